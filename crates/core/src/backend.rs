@@ -1,0 +1,63 @@
+use std::sync::Arc;
+
+use crate::{CommandList, Completion, DeviceProperties, HostMemory, KernelSource, Pipeline, RawBuffer, Result, Storage};
+
+/// A device's memory, in bytes, at the moment of asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryInfo {
+    /// Installed (or granted by the container's limit).
+    pub total: usize,
+    /// Free for this process.
+    pub available: usize,
+}
+
+/// The seam: everything a device must do.
+///
+/// Lists arrive validated (see the crate's documentation). Lists, reads and writes take effect in the order of the calls.
+pub trait Backend: Send + Sync {
+    /// What launch plans may know.
+    fn properties(&self) -> &DeviceProperties;
+
+    /// Memory now.
+    fn memory(&self) -> MemoryInfo;
+
+    /// `bytes` of memory, contents unspecified but initialised; freed when the last clone is dropped.
+    ///
+    /// # Errors
+    /// Out of memory; larger than the device allows.
+    fn allocate(&self, bytes: usize, storage: Storage) -> Result<RawBuffer>;
+
+    /// Makes host memory readable by kernels, without a copy where memory is unified. Kernels may not write it.
+    ///
+    /// # Errors
+    /// As [`Backend::allocate`], on devices that must copy.
+    fn adopt(&self, memory: HostMemory) -> Result<RawBuffer> {
+        let buffer = self.allocate(memory.bytes().len(), Storage::Device)?;
+        self.write(&buffer, 0, memory.bytes())?;
+        Ok(buffer)
+    }
+
+    /// Copies `bytes` into the buffer, after everything submitted before.
+    ///
+    /// # Errors
+    /// Device lost, or the error of an earlier submission that nobody waited for.
+    fn write(&self, buffer: &RawBuffer, offset: usize, bytes: &[u8]) -> Result<()>;
+
+    /// Copies out of the buffer, after everything submitted before.
+    ///
+    /// # Errors
+    /// As [`Backend::write`].
+    fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()>;
+
+    /// Prepares a kernel.
+    ///
+    /// # Errors
+    /// The kernel does not compile, or has no form this device can run.
+    fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline>;
+
+    /// Starts a list; errors of execution are read from the completion. The list lives until it has completed.
+    ///
+    /// # Errors
+    /// Device lost.
+    fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion>;
+}

@@ -1,0 +1,163 @@
+use std::{any::Any, fmt, ops::Range, sync::Arc};
+
+use crate::{Error, Result, pool::Slot};
+
+/// Who needs to reach a buffer's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Storage {
+    /// The device alone; the host reads and writes through copies. The fastest memory.
+    Device,
+    /// Host and device: staging and results read often.
+    Shared,
+}
+
+/// A device's own allocation: its `Drop` frees it.
+pub trait DeviceMemory: Any + Send + Sync {
+    /// Its size in bytes.
+    fn bytes(&self) -> usize;
+
+    /// Kernels may only read it (adopted host memory).
+    fn is_read_only(&self) -> bool {
+        false
+    }
+}
+
+/// A handle on a device's allocation.
+#[derive(Clone)]
+pub struct RawBuffer(Arc<dyn DeviceMemory>);
+
+impl RawBuffer {
+    /// Wraps an allocation.
+    pub fn new(memory: impl DeviceMemory) -> Self {
+        Self(Arc::new(memory))
+    }
+
+    /// Its size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
+    /// Kernels may only read it.
+    pub fn is_read_only(&self) -> bool {
+        self.0.is_read_only()
+    }
+
+    /// The device's own type.
+    ///
+    /// # Errors
+    /// The buffer belongs to another kind of device.
+    pub fn downcast<T: DeviceMemory>(&self) -> Result<&T> {
+        let any: &dyn Any = &*self.0;
+        any.downcast_ref().ok_or_else(|| Error::invalid_launch("a buffer of another device was passed to this one: copy it through the host first"))
+    }
+}
+
+/// Host memory with an owner, such as a memory-mapped file, that a device can adopt.
+#[derive(Clone)]
+pub struct HostMemory {
+    owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
+    range: Range<usize>,
+}
+
+impl HostMemory {
+    /// All of `owner`'s bytes. They must not change while any clone lives.
+    pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Self {
+        let range = 0..(*owner).as_ref().len();
+        Self { owner, range }
+    }
+
+    /// A part of it.
+    ///
+    /// # Errors
+    /// A range outside the memory.
+    pub fn slice(&self, range: Range<usize>) -> Result<Self> {
+        if range.start > range.end || range.end > self.range.len() {
+            return Err(Error::invalid_argument(format!("bytes {range:?} are outside memory of {} bytes", self.range.len())));
+        }
+        let start = self.range.start + range.start;
+        Ok(Self { owner: self.owner.clone(), range: start..start + range.len() })
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        (*self.owner).as_ref().get(self.range.clone()).unwrap_or_default()
+    }
+}
+
+/// Memory on a device. Clones share it; when the last is dropped it goes back to the pool it came from, or is freed.
+///
+/// A recorded command list holds clones of its buffers, and a device holds a list until it has completed, so memory is never
+/// handed out again while a command may still use it.
+#[derive(Clone)]
+pub struct Buffer {
+    slot: Arc<Slot>,
+    bytes: usize,
+}
+
+impl Buffer {
+    pub(crate) fn new(slot: Slot, bytes: usize) -> Self {
+        Self { slot: Arc::new(slot), bytes }
+    }
+
+    /// The size asked for, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The device's allocation (which may be larger).
+    pub fn raw(&self) -> &RawBuffer {
+        self.slot.raw()
+    }
+
+    /// Whether both are the same memory.
+    pub fn same(&self, other: &Buffer) -> bool {
+        Arc::ptr_eq(&self.slot, &other.slot)
+    }
+
+    /// Binds `bytes` bytes from `offset`.
+    ///
+    /// # Errors
+    /// A range outside the buffer.
+    pub fn bind(&self, offset: usize, bytes: usize) -> Result<Binding> {
+        if offset.checked_add(bytes).is_none_or(|end| end > self.bytes) {
+            return Err(Error::invalid_launch(format!("bytes {offset}..{offset}+{bytes} are outside a buffer of {} bytes", self.bytes)));
+        }
+        Ok(Binding { buffer: self.clone(), offset, bytes })
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} bytes)", self.bytes)
+    }
+}
+
+/// A range of a buffer, in bytes, as a command uses it.
+#[derive(Clone, Debug)]
+pub struct Binding {
+    buffer: Buffer,
+    offset: usize,
+    bytes: usize,
+}
+
+impl Binding {
+    /// The buffer.
+    pub fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    /// First byte.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// Length in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether both touch a common byte.
+    pub fn overlaps(&self, other: &Binding) -> bool {
+        self.buffer.same(&other.buffer) && self.offset < other.offset + other.bytes && other.offset < self.offset + self.bytes
+    }
+}

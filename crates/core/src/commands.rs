@@ -1,0 +1,212 @@
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use crate::{Access, Binding, DeviceProperties, Error, Pipeline, Result};
+
+/// Three extents: x (fastest), y, z.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent(pub [u32; 3]);
+
+impl Extent {
+    /// `x` by one by one.
+    pub const fn linear(x: u32) -> Self {
+        Self([x, 1, 1])
+    }
+
+    /// The product, in a type that cannot overflow.
+    pub fn count(self) -> u128 {
+        self.0.iter().map(|&n| u128::from(n)).product()
+    }
+}
+
+/// One kernel launch.
+#[derive(Clone, Debug)]
+pub struct Dispatch {
+    /// The prepared kernel.
+    pub pipeline: Pipeline,
+    /// Its buffers in the order of its signature.
+    pub bindings: Vec<Option<Binding>>,
+    /// Its parameter block.
+    pub params: Vec<u8>,
+    /// Threadgroups.
+    pub grid: Extent,
+    /// Threads of a threadgroup.
+    pub threadgroup: Extent,
+    /// Bytes of threadgroup memory.
+    pub threadgroup_memory: usize,
+}
+
+/// A copy between two ranges of equal length.
+#[derive(Clone, Debug)]
+pub struct Copy {
+    /// From.
+    pub source: Binding,
+    /// To.
+    pub destination: Binding,
+}
+
+/// Sets every byte of a range.
+#[derive(Clone, Debug)]
+pub struct Fill {
+    /// The range.
+    pub destination: Binding,
+    /// The byte.
+    pub value: u8,
+}
+
+/// Something a device executes.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Launch a kernel.
+    Dispatch(Dispatch),
+    /// Copy bytes.
+    Copy(Copy),
+    /// Fill with a byte.
+    Fill(Fill),
+}
+
+/// Commands in order, checked and immutable. Submit it as often as wanted; it keeps its buffers alive.
+#[derive(Debug)]
+pub struct CommandList {
+    id: u64,
+    commands: Vec<Command>,
+}
+
+impl CommandList {
+    /// A number no other list of this process has, for devices that cache what they make of a list (a captured graph).
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The commands.
+    pub fn commands(&self) -> &[Command] {
+        &self.commands
+    }
+}
+
+/// Records a [`CommandList`], checking each command as it comes.
+#[derive(Debug, Default)]
+pub struct ListBuilder {
+    commands: Vec<Command>,
+}
+
+impl ListBuilder {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Number of commands so far.
+    pub fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// Whether nothing was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+    }
+
+    /// Adds a launch; one of an empty grid is dropped.
+    ///
+    /// # Errors
+    /// Bindings or parameters that contradict the kernel's signature, aliasing, or a launch beyond the device's limits.
+    pub fn dispatch(&mut self, dispatch: Dispatch, limits: &DeviceProperties) -> Result<()> {
+        check_dispatch(&dispatch, limits).map_err(|e| e.context(&dispatch.pipeline.source().key))?;
+        if dispatch.grid.count() > 0 {
+            self.commands.push(Command::Dispatch(dispatch));
+        }
+        Ok(())
+    }
+
+    /// Adds a copy.
+    ///
+    /// # Errors
+    /// Lengths that differ, overlapping ranges, or a read-only destination.
+    pub fn copy(&mut self, source: Binding, destination: Binding) -> Result<()> {
+        if source.bytes() != destination.bytes() {
+            return Err(Error::invalid_launch(format!("copy of {} bytes into {} bytes", source.bytes(), destination.bytes())));
+        }
+        if source.overlaps(&destination) {
+            return Err(Error::invalid_launch("copy between overlapping ranges of one buffer"));
+        }
+        check_writable("destination", &destination)?;
+        self.commands.push(Command::Copy(Copy { source, destination }));
+        Ok(())
+    }
+
+    /// Adds a fill.
+    ///
+    /// # Errors
+    /// A read-only destination.
+    pub fn fill(&mut self, destination: Binding, value: u8) -> Result<()> {
+        check_writable("destination", &destination)?;
+        self.commands.push(Command::Fill(Fill { destination, value }));
+        Ok(())
+    }
+
+    /// The list.
+    pub fn finish(self) -> Arc<CommandList> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Arc::new(CommandList { id: NEXT.fetch_add(1, Ordering::Relaxed), commands: self.commands })
+    }
+}
+
+fn check_writable(name: &str, binding: &Binding) -> Result<()> {
+    if binding.buffer().raw().is_read_only() {
+        return Err(Error::invalid_launch(format!("'{name}' is read-only host memory (adopted weights): write to a buffer of the device")));
+    }
+    Ok(())
+}
+
+fn check_dispatch(dispatch: &Dispatch, limits: &DeviceProperties) -> Result<()> {
+    let source = dispatch.pipeline.source();
+    if dispatch.bindings.len() != source.parameters.len() {
+        return Err(Error::invalid_launch(format!("{} buffers bound, the kernel takes {}", dispatch.bindings.len(), source.parameters.len())));
+    }
+    if dispatch.params.len() != source.params_bytes {
+        return Err(Error::invalid_launch(format!("parameter block of {} bytes, the kernel takes {}", dispatch.params.len(), source.params_bytes)));
+    }
+    for (index, (parameter, binding)) in source.parameters.iter().zip(&dispatch.bindings).enumerate() {
+        let name = parameter.name;
+        let Some(binding) = binding else {
+            if parameter.optional {
+                continue;
+            }
+            return Err(Error::invalid_launch(format!("buffer '{name}' is not bound")));
+        };
+        let size = parameter.dtype.size();
+        if !binding.offset().is_multiple_of(size) || !binding.bytes().is_multiple_of(size) {
+            let (offset, bytes) = (binding.offset(), binding.bytes());
+            return Err(Error::invalid_launch(format!(
+                "'{name}' binds {bytes} bytes at byte {offset}: both must be multiples of {size} ({})",
+                parameter.dtype
+            )));
+        }
+        if parameter.access == Access::Read {
+            continue;
+        }
+        check_writable(name, binding)?;
+        let mut others = dispatch.bindings.iter().zip(&source.parameters).enumerate().filter(|(other, _)| *other != index);
+        if let Some((_, (_, other))) = others.find(|(_, (other, _))| other.as_ref().is_some_and(|o| o.overlaps(binding))) {
+            return Err(Error::invalid_launch(format!("'{name}' is written but overlaps '{}': give it a buffer of its own", other.name)));
+        }
+    }
+    check_limits(dispatch, limits)
+}
+
+fn check_limits(dispatch: &Dispatch, limits: &DeviceProperties) -> Result<()> {
+    let threads = dispatch.threadgroup.count();
+    if threads == 0 || threads > limits.max_threads_per_threadgroup as u128 {
+        return Err(Error::invalid_launch(format!(
+            "{threads} threads in a threadgroup: {} allows 1 to {}",
+            limits.name, limits.max_threads_per_threadgroup
+        )));
+    }
+    if dispatch.threadgroup_memory > limits.threadgroup_memory {
+        let (asked, most) = (dispatch.threadgroup_memory, limits.threadgroup_memory);
+        return Err(Error::invalid_launch(format!("{asked} bytes of threadgroup memory: {} allows {most}", limits.name)));
+    }
+    Ok(())
+}

@@ -1,0 +1,136 @@
+use std::{any::Any, fmt, sync::Arc};
+
+use crate::{DType, HostKernel};
+
+/// What a kernel does with a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Reads it.
+    Read,
+    /// Writes all of it, reads nothing.
+    Write,
+    /// Reads it, or writes only a part.
+    ReadWrite,
+}
+
+impl Access {
+    /// Write or read-write.
+    pub const fn writes(self) -> bool {
+        !matches!(self, Access::Read)
+    }
+}
+
+/// One buffer of a kernel's signature, in binding order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name, as the documentation and error messages use it.
+    pub name: &'static str,
+    /// What the kernel does with it.
+    pub access: Access,
+    /// Type of its elements.
+    pub dtype: DType,
+    /// May be left unbound.
+    pub optional: bool,
+}
+
+impl Parameter {
+    /// A buffer that is read.
+    pub const fn read(name: &'static str, dtype: DType) -> Self {
+        Self { name, access: Access::Read, dtype, optional: false }
+    }
+
+    /// A buffer that is written in full.
+    pub const fn write(name: &'static str, dtype: DType) -> Self {
+        Self { name, access: Access::Write, dtype, optional: false }
+    }
+
+    /// A buffer that is updated in place.
+    pub const fn update(name: &'static str, dtype: DType) -> Self {
+        Self { name, access: Access::ReadWrite, dtype, optional: false }
+    }
+
+    /// The same, but it may be left unbound.
+    pub const fn or_absent(self) -> Self {
+        Self { optional: true, ..self }
+    }
+}
+
+/// A kernel's identity: operator, data types and compile-time constants. Two kernels with equal keys are the same kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KernelKey {
+    /// The operator.
+    pub operator: &'static str,
+    /// The data types it is instantiated for.
+    pub dtypes: Vec<DType>,
+    /// Compile-time constants.
+    pub constants: Vec<(&'static str, u32)>,
+}
+
+impl KernelKey {
+    /// An operator for these data types, without constants.
+    pub fn new(operator: &'static str, dtypes: &[DType]) -> Self {
+        Self { operator, dtypes: dtypes.to_vec(), constants: Vec::new() }
+    }
+
+    /// Adds a constant.
+    pub fn with(mut self, name: &'static str, value: impl Into<u32>) -> Self {
+        self.constants.push((name, value.into()));
+        self
+    }
+}
+
+impl fmt::Display for KernelKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.operator)?;
+        for dtype in &self.dtypes {
+            write!(f, "_{dtype}")?;
+        }
+        for (name, value) in &self.constants {
+            write!(f, "_{name}{value}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A kernel as data: who it is, what it binds, and its forms; each device compiles the form it can run.
+#[derive(Clone, Debug)]
+pub struct KernelSource {
+    /// Its identity.
+    pub key: KernelKey,
+    /// Its buffers in binding order.
+    pub parameters: Vec<Parameter>,
+    /// Size of its parameter block in bytes (zero for none).
+    pub params_bytes: usize,
+    /// The CPU twin.
+    pub host: HostKernel,
+}
+
+/// A kernel prepared by a device.
+#[derive(Clone)]
+pub struct Pipeline {
+    source: Arc<KernelSource>,
+    state: Arc<dyn Any + Send + Sync>,
+}
+
+impl Pipeline {
+    /// `state` is whatever the device needs to launch it.
+    pub fn new(source: Arc<KernelSource>, state: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { source, state }
+    }
+
+    /// The kernel it was made from.
+    pub fn source(&self) -> &KernelSource {
+        &self.source
+    }
+
+    /// The device's state, if it is a `T`.
+    pub fn state<T: 'static>(&self) -> Option<&T> {
+        self.state.downcast_ref()
+    }
+}
+
+impl fmt::Debug for Pipeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pipeline({})", self.source.key)
+    }
+}

@@ -1,0 +1,39 @@
+//! The floor everything stands on: data types, shapes, errors, and the seam between what asks for work and what does it.
+//!
+//! Everything above a device hands it **data**: a [`CommandList`] of dispatches, copies and fills over [`Buffer`]s. A device
+//! implements [`Backend`]: allocate, copy in, copy out, compile, submit; freeing is RAII and waiting is a [`Completion`].
+//! Because commands are data, a list is recorded once and replayed any number of times.
+//!
+//! # Where validation happens
+//!
+//! Once, above the seam, while a list is recorded: [`ListBuilder`] checks every binding against its buffer's bounds, the
+//! kernel's signature (count, access, alignment), aliasing (a written range may not overlap another bound range), read-only
+//! memory, and the device's launch limits. A backend may rely on all of it and checks nothing again.
+
+mod backend;
+mod buffer;
+mod commands;
+mod completion;
+mod device;
+mod dtype;
+mod error;
+mod host;
+mod kernel;
+mod layout;
+mod null;
+mod pool;
+mod properties;
+
+pub use backend::{Backend, MemoryInfo};
+pub use buffer::{Binding, Buffer, DeviceMemory, HostMemory, RawBuffer, Storage};
+pub use commands::{Command, CommandList, Copy, Dispatch, Extent, Fill, ListBuilder};
+pub use completion::{Completion, Signal, Wait};
+pub use device::Device;
+pub use dtype::{BlockLayout, DType, Element};
+pub use error::{Error, ErrorKind, Result};
+pub use host::{HostArguments, HostBinding, HostKernel};
+pub use kernel::{Access, KernelKey, KernelSource, Parameter, Pipeline};
+pub use layout::{Layout, MAX_RANK, Shape};
+pub use null::NullBackend;
+pub use pool::{Pool, PoolStatistics};
+pub use properties::{DeviceKind, DeviceProperties};

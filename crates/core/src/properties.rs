@@ -1,0 +1,52 @@
+use std::fmt;
+
+use crate::DType;
+
+/// The kinds of device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DeviceKind {
+    /// The host's processor.
+    Cpu,
+    /// Checks and executes nothing: for testing planners and recorders.
+    Null,
+}
+
+impl DeviceKind {
+    /// The name used on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DeviceKind::Cpu => "cpu",
+            DeviceKind::Null => "null",
+        }
+    }
+}
+
+impl fmt::Display for DeviceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a launch plan may know of a device. Plans are pure functions of shapes, data types and this.
+#[derive(Clone, Debug)]
+pub struct DeviceProperties {
+    /// The kind.
+    pub kind: DeviceKind,
+    /// The vendor's name for it.
+    pub name: String,
+    /// Cores of a CPU (threads used), multiprocessors of a GPU.
+    pub compute_units: usize,
+    /// Threads that run in lockstep: 32 on Apple and NVIDIA GPUs; 1 where a launch plan's groups mean nothing.
+    pub simd_width: usize,
+    /// The most threads in a threadgroup.
+    pub max_threads_per_threadgroup: usize,
+    /// Bytes of threadgroup memory a kernel may use.
+    pub threadgroup_memory: usize,
+    /// The largest single allocation, in bytes.
+    pub max_buffer_bytes: usize,
+    /// Host and device share memory: adopted host memory costs no copy.
+    pub unified_memory: bool,
+    /// Data types kernels may use on it.
+    pub dtypes: &'static [DType],
+}

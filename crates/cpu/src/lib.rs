@@ -1,0 +1,110 @@
+//! The CPU device: executes command lists by the kernels' CPU twins.
+//!
+//! One thread owns the device and runs lists in the order they were submitted; it is also one of the threads of the rayon pool that
+//! the twins share, so a small dispatch costs no hand-over. The number of threads never changes a result: every twin computes each
+//! output element by the same operations in the same order.
+
+mod memory;
+mod system;
+mod worker;
+
+use std::{
+    num::NonZeroUsize,
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+};
+
+use elinvar_core::{
+    Backend, CommandList, Completion, DType, DeviceKind, DeviceProperties, Error, HostMemory, KernelSource, MemoryInfo, Pipeline, RawBuffer, Result,
+    Signal, Storage,
+};
+use memory::{Allocation, Memory};
+use worker::Worker;
+
+/// The CPU backend.
+pub struct CpuBackend {
+    properties: DeviceProperties,
+    worker: Mutex<Worker>,
+}
+
+impl CpuBackend {
+    /// A device with `threads` threads, or one for each core.
+    ///
+    /// # Errors
+    /// The operating system refuses the threads.
+    pub fn new(threads: Option<NonZeroUsize>) -> Result<Self> {
+        let threads = threads.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
+        let properties = DeviceProperties {
+            kind: DeviceKind::Cpu,
+            name: system::processor_name(),
+            compute_units: threads,
+            simd_width: 1,
+            max_threads_per_threadgroup: 1024,
+            threadgroup_memory: 32 << 10,
+            max_buffer_bytes: isize::MAX as usize,
+            unified_memory: true,
+            dtypes: DType::ALL,
+        };
+        Ok(Self { properties, worker: Mutex::new(Worker::start(threads)?) })
+    }
+
+    /// Waits for everything submitted; the first error nobody waited for.
+    fn settle(&self) -> Result<()> {
+        self.worker.lock().unwrap_or_else(PoisonError::into_inner).settle()
+    }
+}
+
+impl Backend for CpuBackend {
+    fn properties(&self) -> &DeviceProperties {
+        &self.properties
+    }
+
+    fn memory(&self) -> MemoryInfo {
+        system::memory()
+    }
+
+    fn allocate(&self, bytes: usize, _storage: Storage) -> Result<RawBuffer> {
+        // Linux grants more than there is and kills later: refuse what cannot fit while an error can still be given.
+        const WORTH_ASKING: usize = 64 << 20;
+        if bytes >= WORTH_ASKING {
+            let memory = system::memory();
+            if bytes > memory.available {
+                return Err(Error::out_of_memory(format!(
+                    "{} MiB asked, {} MiB of {} MiB are free: close other programs or use a smaller model, context or batch",
+                    bytes >> 20,
+                    memory.available >> 20,
+                    memory.total >> 20
+                )));
+            }
+        }
+        Ok(RawBuffer::new(Memory::Owned(Allocation::new(bytes)?)))
+    }
+
+    fn adopt(&self, memory: HostMemory) -> Result<RawBuffer> {
+        Ok(RawBuffer::new(Memory::Adopted(memory)))
+    }
+
+    fn write(&self, buffer: &RawBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
+        self.settle()?;
+        let memory = buffer.downcast::<Memory>()?;
+        // SAFETY: nothing runs after `settle`, and callers hold the seam's order of calls.
+        unsafe { memory.write(offset, bytes) }
+    }
+
+    fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        self.settle()?;
+        let memory = buffer.downcast::<Memory>()?;
+        // SAFETY: as in `write`.
+        unsafe { memory.read(offset, bytes) }
+    }
+
+    fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
+        Ok(Pipeline::new(kernel.clone(), Arc::new(())))
+    }
+
+    fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
+        let signal = Signal::new();
+        self.worker.lock().unwrap_or_else(PoisonError::into_inner).submit(commands.clone(), signal.clone())?;
+        Ok(Completion::new(signal))
+    }
+}

@@ -1,0 +1,107 @@
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread,
+};
+
+use elinvar_core::{Access, Binding, Command, CommandList, Dispatch, Error, HostArguments, HostBinding, Result, Signal, Wait};
+
+use crate::memory::Memory;
+
+/// Lists waiting at once; a submitter that runs further ahead waits, so that intermediate results do not pile up.
+const QUEUE: usize = 32;
+
+type Job = (Arc<CommandList>, Arc<Signal>);
+
+/// The device's thread and the queue to it.
+pub(crate) struct Worker {
+    queue: SyncSender<Job>,
+    pending: Vec<Arc<Signal>>,
+}
+
+impl Worker {
+    pub(crate) fn start(threads: usize) -> Result<Self> {
+        let (queue, jobs) = sync_channel(QUEUE);
+        let (ready, started) = sync_channel(1);
+        let refused = |e: &dyn std::fmt::Display| Error::device_unavailable(format!("the CPU device cannot start {threads} threads: {e}"));
+        let body = move || {
+            // The device's thread is one of the pool's, so twins that run on it split work without a hand-over.
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).use_current_thread().thread_name(|i| format!("elinvar-cpu-{i}")).build();
+            match pool {
+                Ok(_pool) => {
+                    let _ = ready.send(Ok(()));
+                    run(&jobs);
+                }
+                Err(error) => {
+                    let _ = ready.send(Err(error));
+                }
+            }
+        };
+        thread::Builder::new().name("elinvar-cpu".into()).spawn(body).map_err(|e| refused(&e))?;
+        started.recv().map_err(|e| refused(&e))?.map_err(|e| refused(&e))?;
+        Ok(Self { queue, pending: Vec::new() })
+    }
+
+    pub(crate) fn submit(&mut self, list: Arc<CommandList>, signal: Arc<Signal>) -> Result<()> {
+        self.pending.retain(|s| !s.is_complete() || s.wait().is_err());
+        self.pending.push(signal.clone());
+        self.queue.send((list, signal)).map_err(|_| Error::device_lost("the CPU device's thread has ended"))
+    }
+
+    /// Waits for everything submitted; the first error since the last call.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        let mut result = Ok(());
+        for signal in self.pending.drain(..) {
+            result = result.and(signal.wait());
+        }
+        result
+    }
+}
+
+fn run(jobs: &Receiver<Job>) {
+    while let Ok((list, signal)) = jobs.recv() {
+        let result = list.commands().iter().try_for_each(execute);
+        // The list's buffers go back to the pool before anyone learns that it is done.
+        drop(list);
+        signal.complete(result);
+    }
+}
+
+fn execute(command: &Command) -> Result<()> {
+    match command {
+        Command::Dispatch(dispatch) => launch(dispatch),
+        Command::Copy(copy) => {
+            let (from, to) = (pointer(&copy.source)?, pointer(&copy.destination)?);
+            // SAFETY: both ranges are in bounds, disjoint and the destination writable: checked when the list was recorded.
+            unsafe { to.copy_from_nonoverlapping(from, copy.source.bytes()) };
+            Ok(())
+        }
+        Command::Fill(fill) => {
+            // SAFETY: in bounds and writable: checked when the list was recorded.
+            unsafe { pointer(&fill.destination)?.write_bytes(fill.value, fill.destination.bytes()) };
+            Ok(())
+        }
+    }
+}
+
+fn pointer(binding: &Binding) -> Result<*mut u8> {
+    Ok(binding.buffer().raw().downcast::<Memory>()?.pointer().wrapping_add(binding.offset()))
+}
+
+fn launch(dispatch: &Dispatch) -> Result<()> {
+    let source = dispatch.pipeline.source();
+    let bind = |binding: &Binding, access: Access| -> Result<HostBinding> {
+        // SAFETY: the list keeps the buffer alive, bounds and aliasing were checked when it was recorded, memory is initialised when
+        // allocated, and only this thread runs lists.
+        Ok(unsafe { HostBinding::new(pointer(binding)?, binding.bytes(), access) })
+    };
+    let bindings = dispatch.bindings.iter().zip(&source.parameters);
+    let bindings = bindings.map(|(b, p)| b.as_ref().map(|b| bind(b, p.access)).transpose()).collect::<Result<Vec<_>>>()?;
+    let mut arguments = HostArguments::new(bindings, &dispatch.params);
+    let outcome = catch_unwind(AssertUnwindSafe(|| (source.host)(&mut arguments)));
+    let result = outcome.unwrap_or_else(|_| Err(Error::device_lost("the kernel panicked: this is a defect in Elinvar, please report it")));
+    result.map_err(|e| e.context(&source.key))
+}

@@ -1,0 +1,175 @@
+//! The conformance suite: every operator's cases, and what puts a device through them.
+//!
+//! A case is an operator, its inputs and an f64 oracle. [`run`] binds the inputs at odd offsets of larger buffers, poisons the outputs and
+//! surrounds them with red zones; [`Case::check`] compares with the oracle; strict operators can be compared bit for bit between devices.
+
+mod tensor;
+
+use elinvar_core::{DType, Device, Error, ListBuilder, Result};
+
+pub use tensor::HostTensor;
+
+use crate::{Operator, TensorInfo, encode};
+
+/// How far a result may be from the oracle's, before its own rounding: half an ulp of the output's type is always added.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound {
+    relative: f64,
+    absolute: f64,
+}
+
+impl Bound {
+    /// Equal, up to the output's rounding.
+    pub const EXACT: Bound = Bound { relative: 0.0, absolute: 0.0 };
+
+    /// Relative to the exact value.
+    pub const fn relative(relative: f64) -> Self {
+        Self { relative, absolute: 0.0 }
+    }
+
+    /// Also absolute: for results that may cancel.
+    pub const fn with_absolute(self, absolute: f64) -> Self {
+        Self { absolute, ..self }
+    }
+
+    fn allows(&self, dtype: DType, found: f64, exact: f64) -> bool {
+        if found == exact || found.is_nan() && exact.is_nan() {
+            return true;
+        }
+        // Half a unit in the last place, relative, and the smallest denormal's half, absolute.
+        let (rounding, tiny, largest) = match dtype {
+            DType::F32 => (2f64.powi(-24), 2f64.powi(-150), f64::from(f32::MAX)),
+            DType::F16 => (2f64.powi(-11), 2f64.powi(-25), 65504.0),
+            DType::BF16 => (2f64.powi(-8), 2f64.powi(-134), f64::from(half::bf16::MAX)),
+            _ => (0.0, 0.0, f64::INFINITY),
+        };
+        if found.is_infinite() {
+            return exact.signum() == found.signum() && exact.abs() > largest * (1.0 - self.relative);
+        }
+        (found - exact).abs() <= exact.abs() * (self.relative + rounding * (1.0 + 1e-9)) + self.absolute + tiny
+    }
+}
+
+type Oracle = Box<dyn Fn(&[Vec<f64>]) -> Vec<Vec<f64>> + Send + Sync>;
+
+/// One operator on given inputs.
+pub struct Case {
+    /// The operator.
+    pub operator: Box<dyn Operator>,
+    /// Its inputs; `None` for an absent optional one.
+    pub inputs: Vec<Option<HostTensor>>,
+    bound: Bound,
+    oracle: Oracle,
+    updated: Option<usize>,
+}
+
+impl Case {
+    /// A case; the oracle gets every input widened to f64 (an absent one is empty) and gives every output.
+    pub fn new(
+        operator: impl Operator + 'static,
+        inputs: impl Into<Vec<Option<HostTensor>>>,
+        bound: Bound,
+        oracle: impl Fn(&[Vec<f64>]) -> Vec<Vec<f64>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { operator: Box::new(operator), inputs: inputs.into(), bound, oracle: Box::new(oracle), updated: None }
+    }
+
+    /// The operator updates this input in place: its new value is the only result.
+    pub fn updating(mut self, input: usize) -> Self {
+        self.updated = Some(input);
+        self
+    }
+
+    /// What the case is, for messages.
+    pub fn name(&self) -> String {
+        let inputs: Vec<_> = self.inputs.iter().map(|i| i.as_ref().map_or("-".into(), |t| format!("{}{:?}", t.dtype(), t.dims()))).collect();
+        format!("{:?} on {}", self.operator, inputs.join(" "))
+    }
+
+    /// Compares results with the oracle.
+    ///
+    /// # Errors
+    /// The first element outside the bound.
+    pub fn check(&self, results: &[HostTensor]) -> Result<()> {
+        let inputs: Vec<_> = self.inputs.iter().map(|i| i.as_ref().map_or_else(Vec::new, HostTensor::to_f64)).collect();
+        let expected = (self.oracle)(&inputs);
+        let fail = |why: String| Error::invalid_data(format!("{}: {why}", self.name()));
+        if expected.len() != results.len() {
+            return Err(fail(format!("{} outputs, {} expected", results.len(), expected.len())));
+        }
+        for (index, (result, expected)) in results.iter().zip(&expected).enumerate() {
+            let found = result.to_f64();
+            if found.len() != expected.len() {
+                return Err(fail(format!("output {index} has {} elements, {} expected", found.len(), expected.len())));
+            }
+            let wrong = found.iter().zip(expected).position(|(&f, &e)| !self.bound.allows(result.dtype(), f, e));
+            if let Some(at) = wrong {
+                return Err(fail(format!("output {index}, element {at} is {}, {} expected within {:?}", found[at], expected[at], self.bound)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs a case on a device and gives its outputs.
+///
+/// # Errors
+/// What the operator or the device refuses; a write outside an output.
+pub fn run(case: &Case, device: &Device) -> Result<Vec<HostTensor>> {
+    const POISON: u8 = 0xa5;
+    const MARGIN: usize = 256;
+    let infos = case.inputs.iter().map(|i| i.as_ref().map(HostTensor::info).transpose()).collect::<Result<Vec<_>>>()?;
+    let types = case.operator.infer(&infos)?;
+    let mut inputs = Vec::new();
+    for tensor in &case.inputs {
+        inputs.push(match tensor {
+            None => None,
+            Some(tensor) => {
+                let offset = MARGIN + tensor.dtype().size();
+                let buffer = device.allocate(offset + tensor.bytes().len() + MARGIN)?;
+                device.write(&buffer, offset, tensor.bytes())?;
+                Some(buffer.bind(offset, tensor.bytes().len())?)
+            }
+        });
+    }
+    let mut outputs = Vec::new();
+    for info in &types {
+        let bytes = info.elements() * info.dtype.size();
+        let buffer = device.allocate(MARGIN + bytes + MARGIN)?;
+        device.write(&buffer, 0, &vec![POISON; MARGIN + bytes + MARGIN])?;
+        outputs.push(buffer.bind(MARGIN, bytes)?);
+    }
+    let plan = case.operator.plan(&infos, &types, device.properties())?;
+    let mut list = ListBuilder::new();
+    encode(&plan, &inputs, &outputs, device, &mut list)?;
+    device.submit(&list.finish())?.wait()?;
+    let read = |binding: &elinvar_core::Binding, info: &TensorInfo, guarded: bool| -> Result<HostTensor> {
+        let mut bytes = vec![0; binding.buffer().bytes()];
+        device.read(binding.buffer(), 0, &mut bytes)?;
+        let (start, end) = (binding.offset(), binding.offset() + binding.bytes());
+        if guarded && bytes[..start].iter().chain(&bytes[end..]).any(|&b| b != POISON) {
+            return Err(Error::invalid_data(format!("{}: wrote outside its output", case.name())));
+        }
+        HostTensor::from_bytes(info.dtype, info.shape(), &bytes[start..end])
+    };
+    if let Some(index) = case.updated {
+        let (Some(binding), Some(info)) = (&inputs[index], &infos[index]) else {
+            return Err(Error::invalid_argument(format!("{}: the updated input is absent", case.name())));
+        };
+        return Ok(vec![read(binding, info, false)?]);
+    }
+    outputs.iter().zip(&types).map(|(binding, info)| read(binding, info, true)).collect()
+}
+
+/// The ragged lengths every row operator is tried at.
+pub const LENGTHS: &[usize] = &[0, 1, 7, 31, 32, 33, 255, 256, 257, 1000, 1025, 4097];
+
+/// Cases for each data type and each of [`LENGTHS`].
+pub fn for_lengths<C: IntoIterator<Item = Case>>(dtypes: &[DType], make: impl Fn(DType, usize) -> C) -> Vec<Case> {
+    dtypes.iter().flat_map(|&dtype| LENGTHS.iter().map(move |&n| (dtype, n))).flat_map(|(dtype, n)| make(dtype, n)).collect()
+}
+
+/// Every operator's cases.
+pub fn cases() -> Vec<Case> {
+    [crate::softmax::oracle::cases].iter().flat_map(|cases| cases()).collect()
+}

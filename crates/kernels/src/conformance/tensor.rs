@@ -1,0 +1,139 @@
+use elinvar_core::{DType, Element, Error, Result};
+use half::{bf16, f16};
+
+use crate::{TensorInfo, float::Float};
+
+/// A row-major tensor in host memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostTensor {
+    dtype: DType,
+    dims: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+/// Calls `$body` with `$type` standing for the element type of `$dtype`.
+macro_rules! with_type {
+    ($dtype:expr, $type:ident => $body:expr) => {
+        match $dtype {
+            DType::I8 => {
+                type $type = i8;
+                $body
+            }
+            DType::I16 => {
+                type $type = i16;
+                $body
+            }
+            DType::I32 => {
+                type $type = i32;
+                $body
+            }
+            DType::I64 => {
+                type $type = i64;
+                $body
+            }
+            DType::U16 => {
+                type $type = u16;
+                $body
+            }
+            DType::U32 => {
+                type $type = u32;
+                $body
+            }
+            DType::U64 => {
+                type $type = u64;
+                $body
+            }
+            _ => {
+                type $type = u8;
+                $body
+            }
+        }
+    };
+}
+
+impl HostTensor {
+    /// From typed elements.
+    pub fn new<T: Element>(dims: &[usize], values: &[T]) -> Self {
+        assert_eq!(dims.iter().product::<usize>(), values.len());
+        Self { dtype: T::DTYPE, dims: dims.to_vec(), bytes: bytemuck::cast_slice(values).to_vec() }
+    }
+
+    /// From values rounded to `dtype`.
+    pub fn from_f64(dtype: DType, dims: &[usize], values: &[f64]) -> Self {
+        fn pack<T: bytemuck::NoUninit>(values: impl Iterator<Item = T>) -> Vec<u8> {
+            values.flat_map(|v| bytemuck::bytes_of(&v).to_vec()).collect()
+        }
+        assert_eq!(dims.iter().product::<usize>(), values.len());
+        let values = values.iter().copied();
+        let bytes = match dtype {
+            DType::F32 => pack(values.map(|v| v as f32)),
+            DType::F16 => pack(values.map(|v| <f16 as Float>::from_f32(v as f32))),
+            DType::BF16 => pack(values.map(|v| <bf16 as Float>::from_f32(v as f32))),
+            DType::Bool => pack(values.map(|v| u8::from(v != 0.0))),
+            _ => with_type!(dtype, T => pack(values.map(|v| v as T))),
+        };
+        Self { dtype, dims: dims.to_vec(), bytes }
+    }
+
+    /// Seeded uniform values in `low..high` (whole numbers for integers).
+    pub fn random(dtype: DType, dims: &[usize], low: f64, high: f64, seed: u64) -> Self {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def1;
+        let mut next = || {
+            // SplitMix64 (Steele, Lea and Flood, 2014).
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = state;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (z ^ (z >> 31)) >> 11
+        };
+        let values: Vec<f64> = (0..dims.iter().product()).map(|_| low + (high - low) * next() as f64 / (1u64 << 53) as f64).collect();
+        Self::from_f64(dtype, dims, &values)
+    }
+
+    /// From the bytes of a device.
+    ///
+    /// # Errors
+    /// A number of bytes that is not the shape's.
+    pub fn from_bytes(dtype: DType, dims: &[usize], bytes: &[u8]) -> Result<Self> {
+        if dtype.bytes(dims.iter().product()) != Some(bytes.len()) {
+            return Err(Error::invalid_data(format!("{} bytes for {dtype}{dims:?}", bytes.len())));
+        }
+        Ok(Self { dtype, dims: dims.to_vec(), bytes: bytes.to_vec() })
+    }
+
+    /// Type of the elements.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Extents.
+    pub fn dims(&self) -> &[usize] {
+        &self.dims
+    }
+
+    /// The elements' bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// What an operator sees of it.
+    ///
+    /// # Errors
+    /// A shape beyond the limits.
+    pub fn info(&self) -> Result<TensorInfo> {
+        TensorInfo::new(self.dtype, &self.dims)
+    }
+
+    /// The elements, widened.
+    pub fn to_f64(&self) -> Vec<f64> {
+        fn unpack<T: bytemuck::AnyBitPattern>(bytes: &[u8], widen: impl Fn(T) -> f64) -> Vec<f64> {
+            bytes.chunks_exact(size_of::<T>()).map(|c| widen(bytemuck::pod_read_unaligned(c))).collect()
+        }
+        match self.dtype {
+            DType::F32 => unpack::<f32>(&self.bytes, f64::from),
+            DType::F16 => unpack::<f16>(&self.bytes, f64::from),
+            DType::BF16 => unpack::<bf16>(&self.bytes, f64::from),
+            dtype => with_type!(dtype, T => unpack::<T>(&self.bytes, |v| v as f64)),
+        }
+    }
+}

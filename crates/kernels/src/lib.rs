@@ -1,0 +1,30 @@
+//! The operator library: for every operator one folder with its documentation, parameters and launch plan (`mod.rs`), its CPU twin
+//! (`cpu.rs`) and its naive f64 reference (`oracle.rs`).
+//!
+//! An operator is a value: a struct of its attributes that implements [`Operator`]. From the types of its inputs it infers those of its
+//! outputs, and plans its launches as a pure function of shapes, data types and [`DeviceProperties`](elinvar_core::DeviceProperties).
+//! [`registry`] names every operator, its inputs and attributes as data.
+//!
+//! # The canonical order of operations
+//!
+//! Strict results are the same bits on every device, for any number of threads and any batch, because every operator documents one
+//! order of operations and all its forms follow it: see [`order`] for rows and dot products, and [`math`] for the functions.
+
+pub mod float;
+pub mod math;
+pub mod order;
+pub mod registry;
+pub mod rows;
+pub mod simd;
+
+mod attributes;
+mod operator;
+
+pub mod softmax;
+
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+
+pub use attributes::{AttributeInfo, AttributeKind, Attributes};
+pub use operator::{Argument, Launch, Operator, Plan, Precision, TensorInfo, encode, optional, required};
+pub use registry::{Description, Port};

@@ -1,0 +1,164 @@
+//! Vectors of f32 behind one small trait, so that a kernel is written once and compiled for each instruction set.
+//!
+//! A value of a [`Simd`] type is proof that the processor has its instructions. Kernels are `#[inline(always)]` bodies of a [`Work`],
+//! which [`Level::run`] compiles inside a function that enables the instruction set. Every operation is exact IEEE (fma, add, widening
+//! conversion), so a kernel that fixes its order of operations gives the same bits on every level.
+
+use half::{bf16, f16};
+
+/// A set of vector instructions.
+pub(crate) trait Simd: Copy + Send + Sync {
+    /// A vector of [`Simd::LANES`] f32.
+    type Vector: Copy;
+    /// As many vectors as a kernel may keep in registers beside two operands.
+    type Registers: Copy + AsRef<[Self::Vector]> + AsMut<[Self::Vector]>;
+    /// Lanes of a vector: a power of two, at most 16.
+    const LANES: usize;
+
+    fn splat(self, value: f32) -> Self::Vector;
+    fn registers(self, vector: Self::Vector) -> Self::Registers;
+    /// `a * b + c`, rounded once.
+    fn fma(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
+    fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+
+    /// # Safety
+    /// `source` is valid for reading [`Simd::LANES`] elements (any alignment); likewise for the other loads.
+    unsafe fn load(self, source: *const f32) -> Self::Vector;
+    /// # Safety
+    /// As [`Simd::load`].
+    unsafe fn load_f16(self, source: *const f16) -> Self::Vector;
+    /// # Safety
+    /// As [`Simd::load`].
+    unsafe fn load_bf16(self, source: *const bf16) -> Self::Vector;
+    /// # Safety
+    /// `target` is valid for writing [`Simd::LANES`] elements (any alignment).
+    unsafe fn store(self, target: *mut f32, vector: Self::Vector);
+
+    /// Transposes a square of [`Simd::LANES`] vectors: element `j` of vector `i` becomes element `i` of vector `j`.
+    fn transpose(self, rows: &mut [Self::Vector]);
+}
+
+/// A computation that can be compiled for any [`Simd`]. Implementations of `run` are `#[inline(always)]`.
+pub(crate) trait Work {
+    type Output;
+    fn run<S: Simd>(self, simd: S) -> Self::Output;
+}
+
+/// A level of vector instructions that this processor has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// What the compilation target guarantees.
+    Portable(Portable),
+    /// AVX2 with FMA and F16C.
+    #[cfg(target_arch = "x86_64")]
+    Avx2(super::x86::Avx2),
+    /// AVX-512 F, VL, BW and DQ.
+    #[cfg(target_arch = "x86_64")]
+    Avx512(super::x86::Avx512),
+}
+
+impl Level {
+    /// The widest level of this processor.
+    pub(crate) fn best() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if let Some(simd) = super::x86::Avx512::detect() {
+                return Level::Avx512(simd);
+            }
+            if let Some(simd) = super::x86::Avx2::detect() {
+                return Level::Avx2(simd);
+            }
+        }
+        Level::Portable(Portable)
+    }
+
+    /// Every level of this processor.
+    #[cfg(test)]
+    pub(crate) fn all() -> Vec<Self> {
+        #[allow(unused_mut)]
+        let mut levels = vec![Level::Portable(Portable)];
+        #[cfg(target_arch = "x86_64")]
+        {
+            levels.extend(super::x86::Avx2::detect().map(Level::Avx2));
+            levels.extend(super::x86::Avx512::detect().map(Level::Avx512));
+        }
+        levels
+    }
+
+    /// Runs `work` with this level's instructions.
+    pub(crate) fn run<W: Work>(self, work: W) -> W::Output {
+        match self {
+            Level::Portable(simd) => work.run(simd),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2(simd) => simd.run(work),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512(simd) => simd.run(work),
+        }
+    }
+}
+
+const PORTABLE_LANES: usize = 8;
+
+/// Plain arrays, which the compiler turns into what the target has (NEON on aarch64).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Portable;
+
+impl Simd for Portable {
+    type Vector = [f32; PORTABLE_LANES];
+    type Registers = [Self::Vector; 8];
+    const LANES: usize = PORTABLE_LANES;
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> Self::Vector {
+        [value; PORTABLE_LANES]
+    }
+
+    #[inline(always)]
+    fn registers(self, vector: Self::Vector) -> Self::Registers {
+        [vector; 8]
+    }
+
+    #[inline(always)]
+    fn fma(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector {
+        std::array::from_fn(|i| a[i].mul_add(b[i], c[i]))
+    }
+
+    #[inline(always)]
+    fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector {
+        std::array::from_fn(|i| a[i] + b[i])
+    }
+
+    #[inline(always)]
+    unsafe fn load(self, source: *const f32) -> Self::Vector {
+        // SAFETY: the caller's promise.
+        unsafe { source.cast::<Self::Vector>().read_unaligned() }
+    }
+
+    #[inline(always)]
+    unsafe fn load_f16(self, source: *const f16) -> Self::Vector {
+        // SAFETY: the caller's promise.
+        unsafe { source.cast::<[f16; PORTABLE_LANES]>().read_unaligned() }.map(f16::to_f32)
+    }
+
+    #[inline(always)]
+    unsafe fn load_bf16(self, source: *const bf16) -> Self::Vector {
+        // SAFETY: the caller's promise.
+        unsafe { source.cast::<[bf16; PORTABLE_LANES]>().read_unaligned() }.map(|v| f32::from_bits(u32::from(v.to_bits()) << 16))
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, target: *mut f32, vector: Self::Vector) {
+        // SAFETY: the caller's promise.
+        unsafe { target.cast::<Self::Vector>().write_unaligned(vector) }
+    }
+
+    #[inline(always)]
+    fn transpose(self, rows: &mut [Self::Vector]) {
+        for i in 0..PORTABLE_LANES {
+            for j in 0..i {
+                let (above, below) = rows.split_at_mut(i);
+                std::mem::swap(&mut above[j][i], &mut below[0][j]);
+            }
+        }
+    }
+}

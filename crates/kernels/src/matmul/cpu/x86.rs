@@ -1,0 +1,215 @@
+//! AVX2 and AVX-512 for [`Simd`].
+
+use std::arch::x86_64::*;
+
+use half::{bf16, f16};
+
+use super::simd::{Simd, Work};
+
+/// AVX2, FMA and F16C.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Avx2(());
+
+impl Avx2 {
+    pub(crate) fn detect() -> Option<Self> {
+        let has = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
+        has.then_some(Self(()))
+    }
+
+    pub(crate) fn run<W: Work>(self, work: W) -> W::Output {
+        #[target_feature(enable = "avx2,fma,f16c")]
+        fn enabled<W: Work>(simd: Avx2, work: W) -> W::Output {
+            work.run(simd)
+        }
+        // SAFETY: `detect` is the only constructor, so the processor has these instructions.
+        unsafe { enabled(self, work) }
+    }
+}
+
+/// AVX-512 F, VL, BW and DQ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Avx512(());
+
+impl Avx512 {
+    pub(crate) fn detect() -> Option<Self> {
+        let vectors = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl");
+        let integers = is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512dq");
+        (vectors && integers && Avx2::detect().is_some()).then_some(Self(()))
+    }
+
+    pub(crate) fn run<W: Work>(self, work: W) -> W::Output {
+        #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c")]
+        fn enabled<W: Work>(simd: Avx512, work: W) -> W::Output {
+            work.run(simd)
+        }
+        // SAFETY: `detect` is the only constructor, so the processor has these instructions.
+        unsafe { enabled(self, work) }
+    }
+}
+
+impl Simd for Avx2 {
+    type Vector = __m256;
+    type Registers = [__m256; 8];
+    const LANES: usize = 8;
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> __m256 {
+        // SAFETY: `self` proves that the processor has the instruction; so everywhere below.
+        unsafe { _mm256_set1_ps(value) }
+    }
+
+    #[inline(always)]
+    fn registers(self, vector: __m256) -> Self::Registers {
+        [vector; 8]
+    }
+
+    #[inline(always)]
+    fn fma(self, a: __m256, b: __m256, c: __m256) -> __m256 {
+        // SAFETY: see `splat`.
+        unsafe { _mm256_fmadd_ps(a, b, c) }
+    }
+
+    #[inline(always)]
+    fn add(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: see `splat`.
+        unsafe { _mm256_add_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(self, source: *const f32) -> __m256 {
+        // SAFETY: the caller's promise, and see `splat`.
+        unsafe { _mm256_loadu_ps(source) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_f16(self, source: *const f16) -> __m256 {
+        // SAFETY: the caller's promise, and see `splat`.
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(source.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_bf16(self, source: *const bf16) -> __m256 {
+        // SAFETY: the caller's promise, and see `splat`.
+        unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(source.cast())))) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, target: *mut f32, vector: __m256) {
+        // SAFETY: the caller's promise, and see `splat`.
+        unsafe { _mm256_storeu_ps(target, vector) }
+    }
+
+    #[inline(always)]
+    fn transpose(self, rows: &mut [__m256]) {
+        let [r0, r1, r2, r3, r4, r5, r6, r7] = rows else { return };
+        // SAFETY: see `splat`.
+        unsafe {
+            let (upper, lower) = (quad(*r0, *r1, *r2, *r3), quad(*r4, *r5, *r6, *r7));
+            for i in 0..4 {
+                rows[i] = _mm256_permute2f128_ps::<0x20>(upper[i], lower[i]);
+                rows[i + 4] = _mm256_permute2f128_ps::<0x31>(upper[i], lower[i]);
+            }
+        }
+    }
+}
+
+/// Transposes the 4 x 4 blocks that the four vectors form in each half.
+///
+/// # Safety
+/// The processor has AVX.
+#[inline(always)]
+unsafe fn quad(a: __m256, b: __m256, c: __m256, d: __m256) -> [__m256; 4] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (ab, cd) = (_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d));
+        let (ab_high, cd_high) = (_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d));
+        [
+            _mm256_shuffle_ps::<0x44>(ab, cd),
+            _mm256_shuffle_ps::<0xee>(ab, cd),
+            _mm256_shuffle_ps::<0x44>(ab_high, cd_high),
+            _mm256_shuffle_ps::<0xee>(ab_high, cd_high),
+        ]
+    }
+}
+
+impl Simd for Avx512 {
+    type Vector = __m512;
+    type Registers = [__m512; 16];
+    const LANES: usize = 16;
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> __m512 {
+        // SAFETY: `self` proves that the processor has the instruction; so everywhere below.
+        unsafe { _mm512_set1_ps(value) }
+    }
+
+    #[inline(always)]
+    fn registers(self, vector: __m512) -> Self::Registers {
+        [vector; 16]
+    }
+
+    #[inline(always)]
+    fn fma(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        // SAFETY: see `splat`.
+        unsafe { _mm512_fmadd_ps(a, b, c) }
+    }
+
+    #[inline(always)]
+    fn add(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: see `splat`.
+        unsafe { _mm512_add_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(self, source: *const f32) -> __m512 {
+        // SAFETY: the caller's promise, and see `splat`.
+        unsafe { _mm512_loadu_ps(source) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_f16(self, source: *const f16) -> __m512 {
+        // SAFETY: the caller's promise, and see `splat`.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(source.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_bf16(self, source: *const bf16) -> __m512 {
+        // SAFETY: the caller's promise, and see `splat`.
+        unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(source.cast())))) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, target: *mut f32, vector: __m512) {
+        // SAFETY: the caller's promise, and see `splat`.
+        unsafe { _mm512_storeu_ps(target, vector) }
+    }
+
+    #[inline(always)]
+    fn transpose(self, rows: &mut [__m512]) {
+        if rows.len() != 16 {
+            return;
+        }
+        // SAFETY: see `splat`.
+        unsafe {
+            // 4 x 4 blocks within the 128-bit quarters, then the quarters themselves.
+            for group in 0..4 {
+                let [a, b, c, d] = [rows[4 * group], rows[4 * group + 1], rows[4 * group + 2], rows[4 * group + 3]];
+                let (ab, cd) = (_mm512_unpacklo_ps(a, b), _mm512_unpacklo_ps(c, d));
+                let (ab_high, cd_high) = (_mm512_unpackhi_ps(a, b), _mm512_unpackhi_ps(c, d));
+                rows[4 * group] = _mm512_shuffle_ps::<0x44>(ab, cd);
+                rows[4 * group + 1] = _mm512_shuffle_ps::<0xee>(ab, cd);
+                rows[4 * group + 2] = _mm512_shuffle_ps::<0x44>(ab_high, cd_high);
+                rows[4 * group + 3] = _mm512_shuffle_ps::<0xee>(ab_high, cd_high);
+            }
+            for i in 0..4 {
+                let [a, b, c, d] = [rows[i], rows[4 + i], rows[8 + i], rows[12 + i]];
+                let (ab_even, ab_odd) = (_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
+                let (cd_even, cd_odd) = (_mm512_shuffle_f32x4::<0x88>(c, d), _mm512_shuffle_f32x4::<0xdd>(c, d));
+                rows[i] = _mm512_shuffle_f32x4::<0x88>(ab_even, cd_even);
+                rows[8 + i] = _mm512_shuffle_f32x4::<0xdd>(ab_even, cd_even);
+                rows[4 + i] = _mm512_shuffle_f32x4::<0x88>(ab_odd, cd_odd);
+                rows[12 + i] = _mm512_shuffle_f32x4::<0xdd>(ab_odd, cd_odd);
+            }
+        }
+    }
+}

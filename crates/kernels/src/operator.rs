@@ -1,0 +1,200 @@
+use std::{fmt, str::FromStr, sync::Arc};
+
+use elinvar_core::{
+    Binding, DType, Device, DeviceProperties, Dispatch, Error, Extent, HostKernel, KernelKey, KernelSource, Layout, ListBuilder, Parameter, Result,
+    Shape,
+};
+
+/// How a matrix product may be computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Precision {
+    /// The canonical order of operations: the same bits everywhere.
+    Strict,
+    /// Any order and any matrix unit, f32 accumulation: compared by normalised error.
+    Fast,
+}
+
+impl FromStr for Precision {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "strict" => Ok(Precision::Strict),
+            "fast" => Ok(Precision::Fast),
+            _ => Err(Error::invalid_argument(format!("unknown precision '{name}': use strict or fast"))),
+        }
+    }
+}
+
+/// What an operator knows of a tensor: the type of its elements and where they lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorInfo {
+    /// Type of the elements.
+    pub dtype: DType,
+    /// Where they lie, relative to the start of what is bound ([`Layout::span`] starts at zero).
+    pub layout: Layout,
+}
+
+impl TensorInfo {
+    /// A row-major tensor.
+    ///
+    /// # Errors
+    /// A shape beyond the limits of [`Shape::new`].
+    pub fn new(dtype: DType, dims: &[usize]) -> Result<Self> {
+        Ok(Self { dtype, layout: Layout::contiguous(Shape::new(dims)?) })
+    }
+
+    /// A row-major tensor of `shape`.
+    pub fn of(dtype: DType, shape: Shape) -> Self {
+        Self { dtype, layout: Layout::contiguous(shape) }
+    }
+
+    /// The shape.
+    pub fn shape(&self) -> &Shape {
+        self.layout.shape()
+    }
+
+    /// Number of elements.
+    pub fn elements(&self) -> usize {
+        self.shape().elements()
+    }
+}
+
+/// An operator: its attributes, and how it is inferred and planned.
+///
+/// `inputs` always has one entry for each declared input; absent optional inputs are `None`.
+pub trait Operator: fmt::Debug + Send + Sync {
+    /// The outputs' types (row-major). An operator that only updates an input in place has none.
+    ///
+    /// # Errors
+    /// Shapes or data types that do not fit, said in one line.
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>>;
+
+    /// The launches. Called after [`Operator::infer`] has accepted the inputs.
+    ///
+    /// # Errors
+    /// What the device does not offer.
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan>;
+
+    /// Whether input `index` may have any strides; others are made row-major before the operator sees them.
+    fn accepts_strides(&self, index: usize) -> bool {
+        let _ = index;
+        false
+    }
+}
+
+/// What an argument of a launch is bound to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// Input by index; unbound if the input is absent.
+    Input(usize),
+    /// Output by index.
+    Output(usize),
+    /// A range of bytes of an output: for launches that write a part of it.
+    OutputPart(usize, usize, usize),
+    /// Temporary memory by index.
+    Scratch(usize),
+}
+
+/// The launches of an operator, in order, and the temporary memory they share.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// The launches.
+    pub launches: Vec<Launch>,
+    /// Bytes of each temporary.
+    pub scratch: Vec<usize>,
+}
+
+impl From<Launch> for Plan {
+    fn from(launch: Launch) -> Self {
+        Self { launches: vec![launch], scratch: Vec::new() }
+    }
+}
+
+/// One kernel launch before its buffers are known.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The kernel.
+    pub kernel: Arc<KernelSource>,
+    /// Its parameter block.
+    pub params: Vec<u8>,
+    /// What each of its parameters is bound to.
+    pub arguments: Vec<Argument>,
+    /// Threadgroups.
+    pub grid: Extent,
+    /// Threads of a threadgroup.
+    pub threadgroup: Extent,
+    /// Bytes of threadgroup memory.
+    pub threadgroup_memory: usize,
+}
+
+impl Launch {
+    /// A launch of `key` with its CPU twin, its parameter block and its buffers in order; of one thread until [`Launch::over`] says otherwise.
+    pub fn new<P: bytemuck::NoUninit>(
+        key: KernelKey,
+        host: HostKernel,
+        params: &P,
+        buffers: impl IntoIterator<Item = (Parameter, Argument)>,
+    ) -> Self {
+        let (parameters, arguments) = buffers.into_iter().unzip();
+        let kernel = Arc::new(KernelSource { key, parameters, params_bytes: size_of::<P>(), host });
+        let params = bytemuck::bytes_of(params).to_vec();
+        Self { kernel, params, arguments, grid: Extent::linear(1), threadgroup: Extent::linear(1), threadgroup_memory: 0 }
+    }
+
+    /// The same over `grid` threadgroups of `threadgroup` threads.
+    pub fn over(mut self, grid: Extent, threadgroup: Extent) -> Self {
+        self.grid = grid;
+        self.threadgroup = threadgroup;
+        self
+    }
+
+    /// The same with threadgroup memory.
+    pub fn with_threadgroup_memory(mut self, bytes: usize) -> Self {
+        self.threadgroup_memory = bytes;
+        self
+    }
+}
+
+/// Records a plan's launches over real buffers.
+///
+/// # Errors
+/// Out of memory for temporaries, a kernel that does not compile, or a launch that contradicts its signature.
+pub fn encode(plan: &Plan, inputs: &[Option<Binding>], outputs: &[Binding], device: &Device, list: &mut ListBuilder) -> Result<()> {
+    let scratch = plan.scratch.iter().map(|&bytes| device.allocate(bytes)?.bind(0, bytes)).collect::<Result<Vec<_>>>()?;
+    for launch in &plan.launches {
+        let bind = |argument: &Argument| -> Result<Option<Binding>> {
+            let missing = || Error::invalid_launch(format!("{}: {argument:?} does not exist", launch.kernel.key));
+            Ok(match *argument {
+                Argument::Input(i) => inputs.get(i).ok_or_else(missing)?.clone(),
+                Argument::Output(i) => Some(outputs.get(i).ok_or_else(missing)?.clone()),
+                Argument::OutputPart(i, offset, bytes) => {
+                    let whole = outputs.get(i).ok_or_else(missing)?;
+                    Some(whole.buffer().bind(whole.offset() + offset, bytes)?)
+                }
+                Argument::Scratch(i) => Some(scratch.get(i).ok_or_else(missing)?.clone()),
+            })
+        };
+        let bindings = launch.arguments.iter().map(bind).collect::<Result<Vec<_>>>()?;
+        let pipeline = device.pipeline(&launch.kernel)?;
+        let (params, grid, threadgroup) = (launch.params.clone(), launch.grid, launch.threadgroup);
+        list.dispatch(
+            Dispatch { pipeline, bindings, params, grid, threadgroup, threadgroup_memory: launch.threadgroup_memory },
+            device.properties(),
+        )?;
+    }
+    Ok(())
+}
+
+/// A required input.
+///
+/// # Errors
+/// It is absent.
+pub fn required(inputs: &[Option<TensorInfo>], index: usize, name: &str) -> Result<TensorInfo> {
+    optional(inputs, index).ok_or_else(|| Error::invalid_argument(format!("input '{name}' is missing")))
+}
+
+/// An optional input.
+pub fn optional(inputs: &[Option<TensorInfo>], index: usize) -> Option<TensorInfo> {
+    inputs.get(index).copied().flatten()
+}

@@ -1,0 +1,67 @@
+//! Softmax and log-softmax along one axis.
+//!
+//! `y = exp(x − m) / Σ exp(x − m)` and `y = (x − m) − log Σ exp(x − m)` with `m = max x`, computed in f32, rounded once.
+//!
+//! * Order: the row order of [`crate::order`], for the maximum and for the sum.
+//! * Error against exact arithmetic, before the rounding of the output, relative: `(|x − m| + n/L + log2 L + 6) · 2^-24`.
+//! * A row of −∞ alone gives NaN, as 0/0 does.
+
+mod cpu;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod oracle;
+
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Parameter, Result};
+
+use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, required, rows::Rows};
+
+/// Softmax (or its logarithm) along `axis`. Input and output `[…]`, f32, f16 or bf16.
+#[derive(Clone, Copy, Debug)]
+pub struct Softmax {
+    /// The axis; negative counts from the end.
+    pub axis: isize,
+    /// Give the logarithm.
+    pub log: bool,
+}
+
+impl Operator for Softmax {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let x = required(inputs, 0, "x")?;
+        if !x.dtype.is_float() {
+            return Err(Error::invalid_argument(format!("softmax of {}: f32, f16 or bf16 expected", x.dtype)));
+        }
+        x.shape().axis(self.axis)?;
+        Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let x = required(inputs, 0, "x")?;
+        let rows = Rows::new(x.shape(), self.axis)?;
+        let key = KernelKey::new(if self.log { "log_softmax" } else { "softmax" }, &[x.dtype]);
+        let buffers = [(Parameter::read("x", x.dtype), Argument::Input(0)), (Parameter::write("y", x.dtype), Argument::Output(0))];
+        Ok(rows.launch(Launch::new(key, cpu::twin(x.dtype, self.log)?, &rows, buffers)).into())
+    }
+}
+
+const INPUTS: &[Port] = &[Port::new("x", DType::FLOATS, "[…], any shape with at least one axis")];
+const OUTPUTS: &[Port] = &[Port::new("y", DType::FLOATS, "as x")];
+const ATTRIBUTES: &[AttributeInfo] =
+    &[AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("-1"), doc: "the axis; negative counts from the end" }];
+
+pub(crate) const DESCRIPTIONS: &[Description] = &[
+    Description {
+        name: "softmax",
+        summary: "exp(x - max x) / sum exp(x - max x) along an axis",
+        inputs: INPUTS,
+        outputs: OUTPUTS,
+        attributes: ATTRIBUTES,
+        build: |a| Ok(Box::new(Softmax { axis: a.get("axis")?, log: false })),
+    },
+    Description {
+        name: "log_softmax",
+        summary: "logarithm of the softmax along an axis",
+        inputs: INPUTS,
+        outputs: OUTPUTS,
+        attributes: ATTRIBUTES,
+        build: |a| Ok(Box::new(Softmax { axis: a.get("axis")?, log: true })),
+    },
+];

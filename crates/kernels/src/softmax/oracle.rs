@@ -1,0 +1,35 @@
+//! The naive reference, in f64.
+
+use super::Softmax;
+use crate::conformance::{Bound, Case, HostTensor, for_lengths};
+use elinvar_core::DType;
+
+pub(crate) fn softmax(x: &[f64], log: bool) -> Vec<f64> {
+    let max = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let sum: f64 = x.iter().map(|x| (x - max).exp()).sum();
+    x.iter().map(|x| if log { (x - max) - sum.ln() } else { (x - max).exp() / sum }).collect()
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = for_lengths(DType::FLOATS, |dtype, n| {
+        [false, true].map(|log| {
+            let x = HostTensor::random(dtype, &[3, n], -10.0, 10.0, n as u64);
+            // x − m rounds once: 20 · 2^-24 relative in exp; the rest is the sum and three functions.
+            let bound = Bound::relative(2e-6).with_absolute(if log { 4e-6 } else { 1e-30 });
+            Case::new(Softmax { axis: -1, log }, [Some(x)], bound, move |inputs| {
+                vec![inputs[0].chunks(n.max(1)).flat_map(|row| softmax(row, log)).collect()]
+            })
+        })
+    });
+    let strided = HostTensor::random(DType::F32, &[2, 33, 5], -50.0, 50.0, 7);
+    cases.push(Case::new(Softmax { axis: 1, log: false }, [Some(strided)], Bound::relative(8e-6).with_absolute(1e-30), |inputs| {
+        let mut out = vec![0.0; inputs[0].len()];
+        for (o, i) in (0..2).flat_map(|o| (0..5).map(move |i| (o, i))) {
+            let at = |k: usize| (o * 33 + k) * 5 + i;
+            let row: Vec<f64> = (0..33).map(|k| inputs[0][at(k)]).collect();
+            softmax(&row, false).into_iter().enumerate().for_each(|(k, y)| out[at(k)] = y);
+        }
+        vec![out]
+    }));
+    cases
+}
