@@ -36,8 +36,7 @@ def keep_freed_memory() -> None:
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)
         libc.mallopt(M_MMAP_MAX, 0)
-        libc.mallopt(KEPT_BYTES = 1 << 29  # results alive at once when a function makes its own output
-M_TRIM_THRESHOLD, 2**31 - 1)
+        libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 @dataclass
