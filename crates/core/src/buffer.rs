@@ -109,6 +109,11 @@ impl Buffer {
         self.slot.raw()
     }
 
+    /// The same memory under another size, if it is large enough: for reuse inside a recording.
+    pub fn resized(&self, bytes: usize) -> Option<Buffer> {
+        (bytes <= self.raw().bytes()).then(|| Buffer { slot: self.slot.clone(), bytes })
+    }
+
     /// Whether both are the same memory.
     pub fn same(&self, other: &Buffer) -> bool {
         Arc::ptr_eq(&self.slot, &other.slot)

@@ -159,6 +159,11 @@ impl Layout {
         self.offset - self.span().start
     }
 
+    /// The same layout relative to the start of its span: what a kernel sees when exactly the span is bound.
+    pub fn rebased(&self) -> Layout {
+        Layout { offset: self.origin(), ..*self }
+    }
+
     /// The axes in another order.
     ///
     /// # Errors

@@ -1,1 +1,29 @@
-//! Placeholder.
+//! Transformer kernels with the same bits on every device.
+//!
+//! An [`Executor`] is a device, chosen automatically or by name. A [`Tensor`] lives on one; operators are its methods. What an executor
+//! does can be recorded once and replayed any number of times with [`Executor::record`].
+//!
+//! ```
+//! use elinvar::Executor;
+//!
+//! let executor = Executor::new_auto()?;
+//! let x = executor.tensor(&[2, 3], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+//! let y = x.softmax(-1)?.mul(&x)?;
+//! assert_eq!(y.shape().to_vec(), [2, 3]);
+//! println!("{:?}", y.to_vec::<f32>()?);
+//! # Ok::<(), elinvar::Error>(())
+//! ```
+
+mod backend;
+mod executor;
+mod ops;
+mod recording;
+mod tensor;
+
+pub use backend::{BackendType, DeviceReport, devices};
+pub use elinvar_core::{Completion, DType, DeviceKind, DeviceProperties, Element, Error, ErrorKind, HostMemory, MemoryInfo, PoolStatistics, Result, Shape};
+pub use elinvar_kernels as kernels;
+pub use elinvar_kernels::{Operator, Precision};
+pub use executor::Executor;
+pub use recording::Recording;
+pub use tensor::Tensor;

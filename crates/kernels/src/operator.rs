@@ -1,7 +1,7 @@
 use std::{fmt, str::FromStr, sync::Arc};
 
 use elinvar_core::{
-    Binding, DType, Device, DeviceProperties, Dispatch, Error, Extent, HostKernel, KernelKey, KernelSource, Layout, ListBuilder, Parameter, Result,
+    Binding, Buffer, DType, Device, DeviceProperties, Dispatch, Error, Extent, HostKernel, KernelKey, KernelSource, Layout, ListBuilder, Parameter, Result,
     Shape,
 };
 
@@ -105,6 +105,17 @@ pub struct Plan {
     pub scratch: Vec<usize>,
 }
 
+impl Plan {
+    /// Inputs that a launch writes.
+    pub fn updated_inputs(&self) -> impl Iterator<Item = usize> {
+        let bound = self.launches.iter().flat_map(|l| l.kernel.parameters.iter().zip(&l.arguments));
+        bound.filter_map(|(parameter, argument)| match argument {
+            Argument::Input(index) if parameter.access.writes() => Some(*index),
+            _ => None,
+        })
+    }
+}
+
 impl From<Launch> for Plan {
     fn from(launch: Launch) -> Self {
         Self { launches: vec![launch], scratch: Vec::new() }
@@ -156,12 +167,19 @@ impl Launch {
     }
 }
 
-/// Records a plan's launches over real buffers.
+/// Records a plan's launches over real buffers; `allocate` provides its temporaries.
 ///
 /// # Errors
 /// Out of memory for temporaries, a kernel that does not compile, or a launch that contradicts its signature.
-pub fn encode(plan: &Plan, inputs: &[Option<Binding>], outputs: &[Binding], device: &Device, list: &mut ListBuilder) -> Result<()> {
-    let scratch = plan.scratch.iter().map(|&bytes| device.allocate(bytes)?.bind(0, bytes)).collect::<Result<Vec<_>>>()?;
+pub fn encode(
+    plan: &Plan,
+    inputs: &[Option<Binding>],
+    outputs: &[Binding],
+    device: &Device,
+    list: &mut ListBuilder,
+    mut allocate: impl FnMut(usize) -> Result<Buffer>,
+) -> Result<()> {
+    let scratch = plan.scratch.iter().map(|&bytes| allocate(bytes)?.bind(0, bytes)).collect::<Result<Vec<_>>>()?;
     for launch in &plan.launches {
         let bind = |argument: &Argument| -> Result<Option<Binding>> {
             let missing = || Error::invalid_launch(format!("{}: {argument:?} does not exist", launch.kernel.key));

@@ -141,7 +141,7 @@ pub fn run(case: &Case, device: &Device) -> Result<Vec<HostTensor>> {
     }
     let plan = case.operator.plan(&infos, &types, device.properties())?;
     let mut list = ListBuilder::new();
-    encode(&plan, &inputs, &outputs, device, &mut list)?;
+    encode(&plan, &inputs, &outputs, device, &mut list, |bytes| device.allocate(bytes))?;
     device.submit(&list.finish())?.wait()?;
     let read = |binding: &elinvar_core::Binding, info: &TensorInfo, guarded: bool| -> Result<HostTensor> {
         let mut bytes = vec![0; binding.buffer().bytes()];

@@ -1,0 +1,59 @@
+//! A crate may use only crates on floors below its own.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+/// Folder under `crates/` and its floor, from the ground up.
+const FLOORS: &[(&str, u32)] = &[("core", 0), ("kernels", 2), ("cpu", 3), ("elinvar", 4), ("llm", 5), ("cli", 6)];
+
+/// The Elinvar crates a manifest depends on, in any section.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut in_dependencies = false;
+    for line in manifest.lines().map(str::trim) {
+        if line.starts_with('[') {
+            in_dependencies = line.contains("dependencies");
+        } else if in_dependencies && line.starts_with("elinvar") {
+            let name = line.split(['.', '=', ' ']).next().unwrap();
+            found.push(name.strip_prefix("elinvar-").unwrap_or("elinvar").to_owned());
+        }
+    }
+    found
+}
+
+fn violations(manifests: &BTreeMap<String, String>, floors: &BTreeMap<&str, u32>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (name, manifest) in manifests {
+        let Some(floor) = floors.get(name.as_str()) else {
+            wrong.push(format!("{name} has no floor"));
+            continue;
+        };
+        for dependency in dependencies(manifest) {
+            if floors.get(dependency.as_str()).is_none_or(|below| below >= floor) {
+                wrong.push(format!("{name} (floor {floor}) uses {dependency}, which is not below it"));
+            }
+        }
+    }
+    wrong
+}
+
+#[test]
+fn every_crate_stands_on_lower_floors_only() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut manifests = BTreeMap::new();
+    for entry in fs::read_dir(crates).unwrap() {
+        let folder = entry.unwrap();
+        if let Ok(manifest) = fs::read_to_string(folder.path().join("Cargo.toml")) {
+            manifests.insert(folder.file_name().into_string().unwrap(), manifest);
+        }
+    }
+    let floors: BTreeMap<_, _> = FLOORS.iter().copied().collect();
+    assert_eq!(manifests.len(), floors.len(), "{:?}", manifests.keys());
+    assert_eq!(violations(&manifests, &floors), Vec::<String>::new());
+}
+
+#[test]
+fn a_dependency_upwards_is_told() {
+    let manifests = BTreeMap::from([("core".to_owned(), "[dev-dependencies]\nelinvar-cpu.workspace = true\n".to_owned())]);
+    let found = violations(&manifests, &FLOORS.iter().copied().collect());
+    assert_eq!(found, ["core (floor 0) uses cpu, which is not below it"]);
+}

@@ -1,0 +1,237 @@
+//! The seam over the null device and over one that fails on purpose: validation, pool, errors.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use elinvar_core::{
+    Backend, Command, CommandList, Completion, DType, Device, DeviceKind, DeviceMemory, DeviceProperties, Dispatch, Error, Extent, HostMemory, KernelKey,
+    KernelSource, ListBuilder, MemoryInfo, NullBackend, Parameter, Pipeline, RawBuffer, Result, Storage,
+};
+
+fn kernel(parameters: &[Parameter]) -> Arc<KernelSource> {
+    Arc::new(KernelSource { key: KernelKey::new("probe", &[DType::F32]), parameters: parameters.to_vec(), params_bytes: 4, host: |_| Ok(()) })
+}
+
+fn probe(device: &Device, parameters: &[Parameter], bindings: Vec<Option<elinvar_core::Binding>>) -> Dispatch {
+    let pipeline = device.pipeline(&kernel(parameters)).unwrap();
+    let one = Extent::linear(1);
+    Dispatch { pipeline, bindings, params: vec![0; 4], grid: one, threadgroup: one, threadgroup_memory: 0 }
+}
+
+fn refusal(device: &Device, dispatch: Dispatch) -> String {
+    let error = ListBuilder::new().dispatch(dispatch, device.properties()).unwrap_err();
+    assert!(error.is_invalid_launch(), "{error:?}");
+    error.to_string()
+}
+
+const READ_WRITE: &[Parameter] = &[Parameter::read("x", DType::F32), Parameter::write("y", DType::F32)];
+
+#[test]
+fn a_launch_that_contradicts_its_signature_is_refused_with_the_reason() {
+    let device = Device::new(NullBackend::new());
+    let buffer = device.allocate(256).unwrap();
+    let (low, high) = (buffer.bind(0, 128).unwrap(), buffer.bind(128, 128).unwrap());
+    let good = probe(&device, READ_WRITE, vec![Some(low.clone()), Some(high.clone())]);
+    let mut list = ListBuilder::new();
+    list.dispatch(good.clone(), device.properties()).unwrap();
+    assert_eq!(list.len(), 1);
+
+    let few = Dispatch { bindings: vec![Some(low.clone())], ..good.clone() };
+    assert!(refusal(&device, few).contains("1 buffers bound, the kernel takes 2"));
+    let unbound = Dispatch { bindings: vec![None, Some(high.clone())], ..good.clone() };
+    assert!(refusal(&device, unbound).contains("'x' is not bound"));
+    let params = Dispatch { params: vec![0; 8], ..good.clone() };
+    assert!(refusal(&device, params).contains("parameter block of 8 bytes"));
+    let aliased = Dispatch { bindings: vec![Some(buffer.bind(64, 128).unwrap()), Some(high.clone())], ..good.clone() };
+    assert!(refusal(&device, aliased).contains("'y' is written but overlaps 'x'"));
+    let unaligned = Dispatch { bindings: vec![Some(buffer.bind(2, 16).unwrap()), Some(high)], ..good.clone() };
+    assert!(refusal(&device, unaligned).contains("multiples of 4"));
+    let wide = Dispatch { threadgroup: Extent([64, 64, 1]), ..good.clone() };
+    assert!(refusal(&device, wide).contains("4096 threads in a threadgroup"));
+    let hungry = Dispatch { threadgroup_memory: 1 << 20, ..good };
+    assert!(refusal(&device, hungry).contains("1048576 bytes of threadgroup memory"));
+    assert!(buffer.bind(200, 100).unwrap_err().is_invalid_launch());
+    assert!(buffer.bind(usize::MAX, 2).is_err());
+}
+
+#[test]
+fn an_optional_buffer_may_be_absent_and_an_empty_grid_is_dropped() {
+    let device = Device::new(NullBackend::new());
+    let y = device.allocate(4).unwrap().bind(0, 4).unwrap();
+    let parameters = [Parameter::read("x", DType::F32).or_absent(), Parameter::write("y", DType::F32)];
+    let dispatch = probe(&device, &parameters, vec![None, Some(y)]);
+    let mut list = ListBuilder::new();
+    list.dispatch(Dispatch { grid: Extent::linear(0), ..dispatch.clone() }, device.properties()).unwrap();
+    assert!(list.is_empty());
+    list.dispatch(dispatch, device.properties()).unwrap();
+    assert!(matches!(list.finish().commands(), [Command::Dispatch(_)]));
+}
+
+#[test]
+fn copies_and_fills_are_checked() {
+    let device = Device::new(NullBackend::new());
+    let buffer = device.allocate(64).unwrap();
+    let mut list = ListBuilder::new();
+    list.copy(buffer.bind(0, 32).unwrap(), buffer.bind(32, 32).unwrap()).unwrap();
+    assert!(list.copy(buffer.bind(0, 32).unwrap(), buffer.bind(16, 32).unwrap()).is_err());
+    assert!(list.copy(buffer.bind(0, 16).unwrap(), buffer.bind(32, 32).unwrap()).is_err());
+    assert_eq!(list.len(), 1);
+}
+
+#[test]
+fn memory_returns_to_the_pool_only_when_no_list_holds_it() {
+    let device = Device::new(NullBackend::new());
+    let buffer = device.allocate(1000).unwrap();
+    let mut list = ListBuilder::new();
+    list.fill(buffer.bind(0, 1000).unwrap(), 0).unwrap();
+    let list = list.finish();
+    drop(buffer);
+    assert_eq!((device.pool_statistics().live_bytes, device.pool_statistics().cached_bytes), (1024, 0));
+    drop(list);
+    let statistics = device.pool_statistics();
+    assert_eq!((statistics.live_bytes, statistics.cached_bytes, statistics.misses), (0, 1024, 1));
+    let again = device.allocate(1020).unwrap();
+    assert_eq!(device.pool_statistics().hits, 1);
+    drop(again);
+    device.pool().set_cap(0);
+    assert_eq!(device.pool_statistics().cached_bytes, 0);
+    drop(device.allocate(10).unwrap());
+    assert_eq!(device.pool_statistics().cached_bytes, 0);
+    assert_eq!(device.pool_statistics().peak_bytes, 1024);
+}
+
+/// A device with little memory that counts what it gives.
+struct SmallBackend {
+    inner: NullBackend,
+    used: Arc<AtomicUsize>,
+    log: Arc<Mutex<Vec<u64>>>,
+}
+
+struct Counted(usize, Arc<AtomicUsize>);
+
+impl DeviceMemory for Counted {
+    fn bytes(&self) -> usize {
+        self.0
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.1.fetch_sub(self.0, Ordering::SeqCst);
+    }
+}
+
+const SMALL: usize = 4096;
+
+impl Backend for SmallBackend {
+    fn properties(&self) -> &DeviceProperties {
+        self.inner.properties()
+    }
+
+    fn memory(&self) -> MemoryInfo {
+        MemoryInfo { total: SMALL, available: SMALL - self.used.load(Ordering::SeqCst) }
+    }
+
+    fn allocate(&self, bytes: usize, _storage: Storage) -> Result<RawBuffer> {
+        if self.used.load(Ordering::SeqCst) + bytes > SMALL {
+            return Err(Error::out_of_memory("full"));
+        }
+        self.used.fetch_add(bytes, Ordering::SeqCst);
+        Ok(RawBuffer::new(Counted(bytes, self.used.clone())))
+    }
+
+    fn write(&self, _: &RawBuffer, _: usize, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn read(&self, _: &RawBuffer, _: usize, _: &mut [u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
+        self.inner.compile(kernel)
+    }
+
+    fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
+        self.log.lock().unwrap().push(commands.id());
+        Ok(Completion::ready(Ok(())))
+    }
+}
+
+#[test]
+fn out_of_memory_flushes_the_pool_once_and_leaves_the_device_usable() {
+    let (used, log) = (Arc::new(AtomicUsize::new(0)), Arc::default());
+    let device = Device::new(SmallBackend { inner: NullBackend::new(), used: used.clone(), log });
+    drop(device.allocate(3000).unwrap());
+    assert_eq!(used.load(Ordering::SeqCst), 3072);
+    let whole = device.allocate(4096).unwrap();
+    assert_eq!(used.load(Ordering::SeqCst), 4096);
+    assert!(device.allocate(1).unwrap_err().is_out_of_memory());
+    drop(whole);
+    assert!(device.allocate_dedicated(100).is_ok());
+    assert_eq!(device.memory().available, SMALL);
+}
+
+#[test]
+fn a_list_is_submitted_as_often_as_wanted_under_one_identity() {
+    let log: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let device = Device::new(SmallBackend { inner: NullBackend::new(), used: Arc::default(), log: log.clone() });
+    let (a, b) = (ListBuilder::new().finish(), ListBuilder::new().finish());
+    for list in [&a, &b, &a] {
+        device.submit(list).unwrap().wait().unwrap();
+    }
+    assert_eq!(*log.lock().unwrap(), [a.id(), b.id(), a.id()]);
+    assert_ne!(a.id(), b.id());
+}
+
+#[test]
+fn adopted_memory_is_read_only_where_it_is_not_copied() {
+    struct Adopting(NullBackend);
+    struct Host(HostMemory);
+    impl DeviceMemory for Host {
+        fn bytes(&self) -> usize {
+            self.0.bytes().len()
+        }
+        fn is_read_only(&self) -> bool {
+            true
+        }
+    }
+    impl Backend for Adopting {
+        fn properties(&self) -> &DeviceProperties {
+            self.0.properties()
+        }
+        fn memory(&self) -> MemoryInfo {
+            self.0.memory()
+        }
+        fn allocate(&self, bytes: usize, storage: Storage) -> Result<RawBuffer> {
+            self.0.allocate(bytes, storage)
+        }
+        fn adopt(&self, memory: HostMemory) -> Result<RawBuffer> {
+            Ok(RawBuffer::new(Host(memory)))
+        }
+        fn write(&self, buffer: &RawBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
+            self.0.write(buffer, offset, bytes)
+        }
+        fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
+            self.0.read(buffer, offset, bytes)
+        }
+        fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
+            self.0.compile(kernel)
+        }
+        fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
+            self.0.submit(commands)
+        }
+    }
+    let device = Device::new(Adopting(NullBackend::new()));
+    assert_eq!(device.properties().kind, DeviceKind::Null);
+    let memory = HostMemory::new(Arc::new(vec![7u8; 64]));
+    assert_eq!(memory.slice(8..16).unwrap().bytes(), [7; 8]);
+    assert!(memory.slice(60..70).is_err());
+    let buffer = device.adopt(memory).unwrap();
+    assert!(device.write(&buffer, 0, &[1]).is_err());
+    assert!(ListBuilder::new().fill(buffer.bind(0, 64).unwrap(), 0).is_err());
+    let x = device.allocate(64).unwrap().bind(0, 64).unwrap();
+    assert!(refusal(&device, probe(&device, READ_WRITE, vec![Some(x), Some(buffer.bind(0, 64).unwrap())])).contains("read-only"));
+}

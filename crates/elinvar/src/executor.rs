@@ -1,0 +1,226 @@
+use std::{
+    num::NonZeroUsize,
+    sync::{Arc, Weak},
+};
+
+use elinvar_core::{
+    Completion, DType, Device, DeviceProperties, Element, Error, HostMemory, Layout, ListBuilder, MemoryInfo, Pool, Result, Shape,
+};
+use elinvar_cpu::CpuBackend;
+use elinvar_kernels::{Operator, Precision, copy::Copy, encode};
+
+use crate::{BackendType, Recording, Tensor, recording, tensor::TensorMemory};
+
+/// A device with the choices that go with it. Clones are the same device.
+#[derive(Clone)]
+pub struct Executor {
+    pub(crate) device: Device,
+    precision: Option<Precision>,
+}
+
+impl Executor {
+    /// The best device here, or the one named by the environment variable `ELINVAR_DEVICE`.
+    ///
+    /// # Errors
+    /// `ELINVAR_DEVICE` names a device that is not available; the message says which are.
+    pub fn new_auto() -> Result<Self> {
+        match std::env::var("ELINVAR_DEVICE") {
+            Ok(name) if !name.is_empty() && name != "auto" => Self::new_with_backend(name.parse().map_err(|e: Error| e.context("ELINVAR_DEVICE"))?),
+            _ => Self::new_with_backend(BackendType::Cpu),
+        }
+    }
+
+    /// A device of this kind.
+    ///
+    /// # Errors
+    /// It is not available here.
+    pub fn new_with_backend(backend: BackendType) -> Result<Self> {
+        backend.open().map(Self::from_device)
+    }
+
+    /// The CPU with this many threads.
+    ///
+    /// # Errors
+    /// The operating system refuses the threads.
+    pub fn new_cpu(threads: NonZeroUsize) -> Result<Self> {
+        Ok(Self::from_device(Device::new(CpuBackend::new(Some(threads))?)))
+    }
+
+    /// Any device behind the seam.
+    pub fn from_device(device: Device) -> Self {
+        Self { device, precision: None }
+    }
+
+    /// The same device with a precision for every matrix product; `None` (the default) means strict for a few rows and fast for many.
+    pub fn with_precision(&self, precision: Option<Precision>) -> Self {
+        Self { device: self.device.clone(), precision }
+    }
+
+    /// The precision of matrix products.
+    pub fn precision(&self) -> Option<Precision> {
+        self.precision
+    }
+
+    /// What the device is.
+    pub fn properties(&self) -> &DeviceProperties {
+        self.device.properties()
+    }
+
+    /// Its memory now.
+    pub fn memory(&self) -> MemoryInfo {
+        self.device.memory()
+    }
+
+    /// Its buffer pool: statistics, cap, clearing.
+    pub fn pool(&self) -> &Pool {
+        self.device.pool()
+    }
+
+    /// A row-major tensor of `values`.
+    ///
+    /// # Errors
+    /// Another number of values than the shape holds, or out of memory.
+    pub fn tensor<T: Element>(&self, dims: &[usize], values: &[T]) -> Result<Tensor> {
+        self.tensor_from_bytes(T::DTYPE, dims, bytemuck::cast_slice(values))
+    }
+
+    /// A row-major tensor of native-endian bytes.
+    ///
+    /// # Errors
+    /// Another number of bytes than the shape holds, or out of memory.
+    pub fn tensor_from_bytes(&self, dtype: DType, dims: &[usize], bytes: &[u8]) -> Result<Tensor> {
+        let shape = checked_shape(dtype, dims, bytes.len())?;
+        let buffer = self.device.allocate(bytes.len())?;
+        self.device.write(&buffer, 0, bytes)?;
+        Ok(Tensor::new(self, TensorMemory::new(buffer), dtype, Layout::contiguous(shape)))
+    }
+
+    /// Host memory as a read-only tensor, without a copy where memory is unified.
+    ///
+    /// # Errors
+    /// Another number of bytes than the shape holds, memory not aligned for the type, or out of memory.
+    pub fn adopt(&self, dtype: DType, dims: &[usize], memory: HostMemory) -> Result<Tensor> {
+        let shape = checked_shape(dtype, dims, memory.bytes().len())?;
+        if memory.bytes().as_ptr().addr() % dtype.size() != 0 {
+            return Err(Error::invalid_argument(format!("memory is not aligned for {dtype}: copy it with tensor_from_bytes")));
+        }
+        Ok(Tensor::new(self, TensorMemory::new(self.device.adopt(memory)?), dtype, Layout::contiguous(shape)))
+    }
+
+    /// A zeroed tensor in memory of its own, outside the pool: for caches and other long-lived state.
+    ///
+    /// # Errors
+    /// A shape beyond the limits, or out of memory.
+    pub fn zeros(&self, dtype: DType, dims: &[usize]) -> Result<Tensor> {
+        let shape = Shape::new(dims)?;
+        let buffer = self.device.allocate_dedicated(byte_size(dtype, &shape)?)?;
+        let mut list = ListBuilder::new();
+        list.fill(buffer.bind(0, buffer.bytes())?, 0)?;
+        self.device.submit(&list.finish())?;
+        Ok(Tensor::new(self, TensorMemory::new(buffer), dtype, Layout::contiguous(shape)))
+    }
+
+    /// Runs an operator, or records it inside [`Executor::record`]. Inputs it cannot take with strides are made row-major first.
+    ///
+    /// # Errors
+    /// What the operator refuses, tensors of another device, or out of memory.
+    pub fn apply(&self, operator: &dyn Operator, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>> {
+        if inputs.iter().flatten().any(|t| !t.executor().device.same(&self.device)) {
+            return Err(Error::invalid_argument("tensors of different devices: copy one through the host first"));
+        }
+        let adjust = |(index, tensor): (usize, &Option<&Tensor>)| match tensor {
+            Some(tensor) if !operator.accepts_strides(index) => tensor.contiguous().map(Some),
+            tensor => Ok(tensor.cloned()),
+        };
+        let adjusted = inputs.iter().enumerate().map(adjust).collect::<Result<Vec<_>>>()?;
+        let copied = |index: usize| matches!((inputs[index], &adjusted[index]), (Some(a), Some(b)) if !a.same_memory(b));
+        self.launch(operator, &adjusted, copied)
+    }
+
+    /// The row-major copy of a tensor with any strides.
+    pub(crate) fn copy(&self, tensor: &Tensor) -> Result<Tensor> {
+        only(self.launch(&Copy, &[Some(tensor.clone())], |_| false)?)
+    }
+
+    fn launch(&self, operator: &dyn Operator, inputs: &[Option<Tensor>], copied: impl Fn(usize) -> bool) -> Result<Vec<Tensor>> {
+        let infos: Vec<_> = inputs.iter().map(|t| t.as_ref().map(Tensor::info)).collect();
+        let types = operator.infer(&infos)?;
+        let plan = operator.plan(&infos, &types, self.properties())?;
+        if let Some(index) = plan.updated_inputs().find(|&index| copied(index)) {
+            return Err(Error::invalid_argument(format!("input {index} is updated in place and must be row-major: pass it without a view")));
+        }
+        let bindings = inputs.iter().map(|t| t.as_ref().map(Tensor::binding).transpose()).collect::<Result<Vec<_>>>()?;
+        let recording = recording::is_recording(&self.device);
+        let output = |info: &elinvar_kernels::TensorInfo| -> Result<Tensor> {
+            let bytes = byte_size(info.dtype, info.shape())?;
+            let memory = if recording {
+                let buffer = recording::allocate(&self.device, bytes)?;
+                let memory = TensorMemory::new(buffer.clone());
+                recording::lend(&buffer, Arc::downgrade(&memory));
+                memory
+            } else {
+                TensorMemory::new(self.device.allocate(bytes)?)
+            };
+            Ok(Tensor::new(self, memory, info.dtype, info.layout))
+        };
+        let outputs = types.iter().map(output).collect::<Result<Vec<_>>>()?;
+        let targets = outputs.iter().map(Tensor::binding).collect::<Result<Vec<_>>>()?;
+        if recording {
+            let mut temporaries = Vec::new();
+            for &bytes in &plan.scratch {
+                temporaries.push(recording::allocate(&self.device, bytes)?);
+            }
+            let mut ready = temporaries.iter().cloned();
+            let next = |bytes: usize| ready.next().map_or_else(|| self.device.allocate(bytes), Ok);
+            recording::append(|list| encode(&plan, &bindings, &targets, &self.device, list, next))?;
+            temporaries.iter().for_each(|t| recording::lend(t, Weak::new()));
+        } else {
+            let mut list = ListBuilder::new();
+            encode(&plan, &bindings, &targets, &self.device, &mut list, |bytes| self.device.allocate(bytes))?;
+            if !list.is_empty() {
+                self.device.submit(&list.finish())?;
+            }
+        }
+        Ok(outputs)
+    }
+
+    /// Records what `body` does on this device from this thread, without executing it.
+    ///
+    /// # Errors
+    /// Those of `body`; recordings do not nest.
+    pub fn record<T>(&self, body: impl FnOnce() -> Result<T>) -> Result<(Recording, T)> {
+        recording::record(&self.device, body)
+    }
+
+    /// Starts a recording; its errors are told by the completion, and by the next read.
+    ///
+    /// # Errors
+    /// It was recorded on another device, or the device is lost.
+    pub fn replay(&self, recording: &Recording) -> Result<Completion> {
+        if !recording.device.same(&self.device) {
+            return Err(Error::invalid_argument("the recording belongs to another device: record it again on this one"));
+        }
+        self.device.submit(&recording.list)
+    }
+}
+
+/// The single output of an operator that has one.
+pub(crate) fn only(mut outputs: Vec<Tensor>) -> Result<Tensor> {
+    match (outputs.pop(), outputs.is_empty()) {
+        (Some(output), true) => Ok(output),
+        _ => Err(Error::invalid_argument("the operator does not have exactly one output")),
+    }
+}
+
+fn byte_size(dtype: DType, shape: &Shape) -> Result<usize> {
+    dtype.bytes(shape.elements()).ok_or_else(|| Error::invalid_argument(format!("a {dtype} tensor of shape {shape} is too large to address")))
+}
+
+fn checked_shape(dtype: DType, dims: &[usize], bytes: usize) -> Result<Shape> {
+    let shape = Shape::new(dims)?;
+    let expected = byte_size(dtype, &shape)?;
+    if bytes != expected {
+        return Err(Error::invalid_argument(format!("a {dtype} tensor of shape {shape} takes {expected} bytes, {bytes} were given")));
+    }
+    Ok(shape)
+}

@@ -1,0 +1,183 @@
+use std::{fmt, sync::Arc};
+
+use elinvar_core::{Binding, Buffer, DType, Element, Error, Layout, Result, Shape};
+use elinvar_kernels::TensorInfo;
+
+use crate::{Executor, recording};
+
+/// The memory of a tensor and its views. Its address is the identity a recording watches.
+pub(crate) struct TensorMemory {
+    pub(crate) buffer: Buffer,
+}
+
+impl TensorMemory {
+    pub(crate) fn new(buffer: Buffer) -> Arc<Self> {
+        Arc::new(Self { buffer })
+    }
+}
+
+/// Elements of one type on a device, in a shape with strides. Clones and views share memory.
+#[derive(Clone)]
+pub struct Tensor {
+    executor: Executor,
+    memory: Arc<TensorMemory>,
+    dtype: DType,
+    layout: Layout,
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tensor({}{} on {})", self.dtype, self.shape(), self.executor.properties().kind)
+    }
+}
+
+impl Tensor {
+    pub(crate) fn new(executor: &Executor, memory: Arc<TensorMemory>, dtype: DType, layout: Layout) -> Self {
+        Self { executor: executor.clone(), memory, dtype, layout }
+    }
+
+    /// The executor it lives on.
+    pub fn executor(&self) -> &Executor {
+        &self.executor
+    }
+
+    /// Type of its elements.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Its extents.
+    pub fn shape(&self) -> &Shape {
+        self.layout.shape()
+    }
+
+    /// Where its elements lie in its memory.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// What an operator sees of it.
+    pub fn info(&self) -> TensorInfo {
+        TensorInfo { dtype: self.dtype, layout: self.layout.rebased() }
+    }
+
+    /// The bytes it touches.
+    pub(crate) fn binding(&self) -> Result<Binding> {
+        let (span, size) = (self.layout.span(), self.dtype.size());
+        self.memory.buffer.bind(span.start * size, span.len() * size)
+    }
+
+    pub(crate) fn same_memory(&self, other: &Tensor) -> bool {
+        Arc::ptr_eq(&self.memory, &other.memory)
+    }
+
+    fn view(&self, layout: Layout) -> Tensor {
+        Tensor { executor: self.executor.clone(), memory: self.memory.clone(), dtype: self.dtype, layout }
+    }
+
+    /// The same tensor for an executor of the same device with other choices (precision).
+    ///
+    /// # Errors
+    /// Another device.
+    pub fn on(&self, executor: &Executor) -> Result<Tensor> {
+        if !executor.device.same(&self.executor.device) {
+            return Err(Error::invalid_argument("the tensor lives on another device: copy it through the host"));
+        }
+        Ok(Tensor { executor: executor.clone(), ..self.clone() })
+    }
+
+    /// Its elements in row-major order, as native-endian bytes.
+    ///
+    /// # Errors
+    /// A recording is in progress, or the device failed, now or in work submitted before.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        if recording::is_recording(&self.executor.device) {
+            return Err(Error::invalid_argument("a tensor cannot be read while recording: replay the recording first"));
+        }
+        let tensor = self.contiguous()?;
+        let binding = tensor.binding()?;
+        let mut bytes = vec![0; binding.bytes()];
+        self.executor.device.read(binding.buffer(), binding.offset(), &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Its elements in row-major order.
+    ///
+    /// # Errors
+    /// Another element type, and those of [`Tensor::to_bytes`].
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        let matches = T::DTYPE == self.dtype || (T::DTYPE == DType::U8 && self.dtype == DType::Bool);
+        if !matches {
+            return Err(Error::invalid_argument(format!("the tensor holds {}, {} was asked for: cast it first", self.dtype, T::DTYPE)));
+        }
+        Ok(bytemuck::pod_collect_to_vec(&self.to_bytes()?))
+    }
+
+    /// Overwrites all elements, after everything submitted before: new inputs for a recording.
+    ///
+    /// # Errors
+    /// Another type or number of values, a view with gaps, read-only memory, or a failed device.
+    pub fn write<T: Element>(&self, values: &[T]) -> Result<()> {
+        if T::DTYPE != self.dtype || values.len() != self.shape().elements() || !self.layout.is_contiguous() {
+            let found = format!("{} values of {}", values.len(), T::DTYPE);
+            return Err(Error::invalid_argument(format!("cannot write {found} to {self:?}: type, count and a row-major layout must match")));
+        }
+        let binding = self.binding()?;
+        self.executor.device.write(binding.buffer(), binding.offset(), bytemuck::cast_slice(values))
+    }
+
+    /// Itself if it is row-major, else a row-major copy.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn contiguous(&self) -> Result<Tensor> {
+        if self.layout.is_contiguous() { Ok(self.clone()) } else { self.executor.copy(self) }
+    }
+
+    /// The same elements in another shape; a copy only if they are not row-major.
+    ///
+    /// # Errors
+    /// Another number of elements.
+    pub fn reshape(&self, dims: &[usize]) -> Result<Tensor> {
+        let shape = Shape::new(dims)?;
+        match self.layout.reshape(shape)? {
+            Some(layout) => Ok(self.view(layout)),
+            None => self.executor.copy(self)?.reshape(dims),
+        }
+    }
+
+    /// A view with the axes in another order.
+    ///
+    /// # Errors
+    /// `axes` is no permutation.
+    pub fn permute(&self, axes: &[usize]) -> Result<Tensor> {
+        Ok(self.view(self.layout.permute(axes)?))
+    }
+
+    /// A view with two axes exchanged; negative axes count from the end.
+    ///
+    /// # Errors
+    /// An axis outside the shape.
+    pub fn transpose(&self, a: isize, b: isize) -> Result<Tensor> {
+        let (a, b) = (self.shape().axis(a)?, self.shape().axis(b)?);
+        let mut axes: Vec<_> = (0..self.shape().rank()).collect();
+        axes.swap(a, b);
+        self.permute(&axes)
+    }
+
+    /// A view of `count` elements of one axis from `start`, `step` apart (negative walks backwards).
+    ///
+    /// # Errors
+    /// Elements outside the shape.
+    pub fn slice(&self, axis: isize, start: usize, count: usize, step: isize) -> Result<Tensor> {
+        Ok(self.view(self.layout.slice(self.shape().axis(axis)?, start, count, step)?))
+    }
+
+    /// A view that repeats axes of extent one, by NumPy's rule.
+    ///
+    /// # Errors
+    /// A shape it does not broadcast to.
+    pub fn broadcast_to(&self, dims: &[usize]) -> Result<Tensor> {
+        Ok(self.view(self.layout.broadcast_to(Shape::new(dims)?)?))
+    }
+}
