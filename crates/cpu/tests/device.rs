@@ -1,0 +1,146 @@
+//! The CPU device itself: order, asynchrony, errors, memory.
+
+use std::{
+    num::NonZeroUsize,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use elinvar_core::{
+    Buffer, CommandList, DType, Device, Dispatch, Error, Extent, HostKernel, HostMemory, KernelKey, KernelSource, ListBuilder, Parameter,
+};
+use elinvar_cpu::CpuBackend;
+
+fn device() -> Device {
+    Device::new(CpuBackend::new(NonZeroUsize::new(2)).unwrap())
+}
+
+/// A list that runs `host` over one updated buffer.
+fn list(device: &Device, operator: &'static str, host: HostKernel, buffer: &Buffer) -> Arc<CommandList> {
+    let key = KernelKey::new(operator, &[DType::F32]);
+    let source = Arc::new(KernelSource { key, parameters: vec![Parameter::update("x", DType::F32)], params_bytes: 0, host });
+    let pipeline = device.pipeline(&source).unwrap();
+    let one = Extent::linear(1);
+    let bindings = vec![Some(buffer.bind(0, buffer.bytes()).unwrap())];
+    let mut list = ListBuilder::new();
+    let dispatch = Dispatch { pipeline, bindings, params: Vec::new(), grid: one, threadgroup: one, threadgroup_memory: 0 };
+    list.dispatch(dispatch, device.properties()).unwrap();
+    list.finish()
+}
+
+fn read(device: &Device, buffer: &Buffer) -> Vec<f32> {
+    let mut bytes = vec![0; buffer.bytes()];
+    device.read(buffer, 0, &mut bytes).unwrap();
+    bytes.chunks_exact(4).map(|c| f32::from_ne_bytes(c.try_into().unwrap())).collect()
+}
+
+const ADD_ONE: HostKernel = |arguments| {
+    arguments.output::<f32>(0)?.iter_mut().for_each(|x| *x += 1.0);
+    Ok(())
+};
+
+#[test]
+fn a_list_replays_in_order_with_writes_and_reads() {
+    let device = device();
+    let buffer = device.allocate(8).unwrap();
+    device.write(&buffer, 0, &[0; 8]).unwrap();
+    let list = list(&device, "add_one", ADD_ONE, &buffer);
+    for _ in 0..100 {
+        device.submit(&list).unwrap();
+    }
+    assert_eq!(read(&device, &buffer), [100.0, 100.0]);
+    device.write(&buffer, 4, &5f32.to_ne_bytes()).unwrap();
+    let done = device.submit(&list).unwrap();
+    done.wait().unwrap();
+    assert!(done.is_complete());
+    assert_eq!(read(&device, &buffer), [101.0, 6.0]);
+}
+
+#[test]
+fn submission_returns_before_the_work_is_done() {
+    let device = device();
+    let buffer = device.allocate(4).unwrap();
+    let slow = list(
+        &device,
+        "slow",
+        |_| {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            Ok(())
+        },
+        &buffer,
+    );
+    let done = device.submit(&slow).unwrap();
+    assert!(!done.is_complete());
+    done.wait().unwrap();
+    assert!(done.is_complete());
+}
+
+#[test]
+fn a_failing_or_panicking_kernel_is_an_error_and_the_device_goes_on() {
+    let device = device();
+    let buffer = device.allocate(4).unwrap();
+    device.write(&buffer, 0, &[0; 4]).unwrap();
+    let failing = list(&device, "failing", |_| Err(Error::invalid_argument("index 7 is out of range")), &buffer);
+    let error = device.submit(&failing).unwrap().wait().unwrap_err();
+    assert!(error.is_invalid_argument());
+    assert_eq!(error.to_string(), "failing_f32: index 7 is out of range");
+    assert!(device.read(&buffer, 0, &mut [0; 4]).unwrap_err().is_invalid_argument(), "an unread failure is told by the next read");
+
+    let panicking = list(&device, "panicking", |_| panic!("on purpose"), &buffer);
+    assert!(device.submit(&panicking).unwrap().wait().unwrap_err().is_device_lost());
+    assert!(device.write(&buffer, 0, &[0; 4]).is_err());
+    let good = list(&device, "add_one", ADD_ONE, &buffer);
+    device.submit(&good).unwrap().wait().unwrap();
+    assert_eq!(read(&device, &buffer), [1.0]);
+}
+
+#[test]
+fn a_buffer_returns_to_the_pool_when_the_last_command_that_uses_it_has_completed() {
+    let device = device();
+    let buffer = device.allocate(4).unwrap();
+    let slow = list(
+        &device,
+        "slow",
+        |_| {
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            Ok(())
+        },
+        &buffer,
+    );
+    let done = device.submit(&slow).unwrap();
+    drop((buffer, slow));
+    assert_eq!(device.pool_statistics().cached_bytes, 0);
+    done.wait().unwrap();
+    assert_eq!((device.pool_statistics().live_bytes, device.pool_statistics().cached_bytes), (0, 256));
+}
+
+#[test]
+fn adopted_memory_is_read_in_place() {
+    static TOUCHED: AtomicUsize = AtomicUsize::new(0);
+    let device = device();
+    let owner = Arc::new(vec![3u8; 4096]);
+    let address = owner.as_ptr().addr();
+    let buffer = device.adopt(HostMemory::new(owner)).unwrap();
+    let key = KernelKey::new("where_is_it", &[DType::U8]);
+    let host: HostKernel = |arguments| {
+        TOUCHED.store(arguments.input::<u8>(0)?.as_ptr().addr(), Ordering::SeqCst);
+        Ok(())
+    };
+    let source = Arc::new(KernelSource { key, parameters: vec![Parameter::read("x", DType::U8)], params_bytes: 0, host });
+    let one = Extent::linear(1);
+    let bindings = vec![Some(buffer.bind(64, 64).unwrap())];
+    let pipeline = device.pipeline(&source).unwrap();
+    let mut list = ListBuilder::new();
+    let dispatch = Dispatch { pipeline, bindings, params: Vec::new(), grid: one, threadgroup: one, threadgroup_memory: 0 };
+    list.dispatch(dispatch, device.properties()).unwrap();
+    device.submit(&list.finish()).unwrap().wait().unwrap();
+    assert_eq!(TOUCHED.load(Ordering::SeqCst), address + 64);
+}
+
+#[test]
+fn more_memory_than_there_is_is_refused() {
+    let error = device().allocate_dedicated(1 << 50).unwrap_err();
+    assert!(error.is_out_of_memory(), "{error:?}");
+}
