@@ -1,7 +1,11 @@
 //! Conversions between the floating-point types, written so that loops over them vectorise: one rounding, to nearest even; NaN stays NaN.
 
-use elinvar_core::Element;
+use std::borrow::Cow;
+
+use elinvar_core::{DType, Element};
 use half::{bf16, f16};
+
+use crate::simd;
 
 /// A floating-point element: computed on in f32, stored as itself.
 pub trait Float: Element {
@@ -66,6 +70,39 @@ impl Float for f16 {
         f16::from_bits((sign | result) as u16)
     }
 }
+
+/// All of `values` in f32; no copy is made of values that are.
+pub fn widen<T: Float>(values: &[T]) -> Cow<'_, [f32]> {
+    bytemuck::try_cast_slice(values).ok().filter(|_| T::DTYPE == DType::F32).map_or_else(|| Cow::Owned(widened(values)), Cow::Borrowed)
+}
+
+simd! {
+    fn widened<T: Float>(values: &[T]) -> Vec<f32> {
+        values.iter().map(|v| v.to_f32()).collect()
+    }
+}
+
+/// `$body` with `$type` standing for the element type of a floating-point `$dtype`; others are refused for `$what`.
+macro_rules! with_float {
+    ($dtype:expr, $what:expr, $type:ident => $body:expr) => {
+        match $dtype {
+            elinvar_core::DType::F32 => {
+                type $type = f32;
+                $body
+            }
+            elinvar_core::DType::F16 => {
+                type $type = half::f16;
+                $body
+            }
+            elinvar_core::DType::BF16 => {
+                type $type = half::bf16;
+                $body
+            }
+            other => return Err(elinvar_core::Error::invalid_argument(format!("{} of {other}: f32, f16 or bf16 expected", $what))),
+        }
+    };
+}
+pub(crate) use with_float;
 
 #[cfg(test)]
 mod tests {

@@ -20,6 +20,7 @@ pub mod simd;
 mod attributes;
 mod operator;
 
+pub mod rms_norm;
 pub mod softmax;
 
 #[cfg(any(test, feature = "conformance"))]

@@ -4,6 +4,9 @@
 //! accumulators. Accumulator `j` folds the elements `k ≡ j (mod L)` in ascending order, starting from the identity; thread `t` owns the
 //! accumulators `8t … 8t + 7`. Then a thread's slots are combined pairwise, the 32 lanes of a simdgroup by an xor tree (16, 8, 4, 2, 1), and
 //! the simdgroups in index order. `L` depends on the row's length alone: never on the device, the data type or the batch.
+//!
+//! An element passes through at most `d(n) = ⌈n / L⌉ + 7 + T / 32` operations: a sum's error is at most `d(n) · 2^-24 · Σ|x|`. `d` is at
+//! most 43 up to `n = 32768`.
 
 /// Threads that share a row of `n` elements.
 pub const fn row_threads(n: usize) -> usize {
@@ -17,49 +20,109 @@ pub const fn row_threads(n: usize) -> usize {
     }
 }
 
-/// The most accumulators a row can have.
-pub const MAX_ACCUMULATORS: usize = 8 * 1024;
+/// Accumulators of a simdgroup: 32 lanes of 8 slots.
+pub const GROUP: usize = 256;
 
-/// Combines the accumulators of a row: slots, lanes, simdgroups. `accumulators` is overwritten; its length is a multiple of 256.
+/// Rows below this length use few enough accumulators that the rest is not worth touching.
+const SHORT: usize = 64;
+
+/// Folds a row in canonical order: `step` takes an element into an accumulator, `op` combines two accumulators.
+///
+/// `op(a, identity)` must be `a` for every `a` that accumulators can hold.
 #[inline(always)]
-pub fn combine(accumulators: &mut [f32], op: impl Fn(f32, f32) -> f32 + Copy) -> f32 {
-    let mut length = accumulators.len();
-    for _ in 0..3 {
-        length /= 2;
-        for i in 0..length {
-            accumulators[i] = op(accumulators[2 * i], accumulators[2 * i + 1]);
-        }
+pub fn fold<T: Copy>(row: &[T], identity: f32, step: impl Fn(f32, T) -> f32 + Copy, op: impl Fn(f32, f32) -> f32 + Copy) -> f32 {
+    if row.len() < SHORT {
+        return fold_short(row, identity, step, op);
     }
-    let mut total: Option<f32> = None;
-    for lanes in accumulators[..length].chunks_exact_mut(32) {
-        let mut width = 16;
-        while width > 0 {
-            let (low, high) = lanes.split_at_mut(width);
-            for (a, b) in low.iter_mut().zip(high) {
-                *a = op(*a, *b);
-            }
-            width /= 2;
-        }
-        total = Some(total.map_or(lanes[0], |t| op(t, lanes[0])));
+    let stride = 8 * row_threads(row.len());
+    let mut total = fold_group(row, stride, identity, step, op);
+    for first in (GROUP..stride).step_by(GROUP) {
+        total = op(total, fold_group(row.get(first..).unwrap_or_default(), stride, identity, step, op));
     }
-    total.unwrap_or(0.0)
+    total
 }
 
-/// Folds a row in canonical order: `value(k)` for `k` in `0..n`.
+/// The simdgroup whose first accumulator folds `row[0]`, `row[stride]`, …
 #[inline(always)]
-pub fn fold(n: usize, identity: f32, value: impl Fn(usize) -> f32, op: impl Fn(f32, f32) -> f32 + Copy) -> f32 {
-    let mut storage = [identity; MAX_ACCUMULATORS];
-    let accumulators = &mut storage[..8 * row_threads(n)];
-    let step = accumulators.len();
-    let mut start = 0;
-    while start < n {
-        let count = step.min(n - start);
-        for (j, accumulator) in accumulators[..count].iter_mut().enumerate() {
-            *accumulator = op(*accumulator, value(start + j));
+pub fn fold_group<T: Copy>(row: &[T], stride: usize, identity: f32, step: impl Fn(f32, T) -> f32 + Copy, op: impl Fn(f32, f32) -> f32 + Copy) -> f32 {
+    let mut accumulators = [identity; GROUP];
+    let mut rest = row;
+    // Rows up to 32768 long have at most four elements for each accumulator: one visit.
+    while let (Some(a), Some(b), Some(c), Some(d)) = (chunk(rest, 0), chunk(rest, stride), chunk(rest, 2 * stride), chunk(rest, 3 * stride)) {
+        for (j, accumulator) in accumulators.iter_mut().enumerate() {
+            *accumulator = step(step(step(step(*accumulator, a[j]), b[j]), c[j]), d[j]);
         }
-        start += step;
+        rest = rest.get(4 * stride..).unwrap_or_default();
     }
-    combine(accumulators, op)
+    while let Some(a) = chunk(rest, 0) {
+        for (accumulator, &x) in accumulators.iter_mut().zip(a) {
+            *accumulator = step(*accumulator, x);
+        }
+        rest = rest.get(stride..).unwrap_or_default();
+    }
+    for (accumulator, &x) in accumulators.iter_mut().zip(rest) {
+        *accumulator = step(*accumulator, x);
+    }
+    combine_group(&accumulators, op)
+}
+
+#[inline(always)]
+fn chunk<T>(row: &[T], start: usize) -> Option<&[T; GROUP]> {
+    row.get(start..)?.first_chunk()
+}
+
+/// Combines a simdgroup's accumulators: slots pairwise, lanes by the xor tree.
+#[inline(always)]
+pub fn combine_group(accumulators: &[f32; GROUP], op: impl Fn(f32, f32) -> f32 + Copy) -> f32 {
+    let slots: [f32; 128] = pairs(accumulators, op);
+    let slots: [f32; 64] = pairs(&slots, op);
+    combine_lanes(&pairs(&slots, op), op)
+}
+
+#[inline(always)]
+fn pairs<const N: usize, const HALF: usize>(values: &[f32; N], op: impl Fn(f32, f32) -> f32) -> [f32; HALF] {
+    let mut out = [0.0; HALF];
+    for (out, pair) in out.iter_mut().zip(values.chunks_exact(2)) {
+        *out = op(pair[0], pair[1]);
+    }
+    out
+}
+
+/// Combines the 32 lanes of a simdgroup by the xor tree 16, 8, 4, 2, 1.
+#[inline(always)]
+pub fn combine_lanes(lanes: &[f32; 32], op: impl Fn(f32, f32) -> f32 + Copy) -> f32 {
+    let lanes: [f32; 16] = halves(lanes, op);
+    let lanes: [f32; 8] = halves(&lanes, op);
+    let lanes: [f32; 4] = halves(&lanes, op);
+    let lanes: [f32; 2] = halves(&lanes, op);
+    op(lanes[0], lanes[1])
+}
+
+#[inline(always)]
+fn halves<const N: usize, const HALF: usize>(values: &[f32; N], op: impl Fn(f32, f32) -> f32) -> [f32; HALF] {
+    let (low, high) = values.split_at(HALF);
+    let mut out = [0.0; HALF];
+    for ((out, low), high) in out.iter_mut().zip(low).zip(high) {
+        *out = op(*low, *high);
+    }
+    out
+}
+
+/// The same for a row of less than [`SHORT`] elements: accumulators that hold the identity change nothing and are left out.
+#[inline(always)]
+fn fold_short<T: Copy>(row: &[T], identity: f32, step: impl Fn(f32, T) -> f32 + Copy, op: impl Fn(f32, f32) -> f32 + Copy) -> f32 {
+    let mut lanes = [identity; SHORT / 8];
+    for (lane, slots) in lanes.iter_mut().zip(row.chunks(8)) {
+        let mut values = [identity; 8];
+        for (value, &x) in values.iter_mut().zip(slots) {
+            *value = step(*value, x);
+        }
+        let [a, b, c, d, e, f, g, h] = values;
+        *lane = op(op(op(a, b), op(c, d)), op(op(e, f), op(g, h)));
+    }
+    let lanes: [f32; 4] = halves(&lanes, op);
+    let lanes: [f32; 2] = halves(&lanes, op);
+    op(lanes[0], lanes[1])
 }
 
 /// The larger; NaN if either is.
@@ -85,9 +148,9 @@ mod tests {
     use super::*;
 
     /// The same order, one accumulator and one step at a time, as the text above says it.
-    fn by_the_book(row: &[f32]) -> f32 {
+    fn by_the_book(row: &[f32], step: impl Fn(f32, f32) -> f32 + Copy) -> f32 {
         let threads = row_threads(row.len());
-        let slot = |j: usize| row.iter().skip(j).step_by(8 * threads).fold(0.0, |a, x| a + x);
+        let slot = |j: usize| row.iter().skip(j).step_by(8 * threads).fold(0.0, |a, &x| step(a, x));
         let thread = |t: usize| {
             let s: Vec<f32> = (8 * t..8 * t + 8).map(slot).collect();
             ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]))
@@ -104,9 +167,11 @@ mod tests {
 
     #[test]
     fn fold_is_the_documented_order() {
-        for n in [0, 1, 7, 8, 255, 256, 257, 1000, 1024, 1025, 4097, 40_000] {
+        let square = |a: f32, x: f32| x.mul_add(x, a);
+        for n in (0..70).chain([255, 256, 257, 300, 1000, 1024, 1025, 1300, 4096, 4097, 9000, 32_768, 40_000, 100_001]) {
             let row: Vec<f32> = (0..n).map(|i| ((i * 7919 % 1013) as f32 - 500.0) * 1.37e-3).collect();
-            assert_eq!(fold(n, 0.0, |k| row[k], add).to_bits(), by_the_book(&row).to_bits(), "n = {n}");
+            assert_eq!(fold(&row, 0.0, add, add).to_bits(), by_the_book(&row, add).to_bits(), "n = {n}");
+            assert_eq!(fold(&row, 0.0, square, add).to_bits(), by_the_book(&row, square).to_bits(), "n = {n}");
         }
     }
 

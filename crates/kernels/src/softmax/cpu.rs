@@ -1,52 +1,59 @@
-//! The CPU twin: one row at a time in cache. Reads and writes memory once; the row is re-read from L1 and L2.
+//! The CPU twin: a row is read from memory once, by the fold for the maximum; the exponentials are computed once, into a row of f32
+//! that stays in cache, and scaled into the output.
 
-use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
-use half::{bf16, f16};
+use elinvar_core::{DType, HostArguments, HostKernel, Result};
 
 use crate::{
-    float::Float,
+    float::{Float, with_float},
     math, order,
-    rows::{Rows, for_each_row},
+    rows::{Rows, for_each_block, with_scratch},
     simd,
 };
 
 pub(super) fn twin(dtype: DType, log: bool) -> Result<HostKernel> {
-    Ok(match (dtype, log) {
-        (DType::F32, false) => run::<f32, false>,
-        (DType::F16, false) => run::<f16, false>,
-        (DType::BF16, false) => run::<bf16, false>,
-        (DType::F32, true) => run::<f32, true>,
-        (DType::F16, true) => run::<f16, true>,
-        (DType::BF16, true) => run::<bf16, true>,
-        _ => return Err(Error::unsupported(format!("softmax of {dtype}"))),
-    })
+    Ok(with_float!(dtype, "softmax", T => if log { run::<T, true> } else { run::<T, false> }))
 }
 
 fn run<T: Float + Default, const LOG: bool>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let rows: Rows = arguments.params()?;
     let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(1)?);
-    for_each_row(rows, x, y, if LOG { log_softmax::<T> } else { softmax::<T> });
+    let n = rows.length as usize;
+    for_each_block(rows, x, y, |x, y| {
+        with_scratch(n, |row| if LOG { log_softmax(x, y, row) } else { softmax(x, y, row) });
+    });
     Ok(())
 }
 
 simd! {
-    fn softmax<T: Float>(x: &[T], y: &mut [T]) {
-        let n = x.len();
-        let max = order::fold(n, f32::NEG_INFINITY, |k| x[k].to_f32(), order::max);
-        let sum = order::fold(n, 0.0, |k| math::exp(x[k].to_f32() - max), order::add);
-        for (y, x) in y.iter_mut().zip(x) {
-            *y = T::from_f32(math::exp(x.to_f32() - max) / sum);
+    fn softmax<T: Float>(x: &[T], y: &mut [T], row: &mut [f32]) {
+        for (x, y) in x.chunks_exact(row.len()).zip(y.chunks_exact_mut(row.len())) {
+            exponentials(x, row);
+            let scale = 1.0 / order::fold(row, 0.0, order::add, order::add);
+            for (y, e) in y.iter_mut().zip(&*row) {
+                *y = T::from_f32(e * scale);
+            }
         }
     }
 }
 
 simd! {
-    fn log_softmax<T: Float>(x: &[T], y: &mut [T]) {
-        let n = x.len();
-        let max = order::fold(n, f32::NEG_INFINITY, |k| x[k].to_f32(), order::max);
-        let log = math::log(order::fold(n, 0.0, |k| math::exp(x[k].to_f32() - max), order::add));
-        for (y, x) in y.iter_mut().zip(x) {
-            *y = T::from_f32((x.to_f32() - max) - log);
+    fn log_softmax<T: Float>(x: &[T], y: &mut [T], row: &mut [f32]) {
+        for (x, y) in x.chunks_exact(row.len()).zip(y.chunks_exact_mut(row.len())) {
+            let max = exponentials(x, row);
+            let log = math::log(order::fold(row, 0.0, order::add, order::add));
+            for (y, x) in y.iter_mut().zip(x) {
+                *y = T::from_f32((x.to_f32() - max) - log);
+            }
         }
     }
+}
+
+/// `row = exp(x − max x)`; gives the maximum.
+#[inline(always)]
+fn exponentials<T: Float>(x: &[T], row: &mut [f32]) -> f32 {
+    let max = order::fold(x, f32::NEG_INFINITY, |a, x: T| order::max(a, x.to_f32()), order::max);
+    for (e, x) in row.iter_mut().zip(x) {
+        *e = math::exp(x.to_f32() - max);
+    }
+    max
 }

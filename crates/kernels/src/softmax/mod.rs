@@ -1,16 +1,18 @@
 //! Softmax and log-softmax along one axis.
 //!
-//! `y = exp(x − m) / Σ exp(x − m)` and `y = (x − m) − log Σ exp(x − m)` with `m = max x`, computed in f32, rounded once.
+//! `y = e · (1 / Σ e)` with `e = exp(x − m)`, and `y = (x − m) − log Σ e`, with `m = max x`, computed in f32, rounded once.
 //!
+//! * Memory: every row is read once and written once; the second look at it hits the cache.
 //! * Order: the row order of [`crate::order`], for the maximum and for the sum.
-//! * Error against exact arithmetic, before the rounding of the output, relative: `(|x − m| + n/L + log2 L + 6) · 2^-24`.
-//! * A row of −∞ alone gives NaN, as 0/0 does.
+//! * Error against exact arithmetic, before the rounding of the output: `(|x − m| + d(n) + 6) · 2^-24` relative, and for the logarithm
+//!   `(d(n) + 3) · 2^-24` absolute beside `3 · 2^-24` relative.
+//! * A row of −∞ alone gives NaN, as 0 · ∞ does, and so does a row with a NaN.
 
 mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, KernelKey, Parameter, Result};
 
 use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, required, rows::Rows};
 
@@ -26,9 +28,7 @@ pub struct Softmax {
 impl Operator for Softmax {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         let x = required(inputs, 0, "x")?;
-        if !x.dtype.is_float() {
-            return Err(Error::invalid_argument(format!("softmax of {}: f32, f16 or bf16 expected", x.dtype)));
-        }
+        cpu::twin(x.dtype, self.log)?;
         x.shape().axis(self.axis)?;
         Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }

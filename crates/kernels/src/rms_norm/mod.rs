@@ -1,0 +1,156 @@
+//! RMS normalisation of rows, alone or with the residual addition before it.
+//!
+//! `y = (x · r) · w` with `r = 1 / sqrt(Σ x² / n + ε)`, computed in f32, rounded once; `w` may have a type of its own. A row is all
+//! axes from `axis` on. `add_rms_norm` first gives `s = a + b`, rounded to the type of `a`, and normalises that: the bits of an
+//! addition followed by `rms_norm`.
+//!
+//! * Memory: every row is read once and written once; the second look at it hits the cache.
+//! * Order: the squares are folded by `fma(x, x, a)` in the row order of [`crate::order`], whose `d(n)` it is that bounds the error.
+//! * Error against exact arithmetic, before the rounding of the output, relative: `(d(n) / 2 + 5) · 2^-24`.
+//! * See Zhang and Sennrich, *Root Mean Square Layer Normalization*, 2019; ONNX `RMSNormalization`; `torch.rms_norm`.
+
+mod cpu;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod oracle;
+
+use bytemuck::{Pod, Zeroable};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Parameter, Result, Shape};
+
+use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, optional, required, rows::Rows};
+
+/// RMS normalisation. Inputs `x […]` and, optionally, `weight` of the shape of the normalised axes.
+#[derive(Clone, Copy, Debug)]
+pub struct RmsNorm {
+    /// The first normalised axis; negative counts from the end.
+    pub axis: isize,
+    /// Added to the mean of the squares.
+    pub epsilon: f32,
+}
+
+/// Residual addition and RMS normalisation. Inputs `a`, `b` of one shape and type and, optionally, `weight`; outputs the sum and the
+/// normalised sum.
+#[derive(Clone, Copy, Debug)]
+pub struct AddRmsNorm {
+    /// As [`RmsNorm::axis`].
+    pub axis: isize,
+    /// As [`RmsNorm::epsilon`].
+    pub epsilon: f32,
+}
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Params {
+    rows: Rows,
+    epsilon: f32,
+    reserved: u32,
+}
+
+/// Checks the weight (or bias) of a normalisation over the axes of `shape` from `axis`.
+pub(crate) fn check_weight(shape: &Shape, axis: isize, weight: Option<TensorInfo>, name: &str) -> Result<()> {
+    let normalised = &shape[shape.axis(axis)?..];
+    match weight {
+        Some(w) if !w.dtype.is_float() => Err(Error::invalid_argument(format!("{name} is {}: f32, f16 or bf16 expected", w.dtype))),
+        Some(w) if **w.shape() != *normalised => {
+            Err(Error::invalid_argument(format!("{name} has shape {}: {normalised:?} expected, the normalised axes of x", w.shape())))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Operator for RmsNorm {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let x = required(inputs, 0, "x")?;
+        check_weight(x.shape(), self.axis, optional(inputs, 1), "weight")?;
+        cpu::twin(x.dtype, DType::F32)?;
+        Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let x = required(inputs, 0, "x")?;
+        let weight = optional(inputs, 1).map_or(DType::F32, |w| w.dtype);
+        let rows = Rows::from_axis(x.shape(), self.axis)?;
+        let buffers = [
+            (Parameter::read("x", x.dtype), Argument::Input(0)),
+            (Parameter::read("weight", weight).or_absent(), Argument::Input(1)),
+            (Parameter::write("y", x.dtype), Argument::Output(0)),
+        ];
+        let params = Params { rows, epsilon: self.epsilon, reserved: 0 };
+        let key = KernelKey::new("rms_norm", &[x.dtype, weight]);
+        Ok(rows.launch(Launch::new(key, cpu::twin(x.dtype, weight)?, &params, buffers)).into())
+    }
+}
+
+impl Operator for AddRmsNorm {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let (a, b) = (required(inputs, 0, "a")?, required(inputs, 1, "b")?);
+        if (a.dtype, a.shape()) != (b.dtype, b.shape()) {
+            let (x, y) = (a.shape(), b.shape());
+            return Err(Error::invalid_argument(format!("a is {} {x} and b is {} {y}: they must be alike", a.dtype, b.dtype)));
+        }
+        check_weight(a.shape(), self.axis, optional(inputs, 2), "weight")?;
+        cpu::add_twin(a.dtype, DType::F32)?;
+        Ok(vec![TensorInfo::of(a.dtype, *a.shape()); 2])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let a = required(inputs, 0, "a")?;
+        let weight = optional(inputs, 2).map_or(DType::F32, |w| w.dtype);
+        let rows = Rows::from_axis(a.shape(), self.axis)?;
+        let buffers = [
+            (Parameter::read("a", a.dtype), Argument::Input(0)),
+            (Parameter::read("b", a.dtype), Argument::Input(1)),
+            (Parameter::read("weight", weight).or_absent(), Argument::Input(2)),
+            (Parameter::write("sum", a.dtype), Argument::Output(0)),
+            (Parameter::write("y", a.dtype), Argument::Output(1)),
+        ];
+        let params = Params { rows, epsilon: self.epsilon, reserved: 0 };
+        let key = KernelKey::new("add_rms_norm", &[a.dtype, weight]);
+        Ok(rows.launch(Launch::new(key, cpu::add_twin(a.dtype, weight)?, &params, buffers)).into())
+    }
+}
+
+const WEIGHT: Port = Port::new("weight", DType::FLOATS, "the shape of x from axis on; 1 where absent").or_absent();
+
+const ATTRIBUTES: &[AttributeInfo] = &[
+    AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("-1"), doc: "the first normalised axis; negative counts from the end" },
+    AttributeInfo { name: "epsilon", kind: AttributeKind::Float, default: Some("1e-5"), doc: "added to the mean of the squares" },
+];
+
+pub(crate) const DESCRIPTIONS: &[Description] = &[
+    Description {
+        name: "rms_norm",
+        summary: "x / sqrt(mean x^2 + epsilon) * weight over the axes from axis on",
+        inputs: &[Port::new("x", DType::FLOATS, "[…]"), WEIGHT],
+        outputs: &[Port::new("y", DType::FLOATS, "as x")],
+        attributes: ATTRIBUTES,
+        build: |a| Ok(Box::new(RmsNorm { axis: a.get("axis")?, epsilon: a.get("epsilon")? })),
+    },
+    Description {
+        name: "add_rms_norm",
+        summary: "sum = a + b and its rms_norm",
+        inputs: &[Port::new("a", DType::FLOATS, "[…]"), Port::new("b", DType::FLOATS, "as a"), WEIGHT],
+        outputs: &[Port::new("sum", DType::FLOATS, "as a"), Port::new("y", DType::FLOATS, "as a")],
+        attributes: ATTRIBUTES,
+        build: |a| Ok(Box::new(AddRmsNorm { axis: a.get("axis")?, epsilon: a.get("epsilon")? })),
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_weights_and_types_are_refused() {
+        let info = |dtype, dims: &[usize]| Some(TensorInfo::new(dtype, dims).unwrap());
+        let (x, op) = (info(DType::F32, &[2, 3, 4]), RmsNorm { axis: 1, epsilon: 1e-5 });
+        assert!(op.infer(&[x, info(DType::BF16, &[3, 4])]).is_ok());
+        assert!(op.infer(&[x, None]).is_ok());
+        for weight in [info(DType::F32, &[4]), info(DType::I32, &[3, 4])] {
+            assert!(op.infer(&[x, weight]).unwrap_err().to_string().contains("weight"));
+        }
+        assert!(op.infer(&[info(DType::I32, &[3, 4]), None]).unwrap_err().to_string().contains("i32"));
+        assert!(RmsNorm { axis: 3, epsilon: 0.0 }.infer(&[x, None]).is_err());
+        let add = AddRmsNorm { axis: -1, epsilon: 0.0 };
+        assert!(add.infer(&[x, info(DType::F16, &[2, 3, 4]), None]).unwrap_err().to_string().contains("alike"));
+    }
+}
