@@ -1,0 +1,136 @@
+//! Activation functions, all from `e^(-|x|)` kept as a sum of two floats.
+
+use super::exp::{Exponential, exp_of, exp_of_sum};
+use super::log::log1p_of_sum;
+use super::{clamp, divide, fast_two_sum, fma, polynomial, scale, two_product, two_sum};
+
+/// `2^k · (hi + lo)`.
+#[derive(Clone, Copy)]
+struct Logistic {
+    hi: f32,
+    lo: f32,
+    k: i32,
+}
+
+impl Logistic {
+    /// The logistic function of the exponent of `e`, or of its negative: `e/(1 + e)` or `1/(1 + e)`, for `e <= 1`.
+    #[inline(always)]
+    fn new(e: Exponential, negative: bool) -> Self {
+        let e = e.normalized();
+        let (e_hi, e_lo) = e.parts();
+        let (sum, error) = fast_two_sum(1.0, e_hi);
+        let numerator = if negative { (e.hi, e.lo) } else { (1.0, 0.0) };
+        let (hi, lo) = divide(numerator, (sum, error + e_lo));
+        Self { hi, lo, k: if negative { e.k } else { 0 } }
+    }
+
+    /// `x` times the value, rounded once but where the result is denormal; `x` itself above 30, where the value is 1.
+    #[inline(always)]
+    fn times(self, x: f32) -> f32 {
+        let c = clamp(x, -150.0, 150.0);
+        let product = scale(fma(c, self.hi, c * self.lo), self.k);
+        if x > 30.0 { x } else { product }
+    }
+}
+
+/// The logistic function of `x`.
+#[inline(always)]
+fn logistic(x: f32) -> Logistic {
+    let negative = x < 0.0;
+    let t = if negative { x } else { -x };
+    Logistic::new(exp_of(if t < -150.0 { -150.0 } else { t }), negative)
+}
+
+/// `1 / (1 + e^-x)`. 
+#[inline(always)]
+pub fn sigmoid(x: f32) -> f32 {
+    let value = logistic(x);
+    scale(value.hi + value.lo, value.k)
+}
+
+/// `x · sigmoid(x)`; `silu(-∞) = -0`, the limit. 
+#[inline(always)]
+pub fn silu(x: f32) -> f32 {
+    logistic(x).times(x)
+}
+
+/// `ln(1 + e^x)`. 
+#[inline(always)]
+pub fn softplus(x: f32) -> f32 {
+    let t = -x.abs();
+    let e = exp_of(if t < -104.0 { -104.0 } else { t }).normalized();
+    let (hi, lo) = e.parts();
+    let log = log1p_of_sum(hi, lo);
+    let below = if t < -20.0 { e.value() } else { log };
+    if x > 0.0 { x + below } else { below }
+}
+
+/// `2·√(2/π)`, and what its rounding lost.
+const TANH_LINEAR: (f32, f32) = (1.595_769_2, -4.534_068e-8);
+/// `2·√(2/π)·0.044715`, and what its rounding lost.
+const TANH_CUBIC: (f32, f32) = (7.135_481_4e-2, 2.398_832_5e-9);
+
+/// GELU in its tanh form, `x/2 · (1 + tanh(√(2/π)(x + 0.044715x³)))`; `gelu_tanh(-∞) = -0`, the limit. 
+///
+/// Evaluated as `x · sigmoid(v)` with `v = x·(a + b·x²)` to twice the precision, since `e^v` magnifies its error.
+#[inline(always)]
+pub fn gelu_tanh(x: f32) -> f32 {
+    let t = clamp(x, -12.0, 12.0);
+    let (square, square_error) = two_product(t, t);
+    let (cubic, cubic_error) = two_product(TANH_CUBIC.0, square);
+    let cubic_tail = fma(TANH_CUBIC.0, square_error, fma(TANH_CUBIC.1, square, cubic_error));
+    let (slope, slope_error) = two_sum(TANH_LINEAR.0, cubic);
+    let slope_tail = slope_error + (cubic_tail + TANH_LINEAR.1);
+    let (v, v_error) = two_product(t, slope);
+    let tail = fma(t, slope_tail, v_error);
+    let negative = x < 0.0;
+    let e = if negative { exp_of_sum(v, tail) } else { exp_of_sum(-v, -tail) };
+    Logistic::new(e, negative).times(clamp(x, -12.0, f32::INFINITY))
+}
+
+/// `1/√(2π)`.
+const DENSITY_AT_ZERO: f32 = 0.398_942_3;
+
+/// `Φ(-t)·e^(t²/2) / v` in `v = 1/(1 + t/4)` for `0 <= t <= 14.6`, highest coefficient first; relative error 2^-26.6.
+const TAIL: [f32; 10] = [
+    1.695_180_1e-2,
+    -6.486_797_3e-2,
+    5.667_907_7e-2,
+    2.151_192_2e-2,
+    1.867_944e-2,
+    8.332_545e-2,
+    7.320_189_5e-2,
+    9.524_556e-2,
+    9.952_679e-2,
+    9.974_604e-2,
+];
+
+/// `Φ(-t)·e^(t²/2)` for `0 <= t <= 14.6` as a sum of two floats, `Φ` the normal distribution function.
+#[inline(always)]
+fn scaled_normal_tail(t: f32) -> (f32, f32) {
+    let (a, a_error) = two_sum(1.0, 0.25 * t);
+    let v = 1.0 / a;
+    let [upper @ .., constant] = TAIL;
+    let (product, product_error) = two_product(v, polynomial::<9>(v, upper));
+    let (sum, sum_error) = two_sum(constant, product);
+    let (value, error) = two_product(v, sum);
+    // The rounded v stands for a slightly different t; the derivative is t·value - 1/√(2π).
+    let difference = -4.0 * a * (fma(-v, a, 1.0) - v * a_error);
+    let shift = difference * fma(t, value, -DENSITY_AT_ZERO);
+    (value, fma(v, sum_error + product_error, error) + shift)
+}
+
+/// GELU, `x · Φ(x)` with `Φ` the normal distribution function; `gelu_erf(-∞) = -0`, the limit. 
+///
+/// Evaluated from `x · Φ(-|x|)`, so that nothing cancels in the negative tail.
+#[inline(always)]
+pub fn gelu_erf(x: f32) -> f32 {
+    let c = clamp(x, -14.6, 14.6);
+    let (square, square_error) = two_product(c, c);
+    let e = exp_of_sum(-0.5 * square, -0.5 * square_error).normalized();
+    let (tail, tail_error) = scaled_normal_tail(c.abs());
+    let (hi, error) = two_product(e.hi, tail);
+    let lo = fma(e.hi, tail_error, fma(e.lo, tail, error));
+    let rest = scale(fma(c, hi, c * lo), e.k);
+    if x > 0.0 { x - rest } else { rest }
+}

@@ -1,0 +1,105 @@
+//! Exponentials: `e^x = 2^k · e^r` with `|r| <= ln 2 / 2`, and a polynomial for `e^r`.
+
+use super::{ROUND, clamp, fast_two_sum, fma, polynomial, pow2, scale, two_product};
+
+const LOG2_E: f32 = std::f32::consts::LOG2_E;
+/// `ln 2` in 16 bits, so that its product with a small integer is exact, and the rest.
+pub(super) const LN2_HI: f32 = f32::from_bits(0x3f31_7200);
+pub(super) const LN2_LO: f32 = f32::from_bits(0x35bf_be8e);
+/// `ln 2` in 24 bits, and the rest.
+const LN2: f32 = std::f32::consts::LN_2;
+const LN2_TAIL: f32 = -1.904_654_2e-9;
+
+/// `(e^r - 1 - r) / r²` on `|r| <= 0.347`, highest coefficient first; relative error of `e^r`: 2^-31.
+const EXP: [f32; 6] = [1.995_280_3e-4, 1.393_088_3e-3, 8.333_198e-3, 4.166_650_8e-2, 1.666_666_7e-1, 0.5];
+
+/// `2^k · (hi + lo)`, `hi` in `[0.6, 1.4]` and `|lo| < 0.07`.
+#[derive(Clone, Copy)]
+pub(super) struct Exponential {
+    pub(super) hi: f32,
+    pub(super) lo: f32,
+    pub(super) k: i32,
+}
+
+impl Exponential {
+    /// The same with `lo` below half an ulp of `hi`.
+    #[inline(always)]
+    pub(super) fn normalized(self) -> Self {
+        let (hi, lo) = fast_two_sum(self.hi, self.lo);
+        Self { hi, lo, ..self }
+    }
+
+    /// The value as a sum of two floats, short of what is below 2^-126.
+    #[inline(always)]
+    pub(super) fn parts(self) -> (f32, f32) {
+        let power = pow2(if self.k < -126 { -126 } else { self.k });
+        (self.hi * power, self.lo * power)
+    }
+
+    /// The value rounded to one float.
+    #[inline(always)]
+    pub(super) fn value(self) -> f32 {
+        scale(self.hi + self.lo, self.k)
+    }
+}
+
+/// `e^x` for `|x| < 200`.
+#[inline(always)]
+pub(super) fn exp_of(x: f32) -> Exponential {
+    let (r, r_tail, k) = reduce(x);
+    exp_reduced(r, r_tail, k)
+}
+
+/// `e^(x + tail)` for `|x| < 200` and a tail of an ulp or so of `x`.
+#[inline(always)]
+pub(super) fn exp_of_sum(x: f32, tail: f32) -> Exponential {
+    let (r, r_tail, k) = reduce(x);
+    let (r, r_tail) = fast_two_sum(r, r_tail + tail);
+    exp_reduced(r, r_tail, k)
+}
+
+/// `2^(x + tail)` for `|x| < 200` and a tail of an ulp or so of `x`.
+#[inline(always)]
+pub(super) fn exp2_of_sum(x: f32, tail: f32) -> Exponential {
+    let rounded = x + ROUND;
+    let f = x - (rounded - ROUND);
+    let (product, error) = two_product(f, LN2);
+    let (r, r_tail) = fast_two_sum(product, fma(tail, LN2, fma(f, LN2_TAIL, error)));
+    exp_reduced(r, r_tail, integer(rounded))
+}
+
+/// `x - k·ln 2` as a float and its error, and `k`.
+#[inline(always)]
+fn reduce(x: f32) -> (f32, f32, i32) {
+    let rounded = fma(x, LOG2_E, ROUND);
+    let n = rounded - ROUND;
+    let high = fma(n, -LN2_HI, x);
+    let r = fma(n, -LN2_LO, high);
+    (r, fma(n, -LN2_LO, high - r), integer(rounded))
+}
+
+/// The integer that adding [`ROUND`] left in the low bits.
+#[inline(always)]
+fn integer(rounded: f32) -> i32 {
+    rounded.to_bits().wrapping_sub(ROUND.to_bits()) as i32
+}
+
+/// `2^k · e^(r + tail)` for a tail below an ulp of `r`.
+#[inline(always)]
+fn exp_reduced(r: f32, tail: f32, k: i32) -> Exponential {
+    let hi = 1.0 + r;
+    let lo = (1.0 - hi) + r;
+    Exponential { hi, lo: lo + fma(r * r, polynomial(r, EXP), tail), k }
+}
+
+/// `e^x`. 
+#[inline(always)]
+pub fn exp(x: f32) -> f32 {
+    exp_of(clamp(x, -104.0, 89.0)).value()
+}
+
+/// `2^x`. 
+#[inline(always)]
+pub fn exp2(x: f32) -> f32 {
+    exp2_of_sum(clamp(x, -151.0, 129.0), 0.0).value()
+}
