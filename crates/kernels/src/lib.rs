@@ -21,7 +21,9 @@ mod attributes;
 mod operator;
 
 pub mod rms_norm;
+pub mod rope;
 pub mod softmax;
+pub mod swiglu;
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;

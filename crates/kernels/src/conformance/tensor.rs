@@ -1,14 +1,15 @@
-use elinvar_core::{DType, Element, Error, Result};
+use elinvar_core::{DType, Element, Error, Layout, Result, Shape};
 use half::{bf16, f16};
 
 use crate::{TensorInfo, float::Float};
 
-/// A row-major tensor in host memory.
+/// A tensor in host memory: row-major, or a strided view of the bytes that its elements span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostTensor {
     dtype: DType,
     dims: Vec<usize>,
     bytes: Vec<u8>,
+    view: Option<Layout>,
 }
 
 /// Calls `$body` with `$type` standing for the element type of `$dtype`.
@@ -55,7 +56,7 @@ impl HostTensor {
     /// From typed elements.
     pub fn new<T: Element>(dims: &[usize], values: &[T]) -> Self {
         assert_eq!(dims.iter().product::<usize>(), values.len());
-        Self { dtype: T::DTYPE, dims: dims.to_vec(), bytes: bytemuck::cast_slice(values).to_vec() }
+        Self { dtype: T::DTYPE, dims: dims.to_vec(), bytes: bytemuck::cast_slice(values).to_vec(), view: None }
     }
 
     /// From values rounded to `dtype`.
@@ -72,7 +73,7 @@ impl HostTensor {
             DType::Bool => pack(values.map(|v| u8::from(v != 0.0))),
             _ => with_type!(dtype, T => pack(values.map(|v| v as T))),
         };
-        Self { dtype, dims: dims.to_vec(), bytes }
+        Self { dtype, dims: dims.to_vec(), bytes, view: None }
     }
 
     /// Seeded uniform values in `low..high` (whole numbers for integers).
@@ -98,7 +99,18 @@ impl HostTensor {
         if dtype.bytes(dims.iter().product()) != Some(bytes.len()) {
             return Err(Error::invalid_data(format!("{} bytes for {dtype}{dims:?}", bytes.len())));
         }
-        Ok(Self { dtype, dims: dims.to_vec(), bytes: bytes.to_vec() })
+        Ok(Self { dtype, dims: dims.to_vec(), bytes: bytes.to_vec(), view: None })
+    }
+
+    /// A view of a row-major tensor: permuted, sliced or broadcast.
+    ///
+    /// # Errors
+    /// What `change` refuses.
+    pub fn viewed(self, change: impl FnOnce(Layout) -> Result<Layout>) -> Result<Self> {
+        let view = change(Layout::contiguous(Shape::new(&self.dims)?))?;
+        let (span, size) = (view.span(), self.dtype.size());
+        let bytes = self.bytes[span.start * size..span.end * size].to_vec();
+        Ok(Self { dtype: self.dtype, dims: view.shape().to_vec(), bytes, view: Some(view) })
     }
 
     /// Type of the elements.
@@ -111,7 +123,7 @@ impl HostTensor {
         &self.dims
     }
 
-    /// The elements' bytes.
+    /// The bytes the elements span.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -121,11 +133,27 @@ impl HostTensor {
     /// # Errors
     /// A shape beyond the limits.
     pub fn info(&self) -> Result<TensorInfo> {
-        TensorInfo::new(self.dtype, &self.dims)
+        let row_major = TensorInfo::new(self.dtype, &self.dims)?;
+        Ok(self.view.map_or(row_major, |layout| TensorInfo { layout, ..row_major }))
     }
 
-    /// The elements, widened.
+    /// The elements in row-major order, widened.
     pub fn to_f64(&self) -> Vec<f64> {
+        let spanned = self.spanned();
+        let Some(view) = &self.view else { return spanned };
+        let at = |flat: usize| {
+            let mut rest = flat;
+            let mut index = view.origin() as isize;
+            for (extent, stride) in view.shape().iter().zip(view.strides()).rev() {
+                index += (rest % extent) as isize * stride;
+                rest /= extent;
+            }
+            spanned[index as usize]
+        };
+        (0..view.shape().elements()).map(at).collect()
+    }
+
+    fn spanned(&self) -> Vec<f64> {
         fn unpack<T: bytemuck::AnyBitPattern>(bytes: &[u8], widen: impl Fn(T) -> f64) -> Vec<f64> {
             bytes.chunks_exact(size_of::<T>()).map(|c| widen(bytemuck::pod_read_unaligned(c))).collect()
         }

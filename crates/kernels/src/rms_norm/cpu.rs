@@ -1,7 +1,5 @@
 //! The CPU twin: a row is read from memory once, by the fold; the scaling finds it in L1 or L2.
 
-use std::borrow::Cow;
-
 use elinvar_core::{DType, HostArguments, HostKernel, Result};
 use rayon::prelude::*;
 
@@ -29,7 +27,7 @@ fn run<T: Float, W: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
         return Ok(());
     }
     let size = n * rows_per_task(n, rows.count());
-    let weight = weight.as_ref().map(|w: &Cow<'_, [f32]>| &**w);
+    let weight = weight.as_deref();
     if x.len() <= size {
         rms_norm(x, weight, y, n, epsilon);
     } else {
@@ -47,7 +45,7 @@ fn run_add<T: Float, W: Float>(arguments: &mut HostArguments<'_>) -> Result<()> 
         return Ok(());
     }
     let size = n * rows_per_task(n, rows.count());
-    let weight = weight.as_ref().map(|w: &Cow<'_, [f32]>| &**w);
+    let weight = weight.as_deref();
     if a.len() <= size {
         add_rms_norm(a, b, weight, sum, y, n, epsilon);
     } else {

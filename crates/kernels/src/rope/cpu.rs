@@ -1,0 +1,160 @@
+//! The CPU twin: tokens in parallel; a token's cosines and sines serve all its heads.
+
+use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
+use rayon::prelude::*;
+
+use super::Params;
+use crate::{
+    float::{Float, with_float},
+    math,
+    rows::{Shared, rows_per_task, with_scratch},
+    simd,
+};
+
+/// A token's position as it is stored.
+trait Position: Element {
+    fn widen(self) -> i64;
+}
+
+impl Position for i32 {
+    fn widen(self) -> i64 {
+        self.into()
+    }
+}
+
+impl Position for i64 {
+    fn widen(self) -> i64 {
+        self
+    }
+}
+
+/// `$body` with `$type` standing for the type of positions.
+macro_rules! with_position {
+    ($dtype:expr, $type:ident => $body:expr) => {
+        match $dtype {
+            DType::I32 => {
+                type $type = i32;
+                $body
+            }
+            DType::I64 => {
+                type $type = i64;
+                $body
+            }
+            other => return Err(Error::invalid_argument(format!("positions are {other}: i32 or i64 expected"))),
+        }
+    };
+}
+
+pub(super) fn twin(x: DType, positions: DType) -> Result<HostKernel> {
+    Ok(with_float!(x, "rope", T => with_position!(positions, P => run::<T, P>)))
+}
+
+pub(super) fn cached_twin(x: DType, cache: DType, positions: DType) -> Result<HostKernel> {
+    Ok(with_float!(x, "rotary_embedding", T => with_float!(cache, "a cache", C => with_position!(positions, P => run_cached::<T, C, P>))))
+}
+
+fn run<T: Float + Default, P: Position>(arguments: &mut HostArguments<'_>) -> Result<()> {
+    let params: Params = arguments.params()?;
+    let (positions, frequencies) = (arguments.input::<P>(1)?, arguments.input::<f32>(2)?);
+    let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(3)?);
+    for_each_token(&params, x, y, |batch, token, cos, sin| {
+        let position = positions[batch * params.position_stride as usize + token];
+        angles(frequencies, position.widen() as f32, cos, sin);
+    });
+    Ok(())
+}
+
+fn run_cached<T: Float + Default, C: Float, P: Position>(arguments: &mut HostArguments<'_>) -> Result<()> {
+    let params: Params = arguments.params()?;
+    let (cosines, sines, positions) = (arguments.input::<C>(1)?, arguments.input::<C>(2)?, arguments.optional::<P>(3)?);
+    let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(4)?);
+    for_each_token(&params, x, y, |batch, token, cos, sin| {
+        let position = match positions {
+            Some(positions) => positions[batch * params.position_stride as usize + token].widen(),
+            None => (batch * params.extents[1] as usize + token) as i64,
+        };
+        if !(0..params.cache_rows as i64).contains(&position) {
+            cos.fill(f32::NAN);
+            return sin.fill(f32::NAN);
+        }
+        let row = position as usize * cos.len()..(position as usize + 1) * cos.len();
+        for ((cos, sin), (c, s)) in cos.iter_mut().zip(sin).zip(cosines[row.clone()].iter().zip(&sines[row])) {
+            (*cos, *sin) = (c.to_f32(), s.to_f32());
+        }
+    });
+    Ok(())
+}
+
+/// Rotates every token's heads by the cosines and sines that `fill(batch, token, cos, sin)` gives.
+fn for_each_token<T: Float + Default>(params: &Params, x: &[T], y: &mut [T], fill: impl Fn(usize, usize, &mut [f32], &mut [f32]) + Sync) {
+    let [batches, tokens, heads, dim] = params.extents.map(|n| n as usize);
+    if y.is_empty() {
+        return;
+    }
+    let count = batches * tokens;
+    let per_task = rows_per_task(heads * dim, count);
+    let y = Shared::new(y);
+    let task = |task: usize| {
+        let half = params.half as usize;
+        with_scratch(2 * half, |table| {
+            let (cos, sin) = table.split_at_mut(half);
+            for index in task * per_task..count.min((task + 1) * per_task) {
+                let (batch, token) = (index / tokens, index % tokens);
+                fill(batch, token, cos, sin);
+                rotate(params, x, y, batch, token, cos, sin);
+            }
+        });
+    };
+    if count <= per_task { task(0) } else { (0..count.div_ceil(per_task)).into_par_iter().for_each(task) }
+}
+
+simd! {
+    fn angles(frequencies: &[f32], position: f32, cos: &mut [f32], sin: &mut [f32]) {
+        for ((cos, sin), f) in cos.iter_mut().zip(sin).zip(frequencies) {
+            (*cos, *sin) = (math::cos(position * f), math::sin(position * f));
+        }
+    }
+}
+
+simd! {
+    /// The heads of one token.
+    fn rotate<T: Float>(params: &Params, x: &[T], y: Shared<'_, T>, batch: usize, token: usize, cos: &[f32], sin: &[f32]) {
+        let [_, _, heads, dim] = params.extents.map(|n| n as usize);
+        let from = params.x_origin as i64 + batch as i64 * params.x[0] + token as i64 * params.x[1];
+        let to = batch * params.y[0] as usize + token * params.y[1] as usize;
+        let stride = params.x[3];
+        for head in 0..heads {
+            let start = from + head as i64 * params.x[2];
+            // SAFETY: the vector of this head of this token, which belongs to one task.
+            let y = unsafe { y.part(to + head * params.y[2] as usize, dim) };
+            if stride == 1 {
+                y.copy_from_slice(&x[start as usize..][..dim]);
+            } else {
+                y.iter_mut().enumerate().for_each(|(e, y)| *y = x[(start + e as i64 * stride) as usize]);
+            }
+            if params.interleaved == 0 { half_split(y, cos, sin) } else { interleaved(y, cos, sin) }
+        }
+    }
+}
+
+#[inline(always)]
+fn turn<T: Float>(u: &mut T, v: &mut T, cos: f32, sin: f32) {
+    let (a, b) = (u.to_f32(), v.to_f32());
+    (*u, *v) = (T::from_f32(a * cos - b * sin), T::from_f32(b * cos + a * sin));
+}
+
+#[inline(always)]
+fn half_split<T: Float>(y: &mut [T], cos: &[f32], sin: &[f32]) {
+    let (low, high) = y.split_at_mut(cos.len());
+    for ((u, v), (cos, sin)) in low.iter_mut().zip(high).zip(cos.iter().zip(sin)) {
+        turn(u, v, *cos, *sin);
+    }
+}
+
+#[inline(always)]
+fn interleaved<T: Float>(y: &mut [T], cos: &[f32], sin: &[f32]) {
+    for (pair, (cos, sin)) in y.chunks_exact_mut(2).zip(cos.iter().zip(sin)) {
+        let (u, v) = pair.split_at_mut(1);
+        turn(&mut u[0], &mut v[0], *cos, *sin);
+    }
+}

@@ -1,0 +1,138 @@
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Parameter, Result};
+
+use super::{INTERLEAVED, Params, check_half, cpu, position_stride};
+use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, optional, required};
+
+/// Rotary position embedding by caches of cosines and sines: ONNX `RotaryEmbedding`.
+///
+/// Inputs: `x [batch, heads, tokens, head_dim]`, or `[batch, tokens, heads · head_dim]` with `num_heads`; `cos_cache`, `sin_cache` and,
+/// optionally, `position_ids [batch, tokens]` or `[tokens]`, i32 or i64. With positions the caches are `[positions, rotary_dim / 2]`, without
+/// `[batch, tokens, rotary_dim / 2]`. A token whose position is outside the caches gets NaN in its rotating elements.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RotaryEmbedding {
+    /// Pairs are neighbours instead of half a head apart.
+    pub interleaved: bool,
+    /// Rotating elements of a head; zero for all of them.
+    pub rotary_embedding_dim: usize,
+    /// Heads of a three-dimensional `x`; zero otherwise.
+    pub num_heads: usize,
+}
+
+impl RotaryEmbedding {
+    fn params(&self, inputs: &[Option<TensorInfo>]) -> Result<Params> {
+        let x = required(inputs, 0, "x")?;
+        let heads = self.num_heads;
+        let ([batches, tokens, heads, dim], head_major) = match **x.shape() {
+            [batches, heads, tokens, dim] if self.num_heads == 0 || self.num_heads == heads => ([batches, tokens, heads, dim], true),
+            [batches, tokens, hidden] if heads > 0 && hidden.is_multiple_of(heads) => ([batches, tokens, heads, hidden / heads], false),
+            _ => {
+                return Err(Error::invalid_argument(format!(
+                    "x has shape {} and num_heads is {heads}: [batch, heads, tokens, dim], or [batch, tokens, heads · dim] with num_heads, expected",
+                    x.shape()
+                )));
+            }
+        };
+        let (cos, sin) = (required(inputs, 1, "cos_cache")?, required(inputs, 2, "sin_cache")?);
+        if (cos.dtype, cos.shape()) != (sin.dtype, sin.shape()) {
+            return Err(Error::invalid_argument(format!("cos_cache has shape {} and sin_cache {}: they must be alike", cos.shape(), sin.shape())));
+        }
+        let rotary = if self.rotary_embedding_dim == 0 { dim } else { self.rotary_embedding_dim };
+        let half = check_half(rotary / 2, dim)?;
+        let positions = optional(inputs, 3);
+        let cache_rows = match **cos.shape() {
+            [rows, n] if positions.is_some() && n == rotary / 2 => rows,
+            [b, t, n] if positions.is_none() && (b, t, n) == (batches, tokens, rotary / 2) => b * t,
+            _ => {
+                let rows = if positions.is_some() { "positions".to_owned() } else { format!("{batches}, {tokens}") };
+                return Err(Error::invalid_argument(format!("the caches have shape {}: [{rows}, {}] expected", cos.shape(), rotary / 2)));
+            }
+        };
+        let (token, head) = if head_major { (dim, tokens * dim) } else { (heads * dim, dim) };
+        let y = [tokens * heads * dim, token, head].map(|n| n as u64);
+        Ok(Params {
+            extents: [batches, tokens, heads, dim].map(|n| n as u64),
+            x: [y[0] as i64, y[1] as i64, y[2] as i64, 1],
+            x_origin: 0,
+            y,
+            position_stride: positions.map_or(Ok(0), |p| position_stride(&p, Some(batches), tokens))?,
+            cache_rows: cache_rows as u64,
+            half,
+            interleaved: self.interleaved.into(),
+        })
+    }
+}
+
+impl Operator for RotaryEmbedding {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let (x, cos) = (required(inputs, 0, "x")?, required(inputs, 1, "cos_cache")?);
+        self.params(inputs)?;
+        cpu::cached_twin(x.dtype, cos.dtype, DType::I32)?;
+        Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let (x, cos) = (required(inputs, 0, "x")?, required(inputs, 1, "cos_cache")?);
+        let positions = optional(inputs, 3).map_or(DType::I32, |p| p.dtype);
+        let buffers = [
+            (Parameter::read("x", x.dtype), Argument::Input(0)),
+            (Parameter::read("cos_cache", cos.dtype), Argument::Input(1)),
+            (Parameter::read("sin_cache", cos.dtype), Argument::Input(2)),
+            (Parameter::read("position_ids", positions).or_absent(), Argument::Input(3)),
+            (Parameter::write("y", x.dtype), Argument::Output(0)),
+        ];
+        let params = self.params(inputs)?;
+        let key = KernelKey::new("rotary_embedding", &[x.dtype, cos.dtype, positions]);
+        Ok(params.launch(Launch::new(key, cpu::cached_twin(x.dtype, cos.dtype, positions)?, &params, buffers)).into())
+    }
+}
+
+pub(super) const DESCRIPTION: Description = Description {
+    name: "rotary_embedding",
+    summary: "rotary position embedding by caches of cosines and sines",
+    inputs: &[
+        Port::new("x", DType::FLOATS, "[batch, heads, tokens, head_dim], or [batch, tokens, heads * head_dim] with num_heads"),
+        Port::new("cos_cache", DType::FLOATS, "[positions, rotary_dim / 2]; without position_ids [batch, tokens, rotary_dim / 2]"),
+        Port::new("sin_cache", DType::FLOATS, "as cos_cache"),
+        Port::new("position_ids", &[DType::I32, DType::I64], "[batch, tokens] or [tokens]").or_absent(),
+    ],
+    outputs: &[Port::new("y", DType::FLOATS, "as x")],
+    attributes: &[
+        INTERLEAVED,
+        AttributeInfo {
+            name: "rotary_embedding_dim",
+            kind: AttributeKind::Int,
+            default: Some("0"),
+            doc: "rotating elements of a head, the rest is copied; 0 for all",
+        },
+        AttributeInfo { name: "num_heads", kind: AttributeKind::Int, default: Some("0"), doc: "heads of a three-dimensional x" },
+    ],
+    build: |a| {
+        Ok(Box::new(RotaryEmbedding {
+            interleaved: a.flag("interleaved")?,
+            rotary_embedding_dim: a.get("rotary_embedding_dim")?,
+            num_heads: a.get("num_heads")?,
+        }))
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caches_must_fit() {
+        let info = |dtype, dims: &[usize]| Some(TensorInfo::new(dtype, dims).unwrap());
+        let op = RotaryEmbedding { rotary_embedding_dim: 4, ..Default::default() };
+        let x = info(DType::F32, &[2, 4, 3, 8]);
+        let (flat, full) = (info(DType::F32, &[50, 2]), info(DType::F32, &[2, 3, 2]));
+        assert!(op.infer(&[x, flat, flat, info(DType::I64, &[2, 3])]).is_ok());
+        assert!(op.infer(&[x, full, full, None]).is_ok());
+        for (cos, positions) in [(full, info(DType::I64, &[2, 3])), (flat, None), (info(DType::F32, &[50, 4]), info(DType::I64, &[2, 3]))] {
+            assert!(op.infer(&[x, cos, cos, positions]).unwrap_err().to_string().contains("caches"));
+        }
+        assert!(op.infer(&[x, flat, full, None]).is_err());
+        let three = info(DType::F32, &[2, 3, 32]);
+        assert!(op.infer(&[three, full, full, None]).unwrap_err().to_string().contains("num_heads"));
+        assert!(RotaryEmbedding { num_heads: 4, ..op }.infer(&[three, full, full, None]).is_ok());
+    }
+}

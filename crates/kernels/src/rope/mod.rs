@@ -1,0 +1,191 @@
+//! Rotary position embedding: pairs of a head's elements turned by an angle that grows with the token's position.
+//!
+//! `(u, v) → (u cos φ − v sin φ, v cos φ + u sin φ)` with `φ = position · frequency`, where the pairs of a head's first `rotary_dim`
+//! elements are `(i, i + rotary_dim / 2)` (half split: GPT-NeoX, Llama as Hugging Face stores it) or `(2i, 2i + 1)` (interleaved: GPT-J,
+//! Llama as Meta stores it). The elements beyond `rotary_dim` are copied. [`Rope`] computes the angles, [`RotaryEmbedding`] takes
+//! their cosines and sines from caches.
+//!
+//! * Memory: `x` is read once and the output written once; cosines and sines are made once for each token and serve all its heads.
+//! * Order: `φ` is one f32 product, cosine and sine are [`cos`](crate::math::cos) and [`sin`](crate::math::sin); each product and the sum
+//!   are rounded to f32, then once to the type of `x`.
+//! * Error, before the rounding of the output, absolute: `(|φ| + 4) · 2^-24 · (|u| + |v|)`.
+//! * See Su et al., *RoFormer*, 2021; ONNX `RotaryEmbedding`.
+
+mod cpu;
+mod embedding;
+mod frequencies;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod oracle;
+
+use bytemuck::{Pod, Zeroable};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, Parameter, Result};
+
+pub use embedding::RotaryEmbedding;
+pub use frequencies::{RopeScaling, frequencies};
+
+use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, required};
+
+/// Rotary position embedding by computed angles.
+///
+/// Inputs: `x [tokens, heads, head_dim]` or `[batch, tokens, heads, head_dim]` with any strides; `positions [tokens]` or
+/// `[batch, tokens]`, i32 or i64; `frequencies [rotary_dim / 2]` in radians for each position, f32, as [`frequencies()`] gives them.
+/// Positions are converted to f32: exact up to 2^24.
+#[derive(Clone, Copy, Debug)]
+pub struct Rope {
+    /// Pairs are neighbours instead of half a head apart.
+    pub interleaved: bool,
+}
+
+/// Element `e` of head `h` of token `t` of batch `b` is `x[x_origin + b·x[0] + t·x[1] + h·x[2] + e·x[3]]`; likewise `y`, from zero.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+struct Params {
+    /// Batches, tokens, heads, elements of a head.
+    extents: [u64; 4],
+    x: [i64; 4],
+    x_origin: u64,
+    y: [u64; 3],
+    /// From one batch's positions to the next's: zero where they are shared.
+    position_stride: u64,
+    /// Rows of the caches; zero without caches.
+    cache_rows: u64,
+    half: u32,
+    interleaved: u32,
+}
+
+impl Params {
+    /// One thread for each pair or copied element of a token's heads, a threadgroup for each token.
+    fn launch(&self, launch: Launch) -> Launch {
+        let [batches, tokens, heads, dim] = self.extents;
+        let groups = if heads * dim == 0 { 0 } else { (batches * tokens).min(u32::MAX.into()) as u32 };
+        launch.over(Extent::linear(groups), Extent::linear((heads * dim / 2).next_multiple_of(32).clamp(32, 1024) as u32))
+    }
+}
+
+/// `positions` must give one for each token, or one for each token of each batch.
+fn position_stride(positions: &TensorInfo, batches: Option<usize>, tokens: usize) -> Result<u64> {
+    if !matches!(positions.dtype, DType::I32 | DType::I64) {
+        return Err(Error::invalid_argument(format!("positions are {}: i32 or i64 expected", positions.dtype)));
+    }
+    match **positions.shape() {
+        [n] if n == tokens => Ok(0),
+        [b, n] if n == tokens && Some(b) == batches => Ok(tokens as u64),
+        _ => {
+            let batched = batches.map_or_else(String::new, |b| format!(" or [{b}, {tokens}]"));
+            Err(Error::invalid_argument(format!("positions have shape {}: [{tokens}]{batched} expected", positions.shape())))
+        }
+    }
+}
+
+/// Half the rotating part of a head of `dim` elements, checked.
+fn check_half(half: usize, dim: usize) -> Result<u32> {
+    if half == 0 || 2 * half > dim {
+        return Err(Error::invalid_argument(format!("{half} pairs rotate in heads of {dim} elements: 1 to {} expected", dim / 2)));
+    }
+    u32::try_from(half).map_err(|_| Error::invalid_argument(format!("{half} pairs rotate: too many")))
+}
+
+impl Rope {
+    fn params(&self, inputs: &[Option<TensorInfo>]) -> Result<Params> {
+        let (x, positions, table) = (required(inputs, 0, "x")?, required(inputs, 1, "positions")?, required(inputs, 2, "frequencies")?);
+        let refuse = || Error::invalid_argument(format!("x has shape {}: [tokens, heads, dim] or [batch, tokens, heads, dim] expected", x.shape()));
+        let (batches, [tokens, heads, dim]) = match **x.shape() {
+            [tokens, heads, dim] => (None, [tokens, heads, dim]),
+            [batches, tokens, heads, dim] => (Some(batches), [tokens, heads, dim]),
+            _ => return Err(refuse()),
+        };
+        let half = match **table.shape() {
+            [half] if table.dtype == DType::F32 => check_half(half, dim)?,
+            _ => return Err(Error::invalid_argument(format!("frequencies are {} {}: f32 [rotary_dim / 2] expected", table.dtype, table.shape()))),
+        };
+        let mut strides = [0; 4];
+        for (to, from) in strides.iter_mut().rev().zip(x.layout.strides().iter().rev()) {
+            *to = *from as i64;
+        }
+        let extents = [batches.unwrap_or(1), tokens, heads, dim].map(|n| n as u64);
+        let token = extents[2] * extents[3];
+        Ok(Params {
+            extents,
+            x: strides,
+            x_origin: x.layout.origin() as u64,
+            y: [extents[1] * token, token, extents[3]],
+            position_stride: position_stride(&positions, batches, tokens)?,
+            cache_rows: 0,
+            half,
+            interleaved: self.interleaved.into(),
+        })
+    }
+}
+
+impl Operator for Rope {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let x = required(inputs, 0, "x")?;
+        self.params(inputs)?;
+        cpu::twin(x.dtype, DType::I32)?;
+        Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let (x, positions) = (required(inputs, 0, "x")?, required(inputs, 1, "positions")?);
+        let buffers = [
+            (Parameter::read("x", x.dtype), Argument::Input(0)),
+            (Parameter::read("positions", positions.dtype), Argument::Input(1)),
+            (Parameter::read("frequencies", DType::F32), Argument::Input(2)),
+            (Parameter::write("y", x.dtype), Argument::Output(0)),
+        ];
+        let params = self.params(inputs)?;
+        let key = KernelKey::new("rope", &[x.dtype, positions.dtype]);
+        Ok(params.launch(Launch::new(key, cpu::twin(x.dtype, positions.dtype)?, &params, buffers)).into())
+    }
+
+    fn accepts_strides(&self, index: usize) -> bool {
+        index == 0
+    }
+}
+
+const INTERLEAVED: AttributeInfo = AttributeInfo {
+    name: "interleaved",
+    kind: AttributeKind::Bool,
+    default: Some("false"),
+    doc: "pairs are (2i, 2i + 1) instead of (i, i + rotary_dim / 2)",
+};
+
+pub(crate) const DESCRIPTIONS: &[Description] = &[
+    Description {
+        name: "rope",
+        summary: "rotary position embedding by angles position * frequency",
+        inputs: &[
+            Port::new("x", DType::FLOATS, "[tokens, heads, head_dim] or [batch, tokens, heads, head_dim]"),
+            Port::new("positions", &[DType::I32, DType::I64], "[tokens] or [batch, tokens]"),
+            Port::new("frequencies", &[DType::F32], "[rotary_dim / 2], radians for each position; the rest of a head is copied"),
+        ],
+        outputs: &[Port::new("y", DType::FLOATS, "as x")],
+        attributes: &[INTERLEAVED],
+        build: |a| Ok(Box::new(Rope { interleaved: a.flag("interleaved")? })),
+    },
+    embedding::DESCRIPTION,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn misfits_are_refused_in_a_line() {
+        let info = |dtype, dims: &[usize]| Some(TensorInfo::new(dtype, dims).unwrap());
+        let op = Rope { interleaved: false };
+        let (x, frequencies) = (info(DType::BF16, &[2, 5, 4, 64]), info(DType::F32, &[16]));
+        assert!(op.infer(&[x, info(DType::I32, &[5]), frequencies]).is_ok());
+        assert!(op.infer(&[x, info(DType::I64, &[2, 5]), frequencies]).is_ok());
+        let refused = |inputs: &[Option<TensorInfo>], word: &str| {
+            let message = op.infer(inputs).unwrap_err().to_string();
+            assert!(message.contains(word), "{message}");
+        };
+        refused(&[x, info(DType::I32, &[2]), frequencies], "[5] or [2, 5]");
+        refused(&[x, info(DType::F32, &[5]), frequencies], "i32");
+        refused(&[x, info(DType::I32, &[5]), info(DType::F32, &[33])], "1 to 32");
+        refused(&[x, info(DType::I32, &[5]), info(DType::BF16, &[32])], "f32");
+        refused(&[info(DType::F32, &[5, 64]), info(DType::I32, &[5]), frequencies], "heads");
+        refused(&[info(DType::I32, &[5, 4, 64]), info(DType::I32, &[5]), frequencies], "i32");
+    }
+}

@@ -1,0 +1,112 @@
+//! The gated activation `y = silu(a) · b`, with `silu(a) = a · sigmoid(a)`, of two tensors or of the two halves of one.
+//!
+//! * Memory: inputs are read once, the output is written once.
+//! * Order: elementwise, in f32: [`silu`](crate::math::silu) (for another `alpha` than one: `a · sigmoid(alpha · a)`), then the product, then
+//!   one rounding to the output's type.
+//! * Error, before the rounding of the output, relative: `2 · 2^-24`; for another `alpha`: `(4 + |alpha · a|) · 2^-24`.
+//! * See Shazeer, *GLU Variants Improve Transformer*, 2020; ONNX `SwiGLU`.
+
+mod cpu;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod oracle;
+
+use bytemuck::{Pod, Zeroable};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, Parameter, Result, Shape};
+
+use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, optional, required};
+
+/// SwiGLU. Inputs `a […]` and `b`, alike; or `a […, 2n]` alone, whose first half of the last axis is gated and second half multiplied.
+#[derive(Clone, Copy, Debug)]
+pub struct SwiGlu {
+    /// Scales the argument of the sigmoid.
+    pub alpha: f32,
+}
+
+/// Element `i` of row `r` of the output comes from `a[r · a_stride + i]` and `b[r · b_stride + b_offset + i]`.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Params {
+    rows: u64,
+    columns: u64,
+    a_stride: u64,
+    b_stride: u64,
+    b_offset: u64,
+    alpha: f32,
+    reserved: u32,
+}
+
+impl Operator for SwiGlu {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let a = required(inputs, 0, "a")?;
+        cpu::twin(a.dtype)?;
+        if let Some(b) = optional(inputs, 1) {
+            if (a.dtype, a.shape()) != (b.dtype, b.shape()) {
+                let (x, y) = (a.shape(), b.shape());
+                return Err(Error::invalid_argument(format!("a is {} {x} and b is {} {y}: they must be alike", a.dtype, b.dtype)));
+            }
+            return Ok(vec![TensorInfo::of(a.dtype, *a.shape())]);
+        }
+        let mut dims = a.shape().to_vec();
+        match dims.last_mut() {
+            Some(last) if last.is_multiple_of(2) => *last /= 2,
+            _ => return Err(Error::invalid_argument(format!("a has shape {}: without b, an even last axis is expected", a.shape()))),
+        }
+        Ok(vec![TensorInfo::of(a.dtype, Shape::new(&dims)?)])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let a = required(inputs, 0, "a")?;
+        let elements = outputs.first().map_or(0, TensorInfo::elements) as u64;
+        let (params, b) = if optional(inputs, 1).is_some() {
+            let params = Params { rows: 1, columns: elements, a_stride: 0, b_stride: 0, b_offset: 0, alpha: self.alpha, reserved: 0 };
+            (params, Argument::Input(1))
+        } else {
+            let columns = a.shape().last().map_or(0, |&n| n as u64 / 2);
+            let rows = elements.checked_div(columns).unwrap_or(0);
+            let params = Params { rows, columns, a_stride: 2 * columns, b_stride: 2 * columns, b_offset: columns, alpha: self.alpha, reserved: 0 };
+            (params, Argument::Input(0))
+        };
+        let buffers = [
+            (Parameter::read("a", a.dtype), Argument::Input(0)),
+            (Parameter::read("b", a.dtype), b),
+            (Parameter::write("y", a.dtype), Argument::Output(0)),
+        ];
+        // A GPU thread takes eight elements.
+        let groups = elements.div_ceil(8 * 256).min(u32::MAX.into()) as u32;
+        let launch = Launch::new(KernelKey::new("swiglu", &[a.dtype]), cpu::twin(a.dtype)?, &params, buffers);
+        Ok(launch.over(Extent::linear(groups), Extent::linear(256)).into())
+    }
+}
+
+pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
+    name: "swiglu",
+    summary: "silu(a) * b, or of the two halves of a's last axis",
+    inputs: &[
+        Port::new("a", DType::FLOATS, "[…]; without b […, 2n], its halves along the last axis standing for a and b"),
+        Port::new("b", DType::FLOATS, "as a").or_absent(),
+    ],
+    outputs: &[Port::new("y", DType::FLOATS, "as a; without b […, n]")],
+    attributes: &[AttributeInfo {
+        name: "alpha",
+        kind: AttributeKind::Float,
+        default: Some("1"),
+        doc: "scales the argument of the sigmoid: a * sigmoid(alpha * a) * b",
+    }],
+    build: |a| Ok(Box::new(SwiGlu { alpha: a.get("alpha")? })),
+}];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_are_inferred_and_misfits_refused() {
+        let info = |dtype, dims: &[usize]| Some(TensorInfo::new(dtype, dims).unwrap());
+        let op = SwiGlu { alpha: 1.0 };
+        assert_eq!(**op.infer(&[info(DType::BF16, &[3, 8]), None]).unwrap()[0].shape(), [3, 4]);
+        assert!(op.infer(&[info(DType::F32, &[3, 7]), None]).unwrap_err().to_string().contains("even"));
+        assert!(op.infer(&[info(DType::F32, &[]), None]).is_err());
+        assert!(op.infer(&[info(DType::F32, &[4]), info(DType::F32, &[5])]).unwrap_err().to_string().contains("alike"));
+        assert!(op.infer(&[info(DType::I32, &[4]), None]).is_err());
+    }
+}
