@@ -20,10 +20,21 @@ pub mod simd;
 mod attributes;
 mod operator;
 
+pub mod attention;
+pub mod kv_append;
 pub mod rms_norm;
 pub mod rope;
 pub mod softmax;
 pub mod swiglu;
+
+mod matmul {
+    pub(crate) mod cpu {
+        pub(crate) mod operand;
+        pub(crate) mod simd;
+        #[cfg(target_arch = "x86_64")]
+        pub(crate) mod x86;
+    }
+}
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;

@@ -65,7 +65,7 @@ impl Description {
 
 /// Every operator, in alphabetical order.
 pub fn operators() -> Vec<&'static Description> {
-    let folders: &[&'static [Description]] = &[crate::rms_norm::DESCRIPTIONS, crate::rope::DESCRIPTIONS, crate::softmax::DESCRIPTIONS, crate::swiglu::DESCRIPTIONS];
+    let folders: &[&'static [Description]] = &[crate::attention::DESCRIPTIONS, crate::kv_append::DESCRIPTIONS, crate::rms_norm::DESCRIPTIONS, crate::rope::DESCRIPTIONS, crate::softmax::DESCRIPTIONS, crate::swiglu::DESCRIPTIONS];
     let mut all: Vec<_> = folders.iter().copied().flatten().collect();
     all.sort_by_key(|d| d.name);
     all

@@ -1,0 +1,151 @@
+//! Scaled dot-product attention over a key and value cache, in blocks of 256 keys, without the matrix of scores.
+//!
+//! `y = Σ p_j v_j / Σ p_j` with `p_j = exp(s_j − max s)` and `s_j = softcap(scale · q·k_j) + mask_j` over the keys that the query attends
+//! ([`Scoring`]). A query that attends no key gives zeros. Computed in f32, rounded once.
+//!
+//! Memory traffic: each block of keys and values is read once for all the query heads that share it, and again for every 64 rows of
+//! queries; nothing else leaves the cache.
+//!
+//! # Order
+//! It depends on the keys' indices alone, never on how many queries, sequences, threads or devices share the work:
+//!
+//! * A score is `scale · dot(q, k)` with the strict dot product of [`crate::order`]: 256 accumulators from +0.0 (accumulator `i` folds the
+//!   elements `i`, `i + 256`, … by fma), slots pairwise, lanes by xor 16, 8, 4, 2, 1. Then `c · tanh(s / c)`, then `s + mask`. A key that
+//!   is not attended, or masked by `false`, has the score −∞.
+//! * Block `b` holds the keys `256 b … 256 b + 255`. In a block: `m_b = max s`, `p_j = exp(s_j − m_b)`, and `l_b` is the sum of the 256 `p_j` as a
+//!   row of 256 accumulators (slots pairwise, lanes by xor). `o_b = ((0 + g_0) + g_1) + … + g_7` where `g_i` is the sum of `p_j v_j` over the 32
+//!   keys `32 i … 32 i + 31` of the block: from +0.0, one fma after the other, ascending. Keys whose `p_j` is zero are passed over, whatever
+//!   their values hold.
+//! * Blocks are merged in index order: `m' = max(m, m_b)`, `a = exp(m − m')`, `b = exp(m_b − m')`, `l' = fma(l, a, l_b · b)`,
+//!   `o' = fma(o, a, o_b · b)`, starting with the first block whose `m_b` is not −∞; later blocks with `m_b = −∞` are passed over.
+//! * `y = o · (1 / l)`.
+//!
+//! # Error
+//! With `u = 2^-24`, `E = |scale| Σ |q_i k_i|` of the worst key, and `n` blocks: before the rounding of the output, the error is at most
+//! `(2 · (12 E + |s|) + 60 + 6 n) · u · max |v|`.
+
+mod cpu;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod oracle;
+mod scoring;
+
+use bytemuck::{Pod, Zeroable};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, Parameter, Result};
+
+use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, optional, required};
+
+pub(crate) use scoring::{ATTRIBUTES, MASKS, four, is_pair};
+pub use scoring::{MaskView, ScoreParams, Scoring, View};
+
+/// Attention.
+///
+/// Inputs: `q [B, Hq, Tq, D]`, `k [B, Hkv, Tk, D]`, `v [B, Hkv, Tk, Dv]`, of one float type or `q` f32 beside `k` and `v` of another; `Hq` is a
+/// multiple of `Hkv`, and query head `h` uses key head `h / (Hq / Hkv)`. Optional: `mask`, broadcast to `[B, Hq, Tq, Tk]` (bool: true attends; float:
+/// added), `positions` i32 `[Tq]` or `[B, Tq]`, `lengths` i32 `[B]`. `q`, `k`, `v` may have any strides along which the last axis is contiguous,
+/// the mask any at all. Output: `[B, Hq, Tq, Dv]` (or `[B, Tq, Hq, Dv]`) of `q`'s type.
+///
+/// Keys at or after `Tk` do not exist: a cache of a fixed capacity is passed whole, with `causal` and positions (or lengths) that say how much
+/// of it is filled, so that one plan serves every step.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Attention {
+    /// How scores are made, and which keys are attended.
+    pub scoring: Scoring,
+    /// Give `[B, Tq, Hq, Dv]`: token by token, as the projection that follows reads it.
+    pub tokens_first: bool,
+}
+
+/// What the kernel gets besides its buffers.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Params {
+    /// The scores.
+    pub score: ScoreParams,
+    /// Values.
+    pub v: View,
+    /// The output.
+    pub y: View,
+    /// Elements of a value.
+    pub value_width: u64,
+}
+
+/// Rows of queries (times heads of a group) that a threadgroup takes.
+const ROWS: u64 = 64;
+
+impl Operator for Attention {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        self.params(inputs).map(|(_, y)| vec![y])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let (params, y) = self.params(inputs)?;
+        let (kv, mask) = (required(inputs, 1, "k")?.dtype, optional(inputs, 3).map(|m| m.dtype));
+        let dtypes: Vec<_> = [y.dtype, kv].into_iter().chain(mask).collect();
+        let buffers = [
+            (Parameter::read("q", y.dtype), Argument::Input(0)),
+            (Parameter::read("k", kv), Argument::Input(1)),
+            (Parameter::read("v", kv), Argument::Input(2)),
+            (Parameter::read("mask", mask.unwrap_or(DType::Bool)).or_absent(), Argument::Input(3)),
+            (Parameter::read("positions", DType::I32).or_absent(), Argument::Input(4)),
+            (Parameter::read("lengths", DType::I32).or_absent(), Argument::Input(5)),
+            (Parameter::write("y", y.dtype), Argument::Output(0)),
+        ];
+        let launch = Launch::new(KernelKey::new("attention", &dtypes), cpu::twin(y.dtype, kv)?, &params, buffers);
+        let extent = |n: u64| n.min(u64::from(u32::MAX)) as u32;
+        let tiles = (params.score.queries * params.score.group() as u64).div_ceil(ROWS);
+        let grid = if y.elements() == 0 { [0; 3] } else { [tiles, params.score.kv_heads, params.score.batch].map(extent) };
+        Ok(launch.over(Extent(grid), Extent::linear(256)).into())
+    }
+
+    fn accepts_strides(&self, index: usize) -> bool {
+        index < 4
+    }
+}
+
+impl Attention {
+    fn params(&self, inputs: &[Option<TensorInfo>]) -> Result<(Params, TensorInfo)> {
+        let score = self.scoring.params(inputs, 3)?;
+        let (q, k, v) = (required(inputs, 0, "q")?, required(inputs, 1, "k")?, required(inputs, 2, "v")?);
+        let [batch, heads, keys, width] = four("v", &v)?;
+        if [batch, heads, keys] != k.shape()[..3] || v.dtype != k.dtype {
+            let (found, keys) = (format!("{}{}", v.dtype, v.shape()), format!("{}{}", k.dtype, k.shape()));
+            return Err(Error::invalid_argument(format!("v {found} and k {keys}: they must agree in all but the last axis")));
+        }
+        let (batch, heads, queries) = (q.shape()[0], q.shape()[1], q.shape()[2]);
+        let dims = if self.tokens_first { [batch, queries, heads, width] } else { [batch, heads, queries, width] };
+        let y = TensorInfo::new(q.dtype, &dims)?;
+        let (head, token) = if self.tokens_first { (2, 1) } else { (1, 2) };
+        let params = Params { score, v: View::new("v", &v, Some(0), 1, 2)?, y: View::new("y", &y, Some(0), head, token)?, value_width: width as u64 };
+        Ok((params, y))
+    }
+}
+
+const INPUTS: &[Port] = &[
+    Port::new("q", DType::FLOATS, "[B, Hq, Tq, D]"),
+    Port::new("k", DType::FLOATS, "[B, Hkv, Tk, D], of q's type or any beside an f32 q"),
+    Port::new("v", DType::FLOATS, "[B, Hkv, Tk, Dv], of k's type"),
+    MASK_PORT,
+    POSITIONS_PORT,
+    LENGTHS_PORT,
+];
+pub(crate) const MASK_PORT: Port =
+    Port::new("mask", &MASKS, "broadcast to [B, Hq, Tq, Tk]; bool: true attends; float: added to the scores").or_absent();
+pub(crate) const POSITIONS_PORT: Port = Port::new("positions", &[DType::I32], "[Tq] or [B, Tq]: where each query stands among the keys").or_absent();
+pub(crate) const LENGTHS_PORT: Port = Port::new("lengths", &[DType::I32], "[B]: how many of the Tk keys each sequence has").or_absent();
+const OUTPUTS: &[Port] = &[Port::new("y", DType::FLOATS, "[B, Hq, Tq, Dv], or [B, Tq, Hq, Dv], of q's type")];
+const TOKENS_FIRST: AttributeInfo =
+    AttributeInfo { name: "tokens_first", kind: AttributeKind::Bool, default: Some("false"), doc: "give [B, Tq, Hq, Dv]" };
+
+pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
+    name: "attention",
+    summary: "softmax(softcap(scale q k^T) + mask) v over the keys each query attends; grouped heads, causal, windows, caches",
+    inputs: INPUTS,
+    outputs: OUTPUTS,
+    attributes: {
+        const ALL: [AttributeInfo; 7] = {
+            let [a, b, c, d, e, f] = ATTRIBUTES;
+            [a, b, c, d, e, f, TOKENS_FIRST]
+        };
+        &ALL
+    },
+    build: |a| Ok(Box::new(Attention { scoring: Scoring::from_attributes(a)?, tokens_first: a.flag("tokens_first")? })),
+}];

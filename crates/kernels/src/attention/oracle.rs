@@ -1,0 +1,233 @@
+//! The naive reference, in f64, and the cases.
+
+use elinvar_core::DType;
+
+use super::{Attention, Scoring};
+use crate::conformance::{Bound, Case, HostTensor};
+
+/// Extents of `q [B, Hq, Tq, D]`, `k [B, Hkv, Tk, D]`, `v [B, Hkv, Tk, Dv]`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dims {
+    pub(crate) batch: usize,
+    pub(crate) heads: usize,
+    pub(crate) kv_heads: usize,
+    pub(crate) queries: usize,
+    pub(crate) keys: usize,
+    pub(crate) width: usize,
+    pub(crate) value_width: usize,
+}
+
+impl Dims {
+    /// One sequence with `D = Dv`.
+    pub(crate) const fn new(heads: usize, kv_heads: usize, queries: usize, keys: usize, width: usize) -> Self {
+        Self { batch: 1, heads, kv_heads, queries, keys, width, value_width: width }
+    }
+
+    /// Every `(b, h, t)` in order.
+    pub(crate) fn rows(self) -> impl Iterator<Item = [usize; 3]> {
+        (0..self.batch * self.heads * self.queries).map(move |i| [i / self.queries / self.heads, i / self.queries % self.heads, i % self.queries])
+    }
+}
+
+/// Scores `[B, Hq, Tq, Tk]`, −∞ where a key is not attended. `rest` holds mask, positions and lengths; an absent one is empty.
+pub(crate) fn scores(s: &Scoring, d: Dims, mask_dims: &[usize], q: &[f64], k: &[f64], rest: &[Vec<f64>]) -> Vec<f64> {
+    let [mask, positions, lengths] = rest else { return Vec::new() };
+    let scale = f64::from(s.scale.unwrap_or(1.0 / (d.width as f32).sqrt()));
+    let row = |[b, h, t]: [usize; 3]| {
+        let position = match positions.len() {
+            0 => s.offset + t as i64,
+            n if n == d.queries => positions[t] as i64,
+            _ => positions[b * d.queries + t] as i64,
+        };
+        let query = &q[((b * d.heads + h) * d.queries + t) * d.width..][..d.width];
+        (0..d.keys).map(move |j| {
+            let key = &k[((b * d.kv_heads + h / (d.heads / d.kv_heads)) * d.keys + j) * d.width..][..d.width];
+            let after = j as i64 - position;
+            let attended = (lengths.is_empty() || (j as f64) < lengths[b])
+                && !(s.causal && after > 0)
+                && s.left_window.is_none_or(|w| -after <= w as i64)
+                && s.right_window.is_none_or(|w| after <= w as i64);
+            let dot = query.iter().zip(key).map(|(a, b)| a * b).sum::<f64>() * scale;
+            let cap = f64::from(s.softcap);
+            let score = if cap > 0.0 { cap * (dot / cap).tanh() } else { dot };
+            match mask_dims.is_empty() {
+                _ if !attended => f64::NEG_INFINITY,
+                true => score,
+                false => score + mask[broadcast(mask_dims, [b, h, t, j])],
+            }
+        })
+    };
+    d.rows().flat_map(row).collect()
+}
+
+/// Index of an element of a tensor of up to four axes that is broadcast.
+fn broadcast(dims: &[usize], at: [usize; 4]) -> usize {
+    dims.iter().zip(&at[4 - dims.len()..]).fold(0, |index, (&n, &i)| index * n + if n == 1 { 0 } else { i })
+}
+
+/// Softmax of each row; a row without a key becomes zeros.
+pub(crate) fn probabilities(scores: &[f64], keys: usize) -> Vec<f64> {
+    let row = |row: &[f64]| -> Vec<f64> {
+        let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<f64> = row.iter().map(|s| if max == f64::NEG_INFINITY { 0.0 } else { (s - max).exp() }).collect();
+        let sum = weights.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+        weights.iter().map(|w| w / sum).collect()
+    };
+    scores.chunks(keys.max(1)).flat_map(row).collect()
+}
+
+/// `p v`, passing over keys without weight.
+pub(crate) fn weighted_sum(d: Dims, p: &[f64], v: &[f64]) -> Vec<f64> {
+    let element = |(row, [b, h, _]): (usize, [usize; 3]), e: usize| {
+        let head = b * d.kv_heads + h / (d.heads / d.kv_heads);
+        let weights = p[row * d.keys..][..d.keys].iter().enumerate().filter(|(_, p)| **p != 0.0);
+        weights.map(|(j, p)| p * v[(head * d.keys + j) * d.value_width + e]).sum()
+    };
+    d.rows().enumerate().flat_map(|row| (0..d.value_width).map(move |e| element(row, e))).collect()
+}
+
+/// Inputs besides `q`, `k`, `v`; the mask's values are added (a bool mask is told by its type).
+#[derive(Default)]
+pub(crate) struct Extra {
+    pub(crate) mask: Option<HostTensor>,
+    pub(crate) positions: Option<HostTensor>,
+    pub(crate) lengths: Option<HostTensor>,
+}
+
+/// The mask as what is added to the scores.
+pub(crate) fn additive(mask: &Option<HostTensor>, values: &[f64]) -> Vec<f64> {
+    let is_bool = mask.as_ref().is_some_and(|m| m.dtype() == DType::Bool);
+    values
+        .iter()
+        .map(|&m| {
+            if !is_bool {
+                m
+            } else if m == 0.0 {
+                f64::NEG_INFINITY
+            } else {
+                0.0
+            }
+        })
+        .collect()
+}
+
+/// Error bound for values and products up to one in magnitude: see the documentation of the operator.
+fn bound(d: Dims, s: &Scoring) -> Bound {
+    let e = f64::from(s.scale.unwrap_or(1.0 / (d.width as f32).sqrt())) * d.width as f64 * 0.4;
+    Bound::EXACT.with_absolute((2.0 * (13.0 * e + 4.0) + 60.0 + 6.0 * d.keys.div_ceil(256) as f64) * 2f64.powi(-24))
+}
+
+fn case(scoring: Scoring, d: Dims, [q, kv]: [DType; 2], extra: Extra) -> Case {
+    let random = |dtype, dims: [usize; 4], seed: u64| HostTensor::random(dtype, &dims, -1.0, 1.0, seed + d.keys as u64);
+    let q = random(q, [d.batch, d.heads, d.queries, d.width], 1);
+    let k = random(kv, [d.batch, d.kv_heads, d.keys, d.width], 2);
+    let v = random(kv, [d.batch, d.kv_heads, d.keys, d.value_width], 3);
+    case_of(scoring, d, [q, k, v], extra)
+}
+
+fn case_of(scoring: Scoring, d: Dims, [q, k, v]: [HostTensor; 3], extra: Extra) -> Case {
+    let mask = extra.mask.clone();
+    let inputs = [Some(q), Some(k), Some(v), extra.mask, extra.positions, extra.lengths];
+    Case::new(Attention { scoring, tokens_first: false }, inputs, bound(d, &scoring), move |inputs| {
+        let rest = [additive(&mask, &inputs[3]), inputs[4].clone(), inputs[5].clone()];
+        let scores = scores(&scoring, d, mask.as_ref().map_or(&[], |m| m.dims()), &inputs[0], &inputs[1], &rest);
+        vec![weighted_sum(d, &probabilities(&scores, d.keys), &inputs[2])]
+    })
+}
+
+pub(crate) const PAIRS: [[DType; 2]; 5] =
+    [[DType::F32, DType::F32], [DType::F32, DType::BF16], [DType::F32, DType::F16], [DType::F16, DType::F16], [DType::BF16, DType::BF16]];
+
+/// Positions `start, start + 1, …`.
+fn positions(start: i32, count: usize) -> Option<HostTensor> {
+    Some(HostTensor::new(&[count], &(start..start + count as i32).collect::<Vec<_>>()))
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    let plain = Scoring::default();
+    let causal = Scoring { causal: true, ..plain };
+    let mut cases = Vec::new();
+    for (i, keys) in [1, 31, 32, 33, 255, 256, 257, 600].into_iter().enumerate() {
+        cases.push(case(plain, Dims::new(3, 3, 2, keys, 64), PAIRS[i % 5], Extra::default()));
+        // One query at the end of a cache that is not full, as in decoding.
+        let extra = Extra { positions: positions(keys as i32 - 1, 1), ..Extra::default() };
+        cases.push(case(causal, Dims::new(8, 2, 1, keys + 40, 32), PAIRS[(i + 1) % 5], extra));
+    }
+    for (i, width) in [1, 8, 32, 64, 80, 128, 256, 300].into_iter().enumerate() {
+        let d = Dims { value_width: if width == 80 { 50 } else { width }, ..Dims::new(4, 2, 5, 290, width) };
+        cases.push(case(Scoring { offset: 280, ..causal }, d, PAIRS[i % 5], Extra::default()));
+    }
+    for pair in PAIRS {
+        // Prefill of a prompt: more rows than a task takes, and a second block.
+        cases.push(case(
+            causal,
+            Dims { batch: 2, ..Dims::new(6, 2, 70, 300, 16) },
+            pair,
+            Extra { positions: positions(200, 70), ..Extra::default() },
+        ));
+    }
+    cases.extend(masked_cases());
+    cases.extend(odd_cases());
+    cases
+}
+
+fn masked_cases() -> Vec<Case> {
+    let plain = Scoring::default();
+    let d = Dims { batch: 2, ..Dims::new(4, 2, 7, 270, 24) };
+    let mask = |dtype, dims: &[usize]| {
+        let (low, high) = if dtype == DType::Bool { (0.0, 1.0) } else { (-2.0, 2.0) };
+        let values = HostTensor::random(DType::F32, dims, low, high, 9).to_f64();
+        let round = |v: f64| {
+            if dtype == DType::Bool {
+                v.round()
+            } else if v > 1.7 {
+                f64::NEG_INFINITY
+            } else {
+                v
+            }
+        };
+        Some(HostTensor::from_f64(dtype, dims, &values.into_iter().map(round).collect::<Vec<_>>()))
+    };
+    let lengths = |values: &[i32]| Some(HostTensor::new(&[values.len()], values));
+    let windows = [(Some(3), None), (None, Some(2)), (Some(100), Some(0)), (Some(0), Some(0))];
+    let mut cases: Vec<_> = windows
+        .into_iter()
+        .map(|(left_window, right_window)| {
+            let extra = Extra { positions: positions(255, 7), ..Extra::default() };
+            case(Scoring { left_window, right_window, ..plain }, d, PAIRS[0], extra)
+        })
+        .collect();
+    let softcap = Scoring { softcap: 0.7, scale: Some(0.5), ..plain };
+    cases.push(case(softcap, d, PAIRS[0], Extra { mask: mask(DType::F32, &[7, 270]), ..Extra::default() }));
+    cases.push(case(plain, d, PAIRS[1], Extra { mask: mask(DType::Bool, &[2, 1, 7, 270]), lengths: lengths(&[270, 11]), ..Extra::default() }));
+    cases.push(case(plain, d, PAIRS[3], Extra { mask: mask(DType::F16, &[4, 1, 270]), lengths: lengths(&[0, 300]), ..Extra::default() }));
+    cases.push(case(plain, d, PAIRS[4], Extra { mask: mask(DType::BF16, &[2, 4, 7, 1]), ..Extra::default() }));
+    // Rows with every key masked, before and after a row with one key.
+    let mut attend = vec![0.0; 7 * 270];
+    attend[3 * 270 + 260] = 1.0;
+    let extra = Extra { mask: Some(HostTensor::from_f64(DType::Bool, &[7, 270], &attend)), ..Extra::default() };
+    cases.push(case(Scoring { causal: true, offset: 265, ..plain }, d, PAIRS[0], extra));
+    let per_sequence = HostTensor::new(&[2, 7], &[-3i32, -2, -1, 0, 1, 2, 3, 250, 251, 252, 253, 254, 400, 0]);
+    cases.push(case(Scoring { causal: true, ..plain }, d, PAIRS[0], Extra { positions: Some(per_sequence), ..Extra::default() }));
+    cases
+}
+
+fn odd_cases() -> Vec<Case> {
+    let causal = Scoring { causal: true, ..Scoring::default() };
+    let empty = |d: Dims| case(causal, d, PAIRS[0], Extra::default());
+    let d = Dims::new(2, 1, 3, 4, 8);
+    let mut cases =
+        vec![empty(Dims { batch: 0, ..d }), empty(Dims { queries: 0, ..d }), empty(Dims { keys: 0, ..d }), empty(Dims { value_width: 0, ..d })];
+    // What lies in a cache after the last key must not matter, nor must great scores.
+    let d = Dims::new(2, 1, 3, 300, 16);
+    let wild = |dims: &[usize], high: f64, seed| {
+        let mut values = HostTensor::random(DType::F32, dims, -high, high, seed).to_f64();
+        values[280 * 16..].fill(f64::NAN);
+        HostTensor::from_f64(DType::F32, dims, &values)
+    };
+    let q = HostTensor::random(DType::F32, &[1, 2, 3, 16], -20.0, 20.0, 4);
+    let kv = [1, 1, 300, 16];
+    let scoring = Scoring { scale: Some(1e-3), ..causal };
+    cases.push(case_of(scoring, d, [q, wild(&kv, 40.0, 5), wild(&kv, 1.0, 6)], Extra { positions: positions(277, 3), ..Extra::default() }));
+    cases
+}

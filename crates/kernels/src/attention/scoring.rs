@@ -1,0 +1,250 @@
+//! What `attention` and `attention_scores` share: the attributes of the scores, the layouts, and which keys a query may attend.
+
+use std::ops::Range;
+
+use bytemuck::{Pod, Zeroable};
+use elinvar_core::{DType, Error, Result, Shape};
+
+use crate::{AttributeInfo, AttributeKind, Attributes, TensorInfo, optional, required};
+
+/// How queries and keys give scores: `softcap(scale · q·k) + mask`, and which keys a query attends.
+///
+/// Query `i` of sequence `b` stands at position `p = positions[b, i]`, or `i + offset` without positions. It attends key `j` if `j` is a key
+/// of the sequence (`j < lengths[b]`), is not after it (`causal`: `j ≤ p`), lies in its window (`p − left ≤ j ≤ p + right`) and is not masked.
+#[derive(Clone, Copy, Debug)]
+pub struct Scoring {
+    /// Factor of the dot product; `None` for `1 / √D`.
+    pub scale: Option<f32>,
+    /// `s` becomes `c · tanh(s / c)`; zero for none.
+    pub softcap: f32,
+    /// Attend no key after the query's position.
+    pub causal: bool,
+    /// Position of query 0 where no positions are given.
+    pub offset: i64,
+    /// Attend at most this many keys before the query's position (a sliding window of `w` tokens is `w − 1`); `None` for all.
+    pub left_window: Option<u64>,
+    /// Attend at most this many keys after it; `None` for all.
+    pub right_window: Option<u64>,
+}
+
+impl Default for Scoring {
+    fn default() -> Self {
+        Self { scale: None, softcap: 0.0, causal: false, offset: 0, left_window: None, right_window: None }
+    }
+}
+
+pub(crate) const ATTRIBUTES: [AttributeInfo; 6] = [
+    AttributeInfo { name: "scale", kind: AttributeKind::Float, default: Some(""), doc: "factor of the dot product; 1 / sqrt(D) if absent" },
+    AttributeInfo { name: "softcap", kind: AttributeKind::Float, default: Some("0"), doc: "c: a score s becomes c * tanh(s / c); 0 for none" },
+    AttributeInfo { name: "causal", kind: AttributeKind::Bool, default: Some("false"), doc: "attend no key after the query's position" },
+    AttributeInfo { name: "offset", kind: AttributeKind::Int, default: Some("0"), doc: "position of query 0 where no positions are given" },
+    AttributeInfo { name: "left_window", kind: AttributeKind::Int, default: Some("-1"), doc: "most keys before the position; -1 for all" },
+    AttributeInfo { name: "right_window", kind: AttributeKind::Int, default: Some("-1"), doc: "most keys after the position; -1 for all" },
+];
+
+impl Scoring {
+    /// From attribute texts.
+    pub(crate) fn from_attributes(a: &Attributes) -> Result<Self> {
+        let window = |name: &str| match a.get::<i64>(name)? {
+            -1 => Ok(None),
+            n => u64::try_from(n).map(Some).map_err(|_| Error::invalid_argument(format!("{name} is {n}: -1 (all) or a number of keys expected"))),
+        };
+        Ok(Self {
+            scale: a.optional("scale")?,
+            softcap: a.get("softcap")?,
+            causal: a.flag("causal")?,
+            offset: a.get("offset")?,
+            left_window: window("left_window")?,
+            right_window: window("right_window")?,
+        })
+    }
+
+    /// Checks the inputs `q`, `k`, mask, positions and lengths (the last three from `first` on) and gathers what a kernel needs.
+    pub(crate) fn params(&self, inputs: &[Option<TensorInfo>], first: usize) -> Result<ScoreParams> {
+        let (q, k) = (required(inputs, 0, "q")?, required(inputs, 1, "k")?);
+        let ([batch, heads, queries, width], [k_batch, kv_heads, keys, k_width]) = (four("q", &q)?, four("k", &k)?);
+        let fits = batch == k_batch && width == k_width && width > 0 && kv_heads > 0 && heads % kv_heads == 0;
+        if !fits {
+            let expected = "q [B, Hq, Tq, D] and k [B, Hkv, Tk, D] with Hq a multiple of Hkv expected";
+            return Err(Error::invalid_argument(format!("q {} and k {}: {expected}", q.shape(), k.shape())));
+        }
+        if !is_pair(q.dtype, k.dtype) {
+            return Err(Error::invalid_argument(format!("q is {} and k is {}: both alike, or an f32 q, expected", q.dtype, k.dtype)));
+        }
+        if !self.softcap.is_finite() || self.softcap < 0.0 {
+            return Err(Error::invalid_argument(format!("softcap is {}: zero or a positive number expected", self.softcap)));
+        }
+        let scores = Shape::new(&[batch, heads, queries, keys])?;
+        let (mask, mask_kind) = mask(optional(inputs, first), scores)?;
+        let position_stride = self.positions(optional(inputs, first + 1), batch, queries)?;
+        if let Some(lengths) = optional(inputs, first + 2)
+            && (lengths.dtype != DType::I32 || lengths.shape()[..] != [batch])
+        {
+            return Err(Error::invalid_argument(format!("lengths are {}{}: i32[{batch}] expected", lengths.dtype, lengths.shape())));
+        }
+        let limit = |n: Option<u64>| n.map_or(-1, |n| n.min(i64::MAX as u64 / 4) as i64);
+        Ok(ScoreParams {
+            q: View::new("q", &q, Some(0), 1, 2)?,
+            k: View::new("k", &k, Some(0), 1, 2)?,
+            mask,
+            batch: batch as u64,
+            heads: heads as u64,
+            kv_heads: kv_heads as u64,
+            queries: queries as u64,
+            keys: keys as u64,
+            width: width as u64,
+            position_stride,
+            offset: self.offset.clamp(i64::MIN / 4, i64::MAX / 4),
+            left: limit(self.left_window),
+            right: if self.causal { 0 } else { limit(self.right_window) },
+            mask_kind,
+            scale: self.scale.unwrap_or_else(|| 1.0 / (width as f32).sqrt()),
+            softcap: self.softcap,
+            reserved: 0,
+        })
+    }
+
+    fn positions(&self, positions: Option<TensorInfo>, batch: usize, queries: usize) -> Result<u64> {
+        let Some(positions) = positions else { return Ok(0) };
+        if self.offset != 0 {
+            return Err(Error::invalid_argument("positions and an offset: give one of them"));
+        }
+        match positions.shape()[..] {
+            [n] if n == queries && positions.dtype == DType::I32 => Ok(0),
+            [b, n] if b == batch && n == queries && positions.dtype == DType::I32 => Ok(n as u64),
+            _ => {
+                let found = format!("{}{}", positions.dtype, positions.shape());
+                Err(Error::invalid_argument(format!("positions are {found}: i32 [{queries}] or [{batch}, {queries}] expected")))
+            }
+        }
+    }
+}
+
+/// The extents of a tensor of four axes.
+pub(crate) fn four(name: &str, info: &TensorInfo) -> Result<[usize; 4]> {
+    <[usize; 4]>::try_from(&info.shape()[..])
+        .map_err(|_| Error::invalid_argument(format!("{name} is {}: four axes [batch, heads, tokens, elements] expected", info.shape())))
+}
+
+/// Whether f32 accumulation from these two types is offered: both alike, or f32 beside any.
+pub(crate) fn is_pair(wide: DType, narrow: DType) -> bool {
+    wide.is_float() && narrow.is_float() && (wide == narrow || wide == DType::F32)
+}
+
+fn mask(mask: Option<TensorInfo>, scores: Shape) -> Result<(MaskView, u32)> {
+    let Some(mask) = mask else { return Ok((MaskView::zeroed(), NO_MASK)) };
+    let kind = MASKS.iter().position(|&dtype| dtype == mask.dtype);
+    let kind = kind.ok_or_else(|| Error::invalid_argument(format!("the mask is {}: bool, f32, f16 or bf16 expected", mask.dtype)))?;
+    let layout = mask.layout.broadcast_to(scores).map_err(|e| e.context("mask"))?;
+    let stride = |axis: usize| layout.strides()[axis] as i64;
+    let view = View { origin: mask.layout.origin() as u64, batch: stride(0), head: stride(1), token: stride(2) };
+    Ok((MaskView { view, key: stride(3) }, kind as u32 + 1))
+}
+
+/// No mask, for [`ScoreParams::mask_kind`].
+pub(crate) const NO_MASK: u32 = 0;
+
+/// Types of a mask: the first is [`ScoreParams::mask_kind`] 1, and so on.
+pub(crate) const MASKS: [DType; 4] = [DType::Bool, DType::F32, DType::F16, DType::BF16];
+
+/// Where the rows of a tensor `[batch, head, token, element]` start, in elements; the elements of a row are contiguous.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct View {
+    /// The first element.
+    pub origin: u64,
+    /// Stride of sequences.
+    pub batch: i64,
+    /// Stride of heads.
+    pub head: i64,
+    /// Stride of tokens.
+    pub token: i64,
+}
+
+impl View {
+    /// The rows of `info` with these axes.
+    pub(crate) fn new(name: &str, info: &TensorInfo, batch: Option<usize>, head: usize, token: usize) -> Result<Self> {
+        let (strides, last) = (info.layout.strides(), info.shape().rank() - 1);
+        if strides[last] != 1 && info.shape()[last] > 1 {
+            return Err(Error::invalid_argument(format!("the last axis of {name} has stride {}: make it contiguous", strides[last])));
+        }
+        let stride = |axis: usize| strides[axis] as i64;
+        Ok(Self { origin: info.layout.origin() as u64, batch: batch.map_or(0, stride), head: stride(head), token: stride(token) })
+    }
+
+    /// The first element of a row.
+    #[inline(always)]
+    pub(crate) fn at(&self, batch: usize, head: usize, token: usize) -> usize {
+        (self.origin as i64 + batch as i64 * self.batch + head as i64 * self.head + token as i64 * self.token) as usize
+    }
+}
+
+/// Where the elements of a mask `[batch, head, query, key]` lie; broadcast axes have stride zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct MaskView {
+    /// The rows.
+    pub view: View,
+    /// Stride of keys.
+    pub key: i64,
+}
+
+/// The scores' part of a parameter block.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct ScoreParams {
+    /// Queries.
+    pub q: View,
+    /// Keys.
+    pub k: View,
+    /// Mask.
+    pub mask: MaskView,
+    /// Sequences.
+    pub batch: u64,
+    /// Query heads.
+    pub heads: u64,
+    /// Key and value heads; `heads` is a multiple.
+    pub kv_heads: u64,
+    /// Queries of each sequence and head.
+    pub queries: u64,
+    /// Keys of each sequence and head.
+    pub keys: u64,
+    /// Elements of a query and of a key.
+    pub width: u64,
+    /// From a sequence's positions to the next one's: zero if all share them.
+    pub position_stride: u64,
+    /// Position of query 0 where no positions are given.
+    pub offset: i64,
+    /// Keys attended before a query's position; −1 for all.
+    pub left: i64,
+    /// Keys attended after it; −1 for all.
+    pub right: i64,
+    /// Type of the mask.
+    pub mask_kind: u32,
+    /// Factor of the dot product.
+    pub scale: f32,
+    /// Soft cap; zero for none.
+    pub softcap: f32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+impl ScoreParams {
+    /// Query heads that share a key and value head.
+    pub(crate) fn group(&self) -> usize {
+        (self.heads / self.kv_heads) as usize
+    }
+
+    /// The keys that query `t` of sequence `b` may attend, before any mask.
+    #[inline]
+    pub(crate) fn attended(&self, b: usize, t: usize, positions: Option<&[i32]>, lengths: Option<&[i32]>) -> Range<usize> {
+        let position = positions.map_or(self.offset + t as i64, |p| i64::from(p[b * self.position_stride as usize + t]));
+        let keys = self.keys as i64;
+        let mut high = lengths.map_or(keys, |l| i64::from(l[b]).min(keys));
+        if self.right >= 0 {
+            high = high.min(position + self.right + 1);
+        }
+        let low = if self.left >= 0 { (position - self.left).max(0) } else { 0 };
+        low.min(high.max(0)) as usize..high.max(0) as usize
+    }
+}

@@ -1,0 +1,49 @@
+//! The CPU twin: checks every position, then copies row by row. A new token is a few KiB, far below what a second thread is worth.
+
+use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
+use half::{bf16, f16};
+
+use super::Params;
+use crate::{float::Float, simd};
+
+pub(super) fn twin(rows: DType, cache: DType) -> Result<HostKernel> {
+    Ok(match (rows, cache) {
+        (DType::F32, DType::F32) => run::<f32, f32>,
+        (DType::F32, DType::F16) => run::<f32, f16>,
+        (DType::F32, DType::BF16) => run::<f32, bf16>,
+        (DType::F16, DType::F16) => run::<f16, f16>,
+        (DType::BF16, DType::BF16) => run::<bf16, bf16>,
+        _ => return Err(Error::unsupported(format!("kv_append of {rows} to {cache}"))),
+    })
+}
+
+fn run<A: Float, B: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
+    let params: Params = arguments.params()?;
+    let (cache, rows, positions) = (arguments.output::<B>(0)?, arguments.input::<A>(1)?, arguments.input::<i32>(2)?);
+    let (tokens, width) = (params.tokens as usize, params.width as usize);
+    let position = |b: usize, t: usize| positions[b * params.position_stride as usize + t];
+    let tokens = || (0..params.batch as usize).flat_map(move |b| (0..tokens).map(move |t| (b, t)));
+    for (b, t) in tokens() {
+        let (at, capacity) = (position(b, t), params.capacity);
+        if u64::try_from(at).map_or(true, |at| at >= capacity) {
+            return Err(Error::invalid_argument(format!(
+                "token {t} goes to position {at} of a cache for {capacity}: use a cache with more capacity"
+            )));
+        }
+    }
+    for (b, t) in tokens() {
+        for h in 0..params.heads as usize {
+            let (from, to) = (params.rows.at(b, h, t), params.cache.at(b, h, position(b, t) as usize));
+            round(&rows[from..from + width], &mut cache[to..to + width]);
+        }
+    }
+    Ok(())
+}
+
+simd! {
+    fn round<A: Float, B: Float>(from: &[A], to: &mut [B]) {
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = B::from_f32(from.to_f32());
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Writes new rows into a key or value cache, at positions that lie on the device.
+//!
+//! `cache[…, h, positions[t], :] = rows[…, t, h, :]`, rounded to nearest even where the cache is narrower. Reads each new row once and writes it
+//! once; the rest of the cache is not touched. As the positions are data, a recorded command list serves every step of a generation.
+//!
+//! Positions of one sequence must differ from each other. A position outside the cache is an error, and then nothing is written.
+
+mod cpu;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod oracle;
+
+use bytemuck::{Pod, Zeroable};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, Parameter, Result};
+
+use crate::{
+    Argument, Description, Launch, Operator, Plan, Port, TensorInfo,
+    attention::{View, is_pair},
+    required,
+};
+
+/// Appends to a cache in place.
+///
+/// Inputs: `cache [Hkv, capacity, D]`, f32, f16 or bf16, updated; `rows [T, Hkv, D]`, f32 or the cache's type; `positions [T]`, i32. For a batch:
+/// `cache [B, Hkv, capacity, D]`, `rows [B, T, Hkv, D]`, `positions [T]` or `[B, T]`. The cache and the rows may have any strides along
+/// which the last axis is contiguous.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KvAppend;
+
+/// What the kernel gets besides its buffers.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Params {
+    /// The cache: batch, head, position.
+    pub cache: View,
+    /// The rows: batch, head, token.
+    pub rows: View,
+    /// Sequences.
+    pub batch: u64,
+    /// Tokens of each.
+    pub tokens: u64,
+    /// Heads.
+    pub heads: u64,
+    /// Positions the cache has.
+    pub capacity: u64,
+    /// Elements of a row.
+    pub width: u64,
+    /// From a sequence's positions to the next one's: zero if all share them.
+    pub position_stride: u64,
+}
+
+impl Operator for KvAppend {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        self.params(inputs).map(|_| Vec::new())
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let params = self.params(inputs)?;
+        let (cache, rows) = (required(inputs, 0, "cache")?.dtype, required(inputs, 1, "rows")?.dtype);
+        let buffers = [
+            (Parameter::update("cache", cache), Argument::Input(0)),
+            (Parameter::read("rows", rows), Argument::Input(1)),
+            (Parameter::read("positions", DType::I32), Argument::Input(2)),
+        ];
+        let launch = Launch::new(KernelKey::new("kv_append", &[rows, cache]), cpu::twin(rows, cache)?, &params, buffers);
+        let extent = |n: u64| n.min(u64::from(u32::MAX)) as u32;
+        let grid = Extent([extent(params.tokens * params.batch), extent(params.heads), u32::from(params.width > 0)]);
+        Ok(launch.over(grid, Extent::linear(128)).into())
+    }
+
+    fn accepts_strides(&self, index: usize) -> bool {
+        index < 2
+    }
+}
+
+impl KvAppend {
+    fn params(&self, inputs: &[Option<TensorInfo>]) -> Result<Params> {
+        let (cache, rows) = (required(inputs, 0, "cache")?, required(inputs, 1, "rows")?);
+        let positions = required(inputs, 2, "positions")?;
+        if !is_pair(rows.dtype, cache.dtype) {
+            return Err(Error::invalid_argument(format!("rows of {} into a cache of {}: use f32 rows or the cache's type", rows.dtype, cache.dtype)));
+        }
+        if positions.dtype != DType::I32 {
+            return Err(Error::invalid_argument(format!("positions are {}: i32 expected", positions.dtype)));
+        }
+        let (c, r) = (cache.shape(), rows.shape());
+        let ([.., heads, capacity, width], [.., tokens, row_heads, row_width]) = (&c[..], &r[..]) else {
+            return Err(Error::invalid_argument(format!("cache {c} and rows {r}: [Hkv, capacity, D] and [tokens, Hkv, D] expected")));
+        };
+        let batched = c.rank() == 4;
+        if !(3..=4).contains(&c.rank()) || r.rank() != c.rank() || (heads, width) != (row_heads, row_width) || batched && c[0] != r[0] {
+            let expected = "cache [B, Hkv, capacity, D] and rows [B, tokens, Hkv, D], both with or both without B, expected";
+            return Err(Error::invalid_argument(format!("cache {c} and rows {r}: {expected}")));
+        }
+        let batch = if batched { c[0] } else { 1 };
+        let position_stride = match positions.shape()[..] {
+            [n] if n == *tokens => 0,
+            [b, n] if b == batch && n == *tokens => n as u64,
+            _ => {
+                return Err(Error::invalid_argument(format!("positions {} for {tokens} tokens: [tokens] or [B, tokens] expected", positions.shape())));
+            }
+        };
+        let lead = usize::from(batched);
+        Ok(Params {
+            cache: View::new("cache", &cache, batched.then_some(0), lead, lead + 1)?,
+            rows: View::new("rows", &rows, batched.then_some(0), lead + 1, lead)?,
+            batch: batch as u64,
+            tokens: *tokens as u64,
+            heads: *heads as u64,
+            capacity: *capacity as u64,
+            width: *width as u64,
+            position_stride,
+        })
+    }
+}
+
+const INPUTS: &[Port] = &[
+    Port::new("cache", DType::FLOATS, "[Hkv, capacity, D] or [B, Hkv, capacity, D], updated in place"),
+    Port::new("rows", DType::FLOATS, "[tokens, Hkv, D] or [B, tokens, Hkv, D], f32 or the cache's type"),
+    Port::new("positions", &[DType::I32], "[tokens] or [B, tokens]: where each token goes, below the capacity, all different"),
+];
+const OUTPUTS: &[Port] = &[Port::new("cache", DType::FLOATS, "the cache with the new rows")];
+
+pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
+    name: "kv_append",
+    summary: "writes new rows into a key or value cache at given positions, in place",
+    inputs: INPUTS,
+    outputs: OUTPUTS,
+    attributes: &[],
+    build: |_| Ok(Box::new(KvAppend)),
+}];
