@@ -8,28 +8,46 @@ use super::{operand::Float, simd::Simd};
 /// Partial sums of a strict dot product.
 pub(crate) const PARTIALS: usize = 256;
 
+/// The partial sums of one dot product, on cache lines of their own.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(crate) struct Partials(pub(crate) [f32; PARTIALS]);
+
+impl Partials {
+    pub(crate) const ZERO: Self = Self([0.0; PARTIALS]);
+}
+
 /// Folds `blocks` blocks of 256 elements into the partial sums.
 ///
 /// # Safety
 /// `weights` and `x` are valid for reading `256 * blocks` elements.
 #[inline(always)]
-pub(crate) unsafe fn fold<S: Simd, T: Float>(simd: S, partials: &mut [f32; PARTIALS], weights: *const T, x: *const f32, blocks: usize) {
-    let mut registers = simd.registers(simd.splat(0.0));
-    let width = registers.as_ref().len() * S::LANES;
-    for base in (0..PARTIALS).step_by(width) {
-        // SAFETY: `width` divides 256, so every access is inside a block of 256 elements.
+pub(crate) unsafe fn fold<S: Simd, T: Float>(simd: S, Partials(partials): &mut Partials, weights: *const T, x: *const f32, blocks: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if S::LANES == 16 { fold_by::<S, T, 16>(simd, partials, weights, x, blocks) } else { fold_by::<S, T, 8>(simd, partials, weights, x, blocks) }
+    }
+}
+
+/// # Safety
+/// As [`fold`].
+#[inline(always)]
+unsafe fn fold_by<S: Simd, T: Float, const N: usize>(simd: S, partials: &mut [f32; PARTIALS], weights: *const T, x: *const f32, blocks: usize) {
+    for base in (0..PARTIALS).step_by(N * S::LANES) {
+        // SAFETY: `N * LANES` divides 256, so every access is inside a block of 256 elements.
         unsafe {
-            for (i, r) in registers.as_mut().iter_mut().enumerate() {
-                *r = simd.load(partials.as_ptr().add(base + i * S::LANES));
+            let mut sums = [simd.splat(0.0); N];
+            for i in 0..N {
+                sums[i] = simd.load(partials.as_ptr().add(base + i * S::LANES));
             }
             for block in 0..blocks {
-                for (i, r) in registers.as_mut().iter_mut().enumerate() {
+                for i in 0..N {
                     let at = block * PARTIALS + base + i * S::LANES;
-                    *r = simd.fma(T::load(simd, weights.add(at)), simd.load(x.add(at)), *r);
+                    sums[i] = simd.fma(T::load(simd, weights.add(at)), simd.load(x.add(at)), sums[i]);
                 }
             }
-            for (i, r) in registers.as_ref().iter().enumerate() {
-                simd.store(partials.as_mut_ptr().add(base + i * S::LANES), *r);
+            for i in 0..N {
+                simd.store(partials.as_mut_ptr().add(base + i * S::LANES), sums[i]);
             }
         }
     }
@@ -37,7 +55,7 @@ pub(crate) unsafe fn fold<S: Simd, T: Float>(simd: S, partials: &mut [f32; PARTI
 
 /// Folds the last, incomplete block into the first partial sums.
 #[inline(always)]
-pub(crate) fn fold_rest<T: Float>(partials: &mut [f32; PARTIALS], weights: &[T], x: &[f32]) {
+pub(crate) fn fold_rest<T: Float>(Partials(partials): &mut Partials, weights: &[T], x: &[f32]) {
     for ((partial, w), x) in partials.iter_mut().zip(weights).zip(x) {
         *partial = w.widen().mul_add(*x, *partial);
     }
@@ -45,7 +63,7 @@ pub(crate) fn fold_rest<T: Float>(partials: &mut [f32; PARTIALS], weights: &[T],
 
 /// The fixed tree over the partial sums.
 #[inline(always)]
-pub(crate) fn tree(partials: &[f32; PARTIALS]) -> f32 {
+pub(crate) fn tree(Partials(partials): &Partials) -> f32 {
     let pairs: [f32; 128] = std::array::from_fn(|i| partials[2 * i] + partials[2 * i + 1]);
     let quads: [f32; 64] = std::array::from_fn(|i| pairs[2 * i] + pairs[2 * i + 1]);
     let mut lanes: [f32; 32] = std::array::from_fn(|i| quads[2 * i] + quads[2 * i + 1]);

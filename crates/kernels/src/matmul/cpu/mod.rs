@@ -1,8 +1,15 @@
 //! The CPU engines of the matrix products.
 
-pub mod dot;
-pub mod operand;
-pub mod rows;
-pub mod simd;
+pub(crate) mod dot;
+pub(crate) mod gemm;
+pub(crate) mod operand;
+pub(crate) mod pack;
+pub(crate) mod plan;
+pub(crate) mod rows;
+pub(crate) mod scratch;
+pub(crate) mod simd;
+pub(crate) mod tile;
 #[cfg(target_arch = "x86_64")]
-pub mod x86;
+pub(crate) mod x86;
+#[cfg(test)]
+mod tests;

@@ -244,7 +244,7 @@ impl<'a> Target<'a> {
     ///
     /// # Safety
     /// No other thread writes these elements meanwhile.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) unsafe fn store(&self, row: usize, column: usize, sums: &mut [f32]) {
         assert!(row < self.rows && sums.len() <= self.columns && column <= self.columns - sums.len());
         if self.alpha != 1.0 {

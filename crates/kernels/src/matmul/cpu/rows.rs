@@ -6,7 +6,7 @@
 use rayon::prelude::*;
 
 use super::{
-    dot::{self, PARTIALS},
+    dot::{self, PARTIALS, Partials},
     operand::{Float, Matrix, Target, with_values},
     simd::{Level, Simd, Work},
 };
@@ -21,7 +21,7 @@ const SUMS: usize = 16;
 const STREAMS: usize = 8;
 
 /// Elements of a row folded before the next row has its turn.
-const RUN: usize = 2 * PARTIALS;
+const RUN: usize = 16 * PARTIALS;
 
 /// Multiplications below which a second thread costs more than it gives.
 const SERIAL: usize = 1 << 15;
@@ -77,7 +77,7 @@ impl<T: Float> Task<'_, T> {
 
     #[inline(always)]
     fn matvec<S: Simd>(&self, simd: S, first: usize, count: usize) {
-        let mut partials = [[0.0; PARTIALS]; STREAMS];
+        let mut partials = [Partials::ZERO; STREAMS];
         let whole = self.k - self.k % PARTIALS;
         for start in (0..whole).step_by(RUN) {
             let run = RUN.min(whole - start);
@@ -100,7 +100,7 @@ impl<T: Float> Task<'_, T> {
     #[inline(always)]
     fn several<S: Simd>(&self, simd: S, first: usize, count: usize) {
         let m = self.target.rows();
-        let mut partials = [[0.0; PARTIALS]; SUMS];
+        let mut partials = [Partials::ZERO; SUMS];
         let mut wide = [0.0; RUN];
         let whole = self.k - self.k % PARTIALS;
         for start in (0..whole).step_by(RUN) {

@@ -10,13 +10,12 @@ use half::{bf16, f16};
 pub(crate) trait Simd: Copy + Send + Sync {
     /// A vector of [`Simd::LANES`] f32.
     type Vector: Copy;
-    /// As many vectors as a kernel may keep in registers beside two operands.
-    type Registers: Copy + AsRef<[Self::Vector]> + AsMut<[Self::Vector]>;
     /// Lanes of a vector: a power of two, at most 16.
     const LANES: usize;
+    /// Whether the compiler chooses the instructions.
+    const PORTABLE: bool = false;
 
     fn splat(self, value: f32) -> Self::Vector;
-    fn registers(self, vector: Self::Vector) -> Self::Registers;
     /// `a * b + c`, rounded once.
     fn fma(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
     fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
@@ -105,17 +104,12 @@ pub(crate) struct Portable;
 
 impl Simd for Portable {
     type Vector = [f32; PORTABLE_LANES];
-    type Registers = [Self::Vector; 8];
     const LANES: usize = PORTABLE_LANES;
+    const PORTABLE: bool = true;
 
     #[inline(always)]
     fn splat(self, value: f32) -> Self::Vector {
         [value; PORTABLE_LANES]
-    }
-
-    #[inline(always)]
-    fn registers(self, vector: Self::Vector) -> Self::Registers {
-        [vector; 8]
     }
 
     #[inline(always)]

@@ -49,18 +49,12 @@ impl Avx512 {
 
 impl Simd for Avx2 {
     type Vector = __m256;
-    type Registers = [__m256; 8];
     const LANES: usize = 8;
 
     #[inline(always)]
     fn splat(self, value: f32) -> __m256 {
         // SAFETY: `self` proves that the processor has the instruction; so everywhere below.
         unsafe { _mm256_set1_ps(value) }
-    }
-
-    #[inline(always)]
-    fn registers(self, vector: __m256) -> Self::Registers {
-        [vector; 8]
     }
 
     #[inline(always)]
@@ -134,18 +128,12 @@ unsafe fn quad(a: __m256, b: __m256, c: __m256, d: __m256) -> [__m256; 4] {
 
 impl Simd for Avx512 {
     type Vector = __m512;
-    type Registers = [__m512; 16];
     const LANES: usize = 16;
 
     #[inline(always)]
     fn splat(self, value: f32) -> __m512 {
         // SAFETY: `self` proves that the processor has the instruction; so everywhere below.
         unsafe { _mm512_set1_ps(value) }
-    }
-
-    #[inline(always)]
-    fn registers(self, vector: __m512) -> Self::Registers {
-        [vector; 16]
     }
 
     #[inline(always)]
