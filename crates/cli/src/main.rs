@@ -1,2 +1,20 @@
-//! Placeholder.
-fn main() {}
+//! The `elinvar` command.
+
+mod args;
+mod commands;
+mod tensors;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let args = args::Args::parse();
+    match commands::run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -65,6 +65,7 @@ pub struct DeviceReport {
 
 /// Every device of this build and whether it can be used here.
 pub fn devices() -> Vec<DeviceReport> {
-    let report = |&backend: &BackendType| DeviceReport { backend, state: backend.open().map(|device| (device.properties().clone(), device.memory())) };
+    let report =
+        |&backend: &BackendType| DeviceReport { backend, state: backend.open().map(|device| (device.properties().clone(), device.memory())) };
     BackendType::ALL.iter().map(report).collect()
 }

@@ -3,9 +3,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use elinvar_core::{
-    Completion, DType, Device, DeviceProperties, Element, Error, HostMemory, Layout, ListBuilder, MemoryInfo, Pool, Result, Shape,
-};
+use elinvar_core::{Completion, DType, Device, DeviceProperties, Element, Error, HostMemory, Layout, ListBuilder, MemoryInfo, Pool, Result, Shape};
 use elinvar_cpu::CpuBackend;
 use elinvar_kernels::{Operator, Precision, copy::Copy, encode};
 

@@ -21,7 +21,9 @@ mod recording;
 mod tensor;
 
 pub use backend::{BackendType, DeviceReport, devices};
-pub use elinvar_core::{Completion, DType, DeviceKind, DeviceProperties, Element, Error, ErrorKind, HostMemory, MemoryInfo, PoolStatistics, Result, Shape};
+pub use elinvar_core::{
+    Completion, DType, DeviceKind, DeviceProperties, Element, Error, ErrorKind, HostMemory, MemoryInfo, PoolStatistics, Result, Shape,
+};
 pub use elinvar_kernels as kernels;
 pub use elinvar_kernels::{Operator, Precision};
 pub use executor::Executor;

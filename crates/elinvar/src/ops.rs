@@ -1,14 +1,128 @@
-//! Operators as methods of [`Tensor`]: each builds the operator's value and applies it.
+//! Operators as methods of [`Tensor`]: each builds the operator's value and applies it. What has no method here is called with
+//! [`Executor::apply`](crate::Executor::apply).
 
-use elinvar_core::Result;
-use elinvar_kernels::{Operator, softmax::Softmax};
+use elinvar_core::{DType, Result};
+use elinvar_kernels::{
+    Operator,
+    binary::{Binary, BinaryOp},
+    cast::Cast,
+    copy::Concat,
+    gather::Gather,
+    rms_norm::RmsNorm,
+    softmax::Softmax,
+    swiglu::SwiGlu,
+    unary::{Approximation, Unary, UnaryOp},
+};
 
-use crate::{Tensor, executor::only};
+use crate::{Error, Tensor, executor::only};
+
+macro_rules! unary {
+    ($($(#[$doc:meta])* $name:ident => $op:expr;)*) => {
+        /// Functions of each element; see [`elinvar_kernels::unary`] for the types they take and their error bounds.
+        impl Tensor {
+            $(
+                $(#[$doc])*
+                ///
+                /// # Errors
+                /// A data type the function does not take, or out of memory.
+                pub fn $name(&self) -> Result<Tensor> { self.apply(&Unary { op: $op }, &[]) }
+            )*
+        }
+    };
+}
+
+unary! {
+    /// |x|
+    abs => UnaryOp::Abs;
+    /// −x
+    neg => UnaryOp::Neg;
+    /// max(x, 0)
+    relu => UnaryOp::Relu;
+    /// √x
+    sqrt => UnaryOp::Sqrt;
+    /// 1 / √x
+    rsqrt => UnaryOp::Rsqrt;
+    /// eˣ
+    exp => UnaryOp::Exp;
+    /// The natural logarithm.
+    log => UnaryOp::Log;
+    /// The sine of x radians.
+    sin => UnaryOp::Sin;
+    /// The cosine of x radians.
+    cos => UnaryOp::Cos;
+    /// 1 / (1 + e⁻ˣ)
+    sigmoid => UnaryOp::Sigmoid;
+    /// The hyperbolic tangent.
+    tanh => UnaryOp::Tanh;
+    /// x · sigmoid(x)
+    silu => UnaryOp::Silu;
+    /// x · Φ(x), by the error function.
+    gelu => UnaryOp::Gelu(Approximation::None);
+    /// x · Φ(x), by the approximation with tanh.
+    gelu_tanh => UnaryOp::Gelu(Approximation::Tanh);
+}
+
+macro_rules! binary {
+    ($($(#[$doc:meta])* $name:ident => $op:ident;)*) => {
+        /// Arithmetic of two tensors, broadcast by NumPy's rule; see [`elinvar_kernels::binary`].
+        impl Tensor {
+            $(
+                $(#[$doc])*
+                ///
+                /// # Errors
+                /// Shapes that do not broadcast, data types that differ, or out of memory.
+                pub fn $name(&self, other: &Tensor) -> Result<Tensor> { self.apply(&Binary { op: BinaryOp::$op }, &[Some(other)]) }
+            )*
+        }
+    };
+}
+
+binary! {
+    /// a + b
+    add => Add;
+    /// a − b
+    sub => Sub;
+    /// a · b
+    mul => Mul;
+    /// a / b
+    div => Div;
+    /// The smaller.
+    minimum => Min;
+    /// The larger.
+    maximum => Max;
+    /// a to the power b; b may be of another numeric type.
+    pow => Pow;
+}
 
 impl Tensor {
     fn apply(&self, operator: &dyn Operator, others: &[Option<&Tensor>]) -> Result<Tensor> {
         let inputs: Vec<_> = std::iter::once(Some(self)).chain(others.iter().copied()).collect();
         only(self.executor().apply(operator, &inputs)?)
+    }
+
+    /// The elements converted to another type; itself if it has that type.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn cast(&self, to: DType) -> Result<Tensor> {
+        if to == self.dtype() { Ok(self.clone()) } else { self.apply(&Cast { to }, &[]) }
+    }
+
+    /// The entries along `axis` that `indices` (i32, i64 or u32) name. With axis 0 of a `[vocabulary, width]` matrix: the embedding lookup.
+    ///
+    /// # Errors
+    /// An axis outside the shape. An index outside the axis is told when the result is read.
+    pub fn gather(&self, indices: &Tensor, axis: isize) -> Result<Tensor> {
+        self.apply(&Gather { axis }, &[Some(indices)])
+    }
+
+    /// Tensors one after the other along `axis`.
+    ///
+    /// # Errors
+    /// No tensors, or shapes that differ on another axis.
+    pub fn concat(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
+        let [first, rest @ ..] = tensors else { return Err(Error::invalid_argument("concat of no tensors: give at least one")) };
+        first.apply(&Concat { axis }, &rest.iter().map(|t| Some(*t)).collect::<Vec<_>>())
     }
 
     /// Softmax along an axis.
@@ -17,5 +131,29 @@ impl Tensor {
     /// Not a floating-point tensor, or an axis outside its shape.
     pub fn softmax(&self, axis: isize) -> Result<Tensor> {
         self.apply(&Softmax { axis, log: false }, &[])
+    }
+
+    /// The logarithm of the softmax along an axis.
+    ///
+    /// # Errors
+    /// Not a floating-point tensor, or an axis outside its shape.
+    pub fn log_softmax(&self, axis: isize) -> Result<Tensor> {
+        self.apply(&Softmax { axis, log: true }, &[])
+    }
+
+    /// RMS normalisation of the last axis, times `weight`.
+    ///
+    /// # Errors
+    /// Not a floating-point tensor, or a weight of another shape than the last axis.
+    pub fn rms_norm(&self, weight: Option<&Tensor>, epsilon: f32) -> Result<Tensor> {
+        self.apply(&RmsNorm { axis: -1, epsilon }, &[weight])
+    }
+
+    /// `silu(self) · up`: the gate of SwiGLU.
+    ///
+    /// # Errors
+    /// Shapes or types that differ.
+    pub fn swiglu(&self, up: &Tensor) -> Result<Tensor> {
+        self.apply(&SwiGlu { alpha: 1.0 }, &[Some(up)])
     }
 }

@@ -91,17 +91,12 @@ impl Tensor {
     /// # Errors
     /// A recording is in progress, or the device failed, now or in work submitted before.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        if recording::is_recording(&self.executor.device) {
-            return Err(Error::invalid_argument("a tensor cannot be read while recording: replay the recording first"));
-        }
-        let tensor = self.contiguous()?;
-        let binding = tensor.binding()?;
-        let mut bytes = vec![0; binding.bytes()];
-        self.executor.device.read(binding.buffer(), binding.offset(), &mut bytes)?;
+        let mut bytes = vec![0; self.shape().elements() * self.dtype.size()];
+        self.read(&mut bytes)?;
         Ok(bytes)
     }
 
-    /// Its elements in row-major order.
+    /// Its elements in row-major order. Truth values are read as `u8`.
     ///
     /// # Errors
     /// Another element type, and those of [`Tensor::to_bytes`].
@@ -110,7 +105,17 @@ impl Tensor {
         if !matches {
             return Err(Error::invalid_argument(format!("the tensor holds {}, {} was asked for: cast it first", self.dtype, T::DTYPE)));
         }
-        Ok(bytemuck::pod_collect_to_vec(&self.to_bytes()?))
+        let mut values = vec![T::zeroed(); self.shape().elements()];
+        self.read(bytemuck::cast_slice_mut(&mut values))?;
+        Ok(values)
+    }
+
+    fn read(&self, bytes: &mut [u8]) -> Result<()> {
+        if recording::is_recording(&self.executor.device) {
+            return Err(Error::invalid_argument("a tensor cannot be read while recording: replay the recording first"));
+        }
+        let binding = self.contiguous()?.binding()?;
+        self.executor.device.read(binding.buffer(), binding.offset(), bytes)
     }
 
     /// Overwrites all elements, after everything submitted before: new inputs for a recording.

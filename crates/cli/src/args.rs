@@ -1,0 +1,55 @@
+//! What the command line says, and the executor it asks for.
+
+use std::num::NonZeroUsize;
+
+use clap::{Args as Group, Parser, Subcommand};
+use elinvar::{BackendType, Error, Executor, Precision, Result};
+
+use crate::commands::{bench, devices, op};
+
+/// Transformer kernels and language models with the same bits on every device.
+#[derive(Debug, Parser)]
+#[command(name = "elinvar", version, about)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Measure operators and decoding
+    Bench(bench::BenchArgs),
+    /// List the devices of this build and what they are
+    Devices(devices::DevicesArgs),
+    /// Run one operator on tensors from a file, or list the operators
+    Op(op::OpArgs),
+}
+
+/// Where and how to compute.
+#[derive(Clone, Debug, Group)]
+pub(crate) struct DeviceArgs {
+    /// Device to run on: auto, cpu [default: auto; the environment variable ELINVAR_DEVICE chooses for auto]
+    #[arg(long, default_value = "auto", hide_default_value = true)]
+    pub(crate) device: String,
+    /// Threads of the CPU device [default: one for each core]
+    #[arg(long)]
+    pub(crate) threads: Option<NonZeroUsize>,
+    /// Precision of matrix products: strict (the same bits everywhere) or fast [default: strict for a few rows, fast for many]
+    #[arg(long)]
+    pub(crate) precision: Option<Precision>,
+}
+
+impl DeviceArgs {
+    /// Opens the device.
+    pub(crate) fn executor(&self) -> Result<Executor> {
+        let backend = if self.device == "auto" { None } else { Some(self.device.parse::<BackendType>()?) };
+        let executor = match (backend, self.threads) {
+            (None | Some(BackendType::Cpu), Some(threads)) => Executor::new_cpu(threads)?,
+            (Some(backend), Some(_)) => return Err(Error::invalid_argument(format!("--threads is for the cpu device, not for {backend}"))),
+            (Some(backend), None) => Executor::new_with_backend(backend)?,
+            (None, None) => Executor::new_auto()?,
+        };
+        Ok(executor.with_precision(self.precision))
+    }
+}

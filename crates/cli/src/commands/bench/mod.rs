@@ -1,0 +1,27 @@
+//! Benchmarks any device can be put through: operators against the machine's measured ceilings, and decoding.
+
+mod ceiling;
+mod ops;
+mod timing;
+
+use clap::{Args, Subcommand};
+use elinvar::Result;
+
+/// Arguments of `elinvar bench`.
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Time operators; bytes and operations are counted and compared with the machine's measured ceilings
+    Ops(ops::OpsArgs),
+}
+
+pub(crate) fn run(args: &BenchArgs) -> Result<()> {
+    match &args.what {
+        What::Ops(args) => ops::run(args),
+    }
+}

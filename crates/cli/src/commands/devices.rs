@@ -1,0 +1,53 @@
+use clap::Args;
+use elinvar::{DeviceReport, Result, devices};
+use serde_json::{Value, json};
+
+use super::print_line;
+
+/// Arguments of `elinvar devices`.
+#[derive(Debug, Args)]
+pub(crate) struct DevicesArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &DevicesArgs) -> Result<()> {
+    let reports = devices();
+    if args.json {
+        print_line(Value::Array(reports.iter().map(as_json).collect()));
+        return Ok(());
+    }
+    for report in &reports {
+        print_line(as_text(report));
+    }
+    Ok(())
+}
+
+fn as_json(report: &DeviceReport) -> Value {
+    match &report.state {
+        Ok((properties, memory)) => json!({
+            "device": report.backend.name(),
+            "available": true,
+            "name": properties.name,
+            "compute_units": properties.compute_units,
+            "simd_width": properties.simd_width,
+            "unified_memory": properties.unified_memory,
+            "memory_total": memory.total,
+            "memory_available": memory.available,
+            "dtypes": properties.dtypes.iter().map(|d| d.name()).collect::<Vec<_>>(),
+        }),
+        Err(error) => json!({ "device": report.backend.name(), "available": false, "reason": error.to_string() }),
+    }
+}
+
+fn as_text(report: &DeviceReport) -> String {
+    match &report.state {
+        Ok((p, memory)) => {
+            const GIB: f64 = (1u64 << 30) as f64;
+            let (free, total) = (memory.available as f64 / GIB, memory.total as f64 / GIB);
+            format!("{:<6} {} · {} threads · {free:.1} of {total:.1} GiB free", report.backend.name(), p.name, p.compute_units)
+        }
+        Err(error) => format!("{:<6} not available: {error}", report.backend.name()),
+    }
+}

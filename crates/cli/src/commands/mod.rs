@@ -1,0 +1,26 @@
+//! One file for each command.
+
+pub(crate) mod bench;
+pub(crate) mod devices;
+pub(crate) mod op;
+
+use elinvar::Result;
+
+use crate::args::{Args, Command};
+
+/// Runs the command that was given.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    match &args.command {
+        Command::Bench(args) => bench::run(args),
+        Command::Devices(args) => devices::run(args),
+        Command::Op(args) => op::run(args),
+    }
+}
+
+/// Prints a line to standard output; a closed pipe ends the program quietly.
+pub(crate) fn print_line(line: impl std::fmt::Display) {
+    use std::io::Write;
+    if writeln!(std::io::stdout(), "{line}").is_err() {
+        std::process::exit(0);
+    }
+}

@@ -1,0 +1,69 @@
+//! Tensors in safetensors files.
+
+use std::{borrow::Cow, collections::HashMap, fs, path::Path};
+
+use elinvar::{DType, Error, ErrorKind, Executor, Result, Tensor};
+use safetensors::{Dtype, SafeTensors, View};
+
+/// The library's names of the data types.
+const TYPES: &[(DType, Dtype)] = &[
+    (DType::F32, Dtype::F32),
+    (DType::F16, Dtype::F16),
+    (DType::BF16, Dtype::BF16),
+    (DType::I8, Dtype::I8),
+    (DType::I16, Dtype::I16),
+    (DType::I32, Dtype::I32),
+    (DType::I64, Dtype::I64),
+    (DType::U8, Dtype::U8),
+    (DType::U16, Dtype::U16),
+    (DType::U32, Dtype::U32),
+    (DType::U64, Dtype::U64),
+    (DType::Bool, Dtype::BOOL),
+];
+
+/// Every tensor of a file, by name.
+pub(crate) fn read(executor: &Executor, file: &Path) -> Result<HashMap<String, Tensor>> {
+    let shown = file.display();
+    let bytes = fs::read(file).map_err(|e| Error::with_source(ErrorKind::Io, format!("cannot read {shown}"), e))?;
+    let tensors =
+        SafeTensors::deserialize(&bytes).map_err(|e| Error::with_source(ErrorKind::InvalidData, format!("{shown} is no safetensors file"), e))?;
+    let load = |(name, view): (String, safetensors::tensor::TensorView<'_>)| {
+        let known = TYPES.iter().find(|(_, theirs)| *theirs == view.dtype());
+        let (dtype, _) =
+            known.ok_or_else(|| Error::unsupported(format!("{shown}: tensor '{name}' has type {:?}: convert it first", view.dtype())))?;
+        let tensor = executor.tensor_from_bytes(*dtype, view.shape(), view.data()).map_err(|e| e.context(format!("{shown}: tensor '{name}'")))?;
+        Ok((name, tensor))
+    };
+    tensors.tensors().into_iter().map(load).collect()
+}
+
+/// Writes tensors to a file, whole or not at all.
+pub(crate) fn write(file: &Path, tensors: Vec<(String, Tensor)>) -> Result<()> {
+    struct Stored {
+        dtype: Dtype,
+        dims: Vec<usize>,
+        bytes: Vec<u8>,
+    }
+    impl View for Stored {
+        fn dtype(&self) -> Dtype {
+            self.dtype
+        }
+        fn shape(&self) -> &[usize] {
+            &self.dims
+        }
+        fn data(&self) -> Cow<'_, [u8]> {
+            Cow::Borrowed(&self.bytes)
+        }
+        fn data_len(&self) -> usize {
+            self.bytes.len()
+        }
+    }
+    let store = |(name, tensor): (String, Tensor)| -> Result<(String, Stored)> {
+        let found = TYPES.iter().find(|(ours, _)| *ours == tensor.dtype());
+        let (_, dtype) =
+            found.ok_or_else(|| Error::unsupported(format!("'{name}' has type {}, which safetensors files cannot hold", tensor.dtype())))?;
+        Ok((name, Stored { dtype: *dtype, dims: tensor.shape().to_vec(), bytes: tensor.to_bytes()? }))
+    };
+    let stored = tensors.into_iter().map(store).collect::<Result<Vec<_>>>()?;
+    safetensors::serialize_to_file(stored, None, file).map_err(|e| Error::with_source(ErrorKind::Io, format!("cannot write {}", file.display()), e))
+}
