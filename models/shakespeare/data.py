@@ -60,7 +60,6 @@ class Segmenter:
     def __init__(self, tokenizer, text, dropout, variants, seed):
         self.vocab = tokenizer.get_vocab()
         self.ranks = merge_ranks(tokenizer)
-        self.rng = np.random.default_rng(seed)
         self.coin = random.Random(seed)
         words = tokenizer.pre_tokenizer.pre_tokenize_str(text)
         distinct = {}
@@ -89,9 +88,9 @@ class Segmenter:
             symbols[i : i + 2] = [symbols[i] + symbols[i + 1]]
         return [self.vocab[symbol] for symbol in symbols]
 
-    def stream(self):
+    def stream(self, rng):
         """One reading of the whole text: (token ids, indices of the tokens that open a speech)."""
-        segment = self.words * self.variants + self.rng.integers(self.variants, size=len(self.words))
+        segment = self.words * self.variants + rng.integers(self.variants, size=len(self.words))
         length = self.length[segment]
         start = np.cumsum(length) - length
         index = np.repeat(self.offset[segment] - start, length) + np.arange(length.sum())
@@ -111,7 +110,7 @@ class Windows:
         self.rng = np.random.default_rng(seed)
         ids, openings, anywhere, base = [], [], [], 0
         for _ in range(streams):
-            stream, opening = segmenter.stream()
+            stream, opening = segmenter.stream(self.rng)
             last = len(stream) - context
             openings.append(base + opening[opening <= last])
             anywhere.append(np.arange(base + 1, base + last))

@@ -1,9 +1,9 @@
-"""Trains the embedded model: a small Llama on Tiny Shakespeare. See README.md for the recipe and its results.
+"""Trains the embedded model: a small Llama on Tiny Shakespeare, taught by an ensemble of its own kind.
 
     python train.py input.txt --out .
 
-Needs torch, numpy, tokenizers and safetensors, and an NVIDIA GPU (it also runs on a CPU, slowly). The run is seeded
-and uses deterministic kernels: the same versions on the same GPU give the same weights.
+Needs torch, numpy, tokenizers and safetensors, and an NVIDIA GPU (a CPU works, slowly). Every random choice is seeded
+and PyTorch's deterministic kernels are used. README.md has the recipe's reasons and results, data.py the text's source.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from llama import Llama
 @dataclass
 class Config:
     # architecture
-    vocab: int = 1024
+    vocab: int = 2048
     hidden: int = 256
     intermediate: int = 704
     layers: int = 6
@@ -38,24 +38,22 @@ class Config:
     rope_theta: float = 10000.0
     norm_eps: float = 1e-5
     # regularisation
-    dropout: float = 0.2
+    dropout: float = 0.1
     attention_dropout: float = 0.1
     bpe_dropout: float = 0.1
-    weight_decay: float = 0.5
+    weight_decay: float = 1.5
     average: float = 0.995
     # optimisation
-    steps: int = 2000
+    steps: int = 2500
     batch: int = 32
     learning_rate: float = 2e-3
     warmup: int = 100
     seed: int = 1
-    # teachers: an ensemble whose mean prediction is mixed into the targets
-    teachers: int = 0
+    # teachers: models of the same shape whose mean prediction is mixed into the targets
+    teachers: int = 5
     teacher_share: float = 0.7
-    teacher_hidden: int = 384
-    teacher_layers: int = 6
     teacher_dropout: float = 0.3
-    teacher_steps: int = 1500
+    teacher_steps: int = 1200
     # data and evaluation
     streams: int = 32
     variants: int = 16
@@ -73,59 +71,45 @@ def main():
     train(Config(**arguments), text, out)
 
 
+class Task:
+    """What every model of one run shares: the tokenizer, the training text's segmentations, the two texts' tokens."""
+
+    def __init__(self, c, text):
+        self.train_text, self.validation_text = read_text(text)
+        self.tokenizer = train_tokenizer(self.train_text, c.vocab)
+        self.boundary = self.tokenizer.token_to_id(BOUNDARY)
+        self.segmenter = Segmenter(self.tokenizer, self.train_text, c.bpe_dropout, c.variants, c.seed)
+        self.train = torch.from_numpy(encode(self.tokenizer, self.train_text))
+        self.validation = torch.from_numpy(encode(self.tokenizer, self.validation_text))
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def train(c, text, out):
-    device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.use_deterministic_algorithms(True)
-    train_text, validation_text = read_text(text)
-    tokenizer = train_tokenizer(train_text, c.vocab)
-    boundary = tokenizer.token_to_id(BOUNDARY)
-    segmenter = Segmenter(tokenizer, train_text, c.bpe_dropout, c.variants, c.seed)
-    seen, held_out = (torch.from_numpy(encode(tokenizer, part)) for part in (train_text, validation_text))
+    task = Task(c, text)
     begun = time.time()
-
-    def run(config, name, teachers=()):
-        windows = Windows(segmenter, c.streams, c.context, boundary, config.seed)
-        return fit(config, windows, held_out, len(validation_text), device, name, teachers)
-
-    teachers = [run(teacher_config(c, i), f"teacher {i}")[0] for i in range(c.teachers)]
-    model, history = run(c, "model", teachers)
-    report = {
-        "config": asdict(c),
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "seconds": round(time.time() - begun, 1),
-        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
-        "torch": torch.__version__,
-        "train": losses([model], seen, train_text, c.context),
-        "validation": losses([model], held_out, validation_text, c.context),
-        "history": history,
-    }
-    if teachers:
-        report["teachers_validation"] = losses(teachers, held_out, validation_text, c.context)
-    write_folder(out, c, tokenizer, boundary, model.state_dict())
-    with open(os.path.join(out, "report.json"), "w") as file:
-        json.dump(report, file, indent=1)
-    print({k: v for k, v in report.items() if k not in ("config", "history")}, flush=True)
+    teachers = [fit(teacher_config(c, i), task, f"teacher {i + 1}")[0] for i in range(c.teachers)]
+    model, history = fit(c, task, "model", teachers)
+    write_folder(out, c, task, model.state_dict())
+    write_report(out, c, task, model, teachers, history, time.time() - begun)
 
 
 def teacher_config(c, i):
-    hidden = c.teacher_hidden
-    return replace(
-        c, hidden=hidden, intermediate=c.intermediate * hidden // c.hidden // 64 * 64, heads=hidden // c.head_dim,
-        kv_heads=hidden // c.head_dim, layers=c.teacher_layers, dropout=c.teacher_dropout, steps=c.teacher_steps,
-        seed=c.seed + 1 + i,
-    )
+    return replace(c, dropout=c.teacher_dropout, steps=c.teacher_steps, seed=c.seed + 1 + i)
 
 
-def fit(c, windows, held_out, held_out_bytes, device, name, teachers):
-    """Trains one model; returns the averaged weights of the evaluation with the lowest validation loss."""
+def fit(c, task, name, teachers=()):
+    """Trains one model; returns the averaged weights at the evaluation with the lowest validation loss, and the
+    history of (step, training loss, validation loss in nats per token and per byte)."""
     torch.manual_seed(c.seed)
-    trainer = Trainer(Llama(c).to(device), c, device, teachers)
+    windows = Windows(task.segmenter, c.streams, c.context, task.boundary, c.seed)
+    trainer = Trainer(Llama(c).to(task.device), c, task.device, teachers)
     best, best_loss, history = None, math.inf, []
     for step in range(c.steps):
         loss = trainer.step(step, *map(torch.from_numpy, windows.draw(c.batch)))
         if (step + 1) % c.evaluate_every == 0 or step + 1 == c.steps:
-            per_token = evaluate([trainer.average], held_out, c.context)
-            per_byte = per_token * len(held_out) / held_out_bytes
+            per_token = evaluate([trainer.average], task.validation, c.context)
+            per_byte = per_token * len(task.validation) / len(task.validation_text)
             history.append((step + 1, loss.item(), per_token, per_byte))
             print(name, "step %d  train %.4f  validation %.4f nats/token  %.4f nats/byte" % history[-1], flush=True)
             if per_token < best_loss:
@@ -156,6 +140,7 @@ class Trainer:
         self.inputs = torch.zeros(c.batch, c.context, dtype=torch.int64, device=device)
         self.targets = torch.zeros_like(self.inputs)
         self.graph = self.loss = None
+        self.side = torch.cuda.Stream() if device == "cuda" else None
 
     def step(self, index, inputs, targets):
         self.inputs.copy_(inputs)
@@ -164,32 +149,35 @@ class Trainer:
         if self.device == "cpu":
             self.update()
         elif index < self.EAGER_STEPS:
-            side = torch.cuda.Stream()
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
+            self.side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self.side):
                 self.update()
-            torch.cuda.current_stream().wait_stream(side)
+            torch.cuda.current_stream().wait_stream(self.side)
         else:
             if self.graph is None:
                 self.optimizer.zero_grad(set_to_none=True)
                 self.graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(self.graph):
+                with torch.cuda.graph(self.graph, stream=self.side):
                     self.update()
             self.graph.replay()
-        keep = min(self.c.average, (1 + index) / (10 + index))
-        torch._foreach_lerp_(list(self.average.parameters()), list(self.model.parameters()), 1 - keep)
+        self.fold_into_average(1 - min(self.c.average, (1 + index) / (10 + index)))
         return self.loss
+
+    @torch.no_grad()
+    def fold_into_average(self, share):
+        torch._foreach_lerp_(list(self.average.parameters()), list(self.model.parameters()), share)
 
     def update(self):
         self.optimizer.zero_grad(set_to_none=True)
         with torch.autocast(self.device, torch.bfloat16, enabled=self.device == "cuda"):
             logits = self.model(self.inputs).float().flatten(0, 1)
             taught = mean_probability(self.teachers, self.inputs) if self.teachers else None
-        self.loss = F.cross_entropy(logits, self.targets.flatten())
+        loss = F.cross_entropy(logits, self.targets.flatten())
         if taught is not None:
             share = self.c.teacher_share
-            self.loss = (1 - share) * self.loss + share * F.cross_entropy(logits, taught.flatten(0, 1))
-        self.loss.backward()
+            loss = (1 - share) * loss + share * F.cross_entropy(logits, taught.flatten(0, 1))
+        loss.backward()
+        self.loss = loss.detach()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
 
@@ -229,19 +217,42 @@ def evaluate(models, tokens, context):
 
 def losses(models, tokens, text, context):
     """Of the weights as they are stored: rounded to bf16, computed with in f32."""
+    if not models:
+        return None
     stored = [copy.deepcopy(model).bfloat16().float() for model in models]
     per_token = evaluate(stored, tokens, context)
     return {"nats_per_token": per_token, "nats_per_byte": per_token * len(tokens) / len(text)}
 
 
-def write_folder(out, c, tokenizer, boundary, state):
+def write_report(out, c, task, model, teachers, history, seconds):
+    report = {
+        "config": asdict(c),
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "seconds": round(seconds),
+        "device": torch.cuda.get_device_name() if task.device == "cuda" else "cpu",
+        "torch": torch.__version__,
+        "train": losses([model], task.train, task.train_text, c.context),
+        "validation": losses([model], task.validation, task.validation_text, c.context),
+        "teachers_validation": losses(teachers, task.validation, task.validation_text, c.context),
+        "history": history,
+    }
+    write_json(out, "report.json", report)
+    print({k: v for k, v in report.items() if k not in ("config", "history")}, flush=True)
+
+
+def write_json(out, name, value):
+    with open(os.path.join(out, name), "w") as file:
+        file.write(json.dumps(value, indent=2) + "\n")
+
+
+def write_folder(out, c, task, state):
     """Writes the files that transformers' from_pretrained opens."""
     os.makedirs(out, exist_ok=True)
-    path = lambda name: os.path.join(out, name)
-    write = lambda name, value: open(path(name), "w").write(json.dumps(value, indent=2) + "\n")
-    tokenizer.save(path("tokenizer.json"))
-    save_file({k: v.bfloat16().cpu().contiguous() for k, v in state.items()}, path("model.safetensors"), {"format": "pt"})
-    write("config.json", {
+    boundary = task.boundary
+    task.tokenizer.save(os.path.join(out, "tokenizer.json"))
+    tensors = {name: tensor.bfloat16().cpu() for name, tensor in state.items()}
+    save_file(tensors, os.path.join(out, "model.safetensors"), {"format": "pt"})
+    write_json(out, "config.json", {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
         "vocab_size": c.vocab,
@@ -265,10 +276,14 @@ def write_folder(out, c, tokenizer, boundary, state):
         "eos_token_id": boundary,
         "torch_dtype": "bfloat16",
     })
-    write("generation_config.json", {
-        "bos_token_id": boundary, "eos_token_id": boundary, "do_sample": True, "temperature": 0.8,
+    write_json(out, "generation_config.json", {
+        "bos_token_id": boundary,
+        "eos_token_id": boundary,
+        "do_sample": True,
+        "temperature": 0.8,
+        "top_p": 0.95,
     })
-    write("tokenizer_config.json", {
+    write_json(out, "tokenizer_config.json", {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": BOUNDARY,
         "eos_token": BOUNDARY,
