@@ -18,23 +18,22 @@ pub mod rows;
 pub mod simd;
 
 mod attributes;
+mod elementwise;
 mod operator;
 
 pub mod attention;
+pub mod binary;
+pub mod cast;
+pub mod copy;
+pub mod gather;
+pub mod unary;
 pub mod kv_append;
+pub mod lora;
+pub mod matmul;
 pub mod rms_norm;
 pub mod rope;
 pub mod softmax;
 pub mod swiglu;
-
-mod matmul {
-    pub(crate) mod cpu {
-        pub(crate) mod operand;
-        pub(crate) mod simd;
-        #[cfg(target_arch = "x86_64")]
-        pub(crate) mod x86;
-    }
-}
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;

@@ -65,7 +65,7 @@ impl Description {
 
 /// Every operator, in alphabetical order.
 pub fn operators() -> Vec<&'static Description> {
-    let folders: &[&'static [Description]] = &[crate::attention::DESCRIPTIONS, crate::kv_append::DESCRIPTIONS, crate::rms_norm::DESCRIPTIONS, crate::rope::DESCRIPTIONS, crate::softmax::DESCRIPTIONS, crate::swiglu::DESCRIPTIONS];
+    let folders: &[&'static [Description]] = &[crate::attention::DESCRIPTIONS, crate::binary::DESCRIPTIONS, crate::cast::DESCRIPTIONS, crate::copy::DESCRIPTIONS, crate::gather::DESCRIPTIONS, crate::unary::DESCRIPTIONS, crate::kv_append::DESCRIPTIONS, crate::lora::DESCRIPTIONS, crate::matmul::DESCRIPTIONS, crate::rms_norm::DESCRIPTIONS, crate::rope::DESCRIPTIONS, crate::softmax::DESCRIPTIONS, crate::swiglu::DESCRIPTIONS];
     let mut all: Vec<_> = folders.iter().copied().flatten().collect();
     all.sort_by_key(|d| d.name);
     all
@@ -83,4 +83,29 @@ pub fn find(name: &str) -> Result<&'static Description> {
     let near: Vec<_> = all.iter().map(|d| d.name).filter(|n| n.contains(name) || name.contains(n)).collect();
     let hint = if near.is_empty() { "list them with 'elinvar op --list'".to_owned() } else { format!("did you mean {}?", near.join(", ")) };
     Err(Error::invalid_argument(format!("unknown operator '{name}': {hint}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_everything_is_documented() {
+        let all = operators();
+        for pair in all.windows(2) {
+            assert_ne!(pair[0].name, pair[1].name, "two operators of one name");
+        }
+        for operator in all {
+            assert!(!operator.summary.is_empty(), "{}", operator.name);
+            assert!(operator.inputs.iter().chain(operator.outputs).all(|p| !p.doc.is_empty() && !p.dtypes.is_empty()), "{}", operator.name);
+            assert!(operator.inputs.iter().rev().skip(1).all(|p| !p.variadic), "{}: only the last input may be variadic", operator.name);
+            assert!(operator.attributes.iter().all(|a| !a.doc.is_empty()), "{}", operator.name);
+        }
+    }
+
+    #[test]
+    fn an_unknown_operator_is_told_with_its_neighbours() {
+        let message = find("log_soft").map(|d| d.name).unwrap_err().to_string();
+        assert_eq!(message, "unknown operator 'log_soft': did you mean log_softmax, log?");
+    }
 }

@@ -3,7 +3,7 @@
 //! Accumulator `j` starts at +0.0 and folds the elements `k ≡ j (mod 256)` in ascending order with fma. Accumulators `8l..8l+8` belong to
 //! lane `l`: they are summed pairwise, then the 32 lanes by halves (16, 8, 4, 2, 1), which is what an xor shuffle leaves in lane 0.
 
-use super::{operand::Float, simd::Simd};
+use super::{operand::Load, simd::Simd};
 
 /// Partial sums of a strict dot product.
 pub(crate) const PARTIALS: usize = 256;
@@ -22,7 +22,7 @@ impl Partials {
 /// # Safety
 /// `weights` and `x` are valid for reading `256 * blocks` elements.
 #[inline(always)]
-pub(crate) unsafe fn fold<S: Simd, T: Float>(simd: S, Partials(partials): &mut Partials, weights: *const T, x: *const f32, blocks: usize) {
+pub(crate) unsafe fn fold<S: Simd, T: Load>(simd: S, Partials(partials): &mut Partials, weights: *const T, x: *const f32, blocks: usize) {
     // SAFETY: the caller's promise.
     unsafe {
         if S::LANES == 16 { fold_by::<S, T, 16>(simd, partials, weights, x, blocks) } else { fold_by::<S, T, 8>(simd, partials, weights, x, blocks) }
@@ -32,7 +32,7 @@ pub(crate) unsafe fn fold<S: Simd, T: Float>(simd: S, Partials(partials): &mut P
 /// # Safety
 /// As [`fold`].
 #[inline(always)]
-unsafe fn fold_by<S: Simd, T: Float, const N: usize>(simd: S, partials: &mut [f32; PARTIALS], weights: *const T, x: *const f32, blocks: usize) {
+unsafe fn fold_by<S: Simd, T: Load, const N: usize>(simd: S, partials: &mut [f32; PARTIALS], weights: *const T, x: *const f32, blocks: usize) {
     for base in (0..PARTIALS).step_by(N * S::LANES) {
         // SAFETY: `N * LANES` divides 256, so every access is inside a block of 256 elements.
         unsafe {
@@ -55,9 +55,9 @@ unsafe fn fold_by<S: Simd, T: Float, const N: usize>(simd: S, partials: &mut [f3
 
 /// Folds the last, incomplete block into the first partial sums.
 #[inline(always)]
-pub(crate) fn fold_rest<T: Float>(Partials(partials): &mut Partials, weights: &[T], x: &[f32]) {
+pub(crate) fn fold_rest<T: Load>(Partials(partials): &mut Partials, weights: &[T], x: &[f32]) {
     for ((partial, w), x) in partials.iter_mut().zip(weights).zip(x) {
-        *partial = w.widen().mul_add(*x, *partial);
+        *partial = w.to_f32().mul_add(*x, *partial);
     }
 }
 

@@ -5,11 +5,12 @@ pub(crate) mod gemm;
 pub(crate) mod operand;
 pub(crate) mod pack;
 pub(crate) mod plan;
+pub(crate) mod product;
 pub(crate) mod rows;
 pub(crate) mod scratch;
 pub(crate) mod simd;
+#[cfg(test)]
+mod tests;
 pub(crate) mod tile;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86;
-#[cfg(test)]
-mod tests;

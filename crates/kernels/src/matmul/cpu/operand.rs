@@ -5,81 +5,54 @@ use std::{marker::PhantomData, slice};
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 
 use super::simd::Simd;
+use crate::float::Float;
 
-/// An element type of matrix products: widened to f32 exactly, rounded from f32 to nearest even.
-pub(crate) trait Float: Copy + Send + Sync + 'static {
-    const ZERO: Self;
-    fn widen(self) -> f32;
-    /// Rounds each value into `target`, which has their length.
-    fn round_slice(values: &[f32], target: &mut [Self]);
+/// An element type that vectors can be loaded from, and rows of sums rounded to.
+pub(crate) trait Load: Float {
     /// # Safety
     /// `source` is valid for reading [`Simd::LANES`] elements (any alignment).
     unsafe fn load<S: Simd>(simd: S, source: *const Self) -> S::Vector;
+
+    /// Rounds `sums` into `target`, which has their length.
+    fn narrow(sums: &[f32], target: &mut [Self]);
 }
 
-impl Float for f32 {
-    const ZERO: Self = 0.0;
-
-    #[inline(always)]
-    fn widen(self) -> f32 {
-        self
-    }
-
-    #[inline(always)]
-    fn round_slice(values: &[f32], target: &mut [Self]) {
-        target.copy_from_slice(values);
-    }
-
+impl Load for f32 {
     #[inline(always)]
     unsafe fn load<S: Simd>(simd: S, source: *const Self) -> S::Vector {
         // SAFETY: the caller's promise.
         unsafe { simd.load(source) }
     }
+
+    #[inline(always)]
+    fn narrow(sums: &[f32], target: &mut [Self]) {
+        target.copy_from_slice(sums);
+    }
 }
 
-impl Float for f16 {
-    const ZERO: Self = f16::ZERO;
-
-    #[inline(always)]
-    fn widen(self) -> f32 {
-        self.to_f32()
-    }
-
-    #[inline(always)]
-    fn round_slice(values: &[f32], target: &mut [Self]) {
-        target.convert_from_f32_slice(values);
-    }
-
+impl Load for f16 {
     #[inline(always)]
     unsafe fn load<S: Simd>(simd: S, source: *const Self) -> S::Vector {
         // SAFETY: the caller's promise.
         unsafe { simd.load_f16(source) }
     }
+
+    #[inline(always)]
+    fn narrow(sums: &[f32], target: &mut [Self]) {
+        target.convert_from_f32_slice(sums);
+    }
 }
 
-impl Float for bf16 {
-    const ZERO: Self = bf16::ZERO;
-
-    #[inline(always)]
-    fn widen(self) -> f32 {
-        f32::from_bits(u32::from(self.to_bits()) << 16)
-    }
-
-    #[inline(always)]
-    fn round_slice(values: &[f32], target: &mut [Self]) {
-        // Without a branch, so that it vectorises.
-        for (target, value) in target.iter_mut().zip(values) {
-            let bits = value.to_bits();
-            let nearest = (bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16) as u16;
-            let quiet = (bits >> 16) as u16 | 0x40;
-            *target = bf16::from_bits(if value.is_nan() { quiet } else { nearest });
-        }
-    }
-
+impl Load for bf16 {
     #[inline(always)]
     unsafe fn load<S: Simd>(simd: S, source: *const Self) -> S::Vector {
         // SAFETY: the caller's promise.
         unsafe { simd.load_bf16(source) }
+    }
+
+    #[inline(always)]
+    fn narrow(sums: &[f32], target: &mut [Self]) {
+        target.iter_mut().zip(sums).for_each(|(target, &sum)| *target = <bf16 as Float>::from_f32(sum));
     }
 }
 
@@ -108,8 +81,9 @@ impl Values<'_> {
         with_values!(self, |v| v.len())
     }
 
-    pub(crate) fn widen(&self, index: usize) -> f32 {
-        with_values!(self, |v| v[index].widen())
+    #[cfg(test)]
+    pub(crate) fn get(&self, index: usize) -> f32 {
+        with_values!(self, |v| v[index].to_f32())
     }
 }
 
@@ -117,20 +91,15 @@ impl Values<'_> {
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix<'a> {
     values: Values<'a>,
-    rows: usize,
-    columns: usize,
-    row_stride: usize,
-    column_stride: usize,
+    origin: usize,
+    dims: [usize; 2],
+    strides: [isize; 2],
 }
 
 impl<'a> Matrix<'a> {
-    /// `values[r * row_stride + c * column_stride]` is element `(r, c)`; `None` where that leaves `values`.
-    pub(crate) fn new(values: Values<'a>, [rows, columns]: [usize; 2], [row_stride, column_stride]: [usize; 2]) -> Option<Self> {
-        fits(values.len(), [rows, columns], [row_stride, column_stride]).then_some(Self { values, rows, columns, row_stride, column_stride })
-    }
-
-    pub(crate) fn transposed(self) -> Self {
-        Self { rows: self.columns, columns: self.rows, row_stride: self.column_stride, column_stride: self.row_stride, ..self }
+    /// Element `(r, c)` is `values[origin + r * strides[0] + c * strides[1]]`; `None` where one lies outside `values`.
+    pub(crate) fn new(values: Values<'a>, origin: usize, dims: [usize; 2], strides: [isize; 2]) -> Option<Self> {
+        fits(values.len(), origin, dims, strides).then_some(Self { values, origin, dims, strides })
     }
 
     pub(crate) fn values(&self) -> Values<'a> {
@@ -138,29 +107,42 @@ impl<'a> Matrix<'a> {
     }
 
     pub(crate) fn rows(&self) -> usize {
-        self.rows
+        self.dims[0]
     }
 
     pub(crate) fn columns(&self) -> usize {
-        self.columns
+        self.dims[1]
     }
 
-    pub(crate) fn row_stride(&self) -> usize {
-        self.row_stride
+    /// Whether the elements of a row are next to each other.
+    pub(crate) fn has_contiguous_rows(&self) -> bool {
+        self.dims[1] <= 1 || self.strides[1] == 1
     }
 
-    pub(crate) fn column_stride(&self) -> usize {
-        self.column_stride
+    /// Whether the elements of a column are next to each other.
+    pub(crate) fn has_contiguous_columns(&self) -> bool {
+        self.dims[0] <= 1 || self.strides[0] == 1
+    }
+
+    /// Where element `(row, column)` lies in the values.
+    #[inline(always)]
+    pub(crate) fn index(&self, row: usize, column: usize) -> usize {
+        (self.origin as isize + row as isize * self.strides[0] + column as isize * self.strides[1]) as usize
     }
 }
 
 /// Whether a strided matrix lies inside `length` elements.
-fn fits(length: usize, [rows, columns]: [usize; 2], [row_stride, column_stride]: [usize; 2]) -> bool {
-    if rows == 0 || columns == 0 {
+fn fits(length: usize, origin: usize, dims: [usize; 2], strides: [isize; 2]) -> bool {
+    if dims.contains(&0) {
         return true;
     }
-    let last = (rows - 1).checked_mul(row_stride).zip((columns - 1).checked_mul(column_stride)).and_then(|(r, c)| r.checked_add(c));
-    last.is_some_and(|last| last < length)
+    let (mut low, mut high) = (origin as i128, origin as i128);
+    for (extent, stride) in dims.into_iter().zip(strides) {
+        let reach = (extent as i128 - 1) * stride as i128;
+        low += reach.min(0);
+        high += reach.max(0);
+    }
+    low >= 0 && high < length as i128
 }
 
 /// Elements to be written, of one of the three types.
@@ -207,7 +189,7 @@ unsafe impl Sync for Target<'_> {}
 impl<'a> Target<'a> {
     /// Rows of contiguous elements, `row_stride` apart; `None` where that leaves `values`.
     pub(crate) fn new(values: ValuesMut<'a>, [rows, columns]: [usize; 2], row_stride: usize) -> Option<Self> {
-        if !fits(values.len(), [rows, columns], [row_stride, 1]) || (rows > 1 && row_stride < columns) {
+        if !fits(values.len(), 0, [rows, columns], [row_stride as isize, 1]) || (rows > 1 && row_stride < columns) {
             return None;
         }
         let pointer = match values {
@@ -232,6 +214,12 @@ impl<'a> Target<'a> {
         addend.is_none_or(|a| self.rows.checked_mul(self.columns).is_some_and(|n| a.len() >= n)).then_some(Self { addend, ..self })
     }
 
+    /// A single contiguous column as a row; `None` where there are more or where a bias belongs to the column.
+    pub(crate) fn transposed_vector(&self) -> Option<Target<'_>> {
+        let contiguous = self.columns == 1 && self.row_stride == 1 && self.bias.is_none();
+        contiguous.then_some(Target { rows: 1, columns: self.rows, row_stride: self.rows, ..*self })
+    }
+
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }
@@ -251,7 +239,7 @@ impl<'a> Target<'a> {
             sums.iter_mut().for_each(|s| *s *= self.alpha);
         }
         if let Some(bias) = self.bias {
-            with_values!(bias, |b| sums.iter_mut().zip(&b[column..]).for_each(|(s, b)| *s += b.widen()));
+            with_values!(bias, |b| sums.iter_mut().zip(&b[column..]).for_each(|(s, b)| *s += b.to_f32()));
         }
         if let Some(addend) = self.addend {
             sums.iter_mut().zip(&addend[row * self.columns + column..]).for_each(|(s, a)| *s += a);
@@ -260,9 +248,9 @@ impl<'a> Target<'a> {
         // SAFETY: the element lies in the borrow checked by `new` and `assert`; the caller excludes other writers.
         unsafe {
             match self.pointer {
-                Pointer::F32(p) => f32::round_slice(sums, slice::from_raw_parts_mut(p.add(offset), sums.len())),
-                Pointer::F16(p) => f16::round_slice(sums, slice::from_raw_parts_mut(p.add(offset), sums.len())),
-                Pointer::Bf16(p) => bf16::round_slice(sums, slice::from_raw_parts_mut(p.add(offset), sums.len())),
+                Pointer::F32(p) => f32::narrow(sums, slice::from_raw_parts_mut(p.add(offset), sums.len())),
+                Pointer::F16(p) => f16::narrow(sums, slice::from_raw_parts_mut(p.add(offset), sums.len())),
+                Pointer::Bf16(p) => bf16::narrow(sums, slice::from_raw_parts_mut(p.add(offset), sums.len())),
             }
         }
     }

@@ -4,7 +4,7 @@
 //! the last one; their sums are never stored.
 
 use super::{
-    operand::{Float, Matrix, with_values},
+    operand::{Load, Matrix, with_values},
     plan::Plan,
     simd::{Level, Simd, Work},
 };
@@ -25,15 +25,15 @@ struct Pack<'a, T> {
     panel: &'a mut [f32],
 }
 
-impl<T: Float> Work for Pack<'_, T> {
+impl<T: Load> Work for Pack<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
         let wide = self.width.is_multiple_of(S::LANES);
-        if wide && self.matrix.column_stride() == 1 {
+        if wide && self.matrix.has_contiguous_rows() {
             self.transpose(simd);
-        } else if wide && self.matrix.row_stride() == 1 {
+        } else if wide && self.matrix.has_contiguous_columns() {
             self.copy(simd);
         } else {
             (0..self.plan.k()).for_each(|k| self.gather(k, 0..self.width));
@@ -41,18 +41,18 @@ impl<T: Float> Work for Pack<'_, T> {
     }
 }
 
-impl<T: Float> Pack<'_, T> {
+impl<T: Load> Pack<'_, T> {
     /// Index of element `(row, k)`, row clamped to those there are.
     #[inline(always)]
     fn index(&self, row: usize, k: usize) -> usize {
-        (self.first + row.min(self.count - 1)) * self.matrix.row_stride() + k * self.matrix.column_stride()
+        self.matrix.index(self.first + row.min(self.count - 1), k)
     }
 
     #[inline(always)]
     fn gather(&mut self, k: usize, rows: std::ops::Range<usize>) {
         let target = self.plan.position(k) * self.width;
         for row in rows {
-            self.panel[target + row] = self.values[self.index(row, k)].widen();
+            self.panel[target + row] = self.values[self.index(row, k)].to_f32();
         }
     }
 

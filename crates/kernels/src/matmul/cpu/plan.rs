@@ -25,8 +25,6 @@ pub(crate) enum Summation {
 /// One run and what is done with its sums.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
-    /// First element.
-    pub(crate) first: u32,
     /// Elements.
     pub(crate) run: u32,
     /// Levels merged, from 0 up.
@@ -62,7 +60,7 @@ impl Plan {
             let partial = partial_sum(index);
             starts[partial] = position as u32;
             position += run(partial);
-            let mut step = Step { first: partial as u32, run: run(partial) as u32, merges: 0, empty: 0, level: 0 };
+            let mut step = Step { run: run(partial) as u32, merges: 0, empty: 0, level: 0 };
             while usize::from(step.merges) < LEVELS - 1 {
                 let bit = step.merges;
                 let right_is_empty = || run(partial_sum(((index >> bit) + 1) << bit)) == 0;
@@ -82,10 +80,8 @@ impl Plan {
 
     fn fast(k: usize) -> Self {
         let last = (LEVELS - 1) as u8;
-        let mut steps: Vec<_> = (0..k)
-            .step_by(FAST_RUN)
-            .map(|first| Step { first: first as u32, run: FAST_RUN.min(k - first) as u32, merges: 1, empty: 0, level: 0 })
-            .collect();
+        let mut steps: Vec<_> =
+            (0..k).step_by(FAST_RUN).map(|first| Step { run: FAST_RUN.min(k - first) as u32, merges: 1, empty: 0, level: 0 }).collect();
         if let Some(step) = steps.first_mut() {
             step.merges = 0;
         }
@@ -101,11 +97,6 @@ impl Plan {
 
     pub(crate) fn steps(&self) -> &[Step] {
         &self.steps
-    }
-
-    /// Distance between neighbouring elements of a run.
-    pub(crate) fn stride(&self) -> usize {
-        self.stride
     }
 
     /// Where element `k` stands in a packed panel.

@@ -7,9 +7,11 @@ use rayon::prelude::*;
 
 use super::{
     dot::{self, PARTIALS, Partials},
-    operand::{Float, Matrix, Target, with_values},
+    operand::{Load, Matrix, Target, with_values},
+    scratch::{LINE, Scratch},
     simd::{Level, Simd, Work},
 };
+use crate::{float::Float, simd};
 
 /// Rows of `X` at most; from here on packing `W` for a register tile pays.
 pub(crate) const MAX_ROWS: usize = 16;
@@ -29,34 +31,67 @@ const SERIAL: usize = 1 << 15;
 /// Bytes of `W` that are worth a task of their own.
 const TASK_BYTES: usize = 1 << 16;
 
-/// Computes `target = x * weights^T` strictly. `x` is `[m, k]` contiguous with `m <= MAX_ROWS`, `weights` `[n, k]` with contiguous rows.
-pub(crate) fn linear(level: Level, x: &[f32], weights: Matrix<'_>, target: &Target<'_>) {
-    let (m, n, k) = (target.rows(), weights.rows(), weights.columns());
-    debug_assert!(m <= MAX_ROWS && x.len() == m * k && target.columns() == n && weights.column_stride() == 1);
-    with_values!(weights.values(), |values| tasks(level, x, values, weights.row_stride(), [m, n, k], target));
+/// Computes `target = x * weights^T` strictly, for `x` `[m, k]` with `m <= MAX_ROWS` and `weights` `[n, k]` with contiguous rows.
+pub(crate) fn linear(level: Level, x: Matrix<'_>, weights: Matrix<'_>, target: &Target<'_>) {
+    let k = x.columns();
+    let stride = k.next_multiple_of(LINE);
+    let mut wide = Scratch::new(x.rows() * stride);
+    for row in 0..x.rows() {
+        widen(x, row, &mut wide[row * stride..][..k]);
+    }
+    with_values!(weights.values(), |values| tasks(level, Rows { wide: &wide, stride, k }, values, weights, target));
 }
 
-fn tasks<T: Float>(level: Level, x: &[f32], values: &[T], stride: usize, [m, n, k]: [usize; 3], target: &Target<'_>) {
-    let task = |first: usize, count: usize| level.run(Task { x, values, stride, k, first, count, target });
-    if m * n * k <= SERIAL {
+fn widen(x: Matrix<'_>, row: usize, target: &mut [f32]) {
+    with_values!(x.values(), |values| if x.has_contiguous_rows() && !target.is_empty() {
+        convert(&values[x.index(row, 0)..][..target.len()], target);
+    } else {
+        target.iter_mut().enumerate().for_each(|(k, t)| *t = values[x.index(row, k)].to_f32());
+    });
+}
+
+simd! {
+    fn convert<T: Float>(values: &[T], target: &mut [f32]) {
+        target.iter_mut().zip(values).for_each(|(t, v)| *t = v.to_f32());
+    }
+}
+
+fn tasks<T: Load>(level: Level, x: Rows<'_>, values: &[T], weights: Matrix<'_>, target: &Target<'_>) {
+    let n = weights.rows();
+    let task = |first: usize, count: usize| level.run(Task { x, values, weights, first, count, target });
+    if target.rows() * n * x.k <= SERIAL {
         return task(0, n);
     }
-    let rows = (TASK_BYTES / (k * size_of::<T>()).max(1)).clamp(1, 256).next_multiple_of(STREAMS);
+    let rows = (TASK_BYTES / (x.k * size_of::<T>()).max(1)).clamp(1, 256).next_multiple_of(STREAMS);
     (0..n.div_ceil(rows)).into_par_iter().for_each(|i| task(i * rows, rows.min(n - i * rows)));
+}
+
+/// `X`, widened, each row on cache lines of its own.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    wide: &'a [f32],
+    stride: usize,
+    k: usize,
+}
+
+impl Rows<'_> {
+    #[inline(always)]
+    fn run(&self, row: usize, start: usize, length: usize) -> &[f32] {
+        &self.wide[row * self.stride + start..][..length]
+    }
 }
 
 /// The outputs of `count` rows of `W`.
 struct Task<'a, T> {
-    x: &'a [f32],
+    x: Rows<'a>,
     values: &'a [T],
-    stride: usize,
-    k: usize,
+    weights: Matrix<'a>,
     first: usize,
     count: usize,
     target: &'a Target<'a>,
 }
 
-impl<T: Float> Work for Task<'_, T> {
+impl<T: Load> Work for Task<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -69,27 +104,27 @@ impl<T: Float> Work for Task<'_, T> {
     }
 }
 
-impl<T: Float> Task<'_, T> {
+impl<T: Load> Task<'_, T> {
     #[inline(always)]
     fn row(&self, index: usize) -> &[T] {
-        &self.values[index * self.stride..][..self.k]
+        if self.x.k == 0 { &[] } else { &self.values[self.weights.index(index, 0)..][..self.x.k] }
     }
 
     #[inline(always)]
     fn matvec<S: Simd>(&self, simd: S, first: usize, count: usize) {
         let mut partials = [Partials::ZERO; STREAMS];
-        let whole = self.k - self.k % PARTIALS;
+        let whole = self.x.k - self.x.k % PARTIALS;
         for start in (0..whole).step_by(RUN) {
             let run = RUN.min(whole - start);
             for (i, partials) in partials.iter_mut().enumerate().take(count) {
-                let (w, x) = (&self.row(first + i)[start..start + run], &self.x[start..start + run]);
+                let (w, x) = (&self.row(first + i)[start..start + run], self.x.run(0, start, run));
                 // SAFETY: both slices have `run` elements, a multiple of 256.
                 unsafe { dot::fold(simd, partials, w.as_ptr(), x.as_ptr(), run / PARTIALS) };
             }
         }
         let mut sums = [0.0; STREAMS];
         for (i, (partials, sum)) in partials.iter_mut().zip(&mut sums).enumerate().take(count) {
-            dot::fold_rest(partials, &self.row(first + i)[whole..], &self.x[whole..]);
+            dot::fold_rest(partials, &self.row(first + i)[whole..], self.x.run(0, whole, self.x.k - whole));
             *sum = dot::tree(partials);
         }
         // SAFETY: each task has columns of its own.
@@ -102,7 +137,7 @@ impl<T: Float> Task<'_, T> {
         let m = self.target.rows();
         let mut partials = [Partials::ZERO; SUMS];
         let mut wide = [0.0; RUN];
-        let whole = self.k - self.k % PARTIALS;
+        let whole = self.x.k - self.x.k % PARTIALS;
         for start in (0..whole).step_by(RUN) {
             let run = RUN.min(whole - start);
             for i in 0..count {
@@ -112,7 +147,7 @@ impl<T: Float> Task<'_, T> {
                     unsafe { simd.store(wide.as_mut_ptr().add(at), T::load(simd, w.as_ptr().add(at))) };
                 }
                 for row in 0..m {
-                    let x = &self.x[row * self.k + start..][..run];
+                    let x = self.x.run(row, start, run);
                     // SAFETY: both slices have `run` elements, a multiple of 256.
                     unsafe { dot::fold(simd, &mut partials[i * m + row], wide.as_ptr(), x.as_ptr(), run / PARTIALS) };
                 }
@@ -122,7 +157,7 @@ impl<T: Float> Task<'_, T> {
             let mut sums = [0.0; STREAMS];
             for (i, sum) in sums.iter_mut().enumerate().take(count) {
                 let partials = &mut partials[i * m + row];
-                dot::fold_rest(partials, &self.row(first + i)[whole..], &self.x[row * self.k + whole..][..self.k - whole]);
+                dot::fold_rest(partials, &self.row(first + i)[whole..], self.x.run(row, whole, self.x.k - whole));
                 *sum = dot::tree(partials);
             }
             // SAFETY: each task has columns of its own.

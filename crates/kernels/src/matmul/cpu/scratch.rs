@@ -9,11 +9,11 @@ use std::{
 const KEPT: usize = 1 << 23;
 
 /// f32 in a cache line.
-const LINE: usize = 16;
+pub(crate) const LINE: usize = 16;
 
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Line([f32; LINE]);
+struct Line(#[allow(dead_code, reason = "reached through a raw pointer")] [f32; LINE]);
 
 thread_local! {
     static FREE: RefCell<Vec<Vec<Line>>> = const { RefCell::new(Vec::new()) };

@@ -73,10 +73,13 @@ fn check_gemm(kind: usize, [m, n, k]: [usize; 3], transposed: [bool; 2]) {
     let a = Buffer::new(kind, &random(1 + k as u32, length(m, transposed[0])));
     let b = Buffer::new(kind, &random(2 + k as u32, length(n, transposed[1])));
     let (a_strides, b_strides) = (strides(m, transposed[0]), strides(n, transposed[1]));
-    let element = |x: &Buffer, s: [usize; 2], r: usize, c: usize| x.values().widen(r * s[0] + c * s[1]);
+    let element = |x: &Buffer, s: [usize; 2], r: usize, c: usize| x.values().get(r * s[0] + c * s[1]);
     for level in Level::all() {
         let mut c = vec![f32::NAN; m * n];
-        let (left, right) = (Matrix::new(a.values(), [m, k], a_strides).unwrap(), Matrix::new(b.values(), [n, k], b_strides).unwrap());
+        let (left, right) = (
+            Matrix::new(a.values(), 0, [m, k], a_strides.map(|s| s as isize)).unwrap(),
+            Matrix::new(b.values(), 0, [n, k], b_strides.map(|s| s as isize)).unwrap(),
+        );
         gemm(level, Summation::Strict, left, right, &Target::new(ValuesMut::F32(&mut c), [m, n], n).unwrap());
         let step = (m * n / 200).max(1) | 1;
         for index in (0..m * n).step_by(step) {
@@ -108,11 +111,16 @@ fn the_linear_layer_is_the_strict_dot_product_on_every_level() {
                 let (x, w) = (random(5, m * k), Buffer::new(kind, &random(7, n * (k + 1))));
                 for level in Level::all() {
                     let mut y = vec![f32::NAN; m * n];
-                    let weights = Matrix::new(w.values(), [n, k], [k + 1, 1]).unwrap();
-                    rows::linear(level, &x, weights, &Target::new(ValuesMut::F32(&mut y), [m, n], n).unwrap());
+                    let weights = Matrix::new(w.values(), 0, [n, k], [k as isize + 1, 1]).unwrap();
+                    rows::linear(
+                        level,
+                        Matrix::new(Values::F32(&x), 0, [m, k], [k as isize, 1]).unwrap(),
+                        weights,
+                        &Target::new(ValuesMut::F32(&mut y), [m, n], n).unwrap(),
+                    );
                     for (index, y) in y.iter().enumerate() {
                         let (row, column) = (index / n, index % n);
-                        let expected = strict_dot(|i| x[row * k + i], |i| w.values().widen(column * (k + 1) + i), k);
+                        let expected = strict_dot(|i| x[row * k + i], |i| w.values().get(column * (k + 1) + i), k);
                         assert_eq!(y.to_bits(), expected.to_bits(), "{level:?} kind {kind} {m}x{n}x{k} ({row}, {column})");
                     }
                 }

@@ -1,0 +1,44 @@
+//! The CPU twin: the adapter's product first, so that the long one can add it before its only rounding.
+
+use elinvar_core::{Error, HostArguments, Result};
+
+use super::Params;
+use crate::matmul::{
+    cpu::{
+        operand::{Matrix, Target, Values, ValuesMut},
+        plan::Summation,
+        product::product,
+    },
+    dtype_code, matrix, values,
+};
+
+pub(super) fn run(arguments: &mut HostArguments<'_>) -> Result<()> {
+    let params: Params = arguments.params()?;
+    let [m, n, k, r] = [params.m, params.n, params.k, params.r].map(|extent| extent as usize);
+    let summation = if params.strict != 0 { Summation::Strict } else { Summation::Fast };
+    let operand = |index: usize, dims| row_major(values(arguments, index, params.dtypes[index])?, dims);
+    let (x, weight) = (operand(0, [m, k])?, operand(1, [n, k])?);
+    let (a, b) = (operand(2, [r, k])?, operand(3, [n, r])?);
+    let bias = arguments.is_bound(4).then(|| values(arguments, 4, params.dtypes[4])).transpose()?;
+    let projected: &mut [f32] = arguments.output(5)?;
+    let delta: &mut [f32] = arguments.output(6)?;
+    let y = match params.dtypes[0] {
+        code if code == dtype_code(elinvar_core::DType::F16) => ValuesMut::F16(arguments.output(7)?),
+        code if code == dtype_code(elinvar_core::DType::BF16) => ValuesMut::Bf16(arguments.output(7)?),
+        _ => ValuesMut::F32(arguments.output(7)?),
+    };
+    product(summation, x, a, &fitting(Target::new(ValuesMut::F32(projected), [m, r], r))?);
+    let projected = row_major(Values::F32(projected), [m, r])?;
+    product(summation, projected, b, &fitting(Target::new(ValuesMut::F32(delta), [m, n], n))?.scaled(params.scale));
+    let target = Target::new(y, [m, n], n).and_then(|t| t.with_bias(bias)).and_then(|t| t.with_addend(Some(delta)));
+    product(summation, x, weight, &fitting(target)?);
+    Ok(())
+}
+
+fn row_major(values: Values<'_>, dims: [usize; 2]) -> Result<Matrix<'_>> {
+    matrix(values, 0, dims, [dims[1] as isize, 1])
+}
+
+fn fitting(target: Option<Target<'_>>) -> Result<Target<'_>> {
+    target.ok_or_else(|| Error::invalid_launch("an output or temporary is too small"))
+}

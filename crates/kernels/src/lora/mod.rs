@@ -1,0 +1,147 @@
+//! A linear layer with a low-rank adapter: `y = x Wᵀ + s · (x Aᵀ) Bᵀ (+ bias)`, without ever forming `W + s · B A`.
+//!
+//! Each of the three products is one of [`crate::matmul`]; `t = x Aᵀ` and `d = s · t Bᵀ` stay in f32, and
+//! `y = round((x Wᵀ + bias) + d)`.
+//!
+//! * Memory: as the plain linear layer, which reads `W`, plus the adapter (`r (k + n)` weights for rank `r`) and 4 bytes for each of the
+//!   `m (r + n)` intermediate sums.
+//! * Order, strict: each sum is the strict dot product; a row's bits do not depend on the batch.
+//! * Error, strict, before the rounding of the output: that of the two long sums, with `|t|` in place of the second's operand.
+//! * See Hu et al., *LoRA: Low-Rank Adaptation of Large Language Models*, 2021; `s` is their `α / r`.
+
+mod cpu;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod oracle;
+
+use bytemuck::{Pod, Zeroable};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, Parameter, Result};
+
+use crate::{
+    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, Precision, TensorInfo,
+    matmul::{PRECISION, dtype_code},
+    optional, required,
+};
+
+/// A linear layer with a low-rank adapter. Inputs `x […, k]`, `weight [n, k]`, `a [r, k]`, `b [n, r]` and, optionally, `bias [n]`; output
+/// `[…, n]` of the type of `x`. The other inputs may have other types.
+#[derive(Clone, Copy, Debug)]
+pub struct LoraLinear {
+    /// Scales the adapter.
+    pub scale: f32,
+    /// How sums may be ordered.
+    pub precision: Precision,
+}
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Params {
+    m: u64,
+    n: u64,
+    k: u64,
+    r: u64,
+    scale: f32,
+    strict: u32,
+    /// Of `x`, `weight`, `a`, `b`, `bias` and nothing.
+    dtypes: [u32; 6],
+}
+
+const NAMES: [&str; 5] = ["x", "weight", "a", "b", "bias"];
+
+/// `[m, n, k, r]` of a call.
+fn extents(inputs: &[Option<TensorInfo>]) -> Result<[usize; 4]> {
+    let (x, weight) = (required(inputs, 0, "x")?, required(inputs, 1, "weight")?);
+    let (a, b) = (required(inputs, 2, "a")?, required(inputs, 3, "b")?);
+    let refuse = |info: TensorInfo, name: &str, expected: &str| {
+        Err(Error::invalid_argument(format!("{name} has shape {}: {expected} expected", info.shape())))
+    };
+    let Some((&k, rows)) = x.shape().split_last() else { return refuse(x, "x", "at least one axis") };
+    let [n, _] = **weight.shape() else { return refuse(weight, "weight", "[n, k]") };
+    let [r, _] = **a.shape() else { return refuse(a, "a", "[r, k]") };
+    for (info, name, dims) in [(weight, "weight", [n, k]), (a, "a", [r, k]), (b, "b", [n, r])] {
+        if **info.shape() != dims {
+            return refuse(info, name, &format!("{dims:?}"));
+        }
+    }
+    match optional(inputs, 4) {
+        Some(bias) if **bias.shape() != [n] => refuse(bias, "bias", &format!("[{n}]")),
+        _ => Ok([rows.iter().product(), n, k, r]),
+    }
+}
+
+impl Operator for LoraLinear {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let [_, n, ..] = extents(inputs)?;
+        if let Some((name, info)) = NAMES.iter().zip(inputs.iter().flatten()).find(|(_, i)| !i.dtype.is_float()) {
+            return Err(Error::invalid_argument(format!("{name} is {}: f32, f16 or bf16 expected", info.dtype)));
+        }
+        let x = required(inputs, 0, "x")?;
+        let mut dims = x.shape().to_vec();
+        if let Some(last) = dims.last_mut() {
+            *last = n;
+        }
+        Ok(vec![TensorInfo::new(x.dtype, &dims)?])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let [m, n, k, r] = extents(inputs)?;
+        let dtypes = [0, 1, 2, 3, 4].map(|i| optional(inputs, i).map_or(DType::F32, |info| info.dtype));
+        let [x, weight, a, b, bias] = dtypes;
+        let strict = u32::from(self.precision == Precision::Strict);
+        let mut codes = [0; 6];
+        codes.iter_mut().zip(dtypes).for_each(|(code, dtype)| *code = dtype_code(dtype));
+        let params = Params { m: m as u64, n: n as u64, k: k as u64, r: r as u64, scale: self.scale, strict, dtypes: codes };
+        let buffers = [
+            (Parameter::read("x", x), Argument::Input(0)),
+            (Parameter::read("weight", weight), Argument::Input(1)),
+            (Parameter::read("a", a), Argument::Input(2)),
+            (Parameter::read("b", b), Argument::Input(3)),
+            (Parameter::read("bias", bias).or_absent(), Argument::Input(4)),
+            (Parameter::write("projected", DType::F32), Argument::Scratch(0)),
+            (Parameter::write("delta", DType::F32), Argument::Scratch(1)),
+            (Parameter::write("y", x), Argument::Output(0)),
+        ];
+        let key = KernelKey::new("lora_linear", &dtypes).with("strict", strict);
+        let [rows, columns] = [m, n].map(|extent| u32::try_from(extent).unwrap_or(u32::MAX));
+        let launch = Launch::new(key, cpu::run, &params, buffers).over(Extent([columns.div_ceil(8), rows, 1]), Extent([32, 8, 1]));
+        Ok(Plan { launches: vec![launch], scratch: vec![4 * m * r, 4 * m * n] })
+    }
+}
+
+pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
+    name: "lora_linear",
+    summary: "linear layer with a low-rank adapter: x W^T + scale (x A^T) B^T + bias",
+    inputs: &[
+        Port::new("x", DType::FLOATS, "[..., k]"),
+        Port::new("weight", DType::FLOATS, "[n, k]"),
+        Port::new("a", DType::FLOATS, "[r, k]"),
+        Port::new("b", DType::FLOATS, "[n, r]"),
+        Port::new("bias", DType::FLOATS, "[n]; none where absent").or_absent(),
+    ],
+    outputs: &[Port::new("y", DType::FLOATS, "[..., n], of the type of x")],
+    attributes: &[AttributeInfo { name: "scale", kind: AttributeKind::Float, default: Some("1"), doc: "scales the adapter: alpha / r" }, PRECISION],
+    build: |a| Ok(Box::new(LoraLinear { scale: a.get("scale")?, precision: a.get("precision")? })),
+}];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_that_do_not_fit_are_refused() {
+        let info = |dims: &[usize]| Some(TensorInfo::new(DType::F32, dims).unwrap());
+        let operator = LoraLinear { scale: 1.0, precision: Precision::Strict };
+        let fitting = [info(&[2, 3, 8]), info(&[5, 8]), info(&[4, 8]), info(&[5, 4]), info(&[5])];
+        assert_eq!(**operator.infer(&fitting).unwrap()[0].shape(), [2, 3, 5]);
+        let wrong: [(usize, &[usize], &str); 6] =
+            [(0, &[], "x"), (1, &[8], "[n, k]"), (1, &[5, 7], "[5, 8]"), (2, &[4, 5], "[4, 8]"), (3, &[4, 5], "[5, 4]"), (4, &[8], "[5]")];
+        for (index, dims, expected) in wrong {
+            let mut inputs = fitting;
+            inputs[index] = info(dims);
+            let message = operator.infer(&inputs).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+        }
+        let mut inputs = fitting;
+        inputs[3] = Some(TensorInfo::new(DType::I8, &[5, 4]).unwrap());
+        assert!(operator.infer(&inputs).unwrap_err().to_string().contains("b is i8"));
+    }
+}

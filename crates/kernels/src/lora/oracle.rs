@@ -1,0 +1,40 @@
+//! The naive reference, in f64.
+
+use elinvar_core::DType;
+
+use super::LoraLinear;
+use crate::{
+    Precision,
+    conformance::{Bound, Case, HostTensor},
+    matmul::oracle::product,
+};
+
+fn case([x, weight, adapter]: [DType; 3], [m, n, k, r]: [usize; 4], precision: Precision) -> Case {
+    let uniform = |dtype, dims: &[usize], seed| Some(HostTensor::random(dtype, dims, -1.0, 1.0, seed));
+    let bias = if n % 2 == 1 { uniform(DType::F32, &[n], 5) } else { None };
+    let inputs = [uniform(x, &[m, k], 1), uniform(weight, &[n, k], 2), uniform(adapter, &[r, k], 3), uniform(adapter, &[n, r], 4), bias];
+    let scale = 0.25f32;
+    // The adapter sums r products with elements of size √k.
+    let size = (k as f64).sqrt() * (1.0 + f64::from(scale) * (r as f64).sqrt());
+    let bound = Bound::relative(3e-7).with_absolute((k.div_ceil(256) + 70) as f64 * 2f64.powi(-24) * size);
+    Case::new(LoraLinear { scale, precision }, inputs, bound, move |i| {
+        let plain = product([m, n, k], |row, l| i[0][row * k + l], |column, l| i[1][column * k + l]);
+        let projected = product([m, r, k], |row, l| i[0][row * k + l], |column, l| i[2][column * k + l]);
+        let delta = product([m, n, r], |row, l| projected[row * r + l], |column, l| i[3][column * r + l]);
+        let sum = |at: usize| plain[at] + f64::from(scale) * delta[at] + i[4].get(at % n).unwrap_or(&0.0);
+        vec![(0..m * n).map(sum).collect()]
+    })
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for &dtype in DType::FLOATS {
+        for extents in [[1, 257, 512, 8], [3, 33, 100, 16], [70, 40, 300, 4], [0, 5, 8, 2], [2, 7, 31, 0]] {
+            for precision in [Precision::Strict, Precision::Fast] {
+                cases.push(case([dtype; 3], extents, precision));
+            }
+        }
+    }
+    cases.push(case([DType::F32, DType::BF16, DType::F32], [5, 129, 1024, 32], Precision::Strict));
+    cases
+}

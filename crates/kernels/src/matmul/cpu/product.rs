@@ -1,0 +1,24 @@
+//! Which engine computes a product: rows of `B` one after the other where there are few rows of `A`, else register tiles.
+
+use super::{
+    gemm,
+    operand::{Matrix, Target},
+    plan::Summation,
+    rows,
+    simd::Level,
+};
+
+/// Computes `target = a * b^T`: `a` is `[m, k]`, `b` `[n, k]` and `target` `[m, n]`.
+pub(crate) fn product(summation: Summation, a: Matrix<'_>, b: Matrix<'_>, target: &Target<'_>) {
+    let level = Level::best();
+    if target.rows() == 0 || target.columns() == 0 {
+        return;
+    }
+    if a.rows() <= rows::MAX_ROWS && b.has_contiguous_rows() {
+        return rows::linear(level, a, b, target);
+    }
+    if let Some(target) = target.transposed_vector().filter(|_| a.has_contiguous_rows()) {
+        return rows::linear(level, b, a, &target);
+    }
+    gemm::gemm(level, summation, a, b, target);
+}

@@ -1,0 +1,111 @@
+//! The naive reference, in f64.
+
+use elinvar_core::DType;
+
+use super::{MatMul, MatVec};
+use crate::{
+    Precision,
+    conformance::{Bound, Case, HostTensor},
+};
+
+/// `Σ_k a[i, k] b[j, k]` for every `i < m` and `j < n`, by index functions.
+pub(crate) fn product([m, n, k]: [usize; 3], a: impl Fn(usize, usize) -> f64, b: impl Fn(usize, usize) -> f64) -> Vec<f64> {
+    (0..m * n).map(|at| (0..k).map(|l| a(at / n, l) * b(at % n, l)).sum()).collect()
+}
+
+/// Of a sum of `k` products of at most one; fast sums have longer chains.
+pub(crate) fn bound(k: usize) -> Bound {
+    Bound::relative(2e-7).with_absolute((k.div_ceil(256) + 70) as f64 * 2f64.powi(-24) * (k as f64).sqrt())
+}
+
+fn uniform(dtype: DType, dims: &[usize], seed: u64) -> Option<HostTensor> {
+    Some(HostTensor::random(dtype, dims, -1.0, 1.0, seed))
+}
+
+/// One product of two matrices, each plain or transposed in memory, with a bias where `n` is odd.
+fn single(operator: MatMul, [a_type, b_type]: [DType; 2], [m, n, k]: [usize; 3]) -> Case {
+    let MatMul { transpose_a, transpose_b, alpha, .. } = operator;
+    let a = uniform(a_type, &if transpose_a { [k, m] } else { [m, k] }, 1);
+    let b = uniform(b_type, &if transpose_b { [n, k] } else { [k, n] }, 2);
+    let bias = if n % 2 == 1 { uniform(DType::F32, &[n], 3) } else { None };
+    Case::new(operator, [a, b, bias], bound(k), move |i| {
+        let a = |r: usize, l: usize| i[0][if transpose_a { l * m + r } else { r * k + l }];
+        let b = |c: usize, l: usize| i[1][if transpose_b { c * k + l } else { l * n + c }];
+        let sums = product([m, n, k], a, b);
+        vec![sums.iter().enumerate().map(|(at, s)| f64::from(alpha) * s + i[2].get(at % n).unwrap_or(&0.0)).collect()]
+    })
+}
+
+fn batched() -> Vec<Case> {
+    let plain = |i: &[Vec<f64>], batches: usize, a_batch: [usize; 2], b_batch: [usize; 2], [m, n, k]: [usize; 3]| {
+        let one = |batch: usize| {
+            let at = |[size, divisor]: [usize; 2]| batch / divisor % size;
+            let (a, b) = (&i[0][at(a_batch) * m * k..], &i[1][at(b_batch) * k * n..]);
+            product([m, n, k], |r, l| a[r * k + l], |c, l| b[l * n + c])
+        };
+        vec![(0..batches).flat_map(one).collect()]
+    };
+    let f = DType::F32;
+    vec![
+        Case::new(MatMul::default(), [uniform(f, &[3, 1, 5, 40], 1), uniform(f, &[2, 40, 6], 2), None], bound(40), move |i| {
+            plain(i, 6, [3, 2], [2, 1], [5, 6, 40])
+        }),
+        Case::new(MatMul::default(), [uniform(f, &[4, 7, 300], 1), uniform(f, &[300, 9], 2), None], bound(300), move |i| {
+            plain(i, 1, [1, 1], [1, 1], [28, 9, 300])
+        }),
+        Case::new(MatMul::default(), [uniform(f, &[40], 1), uniform(f, &[3, 40, 6], 2), None], bound(40), move |i| {
+            plain(i, 3, [1, 1], [3, 1], [1, 6, 40])
+        }),
+        Case::new(MatMul::default(), [uniform(f, &[2, 5, 300], 1), uniform(f, &[300], 2), None], bound(300), move |i| {
+            plain(i, 1, [1, 1], [1, 1], [10, 1, 300])
+        }),
+        Case::new(MatMul::default(), [uniform(f, &[513], 1), uniform(f, &[513], 2), None], bound(513), move |i| {
+            plain(i, 1, [1, 1], [1, 1], [1, 1, 513])
+        }),
+    ]
+}
+
+/// Views: heads of a `[tokens, heads, width]` tensor, and reversed rows.
+fn views() -> Vec<Case> {
+    let heads = |seed| uniform(DType::BF16, &[33, 3, 20], seed).and_then(|t| t.viewed(|l| l.permute(&[1, 0, 2])).ok());
+    let scores = MatMul { transpose_b: true, alpha: 0.25, output: Some(DType::F32), ..MatMul::default() };
+    vec![Case::new(scores, [heads(1), heads(2), None], bound(20), |i| {
+        let one = |h: usize| {
+            let (a, b) = (&i[0][h * 660..], &i[1][h * 660..]);
+            product([33, 33, 20], |r, l| 0.25 * a[r * 20 + l], |c, l| b[c * 20 + l])
+        };
+        vec![(0..3).flat_map(one).collect()]
+    })]
+}
+
+fn matvec(matrix: DType, vector: DType, n: usize, k: usize) -> Case {
+    let inputs = [uniform(matrix, &[n, k], 1), uniform(vector, &[k], 2), if n % 2 == 0 { uniform(matrix, &[n], 3) } else { None }];
+    Case::new(MatVec, inputs, bound(k), move |i| {
+        let sums = product([1, n, k], |_, l| i[1][l], |r, l| i[0][r * k + l]);
+        vec![sums.iter().enumerate().map(|(r, s)| s + i[2].get(r).unwrap_or(&0.0)).collect()]
+    })
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = [batched(), views()].into_iter().flatten().collect::<Vec<_>>();
+    let sizes = [0, 1, 7, 33, 257];
+    for (seed, &dtype) in DType::FLOATS.iter().enumerate() {
+        for precision in [Precision::Strict, Precision::Fast] {
+            for (i, m) in sizes.into_iter().enumerate() {
+                for (j, n) in sizes.into_iter().enumerate() {
+                    let k = [0, 31, 256, 1000, 65][(i + j + seed) % 5];
+                    let operator = MatMul { transpose_a: i % 2 == 1, transpose_b: j % 2 == seed % 2, precision, ..MatMul::default() };
+                    cases.push(single(operator, [dtype, dtype], [m, n, k]));
+                }
+            }
+        }
+        for (n, k) in [(1, 1), (7, 33), (64, 4096), (1001, 257)] {
+            cases.push(matvec(dtype, dtype, n, k));
+            cases.push(matvec(dtype, DType::F32, n, k));
+        }
+    }
+    let linear = MatMul { transpose_b: true, ..MatMul::default() };
+    cases.push(single(MatMul { alpha: -0.5, ..linear }, [DType::F32, DType::BF16], [5, 31, 1024]));
+    cases.push(single(MatMul { output: Some(DType::F32), ..linear }, [DType::F16, DType::F16], [40, 99, 2048]));
+    cases
+}

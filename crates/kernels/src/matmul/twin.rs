@@ -1,0 +1,132 @@
+use bytemuck::{Pod, Zeroable};
+use elinvar_core::{DType, Error, HostArguments, Result};
+use rayon::prelude::*;
+
+use super::{
+    cpu::{
+        operand::{Matrix, Target, Values, ValuesMut},
+        plan::Summation,
+        product::product,
+    },
+    geometry::{BATCH_AXES, Factor, Geometry},
+};
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Operand {
+    origin: u64,
+    batch: [i64; BATCH_AXES],
+    strides: [i64; 2],
+}
+
+impl Operand {
+    fn new(factor: &Factor) -> Self {
+        Self { origin: factor.origin as u64, batch: factor.batch.map(|s| s as i64), strides: factor.strides.map(|s| s as i64) }
+    }
+}
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct Params {
+    batch: [u64; BATCH_AXES],
+    m: u64,
+    n: u64,
+    k: u64,
+    a: Operand,
+    b: Operand,
+    alpha: f32,
+    strict: u32,
+    /// Of `a`, `b`, `bias` and `y`.
+    dtypes: [u32; 4],
+}
+
+impl Params {
+    pub(super) fn new(geometry: Geometry, bias: DType, output: DType) -> Self {
+        let (a, b) = (Operand::new(&geometry.a), Operand::new(&geometry.b));
+        Self {
+            batch: geometry.batch.map(|extent| extent as u64),
+            m: geometry.m as u64,
+            n: geometry.n as u64,
+            k: geometry.k as u64,
+            a,
+            b,
+            alpha: geometry.alpha,
+            strict: geometry.is_strict().into(),
+            dtypes: [geometry.a.dtype, geometry.b.dtype, bias, output].map(dtype_code),
+        }
+    }
+}
+
+/// The CPU twin: batches in parallel, and each product in parallel.
+pub(super) fn run(arguments: &mut HostArguments<'_>) -> Result<()> {
+    let params: Params = arguments.params()?;
+    let [a, b, bias, _] = params.dtypes;
+    let factors = [values(arguments, 0, a)?, values(arguments, 1, b)?];
+    let bias = arguments.is_bound(2).then(|| values(arguments, 2, bias)).transpose()?;
+    match params.dtypes[3] {
+        F16 => batches(&params, factors, bias, arguments.output(3)?, |y| ValuesMut::F16(y)),
+        BF16 => batches(&params, factors, bias, arguments.output(3)?, |y| ValuesMut::Bf16(y)),
+        _ => batches(&params, factors, bias, arguments.output(3)?, |y| ValuesMut::F32(y)),
+    }
+}
+
+fn batches<T: Send>(
+    params: &Params,
+    [a, b]: [Values<'_>; 2],
+    bias: Option<Values<'_>>,
+    y: &mut [T],
+    wrap: impl Fn(&mut [T]) -> ValuesMut<'_> + Sync,
+) -> Result<()> {
+    let [m, n, k] = [params.m, params.n, params.k].map(|extent| extent as usize);
+    let summation = if params.strict != 0 { Summation::Strict } else { Summation::Fast };
+    let one = |(index, y): (usize, &mut [T])| {
+        let a = matrix(a, origin(params, &params.a, index), [m, k], params.a.strides.map(|s| s as isize))?;
+        let b = matrix(b, origin(params, &params.b, index), [n, k], params.b.strides.map(|s| s as isize))?;
+        let target = Target::new(wrap(y), [m, n], n).and_then(|t| t.scaled(params.alpha).with_bias(bias));
+        product(summation, a, b, &target.ok_or_else(|| Error::invalid_launch("the bias or y is too small"))?);
+        Ok(())
+    };
+    if m * n == 0 {
+        return Ok(());
+    }
+    if y.len() == m * n {
+        return one((0, y));
+    }
+    y.par_chunks_exact_mut(m * n).enumerate().try_for_each(one)
+}
+
+/// Where a batch's matrix begins.
+fn origin(params: &Params, operand: &Operand, mut index: usize) -> usize {
+    let mut origin = operand.origin as i64;
+    for (&extent, stride) in params.batch.iter().zip(operand.batch).rev() {
+        origin += (index % extent as usize) as i64 * stride;
+        index /= extent as usize;
+    }
+    origin as usize
+}
+
+const F16: u32 = 1;
+const BF16: u32 = 2;
+
+/// A floating-point type in a parameter block.
+pub(crate) fn dtype_code(dtype: DType) -> u32 {
+    match dtype {
+        DType::F16 => F16,
+        DType::BF16 => BF16,
+        _ => 0,
+    }
+}
+
+/// A bound buffer of the type that `code` stands for.
+pub(crate) fn values<'a>(arguments: &HostArguments<'a>, index: usize, code: u32) -> Result<Values<'a>> {
+    Ok(match code {
+        F16 => Values::F16(arguments.input(index)?),
+        BF16 => Values::Bf16(arguments.input(index)?),
+        _ => Values::F32(arguments.input(index)?),
+    })
+}
+
+/// A strided matrix inside bound values.
+pub(crate) fn matrix(values: Values<'_>, origin: usize, dims: [usize; 2], strides: [isize; 2]) -> Result<Matrix<'_>> {
+    Matrix::new(values, origin, dims, strides).ok_or_else(|| Error::invalid_launch(format!("a {dims:?} operand lies outside its buffer")))
+}
