@@ -59,6 +59,12 @@ impl Executor {
         self.precision
     }
 
+    /// The precision of a matrix product with this many rows: what was chosen, or strict for up to eight rows and fast for more.
+    pub fn matmul_precision(&self, rows: usize) -> Precision {
+        const FEW_ROWS: usize = 8;
+        self.precision.unwrap_or(if rows <= FEW_ROWS { Precision::Strict } else { Precision::Fast })
+    }
+
     /// What the device is.
     pub fn properties(&self) -> &DeviceProperties {
         self.device.properties()

@@ -4,11 +4,15 @@
 use elinvar_core::{DType, Result};
 use elinvar_kernels::{
     Operator,
+    attention::Attention,
     binary::{Binary, BinaryOp},
     cast::Cast,
     copy::Concat,
     gather::Gather,
-    rms_norm::RmsNorm,
+    kv_append::KvAppend,
+    matmul::MatMul,
+    rms_norm::{AddRmsNorm, RmsNorm},
+    rope::Rope,
     softmax::Softmax,
     swiglu::SwiGlu,
     unary::{Approximation, Unary, UnaryOp},
@@ -155,5 +159,64 @@ impl Tensor {
     /// Shapes or types that differ.
     pub fn swiglu(&self, up: &Tensor) -> Result<Tensor> {
         self.apply(&SwiGlu { alpha: 1.0 }, &[Some(up)])
+    }
+
+    /// Residual addition, then RMS normalisation of the last axis times `weight`: the sum, and the normalised sum.
+    ///
+    /// # Errors
+    /// Shapes or types that differ.
+    pub fn add_rms_norm(&self, residual: &Tensor, weight: Option<&Tensor>, epsilon: f32) -> Result<(Tensor, Tensor)> {
+        let outputs = self.executor().apply(&AddRmsNorm { axis: -1, epsilon }, &[Some(self), Some(residual), weight])?;
+        match <[Tensor; 2]>::try_from(outputs) {
+            Ok([sum, normalised]) => Ok((sum, normalised)),
+            Err(_) => Err(Error::invalid_launch("add_rms_norm has two outputs")),
+        }
+    }
+
+    /// The matrix product `[…, m, k] · […, k, n]`, leading axes broadcast.
+    ///
+    /// # Errors
+    /// Shapes that do not fit, or types other than f32, f16 and bf16.
+    pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
+        let shape = self.shape();
+        let rows = if shape.rank() < 2 { 1 } else { shape[shape.rank() - 2] };
+        let precision = self.executor().matmul_precision(rows);
+        self.apply(&MatMul { precision, ..MatMul::default() }, &[Some(other), None])
+    }
+
+    /// The linear layer `x Wᵀ + bias`: `x […, k]`, `weight [n, k]` of any floating-point type, `bias [n]`; the result has the type of `x`.
+    ///
+    /// # Errors
+    /// Shapes that do not fit, or types other than f32, f16 and bf16.
+    pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+        let shape = self.shape();
+        let rows = shape.elements() / shape.last().copied().unwrap_or(1).max(1);
+        let precision = self.executor().matmul_precision(rows);
+        self.apply(&MatMul { transpose_b: true, precision, ..MatMul::default() }, &[Some(weight), bias])
+    }
+
+    /// Rotary position embedding of `[…, tokens, heads, head_dim]` at `positions [tokens]` (i32), with the frequencies that
+    /// [`elinvar_kernels::rope::frequencies`] gives; pairs half a head apart.
+    ///
+    /// # Errors
+    /// Shapes or types that do not fit.
+    pub fn rope(&self, positions: &Tensor, frequencies: &Tensor) -> Result<Tensor> {
+        self.apply(&Rope { interleaved: false }, &[Some(positions), Some(frequencies)])
+    }
+
+    /// Writes `rows [tokens, heads, head_dim]` into this cache `[heads, capacity, head_dim]` at `positions [tokens]` (i32), in place.
+    ///
+    /// # Errors
+    /// Shapes or types that do not fit. A position outside the cache is told when something is read.
+    pub fn kv_append(&self, rows: &Tensor, positions: &Tensor) -> Result<()> {
+        self.executor().apply(&KvAppend, &[Some(self), Some(rows), Some(positions)]).map(|_| ())
+    }
+
+    /// Attention of this query `[B, heads, tokens, D]` over keys and values `[B, kv_heads, keys, D]`; see [`Attention`] for masks and positions.
+    ///
+    /// # Errors
+    /// Shapes or types that do not fit.
+    pub fn attention(&self, operator: &Attention, keys: &Tensor, values: &Tensor, mask: Option<&Tensor>, positions: Option<&Tensor>) -> Result<Tensor> {
+        self.apply(operator, &[Some(keys), Some(values), mask, positions, None])
     }
 }

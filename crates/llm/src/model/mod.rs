@@ -1,0 +1,112 @@
+//! The Llama family's forward pass.
+//!
+//! Activations are f32; weights stay as stored (f32, f16 or bf16) and are adopted from the mapped file, so that a device with unified memory
+//! reads them in place. A step is recorded once and replayed with new tokens and positions: see [`Session`].
+
+mod layer;
+mod random;
+mod session;
+
+use elinvar::{DType, Error, Executor, Result, Tensor, kernels::rope::frequencies};
+
+use crate::{Config, Weight, Weights};
+use layer::{Layer, Linear};
+pub use session::{Logits, Session};
+
+/// A model on a device.
+pub struct Model {
+    config: Config,
+    executor: Executor,
+    embedding: Tensor,
+    layers: Vec<Layer>,
+    norm: Tensor,
+    head: Linear,
+    frequencies: Tensor,
+}
+
+/// Where a model's tensors come from.
+trait Source {
+    /// The tensor of this name and shape.
+    fn tensor(&mut self, name: &str, dims: &[usize]) -> Result<Tensor>;
+}
+
+/// Tensors of files, adopted.
+struct Stored<'a> {
+    executor: &'a Executor,
+    weights: &'a Weights,
+}
+
+impl Source for Stored<'_> {
+    fn tensor(&mut self, name: &str, dims: &[usize]) -> Result<Tensor> {
+        let Weight { dtype, dims, memory } = self.weights.get(name, dims)?;
+        self.executor.adopt(dtype, &dims, memory).map_err(|e| e.context(format!("tensor '{name}'")))
+    }
+}
+
+impl Model {
+    /// A model of these weights.
+    ///
+    /// # Errors
+    /// A tensor that is missing or contradicts the configuration, or out of memory.
+    pub fn new(executor: &Executor, config: Config, weights: &Weights) -> Result<Self> {
+        Self::build(executor, config, &mut Stored { executor, weights })
+    }
+
+    /// A model of seeded random weights of type `dtype`, for benchmarks: speech-shaped, but nonsense.
+    ///
+    /// # Errors
+    /// Out of memory, or a `dtype` that is not f32, f16 or bf16.
+    pub fn random(executor: &Executor, config: Config, dtype: DType, seed: u64) -> Result<Self> {
+        Self::build(executor, config, &mut random::Random::new(executor, dtype, seed)?)
+    }
+
+    fn build(executor: &Executor, config: Config, source: &mut dyn Source) -> Result<Self> {
+        let embedding = source.tensor("model.embed_tokens.weight", &[config.vocab_size, config.hidden_size])?;
+        let layers = (0..config.layers).map(|index| Layer::new(&config, index, source)).collect::<Result<Vec<_>>>()?;
+        let norm = source.tensor("model.norm.weight", &[config.hidden_size])?;
+        let head = match config.tied_embeddings {
+            true => embedding.clone(),
+            false => source.tensor("lm_head.weight", &[config.vocab_size, config.hidden_size])?,
+        };
+        let rates = frequencies(&config.rope.scaling, config.rope.theta.into(), config.rope.dimensions)?;
+        let frequencies = executor.tensor(&[rates.len()], &rates)?;
+        Ok(Self { config, executor: executor.clone(), embedding, layers, norm, head: Linear::new(head), frequencies })
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The executor it lives on.
+    pub fn executor(&self) -> &Executor {
+        &self.executor
+    }
+
+    /// Token ids that are in the vocabulary.
+    ///
+    /// # Errors
+    /// One that is not.
+    pub(crate) fn check_tokens(&self, tokens: &[u32]) -> Result<()> {
+        match tokens.iter().find(|&&t| t as usize >= self.config.vocab_size) {
+            Some(token) => Err(Error::invalid_argument(format!("token id {token} is outside the vocabulary of {} tokens", self.config.vocab_size))),
+            None => Ok(()),
+        }
+    }
+
+    /// The residual stream after the last layer, normalised: `[tokens, hidden]`. The layers' caches are appended to.
+    fn hidden(&self, tokens: &Tensor, positions: &Tensor, cache: &[(Tensor, Tensor)]) -> Result<Tensor> {
+        let epsilon = self.config.norm_epsilon;
+        let mut stream = self.embedding.gather(tokens, 0)?.cast(DType::F32)?;
+        let Some(first) = self.layers.first() else { return stream.rms_norm(Some(&self.norm), epsilon) };
+        let mut normalised = stream.rms_norm(Some(&first.input_norm), epsilon)?;
+        for (index, (layer, (keys, values))) in self.layers.iter().zip(cache).enumerate() {
+            let attended = layer.attend(&self.config, &normalised, positions, &self.frequencies, keys, values)?;
+            (stream, normalised) = stream.add_rms_norm(&attended, Some(&layer.post_norm), epsilon)?;
+            let fed = layer.feed_forward(&normalised)?;
+            let next = self.layers.get(index + 1).map_or(&self.norm, |next| &next.input_norm);
+            (stream, normalised) = stream.add_rms_norm(&fed, Some(next), epsilon)?;
+        }
+        Ok(normalised)
+    }
+}
