@@ -41,20 +41,26 @@ fn logistic(x: f32) -> Logistic {
     Logistic::new(exp_of(if t < -150.0 { -150.0 } else { t }), negative)
 }
 
-/// `1 / (1 + e^-x)`. 
+/// `1 / (1 + e^-x)`.
+///
+/// Error: at most 0.8 ulp.
 #[inline(always)]
 pub fn sigmoid(x: f32) -> f32 {
     let value = logistic(x);
     scale(value.hi + value.lo, value.k)
 }
 
-/// `x · sigmoid(x)`; `silu(-∞) = -0`, the limit. 
+/// `x · sigmoid(x)`; `silu(-∞) = -0`, the limit.
+///
+/// Error: at most 0.8 ulp.
 #[inline(always)]
 pub fn silu(x: f32) -> f32 {
     logistic(x).times(x)
 }
 
-/// `ln(1 + e^x)`. 
+/// `ln(1 + e^x)`.
+///
+/// Error: at most 1.2 ulp.
 #[inline(always)]
 pub fn softplus(x: f32) -> f32 {
     let t = -x.abs();
@@ -70,9 +76,11 @@ const TANH_LINEAR: (f32, f32) = (1.595_769_2, -4.534_068e-8);
 /// `2·√(2/π)·0.044715`, and what its rounding lost.
 const TANH_CUBIC: (f32, f32) = (7.135_481_4e-2, 2.398_832_5e-9);
 
-/// GELU in its tanh form, `x/2 · (1 + tanh(√(2/π)(x + 0.044715x³)))`; `gelu_tanh(-∞) = -0`, the limit. 
+/// GELU in its tanh form, `x/2 · (1 + tanh(√(2/π)(x + 0.044715x³)))`; `gelu_tanh(-∞) = -0`, the limit.
 ///
 /// Evaluated as `x · sigmoid(v)` with `v = x·(a + b·x²)` to twice the precision, since `e^v` magnifies its error.
+///
+/// Error: at most 0.8 ulp.
 #[inline(always)]
 pub fn gelu_tanh(x: f32) -> f32 {
     let t = clamp(x, -12.0, 12.0);
@@ -94,7 +102,7 @@ const DENSITY_AT_ZERO: f32 = 0.398_942_3;
 /// `Φ(-t)·e^(t²/2) / v` in `v = 1/(1 + t/4)` for `0 <= t <= 14.6`, highest coefficient first; relative error 2^-26.6.
 const TAIL: [f32; 10] = [
     1.695_180_1e-2,
-    -6.486_797_3e-2,
+    -6.486_797e-2,
     5.667_907_7e-2,
     2.151_192_2e-2,
     1.867_944e-2,
@@ -120,9 +128,11 @@ fn scaled_normal_tail(t: f32) -> (f32, f32) {
     (value, fma(v, sum_error + product_error, error) + shift)
 }
 
-/// GELU, `x · Φ(x)` with `Φ` the normal distribution function; `gelu_erf(-∞) = -0`, the limit. 
+/// GELU, `x · Φ(x)` with `Φ` the normal distribution function; `gelu_erf(-∞) = -0`, the limit.
 ///
 /// Evaluated from `x · Φ(-|x|)`, so that nothing cancels in the negative tail.
+///
+/// Error: at most 2.2 ulp.
 #[inline(always)]
 pub fn gelu_erf(x: f32) -> f32 {
     let c = clamp(x, -14.6, 14.6);

@@ -8,17 +8,8 @@ const LOG2_E_TAIL: f32 = 1.925_963e-8;
 const SQRT_HALF_BITS: u32 = 0x3f35_04f3;
 
 /// `(ln(1 + f) - f + f²/2) / f³`, highest coefficient first; relative error of `ln(1 + f)`: 2^-28.
-const LOG: [f32; 9] = [
-    7.037_887_7e-2,
-    -1.151_056_4e-1,
-    1.167_477_7e-1,
-    -1.242_064_5e-1,
-    1.424_966_9e-1,
-    -1.666_804_3e-1,
-    2.000_07e-1,
-    -2.499_999_4e-1,
-    3.333_333_1e-1,
-];
+const LOG: [f32; 9] =
+    [7.037_888e-2, -1.151_056_4e-1, 1.167_477_7e-1, -1.242_064_5e-1, 1.424_966_9e-1, -1.666_804_3e-1, 2.000_07e-1, -2.499_999_4e-1, 3.333_333e-1];
 
 /// `(n, f)` with `x = 2^n · (1 + f)`, exactly, for `0 < x < ∞`.
 #[inline(always)]
@@ -32,18 +23,21 @@ pub(super) fn split(x: f32) -> (f32, f32) {
     (n, m - 1.0)
 }
 
-/// `ln(1 + f) - f`.
+/// `ln(1 + f)` as a sum of two floats.
 #[inline(always)]
-fn correction(f: f32) -> f32 {
-    f * f * fma(f, polynomial(f, LOG), -0.5)
+fn log_of_mantissa(f: f32) -> (f32, f32) {
+    let (square, square_error) = two_product(f, f);
+    let (hi, lo) = fast_two_sum(f, -0.5 * square);
+    (hi, fma(f * square, polynomial(f, LOG), fma(-0.5, square_error, lo)))
 }
 
 /// `ln(x) + tail` for `0 < x < ∞`.
 #[inline(always)]
 fn log_plus(x: f32, tail: f32) -> f32 {
     let (n, f) = split(x);
-    let (hi, lo) = fast_two_sum(n * LN2_HI, f);
-    hi + (fma(n, LN2_LO, lo) + (correction(f) + tail))
+    let (log, rest) = log_of_mantissa(f);
+    let (hi, lo) = fast_two_sum(n * LN2_HI, log);
+    hi + (fma(n, LN2_LO, lo) + (rest + tail))
 }
 
 /// `value`, the logarithm of a positive finite `x`, or what the logarithm is elsewhere.
@@ -54,18 +48,23 @@ fn with_special_cases(x: f32, value: f32) -> f32 {
     if x == 0.0 { f32::NEG_INFINITY } else { value }
 }
 
-/// Natural logarithm; `log(±0) = -∞`, NaN below zero. 
+/// Natural logarithm; `log(±0) = -∞`, NaN below zero.
+///
+/// Error: at most 0.6 ulp.
 #[inline(always)]
 pub fn log(x: f32) -> f32 {
     with_special_cases(x, log_plus(x, 0.0))
 }
 
-/// Logarithm to base 2; `log2(±0) = -∞`, NaN below zero. 
+/// Logarithm to base 2; `log2(±0) = -∞`, NaN below zero.
+///
+/// Error: at most 0.6 ulp.
 #[inline(always)]
 pub fn log2(x: f32) -> f32 {
     let (n, f) = split(x);
-    let (product, error) = two_product(f, LOG2_E);
-    let rest = fma(correction(f), LOG2_E, fma(f, LOG2_E_TAIL, error));
+    let (log, log_rest) = log_of_mantissa(f);
+    let (product, error) = two_product(log, LOG2_E);
+    let rest = fma(log_rest, LOG2_E, fma(log, LOG2_E_TAIL, error));
     let (hi, lo) = fast_two_sum(n, product);
     with_special_cases(x, hi + (lo + rest))
 }
@@ -78,7 +77,9 @@ pub(super) fn log1p_of_sum(x: f32, tail: f32) -> f32 {
     log_plus(u, (lost + tail) / u)
 }
 
-/// `ln(1 + x)`; `log1p(-1) = -∞`, NaN below -1. 
+/// `ln(1 + x)`; `log1p(-1) = -∞`, NaN below -1.
+///
+/// Error: at most 0.8 ulp.
 #[inline(always)]
 pub fn log1p(x: f32) -> f32 {
     let value = with_special_cases(1.0 + x, log1p_of_sum(x, 0.0));

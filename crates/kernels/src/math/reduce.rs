@@ -11,16 +11,7 @@ const TWO_OVER_PI: f32 = std::f32::consts::FRAC_2_PI;
 const PI_2: [f32; 3] = [std::f32::consts::FRAC_PI_2, -4.371_139e-8, -1.715_124_5e-15];
 
 /// A word of zeros, then the bits of 2/π after the point.
-const TWO_OVER_PI_BITS: [u32; 8] = [
-    0,
-    0xa2f9_836e,
-    0x4e44_1529,
-    0xfc27_57d1,
-    0xf534_ddc0,
-    0xdb62_9599,
-    0x3c43_9041,
-    0xfe51_63ab,
-];
+const TWO_OVER_PI_BITS: [u32; 8] = [0, 0xa2f9_836e, 0x4e44_1529, 0xfc27_57d1, 0xf534_ddc0, 0xdb62_9599, 0x3c43_9041, 0xfe51_63ab];
 
 /// `quadrant · π/2 + hi + lo`, the quadrant modulo 4.
 #[derive(Clone, Copy)]

@@ -8,15 +8,7 @@ const SIN: [f32; 4] = [2.894_022_8e-6, -1.985_913_7e-4, 8.333_393e-3, -1.666_666
 /// `(cos r - 1 + r²/2)/r⁴` in `r²`, highest coefficient first; relative error of `cos`: 2^-29.
 const COS: [f32; 3] = [2.453_634e-5, -1.388_824_2e-3, 4.166_666_4e-2];
 /// `(tan r - r)/r³` in `r²`, highest coefficient first; relative error of `tan`: 2^-27.
-const TAN: [f32; 7] = [
-    4.011_674_3e-3,
-    8.933_258_4e-4,
-    1.015_073_9e-2,
-    2.156_528_8e-2,
-    5.400_192_4e-2,
-    1.333_319_4e-1,
-    3.333_333_4e-1,
-];
+const TAN: [f32; 7] = [4.011_674_3e-3, 8.933_258_4e-4, 1.015_073_9e-2, 2.156_528_8e-2, 5.400_192_4e-2, 1.333_319_4e-1, 3.333_333_4e-1];
 
 /// The sine of an angle whose quadrant counts from `turn` on.
 #[inline(always)]
@@ -40,13 +32,17 @@ fn odd(x: f32, value: f32) -> f32 {
     if x.abs() < f32::INFINITY { signed } else { f32::NAN }
 }
 
-/// Sine of `x` radians, over the whole range; NaN at infinity. 
+/// Sine of `x` radians, over the whole range; NaN at infinity.
+///
+/// Error: at most 0.8 ulp.
 #[inline(always)]
 pub fn sin(x: f32) -> f32 {
     odd(x, sine(any(x.abs()), 0))
 }
 
-/// Cosine of `x` radians, over the whole range; NaN at infinity. 
+/// Cosine of `x` radians, over the whole range; NaN at infinity.
+///
+/// Error: at most 0.8 ulp.
 #[inline(always)]
 pub fn cos(x: f32) -> f32 {
     let value = sine(any(x.abs()), 1);
@@ -65,7 +61,9 @@ pub fn cos_fast(x: f32) -> f32 {
     sine(small(x.abs()), 1)
 }
 
-/// Tangent of `x` radians, over the whole range; NaN at infinity. 
+/// Tangent of `x` radians, over the whole range; NaN at infinity.
+///
+/// Error: at most 1.2 ulp.
 #[inline(always)]
 pub fn tan(x: f32) -> f32 {
     let Angle { quadrant, hi, lo } = any(x.abs());
