@@ -64,6 +64,9 @@ crate::simd! {
     }
 }
 
+/// 2^128.
+const OVERFLOW: f64 = 340_282_366_920_938_463_463_374_607_431_768_211_456.0;
+
 /// The error of `value` in units in the last place of `exact`; infinite where one is NaN and the other not, where a
 /// zero has the wrong sign, and where an exact zero or infinity is missed. An overflow counts as 2^128.
 pub fn error_in_ulp(value: f32, exact: f64) -> f64 {
@@ -77,11 +80,11 @@ pub fn error_in_ulp(value: f32, exact: f64) -> f64 {
     if sign_differs {
         return f64::INFINITY;
     }
-    let overflow = 2f64.powi(128);
-    let exact = exact.clamp(-overflow, overflow);
-    let value = f64::from(value).clamp(-overflow, overflow);
-    let exponent = ((exact.to_bits() >> 52) & 0x7ff) as i32 - 1023;
-    (value - exact).abs() * 2f64.powi(23 - exponent.clamp(-126, 127))
+    let exact = exact.clamp(-OVERFLOW, OVERFLOW);
+    let value = f64::from(value).clamp(-OVERFLOW, OVERFLOW);
+    let exponent = ((exact.to_bits() >> 52) & 0x7ff).clamp(1023 - 126, 1023 + 127);
+    let ulps_per_unit = f64::from_bits((2 * 1023 + 23 - exponent) << 52);
+    (value - exact).abs() * ulps_per_unit
 }
 
 fn sigmoid(x: f64) -> f64 {
