@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use clap::{Args as Group, Parser, Subcommand};
 use elinvar::{BackendType, Error, Executor, Precision, Result};
 
-use crate::commands::{bench, devices, op};
+use crate::commands::{bench, devices, logits, op};
 
 /// Transformer kernels and language models with the same bits on every device.
 #[derive(Debug, Parser)]
@@ -22,6 +22,8 @@ pub(crate) enum Command {
     Bench(bench::BenchArgs),
     /// List the devices of this build and what they are
     Devices(devices::DevicesArgs),
+    /// Write the logits of given tokens to a file
+    Logits(logits::LogitsArgs),
     /// Run one operator on tensors from a file, or list the operators
     Op(op::OpArgs),
 }

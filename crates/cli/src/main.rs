@@ -2,6 +2,8 @@
 
 mod args;
 mod commands;
+mod embedded;
+mod model;
 mod tensors;
 
 use std::process::ExitCode;

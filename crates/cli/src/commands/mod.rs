@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod devices;
+pub(crate) mod logits;
 pub(crate) mod op;
 
 use elinvar::Result;
@@ -13,6 +14,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.command {
         Command::Bench(args) => bench::run(args),
         Command::Devices(args) => devices::run(args),
+        Command::Logits(args) => logits::run(args),
         Command::Op(args) => op::run(args),
     }
 }

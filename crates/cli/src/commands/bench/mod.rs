@@ -1,6 +1,7 @@
 //! Benchmarks any device can be put through: operators against the machine's measured ceilings, and decoding.
 
 mod ceiling;
+mod decode;
 mod ops;
 mod timing;
 
@@ -18,10 +19,13 @@ pub(crate) struct BenchArgs {
 enum What {
     /// Time operators; bytes and operations are counted and compared with the machine's measured ceilings
     Ops(ops::OpsArgs),
+    /// Time prefill and decoding of a Llama of random weights
+    Decode(decode::DecodeArgs),
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     match &args.what {
         What::Ops(args) => ops::run(args),
+        What::Decode(args) => decode::run(args),
     }
 }

@@ -1,0 +1,151 @@
+use std::{sync::Arc, time::Instant};
+
+use clap::{Args, ValueEnum};
+use elinvar::{DType, DeviceKind, Result, kernels::rope::RopeScaling};
+use elinvar_llm::{Architecture, Config, Model, Rope, Session};
+use serde_json::json;
+
+use super::{ceiling::Ceilings, timing::median};
+use crate::{args::DeviceArgs, commands::print_line};
+
+/// Arguments of `elinvar bench decode`.
+#[derive(Debug, Args)]
+pub(crate) struct DecodeArgs {
+    /// Shape of the model, whose weights are random
+    #[arg(long, value_enum, default_value_t = Shape::Llama1b)]
+    shape: Shape,
+    /// Type of the weights: f32, f16 or bf16
+    #[arg(long, default_value = "bf16", value_name = "TYPE")]
+    dtype: DType,
+    /// Type of the keys and values
+    #[arg(long, default_value = "f16", value_name = "TYPE")]
+    cache_dtype: DType,
+    /// Prompt lengths to prefill, separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "128", value_name = "TOKENS")]
+    prompt: Vec<usize>,
+    /// Numbers of tokens to decode from an empty context, separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "32", value_name = "TOKENS")]
+    generate: Vec<usize>,
+    /// Repetitions; the median is reported
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+/// Known shapes.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Shape {
+    /// 2 layers of width 256: a quick check
+    Tiny,
+    /// 16 layers, 2048/8192, 32/8 heads, vocabulary 128256, tied
+    #[value(name = "llama-1b")]
+    Llama1b,
+    /// 32 layers, 4096/14336, 32/8 heads, vocabulary 128256
+    #[value(name = "llama-8b")]
+    Llama8b,
+}
+
+impl Shape {
+    fn config(self) -> Config {
+        let (layers, hidden, inner, heads, kv_heads, vocab, tied) = match self {
+            Shape::Tiny => (2, 256, 704, 8, 4, 2048, true),
+            Shape::Llama1b => (16, 2048, 8192, 32, 8, 128_256, true),
+            Shape::Llama8b => (32, 4096, 14_336, 32, 8, 128_256, false),
+        };
+        let head_dim = hidden / heads;
+        Config {
+            architecture: Architecture::Llama,
+            vocab_size: vocab,
+            hidden_size: hidden,
+            intermediate_size: inner,
+            layers,
+            heads,
+            kv_heads,
+            head_dim,
+            max_context: 8192,
+            norm_epsilon: 1e-5,
+            rope: Rope { theta: 500_000.0, dimensions: head_dim, scaling: RopeScaling::None },
+            tied_embeddings: tied,
+            qkv_bias: false,
+            output_bias: false,
+            mlp_bias: false,
+            qk_norm: false,
+            windows: vec![None; layers],
+            bos: None,
+            eos: Vec::new(),
+        }
+    }
+}
+
+/// Weights a decoded token reads: all matrices but the embedding, or with it where it is the output projection too.
+fn bytes_per_token(config: &Config, dtype: DType) -> usize {
+    let (queries, keys) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
+    let layer = config.hidden_size * (2 * queries + 2 * keys + 3 * config.intermediate_size);
+    (config.layers * layer + config.vocab_size * config.hidden_size) * dtype.size()
+}
+
+pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
+    let executor = args.device.executor()?;
+    let properties = executor.properties().clone();
+    let config = args.shape.config();
+    let bytes = bytes_per_token(&config, args.dtype);
+    let ceilings = (properties.kind == DeviceKind::Cpu).then(|| Ceilings::of_host(properties.compute_units));
+    let model = Arc::new(Model::random(&executor, config, args.dtype, 1)?);
+    let longest = args.prompt.iter().chain(&args.generate).copied().max().unwrap_or(1);
+    let mut session = Session::new(model, longest, args.cache_dtype)?;
+    let mut rows = Vec::new();
+    for &tokens in &args.prompt {
+        rows.push((format!("pp{tokens}"), tokens, rounds(args.rounds, || prefill(&mut session, tokens))?, None));
+    }
+    for &tokens in &args.generate {
+        let seconds = rounds(args.rounds, || decode(&mut session, tokens))?;
+        let limit = ceilings.map(|c| bytes as f64 * tokens as f64 / seconds / c.read);
+        rows.push((format!("tg{tokens}"), tokens, seconds, limit));
+    }
+    if args.json {
+        let row = |(test, tokens, seconds, limit): &(String, usize, f64, Option<f64>)| {
+            json!({ "test": test, "tokens_per_second": *tokens as f64 / seconds, "fraction_of_read_bandwidth": limit })
+        };
+        print_line(serde_json::Value::Array(rows.iter().map(row).collect()));
+        return Ok(());
+    }
+    print_line(format!("{} · {} threads · {:?} {} · {:.2} GB of weights a token", properties.name, properties.compute_units, args.shape, args.dtype, bytes as f64 / 1e9));
+    if let Some(c) = ceilings {
+        print_line(format!("read bandwidth measured now: {:.1} GB/s", c.read / 1e9));
+    }
+    print_line(format!("{:<8} {:>10} {:>20}", "test", "tokens/s", "of read bandwidth"));
+    for (test, tokens, seconds, limit) in rows {
+        let limit = limit.map_or("–".to_owned(), |l| format!("{:.0} %", l * 100.0));
+        print_line(format!("{test:<8} {:>10.2} {limit:>20}", tokens as f64 / seconds));
+    }
+    Ok(())
+}
+
+fn rounds(count: usize, mut body: impl FnMut() -> Result<f64>) -> Result<f64> {
+    body()?;
+    Ok(median((0..count.max(1)).map(|_| body()).collect::<Result<Vec<_>>>()?))
+}
+
+fn prefill(session: &mut Session, tokens: usize) -> Result<f64> {
+    session.truncate(0);
+    let prompt: Vec<u32> = (0..tokens as u32).map(|i| i * 31 % 1000).collect();
+    let start = Instant::now();
+    session.feed(&prompt)?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// Each token is read back and chosen greedily, as in generation.
+fn decode(session: &mut Session, tokens: usize) -> Result<f64> {
+    session.truncate(0);
+    let mut token = 1;
+    let start = Instant::now();
+    for _ in 0..tokens {
+        let logits = session.feed(&[token])?;
+        token = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(i, _)| i as u32);
+    }
+    Ok(start.elapsed().as_secs_f64())
+}

@@ -1,0 +1,27 @@
+use std::path::PathBuf;
+
+use clap::Args;
+use elinvar::Result;
+
+use crate::{model::ModelArgs, tensors};
+
+/// Arguments of `elinvar logits`.
+#[derive(Debug, Args)]
+pub(crate) struct LogitsArgs {
+    /// Token ids, separated by commas
+    #[arg(long, value_delimiter = ',', required = true, value_name = "IDS")]
+    tokens: Vec<u32>,
+    /// Safetensors file to write `logits` [tokens, vocabulary] to, f32
+    #[arg(long, value_name = "FILE")]
+    output: PathBuf,
+    #[command(flatten)]
+    model: ModelArgs,
+}
+
+pub(crate) fn run(args: &LogitsArgs) -> Result<()> {
+    let model = args.model.load(&args.model.files()?)?;
+    let mut session = args.model.session(&model, args.tokens.len())?;
+    let logits = session.feed_all(&args.tokens)?;
+    let dims = [args.tokens.len(), model.config().vocab_size];
+    tensors::write(&args.output, vec![("logits".to_owned(), model.executor().tensor(&dims, &logits)?)])
+}

@@ -1,0 +1,56 @@
+//! Loading a model as the command line asks for it.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use clap::Args;
+use elinvar::{DType, Result};
+use elinvar_llm::{Config, Model, ModelFiles, Session, Weights};
+use indicatif::ProgressBar;
+
+use crate::{args::DeviceArgs, embedded};
+
+/// Which model, where, and with what memory.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ModelArgs {
+    /// Folder with config.json, model.safetensors and tokenizer.json [default: the embedded model]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) model: Option<PathBuf>,
+    /// Tokens the text may reach [default: what the command needs, at most the model's context]
+    #[arg(long, value_name = "TOKENS")]
+    pub(crate) context: Option<usize>,
+    /// Type of the keys and values in memory: f32, f16 or bf16
+    #[arg(long, default_value = "f32", value_name = "TYPE")]
+    pub(crate) cache_dtype: DType,
+    /// Tokens of a prefill step
+    #[arg(long, default_value_t = Session::DEFAULT_CHUNK, value_name = "TOKENS")]
+    pub(crate) chunk: usize,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+}
+
+impl ModelArgs {
+    /// The model's files.
+    pub(crate) fn files(&self) -> Result<ModelFiles> {
+        self.model.as_ref().map_or_else(embedded::files, ModelFiles::open)
+    }
+
+    /// Loads the model, refusing one that does not fit the device beside a cache of the context's size.
+    pub(crate) fn load(&self, files: &ModelFiles) -> Result<Arc<Model>> {
+        let spinner = ProgressBar::new_spinner().with_message(format!("loading {files}"));
+        spinner.enable_steady_tick(Duration::from_millis(100));
+        let config = Config::read(files)?;
+        let weights = Weights::open(files)?;
+        let executor = self.device.executor()?;
+        let model = Model::new(&executor, config, &weights);
+        spinner.finish_and_clear();
+        model.map(Arc::new)
+    }
+
+    /// An empty text of at least `needed` tokens if the model's context allows.
+    pub(crate) fn session(&self, model: &Arc<Model>, needed: usize) -> Result<Session> {
+        let capacity = self.context.unwrap_or_else(|| needed.min(model.config().max_context));
+        let mut session = Session::new(model.clone(), capacity, self.cache_dtype)?;
+        session.set_chunk(self.chunk);
+        Ok(session)
+    }
+}
