@@ -1,0 +1,122 @@
+//! The naive reference, in f64.
+
+use elinvar_core::{DType, Shape};
+
+use super::{Binary, BinaryOp};
+use crate::{
+    conformance::{Bound, Case, HostTensor},
+    elementwise::check::{Viewed, broadcast, layout, shape, view},
+};
+
+fn at(op: BinaryOp, a: f64, b: f64, integer: bool) -> f64 {
+    match op {
+        BinaryOp::Add => a + b,
+        BinaryOp::Sub => a - b,
+        BinaryOp::Mul => a * b,
+        BinaryOp::Div if integer => {
+            if b == 0.0 {
+                0.0
+            } else {
+                (a / b).trunc()
+            }
+        }
+        BinaryOp::Div => a / b,
+        BinaryOp::Min => {
+            if a.is_nan() || b.is_nan() {
+                f64::NAN
+            } else {
+                a.min(b)
+            }
+        }
+        BinaryOp::Max => {
+            if a.is_nan() || b.is_nan() {
+                f64::NAN
+            } else {
+                a.max(b)
+            }
+        }
+        BinaryOp::Pow if integer => a.powf(b).trunc(),
+        BinaryOp::Pow => a.powf(b),
+    }
+}
+
+fn bound(op: BinaryOp) -> Bound {
+    if op == BinaryOp::Pow { Bound::relative(2e-7) } else { Bound::EXACT }
+}
+
+fn case(op: BinaryOp, a: HostTensor, b: HostTensor) -> Case {
+    let (left, right) = (a.dims().to_vec(), b.dims().to_vec());
+    let integer = a.dtype().is_integer();
+    let oracle = move |inputs: &[Vec<f64>]| {
+        let y: Shape = shape(&left).broadcast(&shape(&right)).unwrap_or_else(|e| unreachable!("{e}"));
+        let (a, b) = (broadcast(&inputs[0], &left, y), broadcast(&inputs[1], &right, y));
+        vec![a.iter().zip(&b).map(|(&a, &b)| at(op, a, b, integer)).collect()]
+    };
+    Case::new(Binary { op }, [Some(a), Some(b)], bound(op), oracle)
+}
+
+/// Values that neither overflow nor lose digits, for any operation.
+fn values(op: BinaryOp, dtype: DType, dims: &[usize], exponent: bool, seed: u64) -> HostTensor {
+    let unsigned = matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64);
+    let (low, high) = match op {
+        BinaryOp::Pow if exponent => {
+            if dtype.is_float() {
+                (-3.0, 3.0)
+            } else {
+                (0.0, 4.0)
+            }
+        }
+        BinaryOp::Pow => {
+            if dtype.is_float() {
+                (0.1, 4.0)
+            } else {
+                (0.0, 3.99)
+            }
+        }
+        _ if unsigned && op == BinaryOp::Sub && !exponent => (12.0, 24.0),
+        _ if unsigned => (0.0, 11.0),
+        _ => (-11.0, 11.0),
+    };
+    HostTensor::random(dtype, dims, low, high, seed)
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let shapes: &[(&[usize], &[usize])] =
+        &[(&[], &[]), (&[0, 3], &[3]), (&[1000], &[1]), (&[7, 1, 33], &[5, 1]), (&[3, 600], &[600]), (&[3, 600], &[3, 1]), (&[40_000], &[40_000])];
+    for &op in BinaryOp::ALL {
+        for (seed, (&dtype, (a, b))) in DType::NUMBERS.iter().flat_map(|d| shapes.iter().map(move |s| (d, s))).enumerate() {
+            let make = |dims, exponent| values(op, dtype, dims, exponent, 2 * seed as u64 + u64::from(exponent));
+            cases.push(case(op, make(a, false), make(b, true)));
+        }
+    }
+    for (base, exponent) in [(DType::F32, DType::I64), (DType::BF16, DType::F32), (DType::I64, DType::F32), (DType::I32, DType::U8)] {
+        let (a, b) = (values(BinaryOp::Pow, base, &[4, 9], false, 1), values(BinaryOp::Pow, DType::I8, &[9], true, 2));
+        cases.push(case(BinaryOp::Pow, a, HostTensor::from_f64(exponent, &[9], &b.to_f64())));
+    }
+    let special = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, 1.5];
+    let pairs: Vec<(f64, f64)> = special.iter().flat_map(|&a| special.iter().map(move |&b| (a, b))).collect();
+    for (op, &dtype) in [BinaryOp::Add, BinaryOp::Mul, BinaryOp::Min, BinaryOp::Max].iter().flat_map(|&op| DType::FLOATS.iter().map(move |d| (op, d)))
+    {
+        let tensor = |pick: fn(&(f64, f64)) -> f64| HostTensor::from_f64(dtype, &[25], &pairs.iter().map(pick).collect::<Vec<_>>());
+        cases.push(case(op, tensor(|p| p.0), tensor(|p| p.1)));
+    }
+    cases.extend(views());
+    cases
+}
+
+/// Transposed, reversed and broadcast operands; one above the size that goes past the caches.
+fn views() -> Vec<Case> {
+    let transposed = layout(&[70, 300]).permute(&[1, 0]).unwrap_or_else(|e| unreachable!("{e}"));
+    let reversed = layout(&[300, 140]).slice(1, 138, 70, -2).and_then(|l| l.slice(0, 299, 300, -1)).unwrap_or_else(|e| unreachable!("{e}"));
+    let operands = [HostTensor::random(DType::F32, &[70, 300], -1.0, 1.0, 5), HostTensor::random(DType::F32, &[300, 140], -1.0, 1.0, 6)];
+    let sum = Viewed(Binary { op: BinaryOp::Add }, vec![Some(transposed), Some(reversed)]);
+    let strided = Case::new(sum, operands.map(Some), Bound::EXACT, move |inputs| {
+        let (a, b) = (view(&inputs[0], &transposed), view(&inputs[1], &reversed));
+        vec![a.iter().zip(&b).map(|(a, b)| a + b).collect()]
+    });
+    let (rows, columns) = (1031, 4099);
+    let large =
+        case(BinaryOp::Mul, HostTensor::random(DType::F32, &[rows, columns], -1.0, 1.0, 7), HostTensor::random(DType::F32, &[columns], -1.0, 1.0, 8));
+    vec![strided, large]
+}

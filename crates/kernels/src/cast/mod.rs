@@ -1,0 +1,83 @@
+//! Conversion between data types.
+//!
+//! * To a floating-point type: one rounding, to nearest even, from any type; too large is infinity; NaN stays NaN.
+//! * From a floating-point to an integer type: towards zero; the nearest bound if too large; NaN gives zero.
+//! * Between integer types: the low bits, as in C. From bool: 0 or 1. To bool: whether it is not zero (NaN is not).
+//! * Memory: one read, one write.
+
+mod cpu;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod oracle;
+
+use bytemuck::{Pod, Zeroable};
+use elinvar_core::{DType, DeviceProperties, KernelKey, Parameter, Result};
+
+use crate::{
+    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, copy,
+    elementwise::{Operand, Space, over_elements, storage},
+    required,
+};
+
+/// `x` converted to another type; the shape stays.
+#[derive(Clone, Copy, Debug)]
+pub struct Cast {
+    /// The type.
+    pub to: DType,
+}
+
+/// The parameter block.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct CastParams {
+    /// What is visited.
+    pub space: Space,
+    /// The input.
+    pub x: Operand,
+}
+
+impl Operator for Cast {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        Ok(vec![TensorInfo::of(self.to, *required(inputs, 0, "x")?.shape())])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        Ok(launch(&required(inputs, 0, "x")?, self.to, Argument::Input(0), Argument::Output(0))?.into())
+    }
+
+    fn accepts_strides(&self, _index: usize) -> bool {
+        true
+    }
+}
+
+/// The types whose conversion moves the same bits: the sign of an integer matters only where it is widened.
+fn canonical(from: DType, to: DType) -> (DType, DType) {
+    let target = if to.is_integer() && !from.is_float() { storage(to) } else { to };
+    let narrows = to == DType::Bool || to.is_integer() && to.size() <= from.size();
+    (if from.is_integer() && narrows { storage(from) } else { from }, target)
+}
+
+/// The launch that converts `x` into a row-major buffer.
+pub(crate) fn launch(x: &TensorInfo, to: DType, from: Argument, into: Argument) -> Result<Launch> {
+    let (source, target) = canonical(x.dtype, to);
+    if source == target {
+        return Ok(copy::launch(to, &x.layout, from, into));
+    }
+    let (space, [operand]) = Space::collapse([&x.layout]);
+    let buffers = [(Parameter::read("x", source), from), (Parameter::write("y", target), into)];
+    let launch = Launch::new(KernelKey::new("cast", &[source, target]), cpu::twin(source, target)?, &CastParams { space, x: operand }, buffers);
+    Ok(over_elements(launch, space.elements()))
+}
+
+pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
+    name: "cast",
+    summary: "conversion to another data type: to nearest even, towards zero and saturating, low bits, or not zero",
+    inputs: &[Port::new("x", DType::ALL, "any shape")],
+    outputs: &[Port::new("y", DType::ALL, "as x, of type to")],
+    attributes: &[AttributeInfo {
+        name: "to",
+        kind: AttributeKind::Text,
+        default: None,
+        doc: "the data type: f32, f16, bf16, i8 to i64, u8 to u64, bool",
+    }],
+    build: |a| Ok(Box::new(Cast { to: a.get("to")? })),
+}];

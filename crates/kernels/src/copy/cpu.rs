@@ -1,0 +1,214 @@
+//! The CPU twin: contiguous runs, or tiles where two axes change places.
+
+use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
+use rayon::prelude::*;
+
+use super::CopyParams;
+use crate::{
+    elementwise::{
+        Operand, Space,
+        blocks::{self, TASK},
+        dispatch::for_storage,
+    },
+    rows::SERIAL_BELOW,
+    simd,
+};
+
+pub(super) fn twin(bits: DType) -> HostKernel {
+    for_storage!(bits, T => run::<T>)
+}
+
+fn run<T: Element>(arguments: &mut HostArguments<'_>) -> Result<()> {
+    let CopyParams { space, from, to } = arguments.params()?;
+    let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(1)?);
+    from.check(&space, x.len())?;
+    to.check(&space, y.len())?;
+    check_order(&space, &to)?;
+    let task = Task { space: &space, from: &from, to: &to, x, y: Target(y.as_mut_ptr()) };
+    match Tiles::find(&space, &from, &to) {
+        Some(tiles) => each(tiles.count(), tiles.elements(), &|index| task.tile(&tiles, index)),
+        None => each(space.elements().div_ceil(TASK), TASK.min(space.elements()), &|index| task.runs(index)),
+    }
+    Ok(())
+}
+
+/// Calls `work(0), …, work(count - 1)`, in parallel if that is worth it.
+fn each(count: usize, elements: usize, work: &(dyn Fn(usize) + Sync)) {
+    if count * elements < SERIAL_BELOW {
+        (0..count).for_each(work);
+    } else {
+        (0..count).into_par_iter().with_min_len((SERIAL_BELOW / elements).max(1)).for_each(work);
+    }
+}
+
+/// Refuses a destination that might visit an element twice.
+fn check_order(space: &Space, to: &Operand) -> Result<()> {
+    let mut spanned = 1;
+    for (&extent, &stride) in space.axes().iter().zip(&to.strides).rev().filter(|&(&extent, _)| extent > 1) {
+        if stride < spanned {
+            return Err(Error::invalid_launch(format!("a destination stride of {stride} is less than the {spanned} elements inside it")));
+        }
+        spanned = stride.saturating_mul(extent as i64);
+    }
+    Ok(())
+}
+
+/// The destination, shared by tasks that write different elements.
+#[derive(Clone, Copy)]
+struct Target<T>(*mut T);
+
+// SAFETY: tasks write disjoint elements (`check_order`, and each element is visited by one task).
+unsafe impl<T: Send> Send for Target<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Target<T> {}
+
+struct Task<'a, T> {
+    space: &'a Space,
+    from: &'a Operand,
+    to: &'a Operand,
+    x: &'a [T],
+    y: Target<T>,
+}
+
+impl<T: Element> Task<'_, T> {
+    /// Copies the elements number `index · TASK` and on, run by run.
+    fn runs(&self, index: usize) {
+        let (start, inner) = (index * TASK, self.space.axes().len() - 1);
+        let count = TASK.min(self.space.elements() - start);
+        let stride = self.to.strides[inner] as usize;
+        let step = self.from.strides[inner] as isize;
+        blocks::walk(self.space, [self.from, self.to], start, count, |[source, target], length| {
+            if stride == 1 || length == 1 {
+                // SAFETY: in bounds by `Operand::check`; written by this task alone.
+                let out = unsafe { std::slice::from_raw_parts_mut(self.y.0.add(target), length) };
+                return blocks::run(self.x, source, step, out);
+            }
+            for i in 0..length {
+                let value = self.x[source.wrapping_add_signed(i as isize * step)];
+                // SAFETY: as above.
+                unsafe { self.y.0.add(target + i * stride).write(value) };
+            }
+        });
+    }
+
+    /// Copies one tile of `tiles`.
+    fn tile(&self, tiles: &Tiles, index: usize) {
+        let (mut rest, inner) = (index, self.space.axes().len() - 1);
+        let (mut source, mut target) = (self.from.origin as isize, self.to.origin as isize);
+        let mut split = |parts: usize| (rest % parts, rest /= parts).0;
+        let columns = tile_range(split(tiles.columns.div_ceil(COLUMNS)), COLUMNS, tiles.columns);
+        let rows = tile_range(split(tiles.rows.div_ceil(ROWS)), ROWS, tiles.rows);
+        for axis in (0..inner).rev().filter(|&axis| axis != tiles.axis) {
+            let position = split(self.space.extents[axis] as usize) as isize;
+            source += position * self.from.strides[axis] as isize;
+            target += position * self.to.strides[axis] as isize;
+        }
+        let (from_step, to_step) = (self.from.strides[inner] as isize, self.to.strides[tiles.axis] as isize);
+        source += rows.start as isize + columns.start as isize * from_step;
+        target += rows.start as isize * to_step + columns.start as isize;
+        let (from, to) = (self.x.as_ptr().wrapping_offset(source), self.y.0.wrapping_offset(target));
+        // SAFETY: every element of the tile is in bounds on both sides by `Operand::check`, and written by this task alone.
+        transpose(&unsafe { Exchange::new(from, from_step, to, to_step, rows.len(), columns.len()) });
+    }
+}
+
+/// Extent of a tile along the destination's rows and along the source's.
+const ROWS: usize = 64;
+const COLUMNS: usize = 512;
+
+/// A copy in which the destination's inner axis strides through the source, and `axis` is contiguous there.
+struct Tiles {
+    axis: usize,
+    rows: usize,
+    columns: usize,
+    others: usize,
+}
+
+impl Tiles {
+    fn find(space: &Space, from: &Operand, to: &Operand) -> Option<Tiles> {
+        const LEAST: usize = 8;
+        let inner = space.axes().len() - 1;
+        let columns = space.inner();
+        if to.strides[inner] != 1 || matches!(from.strides[inner], 0 | 1) || columns < LEAST {
+            return None;
+        }
+        let axis = (0..inner).find(|&axis| from.strides[axis] == 1 && space.extents[axis] as usize >= LEAST)?;
+        let rows = space.extents[axis] as usize;
+        Some(Tiles { axis, rows, columns, others: space.elements() / (rows * columns) })
+    }
+
+    fn count(&self) -> usize {
+        self.others * self.rows.div_ceil(ROWS) * self.columns.div_ceil(COLUMNS)
+    }
+
+    fn elements(&self) -> usize {
+        self.rows.min(ROWS) * self.columns.min(COLUMNS)
+    }
+}
+
+fn tile_range(index: usize, size: usize, extent: usize) -> std::ops::Range<usize> {
+    index * size..((index + 1) * size).min(extent)
+}
+
+/// Elements of a side of the square that is transposed at once: a cache line of four-byte elements.
+const SQUARE: usize = 16;
+
+/// A tile: `to[r · to_step + c] = from[c · from_step + r]`.
+struct Exchange<T> {
+    from: *const T,
+    from_step: isize,
+    to: *mut T,
+    to_step: isize,
+    rows: usize,
+    columns: usize,
+}
+
+simd! {
+    fn transpose<T: Element>(tile: &Exchange<T>) {
+        for r in (0..tile.rows).step_by(SQUARE) {
+            for c in (0..tile.columns).step_by(SQUARE) {
+                if r + SQUARE <= tile.rows && c + SQUARE <= tile.columns {
+                    tile.square(r, c);
+                } else {
+                    tile.edge(r, c);
+                }
+            }
+        }
+    }
+}
+
+impl<T: Element> Exchange<T> {
+    /// # Safety
+    /// Every element named is valid for reading and for writing, and no other thread touches what is written.
+    unsafe fn new(from: *const T, from_step: isize, to: *mut T, to_step: isize, rows: usize, columns: usize) -> Self {
+        Self { from, from_step, to, to_step, rows, columns }
+    }
+
+    /// Whole lines in, exchanged in registers, whole lines out.
+    #[inline(always)]
+    fn square(&self, r: usize, c: usize) {
+        let lines: [[T; SQUARE]; SQUARE] = std::array::from_fn(|k| {
+            let source = self.from.wrapping_offset((c + k) as isize * self.from_step + r as isize);
+            // SAFETY: inside the tile, valid by `new`.
+            unsafe { source.cast::<[T; SQUARE]>().read_unaligned() }
+        });
+        for i in 0..SQUARE {
+            let line: [T; SQUARE] = std::array::from_fn(|k| lines[k][i]);
+            let target = self.to.wrapping_offset((r + i) as isize * self.to_step + c as isize);
+            // SAFETY: as above.
+            unsafe { target.cast::<[T; SQUARE]>().write_unaligned(line) };
+        }
+    }
+
+    /// What is left of a square at the tile's edge.
+    #[inline(always)]
+    fn edge(&self, r: usize, c: usize) {
+        for i in r..self.rows.min(r + SQUARE) {
+            for k in c..self.columns.min(c + SQUARE) {
+                let source = self.from.wrapping_offset(k as isize * self.from_step + i as isize);
+                // SAFETY: inside the tile, valid by `new`.
+                unsafe { self.to.wrapping_offset(i as isize * self.to_step + k as isize).write(source.read()) };
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Several tensors along one axis: joining and cutting.
+
+use elinvar_core::{DeviceProperties, Error, Layout, Result, Shape};
+
+use super::{launch, launch_into_part};
+use crate::{Argument, Operator, Plan, TensorInfo, elementwise::same_dtype, required};
+
+/// Tensors one after the other along an axis. Inputs: any number, of one type, with shapes that are equal but along the axis.
+#[derive(Clone, Copy, Debug)]
+pub struct Concat {
+    /// The axis; negative counts from the end.
+    pub axis: isize,
+}
+
+fn all(inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+    if inputs.is_empty() {
+        return Err(Error::invalid_argument("concat of no tensors: give at least one"));
+    }
+    (0..inputs.len()).map(|i| required(inputs, i, &format!("x{i}"))).collect()
+}
+
+impl Operator for Concat {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let tensors = all(inputs)?;
+        let dtype = same_dtype("concat", &tensors.iter().collect::<Vec<_>>())?;
+        let first = tensors[0].shape();
+        let axis = first.axis(self.axis)?;
+        let mut dims = first.to_vec();
+        for shape in tensors[1..].iter().map(TensorInfo::shape) {
+            let fits = shape.rank() == first.rank() && (0..first.rank()).all(|i| i == axis || shape[i] == first[i]);
+            if !fits {
+                return Err(Error::invalid_argument(format!("concat of {first} and {shape} along axis {axis}: the other extents must be equal")));
+            }
+            dims[axis] = dims[axis].saturating_add(shape[axis]);
+        }
+        Ok(vec![TensorInfo::new(dtype, &dims)?])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let whole = outputs[0].layout;
+        let axis = whole.shape().axis(self.axis)?;
+        let (mut plan, mut start) = (Plan::default(), 0);
+        for (index, x) in all(inputs)?.iter().enumerate() {
+            let count = x.shape()[axis];
+            if x.elements() > 0 {
+                let part = whole.slice(axis, start, count, 1)?;
+                plan.launches.push(launch_into_part(x.dtype, &x.layout, &part, Argument::Input(index), Argument::Output(0)));
+            }
+            start += count;
+        }
+        Ok(plan)
+    }
+
+    fn accepts_strides(&self, _index: usize) -> bool {
+        true
+    }
+}
+
+/// `x` cut into parts along an axis.
+#[derive(Clone, Debug)]
+pub struct Split {
+    /// The axis; negative counts from the end.
+    pub axis: isize,
+    /// Extent of each part along it.
+    pub sizes: Option<Vec<usize>>,
+    /// Number of parts where `sizes` is absent: of equal extent, rounded up; the last one gets what is left.
+    pub parts: Option<usize>,
+}
+
+impl Split {
+    /// Start and extent of each part.
+    fn cuts(&self, shape: &Shape, axis: usize) -> Result<Vec<(usize, usize)>> {
+        let extent = shape[axis];
+        let refuse = |why: String| Error::invalid_argument(format!("split of axis {axis} of {shape}: {why}"));
+        let sizes = match (&self.sizes, self.parts) {
+            (Some(sizes), None) => sizes.clone(),
+            (None, Some(parts)) if parts > 0 && parts <= extent.max(1) => {
+                let each = extent.div_ceil(parts);
+                (0..parts).map(|i| each.min(extent.saturating_sub(i * each))).collect()
+            }
+            (None, Some(parts)) => return Err(refuse(format!("{parts} parts are asked of {extent}"))),
+            _ => return Err(refuse("give either sizes or parts".into())),
+        };
+        if sizes.iter().try_fold(0usize, |sum, &n| sum.checked_add(n)) != Some(extent) {
+            return Err(refuse(format!("sizes {sizes:?} do not add up to {extent}")));
+        }
+        Ok(sizes.iter().scan(0, |start, &n| Some((std::mem::replace(start, *start + n), n))).collect())
+    }
+
+    fn views(&self, x: &Layout) -> Result<Vec<Layout>> {
+        let axis = x.shape().axis(self.axis)?;
+        self.cuts(x.shape(), axis)?.into_iter().map(|(start, count)| x.slice(axis, start, count, 1)).collect()
+    }
+}
+
+impl Operator for Split {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let x = required(inputs, 0, "x")?;
+        Ok(self.views(&x.layout)?.iter().map(|view| TensorInfo::of(x.dtype, *view.shape())).collect())
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let x = required(inputs, 0, "x")?;
+        let parts = self.views(&x.layout)?;
+        let launches = parts.iter().enumerate().map(|(i, view)| launch(x.dtype, view, Argument::Input(0), Argument::Output(i)));
+        Ok(Plan { launches: launches.collect(), scratch: Vec::new() })
+    }
+
+    fn accepts_strides(&self, _index: usize) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use elinvar_core::DType;
+
+    fn info(dims: &[usize]) -> Option<TensorInfo> {
+        Some(TensorInfo::new(DType::F32, dims).unwrap())
+    }
+
+    #[test]
+    fn concat_refuses_what_does_not_fit() {
+        let shape = |axis, inputs: &[Option<TensorInfo>]| Concat { axis }.infer(inputs).map(|y| y[0].shape().to_vec());
+        assert_eq!(shape(-1, &[info(&[2, 3]), info(&[2, 0]), info(&[2, 4])]).unwrap(), [2, 7]);
+        assert!(shape(0, &[]).is_err() && shape(2, &[info(&[2, 3])]).is_err());
+        assert!(shape(0, &[info(&[2, 3]), info(&[2, 4])]).unwrap_err().to_string().contains("other extents"));
+        assert!(shape(0, &[info(&[2]), Some(TensorInfo::new(DType::I8, &[2]).unwrap())]).is_err());
+    }
+
+    #[test]
+    fn splits_are_even_from_the_front_or_add_up() {
+        let split = |sizes: Option<Vec<usize>>, parts| {
+            let found = Split { axis: 0, sizes, parts }.infer(&[info(&[7])]);
+            found.map(|y| y.iter().map(|t| t.elements()).collect::<Vec<_>>())
+        };
+        assert_eq!(split(None, Some(4)).unwrap(), [2, 2, 2, 1]);
+        assert_eq!(split(Some(vec![0, 5, 2]), None).unwrap(), [0, 5, 2]);
+        assert!(split(Some(vec![5, 3]), None).is_err() && split(None, None).is_err());
+        assert!(split(None, Some(0)).is_err() && split(None, Some(8)).is_err());
+    }
+}

@@ -1,0 +1,153 @@
+//! Movement: one kernel copies any strided view to any strided destination; the operators say which.
+//!
+//! Elements move as bits, so the kernel exists once for each element size. Contiguous runs are copied whole, and a view whose inner axis
+//! strides over another axis that is contiguous is transposed in tiles of whole cache lines. One read and one write of memory.
+
+mod cpu;
+mod join;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod oracle;
+mod view;
+
+use bytemuck::{Pod, Zeroable};
+use elinvar_core::{DType, DeviceProperties, KernelKey, Layout, Parameter, Result};
+
+pub use join::{Concat, Split};
+pub use view::{Expand, Reshape, Slice, Transpose, View};
+
+use crate::{
+    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
+    elementwise::{Operand, Space, over_elements, storage},
+    required,
+};
+
+/// `x`, row-major.
+#[derive(Clone, Copy, Debug)]
+pub struct Copy;
+
+/// The parameter block.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct CopyParams {
+    /// What is visited, in the destination's order.
+    pub space: Space,
+    /// Where elements come from.
+    pub from: Operand,
+    /// Where they go: no element is visited twice, and outer strides span inner ones.
+    pub to: Operand,
+}
+
+impl Operator for Copy {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let x = required(inputs, 0, "x")?;
+        Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let x = required(inputs, 0, "x")?;
+        Ok(launch(x.dtype, &x.layout, Argument::Input(0), Argument::Output(0)).into())
+    }
+
+    fn accepts_strides(&self, _index: usize) -> bool {
+        true
+    }
+}
+
+/// The launch that copies a view into a row-major buffer.
+pub(crate) fn launch(dtype: DType, view: &Layout, from: Argument, into: Argument) -> Launch {
+    let row_major = Layout::contiguous(*view.shape());
+    let bits = storage(dtype);
+    record(KernelKey::new("copy", &[bits]), [view, &row_major], (Parameter::read("x", bits), from), (Parameter::write("y", bits), into))
+}
+
+/// The launch that copies a view into a part of a buffer: `part` has the view's shape and lies inside it.
+pub(crate) fn launch_into_part(dtype: DType, view: &Layout, part: &Layout, from: Argument, into: Argument) -> Launch {
+    let bits = storage(dtype);
+    let key = KernelKey::new("copy", &[bits]).with("part", 1u32);
+    record(key, [view, part], (Parameter::read("x", bits), from), (Parameter::update("y", bits), into))
+}
+
+fn record(key: KernelKey, layouts: [&Layout; 2], x: (Parameter, Argument), y: (Parameter, Argument)) -> Launch {
+    let (space, [from, to]) = Space::collapse(layouts);
+    let launch = Launch::new(key, cpu::twin(x.0.dtype), &CopyParams { space, from, to }, [x, y]);
+    over_elements(launch, space.elements())
+}
+
+const X: Port = Port::new("x", DType::ALL, "any shape");
+const Y: Port = Port::new("y", DType::ALL, "row-major");
+
+const fn ints(name: &'static str, default: Option<&'static str>, doc: &'static str) -> AttributeInfo {
+    AttributeInfo { name, kind: AttributeKind::Ints, default, doc }
+}
+
+pub(crate) const DESCRIPTIONS: &[Description] = &[
+    Description { name: "copy", summary: "x, row-major", inputs: &[X], outputs: &[Y], attributes: &[], build: |_| Ok(Box::new(Copy)) },
+    Description {
+        name: "transpose",
+        summary: "x with its axes in another order",
+        inputs: &[X],
+        outputs: &[Y],
+        attributes: &[ints("perm", Some(""), "for each axis of y the axis of x, negative from the end; all reversed if not given")],
+        build: |a| Ok(Box::new(Transpose { perm: a.list("perm")? })),
+    },
+    Description {
+        name: "slice",
+        summary: "a range of x along each of some axes, as in Python: bounds are clamped, negative ones count from the end",
+        inputs: &[X],
+        outputs: &[Y],
+        attributes: &[
+            ints("starts", None, "first index of each axis sliced"),
+            ints("ends", None, "index before which each ends (exclusive)"),
+            ints("axes", Some(""), "the axes sliced, negative from the end; the first ones if not given"),
+            ints("steps", Some(""), "steps, negative to walk backwards; 1 if not given"),
+        ],
+        build: |a| {
+            let (starts, ends) = (a.list("starts")?.unwrap_or_default(), a.list("ends")?.unwrap_or_default());
+            Ok(Box::new(Slice { starts, ends, axes: a.list("axes")?, steps: a.list("steps")? }))
+        },
+    },
+    Description {
+        name: "expand",
+        summary: "x broadcast to a shape",
+        inputs: &[X],
+        outputs: &[Y],
+        attributes: &[ints("shape", None, "the shape to broadcast with")],
+        build: |a| Ok(Box::new(Expand { shape: a.list("shape")?.unwrap_or_default() })),
+    },
+    Description {
+        name: "reshape",
+        summary: "the elements of x in row-major order under another shape",
+        inputs: &[X],
+        outputs: &[Y],
+        attributes: &[
+            ints("shape", None, "the shape; one extent may be -1: what is left; 0 keeps the extent of x at that place"),
+            AttributeInfo { name: "allow_zero", kind: AttributeKind::Bool, default: Some("false"), doc: "0 is an extent of zero" },
+        ],
+        build: |a| Ok(Box::new(Reshape { shape: a.list("shape")?.unwrap_or_default(), allow_zero: a.flag("allow_zero")? })),
+    },
+    Description {
+        name: "concat",
+        summary: "tensors one after the other along an axis",
+        inputs: &[Port::new("x", DType::ALL, "shapes that are equal but along the axis, all of one type").repeated()],
+        outputs: &[Y],
+        attributes: &[AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("0"), doc: "the axis; negative counts from the end" }],
+        build: |a| Ok(Box::new(Concat { axis: a.get("axis")? })),
+    },
+    Description {
+        name: "split",
+        summary: "x cut into parts along an axis",
+        inputs: &[X],
+        outputs: &[Port::new("y", DType::ALL, "the parts").repeated()],
+        attributes: &[
+            AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("0"), doc: "the axis; negative counts from the end" },
+            ints("sizes", Some(""), "extent of each part along the axis"),
+            AttributeInfo {
+                name: "parts",
+                kind: AttributeKind::Int,
+                default: Some(""),
+                doc: "number of parts where sizes are not given: of equal extent, rounded up, the last one what is left",
+            },
+        ],
+        build: |a| Ok(Box::new(Split { axis: a.get("axis")?, sizes: a.list("sizes")?, parts: a.optional("parts")? })),
+    },
+];

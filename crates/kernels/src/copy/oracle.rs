@@ -1,0 +1,79 @@
+//! The naive reference: one index at a time.
+
+use elinvar_core::{DType, Layout};
+
+use super::{Concat, Copy, Expand, Reshape, Slice, Split, Transpose, View};
+use crate::{
+    Operator,
+    conformance::{Bound, Case, HostTensor},
+    elementwise::check::{Viewed, layout, view},
+};
+
+fn counted(dtype: DType, dims: &[usize]) -> HostTensor {
+    HostTensor::random(dtype, dims, 0.0, 120.0, dims.len() as u64)
+}
+
+fn copied(operator: impl Operator + 'static, x: HostTensor, seen: Layout) -> Case {
+    Case::new(operator, [Some(x)], Bound::EXACT, move |inputs| vec![view(&inputs[0], &seen)])
+}
+
+fn viewed(dtype: DType, dims: &[usize], operator: impl View + 'static) -> Case {
+    let seen = operator.view(&layout(dims)).unwrap_or_else(|e| unreachable!("{e}"));
+    copied(operator, counted(dtype, dims), seen)
+}
+
+fn permuted(dtype: DType, dims: &[usize], perm: &[isize]) -> Case {
+    viewed(dtype, dims, Transpose { perm: Some(perm.to_vec()) })
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (i, &dtype) in DType::ALL.iter().enumerate() {
+        cases.push(viewed(dtype, &[100 + i, 70], Transpose { perm: None }));
+        cases.push(viewed(dtype, &[5, 9, 4], Slice { starts: vec![-1, 1], ends: vec![-100, 8], axes: Some(vec![0, 1]), steps: Some(vec![-2, 3]) }));
+        cases.push(viewed(dtype, &[3, 1, 4], Expand { shape: vec![2, 1, 6, 1] }));
+    }
+    for perm in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        cases.push(permuted(DType::F32, &[33, 20, 47], &perm));
+        cases.push(permuted(DType::I64, &[3, 65, 16], &perm));
+    }
+    cases.push(permuted(DType::U16, &[2, 3, 700, 40], &[0, 3, 1, 2]));
+    cases.push(permuted(DType::U8, &[600, 517], &[1, 0]));
+    cases.push(permuted(DType::F32, &[0, 4], &[1, 0]));
+    cases.push(copied(Copy, counted(DType::F32, &[70_001]), layout(&[70_001])));
+    cases.push(copied(Copy, counted(DType::I32, &[]), layout(&[])));
+    cases.push(copied(Reshape { shape: vec![0, -1], allow_zero: false }, counted(DType::BF16, &[3, 4, 5]), layout(&[3, 4, 5])));
+    let strided = layout(&[200, 90]).permute(&[1, 0]).and_then(|l| l.slice(0, 0, 45, 2)).unwrap_or_else(|e| unreachable!("{e}"));
+    cases.push(copied(Viewed(Copy, vec![Some(strided)]), counted(DType::F32, &[200, 90]), strided));
+    cases.push(copied(Viewed(Reshape { shape: vec![-1], allow_zero: false }, vec![Some(strided)]), counted(DType::F16, &[200, 90]), strided));
+    cases.extend([-1, 1, 0].map(concat));
+    cases.extend([-1, 0].map(split));
+    cases
+}
+
+/// Three tensors, one of them empty, each value told apart.
+fn concat(axis: isize) -> Case {
+    let at = axis.rem_euclid(3) as usize;
+    let dims = move |extent: usize| {
+        let mut dims = [11, 13, 17];
+        dims[at] = extent;
+        dims
+    };
+    let extents = [1, 0, 40];
+    let inputs = extents.map(|n| Some(counted(DType::F32, &dims(n))));
+    Case::new(Concat { axis }, inputs, Bound::EXACT, move |inputs| {
+        let [outer, inner] = [dims(0)[..at].iter().product::<usize>(), dims(0)[at + 1..].iter().product()];
+        let rows = |o: usize| inputs.iter().zip(extents).flat_map(move |(x, n)| x[o * n * inner..(o + 1) * n * inner].to_vec());
+        vec![(0..outer).flat_map(rows).collect()]
+    })
+}
+
+fn split(axis: isize) -> Case {
+    let parts: Vec<Layout> = [(0, 4), (4, 0), (4, 7)]
+        .iter()
+        .map(|&(start, n)| layout(&[11, 300, 11]).slice(axis.rem_euclid(3) as usize, start, n, 1).unwrap_or_else(|e| unreachable!("{e}")))
+        .collect();
+    Case::new(Split { axis, sizes: Some(vec![4, 0, 7]), parts: None }, [Some(counted(DType::I16, &[11, 300, 11]))], Bound::EXACT, move |inputs| {
+        parts.iter().map(|part| view(&inputs[0], part)).collect()
+    })
+}

@@ -1,0 +1,61 @@
+//! Sixteen-bit floating-point blocks, calculated on in f32: widened, worked on and narrowed in L1.
+//!
+//! So that the functions, which are long, are compiled for f32 alone.
+
+use crate::{float::Float, simd};
+
+/// Elements widened at once.
+const BLOCK: usize = 1024;
+
+simd! {
+    fn widen<T: Float>(x: &[T], y: &mut [f32]) {
+        for (y, x) in y.iter_mut().zip(x) {
+            *y = x.to_f32();
+        }
+    }
+}
+
+simd! {
+    fn narrow<T: Float>(x: &[f32], y: &mut [T]) {
+        for (y, x) in y.iter_mut().zip(x) {
+            *y = T::from_f32(*x);
+        }
+    }
+}
+
+/// Widens `N` blocks and calls `body` with them and the start and number of their elements.
+#[inline(always)]
+fn widened<T: Float, const N: usize>(x: [&[T]; N], mut body: impl FnMut([&[f32]; N], usize, usize)) {
+    let mut wide = [[0.0; BLOCK]; N];
+    let length = x[0].len();
+    for start in (0..length).step_by(BLOCK) {
+        let count = BLOCK.min(length - start);
+        for (wide, x) in wide.iter_mut().zip(x) {
+            widen(&x[start..start + count], &mut wide[..count]);
+        }
+        body(wide.each_ref().map(|w| &w[..count]), start, count);
+    }
+}
+
+/// `f` over blocks of halves, rounded once.
+pub(crate) fn map<T: Float, const N: usize>(x: [&[T]; N], y: &mut [T], f: impl Fn([&[f32]; N], &mut [f32])) {
+    let mut result = [0.0; BLOCK];
+    widened(x, |x, start, count| {
+        f(x, &mut result[..count]);
+        narrow(&result[..count], &mut y[start..start + count]);
+    });
+}
+
+/// `f` over blocks of halves, to another type.
+pub(crate) fn map_to<T: Float, Y, const N: usize>(x: [&[T]; N], y: &mut [Y], f: impl Fn([&[f32]; N], &mut [Y])) {
+    widened(x, |x, start, count| f(x, &mut y[start..start + count]));
+}
+
+/// `f` over blocks of another type, its f32 results rounded to halves.
+pub(crate) fn map_from<X, T: Float>(x: &[X], y: &mut [T], f: impl Fn(&[X], &mut [f32])) {
+    let mut result = [0.0; BLOCK];
+    for (x, y) in x.chunks(BLOCK).zip(y.chunks_mut(BLOCK)) {
+        f(x, &mut result[..x.len()]);
+        narrow(&result[..x.len()], y);
+    }
+}

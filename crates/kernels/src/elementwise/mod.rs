@@ -1,0 +1,204 @@
+//! The frame of every operator that visits elements in row-major order: collapsed dimensions, strided and broadcast operands.
+//!
+//! A plan collapses the axes of all operands together ([`Space::collapse`]); a CPU twin then hands contiguous blocks to one vectorised
+//! loop, and whatever is not contiguous is first gathered into a block that stays in L1 ([`blocks`]). Each output element is computed by
+//! itself, so nothing depends on the blocks or on the threads.
+
+pub(crate) mod blocks;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod check;
+pub(crate) mod dispatch;
+pub(crate) mod halves;
+pub(crate) mod number;
+mod stream;
+
+use bytemuck::{Pod, Zeroable};
+use elinvar_core::{DType, Error, Extent, Layout, MAX_RANK, Result, Shape};
+
+use crate::{Launch, TensorInfo};
+
+/// The extents visited, outermost first; neighbouring axes that every operand steps through evenly are one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Space {
+    /// Number of axes, at least one.
+    pub rank: u64,
+    /// Extents; those beyond `rank` are 1.
+    pub extents: [u64; MAX_RANK],
+}
+
+/// Where one operand's elements lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Operand {
+    /// Index of the first element in what is bound.
+    pub origin: u64,
+    /// Step along each axis of the space, in elements: zero where the operand is broadcast, negative where it runs backwards.
+    pub strides: [i64; MAX_RANK],
+}
+
+impl Space {
+    /// Collapses operands of one shape, whose offsets count from the start of what is bound.
+    pub fn collapse<const N: usize>(layouts: [&Layout; N]) -> (Space, [Operand; N]) {
+        let mut space = Space { rank: 0, extents: [1; MAX_RANK] };
+        let mut operands = layouts.map(|l| Operand { origin: l.offset() as u64, strides: [0; MAX_RANK] });
+        let shape = layouts[0].shape();
+        if shape.elements() == 0 {
+            space.rank = 1;
+            space.extents[0] = 0;
+            return (space, operands);
+        }
+        for (axis, &extent) in shape.iter().enumerate().filter(|&(_, &extent)| extent != 1) {
+            let stride = |i: usize| layouts[i].strides()[axis] as i64;
+            let last = (space.rank as usize).wrapping_sub(1);
+            let merges = space.rank > 0 && operands.iter().enumerate().all(|(i, o)| o.strides[last] == stride(i) * extent as i64);
+            let slot = if merges { last } else { space.rank as usize };
+            space.rank = slot as u64 + 1;
+            space.extents[slot] *= extent as u64;
+            for (i, operand) in operands.iter_mut().enumerate() {
+                operand.strides[slot] = stride(i);
+            }
+        }
+        space.rank = space.rank.max(1);
+        (space, operands)
+    }
+
+    /// Broadcasts tensors to one shape and collapses them.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast to `shape`.
+    pub fn broadcast<const N: usize>(shape: Shape, tensors: [&TensorInfo; N]) -> Result<(Space, [Operand; N])> {
+        let mut layouts = tensors.map(|t| t.layout);
+        for layout in &mut layouts {
+            *layout = layout.broadcast_to(shape)?;
+        }
+        Ok(Space::collapse(layouts.each_ref()))
+    }
+
+    /// The axes.
+    pub fn axes(&self) -> &[u64] {
+        &self.extents[..(self.rank as usize).min(MAX_RANK)]
+    }
+
+    /// Elements visited.
+    pub fn elements(&self) -> usize {
+        self.axes().iter().product::<u64>() as usize
+    }
+
+    /// Extent of the innermost axis.
+    pub fn inner(&self) -> usize {
+        self.axes().last().map_or(1, |&n| n as usize)
+    }
+}
+
+impl Operand {
+    /// Whether the elements lie one after the other in the order they are visited.
+    pub fn is_linear(&self, space: &Space) -> bool {
+        let mut step = 1;
+        space.axes().iter().zip(&self.strides).rev().all(|(&extent, &stride)| {
+            let fits = extent == 1 || stride == step;
+            step *= extent as i64;
+            fits
+        })
+    }
+
+    /// Whether there is only one element.
+    pub fn is_constant(&self, space: &Space) -> bool {
+        space.axes().iter().zip(&self.strides).all(|(&extent, &stride)| extent == 1 || stride == 0)
+    }
+
+    /// Checks that every element lies in a buffer of `length` elements.
+    ///
+    /// # Errors
+    /// One does not.
+    pub fn check(&self, space: &Space, length: usize) -> Result<()> {
+        if space.elements() == 0 {
+            return Ok(());
+        }
+        let (mut low, mut high) = (i128::from(self.origin), i128::from(self.origin));
+        for (&extent, &stride) in space.axes().iter().zip(&self.strides) {
+            let reach = (i128::from(extent) - 1) * i128::from(stride);
+            if reach < 0 { low += reach } else { high += reach }
+        }
+        if low < 0 || high >= length as i128 {
+            return Err(Error::invalid_launch(format!("elements {low} to {high} are asked of a buffer of {length}")));
+        }
+        Ok(())
+    }
+}
+
+/// Elements one GPU thread handles.
+const PER_THREAD: usize = 4;
+
+/// The launch over `elements` elements: threadgroups of 256 threads, four elements each.
+pub(crate) fn over_elements(launch: Launch, elements: usize) -> Launch {
+    let groups = elements.div_ceil(256 * PER_THREAD).min(u32::MAX as usize);
+    launch.over(Extent::linear(groups as u32), Extent::linear(256))
+}
+
+/// The unsigned type that stores the bits of a data type: kernels that only move elements exist once for each size.
+pub(crate) fn storage(dtype: DType) -> DType {
+    match dtype.size() {
+        1 => DType::U8,
+        2 => DType::U16,
+        4 => DType::U32,
+        _ => DType::U64,
+    }
+}
+
+/// Refuses operands of different types.
+pub(crate) fn same_dtype(name: impl std::fmt::Display, tensors: &[&TensorInfo]) -> Result<DType> {
+    let first = tensors[0].dtype;
+    match tensors.iter().find(|t| t.dtype != first) {
+        Some(other) => Err(Error::invalid_argument(format!("{name} of {first} and {}: cast one to the other's type first", other.dtype))),
+        None => Ok(first),
+    }
+}
+
+/// The shape all tensors broadcast to.
+pub(crate) fn broadcast_shape(tensors: &[&TensorInfo]) -> Result<Shape> {
+    tensors[1..].iter().try_fold(*tensors[0].shape(), |shape, t| shape.broadcast(t.shape()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(dims: &[usize]) -> TensorInfo {
+        TensorInfo::new(DType::F32, dims).unwrap()
+    }
+
+    #[test]
+    fn axes_that_all_operands_step_through_evenly_are_one() {
+        let (a, b) = (info(&[2, 3, 1, 4]), info(&[2, 3, 5, 4]));
+        let shape = *b.shape();
+        assert_eq!(Space::broadcast(shape, [&b, &b]).unwrap().0.axes(), [120]);
+        let (space, [x, y]) = Space::broadcast(shape, [&a, &b]).unwrap();
+        assert_eq!(space.axes(), [6, 5, 4]);
+        assert_eq!((&x.strides[..3], &y.strides[..3]), (&[4, 0, 1][..], &[20, 4, 1][..]));
+        assert!(y.is_linear(&space) && !x.is_linear(&space) && !x.is_constant(&space));
+        let (space, [x]) = Space::broadcast(shape, [&info(&[])]).unwrap();
+        assert!(x.is_constant(&space) && space.axes() == [120]);
+    }
+
+    #[test]
+    fn scalars_and_empty_tensors_have_one_axis() {
+        let scalar = info(&[]);
+        let (space, [x]) = Space::broadcast(*scalar.shape(), [&scalar]).unwrap();
+        assert_eq!(space.axes(), [1]);
+        assert!(x.is_linear(&space) && x.is_constant(&space));
+        let empty = info(&[3, 0, 2]);
+        let (space, [x]) = Space::broadcast(*empty.shape(), [&empty]).unwrap();
+        assert_eq!((space.axes(), space.elements()), (&[0][..], 0));
+        assert!(x.check(&space, 0).is_ok());
+    }
+
+    #[test]
+    fn reach_is_checked_in_both_directions() {
+        let layout = info(&[4, 3]).layout.slice(0, 3, 4, -1).unwrap();
+        let (space, [x]) = Space::collapse([&layout]);
+        assert!(x.check(&space, 12).is_ok());
+        assert!(x.check(&space, 11).is_err());
+        assert!(Operand { origin: 2, ..x }.check(&space, 12).is_err());
+    }
+}

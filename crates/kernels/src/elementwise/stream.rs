@@ -1,0 +1,53 @@
+//! Stores that go past the caches: a result too large to stay there is not first read from memory line by line.
+
+use bytemuck::Pod;
+
+/// Whether [`copy`] goes past the caches here.
+pub(super) const AVAILABLE: bool = cfg!(target_arch = "x86_64");
+
+/// Copies a block that is in cache to memory that will not be read soon.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn copy<T: Pod>(from: &[T], to: &mut [T]) {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+    let (from, to): (&[u8], &mut [u8]) = (bytemuck::cast_slice(from), bytemuck::cast_slice_mut(to));
+    let head = to.as_ptr().align_offset(64).min(to.len()).min(from.len());
+    let (from_head, from) = from.split_at(head);
+    let (to_head, to) = to.split_at_mut(head);
+    to_head.copy_from_slice(from_head);
+    let (from_lines, from_tail) = from.as_chunks::<64>();
+    let (to_lines, to_tail) = to.as_chunks_mut::<64>();
+    for (from, to) in from_lines.iter().zip(to_lines) {
+        for quarter in 0..4 {
+            // SAFETY: both are 64 bytes long and `to` is 64-byte aligned by the split above; SSE2 is part of x86-64.
+            unsafe {
+                let value = _mm_loadu_si128(from.as_ptr().cast::<__m128i>().add(quarter));
+                _mm_stream_si128(to.as_mut_ptr().cast::<__m128i>().add(quarter), value);
+            }
+        }
+    }
+    to_tail.copy_from_slice(from_tail);
+    // SAFETY: orders the streaming stores before whatever tells other threads that they are done.
+    unsafe { _mm_sfence() }
+}
+
+/// Copies a block.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) fn copy<T: Pod>(from: &[T], to: &mut [T]) {
+    to.copy_from_slice(from);
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_alignment_and_length_is_copied_exactly() {
+        let from: Vec<u16> = (0..400).collect();
+        for start in 0..40 {
+            for length in [0, 1, 7, 31, 32, 33, 64, 200, 300] {
+                let mut to = vec![0xffffu16; 400];
+                super::copy(&from[..length], &mut to[start..start + length]);
+                assert_eq!(to[start..start + length], from[..length]);
+                assert!(to[..start].iter().chain(&to[start + length..]).all(|&v| v == 0xffff));
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Single elements along an axis, by an index for each.
+
+use bytemuck::{Pod, Zeroable};
+use elinvar_core::{DeviceProperties, Element, Error, HostArguments, HostKernel, Layout, Result, Shape};
+
+use super::{
+    index::{self, Index, check_all, for_indices},
+    launch,
+};
+use crate::{
+    Operator, Plan, TensorInfo,
+    elementwise::{
+        Operand, Space,
+        blocks::{TASK, each_part, walk},
+        dispatch::for_storage,
+        over_elements,
+    },
+    required,
+};
+
+/// `y[…, i, …] = x[…, indices[…, i, …], …]` along an axis. `indices` has the rank of `x` and is no larger but along the axis.
+#[derive(Clone, Copy, Debug)]
+pub struct GatherElements {
+    /// The axis; negative counts from the end.
+    pub axis: isize,
+}
+
+/// The parameter block, also of the scatter of elements.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct GatherElementsParams {
+    /// The extents of the indices.
+    pub space: Space,
+    /// Where in `x` the element of coordinate zero along the axis lies.
+    pub x: Operand,
+    /// The stride of the axis in `x`.
+    pub stride: u64,
+    /// The extent of the axis in `x`.
+    pub extent: u64,
+    /// The axis, for messages.
+    pub axis: u64,
+}
+
+impl GatherElementsParams {
+    /// For a row-major `x` and row-major indices.
+    ///
+    /// # Errors
+    /// Shapes that do not fit.
+    pub(crate) fn new(operator: &str, x: &TensorInfo, indices: &TensorInfo, axis: isize) -> Result<Self> {
+        index::check_type(operator, indices.dtype)?;
+        let axis = x.shape().axis(axis)?;
+        let (from, by) = (x.shape(), indices.shape());
+        if from.rank() != by.rank() || (0..from.rank()).any(|i| i != axis && by[i] > from[i]) {
+            let why = "they need its rank, and extents no larger than its own but along the axis";
+            return Err(Error::invalid_argument(format!("{operator} along axis {axis} of {from} by indices {by}: {why}")));
+        }
+        // The coordinate along the axis comes from the index: here it stays zero.
+        let mut lines = if from[axis] == 0 { Layout::contiguous(Shape::new(&[])?) } else { x.layout.slice(axis, 0, 1, 1)? };
+        for i in (0..from.rank()).filter(|&i| i != axis && from[axis] > 0) {
+            lines = lines.slice(i, 0, by[i], 1)?;
+        }
+        let (space, [operand, _]) = Space::collapse([&lines.broadcast_to(*by)?, &Layout::contiguous(*by)]);
+        Ok(Self { space, x: operand, stride: x.layout.strides()[axis] as u64, extent: from[axis] as u64, axis: axis as u64 })
+    }
+}
+
+impl Operator for GatherElements {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let (x, indices) = (required(inputs, 0, "x")?, required(inputs, 1, "indices")?);
+        GatherElementsParams::new("gather_elements", &x, &indices, self.axis)?;
+        Ok(vec![TensorInfo::of(x.dtype, *indices.shape())])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let (x, indices) = (required(inputs, 0, "x")?, required(inputs, 1, "indices")?);
+        let params = GatherElementsParams::new("gather_elements", &x, &indices, self.axis)?;
+        let twin: Option<HostKernel> = for_storage!(x.dtype, T => for_indices!(indices.dtype, I => run::<T, I>));
+        let twin = twin.ok_or_else(|| Error::unsupported(format!("gather_elements by {}", indices.dtype)))?;
+        Ok(over_elements(launch("gather_elements", x.dtype, indices.dtype, twin, &params), indices.elements()).into())
+    }
+}
+
+fn run<T: Element, I: Index>(arguments: &mut HostArguments<'_>) -> Result<()> {
+    let GatherElementsParams { space, x: operand, stride, extent, axis } = arguments.params()?;
+    let (x, indices, y) = (arguments.input::<T>(0)?, arguments.input::<I>(1)?, arguments.output::<T>(2)?);
+    let (stride, extent) = (stride as usize, extent as usize);
+    check_all(indices, axis as usize, extent)?;
+    let step = operand.strides[space.axes().len() - 1] as usize;
+    each_part(y, TASK, |number, y| {
+        let (mut done, indices) = (0, &indices[number * TASK..]);
+        walk(&space, [&operand], number * TASK, y.len(), |[at], length| {
+            for (i, (y, index)) in y[done..done + length].iter_mut().zip(&indices[done..]).enumerate() {
+                if let Some(entry) = index.resolve(extent) {
+                    *y = x[at + i * step + entry * stride];
+                }
+            }
+            done += length;
+        });
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use elinvar_core::DType;
+
+    #[test]
+    fn index_shapes_must_fit() {
+        let info = |dtype, dims: &[usize]| Some(TensorInfo::new(dtype, dims).unwrap());
+        let infer = |axis, x: &[usize], by: &[usize]| GatherElements { axis }.infer(&[info(DType::F32, x), info(DType::I64, by)]);
+        assert_eq!(&**infer(1, &[3, 2], &[2, 9]).unwrap()[0].shape(), [2, 9]);
+        assert!(infer(0, &[3, 2], &[2, 9]).is_err() && infer(0, &[3, 2], &[2]).is_err() && infer(2, &[3, 2], &[3, 2]).is_err());
+        assert!(infer(0, &[0, 2], &[5, 2]).is_ok());
+    }
+}

@@ -1,0 +1,136 @@
+//! Reading by index: rows along an axis (the embedding lookup), single elements, and slices by coordinate tuples.
+//!
+//! * Indices are i32, i64 or u32; negative ones count from the end of the axis.
+//! * An index outside its axis is an error of the submission that names it; nothing outside the input is read.
+//! * Elements move as bits. Memory: the indices and what they name are read once, the output is written once.
+
+mod cpu;
+mod elements;
+pub(crate) mod index;
+mod nd;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod oracle;
+
+use bytemuck::{Pod, Zeroable};
+use elinvar_core::{DType, DeviceProperties, KernelKey, Parameter, Result};
+
+pub use elements::{GatherElements, GatherElementsParams};
+pub use nd::{GatherNd, TupleParams};
+
+use crate::{
+    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
+    elementwise::{over_elements, storage},
+    required,
+};
+
+/// The entries of `x` along an axis that the indices name: `x [A…, n, B…]`, `indices [I…]`, output `[A…, I…, B…]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Gather {
+    /// The axis; negative counts from the end.
+    pub axis: isize,
+}
+
+/// The parameter block.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct GatherParams {
+    /// Product of the extents before the axis.
+    pub outer: u64,
+    /// Extent of the axis.
+    pub extent: u64,
+    /// Product of the extents after it.
+    pub inner: u64,
+    /// Number of indices.
+    pub count: u64,
+    /// The axis, for messages.
+    pub axis: u64,
+}
+
+impl Operator for Gather {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let (x, indices) = (required(inputs, 0, "x")?, required(inputs, 1, "indices")?);
+        index::check_type("gather", indices.dtype)?;
+        let axis = x.shape().axis(self.axis)?;
+        let dims = [&x.shape()[..axis], &indices.shape()[..], &x.shape()[axis + 1..]].concat();
+        Ok(vec![TensorInfo::new(x.dtype, &dims)?])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let (x, indices) = (required(inputs, 0, "x")?, required(inputs, 1, "indices")?);
+        let axis = x.shape().axis(self.axis)?;
+        let product = |dims: &[usize]| dims.iter().product::<usize>() as u64;
+        let params = GatherParams {
+            outer: product(&x.shape()[..axis]),
+            extent: x.shape()[axis] as u64,
+            inner: product(&x.shape()[axis + 1..]),
+            count: indices.elements() as u64,
+            axis: axis as u64,
+        };
+        let twin = cpu::twin(x.dtype, indices.dtype)?;
+        Ok(over_elements(launch("gather", x.dtype, indices.dtype, twin, &params), outputs[0].elements()).into())
+    }
+}
+
+/// A launch that reads `x` by `indices`.
+fn launch<P: bytemuck::NoUninit>(name: &'static str, dtype: DType, indices: DType, twin: elinvar_core::HostKernel, params: &P) -> Launch {
+    let bits = storage(dtype);
+    let buffers = [
+        (Parameter::read("x", bits), Argument::Input(0)),
+        (Parameter::read("indices", indices), Argument::Input(1)),
+        (Parameter::write("y", bits), Argument::Output(0)),
+    ];
+    Launch::new(KernelKey::new(name, &[bits, indices]), twin, params, buffers)
+}
+
+const AXIS: AttributeInfo =
+    AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("0"), doc: "the axis; negative counts from the end" };
+
+pub(crate) const DESCRIPTIONS: &[Description] = &[
+    Description {
+        name: "gather",
+        summary: "entries of x along an axis by index: the embedding lookup",
+        inputs: &[Port::new("x", DType::ALL, "[A…, n, B…]"), Port::new("indices", index::TYPES, "[I…], in -n..n; negative ones count from the end")],
+        outputs: &[Port::new("y", DType::ALL, "[A…, I…, B…]")],
+        attributes: &[AXIS],
+        build: |a| Ok(Box::new(Gather { axis: a.get("axis")? })),
+    },
+    Description {
+        name: "gather_elements",
+        summary: "elements of x whose coordinate along an axis is the index at their place",
+        inputs: &[
+            Port::new("x", DType::ALL, "[…]"),
+            Port::new("indices", index::TYPES, "of x's rank, no larger than x but along the axis; negative ones count from the end"),
+        ],
+        outputs: &[Port::new("y", DType::ALL, "as indices")],
+        attributes: &[AXIS],
+        build: |a| Ok(Box::new(GatherElements { axis: a.get("axis")? })),
+    },
+    Description {
+        name: "gather_nd",
+        summary: "slices of x by tuples of leading coordinates",
+        inputs: &[Port::new("x", DType::ALL, "[B…, d1…dk, S…]"), Port::new("indices", index::TYPES, "[B…, I…, k]; negative ones count from the end")],
+        outputs: &[Port::new("y", DType::ALL, "[B…, I…, S…]")],
+        attributes: &[AttributeInfo {
+            name: "batch_dims",
+            kind: AttributeKind::Int,
+            default: Some("0"),
+            doc: "number of leading axes that x and indices share",
+        }],
+        build: |a| Ok(Box::new(GatherNd { batch_dims: a.get("batch_dims")? })),
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_are_inferred_and_types_checked() {
+        let info = |dtype, dims: &[usize]| Some(TensorInfo::new(dtype, dims).unwrap());
+        let infer = |axis, dtype, indices: &[usize]| Gather { axis }.infer(&[info(DType::F16, &[2, 3, 4]), info(dtype, indices)]);
+        assert_eq!(&**infer(-2, DType::I64, &[5, 6]).unwrap()[0].shape(), [2, 5, 6, 4]);
+        assert_eq!(&**infer(0, DType::U32, &[]).unwrap()[0].shape(), [3, 4]);
+        assert!(infer(3, DType::I32, &[1]).is_err());
+        assert!(infer(0, DType::F32, &[1]).unwrap_err().to_string().contains("i32, i64 or u32"));
+    }
+}

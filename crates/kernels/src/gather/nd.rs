@@ -1,0 +1,162 @@
+//! Slices by tuples of coordinates.
+
+use bytemuck::{Pod, Zeroable};
+use elinvar_core::{DeviceProperties, Element, Error, HostArguments, HostKernel, MAX_RANK, Result, Shape};
+
+use super::{
+    index::{self, Index, for_indices, outside},
+    launch,
+};
+use crate::{
+    Operator, Plan, TensorInfo,
+    elementwise::{
+        blocks::{TASK, each_part},
+        dispatch::for_storage,
+        over_elements,
+    },
+    required,
+};
+
+/// The slices of `x` whose leading coordinates (after the batch) are the tuples along the last axis of `indices`:
+/// `x [B…, d1…dk, S…]`, `indices [B…, I…, k]`, output `[B…, I…, S…]`.
+#[derive(Clone, Copy, Debug)]
+pub struct GatherNd {
+    /// Number of leading axes that `x` and `indices` share.
+    pub batch_dims: usize,
+}
+
+/// The parameter block, also of the scatter by tuples.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct TupleParams {
+    /// Tuples in all.
+    pub tuples: u64,
+    /// Tuples that share a batch.
+    pub batch: u64,
+    /// Coordinates of a tuple.
+    pub coordinates: u64,
+    /// Elements of a slice.
+    pub inner: u64,
+    /// Extents of the axes the coordinates name.
+    pub extents: [u64; MAX_RANK],
+    /// The first of these axes, for messages.
+    pub axis: u64,
+}
+
+impl TupleParams {
+    /// For row-major `x` and `indices`; also the shape of the tuples and of what they name.
+    ///
+    /// # Errors
+    /// Shapes that do not fit.
+    pub(crate) fn new(operator: &str, x: &TensorInfo, indices: &TensorInfo, batch_dims: usize) -> Result<(Self, Shape)> {
+        index::check_type(operator, indices.dtype)?;
+        let (from, by) = (x.shape(), indices.shape());
+        let refuse = |why: &str| Error::invalid_argument(format!("{operator} of {from} by tuples {by} with {batch_dims} batch axes: {why}"));
+        let Some((&coordinates, tuples)) = by.split_last() else {
+            return Err(refuse("indices need a last axis that holds the coordinates"));
+        };
+        if batch_dims > tuples.len() || from.get(..batch_dims) != tuples.get(..batch_dims) {
+            return Err(refuse("both must start with the batch axes"));
+        }
+        if batch_dims + coordinates > from.rank() {
+            return Err(refuse("the tuples have more coordinates than there are axes"));
+        }
+        let (named, rest) = from[batch_dims..].split_at(coordinates);
+        let mut extents = [1; MAX_RANK];
+        extents.iter_mut().zip(named).for_each(|(e, &n)| *e = n as u64);
+        let product = |dims: &[usize]| dims.iter().product::<usize>() as u64;
+        let params = Self {
+            tuples: product(tuples),
+            batch: product(&tuples[batch_dims..]),
+            coordinates: coordinates as u64,
+            inner: product(rest),
+            extents,
+            axis: batch_dims as u64,
+        };
+        Ok((params, Shape::new(&[tuples, rest].concat())?))
+    }
+
+    /// The number of the slice that tuple `number` names, if it is inside.
+    #[inline(always)]
+    pub(crate) fn slice<I: Index>(&self, number: usize, tuple: &[I]) -> Option<usize> {
+        let start = number / (self.batch as usize).max(1);
+        tuple.iter().zip(&self.extents).try_fold(start, |at, (index, &extent)| Some(at * extent as usize + index.resolve(extent as usize)?))
+    }
+
+    /// Checks every tuple, before anything is moved.
+    ///
+    /// # Errors
+    /// The first coordinate outside its axis.
+    pub(crate) fn check<I: Index>(&self, indices: &[I]) -> Result<()> {
+        let coordinates = (self.coordinates as usize).max(1);
+        for (number, tuple) in indices.chunks_exact(coordinates).enumerate() {
+            for (i, (index, &extent)) in tuple.iter().zip(&self.extents).enumerate() {
+                if index.resolve(extent as usize).is_none() {
+                    return Err(outside(*index, number * coordinates + i, self.axis as usize + i, extent as usize));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The coordinates of tuple `number`.
+    #[inline(always)]
+    pub(crate) fn tuple<'a, I>(&self, indices: &'a [I], number: usize) -> &'a [I] {
+        let coordinates = self.coordinates as usize;
+        &indices[number * coordinates..][..coordinates]
+    }
+}
+
+impl Operator for GatherNd {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let (x, indices) = (required(inputs, 0, "x")?, required(inputs, 1, "indices")?);
+        let (_, shape) = TupleParams::new("gather_nd", &x, &indices, self.batch_dims)?;
+        Ok(vec![TensorInfo::of(x.dtype, shape)])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let (x, indices) = (required(inputs, 0, "x")?, required(inputs, 1, "indices")?);
+        let (params, _) = TupleParams::new("gather_nd", &x, &indices, self.batch_dims)?;
+        let twin: Option<HostKernel> = for_storage!(x.dtype, T => for_indices!(indices.dtype, I => run::<T, I>));
+        let twin = twin.ok_or_else(|| Error::unsupported(format!("gather_nd by {}", indices.dtype)))?;
+        Ok(over_elements(launch("gather_nd", x.dtype, indices.dtype, twin, &params), outputs[0].elements()).into())
+    }
+}
+
+fn run<T: Element, I: Index>(arguments: &mut HostArguments<'_>) -> Result<()> {
+    let params: TupleParams = arguments.params()?;
+    let (x, indices, y) = (arguments.input::<T>(0)?, arguments.input::<I>(1)?, arguments.output::<T>(2)?);
+    let inner = params.inner as usize;
+    if y.is_empty() {
+        return Ok(());
+    }
+    params.check(indices)?;
+    let rows = (TASK / inner).max(1);
+    each_part(y, rows * inner, |number, y| {
+        for (number, y) in (number * rows..).zip(y.chunks_exact_mut(inner)) {
+            if let Some(slice) = params.slice(number, params.tuple(indices, number)) {
+                y.copy_from_slice(&x[slice * inner..][..inner]);
+            }
+        }
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use elinvar_core::DType;
+
+    #[test]
+    fn tuples_must_fit() {
+        let info = |dtype, dims: &[usize]| Some(TensorInfo::new(dtype, dims).unwrap());
+        let infer = |batch_dims, x: &[usize], by: &[usize]| {
+            GatherNd { batch_dims }.infer(&[info(DType::I32, x), info(DType::I64, by)]).map(|y| y[0].shape().to_vec())
+        };
+        assert_eq!(infer(0, &[2, 3, 4], &[5, 2]).unwrap(), [5, 4]);
+        assert_eq!(infer(1, &[2, 3, 4], &[2, 7, 1]).unwrap(), [2, 7, 4]);
+        assert_eq!(infer(0, &[2, 3], &[2]).unwrap(), [0usize; 0]);
+        assert!(infer(0, &[2, 3], &[5, 3]).is_err() && infer(1, &[2, 3], &[3, 1]).is_err());
+        assert!(infer(0, &[2, 3], &[]).is_err() && infer(2, &[2, 3], &[2, 1]).is_err());
+    }
+}
