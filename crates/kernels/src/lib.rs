@@ -24,20 +24,25 @@ mod operator;
 pub mod attention;
 pub mod binary;
 pub mod cast;
+pub mod compare;
 pub mod copy;
+pub mod fill;
 pub mod gather;
-pub mod unary;
 pub mod kv_append;
 pub mod lora;
 pub mod matmul;
 pub mod rms_norm;
 pub mod rope;
+pub mod scatter;
 pub mod softmax;
 pub mod swiglu;
+pub mod ternary;
+pub mod unary;
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 
 pub use attributes::{AttributeInfo, AttributeKind, Attributes};
+pub use elementwise::scalar::Scalar;
 pub use operator::{Argument, Launch, Operator, Plan, Precision, TensorInfo, encode, optional, required};
 pub use registry::{Description, Port};

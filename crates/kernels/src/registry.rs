@@ -65,7 +65,25 @@ impl Description {
 
 /// Every operator, in alphabetical order.
 pub fn operators() -> Vec<&'static Description> {
-    let folders: &[&'static [Description]] = &[crate::attention::DESCRIPTIONS, crate::binary::DESCRIPTIONS, crate::cast::DESCRIPTIONS, crate::copy::DESCRIPTIONS, crate::gather::DESCRIPTIONS, crate::unary::DESCRIPTIONS, crate::kv_append::DESCRIPTIONS, crate::lora::DESCRIPTIONS, crate::matmul::DESCRIPTIONS, crate::rms_norm::DESCRIPTIONS, crate::rope::DESCRIPTIONS, crate::softmax::DESCRIPTIONS, crate::swiglu::DESCRIPTIONS];
+    let folders: &[&'static [Description]] = &[
+        crate::attention::DESCRIPTIONS,
+        crate::binary::DESCRIPTIONS,
+        crate::cast::DESCRIPTIONS,
+        crate::compare::DESCRIPTIONS,
+        crate::copy::DESCRIPTIONS,
+        crate::fill::DESCRIPTIONS,
+        crate::gather::DESCRIPTIONS,
+        crate::kv_append::DESCRIPTIONS,
+        crate::lora::DESCRIPTIONS,
+        crate::matmul::DESCRIPTIONS,
+        crate::rms_norm::DESCRIPTIONS,
+        crate::rope::DESCRIPTIONS,
+        crate::scatter::DESCRIPTIONS,
+        crate::softmax::DESCRIPTIONS,
+        crate::swiglu::DESCRIPTIONS,
+        crate::ternary::DESCRIPTIONS,
+        crate::unary::DESCRIPTIONS,
+    ];
     let mut all: Vec<_> = folders.iter().copied().flatten().collect();
     all.sort_by_key(|d| d.name);
     all

@@ -171,5 +171,26 @@ pub fn for_lengths<C: IntoIterator<Item = Case>>(dtypes: &[DType], make: impl Fn
 
 /// Every operator's cases.
 pub fn cases() -> Vec<Case> {
-    [crate::attention::oracle::cases, crate::binary::oracle::cases, crate::cast::oracle::cases, crate::copy::oracle::cases, crate::gather::oracle::cases, crate::unary::oracle::cases, crate::kv_append::oracle::cases, crate::lora::oracle::cases, crate::matmul::oracle::cases, crate::rms_norm::oracle::cases, crate::rope::oracle::cases, crate::softmax::oracle::cases, crate::swiglu::oracle::cases].iter().flat_map(|cases| cases()).collect()
+    [
+        crate::attention::oracle::cases,
+        crate::binary::oracle::cases,
+        crate::cast::oracle::cases,
+        crate::compare::oracle::cases,
+        crate::copy::oracle::cases,
+        crate::fill::oracle::cases,
+        crate::gather::oracle::cases,
+        crate::kv_append::oracle::cases,
+        crate::lora::oracle::cases,
+        crate::matmul::oracle::cases,
+        crate::rms_norm::oracle::cases,
+        crate::rope::oracle::cases,
+        crate::scatter::oracle::cases,
+        crate::softmax::oracle::cases,
+        crate::swiglu::oracle::cases,
+        crate::ternary::oracle::cases,
+        crate::unary::oracle::cases,
+    ]
+    .iter()
+    .flat_map(|cases| cases())
+    .collect()
 }

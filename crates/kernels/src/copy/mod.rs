@@ -7,12 +7,16 @@ mod cpu;
 mod join;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
+mod pad;
+mod triangle;
 mod view;
 
 use bytemuck::{Pod, Zeroable};
 use elinvar_core::{DType, DeviceProperties, KernelKey, Layout, Parameter, Result};
 
 pub use join::{Concat, Split};
+pub use pad::Pad;
+pub use triangle::{Trilu, TriluParams};
 pub use view::{Expand, Reshape, Slice, Transpose, View};
 
 use crate::{
@@ -149,5 +153,36 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
             },
         ],
         build: |a| Ok(Box::new(Split { axis: a.get("axis")?, sizes: a.list("sizes")?, parts: a.optional("parts")? })),
+    },
+    Description {
+        name: "pad",
+        summary: "x with a value around it, or less of x",
+        inputs: &[X],
+        outputs: &[Y],
+        attributes: &[
+            ints("before", None, "for each axis the elements added before x; a negative number takes that many away"),
+            ints("after", None, "for each axis the elements added after x, alike"),
+            AttributeInfo { name: "value", kind: AttributeKind::Float, default: Some("0"), doc: "what is added, a value that x's type has" },
+        ],
+        build: |a| {
+            let (before, after) = (a.list("before")?.unwrap_or_default(), a.list("after")?.unwrap_or_default());
+            Ok(Box::new(Pad { before, after, value: a.get("value")? }))
+        },
+    },
+    Description {
+        name: "trilu",
+        summary: "the upper or lower triangle of matrices, zero elsewhere",
+        inputs: &[Port::new("x", DType::ALL, "[…, m, n]")],
+        outputs: &[Port::new("y", DType::ALL, "as x")],
+        attributes: &[
+            AttributeInfo { name: "upper", kind: AttributeKind::Bool, default: Some("true"), doc: "the upper triangle, else the lower" },
+            AttributeInfo {
+                name: "k",
+                kind: AttributeKind::Int,
+                default: Some("0"),
+                doc: "the diagonal that bounds it: above zero to the right of the main one",
+            },
+        ],
+        build: |a| Ok(Box::new(Trilu { upper: a.flag("upper")?, k: a.get("k")? })),
     },
 ];

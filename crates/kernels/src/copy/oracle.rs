@@ -2,7 +2,7 @@
 
 use elinvar_core::{DType, Layout};
 
-use super::{Concat, Copy, Expand, Reshape, Slice, Split, Transpose, View};
+use super::{Concat, Copy, Expand, Pad, Reshape, Slice, Split, Transpose, Trilu, View};
 use crate::{
     Operator,
     conformance::{Bound, Case, HostTensor},
@@ -48,6 +48,10 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.push(copied(Viewed(Reshape { shape: vec![-1], allow_zero: false }, vec![Some(strided)]), counted(DType::F16, &[200, 90]), strided));
     cases.extend([-1, 1, 0].map(concat));
     cases.extend([-1, 0].map(split));
+    cases.extend([(true, 0), (true, -2), (false, 3), (false, -9), (true, i64::MAX), (false, i64::MIN)].map(|(upper, k)| trilu(upper, k)));
+    cases.push(pad([2, -1], [0, 3]));
+    cases.push(pad([-5, 1], [-4, 1]));
+    cases.push(pad([-12, 0], [20, 0]));
     cases
 }
 
@@ -75,5 +79,29 @@ fn split(axis: isize) -> Case {
         .collect();
     Case::new(Split { axis, sizes: Some(vec![4, 0, 7]), parts: None }, [Some(counted(DType::I16, &[11, 300, 11]))], Bound::EXACT, move |inputs| {
         parts.iter().map(|part| view(&inputs[0], part)).collect()
+    })
+}
+
+fn trilu(upper: bool, k: i64) -> Case {
+    let [batch, rows, columns] = [3, 40, 300];
+    Case::new(Trilu { upper, k }, [Some(counted(DType::I64, &[batch, rows, columns]))], Bound::EXACT, move |inputs| {
+        let keep = |at: usize| {
+            let (row, column) = ((at / columns % rows) as i128, (at % columns) as i128);
+            if upper { column - row >= i128::from(k) } else { column - row <= i128::from(k) }
+        };
+        vec![inputs[0].iter().enumerate().map(|(at, &x)| if keep(at) { x } else { 0.0 }).collect()]
+    })
+}
+
+fn pad(before: [isize; 2], after: [isize; 2]) -> Case {
+    let (x, [m, n]) = (counted(DType::F16, &[11, 70]), [11, 70]);
+    let (rows, columns) = (m + before[0] + after[0], n + before[1] + after[1]);
+    let operator = Pad { before: before.to_vec(), after: after.to_vec(), value: (-2.5).into() };
+    Case::new(operator, [Some(x)], Bound::EXACT, move |inputs| {
+        let at = |row: isize, column: isize| {
+            let (row, column) = (row - before[0], column - before[1]);
+            if (0..m).contains(&row) && (0..n).contains(&column) { inputs[0][(row * n + column) as usize] } else { -2.5 }
+        };
+        vec![(0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))).map(|(row, column)| at(row, column)).collect()]
     })
 }

@@ -24,13 +24,6 @@ impl Element for Truth {
     const DTYPE: DType = DType::Bool;
 }
 
-/// `Some($body)` with `$t` standing for the element type of a floating-point `$dtype`.
-macro_rules! for_floats {
-    ($dtype:expr, $t:ident => $body:expr) => {
-        $crate::elementwise::dispatch::select!($dtype, $t => $body; F32 f32, F16 half::f16, BF16 half::bf16)
-    };
-}
-
 /// `Some($body)` with `$t` standing for the element type of an integer `$dtype`.
 macro_rules! for_integers {
     ($dtype:expr, $t:ident => $body:expr) => {
@@ -43,15 +36,6 @@ macro_rules! for_numbers {
     ($dtype:expr, $t:ident => $body:expr) => {
         $crate::elementwise::dispatch::select!($dtype, $t => $body;
             F32 f32, F16 half::f16, BF16 half::bf16, I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64)
-    };
-}
-
-/// The same for every type.
-macro_rules! for_all {
-    ($dtype:expr, $t:ident => $body:expr) => {
-        $crate::elementwise::dispatch::select!($dtype, $t => $body;
-            F32 f32, F16 half::f16, BF16 half::bf16, I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64,
-            Bool $crate::elementwise::dispatch::Truth)
     };
 }
 
@@ -91,7 +75,7 @@ macro_rules! select {
     };
 }
 
-pub(crate) use {for_all, for_floats, for_integers, for_numbers, for_storage, select};
+pub(crate) use {for_integers, for_numbers, for_storage, select};
 
 /// Defines an enumeration whose variants, names and documentation come from one table.
 macro_rules! named {

@@ -10,6 +10,7 @@ pub(crate) mod check;
 pub(crate) mod dispatch;
 pub(crate) mod halves;
 pub(crate) mod number;
+pub(crate) mod scalar;
 mod stream;
 
 use bytemuck::{Pod, Zeroable};

@@ -6,11 +6,6 @@ use crate::{float::Float, order};
 
 /// An element that can be calculated with.
 pub(crate) trait Number: Element {
-    /// The least value: the identity of [`Number::max`].
-    const LEAST: Self;
-    /// The greatest value: the identity of [`Number::min`].
-    const GREATEST: Self;
-
     fn add(a: Self, b: Self) -> Self;
     fn sub(a: Self, b: Self) -> Self;
     fn mul(a: Self, b: Self) -> Self;
@@ -25,9 +20,6 @@ pub(crate) trait Number: Element {
 macro_rules! float_numbers {
     ($($type:ty),*) => {
         $(impl Number for $type {
-            const LEAST: Self = <$type>::NEG_INFINITY;
-            const GREATEST: Self = <$type>::INFINITY;
-
             #[inline(always)]
             fn add(a: Self, b: Self) -> Self {
                 Float::from_f32(Float::to_f32(a) + Float::to_f32(b))
@@ -74,9 +66,6 @@ pub(crate) trait Integer: Number {
 macro_rules! integer_numbers {
     ($($type:ty),*) => {
         $(impl Number for $type {
-            const LEAST: Self = <$type>::MIN;
-            const GREATEST: Self = <$type>::MAX;
-
             #[inline(always)]
             fn add(a: Self, b: Self) -> Self {
                 a.wrapping_add(b)

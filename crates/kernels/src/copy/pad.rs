@@ -1,0 +1,83 @@
+//! A tensor with a border.
+
+use elinvar_core::{DeviceProperties, Error, Layout, Result};
+
+use super::launch_into_part;
+use crate::{Argument, Operator, Plan, TensorInfo, elementwise::scalar::Scalar, fill, required};
+
+/// `x` with elements of one value added before and after it along each axis; a negative number takes elements away.
+#[derive(Clone, Debug)]
+pub struct Pad {
+    /// Elements added before, for each axis.
+    pub before: Vec<isize>,
+    /// Elements added after, for each axis.
+    pub after: Vec<isize>,
+    /// Their value.
+    pub value: Scalar,
+}
+
+impl Pad {
+    /// The output's extents.
+    fn extents(&self, x: &TensorInfo) -> Result<Vec<usize>> {
+        let rank = x.shape().rank();
+        let refuse = |why: String| Error::invalid_argument(format!("pad of {}: {why}", x.shape()));
+        if self.before.len() != rank || self.after.len() != rank {
+            return Err(refuse(format!("{} and {} numbers are given for {rank} axes", self.before.len(), self.after.len())));
+        }
+        let extent = |axis: usize| {
+            let sum = x.shape()[axis] as i128 + self.before[axis] as i128 + self.after[axis] as i128;
+            usize::try_from(sum).map_err(|_| refuse(format!("axis {axis} would have an extent of {sum}")))
+        };
+        (0..rank).map(extent).collect()
+    }
+
+    /// What stays of `x`, and where it lies in the output.
+    fn parts(&self, x: &Layout, y: &Layout) -> Result<(Layout, Layout)> {
+        let (mut from, mut to) = (*x, *y);
+        for axis in 0..x.shape().rank() {
+            let (cut_before, cut_after) = (self.before[axis].min(0).unsigned_abs(), self.after[axis].min(0).unsigned_abs());
+            let count = x.shape()[axis].saturating_sub(cut_before).saturating_sub(cut_after);
+            from = from.slice(axis, cut_before, count, 1)?;
+            to = to.slice(axis, self.before[axis].max(0) as usize, count, 1)?;
+        }
+        Ok((from, to))
+    }
+}
+
+impl Operator for Pad {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let x = required(inputs, 0, "x")?;
+        self.value.bits(x.dtype).map_err(|e| e.context("pad"))?;
+        Ok(vec![TensorInfo::new(x.dtype, &self.extents(&x)?)?])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let (x, y) = (required(inputs, 0, "x")?, outputs[0]);
+        let mut plan = Plan::from(fill::launch(x.dtype, self.value, y.elements(), Argument::Output(0))?);
+        let (from, to) = self.parts(&x.layout, &y.layout)?;
+        if from.shape().elements() > 0 {
+            plan.launches.push(launch_into_part(x.dtype, &from, &to, Argument::Input(0), Argument::Output(0)));
+        }
+        Ok(plan)
+    }
+
+    fn accepts_strides(&self, _index: usize) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use elinvar_core::DType;
+
+    #[test]
+    fn borders_must_fit() {
+        let x = Some(TensorInfo::new(DType::U8, &[2, 3]).unwrap());
+        let pad = |before: &[isize], after: &[isize], value: f64| {
+            Pad { before: before.into(), after: after.into(), value: value.into() }.infer(&[x]).map(|y| y[0].shape().to_vec())
+        };
+        assert_eq!(pad(&[1, -1], &[0, 4], 7.0).unwrap(), [3, 6]);
+        assert!(pad(&[1], &[1, 1], 0.0).is_err() && pad(&[-2, 0], &[-1, 0], 0.0).is_err() && pad(&[0, 0], &[0, 0], -1.0).is_err());
+    }
+}

@@ -1,0 +1,83 @@
+//! Triangles of matrices.
+
+use bytemuck::{Pod, Zeroable};
+use elinvar_core::{DType, DeviceProperties, Element, Error, HostArguments, KernelKey, Parameter, Result};
+
+use crate::{
+    Argument, Launch, Operator, Plan, TensorInfo,
+    elementwise::{
+        blocks::{TASK, each_part},
+        dispatch::for_storage,
+        over_elements, storage,
+    },
+    required,
+};
+
+/// The upper or lower triangle of matrices `[…, m, n]`, zero elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub struct Trilu {
+    /// The upper triangle, columns − rows ≥ k; else the lower one, columns − rows ≤ k.
+    pub upper: bool,
+    /// The diagonal that bounds it: above zero to the right of the main one.
+    pub k: i64,
+}
+
+/// The parameter block.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct TriluParams {
+    /// Rows of a matrix.
+    pub rows: u64,
+    /// Columns.
+    pub columns: u64,
+    /// The diagonal.
+    pub k: i64,
+    /// 1 for the upper triangle.
+    pub upper: u64,
+}
+
+impl Operator for Trilu {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let x = required(inputs, 0, "x")?;
+        if x.shape().rank() < 2 {
+            return Err(Error::invalid_argument(format!("trilu of shape {}: matrices […, m, n] expected", x.shape())));
+        }
+        Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let [.., rows, columns] = outputs[0].shape()[..] else {
+            return Err(Error::invalid_argument("trilu: matrices […, m, n] expected"));
+        };
+        let bits: DType = storage(required(inputs, 0, "x")?.dtype);
+        let params = TriluParams { rows: rows as u64, columns: columns as u64, k: self.k, upper: u64::from(self.upper) };
+        let buffers = [(Parameter::read("x", bits), Argument::Input(0)), (Parameter::write("y", bits), Argument::Output(0))];
+        let launch = Launch::new(KernelKey::new("trilu", &[bits]), for_storage!(bits, T => run::<T>), &params, buffers);
+        Ok(over_elements(launch, outputs[0].elements()).into())
+    }
+}
+
+fn run<T: Element>(arguments: &mut HostArguments<'_>) -> Result<()> {
+    let TriluParams { rows, columns, k, upper } = arguments.params()?;
+    let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(1)?);
+    if y.is_empty() {
+        return Ok(());
+    }
+    let (rows, columns) = (rows as usize, columns as usize);
+    let part_rows = (TASK / columns).max(1);
+    each_part(y, part_rows * columns, |part, y| {
+        for (row, y) in (part * part_rows..).zip(y.chunks_exact_mut(columns)) {
+            let diagonal = k.saturating_add((row % rows) as i64).saturating_add(i64::from(upper == 0));
+            let (left, right) = y.split_at_mut(diagonal.clamp(0, columns as i64) as usize);
+            let x = &x[row * columns..][..columns];
+            if upper == 1 {
+                left.fill(T::zeroed());
+                right.copy_from_slice(&x[left.len()..]);
+            } else {
+                left.copy_from_slice(&x[..left.len()]);
+                right.fill(T::zeroed());
+            }
+        }
+    });
+    Ok(())
+}

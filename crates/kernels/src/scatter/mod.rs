@@ -1,0 +1,222 @@
+//! Writing by index: a copy of a tensor with single elements or slices replaced or combined with updates.
+//!
+//! * Indices are i32, i64 or u32; negative ones count from the end of the axis.
+//! * An index outside its axis is an error of the submission that names it, and nothing outside the output is written. (A device that cannot
+//!   stop a launch clamps the index and raises a flag that makes the submission fail.)
+//! * Order: updates that meet in one element are applied in ascending order, each result rounded to the tensor's type: the same bits always.
+//! * Memory: the tensor is copied once; each update and its index are read once, and what they name is read and written once.
+
+mod cpu;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod oracle;
+
+use bytemuck::{Pod, Zeroable};
+use elinvar_core::{DType, DeviceProperties, Error, HostKernel, KernelKey, Parameter, Result};
+
+use crate::{
+    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, cast, copy,
+    elementwise::{dispatch::named, over_elements, same_dtype, storage},
+    gather::{GatherElementsParams, TupleParams, index},
+    required,
+};
+
+named! {
+    /// What becomes of an element and its update.
+    pub enum Reduction("reduction") {
+        /// The update.
+        None "none",
+        /// Their sum.
+        Add "add",
+        /// Their product.
+        Mul "mul",
+        /// The smaller.
+        Min "min",
+        /// The larger.
+        Max "max",
+    }
+}
+
+/// `y = x`, but `y[…, indices[…, i, …], …]` combined with `updates[…, i, …]` along an axis. `indices` and `updates` have one shape, of the
+/// rank of `x`, no larger but along the axis.
+#[derive(Clone, Copy, Debug)]
+pub struct ScatterElements {
+    /// The axis; negative counts from the end.
+    pub axis: isize,
+    /// How updates are combined.
+    pub reduction: Reduction,
+}
+
+/// `y = x`, but slices combined with updates: `x [d1…dk, S…]`, `indices [I…, k]`, `updates [I…, S…]`.
+#[derive(Clone, Copy, Debug)]
+pub struct ScatterNd {
+    /// How updates are combined.
+    pub reduction: Reduction,
+}
+
+/// The parameter block of the scatter of elements.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct ScatterElementsParams {
+    /// Where the elements lie.
+    pub places: GatherElementsParams,
+    /// The [`Reduction`], by its place in [`Reduction::ALL`].
+    pub reduction: u64,
+}
+
+/// The parameter block of the scatter by tuples.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct ScatterNdParams {
+    /// Where the slices lie.
+    pub places: TupleParams,
+    /// The [`Reduction`], by its place in [`Reduction::ALL`].
+    pub reduction: u64,
+}
+
+struct Inputs {
+    x: TensorInfo,
+    indices: TensorInfo,
+    updates: TensorInfo,
+}
+
+impl Inputs {
+    fn new(name: &str, reduction: Reduction, inputs: &[Option<TensorInfo>]) -> Result<Self> {
+        let (x, indices, updates) = (required(inputs, 0, "x")?, required(inputs, 1, "indices")?, required(inputs, 2, "updates")?);
+        if same_dtype(name, &[&x, &updates])? == DType::Bool && reduction != Reduction::None {
+            return Err(Error::invalid_argument(format!("{name} of bool with reduction {reduction}: only none is possible")));
+        }
+        Ok(Self { x, indices, updates })
+    }
+
+    fn expect_updates(&self, name: &str, shape: &[usize]) -> Result<Vec<TensorInfo>> {
+        if self.updates.shape()[..] != *shape {
+            return Err(Error::invalid_argument(format!(
+                "{name} with updates {}: indices {} ask for {shape:?}",
+                self.updates.shape(),
+                self.indices.shape()
+            )));
+        }
+        Ok(vec![TensorInfo::of(self.x.dtype, *self.x.shape())])
+    }
+
+    /// The copy, the indices as i64, and the launch that updates the copy.
+    fn plan<P: bytemuck::NoUninit>(
+        &self,
+        name: &'static str,
+        reduction: Reduction,
+        twin: fn(DType) -> Result<HostKernel>,
+        params: &P,
+    ) -> Result<Plan> {
+        let mut plan = Plan::from(copy::launch(self.x.dtype, &self.x.layout, Argument::Input(0), Argument::Output(0)));
+        let mut indices = Argument::Input(1);
+        if self.indices.dtype != DType::I64 {
+            indices = Argument::Scratch(0);
+            plan.scratch.push(DType::I64.size() * self.indices.elements());
+            plan.launches.push(cast::launch(&self.indices, DType::I64, Argument::Input(1), indices)?);
+        }
+        let dtype = if reduction == Reduction::None { storage(self.x.dtype) } else { self.x.dtype };
+        let buffers = [
+            (Parameter::read("indices", DType::I64), indices),
+            (Parameter::read("updates", dtype), Argument::Input(2)),
+            (Parameter::update("y", dtype), Argument::Output(0)),
+        ];
+        let key = KernelKey::new(name, &[dtype]).with("reduction", reduction as u32);
+        plan.launches.push(over_elements(Launch::new(key, twin(dtype)?, params, buffers), self.updates.elements()));
+        Ok(plan)
+    }
+}
+
+impl Operator for ScatterElements {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let inputs = Inputs::new("scatter_elements", self.reduction, inputs)?;
+        GatherElementsParams::new("scatter_elements", &inputs.x, &inputs.indices, self.axis)?;
+        inputs.expect_updates("scatter_elements", inputs.indices.shape())
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let inputs = Inputs::new("scatter_elements", self.reduction, inputs)?;
+        let places = GatherElementsParams::new("scatter_elements", &outputs[0], &inputs.indices, self.axis)?;
+        inputs.plan("scatter_elements", self.reduction, cpu::elements, &ScatterElementsParams { places, reduction: self.reduction as u64 })
+    }
+}
+
+impl Operator for ScatterNd {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let inputs = Inputs::new("scatter_nd", self.reduction, inputs)?;
+        let (_, shape) = TupleParams::new("scatter_nd", &inputs.x, &inputs.indices, 0)?;
+        inputs.expect_updates("scatter_nd", &shape)
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let inputs = Inputs::new("scatter_nd", self.reduction, inputs)?;
+        let (places, _) = TupleParams::new("scatter_nd", &outputs[0], &inputs.indices, 0)?;
+        inputs.plan("scatter_nd", self.reduction, cpu::slices, &ScatterNdParams { places, reduction: self.reduction as u64 })
+    }
+}
+
+const REDUCTION: AttributeInfo = AttributeInfo {
+    name: "reduction",
+    kind: AttributeKind::Text,
+    default: Some("none"),
+    doc: "none (the update replaces), add, mul, min or max, in ascending order of the updates",
+};
+const Y: &[Port] = &[Port::new("y", DType::ALL, "as x")];
+
+pub(crate) const DESCRIPTIONS: &[Description] = &[
+    Description {
+        name: "scatter_elements",
+        summary: "x with single elements along an axis combined with updates, by an index for each",
+        inputs: &[
+            Port::new("x", DType::ALL, "[…]"),
+            Port::new("indices", index::TYPES, "of x's rank, no larger than x but along the axis; negative ones count from the end"),
+            Port::new("updates", DType::ALL, "as indices, of x's type"),
+        ],
+        outputs: Y,
+        attributes: &[
+            AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("0"), doc: "the axis; negative counts from the end" },
+            REDUCTION,
+        ],
+        build: |a| Ok(Box::new(ScatterElements { axis: a.get("axis")?, reduction: a.get("reduction")? })),
+    },
+    Description {
+        name: "scatter_nd",
+        summary: "x with slices combined with updates, by tuples of leading coordinates",
+        inputs: &[
+            Port::new("x", DType::ALL, "[d1…dk, S…]"),
+            Port::new("indices", index::TYPES, "[I…, k]; negative ones count from the end"),
+            Port::new("updates", DType::ALL, "[I…, S…], of x's type"),
+        ],
+        outputs: Y,
+        attributes: &[REDUCTION],
+        build: |a| Ok(Box::new(ScatterNd { reduction: a.get("reduction")? })),
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn updates_must_fit_the_indices() {
+        let info = |dtype, dims: &[usize]| Some(TensorInfo::new(dtype, dims).unwrap());
+        let nd = |indices: &[usize], updates: &[usize]| {
+            ScatterNd { reduction: Reduction::Add }.infer(&[info(DType::F32, &[4, 5, 6]), info(DType::I64, indices), info(DType::F32, updates)])
+        };
+        assert!(nd(&[2, 1], &[2, 5, 6]).is_ok() && nd(&[3], &[]).is_ok());
+        assert_eq!(nd(&[2, 2], &[2, 5, 6]).unwrap_err().to_string(), "scatter_nd with updates [2, 5, 6]: indices [2, 2] ask for [2, 6]");
+        let elements = |dtype, reduction, by: &[usize], updates: &[usize]| {
+            ScatterElements { axis: 1, reduction }.infer(&[info(dtype, &[4, 5]), info(DType::U32, by), info(dtype, updates)])
+        };
+        assert!(elements(DType::Bool, Reduction::None, &[4, 9], &[4, 9]).is_ok());
+        assert!(elements(DType::Bool, Reduction::Max, &[4, 9], &[4, 9]).is_err());
+        assert!(elements(DType::F32, Reduction::Max, &[4, 9], &[4, 8]).is_err() && elements(DType::F32, Reduction::Max, &[5, 9], &[5, 9]).is_err());
+    }
+
+    #[test]
+    fn reductions_are_numbered_as_listed() {
+        for (i, &reduction) in Reduction::ALL.iter().enumerate() {
+            assert_eq!(reduction as usize, i);
+            assert_eq!(reduction.to_string().parse::<Reduction>().unwrap(), reduction);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Holding values between bounds.
+
+use bytemuck::{Pod, Zeroable};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Parameter, Result};
+
+use super::cpu;
+use crate::{
+    Argument, Launch, Operator, Plan, TensorInfo,
+    elementwise::{Operand, Space, broadcast_shape, over_elements, same_dtype, scalar::Scalar},
+    optional, required,
+};
+
+/// `min(max(x, min), max)`, broadcast. The bounds are tensors of the type of `x` (inputs 1 and 2), or attributes, or absent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Clamp {
+    /// The lower bound, where there is no tensor of them.
+    pub min: Option<Scalar>,
+    /// The upper bound, where there is no tensor of them.
+    pub max: Option<Scalar>,
+}
+
+/// The parameter block.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct ClampParams {
+    /// What is visited.
+    pub space: Space,
+    /// The input.
+    pub x: Operand,
+    /// The lower and the upper bounds.
+    pub bounds: [Operand; 2],
+    /// The bits of a bound that is no tensor, in the low bytes.
+    pub values: [u64; 2],
+}
+
+const NAMES: [&str; 2] = ["min", "max"];
+
+/// The given tensors: the input and its bounds.
+fn tensors(inputs: &[Option<TensorInfo>]) -> Result<(TensorInfo, [Option<TensorInfo>; 2])> {
+    Ok((required(inputs, 0, "x")?, [optional(inputs, 1), optional(inputs, 2)]))
+}
+
+impl Clamp {
+    /// The bits of a bound that is no tensor.
+    fn value(&self, index: usize, dtype: DType) -> Result<u64> {
+        let open = Scalar::Float(if index == 0 { f64::NEG_INFINITY } else { f64::INFINITY });
+        let given = [self.min, self.max][index];
+        given.unwrap_or(open).saturated_bits(dtype).map_err(|e| e.context(format!("clamp with {}", NAMES[index])))
+    }
+}
+
+impl Operator for Clamp {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let (x, bounds) = tensors(inputs)?;
+        if x.dtype == DType::Bool {
+            return Err(Error::invalid_argument("clamp of bool: cast it to a number first"));
+        }
+        for (index, given) in [self.min, self.max].iter().enumerate() {
+            self.value(index, x.dtype)?;
+            if given.is_some() && bounds[index].is_some() {
+                return Err(Error::invalid_argument(format!("clamp with '{}' as attribute and as tensor: give one of them", NAMES[index])));
+            }
+        }
+        let all: Vec<_> = [Some(&x), bounds[0].as_ref(), bounds[1].as_ref()].into_iter().flatten().collect();
+        Ok(vec![TensorInfo::of(same_dtype("clamp", &all)?, broadcast_shape(&all)?)])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let (x, bounds) = tensors(inputs)?;
+        let scalar = TensorInfo::new(x.dtype, &[])?;
+        let [low, high] = bounds.map(|b| b.unwrap_or(scalar));
+        let (space, [x_operand, low, high]) = Space::broadcast(*outputs[0].shape(), [&x, &low, &high])?;
+        let values = [self.value(0, x.dtype)?, self.value(1, x.dtype)?];
+        let buffers = [
+            (Parameter::read("x", x.dtype), Argument::Input(0)),
+            (Parameter::read("min", x.dtype).or_absent(), Argument::Input(1)),
+            (Parameter::read("max", x.dtype).or_absent(), Argument::Input(2)),
+            (Parameter::write("y", x.dtype), Argument::Output(0)),
+        ];
+        let params = ClampParams { space, x: x_operand, bounds: [low, high], values };
+        let launch = Launch::new(KernelKey::new("clamp", &[x.dtype]), cpu::clamp(x.dtype)?, &params, buffers);
+        Ok(over_elements(launch, space.elements()).into())
+    }
+
+    fn accepts_strides(&self, _index: usize) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_checked() {
+        let x = |dtype| Some(TensorInfo::new(dtype, &[3]).unwrap());
+        let infer = |min: Option<f64>, dtype, bounds| {
+            Clamp { min: min.map(Scalar::from), max: None }.infer(&[x(dtype), bounds, None]).map_err(|e| e.to_string())
+        };
+        assert!(infer(None, DType::I8, None).is_ok() && infer(Some(-1e9), DType::F16, None).is_ok());
+        assert_eq!(infer(Some(0.5), DType::I8, None).unwrap_err(), "clamp with min: 0.5 is no value of i8: a whole number from -128 to 127 is");
+        assert!(infer(Some(0.0), DType::F32, x(DType::F32)).unwrap_err().contains("give one"));
+        assert!(infer(None, DType::F32, x(DType::F16)).is_err() && infer(None, DType::Bool, None).is_err());
+    }
+}
