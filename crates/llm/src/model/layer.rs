@@ -72,7 +72,15 @@ impl Layer {
     }
 
     /// Attention of `x [tokens, hidden]` over the cache `[kv_heads, capacity, head_dim]`, to which the tokens' keys and values are appended first.
-    pub(super) fn attend(&self, config: &Config, x: &Tensor, positions: &Tensor, frequencies: &Tensor, keys: &Tensor, values: &Tensor) -> Result<Tensor> {
+    pub(super) fn attend(
+        &self,
+        config: &Config,
+        x: &Tensor,
+        positions: &Tensor,
+        frequencies: &Tensor,
+        keys: &Tensor,
+        values: &Tensor,
+    ) -> Result<Tensor> {
         let (tokens, dim) = (x.shape()[0], config.head_dim);
         let heads = |projection: &Linear, count: usize, norm: Option<&Tensor>| -> Result<Tensor> {
             let heads = projection.apply(x)?.reshape(&[tokens, count, dim])?;

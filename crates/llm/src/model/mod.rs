@@ -7,6 +7,8 @@ mod layer;
 mod random;
 mod session;
 
+use std::collections::BTreeSet;
+
 use elinvar::{DType, Error, Executor, Result, Tensor, kernels::rope::frequencies};
 
 use crate::{Config, Weight, Weights};
@@ -34,11 +36,13 @@ trait Source {
 struct Stored<'a> {
     executor: &'a Executor,
     weights: &'a Weights,
+    used: BTreeSet<String>,
 }
 
 impl Source for Stored<'_> {
     fn tensor(&mut self, name: &str, dims: &[usize]) -> Result<Tensor> {
         let Weight { dtype, dims, memory } = self.weights.get(name, dims)?;
+        self.used.insert(name.to_owned());
         self.executor.adopt(dtype, &dims, memory).map_err(|e| e.context(format!("tensor '{name}'")))
     }
 }
@@ -47,9 +51,18 @@ impl Model {
     /// A model of these weights.
     ///
     /// # Errors
-    /// A tensor that is missing or contradicts the configuration, or out of memory.
+    /// A tensor that is missing, contradicts the configuration or has no place in it, or out of memory.
     pub fn new(executor: &Executor, config: Config, weights: &Weights) -> Result<Self> {
-        Self::build(executor, config, &mut Stored { executor, weights })
+        let mut stored = Stored { executor, weights, used: BTreeSet::new() };
+        let model = Self::build(executor, config, &mut stored)?;
+        // Rotary frequencies follow from the configuration, and a tied output projection may be stored twice.
+        let redundant = |name: &str| name.ends_with("rotary_emb.inv_freq") || (model.config.tied_embeddings && name == "lm_head.weight");
+        match weights.names().find(|&name| !stored.used.contains(name) && !redundant(name)) {
+            Some(name) => {
+                Err(Error::invalid_data(format!("tensor '{name}' has no place in the configuration: weights and config.json do not belong together")))
+            }
+            None => Ok(model),
+        }
     }
 
     /// A model of seeded random weights of type `dtype`, for benchmarks: speech-shaped, but nonsense.
@@ -68,7 +81,7 @@ impl Model {
             true => embedding.clone(),
             false => source.tensor("lm_head.weight", &[config.vocab_size, config.hidden_size])?,
         };
-        let rates = frequencies(&config.rope.scaling, config.rope.theta.into(), config.rope.dimensions)?;
+        let rates = frequencies(&config.rope.scaling, config.rope.theta, config.rope.dimensions)?;
         let frequencies = executor.tensor(&[rates.len()], &rates)?;
         Ok(Self { config, executor: executor.clone(), embedding, layers, norm, head: Linear::new(head), frequencies })
     }

@@ -77,6 +77,11 @@ impl Session {
         self.capacity
     }
 
+    /// Tokens of a prefill step.
+    pub fn chunk(&self) -> usize {
+        self.chunk
+    }
+
     /// Changes the number of tokens of a prefill step (at least one).
     pub fn set_chunk(&mut self, tokens: usize) {
         self.chunk = tokens.max(1);
@@ -96,6 +101,14 @@ impl Session {
         self.advance(tokens, Logits::Last)
     }
 
+    /// Appends tokens without computing logits.
+    ///
+    /// # Errors
+    /// As [`Session::feed`].
+    pub fn fill(&mut self, tokens: &[u32]) -> Result<()> {
+        self.advance(tokens, Logits::None).map(drop)
+    }
+
     /// Appends tokens and gives the logits after each: `[tokens, vocab_size]`.
     ///
     /// # Errors
@@ -111,7 +124,10 @@ impl Session {
         self.model.check_tokens(tokens)?;
         if tokens.len() > self.capacity - self.length {
             let (have, capacity) = (self.length, self.capacity);
-            return Err(Error::invalid_argument(format!("{} tokens after {have} do not fit a context of {capacity}: shorten the text or raise the context", tokens.len())));
+            return Err(Error::invalid_argument(format!(
+                "{} tokens after {have} do not fit a context of {capacity}: shorten the text or raise the context",
+                tokens.len()
+            )));
         }
         let before = self.length;
         let result = self.run(tokens, wanted);

@@ -42,8 +42,8 @@ impl StopMatcher {
     }
 
     /// The text that was held back, when the stream ends without a stop.
-    pub fn finish(self) -> String {
-        self.held
+    pub fn rest(&mut self) -> String {
+        std::mem::take(&mut self.held)
     }
 }
 
@@ -67,7 +67,7 @@ mod tests {
                 return (out, true);
             }
         }
-        out.push(matcher.finish());
+        out.push(matcher.rest());
         (out, false)
     }
 

@@ -54,8 +54,10 @@ impl TextStream {
     ///
     /// # Errors
     /// The tokenizer's decoder fails.
-    pub fn finish(self) -> Result<String> {
-        self.fresh()
+    pub fn rest(&mut self) -> Result<String> {
+        let text = self.fresh()?;
+        self.given = self.window.len();
+        Ok(text)
     }
 
     fn fresh(&self) -> Result<String> {

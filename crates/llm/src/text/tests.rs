@@ -72,7 +72,7 @@ fn tokenizer(json: &Value) -> Tokenizer {
 fn stream(tokenizer: &Tokenizer, prompt: &[u32], ids: &[u32]) -> Vec<String> {
     let mut stream = tokenizer.stream(prompt).unwrap();
     let mut out: Vec<_> = ids.iter().map(|&id| stream.push(id).unwrap()).collect();
-    out.push(stream.finish().unwrap());
+    out.push(stream.rest().unwrap());
     out
 }
 

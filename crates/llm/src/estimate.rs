@@ -1,0 +1,123 @@
+//! The memory a model needs, known before anything is loaded.
+
+use elinvar::{DType, Error, MemoryInfo, Result};
+
+use crate::{Config, Weights};
+
+/// Bytes a model needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryEstimate {
+    /// Weights, as stored.
+    pub weights: u64,
+    /// Keys and values of a full context.
+    pub cache: u64,
+    /// Intermediate results and logits, at most.
+    pub activations: u64,
+}
+
+impl MemoryEstimate {
+    /// Of stored weights beside the cache of a text of `context` tokens, prefilled `chunk` tokens at a time.
+    pub fn of(config: &Config, weights: &Weights, context: usize, cache: DType, chunk: usize) -> Self {
+        Self::with_weights(config, weights.bytes(), context, cache, chunk)
+    }
+
+    /// Of random weights of type `dtype`.
+    pub fn of_random(config: &Config, dtype: DType, context: usize, cache: DType, chunk: usize) -> Self {
+        let matrices = if config.tied_embeddings { 1 } else { 2 };
+        let parameters = product(&[matrices, config.vocab_size, config.hidden_size]) + layer_parameters(config) * config.layers as u128;
+        let parameters = parameters + config.hidden_size as u128;
+        Self::with_weights(config, clamp(parameters * dtype.size() as u128), context, cache, chunk)
+    }
+
+    fn with_weights(config: &Config, weights: u64, context: usize, cache: DType, chunk: usize) -> Self {
+        let (queries, keys) = (product(&[config.heads, config.head_dim]), product(&[config.kv_heads, config.head_dim]));
+        let row = 6 * config.hidden_size as u128 + 3 * queries + 3 * keys + 3 * config.intermediate_size as u128;
+        // Up to three recorded prefill steps (filling, last, remainder) and the decoding step keep theirs.
+        let rows = 3 * chunk.min(context) as u128 + 1;
+        let elements = rows.saturating_mul(row).saturating_add(4 * config.vocab_size as u128);
+        Self {
+            weights,
+            cache: clamp(product(&[2, config.layers, context, cache.size(), config.kv_heads, config.head_dim])),
+            activations: clamp(elements.saturating_mul(DType::F32.size() as u128)),
+        }
+    }
+
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.weights.saturating_add(self.cache).saturating_add(self.activations)
+    }
+
+    /// Refuses what does not fit into the memory that is available.
+    ///
+    /// # Errors
+    /// It does not; the message has the figures.
+    pub fn check(&self, memory: MemoryInfo) -> Result<()> {
+        if self.total() <= memory.available as u64 {
+            return Ok(());
+        }
+        let [need, weights, cache, activations] = [self.total(), self.weights, self.cache, self.activations].map(size);
+        let [available, total] = [memory.available, memory.total].map(|bytes| size(bytes as u64));
+        Err(Error::out_of_memory(format!(
+            "the model needs {need} (weights {weights}, cache {cache}, activations {activations}), {available} of {total} are free: use a smaller \
+             model, a shorter context or a 16-bit cache, or free memory"
+        )))
+    }
+}
+
+fn layer_parameters(config: &Config) -> u128 {
+    let hidden = config.hidden_size as u128;
+    let (queries, keys) = (product(&[config.heads, config.head_dim]), product(&[config.kv_heads, config.head_dim]));
+    hidden * (2 * queries + 2 * keys + 3 * config.intermediate_size as u128 + 2)
+}
+
+fn product(factors: &[usize]) -> u128 {
+    factors.iter().fold(1, |n: u128, &factor| n.saturating_mul(factor as u128))
+}
+
+fn clamp(bytes: u128) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// In the largest binary unit that leaves a whole digit.
+fn size(bytes: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    let exponent = (bytes.max(1).ilog2() / 10).clamp(1, units.len() as u32);
+    format!("{:.1} {}", bytes as f64 / 1024f64.powi(exponent as i32), units[exponent as usize - 1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn llama_8b() -> Config {
+        let json = r#"{"architectures": ["LlamaForCausalLM"], "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336,
+            "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 8192}"#;
+        Config::parse(json).unwrap()
+    }
+
+    #[test]
+    fn a_known_model_has_its_known_size() {
+        let estimate = MemoryEstimate::of_random(&llama_8b(), DType::BF16, 8192, DType::F16, 256);
+        assert_eq!(estimate.weights, 2 * 8_030_261_248);
+        assert_eq!(estimate.cache, 8192 * 131_072);
+        assert!((200_000_000..400_000_000).contains(&estimate.activations), "{estimate:?}");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_the_figures() {
+        let estimate = MemoryEstimate { weights: 15 << 30, cache: 1 << 30, activations: 300 << 20 };
+        assert!(estimate.check(MemoryInfo { total: 64 << 30, available: 17 << 30 }).is_ok());
+        let error = estimate.check(MemoryInfo { total: 16 << 30, available: 9 << 29 }).unwrap_err();
+        assert!(error.is_out_of_memory());
+        let expected = "needs 16.3 GiB (weights 15.0 GiB, cache 1.0 GiB, activations 300.0 MiB), 4.5 GiB of 16.0 GiB are free";
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+
+    #[test]
+    fn absurd_sizes_saturate() {
+        let config = Config { layers: 4096, kv_heads: 1 << 28, head_dim: 1 << 28, heads: 1 << 28, ..llama_8b() };
+        let estimate = MemoryEstimate::of_random(&config, DType::F32, usize::MAX, DType::F32, usize::MAX);
+        assert_eq!(estimate.total(), u64::MAX);
+        assert!(estimate.check(MemoryInfo { total: 1, available: 1 }).is_err());
+    }
+}

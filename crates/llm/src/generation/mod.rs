@@ -1,0 +1,235 @@
+//! Text from tokens from logits: the loop that prefills a prompt and continues it, and conversations.
+
+mod chat;
+mod statistics;
+
+use std::ops::ControlFlow;
+
+use elinvar::{Error, Result};
+
+use crate::{Config, GenerationConfig, Sampler, Sampling, Session, StopMatcher, TextStream, Tokenizer};
+pub use chat::Chat;
+pub use statistics::Statistics;
+
+/// What to generate.
+#[derive(Clone, Debug)]
+pub struct GenerationOptions {
+    /// The most tokens to generate.
+    pub max_tokens: usize,
+    /// Texts that end the answer; they are not part of it.
+    pub stop: Vec<String>,
+    /// How tokens are chosen.
+    pub sampling: Sampling,
+}
+
+impl Default for GenerationOptions {
+    fn default() -> Self {
+        Self { max_tokens: 256, stop: Vec::new(), sampling: Sampling::greedy() }
+    }
+}
+
+/// What happens while generating.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// So many of the prompt's tokens are in the cache.
+    Prefilled {
+        /// Tokens in the cache.
+        done: usize,
+        /// Tokens of the prompt.
+        total: usize,
+    },
+    /// Text that was generated.
+    Text(&'a str),
+}
+
+/// Is told each [`Event`]; `Break` cancels.
+pub type Listener<'a> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'a;
+
+/// Why a text ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// The model gave an end token.
+    EndToken,
+    /// A stop string came.
+    StopString,
+    /// As many tokens as were asked for.
+    MaxTokens,
+    /// The context is full.
+    ContextFull,
+    /// The listener asked to stop.
+    Cancelled,
+}
+
+/// A generated text.
+#[derive(Clone, Debug)]
+pub struct Generated {
+    /// The text, without stop string and special tokens.
+    pub text: String,
+    /// Its tokens, the end token left out.
+    pub tokens: Vec<u32>,
+    /// Why it ended.
+    pub finish: Finish,
+    /// How long it took.
+    pub statistics: Statistics,
+}
+
+/// The tokens that end a text: those that configuration, generation configuration and tokenizer name.
+pub fn end_tokens(config: &Config, generation: &GenerationConfig, tokenizer: &Tokenizer) -> Vec<u32> {
+    let mut all: Vec<u32> = config.eos.iter().chain(&generation.eos).copied().collect();
+    all.extend(tokenizer.eos().and_then(|token| tokenizer.id(token)));
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Continues prompts. What a prompt shares with the text before it stays in the cache and is not computed again.
+pub struct Generator {
+    session: Session,
+    tokenizer: Tokenizer,
+    end_tokens: Vec<u32>,
+    /// The tokens in the cache.
+    cached: Vec<u32>,
+}
+
+/// An answer in the making.
+struct Answer<'a, 'b> {
+    stream: TextStream,
+    stops: StopMatcher,
+    listener: &'a mut Listener<'b>,
+    text: String,
+}
+
+impl Generator {
+    /// On an empty session. `end_tokens` end every answer; see [`end_tokens`].
+    ///
+    /// # Errors
+    /// The session has text already.
+    pub fn new(session: Session, tokenizer: Tokenizer, end_tokens: Vec<u32>) -> Result<Self> {
+        if !session.is_empty() {
+            return Err(Error::invalid_argument("the session has text already: give the generator an empty one"));
+        }
+        Ok(Self { session, tokenizer, end_tokens, cached: Vec::new() })
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// The most tokens of prompt and answer together.
+    pub fn capacity(&self) -> usize {
+        self.session.capacity()
+    }
+
+    /// Continues `prompt`, telling `listener` as it goes.
+    ///
+    /// # Errors
+    /// A prompt that is empty, leaves no room in the context or has a token outside the vocabulary; settings outside their range; logits that are no
+    /// numbers; a failed device.
+    pub fn generate(&mut self, prompt: &[u32], options: &GenerationOptions, listener: &mut Listener<'_>) -> Result<Generated> {
+        self.check(prompt)?;
+        let mut sampler = Sampler::new(options.sampling)?;
+        let stops = StopMatcher::new(&options.stop)?;
+        let mut answer = Answer { stream: self.tokenizer.stream(prompt)?, stops, listener, text: String::new() };
+        let mut tokens = Vec::new();
+        let mut watch = statistics::Watch::start(prompt.len());
+        let Some(mut logits) = self.prefill(prompt, &mut watch, answer.listener)? else {
+            return Ok(Generated { text: answer.text, tokens, finish: Finish::Cancelled, statistics: watch.finish(0) });
+        };
+        let most = options.max_tokens.min(self.capacity() - prompt.len());
+        let mut context = prompt.to_vec();
+        let finish = loop {
+            if tokens.len() == most {
+                break if most == options.max_tokens { Finish::MaxTokens } else { Finish::ContextFull };
+            }
+            if let Some(&last) = tokens.last() {
+                logits = self.feed(last)?;
+            }
+            let token = sampler.sample(&logits, &context)?;
+            watch.token();
+            if self.end_tokens.contains(&token) {
+                break Finish::EndToken;
+            }
+            tokens.push(token);
+            context.push(token);
+            if let Some(finish) = answer.push(token)? {
+                return Ok(Generated { text: answer.text, finish, statistics: watch.finish(tokens.len()), tokens });
+            }
+        };
+        answer.finish()?;
+        Ok(Generated { text: answer.text, finish, statistics: watch.finish(tokens.len()), tokens })
+    }
+
+    fn check(&self, prompt: &[u32]) -> Result<()> {
+        if prompt.is_empty() {
+            return Err(Error::invalid_argument("the prompt is empty: give a text, or a model whose tokenizer begins texts with a token"));
+        }
+        let (length, capacity) = (prompt.len(), self.capacity());
+        if length >= capacity {
+            return Err(Error::invalid_argument(format!(
+                "the prompt of {length} tokens leaves no room in a context of {capacity}: shorten it or raise the context"
+            )));
+        }
+        self.session.model().check_tokens(prompt)
+    }
+
+    /// The logits after the prompt, or `None` if cancelled. At least the last token is computed, even if all are cached.
+    fn prefill(&mut self, prompt: &[u32], watch: &mut statistics::Watch, listener: &mut Listener<'_>) -> Result<Option<Vec<f32>>> {
+        let common = self.cached.iter().zip(prompt).take_while(|(a, b)| a == b).count().min(prompt.len() - 1);
+        self.session.truncate(common);
+        self.cached.truncate(common);
+        watch.reused(common);
+        let mut chunks = prompt[common..].chunks(self.session.chunk()).peekable();
+        let mut logits = Vec::new();
+        while let Some(chunk) = chunks.next() {
+            match chunks.peek() {
+                Some(_) => self.session.fill(chunk)?,
+                None => logits = self.session.feed(chunk)?,
+            }
+            self.cached.extend_from_slice(chunk);
+            if listener(Event::Prefilled { done: self.cached.len(), total: prompt.len() }).is_break() {
+                return Ok(None);
+            }
+        }
+        watch.prefilled();
+        Ok(Some(logits))
+    }
+
+    fn feed(&mut self, token: u32) -> Result<Vec<f32>> {
+        let logits = self.session.feed(&[token])?;
+        self.cached.push(token);
+        Ok(logits)
+    }
+}
+
+impl Answer<'_, '_> {
+    /// Gives out what a token completes.
+    fn push(&mut self, token: u32) -> Result<Option<Finish>> {
+        let piece = self.stream.push(token)?;
+        self.pass(&piece)
+    }
+
+    fn pass(&mut self, piece: &str) -> Result<Option<Finish>> {
+        let step = self.stops.push(piece);
+        if self.give(&step.text).is_break() {
+            return Ok(Some(Finish::Cancelled));
+        }
+        Ok(step.stopped.then_some(Finish::StopString))
+    }
+
+    fn give(&mut self, text: &str) -> ControlFlow<()> {
+        self.text.push_str(text);
+        if text.is_empty() { ControlFlow::Continue(()) } else { (self.listener)(Event::Text(text)) }
+    }
+
+    /// Gives out what was held back.
+    fn finish(&mut self) -> Result<()> {
+        let rest = self.stream.rest()?;
+        if self.pass(&rest)?.is_none() {
+            let held = self.stops.rest();
+            // Nothing is left to cancel.
+            let _ = self.give(&held);
+        }
+        Ok(())
+    }
+}
