@@ -8,6 +8,9 @@ use super::{operand::Load, simd::Simd};
 /// Partial sums of a strict dot product.
 pub(crate) const PARTIALS: usize = 256;
 
+/// Bytes of a cache line.
+pub(crate) const LINE_BYTES: usize = 64;
+
 /// The partial sums of one dot product, on cache lines of their own.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
@@ -17,37 +20,68 @@ impl Partials {
     pub(crate) const ZERO: Self = Self([0.0; PARTIALS]);
 }
 
-/// Folds `blocks` blocks of 256 elements into the partial sums.
+/// Folds `blocks` blocks of 256 elements of a row of weights with `ROWS` (1, 2 or 4) rows of `x`, each into its partial sums. `STREAM` says
+/// that the weights come from memory and should be fetched ahead.
 ///
 /// # Safety
-/// `weights` and `x` are valid for reading `256 * blocks` elements.
+/// `weights` and each row of `x` are valid for reading `256 * blocks` elements.
 #[inline(always)]
-pub(crate) unsafe fn fold<S: Simd, T: Load>(simd: S, Partials(partials): &mut Partials, weights: *const T, x: *const f32, blocks: usize) {
+pub(crate) unsafe fn fold<S: Simd, T: Load, const ROWS: usize, const STREAM: bool>(
+    simd: S,
+    partials: &mut [Partials; ROWS],
+    weights: *const T,
+    x: [*const f32; ROWS],
+    blocks: usize,
+) {
+    // Sixteen vectors of partial sums fit into the registers of AVX-512, half as many elsewhere.
     // SAFETY: the caller's promise.
     unsafe {
-        if S::LANES == 16 { fold_by::<S, T, 16>(simd, partials, weights, x, blocks) } else { fold_by::<S, T, 8>(simd, partials, weights, x, blocks) }
+        match (S::LANES, ROWS) {
+            (16, 1) => fold_by::<S, T, ROWS, 16, STREAM>(simd, partials, weights, x, blocks),
+            (16, 2) | (_, 1) => fold_by::<S, T, ROWS, 8, STREAM>(simd, partials, weights, x, blocks),
+            (16, _) | (_, 2) => fold_by::<S, T, ROWS, 4, STREAM>(simd, partials, weights, x, blocks),
+            _ => fold_by::<S, T, ROWS, 2, STREAM>(simd, partials, weights, x, blocks),
+        }
     }
 }
 
+/// As [`fold`], by `N` vectors of partial sums at a time.
+///
 /// # Safety
 /// As [`fold`].
 #[inline(always)]
-unsafe fn fold_by<S: Simd, T: Load, const N: usize>(simd: S, partials: &mut [f32; PARTIALS], weights: *const T, x: *const f32, blocks: usize) {
+unsafe fn fold_by<S: Simd, T: Load, const ROWS: usize, const N: usize, const STREAM: bool>(
+    simd: S,
+    partials: &mut [Partials; ROWS],
+    weights: *const T,
+    x: [*const f32; ROWS],
+    blocks: usize,
+) {
     for base in (0..PARTIALS).step_by(N * S::LANES) {
         // SAFETY: `N * LANES` divides 256, so every access is inside a block of 256 elements.
         unsafe {
-            let mut sums = [simd.splat(0.0); N];
-            for i in 0..N {
-                sums[i] = simd.load(partials.as_ptr().add(base + i * S::LANES));
+            let mut sums = [[simd.splat(0.0); N]; ROWS];
+            for row in 0..ROWS {
+                for i in 0..N {
+                    sums[row][i] = simd.load(partials[row].0.as_ptr().add(base + i * S::LANES));
+                }
             }
             for block in 0..blocks {
                 for i in 0..N {
                     let at = block * PARTIALS + base + i * S::LANES;
-                    sums[i] = simd.fma(T::load(simd, weights.add(at)), simd.load(x.add(at)), sums[i]);
+                    if STREAM && (i * S::LANES * size_of::<T>()).is_multiple_of(LINE_BYTES) {
+                        simd.prefetch_after(weights.add(at));
+                    }
+                    let w = T::load(simd, weights.add(at));
+                    for row in 0..ROWS {
+                        sums[row][i] = simd.fma(w, simd.load(x[row].add(at)), sums[row][i]);
+                    }
                 }
             }
-            for i in 0..N {
-                simd.store(partials.as_mut_ptr().add(base + i * S::LANES), sums[i]);
+            for row in 0..ROWS {
+                for i in 0..N {
+                    simd.store(partials[row].0.as_mut_ptr().add(base + i * S::LANES), sums[row][i]);
+                }
             }
         }
     }
@@ -63,10 +97,24 @@ pub(crate) fn fold_rest<T: Load>(Partials(partials): &mut Partials, weights: &[T
 
 /// The fixed tree over the partial sums.
 #[inline(always)]
-pub(crate) fn tree(Partials(partials): &Partials) -> f32 {
-    let pairs: [f32; 128] = std::array::from_fn(|i| partials[2 * i] + partials[2 * i + 1]);
-    let quads: [f32; 64] = std::array::from_fn(|i| pairs[2 * i] + pairs[2 * i + 1]);
-    let mut lanes: [f32; 32] = std::array::from_fn(|i| quads[2 * i] + quads[2 * i + 1]);
+pub(crate) fn tree<S: Simd>(simd: S, Partials(partials): &Partials) -> f32 {
+    let mut lanes = [0.0; 32];
+    // A vector holds the slots of whole lanes, so eight of them make the lane sums of one.
+    for (first, lanes) in lanes.chunks_exact_mut(S::LANES).enumerate() {
+        let mut sums = [simd.splat(0.0); 8];
+        // SAFETY: eight vectors of slots are `8 * LANES` of the 256 partial sums, and one of lane sums is one chunk.
+        unsafe {
+            for i in 0..8 {
+                sums[i] = simd.load(partials.as_ptr().add((8 * first + i) * S::LANES));
+            }
+            for i in 0..4 {
+                sums[i] = simd.add_pairs(sums[2 * i], sums[2 * i + 1]);
+            }
+            sums[0] = simd.add_pairs(sums[0], sums[1]);
+            sums[1] = simd.add_pairs(sums[2], sums[3]);
+            simd.store(lanes.as_mut_ptr(), simd.add_pairs(sums[0], sums[1]));
+        }
+    }
     for half in [16, 8, 4, 2, 1] {
         for i in 0..half {
             lanes[i] += lanes[i + half];

@@ -1,7 +1,9 @@
-//! `C = A B` of any size: both operands are packed into panels, then every register tile of C is summed over the whole of k at once.
+//! `C = A B` of any size: `A` is packed into panels, then each task packs some columns of `B` and sums its register tiles.
 //!
-//! Packing reads each operand once; tiles read the panels from the caches. A column block of B and a row block of A are packed at a time, so
-//! the workspace is bounded. An element's sum depends on its row, its column and k alone.
+//! Packing reads each operand once for a few million elements of `A`; everything else comes from the caches: a task walks the panels of `A`
+//! for a handful of panels of its own, slab by slab. An element's sum depends on its row, its column and k alone.
+
+use std::ops::Range;
 
 use rayon::prelude::*;
 
@@ -11,38 +13,42 @@ use super::{
     plan::{Plan, Summation},
     scratch::Scratch,
     simd::Level,
-    tile::{self, Shape, Stack},
+    tile::{self, HighStack, LowStack, Shape},
 };
 
-/// Packed elements of one operand at most (beyond, k alone decides).
-const BLOCK: usize = 1 << 22;
+/// Packed elements of `A` at a time, at most (unless a few panels are more).
+const LEFT: usize = 1 << 21;
+
+/// Packed elements of `B` in a task, at most (unless one panel is more).
+const RIGHT: usize = 1 << 20;
+
+/// Panels of `B` in a task, at most: a slab of them stays in the second-level cache.
+const PANELS: usize = 4;
+
+/// Panels of `A` whose tiles are in the making at once where there are several slabs.
+const GROUP: usize = 8;
 
 /// Multiplications below which a second thread costs more than it gives.
 const SERIAL: usize = 1 << 17;
 
-/// Packed elements of the left operand that a task keeps in its cache.
-const CACHE: usize = 1 << 18;
-
-/// Tasks for each thread: few enough to be cheap, enough to balance.
+/// Tasks for each thread: enough to balance.
 const TASKS: usize = 4;
 
 /// Computes `target = a * b^T`: `a` is `[m, k]`, `b` is `[n, k]`, `target` `[m, n]`.
 pub(crate) fn gemm(level: Level, summation: Summation, a: Matrix<'_>, b: Matrix<'_>, target: &Target<'_>) {
-    let plan = Plan::new(summation, a.columns());
-    let shape = Shape::of(level);
-    let block = |width: usize| (BLOCK / plan.k().max(1)).max(8 * width).next_multiple_of(width);
-    let (rows, columns) = (block(shape.rows), block(shape.right));
-    for column in (0..b.rows()).step_by(columns) {
-        let count = columns.min(b.rows() - column);
-        let right = Panels::pack(level, &plan, b, [column, count], [shape.right, shape.right]);
-        for row in (0..a.rows()).step_by(rows) {
-            let left = Panels::pack(level, &plan, a, [row, rows.min(a.rows() - row)], [shape.rows, shape.left]);
-            multiply(level, &plan, &left, &right, target);
-        }
+    if a.rows() == 0 || b.rows() == 0 {
+        return;
+    }
+    let shape = Shape::of(level, a.rows());
+    let parallel = a.rows() * b.rows() * a.columns() > SERIAL;
+    let product = Product { level, shape, plan: &Plan::new(summation, a.columns()), parallel, target };
+    let rows = (LEFT / a.columns().max(1)).max(GROUP * shape.rows).next_multiple_of(shape.rows);
+    for row in (0..a.rows()).step_by(rows) {
+        product.block(a, [row, rows.min(a.rows() - row)], b);
     }
 }
 
-/// Rows of a matrix, packed.
+/// Rows of a matrix, packed into panels of `rows` rows, each `length` elements.
 struct Panels {
     first: usize,
     count: usize,
@@ -52,58 +58,94 @@ struct Panels {
 }
 
 impl Panels {
-    /// Packs `count` rows from `first` on, `rows` a panel, stored `width` wide.
-    fn pack(level: Level, plan: &Plan, matrix: Matrix<'_>, [first, count]: [usize; 2], [rows, width]: [usize; 2]) -> Self {
-        let length = width * plan.k();
-        let mut data = Scratch::new(count.div_ceil(rows) * length);
-        let one = |(i, panel): (usize, &mut [f32])| pack(level, plan, matrix, [first + i * rows, rows.min(count - i * rows)], width, panel);
-        if length > 0 {
-            if count * plan.k() <= SERIAL {
-                data.chunks_mut(length).enumerate().for_each(one);
-            } else {
-                data.par_chunks_mut(length).enumerate().for_each(one);
-            }
-        }
-        Self { first, count, rows, length, data }
-    }
-
-    fn panels(&self) -> usize {
+    fn count(&self) -> usize {
         self.count.div_ceil(self.rows)
     }
 
     fn panel(&self, index: usize) -> &[f32] {
         &self.data[index * self.length..][..self.length]
     }
-}
 
-/// All tiles of a block of C. A task keeps a few left panels in the second-level cache and walks some of the right panels.
-fn multiply(level: Level, plan: &Plan, left: &Panels, right: &Panels, target: &Target<'_>) {
-    let group = (CACHE / left.length.max(1)).clamp(1, left.panels().max(1));
-    let groups = left.panels().div_ceil(group);
-    let walk = (right.panels() * groups).div_ceil(TASKS * rayon::current_num_threads()).max(1);
-    let walks = right.panels().div_ceil(walk);
-    let task = |index: usize| {
-        let (rows, columns) = (index % groups * group, index / groups * walk);
-        let mut stack = Stack::new();
-        for j in columns..(columns + walk).min(right.panels()) {
-            for i in rows..(rows + group).min(left.panels()) {
-                tile::multiply(level, plan, left.panel(i), right.panel(j), &mut stack);
-                store(target, left, right, [i, j], &mut stack);
-            }
-        }
-    };
-    if left.count * right.count * plan.k() <= SERIAL {
-        (0..groups * walks).for_each(task);
-    } else {
-        (0..groups * walks).into_par_iter().for_each(task);
+    /// The rows of panel `index`: the first and how many.
+    fn rows(&self, index: usize) -> [usize; 2] {
+        [self.first + index * self.rows, self.rows.min(self.count - index * self.rows)]
     }
 }
 
-fn store(target: &Target<'_>, left: &Panels, right: &Panels, [i, j]: [usize; 2], stack: &mut Stack) {
-    let (row, column) = (left.first + i * left.rows, right.first + j * right.rows);
-    let (rows, columns) = (left.rows.min(left.count - i * left.rows), right.rows.min(right.count - j * right.rows));
-    for (r, sums) in stack.result().chunks_exact_mut(right.rows).enumerate().take(rows) {
-        // SAFETY: each tile has elements of its own.
-        unsafe { target.store(row + r, column, &mut sums[..columns]) };
+struct Product<'a> {
+    level: Level,
+    shape: Shape,
+    plan: &'a Plan,
+    parallel: bool,
+    target: &'a Target<'a>,
+}
+
+impl Product<'_> {
+    /// Packs `count` rows from `first` on: `rows` a panel, stored `width` wide.
+    fn pack(&self, matrix: Matrix<'_>, [first, count]: [usize; 2], [rows, width]: [usize; 2], parallel: bool) -> Panels {
+        let length = width * self.plan.k();
+        let mut data = Scratch::new(count.div_ceil(rows) * length);
+        let one = |(i, panel): (usize, &mut [f32])| {
+            pack(self.level, self.plan, matrix, [first + i * rows, rows.min(count - i * rows)], width, panel);
+        };
+        if length > 0 && parallel {
+            data.par_chunks_mut(length).enumerate().for_each(one);
+        } else if length > 0 {
+            data.chunks_mut(length).enumerate().for_each(one);
+        }
+        Panels { first, count, rows, length, data }
+    }
+
+    /// The rows `first..first + count` of the product.
+    fn block(&self, a: Matrix<'_>, rows: [usize; 2], b: Matrix<'_>) {
+        let Shape { rows: height, left: width, right } = self.shape;
+        let left = self.pack(a, rows, [height, width], self.parallel);
+        let wanted = if self.parallel { TASKS * rayon::current_num_threads() } else { 1 };
+        let fitting = (RIGHT / (right * self.plan.k()).max(1)).clamp(1, PANELS);
+        let columns = right * b.rows().div_ceil(right).div_ceil(wanted).min(fitting);
+        // Where there are few columns, tasks share them and pack the same panels.
+        let across = b.rows().div_ceil(columns);
+        let down = wanted.div_ceil(across).clamp(1, left.count().div_ceil(GROUP));
+        let height = left.count().div_ceil(down);
+        let task = |index: usize| {
+            let (first, column) = (index % down * height, index / down * columns);
+            let right = self.pack(b, [column, columns.min(b.rows() - column)], [right, right], false);
+            self.tiles(&left, first..(first + height).min(left.count()), &right);
+        };
+        if self.parallel {
+            (0..across * down).into_par_iter().for_each(task);
+        } else {
+            (0..across * down).for_each(task);
+        }
+    }
+
+    /// The tiles of some panels of `A` and all panels of a task.
+    fn tiles(&self, left: &Panels, range: Range<usize>, right: &Panels) {
+        let mut low = LowStack::new();
+        let group = if self.plan.slabs().len() > 1 { GROUP } else { 1 };
+        let mut stacks = vec![HighStack::new(); group * right.count()];
+        for first in range.clone().step_by(group) {
+            let group = first..(first + group).min(range.end);
+            for slab in self.plan.slabs() {
+                let pairs = group.clone().flat_map(|i| (0..right.count()).map(move |j| (i, j)));
+                for ((i, j), high) in pairs.zip(&mut stacks) {
+                    tile::multiply(self.level, self.shape, self.plan, slab, [left.panel(i), right.panel(j)], &mut low, high);
+                }
+            }
+            let pairs = group.clone().flat_map(|i| (0..right.count()).map(move |j| (i, j)));
+            for ((i, j), high) in pairs.zip(&mut stacks) {
+                self.store(left.rows(i), right.rows(j), high);
+            }
+        }
+    }
+
+    fn store(&self, [row, rows]: [usize; 2], [column, columns]: [usize; 2], stack: &mut HighStack) {
+        if self.plan.k() == 0 {
+            stack.result().fill(0.0);
+        }
+        for (r, sums) in stack.result().chunks_exact_mut(self.shape.right).enumerate().take(rows) {
+            // SAFETY: each tile has elements of its own.
+            unsafe { self.target.store(row + r, column, &mut sums[..columns]) };
+        }
     }
 }

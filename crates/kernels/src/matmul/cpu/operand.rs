@@ -26,7 +26,10 @@ impl Load for f32 {
 
     #[inline(always)]
     fn narrow(sums: &[f32], target: &mut [Self]) {
-        target.copy_from_slice(sums);
+        // By vectors: a row of a tile is too short for a call of `memcpy`.
+        let ((vectors, rest), (from, from_rest)) = (target.as_chunks_mut::<16>(), sums.as_chunks::<16>());
+        vectors.iter_mut().zip(from).for_each(|(target, sums)| *target = *sums);
+        rest.iter_mut().zip(from_rest).for_each(|(target, sum)| *target = *sum);
     }
 }
 

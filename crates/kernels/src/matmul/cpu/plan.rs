@@ -5,13 +5,21 @@
 //! lanes in bit-reversed order, in which the halving tree 16, 8, 4, 2, 1 is a binary counter. Fast order: runs of 512 consecutive elements,
 //! added in order.
 
+use std::ops::Range;
+
 use super::dot::PARTIALS;
 
 /// Levels of the stack; the last holds the result.
 pub(crate) const LEVELS: usize = 9;
 
+/// Levels below this one are empty between slabs.
+pub(crate) const LOW_LEVELS: usize = 5;
+
 /// Elements of a run in fast order.
 const FAST_RUN: usize = 512;
+
+/// Elements of a slab, or somewhat more.
+const SLAB: usize = 1024;
 
 /// Which sum is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +35,9 @@ pub(crate) enum Summation {
 pub(crate) struct Step {
     /// Elements.
     pub(crate) run: u32,
-    /// Levels merged, from 0 up.
+    /// First level merged.
+    pub(crate) from: u8,
+    /// Levels merged.
     pub(crate) merges: u8,
     /// Levels at which the other side has no elements: +0.0 is added.
     pub(crate) empty: u8,
@@ -35,12 +45,21 @@ pub(crate) struct Step {
     pub(crate) level: u8,
 }
 
+/// Steps that a tile does in one go, and the elements they sum, by position: few enough to stay in a cache.
+#[derive(Clone, Debug)]
+pub(crate) struct Slab {
+    pub(crate) steps: Range<usize>,
+    pub(crate) positions: Range<usize>,
+}
+
 /// The runs over a dimension of `k` elements, in the order in which panels are packed.
 pub(crate) struct Plan {
     k: usize,
-    stride: usize,
     steps: Vec<Step>,
-    starts: Vec<u32>,
+    slabs: Vec<Slab>,
+    /// The elements `k ≡ j (mod 2^shift)` stand together, from `starts[j]` on.
+    shift: u32,
+    starts: [u32; PARTIALS],
 }
 
 impl Plan {
@@ -53,14 +72,14 @@ impl Plan {
 
     fn strict(k: usize) -> Self {
         let run = |partial: usize| k / PARTIALS + usize::from(partial < k % PARTIALS);
-        let mut starts = vec![0; PARTIALS];
+        let mut starts = [0; PARTIALS];
         let mut steps = Vec::with_capacity(PARTIALS);
         let mut position = 0;
         for index in (0..PARTIALS).filter(|&i| run(partial_sum(i)) > 0) {
             let partial = partial_sum(index);
             starts[partial] = position as u32;
             position += run(partial);
-            let mut step = Step { run: run(partial) as u32, merges: 0, empty: 0, level: 0 };
+            let mut step = Step { run: run(partial) as u32, from: 0, merges: 0, empty: 0, level: 0 };
             while usize::from(step.merges) < LEVELS - 1 {
                 let bit = step.merges;
                 let right_is_empty = || run(partial_sum(((index >> bit) + 1) << bit)) == 0;
@@ -75,35 +94,54 @@ impl Plan {
             step.level = step.merges;
             steps.push(step);
         }
-        Self { k, stride: PARTIALS, steps, starts }
+        // Steps of a power of two that is at least 32 leave nothing on the low levels.
+        let slabs = (k / SLAB).next_power_of_two().min(PARTIALS >> LOW_LEVELS);
+        Self { k, shift: PARTIALS.ilog2(), slabs: slabs_of(&steps, PARTIALS / slabs), steps, starts }
     }
 
     fn fast(k: usize) -> Self {
-        let last = (LEVELS - 1) as u8;
-        let mut steps: Vec<_> =
-            (0..k).step_by(FAST_RUN).map(|first| Step { run: FAST_RUN.min(k - first) as u32, merges: 1, empty: 0, level: 0 }).collect();
+        let mut steps: Vec<_> = (0..k)
+            .step_by(FAST_RUN)
+            .map(|first| Step { run: FAST_RUN.min(k - first) as u32, from: LOW_LEVELS as u8, merges: 1, empty: 0, level: LOW_LEVELS as u8 })
+            .collect();
         if let Some(step) = steps.first_mut() {
             step.merges = 0;
         }
         if let Some(step) = steps.last_mut() {
-            step.level = last;
+            step.level = (LEVELS - 1) as u8;
         }
-        Self { k, stride: 1, steps, starts: vec![0] }
+        Self { k, shift: 0, slabs: slabs_of(&steps, SLAB / FAST_RUN), steps, starts: [0; PARTIALS] }
     }
 
     pub(crate) fn k(&self) -> usize {
         self.k
     }
 
-    pub(crate) fn steps(&self) -> &[Step] {
-        &self.steps
+    pub(crate) fn slabs(&self) -> &[Slab] {
+        &self.slabs
+    }
+
+    pub(crate) fn steps(&self, slab: &Slab) -> &[Step] {
+        &self.steps[slab.steps.clone()]
     }
 
     /// Where element `k` stands in a packed panel.
     #[inline(always)]
     pub(crate) fn position(&self, k: usize) -> usize {
-        self.starts[k % self.stride] as usize + k / self.stride
+        let class = k & ((1 << self.shift) - 1) & (PARTIALS - 1);
+        self.starts[class] as usize + (k >> self.shift)
     }
+}
+
+/// Slabs of `count` steps.
+fn slabs_of(steps: &[Step], count: usize) -> Vec<Slab> {
+    let mut end = 0;
+    let slab = |(i, chunk): (usize, &[Step])| {
+        let start = end;
+        end += chunk.iter().map(|step| step.run as usize).sum::<usize>();
+        Slab { steps: i * count..i * count + chunk.len(), positions: start..end }
+    };
+    steps.chunks(count).enumerate().map(slab).collect()
 }
 
 /// The partial sum visited as number `index`: slots in order, lanes bit-reversed.

@@ -1,12 +1,11 @@
 //! `Y = X Wᵀ` for a few rows of `X` and row-major `W`: the linear layer while it decodes.
 //!
-//! Reads `W` once, eight rows at a time in short runs, so that the memory system has several streams to fetch ahead; everything else stays
-//! in the first-level cache. Each output element is the strict dot product, whatever the number of rows or threads.
+//! Reads `W` once, fetching ahead; everything else stays in the caches. Each output element is the strict dot product, whatever the number of rows or threads.
 
 use rayon::prelude::*;
 
 use super::{
-    dot::{self, PARTIALS, Partials},
+    dot::{self, LINE_BYTES, PARTIALS, Partials},
     operand::{Load, Matrix, Target, with_values},
     scratch::{LINE, Scratch},
     simd::{Level, Simd, Work},
@@ -14,22 +13,19 @@ use super::{
 use crate::{float::Float, simd};
 
 /// Rows of `X` at most; from here on packing `W` for a register tile pays.
-pub(crate) const MAX_ROWS: usize = 16;
+pub(crate) const MAX_ROWS: usize = 8;
 
-/// Rows of `W` times rows of `X` in flight.
-const SUMS: usize = 16;
+/// Elements of a row of `W` widened at a time for several rows of `X`.
+const RUN: usize = 8 * PARTIALS;
 
-/// Rows of `W` in flight at most.
-const STREAMS: usize = 8;
-
-/// Elements of a row folded before the next row has its turn.
-const RUN: usize = 16 * PARTIALS;
+/// Outputs stored at a time.
+const OUTPUTS: usize = 16;
 
 /// Multiplications below which a second thread costs more than it gives.
 const SERIAL: usize = 1 << 15;
 
 /// Bytes of `W` that are worth a task of their own.
-const TASK_BYTES: usize = 1 << 16;
+const TASK_BYTES: usize = 1 << 17;
 
 /// Computes `target = x * weights^T` strictly, for `x` `[m, k]` with `m <= MAX_ROWS` and `weights` `[n, k]` with contiguous rows.
 pub(crate) fn linear(level: Level, x: Matrix<'_>, weights: Matrix<'_>, target: &Target<'_>) {
@@ -62,7 +58,7 @@ fn tasks<T: Load>(level: Level, x: Rows<'_>, values: &[T], weights: Matrix<'_>, 
     if target.rows() * n * x.k <= SERIAL {
         return task(0, n);
     }
-    let rows = (TASK_BYTES / (x.k * size_of::<T>()).max(1)).clamp(1, 256).next_multiple_of(STREAMS);
+    let rows = (TASK_BYTES / (x.k * size_of::<T>()).max(1)).clamp(1, 256).next_multiple_of(OUTPUTS);
     (0..n.div_ceil(rows)).into_par_iter().for_each(|i| task(i * rows, rows.min(n - i * rows)));
 }
 
@@ -96,11 +92,7 @@ impl<T: Load> Work for Task<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let streams = (SUMS / self.target.rows().max(1)).clamp(1, STREAMS);
-        for first in (self.first..self.first + self.count).step_by(streams) {
-            let count = streams.min(self.first + self.count - first);
-            if self.target.rows() == 1 { self.matvec(simd, first, count) } else { self.several(simd, first, count) }
-        }
+        if self.target.rows() == 1 { self.one(simd) } else { self.several(simd) }
     }
 }
 
@@ -110,58 +102,100 @@ impl<T: Load> Task<'_, T> {
         if self.x.k == 0 { &[] } else { &self.values[self.weights.index(index, 0)..][..self.x.k] }
     }
 
-    #[inline(always)]
-    fn matvec<S: Simd>(&self, simd: S, first: usize, count: usize) {
-        let mut partials = [Partials::ZERO; STREAMS];
-        let whole = self.x.k - self.x.k % PARTIALS;
-        for start in (0..whole).step_by(RUN) {
-            let run = RUN.min(whole - start);
-            for (i, partials) in partials.iter_mut().enumerate().take(count) {
-                let (w, x) = (&self.row(first + i)[start..start + run], self.x.run(0, start, run));
-                // SAFETY: both slices have `run` elements, a multiple of 256.
-                unsafe { dot::fold(simd, partials, w.as_ptr(), x.as_ptr(), run / PARTIALS) };
-            }
-        }
-        let mut sums = [0.0; STREAMS];
-        for (i, (partials, sum)) in partials.iter_mut().zip(&mut sums).enumerate().take(count) {
-            dot::fold_rest(partials, &self.row(first + i)[whole..], self.x.run(0, whole, self.x.k - whole));
-            *sum = dot::tree(partials);
-        }
-        // SAFETY: each task has columns of its own.
-        unsafe { self.target.store(0, first, &mut sums[..count]) };
+    /// The rows of `W` of this task by groups whose outputs are stored together.
+    fn groups(&self) -> impl Iterator<Item = (usize, usize)> + use<T> {
+        let (first, end) = (self.first, self.first + self.count);
+        (first..end).step_by(OUTPUTS).map(move |first| (first, OUTPUTS.min(end - first)))
     }
 
-    /// As `matvec`, with each run of `W` widened once for all rows of `X`.
     #[inline(always)]
-    fn several<S: Simd>(&self, simd: S, first: usize, count: usize) {
-        let m = self.target.rows();
-        let mut partials = [Partials::ZERO; SUMS];
-        let mut wide = [0.0; RUN];
+    fn one<S: Simd>(&self, simd: S) {
+        let x = self.x.run(0, 0, self.x.k);
         let whole = self.x.k - self.x.k % PARTIALS;
-        for start in (0..whole).step_by(RUN) {
-            let run = RUN.min(whole - start);
-            for i in 0..count {
-                let w = &self.row(first + i)[start..start + run];
-                for at in (0..run).step_by(S::LANES) {
-                    // SAFETY: `run` is a multiple of 256 and so of the lanes; `w` and `wide` have `run` elements.
-                    unsafe { simd.store(wide.as_mut_ptr().add(at), T::load(simd, w.as_ptr().add(at))) };
-                }
-                for row in 0..m {
-                    let x = self.x.run(row, start, run);
-                    // SAFETY: both slices have `run` elements, a multiple of 256.
-                    unsafe { dot::fold(simd, &mut partials[i * m + row], wide.as_ptr(), x.as_ptr(), run / PARTIALS) };
-                }
-            }
-        }
-        for row in 0..m {
-            let mut sums = [0.0; STREAMS];
+        for (first, count) in self.groups() {
+            let mut sums = [0.0; OUTPUTS];
             for (i, sum) in sums.iter_mut().enumerate().take(count) {
-                let partials = &mut partials[i * m + row];
-                dot::fold_rest(partials, &self.row(first + i)[whole..], self.x.run(row, whole, self.x.k - whole));
-                *sum = dot::tree(partials);
+                let w = self.row(first + i);
+                let mut partials = [Partials::ZERO];
+                // SAFETY: both slices have at least `whole` elements.
+                unsafe { dot::fold::<_, _, 1, true>(simd, &mut partials, w.as_ptr(), [x.as_ptr()], whole / PARTIALS) };
+                dot::fold_rest(&mut partials[0], &w[whole..], &x[whole..]);
+                *sum = dot::tree(simd, &partials[0]);
             }
             // SAFETY: each task has columns of its own.
-            unsafe { self.target.store(row, first, &mut sums[..count]) };
+            unsafe { self.target.store(0, first, &mut sums[..count]) };
         }
     }
+
+    #[inline(always)]
+    fn several<S: Simd>(&self, simd: S) {
+        let mut partials = [Partials::ZERO; MAX_ROWS];
+        let mut sums = [[0.0; OUTPUTS]; MAX_ROWS];
+        for (first, count) in self.groups() {
+            for i in 0..count {
+                self.row_of_several(simd, first + i, i, &mut partials, &mut sums);
+            }
+            for (row, sums) in sums.iter_mut().enumerate().take(self.target.rows()) {
+                // SAFETY: each task has columns of its own.
+                unsafe { self.target.store(row, first, &mut sums[..count]) };
+            }
+        }
+    }
+
+    /// One row of `W` with all rows of `X`; sum `i` of each is written.
+    #[inline(always)]
+    fn row_of_several<S: Simd>(&self, simd: S, row: usize, i: usize, partials: &mut [Partials; MAX_ROWS], sums: &mut [[f32; OUTPUTS]; MAX_ROWS]) {
+        let (w, m) = (self.row(row), self.target.rows());
+        let whole = w.len() - w.len() % PARTIALS;
+
+        partials[..m].fill(Partials::ZERO);
+        let mut wide = Wide([0.0; RUN]);
+        for start in (0..whole).step_by(RUN) {
+            let run = RUN.min(whole - start);
+            for at in (0..run).step_by(S::LANES) {
+                let source = w[start..start + run].as_ptr();
+                // SAFETY: `run` is a multiple of 256 and so of the lanes; `w` has `run` elements from `start` on, as has `wide`.
+                unsafe {
+                    if (at * size_of::<T>()).is_multiple_of(LINE_BYTES) {
+                        simd.prefetch_after(source.add(at));
+                    }
+                    simd.store(wide.0.as_mut_ptr().add(at), T::load(simd, source.add(at)));
+                }
+            }
+            let mut rows = 0;
+            while rows < m {
+                rows += match m - rows {
+                    4.. => self.fold_rows::<S, 4>(simd, rows, start, run, &wide, partials),
+                    2.. => self.fold_rows::<S, 2>(simd, rows, start, run, &wide, partials),
+                    _ => self.fold_rows::<S, 1>(simd, rows, start, run, &wide, partials),
+                };
+            }
+        }
+        for (row, (partials, sums)) in partials.iter_mut().zip(sums).enumerate().take(m) {
+            dot::fold_rest(partials, &w[whole..], self.x.run(row, whole, self.x.k - whole));
+            sums[i] = dot::tree(simd, partials);
+        }
+    }
+
+    #[inline(always)]
+    fn fold_rows<S: Simd, const ROWS: usize>(
+        &self,
+        simd: S,
+        first: usize,
+        start: usize,
+        run: usize,
+        wide: &Wide,
+        partials: &mut [Partials; MAX_ROWS],
+    ) -> usize {
+        let x: [_; ROWS] = std::array::from_fn(|row| self.x.run(first + row, start, run).as_ptr());
+        if let Some(partials) = partials[first..].first_chunk_mut() {
+            // SAFETY: `wide` and the runs of `x` have `run` elements, a multiple of 256.
+            unsafe { dot::fold::<_, _, ROWS, false>(simd, partials, wide.0.as_ptr(), x, run / PARTIALS) };
+        }
+        ROWS
+    }
 }
+
+/// A widened run of a row of `W`.
+#[repr(align(64))]
+struct Wide([f32; RUN]);

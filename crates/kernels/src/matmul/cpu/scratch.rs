@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Elements a thread keeps; larger buffers are freed.
-const KEPT: usize = 1 << 23;
+const KEPT: usize = 1 << 22;
 
 /// f32 in a cache line.
 pub(crate) const LINE: usize = 16;

@@ -33,6 +33,18 @@ pub(crate) trait Simd: Copy + Send + Sync {
     /// `target` is valid for writing [`Simd::LANES`] elements (any alignment).
     unsafe fn store(self, target: *mut f32, vector: Self::Vector);
 
+    /// The bf16 values that the lower and the upper half of each element's bits are.
+    fn split_bf16(self, pairs: Self::Vector) -> [Self::Vector; 2];
+
+    /// Sums of neighbours: `a0 + a1, a2 + a3, …`, then those of `b`.
+    fn add_pairs(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+
+    /// Announces that the cache lines somewhat after `address` will be read: soon, and later. Any address is fine.
+    #[inline(always)]
+    fn prefetch_after<T>(self, address: *const T) {
+        let _ = address;
+    }
+
     /// Transposes a square of [`Simd::LANES`] vectors: element `j` of vector `i` becomes element `i` of vector `j`.
     fn transpose(self, rows: &mut [Self::Vector]);
 }
@@ -120,6 +132,16 @@ impl Simd for Portable {
     #[inline(always)]
     fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector {
         std::array::from_fn(|i| a[i] + b[i])
+    }
+
+    #[inline(always)]
+    fn split_bf16(self, pairs: Self::Vector) -> [Self::Vector; 2] {
+        [pairs.map(|v| f32::from_bits(v.to_bits() << 16)), pairs.map(|v| f32::from_bits(v.to_bits() & 0xffff_0000))]
+    }
+
+    #[inline(always)]
+    fn add_pairs(self, a: Self::Vector, b: Self::Vector) -> Self::Vector {
+        std::array::from_fn(|i| if i < 4 { a[2 * i] + a[2 * i + 1] } else { b[2 * i - 8] + b[2 * i - 7] })
     }
 
     #[inline(always)]

@@ -101,13 +101,16 @@ fn strict_gemm_is_the_strict_dot_product_on_every_level() {
     }
     check_gemm(0, [257, 255, 512], [false, true]);
     check_gemm(2, [255, 257, 100], [true, false]);
+    for k in [2047, 2048, 5000, 8200] {
+        check_gemm(1, [20, 70, k], [false, k % 2 == 1]);
+    }
 }
 
 #[test]
 fn the_linear_layer_is_the_strict_dot_product_on_every_level() {
     for kind in 0..3 {
         for k in SIZES {
-            for [m, n] in [[1, 1], [1, 1000], [2, 33], [3, 31], [8, 9], [16, 7]] {
+            for [m, n] in [[1, 1], [1, 1000], [2, 33], [3, 31], [5, 7], [8, 9]] {
                 let (x, w) = (random(5, m * k), Buffer::new(kind, &random(7, n * (k + 1))));
                 for level in Level::all() {
                     let mut y = vec![f32::NAN; m * n];

@@ -1,32 +1,47 @@
 //! The register tile: `ROWS x COLUMNS` sums by outer products of packed panels, in the order of a [`Plan`].
 
+use std::ops::Range;
+
 use super::{
-    plan::{LEVELS, Plan},
+    plan::{LEVELS, LOW_LEVELS, Plan, Slab, Step},
     simd::{Level, Simd, Work},
 };
 
 /// Elements of the largest tile.
 pub(crate) const MAX_ELEMENTS: usize = 14 * 32;
 
-/// Where the stack holds +0.0, for merging with sums of no elements.
-const EMPTY: usize = LEVELS;
+type Sums = [f32; MAX_ELEMENTS];
 
-/// The sums in the making, one tile for each level; the last level is the result.
+/// The lower levels of the stack, which are empty between slabs, and +0.0 for merging with sums of no elements.
 #[repr(align(64))]
-pub(crate) struct Stack([[f32; MAX_ELEMENTS]; LEVELS + 1]);
+pub(crate) struct LowStack {
+    levels: [Sums; LOW_LEVELS],
+    zero: Sums,
+}
 
-impl Stack {
+impl LowStack {
     pub(crate) fn new() -> Self {
-        Self([[0.0; MAX_ELEMENTS]; LEVELS + 1])
-    }
-
-    /// The finished sums, row-major.
-    pub(crate) fn result(&mut self) -> &mut [f32; MAX_ELEMENTS] {
-        &mut self.0[LEVELS - 1]
+        Self { levels: [[0.0; MAX_ELEMENTS]; LOW_LEVELS], zero: [0.0; MAX_ELEMENTS] }
     }
 }
 
-/// The shape of the register tile of a level.
+/// The upper levels of a tile's stack; the last is the result.
+#[derive(Clone)]
+#[repr(align(64))]
+pub(crate) struct HighStack([Sums; LEVELS - LOW_LEVELS]);
+
+impl HighStack {
+    pub(crate) fn new() -> Self {
+        Self([[0.0; MAX_ELEMENTS]; LEVELS - LOW_LEVELS])
+    }
+
+    /// The finished sums, row-major.
+    pub(crate) fn result(&mut self) -> &mut Sums {
+        &mut self.0[LEVELS - LOW_LEVELS - 1]
+    }
+}
+
+/// The shape of a register tile.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// Rows of the tile.
@@ -38,33 +53,34 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    pub(crate) fn of(level: Level) -> Self {
-        match level {
+    /// The shape for a product of `m` rows: as many as the registers hold, fewer where that leaves fewer rows of the last tile unused.
+    pub(crate) fn of(level: Level, m: usize) -> Self {
+        let (most, vector) = match level {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512(_) => Self { rows: 14, left: 16, right: 32 },
+            Level::Avx512(_) => (14, 16),
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2(_) => Self { rows: 6, left: 8, right: 16 },
-            Level::Portable(_) => Self { rows: 4, left: 8, right: 16 },
-        }
+            Level::Avx2(_) => (6, 8),
+            Level::Portable(_) => (4, 8),
+        };
+        let rows = m.div_ceil(m.div_ceil(most).max(1)).next_multiple_of(2).clamp(2, most);
+        Self { rows, left: rows.next_multiple_of(vector), right: 2 * vector }
     }
 }
 
-/// Multiplies a packed left panel with a packed right panel; the result is the top of `stack`.
-pub(crate) fn multiply(level: Level, plan: &Plan, left: &[f32], right: &[f32], stack: &mut Stack) {
-    let shape = Shape::of(level);
-    assert!(left.len() >= shape.left * plan.k() && right.len() >= shape.right * plan.k());
-    if plan.k() == 0 {
-        stack.result().fill(0.0);
-        return;
-    }
-    level.run(Tile { plan, left, right, stack });
+/// Sums a slab of a packed left and a packed right panel onto a tile's stack.
+pub(crate) fn multiply(level: Level, shape: Shape, plan: &Plan, slab: &Slab, [left, right]: [&[f32]; 2], low: &mut LowStack, high: &mut HighStack) {
+    let Range { start, end } = slab.positions;
+    let (left, right) = (&left[start * shape.left..end * shape.left], &right[start * shape.right..end * shape.right]);
+    level.run(Tile { rows: shape.rows, steps: plan.steps(slab), left, right, low, high });
 }
 
 struct Tile<'a> {
-    plan: &'a Plan,
+    rows: usize,
+    steps: &'a [Step],
     left: &'a [f32],
     right: &'a [f32],
-    stack: &'a mut Stack,
+    low: &'a mut LowStack,
+    high: &'a mut HighStack,
 }
 
 impl Work for Tile<'_> {
@@ -73,22 +89,33 @@ impl Work for Tile<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         // The shapes of `Shape::of`, as constants.
-        match S::LANES {
-            16 => self.sum::<S, 14, 16>(simd),
-            _ if S::PORTABLE => self.sum::<S, 4, 8>(simd),
-            _ => self.sum::<S, 6, 8>(simd),
+        match (self.rows, S::LANES) {
+            (2, _) => self.sum::<S, 2>(simd),
+            (4, _) => self.sum::<S, 4>(simd),
+            (6, _) if !S::PORTABLE => self.sum::<S, 6>(simd),
+            (8, 16) => self.sum::<S, 8>(simd),
+            (10, 16) => self.sum::<S, 10>(simd),
+            (12, 16) => self.sum::<S, 12>(simd),
+            (14, 16) => self.sum::<S, 14>(simd),
+            _ => {}
         }
     }
 }
 
 impl Tile<'_> {
     #[inline(always)]
-    fn sum<S: Simd, const ROWS: usize, const LEFT: usize>(self, simd: S) {
+    fn level(&mut self, level: u8) -> &mut Sums {
+        let level = usize::from(level);
+        if level < LOW_LEVELS { &mut self.low.levels[level] } else { &mut self.high.0[level - LOW_LEVELS] }
+    }
+
+    #[inline(always)]
+    fn sum<S: Simd, const ROWS: usize>(mut self, simd: S) {
         let (mut left, mut right) = (self.left.as_ptr(), self.right.as_ptr());
-        for step in self.plan.steps() {
+        for step in self.steps {
             let mut sums = [[simd.splat(0.0); 2]; ROWS];
             for _ in 0..step.run {
-                // SAFETY: the runs of a plan have k elements together, and the panels hold k rows of `LEFT` and `2 * LANES`.
+                // SAFETY: the runs of a slab have as many elements together as the panels have rows of `ROWS`, rounded up to vectors, and `2 * LANES`.
                 unsafe {
                     let columns = [simd.load(right), simd.load(right.add(S::LANES))];
                     for row in 0..ROWS {
@@ -96,13 +123,13 @@ impl Tile<'_> {
                         sums[row][0] = simd.fma(value, columns[0], sums[row][0]);
                         sums[row][1] = simd.fma(value, columns[1], sums[row][1]);
                     }
-                    left = left.add(LEFT);
+                    left = left.add(ROWS.next_multiple_of(S::LANES));
                     right = right.add(2 * S::LANES);
                 }
             }
-            for level in 0..usize::from(step.merges) {
+            for level in step.from..step.from + step.merges {
                 let empty = step.empty >> level & 1 == 1;
-                let earlier = self.stack.0[if empty { EMPTY } else { level }].as_ptr();
+                let earlier = if empty { &self.low.zero } else { self.level(level) }.as_ptr();
                 for row in 0..ROWS {
                     for half in 0..2 {
                         // SAFETY: a tile has at most `MAX_ELEMENTS` elements.
@@ -111,7 +138,7 @@ impl Tile<'_> {
                     }
                 }
             }
-            let target = self.stack.0[usize::from(step.level)].as_mut_ptr();
+            let target = self.level(step.level).as_mut_ptr();
             for row in 0..ROWS {
                 for half in 0..2 {
                     // SAFETY: as above.

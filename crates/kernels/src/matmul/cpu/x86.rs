@@ -6,6 +6,20 @@ use half::{bf16, f16};
 
 use super::simd::{Simd, Work};
 
+/// Bytes ahead of a stream at which lines are fetched into the second-level cache, which the hardware alone does too late to reach the
+/// memory's rate, and from there into the first.
+const FAR: usize = 16384;
+const NEAR: usize = 4096;
+
+#[inline(always)]
+fn prefetch_after<T>(address: *const T) {
+    // SAFETY: SSE is part of x86-64; prefetching reads nothing, whatever the address.
+    unsafe {
+        _mm_prefetch::<_MM_HINT_T1>(address.wrapping_byte_add(FAR).cast());
+        _mm_prefetch::<_MM_HINT_T0>(address.wrapping_byte_add(NEAR).cast());
+    }
+}
+
 /// AVX2, FMA and F16C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Avx2(());
@@ -70,6 +84,21 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn split_bf16(self, pairs: __m256) -> [__m256; 2] {
+        // SAFETY: see `splat`.
+        unsafe {
+            let (bits, upper) = (_mm256_castps_si256(pairs), _mm256_set1_epi32(-0x1_0000));
+            [_mm256_castsi256_ps(_mm256_slli_epi32::<16>(bits)), _mm256_castsi256_ps(_mm256_and_si256(bits, upper))]
+        }
+    }
+
+    #[inline(always)]
+    fn add_pairs(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: see `splat`.
+        unsafe { _mm256_castpd_ps(_mm256_permute4x64_pd::<0b11_01_10_00>(_mm256_castps_pd(_mm256_hadd_ps(a, b)))) }
+    }
+
+    #[inline(always)]
     unsafe fn load(self, source: *const f32) -> __m256 {
         // SAFETY: the caller's promise, and see `splat`.
         unsafe { _mm256_loadu_ps(source) }
@@ -91,6 +120,11 @@ impl Simd for Avx2 {
     unsafe fn store(self, target: *mut f32, vector: __m256) {
         // SAFETY: the caller's promise, and see `splat`.
         unsafe { _mm256_storeu_ps(target, vector) }
+    }
+
+    #[inline(always)]
+    fn prefetch_after<T>(self, address: *const T) {
+        prefetch_after(address);
     }
 
     #[inline(always)]
@@ -149,6 +183,25 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    fn split_bf16(self, pairs: __m512) -> [__m512; 2] {
+        // SAFETY: see `splat`.
+        unsafe {
+            let (bits, upper) = (_mm512_castps_si512(pairs), _mm512_set1_epi32(-0x1_0000));
+            [_mm512_castsi512_ps(_mm512_slli_epi32::<16>(bits)), _mm512_castsi512_ps(_mm512_and_si512(bits, upper))]
+        }
+    }
+
+    #[inline(always)]
+    fn add_pairs(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: see `splat`.
+        unsafe {
+            let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+            let odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+            _mm512_add_ps(_mm512_permutex2var_ps(a, even, b), _mm512_permutex2var_ps(a, odd, b))
+        }
+    }
+
+    #[inline(always)]
     unsafe fn load(self, source: *const f32) -> __m512 {
         // SAFETY: the caller's promise, and see `splat`.
         unsafe { _mm512_loadu_ps(source) }
@@ -170,6 +223,11 @@ impl Simd for Avx512 {
     unsafe fn store(self, target: *mut f32, vector: __m512) {
         // SAFETY: the caller's promise, and see `splat`.
         unsafe { _mm512_storeu_ps(target, vector) }
+    }
+
+    #[inline(always)]
+    fn prefetch_after<T>(self, address: *const T) {
+        prefetch_after(address);
     }
 
     #[inline(always)]
