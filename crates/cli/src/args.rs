@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use clap::{Args as Group, Parser, Subcommand};
 use elinvar::{BackendType, Error, Executor, Precision, Result};
 
-use crate::commands::{bench, devices, logits, op};
+use crate::commands::{bench, chat, devices, generate, logits, op};
 
 /// Transformer kernels and language models with the same bits on every device.
 #[derive(Debug, Parser)]
@@ -18,6 +18,10 @@ pub(crate) struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Continue a text
+    Generate(generate::GenerateArgs),
+    /// Talk with a model that has a chat template
+    Chat(chat::ChatArgs),
     /// Measure operators and decoding
     Bench(bench::BenchArgs),
     /// List the devices of this build and what they are

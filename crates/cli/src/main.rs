@@ -4,6 +4,7 @@ mod args;
 mod commands;
 mod embedded;
 mod model;
+mod sampling;
 mod tensors;
 
 use std::process::ExitCode;

@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::Args;
 use elinvar::{DType, Result};
-use elinvar_llm::{Config, Model, ModelFiles, Session, Weights};
+use elinvar_llm::{Config, MemoryEstimate, Model, ModelFiles, Session, Weights};
 use indicatif::ProgressBar;
 
 use crate::{args::DeviceArgs, embedded};
@@ -34,22 +34,20 @@ impl ModelArgs {
         self.model.as_ref().map_or_else(embedded::files, ModelFiles::open)
     }
 
-    /// Loads the model, refusing one that does not fit the device beside a cache of the context's size.
-    pub(crate) fn load(&self, files: &ModelFiles) -> Result<Arc<Model>> {
-        let spinner = ProgressBar::new_spinner().with_message(format!("loading {files}"));
-        spinner.enable_steady_tick(Duration::from_millis(100));
+    /// Loads the model beside a cache for `needed` tokens, as far as its context reaches, unless `--context` says otherwise.
+    ///
+    /// What does not fit the device is refused before anything is loaded.
+    pub(crate) fn load(&self, files: &ModelFiles, needed: usize) -> Result<Session> {
         let config = Config::read(files)?;
         let weights = Weights::open(files)?;
         let executor = self.device.executor()?;
-        let model = Model::new(&executor, config, &weights);
+        let context = self.context.unwrap_or_else(|| needed.min(config.max_context));
+        MemoryEstimate::of(&config, &weights, context, self.cache_dtype, self.chunk).check(executor.memory())?;
+        let spinner = ProgressBar::new_spinner().with_message(format!("loading {files}"));
+        spinner.enable_steady_tick(Duration::from_millis(100));
+        let model = Model::new(&executor, config, &weights).map(Arc::new);
         spinner.finish_and_clear();
-        model.map(Arc::new)
-    }
-
-    /// An empty text of at least `needed` tokens if the model's context allows.
-    pub(crate) fn session(&self, model: &Arc<Model>, needed: usize) -> Result<Session> {
-        let capacity = self.context.unwrap_or_else(|| needed.min(model.config().max_context));
-        let mut session = Session::new(model.clone(), capacity, self.cache_dtype)?;
+        let mut session = Session::new(model?, context, self.cache_dtype)?;
         session.set_chunk(self.chunk);
         Ok(session)
     }

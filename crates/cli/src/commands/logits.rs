@@ -19,9 +19,9 @@ pub(crate) struct LogitsArgs {
 }
 
 pub(crate) fn run(args: &LogitsArgs) -> Result<()> {
-    let model = args.model.load(&args.model.files()?)?;
-    let mut session = args.model.session(&model, args.tokens.len())?;
+    let mut session = args.model.load(&args.model.files()?, args.tokens.len())?;
     let logits = session.feed_all(&args.tokens)?;
+    let model = session.model();
     let dims = [args.tokens.len(), model.config().vocab_size];
     tensors::write(&args.output, vec![("logits".to_owned(), model.executor().tensor(&dims, &logits)?)])
 }

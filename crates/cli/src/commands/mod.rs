@@ -1,7 +1,9 @@
 //! One file for each command.
 
 pub(crate) mod bench;
+pub(crate) mod chat;
 pub(crate) mod devices;
+pub(crate) mod generate;
 pub(crate) mod logits;
 pub(crate) mod op;
 
@@ -13,7 +15,9 @@ use crate::args::{Args, Command};
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.command {
         Command::Bench(args) => bench::run(args),
+        Command::Chat(args) => chat::run(args),
         Command::Devices(args) => devices::run(args),
+        Command::Generate(args) => generate::run(args),
         Command::Logits(args) => logits::run(args),
         Command::Op(args) => op::run(args),
     }

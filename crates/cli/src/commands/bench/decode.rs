@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Instant};
 
 use clap::{Args, ValueEnum};
 use elinvar::{DType, DeviceKind, Result, kernels::rope::RopeScaling};
-use elinvar_llm::{Architecture, Config, Model, Rope, Session};
+use elinvar_llm::{Architecture, Config, MemoryEstimate, Model, Rope, Session};
 use serde_json::json;
 
 use super::{ceiling::Ceilings, timing::median};
@@ -94,8 +94,9 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
     let config = args.shape.config();
     let bytes = bytes_per_token(&config, args.dtype);
     let ceilings = (properties.kind == DeviceKind::Cpu).then(|| Ceilings::of_host(properties.compute_units));
-    let model = Arc::new(Model::random(&executor, config, args.dtype, 1)?);
     let longest = args.prompt.iter().chain(&args.generate).copied().max().unwrap_or(1);
+    MemoryEstimate::of_random(&config, args.dtype, longest, args.cache_dtype, Session::DEFAULT_CHUNK).check(executor.memory())?;
+    let model = Arc::new(Model::random(&executor, config, args.dtype, 1)?);
     let mut session = Session::new(model, longest, args.cache_dtype)?;
     let mut rows = Vec::new();
     for &tokens in &args.prompt {
@@ -107,13 +108,18 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
         rows.push((format!("tg{tokens}"), tokens, seconds, limit));
     }
     if args.json {
-        let row = |(test, tokens, seconds, limit): &(String, usize, f64, Option<f64>)| {
-            json!({ "test": test, "tokens_per_second": *tokens as f64 / seconds, "fraction_of_read_bandwidth": limit })
-        };
+        let row = |(test, tokens, seconds, limit): &(String, usize, f64, Option<f64>)| json!({ "test": test, "tokens_per_second": *tokens as f64 / seconds, "fraction_of_read_bandwidth": limit });
         print_line(serde_json::Value::Array(rows.iter().map(row).collect()));
         return Ok(());
     }
-    print_line(format!("{} · {} threads · {:?} {} · {:.2} GB of weights a token", properties.name, properties.compute_units, args.shape, args.dtype, bytes as f64 / 1e9));
+    print_line(format!(
+        "{} · {} threads · {:?} {} · {:.2} GB of weights a token",
+        properties.name,
+        properties.compute_units,
+        args.shape,
+        args.dtype,
+        bytes as f64 / 1e9
+    ));
     if let Some(c) = ceilings {
         print_line(format!("read bandwidth measured now: {:.1} GB/s", c.read / 1e9));
     }

@@ -1,0 +1,116 @@
+use std::{
+    fs,
+    io::{IsTerminal, Read, Write, stdin, stdout},
+    ops::ControlFlow,
+    path::PathBuf,
+};
+
+use clap::Args;
+use elinvar::{Error, ErrorKind, Result};
+use elinvar_llm::{Event, Finish, GenerationConfig, GenerationOptions, Generator, Statistics, Tokenizer, end_tokens};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::{model::ModelArgs, sampling::SamplingArgs};
+
+/// Arguments of `elinvar generate`.
+#[derive(Debug, Args)]
+pub(crate) struct GenerateArgs {
+    /// The text to continue; '-' reads it from standard input. Left out: the model begins by itself
+    prompt: Option<String>,
+    /// Read the text to continue from a file
+    #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
+    prompt_file: Option<PathBuf>,
+    /// Tokens to generate at most
+    #[arg(short = 'n', long, default_value_t = 200)]
+    max_tokens: usize,
+    /// Stop before this text; repeat for more
+    #[arg(long, value_name = "TEXT")]
+    stop: Vec<String>,
+    /// Print no statistics
+    #[arg(long, short)]
+    quiet: bool,
+    #[command(flatten)]
+    sampling: SamplingArgs,
+    #[command(flatten)]
+    model: ModelArgs,
+}
+
+pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
+    let files = args.model.files()?;
+    let tokenizer = Tokenizer::open(&files)?;
+    let recommended = GenerationConfig::read(&files)?;
+    let prompt = tokenizer.encode(&text(args)?.unwrap_or_default())?;
+    let session = args.model.load(&files, prompt.len().saturating_add(args.max_tokens))?;
+    let ends = end_tokens(session.model().config(), &recommended, &tokenizer);
+    let mut generator = Generator::new(session, tokenizer, ends)?;
+    let options = GenerationOptions { max_tokens: args.max_tokens, stop: args.stop.clone(), sampling: args.sampling.settings(&recommended) };
+    let progress = progress_bar(prompt.len());
+    let answer = generator.generate(&prompt, &options, &mut |event| show(event, &progress))?;
+    progress.finish_and_clear();
+    if stdout().is_terminal() {
+        super::print_line("");
+    }
+    if !args.quiet {
+        eprintln!("{}", summary(&answer.statistics, answer.finish));
+    }
+    Ok(())
+}
+
+/// The prompt, if one was given.
+fn text(args: &GenerateArgs) -> Result<Option<String>> {
+    let refuse = |what: String| move |e| Error::with_source(ErrorKind::Io, what, e);
+    let text = match (&args.prompt, &args.prompt_file) {
+        (None, None) => return Ok(None),
+        (Some(dash), _) if dash == "-" => {
+            let mut text = String::new();
+            stdin().read_to_string(&mut text).map_err(refuse("cannot read the prompt from standard input".into()))?;
+            text
+        }
+        (Some(prompt), _) => prompt.clone(),
+        (None, Some(file)) => fs::read_to_string(file).map_err(refuse(format!("cannot read the prompt from {}", file.display())))?,
+    };
+    if text.is_empty() {
+        return Err(Error::invalid_argument("the prompt is empty: give a text, or leave it out and the model begins by itself"));
+    }
+    Ok(Some(text))
+}
+
+/// Shown on standard error while a long prompt is read.
+pub(super) fn progress_bar(tokens: usize) -> ProgressBar {
+    const LONG: usize = 512;
+    if tokens < LONG {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("reading the prompt {bar:32} {pos}/{len} tokens").unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(tokens as u64).with_style(style)
+}
+
+/// Prints text as it comes; a closed pipe ends the generation.
+pub(super) fn show(event: Event<'_>, progress: &ProgressBar) -> ControlFlow<()> {
+    match event {
+        Event::Prefilled { done, .. } => {
+            progress.set_position(done as u64);
+            ControlFlow::Continue(())
+        }
+        Event::Text(text) => {
+            progress.finish_and_clear();
+            let mut out = stdout().lock();
+            let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+            if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        }
+    }
+}
+
+/// One line about an answer.
+pub(super) fn summary(s: &Statistics, finish: Finish) -> String {
+    let ended = match finish {
+        Finish::EndToken => "end of text",
+        Finish::StopString => "stop text",
+        Finish::MaxTokens => "token limit",
+        Finish::ContextFull => "context full: raise --context if the model's allows more",
+        Finish::Cancelled => "cancelled",
+    };
+    let (prompt, generated, first) = (s.prompt_tokens - s.reused_tokens, s.generated_tokens, s.first_token.as_secs_f64() * 1e3);
+    let (prefill, decode) = (s.prefill_rate(), s.decode_rate());
+    format!("prompt {prompt} tokens at {prefill:.0}/s · generated {generated} at {decode:.1}/s · first after {first:.0} ms · {ended}")
+}
