@@ -26,17 +26,21 @@ pub mod binary;
 pub mod cast;
 pub mod compare;
 pub mod copy;
+pub mod cumsum;
 pub mod fill;
 pub mod gather;
 pub mod kv_append;
+pub mod layer_norm;
 pub mod lora;
 pub mod matmul;
+pub mod reduce;
 pub mod rms_norm;
 pub mod rope;
 pub mod scatter;
 pub mod softmax;
 pub mod swiglu;
 pub mod ternary;
+pub mod top_k;
 pub mod unary;
 
 #[cfg(any(test, feature = "conformance"))]

@@ -284,10 +284,9 @@ fn softmax(c: &Context<'_>) -> Result<Vec<Option<Tensor>>> {
 
 fn reduce(c: &Context<'_>) -> Result<Vec<Option<Tensor>>> {
     let name = match c.case.op.as_str() {
-        "ReduceLogSumExp" => "logsumexp",
-        "ReduceL2" => "l2_norm",
-        "ReduceSumSquare" => "sum_squares",
-        op => &op["Reduce".len()..].to_lowercase(),
+        "ReduceLogSumExp" => "reduce_log_sum_exp".to_owned(),
+        "ReduceSumSquare" => "reduce_sum_square".to_owned(),
+        op => format!("reduce_{}", op["Reduce".len()..].to_lowercase()),
     };
     let x = c.input(0)?;
     let axes = c.ints(1, "axes")?.filter(|axes| !axes.is_empty());
@@ -296,11 +295,7 @@ fn reduce(c: &Context<'_>) -> Result<Vec<Option<Tensor>>> {
     }
     let mut attributes = vec![("keepdims", (c.int("keepdims", 1) != 0).to_string())];
     attributes.extend(axes.map(|axes| ("axes", list(&axes))));
-    if x.dtype() == DType::Bool {
-        let reduced = c.one(name, &attributes, &[Some(&x.cast(DType::U8)?)])?;
-        return Ok(vec![Some(reduced.cast(DType::Bool)?)]);
-    }
-    c.call(name, &attributes, &[Some(x)])
+    c.call(&name, &attributes, &[Some(x)])
 }
 
 /// `alpha · A' B' + beta · C`.

@@ -1,82 +1,55 @@
 //! The CPU twin: tokens in parallel; a token's cosines and sines serve all its heads.
 
-use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
+use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
 use rayon::prelude::*;
 
 use super::Params;
 use crate::{
     float::{Float, with_float},
+    gather::index::{Index, for_indices},
     math,
     rows::{Shared, rows_per_task, with_scratch},
     simd,
 };
 
-/// A token's position as it is stored.
-trait Position: Element {
-    fn widen(self) -> i64;
-}
-
-impl Position for i32 {
-    fn widen(self) -> i64 {
-        self.into()
-    }
-}
-
-impl Position for i64 {
-    fn widen(self) -> i64 {
-        self
-    }
-}
-
-/// `$body` with `$type` standing for the type of positions.
-macro_rules! with_position {
-    ($dtype:expr, $type:ident => $body:expr) => {
-        match $dtype {
-            DType::I32 => {
-                type $type = i32;
-                $body
-            }
-            DType::I64 => {
-                type $type = i64;
-                $body
-            }
-            other => return Err(Error::invalid_argument(format!("positions are {other}: i32 or i64 expected"))),
-        }
-    };
-}
-
 pub(super) fn twin(x: DType, positions: DType) -> Result<HostKernel> {
-    Ok(with_float!(x, "rope", T => with_position!(positions, P => run::<T, P>)))
+    with_float!(x, "rope", T => for_indices!(positions, P => run::<T, P> as HostKernel).ok_or_else(|| refuse(positions)))
 }
 
 pub(super) fn cached_twin(x: DType, cache: DType, positions: DType) -> Result<HostKernel> {
-    Ok(with_float!(x, "rotary_embedding", T => with_float!(cache, "a cache", C => with_position!(positions, P => run_cached::<T, C, P>))))
+    with_float!(x, "rotary_embedding", T => with_float!(cache, "a cache", C => {
+        for_indices!(positions, P => run_cached::<T, C, P> as HostKernel).ok_or_else(|| refuse(positions))
+    }))
 }
 
-fn run<T: Float + Default, P: Position>(arguments: &mut HostArguments<'_>) -> Result<()> {
+fn refuse(positions: DType) -> Error {
+    Error::invalid_argument(format!("positions are {positions}: i32, i64 or u32 expected"))
+}
+
+fn run<T: Float + Default, P: Index>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let params: Params = arguments.params()?;
     let (positions, frequencies) = (arguments.input::<P>(1)?, arguments.input::<f32>(2)?);
     let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(3)?);
     for_each_token(&params, x, y, |batch, token, cos, sin| {
         let position = positions[batch * params.position_stride as usize + token];
-        angles(frequencies, position.widen() as f32, cos, sin);
+        angles(frequencies, position.wide() as f32, cos, sin);
     });
     Ok(())
 }
 
-fn run_cached<T: Float + Default, C: Float, P: Position>(arguments: &mut HostArguments<'_>) -> Result<()> {
+fn run_cached<T: Float + Default, C: Float, P: Index>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let params: Params = arguments.params()?;
     let (cosines, sines, positions) = (arguments.input::<C>(1)?, arguments.input::<C>(2)?, arguments.optional::<P>(3)?);
+    let outside = positions.and_then(|p| p.iter().map(|p| p.wide()).find(|p| !(0..params.cache_rows as i64).contains(p)));
+    if let Some(position) = outside {
+        return Err(Error::invalid_argument(format!("position {position} is outside caches of {} rows", params.cache_rows)));
+    }
     let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(4)?);
     for_each_token(&params, x, y, |batch, token, cos, sin| {
         let position = match positions {
-            Some(positions) => positions[batch * params.position_stride as usize + token].widen(),
+            Some(positions) => positions[batch * params.position_stride as usize + token].wide(),
             None => (batch * params.extents[1] as usize + token) as i64,
         };
-        if !(0..params.cache_rows as i64).contains(&position) {
-            cos.fill(f32::NAN);
-            return sin.fill(f32::NAN);
-        }
         let row = position as usize * cos.len()..(position as usize + 1) * cos.len();
         for ((cos, sin), (c, s)) in cos.iter_mut().zip(sin).zip(cosines[row.clone()].iter().zip(&sines[row])) {
             (*cos, *sin) = (c.to_f32(), s.to_f32());

@@ -1,13 +1,13 @@
 use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Parameter, Result};
 
 use super::{INTERLEAVED, Params, check_half, cpu, position_stride};
-use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, optional, required};
+use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, gather::index, optional, required};
 
 /// Rotary position embedding by caches of cosines and sines: ONNX `RotaryEmbedding`.
 ///
 /// Inputs: `x [batch, heads, tokens, head_dim]`, or `[batch, tokens, heads · head_dim]` with `num_heads`; `cos_cache`, `sin_cache` and,
-/// optionally, `position_ids [batch, tokens]` or `[tokens]`, i32 or i64. With positions the caches are `[positions, rotary_dim / 2]`, without
-/// `[batch, tokens, rotary_dim / 2]`. A token whose position is outside the caches gets NaN in its rotating elements.
+/// optionally, `position_ids [batch, tokens]` or `[tokens]`, i32, i64 or u32. With positions the caches are `[positions, rotary_dim / 2]`, without
+/// `[batch, tokens, rotary_dim / 2]`. A position outside the caches is an error, told when the launch completes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RotaryEmbedding {
     /// Pairs are neighbours instead of half a head apart.
@@ -66,7 +66,7 @@ impl Operator for RotaryEmbedding {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         let (x, cos) = (required(inputs, 0, "x")?, required(inputs, 1, "cos_cache")?);
         self.params(inputs)?;
-        cpu::cached_twin(x.dtype, cos.dtype, DType::I32)?;
+        cpu::cached_twin(x.dtype, cos.dtype, optional(inputs, 3).map_or(DType::I32, |p| p.dtype))?;
         Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }
 
@@ -93,7 +93,7 @@ pub(super) const DESCRIPTION: Description = Description {
         Port::new("x", DType::FLOATS, "[batch, heads, tokens, head_dim], or [batch, tokens, heads * head_dim] with num_heads"),
         Port::new("cos_cache", DType::FLOATS, "[positions, rotary_dim / 2]; without position_ids [batch, tokens, rotary_dim / 2]"),
         Port::new("sin_cache", DType::FLOATS, "as cos_cache"),
-        Port::new("position_ids", &[DType::I32, DType::I64], "[batch, tokens] or [tokens]").or_absent(),
+        Port::new("position_ids", index::TYPES, "[batch, tokens] or [tokens]").or_absent(),
     ],
     outputs: &[Port::new("y", DType::FLOATS, "as x")],
     attributes: &[

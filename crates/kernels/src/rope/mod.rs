@@ -23,12 +23,12 @@ use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, Parameter,
 pub use embedding::RotaryEmbedding;
 pub use frequencies::{RopeScaling, frequencies};
 
-use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, required};
+use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, gather::index, required};
 
 /// Rotary position embedding by computed angles.
 ///
 /// Inputs: `x [tokens, heads, head_dim]` or `[batch, tokens, heads, head_dim]` with any strides; `positions [tokens]` or
-/// `[batch, tokens]`, i32 or i64; `frequencies [rotary_dim / 2]` in radians for each position, f32, as [`frequencies()`] gives them.
+/// `[batch, tokens]`, i32, i64 or u32; `frequencies [rotary_dim / 2]` in radians for each position, f32, as [`frequencies()`] gives them.
 /// Positions are converted to f32: exact up to 2^24.
 #[derive(Clone, Copy, Debug)]
 pub struct Rope {
@@ -64,9 +64,6 @@ impl Params {
 
 /// `positions` must give one for each token, or one for each token of each batch.
 fn position_stride(positions: &TensorInfo, batches: Option<usize>, tokens: usize) -> Result<u64> {
-    if !matches!(positions.dtype, DType::I32 | DType::I64) {
-        return Err(Error::invalid_argument(format!("positions are {}: i32 or i64 expected", positions.dtype)));
-    }
     match **positions.shape() {
         [n] if n == tokens => Ok(0),
         [b, n] if n == tokens && Some(b) == batches => Ok(tokens as u64),
@@ -121,7 +118,7 @@ impl Operator for Rope {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         let x = required(inputs, 0, "x")?;
         self.params(inputs)?;
-        cpu::twin(x.dtype, DType::I32)?;
+        cpu::twin(x.dtype, required(inputs, 1, "positions")?.dtype)?;
         Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }
 
@@ -156,7 +153,7 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
         summary: "rotary position embedding by angles position * frequency",
         inputs: &[
             Port::new("x", DType::FLOATS, "[tokens, heads, head_dim] or [batch, tokens, heads, head_dim]"),
-            Port::new("positions", &[DType::I32, DType::I64], "[tokens] or [batch, tokens]"),
+            Port::new("positions", index::TYPES, "[tokens] or [batch, tokens]"),
             Port::new("frequencies", &[DType::F32], "[rotary_dim / 2], radians for each position; the rest of a head is copied"),
         ],
         outputs: &[Port::new("y", DType::FLOATS, "as x")],

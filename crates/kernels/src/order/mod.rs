@@ -8,6 +8,10 @@
 //! An element passes through at most `d(n) = ⌈n / L⌉ + 7 + T / 32` operations: a sum's error is at most `d(n) · 2^-24 · Σ|x|`. `d` is at
 //! most 43 up to `n = 32768`.
 
+mod columns;
+
+pub use columns::{TILE, columns_scratch, fold_columns_group};
+
 /// Threads that share a row of `n` elements.
 pub const fn row_threads(n: usize) -> usize {
     let wanted = n.div_ceil(32).next_power_of_two();
@@ -23,6 +27,11 @@ pub const fn row_threads(n: usize) -> usize {
 /// Accumulators of a simdgroup: 32 lanes of 8 slots.
 pub const GROUP: usize = 256;
 
+/// Simdgroups that share a row of `n` elements.
+pub const fn row_groups(n: usize) -> usize {
+    row_threads(n) / 32
+}
+
 /// Rows below this length use few enough accumulators that the rest is not worth touching.
 const SHORT: usize = 64;
 
@@ -34,19 +43,19 @@ pub fn fold<T: Copy>(row: &[T], identity: f32, step: impl Fn(f32, T) -> f32 + Co
     if row.len() < SHORT {
         return fold_short(row, identity, step, op);
     }
-    let stride = 8 * row_threads(row.len());
-    let mut total = fold_group(row, stride, identity, step, op);
-    for first in (GROUP..stride).step_by(GROUP) {
-        total = op(total, fold_group(row.get(first..).unwrap_or_default(), stride, identity, step, op));
+    let mut total = fold_group(row, 0, identity, step, op);
+    for group in 1..row_groups(row.len()) {
+        total = op(total, fold_group(row, group, identity, step, op));
     }
     total
 }
 
-/// The simdgroup whose first accumulator folds `row[0]`, `row[stride]`, …
+/// The part of [`fold`] that simdgroup `group` does; the parts are combined in order.
 #[inline(always)]
-pub fn fold_group<T: Copy>(row: &[T], stride: usize, identity: f32, step: impl Fn(f32, T) -> f32 + Copy, op: impl Fn(f32, f32) -> f32 + Copy) -> f32 {
+pub fn fold_group<T: Copy>(row: &[T], group: usize, identity: f32, step: impl Fn(f32, T) -> f32 + Copy, op: impl Fn(f32, f32) -> f32 + Copy) -> f32 {
+    let stride = 8 * row_threads(row.len());
     let mut accumulators = [identity; GROUP];
-    let mut rest = row;
+    let mut rest = row.get(group * GROUP..).unwrap_or_default();
     // Rows up to 32768 long have at most four elements for each accumulator: one visit.
     while let (Some(a), Some(b), Some(c), Some(d)) = (chunk(rest, 0), chunk(rest, stride), chunk(rest, 2 * stride), chunk(rest, 3 * stride)) {
         for (j, accumulator) in accumulators.iter_mut().enumerate() {

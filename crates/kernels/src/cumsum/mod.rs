@@ -1,0 +1,95 @@
+//! Cumulative sums along one axis.
+//!
+//! * Memory: the input is read once, the output is written once.
+//! * Order, for floats, in f32 with one rounding at the end: a row is cut into blocks of 256 elements, 8 for each lane of a simdgroup.
+//!   A lane adds its elements in order: `p₀ = x₀`, `pᵢ = pᵢ₋₁ + xᵢ`. The lanes' totals are scanned by doubling distances: for `d` = 1,
+//!   2, 4, 8, 16, at once in every lane `l ≥ d`, `tₗ = tₗ₋d + tₗ`. An element's sum in its block is `pᵢ` in lane 0 and `tₗ₋₁ + pᵢ` in lane `l`; the
+//!   block's total is `t₃₁`. Blocks are taken in order: `carry + (sum in the block)`, with `carry = +0` at first and then
+//!   `carry = carry + total`. Elements beyond the row count as `+0`.
+//! * `exclusive` shifts the sums by one element, behind a zero; `reverse` sums from the end: the same order on the reversed row.
+//! * Error, before the rounding of the output: `(n / 256 + 14) · 2^-24 · Σ |x|` over the elements summed.
+//! * Integers wrap.
+
+mod cpu;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod oracle;
+
+use bytemuck::{Pod, Zeroable};
+use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, Parameter, Result};
+
+use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, required, rows::Rows};
+
+/// A cumulative sum. Input and output `[…]` of one type, floats or integers.
+#[derive(Clone, Copy, Debug)]
+pub struct CumSum {
+    /// The axis; negative counts from the end.
+    pub axis: isize,
+    /// Leave each element itself out of its sum.
+    pub exclusive: bool,
+    /// Sum from the end.
+    pub reverse: bool,
+}
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Params {
+    rows: Rows,
+    exclusive: u32,
+    reverse: u32,
+}
+
+impl Operator for CumSum {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let x = required(inputs, 0, "x")?;
+        x.shape().axis(self.axis)?;
+        cpu::twin(x.dtype)?;
+        Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let x = required(inputs, 0, "x")?;
+        let rows = Rows::new(x.shape(), self.axis)?;
+        let params = Params { rows, exclusive: self.exclusive.into(), reverse: self.reverse.into() };
+        let buffers = [(Parameter::read("x", x.dtype), Argument::Input(0)), (Parameter::write("y", x.dtype), Argument::Output(0))];
+        let launch = Launch::new(KernelKey::new("cumsum", &[x.dtype]), cpu::twin(x.dtype)?, &params, buffers);
+        // One simdgroup for each row.
+        let groups = if rows.length == 0 { 0 } else { rows.count().min(u32::MAX as usize) as u32 };
+        Ok(launch.over(Extent::linear(groups), Extent::linear(32)).into())
+    }
+}
+
+const NUMBERS: &[DType] =
+    &[DType::F32, DType::F16, DType::BF16, DType::I8, DType::I16, DType::I32, DType::I64, DType::U8, DType::U16, DType::U32, DType::U64];
+
+pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
+    name: "cumsum",
+    summary: "cumulative sum along an axis",
+    inputs: &[Port::new("x", NUMBERS, "[…], any shape with at least one axis")],
+    outputs: &[Port::new("y", NUMBERS, "as x")],
+    attributes: &[
+        AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("-1"), doc: "the axis; negative counts from the end" },
+        AttributeInfo {
+            name: "exclusive",
+            kind: AttributeKind::Bool,
+            default: Some("false"),
+            doc: "leave each element itself out of its sum: the first is zero",
+        },
+        AttributeInfo { name: "reverse", kind: AttributeKind::Bool, default: Some("false"), doc: "sum from the end" },
+    ],
+    build: |a| Ok(Box::new(CumSum { axis: a.get("axis")?, exclusive: a.flag("exclusive")?, reverse: a.flag("reverse")? })),
+}];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bools_scalars_and_far_axes_are_refused() {
+        let info = |dtype, dims: &[usize]| [Some(TensorInfo::new(dtype, dims).unwrap())];
+        let op = CumSum { axis: 1, exclusive: false, reverse: false };
+        assert!(op.infer(&info(DType::I64, &[2, 3])).is_ok());
+        assert!(op.infer(&info(DType::F32, &[3])).is_err());
+        assert!(op.infer(&info(DType::F32, &[])).is_err());
+        assert!(op.infer(&info(DType::Bool, &[2, 3])).unwrap_err().to_string().contains("bool"));
+    }
+}

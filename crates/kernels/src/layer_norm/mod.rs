@@ -1,0 +1,122 @@
+//! Layer normalisation of rows.
+//!
+//! `y = v · w`, or `fma(v, w, b)` with a bias, where `v = (x − μ) · r`, `μ = Σ x / n`, `r = 1 / sqrt(Σ (x − μ)² / n + ε)`, computed in f32,
+//! rounded once; `w` and `b` may have types of their own. A row is all axes from `axis` on.
+//!
+//! * Memory: every row is read once and written once; the later looks at it hit the cache.
+//! * Order: both sums are folded in the row order of [`crate::order`], the squares by `fma(x − μ, x − μ, a)`.
+//! * Error against exact arithmetic, before the rounding of the output: `(d(n) + 6) · 2^-24 · (max |x| · r + |v|) · |w|`.
+//! * See Ba, Kiros and Hinton, *Layer Normalization*, 2016; ONNX `LayerNormalization`; `torch.layer_norm`.
+
+mod cpu;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod oracle;
+
+use bytemuck::{Pod, Zeroable};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Parameter, Result, Shape};
+
+use crate::{
+    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, optional, required, rms_norm::check_weight,
+    rows::Rows,
+};
+
+/// Layer normalisation. Inputs `x […]` and, optionally, `weight` and `bias` of one type and of the shape of the normalised axes.
+#[derive(Clone, Copy, Debug)]
+pub struct LayerNorm {
+    /// The first normalised axis; negative counts from the end.
+    pub axis: isize,
+    /// Added to the variance.
+    pub epsilon: f32,
+    /// Also give `μ` and `r`, f32, of the shape of `x` with extents of one for the normalised axes.
+    pub statistics: bool,
+}
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Params {
+    rows: Rows,
+    epsilon: f32,
+    reserved: u32,
+}
+
+impl Operator for LayerNorm {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let (x, weight, bias) = (required(inputs, 0, "x")?, optional(inputs, 1), optional(inputs, 2));
+        check_weight(x.shape(), self.axis, weight, "weight")?;
+        check_weight(x.shape(), self.axis, bias, "bias")?;
+        if let (Some(w), Some(b)) = (weight, bias)
+            && w.dtype != b.dtype
+        {
+            return Err(Error::invalid_argument(format!("weight is {} and bias is {}: they must be alike", w.dtype, b.dtype)));
+        }
+        cpu::twin(x.dtype, DType::F32)?;
+        let mut outputs = vec![TensorInfo::of(x.dtype, *x.shape())];
+        if self.statistics {
+            let mut dims = x.shape().to_vec();
+            dims[x.shape().axis(self.axis)?..].fill(1);
+            outputs.extend([TensorInfo::of(DType::F32, Shape::new(&dims)?); 2]);
+        }
+        Ok(outputs)
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let x = required(inputs, 0, "x")?;
+        let weight = optional(inputs, 1).or(optional(inputs, 2)).map_or(DType::F32, |w| w.dtype);
+        let mut buffers = vec![
+            (Parameter::read("x", x.dtype), Argument::Input(0)),
+            (Parameter::read("weight", weight).or_absent(), Argument::Input(1)),
+            (Parameter::read("bias", weight).or_absent(), Argument::Input(2)),
+            (Parameter::write("y", x.dtype), Argument::Output(0)),
+        ];
+        if self.statistics {
+            buffers.push((Parameter::write("mean", DType::F32), Argument::Output(1)));
+            buffers.push((Parameter::write("inv_std", DType::F32), Argument::Output(2)));
+        }
+        let rows = Rows::from_axis(x.shape(), self.axis)?;
+        let params = Params { rows, epsilon: self.epsilon, reserved: 0 };
+        let key = KernelKey::new("layer_norm", &[x.dtype, weight]).with("statistics", self.statistics);
+        // Rows without elements still have statistics.
+        let launched = Rows { length: rows.length.max(self.statistics.into()), ..rows };
+        Ok(launched.launch(Launch::new(key, cpu::twin(x.dtype, weight)?, &params, buffers)).into())
+    }
+}
+
+pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
+    name: "layer_norm",
+    summary: "(x - mean x) / sqrt(var x + epsilon) * weight + bias over the axes from axis on",
+    inputs: &[
+        Port::new("x", DType::FLOATS, "[…]"),
+        Port::new("weight", DType::FLOATS, "the shape of x from axis on; 1 where absent").or_absent(),
+        Port::new("bias", DType::FLOATS, "as weight; 0 where absent").or_absent(),
+    ],
+    outputs: &[
+        Port::new("y", DType::FLOATS, "as x"),
+        Port::new("mean", &[DType::F32], "with statistics: the shape of x, 1 from axis on").or_absent(),
+        Port::new("inv_std", &[DType::F32], "with statistics: 1 / sqrt(var x + epsilon), as mean").or_absent(),
+    ],
+    attributes: &[
+        AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("-1"), doc: "the first normalised axis; negative counts from the end" },
+        AttributeInfo { name: "epsilon", kind: AttributeKind::Float, default: Some("1e-5"), doc: "added to the variance" },
+        AttributeInfo { name: "statistics", kind: AttributeKind::Bool, default: Some("false"), doc: "also give mean and inv_std" },
+    ],
+    build: |a| Ok(Box::new(LayerNorm { axis: a.get("axis")?, epsilon: a.get("epsilon")?, statistics: a.flag("statistics")? })),
+}];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_follow_the_attributes_and_misfits_are_refused() {
+        let info = |dtype, dims: &[usize]| Some(TensorInfo::new(dtype, dims).unwrap());
+        let op = LayerNorm { axis: 1, epsilon: 1e-5, statistics: true };
+        let (x, weight) = (info(DType::BF16, &[2, 3, 4]), info(DType::F16, &[3, 4]));
+        let outputs = op.infer(&[x, weight, weight]).unwrap();
+        assert_eq!((outputs.len(), &**outputs[1].shape(), outputs[2].dtype), (3, &[2, 1, 1][..], DType::F32));
+        assert_eq!(LayerNorm { statistics: false, ..op }.infer(&[x, None, None]).unwrap().len(), 1);
+        assert!(op.infer(&[x, weight, info(DType::F32, &[3, 4])]).unwrap_err().to_string().contains("alike"));
+        assert!(op.infer(&[x, weight, info(DType::F16, &[4])]).unwrap_err().to_string().contains("bias"));
+        assert!(op.infer(&[info(DType::I8, &[3, 4]), None, None]).unwrap_err().to_string().contains("i8"));
+        assert!(LayerNorm { axis: -4, ..op }.infer(&[x, None, None]).is_err());
+    }
+}

@@ -1,0 +1,129 @@
+use bytemuck::{Pod, Zeroable};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Parameter, Result, Shape};
+
+use super::{Geometry, KEEPDIMS, NUMBERS, arg_cpu, launch, output_shape};
+use crate::{Argument, AttributeInfo, AttributeKind, Attributes, Description, Launch, Operator, Plan, Port, TensorInfo, required};
+
+/// The index of the largest or smallest element. Input `x […]`, floats or integers.
+///
+/// A NaN counts as larger than any number for the largest and as smaller for the smallest; of equal elements the first is taken. An axis
+/// without elements has no such index and is refused.
+#[derive(Clone, Copy, Debug)]
+pub struct ArgReduce {
+    /// The largest; else the smallest.
+    pub largest: bool,
+    /// The axis, negative counting from the end; `None` for the index in row-major order over the whole tensor.
+    pub axis: Option<isize>,
+    /// Keep the reduced axes, with extents of one.
+    pub keepdims: bool,
+    /// Of equal elements take the last.
+    pub select_last: bool,
+    /// Type of the index: i64, i32 or u32.
+    pub dtype: DType,
+}
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct Params {
+    pub(super) geometry: Geometry,
+    pub(super) select_last: u32,
+    pub(super) reserved: u32,
+}
+
+impl ArgReduce {
+    fn reduced(&self, shape: &Shape) -> Result<Vec<bool>> {
+        let Some(axis) = self.axis else { return Ok(vec![true; shape.rank()]) };
+        let axis = shape.axis(axis)?;
+        Ok((0..shape.rank()).map(|a| a == axis).collect())
+    }
+
+    fn name(&self) -> &'static str {
+        if self.largest { "argmax" } else { "argmin" }
+    }
+}
+
+impl Operator for ArgReduce {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let x = required(inputs, 0, "x")?;
+        arg_cpu::twin(x.dtype, self.dtype, self.largest)?;
+        let reduced = self.reduced(x.shape())?;
+        let output = output_shape(x.shape(), &reduced, self.keepdims)?;
+        let length = Geometry::new(x.shape(), &reduced).length;
+        if length == 0 && output.elements() > 0 {
+            return Err(Error::invalid_argument(format!("{} of no elements: x has shape {}", self.name(), x.shape())));
+        }
+        if length > 1 << 31 {
+            return Err(Error::invalid_argument(format!("{} over {length} elements: at most 2^31 are supported", self.name())));
+        }
+        Ok(vec![TensorInfo::of(self.dtype, output)])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let x = required(inputs, 0, "x")?;
+        let geometry = Geometry::new(x.shape(), &self.reduced(x.shape())?);
+        let params = Params { geometry, select_last: self.select_last.into(), reserved: 0 };
+        let buffers = [(Parameter::read("x", x.dtype), Argument::Input(0)), (Parameter::write("index", self.dtype), Argument::Output(0))];
+        let key = KernelKey::new(self.name(), &[x.dtype, self.dtype]).with("columns", geometry.inner > 1);
+        Ok(launch(&geometry, Launch::new(key, arg_cpu::twin(x.dtype, self.dtype, self.largest)?, &params, buffers)).into())
+    }
+}
+
+const INDICES: &[DType] = &[DType::I64, DType::I32, DType::U32];
+const INPUTS: &[Port] = &[Port::new("x", NUMBERS, "[…]")];
+const OUTPUTS: &[Port] = &[Port::new("index", INDICES, "the shape of x without the axis, or 1 there")];
+const ATTRIBUTES: &[AttributeInfo] = &[
+    AttributeInfo {
+        name: "axis",
+        kind: AttributeKind::Int,
+        default: Some(""),
+        doc: "the axis, negative counting from the end; without it the index counts through the whole tensor",
+    },
+    KEEPDIMS,
+    AttributeInfo { name: "select_last_index", kind: AttributeKind::Bool, default: Some("false"), doc: "of equal elements take the last" },
+    AttributeInfo { name: "dtype", kind: AttributeKind::Text, default: Some("i64"), doc: "type of the index: i64, i32 or u32" },
+];
+
+fn build(a: &Attributes, largest: bool) -> Result<Box<dyn Operator>> {
+    Ok(Box::new(ArgReduce {
+        largest,
+        axis: a.optional("axis")?,
+        keepdims: a.flag("keepdims")?,
+        select_last: a.flag("select_last_index")?,
+        dtype: a.get("dtype")?,
+    }))
+}
+
+pub(super) const ARGMAX: Description = Description {
+    name: "argmax",
+    summary: "index of the largest element along an axis",
+    inputs: INPUTS,
+    outputs: OUTPUTS,
+    attributes: ATTRIBUTES,
+    build: |a| build(a, true),
+};
+
+pub(super) const ARGMIN: Description = Description {
+    name: "argmin",
+    summary: "index of the smallest element along an axis",
+    inputs: INPUTS,
+    outputs: OUTPUTS,
+    attributes: ATTRIBUTES,
+    build: |a| build(a, false),
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_axes_and_other_index_types_are_refused() {
+        let info = |dtype, dims: &[usize]| [Some(TensorInfo::new(dtype, dims).unwrap())];
+        let op = ArgReduce { largest: true, axis: Some(1), keepdims: false, select_last: false, dtype: DType::U32 };
+        let output = op.infer(&info(DType::F16, &[2, 3, 4])).unwrap()[0];
+        assert_eq!((output.dtype, &**output.shape()), (DType::U32, &[2, 4][..]));
+        assert!(op.infer(&info(DType::F16, &[0, 3])).is_ok());
+        assert!(op.infer(&info(DType::F16, &[2, 0])).unwrap_err().to_string().contains("no elements"));
+        assert!(op.infer(&info(DType::Bool, &[2, 3])).is_err());
+        assert!(ArgReduce { dtype: DType::F32, ..op }.infer(&info(DType::F16, &[2, 3])).unwrap_err().to_string().contains("u32"));
+    }
+}

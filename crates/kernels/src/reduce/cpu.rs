@@ -1,0 +1,228 @@
+//! The CPU twin for floats. A unit of work is a block of rows, or a tile of columns; where there are too few units for the threads, the
+//! simdgroups of the canonical order are shared out instead.
+
+use std::ops::Range;
+
+use elinvar_core::{DType, HostArguments, HostKernel, Result};
+use rayon::prelude::*;
+
+use super::{Geometry, Params, Reduction};
+use crate::{
+    float::{Float, with_float},
+    math, order,
+    rows::{SERIAL_BELOW, Shared, rows_per_task, with_scratch},
+    simd,
+};
+
+/// How elements are folded.
+trait Step: 'static {
+    const IDENTITY: f32;
+
+    /// Takes `x` into an accumulator; `shift` is the output's own number, for those that have one.
+    fn step(a: f32, x: f32, shift: f32) -> f32;
+
+    fn combine(a: f32, b: f32) -> f32;
+}
+
+macro_rules! steps {
+    ($($name:ident $identity:expr, |$a:ident, $x:ident, $shift:ident| $step:expr, $combine:expr;)*) => {$(
+        struct $name;
+
+        impl Step for $name {
+            const IDENTITY: f32 = $identity;
+
+            #[inline(always)]
+            fn step($a: f32, $x: f32, $shift: f32) -> f32 {
+                $step
+            }
+
+            #[inline(always)]
+            fn combine(a: f32, b: f32) -> f32 {
+                $combine(a, b)
+            }
+        }
+    )*};
+}
+
+steps! {
+    Sum 0.0, |a, x, _shift| a + x, order::add;
+    SumSquare 0.0, |a, x, _shift| x.mul_add(x, a), order::add;
+    SumExp 0.0, |a, x, shift| a + math::exp(x - shift), order::add;
+    Max f32::NEG_INFINITY, |a, x, _shift| order::max(a, x), order::max;
+    Min f32::INFINITY, |a, x, _shift| order::min(a, x), order::min;
+    Prod 1.0, |a, x, _shift| a * x, |a, b| a * b;
+}
+
+pub(super) fn twin(reduction: Reduction, dtype: DType) -> Result<HostKernel> {
+    Ok(with_float!(dtype, reduction.name(), T => match reduction {
+        Reduction::Sum => run::<T, Sum, SUM>,
+        Reduction::Mean => run::<T, Sum, MEAN>,
+        Reduction::Max => run::<T, Max, SUM>,
+        Reduction::Min => run::<T, Min, SUM>,
+        Reduction::Prod => run::<T, Prod, SUM>,
+        Reduction::SumSquare => run::<T, SumSquare, SUM>,
+        Reduction::L2 => run::<T, SumSquare, ROOT>,
+        Reduction::LogSumExp => run_log_sum_exp::<T>,
+    }))
+}
+
+/// What becomes of a total.
+const SUM: u8 = 0;
+const MEAN: u8 = 1;
+const ROOT: u8 = 2;
+
+fn run<T: Float, S: Step, const FINISH: u8>(arguments: &mut HostArguments<'_>) -> Result<()> {
+    let Params { geometry } = arguments.params()?;
+    let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(1)?);
+    let totals = totals::<T, S>(x, &geometry, None);
+    for (y, total) in y.iter_mut().zip(totals) {
+        *y = T::from_f32(match FINISH {
+            MEAN => total / geometry.length as f32,
+            ROOT => total.sqrt(),
+            _ => total,
+        });
+    }
+    Ok(())
+}
+
+fn run_log_sum_exp<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
+    let Params { geometry } = arguments.params()?;
+    let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(1)?);
+    let mut shifts = totals::<T, Max>(x, &geometry, None);
+    shifts.iter_mut().filter(|m| !m.is_finite()).for_each(|m| *m = 0.0);
+    let totals = totals::<T, SumExp>(x, &geometry, Some(&shifts));
+    for ((y, total), shift) in y.iter_mut().zip(totals).zip(shifts) {
+        *y = T::from_f32(math::log(total) + shift);
+    }
+    Ok(())
+}
+
+/// Every output's total, before it is finished.
+fn totals<T: Float, S: Step>(x: &[T], geometry: &Geometry, shifts: Option<&[f32]>) -> Vec<f32> {
+    let mut out = vec![S::IDENTITY; geometry.outputs()];
+    if x.is_empty() {
+        return out;
+    }
+    let units = Units::new(geometry);
+    let groups = order::row_groups(geometry.length as usize);
+    let serial = x.len() < SERIAL_BELOW;
+    if !serial && groups > 1 && units.count() < rayon::current_num_threads() {
+        let mut parts = vec![S::IDENTITY; groups * out.len()];
+        let shared = Shared::new(&mut parts);
+        let count = out.len();
+        (0..groups * units.count()).into_par_iter().for_each(|task| {
+            let (group, unit) = (task / units.count(), units.unit(task % units.count()));
+            // SAFETY: the outputs of this unit in the part of this group, which belong to this task.
+            let part = unsafe { shared.part(group * count + unit.outputs.start, unit.outputs.len()) };
+            fold_unit::<T, S>(x, geometry, &unit, group..group + 1, shifts, part);
+        });
+        for (group, parts) in parts.chunks_exact(count).enumerate() {
+            for (total, part) in out.iter_mut().zip(parts) {
+                *total = if group == 0 { *part } else { S::combine(*total, *part) };
+            }
+        }
+        return out;
+    }
+    let shared = Shared::new(&mut out);
+    let work = |index: usize| {
+        let unit = units.unit(index);
+        // SAFETY: the outputs of this unit, which belong to this task.
+        let part = unsafe { shared.part(unit.outputs.start, unit.outputs.len()) };
+        fold_unit::<T, S>(x, geometry, &unit, 0..groups, shifts, part);
+    };
+    if serial {
+        (0..units.count()).for_each(work)
+    } else {
+        (0..units.count()).into_par_iter().for_each(work)
+    }
+    out
+}
+
+/// Outputs that are folded together.
+struct Unit {
+    outputs: Range<usize>,
+}
+
+/// All outputs, cut into units: blocks of rows, or tiles of at most [`order::TILE`] columns of one `o`.
+struct Units {
+    outputs: usize,
+    inner: usize,
+    width: usize,
+}
+
+impl Units {
+    fn new(geometry: &Geometry) -> Self {
+        let (outputs, inner) = (geometry.outputs(), geometry.inner as usize);
+        let width = if inner == 1 { rows_per_task(geometry.length as usize, outputs) } else { order::TILE.min(inner) };
+        Self { outputs, inner, width }
+    }
+
+    /// Outputs of one `o`; rows have one each and are counted together.
+    fn line(&self) -> usize {
+        if self.inner == 1 { self.outputs } else { self.inner }
+    }
+
+    fn count(&self) -> usize {
+        self.outputs / self.line() * self.line().div_ceil(self.width)
+    }
+
+    fn unit(&self, index: usize) -> Unit {
+        let tiles = self.line().div_ceil(self.width);
+        let (line, first) = (index / tiles * self.line(), index % tiles * self.width);
+        Unit { outputs: line + first..line + self.line().min(first + self.width) }
+    }
+}
+
+simd! {
+    /// The part that the simdgroups `groups` do of a unit's outputs.
+    fn fold_unit<T: Float, S: Step>(x: &[T], geometry: &Geometry, unit: &Unit, groups: Range<usize>, shifts: Option<&[f32]>, out: &mut [f32]) {
+        if geometry.inner == 1 {
+            fold_rows::<T, S>(x, geometry, unit, groups, shifts, out);
+        } else {
+            fold_tile::<T, S>(x, geometry, unit, groups, shifts, out);
+        }
+    }
+}
+
+#[inline(always)]
+fn fold_rows<T: Float, S: Step>(x: &[T], geometry: &Geometry, unit: &Unit, groups: Range<usize>, shifts: Option<&[f32]>, out: &mut [f32]) {
+    let (length, run) = (geometry.length as usize, geometry.run());
+    let mut gathered = vec![T::zeroed(); if run < length { length } else { 0 }];
+    for (o, out) in unit.outputs.clone().zip(out) {
+        let start = geometry.kept(o);
+        let row = if run < length {
+            for (index, part) in gathered.chunks_exact_mut(run).enumerate() {
+                part.copy_from_slice(&x[start + geometry.reduced(index * run)..][..run]);
+            }
+            &gathered
+        } else {
+            &x[start..start + length]
+        };
+        let shift = shifts.map_or(0.0, |s| s[o]);
+        let step = |a: f32, x: T| S::step(a, x.to_f32(), shift);
+        *out = if groups.len() == order::row_groups(length) {
+            order::fold(row, S::IDENTITY, step, S::combine)
+        } else {
+            order::fold_group(row, groups.start, S::IDENTITY, step, S::combine)
+        };
+    }
+}
+
+#[inline(always)]
+fn fold_tile<T: Float, S: Step>(x: &[T], geometry: &Geometry, unit: &Unit, groups: Range<usize>, shifts: Option<&[f32]>, out: &mut [f32]) {
+    let (width, inner) = (out.len(), geometry.inner as usize);
+    let start = geometry.kept(unit.outputs.start / inner) + unit.outputs.start % inner;
+    let line = |k: usize| &x[start + geometry.reduced(k)..][..width];
+    let none = [0.0; order::TILE];
+    let shifts = shifts.map_or(&none[..width], |s| &s[unit.outputs.clone()]);
+    let step = |a: f32, x: T, column: usize| S::step(a, x.to_f32(), shifts[column]);
+    with_scratch(width + order::columns_scratch(width), |scratch| {
+        let (part, scratch) = scratch.split_at_mut(width);
+        for group in groups.clone() {
+            order::fold_columns_group(line, geometry.length as usize, group, S::IDENTITY, step, S::combine, scratch, part);
+            for (out, part) in out.iter_mut().zip(&*part) {
+                *out = if group == groups.start { *part } else { S::combine(*out, *part) };
+            }
+        }
+    });
+}

@@ -1,0 +1,141 @@
+use bytemuck::{Pod, Zeroable};
+use elinvar_core::{Error, Result, Shape};
+
+/// A row-major tensor seen as outputs and the elements that each of them reduces.
+///
+/// Axes of one kind that are neighbours are merged; kept axes behind the last reduced one are `inner`. Output `(o, i)` is at
+/// `o · inner + i`, and its element `k`, counted in row-major order over the reduced axes, at `kept(o) + reduced(k) + i`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct Geometry {
+    /// Extent and stride of the kept axes before the last reduced one, outermost first.
+    kept: [[u64; 2]; 4],
+    /// Extent and stride of the reduced axes, outermost first.
+    reduced: [[u64; 2]; 4],
+    /// Number of `o`.
+    pub(super) outer: u64,
+    /// Number of `k`.
+    pub(super) length: u64,
+    /// Number of `i`.
+    pub(super) inner: u64,
+}
+
+/// Which axes of `shape` are reduced; none given means all.
+pub(super) fn reduced_axes(shape: &Shape, axes: &[isize]) -> Result<Vec<bool>> {
+    let mut reduced = vec![axes.is_empty(); shape.rank()];
+    for &axis in axes {
+        if std::mem::replace(&mut reduced[shape.axis(axis)?], true) {
+            return Err(Error::invalid_argument(format!("axis {axis} is given twice in {axes:?}")));
+        }
+    }
+    Ok(reduced)
+}
+
+/// The shape that is left.
+pub(super) fn output_shape(shape: &Shape, reduced: &[bool], keepdims: bool) -> Result<Shape> {
+    let axes = shape.iter().zip(reduced);
+    let dims: Vec<usize> = axes.filter(|(_, r)| keepdims || !**r).map(|(&n, &r)| if r { 1 } else { n }).collect();
+    Shape::new(&dims)
+}
+
+impl Geometry {
+    pub(super) fn new(shape: &Shape, reduced: &[bool]) -> Self {
+        let mut groups: Vec<(bool, u64)> = Vec::new();
+        for (&extent, &kind) in shape.iter().zip(reduced).filter(|(extent, _)| **extent != 1) {
+            match groups.last_mut() {
+                Some((last, n)) if *last == kind => *n *= extent as u64,
+                _ => groups.push((kind, extent as u64)),
+            }
+        }
+        let inner = groups.pop_if(|(reduced, _)| !*reduced).map_or(1, |(_, n)| n);
+        let mut out = Self { kept: [[1, 0]; 4], reduced: [[1, 0]; 4], outer: 1, length: 1, inner };
+        let (mut kept, mut folded) = (out.kept.iter_mut().rev(), out.reduced.iter_mut().rev());
+        let mut stride = inner;
+        for &(is_reduced, extent) in groups.iter().rev() {
+            let (slot, count) = if is_reduced { (folded.next(), &mut out.length) } else { (kept.next(), &mut out.outer) };
+            if let Some(slot) = slot {
+                *slot = [extent, stride];
+            }
+            *count *= extent;
+            stride *= extent;
+        }
+        out
+    }
+
+    /// Number of outputs.
+    pub(super) fn outputs(&self) -> usize {
+        (self.outer * self.inner) as usize
+    }
+
+    /// Where output `(o, 0)` begins.
+    pub(super) fn kept(&self, o: usize) -> usize {
+        offset(&self.kept, o)
+    }
+
+    /// Where element `k` lies behind that.
+    pub(super) fn reduced(&self, k: usize) -> usize {
+        offset(&self.reduced, k)
+    }
+
+    /// Elements of a row that lie side by side, where `inner` is one.
+    pub(super) fn run(&self) -> usize {
+        let [.., [extent, _]] = self.reduced;
+        extent as usize
+    }
+}
+
+fn offset(axes: &[[u64; 2]; 4], index: usize) -> usize {
+    let [before @ .., [last, stride]] = axes;
+    let index = index as u64;
+    if index < *last {
+        return (index * stride) as usize;
+    }
+    let (mut rest, mut at) = (index / last, index % last * stride);
+    for [extent, stride] in before.iter().rev() {
+        at += rest % extent * stride;
+        rest /= extent;
+    }
+    at as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_element_is_visited_in_row_major_order() {
+        let dims = [3, 1, 4, 2, 5, 2];
+        let shape = Shape::new(&dims).unwrap();
+        for mask in 0..64usize {
+            let reduced: Vec<bool> = (0..6).map(|axis| mask >> axis & 1 == 1).collect();
+            let geometry = Geometry::new(&shape, &reduced);
+            let mut expected = vec![Vec::new(); geometry.outputs()];
+            for flat in 0..shape.elements() {
+                let (mut rest, mut output, mut scale) = (flat, 0, 1);
+                for axis in (0..6).rev() {
+                    if !reduced[axis] {
+                        output += rest % dims[axis] * scale;
+                        scale *= dims[axis];
+                    }
+                    rest /= dims[axis];
+                }
+                expected[output].push(flat);
+            }
+            let inner = geometry.inner as usize;
+            for (output, expected) in expected.iter().enumerate() {
+                let base = geometry.kept(output / inner) + output % inner;
+                let found: Vec<usize> = (0..geometry.length as usize).map(|k| base + geometry.reduced(k)).collect();
+                assert_eq!(&found, expected, "mask {mask:06b}, output {output}");
+            }
+        }
+    }
+
+    #[test]
+    fn axes_are_checked() {
+        let shape = Shape::new(&[2, 3]).unwrap();
+        assert_eq!(reduced_axes(&shape, &[]).unwrap(), [true, true]);
+        assert_eq!(*output_shape(&shape, &[false, true], true).unwrap(), [2, 1]);
+        assert!(reduced_axes(&shape, &[1, -1]).unwrap_err().to_string().contains("twice"));
+        assert!(reduced_axes(&shape, &[2]).is_err());
+    }
+}

@@ -1,0 +1,71 @@
+//! The CPU twin for integers and bools: exact, so lines are simply folded in the order they lie in memory.
+
+use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
+use rayon::prelude::*;
+
+use super::{Geometry, Params, Reduction};
+use crate::{
+    elementwise::{
+        dispatch::{Truth, for_integers},
+        number::Number,
+    },
+    rows::SERIAL_BELOW,
+};
+
+pub(super) fn twin(reduction: Reduction, dtype: DType) -> Result<HostKernel> {
+    let found = match (reduction, dtype) {
+        // Bools are bytes 0 and 1; of none of them, any is false and all is true.
+        (Reduction::Max, DType::Bool) => Some(any as HostKernel),
+        (Reduction::Min, DType::Bool) => Some(all as HostKernel),
+        (Reduction::Sum, _) => for_integers!(dtype, T => (|a| run::<T>(a, 0, Number::add)) as HostKernel),
+        (Reduction::Prod, _) => for_integers!(dtype, T => (|a| run::<T>(a, 1, Number::mul)) as HostKernel),
+        (Reduction::Max, _) => for_integers!(dtype, T => (|a| run::<T>(a, T::MIN, Number::max)) as HostKernel),
+        (Reduction::Min, _) => for_integers!(dtype, T => (|a| run::<T>(a, T::MAX, Number::min)) as HostKernel),
+        _ => None,
+    };
+    found.ok_or_else(|| Error::invalid_argument(format!("{} of {dtype} is not defined: cast it first", reduction.name())))
+}
+
+fn any(arguments: &mut HostArguments<'_>) -> Result<()> {
+    run::<Truth>(arguments, Truth::new(false), |a, b| Truth::new(a.get() | b.get()))
+}
+
+fn all(arguments: &mut HostArguments<'_>) -> Result<()> {
+    run::<Truth>(arguments, Truth::new(true), |a, b| Truth::new(a.get() & b.get()))
+}
+
+#[inline(always)]
+fn run<T: Element>(arguments: &mut HostArguments<'_>, identity: T, op: impl Fn(T, T) -> T + Copy + Send + Sync) -> Result<()> {
+    let Params { geometry } = arguments.params()?;
+    let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(1)?);
+    y.fill(identity);
+    if x.is_empty() {
+        return Ok(());
+    }
+    let work = |(o, out): (usize, &mut [T])| fold(x, &geometry, o, out, op);
+    let inner = geometry.inner as usize;
+    if x.len() < SERIAL_BELOW {
+        y.chunks_exact_mut(inner).enumerate().for_each(work);
+    } else {
+        let least = SERIAL_BELOW / (geometry.length as usize * inner) + 1;
+        y.par_chunks_exact_mut(inner).with_min_len(least).enumerate().for_each(work);
+    }
+    Ok(())
+}
+
+/// The outputs `(o, ·)`.
+#[inline(always)]
+fn fold<T: Element>(x: &[T], geometry: &Geometry, o: usize, out: &mut [T], op: impl Fn(T, T) -> T + Copy) {
+    let (start, length) = (geometry.kept(o), geometry.length as usize);
+    if let [out] = out {
+        for first in (0..length).step_by(geometry.run()) {
+            *out = x[start + geometry.reduced(first)..][..geometry.run()].iter().fold(*out, |a, &x| op(a, x));
+        }
+        return;
+    }
+    for k in 0..length {
+        for (out, &x) in out.iter_mut().zip(&x[start + geometry.reduced(k)..]) {
+            *out = op(*out, x);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Reductions along any set of axes, and the position of the largest or smallest element along one ([`ArgReduce`]).
+//!
+//! * Memory: the input is read once (twice for `log_sum_exp`), whichever axes are reduced: rows along the last axis, else lines of
+//!   neighbouring outputs.
+//! * Order: an output's elements, in row-major order over the reduced axes, are a row of [`crate::order`]; `sum_square` and `l2` fold by
+//!   `fma(x, x, a)`. f16 and bf16 are folded in f32 and rounded once.
+//! * `mean = Σ x / n`; `l2 = sqrt(Σ x²)`; `log_sum_exp = log Σ exp(x − m) + m` with `m = max x` (zero where that is not finite).
+//! * Error, before the rounding of the output: `(d(n) + 1) · 2^-24 · Σ |x|` for `sum`, as much over `n` for `mean`; relative
+//!   `(d(n) + 1) · 2^-24` for `sum_square`, `prod` with `n` for `d(n)`, half for `l2`; `(d(n) + 3) · 2^-24` absolute beside `2^-23` relative
+//!   for `log_sum_exp`; none for `max` and `min`.
+//! * A NaN among the elements makes the result NaN. Nothing reduces to the identity: 0, 1, −∞ (or the smallest integer) for `max`, +∞
+//!   (or the largest) for `min`, −∞ for `log_sum_exp`, NaN for `mean`.
+//! * Integers take part in `sum`, `prod`, `max` and `min` and wrap; `max` and `min` of bools are "any" and "all".
+
+mod arg;
+mod arg_cpu;
+mod cpu;
+mod geometry;
+mod integer;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod oracle;
+
+use bytemuck::{Pod, Zeroable};
+use elinvar_core::{DType, DeviceProperties, Extent, HostKernel, KernelKey, Parameter, Result};
+
+pub use arg::ArgReduce;
+use geometry::{Geometry, output_shape, reduced_axes};
+
+use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, order::row_threads, required};
+
+/// What a reduction computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reduction {
+    /// The sum.
+    Sum,
+    /// The sum over the number of elements.
+    Mean,
+    /// The largest.
+    Max,
+    /// The smallest.
+    Min,
+    /// The product.
+    Prod,
+    /// The sum of the squares.
+    SumSquare,
+    /// The square root of the sum of the squares.
+    L2,
+    /// The logarithm of the sum of the exponentials.
+    LogSumExp,
+}
+
+impl Reduction {
+    /// The operator's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Reduction::Sum => "reduce_sum",
+            Reduction::Mean => "reduce_mean",
+            Reduction::Max => "reduce_max",
+            Reduction::Min => "reduce_min",
+            Reduction::Prod => "reduce_prod",
+            Reduction::SumSquare => "reduce_sum_square",
+            Reduction::L2 => "reduce_l2",
+            Reduction::LogSumExp => "reduce_log_sum_exp",
+        }
+    }
+}
+
+/// A reduction. Input `x […]`; output of its type.
+#[derive(Clone, Debug)]
+pub struct Reduce {
+    /// What is computed.
+    pub reduction: Reduction,
+    /// The reduced axes, negative ones counting from the end; none for all of them.
+    pub axes: Vec<isize>,
+    /// Keep the reduced axes, with extents of one.
+    pub keepdims: bool,
+}
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Params {
+    geometry: Geometry,
+}
+
+fn twin(reduction: Reduction, dtype: DType) -> Result<HostKernel> {
+    if dtype.is_float() { cpu::twin(reduction, dtype) } else { integer::twin(reduction, dtype) }
+}
+
+/// One threadgroup for each row of the last axis; for other axes one thread for each output and share of its elements.
+fn launch(geometry: &Geometry, launch: Launch) -> Launch {
+    let outputs = geometry.outputs().min(u32::MAX as usize) as u32;
+    if geometry.inner == 1 {
+        return launch.over(Extent::linear(outputs), Extent::linear(row_threads(geometry.length as usize) as u32));
+    }
+    launch.over(Extent([outputs.div_ceil(32), 1, 1]), Extent([32, 32, 1]))
+}
+
+impl Operator for Reduce {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let x = required(inputs, 0, "x")?;
+        twin(self.reduction, x.dtype)?;
+        let reduced = reduced_axes(x.shape(), &self.axes)?;
+        Ok(vec![TensorInfo::of(x.dtype, output_shape(x.shape(), &reduced, self.keepdims)?)])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let x = required(inputs, 0, "x")?;
+        let geometry = Geometry::new(x.shape(), &reduced_axes(x.shape(), &self.axes)?);
+        let buffers = [(Parameter::read("x", x.dtype), Argument::Input(0)), (Parameter::write("y", x.dtype), Argument::Output(0))];
+        let key = KernelKey::new(self.reduction.name(), &[x.dtype]).with("columns", geometry.inner > 1);
+        Ok(launch(&geometry, Launch::new(key, twin(self.reduction, x.dtype)?, &Params { geometry }, buffers)).into())
+    }
+}
+
+const KEEPDIMS: AttributeInfo =
+    AttributeInfo { name: "keepdims", kind: AttributeKind::Bool, default: Some("true"), doc: "keep the reduced axes, with extents of one" };
+
+const ATTRIBUTES: &[AttributeInfo] = &[
+    AttributeInfo {
+        name: "axes",
+        kind: AttributeKind::Ints,
+        default: Some(""),
+        doc: "the reduced axes, negative ones counting from the end; none for all",
+    },
+    KEEPDIMS,
+];
+
+const NUMBERS: &[DType] =
+    &[DType::F32, DType::F16, DType::BF16, DType::I8, DType::I16, DType::I32, DType::I64, DType::U8, DType::U16, DType::U32, DType::U64];
+
+macro_rules! description {
+    ($reduction:expr, $dtypes:expr, $summary:expr) => {
+        Description {
+            name: $reduction.name(),
+            summary: $summary,
+            inputs: &[Port::new("x", $dtypes, "[…]")],
+            outputs: &[Port::new("y", $dtypes, "the shape of x without the reduced axes, or 1 there")],
+            attributes: ATTRIBUTES,
+            build: |a| Ok(Box::new(Reduce { reduction: $reduction, axes: a.list("axes")?.unwrap_or_default(), keepdims: a.flag("keepdims")? })),
+        }
+    };
+}
+
+pub(crate) const DESCRIPTIONS: &[Description] = &[
+    description!(Reduction::Sum, NUMBERS, "sum along axes"),
+    description!(Reduction::Mean, DType::FLOATS, "mean along axes"),
+    description!(Reduction::Max, DType::ALL, "largest element along axes"),
+    description!(Reduction::Min, DType::ALL, "smallest element along axes"),
+    description!(Reduction::Prod, NUMBERS, "product along axes"),
+    description!(Reduction::SumSquare, DType::FLOATS, "sum of the squares along axes"),
+    description!(Reduction::L2, DType::FLOATS, "square root of the sum of the squares along axes"),
+    description!(Reduction::LogSumExp, DType::FLOATS, "logarithm of the sum of the exponentials along axes"),
+    arg::ARGMAX,
+    arg::ARGMIN,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_and_types_are_inferred_and_misfits_refused() {
+        let info = |dtype, dims: &[usize]| [Some(TensorInfo::new(dtype, dims).unwrap())];
+        let reduce = |reduction, axes: &[isize], keepdims| Reduce { reduction, axes: axes.to_vec(), keepdims };
+        let x = info(DType::BF16, &[2, 3, 4]);
+        let shape = |op: Reduce| op.infer(&x).unwrap()[0].shape().to_vec();
+        assert_eq!(shape(reduce(Reduction::Sum, &[0, -1], false)), [3]);
+        assert_eq!(shape(reduce(Reduction::Sum, &[], true)), [1, 1, 1]);
+        assert!(reduce(Reduction::Sum, &[3], true).infer(&x).is_err());
+        for (reduction, dtype) in [(Reduction::Mean, DType::I32), (Reduction::Sum, DType::Bool), (Reduction::LogSumExp, DType::U8)] {
+            let message = reduce(reduction, &[], true).infer(&info(dtype, &[2])).unwrap_err().to_string();
+            assert!(message.contains(reduction.name()) && message.contains(dtype.name()), "{message}");
+        }
+        assert_eq!(reduce(Reduction::Max, &[], true).infer(&info(DType::Bool, &[2])).unwrap()[0].dtype, DType::Bool);
+    }
+}

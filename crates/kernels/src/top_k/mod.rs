@@ -1,0 +1,102 @@
+//! The `k` largest or smallest elements along one axis, and where they were.
+//!
+//! * Order: comparisons alone; −0 equals +0, a NaN is larger than any number, and of equal elements the one with the lower index comes
+//!   first. `sorted` outputs run from the largest down (the smallest up), others in the order of their indices.
+//! * Memory: a row is read once; candidates for the first `k` are kept in at most `2k + 256` slots.
+//! * See ONNX `TopK`; `torch.topk`.
+
+mod cpu;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod oracle;
+
+use bytemuck::{Pod, Zeroable};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Parameter, Result, Shape};
+
+use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, required, rows::Rows};
+
+/// The `k` first elements of each row. Input `x […]`, floats or integers; outputs `values` of its type and `indices`, i64, with `k` for the
+/// extent of the axis.
+#[derive(Clone, Copy, Debug)]
+pub struct TopK {
+    /// How many.
+    pub k: usize,
+    /// The axis; negative counts from the end.
+    pub axis: isize,
+    /// The largest; else the smallest.
+    pub largest: bool,
+    /// In order; else by index.
+    pub sorted: bool,
+}
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Params {
+    rows: Rows,
+    k: u64,
+    largest: u32,
+    sorted: u32,
+}
+
+impl Operator for TopK {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let x = required(inputs, 0, "x")?;
+        cpu::twin(x.dtype)?;
+        let axis = x.shape().axis(self.axis)?;
+        let mut dims = x.shape().to_vec();
+        if self.k > dims[axis] {
+            return Err(Error::invalid_argument(format!("k is {}: axis {} of shape {} has fewer elements", self.k, self.axis, x.shape())));
+        }
+        if dims[axis] > u32::MAX as usize {
+            return Err(Error::invalid_argument(format!("top_k over {} elements: at most 2^32 - 1 are supported", dims[axis])));
+        }
+        dims[axis] = self.k;
+        let shape = Shape::new(&dims)?;
+        Ok(vec![TensorInfo::of(x.dtype, shape), TensorInfo::of(DType::I64, shape)])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let x = required(inputs, 0, "x")?;
+        let rows = Rows::new(x.shape(), self.axis)?;
+        let params = Params { rows, k: self.k as u64, largest: self.largest.into(), sorted: self.sorted.into() };
+        let buffers = [
+            (Parameter::read("x", x.dtype), Argument::Input(0)),
+            (Parameter::write("values", x.dtype), Argument::Output(0)),
+            (Parameter::write("indices", DType::I64), Argument::Output(1)),
+        ];
+        let key = KernelKey::new("top_k", &[x.dtype]);
+        Ok(rows.launch(Launch::new(key, cpu::twin(x.dtype)?, &params, buffers)).into())
+    }
+}
+
+const NUMBERS: &[DType] =
+    &[DType::F32, DType::F16, DType::BF16, DType::I8, DType::I16, DType::I32, DType::I64, DType::U8, DType::U16, DType::U32, DType::U64];
+
+pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
+    name: "top_k",
+    summary: "the k largest or smallest elements along an axis and their indices",
+    inputs: &[Port::new("x", NUMBERS, "[…], any shape with at least one axis")],
+    outputs: &[Port::new("values", NUMBERS, "as x, with k for the axis"), Port::new("indices", &[DType::I64], "as values")],
+    attributes: &[
+        AttributeInfo { name: "k", kind: AttributeKind::Int, default: None, doc: "how many, at most the extent of the axis" },
+        AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("-1"), doc: "the axis; negative counts from the end" },
+        AttributeInfo { name: "largest", kind: AttributeKind::Bool, default: Some("true"), doc: "the largest; else the smallest" },
+        AttributeInfo { name: "sorted", kind: AttributeKind::Bool, default: Some("true"), doc: "best first; else in the order of their indices" },
+    ],
+    build: |a| Ok(Box::new(TopK { k: a.get("k")?, axis: a.get("axis")?, largest: a.flag("largest")?, sorted: a.flag("sorted")? })),
+}];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_there_are_is_refused() {
+        let x = [Some(TensorInfo::new(DType::F32, &[2, 5, 3]).unwrap())];
+        let op = TopK { k: 5, axis: 1, largest: true, sorted: true };
+        let outputs = op.infer(&x).unwrap();
+        assert_eq!((&**outputs[0].shape(), outputs[1].dtype), (&[2, 5, 3][..], DType::I64));
+        assert!(TopK { k: 6, ..op }.infer(&x).unwrap_err().to_string().contains("k is 6"));
+        assert!(TopK { axis: 3, ..op }.infer(&x).is_err());
+        assert!(op.infer(&[Some(TensorInfo::new(DType::Bool, &[2, 5, 3]).unwrap())]).is_err());
+    }
+}
