@@ -7,14 +7,21 @@ use elinvar_kernels::{
     attention::Attention,
     binary::{Binary, BinaryOp},
     cast::Cast,
+    compare::{Compare, CompareOp},
     copy::Concat,
+    cumsum::CumSum,
     gather::Gather,
     kv_append::KvAppend,
+    layer_norm::LayerNorm,
+    lora::LoraLinear,
     matmul::MatMul,
+    reduce::{ArgReduce, Reduce, Reduction},
     rms_norm::{AddRmsNorm, RmsNorm},
     rope::Rope,
     softmax::Softmax,
     swiglu::SwiGlu,
+    ternary::{Clamp, Fma, Where},
+    top_k::TopK,
     unary::{Approximation, Unary, UnaryOp},
 };
 
@@ -98,6 +105,36 @@ binary! {
     pow => Pow;
 }
 
+macro_rules! reductions {
+    ($($(#[$doc:meta])* $name:ident => $reduction:ident;)*) => {
+        /// Reductions along axes (negative ones count from the end; none for all of them); see [`elinvar_kernels::reduce`].
+        impl Tensor {
+            $(
+                $(#[$doc])*
+                ///
+                /// # Errors
+                /// A data type it does not take, an axis outside the shape, or out of memory.
+                pub fn $name(&self, axes: &[isize], keepdims: bool) -> Result<Tensor> {
+                    self.apply(&Reduce { reduction: Reduction::$reduction, axes: axes.to_vec(), keepdims }, &[])
+                }
+            )*
+        }
+    };
+}
+
+reductions! {
+    /// The sum.
+    sum => Sum;
+    /// The mean.
+    mean => Mean;
+    /// The largest element; NaN if there is one.
+    max => Max;
+    /// The smallest element; NaN if there is one.
+    min => Min;
+    /// The logarithm of the sum of the exponentials.
+    log_sum_exp => LogSumExp;
+}
+
 impl Tensor {
     fn apply(&self, operator: &dyn Operator, others: &[Option<&Tensor>]) -> Result<Tensor> {
         let inputs: Vec<_> = std::iter::once(Some(self)).chain(others.iter().copied()).collect();
@@ -166,11 +203,7 @@ impl Tensor {
     /// # Errors
     /// Shapes or types that differ.
     pub fn add_rms_norm(&self, residual: &Tensor, weight: Option<&Tensor>, epsilon: f32) -> Result<(Tensor, Tensor)> {
-        let outputs = self.executor().apply(&AddRmsNorm { axis: -1, epsilon }, &[Some(self), Some(residual), weight])?;
-        match <[Tensor; 2]>::try_from(outputs) {
-            Ok([sum, normalised]) => Ok((sum, normalised)),
-            Err(_) => Err(Error::invalid_launch("add_rms_norm has two outputs")),
-        }
+        pair(self.executor().apply(&AddRmsNorm { axis: -1, epsilon }, &[Some(self), Some(residual), weight])?)
     }
 
     /// The matrix product `[…, m, k] · […, k, n]`, leading axes broadcast.
@@ -189,9 +222,7 @@ impl Tensor {
     /// # Errors
     /// Shapes that do not fit, or types other than f32, f16 and bf16.
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-        let shape = self.shape();
-        let rows = shape.elements() / shape.last().copied().unwrap_or(1).max(1);
-        let precision = self.executor().matmul_precision(rows);
+        let precision = self.executor().matmul_precision(self.row_count());
         self.apply(&MatMul { transpose_b: true, precision, ..MatMul::default() }, &[Some(weight), bias])
     }
 
@@ -216,7 +247,109 @@ impl Tensor {
     ///
     /// # Errors
     /// Shapes or types that do not fit.
-    pub fn attention(&self, operator: &Attention, keys: &Tensor, values: &Tensor, mask: Option<&Tensor>, positions: Option<&Tensor>) -> Result<Tensor> {
+    pub fn attention(
+        &self,
+        operator: &Attention,
+        keys: &Tensor,
+        values: &Tensor,
+        mask: Option<&Tensor>,
+        positions: Option<&Tensor>,
+    ) -> Result<Tensor> {
         self.apply(operator, &[Some(keys), Some(values), mask, positions, None])
+    }
+
+    /// Where the largest element along an axis is, the first of equals, as i64.
+    ///
+    /// # Errors
+    /// An axis outside the shape or without elements.
+    pub fn arg_max(&self, axis: isize, keepdims: bool) -> Result<Tensor> {
+        self.apply(&ArgReduce { largest: true, axis: Some(axis), keepdims, select_last: false, dtype: DType::I64 }, &[])
+    }
+
+    /// Where the smallest element along an axis is, the first of equals, as i64.
+    ///
+    /// # Errors
+    /// An axis outside the shape or without elements.
+    pub fn arg_min(&self, axis: isize, keepdims: bool) -> Result<Tensor> {
+        self.apply(&ArgReduce { largest: false, axis: Some(axis), keepdims, select_last: false, dtype: DType::I64 }, &[])
+    }
+
+    /// The running sum along an axis.
+    ///
+    /// # Errors
+    /// An axis outside the shape.
+    pub fn cumsum(&self, axis: isize) -> Result<Tensor> {
+        self.apply(&CumSum { axis, exclusive: false, reverse: false }, &[])
+    }
+
+    /// The `k` largest elements along an axis, best first, and where they are (i64).
+    ///
+    /// # Errors
+    /// An axis outside the shape or shorter than `k`.
+    pub fn top_k(&self, k: usize, axis: isize) -> Result<(Tensor, Tensor)> {
+        pair(self.executor().apply(&TopK { k, axis, largest: true, sorted: true }, &[Some(self)])?)
+    }
+
+    /// Layer normalisation of the last axis, times `weight`, plus `bias`.
+    ///
+    /// # Errors
+    /// Not a floating-point tensor, or a weight or bias of another shape than the last axis.
+    pub fn layer_norm(&self, weight: Option<&Tensor>, bias: Option<&Tensor>, epsilon: f32) -> Result<Tensor> {
+        self.apply(&LayerNorm { axis: -1, epsilon, statistics: false }, &[weight, bias])
+    }
+
+    /// `self · b + c`, broadcast, rounded once in f32.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast, or types that differ.
+    pub fn fma(&self, b: &Tensor, c: &Tensor) -> Result<Tensor> {
+        self.apply(&Fma, &[Some(b), Some(c)])
+    }
+
+    /// Elements below `min` become `min`, those above `max` become `max`.
+    ///
+    /// # Errors
+    /// A data type it does not take.
+    pub fn clamp(&self, min: f64, max: f64) -> Result<Tensor> {
+        self.apply(&Clamp { min: Some(min.into()), max: Some(max.into()) }, &[None, None])
+    }
+
+    /// Where this tensor of truth values is true the element of `a`, else that of `b`, broadcast.
+    ///
+    /// # Errors
+    /// Not a bool tensor, shapes that do not broadcast, or types that differ.
+    pub fn select(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+        self.apply(&Where, &[Some(a), Some(b)])
+    }
+
+    /// Compares element by element, broadcast; the result is bool.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast, or types that differ.
+    pub fn compare(&self, op: CompareOp, other: &Tensor) -> Result<Tensor> {
+        self.apply(&Compare { op }, &[Some(other)])
+    }
+
+    /// The LoRA linear layer `x Wᵀ + scale · (x Aᵀ) Bᵀ`: `x […, k]`, `weight [n, k]`, `a [r, k]`, `b [n, r]`.
+    ///
+    /// # Errors
+    /// Shapes that do not fit, or types other than f32, f16 and bf16.
+    pub fn lora_linear(&self, weight: &Tensor, a: &Tensor, b: &Tensor, scale: f32) -> Result<Tensor> {
+        let precision = self.executor().matmul_precision(self.row_count());
+        self.apply(&LoraLinear { scale, precision }, &[Some(weight), Some(a), Some(b), None])
+    }
+
+    /// Rows of the last axis.
+    fn row_count(&self) -> usize {
+        let shape = self.shape();
+        shape.elements() / shape.last().copied().unwrap_or(1).max(1)
+    }
+}
+
+/// The outputs of an operator that has two.
+fn pair(outputs: Vec<Tensor>) -> Result<(Tensor, Tensor)> {
+    match <[Tensor; 2]>::try_from(outputs) {
+        Ok([first, second]) => Ok((first, second)),
+        Err(_) => Err(Error::invalid_launch("the operator does not have exactly two outputs")),
     }
 }

@@ -1,6 +1,6 @@
 use std::{
     fs,
-    io::{IsTerminal, Read, Write, stdin, stdout},
+    io::{Read, Write, stdin, stdout},
     ops::ControlFlow,
     path::PathBuf,
 };
@@ -47,9 +47,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     let progress = progress_bar(prompt.len());
     let answer = generator.generate(&prompt, &options, &mut |event| show(event, &progress))?;
     progress.finish_and_clear();
-    if stdout().is_terminal() {
-        super::print_line("");
-    }
+    super::print_line("");
     if !args.quiet {
         eprintln!("{}", summary(&answer.statistics, answer.finish));
     }

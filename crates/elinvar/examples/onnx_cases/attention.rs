@@ -33,9 +33,8 @@ pub fn run(c: &Context<'_>) -> Result<Vec<Option<Tensor>>> {
     ];
     attributes.extend(c.attribute("scale").map(|scale| ("scale", scale)));
     let scoring = [mask.as_ref(), positions.as_ref(), lengths.as_ref()];
-    let attend = |v: &Tensor| c.one("attention", &attributes, &[&[Some(&q), Some(&k), Some(v)], &scoring[..]].concat());
 
-    let y = attend(&v)?;
+    let y = c.one("attention", &attributes, &[&[Some(&q), Some(&k), Some(&v)], &scoring[..]].concat())?;
     let y = if flat { y.transpose(1, 2)?.reshape(&[batch, queries, y.shape()[1] * y.shape()[3]])? } else { y };
     let scores = match c.int("qk_matmul_output_mode", 0) {
         // Raw and softcapped scores see no mask.
@@ -44,11 +43,9 @@ pub fn run(c: &Context<'_>) -> Result<Vec<Option<Tensor>>> {
             c.one("attention_scores", &plain, &[Some(&q), Some(&k)])?
         }
         2 => c.one("attention_scores", &attributes, &[&[Some(&q), Some(&k)], &scoring[..]].concat())?,
-        // Probabilities are what attention gives over the identity.
         3 => {
-            let identity: Vec<f32> = (0..keys * keys).map(|i| if i / keys == i % keys { 1.0 } else { 0.0 }).collect();
-            let identity = c.executor.tensor(&[1, 1, keys, keys], &identity)?.cast(v.dtype())?;
-            attend(&identity.broadcast_to(&[batch, v.shape()[1], keys, keys])?.contiguous()?)?
+            let attributes = [&attributes[..], &[("softmax", "true".to_owned())]].concat();
+            c.one("attention_scores", &attributes, &[&[Some(&q), Some(&k)], &scoring[..]].concat())?
         }
         mode => return Err(Error::unsupported(format!("qk_matmul_output_mode {mode}"))),
     };

@@ -66,7 +66,7 @@ fn rows() -> Vec<Row> {
             rows.push(Row::new("rms_norm", dtype, &[&shape, &shape[1..]]));
             rows.push(Row::new("layer_norm", dtype, &[&shape, &shape[1..], &shape[1..]]));
         }
-        rows.push(Row::new("sum", dtype, &[&[4096, 4096]]).with("axes", -1));
+        rows.push(Row::new("reduce_sum", dtype, &[&[4096, 4096]]).with("axes", -1));
         rows.push(Row::product(dtype, 1, 4096, 4096, Precision::Strict));
         rows.push(Row::product(dtype, 1024, 1024, 1024, Precision::Strict));
         rows.push(Row::product(dtype, 1024, 1024, 1024, Precision::Fast));
