@@ -1,4 +1,29 @@
 //! Language models of the Llama family on any device of Elinvar.
+//!
+//! A folder as Hugging Face lays it out ([`ModelFiles`]) gives a [`Config`], [`Weights`] and a [`Tokenizer`]. A [`Model`] adopts the weights where
+//! they are mapped; a [`Session`] is one text with its KV cache, extended by recorded steps; a [`Generator`] continues prompts, and a [`Chat`] holds a
+//! conversation.
+//!
+//! ```no_run
+//! use std::{ops::ControlFlow, sync::Arc};
+//!
+//! use elinvar::{DType, Executor};
+//! use elinvar_llm::{Config, Event, GenerationConfig, GenerationOptions, Generator, Model, ModelFiles, Session, Tokenizer, Weights, end_tokens};
+//!
+//! let files = ModelFiles::open("models/shakespeare")?;
+//! let (config, tokenizer) = (Config::read(&files)?, Tokenizer::open(&files)?);
+//! let ends = end_tokens(&config, &GenerationConfig::read(&files)?, &tokenizer);
+//! let model = Arc::new(Model::new(&Executor::new_auto()?, config, &Weights::open(&files)?)?);
+//! let prompt = tokenizer.encode("ROMEO:")?;
+//! let mut generator = Generator::new(Session::new(model, 512, DType::F32)?, tokenizer, ends)?;
+//! generator.generate(&prompt, &GenerationOptions::default(), &mut |event| {
+//!     if let Event::Text(text) = event {
+//!         print!("{text}");
+//!     }
+//!     ControlFlow::Continue(())
+//! })?;
+//! # Ok::<(), elinvar::Error>(())
+//! ```
 
 mod config;
 mod estimate;

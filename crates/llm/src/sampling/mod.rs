@@ -1,7 +1,7 @@
 //! The choice of the next token.
 //!
 //! Filters come in the order of transformers: repetition penalty, temperature, top-k, top-p, min-p. Equal logits rank by the lower id.
-//! Exponentials are the strict ones of [`elinvar_kernels::math`] and sums run in a fixed order, so logits of the same bits and the same seed
+//! Exponentials are the strict ones of [`elinvar::kernels::math`] and sums run in a fixed order, so logits of the same bits and the same seed
 //! give the same tokens on every machine.
 
 mod random;
@@ -10,8 +10,10 @@ mod tests;
 
 use std::cmp::Ordering;
 
-use elinvar::{Error, Result};
-use elinvar_kernels::{math, simd};
+use elinvar::{
+    Error, Result,
+    kernels::{math, simd},
+};
 
 use crate::GenerationConfig;
 pub(crate) use random::Random;
@@ -111,8 +113,7 @@ impl Sampler {
         self.order.extend(0..self.scores.len() as u32);
         self.keep_top_k();
         self.keep_top_p();
-        let least = self.sampling.min_p;
-        self.order.retain(|&id| self.weights[id as usize] >= least);
+        self.keep_min_p();
         Ok(self.draw())
     }
 
@@ -166,6 +167,14 @@ impl Sampler {
         }
     }
 
+    fn keep_min_p(&mut self) {
+        let least = self.sampling.min_p;
+        if least > 0.0 {
+            // The likeliest has weight one.
+            self.order.retain(|&id| self.weights[id as usize] >= least);
+        }
+    }
+
     fn draw(&mut self) -> u32 {
         let weight = |id: u32| f64::from(self.weights[id as usize]);
         let total: f64 = self.order.iter().map(|&id| weight(id)).sum();
@@ -189,11 +198,13 @@ fn rank(scores: &[f32], a: u32, b: u32) -> Ordering {
 
 /// The index of the greatest score, the lowest of equals.
 fn likeliest(scores: &[f32]) -> Result<usize> {
-    if let Some((id, score)) = scores.iter().enumerate().find(|(_, s)| s.is_nan() || **s == f32::INFINITY) {
-        return Err(Error::invalid_data(format!("the logit of token {id} is {score}: the model's weights are damaged, or its activations overflow")));
-    }
     let mut best = None;
     for (id, &score) in scores.iter().enumerate() {
+        if score.is_nan() || score == f32::INFINITY {
+            return Err(Error::invalid_data(format!(
+                "the logit of token {id} is {score}: the model's weights are damaged, or its activations overflow"
+            )));
+        }
         if score > best.map_or(f32::NEG_INFINITY, |(_, most)| most) {
             best = Some((id, score));
         }

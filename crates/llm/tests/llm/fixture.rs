@@ -8,16 +8,16 @@ use half::bf16;
 use safetensors::tensor::{Dtype, View};
 use tempfile::TempDir;
 
-pub type Tensors = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
+pub(crate) type Tensors = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
 
-pub struct Fixture {
-    pub folder: TempDir,
-    pub config: Config,
-    pub tensors: Tensors,
+pub(crate) struct Fixture {
+    pub(crate) folder: TempDir,
+    pub(crate) config: Config,
+    pub(crate) tensors: Tensors,
 }
 
 /// A configuration of three layers with these keys besides.
-pub fn config(architecture: &str, more: &str) -> String {
+pub(crate) fn config(architecture: &str, more: &str) -> String {
     format!(
         r#"{{"architectures": ["{architecture}"], "vocab_size": 97, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3,
             "num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5 {more}}}"#
@@ -25,7 +25,7 @@ pub fn config(architecture: &str, more: &str) -> String {
 }
 
 impl Fixture {
-    pub fn new(config: &str, dtype: DType) -> Self {
+    pub(crate) fn new(config: &str, dtype: DType) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("config.json"), config).unwrap();
         let config = Config::parse(config).unwrap();
@@ -35,22 +35,22 @@ impl Fixture {
         fixture
     }
 
-    pub fn save(&self, dtype: DType) {
+    pub(crate) fn save(&self, dtype: DType) {
         write(&self.folder.path().join("model.safetensors"), &self.tensors, dtype);
     }
 
-    pub fn open(&self, executor: &Executor) -> Result<Arc<Model>> {
+    pub(crate) fn open(&self, executor: &Executor) -> Result<Arc<Model>> {
         open(self.folder.path(), executor)
     }
 }
 
-pub fn open(folder: &Path, executor: &Executor) -> Result<Arc<Model>> {
+pub(crate) fn open(folder: &Path, executor: &Executor) -> Result<Arc<Model>> {
     let files = ModelFiles::open(folder)?;
     Model::new(executor, Config::read(&files)?, &Weights::open(&files)?).map(Arc::new)
 }
 
 /// A CPU whose matrix products are strict.
-pub fn strict(threads: usize) -> Executor {
+pub(crate) fn strict(threads: usize) -> Executor {
     Executor::new_cpu(threads.try_into().unwrap()).unwrap().with_precision(Some(Precision::Strict))
 }
 

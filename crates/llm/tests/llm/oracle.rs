@@ -10,7 +10,7 @@ use crate::fixture::Tensors;
 type Rows = Vec<Vec<f64>>;
 
 /// The logits after each token.
-pub fn logits(config: &Config, tensors: &Tensors, tokens: &[u32]) -> Rows {
+pub(crate) fn logits(config: &Config, tensors: &Tensors, tokens: &[u32]) -> Rows {
     let get = |name: &str| -> &[f32] { &tensors[name].1 };
     let embedding = get("model.embed_tokens.weight");
     let row = |t: &u32| embedding[*t as usize * config.hidden_size..][..config.hidden_size].iter().map(|&v| v.into()).collect();

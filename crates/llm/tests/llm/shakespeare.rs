@@ -8,11 +8,11 @@ use safetensors::SafeTensors;
 
 use crate::fixture::{open, strict};
 
-pub fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../models/shakespeare")
 }
 
-pub fn model(executor: &Executor) -> Arc<Model> {
+pub(crate) fn model(executor: &Executor) -> Arc<Model> {
     open(&folder(), executor).unwrap()
 }
 

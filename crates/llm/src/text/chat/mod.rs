@@ -1,7 +1,8 @@
 //! Chat templates: the Jinja programs that model authors ship to turn a conversation into a prompt.
 //!
 //! The environment is that of transformers (`trim_blocks`, `lstrip_blocks`, loop controls, Python's string methods, `raise_exception`,
-//! `strftime_now`, its `tojson`). A template is someone else's program, so instructions, recursion and output are bounded.
+//! `strftime_now`, its `tojson`). A template is someone else's program: the instructions it executes, the depth of its macros,
+//! the strings it passes on and its output are bounded (what it joins with `~` before passing it on is not).
 
 mod functions;
 mod json;
