@@ -9,8 +9,8 @@
 //! (without it each `mul_add` becomes a call, with the same result).
 //!
 //! The idea throughout: results are kept as an unevaluated sum `hi + lo` of two floats until one last rounding, which
-//! holds most errors near the half ulp that this rounding costs. Every bound quoted is the largest error found over
-//! all 2^32 inputs (`pow`: random pairs) against an `f64` reference, by `examples/exhaustive_math.rs`.
+//! holds most errors near the half ulp that this rounding costs. Every bound quoted is above the largest error found
+//! over all 2^32 inputs (`pow`: as many random pairs) against an `f64` reference, by `examples/exhaustive_math.rs`.
 
 mod activation;
 mod erf;
