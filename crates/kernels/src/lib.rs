@@ -22,6 +22,7 @@ mod elementwise;
 mod operator;
 
 pub mod attention;
+pub mod attention_scores;
 pub mod binary;
 pub mod cast;
 pub mod compare;
@@ -42,6 +43,7 @@ pub mod swiglu;
 pub mod ternary;
 pub mod top_k;
 pub mod unary;
+pub mod weighted_sum;
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;

@@ -67,6 +67,7 @@ impl Description {
 pub fn operators() -> Vec<&'static Description> {
     let folders: &[&'static [Description]] = &[
         crate::attention::DESCRIPTIONS,
+        crate::attention_scores::DESCRIPTIONS,
         crate::binary::DESCRIPTIONS,
         crate::cast::DESCRIPTIONS,
         crate::compare::DESCRIPTIONS,
@@ -83,6 +84,7 @@ pub fn operators() -> Vec<&'static Description> {
         crate::swiglu::DESCRIPTIONS,
         crate::ternary::DESCRIPTIONS, crate::top_k::DESCRIPTIONS,
         crate::unary::DESCRIPTIONS,
+        crate::weighted_sum::DESCRIPTIONS,
     ];
     let mut all: Vec<_> = folders.iter().copied().flatten().collect();
     all.sort_by_key(|d| d.name);

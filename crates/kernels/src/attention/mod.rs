@@ -24,17 +24,19 @@
 //! With `u = 2^-24`, `E = |scale| Σ |q_i k_i|` of the worst key, and `n` blocks: before the rounding of the output, the error is at most
 //! `(2 · (12 E + |s|) + 60 + 6 n) · u · max |v|`.
 
-mod cpu;
+pub(crate) mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 mod scoring;
+#[cfg(test)]
+mod tests;
 
 use bytemuck::{Pod, Zeroable};
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, Parameter, Result};
 
 use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, optional, required};
 
-pub(crate) use scoring::{ATTRIBUTES, MASKS, four, is_pair};
+pub(crate) use scoring::{ATTRIBUTES, four, is_pair};
 pub use scoring::{MaskView, ScoreParams, Scoring, View};
 
 /// Attention.
@@ -69,7 +71,7 @@ pub struct Params {
 }
 
 /// Rows of queries (times heads of a group) that a threadgroup takes.
-const ROWS: u64 = 64;
+pub(crate) const ROWS: u64 = 64;
 
 impl Operator for Attention {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
@@ -89,7 +91,7 @@ impl Operator for Attention {
             (Parameter::read("lengths", DType::I32).or_absent(), Argument::Input(5)),
             (Parameter::write("y", y.dtype), Argument::Output(0)),
         ];
-        let launch = Launch::new(KernelKey::new("attention", &dtypes), cpu::twin(y.dtype, kv)?, &params, buffers);
+        let launch = Launch::new(KernelKey::new("attention", &dtypes), cpu::run, &params, buffers);
         let extent = |n: u64| n.min(u64::from(u32::MAX)) as u32;
         let tiles = (params.score.queries * params.score.group() as u64).div_ceil(ROWS);
         let grid = if y.elements() == 0 { [0; 3] } else { [tiles, params.score.kv_heads, params.score.batch].map(extent) };
@@ -127,8 +129,12 @@ const INPUTS: &[Port] = &[
     POSITIONS_PORT,
     LENGTHS_PORT,
 ];
-pub(crate) const MASK_PORT: Port =
-    Port::new("mask", &MASKS, "broadcast to [B, Hq, Tq, Tk]; bool: true attends; float: added to the scores").or_absent();
+pub(crate) const MASK_PORT: Port = Port::new(
+    "mask",
+    &[DType::Bool, DType::F32, DType::F16, DType::BF16],
+    "broadcast to [B, Hq, Tq, Tk]; bool: true attends; float: added to the scores",
+)
+.or_absent();
 pub(crate) const POSITIONS_PORT: Port = Port::new("positions", &[DType::I32], "[Tq] or [B, Tq]: where each query stands among the keys").or_absent();
 pub(crate) const LENGTHS_PORT: Port = Port::new("lengths", &[DType::I32], "[B]: how many of the Tk keys each sequence has").or_absent();
 const OUTPUTS: &[Port] = &[Port::new("y", DType::FLOATS, "[B, Hq, Tq, Dv], or [B, Tq, Hq, Dv], of q's type")];

@@ -1,6 +1,6 @@
 //! The naive reference, in f64, and the cases.
 
-use elinvar_core::DType;
+use elinvar_core::{DType, Result};
 
 use super::{Attention, Scoring};
 use crate::conformance::{Bound, Case, HostTensor};
@@ -122,17 +122,25 @@ fn case(scoring: Scoring, d: Dims, [q, kv]: [DType; 2], extra: Extra) -> Case {
     let q = random(q, [d.batch, d.heads, d.queries, d.width], 1);
     let k = random(kv, [d.batch, d.kv_heads, d.keys, d.width], 2);
     let v = random(kv, [d.batch, d.kv_heads, d.keys, d.value_width], 3);
-    case_of(scoring, d, [q, k, v], extra)
+    case_of(Attention { scoring, tokens_first: false }, d, [q, k, v], extra)
 }
 
-fn case_of(scoring: Scoring, d: Dims, [q, k, v]: [HostTensor; 3], extra: Extra) -> Case {
-    let mask = extra.mask.clone();
+fn case_of(operator: Attention, d: Dims, [q, k, v]: [HostTensor; 3], extra: Extra) -> Case {
+    let (mask, scoring) = (extra.mask.clone(), operator.scoring);
     let inputs = [Some(q), Some(k), Some(v), extra.mask, extra.positions, extra.lengths];
-    Case::new(Attention { scoring, tokens_first: false }, inputs, bound(d, &scoring), move |inputs| {
+    Case::new(operator, inputs, bound(d, &scoring), move |inputs| {
         let rest = [additive(&mask, &inputs[3]), inputs[4].clone(), inputs[5].clone()];
         let scores = scores(&scoring, d, mask.as_ref().map_or(&[], |m| m.dims()), &inputs[0], &inputs[1], &rest);
-        vec![weighted_sum(d, &probabilities(&scores, d.keys), &inputs[2])]
+        let y = weighted_sum(d, &probabilities(&scores, d.keys), &inputs[2]);
+        vec![if operator.tokens_first { tokens_first(d, &y) } else { y }]
     })
+}
+
+/// `[B, Hq, Tq, Dv]` as `[B, Tq, Hq, Dv]`.
+fn tokens_first(d: Dims, y: &[f64]) -> Vec<f64> {
+    let row = |[b, h, t]: [usize; 3]| &y[((b * d.heads + h) * d.queries + t) * d.value_width..][..d.value_width];
+    let places = (0..d.batch).flat_map(|b| (0..d.queries).flat_map(move |t| (0..d.heads).map(move |h| [b, h, t])));
+    places.flat_map(row).copied().collect()
 }
 
 pub(crate) const PAIRS: [[DType; 2]; 5] =
@@ -168,6 +176,7 @@ pub(crate) fn cases() -> Vec<Case> {
     }
     cases.extend(masked_cases());
     cases.extend(odd_cases());
+    cases.extend(strided_cases());
     cases
 }
 
@@ -228,6 +237,23 @@ fn odd_cases() -> Vec<Case> {
     let q = HostTensor::random(DType::F32, &[1, 2, 3, 16], -20.0, 20.0, 4);
     let kv = [1, 1, 300, 16];
     let scoring = Scoring { scale: Some(1e-3), ..causal };
-    cases.push(case_of(scoring, d, [q, wild(&kv, 40.0, 5), wild(&kv, 1.0, 6)], Extra { positions: positions(277, 3), ..Extra::default() }));
+    let operator = Attention { scoring, tokens_first: false };
+    cases.push(case_of(operator, d, [q, wild(&kv, 40.0, 5), wild(&kv, 1.0, 6)], Extra { positions: positions(277, 3), ..Extra::default() }));
     cases
+}
+
+fn strided_cases() -> Vec<Case> {
+    let d = Dims { batch: 2, ..Dims::new(4, 2, 6, 40, 16) };
+    let stored = |dtype, dims: [usize; 4], seed| HostTensor::random(dtype, &dims, -1.0, 1.0, seed);
+    let heads_second = |t: HostTensor| t.viewed(|layout| layout.permute(&[0, 2, 1, 3]));
+    let operator = Attention { scoring: Scoring { causal: true, offset: 34, ..Scoring::default() }, tokens_first: true };
+    let cases = PAIRS.map(|[q, kv]| -> Result<Case> {
+        // Queries and keys token by token; a part of the values, backwards; a mask whose rows are its columns.
+        let q = heads_second(stored(q, [2, 6, 4, 16], 31))?;
+        let k = heads_second(stored(kv, [2, 40, 2, 16], 32))?;
+        let v = stored(kv, [2, 2, 50, 16], 33).viewed(|layout| layout.slice(2, 44, 40, -1))?;
+        let mask = HostTensor::random(DType::F32, &[40, 6], -1.0, 1.0, 34).viewed(|layout| layout.permute(&[1, 0]))?;
+        Ok(case_of(operator, d, [q, k, v], Extra { mask: Some(mask), ..Extra::default() }))
+    });
+    cases.into_iter().flatten().collect()
 }

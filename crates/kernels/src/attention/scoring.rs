@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytemuck::{Pod, Zeroable};
 use elinvar_core::{DType, Error, Result, Shape};
 
-use crate::{AttributeInfo, AttributeKind, Attributes, TensorInfo, optional, required};
+use crate::{AttributeInfo, AttributeKind, Attributes, TensorInfo, matmul::dtype_code, optional, required};
 
 /// How queries and keys give scores: `softcap(scale · q·k) + mask`, and which keys a query attends.
 ///
@@ -75,7 +75,7 @@ impl Scoring {
             return Err(Error::invalid_argument(format!("softcap is {}: zero or a positive number expected", self.softcap)));
         }
         let scores = Shape::new(&[batch, heads, queries, keys])?;
-        let (mask, mask_kind) = mask(optional(inputs, first), scores)?;
+        let (mask, mask_type) = mask(optional(inputs, first), scores)?;
         let position_stride = self.positions(optional(inputs, first + 1), batch, queries)?;
         if let Some(lengths) = optional(inputs, first + 2)
             && (lengths.dtype != DType::I32 || lengths.shape()[..] != [batch])
@@ -97,7 +97,8 @@ impl Scoring {
             offset: self.offset.clamp(i64::MIN / 4, i64::MAX / 4),
             left: limit(self.left_window),
             right: if self.causal { 0 } else { limit(self.right_window) },
-            mask_kind,
+            types: [q.dtype, k.dtype].map(dtype_code),
+            mask_type,
             scale: self.scale.unwrap_or_else(|| 1.0 / (width as f32).sqrt()),
             softcap: self.softcap,
             reserved: 0,
@@ -133,19 +134,22 @@ pub(crate) fn is_pair(wide: DType, narrow: DType) -> bool {
 
 fn mask(mask: Option<TensorInfo>, scores: Shape) -> Result<(MaskView, u32)> {
     let Some(mask) = mask else { return Ok((MaskView::zeroed(), NO_MASK)) };
-    let kind = MASKS.iter().position(|&dtype| dtype == mask.dtype);
-    let kind = kind.ok_or_else(|| Error::invalid_argument(format!("the mask is {}: bool, f32, f16 or bf16 expected", mask.dtype)))?;
+    let code = match mask.dtype {
+        DType::Bool => BOOL_MASK,
+        dtype if dtype.is_float() => dtype_code(dtype),
+        other => return Err(Error::invalid_argument(format!("the mask is {other}: bool, f32, f16 or bf16 expected"))),
+    };
     let layout = mask.layout.broadcast_to(scores).map_err(|e| e.context("mask"))?;
     let stride = |axis: usize| layout.strides()[axis] as i64;
     let view = View { origin: mask.layout.origin() as u64, batch: stride(0), head: stride(1), token: stride(2) };
-    Ok((MaskView { view, key: stride(3) }, kind as u32 + 1))
+    Ok((MaskView { view, key: stride(3) }, code))
 }
 
-/// No mask, for [`ScoreParams::mask_kind`].
-pub(crate) const NO_MASK: u32 = 0;
+/// [`ScoreParams::mask_type`] of no mask.
+pub(crate) const NO_MASK: u32 = u32::MAX;
 
-/// Types of a mask: the first is [`ScoreParams::mask_kind`] 1, and so on.
-pub(crate) const MASKS: [DType; 4] = [DType::Bool, DType::F32, DType::F16, DType::BF16];
+/// [`ScoreParams::mask_type`] of a bool mask.
+pub(crate) const BOOL_MASK: u32 = u32::MAX - 1;
 
 /// Where the rows of a tensor `[batch, head, token, element]` start, in elements; the elements of a row are contiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
@@ -219,8 +223,10 @@ pub struct ScoreParams {
     pub left: i64,
     /// Keys attended after it; −1 for all.
     pub right: i64,
-    /// Type of the mask.
-    pub mask_kind: u32,
+    /// Types of `q` and `k`: f32 (0), f16 (1) or bf16 (2).
+    pub types: [u32; 2],
+    /// Type of the mask, likewise; the two greatest numbers stand for bool and for none.
+    pub mask_type: u32,
     /// Factor of the dot product.
     pub scale: f32,
     /// Soft cap; zero for none.

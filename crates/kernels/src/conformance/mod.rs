@@ -173,6 +173,7 @@ pub fn for_lengths<C: IntoIterator<Item = Case>>(dtypes: &[DType], make: impl Fn
 pub fn cases() -> Vec<Case> {
     [
         crate::attention::oracle::cases,
+        crate::attention_scores::oracle::cases,
         crate::binary::oracle::cases,
         crate::cast::oracle::cases,
         crate::compare::oracle::cases,
@@ -189,6 +190,7 @@ pub fn cases() -> Vec<Case> {
         crate::swiglu::oracle::cases,
         crate::ternary::oracle::cases, crate::top_k::oracle::cases,
         crate::unary::oracle::cases,
+        crate::weighted_sum::oracle::cases,
     ]
     .iter()
     .flat_map(|cases| cases())

@@ -96,7 +96,10 @@ impl KvAppend {
             [n] if n == *tokens => 0,
             [b, n] if b == batch && n == *tokens => n as u64,
             _ => {
-                return Err(Error::invalid_argument(format!("positions {} for {tokens} tokens: [tokens] or [B, tokens] expected", positions.shape())));
+                return Err(Error::invalid_argument(format!(
+                    "positions {} for {tokens} tokens: [tokens] or [B, tokens] expected",
+                    positions.shape()
+                )));
             }
         };
         let lead = usize::from(batched);

@@ -1,11 +1,15 @@
 //! The softmax of one block, and the merging of blocks.
 
-use crate::{math, order};
+use crate::{
+    math,
+    matmul::cpu::simd::{Simd, Work},
+    order,
+};
 
 /// Keys of a block.
 pub(crate) const BLOCK: usize = 256;
 
-/// What the blocks so far come to, for one query: the greatest score, the sum of weights, and beside it the sum of weighted values.
+/// The greatest score and the sum of weights of one query over some blocks; beside it stands the sum of weighted values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct State {
     pub(crate) max: f32,
@@ -13,25 +17,45 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// No key yet.
+    /// No key.
     pub(crate) const EMPTY: State = State { max: f32::NEG_INFINITY, sum: 0.0 };
 
     /// Whether no key was attended.
+    #[inline(always)]
     pub(crate) fn is_empty(self) -> bool {
         self.max == f32::NEG_INFINITY
     }
 }
 
-/// Turns the scores of a block into weights, and gives their maximum and sum.
+/// Turns each row's scores of a block into weights, and gives their maxima and sums.
+pub(crate) struct Weigh<'a> {
+    pub(crate) scores: &'a mut [f32],
+    pub(crate) states: &'a mut [State],
+}
+
+impl Work for Weigh<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _simd: S) {
+        for (scores, state) in self.scores.as_chunks_mut().0.iter_mut().zip(self.states) {
+            *state = weigh(scores);
+        }
+    }
+}
+
 #[inline(always)]
-pub(crate) fn weights(scores: &mut [f32; BLOCK]) -> State {
+fn weigh(scores: &mut [f32; BLOCK]) -> State {
     let mut partial = [f32::NEG_INFINITY; 16];
     for chunk in scores.chunks_exact(16) {
         for (partial, score) in partial.iter_mut().zip(chunk) {
             *partial = order::max(*score, *partial);
         }
     }
-    let max = partial.into_iter().fold(f32::NEG_INFINITY, order::max);
+    let mut max = f32::NEG_INFINITY;
+    for partial in partial {
+        max = order::max(max, partial);
+    }
     if max == f32::NEG_INFINITY {
         scores.fill(0.0);
         return State::EMPTY;
@@ -42,21 +66,52 @@ pub(crate) fn weights(scores: &mut [f32; BLOCK]) -> State {
     State { max, sum: order::combine_group(scores, order::add) }
 }
 
+/// States of some rows, and their sums of weighted values.
+#[derive(Default)]
+pub(crate) struct Partial {
+    pub(crate) states: Vec<State>,
+    pub(crate) values: Vec<f32>,
+}
+
+impl Partial {
+    /// Rows without a key, with sums of `width` elements.
+    pub(crate) fn reset(&mut self, rows: usize, width: usize) {
+        self.states.clear();
+        self.states.resize(rows, State::EMPTY);
+        self.values.clear();
+        self.values.resize(rows * width, 0.0);
+    }
+}
+
 /// Merges the next block into what came before.
-#[inline(always)]
-pub(crate) fn merge(state: &mut State, values: &mut [f32], block: State, block_values: &[f32]) {
-    if block.is_empty() {
-        return;
-    }
-    if state.is_empty() {
-        *state = block;
-        values.copy_from_slice(block_values);
-        return;
-    }
-    let max = order::max(state.max, block.max);
-    let (a, b) = (math::exp(state.max - max), math::exp(block.max - max));
-    *state = State { max, sum: state.sum.mul_add(a, block.sum * b) };
-    for (value, new) in values.iter_mut().zip(block_values) {
-        *value = value.mul_add(a, new * b);
+pub(crate) struct Merge<'a> {
+    pub(crate) total: &'a mut Partial,
+    pub(crate) block: &'a Partial,
+}
+
+impl Work for Merge<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _simd: S) {
+        let Self { total, block } = self;
+        let width = total.values.len() / total.states.len();
+        for (row, (state, new)) in total.states.iter_mut().zip(&block.states).enumerate() {
+            let (values, new_values) = (&mut total.values[row * width..][..width], &block.values[row * width..][..width]);
+            if new.is_empty() {
+                continue;
+            }
+            if state.is_empty() {
+                *state = *new;
+                values.copy_from_slice(new_values);
+                continue;
+            }
+            let max = order::max(state.max, new.max);
+            let (a, b) = (math::exp(state.max - max), math::exp(new.max - max));
+            *state = State { max, sum: state.sum.mul_add(a, new.sum * b) };
+            for (value, new) in values.iter_mut().zip(new_values) {
+                *value = value.mul_add(a, new * b);
+            }
+        }
     }
 }

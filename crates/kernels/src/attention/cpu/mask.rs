@@ -3,12 +3,18 @@
 use std::ops::Range;
 
 use elinvar_core::{HostArguments, Result};
-use half::{bf16, f16};
 
 use crate::{
-    attention::{ScoreParams, scoring::NO_MASK},
+    attention::{
+        ScoreParams,
+        scoring::{BOOL_MASK, NO_MASK},
+    },
     float::Float,
     math,
+    matmul::{
+        self,
+        cpu::operand::{Values, with_values},
+    },
 };
 
 /// The mask's elements in their own type.
@@ -16,20 +22,16 @@ use crate::{
 pub(crate) enum Mask<'a> {
     None,
     Bool(&'a [u8]),
-    F32(&'a [f32]),
-    F16(&'a [f16]),
-    Bf16(&'a [bf16]),
+    Added(Values<'a>),
 }
 
 impl<'a> Mask<'a> {
     /// The mask bound at `index`, of the type that the parameters tell.
-    pub(crate) fn bound(arguments: &HostArguments<'a>, index: usize, kind: u32) -> Result<Self> {
-        Ok(match kind {
+    pub(crate) fn bound(arguments: &HostArguments<'a>, index: usize, p: &ScoreParams) -> Result<Self> {
+        Ok(match p.mask_type {
             NO_MASK => Mask::None,
-            1 => Mask::Bool(arguments.input(index)?),
-            2 => Mask::F32(arguments.input(index)?),
-            3 => Mask::F16(arguments.input(index)?),
-            _ => Mask::Bf16(arguments.input(index)?),
+            BOOL_MASK => Mask::Bool(arguments.input(index)?),
+            code => Mask::Added(matmul::values(arguments, index, code)?),
         })
     }
 
@@ -39,9 +41,7 @@ impl<'a> Mask<'a> {
         match self {
             Mask::None => {}
             Mask::Bool(mask) => select(mask, start, stride, scores, |m, s| if m == 0 { f32::NEG_INFINITY } else { s }),
-            Mask::F32(mask) => select(mask, start, stride, scores, |m, s| s + m),
-            Mask::F16(mask) => select(mask, start, stride, scores, |m, s| s + Float::to_f32(m)),
-            Mask::Bf16(mask) => select(mask, start, stride, scores, |m, s| s + Float::to_f32(m)),
+            Mask::Added(mask) => with_values!(mask, |mask| select(mask, start, stride, scores, |m, s| s + Float::to_f32(m))),
         }
     }
 }
@@ -59,7 +59,7 @@ fn select<T: Copy>(mask: &[T], start: usize, stride: i64, scores: &mut [f32], ap
     }
 }
 
-/// Turns the dot products of query `(b, h, t)` with the keys `first + attended` into scores; every other entry becomes −∞.
+/// Turns the dot products of query `[b, h, t]` with the keys from `first` on into scores; all but those of `attended` become −∞.
 #[inline(always)]
 pub(crate) fn finish(p: &ScoreParams, mask: Mask<'_>, [b, h, t]: [usize; 3], first: usize, attended: Range<usize>, scores: &mut [f32]) {
     scores[..attended.start].fill(f32::NEG_INFINITY);

@@ -4,88 +4,65 @@
 
 pub(crate) mod blocks;
 pub(crate) mod mask;
-pub(crate) mod output;
+pub(crate) mod rows;
 pub(crate) mod scores;
 mod task;
+pub(crate) mod tile;
 pub(crate) mod values;
 
-use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
-use half::{bf16, f16};
+use elinvar_core::{DType, Error, HostArguments, Result};
 use rayon::prelude::*;
 
 use self::{
-    mask::Mask,
-    output::Output,
-    task::{Blocks, Merge, Partial, Task, Whole, Workspace},
+    blocks::Partial,
+    task::{Launch, Task, Workspace},
+    tile::Scorer,
 };
-use super::{Params, ROWS};
-use crate::{
-    float::Float,
-    matmul::cpu::{operand::Float as Load, simd::Level},
+use super::Params;
+use crate::matmul::{
+    self,
+    cpu::operand::{Target, ValuesMut},
 };
-
-pub(super) fn twin(q: DType, kv: DType) -> Result<HostKernel> {
-    Ok(match (q, kv) {
-        (DType::F32, DType::F32) => run::<f32, f32>,
-        (DType::F32, DType::F16) => run::<f32, f16>,
-        (DType::F32, DType::BF16) => run::<f32, bf16>,
-        (DType::F16, DType::F16) => run::<f16, f16>,
-        (DType::BF16, DType::BF16) => run::<bf16, bf16>,
-        _ => return Err(Error::unsupported(format!("attention of {q} queries over {kv} keys"))),
-    })
-}
 
 /// Multiplications below which a second thread costs more than it gives.
-const SERIAL: u64 = 1 << 16;
+pub(crate) const SERIAL: u64 = 1 << 16;
 
-/// One launch: its parameters and buffers.
-pub(super) struct Launch<'a, Q, T> {
-    p: Params,
-    q: &'a [Q],
-    k: &'a [T],
-    v: &'a [T],
-    mask: Mask<'a>,
-    positions: Option<&'a [i32]>,
-    lengths: Option<&'a [i32]>,
-    y: Output<'a, Q>,
-}
-
-fn run<Q: Float + Load, T: Float + Load>(arguments: &mut HostArguments<'_>) -> Result<()> {
+pub(super) fn run(arguments: &mut HostArguments<'_>) -> Result<()> {
     let p: Params = arguments.params()?;
-    let launch = Launch {
-        p,
-        q: arguments.input::<Q>(0)?,
-        k: arguments.input::<T>(1)?,
-        v: arguments.input::<T>(2)?,
-        mask: Mask::bound(arguments, 3, p.score.mask_kind)?,
-        positions: arguments.optional(4)?,
-        lengths: arguments.optional(5)?,
-        y: Output::new(arguments.output::<Q>(6)?),
-    };
-    let (level, s) = (Level::best(), &p.score);
-    let tiles = (s.queries * s.group() as u64).div_ceil(ROWS);
-    let count = (tiles * s.kv_heads * s.batch) as usize;
-    // The last queries attend most keys: they go first, so that no thread is left with the longest task at the end.
-    let task = |index: usize| Task::new(&launch, count - 1 - index);
+    let s = &p.score;
+    let rows = (s.batch * s.heads * s.queries) as usize;
+    let y = target(arguments, 6, s.types[0], [rows, p.value_width as usize])?;
+    let launch = Launch { p, scorer: Scorer::bound(arguments, p.score, 3)?, v: matmul::values(arguments, 2, s.types[1])?, y };
+    let count = launch.scorer.tiles();
+    let task = |index: usize| Task { launch: &launch, tile: launch.scorer.tile(index) };
     let threads = rayon::current_num_threads();
-    if threads == 1 || s.queries * s.heads * s.batch * s.keys * (s.width + p.value_width) <= SERIAL {
+    if threads == 1 || rows as u64 * s.keys * (s.width + p.value_width) <= SERIAL {
         let mut space = Workspace::default();
-        (0..count).for_each(|i| level.run(Whole { task: task(i), space: &mut space }));
+        (0..count).for_each(|i| task(i).whole(&mut space));
     } else if count >= 2 * threads {
-        (0..count).into_par_iter().for_each_init(Workspace::default, |space, i| level.run(Whole { task: task(i), space }));
+        (0..count).into_par_iter().for_each_init(Workspace::default, |space, i| task(i).whole(space));
     } else {
-        (0..count).into_par_iter().for_each(|i| split(level, &task(i)));
+        (0..count).into_par_iter().for_each(|i| split(&task(i)));
     }
     Ok(())
 }
 
+/// The output bound at `index`, of the type that `code` stands for, as rows.
+pub(crate) fn target<'a>(arguments: &mut HostArguments<'a>, index: usize, code: u32, [rows, columns]: [usize; 2]) -> Result<Target<'a>> {
+    let values = match code {
+        code if code == matmul::dtype_code(DType::F16) => ValuesMut::F16(arguments.output(index)?),
+        code if code == matmul::dtype_code(DType::BF16) => ValuesMut::Bf16(arguments.output(index)?),
+        _ => ValuesMut::F32(arguments.output(index)?),
+    };
+    Target::new(values, [rows, columns], columns).ok_or_else(|| Error::invalid_launch("the output is too small"))
+}
+
 /// Spreads the blocks of one task over threads.
-fn split<Q: Float + Load, T: Float + Load>(level: Level, task: &Task<'_, Q, T>) {
-    let blocks = task.blocks();
+fn split(task: &Task<'_>) {
+    let blocks = task.tile.blocks();
     let mut partials: Vec<Partial> = blocks.clone().map(|_| Partial::default()).collect();
     let run = blocks.len().div_ceil(2 * rayon::current_num_threads()).max(1);
-    partials.par_chunks_mut(run).enumerate().for_each_init(Workspace::default, |space, (i, partials)| {
-        level.run(Blocks { task, first: blocks.start + i * run, partials, space });
-    });
-    level.run(Merge { task, partials: &partials });
+    let parts = partials.par_chunks_mut(run).enumerate();
+    parts.for_each_init(Workspace::default, |space, (i, partials)| task.part(space, blocks.start + i * run, partials));
+    task.merge(&partials);
 }

@@ -1,7 +1,10 @@
 //! Dot products of queries with a panel of keys: as many keys as a vector has lanes, transposed, so that the strict tree runs down
 //! the registers, one key in each lane. The panel is made once for all rows of a tile.
 
-use crate::matmul::cpu::{operand::Float as Load, simd::Simd};
+use std::ops::Range;
+
+use super::rows::LANES;
+use crate::matmul::cpu::simd::{Simd, Work};
 
 /// Accumulators of a strict dot product.
 const PARTIALS: usize = 256;
@@ -9,114 +12,174 @@ const PARTIALS: usize = 256;
 /// Accumulators that a lane of the tree owns.
 const SLOTS: usize = 8;
 
-/// Rows that share the loads of a panel at most.
-pub(crate) const ROWS: usize = 4;
+/// Rows that share the loads of a panel.
+const ROWS: usize = 4;
 
-/// Elements of a row after padding to whole vectors.
-pub(crate) fn padded(width: usize, lanes: usize) -> usize {
-    width.next_multiple_of(lanes)
+/// Sums of 1, 2, 4, 8 and 16 lanes that wait for as many more.
+pub(crate) type Waiting = [[[f32; LANES]; ROWS]; 5];
+
+/// Dot products of queries with the keys of a panel: `out[row · stride + i]`, for rows that attend one of them.
+pub(crate) struct Dots<'a> {
+    pub(crate) panel: &'a [f32],
+    /// Padded rows, with −0.0 in the padding: times a key's +0.0 it changes no accumulator.
+    pub(crate) queries: &'a [f32],
+    pub(crate) padded: usize,
+    /// Keys that each row attends.
+    pub(crate) attended: &'a [Range<usize>],
+    /// Keys of the panel.
+    pub(crate) keys: Range<usize>,
+    pub(crate) out: &'a mut [f32],
+    pub(crate) stride: usize,
+    pub(crate) waiting: &'a mut Waiting,
 }
 
-/// Widens a query, padded with −0.0, whose product with a padded key's +0.0 changes no accumulator.
+impl Work for Dots<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        if self.padded > PARTIALS { self.rows::<S, true>(simd) } else { self.rows::<S, false>(simd) }
+    }
+}
+
+impl Dots<'_> {
+    #[inline(always)]
+    fn rows<S: Simd, const LONG: bool>(mut self, simd: S) {
+        for (i, attended) in self.attended.chunks(ROWS).enumerate() {
+            let needed = attended.iter().any(|r| r.start < self.keys.end && r.end > self.keys.start);
+            if !needed {
+                continue;
+            }
+            let (row, rows) = (i * ROWS, attended.len());
+            if rows == ROWS && S::LANES == LANES {
+                self.tile::<S, ROWS, LONG>(simd, row);
+                continue;
+            }
+            for row in (row..row + rows / 2 * 2).step_by(2) {
+                self.tile::<S, 2, LONG>(simd, row);
+            }
+            if rows % 2 == 1 {
+                self.tile::<S, 1, LONG>(simd, row + rows - 1);
+            }
+        }
+    }
+
+    /// `R` rows from `row` on, sharing the loads of the panel. Lanes are visited so that those to be added come one after the other.
+    #[inline(always)]
+    fn tile<S: Simd, const R: usize, const LONG: bool>(&mut self, simd: S, row: usize) {
+        let Self { panel, queries, padded, stride, .. } = *self;
+        let (queries, out) = (&queries[row * padded..][..R * padded], &mut self.out[row * stride..][..(R - 1) * stride + S::LANES]);
+        assert!(panel.len() >= padded * S::LANES);
+        let lanes = (padded / SLOTS).min(PARTIALS / SLOTS);
+        let levels = lanes.next_power_of_two().trailing_zeros();
+        for i in 0..1u32 << levels {
+            let lane = i.reverse_bits().checked_shr(32 - levels).unwrap_or(0) as usize;
+            let mut sum = [simd.splat(0.0); R];
+            if lane < lanes {
+                // SAFETY: the lane's slots lie below `padded`, a multiple of eight; panel and queries were sliced above.
+                sum = unsafe { lane_sum::<S, R, LONG>(simd, panel.as_ptr(), queries.as_ptr(), padded, lane * SLOTS) };
+            }
+            let level = i.trailing_ones();
+            for lower in &self.waiting[..level as usize] {
+                sum = add(simd, sum, load(simd, lower));
+            }
+            if level < levels {
+                store(simd, sum, &mut self.waiting[level as usize]);
+                continue;
+            }
+            if lanes < PARTIALS / SLOTS {
+                // What adding the empty accumulators comes to: −0.0 becomes +0.0.
+                sum = add(simd, sum, [simd.splat(0.0); R]);
+            }
+            for (row, sum) in sum.iter().enumerate() {
+                // SAFETY: `out` was sliced above.
+                unsafe { simd.store(out.as_mut_ptr().add(row * stride), *sum) };
+            }
+        }
+    }
+}
+
 #[inline(always)]
-pub(crate) fn widen_query<S: Simd, T: Load>(simd: S, from: &[T], to: &mut [f32]) {
-    for (chunk, to) in to.chunks_exact_mut(S::LANES).enumerate() {
-        let vector = load_padded(simd, from.get(chunk * S::LANES..).unwrap_or_default());
-        // SAFETY: `to` has `LANES` elements.
+fn load<S: Simd, const R: usize>(simd: S, from: &[[f32; LANES]; ROWS]) -> [S::Vector; R] {
+    let mut vectors = [simd.splat(0.0); R];
+    for (vector, from) in vectors.iter_mut().zip(from) {
+        // SAFETY: `from` has as many elements as the longest vector.
+        *vector = unsafe { simd.load(from.as_ptr()) };
+    }
+    vectors
+}
+
+#[inline(always)]
+fn store<S: Simd, const R: usize>(simd: S, vectors: [S::Vector; R], to: &mut [[f32; LANES]; ROWS]) {
+    for (vector, to) in vectors.into_iter().zip(to) {
+        // SAFETY: as in `load`.
         unsafe { simd.store(to.as_mut_ptr(), vector) };
     }
-    to[from.len()..].fill(-0.0);
-}
-
-/// Writes `panel[e · LANES + i] = row(i)[e]` for `count` rows, zero elsewhere.
-#[inline(always)]
-pub(crate) fn pack<'a, S: Simd, T: Load>(simd: S, count: usize, row: impl Fn(usize) -> &'a [T], panel: &mut [f32]) {
-    let mut square = [simd.splat(0.0); 16];
-    let square = &mut square[..S::LANES];
-    for (chunk, panel) in panel.chunks_exact_mut(S::LANES * S::LANES).enumerate() {
-        let start = chunk * S::LANES;
-        for (i, vector) in square.iter_mut().enumerate() {
-            *vector = if i < count { load_padded(simd, row(i).get(start..).unwrap_or_default()) } else { simd.splat(0.0) };
-        }
-        simd.transpose(square);
-        for (vector, panel) in square.iter().zip(panel.chunks_exact_mut(S::LANES)) {
-            // SAFETY: `panel` has `LANES` elements.
-            unsafe { simd.store(panel.as_mut_ptr(), *vector) };
-        }
-    }
-}
-
-/// The first elements of `row`, padded with zeros if they do not fill a vector.
-#[inline(always)]
-pub(crate) fn load_padded<S: Simd, T: Load>(simd: S, row: &[T]) -> S::Vector {
-    if row.len() >= S::LANES {
-        // SAFETY: `row` has `LANES` elements.
-        return unsafe { T::load(simd, row.as_ptr()) };
-    }
-    let mut wide = [0.0; 16];
-    for (wide, value) in wide.iter_mut().zip(row) {
-        *wide = value.widen();
-    }
-    // SAFETY: `wide` has 16 elements, and a vector at most as many.
-    unsafe { simd.load(wide.as_ptr()) }
-}
-
-/// Dot products of the queries `q` (`padded` elements apart) with the keys of a panel: `out[row · stride + i]`.
-#[inline(always)]
-pub(crate) fn dots<S: Simd>(simd: S, panel: &[f32], q: &[f32], padded: usize, out: &mut [f32], stride: usize) {
-    let rows = q.len() / padded;
-    let mut row = 0;
-    while row < rows {
-        let (q, out) = (&q[row * padded..], &mut out[row * stride..]);
-        row += match rows - row {
-            4.. if S::LANES == 16 => tile::<S, 4>(simd, panel, q, padded, out, stride),
-            2.. => tile::<S, 2>(simd, panel, q, padded, out, stride),
-            _ => tile::<S, 1>(simd, panel, q, padded, out, stride),
-        };
-    }
-}
-
-/// `R` rows at once, sharing the loads of the panel; gives `R`.
-#[inline(always)]
-fn tile<S: Simd, const R: usize>(simd: S, panel: &[f32], q: &[f32], padded: usize, out: &mut [f32], stride: usize) -> usize {
-    assert!(panel.len() >= padded * S::LANES && q.len() >= R * padded && out.len() >= (R - 1) * stride + S::LANES);
-    let lanes = (padded / SLOTS).min(PARTIALS / SLOTS);
-    let mut sums = [[simd.splat(0.0); R]; PARTIALS / SLOTS];
-    for (lane, sums) in sums[..lanes].iter_mut().enumerate() {
-        // SAFETY: the slots of a lane start below `min(padded, 256)`, a multiple of eight, and go on below `padded`.
-        let slot = |s: usize| unsafe { accumulate::<S, R>(simd, panel.as_ptr(), q.as_ptr(), padded, lane * SLOTS + s) };
-        let pair = |s: usize| add(simd, slot(s), slot(s + 1));
-        *sums = add(simd, add(simd, pair(0), pair(2)), add(simd, pair(4), pair(6)));
-    }
-    let mut half = lanes.next_power_of_two() / 2;
-    while half > 0 {
-        for i in 0..half {
-            sums[i] = add(simd, sums[i], sums[i + half]);
-        }
-        half /= 2;
-    }
-    if lanes < PARTIALS / SLOTS {
-        // What adding the empty accumulators comes to: −0.0 becomes +0.0.
-        sums[0] = add(simd, sums[0], [simd.splat(0.0); R]);
-    }
-    for (row, sum) in sums[0].iter().enumerate() {
-        // SAFETY: asserted above.
-        unsafe { simd.store(out.as_mut_ptr().add(row * stride), *sum) };
-    }
-    R
 }
 
 #[inline(always)]
-fn add<S: Simd, const R: usize>(simd: S, a: [S::Vector; R], b: [S::Vector; R]) -> [S::Vector; R] {
-    std::array::from_fn(|i| simd.add(a[i], b[i]))
+fn add<S: Simd, const R: usize>(simd: S, mut a: [S::Vector; R], b: [S::Vector; R]) -> [S::Vector; R] {
+    for i in 0..R {
+        a[i] = simd.add(a[i], b[i]);
+    }
+    a
 }
 
-/// Accumulator `first`: the elements `first`, `first + 256`, …
+/// The eight accumulators from `first` on, added pairwise.
 ///
 /// # Safety
-/// `first < padded`; `panel` has `padded` vectors and `q` `R` rows of `padded` elements.
+/// `first + 8 <= padded`; `panel` has `padded` vectors and `queries` `R` rows of `padded` elements.
 #[inline(always)]
-unsafe fn accumulate<S: Simd, const R: usize>(simd: S, panel: *const f32, q: *const f32, padded: usize, first: usize) -> [S::Vector; R] {
+unsafe fn lane_sum<S: Simd, const R: usize, const LONG: bool>(
+    simd: S,
+    panel: *const f32,
+    queries: *const f32,
+    padded: usize,
+    first: usize,
+) -> [S::Vector; R] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let a = pair::<S, R, LONG>(simd, panel, queries, padded, first);
+        let b = pair::<S, R, LONG>(simd, panel, queries, padded, first + 2);
+        let low = add(simd, a, b);
+        let a = pair::<S, R, LONG>(simd, panel, queries, padded, first + 4);
+        let b = pair::<S, R, LONG>(simd, panel, queries, padded, first + 6);
+        add(simd, low, add(simd, a, b))
+    }
+}
+
+/// Accumulators `first` and `first + 1`, added.
+///
+/// # Safety
+/// As [`lane_sum`], for two accumulators.
+#[inline(always)]
+unsafe fn pair<S: Simd, const R: usize, const LONG: bool>(
+    simd: S,
+    panel: *const f32,
+    queries: *const f32,
+    padded: usize,
+    first: usize,
+) -> [S::Vector; R] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let a = accumulate::<S, R, LONG>(simd, panel, queries, padded, first);
+        let b = accumulate::<S, R, LONG>(simd, panel, queries, padded, first + 1);
+        add(simd, a, b)
+    }
+}
+
+/// Accumulator `first`: the elements `first`, `first + 256`, …; only the first of them if not `LONG`.
+///
+/// # Safety
+/// As [`lane_sum`], for one accumulator.
+#[inline(always)]
+unsafe fn accumulate<S: Simd, const R: usize, const LONG: bool>(
+    simd: S,
+    panel: *const f32,
+    queries: *const f32,
+    padded: usize,
+    first: usize,
+) -> [S::Vector; R] {
     let mut sums = [simd.splat(0.0); R];
     let mut at = first;
     loop {
@@ -124,45 +187,50 @@ unsafe fn accumulate<S: Simd, const R: usize>(simd: S, panel: *const f32, q: *co
         unsafe {
             let key = simd.load(panel.add(at * S::LANES));
             for (row, sum) in sums.iter_mut().enumerate() {
-                *sum = simd.fma(simd.splat(*q.add(row * padded + at)), key, *sum);
+                *sum = simd.fma(simd.splat(*queries.add(row * padded + at)), key, *sum);
             }
         }
         at += PARTIALS;
-        if at >= padded {
+        if !LONG || at >= padded {
             return sums;
         }
     }
 }
 
+/// Keys that a panel of a level holds.
+pub(crate) struct PanelKeys;
+
+impl Work for PanelKeys {
+    type Output = usize;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _simd: S) -> usize {
+        S::LANES
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::matmul::cpu::simd::{Level, Work};
+    use super::{
+        super::rows::{Span, pack, padded, widen},
+        *,
+    };
+    use crate::matmul::cpu::{operand::Values, simd::Level};
 
-    struct Dots<'a> {
-        q: &'a [f32],
-        k: &'a [f32],
-        width: usize,
-    }
-
-    impl Work for Dots<'_> {
-        type Output = Vec<f32>;
-
-        #[inline(always)]
-        fn run<S: Simd>(self, simd: S) -> Vec<f32> {
-            let (padded, keys) = (padded(self.width, 16), self.k.len() / self.width);
-            let mut queries = vec![0.0; self.q.len() / self.width * padded];
-            for (from, to) in self.q.chunks(self.width).zip(queries.chunks_mut(padded)) {
-                widen_query(simd, from, to);
-            }
-            let (mut panel, stride) = (vec![f32::NAN; padded * S::LANES], keys.next_multiple_of(S::LANES));
-            let mut out = vec![0.0; queries.len() / padded * stride];
-            for start in (0..keys).step_by(S::LANES) {
-                pack(simd, S::LANES.min(keys - start), |i| &self.k[(start + i) * self.width..][..self.width], &mut panel);
-                dots(simd, &panel, &queries, padded, &mut out[start..], stride);
-            }
-            out.chunks(stride).flat_map(|row| row[..keys].to_vec()).collect()
+    fn dots(level: Level, q: &[f32], k: &[f32], width: usize) -> Vec<u32> {
+        let (lanes, padded, keys, count) = (level.run(PanelKeys), padded(width), k.len() / width, q.len() / width);
+        let span = |start: usize, count: usize| Span { start: start * width, stride: width as i64, width, count };
+        let mut queries = vec![0.0; count * padded];
+        widen(level, Values::F32(q), span(0, count), -0.0, &mut queries);
+        let (mut panel, stride) = (vec![f32::NAN; padded * lanes], keys.next_multiple_of(lanes));
+        let (mut out, attended) = (vec![0.0; count * stride], vec![0..keys; count]);
+        for start in (0..keys).step_by(lanes) {
+            let keys = start..keys.min(start + lanes);
+            pack(level, Values::F32(k), span(start, keys.len()), &mut panel);
+            let (out, waiting) = (&mut out[start..], &mut Waiting::default());
+            level.run(Dots { panel: &panel, queries: &queries, padded, attended: &attended, keys, out, stride, waiting });
         }
+        out.chunks(stride).flat_map(|row| row[..keys].iter().map(|s| s.to_bits())).collect()
     }
 
     /// The strict dot product, one step at a time.
@@ -182,8 +250,7 @@ mod tests {
             let k: Vec<f32> = (0..19 * width).map(|i| value(2 * i) * if i / width == 5 { 0.0 } else { 1.0 }).collect();
             let expected: Vec<u32> = q.chunks(width).flat_map(|q| k.chunks(width).map(|k| by_the_book(q, k).to_bits())).collect();
             for level in Level::all() {
-                let found: Vec<u32> = level.run(Dots { q: &q, k: &k, width }).into_iter().map(f32::to_bits).collect();
-                assert!(found == expected, "{width} elements, {level:?}");
+                assert!(dots(level, &q, &k, width) == expected, "{width} elements, {level:?}");
             }
         }
     }

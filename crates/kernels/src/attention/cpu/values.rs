@@ -1,117 +1,129 @@
 //! Weighted sums of values: groups of 32 keys, each one chain of fma per output element, added in index order. Several rows share the loads.
 
-use crate::matmul::cpu::{operand::Float as Load, simd::Simd};
-
-use super::scores::load_padded;
+use super::rows::{LANES, Rows, Span, padded, widen};
+use crate::matmul::cpu::{
+    operand::{Load, Values, with_values},
+    simd::{Level, Simd, Work},
+};
 
 /// Keys of a group.
 pub(crate) const GROUP: usize = 32;
 
-/// Widens rows into `wide`, `padded` elements apart, padded with zeros.
-#[inline(always)]
-pub(crate) fn widen<'a, S: Simd, T: Load>(simd: S, count: usize, row: impl Fn(usize) -> &'a [T], wide: &mut [f32], padded: usize) {
-    for (i, wide) in wide.chunks_exact_mut(padded).take(count).enumerate() {
-        for (chunk, wide) in wide.chunks_exact_mut(S::LANES).enumerate() {
-            let vector = load_padded(simd, row(i).get(chunk * S::LANES..).unwrap_or_default());
-            // SAFETY: `wide` has `LANES` elements.
-            unsafe { simd.store(wide.as_mut_ptr(), vector) };
+/// Rows that share the loads of a value.
+const ROWS: usize = 4;
+
+/// Vectors of a value that are summed at once.
+const COLUMNS: usize = 4;
+
+/// Adds the sum of one group to each row of `out`, whose rows are as wide as padded values. The weights of row `r` are
+/// `weights[r · stride..]`, one for each key of `span`. `wide` is memory to use.
+pub(crate) fn add_group(level: Level, values: Values<'_>, span: Span, weights: &[f32], stride: usize, wide: &mut Vec<f32>, out: &mut [f32]) {
+    let width = padded(span.width);
+    if width == 0 {
+        return;
+    }
+    let in_place = matches!(values, Values::F32(_)) || out.len() <= ROWS * width;
+    if width == span.width && in_place {
+        return with_values!(values, |values| level.run(AddGroup { values: Rows { values, span }, weights, stride, out }));
+    }
+    wide.resize(GROUP * width, 0.0);
+    widen(level, values, span, 0.0, wide);
+    let values = Rows { values: &wide[..], span: Span { start: 0, stride: width as i64, width, count: span.count } };
+    level.run(AddGroup { values, weights, stride, out });
+}
+
+struct AddGroup<'a, T> {
+    values: Rows<'a, T>,
+    weights: &'a [f32],
+    stride: usize,
+    out: &'a mut [f32],
+}
+
+impl<T: Load> Work for AddGroup<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(mut self, simd: S) {
+        let rows = self.out.len() / self.values.span.width;
+        let mut row = 0;
+        while row < rows {
+            let count = if rows - row >= ROWS && S::LANES == LANES { ROWS } else { 2.min(rows - row) };
+            match self.zeros(row, count) {
+                0 if count == ROWS => self.columns::<S, ROWS, true>(simd, row),
+                0 if count == 2 => self.columns::<S, 2, true>(simd, row),
+                0 => self.columns::<S, 1, true>(simd, row),
+                zeros if zeros == count * self.values.span.count => {}
+                _ => {
+                    for row in row..row + count {
+                        self.columns::<S, 1, false>(simd, row);
+                    }
+                }
+            }
+            row += count;
         }
     }
 }
 
-/// Values of consecutive keys: `padded` elements each, `stride` apart.
-#[derive(Clone, Copy)]
-pub(crate) struct Values<'a> {
-    pub(crate) wide: &'a [f32],
-    pub(crate) stride: usize,
-    pub(crate) padded: usize,
-}
-
-/// Adds a group's sum to each row of `out` (`values.padded` apart): the weights of row `r` are `weights[r · stride..][..keys]`.
-#[inline(always)]
-pub(crate) fn add_group<S: Simd>(simd: S, values: Values<'_>, keys: usize, weights: &[f32], stride: usize, out: &mut [f32]) {
-    let rows = out.len() / values.padded;
-    let mut row = 0;
-    while row < rows {
-        let (weights, out) = (&weights[row * stride..], &mut out[row * values.padded..]);
-        row += match rows - row {
-            4.. if S::LANES == 16 => add_rows::<S, 4>(simd, values, keys, weights, stride, out),
-            2.. => add_rows::<S, 2>(simd, values, keys, weights, stride, out),
-            _ => add_rows::<S, 1>(simd, values, keys, weights, stride, out),
-        };
+impl<T: Load> AddGroup<'_, T> {
+    /// How many weights of `count` rows are zero.
+    #[inline(always)]
+    fn zeros(&self, row: usize, count: usize) -> usize {
+        let mut zeros = 0;
+        for row in row..row + count {
+            for weight in &self.weights[row * self.stride..][..self.values.span.count] {
+                zeros += u32::from(*weight == 0.0);
+            }
+        }
+        zeros as usize
     }
-}
 
-#[inline(always)]
-fn add_rows<S: Simd, const R: usize>(simd: S, values: Values<'_>, keys: usize, weights: &[f32], stride: usize, out: &mut [f32]) -> usize {
-    let zeros = |r: usize| weights[r * stride..][..keys].iter().filter(|w| **w == 0.0).count();
-    match (0..R).map(zeros).sum::<usize>() {
-        0 => add_columns::<S, R, true>(simd, values, keys, weights, stride, out),
-        n if n < R * keys => add_columns::<S, R, false>(simd, values, keys, weights, stride, out),
-        _ => {}
+    #[inline(always)]
+    fn columns<S: Simd, const R: usize, const DENSE: bool>(&mut self, simd: S, row: usize) {
+        let (width, mut column) = (self.values.span.width, 0);
+        while column < width {
+            if width - column >= COLUMNS * S::LANES {
+                self.tile::<S, R, COLUMNS, DENSE>(simd, row, column);
+                column += COLUMNS * S::LANES;
+            } else {
+                self.tile::<S, R, 1, DENSE>(simd, row, column);
+                column += S::LANES;
+            }
+        }
     }
-    R
-}
 
-#[inline(always)]
-fn add_columns<S: Simd, const R: usize, const DENSE: bool>(
-    simd: S,
-    values: Values<'_>,
-    keys: usize,
-    weights: &[f32],
-    stride: usize,
-    out: &mut [f32],
-) {
-    let vectors = values.padded / S::LANES;
-    let mut vector = 0;
-    while vector < vectors {
-        let column = vector * S::LANES;
-        vector += if vectors - vector >= 4 {
-            tile::<S, R, 4, DENSE>(simd, values, keys, weights, stride, out, column)
-        } else {
-            tile::<S, R, 1, DENSE>(simd, values, keys, weights, stride, out, column)
-        };
-    }
-}
-
-/// `R` rows by `C` vectors from `column` on; gives `C`. If not `DENSE`, some weights are zero and their values are passed over.
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-fn tile<S: Simd, const R: usize, const C: usize, const DENSE: bool>(
-    simd: S,
-    values: Values<'_>,
-    keys: usize,
-    weights: &[f32],
-    stride: usize,
-    out: &mut [f32],
-    column: usize,
-) -> usize {
-    let width = column + C * S::LANES;
-    assert!(keys > 0 && width <= values.padded && values.wide.len() >= (keys - 1) * values.stride + width);
-    assert!(weights.len() >= (R - 1) * stride + keys && out.len() >= (R - 1) * values.padded + width);
-    let mut sums = [[simd.splat(0.0); C]; R];
-    for key in 0..keys {
-        // SAFETY: asserted above.
-        let row: [S::Vector; C] =
-            std::array::from_fn(|c| unsafe { simd.load(values.wide.as_ptr().add(key * values.stride + column + c * S::LANES)) });
-        for (r, sums) in sums.iter_mut().enumerate() {
-            // SAFETY: asserted above.
-            let weight = unsafe { *weights.as_ptr().add(r * stride + key) };
-            if DENSE || weight != 0.0 {
-                for (sum, value) in sums.iter_mut().zip(row) {
-                    *sum = simd.fma(simd.splat(weight), value, *sum);
+    /// `R` rows by `C` vectors. If not `DENSE`, some weights are zero, and their values are passed over.
+    #[inline(always)]
+    fn tile<S: Simd, const R: usize, const C: usize, const DENSE: bool>(&mut self, simd: S, row: usize, column: usize) {
+        let (values, stride) = (&self.values, self.stride);
+        let weights = &self.weights[row * stride..][..(R - 1) * stride + values.span.count];
+        let out = &mut self.out[row * values.span.width + column..][..(R - 1) * values.span.width + C * S::LANES];
+        assert!(column + C * S::LANES <= values.span.width);
+        let mut sums = [[simd.splat(0.0); C]; R];
+        for key in 0..values.span.count {
+            let start = values.start(key);
+            let mut value = [simd.splat(0.0); C];
+            for (c, value) in value.iter_mut().enumerate() {
+                // SAFETY: asserted above.
+                *value = unsafe { T::load(simd, values.announce(simd, start, column + c * S::LANES)) };
+            }
+            for (r, sums) in sums.iter_mut().enumerate() {
+                // SAFETY: `weights` was sliced above.
+                let weight = unsafe { *weights.as_ptr().add(r * stride + key) };
+                if DENSE || weight != 0.0 {
+                    for (sum, value) in sums.iter_mut().zip(value) {
+                        *sum = simd.fma(simd.splat(weight), value, *sum);
+                    }
+                }
+            }
+        }
+        for (r, sums) in sums.iter().enumerate() {
+            for (c, sum) in sums.iter().enumerate() {
+                // SAFETY: `out` was sliced above.
+                unsafe {
+                    let at = out.as_mut_ptr().add(r * values.span.width + c * S::LANES);
+                    simd.store(at, simd.add(simd.load(at), *sum));
                 }
             }
         }
     }
-    for (r, sums) in sums.iter().enumerate() {
-        for (c, sum) in sums.iter().enumerate() {
-            // SAFETY: asserted above.
-            unsafe {
-                let at = out.as_mut_ptr().add(r * values.padded + column + c * S::LANES);
-                simd.store(at, simd.add(simd.load(at), *sum));
-            }
-        }
-    }
-    C
 }

@@ -1,0 +1,117 @@
+use elinvar_core::{DType, DeviceKind, DeviceProperties};
+
+use super::*;
+use crate::{attention_scores::AttentionScores, kv_append::KvAppend, registry::find, weighted_sum::WeightedSum};
+
+fn info(dtype: DType, dims: &[usize]) -> Option<TensorInfo> {
+    Some(TensorInfo::new(dtype, dims).unwrap())
+}
+
+fn f32(dims: &[usize]) -> Option<TensorInfo> {
+    info(DType::F32, dims)
+}
+
+fn properties() -> DeviceProperties {
+    DeviceProperties {
+        kind: DeviceKind::Cpu,
+        name: "test".into(),
+        compute_units: 1,
+        simd_width: 32,
+        max_threads_per_threadgroup: 1024,
+        threadgroup_memory: 32 << 10,
+        max_buffer_bytes: usize::MAX,
+        unified_memory: true,
+        dtypes: DType::ALL,
+    }
+}
+
+/// Inputs that fit: `q`, `k`, `v`, mask, positions, lengths.
+fn inputs() -> [Option<TensorInfo>; 6] {
+    let mask = info(DType::Bool, &[4, 1, 9]);
+    [f32(&[2, 4, 3, 8]), info(DType::BF16, &[2, 2, 9, 8]), info(DType::BF16, &[2, 2, 9, 5]), mask, info(DType::I32, &[2, 3]), info(DType::I32, &[2])]
+}
+
+#[test]
+fn outputs_have_the_queries_type_and_the_values_width() {
+    let shape = |tokens_first| *Attention { tokens_first, ..Attention::default() }.infer(&inputs()).unwrap()[0].shape();
+    assert_eq!((&shape(false)[..], &shape(true)[..]), (&[2, 4, 3, 5][..], &[2, 3, 4, 5][..]));
+    let [q, k, _, rest @ ..] = inputs();
+    let scores = AttentionScores::default().infer(&[&[q, k], &rest[..]].concat()).unwrap();
+    assert_eq!((scores[0].dtype, &scores[0].shape()[..]), (DType::F32, &[2, 4, 3, 9][..]));
+    let sums = WeightedSum.infer(&[scores.first().copied(), inputs()[2]]).unwrap();
+    assert_eq!(&sums[0].shape()[..], [2, 4, 3, 5]);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_in_one_line() {
+    let wrong = [
+        (0, f32(&[2, 4, 3, 7]), "Hq a multiple of Hkv"),
+        (0, f32(&[2, 3, 3, 8]), "Hq a multiple of Hkv"),
+        (0, f32(&[4, 3, 8]), "four axes"),
+        (0, info(DType::F16, &[2, 4, 3, 8]), "q is f16 and k is bf16"),
+        (0, info(DType::I32, &[2, 4, 3, 8]), "q is i32"),
+        (1, None, "'k' is missing"),
+        (2, info(DType::BF16, &[2, 2, 8, 5]), "must agree in all but the last axis"),
+        (2, f32(&[2, 2, 9, 5]), "must agree"),
+        (3, info(DType::I32, &[3, 9]), "the mask is i32"),
+        (3, info(DType::Bool, &[3, 8]), "does not broadcast"),
+        (4, info(DType::I32, &[4]), "positions are i32[4]: i32 [3] or [2, 3] expected"),
+        (4, info(DType::I64, &[3]), "positions are i64"),
+        (5, info(DType::I32, &[3]), "lengths are i32[3]: i32[2] expected"),
+    ];
+    for (index, input, expected) in wrong {
+        let mut inputs = inputs();
+        inputs[index] = input;
+        let error = Attention::default().infer(&inputs).unwrap_err();
+        assert!(error.is_invalid_argument() && error.to_string().contains(expected) && !error.to_string().contains('\n'), "{error}");
+    }
+    let offset = Attention { scoring: Scoring { offset: 1, ..Scoring::default() }, ..Attention::default() };
+    assert!(offset.infer(&inputs()).unwrap_err().to_string().contains("give one of them"));
+    let softcap = Attention { scoring: Scoring { softcap: f32::NAN, ..Scoring::default() }, ..Attention::default() };
+    assert!(softcap.infer(&inputs()).unwrap_err().to_string().contains("softcap is NaN"));
+    let mut transposed = inputs();
+    transposed[1] = transposed[1].map(|k| TensorInfo { layout: k.layout.slice(3, 7, 8, -1).unwrap(), ..k });
+    assert!(Attention::default().infer(&transposed).unwrap_err().to_string().contains("the last axis of k has stride -1"));
+}
+
+#[test]
+fn appended_rows_must_fit_the_cache() {
+    let cache = info(DType::BF16, &[2, 8, 5]);
+    let refuse = |inputs: [Option<TensorInfo>; 3], expected: &str| {
+        let error = KvAppend.infer(&inputs).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    };
+    refuse([cache, f32(&[3, 2, 4]), info(DType::I32, &[3])], "rows [3, 2, 4]");
+    refuse([cache, f32(&[1, 3, 2, 5]), info(DType::I32, &[3])], "both with or both without B");
+    refuse([cache, f32(&[3, 2, 5]), info(DType::I32, &[2])], "positions [2] for 3 tokens");
+    refuse([cache, f32(&[3, 2, 5]), info(DType::I64, &[3])], "positions are i64");
+    refuse([cache, info(DType::F16, &[3, 2, 5]), info(DType::I32, &[3])], "rows of f16 into a cache of bf16");
+    assert!(KvAppend.infer(&[cache, f32(&[3, 2, 5]), info(DType::I32, &[3])]).unwrap().is_empty());
+}
+
+#[test]
+fn plans_are_pure_and_kernels_are_told_apart_by_their_mask() {
+    let key = |mask: Option<TensorInfo>| {
+        let mut inputs = inputs();
+        inputs[3] = mask;
+        let operator = Attention::default();
+        let plan = |inputs: &[Option<TensorInfo>]| operator.plan(inputs, &operator.infer(inputs).unwrap(), &properties()).unwrap();
+        let (first, second) = (plan(&inputs), plan(&inputs));
+        assert_eq!((&first.launches[0].params, &first.launches[0].kernel.key), (&second.launches[0].params, &second.launches[0].kernel.key));
+        first.launches[0].kernel.key.to_string()
+    };
+    assert_eq!(
+        [key(None), key(info(DType::Bool, &[1])), key(f32(&[9]))],
+        ["attention_f32_bf16", "attention_f32_bf16_bool", "attention_f32_bf16_f32"]
+    );
+}
+
+#[test]
+fn attributes_make_the_operator() {
+    let build = |attributes: &[(&str, &str)]| find("attention").and_then(|d| d.operator(attributes.iter().copied()));
+    let made = build(&[("causal", "true"), ("left_window", "7"), ("scale", "0.5"), ("tokens_first", "1")]).unwrap();
+    let scoring = Scoring { causal: true, left_window: Some(7), scale: Some(0.5), ..Scoring::default() };
+    assert_eq!(format!("{made:?}"), format!("{:?}", Attention { scoring, tokens_first: true }));
+    assert!(build(&[("left_window", "-2")]).unwrap_err().to_string().contains("left_window is -2: -1 (all) or a number of keys expected"));
+    assert!(build(&[("window", "1")]).unwrap_err().to_string().contains("unknown attribute 'window'"));
+}

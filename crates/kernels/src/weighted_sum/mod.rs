@@ -1,0 +1,121 @@
+//! Weighted sums of values, as attention's last step does them: `y[b, h, t] = Σ_j p[b, h, t, j] · v[b, h / group, j]`.
+//!
+//! For weights that are at hand as a tensor; [`crate::attention`] never makes them one.
+//!
+//! * Memory: `p` is read once, `v` once for every 64 rows of weights.
+//! * Order: keys in groups of 32 by index; in a group, from +0.0, one fma after the other, ascending; then `((0 + g_0) + g_1) + …` over all
+//!   groups. Keys whose weight is zero are passed over, whatever their values hold.
+//! * Error, before the rounding of the output: `(33 + Tk / 32) · 2^-24 · Σ |p v|`.
+
+mod cpu;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod oracle;
+
+use bytemuck::{Pod, Zeroable};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, Parameter, Result};
+
+use crate::{
+    Argument, Description, Launch, Operator, Plan, Port, TensorInfo,
+    attention::{ROWS, View, four, is_pair},
+    matmul::dtype_code,
+    required,
+};
+
+/// Weighted sums of values.
+///
+/// Inputs: `p [B, Hq, Tq, Tk]` and `v [B, Hkv, Tk, Dv]`, of one float type or `p` f32 beside another; `Hq` is a multiple of `Hkv`. Both may have
+/// any strides along which the last axis is contiguous. Output: `[B, Hq, Tq, Dv]` of `p`'s type.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WeightedSum;
+
+/// What the kernel gets besides its buffers.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Params {
+    /// Weights.
+    pub p: View,
+    /// Values.
+    pub v: View,
+    /// Sequences.
+    pub batch: u64,
+    /// Heads of weights.
+    pub heads: u64,
+    /// Heads of values; `heads` is a multiple.
+    pub kv_heads: u64,
+    /// Queries of each sequence and head.
+    pub queries: u64,
+    /// Keys of each sequence and head.
+    pub keys: u64,
+    /// Elements of a value.
+    pub width: u64,
+    /// Types of `p` and `v`: f32 (0), f16 (1) or bf16 (2).
+    pub types: [u32; 2],
+}
+
+impl Operator for WeightedSum {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let params = self.params(inputs)?;
+        let dims = [params.batch, params.heads, params.queries, params.width].map(|n| n as usize);
+        Ok(vec![TensorInfo::new(required(inputs, 0, "p")?.dtype, &dims)?])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let params = self.params(inputs)?;
+        let (p, v) = (required(inputs, 0, "p")?.dtype, required(inputs, 1, "v")?.dtype);
+        let buffers = [
+            (Parameter::read("p", p), Argument::Input(0)),
+            (Parameter::read("v", v), Argument::Input(1)),
+            (Parameter::write("y", p), Argument::Output(0)),
+        ];
+        let launch = Launch::new(KernelKey::new("weighted_sum", &[p, v]), cpu::run, &params, buffers);
+        let extent = |n: u64| n.min(u64::from(u32::MAX)) as u32;
+        let tiles = (params.queries * (params.heads / params.kv_heads)).div_ceil(ROWS);
+        let empty = outputs.iter().all(|y| y.elements() == 0);
+        let grid = if empty { [0; 3] } else { [tiles, params.kv_heads, params.batch].map(extent) };
+        Ok(launch.over(Extent(grid), Extent::linear(256)).into())
+    }
+
+    fn accepts_strides(&self, _index: usize) -> bool {
+        true
+    }
+}
+
+impl WeightedSum {
+    fn params(&self, inputs: &[Option<TensorInfo>]) -> Result<Params> {
+        let (p, v) = (required(inputs, 0, "p")?, required(inputs, 1, "v")?);
+        let ([batch, heads, queries, keys], [v_batch, kv_heads, v_keys, width]) = (four("p", &p)?, four("v", &v)?);
+        if (batch, keys) != (v_batch, v_keys) || kv_heads == 0 || heads % kv_heads != 0 {
+            let expected = "p [B, Hq, Tq, Tk] and v [B, Hkv, Tk, Dv] with Hq a multiple of Hkv expected";
+            return Err(Error::invalid_argument(format!("p {} and v {}: {expected}", p.shape(), v.shape())));
+        }
+        if !is_pair(p.dtype, v.dtype) {
+            return Err(Error::invalid_argument(format!("p is {} and v is {}: both alike, or an f32 p, expected", p.dtype, v.dtype)));
+        }
+        Ok(Params {
+            p: View::new("p", &p, Some(0), 1, 2)?,
+            v: View::new("v", &v, Some(0), 1, 2)?,
+            batch: batch as u64,
+            heads: heads as u64,
+            kv_heads: kv_heads as u64,
+            queries: queries as u64,
+            keys: keys as u64,
+            width: width as u64,
+            types: [p.dtype, v.dtype].map(dtype_code),
+        })
+    }
+}
+
+const INPUTS: &[Port] = &[
+    Port::new("p", DType::FLOATS, "[B, Hq, Tq, Tk], weights of each key"),
+    Port::new("v", DType::FLOATS, "[B, Hkv, Tk, Dv], of p's type or any beside an f32 p"),
+];
+const OUTPUTS: &[Port] = &[Port::new("y", DType::FLOATS, "[B, Hq, Tq, Dv], of p's type")];
+
+pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
+    name: "weighted_sum",
+    summary: "sums of values weighted by attention's probabilities: p v, with grouped heads",
+    inputs: INPUTS,
+    outputs: OUTPUTS,
+    attributes: &[],
+    build: |_| Ok(Box::new(WeightedSum)),
+}];
