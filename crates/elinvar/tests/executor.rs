@@ -1,0 +1,131 @@
+//! Executors, tensors and recordings as a user meets them.
+
+use std::num::NonZeroUsize;
+
+use elinvar::{BackendType, DType, Executor, Precision, Tensor};
+
+fn cpu() -> Executor {
+    Executor::new_cpu(NonZeroUsize::new(2).unwrap()).unwrap()
+}
+
+#[test]
+fn an_absent_device_is_an_error_that_lists_those_that_are() {
+    let error = "cuda".parse::<BackendType>().unwrap_err();
+    assert!(error.is_device_unavailable());
+    assert_eq!(error.to_string(), "device 'cuda' is not available: this build has cpu, null");
+}
+
+#[test]
+fn views_share_memory_and_are_made_row_major_when_an_operator_needs_it() {
+    let x = cpu().tensor(&[2, 3], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
+    let t = x.transpose(0, 1).unwrap();
+    assert_eq!(t.to_vec::<f32>().unwrap(), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+    assert_eq!(t.reshape(&[6]).unwrap().to_vec::<f32>().unwrap(), t.to_vec::<f32>().unwrap());
+    let backwards = x.slice(1, 2, 2, -2).unwrap();
+    assert_eq!(backwards.to_vec::<f32>().unwrap(), [3.0, 1.0, 6.0, 4.0]);
+    assert_eq!(backwards.add(&x.slice(1, 0, 2, 1).unwrap()).unwrap().to_vec::<f32>().unwrap(), [4.0, 3.0, 10.0, 9.0]);
+    let row = x.slice(0, 0, 1, 1).unwrap().broadcast_to(&[2, 3]).unwrap();
+    assert_eq!(x.sub(&row).unwrap().to_vec::<f32>().unwrap(), [0.0, 0.0, 0.0, 3.0, 3.0, 3.0]);
+    assert_eq!(t.softmax(0).unwrap().sum(&[0], false).unwrap().to_vec::<f32>().unwrap(), [1.0, 1.0]);
+}
+
+#[test]
+fn a_recording_replays_on_new_inputs() {
+    let executor = cpu();
+    let x = executor.tensor(&[3], &[1.0f32, 2.0, 3.0]).unwrap();
+    let (recording, y) = executor.record(|| x.mul(&x)?.add(&x)?.neg()).unwrap();
+    assert_eq!(recording.len(), 3);
+    for input in [[1.0f32, 2.0, 3.0], [-1.0, 0.5, 10.0]] {
+        x.write(&input).unwrap();
+        executor.replay(&recording).unwrap().wait().unwrap();
+        assert_eq!(y.to_vec::<f32>().unwrap(), input.map(|v| -(v * v + v)));
+    }
+}
+
+#[test]
+fn results_dropped_inside_a_recording_share_memory() {
+    let executor = cpu();
+    let x = executor.tensor(&[1 << 16], &vec![1.0f32; 1 << 16]).unwrap();
+    let before = executor.pool().statistics();
+    let (recording, y) = executor
+        .record(|| {
+            let mut y = x.clone();
+            for _ in 0..50 {
+                y = y.add(&x)?;
+            }
+            Ok(y)
+        })
+        .unwrap();
+    let after = executor.pool().statistics();
+    assert!(after.live_bytes - before.live_bytes <= 3 * (4 << 16), "{after:?}");
+    executor.replay(&recording).unwrap().wait().unwrap();
+    assert!(y.to_vec::<f32>().unwrap().iter().all(|&v| v == 51.0));
+}
+
+#[test]
+fn reading_while_recording_and_nesting_are_refused_and_leave_nothing_behind() {
+    let executor = cpu();
+    let x = executor.tensor(&[1], &[1.0f32]).unwrap();
+    let error = executor.record(|| x.exp()?.to_vec::<f32>()).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("cannot be read while recording"), "{error}");
+    let nested = executor.record(|| executor.record(|| x.exp()).map(|_| ())).map(|_| ());
+    assert!(nested.unwrap_err().to_string().contains("do not nest"));
+    assert_eq!(x.add(&x).unwrap().to_vec::<f32>().unwrap(), [2.0]);
+}
+
+#[test]
+fn mistakes_are_told_in_one_line() {
+    let executor = cpu();
+    let (x, y) = (executor.tensor(&[2, 3], &[0.0f32; 6]).unwrap(), executor.tensor(&[4], &[0i64; 4]).unwrap());
+    let messages = [
+        executor.tensor(&[2, 2], &[1.0f32]).map(|_| ()).unwrap_err(),
+        x.add(&y).map(|_| ()).unwrap_err(),
+        x.reshape(&[5]).map(|_| ()).unwrap_err(),
+        x.to_vec::<i64>().map(|_| ()).unwrap_err(),
+        x.softmax(2).map(|_| ()).unwrap_err(),
+        x.matmul(&x).map(|_| ()).unwrap_err(),
+        x.write(&[1.0f32]).map(|_| ()).unwrap_err(),
+        Tensor::concat(&[], 0).map(|_| ()).unwrap_err(),
+        cpu().apply(&elinvar::kernels::softmax::Softmax { axis: 0, log: false }, &[Some(&x)]).map(|_| ()).unwrap_err(),
+    ];
+    for error in &messages {
+        let text = error.to_string();
+        assert!(error.is_invalid_argument() && !text.contains('\n') && text.len() > 20, "{text}");
+    }
+}
+
+#[test]
+fn an_index_outside_a_table_is_told_when_the_result_is_read() {
+    let executor = cpu();
+    let table = executor.tensor(&[2, 2], &[1.0f32, 2.0, 3.0, 4.0]).unwrap();
+    let indices = executor.tensor(&[2], &[1i32, 7]).unwrap();
+    let error = table.gather(&indices, 0).and_then(|y| y.to_vec::<f32>()).unwrap_err();
+    assert!(error.is_invalid_argument() && error.to_string().contains('7'), "{error}");
+    assert_eq!(table.to_vec::<f32>().unwrap().len(), 4, "the device goes on");
+}
+
+#[test]
+fn strict_products_have_the_same_bits_alone_and_in_a_batch_and_fast_ones_are_close() {
+    let executor = cpu();
+    let random = |dims: &[usize], seed: u32| {
+        let value = |i: usize| ((i as u32).wrapping_mul(2_654_435_761).wrapping_add(seed) >> 8) as f32 / (1 << 23) as f32 - 1.0;
+        executor.tensor(dims, &(0..dims.iter().product()).map(value).collect::<Vec<_>>()).unwrap()
+    };
+    let (x, w) = (random(&[64, 300], 1), random(&[50, 300], 2).cast(DType::BF16).unwrap());
+    let strict = x.on(&executor.with_precision(Some(Precision::Strict))).unwrap().linear(&w, None).unwrap();
+    let all = strict.to_vec::<f32>().unwrap();
+    for row in 0..64 {
+        let alone = x.slice(0, row, 1, 1).unwrap().linear(&w, None).unwrap().to_vec::<f32>().unwrap();
+        assert!(alone.iter().zip(&all[row * 50..]).all(|(a, b)| a.to_bits() == b.to_bits()), "row {row}");
+    }
+    let fast = x.on(&executor.with_precision(Some(Precision::Fast))).unwrap().linear(&w, None).unwrap().to_vec::<f32>().unwrap();
+    assert!(fast.iter().zip(&all).all(|(a, b)| (a - b).abs() < 1e-4));
+}
+
+#[test]
+fn the_null_device_checks_and_executes_nothing() {
+    let executor = Executor::new_with_backend(BackendType::Null).unwrap();
+    let x = executor.tensor(&[4, 4], &[1.0f32; 16]).unwrap();
+    assert_eq!(x.softmax(-1).unwrap().to_vec::<f32>().unwrap(), [0.0; 16]);
+    assert!(x.softmax(9).is_err());
+}
