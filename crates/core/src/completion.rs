@@ -48,8 +48,14 @@ impl Completion {
 /// A completion that a host thread fulfils.
 #[derive(Default)]
 pub struct Signal {
-    result: Mutex<Option<Result<()>>>,
+    state: Mutex<State>,
     done: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    result: Option<Result<()>>,
+    told: bool,
 }
 
 impl Signal {
@@ -60,23 +66,40 @@ impl Signal {
 
     /// Fulfils it; the first result stands.
     pub fn complete(&self, result: Result<()>) {
-        self.result.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(result);
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).result.get_or_insert(result);
         self.done.notify_all();
+    }
+
+    /// Blocks until done; its error, unless somebody was told already.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub fn wait_untold(&self) -> Result<()> {
+        let (told, result) = self.settle();
+        if told { Ok(()) } else { result }
+    }
+
+    /// Blocks until done: whether its result was told before, and the result.
+    fn settle(&self) -> (bool, Result<()>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match &state.result {
+                Some(done) => {
+                    let done = done.clone();
+                    return (std::mem::replace(&mut state.told, true), done);
+                }
+                None => state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
     }
 }
 
 impl Wait for Signal {
     fn wait(&self) -> Result<()> {
-        let mut result = self.result.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            match &*result {
-                Some(done) => return done.clone(),
-                None => result = self.done.wait(result).unwrap_or_else(PoisonError::into_inner),
-            }
-        }
+        self.settle().1
     }
 
     fn is_complete(&self) -> bool {
-        self.result.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).result.is_some()
     }
 }

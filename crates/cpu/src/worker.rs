@@ -20,6 +20,7 @@ type Job = (Arc<CommandList>, Arc<Signal>);
 pub(crate) struct Worker {
     queue: SyncSender<Job>,
     pending: Vec<Arc<Signal>>,
+    failure: Result<()>,
 }
 
 impl Worker {
@@ -42,20 +43,22 @@ impl Worker {
         };
         thread::Builder::new().name("elinvar-cpu".into()).spawn(body).map_err(|e| refused(&e))?;
         started.recv().map_err(|e| refused(&e))?.map_err(|e| refused(&e))?;
-        Ok(Self { queue, pending: Vec::new() })
+        Ok(Self { queue, pending: Vec::new(), failure: Ok(()) })
     }
 
     pub(crate) fn submit(&mut self, list: Arc<CommandList>, signal: Arc<Signal>) -> Result<()> {
-        self.pending.retain(|s| !s.is_complete() || s.wait().is_err());
+        for done in self.pending.extract_if(.., |s| s.is_complete()) {
+            self.failure = self.failure.clone().and(done.wait_untold());
+        }
         self.pending.push(signal.clone());
         self.queue.send((list, signal)).map_err(|_| Error::device_lost("the CPU device's thread has ended"))
     }
 
-    /// Waits for everything submitted; the first error since the last call.
+    /// Waits for everything submitted; the first error since the last call that nobody was told.
     pub(crate) fn settle(&mut self) -> Result<()> {
-        let mut result = Ok(());
+        let mut result = std::mem::replace(&mut self.failure, Ok(()));
         for signal in self.pending.drain(..) {
-            result = result.and(signal.wait());
+            result = result.and(signal.wait_untold());
         }
         result
     }

@@ -71,18 +71,22 @@ pub fn operators() -> Vec<&'static Description> {
         crate::binary::DESCRIPTIONS,
         crate::cast::DESCRIPTIONS,
         crate::compare::DESCRIPTIONS,
-        crate::copy::DESCRIPTIONS, crate::cumsum::DESCRIPTIONS,
+        crate::copy::DESCRIPTIONS,
+        crate::cumsum::DESCRIPTIONS,
         crate::fill::DESCRIPTIONS,
         crate::gather::DESCRIPTIONS,
-        crate::kv_append::DESCRIPTIONS, crate::layer_norm::DESCRIPTIONS,
+        crate::kv_append::DESCRIPTIONS,
+        crate::layer_norm::DESCRIPTIONS,
         crate::lora::DESCRIPTIONS,
-        crate::matmul::DESCRIPTIONS, crate::reduce::DESCRIPTIONS,
+        crate::matmul::DESCRIPTIONS,
+        crate::reduce::DESCRIPTIONS,
         crate::rms_norm::DESCRIPTIONS,
         crate::rope::DESCRIPTIONS,
         crate::scatter::DESCRIPTIONS,
         crate::softmax::DESCRIPTIONS,
         crate::swiglu::DESCRIPTIONS,
-        crate::ternary::DESCRIPTIONS, crate::top_k::DESCRIPTIONS,
+        crate::ternary::DESCRIPTIONS,
+        crate::top_k::DESCRIPTIONS,
         crate::unary::DESCRIPTIONS,
         crate::weighted_sum::DESCRIPTIONS,
     ];
@@ -126,6 +130,6 @@ mod tests {
     #[test]
     fn an_unknown_operator_is_told_with_its_neighbours() {
         let message = find("log_soft").map(|d| d.name).unwrap_err().to_string();
-        assert_eq!(message, "unknown operator 'log_soft': did you mean log_softmax, log?");
+        assert_eq!(message, "unknown operator 'log_soft': did you mean log, log_softmax?");
     }
 }

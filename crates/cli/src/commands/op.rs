@@ -2,7 +2,7 @@ use std::{collections::HashMap, path::PathBuf};
 
 use clap::Args;
 use elinvar::{
-    Error, Executor, Precision, Result, Tensor,
+    Error, Precision, Result, Tensor,
     kernels::{
         Description, Port,
         registry::{find, operators},
@@ -143,9 +143,10 @@ fn describe(description: &Description) -> Value {
     })
 }
 
-/// Loads an operator's inputs on a null device and plans it, for tests.
 #[cfg(test)]
 mod tests {
+    use elinvar::Executor;
+
     use super::*;
 
     #[test]
