@@ -3,7 +3,7 @@
 use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
 use rayon::prelude::*;
 
-use super::CopyParams;
+use super::{CopyParams, exchange::Exchange};
 use crate::{
     elementwise::{
         Operand, Space,
@@ -11,7 +11,6 @@ use crate::{
         dispatch::for_storage,
     },
     rows::SERIAL_BELOW,
-    simd,
 };
 
 pub(super) fn twin(bits: DType) -> HostKernel {
@@ -108,7 +107,7 @@ impl<T: Element> Task<'_, T> {
         target += rows.start as isize * to_step + columns.start as isize;
         let (from, to) = (self.x.as_ptr().wrapping_offset(source), self.y.0.wrapping_offset(target));
         // SAFETY: every element of the tile is in bounds on both sides by `Operand::check`, and written by this task alone.
-        transpose(&unsafe { Exchange::new(from, from_step, to, to_step, rows.len(), columns.len()) });
+        unsafe { Exchange::new(from, from_step, to, to_step, rows.len(), columns.len()) }.run();
     }
 }
 
@@ -148,67 +147,4 @@ impl Tiles {
 
 fn tile_range(index: usize, size: usize, extent: usize) -> std::ops::Range<usize> {
     index * size..((index + 1) * size).min(extent)
-}
-
-/// Elements of a side of the square that is transposed at once: a cache line of four-byte elements.
-const SQUARE: usize = 16;
-
-/// A tile: `to[r · to_step + c] = from[c · from_step + r]`.
-struct Exchange<T> {
-    from: *const T,
-    from_step: isize,
-    to: *mut T,
-    to_step: isize,
-    rows: usize,
-    columns: usize,
-}
-
-simd! {
-    fn transpose<T: Element>(tile: &Exchange<T>) {
-        for r in (0..tile.rows).step_by(SQUARE) {
-            for c in (0..tile.columns).step_by(SQUARE) {
-                if r + SQUARE <= tile.rows && c + SQUARE <= tile.columns {
-                    tile.square(r, c);
-                } else {
-                    tile.edge(r, c);
-                }
-            }
-        }
-    }
-}
-
-impl<T: Element> Exchange<T> {
-    /// # Safety
-    /// Every element named is valid for reading and for writing, and no other thread touches what is written.
-    unsafe fn new(from: *const T, from_step: isize, to: *mut T, to_step: isize, rows: usize, columns: usize) -> Self {
-        Self { from, from_step, to, to_step, rows, columns }
-    }
-
-    /// Whole lines in, exchanged in registers, whole lines out.
-    #[inline(always)]
-    fn square(&self, r: usize, c: usize) {
-        let lines: [[T; SQUARE]; SQUARE] = std::array::from_fn(|k| {
-            let source = self.from.wrapping_offset((c + k) as isize * self.from_step + r as isize);
-            // SAFETY: inside the tile, valid by `new`.
-            unsafe { source.cast::<[T; SQUARE]>().read_unaligned() }
-        });
-        for i in 0..SQUARE {
-            let line: [T; SQUARE] = std::array::from_fn(|k| lines[k][i]);
-            let target = self.to.wrapping_offset((r + i) as isize * self.to_step + c as isize);
-            // SAFETY: as above.
-            unsafe { target.cast::<[T; SQUARE]>().write_unaligned(line) };
-        }
-    }
-
-    /// What is left of a square at the tile's edge.
-    #[inline(always)]
-    fn edge(&self, r: usize, c: usize) {
-        for i in r..self.rows.min(r + SQUARE) {
-            for k in c..self.columns.min(c + SQUARE) {
-                let source = self.from.wrapping_offset(k as isize * self.from_step + i as isize);
-                // SAFETY: inside the tile, valid by `new`.
-                unsafe { self.to.wrapping_offset(i as isize * self.to_step + k as isize).write(source.read()) };
-            }
-        }
-    }
 }

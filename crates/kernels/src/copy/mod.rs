@@ -4,6 +4,7 @@
 //! strides over another axis that is contiguous is transposed in tiles of whole cache lines. One read and one write of memory.
 
 mod cpu;
+mod exchange;
 mod join;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;

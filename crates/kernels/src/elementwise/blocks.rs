@@ -163,8 +163,16 @@ fn each_bytes(y: &mut [u8], size: usize, parallel: bool, task: &(dyn Fn(usize, &
 }
 
 /// Splits `y` over threads and into blocks and calls `block(state, start, y)` for each.
-fn drive<Y: Element, S>(space: &Space, y: &mut [Y], linear: bool, state: impl Fn() -> S + Sync, block: impl Fn(&mut S, usize, &mut [Y]) + Sync) {
-    let streams = stream::AVAILABLE && size_of_val(y) >= STREAM_FROM;
+///
+/// `light` work, bound by memory alone, lets large outputs go past the caches; with more work between stores that only costs.
+fn drive<Y: Element, S>(
+    space: &Space,
+    y: &mut [Y],
+    (linear, light): (bool, bool),
+    state: impl Fn() -> S + Sync,
+    block: impl Fn(&mut S, usize, &mut [Y]) + Sync,
+) {
+    let streams = light && stream::AVAILABLE && size_of_val(y) >= STREAM_FROM;
     let most = if linear && !streams { TASK } else { BLOCK };
     let row = space.inner();
     let cut = !linear && row >= LONG_ROW;
@@ -190,13 +198,13 @@ fn drive<Y: Element, S>(space: &Space, y: &mut [Y], linear: bool, state: impl Fn
 
 /// `body(a, y)` for every block of a row-major output.
 pub(crate) fn map1<A: Element, Y: Element>(a: Strided<'_, A>, y: &mut [Y], body: &(dyn Fn(&[A], &mut [Y]) + Sync)) {
-    drive(a.space, y, a.is_linear(), || a.reader(), |a, start, y| body(a.block(start, y.len()), y));
+    drive(a.space, y, (a.is_linear(), false), || a.reader(), |a, start, y| body(a.block(start, y.len()), y));
 }
 
 /// `body(a, b, y)` for every block of a row-major output.
 pub(crate) fn map2<A: Element, B: Element, Y: Element>(a: Strided<'_, A>, b: Strided<'_, B>, y: &mut [Y], body: fn(&[A], &[B], &mut [Y])) {
     let linear = a.is_linear() && b.is_linear();
-    drive(a.space, y, linear, || (a.reader(), b.reader()), |(a, b), at, y| body(a.block(at, y.len()), b.block(at, y.len()), y));
+    drive(a.space, y, (linear, true), || (a.reader(), b.reader()), |(a, b), at, y| body(a.block(at, y.len()), b.block(at, y.len()), y));
 }
 
 /// `body(a, b, c, y)` for every block of a row-major output.
@@ -211,7 +219,7 @@ pub(crate) fn map3<A: Element, B: Element, C: Element, Y: Element>(
     drive(
         a.space,
         y,
-        linear,
+        (linear, false),
         || (a.reader(), b.reader(), c.reader()),
         |(a, b, c), at, y| body(a.block(at, y.len()), b.block(at, y.len()), c.block(at, y.len()), y),
     );

@@ -3,7 +3,7 @@
 //! * Floating-point types compute in f32 and round once. NaN stays NaN.
 //! * `abs`, `neg`, `relu`, `sign` and `square` also take integers, which wrap: `abs` and `neg` of the least value are that value.
 //! * Error: that of the function in [`crate::math`], or none, and the rounding of the output.
-//! * Memory: one read, one write; large outputs go past the caches.
+//! * Memory: one read, one write.
 
 mod cpu;
 #[cfg(any(test, feature = "conformance"))]
