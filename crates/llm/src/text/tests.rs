@@ -149,6 +149,18 @@ fn prompts_are_neither_cut_nor_padded() {
 }
 
 #[test]
+fn the_splitting_expressions_of_llama_3_are_understood() {
+    let expression = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+    let json = json!({
+        "version": "1.0",
+        "pre_tokenizer": {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": false},
+        "model": {"type": "WordLevel", "unk_token": "?",
+            "vocab": {"?": 0, "He": 1, "'S": 2, " said": 3, "123": 4, "45": 5, " ": 6, " no": 7, "!!\n\n\n": 8}}
+    });
+    assert_eq!(tokenizer(&json).encode("He'S said12345  no!!\n\n\nwhat").unwrap(), [1, 2, 3, 4, 5, 6, 7, 8, 0]);
+}
+
+#[test]
 fn the_template_is_found_where_it_may_be() {
     let folder = tempfile::tempdir().unwrap();
     let template = |config: &Value| open(folder.path(), &byte_level(), config).chat_template().map(str::to_owned);
