@@ -9,11 +9,10 @@ use rayon::prelude::*;
 
 use super::{
     operand::{Matrix, Target},
-    pack::pack,
     plan::{Plan, Summation},
     scratch::Scratch,
-    simd::Level,
     tile::{self, HighStack, LowStack, Shape},
+    unit::Unit,
 };
 
 /// Packed elements of `A` at a time, at most (unless a few panels are more).
@@ -35,14 +34,15 @@ const SERIAL: usize = 1 << 17;
 const TASKS: usize = 4;
 
 /// Computes `target = a * b^T`: `a` is `[m, k]`, `b` is `[n, k]`, `target` `[m, n]`.
-pub(crate) fn gemm(level: Level, summation: Summation, a: Matrix<'_>, b: Matrix<'_>, target: &Target<'_>) {
+pub(crate) fn gemm(unit: Unit, summation: Summation, a: Matrix<'_>, b: Matrix<'_>, target: &Target<'_>) {
     if a.rows() == 0 || b.rows() == 0 {
         return;
     }
-    let shape = Shape::of(level, a.rows());
+    let shape = Shape::of(unit.level(), a.rows());
     let parallel = a.rows() * b.rows() * a.columns() > SERIAL;
-    let product = Product { level, shape, plan: &Plan::new(summation, a.columns()), parallel, target };
-    let rows = (LEFT / a.columns().max(1)).max(GROUP * shape.rows).next_multiple_of(shape.rows);
+    let plan = Plan::new(summation, unit.elements(a.columns()));
+    let product = Product { unit, shape, plan: &plan, parallel, target };
+    let rows = (LEFT / plan.k().max(1)).max(GROUP * shape.rows).next_multiple_of(shape.rows);
     for row in (0..a.rows()).step_by(rows) {
         product.block(a, [row, rows.min(a.rows() - row)], b);
     }
@@ -73,7 +73,7 @@ impl Panels {
 }
 
 struct Product<'a> {
-    level: Level,
+    unit: Unit,
     shape: Shape,
     plan: &'a Plan,
     parallel: bool,
@@ -86,7 +86,7 @@ impl Product<'_> {
         let length = width * self.plan.k();
         let mut data = Scratch::new(count.div_ceil(rows) * length);
         let one = |(i, panel): (usize, &mut [f32])| {
-            pack(self.level, self.plan, matrix, [first + i * rows, rows.min(count - i * rows)], width, panel);
+            self.unit.pack(self.plan, matrix, [first + i * rows, rows.min(count - i * rows)], width, panel);
         };
         if length > 0 && parallel {
             data.par_chunks_mut(length).enumerate().for_each(one);
@@ -129,7 +129,7 @@ impl Product<'_> {
             for slab in self.plan.slabs() {
                 let pairs = group.clone().flat_map(|i| (0..right.count()).map(move |j| (i, j)));
                 for ((i, j), high) in pairs.zip(&mut stacks) {
-                    tile::multiply(self.level, self.shape, self.plan, slab, [left.panel(i), right.panel(j)], &mut low, high);
+                    tile::multiply(self.unit, self.shape, self.plan, slab, [left.panel(i), right.panel(j)], &mut low, high);
                 }
             }
             let pairs = group.clone().flat_map(|i| (0..right.count()).map(move |j| (i, j)));

@@ -1,5 +1,7 @@
 //! The CPU engines of the matrix products.
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod bf16;
 pub(crate) mod dot;
 pub(crate) mod gemm;
 pub(crate) mod operand;
@@ -12,5 +14,6 @@ pub(crate) mod simd;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tile;
+pub(crate) mod unit;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86;

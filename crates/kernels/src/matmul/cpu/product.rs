@@ -6,6 +6,7 @@ use super::{
     plan::Summation,
     rows,
     simd::Level,
+    unit::Unit,
 };
 
 /// Computes `target = a * b^T`: `a` is `[m, k]`, `b` `[n, k]` and `target` `[m, n]`.
@@ -20,5 +21,5 @@ pub(crate) fn product(summation: Summation, a: Matrix<'_>, b: Matrix<'_>, target
     if let Some(target) = target.transposed_vector().filter(|_| a.has_contiguous_rows()) {
         return rows::linear(level, b, a, &target);
     }
-    gemm::gemm(level, summation, a, b, target);
+    gemm::gemm(Unit::best(level, summation, a.values(), b.values()), summation, a, b, target);
 }

@@ -8,6 +8,7 @@ use super::{
     plan::Summation,
     rows,
     simd::Level,
+    unit::Unit,
 };
 
 /// The definition of the strict dot product, one operation at a time.
@@ -80,7 +81,7 @@ fn check_gemm(kind: usize, [m, n, k]: [usize; 3], transposed: [bool; 2]) {
             Matrix::new(a.values(), 0, [m, k], a_strides.map(|s| s as isize)).unwrap(),
             Matrix::new(b.values(), 0, [n, k], b_strides.map(|s| s as isize)).unwrap(),
         );
-        gemm(level, Summation::Strict, left, right, &Target::new(ValuesMut::F32(&mut c), [m, n], n).unwrap());
+        gemm(Unit::Vectors(level), Summation::Strict, left, right, &Target::new(ValuesMut::F32(&mut c), [m, n], n).unwrap());
         let step = (m * n / 200).max(1) | 1;
         for index in (0..m * n).step_by(step) {
             let (row, column) = (index / n, index % n);
@@ -126,6 +127,34 @@ fn the_linear_layer_is_the_strict_dot_product_on_every_level() {
                         let expected = strict_dot(|i| x[row * k + i], |i| w.values().get(column * (k + 1) + i), k);
                         assert_eq!(y.to_bits(), expected.to_bits(), "{level:?} kind {kind} {m}x{n}x{k} ({row}, {column})");
                     }
+                }
+            }
+        }
+    }
+}
+
+/// Fast products, by every unit there is, within the error of long f32 sums.
+#[test]
+fn fast_gemm_is_close_to_exact_on_every_unit() {
+    let mut units: Vec<_> = Level::all().into_iter().map(Unit::Vectors).collect();
+    #[cfg(target_arch = "x86_64")]
+    units.extend(super::bf16::Bf16Pairs::possible().map(Unit::Bf16Pairs));
+    for [m, n, k] in [[1, 1, 1], [15, 33, 31], [31, 65, 257], [40, 40, 3000]] {
+        for transposed in [false, true] {
+            let (a, b) = (Buffer::new(2, &random(1, m * k)), Buffer::new(2, &random(2, n * k)));
+            let b_strides = if transposed { [1, n] } else { [k, 1] };
+            let exact = |row: usize, column: usize| -> f64 {
+                let term = |i| f64::from(a.values().get(row * k + i)) * f64::from(b.values().get(column * b_strides[0] + i * b_strides[1]));
+                (0..k).map(term).sum()
+            };
+            for &unit in &units {
+                let mut c = vec![f32::NAN; m * n];
+                let left = Matrix::new(a.values(), 0, [m, k], [k as isize, 1]).unwrap();
+                let right = Matrix::new(b.values(), 0, [n, k], b_strides.map(|s| s as isize)).unwrap();
+                gemm(unit, Summation::Fast, left, right, &Target::new(ValuesMut::F32(&mut c), [m, n], n).unwrap());
+                for (index, &found) in c.iter().enumerate().step_by(7) {
+                    let error = (f64::from(found) - exact(index / n, index % n)).abs();
+                    assert!(error <= 1e-6 * (k as f64).sqrt(), "{unit:?} {m}x{n}x{k}: off by {error}");
                 }
             }
         }

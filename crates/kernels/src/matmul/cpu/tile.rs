@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::{
     plan::{LEVELS, LOW_LEVELS, Plan, Slab, Step},
     simd::{Level, Simd, Work},
+    unit::Unit,
 };
 
 /// Elements of the largest tile.
@@ -68,13 +69,14 @@ impl Shape {
 }
 
 /// Sums a slab of a packed left and a packed right panel onto a tile's stack.
-pub(crate) fn multiply(level: Level, shape: Shape, plan: &Plan, slab: &Slab, [left, right]: [&[f32]; 2], low: &mut LowStack, high: &mut HighStack) {
+pub(crate) fn multiply(unit: Unit, shape: Shape, plan: &Plan, slab: &Slab, [left, right]: [&[f32]; 2], low: &mut LowStack, high: &mut HighStack) {
     let Range { start, end } = slab.positions;
     let (left, right) = (&left[start * shape.left..end * shape.left], &right[start * shape.right..end * shape.right]);
-    level.run(Tile { rows: shape.rows, steps: plan.steps(slab), left, right, low, high });
+    let tile = Tile { rows: shape.rows, steps: plan.steps(slab), left, right, low, high };
+    unit.run(tile);
 }
 
-struct Tile<'a> {
+pub(crate) struct Tile<'a> {
     rows: usize,
     steps: &'a [Step],
     left: &'a [f32],
@@ -88,21 +90,41 @@ impl Work for Tile<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        // The shapes of `Shape::of`, as constants.
-        match (self.rows, S::LANES) {
-            (2, _) => self.sum::<S, 2>(simd),
-            (4, _) => self.sum::<S, 4>(simd),
-            (6, _) if !S::PORTABLE => self.sum::<S, 6>(simd),
-            (8, 16) => self.sum::<S, 8>(simd),
-            (10, 16) => self.sum::<S, 10>(simd),
-            (12, 16) => self.sum::<S, 12>(simd),
-            (14, 16) => self.sum::<S, 14>(simd),
-            _ => {}
-        }
+        self.sum_rows::<S, Fma>(simd);
+    }
+}
+
+/// How a tile multiplies elements of the panels and adds the products to its sums.
+pub(crate) trait Multiply<S: Simd> {
+    fn add_product(simd: S, a: S::Vector, b: S::Vector, sum: S::Vector) -> S::Vector;
+}
+
+/// f32 by f32.
+struct Fma;
+
+impl<S: Simd> Multiply<S> for Fma {
+    #[inline(always)]
+    fn add_product(simd: S, a: S::Vector, b: S::Vector, sum: S::Vector) -> S::Vector {
+        simd.fma(a, b, sum)
     }
 }
 
 impl Tile<'_> {
+    /// The shapes of `Shape::of`, as constants.
+    #[inline(always)]
+    pub(crate) fn sum_rows<S: Simd, M: Multiply<S>>(self, simd: S) {
+        match (self.rows, S::LANES) {
+            (2, _) => self.sum::<S, M, 2>(simd),
+            (4, _) => self.sum::<S, M, 4>(simd),
+            (6, _) if !S::PORTABLE => self.sum::<S, M, 6>(simd),
+            (8, 16) => self.sum::<S, M, 8>(simd),
+            (10, 16) => self.sum::<S, M, 10>(simd),
+            (12, 16) => self.sum::<S, M, 12>(simd),
+            (14, 16) => self.sum::<S, M, 14>(simd),
+            _ => {}
+        }
+    }
+
     #[inline(always)]
     fn level(&mut self, level: u8) -> &mut Sums {
         let level = usize::from(level);
@@ -110,7 +132,7 @@ impl Tile<'_> {
     }
 
     #[inline(always)]
-    fn sum<S: Simd, const ROWS: usize>(mut self, simd: S) {
+    fn sum<S: Simd, M: Multiply<S>, const ROWS: usize>(mut self, simd: S) {
         let (mut left, mut right) = (self.left.as_ptr(), self.right.as_ptr());
         for step in self.steps {
             let mut sums = [[simd.splat(0.0); 2]; ROWS];
@@ -120,8 +142,8 @@ impl Tile<'_> {
                     let columns = [simd.load(right), simd.load(right.add(S::LANES))];
                     for row in 0..ROWS {
                         let value = simd.splat(*left.add(row));
-                        sums[row][0] = simd.fma(value, columns[0], sums[row][0]);
-                        sums[row][1] = simd.fma(value, columns[1], sums[row][1]);
+                        sums[row][0] = M::add_product(simd, value, columns[0], sums[row][0]);
+                        sums[row][1] = M::add_product(simd, value, columns[1], sums[row][1]);
                     }
                     left = left.add(ROWS.next_multiple_of(S::LANES));
                     right = right.add(2 * S::LANES);
