@@ -6,7 +6,11 @@ use bytemuck::{Pod, Zeroable};
 use elinvar_core::{Extent, Result, Shape};
 use rayon::prelude::*;
 
-use crate::{Launch, order::row_threads};
+use crate::{
+    Launch,
+    float::{Float, as_f32, as_f32_mut},
+    order::row_threads,
+};
 
 /// A tensor seen as rows along one axis: element `k` of row `(o, i)` is at `(o * length + k) * inner + i`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
@@ -64,62 +68,69 @@ pub fn rows_per_task(length: usize, count: usize) -> usize {
     (SERIAL_BELOW / length.max(1)).clamp(1, count.max(1))
 }
 
-/// Calls `block(input, output)` for blocks of contiguous rows (each `rows.length` long), in parallel. Strided rows are gathered into
-/// and scattered from contiguous temporaries, a cache line of columns at a time.
-pub fn for_each_block<A: Copy + Default + Send + Sync, B: Copy + Default + Send + Sync>(
-    rows: Rows,
-    input: &[A],
-    output: &mut [B],
-    block: impl Fn(&[A], &mut [B]) + Sync,
-) {
-    let (length, inner) = (rows.length as usize, rows.inner as usize);
-    if length == 0 || rows.count() == 0 {
+/// Calls `block(first row, input, output)` for blocks of contiguous rows of `length` elements, in parallel.
+pub fn for_each_block<A: Sync, B: Send>(length: usize, input: &[A], output: &mut [B], block: impl Fn(usize, &[A], &mut [B]) + Sync) {
+    if input.is_empty() {
         return;
     }
-    if inner > 1 {
-        return for_each_tile(rows, input, output, block);
+    let rows = rows_per_task(length, input.len() / length);
+    if input.len() <= rows * length {
+        return block(0, input, output);
     }
-    let size = length * rows_per_task(length, rows.count());
-    if input.len() <= size {
-        return block(input, output);
-    }
-    input.par_chunks(size).zip(output.par_chunks_mut(size)).for_each(|(x, y)| block(x, y));
+    let tasks = input.par_chunks(rows * length).zip(output.par_chunks_mut(rows * length)).enumerate();
+    tasks.for_each(|(task, (input, output))| block(task * rows, input, output));
 }
 
-fn for_each_tile<A: Copy + Default + Send + Sync, B: Copy + Default + Send + Sync>(
-    rows: Rows,
-    input: &[A],
-    output: &mut [B],
-    block: impl Fn(&[A], &mut [B]) + Sync,
-) {
-    let (outer, length, inner) = (rows.outer as usize, rows.length as usize, rows.inner as usize);
-    let width = (64 / size_of::<A>()).min(inner);
-    let tiles = inner.div_ceil(width);
-    let output = Shared::new(output);
-    let work = |(from, to): &mut (Vec<A>, Vec<B>), task: usize| {
-        let (o, first) = (task / tiles, task % tiles * width);
-        let (base, columns) = (o * length * inner + first, width.min(inner - first));
-        let (from, to) = (&mut from[..columns * length], &mut to[..columns * length]);
-        for k in 0..length {
-            for (c, &x) in input[base + k * inner..][..columns].iter().enumerate() {
-                from[c * length + k] = x;
-            }
-        }
-        block(from, to);
-        for k in 0..length {
-            for c in 0..columns {
-                // SAFETY: element k of row (o, first + c), which belongs to this task alone.
-                unsafe { output.write(base + k * inner + c, to[c * length + k]) };
-            }
-        }
-    };
-    let buffers = || (vec![A::default(); width * length], vec![B::default(); width * length]);
-    if input.len() < SERIAL_BELOW {
-        let mut buffers = buffers();
-        (0..outer * tiles).for_each(|task| work(&mut buffers, task));
-    } else {
-        (0..outer * tiles).into_par_iter().for_each_init(buffers, work);
+/// Calls `kernel(x, y)` for all rows together if they are f32, otherwise for each row widened and then narrowed in cache.
+pub fn in_f32<T: Float>(length: usize, input: &[T], output: &mut [T], mut kernel: impl FnMut(usize, &[f32], &mut [f32])) {
+    if let (Some(x), Some(y)) = (as_f32(input), as_f32_mut(output)) {
+        return kernel(0, x, y);
     }
+    with_scratch(2 * length, |scratch| {
+        let (wide, result) = scratch.split_at_mut(length);
+        for (row, (x, y)) in input.chunks_exact(length).zip(output.chunks_exact_mut(length)).enumerate() {
+            T::widen_into(x, wide);
+            kernel(row, wide, result);
+            T::narrow_into(result, y);
+        }
+    });
+}
+
+/// Calls `tile(lines, width, rest)` for tiles of neighbouring strided rows, in parallel: `lines` holds element 0 of `width` rows, then their
+/// element 1, …, in f32, and is written back; `rest` are `scratch(width)` floats for its own use.
+pub fn for_each_tile<T: Float>(
+    rows: Rows,
+    input: &[T],
+    output: &mut [T],
+    scratch: impl Fn(usize) -> usize + Sync,
+    tile: impl Fn(&mut [f32], usize, &mut [f32]) + Sync,
+) {
+    /// Floats of a tile: what L2 holds beside the lines streamed through it.
+    const TILE: usize = 1 << 17;
+    let (length, inner) = (rows.length as usize, rows.inner as usize);
+    if input.is_empty() {
+        return;
+    }
+    let width = (TILE / length).next_multiple_of(16).min(inner);
+    let tiles = inner.div_ceil(width);
+    let shared = Shared::new(output);
+    let work = |task: usize| {
+        let (o, first) = (task / tiles, task % tiles * width);
+        let (base, width) = (o * length * inner + first, width.min(inner - first));
+        with_scratch(length * width + scratch(width), |all| {
+            let (lines, rest) = all.split_at_mut(length * width);
+            for (k, line) in lines.chunks_exact_mut(width).enumerate() {
+                T::widen_into(&input[base + k * inner..][..width], line);
+            }
+            tile(lines, width, rest);
+            for (k, line) in lines.chunks_exact(width).enumerate() {
+                // SAFETY: element k of this tile's rows, which belong to this task.
+                T::narrow_into(line, unsafe { shared.part(base + k * inner, width) });
+            }
+        });
+    };
+    let tasks = rows.outer as usize * tiles;
+    if input.len() < SERIAL_BELOW { (0..tasks).for_each(work) } else { (0..tasks).into_par_iter().for_each(work) }
 }
 
 thread_local! {

@@ -1,117 +1,211 @@
-//! The CPU twin: rows in parallel, a block at a time.
+//! The CPU twin: rows in parallel; rows along other axes than the last as tiles of neighbours, in vectors across them.
 
-use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
+use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
+use rayon::prelude::*;
 
 use super::Params;
 use crate::{
     elementwise::{dispatch::for_integers, number::Number},
     float::{Float, with_float},
-    rows::for_each_block,
+    rows::{SERIAL_BELOW, Shared, for_each_block, for_each_tile, in_f32},
+    simd,
 };
 
-/// Lanes of a simdgroup, and elements of each in a block.
+/// Lanes of a simdgroup: elements of a segment, and segments of a block.
 const LANES: usize = 32;
-const EACH: usize = 8;
 
 pub(super) fn twin(dtype: DType) -> Result<HostKernel> {
     if dtype.is_float() {
-        return Ok(with_float!(dtype, "cumsum", T => |a| run::<T>(a, float_row)));
+        return Ok(with_float!(dtype, "cumsum", T => run::<T>));
     }
-    let found = for_integers!(dtype, T => (|a| run::<T>(a, integer_row)) as HostKernel);
+    let found = for_integers!(dtype, T => run_integers::<T> as HostKernel);
     found.ok_or_else(|| Error::invalid_argument(format!("cumsum of {dtype} is not defined: cast it first")))
 }
 
-fn run<T: Element + Default>(arguments: &mut HostArguments<'_>, row: fn(&mut [T])) -> Result<()> {
-    let Params { rows, exclusive, reverse } = arguments.params()?;
+fn run<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
+    let params: Params = arguments.params()?;
     let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(1)?);
-    for_each_block(rows, x, y, |x, y| {
-        y.copy_from_slice(x);
-        for y in y.chunks_exact_mut(rows.length as usize) {
-            if reverse != 0 {
-                y.reverse();
-            }
-            row(y);
-            if exclusive != 0 {
-                y.copy_within(..y.len() - 1, 1);
-                y[0] = T::default();
-            }
-            if reverse != 0 {
-                y.reverse();
-            }
-        }
-    });
+    let n = params.rows.length as usize;
+    if params.rows.inner > 1 {
+        for_each_tile(params.rows, x, y, |width| (LANES + 1) * width, |lines, width, rest| scan_tile(lines, width, rest, params));
+    } else {
+        for_each_block(n, x, y, |_, x, y| in_f32(n, x, y, |_, x, y| scan_rows(x, y, params)));
+    }
     Ok(())
 }
 
-fn integer_row<T: Number>(row: &mut [T]) {
-    let mut sum = T::zeroed();
-    for x in row {
-        sum = T::add(sum, *x);
-        *x = sum;
+/// Every row by itself: integers may be added in any order.
+fn run_integers<T: Number>(arguments: &mut HostArguments<'_>) -> Result<()> {
+    let Params { rows, exclusive, reverse } = arguments.params()?;
+    let (x, y) = (arguments.input::<T>(0)?, Shared::new(arguments.output::<T>(1)?));
+    let (length, inner) = (rows.length as usize, rows.inner as usize);
+    let work = |row: usize| {
+        let start = row / inner * length * inner + row % inner;
+        let mut sum = T::zeroed();
+        for k in 0..length {
+            let at = start + inner * if reverse == 0 { k } else { length - 1 - k };
+            let before = sum;
+            sum = T::add(sum, x[at]);
+            // SAFETY: an element of this row, which belongs to this task.
+            unsafe { y.write(at, if exclusive == 0 { sum } else { before }) };
+        }
+    };
+    if x.len() < SERIAL_BELOW {
+        (0..rows.count()).for_each(work)
+    } else {
+        (0..rows.count()).into_par_iter().for_each(work)
+    }
+    Ok(())
+}
+
+simd! {
+    fn scan_rows(x: &[f32], y: &mut [f32], params: Params) {
+        let n = params.rows.length as usize;
+        for (x, y) in x.chunks_exact(n).zip(y.chunks_exact_mut(n)) {
+            y.copy_from_slice(x);
+            if params.reverse != 0 {
+                y.reverse();
+            }
+            scan(y);
+            if params.exclusive != 0 {
+                y.copy_within(..n - 1, 1);
+                y[0] = 0.0;
+            }
+            if params.reverse != 0 {
+                y.reverse();
+            }
+        }
     }
 }
 
-fn float_row<T: Float>(row: &mut [T]) {
+#[inline(always)]
+fn scan(row: &mut [f32]) {
     let mut carry = 0.0;
-    for block in row.chunks_mut(LANES * EACH) {
-        let mut sums = [[0f32; EACH]; LANES];
-        for (sum, x) in sums.as_flattened_mut().iter_mut().zip(&*block) {
-            *sum = x.to_f32();
+    for block in row.chunks_mut(LANES * LANES) {
+        let mut totals = [0.0; LANES];
+        for (total, segment) in totals.iter_mut().zip(block.chunks_mut(LANES)) {
+            let mut lanes = [0.0; LANES];
+            lanes[..segment.len()].copy_from_slice(segment);
+            scan_lanes(&mut lanes);
+            segment.copy_from_slice(&lanes[..segment.len()]);
+            *total = lanes[LANES - 1];
         }
-        for lane in &mut sums {
-            for i in 1..EACH {
-                lane[i] += lane[i - 1];
-            }
-        }
-        let totals = scan(std::array::from_fn(|l| sums[l][EACH - 1]));
-        for (l, lane) in sums.iter_mut().enumerate().skip(1) {
-            lane.iter_mut().for_each(|sum| *sum += totals[l - 1]);
-        }
-        for (x, sum) in block.iter_mut().zip(sums.as_flattened()) {
-            *x = T::from_f32(carry + sum);
+        scan_lanes(&mut totals);
+        let (first, others) = block.split_at_mut(LANES.min(block.len()));
+        first.iter_mut().for_each(|sum| *sum += carry);
+        for (segment, before) in others.chunks_mut(LANES).zip(totals) {
+            segment.iter_mut().for_each(|sum| *sum = carry + (before + *sum));
         }
         carry += totals[LANES - 1];
     }
 }
 
-/// Sums over the lanes up to each, by doubling distances.
-fn scan(mut totals: [f32; LANES]) -> [f32; LANES] {
-    let mut distance = 1;
-    while distance < LANES {
-        let before = totals;
-        for (total, earlier) in totals[distance..].iter_mut().zip(before) {
-            *total = earlier + *total;
+/// Sums up to each lane, by doubling distances.
+#[inline(always)]
+fn scan_lanes(lanes: &mut [f32; LANES]) {
+    for distance in [1, 2, 4, 8, 16] {
+        let before = *lanes;
+        for (sum, earlier) in lanes[distance..].iter_mut().zip(before) {
+            *sum += earlier;
         }
-        distance *= 2;
     }
-    totals
+}
+
+simd! {
+    /// `lines` holds element 0 of `width` rows, then their element 1, …
+    fn scan_tile(lines: &mut [f32], width: usize, rest: &mut [f32], params: Params) {
+        if params.reverse != 0 {
+            reverse(lines, width);
+        }
+        let (carry, totals) = rest.split_at_mut(width);
+        carry.fill(0.0);
+        for block in lines.chunks_mut(LANES * LANES * width) {
+            for (segment, total) in block.chunks_mut(LANES * width).zip(totals.chunks_exact_mut(width)) {
+                scan_lines(segment, width);
+                total.copy_from_slice(&segment[segment.len() - width..]);
+            }
+            scan_lines(totals, width);
+            for (g, segment) in block.chunks_mut(LANES * width).enumerate() {
+                for line in segment.chunks_exact_mut(width) {
+                    if g > 0 {
+                        add_to(line, &totals[(g - 1) * width..][..width]);
+                    }
+                    add_to(line, carry);
+                }
+            }
+            add_to(carry, &totals[(LANES - 1) * width..]);
+        }
+        if params.exclusive != 0 {
+            lines.copy_within(..lines.len() - width, width);
+            lines[..width].fill(0.0);
+        }
+        if params.reverse != 0 {
+            reverse(lines, width);
+        }
+    }
+}
+
+/// [`scan_lanes`] with a line for each lane.
+#[inline(always)]
+fn scan_lines(lines: &mut [f32], width: usize) {
+    for distance in [1, 2, 4, 8, 16] {
+        for lane in (distance..lines.len() / width).rev() {
+            let (before, line) = lines.split_at_mut(lane * width);
+            add_to(&mut line[..width], &before[(lane - distance) * width..]);
+        }
+    }
+}
+
+#[inline(always)]
+fn add_to(sums: &mut [f32], addends: &[f32]) {
+    for (sum, addend) in sums.iter_mut().zip(addends) {
+        *sum += addend;
+    }
+}
+
+/// Lines in the opposite order.
+fn reverse(lines: &mut [f32], width: usize) {
+    let count = lines.len() / width;
+    for k in 0..count / 2 {
+        let (low, high) = lines.split_at_mut((count - 1 - k) * width);
+        low[k * width..][..width].swap_with_slice(&mut high[..width]);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Element by element, as the documentation says it.
+    fn by_the_book(x: &[f32]) -> Vec<f32> {
+        let scan = |lanes: Vec<f32>| {
+            [1, 2, 4, 8, 16].iter().fold(lanes, |t, &d| (0..32).map(|l| if l >= d { t[l - d] + t[l] } else { t[l] }).collect::<Vec<f32>>())
+        };
+        let mut carry = 0.0;
+        let mut sums = Vec::new();
+        for block in x.chunks(1024) {
+            let at = |k: usize| block.get(k).copied().unwrap_or(0.0);
+            let t: Vec<Vec<f32>> = (0..32).map(|g| scan((0..32).map(|l| at(32 * g + l)).collect())).collect();
+            let u = scan(t.iter().map(|t| t[31]).collect());
+            sums.extend((0..block.len()).map(|k| if k < 32 { carry + t[0][k] } else { carry + (u[k / 32 - 1] + t[k / 32][k % 32]) }));
+            carry += u[31];
+        }
+        sums
+    }
+
     #[test]
-    fn sums_follow_the_documented_order() {
-        for n in [1, 8, 9, 255, 257, 700] {
+    fn rows_and_tiles_follow_the_documented_order() {
+        for n in [1, 2, 31, 32, 33, 100, 1024, 1025, 3000] {
             let x: Vec<f32> = (0..n).map(|i| ((i * 7919 % 1013) as f32 - 500.0) * 1.37e-3).collect();
-            let mut y = x.clone();
-            float_row(&mut y);
-            let at = |k: usize| x.get(k).copied().unwrap_or(0.0);
-            let mut carry = 0.0f32;
-            for block in (0..n).step_by(256) {
-                let inside = |l: usize, i: usize| (1..=i).fold(at(block + 8 * l), |p, j| p + at(block + 8 * l + j));
-                let mut t: Vec<f32> = (0..32).map(|l| inside(l, 7)).collect();
-                for d in [1, 2, 4, 8, 16] {
-                    t = (0..32).map(|l| if l >= d { t[l - d] + t[l] } else { t[l] }).collect();
-                }
-                for k in block..n.min(block + 256) {
-                    let (l, i) = ((k - block) / 8, (k - block) % 8);
-                    let sum = if l == 0 { inside(0, i) } else { t[l - 1] + inside(l, i) };
-                    assert_eq!(y[k].to_bits(), (carry + sum).to_bits(), "n = {n}, k = {k}");
-                }
-                carry += t[31];
-            }
+            let bits = |sums: &[f32]| sums.iter().map(|s| s.to_bits()).collect::<Vec<_>>();
+            let expected = bits(&by_the_book(&x));
+            let mut row = x.clone();
+            scan(&mut row);
+            assert_eq!(bits(&row), expected, "n = {n}");
+            let mut lines: Vec<f32> = x.iter().flat_map(|&x| [x, 2.0 * x, x]).collect();
+            let params = Params { rows: crate::rows::Rows { outer: 1, length: n as u64, inner: 3 }, exclusive: 0, reverse: 0 };
+            scan_tile(&mut lines, 3, &mut [0.0; 33 * 3], params);
+            assert_eq!(bits(&lines.iter().skip(2).step_by(3).copied().collect::<Vec<_>>()), expected, "tile, n = {n}");
         }
     }
 }

@@ -1,13 +1,12 @@
 //! Cumulative sums along one axis.
 //!
 //! * Memory: the input is read once, the output is written once.
-//! * Order, for floats, in f32 with one rounding at the end: a row is cut into blocks of 256 elements, 8 for each lane of a simdgroup.
-//!   A lane adds its elements in order: `p₀ = x₀`, `pᵢ = pᵢ₋₁ + xᵢ`. The lanes' totals are scanned by doubling distances: for `d` = 1,
-//!   2, 4, 8, 16, at once in every lane `l ≥ d`, `tₗ = tₗ₋d + tₗ`. An element's sum in its block is `pᵢ` in lane 0 and `tₗ₋₁ + pᵢ` in lane `l`; the
-//!   block's total is `t₃₁`. Blocks are taken in order: `carry + (sum in the block)`, with `carry = +0` at first and then
-//!   `carry = carry + total`. Elements beyond the row count as `+0`.
+//! * Order, for floats, in f32 with one rounding at the end. A row is cut into segments of 32 elements, one for each lane of a simdgroup. A
+//!   segment is scanned by doubling distances: for `d` = 1, 2, 4, 8, 16, at once in every lane `l ≥ d`, `t_l = t_(l−d) + t_l`. The totals `t_31` of
+//!   a block of 32 segments are scanned the same way, to `u_g`. The sum up to an element is `carry + t_l` in a block's first segment and
+//!   `carry + (u_(g−1) + t_l)` in segment `g`, with `carry = +0` for the first block and `carry = carry + u_31` from block to block.
 //! * `exclusive` shifts the sums by one element, behind a zero; `reverse` sums from the end: the same order on the reversed row.
-//! * Error, before the rounding of the output: `(n / 256 + 14) · 2^-24 · Σ |x|` over the elements summed.
+//! * Error, before the rounding of the output: `(n / 1024 + 12) · 2^-24 · Σ |x|` over the elements summed.
 //! * Integers wrap.
 
 mod cpu;

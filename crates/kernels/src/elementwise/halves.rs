@@ -2,26 +2,10 @@
 //!
 //! So that the functions, which are long, are compiled for f32 alone.
 
-use crate::{float::Float, simd};
+use crate::float::Float;
 
 /// Elements widened at once.
 const BLOCK: usize = 1024;
-
-simd! {
-    fn widen<T: Float>(x: &[T], y: &mut [f32]) {
-        for (y, x) in y.iter_mut().zip(x) {
-            *y = x.to_f32();
-        }
-    }
-}
-
-simd! {
-    fn narrow<T: Float>(x: &[f32], y: &mut [T]) {
-        for (y, x) in y.iter_mut().zip(x) {
-            *y = T::from_f32(*x);
-        }
-    }
-}
 
 /// Widens `N` blocks and calls `body` with them and the start and number of their elements.
 #[inline(always)]
@@ -31,7 +15,7 @@ fn widened<T: Float, const N: usize>(x: [&[T]; N], mut body: impl FnMut([&[f32];
     for start in (0..length).step_by(BLOCK) {
         let count = BLOCK.min(length - start);
         for (wide, x) in wide.iter_mut().zip(x) {
-            widen(&x[start..start + count], &mut wide[..count]);
+            T::widen_into(&x[start..start + count], &mut wide[..count]);
         }
         body(wide.each_ref().map(|w| &w[..count]), start, count);
     }
@@ -42,7 +26,7 @@ pub(crate) fn map<T: Float, const N: usize>(x: [&[T]; N], y: &mut [T], f: impl F
     let mut result = [0.0; BLOCK];
     widened(x, |x, start, count| {
         f(x, &mut result[..count]);
-        narrow(&result[..count], &mut y[start..start + count]);
+        T::narrow_into(&result[..count], &mut y[start..start + count]);
     });
 }
 
@@ -56,6 +40,6 @@ pub(crate) fn map_from<X, T: Float>(x: &[X], y: &mut [T], f: impl Fn(&[X], &mut 
     let mut result = [0.0; BLOCK];
     for (x, y) in x.chunks(BLOCK).zip(y.chunks_mut(BLOCK)) {
         f(x, &mut result[..x.len()]);
-        narrow(&result[..x.len()], y);
+        T::narrow_into(&result[..x.len()], y);
     }
 }

@@ -1,13 +1,12 @@
 //! The CPU twin: a row is read from memory once, by the fold for the mean; the rest finds it in L1 or L2.
 
 use elinvar_core::{DType, HostArguments, HostKernel, Result};
-use rayon::prelude::*;
 
 use super::Params;
 use crate::{
     float::{Float, widen, with_float},
     order,
-    rows::{Shared, rows_per_task},
+    rows::{Shared, for_each_block, in_f32},
     simd,
 };
 
@@ -39,24 +38,17 @@ fn run<T: Float, W: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let weight = weight.or_else(|| bias.as_ref().map(|_| vec![1.0; n].into()));
     let statistics = mean.zip(inv_std).map(|(mean, inv_std)| [mean, inv_std].map(Shared::new));
     let norm = Norm { n, epsilon, weight: weight.as_deref(), bias: bias.as_deref(), statistics };
-    let per_task = rows_per_task(n, rows.count());
-    if rows.count() <= per_task {
-        layer_norm(x, y, &norm, 0);
-    } else {
-        let tasks = x.par_chunks(n * per_task).zip(y.par_chunks_mut(n * per_task)).enumerate();
-        tasks.for_each(|(task, (x, y))| layer_norm(x, y, &norm, task * per_task));
-    }
+    for_each_block(n, x, y, |first, x, y| in_f32(n, x, y, |row, x, y| layer_norm(x, y, &norm, first + row)));
     Ok(())
 }
 
 simd! {
     /// The rows from `first` on.
-    fn layer_norm<T: Float>(x: &[T], y: &mut [T], norm: &Norm<'_>, first: usize) {
+    fn layer_norm(x: &[f32], y: &mut [f32], norm: &Norm<'_>, first: usize) {
         for (index, (x, y)) in x.chunks_exact(norm.n).zip(y.chunks_exact_mut(norm.n)).enumerate() {
             let count = norm.n as f32;
-            let mean = order::fold(x, 0.0, |a, x: T| a + x.to_f32(), order::add) / count;
-            let square = |a: f32, x: T| (x.to_f32() - mean).mul_add(x.to_f32() - mean, a);
-            let variance = order::fold(x, 0.0, square, order::add) / count;
+            let mean = order::fold(x, 0.0, order::add, order::add) / count;
+            let variance = order::fold(x, 0.0, |a, x: f32| (x - mean).mul_add(x - mean, a), order::add) / count;
             let scale = 1.0 / (variance + norm.epsilon).sqrt();
             if let Some([means, scales]) = norm.statistics {
                 // SAFETY: one element for each row, and every row belongs to one task.
@@ -71,23 +63,11 @@ simd! {
 }
 
 #[inline(always)]
-fn apply<T: Float>(x: &[T], y: &mut [T], norm: &Norm<'_>, mean: f32, scale: f32) {
+fn apply(x: &[f32], y: &mut [f32], norm: &Norm<'_>, mean: f32, scale: f32) {
     let rows = y.iter_mut().zip(x);
     match (norm.weight, norm.bias) {
-        (Some(weight), Some(bias)) => {
-            for (((y, x), w), b) in rows.zip(weight).zip(bias) {
-                *y = T::from_f32(((x.to_f32() - mean) * scale).mul_add(*w, *b));
-            }
-        }
-        (Some(weight), None) => {
-            for ((y, x), w) in rows.zip(weight) {
-                *y = T::from_f32((x.to_f32() - mean) * scale * w);
-            }
-        }
-        _ => {
-            for (y, x) in rows {
-                *y = T::from_f32((x.to_f32() - mean) * scale);
-            }
-        }
+        (Some(weight), Some(bias)) => rows.zip(weight).zip(bias).for_each(|(((y, x), w), b)| *y = ((x - mean) * scale).mul_add(*w, *b)),
+        (Some(weight), None) => rows.zip(weight).for_each(|((y, x), w)| *y = (x - mean) * scale * w),
+        _ => rows.for_each(|(y, x)| *y = (x - mean) * scale),
     }
 }

@@ -100,6 +100,14 @@ pub fn exp(x: f32) -> f32 {
     exp_of(clamp(x, -104.0, 89.0)).value()
 }
 
+/// [`exp`] for `x <= 0`: the same bits with a third less work.
+#[inline(always)]
+pub fn exp_nonpositive(x: f32) -> f32 {
+    let Exponential { hi, lo, k } = exp_of(if x < -104.0 { -104.0 } else { x });
+    // Moved up by 2^64 the power is ordinary; coming back rounds where the result is denormal.
+    (hi + lo) * pow2(k.wrapping_add(64)) * f32::from_bits((127 - 64) << 23)
+}
+
 /// `2^x`.
 ///
 /// Error: at most 0.8 ulp.

@@ -28,7 +28,7 @@ mod tests;
 
 pub use activation::{gelu_erf, gelu_tanh, sigmoid, silu, softplus};
 pub use erf::erf;
-pub use exp::{exp, exp2};
+pub use exp::{exp, exp_nonpositive, exp2};
 pub use hyperbolic::tanh;
 pub use log::{log, log1p, log2};
 pub use pow::pow;

@@ -30,6 +30,14 @@ fn errors_stay_within_the_stated_bounds() {
     }
 }
 
+#[test]
+fn exp_nonpositive_has_the_bits_of_exp() {
+    for x in samples(997).into_iter().filter(|x| *x <= 0.0 || x.is_nan()) {
+        let (found, expected) = (exp_nonpositive(x), exp(x));
+        assert!(found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan(), "exp({x:e}) is {expected:e}, not {found:e}");
+    }
+}
+
 /// Pairs whose power is an ordinary number: any positive `x`, and `y` for which `-152 < y·log2(x) < 130`.
 fn ordinary_powers(count: u32) -> (Vec<f32>, Vec<f32>) {
     let pair = |i: u32| {

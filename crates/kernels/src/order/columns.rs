@@ -1,81 +1,143 @@
 //! The canonical order for many rows side by side: row `c` is column `c` of a matrix whose lines lie in memory, so all of them are
 //! folded a line at a time, in vectors across columns.
 
-use super::{GROUP, row_threads};
+use elinvar_core::DType;
+
+use super::{GROUP, row_groups, row_threads};
+use crate::float::Float;
 
 /// Columns folded at once: few enough that the lanes of a simdgroup stay in L2 and its slots in L1.
 pub const TILE: usize = 512;
 
-/// Temporary memory of [`fold_columns`], in floats, for `width` columns.
+/// Lines taken at once: as many as a row of up to 32768 elements has for each accumulator.
+const STEPS: usize = 4;
+
+/// Temporary memory of [`fold_columns_group`], in floats, for `width` columns.
 pub const fn columns_scratch(width: usize) -> usize {
-    (32 + 8) * width
+    (32 + 8 + STEPS) * width
 }
 
-/// Folds simdgroup `group` of `width` columns, each a row of `n` elements, into `out`: `line(k)` is element `k` of all of them, and
-/// `step` also gets the column. `scratch` has [`columns_scratch`] floats.
+/// How columns are folded: the accumulators' first value, how an element of a column is taken into one, how two are combined.
 ///
-/// `op(a, identity)` must be `a` for every `a` that accumulators can hold: accumulators beyond the row's end are left out.
+/// `combine(a, identity)` must be `a` for every `a` that accumulators can hold: accumulators beyond the columns' end are left out.
+#[derive(Clone, Copy)]
+pub struct Fold<S, C> {
+    /// The first value.
+    pub identity: f32,
+    /// `step(accumulator, element, column)`.
+    pub step: S,
+    /// `combine(a, b)`.
+    pub combine: C,
+}
+
+/// Folds simdgroup `group` of as many columns as `out` has, each a row of `n` elements: `line(k)` is element `k` of all of them. `scratch` has
+/// [`columns_scratch`] floats.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
-pub fn fold_columns_group<'a, T: Copy + 'a>(
+pub fn fold_columns_group<'a, T: Float>(
     line: impl Fn(usize) -> &'a [T],
     n: usize,
     group: usize,
-    identity: f32,
-    step: impl Fn(f32, T, usize) -> f32 + Copy,
-    op: impl Fn(f32, f32) -> f32 + Copy,
+    fold: Fold<impl Fn(f32, f32, usize) -> f32 + Copy, impl Fn(f32, f32) -> f32 + Copy>,
     scratch: &mut [f32],
     out: &mut [f32],
 ) {
     let width = out.len();
-    let stride = 8 * row_threads(n);
-    let (lanes, slots) = scratch[..columns_scratch(width)].split_at_mut(32 * width);
+    let (lanes, rest) = scratch[..columns_scratch(width)].split_at_mut(32 * width);
+    let (slots, wide) = rest.split_at_mut(8 * width);
     let used = n.saturating_sub(group * GROUP).div_ceil(8).min(32);
     for (index, lane) in lanes.chunks_exact_mut(width).take(used).enumerate() {
         let first = group * GROUP + 8 * index;
         for (slot, values) in slots.chunks_exact_mut(width).enumerate() {
-            fold_slot(&line, first + slot, n, stride, identity, step, values);
+            fold_slot(&line, first + slot, n, fold, wide, values);
         }
-        combine_slots(slots, op, lane);
+        combine_slots(slots, fold.combine, lane);
     }
     let mut distance = 16;
     while distance > 0 {
         let (low, high) = lanes.split_at_mut(distance * width);
         let count = used.min(2 * distance).saturating_sub(distance) * width;
         for (a, b) in low[..count].iter_mut().zip(high) {
-            *a = op(*a, *b);
+            *a = (fold.combine)(*a, *b);
         }
         distance /= 2;
     }
-    if used == 0 { out.fill(identity) } else { out.copy_from_slice(&lanes[..width]) }
+    if used == 0 { out.fill(fold.identity) } else { out.copy_from_slice(&lanes[..width]) }
+}
+
+/// Folds all simdgroups of columns, as [`fold_columns_group`] does each; `scratch` has `out.len()` more floats.
+#[inline(always)]
+pub fn fold_columns<'a, T: Float>(
+    line: impl Fn(usize) -> &'a [T],
+    n: usize,
+    fold: Fold<impl Fn(f32, f32, usize) -> f32 + Copy, impl Fn(f32, f32) -> f32 + Copy>,
+    scratch: &mut [f32],
+    out: &mut [f32],
+) {
+    let (part, scratch) = scratch.split_at_mut(out.len());
+    fold_columns_group(&line, n, 0, fold, scratch, out);
+    for group in 1..row_groups(n) {
+        fold_columns_group(&line, n, group, fold, scratch, part);
+        for (out, part) in out.iter_mut().zip(&*part) {
+            *out = (fold.combine)(*out, *part);
+        }
+    }
 }
 
 /// Accumulator `j` of every column.
 #[inline(always)]
-fn fold_slot<'a, T: Copy + 'a>(
+fn fold_slot<'a, T: Float>(
     line: impl Fn(usize) -> &'a [T],
     j: usize,
     n: usize,
-    stride: usize,
-    identity: f32,
-    step: impl Fn(f32, T, usize) -> f32 + Copy,
+    fold: Fold<impl Fn(f32, f32, usize) -> f32 + Copy, impl Fn(f32, f32) -> f32 + Copy>,
+    wide: &mut [f32],
     values: &mut [f32],
 ) {
-    let width = values.len();
-    values.fill(identity);
+    let (width, stride) = (values.len(), 8 * row_threads(n));
+    let mut first = true;
     let mut k = j;
-    while k + 3 * stride < n {
-        let [a, b, c, d] = [0, 1, 2, 3].map(|i| &line(k + i * stride)[..width]);
-        for (i, value) in values.iter_mut().enumerate() {
-            *value = step(step(step(step(*value, a[i], i), b[i], i), c[i], i), d[i], i);
+    while k + (STEPS - 1) * stride < n {
+        let lines: [&[T]; STEPS] = std::array::from_fn(|i| &line(k + i * stride)[..width]);
+        if T::DTYPE == DType::F16 {
+            // Widened by the instruction for it, which loops over single elements do not use.
+            for (wide, line) in wide.chunks_exact_mut(width).zip(lines) {
+                T::widen_into(line, wide);
+            }
+            fold_lines(std::array::from_fn::<_, STEPS, _>(|i| &wide[i * width..][..width]), fold, first, values);
+        } else {
+            fold_lines(lines, fold, first, values);
         }
-        k += 4 * stride;
+        first = false;
+        k += STEPS * stride;
     }
     while k < n {
-        for (i, (value, &x)) in values.iter_mut().zip(line(k)).enumerate() {
-            *value = step(*value, x, i);
-        }
+        fold_lines([&line(k)[..width]], fold, first, values);
+        first = false;
         k += stride;
+    }
+    if first {
+        values.fill(fold.identity);
+    }
+}
+
+/// Takes lines into accumulators, which begin with the identity if these are the first.
+#[inline(always)]
+fn fold_lines<T: Float, const N: usize>(
+    lines: [&[T]; N],
+    fold: Fold<impl Fn(f32, f32, usize) -> f32 + Copy, impl Fn(f32, f32) -> f32 + Copy>,
+    first: bool,
+    values: &mut [f32],
+) {
+    let lines = lines.map(|line| &line[..values.len()]);
+    let take = |start: f32, i: usize| lines.iter().fold(start, |a, line| (fold.step)(a, line[i].to_f32(), i));
+    if first {
+        for (i, value) in values.iter_mut().enumerate() {
+            *value = take(fold.identity, i);
+        }
+    } else {
+        for (i, value) in values.iter_mut().enumerate() {
+            *value = take(*value, i);
+        }
     }
 }
 
@@ -93,20 +155,16 @@ fn combine_slots(slots: &[f32], op: impl Fn(f32, f32) -> f32 + Copy, lane: &mut 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::{add, fold, row_groups};
+    use crate::order::{add, fold};
 
     #[test]
     fn columns_have_the_bits_of_rows() {
         for (n, width) in [(1, 3), (5, 1), (9, 17), (40, 33), (255, 5), (257, 20), (1025, 40), (2500, 7), (9000, 3)] {
             let data: Vec<f32> = (0..n * width).map(|i| ((i * 7919 % 1013) as f32 - 500.0) * 1.37e-3).collect();
-            let (mut scratch, mut part, mut total) = (vec![0.0; columns_scratch(width)], vec![0.0; width], vec![0.0; width]);
-            for group in 0..row_groups(n) {
-                let line = |k: usize| &data[k * width..][..width];
-                fold_columns_group(line, n, group, 0.0, |a, x, _| a + x, add, &mut scratch, &mut part);
-                for (total, part) in total.iter_mut().zip(&part) {
-                    *total = if group == 0 { *part } else { *total + part };
-                }
-            }
+            let (mut scratch, mut total) = (vec![0.0; width + columns_scratch(width)], vec![0.0; width]);
+            let line = |k: usize| &data[k * width..][..width];
+            let sum = Fold { identity: 0.0, step: |a, x, _| a + x, combine: add };
+            fold_columns(line, n, sum, &mut scratch, &mut total);
             for (c, total) in total.iter().enumerate() {
                 let row: Vec<f32> = data.iter().skip(c).step_by(width).copied().collect();
                 assert_eq!(total.to_bits(), fold(&row, 0.0, add, add).to_bits(), "n = {n}, column {c}");

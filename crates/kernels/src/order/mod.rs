@@ -10,7 +10,7 @@
 
 mod columns;
 
-pub use columns::{TILE, columns_scratch, fold_columns_group};
+pub use columns::{Fold, TILE, columns_scratch, fold_columns, fold_columns_group};
 
 /// Threads that share a row of `n` elements.
 pub const fn row_threads(n: usize) -> usize {
@@ -137,13 +137,21 @@ fn fold_short<T: Copy>(row: &[T], identity: f32, step: impl Fn(f32, T) -> f32 + 
 /// The larger; NaN if either is.
 #[inline(always)]
 pub fn max(a: f32, b: f32) -> f32 {
-    if a > b || a.is_nan() { a } else { b }
+    let larger = if a > b { a } else { b };
+    if a.is_nan() { a } else { larger }
+}
+
+/// The larger of two numbers, in one instruction; either if one is a NaN.
+#[inline(always)]
+pub fn larger(a: f32, b: f32) -> f32 {
+    if a > b { a } else { b }
 }
 
 /// The smaller; NaN if either is.
 #[inline(always)]
 pub fn min(a: f32, b: f32) -> f32 {
-    if a < b || a.is_nan() { a } else { b }
+    let smaller = if a < b { a } else { b };
+    if a.is_nan() { a } else { smaller }
 }
 
 /// The sum.

@@ -169,8 +169,9 @@ simd! {
 /// Where `best` is first, or last.
 #[inline(always)]
 fn position<T: Candidate>(row: &[T], best: T, last: bool) -> usize {
-    const BLOCK: usize = 64;
-    let here = |block: &[T]| block.iter().fold(false, |any, x| any | x.ties(best));
+    const BLOCK: usize = 128;
+    // A count vectorises where a search does not.
+    let here = |block: &[T]| block.iter().fold(0, |count, x| count + u8::from(x.ties(best))) > 0;
     let mut blocks = row.chunks(BLOCK);
     let block = if last { blocks.rposition(here) } else { blocks.position(here) }.unwrap_or(0);
     let mut part = row[block * BLOCK..].iter().take(BLOCK);

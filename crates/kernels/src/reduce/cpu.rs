@@ -9,7 +9,8 @@ use rayon::prelude::*;
 use super::{Geometry, Params, Reduction};
 use crate::{
     float::{Float, with_float},
-    math, order,
+    math,
+    order::{self, Fold},
     rows::{SERIAL_BELOW, Shared, rows_per_task, with_scratch},
     simd,
 };
@@ -188,6 +189,7 @@ simd! {
 fn fold_rows<T: Float, S: Step>(x: &[T], geometry: &Geometry, unit: &Unit, groups: Range<usize>, shifts: Option<&[f32]>, out: &mut [f32]) {
     let (length, run) = (geometry.length as usize, geometry.run());
     let mut gathered = vec![T::zeroed(); if run < length { length } else { 0 }];
+    let mut wide = vec![0.0; if T::DTYPE == DType::F16 { length } else { 0 }];
     for (o, out) in unit.outputs.clone().zip(out) {
         let start = geometry.kept(o);
         let row = if run < length {
@@ -199,30 +201,41 @@ fn fold_rows<T: Float, S: Step>(x: &[T], geometry: &Geometry, unit: &Unit, group
             &x[start..start + length]
         };
         let shift = shifts.map_or(0.0, |s| s[o]);
-        let step = |a: f32, x: T| S::step(a, x.to_f32(), shift);
-        *out = if groups.len() == order::row_groups(length) {
-            order::fold(row, S::IDENTITY, step, S::combine)
+        *out = if T::DTYPE == DType::F16 {
+            // Widened by the instruction for it, which loops over single elements do not use.
+            T::widen_into(row, &mut wide);
+            fold_row::<f32, S>(&wide, groups.clone(), shift)
         } else {
-            order::fold_group(row, groups.start, S::IDENTITY, step, S::combine)
+            fold_row::<T, S>(row, groups.clone(), shift)
         };
+    }
+}
+
+/// All simdgroups of a row, or one of them.
+#[inline(always)]
+fn fold_row<T: Float, S: Step>(row: &[T], groups: Range<usize>, shift: f32) -> f32 {
+    let step = |a: f32, x: T| S::step(a, x.to_f32(), shift);
+    if groups.len() == order::row_groups(row.len()) {
+        order::fold(row, S::IDENTITY, step, S::combine)
+    } else {
+        order::fold_group(row, groups.start, S::IDENTITY, step, S::combine)
     }
 }
 
 #[inline(always)]
 fn fold_tile<T: Float, S: Step>(x: &[T], geometry: &Geometry, unit: &Unit, groups: Range<usize>, shifts: Option<&[f32]>, out: &mut [f32]) {
-    let (width, inner) = (out.len(), geometry.inner as usize);
+    let (width, inner, length) = (out.len(), geometry.inner as usize, geometry.length as usize);
     let start = geometry.kept(unit.outputs.start / inner) + unit.outputs.start % inner;
     let line = |k: usize| &x[start + geometry.reduced(k)..][..width];
     let none = [0.0; order::TILE];
     let shifts = shifts.map_or(&none[..width], |s| &s[unit.outputs.clone()]);
-    let step = |a: f32, x: T, column: usize| S::step(a, x.to_f32(), shifts[column]);
+    let step = |a: f32, x: f32, column: usize| S::step(a, x, shifts[column]);
+    let fold = Fold { identity: S::IDENTITY, step, combine: S::combine };
     with_scratch(width + order::columns_scratch(width), |scratch| {
-        let (part, scratch) = scratch.split_at_mut(width);
-        for group in groups.clone() {
-            order::fold_columns_group(line, geometry.length as usize, group, S::IDENTITY, step, S::combine, scratch, part);
-            for (out, part) in out.iter_mut().zip(&*part) {
-                *out = if group == groups.start { *part } else { S::combine(*out, *part) };
-            }
+        if groups.len() == order::row_groups(length) {
+            order::fold_columns(line, length, fold, scratch, out);
+        } else {
+            order::fold_columns_group(line, length, groups.start, fold, scratch, out);
         }
     });
 }

@@ -1,12 +1,13 @@
-//! The CPU twin: a row is read from memory once, by the fold for the maximum; the exponentials are computed once, into a row of f32
-//! that stays in cache, and scaled into the output.
+//! The CPU twin. Along the last axis a row is read from memory once, by the fold for the maximum, and its exponentials are scaled where they
+//! were written, still in cache; along other axes a tile of neighbouring rows is worked on in L2, in vectors across them.
 
 use elinvar_core::{DType, HostArguments, HostKernel, Result};
 
 use crate::{
     float::{Float, with_float},
-    math, order,
-    rows::{Rows, for_each_block, with_scratch},
+    math,
+    order::{self, Fold},
+    rows::{Rows, for_each_block, for_each_tile, in_f32},
     simd,
 };
 
@@ -14,46 +15,92 @@ pub(super) fn twin(dtype: DType, log: bool) -> Result<HostKernel> {
     Ok(with_float!(dtype, "softmax", T => if log { run::<T, true> } else { run::<T, false> }))
 }
 
-fn run<T: Float + Default, const LOG: bool>(arguments: &mut HostArguments<'_>) -> Result<()> {
+fn run<T: Float, const LOG: bool>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let rows: Rows = arguments.params()?;
     let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(1)?);
     let n = rows.length as usize;
-    for_each_block(rows, x, y, |x, y| {
-        with_scratch(n, |row| if LOG { log_softmax(x, y, row) } else { softmax(x, y, row) });
-    });
+    if rows.inner > 1 {
+        let scratch = |width: usize| 3 * width + order::columns_scratch(width);
+        for_each_tile(rows, x, y, scratch, if LOG { log_softmax_tile } else { softmax_tile });
+    } else {
+        for_each_block(n, x, y, |_, x, y| in_f32(n, x, y, |_, x, y| if LOG { log_softmax(x, y, n) } else { softmax(x, y, n) }));
+    }
     Ok(())
 }
 
 simd! {
-    fn softmax<T: Float>(x: &[T], y: &mut [T], row: &mut [f32]) {
-        for (x, y) in x.chunks_exact(row.len()).zip(y.chunks_exact_mut(row.len())) {
-            exponentials(x, row);
-            let scale = 1.0 / order::fold(row, 0.0, order::add, order::add);
-            for (y, e) in y.iter_mut().zip(&*row) {
-                *y = T::from_f32(e * scale);
+    fn softmax(x: &[f32], y: &mut [f32], n: usize) {
+        for (x, y) in x.chunks_exact(n).zip(y.chunks_exact_mut(n)) {
+            let max = max(x);
+            for (y, x) in y.iter_mut().zip(x) {
+                *y = math::exp_nonpositive(x - max);
+            }
+            let scale = 1.0 / order::fold(y, 0.0, order::add, order::add);
+            for y in y {
+                *y *= scale;
             }
         }
     }
 }
 
 simd! {
-    fn log_softmax<T: Float>(x: &[T], y: &mut [T], row: &mut [f32]) {
-        for (x, y) in x.chunks_exact(row.len()).zip(y.chunks_exact_mut(row.len())) {
-            let max = exponentials(x, row);
-            let log = math::log(order::fold(row, 0.0, order::add, order::add));
+    fn log_softmax(x: &[f32], y: &mut [f32], n: usize) {
+        for (x, y) in x.chunks_exact(n).zip(y.chunks_exact_mut(n)) {
+            let max = max(x);
+            let log = math::log(order::fold(x, 0.0, |a, x| a + math::exp_nonpositive(x - max), order::add));
             for (y, x) in y.iter_mut().zip(x) {
-                *y = T::from_f32((x.to_f32() - max) - log);
+                *y = (x - max) - log;
             }
         }
     }
 }
 
-/// `row = exp(x − max x)`; gives the maximum.
+/// A NaN may go unseen here: it comes back in the sum.
 #[inline(always)]
-fn exponentials<T: Float>(x: &[T], row: &mut [f32]) -> f32 {
-    let max = order::fold(x, f32::NEG_INFINITY, |a, x: T| order::max(a, x.to_f32()), order::max);
-    for (e, x) in row.iter_mut().zip(x) {
-        *e = math::exp(x.to_f32() - max);
+fn max(x: &[f32]) -> f32 {
+    order::fold(x, f32::NEG_INFINITY, order::larger, order::larger)
+}
+
+simd! {
+    fn softmax_tile(lines: &mut [f32], width: usize, rest: &mut [f32]) {
+        let (max, rest) = rest.split_at_mut(width);
+        let (scale, scratch) = rest.split_at_mut(width);
+        max_of_columns(lines, scratch, max);
+        for line in lines.chunks_exact_mut(width) {
+            for (y, max) in line.iter_mut().zip(&*max) {
+                *y = math::exp_nonpositive(*y - max);
+            }
+        }
+        let sum = Fold { identity: 0.0, step: |a, x, _| a + x, combine: order::add };
+        order::fold_columns(|k| &lines[k * width..][..width], lines.len() / width, sum, scratch, scale);
+        scale.iter_mut().for_each(|sum| *sum = 1.0 / *sum);
+        for line in lines.chunks_exact_mut(width) {
+            for (y, scale) in line.iter_mut().zip(&*scale) {
+                *y *= scale;
+            }
+        }
     }
-    max
+}
+
+simd! {
+    fn log_softmax_tile(lines: &mut [f32], width: usize, rest: &mut [f32]) {
+        let (max, rest) = rest.split_at_mut(width);
+        let (log, scratch) = rest.split_at_mut(width);
+        max_of_columns(lines, scratch, max);
+        let sum = Fold { identity: 0.0, step: |a, x, column: usize| a + math::exp_nonpositive(x - max[column]), combine: order::add };
+        order::fold_columns(|k| &lines[k * width..][..width], lines.len() / width, sum, scratch, log);
+        log.iter_mut().for_each(|sum| *sum = math::log(*sum));
+        for line in lines.chunks_exact_mut(width) {
+            for ((y, max), log) in line.iter_mut().zip(&*max).zip(&*log) {
+                *y = (*y - max) - log;
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn max_of_columns(lines: &[f32], scratch: &mut [f32], max: &mut [f32]) {
+    let width = max.len();
+    let larger = Fold { identity: f32::NEG_INFINITY, step: |a, x, _| order::larger(a, x), combine: order::larger };
+    order::fold_columns(|k| &lines[k * width..][..width], lines.len() / width, larger, scratch, max);
 }

@@ -1,22 +1,29 @@
 //! The CPU twin: blocks of the output, in parallel, each cut at the ends of rows.
 
-use elinvar_core::{DType, HostArguments, HostKernel, Result};
+use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
+use half::{bf16, f16};
 use rayon::prelude::*;
 
 use super::Params;
-use crate::{
-    float::{Float, with_float},
-    math, simd,
-};
+use crate::{elementwise::halves, float::Float, math, simd};
 
 /// Elements of a task: small enough that even a single token's vector is shared.
 const BLOCK: usize = 4 << 10;
 
 pub(super) fn twin(dtype: DType) -> Result<HostKernel> {
-    Ok(with_float!(dtype, "swiglu", T => run::<T>))
+    Ok(match dtype {
+        DType::F32 => |arguments| run::<f32>(arguments, gate),
+        DType::F16 => |arguments| run::<f16>(arguments, gate_halves),
+        DType::BF16 => |arguments| run::<bf16>(arguments, gate_halves),
+        _ => return Err(Error::invalid_argument(format!("swiglu of {dtype}: f32, f16 or bf16 expected"))),
+    })
 }
 
-fn run<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
+fn gate_halves<T: Float>(a: &[T], b: &[T], y: &mut [T], alpha: f32) {
+    halves::map([a, b], y, |[a, b], y| gate(a, b, y, alpha));
+}
+
+fn run<T: Float>(arguments: &mut HostArguments<'_>, gate: fn(&[T], &[T], &mut [T], f32)) -> Result<()> {
     let params: Params = arguments.params()?;
     let (a, b, y) = (arguments.input::<T>(0)?, arguments.input::<T>(1)?, arguments.output::<T>(2)?);
     let columns = params.columns as usize;
@@ -27,11 +34,7 @@ fn run<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
             let (part, rest) = y.split_at_mut(y.len().min(columns - column));
             let a = &a[row * params.a_stride as usize + column..][..part.len()];
             let b = &b[row * params.b_stride as usize + params.b_offset as usize + column..][..part.len()];
-            if params.alpha == 1.0 {
-                gate(a, b, part)
-            } else {
-                gate_scaled(a, b, part, params.alpha)
-            }
+            gate(a, b, part, params.alpha);
             at += part.len();
             y = rest;
         }
@@ -45,18 +48,12 @@ fn run<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
 }
 
 simd! {
-    fn gate<T: Float>(a: &[T], b: &[T], y: &mut [T]) {
-        for ((y, a), b) in y.iter_mut().zip(a).zip(b) {
-            *y = T::from_f32(math::silu(a.to_f32()) * b.to_f32());
-        }
-    }
-}
-
-simd! {
-    fn gate_scaled<T: Float>(a: &[T], b: &[T], y: &mut [T], alpha: f32) {
-        for ((y, a), b) in y.iter_mut().zip(a).zip(b) {
-            let a = a.to_f32();
-            *y = T::from_f32(a * math::sigmoid(alpha * a) * b.to_f32());
+    fn gate(a: &[f32], b: &[f32], y: &mut [f32], alpha: f32) {
+        let elements = y.iter_mut().zip(a).zip(b);
+        if alpha == 1.0 {
+            elements.for_each(|((y, a), b)| *y = math::silu(*a) * b);
+        } else {
+            elements.for_each(|((y, a), b)| *y = a * math::sigmoid(alpha * a) * b);
         }
     }
 }

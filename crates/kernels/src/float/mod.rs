@@ -1,5 +1,8 @@
 //! Conversions between the floating-point types, written so that loops over them vectorise: one rounding, to nearest even; NaN stays NaN.
 
+#[cfg(target_arch = "x86_64")]
+mod f16c;
+
 use std::borrow::Cow;
 
 use elinvar_core::{DType, Element};
@@ -14,6 +17,32 @@ pub trait Float: Element {
 
     /// Rounded to nearest even.
     fn from_f32(value: f32) -> Self;
+
+    /// [`Float::to_f32`] of every element of a slice into another of the same length.
+    fn widen_into(from: &[Self], to: &mut [f32]) {
+        widen_each(from, to);
+    }
+
+    /// [`Float::from_f32`] of every element of a slice into another of the same length.
+    fn narrow_into(from: &[f32], to: &mut [Self]) {
+        narrow_each(from, to);
+    }
+}
+
+simd! {
+    fn widen_each<T: Float>(from: &[T], to: &mut [f32]) {
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = from.to_f32();
+        }
+    }
+}
+
+simd! {
+    fn narrow_each<T: Float>(from: &[f32], to: &mut [T]) {
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = T::from_f32(*from);
+        }
+    }
 }
 
 impl Float for f32 {
@@ -69,17 +98,46 @@ impl Float for f16 {
         let result = if magnitude >= 0x477f_f000 { overflow } else { finite };
         f16::from_bits((sign | result) as u16)
     }
+
+    #[cfg(target_arch = "x86_64")]
+    fn widen_into(from: &[Self], to: &mut [f32]) {
+        if simd::level() < simd::Level::Avx2 {
+            return widen_each(from, to);
+        }
+        // SAFETY: every level from AVX2 on has AVX and F16C.
+        unsafe { f16c::widen(from, to) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn narrow_into(from: &[f32], to: &mut [Self]) {
+        if simd::level() < simd::Level::Avx2 {
+            return narrow_each(from, to);
+        }
+        // SAFETY: as above.
+        unsafe { f16c::narrow(from, to) }
+    }
 }
 
 /// All of `values` in f32; no copy is made of values that are.
 pub fn widen<T: Float>(values: &[T]) -> Cow<'_, [f32]> {
-    bytemuck::try_cast_slice(values).ok().filter(|_| T::DTYPE == DType::F32).map_or_else(|| Cow::Owned(widened(values)), Cow::Borrowed)
+    as_f32(values).map_or_else(
+        || {
+            let mut wide = vec![0.0; values.len()];
+            T::widen_into(values, &mut wide);
+            Cow::Owned(wide)
+        },
+        Cow::Borrowed,
+    )
 }
 
-simd! {
-    fn widened<T: Float>(values: &[T]) -> Vec<f32> {
-        values.iter().map(|v| v.to_f32()).collect()
-    }
+/// The same slice, if it is one of f32.
+pub fn as_f32<T: Float>(values: &[T]) -> Option<&[f32]> {
+    bytemuck::try_cast_slice(values).ok().filter(|_| T::DTYPE == DType::F32)
+}
+
+/// The same slice, if it is one of f32.
+pub fn as_f32_mut<T: Float>(values: &mut [T]) -> Option<&mut [f32]> {
+    if T::DTYPE == DType::F32 { bytemuck::try_cast_slice_mut(values).ok() } else { None }
 }
 
 /// `$body` with `$type` standing for the element type of a floating-point `$dtype`; others are refused for `$what`.
@@ -114,6 +172,20 @@ mod tests {
             let (a, b) = (f16::from_bits(bits), bf16::from_bits(bits));
             assert!(Float::to_f32(a).to_bits() == f16::to_f32(a).to_bits() || a.is_nan() && Float::to_f32(a).is_nan(), "{bits:04x}");
             assert!(Float::to_f32(b).to_bits() == bf16::to_f32(b).to_bits() || b.is_nan() && Float::to_f32(b).is_nan(), "{bits:04x}");
+        }
+    }
+
+    #[test]
+    fn slices_are_converted_as_their_elements_are() {
+        let halves: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+        let mut wide = vec![0.0; halves.len()];
+        Float::widen_into(&halves, &mut wide);
+        let floats: Vec<f32> = (0..u32::MAX).step_by(30_011).map(f32::from_bits).collect();
+        let mut narrow = vec![f16::ZERO; floats.len()];
+        Float::narrow_into(&floats, &mut narrow);
+        for (half, wide) in halves.iter().zip(wide).chain(narrow.iter().zip(floats)) {
+            let (exact, found) = (Float::to_f32(*half), <f16 as Float>::from_f32(wide));
+            assert!(found.to_bits() == half.to_bits() || half.is_nan() && found.is_nan() && exact.is_nan(), "{wide:e}");
         }
     }
 
