@@ -1,5 +1,7 @@
 //! The `elinvar` command as a user runs it.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
+
 use std::{
     fs,
     path::{Path, PathBuf},

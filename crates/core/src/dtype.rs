@@ -74,19 +74,8 @@ impl DType {
     pub const INTEGERS: &[DType] = &[DType::I8, DType::I16, DType::I32, DType::I64, DType::U8, DType::U16, DType::U32, DType::U64];
 
     /// The types one can calculate with: floating-point and integer.
-    pub const NUMBERS: &[DType] = &[
-        DType::F32,
-        DType::F16,
-        DType::BF16,
-        DType::I8,
-        DType::I16,
-        DType::I32,
-        DType::I64,
-        DType::U8,
-        DType::U16,
-        DType::U32,
-        DType::U64,
-    ];
+    pub const NUMBERS: &[DType] =
+        &[DType::F32, DType::F16, DType::BF16, DType::I8, DType::I16, DType::I32, DType::I64, DType::U8, DType::U16, DType::U32, DType::U64];
 
     /// Bytes of one element of a plain type.
     pub const fn size(self) -> usize {

@@ -1,13 +1,15 @@
 //! The seam over the null device and over one that fails on purpose: validation, pool, errors.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
+
 use std::sync::{
     Arc, Mutex,
     atomic::{AtomicUsize, Ordering},
 };
 
 use elinvar_core::{
-    Backend, Command, CommandList, Completion, DType, Device, DeviceKind, DeviceMemory, DeviceProperties, Dispatch, Error, Extent, HostMemory, KernelKey,
-    KernelSource, ListBuilder, MemoryInfo, NullBackend, Parameter, Pipeline, RawBuffer, Result, Storage,
+    Backend, Command, CommandList, Completion, DType, Device, DeviceKind, DeviceMemory, DeviceProperties, Dispatch, Error, Extent, HostMemory,
+    KernelKey, KernelSource, ListBuilder, MemoryInfo, NullBackend, Parameter, Pipeline, RawBuffer, Result, Storage,
 };
 
 fn kernel(parameters: &[Parameter]) -> Arc<KernelSource> {

@@ -1,5 +1,7 @@
 //! The conformance suite on the CPU device, at several thread counts.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
+
 use std::num::NonZeroUsize;
 
 use elinvar_core::Device;

@@ -1,5 +1,6 @@
 //! Resident memory over many submissions: alone in its process, because other tests' memory would be counted too.
 #![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
 use std::{num::NonZeroUsize, sync::Arc};
 

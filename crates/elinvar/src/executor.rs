@@ -105,7 +105,7 @@ impl Executor {
     /// Another number of bytes than the shape holds, memory not aligned for the type, or out of memory.
     pub fn adopt(&self, dtype: DType, dims: &[usize], memory: HostMemory) -> Result<Tensor> {
         let shape = checked_shape(dtype, dims, memory.bytes().len())?;
-        if memory.bytes().as_ptr().addr() % dtype.size() != 0 {
+        if !memory.bytes().as_ptr().addr().is_multiple_of(dtype.size()) {
             return Err(Error::invalid_argument(format!("memory is not aligned for {dtype}: copy it with tensor_from_bytes")));
         }
         Ok(Tensor::new(self, TensorMemory::new(self.device.adopt(memory)?), dtype, Layout::contiguous(shape)))

@@ -1,5 +1,7 @@
 //! Executors, tensors and recordings as a user meets them.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
+
 use std::num::NonZeroUsize;
 
 use elinvar::{BackendType, DType, Executor, Precision, Tensor};

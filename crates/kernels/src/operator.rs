@@ -1,8 +1,8 @@
 use std::{fmt, str::FromStr, sync::Arc};
 
 use elinvar_core::{
-    Binding, Buffer, DType, Device, DeviceProperties, Dispatch, Error, Extent, HostKernel, KernelKey, KernelSource, Layout, ListBuilder, Parameter, Result,
-    Shape,
+    Binding, Buffer, DType, Device, DeviceProperties, Dispatch, Error, Extent, HostKernel, KernelKey, KernelSource, Layout, ListBuilder, Parameter,
+    Result, Shape,
 };
 
 /// How a matrix product may be computed.

@@ -8,20 +8,20 @@ use serde_json::Value;
 use crate::{attention, case::Case};
 
 /// What an adapter works with.
-pub struct Context<'a> {
-    pub executor: &'a Executor,
+pub(crate) struct Context<'a> {
+    pub(crate) executor: &'a Executor,
     case: &'a Case,
     tensors: &'a HashMap<String, Tensor>,
 }
 
 impl Context<'_> {
     /// An optional input.
-    pub fn optional(&self, index: usize) -> Option<&Tensor> {
+    pub(crate) fn optional(&self, index: usize) -> Option<&Tensor> {
         self.tensors.get(&format!("in:{}", self.case.inputs.get(index)?))
     }
 
     /// A required input.
-    pub fn input(&self, index: usize) -> Result<&Tensor> {
+    pub(crate) fn input(&self, index: usize) -> Result<&Tensor> {
         self.optional(index).ok_or_else(|| Error::invalid_data(format!("input {index} is missing")))
     }
 
@@ -31,7 +31,7 @@ impl Context<'_> {
     }
 
     /// An attribute as the library writes it.
-    pub fn attribute(&self, name: &str) -> Option<String> {
+    pub(crate) fn attribute(&self, name: &str) -> Option<String> {
         Some(match self.case.attributes.get(name)? {
             Value::String(text) => text.clone(),
             Value::Array(items) => items.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
@@ -40,17 +40,17 @@ impl Context<'_> {
     }
 
     /// A whole number.
-    pub fn int(&self, name: &str, default: i64) -> i64 {
+    pub(crate) fn int(&self, name: &str, default: i64) -> i64 {
         self.case.attributes.get(name).and_then(Value::as_i64).unwrap_or(default)
     }
 
     /// A real number.
-    pub fn float(&self, name: &str, default: f64) -> f64 {
+    pub(crate) fn float(&self, name: &str, default: f64) -> f64 {
         self.case.attributes.get(name).and_then(Value::as_f64).unwrap_or(default)
     }
 
     /// Whole numbers of an input, or of an attribute of older versions.
-    pub fn ints(&self, index: usize, attribute: &str) -> Result<Option<Vec<i64>>> {
+    pub(crate) fn ints(&self, index: usize, attribute: &str) -> Result<Option<Vec<i64>>> {
         if let Some(tensor) = self.optional(index) {
             return tensor.cast(DType::I64)?.to_vec::<i64>().map(Some);
         }
@@ -58,7 +58,7 @@ impl Context<'_> {
     }
 
     /// Runs an operator of the library.
-    pub fn call(&self, name: &str, attributes: &[(&str, String)], inputs: &[Option<&Tensor>]) -> Result<Vec<Option<Tensor>>> {
+    pub(crate) fn call(&self, name: &str, attributes: &[(&str, String)], inputs: &[Option<&Tensor>]) -> Result<Vec<Option<Tensor>>> {
         let description = find(name).map_err(|_| Error::unsupported(format!("the library has no operator '{name}'")))?;
         let operator = description.operator(attributes.iter().map(|(k, v)| (*k, v.clone())))?;
         let declared = description.inputs.len();
@@ -70,7 +70,7 @@ impl Context<'_> {
     }
 
     /// Runs an operator with one output.
-    pub fn one(&self, name: &str, attributes: &[(&str, String)], inputs: &[Option<&Tensor>]) -> Result<Tensor> {
+    pub(crate) fn one(&self, name: &str, attributes: &[(&str, String)], inputs: &[Option<&Tensor>]) -> Result<Tensor> {
         let outputs = self.call(name, attributes, inputs)?;
         outputs.into_iter().next().flatten().ok_or_else(|| Error::invalid_data(format!("'{name}' gave nothing")))
     }
@@ -123,7 +123,7 @@ const SAME: &[(&str, &str)] = &[
     ("Not", "not"),
 ];
 
-pub fn run(case: &Case, executor: &Executor, tensors: &HashMap<String, Tensor>) -> Result<Vec<Option<Tensor>>> {
+pub(crate) fn run(case: &Case, executor: &Executor, tensors: &HashMap<String, Tensor>) -> Result<Vec<Option<Tensor>>> {
     let c = Context { executor, case, tensors };
     if let Some((_, name)) = SAME.iter().find(|(onnx, _)| *onnx == case.op) {
         return c.call(name, &[], &c.inputs());

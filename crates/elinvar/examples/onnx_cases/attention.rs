@@ -4,7 +4,7 @@ use elinvar::{DType, Error, Result, Tensor};
 
 use crate::adapter::Context;
 
-pub fn run(c: &Context<'_>) -> Result<Vec<Option<Tensor>>> {
+pub(crate) fn run(c: &Context<'_>) -> Result<Vec<Option<Tensor>>> {
     let flat = c.input(0)?.shape().rank() == 3;
     let (query_heads, kv_heads) = (c.int("q_num_heads", 0) as usize, c.int("kv_num_heads", 0) as usize);
     let q = heads_first(c.input(0)?, query_heads)?;

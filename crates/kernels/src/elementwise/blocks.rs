@@ -208,6 +208,7 @@ pub(crate) fn map2<A: Element, B: Element, Y: Element>(a: Strided<'_, A>, b: Str
 }
 
 /// `body(a, b, c, y)` for every block of a row-major output.
+#[allow(clippy::type_complexity, reason = "the body is a plain function of four slices")]
 pub(crate) fn map3<A: Element, B: Element, C: Element, Y: Element>(
     a: Strided<'_, A>,
     b: Strided<'_, B>,

@@ -3,7 +3,7 @@
 
 use super::{ROUND, fast_two_sum, fma, two_product, two_sum};
 
-/// Up to this magnitude an angle is reduced by [`small`], which is cheaper than [`any`] and gives the same bits.
+/// Up to this magnitude an angle is reduced by the short form, which is cheaper than the general one and gives the same bits.
 pub const FAST_TRIG_LIMIT: f32 = 262_144.0;
 
 const TWO_OVER_PI: f32 = std::f32::consts::FRAC_2_PI;

@@ -79,7 +79,7 @@ fn views() -> Vec<Case> {
 }
 
 fn matvec(matrix: DType, vector: DType, n: usize, k: usize) -> Case {
-    let inputs = [uniform(matrix, &[n, k], 1), uniform(vector, &[k], 2), if n % 2 == 0 { uniform(matrix, &[n], 3) } else { None }];
+    let inputs = [uniform(matrix, &[n, k], 1), uniform(vector, &[k], 2), if n.is_multiple_of(2) { uniform(matrix, &[n], 3) } else { None }];
     Case::new(MatVec, inputs, bound(k), move |i| {
         let sums = product([1, n, k], |_, l| i[1][l], |r, l| i[0][r * k + l]);
         vec![sums.iter().enumerate().map(|(r, s)| s + i[2].get(r).unwrap_or(&0.0)).collect()]

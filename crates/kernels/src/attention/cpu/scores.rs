@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn dot_products_are_strict_at_every_level() {
         for width in [1, 2, 7, 8, 9, 16, 40, 64, 80, 96, 128, 192, 255, 256, 257, 300, 576] {
-            let value = |i: usize| if i % 11 == 0 { -1e-40 } else { ((i * 7919 % 1013) as f32 - 500.0) * 1.37e-3 };
+            let value = |i: usize| if i.is_multiple_of(11) { -1e-40 } else { ((i * 7919 % 1013) as f32 - 500.0) * 1.37e-3 };
             let q: Vec<f32> = (0..7 * width).map(|i| value(i + 3)).collect();
             let k: Vec<f32> = (0..19 * width).map(|i| value(2 * i) * if i / width == 5 { 0.0 } else { 1.0 }).collect();
             let expected: Vec<u32> = q.chunks(width).flat_map(|q| k.chunks(width).map(|k| by_the_book(q, k).to_bits())).collect();
