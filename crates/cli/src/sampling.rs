@@ -24,7 +24,7 @@ pub(crate) struct SamplingArgs {
     /// Divide the logits of tokens that occurred; 1 for no penalty
     #[arg(long)]
     repetition_penalty: Option<f32>,
-    /// Seed: the same seed gives the same text on every machine
+    /// Seed: with --precision strict the same seed gives the same text on every machine
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
 }

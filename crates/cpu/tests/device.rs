@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
+mod common;
+
 use std::{
     num::NonZeroUsize,
     sync::{
@@ -10,26 +12,13 @@ use std::{
     },
 };
 
-use elinvar_core::{
-    Buffer, CommandList, DType, Device, Dispatch, Error, Extent, HostKernel, HostMemory, KernelKey, KernelSource, ListBuilder, Parameter,
-};
+use elinvar_core::{Buffer, DType, Device, Dispatch, Error, Extent, HostKernel, HostMemory, KernelKey, KernelSource, ListBuilder, Parameter};
 use elinvar_cpu::CpuBackend;
+
+use common::list;
 
 fn device() -> Device {
     Device::new(CpuBackend::new(NonZeroUsize::new(2)).unwrap())
-}
-
-/// A list that runs `host` over one updated buffer.
-fn list(device: &Device, operator: &'static str, host: HostKernel, buffer: &Buffer) -> Arc<CommandList> {
-    let key = KernelKey::new(operator, &[DType::F32]);
-    let source = Arc::new(KernelSource { key, parameters: vec![Parameter::update("x", DType::F32)], params_bytes: 0, host });
-    let pipeline = device.pipeline(&source).unwrap();
-    let one = Extent::linear(1);
-    let bindings = vec![Some(buffer.bind(0, buffer.bytes()).unwrap())];
-    let mut list = ListBuilder::new();
-    let dispatch = Dispatch { pipeline, bindings, params: Vec::new(), grid: one, threadgroup: one, threadgroup_memory: 0 };
-    list.dispatch(dispatch, device.properties()).unwrap();
-    list.finish()
 }
 
 fn read(device: &Device, buffer: &Buffer) -> Vec<f32> {

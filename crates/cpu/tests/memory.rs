@@ -2,27 +2,19 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
-use std::{num::NonZeroUsize, sync::Arc};
+mod common;
 
-use elinvar_core::{Buffer, CommandList, DType, Device, Dispatch, Extent, HostKernel, KernelKey, KernelSource, ListBuilder, Parameter};
+use std::num::NonZeroUsize;
+
+use elinvar_core::{Device, HostKernel};
 use elinvar_cpu::CpuBackend;
 
-/// A list that adds one to every element of `buffer`.
-fn add_one(device: &Device, buffer: &Buffer) -> Arc<CommandList> {
-    let host: HostKernel = |arguments| {
-        arguments.output::<f32>(0)?.iter_mut().for_each(|x| *x += 1.0);
-        Ok(())
-    };
-    let key = KernelKey::new("add_one", &[DType::F32]);
-    let source = Arc::new(KernelSource { key, parameters: vec![Parameter::update("x", DType::F32)], params_bytes: 0, host });
-    let pipeline = device.pipeline(&source).unwrap();
-    let one = Extent::linear(1);
-    let bindings = vec![Some(buffer.bind(0, buffer.bytes()).unwrap())];
-    let mut list = ListBuilder::new();
-    let dispatch = Dispatch { pipeline, bindings, params: Vec::new(), grid: one, threadgroup: one, threadgroup_memory: 0 };
-    list.dispatch(dispatch, device.properties()).unwrap();
-    list.finish()
-}
+use common::list;
+
+const ADD_ONE: HostKernel = |arguments| {
+    arguments.output::<f32>(0)?.iter_mut().for_each(|x| *x += 1.0);
+    Ok(())
+};
 
 /// Bytes this process holds.
 fn resident() -> usize {
@@ -37,7 +29,7 @@ fn memory_stays_flat_over_a_hundred_thousand_submissions() {
     let submit = |times: usize| {
         for _ in 0..times {
             let buffer = device.allocate(64 << 10).unwrap();
-            device.submit(&add_one(&device, &buffer)).unwrap();
+            device.submit(&list(&device, "add_one", ADD_ONE, &buffer)).unwrap();
         }
         device.read(&device.allocate(4).unwrap(), 0, &mut [0; 4]).unwrap();
     };

@@ -109,7 +109,8 @@ fn measure(executor: &Executor, row: &Row, ceilings: Option<Ceilings>, seconds: 
     /// Bytes of inputs to rotate through: more than the largest cache.
     const ARENA: usize = 1 << 30;
     const MOST_SETS: usize = 256;
-    let operator = find(row.operator)?.operator(row.attributes.clone())?;
+    let description = find(row.operator)?;
+    let operator = description.operator(row.attributes.clone())?;
     let set_bytes: usize = row.inputs.iter().flatten().map(|(dtype, shape)| shape.iter().product::<usize>() * dtype.size()).sum();
     let cold = row.operations == 0.0 || row.inputs.iter().flatten().any(|(_, shape)| shape[0] == 1);
     let sets = if cold { ARENA.div_ceil(set_bytes.max(1)).clamp(2, MOST_SETS) } else { 2 };
@@ -121,7 +122,9 @@ fn measure(executor: &Executor, row: &Row, ceilings: Option<Ceilings>, seconds: 
     let mut output_bytes = 0;
     let (recording, ()) = executor.record(|| {
         for set in &inputs {
-            let outputs = executor.apply(operator.as_ref(), &set.iter().map(Option::as_ref).collect::<Vec<_>>())?;
+            let mut bound: Vec<_> = set.iter().map(Option::as_ref).collect();
+            bound.resize(description.inputs.len(), None);
+            let outputs = executor.apply(operator.as_ref(), &bound)?;
             output_bytes = outputs.iter().map(|t| t.shape().elements() * t.dtype().size()).sum();
         }
         Ok(())
