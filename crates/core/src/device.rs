@@ -108,7 +108,7 @@ impl Device {
         self.0.backend.read(buffer.raw(), offset, bytes)
     }
 
-    /// The prepared kernel, compiled at first use. `source` is asked for only then.
+    /// The prepared kernel, compiled at first use and found by its key from then on.
     ///
     /// # Errors
     /// The kernel does not compile.

@@ -32,6 +32,11 @@ const ADD_ONE: HostKernel = |arguments| {
     Ok(())
 };
 
+const SLOW: HostKernel = |_| {
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    Ok(())
+};
+
 #[test]
 fn a_list_replays_in_order_with_writes_and_reads() {
     let device = device();
@@ -53,15 +58,7 @@ fn a_list_replays_in_order_with_writes_and_reads() {
 fn submission_returns_before_the_work_is_done() {
     let device = device();
     let buffer = device.allocate(4).unwrap();
-    let slow = list(
-        &device,
-        "slow",
-        |_| {
-            std::thread::sleep(std::time::Duration::from_millis(50));
-            Ok(())
-        },
-        &buffer,
-    );
+    let slow = list(&device, "slow", SLOW, &buffer);
     let done = device.submit(&slow).unwrap();
     assert!(!done.is_complete());
     done.wait().unwrap();
@@ -92,15 +89,7 @@ fn a_failing_or_panicking_kernel_is_an_error_and_the_device_goes_on() {
 fn a_buffer_returns_to_the_pool_when_the_last_command_that_uses_it_has_completed() {
     let device = device();
     let buffer = device.allocate(4).unwrap();
-    let slow = list(
-        &device,
-        "slow",
-        |_| {
-            std::thread::sleep(std::time::Duration::from_millis(30));
-            Ok(())
-        },
-        &buffer,
-    );
+    let slow = list(&device, "slow", SLOW, &buffer);
     let done = device.submit(&slow).unwrap();
     drop((buffer, slow));
     assert_eq!(device.pool_statistics().cached_bytes, 0);
