@@ -59,7 +59,9 @@ impl Arena {
     /// Zeroed memory in a slot of its own.
     pub(crate) fn allocate(self: &Arc<Self>, bytes: usize) -> Result<Slot> {
         if bytes > MAX_BYTES {
-            return Err(Error::out_of_memory(format!("{bytes} bytes asked in one piece: the simulator's buffers hold at most {MAX_BYTES}; split it")));
+            return Err(Error::out_of_memory(format!(
+                "{bytes} bytes asked in one piece: the simulator's buffers hold at most {MAX_BYTES}; split it"
+            )));
         }
         let index = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop_first().ok_or_else(|| {
             Error::out_of_memory(format!("all {SLOTS} slots of the simulator's memory are in use: free some buffers, or combine small ones"))

@@ -152,12 +152,21 @@ impl Dispatch {
             let (buffer, limits) = (&binding.buffer, binding.offset.checked_add(binding.bytes.unwrap_or(0)));
             if !limits.is_some_and(|end| end <= buffer.len()) {
                 let asked = binding.bytes.map_or(String::new(), |bytes| format!("{bytes} bytes at "));
-                return invalid(format!("buffer({}) binds {asked}offset {} of `{}`, which holds {}", binding.index, binding.offset, buffer.name(), buffer.len()));
+                return invalid(format!(
+                    "buffer({}) binds {asked}offset {} of `{}`, which holds {}",
+                    binding.index,
+                    binding.offset,
+                    buffer.name(),
+                    buffer.len()
+                ));
             }
         }
         for (index, bytes) in &self.bytes {
             if bytes.is_empty() || bytes.len() > MAX_INLINE_BYTES {
-                return invalid(format!("buffer({index}) was given {} bytes; it takes 1 to {MAX_INLINE_BYTES}, beyond that use a buffer", bytes.len()));
+                return invalid(format!(
+                    "buffer({index}) was given {} bytes; it takes 1 to {MAX_INLINE_BYTES}, beyond that use a buffer",
+                    bytes.len()
+                ));
             }
         }
         self.validate_arguments().or_else(invalid)

@@ -27,6 +27,7 @@ pub(super) struct Fault {
     pub(super) signal: c_int,
     pub(super) address: u64,
     pub(super) pc: u64,
+    pub(super) frame_pointer: u64,
 }
 
 impl Fault {
@@ -175,7 +176,7 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
         Some(fiber) => {
             // SAFETY: a fault's address field is set for these signals, and is plain data otherwise.
             let address = if signal == libc::SIGURG { 0 } else { unsafe { info_ref.si_addr() as u64 } };
-            FAULT.set(Some(Fault { signal, address, pc: registers.pc() }));
+            FAULT.set(Some(Fault { signal, address, pc: registers.pc(), frame_pointer: registers.frame_pointer() }));
             // SAFETY: the interrupted stack pointer lies on this fiber's stack, whose frames hold nothing to drop and no lock: the code that runs
             // on fibers is the kernel's, the runtime's and the callbacks of `shared`; a timer interrupts the first alone.
             unsafe { registers.redirect(&fiber) };
@@ -233,19 +234,19 @@ impl Registers<'_> {
         self.register(libc::REG_RSP) as usize
     }
 
+    fn frame_pointer(&self) -> u64 {
+        self.register(libc::REG_RBP)
+    }
+
     /// # Safety
     /// As [`CoroutineTrapHandler::setup_trap_handler`].
     unsafe fn redirect(self, fiber: &CoroutineTrapHandler<()>) {
         // SAFETY: promised by the caller.
         let to = unsafe { fiber.setup_trap_handler(|| ()) };
         let registers = &mut self.0.uc_mcontext.gregs;
-        for (index, value) in [
-            (libc::REG_RIP, to.rip),
-            (libc::REG_RSP, to.rsp),
-            (libc::REG_RBP, to.rbp),
-            (libc::REG_RDI, to.rdi),
-            (libc::REG_RSI, to.rsi),
-        ] {
+        for (index, value) in
+            [(libc::REG_RIP, to.rip), (libc::REG_RSP, to.rsp), (libc::REG_RBP, to.rbp), (libc::REG_RDI, to.rdi), (libc::REG_RSI, to.rsi)]
+        {
             registers[index as usize] = value as i64;
         }
     }
@@ -259,6 +260,10 @@ impl Registers<'_> {
 
     fn stack_pointer(&self) -> usize {
         self.0.uc_mcontext.sp as usize
+    }
+
+    fn frame_pointer(&self) -> u64 {
+        self.0.uc_mcontext.regs[29]
     }
 
     /// # Safety
