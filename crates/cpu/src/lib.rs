@@ -99,7 +99,8 @@ impl Backend for CpuBackend {
     }
 
     fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
-        Ok(Pipeline::new(kernel.clone(), Arc::new(())))
+        let host = kernel.host.ok_or_else(|| Error::unsupported(format!("{} has no CPU form", kernel.key)))?;
+        Ok(Pipeline::new(kernel.clone(), Arc::new(host)))
     }
 
     fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {

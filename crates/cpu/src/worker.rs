@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use elinvar_core::{Access, Binding, Command, CommandList, Dispatch, Error, HostArguments, HostBinding, Result, Signal, Wait};
+use elinvar_core::{Access, Binding, Command, CommandList, Dispatch, Error, HostArguments, HostBinding, HostKernel, Result, Signal, Wait};
 
 use crate::memory::Memory;
 
@@ -104,7 +104,8 @@ fn launch(dispatch: &Dispatch) -> Result<()> {
     let bindings = dispatch.bindings.iter().zip(&source.parameters);
     let bindings = bindings.map(|(b, p)| b.as_ref().map(|b| bind(b, p.access)).transpose()).collect::<Result<Vec<_>>>()?;
     let mut arguments = HostArguments::new(bindings, &dispatch.params);
-    let outcome = catch_unwind(AssertUnwindSafe(|| (source.host)(&mut arguments)));
+    let host: &HostKernel = dispatch.pipeline.state().ok_or_else(|| Error::invalid_launch("the kernel was prepared by another device"))?;
+    let outcome = catch_unwind(AssertUnwindSafe(|| host(&mut arguments)));
     let result = outcome.unwrap_or_else(|_| Err(Error::device_lost("the kernel panicked: this is a defect in Elinvar, please report it")));
     result.map_err(|e| e.context(&source.key))
 }

@@ -2,26 +2,26 @@
 
 use std::{cell::Cell, marker::PhantomData};
 
-use bytemuck::{Pod, Zeroable};
 use elinvar_core::{Extent, Result, Shape};
 use rayon::prelude::*;
 
 use crate::{
     Launch,
     float::{Float, as_f32, as_f32_mut},
+    metal::params,
     order::row_threads,
 };
 
-/// A tensor seen as rows along one axis: element `k` of row `(o, i)` is at `(o * length + k) * inner + i`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub struct Rows {
-    /// Product of the extents before the axis.
-    pub outer: u64,
-    /// Extent of the axis.
-    pub length: u64,
-    /// Product of the extents after it: the stride of a row.
-    pub inner: u64,
+params! {
+    /// A tensor seen as rows along one axis: element `k` of row `(o, i)` is at `(o * length + k) * inner + i`.
+    pub struct Rows {
+        /// Product of the extents before the axis.
+        pub outer: u64,
+        /// Extent of the axis.
+        pub length: u64,
+        /// Product of the extents after it: the stride of a row.
+        pub inner: u64,
+    }
 }
 
 impl Rows {

@@ -12,6 +12,12 @@ mod columns;
 
 pub use columns::{Fold, TILE, columns_scratch, fold_columns, fold_columns_group};
 
+/// The same order in Metal.
+pub(crate) const METAL: elinvar_core::MetalFile = crate::metal::metal_file!("order/order.metal");
+
+/// Bytes of threadgroup memory that one reduction of a row takes: a float for each of up to 32 simdgroups.
+pub(crate) const PARTIALS: usize = 32 * 4;
+
 /// Threads that share a row of `n` elements.
 pub const fn row_threads(n: usize) -> usize {
     let wanted = n.div_ceil(32).next_power_of_two();
