@@ -76,6 +76,11 @@ pub trait Operator: fmt::Debug + Send + Sync {
     /// What the device does not offer.
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan>;
 
+    /// How sums may be ordered: strict unless the operator offers a choice.
+    fn precision(&self) -> Precision {
+        Precision::Strict
+    }
+
     /// Whether input `index` may have any strides; others are made row-major before the operator sees them.
     fn accepts_strides(&self, index: usize) -> bool {
         let _ = index;
