@@ -156,7 +156,12 @@ impl Launch {
     }
 
     /// The same without a CPU twin: a launch of plans for GPUs.
-    pub fn on_gpu<P: bytemuck::NoUninit>(key: KernelKey, form: MetalForm, params: &P, buffers: impl IntoIterator<Item = (Parameter, Argument)>) -> Self {
+    pub fn on_gpu<P: bytemuck::NoUninit>(
+        key: KernelKey,
+        form: MetalForm,
+        params: &P,
+        buffers: impl IntoIterator<Item = (Parameter, Argument)>,
+    ) -> Self {
         Self::of(key, None, params, buffers).with_metal(form)
     }
 
