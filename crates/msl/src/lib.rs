@@ -1,0 +1,3 @@
+//! Reads Metal Shading Language and lowers it for other devices.
+
+pub mod simulator;
