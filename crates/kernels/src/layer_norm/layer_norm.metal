@@ -39,26 +39,32 @@ struct Affine {
 };
 
 template <typename T, typename W>
-inline void store_normalized(thread float* slots, ulong k, float2 statistics, Affine<W> affine, RowWriter<T> to) {
+inline void store_normalized(thread float* slots, ulong k, float mean, float scale, Affine<W> affine, RowWriter<T> to) {
     for (uint i = 0; i < SLOTS; ++i) {
-        slots[i] = (slots[i] - statistics.x) * statistics.y;
+        slots[i] = (slots[i] - mean) * scale;
     }
     affine.apply(k, slots);
     to.store(k, slots);
 }
 
-// Gives the mean and the inverse standard deviation.
 template <typename T, typename W>
-inline float2 normalize_row(
-    device const T* x,
-    device const W* weight,
-    device const W* bias,
-    device T* y,
-    constant Params& params,
-    RowThread t,
-    threadgroup float* partial)
+[[kernel]] void layer_norm(
+    device const T* x [[buffer(0)]],
+    device const W* weight [[buffer(1)]],
+    device const W* bias [[buffer(2)]],
+    device T* y [[buffer(3)]],
+    device float* means [[buffer(4)]],
+    device float* inv_stds [[buffer(5)]],
+    constant Params& params [[buffer(6)]],
+    threadgroup float* partial [[threadgroup(0)]],
+    uint group [[threadgroup_position_in_grid]],
+    uint threads [[threads_per_threadgroup]],
+    uint lane [[thread_index_in_simdgroup]],
+    uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
-    const ulong n = t.row < params.rows.outer ? params.rows.length : 0;
+    const RowThread t = row_thread(params.rows.length, group, threads, simdgroup, lane);
+    const bool exists = t.row < params.rows.outer;
+    const ulong n = exists ? params.rows.length : 0;
     const ulong start = t.row * params.rows.length;
     const RowReader<T> from(x + start, 1, n);
     const RowWriter<T> to(y + start, 1, n);
@@ -87,54 +93,17 @@ inline float2 normalize_row(
         add_squares(slots, slots_left(k, n), mean, squares);
     }
     const float variance = combine_row<Add>(squares, t, partial + 32) / float(params.rows.length);
-    const float2 statistics = float2(mean, 1.0f / sqrt(variance + params.epsilon));
+    const float scale = 1.0f / sqrt(variance + params.epsilon);
 
     for (uint v = 0; v < KEPT; ++v) {
-        store_normalized(kept[v], first + v * stride, statistics, affine, to);
+        store_normalized(kept[v], first + v * stride, mean, scale, affine, to);
     }
     for (ulong k = first + KEPT * stride; k < n; k += stride) {
         from.load(k, 0.0f, slots);
-        store_normalized(slots, k, statistics, affine, to);
+        store_normalized(slots, k, mean, scale, affine, to);
     }
-    return statistics;
-}
-
-template <typename T, typename W>
-[[kernel]] void layer_norm(
-    device const T* x [[buffer(0)]],
-    device const W* weight [[buffer(1)]],
-    device const W* bias [[buffer(2)]],
-    device T* y [[buffer(3)]],
-    constant Params& params [[buffer(4)]],
-    threadgroup float* partial [[threadgroup(0)]],
-    uint group [[threadgroup_position_in_grid]],
-    uint threads [[threads_per_threadgroup]],
-    uint lane [[thread_index_in_simdgroup]],
-    uint simdgroup [[simdgroup_index_in_threadgroup]])
-{
-    const RowThread t = row_thread(params.rows.length, group, threads, simdgroup, lane);
-    normalize_row(x, weight, bias, y, params, t, partial);
-}
-
-template <typename T, typename W>
-[[kernel]] void layer_norm_statistics(
-    device const T* x [[buffer(0)]],
-    device const W* weight [[buffer(1)]],
-    device const W* bias [[buffer(2)]],
-    device T* y [[buffer(3)]],
-    device float* mean [[buffer(4)]],
-    device float* inv_std [[buffer(5)]],
-    constant Params& params [[buffer(6)]],
-    threadgroup float* partial [[threadgroup(0)]],
-    uint group [[threadgroup_position_in_grid]],
-    uint threads [[threads_per_threadgroup]],
-    uint lane [[thread_index_in_simdgroup]],
-    uint simdgroup [[simdgroup_index_in_threadgroup]])
-{
-    const RowThread t = row_thread(params.rows.length, group, threads, simdgroup, lane);
-    const float2 statistics = normalize_row(x, weight, bias, y, params, t, partial);
-    if (t.index == 0 && t.row < params.rows.outer) {
-        mean[t.row] = statistics.x;
-        inv_std[t.row] = statistics.y;
+    if (params.statistics && exists && t.index == 0) {
+        means[t.row] = mean;
+        inv_stds[t.row] = scale;
     }
 }

@@ -41,8 +41,8 @@ params! {
         pub weighted: u32,
         /// Whether there is a bias.
         pub biased: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// Whether mean and inverse deviation are wanted.
+        pub statistics: u32,
     }
 }
 
@@ -72,24 +72,22 @@ impl Operator for LayerNorm {
         let x = required(inputs, 0, "x")?;
         let (weighted, biased) = (optional(inputs, 1), optional(inputs, 2));
         let weight = weighted.or(biased).map_or(DType::F32, |w| w.dtype);
-        let mut buffers = vec![
+        let [mean, inv_std] = if self.statistics { [Argument::Output(1), Argument::Output(2)] } else { [Argument::Absent; 2] };
+        let buffers = [
             (Parameter::read("x", x.dtype), Argument::Input(0)),
             (Parameter::read("weight", weight).or_absent(), Argument::Input(1)),
             (Parameter::read("bias", weight).or_absent(), Argument::Input(2)),
             (Parameter::write("y", x.dtype), Argument::Output(0)),
+            (Parameter::write("mean", DType::F32).or_absent(), mean),
+            (Parameter::write("inv_std", DType::F32).or_absent(), inv_std),
         ];
-        if self.statistics {
-            buffers.push((Parameter::write("mean", DType::F32), Argument::Output(1)));
-            buffers.push((Parameter::write("inv_std", DType::F32), Argument::Output(2)));
-        }
         let rows = Rows::from_axis(x.shape(), self.axis)?;
         let [weighted, biased] = [weighted, biased].map(|input| input.is_some().into());
-        let params = Params { rows, epsilon: self.epsilon, weighted, biased, reserved: 0 };
-        let name = if self.statistics { "layer_norm_statistics" } else { "layer_norm" };
-        let launch = Launch::new(KernelKey::new(name, &[x.dtype, weight]), cpu::twin(x.dtype, weight)?, &params, buffers);
+        let params = Params { rows, epsilon: self.epsilon, weighted, biased, statistics: self.statistics.into() };
+        let launch = Launch::new(KernelKey::new("layer_norm", &[x.dtype, weight]), cpu::twin(x.dtype, weight)?, &params, buffers);
         // Rows without elements still have statistics.
         let launched = Rows { length: rows.length.max(self.statistics.into()), ..rows };
-        let launch = launched.launch(launch.with_metal(MetalForm::new(FILES, name)), device);
+        let launch = launched.launch(launch.with_metal(MetalForm::new(FILES, "layer_norm")), device);
         Ok(launch.with_threadgroup_memory(2 * order::PARTIALS).into())
     }
 }

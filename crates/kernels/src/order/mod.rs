@@ -17,6 +17,9 @@ pub use columns::{Fold, TILE, columns_scratch, fold_columns, fold_columns_group}
 /// The same order in Metal.
 pub(crate) const METAL: elinvar_core::MetalFile = crate::metal::metal_file!("order/order.metal");
 
+/// Keys that sort as elements do.
+pub(crate) const KEYS: elinvar_core::MetalFile = crate::metal::metal_file!("order/keys.metal");
+
 /// Bytes of threadgroup memory that one reduction of a row takes: a float for each of up to 32 simdgroups.
 pub(crate) const PARTIALS: usize = 32 * 4;
 
