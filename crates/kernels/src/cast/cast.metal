@@ -17,7 +17,7 @@ inline float to_odd(T x) {
 
 // To an integer: low bits of another, or towards zero and saturating.
 template <typename T>
-struct To {
+struct ToInteger {
     template <typename S>
     static T apply(S x) { return T(x); }
 
@@ -33,8 +33,7 @@ struct To {
     }
 };
 
-template <>
-struct To<float> {
+struct ToFloat {
     template <typename S>
     static float apply(S x) { return float(x); }
 };
@@ -49,16 +48,34 @@ struct ToHalf {
     static float apply(bool x) { return float(x); }
 };
 
-template <>
-struct To<half> : ToHalf {};
-
-template <>
-struct To<bfloat> : ToHalf {};
-
-template <>
-struct To<bool> {
+struct ToBool {
     template <typename S>
     static bool apply(S x) { return x != S(0); }
+};
+
+template <typename T>
+struct Conversion {
+    typedef ToInteger<T> Op;
+};
+
+template <>
+struct Conversion<float> {
+    typedef ToFloat Op;
+};
+
+template <>
+struct Conversion<half> {
+    typedef ToHalf Op;
+};
+
+template <>
+struct Conversion<bfloat> {
+    typedef ToHalf Op;
+};
+
+template <>
+struct Conversion<bool> {
+    typedef ToBool Op;
 };
 
 template <typename S, typename T>
@@ -77,7 +94,7 @@ template <typename S, typename T>
     const Block<typename Stored<S>::type> from = load(x, params.space, params.x, run);
     Block<typename Stored<T>::type> to;
     for (uint i = 0; i < SLOTS; ++i) {
-        to.at[i] = pack<T>(To<T>::apply(unpack<S>(from.at[i])));
+        to.at[i] = pack<T>(Conversion<T>::Op::apply(unpack<S>(from.at[i])));
     }
     store(y, run, to);
 }

@@ -16,14 +16,14 @@ template <typename T>
     const uint inner = uint(copy.space.rank) - 1, axis = uint(copy.axis);
     const ulong rows = copy.space.extents[axis], columns = copy.space.extents[inner];
 
-    Division place = divide(group, (columns + TILE - 1) / TILE);
+    Division place = division(group, (columns + TILE - 1) / TILE);
     const ulong column = place.remainder * TILE;
-    place = divide(place.quotient, (rows + TILE - 1) / TILE);
+    place = division(place.quotient, (rows + TILE - 1) / TILE);
     const ulong row = place.remainder * TILE;
     long from = long(copy.from.origin), to = long(copy.to.origin);
     for (uint other = inner; other > 0; --other) {
         if (other - 1 != axis) {
-            place = divide(place.quotient, copy.space.extents[other - 1]);
+            place = division(place.quotient, copy.space.extents[other - 1]);
             from += long(place.remainder) * copy.from.strides[other - 1];
             to += long(place.remainder) * copy.to.strides[other - 1];
         }

@@ -13,8 +13,8 @@ template <typename T>
         return;
     }
     const uint count = elements_from(first, params.count);
-    const Division place = divide(first, params.columns);
-    ulong row = divide(place.quotient, params.rows).remainder, column = place.remainder;
+    const Division place = division(first, params.columns);
+    ulong row = division(place.quotient, params.rows).remainder, column = place.remainder;
     Block<T> block;
     for (uint i = 0; i < SLOTS; ++i) {
         // Extents are below 2^63: the difference does not overflow.

@@ -133,7 +133,7 @@ struct Division {
 };
 
 // In 32 bits where both numbers have no more.
-inline Division divide(ulong n, ulong d) {
+inline Division division(ulong n, ulong d) {
     if (((n | d) >> 32) == 0) {
         const uint quotient = uint(n) / uint(d);
         return {quotient, uint(n) - quotient * uint(d)};
@@ -163,7 +163,7 @@ struct Run {
     Run(constant Space& space, ulong first) : first(first), count(elements_from(first, space.count)), row(0), column(first) {
         inner = space.extents[space.rank - 1];
         if (space.rank > 1) {
-            const Division place = divide(first, inner);
+            const Division place = division(first, inner);
             row = place.quotient;
             column = place.remainder;
         }
@@ -177,7 +177,7 @@ struct Run {
 inline long row_start(constant Space& space, constant Operand& operand, ulong row) {
     long at = long(operand.origin);
     for (uint axis = uint(space.rank) - 1; axis > 1; --axis) {
-        const Division place = divide(row, space.extents[axis - 1]);
+        const Division place = division(row, space.extents[axis - 1]);
         at += long(place.remainder) * operand.strides[axis - 1];
         row = place.quotient;
     }

@@ -7,7 +7,7 @@ struct Entries {
     ulong extent;
 
     ulong find(ulong row) const {
-        const Division place = divide(row, count);
+        const Division place = division(row, count);
         const ulong entry = resolve(indices[place.remainder], extent);
         return entry == OUTSIDE ? OUTSIDE : place.quotient * extent + entry;
     }

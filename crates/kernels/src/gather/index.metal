@@ -13,7 +13,7 @@ inline ulong resolve(I index, ulong extent) {
 template <typename T, typename Source>
 inline void gather_rows(device const T* x, device T* y, ulong first, ulong total, ulong inner, Source source) {
     const uint count = elements_from(first, total);
-    const Division place = divide(first, inner);
+    const Division place = division(first, inner);
     ulong row = place.quotient, column = place.remainder, from = source.find(row);
     Block<T> block;
     if (column + SLOTS <= inner && from != OUTSIDE) {

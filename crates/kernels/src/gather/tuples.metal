@@ -8,7 +8,7 @@ struct Tuples {
     Tuples(device const I* indices, constant TupleParams& params) : indices(indices), params(params) {}
 
     ulong find(ulong number) const {
-        ulong slice = divide(number, params.batch).quotient;
+        ulong slice = division(number, params.batch).quotient;
         for (ulong i = 0; i < params.coordinates; ++i) {
             const ulong entry = resolve(indices[number * params.coordinates + i], params.extents[i]);
             if (entry == OUTSIDE) {

@@ -10,7 +10,7 @@ template <typename S, typename T>
     uint index [[thread_index_in_threadgroup]],
     uint threads [[threads_per_threadgroup]])
 {
-    const Division place = divide(group.x, params.tokens);
+    const Division place = division(group.x, params.tokens);
     const long batch = long(place.quotient), token = long(place.remainder), head = group.y;
     const long position = positions[batch * long(params.position_stride) + token];
     if (position < 0 || position >= long(params.capacity)) {

@@ -28,10 +28,10 @@ template <typename T, uint REDUCTION>
 {
     constant GatherElementsParams& places = params.places;
     const ulong line = ulong(group) * params.width + index % params.width;
-    const Division outer = divide(line, params.inner);
+    const Division outer = division(line, params.inner);
     const ulong first = outer.quotient * params.length * params.inner + outer.remainder;
-    const Division place = divide(first, places.space.extents[places.space.rank - 1]);
+    const Division place = division(first, places.space.extents[places.space.rank - 1]);
     const ulong start = row_start(places.space, places.x, place.quotient) + place.remainder * inner_step(places.space, places.x);
     const ElementPlaces of = {indices, first, params.inner, start, places.stride, places.extent};
-    scatter_line<Reduction<REDUCTION>>(updates, y, of, line < params.lines, params.length, uint(params.width), elements, index);
+    scatter_line<typename Reduction<REDUCTION>::Op>(updates, y, of, line < params.lines, params.length, uint(params.width), elements, index);
 }

@@ -10,19 +10,29 @@ struct Replace {
 };
 
 template <uint REDUCTION>
-struct Reduction : Replace {};
+struct Reduction {
+    typedef Replace Op;
+};
 
 template <>
-struct Reduction<1> : Add {};
+struct Reduction<1> {
+    typedef Add Op;
+};
 
 template <>
-struct Reduction<2> : Mul {};
+struct Reduction<2> {
+    typedef Mul Op;
+};
 
 template <>
-struct Reduction<3> : Min {};
+struct Reduction<3> {
+    typedef Min Op;
+};
 
 template <>
-struct Reduction<4> : Max {};
+struct Reduction<4> {
+    typedef Max Op;
+};
 
 // `places` says where update number k of the thread's line lies, and its element. `elements` holds one number for each thread.
 template <typename Op, typename T, typename Places>

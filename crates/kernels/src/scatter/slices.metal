@@ -25,5 +25,5 @@ template <typename T, uint REDUCTION>
 {
     const ulong line = ulong(group) * params.width + index % params.width;
     const SlicePlaces of = {Tuples<long>(indices, params.places), params.places.inner, line};
-    scatter_line<Reduction<REDUCTION>>(updates, y, of, line < params.places.inner, params.places.tuples, uint(params.width), elements, index);
+    scatter_line<typename Reduction<REDUCTION>::Op>(updates, y, of, line < params.places.inner, params.places.tuples, uint(params.width), elements, index);
 }

@@ -18,7 +18,7 @@ template <typename T>
         return;
     }
     const uint count = elements_from(first, total);
-    const Division place = divide(first, params.columns);
+    const Division place = division(first, params.columns);
     ulong row = place.quotient, column = place.remainder;
     b += params.b_offset;
     Block<T> gated, factor;
