@@ -28,7 +28,7 @@ mod properties;
 pub use backend::{Backend, MemoryInfo};
 pub use buffer::{Binding, Buffer, DeviceMemory, HostMemory, RawBuffer, Storage};
 pub use commands::{Command, CommandList, Copy, Dispatch, Extent, Fill, ListBuilder};
-pub use completion::{Completion, Signal, Wait};
+pub use completion::{Completion, InFlight, Signal, Wait};
 pub use device::Device;
 pub use dtype::{BlockLayout, DType, Element};
 pub use error::{Error, ErrorKind, Result};

@@ -37,7 +37,7 @@ use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, Parameter,
 use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, optional, required};
 
 pub(crate) use scoring::{ATTRIBUTES, four, is_pair};
-pub use scoring::{MaskView, ScoreParams, Scoring, View};
+pub use scoring::{MaskView, ScoreParams, Scoring, View, WITH_LENGTHS, WITH_POSITIONS};
 
 /// Attention.
 ///

@@ -82,6 +82,10 @@ impl Operator for LoraLinear {
         Ok(vec![TensorInfo::new(x.dtype, &dims)?])
     }
 
+    fn precision(&self) -> Precision {
+        self.precision
+    }
+
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
         let [m, n, k, r] = extents(inputs)?;
         let dtypes = [0, 1, 2, 3, 4].map(|i| optional(inputs, i).map_or(DType::F32, |info| info.dtype));

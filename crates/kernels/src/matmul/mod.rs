@@ -104,6 +104,10 @@ impl Operator for MatMul {
         Ok(launch("matmul", self.geometry(inputs)?.0, optional(inputs, 2), output, [0, 1]).into())
     }
 
+    fn precision(&self) -> Precision {
+        self.precision
+    }
+
     fn accepts_strides(&self, index: usize) -> bool {
         index < 2
     }
