@@ -99,6 +99,8 @@ pub enum Argument {
     OutputPart(usize, usize, usize),
     /// Temporary memory by index.
     Scratch(usize),
+    /// Nothing: for optional parameters.
+    Absent,
 }
 
 /// The launches of an operator, in order, and the temporary memory they share.
@@ -221,6 +223,7 @@ pub fn encode(
                     Some(whole.buffer().bind(whole.offset() + offset, bytes)?)
                 }
                 Argument::Scratch(i) => Some(scratch.get(i).ok_or_else(missing)?.clone()),
+                Argument::Absent => None,
             })
         };
         let bindings = launch.arguments.iter().map(bind).collect::<Result<Vec<_>>>()?;

@@ -15,6 +15,9 @@ pub use columns::{Fold, TILE, columns_scratch, fold_columns, fold_columns_group}
 /// The same order in Metal.
 pub(crate) const METAL: elinvar_core::MetalFile = crate::metal::metal_file!("order/order.metal");
 
+/// Several trees over the lanes of a simdgroup at once, in Metal.
+pub(crate) const LANES: elinvar_core::MetalFile = crate::metal::metal_file!("order/lanes.metal");
+
 /// Bytes of threadgroup memory that one reduction of a row takes: a float for each of up to 32 simdgroups.
 pub(crate) const PARTIALS: usize = 32 * 4;
 
