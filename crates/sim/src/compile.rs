@@ -231,4 +231,3 @@ fn run(command: &mut Command, input: &[u8]) -> Result<Output> {
         child.wait_with_output().map_err(failed)
     })
 }
-

@@ -134,6 +134,13 @@ impl Dispatch {
         }
     }
 
+    /// What findings call a bound buffer: the kernel's parameter, or the buffer where that has no name.
+    pub(crate) fn name_of(&self, binding: &Binding) -> String {
+        let named = |kind: &ParameterKind| matches!(kind, ParameterKind::Buffer { index, .. } if *index == binding.index);
+        let parameter = self.pipeline.kernel().parameters.iter().find(|parameter| named(&parameter.kind) && !parameter.name.is_empty());
+        parameter.map_or_else(|| binding.buffer.name().to_owned(), |parameter| parameter.name.clone())
+    }
+
     /// Checks everything Metal's own validation would.
     pub(crate) fn validate(&self) -> Result<()> {
         let kernel = &self.pipeline.kernel().name;
@@ -150,14 +157,23 @@ impl Dispatch {
         }
         for binding in &self.buffers {
             let (buffer, limits) = (&binding.buffer, binding.offset.checked_add(binding.bytes.unwrap_or(0)));
-            if !limits.is_some_and(|end| end <= buffer.len()) {
+            if limits.is_none_or(|end| end > buffer.len()) {
                 let asked = binding.bytes.map_or(String::new(), |bytes| format!("{bytes} bytes at "));
-                return invalid(format!("buffer({}) binds {asked}offset {} of `{}`, which holds {}", binding.index, binding.offset, buffer.name(), buffer.len()));
+                return invalid(format!(
+                    "buffer({}) binds {asked}offset {} of `{}`, which holds {}",
+                    binding.index,
+                    binding.offset,
+                    buffer.name(),
+                    buffer.len()
+                ));
             }
         }
         for (index, bytes) in &self.bytes {
             if bytes.is_empty() || bytes.len() > MAX_INLINE_BYTES {
-                return invalid(format!("buffer({index}) was given {} bytes; it takes 1 to {MAX_INLINE_BYTES}, beyond that use a buffer", bytes.len()));
+                return invalid(format!(
+                    "buffer({index}) was given {} bytes; it takes 1 to {MAX_INLINE_BYTES}, beyond that use a buffer",
+                    bytes.len()
+                ));
             }
         }
         self.validate_arguments().or_else(invalid)

@@ -197,7 +197,11 @@ impl Pipeline {
 
     /// Whether the kernel may write what is bound to `index`.
     pub(crate) fn writes(&self, index: u32) -> bool {
-        self.0.kernel.parameters.iter().any(|parameter| matches!(parameter.kind, ParameterKind::Buffer { index: at, written: true, .. } if at == index))
+        self.0
+            .kernel
+            .parameters
+            .iter()
+            .any(|parameter| matches!(parameter.kind, ParameterKind::Buffer { index: at, written: true, .. } if at == index))
     }
 
     /// What findings call the bytes given for `index`.

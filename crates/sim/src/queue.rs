@@ -163,8 +163,10 @@ impl Drop for Abandoned<'_> {
 #[derive(Clone)]
 pub struct Completion(Arc<(Mutex<State>, Condvar)>);
 
+type Handler = Box<dyn FnOnce(Result<Arc<Report>>) + Send>;
+
 struct State {
-    handler: Option<Box<dyn FnOnce(Result<Arc<Report>>) + Send>>,
+    handler: Option<Handler>,
     result: Option<Result<Arc<Report>>>,
 }
 

@@ -118,7 +118,10 @@ impl Device {
     /// Sequence numbers for so many threadgroups: the first. They are unique, and none is a multiple of the era's length.
     pub(crate) fn sequence(&self, groups: u64) -> Result<u64> {
         if groups >= Record::GROUPS {
-            return Err(Error::unsupported(format!("{groups} threadgroups in one checked dispatch; at most {} can be told apart: check a smaller grid", Record::GROUPS - 1)));
+            return Err(Error::unsupported(format!(
+                "{groups} threadgroups in one checked dispatch; at most {} can be told apart: check a smaller grid",
+                Record::GROUPS - 1
+            )));
         }
         let place = |next: u64| if next % Record::GROUPS + groups < Record::GROUPS { next } else { (next / Record::GROUPS + 1) * Record::GROUPS + 1 };
         let before = self.next_group.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| Some(place(next) + groups));

@@ -105,9 +105,10 @@ impl Worker {
             Output::WholeUnlessRead => written && !read,
         };
         if let Some(range) = missing.first().filter(|_| wanted && !outcome.ended && !outcome.stopped) {
-            let message = format!("{unwritten} bytes of the output `{}` were not written, the first at offset {}", binding.buffer.name(), range.start);
+            let name = job.dispatch.name_of(binding);
+            let message = format!("{unwritten} bytes of the output `{name}` were not written, the first at offset {}", range.start);
             let raw = about_kernel(job, FindingKind::UnwrittenOutput, message);
-            outcome.findings.found.push(Raw { buffer: Some(binding.buffer.name().to_owned()), offset: Some(range.start as i64), ..raw });
+            outcome.findings.found.push(Raw { buffer: Some(name), offset: Some(range.start as i64), ..raw });
         }
     }
 

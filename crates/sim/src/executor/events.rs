@@ -117,16 +117,26 @@ impl Runner<'_, '_, '_, '_> {
             EventKind::OutOfBoundsWrite => (FindingKind::OutOfBoundsWrite, self.beyond("write", event)),
             EventKind::WildRead => (FindingKind::InvalidPointer, wild("read", event)),
             EventKind::WildWrite => (FindingKind::InvalidPointer, wild("write", event)),
-            EventKind::ReadOnlyWrite => (FindingKind::WriteToConstant, format!("write of {size} bytes at offset {offset} of {memory}, which the kernel declares read-only")),
+            EventKind::ReadOnlyWrite => {
+                (FindingKind::WriteToConstant, format!("write of {size} bytes at offset {offset} of {memory}, which the kernel declares read-only"))
+            }
             EventKind::RaceWriteWrite => (FindingKind::DataRace, format!("two writes at offset {offset} of {memory} that nothing orders")),
-            EventKind::RaceReadWrite => (FindingKind::DataRace, format!("a write at offset {offset} of {memory} that nothing orders after another thread's read")),
-            EventKind::RaceWriteRead => (FindingKind::DataRace, format!("a read at offset {offset} of {memory} that nothing orders after another thread's write")),
-            EventKind::Uninitialised => (FindingKind::UninitialisedRead, format!("read at offset {offset} of {memory} ({bytes} bytes), which nobody wrote")),
+            EventKind::RaceReadWrite => {
+                (FindingKind::DataRace, format!("a write at offset {offset} of {memory} that nothing orders after another thread's read"))
+            }
+            EventKind::RaceWriteRead => {
+                (FindingKind::DataRace, format!("a read at offset {offset} of {memory} that nothing orders after another thread's write"))
+            }
+            EventKind::Uninitialised => {
+                (FindingKind::UninitialisedRead, format!("read at offset {offset} of {memory} ({bytes} bytes), which nobody wrote"))
+            }
             EventKind::Misaligned => (FindingKind::MisalignedAccess, "access at an address that its type's alignment does not divide".to_owned()),
             EventKind::ArrayBounds => (FindingKind::ArrayBounds, format!("index {offset} lies outside the array")),
             EventKind::Shift => (FindingKind::ShiftOverflow, format!("shift by {offset}, which is negative or not less than the type's width")),
             EventKind::Division => (FindingKind::IntegerDivision, format!("integer division of {offset} by zero, or its quotient does not fit")),
-            EventKind::Unreachable | EventKind::Refine => (FindingKind::Unreachable, "control reached a place that was promised unreachable".to_owned()),
+            EventKind::Unreachable | EventKind::Refine => {
+                (FindingKind::Unreachable, "control reached a place that was promised unreachable".to_owned())
+            }
         }
     }
 
@@ -149,7 +159,8 @@ impl Runner<'_, '_, '_, '_> {
     }
 
     fn name(&self, slot: u32) -> Option<String> {
-        let buffers = self.job.dispatch.buffers.iter().find(|binding| binding.buffer.slot() == slot).map(|binding| binding.buffer.name().to_owned());
+        let buffers =
+            self.job.dispatch.buffers.iter().find(|binding| binding.buffer.slot() == slot).map(|binding| self.job.dispatch.name_of(binding));
         let local = || self.executor.locals.used().iter().find(|local| local.slot() == slot).map(|local| local.name.clone());
         let inline = || {
             let index = self.executor.inline.iter().position(|inline| inline.as_ref().is_some_and(|inline| inline.index() == slot))?;

@@ -26,7 +26,7 @@ use random::Random;
 use shared::{Shared, VariableRequest};
 
 use crate::{
-    abi::{BINDINGS, Context, MAX_THREADS, Record, Region, SPACE_DEVICE, SIMD_WIDTH, Variable},
+    abi::{BINDINGS, Context, MAX_THREADS, Record, Region, SIMD_WIDTH, SPACE_DEVICE, Variable},
     arena::{Arena, Slot},
     buffer::{Buffer, State, Touched},
     loaded::Runtime,
@@ -195,7 +195,10 @@ impl Runner<'_, '_, '_, '_> {
     fn declare(&mut self, request: VariableRequest) -> Result<()> {
         let era = self.job.schedule.first() / Record::GROUPS;
         if self.executor.context().variable_count as usize == MAX_VARIABLES {
-            return Err(Error::unsupported(format!("kernel `{}` declares more than {MAX_VARIABLES} threadgroup variables", self.job.pipeline().kernel().name)));
+            return Err(Error::unsupported(format!(
+                "kernel `{}` declares more than {MAX_VARIABLES} threadgroup variables",
+                self.job.pipeline().kernel().name
+            )));
         }
         let names = text(request.names);
         let address = self.executor.add_local(names, request.size as usize, request.alignment as usize, self.checked.then_some(era))?;
@@ -297,7 +300,8 @@ fn region(job: &Job<'_>, buffer: &Buffer, state: &mut State) -> Region {
 
 fn threadgroup_name(job: &Job<'_>, index: u32) -> String {
     let parameters = &job.pipeline().kernel().parameters;
-    let named = parameters.iter().find(|parameter| matches!(parameter.kind, elinvar_msl::ParameterKind::Threadgroup { index: at, .. } if at == index));
+    let named =
+        parameters.iter().find(|parameter| matches!(parameter.kind, elinvar_msl::ParameterKind::Threadgroup { index: at, .. } if at == index));
     named.map_or_else(|| format!("threadgroup({index})"), |parameter| parameter.name.clone())
 }
 

@@ -44,8 +44,7 @@ pub(super) struct Parked {
     pub(super) operation: *const c_char,
 }
 
-const NOWHERE: Parked =
-    Parked { site: Site { file: ptr::null(), line: 0 }, flags: 0, combine: None, slot: ptr::null_mut(), operation: ptr::null() };
+const NOWHERE: Parked = Parked { site: Site { file: ptr::null(), line: 0 }, flags: 0, combine: None, slot: ptr::null_mut(), operation: ptr::null() };
 
 /// A GPU thread.
 pub(super) struct Thread {

@@ -13,7 +13,8 @@ use super::{
 use crate::{abi::SIMD_WIDTH, finding::FindingKind};
 
 /// Operations that ask which lanes are active: meant for divergent code.
-const ABOUT_ACTIVE_LANES: &[&str] = &["simd_active_threads_mask", "simd_is_first", "simd_is_helper_thread", "quad_active_threads_mask", "quad_is_first"];
+const ABOUT_ACTIVE_LANES: &[&str] =
+    &["simd_active_threads_mask", "simd_is_first", "simd_is_helper_thread", "quad_active_threads_mask", "quad_is_first"];
 
 /// Lanes by what they do, one bit each.
 #[derive(Default)]
@@ -163,7 +164,11 @@ impl Runner<'_, '_, '_, '_> {
         if ABOUT_ACTIVE_LANES.contains(&operation.as_str()) {
             return;
         }
-        let others = if missing == 0 { "the simdgroup has no more, and it needs all 32".to_owned() } else { format!("lanes {missing:#010x} have returned or are elsewhere") };
+        let others = if missing == 0 {
+            "the simdgroup has no more, and it needs all 32".to_owned()
+        } else {
+            format!("lanes {missing:#010x} have returned or are elsewhere")
+        };
         let message = format!("{operation} is executed by lanes {active:#010x} alone: {others}");
         self.diverge(FindingKind::DivergentSimd, thread, parked.site, message);
     }
@@ -175,7 +180,12 @@ impl Runner<'_, '_, '_, '_> {
         let missing = now.done | now.threadgroup_barrier;
         if let Some(other) = waiting.iter().find(|thread| !same_site(self.parked(**thread).site, site)) {
             let at = location(self.parked(*other).site).map_or_else(|| "another".to_owned(), |at| at.to_string());
-            self.diverge(FindingKind::DivergentBarrier, first, site, format!("lanes of one simdgroup wait at different barriers: thread {other} waits at {at}"));
+            self.diverge(
+                FindingKind::DivergentBarrier,
+                first,
+                site,
+                format!("lanes of one simdgroup wait at different barriers: thread {other} waits at {at}"),
+            );
         } else if missing != 0 {
             let message = format!("{} lanes wait at simdgroup_barrier, lanes {missing:#010x} do not reach it", waiting.len());
             self.diverge(FindingKind::DivergentBarrier, first, site, message);

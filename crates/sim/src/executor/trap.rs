@@ -239,13 +239,9 @@ impl Registers<'_> {
         // SAFETY: promised by the caller.
         let to = unsafe { fiber.setup_trap_handler(|| ()) };
         let registers = &mut self.0.uc_mcontext.gregs;
-        for (index, value) in [
-            (libc::REG_RIP, to.rip),
-            (libc::REG_RSP, to.rsp),
-            (libc::REG_RBP, to.rbp),
-            (libc::REG_RDI, to.rdi),
-            (libc::REG_RSI, to.rsi),
-        ] {
+        for (index, value) in
+            [(libc::REG_RIP, to.rip), (libc::REG_RSP, to.rsp), (libc::REG_RBP, to.rbp), (libc::REG_RDI, to.rdi), (libc::REG_RSI, to.rsi)]
+        {
             registers[index as usize] = value as i64;
         }
     }
