@@ -204,13 +204,6 @@ impl Pipeline {
             .any(|parameter| matches!(parameter.kind, ParameterKind::Buffer { index: at, written: true, .. } if at == index))
     }
 
-    /// What findings call the bytes given for `index`.
-    pub(crate) fn parameter_name(&self, index: u32) -> String {
-        let at = |kind: &ParameterKind| matches!(kind, ParameterKind::Buffer { index: at, .. } if *at == index);
-        let parameter = self.0.kernel.parameters.iter().find(|parameter| at(&parameter.kind));
-        parameter.map_or_else(|| format!("buffer({index})"), |parameter| parameter.name.clone())
-    }
-
     /// Whether it checks its accesses.
     pub fn is_checked(&self) -> bool {
         self.0.checked

@@ -13,7 +13,7 @@ use elinvar_core::{Error, Result};
 
 use crate::{
     abi::Record,
-    arena::Arena,
+    arena::{Arena, MAX_BYTES},
     buffer::Buffer,
     cache::Cache,
     compile::Compiler,
@@ -67,6 +67,19 @@ impl Simulator {
         let threads = config.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
         let next_group = AtomicU64::new(1);
         Ok(Self(Arc::new(Device { compiler, runtime, arena: Arena::new()?, threads, time_limit: config.time_limit, next_group })))
+    }
+
+    /// The largest buffer, in bytes.
+    pub const MAX_BUFFER_BYTES: usize = MAX_BYTES;
+
+    /// Bytes of the buffers that live.
+    pub fn allocated_bytes(&self) -> usize {
+        self.0.arena.allocated()
+    }
+
+    /// Host threads that run dispatches of unchecked kernels.
+    pub fn threads(&self) -> usize {
+        self.0.threads
     }
 
     /// The compiler it uses.

@@ -92,23 +92,21 @@ impl Worker {
             // Threads that were ended left unwritten what they would have written.
             state.initialised = None;
         }
-        let Some(shadow) = &state.shadow else { return };
-        let first = job.schedule.first() % Record::GROUPS;
-        let (mine, limits) = (|record: u64| record != 0 && Record(record).group() >= first, binding.limits());
-        let missing = shadow.ranges_without(limits, |cell| mine(cell.write));
         let Touched { read, written } = state.touched;
-        let unwritten = missing.iter().map(|range| range.len() as u64).sum();
-        report.uses.push(BufferUse { dispatch: self.dispatches, index: binding.index, read, written, unwritten });
+        report.uses.push(BufferUse { dispatch: self.dispatches, index: binding.index, read, written });
         let wanted = match binding.output {
             Output::Free => false,
             Output::Whole => true,
             Output::WholeUnlessRead => written && !read,
         };
-        if let Some(range) = missing.first().filter(|_| wanted && !outcome.ended && !outcome.stopped) {
-            let message =
-                format!("{unwritten} bytes of the output `{}` were not written, the first at offset {}", binding.buffer.name(), range.start);
+        let Some(shadow) = state.shadow.as_ref().filter(|_| wanted && !outcome.ended && !outcome.stopped) else { return };
+        let first = job.schedule.first() % Record::GROUPS;
+        let missing = shadow.ranges_without(binding.limits(), |cell| cell.write != 0 && Record(cell.write).group() >= first);
+        if let Some(range) = missing.first() {
+            let (bytes, name) = (missing.iter().map(std::ops::Range::len).sum::<usize>(), job.dispatch.name_of(binding));
+            let message = format!("{bytes} bytes of the output `{name}` were not written, the first at offset {}", range.start);
             let raw = about_kernel(job, FindingKind::UnwrittenOutput, message);
-            outcome.findings.found.push(Raw { buffer: Some(binding.buffer.name().to_owned()), offset: Some(range.start as i64), ..raw });
+            outcome.findings.found.push(Raw { buffer: Some(name), offset: Some(range.start as i64), ..raw });
         }
     }
 

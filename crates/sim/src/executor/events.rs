@@ -158,11 +158,12 @@ impl Runner<'_, '_, '_, '_> {
     }
 
     fn name(&self, slot: u32) -> Option<String> {
-        let buffers = self.job.dispatch.buffers.iter().find(|binding| binding.buffer.slot() == slot).map(|binding| binding.buffer.name().to_owned());
+        let buffers =
+            self.job.dispatch.buffers.iter().find(|binding| binding.buffer.slot() == slot).map(|binding| self.job.dispatch.name_of(binding));
         let local = || self.executor.locals.used().iter().find(|local| local.slot() == slot).map(|local| local.name.clone());
         let inline = || {
             let index = self.executor.inline.iter().position(|inline| inline.as_ref().is_some_and(|inline| inline.index() == slot))?;
-            Some(self.job.pipeline().parameter_name(index as u32))
+            Some(self.job.dispatch.parameter_name(index as u32).unwrap_or_else(|| format!("buffer({index})")))
         };
         buffers.or_else(local).or_else(inline)
     }

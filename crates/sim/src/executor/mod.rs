@@ -124,6 +124,7 @@ impl Executor {
     /// Leaves nothing of the last job behind.
     fn release(&mut self) {
         trap::begin_group(0);
+        trap::disarm();
         for number in 0..self.fibers.len() as u16 {
             if !self.idle.contains(&number) {
                 self.fibers[usize::from(number)].reset(&raw const *self.shared);
@@ -171,6 +172,7 @@ impl Runner<'_, '_, '_, '_> {
             threadgroup[*index as usize] = executor.add_local(name, *bytes, 16, self.checked.then_some(era))?;
         }
         let shared = &mut executor.shared;
+        shared.checked.set(self.checked);
         shared.entry.set(Some(job.pipeline().0.entry));
         *shared.buffers.get_mut() = addresses;
         *shared.threadgroup.get_mut() = threadgroup;

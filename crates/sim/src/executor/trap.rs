@@ -17,6 +17,8 @@ use std::{
 use corosensei::trap::CoroutineTrapHandler;
 use elinvar_core::{Error, Result};
 
+use super::fiber::Fiber;
+
 const SIGNALS: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGURG];
 const ALTERNATE_STACK_BYTES: usize = 128 << 10;
 const TICK: Duration = Duration::from_millis(20);
@@ -38,7 +40,7 @@ impl Fault {
 }
 
 thread_local! {
-    static FIBER: Cell<Option<CoroutineTrapHandler<()>>> = const { Cell::new(None) };
+    static FIBER: Cell<*const Fiber> = const { Cell::new(ptr::null()) };
     static FAULT: Cell<Option<Fault>> = const { Cell::new(None) };
     static CODE: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
     static GROUP: Cell<u64> = const { Cell::new(0) };
@@ -47,13 +49,14 @@ thread_local! {
     static LIMIT: Cell<u32> = const { Cell::new(u32::MAX) };
 }
 
-/// Signals that arrive before [`disarm`] belong to this fiber.
-pub(super) fn arm(fiber: Option<CoroutineTrapHandler<()>>) {
+/// Signals that arrive with the stack pointer on this fiber's stack belong to it, until [`disarm`].
+pub(super) fn arm(fiber: *const Fiber) {
     FIBER.set(fiber);
 }
 
+/// Before the last fiber that was armed moves or ends.
 pub(super) fn disarm() {
-    FIBER.set(None);
+    FIBER.set(ptr::null());
 }
 
 /// The fault that ended the fiber which just returned.
@@ -171,7 +174,9 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
     // SAFETY: the system hands a handler with SA_SIGINFO valid pointers to both.
     let (info_ref, registers) = unsafe { (&*info, Registers(&mut *context.cast::<libc::ucontext_t>())) };
     let mine = if signal == libc::SIGURG { tick(&registers) } else { true };
-    let fiber = FIBER.get().filter(|fiber| mine && fiber.stack_ptr_in_bounds(registers.stack_pointer()));
+    // SAFETY: the fiber is where it was when it was armed.
+    let fiber = unsafe { FIBER.get().as_ref() }.and_then(Fiber::trap_handler);
+    let fiber = fiber.filter(|fiber| mine && fiber.stack_ptr_in_bounds(registers.stack_pointer()));
     match fiber {
         Some(fiber) => {
             // SAFETY: a fault's address field is set for these signals, and is plain data otherwise.
