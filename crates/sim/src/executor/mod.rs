@@ -50,6 +50,18 @@ pub(crate) struct Outcome {
     pub(crate) stopped: bool,
 }
 
+impl Outcome {
+    /// Adds what another executor did of the same job.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.threads += other.threads;
+        self.switches += other.switches;
+        self.findings.found.extend(other.findings.found);
+        self.threadgroup_memory = self.threadgroup_memory.max(other.threadgroup_memory);
+        self.ended |= other.ended;
+        self.stopped |= other.stopped;
+    }
+}
+
 /// Fibers, threadgroup memory and the rest that one host thread needs to run threadgroups. It stays on the thread that made it.
 pub(crate) struct Executor {
     arena: Arc<Arena>,
