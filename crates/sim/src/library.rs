@@ -124,7 +124,7 @@ impl Library {
 
     /// What clang accepts and Apple's compiler does not.
     pub fn lints(&self) -> Vec<Lint> {
-        self.module.lints()
+        self.module.lints(self.options.metal_version)
     }
 
     /// Compiles (or finds in the cache) a kernel, with values for function constants by index.
