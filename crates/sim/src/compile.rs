@@ -29,7 +29,7 @@ const RUNTIME: &[(&str, &str)] = &[
     ("context.h", include_str!("runtime/context.h")),
 ];
 const RUNTIME_FLAGS: &[&str] =
-    &["-x", "c++", "-std=c++17", "-O2", "-fPIC", "-fno-exceptions", "-fno-rtti", "-fno-stack-protector", "-fno-omit-frame-pointer"];
+    &["-x", "c++", "-std=c++17", "-nostdinc", "-O2", "-fPIC", "-fno-exceptions", "-fno-rtti", "-fno-stack-protector", "-fno-omit-frame-pointer"];
 const PREPROCESS_FLAGS: &[&str] = &[
     "-E",
     "-x",
@@ -53,6 +53,7 @@ const KERNEL_FLAGS: &[&str] = &[
     "-cl-ext=all",
     "-cl-single-precision-constant",
     "-fno-stack-protector",
+    "-fno-finite-loops",
     "-fstack-clash-protection",
     "-gline-tables-only",
 ];
@@ -129,12 +130,12 @@ impl Compiler {
         if target.checked {
             flags.extend(CHECKED_FLAGS);
         }
-        let header = self.precompiled(&flags)?;
         let mut command = self.toolchain.compiler();
-        command.args(flags).args(&target.constants);
-        let instrumented = target.checked.then(|| instrument("").into_bytes()).unwrap_or_default();
-        let key = self.key(&command, [lowered.as_bytes(), &instrumented, self.runtime.as_os_str().as_encoded_bytes()]);
+        command.args(&flags).args(&target.constants);
+        let checks = include_bytes!("instrument.rs").as_slice();
+        let key = self.key(&command, [lowered.as_bytes(), checks, self.runtime.as_os_str().as_encoded_bytes()]);
         self.cached(&key, |object| {
+            let header = self.precompiled(&flags)?;
             self.add_places(&mut command);
             command.args(["-fno-color-diagnostics", "-fno-caret-diagnostics", "-include-pch"]).arg(&header);
             if !target.checked {

@@ -162,5 +162,5 @@ fn commands_take_effect_in_order() {
     }
     assert_eq!(values::<i32>(&x), [2; 4]);
     assert_eq!(values::<i32>(&y), [1, 1, 1, 0, 0, 0, 0, 0]);
-    assert_eq!(y.unwritten_ranges(), [12..32]);
+    assert_eq!(y.unwritten_ranges(), vec![12..32]);
 }
