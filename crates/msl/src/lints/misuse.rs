@@ -81,7 +81,8 @@ fn spaces_of_candidates(notes: &[&str]) -> Option<(&'static str, &'static str)> 
             note.split('\'').skip(1).step_by(2).filter(|word| metal_space(&format!("__{}", word.trim_start_matches("__"))).is_some()).collect();
         let full = |word: &str| format!("__{}", word.trim_start_matches("__"));
         match spaces.as_slice() {
-            [wanted, found] if note.contains("address space") => distinct(&full(found), &full(wanted)),
+            // clang names the object's space first here.
+            [found, wanted] if note.contains("address space") => distinct(&full(found), &full(wanted)),
             _ => spaces_in(note),
         }
     })
@@ -104,7 +105,7 @@ mod tests {
         );
         let swapped = "a.metal:23:21: error: cannot initialize a variable of type 'const __global_device float *__private' with an lvalue of type '__global float *__private'";
         assert!(messages(swapped)[0].contains("device memory is used where constant memory is wanted"));
-        let call = "a.metal:17:5: error: no matching function for call to 'helper_t'\na.metal:3:6: note: candidate function not viable: cannot bind reference in address space '__private' to object in address space '__global_device' in 1st argument";
+        let call = "a.metal:17:5: error: no matching function for call to 'helper_t'\na.metal:3:6: note: candidate function not viable: cannot bind reference in address space '__global_device' to object in address space '__private' in 1st argument";
         assert!(messages(call)[0].contains("device or constant memory is used where thread memory is wanted"), "{:?}", messages(call));
     }
 
