@@ -1,6 +1,6 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use crate::Result;
+use crate::{Error, Result};
 
 /// How a device tells that a list is done.
 pub trait Wait: Send + Sync {
@@ -101,5 +101,37 @@ impl Wait for Signal {
 
     fn is_complete(&self) -> bool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).result.is_some()
+    }
+}
+
+/// Submissions that may not have completed yet, and the first error nobody was told.
+#[derive(Default)]
+pub struct InFlight {
+    signals: Vec<Arc<Signal>>,
+    failure: Option<Error>,
+}
+
+impl InFlight {
+    /// Adds a submission, and forgets those that have completed but for their error.
+    pub fn push(&mut self, signal: Arc<Signal>) {
+        let done: Vec<_> = self.signals.extract_if(.., |s| s.is_complete()).collect();
+        done.iter().for_each(|s| self.keep(s));
+        self.signals.push(signal);
+    }
+
+    /// Waits for all of them; the first error since the last call that nobody was told.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub fn settle(&mut self) -> Result<()> {
+        let signals = std::mem::take(&mut self.signals);
+        signals.iter().for_each(|s| self.keep(s));
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    fn keep(&mut self, signal: &Signal) {
+        if let Err(error) = signal.wait_untold() {
+            self.failure.get_or_insert(error);
+        }
     }
 }

@@ -1,6 +1,6 @@
 use std::{any::Any, fmt, sync::Arc};
 
-use crate::{DType, HostKernel};
+use crate::{DType, HostKernel, MetalForm};
 
 /// What a kernel does with a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,7 +102,9 @@ pub struct KernelSource {
     /// Size of its parameter block in bytes (zero for none).
     pub params_bytes: usize,
     /// The CPU twin.
-    pub host: HostKernel,
+    pub host: Option<HostKernel>,
+    /// The Metal form, from which GPU devices compile.
+    pub metal: Option<MetalForm>,
 }
 
 /// A kernel prepared by a device.

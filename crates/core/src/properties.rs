@@ -8,6 +8,8 @@ use crate::DType;
 pub enum DeviceKind {
     /// The host's processor.
     Cpu,
+    /// The Metal device over the simulator, which runs the kernels' Metal text on the CPU and checks it.
+    MetalSim,
     /// Checks and executes nothing: for testing planners and recorders.
     Null,
 }
@@ -17,6 +19,7 @@ impl DeviceKind {
     pub const fn name(self) -> &'static str {
         match self {
             DeviceKind::Cpu => "cpu",
+            DeviceKind::MetalSim => "metal-sim",
             DeviceKind::Null => "null",
         }
     }
@@ -49,4 +52,11 @@ pub struct DeviceProperties {
     pub unified_memory: bool,
     /// Data types kernels may use on it.
     pub dtypes: &'static [DType],
+}
+
+impl DeviceProperties {
+    /// Whether launches run as threadgroups of simdgroups (a GPU, or the simulator of one), not by CPU twins.
+    pub const fn has_simdgroups(&self) -> bool {
+        self.simd_width > 1
+    }
 }

@@ -13,7 +13,8 @@ use elinvar_core::{
 };
 
 fn kernel(parameters: &[Parameter]) -> Arc<KernelSource> {
-    Arc::new(KernelSource { key: KernelKey::new("probe", &[DType::F32]), parameters: parameters.to_vec(), params_bytes: 4, host: |_| Ok(()) })
+    let key = KernelKey::new("probe", &[DType::F32]);
+    Arc::new(KernelSource { key, parameters: parameters.to_vec(), params_bytes: 4, host: None, metal: None })
 }
 
 fn probe(device: &Device, parameters: &[Parameter], bindings: Vec<Option<elinvar_core::Binding>>) -> Dispatch {

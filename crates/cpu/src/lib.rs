@@ -5,6 +5,7 @@
 //! output element by the same operations in the same order.
 
 mod memory;
+mod placement;
 mod system;
 mod worker;
 
@@ -99,7 +100,8 @@ impl Backend for CpuBackend {
     }
 
     fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
-        Ok(Pipeline::new(kernel.clone(), Arc::new(())))
+        let host = kernel.host.ok_or_else(|| Error::unsupported(format!("{} has no CPU form", kernel.key)))?;
+        Ok(Pipeline::new(kernel.clone(), Arc::new(host)))
     }
 
     fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {

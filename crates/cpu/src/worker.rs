@@ -7,9 +7,9 @@ use std::{
     thread,
 };
 
-use elinvar_core::{Access, Binding, Command, CommandList, Dispatch, Error, HostArguments, HostBinding, Result, Signal, Wait};
+use elinvar_core::{Access, Binding, Command, CommandList, Dispatch, Error, HostArguments, HostBinding, HostKernel, InFlight, Result, Signal};
 
-use crate::memory::Memory;
+use crate::{memory::Memory, placement::Placement};
 
 /// Lists waiting at once; a submitter that runs further ahead waits, so that intermediate results do not pile up.
 const QUEUE: usize = 32;
@@ -19,8 +19,7 @@ type Job = (Arc<CommandList>, Arc<Signal>);
 /// The device's thread and the queue to it.
 pub(crate) struct Worker {
     queue: SyncSender<Job>,
-    pending: Vec<Arc<Signal>>,
-    failure: Result<()>,
+    in_flight: InFlight,
 }
 
 impl Worker {
@@ -43,30 +42,27 @@ impl Worker {
         };
         thread::Builder::new().name("elinvar-cpu".into()).spawn(body).map_err(|e| refused(&e))?;
         started.recv().map_err(|e| refused(&e))?.map_err(|e| refused(&e))?;
-        Ok(Self { queue, pending: Vec::new(), failure: Ok(()) })
+        Ok(Self { queue, in_flight: InFlight::default() })
     }
 
     pub(crate) fn submit(&mut self, list: Arc<CommandList>, signal: Arc<Signal>) -> Result<()> {
-        for done in self.pending.extract_if(.., |s| s.is_complete()) {
-            self.failure = self.failure.clone().and(done.wait_untold());
-        }
-        self.pending.push(signal.clone());
+        self.in_flight.push(signal.clone());
         self.queue.send((list, signal)).map_err(|_| Error::device_lost("the CPU device's thread has ended"))
     }
 
     /// Waits for everything submitted; the first error since the last call that nobody was told.
     pub(crate) fn settle(&mut self) -> Result<()> {
-        let mut result = std::mem::replace(&mut self.failure, Ok(()));
-        for signal in self.pending.drain(..) {
-            result = result.and(signal.wait_untold());
-        }
-        result
+        self.in_flight.settle()
     }
 }
 
 fn run(jobs: &Receiver<Job>) {
+    let mut placement = Placement::of_current_pool();
     while let Ok((list, signal)) = jobs.recv() {
-        let result = list.commands().iter().try_for_each(execute);
+        let result = list.commands().iter().try_for_each(|command| {
+            placement.follow();
+            execute(command)
+        });
         // The list's buffers go back to the pool before anyone learns that it is done.
         drop(list);
         signal.complete(result);
@@ -104,7 +100,8 @@ fn launch(dispatch: &Dispatch) -> Result<()> {
     let bindings = dispatch.bindings.iter().zip(&source.parameters);
     let bindings = bindings.map(|(b, p)| b.as_ref().map(|b| bind(b, p.access)).transpose()).collect::<Result<Vec<_>>>()?;
     let mut arguments = HostArguments::new(bindings, &dispatch.params);
-    let outcome = catch_unwind(AssertUnwindSafe(|| (source.host)(&mut arguments)));
+    let host: &HostKernel = dispatch.pipeline.state().ok_or_else(|| Error::invalid_launch("the kernel was prepared by another device"))?;
+    let outcome = catch_unwind(AssertUnwindSafe(|| host(&mut arguments)));
     let result = outcome.unwrap_or_else(|_| Err(Error::device_lost("the kernel panicked: this is a defect in Elinvar, please report it")));
     result.map_err(|e| e.context(&source.key))
 }

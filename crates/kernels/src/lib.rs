@@ -19,6 +19,7 @@ pub mod simd;
 
 mod attributes;
 mod elementwise;
+mod metal;
 mod operator;
 
 pub mod attention;

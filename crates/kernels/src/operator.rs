@@ -1,8 +1,8 @@
 use std::{fmt, str::FromStr, sync::Arc};
 
 use elinvar_core::{
-    Binding, Buffer, DType, Device, DeviceProperties, Dispatch, Error, Extent, HostKernel, KernelKey, KernelSource, Layout, ListBuilder, Parameter,
-    Result, Shape,
+    Binding, Buffer, DType, Device, DeviceProperties, Dispatch, Error, Extent, HostKernel, KernelKey, KernelSource, Layout, ListBuilder, MetalForm,
+    Parameter, Result, Shape,
 };
 
 /// How a matrix product may be computed.
@@ -76,6 +76,11 @@ pub trait Operator: fmt::Debug + Send + Sync {
     /// What the device does not offer.
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan>;
 
+    /// How sums may be ordered: strict unless the operator offers a choice.
+    fn precision(&self) -> Precision {
+        Precision::Strict
+    }
+
     /// Whether input `index` may have any strides; others are made row-major before the operator sees them.
     fn accepts_strides(&self, index: usize) -> bool {
         let _ = index;
@@ -94,6 +99,8 @@ pub enum Argument {
     OutputPart(usize, usize, usize),
     /// Temporary memory by index.
     Scratch(usize),
+    /// Nothing: for optional parameters.
+    Absent,
 }
 
 /// The launches of an operator, in order, and the temporary memory they share.
@@ -147,10 +154,35 @@ impl Launch {
         params: &P,
         buffers: impl IntoIterator<Item = (Parameter, Argument)>,
     ) -> Self {
+        Self::of(key, Some(host), params, buffers)
+    }
+
+    /// The same without a CPU twin: a launch of plans for GPUs.
+    pub fn on_gpu<P: bytemuck::NoUninit>(
+        key: KernelKey,
+        form: MetalForm,
+        params: &P,
+        buffers: impl IntoIterator<Item = (Parameter, Argument)>,
+    ) -> Self {
+        Self::of(key, None, params, buffers).with_metal(form)
+    }
+
+    fn of<P: bytemuck::NoUninit>(
+        key: KernelKey,
+        host: Option<HostKernel>,
+        params: &P,
+        buffers: impl IntoIterator<Item = (Parameter, Argument)>,
+    ) -> Self {
         let (parameters, arguments) = buffers.into_iter().unzip();
-        let kernel = Arc::new(KernelSource { key, parameters, params_bytes: size_of::<P>(), host });
+        let kernel = Arc::new(KernelSource { key, parameters, params_bytes: size_of::<P>(), host, metal: None });
         let params = bytemuck::bytes_of(params).to_vec();
         Self { kernel, params, arguments, grid: Extent::linear(1), threadgroup: Extent::linear(1), threadgroup_memory: 0 }
+    }
+
+    /// The same with the kernel's Metal form.
+    pub fn with_metal(mut self, form: MetalForm) -> Self {
+        Arc::make_mut(&mut self.kernel).metal = Some(form);
+        self
     }
 
     /// The same over `grid` threadgroups of `threadgroup` threads.
@@ -191,6 +223,7 @@ pub fn encode(
                     Some(whole.buffer().bind(whole.offset() + offset, bytes)?)
                 }
                 Argument::Scratch(i) => Some(scratch.get(i).ok_or_else(missing)?.clone()),
+                Argument::Absent => None,
             })
         };
         let bindings = launch.arguments.iter().map(bind).collect::<Result<Vec<_>>>()?;

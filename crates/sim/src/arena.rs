@@ -4,7 +4,10 @@
 use std::{
     collections::BTreeSet,
     ptr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use elinvar_core::{Error, Result};
@@ -21,6 +24,7 @@ const PAGE: usize = 4096;
 pub(crate) struct Arena {
     base: u64,
     free: Mutex<BTreeSet<u32>>,
+    allocated: AtomicUsize,
 }
 
 impl Arena {
@@ -32,10 +36,10 @@ impl Arena {
             let cause = std::io::Error::last_os_error();
             return Err(Error::out_of_memory(format!(
                 "the simulator reserves {} TiB of address space and was refused ({cause}): lift `ulimit -v`",
-                SLOTS as u64 * SLOT >> 40
+                (SLOTS as u64 * SLOT) >> 40
             )));
         }
-        Ok(Arc::new(Self { base: base as u64, free: Mutex::new((0..SLOTS as u32).collect()) }))
+        Ok(Arc::new(Self { base: base as u64, free: Mutex::new((0..SLOTS as u32).collect()), allocated: AtomicUsize::new(0) }))
     }
 
     pub(crate) fn base(&self) -> u64 {
@@ -50,6 +54,11 @@ impl Arena {
         SLOTS
     }
 
+    /// Bytes of the slots in use.
+    pub(crate) fn allocated(&self) -> usize {
+        self.allocated.load(Ordering::Relaxed)
+    }
+
     /// The slot an address lies in, and where that slot's memory starts.
     pub(crate) fn slot_of(&self, address: u64) -> Option<(u32, u64)> {
         let index = address.checked_sub(self.base)? / SLOT;
@@ -59,12 +68,15 @@ impl Arena {
     /// Zeroed memory in a slot of its own.
     pub(crate) fn allocate(self: &Arc<Self>, bytes: usize) -> Result<Slot> {
         if bytes > MAX_BYTES {
-            return Err(Error::out_of_memory(format!("{bytes} bytes asked in one piece: the simulator's buffers hold at most {MAX_BYTES}; split it")));
+            return Err(Error::out_of_memory(format!(
+                "{bytes} bytes asked in one piece: the simulator's buffers hold at most {MAX_BYTES}; split it"
+            )));
         }
         let index = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop_first().ok_or_else(|| {
             Error::out_of_memory(format!("all {SLOTS} slots of the simulator's memory are in use: free some buffers, or combine small ones"))
         })?;
         let slot = Slot { arena: self.clone(), index, mapped: bytes.next_multiple_of(PAGE).max(PAGE) };
+        self.allocated.fetch_add(slot.mapped, Ordering::Relaxed);
         // SAFETY: the range lies in this arena's reservation, in a slot nobody else holds.
         if unsafe { libc::mprotect(slot.pointer().cast(), slot.mapped, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
             let cause = std::io::Error::last_os_error();
@@ -107,6 +119,7 @@ impl Drop for Slot {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
         // SAFETY: replaces this slot's own pages, which nobody else holds, by reserved ones.
         unsafe { libc::mmap(self.pointer().cast(), self.mapped, libc::PROT_NONE, flags, -1, 0) };
+        self.arena.allocated.fetch_sub(self.mapped, Ordering::Relaxed);
         self.arena.free.lock().unwrap_or_else(PoisonError::into_inner).insert(self.index);
     }
 }

@@ -134,6 +134,18 @@ impl Dispatch {
         }
     }
 
+    /// What findings call a bound buffer: the kernel's parameter, or the buffer where that has no name.
+    pub(crate) fn name_of(&self, binding: &Binding) -> String {
+        self.parameter_name(binding.index).unwrap_or_else(|| binding.buffer.name().to_owned())
+    }
+
+    /// The kernel's name for what is bound to `index`.
+    pub(crate) fn parameter_name(&self, index: u32) -> Option<String> {
+        let named = |kind: &ParameterKind| matches!(kind, ParameterKind::Buffer { index: at, .. } if *at == index);
+        let mut parameters = self.pipeline.kernel().parameters.iter();
+        parameters.find(|parameter| named(&parameter.kind) && !parameter.name.is_empty()).map(|parameter| parameter.name.clone())
+    }
+
     /// Checks everything Metal's own validation would.
     pub(crate) fn validate(&self) -> Result<()> {
         let kernel = &self.pipeline.kernel().name;
@@ -150,14 +162,23 @@ impl Dispatch {
         }
         for binding in &self.buffers {
             let (buffer, limits) = (&binding.buffer, binding.offset.checked_add(binding.bytes.unwrap_or(0)));
-            if !limits.is_some_and(|end| end <= buffer.len()) {
+            if limits.is_none_or(|end| end > buffer.len()) {
                 let asked = binding.bytes.map_or(String::new(), |bytes| format!("{bytes} bytes at "));
-                return invalid(format!("buffer({}) binds {asked}offset {} of `{}`, which holds {}", binding.index, binding.offset, buffer.name(), buffer.len()));
+                return invalid(format!(
+                    "buffer({}) binds {asked}offset {} of `{}`, which holds {}",
+                    binding.index,
+                    binding.offset,
+                    buffer.name(),
+                    buffer.len()
+                ));
             }
         }
         for (index, bytes) in &self.bytes {
             if bytes.is_empty() || bytes.len() > MAX_INLINE_BYTES {
-                return invalid(format!("buffer({index}) was given {} bytes; it takes 1 to {MAX_INLINE_BYTES}, beyond that use a buffer", bytes.len()));
+                return invalid(format!(
+                    "buffer({index}) was given {} bytes; it takes 1 to {MAX_INLINE_BYTES}, beyond that use a buffer",
+                    bytes.len()
+                ));
             }
         }
         self.validate_arguments().or_else(invalid)

@@ -197,14 +197,11 @@ impl Pipeline {
 
     /// Whether the kernel may write what is bound to `index`.
     pub(crate) fn writes(&self, index: u32) -> bool {
-        self.0.kernel.parameters.iter().any(|parameter| matches!(parameter.kind, ParameterKind::Buffer { index: at, written: true, .. } if at == index))
-    }
-
-    /// What findings call the bytes given for `index`.
-    pub(crate) fn parameter_name(&self, index: u32) -> String {
-        let at = |kind: &ParameterKind| matches!(kind, ParameterKind::Buffer { index: at, .. } if *at == index);
-        let parameter = self.0.kernel.parameters.iter().find(|parameter| at(&parameter.kind));
-        parameter.map_or_else(|| format!("buffer({index})"), |parameter| parameter.name.clone())
+        self.0
+            .kernel
+            .parameters
+            .iter()
+            .any(|parameter| matches!(parameter.kind, ParameterKind::Buffer { index: at, written: true, .. } if at == index))
     }
 
     /// Whether it checks its accesses.

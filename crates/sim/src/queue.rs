@@ -106,7 +106,12 @@ impl Simulator {
 impl Queue {
     /// Starts a command buffer after those submitted before; returns at once.
     pub fn submit(&self, commands: CommandBuffer) -> Completion {
-        let completion = Completion::default();
+        self.submit_then(commands, |_| {})
+    }
+
+    /// The same; `handler` is called on the queue's thread once they have completed, before anyone who waits learns of it.
+    pub fn submit_then(&self, commands: CommandBuffer, handler: impl FnOnce(Result<Arc<Report>>) + Send + 'static) -> Completion {
+        let completion = Completion(Arc::new((Mutex::new(State { handler: Some(Box::new(handler)), result: None }), Condvar::new())));
         let sent = self.submit.as_ref().map(|submit| submit.send((commands, completion.clone())));
         if !matches!(sent, Some(Ok(()))) {
             completion.complete(Err(lost()));
@@ -155,8 +160,15 @@ impl Drop for Abandoned<'_> {
 }
 
 /// A submitted command buffer's future end. Clones are the same.
-#[derive(Clone, Default)]
-pub struct Completion(Arc<(Mutex<Option<Result<Arc<Report>>>>, Condvar)>);
+#[derive(Clone)]
+pub struct Completion(Arc<(Mutex<State>, Condvar)>);
+
+type Handler = Box<dyn FnOnce(Result<Arc<Report>>) + Send>;
+
+struct State {
+    handler: Option<Handler>,
+    result: Option<Result<Arc<Report>>>,
+}
 
 impl Completion {
     /// Blocks until done. Findings are not errors.
@@ -165,23 +177,29 @@ impl Completion {
     /// The simulator could not go on: out of memory, queue ended.
     pub fn wait(&self) -> Result<Arc<Report>> {
         let (state, done) = &*self.0;
-        let mut result = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            match &*result {
+            match &state.result {
                 Some(result) => return result.clone(),
-                None => result = done.wait(result).unwrap_or_else(PoisonError::into_inner),
+                None => state = done.wait(state).unwrap_or_else(PoisonError::into_inner),
             }
         }
     }
 
     /// Whether it is done.
     pub fn is_complete(&self) -> bool {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).result.is_some()
     }
 
     /// The first result stands.
     fn complete(&self, result: Result<Report>) {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(result.map(Arc::new));
-        self.0.1.notify_all();
+        let (state, done) = &*self.0;
+        let result = result.map(Arc::new);
+        let handler = state.lock().unwrap_or_else(PoisonError::into_inner).handler.take();
+        if let Some(handler) = handler {
+            handler(result.clone());
+        }
+        state.lock().unwrap_or_else(PoisonError::into_inner).result.get_or_insert(result);
+        done.notify_all();
     }
 }

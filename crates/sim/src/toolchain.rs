@@ -139,6 +139,9 @@ mod tests {
         let error = Toolchain::probe(vec!["/nonexistent/clang".to_owned()]).map_err(|found| unavailable(&found)).unwrap_err();
         assert!(error.is_device_unavailable());
         let message = error.to_string();
-        assert!(message.contains("/nonexistent/clang") && message.contains("apt install clang-19") && message.contains("pip install ziglang"), "{message}");
+        assert!(
+            message.contains("/nonexistent/clang") && message.contains("apt install clang-19") && message.contains("pip install ziglang"),
+            "{message}"
+        );
     }
 }

@@ -2,10 +2,15 @@
 
 use std::ops::Range;
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, Error, Result, Shape};
+use bytemuck::Zeroable;
+use elinvar_core::{DType, Error, MetalFile, Result, Shape};
 
-use crate::{AttributeInfo, AttributeKind, Attributes, TensorInfo, matmul::dtype_code, optional, required};
+use crate::{
+    AttributeInfo, AttributeKind, Attributes, TensorInfo,
+    matmul::dtype_code,
+    metal::{metal_file, params},
+    optional, required,
+};
 
 /// How queries and keys give scores: `softcap(scale · q·k) + mask`, and which keys a query attends.
 ///
@@ -32,6 +37,9 @@ impl Default for Scoring {
         Self { scale: None, softcap: 0.0, causal: false, offset: 0, left_window: None, right_window: None }
     }
 }
+
+/// Which keys a query attends, and how a dot product becomes a score, in Metal; after [`ScoreParams`] and the functions of [`crate::math`].
+pub(crate) const METAL: MetalFile = metal_file!("attention/scoring.metal");
 
 pub(crate) const ATTRIBUTES: [AttributeInfo; 6] = [
     AttributeInfo { name: "scale", kind: AttributeKind::Float, default: Some(""), doc: "factor of the dot product; 1 / sqrt(D) if absent" },
@@ -82,6 +90,8 @@ impl Scoring {
         {
             return Err(Error::invalid_argument(format!("lengths are {}{}: i32[{batch}] expected", lengths.dtype, lengths.shape())));
         }
+        let given = |index: usize, flag: u32| if optional(inputs, first + index).is_some() { flag } else { 0 };
+        let given = given(1, WITH_POSITIONS) + given(2, WITH_LENGTHS);
         let limit = |n: Option<u64>| n.map_or(-1, |n| n.min(i64::MAX as u64 / 4) as i64);
         Ok(ScoreParams {
             q: View::new("q", &q, Some(0), 1, 2)?,
@@ -101,7 +111,7 @@ impl Scoring {
             mask_type,
             scale: self.scale.unwrap_or_else(|| 1.0 / (width as f32).sqrt()),
             softcap: self.softcap,
-            reserved: 0,
+            given,
         })
     }
 
@@ -145,24 +155,30 @@ fn mask(mask: Option<TensorInfo>, scores: Shape) -> Result<(MaskView, u32)> {
     Ok((MaskView { view, key: stride(3) }, code))
 }
 
+/// [`ScoreParams::given`] with positions.
+pub const WITH_POSITIONS: u32 = 1;
+
+/// [`ScoreParams::given`] with lengths.
+pub const WITH_LENGTHS: u32 = 2;
+
 /// [`ScoreParams::mask_type`] of no mask.
 pub(crate) const NO_MASK: u32 = u32::MAX;
 
 /// [`ScoreParams::mask_type`] of a bool mask.
 pub(crate) const BOOL_MASK: u32 = u32::MAX - 1;
 
-/// Where the rows of a tensor `[batch, head, token, element]` start, in elements; the elements of a row are contiguous.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub struct View {
-    /// The first element.
-    pub origin: u64,
-    /// Stride of sequences.
-    pub batch: i64,
-    /// Stride of heads.
-    pub head: i64,
-    /// Stride of tokens.
-    pub token: i64,
+params! {
+    /// Where the rows of a tensor `[batch, head, token, element]` start, in elements; the elements of a row are contiguous.
+    pub struct View {
+        /// The first element.
+        pub origin: u64,
+        /// Stride of sequences.
+        pub batch: i64,
+        /// Stride of heads.
+        pub head: i64,
+        /// Stride of tokens.
+        pub token: i64,
+    }
 }
 
 impl View {
@@ -183,56 +199,56 @@ impl View {
     }
 }
 
-/// Where the elements of a mask `[batch, head, query, key]` lie; broadcast axes have stride zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub struct MaskView {
-    /// The rows.
-    pub view: View,
-    /// Stride of keys.
-    pub key: i64,
+params! {
+    /// Where the elements of a mask `[batch, head, query, key]` lie; broadcast axes have stride zero.
+    pub struct MaskView {
+        /// The rows.
+        pub view: View,
+        /// Stride of keys.
+        pub key: i64,
+    }
 }
 
-/// The scores' part of a parameter block.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub struct ScoreParams {
-    /// Queries.
-    pub q: View,
-    /// Keys.
-    pub k: View,
-    /// Mask.
-    pub mask: MaskView,
-    /// Sequences.
-    pub batch: u64,
-    /// Query heads.
-    pub heads: u64,
-    /// Key and value heads; `heads` is a multiple.
-    pub kv_heads: u64,
-    /// Queries of each sequence and head.
-    pub queries: u64,
-    /// Keys of each sequence and head.
-    pub keys: u64,
-    /// Elements of a query and of a key.
-    pub width: u64,
-    /// From a sequence's positions to the next one's: zero if all share them.
-    pub position_stride: u64,
-    /// Position of query 0 where no positions are given.
-    pub offset: i64,
-    /// Keys attended before a query's position; −1 for all.
-    pub left: i64,
-    /// Keys attended after it; −1 for all.
-    pub right: i64,
-    /// Types of `q` and `k`: f32 (0), f16 (1) or bf16 (2).
-    pub types: [u32; 2],
-    /// Type of the mask, likewise; the two greatest numbers stand for bool and for none.
-    pub mask_type: u32,
-    /// Factor of the dot product.
-    pub scale: f32,
-    /// Soft cap; zero for none.
-    pub softcap: f32,
-    /// Zero.
-    pub reserved: u32,
+params! {
+    /// The scores' part of a parameter block.
+    pub struct ScoreParams {
+        /// Queries.
+        pub q: View,
+        /// Keys.
+        pub k: View,
+        /// Mask.
+        pub mask: MaskView,
+        /// Sequences.
+        pub batch: u64,
+        /// Query heads.
+        pub heads: u64,
+        /// Key and value heads; `heads` is a multiple.
+        pub kv_heads: u64,
+        /// Queries of each sequence and head.
+        pub queries: u64,
+        /// Keys of each sequence and head.
+        pub keys: u64,
+        /// Elements of a query and of a key.
+        pub width: u64,
+        /// From a sequence's positions to the next one's: zero if all share them.
+        pub position_stride: u64,
+        /// Position of query 0 where no positions are given.
+        pub offset: i64,
+        /// Keys attended before a query's position; −1 for all.
+        pub left: i64,
+        /// Keys attended after it; −1 for all.
+        pub right: i64,
+        /// Types of `q` and `k`: f32 (0), f16 (1) or bf16 (2).
+        pub types: [u32; 2],
+        /// Type of the mask, likewise; the two greatest numbers stand for bool and for none.
+        pub mask_type: u32,
+        /// Factor of the dot product.
+        pub scale: f32,
+        /// Soft cap; zero for none.
+        pub softcap: f32,
+        /// Which optional inputs are there: [`WITH_POSITIONS`] + [`WITH_LENGTHS`].
+        pub given: u32,
+    }
 }
 
 impl ScoreParams {

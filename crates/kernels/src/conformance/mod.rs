@@ -1,15 +1,16 @@
 //! The conformance suite: every operator's cases, and what puts a device through them.
 //!
-//! A case is an operator, its inputs and an f64 oracle. [`run`] binds the inputs at odd offsets of larger buffers, poisons the outputs and
-//! surrounds them with red zones; [`Case::check`] compares with the oracle; strict operators can be compared bit for bit between devices.
+//! A case is an operator, its inputs and an f64 oracle. [`run`] binds tensors at aligned or odd offsets of larger buffers, poisons the outputs
+//! and surrounds them with red zones; [`Case::check`] compares with the oracle; [`compare`] also with another device, strict operators bit
+//! for bit.
 
 mod tensor;
 
-use elinvar_core::{DType, Device, Error, ListBuilder, Result};
+use elinvar_core::{DType, Device, DeviceProperties, Error, ListBuilder, Result};
 
 pub use tensor::HostTensor;
 
-use crate::{Operator, TensorInfo, encode};
+use crate::{Operator, Plan, Precision, TensorInfo, encode};
 
 /// How far a result may be from the oracle's, before its own rounding: half an ulp of the output's type is always added.
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +87,19 @@ impl Case {
         format!("{:?} on {}", self.operator, inputs.join(" "))
     }
 
+    /// The launches on a device.
+    ///
+    /// # Errors
+    /// What the operator refuses.
+    pub fn plan(&self, device: &DeviceProperties) -> Result<Plan> {
+        let infos = self.infos()?;
+        self.operator.plan(&infos, &self.operator.infer(&infos)?, device)
+    }
+
+    fn infos(&self) -> Result<Vec<Option<TensorInfo>>> {
+        self.inputs.iter().map(|i| i.as_ref().map(HostTensor::info).transpose()).collect()
+    }
+
     /// Compares results with the oracle.
     ///
     /// # Errors
@@ -111,21 +125,62 @@ impl Case {
     }
 }
 
+/// Where tensors start in their buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// At a multiple of 256 bytes.
+    Aligned,
+    /// One element after a multiple of 256 bytes.
+    Odd,
+}
+
+impl Placement {
+    /// Both.
+    pub const ALL: &[Placement] = &[Placement::Aligned, Placement::Odd];
+
+    fn offset(self, dtype: DType) -> usize {
+        MARGIN + if self == Placement::Odd { dtype.size() } else { 0 }
+    }
+}
+
+/// Bytes of a red zone.
+const MARGIN: usize = 256;
+
+/// Runs a case on a device and on one to compare with: strict results must have the same bits, and both must agree with the oracle.
+///
+/// # Errors
+/// They do not, or what [`run`] reports.
+pub fn compare(case: &Case, device: &Device, reference: &Device, placement: Placement) -> Result<()> {
+    let found = run(case, device, placement).map_err(|e| e.context(case.name()))?;
+    case.check(&found)?;
+    if case.operator.precision() == Precision::Fast {
+        return Ok(());
+    }
+    let expected = run(case, reference, placement).map_err(|e| e.context(case.name()))?;
+    for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        if let Some(at) = found.first_difference(expected) {
+            let (name, one, other) = (case.name(), found.to_f64()[at], expected.to_f64()[at]);
+            let devices = (&device.properties().name, &reference.properties().name);
+            return Err(Error::invalid_data(format!("{name}: output {index}, element {at} is {one} on {} but {other} on {}", devices.0, devices.1)));
+        }
+    }
+    Ok(())
+}
+
 /// Runs a case on a device and gives its outputs.
 ///
 /// # Errors
 /// What the operator or the device refuses; a write outside an output.
-pub fn run(case: &Case, device: &Device) -> Result<Vec<HostTensor>> {
+pub fn run(case: &Case, device: &Device, placement: Placement) -> Result<Vec<HostTensor>> {
     const POISON: u8 = 0xa5;
-    const MARGIN: usize = 256;
-    let infos = case.inputs.iter().map(|i| i.as_ref().map(HostTensor::info).transpose()).collect::<Result<Vec<_>>>()?;
+    let infos = case.infos()?;
     let types = case.operator.infer(&infos)?;
     let mut inputs = Vec::new();
     for tensor in &case.inputs {
         inputs.push(match tensor {
             None => None,
             Some(tensor) => {
-                let offset = MARGIN + tensor.dtype().size();
+                let offset = placement.offset(tensor.dtype());
                 let buffer = device.allocate(offset + tensor.bytes().len() + MARGIN)?;
                 device.write(&buffer, offset, tensor.bytes())?;
                 Some(buffer.bind(offset, tensor.bytes().len())?)
@@ -135,9 +190,10 @@ pub fn run(case: &Case, device: &Device) -> Result<Vec<HostTensor>> {
     let mut outputs = Vec::new();
     for info in &types {
         let bytes = info.elements() * info.dtype.size();
-        let buffer = device.allocate(MARGIN + bytes + MARGIN)?;
-        device.write(&buffer, 0, &vec![POISON; MARGIN + bytes + MARGIN])?;
-        outputs.push(buffer.bind(MARGIN, bytes)?);
+        let offset = placement.offset(info.dtype);
+        let buffer = device.allocate(offset + bytes + MARGIN)?;
+        device.write(&buffer, 0, &vec![POISON; buffer.bytes()])?;
+        outputs.push(buffer.bind(offset, bytes)?);
     }
     let plan = case.operator.plan(&infos, &types, device.properties())?;
     let mut list = ListBuilder::new();

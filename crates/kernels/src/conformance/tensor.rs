@@ -153,6 +153,16 @@ impl HostTensor {
         (0..view.shape().elements()).map(at).collect()
     }
 
+    /// The first element, in memory, whose bits differ from those of a result of the same type; all NaNs are alike.
+    pub fn first_difference(&self, other: &HostTensor) -> Option<usize> {
+        let size = self.dtype.size();
+        let differs = |&at: &usize| self.bytes.get(at * size..(at + 1) * size) != other.bytes.get(at * size..(at + 1) * size);
+        let mut differing = (0..self.bytes.len().max(other.bytes.len()) / size).filter(differs).peekable();
+        differing.peek()?;
+        let (one, two) = (self.spanned(), other.spanned());
+        differing.find(|&at| !(one.get(at).is_some_and(|x| x.is_nan()) && two.get(at).is_some_and(|x| x.is_nan())))
+    }
+
     fn spanned(&self) -> Vec<f64> {
         fn unpack<T: bytemuck::AnyBitPattern>(bytes: &[u8], widen: impl Fn(T) -> f64) -> Vec<f64> {
             bytes.chunks_exact(size_of::<T>()).map(|c| widen(bytemuck::pod_read_unaligned(c))).collect()

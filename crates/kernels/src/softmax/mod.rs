@@ -12,9 +12,17 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, KernelKey, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
-use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, required, rows::Rows};
+use crate::{
+    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, math,
+    metal::{self, metal_file},
+    order, required,
+    rows::Rows,
+};
+
+const FILES: &[MetalFile] = &[metal::TYPES, math::METAL, order::METAL, Rows::METAL, metal_file!("softmax/softmax.metal")];
+const METAL: MetalForm = MetalForm::new(FILES, "softmax");
 
 /// Softmax (or its logarithm) along `axis`. Input and output `[…]`, f32, f16 or bf16.
 #[derive(Clone, Copy, Debug)]
@@ -33,12 +41,13 @@ impl Operator for Softmax {
         Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let x = required(inputs, 0, "x")?;
         let rows = Rows::new(x.shape(), self.axis)?;
-        let key = KernelKey::new(if self.log { "log_softmax" } else { "softmax" }, &[x.dtype]);
+        let key = KernelKey::new("softmax", &[x.dtype]).with("log", u32::from(self.log));
         let buffers = [(Parameter::read("x", x.dtype), Argument::Input(0)), (Parameter::write("y", x.dtype), Argument::Output(0))];
-        Ok(rows.launch(Launch::new(key, cpu::twin(x.dtype, self.log)?, &rows, buffers)).into())
+        let launch = Launch::new(key, cpu::twin(x.dtype, self.log)?, &rows, buffers).with_metal(METAL);
+        Ok(rows.launch(launch, device).with_threadgroup_memory(2 * order::PARTIALS).into())
     }
 }
 

@@ -26,7 +26,7 @@ use random::Random;
 use shared::{Shared, VariableRequest};
 
 use crate::{
-    abi::{BINDINGS, Context, MAX_THREADS, Record, Region, SPACE_DEVICE, SIMD_WIDTH, Variable},
+    abi::{BINDINGS, Context, MAX_THREADS, Record, Region, SIMD_WIDTH, SPACE_DEVICE, Variable},
     arena::{Arena, Slot},
     buffer::{Buffer, State, Touched},
     loaded::Runtime,
@@ -48,6 +48,18 @@ pub(crate) struct Outcome {
     /// Whether a thread was ended before it returned.
     pub(crate) ended: bool,
     pub(crate) stopped: bool,
+}
+
+impl Outcome {
+    /// Adds what another executor did of the same job.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.threads += other.threads;
+        self.switches += other.switches;
+        self.findings.found.extend(other.findings.found);
+        self.threadgroup_memory = self.threadgroup_memory.max(other.threadgroup_memory);
+        self.ended |= other.ended;
+        self.stopped |= other.stopped;
+    }
 }
 
 /// Fibers, threadgroup memory and the rest that one host thread needs to run threadgroups. It stays on the thread that made it.
@@ -124,6 +136,7 @@ impl Executor {
     /// Leaves nothing of the last job behind.
     fn release(&mut self) {
         trap::begin_group(0);
+        trap::disarm();
         for number in 0..self.fibers.len() as u16 {
             if !self.idle.contains(&number) {
                 self.fibers[usize::from(number)].reset(&raw const *self.shared);
@@ -171,6 +184,7 @@ impl Runner<'_, '_, '_, '_> {
             threadgroup[*index as usize] = executor.add_local(name, *bytes, 16, self.checked.then_some(era))?;
         }
         let shared = &mut executor.shared;
+        shared.checked.set(self.checked);
         shared.entry.set(Some(job.pipeline().0.entry));
         *shared.buffers.get_mut() = addresses;
         *shared.threadgroup.get_mut() = threadgroup;
@@ -195,7 +209,10 @@ impl Runner<'_, '_, '_, '_> {
     fn declare(&mut self, request: VariableRequest) -> Result<()> {
         let era = self.job.schedule.first() / Record::GROUPS;
         if self.executor.context().variable_count as usize == MAX_VARIABLES {
-            return Err(Error::unsupported(format!("kernel `{}` declares more than {MAX_VARIABLES} threadgroup variables", self.job.pipeline().kernel().name)));
+            return Err(Error::unsupported(format!(
+                "kernel `{}` declares more than {MAX_VARIABLES} threadgroup variables",
+                self.job.pipeline().kernel().name
+            )));
         }
         let names = text(request.names);
         let address = self.executor.add_local(names, request.size as usize, request.alignment as usize, self.checked.then_some(era))?;
@@ -297,7 +314,8 @@ fn region(job: &Job<'_>, buffer: &Buffer, state: &mut State) -> Region {
 
 fn threadgroup_name(job: &Job<'_>, index: u32) -> String {
     let parameters = &job.pipeline().kernel().parameters;
-    let named = parameters.iter().find(|parameter| matches!(parameter.kind, elinvar_msl::ParameterKind::Threadgroup { index: at, .. } if at == index));
+    let named =
+        parameters.iter().find(|parameter| matches!(parameter.kind, elinvar_msl::ParameterKind::Threadgroup { index: at, .. } if at == index));
     named.map_or_else(|| format!("threadgroup({index})"), |parameter| parameter.name.clone())
 }
 

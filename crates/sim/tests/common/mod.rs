@@ -10,7 +10,7 @@ use elinvar_sim::{Buffer, CommandBuffer, CompileOptions, Config, Dispatch, Libra
 pub(crate) fn simulator() -> &'static Simulator {
     static SIMULATOR: OnceLock<Simulator> = OnceLock::new();
     SIMULATOR.get_or_init(|| {
-        let config = Config { threads: Some(2), time_limit: std::time::Duration::from_millis(300), ..Config::default() };
+        let config = Config { threads: Some(2), time_limit: std::time::Duration::from_millis(80), ..Config::default() };
         Simulator::new(config).unwrap_or_else(|error| panic!("{error}"))
     })
 }

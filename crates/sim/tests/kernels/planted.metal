@@ -38,7 +38,16 @@ kernel void reads_beyond_given_threadgroup_memory(device float* o, threadgroup f
 // launch: 1 x 64
 kernel void writes_beyond_a_threadgroup_array(device float* o, uint t [[thread_position_in_threadgroup]]) {
     threadgroup float s[32];
-    s[t] = t; // expect: out-of-bounds-write
+    s[t] = t; // expect: array-bounds
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (t < 32) o[t] = s[t];
+}
+
+// launch: 1 x 64
+kernel void writes_beyond_a_threadgroup_array_by_pointer(device float* o, uint t [[thread_position_in_threadgroup]]) {
+    threadgroup float s[32];
+    threadgroup float* p = s;
+    p[t] = t; // expect: out-of-bounds-write
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (t < 32) o[t] = s[t];
 }
@@ -61,7 +70,7 @@ kernel void reads_vectors_misaligned(device const float* a, device float* o, uin
 kernel void lacks_a_barrier(device const float* a, device float* o, uint t [[thread_position_in_threadgroup]]) {
     threadgroup float s[64];
     s[t] = a[t]; // expect: data-race, where the reader ran first
-    o[t] = s[t ^ 32]; // expect: data-race
+    o[t] = s[t ^ 32]; // expect: data-race | uninitialised-read
 }
 
 // The tile is overwritten while others still read it.
@@ -226,7 +235,7 @@ kernel void shifts_too_far(device uint* o, constant uint& n, uint i [[thread_pos
 
 // launch: 1 x 64
 kernel void follows_a_wild_pointer(device float* o, uint i [[thread_position_in_grid]]) {
-    device float* p = (device float*)(0x7000dead0000ul + i);
+    device float* p = (device float*)(0x123456780000ul + 4 * i);
     o[i] = *p; // expect: invalid-pointer
 }
 
@@ -246,15 +255,15 @@ kernel void never_ends(device uint* o, constant uint& n, uint i [[thread_positio
 // launch: 1 x 64, n = 1
 kernel void meets_for_ever(device uint* o, constant uint& n, uint i [[thread_position_in_grid]]) {
     uint x = i;
-    while (n != 0) {
+    while (n != 0) { // expect: time-limit
         threadgroup_barrier(mem_flags::mem_none); // expect: time-limit
     }
     o[i] = x;
 }
 
-static uint depth(uint n, device uint* o) {
+static uint depth(uint n, device uint* o) { // expect: stack-overflow
     uint volatile kept[8];
-    kept[n & 7] = n;
+    kept[n & 7] = n; // expect: stack-overflow
     return n == 0 ? 0 : kept[n & 7] + depth(n - 1, o) + o[n & 15]; // expect: stack-overflow
 }
 
