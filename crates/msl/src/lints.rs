@@ -2,7 +2,9 @@
 
 mod calls;
 mod declarations;
+pub(crate) mod misuse;
 mod pointers;
+pub(crate) mod syntax_tree;
 mod words;
 
 use std::fmt;

@@ -5,18 +5,20 @@ use std::collections::{HashMap, HashSet};
 use super::Findings;
 use crate::{functions::functions, simulator::PRELUDE, tokens::Tokens};
 
+type Body = (usize, usize);
+
 /// Finds functions that reach themselves. Names with several definitions, templates, and names that the standard library overloads are left out:
 /// which function such a call means is not told by tokens.
 pub(super) fn calls(findings: &mut Findings<'_>) {
     let tokens = &findings.module.tokens;
-    let mut bodies: HashMap<&str, Vec<(usize, Option<(usize, usize)>)>> = HashMap::new();
+    let mut bodies: HashMap<&str, Vec<(usize, Option<Body>)>> = HashMap::new();
     for function in functions(findings.module) {
         if function.body.is_some() {
             let body = if function.template.is_some() { None } else { function.body };
             bodies.entry(tokens.text(function.name)).or_default().push((function.name, body));
         }
     }
-    let known: HashMap<&str, (usize, (usize, usize))> = bodies
+    let known: HashMap<&str, (usize, Body)> = bodies
         .into_iter()
         .filter_map(|(name, bodies)| match bodies.as_slice() {
             [(at, Some(body))] if tokens.is_identifier(*at) => Some((name, (*at, *body))),
@@ -41,7 +43,7 @@ pub(super) fn calls(findings: &mut Findings<'_>) {
     }
 }
 
-fn called<'a>(tokens: &'a Tokens, (start, end): (usize, usize), known: &HashMap<&'a str, (usize, (usize, usize))>) -> Vec<(&'a str, usize)> {
+fn called<'a>(tokens: &'a Tokens, (start, end): Body, known: &HashMap<&'a str, (usize, Body)>) -> Vec<(&'a str, usize)> {
     let is_call = |&at: &usize| tokens.text(at + 1) == "(" && !matches!(tokens.before(at), "." | "->" | "::") && known.contains_key(tokens.text(at));
     (start..end).filter(is_call).map(|at| (tokens.text(at), at)).collect()
 }
