@@ -35,6 +35,7 @@ mod diagnostics;
 mod dispatch;
 mod executor;
 mod finding;
+mod instrument;
 mod library;
 mod loaded;
 mod queue;
