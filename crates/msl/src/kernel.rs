@@ -26,6 +26,8 @@ pub struct Parameter {
     pub type_name: String,
     /// What is bound to the parameter.
     pub kind: ParameterKind,
+    /// The function constant that says whether the argument is bound at all: `[[buffer(1), function_constant(has_bias)]]`.
+    pub condition: Option<String>,
 }
 
 /// What a parameter is bound to.

@@ -2,7 +2,10 @@
 //!
 //! The lines stay where they were, so that the compiler's messages and the line tables name the user's own.
 
+mod amounts;
+mod braces;
 mod constants;
+mod deduction;
 mod edits;
 mod entries;
 mod literals;
@@ -46,8 +49,11 @@ pub(crate) fn lower(module: &Module, kernels: &[Kernel]) -> Lowered {
     qualifiers::locals(module, &mut edits);
     qualifiers::methods(module, &mut edits);
     qualifiers::function_pointers(module, &mut edits);
+    deduction::deduction(module, &mut edits);
     swizzles::swizzles(module, &mut edits);
     literals::literals(module, &mut edits);
+    braces::braces(module, &mut edits);
+    amounts::amounts(module, &mut edits);
     ternaries::ternaries(module, &mut edits);
     threadgroup_variables::threadgroup_variables(module, &mut edits);
     let mut text = constants::defaults(module) + &edits.apply();
@@ -108,6 +114,3 @@ fn pragmas(module: &Module, edits: &mut Edits<'_>) {
         edits.replace_bytes(start, end, spelled);
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -119,9 +119,8 @@ impl Module {
 
     fn function_constant(&self, start: usize) -> Result<Option<DeclaredConstant>> {
         let tokens = &self.tokens;
-        let end = tokens.find(start, tokens.len(), &[";", "{"]);
         let mut found = None;
-        for at in start..end {
+        for at in start..tokens.find(start, tokens.len(), &[";", "{", "(", "="]) {
             if tokens.is_attribute(at)
                 && let Some(attribute) = attributes(tokens, at).into_iter().find(|attribute| attribute.name == "function_constant")
             {
@@ -139,7 +138,10 @@ impl Module {
         })?;
         let words = (start..at.saturating_sub(1)).filter(|&at| !matches!(tokens.text(at), "constant" | "const" | "static" | "constexpr"));
         let type_name = crate::tokens::join(words.map(|at| tokens.text(at)));
-        Ok(Some(DeclaredConstant { constant: FunctionConstant { name, index, type_name }, range: (start, end + 1) }))
+        Ok(Some(DeclaredConstant {
+            constant: FunctionConstant { name, index, type_name },
+            range: (start, tokens.find(at, tokens.len(), &[";"]) + 1),
+        }))
     }
 
     fn read_kernels(&mut self) -> Result<()> {

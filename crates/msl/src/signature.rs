@@ -77,8 +77,16 @@ fn raw(tokens: &Tokens, (start, end): (usize, usize)) -> Raw<'_> {
     raw
 }
 
-/// The parameter's name is its last word, unless that word is (part of) the type of a parameter without a name.
+/// The parameter's name is its last word, unless that word is (part of) the type of a parameter without a name. Bounds behind it, `name[4]`, stay.
 fn take_name(tokens: &Tokens, type_tokens: &mut Vec<usize>) -> Option<usize> {
+    let bounds = type_tokens.iter().position(|&at| tokens.text(at) == "[").unwrap_or(type_tokens.len());
+    let bounds = type_tokens.split_off(bounds);
+    let name = take_last_word(tokens, type_tokens);
+    type_tokens.extend(bounds);
+    name
+}
+
+fn take_last_word(tokens: &Tokens, type_tokens: &mut Vec<usize>) -> Option<usize> {
     let (&last, type_before) = type_tokens.split_last()?;
     let is_type = |&&at: &&usize| matches!(tokens.text(at), "*" | "&" | ">") || tokens.is_identifier(at) && !QUALIFIERS.contains(&tokens.text(at));
     let word = tokens.is_identifier(last) && !QUALIFIERS.contains(&tokens.text(last)) && !TYPE_WORDS.contains(&tokens.text(last));
@@ -94,7 +102,12 @@ pub(crate) fn parameters(tokens: &Tokens, integers: &Integers, declaration: &Dec
         let name = raw.name.map_or("", |at| tokens.text(at)).to_owned();
         let binding = binding(tokens, integers, &raw)
             .map_err(|error| error.context(format!("{}: kernel {:?}, parameter {name:?}", tokens.location(range.0), tokens.text(declaration.at))))?;
-        read.push((name, types(tokens, &raw, substitution), binding));
+        let condition = raw
+            .attributes
+            .iter()
+            .find(|attribute| attribute.name == "function_constant")
+            .map(|attribute| tokens.text(attribute.arguments.0).to_owned());
+        read.push(Unnumbered { name, types: types(tokens, &raw, substitution), binding, condition });
     }
     Ok(assign_indices(read))
 }
@@ -123,7 +136,7 @@ fn types(tokens: &Tokens, raw: &Raw<'_>, substitution: &Substitution) -> Types {
         Some((_, argument)) if tokens.before(at) != "::" => argument.as_str(),
         _ => tokens.text(at),
     };
-    let indirection = raw.type_tokens.iter().rposition(|&at| matches!(tokens.text(at), "*" | "&")).unwrap_or(raw.type_tokens.len());
+    let indirection = raw.type_tokens.iter().rposition(|&at| matches!(tokens.text(at), "*" | "&" | "[")).unwrap_or(raw.type_tokens.len());
     let mut element: Vec<usize> = Vec::new();
     let mut skip_to = 0;
     for &at in &raw.type_tokens[..indirection] {
@@ -155,7 +168,7 @@ fn binding(tokens: &Tokens, integers: &Integers, raw: &Raw<'_>) -> Result<Bindin
             ))
         })
     };
-    let pointer = has("*") || has("&");
+    let pointer = has("*") || has("&") || has("[");
     let buffer = |index| Binding::Buffer {
         index,
         space: if has("constant") { AddressSpace::Constant } else { AddressSpace::Device },
@@ -189,7 +202,7 @@ fn binding(tokens: &Tokens, integers: &Integers, raw: &Raw<'_>) -> Result<Bindin
 
 /// Whether `const` qualifies what the last `*` or `&` points to.
 fn points_to_const(tokens: &Tokens, raw: &Raw<'_>) -> bool {
-    let indirection = raw.type_tokens.iter().rposition(|&at| matches!(tokens.text(at), "*" | "&")).unwrap_or(0);
+    let indirection = raw.type_tokens.iter().rposition(|&at| matches!(tokens.text(at), "*" | "&" | "[")).unwrap_or(0);
     let from = raw.type_tokens[..indirection].iter().rposition(|&at| matches!(tokens.text(at), "*" | "&")).unwrap_or(0);
     let mut depth = 0_i32;
     raw.type_tokens[from..indirection].iter().any(|&at| {
@@ -202,26 +215,34 @@ fn points_to_const(tokens: &Tokens, raw: &Raw<'_>) -> bool {
     })
 }
 
+/// A parameter whose index may not be known yet.
+struct Unnumbered {
+    name: String,
+    types: Types,
+    binding: Binding,
+    condition: Option<String>,
+}
+
 /// Gives each buffer and each threadgroup parameter without an index the lowest one free.
-fn assign_indices(read: Vec<(String, Types, Binding)>) -> Vec<Parameter> {
-    let mut buffers: Vec<u32> =
-        read.iter().filter_map(|(_, _, binding)| if let Binding::Buffer { index, .. } = binding { *index } else { None }).collect();
-    let mut threadgroup: Vec<u32> =
-        read.iter().filter_map(|(_, _, binding)| if let Binding::Threadgroup { index } = binding { *index } else { None }).collect();
+fn assign_indices(read: Vec<Unnumbered>) -> Vec<Parameter> {
+    let taken = |pick: fn(&Binding) -> Option<u32>| read.iter().filter_map(|parameter| pick(&parameter.binding)).collect::<Vec<u32>>();
+    let mut buffers = taken(|binding| if let Binding::Buffer { index, .. } = binding { *index } else { None });
+    let mut threadgroup = taken(|binding| if let Binding::Threadgroup { index } = binding { *index } else { None });
     let free = |taken: &mut Vec<u32>| {
         let index = (0..).find(|index| !taken.contains(index)).unwrap_or(u32::MAX);
         taken.push(index);
         index
     };
-    let assign = |(name, Types { whole, element }, binding)| {
-        let kind = match binding {
+    let assign = |parameter: Unnumbered| {
+        let Types { whole, element } = parameter.types;
+        let kind = match parameter.binding {
             Binding::Buffer { index, space, written, reference } => {
                 ParameterKind::Buffer { index: index.unwrap_or_else(|| free(&mut buffers)), space, written, element, reference }
             }
             Binding::Threadgroup { index } => ParameterKind::Threadgroup { index: index.unwrap_or_else(|| free(&mut threadgroup)), element },
             Binding::Position(position) => ParameterKind::Position(position),
         };
-        Parameter { name, type_name: whole, kind }
+        Parameter { name: parameter.name, type_name: whole, kind, condition: parameter.condition }
     };
     read.into_iter().map(assign).collect()
 }

@@ -21,16 +21,8 @@ use crate::{
 /// Tuples in Metal, after [`index::METAL`] and [`TupleParams`].
 pub(crate) const TUPLES: MetalFile = metal_file!("gather/tuples.metal");
 
-const FILES: &[MetalFile] = &[
-    metal::TYPES,
-    Space::METAL,
-    Operand::METAL,
-    elementwise::METAL,
-    index::METAL,
-    TupleParams::METAL,
-    TUPLES,
-    metal_file!("gather/nd.metal"),
-];
+const FILES: &[MetalFile] =
+    &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, index::METAL, TupleParams::METAL, TUPLES, metal_file!("gather/nd.metal")];
 const METAL: MetalForm = MetalForm::new(FILES, "gather_nd");
 
 /// The slices of `x` whose leading coordinates (after the batch) are the tuples along the last axis of `indices`:

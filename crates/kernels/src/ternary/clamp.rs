@@ -10,15 +10,8 @@ use crate::{
     optional, required,
 };
 
-const FILES: &[MetalFile] = &[
-    metal::TYPES,
-    Space::METAL,
-    Operand::METAL,
-    elementwise::METAL,
-    elementwise::NUMBER,
-    ClampParams::METAL,
-    metal_file!("ternary/clamp.metal"),
-];
+const FILES: &[MetalFile] =
+    &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, elementwise::NUMBER, ClampParams::METAL, metal_file!("ternary/clamp.metal")];
 const METAL: MetalForm = MetalForm::new(FILES, "clamp_between");
 
 /// `min(max(x, min), max)`, broadcast. The bounds are tensors of the type of `x` (inputs 1 and 2), or attributes, or absent.

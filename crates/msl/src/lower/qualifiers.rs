@@ -1,5 +1,7 @@
 //! Address space qualifiers where C++ for OpenCL takes them in another form than Metal.
 
+use std::collections::HashSet;
+
 use super::edits::Edits;
 use crate::{module::Module, structure::Scope, tokens::Tokens};
 
@@ -63,14 +65,39 @@ pub(super) fn methods(module: &Module, edits: &mut Edits<'_>) {
     }
 }
 
-/// A function pointer as a template parameter becomes a reference: clang's OpenCL mode cannot form the constant.
+/// A function pointer as a template parameter becomes a reference, or `auto` where its type is an alias: clang's OpenCL mode cannot form the constant.
 pub(super) fn function_pointers(module: &Module, edits: &mut Edits<'_>) {
     let tokens = &module.tokens;
+    let aliases = function_pointer_aliases(tokens);
     for start in (0..tokens.len()).filter(|&at| tokens.text(at) == "template" && tokens.text(at + 1) == "<") {
-        for at in start + 2..tokens.after(start + 1) {
-            if tokens.text(at) == "(" && tokens.text(at + 1) == "*" && tokens.text(at + 3) == ")" && tokens.text(at + 4) == "(" {
-                edits.replace(at + 1, "&");
+        for (from, to) in tokens.split(start + 2, tokens.after(start + 1).saturating_sub(1)) {
+            let end = (from..to).find(|&at| tokens.text(at) == "=").unwrap_or(to);
+            if let Some(open) = (from..end).find(|&at| is_pointer_declarator(tokens, at)) {
+                edits.replace(open + 1, "&");
+            } else if (from..end).any(|at| aliases.contains(tokens.text(at))) && end - from > 1 {
+                edits.blank(from, end - 1);
+                edits.replace(from, "auto");
             }
         }
     }
+}
+
+/// Whether `( * name ) (` or `( * ) (` starts at the index.
+fn is_pointer_declarator(tokens: &Tokens, at: usize) -> bool {
+    let close = tokens.partner(at);
+    tokens.text(at) == "(" && tokens.text(at + 1) == "*" && close > at && close <= at + 3 && tokens.text(close + 1) == "("
+}
+
+/// The names that `using F = R (*)(…)` and `typedef R (*F)(…)` declare.
+fn function_pointer_aliases(tokens: &Tokens) -> HashSet<&str> {
+    let declared = |at: usize| {
+        let end = tokens.find(at, tokens.len(), &[";"]);
+        let pointer = (at..end).find(|&at| is_pointer_declarator(tokens, at))?;
+        match tokens.text(at) {
+            "using" if tokens.text(at + 2) == "=" => Some(tokens.text(at + 1)),
+            "typedef" if tokens.is_identifier(pointer + 2) => Some(tokens.text(pointer + 2)),
+            _ => None,
+        }
+    };
+    (0..tokens.len()).filter_map(|at| if matches!(tokens.text(at), "using" | "typedef") { declared(at) } else { None }).collect()
 }

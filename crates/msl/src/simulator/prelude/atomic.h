@@ -22,8 +22,8 @@ template <class A> ELV_INLINE atomic_t<A>* atomic_address(A* object) { return (a
 
 struct atomic_add { template <class T> static T apply(T a, T b) { return a + b; } };
 struct atomic_sub { template <class T> static T apply(T a, T b) { return a - b; } };
-struct atomic_min { template <class T> static T apply(T a, T b) { return metal::min(a, b); } };
-struct atomic_max { template <class T> static T apply(T a, T b) { return metal::max(a, b); } };
+struct atomic_min { template <class T> static T apply(T a, T b) { return (T)metal::min(a, b); } };
+struct atomic_max { template <class T> static T apply(T a, T b) { return (T)metal::max(a, b); } };
 
 // For the types without an instruction: replaces the value until no one else came between.
 template <class F, class A> ELV_INLINE atomic_t<A> atomic_update(A* object, atomic_t<A> operand) {

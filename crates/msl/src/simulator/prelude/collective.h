@@ -21,7 +21,10 @@ template <class F, class T, uint Width> ELV_PLAIN void fold_groups(void** slots,
     for (uint i = base; i < base + Width; i++) {
       if (!is_active(active, i)) continue;
       T value = ((slot<T>*)slots[i])->value;
-      total = first ? value : F::template fold<T>(total, value);
+      if (first)
+        total = value;
+      else
+        total = F::template fold<T>(total, value);
       first = false;
     }
     for (uint i = base; i < base + Width; i++)
@@ -61,6 +64,24 @@ template <class T> ELV_PLAIN inline T exchange(elv_combine combine, T value, uin
   return own.result;
 }
 
+// Floating-point numbers as integers of their size, for bitwise folds.
+template <class T> ELV_PLAIN inline auto bits(T a) {
+  if constexpr (!metal::is_floating_point_v<T>)
+    return a;
+  else if constexpr (sizeof(T) == 4)
+    return __builtin_bit_cast(uint, a);
+  else
+    return __builtin_bit_cast(ushort, a);
+}
+template <class T, class B> ELV_PLAIN inline T on_bits(B b) {
+  if constexpr (!metal::is_floating_point_v<T>)
+    return (T)b;
+  else if constexpr (sizeof(T) == 4)
+    return __builtin_bit_cast(T, (uint)b);
+  else
+    return __builtin_bit_cast(T, (ushort)b);
+}
+
 struct sum {
   template <class T> ELV_PLAIN static T fold(T a, T b) { return a + b; }
   template <class T> ELV_PLAIN static T first() { return (T)0; }
@@ -69,11 +90,11 @@ struct product {
   template <class T> ELV_PLAIN static T fold(T a, T b) { return a * b; }
   template <class T> ELV_PLAIN static T first() { return (T)1; }
 };
-struct minimum { template <class T> ELV_PLAIN static T fold(T a, T b) { return metal::min(a, b); } };
-struct maximum { template <class T> ELV_PLAIN static T fold(T a, T b) { return metal::max(a, b); } };
-struct bit_and { template <class T> ELV_PLAIN static T fold(T a, T b) { return a & b; } };
-struct bit_or { template <class T> ELV_PLAIN static T fold(T a, T b) { return a | b; } };
-struct bit_xor { template <class T> ELV_PLAIN static T fold(T a, T b) { return a ^ b; } };
+struct minimum { template <class T> ELV_PLAIN static T fold(T a, T b) { return (T)metal::min(a, b); } };
+struct maximum { template <class T> ELV_PLAIN static T fold(T a, T b) { return (T)metal::max(a, b); } };
+struct bit_and { template <class T> ELV_PLAIN static T fold(T a, T b) { return on_bits<T>(bits(a) & bits(b)); } };
+struct bit_or { template <class T> ELV_PLAIN static T fold(T a, T b) { return on_bits<T>(bits(a) | bits(b)); } };
+struct bit_xor { template <class T> ELV_PLAIN static T fold(T a, T b) { return on_bits<T>(bits(a) ^ bits(b)); } };
 struct keep_first { template <class T> ELV_PLAIN static T fold(T a, T) { return a; } };
 } // namespace elv
 

@@ -23,13 +23,13 @@ template <class A, class B> constexpr bool are_mixed_scalars = metal::is_arithme
 
 namespace metal {
 #define ELV_CHOOSE(name, op)                                                                                                        \
-  template <class T, enable_if_t<is_arithmetic_v<T>, int> = 0> constexpr T name(T a, T b) { return b op a ? b : a; }                 \
+  template <class T, enable_if_t<is_integral_v<T>, int> = 0> constexpr T name(T a, T b) { return b op a ? b : a; }                 \
   template <class A, class B, enable_if_t<elv::are_mixed_scalars<A, B>, int> = 0> constexpr auto name(A a, B b) {                    \
     typedef decltype(a + b) C;                                                                                                       \
-    return (C)b op(C) a ? (C)b : (C)a;                                                                                               \
+    return name((C)a, (C)b);                                                                                               \
   }                                                                                                                                  \
   template <class T, int N> constexpr vec<T, N> name(vec<T, N> a, vec<T, N> b) {                                                     \
-    return elv::map(a, b, [](T p, T q) { return name(p, q); });                                                                      \
+    return elv::map(a, b, [](T p, T q) { return (T)name(p, q); });                                                                   \
   }                                                                                                                                  \
   template <class T, int N, class S, class = enable_if_t<elv::is_scalar_for<S, T>>> constexpr vec<T, N> name(vec<T, N> a, S b) {     \
     return name(a, vec<T, N>(b));                                                                                                    \
@@ -43,7 +43,6 @@ namespace metal {
   constexpr T max(T a, T b) { return b > a || a != a ? b : a; }
 ELV_CHOOSE_NUMBER(float)
 ELV_CHOOSE_NUMBER(half)
-ELV_CHOOSE_NUMBER(bfloat)
 ELV_CHOOSE(min, <)
 ELV_CHOOSE(max, >)
 #undef ELV_CHOOSE_NUMBER

@@ -23,7 +23,7 @@
 #define atomic_ulong elv_identifier_atomic_ulong
 #define atomic_bool elv_identifier_atomic_bool
 
-// Address spaces. As a rule `device` is the narrow one and `constant` the wide one, so that constant to device is an error; ELV_SWAP_CONSTANT turns
+// Address spaces. `thread` is left to clang, for which an unqualified pointer is generic: `this` is one too. As a rule `device` is the narrow one and `constant` the wide one, so that constant to device is an error; ELV_SWAP_CONSTANT turns
 // that round, and device to constant is. ELV_STRICT_THREAD makes `thread` a space of its own: then device to thread is an error too, but so is
 // `this` where Metal takes it for thread. A library is compiled in the first way and its types are checked in the others.
 #ifdef ELV_SWAP_CONSTANT
@@ -37,13 +37,14 @@
 #define threadgroup __local
 #ifdef ELV_STRICT_THREAD
 #define thread __private
+#define ELV_METHOD_THREAD __private
 #else
 #define thread
+#define ELV_METHOD_THREAD
 #endif
 #define ELV_METHOD_DEVICE __global
 #define ELV_METHOD_THREADGROUP __local
 #define ELV_METHOD_CONSTANT __constant
-#define ELV_METHOD_THREAD thread
 
 #define kernel
 #define METAL_FUNC inline __attribute__((always_inline))

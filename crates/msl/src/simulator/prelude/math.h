@@ -1,24 +1,21 @@
-// <metal_math>: computed in float and rounded to the argument's type, for scalars and elementwise for vectors.
+// <metal_math>: computed in float and rounded to the argument's type, for scalars and elementwise for vectors. As in Metal, bfloat has no functions
+// of its own: it converts to float, and so is the result.
 #pragma once
 
 namespace metal {
 #define ELV_UNARY(name, expression)                                                                 \
   inline float name(float x) { return (expression); }                                               \
   inline half name(half a) { float x = a; return (half)(expression); }                              \
-  inline bfloat name(bfloat a) { float x = a; return (bfloat)(expression); }                        \
   template <class I, class = enable_if_t<is_integral_v<I>>> inline float name(I a) { float x = a; return (expression); } \
   template <class T, int N> inline vec<T, N> name(vec<T, N> a) { return elv::map(a, [](T p) { return (T)name(p); }); }
 ELV_UNARY(exp, __builtin_expf(x))
 ELV_UNARY(exp2, __builtin_exp2f(x))
 ELV_UNARY(exp10, __builtin_exp10f(x))
-ELV_UNARY(expm1, __builtin_expm1f(x))
 ELV_UNARY(log, __builtin_logf(x))
 ELV_UNARY(log2, __builtin_log2f(x))
 ELV_UNARY(log10, __builtin_log10f(x))
-ELV_UNARY(log1p, __builtin_log1pf(x))
 ELV_UNARY(sqrt, __builtin_sqrtf(x))
 ELV_UNARY(rsqrt, 1.0f / __builtin_sqrtf(x))
-ELV_UNARY(cbrt, __builtin_cbrtf(x))
 ELV_UNARY(sin, __builtin_sinf(x))
 ELV_UNARY(cos, __builtin_cosf(x))
 ELV_UNARY(tan, __builtin_tanf(x))
@@ -48,8 +45,7 @@ ELV_UNARY(sign, x > 0 ? 1.0f : x < 0 ? -1.0f : x == 0 ? x : 0.0f)
 #define ELV_BINARY(name, expression)                                                                                             \
   inline float name(float x, float y) { return (expression); }                                                                   \
   inline half name(half a, half b) { float x = a, y = b; return (half)(expression); }                                            \
-  inline bfloat name(bfloat a, bfloat b) { float x = a, y = b; return (bfloat)(expression); }                                    \
-  template <class A, class B, class = enable_if_t<is_arithmetic_v<A> && is_arithmetic_v<B> && (!is_same_v<A, B> || is_integral_v<A>)>> \
+  template <class A, class B, class = enable_if_t<elv::are_mixed_scalars<A, B> || (is_integral_v<A> && is_integral_v<B>)>> \
   inline float name(A a, B b) { float x = a, y = b; return (expression); }                                                       \
   template <class T, int N> inline vec<T, N> name(vec<T, N> a, vec<T, N> b) {                                                    \
     return elv::map(a, b, [](T p, T q) { return (T)name(p, q); });                                                               \
@@ -63,9 +59,7 @@ ELV_UNARY(sign, x > 0 ? 1.0f : x < 0 ? -1.0f : x == 0 ? x : 0.0f)
 ELV_BINARY(pow, __builtin_powf(x, y))
 ELV_BINARY(powr, __builtin_powf(x, y))
 ELV_BINARY(fmod, __builtin_fmodf(x, y))
-ELV_BINARY(remainder, __builtin_remainderf(x, y))
 ELV_BINARY(atan2, __builtin_atan2f(x, y))
-ELV_BINARY(hypot, __builtin_hypotf(x, y))
 ELV_BINARY(copysign, __builtin_copysignf(x, y))
 ELV_BINARY(fmin, __builtin_fminf(x, y))
 ELV_BINARY(fmax, __builtin_fmaxf(x, y))
@@ -88,8 +82,6 @@ inline half nextafter(half x, half y) {
 
 inline float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 inline half fma(half a, half b, half c) { return __builtin_fmaf16(a, b, c); }
-// Two bfloat factors have a product that double holds exactly, and double is wide enough that the last rounding is the only one that shows.
-inline bfloat fma(bfloat a, bfloat b, bfloat c) { return (bfloat)((double)(float)a * (double)(float)b + (double)(float)c); }
 template <class A, class B, class C, class = enable_if_t<elv::are_mixed_scalars<A, B> || elv::are_mixed_scalars<B, C>>> inline float fma(A a, B b, C c) {
   return __builtin_fmaf((float)a, (float)b, (float)c);
 }
@@ -105,7 +97,6 @@ template <class T, int N, class S, class = enable_if_t<elv::is_scalar_for<S, T>>
 
 inline float ldexp(float x, int e) { return __builtin_ldexpf(x, e); }
 inline half ldexp(half x, int e) { return (half)__builtin_ldexpf((float)x, e); }
-inline bfloat ldexp(bfloat x, int e) { return (bfloat)__builtin_ldexpf((float)x, e); }
 template <class T, int N> inline vec<T, N> ldexp(vec<T, N> x, vec<int, N> e) {
   return elv::map(x, e, [](T p, int q) { return ldexp(p, q); });
 }
@@ -126,11 +117,11 @@ template <class T, int N> inline vec<T, N> frexp(vec<T, N> x, thread vec<int, N>
 }
 template <class T, enable_if_t<is_floating_point_v<T>, int> = 0> inline int ilogb(T x) { return __builtin_ilogbf((float)x); }
 template <class T, int N> inline vec<int, N> ilogb(vec<T, N> x) { return elv::map(x, [](T p) { return ilogb(p); }); }
-template <class T> inline T modf(T x, thread T& whole) {
+template <class T> inline T modf(T x, thread elv::value_t<T>& whole) {
   whole = trunc(x);
   return copysign(__builtin_isinf((float)x) ? (T)0 : (T)(x - whole), x);
 }
-template <class T> inline T sincos(T x, thread T& cosine) {
+template <class T> inline T sincos(T x, thread elv::value_t<T>& cosine) {
   cosine = cos(x);
   return sin(x);
 }
@@ -139,7 +130,6 @@ template <class T> inline T sincos(T x, thread T& cosine) {
 #define ELV_PREDICATE(name, expression)                                                                 \
   constexpr bool name(float x) { return (expression); }                                                 \
   constexpr bool name(half a) { float x = a; return (expression); }                                     \
-  constexpr bool name(bfloat a) { float x = a; return (expression); }                                   \
   template <class I, class = enable_if_t<is_integral_v<I>>> constexpr bool name(I a) { float x = a; return (expression); } \
   template <class T, int N> constexpr vec<bool, N> name(vec<T, N> a) { return elv::map(a, [](T p) { return name(p); }); }
 ELV_PREDICATE(isnan, __builtin_isnan(x))
@@ -149,7 +139,6 @@ ELV_PREDICATE(signbit, (bool)__builtin_signbit(x))
 #undef ELV_PREDICATE
 constexpr bool isnormal(float x) { return __builtin_isnormal(x); }
 constexpr bool isnormal(half x) { return x == x && __builtin_fabsf((float)x) >= 0x1p-14f && __builtin_isfinite((float)x); }
-constexpr bool isnormal(bfloat x) { return __builtin_isnormal((float)x); }
 template <class T, int N> constexpr vec<bool, N> isnormal(vec<T, N> a) { return elv::map(a, [](T p) { return isnormal(p); }); }
 template <class A, class B> constexpr auto isordered(A a, B b) { return a == a && b == b; }
 template <class A, class B> constexpr auto isunordered(A a, B b) { return !isordered(a, b); }
@@ -157,7 +146,6 @@ template <class A, class B> constexpr auto isunordered(A a, B b) { return !isord
 template <class T, enable_if_t<is_integral_v<T>, int> = 0> constexpr T abs(T a) { return a < 0 ? (T)-a : a; }
 inline float abs(float x) { return __builtin_fabsf(x); }
 inline half abs(half x) { return __builtin_fabsf16(x); }
-inline bfloat abs(bfloat x) { return (bfloat)__builtin_fabsf((float)x); }
 template <class T, int N> inline vec<T, N> abs(vec<T, N> a) { return elv::map(a, [](T p) { return abs(p); }); }
 
 template <class T> inline T smoothstep(T low, T high, T x) {

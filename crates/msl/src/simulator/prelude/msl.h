@@ -22,5 +22,6 @@
 #include "simdgroup_matrix.h"
 #include "atomic.h"
 #include "utility.h"
+#include "internals.h"
 
 #include "entry.h"

@@ -1,4 +1,4 @@
-// <metal_type_traits>
+// <metal_type_traits>, and only what it has: libraries put the rest of C++'s traits into the namespace themselves.
 #pragma once
 
 namespace metal {
@@ -19,7 +19,6 @@ template <bool B, class T = void> using enable_if_t = typename enable_if<B, T>::
 template <bool B, class A, class C> struct conditional { typedef A type; };
 template <class A, class C> struct conditional<false, A, C> { typedef C type; };
 template <bool B, class A, class C> using conditional_t = typename conditional<B, A, C>::type;
-template <class...> using void_t = void;
 
 template <class A, class B> struct is_same : false_type {};
 template <class A> struct is_same<A, A> : true_type {};
@@ -115,7 +114,6 @@ template <class T> struct is_signed : bool_constant<is_arithmetic_v<T> && !is_un
 template <class T> struct is_enum : bool_constant<__is_enum(T)> {};
 template <class T> struct is_class : bool_constant<__is_class(T)> {};
 template <class T> struct is_union : bool_constant<__is_union(T)> {};
-template <class T> struct is_empty : bool_constant<__is_empty(T)> {};
 template <class T> struct is_trivial : bool_constant<__is_trivial(T)> {};
 template <class T> struct is_trivially_copyable : bool_constant<__is_trivially_copyable(T)> {};
 template <class T> struct is_standard_layout : bool_constant<__is_standard_layout(T)> {};
@@ -133,7 +131,6 @@ template <class T> constexpr bool is_void_v = is_void<T>::value;
 template <class T> constexpr bool is_enum_v = is_enum<T>::value;
 template <class T> constexpr bool is_class_v = is_class<T>::value;
 template <class T> constexpr bool is_union_v = is_union<T>::value;
-template <class T> constexpr bool is_empty_v = is_empty<T>::value;
 template <class T> constexpr bool is_trivial_v = is_trivial<T>::value;
 template <class T> constexpr bool is_trivially_copyable_v = is_trivially_copyable<T>::value;
 template <class T> constexpr bool is_standard_layout_v = is_standard_layout<T>::value;
@@ -150,6 +147,7 @@ template <class B> constexpr bool negation_v = negation<B>::value;
 // The names under which some libraries write the same.
 template <class... B> using _disjunction = disjunction<B...>;
 template <class... B> using _conjunction = conjunction<B...>;
+template <class T> struct __is_valid_simdgroup_type : bool_constant<is_arithmetic_v<T> && sizeof(T) <= 4 && !is_same_v<T, bool>> {};
 
 template <class T> struct make_unsigned { typedef T type; };
 template <> struct make_unsigned<char> { typedef uchar type; };
@@ -187,8 +185,6 @@ template <class T, T N> using make_integer_sequence = __make_integer_seq<integer
 template <size_t N> using make_index_sequence = make_integer_sequence<size_t, N>;
 template <class... T> using index_sequence_for = make_index_sequence<sizeof...(T)>;
 
-template <class T> constexpr remove_reference_t<T>&& move(T&& value) { return static_cast<remove_reference_t<T>&&>(value); }
-template <class T> constexpr T&& forward(remove_reference_t<T>& value) { return static_cast<T&&>(value); }
 template <class A, class B = A> constexpr void swap(A& a, B& b) {
   elv::value_t<A> kept = a;
   a = b;

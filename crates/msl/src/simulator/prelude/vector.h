@@ -64,6 +64,10 @@ template <class T, class A, class... R> constexpr T pick(int i, A a, R... rest) 
     return i < width<A>::value ? pick<T>(i, a) : pick<T>(i - width<A>::value, rest...);
 }
 
+// Says that what follows stood in braces, `float4 v = {x, y}`: missing scalars are zero.
+struct in_braces {};
+template <> struct width<in_braces> { static constexpr int value = 1000; };
+
 // Some lanes of a vector, to be assigned.
 template <class T, int... I> struct lanes_of {
   typedef metal::vec<T, sizeof...(I)> V;
@@ -100,6 +104,7 @@ template <class T, int N> struct alignas(sizeof(T) * (N == 3 ? 4 : N)) vec : elv
   template <class U> explicit constexpr vec(packed_vec<U, N> other) : base(list(indices{}, other)) {}
   template <class A, class B, class... R, class = enable_if_t<((elv::width<A>::value + elv::width<B>::value) + ... + elv::width<R>::value) == N>>
   constexpr vec(A a, B b, R... rest) : base(list(indices{}, a, b, rest...)) {}
+  template <class... A> constexpr vec(elv::in_braces, A... a) : base(list(indices{}, a..., (T)0, (T)0, (T)0, (T)0)) {}
 
   constexpr T operator[](int i) const {
     if (__builtin_is_constant_evaluated()) return this->get(i);
