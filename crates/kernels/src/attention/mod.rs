@@ -25,16 +25,16 @@
 //! `(2 · (12 E + |s|) + 60 + 6 n) · u · max |v|`.
 
 pub(crate) mod cpu;
+mod gpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 mod scoring;
 #[cfg(test)]
 mod tests;
 
-use bytemuck::{Pod, Zeroable};
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, Parameter, Result};
 
-use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, optional, required};
+use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, metal::params, optional, required};
 
 pub(crate) use scoring::{ATTRIBUTES, four, is_pair};
 pub use scoring::{MaskView, ScoreParams, Scoring, View, WITH_LENGTHS, WITH_POSITIONS};
@@ -56,18 +56,18 @@ pub struct Attention {
     pub tokens_first: bool,
 }
 
-/// What the kernel gets besides its buffers.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub struct Params {
-    /// The scores.
-    pub score: ScoreParams,
-    /// Values.
-    pub v: View,
-    /// The output.
-    pub y: View,
-    /// Elements of a value.
-    pub value_width: u64,
+params! {
+    /// What the kernel gets besides its buffers.
+    pub struct Params {
+        /// The scores.
+        pub score: ScoreParams,
+        /// Values.
+        pub v: View,
+        /// The output.
+        pub y: View,
+        /// Elements of a value.
+        pub value_width: u64,
+    }
 }
 
 /// Rows of queries (times heads of a group) that a threadgroup takes.
@@ -78,28 +78,51 @@ impl Operator for Attention {
         self.params(inputs).map(|(_, y)| vec![y])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let (params, y) = self.params(inputs)?;
         let (kv, mask) = (required(inputs, 1, "k")?.dtype, optional(inputs, 3).map(|m| m.dtype));
-        let dtypes: Vec<_> = [y.dtype, kv].into_iter().chain(mask).collect();
-        let buffers = [
-            (Parameter::read("q", y.dtype), Argument::Input(0)),
-            (Parameter::read("k", kv), Argument::Input(1)),
-            (Parameter::read("v", kv), Argument::Input(2)),
-            (Parameter::read("mask", mask.unwrap_or(DType::Bool)).or_absent(), Argument::Input(3)),
-            (Parameter::read("positions", DType::I32).or_absent(), Argument::Input(4)),
-            (Parameter::read("lengths", DType::I32).or_absent(), Argument::Input(5)),
-            (Parameter::write("y", y.dtype), Argument::Output(0)),
-        ];
-        let launch = Launch::new(KernelKey::new("attention", &dtypes), cpu::run, &params, buffers);
-        let extent = |n: u64| n.min(u64::from(u32::MAX)) as u32;
-        let tiles = (params.score.queries * params.score.group() as u64).div_ceil(ROWS);
-        let grid = if y.elements() == 0 { [0; 3] } else { [tiles, params.score.kv_heads, params.score.batch].map(extent) };
-        Ok(launch.over(Extent(grid), Extent::linear(256)).into())
+        let types = Types { q: y.dtype, kv, mask };
+        if device.simd_width > 1 { gpu::plan(&params, types, device) } else { Ok(types.for_cpu(&params)) }
     }
 
     fn accepts_strides(&self, index: usize) -> bool {
         index < 4
+    }
+}
+
+/// Types of the inputs.
+#[derive(Clone, Copy)]
+struct Types {
+    q: DType,
+    kv: DType,
+    mask: Option<DType>,
+}
+
+impl Types {
+    /// The inputs as parameters of a kernel.
+    fn inputs(self) -> [(Parameter, Argument); 6] {
+        [
+            (Parameter::read("q", self.q), Argument::Input(0)),
+            (Parameter::read("k", self.kv), Argument::Input(1)),
+            (Parameter::read("v", self.kv), Argument::Input(2)),
+            (Parameter::read("mask", self.mask.unwrap_or(DType::Bool)).or_absent(), Argument::Input(3)),
+            (Parameter::read("positions", DType::I32).or_absent(), Argument::Input(4)),
+            (Parameter::read("lengths", DType::I32).or_absent(), Argument::Input(5)),
+        ]
+    }
+
+    fn for_cpu(self, params: &Params) -> Plan {
+        let dtypes: Vec<_> = [self.q, self.kv].into_iter().chain(self.mask).collect();
+        let buffers = self.inputs().into_iter().chain([(Parameter::write("y", self.q), Argument::Output(0))]);
+        let launch = Launch::new(KernelKey::new("attention", &dtypes), cpu::run, params, buffers);
+        launch.over(Extent::linear(u32::from(params.rows() * params.value_width > 0)), Extent::linear(1)).into()
+    }
+}
+
+impl Params {
+    /// Rows of the output.
+    fn rows(&self) -> u64 {
+        self.score.batch * self.score.heads * self.score.queries
     }
 }
 

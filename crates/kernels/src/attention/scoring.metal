@@ -40,12 +40,12 @@ inline float masked(float score, device const M* mask, ulong at) {
     return score + widen(mask[at]);
 }
 
-// The score of an attended key; `at` is where the mask's element lies.
+// The score of a key that query `t` of head `h` attends.
 template <typename M>
-inline float score_of(constant ScoreParams& p, float dot, device const M* mask, ulong at) {
+inline float score_of(constant ScoreParams& p, float dot, device const M* mask, uint b, uint h, uint t, uint key) {
     float score = dot * p.scale;
     if (p.softcap > 0.0f) {
         score = p.softcap * strict::tanh(score / p.softcap);
     }
-    return p.mask_type == NO_MASK ? score : masked(score, mask, at);
+    return p.mask_type == NO_MASK ? score : masked(score, mask, row_of(p.mask.view, b, h, t) + key * ulong(p.mask.key));
 }

@@ -16,7 +16,7 @@ fn properties() -> DeviceProperties {
         kind: DeviceKind::Cpu,
         name: "test".into(),
         compute_units: 1,
-        simd_width: 32,
+        simd_width: 1,
         max_threads_per_threadgroup: 1024,
         threadgroup_memory: 32 << 10,
         max_buffer_bytes: usize::MAX,

@@ -13,14 +13,19 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
     Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, Precision, TensorInfo,
-    matmul::{PRECISION, dtype_code},
-    optional, required,
+    matmul::{ABSENT, DOT, FAST, Geometry, LINES, PLACE, PRECISION, Product, Tiling, check_extents, dtype_code},
+    metal::{self, metal_file, params},
+    optional, order, required,
 };
+
+const FRAME: MetalFile = metal_file!("lora/frame.metal");
+const STRICT_FORM: MetalForm =
+    MetalForm::new(&[metal::TYPES, order::METAL, order::LANES, LINES, DOT, Params::METAL, PLACE, FRAME, metal_file!("lora/lora.metal")], "lora");
+const FAST_FORM: MetalForm = MetalForm::new(&[metal::TYPES, LINES, FAST, Params::METAL, PLACE, FRAME, metal_file!("lora/fast.metal")], "lora_fast");
 
 /// A linear layer with a low-rank adapter. Inputs `x […, k]`, `weight [n, k]`, `a [r, k]`, `b [n, r]` and, optionally, `bias [n]`; output
 /// `[…, n]` of the type of `x`. The other inputs may have other types.
@@ -32,17 +37,24 @@ pub struct LoraLinear {
     pub precision: Precision,
 }
 
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct Params {
-    m: u64,
-    n: u64,
-    k: u64,
-    r: u64,
-    scale: f32,
-    strict: u32,
-    /// Of `x`, `weight`, `a`, `b`, `bias` and nothing.
-    dtypes: [u32; 6],
+params! {
+    /// The layer.
+    struct Params {
+        /// Rows of x and y.
+        pub m: u64,
+        /// Columns of y.
+        pub n: u64,
+        /// Elements of a row of x.
+        pub k: u64,
+        /// The adapter's rank.
+        pub r: u64,
+        /// Scales the adapter.
+        pub scale: f32,
+        /// Whether sums have the canonical order.
+        pub strict: u32,
+        /// Of `x`, `weight`, `a`, `b`, `bias` ([`ABSENT`] for none) and nothing.
+        pub dtypes: [u32; 6],
+    }
 }
 
 const NAMES: [&str; 5] = ["x", "weight", "a", "b", "bias"];
@@ -86,28 +98,68 @@ impl Operator for LoraLinear {
         self.precision
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let [m, n, k, r] = extents(inputs)?;
         let dtypes = [0, 1, 2, 3, 4].map(|i| optional(inputs, i).map_or(DType::F32, |info| info.dtype));
-        let [x, weight, a, b, bias] = dtypes;
-        let strict = u32::from(self.precision == Precision::Strict);
         let mut codes = [0; 6];
         codes.iter_mut().zip(dtypes).for_each(|(code, dtype)| *code = dtype_code(dtype));
+        if optional(inputs, 4).is_none() {
+            codes[4] = ABSENT;
+        }
+        let strict = u32::from(self.precision == Precision::Strict);
         let params = Params { m: m as u64, n: n as u64, k: k as u64, r: r as u64, scale: self.scale, strict, dtypes: codes };
+        if device.simd_width > 1 { self.for_gpu(inputs, &params, dtypes, device) } else { Ok(for_cpu(&params, dtypes)) }
+    }
+}
+
+/// The whole layer in one launch.
+fn for_cpu(params: &Params, dtypes: [DType; 5]) -> Plan {
+    let [m, n, r] = [params.m, params.n, params.r].map(|extent| extent as usize);
+    let [x, weight, a, b, bias] = dtypes;
+    let buffers = [
+        (Parameter::read("x", x), Argument::Input(0)),
+        (Parameter::read("weight", weight), Argument::Input(1)),
+        (Parameter::read("a", a), Argument::Input(2)),
+        (Parameter::read("b", b), Argument::Input(3)),
+        (Parameter::read("bias", bias).or_absent(), Argument::Input(4)),
+        (Parameter::write("projected", DType::F32), Argument::Scratch(0)),
+        (Parameter::write("delta", DType::F32), Argument::Scratch(1)),
+        (Parameter::write("y", x), Argument::Output(0)),
+    ];
+    let launch = Launch::new(KernelKey::new("lora_linear", &dtypes), cpu::run, params, buffers);
+    Plan { launches: vec![launch.over(Extent::linear(u32::from(m * n > 0)), Extent::linear(1))], scratch: vec![4 * m * r, 4 * m * n] }
+}
+
+impl LoraLinear {
+    /// `t = x Aᵀ`, then the rest in one pass over the weight.
+    fn for_gpu(
+        &self,
+        inputs: &[Option<TensorInfo>],
+        params: &Params,
+        [x, weight, _, b, bias]: [DType; 5],
+        device: &DeviceProperties,
+    ) -> Result<Plan> {
+        let [m, n, k, r] = [params.m, params.n, params.k, params.r].map(|extent| extent as usize);
+        check_extents([m, n, k], device)?;
+        let rows = TensorInfo::new(x, &[m, k])?;
+        let tiling = Tiling::new([m, n], true, params.strict != 0);
+        // Fast sums take the scaled projection as they come.
+        let scale = if tiling == Tiling::Fast { self.scale } else { 1.0 };
+        let (geometry, _) = Geometry::new(rows, required(inputs, 2, "a")?, [false, true])?;
+        let projection = Product { geometry: geometry.scaled(scale).with_precision(self.precision), bias: None, output: DType::F32 };
+        let arguments = [Argument::Input(0), Argument::Input(2), Argument::Absent, Argument::Scratch(0)];
         let buffers = [
             (Parameter::read("x", x), Argument::Input(0)),
             (Parameter::read("weight", weight), Argument::Input(1)),
-            (Parameter::read("a", a), Argument::Input(2)),
+            (Parameter::read("projected", DType::F32), Argument::Scratch(0)),
             (Parameter::read("b", b), Argument::Input(3)),
             (Parameter::read("bias", bias).or_absent(), Argument::Input(4)),
-            (Parameter::write("projected", DType::F32), Argument::Scratch(0)),
-            (Parameter::write("delta", DType::F32), Argument::Scratch(1)),
             (Parameter::write("y", x), Argument::Output(0)),
         ];
-        let key = KernelKey::new("lora_linear", &dtypes).with("strict", strict);
-        let [rows, columns] = [m, n].map(|extent| u32::try_from(extent).unwrap_or(u32::MAX));
-        let launch = Launch::new(key, cpu::run, &params, buffers).over(Extent([columns.div_ceil(8), rows, 1]), Extent([32, 8, 1]));
-        Ok(Plan { launches: vec![launch], scratch: vec![4 * m * r, 4 * m * n] })
+        let key = tiling.key(KernelKey::new("lora_linear", &[x, weight, b, bias]));
+        let form = if tiling == Tiling::Fast { FAST_FORM } else { STRICT_FORM };
+        let layer = tiling.over(Launch::on_gpu(key, form, params, buffers), [1, m, n])?;
+        Ok(Plan { launches: vec![projection.launch("matmul", arguments, device)?, layer], scratch: vec![4 * m * r] })
     }
 }
 

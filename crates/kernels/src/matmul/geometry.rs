@@ -126,11 +126,16 @@ impl Geometry {
         self
     }
 
-    pub(super) fn scaled(self, alpha: f32) -> Self {
+    /// A single column as a single row, which has the same elements in the same order.
+    pub(super) fn vector_as_row(self) -> Self {
+        if self.n == 1 && self.m > 1 { Self { m: 1, n: self.m, a: self.b, b: self.a, ..self } } else { self }
+    }
+
+    pub(crate) fn scaled(self, alpha: f32) -> Self {
         Self { alpha, ..self }
     }
 
-    pub(super) fn with_precision(self, precision: Precision) -> Self {
+    pub(crate) fn with_precision(self, precision: Precision) -> Self {
         Self { precision, ..self }
     }
 

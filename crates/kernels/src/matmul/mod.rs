@@ -12,17 +12,17 @@
 
 pub(crate) mod cpu;
 mod geometry;
+mod launch;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 mod twin;
 
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, Result};
 
-use crate::{
-    Argument, AttributeInfo, AttributeKind, Attributes, Description, Launch, Operator, Plan, Port, Precision, TensorInfo, optional, required,
-};
-use geometry::Geometry;
-pub(crate) use twin::{dtype_code, matrix, values};
+use crate::{Argument, AttributeInfo, AttributeKind, Attributes, Description, Operator, Plan, Port, Precision, TensorInfo, optional, required};
+pub(crate) use geometry::Geometry;
+pub(crate) use launch::{DOT, FAST, LINES, PLACE, Product, Tiling, check_extents};
+pub(crate) use twin::{ABSENT, dtype_code, matrix, values};
 
 /// A matrix product. Inputs `a […, m, k]`, `b […, k, n]` and, optionally, `bias [n]`; output `[…, m, n]`.
 ///
@@ -65,23 +65,6 @@ fn check(inputs: [TensorInfo; 2], bias: Option<TensorInfo>, output: DType, colum
     }
 }
 
-/// The launch of a product that `geometry` describes.
-fn launch(name: &'static str, geometry: Geometry, bias: Option<TensorInfo>, output: DType, [first, second]: [usize; 2]) -> Launch {
-    let [a, b] = geometry.dtypes();
-    let bias = bias.map_or(DType::F32, |b| b.dtype);
-    let key = KernelKey::new(name, &[a, b, bias, output]).with("strict", u32::from(geometry.is_strict()));
-    let buffers = [
-        (Parameter::read("a", a), Argument::Input(first)),
-        (Parameter::read("b", b), Argument::Input(second)),
-        (Parameter::read("bias", bias).or_absent(), Argument::Input(2)),
-        (Parameter::write("y", output), Argument::Output(0)),
-    ];
-    // A simdgroup for each element of y, eight neighbouring columns a threadgroup.
-    let [batches, m, n] = geometry.extents().map(|extent| u32::try_from(extent).unwrap_or(u32::MAX));
-    let params = twin::Params::new(geometry, bias, output);
-    Launch::new(key, twin::run, &params, buffers).over(Extent([n.div_ceil(8), m, batches]), Extent([32, 8, 1]))
-}
-
 impl MatMul {
     fn geometry(&self, inputs: &[Option<TensorInfo>]) -> Result<(Geometry, Vec<usize>)> {
         let (a, b) = (required(inputs, 0, "a")?, required(inputs, 1, "b")?);
@@ -99,9 +82,11 @@ impl Operator for MatMul {
         Ok(vec![TensorInfo::new(output, &dims)?])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let output = outputs.first().map_or(DType::F32, |o| o.dtype);
-        Ok(launch("matmul", self.geometry(inputs)?.0, optional(inputs, 2), output, [0, 1]).into())
+        let arguments = [Argument::Input(0), Argument::Input(1), Argument::Input(2), Argument::Output(0)];
+        let product = Product { geometry: self.geometry(inputs)?.0, bias: optional(inputs, 2).map(|b| b.dtype), output };
+        Ok(product.launch("matmul", arguments, device)?.into())
     }
 
     fn precision(&self) -> Precision {
@@ -128,9 +113,11 @@ impl Operator for MatVec {
         Ok(vec![TensorInfo::new(vector.dtype, &dims)?])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let output = outputs.first().map_or(DType::F32, |o| o.dtype);
-        Ok(launch("matvec", Self::geometry(inputs)?.0, optional(inputs, 2), output, [1, 0]).into())
+        let arguments = [Argument::Input(1), Argument::Input(0), Argument::Input(2), Argument::Output(0)];
+        let product = Product { geometry: Self::geometry(inputs)?.0, bias: optional(inputs, 2).map(|b| b.dtype), output };
+        Ok(product.launch("matvec", arguments, device)?.into())
     }
 
     fn accepts_strides(&self, index: usize) -> bool {

@@ -1,5 +1,4 @@
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, Error, HostArguments, Result};
+use elinvar_core::{DType, Error, HostArguments, MAX_RANK, Result};
 use rayon::prelude::*;
 
 use super::{
@@ -8,15 +7,20 @@ use super::{
         plan::Summation,
         product::product,
     },
-    geometry::{BATCH_AXES, Factor, Geometry},
+    geometry::{Factor, Geometry},
 };
+use crate::metal::params;
 
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct Operand {
-    origin: u64,
-    batch: [i64; BATCH_AXES],
-    strides: [i64; 2],
+params! {
+    /// Where an operand's elements lie: see [`Factor`].
+    pub(super) struct Operand {
+        /// The first element.
+        pub origin: u64,
+        /// Strides of the batch axes.
+        pub batch: [i64; MAX_RANK - 1],
+        /// Strides of rows and of k.
+        pub strides: [i64; 2],
+    }
 }
 
 impl Operand {
@@ -25,23 +29,32 @@ impl Operand {
     }
 }
 
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-pub(super) struct Params {
-    batch: [u64; BATCH_AXES],
-    m: u64,
-    n: u64,
-    k: u64,
-    a: Operand,
-    b: Operand,
-    alpha: f32,
-    strict: u32,
-    /// Of `a`, `b`, `bias` and `y`.
-    dtypes: [u32; 4],
+params! {
+    /// A product.
+    pub(super) struct Params {
+        /// Extents of the batch axes.
+        pub batch: [u64; MAX_RANK - 1],
+        /// Rows of a and y.
+        pub m: u64,
+        /// Columns of y.
+        pub n: u64,
+        /// The summed extent.
+        pub k: u64,
+        /// The left operand.
+        pub a: Operand,
+        /// The right operand, its columns as rows.
+        pub b: Operand,
+        /// Scales the product.
+        pub alpha: f32,
+        /// Whether sums have the canonical order.
+        pub strict: u32,
+        /// Of `a`, `b`, `bias` ([`ABSENT`] for none) and `y`.
+        pub dtypes: [u32; 4],
+    }
 }
 
 impl Params {
-    pub(super) fn new(geometry: Geometry, bias: DType, output: DType) -> Self {
+    pub(super) fn new(geometry: Geometry, bias: Option<DType>, output: DType) -> Self {
         let (a, b) = (Operand::new(&geometry.a), Operand::new(&geometry.b));
         Self {
             batch: geometry.batch.map(|extent| extent as u64),
@@ -52,7 +65,7 @@ impl Params {
             b,
             alpha: geometry.alpha,
             strict: geometry.is_strict().into(),
-            dtypes: [geometry.a.dtype, geometry.b.dtype, bias, output].map(dtype_code),
+            dtypes: [dtype_code(geometry.a.dtype), dtype_code(geometry.b.dtype), bias.map_or(ABSENT, dtype_code), dtype_code(output)],
         }
     }
 }
@@ -104,6 +117,9 @@ fn origin(params: &Params, operand: &Operand, mut index: usize) -> usize {
     }
     origin as usize
 }
+
+/// The code of a type that is not there.
+pub(crate) const ABSENT: u32 = u32::MAX;
 
 const F16: u32 = 1;
 const BF16: u32 = 2;

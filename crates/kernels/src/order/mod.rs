@@ -23,6 +23,9 @@ pub(crate) const ACCUMULATOR: elinvar_core::MetalFile = crate::metal::metal_file
 /// Keys that sort as elements do.
 pub(crate) const KEYS: elinvar_core::MetalFile = crate::metal::metal_file!("order/keys.metal");
 
+/// Several trees over the lanes of a simdgroup at once, in Metal.
+pub(crate) const LANES: elinvar_core::MetalFile = crate::metal::metal_file!("order/lanes.metal");
+
 /// Bytes of threadgroup memory that one reduction of a row takes: a float for each of up to 32 simdgroups.
 pub(crate) const PARTIALS: usize = 32 * 4;
 

@@ -1,0 +1,32 @@
+// The softmax of one block of keys after the other.
+
+constant constexpr uint BLOCK = 256;
+
+// The greater; NaN if either is.
+struct Greatest {
+    static float apply(float a, float b) {
+        const float larger = a > b ? a : b;
+        return isnan(a) ? a : larger;
+    }
+};
+
+// The greatest score and the sum of weights over some blocks.
+struct State {
+    float greatest;
+    float sum;
+};
+
+// What the sums before and those of the next block are multiplied by.
+struct Factors {
+    float before;
+    float next;
+
+    Factors(float greatest, float next_greatest) {
+        const float both = Greatest::apply(greatest, next_greatest);
+        const bool none = next_greatest == -INFINITY, first = greatest == -INFINITY;
+        before = none ? 1.0f : first ? 0.0f : strict::exp_nonpositive(greatest - both);
+        next = none ? 0.0f : first ? 1.0f : strict::exp_nonpositive(next_greatest - both);
+    }
+
+    float merge(float sum, float next_sum) const { return fma(sum, before, next_sum * next); }
+};

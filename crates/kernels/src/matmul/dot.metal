@@ -1,0 +1,55 @@
+// A simdgroup's tile of strict dot products. Lane l owns the accumulators 8l … 8l + 7 of all of them: eight neighbouring elements of each line,
+// 256 further on each time, serve the whole tile. Then a lane's slots pairwise and the lanes by the xor tree.
+
+template <typename A, typename B, uint ROWS, uint COLUMNS>
+struct DotTile {
+    float slots[ROWS * COLUMNS][SLOTS];
+
+    typedef LaneSums<ROWS * COLUMNS, 32> Tree;
+
+    void fold(thread const float (&x)[ROWS][SLOTS], thread const float (&w)[COLUMNS][SLOTS]) {
+        for (uint r = 0; r < ROWS; ++r) {
+            for (uint c = 0; c < COLUMNS; ++c) {
+                for (uint i = 0; i < SLOTS; ++i) {
+                    slots[r * COLUMNS + c][i] = fma(x[r][i], w[c][i], slots[r * COLUMNS + c][i]);
+                }
+            }
+        }
+    }
+
+    // The products of lines of `n` elements: number `Tree::first(lane)` for each lane, row by row.
+    float product(Lines<A> a, Lines<B> b, uint n, uint lane) {
+        float x[ROWS][SLOTS], w[COLUMNS][SLOTS];
+        for (uint i = 0; i < ROWS * COLUMNS * SLOTS; ++i) {
+            slots[i / SLOTS][i % SLOTS] = 0.0f;
+        }
+        uint k = lane * SLOTS;
+        if (a.wide && b.wide) {
+            for (; k + SLOTS <= n; k += 32 * SLOTS) {
+                for (uint c = 0; c < COLUMNS; ++c) {
+                    b.load(c, k, w[c]);
+                }
+                for (uint r = 0; r < ROWS; ++r) {
+                    a.load(r, k, x[r]);
+                }
+                fold(x, w);
+            }
+        }
+        for (; k < n; k += 32 * SLOTS) {
+            for (uint c = 0; c < COLUMNS; ++c) {
+                b.load(c, k, n, 0.0f, w[c]);
+            }
+            for (uint r = 0; r < ROWS; ++r) {
+                // -0 times +0 changes no accumulator.
+                a.load(r, k, n, -0.0f, x[r]);
+            }
+            fold(x, w);
+        }
+        float sums[ROWS * COLUMNS];
+        for (uint i = 0; i < ROWS * COLUMNS; ++i) {
+            sums[i] = combine_slots<Add>(slots[i]);
+        }
+        Tree::apply(sums, lane);
+        return sums[0];
+    }
+};

@@ -1,0 +1,161 @@
+//! Which kernel a product takes on a GPU, and over how many threadgroups.
+
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
+
+use super::{
+    geometry::Geometry,
+    twin::{self, Operand, Params},
+};
+use crate::{
+    Argument, Launch,
+    metal::{self, metal_file},
+    order,
+};
+
+/// Lines of operands; needed by tiles.
+pub(crate) const LINES: MetalFile = metal_file!("matmul/lines.metal");
+
+/// Tiles of strict dot products, after [`order::METAL`] and [`order::LANES`].
+pub(crate) const DOT: MetalFile = metal_file!("matmul/dot.metal");
+
+/// Tiles of fast products.
+pub(crate) const FAST: MetalFile = metal_file!("matmul/fast.metal");
+
+/// Which tile a threadgroup has, after a parameter block with `m` and `n`.
+pub(crate) const PLACE: MetalFile = metal_file!("matmul/place.metal");
+
+const FRAME: MetalFile = metal_file!("matmul/frame.metal");
+
+const ALONG: MetalForm = MetalForm::new(
+    &[metal::TYPES, order::METAL, order::LANES, LINES, DOT, Operand::METAL, Params::METAL, PLACE, FRAME, metal_file!("matmul/matmul.metal")],
+    "matmul",
+);
+const ACROSS: MetalForm = MetalForm::new(
+    &[metal::TYPES, order::METAL, LINES, Operand::METAL, Params::METAL, PLACE, FRAME, metal_file!("matmul/across.metal")],
+    "matmul_across",
+);
+const GEMM: MetalForm =
+    MetalForm::new(&[metal::TYPES, LINES, FAST, Operand::METAL, Params::METAL, PLACE, FRAME, metal_file!("matmul/gemm.metal")], "matmul_fast");
+
+/// Rows (or columns) up to which a product reads most for what it computes: fast sums would gain nothing.
+const FEW: usize = 8;
+
+/// How threadgroups share a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tiling {
+    /// Strict, elements of a line are neighbours: eight simdgroups with a tile of this many rows and columns each.
+    Along { rows: u32, columns: u32 },
+    /// Strict, elements of neighbouring columns are neighbours: this many rows and 32 columns.
+    Across { rows: u32 },
+    /// Simdgroup matrices.
+    Fast,
+}
+
+impl Tiling {
+    /// For `m` rows and `n` columns, `along` if the elements of a column's line in `b` are neighbours.
+    pub(crate) fn new([m, n]: [usize; 2], along: bool, strict: bool) -> Self {
+        match m {
+            _ if !strict && m > FEW && n > FEW => Tiling::Fast,
+            1 if along => Tiling::Along { rows: 1, columns: 4 },
+            2 if along => Tiling::Along { rows: 2, columns: 4 },
+            _ if along => Tiling::Along { rows: 4, columns: 2 },
+            _ => Tiling::Across { rows: m.next_power_of_two().min(FEW) as u32 },
+        }
+    }
+
+    /// Rows and columns of a threadgroup.
+    fn tile(self) -> [u32; 2] {
+        match self {
+            Tiling::Along { rows, columns } if rows < 4 => [rows, 8 * columns],
+            Tiling::Along { rows, columns } => [2 * rows, 4 * columns],
+            Tiling::Across { rows } => [rows, 32],
+            Tiling::Fast => [64, 64],
+        }
+    }
+
+    /// The launch over enough threadgroups for `batches` products of `m` by `n`.
+    pub(crate) fn over(self, launch: Launch, [batches, m, n]: [usize; 3]) -> Result<Launch> {
+        let [height, width] = self.tile().map(|extent| extent as usize);
+        let tiles = batches as u128 * m.div_ceil(height) as u128 * n.div_ceil(width) as u128;
+        let tiles = u32::try_from(tiles).map_err(|_| Error::unsupported(format!("{batches} products of {m} by {n}: too many for one launch")))?;
+        let (threads, memory) = match self {
+            Tiling::Along { .. } => (256, 0),
+            Tiling::Across { rows } => (512, 4 * 16 * 32 * rows as usize),
+            // Two stages of 64 lines of 36 floats; the finished tile is smaller.
+            Tiling::Fast => (128, 4 * 2 * 64 * 36),
+        };
+        Ok(launch.over(Extent::linear(tiles), Extent::linear(threads)).with_threadgroup_memory(memory))
+    }
+
+    fn form(self) -> MetalForm {
+        match self {
+            Tiling::Along { .. } => ALONG,
+            Tiling::Across { .. } => ACROSS,
+            Tiling::Fast => GEMM,
+        }
+    }
+
+    /// The key with the kernel's constants.
+    pub(crate) fn key(self, key: KernelKey) -> KernelKey {
+        match self {
+            Tiling::Along { rows, columns } => key.with("rows", rows).with("columns", columns),
+            Tiling::Across { rows } => key.with("across", rows),
+            Tiling::Fast => key,
+        }
+    }
+}
+
+/// A GPU counts rows, columns and k in 32 bits.
+pub(crate) fn check_extents(extents: [usize; 3], device: &DeviceProperties) -> Result<()> {
+    if device.simd_width > 1 && extents.into_iter().any(|n| n > i32::MAX as usize) {
+        return Err(Error::unsupported(format!("a product with m, n, k = {extents:?} on {}: extents below 2^31 expected", device.name)));
+    }
+    Ok(())
+}
+
+/// A product and what becomes of its sums.
+pub(crate) struct Product {
+    pub(crate) geometry: Geometry,
+    pub(crate) bias: Option<DType>,
+    pub(crate) output: DType,
+}
+
+impl Product {
+    /// The launch of a kernel called `name` with `a`, `b`, bias and `y` as its buffers.
+    pub(crate) fn launch(&self, name: &'static str, arguments: [Argument; 4], device: &DeviceProperties) -> Result<Launch> {
+        let [mut first, mut second, bias, y] = arguments;
+        let mut geometry = self.geometry;
+        if self.bias.is_none() && geometry.n == 1 && geometry.m > 1 {
+            geometry = geometry.vector_as_row();
+            (first, second) = (second, first);
+        }
+        check_extents([geometry.m, geometry.n, geometry.k], device)?;
+        let [a, b] = geometry.dtypes();
+        let bias_type = self.bias.unwrap_or(DType::F32);
+        let tiling = Tiling::new([geometry.m, geometry.n], geometry.k <= 1 || geometry.b.strides[1] == 1, geometry.is_strict());
+        let buffers = [
+            (Parameter::read("a", a), first),
+            (Parameter::read("b", b), second),
+            (Parameter::read("bias", bias_type).or_absent(), bias),
+            (Parameter::write("y", self.output), y),
+        ];
+        let key = tiling.key(KernelKey::new(name, &[a, b, bias_type, self.output]));
+        let params = Params::new(geometry, self.bias, self.output);
+        tiling.over(Launch::new(key, twin::run, &params, buffers).with_metal(tiling.form()), geometry.extents())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_rows_are_summed_strictly_and_many_by_tiles() {
+        let tiling = |m, n, along, strict| Tiling::new([m, n], along, strict);
+        assert_eq!(tiling(1, 4096, true, false), Tiling::Along { rows: 1, columns: 4 });
+        assert_eq!(tiling(100, 8, true, false), Tiling::Along { rows: 4, columns: 2 });
+        assert_eq!(tiling(9, 9, true, false), Tiling::Fast);
+        assert_eq!(tiling(9, 9, false, true), Tiling::Across { rows: 8 });
+        assert_eq!(tiling(3, 9, false, true), Tiling::Across { rows: 4 });
+    }
+}

@@ -1,0 +1,31 @@
+// Strict products of operands whose elements of a line are neighbours: a linear layer while it decodes, and, tile by tile, of many rows.
+//
+// A simdgroup makes ROWS x COLUMNS elements of y in registers, with one or two 16-byte loads a line and lane. Memory: b is read once for up to ROWS
+// rows; beyond that the eight tiles of a threadgroup, and the threadgroups of a strip, share their lines in the caches. Order: dot.metal.
+
+template <typename A, typename B, typename C, typename Y, uint ROWS, uint COLUMNS>
+[[kernel]] void matmul(
+    device const A* a [[buffer(0)]],
+    device const B* b [[buffer(1)]],
+    device const C* bias [[buffer(2)]],
+    device Y* y [[buffer(3)]],
+    constant Params& p [[buffer(4)]],
+    uint index [[threadgroup_position_in_grid]],
+    uint lane [[thread_index_in_simdgroup]],
+    uint simdgroup [[simdgroup_index_in_threadgroup]])
+{
+    constexpr uint down = ROWS < 4 ? 1 : 2, across = 8 / down;
+    const Place place(p, index, down * ROWS, across * COLUMNS);
+    const uint m = uint(p.m), n = uint(p.n), row = place.row + simdgroup / across * ROWS, column = place.column + simdgroup % across * COLUMNS;
+    if (row >= m || column >= n) {
+        return;
+    }
+    DotTile<A, B, ROWS, COLUMNS> tile;
+    const float sum = tile.product(lines(p, p.a, a, place.batch, row, m), lines(p, p.b, b, place.batch, column, n), uint(p.k), lane);
+
+    typedef LaneSums<ROWS * COLUMNS, 32> Tree;
+    const uint at = Tree::first(lane), r = row + at / COLUMNS, c = column + at % COLUMNS;
+    if (Tree::leads(lane) && r < m && c < n) {
+        finish(p, bias, y, place, r, c, sum);
+    }
+}
