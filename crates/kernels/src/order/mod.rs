@@ -20,6 +20,9 @@ pub(crate) const METAL: elinvar_core::MetalFile = crate::metal::metal_file!("ord
 /// What elements of each type are accumulated in.
 pub(crate) const ACCUMULATOR: elinvar_core::MetalFile = crate::metal::metal_file!("order/accumulator.metal");
 
+/// Neighbouring elements of any type.
+pub(crate) const SLOTS: elinvar_core::MetalFile = crate::metal::metal_file!("order/slots.metal");
+
 /// Keys that sort as elements do.
 pub(crate) const KEYS: elinvar_core::MetalFile = crate::metal::metal_file!("order/keys.metal");
 

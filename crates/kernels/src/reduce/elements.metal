@@ -3,17 +3,6 @@
 // Kept and reduced axes of a geometry, at most.
 constant constexpr uint AXES = 4;
 
-// Neighbouring elements, in words of up to 16 bytes.
-template <typename T>
-struct alignas(sizeof(T) == 1 ? 8 : 16) Slots {
-    T at[SLOTS];
-};
-
-template <typename T>
-inline bool is_aligned(device const T* p) {
-    return (reinterpret_cast<ulong>(p) & (alignof(Slots<T>) - 1)) == 0;
-}
-
 // The sum of index · stride over the axes, the last one fastest; in 32 bits where the index has no more.
 template <typename I>
 inline ulong walk(constant ulong* extents, constant ulong* strides, I index) {
