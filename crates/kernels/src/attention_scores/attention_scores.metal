@@ -65,11 +65,12 @@ template <typename Q, typename K, typename M, typename Y>
             float slots[SLOTS];
             vector_at(k, p.k, p, batch, key_head, key).load(first, 0.0f, slots);
             for (uint r = 0; r < ROWS; ++r) {
+                float later[SLOTS] = {};
                 if (first >= PARTIALS && rows[r].exists) {
-                    vector_at(q, p.q, p, batch, rows[r].head, rows[r].t).load(first, -0.0f, queried[r]);
+                    vector_at(q, p.q, p, batch, rows[r].head, rows[r].t).load(first, -0.0f, later);
                 }
                 for (uint i = 0; i < SLOTS; ++i) {
-                    accumulators[r][i] = fma(queried[r][i], slots[i], accumulators[r][i]);
+                    accumulators[r][i] = fma(first < PARTIALS ? queried[r][i] : later[i], slots[i], accumulators[r][i]);
                 }
             }
         }
