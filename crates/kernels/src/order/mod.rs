@@ -17,6 +17,12 @@ pub use columns::{Fold, TILE, columns_scratch, fold_columns, fold_columns_group}
 /// The same order in Metal.
 pub(crate) const METAL: elinvar_core::MetalFile = crate::metal::metal_file!("order/order.metal");
 
+/// What elements of each type are accumulated in.
+pub(crate) const ACCUMULATOR: elinvar_core::MetalFile = crate::metal::metal_file!("order/accumulator.metal");
+
+/// Neighbouring elements of any type.
+pub(crate) const SLOTS: elinvar_core::MetalFile = crate::metal::metal_file!("order/slots.metal");
+
 /// Keys that sort as elements do.
 pub(crate) const KEYS: elinvar_core::MetalFile = crate::metal::metal_file!("order/keys.metal");
 
