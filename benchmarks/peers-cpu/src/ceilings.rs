@@ -1,121 +1,72 @@
-//! What the machine can do at most: fused multiply-adds on registers, and reading memory.
+//! What the machine can do at most: fused multiply-adds on registers, and reading memory. The loops are those of `elinvar bench`.
 
-use std::hint::black_box;
+use std::{hint::black_box, thread};
 
-use rayon::prelude::*;
+const STEPS: usize = 4_000_000;
 
-/// Fused multiply-adds of one call of [`multiply_add`], in floating-point operations.
-pub const OPERATIONS: f64 = 2.0 * (STEPS * CHAINS * 16) as f64;
-
-const STEPS: usize = 500_000;
-const CHAINS: usize = 24;
+/// Floating-point operations of one thread in [`multiply_add`].
+pub const OPERATIONS: f64 = (STEPS * 12 * 16 * 2) as f64;
 
 /// Runs independent chains of fused multiply-adds on every thread.
-pub fn multiply_add() {
-    rayon::broadcast(|_| black_box(chains(black_box(STEPS))));
+pub fn multiply_add(threads: usize) {
+    together(threads, |_| {
+        black_box(chains(STEPS));
+    });
 }
 
-#[cfg(target_arch = "x86_64")]
-fn chains(steps: usize) -> f32 {
-    if is_x86_feature_detected!("avx512f") {
-        // SAFETY: the processor has AVX-512 F.
-        return unsafe { chains_avx512(steps) };
-    }
-    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-        // SAFETY: the processor has AVX2 and FMA.
-        return unsafe { chains_avx2(steps) };
-    }
-    plain(steps)
+/// Reads all of `memory`, each thread its part.
+pub fn read(memory: &[u8], threads: usize) {
+    let words: &[u64] = bytemuck::cast_slice(memory);
+    let part = words.len().div_ceil(threads);
+    together(threads, |index| {
+        black_box(xor(words.chunks(part).nth(index).unwrap_or_default()));
+    });
 }
 
-#[cfg(not(target_arch = "x86_64"))]
-fn chains(steps: usize) -> f32 {
-    plain(steps)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-fn chains_avx512(steps: usize) -> f32 {
-    use std::arch::x86_64::*;
-    let (factor, term) = (_mm512_set1_ps(black_box(0.999)), _mm512_set1_ps(black_box(0.001)));
-    let mut sums = [_mm512_set1_ps(0.5); CHAINS];
-    for _ in 0..steps {
-        for sum in &mut sums {
-            *sum = _mm512_fmadd_ps(*sum, factor, term);
+fn together(threads: usize, work: impl Fn(usize) + Sync) {
+    thread::scope(|scope| {
+        for index in 1..threads {
+            let work = &work;
+            scope.spawn(move || work(index));
         }
-    }
-    sums.into_iter().map(|sum| _mm512_reduce_add_ps(sum)).sum()
+        work(0);
+    });
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-fn chains_avx2(steps: usize) -> f32 {
-    use std::arch::x86_64::*;
-    let (factor, term) = (_mm256_set1_ps(black_box(0.999)), _mm256_set1_ps(black_box(0.001)));
-    let mut sums = [_mm256_set1_ps(0.5); 12];
-    // Half the width and half the chains: four times the steps are the same work.
-    for _ in 0..4 * steps {
-        for sum in &mut sums {
-            *sum = _mm256_fmadd_ps(*sum, factor, term);
+elinvar::kernels::simd! {
+    fn xor(words: &[u64]) -> u64 {
+        let mut sums = [0u64; 64];
+        for block in words.chunks_exact(64) {
+            for (sum, word) in sums.iter_mut().zip(block) {
+                *sum ^= *word;
+            }
         }
+        sums.iter().fold(0, |a, b| a ^ b)
     }
-    let mut total = [0.0; 8];
-    for sum in sums {
-        // SAFETY: eight floats are written.
-        unsafe { _mm256_storeu_ps(total.as_mut_ptr(), sum) };
-    }
-    total.iter().sum()
 }
 
-fn plain(steps: usize) -> f32 {
-    let (factor, term) = (black_box(0.999f32), black_box(0.001f32));
-    let mut sums = [[0.5f32; 16]; CHAINS];
-    for _ in 0..steps {
-        for sum in sums.as_flattened_mut() {
-            *sum = sum.mul_add(factor, term);
+elinvar::kernels::simd! {
+    /// `steps` times 12 vectors of 16 fused multiply-adds.
+    fn chains(steps: usize) -> f32 {
+        let (a, b) = (black_box([0.999_f32; 16]), black_box([0.001_f32; 16]));
+        let [mut s0, mut s1, mut s2, mut s3, mut s4, mut s5] = [[1.0f32; 16]; 6];
+        let [mut s6, mut s7, mut s8, mut s9, mut s10, mut s11] = [[1.0f32; 16]; 6];
+        for _ in 0..steps {
+            for i in 0..16 {
+                s0[i] = s0[i].mul_add(a[i], b[i]);
+                s1[i] = s1[i].mul_add(a[i], b[i]);
+                s2[i] = s2[i].mul_add(a[i], b[i]);
+                s3[i] = s3[i].mul_add(a[i], b[i]);
+                s4[i] = s4[i].mul_add(a[i], b[i]);
+                s5[i] = s5[i].mul_add(a[i], b[i]);
+                s6[i] = s6[i].mul_add(a[i], b[i]);
+                s7[i] = s7[i].mul_add(a[i], b[i]);
+                s8[i] = s8[i].mul_add(a[i], b[i]);
+                s9[i] = s9[i].mul_add(a[i], b[i]);
+                s10[i] = s10[i].mul_add(a[i], b[i]);
+                s11[i] = s11[i].mul_add(a[i], b[i]);
+            }
         }
+        [s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11].iter().flatten().sum()
     }
-    sums.as_flattened().iter().sum()
-}
-
-/// Reads all of `memory` on all threads.
-pub fn read(memory: &[u8]) {
-    black_box(memory.par_chunks(1 << 20).map(sum).reduce(|| 0, u64::wrapping_add));
-}
-
-#[cfg(target_arch = "x86_64")]
-fn sum(memory: &[u8]) -> u64 {
-    #[target_feature(enable = "avx512f")]
-    fn avx512(memory: &[u8]) -> u64 {
-        body(memory)
-    }
-    #[target_feature(enable = "avx2")]
-    fn avx2(memory: &[u8]) -> u64 {
-        body(memory)
-    }
-    if is_x86_feature_detected!("avx512f") {
-        // SAFETY: the processor has AVX-512 F.
-        unsafe { avx512(memory) }
-    } else if is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2.
-        unsafe { avx2(memory) }
-    } else {
-        body(memory)
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn sum(memory: &[u8]) -> u64 {
-    body(memory)
-}
-
-#[inline(always)]
-fn body(memory: &[u8]) -> u64 {
-    let mut sums = [0u64; 64];
-    for block in bytemuck::cast_slice::<u8, [u64; 64]>(memory) {
-        for (sum, word) in sums.iter_mut().zip(block) {
-            *sum = sum.wrapping_add(*word);
-        }
-    }
-    sums.into_iter().fold(0, u64::wrapping_add)
 }

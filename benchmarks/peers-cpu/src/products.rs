@@ -1,32 +1,16 @@
 //! Matrix products and matrix-vector products.
 
-use std::{fs, ops::Range, sync::Arc};
+use std::ops::Range;
 
 use candle_core::{DType as CandleType, Device, Tensor as CandleTensor};
-use elinvar::{DType, Executor, HostMemory, Precision, Tensor, kernels::matmul::MatMul};
+use elinvar::{DType, Precision, Tensor, kernels::matmul::MatMul};
 use half::{bf16, f16};
-use memmap2::MmapMut;
 
-use crate::{
-    ceilings,
-    harness::{Result, Side, compare, verify},
-};
+use crate::harness::{ARENA, Bench, Result, Side, fill, verify};
 
 const SIZE: usize = 1024;
 
-/// Bytes of weights that matrix-vector products walk through.
-const WEIGHTS: usize = 1 << 30;
-
 const TYPES: [(DType, CandleType); 3] = [(DType::F32, CandleType::F32), (DType::BF16, CandleType::BF16), (DType::F16, CandleType::F16)];
-
-/// Bytes that are small numbers in each of the three types, and never NaN, infinite or denormal.
-fn fill(bytes: &mut [u8]) {
-    let mut state = 1u32;
-    for half in bytes.chunks_exact_mut(2) {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        half.copy_from_slice(&(0x3c00 | (state >> 16) as u16 & 0x83ff).to_ne_bytes());
-    }
-}
 
 fn floats(dtype: DType, bytes: &[u8]) -> Vec<f32> {
     let words = bytes.chunks_exact(dtype.size());
@@ -42,11 +26,12 @@ fn candle_floats(tensor: &CandleTensor) -> Result<Vec<f32>> {
 }
 
 /// `A B` of two square matrices.
-pub fn matmul(executor: &Executor, threads: usize, rounds: usize, wanted: impl Fn(&str) -> bool) -> Result<()> {
+pub fn matmul(bench: &Bench) -> Result<()> {
+    let (executor, threads) = (&bench.executor, bench.threads);
     let operations = 2.0 * (SIZE as f64).powi(3);
     for (dtype, candle) in TYPES {
         let title = format!("matmul {dtype} [{SIZE}, {SIZE}] x [{SIZE}, {SIZE}]");
-        if !wanted(&title) {
+        if !bench.wants(&title) {
             continue;
         }
         let mut bytes = vec![0; 2 * SIZE * SIZE * dtype.size()];
@@ -67,7 +52,7 @@ pub fn matmul(executor: &Executor, threads: usize, rounds: usize, wanted: impl F
             Side::new("elinvar fast", operations, || Ok(executor.replay(&fast)?.wait()?)),
             Side::new("elinvar strict", operations, || Ok(executor.replay(&strict)?.wait()?)),
             Side::new("candle", operations, || Ok(drop(x.matmul(&y)?))),
-            Side::new("peak f32", ceilings::OPERATIONS * threads as f64, || Ok(ceilings::multiply_add())),
+            bench.peak(),
         ];
         let (left32, right32) = (floats(DType::F32, left), floats(DType::F32, right));
         let (left16, right16): (&[f16], &[f16]) = if dtype == DType::F16 { (cast(left), cast(right)) } else { (&[], &[]) };
@@ -80,7 +65,7 @@ pub fn matmul(executor: &Executor, threads: usize, rounds: usize, wanted: impl F
             }
             _ => {}
         }
-        compare(&title, "GFLOP/s", rounds, sides)?;
+        bench.compare(&title, "GFLOP/s", sides)?;
     }
     Ok(())
 }
@@ -122,73 +107,53 @@ fn square<T: 'static>(sums: &mut [T], a: &[T], b: &[T], [alpha, beta]: [T; 2], t
 }
 
 /// `y = W x` over many matrices in turn.
-pub fn matvec(executor: &Executor, rounds: usize, wanted: impl Fn(&str) -> bool) -> Result<()> {
+pub fn matvec(bench: &Bench) -> Result<()> {
     let shapes = [[4096, 4096], [2048, 2048], [8192, 2048], [2048, 8192], [128_256, 2048], [512, 2048]];
-    let lines = TYPES.into_iter().flat_map(|types| shapes.map(|shape| (types, shape)));
-    let lines = lines.map(|(types, [n, k])| (format!("matvec {} [{n}, {k}]", types.0), types, [n, k])).filter(|(title, ..)| wanted(title));
-    let lines: Vec<_> = lines.filter(|(_, (dtype, _), shape)| *shape == shapes[0] || *dtype == DType::BF16).collect();
-    if lines.is_empty() {
-        return Ok(());
-    }
-    let mut map = MmapMut::map_anon(WEIGHTS)?;
-    #[cfg(target_os = "linux")]
-    map.advise(memmap2::Advice::HugePage)?;
-    fill(&mut map);
-    let memory = HostMemory::new(Arc::new(map.make_read_only()?));
-    for (title, types, shape) in lines {
-        vectors(executor, rounds, &title, types, shape, &memory)?;
+    for types in TYPES {
+        let shapes = if types.0 == DType::BF16 { &shapes[..] } else { &shapes[..1] };
+        for shape in shapes {
+            let title = format!("matvec {} {shape:?}", types.0);
+            if bench.wants(&title) {
+                vectors(bench, &title, types, *shape)?;
+            }
+        }
     }
     Ok(())
 }
 
-fn vectors(
-    executor: &Executor,
-    rounds: usize,
-    title: &str,
-    (dtype, candle): (DType, CandleType),
-    [n, k]: [usize; 2],
-    memory: &HostMemory,
-) -> Result<()> {
+fn vectors(bench: &Bench, title: &str, (dtype, candle): (DType, CandleType), [n, k]: [usize; 2]) -> Result<()> {
+    let (executor, memory) = (&bench.executor, bench.arena()?);
     let bytes = n * k * dtype.size();
     // A fresh eighth of the memory in each round, for each side.
-    let count = (WEIGHTS / 8 / bytes).max(1);
-    let places = WEIGHTS / (count * bytes);
+    let count = (ARENA / 8 / bytes).max(1);
+    let places = ARENA / (count * bytes);
     let range = |place: usize, i: usize| -> Range<usize> { (place * count + i) * bytes..(place * count + i + 1) * bytes };
     let mut vector = vec![0; k * dtype.size()];
     fill(&mut vector);
     let x = executor.tensor_from_bytes(dtype, &[1, k], &vector)?;
-    let record = |place: usize| {
-        executor.record(|| {
-            (0..count)
-                .map(|i| x.linear(&executor.adopt(dtype, &[n, k], memory.slice(range(place, i))?)?, None))
-                .collect::<elinvar::Result<Vec<Tensor>>>()
-        })
-    };
-    let recordings = (0..places).map(record).collect::<elinvar::Result<Vec<_>>>()?;
+    let product = |place: usize, i: usize| x.linear(&executor.adopt(dtype, &[n, k], memory.slice(range(place, i))?)?, None);
+    let together = |place: usize| executor.record(|| (0..count).map(|i| product(place, i)).collect::<elinvar::Result<Vec<Tensor>>>());
+    let recordings = (0..places).map(together).collect::<elinvar::Result<Vec<_>>>()?;
+    let single = |index: usize| Ok(executor.record(|| product(index / count, index % count))?.0);
+    let singles = (0..places * count).map(single).collect::<elinvar::Result<Vec<_>>>()?;
     let y = CandleTensor::from_raw_buffer(&vector, candle, &[1, k], &Device::Cpu)?;
     let weights = |i: usize| CandleTensor::from_raw_buffer(&memory.bytes()[range(0, i)], candle, &[n, k], &Device::Cpu)?.t();
     let theirs = (0..count).map(weights).collect::<candle_core::Result<Vec<_>>>()?;
     executor.replay(&recordings[0].0)?.wait()?;
     verify(title, &floats(dtype, &recordings[0].1[0].to_bytes()?), &candle_floats(&y.matmul(&theirs[0])?)?, 2e-2)?;
     let amount = (count * bytes) as f64;
-    let (mut ours, mut reads) = (0, 0);
+    let (mut ours, mut alone) = (0, places / 2);
     let sides = vec![
         Side::new("elinvar", amount, || {
             ours = (ours + 1) % places;
             Ok(executor.replay(&recordings[ours].0)?.wait()?)
         }),
-        Side::new("read", amount, || {
-            reads = (reads + places - 1) % places;
-            Ok(ceilings::read(&memory.bytes()[range(reads, 0).start..range(reads, count - 1).end]))
+        Side::new("elinvar, one by one", amount, || {
+            alone = (alone + 1) % places;
+            singles[alone * count..][..count].iter().try_for_each(|recording| Ok(executor.replay(recording)?.wait()?))
         }),
+        bench.read(count * bytes)?,
         Side::new("candle", amount, || theirs.iter().try_for_each(|w| Ok(drop(y.matmul(w)?)))),
     ];
-    compare(title, "GB/s", rounds, sides)
-}
-
-/// The processor's name, for the head of a report.
-pub fn processor() -> String {
-    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ").map(|(_, name)| name.to_owned()));
-    name.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+    bench.compare(title, "GB/s", sides)
 }

@@ -42,11 +42,11 @@ impl MetalForm {
         Self { fast_math: true, ..self }
     }
 
-    /// The files as one text, which every instance shares.
-    pub fn text(&self) -> String {
+    /// The files as one text, which every instance shares; `text_of` gives a file's text.
+    pub fn text<'a>(&self, text_of: impl Fn(&MetalFile) -> &'a str) -> String {
         let mut text = String::new();
         for file in self.files {
-            let _ = writeln!(text, "#line 1 \"{}\"\n{}", file.name, file.text);
+            let _ = writeln!(text, "#line 1 \"{}\"\n{}", file.name, text_of(file));
         }
         text
     }
@@ -97,6 +97,6 @@ mod tests {
             form.instance(&key),
             "template [[host_name(\"exp_bf16_i64_wide4\")]] [[kernel]] decltype(each<Exp, bfloat, long, 4>) each<Exp, bfloat, long, 4>;\n"
         );
-        assert_eq!(form.text(), "#line 1 \"a.metal\"\nA\n#line 1 \"b.metal\"\nB\n\n");
+        assert_eq!(form.text(|f| f.text), "#line 1 \"a.metal\"\nA\n#line 1 \"b.metal\"\nB\n\n");
     }
 }

@@ -5,6 +5,7 @@
 //! output element by the same operations in the same order.
 
 mod memory;
+mod placement;
 mod system;
 mod worker;
 

@@ -9,7 +9,7 @@ use std::{
 
 use elinvar_core::{Access, Binding, Command, CommandList, Dispatch, Error, HostArguments, HostBinding, HostKernel, InFlight, Result, Signal};
 
-use crate::memory::Memory;
+use crate::{memory::Memory, placement::Placement};
 
 /// Lists waiting at once; a submitter that runs further ahead waits, so that intermediate results do not pile up.
 const QUEUE: usize = 32;
@@ -57,8 +57,12 @@ impl Worker {
 }
 
 fn run(jobs: &Receiver<Job>) {
+    let mut placement = Placement::of_current_pool();
     while let Ok((list, signal)) = jobs.recv() {
-        let result = list.commands().iter().try_for_each(execute);
+        let result = list.commands().iter().try_for_each(|command| {
+            placement.follow();
+            execute(command)
+        });
         // The list's buffers go back to the pool before anyone learns that it is done.
         drop(list);
         signal.complete(result);

@@ -2,14 +2,14 @@
 
 use std::{cell::Cell, marker::PhantomData};
 
-use elinvar_core::{Extent, Result, Shape};
+use elinvar_core::{DeviceProperties, Result, Shape};
 use rayon::prelude::*;
 
 use crate::{
     Launch,
     float::{Float, as_f32, as_f32_mut},
     metal::params,
-    order::row_threads,
+    order,
 };
 
 params! {
@@ -48,11 +48,11 @@ impl Rows {
         (self.outer * self.inner) as usize
     }
 
-    /// One threadgroup of [`row_threads`] threads for each row; nothing for an empty tensor.
-    pub fn launch(&self, launch: Launch) -> Launch {
+    /// Over the rows as [`order::row_launch`] lays them out; nothing for an empty tensor.
+    pub(crate) fn launch(&self, launch: Launch, device: &DeviceProperties) -> Launch {
         let rows = if self.length == 0 { 0 } else { self.count() };
-        let threads = row_threads(self.length as usize) as u32;
-        launch.over(Extent::linear(rows.min(u32::MAX as usize) as u32), Extent::linear(threads))
+        let [grid, threadgroup] = order::row_launch(rows, self.length as usize, device.compute_units);
+        launch.over(grid, threadgroup)
     }
 }
 

@@ -1,3 +1,26 @@
 //! Reads Metal Shading Language and lowers it for other devices.
+//!
+//! [`Module::read`] takes a preprocessed text and finds its kernels (plain ones and instantiations of templates), what their parameters are bound
+//! to, and its function constants. [`Module::lints`] tells what Apple's compiler would refuse, and [`Module::lower_for_simulator`] gives the text
+//! that clang compiles for a CPU, against the headers in [`simulator`].
+//!
+//! Everything here is a pure function of text: no compiler is run.
 
+mod attributes;
+mod instantiation;
+mod integers;
+mod kernel;
+mod lints;
+mod location;
+mod lower;
+mod module;
+mod signature;
 pub mod simulator;
+mod structure;
+mod tokens;
+
+pub use kernel::{AddressSpace, FunctionConstant, Kernel, Parameter, ParameterKind, Position};
+pub use lints::Lint;
+pub use location::Location;
+pub use lower::{Entry, Lowered};
+pub use module::Module;

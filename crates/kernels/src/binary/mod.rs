@@ -11,14 +11,27 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
     Argument, Description, Launch, Operator, Plan, Port, TensorInfo, cast,
-    elementwise::{Operand, Space, broadcast_shape, over_elements, same_dtype},
+    elementwise::{self, Operand, Space, broadcast_shape, over_elements, same_dtype},
+    math,
+    metal::{self, metal_file, params},
     required,
 };
+
+const FILES: &[MetalFile] = &[
+    metal::TYPES,
+    Space::METAL,
+    Operand::METAL,
+    elementwise::METAL,
+    elementwise::NUMBER,
+    BinaryParams::METAL,
+    math::METAL,
+    metal_file!("binary/binary.metal"),
+];
+const METAL: MetalForm = MetalForm::new(FILES, "binary");
 
 /// `y = op(a, b)`, broadcast. Both of one floating-point or integer type, which is also the output's; for `pow`, `b` may be of another.
 #[derive(Clone, Copy, Debug)]
@@ -27,16 +40,16 @@ pub struct Binary {
     pub op: BinaryOp,
 }
 
-/// The parameter block.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub struct BinaryParams {
-    /// What is visited.
-    pub space: Space,
-    /// The left operand.
-    pub a: Operand,
-    /// The right operand.
-    pub b: Operand,
+params! {
+    /// The parameter block.
+    pub struct BinaryParams {
+        /// What is visited.
+        pub space: Space,
+        /// The left operand.
+        pub a: Operand,
+        /// The right operand.
+        pub b: Operand,
+    }
 }
 
 impl Operator for Binary {
@@ -70,7 +83,8 @@ impl Binary {
         let types = [a.0.dtype, b.0.dtype];
         let key = KernelKey::new(self.op.name(), if types[0] == types[1] { &types[..1] } else { &types });
         let buffers = [(Parameter::read("a", types[0]), a.1), (Parameter::read("b", types[1]), b.1), (Parameter::write("y", y.0.dtype), y.1)];
-        let launch = Launch::new(key, cpu::twin(self.op, types[0], types[1])?, &BinaryParams { space, a: left, b: right }, buffers);
+        let launch = Launch::new(key, cpu::twin(self.op, types[0], types[1])?, &BinaryParams { space, a: left, b: right }, buffers)
+            .with_metal(METAL.with_arguments(self.op.function()));
         Ok(over_elements(launch, space.elements()))
     }
 }
@@ -111,6 +125,13 @@ macro_rules! operations {
         crate::elementwise::dispatch::named! {
             /// The operations of [`Binary`].
             pub enum BinaryOp("binary operation") { $($(#[$doc])* $variant $name,)* }
+        }
+
+        impl BinaryOp {
+            /// The function object in Metal.
+            const fn function(self) -> &'static [&'static str] {
+                match self { $(BinaryOp::$variant => &[stringify!($variant)],)* }
+            }
         }
 
         pub(crate) const DESCRIPTIONS: &[Description] = &[$(Description {

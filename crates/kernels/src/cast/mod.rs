@@ -9,14 +9,17 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, DeviceProperties, KernelKey, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
     Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, copy,
-    elementwise::{Operand, Space, over_elements, storage},
+    elementwise::{self, Operand, Space, over_elements, storage},
+    metal::{self, metal_file, params},
     required,
 };
+
+const FILES: &[MetalFile] = &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, CastParams::METAL, metal_file!("cast/cast.metal")];
+const METAL: MetalForm = MetalForm::new(FILES, "cast");
 
 /// `x` converted to another type; the shape stays.
 #[derive(Clone, Copy, Debug)]
@@ -25,14 +28,14 @@ pub struct Cast {
     pub to: DType,
 }
 
-/// The parameter block.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub struct CastParams {
-    /// What is visited.
-    pub space: Space,
-    /// The input.
-    pub x: Operand,
+params! {
+    /// The parameter block.
+    pub struct CastParams {
+        /// What is visited.
+        pub space: Space,
+        /// The input.
+        pub x: Operand,
+    }
 }
 
 impl Operator for Cast {
@@ -65,7 +68,7 @@ pub(crate) fn launch(x: &TensorInfo, to: DType, from: Argument, into: Argument) 
     let (space, [operand]) = Space::collapse([&x.layout]);
     let buffers = [(Parameter::read("x", source), from), (Parameter::write("y", target), into)];
     let launch = Launch::new(KernelKey::new("cast", &[source, target]), cpu::twin(source, target)?, &CastParams { space, x: operand }, buffers);
-    Ok(over_elements(launch, space.elements()))
+    Ok(over_elements(launch.with_metal(METAL), space.elements()))
 }
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {

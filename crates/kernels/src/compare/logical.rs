@@ -1,21 +1,24 @@
 //! Logic of truth values. They are bytes 0 and 1, so two of them meet in kernels that exist already.
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, DeviceProperties, Error, HostArguments, KernelKey, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, HostArguments, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use super::{Compare, CompareOp};
 use crate::{
     Argument, Description, Launch, Operator, Plan, Port, TensorInfo,
     binary::{Binary, BinaryOp},
     elementwise::{
-        Operand, Space,
+        self, Operand, Space,
         blocks::{Strided, map1},
         broadcast_shape,
         dispatch::{Truth, named},
         over_elements,
     },
+    metal::{self, metal_file, params},
     required, simd,
 };
+
+const FILES: &[MetalFile] = &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, NotParams::METAL, metal_file!("compare/logical.metal")];
+const METAL: MetalForm = MetalForm::new(FILES, "logical_not");
 
 named! {
     /// The operations of [`Logical`].
@@ -64,14 +67,14 @@ impl Operator for Logical {
 #[derive(Clone, Copy, Debug)]
 pub struct LogicalNot;
 
-/// The parameter block.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub struct NotParams {
-    /// What is visited.
-    pub space: Space,
-    /// The input.
-    pub x: Operand,
+params! {
+    /// The parameter block.
+    pub struct NotParams {
+        /// What is visited.
+        pub space: Space,
+        /// The input.
+        pub x: Operand,
+    }
 }
 
 impl Operator for LogicalNot {
@@ -87,7 +90,7 @@ impl Operator for LogicalNot {
         let (space, [x]) = Space::collapse([&required(inputs, 0, "x")?.layout]);
         let buffers = [(Parameter::read("x", DType::Bool), Argument::Input(0)), (Parameter::write("y", DType::Bool), Argument::Output(0))];
         let launch = Launch::new(KernelKey::new("logical_not", &[DType::Bool]), not, &NotParams { space, x }, buffers);
-        Ok(over_elements(launch, space.elements()).into())
+        Ok(over_elements(launch.with_metal(METAL), space.elements()).into())
     }
 
     fn accepts_strides(&self, _index: usize) -> bool {

@@ -9,16 +9,21 @@ mod logical;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, KernelKey, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 pub use logical::{Logical, LogicalNot, LogicalOp, NotParams};
 
 use crate::{
     Argument, Description, Launch, Operator, Plan, Port, TensorInfo,
     binary::BinaryParams,
-    elementwise::{Space, broadcast_shape, over_elements, same_dtype, storage},
+    elementwise::{self, Operand, Space, broadcast_shape, over_elements, same_dtype, storage},
+    metal::{self, metal_file},
     required,
 };
+
+const FILES: &[MetalFile] =
+    &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, BinaryParams::METAL, metal_file!("compare/compare.metal")];
+const METAL: MetalForm = MetalForm::new(FILES, "compare");
 
 /// `y = a op b`, broadcast, as bool; `a` and `b` of one type.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +65,16 @@ impl Relation {
         }
     }
 
+    /// The function object in Metal.
+    fn function(self) -> &'static [&'static str] {
+        match self {
+            Relation::Equal => &["Equal"],
+            Relation::NotEqual => &["NotEqual"],
+            Relation::Less => &["Less"],
+            Relation::LessOrEqual => &["LessOrEqual"],
+        }
+    }
+
     /// The type the kernel compares as: whether integers are equal is seen from their bits.
     fn dtype(self, dtype: DType) -> DType {
         let equality = matches!(self, Relation::Equal | Relation::NotEqual);
@@ -85,7 +100,8 @@ impl Operator for Compare {
             (Parameter::write("y", DType::Bool), Argument::Output(0)),
         ];
         let (space, [a, b]) = Space::broadcast(*outputs[0].shape(), [&a, &b])?;
-        let launch = Launch::new(KernelKey::new(relation.name(), &[dtype]), cpu::twin(relation, dtype)?, &BinaryParams { space, a, b }, buffers);
+        let launch = Launch::new(KernelKey::new(relation.name(), &[dtype]), cpu::twin(relation, dtype)?, &BinaryParams { space, a, b }, buffers)
+            .with_metal(METAL.with_arguments(relation.function()));
         Ok(over_elements(launch, space.elements()).into())
     }
 

@@ -6,11 +6,11 @@
 
 mod tensor;
 
-use elinvar_core::{DType, Device, Error, ListBuilder, Result};
+use elinvar_core::{DType, Device, DeviceProperties, Error, ListBuilder, Result};
 
 pub use tensor::HostTensor;
 
-use crate::{Operator, Precision, TensorInfo, encode};
+use crate::{Operator, Plan, Precision, TensorInfo, encode};
 
 /// How far a result may be from the oracle's, before its own rounding: half an ulp of the output's type is always added.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +87,19 @@ impl Case {
         format!("{:?} on {}", self.operator, inputs.join(" "))
     }
 
+    /// The launches on a device.
+    ///
+    /// # Errors
+    /// What the operator refuses.
+    pub fn plan(&self, device: &DeviceProperties) -> Result<Plan> {
+        let infos = self.infos()?;
+        self.operator.plan(&infos, &self.operator.infer(&infos)?, device)
+    }
+
+    fn infos(&self) -> Result<Vec<Option<TensorInfo>>> {
+        self.inputs.iter().map(|i| i.as_ref().map(HostTensor::info).transpose()).collect()
+    }
+
     /// Compares results with the oracle.
     ///
     /// # Errors
@@ -160,7 +173,7 @@ pub fn compare(case: &Case, device: &Device, reference: &Device, placement: Plac
 /// What the operator or the device refuses; a write outside an output.
 pub fn run(case: &Case, device: &Device, placement: Placement) -> Result<Vec<HostTensor>> {
     const POISON: u8 = 0xa5;
-    let infos = case.inputs.iter().map(|i| i.as_ref().map(HostTensor::info).transpose()).collect::<Result<Vec<_>>>()?;
+    let infos = case.infos()?;
     let types = case.operator.infer(&infos)?;
     let mut inputs = Vec::new();
     for tensor in &case.inputs {

@@ -18,13 +18,14 @@ pub(super) fn twin(bits: DType) -> HostKernel {
 }
 
 fn run<T: Element>(arguments: &mut HostArguments<'_>) -> Result<()> {
-    let CopyParams { space, from, to } = arguments.params()?;
+    let params: CopyParams = arguments.params()?;
+    let CopyParams { space, from, to, .. } = params;
     let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(1)?);
     from.check(&space, x.len())?;
     to.check(&space, y.len())?;
     check_order(&space, &to)?;
     let task = Task { space: &space, from: &from, to: &to, x, y: Target(y.as_mut_ptr()) };
-    match Tiles::find(&space, &from, &to) {
+    match Tiles::find(&params) {
         Some(tiles) => each(tiles.count(), tiles.elements(), &|index| task.tile(&tiles, index)),
         None => each(space.elements().div_ceil(TASK), TASK.min(space.elements()), &|index| task.runs(index)),
     }
@@ -124,15 +125,9 @@ struct Tiles {
 }
 
 impl Tiles {
-    fn find(space: &Space, from: &Operand, to: &Operand) -> Option<Tiles> {
-        const LEAST: usize = 8;
-        let inner = space.axes().len() - 1;
-        let columns = space.inner();
-        if to.strides[inner] != 1 || matches!(from.strides[inner], 0 | 1) || columns < LEAST {
-            return None;
-        }
-        let axis = (0..inner).find(|&axis| from.strides[axis] == 1 && space.extents[axis] as usize >= LEAST)?;
-        let rows = space.extents[axis] as usize;
+    fn find(params: &CopyParams) -> Option<Tiles> {
+        let (space, axis) = (&params.space, params.exchanged_axis()?);
+        let (rows, columns) = (space.extents[axis] as usize, space.inner());
         Some(Tiles { axis, rows, columns, others: space.elements() / (rows * columns) })
     }
 

@@ -12,8 +12,7 @@ mod pad;
 mod triangle;
 mod view;
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, DeviceProperties, KernelKey, Layout, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, KernelKey, Layout, MetalFile, MetalForm, Parameter, Result};
 
 pub use join::{Concat, Split};
 pub use pad::Pad;
@@ -22,24 +21,45 @@ pub use view::{Expand, Reshape, Slice, Transpose, View};
 
 use crate::{
     Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
-    elementwise::{Operand, Space, over_elements, storage},
+    elementwise::{self, Operand, Space, over_elements, over_groups, storage},
+    metal::{self, metal_file, params},
     required,
 };
+
+const FILES: &[MetalFile] = &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, CopyParams::METAL, metal_file!("copy/copy.metal")];
+const METAL: MetalForm = MetalForm::new(FILES, "copy");
+const EXCHANGE_FILES: &[MetalFile] =
+    &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, CopyParams::METAL, metal_file!("copy/exchange.metal")];
+const EXCHANGE: MetalForm = MetalForm::new(EXCHANGE_FILES, "exchange");
 
 /// `x`, row-major.
 #[derive(Clone, Copy, Debug)]
 pub struct Copy;
 
-/// The parameter block.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub struct CopyParams {
-    /// What is visited, in the destination's order.
-    pub space: Space,
-    /// Where elements come from.
-    pub from: Operand,
-    /// Where they go: no element is visited twice, and outer strides span inner ones.
-    pub to: Operand,
+params! {
+    /// The parameter block.
+    pub struct CopyParams {
+        /// What is visited, in the destination's order.
+        pub space: Space,
+        /// Where elements come from.
+        pub from: Operand,
+        /// Where they go: no element is visited twice, and outer strides span inner ones.
+        pub to: Operand,
+        /// For an exchange the axis along which the source is contiguous.
+        pub axis: u64,
+    }
+}
+
+impl CopyParams {
+    /// The axis along which the source is contiguous while the destination is along the inner one: where tiles change places.
+    fn exchanged_axis(&self) -> Option<usize> {
+        const LEAST: usize = 8;
+        let inner = self.space.axes().len() - 1;
+        if self.to.strides[inner] != 1 || matches!(self.from.strides[inner], 0 | 1) || self.space.inner() < LEAST {
+            return None;
+        }
+        (0..inner).find(|&axis| self.from.strides[axis] == 1 && self.space.extents[axis] as usize >= LEAST)
+    }
 }
 
 impl Operator for Copy {
@@ -62,21 +82,31 @@ impl Operator for Copy {
 pub(crate) fn launch(dtype: DType, view: &Layout, from: Argument, into: Argument) -> Launch {
     let row_major = Layout::contiguous(*view.shape());
     let bits = storage(dtype);
-    record(KernelKey::new("copy", &[bits]), [view, &row_major], (Parameter::read("x", bits), from), (Parameter::write("y", bits), into))
+    record("copy", [view, &row_major], (Parameter::read("x", bits), from), (Parameter::write("y", bits), into))
 }
 
 /// The launch that copies a view into a part of a buffer: `part` has the view's shape and lies inside it.
 pub(crate) fn launch_into_part(dtype: DType, view: &Layout, part: &Layout, from: Argument, into: Argument) -> Launch {
     let bits = storage(dtype);
-    let key = KernelKey::new("copy", &[bits]).with("part", 1u32);
-    record(key, [view, part], (Parameter::read("x", bits), from), (Parameter::update("y", bits), into))
+    record("copy_part", [view, part], (Parameter::read("x", bits), from), (Parameter::update("y", bits), into))
 }
 
-fn record(key: KernelKey, layouts: [&Layout; 2], x: (Parameter, Argument), y: (Parameter, Argument)) -> Launch {
+fn record(name: &'static str, layouts: [&Layout; 2], x: (Parameter, Argument), y: (Parameter, Argument)) -> Launch {
     let (space, [from, to]) = Space::collapse(layouts);
-    let launch = Launch::new(key, cpu::twin(x.0.dtype), &CopyParams { space, from, to }, [x, y]);
-    over_elements(launch, space.elements())
+    let params = CopyParams { space, from, to, axis: 0 };
+    let launch = |name, params| Launch::new(KernelKey::new(name, &[x.0.dtype]), cpu::twin(x.0.dtype), &params, [x, y]);
+    let Some(axis) = params.exchanged_axis() else {
+        return over_elements(launch(name, params).with_metal(METAL), space.elements());
+    };
+    let (rows, columns) = (space.extents[axis] as usize, space.inner());
+    let tiles = space.elements() / (rows * columns) * rows.div_ceil(TILE) * columns.div_ceil(TILE);
+    let name = if name == "copy" { "exchange" } else { "exchange_part" };
+    let launch = launch(name, CopyParams { axis: axis as u64, ..params }).with_metal(EXCHANGE);
+    over_groups(launch, tiles).with_threadgroup_memory(TILE * (TILE + 1) * x.0.dtype.size())
 }
+
+/// Elements of a side of the tile that a threadgroup exchanges.
+const TILE: usize = 32;
 
 const X: Port = Port::new("x", DType::ALL, "any shape");
 const Y: Port = Port::new("y", DType::ALL, "row-major");

@@ -1,17 +1,21 @@
 //! Triangles of matrices.
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, DeviceProperties, Element, Error, HostArguments, KernelKey, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Element, Error, HostArguments, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
     Argument, Launch, Operator, Plan, TensorInfo,
     elementwise::{
+        self, Operand, Space,
         blocks::{TASK, each_part},
         dispatch::for_storage,
         over_elements, storage,
     },
+    metal::{self, metal_file, params},
     required,
 };
+
+const FILES: &[MetalFile] = &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, TriluParams::METAL, metal_file!("copy/triangle.metal")];
+const METAL: MetalForm = MetalForm::new(FILES, "trilu");
 
 /// The upper or lower triangle of matrices `[…, m, n]`, zero elsewhere.
 #[derive(Clone, Copy, Debug)]
@@ -22,18 +26,20 @@ pub struct Trilu {
     pub k: i64,
 }
 
-/// The parameter block.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub struct TriluParams {
-    /// Rows of a matrix.
-    pub rows: u64,
-    /// Columns.
-    pub columns: u64,
-    /// The diagonal.
-    pub k: i64,
-    /// 1 for the upper triangle.
-    pub upper: u64,
+params! {
+    /// The parameter block.
+    pub struct TriluParams {
+        /// Elements in all.
+        pub count: u64,
+        /// Rows of a matrix.
+        pub rows: u64,
+        /// Columns.
+        pub columns: u64,
+        /// The diagonal.
+        pub k: i64,
+        /// 1 for the upper triangle.
+        pub upper: u64,
+    }
 }
 
 impl Operator for Trilu {
@@ -50,15 +56,16 @@ impl Operator for Trilu {
             return Err(Error::invalid_argument("trilu: matrices […, m, n] expected"));
         };
         let bits: DType = storage(required(inputs, 0, "x")?.dtype);
-        let params = TriluParams { rows: rows as u64, columns: columns as u64, k: self.k, upper: u64::from(self.upper) };
+        let count = outputs[0].elements();
+        let params = TriluParams { count: count as u64, rows: rows as u64, columns: columns as u64, k: self.k, upper: u64::from(self.upper) };
         let buffers = [(Parameter::read("x", bits), Argument::Input(0)), (Parameter::write("y", bits), Argument::Output(0))];
         let launch = Launch::new(KernelKey::new("trilu", &[bits]), for_storage!(bits, T => run::<T>), &params, buffers);
-        Ok(over_elements(launch, outputs[0].elements()).into())
+        Ok(over_elements(launch.with_metal(METAL), count).into())
     }
 }
 
 fn run<T: Element>(arguments: &mut HostArguments<'_>) -> Result<()> {
-    let TriluParams { rows, columns, k, upper } = arguments.params()?;
+    let TriluParams { rows, columns, k, upper, .. } = arguments.params()?;
     let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(1)?);
     if y.is_empty() {
         return Ok(());

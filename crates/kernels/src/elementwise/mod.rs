@@ -13,37 +13,47 @@ pub(crate) mod number;
 pub(crate) mod scalar;
 mod stream;
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, Error, Extent, Layout, MAX_RANK, Result, Shape};
+use elinvar_core::{DType, Error, Extent, Layout, MAX_RANK, MetalFile, Result, Shape};
 
-use crate::{Launch, TensorInfo};
+use crate::{
+    Launch, TensorInfo,
+    metal::{metal_file, params},
+};
 
-/// The extents visited, outermost first; neighbouring axes that every operand steps through evenly are one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub struct Space {
-    /// Number of axes, at least one.
-    pub rank: u64,
-    /// Extents; those beyond `rank` are 1.
-    pub extents: [u64; MAX_RANK],
+params! {
+    /// The extents visited, outermost first; neighbouring axes that every operand steps through evenly are one.
+    pub struct Space {
+        /// Number of elements.
+        pub count: u64,
+        /// Number of axes, at least one.
+        pub rank: u64,
+        /// Extents; those beyond `rank` are 1.
+        pub extents: [u64; MAX_RANK],
+    }
 }
 
-/// Where one operand's elements lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub struct Operand {
-    /// Index of the first element in what is bound.
-    pub origin: u64,
-    /// Step along each axis of the space, in elements: zero where the operand is broadcast, negative where it runs backwards.
-    pub strides: [i64; MAX_RANK],
+params! {
+    /// Where one operand's elements lie.
+    pub struct Operand {
+        /// Index of the first element in what is bound.
+        pub origin: u64,
+        /// Step along each axis of the space, in elements: zero where the operand is broadcast, negative where it runs backwards.
+        pub strides: [i64; MAX_RANK],
+    }
 }
+
+/// The frame in Metal, after [`Space`] and [`Operand`].
+pub(crate) const METAL: MetalFile = metal_file!("elementwise/elementwise.metal");
+
+/// The arithmetic of [`number`] in Metal.
+pub(crate) const NUMBER: MetalFile = metal_file!("elementwise/number.metal");
 
 impl Space {
     /// Collapses operands of one shape, whose offsets count from the start of what is bound.
     pub fn collapse<const N: usize>(layouts: [&Layout; N]) -> (Space, [Operand; N]) {
-        let mut space = Space { rank: 0, extents: [1; MAX_RANK] };
-        let mut operands = layouts.map(|l| Operand { origin: l.offset() as u64, strides: [0; MAX_RANK] });
         let shape = layouts[0].shape();
+        let mut space = Space { count: shape.elements() as u64, rank: 0, extents: [1; MAX_RANK] };
+        let mut operands = layouts.map(|l| Operand { origin: l.offset() as u64, strides: [0; MAX_RANK] });
         if shape.elements() == 0 {
             space.rank = 1;
             space.extents[0] = 0;
@@ -83,7 +93,7 @@ impl Space {
 
     /// Elements visited.
     pub fn elements(&self) -> usize {
-        self.axes().iter().product::<u64>() as usize
+        self.count as usize
     }
 
     /// Extent of the innermost axis.
@@ -128,13 +138,20 @@ impl Operand {
     }
 }
 
-/// Elements one GPU thread handles.
-const PER_THREAD: usize = 4;
+/// Threads of a threadgroup.
+pub(crate) const THREADS: usize = 256;
 
-/// The launch over `elements` elements: threadgroups of 256 threads, four elements each.
+/// Elements a thread takes at once.
+const SLOTS: usize = 8;
+
+/// The launch over `elements` elements: each thread takes eight.
 pub(crate) fn over_elements(launch: Launch, elements: usize) -> Launch {
-    let groups = elements.div_ceil(256 * PER_THREAD).min(u32::MAX as usize);
-    launch.over(Extent::linear(groups as u32), Extent::linear(256))
+    over_groups(launch, elements.div_ceil(THREADS * SLOTS))
+}
+
+/// The launch of so many threadgroups.
+pub(crate) fn over_groups(launch: Launch, groups: usize) -> Launch {
+    launch.over(Extent::linear(groups.min(u32::MAX as usize) as u32), Extent::linear(THREADS as u32))
 }
 
 /// The unsigned type that stores the bits of a data type: kernels that only move elements exist once for each size.
@@ -192,6 +209,12 @@ mod tests {
         let (space, [x]) = Space::broadcast(*empty.shape(), [&empty]).unwrap();
         assert_eq!((space.axes(), space.elements()), (&[0][..], 0));
         assert!(x.check(&space, 0).is_ok());
+    }
+
+    #[test]
+    fn threads_and_their_elements_are_as_many_in_metal() {
+        assert!(METAL.text.contains(&format!("THREADS = {THREADS};")));
+        assert!(crate::metal::TYPES.text.contains(&format!("SLOTS = {SLOTS};")));
     }
 
     #[test]

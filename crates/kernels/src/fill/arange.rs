@@ -1,13 +1,16 @@
 //! Evenly spaced values.
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use super::cpu;
 use crate::{
     Argument, Launch, Operator, Plan, TensorInfo,
-    elementwise::{over_elements, scalar::Scalar},
+    elementwise::{self, Operand, Space, over_elements, scalar::Scalar},
+    metal::{self, metal_file, params},
 };
+
+const FILES: &[MetalFile] = &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, ArangeParams::METAL, metal_file!("fill/arange.metal")];
+const METAL: MetalForm = MetalForm::new(FILES, "arange");
 
 /// `start, start + step, …` up to but not including `limit`: `[⌈(limit − start) / step⌉]`. No inputs.
 #[derive(Clone, Copy, Debug)]
@@ -22,16 +25,16 @@ pub struct Arange {
     pub dtype: DType,
 }
 
-/// The parameter block.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub struct ArangeParams {
-    /// Number of elements.
-    pub count: u64,
-    /// The first value: an integer's low bits, or an f32's bits.
-    pub start: u64,
-    /// The distance, alike.
-    pub step: u64,
+params! {
+    /// The parameter block.
+    pub struct ArangeParams {
+        /// Number of elements.
+        pub count: u64,
+        /// The first value: an integer's low bits, or an f32's bits.
+        pub start: u64,
+        /// The distance, alike.
+        pub step: u64,
+    }
 }
 
 impl Arange {
@@ -73,7 +76,7 @@ impl Operator for Arange {
         let params = ArangeParams { count: count as u64, start: bits(self.start)?, step: bits(self.step)? };
         let buffers = [(Parameter::write("y", self.dtype), Argument::Output(0))];
         let launch = Launch::new(KernelKey::new("arange", &[self.dtype]), cpu::arange(self.dtype)?, &params, buffers);
-        Ok(over_elements(launch, count).into())
+        Ok(over_elements(launch.with_metal(METAL), count).into())
     }
 }
 

@@ -9,15 +9,18 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, DeviceProperties, KernelKey, Parameter, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Parameter, Result, Shape};
 
 pub use arange::{Arange, ArangeParams};
 
 use crate::{
     Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
-    elementwise::{over_elements, scalar::Scalar, storage},
+    elementwise::{self, Operand, Space, over_elements, scalar::Scalar, storage},
+    metal::{self, metal_file, params},
 };
+
+const FILES: &[MetalFile] = &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, FillParams::METAL, metal_file!("fill/fill.metal")];
+const METAL: MetalForm = MetalForm::new(FILES, "fill");
 
 /// A tensor of one value. No inputs.
 #[derive(Clone, Debug)]
@@ -30,14 +33,14 @@ pub struct Fill {
     pub value: Scalar,
 }
 
-/// The parameter block.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub struct FillParams {
-    /// Number of elements.
-    pub count: u64,
-    /// The bits of the value, in the low bytes.
-    pub bits: u64,
+params! {
+    /// The parameter block.
+    pub struct FillParams {
+        /// Number of elements.
+        pub count: u64,
+        /// The bits of the value, in the low bytes.
+        pub bits: u64,
+    }
 }
 
 impl Operator for Fill {
@@ -56,7 +59,7 @@ pub(crate) fn launch(dtype: DType, value: Scalar, count: usize, into: Argument) 
     let bits = storage(dtype);
     let params = FillParams { count: count as u64, bits: value.bits(dtype)? };
     let launch = Launch::new(KernelKey::new("fill", &[bits]), cpu::fill(bits), &params, [(Parameter::write("y", bits), into)]);
-    Ok(over_elements(launch, count))
+    Ok(over_elements(launch.with_metal(METAL), count))
 }
 
 const fn attribute(name: &'static str, kind: AttributeKind, default: Option<&'static str>, doc: &'static str) -> AttributeInfo {

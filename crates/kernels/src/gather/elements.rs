@@ -1,7 +1,6 @@
 //! Single elements along an axis, by an index for each.
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DeviceProperties, Element, Error, HostArguments, HostKernel, Layout, Result, Shape};
+use elinvar_core::{DeviceProperties, Element, Error, HostArguments, HostKernel, Layout, MetalFile, MetalForm, Result, Shape};
 
 use super::{
     index::{self, Index, check_all, for_indices},
@@ -10,13 +9,25 @@ use super::{
 use crate::{
     Operator, Plan, TensorInfo,
     elementwise::{
-        Operand, Space,
+        self, Operand, Space,
         blocks::{TASK, each_part, walk},
         dispatch::for_storage,
         over_elements,
     },
+    metal::{self, metal_file, params},
     required,
 };
+
+const FILES: &[MetalFile] = &[
+    metal::TYPES,
+    Space::METAL,
+    Operand::METAL,
+    elementwise::METAL,
+    index::METAL,
+    GatherElementsParams::METAL,
+    metal_file!("gather/elements.metal"),
+];
+const METAL: MetalForm = MetalForm::new(FILES, "gather_elements");
 
 /// `y[…, i, …] = x[…, indices[…, i, …], …]` along an axis. `indices` has the rank of `x` and is no larger but along the axis.
 #[derive(Clone, Copy, Debug)]
@@ -25,20 +36,20 @@ pub struct GatherElements {
     pub axis: isize,
 }
 
-/// The parameter block, also of the scatter of elements.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub struct GatherElementsParams {
-    /// The extents of the indices.
-    pub space: Space,
-    /// Where in `x` the element of coordinate zero along the axis lies.
-    pub x: Operand,
-    /// The stride of the axis in `x`.
-    pub stride: u64,
-    /// The extent of the axis in `x`.
-    pub extent: u64,
-    /// The axis, for messages.
-    pub axis: u64,
+params! {
+    /// The parameter block, also of the scatter of elements.
+    pub struct GatherElementsParams {
+        /// The extents of the indices.
+        pub space: Space,
+        /// Where in `x` the element of coordinate zero along the axis lies.
+        pub x: Operand,
+        /// The stride of the axis in `x`.
+        pub stride: u64,
+        /// The extent of the axis in `x`.
+        pub extent: u64,
+        /// The axis, for messages.
+        pub axis: u64,
+    }
 }
 
 impl GatherElementsParams {
@@ -76,7 +87,7 @@ impl Operator for GatherElements {
         let params = GatherElementsParams::new("gather_elements", &x, &indices, self.axis)?;
         let twin: Option<HostKernel> = for_storage!(x.dtype, T => for_indices!(indices.dtype, I => run::<T, I>));
         let twin = twin.ok_or_else(|| Error::unsupported(format!("gather_elements by {}", indices.dtype)))?;
-        Ok(over_elements(launch("gather_elements", x.dtype, indices.dtype, twin, &params), indices.elements()).into())
+        Ok(over_elements(launch("gather_elements", x.dtype, indices.dtype, twin, &params).with_metal(METAL), indices.elements()).into())
     }
 }
 

@@ -1,6 +1,11 @@
 //! Indices of several types.
 
-use elinvar_core::{DType, Element, Error, Result};
+use elinvar_core::{DType, Element, Error, MetalFile, Result};
+
+use crate::metal::metal_file;
+
+/// The same in Metal, after the frame of elementwise kernels.
+pub(crate) const METAL: MetalFile = metal_file!("gather/index.metal");
 
 /// The types an index may have.
 pub(crate) const TYPES: &[DType] = &[DType::I32, DType::I64, DType::U32];

@@ -11,17 +11,22 @@ mod nd;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, DeviceProperties, KernelKey, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 pub use elements::{GatherElements, GatherElementsParams};
+pub(crate) use nd::TUPLES;
 pub use nd::{GatherNd, TupleParams};
 
 use crate::{
     Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
-    elementwise::{over_elements, storage},
+    elementwise::{self, Operand, Space, over_elements, storage},
+    metal::{self, metal_file, params},
     required,
 };
+
+const FILES: &[MetalFile] =
+    &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, index::METAL, GatherParams::METAL, metal_file!("gather/gather.metal")];
+const METAL: MetalForm = MetalForm::new(FILES, "gather");
 
 /// The entries of `x` along an axis that the indices name: `x [A…, n, B…]`, `indices [I…]`, output `[A…, I…, B…]`.
 #[derive(Clone, Copy, Debug)]
@@ -30,20 +35,20 @@ pub struct Gather {
     pub axis: isize,
 }
 
-/// The parameter block.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub struct GatherParams {
-    /// Product of the extents before the axis.
-    pub outer: u64,
-    /// Extent of the axis.
-    pub extent: u64,
-    /// Product of the extents after it.
-    pub inner: u64,
-    /// Number of indices.
-    pub count: u64,
-    /// The axis, for messages.
-    pub axis: u64,
+params! {
+    /// The parameter block.
+    pub struct GatherParams {
+        /// Product of the extents before the axis.
+        pub outer: u64,
+        /// Extent of the axis.
+        pub extent: u64,
+        /// Product of the extents after it.
+        pub inner: u64,
+        /// Number of indices.
+        pub count: u64,
+        /// The axis, for messages.
+        pub axis: u64,
+    }
 }
 
 impl Operator for Gather {
@@ -67,7 +72,7 @@ impl Operator for Gather {
             axis: axis as u64,
         };
         let twin = cpu::twin(x.dtype, indices.dtype)?;
-        Ok(over_elements(launch("gather", x.dtype, indices.dtype, twin, &params), outputs[0].elements()).into())
+        Ok(over_elements(launch("gather", x.dtype, indices.dtype, twin, &params).with_metal(METAL), outputs[0].elements()).into())
     }
 }
 

@@ -1,7 +1,6 @@
 //! Slices by tuples of coordinates.
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DeviceProperties, Element, Error, HostArguments, HostKernel, MAX_RANK, Result, Shape};
+use elinvar_core::{DeviceProperties, Element, Error, HostArguments, HostKernel, MAX_RANK, MetalFile, MetalForm, Result, Shape};
 
 use super::{
     index::{self, Index, for_indices, outside},
@@ -10,12 +9,21 @@ use super::{
 use crate::{
     Operator, Plan, TensorInfo,
     elementwise::{
+        self, Operand, Space,
         blocks::{TASK, each_part},
         dispatch::for_storage,
         over_elements,
     },
+    metal::{self, metal_file, params},
     required,
 };
+
+/// Tuples in Metal, after [`index::METAL`] and [`TupleParams`].
+pub(crate) const TUPLES: MetalFile = metal_file!("gather/tuples.metal");
+
+const FILES: &[MetalFile] =
+    &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, index::METAL, TupleParams::METAL, TUPLES, metal_file!("gather/nd.metal")];
+const METAL: MetalForm = MetalForm::new(FILES, "gather_nd");
 
 /// The slices of `x` whose leading coordinates (after the batch) are the tuples along the last axis of `indices`:
 /// `x [B…, d1…dk, S…]`, `indices [B…, I…, k]`, output `[B…, I…, S…]`.
@@ -25,22 +33,22 @@ pub struct GatherNd {
     pub batch_dims: usize,
 }
 
-/// The parameter block, also of the scatter by tuples.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub struct TupleParams {
-    /// Tuples in all.
-    pub tuples: u64,
-    /// Tuples that share a batch.
-    pub batch: u64,
-    /// Coordinates of a tuple.
-    pub coordinates: u64,
-    /// Elements of a slice.
-    pub inner: u64,
-    /// Extents of the axes the coordinates name.
-    pub extents: [u64; MAX_RANK],
-    /// The first of these axes, for messages.
-    pub axis: u64,
+params! {
+    /// The parameter block, also of the scatter by tuples.
+    pub struct TupleParams {
+        /// Tuples in all.
+        pub tuples: u64,
+        /// Tuples that share a batch.
+        pub batch: u64,
+        /// Coordinates of a tuple.
+        pub coordinates: u64,
+        /// Elements of a slice.
+        pub inner: u64,
+        /// Extents of the axes the coordinates name.
+        pub extents: [u64; MAX_RANK],
+        /// The first of these axes, for messages.
+        pub axis: u64,
+    }
 }
 
 impl TupleParams {
@@ -119,7 +127,7 @@ impl Operator for GatherNd {
         let (params, _) = TupleParams::new("gather_nd", &x, &indices, self.batch_dims)?;
         let twin: Option<HostKernel> = for_storage!(x.dtype, T => for_indices!(indices.dtype, I => run::<T, I>));
         let twin = twin.ok_or_else(|| Error::unsupported(format!("gather_nd by {}", indices.dtype)))?;
-        Ok(over_elements(launch("gather_nd", x.dtype, indices.dtype, twin, &params), outputs[0].elements()).into())
+        Ok(over_elements(launch("gather_nd", x.dtype, indices.dtype, twin, &params).with_metal(METAL), outputs[0].elements()).into())
     }
 }
 

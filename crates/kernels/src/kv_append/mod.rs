@@ -9,14 +9,19 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
     Argument, Description, Launch, Operator, Plan, Port, TensorInfo,
     attention::{View, is_pair},
+    elementwise::{self, Operand, Space},
+    metal::{self, metal_file, params},
     required,
 };
+
+const FILES: &[MetalFile] =
+    &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, View::METAL, Params::METAL, metal_file!("kv_append/kv_append.metal")];
+const METAL: MetalForm = MetalForm::new(FILES, "kv_append");
 
 /// Appends to a cache in place.
 ///
@@ -26,26 +31,26 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KvAppend;
 
-/// What the kernel gets besides its buffers.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub struct Params {
-    /// The cache: batch, head, position.
-    pub cache: View,
-    /// The rows: batch, head, token.
-    pub rows: View,
-    /// Sequences.
-    pub batch: u64,
-    /// Tokens of each.
-    pub tokens: u64,
-    /// Heads.
-    pub heads: u64,
-    /// Positions the cache has.
-    pub capacity: u64,
-    /// Elements of a row.
-    pub width: u64,
-    /// From a sequence's positions to the next one's: zero if all share them.
-    pub position_stride: u64,
+params! {
+    /// What the kernel gets besides its buffers.
+    pub struct Params {
+        /// The cache: batch, head, position.
+        pub cache: View,
+        /// The rows: batch, head, token.
+        pub rows: View,
+        /// Sequences.
+        pub batch: u64,
+        /// Tokens of each.
+        pub tokens: u64,
+        /// Heads.
+        pub heads: u64,
+        /// Positions the cache has.
+        pub capacity: u64,
+        /// Elements of a row.
+        pub width: u64,
+        /// From a sequence's positions to the next one's: zero if all share them.
+        pub position_stride: u64,
+    }
 }
 
 impl Operator for KvAppend {
@@ -64,7 +69,9 @@ impl Operator for KvAppend {
         let launch = Launch::new(KernelKey::new("kv_append", &[rows, cache]), cpu::twin(rows, cache)?, &params, buffers);
         let extent = |n: u64| n.min(u64::from(u32::MAX)) as u32;
         let grid = Extent([extent(params.tokens * params.batch), extent(params.heads), u32::from(params.width > 0)]);
-        Ok(launch.over(grid, Extent::linear(128)).into())
+        // A simdgroup takes 256 elements at once.
+        let threads = params.width.div_ceil(256).clamp(1, 8) as u32 * 32;
+        Ok(launch.over(grid, Extent::linear(threads)).with_metal(METAL).into())
     }
 
     fn accepts_strides(&self, index: usize) -> bool {

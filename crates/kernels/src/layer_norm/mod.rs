@@ -12,11 +12,13 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Parameter, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Parameter, Result, Shape};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, optional, required, rms_norm::check_weight,
+    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
+    metal::{self, metal_file, params},
+    optional, order, required,
+    rms_norm::check_weight,
     rows::Rows,
 };
 
@@ -31,13 +33,20 @@ pub struct LayerNorm {
     pub statistics: bool,
 }
 
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct Params {
-    rows: Rows,
-    epsilon: f32,
-    reserved: u32,
+params! {
+    struct Params {
+        pub rows: Rows,
+        pub epsilon: f32,
+        /// Whether there is a weight.
+        pub weighted: u32,
+        /// Whether there is a bias.
+        pub biased: u32,
+        /// Whether mean and inverse deviation are wanted.
+        pub statistics: u32,
+    }
 }
+
+const FILES: &[MetalFile] = &[metal::TYPES, order::METAL, Rows::METAL, Params::METAL, metal_file!("layer_norm/layer_norm.metal")];
 
 impl Operator for LayerNorm {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
@@ -59,25 +68,27 @@ impl Operator for LayerNorm {
         Ok(outputs)
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let x = required(inputs, 0, "x")?;
-        let weight = optional(inputs, 1).or(optional(inputs, 2)).map_or(DType::F32, |w| w.dtype);
-        let mut buffers = vec![
+        let (weighted, biased) = (optional(inputs, 1), optional(inputs, 2));
+        let weight = weighted.or(biased).map_or(DType::F32, |w| w.dtype);
+        let [mean, inv_std] = if self.statistics { [Argument::Output(1), Argument::Output(2)] } else { [Argument::Absent; 2] };
+        let buffers = [
             (Parameter::read("x", x.dtype), Argument::Input(0)),
             (Parameter::read("weight", weight).or_absent(), Argument::Input(1)),
             (Parameter::read("bias", weight).or_absent(), Argument::Input(2)),
             (Parameter::write("y", x.dtype), Argument::Output(0)),
+            (Parameter::write("mean", DType::F32).or_absent(), mean),
+            (Parameter::write("inv_std", DType::F32).or_absent(), inv_std),
         ];
-        if self.statistics {
-            buffers.push((Parameter::write("mean", DType::F32), Argument::Output(1)));
-            buffers.push((Parameter::write("inv_std", DType::F32), Argument::Output(2)));
-        }
         let rows = Rows::from_axis(x.shape(), self.axis)?;
-        let params = Params { rows, epsilon: self.epsilon, reserved: 0 };
-        let key = KernelKey::new("layer_norm", &[x.dtype, weight]).with("statistics", self.statistics);
+        let [weighted, biased] = [weighted, biased].map(|input| input.is_some().into());
+        let params = Params { rows, epsilon: self.epsilon, weighted, biased, statistics: self.statistics.into() };
+        let launch = Launch::new(KernelKey::new("layer_norm", &[x.dtype, weight]), cpu::twin(x.dtype, weight)?, &params, buffers);
         // Rows without elements still have statistics.
         let launched = Rows { length: rows.length.max(self.statistics.into()), ..rows };
-        Ok(launched.launch(Launch::new(key, cpu::twin(x.dtype, weight)?, &params, buffers)).into())
+        let launch = launched.launch(launch.with_metal(MetalForm::new(FILES, "layer_norm")), device);
+        Ok(launch.with_threadgroup_memory(2 * order::PARTIALS).into())
     }
 }
 

@@ -10,10 +10,15 @@
 
 mod columns;
 
+use elinvar_core::Extent;
+
 pub use columns::{Fold, TILE, columns_scratch, fold_columns, fold_columns_group};
 
 /// The same order in Metal.
 pub(crate) const METAL: elinvar_core::MetalFile = crate::metal::metal_file!("order/order.metal");
+
+/// Keys that sort as elements do.
+pub(crate) const KEYS: elinvar_core::MetalFile = crate::metal::metal_file!("order/keys.metal");
 
 /// Several trees over the lanes of a simdgroup at once, in Metal.
 pub(crate) const LANES: elinvar_core::MetalFile = crate::metal::metal_file!("order/lanes.metal");
@@ -31,6 +36,21 @@ pub const fn row_threads(n: usize) -> usize {
     } else {
         wanted
     }
+}
+
+/// The grid and the threadgroup in which `rows` rows of `length` elements are reduced, on a device of so many units.
+///
+/// A row of more than 1024 elements has a threadgroup. Of shorter rows only the lanes with elements are launched: several rows may share a
+/// simdgroup, and up to eight simdgroups a threadgroup where that leaves enough threadgroups for every unit.
+pub(crate) fn row_launch(rows: usize, length: usize, units: usize) -> [Extent; 2] {
+    let extent = |n: usize| Extent::linear(n.min(u32::MAX as usize) as u32);
+    if length > 1024 {
+        return [extent(rows), extent(row_threads(length))];
+    }
+    let lanes = length.div_ceil(8).next_power_of_two().min(32);
+    let simdgroups = (rows * lanes).div_ceil(32);
+    let shared = (simdgroups / (8 * units.max(1))).clamp(1, 8);
+    [extent(simdgroups.div_ceil(shared)), extent(32 * shared)]
 }
 
 /// Accumulators of a simdgroup: 32 lanes of 8 slots.
@@ -204,5 +224,16 @@ mod tests {
     #[test]
     fn threads_depend_on_the_length_alone() {
         assert_eq!([0, 1, 1024, 1025, 4096, 8192, 1 << 20].map(row_threads), [32, 32, 32, 64, 128, 256, 1024]);
+    }
+
+    #[test]
+    fn short_rows_share_simdgroups_and_threadgroups() {
+        let launch = |rows, length| row_launch(rows, length, 10).map(|Extent([x, ..])| x);
+        assert_eq!(launch(7, 5000), [7, 256]);
+        assert_eq!(launch(7, 1000), [7, 32]);
+        assert_eq!(launch(7, 20), [1, 32]);
+        assert_eq!(launch(1 << 20, 1000), [1 << 17, 256]);
+        assert_eq!(launch(1 << 20, 1), [1 << 12, 256]);
+        assert_eq!(launch(3, 0), [1, 32]);
     }
 }

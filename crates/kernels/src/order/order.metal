@@ -1,6 +1,9 @@
 // The canonical order of row reductions. A row is shared by T(n) threads; thread t owns the accumulators 8t … 8t + 7 of 8 T, and accumulator j
 // folds the elements k = j (mod 8 T) in ascending order. Then a thread's accumulators pairwise, the lanes of a simdgroup by an xor
 // tree (16, 8, 4, 2, 1), the simdgroups in index order.
+//
+// Rows of up to 1024 elements have one simdgroup, of which only the lanes that own elements are given to a row: accumulators without
+// elements change nothing, and short rows share a simdgroup.
 
 struct Add {
     static constexpr constant float identity = 0.0f;
@@ -13,44 +16,96 @@ struct Larger {
     static float apply(float a, float b) { return a > b ? a : b; }
 };
 
-// A thread's place in the threadgroup that shares a row.
+// The larger; NaN if either is.
+struct Max {
+    static constexpr constant float identity = -INFINITY;
+    static float apply(float a, float b) { return isnan(a) || a > b ? a : b; }
+};
+
+// The smallest power of two that is not below n.
+inline uint next_power_of_two(uint n) {
+    return n < 2 ? 1 : 1u << (32 - clz(n - 1));
+}
+
+// A thread's row, and its place among the `count` threads that share it, a power of two.
 struct RowThread {
+    ulong row;
     uint index;
     uint count;
     uint lane;
     uint simdgroup;
 };
 
-template <typename Op>
-inline float combine_slots(thread const float* s) {
+// Threadgroups hold whole rows, or one row of more than 1024 elements.
+inline RowThread row_thread(ulong n, uint group, uint threads, uint simdgroup, uint lane) {
+    const uint count = n > 1024 ? threads : min(next_power_of_two((uint(n) + SLOTS - 1) / SLOTS), 32u);
+    const uint index = 32 * simdgroup + lane;
+    return {(ulong(group) * threads + index) >> ctz(count), index & (count - 1), count, lane, simdgroup};
+}
+
+template <typename T>
+inline T shuffle_xor(T value, ushort mask) {
+    return simd_shuffle_xor(value, mask);
+}
+
+template <typename T>
+inline T shuffle(T value, ushort lane) {
+    return simd_shuffle(value, lane);
+}
+
+// Simdgroups exchange at most 32 bits at once.
+inline ulong shuffle_xor(ulong value, ushort mask) {
+    return as_type<ulong>(simd_shuffle_xor(as_type<uint2>(value), mask));
+}
+
+inline ulong shuffle(ulong value, ushort lane) {
+    return as_type<ulong>(simd_shuffle(as_type<uint2>(value), lane));
+}
+
+inline long shuffle_xor(long value, ushort mask) {
+    return long(shuffle_xor(ulong(value), mask));
+}
+
+inline long shuffle(long value, ushort lane) {
+    return long(shuffle(ulong(value), lane));
+}
+
+template <typename Op, typename T>
+inline T combine_slots(thread const T* s) {
     return Op::apply(Op::apply(Op::apply(s[0], s[1]), Op::apply(s[2], s[3])), Op::apply(Op::apply(s[4], s[5]), Op::apply(s[6], s[7])));
 }
 
-// Lane 0 holds the result in canonical order.
-template <typename Op>
-inline float combine_lanes(float value) {
-    for (ushort mask = 16; mask > 0; mask >>= 1) {
-        value = Op::apply(value, simd_shuffle_xor(value, mask));
+// The first of `count` neighbouring lanes gets their result in canonical order.
+template <typename Op, typename T>
+inline T combine_lanes(T value, uint count = 32) {
+    for (ushort mask = count / 2; mask > 0; mask >>= 1) {
+        value = Op::apply(value, shuffle_xor(value, mask));
     }
     return value;
 }
 
-// The row's result, for every thread. `partial` holds one float for each simdgroup and is not to be written again before a barrier.
-template <typename Op>
-inline float combine_row(thread const float* slots, RowThread t, threadgroup float* partial) {
-    const float value = simd_broadcast_first(combine_lanes<Op>(combine_slots<Op>(slots)));
-    if (t.count == 32) {
+// The row's result, for every thread. `partial` holds one value for each simdgroup and is not to be written again before a barrier.
+template <typename Op, typename T>
+inline T combine_row(thread const T* slots, RowThread t, threadgroup T* partial) {
+    const uint lanes = min(t.count, 32u);
+    const T value = shuffle(combine_lanes<Op>(combine_slots<Op>(slots), lanes), ushort(t.lane & ~(lanes - 1)));
+    if (t.count <= 32) {
         return value;
     }
     if (t.lane == 0) {
         partial[t.simdgroup] = value;
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    float total = partial[0];
+    T total = partial[0];
     for (uint g = 1; g < t.count / 32; ++g) {
         total = Op::apply(total, partial[g]);
     }
     return total;
+}
+
+// How many of the eight elements from k on exist in a row of n.
+inline uint slots_left(ulong k, ulong n) {
+    return k < n ? uint(min(n - k, ulong(SLOTS))) : 0;
 }
 
 // Elements of a row, `stride` apart, eight at a time.
@@ -58,19 +113,20 @@ template <typename T>
 struct RowReader {
     device const T* row;
     ulong stride;
-    uint n;
+    ulong n;
     bool wide;
 
-    RowReader(device const T* start, ulong stride, uint n) : row(start), stride(stride), n(n), wide(stride == 1 && is_wide(start)) {}
+    RowReader(device const T* start, ulong stride, ulong n) : row(start), stride(stride), n(n), wide(stride == 1 && is_wide(start)) {}
 
     // Elements k … k + 7; `other` beyond the end.
-    void load(uint k, float other, thread float* slots) const {
-        if (wide && k + SLOTS <= n) {
+    void load(ulong k, float other, thread float* slots) const {
+        const uint left = slots_left(k, n);
+        if (wide && left == SLOTS) {
             load_wide(row + k, slots);
             return;
         }
         for (uint i = 0; i < SLOTS; ++i) {
-            slots[i] = k + i < n ? widen(row[(k + i) * stride]) : other;
+            slots[i] = i < left ? widen(row[(k + i) * stride]) : other;
         }
     }
 };
@@ -80,18 +136,24 @@ template <typename T>
 struct RowWriter {
     device T* row;
     ulong stride;
-    uint n;
+    ulong n;
     bool wide;
 
-    RowWriter(device T* start, ulong stride, uint n) : row(start), stride(stride), n(n), wide(stride == 1 && is_wide(start)) {}
+    RowWriter(device T* start, ulong stride, ulong n) : row(start), stride(stride), n(n), wide(stride == 1 && is_wide(start)) {}
 
-    void store(uint k, thread const float* slots) const {
-        if (wide && k + SLOTS <= n) {
+    void store(ulong k, thread const float* slots) const {
+        const uint left = slots_left(k, n);
+        if (wide && left == SLOTS) {
             store_wide(row + k, slots);
             return;
         }
-        for (uint i = 0; i < SLOTS && k + i < n; ++i) {
-            row[(k + i) * stride] = narrow<T>(slots[i]);
+        for (uint i = 0; i < SLOTS; ++i) {
+            if (i < left) {
+                row[(k + i) * stride] = narrow<T>(slots[i]);
+            }
         }
     }
 };
+
+// Visits of a thread to its row whose elements it keeps in registers: all of them in rows of up to 32768 elements.
+constant constexpr uint KEPT = 4;

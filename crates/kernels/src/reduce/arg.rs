@@ -1,8 +1,11 @@
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Parameter, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Parameter, Result, Shape};
 
-use super::{Geometry, KEEPDIMS, NUMBERS, arg_cpu, launch, output_shape};
-use crate::{Argument, AttributeInfo, AttributeKind, Attributes, Description, Launch, Operator, Plan, Port, TensorInfo, required};
+use super::{Geometry, KEEPDIMS, NUMBERS, SHARED, arg_cpu, lay_out, output_shape};
+use crate::{
+    Argument, AttributeInfo, AttributeKind, Attributes, Description, Launch, Operator, Plan, Port, TensorInfo,
+    metal::{metal_file, params},
+    order, required,
+};
 
 /// The index of the largest or smallest element. Input `x […]`, floats or integers.
 ///
@@ -22,13 +25,19 @@ pub struct ArgReduce {
     pub dtype: DType,
 }
 
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-pub(super) struct Params {
-    pub(super) geometry: Geometry,
-    pub(super) select_last: u32,
-    pub(super) reserved: u32,
+params! {
+    pub(super) struct Params {
+        pub geometry: Geometry,
+        pub select_last: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
 }
+
+const FILES: &[MetalFile] = &{
+    let [a, b, c, d, e, f] = SHARED;
+    [a, b, c, d, e, f, order::KEYS, Params::METAL, metal_file!("reduce/arg.metal")]
+};
 
 impl ArgReduce {
     fn reduced(&self, shape: &Shape) -> Result<Vec<bool>> {
@@ -58,13 +67,16 @@ impl Operator for ArgReduce {
         Ok(vec![TensorInfo::of(self.dtype, output)])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let x = required(inputs, 0, "x")?;
         let geometry = Geometry::new(x.shape(), &self.reduced(x.shape())?);
         let params = Params { geometry, select_last: self.select_last.into(), reserved: 0 };
         let buffers = [(Parameter::read("x", x.dtype), Argument::Input(0)), (Parameter::write("index", self.dtype), Argument::Output(0))];
         let key = KernelKey::new(self.name(), &[x.dtype, self.dtype]).with("columns", geometry.inner > 1);
-        Ok(launch(&geometry, Launch::new(key, arg_cpu::twin(x.dtype, self.dtype, self.largest)?, &params, buffers)).into())
+        let form = MetalForm::new(FILES, "arg_reduce").with_arguments(if self.largest { &["ArgMax"] } else { &["ArgMin"] });
+        let launch = Launch::new(key, arg_cpu::twin(x.dtype, self.dtype, self.largest)?, &params, buffers).with_metal(form);
+        let candidate = 2 * x.dtype.size().max(4);
+        Ok(lay_out(launch, &geometry, device, candidate, 1).into())
     }
 }
 

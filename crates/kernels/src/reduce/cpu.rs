@@ -6,7 +6,7 @@ use std::ops::Range;
 use elinvar_core::{DType, HostArguments, HostKernel, Result};
 use rayon::prelude::*;
 
-use super::{Geometry, Params, Reduction};
+use super::{Geometry, Reduction};
 use crate::{
     float::{Float, with_float},
     math,
@@ -73,7 +73,7 @@ const MEAN: u8 = 1;
 const ROOT: u8 = 2;
 
 fn run<T: Float, S: Step, const FINISH: u8>(arguments: &mut HostArguments<'_>) -> Result<()> {
-    let Params { geometry } = arguments.params()?;
+    let geometry: Geometry = arguments.params()?;
     let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(1)?);
     let totals = totals::<T, S>(x, &geometry, None);
     for (y, total) in y.iter_mut().zip(totals) {
@@ -87,7 +87,7 @@ fn run<T: Float, S: Step, const FINISH: u8>(arguments: &mut HostArguments<'_>) -
 }
 
 fn run_log_sum_exp<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
-    let Params { geometry } = arguments.params()?;
+    let geometry: Geometry = arguments.params()?;
     let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(1)?);
     let mut shifts = totals::<T, Max>(x, &geometry, None);
     shifts.iter_mut().filter(|m| !m.is_finite()).for_each(|m| *m = 0.0);

@@ -1,23 +1,28 @@
-use bytemuck::{Pod, Zeroable};
 use elinvar_core::{Error, Result, Shape};
 
-/// A row-major tensor seen as outputs and the elements that each of them reduces.
-///
-/// Axes of one kind that are neighbours are merged; kept axes behind the last reduced one are `inner`. Output `(o, i)` is at
-/// `o · inner + i`, and its element `k`, counted in row-major order over the reduced axes, at `kept(o) + reduced(k) + i`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub(super) struct Geometry {
-    /// Extent and stride of the kept axes before the last reduced one, outermost first.
-    kept: [[u64; 2]; 4],
-    /// Extent and stride of the reduced axes, outermost first.
-    reduced: [[u64; 2]; 4],
-    /// Number of `o`.
-    pub(super) outer: u64,
-    /// Number of `k`.
-    pub(super) length: u64,
-    /// Number of `i`.
-    pub(super) inner: u64,
+use crate::metal::params;
+
+params! {
+    /// A row-major tensor seen as outputs and the elements that each of them reduces.
+    ///
+    /// Axes of one kind that are neighbours are merged; kept axes behind the last reduced one are `inner`. Output `(o, i)` is at
+    /// `o · inner + i`, and its element `k`, counted in row-major order over the reduced axes, at `kept(o) + reduced(k) + i`.
+    pub(super) struct Geometry {
+        /// Extents of the kept axes before the last reduced one, outermost first.
+        pub kept_extents: [u64; 4],
+        /// Their strides.
+        pub kept_strides: [u64; 4],
+        /// Extents of the reduced axes, outermost first.
+        pub reduced_extents: [u64; 4],
+        /// Their strides.
+        pub reduced_strides: [u64; 4],
+        /// Number of `o`.
+        pub outer: u64,
+        /// Number of `k`.
+        pub length: u64,
+        /// Number of `i`.
+        pub inner: u64,
+    }
 }
 
 /// Which axes of `shape` are reduced; none given means all.
@@ -48,13 +53,15 @@ impl Geometry {
             }
         }
         let inner = groups.pop_if(|(reduced, _)| !*reduced).map_or(1, |(_, n)| n);
-        let mut out = Self { kept: [[1, 0]; 4], reduced: [[1, 0]; 4], outer: 1, length: 1, inner };
-        let (mut kept, mut folded) = (out.kept.iter_mut().rev(), out.reduced.iter_mut().rev());
+        let mut out =
+            Self { kept_extents: [1; 4], kept_strides: [0; 4], reduced_extents: [1; 4], reduced_strides: [0; 4], outer: 1, length: 1, inner };
+        let mut kept = out.kept_extents.iter_mut().zip(&mut out.kept_strides).rev();
+        let mut folded = out.reduced_extents.iter_mut().zip(&mut out.reduced_strides).rev();
         let mut stride = inner;
         for &(is_reduced, extent) in groups.iter().rev() {
             let (slot, count) = if is_reduced { (folded.next(), &mut out.length) } else { (kept.next(), &mut out.outer) };
-            if let Some(slot) = slot {
-                *slot = [extent, stride];
+            if let Some((to_extent, to_stride)) = slot {
+                (*to_extent, *to_stride) = (extent, stride);
             }
             *count *= extent;
             stride *= extent;
@@ -69,29 +76,29 @@ impl Geometry {
 
     /// Where output `(o, 0)` begins.
     pub(super) fn kept(&self, o: usize) -> usize {
-        offset(&self.kept, o)
+        offset(&self.kept_extents, &self.kept_strides, o)
     }
 
     /// Where element `k` lies behind that.
     pub(super) fn reduced(&self, k: usize) -> usize {
-        offset(&self.reduced, k)
+        offset(&self.reduced_extents, &self.reduced_strides, k)
     }
 
     /// Elements of a row that lie side by side, where `inner` is one.
     pub(super) fn run(&self) -> usize {
-        let [.., [extent, _]] = self.reduced;
+        let [.., extent] = self.reduced_extents;
         extent as usize
     }
 }
 
-fn offset(axes: &[[u64; 2]; 4], index: usize) -> usize {
-    let [before @ .., [last, stride]] = axes;
+fn offset(extents: &[u64; 4], strides: &[u64; 4], index: usize) -> usize {
+    let ([extents @ .., last], [strides @ .., stride]) = (extents, strides);
     let index = index as u64;
     if index < *last {
         return (index * stride) as usize;
     }
     let (mut rest, mut at) = (index / last, index % last * stride);
-    for [extent, stride] in before.iter().rev() {
+    for (extent, stride) in extents.iter().zip(strides).rev() {
         at += rest % extent * stride;
         rest /= extent;
     }

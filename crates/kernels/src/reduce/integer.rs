@@ -3,7 +3,7 @@
 use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
 use rayon::prelude::*;
 
-use super::{Geometry, Params, Reduction};
+use super::{Geometry, Reduction};
 use crate::{
     elementwise::{
         dispatch::{Truth, for_integers},
@@ -36,7 +36,7 @@ fn all(arguments: &mut HostArguments<'_>) -> Result<()> {
 
 #[inline(always)]
 fn run<T: Element>(arguments: &mut HostArguments<'_>, identity: T, op: impl Fn(T, T) -> T + Copy + Send + Sync) -> Result<()> {
-    let Params { geometry } = arguments.params()?;
+    let geometry: Geometry = arguments.params()?;
     let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(1)?);
     y.fill(identity);
     if x.is_empty() {

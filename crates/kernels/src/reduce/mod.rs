@@ -20,13 +20,16 @@ mod integer;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, DeviceProperties, Extent, HostKernel, KernelKey, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Extent, HostKernel, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 pub use arg::ArgReduce;
 use geometry::{Geometry, output_shape, reduced_axes};
 
-use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, order::row_threads, required};
+use crate::{
+    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, math,
+    metal::{self, metal_file},
+    order, required,
+};
 
 /// What a reduction computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,23 +79,48 @@ pub struct Reduce {
     pub keepdims: bool,
 }
 
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct Params {
-    geometry: Geometry,
+/// What the kernels of all reductions share.
+const SHARED: [MetalFile; 6] =
+    [metal::TYPES, math::METAL, order::METAL, Geometry::METAL, metal_file!("reduce/elements.metal"), metal_file!("reduce/share.metal")];
+
+const FILES: &[MetalFile] = &{
+    let [a, b, c, d, e, f] = SHARED;
+    [a, b, c, d, e, f, metal_file!("reduce/reduce.metal")]
+};
+
+/// The kernel, and the bytes of its accumulators.
+fn metal(reduction: Reduction, dtype: DType) -> (MetalForm, usize) {
+    let reduce = |arguments| MetalForm::new(FILES, "reduce").with_arguments(arguments);
+    let form = match reduction {
+        Reduction::Sum => reduce(&["Sum"]),
+        Reduction::Mean => reduce(&["Mean"]),
+        Reduction::Max => reduce(&["Largest"]),
+        Reduction::Min => reduce(&["Smallest"]),
+        Reduction::Prod => reduce(&["Product"]),
+        Reduction::SumSquare => reduce(&["SumSquare"]),
+        Reduction::L2 => reduce(&["L2"]),
+        Reduction::LogSumExp => MetalForm::new(FILES, "log_sum_exp"),
+    };
+    (form, dtype.size().max(4))
 }
 
 fn twin(reduction: Reduction, dtype: DType) -> Result<HostKernel> {
     if dtype.is_float() { cpu::twin(reduction, dtype) } else { integer::twin(reduction, dtype) }
 }
 
-/// One threadgroup for each row of the last axis; for other axes one thread for each output and share of its elements.
-fn launch(geometry: &Geometry, launch: Launch) -> Launch {
-    let outputs = geometry.outputs().min(u32::MAX as usize) as u32;
+/// Rows of the last axis as [`order::row_launch`] lays them out; for other axes threadgroups of 256 threads, up to eight for each output.
+/// Each of `folds` needs threadgroup memory of its own for accumulators of so many bytes.
+fn lay_out(launch: Launch, geometry: &Geometry, device: &DeviceProperties, accumulator: usize, folds: usize) -> Launch {
+    const THREADS: usize = 256;
+    let (outputs, length) = (geometry.outputs(), geometry.length as usize);
     if geometry.inner == 1 {
-        return launch.over(Extent::linear(outputs), Extent::linear(row_threads(geometry.length as usize) as u32));
+        let [grid, threadgroup] = order::row_launch(outputs, length, device.compute_units);
+        return launch.over(grid, threadgroup).with_threadgroup_memory(folds * 32 * accumulator);
     }
-    launch.over(Extent([outputs.div_ceil(32), 1, 1]), Extent([32, 32, 1]))
+    let depth = length.div_ceil(8).next_power_of_two().min(8);
+    let groups = outputs.div_ceil(THREADS / depth).min(u32::MAX as usize);
+    let memory = (THREADS + (folds - 1) * 32) * accumulator;
+    launch.over(Extent::linear(groups as u32), Extent::linear(THREADS as u32)).with_threadgroup_memory(memory)
 }
 
 impl Operator for Reduce {
@@ -103,12 +131,15 @@ impl Operator for Reduce {
         Ok(vec![TensorInfo::of(x.dtype, output_shape(x.shape(), &reduced, self.keepdims)?)])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let x = required(inputs, 0, "x")?;
         let geometry = Geometry::new(x.shape(), &reduced_axes(x.shape(), &self.axes)?);
         let buffers = [(Parameter::read("x", x.dtype), Argument::Input(0)), (Parameter::write("y", x.dtype), Argument::Output(0))];
         let key = KernelKey::new(self.reduction.name(), &[x.dtype]).with("columns", geometry.inner > 1);
-        Ok(launch(&geometry, Launch::new(key, twin(self.reduction, x.dtype)?, &Params { geometry }, buffers)).into())
+        let (form, accumulator) = metal(self.reduction, x.dtype);
+        let launch = Launch::new(key, twin(self.reduction, x.dtype)?, &geometry, buffers).with_metal(form);
+        let folds = if self.reduction == Reduction::LogSumExp { 2 } else { 1 };
+        Ok(lay_out(launch, &geometry, device, accumulator, folds).into())
     }
 }
 

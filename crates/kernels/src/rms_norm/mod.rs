@@ -13,10 +13,14 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Parameter, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Parameter, Result, Shape};
 
-use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, optional, required, rows::Rows};
+use crate::{
+    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
+    metal::{self, metal_file, params},
+    optional, order, required,
+    rows::Rows,
+};
 
 /// RMS normalisation. Inputs `x […]` and, optionally, `weight` of the shape of the normalised axes.
 #[derive(Clone, Copy, Debug)]
@@ -37,13 +41,16 @@ pub struct AddRmsNorm {
     pub epsilon: f32,
 }
 
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct Params {
-    rows: Rows,
-    epsilon: f32,
-    reserved: u32,
+params! {
+    struct Params {
+        pub rows: Rows,
+        pub epsilon: f32,
+        /// Whether there is a weight.
+        pub weighted: u32,
+    }
 }
+
+const FILES: &[MetalFile] = &[metal::TYPES, order::METAL, Rows::METAL, Params::METAL, metal_file!("rms_norm/rms_norm.metal")];
 
 /// Checks the weight (or bias) of a normalisation over the axes of `shape` from `axis`.
 pub(crate) fn check_weight(shape: &Shape, axis: isize, weight: Option<TensorInfo>, name: &str) -> Result<()> {
@@ -57,6 +64,11 @@ pub(crate) fn check_weight(shape: &Shape, axis: isize, weight: Option<TensorInfo
     }
 }
 
+/// Whether there is a weight, and its type.
+fn weight_type(weight: Option<TensorInfo>) -> (u32, DType) {
+    weight.map_or((0, DType::F32), |w| (1, w.dtype))
+}
+
 impl Operator for RmsNorm {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         let x = required(inputs, 0, "x")?;
@@ -65,18 +77,19 @@ impl Operator for RmsNorm {
         Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let x = required(inputs, 0, "x")?;
-        let weight = optional(inputs, 1).map_or(DType::F32, |w| w.dtype);
+        let (weighted, weight) = weight_type(optional(inputs, 1));
         let rows = Rows::from_axis(x.shape(), self.axis)?;
         let buffers = [
             (Parameter::read("x", x.dtype), Argument::Input(0)),
             (Parameter::read("weight", weight).or_absent(), Argument::Input(1)),
             (Parameter::write("y", x.dtype), Argument::Output(0)),
         ];
-        let params = Params { rows, epsilon: self.epsilon, reserved: 0 };
+        let params = Params { rows, epsilon: self.epsilon, weighted };
         let key = KernelKey::new("rms_norm", &[x.dtype, weight]);
-        Ok(rows.launch(Launch::new(key, cpu::twin(x.dtype, weight)?, &params, buffers)).into())
+        let launch = Launch::new(key, cpu::twin(x.dtype, weight)?, &params, buffers).with_metal(MetalForm::new(FILES, "rms_norm"));
+        Ok(rows.launch(launch, device).with_threadgroup_memory(order::PARTIALS).into())
     }
 }
 
@@ -92,9 +105,9 @@ impl Operator for AddRmsNorm {
         Ok(vec![TensorInfo::of(a.dtype, *a.shape()); 2])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let a = required(inputs, 0, "a")?;
-        let weight = optional(inputs, 2).map_or(DType::F32, |w| w.dtype);
+        let (weighted, weight) = weight_type(optional(inputs, 2));
         let rows = Rows::from_axis(a.shape(), self.axis)?;
         let buffers = [
             (Parameter::read("a", a.dtype), Argument::Input(0)),
@@ -103,9 +116,10 @@ impl Operator for AddRmsNorm {
             (Parameter::write("sum", a.dtype), Argument::Output(0)),
             (Parameter::write("y", a.dtype), Argument::Output(1)),
         ];
-        let params = Params { rows, epsilon: self.epsilon, reserved: 0 };
+        let params = Params { rows, epsilon: self.epsilon, weighted };
         let key = KernelKey::new("add_rms_norm", &[a.dtype, weight]);
-        Ok(rows.launch(Launch::new(key, cpu::add_twin(a.dtype, weight)?, &params, buffers)).into())
+        let launch = Launch::new(key, cpu::add_twin(a.dtype, weight)?, &params, buffers).with_metal(MetalForm::new(FILES, "add_rms_norm"));
+        Ok(rows.launch(launch, device).with_threadgroup_memory(order::PARTIALS).into())
     }
 }
 

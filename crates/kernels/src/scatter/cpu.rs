@@ -17,7 +17,7 @@ pub(super) fn slices(dtype: DType) -> Result<HostKernel> {
 }
 
 fn run_elements<T: Number>(arguments: &mut HostArguments<'_>) -> Result<()> {
-    let ScatterElementsParams { places, reduction } = arguments.params()?;
+    let ScatterElementsParams { places, reduction, .. } = arguments.params()?;
     let (indices, updates, y) = (arguments.input::<i64>(0)?, arguments.input::<T>(1)?, arguments.output::<T>(2)?);
     let (stride, extent) = (places.stride as usize, places.extent as usize);
     check_all(indices, places.axis as usize, extent)?;
@@ -32,7 +32,7 @@ fn run_elements<T: Number>(arguments: &mut HostArguments<'_>) -> Result<()> {
 }
 
 fn run_slices<T: Number>(arguments: &mut HostArguments<'_>) -> Result<()> {
-    let ScatterNdParams { places, reduction } = arguments.params()?;
+    let ScatterNdParams { places, reduction, .. } = arguments.params()?;
     let (indices, updates, y) = (arguments.input::<i64>(0)?, arguments.input::<T>(1)?, arguments.output::<T>(2)?);
     places.check(indices)?;
     let slice = |number| places.slice(number, places.tuple(indices, number)).unwrap_or(0);

@@ -10,15 +10,43 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, DeviceProperties, Error, HostKernel, KernelKey, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, HostKernel, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
     Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, cast, copy,
-    elementwise::{dispatch::named, over_elements, same_dtype, storage},
-    gather::{GatherElementsParams, TupleParams, index},
+    elementwise::{self, Operand, Space, THREADS, dispatch::named, over_groups, same_dtype, storage},
+    gather::{GatherElementsParams, TUPLES, TupleParams, index},
+    metal::{self, metal_file, params},
     required,
 };
+
+const ELEMENT_FILES: &[MetalFile] = &[
+    metal::TYPES,
+    Space::METAL,
+    Operand::METAL,
+    elementwise::METAL,
+    elementwise::NUMBER,
+    index::METAL,
+    GatherElementsParams::METAL,
+    ScatterElementsParams::METAL,
+    metal_file!("scatter/scatter.metal"),
+    metal_file!("scatter/elements.metal"),
+];
+const ELEMENTS: MetalForm = MetalForm::new(ELEMENT_FILES, "scatter_elements");
+const SLICE_FILES: &[MetalFile] = &[
+    metal::TYPES,
+    Space::METAL,
+    Operand::METAL,
+    elementwise::METAL,
+    elementwise::NUMBER,
+    index::METAL,
+    TupleParams::METAL,
+    TUPLES,
+    ScatterNdParams::METAL,
+    metal_file!("scatter/scatter.metal"),
+    metal_file!("scatter/slices.metal"),
+];
+const SLICES: MetalForm = MetalForm::new(SLICE_FILES, "scatter_nd");
 
 named! {
     /// What becomes of an element and its update.
@@ -53,24 +81,39 @@ pub struct ScatterNd {
     pub reduction: Reduction,
 }
 
-/// The parameter block of the scatter of elements.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub struct ScatterElementsParams {
-    /// Where the elements lie.
-    pub places: GatherElementsParams,
-    /// The [`Reduction`], by its place in [`Reduction::ALL`].
-    pub reduction: u64,
+params! {
+    /// The parameter block of the scatter of elements.
+    pub struct ScatterElementsParams {
+        /// Where the elements lie.
+        pub places: GatherElementsParams,
+        /// Lines: updates that share all coordinates but the axis's.
+        pub lines: u64,
+        /// Updates of a line.
+        pub length: u64,
+        /// The step from one to the next.
+        pub inner: u64,
+        /// Lines that a threadgroup takes.
+        pub width: u64,
+        /// The [`Reduction`], by its place in [`Reduction::ALL`].
+        pub reduction: u64,
+    }
 }
 
-/// The parameter block of the scatter by tuples.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub struct ScatterNdParams {
-    /// Where the slices lie.
-    pub places: TupleParams,
-    /// The [`Reduction`], by its place in [`Reduction::ALL`].
-    pub reduction: u64,
+params! {
+    /// The parameter block of the scatter by tuples.
+    pub struct ScatterNdParams {
+        /// Where the slices lie.
+        pub places: TupleParams,
+        /// Elements of a slice that a threadgroup takes.
+        pub width: u64,
+        /// The [`Reduction`], by its place in [`Reduction::ALL`].
+        pub reduction: u64,
+    }
+}
+
+/// Lines of updates that a threadgroup takes, of `lines` in all: enough for whole words of memory.
+fn width(lines: u64) -> u64 {
+    lines.clamp(1, 32).next_power_of_two()
 }
 
 struct Inputs {
@@ -99,13 +142,13 @@ impl Inputs {
         Ok(vec![TensorInfo::of(self.x.dtype, *self.x.shape())])
     }
 
-    /// The copy, the indices as i64, and the launch that updates the copy.
+    /// The copy, the indices as i64, and the launch that updates the copy, of so many lines of updates.
     fn plan<P: bytemuck::NoUninit>(
         &self,
-        name: &'static str,
         reduction: Reduction,
-        twin: fn(DType) -> Result<HostKernel>,
+        (metal, twin): (MetalForm, fn(DType) -> Result<HostKernel>),
         params: &P,
+        lines: u64,
     ) -> Result<Plan> {
         let mut plan = Plan::from(copy::launch(self.x.dtype, &self.x.layout, Argument::Input(0), Argument::Output(0)));
         let mut indices = Argument::Input(1);
@@ -120,8 +163,10 @@ impl Inputs {
             (Parameter::read("updates", dtype), Argument::Input(2)),
             (Parameter::update("y", dtype), Argument::Output(0)),
         ];
-        let key = KernelKey::new(name, &[dtype]).with("reduction", reduction as u32);
-        plan.launches.push(over_elements(Launch::new(key, twin(dtype)?, params, buffers), self.updates.elements()));
+        let key = KernelKey::new(metal.function, &[dtype]).with("reduction", reduction as u32);
+        let groups = if self.updates.elements() > 0 { lines.div_ceil(width(lines)) as usize } else { 0 };
+        let launch = over_groups(Launch::new(key, twin(dtype)?, params, buffers), groups).with_metal(metal);
+        plan.launches.push(launch.with_threadgroup_memory(THREADS * size_of::<u64>()));
         Ok(plan)
     }
 }
@@ -136,7 +181,13 @@ impl Operator for ScatterElements {
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
         let inputs = Inputs::new("scatter_elements", self.reduction, inputs)?;
         let places = GatherElementsParams::new("scatter_elements", &outputs[0], &inputs.indices, self.axis)?;
-        inputs.plan("scatter_elements", self.reduction, cpu::elements, &ScatterElementsParams { places, reduction: self.reduction as u64 })
+        let shape = inputs.indices.shape();
+        let axis = shape.axis(self.axis)?;
+        let product = |dims: &[usize]| dims.iter().product::<usize>() as u64;
+        let (length, inner) = (shape[axis] as u64, product(&shape[axis + 1..]));
+        let lines = product(&shape[..axis]) * inner;
+        let params = ScatterElementsParams { places, lines, length, inner, width: width(lines), reduction: self.reduction as u64 };
+        inputs.plan(self.reduction, (ELEMENTS, cpu::elements), &params, lines)
     }
 }
 
@@ -150,7 +201,8 @@ impl Operator for ScatterNd {
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
         let inputs = Inputs::new("scatter_nd", self.reduction, inputs)?;
         let (places, _) = TupleParams::new("scatter_nd", &outputs[0], &inputs.indices, 0)?;
-        inputs.plan("scatter_nd", self.reduction, cpu::slices, &ScatterNdParams { places, reduction: self.reduction as u64 })
+        let params = ScatterNdParams { places, width: width(places.inner), reduction: self.reduction as u64 };
+        inputs.plan(self.reduction, (SLICES, cpu::slices), &params, places.inner)
     }
 }
 

@@ -1,8 +1,7 @@
-// Softmax and log-softmax: a threadgroup for each row, shared in the canonical row order.
+// Softmax and log-softmax, each row shared in the canonical row order.
 //
-// A thread keeps the first KEPT visits of its elements in registers: rows of up to 32768 elements are read once. Longer ones are read again.
-
-constant constexpr uint KEPT = 4;
+// Rows of up to 32768 elements are kept in registers and read once, longer ones three times. Beyond the end of a row stands −∞, whose
+// exponential is zero.
 
 template <typename T, uint LOG>
 [[kernel]] void softmax(
@@ -10,17 +9,17 @@ template <typename T, uint LOG>
     device T* y [[buffer(1)]],
     constant Rows& rows [[buffer(2)]],
     threadgroup float* partial [[threadgroup(0)]],
-    uint row [[threadgroup_position_in_grid]],
-    uint index [[thread_index_in_threadgroup]],
-    uint count [[threads_per_threadgroup]],
+    uint group [[threadgroup_position_in_grid]],
+    uint threads [[threads_per_threadgroup]],
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
-    const RowThread t = {index, count, lane, simdgroup};
-    const ulong start = row / rows.inner * rows.length * rows.inner + row % rows.inner;
-    const RowReader<T> from(x + start, rows.inner, uint(rows.length));
-    const RowWriter<T> to(y + start, rows.inner, uint(rows.length));
-    const uint first = SLOTS * index, stride = SLOTS * count, n = from.n;
+    const RowThread t = row_thread(rows.length, group, threads, simdgroup, lane);
+    const ulong n = t.row < rows.outer * rows.inner ? rows.length : 0;
+    const ulong start = t.row / rows.inner * rows.length * rows.inner + t.row % rows.inner;
+    const RowReader<T> from(x + start, rows.inner, n);
+    const RowWriter<T> to(y + start, rows.inner, n);
+    const uint first = SLOTS * t.index, stride = SLOTS * t.count;
 
     float kept[KEPT][SLOTS];
     float slots[SLOTS];
@@ -34,7 +33,7 @@ template <typename T, uint LOG>
             accumulators[i] = Larger::apply(accumulators[i], kept[v][i]);
         }
     }
-    for (uint k = first + KEPT * stride; k < n; k += stride) {
+    for (ulong k = first + KEPT * stride; k < n; k += stride) {
         from.load(k, -INFINITY, slots);
         for (uint i = 0; i < SLOTS; ++i) {
             accumulators[i] = Larger::apply(accumulators[i], slots[i]);
@@ -46,16 +45,19 @@ template <typename T, uint LOG>
         accumulators[i] = Add::identity;
     }
     for (uint v = 0; v < KEPT; ++v) {
-        for (uint i = 0; i < SLOTS; ++i) {
-            const float e = strict::exp_nonpositive(kept[v][i] - max);
-            accumulators[i] += first + v * stride + i < n ? e : 0.0f;
-            kept[v][i] = LOG ? kept[v][i] - max : e;
+        if (v * stride < rows.length) {
+            for (uint i = 0; i < SLOTS; ++i) {
+                const float shifted = kept[v][i] - max;
+                const float e = strict::exp_nonpositive(shifted);
+                accumulators[i] += e;
+                kept[v][i] = LOG ? shifted : e;
+            }
         }
     }
-    for (uint k = first + KEPT * stride; k < n; k += stride) {
+    for (ulong k = first + KEPT * stride; k < n; k += stride) {
         from.load(k, -INFINITY, slots);
         for (uint i = 0; i < SLOTS; ++i) {
-            accumulators[i] += k + i < n ? strict::exp_nonpositive(slots[i] - max) : 0.0f;
+            accumulators[i] += strict::exp_nonpositive(slots[i] - max);
         }
     }
     const float sum = combine_row<Add>(accumulators, t, partial + 32);
@@ -67,7 +69,7 @@ template <typename T, uint LOG>
         }
         to.store(first + v * stride, kept[v]);
     }
-    for (uint k = first + KEPT * stride; k < n; k += stride) {
+    for (ulong k = first + KEPT * stride; k < n; k += stride) {
         from.load(k, -INFINITY, slots);
         for (uint i = 0; i < SLOTS; ++i) {
             const float shifted = slots[i] - max;

@@ -10,10 +10,19 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, Parameter, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Parameter, Result, Shape};
 
-use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, optional, required};
+use crate::{
+    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
+    elementwise::{self, Operand, Space, over_elements},
+    math,
+    metal::{self, metal_file, params},
+    optional, required,
+};
+
+const FILES: &[MetalFile] =
+    &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, Params::METAL, math::METAL, metal_file!("swiglu/swiglu.metal")];
+const METAL: MetalForm = MetalForm::new(FILES, "swiglu");
 
 /// SwiGLU. Inputs `a […]` and `b`, alike; or `a […, 2n]` alone, whose first half of the last axis is gated and second half multiplied.
 #[derive(Clone, Copy, Debug)]
@@ -22,17 +31,17 @@ pub struct SwiGlu {
     pub alpha: f32,
 }
 
-/// Element `i` of row `r` of the output comes from `a[r · a_stride + i]` and `b[r · b_stride + b_offset + i]`.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct Params {
-    rows: u64,
-    columns: u64,
-    a_stride: u64,
-    b_stride: u64,
-    b_offset: u64,
-    alpha: f32,
-    reserved: u32,
+params! {
+    /// Element `i` of row `r` of the output comes from `a[r · a_stride + i]` and `b[r · b_stride + b_offset + i]`.
+    struct Params {
+        pub rows: u64,
+        pub columns: u64,
+        pub a_stride: u64,
+        pub b_stride: u64,
+        pub b_offset: u64,
+        pub alpha: f32,
+        pub reserved: u32,
+    }
 }
 
 impl Operator for SwiGlu {
@@ -71,10 +80,8 @@ impl Operator for SwiGlu {
             (Parameter::read("b", a.dtype), b),
             (Parameter::write("y", a.dtype), Argument::Output(0)),
         ];
-        // A GPU thread takes eight elements.
-        let groups = elements.div_ceil(8 * 256).min(u32::MAX.into()) as u32;
         let launch = Launch::new(KernelKey::new("swiglu", &[a.dtype]), cpu::twin(a.dtype)?, &params, buffers);
-        Ok(launch.over(Extent::linear(groups), Extent::linear(256)).into())
+        Ok(over_elements(launch.with_metal(METAL), elements as usize).into())
     }
 }
 

@@ -1,14 +1,18 @@
 //! Holding values between bounds.
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use super::cpu;
 use crate::{
     Argument, Launch, Operator, Plan, TensorInfo,
-    elementwise::{Operand, Space, broadcast_shape, over_elements, same_dtype, scalar::Scalar},
+    elementwise::{self, Operand, Space, broadcast_shape, over_elements, same_dtype, scalar::Scalar},
+    metal::{self, metal_file, params},
     optional, required,
 };
+
+const FILES: &[MetalFile] =
+    &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, elementwise::NUMBER, ClampParams::METAL, metal_file!("ternary/clamp.metal")];
+const METAL: MetalForm = MetalForm::new(FILES, "clamp_between");
 
 /// `min(max(x, min), max)`, broadcast. The bounds are tensors of the type of `x` (inputs 1 and 2), or attributes, or absent.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,18 +23,20 @@ pub struct Clamp {
     pub max: Option<Scalar>,
 }
 
-/// The parameter block.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub struct ClampParams {
-    /// What is visited.
-    pub space: Space,
-    /// The input.
-    pub x: Operand,
-    /// The lower and the upper bounds.
-    pub bounds: [Operand; 2],
-    /// The bits of a bound that is no tensor, in the low bytes.
-    pub values: [u64; 2],
+params! {
+    /// The parameter block.
+    pub struct ClampParams {
+        /// What is visited.
+        pub space: Space,
+        /// The input.
+        pub x: Operand,
+        /// The lower and the upper bounds.
+        pub bounds: [Operand; 2],
+        /// 1 for a bound that is a tensor.
+        pub is_tensor: [u64; 2],
+        /// The bits of a bound that is no tensor, in the low bytes.
+        pub values: [u64; 2],
+    }
 }
 
 const NAMES: [&str; 2] = ["min", "max"];
@@ -68,6 +74,7 @@ impl Operator for Clamp {
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
         let (x, bounds) = tensors(inputs)?;
         let scalar = TensorInfo::new(x.dtype, &[])?;
+        let is_tensor = bounds.map(|b| u64::from(b.is_some()));
         let [low, high] = bounds.map(|b| b.unwrap_or(scalar));
         let (space, [x_operand, low, high]) = Space::broadcast(*outputs[0].shape(), [&x, &low, &high])?;
         let values = [self.value(0, x.dtype)?, self.value(1, x.dtype)?];
@@ -77,9 +84,9 @@ impl Operator for Clamp {
             (Parameter::read("max", x.dtype).or_absent(), Argument::Input(2)),
             (Parameter::write("y", x.dtype), Argument::Output(0)),
         ];
-        let params = ClampParams { space, x: x_operand, bounds: [low, high], values };
+        let params = ClampParams { space, x: x_operand, bounds: [low, high], is_tensor, values };
         let launch = Launch::new(KernelKey::new("clamp", &[x.dtype]), cpu::clamp(x.dtype)?, &params, buffers);
-        Ok(over_elements(launch, space.elements()).into())
+        Ok(over_elements(launch.with_metal(METAL), space.elements()).into())
     }
 
     fn accepts_strides(&self, _index: usize) -> bool {

@@ -63,7 +63,7 @@ fn run_clamp_halves<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
 }
 
 fn clamped<T: Element>(arguments: &mut HostArguments<'_>, block: Block<T, T, T>) -> Result<()> {
-    let ClampParams { space, x, bounds, values } = arguments.params()?;
+    let ClampParams { space, x, bounds, values, .. } = arguments.params()?;
     let [low, high] = values.map(|bits| [low_bits::<T>(bits)]);
     let x = Strided::new(&space, &x, arguments.input(0)?)?;
     let low = Strided::new(&space, &bounds[0], arguments.optional(1)?.unwrap_or(&low))?;

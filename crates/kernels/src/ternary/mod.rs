@@ -10,16 +10,21 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 pub use clamp::{Clamp, ClampParams};
 
 use crate::{
     Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
-    elementwise::{Operand, Space, broadcast_shape, over_elements, same_dtype, storage},
+    elementwise::{self, Operand, Space, broadcast_shape, over_elements, same_dtype, storage},
+    metal::{self, metal_file, params},
     required,
 };
+
+const FILES: &[MetalFile] =
+    &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, TernaryParams::METAL, metal_file!("ternary/ternary.metal")];
+const FMA: MetalForm = MetalForm::new(FILES, "fused_multiply_add");
+const WHERE: MetalForm = MetalForm::new(FILES, "choose");
 
 /// `y = a · b + c`, broadcast, of one floating-point type.
 #[derive(Clone, Copy, Debug)]
@@ -29,14 +34,14 @@ pub struct Fma;
 #[derive(Clone, Copy, Debug)]
 pub struct Where;
 
-/// The parameter block.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub struct TernaryParams {
-    /// What is visited.
-    pub space: Space,
-    /// The operands in order.
-    pub operands: [Operand; 3],
+params! {
+    /// The parameter block.
+    pub struct TernaryParams {
+        /// What is visited.
+        pub space: Space,
+        /// The operands in order.
+        pub operands: [Operand; 3],
+    }
 }
 
 impl Operator for Fma {
@@ -59,7 +64,7 @@ impl Operator for Fma {
             (Parameter::write("y", y.dtype), Argument::Output(0)),
         ];
         let launch = Launch::new(KernelKey::new("fma", &[y.dtype]), cpu::fma(y.dtype)?, &TernaryParams { space, operands }, buffers);
-        Ok(over_elements(launch, space.elements()).into())
+        Ok(over_elements(launch.with_metal(FMA), space.elements()).into())
     }
 
     fn accepts_strides(&self, _index: usize) -> bool {
@@ -87,7 +92,7 @@ impl Operator for Where {
             (Parameter::write("y", bits), Argument::Output(0)),
         ];
         let launch = Launch::new(KernelKey::new("where", &[bits]), cpu::select(bits), &TernaryParams { space, operands }, buffers);
-        Ok(over_elements(launch, space.elements()).into())
+        Ok(over_elements(launch.with_metal(WHERE), space.elements()).into())
     }
 
     fn accepts_strides(&self, _index: usize) -> bool {

@@ -54,7 +54,7 @@ impl Operator for TopK {
         Ok(vec![TensorInfo::of(x.dtype, shape), TensorInfo::of(DType::I64, shape)])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let x = required(inputs, 0, "x")?;
         let rows = Rows::new(x.shape(), self.axis)?;
         let params = Params { rows, k: self.k as u64, largest: self.largest.into(), sorted: self.sorted.into() };
@@ -64,7 +64,7 @@ impl Operator for TopK {
             (Parameter::write("indices", DType::I64), Argument::Output(1)),
         ];
         let key = KernelKey::new("top_k", &[x.dtype]);
-        Ok(rows.launch(Launch::new(key, cpu::twin(x.dtype)?, &params, buffers)).into())
+        Ok(rows.launch(Launch::new(key, cpu::twin(x.dtype)?, &params, buffers), device).into())
     }
 }
 

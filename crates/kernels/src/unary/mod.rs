@@ -11,14 +11,19 @@ pub(crate) mod oracle;
 
 use std::{fmt, str::FromStr};
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
     Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
-    elementwise::{Operand, Space, dispatch::named, over_elements},
+    elementwise::{self, Operand, Space, dispatch::named, over_elements},
+    math,
+    metal::{self, metal_file, params},
     required,
 };
+
+const FILES: &[MetalFile] =
+    &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, UnaryParams::METAL, math::METAL, metal_file!("unary/unary.metal")];
+const METAL: MetalForm = MetalForm::new(FILES, "unary");
 
 /// `y = op(x)`.
 #[derive(Clone, Copy, Debug)]
@@ -37,18 +42,18 @@ named! {
     }
 }
 
-/// The parameter block.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub struct UnaryParams {
-    /// What is visited.
-    pub space: Space,
-    /// The input.
-    pub x: Operand,
-    /// The function's parameter, if it has one.
-    pub alpha: f32,
-    /// Zero.
-    pub padding: u32,
+params! {
+    /// The parameter block.
+    pub struct UnaryParams {
+        /// What is visited.
+        pub space: Space,
+        /// The input.
+        pub x: Operand,
+        /// The function's parameter, if it has one.
+        pub alpha: f32,
+        /// Zero.
+        pub padding: u32,
+    }
 }
 
 impl Operator for Unary {
@@ -66,7 +71,8 @@ impl Operator for Unary {
         let (space, [operand]) = Space::collapse([&x.layout]);
         let params = UnaryParams { space, x: operand, alpha: self.op.alpha(), padding: 0 };
         let buffers = [(Parameter::read("x", x.dtype), Argument::Input(0)), (Parameter::write("y", x.dtype), Argument::Output(0))];
-        let launch = Launch::new(self.op.key(x.dtype), cpu::twin(self.op, x.dtype)?, &params, buffers);
+        let key = KernelKey::new(self.op.kernel(), &[x.dtype]);
+        let launch = Launch::new(key, cpu::twin(self.op, x.dtype)?, &params, buffers).with_metal(METAL.with_arguments(self.op.function()));
         Ok(over_elements(launch, space.elements()).into())
     }
 
@@ -83,9 +89,14 @@ impl UnaryOp {
         }
     }
 
-    fn key(self, dtype: DType) -> KernelKey {
-        let key = KernelKey::new(self.name(), &[dtype]);
-        if self == UnaryOp::Gelu(Approximation::Tanh) { key.with("tanh", 1u32) } else { key }
+    /// The name of the kernel.
+    fn kernel(self) -> &'static str {
+        if self == UnaryOp::Gelu(Approximation::Tanh) { "gelu_tanh" } else { self.name() }
+    }
+
+    /// The function object in Metal.
+    fn function(self) -> &'static [&'static str] {
+        if self == UnaryOp::Gelu(Approximation::Tanh) { &["GeluTanh"] } else { self.variant() }
     }
 }
 
@@ -121,6 +132,10 @@ macro_rules! functions {
             /// The name.
             pub const fn name(self) -> &'static str {
                 match self { $(functions!(@pattern $variant $($attribute)?) => $name,)* }
+            }
+
+            const fn variant(self) -> &'static [&'static str] {
+                match self { $(functions!(@pattern $variant $($attribute)?) => &[stringify!($variant)],)* }
             }
 
             /// The data types it takes.

@@ -10,7 +10,7 @@ typedef const char* elv_text;
 
 // Where a thread is: one row for each position attribute, in the order of `Position` (which Rust defines and thunks refer to by number).
 // One-dimensional positions fill the first column, the others hold 1.
-#define ELV_POSITIONS 16
+#define ELV_POSITIONS 19
 struct elv_positions {
   unsigned int values[ELV_POSITIONS][3];
 };
@@ -19,8 +19,8 @@ struct elv_positions {
 //   extern "C" void elv_entry_N(const unsigned long* buffers, const unsigned long* threadgroup, const elv_positions* positions);
 // where `buffers` and `threadgroup` hold an address for each index a kernel binds. N counts the wanted kernels; `Entry::symbol` is the name.
 //
-// A function constant with index 3 takes its value when the lowered text is compiled: -DELV_CONSTANT_3=<C++ expression>; without that macro it is
-// undefined, as Metal's `is_function_constant_defined` tells, and zero.
+// A function constant with index 3 takes its value when the lowered text is compiled: -DELV_CONSTANT_3=<expression>, such as true, -1, 0x1p-3f,
+// (half)0.5f or metal::vec<uint, 2>(1, 2). Without that macro it is undefined, as Metal's `is_function_constant_defined` tells, and zero.
 
 // Bits of `mem_flags`, as Metal numbers them.
 enum elv_flags { ELV_DEVICE = 1, ELV_THREADGROUP = 2, ELV_TEXTURE = 4 };

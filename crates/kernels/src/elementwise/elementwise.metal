@@ -1,0 +1,227 @@
+// The frame of kernels that compute every output element by itself, in row-major order: a thread takes SLOTS neighbouring elements.
+//
+// Where they lie in one row of the visited space, an operand that is contiguous and aligned is read in words of 16 bytes and one that is
+// broadcast is read once; only the thread's first element is found by division. Each operand is read once, the output is written once.
+
+constant constexpr uint THREADS = 256;
+
+// How an element is stored: a truth value is a byte, zero or not.
+template <typename T>
+struct Stored {
+    typedef T type;
+};
+
+template <>
+struct Stored<bool> {
+    typedef uchar type;
+};
+
+// What an element is calculated with.
+template <typename T>
+struct Calculated {
+    typedef T type;
+};
+
+template <>
+struct Calculated<half> {
+    typedef float type;
+};
+
+template <>
+struct Calculated<bfloat> {
+    typedef float type;
+};
+
+template <typename T>
+inline typename Calculated<T>::type unpack(typename Stored<T>::type x) {
+    return x;
+}
+
+template <>
+inline float unpack<half>(half x) {
+    return widen(x);
+}
+
+template <>
+inline float unpack<bfloat>(bfloat x) {
+    return widen(x);
+}
+
+template <>
+inline bool unpack<bool>(uchar x) {
+    return x != 0;
+}
+
+template <typename T>
+inline typename Stored<T>::type pack(typename Calculated<T>::type x) {
+    return x;
+}
+
+template <>
+inline half pack<half>(float x) {
+    return narrow<half>(x);
+}
+
+template <>
+inline bfloat pack<bfloat>(float x) {
+    return narrow<bfloat>(x);
+}
+
+// The value whose bits are the low ones of `bits`.
+template <typename T>
+inline T from_bits(ulong bits) {
+    return T(bits);
+}
+
+template <>
+inline float from_bits<float>(ulong bits) {
+    return as_type<float>(uint(bits));
+}
+
+template <>
+inline half from_bits<half>(ulong bits) {
+    return as_type<half>(ushort(bits));
+}
+
+template <>
+inline bfloat from_bits<bfloat>(ulong bits) {
+    return as_type<bfloat>(ushort(bits));
+}
+
+// Neighbouring elements, moved as 16-byte words.
+template <typename T>
+struct alignas(sizeof(T) == 1 ? 8 : 16) Block {
+    T at[SLOTS];
+};
+
+template <typename T>
+inline bool is_aligned(device const T* p) {
+    return (reinterpret_cast<ulong>(p) & (alignof(Block<T>) - 1)) == 0;
+}
+
+// The elements 0, step, 2 step, …
+template <typename T>
+inline Block<T> load_block(device const T* from, long step) {
+    if (step == 1 && is_aligned(from)) {
+        return *reinterpret_cast<device const Block<T>*>(from);
+    }
+    Block<T> block;
+    block.at[0] = from[0];
+    for (uint i = 1; i < SLOTS; ++i) {
+        block.at[i] = step == 0 ? block.at[0] : from[long(i) * step];
+    }
+    return block;
+}
+
+// The first `count` of a block.
+template <typename T>
+inline void store_block(device T* to, Block<T> block, uint count) {
+    if (count == SLOTS && is_aligned(to)) {
+        *reinterpret_cast<device Block<T>*>(to) = block;
+        return;
+    }
+    for (uint i = 0; i < SLOTS; ++i) {
+        if (i < count) {
+            to[i] = block.at[i];
+        }
+    }
+}
+
+struct Division {
+    ulong quotient;
+    ulong remainder;
+};
+
+// In 32 bits where both numbers have no more.
+inline Division division(ulong n, ulong d) {
+    if (((n | d) >> 32) == 0) {
+        const uint quotient = uint(n) / uint(d);
+        return {quotient, uint(n) - quotient * uint(d)};
+    }
+    const ulong quotient = n / d;
+    return {quotient, n - quotient * d};
+}
+
+// A thread's first element.
+inline ulong first_element(uint group, uint index) {
+    return (ulong(group) * THREADS + index) * SLOTS;
+}
+
+// How many of `total` elements a thread has from `first` on.
+inline uint elements_from(ulong first, ulong total) {
+    return uint(min(ulong(SLOTS), total - first));
+}
+
+// A thread's elements in a space: `count` from number `first` on, which is at `column` of row number `row`.
+struct Run {
+    ulong first;
+    uint count;
+    ulong row;
+    ulong column;
+    ulong inner;
+
+    Run(constant Space& space, ulong first) : first(first), count(elements_from(first, space.count)), row(0), column(first) {
+        inner = space.extents[space.rank - 1];
+        if (space.rank > 1) {
+            const Division place = division(first, inner);
+            row = place.quotient;
+            column = place.remainder;
+        }
+    }
+
+    // Whether SLOTS elements lie in the row.
+    bool is_whole() const { return column + SLOTS <= inner; }
+};
+
+// Where the first element of a row lies.
+inline long row_start(constant Space& space, constant Operand& operand, ulong row) {
+    long at = long(operand.origin);
+    for (uint axis = uint(space.rank) - 1; axis > 1; --axis) {
+        const Division place = division(row, space.extents[axis - 1]);
+        at += long(place.remainder) * operand.strides[axis - 1];
+        row = place.quotient;
+    }
+    return space.rank > 1 ? at + long(row) * operand.strides[0] : at;
+}
+
+inline long inner_step(constant Space& space, constant Operand& operand) {
+    return operand.strides[space.rank - 1];
+}
+
+// Where each element of a run lies; beyond its end, the last one.
+inline void locate(constant Space& space, constant Operand& operand, Run run, thread long (&at)[SLOTS]) {
+    const long step = inner_step(space, operand);
+    long start = row_start(space, operand, run.row);
+    for (uint i = 0; i < SLOTS; ++i) {
+        at[i] = start + long(run.column) * step;
+        if (i + 1 < run.count && ++run.column == run.inner) {
+            run.column = 0;
+            start = row_start(space, operand, ++run.row);
+        }
+    }
+}
+
+// An operand's elements; beyond the end of the run, the last one.
+template <typename T>
+inline Block<typename Stored<T>::type> load(device const T* x, constant Space& space, constant Operand& operand, Run run) {
+    typedef typename Stored<T>::type Element;
+    device const Element* from = reinterpret_cast<device const Element*>(x);
+    if (run.is_whole()) {
+        const long step = inner_step(space, operand);
+        return load_block(from + (row_start(space, operand, run.row) + long(run.column) * step), step);
+    }
+    long at[SLOTS];
+    locate(space, operand, run, at);
+    Block<Element> block;
+    for (uint i = 0; i < SLOTS; ++i) {
+        block.at[i] = from[at[i]];
+    }
+    return block;
+}
+
+// A run of the row-major output.
+template <typename T>
+inline void store(device T* y, Run run, Block<typename Stored<T>::type> block) {
+    typedef typename Stored<T>::type Element;
+    store_block(reinterpret_cast<device Element*>(y) + run.first, block, run.count);
+}

@@ -1,0 +1,31 @@
+// Indices, and rows that they name.
+
+constant constexpr ulong OUTSIDE = ~0ul;
+
+// The entry of an axis that an index names, negative ones from the end.
+template <typename I>
+inline ulong resolve(I index, ulong extent) {
+    const ulong entry = index < I(0) ? extent + ulong(index) : ulong(index);
+    return entry < extent ? entry : OUTSIDE;
+}
+
+// Copies rows of `inner` elements, `total` elements in all: row r from row `source.find(r)` of x; nothing is read for one outside.
+template <typename T, typename Source>
+inline void gather_rows(device const T* x, device T* y, ulong first, ulong total, ulong inner, Source source) {
+    const uint count = elements_from(first, total);
+    const Division place = division(first, inner);
+    ulong row = place.quotient, column = place.remainder, from = source.find(row);
+    Block<T> block;
+    if (column + SLOTS <= inner && from != OUTSIDE) {
+        block = load_block(x + (from * inner + column), 1);
+    } else {
+        for (uint i = 0; i < SLOTS; ++i) {
+            block.at[i] = from != OUTSIDE ? x[from * inner + column] : T(0);
+            if (i + 1 < count && ++column == inner) {
+                column = 0;
+                from = source.find(++row);
+            }
+        }
+    }
+    store_block(y + first, block, count);
+}

@@ -1,0 +1,38 @@
+// New rows into a cache, a threadgroup for each: read once, rounded to the cache's type, written once.
+
+template <typename S, typename T>
+[[kernel]] void kv_append(
+    device T* cache [[buffer(0)]],
+    device const S* rows [[buffer(1)]],
+    device const int* positions [[buffer(2)]],
+    constant Params& params [[buffer(3)]],
+    uint3 group [[threadgroup_position_in_grid]],
+    uint index [[thread_index_in_threadgroup]],
+    uint threads [[threads_per_threadgroup]])
+{
+    const Division place = division(group.x, params.tokens);
+    const long batch = long(place.quotient), token = long(place.remainder), head = group.y;
+    const long position = positions[batch * long(params.position_stride) + token];
+    if (position < 0 || position >= long(params.capacity)) {
+        return;
+    }
+    device const S* from = rows + (long(params.rows.origin) + batch * params.rows.batch + head * params.rows.head + token * params.rows.token);
+    device T* to = cache + (long(params.cache.origin) + batch * params.cache.batch + head * params.cache.head + position * params.cache.token);
+    const uint width = uint(params.width);
+    for (uint k = SLOTS * index; k < width; k += SLOTS * threads) {
+        const uint count = min(SLOTS, width - k);
+        Block<S> row;
+        if (count == SLOTS) {
+            row = load_block(from + k, 1);
+        } else {
+            for (uint i = 0; i < SLOTS; ++i) {
+                row.at[i] = i < count ? from[k + i] : S(0);
+            }
+        }
+        Block<T> block;
+        for (uint i = 0; i < SLOTS; ++i) {
+            block.at[i] = narrow<T>(widen(row.at[i]));
+        }
+        store_block(to + k, block, count);
+    }
+}

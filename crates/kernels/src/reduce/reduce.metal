@@ -1,0 +1,107 @@
+// Reductions: the input is read once, by log_sum_exp twice, and an element is written for each output.
+
+template <typename T>
+struct Sum {
+    typedef typename Accumulator<T>::wrapping A;
+    static A identity() { return 0; }
+    static A apply(A a, A b) { return a + b; }
+    static A finish(A total, ulong) { return total; }
+    A step(A a, T x, ulong) const { return a + accumulable<A>(x); }
+};
+
+template <typename T>
+struct Mean : Sum<T> {
+    static float finish(float total, ulong n) { return total / float(n); }
+};
+
+template <typename T>
+struct SumSquare : Sum<T> {
+    float step(float a, T x, ulong) const { return fma(accumulable<float>(x), accumulable<float>(x), a); }
+};
+
+template <typename T>
+struct L2 : SumSquare<T> {
+    static float finish(float total, ulong) { return sqrt(total); }
+};
+
+template <typename T>
+struct Product {
+    typedef typename Accumulator<T>::wrapping A;
+    static A identity() { return 1; }
+    static A apply(A a, A b) { return a * b; }
+    static A finish(A total, ulong) { return total; }
+    A step(A a, T x, ulong) const { return a * accumulable<A>(x); }
+};
+
+// NaN if any element is: only a NaN differs from itself.
+template <typename T>
+struct Largest {
+    typedef typename Accumulator<T>::ordered A;
+    static A identity() { return least(A(0)); }
+    static A least(float) { return -INFINITY; }
+    template <typename I>
+    static A least(I) { return A(numeric_limits<T>::lowest()); }
+    static A apply(A a, A b) { return a != a || a > b ? a : b; }
+    static A finish(A total, ulong) { return total; }
+    A step(A a, T x, ulong) const { return apply(a, accumulable<A>(x)); }
+};
+
+template <typename T>
+struct Smallest {
+    typedef typename Accumulator<T>::ordered A;
+    static A identity() { return greatest(A(0)); }
+    static A greatest(float) { return INFINITY; }
+    template <typename I>
+    static A greatest(I) { return A(numeric_limits<T>::max()); }
+    static A apply(A a, A b) { return a != a || a < b ? a : b; }
+    static A finish(A total, ulong) { return total; }
+    A step(A a, T x, ulong) const { return apply(a, accumulable<A>(x)); }
+};
+
+template <template <typename> class Op, typename T, uint COLUMNS>
+[[kernel]] void reduce(
+    device const T* x [[buffer(0)]],
+    device T* y [[buffer(1)]],
+    constant Geometry& geometry [[buffer(2)]],
+    threadgroup ulong* memory [[threadgroup(0)]],
+    uint group [[threadgroup_position_in_grid]],
+    uint threads [[threads_per_threadgroup]],
+    uint lane [[thread_index_in_simdgroup]],
+    uint simdgroup [[simdgroup_index_in_threadgroup]])
+{
+    typedef typename Op<T>::A A;
+    const Share<COLUMNS> share(geometry, group, threads, simdgroup, lane);
+    const A total = share.fold(Op<T>(), x, geometry, reinterpret_cast<threadgroup A*>(memory));
+    if (share.leads) {
+        y[share.output] = element<T>(Op<T>::finish(total, geometry.length));
+    }
+}
+
+// Adds exp(x - shift).
+template <typename T>
+struct SumExp : Sum<T> {
+    float shift;
+
+    SumExp(float shift) : shift(shift) {}
+    float step(float a, T x, ulong) const { return a + strict::exp(widen(x) - shift); }
+};
+
+template <typename T, uint COLUMNS>
+[[kernel]] void log_sum_exp(
+    device const T* x [[buffer(0)]],
+    device T* y [[buffer(1)]],
+    constant Geometry& geometry [[buffer(2)]],
+    threadgroup float* memory [[threadgroup(0)]],
+    uint group [[threadgroup_position_in_grid]],
+    uint threads [[threads_per_threadgroup]],
+    uint lane [[thread_index_in_simdgroup]],
+    uint simdgroup [[simdgroup_index_in_threadgroup]])
+{
+    const Share<COLUMNS> share(geometry, group, threads, simdgroup, lane);
+    const float largest = share.broadcast(share.fold(Largest<T>(), x, geometry, memory), memory);
+    const float shift = isfinite(largest) ? largest : 0.0f;
+    const float total = share.fold(SumExp<T>(shift), x, geometry, memory + 32);
+    if (share.leads) {
+        y[share.output] = narrow<T>(strict::log(total) + shift);
+    }
+}

@@ -1,0 +1,37 @@
+// min(max(x, low), high), broadcast; a bound is a tensor or one value. Each tensor is read once, the output is written once.
+
+template <typename T>
+inline Block<T> load_bound(device const T* bounds, constant ClampParams& params, uint which, Run run) {
+    if (params.is_tensor[which] != 0) {
+        return load(bounds, params.space, params.bounds[which], run);
+    }
+    Block<T> block;
+    for (uint i = 0; i < SLOTS; ++i) {
+        block.at[i] = from_bits<T>(params.values[which]);
+    }
+    return block;
+}
+
+template <typename T>
+[[kernel]] void clamp_between(
+    device const T* x [[buffer(0)]],
+    device const T* low [[buffer(1)]],
+    device const T* high [[buffer(2)]],
+    device T* y [[buffer(3)]],
+    constant ClampParams& params [[buffer(4)]],
+    uint group [[threadgroup_position_in_grid]],
+    uint index [[thread_index_in_threadgroup]])
+{
+    const ulong first = first_element(group, index);
+    if (first >= params.space.count) {
+        return;
+    }
+    const Run run(params.space, first);
+    Block<T> block = load(x, params.space, params.x, run);
+    const Block<T> lows = load_bound(low, params, 0, run);
+    const Block<T> highs = load_bound(high, params, 1, run);
+    for (uint i = 0; i < SLOTS; ++i) {
+        block.at[i] = pack<T>(Min::apply(Max::apply(unpack<T>(block.at[i]), unpack<T>(lows.at[i])), unpack<T>(highs.at[i])));
+    }
+    store(y, run, block);
+}

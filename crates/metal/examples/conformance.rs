@@ -1,0 +1,57 @@
+//! Runs conformance cases on the simulated Metal device: `conformance [--sources crates/kernels/src] [--seeds N] [FILTER]`.
+//!
+//! With `--sources` the kernels' texts are read from that folder, so that work on them needs no rebuild.
+
+use std::{collections::HashMap, error::Error, fs, path::Path, process::ExitCode};
+
+use elinvar_core::Device;
+use elinvar_cpu::CpuBackend;
+use elinvar_kernels::conformance::{self, Placement};
+use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let (mut filter, mut seeds, mut texts) = (String::new(), 1, HashMap::new());
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--sources" => {
+                let root = arguments.next().ok_or("--sources needs a folder")?;
+                read_texts(Path::new(&root), Path::new(&root), &mut texts)?;
+            }
+            "--seeds" => seeds = arguments.next().ok_or("--seeds needs a number")?.parse()?,
+            _ => filter = argument,
+        }
+    }
+    let reference = Device::new(CpuBackend::new(None)?);
+    let (mut passed, mut failed) = (0, 0);
+    for seed in 0..seeds {
+        let options = SimulatorOptions { seed, ..SimulatorOptions::default() };
+        let device = Device::new(MetalBackend::new(Simulated::new(options)?, elinvar_core::DeviceKind::MetalSim).with_texts(texts.clone()));
+        for case in conformance::cases().iter().filter(|c| c.name().contains(&filter)) {
+            for &placement in Placement::ALL {
+                match conformance::compare(case, &device, &reference, placement) {
+                    Ok(()) => passed += 1,
+                    Err(error) => {
+                        failed += 1;
+                        println!("{placement:?} seed {seed}: {error}");
+                    }
+                }
+            }
+        }
+    }
+    println!("{passed} passed, {failed} failed");
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Every `.metal` file under `folder`, by its path under `root`.
+fn read_texts(root: &Path, folder: &Path, texts: &mut HashMap<String, String>) -> Result<(), Box<dyn Error>> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            read_texts(root, &path, texts)?;
+        } else if path.extension().is_some_and(|e| e == "metal") {
+            texts.insert(path.strip_prefix(root)?.to_string_lossy().into_owned(), fs::read_to_string(&path)?);
+        }
+    }
+    Ok(())
+}

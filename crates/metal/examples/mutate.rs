@@ -1,0 +1,178 @@
+//! Mutation run of the kernels' texts: deletes each barrier, widens each bound and drops each store in turn, runs the conformance cases that
+//! use the file on the simulator, and reports the fraction noticed: `mutate [--seeds 4] [FILE]`.
+//!
+//! A mutant is noticed by a finding, by other bits than the CPU's, or by the oracle. One that does not compile is not counted.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    error::Error,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use elinvar_core::{Device, DeviceKind, DeviceProperties, MetalFile, NullBackend};
+use elinvar_cpu::CpuBackend;
+use elinvar_kernels::conformance::{self, Case, Placement};
+use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// One change of one file.
+struct Mutant {
+    file: &'static str,
+    line: usize,
+    kind: &'static str,
+    before: String,
+    text: String,
+}
+
+/// What became of it.
+enum Outcome {
+    Noticed,
+    Survived,
+    DoesNotCompile,
+}
+
+fn main() -> Result<()> {
+    let (mut filter, mut seeds) = (String::new(), 4);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--seeds" => seeds = arguments.next().ok_or("--seeds needs a number")?.parse()?,
+            _ => filter = argument,
+        }
+    }
+    let cases = conformance::cases();
+    let device = Device::new(NullBackend::new());
+    let files = files_of(&cases, device.properties());
+    let mutants: Vec<_> = files.values().filter(|(file, _)| file.name.contains(&filter)).flat_map(|(file, _)| mutants(file)).collect();
+    eprintln!("{} mutants of {} files", mutants.len(), files.len());
+    let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let work = || -> Result<()> {
+        let reference = Device::new(CpuBackend::new(std::num::NonZeroUsize::new(1))?);
+        while let Some((index, mutant)) = next_of(&mutants, &next) {
+            let used: Vec<&Case> = files[mutant.file].1.iter().map(|&i| &cases[i]).collect();
+            let outcome = run(mutant, &used, &reference, seeds)?;
+            if matches!(outcome, Outcome::Survived) {
+                eprintln!("survived: {}:{} {}: {}", mutant.file, mutant.line, mutant.kind, mutant.before);
+            }
+            outcomes.lock().map_err(|_| "a worker panicked")?.insert(index, outcome);
+        }
+        Ok(())
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|w| w.join().map_err(|_| "a worker panicked")?)
+    })?;
+    report(&mutants, &outcomes.into_inner().map_err(|_| "a worker panicked")?);
+    Ok(())
+}
+
+fn next_of<'a, T>(all: &'a [T], next: &AtomicUsize) -> Option<(usize, &'a T)> {
+    let index = next.fetch_add(1, Ordering::Relaxed);
+    all.get(index).map(|item| (index, item))
+}
+
+/// The Metal files the cases' kernels are made of, and the cases that use each.
+fn files_of(cases: &[Case], device: &DeviceProperties) -> HashMap<&'static str, (MetalFile, Vec<usize>)> {
+    let mut files: HashMap<&'static str, (MetalFile, Vec<usize>)> = HashMap::new();
+    for (index, case) in cases.iter().enumerate() {
+        let Ok(plan) = case.plan(device) else { continue };
+        for file in plan.launches.iter().filter_map(|l| l.kernel.metal).flat_map(|form| form.files) {
+            if !file.name.ends_with(".metal") {
+                continue;
+            }
+            let users = &mut files.entry(file.name).or_insert_with(|| (*file, Vec::new())).1;
+            if users.last() != Some(&index) {
+                users.push(index);
+            }
+        }
+    }
+    files
+}
+
+fn mutants(file: &MetalFile) -> Vec<Mutant> {
+    let mut found = Vec::new();
+    let mut start = 0;
+    for (index, line) in file.text.split_inclusive('\n').enumerate() {
+        let code = line.split("//").next().unwrap_or_default();
+        let mut add = |kind, range: std::ops::Range<usize>, with: &str| {
+            let text = format!("{}{with}{}", &file.text[..start + range.start], &file.text[start + range.end..]);
+            found.push(Mutant { file: file.name, line: index + 1, kind, before: line.trim().to_owned(), text });
+        };
+        if let Some(at) = ["threadgroup_barrier(", "simdgroup_barrier("].iter().find_map(|b| code.find(b))
+            && let Some(end) = code[at..].find(';')
+        {
+            add("barrier deleted", at..at + end, "");
+        }
+        for (from, to) in [(" < ", " <= "), (" <= ", " <= 1 + "), (" > ", " >= "), (" >= ", " + 1 >= ")] {
+            for (at, _) in code.match_indices(from) {
+                add("bound widened", at..at + from.len(), to);
+            }
+        }
+        let statement = code.trim();
+        if is_store(statement) {
+            let at = code.len() - code.trim_start().len();
+            add("store dropped", at..at + statement.len(), ";");
+        }
+        start += line.len();
+    }
+    found
+}
+
+/// Whether a line is a statement that writes through an index or a pointer.
+fn is_store(statement: &str) -> bool {
+    if !statement.ends_with(';') || statement.starts_with("return") {
+        return false;
+    }
+    if ["store_wide(", "simdgroup_store("].iter().any(|call| statement.starts_with(call)) || statement.contains(".store(") {
+        return true;
+    }
+    let target = statement.split(" = ").next().filter(|t| t.len() < statement.len()).or_else(|| statement.split(" += ").next());
+    target.is_some_and(|t| t.len() < statement.len() && !t.contains(' ') && (t.ends_with(']') || t.starts_with('*')))
+}
+
+fn run(mutant: &Mutant, cases: &[&Case], reference: &Device, seeds: u64) -> Result<Outcome> {
+    let mut compiled = false;
+    for seed in 0..seeds {
+        let options = SimulatorOptions { seed, ..SimulatorOptions::default() };
+        let texts = HashMap::from([(mutant.file.to_owned(), mutant.text.clone())]);
+        let device = Device::new(MetalBackend::new(Simulated::new(options)?, DeviceKind::MetalSim).with_texts(texts));
+        for (index, case) in cases.iter().enumerate() {
+            match conformance::compare(case, &device, reference, Placement::ALL[(index + seed as usize) % 2]) {
+                Ok(()) => compiled = true,
+                Err(error) if error.is_compile_failed() && !compiled => return Ok(Outcome::DoesNotCompile),
+                Err(_) => return Ok(Outcome::Noticed),
+            }
+        }
+    }
+    Ok(Outcome::Survived)
+}
+
+fn report(mutants: &[Mutant], outcomes: &BTreeMap<usize, Outcome>) {
+    let mut table: BTreeMap<(&str, &str), (usize, usize)> = BTreeMap::new();
+    for (index, outcome) in outcomes {
+        let row = table.entry((mutants[*index].file, mutants[*index].kind)).or_default();
+        match outcome {
+            Outcome::Noticed => *row = (row.0 + 1, row.1 + 1),
+            Outcome::Survived => row.1 += 1,
+            Outcome::DoesNotCompile => {}
+        }
+    }
+    println!("| file | change | noticed | of |\n| --- | --- | --- | --- |");
+    for ((file, kind), (noticed, all)) in &table {
+        println!("| {file} | {kind} | {noticed} | {all} |");
+    }
+    let (noticed, all) = table.values().fold((0, 0), |sum, row| (sum.0 + row.0, sum.1 + row.1));
+    println!("\n{noticed} of {all} noticed\n\nSurvivors:\n");
+    for (index, outcome) in outcomes {
+        if matches!(outcome, Outcome::Survived) {
+            let m = &mutants[*index];
+            println!("- {}:{} {}: `{}`", m.file, m.line, m.kind, m.before);
+        }
+    }
+}

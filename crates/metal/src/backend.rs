@@ -1,0 +1,154 @@
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use elinvar_core::{
+    Access, Backend, Binding, Command, CommandList, Completion, DType, DeviceKind, DeviceMemory, DeviceProperties, Dispatch, Error, InFlight,
+    KernelSource, MemoryInfo, Pipeline, RawBuffer, Result, Signal, Storage,
+};
+
+use crate::api::{Api, Bound, Launch, LibrarySource};
+
+/// The Metal backend over one implementation of Metal's objects.
+pub struct MetalBackend<A: Api> {
+    api: A,
+    properties: DeviceProperties,
+    texts: HashMap<String, String>,
+    in_flight: Mutex<InFlight>,
+}
+
+struct Memory<A: Api> {
+    buffer: A::Buffer,
+    bytes: usize,
+}
+
+impl<A: Api> DeviceMemory for Memory<A> {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl<A: Api> MetalBackend<A> {
+    /// The backend of a device.
+    pub fn new(api: A, kind: DeviceKind) -> Self {
+        let facts = api.facts();
+        let properties = DeviceProperties {
+            kind,
+            name: facts.name,
+            compute_units: facts.compute_units,
+            simd_width: 32,
+            max_threads_per_threadgroup: 1024,
+            threadgroup_memory: facts.threadgroup_memory,
+            max_buffer_bytes: facts.max_buffer_bytes,
+            unified_memory: facts.unified_memory,
+            dtypes: DType::ALL,
+        };
+        Self { api, properties, texts: HashMap::new(), in_flight: Mutex::default() }
+    }
+
+    /// The same with other texts for some files of the kernels, by name: for work on kernels without a rebuild, and for mutation tests.
+    pub fn with_texts(self, texts: HashMap<String, String>) -> Self {
+        Self { texts, ..self }
+    }
+
+    /// Metal's objects.
+    pub fn api(&self) -> &A {
+        &self.api
+    }
+
+    fn in_flight(&self) -> MutexGuard<'_, InFlight> {
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn encode(&self, commands: &mut A::CommandBuffer, command: &Command) -> Result<()> {
+        match command {
+            Command::Dispatch(dispatch) => self.encode_dispatch(commands, dispatch).map_err(|e| e.context(&dispatch.pipeline.source().key))?,
+            Command::Copy(copy) => {
+                let (from, to) = (buffer::<A>(&copy.source)?, buffer::<A>(&copy.destination)?);
+                self.api.copy(commands, (from, copy.source.offset()), (to, copy.destination.offset()), copy.source.bytes())?;
+            }
+            Command::Fill(fill) => {
+                let to = &fill.destination;
+                self.api.fill(commands, (buffer::<A>(to)?, to.offset()), to.bytes(), fill.value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn encode_dispatch(&self, commands: &mut A::CommandBuffer, dispatch: &Dispatch) -> Result<()> {
+        let source = dispatch.pipeline.source();
+        let pipeline: &A::Pipeline = dispatch.pipeline.state().ok_or_else(|| Error::invalid_launch("the kernel was prepared by another device"))?;
+        let mut buffers = Vec::with_capacity(dispatch.bindings.len());
+        for (index, (binding, parameter)) in dispatch.bindings.iter().zip(&source.parameters).enumerate() {
+            if let Some(binding) = binding {
+                buffers.push(Bound {
+                    index,
+                    buffer: buffer::<A>(binding)?,
+                    offset: binding.offset(),
+                    bytes: binding.bytes(),
+                    written: parameter.access.writes(),
+                    output: parameter.access == Access::Write,
+                });
+            }
+        }
+        let bytes = (!dispatch.params.is_empty()).then_some((dispatch.bindings.len(), dispatch.params.as_slice()));
+        let (grid, threadgroup, threadgroup_memory) = (dispatch.grid, dispatch.threadgroup, dispatch.threadgroup_memory);
+        self.api.launch(commands, &Launch { pipeline, buffers, bytes, threadgroup_memory, grid, threadgroup })
+    }
+}
+
+fn buffer<A: Api>(binding: &Binding) -> Result<&A::Buffer> {
+    Ok(&binding.buffer().raw().downcast::<Memory<A>>()?.buffer)
+}
+
+impl<A: Api> Backend for MetalBackend<A> {
+    fn properties(&self) -> &DeviceProperties {
+        &self.properties
+    }
+
+    fn memory(&self) -> MemoryInfo {
+        let total = self.api.facts().working_set_bytes;
+        MemoryInfo { total, available: total.saturating_sub(self.api.allocated_bytes()) }
+    }
+
+    fn allocate(&self, bytes: usize, _storage: Storage) -> Result<RawBuffer> {
+        Ok(RawBuffer::new(Memory::<A> { buffer: self.api.buffer(bytes)?, bytes }))
+    }
+
+    fn write(&self, buffer: &RawBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
+        self.in_flight().settle()?;
+        self.api.write(&buffer.downcast::<Memory<A>>()?.buffer, offset, bytes)
+    }
+
+    fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        self.in_flight().settle()?;
+        self.api.read(&buffer.downcast::<Memory<A>>()?.buffer, offset, bytes)
+    }
+
+    fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
+        let form = kernel.metal.ok_or_else(|| Error::unsupported(format!("{} has no Metal form", kernel.key)))?;
+        let name = kernel.key.to_string();
+        let text = form.text(|file| self.texts.get(file.name).map_or(file.text, String::as_str)) + &form.instance(&kernel.key);
+        let library = self.api.library(LibrarySource { name: &name, text: &text, fast_math: form.fast_math })?;
+        let pipeline = self.api.pipeline(&library, &name)?;
+        Ok(Pipeline::new(kernel.clone(), Arc::new(pipeline)))
+    }
+
+    fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
+        let mut encoded = self.api.command_buffer()?;
+        commands.commands().iter().try_for_each(|command| self.encode(&mut encoded, command))?;
+        let signal = Signal::new();
+        self.in_flight().push(signal.clone());
+        let (list, told) = (commands.clone(), signal.clone());
+        self.api.commit(
+            encoded,
+            Box::new(move |result| {
+                // The list's buffers go back to the pool before anyone learns that it is done.
+                drop(list);
+                told.complete(result);
+            }),
+        );
+        Ok(Completion::new(signal))
+    }
+}

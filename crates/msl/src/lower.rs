@@ -1,0 +1,116 @@
+//! Lowering: Metal Shading Language to C++ for OpenCL, by passes over the tokens that each rewrite one thing.
+//!
+//! The lines stay where they were, so that the compiler's messages and the line tables name the user's own.
+
+mod amounts;
+mod braces;
+mod constants;
+mod deduction;
+mod edits;
+mod entries;
+mod literals;
+mod qualifiers;
+mod swizzles;
+mod ternaries;
+mod threadgroup_variables;
+
+use crate::{
+    kernel::Kernel,
+    module::{Module, is_explicit_instantiation},
+};
+use edits::Edits;
+
+/// A text for clang's C++ for OpenCL mode, to be compiled with `simulator/prelude/msl.h` included before it.
+#[derive(Clone, Debug)]
+pub struct Lowered {
+    /// The text.
+    pub text: String,
+    /// Where each of the wanted kernels is entered, in the order asked for.
+    pub entries: Vec<Entry>,
+}
+
+/// The entry point of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The kernel's name.
+    pub kernel: String,
+    /// The symbol of its `elv_entry` function, as `runtime.h` declares it.
+    pub symbol: String,
+}
+
+pub(crate) fn lower(module: &Module, kernels: &[Kernel]) -> Lowered {
+    let mut edits = Edits::new(&module.tokens);
+    instantiations(module, &mut edits);
+    declarations(module, &mut edits);
+    attributes(module, &mut edits);
+    pragmas(module, &mut edits);
+    constants::function_constants(module, &mut edits);
+    constants::tables(module, &mut edits);
+    qualifiers::locals(module, &mut edits);
+    qualifiers::methods(module, &mut edits);
+    qualifiers::function_pointers(module, &mut edits);
+    deduction::deduction(module, &mut edits);
+    swizzles::swizzles(module, &mut edits);
+    literals::literals(module, &mut edits);
+    braces::braces(module, &mut edits);
+    amounts::amounts(module, &mut edits);
+    ternaries::ternaries(module, &mut edits);
+    threadgroup_variables::threadgroup_variables(module, &mut edits);
+    let mut text = constants::defaults(module) + &edits.apply();
+    let entries = entries::entries(kernels, &mut text);
+    Lowered { text, entries }
+}
+
+/// Drops explicit instantiations: entry points instantiate what is wanted.
+fn instantiations(module: &Module, edits: &mut Edits<'_>) {
+    let tokens = &module.tokens;
+    for start in module.structure.starts(crate::structure::Scope::Namespace) {
+        if is_explicit_instantiation(tokens, start) {
+            edits.blank(start, tokens.find(start, tokens.len(), &[";"]) + 1);
+        }
+    }
+}
+
+/// Makes kernels static functions, so that only those that are wanted are compiled to the end.
+fn declarations(module: &Module, edits: &mut Edits<'_>) {
+    let tokens = &module.tokens;
+    for declaration in &module.declarations {
+        let start = module.structure.statement(declaration.at);
+        let mut head = start;
+        while tokens.text(head) == "template" {
+            head = tokens.after(head + 1);
+        }
+        for at in head..declaration.at {
+            if matches!(tokens.text(at), "kernel" | "static" | "extern") {
+                edits.replace(at, "");
+            }
+        }
+        // A specialisation takes the storage class of its template.
+        if head == start || declaration.template.is_some() {
+            edits.insert_before(head, "static ");
+        }
+    }
+}
+
+fn attributes(module: &Module, edits: &mut Edits<'_>) {
+    let tokens = &module.tokens;
+    for at in (0..tokens.len()).filter(|&at| tokens.is_attribute(at)) {
+        edits.blank(at, tokens.after(at));
+    }
+}
+
+/// Keeps the pragmas that change arithmetic, in clang's spelling, and drops the others.
+fn pragmas(module: &Module, edits: &mut Edits<'_>) {
+    for &(start, end) in module.tokens.pragmas() {
+        let words: Vec<&str> = module.tokens.source()[start + 1..end].split_whitespace().collect();
+        let spelled = match words.as_slice() {
+            ["pragma", "METAL", "fp", "math_mode(safe)"] => "#pragma clang fp contract(off)".to_owned(),
+            ["pragma", "METAL" | "clang", "fp", rest @ ..] if rest.first().is_some_and(|word| word.starts_with("contract")) => {
+                format!("#pragma clang fp {}", rest.join(" "))
+            }
+            ["pragma", "STDC", "FP_CONTRACT", state] => format!("#pragma clang fp contract({})", if *state == "OFF" { "off" } else { "on" }),
+            _ => String::new(),
+        };
+        edits.replace_bytes(start, end, spelled);
+    }
+}

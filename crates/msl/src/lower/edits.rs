@@ -1,0 +1,92 @@
+//! Changes to a text, collected token by token and applied at once.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::tokens::{Tokens, join};
+
+pub(crate) struct Edits<'a> {
+    tokens: &'a Tokens,
+    replaced: HashMap<usize, String>,
+    before: HashMap<usize, String>,
+    after: HashMap<usize, String>,
+    /// Byte ranges outside tokens, by start.
+    outside: BTreeMap<usize, (usize, String)>,
+}
+
+impl<'a> Edits<'a> {
+    pub(crate) fn new(tokens: &'a Tokens) -> Self {
+        Self { tokens, replaced: HashMap::new(), before: HashMap::new(), after: HashMap::new(), outside: BTreeMap::new() }
+    }
+
+    pub(crate) fn replace(&mut self, index: usize, text: impl Into<String>) {
+        self.replaced.insert(index, text.into());
+    }
+
+    /// Removes the tokens of `start..end` and whatever was inserted around them; the lines between them stay.
+    pub(crate) fn blank(&mut self, start: usize, end: usize) {
+        for index in start..end {
+            self.replaced.insert(index, String::new());
+            self.before.remove(&index);
+            self.after.remove(&index);
+        }
+    }
+
+    pub(crate) fn is_blank(&self, index: usize) -> bool {
+        self.replaced.get(&index).is_some_and(String::is_empty)
+    }
+
+    /// Puts `text` before the token, before what was put there earlier.
+    pub(crate) fn insert_before(&mut self, index: usize, text: &str) {
+        self.before.entry(index).or_default().insert_str(0, text);
+    }
+
+    /// Puts `text` before the token, after what was put there earlier.
+    pub(crate) fn open(&mut self, index: usize, text: &str) {
+        self.before.entry(index).or_default().push_str(text);
+    }
+
+    /// Puts `text` after the token, before what was put there earlier.
+    pub(crate) fn close(&mut self, index: usize, text: &str) {
+        self.after.entry(index).or_default().insert_str(0, text);
+    }
+
+    pub(crate) fn replace_bytes(&mut self, start: usize, end: usize, text: String) {
+        self.outside.insert(start, (end, text));
+    }
+
+    /// The tokens of `start..end` with the changes made so far, on one line.
+    pub(crate) fn render(&self, start: usize, end: usize) -> String {
+        let words = (start..end).flat_map(|index| self.parts(index));
+        join(words.filter(|word| !word.trim().is_empty()))
+    }
+
+    fn parts<'s>(&'s self, index: usize) -> [&'s str; 3] {
+        let inserted = |map: &'s HashMap<usize, String>| map.get(&index).map_or("", String::as_str);
+        [inserted(&self.before), self.replaced.get(&index).map_or_else(|| self.tokens.text(index), String::as_str), inserted(&self.after)]
+    }
+
+    /// The whole text, changed.
+    pub(crate) fn apply(self) -> String {
+        let source = self.tokens.source();
+        let mut text = String::with_capacity(source.len() + source.len() / 4);
+        let mut from = 0;
+        for index in 0..self.tokens.len() {
+            let token = self.tokens.token(index);
+            self.gap(&mut text, from, token.start);
+            self.parts(index).iter().for_each(|part| text.push_str(part));
+            from = token.end;
+        }
+        self.gap(&mut text, from, source.len());
+        text
+    }
+
+    fn gap(&self, text: &mut String, start: usize, end: usize) {
+        let mut from = start;
+        for (&start, (stop, replacement)) in self.outside.range(start..end) {
+            text.push_str(&self.tokens.source()[from..start]);
+            text.push_str(replacement);
+            from = *stop;
+        }
+        text.push_str(&self.tokens.source()[from..end]);
+    }
+}

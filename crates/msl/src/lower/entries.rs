@@ -1,0 +1,25 @@
+//! Entry points: one function with C linkage for each wanted kernel, which unpacks the arguments.
+
+use super::Entry;
+use crate::kernel::{Kernel, ParameterKind};
+
+/// Appends the entry points to `text`.
+pub(super) fn entries(kernels: &[Kernel], text: &mut String) -> Vec<Entry> {
+    text.push_str("\n# 1 \"elinvar-entries\"\n");
+    let entry = |(number, kernel): (usize, &Kernel)| {
+        let symbol = format!("elv_entry_{number}");
+        let sources: Vec<String> = kernel.parameters.iter().map(|parameter| source(&parameter.kind)).collect();
+        text.push_str(&format!("ELV_ENTRY({symbol}, ({}), {})\n", kernel.address, sources.join(", ")));
+        Entry { kernel: kernel.name.clone(), symbol }
+    };
+    kernels.iter().enumerate().map(entry).collect()
+}
+
+/// Where the entry point finds the argument, as a type of `entry.h`.
+fn source(kind: &ParameterKind) -> String {
+    match kind {
+        ParameterKind::Buffer { index, .. } => format!("elv::buffer<{index}>"),
+        ParameterKind::Threadgroup { index, .. } => format!("elv::threadgroup_memory<{index}>"),
+        ParameterKind::Position(position) => format!("elv::position<{}>", *position as u32),
+    }
+}

@@ -1,0 +1,81 @@
+//! `c ? a : b` with operands in different address spaces: C++ for OpenCL wants both as values.
+
+use super::edits::Edits;
+use crate::{
+    module::Module,
+    tokens::{TokenKind, Tokens},
+};
+
+pub(super) fn ternaries(module: &Module, edits: &mut Edits<'_>) {
+    let tokens = &module.tokens;
+    for question in (0..tokens.len()).filter(|&at| tokens.text(at) == "?") {
+        if edits.is_blank(question) {
+            continue;
+        }
+        let Some(colon) = colon(tokens, question) else { continue };
+        let end = end(tokens, colon);
+        let spans = [(question + 1, colon), (colon + 1, end)];
+        if spans.iter().any(|&(start, end)| start >= end || matches!(tokens.text(start), "throw" | "{")) {
+            continue;
+        }
+        for (start, end) in spans {
+            edits.open(start, "elv_value(");
+            edits.close(end - 1, ")");
+        }
+    }
+}
+
+/// The colon that belongs to the question mark.
+fn colon(tokens: &Tokens, question: usize) -> Option<usize> {
+    let (mut at, mut inner) = (question + 1, 0_usize);
+    while at < tokens.len() {
+        match tokens.text(at) {
+            "?" => inner += 1,
+            ":" if inner == 0 => return Some(at),
+            ":" => inner -= 1,
+            ";" | ")" | "}" | "]" => return None,
+            _ => {}
+        }
+        at = if matches!(tokens.text(at), "(" | "[" | "{") { tokens.after(at) } else { at + 1 };
+    }
+    None
+}
+
+/// The index after the last token of the expression behind the colon.
+fn end(tokens: &Tokens, colon: usize) -> usize {
+    let (mut at, mut inner) = (colon + 1, 0_usize);
+    while at < tokens.len() {
+        match tokens.text(at) {
+            "(" | "[" | "{" => {
+                at = tokens.after(at);
+                continue;
+            }
+            "<" if tokens.is_identifier(at - 1) => {
+                if let Some(after) = template_arguments(tokens, at) {
+                    at = after;
+                    continue;
+                }
+            }
+            "?" => inner += 1,
+            ":" if inner == 0 => return at,
+            ":" => inner -= 1,
+            ";" | ")" | "]" | "}" | "," => return at,
+            // The end of a template argument list, unless an operand follows: then it compares.
+            ">" if tokens.kind(at + 1) == TokenKind::Punctuation
+                && !matches!(tokens.text(at + 1), "(" | "-" | "+" | "!" | "~" | "*" | "&" | ">" | "::") =>
+            {
+                return at;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    at
+}
+
+/// The index after the template arguments at `open`, if they are arguments and not a comparison.
+fn template_arguments(tokens: &Tokens, open: usize) -> Option<usize> {
+    let after = tokens.after_angle(open)?;
+    let compares = (open..after).any(|at| matches!(tokens.text(at), "&&" | "||" | "?"));
+    (!compares && matches!(tokens.text(after), "(" | "::" | "{")).then_some(after)
+}

@@ -1,0 +1,87 @@
+// The short names of vectors and matrices.
+#pragma once
+
+#define ELV_VECTORS(T)                                                            \
+  typedef metal::vec<T, 2> T##2;                                                  \
+  typedef metal::vec<T, 3> T##3;                                                  \
+  typedef metal::vec<T, 4> T##4;                                                  \
+  typedef metal::packed_vec<T, 2> packed_##T##2;                                  \
+  typedef metal::packed_vec<T, 3> packed_##T##3;                                  \
+  typedef metal::packed_vec<T, 4> packed_##T##4;                                  \
+  namespace metal {                                                               \
+  using ::T##2;                                                                   \
+  using ::T##3;                                                                   \
+  using ::T##4;                                                                   \
+  using ::packed_##T##2;                                                          \
+  using ::packed_##T##3;                                                          \
+  using ::packed_##T##4;                                                          \
+  }
+ELV_VECTORS(bool)
+ELV_VECTORS(char)
+ELV_VECTORS(uchar)
+ELV_VECTORS(short)
+ELV_VECTORS(ushort)
+ELV_VECTORS(int)
+ELV_VECTORS(uint)
+ELV_VECTORS(long)
+ELV_VECTORS(ulong)
+ELV_VECTORS(half)
+ELV_VECTORS(float)
+ELV_VECTORS(bfloat)
+#undef ELV_VECTORS
+
+#define ELV_MATRICES(T)                          \
+  typedef metal::matrix<T, 2, 2> T##2x2;         \
+  typedef metal::matrix<T, 2, 3> T##2x3;         \
+  typedef metal::matrix<T, 2, 4> T##2x4;         \
+  typedef metal::matrix<T, 3, 2> T##3x2;         \
+  typedef metal::matrix<T, 3, 3> T##3x3;         \
+  typedef metal::matrix<T, 3, 4> T##3x4;         \
+  typedef metal::matrix<T, 4, 2> T##4x2;         \
+  typedef metal::matrix<T, 4, 3> T##4x3;         \
+  typedef metal::matrix<T, 4, 4> T##4x4;         \
+  namespace metal {                              \
+  using ::T##2x2;                                \
+  using ::T##2x3;                                \
+  using ::T##2x4;                                \
+  using ::T##3x2;                                \
+  using ::T##3x3;                                \
+  using ::T##3x4;                                \
+  using ::T##4x2;                                \
+  using ::T##4x3;                                \
+  using ::T##4x4;                                \
+  }
+ELV_MATRICES(float)
+ELV_MATRICES(half)
+ELV_MATRICES(bfloat)
+#undef ELV_MATRICES
+
+namespace metal {
+using ::int8_t;
+using ::uint8_t;
+using ::int16_t;
+using ::uint16_t;
+using ::int32_t;
+using ::uint32_t;
+using ::int64_t;
+using ::uint64_t;
+using ::size_t;
+using ::ptrdiff_t;
+using ::intptr_t;
+using ::uintptr_t;
+using ::uchar;
+using ::ushort;
+using ::uint;
+using ::ulong;
+using ::bfloat;
+} // namespace metal
+
+// Metal declares these templates outside its namespace.
+using metal::matrix;
+using metal::packed_vec;
+using metal::vec;
+
+template <class T, class U> constexpr T as_type(U bits) {
+  static_assert(sizeof(T) == sizeof(U), "as_type needs types of one size");
+  return __builtin_bit_cast(T, bits);
+}

@@ -1,0 +1,233 @@
+//! From Metal text to a loadable library: preprocess, lower (the `msl` crate), compile, link. What was made once is found in the cache.
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use elinvar_core::{Error, Result};
+use elinvar_msl::simulator;
+
+use crate::{
+    cache::{self, Cache, Key},
+    diagnostics,
+    library::{CompileOptions, Math, Source},
+    toolchain::Toolchain,
+};
+
+/// What line tables call the folder of the compiler's run, so that equal inputs give equal outputs anywhere.
+pub(crate) const COMPILATION_FOLDER: &str = "/elinvar";
+/// What line tables call the prelude's folder.
+pub(crate) const PRELUDE_FOLDER: &str = "/elinvar-prelude";
+
+const RUNTIME: &[(&str, &str)] = &[
+    ("runtime.cpp", include_str!("runtime/runtime.cpp")),
+    ("access.h", include_str!("runtime/access.h")),
+    ("context.h", include_str!("runtime/context.h")),
+];
+const RUNTIME_FLAGS: &[&str] =
+    &["-x", "c++", "-std=c++17", "-O2", "-fPIC", "-fno-exceptions", "-fno-rtti", "-fno-stack-protector", "-fno-omit-frame-pointer"];
+const PREPROCESS_FLAGS: &[&str] = &[
+    "-E",
+    "-x",
+    "c++",
+    "-std=c++17",
+    "-undef",
+    "-nostdinc",
+    "-w",
+    "-Wno-builtin-macro-redefined",
+    "-D__METAL__=1",
+    "-D__METAL_MACOS__=1",
+    "-D__HAVE_BFLOAT__=1",
+    "-D__cplusplus=201703L",
+];
+const KERNEL_FLAGS: &[&str] = &[
+    "-x",
+    "clcpp",
+    "-cl-std=clc++2021",
+    "-cl-no-stdinc",
+    "-Xclang",
+    "-cl-ext=all",
+    "-cl-single-precision-constant",
+    "-w",
+    "-fPIC",
+    "-fno-vectorize",
+    "-fno-slp-vectorize",
+    "-fno-stack-protector",
+    "-fstack-clash-protection",
+    "-gline-tables-only",
+    "-O1",
+];
+/// Instrumentation for the callbacks in `runtime/runtime.cpp`; frame pointers let a finding in a called function be told at its caller.
+const CHECKED_FLAGS: &[&str] = &[
+    "-fsanitize=thread",
+    "-mllvm",
+    "-tsan-instrument-func-entry-exit=0",
+    "-fsanitize=array-bounds,alignment,shift-exponent,integer-divide-by-zero",
+    "-fno-omit-frame-pointer",
+];
+
+/// Compiles for one toolchain into one cache.
+pub(crate) struct Compiler {
+    toolchain: Toolchain,
+    cache: Cache,
+    prelude: PathBuf,
+    /// Empty files by the names of Metal's headers, for the preprocessor.
+    headers: PathBuf,
+    runtime: PathBuf,
+}
+
+/// Everything but the text that decides what is compiled.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(crate) checked: bool,
+    pub(crate) math: Math,
+    /// `-D` for each function constant.
+    pub(crate) constants: Vec<String>,
+}
+
+impl Compiler {
+    pub(crate) fn new(toolchain: Toolchain, cache: Cache) -> Result<Self> {
+        let prelude = folder(&cache, "prelude", simulator::PRELUDE)?;
+        let empty: Vec<_> = simulator::SYSTEM_HEADERS.iter().map(|name| (*name, "")).collect();
+        let headers = folder(&cache, "headers", &empty)?;
+        let sources = folder(&cache, "runtime", RUNTIME)?;
+        let mut compiler = Self { toolchain, cache, prelude, headers, runtime: PathBuf::new() };
+        compiler.runtime = compiler.runtime_library(&sources)?;
+        Ok(compiler)
+    }
+
+    /// The library that must be loaded before any kernel.
+    pub(crate) fn runtime(&self) -> &Path {
+        &self.runtime
+    }
+
+    pub(crate) fn toolchain(&self) -> &Toolchain {
+        &self.toolchain
+    }
+
+    /// The text with macros expanded and files included.
+    pub(crate) fn preprocess(&self, source: &Source, options: &CompileOptions) -> Result<String> {
+        let mut command = self.toolchain.compiler();
+        command.args(PREPROCESS_FLAGS).arg(format!("-D__METAL_VERSION__={}", options.metal_version));
+        command.args(source.folder.iter().map(|folder| format!("-iquote{}", folder.display())));
+        command.args(options.include_dirs.iter().map(|folder| format!("-I{}", folder.display())));
+        command.args(options.defines.iter().map(|define| format!("-D{define}")));
+        command.arg(format!("-isystem{}", self.headers.display())).arg("-");
+        let text = format!("# 1 \"{}\"\n{}", source.name.replace('\\', "\\\\").replace('"', "\\\""), source.text);
+        let output = run(&mut command, text.as_bytes())?;
+        match output.status.success() {
+            true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+            false => Err(diagnostics::error(&source.name, &output.stderr)),
+        }
+    }
+
+    /// The library for a lowered text.
+    pub(crate) fn kernels(&self, name: &str, lowered: &str, target: &Target) -> Result<PathBuf> {
+        let mut command = self.toolchain.compiler();
+        command.args(KERNEL_FLAGS).args(machine_flags());
+        command.arg(match target.math {
+            Math::Safe => "-ffp-contract=off",
+            Math::Fast => "-ffp-contract=on",
+        });
+        if target.checked {
+            command.args(CHECKED_FLAGS);
+        }
+        command.args(&target.constants);
+        let key = self.key(&command, [lowered.as_bytes(), self.runtime.as_os_str().as_encoded_bytes()]);
+        self.cached(&key, |object| {
+            command.arg(format!("-ffile-prefix-map={}={PRELUDE_FOLDER}", self.prelude.display()));
+            command.arg(format!("-fdebug-compilation-dir={COMPILATION_FOLDER}"));
+            command.args(["-fno-color-diagnostics", "-fno-caret-diagnostics", "-include"]).arg(self.prelude.join("msl.h"));
+            command.args(["-c", "-o"]).arg(object).arg("-");
+            let output = run(&mut command, lowered.as_bytes())?;
+            if output.status.success() { Ok(()) } else { Err(diagnostics::error(name, &output.stderr)) }
+        })
+    }
+
+    fn runtime_library(&self, sources: &Path) -> Result<PathBuf> {
+        let mut command = self.toolchain.compiler();
+        command.args(RUNTIME_FLAGS).args(machine_flags());
+        let key = self.key(&command, RUNTIME.iter().map(|(_, text)| text.as_bytes()));
+        self.cached(&key, |object| {
+            command.arg(format!("-I{}", self.prelude.display())).args(["-c", "-o"]).arg(object).arg(sources.join("runtime.cpp"));
+            let output = run(&mut command, &[])?;
+            if output.status.success() { Ok(()) } else { Err(diagnostics::error("the simulator's runtime", &output.stderr)) }
+        })
+    }
+
+    /// Of a command's arguments, the compiler, the prelude and `inputs`.
+    fn key<'a>(&'a self, command: &'a Command, inputs: impl IntoIterator<Item = &'a [u8]>) -> Key {
+        let arguments: Vec<&[u8]> = command.get_args().map(|argument| argument.as_encoded_bytes()).collect();
+        let fixed = [self.toolchain.version().as_bytes(), self.prelude.as_os_str().as_encoded_bytes()];
+        Key::of(arguments.into_iter().chain(fixed).chain(inputs))
+    }
+
+    /// The library under `key`; without one, what `compile` makes an object file of, linked.
+    fn cached(&self, key: &Key, compile: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+        let place = self.cache.path(key, "so");
+        if self.cache.is_sound(&place) {
+            return Ok(place);
+        }
+        let (object, library) = (self.cache.scratch("o"), self.cache.scratch("so"));
+        let made = compile(&object).and_then(|()| self.link(&object, &library, &place)).and_then(|()| self.cache.seal(&library, &place));
+        for scratch in [object, library] {
+            // Already gone when it was kept.
+            let _ = fs::remove_file(scratch);
+        }
+        made.map(|()| place)
+    }
+
+    fn link(&self, object: &Path, library: &Path, place: &Path) -> Result<()> {
+        let mut command = self.toolchain.linker();
+        command.args(["-shared", "-Bsymbolic", "-o"]).arg(library).arg(object);
+        if self.runtime.as_os_str().is_empty() {
+            command.arg("-soname").args(place.file_name());
+        } else {
+            command.arg(&self.runtime);
+        }
+        let output = run(&mut command, &[])?;
+        if output.status.success() { Ok(()) } else { Err(diagnostics::error("linking a kernel", &output.stderr)) }
+    }
+}
+
+/// Fixed for each processor architecture, so that a shared cache serves different machines: the fused multiply-add and the half-precision
+/// conversions, without which kernels would be far slower. Not bfloat's, which flush denormals.
+fn machine_flags() -> &'static [&'static str] {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") && std::arch::is_x86_feature_detected!("f16c") {
+        return &["-march=x86-64-v3"];
+    }
+    &[]
+}
+
+/// The files, written once into a folder named by their content.
+fn folder(cache: &Cache, name: &str, files: &[(&str, &str)]) -> Result<PathBuf> {
+    let key = Key::of(files.iter().flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]));
+    let folder = cache.folder().join(format!("{name}-{}", key.as_str()));
+    for (file, text) in files {
+        let place = folder.join(file);
+        if fs::read(&place).is_ok_and(|found| found == text.as_bytes()) {
+            continue;
+        }
+        let parent = place.parent().unwrap_or(&folder);
+        fs::create_dir_all(parent).map_err(|cause| cache::io("create", parent, cause))?;
+        cache.write(&place, text.as_bytes())?;
+    }
+    Ok(folder)
+}
+
+fn run(command: &mut Command, input: &[u8]) -> Result<Output> {
+    let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let program = command.get_program().to_string_lossy().into_owned();
+    let failed = |cause: std::io::Error| Error::compile_failed(format!("cannot run `{program}`: {cause}"));
+    let mut child = started.map_err(failed)?;
+    let stdin = child.stdin.take();
+    std::thread::scope(|scope| {
+        // Written beside the reading of the output, or both sides could wait for each other. A compiler that stops reading says why itself.
+        scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input)));
+        child.wait_with_output().map_err(failed)
+    })
+}

@@ -1,0 +1,243 @@
+//! What the runtime's checks and the processor tell, as findings whose lines are looked up later.
+
+use std::collections::HashMap;
+
+use elinvar_msl::Location;
+
+use super::{Runner, thread_position, trap};
+use crate::{
+    abi::{Event, EventKind, Record, SPACE_THREADGROUP},
+    finding::FindingKind,
+};
+
+/// A dispatch with so many different findings is stopped.
+const MOST_FINDINGS: usize = 100;
+/// Addresses this far below a stack are taken for its overflow.
+const GUARD_BYTES: u64 = 4096;
+/// Addresses below this come from a pointer that was null.
+const NULL_BYTES: u64 = 1 << 20;
+
+/// A finding without its lines.
+pub(crate) struct Raw {
+    pub(crate) kind: FindingKind,
+    pub(crate) thread: [u32; 3],
+    pub(crate) threadgroup: [u32; 3],
+    pub(crate) buffer: Option<String>,
+    pub(crate) offset: Option<i64>,
+    pub(crate) message: String,
+    /// Return addresses, innermost first, relative to the library.
+    pub(crate) frames: Vec<u64>,
+    /// The place, where the kernel said it itself.
+    pub(crate) at: Option<Location>,
+    pub(crate) other: Option<RawOther>,
+    pub(crate) count: u64,
+}
+
+/// The earlier access of a race.
+pub(crate) struct RawOther {
+    pub(crate) pc: u64,
+    pub(crate) record: Record,
+}
+
+/// Findings by what makes them equal: the kind, the place, the other access, the region.
+#[derive(Default)]
+pub(crate) struct Findings {
+    index: HashMap<(FindingKind, u64, u32, u32), usize>,
+    pub(crate) found: Vec<Raw>,
+}
+
+impl Runner<'_, '_, '_, '_> {
+    pub(super) fn raw(&self, kind: FindingKind, thread: usize, message: String) -> Raw {
+        // SAFETY: no fiber runs, so nobody writes the coordinates.
+        let thread = unsafe { &*self.shared().coordinates.get() }.get(thread).copied().unwrap_or_else(|| thread_position(thread, [1024, 1, 1]));
+        let threadgroup = self.shared().group.get().position;
+        Raw { kind, thread, threadgroup, buffer: None, offset: None, message, frames: Vec::new(), at: None, other: None, count: 1 }
+    }
+
+    fn raw_here(&self, kind: FindingKind, message: String) -> Raw {
+        self.raw(kind, usize::from(self.shared().current.get()), message)
+    }
+
+    pub(super) fn note(&mut self, raw: Raw, place: u64, other_pc: u32, region: u32) {
+        let findings = &mut self.outcome.findings;
+        match findings.index.get(&(raw.kind, place, other_pc, region)) {
+            Some(known) => findings.found[*known].count += 1,
+            None => {
+                findings.index.insert((raw.kind, place, other_pc, region), findings.found.len());
+                findings.found.push(raw);
+                self.outcome.stopped |= findings.found.len() >= MOST_FINDINGS;
+            }
+        }
+    }
+
+    /// Acts on what a check tells; whether the thread goes on.
+    pub(super) fn event(&mut self, event: &Event) -> bool {
+        if event.kind() == EventKind::Refine {
+            self.refine(event.region, event.offset as u8);
+            return true;
+        }
+        // Where a thread was ended, others may read what it would have written.
+        if event.kind() == EventKind::Uninitialised && self.outcome.ended {
+            return true;
+        }
+        let (kind, message) = self.describe(event);
+        let mut raw = self.raw_here(kind, message);
+        let low = self.job.pipeline().0.loaded.range().start;
+        raw.frames = event.frames[..event.frame_count as usize].iter().map(|pc| pc.saturating_sub(low)).collect();
+        let in_region = !matches!(
+            event.kind(),
+            EventKind::WildRead
+                | EventKind::WildWrite
+                | EventKind::Misaligned
+                | EventKind::ArrayBounds
+                | EventKind::Shift
+                | EventKind::Division
+                | EventKind::Unreachable
+        );
+        if in_region {
+            raw.buffer = self.name(event.region);
+            raw.offset = Some(event.offset as i64);
+        } else if event.kind() == EventKind::Misaligned {
+            (raw.buffer, raw.offset) = self.name_at(event.offset);
+        }
+        if matches!(event.kind(), EventKind::RaceWriteWrite | EventKind::RaceReadWrite | EventKind::RaceWriteRead) {
+            raw.other = Some(RawOther { pc: event.other_pc.into(), record: Record(event.other_record) });
+        }
+        self.note(raw, event.frames[0], event.other_pc, event.region);
+        !ends_thread(event.kind())
+    }
+
+    fn describe(&self, event: &Event) -> (FindingKind, String) {
+        let (offset, size) = (event.offset as i64, event.size);
+        let region = self.executor.regions.get(event.region as usize);
+        let bytes = region.map_or(0, |region| region.size);
+        let memory = self.memory(event.region);
+        match event.kind() {
+            EventKind::OutOfBoundsRead => (FindingKind::OutOfBoundsRead, self.beyond("read", event)),
+            EventKind::OutOfBoundsWrite => (FindingKind::OutOfBoundsWrite, self.beyond("write", event)),
+            EventKind::WildRead => (FindingKind::InvalidPointer, wild("read", event)),
+            EventKind::WildWrite => (FindingKind::InvalidPointer, wild("write", event)),
+            EventKind::ReadOnlyWrite => {
+                (FindingKind::WriteToConstant, format!("write of {size} bytes at offset {offset} of {memory}, which the kernel declares read-only"))
+            }
+            EventKind::RaceWriteWrite => (FindingKind::DataRace, format!("two writes at offset {offset} of {memory} that nothing orders")),
+            EventKind::RaceReadWrite => {
+                (FindingKind::DataRace, format!("a write at offset {offset} of {memory} that nothing orders after another thread's read"))
+            }
+            EventKind::RaceWriteRead => {
+                (FindingKind::DataRace, format!("a read at offset {offset} of {memory} that nothing orders after another thread's write"))
+            }
+            EventKind::Uninitialised => {
+                (FindingKind::UninitialisedRead, format!("read at offset {offset} of {memory} ({bytes} bytes), which nobody wrote"))
+            }
+            EventKind::Misaligned => (FindingKind::MisalignedAccess, "access at an address that its type's alignment does not divide".to_owned()),
+            EventKind::ArrayBounds => (FindingKind::ArrayBounds, format!("index {offset} lies outside the array")),
+            EventKind::Shift => (FindingKind::ShiftOverflow, format!("shift by {offset}, which is negative or not less than the type's width")),
+            EventKind::Division => (FindingKind::IntegerDivision, format!("integer division of {offset} by zero, or its quotient does not fit")),
+            EventKind::Unreachable | EventKind::Refine => {
+                (FindingKind::Unreachable, "control reached a place that was promised unreachable".to_owned())
+            }
+        }
+    }
+
+    fn beyond(&self, action: &str, event: &Event) -> String {
+        let memory = self.memory(event.region);
+        let Some(region) = self.executor.regions.get(event.region as usize).filter(|region| region.space != 0) else {
+            return format!("{action} of {} bytes at {:#x}, which lies in memory that is not bound", event.size, event.offset);
+        };
+        let limits = match region.low {
+            0 => format!("which holds {} bytes", region.size),
+            low => format!("of which bytes {low} to {} are bound", low + region.size),
+        };
+        format!("{action} of {} bytes at offset {} of {memory}, {limits}", event.size, event.offset as i64)
+    }
+
+    fn memory(&self, region: u32) -> String {
+        let threadgroup = self.executor.regions.get(region as usize).is_some_and(|region| region.space == SPACE_THREADGROUP);
+        let name = self.name(region).unwrap_or_else(|| "?".to_owned());
+        format!("{} `{name}`", if threadgroup { "threadgroup memory" } else { "buffer" })
+    }
+
+    fn name(&self, slot: u32) -> Option<String> {
+        let buffers =
+            self.job.dispatch.buffers.iter().find(|binding| binding.buffer.slot() == slot).map(|binding| self.job.dispatch.name_of(binding));
+        let local = || self.executor.locals.used().iter().find(|local| local.slot() == slot).map(|local| local.name.clone());
+        let inline = || {
+            let index = self.executor.inline.iter().position(|inline| inline.as_ref().is_some_and(|inline| inline.index() == slot))?;
+            Some(self.job.pipeline().parameter_name(index as u32))
+        };
+        buffers.or_else(local).or_else(inline)
+    }
+
+    /// The buffer in whose slot an address lies, and the offset there.
+    fn name_at(&self, address: u64) -> (Option<String>, Option<i64>) {
+        let Some((slot, base)) = self.executor.arena.slot_of(address) else { return (None, None) };
+        match self.name(slot) {
+            Some(name) => (Some(name), Some(address.wrapping_sub(base) as i64)),
+            None => (None, None),
+        }
+    }
+
+    /// A fiber's thread was ended by a signal.
+    pub(super) fn fault(&mut self, number: u16) {
+        let fault = trap::take_fault();
+        self.end_thread(number);
+        let Some(fault) = fault else { return };
+        let place = fault.pc.saturating_sub(self.job.pipeline().0.loaded.range().start);
+        if fault.is_timeout() {
+            let frames = vec![place + 1];
+            return self.time_out(usize::from(self.shared().current.get()), None, frames);
+        }
+        let (low, high) = self.executor.fibers[usize::from(number)].bounds();
+        let (buffer, offset) = self.name_at(fault.address);
+        let (kind, message) = match fault.signal {
+            libc::SIGFPE => (FindingKind::IntegerDivision, "integer division by zero, or its quotient does not fit".to_owned()),
+            libc::SIGILL => (FindingKind::Unreachable, "control reached a place that was promised unreachable".to_owned()),
+            _ if (low.saturating_sub(GUARD_BYTES)..low + GUARD_BYTES).contains(&fault.address) => {
+                (FindingKind::StackOverflow, format!("the thread needs more than {} bytes of stack: unbounded recursion, or huge arrays", high - low))
+            }
+            _ if fault.address < NULL_BYTES => (FindingKind::Fault, format!("access at address {:#x}: the pointer was null", fault.address)),
+            _ => (FindingKind::Fault, format!("access at address {:#x}, which is not mapped: compile with checks to learn more", fault.address)),
+        };
+        let raw = self.raw_here(kind, message);
+        self.note(Raw { buffer, offset, frames: vec![place + 1], ..raw }, place, 0, 0);
+    }
+
+    fn refine(&mut self, slot: u32, granule: u8) {
+        let refined = match self.executor.locals.find(slot) {
+            Some(local) => local.refine(granule),
+            None => {
+                let Some((_, state)) = self.states.iter_mut().find(|(buffer, _)| buffer.slot() == slot) else { return };
+                let Some(shadow) = &mut state.shadow else { return };
+                let region = self.executor.regions[slot as usize];
+                shadow.refine(granule).map(|()| crate::abi::Region { cells: shadow.as_mut_ptr(), granule, ..region })
+            }
+        };
+        match refined {
+            Ok(region) => self.executor.regions[slot as usize] = region,
+            Err(error) => self.error = Some(error),
+        }
+    }
+}
+
+/// After these the thread cannot sensibly go on.
+fn ends_thread(kind: EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::OutOfBoundsRead
+            | EventKind::OutOfBoundsWrite
+            | EventKind::WildRead
+            | EventKind::WildWrite
+            | EventKind::ReadOnlyWrite
+            | EventKind::ArrayBounds
+            | EventKind::Division
+            | EventKind::Unreachable
+    )
+}
+
+fn wild(action: &str, event: &Event) -> String {
+    if event.offset < NULL_BYTES {
+        return format!("{action} of {} bytes at address {:#x}: the pointer was null", event.size, event.offset);
+    }
+    format!("{action} of {} bytes at address {:#x}, which belongs to no buffer, threadgroup memory or variable", event.size, event.offset)
+}

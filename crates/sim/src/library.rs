@@ -1,0 +1,218 @@
+//! Metal source, and the kernels compiled from it.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use elinvar_core::{Error, Result};
+use elinvar_msl::{Kernel, Lint, Module, ParameterKind};
+use rayon::prelude::*;
+
+use crate::{
+    compile::{Compiler, Target},
+    loaded::Loaded,
+};
+
+/// A Metal source text.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// What messages call it.
+    pub name: String,
+    /// The text.
+    pub text: String,
+    /// Where its `#include "…"` are looked for first.
+    pub folder: Option<PathBuf>,
+}
+
+impl Source {
+    /// A text that includes nothing from a folder of its own.
+    pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { name: name.into(), text: text.into(), folder: None }
+    }
+
+    /// A file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not UTF-8.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).map_err(|cause| Error::io(format!("cannot read {}: {cause}", path.display())))?;
+        let folder = path.parent().map(Path::to_owned).filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| PathBuf::from("."));
+        Ok(Self { name: path.display().to_string(), text, folder: Some(folder) })
+    }
+}
+
+/// How the compiler may treat floating-point arithmetic. It never reassociates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Math {
+    /// As written.
+    #[default]
+    Safe,
+    /// Products and sums may be contracted to fused multiply-adds.
+    Fast,
+}
+
+/// How a source is compiled.
+#[derive(Clone, Debug)]
+pub struct CompileOptions {
+    /// Where `#include <…>` (and quoted ones, after the source's own folder) are looked for.
+    pub include_dirs: Vec<PathBuf>,
+    /// `NAME` or `NAME=VALUE`.
+    pub defines: Vec<String>,
+    /// The value of `__METAL_VERSION__`: 320 is Metal 3.2.
+    pub metal_version: u32,
+    /// Floating-point arithmetic.
+    pub math: Math,
+    /// Whether the kernels check every access while they run.
+    pub checked: bool,
+}
+
+impl Default for CompileOptions {
+    fn default() -> Self {
+        Self { include_dirs: Vec::new(), defines: Vec::new(), metal_version: 320, math: Math::Safe, checked: true }
+    }
+}
+
+/// The value of a function constant.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ConstantValue {
+    /// For `bool`.
+    Bool(bool),
+    /// For signed integers.
+    Int(i64),
+    /// For unsigned integers.
+    Uint(u64),
+    /// For floating-point types.
+    Float(f32),
+}
+
+impl ConstantValue {
+    fn expression(self) -> String {
+        match self {
+            Self::Bool(value) => value.to_string(),
+            Self::Int(i64::MIN) => "(-9223372036854775807l-1)".to_owned(),
+            Self::Int(value) => format!("({value}l)"),
+            Self::Uint(value) => format!("{value}ul"),
+            Self::Float(value) => format!("__builtin_bit_cast(float,{}u)", value.to_bits()),
+        }
+    }
+}
+
+/// A source that was read: what its kernels are. They are compiled when pipelines are made of them.
+#[derive(Clone)]
+pub struct Library {
+    compiler: Arc<Compiler>,
+    name: String,
+    module: Arc<Module>,
+    options: CompileOptions,
+    loaded: Arc<Mutex<HashMap<PathBuf, Arc<Loaded>>>>,
+}
+
+impl Library {
+    pub(crate) fn new(compiler: Arc<Compiler>, source: &Source, options: &CompileOptions) -> Result<Self> {
+        let preprocessed = compiler.preprocess(source, options)?;
+        let module = Arc::new(Module::read(&preprocessed)?);
+        Ok(Self { compiler, name: source.name.clone(), module, options: options.clone(), loaded: Arc::default() })
+    }
+
+    /// What was read of the source.
+    pub fn module(&self) -> &Module {
+        &self.module
+    }
+
+    /// What clang accepts and Apple's compiler does not.
+    pub fn lints(&self) -> Vec<Lint> {
+        self.module.lints()
+    }
+
+    /// Compiles (or finds in the cache) a kernel, with values for function constants by index.
+    ///
+    /// # Errors
+    /// No such kernel or function constant; it does not compile: the compiler's messages at the source's own lines.
+    pub fn pipeline(&self, kernel: &str, constants: &[(u32, ConstantValue)]) -> Result<Pipeline> {
+        let lowered = self.module.lower_for_simulator(&[kernel])?;
+        let target = Target { checked: self.options.checked, math: self.options.math, constants: self.definitions(constants)? };
+        let path = self.compiler.kernels(&self.name, &lowered.text, &target)?;
+        let loaded = self.load(&path)?;
+        let entry = lowered.entries.first().ok_or_else(|| Error::compile_failed(format!("{}: no entry was made for `{kernel}`", self.name)))?;
+        let entry = loaded.entry(&entry.symbol)?;
+        Ok(Pipeline(Arc::new(Compiled { kernel: self.module.kernel(kernel)?, entry, checked: self.options.checked, loaded })))
+    }
+
+    /// Compiles many kernels without function constants, in parallel.
+    ///
+    /// # Errors
+    /// As [`Library::pipeline`]; the first in order.
+    pub fn pipelines(&self, kernels: &[&str]) -> Result<Vec<Pipeline>> {
+        kernels.par_iter().map(|kernel| self.pipeline(kernel, &[])).collect()
+    }
+
+    fn definitions(&self, constants: &[(u32, ConstantValue)]) -> Result<Vec<String>> {
+        let known = self.module.constants();
+        let mut definitions = Vec::new();
+        for (index, value) in constants {
+            if !known.iter().any(|constant| constant.index == *index) {
+                let all: Vec<_> = known.iter().map(|constant| format!("{} (`{}`)", constant.index, constant.name)).collect();
+                return Err(Error::invalid_argument(format!(
+                    "{} has no function constant {index}; it has {}",
+                    self.name,
+                    if all.is_empty() { "none".to_owned() } else { all.join(", ") }
+                )));
+            }
+            definitions.push(format!("-DELV_CONSTANT_{index}={}", value.expression()));
+        }
+        definitions.sort();
+        Ok(definitions)
+    }
+
+    fn load(&self, path: &Path) -> Result<Arc<Loaded>> {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = loaded.get(path) {
+            return Ok(found.clone());
+        }
+        let new = Arc::new(Loaded::open(path)?);
+        loaded.insert(path.to_owned(), new.clone());
+        Ok(new)
+    }
+}
+
+/// A compiled kernel.
+#[derive(Clone)]
+pub struct Pipeline(pub(crate) Arc<Compiled>);
+
+pub(crate) struct Compiled {
+    pub(crate) kernel: Kernel,
+    pub(crate) entry: crate::abi::Entry,
+    pub(crate) checked: bool,
+    pub(crate) loaded: Arc<Loaded>,
+}
+
+impl Pipeline {
+    /// The kernel's signature.
+    pub fn kernel(&self) -> &Kernel {
+        &self.0.kernel
+    }
+
+    /// Whether the kernel may write what is bound to `index`.
+    pub(crate) fn writes(&self, index: u32) -> bool {
+        self.0
+            .kernel
+            .parameters
+            .iter()
+            .any(|parameter| matches!(parameter.kind, ParameterKind::Buffer { index: at, written: true, .. } if at == index))
+    }
+
+    /// What findings call the bytes given for `index`.
+    pub(crate) fn parameter_name(&self, index: u32) -> String {
+        let at = |kind: &ParameterKind| matches!(kind, ParameterKind::Buffer { index: at, .. } if *at == index);
+        let parameter = self.0.kernel.parameters.iter().find(|parameter| at(&parameter.kind));
+        parameter.map_or_else(|| format!("buffer({index})"), |parameter| parameter.name.clone())
+    }
+
+    /// Whether it checks its accesses.
+    pub fn is_checked(&self) -> bool {
+        self.0.checked
+    }
+}

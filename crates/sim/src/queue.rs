@@ -1,0 +1,205 @@
+//! Queues, command buffers and completions: commands run in order on a host thread of the queue's own.
+
+use std::{
+    sync::{
+        Arc, Condvar, Mutex, PoisonError,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread::JoinHandle,
+};
+
+use elinvar_core::{Error, Result};
+
+use crate::{
+    buffer::Buffer,
+    dispatch::Dispatch,
+    finding::Report,
+    simulator::{Device, Simulator},
+    worker::Worker,
+};
+
+/// A command.
+#[derive(Clone)]
+pub(crate) enum Command {
+    Dispatch(Box<Dispatch>),
+    Copy { from: Buffer, from_offset: usize, to: Buffer, to_offset: usize, bytes: usize },
+    Fill { buffer: Buffer, offset: usize, bytes: usize, value: u8 },
+}
+
+/// Commands that are submitted together. They hold the buffers and kernels they use.
+#[derive(Clone, Default)]
+pub struct CommandBuffer {
+    pub(crate) commands: Vec<Command>,
+    pub(crate) seed: u64,
+}
+
+impl CommandBuffer {
+    /// Empty; threadgroups and threads run in order.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Empty; threadgroups and threads run in an order that the seed decides. Seed 0 is the natural order.
+    pub fn with_seed(seed: u64) -> Self {
+        Self { seed, ..Self::default() }
+    }
+
+    /// Adds a dispatch.
+    ///
+    /// # Errors
+    /// It contradicts its kernel's signature, its buffers, or the limits of a device; the message says how.
+    pub fn dispatch(&mut self, dispatch: Dispatch) -> Result<()> {
+        dispatch.validate()?;
+        self.commands.push(Command::Dispatch(Box::new(dispatch)));
+        Ok(())
+    }
+
+    /// Adds a copy.
+    ///
+    /// # Errors
+    /// A range does not lie in its buffer.
+    pub fn copy(&mut self, from: &Buffer, from_offset: usize, to: &Buffer, to_offset: usize, bytes: usize) -> Result<()> {
+        from.range("copy from", from_offset, bytes)?;
+        to.range("copy into", to_offset, bytes)?;
+        self.commands.push(Command::Copy { from: from.clone(), from_offset, to: to.clone(), to_offset, bytes });
+        Ok(())
+    }
+
+    /// Adds a fill.
+    ///
+    /// # Errors
+    /// The range does not lie in the buffer.
+    pub fn fill(&mut self, buffer: &Buffer, offset: usize, bytes: usize, value: u8) -> Result<()> {
+        buffer.range("fill", offset, bytes)?;
+        self.commands.push(Command::Fill { buffer: buffer.clone(), offset, bytes, value });
+        Ok(())
+    }
+
+    /// Whether it holds no command.
+    pub fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+    }
+}
+
+/// Runs command buffers one after another, in the order they were submitted. Dropping it waits for all of them.
+pub struct Queue {
+    submit: Option<Sender<(CommandBuffer, Completion)>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Simulator {
+    /// A queue, with a host thread of its own.
+    ///
+    /// # Errors
+    /// The system refuses a thread, its stacks or its timer.
+    pub fn queue(&self) -> Result<Queue> {
+        let (submit, submitted) = channel();
+        let (ready, started) = channel();
+        let device = self.0.clone();
+        let thread = std::thread::Builder::new().name("metal-sim".to_owned()).spawn(move || serve(&device, &submitted, &ready));
+        let thread = thread.map_err(|cause| Error::out_of_memory(format!("a thread for a simulated queue was refused: {cause}")))?;
+        started.recv().unwrap_or_else(|_| Err(lost()))?;
+        Ok(Queue { submit: Some(submit), thread: Some(thread) })
+    }
+}
+
+impl Queue {
+    /// Starts a command buffer after those submitted before; returns at once.
+    pub fn submit(&self, commands: CommandBuffer) -> Completion {
+        self.submit_then(commands, |_| {})
+    }
+
+    /// The same; `handler` is called on the queue's thread once they have completed, before anyone who waits learns of it.
+    pub fn submit_then(&self, commands: CommandBuffer, handler: impl FnOnce(Result<Arc<Report>>) + Send + 'static) -> Completion {
+        let completion = Completion(Arc::new((Mutex::new(State { handler: Some(Box::new(handler)), result: None }), Condvar::new())));
+        let sent = self.submit.as_ref().map(|submit| submit.send((commands, completion.clone())));
+        if !matches!(sent, Some(Ok(()))) {
+            completion.complete(Err(lost()));
+        }
+        completion
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.submit = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been printed, and waiting completions were told.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn lost() -> Error {
+    Error::device_lost("the simulator's queue has ended: make a new one")
+}
+
+fn serve(device: &Arc<Device>, submitted: &Receiver<(CommandBuffer, Completion)>, ready: &Sender<Result<()>>) {
+    let mut worker = match Worker::new(device) {
+        Ok(worker) => worker,
+        // Nobody listens only if the caller is gone.
+        Err(error) => return drop(ready.send(Err(error))),
+    };
+    let _ = ready.send(Ok(()));
+    while let Ok((commands, completion)) = submitted.recv() {
+        let abandoned = Abandoned(&completion);
+        let result = worker.run(&commands);
+        drop(commands);
+        completion.complete(result);
+        drop(abandoned);
+    }
+}
+
+/// Tells those who wait if the queue's thread unwinds.
+struct Abandoned<'a>(&'a Completion);
+
+impl Drop for Abandoned<'_> {
+    fn drop(&mut self) {
+        self.0.complete(Err(lost()));
+    }
+}
+
+/// A submitted command buffer's future end. Clones are the same.
+#[derive(Clone)]
+pub struct Completion(Arc<(Mutex<State>, Condvar)>);
+
+type Handler = Box<dyn FnOnce(Result<Arc<Report>>) + Send>;
+
+struct State {
+    handler: Option<Handler>,
+    result: Option<Result<Arc<Report>>>,
+}
+
+impl Completion {
+    /// Blocks until done. Findings are not errors.
+    ///
+    /// # Errors
+    /// The simulator could not go on: out of memory, queue ended.
+    pub fn wait(&self) -> Result<Arc<Report>> {
+        let (state, done) = &*self.0;
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match &state.result {
+                Some(result) => return result.clone(),
+                None => state = done.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    /// Whether it is done.
+    pub fn is_complete(&self) -> bool {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).result.is_some()
+    }
+
+    /// The first result stands.
+    fn complete(&self, result: Result<Report>) {
+        let (state, done) = &*self.0;
+        let result = result.map(Arc::new);
+        let handler = state.lock().unwrap_or_else(PoisonError::into_inner).handler.take();
+        if let Some(handler) = handler {
+            handler(result.clone());
+        }
+        state.lock().unwrap_or_else(PoisonError::into_inner).result.get_or_insert(result);
+        done.notify_all();
+    }
+}

@@ -1,0 +1,130 @@
+//! The device: what Metal's device, queue, command buffer and completion are, on a CPU.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use elinvar_core::{Error, Result};
+
+use crate::{
+    abi::Record,
+    arena::{Arena, MAX_BYTES},
+    buffer::Buffer,
+    cache::Cache,
+    compile::Compiler,
+    library::{CompileOptions, Library, Source},
+    loaded::Runtime,
+    toolchain::Toolchain,
+};
+
+/// How a simulator is made.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The compiler; none: [`Toolchain::find`].
+    pub toolchain: Option<Toolchain>,
+    /// Where compiled kernels are kept; none: `$ELINVAR_CACHE`, else `elinvar` in the user's cache folder.
+    pub cache_dir: Option<PathBuf>,
+    /// Host threads that run dispatches of unchecked kernels (checked ones take one); none: as many as the machine has cores.
+    pub threads: Option<usize>,
+    /// Processor time one threadgroup may take.
+    pub time_limit: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { toolchain: None, cache_dir: None, threads: None, time_limit: Duration::from_secs(20) }
+    }
+}
+
+/// A simulated Metal device. Clones are the same device.
+#[derive(Clone)]
+pub struct Simulator(pub(crate) Arc<Device>);
+
+pub(crate) struct Device {
+    pub(crate) compiler: Arc<Compiler>,
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) arena: Arc<Arena>,
+    pub(crate) threads: usize,
+    pub(crate) time_limit: Duration,
+    next_group: AtomicU64,
+}
+
+impl Simulator {
+    /// Finds the compiler, and compiles the runtime unless that was done before.
+    ///
+    /// # Errors
+    /// No compiler, or too old a one; a cache folder that cannot be written; address space refused.
+    pub fn new(config: Config) -> Result<Self> {
+        let toolchain = config.toolchain.map_or_else(Toolchain::find, Ok)?;
+        let cache = Cache::open(config.cache_dir.as_deref())?;
+        let compiler = Arc::new(Compiler::new(toolchain, cache)?);
+        let runtime = Arc::new(Runtime::open(compiler.runtime())?);
+        let threads = config.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
+        let next_group = AtomicU64::new(1);
+        Ok(Self(Arc::new(Device { compiler, runtime, arena: Arena::new()?, threads, time_limit: config.time_limit, next_group })))
+    }
+
+    /// The largest buffer, in bytes.
+    pub const MAX_BUFFER_BYTES: usize = MAX_BYTES;
+
+    /// Bytes of the buffers that live.
+    pub fn allocated_bytes(&self) -> usize {
+        self.0.arena.allocated()
+    }
+
+    /// Host threads that run dispatches of unchecked kernels.
+    pub fn threads(&self) -> usize {
+        self.0.threads
+    }
+
+    /// The compiler it uses.
+    pub fn toolchain(&self) -> &Toolchain {
+        self.0.compiler.toolchain()
+    }
+
+    /// Reads a source: its kernels and their signatures.
+    ///
+    /// # Errors
+    /// The text cannot be read: the message names the source's own line.
+    pub fn library(&self, source: &Source, options: &CompileOptions) -> Result<Library> {
+        Library::new(self.0.compiler.clone(), source, options)
+    }
+
+    /// Memory that is uninitialised to checked kernels (and holds zeros).
+    ///
+    /// # Errors
+    /// More than the simulator can give.
+    pub fn buffer(&self, name: &str, bytes: usize) -> Result<Buffer> {
+        Buffer::new(&self.0.arena, name, bytes)
+    }
+
+    /// Memory with contents.
+    ///
+    /// # Errors
+    /// As [`Simulator::buffer`].
+    pub fn buffer_with(&self, name: &str, contents: &[u8]) -> Result<Buffer> {
+        let buffer = self.buffer(name, contents.len())?;
+        buffer.write(0, contents)?;
+        Ok(buffer)
+    }
+}
+
+impl Device {
+    /// Sequence numbers for so many threadgroups: the first. They are unique, and none is a multiple of the era's length.
+    pub(crate) fn sequence(&self, groups: u64) -> Result<u64> {
+        if groups >= Record::GROUPS {
+            return Err(Error::unsupported(format!(
+                "{groups} threadgroups in one checked dispatch; at most {} can be told apart: check a smaller grid",
+                Record::GROUPS - 1
+            )));
+        }
+        let place = |next: u64| if next % Record::GROUPS + groups < Record::GROUPS { next } else { (next / Record::GROUPS + 1) * Record::GROUPS + 1 };
+        let before = self.next_group.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| Some(place(next) + groups));
+        Ok(place(before.unwrap_or_else(|now| now)))
+    }
+}

@@ -1,0 +1,171 @@
+//! Executes command buffers, and makes reports of what was found.
+
+use std::sync::{Arc, atomic::AtomicU64};
+
+use elinvar_core::Result;
+use elinvar_msl::Location;
+
+use crate::{
+    abi::Record,
+    buffer::{Buffer, Touched, lock_all},
+    dispatch::{Binding, Dispatch, Output},
+    executor::{Executor, Job, Locked, Outcome, Raw, Schedule, thread_position},
+    finding::{BufferUse, Finding, FindingKind, OtherAccess, Report},
+    queue::{Command, CommandBuffer},
+    simulator::Device,
+};
+
+/// Bytes of threadgroup memory every Apple GPU has.
+const THREADGROUP_MEMORY: usize = 32 << 10;
+
+/// The state of a queue's host thread.
+pub(crate) struct Worker {
+    device: Arc<Device>,
+    executor: Executor,
+    dispatches: usize,
+}
+
+impl Worker {
+    pub(crate) fn new(device: &Arc<Device>) -> Result<Self> {
+        Ok(Self { device: device.clone(), executor: Executor::new(&device.arena, &device.runtime)?, dispatches: 0 })
+    }
+
+    pub(crate) fn run(&mut self, commands: &CommandBuffer) -> Result<Report> {
+        let mut report = Report::default();
+        self.dispatches = 0;
+        for command in &commands.commands {
+            match command {
+                Command::Dispatch(dispatch) => self.dispatch(dispatch, commands.seed, &mut report)?,
+                Command::Copy { from, from_offset, to, to_offset, bytes } => to.copy_from(*to_offset, from, *from_offset, *bytes)?,
+                Command::Fill { buffer, offset, bytes, value } => buffer.fill(*offset, *bytes, *value)?,
+            }
+            if report.stopped {
+                break;
+            }
+        }
+        Ok(report)
+    }
+
+    fn dispatch(&mut self, dispatch: &Dispatch, seed: u64, report: &mut Report) -> Result<()> {
+        let groups = dispatch.threadgroups();
+        let count = groups.iter().map(|axis| u64::from(*axis)).product();
+        let schedule = Arc::new(Schedule::new(groups, seed, self.device.sequence(count)?));
+        let job = Job { dispatch, schedule, seed, limit: self.device.time_limit, taken: AtomicU64::new(0) };
+        let buffers: Vec<Buffer> = dispatch.buffers.iter().map(|binding| binding.buffer.clone()).collect();
+        let mut states = lock_all(&buffers);
+        let outcome = match dispatch.pipeline.is_checked() {
+            true => self.checked(&job, &mut states, report)?,
+            false => self.unchecked(&job, &mut states)?,
+        };
+        report.threads += outcome.threads;
+        report.switches += outcome.switches;
+        report.stopped |= outcome.stopped;
+        report.findings.extend(findings(&job, outcome));
+        self.dispatches += 1;
+        Ok(())
+    }
+
+    fn checked(&mut self, job: &Job<'_>, states: &mut [Locked<'_>], report: &mut Report) -> Result<Outcome> {
+        let era = job.schedule.first() / Record::GROUPS;
+        for (buffer, state) in states.iter_mut() {
+            let written = job.dispatch.buffers.iter().any(|binding| binding.buffer.slot() == buffer.slot() && job.pipeline().writes(binding.index));
+            state.prepare(buffer.len(), written, era)?;
+        }
+        let mut outcome = self.executor.run(job, states, u64::MAX)?;
+        if outcome.threadgroup_memory > THREADGROUP_MEMORY {
+            let message = format!("{} bytes of threadgroup memory are used; devices have {THREADGROUP_MEMORY}", outcome.threadgroup_memory);
+            outcome.findings.found.push(about_kernel(job, FindingKind::ThreadgroupMemory, message));
+        }
+        for binding in &job.dispatch.buffers {
+            self.inspect(job, binding, states, &mut outcome, report);
+        }
+        Ok(outcome)
+    }
+
+    /// What became of a binding that the kernel may write.
+    fn inspect(&self, job: &Job<'_>, binding: &Binding, states: &mut [Locked<'_>], outcome: &mut Outcome, report: &mut Report) {
+        let Some((_, state)) = states.iter_mut().find(|(buffer, _)| buffer.slot() == binding.buffer.slot()) else { return };
+        if !job.pipeline().writes(binding.index) {
+            return;
+        }
+        if outcome.ended {
+            // Threads that were ended left unwritten what they would have written.
+            state.initialised = None;
+        }
+        let Some(shadow) = &state.shadow else { return };
+        let first = job.schedule.first() % Record::GROUPS;
+        let (mine, limits) = (|record: u64| record != 0 && Record(record).group() >= first, binding.limits());
+        let missing = shadow.ranges_without(limits, |cell| mine(cell.write));
+        let Touched { read, written } = state.touched;
+        let unwritten = missing.iter().map(|range| range.len() as u64).sum();
+        report.uses.push(BufferUse { dispatch: self.dispatches, index: binding.index, read, written, unwritten });
+        let wanted = match binding.output {
+            Output::Free => false,
+            Output::Whole => true,
+            Output::WholeUnlessRead => written && !read,
+        };
+        if let Some(range) = missing.first().filter(|_| wanted && !outcome.ended && !outcome.stopped) {
+            let name = job.dispatch.name_of(binding);
+            let message = format!("{unwritten} bytes of the output `{name}` were not written, the first at offset {}", range.start);
+            let raw = about_kernel(job, FindingKind::UnwrittenOutput, message);
+            outcome.findings.found.push(Raw { buffer: Some(name), offset: Some(range.start as i64), ..raw });
+        }
+    }
+
+    fn unchecked(&mut self, job: &Job<'_>, states: &mut [Locked<'_>]) -> Result<Outcome> {
+        let outcome = self.executor.run(job, states, 1)?;
+        for (buffer, state) in states.iter_mut() {
+            // What an unchecked kernel wrote is not known.
+            if job.dispatch.buffers.iter().any(|binding| binding.buffer.slot() == buffer.slot() && job.pipeline().writes(binding.index)) {
+                state.initialised = None;
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+fn about_kernel(job: &Job<'_>, kind: FindingKind, message: String) -> Raw {
+    let at = Some(job.pipeline().kernel().location.clone());
+    Raw { kind, thread: [0; 3], threadgroup: [0; 3], buffer: None, offset: None, message, frames: Vec::new(), at, other: None, count: 1 }
+}
+
+/// Looks up the lines, and makes one of what is equal.
+fn findings(job: &Job<'_>, outcome: Outcome) -> Vec<Finding> {
+    let mut all: Vec<Finding> = Vec::new();
+    for raw in outcome.findings.found {
+        let finding = finding(job, raw);
+        let same = |known: &&mut Finding| {
+            let at = |finding: &Finding| finding.other.as_ref().and_then(|other| other.at.clone());
+            (known.kind, &known.at, at(known), &known.buffer) == (finding.kind, &finding.at, at(&finding), &finding.buffer)
+        };
+        match all.iter_mut().find(same) {
+            Some(known) => known.count += finding.count,
+            None => all.push(finding),
+        }
+    }
+    all.sort_by_key(|finding| finding.at.as_ref().map(|at| (at.file.clone(), at.line)));
+    all
+}
+
+fn finding(job: &Job<'_>, raw: Raw) -> Finding {
+    let kernel = &job.pipeline().kernel().name;
+    let lines = &job.pipeline().0.loaded;
+    let other = raw.other.map(|other| {
+        let threadgroup = job.schedule.position_of(other.record.group()).unwrap_or_default();
+        let thread = thread_position(other.record.thread(), job.size_of(threadgroup));
+        OtherAccess { at: lines.line([other.pc]), kernel: kernel.clone(), thread, threadgroup }
+    });
+    let at: Option<Location> = raw.at.or_else(|| lines.line(raw.frames));
+    Finding {
+        kind: raw.kind,
+        kernel: kernel.clone(),
+        at,
+        thread: raw.thread,
+        threadgroup: raw.threadgroup,
+        buffer: raw.buffer,
+        offset: raw.offset,
+        message: raw.message,
+        other,
+        count: raw.count,
+    }
+}
