@@ -47,8 +47,8 @@ simd! {
     fn layer_norm(x: &[f32], y: &mut [f32], norm: &Norm<'_>, first: usize) {
         for (index, (x, y)) in x.chunks_exact(norm.n).zip(y.chunks_exact_mut(norm.n)).enumerate() {
             let count = norm.n as f32;
-            let mean = order::fold(x, 0.0, order::add, order::add) / count;
-            let variance = order::fold(x, 0.0, |a, x: f32| (x - mean).mul_add(x - mean, a), order::add) / count;
+            let mean = order::sum(x, order::add) / count;
+            let variance = order::sum(x, |a, x: f32| (x - mean).mul_add(x - mean, a)) / count;
             let scale = 1.0 / (variance + norm.epsilon).sqrt();
             if let Some([means, scales]) = norm.statistics {
                 // SAFETY: one element for each row, and every row belongs to one task.

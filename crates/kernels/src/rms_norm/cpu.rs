@@ -51,7 +51,7 @@ simd! {
 simd! {
     fn rms_norm(x: &[f32], weight: Option<&[f32]>, y: &mut [f32], n: usize, epsilon: f32) {
         for (x, y) in x.chunks_exact(n).zip(y.chunks_exact_mut(n)) {
-            let mean = order::fold(x, 0.0, |a, x: f32| x.mul_add(x, a), order::add) / n as f32;
+            let mean = order::sum(x, |a, x: f32| x.mul_add(x, a)) / n as f32;
             let scale = 1.0 / (mean + epsilon).sqrt();
             match weight {
                 None => y.iter_mut().zip(x).for_each(|(y, x)| *y = x * scale),

@@ -35,7 +35,7 @@ simd! {
             for (y, x) in y.iter_mut().zip(x) {
                 *y = math::exp_nonpositive(x - max);
             }
-            let scale = 1.0 / order::fold(y, 0.0, order::add, order::add);
+            let scale = 1.0 / order::sum(y, order::add);
             for y in y {
                 *y *= scale;
             }
@@ -47,7 +47,7 @@ simd! {
     fn log_softmax(x: &[f32], y: &mut [f32], n: usize) {
         for (x, y) in x.chunks_exact(n).zip(y.chunks_exact_mut(n)) {
             let max = max(x);
-            let log = math::log(order::fold(x, 0.0, |a, x| a + math::exp_nonpositive(x - max), order::add));
+            let log = math::log(order::sum(x, |a, x| a + math::exp_nonpositive(x - max)));
             for (y, x) in y.iter_mut().zip(x) {
                 *y = (x - max) - log;
             }
@@ -55,10 +55,29 @@ simd! {
     }
 }
 
-/// A NaN may go unseen here: it comes back in the sum.
+/// The order does not matter here. A NaN may go unseen: it comes back in the sum.
 #[inline(always)]
 fn max(x: &[f32]) -> f32 {
-    order::fold(x, f32::NEG_INFINITY, order::larger, order::larger)
+    const LANES: usize = 128;
+    let (blocks, rest) = x.as_chunks::<LANES>();
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    for block in blocks {
+        for (lane, x) in lanes.iter_mut().zip(block) {
+            *lane = order::larger(*lane, *x);
+        }
+    }
+    for (lane, x) in lanes.iter_mut().zip(rest) {
+        *lane = order::larger(*lane, *x);
+    }
+    let mut half = LANES / 2;
+    while half > 0 {
+        let (low, high) = lanes.split_at_mut(half);
+        for (low, high) in low.iter_mut().zip(high) {
+            *low = order::larger(*low, *high);
+        }
+        half /= 2;
+    }
+    lanes[0]
 }
 
 simd! {
