@@ -2,7 +2,10 @@
 //!
 //! So that the functions, which are long, are compiled for f32 alone.
 
-use crate::{float::Float, rows::with_scratch};
+use crate::{
+    float::Float,
+    rows::{prefetch, with_scratch},
+};
 
 /// Elements widened at once.
 const BLOCK: usize = 1024;
@@ -15,12 +18,22 @@ fn widened<T: Float, const N: usize>(x: [&[T]; N], mut body: impl FnMut([&[f32];
         let length = x[0].len();
         for start in (0..length).step_by(BLOCK) {
             let count = BLOCK.min(length - start);
+            if count == BLOCK {
+                x.iter().for_each(|x| fetch(x.as_ptr().wrapping_add(start + BLOCK)));
+            }
             for (wide, x) in wide.chunks_exact_mut(BLOCK).zip(x) {
                 T::widen_into(&x[start..start + count], &mut wide[..count]);
             }
             body(std::array::from_fn(|i| &wide[i * BLOCK..][..count]), &mut result[..count], start, count);
         }
     });
+}
+
+/// Fetches the next block, which would otherwise be waited for after the arithmetic on this one.
+fn fetch<T>(block: *const T) {
+    for at in (0..BLOCK).step_by(64 / size_of::<T>()) {
+        prefetch(block.wrapping_add(at));
+    }
 }
 
 /// `f` over blocks of halves, rounded once.

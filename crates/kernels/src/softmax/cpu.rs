@@ -7,7 +7,7 @@ use crate::{
     float::{Float, with_float},
     math,
     order::{self, Fold},
-    rows::{Rows, for_each_block, for_each_tile, in_f32},
+    rows::{Ahead, PIECE, Rows, for_each_block, for_each_tile, in_f32},
     simd,
 };
 
@@ -23,17 +23,21 @@ fn run<T: Float, const LOG: bool>(arguments: &mut HostArguments<'_>) -> Result<(
         let scratch = |width: usize| 3 * width + order::columns_scratch(width);
         for_each_tile(rows, x, y, scratch, if LOG { log_softmax_tile } else { softmax_tile });
     } else {
-        for_each_block(n, x, y, |_, x, y| in_f32(n, x, y, |_, x, y| if LOG { log_softmax(x, y, n) } else { softmax(x, y, n) }));
+        for_each_block(n, x, y, |_, x, y| in_f32(n, x, y, |_, x, y, ahead| if LOG { log_softmax(x, y, n, ahead) } else { softmax(x, y, n, ahead) }));
     }
     Ok(())
 }
 
 simd! {
-    fn softmax(x: &[f32], y: &mut [f32], n: usize) {
+    fn softmax(x: &[f32], y: &mut [f32], n: usize, ahead: Option<Ahead>) {
         for (x, y) in x.chunks_exact(n).zip(y.chunks_exact_mut(n)) {
+            let ahead = ahead.unwrap_or(Ahead::after(x, y));
             let max = max(x);
-            for (y, x) in y.iter_mut().zip(x) {
-                *y = math::exp_nonpositive(x - max);
+            for (piece, (x, y)) in x.chunks(PIECE).zip(y.chunks_mut(PIECE)).enumerate() {
+                ahead.fetch(piece);
+                for (y, x) in y.iter_mut().zip(x) {
+                    *y = math::exp_nonpositive(x - max);
+                }
             }
             let scale = 1.0 / order::sum(y, order::add);
             for y in y {
@@ -44,12 +48,16 @@ simd! {
 }
 
 simd! {
-    fn log_softmax(x: &[f32], y: &mut [f32], n: usize) {
+    fn log_softmax(x: &[f32], y: &mut [f32], n: usize, ahead: Option<Ahead>) {
         for (x, y) in x.chunks_exact(n).zip(y.chunks_exact_mut(n)) {
+            let ahead = ahead.unwrap_or(Ahead::after(x, y));
             let max = max(x);
             let log = math::log(order::sum(x, |a, x| a + math::exp_nonpositive(x - max)));
-            for (y, x) in y.iter_mut().zip(x) {
-                *y = (x - max) - log;
+            for (piece, (x, y)) in x.chunks(PIECE).zip(y.chunks_mut(PIECE)).enumerate() {
+                ahead.fetch(piece);
+                for (y, x) in y.iter_mut().zip(x) {
+                    *y = (x - max) - log;
+                }
             }
         }
     }
