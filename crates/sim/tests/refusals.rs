@@ -49,6 +49,32 @@ fn address_spaces_do_not_mix() {
     }
 }
 
+/// Line and rule of what the type checker finds in a text that compiles.
+fn lints(text: &str) -> Vec<(u32, &'static str)> {
+    let library = simulator().library(&Source::new("user.metal", text), &CompileOptions::default()).unwrap();
+    library.pipeline("k", &[]).unwrap();
+    library.address_space_lints(&["k"]).unwrap().into_iter().map(|lint| (lint.location.line, lint.rule)).collect()
+}
+
+#[test]
+fn address_spaces_that_clang_would_convert_are_told() {
+    let text = |body: &str| {
+        format!(
+            "#include <metal_stdlib>\nusing namespace metal;\nstruct Item {{ float x; float twice() thread {{ return 2 * x; }} }};\n\
+             static void grow(thread float& x) {{ x += 1; }}\n\
+             kernel void k(device float* a [[buffer(0)]], constant float* c [[buffer(1)]], uint i [[thread_position_in_grid]]) {{\n\
+             {body}\n}}\n"
+        )
+    };
+    let clean = "float x = a[i]; grow(x); thread float* p = &x; device float* q = a + i; Item item = {c[0]}; *q = *p + item.twice();";
+    assert_eq!(lints(&text(clean)), []);
+    for wrong in
+        ["grow(a[i]);", "threadgroup float s[4]; thread float* p = &s[i]; a[i] = *p;", "float* p = a; *p = 1;", "constant float* p = a; a[i] = *p;"]
+    {
+        assert_eq!(lints(&text(wrong)), [(6, "address-space")], "{wrong}");
+    }
+}
+
 #[test]
 fn kernels_that_cannot_be_launched_are_told() {
     let message = refused("kernel void k(device float* a [[unheard_of]]) {}\n");
