@@ -29,7 +29,7 @@ const RUNTIME: &[(&str, &str)] = &[
     ("context.h", include_str!("runtime/context.h")),
 ];
 const RUNTIME_FLAGS: &[&str] =
-    &["-x", "c++", "-std=c++17", "-O2", "-fPIC", "-fno-exceptions", "-fno-rtti", "-fno-stack-protector", "-fno-omit-frame-pointer"];
+    &["-x", "c++", "-std=c++17", "-nostdinc", "-O2", "-fPIC", "-fno-exceptions", "-fno-rtti", "-fno-stack-protector", "-fno-omit-frame-pointer"];
 const PREPROCESS_FLAGS: &[&str] = &[
     "-E",
     "-x",
@@ -53,6 +53,7 @@ const KERNEL_FLAGS: &[&str] = &[
     "-cl-ext=all",
     "-cl-single-precision-constant",
     "-fno-stack-protector",
+    "-fno-finite-loops",
     "-fstack-clash-protection",
     "-gline-tables-only",
 ];
@@ -129,12 +130,12 @@ impl Compiler {
         if target.checked {
             flags.extend(CHECKED_FLAGS);
         }
-        let header = self.precompiled(&flags)?;
         let mut command = self.toolchain.compiler();
-        command.args(flags).args(&target.constants);
-        let instrumented = target.checked.then(|| instrument("").into_bytes()).unwrap_or_default();
-        let key = self.key(&command, [lowered.as_bytes(), &instrumented, self.runtime.as_os_str().as_encoded_bytes()]);
+        command.args(&flags).args(&target.constants);
+        let checks = include_bytes!("instrument.rs").as_slice();
+        let key = self.key(&command, [lowered.as_bytes(), checks, self.runtime.as_os_str().as_encoded_bytes()]);
         self.cached(&key, |object| {
+            let header = self.precompiled(&flags)?;
             self.add_places(&mut command);
             command.args(["-fno-color-diagnostics", "-fno-caret-diagnostics", "-include-pch"]).arg(&header);
             if !target.checked {
@@ -146,6 +147,25 @@ impl Compiler {
             command.args(["-x", "ir"]).args(OPTIMISATION_FLAGS).args(machine_flags()).args(CHECKED_FLAGS);
             compile(command.args(["-c", "-o"]).arg(object).arg("-"), module.as_bytes(), name).map(drop)
         })
+    }
+
+    /// The errors under a define that makes the prelude stricter.
+    pub(crate) fn strict_errors(&self, lowered: &str, define: &str) -> Result<String> {
+        let output = run(self.type_check(define).args(["-ferror-limit=0", "-"]), lowered.as_bytes())?;
+        Ok(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// Clang's dump of the syntax tree under the strictest definition of `thread`.
+    pub(crate) fn syntax_tree(&self, lowered: &str) -> Result<String> {
+        let output = run(self.type_check("ELV_STRICT_THREAD").args(["-Xclang", "-ast-dump", "-"]), lowered.as_bytes())?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn type_check(&self, define: &str) -> Command {
+        let mut command = self.toolchain.compiler();
+        command.args(KERNEL_FLAGS).args(["-w", "-fsyntax-only", "-fno-color-diagnostics", "-fno-caret-diagnostics"]);
+        command.arg(format!("-D{define}")).arg("-include").arg(self.prelude.join("msl.h"));
+        command
     }
 
     /// The prelude, read by the compiler once for each set of flags.

@@ -195,7 +195,8 @@ impl Dispatch {
                 return Err(format!("{what}({}) was given twice", index.1));
             }
         }
-        for parameter in &self.pipeline.kernel().parameters {
+        let required = self.pipeline.0.required.iter();
+        for (parameter, _) in self.pipeline.kernel().parameters.iter().zip(required).filter(|(_, required)| **required) {
             match &parameter.kind {
                 ParameterKind::Buffer { index, .. } if !bound.contains(index) => {
                     return Err(format!("buffer({index}), its parameter `{}`, is missing", parameter.name));

@@ -46,6 +46,8 @@ mod toolchain;
 mod worker;
 
 pub use buffer::Buffer;
+pub use elinvar_msl::{Lint, Location};
+
 pub use dispatch::{Binding, Dispatch, Grid, Output};
 pub use finding::{BufferUse, Finding, FindingKind, OtherAccess, Report};
 pub use library::{CompileOptions, ConstantValue, Library, Math, Pipeline, Source};

@@ -68,7 +68,15 @@ impl Simulator {
         let runtime = Arc::new(Runtime::open(compiler.runtime())?);
         let threads = config.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
         let next_group = AtomicU64::new(1);
-        Ok(Self(Arc::new(Device { compiler, runtime, arena: Arena::new()?, threads, pool: OnceLock::new(), time_limit: config.time_limit, next_group })))
+        Ok(Self(Arc::new(Device {
+            compiler,
+            runtime,
+            arena: Arena::new()?,
+            threads,
+            pool: OnceLock::new(),
+            time_limit: config.time_limit,
+            next_group,
+        })))
     }
 
     /// The largest buffer, in bytes.

@@ -185,7 +185,7 @@ impl Runner<'_, '_, '_, '_> {
         let Some(fault) = fault else { return };
         // A return address lies behind its call; the faulting instruction is made to look alike.
         let code = self.job.pipeline().0.loaded.range();
-        let here = Some(fault.pc + 1).into_iter().chain(callers);
+        let here = [fault.pc + 1, fault.top].into_iter().chain(callers);
         let frames: Vec<u64> = here.filter(|pc| code.contains(pc)).map(|pc| pc - code.start).collect();
         if fault.is_timeout() {
             return self.time_out(usize::from(self.shared().current.get()), None, frames);

@@ -70,7 +70,7 @@ impl Fiber {
     /// Return addresses of the calls that led to a frame of this stack, innermost first; the stack must not have run since.
     pub(super) fn callers(&self, mut frame: u64) -> Vec<u64> {
         let mut callers = Vec::new();
-        while frame % 8 == 0 && (self.low + GUARD_BYTES..self.high - 16).contains(&frame) && callers.len() < MAX_FRAMES {
+        while frame.is_multiple_of(8) && (self.low + GUARD_BYTES..self.high - 16).contains(&frame) && callers.len() < MAX_FRAMES {
             // SAFETY: two words within the mapped part of the stack.
             let [next, caller] = unsafe { *(frame as *const [u64; 2]) };
             callers.push(caller);

@@ -30,6 +30,8 @@ pub(super) struct Fault {
     pub(super) address: u64,
     pub(super) pc: u64,
     pub(super) frame_pointer: u64,
+    /// What lies on top of the stack, for a thread that was interrupted: the return address, if that was in a jump stub, which has no line.
+    pub(super) top: u64,
 }
 
 impl Fault {
@@ -179,9 +181,13 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
     let fiber = fiber.filter(|fiber| mine && fiber.stack_ptr_in_bounds(registers.stack_pointer()));
     match fiber {
         Some(fiber) => {
-            // SAFETY: a fault's address field is set for these signals, and is plain data otherwise.
-            let address = if signal == libc::SIGURG { 0 } else { unsafe { info_ref.si_addr() as u64 } };
-            FAULT.set(Some(Fault { signal, address, pc: registers.pc(), frame_pointer: registers.frame_pointer() }));
+            let (address, top) = match signal {
+                // SAFETY: a thread that was interrupted, rather than overflowed its stack, has a word there.
+                libc::SIGURG => (0, unsafe { *(registers.stack_pointer() as *const u64) }),
+                // SAFETY: the address field is set for the signals of faults.
+                _ => (unsafe { info_ref.si_addr() as u64 }, 0),
+            };
+            FAULT.set(Some(Fault { signal, address, pc: registers.pc(), frame_pointer: registers.frame_pointer(), top }));
             // SAFETY: the interrupted stack pointer lies on this fiber's stack, whose frames hold nothing to drop and no lock: the code that runs
             // on fibers is the kernel's, the runtime's and the callbacks of `shared`; a timer interrupts the first alone.
             unsafe { registers.redirect(&fiber) };

@@ -2,7 +2,11 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
-use std::{path::Path, sync::OnceLock};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Mutex, OnceLock},
+};
 
 use elinvar_sim::{Buffer, CommandBuffer, CompileOptions, Config, Dispatch, Library, Queue, Report, Simulator, Source};
 
@@ -15,8 +19,13 @@ pub(crate) fn simulator() -> &'static Simulator {
     })
 }
 
-/// A file of `tests/kernels`.
-pub(crate) fn library(file: &str, checked: bool) -> Library {
+/// A file of `tests/kernels`, read once.
+pub(crate) fn library(file: &'static str, checked: bool) -> Library {
+    static LIBRARIES: Mutex<BTreeMap<(&str, bool), Library>> = Mutex::new(BTreeMap::new());
+    LIBRARIES.lock().unwrap().entry((file, checked)).or_insert_with(|| read(file, checked)).clone()
+}
+
+fn read(file: &str, checked: bool) -> Library {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels").join(file);
     let source = Source { name: file.to_owned(), ..Source::read(&path).unwrap() };
     simulator().library(&source, &CompileOptions { checked, ..CompileOptions::default() }).unwrap()
