@@ -11,4 +11,4 @@ mod simulated;
 
 pub use backend::MetalBackend;
 #[cfg(target_os = "linux")]
-pub use simulated::{Simulated, SimulatorOptions};
+pub use simulated::{Seed, Simulated, SimulatorOptions};

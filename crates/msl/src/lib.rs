@@ -7,6 +7,7 @@
 //! Everything here is a pure function of text: no compiler is run.
 
 mod attributes;
+mod functions;
 mod instantiation;
 mod integers;
 mod kernel;

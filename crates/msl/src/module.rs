@@ -90,9 +90,9 @@ impl Module {
         &self.function_constants
     }
 
-    /// What clang accepts and Apple's compiler does not.
-    pub fn lints(&self) -> Vec<Lint> {
-        lints::lints(self)
+    /// What clang accepts and Apple's compiler does not, when it compiles for `metal_version`: 320 is Metal 3.2.
+    pub fn lints(&self, metal_version: u32) -> Vec<Lint> {
+        lints::lints(self, metal_version)
     }
 
     /// C++ for OpenCL that behaves as the text does, with an entry point for each of `kernels`.

@@ -142,8 +142,6 @@ pub struct BufferUse {
     pub read: bool,
     /// Whether any byte was written.
     pub written: bool,
-    /// Bytes of the bound range that were not written.
-    pub unwritten: u64,
 }
 
 /// What a command buffer did.

@@ -124,7 +124,7 @@ impl Library {
 
     /// What clang accepts and Apple's compiler does not.
     pub fn lints(&self) -> Vec<Lint> {
-        self.module.lints()
+        self.module.lints(self.options.metal_version)
     }
 
     /// Compiles (or finds in the cache) a kernel, with values for function constants by index.
@@ -202,13 +202,6 @@ impl Pipeline {
             .parameters
             .iter()
             .any(|parameter| matches!(parameter.kind, ParameterKind::Buffer { index: at, written: true, .. } if at == index))
-    }
-
-    /// What findings call the bytes given for `index`.
-    pub(crate) fn parameter_name(&self, index: u32) -> String {
-        let at = |kind: &ParameterKind| matches!(kind, ParameterKind::Buffer { index: at, .. } if *at == index);
-        let parameter = self.0.kernel.parameters.iter().find(|parameter| at(&parameter.kind));
-        parameter.map_or_else(|| format!("buffer({index})"), |parameter| parameter.name.clone())
     }
 
     /// Whether it checks its accesses.

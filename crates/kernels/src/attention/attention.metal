@@ -35,7 +35,7 @@ template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUM
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (simdgroup < ROWS) {
             const State next = tile.weigh();
-            const Factors f(state.greatest, next.greatest);
+            const Factors f = Factors::of(state.greatest, next.greatest);
             state = {Greatest::apply(state.greatest, next.greatest), f.merge(state.sum, next.sum)};
             if (lane == 0) {
                 factors[simdgroup] = f;

@@ -38,7 +38,7 @@ template <typename Q>
         float before = state.greatest;
         for (uint i = 0; i < count; ++i) {
             if (i == thread_index) {
-                factors[i] = Factors(before, greatest[i]);
+                factors[i] = Factors::of(before, greatest[i]);
             }
             before = Greatest::apply(before, greatest[i]);
         }

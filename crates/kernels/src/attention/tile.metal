@@ -135,8 +135,8 @@ struct Tile {
                 const uint r = Tree::first(lane) + i;
                 // Adding the lanes that hold nothing turns -0 into +0.
                 const float dot = LANES < 32 ? sums[i] + 0.0f : sums[i];
-                const bool holds = ranges[r].holds(key);
-                weights[r * BLOCK + at] = holds ? score_of(p.score, dot, mask, batch, head(r), query(r), key) : -INFINITY;
+                const KeyRange range = ranges[r];
+                weights[r * BLOCK + at] = range.holds(key) ? score_of(p.score, dot, mask, batch, head(r), query(r), key) : -INFINITY;
             }
         }
     }

@@ -4,16 +4,14 @@ use std::collections::HashMap;
 
 use elinvar_msl::Location;
 
-use super::{Runner, thread_position, trap};
+use super::{Runner, fiber::GUARD_BYTES, thread_position, trap};
 use crate::{
-    abi::{Event, EventKind, Record, SPACE_THREADGROUP},
+    abi::{Event, EventKind, Record, SPACE_THREADGROUP, SPACE_UNBOUND},
     finding::FindingKind,
 };
 
 /// A dispatch with so many different findings is stopped.
 const MOST_FINDINGS: usize = 100;
-/// Addresses this far below a stack are taken for its overflow.
-const GUARD_BYTES: u64 = 4096;
 /// Addresses below this come from a pointer that was null.
 const NULL_BYTES: u64 = 1 << 20;
 
@@ -113,8 +111,8 @@ impl Runner<'_, '_, '_, '_> {
         let bytes = region.map_or(0, |region| region.size);
         let memory = self.memory(event.region);
         match event.kind() {
-            EventKind::OutOfBoundsRead => (FindingKind::OutOfBoundsRead, self.beyond("read", event)),
-            EventKind::OutOfBoundsWrite => (FindingKind::OutOfBoundsWrite, self.beyond("write", event)),
+            EventKind::OutOfBoundsRead => self.beyond(FindingKind::OutOfBoundsRead, "read", event),
+            EventKind::OutOfBoundsWrite => self.beyond(FindingKind::OutOfBoundsWrite, "write", event),
             EventKind::WildRead => (FindingKind::InvalidPointer, wild("read", event)),
             EventKind::WildWrite => (FindingKind::InvalidPointer, wild("write", event)),
             EventKind::ReadOnlyWrite => {
@@ -140,16 +138,17 @@ impl Runner<'_, '_, '_, '_> {
         }
     }
 
-    fn beyond(&self, action: &str, event: &Event) -> String {
-        let memory = self.memory(event.region);
-        let Some(region) = self.executor.regions.get(event.region as usize).filter(|region| region.space != 0) else {
-            return format!("{action} of {} bytes at {:#x}, which lies in memory that is not bound", event.size, event.offset);
+    fn beyond(&self, kind: FindingKind, action: &str, event: &Event) -> (FindingKind, String) {
+        let (size, offset) = (event.size, event.offset as i64);
+        let Some(region) = self.executor.regions.get(event.region as usize).filter(|region| region.space != SPACE_UNBOUND) else {
+            // The runtime took the offset from address zero.
+            return (FindingKind::InvalidPointer, wild(action, event));
         };
         let limits = match region.low {
             0 => format!("which holds {} bytes", region.size),
             low => format!("of which bytes {low} to {} are bound", low + region.size),
         };
-        format!("{action} of {} bytes at offset {} of {memory}, {limits}", event.size, event.offset as i64)
+        (kind, format!("{action} of {size} bytes at offset {offset} of {}, {limits}", self.memory(event.region)))
     }
 
     fn memory(&self, region: u32) -> String {
@@ -164,7 +163,7 @@ impl Runner<'_, '_, '_, '_> {
         let local = || self.executor.locals.used().iter().find(|local| local.slot() == slot).map(|local| local.name.clone());
         let inline = || {
             let index = self.executor.inline.iter().position(|inline| inline.as_ref().is_some_and(|inline| inline.index() == slot))?;
-            Some(self.job.pipeline().parameter_name(index as u32))
+            Some(self.job.dispatch.parameter_name(index as u32).unwrap_or_else(|| format!("buffer({index})")))
         };
         buffers.or_else(local).or_else(inline)
     }
@@ -181,11 +180,14 @@ impl Runner<'_, '_, '_, '_> {
     /// A fiber's thread was ended by a signal.
     pub(super) fn fault(&mut self, number: u16) {
         let fault = trap::take_fault();
+        let callers = fault.map_or_else(Vec::new, |fault| self.executor.fibers[usize::from(number)].callers(fault.frame_pointer));
         self.end_thread(number);
         let Some(fault) = fault else { return };
-        let place = fault.pc.saturating_sub(self.job.pipeline().0.loaded.range().start);
+        // A return address lies behind its call; the faulting instruction is made to look alike.
+        let code = self.job.pipeline().0.loaded.range();
+        let here = Some(fault.pc + 1).into_iter().chain(callers);
+        let frames: Vec<u64> = here.filter(|pc| code.contains(pc)).map(|pc| pc - code.start).collect();
         if fault.is_timeout() {
-            let frames = vec![place + 1];
             return self.time_out(usize::from(self.shared().current.get()), None, frames);
         }
         let (low, high) = self.executor.fibers[usize::from(number)].bounds();
@@ -200,7 +202,7 @@ impl Runner<'_, '_, '_, '_> {
             _ => (FindingKind::Fault, format!("access at address {:#x}, which is not mapped: compile with checks to learn more", fault.address)),
         };
         let raw = self.raw_here(kind, message);
-        self.note(Raw { buffer, offset, frames: vec![place + 1], ..raw }, place, 0, 0);
+        self.note(Raw { buffer, offset, frames, ..raw }, fault.pc, 0, 0);
     }
 
     fn refine(&mut self, slot: u32, granule: u8) {

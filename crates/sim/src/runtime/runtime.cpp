@@ -92,9 +92,12 @@ EXPORT void __tsan_atomic_signal_fence(int) {}
   UPDATE(bits, T, fetch_nand, ~(old & v))
 ATOMICS(8, uint8_t) ATOMICS(16, uint16_t) ATOMICS(32, uint32_t) ATOMICS(64, uint64_t)
 
+// ---- checks that instrument.rs adds -----------------------------------------------------------------------------------------------------------
+EXPORT void elv_shift_overflow(u64 amount) { tell(SHIFT, RETURN_ADDRESS, 0, amount); }
+EXPORT void elv_misaligned(u64 address) { tell(MISALIGNED, RETURN_ADDRESS, 0, address); }
+
 // ---- undefined-behaviour sanitizer ------------------------------------------------------------------------------------------------------------
 EXPORT void __ubsan_handle_out_of_bounds(void*, u64 index) { tell(ARRAY_BOUNDS, RETURN_ADDRESS, 0, index); }
-EXPORT void __ubsan_handle_shift_out_of_bounds(void*, u64, u64 amount) { tell(SHIFT, RETURN_ADDRESS, 0, amount); }
 EXPORT void __ubsan_handle_divrem_overflow(void*, u64 dividend, u64) { tell(DIVISION, RETURN_ADDRESS, 0, dividend); }
 EXPORT void __ubsan_handle_type_mismatch_v1(void*, u64 address) { tell(MISALIGNED, RETURN_ADDRESS, 0, address); }
 EXPORT void __ubsan_handle_builtin_unreachable(void*) { tell(UNREACHABLE, RETURN_ADDRESS); }
