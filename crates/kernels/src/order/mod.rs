@@ -12,8 +12,6 @@ mod columns;
 #[cfg(target_arch = "x86_64")]
 mod tree;
 
-use crate::simd;
-
 use elinvar_core::Extent;
 
 pub use columns::{Fold, TILE, columns_scratch, fold_columns, fold_columns_group};
@@ -148,7 +146,7 @@ fn chunk<T>(row: &[T], start: usize) -> Option<&[T; GROUP]> {
 #[inline(always)]
 pub fn sum_group(accumulators: &Accumulators) -> f32 {
     #[cfg(target_arch = "x86_64")]
-    if simd::level() == simd::Level::Avx512 {
+    if crate::simd::level() == crate::simd::Level::Avx512 {
         // SAFETY: the level has AVX-512 F and DQ.
         return unsafe { tree::sum(accumulators) };
     }
