@@ -21,7 +21,7 @@ pub(super) fn narrow(from: &[f32], to: &mut [bf16]) {
         if _mm512_fpclass_ps_mask::<DENORMAL>(low) | _mm512_fpclass_ps_mask::<DENORMAL>(high) == 0 {
             let rounded = _mm512_cvtne2ps_pbh(high, low);
             // SAFETY: 32 bf16 are one vector, of plain bits.
-            unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), std::mem::transmute::<_, __m512i>(rounded)) };
+            unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), std::mem::transmute::<__m512bh, __m512i>(rounded)) };
         } else {
             narrow_each(from, to);
         }
