@@ -1,6 +1,6 @@
 //! Rounding to bf16 by the instruction made for it, which takes denormals for zero: vectors that hold one are rounded in integers.
 
-use std::arch::x86_64::{__m512i, _mm512_cvtne2ps_pbh, _mm512_fpclass_ps_mask, _mm512_loadu_ps, _mm512_storeu_si512};
+use std::arch::x86_64::{__m512bh, __m512i, _mm512_cvtne2ps_pbh, _mm512_fpclass_ps_mask, _mm512_loadu_ps, _mm512_storeu_si512};
 
 use half::bf16;
 
