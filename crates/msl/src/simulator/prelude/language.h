@@ -56,6 +56,7 @@
 #define METAL_CONVERGENT
 #define METAL_ENABLE_IF(...)
 #define coherent(...)
+#define assert(...) ((void)0)
 #define ray_data thread
 #define object_data threadgroup
 
