@@ -8,7 +8,7 @@ use std::{
 };
 
 use elinvar_core::{Error, Result};
-use elinvar_msl::{Kernel, Lint, Module, ParameterKind};
+use elinvar_msl::{Kernel, Lint, Module, Parameter, ParameterKind, simulator};
 use rayon::prelude::*;
 
 use crate::{
@@ -124,7 +124,23 @@ impl Library {
 
     /// What clang accepts and Apple's compiler does not.
     pub fn lints(&self) -> Vec<Lint> {
-        self.module.lints()
+        self.module.lints(self.options.metal_version)
+    }
+
+    /// Pointers and references that mix up Metal's address spaces, or have none, where only clang's type checker can tell: it reads the source once
+    /// more under stricter definitions of them, with the kernels named instantiated.
+    ///
+    /// # Errors
+    /// No such kernel; the compiler cannot be run.
+    pub fn address_space_lints(&self, kernels: &[&str]) -> Result<Vec<Lint>> {
+        let (lowered, bare) = (self.module.lower_for_simulator(kernels)?, self.module.lower_for_simulator(&[])?);
+        let mut lints = Vec::new();
+        for define in simulator::STRICT_DEFINES {
+            lints.extend(elinvar_msl::address_space_misuse(&self.compiler.strict_errors(&lowered.text, define)?));
+        }
+        lints.extend(self.module.unqualified_pointers(&self.compiler.syntax_tree(&bare.text)?));
+        lints.dedup();
+        Ok(lints)
     }
 
     /// Compiles (or finds in the cache) a kernel, with values for function constants by index.
@@ -138,7 +154,9 @@ impl Library {
         let loaded = self.load(&path)?;
         let entry = lowered.entries.first().ok_or_else(|| Error::compile_failed(format!("{}: no entry was made for `{kernel}`", self.name)))?;
         let entry = loaded.entry(&entry.symbol)?;
-        Ok(Pipeline(Arc::new(Compiled { kernel: self.module.kernel(kernel)?, entry, checked: self.options.checked, loaded })))
+        let kernel = self.module.kernel(kernel)?;
+        let required = kernel.parameters.iter().map(|parameter| self.is_required(parameter, constants)).collect();
+        Ok(Pipeline(Arc::new(Compiled { kernel, required, entry, checked: self.options.checked, loaded })))
     }
 
     /// Compiles many kernels without function constants, in parallel.
@@ -147,6 +165,13 @@ impl Library {
     /// As [`Library::pipeline`]; the first in order.
     pub fn pipelines(&self, kernels: &[&str]) -> Result<Vec<Pipeline>> {
         kernels.par_iter().map(|kernel| self.pipeline(kernel, &[])).collect()
+    }
+
+    /// Whether an argument must be bound: a function constant may say that there is none.
+    fn is_required(&self, parameter: &Parameter, constants: &[(u32, ConstantValue)]) -> bool {
+        let Some(condition) = &parameter.condition else { return true };
+        let index = self.module.constants().iter().find(|constant| constant.name == *condition).map(|constant| constant.index);
+        constants.iter().any(|(given, value)| Some(*given) == index && *value == ConstantValue::Bool(true))
     }
 
     fn definitions(&self, constants: &[(u32, ConstantValue)]) -> Result<Vec<String>> {
@@ -184,6 +209,8 @@ pub struct Pipeline(pub(crate) Arc<Compiled>);
 
 pub(crate) struct Compiled {
     pub(crate) kernel: Kernel,
+    /// For each parameter, whether a dispatch must bind it.
+    pub(crate) required: Vec<bool>,
     pub(crate) entry: crate::abi::Entry,
     pub(crate) checked: bool,
     pub(crate) loaded: Arc<Loaded>,
@@ -202,13 +229,6 @@ impl Pipeline {
             .parameters
             .iter()
             .any(|parameter| matches!(parameter.kind, ParameterKind::Buffer { index: at, written: true, .. } if at == index))
-    }
-
-    /// What findings call the bytes given for `index`.
-    pub(crate) fn parameter_name(&self, index: u32) -> String {
-        let at = |kind: &ParameterKind| matches!(kind, ParameterKind::Buffer { index: at, .. } if *at == index);
-        let parameter = self.0.kernel.parameters.iter().find(|parameter| at(&parameter.kind));
-        parameter.map_or_else(|| format!("buffer({index})"), |parameter| parameter.name.clone())
     }
 
     /// Whether it checks its accesses.

@@ -28,7 +28,7 @@ pub(crate) mod cpu;
 mod gpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
-mod scoring;
+pub(crate) mod scoring;
 #[cfg(test)]
 mod tests;
 

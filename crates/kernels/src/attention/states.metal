@@ -4,6 +4,7 @@ constant constexpr uint BLOCK = 256;
 
 // The greater; NaN if either is.
 struct Greatest {
+    typedef float A;
     static float apply(float a, float b) {
         const float larger = a > b ? a : b;
         return isnan(a) ? a : larger;

@@ -12,13 +12,16 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, Parameter, Result};
+use elinvar_core::{DType, DeviceKind, DeviceProperties, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
     Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
-    attention::{ATTRIBUTES, LENGTHS_PORT, MASK_PORT, POSITIONS_PORT, ROWS, ScoreParams, Scoring},
-    optional, required,
+    attention::{ATTRIBUTES, LENGTHS_PORT, MASK_PORT, MaskView, POSITIONS_PORT, ScoreParams, Scoring, View, scoring},
+    math,
+    metal::{self, metal_file, params},
+    optional, order, required,
+    rows::Rows,
+    softmax,
 };
 
 /// Attention's scores.
@@ -33,15 +36,30 @@ pub struct AttentionScores {
     pub softmax: bool,
 }
 
-/// What the kernel gets besides its buffers.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub struct Params {
-    /// The scores.
-    pub score: ScoreParams,
-    /// One for the softmax of each row, else zero.
-    pub softmax: u64,
+params! {
+    /// What the kernel gets besides its buffers.
+    pub struct Params {
+        /// The scores.
+        pub score: ScoreParams,
+        /// One for the softmax of each row, else zero.
+        pub softmax: u64,
+    }
 }
+
+const FILES: &[MetalFile] = &[
+    metal::TYPES,
+    math::METAL,
+    order::METAL,
+    View::METAL,
+    MaskView::METAL,
+    ScoreParams::METAL,
+    scoring::METAL,
+    Params::METAL,
+    metal_file!("attention_scores/attention_scores.metal"),
+];
+
+const PROBABILITIES: &[MetalFile] =
+    &[metal::TYPES, math::METAL, order::METAL, Rows::METAL, softmax::ROW, metal_file!("attention_scores/probabilities.metal")];
 
 impl Operator for AttentionScores {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
@@ -50,30 +68,54 @@ impl Operator for AttentionScores {
         Ok(vec![TensorInfo::new(q.dtype, &[q.shape()[0], q.shape()[1], q.shape()[2], k.shape()[2]])?])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let params = Params { score: self.scoring.params(inputs, 2)?, softmax: self.softmax.into() };
-        let (q, k) = (required(inputs, 0, "q")?.dtype, required(inputs, 1, "k")?.dtype);
-        let mask = optional(inputs, 2).map(|m| m.dtype);
-        let dtypes: Vec<_> = [q, k].into_iter().chain(mask).collect();
-        let buffers = [
-            (Parameter::read("q", q), Argument::Input(0)),
-            (Parameter::read("k", k), Argument::Input(1)),
-            (Parameter::read("mask", mask.unwrap_or(DType::Bool)).or_absent(), Argument::Input(2)),
-            (Parameter::read("positions", DType::I32).or_absent(), Argument::Input(3)),
-            (Parameter::read("lengths", DType::I32).or_absent(), Argument::Input(4)),
-            (Parameter::write("y", q), Argument::Output(0)),
-        ];
-        let launch = Launch::new(KernelKey::new("attention_scores", &dtypes), cpu::run, &params, buffers);
-        let extent = |n: u64| n.min(u64::from(u32::MAX)) as u32;
-        let tiles = (params.score.queries * params.score.group() as u64).div_ceil(ROWS);
-        let empty = outputs.iter().all(|y| y.elements() == 0);
-        let grid = if empty { [0; 3] } else { [tiles, params.score.kv_heads, params.score.batch].map(extent) };
-        Ok(launch.over(Extent(grid), Extent::linear(256)).into())
+        let y = required(inputs, 0, "q")?.dtype;
+        let count = outputs.iter().map(TensorInfo::elements).sum::<usize>();
+        if !self.softmax || count == 0 || device.kind == DeviceKind::Cpu {
+            return Ok(scores(inputs, outputs, &params, y, Argument::Output(0))?.into());
+        }
+        // On a GPU the scores of a row come from many threadgroups, and go through memory before their softmax.
+        let rows = Rows { outer: params.score.batch * params.score.heads * params.score.queries, length: params.score.keys, inner: 1 };
+        let buffers = [(Parameter::read("scores", DType::F32), Argument::Scratch(0)), (Parameter::write("y", y), Argument::Output(0))];
+        let form = MetalForm::new(PROBABILITIES, "attention_probabilities");
+        let softmax = Launch::on_gpu(KernelKey::new("attention_probabilities", &[y]), form, &rows, buffers);
+        let softmax = rows.launch(softmax, device).with_threadgroup_memory(2 * order::PARTIALS);
+        let launches = vec![scores(inputs, outputs, &params, DType::F32, Argument::Scratch(0))?, softmax];
+        Ok(Plan { launches, scratch: vec![count * size_of::<f32>()] })
     }
 
     fn accepts_strides(&self, index: usize) -> bool {
         index < 3
     }
+}
+
+/// The launch that makes the scores, as elements of type `y`.
+fn scores(inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], params: &Params, y: DType, to: Argument) -> Result<Launch> {
+    let (q, k) = (required(inputs, 0, "q")?.dtype, required(inputs, 1, "k")?.dtype);
+    let mask = optional(inputs, 2).map_or(DType::Bool, |m| m.dtype);
+    let buffers = [
+        (Parameter::read("q", q), Argument::Input(0)),
+        (Parameter::read("k", k), Argument::Input(1)),
+        (Parameter::read("mask", mask).or_absent(), Argument::Input(2)),
+        (Parameter::read("positions", DType::I32).or_absent(), Argument::Input(3)),
+        (Parameter::read("lengths", DType::I32).or_absent(), Argument::Input(4)),
+        (Parameter::write("y", y), to),
+    ];
+    let key = KernelKey::new("attention_scores", &[q, k, mask, y]);
+    let form = MetalForm::new(FILES, "attention_scores");
+    let launch = match to {
+        Argument::Scratch(_) => Launch::on_gpu(key, form, params, buffers),
+        _ => Launch::new(key, cpu::run, params, buffers).with_metal(form),
+    };
+    let extent = |n: u64| n.min(u64::from(u32::MAX)) as u32;
+    // A simdgroup for four rows and 32 keys, up to four of them side by side.
+    let s = &params.score;
+    let simdgroups = s.keys.div_ceil(32).clamp(1, 4);
+    let tiles = s.keys.div_ceil(32 * simdgroups) * (s.queries * s.group() as u64).div_ceil(4);
+    let empty = outputs.iter().all(|y| y.elements() == 0);
+    let grid = if empty { [0; 3] } else { [tiles, s.kv_heads, s.batch].map(extent) };
+    Ok(launch.over(Extent(grid), Extent::linear(32 * simdgroups as u32)))
 }
 
 const INPUTS: &[Port] = &[

@@ -29,14 +29,14 @@ fn run<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     if params.rows.inner > 1 {
         for_each_tile(params.rows, x, y, |width| (LANES + 1) * width, |lines, width, rest| scan_tile(lines, width, rest, params));
     } else {
-        for_each_block(n, x, y, |_, x, y| in_f32(n, x, y, |_, x, y| scan_rows(x, y, params)));
+        for_each_block(n, x, y, |_, x, y| in_f32(n, x, y, |_, x, y, _| scan_rows(x, y, params)));
     }
     Ok(())
 }
 
 /// Every row by itself: integers may be added in any order.
 fn run_integers<T: Number>(arguments: &mut HostArguments<'_>) -> Result<()> {
-    let Params { rows, exclusive, reverse } = arguments.params()?;
+    let Params { rows, exclusive, reverse, .. } = arguments.params()?;
     let (x, y) = (arguments.input::<T>(0)?, Shared::new(arguments.output::<T>(1)?));
     let (length, inner) = (rows.length as usize, rows.inner as usize);
     let work = |row: usize| {
@@ -203,7 +203,8 @@ mod tests {
             scan(&mut row);
             assert_eq!(bits(&row), expected, "n = {n}");
             let mut lines: Vec<f32> = x.iter().flat_map(|&x| [x, 2.0 * x, x]).collect();
-            let params = Params { rows: crate::rows::Rows { outer: 1, length: n as u64, inner: 3 }, exclusive: 0, reverse: 0 };
+            let params =
+                Params { rows: crate::rows::Rows { outer: 1, length: n as u64, inner: 3 }, exclusive: 0, reverse: 0, simdgroups: 1, reserved: 0 };
             scan_tile(&mut lines, 3, &mut [0.0; 33 * 3], params);
             assert_eq!(bits(&lines.iter().skip(2).step_by(3).copied().collect::<Vec<_>>()), expected, "tile, n = {n}");
         }

@@ -13,10 +13,14 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
-use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, required, rows::Rows};
+use crate::{
+    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
+    metal::{self, metal_file, params},
+    order, required,
+    rows::Rows,
+};
 
 /// A cumulative sum. Input and output `[…]` of one type, floats or integers.
 #[derive(Clone, Copy, Debug)]
@@ -29,12 +33,23 @@ pub struct CumSum {
     pub reverse: bool,
 }
 
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct Params {
-    rows: Rows,
-    exclusive: u32,
-    reverse: u32,
+params! {
+    struct Params {
+        pub rows: Rows,
+        pub exclusive: u32,
+        pub reverse: u32,
+        /// Simdgroups that share a row.
+        pub simdgroups: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+const FILES: &[MetalFile] = &[metal::TYPES, order::METAL, order::ACCUMULATOR, Rows::METAL, Params::METAL, metal_file!("cumsum/cumsum.metal")];
+
+/// Bytes of threadgroup memory: a total for each of 32 segments, for even and for odd blocks.
+fn totals(dtype: DType) -> usize {
+    2 * 32 * dtype.size().max(4)
 }
 
 impl Operator for CumSum {
@@ -48,12 +63,16 @@ impl Operator for CumSum {
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
         let x = required(inputs, 0, "x")?;
         let rows = Rows::new(x.shape(), self.axis)?;
-        let params = Params { rows, exclusive: self.exclusive.into(), reverse: self.reverse.into() };
+        // Four segments of 32 elements for each simdgroup.
+        let simdgroups = (rows.length as usize).div_ceil(4 * 32).next_power_of_two().min(8);
+        let params = Params { rows, exclusive: self.exclusive.into(), reverse: self.reverse.into(), simdgroups: simdgroups as u32, reserved: 0 };
         let buffers = [(Parameter::read("x", x.dtype), Argument::Input(0)), (Parameter::write("y", x.dtype), Argument::Output(0))];
         let launch = Launch::new(KernelKey::new("cumsum", &[x.dtype]), cpu::twin(x.dtype)?, &params, buffers);
-        // One simdgroup for each row.
-        let groups = if rows.length == 0 { 0 } else { rows.count().min(u32::MAX as usize) as u32 };
-        Ok(launch.over(Extent::linear(groups), Extent::linear(32)).into())
+        let launch = launch.with_metal(MetalForm::new(FILES, "cumsum")).with_threadgroup_memory(totals(x.dtype));
+        let count = if rows.length == 0 { 0 } else { rows.count() };
+        let together = (8 / simdgroups).min(count.max(1));
+        let groups = count.div_ceil(together).min(u32::MAX as usize) as u32;
+        Ok(launch.over(Extent::linear(groups), Extent::linear((32 * simdgroups * together) as u32)).into())
     }
 }
 

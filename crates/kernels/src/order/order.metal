@@ -6,25 +6,33 @@
 // elements change nothing, and short rows share a simdgroup.
 
 struct Add {
+    typedef float A;
     static constexpr constant float identity = 0.0f;
     static float apply(float a, float b) { return a + b; }
 };
 
 // The larger of two numbers; either if one is a NaN.
 struct Larger {
+    typedef float A;
     static constexpr constant float identity = -INFINITY;
     static float apply(float a, float b) { return a > b ? a : b; }
 };
 
 // The larger; NaN if either is.
 struct Max {
+    typedef float A;
     static constexpr constant float identity = -INFINITY;
     static float apply(float a, float b) { return isnan(a) || a > b ? a : b; }
 };
 
 // The smallest power of two that is not below n.
 inline uint next_power_of_two(uint n) {
-    return n < 2 ? 1 : 1u << (32 - clz(n - 1));
+    return 1u << (32 - clz(max(n, 1u) - 1));
+}
+
+// T(n).
+inline uint row_threads(ulong n) {
+    return next_power_of_two(uint(clamp((n + 31) / 32, 32ul, 1024ul)));
 }
 
 // A thread's row, and its place among the `count` threads that share it, a power of two.
@@ -36,9 +44,9 @@ struct RowThread {
     uint simdgroup;
 };
 
-// Threadgroups hold whole rows, or one row of more than 1024 elements.
+// Threadgroups of `threads` threads hold whole rows.
 inline RowThread row_thread(ulong n, uint group, uint threads, uint simdgroup, uint lane) {
-    const uint count = n > 1024 ? threads : min(next_power_of_two((uint(n) + SLOTS - 1) / SLOTS), 32u);
+    const uint count = min(next_power_of_two(uint(min((n + SLOTS - 1) / SLOTS, 1024ul))), row_threads(n));
     const uint index = 32 * simdgroup + lane;
     return {(ulong(group) * threads + index) >> ctz(count), index & (count - 1), count, lane, simdgroup};
 }
@@ -70,14 +78,15 @@ inline long shuffle(long value, ushort lane) {
     return long(shuffle(ulong(value), lane));
 }
 
-template <typename Op, typename T>
-inline T combine_slots(thread const T* s) {
+// `Op::A` is what accumulators hold.
+template <typename Op>
+inline typename Op::A combine_slots(thread const typename Op::A* s) {
     return Op::apply(Op::apply(Op::apply(s[0], s[1]), Op::apply(s[2], s[3])), Op::apply(Op::apply(s[4], s[5]), Op::apply(s[6], s[7])));
 }
 
 // The first of `count` neighbouring lanes gets their result in canonical order.
-template <typename Op, typename T>
-inline T combine_lanes(T value, uint count = 32) {
+template <typename Op>
+inline typename Op::A combine_lanes(typename Op::A value, uint count = 32) {
     for (ushort mask = count / 2; mask > 0; mask >>= 1) {
         value = Op::apply(value, shuffle_xor(value, mask));
     }
@@ -85,10 +94,10 @@ inline T combine_lanes(T value, uint count = 32) {
 }
 
 // The row's result, for every thread. `partial` holds one value for each simdgroup and is not to be written again before a barrier.
-template <typename Op, typename T>
-inline T combine_row(thread const T* slots, RowThread t, threadgroup T* partial) {
+template <typename Op>
+inline typename Op::A combine_row(thread const typename Op::A* slots, RowThread t, threadgroup typename Op::A* partial) {
     const uint lanes = min(t.count, 32u);
-    const T value = shuffle(combine_lanes<Op>(combine_slots<Op>(slots), lanes), ushort(t.lane & ~(lanes - 1)));
+    const typename Op::A value = shuffle(combine_lanes<Op>(combine_slots<Op>(slots), lanes), ushort(t.lane & ~(lanes - 1)));
     if (t.count <= 32) {
         return value;
     }
@@ -96,7 +105,7 @@ inline T combine_row(thread const T* slots, RowThread t, threadgroup T* partial)
         partial[t.simdgroup] = value;
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    T total = partial[0];
+    typename Op::A total = partial[0];
     for (uint g = 1; g < t.count / 32; ++g) {
         total = Op::apply(total, partial[g]);
     }

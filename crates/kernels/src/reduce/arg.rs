@@ -35,8 +35,8 @@ params! {
 }
 
 const FILES: &[MetalFile] = &{
-    let [a, b, c, d, e, f] = SHARED;
-    [a, b, c, d, e, f, order::KEYS, Params::METAL, metal_file!("reduce/arg.metal")]
+    let [a, b, c, d, e, f, g, h] = SHARED;
+    [a, b, c, d, e, f, g, h, order::KEYS, Params::METAL, metal_file!("reduce/arg.metal")]
 };
 
 impl ArgReduce {

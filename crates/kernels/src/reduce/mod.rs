@@ -80,12 +80,20 @@ pub struct Reduce {
 }
 
 /// What the kernels of all reductions share.
-const SHARED: [MetalFile; 6] =
-    [metal::TYPES, math::METAL, order::METAL, Geometry::METAL, metal_file!("reduce/elements.metal"), metal_file!("reduce/share.metal")];
+const SHARED: [MetalFile; 8] = [
+    metal::TYPES,
+    math::METAL,
+    order::METAL,
+    order::ACCUMULATOR,
+    order::SLOTS,
+    Geometry::METAL,
+    metal_file!("reduce/elements.metal"),
+    metal_file!("reduce/share.metal"),
+];
 
 const FILES: &[MetalFile] = &{
-    let [a, b, c, d, e, f] = SHARED;
-    [a, b, c, d, e, f, metal_file!("reduce/reduce.metal")]
+    let [a, b, c, d, e, f, g, h] = SHARED;
+    [a, b, c, d, e, f, g, h, metal_file!("reduce/reduce.metal")]
 };
 
 /// The kernel, and the bytes of its accumulators.

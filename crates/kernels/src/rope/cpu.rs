@@ -68,7 +68,7 @@ fn for_each_token<T: Float + Default>(params: &Params, x: &[T], y: &mut [T], fil
     let per_task = rows_per_task(heads * dim, count);
     let y = Shared::new(y);
     let task = |task: usize| {
-        let half = params.half as usize;
+        let half = params.half_dim as usize;
         with_scratch(2 * half, |table| {
             let (cos, sin) = table.split_at_mut(half);
             for index in task * per_task..count.min((task + 1) * per_task) {

@@ -1,13 +1,13 @@
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalForm, Parameter, Result};
 
-use super::{INTERLEAVED, Params, check_half, cpu, position_stride};
+use super::{FILES, INTERLEAVED, Params, check_half, cpu, position_stride};
 use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, gather::index, optional, required};
 
 /// Rotary position embedding by caches of cosines and sines: ONNX `RotaryEmbedding`.
 ///
 /// Inputs: `x [batch, heads, tokens, head_dim]`, or `[batch, tokens, heads · head_dim]` with `num_heads`; `cos_cache`, `sin_cache` and,
 /// optionally, `position_ids [batch, tokens]` or `[tokens]`, i32, i64 or u32. With positions the caches are `[positions, rotary_dim / 2]`, without
-/// `[batch, tokens, rotary_dim / 2]`. A position outside the caches is an error, told when the launch completes.
+/// `[batch, tokens, rotary_dim / 2]`. A position outside the caches is an error, told when the launch completes; a GPU, which cannot tell, gives NaN.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RotaryEmbedding {
     /// Pairs are neighbours instead of half a head apart.
@@ -56,8 +56,10 @@ impl RotaryEmbedding {
             y,
             position_stride: positions.map_or(Ok(0), |p| position_stride(&p, Some(batches), tokens))?,
             cache_rows: cache_rows as u64,
-            half,
+            half_dim: half,
             interleaved: self.interleaved.into(),
+            indexed: positions.is_some().into(),
+            reserved: 0,
         })
     }
 }
@@ -82,7 +84,8 @@ impl Operator for RotaryEmbedding {
         ];
         let params = self.params(inputs)?;
         let key = KernelKey::new("rotary_embedding", &[x.dtype, cos.dtype, positions]);
-        Ok(params.launch(Launch::new(key, cpu::cached_twin(x.dtype, cos.dtype, positions)?, &params, buffers)).into())
+        let launch = Launch::new(key, cpu::cached_twin(x.dtype, cos.dtype, positions)?, &params, buffers);
+        Ok(params.launch(launch.with_metal(MetalForm::new(FILES, "rotary_embedding"))).into())
     }
 }
 

@@ -17,13 +17,18 @@ mod frequencies;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 pub use embedding::RotaryEmbedding;
 pub use frequencies::{RopeScaling, frequencies};
 
-use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, gather::index, required};
+use crate::{
+    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
+    gather::index,
+    math,
+    metal::{self, metal_file, params},
+    required,
+};
 
 /// Rotary position embedding by computed angles.
 ///
@@ -36,29 +41,44 @@ pub struct Rope {
     pub interleaved: bool,
 }
 
-/// Element `e` of head `h` of token `t` of batch `b` is `x[x_origin + b·x[0] + t·x[1] + h·x[2] + e·x[3]]`; likewise `y`, from zero.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-struct Params {
-    /// Batches, tokens, heads, elements of a head.
-    extents: [u64; 4],
-    x: [i64; 4],
-    x_origin: u64,
-    y: [u64; 3],
-    /// From one batch's positions to the next's: zero where they are shared.
-    position_stride: u64,
-    /// Rows of the caches; zero without caches.
-    cache_rows: u64,
-    half: u32,
-    interleaved: u32,
+params! {
+    /// Element `e` of head `h` of token `t` of batch `b` is `x[x_origin + b·x[0] + t·x[1] + h·x[2] + e·x[3]]`; likewise `y`, from zero.
+    struct Params {
+        /// Batches, tokens, heads, elements of a head.
+        pub extents: [u64; 4],
+        pub x: [i64; 4],
+        pub x_origin: u64,
+        pub y: [u64; 3],
+        /// From one batch's positions to the next's: zero where they are shared.
+        pub position_stride: u64,
+        /// Rows of the caches; zero without caches.
+        pub cache_rows: u64,
+        /// Pairs that rotate.
+        pub half_dim: u32,
+        /// Whether pairs are neighbours.
+        pub interleaved: u32,
+        /// Whether rows of the caches are named by positions.
+        pub indexed: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
 }
 
+const FILES: &[MetalFile] = &[metal::TYPES, math::METAL, Params::METAL, metal_file!("rope/rope.metal")];
+
+/// Heads that a thread of the kernel works on.
+const HEADS: u64 = 4;
+
 impl Params {
-    /// One thread for each pair or copied element of a token's heads, a threadgroup for each token.
+    /// A column of threads for the pairs and the copied elements of a head, as many columns as give each thread [`HEADS`] heads, and a
+    /// threadgroup for each token and block of heads.
     fn launch(&self, launch: Launch) -> Launch {
         let [batches, tokens, heads, dim] = self.extents;
-        let groups = if heads * dim == 0 { 0 } else { (batches * tokens).min(u32::MAX.into()) as u32 };
-        launch.over(Extent::linear(groups), Extent::linear((heads * dim / 2).next_multiple_of(32).clamp(32, 1024) as u32))
+        let extent = |n: u64| n.min(u32::MAX.into()) as u32;
+        let width = (dim - u64::from(self.half_dim)).next_power_of_two().clamp(32, 256);
+        let height = (256 / width).min(heads.div_ceil(HEADS)).max(1);
+        let grid = if heads * dim == 0 { [0; 3] } else { [extent(batches * tokens), extent(heads.div_ceil(HEADS * height)), 1] };
+        launch.over(Extent(grid), Extent([width as u32, height as u32, 1]))
     }
 }
 
@@ -108,8 +128,10 @@ impl Rope {
             y: [extents[1] * token, token, extents[3]],
             position_stride: position_stride(&positions, batches, tokens)?,
             cache_rows: 0,
-            half,
+            half_dim: half,
             interleaved: self.interleaved.into(),
+            indexed: 1,
+            reserved: 0,
         })
     }
 }
@@ -132,7 +154,8 @@ impl Operator for Rope {
         ];
         let params = self.params(inputs)?;
         let key = KernelKey::new("rope", &[x.dtype, positions.dtype]);
-        Ok(params.launch(Launch::new(key, cpu::twin(x.dtype, positions.dtype)?, &params, buffers)).into())
+        let launch = Launch::new(key, cpu::twin(x.dtype, positions.dtype)?, &params, buffers).with_metal(MetalForm::new(FILES, "rope"));
+        Ok(params.launch(launch).into())
     }
 
     fn accepts_strides(&self, index: usize) -> bool {

@@ -21,7 +21,10 @@ use crate::{
     rows::Rows,
 };
 
-const FILES: &[MetalFile] = &[metal::TYPES, math::METAL, order::METAL, Rows::METAL, metal_file!("softmax/softmax.metal")];
+/// The softmax of one row, in Metal.
+pub(crate) const ROW: MetalFile = metal_file!("softmax/row.metal");
+
+const FILES: &[MetalFile] = &[metal::TYPES, math::METAL, order::METAL, Rows::METAL, ROW, metal_file!("softmax/softmax.metal")];
 const METAL: MetalForm = MetalForm::new(FILES, "softmax");
 
 /// Softmax (or its logarithm) along `axis`. Input and output `[…]`, f32, f16 or bf16.

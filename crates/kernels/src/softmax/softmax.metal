@@ -1,7 +1,24 @@
-// Softmax and log-softmax, each row shared in the canonical row order.
-//
-// Rows of up to 32768 elements are kept in registers and read once, longer ones three times. Beyond the end of a row stands −∞, whose
-// exponential is zero.
+// Softmax and log-softmax along an axis. Every element is read once and written once.
+
+template <uint LOG>
+struct Form {
+    typedef Larger Maximum;
+    static float shift(float max) { return max; }
+    static float exponential(float x) { return strict::exp_nonpositive(x); }
+    static float kept(float, float e) { return e; }
+    static float scale(float sum) { return 1.0f / sum; }
+    static float finish(float e, float scale) { return e * scale; }
+};
+
+template <>
+struct Form<1> {
+    typedef Larger Maximum;
+    static float shift(float max) { return max; }
+    static float exponential(float x) { return strict::exp_nonpositive(x); }
+    static float kept(float shifted, float) { return shifted; }
+    static float scale(float sum) { return strict::log(sum); }
+    static float finish(float shifted, float log) { return shifted - log; }
+};
 
 template <typename T, uint LOG>
 [[kernel]] void softmax(
@@ -17,64 +34,5 @@ template <typename T, uint LOG>
     const RowThread t = row_thread(rows.length, group, threads, simdgroup, lane);
     const ulong n = t.row < rows.outer * rows.inner ? rows.length : 0;
     const ulong start = t.row / rows.inner * rows.length * rows.inner + t.row % rows.inner;
-    const RowReader<T> from(x + start, rows.inner, n);
-    const RowWriter<T> to(y + start, rows.inner, n);
-    const uint first = SLOTS * t.index, stride = SLOTS * t.count;
-
-    float kept[KEPT][SLOTS];
-    float slots[SLOTS];
-    float accumulators[SLOTS];
-    for (uint i = 0; i < SLOTS; ++i) {
-        accumulators[i] = Larger::identity;
-    }
-    for (uint v = 0; v < KEPT; ++v) {
-        from.load(first + v * stride, -INFINITY, kept[v]);
-        for (uint i = 0; i < SLOTS; ++i) {
-            accumulators[i] = Larger::apply(accumulators[i], kept[v][i]);
-        }
-    }
-    for (ulong k = first + KEPT * stride; k < n; k += stride) {
-        from.load(k, -INFINITY, slots);
-        for (uint i = 0; i < SLOTS; ++i) {
-            accumulators[i] = Larger::apply(accumulators[i], slots[i]);
-        }
-    }
-    const float max = combine_row<Larger>(accumulators, t, partial);
-
-    for (uint i = 0; i < SLOTS; ++i) {
-        accumulators[i] = Add::identity;
-    }
-    for (uint v = 0; v < KEPT; ++v) {
-        if (v * stride < rows.length) {
-            for (uint i = 0; i < SLOTS; ++i) {
-                const float shifted = kept[v][i] - max;
-                const float e = strict::exp_nonpositive(shifted);
-                accumulators[i] += e;
-                kept[v][i] = LOG ? shifted : e;
-            }
-        }
-    }
-    for (ulong k = first + KEPT * stride; k < n; k += stride) {
-        from.load(k, -INFINITY, slots);
-        for (uint i = 0; i < SLOTS; ++i) {
-            accumulators[i] += strict::exp_nonpositive(slots[i] - max);
-        }
-    }
-    const float sum = combine_row<Add>(accumulators, t, partial + 32);
-    const float scale = LOG ? strict::log(sum) : 1.0f / sum;
-
-    for (uint v = 0; v < KEPT; ++v) {
-        for (uint i = 0; i < SLOTS; ++i) {
-            kept[v][i] = LOG ? kept[v][i] - scale : kept[v][i] * scale;
-        }
-        to.store(first + v * stride, kept[v]);
-    }
-    for (ulong k = first + KEPT * stride; k < n; k += stride) {
-        from.load(k, -INFINITY, slots);
-        for (uint i = 0; i < SLOTS; ++i) {
-            const float shifted = slots[i] - max;
-            slots[i] = LOG ? shifted - scale : strict::exp_nonpositive(shifted) * scale;
-        }
-        to.store(k, slots);
-    }
+    softmax_row<Form<LOG>>(RowReader<T>(x + start, rows.inner, n), RowWriter<T>(y + start, rows.inner, n), t, partial);
 }

@@ -9,10 +9,14 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Parameter, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result, Shape};
 
-use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, required, rows::Rows};
+use crate::{
+    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
+    metal::{self, metal_file, params},
+    order, required,
+    rows::Rows,
+};
 
 /// The `k` first elements of each row. Input `x […]`, floats or integers; outputs `values` of its type and `indices`, i64, with `k` for the
 /// extent of the axis.
@@ -28,13 +32,35 @@ pub struct TopK {
     pub sorted: bool,
 }
 
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct Params {
-    rows: Rows,
-    k: u64,
-    largest: u32,
-    sorted: u32,
+params! {
+    struct Params {
+        pub rows: Rows,
+        pub k: u64,
+        pub largest: u32,
+        pub sorted: u32,
+    }
+}
+
+const FILES: &[MetalFile] = &[
+    metal::TYPES,
+    order::METAL,
+    order::SLOTS,
+    order::KEYS,
+    Rows::METAL,
+    Params::METAL,
+    metal_file!("top_k/sort.metal"),
+    metal_file!("top_k/top_k.metal"),
+];
+
+/// The most elements that the kernel sorts in threadgroup memory.
+const LISTED: usize = 1024;
+
+impl TopK {
+    /// Bytes of threadgroup memory: counts of 256 bins and of 32 simdgroups, each twice, and the elements that are sorted in it.
+    fn memory(&self, dtype: DType) -> usize {
+        let listed = if self.sorted && self.k <= LISTED { self.k * (dtype.size().max(4) + 4) } else { 0 };
+        2 * (256 + 32) * 4 + listed
+    }
 }
 
 impl Operator for TopK {
@@ -54,7 +80,7 @@ impl Operator for TopK {
         Ok(vec![TensorInfo::of(x.dtype, shape), TensorInfo::of(DType::I64, shape)])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
         let x = required(inputs, 0, "x")?;
         let rows = Rows::new(x.shape(), self.axis)?;
         let params = Params { rows, k: self.k as u64, largest: self.largest.into(), sorted: self.sorted.into() };
@@ -63,8 +89,10 @@ impl Operator for TopK {
             (Parameter::write("values", x.dtype), Argument::Output(0)),
             (Parameter::write("indices", DType::I64), Argument::Output(1)),
         ];
-        let key = KernelKey::new("top_k", &[x.dtype]);
-        Ok(rows.launch(Launch::new(key, cpu::twin(x.dtype)?, &params, buffers), device).into())
+        let launch = Launch::new(KernelKey::new("top_k", &[x.dtype]), cpu::twin(x.dtype)?, &params, buffers);
+        let rows = if self.k == 0 { 0 } else { rows.count().min(u32::MAX as usize) as u32 };
+        let launch = launch.with_metal(MetalForm::new(FILES, "top_k")).with_threadgroup_memory(self.memory(x.dtype));
+        Ok(launch.over(Extent::linear(rows), Extent::linear(order::row_threads(x.shape()[x.shape().axis(self.axis)?]) as u32)).into())
     }
 }
 

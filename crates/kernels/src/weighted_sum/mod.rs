@@ -11,13 +11,13 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use bytemuck::{Pod, Zeroable};
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
     Argument, Description, Launch, Operator, Plan, Port, TensorInfo,
-    attention::{ROWS, View, four, is_pair},
+    attention::{View, four, is_pair},
     matmul::dtype_code,
+    metal::{self, metal_file, params},
     required,
 };
 
@@ -28,29 +28,31 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WeightedSum;
 
-/// What the kernel gets besides its buffers.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub struct Params {
-    /// Weights.
-    pub p: View,
-    /// Values.
-    pub v: View,
-    /// Sequences.
-    pub batch: u64,
-    /// Heads of weights.
-    pub heads: u64,
-    /// Heads of values; `heads` is a multiple.
-    pub kv_heads: u64,
-    /// Queries of each sequence and head.
-    pub queries: u64,
-    /// Keys of each sequence and head.
-    pub keys: u64,
-    /// Elements of a value.
-    pub width: u64,
-    /// Types of `p` and `v`: f32 (0), f16 (1) or bf16 (2).
-    pub types: [u32; 2],
+params! {
+    /// What the kernel gets besides its buffers.
+    pub struct Params {
+        /// Weights.
+        pub p: View,
+        /// Values.
+        pub v: View,
+        /// Sequences.
+        pub batch: u64,
+        /// Heads of weights.
+        pub heads: u64,
+        /// Heads of values; `heads` is a multiple.
+        pub kv_heads: u64,
+        /// Queries of each sequence and head.
+        pub queries: u64,
+        /// Keys of each sequence and head.
+        pub keys: u64,
+        /// Elements of a value.
+        pub width: u64,
+        /// Types of `p` and `v`: f32 (0), f16 (1) or bf16 (2).
+        pub types: [u32; 2],
+    }
 }
+
+const FILES: &[MetalFile] = &[metal::TYPES, View::METAL, Params::METAL, metal_file!("weighted_sum/weighted_sum.metal")];
 
 impl Operator for WeightedSum {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
@@ -67,12 +69,16 @@ impl Operator for WeightedSum {
             (Parameter::read("v", v), Argument::Input(1)),
             (Parameter::write("y", p), Argument::Output(0)),
         ];
-        let launch = Launch::new(KernelKey::new("weighted_sum", &[p, v]), cpu::run, &params, buffers);
+        let form = MetalForm::new(FILES, "weighted_sum");
+        let launch = Launch::new(KernelKey::new("weighted_sum", &[p, v]), cpu::run, &params, buffers).with_metal(form);
         let extent = |n: u64| n.min(u64::from(u32::MAX)) as u32;
-        let tiles = (params.queries * (params.heads / params.kv_heads)).div_ceil(ROWS);
+        // A simdgroup for eight rows and 128 columns, up to four of them side by side.
+        let rows = params.queries * (params.heads / params.kv_heads);
+        let simdgroups = rows.div_ceil(8).clamp(1, 4);
+        let tiles = rows.div_ceil(8 * simdgroups) * params.width.div_ceil(128);
         let empty = outputs.iter().all(|y| y.elements() == 0);
         let grid = if empty { [0; 3] } else { [tiles, params.kv_heads, params.batch].map(extent) };
-        Ok(launch.over(Extent(grid), Extent::linear(256)).into())
+        Ok(launch.over(Extent(grid), Extent::linear(32 * simdgroups as u32)).into())
     }
 
     fn accepts_strides(&self, _index: usize) -> bool {
