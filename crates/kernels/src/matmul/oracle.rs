@@ -118,8 +118,11 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.push(single(MatMul { output: Some(DType::F32), ..linear }, [DType::F16, DType::F16], [40, 99, 2048]));
     // Few rows of a plain b, and many rows.
     let [f32, f16, bf16] = [DType::F32, DType::F16, DType::BF16];
-    for (m, types) in [(1, [bf16, bf16]), (2, [f32, f16]), (3, [f16, f32]), (9, [bf16, f32])] {
+    for (m, types) in [(1, [bf16, bf16]), (2, [f32, f16]), (3, [f16, f32]), (6, [f32, f32]), (9, [bf16, f32])] {
         cases.push(single(MatMul { alpha: 3.0, ..MatMul::default() }, types, [m, 70 + m, 513]));
+    }
+    for (m, types) in [(2, [f16, f16]), (3, [bf16, f32]), (6, [f32, bf16])] {
+        cases.push(single(linear, types, [m, 40 + m, 1030]));
     }
     cases.push(single(linear, [DType::F32, DType::F32], [600, 9, 33]));
     let fast = MatMul { precision: Precision::Fast, alpha: 0.5, ..MatMul::default() };
