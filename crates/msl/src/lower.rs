@@ -40,9 +40,9 @@ pub struct Entry {
 
 pub(crate) fn lower(module: &Module, kernels: &[Kernel]) -> Lowered {
     let mut edits = Edits::new(&module.tokens);
+    attributes(module, &mut edits);
     instantiations(module, &mut edits);
     declarations(module, &mut edits);
-    attributes(module, &mut edits);
     pragmas(module, &mut edits);
     constants::function_constants(module, &mut edits);
     constants::tables(module, &mut edits);
@@ -120,3 +120,6 @@ fn pragmas(module: &Module, edits: &mut Edits<'_>) {
         edits.replace_bytes(start, end, spelled);
     }
 }
+
+#[cfg(test)]
+mod tests;
