@@ -40,9 +40,9 @@ pub struct Entry {
 
 pub(crate) fn lower(module: &Module, kernels: &[Kernel]) -> Lowered {
     let mut edits = Edits::new(&module.tokens);
+    attributes(module, &mut edits);
     instantiations(module, &mut edits);
     declarations(module, &mut edits);
-    attributes(module, &mut edits);
     pragmas(module, &mut edits);
     constants::function_constants(module, &mut edits);
     constants::tables(module, &mut edits);
@@ -67,7 +67,7 @@ fn instantiations(module: &Module, edits: &mut Edits<'_>) {
     let tokens = &module.tokens;
     for start in module.structure.starts(crate::structure::Scope::Namespace) {
         if is_explicit_instantiation(tokens, start) {
-            edits.blank(start, tokens.find(start, tokens.len(), &[";"]) + 1);
+            edits.drop(start, tokens.find(start, tokens.len(), &[";"]) + 1);
         }
     }
 }
@@ -85,6 +85,11 @@ fn declarations(module: &Module, edits: &mut Edits<'_>) {
             if matches!(tokens.text(at), "kernel" | "static" | "extern") {
                 edits.replace(at, "");
             }
+        }
+        if module.is_unsupported(declaration.at) {
+            let end = declaration.body.map_or(declaration.parameters.1 + 1, |(_, close)| close) + 1;
+            edits.drop(start, end);
+            continue;
         }
         // A specialisation takes the storage class of its template.
         if head == start || declaration.template.is_some() {
@@ -115,3 +120,6 @@ fn pragmas(module: &Module, edits: &mut Edits<'_>) {
         edits.replace_bytes(start, end, spelled);
     }
 }
+
+#[cfg(test)]
+mod tests;
