@@ -5,6 +5,8 @@ use std::num::NonZeroUsize;
 use clap::{Args as Group, Parser, Subcommand};
 use elinvar::{BackendType, Error, Executor, Precision, Result};
 
+#[cfg(target_os = "linux")]
+use crate::commands::check;
 use crate::commands::{bench, chat, devices, generate, logits, op};
 
 /// Transformer kernels and language models with the same bits on every device.
@@ -22,6 +24,9 @@ pub(crate) enum Command {
     Generate(generate::GenerateArgs),
     /// Talk with a model that has a chat template
     Chat(chat::ChatArgs),
+    /// Run a Metal kernel on the simulator and tell its faults
+    #[cfg(target_os = "linux")]
+    Check(Box<check::CheckArgs>),
     /// Measure operators and decoding
     Bench(bench::BenchArgs),
     /// List the devices of this build and what they are
@@ -35,7 +40,7 @@ pub(crate) enum Command {
 /// Where and how to compute.
 #[derive(Clone, Debug, Group)]
 pub(crate) struct DeviceArgs {
-    /// Device to run on: auto, cpu [default: auto; the environment variable ELINVAR_DEVICE chooses for auto]
+    /// Device to run on: auto, cpu, metal-sim [default: auto; the environment variable ELINVAR_DEVICE chooses for auto]
     #[arg(long, default_value = "auto", hide_default_value = true)]
     pub(crate) device: String,
     /// Threads of the CPU device [default: one for each core]

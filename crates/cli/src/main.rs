@@ -14,10 +14,12 @@ use clap::Parser;
 fn main() -> ExitCode {
     let args = args::Args::parse();
     match commands::run(&args) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error}");
-            ExitCode::FAILURE
+            // A check that could not be made is not a check that found something.
+            ExitCode::from(2)
         }
     }
 }

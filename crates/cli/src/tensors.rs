@@ -21,6 +21,11 @@ const TYPES: &[(DType, Dtype)] = &[
     (DType::Bool, Dtype::BOOL),
 ];
 
+/// The library's data type for a file's.
+pub(crate) fn dtype(stored: Dtype) -> Option<DType> {
+    TYPES.iter().find(|(_, theirs)| *theirs == stored).map(|(ours, _)| *ours)
+}
+
 /// Every tensor of a file, by name.
 pub(crate) fn read(executor: &Executor, file: &Path) -> Result<HashMap<String, Tensor>> {
     let shown = file.display();
@@ -28,42 +33,62 @@ pub(crate) fn read(executor: &Executor, file: &Path) -> Result<HashMap<String, T
     let tensors =
         SafeTensors::deserialize(&bytes).map_err(|e| Error::with_source(ErrorKind::InvalidData, format!("{shown} is no safetensors file"), e))?;
     let load = |(name, view): (String, safetensors::tensor::TensorView<'_>)| {
-        let known = TYPES.iter().find(|(_, theirs)| *theirs == view.dtype());
-        let (dtype, _) =
-            known.ok_or_else(|| Error::unsupported(format!("{shown}: tensor '{name}' has type {:?}: convert it first", view.dtype())))?;
-        let tensor = executor.tensor_from_bytes(*dtype, view.shape(), view.data()).map_err(|e| e.context(format!("{shown}: tensor '{name}'")))?;
+        let known = dtype(view.dtype());
+        let known = known.ok_or_else(|| Error::unsupported(format!("{shown}: tensor '{name}' has type {:?}: convert it first", view.dtype())))?;
+        let tensor = executor.tensor_from_bytes(known, view.shape(), view.data()).map_err(|e| e.context(format!("{shown}: tensor '{name}'")))?;
         Ok((name, tensor))
     };
     tensors.tensors().into_iter().map(load).collect()
 }
 
+/// A tensor on its way to a file.
+struct Stored {
+    dtype: Dtype,
+    dims: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl View for Stored {
+    fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+    fn shape(&self) -> &[usize] {
+        &self.dims
+    }
+    fn data(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(&self.bytes)
+    }
+    fn data_len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+impl Stored {
+    fn new(name: &str, ours: DType, dims: Vec<usize>, bytes: Vec<u8>) -> Result<Self> {
+        let found = TYPES.iter().find(|(known, _)| *known == ours);
+        let (_, dtype) = found.ok_or_else(|| Error::unsupported(format!("'{name}' has type {ours}, which safetensors files cannot hold")))?;
+        Ok(Self { dtype: *dtype, dims, bytes })
+    }
+}
+
 /// Writes tensors to a file, whole or not at all.
 pub(crate) fn write(file: &Path, tensors: Vec<(String, Tensor)>) -> Result<()> {
-    struct Stored {
-        dtype: Dtype,
-        dims: Vec<usize>,
-        bytes: Vec<u8>,
-    }
-    impl View for Stored {
-        fn dtype(&self) -> Dtype {
-            self.dtype
-        }
-        fn shape(&self) -> &[usize] {
-            &self.dims
-        }
-        fn data(&self) -> Cow<'_, [u8]> {
-            Cow::Borrowed(&self.bytes)
-        }
-        fn data_len(&self) -> usize {
-            self.bytes.len()
-        }
-    }
-    let store = |(name, tensor): (String, Tensor)| -> Result<(String, Stored)> {
-        let found = TYPES.iter().find(|(ours, _)| *ours == tensor.dtype());
-        let (_, dtype) =
-            found.ok_or_else(|| Error::unsupported(format!("'{name}' has type {}, which safetensors files cannot hold", tensor.dtype())))?;
-        Ok((name, Stored { dtype: *dtype, dims: tensor.shape().to_vec(), bytes: tensor.to_bytes()? }))
+    let store = |(name, tensor): (String, Tensor)| {
+        let stored = Stored::new(&name, tensor.dtype(), tensor.shape().to_vec(), tensor.to_bytes()?)?;
+        Ok((name, stored))
     };
-    let stored = tensors.into_iter().map(store).collect::<Result<Vec<_>>>()?;
+    save(file, tensors.into_iter().map(store).collect::<Result<Vec<_>>>()?)
+}
+
+/// Writes arrays of elements to a file, whole or not at all.
+pub(crate) fn write_bytes(file: &Path, arrays: impl Iterator<Item = (String, DType, Vec<u8>)>) -> Result<()> {
+    let store = |(name, dtype, bytes): (String, DType, Vec<u8>)| {
+        let stored = Stored::new(&name, dtype, vec![bytes.len() / dtype.size()], bytes)?;
+        Ok((name, stored))
+    };
+    save(file, arrays.map(store).collect::<Result<Vec<_>>>()?)
+}
+
+fn save(file: &Path, stored: Vec<(String, Stored)>) -> Result<()> {
     safetensors::serialize_to_file(stored, None, file).map_err(|e| Error::with_source(ErrorKind::Io, format!("cannot write {}", file.display()), e))
 }

@@ -9,18 +9,21 @@ use elinvar_cpu::CpuBackend;
 pub enum BackendType {
     /// The host's processor.
     Cpu,
+    /// The Metal device over the simulator: the kernels' Metal text, run on the CPU and checked.
+    MetalSim,
     /// Checks every command and executes nothing.
     Null,
 }
 
 impl BackendType {
-    /// Every one, in the order the automatic choice prefers them; the null device is never chosen.
-    pub const ALL: &[BackendType] = &[BackendType::Cpu, BackendType::Null];
+    /// Every one, in the order the automatic choice prefers them; the simulator and the null device are never chosen.
+    pub const ALL: &[BackendType] = &[BackendType::Cpu, BackendType::MetalSim, BackendType::Null];
 
     /// The name used on the command line and in `ELINVAR_DEVICE`.
     pub const fn name(self) -> &'static str {
         match self {
             BackendType::Cpu => "cpu",
+            BackendType::MetalSim => "metal-sim",
             BackendType::Null => "null",
         }
     }
@@ -32,9 +35,22 @@ impl BackendType {
     pub(crate) fn open(self) -> Result<Device> {
         match self {
             BackendType::Cpu => Ok(Device::new(CpuBackend::new(None)?)),
+            BackendType::MetalSim => simulator(),
             BackendType::Null => Ok(Device::new(NullBackend::new())),
         }
     }
+}
+
+#[cfg(target_os = "linux")]
+fn simulator() -> Result<Device> {
+    use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
+    let simulated = Simulated::new(SimulatorOptions::default())?;
+    Ok(Device::new(MetalBackend::new(simulated, elinvar_core::DeviceKind::MetalSim)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn simulator() -> Result<Device> {
+    Err(Error::device_unavailable("the Metal simulator runs on Linux: use cpu here"))
 }
 
 impl fmt::Display for BackendType {

@@ -81,16 +81,59 @@ pub fn for_each_block<A: Sync, B: Send>(length: usize, input: &[A], output: &mut
     tasks.for_each(|(task, (input, output))| block(task * rows, input, output));
 }
 
-/// Calls `kernel(x, y)` for all rows together if they are f32, otherwise for each row widened and then narrowed in cache.
-pub fn in_f32<T: Float>(length: usize, input: &[T], output: &mut [T], mut kernel: impl FnMut(usize, &[f32], &mut [f32])) {
+/// Elements of a row that are worked on between fetches ahead.
+pub const PIECE: usize = 256;
+
+/// The row after the one worked on, input and output. Fetched piece by piece during the arithmetic, it comes from memory meanwhile; the
+/// processor alone would begin when the arithmetic is over, at every page anew.
+#[derive(Clone, Copy)]
+pub struct Ahead {
+    input: *const u8,
+    output: *const u8,
+    piece_bytes: usize,
+}
+
+impl Ahead {
+    /// What follows these slices, whatever it is.
+    #[inline(always)]
+    pub fn after<T>(input: &[T], output: &[T]) -> Self {
+        Self { input: input.as_ptr_range().end.cast(), output: output.as_ptr_range().end.cast(), piece_bytes: PIECE * size_of::<T>() }
+    }
+
+    /// Fetches piece number `piece`.
+    #[inline(always)]
+    pub fn fetch(self, piece: usize) {
+        let start = piece * self.piece_bytes;
+        for at in (start..start + self.piece_bytes).step_by(64) {
+            prefetch(self.input.wrapping_add(at));
+            prefetch(self.output.wrapping_add(at));
+        }
+    }
+}
+
+/// Announces that a cache line will be used soon. Any address is fine.
+#[inline(always)]
+pub fn prefetch<T>(address: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of x86-64; prefetching reads nothing, whatever the address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+/// Calls `kernel(first row, x, y, ahead)` for all rows together if they are f32, otherwise for each row widened and then narrowed in cache,
+/// with what to fetch meanwhile; without, each row is followed by the next.
+pub fn in_f32<T: Float>(length: usize, input: &[T], output: &mut [T], mut kernel: impl FnMut(usize, &[f32], &mut [f32], Option<Ahead>)) {
     if let (Some(x), Some(y)) = (as_f32(input), as_f32_mut(output)) {
-        return kernel(0, x, y);
+        return kernel(0, x, y, None);
     }
     with_scratch(2 * length, |scratch| {
         let (wide, result) = scratch.split_at_mut(length);
         for (row, (x, y)) in input.chunks_exact(length).zip(output.chunks_exact_mut(length)).enumerate() {
             T::widen_into(x, wide);
-            kernel(row, wide, result);
+            kernel(row, wide, result, Some(Ahead::after(x, y)));
             T::narrow_into(result, y);
         }
     });

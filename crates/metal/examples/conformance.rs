@@ -4,7 +4,7 @@
 
 use std::{collections::HashMap, error::Error, fs, path::Path, process::ExitCode};
 
-use elinvar_core::Device;
+use elinvar_core::{Device, DeviceKind};
 use elinvar_cpu::CpuBackend;
 use elinvar_kernels::conformance::{self, Placement};
 use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
@@ -23,18 +23,18 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         }
     }
     let reference = Device::new(CpuBackend::new(None)?);
+    let options = SimulatorOptions::default();
+    let seed = options.seed.clone();
+    let device = Device::new(MetalBackend::new(Simulated::new(options)?, DeviceKind::MetalSim).with_texts(texts));
     let (mut passed, mut failed) = (0, 0);
-    for seed in 0..seeds {
-        let options = SimulatorOptions { seed, ..SimulatorOptions::default() };
-        let device = Device::new(MetalBackend::new(Simulated::new(options)?, elinvar_core::DeviceKind::MetalSim).with_texts(texts.clone()));
-        for case in conformance::cases().iter().filter(|c| c.name().contains(&filter)) {
-            for &placement in Placement::ALL {
-                match conformance::compare(case, &device, &reference, placement) {
-                    Ok(()) => passed += 1,
-                    Err(error) => {
-                        failed += 1;
-                        println!("{placement:?} seed {seed}: {error}");
-                    }
+    for case in conformance::cases().iter().filter(|c| c.name().contains(&filter)) {
+        for (number, &placement) in (0..seeds).flat_map(|number| Placement::ALL.iter().map(move |placement| (number, placement))) {
+            seed.set(number);
+            match conformance::compare(case, &device, &reference, placement) {
+                Ok(()) => passed += 1,
+                Err(error) => {
+                    failed += 1;
+                    println!("{placement:?} seed {number}: {error}");
                 }
             }
         }

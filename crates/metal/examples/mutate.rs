@@ -137,13 +137,15 @@ fn is_store(statement: &str) -> bool {
 }
 
 fn run(mutant: &Mutant, cases: &[&Case], reference: &Device, seeds: u64) -> Result<Outcome> {
+    let options = SimulatorOptions::default();
+    let seed = options.seed.clone();
+    let texts = HashMap::from([(mutant.file.to_owned(), mutant.text.clone())]);
+    let device = Device::new(MetalBackend::new(Simulated::new(options)?, DeviceKind::MetalSim).with_texts(texts));
     let mut compiled = false;
-    for seed in 0..seeds {
-        let options = SimulatorOptions { seed, ..SimulatorOptions::default() };
-        let texts = HashMap::from([(mutant.file.to_owned(), mutant.text.clone())]);
-        let device = Device::new(MetalBackend::new(Simulated::new(options)?, DeviceKind::MetalSim).with_texts(texts));
+    for number in 0..seeds {
+        seed.set(number);
         for (index, case) in cases.iter().enumerate() {
-            match conformance::compare(case, &device, reference, Placement::ALL[(index + seed as usize) % 2]) {
+            match conformance::compare(case, &device, reference, Placement::ALL[(index + number as usize) % 2]) {
                 Ok(()) => compiled = true,
                 Err(error) if error.is_compile_failed() && !compiled => return Ok(Outcome::DoesNotCompile),
                 Err(_) => return Ok(Outcome::Noticed),

@@ -5,9 +5,10 @@
 
 pub mod api;
 mod backend;
+mod refusal;
 #[cfg(target_os = "linux")]
 mod simulated;
 
 pub use backend::MetalBackend;
 #[cfg(target_os = "linux")]
-pub use simulated::{Simulated, SimulatorOptions};
+pub use simulated::{Seed, Simulated, SimulatorOptions};

@@ -1,6 +1,9 @@
 //! Metal's objects as the simulator offers them.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use elinvar_core::{Error, Result};
 use elinvar_msl::ParameterKind;
@@ -10,20 +13,35 @@ use elinvar_sim::{
 
 use crate::api::{Api, Facts, Launch, LibrarySource, PipelineFacts};
 
+/// Decides the order of threads and threadgroups; 0 is the natural one. Clones are the same: a device can be given another schedule while it lives.
+#[derive(Clone, Debug, Default)]
+pub struct Seed(Arc<AtomicU64>);
+
+impl Seed {
+    /// For the command lists submitted from now on.
+    pub fn set(&self, seed: u64) {
+        self.0.store(seed, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// How the simulated device runs kernels.
 #[derive(Clone, Debug)]
 pub struct SimulatorOptions {
     /// Check every access; otherwise kernels run faster and only their results can tell.
     pub checked: bool,
-    /// Decides the order of threads and threadgroups; 0 is the natural one.
-    pub seed: u64,
+    /// The schedule.
+    pub seed: Seed,
     /// The simulator's own configuration.
     pub config: Config,
 }
 
 impl Default for SimulatorOptions {
     fn default() -> Self {
-        Self { checked: true, seed: 0, config: Config::default() }
+        Self { checked: true, seed: Seed::default(), config: Config::default() }
     }
 }
 
@@ -45,15 +63,6 @@ impl Simulated {
         let simulator = Simulator::new(options.config.clone())?;
         let (queue, nothing) = (simulator.queue()?, simulator.buffer("absent buffer", 1)?);
         Ok(Self { simulator, queue, options, nothing })
-    }
-
-    /// The same device's memory and compiled kernels with a queue of another seed.
-    ///
-    /// # Errors
-    /// The system refuses a thread.
-    pub fn with_seed(&self, seed: u64) -> Result<Self> {
-        let options = SimulatorOptions { seed, ..self.options.clone() };
-        Ok(Self { simulator: self.simulator.clone(), queue: self.simulator.queue()?, options, nothing: self.nothing.clone() })
     }
 }
 
@@ -116,7 +125,7 @@ impl Api for Simulated {
     }
 
     fn command_buffer(&self) -> Result<CommandBuffer> {
-        Ok(CommandBuffer::with_seed(self.options.seed))
+        Ok(CommandBuffer::with_seed(self.options.seed.get()))
     }
 
     fn launch(&self, commands: &mut CommandBuffer, launch: &Launch<'_, Self>) -> Result<()> {

@@ -1,5 +1,7 @@
 //! What a caller needs to know of a kernel to launch it.
 
+use elinvar_core::{Error, Result};
+
 use crate::location::Location;
 
 /// A kernel that can be launched: a plain one, or an instantiation of a template.
@@ -15,6 +17,38 @@ pub struct Kernel {
     pub location: Location,
     /// A C++ expression for the address of the function.
     pub(crate) address: String,
+}
+
+impl Kernel {
+    /// The index of the buffer of that name.
+    ///
+    /// # Errors
+    /// No parameter of that name, or it is no buffer.
+    pub fn buffer_index(&self, name: &str) -> Result<u32> {
+        match self.parameter(name)?.kind {
+            ParameterKind::Buffer { index, .. } => Ok(index),
+            _ => Err(Error::invalid_argument(format!("kernel `{}`: `{name}` is no buffer", self.name))),
+        }
+    }
+
+    /// The index of the threadgroup memory of that name.
+    ///
+    /// # Errors
+    /// No parameter of that name, or it is no threadgroup memory.
+    pub fn threadgroup_index(&self, name: &str) -> Result<u32> {
+        match self.parameter(name)?.kind {
+            ParameterKind::Threadgroup { index, .. } => Ok(index),
+            _ => Err(Error::invalid_argument(format!("kernel `{}`: `{name}` is no threadgroup memory", self.name))),
+        }
+    }
+
+    fn parameter(&self, name: &str) -> Result<&Parameter> {
+        self.parameters.iter().find(|parameter| parameter.name == name).ok_or_else(|| {
+            let bound = self.parameters.iter().filter(|parameter| !matches!(parameter.kind, ParameterKind::Position(_)));
+            let names: Vec<_> = bound.map(|parameter| parameter.name.as_str()).collect();
+            Error::invalid_argument(format!("kernel `{}` has no parameter `{name}`: it takes {}", self.name, names.join(", ")))
+        })
+    }
 }
 
 /// A parameter of a kernel.

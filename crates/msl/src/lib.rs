@@ -7,6 +7,7 @@
 //! Everything here is a pure function of text: no compiler is run.
 
 mod attributes;
+mod functions;
 mod instantiation;
 mod integers;
 mod kernel;
@@ -20,7 +21,7 @@ mod structure;
 mod tokens;
 
 pub use kernel::{AddressSpace, FunctionConstant, Kernel, Parameter, ParameterKind, Position};
-pub use lints::Lint;
+pub use lints::{Lint, misuse::address_space_misuse};
 pub use location::Location;
 pub use lower::{Entry, Lowered};
 pub use module::Module;

@@ -1,4 +1,11 @@
-//! What clang accepts and Apple's compiler does not.
+//! What clang accepts and Apple's compiler does not, as far as tokens tell.
+
+mod calls;
+mod declarations;
+pub(crate) mod misuse;
+mod pointers;
+pub(crate) mod syntax_tree;
+mod words;
 
 use std::fmt;
 
@@ -21,6 +28,32 @@ impl fmt::Display for Lint {
     }
 }
 
-pub(crate) fn lints(_module: &Module) -> Vec<Lint> {
-    Vec::new()
+/// What the rules add to.
+struct Findings<'a> {
+    module: &'a Module,
+    lints: Vec<Lint>,
 }
+
+impl Findings<'_> {
+    fn add(&mut self, rule: &'static str, at: usize, message: impl Into<String>) {
+        let lint = Lint { location: self.module.tokens.location(at), rule, message: message.into() };
+        // An instantiating macro repeats its faults on one line.
+        if !self.lints.contains(&lint) {
+            self.lints.push(lint);
+        }
+    }
+}
+
+pub(crate) fn lints(module: &Module, metal_version: u32) -> Vec<Lint> {
+    let mut findings = Findings { module, lints: Vec::new() };
+    words::words(&mut findings, metal_version);
+    declarations::declarations(&mut findings);
+    calls::calls(&mut findings);
+    pointers::pointers(&mut findings);
+    let mut lints = findings.lints;
+    lints.sort_by(|a, b| (&a.location.file, a.location.line).cmp(&(&b.location.file, b.location.line)));
+    lints
+}
+
+#[cfg(test)]
+mod tests;

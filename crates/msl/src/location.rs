@@ -46,6 +46,10 @@ impl LineMap {
         self.markers.push(Marker { offset, line, file });
     }
 
+    pub(crate) fn files(&self) -> impl Iterator<Item = &str> {
+        self.markers.iter().map(|marker| &*marker.file)
+    }
+
     pub(crate) fn location(&self, source: &str, offset: usize) -> Location {
         let newlines = |from: usize| source.as_bytes().get(from..offset).unwrap_or(&[]).iter().filter(|&&byte| byte == b'\n').count() as u32;
         let after = self.markers.partition_point(|marker| marker.offset <= offset);

@@ -48,6 +48,7 @@ pub(crate) fn lower(module: &Module, kernels: &[Kernel]) -> Lowered {
     constants::tables(module, &mut edits);
     qualifiers::locals(module, &mut edits);
     qualifiers::methods(module, &mut edits);
+    qualifiers::array_parameters(module, &mut edits);
     qualifiers::function_pointers(module, &mut edits);
     deduction::deduction(module, &mut edits);
     swizzles::swizzles(module, &mut edits);

@@ -90,9 +90,16 @@ impl Module {
         &self.function_constants
     }
 
-    /// What clang accepts and Apple's compiler does not.
-    pub fn lints(&self) -> Vec<Lint> {
-        lints::lints(self)
+    /// What clang accepts and Apple's compiler does not, when it compiles for `metal_version`: 320 is Metal 3.2.
+    pub fn lints(&self, metal_version: u32) -> Vec<Lint> {
+        lints::lints(self, metal_version)
+    }
+
+    /// Pointers and references without an address space, found in clang's dump of the syntax tree (`-Xclang -ast-dump`) of
+    /// [`lower_for_simulator`](Self::lower_for_simulator) without kernels, compiled with the define `ELV_STRICT_THREAD`. Together with
+    /// [`lints`](Self::lints) that is every one outside templates.
+    pub fn unqualified_pointers(&self, dump: &str) -> Vec<Lint> {
+        lints::syntax_tree::unqualified_pointers(self, dump)
     }
 
     /// C++ for OpenCL that behaves as the text does, with an entry point for each of `kernels`.

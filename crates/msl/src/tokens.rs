@@ -87,6 +87,11 @@ impl Tokens {
         self.lines.location(&self.source, self.token(index).start)
     }
 
+    /// The names of the files that the text is made of.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &str> {
+        self.lines.files()
+    }
+
     /// Whether `index` starts an attribute list `[[`.
     pub(crate) fn is_attribute(&self, index: usize) -> bool {
         self.text(index) == "[" && self.text(index + 1) == "[" && self.token(index).end == self.token(index + 1).start

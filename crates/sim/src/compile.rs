@@ -13,6 +13,7 @@ use elinvar_msl::simulator;
 use crate::{
     cache::{self, Cache, Key},
     diagnostics,
+    instrument::instrument,
     library::{CompileOptions, Math, Source},
     toolchain::Toolchain,
 };
@@ -28,7 +29,7 @@ const RUNTIME: &[(&str, &str)] = &[
     ("context.h", include_str!("runtime/context.h")),
 ];
 const RUNTIME_FLAGS: &[&str] =
-    &["-x", "c++", "-std=c++17", "-O2", "-fPIC", "-fno-exceptions", "-fno-rtti", "-fno-stack-protector", "-fno-omit-frame-pointer"];
+    &["-x", "c++", "-std=c++17", "-nostdinc", "-O2", "-fPIC", "-fno-exceptions", "-fno-rtti", "-fno-stack-protector", "-fno-omit-frame-pointer"];
 const PREPROCESS_FLAGS: &[&str] = &[
     "-E",
     "-x",
@@ -51,23 +52,25 @@ const KERNEL_FLAGS: &[&str] = &[
     "-Xclang",
     "-cl-ext=all",
     "-cl-single-precision-constant",
-    "-w",
-    "-fPIC",
-    "-fno-vectorize",
-    "-fno-slp-vectorize",
     "-fno-stack-protector",
+    "-fno-finite-loops",
     "-fstack-clash-protection",
     "-gline-tables-only",
-    "-O1",
 ];
-/// Instrumentation for the callbacks in `runtime/runtime.cpp`; frame pointers let a finding in a called function be told at its caller.
+const OPTIMISATION_FLAGS: &[&str] = &["-w", "-fPIC", "-fno-vectorize", "-fno-slp-vectorize", "-O1"];
+/// Instrumentation for the callbacks in `runtime/runtime.cpp` (accesses beyond private arrays trap instead); frame pointers let a finding in a called function be told at its caller.
 const CHECKED_FLAGS: &[&str] = &[
     "-fsanitize=thread",
     "-mllvm",
     "-tsan-instrument-func-entry-exit=0",
-    "-fsanitize=array-bounds,alignment,shift-exponent,integer-divide-by-zero",
+    "-fsanitize=array-bounds,local-bounds,alignment,integer-divide-by-zero",
     "-fno-omit-frame-pointer",
 ];
+/// Makes the representation that [`instrument`] adds checks to.
+const UNOPTIMISED_FLAGS: &[&str] = &["-Xclang", "-disable-llvm-passes", "-fno-discard-value-names", "-emit-llvm", "-S"];
+
+/// What is added to checked kernels is part of what they are made from.
+const INSTRUMENTATION: &[u8] = include_bytes!("instrument.rs");
 
 /// Compiles for one toolchain into one cache.
 pub(crate) struct Compiler {
@@ -86,6 +89,26 @@ pub(crate) struct Target {
     pub(crate) math: Math,
     /// `-D` for each function constant.
     pub(crate) constants: Vec<String>,
+}
+
+impl Target {
+    fn flags(&self) -> Vec<&'static str> {
+        let mut flags = [KERNEL_FLAGS, OPTIMISATION_FLAGS, machine_flags()].concat();
+        flags.push(match self.math {
+            Math::Safe => "-ffp-contract=off",
+            Math::Fast => "-ffp-contract=on",
+        });
+        if self.checked {
+            flags.extend(CHECKED_FLAGS);
+        }
+        flags
+    }
+}
+
+/// A compiled kernel: the library and the symbol of its entry point.
+pub(crate) struct Place {
+    pub(crate) library: PathBuf,
+    pub(crate) symbol: String,
 }
 
 impl Compiler {
@@ -117,34 +140,87 @@ impl Compiler {
         command.args(options.defines.iter().map(|define| format!("-D{define}")));
         command.arg(format!("-isystem{}", self.headers.display())).arg("-");
         let text = format!("# 1 \"{}\"\n{}", source.name.replace('\\', "\\\\").replace('"', "\\\""), source.text);
-        let output = run(&mut command, text.as_bytes())?;
-        match output.status.success() {
-            true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-            false => Err(diagnostics::error(&source.name, &output.stderr)),
-        }
+        compile(&mut command, text.as_bytes(), &source.name).map(|output| String::from_utf8_lossy(&output).into_owned())
+    }
+
+    /// The key of one kernel of a text, whichever library it is compiled into.
+    pub(crate) fn kernel_key(&self, text: &Key, kernel: &str, target: &Target) -> Key {
+        let mut command = self.toolchain.compiler();
+        command.args(target.flags()).args(&target.constants);
+        self.key(&command, [text.as_str().as_bytes(), kernel.as_bytes(), self.runtime.as_os_str().as_encoded_bytes(), INSTRUMENTATION])
+    }
+
+    /// Where a kernel was compiled to, if it was.
+    pub(crate) fn find(&self, key: &Key) -> Option<Place> {
+        let found = fs::read_to_string(self.cache.path(key, "kernel")).ok()?;
+        let (library, symbol) = found.trim_end().split_once(' ')?;
+        let library = self.cache.folder().join(library);
+        self.cache.is_sound(&library).then(|| Place { library, symbol: symbol.to_owned() })
+    }
+
+    pub(crate) fn remember(&self, key: &Key, place: &Place) -> Result<()> {
+        let library = place.library.file_name().unwrap_or_default().to_string_lossy();
+        self.cache.write(&self.cache.path(key, "kernel"), format!("{library} {}\n", place.symbol).as_bytes())
     }
 
     /// The library for a lowered text.
     pub(crate) fn kernels(&self, name: &str, lowered: &str, target: &Target) -> Result<PathBuf> {
+        let flags = target.flags();
         let mut command = self.toolchain.compiler();
-        command.args(KERNEL_FLAGS).args(machine_flags());
-        command.arg(match target.math {
-            Math::Safe => "-ffp-contract=off",
-            Math::Fast => "-ffp-contract=on",
-        });
-        if target.checked {
-            command.args(CHECKED_FLAGS);
-        }
-        command.args(&target.constants);
-        let key = self.key(&command, [lowered.as_bytes(), self.runtime.as_os_str().as_encoded_bytes()]);
+        command.args(&flags).args(&target.constants);
+        let key = self.key(&command, [lowered.as_bytes(), self.runtime.as_os_str().as_encoded_bytes(), INSTRUMENTATION]);
         self.cached(&key, |object| {
-            command.arg(format!("-ffile-prefix-map={}={PRELUDE_FOLDER}", self.prelude.display()));
-            command.arg(format!("-fdebug-compilation-dir={COMPILATION_FOLDER}"));
-            command.args(["-fno-color-diagnostics", "-fno-caret-diagnostics", "-include"]).arg(self.prelude.join("msl.h"));
-            command.args(["-c", "-o"]).arg(object).arg("-");
-            let output = run(&mut command, lowered.as_bytes())?;
-            if output.status.success() { Ok(()) } else { Err(diagnostics::error(name, &output.stderr)) }
+            let header = self.precompiled(&flags)?;
+            self.add_places(&mut command);
+            command.args(["-fno-color-diagnostics", "-fno-caret-diagnostics", "-include-pch"]).arg(&header);
+            if !target.checked {
+                return compile(command.args(["-c", "-o"]).arg(object).arg("-"), lowered.as_bytes(), name).map(drop);
+            }
+            let module = compile(command.args(UNOPTIMISED_FLAGS).args(["-o", "-", "-"]), lowered.as_bytes(), name)?;
+            let module = instrument(&String::from_utf8_lossy(&module));
+            let mut command = self.toolchain.compiler();
+            command.args(["-x", "ir"]).args(OPTIMISATION_FLAGS).args(machine_flags()).args(CHECKED_FLAGS).args(self.toolchain.separate_traps());
+            compile(command.args(["-c", "-o"]).arg(object).arg("-"), module.as_bytes(), name).map(drop)
         })
+    }
+
+    /// The errors under a define that makes the prelude stricter.
+    pub(crate) fn strict_errors(&self, lowered: &str, define: &str) -> Result<String> {
+        let output = run(self.type_check(define).args(["-ferror-limit=0", "-"]), lowered.as_bytes())?;
+        Ok(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// Clang's dump of the syntax tree under the strictest definition of `thread`.
+    pub(crate) fn syntax_tree(&self, lowered: &str) -> Result<String> {
+        let output = run(self.type_check("ELV_STRICT_THREAD").args(["-Xclang", "-ast-dump", "-"]), lowered.as_bytes())?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn type_check(&self, define: &str) -> Command {
+        let mut command = self.toolchain.compiler();
+        command.args(KERNEL_FLAGS).args(["-w", "-fsyntax-only", "-fno-color-diagnostics", "-fno-caret-diagnostics"]);
+        command.arg(format!("-D{define}")).arg("-include").arg(self.prelude.join("msl.h"));
+        command
+    }
+
+    /// The prelude, read by the compiler once for each set of flags.
+    fn precompiled(&self, flags: &[&str]) -> Result<PathBuf> {
+        let mut command = self.toolchain.compiler();
+        command.args(flags).args(["-Xclang", "-emit-pch", "-Xclang", "-fno-pch-timestamp", "-Wno-invalid-constexpr"]);
+        let place = self.cache.path(&self.key(&command, []), "pch");
+        if self.cache.is_sound(&place) {
+            return Ok(place);
+        }
+        let scratch = self.cache.scratch("pch");
+        self.add_places(&mut command);
+        compile(command.args(["-c", "-o"]).arg(&scratch).arg(self.prelude.join("msl.h")), &[], "the Metal prelude")?;
+        self.cache.seal(&scratch, &place).map(|()| place)
+    }
+
+    /// Names in line tables that do not depend on the machine.
+    fn add_places(&self, command: &mut Command) {
+        command.arg(format!("-ffile-prefix-map={}={PRELUDE_FOLDER}", self.prelude.display()));
+        command.arg(format!("-fdebug-compilation-dir={COMPILATION_FOLDER}"));
     }
 
     fn runtime_library(&self, sources: &Path) -> Result<PathBuf> {
@@ -153,8 +229,7 @@ impl Compiler {
         let key = self.key(&command, RUNTIME.iter().map(|(_, text)| text.as_bytes()));
         self.cached(&key, |object| {
             command.arg(format!("-I{}", self.prelude.display())).args(["-c", "-o"]).arg(object).arg(sources.join("runtime.cpp"));
-            let output = run(&mut command, &[])?;
-            if output.status.success() { Ok(()) } else { Err(diagnostics::error("the simulator's runtime", &output.stderr)) }
+            compile(&mut command, &[], "the simulator's runtime").map(drop)
         })
     }
 
@@ -188,8 +263,7 @@ impl Compiler {
         } else {
             command.arg(&self.runtime);
         }
-        let output = run(&mut command, &[])?;
-        if output.status.success() { Ok(()) } else { Err(diagnostics::error("linking a kernel", &output.stderr)) }
+        compile(&mut command, &[], "linking a kernel").map(drop)
     }
 }
 
@@ -217,6 +291,12 @@ fn folder(cache: &Cache, name: &str, files: &[(&str, &str)]) -> Result<PathBuf> 
         cache.write(&place, text.as_bytes())?;
     }
     Ok(folder)
+}
+
+/// What the command writes; its messages if it fails at making `what`.
+fn compile(command: &mut Command, input: &[u8], what: &str) -> Result<Vec<u8>> {
+    let output = run(command, input)?;
+    if output.status.success() { Ok(output.stdout) } else { Err(diagnostics::error(what, &output.stderr)) }
 }
 
 fn run(command: &mut Command, input: &[u8]) -> Result<Output> {

@@ -136,9 +136,14 @@ impl Dispatch {
 
     /// What findings call a bound buffer: the kernel's parameter, or the buffer where that has no name.
     pub(crate) fn name_of(&self, binding: &Binding) -> String {
-        let named = |kind: &ParameterKind| matches!(kind, ParameterKind::Buffer { index, .. } if *index == binding.index);
-        let parameter = self.pipeline.kernel().parameters.iter().find(|parameter| named(&parameter.kind) && !parameter.name.is_empty());
-        parameter.map_or_else(|| binding.buffer.name().to_owned(), |parameter| parameter.name.clone())
+        self.parameter_name(binding.index).unwrap_or_else(|| binding.buffer.name().to_owned())
+    }
+
+    /// The kernel's name for what is bound to `index`.
+    pub(crate) fn parameter_name(&self, index: u32) -> Option<String> {
+        let named = |kind: &ParameterKind| matches!(kind, ParameterKind::Buffer { index: at, .. } if *at == index);
+        let mut parameters = self.pipeline.kernel().parameters.iter();
+        parameters.find(|parameter| named(&parameter.kind) && !parameter.name.is_empty()).map(|parameter| parameter.name.clone())
     }
 
     /// Checks everything Metal's own validation would.
@@ -190,7 +195,8 @@ impl Dispatch {
                 return Err(format!("{what}({}) was given twice", index.1));
             }
         }
-        for parameter in &self.pipeline.kernel().parameters {
+        let required = self.pipeline.0.required.iter();
+        for (parameter, _) in self.pipeline.kernel().parameters.iter().zip(required).filter(|(_, required)| **required) {
             match &parameter.kind {
                 ParameterKind::Buffer { index, .. } if !bound.contains(index) => {
                     return Err(format!("buffer({index}), its parameter `{}`, is missing", parameter.name));

@@ -35,6 +35,7 @@ mod diagnostics;
 mod dispatch;
 mod executor;
 mod finding;
+mod instrument;
 mod library;
 mod loaded;
 mod queue;
@@ -45,6 +46,8 @@ mod toolchain;
 mod worker;
 
 pub use buffer::Buffer;
+pub use elinvar_msl::{Lint, Location};
+
 pub use dispatch::{Binding, Dispatch, Grid, Output};
 pub use finding::{BufferUse, Finding, FindingKind, OtherAccess, Report};
 pub use library::{CompileOptions, ConstantValue, Library, Math, Pipeline, Source};

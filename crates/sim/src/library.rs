@@ -8,13 +8,17 @@ use std::{
 };
 
 use elinvar_core::{Error, Result};
-use elinvar_msl::{Kernel, Lint, Module, ParameterKind};
+use elinvar_msl::{Kernel, Lint, Module, Parameter, ParameterKind, simulator};
 use rayon::prelude::*;
 
 use crate::{
-    compile::{Compiler, Target},
+    cache::Key,
+    compile::{Compiler, Place, Target},
     loaded::Loaded,
 };
+
+/// Kernels that one run of the compiler takes: reading the source costs as much as several of them, and a file may hold thousands.
+const KERNELS_PER_RUN: usize = 24;
 
 /// A Metal source text.
 #[derive(Clone, Debug)]
@@ -106,6 +110,8 @@ pub struct Library {
     compiler: Arc<Compiler>,
     name: String,
     module: Arc<Module>,
+    /// Of the lowered text.
+    fingerprint: Key,
     options: CompileOptions,
     loaded: Arc<Mutex<HashMap<PathBuf, Arc<Loaded>>>>,
 }
@@ -114,7 +120,9 @@ impl Library {
     pub(crate) fn new(compiler: Arc<Compiler>, source: &Source, options: &CompileOptions) -> Result<Self> {
         let preprocessed = compiler.preprocess(source, options)?;
         let module = Arc::new(Module::read(&preprocessed)?);
-        Ok(Self { compiler, name: source.name.clone(), module, options: options.clone(), loaded: Arc::default() })
+        let any: Vec<&str> = module.kernels().iter().map(|kernel| kernel.name.as_str()).take(1).collect();
+        let fingerprint = Key::of([module.lower_for_simulator(&any)?.text.as_bytes()]);
+        Ok(Self { compiler, name: source.name.clone(), module, fingerprint, options: options.clone(), loaded: Arc::default() })
     }
 
     /// What was read of the source.
@@ -124,7 +132,23 @@ impl Library {
 
     /// What clang accepts and Apple's compiler does not.
     pub fn lints(&self) -> Vec<Lint> {
-        self.module.lints()
+        self.module.lints(self.options.metal_version)
+    }
+
+    /// Pointers and references that mix up Metal's address spaces, or have none, where only clang's type checker can tell: it reads the source once
+    /// more under stricter definitions of them, with the kernels named instantiated.
+    ///
+    /// # Errors
+    /// No such kernel; the compiler cannot be run.
+    pub fn address_space_lints(&self, kernels: &[&str]) -> Result<Vec<Lint>> {
+        let (lowered, bare) = (self.module.lower_for_simulator(kernels)?, self.module.lower_for_simulator(&[])?);
+        let mut lints = Vec::new();
+        for define in simulator::STRICT_DEFINES {
+            lints.extend(elinvar_msl::address_space_misuse(&self.compiler.strict_errors(&lowered.text, define)?));
+        }
+        lints.extend(self.module.unqualified_pointers(&self.compiler.syntax_tree(&bare.text)?));
+        lints.dedup();
+        Ok(lints)
     }
 
     /// Compiles (or finds in the cache) a kernel, with values for function constants by index.
@@ -132,21 +156,56 @@ impl Library {
     /// # Errors
     /// No such kernel or function constant; it does not compile: the compiler's messages at the source's own lines.
     pub fn pipeline(&self, kernel: &str, constants: &[(u32, ConstantValue)]) -> Result<Pipeline> {
-        let lowered = self.module.lower_for_simulator(&[kernel])?;
-        let target = Target { checked: self.options.checked, math: self.options.math, constants: self.definitions(constants)? };
-        let path = self.compiler.kernels(&self.name, &lowered.text, &target)?;
-        let loaded = self.load(&path)?;
-        let entry = lowered.entries.first().ok_or_else(|| Error::compile_failed(format!("{}: no entry was made for `{kernel}`", self.name)))?;
-        let entry = loaded.entry(&entry.symbol)?;
-        Ok(Pipeline(Arc::new(Compiled { kernel: self.module.kernel(kernel)?, entry, checked: self.options.checked, loaded })))
+        let target = self.target(constants)?;
+        let key = self.compiler.kernel_key(&self.fingerprint, kernel, &target);
+        let place = match self.compiler.find(&key) {
+            Some(place) => place,
+            None => self.compile(&[kernel], &target)?.into_iter().next().ok_or_else(|| Error::compile_failed(format!("{}: no entry", self.name)))?,
+        };
+        self.make(kernel, constants, &place)
     }
 
-    /// Compiles many kernels without function constants, in parallel.
+    /// Compiles many kernels without function constants: several in one run of the compiler, several runs at once.
     ///
     /// # Errors
-    /// As [`Library::pipeline`]; the first in order.
+    /// As [`Library::pipeline`].
     pub fn pipelines(&self, kernels: &[&str]) -> Result<Vec<Pipeline>> {
+        let target = self.target(&[])?;
+        let find = |kernel: &&str| self.compiler.find(&self.compiler.kernel_key(&self.fingerprint, kernel, &target));
+        let missing: Vec<&str> = kernels.iter().copied().filter(|kernel| find(kernel).is_none()).collect();
+        missing.par_chunks(KERNELS_PER_RUN).try_for_each(|chunk| self.compile(chunk, &target).map(drop))?;
         kernels.par_iter().map(|kernel| self.pipeline(kernel, &[])).collect()
+    }
+
+    fn target(&self, constants: &[(u32, ConstantValue)]) -> Result<Target> {
+        Ok(Target { checked: self.options.checked, math: self.options.math, constants: self.definitions(constants)? })
+    }
+
+    fn compile(&self, kernels: &[&str], target: &Target) -> Result<Vec<Place>> {
+        let lowered = self.module.lower_for_simulator(kernels)?;
+        let library = self.compiler.kernels(&self.name, &lowered.text, target)?;
+        let mut places = Vec::new();
+        for entry in lowered.entries {
+            let place = Place { library: library.clone(), symbol: entry.symbol };
+            self.compiler.remember(&self.compiler.kernel_key(&self.fingerprint, &entry.kernel, target), &place)?;
+            places.push(place);
+        }
+        Ok(places)
+    }
+
+    fn make(&self, kernel: &str, constants: &[(u32, ConstantValue)], place: &Place) -> Result<Pipeline> {
+        let loaded = self.load(&place.library)?;
+        let entry = loaded.entry(&place.symbol)?;
+        let kernel = self.module.kernel(kernel)?;
+        let required = kernel.parameters.iter().map(|parameter| self.is_required(parameter, constants)).collect();
+        Ok(Pipeline(Arc::new(Compiled { kernel, required, entry, checked: self.options.checked, loaded })))
+    }
+
+    /// Whether an argument must be bound: a function constant may say that there is none.
+    fn is_required(&self, parameter: &Parameter, constants: &[(u32, ConstantValue)]) -> bool {
+        let Some(condition) = &parameter.condition else { return true };
+        let index = self.module.constants().iter().find(|constant| constant.name == *condition).map(|constant| constant.index);
+        constants.iter().any(|(given, value)| Some(*given) == index && *value == ConstantValue::Bool(true))
     }
 
     fn definitions(&self, constants: &[(u32, ConstantValue)]) -> Result<Vec<String>> {
@@ -184,6 +243,8 @@ pub struct Pipeline(pub(crate) Arc<Compiled>);
 
 pub(crate) struct Compiled {
     pub(crate) kernel: Kernel,
+    /// For each parameter, whether a dispatch must bind it.
+    pub(crate) required: Vec<bool>,
     pub(crate) entry: crate::abi::Entry,
     pub(crate) checked: bool,
     pub(crate) loaded: Arc<Loaded>,
@@ -202,13 +263,6 @@ impl Pipeline {
             .parameters
             .iter()
             .any(|parameter| matches!(parameter.kind, ParameterKind::Buffer { index: at, written: true, .. } if at == index))
-    }
-
-    /// What findings call the bytes given for `index`.
-    pub(crate) fn parameter_name(&self, index: u32) -> String {
-        let at = |kind: &ParameterKind| matches!(kind, ParameterKind::Buffer { index: at, .. } if *at == index);
-        let parameter = self.0.kernel.parameters.iter().find(|parameter| at(&parameter.kind));
-        parameter.map_or_else(|| format!("buffer({index})"), |parameter| parameter.name.clone())
     }
 
     /// Whether it checks its accesses.

@@ -177,7 +177,7 @@ mod tests {
         }
         assert!(map.is_full());
         map.set(8..17, false);
-        assert_eq!(map.unset_ranges(), [8..17]);
+        assert_eq!(map.unset_ranges(), vec![8..17]);
     }
 
     #[test]

@@ -3,13 +3,14 @@
 use std::{
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use elinvar_core::{Error, Result};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::{
     abi::Record,
@@ -49,7 +50,8 @@ pub(crate) struct Device {
     pub(crate) compiler: Arc<Compiler>,
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) arena: Arc<Arena>,
-    pub(crate) threads: usize,
+    threads: usize,
+    pool: OnceLock<ThreadPool>,
     pub(crate) time_limit: Duration,
     next_group: AtomicU64,
 }
@@ -66,7 +68,15 @@ impl Simulator {
         let runtime = Arc::new(Runtime::open(compiler.runtime())?);
         let threads = config.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
         let next_group = AtomicU64::new(1);
-        Ok(Self(Arc::new(Device { compiler, runtime, arena: Arena::new()?, threads, time_limit: config.time_limit, next_group })))
+        Ok(Self(Arc::new(Device {
+            compiler,
+            runtime,
+            arena: Arena::new()?,
+            threads,
+            pool: OnceLock::new(),
+            time_limit: config.time_limit,
+            next_group,
+        })))
     }
 
     /// The largest buffer, in bytes.
@@ -115,6 +125,21 @@ impl Simulator {
 }
 
 impl Device {
+    /// Threads that share unchecked dispatches; none where there would be one.
+    pub(crate) fn pool(&self) -> Result<Option<&ThreadPool>> {
+        static MAKING: Mutex<()> = Mutex::new(());
+        if self.threads == 1 {
+            return Ok(None);
+        }
+        let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.pool.get().is_none() {
+            let named = ThreadPoolBuilder::new().num_threads(self.threads).thread_name(|number| format!("metal-sim {number}"));
+            let pool = named.build().map_err(|cause| Error::out_of_memory(format!("{} simulator threads were refused: {cause}", self.threads)))?;
+            return Ok(Some(self.pool.get_or_init(|| pool)));
+        }
+        Ok(self.pool.get())
+    }
+
     /// Sequence numbers for so many threadgroups: the first. They are unique, and none is a multiple of the era's length.
     pub(crate) fn sequence(&self, groups: u64) -> Result<u64> {
         if groups >= Record::GROUPS {

@@ -1,9 +1,13 @@
 //! Executes command buffers, and makes reports of what was found.
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::{
+    cell::RefCell,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use elinvar_core::Result;
 use elinvar_msl::Location;
+use rayon::ThreadPool;
 
 use crate::{
     abi::Record,
@@ -17,6 +21,9 @@ use crate::{
 
 /// Bytes of threadgroup memory every Apple GPU has.
 const THREADGROUP_MEMORY: usize = 32 << 10;
+
+/// Dispatches of fewer threadgroups stay on the queue's own thread.
+const FEWEST_TO_SHARE: u64 = 4;
 
 /// The state of a queue's host thread.
 pub(crate) struct Worker {
@@ -71,7 +78,7 @@ impl Worker {
             let written = job.dispatch.buffers.iter().any(|binding| binding.buffer.slot() == buffer.slot() && job.pipeline().writes(binding.index));
             state.prepare(buffer.len(), written, era)?;
         }
-        let mut outcome = self.executor.run(job, states, u64::MAX)?;
+        let mut outcome = self.executor.run(job, states, 1)?;
         if outcome.threadgroup_memory > THREADGROUP_MEMORY {
             let message = format!("{} bytes of threadgroup memory are used; devices have {THREADGROUP_MEMORY}", outcome.threadgroup_memory);
             outcome.findings.found.push(about_kernel(job, FindingKind::ThreadgroupMemory, message));
@@ -92,28 +99,29 @@ impl Worker {
             // Threads that were ended left unwritten what they would have written.
             state.initialised = None;
         }
-        let Some(shadow) = &state.shadow else { return };
-        let first = job.schedule.first() % Record::GROUPS;
-        let (mine, limits) = (|record: u64| record != 0 && Record(record).group() >= first, binding.limits());
-        let missing = shadow.ranges_without(limits, |cell| mine(cell.write));
         let Touched { read, written } = state.touched;
-        let unwritten = missing.iter().map(|range| range.len() as u64).sum();
-        report.uses.push(BufferUse { dispatch: self.dispatches, index: binding.index, read, written, unwritten });
+        report.uses.push(BufferUse { dispatch: self.dispatches, index: binding.index, read, written });
         let wanted = match binding.output {
             Output::Free => false,
             Output::Whole => true,
             Output::WholeUnlessRead => written && !read,
         };
-        if let Some(range) = missing.first().filter(|_| wanted && !outcome.ended && !outcome.stopped) {
-            let name = job.dispatch.name_of(binding);
-            let message = format!("{unwritten} bytes of the output `{name}` were not written, the first at offset {}", range.start);
+        let Some(shadow) = state.shadow.as_ref().filter(|_| wanted && !outcome.ended && !outcome.stopped) else { return };
+        let first = job.schedule.first() % Record::GROUPS;
+        let missing = shadow.ranges_without(binding.limits(), |cell| cell.write != 0 && Record(cell.write).group() >= first);
+        if let Some(range) = missing.first() {
+            let (bytes, name) = (missing.iter().map(std::ops::Range::len).sum::<usize>(), job.dispatch.name_of(binding));
+            let message = format!("{bytes} bytes of the output `{name}` were not written, the first at offset {}", range.start);
             let raw = about_kernel(job, FindingKind::UnwrittenOutput, message);
             outcome.findings.found.push(Raw { buffer: Some(name), offset: Some(range.start as i64), ..raw });
         }
     }
 
     fn unchecked(&mut self, job: &Job<'_>, states: &mut [Locked<'_>]) -> Result<Outcome> {
-        let outcome = self.executor.run(job, states, 1)?;
+        let outcome = match self.device.pool()?.filter(|_| job.schedule.len() >= FEWEST_TO_SHARE) {
+            Some(pool) => share(&self.device, pool, job)?,
+            None => self.executor.run(job, &mut [], 1)?,
+        };
         for (buffer, state) in states.iter_mut() {
             // What an unchecked kernel wrote is not known.
             if job.dispatch.buffers.iter().any(|binding| binding.buffer.slot() == buffer.slot() && job.pipeline().writes(binding.index)) {
@@ -122,6 +130,28 @@ impl Worker {
         }
         Ok(outcome)
     }
+}
+
+/// Runs a job on every thread of the pool, each with an executor of its own.
+fn share(device: &Arc<Device>, pool: &ThreadPool, job: &Job<'_>) -> Result<Outcome> {
+    thread_local! {
+        static EXECUTOR: RefCell<Option<Executor>> = const { RefCell::new(None) };
+    }
+    let parts = 4 * pool.current_num_threads() as u64;
+    let outcomes = pool.broadcast(|_| {
+        EXECUTOR.with_borrow_mut(|executor| {
+            let executor = match executor {
+                Some(executor) => executor,
+                None => executor.insert(Executor::new(&device.arena, &device.runtime)?),
+            };
+            executor.run(job, &mut [], parts)
+        })
+    });
+    let mut all = Outcome::default();
+    for outcome in outcomes {
+        all.add(outcome?);
+    }
+    Ok(all)
 }
 
 fn about_kernel(job: &Job<'_>, kind: FindingKind, message: String) -> Raw {

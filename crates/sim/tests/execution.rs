@@ -98,6 +98,21 @@ fn function_constants_have_the_values_given() {
 }
 
 #[test]
+fn a_function_constant_decides_whether_a_buffer_is_bound() {
+    let library = library("small.metal", true);
+    let x = buffer("x", &[1f32, 2.0]);
+    let dispatch = |biased| {
+        let pipeline = library.pipeline("add_bias", &[(2, ConstantValue::Bool(biased))]).unwrap();
+        Dispatch::new(&pipeline, Grid::Threads([2, 1, 1]), [2, 1, 1]).with(Binding::new(0, &x))
+    };
+    let queue = queue();
+    assert_eq!(run(&queue, dispatch(false), 0).findings, []);
+    assert!(CommandBuffer::new().dispatch(dispatch(true)).unwrap_err().to_string().contains("its parameter `bias`, is missing"));
+    assert_eq!(run(&queue, dispatch(true).with(Binding::new(1, &buffer("bias", &[0.5f32, 1.0]))), 0).findings, []);
+    assert_eq!(values::<f32>(&x), [1.5, 3.0]);
+}
+
+#[test]
 fn atomics_are_no_race() {
     let queue = queue();
     both(|checked, seed| {
@@ -162,5 +177,5 @@ fn commands_take_effect_in_order() {
     }
     assert_eq!(values::<i32>(&x), [2; 4]);
     assert_eq!(values::<i32>(&y), [1, 1, 1, 0, 0, 0, 0, 0]);
-    assert_eq!(y.unwritten_ranges(), [12..32]);
+    assert_eq!(y.unwritten_ranges(), vec![12..32]);
 }

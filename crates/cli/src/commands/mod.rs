@@ -2,6 +2,8 @@
 
 pub(crate) mod bench;
 pub(crate) mod chat;
+#[cfg(target_os = "linux")]
+pub(crate) mod check;
 pub(crate) mod devices;
 pub(crate) mod generate;
 pub(crate) mod logits;
@@ -11,16 +13,19 @@ use elinvar::Result;
 
 use crate::args::{Args, Command};
 
-/// Runs the command that was given.
-pub(crate) fn run(args: &Args) -> Result<()> {
+/// Runs the command that was given: whether it may end with success.
+pub(crate) fn run(args: &Args) -> Result<bool> {
     match &args.command {
+        #[cfg(target_os = "linux")]
+        Command::Check(args) => return check::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Chat(args) => chat::run(args),
         Command::Devices(args) => devices::run(args),
         Command::Generate(args) => generate::run(args),
         Command::Logits(args) => logits::run(args),
         Command::Op(args) => op::run(args),
-    }
+    }?;
+    Ok(true)
 }
 
 /// Prints a line to standard output; a closed pipe ends the program quietly.

@@ -35,16 +35,18 @@ template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUM
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (simdgroup < ROWS) {
             const State next = tile.weigh();
-            const Factors f(state.greatest, next.greatest);
+            const Factors f = Factors::of(state.greatest, next.greatest);
             state = {Greatest::apply(state.greatest, next.greatest), f.merge(state.sum, next.sum)};
             if (lane == 0) {
                 factors[simdgroup] = f;
             }
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
+#pragma unroll
         for (uint chunk = 0; chunk < CHUNKS; ++chunk) {
             float sums[ROWS][COLUMNS];
             tile.sum_values(block, chunk, sums);
+#pragma unroll
             for (uint pass = 0; pass < T::PASSES; ++pass) {
                 const float next = tile.meet(sums, pass);
                 if (tile.meets()) {
@@ -58,6 +60,7 @@ template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUM
         scales[simdgroup] = state.greatest == -INFINITY ? 0.0f : 1.0f / state.sum;
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
+#pragma unroll
     for (uint i = 0; i < CHUNKS * T::PASSES && tile.meets(); ++i) {
         const uint r = tile.meeting_row(i % T::PASSES), column = tile.meeting_column(i / T::PASSES);
         if (tile.exists(r) && column < uint(p.value_width)) {

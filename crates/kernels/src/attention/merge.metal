@@ -2,6 +2,8 @@
 // time are made side by side, as the greatest score so far can be had without the sums.
 
 constant constexpr uint MERGED = 128;
+// Sums loaded ahead.
+constant constexpr uint AHEAD = 16;
 
 template <typename Q>
 [[kernel]] void attention_merge(
@@ -37,17 +39,27 @@ template <typename Q>
         threadgroup_barrier(mem_flags::mem_threadgroup);
         float before = state.greatest;
         for (uint i = 0; i < count; ++i) {
-            if (i == thread_index) {
-                factors[i] = Factors(before, greatest[i]);
-            }
-            before = Greatest::apply(before, greatest[i]);
+            before = i < thread_index ? Greatest::apply(before, greatest[i]) : before;
+            state.greatest = Greatest::apply(state.greatest, greatest[i]);
         }
-        state.greatest = before;
+        if (thread_index < count) {
+            factors[thread_index] = Factors::of(before, greatest[thread_index]);
+        }
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        for (uint i = 0; i < count; ++i) {
-            const Factors f = factors[i];
-            state.sum = f.merge(state.sum, sums[i]);
-            total = f.merge(total, column < width ? values[(first + block + i) * width + column] : 0.0f);
+        for (uint start = 0; start < count; start += AHEAD) {
+            float next[AHEAD];
+#pragma unroll
+            for (uint i = 0; i < AHEAD; ++i) {
+                next[i] = values[(first + block + min(start + i, count - 1)) * width + min(column, width - 1)];
+            }
+#pragma unroll
+            for (uint i = 0; i < AHEAD; ++i) {
+                if (start + i < count) {
+                    const Factors f = factors[start + i];
+                    state.sum = f.merge(state.sum, sums[start + i]);
+                    total = f.merge(total, next[i]);
+                }
+            }
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
     }

@@ -14,6 +14,9 @@ struct KeyRange {
     uint end;
 
     bool holds(uint key) const { return start <= key && key < end; }
+
+    // A key of this range that is not empty.
+    long nearest(uint key) const { return long(max(start, min(key, end - 1))); }
 };
 
 // The keys that query `t` of sequence `b` may attend, before any mask.

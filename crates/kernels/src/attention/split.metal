@@ -35,9 +35,11 @@ template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUM
         }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
+#pragma unroll
     for (uint chunk = 0; chunk < CHUNKS; ++chunk) {
         float sums[ROWS][COLUMNS];
         tile.sum_values(block, chunk, sums);
+#pragma unroll
         for (uint pass = 0; pass < T::PASSES; ++pass) {
             const float sum = tile.meet(sums, pass);
             const uint r = tile.meeting_row(pass), column = tile.meeting_column(chunk);

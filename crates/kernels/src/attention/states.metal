@@ -4,6 +4,7 @@ constant constexpr uint BLOCK = 256;
 
 // The greater; NaN if either is.
 struct Greatest {
+    typedef float A;
     static float apply(float a, float b) {
         const float larger = a > b ? a : b;
         return isnan(a) ? a : larger;
@@ -21,11 +22,11 @@ struct Factors {
     float before;
     float next;
 
-    Factors(float greatest, float next_greatest) {
+    static Factors of(float greatest, float next_greatest) {
         const float both = Greatest::apply(greatest, next_greatest);
         const bool none = next_greatest == -INFINITY, first = greatest == -INFINITY;
-        before = none ? 1.0f : first ? 0.0f : strict::exp_nonpositive(greatest - both);
-        next = none ? 0.0f : first ? 1.0f : strict::exp_nonpositive(next_greatest - both);
+        const float before = none ? 1.0f : first ? 0.0f : strict::exp_nonpositive(greatest - both);
+        return {before, none ? 0.0f : first ? 1.0f : strict::exp_nonpositive(next_greatest - both)};
     }
 
     float merge(float sum, float next_sum) const { return fma(sum, before, next_sum * next); }

@@ -23,16 +23,18 @@ struct alignas(N * sizeof(T)) Neighbours {
     T elements[N];
 };
 
+// N elements that lie at a multiple of their size.
+template <uint N, typename T>
+inline void load_neighbours(device const T* p, thread float* values) {
+    const Neighbours<T, N> all = *reinterpret_cast<device const Neighbours<T, N>*>(p);
+    for (uint i = 0; i < N; ++i) {
+        values[i] = widen(all.elements[i]);
+    }
+}
+
 // The first N of `n` elements; zeros beyond.
 template <uint N, typename T>
 inline void load_neighbours(device const T* p, uint n, thread float* values) {
-    if (n >= N && reinterpret_cast<ulong>(p) % (N * sizeof(T)) == 0) {
-        const Neighbours<T, N> all = *reinterpret_cast<device const Neighbours<T, N>*>(p);
-        for (uint i = 0; i < N; ++i) {
-            values[i] = widen(all.elements[i]);
-        }
-        return;
-    }
     for (uint i = 0; i < N; ++i) {
         values[i] = i < n ? widen(p[i]) : 0.0f;
     }
@@ -44,6 +46,11 @@ struct Tile {
     static constexpr constant uint WIDTH = 32 * COLUMNS;
     static constexpr constant uint MEETING = ROWS < THREADS / WIDTH ? ROWS : THREADS / WIDTH;
     static constexpr constant uint PASSES = ROWS / MEETING;
+
+    // Keys that a simdgroup scores together, and how often it loads ahead; values loaded ahead.
+    static constexpr constant uint TOGETHER = 32 / LANES;
+    static constexpr constant uint AHEAD = LANES < 4 ? LANES : 4;
+    static constexpr constant uint AT_ONCE = 8;
 
     typedef LaneSums<ROWS, LANES> Tree;
 
@@ -88,6 +95,7 @@ struct Tile {
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         keys = {0xffffffffu, 0};
+#pragma unroll
         for (uint r = 0; r < ROWS; ++r) {
             const KeyRange range = ranges[r];
             if (range.start < range.end) {
@@ -107,47 +115,62 @@ struct Tile {
     // Leaves the block's scores in `weights`; negative infinity where a row does not attend a key.
     void score(uint block) {
         const uint width = uint(p.score.width), element = lane % LANES * SLOTS;
-        float x[ROWS][SLOTS];
+        const ulong origin = row_of(p.score.k, batch, kv_head, 0);
+        const bool wide = width % (LANES * SLOTS) == 0 && is_wide(k + origin) && p.score.k.token % long(16 / sizeof(KV)) == 0;
+        float x[ROWS][SLOTS], y[AHEAD][SLOTS];
+#pragma unroll
         for (uint r = 0; r < ROWS; ++r) {
             load_query(r, element, x[r]);
         }
-        for (uint pass = 0; pass < LANES; ++pass) {
-            const uint at = simdgroup * GROUP + pass * (32 / LANES) + lane / LANES, key = block * BLOCK + at;
-            float sums[ROWS];
-            for (uint r = 0; r < ROWS; ++r) {
-                sums[r] = 0.0f;
-            }
-            if (keys.holds(key)) {
-                device const KV* start = k + row_of(p.score.k, batch, kv_head, key);
-                float y[SLOTS];
-                load_slots(start, element, width, 0.0f, y);
-                for (uint r = 0; r < ROWS; ++r) {
-                    float slots[SLOTS];
-                    for (uint i = 0; i < SLOTS; ++i) {
-                        slots[i] = fma(x[r][i], y[i], 0.0f);
-                    }
-                    fold_rest(r, start, slots);
-                    sums[r] = combine_slots<Add>(slots);
+        const uint first_key = block * BLOCK + simdgroup * GROUP + lane / LANES;
+        for (uint pass = 0; pass < LANES; pass += AHEAD) {
+            if (wide) {
+#pragma unroll
+                for (uint i = 0; i < AHEAD; ++i) {
+                    load_wide(k + origin + keys.nearest(first_key + (pass + i) * TOGETHER) * p.score.k.token + element, y[i]);
+                }
+            } else {
+#pragma unroll
+                for (uint i = 0; i < AHEAD; ++i) {
+                    load_slots(k + origin + keys.nearest(first_key + (pass + i) * TOGETHER) * p.score.k.token, element, width, 0.0f, y[i]);
                 }
             }
-            Tree::apply(sums, lane);
-            for (uint i = 0; i < Tree::HELD && Tree::leads(lane); ++i) {
-                const uint r = Tree::first(lane) + i;
-                // Adding the lanes that hold nothing turns -0 into +0.
-                const float dot = LANES < 32 ? sums[i] + 0.0f : sums[i];
-                const bool holds = ranges[r].holds(key);
-                weights[r * BLOCK + at] = holds ? score_of(p.score, dot, mask, batch, head(r), query(r), key) : -INFINITY;
+#pragma unroll
+            for (uint i = 0; i < AHEAD; ++i) {
+                score_keys(first_key + (pass + i) * TOGETHER, x, y[i]);
             }
         }
     }
 
+    // The scores of the simdgroup's keys, one for each LANES lanes, of which each lane holds its slots.
+    void score_keys(uint key, thread const float (&x)[ROWS][SLOTS], thread const float* y) {
+        float sums[ROWS];
+#pragma unroll
+        for (uint r = 0; r < ROWS; ++r) {
+            float slots[SLOTS];
+            for (uint i = 0; i < SLOTS; ++i) {
+                slots[i] = fma(x[r][i], y[i], 0.0f);
+            }
+            fold_rest(r, key, slots);
+            sums[r] = combine_slots<Add>(slots);
+        }
+        Tree::apply(sums, lane);
+        for (uint i = 0; i < Tree::HELD && Tree::leads(lane); ++i) {
+            const uint r = Tree::first(lane) + i;
+            // Adding the lanes that hold nothing turns -0 into +0.
+            const float dot = LANES < 32 ? sums[i] + 0.0f : sums[i];
+            const KeyRange range = ranges[r];
+            weights[r * BLOCK + key % BLOCK] = range.holds(key) ? score_of(p.score, dot, mask, batch, head(r), query(r), key) : -INFINITY;
+        }
+    }
+
     // The elements of long queries and keys that come round to the same accumulators.
-    void fold_rest(uint r, device const KV* key, thread float* slots) const {
+    void fold_rest(uint r, uint key, thread float* slots) const {
         const uint width = uint(p.score.width);
         for (uint element = (lane % LANES + 32) * SLOTS; element < width; element += 32 * SLOTS) {
             float x[SLOTS], y[SLOTS];
             load_query(r, element, x);
-            load_slots(key, element, width, 0.0f, y);
+            load_slots(k + row_of(p.score.k, batch, kv_head, keys.nearest(key)), element, width, 0.0f, y);
             for (uint i = 0; i < SLOTS; ++i) {
                 slots[i] = fma(x[i], y[i], slots[i]);
             }
@@ -190,19 +213,43 @@ struct Tile {
             return;
         }
         float zeros = 0.0f;
+#pragma unroll
         for (uint r = 0; r < ROWS; ++r) {
             zeros += dense[r * 8 + simdgroup];
         }
-        for (uint key = max(keys.start, start); key < end; ++key) {
-            float value[COLUMNS];
-            load_neighbours<COLUMNS>(v + row_of(p.v, batch, kv_head, key) + column, width - column, value);
-            for (uint r = 0; r < ROWS; ++r) {
-                const float weight = weights[r * BLOCK + key % BLOCK];
-                if (zeros > 0.0f && weight == 0.0f) {
-                    continue;
+        device const KV* values = v + row_of(p.v, batch, kv_head, 0) + column;
+        if (zeros == 0.0f) {
+            add_values<true>(values, start, end, width - column, sums);
+        } else {
+            add_values<false>(values, start, end, width - column, sums);
+        }
+    }
+
+    // Adds the weighted values of the keys from `start` up to `end`. Unless DENSE, some weights are zero, and their values are passed over.
+    template <bool DENSE>
+    void add_values(device const KV* values, uint start, uint end, uint width, thread float (&sums)[ROWS][COLUMNS]) const {
+        const bool wide = width >= COLUMNS && reinterpret_cast<ulong>(values) % (COLUMNS * sizeof(KV)) == 0 && p.v.token % long(COLUMNS) == 0;
+        for (uint key = start; key < end; key += AT_ONCE) {
+            float value[AT_ONCE][COLUMNS];
+            if (wide) {
+#pragma unroll
+                for (uint i = 0; i < AT_ONCE; ++i) {
+                    load_neighbours<COLUMNS>(values + keys.nearest(key + i) * p.v.token, value[i]);
                 }
-                for (uint c = 0; c < COLUMNS; ++c) {
-                    sums[r][c] = fma(weight, value[c], sums[r][c]);
+            } else {
+#pragma unroll
+                for (uint i = 0; i < AT_ONCE; ++i) {
+                    load_neighbours<COLUMNS>(values + keys.nearest(key + i) * p.v.token, width, value[i]);
+                }
+            }
+#pragma unroll
+            for (uint r = 0; r < ROWS; ++r) {
+#pragma unroll
+                for (uint i = 0; i < AT_ONCE; ++i) {
+                    const float weight = weights[r * BLOCK + key % BLOCK + i];
+                    for (uint c = 0; c < COLUMNS && (DENSE || weight != 0.0f); ++c) {
+                        sums[r][c] = fma(weight, value[i][c], sums[r][c]);
+                    }
                 }
             }
         }

@@ -72,7 +72,7 @@ simd! {
         for score in row.iter_mut() {
             *score = math::exp(*score - max);
         }
-        let scale = 1.0 / order::fold(row, 0.0, order::add, order::add);
+        let scale = 1.0 / order::sum(row, order::add);
         for weight in row.iter_mut() {
             *weight *= scale;
         }

@@ -14,8 +14,8 @@ template <typename Op, typename T, typename E = T>
         return;
     }
     const Run run(params.space, first);
-    Block<T> left = load(a, params.space, params.a, run);
-    const Block<E> right = load(b, params.space, params.b, run);
+    Elements<T> left = load(a, params.space, params.a, run);
+    const Elements<E> right = load(b, params.space, params.b, run);
     for (uint i = 0; i < SLOTS; ++i) {
         left.at[i] = pack<T>(Op::apply(unpack<T>(left.at[i]), unpack<E>(right.at[i])));
     }

@@ -91,8 +91,8 @@ template <typename S, typename T>
         return;
     }
     const Run run(params.space, first);
-    const Block<typename Stored<S>::type> from = load(x, params.space, params.x, run);
-    Block<typename Stored<T>::type> to;
+    const Elements<S> from = load(x, params.space, params.x, run);
+    Elements<T> to;
     for (uint i = 0; i < SLOTS; ++i) {
         to.at[i] = pack<T>(Conversion<T>::Op::apply(unpack<S>(from.at[i])));
     }

@@ -14,9 +14,9 @@ template <typename Op, typename T>
         return;
     }
     const Run run(params.space, first);
-    const Block<T> left = load(a, params.space, params.a, run);
-    const Block<T> right = load(b, params.space, params.b, run);
-    Block<uchar> holds;
+    const Elements<T> left = load(a, params.space, params.a, run);
+    const Elements<T> right = load(b, params.space, params.b, run);
+    Elements<bool> holds;
     for (uint i = 0; i < SLOTS; ++i) {
         holds.at[i] = pack<bool>(Op::apply(unpack<T>(left.at[i]), unpack<T>(right.at[i])));
     }

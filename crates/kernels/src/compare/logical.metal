@@ -13,7 +13,7 @@ template <typename T>
         return;
     }
     const Run run(params.space, first);
-    Block<uchar> block = load(x, params.space, params.x, run);
+    Elements<T> block = load(x, params.space, params.x, run);
     for (uint i = 0; i < SLOTS; ++i) {
         block.at[i] = pack<T>(!unpack<T>(block.at[i]));
     }

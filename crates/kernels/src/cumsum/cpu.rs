@@ -29,7 +29,7 @@ fn run<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     if params.rows.inner > 1 {
         for_each_tile(params.rows, x, y, |width| (LANES + 1) * width, |lines, width, rest| scan_tile(lines, width, rest, params));
     } else {
-        for_each_block(n, x, y, |_, x, y| in_f32(n, x, y, |_, x, y| scan_rows(x, y, params)));
+        for_each_block(n, x, y, |_, x, y| in_f32(n, x, y, |_, x, y, _| scan_rows(x, y, params)));
     }
     Ok(())
 }

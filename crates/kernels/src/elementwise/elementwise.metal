@@ -5,10 +5,25 @@
 
 constant constexpr uint THREADS = 256;
 
-// How an element is stored: a truth value is a byte, zero or not.
+// How an element is stored: a number as its bits, a truth value as a byte, zero or not.
 template <typename T>
 struct Stored {
     typedef T type;
+};
+
+template <>
+struct Stored<float> {
+    typedef uint type;
+};
+
+template <>
+struct Stored<half> {
+    typedef ushort type;
+};
+
+template <>
+struct Stored<bfloat> {
+    typedef ushort type;
 };
 
 template <>
@@ -16,7 +31,7 @@ struct Stored<bool> {
     typedef uchar type;
 };
 
-// What an element is calculated with.
+// What it is calculated with.
 template <typename T>
 struct Calculated {
     typedef T type;
@@ -38,13 +53,18 @@ inline typename Calculated<T>::type unpack(typename Stored<T>::type x) {
 }
 
 template <>
-inline float unpack<half>(half x) {
-    return widen(x);
+inline float unpack<float>(uint x) {
+    return as_type<float>(x);
 }
 
 template <>
-inline float unpack<bfloat>(bfloat x) {
-    return widen(x);
+inline float unpack<half>(ushort x) {
+    return widen(as_type<half>(x));
+}
+
+template <>
+inline float unpack<bfloat>(ushort x) {
+    return widen(as_type<bfloat>(x));
 }
 
 template <>
@@ -58,34 +78,28 @@ inline typename Stored<T>::type pack(typename Calculated<T>::type x) {
 }
 
 template <>
-inline half pack<half>(float x) {
-    return narrow<half>(x);
+inline uint pack<float>(float x) {
+    return as_type<uint>(x);
 }
 
 template <>
-inline bfloat pack<bfloat>(float x) {
-    return narrow<bfloat>(x);
+inline ushort pack<half>(float x) {
+    return as_type<ushort>(narrow<half>(x));
 }
 
-// The value whose bits are the low ones of `bits`.
+template <>
+inline ushort pack<bfloat>(float x) {
+    return as_type<ushort>(narrow<bfloat>(x));
+}
+
 template <typename T>
-inline T from_bits(ulong bits) {
-    return T(bits);
+inline device const typename Stored<T>::type* stored(device const T* p) {
+    return reinterpret_cast<device const typename Stored<T>::type*>(p);
 }
 
-template <>
-inline float from_bits<float>(ulong bits) {
-    return as_type<float>(uint(bits));
-}
-
-template <>
-inline half from_bits<half>(ulong bits) {
-    return as_type<half>(ushort(bits));
-}
-
-template <>
-inline bfloat from_bits<bfloat>(ulong bits) {
-    return as_type<bfloat>(ushort(bits));
+template <typename T>
+inline device typename Stored<T>::type* stored(device T* p) {
+    return reinterpret_cast<device typename Stored<T>::type*>(p);
 }
 
 // Neighbouring elements, moved as 16-byte words.
@@ -93,6 +107,10 @@ template <typename T>
 struct alignas(sizeof(T) == 1 ? 8 : 16) Block {
     T at[SLOTS];
 };
+
+// Neighbouring elements of a tensor of T.
+template <typename T>
+using Elements = Block<typename Stored<T>::type>;
 
 template <typename T>
 inline bool is_aligned(device const T* p) {
@@ -125,6 +143,11 @@ inline void store_block(device T* to, Block<T> block, uint count) {
             to[i] = block.at[i];
         }
     }
+}
+
+// Tells that element `number` of an input cannot be accepted.
+inline void refuse(device atomic_uint* refusal, ulong number) {
+    atomic_fetch_max_explicit(refusal, ~uint(min(number, 0xfffffffeul)), memory_order_relaxed);
 }
 
 struct Division {
@@ -203,25 +226,22 @@ inline void locate(constant Space& space, constant Operand& operand, Run run, th
 
 // An operand's elements; beyond the end of the run, the last one.
 template <typename T>
-inline Block<typename Stored<T>::type> load(device const T* x, constant Space& space, constant Operand& operand, Run run) {
-    typedef typename Stored<T>::type Element;
-    device const Element* from = reinterpret_cast<device const Element*>(x);
+inline Elements<T> load(device const T* x, constant Space& space, constant Operand& operand, Run run) {
     if (run.is_whole()) {
         const long step = inner_step(space, operand);
-        return load_block(from + (row_start(space, operand, run.row) + long(run.column) * step), step);
+        return load_block(stored(x) + (row_start(space, operand, run.row) + long(run.column) * step), step);
     }
     long at[SLOTS];
     locate(space, operand, run, at);
-    Block<Element> block;
+    Elements<T> block;
     for (uint i = 0; i < SLOTS; ++i) {
-        block.at[i] = from[at[i]];
+        block.at[i] = stored(x)[at[i]];
     }
     return block;
 }
 
 // A run of the row-major output.
 template <typename T>
-inline void store(device T* y, Run run, Block<typename Stored<T>::type> block) {
-    typedef typename Stored<T>::type Element;
-    store_block(reinterpret_cast<device Element*>(y) + run.first, block, run.count);
+inline void store(device T* y, Run run, Elements<T> block) {
+    store_block(stored(y) + run.first, block, run.count);
 }

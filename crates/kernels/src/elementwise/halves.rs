@@ -2,44 +2,59 @@
 //!
 //! So that the functions, which are long, are compiled for f32 alone.
 
-use crate::float::Float;
+use crate::{
+    float::Float,
+    rows::{prefetch, with_scratch},
+};
 
 /// Elements widened at once.
 const BLOCK: usize = 1024;
 
-/// Widens `N` blocks and calls `body` with them and the start and number of their elements.
+/// Widens `N` blocks and calls `body` with them, a block for results, and the start and number of their elements.
 #[inline(always)]
-fn widened<T: Float, const N: usize>(x: [&[T]; N], mut body: impl FnMut([&[f32]; N], usize, usize)) {
-    let mut wide = [[0.0; BLOCK]; N];
-    let length = x[0].len();
-    for start in (0..length).step_by(BLOCK) {
-        let count = BLOCK.min(length - start);
-        for (wide, x) in wide.iter_mut().zip(x) {
-            T::widen_into(&x[start..start + count], &mut wide[..count]);
+fn widened<T: Float, const N: usize>(x: [&[T]; N], mut body: impl FnMut([&[f32]; N], &mut [f32], usize, usize)) {
+    with_scratch((N + 1) * BLOCK, |scratch| {
+        let (wide, result) = scratch.split_at_mut(N * BLOCK);
+        let length = x[0].len();
+        for start in (0..length).step_by(BLOCK) {
+            let count = BLOCK.min(length - start);
+            if count == BLOCK {
+                x.iter().for_each(|x| fetch(x.as_ptr().wrapping_add(start + BLOCK)));
+            }
+            for (wide, x) in wide.chunks_exact_mut(BLOCK).zip(x) {
+                T::widen_into(&x[start..start + count], &mut wide[..count]);
+            }
+            body(std::array::from_fn(|i| &wide[i * BLOCK..][..count]), &mut result[..count], start, count);
         }
-        body(wide.each_ref().map(|w| &w[..count]), start, count);
+    });
+}
+
+/// Fetches the next block, which would otherwise be waited for after the arithmetic on this one.
+fn fetch<T>(block: *const T) {
+    for at in (0..BLOCK).step_by(64 / size_of::<T>()) {
+        prefetch(block.wrapping_add(at));
     }
 }
 
 /// `f` over blocks of halves, rounded once.
 pub(crate) fn map<T: Float, const N: usize>(x: [&[T]; N], y: &mut [T], f: impl Fn([&[f32]; N], &mut [f32])) {
-    let mut result = [0.0; BLOCK];
-    widened(x, |x, start, count| {
-        f(x, &mut result[..count]);
-        T::narrow_into(&result[..count], &mut y[start..start + count]);
+    widened(x, |x, result, start, count| {
+        f(x, result);
+        T::narrow_into(result, &mut y[start..start + count]);
     });
 }
 
 /// `f` over blocks of halves, to another type.
 pub(crate) fn map_to<T: Float, Y, const N: usize>(x: [&[T]; N], y: &mut [Y], f: impl Fn([&[f32]; N], &mut [Y])) {
-    widened(x, |x, start, count| f(x, &mut y[start..start + count]));
+    widened(x, |x, _, start, count| f(x, &mut y[start..start + count]));
 }
 
 /// `f` over blocks of another type, its f32 results rounded to halves.
 pub(crate) fn map_from<X, T: Float>(x: &[X], y: &mut [T], f: impl Fn(&[X], &mut [f32])) {
-    let mut result = [0.0; BLOCK];
-    for (x, y) in x.chunks(BLOCK).zip(y.chunks_mut(BLOCK)) {
-        f(x, &mut result[..x.len()]);
-        T::narrow_into(&result[..x.len()], y);
-    }
+    with_scratch(BLOCK, |result| {
+        for (x, y) in x.chunks(BLOCK).zip(y.chunks_mut(BLOCK)) {
+            f(x, &mut result[..x.len()]);
+            T::narrow_into(&result[..x.len()], y);
+        }
+    });
 }

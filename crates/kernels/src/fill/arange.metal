@@ -1,27 +1,27 @@
 // Evenly spaced values: start + i · step, wrapping in integers, in f32 one fused operation. The output is written once.
 
 template <typename T>
-inline T spaced(ulong i, constant ArangeParams& params) {
+inline typename Stored<T>::type spaced(ulong i, constant ArangeParams& params) {
     return T(params.start + i * params.step);
 }
 
 inline float spaced_float(ulong i, constant ArangeParams& params) {
-    return fma(float(i), from_bits<float>(params.step), from_bits<float>(params.start));
+    return fma(float(i), as_type<float>(uint(params.step)), as_type<float>(uint(params.start)));
 }
 
 template <>
-inline float spaced<float>(ulong i, constant ArangeParams& params) {
-    return spaced_float(i, params);
+inline uint spaced<float>(ulong i, constant ArangeParams& params) {
+    return pack<float>(spaced_float(i, params));
 }
 
 template <>
-inline half spaced<half>(ulong i, constant ArangeParams& params) {
-    return narrow<half>(spaced_float(i, params));
+inline ushort spaced<half>(ulong i, constant ArangeParams& params) {
+    return pack<half>(spaced_float(i, params));
 }
 
 template <>
-inline bfloat spaced<bfloat>(ulong i, constant ArangeParams& params) {
-    return narrow<bfloat>(spaced_float(i, params));
+inline ushort spaced<bfloat>(ulong i, constant ArangeParams& params) {
+    return pack<bfloat>(spaced_float(i, params));
 }
 
 template <typename T>
@@ -35,9 +35,9 @@ template <typename T>
     if (first >= params.count) {
         return;
     }
-    Block<T> block;
+    Elements<T> block;
     for (uint i = 0; i < SLOTS; ++i) {
         block.at[i] = spaced<T>(first + i, params);
     }
-    store_block(y + first, block, elements_from(first, params.count));
+    store_block(stored(y) + first, block, elements_from(first, params.count));
 }

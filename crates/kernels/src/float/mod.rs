@@ -1,6 +1,8 @@
 //! Conversions between the floating-point types, written so that loops over them vectorise: one rounding, to nearest even; NaN stays NaN.
 
 #[cfg(target_arch = "x86_64")]
+mod avx512_bf16;
+#[cfg(target_arch = "x86_64")]
 mod f16c;
 
 use std::borrow::Cow;
@@ -69,6 +71,15 @@ impl Float for bf16 {
         let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1));
         let quiet = bits | 0x0040_0000;
         bf16::from_bits((if value.is_nan() { quiet } else { rounded } >> 16) as u16)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn narrow_into(from: &[f32], to: &mut [Self]) {
+        if simd::level() < simd::Level::Avx512 || !is_x86_feature_detected!("avx512bf16") {
+            return narrow_each(from, to);
+        }
+        // SAFETY: the processor has AVX-512 BF16, and every level of AVX-512 has DQ.
+        unsafe { avx512_bf16::narrow(from, to) }
     }
 }
 
@@ -183,9 +194,19 @@ mod tests {
         let floats: Vec<f32> = (0..u32::MAX).step_by(30_011).map(f32::from_bits).collect();
         let mut narrow = vec![f16::ZERO; floats.len()];
         Float::narrow_into(&floats, &mut narrow);
-        for (half, wide) in halves.iter().zip(wide).chain(narrow.iter().zip(floats)) {
+        for (half, wide) in halves.iter().zip(wide).chain(narrow.iter().zip(floats.iter().copied())) {
             let (exact, found) = (Float::to_f32(*half), <f16 as Float>::from_f32(wide));
             assert!(found.to_bits() == half.to_bits() || half.is_nan() && found.is_nan() && exact.is_nan(), "{wide:e}");
+        }
+        // Denormals in every vector, in some and in none.
+        let mixed = floats.iter().map(|f| if f.abs() < f32::MIN_POSITIVE { 1.0 } else { *f }).collect::<Vec<_>>();
+        let tiny = (0..200_000u32).step_by(3).map(|i| if i % 7 == 0 { f32::from_bits(i * 41) } else { f32::from_bits(i << 15 | 0x8000) });
+        for floats in [floats, mixed, tiny.collect()] {
+            let mut narrow = vec![bf16::ZERO; floats.len()];
+            Float::narrow_into(&floats, &mut narrow);
+            for (half, wide) in narrow.iter().zip(floats) {
+                assert_eq!(half.to_bits(), <bf16 as Float>::from_f32(wide).to_bits(), "{wide:e}");
+            }
         }
     }
 

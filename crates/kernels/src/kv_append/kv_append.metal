@@ -6,6 +6,7 @@ template <typename S, typename T>
     device const S* rows [[buffer(1)]],
     device const int* positions [[buffer(2)]],
     constant Params& params [[buffer(3)]],
+    device atomic_uint* refusal [[buffer(4)]],
     uint3 group [[threadgroup_position_in_grid]],
     uint index [[thread_index_in_threadgroup]],
     uint threads [[threads_per_threadgroup]])
@@ -14,24 +15,25 @@ template <typename S, typename T>
     const long batch = long(place.quotient), token = long(place.remainder), head = group.y;
     const long position = positions[batch * long(params.position_stride) + token];
     if (position < 0 || position >= long(params.capacity)) {
+        refuse(refusal, group.x);
         return;
     }
-    device const S* from = rows + (long(params.rows.origin) + batch * params.rows.batch + head * params.rows.head + token * params.rows.token);
-    device T* to = cache + (long(params.cache.origin) + batch * params.cache.batch + head * params.cache.head + position * params.cache.token);
+    device const typename Stored<S>::type* from = stored(rows) + (long(params.rows.origin) + batch * params.rows.batch + head * params.rows.head + token * params.rows.token);
+    device typename Stored<T>::type* to = stored(cache) + (long(params.cache.origin) + batch * params.cache.batch + head * params.cache.head + position * params.cache.token);
     const uint width = uint(params.width);
     for (uint k = SLOTS * index; k < width; k += SLOTS * threads) {
         const uint count = min(SLOTS, width - k);
-        Block<S> row;
+        Elements<S> row;
         if (count == SLOTS) {
             row = load_block(from + k, 1);
         } else {
             for (uint i = 0; i < SLOTS; ++i) {
-                row.at[i] = i < count ? from[k + i] : S(0);
+                row.at[i] = i < count ? from[k + i] : 0;
             }
         }
-        Block<T> block;
+        Elements<T> block;
         for (uint i = 0; i < SLOTS; ++i) {
-            block.at[i] = narrow<T>(widen(row.at[i]));
+            block.at[i] = pack<T>(unpack<S>(row.at[i]));
         }
         store_block(to + k, block, count);
     }

@@ -6,7 +6,7 @@ use super::Params;
 use crate::{
     float::{Float, widen, with_float},
     order,
-    rows::{Shared, for_each_block, in_f32},
+    rows::{Ahead, PIECE, Shared, for_each_block, in_f32},
     simd,
 };
 
@@ -38,17 +38,18 @@ fn run<T: Float, W: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let weight = weight.or_else(|| bias.as_ref().map(|_| vec![1.0; n].into()));
     let statistics = mean.zip(inv_std).map(|(mean, inv_std)| [mean, inv_std].map(Shared::new));
     let norm = Norm { n, epsilon, weight: weight.as_deref(), bias: bias.as_deref(), statistics };
-    for_each_block(n, x, y, |first, x, y| in_f32(n, x, y, |row, x, y| layer_norm(x, y, &norm, first + row)));
+    for_each_block(n, x, y, |first, x, y| in_f32(n, x, y, |row, x, y, ahead| layer_norm(x, y, &norm, first + row, ahead)));
     Ok(())
 }
 
 simd! {
     /// The rows from `first` on.
-    fn layer_norm(x: &[f32], y: &mut [f32], norm: &Norm<'_>, first: usize) {
+    fn layer_norm(x: &[f32], y: &mut [f32], norm: &Norm<'_>, first: usize, ahead: Option<Ahead>) {
         for (index, (x, y)) in x.chunks_exact(norm.n).zip(y.chunks_exact_mut(norm.n)).enumerate() {
+            let ahead = ahead.unwrap_or(Ahead::after(x, y));
             let count = norm.n as f32;
-            let mean = order::fold(x, 0.0, order::add, order::add) / count;
-            let variance = order::fold(x, 0.0, |a, x: f32| (x - mean).mul_add(x - mean, a), order::add) / count;
+            let mean = order::sum(x, order::add) / count;
+            let variance = order::sum(x, |a, x: f32| (x - mean).mul_add(x - mean, a)) / count;
             let scale = 1.0 / (variance + norm.epsilon).sqrt();
             if let Some([means, scales]) = norm.statistics {
                 // SAFETY: one element for each row, and every row belongs to one task.
@@ -57,15 +58,19 @@ simd! {
                     scales.write(first + index, scale);
                 }
             }
-            apply(x, y, norm, mean, scale);
+            for (piece, (x, y)) in x.chunks(PIECE).zip(y.chunks_mut(PIECE)).enumerate() {
+                ahead.fetch(piece);
+                apply(x, y, norm, piece * PIECE, mean, scale);
+            }
         }
     }
 }
 
+/// The part of a row from `start` on.
 #[inline(always)]
-fn apply(x: &[f32], y: &mut [f32], norm: &Norm<'_>, mean: f32, scale: f32) {
+fn apply(x: &[f32], y: &mut [f32], norm: &Norm<'_>, start: usize, mean: f32, scale: f32) {
     let rows = y.iter_mut().zip(x);
-    match (norm.weight, norm.bias) {
+    match (norm.weight.map(|w| &w[start..]), norm.bias.map(|b| &b[start..])) {
         (Some(weight), Some(bias)) => rows.zip(weight).zip(bias).for_each(|(((y, x), w), b)| *y = ((x - mean) * scale).mul_add(*w, *b)),
         (Some(weight), None) => rows.zip(weight).for_each(|((y, x), w)| *y = (x - mean) * scale * w),
         _ => rows.for_each(|(y, x)| *y = (x - mean) * scale),

@@ -13,10 +13,9 @@ template <typename X, typename W, typename B, typename C, uint ROWS, uint COLUMN
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
-    constexpr uint down = ROWS < 4 ? 1 : 2, across = 8 / down;
-    const Place place(p, index, down * ROWS, across * COLUMNS);
-    const uint m = uint(p.m), n = uint(p.n), row = place.row + simdgroup / across * ROWS, column = place.column + simdgroup % across * COLUMNS;
-    if (row >= m || column >= n) {
+    const Place place(p, index, ROWS, 8 * COLUMNS);
+    const uint m = uint(p.m), n = uint(p.n), row = place.row, column = place.column + simdgroup * COLUMNS;
+    if (column >= n) {
         return;
     }
     DotTile<float, B, ROWS, COLUMNS> adapter;

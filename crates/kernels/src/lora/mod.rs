@@ -17,14 +17,18 @@ use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile,
 
 use crate::{
     Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, Precision, TensorInfo,
-    matmul::{ABSENT, DOT, FAST, Geometry, LINES, PLACE, PRECISION, Product, Tiling, check_extents, dtype_code},
+    matmul::{ABSENT, DOT, FAST, Geometry, LINES, PLACE, PRECISION, Product, STRICT, Tiling, check_extents, dtype_code},
     metal::{self, metal_file, params},
     optional, order, required,
 };
 
 const FRAME: MetalFile = metal_file!("lora/frame.metal");
-const STRICT_FORM: MetalForm =
+const FEW_FORM: MetalForm =
     MetalForm::new(&[metal::TYPES, order::METAL, order::LANES, LINES, DOT, Params::METAL, PLACE, FRAME, metal_file!("lora/lora.metal")], "lora");
+const TILED_FORM: MetalForm = MetalForm::new(
+    &[metal::TYPES, order::METAL, order::LANES, LINES, STRICT, Params::METAL, PLACE, FRAME, metal_file!("lora/tiled.metal")],
+    "lora_tiled",
+);
 const FAST_FORM: MetalForm = MetalForm::new(&[metal::TYPES, LINES, FAST, Params::METAL, PLACE, FRAME, metal_file!("lora/fast.metal")], "lora_fast");
 
 /// A linear layer with a low-rank adapter. Inputs `x […, k]`, `weight [n, k]`, `a [r, k]`, `b [n, r]` and, optionally, `bias [n]`; output
@@ -157,7 +161,11 @@ impl LoraLinear {
             (Parameter::write("y", x), Argument::Output(0)),
         ];
         let key = tiling.key(KernelKey::new("lora_linear", &[x, weight, b, bias]));
-        let form = if tiling == Tiling::Fast { FAST_FORM } else { STRICT_FORM };
+        let form = match tiling {
+            Tiling::Fast => FAST_FORM,
+            Tiling::Tiled { .. } => TILED_FORM,
+            Tiling::Along { .. } | Tiling::Across { .. } => FEW_FORM,
+        };
         let layer = tiling.over(Launch::on_gpu(key, form, params, buffers), [1, m, n])?;
         Ok(Plan { launches: vec![projection.launch("matmul", arguments, device)?, layer], scratch: vec![4 * m * r] })
     }

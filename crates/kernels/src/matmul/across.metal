@@ -1,10 +1,7 @@
-// Strict products where neighbours in b belong to neighbouring columns of y (b is [k, n], row-major).
+// Strict products of one or two rows where neighbours in b belong to neighbouring columns of y (b is [k, n], row-major).
 //
-// A threadgroup makes ROWS x 32 elements of y. A thread has one column and, of each row, the accumulators of two lanes of the canonical order: l and
-// l + 16 for simdgroup l, so that the tree's first step needs no exchange; the others go through threadgroup memory. Memory: b is
-// read once for ROWS rows, 32 neighbours at a time; a's elements are the same for all lanes of a simdgroup.
-
-constant constexpr uint HALVES = 16;
+// A threadgroup makes ROWS x 32 elements of y: simdgroup l has the eight accumulators of lane l of the canonical order, a thread those of one column.
+// The tree over lanes goes through threadgroup memory. Memory: b is read once, 32 neighbours at a time; a's elements are the same for a simdgroup.
 
 template <typename A, typename B, typename C, typename Y, uint ROWS>
 [[kernel]] void matmul_across(
@@ -23,45 +20,38 @@ template <typename A, typename B, typename C, typename Y, uint ROWS>
     const Lines<A> rows = lines(p, p.a, a, place.batch, place.row, m);
     const Lines<B> columns = lines(p, p.b, b, place.batch, place.column, n);
 
-    float totals[ROWS];
-    for (uint pass = 0; pass < 2; ++pass) {
-        float slots[ROWS][SLOTS];
-        for (uint i = 0; i < ROWS * SLOTS; ++i) {
-            slots[i / SLOTS][i % SLOTS] = 0.0f;
-        }
-        for (uint k = (simdgroup + HALVES * pass) * SLOTS; k < end; k += 32 * SLOTS) {
-            float w[SLOTS], x[SLOTS];
-            columns.load(lane, k, end, 0.0f, w);
-            for (uint r = 0; r < ROWS; ++r) {
-                // -0 times +0 changes no accumulator.
-                rows.load(r, k, end, -0.0f, x);
-                for (uint i = 0; i < SLOTS; ++i) {
-                    slots[r][i] = fma(x[i], w[i], slots[r][i]);
-                }
-            }
-        }
+    float slots[ROWS][SLOTS];
+    for (uint i = 0; i < ROWS * SLOTS; ++i) {
+        slots[i / SLOTS][i % SLOTS] = 0.0f;
+    }
+    for (uint k = simdgroup * SLOTS; k < end; k += 32 * SLOTS) {
+        float w[SLOTS], x[SLOTS];
+        columns.load(lane, k, end, 0.0f, w);
         for (uint r = 0; r < ROWS; ++r) {
-            const float sum = combine_slots<Add>(slots[r]);
-            totals[r] = pass == 0 ? sum : totals[r] + sum;
+            // -0 times +0 changes no accumulator.
+            rows.load(r, k, end, -0.0f, x);
+            for (uint i = 0; i < SLOTS; ++i) {
+                slots[r][i] = fma(x[i], w[i], slots[r][i]);
+            }
         }
     }
     for (uint r = 0; r < ROWS; ++r) {
-        sums[(simdgroup * ROWS + r) * 32 + lane] = totals[r];
+        sums[(simdgroup * ROWS + r) * 32 + lane] = combine_slots<Add>(slots[r]);
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
 
-    const uint r = simdgroup, row = place.row + r, column = place.column + lane;
-    if (r >= ROWS || row >= m || column >= n) {
+    const uint row = place.row + simdgroup, column = place.column + lane;
+    if (simdgroup >= ROWS || column >= n) {
         return;
     }
-    float part[HALVES];
-    for (uint i = 0; i < HALVES; ++i) {
-        part[i] = sums[(i * ROWS + r) * 32 + lane];
+    float parts[32];
+    for (uint i = 0; i < 32; ++i) {
+        parts[i] = sums[(i * ROWS + simdgroup) * 32 + lane];
     }
-    for (uint half_count = HALVES / 2; half_count > 0; half_count /= 2) {
+    for (uint half_count = 16; half_count > 0; half_count /= 2) {
         for (uint i = 0; i < half_count; ++i) {
-            part[i] += part[i + half_count];
+            parts[i] += parts[i + half_count];
         }
     }
-    finish(p, bias, y, place, row, column, part[0]);
+    finish(p, bias, y, place, row, column, parts[0]);
 }

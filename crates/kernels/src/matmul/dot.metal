@@ -3,6 +3,10 @@
 
 template <typename A, typename B, uint ROWS, uint COLUMNS>
 struct DotTile {
+    // Elements from one visit to the next, and visits of b loaded ahead.
+    static constexpr constant uint STRIDE = 32 * SLOTS;
+    static constexpr constant uint AHEAD = 4 / COLUMNS;
+
     float slots[ROWS * COLUMNS][SLOTS];
 
     typedef LaneSums<ROWS * COLUMNS, 32> Tree;
@@ -25,17 +29,22 @@ struct DotTile {
         }
         uint k = lane * SLOTS;
         if (a.wide && b.wide) {
-            for (; k + SLOTS <= n; k += 32 * SLOTS) {
-                for (uint c = 0; c < COLUMNS; ++c) {
-                    b.load(c, k, w[c]);
+            float ahead[AHEAD][COLUMNS][SLOTS];
+            for (; k + (AHEAD - 1) * STRIDE + SLOTS <= n; k += AHEAD * STRIDE) {
+#pragma unroll
+                for (uint i = 0; i < AHEAD * COLUMNS; ++i) {
+                    b.load(i % COLUMNS, k + i / COLUMNS * STRIDE, ahead[i / COLUMNS][i % COLUMNS]);
                 }
-                for (uint r = 0; r < ROWS; ++r) {
-                    a.load(r, k, x[r]);
+#pragma unroll
+                for (uint i = 0; i < AHEAD; ++i) {
+                    for (uint r = 0; r < ROWS; ++r) {
+                        a.load(r, k + i * STRIDE, x[r]);
+                    }
+                    fold(x, ahead[i]);
                 }
-                fold(x, w);
             }
         }
-        for (; k < n; k += 32 * SLOTS) {
+        for (; k < n; k += STRIDE) {
             for (uint c = 0; c < COLUMNS; ++c) {
                 b.load(c, k, n, 0.0f, w[c]);
             }

@@ -18,6 +18,9 @@ pub(crate) const LINES: MetalFile = metal_file!("matmul/lines.metal");
 /// Tiles of strict dot products, after [`order::METAL`] and [`order::LANES`].
 pub(crate) const DOT: MetalFile = metal_file!("matmul/dot.metal");
 
+/// Threadgroups' tiles of strict dot products, after [`order::METAL`] and [`order::LANES`].
+pub(crate) const STRICT: MetalFile = metal_file!("matmul/strict.metal");
+
 /// Tiles of fast products.
 pub(crate) const FAST: MetalFile = metal_file!("matmul/fast.metal");
 
@@ -34,6 +37,10 @@ const ACROSS: MetalForm = MetalForm::new(
     &[metal::TYPES, order::METAL, LINES, Operand::METAL, Params::METAL, PLACE, FRAME, metal_file!("matmul/across.metal")],
     "matmul_across",
 );
+const TILED: MetalForm = MetalForm::new(
+    &[metal::TYPES, order::METAL, order::LANES, LINES, STRICT, Operand::METAL, Params::METAL, PLACE, FRAME, metal_file!("matmul/tiled.metal")],
+    "matmul_tiled",
+);
 const GEMM: MetalForm =
     MetalForm::new(&[metal::TYPES, LINES, FAST, Operand::METAL, Params::METAL, PLACE, FRAME, metal_file!("matmul/gemm.metal")], "matmul_fast");
 
@@ -43,10 +50,12 @@ const FEW: usize = 8;
 /// How threadgroups share a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tiling {
-    /// Strict, elements of a line are neighbours: eight simdgroups with a tile of this many rows and columns each.
+    /// Strict, few rows, elements of a line are neighbours: eight simdgroups with this many rows and columns each.
     Along { rows: u32, columns: u32 },
-    /// Strict, elements of neighbouring columns are neighbours: this many rows and 32 columns.
+    /// Strict, one or two rows, elements of neighbouring columns are neighbours: 32 columns.
     Across { rows: u32 },
+    /// Strict: `4 down` rows and `64 / down` columns.
+    Tiled { down: u32 },
     /// Simdgroup matrices.
     Fast,
 }
@@ -56,41 +65,46 @@ impl Tiling {
     pub(crate) fn new([m, n]: [usize; 2], along: bool, strict: bool) -> Self {
         match m {
             _ if !strict && m > FEW && n > FEW => Tiling::Fast,
-            1 if along => Tiling::Along { rows: 1, columns: 4 },
-            2 if along => Tiling::Along { rows: 2, columns: 4 },
-            _ if along => Tiling::Along { rows: 4, columns: 2 },
-            _ => Tiling::Across { rows: m.next_power_of_two().min(FEW) as u32 },
+            0..=1 if along => Tiling::Along { rows: 1, columns: 1 },
+            0..=FEW if along => Tiling::Along { rows: m.next_power_of_two().min(4) as u32, columns: 2 },
+            0..=2 => Tiling::Across { rows: m.max(1) as u32 },
+            3..=4 => Tiling::Tiled { down: 1 },
+            5..=FEW => Tiling::Tiled { down: 2 },
+            _ => Tiling::Tiled { down: 4 },
         }
     }
 
     /// Rows and columns of a threadgroup.
     fn tile(self) -> [u32; 2] {
         match self {
-            Tiling::Along { rows, columns } if rows < 4 => [rows, 8 * columns],
-            Tiling::Along { rows, columns } => [2 * rows, 4 * columns],
+            Tiling::Along { rows, columns } => [rows, 8 * columns],
             Tiling::Across { rows } => [rows, 32],
+            Tiling::Tiled { down } => [4 * down, 64 / down],
             Tiling::Fast => [64, 64],
         }
     }
 
     /// The launch over enough threadgroups for `batches` products of `m` by `n`.
     pub(crate) fn over(self, launch: Launch, [batches, m, n]: [usize; 3]) -> Result<Launch> {
-        let [height, width] = self.tile().map(|extent| extent as usize);
-        let tiles = batches as u128 * m.div_ceil(height) as u128 * n.div_ceil(width) as u128;
+        let [height, width] = self.tile();
+        let tiles = batches as u128 * m.div_ceil(height as usize) as u128 * n.div_ceil(width as usize) as u128;
         let tiles = u32::try_from(tiles).map_err(|_| Error::unsupported(format!("{batches} products of {m} by {n}: too many for one launch")))?;
-        let (threads, memory) = match self {
+        let (threads, floats) = match self {
             Tiling::Along { .. } => (256, 0),
-            Tiling::Across { rows } => (512, 4 * 16 * 32 * rows as usize),
+            Tiling::Across { rows } => (1024, 32 * 32 * rows),
+            // Lines of 64 floats and four to spread them.
+            Tiling::Tiled { .. } => (256, (height + width) * 68),
             // Two stages of 64 lines of 36 floats; the finished tile is smaller.
-            Tiling::Fast => (128, 4 * 2 * 64 * 36),
+            Tiling::Fast => (128, 2 * 64 * 36),
         };
-        Ok(launch.over(Extent::linear(tiles), Extent::linear(threads)).with_threadgroup_memory(memory))
+        Ok(launch.over(Extent::linear(tiles), Extent::linear(threads)).with_threadgroup_memory(4 * floats as usize))
     }
 
     fn form(self) -> MetalForm {
         match self {
             Tiling::Along { .. } => ALONG,
             Tiling::Across { .. } => ACROSS,
+            Tiling::Tiled { .. } => TILED,
             Tiling::Fast => GEMM,
         }
     }
@@ -100,6 +114,7 @@ impl Tiling {
         match self {
             Tiling::Along { rows, columns } => key.with("rows", rows).with("columns", columns),
             Tiling::Across { rows } => key.with("across", rows),
+            Tiling::Tiled { down } => key.with("down", down),
             Tiling::Fast => key,
         }
     }
@@ -152,10 +167,11 @@ mod tests {
     #[test]
     fn few_rows_are_summed_strictly_and_many_by_tiles() {
         let tiling = |m, n, along, strict| Tiling::new([m, n], along, strict);
-        assert_eq!(tiling(1, 4096, true, false), Tiling::Along { rows: 1, columns: 4 });
-        assert_eq!(tiling(100, 8, true, false), Tiling::Along { rows: 4, columns: 2 });
+        assert_eq!(tiling(1, 4096, true, false), Tiling::Along { rows: 1, columns: 1 });
+        assert_eq!(tiling(2, 4096, false, true), Tiling::Across { rows: 2 });
+        assert_eq!(tiling(100, 8, true, false), Tiling::Tiled { down: 4 });
         assert_eq!(tiling(9, 9, true, false), Tiling::Fast);
-        assert_eq!(tiling(9, 9, false, true), Tiling::Across { rows: 8 });
-        assert_eq!(tiling(3, 9, false, true), Tiling::Across { rows: 4 });
+        assert_eq!(tiling(5, 9, true, true), Tiling::Along { rows: 4, columns: 2 });
+        assert_eq!(tiling(5, 9, false, true), Tiling::Tiled { down: 2 });
     }
 }

@@ -1,7 +1,7 @@
-// Strict products of operands whose elements of a line are neighbours: a linear layer while it decodes, and, tile by tile, of many rows.
+// Strict products of a few rows with a b whose elements of a line are neighbours: a linear layer while it decodes.
 //
-// A simdgroup makes ROWS x COLUMNS elements of y in registers, with one or two 16-byte loads a line and lane. Memory: b is read once for up to ROWS
-// rows; beyond that the eight tiles of a threadgroup, and the threadgroups of a strip, share their lines in the caches. Order: dot.metal.
+// A simdgroup makes ROWS x COLUMNS elements of y in registers, with one or two 16-byte loads a line and lane. Memory: b is read once for ROWS rows, a comes
+// from the caches. Order: dot.metal.
 
 template <typename A, typename B, typename C, typename Y, uint ROWS, uint COLUMNS>
 [[kernel]] void matmul(
@@ -14,10 +14,9 @@ template <typename A, typename B, typename C, typename Y, uint ROWS, uint COLUMN
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
-    constexpr uint down = ROWS < 4 ? 1 : 2, across = 8 / down;
-    const Place place(p, index, down * ROWS, across * COLUMNS);
-    const uint m = uint(p.m), n = uint(p.n), row = place.row + simdgroup / across * ROWS, column = place.column + simdgroup % across * COLUMNS;
-    if (row >= m || column >= n) {
+    const Place place(p, index, ROWS, 8 * COLUMNS);
+    const uint m = uint(p.m), n = uint(p.n), row = place.row, column = place.column + simdgroup * COLUMNS;
+    if (column >= n) {
         return;
     }
     DotTile<A, B, ROWS, COLUMNS> tile;

@@ -59,6 +59,15 @@ fn batched() -> Vec<Case> {
         Case::new(MatMul::default(), [uniform(f, &[2, 5, 300], 1), uniform(f, &[300], 2), None], bound(300), move |i| {
             plain(i, 1, [1, 1], [1, 1], [10, 1, 300])
         }),
+        Case::new(MatMul { transpose_a: true, ..MatMul::default() }, [uniform(f, &[300, 40], 1), uniform(f, &[300], 2), None], bound(300), |i| {
+            vec![product([40, 1, 300], |r, l| i[0][l * 40 + r], |_, l| i[1][l])]
+        }),
+        Case::new(
+            MatMul { precision: Precision::Fast, ..MatMul::default() },
+            [uniform(f, &[2, 20, 40], 1), uniform(f, &[2, 40, 21], 2), None],
+            bound(40),
+            move |i| plain(i, 2, [2, 1], [2, 1], [20, 21, 40]),
+        ),
         Case::new(MatMul::default(), [uniform(f, &[513], 1), uniform(f, &[513], 2), None], bound(513), move |i| {
             plain(i, 1, [1, 1], [1, 1], [1, 1, 513])
         }),
@@ -107,5 +116,17 @@ pub(crate) fn cases() -> Vec<Case> {
     let linear = MatMul { transpose_b: true, ..MatMul::default() };
     cases.push(single(MatMul { alpha: -0.5, ..linear }, [DType::F32, DType::BF16], [5, 31, 1024]));
     cases.push(single(MatMul { output: Some(DType::F32), ..linear }, [DType::F16, DType::F16], [40, 99, 2048]));
+    // Few rows of a plain b, and many rows.
+    let [f32, f16, bf16] = [DType::F32, DType::F16, DType::BF16];
+    for (m, types) in [(1, [bf16, bf16]), (2, [f32, f16]), (3, [f16, f32]), (6, [f32, f32]), (9, [bf16, f32])] {
+        cases.push(single(MatMul { alpha: 3.0, ..MatMul::default() }, types, [m, 70 + m, 513]));
+    }
+    for (m, types) in [(2, [f16, f16]), (3, [bf16, f32]), (6, [f32, bf16])] {
+        cases.push(single(linear, types, [m, 40 + m, 1030]));
+    }
+    cases.push(single(linear, [DType::F32, DType::F32], [600, 9, 33]));
+    let fast = MatMul { precision: Precision::Fast, alpha: 0.5, ..MatMul::default() };
+    cases.push(single(MatMul { output: Some(DType::F32), ..fast }, [DType::F16, DType::BF16], [70, 67, 100]));
+    cases.push(single(MatMul { transpose_a: true, transpose_b: true, ..fast }, [DType::BF16, DType::F32], [66, 130, 40]));
     cases
 }

@@ -9,6 +9,8 @@
 //! most 43 up to `n = 32768`.
 
 mod columns;
+#[cfg(target_arch = "x86_64")]
+mod tree;
 
 use elinvar_core::Extent;
 
@@ -85,11 +87,36 @@ pub fn fold<T: Copy>(row: &[T], identity: f32, step: impl Fn(f32, T) -> f32 + Co
     total
 }
 
+/// [`fold`] from zero with accumulators that are added: the same bits, sooner.
+#[inline(always)]
+pub fn sum<T: Copy>(row: &[T], step: impl Fn(f32, T) -> f32 + Copy) -> f32 {
+    if row.len() < SHORT {
+        return fold_short(row, 0.0, step, add);
+    }
+    let mut total = sum_group(&accumulate(row, 0, 0.0, step));
+    for group in 1..row_groups(row.len()) {
+        total += sum_group(&accumulate(row, group, 0.0, step));
+    }
+    total
+}
+
 /// The part of [`fold`] that simdgroup `group` does; the parts are combined in order.
 #[inline(always)]
 pub fn fold_group<T: Copy>(row: &[T], group: usize, identity: f32, step: impl Fn(f32, T) -> f32 + Copy, op: impl Fn(f32, f32) -> f32 + Copy) -> f32 {
+    combine_group(&accumulate(row, group, identity, step).0, op)
+}
+
+/// A simdgroup's accumulators, on cache lines of their own.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub struct Accumulators(pub [f32; GROUP]);
+
+/// The accumulators of simdgroup `group`.
+#[inline(always)]
+fn accumulate<T: Copy>(row: &[T], group: usize, identity: f32, step: impl Fn(f32, T) -> f32 + Copy) -> Accumulators {
     let stride = 8 * row_threads(row.len());
-    let mut accumulators = [identity; GROUP];
+    let mut all = Accumulators([identity; GROUP]);
+    let accumulators = &mut all.0;
     let mut rest = row.get(group * GROUP..).unwrap_or_default();
     // Rows up to 32768 long have at most four elements for each accumulator: one visit.
     while let (Some(a), Some(b), Some(c), Some(d)) = (chunk(rest, 0), chunk(rest, stride), chunk(rest, 2 * stride), chunk(rest, 3 * stride)) {
@@ -107,12 +134,23 @@ pub fn fold_group<T: Copy>(row: &[T], group: usize, identity: f32, step: impl Fn
     for (accumulator, &x) in accumulators.iter_mut().zip(rest) {
         *accumulator = step(*accumulator, x);
     }
-    combine_group(&accumulators, op)
+    all
 }
 
 #[inline(always)]
 fn chunk<T>(row: &[T], start: usize) -> Option<&[T; GROUP]> {
     row.get(start..)?.first_chunk()
+}
+
+/// Adds a simdgroup's accumulators as [`combine_group`] does.
+#[inline(always)]
+pub fn sum_group(accumulators: &Accumulators) -> f32 {
+    #[cfg(target_arch = "x86_64")]
+    if crate::simd::level() == crate::simd::Level::Avx512 {
+        // SAFETY: the level has AVX-512 F and DQ.
+        return unsafe { tree::sum(accumulators) };
+    }
+    combine_group(&accumulators.0, add)
 }
 
 /// Combines a simdgroup's accumulators: slots pairwise, lanes by the xor tree.
@@ -224,6 +262,8 @@ mod tests {
             let row: Vec<f32> = (0..n).map(|i| ((i * 7919 % 1013) as f32 - 500.0) * 1.37e-3).collect();
             assert_eq!(fold(&row, 0.0, add, add).to_bits(), by_the_book(&row, add).to_bits(), "n = {n}");
             assert_eq!(fold(&row, 0.0, square, add).to_bits(), by_the_book(&row, square).to_bits(), "n = {n}");
+            assert_eq!(sum(&row, add).to_bits(), by_the_book(&row, add).to_bits(), "n = {n}");
+            assert_eq!(sum(&row, square).to_bits(), by_the_book(&row, square).to_bits(), "n = {n}");
         }
     }
 

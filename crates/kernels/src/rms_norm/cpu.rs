@@ -6,7 +6,7 @@ use super::Params;
 use crate::{
     float::{Float, widen, with_float},
     order,
-    rows::{Shared, for_each_block, in_f32},
+    rows::{Ahead, PIECE, Shared, for_each_block, in_f32},
     simd,
 };
 
@@ -22,7 +22,7 @@ fn run<T: Float, W: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let Params { rows, epsilon, .. } = arguments.params()?;
     let (x, weight, y) = (arguments.input::<T>(0)?, arguments.optional::<W>(1)?.map(widen), arguments.output::<T>(2)?);
     let (n, weight) = (rows.length as usize, weight.as_deref());
-    for_each_block(n, x, y, |_, x, y| in_f32(n, x, y, |_, x, y| rms_norm(x, weight, y, n, epsilon)));
+    for_each_block(n, x, y, |_, x, y| in_f32(n, x, y, |_, x, y, ahead| rms_norm(x, weight, y, n, epsilon, ahead)));
     Ok(())
 }
 
@@ -35,7 +35,7 @@ fn run_add<T: Float, W: Float>(arguments: &mut HostArguments<'_>) -> Result<()> 
         // SAFETY: the rows of this block, which belong to one task.
         let sum = unsafe { sum.part(first * n, a.len()) };
         add(a, &b[first * n..][..a.len()], sum);
-        in_f32(n, sum, y, |_, x, y| rms_norm(x, weight, y, n, epsilon));
+        in_f32(n, sum, y, |_, x, y, ahead| rms_norm(x, weight, y, n, epsilon, ahead));
     });
     Ok(())
 }
@@ -49,13 +49,17 @@ simd! {
 }
 
 simd! {
-    fn rms_norm(x: &[f32], weight: Option<&[f32]>, y: &mut [f32], n: usize, epsilon: f32) {
+    fn rms_norm(x: &[f32], weight: Option<&[f32]>, y: &mut [f32], n: usize, epsilon: f32, ahead: Option<Ahead>) {
         for (x, y) in x.chunks_exact(n).zip(y.chunks_exact_mut(n)) {
-            let mean = order::fold(x, 0.0, |a, x: f32| x.mul_add(x, a), order::add) / n as f32;
+            let ahead = ahead.unwrap_or(Ahead::after(x, y));
+            let mean = order::sum(x, |a, x: f32| x.mul_add(x, a)) / n as f32;
             let scale = 1.0 / (mean + epsilon).sqrt();
-            match weight {
-                None => y.iter_mut().zip(x).for_each(|(y, x)| *y = x * scale),
-                Some(weight) => y.iter_mut().zip(x).zip(weight).for_each(|((y, x), w)| *y = x * scale * w),
+            for (piece, (x, y)) in x.chunks(PIECE).zip(y.chunks_mut(PIECE)).enumerate() {
+                ahead.fetch(piece);
+                match weight {
+                    None => y.iter_mut().zip(x).for_each(|(y, x)| *y = x * scale),
+                    Some(weight) => y.iter_mut().zip(x).zip(&weight[piece * PIECE..]).for_each(|((y, x), w)| *y = x * scale * w),
+                }
             }
         }
     }

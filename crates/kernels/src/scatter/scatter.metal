@@ -49,13 +49,13 @@ inline void scatter_line(
             leads = elements[earlier * width + line] != element;
         }
         if (leads) {
-            T value = y[element];
+            typename Stored<T>::type value = stored(y)[element];
             for (uint k = slot; k < chunk; ++k) {
                 if (elements[k * width + line] == element) {
-                    value = pack<T>(Op::apply(unpack<T>(value), unpack<T>(updates[places.update(start + k)])));
+                    value = pack<T>(Op::apply(unpack<T>(value), unpack<T>(stored(updates)[places.update(start + k)])));
                 }
             }
-            y[element] = value;
+            stored(y)[element] = value;
         }
         threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);
     }

@@ -7,7 +7,7 @@ use crate::{
     float::{Float, with_float},
     math,
     order::{self, Fold},
-    rows::{Rows, for_each_block, for_each_tile, in_f32},
+    rows::{Ahead, PIECE, Rows, for_each_block, for_each_tile, in_f32},
     simd,
 };
 
@@ -23,19 +23,23 @@ fn run<T: Float, const LOG: bool>(arguments: &mut HostArguments<'_>) -> Result<(
         let scratch = |width: usize| 3 * width + order::columns_scratch(width);
         for_each_tile(rows, x, y, scratch, if LOG { log_softmax_tile } else { softmax_tile });
     } else {
-        for_each_block(n, x, y, |_, x, y| in_f32(n, x, y, |_, x, y| if LOG { log_softmax(x, y, n) } else { softmax(x, y, n) }));
+        for_each_block(n, x, y, |_, x, y| in_f32(n, x, y, |_, x, y, ahead| if LOG { log_softmax(x, y, n, ahead) } else { softmax(x, y, n, ahead) }));
     }
     Ok(())
 }
 
 simd! {
-    fn softmax(x: &[f32], y: &mut [f32], n: usize) {
+    fn softmax(x: &[f32], y: &mut [f32], n: usize, ahead: Option<Ahead>) {
         for (x, y) in x.chunks_exact(n).zip(y.chunks_exact_mut(n)) {
+            let ahead = ahead.unwrap_or(Ahead::after(x, y));
             let max = max(x);
-            for (y, x) in y.iter_mut().zip(x) {
-                *y = math::exp_nonpositive(x - max);
+            for (piece, (x, y)) in x.chunks(PIECE).zip(y.chunks_mut(PIECE)).enumerate() {
+                ahead.fetch(piece);
+                for (y, x) in y.iter_mut().zip(x) {
+                    *y = math::exp_nonpositive(x - max);
+                }
             }
-            let scale = 1.0 / order::fold(y, 0.0, order::add, order::add);
+            let scale = 1.0 / order::sum(y, order::add);
             for y in y {
                 *y *= scale;
             }
@@ -44,21 +48,44 @@ simd! {
 }
 
 simd! {
-    fn log_softmax(x: &[f32], y: &mut [f32], n: usize) {
+    fn log_softmax(x: &[f32], y: &mut [f32], n: usize, ahead: Option<Ahead>) {
         for (x, y) in x.chunks_exact(n).zip(y.chunks_exact_mut(n)) {
+            let ahead = ahead.unwrap_or(Ahead::after(x, y));
             let max = max(x);
-            let log = math::log(order::fold(x, 0.0, |a, x| a + math::exp_nonpositive(x - max), order::add));
-            for (y, x) in y.iter_mut().zip(x) {
-                *y = (x - max) - log;
+            let log = math::log(order::sum(x, |a, x| a + math::exp_nonpositive(x - max)));
+            for (piece, (x, y)) in x.chunks(PIECE).zip(y.chunks_mut(PIECE)).enumerate() {
+                ahead.fetch(piece);
+                for (y, x) in y.iter_mut().zip(x) {
+                    *y = (x - max) - log;
+                }
             }
         }
     }
 }
 
-/// A NaN may go unseen here: it comes back in the sum.
+/// The order does not matter here. A NaN may go unseen: it comes back in the sum.
 #[inline(always)]
 fn max(x: &[f32]) -> f32 {
-    order::fold(x, f32::NEG_INFINITY, order::larger, order::larger)
+    const LANES: usize = 128;
+    let (blocks, rest) = x.as_chunks::<LANES>();
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    for block in blocks {
+        for (lane, x) in lanes.iter_mut().zip(block) {
+            *lane = order::larger(*lane, *x);
+        }
+    }
+    for (lane, x) in lanes.iter_mut().zip(rest) {
+        *lane = order::larger(*lane, *x);
+    }
+    let mut half = LANES / 2;
+    while half > 0 {
+        let (low, high) = lanes.split_at_mut(half);
+        for (low, high) in low.iter_mut().zip(high) {
+            *low = order::larger(*low, *high);
+        }
+        half /= 2;
+    }
+    lanes[0]
 }
 
 simd! {

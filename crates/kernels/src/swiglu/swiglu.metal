@@ -21,14 +21,14 @@ template <typename T>
     const Division place = division(first, params.columns);
     ulong row = place.quotient, column = place.remainder;
     b += params.b_offset;
-    Block<T> gated, factor;
+    Elements<T> gated, factor;
     if (column + SLOTS <= params.columns) {
-        gated = load_block(a + (row * params.a_stride + column), 1);
-        factor = load_block(b + (row * params.b_stride + column), 1);
+        gated = load_block(stored(a) + (row * params.a_stride + column), 1);
+        factor = load_block(stored(b) + (row * params.b_stride + column), 1);
     } else {
         for (uint i = 0; i < SLOTS; ++i) {
-            gated.at[i] = a[row * params.a_stride + column];
-            factor.at[i] = b[row * params.b_stride + column];
+            gated.at[i] = stored(a)[row * params.a_stride + column];
+            factor.at[i] = stored(b)[row * params.b_stride + column];
             if (i + 1 < count && ++column == params.columns) {
                 column = 0;
                 ++row;
@@ -36,7 +36,7 @@ template <typename T>
         }
     }
     for (uint i = 0; i < SLOTS; ++i) {
-        gated.at[i] = narrow<T>(gate(widen(gated.at[i]), widen(factor.at[i]), params.alpha));
+        gated.at[i] = pack<T>(gate(unpack<T>(gated.at[i]), unpack<T>(factor.at[i]), params.alpha));
     }
-    store_block(y + first, gated, count);
+    store_block(stored(y) + first, gated, count);
 }

@@ -1,13 +1,13 @@
 // min(max(x, low), high), broadcast; a bound is a tensor or one value. Each tensor is read once, the output is written once.
 
 template <typename T>
-inline Block<T> load_bound(device const T* bounds, constant ClampParams& params, uint which, Run run) {
+inline Elements<T> load_bound(device const T* bounds, constant ClampParams& params, uint which, Run run) {
     if (params.is_tensor[which] != 0) {
         return load(bounds, params.space, params.bounds[which], run);
     }
-    Block<T> block;
+    Elements<T> block;
     for (uint i = 0; i < SLOTS; ++i) {
-        block.at[i] = from_bits<T>(params.values[which]);
+        block.at[i] = typename Stored<T>::type(params.values[which]);
     }
     return block;
 }
@@ -27,9 +27,9 @@ template <typename T>
         return;
     }
     const Run run(params.space, first);
-    Block<T> block = load(x, params.space, params.x, run);
-    const Block<T> lows = load_bound(low, params, 0, run);
-    const Block<T> highs = load_bound(high, params, 1, run);
+    Elements<T> block = load(x, params.space, params.x, run);
+    const Elements<T> lows = load_bound(low, params, 0, run);
+    const Elements<T> highs = load_bound(high, params, 1, run);
     for (uint i = 0; i < SLOTS; ++i) {
         block.at[i] = pack<T>(Min::apply(Max::apply(unpack<T>(block.at[i]), unpack<T>(lows.at[i])), unpack<T>(highs.at[i])));
     }

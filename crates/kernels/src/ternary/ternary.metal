@@ -15,9 +15,9 @@ template <typename T>
         return;
     }
     const Run run(params.space, first);
-    Block<T> block = load(a, params.space, params.operands[0], run);
-    const Block<T> factor = load(b, params.space, params.operands[1], run);
-    const Block<T> term = load(c, params.space, params.operands[2], run);
+    Elements<T> block = load(a, params.space, params.operands[0], run);
+    const Elements<T> factor = load(b, params.space, params.operands[1], run);
+    const Elements<T> term = load(c, params.space, params.operands[2], run);
     for (uint i = 0; i < SLOTS; ++i) {
         block.at[i] = pack<T>(fma(unpack<T>(block.at[i]), unpack<T>(factor.at[i]), unpack<T>(term.at[i])));
     }
@@ -39,9 +39,9 @@ template <typename T>
         return;
     }
     const Run run(params.space, first);
-    const Block<uchar> chosen = load(condition, params.space, params.operands[0], run);
-    Block<T> block = load(a, params.space, params.operands[1], run);
-    const Block<T> other = load(b, params.space, params.operands[2], run);
+    const Elements<bool> chosen = load(condition, params.space, params.operands[0], run);
+    Elements<T> block = load(a, params.space, params.operands[1], run);
+    const Elements<T> other = load(b, params.space, params.operands[2], run);
     for (uint i = 0; i < SLOTS; ++i) {
         block.at[i] = unpack<bool>(chosen.at[i]) ? block.at[i] : other.at[i];
     }

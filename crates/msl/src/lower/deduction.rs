@@ -5,64 +5,17 @@
 
 use super::edits::Edits;
 use crate::{
+    functions::{Function, functions},
     module::Module,
-    structure::Scope,
-    tokens::{TokenKind, Tokens},
+    tokens::Tokens,
 };
 
 pub(super) fn deduction(module: &Module, edits: &mut Edits<'_>) {
-    let tokens = &module.tokens;
-    for scope in [Scope::Namespace, Scope::Class] {
-        for start in module.structure.starts(scope) {
-            let Some(function) = function_template(tokens, start) else { continue };
-            for name in &function.types {
-                separate(tokens, &function, name, edits);
-            }
+    for function in functions(module) {
+        for name in function.template.iter().flatten() {
+            separate(&module.tokens, &function, name, edits);
         }
     }
-}
-
-struct FunctionTemplate<'a> {
-    /// The template's type parameters.
-    types: Vec<&'a str>,
-    /// The index after the template head.
-    start: usize,
-    /// The ranges of the function's parameters.
-    parameters: Vec<(usize, usize)>,
-    end: usize,
-}
-
-fn function_template(tokens: &Tokens, start: usize) -> Option<FunctionTemplate<'_>> {
-    if tokens.text(start) != "template" || tokens.text(start + 1) != "<" {
-        return None;
-    }
-    let mut types = Vec::new();
-    let mut at = start;
-    while tokens.text(at) == "template" {
-        let end = tokens.after(at + 1);
-        for (from, to) in tokens.split(at + 2, end - 1) {
-            if matches!(tokens.text(from), "typename" | "class") && tokens.is_identifier(from + 1) && from + 1 < to {
-                types.push(tokens.text(from + 1));
-            }
-        }
-        at = end;
-    }
-    let head = at;
-    while !matches!(tokens.text(at), "(" | ";" | "{" | "=" | "struct" | "class" | "union" | "using") && tokens.kind(at) != TokenKind::End {
-        at = match tokens.text(at) {
-            "[" | "<" => tokens.after(at),
-            "decltype" | "__attribute__" | "alignas" => tokens.after(at + 1),
-            "operator" if tokens.text(at + 1) == "(" => at + 3,
-            "operator" => tokens.find(at + 1, tokens.len(), &["("]),
-            _ => at + 1,
-        };
-    }
-    if tokens.text(at) != "(" || types.is_empty() {
-        return None;
-    }
-    let close = tokens.partner(at);
-    let body = tokens.find(close + 1, tokens.len(), &["{", ";"]);
-    Some(FunctionTemplate { types, start: head, parameters: tokens.split(at + 1, close), end: tokens.after(body) })
 }
 
 /// How a parameter takes part in deducing a template parameter.
@@ -89,7 +42,7 @@ fn role(tokens: &Tokens, (start, end): (usize, usize), name: &str) -> Role {
     }
 }
 
-fn separate(tokens: &Tokens, function: &FunctionTemplate<'_>, name: &str, edits: &mut Edits<'_>) {
+fn separate(tokens: &Tokens, function: &Function<'_>, name: &str, edits: &mut Edits<'_>) {
     let roles: Vec<Role> = function.parameters.iter().map(|&range| role(tokens, range, name)).collect();
     let indirect: Vec<usize> = roles.iter().filter_map(|role| if let Role::Indirect(at) = role { Some(*at) } else { None }).collect();
     if indirect.is_empty() {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::edits::Edits;
-use crate::{module::Module, structure::Scope, tokens::Tokens};
+use crate::{functions::functions, module::Module, structure::Scope, tokens::Tokens};
 
 /// The index after the type specifier at `index`: its words, template arguments and nested names.
 pub(super) fn after_type(tokens: &Tokens, index: usize) -> usize {
@@ -65,6 +65,26 @@ pub(super) fn methods(module: &Module, edits: &mut Edits<'_>) {
     }
 }
 
+/// `thread T x[N]` as a parameter becomes `T* x`, and `T x[N][M]` becomes `T (*x)[M]`: clang puts an array parameter into private memory.
+pub(super) fn array_parameters(module: &Module, edits: &mut Edits<'_>) {
+    let tokens = &module.tokens;
+    for function in functions(module) {
+        for (start, end) in function.parameters {
+            let elsewhere = (start..end).any(|at| matches!(tokens.text(at), "device" | "constant" | "threadgroup"));
+            let bound = (start..end).find(|&at| tokens.text(at) == "[" && !tokens.is_attribute(at) && tokens.is_identifier(at - 1));
+            let Some(bound) = bound.filter(|_| !elsewhere) else { continue };
+            let after = tokens.after(bound);
+            edits.blank(bound, after);
+            if tokens.text(after) == "[" {
+                edits.open(bound - 1, "(*");
+                edits.close(bound - 1, ")");
+            } else {
+                edits.open(bound - 1, "*");
+            }
+        }
+    }
+}
+
 /// A function pointer as a template parameter becomes a reference, or `auto` where its type is an alias: clang's OpenCL mode cannot form the constant.
 pub(super) fn function_pointers(module: &Module, edits: &mut Edits<'_>) {
     let tokens = &module.tokens;
@@ -76,7 +96,7 @@ pub(super) fn function_pointers(module: &Module, edits: &mut Edits<'_>) {
                 edits.replace(open + 1, "&");
             } else if (from..end).any(|at| aliases.contains(tokens.text(at))) && end - from > 1 {
                 edits.blank(from, end - 1);
-                edits.replace(from, "auto");
+                edits.replace(from, "auto ");
             }
         }
     }

@@ -4,16 +4,14 @@ use std::collections::HashMap;
 
 use elinvar_msl::Location;
 
-use super::{Runner, thread_position, trap};
+use super::{Runner, fiber::GUARD_BYTES, thread_position, trap};
 use crate::{
-    abi::{Event, EventKind, Record, SPACE_THREADGROUP},
+    abi::{Event, EventKind, Record, SPACE_THREADGROUP, SPACE_UNBOUND},
     finding::FindingKind,
 };
 
 /// A dispatch with so many different findings is stopped.
 const MOST_FINDINGS: usize = 100;
-/// Addresses this far below a stack are taken for its overflow.
-const GUARD_BYTES: u64 = 4096;
 /// Addresses below this come from a pointer that was null.
 const NULL_BYTES: u64 = 1 << 20;
 
@@ -72,49 +70,43 @@ impl Runner<'_, '_, '_, '_> {
 
     /// Acts on what a check tells; whether the thread goes on.
     pub(super) fn event(&mut self, event: &Event) -> bool {
-        if event.kind() == EventKind::Refine {
+        let Some(kind) = event.kind() else {
             self.refine(event.region, event.offset as u8);
             return true;
-        }
+        };
         // Where a thread was ended, others may read what it would have written.
-        if event.kind() == EventKind::Uninitialised && self.outcome.ended {
+        if kind == EventKind::Uninitialised && self.outcome.ended {
             return true;
         }
-        let (kind, message) = self.describe(event);
-        let mut raw = self.raw_here(kind, message);
+        let (told, message) = self.describe(kind, event);
+        let mut raw = self.raw_here(told, message);
         let low = self.job.pipeline().0.loaded.range().start;
         raw.frames = event.frames[..event.frame_count as usize].iter().map(|pc| pc.saturating_sub(low)).collect();
         let in_region = !matches!(
-            event.kind(),
-            EventKind::WildRead
-                | EventKind::WildWrite
-                | EventKind::Misaligned
-                | EventKind::ArrayBounds
-                | EventKind::Shift
-                | EventKind::Division
-                | EventKind::Unreachable
+            kind,
+            EventKind::WildRead | EventKind::WildWrite | EventKind::Misaligned | EventKind::ArrayBounds | EventKind::Shift | EventKind::Division
         );
         if in_region {
             raw.buffer = self.name(event.region);
             raw.offset = Some(event.offset as i64);
-        } else if event.kind() == EventKind::Misaligned {
+        } else if kind == EventKind::Misaligned {
             (raw.buffer, raw.offset) = self.name_at(event.offset);
         }
-        if matches!(event.kind(), EventKind::RaceWriteWrite | EventKind::RaceReadWrite | EventKind::RaceWriteRead) {
+        if matches!(kind, EventKind::RaceWriteWrite | EventKind::RaceReadWrite | EventKind::RaceWriteRead) {
             raw.other = Some(RawOther { pc: event.other_pc.into(), record: Record(event.other_record) });
         }
         self.note(raw, event.frames[0], event.other_pc, event.region);
-        !ends_thread(event.kind())
+        !ends_thread(kind)
     }
 
-    fn describe(&self, event: &Event) -> (FindingKind, String) {
+    fn describe(&self, kind: EventKind, event: &Event) -> (FindingKind, String) {
         let (offset, size) = (event.offset as i64, event.size);
         let region = self.executor.regions.get(event.region as usize);
         let bytes = region.map_or(0, |region| region.size);
         let memory = self.memory(event.region);
-        match event.kind() {
-            EventKind::OutOfBoundsRead => (FindingKind::OutOfBoundsRead, self.beyond("read", event)),
-            EventKind::OutOfBoundsWrite => (FindingKind::OutOfBoundsWrite, self.beyond("write", event)),
+        match kind {
+            EventKind::OutOfBoundsRead => self.beyond(FindingKind::OutOfBoundsRead, "read", event),
+            EventKind::OutOfBoundsWrite => self.beyond(FindingKind::OutOfBoundsWrite, "write", event),
             EventKind::WildRead => (FindingKind::InvalidPointer, wild("read", event)),
             EventKind::WildWrite => (FindingKind::InvalidPointer, wild("write", event)),
             EventKind::ReadOnlyWrite => {
@@ -134,22 +126,20 @@ impl Runner<'_, '_, '_, '_> {
             EventKind::ArrayBounds => (FindingKind::ArrayBounds, format!("index {offset} lies outside the array")),
             EventKind::Shift => (FindingKind::ShiftOverflow, format!("shift by {offset}, which is negative or not less than the type's width")),
             EventKind::Division => (FindingKind::IntegerDivision, format!("integer division of {offset} by zero, or its quotient does not fit")),
-            EventKind::Unreachable | EventKind::Refine => {
-                (FindingKind::Unreachable, "control reached a place that was promised unreachable".to_owned())
-            }
         }
     }
 
-    fn beyond(&self, action: &str, event: &Event) -> String {
-        let memory = self.memory(event.region);
-        let Some(region) = self.executor.regions.get(event.region as usize).filter(|region| region.space != 0) else {
-            return format!("{action} of {} bytes at {:#x}, which lies in memory that is not bound", event.size, event.offset);
+    fn beyond(&self, kind: FindingKind, action: &str, event: &Event) -> (FindingKind, String) {
+        let (size, offset) = (event.size, event.offset as i64);
+        let Some(region) = self.executor.regions.get(event.region as usize).filter(|region| region.space != SPACE_UNBOUND) else {
+            // The runtime took the offset from address zero.
+            return (FindingKind::InvalidPointer, wild(action, event));
         };
         let limits = match region.low {
             0 => format!("which holds {} bytes", region.size),
             low => format!("of which bytes {low} to {} are bound", low + region.size),
         };
-        format!("{action} of {} bytes at offset {} of {memory}, {limits}", event.size, event.offset as i64)
+        (kind, format!("{action} of {size} bytes at offset {offset} of {}, {limits}", self.memory(event.region)))
     }
 
     fn memory(&self, region: u32) -> String {
@@ -164,7 +154,7 @@ impl Runner<'_, '_, '_, '_> {
         let local = || self.executor.locals.used().iter().find(|local| local.slot() == slot).map(|local| local.name.clone());
         let inline = || {
             let index = self.executor.inline.iter().position(|inline| inline.as_ref().is_some_and(|inline| inline.index() == slot))?;
-            Some(self.job.pipeline().parameter_name(index as u32))
+            Some(self.job.dispatch.parameter_name(index as u32).unwrap_or_else(|| format!("buffer({index})")))
         };
         buffers.or_else(local).or_else(inline)
     }
@@ -181,18 +171,22 @@ impl Runner<'_, '_, '_, '_> {
     /// A fiber's thread was ended by a signal.
     pub(super) fn fault(&mut self, number: u16) {
         let fault = trap::take_fault();
+        let callers = fault.map_or_else(Vec::new, |fault| self.executor.fibers[usize::from(number)].callers(fault.frame_pointer));
         self.end_thread(number);
         let Some(fault) = fault else { return };
-        let place = fault.pc.saturating_sub(self.job.pipeline().0.loaded.range().start);
+        // A return address lies behind its call; the faulting instruction is made to look alike.
+        let code = self.job.pipeline().0.loaded.range();
+        let here = [fault.pc + 1, fault.top].into_iter().chain(callers);
+        let frames: Vec<u64> = here.filter(|pc| code.contains(pc)).map(|pc| pc - code.start).collect();
         if fault.is_timeout() {
-            let frames = vec![place + 1];
             return self.time_out(usize::from(self.shared().current.get()), None, frames);
         }
         let (low, high) = self.executor.fibers[usize::from(number)].bounds();
         let (buffer, offset) = self.name_at(fault.address);
         let (kind, message) = match fault.signal {
             libc::SIGFPE => (FindingKind::IntegerDivision, "integer division by zero, or its quotient does not fit".to_owned()),
-            libc::SIGILL => (FindingKind::Unreachable, "control reached a place that was promised unreachable".to_owned()),
+            // The traps of `-fsanitize=local-bounds`.
+            libc::SIGILL => (FindingKind::ArrayBounds, "access beyond a private array".to_owned()),
             _ if (low.saturating_sub(GUARD_BYTES)..low + GUARD_BYTES).contains(&fault.address) => {
                 (FindingKind::StackOverflow, format!("the thread needs more than {} bytes of stack: unbounded recursion, or huge arrays", high - low))
             }
@@ -200,7 +194,7 @@ impl Runner<'_, '_, '_, '_> {
             _ => (FindingKind::Fault, format!("access at address {:#x}, which is not mapped: compile with checks to learn more", fault.address)),
         };
         let raw = self.raw_here(kind, message);
-        self.note(Raw { buffer, offset, frames: vec![place + 1], ..raw }, place, 0, 0);
+        self.note(Raw { buffer, offset, frames, ..raw }, fault.pc, 0, 0);
     }
 
     fn refine(&mut self, slot: u32, granule: u8) {
@@ -231,7 +225,6 @@ fn ends_thread(kind: EventKind) -> bool {
             | EventKind::ReadOnlyWrite
             | EventKind::ArrayBounds
             | EventKind::Division
-            | EventKind::Unreachable
     )
 }
 

@@ -10,8 +10,11 @@ use corosensei::{
 use elinvar_core::{Error, Result};
 
 use super::shared::Shared;
+use crate::abi::MAX_FRAMES;
 
 const STACK_BYTES: usize = 256 << 10;
+/// The page below a stack that catches its overflow.
+pub(super) const GUARD_BYTES: u64 = 4096;
 /// Stacks start at different offsets within their pages: with equal ones, all their hot lines would compete for the same cache sets.
 const COLOURS: usize = 32;
 const COLOUR_BYTES: usize = 64 * 5;
@@ -62,6 +65,21 @@ impl Fiber {
     /// Runs until the fiber suspends; false if a trap ended it.
     pub(super) fn resume(&mut self) -> bool {
         self.body.as_mut().is_some_and(|body| matches!(body.resume(()), CoroutineResult::Yield(())))
+    }
+
+    /// Return addresses of the calls that led to a frame of this stack, innermost first; the stack must not have run since.
+    pub(super) fn callers(&self, mut frame: u64) -> Vec<u64> {
+        let mut callers = Vec::new();
+        while frame.is_multiple_of(8) && (self.low + GUARD_BYTES..self.high - 16).contains(&frame) && callers.len() < MAX_FRAMES {
+            // SAFETY: two words within the mapped part of the stack.
+            let [next, caller] = unsafe { *(frame as *const [u64; 2]) };
+            callers.push(caller);
+            if next <= frame {
+                break;
+            }
+            frame = next;
+        }
+        callers
     }
 
     /// Forgets what is on the stack and makes the fiber new.

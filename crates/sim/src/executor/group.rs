@@ -66,7 +66,7 @@ impl Runner<'_, '_, '_, '_> {
         let mut waiting = Waiting::default();
         for (index, thread) in self.shared().threads[..threads].iter().enumerate() {
             match thread.state.get() {
-                State::ThreadgroupBarrier => waiting.add(index, thread.parked.get().site, thread.parked.get().flags),
+                State::ThreadgroupBarrier => waiting.add(index, thread.site.get(), thread.flags.get()),
                 State::Done => waiting.done += 1,
                 _ => {}
             }
@@ -127,9 +127,8 @@ impl Runner<'_, '_, '_, '_> {
         self.shared().fiber.set(number);
         loop {
             let fiber = &mut self.executor.fibers[index];
-            trap::arm(fiber.trap_handler());
+            trap::arm(fiber);
             let suspended = fiber.resume();
-            trap::disarm();
             self.outcome.switches += 1;
             if !suspended {
                 self.fault(number);
@@ -138,15 +137,15 @@ impl Runner<'_, '_, '_, '_> {
             match self.shared().signal.get() {
                 Signal::Idle => return self.executor.idle.push(number),
                 Signal::Parked => return,
-                Signal::Variable(request) => {
-                    if let Err(error) = self.declare(request) {
+                Signal::Variable => {
+                    if let Err(error) = self.declare(self.shared().request.get()) {
                         self.error = Some(error);
                         return;
                     }
                 }
-                Signal::Event(event) => {
+                Signal::Event => {
                     // SAFETY: it lies on the stack of the fiber, which is suspended in the callback that was given it.
-                    let event = unsafe { *event };
+                    let event = unsafe { *self.shared().event.get() };
                     if !self.event(&event) {
                         return self.end_thread(number);
                     }

@@ -50,6 +50,18 @@ pub(crate) struct Outcome {
     pub(crate) stopped: bool,
 }
 
+impl Outcome {
+    /// Adds what another executor did of the same job.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.threads += other.threads;
+        self.switches += other.switches;
+        self.findings.found.extend(other.findings.found);
+        self.threadgroup_memory = self.threadgroup_memory.max(other.threadgroup_memory);
+        self.ended |= other.ended;
+        self.stopped |= other.stopped;
+    }
+}
+
 /// Fibers, threadgroup memory and the rest that one host thread needs to run threadgroups. It stays on the thread that made it.
 pub(crate) struct Executor {
     arena: Arc<Arena>,
@@ -124,6 +136,7 @@ impl Executor {
     /// Leaves nothing of the last job behind.
     fn release(&mut self) {
         trap::begin_group(0);
+        trap::disarm();
         for number in 0..self.fibers.len() as u16 {
             if !self.idle.contains(&number) {
                 self.fibers[usize::from(number)].reset(&raw const *self.shared);
@@ -171,6 +184,7 @@ impl Runner<'_, '_, '_, '_> {
             threadgroup[*index as usize] = executor.add_local(name, *bytes, 16, self.checked.then_some(era))?;
         }
         let shared = &mut executor.shared;
+        shared.checked.set(self.checked);
         shared.entry.set(Some(job.pipeline().0.entry));
         *shared.buffers.get_mut() = addresses;
         *shared.threadgroup.get_mut() = threadgroup;

@@ -34,23 +34,49 @@ pub(super) struct Site {
     pub(super) line: u32,
 }
 
-/// What a parked thread waits for.
+/// A collective operation that a thread waits for.
 #[derive(Clone, Copy)]
-pub(super) struct Parked {
-    pub(super) site: Site,
-    pub(super) flags: u32,
+pub(super) struct Collective {
     pub(super) combine: Option<Combine>,
     pub(super) slot: *mut c_void,
     pub(super) operation: *const c_char,
 }
 
-const NOWHERE: Parked = Parked { site: Site { file: ptr::null(), line: 0 }, flags: 0, combine: None, slot: ptr::null_mut(), operation: ptr::null() };
-
 /// A GPU thread.
 pub(super) struct Thread {
     pub(super) state: Cell<State>,
     pub(super) fiber: Cell<u16>,
-    pub(super) parked: Cell<Parked>,
+    /// Of the barrier it waits at.
+    pub(super) flags: Cell<u32>,
+    /// Where it waits.
+    pub(super) site: Cell<Site>,
+    /// Near the top of its stack while it waits.
+    pub(super) stack: Cell<*const u8>,
+    pub(super) collective: Cell<Collective>,
+}
+
+impl Thread {
+    fn new() -> Self {
+        Self {
+            state: Cell::new(State::Done),
+            fiber: Cell::new(0),
+            flags: Cell::new(0),
+            site: Cell::new(Site { file: ptr::null(), line: 0 }),
+            stack: Cell::new(ptr::null()),
+            collective: Cell::new(Collective { combine: None, slot: ptr::null_mut(), operation: ptr::null() }),
+        }
+    }
+
+    /// Brings what resuming the thread will touch first into the cache.
+    pub(super) fn prefetch(&self) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: prefetching is a hint and faults at no address.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(self.stack.get().cast());
+            _mm_prefetch::<_MM_HINT_T0>(self.stack.get().wrapping_add(64).cast());
+        }
+    }
 }
 
 /// A threadgroup variable whose address is asked for the first time.
@@ -70,9 +96,10 @@ pub(super) enum Signal {
     Idle,
     /// Its thread parked.
     Parked,
-    /// A check has something to tell; the event lies on the fiber's stack.
-    Event(*const Event),
-    Variable(VariableRequest),
+    /// A check has something to tell: `event`.
+    Event,
+    /// A variable is to be placed: `request`.
+    Variable,
 }
 
 /// The running threadgroup.
@@ -106,6 +133,11 @@ pub(super) struct Shared {
     pub(super) fiber: Cell<u16>,
     pub(super) yielder: Cell<*const Yielder<(), ()>>,
     pub(super) signal: Cell<Signal>,
+    /// Lies on the stack of the fiber that suspended for it.
+    pub(super) event: Cell<*const Event>,
+    pub(super) request: Cell<VariableRequest>,
+    /// Whether accesses are checked, and records needed.
+    pub(super) checked: Cell<bool>,
 }
 
 thread_local! {
@@ -119,7 +151,6 @@ pub(super) fn enter(shared: *const Shared) {
 
 impl Shared {
     pub(super) fn new(context: Context) -> Box<Self> {
-        let thread = || Thread { state: Cell::new(State::Done), fiber: Cell::new(0), parked: Cell::new(NOWHERE) };
         Box::new(Self {
             context: UnsafeCell::new(context),
             positions: UnsafeCell::new(Positions([[1; 3]; Position::ALL.len()])),
@@ -129,7 +160,7 @@ impl Shared {
             group: Cell::new(Group { number: 0, position: [0; 3], stride: [1; 3] }),
             barriers: Cell::new([0; 2]),
             simd_barriers: [const { Cell::new([0; 2]) }; MAX_THREADS / SIMD_WIDTH],
-            threads: (0..MAX_THREADS).map(|_| thread()).collect(),
+            threads: (0..MAX_THREADS).map(|_| Thread::new()).collect(),
             coordinates: UnsafeCell::new(Vec::new()),
             queue: [const { Cell::new(0) }; SIMD_WIDTH],
             queue_next: Cell::new(0),
@@ -138,6 +169,9 @@ impl Shared {
             fiber: Cell::new(0),
             yielder: Cell::new(ptr::null()),
             signal: Cell::new(Signal::Idle),
+            event: Cell::new(ptr::null()),
+            request: Cell::new(VariableRequest { site: 0, function: ptr::null(), names: ptr::null(), size: 0, alignment: 0 }),
+            checked: Cell::new(false),
         })
     }
 
@@ -145,14 +179,16 @@ impl Shared {
         self.queue_next.get() < self.queue_end.get()
     }
 
-    /// Makes `thread` the running one: what the runtime's checks must know of it.
+    /// Makes `thread` the running one: what the runtime must know of it.
     pub(super) fn set_current(&self, thread: usize) {
         self.current.set(thread as u16);
-        let (group, barriers, simd) = (self.group.get().number, self.barriers.get(), self.simd_barriers[thread / SIMD_WIDTH].get());
         // SAFETY: no reference into the context is held while another is made; the runtime reads it between.
         let context = unsafe { &mut *self.context.get() };
         context.lane = (thread % SIMD_WIDTH) as u32;
-        context.records = [0, 1].map(|space| Record::new(group, thread, barriers[space], simd[space]).0);
+        if self.checked.get() {
+            let (group, barriers, simd) = (self.group.get().number, self.barriers.get(), self.simd_barriers[thread / SIMD_WIDTH].get());
+            context.records = [0, 1].map(|space| Record::new(group, thread, barriers[space], simd[space]).0);
+        }
     }
 
     /// The body of every fiber: starts queued threads; between them, and when none is left, suspends.
@@ -201,11 +237,18 @@ impl Shared {
         positions[Position::ThreadIndexInQuadgroup as usize][0] = index % 4;
     }
 
-    fn park(&self, state: State, parked: Parked) {
+    /// The running thread waits at `site`.
+    fn park(&self, state: State, site: Site) {
         let thread = &self.threads[usize::from(self.current.get())];
-        thread.parked.set(parked);
+        thread.site.set(site);
         thread.state.set(state);
+        let here = 0u8;
+        thread.stack.set(&raw const here);
         self.suspend(Signal::Parked);
+    }
+
+    fn running(&self) -> &Thread {
+        &self.threads[usize::from(self.current.get())]
     }
 
     fn suspend(&self, signal: Signal) {
@@ -225,17 +268,21 @@ fn current() -> &'static Shared {
 
 pub(super) extern "C" fn barrier(flags: u32, scope: u32, file: *const c_char, line: u32) {
     const SIMDGROUP: u32 = 1;
-    let state = if scope == SIMDGROUP { State::SimdgroupBarrier } else { State::ThreadgroupBarrier };
-    current().park(state, Parked { site: Site { file, line }, flags, ..NOWHERE });
+    let shared = current();
+    shared.running().flags.set(flags);
+    shared.park(if scope == SIMDGROUP { State::SimdgroupBarrier } else { State::ThreadgroupBarrier }, Site { file, line });
 }
 
 pub(super) extern "C" fn collective(combine: Combine, slot: *mut c_void, operation: *const c_char, file: *const c_char, line: u32) {
-    current().park(State::Collective, Parked { site: Site { file, line }, flags: 0, combine: Some(combine), slot, operation });
+    let shared = current();
+    shared.running().collective.set(Collective { combine: Some(combine), slot, operation });
+    shared.park(State::Collective, Site { file, line });
 }
 
 pub(super) extern "C" fn threadgroup_variable(site: u64, function: *const c_char, names: *const c_char, size: u64, alignment: u64) -> u64 {
     let shared = current();
-    shared.suspend(Signal::Variable(VariableRequest { site, function, names, size, alignment }));
+    shared.request.set(VariableRequest { site, function, names, size, alignment });
+    shared.suspend(Signal::Variable);
     // SAFETY: the scheduler has appended the variable.
     unsafe {
         let context = &*shared.context.get();
@@ -244,5 +291,7 @@ pub(super) extern "C" fn threadgroup_variable(site: u64, function: *const c_char
 }
 
 pub(super) extern "C" fn event(event: *const Event) {
-    current().suspend(Signal::Event(event));
+    let shared = current();
+    shared.event.set(event);
+    shared.suspend(Signal::Event);
 }

@@ -7,7 +7,7 @@ use super::{
     Runner,
     fiber::Fiber,
     group::{location, same_site},
-    shared::{Parked, State},
+    shared::{Site, State, Thread},
     text, trap,
 };
 use crate::{abi::SIMD_WIDTH, finding::FindingKind};
@@ -46,7 +46,7 @@ impl Runner<'_, '_, '_, '_> {
                 return;
             }
             if trap::expired() {
-                let at = self.shared().threads[start].parked.get().site;
+                let at = self.site(start);
                 return self.time_out(start, location(at), Vec::new());
             }
             self.resume_lanes(lanes.clone());
@@ -75,6 +75,7 @@ impl Runner<'_, '_, '_, '_> {
         }
         let number = self.executor.fibers.len();
         let shared = &raw const *self.executor.shared;
+        trap::disarm();
         self.executor.fibers.push(Fiber::new(number, shared)?);
         Ok(number as u16)
     }
@@ -93,9 +94,11 @@ impl Runner<'_, '_, '_, '_> {
 
     fn resume_lanes(&mut self, lanes: std::ops::Range<usize>) {
         let order = self.lane_order(lanes.len());
-        for lane in &order[..lanes.len()] {
-            let thread = lanes.start + usize::from(*lane);
-            let shared = self.shared();
+        for (at, lane) in order[..lanes.len()].iter().enumerate() {
+            let (shared, thread) = (self.shared(), lanes.start + usize::from(*lane));
+            if let Some(next) = order[..lanes.len()].get(at + 1) {
+                shared.threads[lanes.start + usize::from(*next)].prefetch();
+            }
             if shared.threads[thread].state.get() != State::Ready {
                 continue;
             }
@@ -124,44 +127,44 @@ impl Runner<'_, '_, '_, '_> {
         now
     }
 
-    fn parked(&self, thread: usize) -> Parked {
-        self.shared().threads[thread].parked.get()
+    fn site(&self, thread: usize) -> Site {
+        self.shared().threads[thread].site.get()
     }
 
     /// Runs the collective operation that comes first in the text, over the lanes that wait there.
     fn collective(&mut self, lanes: std::ops::Range<usize>, now: &Lanes) {
-        let waiting: Vec<usize> = lanes.clone().filter(|thread| now.collective >> (thread - lanes.start) & 1 == 1).collect();
-        let Some(chosen) = waiting.iter().map(|thread| self.parked(*thread)).min_by_key(|parked| parked.site.line) else { return };
+        let waiting = bits(now.collective).map(|lane| lanes.start + lane);
+        let Some(chosen) = waiting.clone().min_by_key(|thread| self.site(*thread).line) else { return };
         let (mut slots, mut active) = ([ptr::null_mut(); SIMD_WIDTH], 0u32);
         for thread in waiting {
-            let parked = self.parked(thread);
-            if same_operation(parked, chosen) {
-                slots[thread - lanes.start] = parked.slot;
+            let threads = &self.shared().threads;
+            if same_operation(&threads[thread], &threads[chosen]) {
+                slots[thread - lanes.start] = threads[thread].collective.get().slot;
                 active |= 1 << (thread - lanes.start);
             }
         }
+        let (site, collective) = (self.site(chosen), self.shared().threads[chosen].collective.get());
         let first = lanes.start + active.trailing_zeros() as usize;
         let missing = !(active | now.ended) & mask(lanes.len());
         // Operations on matrices read all 32 slots.
-        let impossible = active != u32::MAX && text(chosen.operation).starts_with("simdgroup_");
+        let impossible = active != u32::MAX && text(collective.operation).starts_with("simdgroup_");
         if missing != 0 || (impossible && now.ended == 0) {
-            self.divergent_collective(first, chosen, active, missing);
+            self.divergent_collective(first, site, &text(collective.operation), active, missing);
         }
-        for thread in lanes.clone().filter(|thread| active >> (thread - lanes.start) & 1 == 1) {
+        for thread in bits(active).map(|lane| lanes.start + lane) {
             match impossible {
                 true => self.abandon(thread, self.shared().threads[thread].fiber.get()),
                 false => self.shared().threads[thread].state.set(State::Ready),
             }
         }
-        if let Some(combine) = chosen.combine.filter(|_| !impossible) {
+        if let Some(combine) = collective.combine.filter(|_| !impossible) {
             // SAFETY: the prelude's function, over the slots that its lanes handed over for it; the lanes are parked.
             unsafe { combine(slots.as_mut_ptr(), active) };
         }
     }
 
-    fn divergent_collective(&mut self, thread: usize, parked: Parked, active: u32, missing: u32) {
-        let operation = text(parked.operation);
-        if ABOUT_ACTIVE_LANES.contains(&operation.as_str()) {
+    fn divergent_collective(&mut self, thread: usize, site: Site, operation: &str, active: u32, missing: u32) {
+        if ABOUT_ACTIVE_LANES.contains(&operation) {
             return;
         }
         let others = if missing == 0 {
@@ -170,16 +173,16 @@ impl Runner<'_, '_, '_, '_> {
             format!("lanes {missing:#010x} have returned or are elsewhere")
         };
         let message = format!("{operation} is executed by lanes {active:#010x} alone: {others}");
-        self.diverge(FindingKind::DivergentSimd, thread, parked.site, message);
+        self.diverge(FindingKind::DivergentSimd, thread, site, message);
     }
 
     fn simdgroup_barrier(&mut self, simdgroup: usize, lanes: std::ops::Range<usize>, now: &Lanes) {
-        let waiting: Vec<usize> = lanes.clone().filter(|thread| now.simdgroup_barrier >> (thread - lanes.start) & 1 == 1).collect();
+        let waiting: Vec<usize> = bits(now.simdgroup_barrier).map(|lane| lanes.start + lane).collect();
         let Some(first) = waiting.first().copied() else { return };
-        let site = self.parked(first).site;
+        let site = self.site(first);
         let missing = now.done | now.threadgroup_barrier;
-        if let Some(other) = waiting.iter().find(|thread| !same_site(self.parked(**thread).site, site)) {
-            let at = location(self.parked(*other).site).map_or_else(|| "another".to_owned(), |at| at.to_string());
+        if let Some(other) = waiting.iter().find(|thread| !same_site(self.site(**thread), site)) {
+            let at = location(self.site(*other)).map_or_else(|| "another".to_owned(), |at| at.to_string());
             self.diverge(
                 FindingKind::DivergentBarrier,
                 first,
@@ -190,14 +193,23 @@ impl Runner<'_, '_, '_, '_> {
             let message = format!("{} lanes wait at simdgroup_barrier, lanes {missing:#010x} do not reach it", waiting.len());
             self.diverge(FindingKind::DivergentBarrier, first, site, message);
         }
-        let flags = waiting.iter().fold(0, |flags, thread| flags | self.parked(*thread).flags);
+        let flags = waiting.iter().fold(0, |flags, thread| flags | self.shared().threads[*thread].flags.get());
         self.open(flags, lanes, State::SimdgroupBarrier, Some(simdgroup));
     }
 }
 
-fn same_operation(a: Parked, b: Parked) -> bool {
-    let combine = |parked: Parked| parked.combine.map(|combine| combine as *const ());
-    combine(a) == combine(b) && same_site(a.site, b.site)
+fn same_operation(a: &Thread, b: &Thread) -> bool {
+    let combine = |thread: &Thread| thread.collective.get().combine.map(|combine| combine as *const ());
+    combine(a) == combine(b) && same_site(a.site.get(), b.site.get())
+}
+
+/// The numbers of the bits that are set.
+fn bits(mut mask: u32) -> impl Iterator<Item = usize> + Clone {
+    std::iter::from_fn(move || {
+        let lowest = (mask != 0).then(|| mask.trailing_zeros() as usize)?;
+        mask &= mask - 1;
+        Some(lowest)
+    })
 }
 
 fn mask(lanes: usize) -> u32 {

@@ -17,6 +17,8 @@ use std::{
 use corosensei::trap::CoroutineTrapHandler;
 use elinvar_core::{Error, Result};
 
+use super::fiber::Fiber;
+
 const SIGNALS: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGURG];
 const ALTERNATE_STACK_BYTES: usize = 128 << 10;
 const TICK: Duration = Duration::from_millis(20);
@@ -27,6 +29,9 @@ pub(super) struct Fault {
     pub(super) signal: c_int,
     pub(super) address: u64,
     pub(super) pc: u64,
+    pub(super) frame_pointer: u64,
+    /// What lies on top of the stack, for a thread that was interrupted: the return address, if that was in a jump stub, which has no line.
+    pub(super) top: u64,
 }
 
 impl Fault {
@@ -37,7 +42,7 @@ impl Fault {
 }
 
 thread_local! {
-    static FIBER: Cell<Option<CoroutineTrapHandler<()>>> = const { Cell::new(None) };
+    static FIBER: Cell<*const Fiber> = const { Cell::new(ptr::null()) };
     static FAULT: Cell<Option<Fault>> = const { Cell::new(None) };
     static CODE: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
     static GROUP: Cell<u64> = const { Cell::new(0) };
@@ -46,13 +51,14 @@ thread_local! {
     static LIMIT: Cell<u32> = const { Cell::new(u32::MAX) };
 }
 
-/// Signals that arrive before [`disarm`] belong to this fiber.
-pub(super) fn arm(fiber: Option<CoroutineTrapHandler<()>>) {
+/// Signals that arrive with the stack pointer on this fiber's stack belong to it, until [`disarm`].
+pub(super) fn arm(fiber: *const Fiber) {
     FIBER.set(fiber);
 }
 
+/// Before the last fiber that was armed moves or ends.
 pub(super) fn disarm() {
-    FIBER.set(None);
+    FIBER.set(ptr::null());
 }
 
 /// The fault that ended the fiber which just returned.
@@ -170,12 +176,18 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
     // SAFETY: the system hands a handler with SA_SIGINFO valid pointers to both.
     let (info_ref, registers) = unsafe { (&*info, Registers(&mut *context.cast::<libc::ucontext_t>())) };
     let mine = if signal == libc::SIGURG { tick(&registers) } else { true };
-    let fiber = FIBER.get().filter(|fiber| mine && fiber.stack_ptr_in_bounds(registers.stack_pointer()));
+    // SAFETY: the fiber is where it was when it was armed.
+    let fiber = unsafe { FIBER.get().as_ref() }.and_then(Fiber::trap_handler);
+    let fiber = fiber.filter(|fiber| mine && fiber.stack_ptr_in_bounds(registers.stack_pointer()));
     match fiber {
         Some(fiber) => {
-            // SAFETY: a fault's address field is set for these signals, and is plain data otherwise.
-            let address = if signal == libc::SIGURG { 0 } else { unsafe { info_ref.si_addr() as u64 } };
-            FAULT.set(Some(Fault { signal, address, pc: registers.pc() }));
+            let (address, top) = match signal {
+                // SAFETY: a thread that was interrupted, rather than overflowed its stack, has a word there.
+                libc::SIGURG => (0, unsafe { *(registers.stack_pointer() as *const u64) }),
+                // SAFETY: the address field is set for the signals of faults.
+                _ => (unsafe { info_ref.si_addr() as u64 }, 0),
+            };
+            FAULT.set(Some(Fault { signal, address, pc: registers.pc(), frame_pointer: registers.frame_pointer(), top }));
             // SAFETY: the interrupted stack pointer lies on this fiber's stack, whose frames hold nothing to drop and no lock: the code that runs
             // on fibers is the kernel's, the runtime's and the callbacks of `shared`; a timer interrupts the first alone.
             unsafe { registers.redirect(&fiber) };
@@ -233,6 +245,10 @@ impl Registers<'_> {
         self.register(libc::REG_RSP) as usize
     }
 
+    fn frame_pointer(&self) -> u64 {
+        self.register(libc::REG_RBP)
+    }
+
     /// # Safety
     /// As [`CoroutineTrapHandler::setup_trap_handler`].
     unsafe fn redirect(self, fiber: &CoroutineTrapHandler<()>) {
@@ -255,6 +271,10 @@ impl Registers<'_> {
 
     fn stack_pointer(&self) -> usize {
         self.0.uc_mcontext.sp as usize
+    }
+
+    fn frame_pointer(&self) -> u64 {
+        self.0.uc_mcontext.regs[29]
     }
 
     /// # Safety

@@ -1,14 +1,13 @@
 // What the runtime and the executor (abi.rs) know of each other. Sizes are asserted on both sides.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
 #include "runtime.h"
 
-typedef uint8_t u8;
-typedef uint32_t u32;
-typedef uint64_t u64;
+// No header of the system's is needed, so that a compiler without a library will do.
+typedef __UINT8_TYPE__ u8;
+typedef __UINT16_TYPE__ u16;
+typedef __UINT32_TYPE__ u32;
+typedef __UINT64_TYPE__ u64;
 
 // Who touched a granule of memory last. A record is one number, most significant first:
 //   threadgroup sequence number 23 | thread 10 | threadgroup barriers 16 | simdgroup barriers 11 | flags 4
@@ -51,7 +50,6 @@ enum EventKind : u32 {
   ARRAY_BOUNDS,
   SHIFT,
   DIVISION,
-  UNREACHABLE,
 };
 
 #define MAX_FRAMES 8

@@ -25,7 +25,7 @@ EXPORT unsigned long elv_threadgroup_variable(int site, const char* function, co
 EXPORT __bf16 __truncsfbf2(float value) {
   u32 bits = __builtin_bit_cast(u32, value);
   u32 rounded = (bits & 0x7fffffff) > 0x7f800000 ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-  return __builtin_bit_cast(__bf16, (uint16_t)rounded);
+  return __builtin_bit_cast(__bf16, (u16)rounded);
 }
 
 // ---- thread sanitizer -------------------------------------------------------------------------------------------------------------------------
@@ -90,11 +90,13 @@ EXPORT void __tsan_atomic_signal_fence(int) {}
   UPDATE(bits, T, exchange, v) UPDATE(bits, T, fetch_add, old + v) UPDATE(bits, T, fetch_sub, old - v)                         \
   UPDATE(bits, T, fetch_and, old & v) UPDATE(bits, T, fetch_or, old | v) UPDATE(bits, T, fetch_xor, old ^ v)                   \
   UPDATE(bits, T, fetch_nand, ~(old & v))
-ATOMICS(8, uint8_t) ATOMICS(16, uint16_t) ATOMICS(32, uint32_t) ATOMICS(64, uint64_t)
+ATOMICS(8, u8) ATOMICS(16, u16) ATOMICS(32, u32) ATOMICS(64, u64)
+
+// ---- checks that instrument.rs adds -----------------------------------------------------------------------------------------------------------
+EXPORT void elv_shift_overflow(u64 amount) { tell(SHIFT, RETURN_ADDRESS, 0, amount); }
+EXPORT void elv_misaligned(u64 address) { tell(MISALIGNED, RETURN_ADDRESS, 0, address); }
 
 // ---- undefined-behaviour sanitizer ------------------------------------------------------------------------------------------------------------
 EXPORT void __ubsan_handle_out_of_bounds(void*, u64 index) { tell(ARRAY_BOUNDS, RETURN_ADDRESS, 0, index); }
-EXPORT void __ubsan_handle_shift_out_of_bounds(void*, u64, u64 amount) { tell(SHIFT, RETURN_ADDRESS, 0, amount); }
 EXPORT void __ubsan_handle_divrem_overflow(void*, u64 dividend, u64) { tell(DIVISION, RETURN_ADDRESS, 0, dividend); }
 EXPORT void __ubsan_handle_type_mismatch_v1(void*, u64 address) { tell(MISALIGNED, RETURN_ADDRESS, 0, address); }
-EXPORT void __ubsan_handle_builtin_unreachable(void*) { tell(UNREACHABLE, RETURN_ADDRESS); }

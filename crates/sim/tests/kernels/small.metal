@@ -67,3 +67,9 @@ kernel void matmul8(device const float* a [[buffer(0)]], device const float* b [
     simdgroup_multiply(z, x, y);
     simdgroup_store(z, c, 8);
 }
+
+constant bool biased [[function_constant(2)]];
+
+kernel void add_bias(device float* x [[buffer(0)]], device const float* bias [[buffer(1), function_constant(biased)]], uint i [[thread_position_in_grid]]) {
+    if (biased) x[i] += bias[i];
+}

@@ -2,7 +2,7 @@
 
 use std::{marker::PhantomData, slice};
 
-use half::{bf16, f16, slice::HalfFloatSliceExt};
+use half::{bf16, f16};
 
 use super::simd::Simd;
 use crate::float::Float;
@@ -42,7 +42,7 @@ impl Load for f16 {
 
     #[inline(always)]
     fn narrow(sums: &[f32], target: &mut [Self]) {
-        target.convert_from_f32_slice(sums);
+        Float::narrow_into(sums, target);
     }
 }
 
@@ -55,7 +55,7 @@ impl Load for bf16 {
 
     #[inline(always)]
     fn narrow(sums: &[f32], target: &mut [Self]) {
-        target.iter_mut().zip(sums).for_each(|(target, &sum)| *target = <bf16 as Float>::from_f32(sum));
+        Float::narrow_into(sums, target);
     }
 }
 

@@ -4,10 +4,15 @@
 //! the last one; their sums are never stored.
 
 use super::{
+    dot::LINE_BYTES,
     operand::{Load, Matrix, with_values},
     plan::Plan,
     simd::{Level, Simd, Work},
 };
+use crate::rows::prefetch;
+
+/// Elements of k ahead of which strided lines are fetched.
+const AHEAD: usize = 16;
 
 /// Packs the rows `first..first + count` of `matrix` (columns are k) into `panel`, which has `width * k` elements.
 pub(crate) fn pack(level: Level, plan: &Plan, matrix: Matrix<'_>, [first, count]: [usize; 2], width: usize, panel: &mut [f32]) {
@@ -89,6 +94,11 @@ impl<T: Load> Pack<'_, T> {
         let whole = inside - inside % S::LANES;
         for k in 0..self.plan.k() {
             let (source, target) = (self.index(0, k), self.plan.position(k) * self.width);
+            // Each k is on a page of its own or nearly so, where the processor does not look ahead.
+            let ahead = self.values.as_ptr().wrapping_add(self.index(0, k + AHEAD));
+            for line in (0..inside).step_by(LINE_BYTES / size_of::<T>()) {
+                prefetch(ahead.wrapping_add(line));
+            }
             for row in (0..whole).step_by(S::LANES) {
                 // SAFETY: `row + LANES` rows of this column are in the matrix and in the panel.
                 unsafe { simd.store(self.panel.as_mut_ptr().add(target + row), T::load(simd, self.values.as_ptr().add(source + row))) };

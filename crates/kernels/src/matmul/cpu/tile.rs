@@ -4,9 +4,11 @@ use std::ops::Range;
 
 use super::{
     plan::{LEVELS, LOW_LEVELS, Plan, Slab, Step},
+    scratch::LINE,
     simd::{Level, Simd, Work},
     unit::Unit,
 };
+use crate::rows::prefetch;
 
 /// Elements of the largest tile.
 pub(crate) const MAX_ELEMENTS: usize = 14 * 32;
@@ -41,6 +43,10 @@ impl HighStack {
         &mut self.0[LEVELS - LOW_LEVELS - 1]
     }
 }
+
+/// Elements of k ahead of which a tile fetches its panels: the right one comes from the second-level cache, the left one from beyond.
+const RIGHT_AHEAD: usize = 8;
+const LEFT_AHEAD: usize = 16;
 
 /// The shape of a register tile.
 #[derive(Clone, Copy, Debug)]
@@ -137,6 +143,10 @@ impl Tile<'_> {
         for step in self.steps {
             let mut sums = [[simd.splat(0.0); 2]; ROWS];
             for _ in 0..step.run {
+                prefetch(left.wrapping_add(LEFT_AHEAD * ROWS.next_multiple_of(S::LANES)));
+                for line in (0..2 * S::LANES).step_by(LINE) {
+                    prefetch(right.wrapping_add(RIGHT_AHEAD * 2 * S::LANES + line));
+                }
                 // SAFETY: the runs of a slab have as many elements together as the panels have rows of `ROWS`, rounded up to vectors, and `2 * LANES`.
                 unsafe {
                     let columns = [simd.load(right), simd.load(right.add(S::LANES))];

@@ -29,11 +29,12 @@
 #ifdef ELV_SWAP_CONSTANT
 #define device __global
 #define constant const __attribute__((opencl_global_device))
+#define ELV_TABLE const __constant
 #else
 #define device __attribute__((opencl_global_device))
 #define constant const __global
-#endif
 #define ELV_TABLE const __global
+#endif
 #define threadgroup __local
 #ifdef ELV_STRICT_THREAD
 #define thread __private
@@ -55,6 +56,7 @@
 #define METAL_CONVERGENT
 #define METAL_ENABLE_IF(...)
 #define coherent(...)
+#define assert(...) ((void)0)
 #define ray_data thread
 #define object_data threadgroup
 

@@ -1,4 +1,4 @@
-// The small rest: arrays, pairs, logging, uniform values, and conversions that clang's OpenCL mode lacks.
+// The small rest: arrays, logging, uniform values, and conversions that clang's OpenCL mode lacks.
 #pragma once
 
 namespace metal {
@@ -17,11 +17,6 @@ template <class T, size_t N> struct array {
   constexpr const T* end() const { return items + N; }
 };
 template <class T, class... U> array(T, U...) -> array<T, 1 + sizeof...(U)>;
-template <class A, class B> struct pair {
-  A first;
-  B second;
-};
-
 template <class T> using uniform = T;
 template <class T> constexpr T make_uniform(T x) { return x; }
 

@@ -1,0 +1,61 @@
+//! What a check prints.
+
+use elinvar_sim::{Finding, Lint, Location};
+use serde_json::{Value, json};
+
+use super::{CheckArgs, launch::Findings};
+use crate::commands::print_line;
+
+pub(super) fn print_compiled(kernels: &[&str], lints: &[Lint], as_json: bool) {
+    if as_json {
+        return print_line(json!({ "kernels": kernels, "lints": lints.iter().map(lint).collect::<Vec<_>>() }));
+    }
+    lints.iter().for_each(print_line);
+    print_line(format_args!("{} kernels compile, {} lints", kernels.len(), lints.len()));
+}
+
+pub(super) fn print_findings(findings: &Findings, lints: &[Lint], args: &CheckArgs) {
+    if args.json {
+        let found: Vec<_> = findings.found.iter().map(|(seed, f)| finding(*seed, f)).collect();
+        let (kernel, seeds, threads) = (&findings.kernel, findings.seeds, findings.threads);
+        let lints: Vec<_> = lints.iter().map(lint).collect();
+        return print_line(json!({ "kernel": kernel, "seeds": seeds, "threads": threads, "findings": found, "lints": lints }));
+    }
+    lints.iter().for_each(print_line);
+    for (seed, finding) in &findings.found {
+        print_line(format_args!("{finding} (seed {seed})"));
+    }
+    let schedules = if findings.seeds == 1 { "schedule" } else { "schedules" };
+    let (kernel, threads, seeds) = (&findings.kernel, findings.threads, findings.seeds);
+    print_line(format_args!("{kernel}: {threads} threads, {seeds} {schedules}, {} findings", findings.found.len()));
+}
+
+fn place(at: Option<&Location>) -> (Value, Value) {
+    at.map_or((Value::Null, Value::Null), |at| (json!(&*at.file), json!(at.line)))
+}
+
+fn finding(seed: u64, finding: &Finding) -> Value {
+    let (file, line) = place(finding.at.as_ref());
+    let other = finding.other.as_ref().map(|other| {
+        let (file, line) = place(other.at.as_ref());
+        json!({ "file": file, "line": line, "kernel": other.kernel, "thread": other.thread, "threadgroup": other.threadgroup })
+    });
+    json!({
+        "kind": finding.kind.name(),
+        "kernel": finding.kernel,
+        "file": file,
+        "line": line,
+        "thread": finding.thread,
+        "threadgroup": finding.threadgroup,
+        "buffer": finding.buffer,
+        "offset": finding.offset,
+        "message": finding.message,
+        "other": other,
+        "count": finding.count,
+        "seed": seed,
+    })
+}
+
+fn lint(lint: &Lint) -> Value {
+    json!({ "rule": lint.rule, "file": &*lint.location.file, "line": lint.location.line, "message": lint.message })
+}

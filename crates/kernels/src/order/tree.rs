@@ -1,0 +1,41 @@
+//! The tree over a simdgroup's accumulators by vector shuffles, which the compiler does not find by itself.
+
+use std::arch::x86_64::{
+    __m512, _mm_add_ss, _mm_cvtss_f32, _mm_movehdup_ps, _mm256_add_ps, _mm256_castps256_ps128, _mm256_extractf128_ps, _mm256_permute_ps,
+    _mm512_add_ps, _mm512_castps512_ps256, _mm512_extractf32x8_ps, _mm512_load_ps, _mm512_shuffle_f32x4, _mm512_shuffle_ps,
+};
+
+use super::Accumulators;
+
+/// Elements of a vector: two lanes of eight slots.
+const VECTOR: usize = 16;
+
+/// Sums slots pairwise, then lanes by the xor tree.
+#[target_feature(enable = "avx512f,avx512dq")]
+pub(super) fn sum(Accumulators(accumulators): &Accumulators) -> f32 {
+    // SAFETY: 16 aligned vectors are the 256 accumulators.
+    let vector = |i: usize| unsafe { _mm512_load_ps(accumulators.as_ptr().add(VECTOR * i)) };
+    let slots = |i: usize| pairs(pairs(vector(i), vector(i + 1)), pairs(vector(i + 2), vector(i + 3)));
+    let lanes = |i: usize| quarters(slots(i), slots(i + 4));
+    // In each half of the registers: lanes 0, 2, 4, 6 in the first quarter, 1, 3, 5, 7 in the second, and those eight further on.
+    let by_16 = _mm512_add_ps(lanes(0), lanes(8));
+    let by_8 = _mm256_add_ps(_mm512_castps512_ps256(by_16), _mm512_extractf32x8_ps::<1>(by_16));
+    let by_4 = _mm256_add_ps(by_8, _mm256_permute_ps::<0b11_10>(by_8));
+    let (even, odd) = (_mm256_castps256_ps128(by_4), _mm256_extractf128_ps::<1>(by_4));
+    let by_2 = [even, odd].map(|lanes| _mm_add_ss(lanes, _mm_movehdup_ps(lanes)));
+    _mm_cvtss_f32(_mm_add_ss(by_2[0], by_2[1]))
+}
+
+/// Sums of neighbours: in each quarter two of `a`, then two of `b`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn pairs(a: __m512, b: __m512) -> __m512 {
+    _mm512_add_ps(_mm512_shuffle_ps::<0b10_00_10_00>(a, b), _mm512_shuffle_ps::<0b11_01_11_01>(a, b))
+}
+
+/// Sums of neighbouring quarters: two of `a`, then two of `b`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn quarters(a: __m512, b: __m512) -> __m512 {
+    _mm512_add_ps(_mm512_shuffle_f32x4::<0b10_00_10_00>(a, b), _mm512_shuffle_f32x4::<0b11_01_11_01>(a, b))
+}

@@ -1,0 +1,49 @@
+//! The conformance suite on the Metal device over the simulator: every operator's Metal text, checked, under several schedules, with the CPU
+//! device's bits.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
+
+use std::{
+    num::NonZeroUsize,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
+
+use elinvar_core::{Device, DeviceKind};
+use elinvar_cpu::CpuBackend;
+use elinvar_kernels::conformance::{self, Case, Placement};
+use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
+
+const SCHEDULES: u64 = 4;
+
+/// Takes cases until none is left; what failed.
+fn work(cases: &[Case], next: &AtomicUsize) -> Vec<String> {
+    let options = SimulatorOptions::default();
+    let seed = options.seed.clone();
+    let simulated = Device::new(MetalBackend::new(Simulated::new(options).unwrap(), DeviceKind::MetalSim));
+    let cpu = Device::new(CpuBackend::new(NonZeroUsize::new(1)).unwrap());
+    let mut failures = Vec::new();
+    while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+        for schedule in 0..SCHEDULES {
+            seed.set(schedule);
+            if let Err(error) = conformance::compare(case, &simulated, &cpu, Placement::ALL[schedule as usize % 2]) {
+                failures.push(format!("schedule {schedule}: {error}"));
+                break;
+            }
+        }
+    }
+    failures
+}
+
+#[test]
+fn every_operator_has_the_bits_of_the_cpu_and_no_findings_under_any_schedule() {
+    let (cases, next) = (conformance::cases(), AtomicUsize::new(0));
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let failures: Vec<_> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| work(&cases, &next))).collect();
+        workers.into_iter().flat_map(|w| w.join().unwrap()).collect()
+    });
+    println!("{} cases under {SCHEDULES} schedules, {} failed", cases.len(), failures.len());
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}

@@ -1,0 +1,129 @@
+//! Checks that clang's sanitizers leave out in its OpenCL mode, added to the intermediate representation before anything is optimised: the amount
+//! of a shift, which OpenCL defines modulo the width, and the alignment of what is copied as a whole, such as a vector.
+
+use std::fmt::Write;
+
+/// Small enough to be inlined everywhere and to vanish where the optimiser knows the answer. Without debug information of their own, their calls
+/// take the line of the place they are inlined into.
+const CHECKS: &str = "
+define internal void @elv.shift.i32(i32 %amount, i32 %most) alwaysinline {
+  %wide = sext i32 %amount to i64
+  %bad = icmp ugt i32 %amount, %most
+  br i1 %bad, label %tell, label %end
+tell:
+  call void @elv_shift_overflow(i64 %wide)
+  br label %end
+end:
+  ret void
+}
+
+define internal void @elv.shift.i64(i64 %amount, i64 %most) alwaysinline {
+  %bad = icmp ugt i64 %amount, %most
+  br i1 %bad, label %tell, label %end
+tell:
+  call void @elv_shift_overflow(i64 %amount)
+  br label %end
+end:
+  ret void
+}
+
+define internal void @elv.aligned(ptr %pointer, i64 %mask) alwaysinline {
+  %address = ptrtoint ptr %pointer to i64
+  %low = and i64 %address, %mask
+  %bad = icmp ne i64 %low, 0
+  br i1 %bad, label %tell, label %end
+tell:
+  call void @elv_misaligned(i64 %address)
+  br label %end
+end:
+  ret void
+}
+
+declare void @elv_shift_overflow(i64)
+declare void @elv_misaligned(i64)
+";
+
+/// The module with the checks added. Values must have kept their names.
+pub(crate) fn instrument(module: &str) -> String {
+    let mut out = String::with_capacity(module.len() + module.len() / 8 + CHECKS.len());
+    let mut sanitized = false;
+    let plain = plain_attributes(module);
+    for line in module.lines() {
+        if line.starts_with("define ") {
+            sanitized = !attribute_group(line).is_some_and(|group| plain.contains(&group));
+        } else if sanitized && line.starts_with("  ") {
+            shift(line, &mut out);
+            copy(line, &mut out);
+        }
+        out.push_str(line);
+        out.push('\n');
+    }
+    out.push_str(CHECKS);
+    out
+}
+
+/// The numbers of the attribute groups of functions that are not to be checked: those that the thread sanitizer leaves out too.
+fn plain_attributes(module: &str) -> Vec<&str> {
+    let groups = module.lines().filter_map(|line| line.strip_prefix("attributes #")?.split_once(' '));
+    groups.filter(|(_, attributes)| !attributes.contains("sanitize_thread")).map(|(number, _)| number).collect()
+}
+
+fn attribute_group(definition: &str) -> Option<&str> {
+    definition.rsplit(" #").next()?.split(' ').next()
+}
+
+/// `%shl.mask = and i32 %amount, 31, !dbg !7`: clang's own masking of the amount.
+fn shift(line: &str, out: &mut String) {
+    let Some((name, operation)) = line.trim_start().split_once(" = and ") else { return };
+    if !name.starts_with("%shl.mask") && !name.starts_with("%shr.mask") {
+        return;
+    }
+    let mut words = operation.split([' ', ',']).filter(|word| !word.is_empty());
+    if let (Some(width @ ("i32" | "i64")), Some(amount), Some(most)) = (words.next(), words.next(), words.next()) {
+        let _ = writeln!(out, "  call void @elv.shift.{width}({width} {amount}, {width} {most}){}", place(line));
+    }
+}
+
+/// `call void @llvm.memcpy.p0.p0.i64(ptr align 16 %to, ptr align 16 %from, i64 16, i1 false), !dbg !7`.
+fn copy(line: &str, out: &mut String) {
+    let Some((_, arguments)) = line.split_once("call void @llvm.memcpy.p0.p0.i64(") else { return };
+    for argument in arguments.split(", ").take(2) {
+        let Some((alignment, pointer)) = argument.strip_prefix("ptr align ").and_then(|rest| rest.split_once(' ')) else { continue };
+        if let Ok(alignment @ 2..) = alignment.parse::<u64>()
+            && !pointer.contains(' ')
+        {
+            let _ = writeln!(out, "  call void @elv.aligned(ptr {pointer}, i64 {}){}", alignment - 1, place(line));
+        }
+    }
+}
+
+/// The instruction's line, for a call beside it.
+fn place(line: &str) -> String {
+    line.rsplit_once("!dbg ").map_or(String::new(), |(_, place)| format!(", !dbg {}", place.split(',').next().unwrap_or(place)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODULE: &str = "\
+define i32 @f(i32 %a, i32 %b) #0 !dbg !1 {
+  %shl.mask = and i32 %b, 31, !dbg !42
+  call void @llvm.memcpy.p0.p0.i64(ptr align 16 %v, ptr align 1 %p, i64 16, i1 false), !dbg !30
+}
+define i32 @g(i32 %b) #1 {
+  %shl.mask = and i32 %b, 31
+}
+attributes #0 = { nounwind sanitize_thread \"a\"=\"b\" }
+attributes #1 = { nounwind }
+";
+
+    #[test]
+    fn shifts_and_copies_are_checked_where_the_sanitizer_checks() {
+        let out = instrument(MODULE);
+        let body = &out[..out.find("attributes").unwrap()];
+        assert_eq!(body.matches("call void @elv.").count(), 2);
+        assert!(body.contains("  call void @elv.shift.i32(i32 %b, i32 31), !dbg !42\n  %shl.mask = and"), "{body}");
+        assert!(body.contains("  call void @elv.aligned(ptr %v, i64 15), !dbg !30\n  call void @llvm.memcpy"), "{body}");
+    }
+}
