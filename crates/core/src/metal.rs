@@ -24,12 +24,14 @@ pub struct MetalForm {
     pub arguments: &'static [&'static str],
     /// Whether the compiler may contract and reassociate: for kernels of fast precision alone.
     pub fast_math: bool,
+    /// What is wrong with an input that the kernel refuses, if it can: see [`MetalForm::with_refusal`].
+    pub refusal: Option<&'static str>,
 }
 
 impl MetalForm {
     /// A strict kernel whose template arguments all come from its key.
     pub const fn new(files: &'static [MetalFile], function: &'static str) -> Self {
-        Self { files, function, arguments: &[], fast_math: false }
+        Self { files, function, arguments: &[], fast_math: false, refusal: None }
     }
 
     /// The same with leading template arguments.
@@ -40,6 +42,14 @@ impl MetalForm {
     /// The same, but the compiler may contract and reassociate.
     pub const fn with_fast_math(self) -> Self {
         Self { fast_math: true, ..self }
+    }
+
+    /// The same, but the kernel refuses some inputs, which then fail the submission; `why` says what is wrong with them.
+    ///
+    /// Its last buffer, after the parameter block, is a `device atomic_uint*` that is zero before the launch and that it raises to
+    /// `2^32 - 1 - number`, by atomic maximum, for an element of that number that it refuses: the first one is told.
+    pub const fn with_refusal(self, why: &'static str) -> Self {
+        Self { refusal: Some(why), ..self }
     }
 
     /// The files as one text, which every instance shares; `text_of` gives a file's text.

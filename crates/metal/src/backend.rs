@@ -8,11 +8,14 @@ use elinvar_core::{
     KernelSource, MemoryInfo, Pipeline, RawBuffer, Result, Signal, Storage,
 };
 
-use crate::api::{Api, Bound, Launch, LibrarySource};
+use crate::{
+    api::{Api, Bound, Launch, LibrarySource},
+    refusal::{self, Refusals},
+};
 
 /// The Metal backend over one implementation of Metal's objects.
 pub struct MetalBackend<A: Api> {
-    api: A,
+    api: Arc<A>,
     properties: DeviceProperties,
     texts: HashMap<String, String>,
     in_flight: Mutex<InFlight>,
@@ -44,7 +47,7 @@ impl<A: Api> MetalBackend<A> {
             unified_memory: facts.unified_memory,
             dtypes: DType::ALL,
         };
-        Self { api, properties, texts: HashMap::new(), in_flight: Mutex::default() }
+        Self { api: Arc::new(api), properties, texts: HashMap::new(), in_flight: Mutex::default() }
     }
 
     /// The same with other texts for some files of the kernels, by name: for work on kernels without a rebuild, and for mutation tests.
@@ -61,9 +64,11 @@ impl<A: Api> MetalBackend<A> {
         self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn encode(&self, commands: &mut A::CommandBuffer, command: &Command) -> Result<()> {
+    fn encode(&self, commands: &mut A::CommandBuffer, command: &Command, refusals: Option<&mut Refusals<A>>) -> Result<()> {
         match command {
-            Command::Dispatch(dispatch) => self.encode_dispatch(commands, dispatch).map_err(|e| e.context(&dispatch.pipeline.source().key))?,
+            Command::Dispatch(dispatch) => {
+                self.encode_dispatch(commands, dispatch, refusals).map_err(|e| e.context(&dispatch.pipeline.source().key))?
+            }
             Command::Copy(copy) => {
                 let (from, to) = (buffer::<A>(&copy.source)?, buffer::<A>(&copy.destination)?);
                 self.api.copy(commands, (from, copy.source.offset()), (to, copy.destination.offset()), copy.source.bytes())?;
@@ -76,7 +81,7 @@ impl<A: Api> MetalBackend<A> {
         Ok(())
     }
 
-    fn encode_dispatch(&self, commands: &mut A::CommandBuffer, dispatch: &Dispatch) -> Result<()> {
+    fn encode_dispatch(&self, commands: &mut A::CommandBuffer, dispatch: &Dispatch, refusals: Option<&mut Refusals<A>>) -> Result<()> {
         let source = dispatch.pipeline.source();
         let pipeline: &A::Pipeline = dispatch.pipeline.state().ok_or_else(|| Error::invalid_launch("the kernel was prepared by another device"))?;
         let mut buffers = Vec::with_capacity(dispatch.bindings.len());
@@ -91,6 +96,9 @@ impl<A: Api> MetalBackend<A> {
                     output: parameter.access == Access::Write,
                 });
             }
+        }
+        if let Some(refusals) = refusals.filter(|_| refusal::why(&dispatch.pipeline).is_some()) {
+            buffers.push(refusals.bind(dispatch.bindings.len() + usize::from(!dispatch.params.is_empty())));
         }
         let bytes = (!dispatch.params.is_empty()).then_some((dispatch.bindings.len(), dispatch.params.as_slice()));
         let (grid, threadgroup, threadgroup_memory) = (dispatch.grid, dispatch.threadgroup, dispatch.threadgroup_memory);
@@ -137,16 +145,17 @@ impl<A: Api> Backend for MetalBackend<A> {
 
     fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
         let mut encoded = self.api.command_buffer()?;
-        commands.commands().iter().try_for_each(|command| self.encode(&mut encoded, command))?;
+        let mut refusals = Refusals::new(&*self.api, commands)?;
+        commands.commands().iter().try_for_each(|command| self.encode(&mut encoded, command, refusals.as_mut()))?;
         let signal = Signal::new();
         self.in_flight().push(signal.clone());
-        let (list, told) = (commands.clone(), signal.clone());
+        let (list, told, api) = (commands.clone(), signal.clone(), self.api.clone());
         self.api.commit(
             encoded,
             Box::new(move |result| {
                 // The list's buffers go back to the pool before anyone learns that it is done.
                 drop(list);
-                told.complete(result);
+                told.complete(result.and_then(|()| refusals.map_or(Ok(()), |r| r.check(&api))));
             }),
         );
         Ok(Completion::new(signal))

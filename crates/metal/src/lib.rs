@@ -5,6 +5,7 @@
 
 pub mod api;
 mod backend;
+mod refusal;
 #[cfg(target_os = "linux")]
 mod simulated;
 

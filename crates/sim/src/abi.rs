@@ -78,11 +78,10 @@ pub(crate) struct Variable {
     pub(crate) address: u64,
 }
 
-/// What the checks tell.
+/// What the checks tell, numbered from 1.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventKind {
-    Refine,
     OutOfBoundsRead,
     OutOfBoundsWrite,
     WildRead,
@@ -96,14 +95,12 @@ pub(crate) enum EventKind {
     ArrayBounds,
     Shift,
     Division,
-    Unreachable,
 }
 
 pub(crate) const MAX_FRAMES: usize = 8;
 
 impl EventKind {
-    const ALL: [Self; 15] = [
-        Self::Refine,
+    const ALL: [Self; 13] = [
         Self::OutOfBoundsRead,
         Self::OutOfBoundsWrite,
         Self::WildRead,
@@ -117,7 +114,6 @@ impl EventKind {
         Self::ArrayBounds,
         Self::Shift,
         Self::Division,
-        Self::Unreachable,
     ];
 }
 
@@ -136,8 +132,9 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    pub(crate) fn kind(&self) -> EventKind {
-        EventKind::ALL.get(self.kind as usize).copied().unwrap_or(EventKind::Unreachable)
+    /// None for the wish for finer granules.
+    pub(crate) fn kind(&self) -> Option<EventKind> {
+        EventKind::ALL.get((self.kind as usize).checked_sub(1)?).copied()
     }
 }
 

@@ -9,6 +9,8 @@ use std::{
 
 use elinvar_core::{Error, Result};
 
+use crate::elf;
+
 /// A folder of files named by content hash. Several processes may share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Cache {
@@ -44,9 +46,10 @@ impl Cache {
         fs::rename(made, place).map_err(|cause| io("move a compiled kernel to", place, cause))
     }
 
-    /// Appends its hash to a finished library and moves it to its place in one step. Loaders ignore what follows a library.
+    /// Hides a finished library's initialisers, appends its hash, which loaders ignore, and moves it to its place in one step.
     pub(crate) fn seal(&self, made: &Path, place: &Path) -> Result<()> {
         let mut bytes = fs::read(made).map_err(|cause| io("read", made, cause))?;
+        elf::hide_initialisers(&mut bytes);
         bytes.extend_from_slice(blake3::hash(&bytes).as_bytes());
         fs::write(made, bytes).map_err(|cause| io("write", made, cause))?;
         self.keep(made, place)

@@ -58,16 +58,19 @@ const KERNEL_FLAGS: &[&str] = &[
     "-gline-tables-only",
 ];
 const OPTIMISATION_FLAGS: &[&str] = &["-w", "-fPIC", "-fno-vectorize", "-fno-slp-vectorize", "-O1"];
-/// Instrumentation for the callbacks in `runtime/runtime.cpp`; frame pointers let a finding in a called function be told at its caller.
+/// Instrumentation for the callbacks in `runtime/runtime.cpp` (accesses beyond private arrays trap instead); frame pointers let a finding in a called function be told at its caller.
 const CHECKED_FLAGS: &[&str] = &[
     "-fsanitize=thread",
     "-mllvm",
     "-tsan-instrument-func-entry-exit=0",
-    "-fsanitize=array-bounds,alignment,integer-divide-by-zero",
+    "-fsanitize=array-bounds,local-bounds,alignment,integer-divide-by-zero",
     "-fno-omit-frame-pointer",
 ];
 /// Makes the representation that [`instrument`] adds checks to.
 const UNOPTIMISED_FLAGS: &[&str] = &["-Xclang", "-disable-llvm-passes", "-fno-discard-value-names", "-emit-llvm", "-S"];
+
+/// What is added to checked kernels is part of what they are made from.
+const INSTRUMENTATION: &[u8] = include_bytes!("instrument.rs");
 
 /// Compiles for one toolchain into one cache.
 pub(crate) struct Compiler {
@@ -86,6 +89,26 @@ pub(crate) struct Target {
     pub(crate) math: Math,
     /// `-D` for each function constant.
     pub(crate) constants: Vec<String>,
+}
+
+impl Target {
+    fn flags(&self) -> Vec<&'static str> {
+        let mut flags = [KERNEL_FLAGS, OPTIMISATION_FLAGS, machine_flags()].concat();
+        flags.push(match self.math {
+            Math::Safe => "-ffp-contract=off",
+            Math::Fast => "-ffp-contract=on",
+        });
+        if self.checked {
+            flags.extend(CHECKED_FLAGS);
+        }
+        flags
+    }
+}
+
+/// A compiled kernel: the library and the symbol of its entry point.
+pub(crate) struct Place {
+    pub(crate) library: PathBuf,
+    pub(crate) symbol: String,
 }
 
 impl Compiler {
@@ -120,20 +143,32 @@ impl Compiler {
         compile(&mut command, text.as_bytes(), &source.name).map(|output| String::from_utf8_lossy(&output).into_owned())
     }
 
+    /// The key of one kernel of a text, whichever library it is compiled into.
+    pub(crate) fn kernel_key(&self, text: &Key, kernel: &str, target: &Target) -> Key {
+        let mut command = self.toolchain.compiler();
+        command.args(target.flags()).args(&target.constants);
+        self.key(&command, [text.as_str().as_bytes(), kernel.as_bytes(), self.runtime.as_os_str().as_encoded_bytes(), INSTRUMENTATION])
+    }
+
+    /// Where a kernel was compiled to, if it was.
+    pub(crate) fn find(&self, key: &Key) -> Option<Place> {
+        let found = fs::read_to_string(self.cache.path(key, "kernel")).ok()?;
+        let (library, symbol) = found.trim_end().split_once(' ')?;
+        let library = self.cache.folder().join(library);
+        self.cache.is_sound(&library).then(|| Place { library, symbol: symbol.to_owned() })
+    }
+
+    pub(crate) fn remember(&self, key: &Key, place: &Place) -> Result<()> {
+        let library = place.library.file_name().unwrap_or_default().to_string_lossy();
+        self.cache.write(&self.cache.path(key, "kernel"), format!("{library} {}\n", place.symbol).as_bytes())
+    }
+
     /// The library for a lowered text.
     pub(crate) fn kernels(&self, name: &str, lowered: &str, target: &Target) -> Result<PathBuf> {
-        let mut flags: Vec<&str> = [KERNEL_FLAGS, OPTIMISATION_FLAGS, machine_flags()].concat();
-        flags.push(match target.math {
-            Math::Safe => "-ffp-contract=off",
-            Math::Fast => "-ffp-contract=on",
-        });
-        if target.checked {
-            flags.extend(CHECKED_FLAGS);
-        }
+        let flags = target.flags();
         let mut command = self.toolchain.compiler();
         command.args(&flags).args(&target.constants);
-        let checks = include_bytes!("instrument.rs").as_slice();
-        let key = self.key(&command, [lowered.as_bytes(), checks, self.runtime.as_os_str().as_encoded_bytes()]);
+        let key = self.key(&command, [lowered.as_bytes(), self.runtime.as_os_str().as_encoded_bytes(), INSTRUMENTATION]);
         self.cached(&key, |object| {
             let header = self.precompiled(&flags)?;
             self.add_places(&mut command);
@@ -144,7 +179,7 @@ impl Compiler {
             let module = compile(command.args(UNOPTIMISED_FLAGS).args(["-o", "-", "-"]), lowered.as_bytes(), name)?;
             let module = instrument(&String::from_utf8_lossy(&module));
             let mut command = self.toolchain.compiler();
-            command.args(["-x", "ir"]).args(OPTIMISATION_FLAGS).args(machine_flags()).args(CHECKED_FLAGS);
+            command.args(["-x", "ir"]).args(OPTIMISATION_FLAGS).args(machine_flags()).args(CHECKED_FLAGS).args(self.toolchain.separate_traps());
             compile(command.args(["-c", "-o"]).arg(object).arg("-"), module.as_bytes(), name).map(drop)
         })
     }

@@ -44,8 +44,6 @@ kinds! {
     ShiftOverflow = "shift-overflow";
     /// An integer division by zero, or one whose quotient does not fit.
     IntegerDivision = "integer-division";
-    /// Control reached a place the compiler was promised it never would.
-    Unreachable = "unreachable";
     /// A barrier that not all threads reach, or two different ones at once.
     DivergentBarrier = "divergent-barrier";
     /// A simdgroup operation that not all lanes of the simdgroup take part in.

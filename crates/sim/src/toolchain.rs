@@ -21,6 +21,7 @@ pub struct Toolchain {
     compiler: Vec<String>,
     linker: Vec<String>,
     version: String,
+    major: u32,
 }
 
 impl Toolchain {
@@ -52,12 +53,11 @@ impl Toolchain {
         let shown = compiler.join(" ");
         let version = output(&compiler, &["--version"]).ok_or_else(|| format!("`{shown}` was not found"))?;
         let line = version.lines().next().unwrap_or_default().to_owned();
-        match major_version(&line) {
-            Some(major) if major >= OLDEST => {}
-            _ => return Err(format!("`{shown}` is {line:?}, version {OLDEST} or later is needed")),
-        }
+        let Some(major) = major_version(&line).filter(|major| *major >= OLDEST) else {
+            return Err(format!("`{shown}` is {line:?}, version {OLDEST} or later is needed"));
+        };
         let linker = linker(&compiler).ok_or_else(|| format!("`{shown}` has no linker (ld.lld or ld)"))?;
-        Ok(Self { compiler, linker, version: line })
+        Ok(Self { compiler, linker, version: line, major })
     }
 
     /// The compiler's own version line.
@@ -68,6 +68,11 @@ impl Toolchain {
     /// What was found, for people: the command and its version.
     pub fn describe(&self) -> String {
         format!("{} ({})", self.compiler.join(" "), self.version)
+    }
+
+    /// Makes the traps of bounds checks keep their own lines.
+    pub(crate) fn separate_traps(&self) -> &'static [&'static str] {
+        if self.major < 20 { &["-mllvm", "-bounds-checking-unique-traps"] } else { &["-fno-sanitize-merge=local-bounds"] }
     }
 
     pub(crate) fn compiler(&self) -> Command {

@@ -42,6 +42,10 @@ pub(crate) fn cases() -> Vec<Case> {
     for softmax in [false, true] {
         let operator = AttentionScores { scoring: window, softmax };
         cases.push(case(operator, d, PAIRS[0], Extra { mask: mask(), lengths: lengths(), ..Extra::default() }));
+        let bools = HostTensor::from_f64(DType::Bool, &[1, 4, 40, 90], &[1.0, 0.0, 1.0].repeat(4800));
+        let positions = HostTensor::new(&[1, 40], &[63i32; 40]);
+        let operator = AttentionScores { scoring: Scoring { causal: true, ..plain }, softmax };
+        cases.push(case(operator, d, PAIRS[2], Extra { mask: Some(bools), positions: Some(positions), ..Extra::default() }));
         // The first queries stand before the first key.
         let operator = AttentionScores { scoring: Scoring { causal: true, offset: -3, ..plain }, softmax };
         cases.push(case(operator, d, PAIRS[0], Extra::default()));

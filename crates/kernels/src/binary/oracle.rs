@@ -105,7 +105,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Transposed, reversed and broadcast operands; one above the size that goes past the caches.
+/// Transposed, reversed and broadcast operands, along few axes and many, of short rows and long; one above the size that goes past the caches.
 fn views() -> Vec<Case> {
     let transposed = layout(&[70, 300]).permute(&[1, 0]).unwrap_or_else(|e| unreachable!("{e}"));
     let reversed = layout(&[300, 140]).slice(1, 138, 70, -2).and_then(|l| l.slice(0, 299, 300, -1)).unwrap_or_else(|e| unreachable!("{e}"));
@@ -115,8 +115,17 @@ fn views() -> Vec<Case> {
         let (a, b) = (view(&inputs[0], &transposed), view(&inputs[1], &reversed));
         vec![a.iter().zip(&b).map(|(a, b)| a + b).collect()]
     });
+    let axes = layout(&[3, 4, 5, 6]).permute(&[1, 3, 0, 2]).unwrap_or_else(|e| unreachable!("{e}"));
+    let difference = Viewed(Binary { op: BinaryOp::Sub }, vec![Some(axes), None]);
+    let operands = [HostTensor::random(DType::BF16, &[3, 4, 5, 6], -9.0, 9.0, 9), HostTensor::random(DType::BF16, &[4, 6, 3, 5], -9.0, 9.0, 10)];
+    let many = Case::new(difference, operands.map(Some), Bound::EXACT, move |inputs| {
+        vec![view(&inputs[0], &axes).iter().zip(&inputs[1]).map(|(a, b)| a - b).collect()]
+    });
+    let short = [(&[333, 3][..], &[3][..]), (&[333, 3], &[333, 1]), (&[50, 8], &[50, 1]), (&[9, 16], &[16]), (&[5, 2, 7], &[2, 1])];
+    let short =
+        short.map(|(a, b)| case(BinaryOp::Add, HostTensor::random(DType::F16, a, -9.0, 9.0, 11), HostTensor::random(DType::F16, b, -9.0, 9.0, 12)));
     let (rows, columns) = (1031, 4099);
     let large =
         case(BinaryOp::Mul, HostTensor::random(DType::F32, &[rows, columns], -1.0, 1.0, 7), HostTensor::random(DType::F32, &[columns], -1.0, 1.0, 8));
-    vec![strided, large]
+    short.into_iter().chain([strided, many, large]).collect()
 }

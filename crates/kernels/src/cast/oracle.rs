@@ -1,4 +1,4 @@
-//! The naive reference, in f64. Wide integers beyond 2^53 have unit tests of their own.
+//! The naive reference, in f64, which holds the wide integers tried.
 
 use elinvar_core::DType;
 
@@ -40,6 +40,12 @@ fn wraps(from: DType, to: DType, x: f64) -> f64 {
     }
 }
 
+/// Whole numbers next to the middle between two neighbours of a narrower type.
+fn wide() -> Vec<f64> {
+    let middles = (8..62).flat_map(|k| [8, 11, 24].map(|digits| 2f64.powi(k) + 2f64.powi((k - digits).max(0))));
+    middles.flat_map(|middle| [-1.0, 0.0, 1.0].map(|d| middle + d)).flat_map(|x| [x, -x]).chain([2f64.powi(63), 2f64.powi(64)]).collect()
+}
+
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (&from, &to) in DType::ALL.iter().flat_map(|from| DType::ALL.iter().map(move |to| (from, to))) {
@@ -49,6 +55,10 @@ pub(crate) fn cases() -> Vec<Case> {
         }
         let x = HostTensor::from_f64(from, &[values.len()], &values);
         cases.push(Case::new(Cast { to }, [Some(x)], Bound::EXACT, move |inputs| vec![inputs[0].iter().map(|&x| wraps(from, to, x)).collect()]));
+    }
+    for (&from, &to) in [DType::I32, DType::U32, DType::I64, DType::U64].iter().flat_map(|from| DType::FLOATS.iter().map(move |to| (from, to))) {
+        let x = HostTensor::from_f64(from, &[wide().len()], &wide());
+        cases.push(Case::new(Cast { to }, [Some(x)], Bound::EXACT, |inputs| vec![inputs[0].clone()]));
     }
     let strided = layout(&[90, 40, 20]).permute(&[1, 2, 0]).unwrap_or_else(|e| unreachable!("{e}"));
     let x = HostTensor::random(DType::F32, &[90, 40, 20], -1000.0, 1000.0, 1);

@@ -48,7 +48,9 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.push(copied(Viewed(Reshape { shape: vec![-1], allow_zero: false }, vec![Some(strided)]), counted(DType::F16, &[200, 90]), strided));
     cases.extend([-1, 1, 0].map(concat));
     cases.extend([-1, 0].map(split));
-    cases.extend([(true, 0), (true, -2), (false, 3), (false, -9), (true, i64::MAX), (false, i64::MIN)].map(|(upper, k)| trilu(upper, k)));
+    cases.extend([(true, 0), (true, -2), (false, 3), (false, -9), (true, i64::MAX), (false, i64::MIN)].map(|(u, k)| trilu(u, k, [3, 40, 300])));
+    cases.extend([[7, 3, 2], [5, 1, 9], [2, 8, 8]].map(|dims| trilu(false, 0, dims)));
+    cases.push(transposed_parts());
     cases.push(pad([2, -1], [0, 3]));
     cases.push(pad([-5, 1], [-4, 1]));
     cases.push(pad([-12, 0], [20, 0]));
@@ -82,8 +84,18 @@ fn split(axis: isize) -> Case {
     })
 }
 
-fn trilu(upper: bool, k: i64) -> Case {
-    let [batch, rows, columns] = [3, 40, 300];
+/// Two transposed tensors side by side.
+fn transposed_parts() -> Case {
+    let seen = layout(&[40, 20]).permute(&[1, 0]).unwrap_or_else(|e| unreachable!("{e}"));
+    let operator = Viewed(Concat { axis: 1 }, vec![Some(seen); 2]);
+    let inputs = [1, 2].map(|seed| Some(HostTensor::random(DType::U16, &[40, 20], 0.0, 9999.0, seed)));
+    Case::new(operator, inputs, Bound::EXACT, move |inputs| {
+        let [a, b] = [view(&inputs[0], &seen), view(&inputs[1], &seen)];
+        vec![a.chunks(40).zip(b.chunks(40)).flat_map(|(a, b)| [a, b].concat()).collect()]
+    })
+}
+
+fn trilu(upper: bool, k: i64, [batch, rows, columns]: [usize; 3]) -> Case {
     Case::new(Trilu { upper, k }, [Some(counted(DType::I64, &[batch, rows, columns]))], Bound::EXACT, move |inputs| {
         let keep = |at: usize| {
             let (row, column) = ((at / columns % rows) as i128, (at % columns) as i128);

@@ -2,13 +2,13 @@
 
 template <typename I>
 struct Entries {
-    device const I* indices;
+    Indices<I> indices;
     ulong count;
     ulong extent;
 
     ulong find(ulong row) const {
         const Division place = division(row, count);
-        const ulong entry = resolve(indices[place.remainder], extent);
+        const ulong entry = indices.resolve(place.remainder, extent);
         return entry == OUTSIDE ? OUTSIDE : place.quotient * extent + entry;
     }
 };
@@ -19,6 +19,7 @@ template <typename T, typename I>
     device const I* indices [[buffer(1)]],
     device T* y [[buffer(2)]],
     constant GatherParams& params [[buffer(3)]],
+    device atomic_uint* refusal [[buffer(4)]],
     uint group [[threadgroup_position_in_grid]],
     uint index [[thread_index_in_threadgroup]])
 {
@@ -26,6 +27,6 @@ template <typename T, typename I>
     if (first >= total) {
         return;
     }
-    const Entries<I> entries = {indices, params.count, params.extent};
+    const Entries<I> entries = {{indices, refusal}, params.count, params.extent};
     gather_rows(x, y, first, total, params.inner, entries);
 }

@@ -1,13 +1,23 @@
-// Indices, and rows that they name.
+// Indices, and copies of the rows that they name.
 
 constant constexpr ulong OUTSIDE = ~0ul;
 
-// The entry of an axis that an index names, negative ones from the end.
 template <typename I>
-inline ulong resolve(I index, ulong extent) {
-    const ulong entry = index < I(0) ? extent + ulong(index) : ulong(index);
-    return entry < extent ? entry : OUTSIDE;
-}
+struct Indices {
+    device const I* indices;
+    device atomic_uint* refusal;
+
+    // The entry of an axis that it names, negative ones from the end. One that is outside is refused.
+    ulong resolve(ulong number, ulong extent) const {
+        const I index = indices[number];
+        const ulong entry = index < I(0) ? extent + ulong(index) : ulong(index);
+        if (entry < extent) {
+            return entry;
+        }
+        refuse(refusal, number);
+        return OUTSIDE;
+    }
+};
 
 // Copies rows of `inner` elements, `total` elements in all: row r from row `source.find(r)` of x; nothing is read for one outside.
 template <typename T, typename Source>

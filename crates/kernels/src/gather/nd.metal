@@ -6,6 +6,7 @@ template <typename T, typename I>
     device const I* indices [[buffer(1)]],
     device T* y [[buffer(2)]],
     constant TupleParams& params [[buffer(3)]],
+    device atomic_uint* refusal [[buffer(4)]],
     uint group [[threadgroup_position_in_grid]],
     uint index [[thread_index_in_threadgroup]])
 {
@@ -13,5 +14,5 @@ template <typename T, typename I>
     if (first >= total) {
         return;
     }
-    gather_rows(x, y, first, total, params.inner, Tuples<I>(indices, params));
+    gather_rows(x, y, first, total, params.inner, Tuples<I>({indices, refusal}, params));
 }

@@ -23,7 +23,7 @@ pub(crate) const TUPLES: MetalFile = metal_file!("gather/tuples.metal");
 
 const FILES: &[MetalFile] =
     &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, index::METAL, TupleParams::METAL, TUPLES, metal_file!("gather/nd.metal")];
-const METAL: MetalForm = MetalForm::new(FILES, "gather_nd");
+const METAL: MetalForm = MetalForm::new(FILES, "gather_nd").with_refusal(index::OUTSIDE);
 
 /// The slices of `x` whose leading coordinates (after the batch) are the tuples along the last axis of `indices`:
 /// `x [B…, d1…dk, S…]`, `indices [B…, I…, k]`, output `[B…, I…, S…]`.

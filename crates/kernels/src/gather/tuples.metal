@@ -2,15 +2,15 @@
 
 template <typename I>
 struct Tuples {
-    device const I* indices;
+    Indices<I> indices;
     constant TupleParams& params;
 
-    Tuples(device const I* indices, constant TupleParams& params) : indices(indices), params(params) {}
+    Tuples(Indices<I> indices, constant TupleParams& params) : indices(indices), params(params) {}
 
     ulong find(ulong number) const {
         ulong slice = division(number, params.batch).quotient;
         for (ulong i = 0; i < params.coordinates; ++i) {
-            const ulong entry = resolve(indices[number * params.coordinates + i], params.extents[i]);
+            const ulong entry = indices.resolve(number * params.coordinates + i, params.extents[i]);
             if (entry == OUTSIDE) {
                 return OUTSIDE;
             }

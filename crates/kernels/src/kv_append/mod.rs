@@ -3,7 +3,7 @@
 //! `cache[…, h, positions[t], :] = rows[…, t, h, :]`, rounded to nearest even where the cache is narrower. Reads each new row once and writes it
 //! once; the rest of the cache is not touched. As the positions are data, a recorded command list serves every step of a generation.
 //!
-//! Positions of one sequence must differ from each other. A position outside the cache is an error, and then nothing is written.
+//! Positions of one sequence must differ from each other. A position outside the cache is an error, and nothing is written there.
 
 mod cpu;
 #[cfg(any(test, feature = "conformance"))]
@@ -21,7 +21,8 @@ use crate::{
 
 const FILES: &[MetalFile] =
     &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, View::METAL, Params::METAL, metal_file!("kv_append/kv_append.metal")];
-const METAL: MetalForm = MetalForm::new(FILES, "kv_append");
+const METAL: MetalForm =
+    MetalForm::new(FILES, "kv_append").with_refusal("a token goes to a position outside the cache: use a cache with more capacity");
 
 /// Appends to a cache in place.
 ///

@@ -33,6 +33,14 @@ pub(crate) fn cases() -> Vec<Case> {
             vec![y]
         })]
     });
+    // Longer than a threadgroup keeps, and many short ones.
+    for (dtype, dims) in [(DType::F32, [1, 33_001]), (DType::F16, [300, 70])] {
+        let x = HostTensor::random(dtype, &dims, -3.0, 5.0, 8);
+        let [w, b] = [9, 10].map(|seed| HostTensor::random(DType::F32, &dims[1..], -1.0, 1.0, seed));
+        let operator = LayerNorm { axis: -1, epsilon, statistics: true };
+        let inputs = [Some(x), Some(w), Some(b)];
+        cases.push(Case::new(operator, inputs, bound, move |i| layer_norm(&i[0], &i[1], &i[2], dims[1], epsilon.into()).into()));
+    }
     for weight in DType::FLOATS {
         let x = HostTensor::random(DType::BF16, &[3, 41, 5, 100], -3.0, 5.0, 5);
         let [w, b] = [6, 7].map(|seed| HostTensor::random(*weight, &[5, 100], -1.0, 1.0, seed));

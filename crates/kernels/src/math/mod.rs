@@ -36,7 +36,7 @@ pub use reduce::FAST_TRIG_LIMIT;
 pub use trig::{cos, cos_fast, sin, sin_fast, tan};
 
 /// The same functions in Metal.
-pub(crate) const METAL: elinvar_core::MetalFile = crate::metal::metal_file!("math/math.metal");
+pub const METAL: elinvar_core::MetalFile = crate::metal::metal_file!("math/math.metal");
 
 /// Adding this to `|x| < 2^22` leaves round-to-nearest-even of `x` in the low mantissa bits.
 const ROUND: f32 = 12_582_912.0;

@@ -27,7 +27,12 @@ struct Max {
 
 // The smallest power of two that is not below n.
 inline uint next_power_of_two(uint n) {
-    return n < 2 ? 1 : 1u << (32 - clz(n - 1));
+    return 1u << (32 - clz(max(n, 1u) - 1));
+}
+
+// T(n).
+inline uint row_threads(ulong n) {
+    return next_power_of_two(uint(clamp((n + 31) / 32, 32ul, 1024ul)));
 }
 
 // A thread's row, and its place among the `count` threads that share it, a power of two.
@@ -39,9 +44,9 @@ struct RowThread {
     uint simdgroup;
 };
 
-// Threadgroups hold whole rows, or one row of more than 1024 elements.
+// Threadgroups of `threads` threads hold whole rows.
 inline RowThread row_thread(ulong n, uint group, uint threads, uint simdgroup, uint lane) {
-    const uint count = n > 1024 ? threads : min(next_power_of_two((uint(n) + SLOTS - 1) / SLOTS), 32u);
+    const uint count = min(next_power_of_two(uint(min((n + SLOTS - 1) / SLOTS, 1024ul))), row_threads(n));
     const uint index = 32 * simdgroup + lane;
     return {(ulong(group) * threads + index) >> ctz(count), index & (count - 1), count, lane, simdgroup};
 }

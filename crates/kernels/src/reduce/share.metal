@@ -68,7 +68,7 @@ struct Share<1> {
     bool leads;
 
     Share(constant Geometry& g, uint group, uint, uint simdgroup, uint lane) : thread_index(32 * simdgroup + lane) {
-        depth = g.length > 64 ? 8 : next_power_of_two((uint(g.length) + SLOTS - 1) / SLOTS);
+        depth = next_power_of_two(uint(min((g.length + SLOTS - 1) / SLOTS, 8ul)));
         width = THREADS / depth;
         y = thread_index / width;
         output = ulong(group) * width + thread_index % width;
@@ -81,7 +81,7 @@ struct Share<1> {
     template <typename Op, typename T>
     typename Op::A fold(Op op, device const T* x, constant Geometry& g, threadgroup typename Op::A* tile) const {
         device const T* column = x + (kept_offset(g, output / g.inner) + output % g.inner);
-        const uint count = g.length > 1024 ? min(next_power_of_two(uint(min((g.length + 31) / 32, 1024ul))), 1024u) : 32;
+        const uint count = row_threads(g.length);
         typename Op::A total = Op::identity();
         for (uint first = 0; first < count; first += 32) {
             const typename Op::A even = Op::apply(lane(op, column, g, first + y, count), lane(op, column, g, first + y + 16, count));

@@ -23,14 +23,20 @@ pub(crate) fn cases() -> Vec<Case> {
         let weight = (n % 2 == 1).then(|| HostTensor::random(dtype, &[n], -2.0, 2.0, 1));
         [Case::new(RmsNorm { axis: -1, epsilon }, [Some(x), weight], BOUND, move |i| vec![rms_norm(&i[0], &i[1], n, epsilon.into())])]
     });
+    // Longer than a threadgroup keeps, and many short ones.
+    for (dtype, dims) in [(DType::F32, [1, 33_001]), (DType::F16, [300, 70])] {
+        let (x, weight) = (HostTensor::random(dtype, &dims, -4.0, 4.0, 7), HostTensor::random(DType::BF16, &dims[1..], -2.0, 2.0, 8));
+        let operator = RmsNorm { axis: -1, epsilon };
+        cases.push(Case::new(operator, [Some(x), Some(weight)], BOUND, move |i| vec![rms_norm(&i[0], &i[1], dims[1], epsilon.into())]));
+    }
     for weight in DType::FLOATS {
         let x = HostTensor::random(DType::F32, &[2, 70, 5, 100], -3.0, 3.0, 5);
         let weight = HostTensor::random(*weight, &[5, 100], -1.0, 1.0, 6);
         let operator = RmsNorm { axis: 2, epsilon: 0.5 };
         cases.push(Case::new(operator, [Some(x), Some(weight)], BOUND, |i| vec![rms_norm(&i[0], &i[1], 500, 0.5)]));
     }
-    for (&dtype, n) in DType::FLOATS.iter().zip([40, 1000, 2049]) {
-        let [a, b] = [1, 2].map(|seed| HostTensor::random(dtype, &[33, n], -4.0, 4.0, seed));
+    for (&dtype, rows, n) in [(&DType::F32, 33, 40), (&DType::F16, 33, 1000), (&DType::BF16, 33, 2049), (&DType::BF16, 2, 33_001)] {
+        let [a, b] = [1, 2].map(|seed| HostTensor::random(dtype, &[rows, n], -4.0, 4.0, seed));
         let weight = HostTensor::random(DType::F32, &[n], -2.0, 2.0, 3);
         // The sum is rounded before it is normalised: half a unit in its last place goes through.
         let unit = if dtype == DType::F32 {

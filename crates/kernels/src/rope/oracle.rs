@@ -84,6 +84,11 @@ pub(crate) fn cases() -> Vec<Case> {
     }
     cases.extend(computed(DType::F32, form([2, 4, 3, 16], 16, false, true), &[2, 3, 4, 16], |l| l.permute(&[0, 2, 1, 3])));
     cases.extend(computed(DType::F32, form([1, 4, 3, 16], 12, true, true), &[16, 3, 4], |l| l.permute(&[2, 1, 0])));
+    // Several blocks of heads, and heads wider than a threadgroup.
+    for interleaved in [false, true] {
+        cases.extend(computed(DType::BF16, form([1, 2, 40, 12], 8, interleaved, true), &[2, 40, 12], Ok));
+        cases.extend(computed(DType::F32, form([1, 2, 1, 700], 560, interleaved, true), &[2, 1, 700], Ok));
+    }
     for (interleaved, indexed) in [(false, false), (false, true), (true, false), (true, true)] {
         cases.push(cached(&[2, 4, 3, 8], 8, interleaved, indexed));
         cases.push(cached(&[2, 3, 36], 10, interleaved, indexed));

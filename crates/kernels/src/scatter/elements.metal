@@ -1,7 +1,7 @@
 // Single elements along an axis: a line is the updates that share all other coordinates.
 
 struct ElementPlaces {
-    device const long* indices;
+    Indices<long> indices;
     ulong first;
     ulong step;
     ulong start;
@@ -11,7 +11,7 @@ struct ElementPlaces {
     ulong update(ulong k) const { return first + k * step; }
 
     ulong element(ulong k) const {
-        const ulong entry = resolve(indices[update(k)], extent);
+        const ulong entry = indices.resolve(update(k), extent);
         return entry == OUTSIDE ? OUTSIDE : start + entry * stride;
     }
 };
@@ -22,6 +22,7 @@ template <typename T, uint REDUCTION>
     device const T* updates [[buffer(1)]],
     device T* y [[buffer(2)]],
     constant ScatterElementsParams& params [[buffer(3)]],
+    device atomic_uint* refusal [[buffer(4)]],
     threadgroup ulong* elements [[threadgroup(0)]],
     uint group [[threadgroup_position_in_grid]],
     uint index [[thread_index_in_threadgroup]])
@@ -32,6 +33,6 @@ template <typename T, uint REDUCTION>
     const ulong first = outer.quotient * params.length * params.inner + outer.remainder;
     const Division place = division(first, places.space.extents[places.space.rank - 1]);
     const ulong start = row_start(places.space, places.x, place.quotient) + place.remainder * inner_step(places.space, places.x);
-    const ElementPlaces of = {indices, first, params.inner, start, places.stride, places.extent};
+    const ElementPlaces of = {{indices, refusal}, first, params.inner, start, places.stride, places.extent};
     scatter_line<typename Reduction<REDUCTION>::Op>(updates, y, of, line < params.lines, params.length, uint(params.width), elements, index);
 }

@@ -1,8 +1,7 @@
 //! Writing by index: a copy of a tensor with single elements or slices replaced or combined with updates.
 //!
 //! * Indices are i32, i64 or u32; negative ones count from the end of the axis.
-//! * An index outside its axis is an error of the submission that names it, and nothing outside the output is written. (A device that cannot
-//!   stop a launch clamps the index and raises a flag that makes the submission fail.)
+//! * An index outside its axis is an error of the submission that names it, and nothing outside the output is written.
 //! * Order: updates that meet in one element are applied in ascending order, each result rounded to the tensor's type: the same bits always.
 //! * Memory: the tensor is copied once; each update and its index are read once, and what they name is read and written once.
 
@@ -32,7 +31,7 @@ const ELEMENT_FILES: &[MetalFile] = &[
     metal_file!("scatter/scatter.metal"),
     metal_file!("scatter/elements.metal"),
 ];
-const ELEMENTS: MetalForm = MetalForm::new(ELEMENT_FILES, "scatter_elements");
+const ELEMENTS: MetalForm = MetalForm::new(ELEMENT_FILES, "scatter_elements").with_refusal(index::OUTSIDE);
 const SLICE_FILES: &[MetalFile] = &[
     metal::TYPES,
     Space::METAL,
@@ -46,7 +45,7 @@ const SLICE_FILES: &[MetalFile] = &[
     metal_file!("scatter/scatter.metal"),
     metal_file!("scatter/slices.metal"),
 ];
-const SLICES: MetalForm = MetalForm::new(SLICE_FILES, "scatter_nd");
+const SLICES: MetalForm = MetalForm::new(SLICE_FILES, "scatter_nd").with_refusal(index::OUTSIDE);
 
 named! {
     /// What becomes of an element and its update.

@@ -29,9 +29,8 @@ fn indices(dtype: DType, dims: &[usize], extent: usize) -> HostTensor {
     HostTensor::random(dtype, dims, low, extent as f64, 9)
 }
 
-/// Along the middle axis; about one update for each element, many meeting.
-fn elements(dtype: DType, by: DType, reduction: Reduction) -> Case {
-    let (x, shape) = ([5, 30, 7], [4, 33, 7]);
+/// Along the middle axis, many updates meeting.
+fn elements(dtype: DType, by: DType, reduction: Reduction, x: [usize; 3], shape: [usize; 3]) -> Case {
     let inputs = [Some(whole(dtype, &x, 1)), Some(indices(by, &shape, x[1])), Some(whole(dtype, &shape, 2))];
     Case::new(ScatterElements { axis: 1, reduction }, inputs, Bound::EXACT, move |inputs| {
         let mut y = inputs[0].clone();
@@ -64,11 +63,16 @@ pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (&dtype, by) in types() {
         for &reduction in Reduction::ALL.iter().filter(|&&r| dtype != DType::Bool || r == Reduction::None) {
-            cases.push(elements(dtype, by, reduction));
+            cases.push(elements(dtype, by, reduction, [5, 30, 7], [4, 33, 7]));
             cases.push(slices(dtype, by, reduction, 9));
         }
     }
     cases.push(slices(DType::F32, DType::I64, Reduction::Add, 0));
     cases.push(slices(DType::F32, DType::I64, Reduction::Add, 1000));
+    cases.push(slices(DType::BF16, DType::I64, Reduction::Add, 1));
+    for (x, shape) in [([1, 50, 1], [1, 1000, 1]), ([3, 40, 50], [3, 20, 50]), ([2, 9, 3], [2, 600, 2])] {
+        cases.push(elements(DType::F16, DType::I64, Reduction::Add, x, shape));
+        cases.push(elements(DType::U8, DType::I64, Reduction::None, x, shape));
+    }
     cases
 }

@@ -11,16 +11,24 @@ pub(crate) fn softmax(x: &[f64], log: bool) -> Vec<f64> {
 }
 
 pub(crate) fn cases() -> Vec<Case> {
-    let mut cases = for_lengths(DType::FLOATS, |dtype, n| {
-        [false, true].map(|log| {
-            let x = HostTensor::random(dtype, &[3, n], -10.0, 10.0, n as u64);
-            // x − m rounds once: 20 · 2^-24 relative in exp; the rest is the sum and three functions.
-            let bound = Bound::relative(2e-6).with_absolute(if log { 4e-6 } else { 1e-30 });
-            Case::new(Softmax { axis: -1, log }, [Some(x)], bound, move |inputs| {
-                vec![inputs[0].chunks(n.max(1)).flat_map(|row| softmax(row, log)).collect()]
-            })
+    let along_rows = |x: HostTensor, log: bool| {
+        let n = x.dims()[1];
+        // x − m rounds once: 20 · 2^-24 relative in exp; the rest is the sum and three functions.
+        let bound = Bound::relative(2e-6).with_absolute(if log { 4e-6 } else { 1e-30 });
+        Case::new(Softmax { axis: -1, log }, [Some(x)], bound, move |inputs| {
+            vec![inputs[0].chunks(n.max(1)).flat_map(|row| softmax(row, log)).collect()]
         })
-    });
+    };
+    let mut cases =
+        for_lengths(DType::FLOATS, |dtype, n| [false, true].map(|log| along_rows(HostTensor::random(dtype, &[3, n], -10.0, 10.0, n as u64), log)));
+    let (inf, nan) = (f64::INFINITY, f64::NAN);
+    let special = [1.0, nan, 2.0, -inf, -inf, -inf, inf, 0.0, 1.0, -inf, 1.0, 0.0];
+    for log in [false, true] {
+        // Longer than a threadgroup keeps, many short ones, and what is not finite.
+        cases.push(along_rows(HostTensor::random(DType::BF16, &[1, 33_001], -10.0, 10.0, 3), log));
+        cases.push(along_rows(HostTensor::random(DType::F16, &[300, 70], -10.0, 10.0, 4), log));
+        cases.push(along_rows(HostTensor::from_f64(DType::F32, &[4, 3], &special), log));
+    }
     let strided = HostTensor::random(DType::F32, &[2, 33, 5], -50.0, 50.0, 7);
     cases.push(Case::new(Softmax { axis: 1, log: false }, [Some(strided)], Bound::relative(8e-6).with_absolute(1e-30), |inputs| {
         let mut out = vec![0.0; inputs[0].len()];

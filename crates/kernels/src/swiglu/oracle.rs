@@ -19,7 +19,7 @@ pub(crate) fn cases() -> Vec<Case> {
                 vec![i[0].iter().zip(&i[1]).map(|(&a, &b)| gate(a, b, 1.0)).collect()]
             }));
         }
-        for (rows, n) in [(0, 3), (3, 0), (1, 5000), (301, 33)] {
+        for (rows, n) in [(0, 3), (3, 0), (1, 5000), (301, 33), (5, 24), (40, 3)] {
             let both = HostTensor::random(dtype, &[rows, 2 * n], -20.0, 20.0, 3);
             cases.push(Case::new(SwiGlu { alpha: 1.0 }, [Some(both), None], bound, move |i| {
                 let halves = i[0].chunks(2 * n.max(1)).map(|row| row.split_at(n));

@@ -47,6 +47,10 @@ pub(crate) fn cases() -> Vec<Case> {
             cases.push(case(x, TopK { k: 70, axis: 1, largest, sorted }));
         }
     }
+    // More than are sorted in threadgroup memory, in several rows; and by index.
+    for (dtype, dims, sorted) in [(DType::I64, [2, 1500, 2], true), (DType::I8, [1, 1500, 1], true), (DType::U16, [3, 2000, 1], false)] {
+        cases.push(case(HostTensor::random(dtype, &dims, -90.0, 90.0, 3), TopK { k: 1200, axis: 1, largest: true, sorted }));
+    }
     for &dtype in DType::FLOATS {
         for (dims, k) in [([3, 40, 5], 7), ([1, 9000, 1], 4000), ([2, 6, 1], 6), ([2, 6, 1], 0), ([0, 6, 2], 3), ([300, 70, 1], 1)] {
             cases.push(case(HostTensor::random(dtype, &dims, -9.0, 9.0, 2), TopK { k, axis: 1, largest: k % 2 == 1, sorted: true }));

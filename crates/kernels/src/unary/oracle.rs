@@ -4,7 +4,7 @@ use elinvar_core::DType;
 
 use super::{Approximation, Unary, UnaryOp};
 use crate::{
-    conformance::{Bound, Case, HostTensor},
+    conformance::{Bound, Case, HostTensor, for_lengths},
     elementwise::check::{Viewed, layout, view},
     math::reference::{self, Function},
 };
@@ -105,5 +105,7 @@ pub(crate) fn cases() -> Vec<Case> {
     }));
     cases.push(case(UnaryOp::Silu, HostTensor::random(DType::F32, &[100_003], -20.0, 20.0, 3)));
     cases.push(case(UnaryOp::Exp, HostTensor::new::<f32>(&[0, 5], &[])));
+    let lengths = |dtype, n| [case(UnaryOp::Square, HostTensor::random(dtype, &[n], 0.0, 11.0, 4))];
+    cases.extend(for_lengths(&[DType::F32, DType::BF16, DType::I64, DType::U8], lengths));
     cases
 }

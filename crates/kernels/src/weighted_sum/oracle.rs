@@ -24,6 +24,7 @@ pub(crate) fn cases() -> Vec<Case> {
     let mut cases: Vec<_> =
         [1, 31, 33, 256, 600].into_iter().enumerate().map(|(i, keys)| case(Dims::new(4, 2, 3, keys, widths[i]), PAIRS[i])).collect();
     cases.push(case(Dims { batch: 2, ..Dims::new(6, 2, 40, 70, 32) }, PAIRS[0]));
+    cases.push(case(Dims { value_width: 200, ..Dims::new(4, 1, 3, 40, 8) }, PAIRS[1]));
     cases.push(case(Dims::new(2, 1, 3, 0, 8), PAIRS[0]));
     cases.push(case(Dims { value_width: 0, ..Dims::new(2, 1, 3, 5, 8) }, PAIRS[0]));
     cases

@@ -70,47 +70,41 @@ impl Runner<'_, '_, '_, '_> {
 
     /// Acts on what a check tells; whether the thread goes on.
     pub(super) fn event(&mut self, event: &Event) -> bool {
-        if event.kind() == EventKind::Refine {
+        let Some(kind) = event.kind() else {
             self.refine(event.region, event.offset as u8);
             return true;
-        }
+        };
         // Where a thread was ended, others may read what it would have written.
-        if event.kind() == EventKind::Uninitialised && self.outcome.ended {
+        if kind == EventKind::Uninitialised && self.outcome.ended {
             return true;
         }
-        let (kind, message) = self.describe(event);
-        let mut raw = self.raw_here(kind, message);
+        let (told, message) = self.describe(kind, event);
+        let mut raw = self.raw_here(told, message);
         let low = self.job.pipeline().0.loaded.range().start;
         raw.frames = event.frames[..event.frame_count as usize].iter().map(|pc| pc.saturating_sub(low)).collect();
         let in_region = !matches!(
-            event.kind(),
-            EventKind::WildRead
-                | EventKind::WildWrite
-                | EventKind::Misaligned
-                | EventKind::ArrayBounds
-                | EventKind::Shift
-                | EventKind::Division
-                | EventKind::Unreachable
+            kind,
+            EventKind::WildRead | EventKind::WildWrite | EventKind::Misaligned | EventKind::ArrayBounds | EventKind::Shift | EventKind::Division
         );
         if in_region {
             raw.buffer = self.name(event.region);
             raw.offset = Some(event.offset as i64);
-        } else if event.kind() == EventKind::Misaligned {
+        } else if kind == EventKind::Misaligned {
             (raw.buffer, raw.offset) = self.name_at(event.offset);
         }
-        if matches!(event.kind(), EventKind::RaceWriteWrite | EventKind::RaceReadWrite | EventKind::RaceWriteRead) {
+        if matches!(kind, EventKind::RaceWriteWrite | EventKind::RaceReadWrite | EventKind::RaceWriteRead) {
             raw.other = Some(RawOther { pc: event.other_pc.into(), record: Record(event.other_record) });
         }
         self.note(raw, event.frames[0], event.other_pc, event.region);
-        !ends_thread(event.kind())
+        !ends_thread(kind)
     }
 
-    fn describe(&self, event: &Event) -> (FindingKind, String) {
+    fn describe(&self, kind: EventKind, event: &Event) -> (FindingKind, String) {
         let (offset, size) = (event.offset as i64, event.size);
         let region = self.executor.regions.get(event.region as usize);
         let bytes = region.map_or(0, |region| region.size);
         let memory = self.memory(event.region);
-        match event.kind() {
+        match kind {
             EventKind::OutOfBoundsRead => self.beyond(FindingKind::OutOfBoundsRead, "read", event),
             EventKind::OutOfBoundsWrite => self.beyond(FindingKind::OutOfBoundsWrite, "write", event),
             EventKind::WildRead => (FindingKind::InvalidPointer, wild("read", event)),
@@ -132,9 +126,6 @@ impl Runner<'_, '_, '_, '_> {
             EventKind::ArrayBounds => (FindingKind::ArrayBounds, format!("index {offset} lies outside the array")),
             EventKind::Shift => (FindingKind::ShiftOverflow, format!("shift by {offset}, which is negative or not less than the type's width")),
             EventKind::Division => (FindingKind::IntegerDivision, format!("integer division of {offset} by zero, or its quotient does not fit")),
-            EventKind::Unreachable | EventKind::Refine => {
-                (FindingKind::Unreachable, "control reached a place that was promised unreachable".to_owned())
-            }
         }
     }
 
@@ -194,7 +185,8 @@ impl Runner<'_, '_, '_, '_> {
         let (buffer, offset) = self.name_at(fault.address);
         let (kind, message) = match fault.signal {
             libc::SIGFPE => (FindingKind::IntegerDivision, "integer division by zero, or its quotient does not fit".to_owned()),
-            libc::SIGILL => (FindingKind::Unreachable, "control reached a place that was promised unreachable".to_owned()),
+            // The traps of `-fsanitize=local-bounds`.
+            libc::SIGILL => (FindingKind::ArrayBounds, "access beyond a private array".to_owned()),
             _ if (low.saturating_sub(GUARD_BYTES)..low + GUARD_BYTES).contains(&fault.address) => {
                 (FindingKind::StackOverflow, format!("the thread needs more than {} bytes of stack: unbounded recursion, or huge arrays", high - low))
             }
@@ -233,7 +225,6 @@ fn ends_thread(kind: EventKind) -> bool {
             | EventKind::ReadOnlyWrite
             | EventKind::ArrayBounds
             | EventKind::Division
-            | EventKind::Unreachable
     )
 }
 

@@ -50,7 +50,6 @@ enum EventKind : u32 {
   ARRAY_BOUNDS,
   SHIFT,
   DIVISION,
-  UNREACHABLE,
 };
 
 #define MAX_FRAMES 8

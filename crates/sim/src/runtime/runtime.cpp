@@ -100,4 +100,3 @@ EXPORT void elv_misaligned(u64 address) { tell(MISALIGNED, RETURN_ADDRESS, 0, ad
 EXPORT void __ubsan_handle_out_of_bounds(void*, u64 index) { tell(ARRAY_BOUNDS, RETURN_ADDRESS, 0, index); }
 EXPORT void __ubsan_handle_divrem_overflow(void*, u64 dividend, u64) { tell(DIVISION, RETURN_ADDRESS, 0, dividend); }
 EXPORT void __ubsan_handle_type_mismatch_v1(void*, u64 address) { tell(MISALIGNED, RETURN_ADDRESS, 0, address); }
-EXPORT void __ubsan_handle_builtin_unreachable(void*) { tell(UNREACHABLE, RETURN_ADDRESS); }

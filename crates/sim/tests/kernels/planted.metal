@@ -60,6 +60,17 @@ kernel void writes_beyond_a_private_array(device float* o, constant uint& n, uin
     o[t] = r[0] + r[3];
 }
 
+// launch: 1 x 64, n = 4
+static void fill(thread float* p, uint n, float value) {
+    for (uint i = 0; i <= n; i++)
+        p[i] = value; // expect: array-bounds
+}
+kernel void writes_beyond_a_private_array_by_pointer(device float* o, constant uint& n, uint t [[thread_position_in_threadgroup]]) {
+    float r[4] = {0};
+    fill(r, n, t);
+    o[t] = r[0] + r[3];
+}
+
 // launch: 1 x 32
 kernel void reads_vectors_misaligned(device const float* a, device float* o, uint i [[thread_position_in_grid]]) {
     float4 v = *(device const float4*)(a + i); // expect: misaligned-access

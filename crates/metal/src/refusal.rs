@@ -1,0 +1,54 @@
+//! Inputs that kernels refuse: a word of memory for each launch of a submission that can, read when it is done.
+
+use elinvar_core::{Command, CommandList, Error, Pipeline, Result};
+
+use crate::api::{Api, Bound};
+
+/// The words of one submission.
+pub(crate) struct Refusals<A: Api> {
+    words: A::Buffer,
+    kernels: Vec<Pipeline>,
+    bound: usize,
+}
+
+impl<A: Api> Refusals<A> {
+    /// A word, zero, for each launch that may refuse; nothing if none does.
+    pub(crate) fn new(api: &A, commands: &CommandList) -> Result<Option<Self>> {
+        let kernel = |command: &Command| match command {
+            Command::Dispatch(dispatch) if why(&dispatch.pipeline).is_some() => Some(dispatch.pipeline.clone()),
+            _ => None,
+        };
+        let kernels: Vec<_> = commands.commands().iter().filter_map(kernel).collect();
+        if kernels.is_empty() {
+            return Ok(None);
+        }
+        let words = api.buffer(WORD * kernels.len())?;
+        api.write(&words, 0, &vec![0; WORD * kernels.len()])?;
+        Ok(Some(Self { words, kernels, bound: 0 }))
+    }
+
+    /// The next launch's word, bound at `index`.
+    pub(crate) fn bind(&mut self, index: usize) -> Bound<'_, A::Buffer> {
+        let offset = WORD * self.bound;
+        self.bound += 1;
+        Bound { index, buffer: &self.words, offset, bytes: WORD, written: true, output: false }
+    }
+
+    /// The first launch's refusal.
+    pub(crate) fn check(&self, api: &A) -> Result<()> {
+        let mut words = vec![0; WORD * self.kernels.len()];
+        api.read(&self.words, 0, &mut words)?;
+        let raised = words.as_chunks::<WORD>().0.iter().map(|word| u32::from_ne_bytes(*word)).zip(&self.kernels).find(|(word, _)| *word > 0);
+        let Some((word, kernel)) = raised else { return Ok(()) };
+        let why = why(kernel).unwrap_or_default();
+        Err(Error::invalid_argument(format!("{why} (number {})", !word)).context(&kernel.source().key))
+    }
+}
+
+/// Bytes of a word.
+const WORD: usize = size_of::<u32>();
+
+/// Why a kernel refuses, if it can.
+pub(crate) fn why(kernel: &Pipeline) -> Option<&'static str> {
+    kernel.source().metal.and_then(|form| form.refusal)
+}
