@@ -1,6 +1,6 @@
 //! Rounding to bf16 by the instruction made for it, which takes denormals for zero: vectors that hold one are rounded in integers.
 
-use std::arch::x86_64::{__m512i, _mm512_cvtne2ps_pbh, _mm512_fpclass_ps_mask, _mm512_loadu_ps, _mm512_storeu_si512};
+use std::arch::x86_64::{__m512bh, __m512i, _mm512_cvtne2ps_pbh, _mm512_fpclass_ps_mask, _mm512_loadu_ps, _mm512_storeu_si512};
 
 use half::bf16;
 
@@ -21,7 +21,7 @@ pub(super) fn narrow(from: &[f32], to: &mut [bf16]) {
         if _mm512_fpclass_ps_mask::<DENORMAL>(low) | _mm512_fpclass_ps_mask::<DENORMAL>(high) == 0 {
             let rounded = _mm512_cvtne2ps_pbh(high, low);
             // SAFETY: 32 bf16 are one vector, of plain bits.
-            unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), std::mem::transmute::<_, __m512i>(rounded)) };
+            unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), std::mem::transmute::<__m512bh, __m512i>(rounded)) };
         } else {
             narrow_each(from, to);
         }
