@@ -10,7 +10,7 @@ mod edits;
 mod entries;
 mod literals;
 mod overloads;
-mod qualifiers;
+pub(crate) mod qualifiers;
 mod swizzles;
 mod ternaries;
 mod threadgroup_variables;
