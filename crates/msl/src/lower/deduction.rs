@@ -15,6 +15,28 @@ pub(super) fn deduction(module: &Module, edits: &mut Edits<'_>) {
         for name in function.template.iter().flatten() {
             separate(&module.tokens, &function, name, edits);
         }
+        if function.template.is_some() {
+            array_references(&module.tokens, &function, edits);
+        }
+    }
+}
+
+/// `thread const float (&x)[N]` with a deduced bound: the element's type has to be deduced too, for the sake of its address space.
+fn array_references(tokens: &Tokens, function: &Function<'_>, edits: &mut Edits<'_>) {
+    for &(start, end) in &function.parameters {
+        let Some(open) = (start..end).find(|&at| tokens.text(at) == "(" && tokens.text(at + 1) == "&") else { continue };
+        let bound = tokens.partner(open) + 1;
+        let deduced = tokens.text(bound) == "[" && (bound..tokens.after(bound)).any(|at| tokens.is_identifier(at));
+        let fixed = |at: usize| {
+            matches!(tokens.text(at), "device" | "constant" | "threadgroup")
+                || function.template.iter().flatten().any(|name| *name == tokens.text(at))
+        };
+        if deduced && !(start..open).any(fixed) {
+            let element = format!("elv_element_{start}");
+            edits.insert_before(function.start - 1, &format!(", typename {element}"));
+            edits.blank(start, open);
+            edits.replace(start, element + " ");
+        }
     }
 }
 

@@ -7,10 +7,11 @@ use crate::{functions::functions, module::Module, structure::Scope, tokens::Toke
 
 /// The index after the type specifier at `index`: its words, template arguments and nested names.
 pub(crate) fn after_type(tokens: &Tokens, index: usize) -> usize {
-    let mut at = index;
+    let (mut at, mut defines) = (index, false);
     loop {
         match tokens.text(at) {
-            "const" | "volatile" | "struct" | "typename" | "constexpr" => at += 1,
+            "const" | "volatile" | "typename" | "constexpr" => at += 1,
+            "struct" | "union" | "class" => (at, defines) = (at + 1, true),
             "alignas" => at = tokens.after(at + 1),
             _ => break,
         }
@@ -31,6 +32,8 @@ pub(crate) fn after_type(tokens: &Tokens, index: usize) -> usize {
             "<" => at = tokens.after(at),
             "::" => at += if tokens.text(at + 1) == "template" { 3 } else { 2 },
             "const" | "volatile" => at += 1,
+            // `union { … }`
+            "{" if defines => (at, defines) = (tokens.after(at), false),
             _ => return at,
         }
     }

@@ -49,6 +49,8 @@ fn threadgroup_variables_are_allocated_by_the_runtime() {
         "{body}"
     );
     assert!(body.contains("threadgroup vec<T, 2>* p = 0;"), "{body}");
+    let body = words("kernel void k() { alignas(16) threadgroup float a[4]; threadgroup union { float f; uint u; } b; }");
+    assert!(body.contains("\"a\", alignas(16) float a[4]; );") && body.contains("\"b\", union{float f;uint u;} b; );"), "{body}");
 }
 
 #[test]
@@ -108,6 +110,10 @@ fn references_to_template_parameters_do_not_deduce_address_spaces() {
     assert_eq!(
         words("template <typename T> T f(thread T& a) { T c; }"),
         "template <typename T> elv::value_t<T> f(thread T& a) { elv::value_t<T> c; }"
+    );
+    assert_eq!(
+        words("template <int N> void f(thread const float (&a)[N]);"),
+        "template <int N, typename elv_element_8> void f(elv_element_8 (&a)[N]);"
     );
     assert_eq!(words("template <typename T> T f(device T& a) { T c; }"), "template <typename T> T f(device T& a) { T c; }");
 }
