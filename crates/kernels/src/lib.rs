@@ -38,6 +38,7 @@ pub mod matmul;
 pub mod reduce;
 pub mod rms_norm;
 pub mod rope;
+pub mod rope_append;
 pub mod scatter;
 pub mod softmax;
 pub mod swiglu;

@@ -82,6 +82,7 @@ pub fn operators() -> Vec<&'static Description> {
         crate::reduce::DESCRIPTIONS,
         crate::rms_norm::DESCRIPTIONS,
         crate::rope::DESCRIPTIONS,
+        crate::rope_append::DESCRIPTIONS,
         crate::scatter::DESCRIPTIONS,
         crate::softmax::DESCRIPTIONS,
         crate::swiglu::DESCRIPTIONS,

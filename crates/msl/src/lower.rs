@@ -9,7 +9,8 @@ mod deduction;
 mod edits;
 mod entries;
 mod literals;
-mod qualifiers;
+mod overloads;
+pub(crate) mod qualifiers;
 mod swizzles;
 mod ternaries;
 mod threadgroup_variables;
@@ -50,6 +51,7 @@ pub(crate) fn lower(module: &Module, kernels: &[Kernel]) -> Lowered {
     qualifiers::methods(module, &mut edits);
     qualifiers::array_parameters(module, &mut edits);
     qualifiers::function_pointers(module, &mut edits);
+    overloads::overloads(module, &mut edits);
     deduction::deduction(module, &mut edits);
     swizzles::swizzles(module, &mut edits);
     literals::literals(module, &mut edits);

@@ -57,9 +57,22 @@ impl Cache {
 
     /// Whether a sealed file is there and whole.
     pub(crate) fn is_sound(&self, place: &Path) -> bool {
-        let Ok(bytes) = fs::read(place) else { return false };
-        let Some((content, seal)) = bytes.split_last_chunk::<32>() else { return false };
-        blake3::hash(content).as_bytes() == seal
+        self.read_sealed(place).is_some()
+    }
+
+    /// A sealed file's content, if it is there and whole.
+    pub(crate) fn read_sealed(&self, place: &Path) -> Option<Vec<u8>> {
+        let mut bytes = fs::read(place).ok()?;
+        let (content, seal) = bytes.split_last_chunk::<32>()?;
+        let (sound, length) = (blake3::hash(content).as_bytes() == seal, content.len());
+        bytes.truncate(length);
+        sound.then_some(bytes)
+    }
+
+    /// Writes a sealed file in one step.
+    pub(crate) fn write_sealed(&self, place: &Path, mut bytes: Vec<u8>) -> Result<()> {
+        bytes.extend_from_slice(blake3::hash(&bytes).as_bytes());
+        self.write(place, &bytes)
     }
 
     /// Writes a whole file in one step.

@@ -244,6 +244,7 @@ pub fn cases() -> Vec<Case> {
         crate::reduce::oracle::cases,
         crate::rms_norm::oracle::cases,
         crate::rope::oracle::cases,
+        crate::rope_append::oracle::cases,
         crate::scatter::oracle::cases,
         crate::softmax::oracle::cases,
         crate::swiglu::oracle::cases,

@@ -21,27 +21,35 @@ fn run<A: Float, B: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let params: Params = arguments.params()?;
     let (cache, rows, positions) = (arguments.output::<B>(0)?, arguments.input::<A>(1)?, arguments.input::<i32>(2)?);
     let (tokens, width) = (params.tokens as usize, params.width as usize);
-    let position = |b: usize, t: usize| positions[b * params.position_stride as usize + t];
-    let tokens = || (0..params.batch as usize).flat_map(move |b| (0..tokens).map(move |t| (b, t)));
-    for (b, t) in tokens() {
-        let (at, capacity) = (position(b, t), params.capacity);
-        if u64::try_from(at).map_or(true, |at| at >= capacity) {
-            return Err(Error::invalid_argument(format!(
-                "token {t} goes to position {at} of a cache for {capacity}: use a cache with more capacity"
-            )));
-        }
-    }
-    for (b, t) in tokens() {
+    check_positions(&params, positions)?;
+    for index in 0..params.batch as usize * tokens {
+        let (b, t) = (index / tokens, index % tokens);
+        let position = positions[b * params.position_stride as usize + t] as usize;
         for h in 0..params.heads as usize {
-            let (from, to) = (params.rows.at(b, h, t), params.cache.at(b, h, position(b, t) as usize));
+            let (from, to) = (params.rows.at(b, h, t), params.cache.at(b, h, position));
             round(&rows[from..from + width], &mut cache[to..to + width]);
         }
     }
     Ok(())
 }
 
+/// Whether every position lies in the cache.
+pub(crate) fn check_positions(params: &Params, positions: &[i32]) -> Result<()> {
+    let (tokens, capacity) = (params.tokens as usize, params.capacity);
+    for index in 0..params.batch as usize * tokens {
+        let (b, t) = (index / tokens, index % tokens);
+        let at = positions[b * params.position_stride as usize + t];
+        if u64::try_from(at).map_or(true, |at| at >= capacity) {
+            return Err(Error::invalid_argument(format!(
+                "token {t} goes to position {at} of a cache for {capacity}: use a cache with more capacity"
+            )));
+        }
+    }
+    Ok(())
+}
+
 simd! {
-    fn round<A: Float, B: Float>(from: &[A], to: &mut [B]) {
+    pub(crate) fn round<A: Float, B: Float>(from: &[A], to: &mut [B]) {
         for (to, from) in to.iter_mut().zip(from) {
             *to = B::from_f32(from.to_f32());
         }

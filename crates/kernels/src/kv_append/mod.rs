@@ -9,6 +9,7 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
+pub(crate) use cpu::{check_positions, round};
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
@@ -21,8 +22,10 @@ use crate::{
 
 const FILES: &[MetalFile] =
     &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, View::METAL, Params::METAL, metal_file!("kv_append/kv_append.metal")];
-const METAL: MetalForm =
-    MetalForm::new(FILES, "kv_append").with_refusal("a token goes to a position outside the cache: use a cache with more capacity");
+/// What a kernel says of a position that it refuses.
+pub(crate) const REFUSAL: &str = "a token goes to a position outside the cache: use a cache with more capacity";
+
+const METAL: MetalForm = MetalForm::new(FILES, "kv_append").with_refusal(REFUSAL);
 
 /// Appends to a cache in place.
 ///
@@ -81,7 +84,7 @@ impl Operator for KvAppend {
 }
 
 impl KvAppend {
-    fn params(&self, inputs: &[Option<TensorInfo>]) -> Result<Params> {
+    pub(crate) fn params(&self, inputs: &[Option<TensorInfo>]) -> Result<Params> {
         let (cache, rows) = (required(inputs, 0, "cache")?, required(inputs, 1, "rows")?);
         let positions = required(inputs, 2, "positions")?;
         if !is_pair(rows.dtype, cache.dtype) {
@@ -124,17 +127,17 @@ impl KvAppend {
     }
 }
 
-const INPUTS: &[Port] = &[
+pub(crate) const INPUTS: [Port; 3] = [
     Port::new("cache", DType::FLOATS, "[Hkv, capacity, D] or [B, Hkv, capacity, D], updated in place"),
     Port::new("rows", DType::FLOATS, "[tokens, Hkv, D] or [B, tokens, Hkv, D], f32 or the cache's type"),
     Port::new("positions", &[DType::I32], "[tokens] or [B, tokens]: where each token goes, below the capacity, all different"),
 ];
-const OUTPUTS: &[Port] = &[Port::new("cache", DType::FLOATS, "the cache with the new rows")];
+pub(crate) const OUTPUTS: &[Port] = &[Port::new("cache", DType::FLOATS, "the cache with the new rows")];
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     name: "kv_append",
     summary: "writes new rows into a key or value cache at given positions, in place",
-    inputs: INPUTS,
+    inputs: &INPUTS,
     outputs: OUTPUTS,
     attributes: &[],
     build: |_| Ok(Box::new(KvAppend)),

@@ -82,7 +82,7 @@ fn for_each_token<T: Float + Default>(params: &Params, x: &[T], y: &mut [T], fil
 }
 
 simd! {
-    fn angles(frequencies: &[f32], position: f32, cos: &mut [f32], sin: &mut [f32]) {
+    pub(crate) fn angles(frequencies: &[f32], position: f32, cos: &mut [f32], sin: &mut [f32]) {
         for ((cos, sin), f) in cos.iter_mut().zip(sin).zip(frequencies) {
             (*cos, *sin) = (math::cos(position * f), math::sin(position * f));
         }
@@ -117,7 +117,7 @@ fn turn<T: Float>(u: &mut T, v: &mut T, cos: f32, sin: f32) {
 }
 
 #[inline(always)]
-fn half_split<T: Float>(y: &mut [T], cos: &[f32], sin: &[f32]) {
+pub(crate) fn half_split<T: Float>(y: &mut [T], cos: &[f32], sin: &[f32]) {
     let (low, high) = y.split_at_mut(cos.len());
     for ((u, v), (cos, sin)) in low.iter_mut().zip(high).zip(cos.iter().zip(sin)) {
         turn(u, v, *cos, *sin);
@@ -125,7 +125,7 @@ fn half_split<T: Float>(y: &mut [T], cos: &[f32], sin: &[f32]) {
 }
 
 #[inline(always)]
-fn interleaved<T: Float>(y: &mut [T], cos: &[f32], sin: &[f32]) {
+pub(crate) fn interleaved<T: Float>(y: &mut [T], cos: &[f32], sin: &[f32]) {
     for (pair, (cos, sin)) in y.chunks_exact_mut(2).zip(cos.iter().zip(sin)) {
         let (u, v) = pair.split_at_mut(1);
         turn(&mut u[0], &mut v[0], *cos, *sin);

@@ -19,6 +19,7 @@ pub(crate) mod oracle;
 
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
+pub(crate) use cpu::{angles, half_split, interleaved};
 pub use embedding::RotaryEmbedding;
 pub use frequencies::{RopeScaling, frequencies};
 
@@ -95,7 +96,7 @@ fn position_stride(positions: &TensorInfo, batches: Option<usize>, tokens: usize
 }
 
 /// Half the rotating part of a head of `dim` elements, checked.
-fn check_half(half: usize, dim: usize) -> Result<u32> {
+pub(crate) fn check_half(half: usize, dim: usize) -> Result<u32> {
     if half == 0 || 2 * half > dim {
         return Err(Error::invalid_argument(format!("{half} pairs rotate in heads of {dim} elements: 1 to {} expected", dim / 2)));
     }
@@ -163,7 +164,10 @@ impl Operator for Rope {
     }
 }
 
-const INTERLEAVED: AttributeInfo = AttributeInfo {
+pub(crate) const FREQUENCIES: Port =
+    Port::new("frequencies", &[DType::F32], "[rotary_dim / 2], radians for each position; the rest of a head is copied");
+
+pub(crate) const INTERLEAVED: AttributeInfo = AttributeInfo {
     name: "interleaved",
     kind: AttributeKind::Bool,
     default: Some("false"),
@@ -177,7 +181,7 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
         inputs: &[
             Port::new("x", DType::FLOATS, "[tokens, heads, head_dim] or [batch, tokens, heads, head_dim]"),
             Port::new("positions", index::TYPES, "[tokens] or [batch, tokens]"),
-            Port::new("frequencies", &[DType::F32], "[rotary_dim / 2], radians for each position; the rest of a head is copied"),
+            FREQUENCIES,
         ],
         outputs: &[Port::new("y", DType::FLOATS, "as x")],
         attributes: &[INTERLEAVED],

@@ -4,8 +4,7 @@ use crate::Module;
 fn lowered(text: &str) -> String {
     let module = Module::read(&format!("# 1 \"k.metal\"\n{text}")).unwrap();
     let lowered = module.lower_for_simulator(&[]).unwrap().text;
-    let body = lowered.split_once("# 1 \"k.metal\"\n").unwrap().1.split_once("\n# 1 \"elinvar-entries\"").unwrap().0.to_owned();
-    body
+    lowered.split_once("# 1 \"k.metal\"\n").unwrap().1.split_once("\n# 1 \"elinvar-entries\"").unwrap().0.to_owned()
 }
 
 /// The same with every run of white space as one blank.
@@ -118,6 +117,17 @@ fn functions_as_template_arguments_and_arrays_as_parameters_take_other_forms() {
     assert_eq!(words("template <void (*f)(int), int n> void g();"), "template <void (&f)(int), int n> void g();");
     assert_eq!(words("using F = void (*)(int); template <F f> void g();"), "using F = void (*)(int); template <auto f> void g();");
     assert_eq!(words("void f(thread float x[4], uint y[2][3], device float z[2]);"), "void f(thread float *x, uint (*y)[3], device float z[2]);");
+}
+
+#[test]
+fn overloads_for_wider_address_spaces_yield() {
+    let text =
+        "float f(device float* p); float f(constant float* p); float f(thread float& p) { return 0; } float g(thread float* p); float g(float x);";
+    assert_eq!(
+        words(text),
+        "float f(device float* p); template <int...> float f(constant float* p); template <int...> float f(thread float& p) { return 0; } \
+         float g(thread float* p); float g(float x);"
+    );
 }
 
 #[test]
