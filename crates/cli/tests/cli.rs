@@ -198,3 +198,17 @@ fn benchmarks_print_json() {
     assert_eq!((&rows[0]["test"], &rows[1]["test"]), (&"pp8".into(), &"tg4".into()));
     assert!(rows[1]["tokens_per_second"].as_f64().unwrap() > 0.0);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_metal_kernels_give_the_embedded_model_the_bits_of_the_cpu() {
+    let folder = scratch("metal-sim");
+    let logits = |device: &str| {
+        let file = folder.join(format!("{device}.safetensors"));
+        stdout(&["logits", "--tokens", "1,5,9,100,7,33,4,8,77,12", "--precision", "strict", "--device", device, "--output", text(&file)]);
+        fs::read(file).unwrap()
+    };
+    assert!(logits("cpu") == logits("metal-sim"));
+    let spoken = |device: &str| stdout(&["generate", "ROMEO:", "--greedy", "--max-tokens", "8", "--precision", "strict", "--device", device]);
+    assert_eq!(spoken("cpu"), spoken("metal-sim"));
+}

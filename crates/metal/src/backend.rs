@@ -153,9 +153,10 @@ impl<A: Api> Backend for MetalBackend<A> {
         self.api.commit(
             encoded,
             Box::new(move |result| {
-                // The list's buffers go back to the pool before anyone learns that it is done.
-                drop(list);
-                told.complete(result.and_then(|()| refusals.map_or(Ok(()), |r| r.check(&api))));
+                let result = result.and_then(|()| refusals.map_or(Ok(()), |r| r.check(&api)));
+                // The list's buffers go back to the pool, and the device's objects are let go, before anyone learns that it is done.
+                drop((list, api));
+                told.complete(result);
             }),
         );
         Ok(Completion::new(signal))

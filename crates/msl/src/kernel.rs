@@ -13,6 +13,8 @@ pub struct Kernel {
     pub function: String,
     /// The parameters in order.
     pub parameters: Vec<Parameter>,
+    /// The argument of `max_total_threads_per_threadgroup`: a launch may not have more.
+    pub max_total_threads: Option<u32>,
     /// Where the kernel, or its instantiation, is declared.
     pub location: Location,
     /// A C++ expression for the address of the function.

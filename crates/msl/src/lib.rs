@@ -17,6 +17,7 @@ mod lower;
 mod module;
 mod signature;
 pub mod simulator;
+mod sizes;
 mod structure;
 mod tokens;
 

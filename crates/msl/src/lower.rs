@@ -9,7 +9,8 @@ mod deduction;
 mod edits;
 mod entries;
 mod literals;
-mod qualifiers;
+mod overloads;
+pub(crate) mod qualifiers;
 mod swizzles;
 mod ternaries;
 mod threadgroup_variables;
@@ -40,9 +41,9 @@ pub struct Entry {
 
 pub(crate) fn lower(module: &Module, kernels: &[Kernel]) -> Lowered {
     let mut edits = Edits::new(&module.tokens);
+    attributes(module, &mut edits);
     instantiations(module, &mut edits);
     declarations(module, &mut edits);
-    attributes(module, &mut edits);
     pragmas(module, &mut edits);
     constants::function_constants(module, &mut edits);
     constants::tables(module, &mut edits);
@@ -50,6 +51,7 @@ pub(crate) fn lower(module: &Module, kernels: &[Kernel]) -> Lowered {
     qualifiers::methods(module, &mut edits);
     qualifiers::array_parameters(module, &mut edits);
     qualifiers::function_pointers(module, &mut edits);
+    overloads::overloads(module, &mut edits);
     deduction::deduction(module, &mut edits);
     swizzles::swizzles(module, &mut edits);
     literals::literals(module, &mut edits);
@@ -67,7 +69,7 @@ fn instantiations(module: &Module, edits: &mut Edits<'_>) {
     let tokens = &module.tokens;
     for start in module.structure.starts(crate::structure::Scope::Namespace) {
         if is_explicit_instantiation(tokens, start) {
-            edits.blank(start, tokens.find(start, tokens.len(), &[";"]) + 1);
+            edits.drop(start, tokens.find(start, tokens.len(), &[";"]) + 1);
         }
     }
 }
@@ -85,6 +87,11 @@ fn declarations(module: &Module, edits: &mut Edits<'_>) {
             if matches!(tokens.text(at), "kernel" | "static" | "extern") {
                 edits.replace(at, "");
             }
+        }
+        if module.is_unsupported(declaration.at) {
+            let end = declaration.body.map_or(declaration.parameters.1 + 1, |(_, close)| close) + 1;
+            edits.drop(start, end);
+            continue;
         }
         // A specialisation takes the storage class of its template.
         if head == start || declaration.template.is_some() {
@@ -115,3 +122,6 @@ fn pragmas(module: &Module, edits: &mut Edits<'_>) {
         edits.replace_bytes(start, end, spelled);
     }
 }
+
+#[cfg(test)]
+mod tests;

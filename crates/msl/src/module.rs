@@ -25,6 +25,8 @@ pub struct Module {
     pub(crate) declarations: Vec<Declaration>,
     pub(crate) constants: Vec<DeclaredConstant>,
     kernels: Vec<Kernel>,
+    /// Kernels with arguments that are not modelled, by name and by the index of their declaration's name, and why.
+    unsupported: Vec<(String, usize, Error)>,
     function_constants: Vec<FunctionConstant>,
 }
 
@@ -40,8 +42,8 @@ impl Module {
     ///
     /// # Errors
     ///
-    /// A kernel's declaration that cannot be launched: an unknown attribute, a parameter bound to nothing, a kind of argument that is not modelled,
-    /// two kernels of one name. The message starts with the file and line.
+    /// A kernel's declaration that cannot be launched: an unknown attribute, a parameter bound to nothing, two kernels of one name. The message
+    /// starts with the file and line.
     pub fn read(preprocessed: &str) -> Result<Self> {
         let tokens = Tokens::new(preprocessed);
         if let Some(attribute) = attributes::unknown(&tokens) {
@@ -60,6 +62,7 @@ impl Module {
             declarations: Vec::new(),
             constants: Vec::new(),
             kernels: Vec::new(),
+            unsupported: Vec::new(),
             function_constants: Vec::new(),
         };
         module.read_declarations()?;
@@ -81,8 +84,16 @@ impl Module {
     pub fn kernel(&self, name: &str) -> Result<Kernel> {
         match self.kernels.iter().find(|kernel| kernel.name == name) {
             Some(kernel) => Ok(kernel.clone()),
-            None => self.instantiate(name),
+            None => match self.unsupported().find(|(unsupported, _)| *unsupported == name) {
+                Some((_, error)) => Err(error.clone()),
+                None => self.instantiate(name),
+            },
         }
+    }
+
+    /// The kernels that cannot be lowered because they take arguments that are not modelled, such as textures: their names, and why not.
+    pub fn unsupported(&self) -> impl Iterator<Item = (&str, &Error)> {
+        self.unsupported.iter().map(|(name, _, error)| (name.as_str(), error))
     }
 
     /// The function constants, in the order of the text.
@@ -115,13 +126,59 @@ impl Module {
     fn read_declarations(&mut self) -> Result<()> {
         let starts: Vec<usize> = self.structure.starts(Scope::Namespace).collect();
         for start in starts {
-            if let Some(declaration) = declaration(&self.tokens, &self.structure, start) {
+            if let Some(declaration) = self.declaration(start) {
                 self.declarations.push(declaration);
             } else if let Some(constant) = self.function_constant(start)? {
                 self.constants.push(constant);
             }
         }
         Ok(())
+    }
+
+    /// The kernel declared by the statement at `start`, if it is one.
+    fn declaration(&self, start: usize) -> Option<Declaration> {
+        let tokens = &self.tokens;
+        let (template, head) = template_head(tokens, start)?;
+        let (mut is_kernel, mut host_name, mut max_total_threads, mut at) = (false, None, None, head);
+        while !matches!(tokens.text(at), "(" | ";" | "{" | "=") && tokens.kind(at) != TokenKind::End {
+            if tokens.is_attribute(at) {
+                for attribute in attributes(tokens, at) {
+                    match attribute.name {
+                        "kernel" => is_kernel = true,
+                        "host_name" => host_name = Some(tokens.string(attribute.arguments.0)),
+                        "max_total_threads_per_threadgroup" => {
+                            max_total_threads = self.integers.evaluate(tokens, attribute.arguments).and_then(|value| u32::try_from(value).ok());
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            is_kernel |= tokens.text(at) == "kernel";
+            at = match tokens.text(at) {
+                "alignas" | "decltype" | "__attribute__" => tokens.after(at + 1),
+                "[" | "<" => tokens.after(at),
+                _ => at + 1,
+            };
+        }
+        if !is_kernel || tokens.text(at) != "(" {
+            return None;
+        }
+        let (name, arguments) = match tokens.before(at) {
+            ">" => tokens.angle_start(at).map(|open| (open.saturating_sub(1), Some((open + 1, at - 1))))?,
+            _ => (at.checked_sub(1)?, None),
+        };
+        let close = tokens.partner(at);
+        let body = tokens.find(close + 1, tokens.len(), &["{", ";"]);
+        Some(Declaration {
+            qualified: self.structure.namespace(tokens, start) + tokens.text(name),
+            host_name,
+            max_total_threads,
+            template: template.filter(|parameters| !parameters.is_empty()),
+            arguments,
+            at: name,
+            parameters: (at + 1, close),
+            body: (tokens.text(body) == "{").then(|| (body + 1, tokens.partner(body))),
+        })
     }
 
     fn function_constant(&self, start: usize) -> Result<Option<DeclaredConstant>> {
@@ -152,17 +209,28 @@ impl Module {
     }
 
     fn read_kernels(&mut self) -> Result<()> {
-        let mut kernels = Vec::new();
+        let (mut kernels, mut unsupported) = (Vec::new(), Vec::new());
         for declaration in &self.declarations {
-            if declaration.template.is_none() && declaration.has_body {
-                kernels.push(self.plain(declaration)?);
+            if declaration.template.is_none() && declaration.body.is_some() {
+                match self.plain(declaration) {
+                    Ok(kernel) => kernels.push(kernel),
+                    Err(error) if error.is_unsupported() => unsupported.push((self.plain_name(declaration), declaration.at, error)),
+                    Err(error) => return Err(error),
+                }
             }
         }
         for start in self.structure.starts(Scope::Namespace) {
             if is_explicit_instantiation(&self.tokens, start)
                 && let Some(found) = instantiation(&self.tokens, start).filter(|found| found.is_kernel)
             {
-                kernels.push(self.instantiated(start, &found)?);
+                match self.instantiated(start, &found) {
+                    Ok(kernel) => kernels.push(kernel),
+                    Err(error) if error.is_unsupported() => {
+                        let declaration = self.template(self.tokens.text(found.name), None).map_or(found.name, |declaration| declaration.at);
+                        unsupported.push((found.host_name.unwrap_or_default(), declaration, error));
+                    }
+                    Err(error) => return Err(error),
+                }
             }
         }
         let mut seen = HashSet::new();
@@ -172,7 +240,18 @@ impl Module {
             }
         }
         self.kernels = kernels;
+        self.unsupported = unsupported;
         Ok(())
+    }
+
+    /// Whether the kernel whose name stands at `at` has arguments that are not modelled.
+    pub(crate) fn is_unsupported(&self, at: usize) -> bool {
+        self.unsupported.iter().any(|&(_, declared, _)| declared == at)
+    }
+
+    fn plain_name(&self, declaration: &Declaration) -> String {
+        let arguments = declaration.arguments.map(|(start, end)| format!("<{}>", self.tokens.join(start, end))).unwrap_or_default();
+        declaration.host_name.clone().unwrap_or_else(|| self.tokens.text(declaration.at).to_owned() + &arguments)
     }
 
     fn plain(&self, declaration: &Declaration) -> Result<Kernel> {
@@ -180,10 +259,11 @@ impl Module {
         let arguments = declaration.arguments.map(|(start, end)| format!("<{}>", tokens.join(start, end))).unwrap_or_default();
         let function = format!("{}{arguments}", declaration.qualified);
         Ok(Kernel {
-            name: declaration.host_name.clone().unwrap_or_else(|| tokens.text(declaration.at).to_owned() + &arguments),
+            name: self.plain_name(declaration),
             address: format!("&{function}"),
             function,
             parameters: signature::parameters(tokens, &self.integers, declaration, &[])?,
+            max_total_threads: declaration.max_total_threads,
             location: tokens.location(declaration.at),
         })
     }
@@ -208,7 +288,14 @@ impl Module {
             Some((start, end)) if found.arguments.is_none() => format!("(void (*)({}))&{qualified}", without_attributes(tokens, start, end)),
             _ => format!("&{qualified}"),
         };
-        Ok(Kernel { name: found.host_name.clone().unwrap_or(id), function: qualified, parameters, location, address })
+        Ok(Kernel {
+            name: found.host_name.clone().unwrap_or(id),
+            function: qualified,
+            parameters,
+            max_total_threads: declaration.max_total_threads,
+            location,
+            address,
+        })
     }
 
     /// The kernel template called `name`; of several, the one with `count` parameters.
@@ -228,6 +315,7 @@ impl Module {
         Ok(Kernel {
             name: name.to_owned(),
             parameters: signature::parameters(&self.tokens, &self.integers, declaration, &substitution(declaration, &arguments))?,
+            max_total_threads: declaration.max_total_threads,
             location: self.tokens.location(declaration.at),
             address: format!("&{function}"),
             function,
@@ -251,6 +339,19 @@ impl Module {
             if templates.is_empty() { String::new() } else { format!("; templates, asked for as name<arguments>: {}", templates.join(", ")) };
         Error::invalid_argument(format!("no kernel {name:?} in this text; {found}{on_demand}"))
     }
+}
+
+/// The parameters of the template heads at `start`, and the index after them; nothing for an explicit instantiation.
+fn template_head(tokens: &Tokens, start: usize) -> Option<(Option<Vec<TemplateParameter>>, usize)> {
+    let (mut template, mut at) = (None, start);
+    while tokens.text(at) == "template" {
+        if tokens.text(at + 1) != "<" {
+            return None;
+        }
+        template = Some(signature::template_parameters(tokens, at + 1));
+        at = tokens.after(at + 1);
+    }
+    Some((template, at))
 }
 
 pub(crate) fn is_explicit_instantiation(tokens: &Tokens, start: usize) -> bool {
@@ -289,54 +390,6 @@ fn without_attributes(tokens: &Tokens, start: usize, end: usize) -> String {
         }
     }
     crate::tokens::join(kept.into_iter())
-}
-
-/// The kernel declared by the statement at `start`, if it is one.
-fn declaration(tokens: &Tokens, structure: &Structure, start: usize) -> Option<Declaration> {
-    let (mut template, mut at) = (None, start);
-    while tokens.text(at) == "template" {
-        if tokens.text(at + 1) != "<" {
-            return None;
-        }
-        let parameters = signature::template_parameters(tokens, at + 1);
-        template = Some(parameters);
-        at = tokens.after(at + 1);
-    }
-    let (mut is_kernel, mut host_name) = (false, None);
-    while !matches!(tokens.text(at), "(" | ";" | "{" | "=") && tokens.kind(at) != TokenKind::End {
-        if tokens.is_attribute(at) {
-            for attribute in attributes(tokens, at) {
-                is_kernel |= attribute.name == "kernel";
-                if attribute.name == "host_name" {
-                    host_name = Some(tokens.string(attribute.arguments.0));
-                }
-            }
-        }
-        is_kernel |= tokens.text(at) == "kernel";
-        at = match tokens.text(at) {
-            "alignas" | "decltype" | "__attribute__" => tokens.after(at + 1),
-            "[" | "<" => tokens.after(at),
-            _ => at + 1,
-        };
-    }
-    if !is_kernel || tokens.text(at) != "(" {
-        return None;
-    }
-    let (name, arguments) = match tokens.before(at) {
-        ">" => tokens.angle_start(at).map(|open| (open.saturating_sub(1), Some((open + 1, at - 1))))?,
-        _ => (at.checked_sub(1)?, None),
-    };
-    let close = tokens.partner(at);
-    let body = tokens.find(close + 1, tokens.len(), &["{", ";"]);
-    Some(Declaration {
-        qualified: structure.namespace(tokens, start) + tokens.text(name),
-        host_name,
-        template: template.filter(|parameters| !parameters.is_empty()),
-        arguments,
-        at: name,
-        parameters: (at + 1, close),
-        has_body: tokens.text(body) == "{",
-    })
 }
 
 #[cfg(test)]

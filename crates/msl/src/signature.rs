@@ -15,6 +15,7 @@ pub(crate) struct Declaration {
     /// The name with its namespaces.
     pub(crate) qualified: String,
     pub(crate) host_name: Option<String>,
+    pub(crate) max_total_threads: Option<u32>,
     pub(crate) template: Option<Vec<TemplateParameter>>,
     /// Template arguments after the name, as an explicit specialisation has them.
     pub(crate) arguments: Option<(usize, usize)>,
@@ -22,7 +23,8 @@ pub(crate) struct Declaration {
     pub(crate) at: usize,
     /// The indices between the parentheses.
     pub(crate) parameters: (usize, usize),
-    pub(crate) has_body: bool,
+    /// The indices inside the braces.
+    pub(crate) body: Option<(usize, usize)>,
 }
 
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ macro_rules! prelude {
 /// The prelude's files, name and text: write them into one folder and include `msl.h` before the lowered text.
 pub const PRELUDE: &[(&str, &str)] = prelude! {
     "msl.h" "runtime.h" "language.h" "traits.h" "limits.h" "vector.h" "packed.h" "matrix.h" "types.h" "common.h" "math.h" "geometric.h" "integer.h"
-    "pack.h" "synchronization.h" "collective.h" "simdgroup.h" "quadgroup.h" "simdgroup_matrix.h" "atomic.h" "utility.h" "internals.h" "entry.h"
+    "pack.h" "synchronization.h" "collective.h" "simdgroup.h" "quadgroup.h" "simdgroup_matrix.h" "atomic.h" "utility.h" "texture.h" "internals.h" "entry.h"
 };
 
 /// Defines under which the prelude keeps address spaces apart that a compilation for running lets convert. A text is compiled with each of them

@@ -9,6 +9,8 @@ use std::{
 
 use elinvar_core::{Error, Result};
 
+use crate::elf;
+
 /// A folder of files named by content hash. Several processes may share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Cache {
@@ -44,9 +46,10 @@ impl Cache {
         fs::rename(made, place).map_err(|cause| io("move a compiled kernel to", place, cause))
     }
 
-    /// Appends its hash to a finished library and moves it to its place in one step. Loaders ignore what follows a library.
+    /// Hides a finished library's initialisers, appends its hash, which loaders ignore, and moves it to its place in one step.
     pub(crate) fn seal(&self, made: &Path, place: &Path) -> Result<()> {
         let mut bytes = fs::read(made).map_err(|cause| io("read", made, cause))?;
+        elf::hide_initialisers(&mut bytes);
         bytes.extend_from_slice(blake3::hash(&bytes).as_bytes());
         fs::write(made, bytes).map_err(|cause| io("write", made, cause))?;
         self.keep(made, place)
@@ -54,9 +57,22 @@ impl Cache {
 
     /// Whether a sealed file is there and whole.
     pub(crate) fn is_sound(&self, place: &Path) -> bool {
-        let Ok(bytes) = fs::read(place) else { return false };
-        let Some((content, seal)) = bytes.split_last_chunk::<32>() else { return false };
-        blake3::hash(content).as_bytes() == seal
+        self.read_sealed(place).is_some()
+    }
+
+    /// A sealed file's content, if it is there and whole.
+    pub(crate) fn read_sealed(&self, place: &Path) -> Option<Vec<u8>> {
+        let mut bytes = fs::read(place).ok()?;
+        let (content, seal) = bytes.split_last_chunk::<32>()?;
+        let (sound, length) = (blake3::hash(content).as_bytes() == seal, content.len());
+        bytes.truncate(length);
+        sound.then_some(bytes)
+    }
+
+    /// Writes a sealed file in one step.
+    pub(crate) fn write_sealed(&self, place: &Path, mut bytes: Vec<u8>) -> Result<()> {
+        bytes.extend_from_slice(blake3::hash(&bytes).as_bytes());
+        self.write(place, &bytes)
     }
 
     /// Writes a whole file in one step.

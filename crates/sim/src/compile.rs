@@ -69,6 +69,9 @@ const CHECKED_FLAGS: &[&str] = &[
 /// Makes the representation that [`instrument`] adds checks to.
 const UNOPTIMISED_FLAGS: &[&str] = &["-Xclang", "-disable-llvm-passes", "-fno-discard-value-names", "-emit-llvm", "-S"];
 
+/// What is added to checked kernels is part of what they are made from.
+const INSTRUMENTATION: &[u8] = include_bytes!("instrument.rs");
+
 /// Compiles for one toolchain into one cache.
 pub(crate) struct Compiler {
     toolchain: Toolchain,
@@ -86,6 +89,30 @@ pub(crate) struct Target {
     pub(crate) math: Math,
     /// `-D` for each function constant.
     pub(crate) constants: Vec<String>,
+}
+
+impl Target {
+    fn flags(&self) -> Vec<&'static str> {
+        let mut flags = [KERNEL_FLAGS, OPTIMISATION_FLAGS, machine_flags()].concat();
+        flags.push(match self.math {
+            Math::Safe => "-ffp-contract=off",
+            Math::Fast => "-ffp-contract=on",
+        });
+        if self.checked {
+            flags.extend(CHECKED_FLAGS);
+        }
+        flags
+    }
+}
+
+fn into_text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+/// A compiled kernel: the library and the symbol of its entry point.
+pub(crate) struct Place {
+    pub(crate) library: PathBuf,
+    pub(crate) symbol: String,
 }
 
 impl Compiler {
@@ -117,23 +144,45 @@ impl Compiler {
         command.args(options.defines.iter().map(|define| format!("-D{define}")));
         command.arg(format!("-isystem{}", self.headers.display())).arg("-");
         let text = format!("# 1 \"{}\"\n{}", source.name.replace('\\', "\\\\").replace('"', "\\\""), source.text);
-        compile(&mut command, text.as_bytes(), &source.name).map(|output| String::from_utf8_lossy(&output).into_owned())
+        if source.folder.is_some() || !options.include_dirs.is_empty() {
+            return compile(&mut command, text.as_bytes(), &source.name).map(into_text);
+        }
+        // A text that includes nothing but Metal's own headers always gives the same.
+        let place = self.cache.path(&self.key(&command, [text.as_bytes()]), "i");
+        if let Some(found) = self.cache.read_sealed(&place) {
+            return Ok(into_text(found));
+        }
+        let output = compile(&mut command, text.as_bytes(), &source.name)?;
+        self.cache.write_sealed(&place, output.clone())?;
+        Ok(into_text(output))
+    }
+
+    /// The key of one kernel of a text, whichever library it is compiled into.
+    pub(crate) fn kernel_key(&self, text: &Key, kernel: &str, target: &Target) -> Key {
+        let mut command = self.toolchain.compiler();
+        command.args(target.flags()).args(&target.constants);
+        self.key(&command, [text.as_str().as_bytes(), kernel.as_bytes(), self.runtime.as_os_str().as_encoded_bytes(), INSTRUMENTATION])
+    }
+
+    /// Where a kernel was compiled to, if it was.
+    pub(crate) fn find(&self, key: &Key) -> Option<Place> {
+        let found = fs::read_to_string(self.cache.path(key, "kernel")).ok()?;
+        let (library, symbol) = found.trim_end().split_once(' ')?;
+        let library = self.cache.folder().join(library);
+        self.cache.is_sound(&library).then(|| Place { library, symbol: symbol.to_owned() })
+    }
+
+    pub(crate) fn remember(&self, key: &Key, place: &Place) -> Result<()> {
+        let library = place.library.file_name().unwrap_or_default().to_string_lossy();
+        self.cache.write(&self.cache.path(key, "kernel"), format!("{library} {}\n", place.symbol).as_bytes())
     }
 
     /// The library for a lowered text.
     pub(crate) fn kernels(&self, name: &str, lowered: &str, target: &Target) -> Result<PathBuf> {
-        let mut flags: Vec<&str> = [KERNEL_FLAGS, OPTIMISATION_FLAGS, machine_flags()].concat();
-        flags.push(match target.math {
-            Math::Safe => "-ffp-contract=off",
-            Math::Fast => "-ffp-contract=on",
-        });
-        if target.checked {
-            flags.extend(CHECKED_FLAGS);
-        }
+        let flags = target.flags();
         let mut command = self.toolchain.compiler();
         command.args(&flags).args(&target.constants);
-        let checks = include_bytes!("instrument.rs").as_slice();
-        let key = self.key(&command, [lowered.as_bytes(), checks, self.runtime.as_os_str().as_encoded_bytes()]);
+        let key = self.key(&command, [lowered.as_bytes(), self.runtime.as_os_str().as_encoded_bytes(), INSTRUMENTATION]);
         self.cached(&key, |object| {
             let header = self.precompiled(&flags)?;
             self.add_places(&mut command);

@@ -33,6 +33,7 @@ mod cache;
 mod compile;
 mod diagnostics;
 mod dispatch;
+mod elf;
 mod executor;
 mod finding;
 mod instrument;

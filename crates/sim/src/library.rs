@@ -12,9 +12,13 @@ use elinvar_msl::{Kernel, Lint, Module, Parameter, ParameterKind, simulator};
 use rayon::prelude::*;
 
 use crate::{
-    compile::{Compiler, Target},
+    cache::Key,
+    compile::{Compiler, Place, Target},
     loaded::Loaded,
 };
+
+/// Kernels that one run of the compiler takes: reading the source costs as much as several of them, and a file may hold thousands.
+const KERNELS_PER_RUN: usize = 24;
 
 /// A Metal source text.
 #[derive(Clone, Debug)]
@@ -106,6 +110,8 @@ pub struct Library {
     compiler: Arc<Compiler>,
     name: String,
     module: Arc<Module>,
+    /// Of the lowered text.
+    fingerprint: Key,
     options: CompileOptions,
     loaded: Arc<Mutex<HashMap<PathBuf, Arc<Loaded>>>>,
 }
@@ -114,7 +120,9 @@ impl Library {
     pub(crate) fn new(compiler: Arc<Compiler>, source: &Source, options: &CompileOptions) -> Result<Self> {
         let preprocessed = compiler.preprocess(source, options)?;
         let module = Arc::new(Module::read(&preprocessed)?);
-        Ok(Self { compiler, name: source.name.clone(), module, options: options.clone(), loaded: Arc::default() })
+        let any: Vec<&str> = module.kernels().iter().map(|kernel| kernel.name.as_str()).take(1).collect();
+        let fingerprint = Key::of([module.lower_for_simulator(&any)?.text.as_bytes()]);
+        Ok(Self { compiler, name: source.name.clone(), module, fingerprint, options: options.clone(), loaded: Arc::default() })
     }
 
     /// What was read of the source.
@@ -148,23 +156,49 @@ impl Library {
     /// # Errors
     /// No such kernel or function constant; it does not compile: the compiler's messages at the source's own lines.
     pub fn pipeline(&self, kernel: &str, constants: &[(u32, ConstantValue)]) -> Result<Pipeline> {
-        let lowered = self.module.lower_for_simulator(&[kernel])?;
-        let target = Target { checked: self.options.checked, math: self.options.math, constants: self.definitions(constants)? };
-        let path = self.compiler.kernels(&self.name, &lowered.text, &target)?;
-        let loaded = self.load(&path)?;
-        let entry = lowered.entries.first().ok_or_else(|| Error::compile_failed(format!("{}: no entry was made for `{kernel}`", self.name)))?;
-        let entry = loaded.entry(&entry.symbol)?;
+        let target = self.target(constants)?;
+        let key = self.compiler.kernel_key(&self.fingerprint, kernel, &target);
+        let place = match self.compiler.find(&key) {
+            Some(place) => place,
+            None => self.compile(&[kernel], &target)?.into_iter().next().ok_or_else(|| Error::compile_failed(format!("{}: no entry", self.name)))?,
+        };
+        self.make(kernel, constants, &place)
+    }
+
+    /// Compiles many kernels without function constants: several in one run of the compiler, several runs at once.
+    ///
+    /// # Errors
+    /// As [`Library::pipeline`].
+    pub fn pipelines(&self, kernels: &[&str]) -> Result<Vec<Pipeline>> {
+        let target = self.target(&[])?;
+        let find = |kernel: &&str| self.compiler.find(&self.compiler.kernel_key(&self.fingerprint, kernel, &target));
+        let missing: Vec<&str> = kernels.iter().copied().filter(|kernel| find(kernel).is_none()).collect();
+        missing.par_chunks(KERNELS_PER_RUN).try_for_each(|chunk| self.compile(chunk, &target).map(drop))?;
+        kernels.par_iter().map(|kernel| self.pipeline(kernel, &[])).collect()
+    }
+
+    fn target(&self, constants: &[(u32, ConstantValue)]) -> Result<Target> {
+        Ok(Target { checked: self.options.checked, math: self.options.math, constants: self.definitions(constants)? })
+    }
+
+    fn compile(&self, kernels: &[&str], target: &Target) -> Result<Vec<Place>> {
+        let lowered = self.module.lower_for_simulator(kernels)?;
+        let library = self.compiler.kernels(&self.name, &lowered.text, target)?;
+        let mut places = Vec::new();
+        for entry in lowered.entries {
+            let place = Place { library: library.clone(), symbol: entry.symbol };
+            self.compiler.remember(&self.compiler.kernel_key(&self.fingerprint, &entry.kernel, target), &place)?;
+            places.push(place);
+        }
+        Ok(places)
+    }
+
+    fn make(&self, kernel: &str, constants: &[(u32, ConstantValue)], place: &Place) -> Result<Pipeline> {
+        let loaded = self.load(&place.library)?;
+        let entry = loaded.entry(&place.symbol)?;
         let kernel = self.module.kernel(kernel)?;
         let required = kernel.parameters.iter().map(|parameter| self.is_required(parameter, constants)).collect();
         Ok(Pipeline(Arc::new(Compiled { kernel, required, entry, checked: self.options.checked, loaded })))
-    }
-
-    /// Compiles many kernels without function constants, in parallel.
-    ///
-    /// # Errors
-    /// As [`Library::pipeline`]; the first in order.
-    pub fn pipelines(&self, kernels: &[&str]) -> Result<Vec<Pipeline>> {
-        kernels.par_iter().map(|kernel| self.pipeline(kernel, &[])).collect()
     }
 
     /// Whether an argument must be bound: a function constant may say that there is none.

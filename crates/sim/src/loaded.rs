@@ -4,7 +4,7 @@ use std::{
     ffi::{c_int, c_void},
     ops::Range,
     path::{Path, PathBuf},
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use elinvar_core::{Error, Result};
@@ -13,13 +13,14 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 
 use crate::{
     abi::{Context, Entry},
+    elf,
     symbols::Symbols,
 };
 
 /// A loaded library of kernels; unloaded with its last pipeline.
 pub(crate) struct Loaded {
     library: Library,
-    range: OnceLock<Range<u64>>,
+    image: OnceLock<Image>,
     path: PathBuf,
     symbols: Mutex<Symbols>,
 }
@@ -27,20 +28,25 @@ pub(crate) struct Loaded {
 impl Loaded {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let library = load(path, RTLD_LOCAL)?;
-        Ok(Self { library, range: OnceLock::new(), path: path.to_owned(), symbols: Mutex::new(Symbols::new(path)) })
+        Ok(Self { library, image: OnceLock::new(), path: path.to_owned(), symbols: Mutex::new(Symbols::new(path)) })
     }
 
     /// The entry point of a kernel.
     pub(crate) fn entry(&self, symbol: &str) -> Result<Entry> {
         // SAFETY: entry points have this type; the pipeline that holds the pointer holds the library.
         let entry = unsafe { self.library.get::<Entry>(symbol.as_bytes()) }.map_err(|cause| damaged(&self.path, &cause))?;
-        self.range.get_or_init(|| image(*entry as *const () as u64));
+        self.image.get_or_init(|| image(*entry as *const () as u64));
         Ok(*entry)
     }
 
     /// The addresses the library occupies.
     pub(crate) fn range(&self) -> Range<u64> {
-        self.range.get().cloned().unwrap_or(0..0)
+        self.image.get().map_or(0..0, |image| image.range.clone())
+    }
+
+    /// The initialisers that nobody has run yet; whoever takes them runs them before letting go.
+    pub(crate) fn initialisers(&self) -> Option<MutexGuard<'_, Vec<Entry>>> {
+        self.image.get().map(|image| image.initialisers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The user's line for return addresses, innermost call first, relative to the library.
@@ -78,7 +84,7 @@ impl Runtime {
 }
 
 fn load(path: &Path, scope: c_int) -> Result<Library> {
-    // SAFETY: the files are compiled by this crate; their initialisers are those of the kernel's constants.
+    // SAFETY: the files are compiled by this crate, and have no initialisers that the loader knows of.
     unsafe { Library::open(Some(path), RTLD_NOW | scope) }.map_err(|cause| damaged(path, &cause))
 }
 
@@ -86,11 +92,18 @@ fn damaged(path: &Path, cause: &libloading::Error) -> Error {
     Error::compile_failed(format!("cannot load the compiled {}: {cause}", path.display()))
 }
 
-/// The addresses of the loaded object that `address` lies in.
-fn image(address: u64) -> Range<u64> {
+/// A library in memory.
+#[derive(Default)]
+struct Image {
+    range: Range<u64>,
+    initialisers: Mutex<Vec<Entry>>,
+}
+
+/// The loaded library that `address` lies in.
+fn image(address: u64) -> Image {
     struct Search {
         address: u64,
-        found: Range<u64>,
+        found: Image,
     }
     unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
         // SAFETY: the loader passes a valid object, and the pointer given below.
@@ -102,11 +115,13 @@ fn image(address: u64) -> Range<u64> {
         let range = info.dlpi_addr..high;
         let here = range.contains(&search.address);
         if here {
-            search.found = range;
+            // SAFETY: the headers of this object, in which `address` lies: a kernel's entry.
+            let initialisers = headers.iter().flat_map(|header| unsafe { elf::initialisers(info.dlpi_addr, header) }).collect();
+            search.found = Image { range, initialisers: Mutex::new(initialisers) };
         }
         c_int::from(here)
     }
-    let mut search = Search { address, found: 0..0 };
+    let mut search = Search { address, found: Image::default() };
     // SAFETY: the callback gets what it expects.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
     search.found

@@ -123,7 +123,8 @@ impl Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         self.submit = None;
-        if let Some(thread) = self.thread.take() {
+        // A handler may have held the last reference: then this is the queue's own thread, which ends by itself.
+        if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id()) {
             // A panic there has been printed, and waiting completions were told.
             let _ = thread.join();
         }

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{buffer, library, queue, run, simulator, values};
-use elinvar_sim::{Binding, CommandBuffer, ConstantValue, Dispatch, Grid, Output};
+use elinvar_sim::{Binding, CommandBuffer, CompileOptions, ConstantValue, Dispatch, FindingKind, Grid, Output, Source};
 
 const SEEDS: [u64; 4] = [0, 1, 2, 3];
 
@@ -178,4 +178,23 @@ fn commands_take_effect_in_order() {
     assert_eq!(values::<i32>(&x), [2; 4]);
     assert_eq!(values::<i32>(&y), [1, 1, 1, 0, 0, 0, 0, 0]);
     assert_eq!(y.unwritten_ranges(), vec![12..32]);
+}
+
+#[test]
+fn constants_are_computed_before_kernels_run_and_may_not_fault() {
+    let queue = queue();
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels/initialisers.metal");
+    for (checked, faulty) in [(true, false), (false, false), (true, true), (false, true)] {
+        let defines = if faulty { vec!["FAULTY".to_owned()] } else { Vec::new() };
+        let options = CompileOptions { checked, defines, ..CompileOptions::default() };
+        let pipeline = simulator().library(&Source::read(&path).unwrap(), &options).unwrap().pipeline("constants", &[]).unwrap();
+        let o = simulator().buffer("o", 12).unwrap();
+        let dispatch = Dispatch::new(&pipeline, Grid::Threads([1, 1, 1]), [1, 1, 1]).with(Binding::new(0, &o));
+        let report = run(&queue, dispatch, 0);
+        assert_eq!((report.stopped, report.findings.len()), (faulty, usize::from(faulty)), "{:?}", report.findings);
+        match report.findings.first() {
+            Some(finding) => assert_eq!((finding.kind, finding.at.as_ref().unwrap().line), (FindingKind::IntegerDivision, 7)),
+            None => assert_eq!(values::<i32>(&o)[..2], [42, 7]),
+        }
+    }
 }

@@ -81,7 +81,12 @@ fn told(report: &Report) -> Vec<(u32, String)> {
 fn wrong(file: &'static str, text: &str) -> Vec<String> {
     let queue = queue();
     let mut wrong = Vec::new();
-    for planted in planted(text) {
+    let planted = planted(text);
+    for unchecked in [false, true] {
+        let names: Vec<&str> = planted.iter().filter(|planted| planted.unchecked == unchecked).map(|planted| planted.name.as_str()).collect();
+        library(file, !unchecked).pipelines(&names).unwrap();
+    }
+    for planted in planted {
         let pipeline = library(file, !planted.unchecked).pipeline(&planted.name, &[]).unwrap();
         for seed in SEEDS {
             let report = run(&queue, dispatch(&planted, &pipeline), seed);

@@ -49,7 +49,7 @@ fn wide() -> Vec<f64> {
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (&from, &to) in DType::ALL.iter().flat_map(|from| DType::ALL.iter().map(move |to| (from, to))) {
-        let mut values: Vec<f64> = (-300..300).map(|i| f64::from(i) * if from.is_float() { 1.37 } else { 1.0 }).collect();
+        let mut values: Vec<f64> = (-300..=300).map(|i| f64::from(i) * if from.is_float() { 1.37 } else { 1.0 }).collect();
         if from.is_float() {
             values.extend([f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 65_519.0, 65_520.0, 3e9, -3e9, 1e19, 2e38, 1e-41, 0.5, -0.5]);
         }

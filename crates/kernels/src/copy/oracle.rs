@@ -49,7 +49,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.extend([-1, 1, 0].map(concat));
     cases.extend([-1, 0].map(split));
     cases.extend([(true, 0), (true, -2), (false, 3), (false, -9), (true, i64::MAX), (false, i64::MIN)].map(|(u, k)| trilu(u, k, [3, 40, 300])));
-    cases.extend([[7, 3, 2], [5, 1, 9], [2, 8, 8]].map(|dims| trilu(false, 0, dims)));
+    cases.extend([[7, 3, 2], [5, 1, 9], [2, 8, 8], [1, 3, 11]].map(|dims| trilu(false, 0, dims)));
     cases.push(transposed_parts());
     cases.push(pad([2, -1], [0, 3]));
     cases.push(pad([-5, 1], [-4, 1]));

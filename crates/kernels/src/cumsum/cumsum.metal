@@ -15,7 +15,7 @@ inline ulong shuffle_up(ulong value, ushort distance) {
 // Sums up to each lane, by doubling distances.
 template <typename A>
 inline A scan_lanes(A value, uint lane) {
-    for (ushort distance = 1; distance < 32; distance *= 2) {
+    for (ushort distance = 1; distance != 32; distance *= 2) {
         const A before = shuffle_up(value, distance);
         value = lane >= distance ? before + value : value;
     }

@@ -14,5 +14,6 @@ template <typename T, typename I>
     if (first >= total) {
         return;
     }
-    gather_rows(x, y, first, total, params.inner, Tuples<I>({indices, refusal}, params));
+    const Tuples<I> tuples = {{indices, refusal}, &params};
+    gather_rows(x, y, first, total, params.inner, tuples);
 }

@@ -3,18 +3,16 @@
 template <typename I>
 struct Tuples {
     Indices<I> indices;
-    constant TupleParams& params;
-
-    Tuples(Indices<I> indices, constant TupleParams& params) : indices(indices), params(params) {}
+    constant TupleParams* params;
 
     ulong find(ulong number) const {
-        ulong slice = division(number, params.batch).quotient;
-        for (ulong i = 0; i < params.coordinates; ++i) {
-            const ulong entry = indices.resolve(number * params.coordinates + i, params.extents[i]);
+        ulong slice = division(number, params->batch).quotient;
+        for (ulong i = 0; i < params->coordinates; ++i) {
+            const ulong entry = indices.resolve(number * params->coordinates + i, params->extents[i]);
             if (entry == OUTSIDE) {
                 return OUTSIDE;
             }
-            slice = slice * params.extents[i] + entry;
+            slice = slice * params->extents[i] + entry;
         }
         return slice;
     }

@@ -2,13 +2,13 @@
 //
 // Rows of up to 32768 elements are kept in registers and read once, longer ones three times.
 
-inline void add_slots(thread const float* slots, thread float* accumulators) {
+inline void add_slots(thread const float (&slots)[SLOTS], thread float (&accumulators)[SLOTS]) {
     for (uint i = 0; i < SLOTS; ++i) {
         accumulators[i] += slots[i];
     }
 }
 
-inline void add_squares(thread const float* slots, uint left, float mean, thread float* accumulators) {
+inline void add_squares(thread const float (&slots)[SLOTS], uint left, float mean, thread float (&accumulators)[SLOTS]) {
     for (uint i = 0; i < SLOTS; ++i) {
         const float deviation = slots[i] - mean;
         accumulators[i] = i < left ? fma(deviation, deviation, accumulators[i]) : accumulators[i];
@@ -23,7 +23,7 @@ struct Affine {
     bool weighted;
     bool biased;
 
-    void apply(ulong k, thread float* slots) const {
+    void apply(ulong k, thread float (&slots)[SLOTS]) const {
         float w[SLOTS], b[SLOTS];
         if (weighted) {
             weight.load(k, 0.0f, w);
@@ -39,7 +39,7 @@ struct Affine {
 };
 
 template <typename T, typename W>
-inline void store_normalized(thread float* slots, ulong k, float mean, float scale, Affine<W> affine, RowWriter<T> to) {
+inline void store_normalized(thread float (&slots)[SLOTS], ulong k, float mean, float scale, Affine<W> affine, RowWriter<T> to) {
     for (uint i = 0; i < SLOTS; ++i) {
         slots[i] = (slots[i] - mean) * scale;
     }
@@ -75,10 +75,12 @@ template <typename T, typename W>
     float slots[SLOTS];
     float sums[SLOTS] = {};
     for (uint v = 0; v < KEPT; ++v) {
-        from.load(first + v * stride, 0.0f, kept[v]);
-        add_slots(kept[v], sums);
+        if (from.has(first + v * stride)) {
+            from.load(first + v * stride, 0.0f, kept[v]);
+            add_slots(kept[v], sums);
+        }
     }
-    for (ulong k = first + KEPT * stride; k < n; k += stride) {
+    for (ulong k = first + KEPT * stride; from.has(k); k += stride) {
         from.load(k, 0.0f, slots);
         add_slots(slots, sums);
     }
@@ -86,9 +88,11 @@ template <typename T, typename W>
 
     float squares[SLOTS] = {};
     for (uint v = 0; v < KEPT; ++v) {
-        add_squares(kept[v], slots_left(first + v * stride, n), mean, squares);
+        if (from.has(first + v * stride)) {
+            add_squares(kept[v], slots_left(first + v * stride, n), mean, squares);
+        }
     }
-    for (ulong k = first + KEPT * stride; k < n; k += stride) {
+    for (ulong k = first + KEPT * stride; from.has(k); k += stride) {
         from.load(k, 0.0f, slots);
         add_squares(slots, slots_left(k, n), mean, squares);
     }
@@ -96,9 +100,11 @@ template <typename T, typename W>
     const float scale = 1.0f / sqrt(variance + params.epsilon);
 
     for (uint v = 0; v < KEPT; ++v) {
-        store_normalized(kept[v], first + v * stride, mean, scale, affine, to);
+        if (from.has(first + v * stride)) {
+            store_normalized(kept[v], first + v * stride, mean, scale, affine, to);
+        }
     }
-    for (ulong k = first + KEPT * stride; k < n; k += stride) {
+    for (ulong k = first + KEPT * stride; from.has(k); k += stride) {
         from.load(k, 0.0f, slots);
         store_normalized(slots, k, mean, scale, affine, to);
     }

@@ -127,8 +127,11 @@ struct RowReader {
 
     RowReader(device const T* start, ulong stride, ulong n) : row(start), stride(stride), n(n), wide(stride == 1 && is_wide(start)) {}
 
+    // Whether there is an element k.
+    bool has(ulong k) const { return k < n; }
+
     // Elements k … k + 7; `other` beyond the end.
-    void load(ulong k, float other, thread float* slots) const {
+    void load(ulong k, float other, thread float (&slots)[SLOTS]) const {
         const uint left = slots_left(k, n);
         if (wide && left == SLOTS) {
             load_wide(row + k, slots);
@@ -150,7 +153,9 @@ struct RowWriter {
 
     RowWriter(device T* start, ulong stride, ulong n) : row(start), stride(stride), n(n), wide(stride == 1 && is_wide(start)) {}
 
-    void store(ulong k, thread const float* slots) const {
+    bool has(ulong k) const { return k < n; }
+
+    void store(ulong k, thread const float (&slots)[SLOTS]) const {
         const uint left = slots_left(k, n);
         if (wide && left == SLOTS) {
             store_wide(row + k, slots);

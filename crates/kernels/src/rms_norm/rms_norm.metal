@@ -7,8 +7,8 @@ template <typename T>
 struct RowsOf {
     RowReader<T> x;
 
-    void load(ulong k, thread float* slots) const { x.load(k, 0.0f, slots); }
-    void reload(ulong k, thread float* slots) const { x.load(k, 0.0f, slots); }
+    void load(ulong k, thread float (&slots)[SLOTS]) const { x.load(k, 0.0f, slots); }
+    void reload(ulong k, thread float (&slots)[SLOTS]) const { x.load(k, 0.0f, slots); }
 };
 
 // Rows of a + b, stored when they are first loaded.
@@ -18,7 +18,7 @@ struct RowsOfSum {
     RowReader<T> b;
     RowWriter<T> sum;
 
-    void load(ulong k, thread float* slots) const {
+    void load(ulong k, thread float (&slots)[SLOTS]) const {
         float other[SLOTS];
         a.load(k, 0.0f, slots);
         b.load(k, 0.0f, other);
@@ -28,17 +28,17 @@ struct RowsOfSum {
         sum.store(k, slots);
     }
 
-    void reload(ulong k, thread float* slots) const { RowReader<T>(sum.row, sum.stride, sum.n).load(k, 0.0f, slots); }
+    void reload(ulong k, thread float (&slots)[SLOTS]) const { RowReader<T>(sum.row, sum.stride, sum.n).load(k, 0.0f, slots); }
 };
 
-inline void add_squares(thread const float* slots, thread float* accumulators) {
+inline void add_squares(thread const float (&slots)[SLOTS], thread float (&accumulators)[SLOTS]) {
     for (uint i = 0; i < SLOTS; ++i) {
         accumulators[i] = fma(slots[i], slots[i], accumulators[i]);
     }
 }
 
 template <typename T, typename W>
-inline void store_scaled(thread float* slots, ulong k, float scale, RowReader<W> weight, bool weighted, RowWriter<T> to) {
+inline void store_scaled(thread float (&slots)[SLOTS], ulong k, float scale, RowReader<W> weight, bool weighted, RowWriter<T> to) {
     float weights[SLOTS];
     if (weighted) {
         weight.load(k, 0.0f, weights);
@@ -60,10 +60,12 @@ inline void rms_normalize(Source source, device const W* weight, RowWriter<T> to
     float slots[SLOTS];
     float accumulators[SLOTS] = {};
     for (uint v = 0; v < KEPT; ++v) {
-        source.load(first + v * stride, kept[v]);
-        add_squares(kept[v], accumulators);
+        if (to.has(first + v * stride)) {
+            source.load(first + v * stride, kept[v]);
+            add_squares(kept[v], accumulators);
+        }
     }
-    for (ulong k = first + KEPT * stride; k < to.n; k += stride) {
+    for (ulong k = first + KEPT * stride; to.has(k); k += stride) {
         source.load(k, slots);
         add_squares(slots, accumulators);
     }
@@ -71,9 +73,11 @@ inline void rms_normalize(Source source, device const W* weight, RowWriter<T> to
     const float scale = 1.0f / sqrt(mean + params.epsilon);
 
     for (uint v = 0; v < KEPT; ++v) {
-        store_scaled(kept[v], first + v * stride, scale, weights, weighted, to);
+        if (to.has(first + v * stride)) {
+            store_scaled(kept[v], first + v * stride, scale, weights, weighted, to);
+        }
     }
-    for (ulong k = first + KEPT * stride; k < to.n; k += stride) {
+    for (ulong k = first + KEPT * stride; to.has(k); k += stride) {
         source.reload(k, slots);
         store_scaled(slots, k, scale, weights, weighted, to);
     }

@@ -25,6 +25,6 @@ template <typename T, uint REDUCTION>
     uint index [[thread_index_in_threadgroup]])
 {
     const ulong line = ulong(group) * params.width + index % params.width;
-    const SlicePlaces of = {Tuples<long>({indices, refusal}, params.places), params.places.inner, line};
+    const SlicePlaces of = {{{indices, refusal}, &params.places}, params.places.inner, line};
     scatter_line<typename Reduction<REDUCTION>::Op>(updates, y, of, line < params.places.inner, params.places.tuples, uint(params.width), elements, index);
 }

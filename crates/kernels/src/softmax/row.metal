@@ -15,12 +15,14 @@ inline void softmax_row(RowReader<S> from, RowWriter<T> to, RowThread t, threadg
         accumulators[i] = Maximum::identity;
     }
     for (uint v = 0; v < KEPT; ++v) {
-        from.load(first + v * stride, -INFINITY, kept[v]);
-        for (uint i = 0; i < SLOTS; ++i) {
-            accumulators[i] = Maximum::apply(accumulators[i], kept[v][i]);
+        if (from.has(first + v * stride)) {
+            from.load(first + v * stride, -INFINITY, kept[v]);
+            for (uint i = 0; i < SLOTS; ++i) {
+                accumulators[i] = Maximum::apply(accumulators[i], kept[v][i]);
+            }
         }
     }
-    for (ulong k = first + KEPT * stride; k < from.n; k += stride) {
+    for (ulong k = first + KEPT * stride; from.has(k); k += stride) {
         from.load(k, -INFINITY, slots);
         for (uint i = 0; i < SLOTS; ++i) {
             accumulators[i] = Maximum::apply(accumulators[i], slots[i]);
@@ -32,14 +34,16 @@ inline void softmax_row(RowReader<S> from, RowWriter<T> to, RowThread t, threadg
         accumulators[i] = Add::identity;
     }
     for (uint v = 0; v < KEPT; ++v) {
-        for (uint i = 0; i < SLOTS; ++i) {
-            const float shifted = kept[v][i] - shift;
-            const float e = Form::exponential(shifted);
-            accumulators[i] += e;
-            kept[v][i] = Form::kept(shifted, e);
+        if (from.has(first + v * stride)) {
+            for (uint i = 0; i < SLOTS; ++i) {
+                const float shifted = kept[v][i] - shift;
+                const float e = Form::exponential(shifted);
+                accumulators[i] += e;
+                kept[v][i] = Form::kept(shifted, e);
+            }
         }
     }
-    for (ulong k = first + KEPT * stride; k < from.n; k += stride) {
+    for (ulong k = first + KEPT * stride; from.has(k); k += stride) {
         from.load(k, -INFINITY, slots);
         for (uint i = 0; i < SLOTS; ++i) {
             accumulators[i] += Form::exponential(slots[i] - shift);
@@ -48,12 +52,14 @@ inline void softmax_row(RowReader<S> from, RowWriter<T> to, RowThread t, threadg
     const float scale = Form::scale(combine_row<Add>(accumulators, t, partial + 32));
 
     for (uint v = 0; v < KEPT; ++v) {
-        for (uint i = 0; i < SLOTS; ++i) {
-            kept[v][i] = Form::finish(kept[v][i], scale);
+        if (from.has(first + v * stride)) {
+            for (uint i = 0; i < SLOTS; ++i) {
+                kept[v][i] = Form::finish(kept[v][i], scale);
+            }
+            to.store(first + v * stride, kept[v]);
         }
-        to.store(first + v * stride, kept[v]);
     }
-    for (ulong k = first + KEPT * stride; k < from.n; k += stride) {
+    for (ulong k = first + KEPT * stride; from.has(k); k += stride) {
         from.load(k, -INFINITY, slots);
         for (uint i = 0; i < SLOTS; ++i) {
             const float shifted = slots[i] - shift;

@@ -1,6 +1,6 @@
 //! Changes to a text, collected token by token and applied at once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::tokens::{Tokens, join};
 
@@ -9,17 +9,21 @@ pub(crate) struct Edits<'a> {
     replaced: HashMap<usize, String>,
     before: HashMap<usize, String>,
     after: HashMap<usize, String>,
+    /// Tokens that no pass touches any more.
+    dropped: HashSet<usize>,
     /// Byte ranges outside tokens, by start.
     outside: BTreeMap<usize, (usize, String)>,
 }
 
 impl<'a> Edits<'a> {
     pub(crate) fn new(tokens: &'a Tokens) -> Self {
-        Self { tokens, replaced: HashMap::new(), before: HashMap::new(), after: HashMap::new(), outside: BTreeMap::new() }
+        Self { tokens, replaced: HashMap::new(), before: HashMap::new(), after: HashMap::new(), dropped: HashSet::new(), outside: BTreeMap::new() }
     }
 
     pub(crate) fn replace(&mut self, index: usize, text: impl Into<String>) {
-        self.replaced.insert(index, text.into());
+        if !self.dropped.contains(&index) {
+            self.replaced.insert(index, text.into());
+        }
     }
 
     /// Removes the tokens of `start..end` and whatever was inserted around them; the lines between them stay.
@@ -31,23 +35,35 @@ impl<'a> Edits<'a> {
         }
     }
 
+    /// Blanks the tokens for good: what is asked for them later is ignored.
+    pub(crate) fn drop(&mut self, start: usize, end: usize) {
+        self.blank(start, end);
+        self.dropped.extend(start..end);
+    }
+
     pub(crate) fn is_blank(&self, index: usize) -> bool {
         self.replaced.get(&index).is_some_and(String::is_empty)
     }
 
     /// Puts `text` before the token, before what was put there earlier.
     pub(crate) fn insert_before(&mut self, index: usize, text: &str) {
-        self.before.entry(index).or_default().insert_str(0, text);
+        if !self.dropped.contains(&index) {
+            self.before.entry(index).or_default().insert_str(0, text);
+        }
     }
 
     /// Puts `text` before the token, after what was put there earlier.
     pub(crate) fn open(&mut self, index: usize, text: &str) {
-        self.before.entry(index).or_default().push_str(text);
+        if !self.dropped.contains(&index) {
+            self.before.entry(index).or_default().push_str(text);
+        }
     }
 
     /// Puts `text` after the token, before what was put there earlier.
     pub(crate) fn close(&mut self, index: usize, text: &str) {
-        self.after.entry(index).or_default().insert_str(0, text);
+        if !self.dropped.contains(&index) {
+            self.after.entry(index).or_default().insert_str(0, text);
+        }
     }
 
     pub(crate) fn replace_bytes(&mut self, start: usize, end: usize, text: String) {

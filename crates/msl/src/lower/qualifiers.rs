@@ -6,7 +6,7 @@ use super::edits::Edits;
 use crate::{functions::functions, module::Module, structure::Scope, tokens::Tokens};
 
 /// The index after the type specifier at `index`: its words, template arguments and nested names.
-pub(super) fn after_type(tokens: &Tokens, index: usize) -> usize {
+pub(crate) fn after_type(tokens: &Tokens, index: usize) -> usize {
     let mut at = index;
     loop {
         match tokens.text(at) {

@@ -71,6 +71,8 @@ pub(crate) struct Executor {
     idle: Vec<u16>,
     shared: Box<Shared>,
     regions: Box<[Region]>,
+    /// Slots whose regions are not unbound.
+    bound: Vec<u32>,
     _variables: Box<[Variable]>,
     locals: Locals,
     inline: [Option<Slot>; BINDINGS + 1],
@@ -107,6 +109,7 @@ impl Executor {
             idle: Vec::new(),
             shared: Shared::new(context),
             regions,
+            bound: Vec::new(),
             _variables: variables,
             locals: Locals::default(),
             inline: [const { None }; BINDINGS + 1],
@@ -119,7 +122,7 @@ impl Executor {
     pub(crate) fn run(&mut self, job: &Job<'_>, states: &mut [Locked<'_>], share: u64) -> Result<Outcome> {
         let checked = job.pipeline().is_checked();
         let mut runner = Runner { executor: self, job, states, checked, outcome: Outcome::default(), error: None };
-        let result = runner.bind().and_then(|()| runner.run_groups(share));
+        let result = runner.bind().map(|()| runner.initialise()).and_then(|()| runner.run_groups(share));
         runner.keep_touched();
         let Runner { outcome, error, .. } = runner;
         self.release();
@@ -137,15 +140,23 @@ impl Executor {
     fn release(&mut self) {
         trap::begin_group(0);
         trap::disarm();
-        for number in 0..self.fibers.len() as u16 {
-            if !self.idle.contains(&number) {
-                self.fibers[usize::from(number)].reset(&raw const *self.shared);
-                self.idle.push(number);
+        if self.idle.len() < self.fibers.len() {
+            // The dispatch was stopped: some threads wait for ever.
+            self.idle.clear();
+            for (number, fiber) in self.fibers.iter_mut().enumerate() {
+                fiber.reset(&raw const *self.shared);
+                self.idle.push(number as u16);
             }
         }
-        for region in self.regions.iter_mut().filter(|region| region.space != 0) {
-            *region = Region::UNBOUND;
+        for slot in self.bound.drain(..) {
+            self.regions[slot as usize] = Region::UNBOUND;
         }
+    }
+
+    /// Opens a slot of the arena to the running job.
+    fn open(&mut self, slot: u32, region: Region) {
+        self.regions[slot as usize] = region;
+        self.bound.push(slot);
     }
 }
 
@@ -176,7 +187,7 @@ impl Runner<'_, '_, '_, '_> {
             addresses[*index as usize] = executor.place_bytes(*index as usize, bytes)?;
         }
         for (buffer, state) in self.states.iter_mut() {
-            executor.regions[buffer.slot() as usize] = region(job, buffer, state);
+            executor.open(buffer.slot(), region(job, buffer, state));
         }
         let mut threadgroup = [0; BINDINGS + 1];
         for (index, bytes) in &job.dispatch.threadgroup_memory {
@@ -223,7 +234,26 @@ impl Runner<'_, '_, '_, '_> {
         Ok(())
     }
 
+    /// Runs the initialisers of the kernel's constants, on a fiber as if they were a kernel, unless that was done.
+    fn initialise(&mut self) {
+        let loaded = self.job.pipeline().0.loaded.clone();
+        let Some(mut pending) = loaded.initialisers().filter(|pending| !pending.is_empty()) else { return };
+        self.set_size([1; 3]);
+        for initialiser in pending.drain(..) {
+            self.shared().entry.set(Some(initialiser));
+            self.start_group(0, [0; 3]);
+            self.run_group(1);
+        }
+        self.shared().entry.set(Some(self.job.pipeline().0.entry));
+        self.outcome.threads = 0;
+        self.outcome.stopped |= self.outcome.ended;
+    }
+
     fn run_groups(&mut self, share: u64) -> Result<()> {
+        if self.halted() {
+            self.job.stop();
+            return Ok(());
+        }
         let mut size = [0; 3];
         loop {
             let range = self.job.take(share);
@@ -283,15 +313,17 @@ impl Executor {
         // SAFETY: the slot holds the most bytes a dispatch may give, and no kernel runs on this executor.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), slot.pointer(), bytes.len()) };
         let region = Region { base: slot.address(), size: bytes.len() as u64, space: SPACE_DEVICE, read_only: 1, ..Region::UNBOUND };
-        self.regions[slot.index() as usize] = region;
-        Ok(slot.address())
+        let (index, address) = (slot.index(), slot.address());
+        self.open(index, region);
+        Ok(address)
     }
 
     fn add_local(&mut self, name: String, bytes: usize, alignment: usize, era: Option<u64>) -> Result<u64> {
         let local = self.locals.add(&self.arena, name, bytes, alignment, era)?;
         local.poison();
-        self.regions[local.slot() as usize] = local.region();
-        Ok(local.address())
+        let (slot, address, region) = (local.slot(), local.address(), local.region());
+        self.open(slot, region);
+        Ok(address)
     }
 }
 

@@ -145,7 +145,8 @@ impl Runner<'_, '_, '_, '_> {
         }
         let (site, collective) = (self.site(chosen), self.shared().threads[chosen].collective.get());
         let first = lanes.start + active.trailing_zeros() as usize;
-        let missing = !(active | now.ended) & mask(lanes.len());
+        let wanted = if text(collective.operation).starts_with("quad_") { quads(active) } else { u32::MAX };
+        let missing = !(active | now.ended) & mask(lanes.len()) & wanted;
         // Operations on matrices read all 32 slots.
         let impossible = active != u32::MAX && text(collective.operation).starts_with("simdgroup_");
         if missing != 0 || (impossible && now.ended == 0) {
@@ -212,6 +213,24 @@ fn bits(mut mask: u32) -> impl Iterator<Item = usize> + Clone {
     })
 }
 
+/// The lanes of the quadgroups that any of these lanes belongs to.
+fn quads(lanes: u32) -> u32 {
+    let any = lanes | lanes >> 1 | lanes >> 2 | lanes >> 3;
+    (any & 0x1111_1111) * 0xf
+}
+
 fn mask(lanes: usize) -> u32 {
     if lanes >= SIMD_WIDTH { u32::MAX } else { (1 << lanes) - 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quadgroups_are_four_lanes() {
+        assert_eq!(quads(0b0010_0000_0001), 0b1111_0000_1111);
+        assert_eq!(quads(1 << 31), 0xf << 28);
+        assert_eq!(bits(0b1010_0001).collect::<Vec<_>>(), [0, 5, 7]);
+    }
 }

@@ -179,6 +179,14 @@ kernel void sums_over_some_lanes(device float* o, uint t [[thread_position_in_th
     o[t] = v;
 }
 
+// launch: 1 x 32
+kernel void sums_over_parts_of_quads(device float* o, uint t [[thread_position_in_threadgroup]]) {
+    float v = t;
+    if (t % 4 < 3)
+        v = quad_sum(v); // expect: divergent-simd
+    o[t] = v;
+}
+
 // launch: 1 x 40
 kernel void multiplies_matrices_with_too_few_lanes(device const float* a, device float* o) {
     simdgroup_float8x8 m;

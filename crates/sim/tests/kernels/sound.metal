@@ -137,3 +137,10 @@ kernel void writes_halves(device half* out, uint i [[thread_position_in_grid]]) 
     out[2 * i] = i;
     out[2 * i + 1] = -1.0h;
 }
+
+// launch: 1 x 64
+kernel void sums_over_some_quads(device float* o, uint t [[thread_position_in_threadgroup]]) {
+    float v = t;
+    if (t % 8 < 4) v = quad_sum(v);
+    o[t] = v;
+}

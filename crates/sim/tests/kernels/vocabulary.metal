@@ -159,9 +159,9 @@ kernel void language(device Failures* out [[buffer(0)]], device float* data [[bu
   shared[0] = 1;
   other = 2;
   for (int i = 0; i < 3; i++) row.items[i] = i + 1;
-  const device float* input = data;
-  const threadgroup float* tile = shared;
-  CHECK(first_of(input) == 3 && first_of(table) == -1 && first_of(tile) == 101 && first_of(own) == 205 && shared[0] + other == 3 && row.items[2] == 3);
+  simd_float2 host = vector_float2(1, 2);
+  CHECK(host.y == 2 && sizeof(simd::float3) == 16);
+  CHECK(first_of(data) == 3 && first_of(table) == -1 && first_of(shared) == 101 && first_of(own) == 205 && shared[0] + other == 3 && row.items[2] == 3);
   CHECK(table[3] == 8 && pairs[1].y == 4 && box.area() == 6);
   shapes::Box sum = box + shapes::Box{1, 1};
   CHECK(sum.area() == 12 && shapes::Box::corners == 4);

@@ -56,7 +56,8 @@ template <class A> ELV_INLINE elv::atomic_t<A> atomic_exchange_explicit(A* objec
 template <class A, class E>
 ELV_INLINE bool atomic_compare_exchange_weak_explicit(A* object, E* expected, elv::atomic_t<A> desired, memory_order, memory_order) {
   elv::atomic_t<A> wanted = desired, seen = *expected;
-  bool exchanged = __atomic_compare_exchange(elv::atomic_address(object), (__private elv::atomic_t<A>*)&seen, (__private elv::atomic_t<A>*)&wanted, false, 0, 0);
+  bool exchanged = __atomic_compare_exchange(elv::atomic_address(object), (__private elv::atomic_t<A>*)&seen,
+                                             (__private elv::atomic_t<A>*)&wanted, false, 0, 0);
   *expected = seen;
   return exchanged;
 }
@@ -81,6 +82,10 @@ ELV_ATOMIC(atomic_fetch_or_explicit, __atomic_fetch_or)
 ELV_ATOMIC(atomic_fetch_xor_explicit, __atomic_fetch_xor)
 #undef ELV_ATOMIC
 // Without a result: only 64-bit unsigned integers have these.
-template <class A> ELV_INLINE void atomic_min_explicit(A* object, elv::atomic_t<A> operand, memory_order order) { atomic_fetch_min_explicit(object, operand, order); }
-template <class A> ELV_INLINE void atomic_max_explicit(A* object, elv::atomic_t<A> operand, memory_order order) { atomic_fetch_max_explicit(object, operand, order); }
+template <class A> ELV_INLINE void atomic_min_explicit(A* object, elv::atomic_t<A> operand, memory_order order) {
+  atomic_fetch_min_explicit(object, operand, order);
+}
+template <class A> ELV_INLINE void atomic_max_explicit(A* object, elv::atomic_t<A> operand, memory_order order) {
+  atomic_fetch_max_explicit(object, operand, order);
+}
 } // namespace metal

@@ -23,9 +23,10 @@
 #define atomic_ulong elv_identifier_atomic_ulong
 #define atomic_bool elv_identifier_atomic_bool
 
-// Address spaces. `thread` is left to clang, for which an unqualified pointer is generic: `this` is one too. As a rule `device` is the narrow one and `constant` the wide one, so that constant to device is an error; ELV_SWAP_CONSTANT turns
-// that round, and device to constant is. ELV_STRICT_THREAD makes `thread` a space of its own: then device to thread is an error too, but so is
-// `this` where Metal takes it for thread. A library is compiled in the first way and its types are checked in the others.
+// Address spaces. `thread` is left to clang, for which an unqualified pointer is generic, as `this` is. As a rule `device` is the narrow one and
+// `constant` the wide one, so that constant to device is an error; ELV_SWAP_CONSTANT turns that round, and device to constant is.
+// ELV_STRICT_THREAD makes `thread` a space of its own: then device to thread is an error too, but so is `this` where Metal takes it for thread.
+// A library is compiled in the first way, and its types are checked in the others.
 #ifdef ELV_SWAP_CONSTANT
 #define device __global
 #define constant const __attribute__((opencl_global_device))

@@ -22,6 +22,7 @@
 #include "simdgroup_matrix.h"
 #include "atomic.h"
 #include "utility.h"
+#include "texture.h"
 #include "internals.h"
 
 #include "entry.h"

@@ -40,7 +40,8 @@ template <class T, bool Up> ELV_PLAIN void shift_and_fill(void** slots, uint act
     own->result = inside ? other->value : other->fill;
   }
 }
-template <class T, bool Up> ELV_PLAIN inline T shuffle_and_fill(T value, T fill, ushort delta, ushort modulo, elv_text operation, elv_text file, int line) {
+template <class T, bool Up>
+ELV_PLAIN inline T shuffle_and_fill(T value, T fill, ushort delta, ushort modulo, elv_text operation, elv_text file, int line) {
   fill_slot<T> own;
   own.value = value;
   own.fill = fill;

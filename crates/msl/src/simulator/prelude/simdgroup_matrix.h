@@ -31,7 +31,9 @@ template <class T, int C, int R = C> inline simdgroup_matrix<T, C, R> make_fille
   m.elements = vec<T, 2>(value);
   return m;
 }
-template <class T, int C, int R = C> inline simdgroup_matrix<T, C, R> make_diagonal_simdgroup_matrix(T value) { return simdgroup_matrix<T, C, R>(value); }
+template <class T, int C, int R = C> inline simdgroup_matrix<T, C, R> make_diagonal_simdgroup_matrix(T value) {
+  return simdgroup_matrix<T, C, R>(value);
+}
 } // namespace metal
 
 namespace elv {
@@ -40,13 +42,15 @@ ELV_INLINE ulong matrix_offset(ulong row, ulong column, ulong stride, metal::ulo
   return transpose ? (origin.y + column) * stride + origin.x + row : (origin.y + row) * stride + origin.x + column;
 }
 // Loading and storing waits for the whole simdgroup, like every operation on these matrices.
-template <class T, class P> inline void matrix_load(metal::simdgroup_matrix<T, 8, 8>& d, P source, ulong stride, metal::ulong2 origin, bool transpose, elv_text file, int line) {
+template <class T, class P>
+inline void matrix_load(metal::simdgroup_matrix<T, 8, 8>& d, P source, ulong stride, metal::ulong2 origin, bool transpose, elv_text file, int line) {
   elv_collective(&nothing, &d, "simdgroup_load", file, line);
   ulong row = matrix_row(elv_lane()), column = matrix_column(elv_lane());
   d.elements.x = (T)source[matrix_offset(row, column, stride, origin, transpose)];
   d.elements.y = (T)source[matrix_offset(row, column + 1, stride, origin, transpose)];
 }
-template <class T, class P> inline void matrix_store(metal::simdgroup_matrix<T, 8, 8> a, P target, ulong stride, metal::ulong2 origin, bool transpose, elv_text file, int line) {
+template <class T, class P>
+inline void matrix_store(metal::simdgroup_matrix<T, 8, 8> a, P target, ulong stride, metal::ulong2 origin, bool transpose, elv_text file, int line) {
   elv_collective(&nothing, nullptr, "simdgroup_store", file, line);
   ulong row = matrix_row(elv_lane()), column = matrix_column(elv_lane());
   target[matrix_offset(row, column, stride, origin, transpose)] = a.elements.x;
@@ -86,21 +90,24 @@ template <class D, class A, class B, class C> ELV_PLAIN void matrix_product(void
 } // namespace elv
 
 namespace metal {
-#define ELV_MATRIX_MEMORY(space)                                                                                                                        \
-  template <class T, class U>                                                                                                                           \
-  inline void simdgroup_load(thread simdgroup_matrix<T, 8, 8>& d, const space U* source, ulong stride = 8, ulong2 origin = ulong2(0ul), bool transpose = false, ELV_HERE) { \
-    elv::matrix_load(d, source, stride, origin, transpose, file, line);                                                                                 \
-  }                                                                                                                                                     \
-  template <class T, class U>                                                                                                                           \
-  inline void simdgroup_store(simdgroup_matrix<T, 8, 8> a, space U* target, ulong stride = 8, ulong2 origin = ulong2(0ul), bool transpose = false, ELV_HERE) { \
-    elv::matrix_store(a, target, stride, origin, transpose, file, line);                                                                                \
+#define ELV_MATRIX_MEMORY(space)                                                                                                         \
+  template <class T, class U>                                                                                                            \
+  inline void simdgroup_load(thread simdgroup_matrix<T, 8, 8>& d, const space U* source, ulong stride = 8, ulong2 origin = ulong2(0ul),  \
+                             bool transpose = false, ELV_HERE) {                                                                         \
+    elv::matrix_load(d, source, stride, origin, transpose, file, line);                                                                  \
+  }                                                                                                                                      \
+  template <class T, class U>                                                                                                            \
+  inline void simdgroup_store(simdgroup_matrix<T, 8, 8> a, space U* target, ulong stride = 8, ulong2 origin = ulong2(0ul),               \
+                              bool transpose = false, ELV_HERE) {                                                                        \
+    elv::matrix_store(a, target, stride, origin, transpose, file, line);                                                                 \
   }
 ELV_MATRIX_MEMORY(device)
 ELV_MATRIX_MEMORY(threadgroup)
 #undef ELV_MATRIX_MEMORY
 
 template <class D, class A, class B, class C>
-inline void simdgroup_multiply_accumulate(thread simdgroup_matrix<D, 8, 8>& d, simdgroup_matrix<A, 8, 8> a, simdgroup_matrix<B, 8, 8> b, simdgroup_matrix<C, 8, 8> c, ELV_HERE) {
+inline void simdgroup_multiply_accumulate(thread simdgroup_matrix<D, 8, 8>& d, simdgroup_matrix<A, 8, 8> a, simdgroup_matrix<B, 8, 8> b,
+                                          simdgroup_matrix<C, 8, 8> c, ELV_HERE) {
   elv::product_slot<D, A, B, C> own;
   own.a = a.elements;
   own.b = b.elements;

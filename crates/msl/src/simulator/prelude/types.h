@@ -1,20 +1,34 @@
-// The short names of vectors and matrices.
+// The short names of vectors and matrices, and those of <simd/simd.h>, which headers shared with the host use.
 #pragma once
 
-#define ELV_VECTORS(T)                                                            \
-  typedef metal::vec<T, 2> T##2;                                                  \
-  typedef metal::vec<T, 3> T##3;                                                  \
-  typedef metal::vec<T, 4> T##4;                                                  \
-  typedef metal::packed_vec<T, 2> packed_##T##2;                                  \
-  typedef metal::packed_vec<T, 3> packed_##T##3;                                  \
-  typedef metal::packed_vec<T, 4> packed_##T##4;                                  \
-  namespace metal {                                                               \
-  using ::T##2;                                                                   \
-  using ::T##3;                                                                   \
-  using ::T##4;                                                                   \
-  using ::packed_##T##2;                                                          \
-  using ::packed_##T##3;                                                          \
-  using ::packed_##T##4;                                                          \
+#define ELV_VECTORS(T)                             \
+  typedef metal::vec<T, 2> T##2;                   \
+  typedef metal::packed_vec<T, 2> packed_##T##2;   \
+  typedef T##2 simd_##T##2;                        \
+  typedef T##2 vector_##T##2;                      \
+  typedef metal::vec<T, 3> T##3;                   \
+  typedef metal::packed_vec<T, 3> packed_##T##3;   \
+  typedef T##3 simd_##T##3;                        \
+  typedef T##3 vector_##T##3;                      \
+  typedef metal::vec<T, 4> T##4;                   \
+  typedef metal::packed_vec<T, 4> packed_##T##4;   \
+  typedef T##4 simd_##T##4;                        \
+  typedef T##4 vector_##T##4;                      \
+  namespace metal {                                \
+  using ::T##2;                                    \
+  using ::packed_##T##2;                           \
+  using ::T##3;                                    \
+  using ::packed_##T##3;                           \
+  using ::T##4;                                    \
+  using ::packed_##T##4;                           \
+  }                                                \
+  namespace simd {                                 \
+  using ::T##2;                                    \
+  using ::packed_##T##2;                           \
+  using ::T##3;                                    \
+  using ::packed_##T##3;                           \
+  using ::T##4;                                    \
+  using ::packed_##T##4;                           \
   }
 ELV_VECTORS(bool)
 ELV_VECTORS(char)
@@ -30,26 +44,55 @@ ELV_VECTORS(float)
 ELV_VECTORS(bfloat)
 #undef ELV_VECTORS
 
-#define ELV_MATRICES(T)                          \
-  typedef metal::matrix<T, 2, 2> T##2x2;         \
-  typedef metal::matrix<T, 2, 3> T##2x3;         \
-  typedef metal::matrix<T, 2, 4> T##2x4;         \
-  typedef metal::matrix<T, 3, 2> T##3x2;         \
-  typedef metal::matrix<T, 3, 3> T##3x3;         \
-  typedef metal::matrix<T, 3, 4> T##3x4;         \
-  typedef metal::matrix<T, 4, 2> T##4x2;         \
-  typedef metal::matrix<T, 4, 3> T##4x3;         \
-  typedef metal::matrix<T, 4, 4> T##4x4;         \
-  namespace metal {                              \
-  using ::T##2x2;                                \
-  using ::T##2x3;                                \
-  using ::T##2x4;                                \
-  using ::T##3x2;                                \
-  using ::T##3x3;                                \
-  using ::T##3x4;                                \
-  using ::T##4x2;                                \
-  using ::T##4x3;                                \
-  using ::T##4x4;                                \
+#define ELV_MATRICES(T)                            \
+  typedef metal::matrix<T, 2, 2> T##2x2;           \
+  typedef T##2x2 simd_##T##2x2;                    \
+  typedef T##2x2 matrix_##T##2x2;                  \
+  typedef metal::matrix<T, 2, 3> T##2x3;           \
+  typedef T##2x3 simd_##T##2x3;                    \
+  typedef T##2x3 matrix_##T##2x3;                  \
+  typedef metal::matrix<T, 2, 4> T##2x4;           \
+  typedef T##2x4 simd_##T##2x4;                    \
+  typedef T##2x4 matrix_##T##2x4;                  \
+  typedef metal::matrix<T, 3, 2> T##3x2;           \
+  typedef T##3x2 simd_##T##3x2;                    \
+  typedef T##3x2 matrix_##T##3x2;                  \
+  typedef metal::matrix<T, 3, 3> T##3x3;           \
+  typedef T##3x3 simd_##T##3x3;                    \
+  typedef T##3x3 matrix_##T##3x3;                  \
+  typedef metal::matrix<T, 3, 4> T##3x4;           \
+  typedef T##3x4 simd_##T##3x4;                    \
+  typedef T##3x4 matrix_##T##3x4;                  \
+  typedef metal::matrix<T, 4, 2> T##4x2;           \
+  typedef T##4x2 simd_##T##4x2;                    \
+  typedef T##4x2 matrix_##T##4x2;                  \
+  typedef metal::matrix<T, 4, 3> T##4x3;           \
+  typedef T##4x3 simd_##T##4x3;                    \
+  typedef T##4x3 matrix_##T##4x3;                  \
+  typedef metal::matrix<T, 4, 4> T##4x4;           \
+  typedef T##4x4 simd_##T##4x4;                    \
+  typedef T##4x4 matrix_##T##4x4;                  \
+  namespace metal {                                \
+  using ::T##2x2;                                  \
+  using ::T##2x3;                                  \
+  using ::T##2x4;                                  \
+  using ::T##3x2;                                  \
+  using ::T##3x3;                                  \
+  using ::T##3x4;                                  \
+  using ::T##4x2;                                  \
+  using ::T##4x3;                                  \
+  using ::T##4x4;                                  \
+  }                                                \
+  namespace simd {                                 \
+  using ::T##2x2;                                  \
+  using ::T##2x3;                                  \
+  using ::T##2x4;                                  \
+  using ::T##3x2;                                  \
+  using ::T##3x3;                                  \
+  using ::T##3x4;                                  \
+  using ::T##4x2;                                  \
+  using ::T##4x3;                                  \
+  using ::T##4x4;                                  \
   }
 ELV_MATRICES(float)
 ELV_MATRICES(half)

@@ -50,6 +50,9 @@ template <class T> constexpr ELV_INLINE elv::value_t<T> elv_value(T&& x) { retur
 template <class T, size_t N> constexpr ELV_INLINE T* elv_value(T (&x)[N]) { return x; }
 
 // The operand of `p += n`: clang does not convert a constant of class type there when p is a pointer.
-template <class T, class V = decltype(elv::value_t<T>::value), class = typename elv::value_t<T>::value_type> constexpr ELV_INLINE V elv_amount(T&& x, int) { return x; }
+template <class T, class V = decltype(elv::value_t<T>::value), class = typename elv::value_t<T>::value_type>
+constexpr ELV_INLINE V elv_amount(T&& x, int) {
+  return x;
+}
 template <class T> constexpr ELV_INLINE T&& elv_amount(T&& x, long) { return static_cast<T&&>(x); }
 #define ELV_AMOUNT(x) elv_amount(x, 0)

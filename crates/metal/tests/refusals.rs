@@ -1,0 +1,60 @@
+//! Indices that name nothing fail the submission, and nothing outside a buffer is touched.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+use elinvar_core::{Device, DeviceKind};
+use elinvar_kernels::{
+    Operator,
+    conformance::{self, Bound, Case, HostTensor, Placement},
+    gather::{Gather, GatherElements, GatherNd},
+    kv_append::KvAppend,
+    scatter::{Reduction, ScatterElements, ScatterNd},
+};
+use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
+
+fn values(dims: &[usize]) -> HostTensor {
+    HostTensor::new(dims, &vec![1.0f32; dims.iter().product()])
+}
+
+/// What becomes of an operator on `x [2, 4, 3]` with the index `at` among others.
+fn outcome(device: &Device, operator: impl Operator + 'static, dims: &[usize], at: i32, updates: Option<&[usize]>) -> Result<(), String> {
+    let mut indices = vec![0i32; dims.iter().product()];
+    indices[1] = at;
+    let mut inputs = vec![Some(values(&[2, 4, 3])), Some(HostTensor::new(dims, &indices))];
+    inputs.extend(updates.map(|dims| Some(values(dims))));
+    let case = Case::new(operator, inputs, Bound::EXACT, |_| Vec::new());
+    conformance::run(&case, device, Placement::Odd).map(|_| ()).map_err(|e| e.to_string())
+}
+
+#[test]
+fn indices_outside_their_axis_are_refused() {
+    let device = Device::new(MetalBackend::new(Simulated::new(SimulatorOptions::default()).unwrap(), DeviceKind::MetalSim));
+    for (at, inside) in [(3, true), (-4, true), (4, false), (-5, false), (i32::MAX, false)] {
+        let reduction = Reduction::Add;
+        let outcomes = [
+            outcome(&device, Gather { axis: 1 }, &[2], at, None),
+            outcome(&device, GatherElements { axis: 1 }, &[2, 2, 3], at, None),
+            outcome(&device, GatherNd { batch_dims: 0 }, &[2, 2], at, None),
+            outcome(&device, ScatterElements { axis: 1, reduction }, &[2, 2, 3], at, Some(&[2, 2, 3])),
+            outcome(&device, ScatterNd { reduction }, &[2, 2], at, Some(&[2, 3])),
+        ];
+        for outcome in outcomes {
+            match outcome {
+                Ok(()) => assert!(inside, "{at}"),
+                Err(error) => assert!(!inside && error.contains("outside its axis") && error.contains("(number 1)"), "{at}: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn tokens_outside_the_cache_are_refused() {
+    let device = Device::new(MetalBackend::new(Simulated::new(SimulatorOptions::default()).unwrap(), DeviceKind::MetalSim));
+    for (at, inside) in [(4, true), (5, false), (-1, false)] {
+        let inputs = [Some(values(&[2, 5, 8])), Some(values(&[2, 2, 8])), Some(HostTensor::new(&[2], &[0, at]))];
+        let case = Case::new(KvAppend, inputs, Bound::EXACT, |_| Vec::new()).updating(0);
+        match conformance::run(&case, &device, Placement::Aligned) {
+            Ok(_) => assert!(inside, "{at}"),
+            Err(error) => assert!(!inside && error.to_string().contains("outside the cache") && error.to_string().contains("(number 1)"), "{error}"),
+        }
+    }
+}
