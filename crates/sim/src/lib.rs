@@ -23,7 +23,8 @@
 //! ```
 //!
 //! Not modelled: textures and samplers, argument buffers, indirect commands, the order of fences and of atomics stronger than relaxed, the
-//! rounding of Apple's own math functions, and timing.
+//! rounding of Apple's own math functions, and timing. Without checks a kernel's stray write is noticed only where nothing is mapped. Accesses that
+//! the optimiser drops are not checked, nor are those beyond a private array whose size is not known where it is indexed.
 #![cfg(target_os = "linux")]
 
 mod abi;

@@ -107,6 +107,23 @@ fn plans_are_pure_and_kernels_are_told_apart_by_their_mask() {
 }
 
 #[test]
+fn a_gpu_splits_long_contexts_of_few_queries() {
+    let gpu = DeviceProperties { simd_width: 32, ..properties() };
+    let plan = |queries: usize, keys: usize| {
+        let inputs = [f32(&[1, 8, queries, 64]), f32(&[1, 2, keys, 64]), f32(&[1, 2, keys, 64]), None, None, None];
+        Attention::default().plan(&inputs, &Attention::default().infer(&inputs).unwrap(), &gpu).unwrap()
+    };
+    let grids = |plan: &Plan| plan.launches.iter().map(|l| (l.kernel.key.to_string(), l.grid.0[0])).collect::<Vec<_>>();
+    let constants = "f32_f32_bool_rows4_lanes8_columns2_chunks1";
+    assert_eq!(grids(&plan(1, 1000)), [(format!("attention_split_{constants}"), 2 * 4), ("attention_merge_f32".to_owned(), 8)]);
+    assert_eq!(grids(&plan(1, 256)), [(format!("attention_{constants}"), 2)]);
+    assert_eq!(plan(1, 1000).scratch, [4 * 8 * 4 * 64, 4 * 8 * 4 * 2]);
+    assert_eq!(plan(100, 1000).launches.len(), 1);
+    assert!(plan(0, 1000).launches.is_empty());
+    assert!(plan(100, 1000).launches.iter().all(|l| l.threadgroup_memory <= gpu.threadgroup_memory));
+}
+
+#[test]
 fn attributes_make_the_operator() {
     let build = |attributes: &[(&str, &str)]| find("attention").and_then(|d| d.operator(attributes.iter().copied()));
     let made = build(&[("causal", "true"), ("left_window", "7"), ("scale", "0.5"), ("tokens_first", "1")]).unwrap();

@@ -4,7 +4,7 @@
 //! `y = round((x Wᵀ + bias) + d)`.
 //!
 //! * Memory: as the plain linear layer, which reads `W`, plus the adapter (`r (k + n)` weights for rank `r`) and 4 bytes for each of the
-//!   `m (r + n)` intermediate sums.
+//!   `m (r + n)` intermediate sums (`m r` on a GPU, where one launch makes `t` and another the rest).
 //! * Order, strict: each sum is the strict dot product; a row's bits do not depend on the batch.
 //! * Error, strict, before the rounding of the output: that of the two long sums, with `|t|` in place of the second's operand.
 //! * See Hu et al., *LoRA: Low-Rank Adaptation of Large Language Models*, 2021; `s` is their `α / r`.

@@ -90,9 +90,9 @@ impl Operator for TopK {
             (Parameter::write("indices", DType::I64), Argument::Output(1)),
         ];
         let launch = Launch::new(KernelKey::new("top_k", &[x.dtype]), cpu::twin(x.dtype)?, &params, buffers);
-        let rows = if self.k == 0 { 0 } else { rows.count().min(u32::MAX as usize) as u32 };
         let launch = launch.with_metal(MetalForm::new(FILES, "top_k")).with_threadgroup_memory(self.memory(x.dtype));
-        Ok(launch.over(Extent::linear(rows), Extent::linear(order::row_threads(x.shape()[x.shape().axis(self.axis)?]) as u32)).into())
+        let groups = if self.k == 0 { 0 } else { rows.count().min(u32::MAX as usize) as u32 };
+        Ok(launch.over(Extent::linear(groups), Extent::linear(order::row_threads(rows.length as usize) as u32)).into())
     }
 }
 

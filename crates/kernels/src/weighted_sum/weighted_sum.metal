@@ -29,10 +29,9 @@ template <typename P, typename V>
 
     float sums[ROWS][COLUMNS] = {};
     for (uint first = 0; first < keys; first += GROUP) {
-        float weights[ROWS];
+        float weights[ROWS] = {};
         for (uint r = 0; r < ROWS; ++r) {
             const uint row = first_row + r;
-            weights[r] = 0.0f;
             if (row < count && first + lane < keys) {
                 weights[r] = widen(p[start_of(params.p, batch, value_head * shared + row % shared, row / shared) + first + lane]);
             }
