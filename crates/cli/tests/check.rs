@@ -74,6 +74,29 @@ fn findings_are_told_with_their_line_and_exit_code_one() {
 }
 
 #[test]
+fn the_race_of_the_readme_is_told() {
+    let shape = [
+        "--grid",
+        "4",
+        "--threadgroup",
+        "64",
+        "--buffer",
+        "x=f32:256",
+        "--buffer",
+        "out=f32:4",
+        "--threadgroup-memory",
+        "partial=256",
+        "--seeds",
+        "4",
+    ];
+    let (code, out, _) = check(&[&["tests/kernels/race.metal"], &shape[..]].concat());
+    assert!(
+        code == 1 && out.starts_with("tests/kernels/race.metal:13: data-race: ") && out.ends_with("sum: 1024 threads, 4 schedules, 2 findings\n"),
+        "{out}"
+    );
+}
+
+#[test]
 fn what_cannot_be_checked_is_one_line_and_exit_code_two() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let broken = folder.join("broken.metal");
@@ -94,6 +117,14 @@ fn what_cannot_be_checked_is_one_line_and_exit_code_two() {
     refusal(&with(&["--kernel", "scale", "--grid", "0"], &[]), "at least 1");
     refusal(&with(SCALE, &["--constant", "negated=true"]), "negate (0)");
     refusal(&with(SCALE, &["--outputs", "z"]), "no parameter `z`");
+}
+
+#[test]
+fn what_apples_compiler_would_refuse_is_told() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unqualified.metal");
+    fs::write(&file, "#include <metal_stdlib>\nusing namespace metal;\nkernel void k(device float* x [[buffer(0)]]) {\n    float* y = &x[0];\n    y[0] = double(1);\n}\n").unwrap();
+    let (code, out, _) = check(&[file.to_str().unwrap(), "--threadgroup", "1", "--buffer", "x=f32:1"]);
+    assert!(code == 1 && out.contains("unqualified.metal:4") && out.contains("unqualified.metal:5"), "{out}");
 }
 
 #[test]

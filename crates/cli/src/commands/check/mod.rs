@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use elinvar::{Error, Result};
-use elinvar_sim::{CompileOptions, Config, Library, Math, Simulator, Source};
+use elinvar_sim::{CompileOptions, Config, Library, Lint, Math, Simulator, Source};
 
 use arguments::{BufferArgument, ConstantArgument, ExtentArgument, SizeArgument, ValueArgument};
 
@@ -91,16 +91,24 @@ pub(crate) fn run(args: &CheckArgs) -> Result<bool> {
         ..CompileOptions::default()
     };
     let library = simulator.library(&Source::read(&args.file)?, &options)?;
-    let lints = library.lints();
     if args.compile_only {
         let names: Vec<_> = library.module().kernels().iter().map(|kernel| kernel.name.as_str()).collect();
         library.pipelines(&names)?;
+        let lints = lints(&library, &names)?;
         report::print_compiled(&names, &lints, args.json);
         return Ok(lints.is_empty());
     }
-    let findings = launch::run(args, &simulator, &library, kernel_name(args, &library)?)?;
+    let kernel = kernel_name(args, &library)?;
+    let findings = launch::run(args, &simulator, &library, kernel)?;
+    let lints = lints(&library, &[kernel])?;
     report::print_findings(&findings, &lints, args);
     Ok(findings.found.is_empty() && lints.is_empty())
+}
+
+fn lints(library: &Library, kernels: &[&str]) -> Result<Vec<Lint>> {
+    let mut lints = library.lints();
+    lints.extend(library.address_space_lints(kernels)?);
+    Ok(lints)
 }
 
 fn kernel_name<'a>(args: &'a CheckArgs, library: &'a Library) -> Result<&'a str> {
