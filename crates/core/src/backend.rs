@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{fs, sync::Arc};
 
 use crate::{CommandList, Completion, DeviceProperties, HostMemory, KernelSource, Pipeline, RawBuffer, Result, Storage};
 
@@ -9,6 +9,28 @@ pub struct MemoryInfo {
     pub total: usize,
     /// Free for this process.
     pub available: usize,
+}
+
+impl MemoryInfo {
+    /// Of this machine, within the limit of the control group this process lives in.
+    ///
+    /// Where the system does not tell, nothing is refused in advance.
+    pub fn of_host() -> Self {
+        let info = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let kib = |key: &str| {
+            let value = info.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+            value.trim().trim_end_matches(" kB").parse::<usize>().ok()?.checked_mul(1024)
+        };
+        let (Some(mut total), Some(mut available)) = (kib("MemTotal"), kib("MemAvailable")) else {
+            return Self { total: usize::MAX, available: usize::MAX };
+        };
+        let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<usize>().ok();
+        if let (Some(limit), Some(used)) = (number("/sys/fs/cgroup/memory.max"), number("/sys/fs/cgroup/memory.current")) {
+            total = total.min(limit);
+            available = available.min(limit.saturating_sub(used));
+        }
+        Self { total, available }
+    }
 }
 
 /// The seam: everything a device must do.

@@ -61,14 +61,14 @@ impl Backend for CpuBackend {
     }
 
     fn memory(&self) -> MemoryInfo {
-        system::memory()
+        MemoryInfo::of_host()
     }
 
     fn allocate(&self, bytes: usize, _storage: Storage) -> Result<RawBuffer> {
         // Linux grants more than there is and kills later: refuse what cannot fit while an error can still be given.
         const WORTH_ASKING: usize = 64 << 20;
         if bytes >= WORTH_ASKING {
-            let memory = system::memory();
+            let memory = MemoryInfo::of_host();
             if bytes > memory.available {
                 return Err(Error::out_of_memory(format!(
                     "{} MiB asked, {} MiB of {} MiB are free: close other programs or use a smaller model, context or batch",

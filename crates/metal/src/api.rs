@@ -2,7 +2,7 @@
 //!
 //! Each method is one call, or a few, of Metal's; whatever needs thought is above this trait, in [`MetalBackend`](crate::MetalBackend).
 
-use elinvar_core::{Extent, Result};
+use elinvar_core::{Extent, MemoryInfo, Result};
 
 /// What a device says of itself.
 #[derive(Clone, Debug)]
@@ -15,8 +15,6 @@ pub struct Facts {
     pub threadgroup_memory: usize,
     /// `maxBufferLength`, in bytes.
     pub max_buffer_bytes: usize,
-    /// `recommendedMaxWorkingSetSize`, in bytes.
-    pub working_set_bytes: usize,
     /// `hasUnifiedMemory`.
     pub unified_memory: bool,
 }
@@ -87,8 +85,8 @@ pub trait Api: Send + Sync + 'static {
     /// What the device is.
     fn facts(&self) -> Facts;
 
-    /// Bytes allocated now (`currentAllocatedSize`).
-    fn allocated_bytes(&self) -> usize;
+    /// Memory now (`recommendedMaxWorkingSetSize` and `currentAllocatedSize`).
+    fn memory(&self) -> MemoryInfo;
 
     /// A buffer in shared storage.
     ///

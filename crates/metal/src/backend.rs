@@ -116,8 +116,7 @@ impl<A: Api> Backend for MetalBackend<A> {
     }
 
     fn memory(&self) -> MemoryInfo {
-        let total = self.api.facts().working_set_bytes;
-        MemoryInfo { total, available: total.saturating_sub(self.api.allocated_bytes()) }
+        self.api.memory()
     }
 
     fn allocate(&self, bytes: usize, _storage: Storage) -> Result<RawBuffer> {

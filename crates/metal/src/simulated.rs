@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use elinvar_core::{Error, Result};
+use elinvar_core::{Error, MemoryInfo, Result};
 use elinvar_msl::ParameterKind;
 use elinvar_sim::{
     Binding, Buffer, CommandBuffer, CompileOptions, Config, Dispatch, Grid, Library, Math, Output, Pipeline, Queue, Report, Simulator, Source,
@@ -89,13 +89,12 @@ impl Api for Simulated {
             compute_units: self.simulator.threads(),
             threadgroup_memory: 32 << 10,
             max_buffer_bytes: Simulator::MAX_BUFFER_BYTES,
-            working_set_bytes: Simulator::MAX_BUFFER_BYTES,
             unified_memory: true,
         }
     }
 
-    fn allocated_bytes(&self) -> usize {
-        self.simulator.allocated_bytes()
+    fn memory(&self) -> MemoryInfo {
+        MemoryInfo::of_host()
     }
 
     fn buffer(&self, bytes: usize) -> Result<Buffer> {

@@ -4,10 +4,7 @@
 use std::{
     collections::BTreeSet,
     ptr,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use elinvar_core::{Error, Result};
@@ -24,7 +21,6 @@ const PAGE: usize = 4096;
 pub(crate) struct Arena {
     base: u64,
     free: Mutex<BTreeSet<u32>>,
-    allocated: AtomicUsize,
 }
 
 impl Arena {
@@ -39,7 +35,7 @@ impl Arena {
                 (SLOTS as u64 * SLOT) >> 40
             )));
         }
-        Ok(Arc::new(Self { base: base as u64, free: Mutex::new((0..SLOTS as u32).collect()), allocated: AtomicUsize::new(0) }))
+        Ok(Arc::new(Self { base: base as u64, free: Mutex::new((0..SLOTS as u32).collect()) }))
     }
 
     pub(crate) fn base(&self) -> u64 {
@@ -52,11 +48,6 @@ impl Arena {
 
     pub(crate) const fn slots(&self) -> usize {
         SLOTS
-    }
-
-    /// Bytes of the slots in use.
-    pub(crate) fn allocated(&self) -> usize {
-        self.allocated.load(Ordering::Relaxed)
     }
 
     /// The slot an address lies in, and where that slot's memory starts.
@@ -76,7 +67,6 @@ impl Arena {
             Error::out_of_memory(format!("all {SLOTS} slots of the simulator's memory are in use: free some buffers, or combine small ones"))
         })?;
         let slot = Slot { arena: self.clone(), index, mapped: bytes.next_multiple_of(PAGE).max(PAGE) };
-        self.allocated.fetch_add(slot.mapped, Ordering::Relaxed);
         // SAFETY: the range lies in this arena's reservation, in a slot nobody else holds.
         if unsafe { libc::mprotect(slot.pointer().cast(), slot.mapped, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
             let cause = std::io::Error::last_os_error();
@@ -119,7 +109,6 @@ impl Drop for Slot {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
         // SAFETY: replaces this slot's own pages, which nobody else holds, by reserved ones.
         unsafe { libc::mmap(self.pointer().cast(), self.mapped, libc::PROT_NONE, flags, -1, 0) };
-        self.arena.allocated.fetch_sub(self.mapped, Ordering::Relaxed);
         self.arena.free.lock().unwrap_or_else(PoisonError::into_inner).insert(self.index);
     }
 }

@@ -82,11 +82,6 @@ impl Simulator {
     /// The largest buffer, in bytes.
     pub const MAX_BUFFER_BYTES: usize = MAX_BYTES;
 
-    /// Bytes of the buffers that live.
-    pub fn allocated_bytes(&self) -> usize {
-        self.0.arena.allocated()
-    }
-
     /// Host threads that run dispatches of unchecked kernels.
     pub fn threads(&self) -> usize {
         self.0.threads
