@@ -1,5 +1,5 @@
 //! Mutation run of the kernels' texts: deletes each barrier, widens each bound and drops each store in turn, runs the conformance cases that
-//! use the file on the simulator, and reports the fraction noticed: `mutate [--seeds 4] [FILE]`.
+//! use the file on the simulator, and reports the fraction noticed: `mutate [--seeds 4] [--shard 0/8] [FILE]`.
 //!
 //! A mutant is noticed by a finding, by other bits than the CPU's, or by the oracle. One that does not compile is not counted.
 
@@ -37,18 +37,24 @@ enum Outcome {
 }
 
 fn main() -> Result<()> {
-    let (mut filter, mut seeds) = (String::new(), 4);
+    let (mut filter, mut seeds, mut shard) = (String::new(), 4, (0, 1));
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--seeds" => seeds = arguments.next().ok_or("--seeds needs a number")?.parse()?,
+            "--shard" => {
+                let text = arguments.next().ok_or("--shard needs INDEX/COUNT")?;
+                let (index, count) = text.split_once('/').ok_or("write --shard INDEX/COUNT")?;
+                shard = (index.parse()?, count.parse()?);
+            }
             _ => filter = argument,
         }
     }
     let cases = conformance::cases();
     let device = Device::new(NullBackend::new());
     let files = files_of(&cases, device.properties());
-    let mutants: Vec<_> = files.values().filter(|(file, _)| file.name.contains(&filter)).flat_map(|(file, _)| mutants(file)).collect();
+    let chosen = files.values().filter(|(file, _)| file.name.contains(&filter));
+    let mutants: Vec<_> = chosen.flat_map(|(file, _)| mutants(file)).skip(shard.0).step_by(shard.1).collect();
     eprintln!("{} mutants of {} files", mutants.len(), files.len());
     let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     let work = || -> Result<()> {
@@ -78,8 +84,8 @@ fn next_of<'a, T>(all: &'a [T], next: &AtomicUsize) -> Option<(usize, &'a T)> {
 }
 
 /// The Metal files the cases' kernels are made of, and the cases that use each.
-fn files_of(cases: &[Case], device: &DeviceProperties) -> HashMap<&'static str, (MetalFile, Vec<usize>)> {
-    let mut files: HashMap<&'static str, (MetalFile, Vec<usize>)> = HashMap::new();
+fn files_of(cases: &[Case], device: &DeviceProperties) -> BTreeMap<&'static str, (MetalFile, Vec<usize>)> {
+    let mut files: BTreeMap<&'static str, (MetalFile, Vec<usize>)> = BTreeMap::new();
     for (index, case) in cases.iter().enumerate() {
         let Ok(plan) = case.plan(device) else { continue };
         for file in plan.launches.iter().filter_map(|l| l.kernel.metal).flat_map(|form| form.files) {
