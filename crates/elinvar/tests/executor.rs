@@ -14,7 +14,7 @@ fn cpu() -> Executor {
 fn an_absent_device_is_an_error_that_lists_those_that_are() {
     let error = "cuda".parse::<BackendType>().unwrap_err();
     assert!(error.is_device_unavailable());
-    assert_eq!(error.to_string(), "device 'cuda' is not available: this build has cpu, null");
+    assert_eq!(error.to_string(), "device 'cuda' is not available: this build has cpu, metal-sim, null");
 }
 
 #[test]
