@@ -1,4 +1,4 @@
-//! A crate may use only crates on floors below its own.
+//! A crate may use only crates on floors below its own; its tests, also its neighbours: devices are compared with each other.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
@@ -8,16 +8,17 @@ use std::{collections::BTreeMap, fs, path::Path};
 const FLOORS: &[(&str, u32)] =
     &[("core", 0), ("msl", 1), ("kernels", 2), ("sim", 2), ("cpu", 3), ("metal", 3), ("elinvar", 4), ("llm", 5), ("cli", 6)];
 
-/// The Elinvar crates a manifest depends on, in any section.
-fn dependencies(manifest: &str) -> Vec<String> {
+/// The Elinvar crates a manifest depends on, in any section, and whether only tests do.
+fn dependencies(manifest: &str) -> Vec<(String, bool)> {
     let mut found = Vec::new();
-    let mut in_dependencies = false;
+    let (mut in_dependencies, mut for_tests) = (false, false);
     for line in manifest.lines().map(str::trim) {
         if line.starts_with('[') {
             in_dependencies = line.contains("dependencies");
+            for_tests = line.contains("dev-dependencies");
         } else if in_dependencies && line.starts_with("elinvar") {
             let name = line.split(['.', '=', ' ']).next().unwrap();
-            found.push(name.strip_prefix("elinvar-").unwrap_or("elinvar").to_owned());
+            found.push((name.strip_prefix("elinvar-").unwrap_or("elinvar").to_owned(), for_tests));
         }
     }
     found
@@ -30,8 +31,8 @@ fn violations(manifests: &BTreeMap<String, String>, floors: &BTreeMap<&str, u32>
             wrong.push(format!("{name} has no floor"));
             continue;
         };
-        for dependency in dependencies(manifest) {
-            if floors.get(dependency.as_str()).is_none_or(|below| below >= floor) {
+        for (dependency, for_tests) in dependencies(manifest) {
+            if floors.get(dependency.as_str()).is_none_or(|other| *other > *floor || *other == *floor && !for_tests) {
                 wrong.push(format!("{name} (floor {floor}) uses {dependency}, which is not below it"));
             }
         }
@@ -56,7 +57,9 @@ fn every_crate_stands_on_lower_floors_only() {
 
 #[test]
 fn a_dependency_upwards_is_told() {
-    let manifests = BTreeMap::from([("core".to_owned(), "[dev-dependencies]\nelinvar-cpu.workspace = true\n".to_owned())]);
-    let found = violations(&manifests, &FLOORS.iter().copied().collect());
-    assert_eq!(found, ["core (floor 0) uses cpu, which is not below it"]);
+    let found = |name: &str, manifest: &str| violations(&BTreeMap::from([(name.to_owned(), manifest.to_owned())]), &FLOORS.iter().copied().collect());
+    const TESTS_USE_CPU: &str = "[dev-dependencies]\nelinvar-cpu.workspace = true\n";
+    assert_eq!(found("core", TESTS_USE_CPU), ["core (floor 0) uses cpu, which is not below it"]);
+    assert!(found("metal", TESTS_USE_CPU).is_empty());
+    assert_eq!(found("metal", "[dependencies]\nelinvar-cpu.workspace = true\n"), ["metal (floor 3) uses cpu, which is not below it"]);
 }
