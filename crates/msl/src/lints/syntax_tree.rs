@@ -9,13 +9,16 @@ use crate::{location::Location, module::Module};
 /// unqualified is in the generic address space.
 pub(crate) fn unqualified_pointers(module: &Module, dump: &str) -> Vec<Lint> {
     let files: HashSet<&str> = module.tokens.files().collect();
-    let deduced = lines_with_auto(module);
+    let (deduced, arrays) = (lines_with_auto(module), arrays(module));
     let mut reader = Reader { file: Arc::from(""), line: 0, skipped: None, templates: Vec::new() };
     let mut lints: Vec<Lint> = Vec::new();
     for text in dump.lines() {
         let Some(node) = reader.node(text) else { continue };
         let location = Location { file: reader.file.clone(), line: reader.line };
         if !files.contains(&*location.file) || deduced.contains(&location) || !is_unqualified(node.type_name) {
+            continue;
+        }
+        if arrays.contains(&(node.name, location.clone())) {
             continue;
         }
         let message = format!("{:?} is a pointer or reference without an address space: device, constant, threadgroup or thread", node.name);
@@ -31,6 +34,14 @@ pub(crate) fn unqualified_pointers(module: &Module, dump: &str) -> Vec<Lint> {
 fn lines_with_auto(module: &Module) -> HashSet<Location> {
     let tokens = &module.tokens;
     (0..tokens.len()).filter(|&at| tokens.text(at) == "auto").map(|at| tokens.location(at)).collect()
+}
+
+/// Names declared as arrays, which as parameters are pointers to memory of the thread: `float dims[2]`.
+fn arrays(module: &Module) -> HashSet<(&str, Location)> {
+    let tokens = &module.tokens;
+    let is_type = |text: &str| text.starts_with(|c: char| c.is_alphabetic() || c == '_') && !matches!(text, "return" | "else" | "do" | "case");
+    let declared = |at: &usize| tokens.text(at + 1) == "[" && is_type(tokens.text(at - 1)) && is_type(tokens.text(*at));
+    (1..tokens.len().saturating_sub(1)).filter(declared).map(|at| (tokens.text(at), tokens.location(at))).collect()
 }
 
 /// Whether what is pointed to is in the generic address space. In `device float*& p` the reference may go without.
@@ -115,7 +126,7 @@ mod tests {
 
     #[test]
     fn only_what_the_text_leaves_unqualified_is_told() {
-        let module = Module::read("# 1 \"t.metal\"\nstruct S;\n\n\n\n\nvoid f(S* a, device S* b) {\n\n\nauto& c = *a; }").unwrap();
+        let module = Module::read("# 1 \"t.metal\"\nstruct S;\n\n\n\n\nvoid f(S* a, device S* b, float d[2]) {\n\n\nauto& c = *a; }").unwrap();
         let dump = "\
 |-CXXRecordDecl 0x1 <./prelude/language.h:33:16, line:40:1> line:33:30 struct elv
 | |-FieldDecl 0x2 <col:53, col:60> col:60 hidden '__generic float *'
@@ -128,6 +139,7 @@ mod tests {
 `-FunctionDecl 0x9 <line:6:1, line:9:60> line:6:6 f 'void (__generic S *__private, __global_device S *)'
   |-ParmVarDecl 0xa <col:8, col:11> col:11 used a '__generic S *__private'
   |-ParmVarDecl 0xb <./prelude/language.h:33:16, t.metal:6:32> col:32 b '__global_device S *__private'
+  |-ParmVarDecl 0xf <col:40, col:50> col:46 d '__generic float *__private'
   `-CompoundStmt 0xc <line:7:1, line:9:60>
     `-DeclStmt 0xd <line:9:1, col:13>
       `-VarDecl 0xe <col:1, col:12> col:7 c '__generic S &__private' cinit";
