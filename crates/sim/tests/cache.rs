@@ -1,5 +1,6 @@
 //! Compiled kernels are kept, and made again when what was kept is damaged.
 
+#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
 use std::{collections::BTreeSet, env, fs, path::Path};

@@ -1,5 +1,6 @@
 //! What cannot be compiled or run is refused with a message that says why and where.
 
+#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
 mod common;

@@ -1,5 +1,6 @@
 //! Metal's vocabulary: vectors, mathematics, integers, the language, simdgroup and atomic functions mean what Metal says.
 
+#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
 mod common;
