@@ -114,7 +114,7 @@ pub struct FunctionConstant {
 }
 
 macro_rules! positions {
-    ($($(#[$doc:meta])* $name:ident = $attributes:pat, $shown:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $shown:literal $(| $alias:literal)*;)*) => {
         /// A position attribute. The discriminant is the row of `elv_positions` that holds it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[allow(missing_docs, reason = "each is the attribute of the same name")]
@@ -130,32 +130,32 @@ macro_rules! positions {
             }
 
             pub(crate) fn from_attribute(name: &str) -> Option<Self> {
-                match name { $($attributes => Some(Self::$name),)* _ => None }
+                match name { $($shown $(| $alias)* => Some(Self::$name),)* _ => None }
             }
         }
     };
 }
 
 positions! {
-    ThreadPositionInGrid = "thread_position_in_grid", "thread_position_in_grid";
-    ThreadPositionInThreadgroup = "thread_position_in_threadgroup", "thread_position_in_threadgroup";
-    ThreadgroupPositionInGrid = "threadgroup_position_in_grid", "threadgroup_position_in_grid";
-    ThreadsPerThreadgroup = "threads_per_threadgroup", "threads_per_threadgroup";
-    ThreadsPerGrid = "threads_per_grid", "threads_per_grid";
-    ThreadgroupsPerGrid = "threadgroups_per_grid", "threadgroups_per_grid";
-    ThreadIndexInThreadgroup = "thread_index_in_threadgroup", "thread_index_in_threadgroup";
-    ThreadIndexInSimdgroup = "thread_index_in_simdgroup", "thread_index_in_simdgroup";
-    SimdgroupIndexInThreadgroup = "simdgroup_index_in_threadgroup", "simdgroup_index_in_threadgroup";
-    ThreadsPerSimdgroup = "threads_per_simdgroup" | "thread_execution_width", "threads_per_simdgroup";
-    SimdgroupsPerThreadgroup = "simdgroups_per_threadgroup", "simdgroups_per_threadgroup";
-    DispatchThreadsPerThreadgroup = "dispatch_threads_per_threadgroup", "dispatch_threads_per_threadgroup";
-    QuadgroupIndexInThreadgroup = "quadgroup_index_in_threadgroup", "quadgroup_index_in_threadgroup";
-    ThreadIndexInQuadgroup = "thread_index_in_quadgroup", "thread_index_in_quadgroup";
-    GridOrigin = "grid_origin", "grid_origin";
-    GridSize = "grid_size", "grid_size";
-    DispatchSimdgroupsPerThreadgroup = "dispatch_simdgroups_per_threadgroup", "dispatch_simdgroups_per_threadgroup";
-    QuadgroupsPerThreadgroup = "quadgroups_per_threadgroup", "quadgroups_per_threadgroup";
-    DispatchQuadgroupsPerThreadgroup = "dispatch_quadgroups_per_threadgroup", "dispatch_quadgroups_per_threadgroup";
+    ThreadPositionInGrid = "thread_position_in_grid";
+    ThreadPositionInThreadgroup = "thread_position_in_threadgroup";
+    ThreadgroupPositionInGrid = "threadgroup_position_in_grid";
+    ThreadsPerThreadgroup = "threads_per_threadgroup";
+    ThreadsPerGrid = "threads_per_grid";
+    ThreadgroupsPerGrid = "threadgroups_per_grid";
+    ThreadIndexInThreadgroup = "thread_index_in_threadgroup";
+    ThreadIndexInSimdgroup = "thread_index_in_simdgroup";
+    SimdgroupIndexInThreadgroup = "simdgroup_index_in_threadgroup";
+    ThreadsPerSimdgroup = "threads_per_simdgroup" | "thread_execution_width";
+    SimdgroupsPerThreadgroup = "simdgroups_per_threadgroup";
+    DispatchThreadsPerThreadgroup = "dispatch_threads_per_threadgroup";
+    QuadgroupIndexInThreadgroup = "quadgroup_index_in_threadgroup";
+    ThreadIndexInQuadgroup = "thread_index_in_quadgroup";
+    GridOrigin = "grid_origin";
+    GridSize = "grid_size";
+    DispatchSimdgroupsPerThreadgroup = "dispatch_simdgroups_per_threadgroup";
+    QuadgroupsPerThreadgroup = "quadgroups_per_threadgroup";
+    DispatchQuadgroupsPerThreadgroup = "dispatch_quadgroups_per_threadgroup";
 }
 
 #[cfg(test)]
