@@ -15,40 +15,14 @@ use crate::{
 const STATES: MetalFile = metal_file!("attention/states.metal");
 const TILE: MetalFile = metal_file!("attention/tile.metal");
 
-const WHOLE: MetalForm = MetalForm::new(
-    &[
-        metal::TYPES,
-        math::METAL,
-        order::METAL,
-        order::LANES,
-        View::METAL,
-        MaskView::METAL,
-        ScoreParams::METAL,
-        Params::METAL,
-        scoring::METAL,
-        STATES,
-        TILE,
-        metal_file!("attention/attention.metal"),
-    ],
-    "attention",
-);
-const SPLIT: MetalForm = MetalForm::new(
-    &[
-        metal::TYPES,
-        math::METAL,
-        order::METAL,
-        order::LANES,
-        View::METAL,
-        MaskView::METAL,
-        ScoreParams::METAL,
-        Params::METAL,
-        scoring::METAL,
-        STATES,
-        TILE,
-        metal_file!("attention/split.metal"),
-    ],
-    "attention_split",
-);
+/// The files of a kernel that works on tiles.
+const fn of_tiles(kernel: MetalFile) -> [MetalFile; 12] {
+    let [view, mask, score, params] = [View::METAL, MaskView::METAL, ScoreParams::METAL, Params::METAL];
+    [metal::TYPES, math::METAL, order::METAL, order::LANES, view, mask, score, params, scoring::METAL, STATES, TILE, kernel]
+}
+
+const WHOLE: MetalForm = MetalForm::new(&of_tiles(metal_file!("attention/attention.metal")), "attention");
+const SPLIT: MetalForm = MetalForm::new(&of_tiles(metal_file!("attention/split.metal")), "attention_split");
 const MERGE: MetalForm = MetalForm::new(
     &[
         metal::TYPES,
