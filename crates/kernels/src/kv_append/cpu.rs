@@ -1,20 +1,36 @@
 //! The CPU twin: checks every position, then copies row by row. A new token is a few KiB, far below what a second thread is worth.
 
 use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
-use half::{bf16, f16};
 
 use super::Params;
 use crate::{float::Float, simd};
 
+/// Calls `$body` with `$rows` and `$cache` standing for the types of new rows and of the cache they go to.
+macro_rules! with_pair {
+    ($types:expr, $name:literal, $rows:ident, $cache:ident => $body:expr) => {{
+        use elinvar_core::{DType, Error};
+        use half::{bf16, f16};
+        macro_rules! of {
+            ($a:ty, $b:ty) => {{
+                type $rows = $a;
+                type $cache = $b;
+                $body
+            }};
+        }
+        match $types {
+            (DType::F32, DType::F32) => of!(f32, f32),
+            (DType::F32, DType::F16) => of!(f32, f16),
+            (DType::F32, DType::BF16) => of!(f32, bf16),
+            (DType::F16, DType::F16) => of!(f16, f16),
+            (DType::BF16, DType::BF16) => of!(bf16, bf16),
+            (rows, cache) => return Err(Error::unsupported(format!(concat!($name, " of {} to {}"), rows, cache))),
+        }
+    }};
+}
+pub(crate) use with_pair;
+
 pub(super) fn twin(rows: DType, cache: DType) -> Result<HostKernel> {
-    Ok(match (rows, cache) {
-        (DType::F32, DType::F32) => run::<f32, f32>,
-        (DType::F32, DType::F16) => run::<f32, f16>,
-        (DType::F32, DType::BF16) => run::<f32, bf16>,
-        (DType::F16, DType::F16) => run::<f16, f16>,
-        (DType::BF16, DType::BF16) => run::<bf16, bf16>,
-        _ => return Err(Error::unsupported(format!("kv_append of {rows} to {cache}"))),
-    })
+    Ok(with_pair!((rows, cache), "kv_append", A, B => run::<A, B>))
 }
 
 fn run<A: Float, B: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {

@@ -9,7 +9,7 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-pub(crate) use cpu::{check_positions, round};
+pub(crate) use cpu::{check_positions, round, with_pair};
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
@@ -65,21 +65,31 @@ impl Operator for KvAppend {
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
         let params = self.params(inputs)?;
         let (cache, rows) = (required(inputs, 0, "cache")?.dtype, required(inputs, 1, "rows")?.dtype);
-        let buffers = [
-            (Parameter::update("cache", cache), Argument::Input(0)),
-            (Parameter::read("rows", rows), Argument::Input(1)),
-            (Parameter::read("positions", DType::I32), Argument::Input(2)),
-        ];
-        let launch = Launch::new(KernelKey::new("kv_append", &[rows, cache]), cpu::twin(rows, cache)?, &params, buffers);
-        let extent = |n: u64| n.min(u64::from(u32::MAX)) as u32;
-        let grid = Extent([extent(params.tokens * params.batch), extent(params.heads), u32::from(params.width > 0)]);
+        let launch = Launch::new(KernelKey::new("kv_append", &[rows, cache]), cpu::twin(rows, cache)?, &params, buffers(rows, cache));
         // A simdgroup takes 256 elements at once.
         let threads = params.width.div_ceil(256).clamp(1, 8) as u32 * 32;
-        Ok(launch.over(grid, Extent::linear(threads)).with_metal(METAL).into())
+        Ok(launch.over(params.grid(), Extent::linear(threads)).with_metal(METAL).into())
     }
 
     fn accepts_strides(&self, index: usize) -> bool {
         index < 2
+    }
+}
+
+/// The buffers every kernel that appends begins with.
+pub(crate) fn buffers(rows: DType, cache: DType) -> [(Parameter, Argument); 3] {
+    [
+        (Parameter::update("cache", cache), Argument::Input(0)),
+        (Parameter::read("rows", rows), Argument::Input(1)),
+        (Parameter::read("positions", DType::I32), Argument::Input(2)),
+    ]
+}
+
+impl Params {
+    /// A threadgroup for each row.
+    pub(crate) fn grid(&self) -> Extent {
+        let extent = |n: u64| n.min(u64::from(u32::MAX)) as u32;
+        Extent([extent(self.tokens * self.batch), extent(self.heads), u32::from(self.width > 0)])
     }
 }
 

@@ -1,25 +1,17 @@
 //! The CPU twin: checks every position, then turns and rounds row by row; a token's cosines and sines serve all its heads.
 
-use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
-use half::{bf16, f16};
+use elinvar_core::{DType, HostArguments, HostKernel, Result};
 
 use super::TurnedRows;
 use crate::{
     float::Float,
-    kv_append::{check_positions, round},
+    kv_append::{check_positions, round, with_pair},
     rope::{angles, half_split, interleaved},
     rows::with_scratch,
 };
 
 pub(super) fn twin(rows: DType, cache: DType) -> Result<HostKernel> {
-    Ok(match (rows, cache) {
-        (DType::F32, DType::F32) => run::<f32, f32>,
-        (DType::F32, DType::F16) => run::<f32, f16>,
-        (DType::F32, DType::BF16) => run::<f32, bf16>,
-        (DType::F16, DType::F16) => run::<f16, f16>,
-        (DType::BF16, DType::BF16) => run::<bf16, bf16>,
-        _ => return Err(Error::unsupported(format!("rope_append of {rows} to {cache}"))),
-    })
+    Ok(with_pair!((rows, cache), "rope_append", A, B => run::<A, B>))
 }
 
 fn run<A: Float, B: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {

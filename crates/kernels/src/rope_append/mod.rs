@@ -80,17 +80,11 @@ impl Operator for RopeAppend {
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
         let params = self.params(inputs)?;
         let (cache, rows) = (required(inputs, 0, "cache")?.dtype, required(inputs, 1, "rows")?.dtype);
-        let buffers = [
-            (Parameter::update("cache", cache), Argument::Input(0)),
-            (Parameter::read("rows", rows), Argument::Input(1)),
-            (Parameter::read("positions", DType::I32), Argument::Input(2)),
-            (Parameter::read("frequencies", DType::F32), Argument::Input(3)),
-        ];
+        let frequencies = (Parameter::read("frequencies", DType::F32), Argument::Input(3));
+        let buffers = kv_append::buffers(rows, cache).into_iter().chain([frequencies]);
         let launch = Launch::new(KernelKey::new("rope_append", &[rows, cache]), cpu::twin(rows, cache)?, &params, buffers);
-        let extent = |n: u64| n.min(u64::from(u32::MAX)) as u32;
-        let grid = Extent([extent(params.append.tokens * params.append.batch), extent(params.append.heads), 1]);
         let threads = (params.append.width as u32 - params.half_dim).next_multiple_of(32).min(256);
-        Ok(launch.over(grid, Extent::linear(threads)).with_metal(METAL).into())
+        Ok(launch.over(params.append.grid(), Extent::linear(threads)).with_metal(METAL).into())
     }
 
     fn accepts_strides(&self, index: usize) -> bool {
