@@ -98,7 +98,7 @@ impl Bench {
         let (arena, threads, mut place) = (self.arena()?, self.threads, 0);
         Ok(Side::new("read", bytes as f64, move || {
             place = (place + 1) % (ARENA / bytes);
-            Ok(ceilings::read(&arena.bytes()[place * bytes..][..bytes], threads))
+            Ok(ceilings::read(bytemuck::cast_slice(&arena.bytes()[place * bytes..][..bytes]), threads))
         }))
     }
 

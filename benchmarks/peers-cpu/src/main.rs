@@ -1,5 +1,6 @@
 //! Times Elinvar's CPU device against `gemm`, `candle` and the machine's ceilings; see the README.
 
+#[path = "../../../crates/cli/src/commands/bench/loops.rs"]
 mod ceilings;
 mod decoding;
 mod harness;

@@ -2,6 +2,7 @@
 
 mod ceiling;
 mod decode;
+mod loops;
 mod ops;
 mod timing;
 

@@ -1,28 +1,28 @@
-//! What the machine can do at most: fused multiply-adds on registers, and reading memory. The loops are those of `elinvar bench`.
+//! The plainest loops that use all of a machine's memory or arithmetic. `benchmarks/peers-cpu` compiles this file too, so that both measure the same.
 
 use std::{hint::black_box, thread};
 
-const STEPS: usize = 4_000_000;
+const ROUNDS: usize = 4_000_000;
 
 /// Floating-point operations of one thread in [`multiply_add`].
-pub const OPERATIONS: f64 = (STEPS * 12 * 16 * 2) as f64;
+pub(crate) const OPERATIONS: f64 = (ROUNDS * 12 * 16 * 2) as f64;
 
 /// Runs independent chains of fused multiply-adds on every thread.
-pub fn multiply_add(threads: usize) {
+pub(crate) fn multiply_add(threads: usize) {
     together(threads, |_| {
-        black_box(chains(STEPS));
+        black_box(chains(ROUNDS));
     });
 }
 
-/// Reads all of `memory`, each thread its part.
-pub fn read(memory: &[u8], threads: usize) {
-    let words: &[u64] = bytemuck::cast_slice(memory);
-    let part = words.len().div_ceil(threads);
+/// Reads all of `words`, each thread its part.
+pub(crate) fn read(words: &[u64], threads: usize) {
+    let part = words.len().div_ceil(threads).max(1);
     together(threads, |index| {
         black_box(xor(words.chunks(part).nth(index).unwrap_or_default()));
     });
 }
 
+/// Runs `work` on each of `threads` threads, the calling one among them, until the last is done.
 fn together(threads: usize, work: impl Fn(usize) + Sync) {
     thread::scope(|scope| {
         for index in 1..threads {
@@ -34,6 +34,7 @@ fn together(threads: usize, work: impl Fn(usize) + Sync) {
 }
 
 elinvar::kernels::simd! {
+    /// Reads everything once.
     fn xor(words: &[u64]) -> u64 {
         let mut sums = [0u64; 64];
         for block in words.chunks_exact(64) {
@@ -46,12 +47,12 @@ elinvar::kernels::simd! {
 }
 
 elinvar::kernels::simd! {
-    /// `steps` times 12 vectors of 16 fused multiply-adds.
-    fn chains(steps: usize) -> f32 {
+    /// `rounds` times 12 vectors of 16 fused multiply-adds.
+    fn chains(rounds: usize) -> f32 {
         let (a, b) = (black_box([0.999_f32; 16]), black_box([0.001_f32; 16]));
         let [mut s0, mut s1, mut s2, mut s3, mut s4, mut s5] = [[1.0f32; 16]; 6];
         let [mut s6, mut s7, mut s8, mut s9, mut s10, mut s11] = [[1.0f32; 16]; 6];
-        for _ in 0..steps {
+        for _ in 0..rounds {
             for i in 0..16 {
                 s0[i] = s0[i].mul_add(a[i], b[i]);
                 s1[i] = s1[i].mul_add(a[i], b[i]);
