@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc};
 
-use elinvar_core::{Binding, Buffer, DType, Element, Error, Layout, Result, Shape};
+use elinvar_core::{Binding, Buffer, DType, Element, Error, Layout, ListBuilder, Result, Shape};
 use elinvar_kernels::TensorInfo;
 
 use crate::{Executor, recording};
@@ -129,6 +129,28 @@ impl Tensor {
         }
         let binding = self.binding()?;
         self.executor.device.write(binding.buffer(), binding.offset(), bytemuck::cast_slice(values))
+    }
+
+    /// Overwrites all elements with those of another row-major tensor of the same type and number of elements, by the device's own copy.
+    /// Recorded inside [`Executor::record`].
+    ///
+    /// # Errors
+    /// Another type, number of elements or device; a view with gaps; memory in common; or read-only memory.
+    pub fn copy_from(&self, source: &Tensor) -> Result<()> {
+        let fits = source.dtype == self.dtype && source.shape().elements() == self.shape().elements();
+        if !fits || !source.layout.is_contiguous() || !self.layout.is_contiguous() {
+            return Err(Error::invalid_argument(format!("cannot copy {source:?} to {self:?}: type, count and row-major layouts must match")));
+        }
+        if !source.executor.device.same(&self.executor.device) {
+            return Err(Error::invalid_argument("tensors of different devices: copy one through the host"));
+        }
+        let (from, to) = (source.binding()?, self.binding()?);
+        if recording::is_recording(&self.executor.device) {
+            return recording::append(|list| list.copy(from, to));
+        }
+        let mut list = ListBuilder::new();
+        list.copy(from, to)?;
+        self.executor.device.submit(&list.finish()).map(drop)
     }
 
     /// Itself if it is row-major, else a row-major copy.

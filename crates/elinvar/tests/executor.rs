@@ -45,6 +45,19 @@ fn a_recording_replays_on_new_inputs() {
 }
 
 #[test]
+fn a_tensor_takes_over_another_s_elements() {
+    let executor = Executor::new_auto().unwrap();
+    let (from, to) = (executor.tensor(&[3], &[1i32, 2, 3]).unwrap(), executor.tensor(&[3, 1], &[0i32; 3]).unwrap());
+    let (recording, ()) = executor.record(|| to.copy_from(&from)).unwrap();
+    assert_eq!(to.to_vec::<i32>().unwrap(), [0, 0, 0]);
+    executor.replay(&recording).unwrap();
+    assert_eq!(to.to_vec::<i32>().unwrap(), [1, 2, 3]);
+    to.slice(0, 1, 2, 1).unwrap().copy_from(&from.slice(0, 0, 2, 1).unwrap()).unwrap();
+    assert_eq!(to.to_vec::<i32>().unwrap(), [1, 1, 2]);
+    assert!(to.copy_from(&from.slice(0, 0, 2, 1).unwrap()).is_err() && from.copy_from(&from).is_err());
+}
+
+#[test]
 fn results_dropped_inside_a_recording_share_memory() {
     let executor = cpu();
     let x = executor.tensor(&[1 << 16], &vec![1.0f32; 1 << 16]).unwrap();

@@ -1,49 +1,101 @@
-//! What the host's memory and arithmetic can do, the best of several passes of the plainest loops: the ceilings that CPU figures are compared with.
+//! What a device's memory and arithmetic can do, the best of several passes: the ceilings that figures are compared with.
 
 use std::time::Instant;
 
-use super::loops::{OPERATIONS, multiply_add, read};
+use elinvar::{DType, Error, Executor, Precision, Result};
+use serde_json::{Value, json};
 
-/// Measured ceilings of a machine.
+use super::{
+    is_gpu,
+    loops::{OPERATIONS, multiply_add, read},
+};
+
+/// Measured ceilings of a device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ceilings {
-    /// Bytes per second, reading an array far larger than any cache.
-    pub(crate) read: f64,
-    /// f32 operations per second of fused multiply-adds (two each) on registers.
+    /// Bytes per second: on a CPU, reading an array far larger than any cache; on a GPU, its own copy between buffers, reads and writes counted.
+    pub(crate) memory: f64,
+    /// Operations per second: on a CPU, f32 fused multiply-adds (two each) on registers; on a GPU, a bf16 matrix product on its matrix units.
     pub(crate) arithmetic: f64,
+    /// What was measured, for a reader.
+    how: [&'static str; 2],
 }
 
 impl Ceilings {
-    /// Measures with this many threads.
-    pub(crate) fn of_host(threads: usize) -> Self {
+    /// Measures an executor's device.
+    pub(crate) fn of(executor: &Executor) -> Result<Self> {
+        let properties = executor.properties();
+        if is_gpu(properties) { Self::of_gpu(executor) } else { Self::of_host(properties.compute_units) }
+    }
+
+    fn of_host(threads: usize) -> Result<Self> {
         const BYTES: usize = 1 << 30;
-        let read = Words::new(BYTES).map_or(f64::NAN, |words| BYTES as f64 / fastest(9, || read(words.get(), threads)));
-        Self { read, arithmetic: threads as f64 * OPERATIONS / fastest(5, || multiply_add(threads)) }
+        let words = Words::new(BYTES)?;
+        let seconds = |passes: usize, pass: &dyn Fn()| {
+            let pass = || {
+                pass();
+                Ok(())
+            };
+            fastest(passes, pass)
+        };
+        let memory = BYTES as f64 / seconds(9, &|| read(words.get(), threads))?;
+        let arithmetic = threads as f64 * OPERATIONS / seconds(5, &|| multiply_add(threads))?;
+        Ok(Self { memory, arithmetic, how: ["read", "f32 fused multiply-add"] })
+    }
+
+    fn of_gpu(executor: &Executor) -> Result<Self> {
+        const BYTES: usize = 1 << 30;
+        const REPEATS: usize = 8;
+        const SIDE: usize = 4096;
+        let seconds = |body: &dyn Fn() -> Result<()>| -> Result<f64> {
+            let (recording, ()) = executor.record(|| (0..REPEATS).try_for_each(|_| body()))?;
+            Ok(fastest(9, || executor.replay(&recording)?.wait())? / REPEATS as f64)
+        };
+        let (from, to) = (executor.zeros(DType::U8, &[BYTES])?, executor.zeros(DType::U8, &[BYTES])?);
+        let memory = 2.0 * BYTES as f64 / seconds(&|| to.copy_from(&from))?;
+        // Zeros would flatter: they cost less power, and so leave more clock.
+        let values: Vec<f32> = (0..SIDE * SIDE).map(|i| (i * 2_654_435_761 % 65_521) as f32 / 32_760.0 - 1.0).collect();
+        let square = executor.tensor(&[SIDE, SIDE], &values)?.cast(DType::BF16)?;
+        let square = square.on(&executor.with_precision(Some(Precision::Fast)))?;
+        let arithmetic = 2.0 * (SIDE as f64).powi(3) / seconds(&|| square.linear(&square, None).map(|_| ()))?;
+        Ok(Self { memory, arithmetic, how: ["copy", "bf16 matrix product"] })
+    }
+
+    /// For a reader.
+    pub(crate) fn describe(self) -> String {
+        let [memory, arithmetic] = self.how;
+        format!("{memory} {:.1} GB/s, {arithmetic} {:.0} GFLOP/s", self.memory / 1e9, self.arithmetic / 1e9)
+    }
+
+    /// For a program.
+    pub(crate) fn json(self) -> Value {
+        json!({ "memory_bytes_per_second": self.memory, "operations_per_second": self.arithmetic, "measured": self.how })
     }
 }
 
 /// Seconds of the fastest of several passes, after one to warm up.
-fn fastest(passes: usize, pass: impl Fn()) -> f64 {
-    let seconds = || {
+fn fastest(passes: usize, pass: impl Fn() -> Result<()>) -> Result<f64> {
+    pass()?;
+    let mut least = f64::INFINITY;
+    for _ in 0..passes {
         let start = Instant::now();
-        pass();
-        start.elapsed().as_secs_f64()
-    };
-    seconds();
-    (0..passes).map(|_| seconds()).fold(f64::INFINITY, f64::min)
+        pass()?;
+        least = least.min(start.elapsed().as_secs_f64());
+    }
+    Ok(least)
 }
 
 /// Mapped memory in huge pages where the system has them, as the device allocates it.
 struct Words(memmap2::MmapMut);
 
 impl Words {
-    fn new(bytes: usize) -> Option<Self> {
-        let mut map = memmap2::MmapMut::map_anon(bytes).ok()?;
+    fn new(bytes: usize) -> Result<Self> {
+        let mut map = memmap2::MmapMut::map_anon(bytes).map_err(|e| Error::out_of_memory(format!("{bytes} bytes to measure with: {e}")))?;
         #[cfg(target_os = "linux")]
         // Advice only: the measurement is what the memory gives.
         let _ = map.advise(memmap2::Advice::HugePage);
         map.fill(1);
-        Some(Self(map))
+        Ok(Self(map))
     }
 
     fn get(&self) -> &[u64] {

@@ -1,11 +1,11 @@
 use std::{sync::Arc, time::Instant};
 
 use clap::{Args, ValueEnum};
-use elinvar::{DType, DeviceKind, Result, kernels::rope::RopeScaling};
+use elinvar::{DType, Result, kernels::rope::RopeScaling};
 use elinvar_llm::{Architecture, Config, MemoryEstimate, Model, Rope, Session};
 use serde_json::json;
 
-use super::{ceiling::Ceilings, timing::median};
+use super::{ceiling::Ceilings, timing::median, units};
 use crate::{args::DeviceArgs, commands::print_line};
 
 /// Arguments of `elinvar bench decode`.
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
     let properties = executor.properties().clone();
     let config = args.shape.config();
     let bytes = bytes_per_token(&config, args.dtype);
-    let ceilings = (properties.kind == DeviceKind::Cpu).then(|| Ceilings::of_host(properties.compute_units));
+    let ceilings = Ceilings::of(&executor)?;
     let longest = args.prompt.iter().chain(&args.generate).copied().max().unwrap_or(1);
     MemoryEstimate::of_random(&config, args.dtype, longest, args.cache_dtype, Session::DEFAULT_CHUNK).check(executor.memory())?;
     let model = Arc::new(Model::random(&executor, config, args.dtype, 1)?);
@@ -104,29 +104,28 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
     }
     for &tokens in &args.generate {
         let seconds = rounds(args.rounds, || decode(&mut session, tokens))?;
-        let limit = ceilings.map(|c| bytes as f64 * tokens as f64 / seconds / c.read);
-        rows.push((format!("tg{tokens}"), tokens, seconds, limit));
+        let limit = bytes as f64 * tokens as f64 / seconds / ceilings.memory;
+        rows.push((format!("tg{tokens}"), tokens, seconds, Some(limit)));
     }
     if args.json {
-        let row = |(test, tokens, seconds, limit): &(String, usize, f64, Option<f64>)| json!({ "test": test, "tokens_per_second": *tokens as f64 / seconds, "fraction_of_read_bandwidth": limit });
+        let row = |(test, tokens, seconds, limit): &(String, usize, f64, Option<f64>)| json!({ "test": test, "tokens_per_second": *tokens as f64 / seconds, "fraction_of_bandwidth": limit });
         print_line(serde_json::Value::Array(rows.iter().map(row).collect()));
         return Ok(());
     }
     print_line(format!(
-        "{} · {} threads · {:?} {} · {:.2} GB of weights a token",
+        "{} · {} {} · {:?} {} · {:.2} GB of weights a token",
         properties.name,
         properties.compute_units,
+        units(&properties),
         args.shape,
         args.dtype,
         bytes as f64 / 1e9
     ));
-    if let Some(c) = ceilings {
-        print_line(format!("read bandwidth measured now: {:.1} GB/s", c.read / 1e9));
-    }
-    print_line(format!("{:<8} {:>10} {:>20}", "test", "tokens/s", "of read bandwidth"));
+    print_line(format!("ceilings measured now: {}", ceilings.describe()));
+    print_line(format!("{:<8} {:>10} {:>13}", "test", "tokens/s", "of bandwidth"));
     for (test, tokens, seconds, limit) in rows {
         let limit = limit.map_or("–".to_owned(), |l| format!("{:.0} %", l * 100.0));
-        print_line(format!("{test:<8} {:>10.2} {limit:>20}", tokens as f64 / seconds));
+        print_line(format!("{test:<8} {:>10.2} {limit:>13}", tokens as f64 / seconds));
     }
     Ok(())
 }

@@ -4,10 +4,11 @@ mod ceiling;
 mod decode;
 mod loops;
 mod ops;
+mod rows;
 mod timing;
 
 use clap::{Args, Subcommand};
-use elinvar::Result;
+use elinvar::{DeviceKind, DeviceProperties, Result};
 
 /// Arguments of `elinvar bench`.
 #[derive(Debug, Args)]
@@ -29,4 +30,14 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         What::Ops(args) => ops::run(args),
         What::Decode(args) => decode::run(args),
     }
+}
+
+/// Whether the device is a graphics processor, not the simulator of one.
+fn is_gpu(properties: &DeviceProperties) -> bool {
+    properties.has_simdgroups() && properties.kind != DeviceKind::MetalSim
+}
+
+/// What a device's compute units are called.
+fn units(properties: &DeviceProperties) -> &'static str {
+    if is_gpu(properties) { "multiprocessors" } else { "threads" }
 }
