@@ -33,6 +33,7 @@ impl NullBackend {
             max_buffer_bytes: 1 << 40,
             unified_memory: true,
             dtypes: DType::ALL,
+            compute_capability: None,
         };
         Self { properties }
     }

@@ -22,6 +22,7 @@ fn properties() -> DeviceProperties {
         max_buffer_bytes: usize::MAX,
         unified_memory: true,
         dtypes: DType::ALL,
+        compute_capability: None,
     }
 }
 
