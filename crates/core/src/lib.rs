@@ -12,6 +12,7 @@
 
 mod backend;
 mod buffer;
+mod cache;
 mod commands;
 mod completion;
 mod cuda;
@@ -28,6 +29,7 @@ mod properties;
 
 pub use backend::{Backend, MemoryInfo};
 pub use buffer::{Binding, Buffer, DeviceMemory, HostMemory, RawBuffer, Storage};
+pub use cache::{Cache, CacheKey, cache_error};
 pub use commands::{Command, CommandList, Copy, Dispatch, Extent, Fill, ListBuilder};
 pub use completion::{Completion, InFlight, Signal, Wait};
 pub use cuda::{CudaArchitecture, CudaForm, CudaSource, MatrixProduct};

@@ -7,12 +7,11 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use elinvar_core::{Error, Result};
+use elinvar_core::{Cache, CacheKey, Error, Result, cache_error};
 use elinvar_msl::simulator;
 
 use crate::{
-    cache::{self, Cache, Key},
-    diagnostics,
+    cache, diagnostics,
     instrument::instrument,
     library::{CompileOptions, Math, Source},
     toolchain::Toolchain,
@@ -158,21 +157,21 @@ impl Compiler {
     }
 
     /// The key of one kernel of a text, whichever library it is compiled into.
-    pub(crate) fn kernel_key(&self, text: &Key, kernel: &str, target: &Target) -> Key {
+    pub(crate) fn kernel_key(&self, text: &CacheKey, kernel: &str, target: &Target) -> CacheKey {
         let mut command = self.toolchain.compiler();
         command.args(target.flags()).args(&target.constants);
         self.key(&command, [text.as_str().as_bytes(), kernel.as_bytes(), self.runtime.as_os_str().as_encoded_bytes(), INSTRUMENTATION])
     }
 
     /// Where a kernel was compiled to, if it was.
-    pub(crate) fn find(&self, key: &Key) -> Option<Place> {
+    pub(crate) fn find(&self, key: &CacheKey) -> Option<Place> {
         let found = fs::read_to_string(self.cache.path(key, "kernel")).ok()?;
         let (library, symbol) = found.trim_end().split_once(' ')?;
         let library = self.cache.folder().join(library);
         self.cache.is_sound(&library).then(|| Place { library, symbol: symbol.to_owned() })
     }
 
-    pub(crate) fn remember(&self, key: &Key, place: &Place) -> Result<()> {
+    pub(crate) fn remember(&self, key: &CacheKey, place: &Place) -> Result<()> {
         let library = place.library.file_name().unwrap_or_default().to_string_lossy();
         self.cache.write(&self.cache.path(key, "kernel"), format!("{library} {}\n", place.symbol).as_bytes())
     }
@@ -228,7 +227,7 @@ impl Compiler {
         let scratch = self.cache.scratch("pch");
         self.add_places(&mut command);
         compile(command.args(["-c", "-o"]).arg(&scratch).arg(self.prelude.join("msl.h")), &[], "the Metal prelude")?;
-        self.cache.seal(&scratch, &place).map(|()| place)
+        cache::seal(&self.cache, &scratch, &place).map(|()| place)
     }
 
     /// Names in line tables that do not depend on the machine.
@@ -248,20 +247,20 @@ impl Compiler {
     }
 
     /// Of a command's arguments, the compiler, the prelude and `inputs`.
-    fn key<'a>(&'a self, command: &'a Command, inputs: impl IntoIterator<Item = &'a [u8]>) -> Key {
+    fn key<'a>(&'a self, command: &'a Command, inputs: impl IntoIterator<Item = &'a [u8]>) -> CacheKey {
         let arguments: Vec<&[u8]> = command.get_args().map(|argument| argument.as_encoded_bytes()).collect();
         let fixed = [self.toolchain.version().as_bytes(), self.prelude.as_os_str().as_encoded_bytes()];
-        Key::of(arguments.into_iter().chain(fixed).chain(inputs))
+        CacheKey::of(arguments.into_iter().chain(fixed).chain(inputs))
     }
 
     /// The library under `key`; without one, what `compile` makes an object file of, linked.
-    fn cached(&self, key: &Key, compile: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+    fn cached(&self, key: &CacheKey, compile: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
         let place = self.cache.path(key, "so");
         if self.cache.is_sound(&place) {
             return Ok(place);
         }
         let (object, library) = (self.cache.scratch("o"), self.cache.scratch("so"));
-        let made = compile(&object).and_then(|()| self.link(&object, &library, &place)).and_then(|()| self.cache.seal(&library, &place));
+        let made = compile(&object).and_then(|()| self.link(&object, &library, &place)).and_then(|()| cache::seal(&self.cache, &library, &place));
         for scratch in [object, library] {
             // Already gone when it was kept.
             let _ = fs::remove_file(scratch);
@@ -293,7 +292,7 @@ fn machine_flags() -> &'static [&'static str] {
 
 /// The files, written once into a folder named by their content.
 fn folder(cache: &Cache, name: &str, files: &[(&str, &str)]) -> Result<PathBuf> {
-    let key = Key::of(files.iter().flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]));
+    let key = CacheKey::of(files.iter().flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]));
     let folder = cache.folder().join(format!("{name}-{}", key.as_str()));
     for (file, text) in files {
         let place = folder.join(file);
@@ -301,7 +300,7 @@ fn folder(cache: &Cache, name: &str, files: &[(&str, &str)]) -> Result<PathBuf> 
             continue;
         }
         let parent = place.parent().unwrap_or(&folder);
-        fs::create_dir_all(parent).map_err(|cause| cache::io("create", parent, cause))?;
+        fs::create_dir_all(parent).map_err(|cause| cache_error("create", parent, cause))?;
         cache.write(&place, text.as_bytes())?;
     }
     Ok(folder)

@@ -7,12 +7,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use elinvar_core::{Error, Result};
+use elinvar_core::{CacheKey, Error, Result};
 use elinvar_msl::{Kernel, Lint, Module, Parameter, ParameterKind, simulator};
 use rayon::prelude::*;
 
 use crate::{
-    cache::Key,
     compile::{Compiler, Place, Target},
     loaded::Loaded,
 };
@@ -111,7 +110,7 @@ pub struct Library {
     name: String,
     module: Arc<Module>,
     /// Of the lowered text.
-    fingerprint: Key,
+    fingerprint: CacheKey,
     options: CompileOptions,
     loaded: Arc<Mutex<HashMap<PathBuf, Arc<Loaded>>>>,
 }
@@ -121,7 +120,7 @@ impl Library {
         let preprocessed = compiler.preprocess(source, options)?;
         let module = Arc::new(Module::read(&preprocessed)?);
         let any: Vec<&str> = module.kernels().iter().map(|kernel| kernel.name.as_str()).take(1).collect();
-        let fingerprint = Key::of([module.lower_for_simulator(&any)?.text.as_bytes()]);
+        let fingerprint = CacheKey::of([module.lower_for_simulator(&any)?.text.as_bytes()]);
         Ok(Self { compiler, name: source.name.clone(), module, fingerprint, options: options.clone(), loaded: Arc::default() })
     }
 
