@@ -34,6 +34,7 @@ impl NullBackend {
             unified_memory: true,
             dtypes: DType::ALL,
             compute_capability: None,
+            matrix_library: false,
         };
         Self { properties }
     }

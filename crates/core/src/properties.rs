@@ -57,6 +57,8 @@ pub struct DeviceProperties {
     pub dtypes: &'static [DType],
     /// Compute capability of an NVIDIA GPU, ten times the major number and the minor one: 90 for 9.0.
     pub compute_capability: Option<u32>,
+    /// The vendor's library for matrix products is there: [`CudaForm::MatrixProduct`](crate::CudaForm::MatrixProduct) can run.
+    pub matrix_library: bool,
 }
 
 impl DeviceProperties {

@@ -46,6 +46,7 @@ impl CpuBackend {
             unified_memory: true,
             dtypes: DType::ALL,
             compute_capability: None,
+            matrix_library: false,
         };
         Ok(Self { properties, worker: Mutex::new(Worker::start(threads)?) })
     }

@@ -47,6 +47,7 @@ impl<A: Api> MetalBackend<A> {
             unified_memory: facts.unified_memory,
             dtypes: DType::ALL,
             compute_capability: None,
+            matrix_library: false,
         };
         Self { api: Arc::new(api), properties, texts: HashMap::new(), in_flight: Mutex::default() }
     }

@@ -23,6 +23,7 @@ fn properties() -> DeviceProperties {
         unified_memory: true,
         dtypes: DType::ALL,
         compute_capability: None,
+        matrix_library: false,
     }
 }
 
