@@ -124,7 +124,7 @@ impl Reader<'_> {
             }
             token.painted |= token.kind == Kind::Identifier && self.definition(token.text).is_some_and(|found| found.active.get());
             token.space |= token.first;
-            (token.first, token.expanded, token.column) = (false, true, 0);
+            (token.first, token.column) = (false, 0);
             last.push(token);
         }
     }

@@ -40,8 +40,10 @@ impl Reader<'_> {
     }
 
     fn fill(&mut self, body: &[Part], filling: &mut Filling<'_>) -> Result<Vec<Token>> {
-        let at = *filling.at;
+        let (at, ends) = (*filling.at, self.use_ends);
         let mut filled = self.sequence(body, filling)?;
+        // Macros used in arguments ended elsewhere.
+        self.use_ends = ends;
         let cost = filled.iter().map(|token| 8 + self.names.text(token.text).len()).sum();
         self.charge(cost, &at)?;
         for token in &mut filled {
