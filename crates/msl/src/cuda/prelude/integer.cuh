@@ -118,12 +118,12 @@ ELV_MAP(madsat)
 #undef ELV_MAP
 template <class T, int N> inline vec<T, N> extract_bits(vec<T, N> a, uint offset, uint bits) {
   vec<T, N> r;
-  for (int i = 0; i < N; i++) r.lanes[i] = extract_bits(a.lanes[i], offset, bits);
+  for (int i = 0; i < N; i++) r[i] = extract_bits(a[i], offset, bits);
   return r;
 }
 template <class T, int N> inline vec<T, N> insert_bits(vec<T, N> base, vec<T, N> insert, uint offset, uint bits) {
   vec<T, N> r;
-  for (int i = 0; i < N; i++) r.lanes[i] = insert_bits(base.lanes[i], insert.lanes[i], offset, bits);
+  for (int i = 0; i < N; i++) r[i] = insert_bits(base[i], insert[i], offset, bits);
   return r;
 }
 } // namespace metal
