@@ -34,7 +34,8 @@ pub(super) fn duplicates(module: &Module, edits: &mut Edits<'_>) {
 fn is_constructor(module: &Module, function: &Function<'_>) -> bool {
     let words = ["constexpr", "explicit", "inline", "METAL_FUNC"];
     let name = name_start(&module.tokens, function);
-    module.structure.scope(function.start) == Scope::Class && (function.start..name).all(|at| words.contains(&module.tokens.text(at)))
+    let class = module.structure.scope(function.start) == Scope::Class && module.tokens.text(name) != "operator";
+    class && (function.start..name).all(|at| words.contains(&module.tokens.text(at)))
 }
 
 /// Constructors for each address space, `S() constant = default;`, are one.
