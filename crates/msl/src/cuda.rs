@@ -5,9 +5,11 @@
 
 mod duplicates;
 mod entries;
+mod fills;
 mod literals;
 mod pragmas;
 mod qualifiers;
+mod specialisations;
 #[cfg(test)]
 mod tests;
 
@@ -52,8 +54,10 @@ pub(crate) fn lower(module: &Module, wanted: &[(Kernel, &[u32])]) -> Lowered {
     qualifiers::threadgroup_variables(module, &mut edits);
     qualifiers::address_spaces(module, &mut edits);
     swizzles::swizzles(module, &mut edits);
+    fills::fills(module, &mut edits);
     literals::literals(module, &mut edits);
     braces::braces(module, &mut edits);
+    specialisations::specialisations(module, &mut edits);
     duplicates::duplicates(module, &mut edits);
     let mut text = format!("#include \"msl.cuh\"\n{}namespace msl {{\n{}", constants::defaults(module), edits.apply());
     let entries = entries::entries(wanted, &mut text);

@@ -15,6 +15,9 @@ use crate::{
 pub(super) fn duplicates(module: &Module, edits: &mut Edits<'_>) {
     let mut seen = HashSet::new();
     for function in functions(module) {
+        if is_constructor(module, &function) {
+            constructor(module, &function, edits);
+        }
         if !seen.insert(function_key(module, &function)) {
             edits.drop(module.structure.statement(function.start), function.end);
         }
@@ -28,14 +31,38 @@ pub(super) fn duplicates(module: &Module, edits: &mut Edits<'_>) {
     }
 }
 
-/// What tells a function from others: its scope, its name, the types of its parameters, whether it is a definition.
-fn function_key(module: &Module, function: &Function<'_>) -> String {
-    let tokens = &module.tokens;
+fn is_constructor(module: &Module, function: &Function<'_>) -> bool {
+    let words = ["constexpr", "explicit", "inline", "METAL_FUNC"];
+    let name = name_start(&module.tokens, function);
+    let class = module.structure.scope(function.start) == Scope::Class && module.tokens.text(name) != "operator";
+    class && (function.start..name).all(|at| words.contains(&module.tokens.text(at)))
+}
+
+/// Constructors for each address space, `S() constant = default;`, are one.
+fn constructor(module: &Module, function: &Function<'_>, edits: &mut Edits<'_>) {
+    let (start, end) = trailing(&module.tokens, function);
+    (start..end).filter(|&at| module.tokens.text(at) == "constant").for_each(|at| edits.replace(at, ""));
+}
+
+/// The start of the name, with its template arguments, or of `operator`.
+fn name_start(tokens: &Tokens, function: &Function<'_>) -> usize {
     let name = match tokens.text(function.name) {
         ">" => tokens.angle_start(function.name + 1).map_or(function.name, |open| open.saturating_sub(1)),
         _ => function.name,
     };
-    let name = (function.start..name).find(|&at| tokens.text(at) == "operator").unwrap_or(name);
+    (function.start..name).find(|&at| tokens.text(at) == "operator").unwrap_or(name)
+}
+
+/// The range of the qualifiers behind the parameters.
+fn trailing(tokens: &Tokens, function: &Function<'_>) -> (usize, usize) {
+    let close = tokens.partner(function.name + 1);
+    (close + 1, tokens.find(close + 1, function.end, &["{", ";", ":", "="]))
+}
+
+/// What tells a function from others: its scope, its name, the types of its parameters, whether it is a definition.
+fn function_key(module: &Module, function: &Function<'_>) -> String {
+    let tokens = &module.tokens;
+    let name = name_start(tokens, function);
     // Templates may differ in what they return, or in what they require.
     let from = if function.template.is_some() { module.structure.statement(function.start) } else { name };
     let mut key = format!("{} {} ", module.structure.brace(function.start), if function.body.is_some() { "{" } else { ";" });
@@ -45,9 +72,11 @@ fn function_key(module: &Module, function: &Function<'_>) -> String {
         key.push_str(", ");
         key.push_str(&plain(&list, 0, list.len()));
     }
-    let close = function.parameters.last().map_or(function.name + 2, |&(_, end)| end);
-    let end = tokens.find(close + 1, function.end, &["{", ";", ":", "="]);
-    key + ") " + &plain(tokens, close + 1, end)
+    if is_constructor(module, function) {
+        return key;
+    }
+    let (start, end) = trailing(tokens, function);
+    key + ") " + &plain(tokens, start, end)
 }
 
 /// A partial or explicit specialisation of a class or variable template: what tells it from others, and its end.

@@ -6,7 +6,7 @@ use crate::{
     structure::Scope,
 };
 
-/// `threadgroup T a[N];` in a function becomes `__shared__ T a[N];`.
+/// `threadgroup T a[N];` in a function becomes `__shared__ T a[N];`. Metal allows an initialiser, which has no effect.
 pub(super) fn threadgroup_variables(module: &Module, edits: &mut Edits<'_>) {
     let (tokens, structure) = (&module.tokens, &module.structure);
     for at in (0..tokens.len()).filter(|&at| tokens.text(at) == "threadgroup") {
@@ -14,8 +14,13 @@ pub(super) fn threadgroup_variables(module: &Module, edits: &mut Edits<'_>) {
         let words = if tokens.text(start) == "alignas" { tokens.after(start + 1) } else { start };
         let leading = (words..at).all(|at| matches!(tokens.text(at), "static" | "const" | "volatile") || edits.is_blank(at));
         let variable = structure.scope(at) == Scope::Function && structure.is_outer(at) && leading;
-        if variable && tokens.is_identifier(after_type(tokens, at + 1)) {
+        let name = after_type(tokens, at + 1);
+        if variable && tokens.is_identifier(name) {
             edits.replace(at, "__shared__");
+            let declared = tokens.split(name, tokens.find(name, tokens.len(), &[";"]));
+            for (start, end) in declared {
+                edits.blank((start..end).find(|&at| tokens.text(at) == "=").unwrap_or(end), end);
+            }
         }
     }
 }

@@ -5,17 +5,17 @@ namespace elv {
 // Applies a function of scalars to each element of vectors.
 template <class T, int N, class F> constexpr auto map(metal::vec<T, N> a, F f) {
   metal::vec<decltype(f(a[0])), N> r;
-  for (int i = 0; i < N; i++) r.lanes[i] = f(a.lanes[i]);
+  for (int i = 0; i < N; i++) r[i] = f(a[i]);
   return r;
 }
 template <class T, class U, int N, class F> constexpr auto map(metal::vec<T, N> a, metal::vec<U, N> b, F f) {
   metal::vec<decltype(f(a[0], b[0])), N> r;
-  for (int i = 0; i < N; i++) r.lanes[i] = f(a.lanes[i], b.lanes[i]);
+  for (int i = 0; i < N; i++) r[i] = f(a[i], b[i]);
   return r;
 }
 template <class T, class U, class V, int N, class F> constexpr auto map(metal::vec<T, N> a, metal::vec<U, N> b, metal::vec<V, N> c, F f) {
   metal::vec<decltype(f(a[0], b[0], c[0])), N> r;
-  for (int i = 0; i < N; i++) r.lanes[i] = f(a.lanes[i], b.lanes[i], c.lanes[i]);
+  for (int i = 0; i < N; i++) r[i] = f(a[i], b[i], c[i]);
   return r;
 }
 template <class A, class B> constexpr bool are_mixed_scalars = metal::is_arithmetic_v<A> && metal::is_arithmetic_v<B> && !metal::is_same_v<A, B>;
@@ -62,12 +62,12 @@ template <class T, int N> constexpr vec<T, N> select(vec<T, N> a, vec<T, N> b, b
 
 template <int N> constexpr bool any(vec<bool, N> v) {
   bool r = false;
-  for (int i = 0; i < N; i++) r |= v.lanes[i];
+  for (int i = 0; i < N; i++) r |= v[i];
   return r;
 }
 template <int N> constexpr bool all(vec<bool, N> v) {
   bool r = true;
-  for (int i = 0; i < N; i++) r &= v.lanes[i];
+  for (int i = 0; i < N; i++) r &= v[i];
   return r;
 }
 constexpr bool any(bool b) { return b; }

@@ -3,8 +3,8 @@
 
 namespace metal {
 template <class T, int N> constexpr T dot(vec<T, N> a, vec<T, N> b) {
-  T sum = a.lanes[0] * b.lanes[0];
-  for (int i = 1; i < N; i++) sum += a.lanes[i] * b.lanes[i];
+  T sum = a[0] * b[0];
+  for (int i = 1; i < N; i++) sum += a[i] * b[i];
   return sum;
 }
 template <class T> constexpr vec<T, 3> cross(vec<T, 3> a, vec<T, 3> b) {

@@ -53,8 +53,7 @@ __forceinline__ ushort round_to_bfloat(float x) {
     ushort bits;                                                                                                                   \
     T() = default;                                                                                                                 \
     constexpr __forceinline__ T(float x) : bits(__builtin_is_constant_evaluated() ? from_constant(x) : from_float(x)) {}           \
-    template <class I, class = metal::enable_if_t<elv::is_integer<I>::value>> constexpr __forceinline__ T(I x) : T((float)x) {}    \
-    explicit constexpr __forceinline__ T(double x) : T((float)x) {}                                                                \
+    template <class I, class = metal::enable_if_t<elv::is_integer<I>::value || metal::is_same_v<I, double>>> constexpr __forceinline__ T(I x) : T((float)x) {}    \
     explicit constexpr T(U x);                                                                                                     \
     constexpr __forceinline__ operator float() const { return __builtin_is_constant_evaluated() ? to_constant(bits) : to_float(bits); } \
     template <class A> constexpr __forceinline__ T& operator+=(A a) { return *this = T(*this + a); }                               \

@@ -1,6 +1,19 @@
 // <metal_integer>
 #pragma once
 
+// Clang's, which Metal texts use in constants.
+constexpr int __builtin_popcount(uint a) {
+  int n = 0;
+  for (; a != 0; a &= a - 1) n++;
+  return n;
+}
+constexpr int __builtin_ctz(uint a) { return __builtin_popcount((a & (0u - a)) - 1); }
+constexpr int __builtin_clz(uint a) {
+  int n = 0;
+  for (; n < 32 && (a >> (31 - n) & 1) == 0; n++) {}
+  return n;
+}
+
 namespace elv {
 template <class T> constexpr int bits_of = 8 * sizeof(T);
 template <class T> using only_integer = metal::enable_if_t<metal::is_integral_v<T>, int>;
@@ -118,12 +131,12 @@ ELV_MAP(madsat)
 #undef ELV_MAP
 template <class T, int N> inline vec<T, N> extract_bits(vec<T, N> a, uint offset, uint bits) {
   vec<T, N> r;
-  for (int i = 0; i < N; i++) r.lanes[i] = extract_bits(a.lanes[i], offset, bits);
+  for (int i = 0; i < N; i++) r[i] = extract_bits(a[i], offset, bits);
   return r;
 }
 template <class T, int N> inline vec<T, N> insert_bits(vec<T, N> base, vec<T, N> insert, uint offset, uint bits) {
   vec<T, N> r;
-  for (int i = 0; i < N; i++) r.lanes[i] = insert_bits(base.lanes[i], insert.lanes[i], offset, bits);
+  for (int i = 0; i < N; i++) r[i] = insert_bits(base[i], insert[i], offset, bits);
   return r;
 }
 } // namespace metal

@@ -114,8 +114,8 @@ template <class T, int N> __forceinline__ vec<T, N> frexp(vec<T, N> x, vec<int, 
   vec<T, N> r;
   for (int i = 0; i < N; i++) {
     int e;
-    r.lanes[i] = frexp(x.lanes[i], e);
-    exponent.lanes[i] = e;
+    r[i] = frexp(x[i], e);
+    exponent[i] = e;
   }
   return r;
 }

@@ -5,7 +5,6 @@ namespace metal {
 template <class T, int N> struct packed_vec : elv::components<T, N> {
   typedef elv::components<T, N> base;
   typedef make_index_sequence<N> indices;
-  using base::lanes;
 
   packed_vec() = default;
   template <class U, class = enable_if_t<elv::is_scalar_for<U, T>>> constexpr packed_vec(U scalar) : packed_vec(vec<T, N>((T)scalar)) {}
@@ -14,13 +13,10 @@ template <class T, int N> struct packed_vec : elv::components<T, N> {
   constexpr packed_vec(A a, B b, R... rest) : packed_vec(vec<T, N>(a, b, rest...)) {}
 
   constexpr operator vec<T, N>() const { return unpack(indices{}); }
-  constexpr T operator[](int i) const {
-    if (__builtin_is_constant_evaluated()) return this->get(i);
-    return lanes[i];
-  }
-  constexpr T& operator[](int i) { return lanes[i]; }
+  constexpr T operator[](int i) const { return this->get(i); }
+  constexpr T& operator[](int i) { return __builtin_is_constant_evaluated() ? this->at(i) : (&this->x)[i]; }
   template <int... I> constexpr vec<T, sizeof...(I)> swizzle() const { return vec<T, sizeof...(I)>((*this)[I]...); }
-  template <int... I> elv::lanes_of<T, I...> swizzled() { return elv::lanes_of<T, I...>{lanes}; }
+  template <int... I> elv::lanes_of<T, I...> swizzled() { return elv::lanes_of<T, I...>{&this->x}; }
 
 #define ELV_OPERATOR(op)                                                                          \
   friend constexpr vec<T, N> operator op(packed_vec a, packed_vec b) { return (vec<T, N>)a op(vec<T, N>) b; } \

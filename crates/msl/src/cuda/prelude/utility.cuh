@@ -1,6 +1,12 @@
 // The small rest: arrays, logging, uniform values.
 #pragma once
 
+namespace elv {
+template <class T, size_t N, class V> __forceinline__ void fill(T (&items)[N], V value) {
+  for (size_t i = 0; i < N; i++) items[i] = value;
+}
+} // namespace elv
+
 namespace metal {
 template <class T, size_t N> struct array {
   T items[N];

@@ -18,36 +18,34 @@ template <class T, int N> struct element<metal::packed_vec<T, N>> { typedef T ty
 
 template <class U, class T> constexpr bool is_scalar_for = __is_convertible_to(U, T) && width<U>::value == 1;
 
+// Every component has two names. Reading by index selects, so that a vector in registers stays there.
 template <class T, int N> struct components;
 template <class T> struct components<T, 2> {
-  union {
-    struct { T x, y; };
-    struct { T r, g; };
-    T lanes[2];
-  };
+  union { T x, r; };
+  union { T y, g; };
   components() = default;
   constexpr components(T a, T b) : x(a), y(b) {}
   constexpr T get(int i) const { return i == 0 ? x : y; }
+  constexpr T& at(int i) { return i == 0 ? x : y; }
 };
 template <class T> struct components<T, 3> {
-  union {
-    struct { T x, y, z; };
-    struct { T r, g, b; };
-    T lanes[3];
-  };
+  union { T x, r; };
+  union { T y, g; };
+  union { T z, b; };
   components() = default;
   constexpr components(T a, T b_, T c) : x(a), y(b_), z(c) {}
   constexpr T get(int i) const { return i == 0 ? x : i == 1 ? y : z; }
+  constexpr T& at(int i) { return i == 0 ? x : i == 1 ? y : z; }
 };
 template <class T> struct components<T, 4> {
-  union {
-    struct { T x, y, z, w; };
-    struct { T r, g, b, a; };
-    T lanes[4];
-  };
+  union { T x, r; };
+  union { T y, g; };
+  union { T z, b; };
+  union { T w, a; };
   components() = default;
   constexpr components(T a_, T b_, T c, T d) : x(a_), y(b_), z(c), w(d) {}
   constexpr T get(int i) const { return i == 0 ? x : i == 1 ? y : i == 2 ? z : w; }
+  constexpr T& at(int i) { return i == 0 ? x : i == 1 ? y : i == 2 ? z : w; }
 };
 
 // The scalars of a list of scalars and vectors, by index.
@@ -76,7 +74,7 @@ template <class T, int... I> struct lanes_of {
   operator V() const { return get(); }
   V operator=(V v) const {
     int k = 0;
-    ((base[I] = v.lanes[k++]), ...);
+    ((base[I] = v[k++]), ...);
     return v;
   }
   V operator+=(V v) const { return *this = get() + v; }
@@ -96,9 +94,9 @@ namespace metal {
 template <class T, int N> struct alignas(sizeof(T) * (N == 3 ? 4 : N)) vec : elv::components<T, N> {
   typedef elv::components<T, N> base;
   typedef make_index_sequence<N> indices;
-  using base::lanes;
 
   vec() = default;
+  explicit constexpr vec(base components) : base(components) {}
   template <class U, class = enable_if_t<elv::is_scalar_for<U, T>>> constexpr vec(U scalar) : base(splat((T)scalar, indices{})) {}
   template <class U, class = enable_if_t<!is_same_v<U, T>>> explicit constexpr vec(vec<U, N> other) : base(list(indices{}, other)) {}
   template <class U> explicit constexpr vec(packed_vec<U, N> other) : base(list(indices{}, other)) {}
@@ -106,16 +104,20 @@ template <class T, int N> struct alignas(sizeof(T) * (N == 3 ? 4 : N)) vec : elv
   constexpr vec(A a, B b, R... rest) : base(list(indices{}, a, b, rest...)) {}
   template <class... A> constexpr vec(elv::in_braces, A... a) : base(list(indices{}, a..., (T)0, (T)0, (T)0, (T)0)) {}
 
-  constexpr T operator[](int i) const {
-    if (__builtin_is_constant_evaluated()) return this->get(i);
-    return lanes[i];
-  }
-  constexpr T& operator[](int i) { return lanes[i]; }
+  constexpr T operator[](int i) const { return this->get(i); }
+  constexpr T& operator[](int i) { return __builtin_is_constant_evaluated() ? this->at(i) : (&this->x)[i]; }
   template <int... I> constexpr vec<T, sizeof...(I)> swizzle() const { return vec<T, sizeof...(I)>((*this)[I]...); }
-  template <int... I> elv::lanes_of<T, I...> swizzled() { return elv::lanes_of<T, I...>{lanes}; }
+  template <int... I> elv::lanes_of<T, I...> swizzled() { return elv::lanes_of<T, I...>{&this->x}; }
 
-#define ELV_OPERATOR(op)                                                               \
-  friend constexpr vec operator op(vec a, vec b) { return a.combine(b, indices{}, [](T p, T q) { return (T)(p op q); }); } \
+#define ELV_OPERATOR(op)                                                                                                 \
+  friend constexpr vec operator op(vec p, vec q) {                                                                       \
+    if constexpr (N == 2)                                                                                                \
+      return vec(base((T)(p.x op q.x), (T)(p.y op q.y)));                                                                \
+    else if constexpr (N == 3)                                                                                           \
+      return vec(base((T)(p.x op q.x), (T)(p.y op q.y), (T)(p.z op q.z)));                                               \
+    else                                                                                                                 \
+      return vec(base((T)(p.x op q.x), (T)(p.y op q.y), (T)(p.z op q.z), (T)(p.w op q.w)));                              \
+  }                                                                                                                      \
   constexpr vec& operator op##=(vec b) { return *this = *this op b; }
   ELV_OPERATOR(+)
   ELV_OPERATOR(-)
@@ -128,8 +130,16 @@ template <class T, int N> struct alignas(sizeof(T) * (N == 3 ? 4 : N)) vec : elv
   ELV_OPERATOR(<<)
   ELV_OPERATOR(>>)
 #undef ELV_OPERATOR
-#define ELV_OPERATOR(op) \
-  friend constexpr vec<bool, N> operator op(vec a, vec b) { return a.compare(b, indices{}, [](T p, T q) { return (bool)(p op q); }); }
+#define ELV_OPERATOR(op)                                                                                                 \
+  friend constexpr vec<bool, N> operator op(vec p, vec q) {                                                              \
+    typedef elv::components<bool, N> flags;                                                                              \
+    if constexpr (N == 2)                                                                                                \
+      return vec<bool, N>(flags(p.x op q.x, p.y op q.y));                                                                \
+    else if constexpr (N == 3)                                                                                           \
+      return vec<bool, N>(flags(p.x op q.x, p.y op q.y, p.z op q.z));                                                    \
+    else                                                                                                                 \
+      return vec<bool, N>(flags(p.x op q.x, p.y op q.y, p.z op q.z, p.w op q.w));                                        \
+  }
   ELV_OPERATOR(==)
   ELV_OPERATOR(!=)
   ELV_OPERATOR(<)
@@ -139,18 +149,27 @@ template <class T, int N> struct alignas(sizeof(T) * (N == 3 ? 4 : N)) vec : elv
   ELV_OPERATOR(&&)
   ELV_OPERATOR(||)
 #undef ELV_OPERATOR
-  friend constexpr vec operator-(vec a) { return a.combine(a, indices{}, [](T p, T) { return (T)-p; }); }
-  friend constexpr vec operator~(vec a) { return a.combine(a, indices{}, [](T p, T) { return (T)~p; }); }
-  friend constexpr vec operator+(vec a) { return a; }
-  friend constexpr vec<bool, N> operator!(vec a) { return a.compare(a, indices{}, [](T p, T) { return !p; }); }
+#define ELV_OPERATOR(op, R)                                                                                              \
+  friend constexpr vec<R, N> operator op(vec p) {                                                                        \
+    typedef elv::components<R, N> results;                                                                               \
+    if constexpr (N == 2)                                                                                                \
+      return vec<R, N>(results((R)(op p.x), (R)(op p.y)));                                                               \
+    else if constexpr (N == 3)                                                                                           \
+      return vec<R, N>(results((R)(op p.x), (R)(op p.y), (R)(op p.z)));                                                  \
+    else                                                                                                                 \
+      return vec<R, N>(results((R)(op p.x), (R)(op p.y), (R)(op p.z), (R)(op p.w)));                                     \
+  }
+  ELV_OPERATOR(-, T)
+  ELV_OPERATOR(~, T)
+  ELV_OPERATOR(!, bool)
+#undef ELV_OPERATOR
+  friend constexpr vec operator+(vec p) { return p; }
   constexpr vec& operator++() { return *this += vec((T)1); }
   constexpr vec& operator--() { return *this -= vec((T)1); }
 
 private:
   template <size_t... I> static constexpr base splat(T scalar, index_sequence<I...>) { return base(((void)I, scalar)...); }
   template <size_t... I, class... A> static constexpr base list(index_sequence<I...>, A... a) { return base(elv::pick<T>((int)I, a...)...); }
-  template <size_t... I, class F> constexpr vec combine(vec b, index_sequence<I...>, F f) const { return vec(f((*this)[I], b[I])...); }
-  template <size_t... I, class F> constexpr vec<bool, N> compare(vec b, index_sequence<I...>, F f) const { return vec<bool, N>(f((*this)[I], b[I])...); }
 };
 
 template <class T> struct is_vector : bool_constant<(elv::width<elv::value_t<T>>::value > 1)> {};
