@@ -1,6 +1,5 @@
 use std::{
     collections::VecDeque,
-    fmt,
     path::Path,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
@@ -98,6 +97,22 @@ impl CudaBackend {
             jobs: Arc::default(),
             queue: Mutex::default(),
         })
+    }
+
+    /// Devices the driver sees.
+    ///
+    /// # Errors
+    /// No driver; one that is too old; no device.
+    pub fn count() -> Result<usize> {
+        Driver::open().map(|driver| usize::try_from(driver.devices).unwrap_or(0))
+    }
+
+    /// The device's compute capability, and the versions of what drives it and compiles for it.
+    pub fn software(&self) -> String {
+        let ([major, minor], capability) = (self.compiler.version(), self.capability);
+        let library = if self.properties.matrix_library { "cuBLASLt" } else { "no cuBLASLt" };
+        let driver = driver::shown(self.driver);
+        format!("compute capability {}.{}, driver for CUDA {driver}, NVRTC {major}.{minor}, {library}", capability / 10, capability % 10)
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -209,14 +224,6 @@ impl Drop for CudaBackend {
     fn drop(&mut self) {
         // Compilers must not run on while the process ends.
         self.jobs.finish();
-    }
-}
-
-impl fmt::Debug for CudaBackend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ([major, minor], capability) = (self.compiler.version(), self.capability);
-        let (driver, name) = (driver::shown(self.driver), &self.properties.name);
-        write!(f, "{name}, compute capability {}.{}, driver for CUDA {driver}, NVRTC {major}.{minor}", capability / 10, capability % 10)
     }
 }
 

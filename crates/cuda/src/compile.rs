@@ -28,6 +28,8 @@ pub(crate) enum Slot {
     Refusal,
     /// Zero: where a threadgroup allocation starts.
     Zero,
+    /// The grid's threads.
+    Threads,
 }
 
 /// A kernel in machine code.
@@ -49,7 +51,7 @@ struct Text<'a> {
     target: String,
     fast_math: bool,
     headers: &'a [(&'a str, &'a str)],
-    defines: Vec<String>,
+    options: Vec<String>,
 }
 
 impl Compiler {
@@ -112,7 +114,7 @@ impl Compiler {
         for kernel in kernels {
             text += &kernel.metal.unwrap_or(form).instance(&kernel.key);
         }
-        let module = Module::read(&elinvar_msl::preprocess(&name, &text, &[], &elinvar_msl::SystemIncludes)?)?;
+        let module = Module::read(&elinvar_msl::preprocess(&name, &text, &[], &elinvar_msl::MetalHeaders)?)?;
         let names: Vec<_> = kernels.iter().map(|kernel| kernel.key.to_string()).collect();
         let inline: Vec<_> = kernels.iter().map(|kernel| (kernel.params_bytes > 0).then_some(kernel.parameters.len() as u32)).collect();
         let wanted: Vec<_> = names.iter().zip(&inline).map(|(kernel, inline)| CudaEntry { kernel, inline: inline.as_slice() }).collect();
@@ -121,10 +123,13 @@ impl Compiler {
         for (kernel, entry) in kernels.iter().zip(lowered.entries) {
             let read = module.kernels().iter().find(|read| read.name == entry.kernel);
             let read = read.ok_or_else(|| Error::compile_failed(format!("{}: its text has no such kernel", kernel.key)))?;
-            entries.push(Entry { symbol: entry.symbol, arguments: arguments(kernel, read)? });
+            let mut arguments = arguments(kernel, read)?;
+            arguments.extend(entry.grid.then_some(Slot::Threads));
+            entries.push(Entry { symbol: entry.symbol, arguments });
         }
         let target = format!("sm_{capability}");
-        let text = Text { name: &name, text: &lowered.text, target, fast_math: form.fast_math, headers: cuda::PRELUDE, defines: Vec::new() };
+        let options = cuda::OPTIONS.iter().map(|&option| option.to_owned()).collect();
+        let text = Text { name: &name, text: &lowered.text, target, fast_math: form.fast_math, headers: cuda::PRELUDE, options };
         Ok(Code { image: self.cached(&text)?, entries })
     }
 
@@ -138,9 +143,10 @@ impl Compiler {
             let content = self.texts.get(file.name).map_or(file.text, String::as_str);
             text += &format!("#line 1 \"{}\"\n{content}\n", file.name);
         }
-        let defines = source.defines.iter().map(|(name, value)| format!("--define-macro={name}={value}")).collect();
+        let defines = source.defines.iter().map(|(name, value)| format!("--define-macro={name}={value}"));
+        let options = ["--std=c++17", "-default-device"].map(str::to_owned).into_iter().chain(defines).collect();
         let name = kernel.key.to_string();
-        let image = self.cached(&Text { name: &name, text: &text, target, fast_math: false, headers: &[], defines })?;
+        let image = self.cached(&Text { name: &name, text: &text, target, fast_math: false, headers: &[], options })?;
         let params = (kernel.params_bytes > 0).then_some(Slot::Params);
         let arguments = (0..kernel.parameters.len()).map(Slot::Buffer).chain(params).collect();
         Ok(Code { image, entries: vec![Entry { symbol: source.entry.to_owned(), arguments }] })
@@ -148,8 +154,7 @@ impl Compiler {
 
     fn cached(&self, text: &Text<'_>) -> Result<Vec<u8>> {
         let mut options = vec![format!("--gpu-architecture={}", text.target), format!("--fmad={}", text.fast_math)];
-        options.extend(["--std=c++20", "-default-device", "--disable-warnings"].map(str::to_owned));
-        options.extend(text.defines.iter().cloned());
+        options.extend(text.options.iter().cloned());
         let version = format!("{:?}", self.nvrtc.version());
         let headers = text.headers.iter().flat_map(|(name, content)| [name.as_bytes(), content.as_bytes()]);
         let parts = options.iter().map(String::as_bytes).chain([version.as_bytes(), text.text.as_bytes()]).chain(headers);

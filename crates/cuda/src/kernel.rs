@@ -103,6 +103,7 @@ impl Function {
         }
         self.allow_shared(dispatch.threadgroup_memory)?;
         let mut zero = 0u32;
+        let mut threads = [x.wrapping_mul(width), y.wrapping_mul(height), z.wrapping_mul(depth)];
         let mut refusal = refusal;
         let mut values: Vec<*mut c_void> = Vec::with_capacity(self.arguments.len());
         for argument in &self.arguments {
@@ -114,6 +115,7 @@ impl Function {
                 Slot::Params => dispatch.params.as_ptr().cast_mut().cast(),
                 Slot::Refusal => ptr::from_mut(&mut refusal).cast(),
                 Slot::Zero => ptr::from_mut(&mut zero).cast(),
+                Slot::Threads => ptr::from_mut(&mut threads).cast(),
             });
         }
         // SAFETY: there is a value of the right size for each of the kernel's arguments, which the driver reads before it returns; the list's

@@ -10,8 +10,8 @@ use std::{
 use cudarc::{
     cublaslt::sys::{
         self, cublasComputeType_t as Compute, cublasLtEpilogue_t as Epilogue, cublasLtMatmulDescAttributes_t as DescriptionAttribute,
-        cublasLtMatmulPreferenceAttributes_t as PreferenceAttribute, cublasLtMatrixLayoutAttribute_t as LayoutAttribute,
-        cublasOperation_t as Operation, cublasStatus_t as Status, cudaDataType_t as DataType,
+        cublasLtMatmulPreferenceAttributes_t as PreferenceAttribute, cublasLtMatrixLayoutAttribute_t as LayoutAttribute, cublasStatus_t as Status,
+        cudaDataType_t as DataType,
     },
     driver::sys as driver,
 };
@@ -232,7 +232,8 @@ impl Prepared {
         // SAFETY: the pointer is to a variable of ours.
         check("describing a product", unsafe { sys::cublasLtMatmulDescCreate(&mut raw, Compute::CUBLAS_COMPUTE_32F, DataType::CUDA_R_32F) })?;
         let description = Description(raw);
-        let operation = |transpose| if transpose { Operation::CUBLAS_OP_T } else { Operation::CUBLAS_OP_N };
+        // `CUBLAS_OP_N` and `CUBLAS_OP_T`.
+        let operation = |transpose: bool| u32::from(transpose);
         // `b` as `[n, k]`: lines along k are the library's columns, to be transposed. `a` as `[k, m]`: the other way round.
         description.set(DescriptionAttribute::CUBLASLT_MATMUL_DESC_TRANSA, &operation(b_lines))?;
         description.set(DescriptionAttribute::CUBLASLT_MATMUL_DESC_TRANSB, &operation(!a_lines))?;

@@ -167,6 +167,16 @@ impl Launch {
         Self::of(key, None, params, buffers).with_metal(form)
     }
 
+    /// The same for a CUDA device alone.
+    pub fn on_cuda<P: bytemuck::NoUninit>(
+        key: KernelKey,
+        form: CudaForm,
+        params: &P,
+        buffers: impl IntoIterator<Item = (Parameter, Argument)>,
+    ) -> Self {
+        Self::of(key, None, params, buffers).with_cuda(form)
+    }
+
     fn of<P: bytemuck::NoUninit>(
         key: KernelKey,
         host: Option<HostKernel>,
