@@ -57,22 +57,8 @@ impl Cache {
 
     /// Whether a sealed file is there and whole.
     pub(crate) fn is_sound(&self, place: &Path) -> bool {
-        self.read_sealed(place).is_some()
-    }
-
-    /// A sealed file's content, if it is there and whole.
-    pub(crate) fn read_sealed(&self, place: &Path) -> Option<Vec<u8>> {
-        let mut bytes = fs::read(place).ok()?;
-        let (content, seal) = bytes.split_last_chunk::<32>()?;
-        let (sound, length) = (blake3::hash(content).as_bytes() == seal, content.len());
-        bytes.truncate(length);
-        sound.then_some(bytes)
-    }
-
-    /// Writes a sealed file in one step.
-    pub(crate) fn write_sealed(&self, place: &Path, mut bytes: Vec<u8>) -> Result<()> {
-        bytes.extend_from_slice(blake3::hash(&bytes).as_bytes());
-        self.write(place, &bytes)
+        let bytes = fs::read(place).unwrap_or_default();
+        bytes.split_last_chunk::<32>().is_some_and(|(content, seal)| blake3::hash(content).as_bytes() == seal)
     }
 
     /// Writes a whole file in one step.
