@@ -1,5 +1,8 @@
 //! Metal source, and the kernels compiled from it.
 
+#[cfg(test)]
+mod against_clang;
+
 use std::{
     collections::HashMap,
     fs,
