@@ -1,9 +1,9 @@
 //! Reads Metal Shading Language and lowers it for other devices.
 //!
-//! [`Module::read`] takes a preprocessed text and finds its kernels (plain ones and instantiations of templates), what their parameters are bound
-//! to, and its function constants. [`Module::lints`] tells what Apple's compiler would refuse, and [`Module::lower_for_simulator`] gives the text
-//! that clang compiles for a CPU, against the headers in [`simulator`]; [`Module::lower_for_cuda`] the one that NVRTC compiles, against those in
-//! [`cuda`].
+//! [`preprocess`] expands macros and includes files. [`Module::read`] takes the result and finds its kernels (plain ones and instantiations of
+//! templates), what their parameters are bound to, and its function constants. [`Module::lints`] tells what Apple's compiler would refuse, and
+//! [`Module::lower_for_simulator`] gives the text that clang compiles for a CPU, against the headers in [`simulator`]; [`Module::lower_for_cuda`]
+//! the one that NVRTC compiles, against those in [`cuda`].
 //!
 //! Everything here is a pure function of text: no compiler is run.
 

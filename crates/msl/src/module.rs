@@ -39,7 +39,7 @@ pub(crate) struct DeclaredConstant {
 }
 
 impl Module {
-    /// Reads the output of a C++ preprocessor, whose line markers (`# 12 "file"`) give locations.
+    /// Reads what [`preprocess`](crate::preprocess) gives, whose line markers (`# 12 "file"`) give locations.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! The C preprocessor, so that no compiler is needed to read a kernel: directives, macros, conditions, includes.
 //!
-//! It follows the C++17 standard, and where that leaves a choice, clang, whose output it matches token for token (`tests/against_clang.rs`). As there,
+//! It follows the C++17 standard, and where that leaves a choice, clang, whose output it matches token for token (the simulator's tests compare them). As there,
 //! a macro is not expanded while it is being expanded, an identifier that named one then is never expanded later, `, ## __VA_ARGS__` drops
 //! its comma with the arguments, and `__VA_OPT__` is known. Unlike there, macros are expanded in `#pragma unroll` and `#pragma clang loop`,
 //! as a compiler does, since after this no macro is left.

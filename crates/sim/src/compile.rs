@@ -1,4 +1,4 @@
-//! From Metal text to a loadable library: preprocess, lower (the `msl` crate), compile, link. What was made once is found in the cache.
+//! From a lowered text to a loadable library: compile, link. What was made once is found in the cache.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use elinvar_msl::simulator;
 use crate::{
     cache, diagnostics,
     instrument::instrument,
-    library::{CompileOptions, Math, Source},
+    library::Math,
     toolchain::Toolchain,
 };
 
@@ -29,20 +29,6 @@ const RUNTIME: &[(&str, &str)] = &[
 ];
 const RUNTIME_FLAGS: &[&str] =
     &["-x", "c++", "-std=c++17", "-nostdinc", "-O2", "-fPIC", "-fno-exceptions", "-fno-rtti", "-fno-stack-protector", "-fno-omit-frame-pointer"];
-const PREPROCESS_FLAGS: &[&str] = &[
-    "-E",
-    "-x",
-    "c++",
-    "-std=c++17",
-    "-undef",
-    "-nostdinc",
-    "-w",
-    "-Wno-builtin-macro-redefined",
-    "-D__METAL__=1",
-    "-D__METAL_MACOS__=1",
-    "-D__HAVE_BFLOAT__=1",
-    "-D__cplusplus=201703L",
-];
 const KERNEL_FLAGS: &[&str] = &[
     "-x",
     "clcpp",
@@ -76,8 +62,6 @@ pub(crate) struct Compiler {
     toolchain: Toolchain,
     cache: Cache,
     prelude: PathBuf,
-    /// Empty files by the names of Metal's headers, for the preprocessor.
-    headers: PathBuf,
     runtime: PathBuf,
 }
 
@@ -104,10 +88,6 @@ impl Target {
     }
 }
 
-fn into_text(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
-}
-
 /// A compiled kernel: the library and the symbol of its entry point.
 pub(crate) struct Place {
     pub(crate) library: PathBuf,
@@ -117,10 +97,8 @@ pub(crate) struct Place {
 impl Compiler {
     pub(crate) fn new(toolchain: Toolchain, cache: Cache) -> Result<Self> {
         let prelude = folder(&cache, "prelude", simulator::PRELUDE)?;
-        let empty: Vec<_> = simulator::SYSTEM_HEADERS.iter().map(|name| (*name, "")).collect();
-        let headers = folder(&cache, "headers", &empty)?;
         let sources = folder(&cache, "runtime", RUNTIME)?;
-        let mut compiler = Self { toolchain, cache, prelude, headers, runtime: PathBuf::new() };
+        let mut compiler = Self { toolchain, cache, prelude, runtime: PathBuf::new() };
         compiler.runtime = compiler.runtime_library(&sources)?;
         Ok(compiler)
     }
@@ -132,28 +110,6 @@ impl Compiler {
 
     pub(crate) fn toolchain(&self) -> &Toolchain {
         &self.toolchain
-    }
-
-    /// The text with macros expanded and files included.
-    pub(crate) fn preprocess(&self, source: &Source, options: &CompileOptions) -> Result<String> {
-        let mut command = self.toolchain.compiler();
-        command.args(PREPROCESS_FLAGS).arg(format!("-D__METAL_VERSION__={}", options.metal_version));
-        command.args(source.folder.iter().map(|folder| format!("-iquote{}", folder.display())));
-        command.args(options.include_dirs.iter().map(|folder| format!("-I{}", folder.display())));
-        command.args(options.defines.iter().map(|define| format!("-D{define}")));
-        command.arg(format!("-isystem{}", self.headers.display())).arg("-");
-        let text = format!("# 1 \"{}\"\n{}", source.name.replace('\\', "\\\\").replace('"', "\\\""), source.text);
-        if source.folder.is_some() || !options.include_dirs.is_empty() {
-            return compile(&mut command, text.as_bytes(), &source.name).map(into_text);
-        }
-        // A text that includes nothing but Metal's own headers always gives the same.
-        let place = self.cache.path(&self.key(&command, [text.as_bytes()]), "i");
-        if let Some(found) = self.cache.read_sealed(&place) {
-            return Ok(into_text(found));
-        }
-        let output = compile(&mut command, text.as_bytes(), &source.name)?;
-        self.cache.write_sealed(&place, output.clone())?;
-        Ok(into_text(output))
     }
 
     /// The key of one kernel of a text, whichever library it is compiled into.

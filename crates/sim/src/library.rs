@@ -1,5 +1,8 @@
 //! Metal source, and the kernels compiled from it.
 
+#[cfg(test)]
+mod against_clang;
+
 use std::{
     collections::HashMap,
     fs,
@@ -8,7 +11,7 @@ use std::{
 };
 
 use elinvar_core::{CacheKey, Error, Result};
-use elinvar_msl::{Kernel, Lint, Module, Parameter, ParameterKind, simulator};
+use elinvar_msl::{Folders, Kernel, Lint, MetalHeaders, Module, Parameter, ParameterKind, simulator};
 use rayon::prelude::*;
 
 use crate::{
@@ -117,7 +120,7 @@ pub struct Library {
 
 impl Library {
     pub(crate) fn new(compiler: Arc<Compiler>, source: &Source, options: &CompileOptions) -> Result<Self> {
-        let preprocessed = compiler.preprocess(source, options)?;
+        let preprocessed = preprocess(source, options)?;
         let module = Arc::new(Module::read(&preprocessed)?);
         let any: Vec<&str> = module.kernels().iter().map(|kernel| kernel.name.as_str()).take(1).collect();
         let fingerprint = CacheKey::of([module.lower_for_simulator(&any)?.text.as_bytes()]);
@@ -234,6 +237,18 @@ impl Library {
         loaded.insert(path.to_owned(), new.clone());
         Ok(new)
     }
+}
+
+/// The text with macros expanded and files included.
+fn preprocess(source: &Source, options: &CompileOptions) -> Result<String> {
+    let version = options.metal_version.to_string();
+    let given = options.defines.iter().map(|define| define.split_once('=').unwrap_or((define, "1")));
+    let defines: Vec<(&str, &str)> = [("__METAL_VERSION__", version.as_str())].into_iter().chain(given).collect();
+    if source.folder.is_none() && options.include_dirs.is_empty() {
+        return elinvar_msl::preprocess(&source.name, &source.text, &defines, &MetalHeaders);
+    }
+    let folders = Folders { quoted: source.folder.iter().cloned().collect(), all: options.include_dirs.clone() };
+    elinvar_msl::preprocess(&source.name, &source.text, &defines, &folders)
 }
 
 /// A compiled kernel.

@@ -90,7 +90,8 @@ impl Evaluation<'_> {
         let mut left = self.unary(counts)?;
         loop {
             let word = self.word();
-            let found = OPERATORS.iter().find_map(|(words, tightness)| words.iter().find(|operator| **operator == word).map(|word| (*word, *tightness)));
+            let found =
+                OPERATORS.iter().find_map(|(words, tightness)| words.iter().find(|operator| **operator == word).map(|word| (*word, *tightness)));
             let Some((operator, tightness)) = found.filter(|(_, tightness)| *tightness >= least) else { return Ok(left) };
             self.at += 1;
             let decided = match operator {

@@ -46,7 +46,9 @@ impl Includes for Folders {
         let mut places = own.chain(self.all.iter().map(PathBuf::as_path)).map(|folder| folder.join(name));
         let found = places.find_map(|path| path.is_file().then(|| fs::read(&path).ok()).flatten().map(|bytes| (path.display().to_string(), bytes)));
         match found {
-            Some((path, bytes)) => Some((path, String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))),
+            Some((path, bytes)) => {
+                Some((path, String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())))
+            }
             None => MetalHeaders.open(name, quoted, from),
         }
     }

@@ -6,8 +6,8 @@ use super::token::Kind;
 
 /// Longest first.
 const PUNCTUATION: &[&str] = &[
-    "%:%:", "...", "->*", "<<=", ">>=", "##", "::", ".*", "->", "++", "--", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "+=", "-=", "*=", "/=", "%=",
-    "^=", "&=", "|=", "<:", ":>", "<%", "%>", "%:",
+    "%:%:", "...", "->*", "<<=", ">>=", "##", "::", ".*", "->", "++", "--", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "+=", "-=", "*=", "/=",
+    "%=", "^=", "&=", "|=", "<:", ":>", "<%", "%>", "%:",
 ];
 
 /// A token's bytes and place.
@@ -211,9 +211,9 @@ pub(super) fn token_at(text: &str) -> (Kind, usize) {
     if text.starts_with("<::") && !matches!(bytes.get(3), Some(b':' | b'>')) {
         return (Kind::Punctuation, 1);
     }
-    let found = PUNCTUATION.iter().find(|operator| text.starts_with(**operator));
-    let kind = if matches!(first, b'\\' | b'@' | b'`') || !first.is_ascii_graphic() { Kind::Other } else { Kind::Punctuation };
-    (kind, found.map_or(1, |operator| operator.len()))
+    let alone = matches!(first, b'\\' | b'@' | b'`') || !first.is_ascii_graphic();
+    let found = PUNCTUATION.iter().filter(|_| second.is_ascii_punctuation()).find(|operator| text.starts_with(**operator));
+    (if alone { Kind::Other } else { Kind::Punctuation }, found.map_or(1, |operator| operator.len()))
 }
 
 pub(super) fn is_word(byte: u8) -> bool {

@@ -108,5 +108,7 @@ fn runs_together(left: &str, right: &str) -> bool {
         return false;
     }
     // Two dots alone are no token, three are.
-    left == "." && right.starts_with('.') || lexer::token_at(&format!("{left}{right}")).1 != left.len() || left == "/" && right.starts_with(['/', '*'])
+    left == "." && right.starts_with('.')
+        || lexer::token_at(&format!("{left}{right}")).1 != left.len()
+        || left == "/" && right.starts_with(['/', '*'])
 }

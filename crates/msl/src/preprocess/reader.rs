@@ -17,7 +17,7 @@ use super::{
 };
 
 /// What a text may cost: a byte for each character and eight for each token, counted whenever a macro or an include makes them anew.
-const WORK: usize = 1 << 27;
+const WORK: usize = 1 << 26;
 /// How long the result may be, in bytes.
 const OUTPUT: usize = 1 << 26;
 /// How deep arguments with macros in them may nest.
@@ -256,7 +256,11 @@ impl<'a> Reader<'a> {
     /// Counts what a macro or an include made at `at`.
     pub(super) fn charge(&mut self, cost: usize, at: &Token) -> Result<()> {
         self.work = self.work.saturating_add(cost);
-        if self.work <= WORK { Ok(()) } else { Err(self.error(at, "macros and includes make more text than a kernel can need; do they multiply each other?")) }
+        if self.work <= WORK {
+            Ok(())
+        } else {
+            Err(self.error(at, "macros and includes make more text than a kernel can need; do they multiply each other?"))
+        }
     }
 
     /// Refuses results that grow without bounds.

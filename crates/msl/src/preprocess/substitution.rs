@@ -73,7 +73,7 @@ impl Reader<'_> {
                 match piece.next() {
                     // GNU: the comma goes if there are no arguments for `...`, and else is not joined with them.
                     Some(_) if is_rest && left.text == COMMA && filling.rest_omitted => filled.push(placemarker(&left)),
-                    Some(right) if is_rest && left.text == COMMA => filled.extend([left, right]),
+                    Some(right) if is_rest && left.text == COMMA => filled.extend([left, Token { space: false, ..right }]),
                     Some(right) => filled.push(self.paste(&left, &right, filling.at)?),
                     None => filled.push(left),
                 }
