@@ -40,7 +40,7 @@ pub(crate) enum Command {
 /// Where and how to compute.
 #[derive(Clone, Debug, Group)]
 pub(crate) struct DeviceArgs {
-    /// Device to run on: auto, cpu, metal-sim [default: auto; the environment variable ELINVAR_DEVICE chooses for auto]
+    /// Device to run on: auto, cuda (cuda:1 for the second GPU), cpu, metal-sim [default: auto; the environment variable ELINVAR_DEVICE chooses for auto]
     #[arg(long, default_value = "auto", hide_default_value = true)]
     pub(crate) device: String,
     /// Threads of the CPU device [default: one for each core]
@@ -61,6 +61,18 @@ impl DeviceArgs {
             (Some(backend), None) => Executor::new_with_backend(backend)?,
             (None, None) => Executor::new_auto()?,
         };
+        Ok(executor.with_precision(self.precision))
+    }
+
+    /// Opens the device for work that needs so much memory: what `auto` chooses has it, or is the CPU.
+    pub(crate) fn executor_for(&self, bytes: u64) -> Result<Executor> {
+        if self.device != "auto" || self.threads.is_some() {
+            return self.executor();
+        }
+        let (executor, passed_over) = Executor::new_auto_for(bytes)?;
+        if let Some(why) = passed_over {
+            eprintln!("{why}");
+        }
         Ok(executor.with_precision(self.precision))
     }
 }

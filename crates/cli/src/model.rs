@@ -40,9 +40,10 @@ impl ModelArgs {
     pub(crate) fn load(&self, files: &ModelFiles, needed: usize) -> Result<Session> {
         let config = Config::read(files)?;
         let weights = Weights::open(files)?;
-        let executor = self.device.executor()?;
         let context = self.context.unwrap_or_else(|| needed.min(config.max_context));
-        MemoryEstimate::of(&config, &weights, context, self.cache_dtype, self.chunk).check(executor.memory())?;
+        let estimate = MemoryEstimate::of(&config, &weights, context, self.cache_dtype, self.chunk);
+        let executor = self.device.executor_for(estimate.total())?;
+        estimate.check(executor.memory())?;
         let spinner = ProgressBar::new_spinner().with_message(format!("loading {files}"));
         spinner.enable_steady_tick(Duration::from_millis(100));
         let model = Model::new(&executor, config, &weights).map(Arc::new);

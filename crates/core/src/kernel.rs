@@ -1,6 +1,6 @@
 use std::{any::Any, fmt, sync::Arc};
 
-use crate::{DType, HostKernel, MetalForm};
+use crate::{CudaForm, DType, HostKernel, MetalForm};
 
 /// What a kernel does with a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -105,6 +105,8 @@ pub struct KernelSource {
     pub host: Option<HostKernel>,
     /// The Metal form, from which GPU devices compile.
     pub metal: Option<MetalForm>,
+    /// What a CUDA device runs in place of the Metal form.
+    pub cuda: Option<CudaForm>,
 }
 
 /// A kernel prepared by a device.

@@ -12,8 +12,10 @@
 
 mod backend;
 mod buffer;
+mod cache;
 mod commands;
 mod completion;
+mod cuda;
 mod device;
 mod dtype;
 mod error;
@@ -27,8 +29,10 @@ mod properties;
 
 pub use backend::{Backend, MemoryInfo};
 pub use buffer::{Binding, Buffer, DeviceMemory, HostMemory, RawBuffer, Storage};
+pub use cache::{Cache, CacheKey, cache_error};
 pub use commands::{Command, CommandList, Copy, Dispatch, Extent, Fill, ListBuilder};
 pub use completion::{Completion, InFlight, Signal, Wait};
+pub use cuda::{CudaArchitecture, CudaForm, CudaSource, MatrixProduct};
 pub use device::Device;
 pub use dtype::{BlockLayout, DType, Element};
 pub use error::{Error, ErrorKind, Result};

@@ -33,6 +33,8 @@ impl NullBackend {
             max_buffer_bytes: 1 << 40,
             unified_memory: true,
             dtypes: DType::ALL,
+            compute_capability: None,
+            matrix_library: false,
         };
         Self { properties }
     }

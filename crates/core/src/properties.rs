@@ -8,6 +8,8 @@ use crate::DType;
 pub enum DeviceKind {
     /// The host's processor.
     Cpu,
+    /// An NVIDIA GPU.
+    Cuda,
     /// The Metal device over the simulator, which runs the kernels' Metal text on the CPU and checks it.
     MetalSim,
     /// Checks and executes nothing: for testing planners and recorders.
@@ -19,6 +21,7 @@ impl DeviceKind {
     pub const fn name(self) -> &'static str {
         match self {
             DeviceKind::Cpu => "cpu",
+            DeviceKind::Cuda => "cuda",
             DeviceKind::MetalSim => "metal-sim",
             DeviceKind::Null => "null",
         }
@@ -52,6 +55,10 @@ pub struct DeviceProperties {
     pub unified_memory: bool,
     /// Data types kernels may use on it.
     pub dtypes: &'static [DType],
+    /// Compute capability of an NVIDIA GPU, ten times the major number and the minor one: 90 for 9.0.
+    pub compute_capability: Option<u32>,
+    /// The vendor's library for matrix products is there: [`CudaForm::MatrixProduct`](crate::CudaForm::MatrixProduct) can run.
+    pub matrix_library: bool,
 }
 
 impl DeviceProperties {

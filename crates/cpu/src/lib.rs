@@ -45,6 +45,8 @@ impl CpuBackend {
             max_buffer_bytes: isize::MAX as usize,
             unified_memory: true,
             dtypes: DType::ALL,
+            compute_capability: None,
+            matrix_library: false,
         };
         Ok(Self { properties, worker: Mutex::new(Worker::start(threads)?) })
     }

@@ -109,7 +109,8 @@ fn adopted_memory_is_read_in_place() {
         TOUCHED.store(arguments.input::<u8>(0)?.as_ptr().addr(), Ordering::SeqCst);
         Ok(())
     };
-    let source = Arc::new(KernelSource { key, parameters: vec![Parameter::read("x", DType::U8)], params_bytes: 0, host: Some(host), metal: None });
+    let source =
+        Arc::new(KernelSource { key, parameters: vec![Parameter::read("x", DType::U8)], params_bytes: 0, host: Some(host), metal: None, cuda: None });
     let one = Extent::linear(1);
     let bindings = vec![Some(buffer.bind(64, 64).unwrap())];
     let pipeline = device.pipeline(&source).unwrap();

@@ -7,6 +7,8 @@ use elinvar_cpu::CpuBackend;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BackendType {
+    /// An NVIDIA GPU, counted from 0.
+    Cuda(usize),
     /// The host's processor.
     Cpu,
     /// The Metal device over the simulator: the kernels' Metal text, run on the CPU and checked.
@@ -16,12 +18,13 @@ pub enum BackendType {
 }
 
 impl BackendType {
-    /// Every one, in the order the automatic choice prefers them; the simulator and the null device are never chosen.
-    pub const ALL: &[BackendType] = &[BackendType::Cpu, BackendType::MetalSim, BackendType::Null];
+    /// One of each kind, in the order the automatic choice prefers them; the simulator and the null device are never chosen.
+    pub const ALL: &[BackendType] = &[BackendType::Cuda(0), BackendType::Cpu, BackendType::MetalSim, BackendType::Null];
 
-    /// The name used on the command line and in `ELINVAR_DEVICE`.
+    /// The kind's name on the command line and in `ELINVAR_DEVICE`; `cuda:1` is the second GPU.
     pub const fn name(self) -> &'static str {
         match self {
+            BackendType::Cuda(_) => "cuda",
             BackendType::Cpu => "cpu",
             BackendType::MetalSim => "metal-sim",
             BackendType::Null => "null",
@@ -33,12 +36,41 @@ impl BackendType {
     /// # Errors
     /// It is not there.
     pub(crate) fn open(self) -> Result<Device> {
+        self.report().map(|(device, _)| device)
+    }
+
+    /// Opens the device and says what software drives it.
+    fn report(self) -> Result<(Device, String)> {
         match self {
-            BackendType::Cpu => Ok(Device::new(CpuBackend::new(None)?)),
-            BackendType::MetalSim => simulator(),
-            BackendType::Null => Ok(Device::new(NullBackend::new())),
+            BackendType::Cuda(ordinal) => cuda(ordinal),
+            BackendType::Cpu => Ok((Device::new(CpuBackend::new(None)?), String::new())),
+            BackendType::MetalSim => Ok((simulator()?, String::new())),
+            BackendType::Null => Ok((Device::new(NullBackend::new()), String::new())),
         }
     }
+}
+
+#[cfg(not(target_vendor = "apple"))]
+fn cuda(ordinal: usize) -> Result<(Device, String)> {
+    let backend = elinvar_cuda::CudaBackend::new(ordinal)?;
+    let software = backend.software();
+    Ok((Device::new(backend), software))
+}
+
+#[cfg(target_vendor = "apple")]
+fn cuda(_ordinal: usize) -> Result<(Device, String)> {
+    Err(Error::device_unavailable("NVIDIA offers no driver for this system: use cpu here"))
+}
+
+/// GPUs the driver sees, at least one, so that there is something to say why it cannot be used.
+#[cfg(not(target_vendor = "apple"))]
+fn cuda_devices() -> usize {
+    elinvar_cuda::CudaBackend::count().unwrap_or(1)
+}
+
+#[cfg(target_vendor = "apple")]
+fn cuda_devices() -> usize {
+    1
 }
 
 #[cfg(target_os = "linux")]
@@ -55,7 +87,11 @@ fn simulator() -> Result<Device> {
 
 impl fmt::Display for BackendType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(self.name())?;
+        match self {
+            BackendType::Cuda(ordinal) if *ordinal > 0 => write!(f, ":{ordinal}"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -63,9 +99,12 @@ impl FromStr for BackendType {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
+        if let Some(ordinal) = name.strip_prefix("cuda:").and_then(|ordinal| ordinal.parse().ok()) {
+            return Ok(BackendType::Cuda(ordinal));
+        }
         BackendType::ALL.iter().copied().find(|b| b.name() == name).ok_or_else(|| {
             let names: Vec<_> = BackendType::ALL.iter().map(|b| b.name()).collect();
-            Error::device_unavailable(format!("device '{name}' is not available: this build has {}", names.join(", ")))
+            Error::device_unavailable(format!("device '{name}' is not available: this build has {} (and cuda:1 and so on)", names.join(", ")))
         })
     }
 }
@@ -75,13 +114,47 @@ impl FromStr for BackendType {
 pub struct DeviceReport {
     /// Which.
     pub backend: BackendType,
-    /// What it is and its memory, or why it cannot be used.
-    pub state: Result<(DeviceProperties, MemoryInfo)>,
+    /// What it is, or why it cannot be used.
+    pub state: Result<DeviceState>,
+}
+
+/// A device that can be used.
+#[derive(Clone, Debug)]
+pub struct DeviceState {
+    /// What it is.
+    pub properties: DeviceProperties,
+    /// Its memory now.
+    pub memory: MemoryInfo,
+    /// What drives it: versions of the driver and the compiler; empty where there is nothing to say.
+    pub software: String,
 }
 
 /// Every device of this build and whether it can be used here.
 pub fn devices() -> Vec<DeviceReport> {
-    let report =
-        |&backend: &BackendType| DeviceReport { backend, state: backend.open().map(|device| (device.properties().clone(), device.memory())) };
-    BackendType::ALL.iter().map(report).collect()
+    let each = BackendType::ALL.iter().flat_map(|&backend| match backend {
+        BackendType::Cuda(_) => (0..cuda_devices()).map(BackendType::Cuda).collect(),
+        other => vec![other],
+    });
+    let report = |backend: BackendType| {
+        let state =
+            backend.report().map(|(device, software)| DeviceState { properties: device.properties().clone(), memory: device.memory(), software });
+        DeviceReport { backend, state }
+    };
+    each.map(report).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_found_by_name() {
+        for &backend in BackendType::ALL {
+            assert_eq!(backend.to_string().parse::<BackendType>().unwrap(), backend);
+        }
+        assert_eq!("cuda:3".parse::<BackendType>().unwrap(), BackendType::Cuda(3));
+        assert_eq!(BackendType::Cuda(3).to_string(), "cuda:3");
+        let error = "cuda:x".parse::<BackendType>().unwrap_err().to_string();
+        assert!(error.contains("metal-sim"), "{error}");
+    }
 }

@@ -3,7 +3,9 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use elinvar_core::{Completion, DType, Device, DeviceProperties, Element, Error, HostMemory, Layout, ListBuilder, MemoryInfo, Pool, Result, Shape};
+use elinvar_core::{
+    Completion, DType, Device, DeviceKind, DeviceProperties, Element, Error, HostMemory, Layout, ListBuilder, MemoryInfo, Pool, Result, Shape,
+};
 use elinvar_cpu::CpuBackend;
 use elinvar_kernels::{Operator, Precision, copy::Copy, encode};
 
@@ -17,15 +19,32 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// The best device here, or the one named by the environment variable `ELINVAR_DEVICE`.
+    /// The best device here, an NVIDIA GPU before the CPU, or the one named by the environment variable `ELINVAR_DEVICE`.
+    ///
+    /// [`devices`](crate::devices) tells why a device cannot be used.
     ///
     /// # Errors
     /// `ELINVAR_DEVICE` names a device that is not available; the message says which are.
     pub fn new_auto() -> Result<Self> {
-        match std::env::var("ELINVAR_DEVICE") {
-            Ok(name) if !name.is_empty() && name != "auto" => Self::new_with_backend(name.parse().map_err(|e: Error| e.context("ELINVAR_DEVICE"))?),
-            _ => Self::new_with_backend(BackendType::Cpu),
+        match chosen()? {
+            Some(backend) => Self::new_with_backend(backend),
+            None => Self::new_with_backend(BackendType::Cuda(0)).or_else(|_| Self::new_with_backend(BackendType::Cpu)),
         }
+    }
+
+    /// As [`Executor::new_auto`], but where a device that nobody named has not `bytes` of memory free, the CPU; and why, to be told the user.
+    ///
+    /// # Errors
+    /// As [`Executor::new_auto`].
+    pub fn new_auto_for(bytes: u64) -> Result<(Self, Option<String>)> {
+        let best = Self::new_auto()?;
+        let (kind, free) = (best.properties().kind, best.memory().available as u64);
+        if kind == DeviceKind::Cpu || free >= bytes || chosen()?.is_some() {
+            return Ok((best, None));
+        }
+        const GIB: f64 = (1u64 << 30) as f64;
+        let why = format!("{kind} has {:.1} GiB free, {:.1} GiB are needed: computing on the cpu", free as f64 / GIB, bytes as f64 / GIB);
+        Ok((Self::new_with_backend(BackendType::Cpu)?, Some(why)))
     }
 
     /// A device of this kind.
@@ -205,6 +224,14 @@ impl Executor {
             return Err(Error::invalid_argument("the recording belongs to another device: record it again on this one"));
         }
         self.device.submit(&recording.list)
+    }
+}
+
+/// The device that `ELINVAR_DEVICE` names, if it names one.
+fn chosen() -> Result<Option<BackendType>> {
+    match std::env::var("ELINVAR_DEVICE") {
+        Ok(name) if !name.is_empty() && name != "auto" => name.parse().map(Some).map_err(|e: Error| e.context("ELINVAR_DEVICE")),
+        _ => Ok(None),
     }
 }
 

@@ -20,7 +20,7 @@ mod ops;
 mod recording;
 mod tensor;
 
-pub use backend::{BackendType, DeviceReport, devices};
+pub use backend::{BackendType, DeviceReport, DeviceState, devices};
 pub use elinvar_core::{
     Completion, DType, DeviceKind, DeviceProperties, Element, Error, ErrorKind, HostMemory, MemoryInfo, PoolStatistics, Result, Shape,
 };

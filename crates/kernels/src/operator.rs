@@ -1,8 +1,8 @@
 use std::{fmt, str::FromStr, sync::Arc};
 
 use elinvar_core::{
-    Binding, Buffer, DType, Device, DeviceProperties, Dispatch, Error, Extent, HostKernel, KernelKey, KernelSource, Layout, ListBuilder, MetalForm,
-    Parameter, Result, Shape,
+    Binding, Buffer, CudaForm, DType, Device, DeviceProperties, Dispatch, Error, Extent, HostKernel, KernelKey, KernelSource, Layout, ListBuilder,
+    MetalForm, Parameter, Result, Shape,
 };
 
 /// How a matrix product may be computed.
@@ -167,6 +167,16 @@ impl Launch {
         Self::of(key, None, params, buffers).with_metal(form)
     }
 
+    /// The same for a CUDA device alone.
+    pub fn on_cuda<P: bytemuck::NoUninit>(
+        key: KernelKey,
+        form: CudaForm,
+        params: &P,
+        buffers: impl IntoIterator<Item = (Parameter, Argument)>,
+    ) -> Self {
+        Self::of(key, None, params, buffers).with_cuda(form)
+    }
+
     fn of<P: bytemuck::NoUninit>(
         key: KernelKey,
         host: Option<HostKernel>,
@@ -174,7 +184,7 @@ impl Launch {
         buffers: impl IntoIterator<Item = (Parameter, Argument)>,
     ) -> Self {
         let (parameters, arguments) = buffers.into_iter().unzip();
-        let kernel = Arc::new(KernelSource { key, parameters, params_bytes: size_of::<P>(), host, metal: None });
+        let kernel = Arc::new(KernelSource { key, parameters, params_bytes: size_of::<P>(), host, metal: None, cuda: None });
         let params = bytemuck::bytes_of(params).to_vec();
         Self { kernel, params, arguments, grid: Extent::linear(1), threadgroup: Extent::linear(1), threadgroup_memory: 0 }
     }
@@ -182,6 +192,12 @@ impl Launch {
     /// The same with the kernel's Metal form.
     pub fn with_metal(mut self, form: MetalForm) -> Self {
         Arc::make_mut(&mut self.kernel).metal = Some(form);
+        self
+    }
+
+    /// The same with what a CUDA device runs in place of the Metal form.
+    pub fn with_cuda(mut self, form: CudaForm) -> Self {
+        Arc::make_mut(&mut self.kernel).cuda = Some(form);
         self
     }
 

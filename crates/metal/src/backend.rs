@@ -46,6 +46,8 @@ impl<A: Api> MetalBackend<A> {
             max_buffer_bytes: facts.max_buffer_bytes,
             unified_memory: facts.unified_memory,
             dtypes: DType::ALL,
+            compute_capability: None,
+            matrix_library: false,
         };
         Self { api: Arc::new(api), properties, texts: HashMap::new(), in_flight: Mutex::default() }
     }

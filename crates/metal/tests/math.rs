@@ -63,7 +63,7 @@ fn run(device: &Device, x: &[f32], exponent: &[f32]) -> Vec<f32> {
     let y = device.allocate(results).unwrap().bind(0, results).unwrap();
     let parameters = vec![Parameter::read("x", DType::F32), Parameter::read("exponent", DType::F32), Parameter::write("y", DType::F32)];
     let key = KernelKey::new("every", &[DType::F32]);
-    let pipeline = device.pipeline(&Arc::new(KernelSource { key, parameters, params_bytes: 0, host: None, metal: Some(FORM) })).unwrap();
+    let pipeline = device.pipeline(&Arc::new(KernelSource { key, parameters, params_bytes: 0, host: None, metal: Some(FORM), cuda: None })).unwrap();
     let mut list = ListBuilder::new();
     let dispatch = Dispatch {
         pipeline,

@@ -3,15 +3,15 @@
 //! The lines stay where they were, so that the compiler's messages and the line tables name the user's own.
 
 mod amounts;
-mod braces;
-mod constants;
+pub(crate) mod braces;
+pub(crate) mod constants;
 mod deduction;
-mod edits;
+pub(crate) mod edits;
 mod entries;
-mod literals;
+pub(crate) mod literals;
 mod overloads;
 pub(crate) mod qualifiers;
-mod swizzles;
+pub(crate) mod swizzles;
 mod ternaries;
 mod threadgroup_variables;
 
@@ -21,7 +21,7 @@ use crate::{
 };
 use edits::Edits;
 
-/// A text for clang's C++ for OpenCL mode, to be compiled with `simulator/prelude/msl.h` included before it.
+/// A text for another compiler: clang in its C++ for OpenCL mode, with `simulator/prelude/msl.h` included before it, or NVRTC.
 #[derive(Clone, Debug)]
 pub struct Lowered {
     /// The text.
@@ -35,8 +35,10 @@ pub struct Lowered {
 pub struct Entry {
     /// The kernel's name.
     pub kernel: String,
-    /// The symbol of its `elv_entry` function, as `runtime.h` declares it.
+    /// The symbol of its `elv_entry` function.
     pub symbol: String,
+    /// On CUDA, whether the grid's threads, three `u32`, are a last argument.
+    pub grid: bool,
 }
 
 pub(crate) fn lower(module: &Module, kernels: &[Kernel]) -> Lowered {
@@ -46,7 +48,7 @@ pub(crate) fn lower(module: &Module, kernels: &[Kernel]) -> Lowered {
     declarations(module, &mut edits);
     pragmas(module, &mut edits);
     constants::function_constants(module, &mut edits);
-    constants::tables(module, &mut edits);
+    constants::tables(module, &mut edits, |_| "ELV_TABLE");
     qualifiers::locals(module, &mut edits);
     qualifiers::methods(module, &mut edits);
     qualifiers::array_parameters(module, &mut edits);
@@ -65,7 +67,7 @@ pub(crate) fn lower(module: &Module, kernels: &[Kernel]) -> Lowered {
 }
 
 /// Drops explicit instantiations: entry points instantiate what is wanted.
-fn instantiations(module: &Module, edits: &mut Edits<'_>) {
+pub(crate) fn instantiations(module: &Module, edits: &mut Edits<'_>) {
     let tokens = &module.tokens;
     for start in module.structure.starts(crate::structure::Scope::Namespace) {
         if is_explicit_instantiation(tokens, start) {
@@ -75,7 +77,7 @@ fn instantiations(module: &Module, edits: &mut Edits<'_>) {
 }
 
 /// Makes kernels static functions, so that only those that are wanted are compiled to the end.
-fn declarations(module: &Module, edits: &mut Edits<'_>) {
+pub(crate) fn declarations(module: &Module, edits: &mut Edits<'_>) {
     let tokens = &module.tokens;
     for declaration in &module.declarations {
         let start = module.structure.statement(declaration.at);
@@ -100,7 +102,7 @@ fn declarations(module: &Module, edits: &mut Edits<'_>) {
     }
 }
 
-fn attributes(module: &Module, edits: &mut Edits<'_>) {
+pub(crate) fn attributes(module: &Module, edits: &mut Edits<'_>) {
     let tokens = &module.tokens;
     for at in (0..tokens.len()).filter(|&at| tokens.is_attribute(at)) {
         edits.blank(at, tokens.after(at));

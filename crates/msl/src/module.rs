@@ -6,6 +6,7 @@ use elinvar_core::{Error, Result};
 
 use crate::{
     attributes::{self, attributes},
+    cuda::{self, CudaEntry},
     instantiation::{Instantiation, instantiation},
     integers::Integers,
     kernel::{FunctionConstant, Kernel, ParameterKind},
@@ -38,7 +39,7 @@ pub(crate) struct DeclaredConstant {
 }
 
 impl Module {
-    /// Reads the output of a C++ preprocessor, whose line markers (`# 12 "file"`) give locations.
+    /// Reads what [`preprocess`](crate::preprocess) gives, whose line markers (`# 12 "file"`) give locations.
     ///
     /// # Errors
     ///
@@ -121,6 +122,23 @@ impl Module {
     pub fn lower_for_simulator(&self, kernels: &[&str]) -> Result<Lowered> {
         let kernels = kernels.iter().map(|name| self.kernel(name)).collect::<Result<Vec<_>>>()?;
         Ok(lower::lower(self, &kernels))
+    }
+
+    /// CUDA C++ that behaves as the text does, with an entry point for each of `entries`.
+    ///
+    /// An entry point is `extern "C" __global__`; its arguments are those of the kernel, in order: a pointer for each buffer (null where none is
+    /// bound), for one that is passed inline the value itself, nothing for the first threadgroup memory, which starts where the launch's dynamic
+    /// shared memory does, for each further one its offset from there in bytes as a `u32`, nothing for positions; and, where [`Entry::grid`]
+    /// says so, the grid's threads as three `u32`. All threadgroups of a launch have the same size; threads outside such a grid leave at once.
+    ///
+    /// [`Entry::grid`]: crate::Entry::grid
+    ///
+    /// # Errors
+    ///
+    /// A kernel that the text does not have.
+    pub fn lower_for_cuda(&self, entries: &[CudaEntry<'_>]) -> Result<Lowered> {
+        let wanted = entries.iter().map(|entry| Ok((self.kernel(entry.kernel)?, entry.inline))).collect::<Result<Vec<_>>>()?;
+        Ok(cuda::lower(self, &wanted))
     }
 
     fn read_declarations(&mut self) -> Result<()> {

@@ -59,6 +59,11 @@ impl Structure {
         self.tokens.get(index).map_or(Scope::Namespace, |place| self.braces[place.brace].scope)
     }
 
+    /// A number of the innermost brace around the token.
+    pub(crate) fn brace(&self, index: usize) -> usize {
+        self.tokens.get(index).map_or(0, |place| place.brace)
+    }
+
     /// Where the statement or declaration around the token starts.
     pub(crate) fn statement(&self, index: usize) -> usize {
         self.tokens.get(index).map_or(index, |place| place.statement)

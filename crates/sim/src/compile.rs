@@ -1,4 +1,4 @@
-//! From Metal text to a loadable library: preprocess, lower (the `msl` crate), compile, link. What was made once is found in the cache.
+//! From a lowered text to a loadable library: compile, link. What was made once is found in the cache.
 
 use std::{
     fs,
@@ -7,14 +7,13 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use elinvar_core::{Error, Result};
+use elinvar_core::{Cache, CacheKey, Error, Result, cache_error};
 use elinvar_msl::simulator;
 
 use crate::{
-    cache::{self, Cache, Key},
-    diagnostics,
+    cache, diagnostics,
     instrument::instrument,
-    library::{CompileOptions, Math, Source},
+    library::Math,
     toolchain::Toolchain,
 };
 
@@ -30,20 +29,6 @@ const RUNTIME: &[(&str, &str)] = &[
 ];
 const RUNTIME_FLAGS: &[&str] =
     &["-x", "c++", "-std=c++17", "-nostdinc", "-O2", "-fPIC", "-fno-exceptions", "-fno-rtti", "-fno-stack-protector", "-fno-omit-frame-pointer"];
-const PREPROCESS_FLAGS: &[&str] = &[
-    "-E",
-    "-x",
-    "c++",
-    "-std=c++17",
-    "-undef",
-    "-nostdinc",
-    "-w",
-    "-Wno-builtin-macro-redefined",
-    "-D__METAL__=1",
-    "-D__METAL_MACOS__=1",
-    "-D__HAVE_BFLOAT__=1",
-    "-D__cplusplus=201703L",
-];
 const KERNEL_FLAGS: &[&str] = &[
     "-x",
     "clcpp",
@@ -77,8 +62,6 @@ pub(crate) struct Compiler {
     toolchain: Toolchain,
     cache: Cache,
     prelude: PathBuf,
-    /// Empty files by the names of Metal's headers, for the preprocessor.
-    headers: PathBuf,
     runtime: PathBuf,
 }
 
@@ -105,10 +88,6 @@ impl Target {
     }
 }
 
-fn into_text(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
-}
-
 /// A compiled kernel: the library and the symbol of its entry point.
 pub(crate) struct Place {
     pub(crate) library: PathBuf,
@@ -118,10 +97,8 @@ pub(crate) struct Place {
 impl Compiler {
     pub(crate) fn new(toolchain: Toolchain, cache: Cache) -> Result<Self> {
         let prelude = folder(&cache, "prelude", simulator::PRELUDE)?;
-        let empty: Vec<_> = simulator::SYSTEM_HEADERS.iter().map(|name| (*name, "")).collect();
-        let headers = folder(&cache, "headers", &empty)?;
         let sources = folder(&cache, "runtime", RUNTIME)?;
-        let mut compiler = Self { toolchain, cache, prelude, headers, runtime: PathBuf::new() };
+        let mut compiler = Self { toolchain, cache, prelude, runtime: PathBuf::new() };
         compiler.runtime = compiler.runtime_library(&sources)?;
         Ok(compiler)
     }
@@ -135,44 +112,22 @@ impl Compiler {
         &self.toolchain
     }
 
-    /// The text with macros expanded and files included.
-    pub(crate) fn preprocess(&self, source: &Source, options: &CompileOptions) -> Result<String> {
-        let mut command = self.toolchain.compiler();
-        command.args(PREPROCESS_FLAGS).arg(format!("-D__METAL_VERSION__={}", options.metal_version));
-        command.args(source.folder.iter().map(|folder| format!("-iquote{}", folder.display())));
-        command.args(options.include_dirs.iter().map(|folder| format!("-I{}", folder.display())));
-        command.args(options.defines.iter().map(|define| format!("-D{define}")));
-        command.arg(format!("-isystem{}", self.headers.display())).arg("-");
-        let text = format!("# 1 \"{}\"\n{}", source.name.replace('\\', "\\\\").replace('"', "\\\""), source.text);
-        if source.folder.is_some() || !options.include_dirs.is_empty() {
-            return compile(&mut command, text.as_bytes(), &source.name).map(into_text);
-        }
-        // A text that includes nothing but Metal's own headers always gives the same.
-        let place = self.cache.path(&self.key(&command, [text.as_bytes()]), "i");
-        if let Some(found) = self.cache.read_sealed(&place) {
-            return Ok(into_text(found));
-        }
-        let output = compile(&mut command, text.as_bytes(), &source.name)?;
-        self.cache.write_sealed(&place, output.clone())?;
-        Ok(into_text(output))
-    }
-
     /// The key of one kernel of a text, whichever library it is compiled into.
-    pub(crate) fn kernel_key(&self, text: &Key, kernel: &str, target: &Target) -> Key {
+    pub(crate) fn kernel_key(&self, text: &CacheKey, kernel: &str, target: &Target) -> CacheKey {
         let mut command = self.toolchain.compiler();
         command.args(target.flags()).args(&target.constants);
         self.key(&command, [text.as_str().as_bytes(), kernel.as_bytes(), self.runtime.as_os_str().as_encoded_bytes(), INSTRUMENTATION])
     }
 
     /// Where a kernel was compiled to, if it was.
-    pub(crate) fn find(&self, key: &Key) -> Option<Place> {
+    pub(crate) fn find(&self, key: &CacheKey) -> Option<Place> {
         let found = fs::read_to_string(self.cache.path(key, "kernel")).ok()?;
         let (library, symbol) = found.trim_end().split_once(' ')?;
         let library = self.cache.folder().join(library);
         self.cache.is_sound(&library).then(|| Place { library, symbol: symbol.to_owned() })
     }
 
-    pub(crate) fn remember(&self, key: &Key, place: &Place) -> Result<()> {
+    pub(crate) fn remember(&self, key: &CacheKey, place: &Place) -> Result<()> {
         let library = place.library.file_name().unwrap_or_default().to_string_lossy();
         self.cache.write(&self.cache.path(key, "kernel"), format!("{library} {}\n", place.symbol).as_bytes())
     }
@@ -228,7 +183,7 @@ impl Compiler {
         let scratch = self.cache.scratch("pch");
         self.add_places(&mut command);
         compile(command.args(["-c", "-o"]).arg(&scratch).arg(self.prelude.join("msl.h")), &[], "the Metal prelude")?;
-        self.cache.seal(&scratch, &place).map(|()| place)
+        cache::seal(&self.cache, &scratch, &place).map(|()| place)
     }
 
     /// Names in line tables that do not depend on the machine.
@@ -248,20 +203,20 @@ impl Compiler {
     }
 
     /// Of a command's arguments, the compiler, the prelude and `inputs`.
-    fn key<'a>(&'a self, command: &'a Command, inputs: impl IntoIterator<Item = &'a [u8]>) -> Key {
+    fn key<'a>(&'a self, command: &'a Command, inputs: impl IntoIterator<Item = &'a [u8]>) -> CacheKey {
         let arguments: Vec<&[u8]> = command.get_args().map(|argument| argument.as_encoded_bytes()).collect();
         let fixed = [self.toolchain.version().as_bytes(), self.prelude.as_os_str().as_encoded_bytes()];
-        Key::of(arguments.into_iter().chain(fixed).chain(inputs))
+        CacheKey::of(arguments.into_iter().chain(fixed).chain(inputs))
     }
 
     /// The library under `key`; without one, what `compile` makes an object file of, linked.
-    fn cached(&self, key: &Key, compile: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+    fn cached(&self, key: &CacheKey, compile: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
         let place = self.cache.path(key, "so");
         if self.cache.is_sound(&place) {
             return Ok(place);
         }
         let (object, library) = (self.cache.scratch("o"), self.cache.scratch("so"));
-        let made = compile(&object).and_then(|()| self.link(&object, &library, &place)).and_then(|()| self.cache.seal(&library, &place));
+        let made = compile(&object).and_then(|()| self.link(&object, &library, &place)).and_then(|()| cache::seal(&self.cache, &library, &place));
         for scratch in [object, library] {
             // Already gone when it was kept.
             let _ = fs::remove_file(scratch);
@@ -293,7 +248,7 @@ fn machine_flags() -> &'static [&'static str] {
 
 /// The files, written once into a folder named by their content.
 fn folder(cache: &Cache, name: &str, files: &[(&str, &str)]) -> Result<PathBuf> {
-    let key = Key::of(files.iter().flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]));
+    let key = CacheKey::of(files.iter().flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]));
     let folder = cache.folder().join(format!("{name}-{}", key.as_str()));
     for (file, text) in files {
         let place = folder.join(file);
@@ -301,7 +256,7 @@ fn folder(cache: &Cache, name: &str, files: &[(&str, &str)]) -> Result<PathBuf> 
             continue;
         }
         let parent = place.parent().unwrap_or(&folder);
-        fs::create_dir_all(parent).map_err(|cause| cache::io("create", parent, cause))?;
+        fs::create_dir_all(parent).map_err(|cause| cache_error("create", parent, cause))?;
         cache.write(&place, text.as_bytes())?;
     }
     Ok(folder)

@@ -1,5 +1,8 @@
 //! Metal source, and the kernels compiled from it.
 
+#[cfg(test)]
+mod against_clang;
+
 use std::{
     collections::HashMap,
     fs,
@@ -7,12 +10,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use elinvar_core::{Error, Result};
-use elinvar_msl::{Kernel, Lint, Module, Parameter, ParameterKind, simulator};
+use elinvar_core::{CacheKey, Error, Result};
+use elinvar_msl::{Folders, Kernel, Lint, MetalHeaders, Module, Parameter, ParameterKind, simulator};
 use rayon::prelude::*;
 
 use crate::{
-    cache::Key,
     compile::{Compiler, Place, Target},
     loaded::Loaded,
 };
@@ -111,17 +113,17 @@ pub struct Library {
     name: String,
     module: Arc<Module>,
     /// Of the lowered text.
-    fingerprint: Key,
+    fingerprint: CacheKey,
     options: CompileOptions,
     loaded: Arc<Mutex<HashMap<PathBuf, Arc<Loaded>>>>,
 }
 
 impl Library {
     pub(crate) fn new(compiler: Arc<Compiler>, source: &Source, options: &CompileOptions) -> Result<Self> {
-        let preprocessed = compiler.preprocess(source, options)?;
+        let preprocessed = preprocess(source, options)?;
         let module = Arc::new(Module::read(&preprocessed)?);
         let any: Vec<&str> = module.kernels().iter().map(|kernel| kernel.name.as_str()).take(1).collect();
-        let fingerprint = Key::of([module.lower_for_simulator(&any)?.text.as_bytes()]);
+        let fingerprint = CacheKey::of([module.lower_for_simulator(&any)?.text.as_bytes()]);
         Ok(Self { compiler, name: source.name.clone(), module, fingerprint, options: options.clone(), loaded: Arc::default() })
     }
 
@@ -235,6 +237,18 @@ impl Library {
         loaded.insert(path.to_owned(), new.clone());
         Ok(new)
     }
+}
+
+/// The text with macros expanded and files included.
+fn preprocess(source: &Source, options: &CompileOptions) -> Result<String> {
+    let version = options.metal_version.to_string();
+    let given = options.defines.iter().map(|define| define.split_once('=').unwrap_or((define, "1")));
+    let defines: Vec<(&str, &str)> = [("__METAL_VERSION__", version.as_str())].into_iter().chain(given).collect();
+    if source.folder.is_none() && options.include_dirs.is_empty() {
+        return elinvar_msl::preprocess(&source.name, &source.text, &defines, &MetalHeaders);
+    }
+    let folders = Folders { quoted: source.folder.iter().cloned().collect(), all: options.include_dirs.clone() };
+    elinvar_msl::preprocess(&source.name, &source.text, &defines, &folders)
 }
 
 /// A compiled kernel.

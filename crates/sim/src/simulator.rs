@@ -9,14 +9,13 @@ use std::{
     time::Duration,
 };
 
-use elinvar_core::{Error, Result};
+use elinvar_core::{Cache, Error, Result};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::{
     abi::Record,
     arena::{Arena, MAX_BYTES},
     buffer::Buffer,
-    cache::Cache,
     compile::Compiler,
     library::{CompileOptions, Library, Source},
     loaded::Runtime,
@@ -63,7 +62,7 @@ impl Simulator {
     /// No compiler, or too old a one; a cache folder that cannot be written; address space refused.
     pub fn new(config: Config) -> Result<Self> {
         let toolchain = config.toolchain.map_or_else(Toolchain::find, Ok)?;
-        let cache = Cache::open(config.cache_dir.as_deref())?;
+        let cache = Cache::open(config.cache_dir.as_deref(), "sim")?;
         let compiler = Arc::new(Compiler::new(toolchain, cache)?);
         let runtime = Arc::new(Runtime::open(compiler.runtime())?);
         let threads = config.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);

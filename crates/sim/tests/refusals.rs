@@ -33,7 +33,7 @@ fn the_compilers_messages_name_the_users_line() {
     let message = body("a[i] = simd_sum(a);");
     assert!(message.starts_with("user.metal:4:"), "{message}");
     let message = refused("#include \"absent.h\"\n");
-    assert!(message.starts_with("user.metal:1:10: ") && message.contains("absent.h"), "{message}");
+    assert!(message.starts_with("user.metal:1: cannot find \"absent.h\""), "{message}");
 }
 
 #[test]

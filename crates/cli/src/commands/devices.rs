@@ -1,5 +1,5 @@
 use clap::Args;
-use elinvar::{DeviceReport, Result, devices};
+use elinvar::{DeviceKind, DeviceReport, DeviceState, Result, devices};
 use serde_json::{Value, json};
 
 use super::print_line;
@@ -26,8 +26,8 @@ pub(crate) fn run(args: &DevicesArgs) -> Result<()> {
 
 fn as_json(report: &DeviceReport) -> Value {
     match &report.state {
-        Ok((properties, memory)) => json!({
-            "device": report.backend.name(),
+        Ok(DeviceState { properties, memory, software }) => json!({
+            "device": report.backend.to_string(),
             "available": true,
             "name": properties.name,
             "compute_units": properties.compute_units,
@@ -35,19 +35,24 @@ fn as_json(report: &DeviceReport) -> Value {
             "unified_memory": properties.unified_memory,
             "memory_total": memory.total,
             "memory_available": memory.available,
+            "compute_capability": properties.compute_capability.map(|c| format!("{}.{}", c / 10, c % 10)),
+            "matrix_library": properties.matrix_library,
+            "software": software,
             "dtypes": properties.dtypes.iter().map(|d| d.name()).collect::<Vec<_>>(),
         }),
-        Err(error) => json!({ "device": report.backend.name(), "available": false, "reason": error.to_string() }),
+        Err(error) => json!({ "device": report.backend.to_string(), "available": false, "reason": error.to_string() }),
     }
 }
 
 fn as_text(report: &DeviceReport) -> String {
     match &report.state {
-        Ok((p, memory)) => {
+        Ok(DeviceState { properties: p, memory, software }) => {
             const GIB: f64 = (1u64 << 30) as f64;
             let (free, total) = (memory.available as f64 / GIB, memory.total as f64 / GIB);
-            format!("{:<6} {} · {} threads · {free:.1} of {total:.1} GiB free", report.backend.name(), p.name, p.compute_units)
+            let units = if p.kind == DeviceKind::Cuda { "multiprocessors" } else { "threads" };
+            let software = if software.is_empty() { String::new() } else { format!(" · {software}") };
+            format!("{:<9} {} · {} {units} · {free:.1} of {total:.1} GiB free{software}", report.backend.to_string(), p.name, p.compute_units)
         }
-        Err(error) => format!("{:<6} not available: {error}", report.backend.name()),
+        Err(error) => format!("{:<9} not available: {error}", report.backend.to_string()),
     }
 }

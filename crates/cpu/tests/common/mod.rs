@@ -5,7 +5,14 @@ use elinvar_core::{Buffer, CommandList, DType, Device, Dispatch, Extent, HostKer
 /// A list that runs `host` over one updated buffer.
 pub(crate) fn list(device: &Device, operator: &'static str, host: HostKernel, buffer: &Buffer) -> Arc<CommandList> {
     let key = KernelKey::new(operator, &[DType::F32]);
-    let source = Arc::new(KernelSource { key, parameters: vec![Parameter::update("x", DType::F32)], params_bytes: 0, host: Some(host), metal: None });
+    let source = Arc::new(KernelSource {
+        key,
+        parameters: vec![Parameter::update("x", DType::F32)],
+        params_bytes: 0,
+        host: Some(host),
+        metal: None,
+        cuda: None,
+    });
     let pipeline = device.pipeline(&source).unwrap();
     let one = Extent::linear(1);
     let bindings = vec![Some(buffer.bind(0, buffer.bytes()).unwrap())];

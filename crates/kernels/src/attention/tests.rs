@@ -22,6 +22,8 @@ fn properties() -> DeviceProperties {
         max_buffer_bytes: usize::MAX,
         unified_memory: true,
         dtypes: DType::ALL,
+        compute_capability: None,
+        matrix_library: false,
     }
 }
 

@@ -81,6 +81,11 @@ impl Case {
         self
     }
 
+    /// The same with another bound.
+    pub fn within(self, bound: Bound) -> Self {
+        Self { bound, ..self }
+    }
+
     /// What the case is, for messages.
     pub fn name(&self) -> String {
         let inputs: Vec<_> = self.inputs.iter().map(|i| i.as_ref().map_or("-".into(), |t| format!("{}{:?}", t.dtype(), t.dims()))).collect();

@@ -47,6 +47,16 @@ const GEMM: MetalForm =
 /// Rows (or columns) up to which a product reads most for what it computes: fast sums would gain nothing.
 const FEW: usize = 8;
 
+/// Whether sums in another order can gain.
+fn many([m, n]: [usize; 2]) -> bool {
+    m > FEW && n > FEW
+}
+
+/// Whether the product is fast and large enough for it to matter.
+pub(super) fn is_large(geometry: &Geometry) -> bool {
+    !geometry.is_strict() && many([geometry.m, geometry.n])
+}
+
 /// How threadgroups share a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tiling {
@@ -64,7 +74,7 @@ impl Tiling {
     /// For `m` rows and `n` columns, `along` if the elements of a column's line in `b` are neighbours.
     pub(crate) fn new([m, n]: [usize; 2], along: bool, strict: bool) -> Self {
         match m {
-            _ if !strict && m > FEW && n > FEW => Tiling::Fast,
+            _ if !strict && many([m, n]) => Tiling::Fast,
             0..=1 if along => Tiling::Along { rows: 1, columns: 1 },
             0..=FEW if along => Tiling::Along { rows: m.next_power_of_two().min(4) as u32, columns: 2 },
             0..=2 => Tiling::Across { rows: m.max(1) as u32 },

@@ -8,11 +8,13 @@
 //!   `k ≡ j (mod 256)` in ascending order by fma, then slots pairwise, then lanes by the xor tree. An element depends on its row and its
 //!   column alone: a row has the same bits by itself and in a batch.
 //! * Error, strict, before the rounding of the output: `(⌈k / 256⌉ + 8) · 2^-24 · Σ|a·b|`, and two roundings more for scale and bias.
-//! * Fast: f32 sums in an order that may depend on the device; operands are never rounded to a narrower type.
+//! * Fast: f32 sums in an order that may depend on the device. Operands keep their type, but for one case: where a CUDA device has cuBLASLt, an f32
+//!   `a` with an f16 or bf16 `b` is rounded to that type.
 
 pub(crate) mod cpu;
 mod geometry;
 mod launch;
+mod library;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 mod twin;
@@ -85,7 +87,16 @@ impl Operator for MatMul {
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let output = outputs.first().map_or(DType::F32, |o| o.dtype);
         let arguments = [Argument::Input(0), Argument::Input(1), Argument::Input(2), Argument::Output(0)];
-        let product = Product { geometry: self.geometry(inputs)?.0, bias: optional(inputs, 2).map(|b| b.dtype), output };
+        let (geometry, bias) = (self.geometry(inputs)?.0, optional(inputs, 2).map(|b| b.dtype));
+        if launch::is_large(&geometry) {
+            let (a, b) = (required(inputs, 0, "a")?, required(inputs, 1, "b")?);
+            let operands = library::Operands { inputs: [a, b], bias, output, geometry };
+            let with_a = |a| Ok(self.geometry(&[Some(a), Some(b)])?.0);
+            if let Some(plan) = operands.plan(device, with_a)? {
+                return Ok(plan);
+            }
+        }
+        let product = Product { geometry, bias, output };
         Ok(product.launch("matmul", arguments, device)?.into())
     }
 

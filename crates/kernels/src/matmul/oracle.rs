@@ -128,5 +128,10 @@ pub(crate) fn cases() -> Vec<Case> {
     let fast = MatMul { precision: Precision::Fast, alpha: 0.5, ..MatMul::default() };
     cases.push(single(MatMul { output: Some(DType::F32), ..fast }, [DType::F16, DType::BF16], [70, 67, 100]));
     cases.push(single(MatMul { transpose_a: true, transpose_b: true, ..fast }, [DType::BF16, DType::F32], [66, 130, 40]));
+    for (transpose_b, b_type) in [(true, bf16), (false, bf16), (true, f16)] {
+        // Each element of `a` may be rounded to the type of `b`.
+        let rounded = Bound::relative(2e-7).with_absolute(256f64.sqrt() * 2f64.powi(-8));
+        cases.push(single(MatMul { transpose_b, ..fast }, [f32, b_type], [130, 72, 256]).within(rounded));
+    }
     cases
 }

@@ -3,7 +3,7 @@
 use super::edits::Edits;
 use crate::{module::Module, tokens::Tokens};
 
-pub(super) fn braces(module: &Module, edits: &mut Edits<'_>) {
+pub(crate) fn braces(module: &Module, edits: &mut Edits<'_>) {
     let tokens = &module.tokens;
     for at in (0..tokens.len()).filter(|&at| tokens.is_identifier(at)) {
         let Some(after) = vector_type(tokens, at).filter(|&after| tokens.is_identifier(after)) else { continue };

@@ -5,7 +5,7 @@ use crate::{kernel::FunctionConstant, module::Module, structure::Scope};
 
 /// `constant T name [[function_constant(3)]];` becomes a variable with the value of the macro `ELV_CONSTANT_3`;
 /// `is_function_constant_defined(name)` asks whether that macro was given.
-pub(super) fn function_constants(module: &Module, edits: &mut Edits<'_>) {
+pub(crate) fn function_constants(module: &Module, edits: &mut Edits<'_>) {
     let tokens = &module.tokens;
     for declared in &module.constants {
         let (start, end) = declared.range;
@@ -25,7 +25,7 @@ pub(super) fn function_constants(module: &Module, edits: &mut Edits<'_>) {
 }
 
 /// Gives the macros of constants without a value one, and tells them apart: the head of the lowered text.
-pub(super) fn defaults(module: &Module) -> String {
+pub(crate) fn defaults(module: &Module) -> String {
     let mut indices: Vec<u32> = module.constants.iter().map(|declared| declared.constant.index).collect();
     indices.sort_unstable();
     indices.dedup();
@@ -38,7 +38,8 @@ pub(super) fn defaults(module: &Module) -> String {
 }
 
 /// `constant T name[] = …` outside functions: a variable, which may live in another address space than a `constant` pointer's target.
-pub(super) fn tables(module: &Module, edits: &mut Edits<'_>) {
+/// `spelled` gives the word for it, told whether the declaration says `constexpr`.
+pub(crate) fn tables(module: &Module, edits: &mut Edits<'_>, spelled: impl Fn(bool) -> &'static str) {
     let tokens = &module.tokens;
     for at in 0..tokens.len() {
         if tokens.text(at) != "constant" || edits.is_blank(at) || !module.structure.is_outer(at) || tokens.before(at) == ")" {
@@ -50,7 +51,8 @@ pub(super) fn tables(module: &Module, edits: &mut Edits<'_>) {
         let end = tokens.find(at + 1, tokens.len(), &[";", "=", "*", "&"]);
         let function = (at..end).any(|at| tokens.text(at) == "(" && tokens.before(at) != "alignas");
         if matches!(tokens.text(end), "=" | ";") && !function {
-            edits.replace(at, "ELV_TABLE");
+            let constexpr = (module.structure.statement(at)..end).any(|at| tokens.text(at) == "constexpr");
+            edits.replace(at, spelled(constexpr));
         }
     }
 }

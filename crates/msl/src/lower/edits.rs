@@ -41,6 +41,10 @@ impl<'a> Edits<'a> {
         self.dropped.extend(start..end);
     }
 
+    pub(crate) fn is_replaced(&self, index: usize) -> bool {
+        self.replaced.contains_key(&index)
+    }
+
     pub(crate) fn is_blank(&self, index: usize) -> bool {
         self.replaced.get(&index).is_some_and(String::is_empty)
     }

@@ -10,7 +10,7 @@ pub(super) fn entries(kernels: &[Kernel], text: &mut String) -> Vec<Entry> {
         let symbol = format!("elv_entry_{number}");
         let sources: Vec<String> = kernel.parameters.iter().map(|parameter| source(&parameter.kind)).collect();
         text.push_str(&format!("ELV_ENTRY({symbol}, ({}), {})\n", kernel.address, sources.join(", ")));
-        Entry { kernel: kernel.name.clone(), symbol }
+        Entry { kernel: kernel.name.clone(), symbol, grid: false }
     };
     kernels.iter().enumerate().map(entry).collect()
 }

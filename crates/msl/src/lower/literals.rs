@@ -12,7 +12,7 @@ pub(super) fn literals(module: &Module, edits: &mut Edits<'_>) {
     }
 }
 
-fn respell(literal: &str) -> Option<String> {
+pub(crate) fn respell(literal: &str) -> Option<String> {
     let lower = literal.to_ascii_lowercase();
     if lower.starts_with("0x") {
         return (lower.contains('p') && lower.ends_with(|c: char| c.is_ascii_digit())).then(|| format!("{literal}f"));

@@ -8,7 +8,7 @@ use crate::{
     tokens::{TokenKind, Tokens},
 };
 
-pub(super) fn swizzles(module: &Module, edits: &mut Edits<'_>) {
+pub(crate) fn swizzles(module: &Module, edits: &mut Edits<'_>) {
     let tokens = &module.tokens;
     let members = declared_members(tokens);
     for at in 1..tokens.len() {

@@ -1,0 +1,158 @@
+//! Files made once and found again by the hash of what they were made from.
+
+use std::{
+    env, fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use crate::{Error, Result};
+
+/// A folder of files named by content hash. Several processes may share it.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    folder: PathBuf,
+}
+
+impl Cache {
+    /// The subfolder `part` of `folder`, else of `$ELINVAR_CACHE`, else of `elinvar` in the user's cache folder, else in the temporary one.
+    ///
+    /// # Errors
+    /// It cannot be created.
+    pub fn open(folder: Option<&Path>, part: &str) -> Result<Self> {
+        let folder = folder.map(Path::to_owned).unwrap_or_else(default_folder).join(part);
+        fs::create_dir_all(&folder).map_err(|cause| cache_error("create", &folder, cause))?;
+        let folder = folder.canonicalize().map_err(|cause| cache_error("find", &folder, cause))?;
+        Ok(Self { folder })
+    }
+
+    /// Where the files are.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Where the file for `key` is or will be.
+    pub fn path(&self, key: &CacheKey, extension: &str) -> PathBuf {
+        self.folder.join(format!("{}.{extension}", key.0))
+    }
+
+    /// Where to make a file before it goes to its place; nobody else uses the name.
+    pub fn scratch(&self, extension: &str) -> PathBuf {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        self.folder.join(format!("new-{}-{}.{extension}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// Moves a finished file to its place in one step.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn keep(&self, made: &Path, place: &Path) -> Result<()> {
+        fs::rename(made, place).map_err(|cause| cache_error("move a file to", place, cause))
+    }
+
+    /// Whether a sealed file is there and whole.
+    pub fn is_sound(&self, place: &Path) -> bool {
+        self.read_sealed(place).is_some()
+    }
+
+    /// A sealed file's content, if it is there and whole.
+    pub fn read_sealed(&self, place: &Path) -> Option<Vec<u8>> {
+        let mut bytes = fs::read(place).ok()?;
+        let (content, seal) = bytes.split_last_chunk::<32>()?;
+        let (sound, length) = (blake3::hash(content).as_bytes() == seal, content.len());
+        bytes.truncate(length);
+        sound.then_some(bytes)
+    }
+
+    /// Writes a file in one step, with its hash after the content.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn write_sealed(&self, place: &Path, mut bytes: Vec<u8>) -> Result<()> {
+        bytes.extend_from_slice(blake3::hash(&bytes).as_bytes());
+        self.write(place, &bytes)
+    }
+
+    /// Writes a whole file in one step.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn write(&self, place: &Path, bytes: &[u8]) -> Result<()> {
+        let scratch = self.scratch("part");
+        fs::write(&scratch, bytes).map_err(|cause| cache_error("write", &scratch, cause))?;
+        self.keep(&scratch, place)
+    }
+}
+
+fn default_folder() -> PathBuf {
+    let from = |variable: &str| env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    from("ELINVAR_CACHE")
+        .or_else(|| from("XDG_CACHE_HOME").map(|folder| folder.join("elinvar")))
+        .or_else(|| from("HOME").map(|folder| folder.join(".cache/elinvar")))
+        .unwrap_or_else(|| env::temp_dir().join("elinvar"))
+}
+
+/// An error of the system's about a file, with what to do.
+pub fn cache_error(action: &str, path: &Path, cause: std::io::Error) -> Error {
+    let advice = if cause.kind() == ErrorKind::PermissionDenied { "; name a writable folder in ELINVAR_CACHE" } else { "" };
+    Error::io(format!("cannot {action} {}: {cause}{advice}", path.display()))
+}
+
+/// The hash of everything a file is made from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CacheKey(String);
+
+impl CacheKey {
+    /// Of `parts`, in order.
+    pub fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        for part in parts {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        Self(hasher.finalize().to_hex()[..32].to_owned())
+    }
+
+    /// As part of a file's name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_tell_parts_apart() {
+        let of = |parts: &[&str]| CacheKey::of(parts.iter().map(|part| part.as_bytes()));
+        assert_eq!(of(&["ab", "c"]), of(&["ab", "c"]));
+        assert_ne!(of(&["ab", "c"]), of(&["a", "bc"]));
+    }
+
+    #[test]
+    fn files_are_written_whole() {
+        let folder = env::temp_dir().join(format!("elinvar-cache-test-{}", std::process::id()));
+        let cache = Cache::open(Some(&folder), "part").unwrap();
+        let place = cache.path(&CacheKey::of([b"x".as_slice()]), "bin");
+        cache.write(&place, b"content").unwrap();
+        assert_eq!(fs::read(&place).unwrap(), b"content");
+        assert_eq!(fs::read_dir(cache.folder()).unwrap().count(), 1);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_damaged_file_is_not_sound() {
+        let folder = env::temp_dir().join(format!("elinvar-seal-test-{}", std::process::id()));
+        let cache = Cache::open(Some(&folder), "part").unwrap();
+        let place = cache.path(&CacheKey::of([b"x".as_slice()]), "so");
+        cache.write_sealed(&place, b"library".to_vec()).unwrap();
+        assert_eq!(cache.read_sealed(&place).unwrap(), b"library");
+        let mut bytes = fs::read(&place).unwrap();
+        bytes[2] ^= 1;
+        fs::write(&place, bytes).unwrap();
+        assert!(!cache.is_sound(&place));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

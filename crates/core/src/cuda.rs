@@ -1,0 +1,74 @@
+use crate::{DeviceKind, DeviceProperties, MetalFile};
+
+/// What a CUDA device runs in place of a kernel's Metal form: for kernels written for its hardware, of fast precision.
+///
+/// A launch plan gives one only where the device's kind is [`DeviceKind::Cuda`].
+#[derive(Clone, Copy, Debug)]
+pub enum CudaForm {
+    /// A kernel written in CUDA C++.
+    Source(CudaSource),
+    /// A matrix product by the vendor's library (cuBLASLt). Buffers `a`, `b`, `bias` (optional) and `y`; the parameter block is a [`MatrixProduct`].
+    MatrixProduct,
+}
+
+/// CUDA C++ text and its entry.
+///
+/// The entry is an `extern "C" __global__ void` function that takes one pointer for each of the kernel's buffers in binding order (null where an
+/// optional one is absent), then the parameter block by value, as `const __grid_constant__ Params`, if there is one. Grid, block and dynamic shared memory are the launch's.
+/// It is compiled with contraction off and without headers other than the compiler's own.
+#[derive(Clone, Copy, Debug)]
+pub struct CudaSource {
+    /// Files in the order they are read.
+    pub files: &'static [MetalFile],
+    /// The entry's symbol.
+    pub entry: &'static str,
+    /// Macros and their values, such as the type of the elements.
+    pub defines: &'static [(&'static str, &'static str)],
+    /// The devices it runs on.
+    pub architecture: CudaArchitecture,
+}
+
+/// The devices a CUDA kernel runs on, by compute capability: 90 is 9.0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CudaArchitecture {
+    /// This one and later ones.
+    From(u32),
+    /// This one alone, with the instructions that no other has (`sm_90a`).
+    Only(u32),
+}
+
+impl CudaArchitecture {
+    /// Whether a device has it; no device but a CUDA device does.
+    pub fn is_of(self, device: &DeviceProperties) -> bool {
+        let Some(capability) = device.compute_capability.filter(|_| device.kind == DeviceKind::Cuda) else { return false };
+        match self {
+            Self::From(least) => capability >= least,
+            Self::Only(one) => capability == one,
+        }
+    }
+}
+
+/// The parameter block of [`CudaForm::MatrixProduct`]: `y[m, n] = round(alpha · Σ_k a[m, k] b[n, k] + bias[n])` for each of a batch of products.
+///
+/// `y` is row-major. Steps are in elements; of an operand's two, one is 1 or belongs to an extent of 1, and the other reaches at least from line to line.
+/// The operands have one type, f32, f16 or bf16, and are not rounded; sums are f32; the bias has the type of `y`.
+#[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct MatrixProduct {
+    /// Products.
+    pub batches: u64,
+    /// Rows of `a` and `y`.
+    pub m: u64,
+    /// Columns of `y`.
+    pub n: u64,
+    /// Elements of a sum.
+    pub k: u64,
+    /// In `a`: from product to product, from row to row, along k.
+    pub a: [i64; 3],
+    /// In `b`: from product to product, from column to column, along k.
+    pub b: [i64; 3],
+    /// Elements before the first of `a` and of `b`.
+    pub origins: [u64; 2],
+    /// The factor, an f32's value.
+    pub alpha: f64,
+}

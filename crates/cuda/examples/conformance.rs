@@ -1,0 +1,59 @@
+//! Runs conformance cases on a GPU: `conformance [--device N] [--list] [FILTER]`. Strict results must have the bits of the CPU.
+//!
+//! `--list` only prints the cases.
+
+use std::{error::Error, io::Write, process::ExitCode, time::Instant};
+
+use elinvar_core::Device;
+use elinvar_cpu::CpuBackend;
+use elinvar_cuda::CudaBackend;
+use elinvar_kernels::conformance::{self, Placement};
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let (mut filter, mut ordinal, mut list) = (String::new(), 0, false);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--device" => ordinal = arguments.next().ok_or("--device needs a number")?.parse()?,
+            "--list" => list = true,
+            _ => filter = argument,
+        }
+    }
+    let cases: Vec<_> = conformance::cases().into_iter().filter(|case| case.name().contains(&filter)).collect();
+    if list {
+        cases.iter().for_each(|case| println!("{}", case.name()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let reference = Device::new(CpuBackend::new(None)?);
+    let backend = CudaBackend::new(ordinal)?;
+    println!("{}", backend.software());
+    let device = Device::new(backend);
+    let start = Instant::now();
+    // Asking for every kernel first has them compiled side by side.
+    for case in &cases {
+        for launch in case.plan(device.properties())?.launches {
+            device.pipeline(&launch.kernel)?;
+        }
+    }
+    let (mut passed, mut failed) = (0, 0);
+    for (number, case) in cases.iter().enumerate() {
+        for &placement in Placement::ALL {
+            match conformance::compare(case, &device, &reference, placement) {
+                Ok(()) => passed += 1,
+                Err(error) => {
+                    failed += 1;
+                    println!("{placement:?}: {error}");
+                    if error.is_device_lost() {
+                        return Ok(ExitCode::FAILURE);
+                    }
+                }
+            }
+        }
+        if number % 100 == 0 {
+            print!("\r{number} of {} cases, {failed} failures, {:.0} s", cases.len(), start.elapsed().as_secs_f64());
+            std::io::stdout().flush()?;
+        }
+    }
+    println!("\r{passed} passed, {failed} failed, {:.1} s", start.elapsed().as_secs_f64());
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

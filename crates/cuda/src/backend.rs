@@ -1,0 +1,311 @@
+use std::{
+    collections::VecDeque,
+    path::Path,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+};
+
+use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
+use elinvar_core::{
+    Backend, CommandList, Completion, CudaForm, DType, DeviceKind, DeviceProperties, KernelSource, MemoryInfo, Pipeline, RawBuffer, Result, Storage,
+};
+
+use crate::{
+    commands::{Target, WORD, kernels, refusing},
+    compile::Compiler,
+    driver::{self, Context, Driver},
+    graph::{Graph, Seen, Turn},
+    kernel::{Function, Kernel, Pending},
+    memory::{Memory, Pieces},
+    products::{self, Products},
+    staging::Staging,
+    submission::{InFlight, Refusals, Submission},
+};
+
+/// An NVIDIA GPU.
+pub struct CudaBackend {
+    context: Arc<Context>,
+    compiler: Arc<Compiler>,
+    products: Arc<Products>,
+    properties: DeviceProperties,
+    capability: u32,
+    driver: i32,
+    pieces: Arc<Pieces>,
+    jobs: Arc<Jobs>,
+    queue: Mutex<Queue>,
+}
+
+/// What the order of the stream belongs to.
+#[derive(Default)]
+struct Queue {
+    // Graphs go before what they use.
+    seen: Seen<Graph>,
+    in_flight: InFlight,
+    staging: Staging,
+}
+
+impl CudaBackend {
+    /// Whether device 0 can be opened here.
+    ///
+    /// # Errors
+    /// Why not: no driver, one that is too old, no device, no compiler; and what to do.
+    pub fn is_available() -> Result<()> {
+        Self::new(0).map(drop)
+    }
+
+    /// Device `ordinal`, counted from 0 as `CUDA_VISIBLE_DEVICES` leaves them.
+    ///
+    /// # Errors
+    /// As [`CudaBackend::is_available`]; no such device.
+    pub fn new(ordinal: usize) -> Result<Self> {
+        Self::with_compiler(ordinal, |cache| Compiler::new(cache))
+    }
+
+    /// The same with a compiler of the caller's, made for the cache folder given (none means the user's).
+    ///
+    /// # Errors
+    /// As [`CudaBackend::new`].
+    pub fn with_compiler(ordinal: usize, compiler: impl FnOnce(Option<&Path>) -> Result<Compiler>) -> Result<Self> {
+        let driver = Driver::open()?;
+        let compiler = compiler(None)?;
+        let context = Context::open(&driver, ordinal)?;
+        let ask = |attribute| context.attribute(attribute).map(|value| usize::try_from(value).unwrap_or(0));
+        let major = ask(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        let capability = (10 * major + ask(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?) as u32;
+        compiler.check_architecture(capability)?;
+        let properties = DeviceProperties {
+            kind: DeviceKind::Cuda,
+            name: context.name()?,
+            compute_units: ask(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            simd_width: 32,
+            max_threads_per_threadgroup: 1024,
+            threadgroup_memory: ask(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+            max_buffer_bytes: context.memory()?[1],
+            unified_memory: false,
+            dtypes: DType::ALL,
+            compute_capability: Some(capability),
+            matrix_library: products::is_present(),
+        };
+        Ok(Self {
+            products: Arc::new(Products::new(context.clone())),
+            context,
+            compiler: Arc::new(compiler),
+            properties,
+            capability,
+            driver: driver.version,
+            pieces: Arc::default(),
+            jobs: Arc::default(),
+            queue: Mutex::default(),
+        })
+    }
+
+    /// Devices the driver sees.
+    ///
+    /// # Errors
+    /// No driver; one that is too old; no device.
+    pub fn count() -> Result<usize> {
+        Driver::open().map(|driver| usize::try_from(driver.devices).unwrap_or(0))
+    }
+
+    /// The device's compute capability, and the versions of what drives it and compiles for it.
+    pub fn software(&self) -> String {
+        let ([major, minor], capability) = (self.compiler.version(), self.capability);
+        let library = if self.properties.matrix_library { "cuBLASLt" } else { "no cuBLASLt" };
+        let driver = driver::shown(self.driver);
+        format!("compute capability {}.{}, driver for CUDA {driver}, NVRTC {major}.{minor}, {library}", capability / 10, capability % 10)
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a list's commands one by one.
+    fn start(&self, commands: &CommandList) -> Result<Option<Refusals>> {
+        let refusing: Arc<[Pipeline]> = refusing(commands).into();
+        let words = if refusing.is_empty() { None } else { Some(Memory::new(&self.context, WORD * refusing.len())?) };
+        self.context.suspect(kernels(commands));
+        let target = Target { context: &self.context, stream: self.context.stream(), products: &self.products, words: words.as_ref() };
+        target.run(commands)?;
+        self.fetch(words.as_ref(), &refusing)
+    }
+
+    /// Starts a list's graph.
+    fn replay(&self, graph: &Graph) -> Result<Option<Refusals>> {
+        self.context.suspect(&graph.kernels);
+        graph.launch()?;
+        self.fetch(graph.words.as_ref(), &graph.refusing)
+    }
+
+    /// Has the words of the launches that may refuse copied to the host.
+    fn fetch(&self, words: Option<&Memory>, kernels: &Arc<[Pipeline]>) -> Result<Option<Refusals>> {
+        let Some(words) = words else { return Ok(None) };
+        let piece = self.pieces.take(&self.context, WORD * kernels.len())?;
+        let refusals = Refusals { words: piece, kernels: kernels.clone(), pieces: self.pieces.clone() };
+        // SAFETY: the piece is large enough and belongs to this submission until the copy is done.
+        let result = unsafe {
+            let to = refusals.words.pointer.cast();
+            sys::cuMemcpyDtoHAsync_v2(to, words.pointer, refusals.bytes(), self.context.stream())
+        };
+        self.context.check("copying what was refused", result)?;
+        Ok(Some(refusals))
+    }
+}
+
+impl Backend for CudaBackend {
+    fn properties(&self) -> &DeviceProperties {
+        &self.properties
+    }
+
+    fn memory(&self) -> MemoryInfo {
+        let [available, total] = self.context.memory().unwrap_or([0, self.properties.max_buffer_bytes]);
+        MemoryInfo { total, available }
+    }
+
+    fn allocate(&self, bytes: usize, _storage: Storage) -> Result<RawBuffer> {
+        Ok(RawBuffer::new(Memory::new(&self.context, bytes)?))
+    }
+
+    fn write(&self, buffer: &RawBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
+        let to = buffer.downcast::<Memory>()?.pointer + offset as u64;
+        let mut queue = self.queue();
+        self.context.enter()?;
+        queue.staging.write(&self.context, to, bytes)
+    }
+
+    fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        let from = buffer.downcast::<Memory>()?.pointer + offset as u64;
+        let mut queue = self.queue();
+        self.context.enter()?;
+        queue.staging.read(&self.context, from, bytes)?;
+        queue.in_flight.settle()
+    }
+
+    /// Returns before the kernel is compiled: whoever launches it first waits, and is told if it does not compile. So the kernels of a recording
+    /// are compiled side by side.
+    fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
+        if let Some(CudaForm::MatrixProduct) = kernel.cuda {
+            let products = self.products.clone();
+            // What is wrong is told by the first launch.
+            self.jobs.start(move || drop(products.prepare()));
+            return Ok(Pipeline::new(kernel.clone(), Arc::new(Kernel::Product)));
+        }
+        let pending = Arc::new(Pending::default());
+        let (made, source, compiler) = (pending.clone(), kernel.clone(), self.compiler.clone());
+        let (context, capability) = (self.context.clone(), self.capability);
+        self.jobs.start(move || {
+            made.complete(compiler.compile(&source, capability).and_then(|code| Function::load(&context, code)));
+        });
+        Ok(Pipeline::new(kernel.clone(), Arc::new(Kernel::Function(pending))))
+    }
+
+    fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
+        let mut queue = self.queue();
+        self.context.enter()?;
+        let refusals = match queue.seen.turn(commands) {
+            Turn::Commands => self.start(commands)?,
+            Turn::Record => {
+                let graph = Graph::record(&self.context, &self.products, commands)?;
+                let refusals = self.replay(&graph)?;
+                queue.seen.keep(graph);
+                refusals
+            }
+            Turn::Replay => match queue.seen.graph() {
+                Some(graph) => self.replay(graph)?,
+                None => self.start(commands)?,
+            },
+        };
+        let submission = Arc::new(Submission::new(self.context.record()?, refusals));
+        queue.in_flight.push(submission.clone());
+        Ok(Completion::new(submission))
+    }
+}
+
+impl Drop for CudaBackend {
+    fn drop(&mut self) {
+        // Compilers must not run on while the process ends.
+        self.jobs.finish();
+    }
+}
+
+/// Threads beside the caller's, as many at a time as there are cores.
+#[derive(Default)]
+struct Jobs {
+    running: Mutex<usize>,
+    waiting: Mutex<VecDeque<Job>>,
+    ended: Condvar,
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+impl Jobs {
+    fn start(self: &Arc<Self>, job: impl FnOnce() + Send + 'static) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push_back(Box::new(job));
+        let most = thread::available_parallelism().map_or(1, usize::from);
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if *running < most {
+            *running += 1;
+            let jobs = self.clone();
+            drop(running);
+            let worker = jobs.clone();
+            // A system that gives no thread has the caller do the work.
+            if thread::Builder::new().name("elinvar-compile".into()).spawn(move || worker.work()).is_err() {
+                jobs.work();
+            }
+        }
+    }
+
+    fn work(&self) {
+        loop {
+            // Whoever finds nothing to do leaves under the lock, so that no job is left to nobody.
+            let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(job) = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front() else {
+                *running -= 1;
+                self.ended.notify_all();
+                return;
+            };
+            drop(running);
+            job();
+        }
+    }
+
+    /// Drops what has not begun and waits for the rest.
+    fn finish(&self) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        while *running > 0 {
+            running = self.ended.wait(running).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn every_job_is_done_and_finishing_waits_for_those_that_run() {
+        let (jobs, done) = (Arc::new(Jobs::default()), Arc::new(AtomicUsize::new(0)));
+        let (sender, receiver) = std::sync::mpsc::channel();
+        for _ in 0..50 {
+            let (done, sender) = (done.clone(), sender.clone());
+            jobs.start(move || {
+                done.fetch_add(1, Ordering::Relaxed);
+                sender.send(()).unwrap();
+            });
+        }
+        (0..50).for_each(|_| receiver.recv().unwrap());
+        let late = done.clone();
+        jobs.start(move || {
+            thread::sleep(std::time::Duration::from_millis(20));
+            late.fetch_add(1, Ordering::Relaxed);
+        });
+        while !jobs.waiting.lock().unwrap().is_empty() {
+            thread::yield_now();
+        }
+        jobs.finish();
+        assert_eq!(done.load(Ordering::Relaxed), 51);
+        assert_eq!(*jobs.running.lock().unwrap(), 0);
+    }
+}

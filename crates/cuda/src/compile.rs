@@ -1,0 +1,219 @@
+//! From a kernel's forms to machine code: preprocess and lower (the `msl` crate), compile (NVRTC). What was made once is found in the cache.
+
+use std::{collections::HashMap, path::Path};
+
+use elinvar_core::{Cache, CacheKey, CudaArchitecture, CudaForm, CudaSource, Error, KernelSource, MetalForm, Result};
+use elinvar_msl::{
+    Kernel, Module, ParameterKind,
+    cuda::{self, CudaEntry},
+};
+
+use crate::nvrtc::{Nvrtc, Request};
+
+/// Compiles kernels for NVIDIA GPUs; none need be there.
+pub struct Compiler {
+    nvrtc: Nvrtc,
+    cache: Cache,
+    texts: HashMap<String, String>,
+}
+
+/// Where a kernel's argument comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slot {
+    /// The address of a binding, by index; null if it is absent.
+    Buffer(usize),
+    /// The parameter block.
+    Params,
+    /// The address of the launch's refusal word.
+    Refusal,
+    /// Zero: where a threadgroup allocation starts.
+    Zero,
+    /// The grid's threads.
+    Threads,
+}
+
+/// A kernel in machine code.
+pub(crate) struct Entry {
+    pub(crate) symbol: String,
+    pub(crate) arguments: Vec<Slot>,
+}
+
+/// Machine code of kernels.
+pub(crate) struct Code {
+    pub(crate) image: Vec<u8>,
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// Everything but headers that a run of the compiler gets.
+struct Text<'a> {
+    name: &'a str,
+    text: &'a str,
+    target: String,
+    fast_math: bool,
+    headers: &'a [(&'a str, &'a str)],
+    options: Vec<String>,
+}
+
+impl Compiler {
+    /// With NVRTC as it is found, and a folder for what was compiled (by default, the user's cache folder).
+    ///
+    /// # Errors
+    /// No NVRTC, or the folder cannot be made.
+    pub fn new(cache: Option<&Path>) -> Result<Self> {
+        Ok(Self { nvrtc: Nvrtc::find()?, cache: Cache::open(cache, "cuda")?, texts: HashMap::new() })
+    }
+
+    /// The same with other texts for some files of the kernels, by name.
+    pub fn with_texts(self, texts: HashMap<String, String>) -> Self {
+        Self { texts, ..self }
+    }
+
+    /// NVRTC's version.
+    pub fn version(&self) -> [i32; 2] {
+        self.nvrtc.version()
+    }
+
+    /// Whether the compiler makes code for a compute capability (90 for 9.0).
+    ///
+    /// # Errors
+    /// It does not; the message says what to do.
+    pub fn check_architecture(&self, capability: u32) -> Result<()> {
+        self.nvrtc.check_architecture(capability)
+    }
+
+    /// Compiles kernels that share one Metal text in one run of the compiler, and gives the size of their machine code.
+    ///
+    /// # Errors
+    /// They do not compile; or they do not share a text.
+    pub fn check(&self, kernels: &[&KernelSource], capability: u32) -> Result<usize> {
+        let first = kernels.first().and_then(|kernel| kernel.metal).ok_or_else(|| Error::invalid_argument("no kernel with a Metal form"))?;
+        let text = self.text(&first);
+        if kernels.iter().any(|kernel| kernel.metal.is_none_or(|form| self.text(&form) != text || form.fast_math != first.fast_math)) {
+            return Err(Error::invalid_argument("kernels of different texts cannot be compiled together"));
+        }
+        Ok(self.metal(kernels, first, capability)?.image.len())
+    }
+
+    /// The kernel's code for a compute capability.
+    pub(crate) fn compile(&self, kernel: &KernelSource, capability: u32) -> Result<Code> {
+        match (&kernel.cuda, kernel.metal) {
+            (Some(CudaForm::Source(source)), _) => self.source(kernel, source, capability),
+            (Some(CudaForm::MatrixProduct), _) => Err(Error::invalid_launch(format!("{} has no text to compile", kernel.key))),
+            (None, Some(form)) => self.metal(&[kernel], form, capability),
+            (None, None) => Err(Error::unsupported(format!("{} has no form for a GPU", kernel.key))),
+        }
+    }
+
+    fn text(&self, form: &MetalForm) -> String {
+        form.text(|file| self.texts.get(file.name).map_or(file.text, String::as_str))
+    }
+
+    fn metal(&self, kernels: &[&KernelSource], form: MetalForm, capability: u32) -> Result<Code> {
+        let name = kernels.first().map(|kernel| kernel.key.to_string()).unwrap_or_default();
+        let mut text = self.text(&form);
+        for kernel in kernels {
+            text += &kernel.metal.unwrap_or(form).instance(&kernel.key);
+        }
+        let module = Module::read(&elinvar_msl::preprocess(&name, &text, &[], &elinvar_msl::MetalHeaders)?)?;
+        let names: Vec<_> = kernels.iter().map(|kernel| kernel.key.to_string()).collect();
+        let inline: Vec<_> = kernels.iter().map(|kernel| (kernel.params_bytes > 0).then_some(kernel.parameters.len() as u32)).collect();
+        let wanted: Vec<_> = names.iter().zip(&inline).map(|(kernel, inline)| CudaEntry { kernel, inline: inline.as_slice() }).collect();
+        let lowered = module.lower_for_cuda(&wanted)?;
+        let mut entries = Vec::new();
+        for (kernel, entry) in kernels.iter().zip(lowered.entries) {
+            let read = module.kernels().iter().find(|read| read.name == entry.kernel);
+            let read = read.ok_or_else(|| Error::compile_failed(format!("{}: its text has no such kernel", kernel.key)))?;
+            let mut arguments = arguments(kernel, read)?;
+            arguments.extend(entry.grid.then_some(Slot::Threads));
+            entries.push(Entry { symbol: entry.symbol, arguments });
+        }
+        let target = format!("sm_{capability}");
+        let options = cuda::OPTIONS.iter().map(|&option| option.to_owned()).collect();
+        let text = Text { name: &name, text: &lowered.text, target, fast_math: form.fast_math, headers: cuda::PRELUDE, options };
+        Ok(Code { image: self.cached(&text)?, entries })
+    }
+
+    fn source(&self, kernel: &KernelSource, source: &CudaSource, capability: u32) -> Result<Code> {
+        let target = match source.architecture {
+            CudaArchitecture::From(_) => format!("sm_{capability}"),
+            CudaArchitecture::Only(one) => format!("sm_{one}a"),
+        };
+        let mut text = String::new();
+        for file in source.files {
+            let content = self.texts.get(file.name).map_or(file.text, String::as_str);
+            text += &format!("#line 1 \"{}\"\n{content}\n", file.name);
+        }
+        let defines = source.defines.iter().map(|(name, value)| format!("--define-macro={name}={value}"));
+        let options = ["--std=c++17", "-default-device"].map(str::to_owned).into_iter().chain(defines).collect();
+        let name = kernel.key.to_string();
+        let image = self.cached(&Text { name: &name, text: &text, target, fast_math: false, headers: &[], options })?;
+        let params = (kernel.params_bytes > 0).then_some(Slot::Params);
+        let arguments = (0..kernel.parameters.len()).map(Slot::Buffer).chain(params).collect();
+        Ok(Code { image, entries: vec![Entry { symbol: source.entry.to_owned(), arguments }] })
+    }
+
+    fn cached(&self, text: &Text<'_>) -> Result<Vec<u8>> {
+        let mut options = vec![format!("--gpu-architecture={}", text.target), format!("--fmad={}", text.fast_math)];
+        options.extend(text.options.iter().cloned());
+        let version = format!("{:?}", self.nvrtc.version());
+        let headers = text.headers.iter().flat_map(|(name, content)| [name.as_bytes(), content.as_bytes()]);
+        let parts = options.iter().map(String::as_bytes).chain([version.as_bytes(), text.text.as_bytes()]).chain(headers);
+        let place = self.cache.path(&CacheKey::of(parts), "cubin");
+        if let Some(found) = self.cache.read_sealed(&place) {
+            return Ok(found);
+        }
+        let request = Request { name: text.name, text: text.text, headers: text.headers, options: &options };
+        let made = self.nvrtc.compile(&request).map_err(|log| Error::compile_failed(first_error(&log)).context(text.name))?;
+        self.cache.write_sealed(&place, made.clone())?;
+        Ok(made)
+    }
+}
+
+/// What each argument of a lowered entry is, in order; positions have none.
+fn arguments(kernel: &KernelSource, read: &Kernel) -> Result<Vec<Slot>> {
+    let bindings = kernel.parameters.len();
+    let params = usize::from(kernel.params_bytes > 0);
+    let mut slots = Vec::new();
+    let mut threadgroup = 0;
+    for parameter in &read.parameters {
+        match parameter.kind {
+            ParameterKind::Buffer { index, .. } => slots.push(match index as usize {
+                index if index < bindings => Slot::Buffer(index),
+                index if index < bindings + params => Slot::Params,
+                index if index == bindings + params => Slot::Refusal,
+                _ => return Err(Error::invalid_launch(format!("{}: nothing is bound to buffer {index}", kernel.key))),
+            }),
+            // One allocation a launch: the first is at offset 0 of the dynamic shared memory, and has no argument.
+            ParameterKind::Threadgroup { .. } if threadgroup == 0 => threadgroup += 1,
+            ParameterKind::Threadgroup { .. } => slots.push(Slot::Zero),
+            ParameterKind::Position(_) => {}
+        }
+    }
+    Ok(slots)
+}
+
+/// The first error of NVRTC's log as `file:line: message`.
+fn first_error(log: &str) -> String {
+    let line = log.lines().find(|line| line.contains("error")).or_else(|| log.lines().find(|line| !line.trim().is_empty()));
+    let line = line.unwrap_or("NVRTC gives no reason").trim();
+    let placed = line.split_once("): error: ").and_then(|(place, message)| {
+        let (file, number) = place.rsplit_once('(')?;
+        Some(format!("{file}:{number}: {message}"))
+    });
+    placed.unwrap_or_else(|| line.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_file_and_line() {
+        let log = "softmax/softmax.metal(12): warning: x\n\nsoftmax/softmax.metal(14): error: identifier \"y\" is undefined\n  y;\n1 error detected";
+        assert_eq!(first_error(log), "softmax/softmax.metal:14: identifier \"y\" is undefined");
+        assert_eq!(
+            first_error("nvrtc: error: invalid value for --gpu-architecture (-arch)\n"),
+            "nvrtc: error: invalid value for --gpu-architecture (-arch)"
+        );
+    }
+}

@@ -1,0 +1,356 @@
+//! The driver as the device uses it: whether it is there, a device's context with its stream, and what its errors mean.
+
+use std::{
+    env,
+    ffi::{CStr, c_char, c_int},
+    ptr,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+};
+
+use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
+use elinvar_core::{Error, Pipeline, Result};
+
+/// CUDA's version of the oldest driver whose functions suffice.
+const OLDEST_DRIVER: i32 = 12000;
+
+/// What the driver says of itself and its devices.
+pub(crate) struct Driver {
+    /// 13000 for CUDA 13.0.
+    pub(crate) version: i32,
+    pub(crate) devices: i32,
+}
+
+impl Driver {
+    /// The driver, ready.
+    ///
+    /// # Errors
+    /// It is missing or too old, or sees no device; the message says what to do.
+    pub(crate) fn open() -> Result<Self> {
+        // SAFETY: looks for the driver's library, whose initialisers have no conditions.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(Error::device_unavailable("no NVIDIA driver (libcuda) was found: install one for CUDA 12 or later, or use another device"));
+        }
+        let mut version = 0;
+        // SAFETY: the library is present; every driver has this function.
+        let told = unsafe { sys::cuDriverGetVersion(&mut version) };
+        if told != CUresult::CUDA_SUCCESS || version < OLDEST_DRIVER {
+            let found = if told == CUresult::CUDA_SUCCESS { shown(version) } else { "none".into() };
+            return Err(Error::device_unavailable(format!("the NVIDIA driver offers CUDA {found}: a driver for CUDA 12.0 or later is needed")));
+        }
+        let mut devices = 0;
+        // SAFETY: initialises the driver, then counts into an integer of ours.
+        let result = unsafe { [sys::cuInit(0), sys::cuDeviceGetCount(&mut devices)] };
+        match result.into_iter().find(|result| *result != CUresult::CUDA_SUCCESS) {
+            Some(CUresult::CUDA_ERROR_NO_DEVICE) => devices = 0,
+            Some(other) => return Err(Error::device_unavailable(format!("the NVIDIA driver does not start: {}", describe(other)))),
+            None => {}
+        }
+        if devices == 0 {
+            return Err(Error::device_unavailable(
+                "the NVIDIA driver sees no GPU: pass one to this container or machine, and look at CUDA_VISIBLE_DEVICES",
+            ));
+        }
+        Ok(Self { version, devices })
+    }
+}
+
+/// A CUDA version number as people write it.
+pub(crate) fn shown(version: i32) -> String {
+    format!("{}.{}", version / 1000, version % 1000 / 10)
+}
+
+/// What an error of the driver's is called.
+fn describe(result: CUresult) -> String {
+    let text = |get: unsafe fn(CUresult, *mut *const c_char) -> CUresult| {
+        let mut text = ptr::null();
+        // SAFETY: on success the pointer is to a static string.
+        (unsafe { get(result, &mut text) } == CUresult::CUDA_SUCCESS && !text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy())
+    };
+    match (text(sys::cuGetErrorString), text(sys::cuGetErrorName)) {
+        (Some(said), Some(name)) => format!("{said} ({name})"),
+        _ => format!("error {}", result as u32),
+    }
+}
+
+/// Errors after which the context answers every call with the same one.
+fn is_sticky(result: CUresult) -> bool {
+    use CUresult as R;
+    matches!(
+        result,
+        R::CUDA_ERROR_ILLEGAL_ADDRESS
+            | R::CUDA_ERROR_LAUNCH_FAILED
+            | R::CUDA_ERROR_LAUNCH_TIMEOUT
+            | R::CUDA_ERROR_ASSERT
+            | R::CUDA_ERROR_HARDWARE_STACK_ERROR
+            | R::CUDA_ERROR_ILLEGAL_INSTRUCTION
+            | R::CUDA_ERROR_MISALIGNED_ADDRESS
+            | R::CUDA_ERROR_INVALID_ADDRESS_SPACE
+            | R::CUDA_ERROR_INVALID_PC
+            | R::CUDA_ERROR_ECC_UNCORRECTABLE
+            | R::CUDA_ERROR_CONTEXT_IS_DESTROYED
+            | R::CUDA_ERROR_DEVICE_UNAVAILABLE
+            | R::CUDA_ERROR_DEINITIALIZED
+            | R::CUDA_ERROR_SYSTEM_NOT_READY
+    )
+}
+
+/// A device's primary context and the streams of one backend on it.
+pub(crate) struct Context {
+    pub(crate) device: sys::CUdevice,
+    raw: sys::CUcontext,
+    stream: sys::CUstream,
+    /// Nothing ever runs on it: it records graphs.
+    capture: sys::CUstream,
+    events: Mutex<Vec<sys::CUevent>>,
+    /// Kernels started since the last wait: one of them failed if the device does.
+    suspects: Mutex<Vec<Pipeline>>,
+    /// Each launch waits for its end (the driver's own debugging aid).
+    blocking: bool,
+    lost: OnceLock<Error>,
+}
+
+// SAFETY: contexts, streams and events may be used from any thread; calls go to the driver, which locks.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// The context of device `ordinal`.
+    ///
+    /// # Errors
+    /// No such device; the driver refuses.
+    pub(crate) fn open(driver: &Driver, ordinal: usize) -> Result<Arc<Self>> {
+        let number = c_int::try_from(ordinal).ok().filter(|number| *number < driver.devices);
+        let Some(number) = number else {
+            let devices = driver.devices;
+            return Err(Error::device_unavailable(format!("there is no CUDA device {ordinal}: this machine has {devices}, counted from 0")));
+        };
+        let (mut device, mut raw) = (0, ptr::null_mut());
+        let opened = |result: CUresult| match result {
+            CUresult::CUDA_SUCCESS => Ok(()),
+            other => Err(Error::device_unavailable(format!("CUDA device {ordinal} does not open: {}", describe(other)))),
+        };
+        // SAFETY: the driver is initialised; pointers are to variables of ours.
+        opened(unsafe { sys::cuDeviceGet(&mut device, number) })?;
+        // SAFETY: as above; the context is released when dropped.
+        opened(unsafe { sys::cuDevicePrimaryCtxRetain(&mut raw, device) })?;
+        let mut context = Self {
+            device,
+            raw,
+            stream: ptr::null_mut(),
+            capture: ptr::null_mut(),
+            events: Mutex::default(),
+            suspects: Mutex::default(),
+            blocking: env::var("CUDA_LAUNCH_BLOCKING").is_ok_and(|value| value == "1"),
+            lost: OnceLock::new(),
+        };
+        if context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? == 0 {
+            return Err(Error::device_unavailable(format!("CUDA device {ordinal} has no stream-ordered memory: use another device")));
+        }
+        context.enter()?;
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        let (mut stream, mut capture) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: the context is current; pointers are to variables of ours.
+        opened(unsafe { sys::cuStreamCreate(&mut stream, flags) })?;
+        context.stream = stream;
+        // SAFETY: as above.
+        opened(unsafe { sys::cuStreamCreate(&mut capture, flags) })?;
+        context.capture = capture;
+        Ok(Arc::new(context))
+    }
+
+    /// What everything is ordered by.
+    pub(crate) fn stream(&self) -> sys::CUstream {
+        self.stream
+    }
+
+    /// What graphs are recorded on.
+    pub(crate) fn capture(&self) -> sys::CUstream {
+        self.capture
+    }
+
+    /// Makes the context this thread's.
+    ///
+    /// # Errors
+    /// The device is lost.
+    pub(crate) fn enter(&self) -> Result<()> {
+        if let Some(lost) = self.lost.get() {
+            return Err(lost.clone());
+        }
+        // SAFETY: the context lives as long as `self`.
+        self.check("making the context current", unsafe { sys::cuCtxSetCurrent(self.raw) })
+    }
+
+    /// The result of a call of the driver's.
+    ///
+    /// # Errors
+    /// What it was, for `what`; one that no later call survives is kept.
+    pub(crate) fn check(&self, what: &str, result: CUresult) -> Result<()> {
+        match result {
+            CUresult::CUDA_SUCCESS => Ok(()),
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => Err(Error::out_of_memory(format!("{what}: the GPU's memory is full"))),
+            sticky if is_sticky(sticky) => Err(self.lost.get_or_init(|| self.loss(what, sticky)).clone()),
+            CUresult::CUDA_ERROR_INVALID_VALUE | CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES => {
+                Err(Error::invalid_launch(format!("{what}: {}", describe(result))))
+            }
+            CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU | CUresult::CUDA_ERROR_INVALID_IMAGE | CUresult::CUDA_ERROR_INVALID_PTX => {
+                Err(Error::compile_failed(format!("{what}: {}", describe(result))))
+            }
+            other => Err(Error::device_lost(format!("{what}: {}", describe(other)))),
+        }
+    }
+
+    fn loss(&self, what: &str, result: CUresult) -> Error {
+        let names: Vec<_> = self.suspects().iter().map(|kernel| kernel.source().key.to_string()).collect();
+        let among = match names.as_slice() {
+            [] => String::new(),
+            [one] => format!(" in {one}"),
+            many => format!(" in one of {} (with CUDA_LAUNCH_BLOCKING=1 this message tells which)", many.join(", ")),
+        };
+        Error::device_lost(format!(
+            "the GPU failed{among}: {}, told when {what}; nothing on it can be used any more: start a new process",
+            describe(result)
+        ))
+    }
+
+    fn suspects(&self) -> MutexGuard<'_, Vec<Pipeline>> {
+        self.suspects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Kernels are about to be started.
+    pub(crate) fn suspect<'a>(&self, kernels: impl IntoIterator<Item = &'a Pipeline>) {
+        const TOLD: usize = 32;
+        let mut suspects = self.suspects();
+        if self.blocking {
+            suspects.clear();
+        }
+        for kernel in kernels {
+            if suspects.len() < TOLD && suspects.iter().all(|known| !ptr::eq(known.source(), kernel.source())) {
+                suspects.push(kernel.clone());
+            }
+        }
+    }
+
+    /// A number the device tells of itself.
+    ///
+    /// # Errors
+    /// The driver refuses.
+    pub(crate) fn attribute(&self, attribute: Attribute) -> Result<i32> {
+        let mut value = 0;
+        // SAFETY: the device exists; the pointer is to a variable of ours.
+        self.check("asking for an attribute", unsafe { sys::cuDeviceGetAttribute(&mut value, attribute, self.device) })?;
+        Ok(value)
+    }
+
+    /// The vendor's name for the device.
+    ///
+    /// # Errors
+    /// The driver refuses.
+    pub(crate) fn name(&self) -> Result<String> {
+        let mut name = [0u8; 256];
+        // SAFETY: as many bytes as the call is told; it ends them with zero.
+        let result = unsafe { sys::cuDeviceGetName(name.as_mut_ptr().cast(), name.len() as c_int, self.device) };
+        self.check("asking for the name", result)?;
+        Ok(CStr::from_bytes_until_nul(&name).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default())
+    }
+
+    /// Free and total memory in bytes.
+    ///
+    /// # Errors
+    /// The device is lost.
+    pub(crate) fn memory(&self) -> Result<[usize; 2]> {
+        self.enter()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: the context is current; pointers are to variables of ours.
+        self.check("asking for free memory", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
+        Ok([free, total])
+    }
+
+    /// Blocks until everything submitted is done.
+    ///
+    /// # Errors
+    /// The device is lost.
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        // SAFETY: the stream lives as long as `self`.
+        self.check("waiting for the GPU", unsafe { sys::cuStreamSynchronize(self.stream) })?;
+        self.suspects().clear();
+        Ok(())
+    }
+
+    /// An event after everything submitted so far.
+    ///
+    /// # Errors
+    /// The device is lost.
+    pub(crate) fn record(self: &Arc<Self>) -> Result<Event> {
+        let reused = self.events.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let raw = match reused {
+            Some(raw) => raw,
+            None => {
+                let mut raw = ptr::null_mut();
+                let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+                // SAFETY: the context is current; the pointer is to a variable of ours.
+                self.check("making an event", unsafe { sys::cuEventCreate(&mut raw, flags) })?;
+                raw
+            }
+        };
+        let event = Event { context: self.clone(), raw };
+        // SAFETY: both live.
+        self.check("recording an event", unsafe { sys::cuEventRecord(raw, self.stream) })?;
+        Ok(event)
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // Errors have nobody to be told to; a lost context is torn down all the same.
+        // SAFETY: all of these were made by this context and are not used again.
+        unsafe {
+            sys::cuCtxSetCurrent(self.raw);
+            for event in self.events.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
+                sys::cuEventDestroy_v2(event);
+            }
+            for stream in [self.stream, self.capture] {
+                if !stream.is_null() {
+                    sys::cuStreamSynchronize(stream);
+                    sys::cuStreamDestroy_v2(stream);
+                }
+            }
+            sys::cuDevicePrimaryCtxRelease_v2(self.device);
+        }
+    }
+}
+
+/// A moment in the stream. It goes back to its context when dropped.
+pub(crate) struct Event {
+    context: Arc<Context>,
+    raw: sys::CUevent,
+}
+
+// SAFETY: events may be used from any thread.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// Whether it has passed, or never will.
+    pub(crate) fn is_past(&self) -> bool {
+        // SAFETY: the event lives. The context need not be current.
+        self.context.enter().is_err() || unsafe { sys::cuEventQuery(self.raw) } != CUresult::CUDA_ERROR_NOT_READY
+    }
+
+    /// Blocks until it has passed.
+    ///
+    /// # Errors
+    /// The device is lost.
+    pub(crate) fn wait(&self) -> Result<()> {
+        self.context.enter()?;
+        // SAFETY: the event lives.
+        self.context.check("waiting for the GPU", unsafe { sys::cuEventSynchronize(self.raw) })
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        self.context.events.lock().unwrap_or_else(PoisonError::into_inner).push(self.raw);
+    }
+}

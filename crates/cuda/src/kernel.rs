@@ -1,0 +1,182 @@
+//! A kernel on the device: compiled beside whatever asked for it, loaded, launched.
+
+use std::{
+    ffi::{CString, c_int, c_void},
+    ptr,
+    sync::{
+        Arc, Condvar, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use cudarc::driver::sys::{self, CUfunction_attribute as Attribute};
+use elinvar_core::{Dispatch, Error, Result};
+
+use crate::{
+    compile::{Code, Slot},
+    driver::Context,
+};
+
+/// What a pipeline of the device's is.
+pub(crate) enum Kernel {
+    /// A function, perhaps still being compiled.
+    Function(Arc<Pending>),
+    /// A matrix product of the vendor's library.
+    Product,
+}
+
+/// A function that another thread makes.
+#[derive(Default)]
+pub(crate) struct Pending {
+    made: Mutex<Option<Result<Arc<Function>>>>,
+    done: Condvar,
+}
+
+impl Pending {
+    /// Tells what became of it.
+    pub(crate) fn complete(&self, made: Result<Function>) {
+        *self.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(made.map(Arc::new));
+        self.done.notify_all();
+    }
+
+    /// The function, once it is made.
+    pub(crate) fn wait(&self) -> Result<Arc<Function>> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match &*made {
+                Some(made) => return made.clone(),
+                None => made = self.done.wait(made).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+}
+
+/// A function of a loaded module.
+pub(crate) struct Function {
+    context: Arc<Context>,
+    module: sys::CUmodule,
+    raw: sys::CUfunction,
+    arguments: Vec<Slot>,
+    max_threads: usize,
+    /// Bytes of dynamic shared memory it was last allowed.
+    shared: AtomicUsize,
+}
+
+// SAFETY: modules and functions may be used from any thread.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+/// Dynamic shared memory that needs no permission.
+const FREE_SHARED: usize = 48 << 10;
+
+impl Function {
+    /// Loads the only kernel of `code`.
+    pub(crate) fn load(context: &Arc<Context>, code: Code) -> Result<Self> {
+        let Some(entry) = code.entries.into_iter().next() else { return Err(Error::compile_failed("no kernel in the code")) };
+        context.enter()?;
+        let mut module = ptr::null_mut();
+        // SAFETY: the context is current; NVRTC's machine code is an image of the format expected, which the driver checks.
+        context.check("loading machine code", unsafe { sys::cuModuleLoadData(&mut module, code.image.as_ptr().cast()) })?;
+        let context = context.clone();
+        let mut function =
+            Self { context, module, raw: ptr::null_mut(), arguments: entry.arguments, max_threads: 0, shared: AtomicUsize::new(FREE_SHARED) };
+        let symbol = CString::new(entry.symbol).map_err(|_| Error::compile_failed("a zero byte in a kernel's symbol"))?;
+        // SAFETY: the module is loaded; the name lives through the call.
+        let found = unsafe { sys::cuModuleGetFunction(&mut function.raw, module, symbol.as_ptr()) };
+        function.context.check(&format!("finding {}", symbol.to_string_lossy()), found)?;
+        let mut threads: c_int = 0;
+        // SAFETY: the function exists; the pointer is to a variable of ours.
+        let told = unsafe { sys::cuFuncGetAttribute(&mut threads, Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function.raw) };
+        function.context.check("asking for a kernel's limit", told)?;
+        function.max_threads = usize::try_from(threads).unwrap_or(0);
+        Ok(function)
+    }
+
+    /// Starts it on a stream. `addresses` are those of the bindings; `refusal` is that of the launch's word.
+    pub(crate) fn launch(&self, stream: sys::CUstream, dispatch: &Dispatch, addresses: &[sys::CUdeviceptr], refusal: sys::CUdeviceptr) -> Result<()> {
+        let ([x, y, z], [width, height, depth]) = (dispatch.grid.0, dispatch.threadgroup.0);
+        check_grid(dispatch.grid.0)?;
+        if dispatch.threadgroup.count() > self.max_threads as u128 {
+            let (threads, most) = (dispatch.threadgroup.count(), self.max_threads);
+            return Err(Error::invalid_launch(format!("{threads} threads in a threadgroup: as compiled, the kernel allows {most}")));
+        }
+        self.allow_shared(dispatch.threadgroup_memory)?;
+        let mut zero = 0u32;
+        let mut threads = [x.wrapping_mul(width), y.wrapping_mul(height), z.wrapping_mul(depth)];
+        let mut refusal = refusal;
+        let mut values: Vec<*mut c_void> = Vec::with_capacity(self.arguments.len());
+        for argument in &self.arguments {
+            values.push(match *argument {
+                Slot::Buffer(index) => match addresses.get(index) {
+                    Some(address) => ptr::from_ref(address).cast_mut().cast(),
+                    None => return Err(Error::invalid_launch(format!("nothing is bound to buffer {index}"))),
+                },
+                Slot::Params => dispatch.params.as_ptr().cast_mut().cast(),
+                Slot::Refusal => ptr::from_mut(&mut refusal).cast(),
+                Slot::Zero => ptr::from_mut(&mut zero).cast(),
+                Slot::Threads => ptr::from_mut(&mut threads).cast(),
+            });
+        }
+        // SAFETY: there is a value of the right size for each of the kernel's arguments, which the driver reads before it returns; the list's
+        // buffers live until the launch has completed in stream order.
+        let result = unsafe {
+            let (shared, none) = (dispatch.threadgroup_memory as u32, ptr::null_mut());
+            sys::cuLaunchKernel(self.raw, x, y, z, width, height, depth, shared, stream, values.as_mut_ptr(), none)
+        };
+        self.context.check("starting it", result)
+    }
+
+    fn allow_shared(&self, bytes: usize) -> Result<()> {
+        if bytes <= self.shared.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: the function is loaded.
+        let result = unsafe { sys::cuFuncSetAttribute(self.raw, attribute, bytes as c_int) };
+        self.context.check(&format!("asking for {bytes} bytes of shared memory"), result)?;
+        self.shared.fetch_max(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// CUDA counts blocks along y and z in 16 bits.
+fn check_grid(grid: [u32; 3]) -> Result<()> {
+    const MOST: [u32; 3] = [i32::MAX as u32, 65535, 65535];
+    if grid.iter().zip(&MOST).any(|(count, most)| count > most) {
+        return Err(Error::unsupported(format!("a grid of {grid:?} threadgroups: a GPU of this kind allows {MOST:?}; split the batch")));
+    }
+    Ok(())
+}
+
+impl Drop for Function {
+    fn drop(&mut self) {
+        // A launch may still be running it; a lost device has nothing left to unload.
+        if self.context.enter().is_ok() && self.context.synchronize().is_ok() {
+            // SAFETY: loaded once, unloaded once, and used by nothing any more.
+            unsafe { sys::cuModuleUnload(self.module) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grid_too_high_is_told() {
+        assert!(check_grid([1 << 30, 65535, 1]).is_ok());
+        let error = check_grid([1, 65536, 1]).unwrap_err();
+        assert!(error.is_unsupported() && error.to_string().contains("65536"), "{error}");
+    }
+
+    #[test]
+    fn who_waits_is_told_of_failure() {
+        let pending = Arc::new(Pending::default());
+        let other = pending.clone();
+        let waiting = std::thread::spawn(move || other.wait().map(|_| ()));
+        pending.complete(Err(Error::compile_failed("no such luck")));
+        assert!(waiting.join().unwrap().unwrap_err().is_compile_failed());
+        assert!(pending.wait().is_err());
+    }
+}

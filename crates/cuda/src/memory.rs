@@ -1,0 +1,114 @@
+//! Device memory in stream order, and pinned host memory that copies go through.
+
+use std::{
+    ptr,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use cudarc::driver::sys::{self, CUresult};
+use elinvar_core::{DeviceMemory, Result};
+
+use crate::driver::Context;
+
+/// An allocation on the device.
+///
+/// It is freed in stream order: what was submitted before may still use it, and what comes after may be given the same memory.
+pub(crate) struct Memory {
+    context: Arc<Context>,
+    pub(crate) pointer: sys::CUdeviceptr,
+    bytes: usize,
+}
+
+impl Memory {
+    /// At least one byte, so that no buffer's address is null.
+    pub(crate) fn new(context: &Arc<Context>, bytes: usize) -> Result<Self> {
+        context.enter()?;
+        let mut pointer = 0;
+        // SAFETY: the context is current; the pointer is to a variable of ours.
+        let mut allocate = || unsafe { sys::cuMemAllocAsync(&mut pointer, bytes.max(1), context.stream()) };
+        let mut result = allocate();
+        if result == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+            context.synchronize()?;
+            trim(context)?;
+            result = allocate();
+        }
+        context.check(&format!("allocating {bytes} bytes"), result)?;
+        Ok(Self { context: context.clone(), pointer, bytes })
+    }
+}
+
+/// Gives freed memory back to the system.
+fn trim(context: &Context) -> Result<()> {
+    let mut pool = ptr::null_mut();
+    // SAFETY: the device exists; the pointer is to a variable of ours.
+    context.check("finding the memory pool", unsafe { sys::cuDeviceGetMemPool(&mut pool, context.device) })?;
+    // SAFETY: the device's own pool.
+    context.check("trimming the memory pool", unsafe { sys::cuMemPoolTrimTo(pool, 0) })
+}
+
+impl DeviceMemory for Memory {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if self.context.enter().is_ok() {
+            // Nobody can be told of an error; the next call tells of a lost device.
+            // SAFETY: allocated from this stream, freed once, after everything that uses it.
+            unsafe { sys::cuMemFreeAsync(self.pointer, self.context.stream()) };
+        }
+    }
+}
+
+/// Host memory that the device reads and writes without the processor.
+pub(crate) struct Pinned {
+    context: Arc<Context>,
+    pub(crate) pointer: *mut u8,
+    pub(crate) bytes: usize,
+}
+
+// SAFETY: plain memory; who may touch it when is its holders' business.
+unsafe impl Send for Pinned {}
+// SAFETY: as above.
+unsafe impl Sync for Pinned {}
+
+impl Pinned {
+    pub(crate) fn new(context: &Arc<Context>, bytes: usize) -> Result<Self> {
+        let mut pointer = ptr::null_mut();
+        // SAFETY: the context is current; the pointer is to a variable of ours.
+        context.check("allocating pinned memory", unsafe { sys::cuMemHostAlloc(&mut pointer, bytes, 0) })?;
+        Ok(Self { context: context.clone(), pointer: pointer.cast(), bytes })
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if self.context.enter().is_ok() {
+            // SAFETY: allocated by the driver, freed once; holders wait for copies before they let go.
+            unsafe { sys::cuMemFreeHost(self.pointer.cast()) };
+        }
+    }
+}
+
+/// Small pieces of pinned memory, kept for the next use.
+#[derive(Default)]
+pub(crate) struct Pieces(Mutex<Vec<Pinned>>);
+
+impl Pieces {
+    /// A piece of at least so many bytes.
+    pub(crate) fn take(&self, context: &Arc<Context>, bytes: usize) -> Result<Pinned> {
+        const SMALLEST: usize = 4096;
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match kept.iter().position(|piece| piece.bytes >= bytes) {
+            Some(at) => Ok(kept.swap_remove(at)),
+            None => Pinned::new(context, bytes.next_multiple_of(SMALLEST)),
+        }
+    }
+
+    /// Keeps a piece that no copy uses any more.
+    pub(crate) fn put_back(&self, piece: Pinned) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(piece);
+    }
+}

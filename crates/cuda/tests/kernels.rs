@@ -1,0 +1,80 @@
+//! Every kernel of the conformance suite is compiled by NVRTC to machine code, for several kinds of GPU; none need be there.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Instant,
+};
+
+use elinvar_core::{DType, DeviceKind, DeviceProperties, KernelSource};
+use elinvar_cuda::Compiler;
+use elinvar_kernels::conformance;
+
+/// Compute capabilities: A100, H100 and H200, and the consumer cards after them.
+const CAPABILITIES: [u32; 3] = [80, 90, 120];
+
+fn gpu(capability: u32) -> DeviceProperties {
+    DeviceProperties {
+        kind: DeviceKind::Cuda,
+        name: format!("sm_{capability}"),
+        compute_units: 100,
+        simd_width: 32,
+        max_threads_per_threadgroup: 1024,
+        threadgroup_memory: 99 << 10,
+        max_buffer_bytes: 1 << 36,
+        unified_memory: false,
+        dtypes: DType::ALL,
+        compute_capability: Some(capability),
+        matrix_library: true,
+    }
+}
+
+/// The kernels of every case, those that share a text together.
+fn kernels(capability: u32) -> Vec<Vec<Arc<KernelSource>>> {
+    let (device, mut seen) = (gpu(capability), HashMap::new());
+    let mut texts: BTreeMap<String, Vec<Arc<KernelSource>>> = BTreeMap::new();
+    for launch in conformance::cases().iter().flat_map(|case| case.plan(&device).unwrap().launches) {
+        if launch.kernel.cuda.is_none() && seen.insert(launch.kernel.key.clone(), ()).is_none() {
+            let form = launch.kernel.metal.unwrap_or_else(|| panic!("{} has no form for a GPU", launch.kernel.key));
+            texts.entry(format!("{} {}", form.fast_math, form.text(|file| file.text))).or_default().push(launch.kernel);
+        }
+    }
+    texts.into_values().collect()
+}
+
+#[test]
+fn every_kernel_compiles_for_every_kind_of_gpu() {
+    let compiler = match Compiler::new(None) {
+        Ok(compiler) => compiler,
+        Err(error) => {
+            println!("SKIPPED, no kernel was compiled: {error}");
+            return;
+        }
+    };
+    let work: Vec<_> = CAPABILITIES.iter().flat_map(|&capability| kernels(capability).into_iter().map(move |text| (capability, text))).collect();
+    let (next, failures, bytes) = (AtomicUsize::new(0), Mutex::new(Vec::new()), AtomicUsize::new(0));
+    let start = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some((capability, text)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let all: Vec<_> = text.iter().map(|kernel| &**kernel).collect();
+                    match compiler.check(&all, *capability) {
+                        Ok(size) => drop(bytes.fetch_add(size, Ordering::Relaxed)),
+                        Err(error) => failures.lock().unwrap().push(format!("sm_{capability}: {error}")),
+                    }
+                }
+            });
+        }
+    });
+    let (kernels, failures) = (work.iter().map(|(_, text)| text.len()).sum::<usize>(), failures.into_inner().unwrap());
+    let (kib, seconds) = (bytes.into_inner() >> 10, start.elapsed().as_secs_f64());
+    println!("{kernels} kernels of {} texts: {kib} KiB of machine code in {seconds:.1} s, {} texts failed", work.len(), failures.len());
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}

@@ -1,0 +1,115 @@
+//! Fast products by the vendor's library, on devices that have one.
+
+use elinvar_core::{CudaForm, DType, DeviceKind, DeviceProperties, KernelKey, MatrixProduct, Parameter, Result};
+
+use super::geometry::{Factor, Geometry};
+use crate::{Argument, Launch, Plan, TensorInfo, cast};
+
+/// A product's operands as the operator has them.
+pub(super) struct Operands {
+    pub(super) inputs: [TensorInfo; 2],
+    pub(super) bias: Option<DType>,
+    pub(super) output: DType,
+    pub(super) geometry: Geometry,
+}
+
+impl Operands {
+    /// The plan by the vendor's library, where it has one for these operands.
+    ///
+    /// An f32 `a` with a narrower `b` is rounded to the type of `b` first; `geometry_of` gives the geometry with `a` replaced.
+    pub(super) fn plan(&self, device: &DeviceProperties, geometry_of: impl Fn(TensorInfo) -> Result<Geometry>) -> Result<Option<Plan>> {
+        let [a, b] = self.inputs;
+        let offered = device.kind == DeviceKind::Cuda && device.matrix_library;
+        if !offered || self.bias.is_some_and(|bias| bias != self.output) || !matches!(self.output, DType::F32) && self.output != b.dtype {
+            return Ok(None);
+        }
+        if a.dtype == b.dtype {
+            return Ok(product(&self.geometry).map(|params| self.launch(Argument::Input(0), &params).into()));
+        }
+        if a.dtype != DType::F32 {
+            return Ok(None);
+        }
+        let rounded = TensorInfo::of(b.dtype, *a.shape());
+        let Some(params) = product(&geometry_of(rounded)?) else { return Ok(None) };
+        let round = cast::launch(&a, b.dtype, Argument::Input(0), Argument::Scratch(0))?;
+        Ok(Some(Plan { launches: vec![round, self.launch(Argument::Scratch(0), &params)], scratch: vec![rounded.elements() * b.dtype.size()] }))
+    }
+
+    fn launch(&self, a: Argument, params: &MatrixProduct) -> Launch {
+        let (operands, output) = (self.inputs[1].dtype, self.output);
+        let buffers = [
+            (Parameter::read("a", operands), a),
+            (Parameter::read("b", operands), Argument::Input(1)),
+            (Parameter::read("bias", output).or_absent(), Argument::Input(2)),
+            (Parameter::write("y", output), Argument::Output(0)),
+        ];
+        Launch::on_cuda(KernelKey::new("matrix_product", &[operands, output]), CudaForm::MatrixProduct, params, buffers)
+    }
+}
+
+/// The product in the library's terms: at most one batch axis, and one of the steps of each operand 1.
+fn product(geometry: &Geometry) -> Option<MatrixProduct> {
+    let [batches, m, n] = geometry.extents();
+    let mut axes = (0..geometry.batch.len()).filter(|&axis| geometry.batch[axis] > 1);
+    let axis = axes.next();
+    if axes.next().is_some() || geometry.k == 0 {
+        return None;
+    }
+    let a = steps(&geometry.a, axis, m, geometry.k)?;
+    let b = steps(&geometry.b, axis, n, geometry.k)?;
+    Some(MatrixProduct {
+        batches: batches as u64,
+        m: m as u64,
+        n: n as u64,
+        k: geometry.k as u64,
+        a,
+        b,
+        origins: [geometry.a.origin as u64, geometry.b.origin as u64],
+        alpha: f64::from(geometry.alpha),
+    })
+}
+
+fn steps(factor: &Factor, axis: Option<usize>, lines: usize, k: usize) -> Option<[i64; 3]> {
+    let [line, along] = factor.strides;
+    let batch = axis.map_or(0, |axis| factor.batch[axis]);
+    let fits = along == 1 && line >= k as isize || line == 1 && along >= lines as isize;
+    (fits && batch >= 0).then_some([batch as i64, line as i64, along as i64])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::MatMul, *};
+    use crate::{Operator, Precision};
+    use elinvar_core::NullBackend;
+
+    fn plan(dtypes: [DType; 3], precision: Precision, library: bool) -> Plan {
+        let mut device = elinvar_core::Backend::properties(&NullBackend::new()).clone();
+        device.kind = DeviceKind::Cuda;
+        device.matrix_library = library;
+        let info = |dtype, dims: &[usize]| Some(TensorInfo::new(dtype, dims).unwrap());
+        let operator = MatMul { transpose_b: true, precision, output: Some(dtypes[2]), ..MatMul::default() };
+        let inputs = [info(dtypes[0], &[2, 20, 64]), info(dtypes[1], &[32, 64]), None];
+        operator.plan(&inputs, &operator.infer(&inputs).unwrap(), &device).unwrap()
+    }
+
+    #[test]
+    fn the_library_gets_fast_products_of_operands_it_takes() {
+        let by_library = |dtypes, precision, library| plan(dtypes, precision, library).launches.iter().any(|l| l.kernel.cuda.is_some());
+        let (f32, f16, bf16) = (DType::F32, DType::F16, DType::BF16);
+        assert!(by_library([bf16, bf16, f32], Precision::Fast, true));
+        assert!(!by_library([bf16, bf16, f32], Precision::Fast, false));
+        assert!(!by_library([bf16, bf16, f32], Precision::Strict, true));
+        assert!(!by_library([bf16, f32, f32], Precision::Fast, true));
+        assert!(!by_library([f16, f16, bf16], Precision::Fast, true));
+    }
+
+    #[test]
+    fn a_wider_input_is_rounded_first() {
+        let plan = plan([DType::F32, DType::BF16, DType::F32], Precision::Fast, true);
+        assert_eq!(plan.scratch, [2 * 20 * 64 * 2]);
+        let keys: Vec<_> = plan.launches.iter().map(|launch| launch.kernel.key.to_string()).collect();
+        assert_eq!(keys, ["cast_f32_bf16", "matrix_product_bf16_f32"]);
+        let params: MatrixProduct = bytemuck::pod_read_unaligned(&plan.launches[1].params);
+        assert_eq!((params.m, params.n, params.k, params.a, params.b), (40, 32, 64, [0, 64, 1], [0, 64, 1]));
+    }
+}

@@ -1,0 +1,66 @@
+//! Lowering to CUDA C++, which NVRTC compiles at run time.
+//!
+//! CUDA has no address spaces in its types, so most of it is dropping words; the headers of [`PRELUDE`] give Metal's vocabulary. A simdgroup is a
+//! warp, threadgroup memory is shared memory, and all of it lives in a namespace of its own.
+
+mod duplicates;
+mod entries;
+mod fills;
+mod literals;
+mod pragmas;
+mod qualifiers;
+mod specialisations;
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    kernel::Kernel,
+    lower::{self, Lowered, braces, constants, edits::Edits, swizzles},
+    module::Module,
+};
+
+macro_rules! prelude {
+    ($($name:literal)*) => { &[$(($name, include_str!(concat!("cuda/prelude/", $name)))),*] };
+}
+
+/// The prelude's files, name and text. The lowered text includes `msl.cuh`; no header of the toolkit is needed.
+pub const PRELUDE: &[(&str, &str)] = prelude! {
+    "msl.cuh" "language.cuh" "scalars.cuh" "traits.cuh" "half.cuh" "limits.cuh" "vector.cuh" "packed.cuh" "matrix.cuh" "types.cuh" "common.cuh" "math.cuh"
+    "geometric.cuh" "integer.cuh" "pack.cuh" "synchronization.cuh" "collective.cuh" "simdgroup.cuh" "quadgroup.cuh" "simdgroup_matrix.cuh" "atomic.cuh"
+    "utility.cuh" "texture.cuh" "internals.cuh" "entry.cuh"
+};
+
+/// NVRTC's options for a lowered text, besides `--gpu-architecture` and `-DELV_CONSTANT_n=…` for function constants. Strict kernels need
+/// `--fmad=false` too. (Metal allows to repeat `const` and to leave variables and functions unused.)
+pub const OPTIONS: &[&str] = &["--std=c++17", "-default-device", "-minimal", "--diag-suppress=83,128,177,550"];
+
+/// A kernel wanted of a text.
+#[derive(Clone, Copy, Debug)]
+pub struct CudaEntry<'a> {
+    /// What the host calls it.
+    pub kernel: &'a str,
+    /// Indices of the `constant T&` buffers that are passed by value, as bytes of the launch.
+    pub inline: &'a [u32],
+}
+
+pub(crate) fn lower(module: &Module, wanted: &[(Kernel, &[u32])]) -> Lowered {
+    let mut edits = Edits::new(&module.tokens);
+    lower::attributes(module, &mut edits);
+    lower::instantiations(module, &mut edits);
+    lower::declarations(module, &mut edits);
+    pragmas::pragmas(module, &mut edits);
+    constants::function_constants(module, &mut edits);
+    constants::tables(module, &mut edits, |constexpr| if constexpr { "" } else { "constexpr" });
+    qualifiers::threadgroup_variables(module, &mut edits);
+    qualifiers::address_spaces(module, &mut edits);
+    swizzles::swizzles(module, &mut edits);
+    fills::fills(module, &mut edits);
+    literals::literals(module, &mut edits);
+    braces::braces(module, &mut edits);
+    specialisations::specialisations(module, &mut edits);
+    duplicates::duplicates(module, &mut edits);
+    let mut text = format!("#include \"msl.cuh\"\n{}namespace msl {{\n{}", constants::defaults(module), edits.apply());
+    let entries = entries::entries(wanted, &mut text);
+    text.push_str("} // namespace msl\n");
+    Lowered { text, entries }
+}

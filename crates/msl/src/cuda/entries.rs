@@ -1,0 +1,66 @@
+//! Entry points: one `__global__` function with C linkage for each wanted kernel, which passes on its arguments and where the thread is.
+
+use std::fmt::Write;
+
+use super::qualifiers::without_address_spaces;
+use crate::{
+    kernel::{Kernel, ParameterKind, Position},
+    lower::Entry,
+    tokens::{Tokens, join},
+};
+
+/// Threads that a block can have at most.
+const MAX_THREADS: u32 = 1024;
+
+/// Appends the entry points to `text`.
+pub(super) fn entries(wanted: &[(Kernel, &[u32])], text: &mut String) -> Vec<Entry> {
+    text.push_str("\n# 1 \"elinvar-entries\"\n");
+    wanted.iter().enumerate().map(|(number, (kernel, inline))| entry(number, kernel, inline, text)).collect()
+}
+
+fn entry(number: usize, kernel: &Kernel, inline: &[u32], text: &mut String) -> Entry {
+    let symbol = format!("elv_entry_{number}");
+    let function = format!("elv_kernel_{number}");
+    let address = Tokens::new(&kernel.address);
+    let address = join(without_address_spaces((0..address.len()).map(|at| address.text(at))));
+    let (mut parameters, mut arguments, mut shared) = (Vec::new(), Vec::new(), 0);
+    for (at, parameter) in kernel.parameters.iter().enumerate() {
+        match &parameter.kind {
+            ParameterKind::Buffer { index, .. } if inline.contains(index) => {
+                parameters.push(format!("const __grid_constant__ elv::value_t<elv::target_t<{at}, {function}>> a{at}"));
+                arguments.push(format!("elv::bind<elv::parameter_t<{at}, {function}>>::to(&a{at})"));
+            }
+            ParameterKind::Buffer { .. } => {
+                parameters.push(format!("elv::target_t<{at}, {function}>* a{at}"));
+                arguments.push(format!("elv::bind<elv::parameter_t<{at}, {function}>>::to(a{at})"));
+            }
+            ParameterKind::Threadgroup { .. } => {
+                let offset = if shared == 0 { String::new() } else { format!(" + a{at}") };
+                if shared > 0 {
+                    parameters.push(format!("uint a{at}"));
+                }
+                arguments.push(format!("elv::bind<elv::parameter_t<{at}, {function}>>::to((elv::target_t<{at}, {function}>*)(elv_shared{offset}))"));
+                shared += 1;
+            }
+            ParameterKind::Position(position) => {
+                arguments.push(format!("elv::position<elv::parameter_t<{at}, {function}>>::from(ELV_{})", position.attribute()));
+            }
+        }
+    }
+    let of_grid = |position| matches!(position, Position::ThreadsPerGrid | Position::GridSize);
+    let grid = kernel.parameters.iter().any(|parameter| matches!(parameter.kind, ParameterKind::Position(position) if of_grid(position)));
+    if grid {
+        parameters.push("elv::extent elv_grid".to_owned());
+    }
+    let threads = kernel.max_total_threads.unwrap_or(MAX_THREADS);
+    let _ = writeln!(text, "typedef decltype({address}) {function};");
+    let _ = writeln!(text, "extern \"C\" __global__ void __launch_bounds__({threads}) {symbol}({}) {{", parameters.join(", "));
+    if shared > 0 {
+        text.push_str("  extern __shared__ __align__(16) char elv_shared[];\n");
+    }
+    if grid {
+        text.push_str("  if (elv::is_outside(elv_grid)) return;\n");
+    }
+    let _ = writeln!(text, "  ({address})({});\n}}", arguments.join(", "));
+    Entry { kernel: kernel.name.clone(), symbol, grid }
+}

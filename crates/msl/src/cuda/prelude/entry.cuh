@@ -1,0 +1,60 @@
+// Entry points: what a kernel's parameters are, told from the kernel itself, and where the thread is.
+#pragma once
+
+namespace elv {
+// The type of parameter I of a function.
+template <int I, class F> struct parameter;
+template <class P, class... R> struct parameter<0, void (*)(P, R...)> { typedef P type; };
+template <int I, class P, class... R> struct parameter<I, void (*)(P, R...)> : parameter<I - 1, void (*)(R...)> {};
+template <int I, class F> using parameter_t = typename parameter<I, F>::type;
+// What a pointer or reference refers to.
+template <int I, class F> using target_t = metal::remove_pointer_t<metal::remove_cv_t<metal::remove_reference_t<parameter_t<I, F>>>>;
+
+// A target as a pointer or a reference to it.
+template <class P> struct bind;
+template <class T> struct bind<T*> { static __forceinline__ T* to(T* p) { return p; } };
+template <class T> struct bind<T&> { static __forceinline__ T& to(T* p) { return *p; } };
+
+// A position as a scalar or a vector of the parameter's type.
+template <class P> struct position {
+  static __forceinline__ P from(uint x, uint = 0, uint = 0) { return (P)x; }
+};
+template <class T> struct position<metal::vec<T, 2>> {
+  static __forceinline__ metal::vec<T, 2> from(uint x, uint y = 1, uint = 1) { return metal::vec<T, 2>((T)x, (T)y); }
+};
+template <class T> struct position<metal::vec<T, 3>> {
+  static __forceinline__ metal::vec<T, 3> from(uint x, uint y = 1, uint z = 1) { return metal::vec<T, 3>((T)x, (T)y, (T)z); }
+};
+template <class P> struct position<const P> : position<P> {};
+
+// The threads of a grid, which threadgroups may overhang.
+struct extent { uint x, y, z; };
+__forceinline__ bool is_outside(extent grid) {
+  return blockIdx.x * blockDim.x + threadIdx.x >= grid.x || blockIdx.y * blockDim.y + threadIdx.y >= grid.y ||
+         blockIdx.z * blockDim.z + threadIdx.z >= grid.z;
+}
+
+__forceinline__ uint thread_index() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
+__forceinline__ uint threads() { return blockDim.x * blockDim.y * blockDim.z; }
+} // namespace elv
+
+#define ELV_AT(v) v.x, v.y, v.z
+#define ELV_thread_position_in_grid blockIdx.x * blockDim.x + threadIdx.x, blockIdx.y * blockDim.y + threadIdx.y, blockIdx.z * blockDim.z + threadIdx.z
+#define ELV_thread_position_in_threadgroup ELV_AT(threadIdx)
+#define ELV_threadgroup_position_in_grid ELV_AT(blockIdx)
+#define ELV_threads_per_threadgroup ELV_AT(blockDim)
+#define ELV_dispatch_threads_per_threadgroup ELV_AT(blockDim)
+#define ELV_threadgroups_per_grid ELV_AT(gridDim)
+#define ELV_threads_per_grid ELV_AT(elv_grid)
+#define ELV_grid_size ELV_AT(elv_grid)
+#define ELV_grid_origin 0, 0, 0
+#define ELV_thread_index_in_threadgroup elv::thread_index()
+#define ELV_thread_index_in_simdgroup elv::thread_index() % 32
+#define ELV_simdgroup_index_in_threadgroup elv::thread_index() / 32
+#define ELV_threads_per_simdgroup 32
+#define ELV_simdgroups_per_threadgroup (elv::threads() + 31) / 32
+#define ELV_dispatch_simdgroups_per_threadgroup (elv::threads() + 31) / 32
+#define ELV_quadgroup_index_in_threadgroup elv::thread_index() / 4
+#define ELV_thread_index_in_quadgroup elv::thread_index() % 4
+#define ELV_quadgroups_per_threadgroup (elv::threads() + 3) / 4
+#define ELV_dispatch_quadgroups_per_threadgroup (elv::threads() + 3) / 4

@@ -1,0 +1,163 @@
+// Keywords, scalar types, and the macros that lowered texts use.
+#pragma once
+
+#define METAL_FUNC __forceinline__
+#define METAL_CONST constexpr
+#define METAL_PURE
+#define METAL_VALID_ARGS(...)
+#define METAL_ASM(...)
+#define METAL_CONVERGENT
+#define METAL_ENABLE_IF(...)
+#define coherent(...)
+#undef assert
+#define assert(...) ((void)0)
+
+// A constant of constant memory at the scope of the text or of a class.
+#define ELV_TABLE constexpr
+#define ELV_INLINE __forceinline__
+
+
+#ifndef NULL
+#undef NULL
+#define NULL nullptr
+#endif
+#undef INFINITY
+#define INFINITY (__builtin_bit_cast(float, 0x7f800000u))
+#undef NAN
+#define NAN (__builtin_bit_cast(float, 0x7fc00000u))
+#undef HUGE_VALF
+#define HUGE_VALF INFINITY
+#undef HUGE_VALH
+#define HUGE_VALH ((half)INFINITY)
+#undef MAXFLOAT
+#define MAXFLOAT FLT_MAX
+#undef FLT_MAX
+#define FLT_MAX 3.402823466e+38f
+#undef FLT_MIN
+#define FLT_MIN 1.175494351e-38f
+#undef FLT_EPSILON
+#define FLT_EPSILON 1.192092896e-07f
+#undef FLT_DIG
+#define FLT_DIG 6
+#undef FLT_MANT_DIG
+#define FLT_MANT_DIG 24
+#undef FLT_MAX_EXP
+#define FLT_MAX_EXP 128
+#undef FLT_MIN_EXP
+#define FLT_MIN_EXP (-125)
+#undef FLT_RADIX
+#define FLT_RADIX 2
+#undef MAXHALF
+#define MAXHALF HALF_MAX
+#undef HALF_MAX
+#define HALF_MAX ((half)65504.0f)
+#undef HALF_MIN
+#define HALF_MIN ((half)6.103515625e-05f)
+#undef HALF_EPSILON
+#define HALF_EPSILON ((half)0.0009765625f)
+#undef HALF_DIG
+#define HALF_DIG 3
+#undef HALF_MANT_DIG
+#define HALF_MANT_DIG 11
+#undef BFLOAT_MAX
+#define BFLOAT_MAX ((bfloat)3.38953139e38f)
+#undef BFLOAT_MIN
+#define BFLOAT_MIN ((bfloat)1.175494351e-38f)
+#undef BFLOAT_EPSILON
+#define BFLOAT_EPSILON ((bfloat)0.0078125f)
+#undef CHAR_BIT
+#define CHAR_BIT 8
+#undef CHAR_MAX
+#define CHAR_MAX 127
+#undef CHAR_MIN
+#define CHAR_MIN (-128)
+#undef SCHAR_MAX
+#define SCHAR_MAX 127
+#undef SCHAR_MIN
+#define SCHAR_MIN (-128)
+#undef UCHAR_MAX
+#define UCHAR_MAX 255
+#undef SHRT_MAX
+#define SHRT_MAX 32767
+#undef SHRT_MIN
+#define SHRT_MIN (-32768)
+#undef USHRT_MAX
+#define USHRT_MAX 65535
+#undef INT_MAX
+#define INT_MAX 2147483647
+#undef INT_MIN
+#define INT_MIN (-2147483647 - 1)
+#undef UINT_MAX
+#define UINT_MAX 4294967295u
+#undef LONG_MAX
+#define LONG_MAX 0x7fffffffffffffffl
+#undef LONG_MIN
+#define LONG_MIN (-LONG_MAX - 1)
+#undef ULONG_MAX
+#define ULONG_MAX 0xfffffffffffffffful
+#undef INT8_MAX
+#define INT8_MAX 127
+#undef INT8_MIN
+#define INT8_MIN (-128)
+#undef UINT8_MAX
+#define UINT8_MAX 255
+#undef INT16_MAX
+#define INT16_MAX 32767
+#undef INT16_MIN
+#define INT16_MIN (-32768)
+#undef UINT16_MAX
+#define UINT16_MAX 65535
+#undef INT32_MAX
+#define INT32_MAX INT_MAX
+#undef INT32_MIN
+#define INT32_MIN INT_MIN
+#undef UINT32_MAX
+#define UINT32_MAX UINT_MAX
+#undef INT64_MAX
+#define INT64_MAX LONG_MAX
+#undef INT64_MIN
+#define INT64_MIN LONG_MIN
+#undef UINT64_MAX
+#define UINT64_MAX ULONG_MAX
+#undef SIZE_MAX
+#define SIZE_MAX ULONG_MAX
+
+#define M_E_F 2.71828182845904523536f
+#define M_LOG2E_F 1.44269504088896340736f
+#define M_LOG10E_F 0.434294481903251827651f
+#define M_LN2_F 0.693147180559945309417f
+#define M_LN10_F 2.30258509299404568402f
+#define M_PI_F 3.14159265358979323846f
+#define M_PI_2_F 1.57079632679489661923f
+#define M_PI_4_F 0.785398163397448309616f
+#define M_1_PI_F 0.318309886183790671538f
+#define M_2_PI_F 0.636619772367581343076f
+#define M_2_SQRTPI_F 1.12837916709551257390f
+#define M_SQRT2_F 1.41421356237309504880f
+#define M_SQRT1_2_F 0.707106781186547524401f
+#define M_E_H ((half)M_E_F)
+#define M_LOG2E_H ((half)M_LOG2E_F)
+#define M_LOG10E_H ((half)M_LOG10E_F)
+#define M_LN2_H ((half)M_LN2_F)
+#define M_LN10_H ((half)M_LN10_F)
+#define M_PI_H ((half)M_PI_F)
+#define M_PI_2_H ((half)M_PI_2_F)
+#define M_PI_4_H ((half)M_PI_4_F)
+#define M_1_PI_H ((half)M_1_PI_F)
+#define M_2_PI_H ((half)M_2_PI_F)
+#define M_2_SQRTPI_H ((half)M_2_SQRTPI_F)
+#define M_SQRT2_H ((half)M_SQRT2_F)
+#define M_SQRT1_2_H ((half)M_SQRT1_2_F)
+#define M_E_BF ((bfloat)M_E_F)
+#define M_LOG2E_BF ((bfloat)M_LOG2E_F)
+#define M_LOG10E_BF ((bfloat)M_LOG10E_F)
+#define M_LN2_BF ((bfloat)M_LN2_F)
+#define M_LN10_BF ((bfloat)M_LN10_F)
+#define M_PI_BF ((bfloat)M_PI_F)
+#define M_PI_2_BF ((bfloat)M_PI_2_F)
+#define M_PI_4_BF ((bfloat)M_PI_4_F)
+#define M_1_PI_BF ((bfloat)M_1_PI_F)
+#define M_2_PI_BF ((bfloat)M_2_PI_F)
+#define M_2_SQRTPI_BF ((bfloat)M_2_SQRTPI_F)
+#define M_SQRT2_BF ((bfloat)M_SQRT2_F)
+#define M_SQRT1_2_BF ((bfloat)M_SQRT1_2_F)
