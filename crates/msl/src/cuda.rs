@@ -59,8 +59,15 @@ pub(crate) fn lower(module: &Module, wanted: &[(Kernel, &[u32])]) -> Lowered {
     braces::braces(module, &mut edits);
     specialisations::specialisations(module, &mut edits);
     duplicates::duplicates(module, &mut edits);
-    let mut text = format!("#include \"msl.cuh\"\n{}namespace msl {{\n{}", constants::defaults(module), edits.apply());
+    let mut text = format!("{}#include \"msl.cuh\"\n{}namespace msl {{\n{}", defines(module), constants::defaults(module), edits.apply());
     let entries = entries::entries(wanted, &mut text);
     text.push_str("} // namespace msl\n");
     Lowered { text, entries }
+}
+
+/// What the prelude has to know of a text: whether it looks into the matrices of simdgroups.
+fn defines(module: &Module) -> &'static str {
+    let tokens = &module.tokens;
+    let looks = (0..tokens.len()).any(|at| tokens.text(at) == "thread_elements");
+    if looks { "#define ELV_THREAD_ELEMENTS\n" } else { "" }
 }

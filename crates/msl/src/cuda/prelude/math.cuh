@@ -121,15 +121,6 @@ template <class T, int N> __forceinline__ vec<T, N> frexp(vec<T, N> x, vec<int, 
 }
 template <class T, enable_if_t<is_floating_point_v<T>, int> = 0> __forceinline__ int ilogb(T x) { return ::ilogbf((float)x); }
 template <class T, int N> __forceinline__ vec<int, N> ilogb(vec<T, N> x) { return elv::map(x, [](T p) { return ilogb(p); }); }
-template <class T> __forceinline__ T modf(T x, elv::value_t<T>& whole) {
-  whole = trunc(x);
-  return copysign(isinf((float)x) ? (T)0 : (T)(x - whole), x);
-}
-template <class T> __forceinline__ T sincos(T x, elv::value_t<T>& cosine) {
-  cosine = cos(x);
-  return sin(x);
-}
-
 // What kind of number it is.
 #define ELV_PREDICATE(name, expression)                                                                 \
   constexpr bool name(float x) { return (expression); }                                                 \
@@ -144,6 +135,14 @@ ELV_PREDICATE(signbit, __builtin_bit_cast(uint, x) >> 31 != 0)
 constexpr bool isnormal(float x) { return (__builtin_bit_cast(uint, x) & 0x7fffffffu) - 0x800000u < 0x7f000000u; }
 constexpr bool isnormal(half x) { return (ushort)((__builtin_bit_cast(ushort, x) & 0x7fffu) - 0x400u) < 0x7800u; }
 template <class T, int N> constexpr vec<bool, N> isnormal(vec<T, N> a) { return elv::map(a, [](T p) { return isnormal(p); }); }
+template <class T> __forceinline__ T modf(T x, elv::value_t<T>& whole) {
+  whole = trunc(x);
+  return copysign(isinf((float)x) ? (T)0 : (T)(x - whole), x);
+}
+template <class T> __forceinline__ T sincos(T x, elv::value_t<T>& cosine) {
+  cosine = cos(x);
+  return sin(x);
+}
 template <class A, class B> constexpr auto isordered(A a, B b) { return a == a && b == b; }
 template <class A, class B> constexpr auto isunordered(A a, B b) { return !isordered(a, b); }
 

@@ -1,11 +1,23 @@
 // <metal_simdgroup_matrix>: 8 × 8 matrices spread over a simdgroup, two adjacent elements of a row in each lane.
 #pragma once
 
+// Which elements a lane holds is Apple's order if the text may depend on it, through `thread_elements`; else that of the tensor cores.
 namespace elv {
+#ifdef ELV_THREAD_ELEMENTS
 __forceinline__ uint matrix_row(uint lane) { return ((lane / 4) & 4) + (lane / 2) % 4; }
 __forceinline__ uint matrix_column(uint lane) { return ((lane / 4) & 2) * 2 + (lane % 2) * 2; }
 // The lane that holds an element.
 __forceinline__ uint matrix_lane(uint row, uint column) { return (row & 4) * 4 + (column & 4) * 2 + (row & 3) * 2 + (column / 2 & 1); }
+// Between the order in use and that of the tensor cores.
+template <class T> __forceinline__ T to_tensor_order(T pair) { return shuffle(pair, matrix_lane(lane() / 4, lane() % 4 * 2)); }
+template <class T> __forceinline__ T from_tensor_order(T pair) { return shuffle(pair, matrix_row(lane()) * 4 + matrix_column(lane()) / 2); }
+#else
+__forceinline__ uint matrix_row(uint lane) { return lane / 4; }
+__forceinline__ uint matrix_column(uint lane) { return lane % 4 * 2; }
+__forceinline__ uint matrix_lane(uint row, uint column) { return row * 4 + column / 2; }
+template <class T> __forceinline__ T to_tensor_order(T pair) { return pair; }
+template <class T> __forceinline__ T from_tensor_order(T pair) { return pair; }
+#endif
 } // namespace elv
 
 namespace metal {
@@ -58,20 +70,54 @@ __forceinline__ void simdgroup_store(simdgroup_matrix<T, 8, 8> a, U* target, ulo
   target[elv::matrix_offset(row, column + 1, stride, origin, transpose)] = a.elements.y;
 }
 
-// d = a b + c, accumulated in float in ascending order and rounded once.
+} // namespace metal
+
+namespace elv {
+// a b + c on the tensor cores, as the upper half of a product of 16 rows.
+template <class T> __forceinline__ metal::vec<float, 2> tensor_product(metal::vec<T, 2> a, metal::vec<T, 2> b, metal::vec<float, 2> c) {
+  uint left = __builtin_bit_cast(uint, to_tensor_order(a)), right = __builtin_bit_cast(uint, to_tensor_order(b)), none = 0;
+  metal::vec<float, 2> sum = to_tensor_order(c);
+  float below, below_too;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(right) : "r"(right));
+#define ELV_PRODUCT(type)                                                                                                   \
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %8, %9, %9};" \
+               : "=f"(sum.x), "=f"(sum.y), "=f"(below), "=f"(below_too)                                                     \
+               : "r"(left), "r"(none), "r"(right), "f"(sum.x), "f"(sum.y), "f"(0.0f))
+  if constexpr (metal::is_same_v<T, half>)
+    ELV_PRODUCT("f16");
+  else
+    ELV_PRODUCT("bf16");
+#undef ELV_PRODUCT
+  return from_tensor_order(sum);
+}
+// The same by multiplication and addition in float, in ascending order.
+template <class A, class B> __forceinline__ metal::vec<float, 2> plain_product(metal::vec<A, 2> a, metal::vec<B, 2> b, metal::vec<float, 2> sum) {
+  uint row = matrix_row(lane()), column = matrix_column(lane());
+#pragma unroll
+  for (uint k = 0; k < 8; k += 2) {
+    metal::vec<A, 2> left = shuffle(a, matrix_lane(row, k));
+    metal::vec<B, 2> first = shuffle(b, matrix_lane(k, column)), second = shuffle(b, matrix_lane(k + 1, column));
+    sum.x = ::__fmaf_rn((float)left.y, (float)second.x, ::__fmaf_rn((float)left.x, (float)first.x, sum.x));
+    sum.y = ::__fmaf_rn((float)left.y, (float)second.y, ::__fmaf_rn((float)left.x, (float)first.y, sum.y));
+  }
+  return sum;
+}
+#if __CUDA_ARCH__ >= 800
+template <class A, class B> constexpr bool on_tensor_cores = metal::is_same_v<A, B> && is_narrow<A>;
+#else
+template <class A, class B> constexpr bool on_tensor_cores = false;
+#endif
+} // namespace elv
+
+namespace metal {
+// d = a b + c, accumulated in float and rounded once.
 template <class D, class A, class B, class C>
 __forceinline__ void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8>& d, simdgroup_matrix<A, 8, 8> a, simdgroup_matrix<B, 8, 8> b,
                                                    simdgroup_matrix<C, 8, 8> c) {
-  uint row = elv::matrix_row(elv::lane()), column = elv::matrix_column(elv::lane());
-  float x = (float)c.elements.x, y = (float)c.elements.y;
-#pragma unroll
-  for (uint k = 0; k < 8; k += 2) {
-    vec<A, 2> left = elv::shuffle(a.elements, elv::matrix_lane(row, k));
-    vec<B, 2> first = elv::shuffle(b.elements, elv::matrix_lane(k, column)), second = elv::shuffle(b.elements, elv::matrix_lane(k + 1, column));
-    x = ::__fmaf_rn((float)left.y, (float)second.x, ::__fmaf_rn((float)left.x, (float)first.x, x));
-    y = ::__fmaf_rn((float)left.y, (float)second.y, ::__fmaf_rn((float)left.x, (float)first.y, y));
-  }
-  d.elements = vec<D, 2>((D)x, (D)y);
+  if constexpr (elv::on_tensor_cores<A, B>)
+    d.elements = vec<D, 2>(elv::tensor_product(a.elements, b.elements, vec<float, 2>(c.elements)));
+  else
+    d.elements = vec<D, 2>(elv::plain_product(a.elements, b.elements, vec<float, 2>(c.elements)));
 }
 template <class D, class A, class B>
 __forceinline__ void simdgroup_multiply(simdgroup_matrix<D, 8, 8>& d, simdgroup_matrix<A, 8, 8> a, simdgroup_matrix<B, 8, 8> b) {
