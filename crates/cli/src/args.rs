@@ -7,7 +7,7 @@ use elinvar::{BackendType, Error, Executor, Precision, Result};
 
 #[cfg(target_os = "linux")]
 use crate::commands::check;
-use crate::commands::{bench, chat, devices, generate, logits, op};
+use crate::commands::{bench, chat, devices, generate, launch, logits, op};
 
 /// Transformer kernels and language models with the same bits on every device.
 #[derive(Debug, Parser)]
@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Bench(bench::BenchArgs),
     /// List the devices of this build and what they are
     Devices(devices::DevicesArgs),
+    /// Run a Metal kernel on a device
+    Launch(Box<launch::LaunchArgs>),
     /// Write the logits of given tokens to a file
     Logits(logits::LogitsArgs),
     /// Run one operator on tensors from a file, or list the operators

@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod embedded;
+mod kernel;
 mod model;
 mod sampling;
 mod tensors;

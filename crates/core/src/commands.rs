@@ -34,8 +34,8 @@ pub struct Dispatch {
     pub grid: Extent,
     /// Threads of a threadgroup.
     pub threadgroup: Extent,
-    /// Bytes of threadgroup memory.
-    pub threadgroup_memory: usize,
+    /// Bytes of each of its arguments in threadgroup memory.
+    pub threadgroup_memory: Vec<usize>,
 }
 
 /// A copy between two ranges of equal length.
@@ -169,7 +169,7 @@ fn check_dispatch(dispatch: &Dispatch, limits: &DeviceProperties) -> Result<()> 
         return Err(Error::invalid_launch(format!("parameter block of {} bytes, the kernel takes {}", dispatch.params.len(), source.params_bytes)));
     }
     for (index, (parameter, binding)) in source.parameters.iter().zip(&dispatch.bindings).enumerate() {
-        let name = parameter.name;
+        let name = &*parameter.name;
         let Some(binding) = binding else {
             if parameter.optional {
                 continue;
@@ -204,8 +204,8 @@ fn check_limits(dispatch: &Dispatch, limits: &DeviceProperties) -> Result<()> {
             limits.name, limits.max_threads_per_threadgroup
         )));
     }
-    if dispatch.threadgroup_memory > limits.threadgroup_memory {
-        let (asked, most) = (dispatch.threadgroup_memory, limits.threadgroup_memory);
+    let (asked, most) = (dispatch.threadgroup_memory.iter().sum::<usize>(), limits.threadgroup_memory);
+    if asked > most {
         return Err(Error::invalid_launch(format!("{asked} bytes of threadgroup memory: {} allows {most}", limits.name)));
     }
     Ok(())

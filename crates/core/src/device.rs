@@ -121,6 +121,14 @@ impl Device {
         Ok(cache.entry(source.key.clone()).or_insert(made).clone())
     }
 
+    /// A kernel prepared for an owner who keeps it: a user's, which no key tells from others.
+    ///
+    /// # Errors
+    /// The kernel does not compile.
+    pub fn prepare(&self, source: &Arc<KernelSource>) -> Result<Pipeline> {
+        self.0.backend.compile(source)
+    }
+
     /// Starts a recorded list.
     ///
     /// # Errors

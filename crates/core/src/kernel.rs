@@ -1,6 +1,6 @@
-use std::{any::Any, fmt, sync::Arc};
+use std::{any::Any, borrow::Cow, fmt, sync::Arc};
 
-use crate::{CudaForm, DType, HostKernel, MetalForm};
+use crate::{CudaForm, DType, HostKernel, Metal};
 
 /// What a kernel does with a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,10 +21,10 @@ impl Access {
 }
 
 /// One buffer of a kernel's signature, in binding order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
     /// Its name, as the documentation and error messages use it.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// What the kernel does with it.
     pub access: Access,
     /// Type of its elements.
@@ -36,21 +36,21 @@ pub struct Parameter {
 impl Parameter {
     /// A buffer that is read.
     pub const fn read(name: &'static str, dtype: DType) -> Self {
-        Self { name, access: Access::Read, dtype, optional: false }
+        Self { name: Cow::Borrowed(name), access: Access::Read, dtype, optional: false }
     }
 
     /// A buffer that is written in full.
     pub const fn write(name: &'static str, dtype: DType) -> Self {
-        Self { name, access: Access::Write, dtype, optional: false }
+        Self { name: Cow::Borrowed(name), access: Access::Write, dtype, optional: false }
     }
 
     /// A buffer that is updated in place.
     pub const fn update(name: &'static str, dtype: DType) -> Self {
-        Self { name, access: Access::ReadWrite, dtype, optional: false }
+        Self { name: Cow::Borrowed(name), access: Access::ReadWrite, dtype, optional: false }
     }
 
     /// The same, but it may be left unbound.
-    pub const fn or_absent(self) -> Self {
+    pub fn or_absent(self) -> Self {
         Self { optional: true, ..self }
     }
 }
@@ -58,8 +58,8 @@ impl Parameter {
 /// A kernel's identity: operator, data types and compile-time constants. Two kernels with equal keys are the same kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KernelKey {
-    /// The operator.
-    pub operator: &'static str,
+    /// The operator, or the name of a user's kernel.
+    pub operator: Cow<'static, str>,
     /// The data types it is instantiated for.
     pub dtypes: Vec<DType>,
     /// Compile-time constants.
@@ -68,8 +68,8 @@ pub struct KernelKey {
 
 impl KernelKey {
     /// An operator for these data types, without constants.
-    pub fn new(operator: &'static str, dtypes: &[DType]) -> Self {
-        Self { operator, dtypes: dtypes.to_vec(), constants: Vec::new() }
+    pub fn new(operator: impl Into<Cow<'static, str>>, dtypes: &[DType]) -> Self {
+        Self { operator: operator.into(), dtypes: dtypes.to_vec(), constants: Vec::new() }
     }
 
     /// Adds a constant.
@@ -81,7 +81,7 @@ impl KernelKey {
 
 impl fmt::Display for KernelKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.operator)?;
+        f.write_str(&self.operator)?;
         for dtype in &self.dtypes {
             write!(f, "_{dtype}")?;
         }
@@ -103,8 +103,8 @@ pub struct KernelSource {
     pub params_bytes: usize,
     /// The CPU twin.
     pub host: Option<HostKernel>,
-    /// The Metal form, from which GPU devices compile.
-    pub metal: Option<MetalForm>,
+    /// The Metal text, from which GPU devices compile.
+    pub metal: Option<Metal>,
     /// What a CUDA device runs in place of the Metal form.
     pub cuda: Option<CudaForm>,
 }

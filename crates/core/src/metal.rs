@@ -1,4 +1,4 @@
-use std::fmt::Write;
+use std::{borrow::Cow, fmt::Write, sync::Arc};
 
 use crate::{DType, KernelKey};
 
@@ -73,6 +73,113 @@ impl MetalForm {
         let constants = key.constants.iter().map(|(_, value)| value.to_string());
         let all: Vec<_> = arguments.chain(types).chain(constants).collect();
         format!("{}<{}>", self.function, all.join(", "))
+    }
+}
+
+/// Where a kernel's Metal text comes from.
+#[derive(Clone, Debug)]
+pub enum Metal {
+    /// The library.
+    Form(MetalForm),
+    /// A user.
+    Text(Arc<MetalText>),
+}
+
+/// A user's Metal text, and which of its kernels is meant.
+#[derive(Clone, Debug)]
+pub struct MetalText {
+    /// What messages call the text.
+    pub name: String,
+    /// The text, preprocessed.
+    pub text: String,
+    /// The kernel's name for the host.
+    pub kernel: String,
+    /// Function constants by index.
+    pub constants: Vec<(u32, ConstantValue)>,
+    /// Whether the compiler may contract and reassociate.
+    pub fast_math: bool,
+    /// The index in the argument table of each of the kernel's parameters.
+    pub buffers: Vec<u32>,
+    /// The index in the table of threadgroup memory of each argument of that kind.
+    pub threadgroup: Vec<u32>,
+}
+
+/// The value of a function constant.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ConstantValue {
+    /// For `bool`.
+    Bool(bool),
+    /// For signed integers.
+    Int(i64),
+    /// For unsigned integers.
+    Uint(u64),
+    /// For floating-point types.
+    Float(f32),
+}
+
+impl Metal {
+    /// The library's form, if it is one.
+    pub fn form(&self) -> Option<&MetalForm> {
+        match self {
+            Metal::Form(form) => Some(form),
+            Metal::Text(_) => None,
+        }
+    }
+
+    /// The text that has the kernel of `key`; `text_of` gives the text of a file of the library.
+    pub fn text<'a>(&'a self, key: &KernelKey, text_of: impl Fn(&MetalFile) -> &'a str) -> Cow<'a, str> {
+        match self {
+            Metal::Form(form) => Cow::Owned(form.text(text_of) + &form.instance(key)),
+            Metal::Text(text) => Cow::Borrowed(&text.text),
+        }
+    }
+
+    /// The kernel's name for the host.
+    pub fn kernel(&self, key: &KernelKey) -> String {
+        match self {
+            Metal::Form(_) => key.to_string(),
+            Metal::Text(text) => text.kernel.clone(),
+        }
+    }
+
+    /// Function constants by index.
+    pub fn constants(&self) -> &[(u32, ConstantValue)] {
+        match self {
+            Metal::Form(_) => &[],
+            Metal::Text(text) => &text.constants,
+        }
+    }
+
+    /// Whether the compiler may contract and reassociate.
+    pub fn fast_math(&self) -> bool {
+        match self {
+            Metal::Form(form) => form.fast_math,
+            Metal::Text(text) => text.fast_math,
+        }
+    }
+
+    /// What is wrong with an input that the kernel refuses, if it can: see [`MetalForm::with_refusal`].
+    pub fn refusal(&self) -> Option<&'static str> {
+        match self {
+            Metal::Form(form) => form.refusal,
+            Metal::Text(_) => None,
+        }
+    }
+
+    /// The index in the argument table of the kernel's parameter of this number.
+    pub fn buffer_index(&self, parameter: usize) -> usize {
+        match self {
+            Metal::Form(_) => parameter,
+            Metal::Text(text) => text.buffers.get(parameter).map_or(parameter, |&index| index as usize),
+        }
+    }
+
+    /// The index in the table of threadgroup memory of the argument of this number.
+    pub fn threadgroup_index(&self, argument: usize) -> usize {
+        match self {
+            Metal::Form(_) => argument,
+            Metal::Text(text) => text.threadgroup.get(argument).map_or(argument, |&index| index as usize),
+        }
     }
 }
 

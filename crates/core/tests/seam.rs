@@ -20,7 +20,7 @@ fn kernel(parameters: &[Parameter]) -> Arc<KernelSource> {
 fn probe(device: &Device, parameters: &[Parameter], bindings: Vec<Option<elinvar_core::Binding>>) -> Dispatch {
     let pipeline = device.pipeline(&kernel(parameters)).unwrap();
     let one = Extent::linear(1);
-    Dispatch { pipeline, bindings, params: vec![0; 4], grid: one, threadgroup: one, threadgroup_memory: 0 }
+    Dispatch { pipeline, bindings, params: vec![0; 4], grid: one, threadgroup: one, threadgroup_memory: Vec::new() }
 }
 
 fn refusal(device: &Device, dispatch: Dispatch) -> String {
@@ -53,7 +53,7 @@ fn a_launch_that_contradicts_its_signature_is_refused_with_the_reason() {
     assert!(refusal(&device, unaligned).contains("multiples of 4"));
     let wide = Dispatch { threadgroup: Extent([64, 64, 1]), ..good.clone() };
     assert!(refusal(&device, wide).contains("4096 threads in a threadgroup"));
-    let hungry = Dispatch { threadgroup_memory: 1 << 20, ..good };
+    let hungry = Dispatch { threadgroup_memory: vec![1 << 20], ..good };
     assert!(refusal(&device, hungry).contains("1048576 bytes of threadgroup memory"));
     assert!(buffer.bind(200, 100).unwrap_err().is_invalid_launch());
     assert!(buffer.bind(usize::MAX, 2).is_err());

@@ -115,7 +115,7 @@ fn adopted_memory_is_read_in_place() {
     let bindings = vec![Some(buffer.bind(64, 64).unwrap())];
     let pipeline = device.pipeline(&source).unwrap();
     let mut list = ListBuilder::new();
-    let dispatch = Dispatch { pipeline, bindings, params: Vec::new(), grid: one, threadgroup: one, threadgroup_memory: 0 };
+    let dispatch = Dispatch { pipeline, bindings, params: Vec::new(), grid: one, threadgroup: one, threadgroup_memory: Vec::new() };
     list.dispatch(dispatch, device.properties()).unwrap();
     device.submit(&list.finish()).unwrap().wait().unwrap();
     assert_eq!(TOUCHED.load(Ordering::SeqCst), address + 64);

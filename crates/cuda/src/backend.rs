@@ -58,7 +58,7 @@ impl CudaBackend {
     /// # Errors
     /// As [`CudaBackend::is_available`]; no such device.
     pub fn new(ordinal: usize) -> Result<Self> {
-        Self::with_compiler(ordinal, |cache| Compiler::new(cache))
+        Self::with_compiler(ordinal, Compiler::new)
     }
 
     /// The same with a compiler of the caller's, made for the cache folder given (none means the user's).

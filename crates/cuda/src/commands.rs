@@ -1,7 +1,7 @@
 //! A command list's commands on a stream.
 
 use cudarc::driver::sys;
-use elinvar_core::{Binding, Command, CommandList, Dispatch, Error, Pipeline, Result};
+use elinvar_core::{Binding, Command, CommandList, Dispatch, Error, Metal, Pipeline, Result};
 
 use crate::{driver::Context, kernel::Kernel, memory::Memory, products::Products};
 
@@ -20,7 +20,7 @@ pub(crate) fn refusing(list: &CommandList) -> Vec<Pipeline> {
 /// Why a kernel refuses, if it can.
 pub(crate) fn why(kernel: &Pipeline) -> Option<&'static str> {
     let source = kernel.source();
-    source.metal.filter(|_| source.cuda.is_none()).and_then(|form| form.refusal)
+    source.metal.as_ref().filter(|_| source.cuda.is_none()).and_then(Metal::refusal)
 }
 
 /// The kernels of a list.

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, path::Path};
 
-use elinvar_core::{Cache, CacheKey, CudaArchitecture, CudaForm, CudaSource, Error, KernelSource, MetalForm, Result};
+use elinvar_core::{Cache, CacheKey, ConstantValue, CudaArchitecture, CudaForm, CudaSource, Error, KernelSource, Metal, MetalForm, Result};
 use elinvar_msl::{
     Kernel, Module, ParameterKind,
     cuda::{self, CudaEntry},
@@ -26,8 +26,8 @@ pub(crate) enum Slot {
     Params,
     /// The address of the launch's refusal word.
     Refusal,
-    /// Zero: where a threadgroup allocation starts.
-    Zero,
+    /// Where the threadgroup memory of this number starts: bytes from the first.
+    Threadgroup(usize),
     /// The grid's threads.
     Threads,
 }
@@ -86,21 +86,20 @@ impl Compiler {
     /// # Errors
     /// They do not compile; or they do not share a text.
     pub fn check(&self, kernels: &[&KernelSource], capability: u32) -> Result<usize> {
-        let first = kernels.first().and_then(|kernel| kernel.metal).ok_or_else(|| Error::invalid_argument("no kernel with a Metal form"))?;
-        let text = self.text(&first);
-        if kernels.iter().any(|kernel| kernel.metal.is_none_or(|form| self.text(&form) != text || form.fast_math != first.fast_math)) {
+        let shared = |kernel: &&KernelSource| kernel.metal.as_ref().and_then(Metal::form).map(|form| (self.text(form), form.fast_math));
+        let first = kernels.first().and_then(shared).ok_or_else(|| Error::invalid_argument("no kernel with a Metal form"))?;
+        if kernels.iter().any(|kernel| shared(kernel).as_ref() != Some(&first)) {
             return Err(Error::invalid_argument("kernels of different texts cannot be compiled together"));
         }
-        Ok(self.metal(kernels, first, capability)?.image.len())
+        Ok(self.metal(kernels, capability)?.image.len())
     }
 
     /// The kernel's code for a compute capability.
     pub(crate) fn compile(&self, kernel: &KernelSource, capability: u32) -> Result<Code> {
-        match (&kernel.cuda, kernel.metal) {
-            (Some(CudaForm::Source(source)), _) => self.source(kernel, source, capability),
-            (Some(CudaForm::MatrixProduct), _) => Err(Error::invalid_launch(format!("{} has no text to compile", kernel.key))),
-            (None, Some(form)) => self.metal(&[kernel], form, capability),
-            (None, None) => Err(Error::unsupported(format!("{} has no form for a GPU", kernel.key))),
+        match &kernel.cuda {
+            Some(CudaForm::Source(source)) => self.source(kernel, source, capability),
+            Some(CudaForm::MatrixProduct) => Err(Error::invalid_launch(format!("{} has no text to compile", kernel.key))),
+            None => self.metal(&[kernel], capability),
         }
     }
 
@@ -108,14 +107,19 @@ impl Compiler {
         form.text(|file| self.texts.get(file.name).map_or(file.text, String::as_str))
     }
 
-    fn metal(&self, kernels: &[&KernelSource], form: MetalForm, capability: u32) -> Result<Code> {
-        let name = kernels.first().map(|kernel| kernel.key.to_string()).unwrap_or_default();
-        let mut text = self.text(&form);
-        for kernel in kernels {
-            text += &kernel.metal.unwrap_or(form).instance(&kernel.key);
-        }
-        let module = Module::read(&elinvar_msl::preprocess(&name, &text, &[], &elinvar_msl::MetalHeaders)?)?;
-        let names: Vec<_> = kernels.iter().map(|kernel| kernel.key.to_string()).collect();
+    /// The code of kernels that share their text.
+    fn metal(&self, kernels: &[&KernelSource], capability: u32) -> Result<Code> {
+        let found = kernels.first().and_then(|first| Some((first.metal.as_ref()?, first)));
+        let (metal, first) = found.ok_or_else(|| Error::unsupported("a kernel without a form for a GPU"))?;
+        let name = metal.kernel(&first.key);
+        let module = match metal {
+            Metal::Form(form) => {
+                let instances: String = kernels.iter().map(|kernel| form.instance(&kernel.key)).collect();
+                Module::read(&elinvar_msl::preprocess(&name, &(self.text(form) + &instances), &[], &elinvar_msl::MetalHeaders)?)?
+            }
+            Metal::Text(text) => Module::read(&text.text)?,
+        };
+        let names: Vec<_> = kernels.iter().map(|kernel| metal.kernel(&kernel.key)).collect();
         let inline: Vec<_> = kernels.iter().map(|kernel| (kernel.params_bytes > 0).then_some(kernel.parameters.len() as u32)).collect();
         let wanted: Vec<_> = names.iter().zip(&inline).map(|(kernel, inline)| CudaEntry { kernel, inline: inline.as_slice() }).collect();
         let lowered = module.lower_for_cuda(&wanted)?;
@@ -123,13 +127,14 @@ impl Compiler {
         for (kernel, entry) in kernels.iter().zip(lowered.entries) {
             let read = module.kernels().iter().find(|read| read.name == entry.kernel);
             let read = read.ok_or_else(|| Error::compile_failed(format!("{}: its text has no such kernel", kernel.key)))?;
-            let mut arguments = arguments(kernel, read)?;
+            let mut arguments = arguments(kernel, metal, read)?;
             arguments.extend(entry.grid.then_some(Slot::Threads));
             entries.push(Entry { symbol: entry.symbol, arguments });
         }
+        let constants = metal.constants().iter().map(|&(index, value)| format!("--define-macro=ELV_CONSTANT_{index}={}", expression(value)));
+        let options = cuda::OPTIONS.iter().map(|&option| option.to_owned()).chain(constants).collect();
         let target = format!("sm_{capability}");
-        let options = cuda::OPTIONS.iter().map(|&option| option.to_owned()).collect();
-        let text = Text { name: &name, text: &lowered.text, target, fast_math: form.fast_math, headers: cuda::PRELUDE, options };
+        let text = Text { name: &name, text: &lowered.text, target, fast_math: metal.fast_math(), headers: cuda::PRELUDE, options };
         Ok(Code { image: self.cached(&text)?, entries })
     }
 
@@ -170,26 +175,47 @@ impl Compiler {
 }
 
 /// What each argument of a lowered entry is, in order; positions have none.
-fn arguments(kernel: &KernelSource, read: &Kernel) -> Result<Vec<Slot>> {
+fn arguments(kernel: &KernelSource, metal: &Metal, read: &Kernel) -> Result<Vec<Slot>> {
     let bindings = kernel.parameters.len();
     let params = usize::from(kernel.params_bytes > 0);
     let mut slots = Vec::new();
     let mut threadgroup = 0;
     for parameter in &read.parameters {
         match parameter.kind {
-            ParameterKind::Buffer { index, .. } => slots.push(match index as usize {
-                index if index < bindings => Slot::Buffer(index),
-                index if index < bindings + params => Slot::Params,
-                index if index == bindings + params => Slot::Refusal,
-                _ => return Err(Error::invalid_launch(format!("{}: nothing is bound to buffer {index}", kernel.key))),
-            }),
-            // One allocation a launch: the first is at offset 0 of the dynamic shared memory, and has no argument.
-            ParameterKind::Threadgroup { .. } if threadgroup == 0 => threadgroup += 1,
-            ParameterKind::Threadgroup { .. } => slots.push(Slot::Zero),
+            ParameterKind::Buffer { index, .. } => {
+                let index = index as usize;
+                slots.push(match (0..bindings).find(|&parameter| metal.buffer_index(parameter) == index) {
+                    Some(parameter) => Slot::Buffer(parameter),
+                    None if params > 0 && index == bindings => Slot::Params,
+                    None if metal.refusal().is_some() && index == bindings + params => Slot::Refusal,
+                    None => return Err(Error::invalid_launch(format!("{}: nothing is bound to buffer {index}", kernel.key))),
+                });
+            }
+            ParameterKind::Threadgroup { .. } => {
+                // The first is at offset 0 of the dynamic shared memory, and has no argument.
+                if threadgroup > 0 {
+                    slots.push(Slot::Threadgroup(threadgroup));
+                }
+                threadgroup += 1;
+            }
             ParameterKind::Position(_) => {}
         }
     }
     Ok(slots)
+}
+
+/// A function constant's value in C++.
+fn expression(value: ConstantValue) -> String {
+    match value {
+        ConstantValue::Bool(value) => value.to_string(),
+        ConstantValue::Int(i64::MIN) => "(-9223372036854775807ll-1)".to_owned(),
+        ConstantValue::Int(value) => format!("({value}ll)"),
+        ConstantValue::Uint(value) => format!("{value}ull"),
+        ConstantValue::Float(value) if value.is_nan() => "__builtin_nanf(\"\")".to_owned(),
+        ConstantValue::Float(value) if value.is_infinite() => format!("({}__builtin_huge_valf())", if value > 0.0 { "" } else { "-" }),
+        // Rust prints the shortest decimal that is read back as the same number.
+        ConstantValue::Float(value) => format!("({value:e}f)"),
+    }
 }
 
 /// The first error of NVRTC's log as `file:line: message`.

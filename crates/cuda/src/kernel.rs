@@ -101,7 +101,9 @@ impl Function {
             let (threads, most) = (dispatch.threadgroup.count(), self.max_threads);
             return Err(Error::invalid_launch(format!("{threads} threads in a threadgroup: as compiled, the kernel allows {most}")));
         }
-        self.allow_shared(dispatch.threadgroup_memory)?;
+        let (shared, mut starts) = shared_memory(&dispatch.threadgroup_memory);
+        self.allow_shared(shared)?;
+        let starts = starts.as_mut_slice();
         let mut zero = 0u32;
         let mut threads = [x.wrapping_mul(width), y.wrapping_mul(height), z.wrapping_mul(depth)];
         let mut refusal = refusal;
@@ -114,14 +116,14 @@ impl Function {
                 },
                 Slot::Params => dispatch.params.as_ptr().cast_mut().cast(),
                 Slot::Refusal => ptr::from_mut(&mut refusal).cast(),
-                Slot::Zero => ptr::from_mut(&mut zero).cast(),
+                Slot::Threadgroup(number) => starts.get_mut(number).map_or(ptr::from_mut(&mut zero), ptr::from_mut).cast(),
                 Slot::Threads => ptr::from_mut(&mut threads).cast(),
             });
         }
         // SAFETY: there is a value of the right size for each of the kernel's arguments, which the driver reads before it returns; the list's
         // buffers live until the launch has completed in stream order.
         let result = unsafe {
-            let (shared, none) = (dispatch.threadgroup_memory as u32, ptr::null_mut());
+            let (shared, none) = (shared as u32, ptr::null_mut());
             sys::cuLaunchKernel(self.raw, x, y, z, width, height, depth, shared, stream, values.as_mut_ptr(), none)
         };
         self.context.check("starting it", result)
@@ -138,6 +140,19 @@ impl Function {
         self.shared.fetch_max(bytes, Ordering::Relaxed);
         Ok(())
     }
+}
+
+/// Bytes of dynamic shared memory for a launch's threadgroup memory, and where each argument starts.
+fn shared_memory(arguments: &[usize]) -> (usize, Vec<u32>) {
+    const ALIGNMENT: usize = 16;
+    let mut end = 0usize;
+    let mut place = |&bytes: &usize| {
+        let start = end.next_multiple_of(ALIGNMENT);
+        end = start + bytes;
+        start as u32
+    };
+    let starts = arguments.iter().map(&mut place).collect();
+    (end, starts)
 }
 
 /// CUDA counts blocks along y and z in 16 bits.
@@ -168,6 +183,12 @@ mod tests {
         assert!(check_grid([1 << 30, 65535, 1]).is_ok());
         let error = check_grid([1, 65536, 1]).unwrap_err();
         assert!(error.is_unsupported() && error.to_string().contains("65536"), "{error}");
+    }
+
+    #[test]
+    fn threadgroup_memory_is_laid_out_in_order() {
+        assert_eq!(shared_memory(&[]), (0, vec![]));
+        assert_eq!(shared_memory(&[100, 4, 32]), (160, vec![0, 112, 128]));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::{
     time::Instant,
 };
 
-use elinvar_core::{DType, DeviceKind, DeviceProperties, KernelSource};
+use elinvar_core::{DType, DeviceKind, DeviceProperties, KernelSource, Metal};
 use elinvar_cuda::Compiler;
 use elinvar_kernels::conformance;
 
@@ -41,8 +41,9 @@ fn kernels(capability: u32) -> Vec<Vec<Arc<KernelSource>>> {
     let mut texts: BTreeMap<String, Vec<Arc<KernelSource>>> = BTreeMap::new();
     for launch in conformance::cases().iter().flat_map(|case| case.plan(&device).unwrap().launches) {
         if launch.kernel.cuda.is_none() && seen.insert(launch.kernel.key.clone(), ()).is_none() {
-            let form = launch.kernel.metal.unwrap_or_else(|| panic!("{} has no form for a GPU", launch.kernel.key));
-            texts.entry(format!("{} {}", form.fast_math, form.text(|file| file.text))).or_default().push(launch.kernel);
+            let form = launch.kernel.metal.as_ref().and_then(Metal::form).unwrap_or_else(|| panic!("{} has no form for a GPU", launch.kernel.key));
+            let name = format!("{} {}", form.fast_math, form.text(|file| file.text));
+            texts.entry(name).or_default().push(launch.kernel);
         }
     }
     texts.into_values().collect()

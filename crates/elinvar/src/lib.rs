@@ -16,16 +16,19 @@
 
 mod backend;
 mod executor;
+mod metal;
 mod ops;
 mod recording;
 mod tensor;
 
 pub use backend::{BackendType, DeviceReport, DeviceState, devices};
 pub use elinvar_core::{
-    Completion, DType, DeviceKind, DeviceProperties, Element, Error, ErrorKind, HostMemory, MemoryInfo, PoolStatistics, Result, Shape,
+    Completion, ConstantValue, DType, DeviceKind, DeviceProperties, Element, Error, ErrorKind, HostMemory, MemoryInfo, PoolStatistics, Result, Shape,
 };
 pub use elinvar_kernels as kernels;
 pub use elinvar_kernels::{Operator, Precision};
+pub use elinvar_msl as msl;
 pub use executor::Executor;
+pub use metal::{KernelArgument, MetalKernel, MetalLibrary, MetalSource};
 pub use recording::Recording;
 pub use tensor::Tensor;

@@ -2,7 +2,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use elinvar_core::{
     Binding, Buffer, CudaForm, DType, Device, DeviceProperties, Dispatch, Error, Extent, HostKernel, KernelKey, KernelSource, Layout, ListBuilder,
-    MetalForm, Parameter, Result, Shape,
+    Metal, MetalForm, Parameter, Result, Shape,
 };
 
 /// How a matrix product may be computed.
@@ -191,7 +191,7 @@ impl Launch {
 
     /// The same with the kernel's Metal form.
     pub fn with_metal(mut self, form: MetalForm) -> Self {
-        Arc::make_mut(&mut self.kernel).metal = Some(form);
+        Arc::make_mut(&mut self.kernel).metal = Some(Metal::Form(form));
         self
     }
 
@@ -245,10 +245,8 @@ pub fn encode(
         let bindings = launch.arguments.iter().map(bind).collect::<Result<Vec<_>>>()?;
         let pipeline = device.pipeline(&launch.kernel)?;
         let (params, grid, threadgroup) = (launch.params.clone(), launch.grid, launch.threadgroup);
-        list.dispatch(
-            Dispatch { pipeline, bindings, params, grid, threadgroup, threadgroup_memory: launch.threadgroup_memory },
-            device.properties(),
-        )?;
+        let threadgroup_memory = if launch.threadgroup_memory > 0 { vec![launch.threadgroup_memory] } else { Vec::new() };
+        list.dispatch(Dispatch { pipeline, bindings, params, grid, threadgroup, threadgroup_memory }, device.properties())?;
     }
     Ok(())
 }

@@ -88,7 +88,7 @@ fn files_of(cases: &[Case], device: &DeviceProperties) -> BTreeMap<&'static str,
     let mut files: BTreeMap<&'static str, (MetalFile, Vec<usize>)> = BTreeMap::new();
     for (index, case) in cases.iter().enumerate() {
         let Ok(plan) = case.plan(device) else { continue };
-        for file in plan.launches.iter().filter_map(|l| l.kernel.metal).flat_map(|form| form.files) {
+        for file in plan.launches.iter().filter_map(|l| l.kernel.metal.as_ref()?.form()).flat_map(|form| form.files) {
             if !file.name.ends_with(".metal") {
                 continue;
             }

@@ -2,7 +2,7 @@
 //!
 //! Each method is one call, or a few, of Metal's; whatever needs thought is above this trait, in [`MetalBackend`](crate::MetalBackend).
 
-use elinvar_core::{Extent, MemoryInfo, Result};
+use elinvar_core::{ConstantValue, Extent, MemoryInfo, Result};
 
 /// What a device says of itself.
 #[derive(Clone, Debug)]
@@ -63,8 +63,8 @@ pub struct Launch<'a, A: Api + ?Sized> {
     pub buffers: Vec<Bound<'a, A::Buffer>>,
     /// Bytes for an index of the argument table (`setBytes`).
     pub bytes: Option<(usize, &'a [u8])>,
-    /// Bytes of threadgroup memory at index 0.
-    pub threadgroup_memory: usize,
+    /// Threadgroup memory: the index of each argument and its bytes.
+    pub threadgroup_memory: Vec<(usize, usize)>,
     /// Threadgroups.
     pub grid: Extent,
     /// Threads of a threadgroup.
@@ -112,11 +112,11 @@ pub trait Api: Send + Sync + 'static {
     /// It does not compile.
     fn library(&self, source: LibrarySource<'_>) -> Result<Self::Library>;
 
-    /// A pipeline of a library's kernel.
+    /// A pipeline of a library's kernel, with these function constants by index.
     ///
     /// # Errors
     /// No such kernel, or one the device cannot run.
-    fn pipeline(&self, library: &Self::Library, kernel: &str) -> Result<Self::Pipeline>;
+    fn pipeline(&self, library: &Self::Library, kernel: &str, constants: &[(u32, ConstantValue)]) -> Result<Self::Pipeline>;
 
     /// What a pipeline is.
     fn pipeline_facts(&self, pipeline: &Self::Pipeline) -> PipelineFacts;

@@ -5,7 +5,7 @@ use std::{
 
 use elinvar_core::{
     Access, Backend, Binding, Command, CommandList, Completion, DType, DeviceKind, DeviceMemory, DeviceProperties, Dispatch, Error, InFlight,
-    KernelSource, MemoryInfo, Pipeline, RawBuffer, Result, Signal, Storage,
+    KernelSource, MemoryInfo, Metal, Pipeline, RawBuffer, Result, Signal, Storage,
 };
 
 use crate::{
@@ -85,12 +85,13 @@ impl<A: Api> MetalBackend<A> {
 
     fn encode_dispatch(&self, commands: &mut A::CommandBuffer, dispatch: &Dispatch, refusals: Option<&mut Refusals<A>>) -> Result<()> {
         let source = dispatch.pipeline.source();
+        let metal = metal_of(source)?;
         let pipeline: &A::Pipeline = dispatch.pipeline.state().ok_or_else(|| Error::invalid_launch("the kernel was prepared by another device"))?;
         let mut buffers = Vec::with_capacity(dispatch.bindings.len());
         for (index, (binding, parameter)) in dispatch.bindings.iter().zip(&source.parameters).enumerate() {
             if let Some(binding) = binding {
                 buffers.push(Bound {
-                    index,
+                    index: metal.buffer_index(index),
                     buffer: buffer::<A>(binding)?,
                     offset: binding.offset(),
                     bytes: binding.bytes(),
@@ -103,9 +104,14 @@ impl<A: Api> MetalBackend<A> {
             buffers.push(refusals.bind(dispatch.bindings.len() + usize::from(!dispatch.params.is_empty())));
         }
         let bytes = (!dispatch.params.is_empty()).then_some((dispatch.bindings.len(), dispatch.params.as_slice()));
-        let (grid, threadgroup, threadgroup_memory) = (dispatch.grid, dispatch.threadgroup, dispatch.threadgroup_memory);
+        let threadgroup_memory = dispatch.threadgroup_memory.iter().enumerate().map(|(i, &bytes)| (metal.threadgroup_index(i), bytes)).collect();
+        let (grid, threadgroup) = (dispatch.grid, dispatch.threadgroup);
         self.api.launch(commands, &Launch { pipeline, buffers, bytes, threadgroup_memory, grid, threadgroup })
     }
+}
+
+fn metal_of(kernel: &KernelSource) -> Result<&Metal> {
+    kernel.metal.as_ref().ok_or_else(|| Error::unsupported(format!("{} has no Metal text", kernel.key)))
 }
 
 fn buffer<A: Api>(binding: &Binding) -> Result<&A::Buffer> {
@@ -136,11 +142,11 @@ impl<A: Api> Backend for MetalBackend<A> {
     }
 
     fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
-        let form = kernel.metal.ok_or_else(|| Error::unsupported(format!("{} has no Metal form", kernel.key)))?;
-        let name = kernel.key.to_string();
-        let text = form.text(|file| self.texts.get(file.name).map_or(file.text, String::as_str)) + &form.instance(&kernel.key);
-        let library = self.api.library(LibrarySource { name: &name, text: &text, fast_math: form.fast_math })?;
-        let pipeline = self.api.pipeline(&library, &name)?;
+        let metal = metal_of(kernel)?;
+        let name = metal.kernel(&kernel.key);
+        let text = metal.text(&kernel.key, |file| self.texts.get(file.name).map_or(file.text, String::as_str));
+        let library = self.api.library(LibrarySource { name: &name, text: &text, fast_math: metal.fast_math() })?;
+        let pipeline = self.api.pipeline(&library, &name, metal.constants())?;
         Ok(Pipeline::new(kernel.clone(), Arc::new(pipeline)))
     }
 

@@ -1,6 +1,6 @@
 //! Inputs that kernels refuse: a word of memory for each launch of a submission that can, read when it is done.
 
-use elinvar_core::{Command, CommandList, Error, Pipeline, Result};
+use elinvar_core::{Command, CommandList, Error, Metal, Pipeline, Result};
 
 use crate::api::{Api, Bound};
 
@@ -50,5 +50,5 @@ const WORD: usize = size_of::<u32>();
 
 /// Why a kernel refuses, if it can.
 pub(crate) fn why(kernel: &Pipeline) -> Option<&'static str> {
-    kernel.source().metal.and_then(|form| form.refusal)
+    kernel.source().metal.as_ref().and_then(Metal::refusal)
 }

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use elinvar_core::{Error, MemoryInfo, Result};
+use elinvar_core::{ConstantValue, Error, MemoryInfo, Result};
 use elinvar_msl::ParameterKind;
 use elinvar_sim::{
     Binding, Buffer, CommandBuffer, CompileOptions, Config, Dispatch, Grid, Library, Math, Output, Pipeline, Queue, Report, Simulator, Source,
@@ -115,8 +115,8 @@ impl Api for Simulated {
         self.simulator.library(&Source::new(source.name, source.text), &options)
     }
 
-    fn pipeline(&self, library: &Library, kernel: &str) -> Result<Pipeline> {
-        library.pipeline(kernel, &[])
+    fn pipeline(&self, library: &Library, kernel: &str, constants: &[(u32, ConstantValue)]) -> Result<Pipeline> {
+        library.pipeline(kernel, constants)
     }
 
     fn pipeline_facts(&self, _pipeline: &Pipeline) -> PipelineFacts {
@@ -143,8 +143,8 @@ impl Api for Simulated {
                 dispatch = dispatch.with(Binding::new(index, &self.nothing).range(0, 0));
             }
         }
-        if launch.threadgroup_memory > 0 {
-            dispatch = dispatch.with_threadgroup_memory(0, launch.threadgroup_memory);
+        for &(index, bytes) in &launch.threadgroup_memory {
+            dispatch = dispatch.with_threadgroup_memory(index as u32, bytes);
         }
         commands.dispatch(dispatch)
     }

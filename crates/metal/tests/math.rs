@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use elinvar_core::{DType, Device, DeviceKind, Dispatch, Extent, KernelKey, KernelSource, ListBuilder, MetalFile, MetalForm, Parameter};
+use elinvar_core::{DType, Device, DeviceKind, Dispatch, Extent, KernelKey, KernelSource, ListBuilder, Metal, MetalFile, MetalForm, Parameter};
 use elinvar_kernels::math;
 use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
 
@@ -63,7 +63,9 @@ fn run(device: &Device, x: &[f32], exponent: &[f32]) -> Vec<f32> {
     let y = device.allocate(results).unwrap().bind(0, results).unwrap();
     let parameters = vec![Parameter::read("x", DType::F32), Parameter::read("exponent", DType::F32), Parameter::write("y", DType::F32)];
     let key = KernelKey::new("every", &[DType::F32]);
-    let pipeline = device.pipeline(&Arc::new(KernelSource { key, parameters, params_bytes: 0, host: None, metal: Some(FORM), cuda: None })).unwrap();
+    let pipeline = device
+        .pipeline(&Arc::new(KernelSource { key, parameters, params_bytes: 0, host: None, metal: Some(Metal::Form(FORM)), cuda: None }))
+        .unwrap();
     let mut list = ListBuilder::new();
     let dispatch = Dispatch {
         pipeline,
@@ -71,7 +73,7 @@ fn run(device: &Device, x: &[f32], exponent: &[f32]) -> Vec<f32> {
         params: Vec::new(),
         grid: Extent::linear(GROUPS),
         threadgroup: Extent::linear(256),
-        threadgroup_memory: 0,
+        threadgroup_memory: Vec::new(),
     };
     list.dispatch(dispatch, device.properties()).unwrap();
     device.submit(&list.finish()).unwrap().wait().unwrap();

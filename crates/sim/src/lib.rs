@@ -51,8 +51,9 @@ pub use buffer::Buffer;
 pub use elinvar_msl::{Lint, Location};
 
 pub use dispatch::{Binding, Dispatch, Grid, Output};
+pub use elinvar_core::ConstantValue;
 pub use finding::{BufferUse, Finding, FindingKind, OtherAccess, Report};
-pub use library::{CompileOptions, ConstantValue, Library, Math, Pipeline, Source};
+pub use library::{CompileOptions, Library, Math, Pipeline, Source};
 pub use queue::{CommandBuffer, Completion, Queue};
 pub use simulator::{Config, Simulator};
 pub use toolchain::Toolchain;

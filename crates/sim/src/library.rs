@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use elinvar_core::{CacheKey, Error, Result};
+use elinvar_core::{CacheKey, ConstantValue, Error, Result};
 use elinvar_msl::{Folders, Kernel, Lint, MetalHeaders, Module, Parameter, ParameterKind, simulator};
 use rayon::prelude::*;
 
@@ -81,28 +81,14 @@ impl Default for CompileOptions {
     }
 }
 
-/// The value of a function constant.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum ConstantValue {
-    /// For `bool`.
-    Bool(bool),
-    /// For signed integers.
-    Int(i64),
-    /// For unsigned integers.
-    Uint(u64),
-    /// For floating-point types.
-    Float(f32),
-}
-
-impl ConstantValue {
-    fn expression(self) -> String {
-        match self {
-            Self::Bool(value) => value.to_string(),
-            Self::Int(i64::MIN) => "(-9223372036854775807l-1)".to_owned(),
-            Self::Int(value) => format!("({value}l)"),
-            Self::Uint(value) => format!("{value}ul"),
-            Self::Float(value) => format!("__builtin_bit_cast(float,{}u)", value.to_bits()),
-        }
+/// A constant's value as the lowered text takes it.
+fn expression(value: ConstantValue) -> String {
+    match value {
+        ConstantValue::Bool(value) => value.to_string(),
+        ConstantValue::Int(i64::MIN) => "(-9223372036854775807l-1)".to_owned(),
+        ConstantValue::Int(value) => format!("({value}l)"),
+        ConstantValue::Uint(value) => format!("{value}ul"),
+        ConstantValue::Float(value) => format!("__builtin_bit_cast(float,{}u)", value.to_bits()),
     }
 }
 
@@ -222,7 +208,7 @@ impl Library {
                     if all.is_empty() { "none".to_owned() } else { all.join(", ") }
                 )));
             }
-            definitions.push(format!("-DELV_CONSTANT_{index}={}", value.expression()));
+            definitions.push(format!("-DELV_CONSTANT_{index}={}", expression(*value)));
         }
         definitions.sort();
         Ok(definitions)

@@ -6,6 +6,7 @@ pub(crate) mod chat;
 pub(crate) mod check;
 pub(crate) mod devices;
 pub(crate) mod generate;
+pub(crate) mod launch;
 pub(crate) mod logits;
 pub(crate) mod op;
 
@@ -22,6 +23,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         Command::Chat(args) => chat::run(args),
         Command::Devices(args) => devices::run(args),
         Command::Generate(args) => generate::run(args),
+        Command::Launch(args) => launch::run(args),
         Command::Logits(args) => logits::run(args),
         Command::Op(args) => op::run(args),
     }?;

@@ -17,7 +17,7 @@ pub(crate) fn list(device: &Device, operator: &'static str, host: HostKernel, bu
     let one = Extent::linear(1);
     let bindings = vec![Some(buffer.bind(0, buffer.bytes()).unwrap())];
     let mut list = ListBuilder::new();
-    let dispatch = Dispatch { pipeline, bindings, params: Vec::new(), grid: one, threadgroup: one, threadgroup_memory: 0 };
+    let dispatch = Dispatch { pipeline, bindings, params: Vec::new(), grid: one, threadgroup: one, threadgroup_memory: Vec::new() };
     list.dispatch(dispatch, device.properties()).unwrap();
     list.finish()
 }

@@ -94,7 +94,8 @@ pub(crate) fn launch_into_part(dtype: DType, view: &Layout, part: &Layout, from:
 fn record(name: &'static str, layouts: [&Layout; 2], x: (Parameter, Argument), y: (Parameter, Argument)) -> Launch {
     let (space, [from, to]) = Space::collapse(layouts);
     let params = CopyParams { space, from, to, axis: 0 };
-    let launch = |name, params| Launch::new(KernelKey::new(name, &[x.0.dtype]), cpu::twin(x.0.dtype), &params, [x, y]);
+    let dtype = x.0.dtype;
+    let launch = |name, params| Launch::new(KernelKey::new(name, &[dtype]), cpu::twin(dtype), &params, [x, y]);
     let Some(axis) = params.exchanged_axis() else {
         return over_elements(launch(name, params).with_metal(METAL), space.elements());
     };
@@ -102,7 +103,7 @@ fn record(name: &'static str, layouts: [&Layout; 2], x: (Parameter, Argument), y
     let tiles = space.elements() / (rows * columns) * rows.div_ceil(TILE) * columns.div_ceil(TILE);
     let name = if name == "copy" { "exchange" } else { "exchange_part" };
     let launch = launch(name, CopyParams { axis: axis as u64, ..params }).with_metal(EXCHANGE);
-    over_groups(launch, tiles).with_threadgroup_memory(TILE * (TILE + 1) * x.0.dtype.size())
+    over_groups(launch, tiles).with_threadgroup_memory(TILE * (TILE + 1) * dtype.size())
 }
 
 /// Elements of a side of the tile that a threadgroup exchanges.

@@ -9,6 +9,7 @@ mod timing;
 
 use clap::{Args, Subcommand};
 use elinvar::{DeviceKind, DeviceProperties, Result};
+pub(crate) use timing::median;
 
 /// Arguments of `elinvar bench`.
 #[derive(Debug, Args)]

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use elinvar::{DType, Error, Result};
-use elinvar_sim::{Binding, Buffer, CommandBuffer, ConstantValue, Dispatch, Finding, Grid, Library, Output, Pipeline, Simulator};
+use elinvar_sim::{Binding, Buffer, CommandBuffer, Dispatch, Finding, Grid, Library, Output, Pipeline, Simulator};
 
-use super::{CheckArgs, arguments::ConstantArgument};
-use crate::tensors;
+use super::CheckArgs;
+use crate::{kernel::BufferArgument, tensors};
 
 /// What all schedules found together.
 #[derive(Debug, Default)]
@@ -22,11 +22,12 @@ pub(super) struct Findings {
 }
 
 pub(super) fn run(args: &CheckArgs, simulator: &Simulator, library: &Library, kernel: &str) -> Result<Findings> {
-    let pipeline = library.pipeline(kernel, &constants(&args.constant, library)?)?;
+    let constants: Vec<_> = args.kernel.constants(library.module())?.into_iter().map(|(_, index, value)| (index, value)).collect();
+    let pipeline = library.pipeline(kernel, &constants)?;
     check_names(args, &pipeline)?;
     let queue = simulator.queue()?;
     let mut findings = Findings { kernel: kernel.to_owned(), seeds: args.seeds.max(1), ..Findings::default() };
-    for seed in args.seed..args.seed.saturating_add(findings.seeds) {
+    for seed in args.kernel.seed..args.kernel.seed.saturating_add(findings.seeds) {
         let buffers = buffers(args, simulator)?;
         let mut commands = CommandBuffer::with_seed(seed);
         commands.dispatch(dispatch(args, &pipeline, &buffers)?)?;
@@ -38,10 +39,10 @@ pub(super) fn run(args: &CheckArgs, simulator: &Simulator, library: &Library, ke
                 findings.found.push((seed, finding.clone()));
             }
         }
-        if seed + 1 == args.seed.saturating_add(findings.seeds)
-            && let Some(file) = &args.save
+        if seed + 1 == args.kernel.seed.saturating_add(findings.seeds)
+            && let Some(file) = &args.kernel.save
         {
-            let named = args.buffer.iter().zip(&buffers);
+            let named = args.kernel.buffer.iter().zip(&buffers);
             let contents = named.map(|(argument, (dtype, buffer))| (argument.name.clone(), *dtype, buffer.to_vec()));
             tensors::write_bytes(file, contents)?;
         }
@@ -50,17 +51,17 @@ pub(super) fn run(args: &CheckArgs, simulator: &Simulator, library: &Library, ke
 }
 
 fn buffers(args: &CheckArgs, simulator: &Simulator) -> Result<Vec<(DType, Buffer)>> {
-    let make = |(place, argument): (usize, &super::BufferArgument)| {
-        let (dtype, bytes) = argument.bytes(args.seed, place).map_err(|e| e.context(format_args!("--buffer {}", argument.name)))?;
+    let make = |(place, argument): (usize, &BufferArgument)| {
+        let (dtype, bytes) = argument.bytes(args.kernel.seed, place).map_err(|e| e.context(format_args!("--buffer {}", argument.name)))?;
         Ok((dtype, simulator.buffer_with(&argument.name, &bytes)?))
     };
-    args.buffer.iter().enumerate().map(make).collect()
+    args.kernel.buffer.iter().enumerate().map(make).collect()
 }
 
 fn dispatch(args: &CheckArgs, pipeline: &Pipeline, buffers: &[(DType, Buffer)]) -> Result<Dispatch> {
     let kernel = pipeline.kernel();
-    let mut dispatch = Dispatch::new(pipeline, Grid::Threadgroups(args.grid.0), args.threadgroup.0);
-    for (argument, (_, buffer)) in args.buffer.iter().zip(buffers) {
+    let mut dispatch = Dispatch::new(pipeline, Grid::Threadgroups(args.kernel.grid.0), args.kernel.threadgroup.0);
+    for (argument, (_, buffer)) in args.kernel.buffer.iter().zip(buffers) {
         let output = match &args.outputs {
             Some(names) if names.contains(&argument.name) => Output::Whole,
             Some(_) => Output::Free,
@@ -68,10 +69,10 @@ fn dispatch(args: &CheckArgs, pipeline: &Pipeline, buffers: &[(DType, Buffer)]) 
         };
         dispatch = dispatch.with(Binding::new(kernel.buffer_index(&argument.name)?, buffer).output(output));
     }
-    for value in &args.value {
+    for value in &args.kernel.value {
         dispatch = dispatch.with_bytes(kernel.buffer_index(&value.name)?, value.bytes.clone());
     }
-    for memory in &args.threadgroup_memory {
+    for memory in &args.kernel.threadgroup_memory {
         dispatch = dispatch.with_threadgroup_memory(kernel.threadgroup_index(&memory.name)?, memory.bytes);
     }
     Ok(dispatch)
@@ -79,7 +80,13 @@ fn dispatch(args: &CheckArgs, pipeline: &Pipeline, buffers: &[(DType, Buffer)]) 
 
 /// Refuses an argument given twice, and an output that is no buffer.
 fn check_names(args: &CheckArgs, pipeline: &Pipeline) -> Result<()> {
-    let names = args.buffer.iter().map(|b| &b.name).chain(args.value.iter().map(|v| &v.name)).chain(args.threadgroup_memory.iter().map(|m| &m.name));
+    let names = args
+        .kernel
+        .buffer
+        .iter()
+        .map(|b| &b.name)
+        .chain(args.kernel.value.iter().map(|v| &v.name))
+        .chain(args.kernel.threadgroup_memory.iter().map(|m| &m.name));
     let mut seen = HashSet::new();
     for name in names {
         if !seen.insert(name) {
@@ -88,31 +95,9 @@ fn check_names(args: &CheckArgs, pipeline: &Pipeline) -> Result<()> {
     }
     for name in args.outputs.iter().flatten() {
         pipeline.kernel().buffer_index(name)?;
-        if !args.buffer.iter().any(|buffer| &buffer.name == name) {
+        if !args.kernel.buffer.iter().any(|buffer| &buffer.name == name) {
             return Err(Error::invalid_argument(format!("--outputs names '{name}', which no --buffer gives")));
         }
     }
     Ok(())
-}
-
-/// Function constants by name or index, their values read by their types.
-fn constants(arguments: &[ConstantArgument], library: &Library) -> Result<Vec<(u32, ConstantValue)>> {
-    let known = library.module().constants();
-    let value = |argument: &ConstantArgument| {
-        let found = known.iter().find(|c| c.name == argument.name || argument.name.parse() == Ok(c.index));
-        let constant = found.ok_or_else(|| {
-            let names: Vec<_> = known.iter().map(|c| format!("{} ({})", c.name, c.index)).collect();
-            Error::invalid_argument(format!("no function constant '{}': the file has {}", argument.name, names.join(", ")))
-        })?;
-        let text = argument.value.as_str();
-        let value = match constant.type_name.as_str() {
-            "bool" => text.parse().ok().map(ConstantValue::Bool),
-            "float" | "half" | "bfloat" => text.parse().ok().map(ConstantValue::Float),
-            unsigned if unsigned.starts_with('u') => text.parse().ok().map(ConstantValue::Uint),
-            _ => text.parse().ok().map(ConstantValue::Int),
-        };
-        let value = value.ok_or_else(|| Error::invalid_argument(format!("'{text}' is no {} for '{}'", constant.type_name, constant.name)))?;
-        Ok((constant.index, value))
-    };
-    arguments.iter().map(value).collect()
 }

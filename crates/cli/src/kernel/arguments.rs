@@ -8,42 +8,42 @@ use safetensors::SafeTensors;
 
 /// `NAME=TYPE:COUNT`, `NAME=TYPE:COUNT:VALUE` or `NAME=FILE#TENSOR`.
 #[derive(Clone, Debug)]
-pub(super) struct BufferArgument {
-    pub(super) name: String,
+pub(crate) struct BufferArgument {
+    pub(crate) name: String,
     contents: Contents,
 }
 
 #[derive(Clone, Debug)]
 enum Contents {
     Random { dtype: DType, count: usize },
-    Repeated { count: usize, value: Vec<u8> },
+    Repeated { dtype: DType, count: usize, value: Vec<u8> },
     Tensor { file: String, tensor: String },
 }
 
 /// `NAME=TYPE:VALUE[,VALUE…]`: bytes for a constant.
 #[derive(Clone, Debug)]
-pub(super) struct ValueArgument {
-    pub(super) name: String,
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct ValueArgument {
+    pub(crate) name: String,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// `NAME=BYTES` of threadgroup memory.
 #[derive(Clone, Debug)]
-pub(super) struct SizeArgument {
-    pub(super) name: String,
-    pub(super) bytes: usize,
+pub(crate) struct SizeArgument {
+    pub(crate) name: String,
+    pub(crate) bytes: usize,
 }
 
 /// `NAME=VALUE` of a function constant.
 #[derive(Clone, Debug)]
-pub(super) struct ConstantArgument {
-    pub(super) name: String,
-    pub(super) value: String,
+pub(crate) struct ConstantArgument {
+    pub(crate) name: String,
+    pub(crate) value: String,
 }
 
 /// `X`, `X,Y` or `X,Y,Z`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ExtentArgument(pub(super) [u32; 3]);
+pub(crate) struct ExtentArgument(pub(crate) [u32; 3]);
 
 impl FromStr for BufferArgument {
     type Err = Error;
@@ -65,14 +65,14 @@ fn sized(text: &str) -> Result<Contents> {
     let count = count.ok_or_else(|| Error::invalid_argument(format!("'{text}': write a type and a number of elements, such as f32:256")))?;
     match (parts.next(), parts.next()) {
         (None, _) => Ok(Contents::Random { dtype, count }),
-        (Some(value), None) => Ok(Contents::Repeated { count, value: encode(dtype, value)? }),
+        (Some(value), None) => Ok(Contents::Repeated { dtype, count, value: encode(dtype, value)? }),
         _ => Err(Error::invalid_argument(format!("'{text}': write TYPE:COUNT or TYPE:COUNT:VALUE"))),
     }
 }
 
 impl BufferArgument {
-    /// The bytes, and their type where one is known; random ones depend on `seed` and the buffer's place among the arguments.
-    pub(super) fn bytes(&self, seed: u64, place: usize) -> Result<(DType, Vec<u8>)> {
+    /// The elements' type and bytes; random ones depend on `seed` and the buffer's place among the arguments.
+    pub(crate) fn bytes(&self, seed: u64, place: usize) -> Result<(DType, Vec<u8>)> {
         match &self.contents {
             Contents::Random { dtype, count } => {
                 let size = checked_size(*count, dtype.size())?;
@@ -81,9 +81,9 @@ impl BufferArgument {
                 (0..*count).for_each(|_| random.element(*dtype, &mut bytes));
                 Ok((*dtype, bytes))
             }
-            Contents::Repeated { count, value } => {
+            Contents::Repeated { dtype, count, value } => {
                 checked_size(*count, value.len())?;
-                Ok((DType::U8, value.repeat(*count)))
+                Ok((*dtype, value.repeat(*count)))
             }
             Contents::Tensor { file, tensor } => tensor_bytes(Path::new(file), tensor),
         }

@@ -1,0 +1,88 @@
+//! `elinvar launch`: anyone's Metal kernels, run on a device.
+
+use std::time::Instant;
+
+use clap::Args;
+use elinvar::{ConstantValue, DType, KernelArgument, MetalKernel, MetalLibrary, MetalSource, Result, Tensor};
+use serde_json::json;
+
+use super::{bench::median, print_line};
+use crate::{args::DeviceArgs, kernel::KernelArgs, tensors};
+
+/// Arguments of `elinvar launch`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  elinvar launch k.metal --device cuda --kernel scale --grid 4 --threadgroup 64 \\\n    --buffer x=f32:256 --buffer out=f32:256 --value n=u32:256 --save out.safetensors\n\n\
+    The same arguments given to `elinvar check` have the kernel checked by the simulator."
+)]
+pub(crate) struct LaunchArgs {
+    #[command(flatten)]
+    kernel: KernelArgs,
+    /// Launches to time, after the one whose results are saved; they go on with its buffers
+    #[arg(long, default_value_t = 0, value_name = "COUNT")]
+    repeat: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+pub(crate) fn run(args: &LaunchArgs) -> Result<()> {
+    let executor = args.device.executor()?;
+    let mut source = MetalSource::read(&args.kernel.file)?;
+    source.include_folders = args.kernel.include.clone();
+    source.defines = defines(&args.kernel);
+    source.fast_math = args.kernel.fast_math;
+    let library = executor.compile_metal(&source)?;
+    let name = args.kernel.kernel(library.module())?;
+    let start = Instant::now();
+    let kernel = compile(&library, name, &args.kernel)?;
+    let compiled = start.elapsed().as_secs_f64();
+    let mut buffers = Vec::new();
+    for (place, argument) in args.kernel.buffer.iter().enumerate() {
+        let (dtype, bytes) = argument.bytes(args.kernel.seed, place).map_err(|e| e.context(format_args!("--buffer {}", argument.name)))?;
+        buffers.push((argument.name.as_str(), executor.tensor_from_bytes(dtype, &[bytes.len() / dtype.size()], &bytes)?));
+    }
+    let arguments = arguments(&args.kernel, &buffers);
+    let (grid, threadgroup) = (args.kernel.grid.0, args.kernel.threadgroup.0);
+    let (recording, ()) = executor.record(|| kernel.launch(grid, threadgroup, &arguments))?;
+    executor.replay(&recording)?.wait()?;
+    if let Some(file) = &args.kernel.save {
+        let contents: Vec<(String, DType, Vec<u8>)> =
+            buffers.iter().map(|(name, tensor)| Ok(((*name).to_owned(), tensor.dtype(), tensor.to_bytes()?))).collect::<Result<_>>()?;
+        tensors::write_bytes(file, contents.into_iter())?;
+    }
+    let mut seconds = Vec::new();
+    for _ in 0..args.repeat {
+        let start = Instant::now();
+        executor.replay(&recording)?.wait()?;
+        seconds.push(start.elapsed().as_secs_f64());
+    }
+    let time = (args.repeat > 0).then(|| median(seconds));
+    if args.json {
+        print_line(json!({ "kernel": name, "device": executor.properties().name, "compile_seconds": compiled, "seconds": time }));
+        return Ok(());
+    }
+    let took = time.map_or(String::new(), |t| format!(", {:.1} µs a launch with its wait (median of {})", t * 1e6, args.repeat));
+    print_line(format!("{name} on {}: compiled in {compiled:.2} s{took}", executor.properties().name));
+    Ok(())
+}
+
+fn compile(library: &MetalLibrary, name: &str, args: &KernelArgs) -> Result<MetalKernel> {
+    let constants: Vec<(&str, ConstantValue)> = args.constants(library.module())?.into_iter().map(|(name, _, value)| (name, value)).collect();
+    library.kernel(name, &constants)
+}
+
+fn defines(args: &KernelArgs) -> Vec<(String, String)> {
+    let given = args.define.iter().map(|define| define.split_once('=').unwrap_or((define, "1")));
+    let given = given.map(|(name, body)| (name.to_owned(), body.to_owned()));
+    [("__METAL_VERSION__".to_owned(), args.metal_version.to_string())].into_iter().chain(given).collect()
+}
+
+fn arguments<'a>(args: &'a KernelArgs, buffers: &'a [(&'a str, Tensor)]) -> Vec<(&'a str, KernelArgument<'a>)> {
+    let tensors = buffers.iter().map(|(name, tensor)| (*name, KernelArgument::Tensor(tensor)));
+    let values = args.value.iter().map(|value| (value.name.as_str(), KernelArgument::Bytes(&value.bytes)));
+    let memory = args.threadgroup_memory.iter().map(|memory| (memory.name.as_str(), KernelArgument::ThreadgroupMemory(memory.bytes)));
+    tensors.chain(values).chain(memory).collect()
+}

@@ -1,0 +1,102 @@
+//! A kernel and what it is given, as `check` and `launch` take them from the command line.
+
+mod arguments;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use elinvar::{ConstantValue, Error, Result, msl::Module};
+
+pub(crate) use arguments::BufferArgument;
+use arguments::{ConstantArgument, ExtentArgument, SizeArgument, ValueArgument};
+
+/// A kernel, its arguments and its grid.
+#[derive(Debug, Args)]
+pub(crate) struct KernelArgs {
+    /// Metal source
+    pub(crate) file: PathBuf,
+    /// Kernel to run, by its host name [default: the only one of the file]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) kernel: Option<String>,
+    /// Threadgroups, as X, X,Y or X,Y,Z
+    #[arg(long, value_name = "EXTENT", default_value = "1")]
+    pub(crate) grid: ExtentArgument,
+    /// Threads of a threadgroup, as X, X,Y or X,Y,Z
+    #[arg(long, value_name = "EXTENT", default_value = "32")]
+    pub(crate) threadgroup: ExtentArgument,
+    /// A buffer, by its name in the kernel's signature: NAME=TYPE:COUNT (seeded random numbers), NAME=TYPE:COUNT:VALUE or NAME=FILE#TENSOR of a
+    /// safetensors file; repeat for more
+    #[arg(long, value_name = "NAME=CONTENTS")]
+    pub(crate) buffer: Vec<BufferArgument>,
+    /// Bytes of a constant: NAME=TYPE:VALUE, or comma-separated values for a struct or an array of one type
+    #[arg(long, value_name = "NAME=TYPE:VALUE")]
+    pub(crate) value: Vec<ValueArgument>,
+    /// Bytes of a threadgroup argument
+    #[arg(long, value_name = "NAME=BYTES")]
+    pub(crate) threadgroup_memory: Vec<SizeArgument>,
+    /// Value of a function constant, by name or index
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) constant: Vec<ConstantArgument>,
+    /// Seed of random buffers, and of the first schedule of a check
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Folder where included files are looked for; repeat for more
+    #[arg(short = 'I', long, value_name = "FOLDER")]
+    pub(crate) include: Vec<PathBuf>,
+    /// NAME or NAME=VALUE for the preprocessor; repeat for more
+    #[arg(short = 'D', long, value_name = "NAME")]
+    pub(crate) define: Vec<String>,
+    /// Value of __METAL_VERSION__
+    #[arg(long, default_value_t = 320)]
+    pub(crate) metal_version: u32,
+    /// Let products and sums be contracted, as Metal's fast math does
+    #[arg(long)]
+    pub(crate) fast_math: bool,
+    /// Safetensors file to write the buffers to, as they are left
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+}
+
+impl KernelArgs {
+    /// The kernel that is meant.
+    pub(crate) fn kernel<'a>(&'a self, module: &'a Module) -> Result<&'a str> {
+        let kernels = module.kernels();
+        match (&self.kernel, kernels) {
+            (Some(name), _) => Ok(name),
+            (None, [only]) => Ok(&only.name),
+            (None, []) => Err(Error::invalid_argument(format!("{} has no kernel", self.file.display()))),
+            (None, _) => {
+                let names: Vec<_> = kernels.iter().take(12).map(|kernel| kernel.name.as_str()).collect();
+                let more = if kernels.len() > 12 { format!(" and {} more", kernels.len() - 12) } else { String::new() };
+                Err(Error::invalid_argument(format!(
+                    "{} has {} kernels: choose one with --kernel: {}{more}",
+                    self.file.display(),
+                    kernels.len(),
+                    names.join(", ")
+                )))
+            }
+        }
+    }
+
+    /// Function constants, given by name or index, their values read by their types: names, indices and values.
+    pub(crate) fn constants<'a>(&self, module: &'a Module) -> Result<Vec<(&'a str, u32, ConstantValue)>> {
+        let known = module.constants();
+        let value = |argument: &ConstantArgument| {
+            let found = known.iter().find(|c| c.name == argument.name || argument.name.parse() == Ok(c.index));
+            let constant = found.ok_or_else(|| {
+                let names: Vec<_> = known.iter().map(|c| format!("{} ({})", c.name, c.index)).collect();
+                Error::invalid_argument(format!("no function constant '{}': the file has {}", argument.name, names.join(", ")))
+            })?;
+            let text = argument.value.as_str();
+            let value = match constant.type_name.as_str() {
+                "bool" => text.parse().ok().map(ConstantValue::Bool),
+                "float" | "half" | "bfloat" => text.parse().ok().map(ConstantValue::Float),
+                unsigned if unsigned.starts_with('u') => text.parse().ok().map(ConstantValue::Uint),
+                _ => text.parse().ok().map(ConstantValue::Int),
+            };
+            let value = value.ok_or_else(|| Error::invalid_argument(format!("'{text}' is no {} for '{}'", constant.type_name, constant.name)))?;
+            Ok((constant.name.as_str(), constant.index, value))
+        };
+        self.constant.iter().map(value).collect()
+    }
+}

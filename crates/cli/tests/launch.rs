@@ -1,0 +1,63 @@
+//! `elinvar launch` as a user runs it, on the simulator.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use safetensors::{Dtype, SafeTensors};
+
+const SCALE: &[&str] = &[
+    "tests/kernels/scale.metal",
+    "--kernel",
+    "scale",
+    "--grid",
+    "4",
+    "--threadgroup",
+    "64",
+    "--buffer",
+    "x=f32:250:1.5",
+    "--buffer",
+    "out=f32:250:0",
+    "--value",
+    "n=u32:250",
+    "--constant",
+    "negate=true",
+];
+
+fn launch(device: &str, arguments: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_elinvar"));
+    command.current_dir(env!("CARGO_MANIFEST_DIR")).args(["launch", "--device", device]).args(arguments);
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    (status.code().unwrap(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+#[test]
+fn a_kernel_s_results_are_saved_and_its_time_told() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("launched.safetensors");
+    let (code, out, err) = launch("metal-sim", &[SCALE, &["--save", file.to_str().unwrap(), "--repeat", "3", "--json"]].concat());
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    let told: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert!(told["kernel"] == "scale" && told["seconds"].as_f64().unwrap() > 0.0, "{out}");
+    let bytes = fs::read(&file).unwrap();
+    let saved = SafeTensors::deserialize(&bytes).unwrap();
+    let out = saved.tensor("out").unwrap();
+    assert_eq!((out.dtype(), out.shape()), (Dtype::F32, &[250][..]));
+    assert!(out.data().chunks_exact(4).all(|c| f32::from_le_bytes(c.try_into().unwrap()) == -3.0));
+}
+
+#[test]
+fn what_cannot_be_launched_is_told() {
+    let (code, _, err) = launch("cpu", SCALE);
+    assert!(code == 2 && err.contains("metal-sim"), "{err}");
+    let (code, _, err) = launch("metal-sim", &SCALE[..11]);
+    assert!(code == 2 && err.contains("'n'"), "{err}");
+    let (code, _, err) = launch("metal-sim", &["tests/kernels/scale.metal"]);
+    assert!(code == 2 && err.contains("choose one with --kernel"), "{err}");
+    let (code, _, err) = launch("metal-sim", &["tests/kernels/none.metal"]);
+    assert!(code == 2 && err.contains("cannot read"), "{err}");
+}

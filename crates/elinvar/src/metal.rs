@@ -1,0 +1,274 @@
+//! A user's own Metal kernels, on every device that runs Metal text.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use elinvar_core::{
+    Access, Binding, ConstantValue, DType, Dispatch, Error, Extent, KernelKey, KernelSource, ListBuilder, Metal, MetalText, Parameter, Pipeline,
+    Result,
+};
+use elinvar_msl::{Folders, Kernel, Module, ParameterKind, preprocess};
+
+use crate::{Executor, Tensor, recording};
+
+/// A Metal source text and how it is read.
+#[derive(Clone, Debug)]
+pub struct MetalSource {
+    /// What messages call it; a path, if it was read from a file.
+    pub name: String,
+    /// The text.
+    pub text: String,
+    /// Where included files are looked for, after the text's own folder.
+    pub include_folders: Vec<PathBuf>,
+    /// Macros and their bodies.
+    pub defines: Vec<(String, String)>,
+    /// Whether the compiler may contract products and sums.
+    pub fast_math: bool,
+}
+
+impl MetalSource {
+    /// A text.
+    pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { name: name.into(), text: text.into(), include_folders: Vec::new(), defines: Vec::new(), fast_math: false }
+    }
+
+    /// A file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not UTF-8.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).map_err(|cause| Error::io(format!("cannot read {}: {cause}", path.display())))?;
+        Ok(Self::new(path.display().to_string(), text))
+    }
+}
+
+/// A Metal text that was read: its kernels are compiled when they are asked for.
+#[derive(Clone)]
+pub struct MetalLibrary {
+    executor: Executor,
+    name: String,
+    text: String,
+    fast_math: bool,
+    module: Arc<Module>,
+}
+
+impl Executor {
+    /// Reads a Metal source text, whose kernels can then be launched on this device.
+    ///
+    /// ```no_run
+    /// use elinvar::{Executor, KernelArgument, MetalSource};
+    ///
+    /// let executor = Executor::new_auto()?;
+    /// let source = "kernel void twice(device const float* x [[buffer(0)]], device float* y [[buffer(1)]],
+    ///                                 uint i [[thread_position_in_grid]]) { y[i] = 2 * x[i]; }";
+    /// let twice = executor.compile_metal(&MetalSource::new("twice.metal", source))?.kernel("twice", &[])?;
+    /// let (x, y) = (executor.tensor(&[64], &[1.5f32; 64])?, executor.tensor(&[64], &[0f32; 64])?);
+    /// twice.launch([2, 1, 1], [32, 1, 1], &[("x", KernelArgument::Tensor(&x)), ("y", KernelArgument::Tensor(&y))])?;
+    /// assert_eq!(y.to_vec::<f32>()?, [3.0; 64]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A device that does not run Metal text, or a text that cannot be preprocessed or read; the message has file and line.
+    pub fn compile_metal(&self, source: &MetalSource) -> Result<MetalLibrary> {
+        if !self.properties().has_simdgroups() {
+            let kind = self.properties().kind;
+            return Err(Error::unsupported(format!("the device '{kind}' does not run Metal text: use a GPU, or metal-sim for the simulator")));
+        }
+        let folders = Folders { quoted: Vec::new(), all: source.include_folders.clone() };
+        let defines: Vec<_> = source.defines.iter().map(|(name, body)| (name.as_str(), body.as_str())).collect();
+        let text = preprocess(&source.name, &source.text, &defines, &folders)?;
+        let module = Arc::new(Module::read(&text)?);
+        Ok(MetalLibrary { executor: self.clone(), name: source.name.clone(), text, fast_math: source.fast_math, module })
+    }
+}
+
+impl MetalLibrary {
+    /// What was read: its kernels, their signatures, its function constants.
+    pub fn module(&self) -> &Module {
+        &self.module
+    }
+
+    /// Compiles the kernel of that name (its `host_name` if it has one) with these function constants, by name.
+    ///
+    /// # Errors
+    /// No such kernel or constant, a value of another kind than the constant's type, or a text that does not compile.
+    pub fn kernel(&self, name: &str, constants: &[(&str, ConstantValue)]) -> Result<MetalKernel> {
+        let kernel = self.module.kernel(name)?;
+        let constants = constants.iter().map(|&(name, value)| self.constant(name, value)).collect::<Result<Vec<_>>>()?;
+        let (mut parameters, mut buffers, mut threadgroup) = (Vec::new(), Vec::new(), Vec::new());
+        for parameter in &kernel.parameters {
+            match &parameter.kind {
+                ParameterKind::Buffer { index, written, element, .. } => {
+                    buffers.push(*index);
+                    parameters.push(Parameter {
+                        name: parameter.name.clone().into(),
+                        access: if *written { Access::ReadWrite } else { Access::Read },
+                        dtype: element_type(element),
+                        optional: parameter.condition.is_some(),
+                    });
+                }
+                ParameterKind::Threadgroup { index, .. } => threadgroup.push(*index),
+                ParameterKind::Position(_) => {}
+            }
+        }
+        let (text, fast_math) = (self.text.clone(), self.fast_math);
+        let text = MetalText { name: self.name.clone(), text, kernel: name.to_owned(), constants, fast_math, buffers, threadgroup };
+        let key = KernelKey::new(name.to_owned(), &[]);
+        let source = KernelSource { key, parameters, params_bytes: 0, host: None, metal: Some(Metal::Text(Arc::new(text))), cuda: None };
+        let pipeline = self.executor.device.prepare(&Arc::new(source)).map_err(|e| e.context(&self.name))?;
+        Ok(MetalKernel { executor: self.executor.clone(), pipeline, kernel, module: self.module.clone() })
+    }
+
+    fn constant(&self, name: &str, value: ConstantValue) -> Result<(u32, ConstantValue)> {
+        let known = self.module.constants();
+        let Some(constant) = known.iter().find(|c| c.name == name) else {
+            let names: Vec<_> = known.iter().map(|c| c.name.as_str()).collect();
+            return Err(Error::invalid_argument(format!("no function constant '{name}': {} has {}", self.name, names.join(", "))));
+        };
+        let fits = match (constant.type_name.as_str(), value) {
+            ("bool", ConstantValue::Bool(_)) | ("float" | "half" | "bfloat", ConstantValue::Float(_)) => true,
+            ("bool" | "float" | "half" | "bfloat", _) => false,
+            (name, ConstantValue::Uint(_)) => name.starts_with('u'),
+            (name, ConstantValue::Int(_)) => !name.starts_with('u'),
+            _ => false,
+        };
+        if !fits {
+            return Err(Error::invalid_argument(format!("{value:?} for the function constant '{name}', a {}", constant.type_name)));
+        }
+        Ok((constant.index, value))
+    }
+}
+
+/// What a kernel's parameter is given, by its name.
+#[derive(Clone, Copy, Debug)]
+pub enum KernelArgument<'a> {
+    /// For a buffer: the memory of a row-major tensor.
+    Tensor(&'a Tensor),
+    /// For a buffer: bytes, as for a `constant` struct.
+    Bytes(&'a [u8]),
+    /// For a threadgroup argument: how many bytes it has.
+    ThreadgroupMemory(usize),
+}
+
+/// A compiled kernel of a user's.
+#[derive(Clone)]
+pub struct MetalKernel {
+    executor: Executor,
+    pipeline: Pipeline,
+    kernel: Kernel,
+    module: Arc<Module>,
+}
+
+impl MetalKernel {
+    /// What it takes.
+    pub fn signature(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// Launches it over `grid` threadgroups of `threadgroup` threads, or records that inside [`Executor::record`].
+    ///
+    /// # Errors
+    /// An argument that is missing, given twice or unknown, of the wrong kind or too short; tensors of another device or with gaps; a launch
+    /// beyond the device's limits. Errors of execution are told when something is read.
+    pub fn launch(&self, grid: [u32; 3], threadgroup: [u32; 3], arguments: &[(&str, KernelArgument<'_>)]) -> Result<()> {
+        self.check(threadgroup, arguments).map_err(|e| e.context(format_args!("kernel {}", self.kernel.name)))?;
+        let given = |name: &str| arguments.iter().find(|(given, _)| *given == name).map(|(_, argument)| *argument);
+        let (mut bindings, mut threadgroup_memory) = (Vec::new(), Vec::new());
+        for parameter in &self.kernel.parameters {
+            match parameter.kind {
+                ParameterKind::Buffer { .. } => bindings.push(given(&parameter.name).map(|argument| self.bind(argument)).transpose()?),
+                ParameterKind::Threadgroup { .. } => threadgroup_memory.push(match given(&parameter.name) {
+                    Some(KernelArgument::ThreadgroupMemory(bytes)) => bytes,
+                    _ => 0,
+                }),
+                ParameterKind::Position(_) => {}
+            }
+        }
+        let (grid, threadgroup) = (Extent(grid), Extent(threadgroup));
+        let dispatch = Dispatch { pipeline: self.pipeline.clone(), bindings, params: Vec::new(), grid, threadgroup, threadgroup_memory };
+        let (device, properties) = (&self.executor.device, self.executor.properties());
+        if recording::is_recording(device) {
+            return recording::append(|list| list.dispatch(dispatch, properties));
+        }
+        let mut list = ListBuilder::new();
+        list.dispatch(dispatch, properties)?;
+        device.submit(&list.finish()).map(drop)
+    }
+
+    fn check(&self, threadgroup: [u32; 3], arguments: &[(&str, KernelArgument<'_>)]) -> Result<()> {
+        let threads = Extent(threadgroup).count();
+        if let Some(most) = self.kernel.max_total_threads.filter(|&most| threads > u128::from(most)) {
+            return Err(Error::invalid_launch(format!("{threads} threads in a threadgroup: it is declared for at most {most}")));
+        }
+        for (index, (name, argument)) in arguments.iter().enumerate() {
+            if arguments[..index].iter().any(|(other, _)| other == name) {
+                return Err(Error::invalid_argument(format!("'{name}' is given twice")));
+            }
+            match argument {
+                KernelArgument::ThreadgroupMemory(_) => drop(self.kernel.threadgroup_index(name)?),
+                KernelArgument::Tensor(_) => drop(self.kernel.buffer_index(name)?),
+                KernelArgument::Bytes(bytes) => {
+                    self.kernel.buffer_index(name)?;
+                    self.check_size(name, bytes.len())?;
+                }
+            }
+        }
+        let missing = self.kernel.parameters.iter().find(|p| {
+            let taken = !matches!(p.kind, ParameterKind::Position(_)) && p.condition.is_none();
+            taken && !arguments.iter().any(|(name, _)| *name == p.name)
+        });
+        missing.map_or(Ok(()), |p| Err(Error::invalid_argument(format!("'{}' ({}) is not given", p.name, p.type_name))))
+    }
+
+    /// Bytes for a reference must hold the value it refers to, where the size of its type is known.
+    fn check_size(&self, name: &str, bytes: usize) -> Result<()> {
+        let parameter = self.kernel.parameters.iter().find(|p| p.name == name);
+        let Some(ParameterKind::Buffer { element, reference: true, .. }) = parameter.map(|p| &p.kind) else { return Ok(()) };
+        match self.module.size_of(element) {
+            Some(size) if size > bytes => Err(Error::invalid_argument(format!("'{name}' is given {bytes} bytes, a {element} takes {size}"))),
+            _ => Ok(()),
+        }
+    }
+
+    fn bind(&self, argument: KernelArgument<'_>) -> Result<Binding> {
+        let device = &self.executor.device;
+        match argument {
+            KernelArgument::Tensor(tensor) => {
+                if !tensor.executor().device.same(device) {
+                    return Err(Error::invalid_argument("a tensor of another device: copy it through the host"));
+                }
+                if !tensor.layout().is_contiguous() {
+                    return Err(Error::invalid_argument(format!("{tensor:?} is a view with gaps: pass its row-major copy (Tensor::contiguous)")));
+                }
+                tensor.binding()
+            }
+            KernelArgument::Bytes(bytes) => {
+                let buffer = device.allocate(bytes.len())?;
+                device.write(&buffer, 0, bytes)?;
+                buffer.bind(0, bytes.len())
+            }
+            KernelArgument::ThreadgroupMemory(_) => Err(Error::invalid_argument("threadgroup memory is no buffer")),
+        }
+    }
+}
+
+/// The data type of a buffer's elements, where Metal's name is one of ours; bytes otherwise (vectors, structs).
+fn element_type(name: &str) -> DType {
+    match name {
+        "float" => DType::F32,
+        "half" => DType::F16,
+        "bfloat" => DType::BF16,
+        "char" | "int8_t" => DType::I8,
+        "short" | "int16_t" => DType::I16,
+        "int" | "int32_t" => DType::I32,
+        "long" | "int64_t" => DType::I64,
+        "ushort" | "uint16_t" => DType::U16,
+        "uint" | "uint32_t" => DType::U32,
+        "ulong" | "uint64_t" => DType::U64,
+        _ => DType::U8,
+    }
+}
