@@ -1,9 +1,9 @@
 //! The C preprocessor, so that no compiler is needed to read a kernel: directives, macros, conditions, includes.
 //!
-//! It follows the C++17 standard, and where that leaves a choice, clang, whose output it matches token for token (the simulator's tests compare them). As there,
-//! a macro is not expanded while it is being expanded, an identifier that named one then is never expanded later, `, ## __VA_ARGS__` drops
-//! its comma with the arguments, and `__VA_OPT__` is known. Unlike there, macros are expanded in `#pragma unroll` and `#pragma clang loop`,
-//! as a compiler does, since after this no macro is left.
+//! It follows the C++17 standard, and where that leaves a choice, clang, whose output it matches token for token (the simulator's tests compare
+//! them). As there, a macro is not expanded while it is being expanded, an identifier that named one then is never expanded later,
+//! `, ## __VA_ARGS__` drops its comma with the arguments, and `__VA_OPT__` is known. Unlike there, macros are expanded in `#pragma unroll` and
+//! `#pragma clang loop`, as a compiler does, since after this no macro is left, and tokens keep their columns.
 //!
 //! What depends on the compiler is answered as if it offered nothing (`__has_builtin`, `__has_feature`, `__has_extension`, `__has_attribute`,
 //! `__has_cpp_attribute` are 0), and the time of day is unknown, so that equal inputs give equal outputs everywhere.
@@ -41,8 +41,8 @@ const PREDEFINED: &[(&str, &str)] = &[
     ("__STDC_HOSTED__", "1"),
 ];
 
-/// Expands macros, decides conditions and includes files. The result carries line markers (`# 12 "file"`) and pragmas, as [`Module::read`](crate::Module::read)
-/// expects.
+/// Expands macros, decides conditions and includes files. The result carries line markers (`# 12 "file"`) and pragmas, as
+/// [`Module::read`](crate::Module::read) expects.
 ///
 /// `name` is what messages call the text, and where its quoted includes are looked for if it is a path. `defines` are names and bodies
 /// that replace the predefined ones (`__METAL__`, `__METAL_VERSION__` = 320, `__HAVE_BFLOAT__`, …); a name may have parameters: `("F(x)", "x+1")`.
@@ -50,7 +50,7 @@ const PREDEFINED: &[(&str, &str)] = &[
 /// # Errors
 ///
 /// What a compiler's preprocessor refuses, as `file:line: …`: a file not found, `#error`, conditions that cannot be evaluated or do not end,
-/// misused macros; and texts that expand or nest without sensible bounds.
+/// misused macros; and texts that grow or nest out of all bounds.
 pub fn preprocess(name: &str, text: &str, defines: &[(&str, &str)], includes: &dyn Includes) -> Result<String> {
     let mut reader = Reader::new(name, text, includes);
     for (name, body) in PREDEFINED.iter().chain(defines) {

@@ -7,6 +7,9 @@ use super::{
     token::{CLOSE, COMMA, DEFINED, ELLIPSIS, HASH, HASH_DIGRAPH, Kind, Name, Names, OPEN, PASTE, PASTE_DIGRAPH, Token, VA_ARGS, VA_OPT},
 };
 
+/// How many parameters a macro may have.
+const PARAMETERS: usize = 4096;
+
 /// A macro.
 pub(super) struct Definition {
     pub(super) name: Name,
@@ -97,6 +100,9 @@ impl Parameters {
             let name = if token.text == ELLIPSIS { VA_ARGS } else { token.text };
             if found.variadic || token.kind != Kind::Identifier && name != VA_ARGS || token.text == VA_ARGS || found.names.contains(&name) {
                 return Err(format!("`{}` cannot be a macro's parameter here", names.text(token.text)));
+            }
+            if found.names.len() == PARAMETERS {
+                return Err(format!("a macro has more than {PARAMETERS} parameters"));
             }
             found.names.push(name);
             found.variadic = name == VA_ARGS;

@@ -13,6 +13,8 @@ use super::{
 
 /// How deep files may include each other.
 const DEPTH: usize = 200;
+/// What opening a file costs, beside its length.
+const OPENING: usize = 1024;
 
 impl Reader<'_> {
     /// Does what the line whose `#` is `hash` says. A pragma is a token of the text.
@@ -97,7 +99,7 @@ impl Reader<'_> {
         if self.files.len() > DEPTH {
             return Err(self.error(at, format!("files include each other deeper than {DEPTH}; does \"{name}\" lack `#pragma once`?")));
         }
-        self.charge(text.len() + 64, at)?;
+        self.charge(text.len() + OPENING, at)?;
         self.push_file(&path, &text);
         Ok(())
     }

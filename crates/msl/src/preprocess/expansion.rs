@@ -55,9 +55,10 @@ impl Reader<'_> {
                 self.call(body, *variadic, arguments, &token)?
             }
         };
-        match body.is_empty() {
-            true => self.pending_space |= token.space,
-            false => self.push(body, definition),
+        if body.is_empty() {
+            self.pending_space |= token.space;
+        } else {
+            self.push(body, definition, &token)?;
         }
         Ok(None)
     }

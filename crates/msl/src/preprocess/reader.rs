@@ -22,6 +22,8 @@ const WORK: usize = 1 << 26;
 const OUTPUT: usize = 1 << 26;
 /// How deep arguments with macros in them may nest.
 const NESTING: usize = 128;
+/// How many macros may be under way at once.
+const UNDER_WAY: usize = 4096;
 
 pub(super) struct Reader<'a> {
     pub(super) names: Names,
@@ -224,10 +226,14 @@ impl<'a> Reader<'a> {
         self.files.last_mut().is_some_and(|file| file.lexer.paren_follows())
     }
 
-    /// Reads `tokens` before all else.
-    pub(super) fn push(&mut self, tokens: Vec<Token>, of: Rc<Definition>) {
+    /// Reads `tokens`, the replacement of the macro used at `at`, before all else.
+    pub(super) fn push(&mut self, tokens: Vec<Token>, of: Rc<Definition>, at: &Token) -> Result<()> {
+        if self.replacements.len() == UNDER_WAY {
+            return Err(self.error(at, format!("more than {UNDER_WAY} macros stand in each other's replacements; write them with fewer levels")));
+        }
         of.active.set(true);
         self.replacements.push(Replacement { tokens, at: 0, of: Some(of) });
+        Ok(())
     }
 
     /// Expands `tokens` as if nothing followed them.

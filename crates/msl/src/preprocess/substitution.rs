@@ -63,7 +63,7 @@ impl Reader<'_> {
             let piece = match part {
                 Part::Paste => continue,
                 Part::Token(token) => vec![*token],
-                Part::Quoted(argument, at) => vec![self.quote(&filling.arguments[*argument].written, at)],
+                Part::Quoted(argument, at) => vec![self.quote(&filling.arguments[*argument].written, at, filling.at)?],
                 Part::Argument(argument, at) => self.put(*argument, at, pasted || pastes, filling)?,
                 Part::Optional(inner, at) => self.optional(inner, at, filling)?,
             };
@@ -105,7 +105,7 @@ impl Reader<'_> {
 
     /// What `__VA_OPT__` holds, if there are tokens for `...`.
     fn optional(&mut self, inner: &[Part], at: &Token, filling: &mut Filling<'_>) -> Result<Vec<Token>> {
-        let Some(rest) = filling.rest else { return Ok(vec![placemarker(at)]) };
+        let Some(rest) = filling.rest.filter(|_| !inner.is_empty()) else { return Ok(vec![placemarker(at)]) };
         let mut put = match self.put(rest, at, false, filling)?.is_empty() {
             true => Vec::new(),
             false => self.sequence(inner, filling)?,
@@ -117,8 +117,8 @@ impl Reader<'_> {
         Ok(put)
     }
 
-    /// `#`: the tokens as they are spelled, in a string.
-    fn quote(&mut self, tokens: &[Token], at: &Token) -> Token {
+    /// `#`: the tokens as they are spelled, in a string that stands at `place`.
+    fn quote(&mut self, tokens: &[Token], place: &Token, at: &Token) -> Result<Token> {
         let mut text = String::from("\"");
         for (index, token) in tokens.iter().enumerate() {
             if index > 0 && token.space {
@@ -136,7 +136,8 @@ impl Reader<'_> {
             text.pop();
         }
         text.push('"');
-        Token { kind: Kind::Literal, text: self.names.number(&text), ..*at }
+        self.charge(text.len(), at)?;
+        Ok(Token { kind: Kind::Literal, text: self.names.number(&text), ..*place })
     }
 
     /// `left ## right`

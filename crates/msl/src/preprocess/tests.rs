@@ -188,6 +188,11 @@ fn hostile_texts_end() {
     assert!(refused(&format!("{doubling}A60")).contains("do they multiply"));
     let joining: String = (0..60).map(|level| format!("#define A{}(x) A{level}(x ## x)\n", level + 1)).collect();
     assert!(refused(&format!("#define A0(x) x\n{joining}A60(aaaa)")).contains("do they multiply"));
+    let chain: String = (0..5000).map(|level| format!("#define A{} A{level}\n", level + 1)).collect();
+    assert!(refused(&format!("{chain}A5000")).contains("in each other's replacements"));
+    assert_eq!(expanded(&format!("{chain}A4000")), "A0");
+    assert!(refused(&format!("#define q(x) {}\nq({})", "#x ".repeat(100_000), "x".repeat(100_000))).contains("do they multiply"));
+    assert!(refused(&format!("#define p({}) 1", (0..5000).map(|at| format!("p{at},")).collect::<String>() + "q")).contains("parameters"));
     let nested = |count: usize, word: &str| word.repeat(count);
     assert!(refused(&format!("#define f(x) x\n{}1{}", nested(10_000, "f("), nested(10_000, ")"))).contains("nest deeper"));
     assert!(refused(&format!("#if {}1{}\n#endif", nested(10_000, "("), nested(10_000, ")"))).contains("nests deeper"));
