@@ -10,12 +10,7 @@ use std::{
 use elinvar_core::{Cache, CacheKey, Error, Result, cache_error};
 use elinvar_msl::simulator;
 
-use crate::{
-    cache, diagnostics,
-    instrument::instrument,
-    library::Math,
-    toolchain::Toolchain,
-};
+use crate::{cache, diagnostics, instrument::instrument, library::Math, toolchain::Toolchain};
 
 /// What line tables call the folder of the compiler's run, so that equal inputs give equal outputs anywhere.
 pub(crate) const COMPILATION_FOLDER: &str = "/elinvar";

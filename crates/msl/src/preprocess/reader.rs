@@ -142,10 +142,10 @@ impl<'a> Reader<'a> {
             read.active.set(false);
             self.replacements.pop();
         }
-        self.from_file()
+        self.file_token()
     }
 
-    fn from_file(&mut self) -> Result<Token> {
+    fn file_token(&mut self) -> Result<Token> {
         while let Some(file) = self.files.last_mut() {
             let Some(span) = file.lexer.token() else {
                 self.end_file()?;
