@@ -93,6 +93,7 @@ pub(crate) enum EventKind {
     Uninitialised,
     Misaligned,
     ArrayBounds,
+    BeyondArray,
     Shift,
     Division,
 }
@@ -100,7 +101,7 @@ pub(crate) enum EventKind {
 pub(crate) const MAX_FRAMES: usize = 8;
 
 impl EventKind {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::OutOfBoundsRead,
         Self::OutOfBoundsWrite,
         Self::WildRead,
@@ -112,6 +113,7 @@ impl EventKind {
         Self::Uninitialised,
         Self::Misaligned,
         Self::ArrayBounds,
+        Self::BeyondArray,
         Self::Shift,
         Self::Division,
     ];

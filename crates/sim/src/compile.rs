@@ -38,12 +38,16 @@ const KERNEL_FLAGS: &[&str] = &[
     "-gline-tables-only",
 ];
 const OPTIMISATION_FLAGS: &[&str] = &["-w", "-fPIC", "-fno-vectorize", "-fno-slp-vectorize", "-O1"];
-/// Instrumentation for the callbacks in `runtime/runtime.cpp` (accesses beyond private arrays trap instead); frame pointers let a finding in a called function be told at its caller.
+/// Instrumentation for the callbacks in `runtime/runtime.cpp`. An array at the end of a structure has its declared length; what gets a pointer to a
+/// private array is inlined where it can be, so that its accesses are checked too; frame pointers let a finding in a called function be told at its caller.
 const CHECKED_FLAGS: &[&str] = &[
     "-fsanitize=thread",
     "-mllvm",
     "-tsan-instrument-func-entry-exit=0",
-    "-fsanitize=array-bounds,local-bounds,alignment,integer-divide-by-zero",
+    "-fsanitize=array-bounds,alignment,integer-divide-by-zero",
+    "-fstrict-flex-arrays=3",
+    "-mllvm",
+    "-inline-threshold=10000",
     "-fno-omit-frame-pointer",
 ];
 /// Makes the representation that [`instrument`] adds checks to.
@@ -143,7 +147,7 @@ impl Compiler {
             let module = compile(command.args(UNOPTIMISED_FLAGS).args(["-o", "-", "-"]), lowered.as_bytes(), name)?;
             let module = instrument(&String::from_utf8_lossy(&module));
             let mut command = self.toolchain.compiler();
-            command.args(["-x", "ir"]).args(OPTIMISATION_FLAGS).args(machine_flags()).args(CHECKED_FLAGS).args(self.toolchain.separate_traps());
+            command.args(["-x", "ir"]).args(OPTIMISATION_FLAGS).args(machine_flags()).args(CHECKED_FLAGS);
             compile(command.args(["-c", "-o"]).arg(object).arg("-"), module.as_bytes(), name).map(drop)
         })
     }

@@ -21,7 +21,6 @@ pub struct Toolchain {
     compiler: Vec<String>,
     linker: Vec<String>,
     version: String,
-    major: u32,
 }
 
 impl Toolchain {
@@ -53,11 +52,11 @@ impl Toolchain {
         let shown = compiler.join(" ");
         let version = output(&compiler, &["--version"]).ok_or_else(|| format!("`{shown}` was not found"))?;
         let line = version.lines().next().unwrap_or_default().to_owned();
-        let Some(major) = major_version(&line).filter(|major| *major >= OLDEST) else {
+        if major_version(&line).is_none_or(|major| major < OLDEST) {
             return Err(format!("`{shown}` is {line:?}, version {OLDEST} or later is needed"));
-        };
+        }
         let linker = linker(&compiler).ok_or_else(|| format!("`{shown}` has no linker (ld.lld or ld)"))?;
-        Ok(Self { compiler, linker, version: line, major })
+        Ok(Self { compiler, linker, version: line })
     }
 
     /// The compiler's own version line.
@@ -68,11 +67,6 @@ impl Toolchain {
     /// What was found, for people: the command and its version.
     pub fn describe(&self) -> String {
         format!("{} ({})", self.compiler.join(" "), self.version)
-    }
-
-    /// Makes the traps of bounds checks keep their own lines.
-    pub(crate) fn separate_traps(&self) -> &'static [&'static str] {
-        if self.major < 20 { &["-mllvm", "-bounds-checking-unique-traps"] } else { &["-fno-sanitize-merge=local-bounds"] }
     }
 
     pub(crate) fn compiler(&self) -> Command {

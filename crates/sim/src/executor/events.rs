@@ -84,7 +84,13 @@ impl Runner<'_, '_, '_, '_> {
         raw.frames = event.frames[..event.frame_count as usize].iter().map(|pc| pc.saturating_sub(low)).collect();
         let in_region = !matches!(
             kind,
-            EventKind::WildRead | EventKind::WildWrite | EventKind::Misaligned | EventKind::ArrayBounds | EventKind::Shift | EventKind::Division
+            EventKind::WildRead
+                | EventKind::WildWrite
+                | EventKind::Misaligned
+                | EventKind::ArrayBounds
+                | EventKind::BeyondArray
+                | EventKind::Shift
+                | EventKind::Division
         );
         if in_region {
             raw.buffer = self.name(event.region);
@@ -124,6 +130,7 @@ impl Runner<'_, '_, '_, '_> {
             }
             EventKind::Misaligned => (FindingKind::MisalignedAccess, "access at an address that its type's alignment does not divide".to_owned()),
             EventKind::ArrayBounds => (FindingKind::ArrayBounds, format!("index {offset} lies outside the array")),
+            EventKind::BeyondArray => (FindingKind::ArrayBounds, format!("access of {size} bytes at a pointer that leads out of its array")),
             EventKind::Shift => (FindingKind::ShiftOverflow, format!("shift by {offset}, which is negative or not less than the type's width")),
             EventKind::Division => (FindingKind::IntegerDivision, format!("integer division of {offset} by zero, or its quotient does not fit")),
         }
@@ -185,8 +192,7 @@ impl Runner<'_, '_, '_, '_> {
         let (buffer, offset) = self.name_at(fault.address);
         let (kind, message) = match fault.signal {
             libc::SIGFPE => (FindingKind::IntegerDivision, "integer division by zero, or its quotient does not fit".to_owned()),
-            // The traps of `-fsanitize=local-bounds`.
-            libc::SIGILL => (FindingKind::ArrayBounds, "access beyond a private array".to_owned()),
+            libc::SIGILL => (FindingKind::Fault, "an instruction that the processor does not have".to_owned()),
             _ if (low.saturating_sub(GUARD_BYTES)..low + GUARD_BYTES).contains(&fault.address) => {
                 (FindingKind::StackOverflow, format!("the thread needs more than {} bytes of stack: unbounded recursion, or huge arrays", high - low))
             }
@@ -224,6 +230,7 @@ fn ends_thread(kind: EventKind) -> bool {
             | EventKind::WildWrite
             | EventKind::ReadOnlyWrite
             | EventKind::ArrayBounds
+            | EventKind::BeyondArray
             | EventKind::Division
     )
 }

@@ -94,6 +94,7 @@ ATOMICS(8, u8) ATOMICS(16, u16) ATOMICS(32, u32) ATOMICS(64, u64)
 
 // ---- checks that instrument.rs adds -----------------------------------------------------------------------------------------------------------
 EXPORT void elv_shift_overflow(u64 amount) { tell(SHIFT, RETURN_ADDRESS, 0, amount); }
+EXPORT void elv_beyond_array(u64 bytes) { tell(BEYOND_ARRAY, RETURN_ADDRESS, 0, 0, bytes); }
 EXPORT void elv_misaligned(u64 address) { tell(MISALIGNED, RETURN_ADDRESS, 0, address); }
 
 // ---- undefined-behaviour sanitizer ------------------------------------------------------------------------------------------------------------

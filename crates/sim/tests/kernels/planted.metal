@@ -71,6 +71,70 @@ kernel void writes_beyond_a_private_array_by_pointer(device float* o, constant u
     o[t] = r[0] + r[3];
 }
 
+// Loops whose bounds the compiler knows, so that it unrolls them and finds out itself what lies outside.
+// launch: 1 x 64
+struct Tile {
+    uint lane;
+    float slots[4][8];
+
+    void clear() {
+        for (uint i = 0; i <= 32; i++)
+            slots[i / 8][i % 8] = lane; // expect: array-bounds
+    }
+};
+kernel void clears_beyond_the_last_member(device float* o, uint t [[thread_position_in_threadgroup]]) {
+    Tile tile;
+    tile.lane = t;
+    tile.clear();
+    o[t] = tile.slots[0][0] + tile.slots[3][7];
+}
+
+// launch: 1 x 64
+static void halve(thread float* values) {
+    for (uint n = 4; n > 0; n /= 2) {
+        for (uint i = 0; i <= n; i++)
+            values[i] += values[n + i]; // expect: array-bounds
+    }
+}
+kernel void reads_beyond_a_private_array_of_known_size(device float* o, uint t [[thread_position_in_threadgroup]]) {
+    float values[8];
+    for (uint i = 0; i < 8; i++)
+        values[i] = o[(t + i) % 256];
+    halve(values);
+    o[t] = values[0];
+}
+
+// launch: 1 x 64
+static void load(device const float* from, thread float (&row)[4]) {
+    for (uint i = 0; i < 4; i++)
+        row[i] = from[i]; // expect: array-bounds
+}
+kernel void passes_a_row_that_is_none(device const float* a, device float* o, uint t [[thread_position_in_threadgroup]]) {
+    float rows[3][4];
+    for (uint r = 0; r <= 3; r++)
+        load(a + t + r, rows[r]); // expect: array-bounds
+    o[t] = rows[0][0] + rows[2][3];
+}
+
+// launch: 1 x 64
+kernel void copies_beyond_a_private_array(device const float4* a, device float* o, uint t [[thread_position_in_threadgroup]]) {
+    float4 kept[2];
+    thread float4* to = kept;
+    for (uint i = 0; i <= 2; i++)
+        to[i] = a[t / 8 + i]; // expect: array-bounds
+    o[t] = kept[0].x + kept[1].w;
+}
+
+// launch: 1 x 64
+kernel void reads_before_a_private_array(device const float* a, device float* o, uint t [[thread_position_in_threadgroup]]) {
+    float kept[4] = {a[t], a[t + 1], a[t + 2], a[t + 3]};
+    thread const float* last = kept + 3;
+    float sum = 0;
+    for (int i = 0; i <= 4; i++)
+        sum += *(last - i); // expect: array-bounds
+    o[t] = sum;
+}
+
 // launch: 1 x 32
 kernel void reads_vectors_misaligned(device const float* a, device float* o, uint i [[thread_position_in_grid]]) {
     float4 v = *(device const float4*)(a + i); // expect: misaligned-access
