@@ -1,5 +1,5 @@
 //! Mutation run of the kernels' texts: deletes each barrier, widens each bound and drops each store in turn, runs the conformance cases that
-//! use the file on the simulator, and reports the fraction noticed: `mutate [--seeds 4] [--shard 0/8] [FILE]`.
+//! use the file on the simulator, those that must be refused included, and reports the fraction noticed: `mutate [--seeds 4] [--shard 0/8] [FILE]`.
 //!
 //! A mutant is noticed by a finding, by other bits than the CPU's, or by the oracle. One that does not compile is not counted.
 
@@ -50,7 +50,9 @@ fn main() -> Result<()> {
             _ => filter = argument,
         }
     }
-    let cases = conformance::cases();
+    let accepted = conformance::cases();
+    let first_refused = accepted.len();
+    let cases: Vec<Case> = accepted.into_iter().chain(conformance::refused()).collect();
     let device = Device::new(NullBackend::new());
     let files = files_of(&cases, device.properties());
     let chosen = files.values().filter(|(file, _)| file.name.contains(&filter));
@@ -60,7 +62,7 @@ fn main() -> Result<()> {
     let work = || -> Result<()> {
         let reference = Device::new(CpuBackend::new(std::num::NonZeroUsize::new(1))?);
         while let Some((index, mutant)) = next_of(&mutants, &next) {
-            let used: Vec<&Case> = files[mutant.file].1.iter().map(|&i| &cases[i]).collect();
+            let used: Vec<(&Case, bool)> = files[mutant.file].1.iter().map(|&i| (&cases[i], i >= first_refused)).collect();
             let outcome = run(mutant, &used, &reference, seeds)?;
             if matches!(outcome, Outcome::Survived) {
                 eprintln!("survived: {}:{} {}: {}", mutant.file, mutant.line, mutant.kind, mutant.before);
@@ -142,7 +144,8 @@ fn is_store(statement: &str) -> bool {
     target.is_some_and(|t| t.len() < statement.len() && !t.contains(' ') && (t.ends_with(']') || t.starts_with('*')))
 }
 
-fn run(mutant: &Mutant, cases: &[&Case], reference: &Device, seeds: u64) -> Result<Outcome> {
+/// `cases` with whether a device must refuse them.
+fn run(mutant: &Mutant, cases: &[(&Case, bool)], reference: &Device, seeds: u64) -> Result<Outcome> {
     let options = SimulatorOptions::default();
     let seed = options.seed.clone();
     let texts = HashMap::from([(mutant.file.to_owned(), mutant.text.clone())]);
@@ -150,8 +153,11 @@ fn run(mutant: &Mutant, cases: &[&Case], reference: &Device, seeds: u64) -> Resu
     let mut compiled = false;
     for number in 0..seeds {
         seed.set(number);
-        for (index, case) in cases.iter().enumerate() {
-            match conformance::compare(case, &device, reference, Placement::ALL[(index + number as usize) % 2]) {
+        for (index, (case, refused)) in cases.iter().enumerate() {
+            let placement = Placement::ALL[(index + number as usize) % 2];
+            let outcome =
+                if *refused { conformance::refuse(case, &device, placement) } else { conformance::compare(case, &device, reference, placement) };
+            match outcome {
                 Ok(()) => compiled = true,
                 Err(error) if error.is_compile_failed() && !compiled => return Ok(Outcome::DoesNotCompile),
                 Err(_) => return Ok(Outcome::Noticed),

@@ -4,11 +4,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
 use elinvar_core::{Device, DeviceKind};
+use elinvar_cpu::CpuBackend;
 use elinvar_kernels::{
     Operator,
     conformance::{self, Bound, Case, HostTensor, Placement},
     gather::{Gather, GatherElements, GatherNd},
     kv_append::KvAppend,
+    rope::RotaryEmbedding,
     scatter::{Reduction, ScatterElements, ScatterNd},
 };
 use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
@@ -44,6 +46,31 @@ fn indices_outside_their_axis_are_refused() {
                 Ok(()) => assert!(inside, "{at}"),
                 Err(error) => assert!(!inside && error.contains("outside its axis") && error.contains("(number 1)"), "{at}: {error}"),
             }
+        }
+    }
+}
+
+#[test]
+fn every_device_refuses_the_same_inputs() {
+    let simulated = Device::new(MetalBackend::new(Simulated::new(SimulatorOptions::default()).unwrap(), DeviceKind::MetalSim));
+    let cpu = Device::new(CpuBackend::new(None).unwrap());
+    for case in conformance::refused() {
+        for placement in Placement::ALL {
+            conformance::refuse(&case, &cpu, *placement).unwrap();
+            conformance::refuse(&case, &simulated, *placement).unwrap();
+        }
+    }
+}
+
+#[test]
+fn positions_outside_the_caches_are_refused() {
+    let device = Device::new(MetalBackend::new(Simulated::new(SimulatorOptions::default()).unwrap(), DeviceKind::MetalSim));
+    for (at, inside) in [(4i64, true), (5, false), (-1, false), (i64::MIN, false), (i64::MAX, false)] {
+        let inputs = [Some(values(&[1, 3, 2, 8])), Some(values(&[5, 4])), Some(values(&[5, 4])), Some(HostTensor::new(&[2], &[0, at]))];
+        let case = Case::new(RotaryEmbedding::default(), inputs, Bound::EXACT, |_| Vec::new());
+        match conformance::run(&case, &device, Placement::Odd) {
+            Ok(_) => assert!(inside, "{at}"),
+            Err(error) => assert!(!inside && error.to_string().contains("outside the caches") && error.to_string().contains("(number 1)"), "{error}"),
         }
     }
 }

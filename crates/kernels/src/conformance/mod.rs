@@ -4,10 +4,12 @@
 //! and surrounds them with red zones; [`Case::check`] compares with the oracle; [`compare`] also with another device, strict operators bit
 //! for bit.
 
+mod refused;
 mod tensor;
 
 use elinvar_core::{DType, Device, DeviceProperties, Error, ListBuilder, Result};
 
+pub use refused::refused;
 pub use tensor::HostTensor;
 
 use crate::{Operator, Plan, Precision, TensorInfo, encode};
@@ -170,6 +172,18 @@ pub fn compare(case: &Case, device: &Device, reference: &Device, placement: Plac
         }
     }
     Ok(())
+}
+
+/// Runs a case of [`refused`] on a device, which must say that an input is wrong.
+///
+/// # Errors
+/// It accepts the inputs, or anything else is wrong.
+pub fn refuse(case: &Case, device: &Device, placement: Placement) -> Result<()> {
+    match run(case, device, placement) {
+        Err(error) if error.is_invalid_argument() => Ok(()),
+        Err(error) => Err(error.context(case.name())),
+        Ok(_) => Err(Error::invalid_data(format!("{}: {} accepts what it must refuse", case.name(), device.properties().name))),
+    }
 }
 
 /// Runs a case on a device and gives its outputs.

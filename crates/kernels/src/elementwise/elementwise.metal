@@ -145,11 +145,6 @@ inline void store_block(device T* to, Block<T> block, uint count) {
     }
 }
 
-// Tells that element `number` of an input cannot be accepted.
-inline void refuse(device atomic_uint* refusal, ulong number) {
-    atomic_fetch_max_explicit(refusal, ~uint(min(number, 0xfffffffeul)), memory_order_relaxed);
-}
-
 struct Division {
     ulong quotient;
     ulong remainder;

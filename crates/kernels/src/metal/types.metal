@@ -76,3 +76,8 @@ inline void store_wide(device T* p, thread const float* slots) {
     }
     *reinterpret_cast<device uint4*>(p) = words;
 }
+
+// Tells that element `number` of an input cannot be accepted.
+inline void refuse(device atomic_uint* refusal, ulong number) {
+    atomic_fetch_max_explicit(refusal, ~uint(min(number, 0xfffffffeul)), memory_order_relaxed);
+}

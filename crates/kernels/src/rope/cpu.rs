@@ -40,9 +40,10 @@ fn run<T: Float + Default, P: Index>(arguments: &mut HostArguments<'_>) -> Resul
 fn run_cached<T: Float + Default, C: Float, P: Index>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let params: Params = arguments.params()?;
     let (cosines, sines, positions) = (arguments.input::<C>(1)?, arguments.input::<C>(2)?, arguments.optional::<P>(3)?);
-    let outside = positions.and_then(|p| p.iter().map(|p| p.wide()).find(|p| !(0..params.cache_rows as i64).contains(p)));
-    if let Some(position) = outside {
-        return Err(Error::invalid_argument(format!("position {position} is outside caches of {} rows", params.cache_rows)));
+    let outside = |(_, position): &(usize, i64)| !(0..params.cache_rows as i64).contains(position);
+    if let Some((number, position)) = positions.and_then(|p| p.iter().map(|p| p.wide()).enumerate().find(outside)) {
+        let rows = params.cache_rows;
+        return Err(Error::invalid_argument(format!("position {position} (number {number}) is outside caches of {rows} rows: use caches with more")));
     }
     let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(4)?);
     for_each_token(&params, x, y, |batch, token, cos, sin| {

@@ -7,7 +7,7 @@ use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operato
 ///
 /// Inputs: `x [batch, heads, tokens, head_dim]`, or `[batch, tokens, heads · head_dim]` with `num_heads`; `cos_cache`, `sin_cache` and,
 /// optionally, `position_ids [batch, tokens]` or `[tokens]`, i32, i64 or u32. With positions the caches are `[positions, rotary_dim / 2]`, without
-/// `[batch, tokens, rotary_dim / 2]`. A position outside the caches is an error, told when the launch completes; a GPU, which cannot tell, gives NaN.
+/// `[batch, tokens, rotary_dim / 2]`. A position outside the caches is an error of the submission that names it; nothing outside the caches is read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RotaryEmbedding {
     /// Pairs are neighbours instead of half a head apart.
@@ -17,6 +17,8 @@ pub struct RotaryEmbedding {
     /// Heads of a three-dimensional `x`; zero otherwise.
     pub num_heads: usize,
 }
+
+const METAL: MetalForm = MetalForm::new(FILES, "rotary_embedding").with_refusal("a position is outside the caches: use caches with more rows");
 
 impl RotaryEmbedding {
     fn params(&self, inputs: &[Option<TensorInfo>]) -> Result<Params> {
@@ -85,7 +87,7 @@ impl Operator for RotaryEmbedding {
         let params = self.params(inputs)?;
         let key = KernelKey::new("rotary_embedding", &[x.dtype, cos.dtype, positions]);
         let launch = Launch::new(key, cpu::cached_twin(x.dtype, cos.dtype, positions)?, &params, buffers);
-        Ok(params.launch(launch.with_metal(MetalForm::new(FILES, "rotary_embedding"))).into())
+        Ok(params.launch(launch.with_metal(METAL)).into())
     }
 }
 

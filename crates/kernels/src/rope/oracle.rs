@@ -51,7 +51,7 @@ fn cached(dims: &[usize], rotary: usize, interleaved: bool, indexed: bool) -> Ca
     let (batches, head_major) = (dims[0], dims.len() == 4);
     let (tokens, heads) = if head_major { (dims[2], dims[1]) } else { (dims[1], 3) };
     let dim = dims.iter().product::<usize>() / (batches * tokens * heads);
-    let positions: Vec<i64> = (0..(batches * tokens) as i64).map(|i| i * 7 % 50).collect();
+    let positions: Vec<i64> = (0..(batches * tokens) as i64).map(|i| 49 - i * 7 % 50).collect();
     let angles: Vec<f64> = (0..50 * rotary / 2).map(|i| i as f64 * 0.37).collect();
     let cache_dims = if indexed { vec![50, rotary / 2] } else { vec![batches, tokens, rotary / 2] };
     let cached = &angles[..cache_dims.iter().product()];

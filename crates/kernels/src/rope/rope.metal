@@ -71,7 +71,7 @@ struct Computed {
     }
 };
 
-// There is nobody to tell of a position outside the caches: its elements become NaN.
+// A row of the caches; NaN for one that they do not have.
 template <typename C>
 struct Cached {
     device const C* cosines;
@@ -111,15 +111,17 @@ template <typename T, typename C, typename P>
     device const P* positions [[buffer(3)]],
     device T* y [[buffer(4)]],
     constant Params& params [[buffer(5)]],
+    device atomic_uint* refusal [[buffer(6)]],
     uint2 group [[threadgroup_position_in_grid]],
     uint2 place [[thread_position_in_threadgroup]],
     uint2 threads [[threads_per_threadgroup]])
 {
     const uint2 token = token_of(params, group.x);
-    ulong row = group.x;
-    if (params.indexed) {
-        row = ulong(positions[token.x * params.position_stride + token.y]);
+    const ulong number = token.x * params.position_stride + token.y, row = params.indexed ? ulong(positions[number]) : group.x;
+    const bool exists = row < params.cache_rows;
+    if (!exists) {
+        refuse(refusal, number);
     }
-    const Cached<C> angles = {cosines + row * params.half_dim, sines + row * params.half_dim, row < params.cache_rows};
+    const Cached<C> angles = {cosines + row * params.half_dim, sines + row * params.half_dim, exists};
     rotate(Heads<T>(x, y, params, token, group.y, place.y, threads.y), angles, params, place.x, threads.x);
 }

@@ -27,7 +27,9 @@ pub(crate) fn cases() -> Vec<Case> {
         // Longer than a threadgroup keeps, many short ones, and what is not finite.
         let mut long = HostTensor::random(DType::BF16, &[1, 33_001], -10.0, 10.0, 3).to_f64();
         long[33_000] = 11.0;
-        cases.push(along_rows(HostTensor::from_f64(DType::BF16, &[1, 33_001], &long), log));
+        for dtype in [DType::F32, DType::BF16] {
+            cases.push(along_rows(HostTensor::from_f64(dtype, &[1, 33_001], &long), log));
+        }
         cases.push(along_rows(HostTensor::random(DType::F16, &[300, 70], -10.0, 10.0, 4), log));
         cases.push(along_rows(HostTensor::from_f64(DType::F32, &[4, 3], &special), log));
     }

@@ -23,6 +23,8 @@ pub(crate) fn cases() -> Vec<Case> {
     let widths = [1, 20, 64, 128, 48];
     let mut cases: Vec<_> =
         [1, 31, 33, 256, 600].into_iter().enumerate().map(|(i, keys)| case(Dims::new(4, 2, 3, keys, widths[i]), PAIRS[i])).collect();
+    // As many heads of values: the row after a tile's last is beyond the tensor.
+    cases.push(case(Dims::new(2, 2, 3, 40, 8), PAIRS[0]));
     cases.push(case(Dims { batch: 2, ..Dims::new(6, 2, 40, 70, 32) }, PAIRS[0]));
     cases.push(case(Dims { value_width: 200, ..Dims::new(4, 1, 3, 40, 8) }, PAIRS[1]));
     cases.push(case(Dims::new(2, 1, 3, 0, 8), PAIRS[0]));
