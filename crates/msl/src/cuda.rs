@@ -10,6 +10,7 @@ mod literals;
 mod pragmas;
 mod qualifiers;
 mod specialisations;
+mod ternaries;
 #[cfg(test)]
 mod tests;
 
@@ -54,6 +55,7 @@ pub(crate) fn lower(module: &Module, wanted: &[(Kernel, &[u32])]) -> Lowered {
     qualifiers::threadgroup_variables(module, &mut edits);
     qualifiers::address_spaces(module, &mut edits);
     swizzles::swizzles(module, &mut edits);
+    ternaries::ternaries(module, &mut edits);
     fills::fills(module, &mut edits);
     literals::literals(module, &mut edits);
     braces::braces(module, &mut edits);

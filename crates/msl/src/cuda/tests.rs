@@ -86,6 +86,17 @@ fn literals_are_float_or_half() {
 }
 
 #[test]
+fn conditions_beside_literals_are_told_their_type() {
+    assert_eq!(words("float f() { return c ? x : 0; }"), "float f() { return c ? x : elv::like<decltype(x)>(0); }");
+    assert_eq!(words("float f() { return c ? -1.0 : x[i]; }"), "float f() { return c ? -1.0f : elv::at_least_float(x[i]); }");
+    assert_eq!(words("float f() { return c ? x : y; }"), "float f() { return c ? x : y; }");
+    assert_eq!(
+        words("int f() { return c ? 1 : d ? 2 : x; }"),
+        "int f() { return c ? elv::like<decltype(x)>(1) : d ? elv::like<decltype(x)>(2) : x; }"
+    );
+}
+
+#[test]
 fn ranges_of_designators_fill_arrays() {
     assert_eq!(words("void f() { float s[N] = { [0 ... N - 1] = -1.0f }; int b; }"), "void f() { float s[N] ; elv::fill(s, -1.0f ); int b; }");
 }
