@@ -90,6 +90,7 @@ fn conditions_beside_literals_are_told_their_type() {
     assert_eq!(words("float f() { return c ? x : 0; }"), "float f() { return c ? x : elv::like<decltype(x)>(0); }");
     assert_eq!(words("float f() { return c ? -1.0 : x[i]; }"), "float f() { return c ? -1.0f : elv::at_least_float(x[i]); }");
     assert_eq!(words("float f() { return c ? x : y; }"), "float f() { return c ? x : y; }");
+    assert_eq!(words("uint f() { return c ? 0u : a << 2; }"), "uint f() { return c ? elv::like<decltype(a << 2)>(0u) : a << 2; }");
     assert_eq!(
         words("int f() { return c ? 1 : d ? 2 : x; }"),
         "int f() { return c ? elv::like<decltype(x)>(1) : d ? elv::like<decltype(x)>(2) : x; }"
