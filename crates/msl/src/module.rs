@@ -130,6 +130,7 @@ impl Module {
     /// bound), for one that is passed inline the value itself, nothing for the first threadgroup memory, which starts where the launch's dynamic
     /// shared memory does, for each further one its offset from there in bytes as a `u32`, nothing for positions; and, where [`Entry::grid`]
     /// says so, the grid's threads as three `u32`. All threadgroups of a launch have the same size; threads outside such a grid leave at once.
+    /// A buffer that the kernel writes may not overlap another one.
     ///
     /// [`Entry::grid`]: crate::Entry::grid
     ///

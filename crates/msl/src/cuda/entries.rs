@@ -30,8 +30,10 @@ fn entry(number: usize, kernel: &Kernel, inline: &[u32], text: &mut String) -> E
                 parameters.push(format!("const __grid_constant__ elv::value_t<elv::target_t<{at}, {function}>> a{at}"));
                 arguments.push(format!("elv::bind<elv::parameter_t<{at}, {function}>>::to(&a{at})"));
             }
-            ParameterKind::Buffer { .. } => {
-                parameters.push(format!("elv::target_t<{at}, {function}>* a{at}"));
+            ParameterKind::Buffer { written, .. } => {
+                // Nobody writes what the kernel only reads, so that loads need not wait for stores.
+                let restrict = if *written { "" } else { "__restrict__ " };
+                parameters.push(format!("elv::target_t<{at}, {function}>* {restrict}a{at}"));
                 arguments.push(format!("elv::bind<elv::parameter_t<{at}, {function}>>::to(a{at})"));
             }
             ParameterKind::Threadgroup { .. } => {

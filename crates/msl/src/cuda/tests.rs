@@ -104,16 +104,17 @@ fn ranges_of_designators_fill_arrays() {
 
 #[test]
 fn entries_pass_on_buffers_values_shared_memory_and_positions() {
-    let text = "template <typename T> [[max_total_threads_per_threadgroup(64)]] kernel void k(device T* x [[buffer(0)]], constant P& p [[buffer(1)]], \
+    let text = "template <typename T> [[max_total_threads_per_threadgroup(64)]] kernel void k(device T* x [[buffer(0)]], device const T* y [[buffer(2)]], constant P& p [[buffer(1)]], \
                 threadgroup T* s [[threadgroup(0)]], threadgroup uint* t [[threadgroup(1)]], uint i [[thread_index_in_simdgroup]]) {}";
     let module = Module::read(text).unwrap();
     let lowered = module.lower_for_cuda(&[CudaEntry { kernel: "k<half>", inline: &[1] }]).unwrap();
     assert_eq!((lowered.entries[0].symbol.as_str(), lowered.entries[0].grid), ("elv_entry_0", false));
     let head = "extern \"C\" __global__ void __launch_bounds__(64) elv_entry_0(elv::target_t<0, elv_kernel_0>* a0, \
-                const __grid_constant__ elv::value_t<elv::target_t<1, elv_kernel_0>> a1, uint a3) {";
+                elv::target_t<1, elv_kernel_0>* __restrict__ a1, \
+                const __grid_constant__ elv::value_t<elv::target_t<2, elv_kernel_0>> a2, uint a4) {";
     assert!(lowered.text.contains(head), "{}", lowered.text);
     assert!(lowered.text.contains("extern __shared__ __align__(16) char elv_shared[];"));
-    assert!(lowered.text.contains("(elv_shared + a3)") && lowered.text.contains("from(ELV_thread_index_in_simdgroup)"), "{}", lowered.text);
+    assert!(lowered.text.contains("(elv_shared + a4)") && lowered.text.contains("from(ELV_thread_index_in_simdgroup)"), "{}", lowered.text);
 }
 
 #[test]
