@@ -67,9 +67,16 @@ pub(crate) fn lower(module: &Module, wanted: &[(Kernel, &[u32])]) -> Lowered {
     Lowered { text, entries }
 }
 
-/// What the prelude has to know of a text: whether it looks into the matrices of simdgroups.
-fn defines(module: &Module) -> &'static str {
+/// What the prelude has to know of a text: which of its rarer parts are used, and whether it looks into the matrices of simdgroups.
+fn defines(module: &Module) -> String {
     let tokens = &module.tokens;
-    let looks = (0..tokens.len()).any(|at| tokens.text(at) == "thread_elements");
-    if looks { "#define ELV_THREAD_ELEMENTS\n" } else { "" }
+    let words = || (0..tokens.len()).filter(|&at| tokens.is_identifier(at)).map(|at| tokens.text(at));
+    let starts = |prefixes: &[&str]| words().any(|word| prefixes.iter().any(|prefix| word.starts_with(prefix)));
+    let defines = [
+        ("ELV_THREAD_ELEMENTS", starts(&["thread_elements"])),
+        ("ELV_PACK", starts(&["pack_", "unpack_"])),
+        ("ELV_TEXTURE", starts(&["texture", "sampler", "depth2d"])),
+        ("ELV_INTERNALS", starts(&["__metal_", "__METAL_"])),
+    ];
+    defines.iter().filter(|(_, used)| *used).map(|(name, _)| format!("#define {name}\n")).collect()
 }

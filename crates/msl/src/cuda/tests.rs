@@ -126,6 +126,12 @@ fn grids_are_passed_to_kernels_that_ask() {
 }
 
 #[test]
+fn rare_parts_of_the_prelude_are_asked_for() {
+    assert!(lowered("float2 f(uint x) { return unpack_snorm2x16_to_float(x); }", &[]).starts_with("#define ELV_PACK\n#include \"msl.cuh\"\n"));
+    assert!(lowered("float f(float x) { return exp(x); }", &[]).starts_with("#include \"msl.cuh\"\n"));
+}
+
+#[test]
 fn every_position_has_a_value() {
     let entry = super::PRELUDE.iter().find(|(name, _)| *name == "entry.cuh").unwrap().1;
     for position in crate::Position::ALL {
