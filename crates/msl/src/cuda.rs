@@ -32,8 +32,11 @@ pub const PRELUDE: &[(&str, &str)] = prelude! {
 };
 
 /// NVRTC's options for a lowered text, besides `--gpu-architecture` and `-DELV_CONSTANT_n=…` for function constants. Strict kernels need
-/// `--fmad=false` too. (Metal allows to repeat `const` and to leave variables and functions unused.)
-pub const OPTIONS: &[&str] = &["--std=c++17", "-default-device", "-minimal", "--diag-suppress=83,128,177,550"];
+/// `--fmad=false` too.
+///
+/// A kernel that does not say how many threads its threadgroups have may be launched with 1024: then 64 registers are what a thread can have.
+/// (What is suppressed: Metal allows to repeat `const`, to compare an unsigned number with zero and to leave variables and functions unused.)
+pub const OPTIONS: &[&str] = &["--std=c++17", "-default-device", "-minimal", "--maxrregcount=64", "--diag-suppress=83,128,177,186,550"];
 
 /// A kernel wanted of a text.
 #[derive(Clone, Copy, Debug)]

@@ -54,9 +54,12 @@ fn entry(number: usize, kernel: &Kernel, inline: &[u32], text: &mut String) -> E
     if grid {
         parameters.push("elv::extent elv_grid".to_owned());
     }
-    let threads = kernel.max_total_threads.unwrap_or(MAX_THREADS);
+    let bounds = match kernel.max_total_threads {
+        Some(threads) if threads < MAX_THREADS => format!("__launch_bounds__({threads}) "),
+        _ => String::new(),
+    };
     let _ = writeln!(text, "typedef decltype({address}) {function};");
-    let _ = writeln!(text, "extern \"C\" __global__ void __launch_bounds__({threads}) {symbol}({}) {{", parameters.join(", "));
+    let _ = writeln!(text, "extern \"C\" __global__ void {bounds}{symbol}({}) {{", parameters.join(", "));
     if shared > 0 {
         text.push_str("  extern __shared__ __align__(16) char elv_shared[];\n");
     }
