@@ -36,7 +36,7 @@ pub const PRELUDE: &[(&str, &str)] = prelude! {
 ///
 /// A kernel that does not say how many threads its threadgroups have may be launched with 1024: then 64 registers are what a thread can have.
 /// (What is suppressed: Metal allows to repeat `const`, to compare an unsigned number with zero and to leave variables and functions unused.)
-pub const OPTIONS: &[&str] = &["--std=c++17", "-default-device", "-minimal", "--maxrregcount=64", "--diag-suppress=83,128,177,186,550"];
+pub const OPTIONS: &[&str] = &["--std=c++17", "-default-device", "--maxrregcount=64", "--diag-suppress=83,128,177,186,550"];
 
 /// A kernel wanted of a text.
 #[derive(Clone, Copy, Debug)]
