@@ -1,14 +1,14 @@
-//! `cargo run -p elinvar-msl --example lower -- FILE [KERNEL[:INLINE,…]…]` prints the CUDA C++ for a preprocessed Metal text, with entry points
-//! for the named kernels (without names, for all). INLINE are indices of buffers passed by value.
+//! `cargo run -p elinvar-msl --example lower -- FILE [KERNEL[:INLINE,…]…]` prints the CUDA C++ for a Metal file, with entry points for the
+//! named kernels (without names, for all); it includes files from the file's folder. INLINE are indices of buffers passed by value.
 
 use std::{env, error::Error, fs};
 
-use elinvar_msl::{Module, cuda::CudaEntry};
+use elinvar_msl::{Folders, Module, cuda::CudaEntry, preprocess};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = env::args().skip(1);
     let file = arguments.next().ok_or("usage: lower FILE [KERNEL[:INLINE,…]…]")?;
-    let module = Module::read(&fs::read_to_string(file)?)?;
+    let module = Module::read(&preprocess(&file, &fs::read_to_string(&file)?, &[], &Folders::default())?)?;
     let mut wanted = Vec::new();
     for argument in arguments {
         let (name, inline) = argument.rsplit_once(':').filter(|(name, _)| !name.ends_with(':')).unwrap_or((&argument, ""));

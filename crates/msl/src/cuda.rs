@@ -10,6 +10,7 @@ mod literals;
 mod pragmas;
 mod qualifiers;
 mod specialisations;
+mod ternaries;
 #[cfg(test)]
 mod tests;
 
@@ -31,8 +32,11 @@ pub const PRELUDE: &[(&str, &str)] = prelude! {
 };
 
 /// NVRTC's options for a lowered text, besides `--gpu-architecture` and `-DELV_CONSTANT_n=…` for function constants. Strict kernels need
-/// `--fmad=false` too. (Metal allows to repeat `const` and to leave variables and functions unused.)
-pub const OPTIONS: &[&str] = &["--std=c++17", "-default-device", "-minimal", "--diag-suppress=83,128,177,550"];
+/// `--fmad=false` too.
+///
+/// A kernel that does not say how many threads its threadgroups have may be launched with 1024: then 64 registers are what a thread can have.
+/// (What is suppressed: Metal allows to repeat `const`, to compare an unsigned number with zero and to leave variables and functions unused.)
+pub const OPTIONS: &[&str] = &["--std=c++17", "-default-device", "--maxrregcount=64", "--diag-suppress=83,128,177,186,550"];
 
 /// A kernel wanted of a text.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +58,7 @@ pub(crate) fn lower(module: &Module, wanted: &[(Kernel, &[u32])]) -> Lowered {
     qualifiers::threadgroup_variables(module, &mut edits);
     qualifiers::address_spaces(module, &mut edits);
     swizzles::swizzles(module, &mut edits);
+    ternaries::ternaries(module, &mut edits);
     fills::fills(module, &mut edits);
     literals::literals(module, &mut edits);
     braces::braces(module, &mut edits);
@@ -65,9 +70,16 @@ pub(crate) fn lower(module: &Module, wanted: &[(Kernel, &[u32])]) -> Lowered {
     Lowered { text, entries }
 }
 
-/// What the prelude has to know of a text: whether it looks into the matrices of simdgroups.
-fn defines(module: &Module) -> &'static str {
+/// What the prelude has to know of a text: which of its rarer parts are used, and whether it looks into the matrices of simdgroups.
+fn defines(module: &Module) -> String {
     let tokens = &module.tokens;
-    let looks = (0..tokens.len()).any(|at| tokens.text(at) == "thread_elements");
-    if looks { "#define ELV_THREAD_ELEMENTS\n" } else { "" }
+    let words = || (0..tokens.len()).filter(|&at| tokens.is_identifier(at)).map(|at| tokens.text(at));
+    let starts = |prefixes: &[&str]| words().any(|word| prefixes.iter().any(|prefix| word.starts_with(prefix)));
+    let defines = [
+        ("ELV_THREAD_ELEMENTS", starts(&["thread_elements"])),
+        ("ELV_PACK", starts(&["pack_", "unpack_"])),
+        ("ELV_TEXTURE", starts(&["texture", "sampler", "depth2d"])),
+        ("ELV_INTERNALS", starts(&["__metal_", "__METAL_"])),
+    ];
+    defines.iter().filter(|(_, used)| *used).map(|(name, _)| format!("#define {name}\n")).collect()
 }

@@ -12,7 +12,7 @@ pub(crate) mod literals;
 mod overloads;
 pub(crate) mod qualifiers;
 pub(crate) mod swizzles;
-mod ternaries;
+pub(crate) mod ternaries;
 mod threadgroup_variables;
 
 use crate::{

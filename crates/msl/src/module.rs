@@ -130,6 +130,7 @@ impl Module {
     /// bound), for one that is passed inline the value itself, nothing for the first threadgroup memory, which starts where the launch's dynamic
     /// shared memory does, for each further one its offset from there in bytes as a `u32`, nothing for positions; and, where [`Entry::grid`]
     /// says so, the grid's threads as three `u32`. All threadgroups of a launch have the same size; threads outside such a grid leave at once.
+    /// A buffer that the kernel writes may not overlap another one.
     ///
     /// [`Entry::grid`]: crate::Entry::grid
     ///
@@ -164,9 +165,7 @@ impl Module {
                     match attribute.name {
                         "kernel" => is_kernel = true,
                         "host_name" => host_name = Some(tokens.string(attribute.arguments.0)),
-                        "max_total_threads_per_threadgroup" => {
-                            max_total_threads = self.integers.evaluate(tokens, attribute.arguments).and_then(|value| u32::try_from(value).ok());
-                        }
+                        "max_total_threads_per_threadgroup" => max_total_threads = Some(attribute.arguments),
                         _ => {}
                     }
                 }
@@ -281,7 +280,7 @@ impl Module {
             address: format!("&{function}"),
             function,
             parameters: signature::parameters(tokens, &self.integers, declaration, &[])?,
-            max_total_threads: declaration.max_total_threads,
+            max_total_threads: signature::max_total_threads(tokens, &self.integers, declaration, &[]),
             location: tokens.location(declaration.at),
         })
     }
@@ -310,7 +309,7 @@ impl Module {
             name: found.host_name.clone().unwrap_or(id),
             function: qualified,
             parameters,
-            max_total_threads: declaration.max_total_threads,
+            max_total_threads: signature::max_total_threads(tokens, &self.integers, declaration, &substitution),
             location,
             address,
         })
@@ -329,11 +328,12 @@ impl Module {
         let declaration = self.template(function.trim().rsplit("::").next().unwrap_or(function), None).ok_or_else(|| self.no_kernel(name))?;
         let list = Tokens::new(arguments);
         let arguments: Vec<String> = list.split(0, list.len()).into_iter().map(|(start, end)| list.join(start, end)).collect();
+        let substitution = substitution(declaration, &arguments);
         let function = format!("{}<{}>", declaration.qualified, arguments.join(", "));
         Ok(Kernel {
             name: name.to_owned(),
-            parameters: signature::parameters(&self.tokens, &self.integers, declaration, &substitution(declaration, &arguments))?,
-            max_total_threads: declaration.max_total_threads,
+            parameters: signature::parameters(&self.tokens, &self.integers, declaration, &substitution)?,
+            max_total_threads: signature::max_total_threads(&self.tokens, &self.integers, declaration, &substitution),
             location: self.tokens.location(declaration.at),
             address: format!("&{function}"),
             function,

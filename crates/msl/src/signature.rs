@@ -15,7 +15,8 @@ pub(crate) struct Declaration {
     /// The name with its namespaces.
     pub(crate) qualified: String,
     pub(crate) host_name: Option<String>,
-    pub(crate) max_total_threads: Option<u32>,
+    /// The indices of the argument of `max_total_threads_per_threadgroup`.
+    pub(crate) max_total_threads: Option<(usize, usize)>,
     pub(crate) template: Option<Vec<TemplateParameter>>,
     /// Template arguments after the name, as an explicit specialisation has them.
     pub(crate) arguments: Option<(usize, usize)>,
@@ -133,11 +134,23 @@ pub(crate) struct Types {
     pub(crate) element: String,
 }
 
-fn types(tokens: &Tokens, raw: &Raw<'_>, substitution: &Substitution) -> Types {
-    let replaced = |&at: &usize| match substitution.iter().find(|(name, _)| name == tokens.text(at)) {
+/// The token, or what stands for it.
+fn replaced<'a>(tokens: &'a Tokens, at: usize, substitution: &'a Substitution) -> &'a str {
+    match substitution.iter().find(|(name, _)| name == tokens.text(at)) {
         Some((_, argument)) if tokens.before(at) != "::" => argument.as_str(),
         _ => tokens.text(at),
-    };
+    }
+}
+
+/// The argument of `max_total_threads_per_threadgroup`, if it is a number once template parameters are replaced.
+pub(crate) fn max_total_threads(tokens: &Tokens, integers: &Integers, declaration: &Declaration, substitution: &Substitution) -> Option<u32> {
+    let (start, end) = declaration.max_total_threads?;
+    let argument = Tokens::new(&join((start..end).map(|at| replaced(tokens, at, substitution))));
+    integers.evaluate(&argument, (0, argument.len())).and_then(|value| u32::try_from(value).ok())
+}
+
+fn types(tokens: &Tokens, raw: &Raw<'_>, substitution: &Substitution) -> Types {
+    let replaced = |&at: &usize| replaced(tokens, at, substitution);
     let indirection = raw.type_tokens.iter().rposition(|&at| matches!(tokens.text(at), "*" | "&" | "[")).unwrap_or(raw.type_tokens.len());
     let mut element: Vec<usize> = Vec::new();
     let mut skip_to = 0;

@@ -30,8 +30,10 @@ fn entry(number: usize, kernel: &Kernel, inline: &[u32], text: &mut String) -> E
                 parameters.push(format!("const __grid_constant__ elv::value_t<elv::target_t<{at}, {function}>> a{at}"));
                 arguments.push(format!("elv::bind<elv::parameter_t<{at}, {function}>>::to(&a{at})"));
             }
-            ParameterKind::Buffer { .. } => {
-                parameters.push(format!("elv::target_t<{at}, {function}>* a{at}"));
+            ParameterKind::Buffer { written, .. } => {
+                // Nobody writes what the kernel only reads, so that loads need not wait for stores.
+                let restrict = if *written { "" } else { "__restrict__ " };
+                parameters.push(format!("elv::target_t<{at}, {function}>* {restrict}a{at}"));
                 arguments.push(format!("elv::bind<elv::parameter_t<{at}, {function}>>::to(a{at})"));
             }
             ParameterKind::Threadgroup { .. } => {
@@ -52,9 +54,12 @@ fn entry(number: usize, kernel: &Kernel, inline: &[u32], text: &mut String) -> E
     if grid {
         parameters.push("elv::extent elv_grid".to_owned());
     }
-    let threads = kernel.max_total_threads.unwrap_or(MAX_THREADS);
+    let bounds = match kernel.max_total_threads {
+        Some(threads) if threads < MAX_THREADS => format!("__launch_bounds__({threads}) "),
+        _ => String::new(),
+    };
     let _ = writeln!(text, "typedef decltype({address}) {function};");
-    let _ = writeln!(text, "extern \"C\" __global__ void __launch_bounds__({threads}) {symbol}({}) {{", parameters.join(", "));
+    let _ = writeln!(text, "extern \"C\" __global__ void {bounds}{symbol}({}) {{", parameters.join(", "));
     if shared > 0 {
         text.push_str("  extern __shared__ __align__(16) char elv_shared[];\n");
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::tokens::{Tokens, join};
+use crate::tokens::Tokens;
 
 pub(crate) struct Edits<'a> {
     tokens: &'a Tokens,
@@ -76,8 +76,14 @@ impl<'a> Edits<'a> {
 
     /// The tokens of `start..end` with the changes made so far, on one line.
     pub(crate) fn render(&self, start: usize, end: usize) -> String {
-        let words = (start..end).flat_map(|index| self.parts(index));
-        join(words.filter(|word| !word.trim().is_empty()))
+        let mut text = String::new();
+        for index in start..end {
+            if index > start && self.tokens.token(index - 1).end < self.tokens.token(index).start {
+                text.push(' ');
+            }
+            self.parts(index).iter().for_each(|part| text.push_str(part));
+        }
+        text
     }
 
     fn parts<'s>(&'s self, index: usize) -> [&'s str; 3] {

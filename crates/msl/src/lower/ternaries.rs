@@ -12,17 +12,19 @@ pub(super) fn ternaries(module: &Module, edits: &mut Edits<'_>) {
         if edits.is_blank(question) {
             continue;
         }
-        let Some(colon) = colon(tokens, question) else { continue };
-        let end = end(tokens, colon);
-        let spans = [(question + 1, colon), (colon + 1, end)];
-        if spans.iter().any(|&(start, end)| start >= end || matches!(tokens.text(start), "throw" | "{")) {
-            continue;
-        }
-        for (start, end) in spans {
+        for (start, end) in operands(tokens, question).into_iter().flatten() {
             edits.open(start, "elv_value(");
             edits.close(end - 1, ")");
         }
     }
+}
+
+/// The ranges of the operands behind the question mark and behind its colon.
+pub(crate) fn operands(tokens: &Tokens, question: usize) -> Option<[(usize, usize); 2]> {
+    let colon = colon(tokens, question)?;
+    let ranges = [(question + 1, colon), (colon + 1, end(tokens, colon))];
+    let values = ranges.iter().all(|&(start, end)| start < end && !matches!(tokens.text(start), "throw" | "{"));
+    values.then_some(ranges)
 }
 
 /// The colon that belongs to the question mark.

@@ -50,7 +50,7 @@ fn threadgroup_variables_are_allocated_by_the_runtime() {
     );
     assert!(body.contains("threadgroup vec<T, 2>* p = 0;"), "{body}");
     let body = words("kernel void k() { alignas(16) threadgroup float a[4]; threadgroup union { float f; uint u; } b; }");
-    assert!(body.contains("\"a\", alignas(16) float a[4]; );") && body.contains("\"b\", union{float f;uint u;} b; );"), "{body}");
+    assert!(body.contains("\"a\", alignas(16) float a[4]; );") && body.contains("\"b\", union { float f; uint u; } b; );"), "{body}");
 }
 
 #[test]

@@ -19,6 +19,15 @@ fn buffer(index: u32, space: AddressSpace, written: bool, element: &str, referen
 }
 
 #[test]
+fn limits_of_threads_may_depend_on_template_arguments() {
+    let text = "template <typename T, int N> [[kernel, max_total_threads_per_threadgroup(N * 32)]] void k(device T* x) {}
+        template [[host_name(\"four\")]] [[kernel]] void k<float, 4>(device float*);";
+    let module = Module::read(text).unwrap();
+    assert_eq!(module.kernel("four").unwrap().max_total_threads, Some(128));
+    assert_eq!(module.kernel("k<half, 2>").unwrap().max_total_threads, Some(64));
+}
+
+#[test]
 fn parameters_are_read_with_their_bindings() {
     let read = parameters(
         "kernel void k(const device float4 *a [[buffer(2)]], device half* const b [[ buffer(0x1) ]], constant ns::Params<int, 2>& p [[buffer(3)]],

@@ -9,6 +9,7 @@
 #define METAL_CONVERGENT
 #define METAL_ENABLE_IF(...)
 #define coherent(...)
+#define __extension__
 #undef assert
 #define assert(...) ((void)0)
 

@@ -16,7 +16,9 @@ namespace msl {
 #include "math.cuh"
 #include "geometric.cuh"
 #include "integer.cuh"
+#ifdef ELV_PACK
 #include "pack.cuh"
+#endif
 #include "synchronization.cuh"
 #include "collective.cuh"
 #include "simdgroup.cuh"
@@ -24,7 +26,11 @@ namespace msl {
 #include "simdgroup_matrix.cuh"
 #include "atomic.cuh"
 #include "utility.cuh"
+#ifdef ELV_TEXTURE
 #include "texture.cuh"
+#endif
+#ifdef ELV_INTERNALS
 #include "internals.cuh"
+#endif
 #include "entry.cuh"
 } // namespace msl

@@ -2,6 +2,22 @@
 #pragma once
 
 namespace elv {
+// Operands of conditions: see the lowering's `ternaries`.
+template <class T> constexpr __forceinline__ auto at_least_float(T x) {
+  if constexpr (is_narrow<T>)
+    return (float)x;
+  else
+    return x;
+}
+template <class T, class I> constexpr __forceinline__ auto like(I x) {
+  if constexpr (is_narrow<value_t<T>>)
+    return (value_t<T>)x;
+  else if constexpr (metal::is_pointer_v<value_t<T>>)
+    return (value_t<T>)nullptr;
+  else
+    return x;
+}
+
 template <class T, size_t N, class V> __forceinline__ void fill(T (&items)[N], V value) {
   for (size_t i = 0; i < N; i++) items[i] = value;
 }
