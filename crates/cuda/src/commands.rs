@@ -56,6 +56,9 @@ impl Target<'_> {
                         word += WORD as u64;
                     }
                 }
+                // Nothing to do, which the driver does not take for a command.
+                Command::Copy(copy) if copy.source.bytes() == 0 => {}
+                Command::Fill(fill) if fill.destination.bytes() == 0 => {}
                 Command::Copy(copy) => {
                     let (from, to, bytes) = (address(&copy.source)?, address(&copy.destination)?, copy.source.bytes());
                     // SAFETY: both ranges are inside buffers that live until the copy has completed in stream order.
