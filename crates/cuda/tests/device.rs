@@ -45,7 +45,7 @@ fn a_list_gives_the_same_as_a_graph() {
     list.fill(x.bind(0, 4).unwrap(), 7).unwrap();
     let list = list.finish();
     let (mut expected, mut copied) = ([0u32; 128], [0u32; 128]);
-    for round in 0..6 {
+    for round in 0u32..6 {
         device.submit(&list).unwrap();
         for _ in 0..5 {
             expected.iter_mut().zip(0..).for_each(|(x, i)| *x = x.wrapping_mul(3).wrapping_add(i));
@@ -54,7 +54,7 @@ fn a_list_gives_the_same_as_a_graph() {
         expected[0] = 0x0707_0707;
         assert_eq!(read(&device, &x), expected, "round {round}");
         device.write(&x, 4, &round.to_ne_bytes()).unwrap();
-        expected[1] = round as u32;
+        expected[1] = round;
     }
     assert_eq!(read(&device, &copy), copied);
 }
@@ -149,5 +149,5 @@ fn a_grid_that_is_too_high_is_refused() {
     let mut launch = common::over(&device, &common::kernel("step", STEP), &buffer);
     launch.grid.0[1] = 65536;
     list.dispatch(launch, device.properties()).unwrap();
-    assert!(device.submit(&list.finish()).unwrap_err().is_unsupported());
+    assert!(device.submit(&list.finish()).is_err_and(|error| error.is_unsupported()));
 }
