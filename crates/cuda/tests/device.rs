@@ -131,6 +131,26 @@ fn too_much_memory_is_refused_and_nothing_is_lost() {
 }
 
 #[test]
+fn memory_comes_back_after_a_thousand_lives() {
+    let Some(device) = common::device() else { return };
+    let kernel = common::kernel("step", STEP);
+    let mut free = Vec::new();
+    for _ in 0..1000 {
+        let weights = device.allocate_dedicated(8 << 20).unwrap();
+        let x = words(&device, &[1; 256]);
+        let mut list = ListBuilder::new();
+        list.fill(weights.bind(0, 8 << 20).unwrap(), 1).unwrap();
+        (0..4).for_each(|_| list.dispatch(common::over(&device, &kernel, &x), device.properties()).unwrap());
+        let list = list.finish();
+        (0..3).for_each(|_| drop(device.submit(&list).unwrap()));
+        assert_eq!(read(&device, &x).len(), 256);
+        drop((weights, list));
+        free.push(device.memory().available);
+    }
+    assert!(free[999] + (16 << 20) >= free[100], "{} bytes free, then {}", free[100], free[999]);
+}
+
+#[test]
 fn a_kernel_that_does_not_compile_names_its_line() {
     let Some(device) = common::device() else { return };
     let buffer = words(&device, &[0; 64]);

@@ -1,14 +1,33 @@
 //! A GPU for a test, if there is one; kernels to try it with.
 
-use std::sync::Arc;
+use std::{
+    ops::Deref,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
-use elinvar_core::{DType, Device, Dispatch, Extent, KernelKey, KernelSource, MetalFile, MetalForm, Parameter};
+use elinvar_core::{DType, Device, Dispatch, Extent, KernelKey, KernelSource, Metal, MetalFile, MetalForm, Parameter};
 use elinvar_cuda::CudaBackend;
 
+/// A GPU for one test at a time: some use up its memory.
+pub struct Gpu {
+    device: Device,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Deref for Gpu {
+    type Target = Device;
+
+    fn deref(&self) -> &Device {
+        &self.device
+    }
+}
+
 /// Device 0; nothing, said aloud, where there is none.
-pub fn device() -> Option<Device> {
+pub fn device() -> Option<Gpu> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     match CudaBackend::new(0) {
-        Ok(backend) => Some(Device::new(backend)),
+        Ok(backend) => Some(Gpu { device: Device::new(backend), _alone: alone }),
         Err(error) => {
             println!("SKIPPED, nothing was tested: {error}");
             None
@@ -23,7 +42,7 @@ pub fn kernel(operator: &'static str, files: &'static [MetalFile]) -> Arc<Kernel
         parameters: vec![Parameter::update("x", DType::U32)],
         params_bytes: 0,
         host: None,
-        metal: Some(MetalForm::new(files, operator)),
+        metal: Some(Metal::Form(MetalForm::new(files, operator))),
         cuda: None,
     })
 }
