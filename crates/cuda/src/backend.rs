@@ -131,7 +131,7 @@ impl CudaBackend {
 
     /// Starts a list's graph.
     fn replay(&self, graph: &Graph) -> Result<Option<Refusals>> {
-        self.context.suspect(&graph.kernels);
+        self.context.suspect(graph.kernels.clone());
         graph.launch()?;
         self.fetch(graph.words.as_ref(), &graph.refusing)
     }

@@ -1,5 +1,7 @@
 //! A command list's commands on a stream.
 
+use std::sync::Arc;
+
 use cudarc::driver::sys;
 use elinvar_core::{Binding, Command, CommandList, Dispatch, Error, Metal, Pipeline, Result};
 
@@ -24,11 +26,12 @@ pub(crate) fn why(kernel: &Pipeline) -> Option<&'static str> {
 }
 
 /// The kernels of a list.
-pub(crate) fn kernels(list: &CommandList) -> impl Iterator<Item = &Pipeline> {
-    list.commands().iter().filter_map(|command| match command {
-        Command::Dispatch(dispatch) => Some(&dispatch.pipeline),
+pub(crate) fn kernels(list: &CommandList) -> Arc<[Pipeline]> {
+    let kernel = |command: &Command| match command {
+        Command::Dispatch(dispatch) => Some(dispatch.pipeline.clone()),
         _ => None,
-    })
+    };
+    list.commands().iter().filter_map(kernel).collect()
 }
 
 /// Where commands go.
@@ -56,6 +59,9 @@ impl Target<'_> {
                         word += WORD as u64;
                     }
                 }
+                // Nothing to do, which the driver does not take for a command.
+                Command::Copy(copy) if copy.source.bytes() == 0 => {}
+                Command::Fill(fill) if fill.destination.bytes() == 0 => {}
                 Command::Copy(copy) => {
                     let (from, to, bytes) = (address(&copy.source)?, address(&copy.destination)?, copy.source.bytes());
                     // SAFETY: both ranges are inside buffers that live until the copy has completed in stream order.
@@ -69,6 +75,7 @@ impl Target<'_> {
     }
 
     fn dispatch(&self, dispatch: &Dispatch, word: sys::CUdeviceptr) -> Result<()> {
+        self.context.suspect_alone(&dispatch.pipeline);
         let kernel: &Kernel = dispatch.pipeline.state().ok_or_else(|| Error::invalid_launch("the kernel was prepared by another device"))?;
         let mut addresses = Vec::with_capacity(dispatch.bindings.len());
         for binding in &dispatch.bindings {

@@ -1,6 +1,7 @@
 //! The driver as the device uses it: whether it is there, a device's context with its stream, and what its errors mean.
 
 use std::{
+    collections::VecDeque,
     env,
     ffi::{CStr, c_char, c_int},
     ptr,
@@ -103,7 +104,7 @@ pub(crate) struct Context {
     capture: sys::CUstream,
     events: Mutex<Vec<sys::CUevent>>,
     /// Kernels started since the last wait: one of them failed if the device does.
-    suspects: Mutex<Vec<Pipeline>>,
+    suspects: Mutex<VecDeque<Arc<[Pipeline]>>>,
     /// Each launch waits for its end (the driver's own debugging aid).
     blocking: bool,
     lost: OnceLock<Error>,
@@ -201,11 +202,16 @@ impl Context {
     }
 
     fn loss(&self, what: &str, result: CUresult) -> Error {
-        let names: Vec<_> = self.suspects().iter().map(|kernel| kernel.source().key.to_string()).collect();
+        const TOLD: usize = 16;
+        let mut names: Vec<_> = self.suspects().iter().flat_map(|kernels| kernels.iter()).map(|kernel| kernel.source().key.to_string()).collect();
+        names.sort();
+        names.dedup();
+        let more = if names.len() > TOLD { format!(" and {} others", names.len() - TOLD) } else { String::new() };
+        names.truncate(TOLD);
         let among = match names.as_slice() {
             [] => String::new(),
             [one] => format!(" in {one}"),
-            many => format!(" in one of {} (with CUDA_LAUNCH_BLOCKING=1 this message tells which)", many.join(", ")),
+            many => format!(" in one of {}{more} (with CUDA_LAUNCH_BLOCKING=1 this message tells which)", many.join(", ")),
         };
         Error::device_lost(format!(
             "the GPU failed{among}: {}, told when {what}; nothing on it can be used any more: start a new process",
@@ -213,21 +219,24 @@ impl Context {
         ))
     }
 
-    fn suspects(&self) -> MutexGuard<'_, Vec<Pipeline>> {
+    fn suspects(&self) -> MutexGuard<'_, VecDeque<Arc<[Pipeline]>>> {
         self.suspects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Kernels are about to be started.
-    pub(crate) fn suspect<'a>(&self, kernels: impl IntoIterator<Item = &'a Pipeline>) {
-        const TOLD: usize = 32;
+    pub(crate) fn suspect(&self, kernels: Arc<[Pipeline]>) {
+        const REMEMBERED: usize = 64;
         let mut suspects = self.suspects();
-        if self.blocking {
-            suspects.clear();
+        if suspects.len() == REMEMBERED {
+            suspects.pop_front();
         }
-        for kernel in kernels {
-            if suspects.len() < TOLD && suspects.iter().all(|known| !ptr::eq(known.source(), kernel.source())) {
-                suspects.push(kernel.clone());
-            }
+        suspects.push_back(kernels);
+    }
+
+    /// One kernel is about to be started, and nothing else runs if each launch waits for its end.
+    pub(crate) fn suspect_alone(&self, kernel: &Pipeline) {
+        if self.blocking {
+            *self.suspects() = VecDeque::from([Arc::from([kernel.clone()])]);
         }
     }
 

@@ -19,7 +19,7 @@ use crate::{
 pub(crate) struct Graph {
     context: Arc<Context>,
     raw: sys::CUgraphExec,
-    pub(crate) kernels: Vec<Pipeline>,
+    pub(crate) kernels: Arc<[Pipeline]>,
     pub(crate) refusing: Arc<[Pipeline]>,
     pub(crate) words: Option<Memory>,
 }
@@ -46,7 +46,7 @@ impl Graph {
         let mut raw = ptr::null_mut();
         // SAFETY: the graph was recorded above.
         context.check("making a graph", unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, recorded.0, 0) })?;
-        Ok(Self { context: context.clone(), raw, kernels: kernels(list).cloned().collect(), refusing, words })
+        Ok(Self { context: context.clone(), raw, kernels: kernels(list), refusing, words })
     }
 
     /// Starts it.

@@ -1,0 +1,173 @@
+//! The device's own promises, on a GPU: order, graphs, refusals, errors it survives.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
+
+mod common;
+
+use std::sync::Arc;
+
+use elinvar_core::{CommandList, Device, ListBuilder, MetalFile};
+use elinvar_kernels::{Operator, TensorInfo, encode, gather::Gather};
+
+const STEP: &[MetalFile] = &[MetalFile {
+    name: "step.metal",
+    text: "#include <metal_stdlib>\nusing namespace metal;\ntemplate <typename T>\n[[kernel]] void step(device T* x [[buffer(0)]], uint i \
+           [[thread_position_in_grid]]) {\n    x[i] = x[i] * 3 + i;\n}\n",
+}];
+
+const BROKEN: &[MetalFile] = &[MetalFile {
+    name: "broken.metal",
+    text: "#include <metal_stdlib>\nusing namespace metal;\ntemplate <typename T>\n[[kernel]] void broken(device T* x [[buffer(0)]], uint i \
+           [[thread_position_in_grid]]) {\n    x[i] = nowhere;\n}\n",
+}];
+
+fn words(device: &Device, values: &[u32]) -> elinvar_core::Buffer {
+    let buffer = device.allocate(4 * values.len()).unwrap();
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+    device.write(&buffer, 0, &bytes).unwrap();
+    buffer
+}
+
+fn read(device: &Device, buffer: &elinvar_core::Buffer) -> Vec<u32> {
+    let mut bytes = vec![0; buffer.bytes()];
+    device.read(buffer, 0, &mut bytes).unwrap();
+    bytes.as_chunks::<4>().0.iter().map(|word| u32::from_ne_bytes(*word)).collect()
+}
+
+#[test]
+fn a_list_gives_the_same_as_a_graph() {
+    let Some(device) = common::device() else { return };
+    let kernel = common::kernel("step", STEP);
+    let (x, copy) = (words(&device, &[0; 128]), device.allocate(512).unwrap());
+    let mut list = ListBuilder::new();
+    (0..5).for_each(|_| list.dispatch(common::over(&device, &kernel, &x), device.properties()).unwrap());
+    list.copy(x.bind(0, 512).unwrap(), copy.bind(0, 512).unwrap()).unwrap();
+    list.fill(x.bind(0, 4).unwrap(), 7).unwrap();
+    let list = list.finish();
+    let (mut expected, mut copied) = ([0u32; 128], [0u32; 128]);
+    for round in 0u32..6 {
+        device.submit(&list).unwrap();
+        for _ in 0..5 {
+            expected.iter_mut().zip(0..).for_each(|(x, i)| *x = x.wrapping_mul(3).wrapping_add(i));
+        }
+        copied = expected;
+        expected[0] = 0x0707_0707;
+        assert_eq!(read(&device, &x), expected, "round {round}");
+        device.write(&x, 4, &round.to_ne_bytes()).unwrap();
+        expected[1] = round;
+    }
+    assert_eq!(read(&device, &copy), copied);
+}
+
+/// Rows of `x [4]` chosen by `indices`, as a list long enough for a graph.
+fn choosing(device: &Device, x: &elinvar_core::Buffer, indices: &elinvar_core::Buffer, y: &elinvar_core::Buffer) -> Arc<CommandList> {
+    let (operator, i32) = (Gather { axis: 0 }, elinvar_core::DType::I32);
+    let infos = [Some(TensorInfo::new(i32, &[4]).unwrap()), Some(TensorInfo::new(i32, &[2]).unwrap())];
+    let plan = operator.plan(&infos, &operator.infer(&infos).unwrap(), device.properties()).unwrap();
+    let mut list = ListBuilder::new();
+    let inputs = [Some(x.bind(0, 16).unwrap()), Some(indices.bind(0, 8).unwrap())];
+    for _ in 0..4 {
+        encode(&plan, &inputs, &[y.bind(0, 8).unwrap()], device, &mut list, |bytes| device.allocate(bytes)).unwrap();
+    }
+    list.finish()
+}
+
+#[test]
+fn a_refusal_belongs_to_its_own_submission() {
+    let Some(device) = common::device() else { return };
+    let (x, indices, y) = (words(&device, &[5, 6, 7, 8]), words(&device, &[0, 1]), device.allocate(8).unwrap());
+    let list = choosing(&device, &x, &indices, &y);
+    for round in 0u32..6 {
+        let last = if round % 2 == 1 { 4 } else { round / 2 };
+        device.write(&indices, 4, &last.to_ne_bytes()).unwrap();
+        let (first, second) = (device.submit(&list).unwrap(), device.submit(&list).unwrap());
+        for done in [&first, &second, &first] {
+            let outcome = done.wait().map_err(|error| error.to_string());
+            assert_eq!(outcome.is_err(), last == 4, "round {round}: {outcome:?}");
+            assert!(outcome.is_ok() || outcome.unwrap_err().contains("(number 1)"));
+        }
+    }
+    // One that nobody waits for is told by the next read, once.
+    device.write(&indices, 4, &9u32.to_ne_bytes()).unwrap();
+    device.submit(&list).unwrap();
+    let mut bytes = [0; 8];
+    assert!(device.read(&y, 0, &mut bytes).unwrap_err().to_string().contains("outside its axis"));
+    device.read(&y, 0, &mut bytes).unwrap();
+}
+
+#[test]
+fn bytes_of_any_number_go_there_and_back() {
+    let Some(device) = common::device() else { return };
+    for bytes in [0, 1, 3, 255, 4096, (4 << 20) - 1, (4 << 20) + 5, (37 << 20) + 3] {
+        let buffer = device.allocate(bytes + 1).unwrap();
+        let sent: Vec<u8> = (0..bytes).map(|i| (i * 7 + i / 256) as u8).collect();
+        device.write(&buffer, 1, &sent).unwrap();
+        let mut back = vec![0; bytes];
+        device.read(&buffer, 1, &mut back).unwrap();
+        assert!(back == sent, "{bytes} bytes");
+    }
+    let small = words(&device, &[0; 1]);
+    (0..100_000u32).for_each(|i| device.write(&small, 0, &i.to_ne_bytes()).unwrap());
+    assert_eq!(read(&device, &small), [99_999]);
+}
+
+#[test]
+fn too_much_memory_is_refused_and_nothing_is_lost() {
+    let Some(device) = common::device() else { return };
+    let kept = words(&device, &[1, 2, 3]);
+    let total = device.memory().total;
+    let mut held = Vec::new();
+    let error = loop {
+        match device.allocate_dedicated(total / 8) {
+            Ok(buffer) => held.push(buffer),
+            Err(error) => break error,
+        }
+    };
+    assert!(error.is_out_of_memory() && held.len() < 8, "{error}");
+    drop(held);
+    drop(device.allocate_dedicated(total / 8).unwrap());
+    assert_eq!(read(&device, &kept), [1, 2, 3]);
+    assert!(device.memory().available > total / 2);
+}
+
+#[test]
+fn memory_comes_back_after_a_thousand_lives() {
+    let Some(device) = common::device() else { return };
+    let kernel = common::kernel("step", STEP);
+    let mut free = Vec::new();
+    for _ in 0..1000 {
+        let weights = device.allocate_dedicated(8 << 20).unwrap();
+        let x = words(&device, &[1; 256]);
+        let mut list = ListBuilder::new();
+        list.fill(weights.bind(0, 8 << 20).unwrap(), 1).unwrap();
+        (0..4).for_each(|_| list.dispatch(common::over(&device, &kernel, &x), device.properties()).unwrap());
+        let list = list.finish();
+        (0..3).for_each(|_| drop(device.submit(&list).unwrap()));
+        assert_eq!(read(&device, &x).len(), 256);
+        drop((weights, list));
+        free.push(device.memory().available);
+    }
+    assert!(free[999] + (16 << 20) >= free[100], "{} bytes free, then {}", free[100], free[999]);
+}
+
+#[test]
+fn a_kernel_that_does_not_compile_names_its_line() {
+    let Some(device) = common::device() else { return };
+    let buffer = words(&device, &[0; 64]);
+    let mut list = ListBuilder::new();
+    list.dispatch(common::over(&device, &common::kernel("broken", BROKEN), &buffer), device.properties()).unwrap();
+    let error = device.submit(&list.finish()).and_then(|done| done.wait()).unwrap_err();
+    assert!(error.is_compile_failed() && error.to_string().contains("broken.metal:5"), "{error}");
+    assert_eq!(read(&device, &buffer), [0; 64]);
+}
+
+#[test]
+fn a_grid_that_is_too_high_is_refused() {
+    let Some(device) = common::device() else { return };
+    let buffer = words(&device, &[0; 64]);
+    let mut list = ListBuilder::new();
+    let mut launch = common::over(&device, &common::kernel("step", STEP), &buffer);
+    launch.grid.0[1] = 65536;
+    list.dispatch(launch, device.properties()).unwrap();
+    assert!(device.submit(&list.finish()).is_err_and(|error| error.is_unsupported()));
+}
