@@ -72,7 +72,7 @@ pub trait Backend: Send + Sync {
     fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()>;
 
     /// Starts to copy out of the buffer, after everything submitted before and before everything submitted after: a loop can submit its next list and
-    /// then look at the results of the last. Without an implementation the copy is waited for.
+    /// then look at the results of the last, whose errors its completion tells. Without an implementation the copy is waited for.
     ///
     /// # Errors
     /// As [`Backend::write`].

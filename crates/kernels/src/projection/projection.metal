@@ -118,16 +118,15 @@ struct Rows<1> {
     }
 };
 
-// Weights, biases and outputs.
+// The weight, the bias and the output of a layer.
 template <typename W, typename C>
-struct Layers {
-    device const W* weights[3];
-    device const C* biases[3];
-    device float* outputs[3];
+struct Layer {
+    device const W* weight;
+    device const C* bias;
+    device float* y;
+    uint n;
 
-    float biased(constant Params& p, uint layer, uint column, float sum) const {
-        return p.present >> layer & 1 ? sum + widen(biases[layer][column]) : sum;
-    }
+    float biased(bool has_bias, uint column, float sum) const { return has_bias ? sum + widen(bias[column]) : sum; }
 };
 
 // Whether tiles are of one weight or of two.
@@ -137,19 +136,27 @@ struct Tile {
 
     // COLUMNS neighbours of the layer that has tile number `tile`.
     template <typename W, typename C>
-    static void make(X x, Layers<W, C> of, device const float* residual, constant Params& p, uint row, uint tile, uint lane) {
-        uint layer = 0;
-        for (; layer < 2 && tile >= (uint(p.n[layer]) + COLUMNS - 1) / COLUMNS; ++layer) {
-            tile -= (uint(p.n[layer]) + COLUMNS - 1) / COLUMNS;
+    static void make(X x, Layer<W, C> l0, Layer<W, C> l1, Layer<W, C> l2, device const float* residual, constant Params& p, uint row, uint tile, uint lane) {
+        const uint before1 = (l0.n + COLUMNS - 1) / COLUMNS, before2 = before1 + (l1.n + COLUMNS - 1) / COLUMNS;
+        Layer<W, C> layer = l0;
+        uint number = 0, column = tile;
+        if (tile >= before2) {
+            layer = l2;
+            number = 2;
+            column -= before2;
+        } else if (tile >= before1) {
+            layer = l1;
+            number = 1;
+            column -= before1;
         }
-        const uint n = uint(p.n[layer]), column = tile * COLUMNS;
+        column *= COLUMNS;
         DotTile<X, Lines<W>, ROWS, COLUMNS> dots;
-        const float sum = dots.product(x, lines_from(of.weights[layer], uint(p.k), column, n), uint(p.k), lane);
+        const float sum = dots.product(x, lines_from(layer.weight, uint(p.k), column, layer.n), uint(p.k), lane);
         const uint at = Tree::first(lane), r = row + at / COLUMNS, c = column + at % COLUMNS;
-        if (Tree::leads(lane) && r < p.m && c < n) {
-            const float value = of.biased(p, layer, c, sum);
-            const ulong to = ulong(r) * n + c;
-            of.outputs[layer][to] = p.present & RESIDUAL ? residual[to] + value : value;
+        if (Tree::leads(lane) && r < p.m && c < layer.n) {
+            const float value = layer.biased(p.present >> number & 1, c, sum);
+            const ulong to = ulong(r) * layer.n + c;
+            layer.y[to] = p.present & RESIDUAL ? residual[to] + value : value;
         }
     }
 };
@@ -160,21 +167,22 @@ struct Tile<X, 1, ROWS, 2> {
 
     // Element `column` of the gate and of the factor.
     template <typename W, typename C>
-    static void make(X x, Layers<W, C> of, device const float*, constant Params& p, uint row, uint column, uint lane) {
-        const uint k = uint(p.k), n = uint(p.n[0]);
-        const GatedLines<W> lines(lines_from(of.weights[0], k, column, n), lines_from(of.weights[1], k, column, n));
+    static void make(X x, Layer<W, C> gate, Layer<W, C> factor, Layer<W, C>, device const float*, constant Params& p, uint row, uint column, uint lane) {
+        const uint k = uint(p.k), n = gate.n;
+        const GatedLines<W> lines(lines_from(gate.weight, k, column, n), lines_from(factor.weight, k, column, n));
         DotTile<X, GatedLines<W>, ROWS, 2> dots;
         const float sum = dots.product(x, lines, k, lane);
         const uint at = Tree::first(lane), r = row + at / 2;
-        const float value = of.biased(p, at % 2, column, sum), other = simd_shuffle_xor(value, ushort(Tree::SHARING));
+        const float value = at % 2 == 0 ? gate.biased(p.present & 1, column, sum) : factor.biased(p.present & 2, column, sum);
+        const float other = simd_shuffle_xor(value, ushort(Tree::SHARING));
         if (Tree::leads(lane) && at % 2 == 0 && r < p.m) {
-            of.outputs[0][ulong(r) * n + column] = strict::silu(value) * other;
+            gate.y[ulong(r) * n + column] = strict::silu(value) * other;
         }
     }
 };
 
 template <typename N, typename W, typename C, uint NORMED, uint GATED, uint ROWS, uint COLUMNS>
-[[kernel]] void projection(
+[[kernel, max_total_threads_per_threadgroup(256)]] void projection(
     device const float* x [[buffer(0)]],
     device const N* norm [[buffer(1)]],
     device const W* weight0 [[buffer(2)]],
@@ -195,12 +203,12 @@ template <typename N, typename W, typename C, uint NORMED, uint GATED, uint ROWS
 {
     const uint row = group.y * ROWS;
     const typename Rows<NORMED>::Type rows = Rows<NORMED>::of(x, norm, p, row, simdgroup, lane, memory);
-    const Layers<W, C> layers = {{weight0, weight1, weight2}, {bias0, bias1, bias2}, {y0, y1, y2}};
+    const Layer<W, C> l0 = {weight0, bias0, y0, uint(p.n[0])}, l1 = {weight1, bias1, y1, uint(p.n[1])}, l2 = {weight2, bias2, y2, uint(p.n[2])};
     for (uint i = 0; i < p.repeats; ++i) {
         const uint tile = (group.x * p.repeats + i) * SIMDGROUPS + simdgroup;
         if (tile >= p.tiles) {
             break;
         }
-        Tile<typename Rows<NORMED>::Type, GATED, ROWS, COLUMNS>::make(rows, layers, residual, p, row, tile, lane);
+        Tile<typename Rows<NORMED>::Type, GATED, ROWS, COLUMNS>::make(rows, l0, l1, l2, residual, p, row, tile, lane);
     }
 }
