@@ -4,7 +4,7 @@
 // factor of one element. Memory: the weights are read once for ROWS rows. A row that is normalised is read by every threadgroup, through the caches,
 // and stays in its memory. Order: rms_norm.metal for the norm, dot.metal for the products.
 
-constant constexpr uint SIMDGROUPS = 8;
+constant constexpr uint PROJECTION_SIMDGROUPS = 8;
 // Bits of Params::present, after those of the biases.
 constant constexpr uint WEIGHTED = 8;
 constant constexpr uint RESIDUAL = 16;
@@ -62,7 +62,7 @@ inline SharedRow normalised(device const float* x, device const N* norm, constan
     const uint n = uint(p.k), padded = (n + SLOTS - 1) / SLOTS * SLOTS;
     threadgroup float4* row = reinterpret_cast<threadgroup float4*>(memory + 32);
     // Threads beyond those that share a row share it once more.
-    const RowThread t = row_thread(n, 0, 32 * SIMDGROUPS, simdgroup, lane);
+    const RowThread t = row_thread(n, 0, 32 * PROJECTION_SIMDGROUPS, simdgroup, lane);
     const RowReader<float> from(x, 1, n);
     const RowReader<N> weights(norm, 1, n);
     const uint first = SLOTS * t.index, stride = SLOTS * t.count;
@@ -205,7 +205,7 @@ template <typename N, typename W, typename C, uint NORMED, uint GATED, uint ROWS
     const typename Rows<NORMED>::Type rows = Rows<NORMED>::of(x, norm, p, row, simdgroup, lane, memory);
     const Layer<W, C> l0 = {weight0, bias0, y0, uint(p.n[0])}, l1 = {weight1, bias1, y1, uint(p.n[1])}, l2 = {weight2, bias2, y2, uint(p.n[2])};
     for (uint i = 0; i < p.repeats; ++i) {
-        const uint tile = (group.x * p.repeats + i) * SIMDGROUPS + simdgroup;
+        const uint tile = (group.x * p.repeats + i) * PROJECTION_SIMDGROUPS + simdgroup;
         if (tile >= p.tiles) {
             break;
         }
