@@ -5,11 +5,7 @@ use std::{
 
 use elinvar_core::{
     Access, Backend, Binding, Command, CommandList, Completion, DType, DeviceKind, DeviceMemory, DeviceProperties, Dispatch, Error, InFlight,
-<<<<<<< HEAD
-    KernelSource, MemoryInfo, Metal, Pipeline, RawBuffer, Result, Signal, Storage,
-=======
-    KernelSource, MemoryInfo, Pipeline, RawBuffer, Reading, Result, Signal, Storage,
->>>>>>> 92930ea (Decode in six or seven launches a layer, greedily without the host)
+    KernelSource, MemoryInfo, Metal, Pipeline, RawBuffer, Reading, Result, Signal, Storage,
 };
 
 use crate::{
