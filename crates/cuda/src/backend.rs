@@ -7,7 +7,8 @@ use std::{
 
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use elinvar_core::{
-    Backend, CommandList, Completion, CudaForm, DType, DeviceKind, DeviceProperties, KernelSource, MemoryInfo, Pipeline, RawBuffer, Reading, Result, Storage,
+    Backend, CommandList, Completion, CudaForm, DType, DeviceKind, DeviceProperties, KernelSource, MemoryInfo, Pipeline, RawBuffer, Reading, Result,
+    Storage,
 };
 
 use crate::{

@@ -249,8 +249,8 @@ impl Tensor {
         self.executor().apply(operator, &[Some(self), norm, weight(0), weight(1), weight(2), bias(0), bias(1), bias(2), residual])
     }
 
-    /// Takes the step of greedy decoding that this state `[2]` (i32: a token and its position) stands for: it becomes the likeliest token of `logits`, one row,
-    /// and the position after.
+    /// Takes the step of greedy decoding that this state `[2]` (i32: a token and its position) stands for: it becomes the likeliest token of
+    /// `logits`, one row, and the position after.
     ///
     /// # Errors
     /// Shapes or types that do not fit. A logit that is no number is told when something is read.
@@ -275,8 +275,9 @@ impl Tensor {
         self.executor().apply(&KvAppend, &[Some(self), Some(rows), Some(positions)]).map(|_| ())
     }
 
-    /// Turns `rows [tokens, heads, head_dim]` by their positions, as [`Tensor::rope`] does, and writes them into this cache, as [`Tensor::kv_append`] does; in the
-    /// same launch `values` (a cache and its new rows) are appended as they are, and `queries [tokens, query_heads, head_dim]` are turned in place.
+    /// Turns `rows [tokens, heads, head_dim]` by their positions, as [`Tensor::rope`] does, and writes them into this cache, as [`Tensor::kv_append`]
+    /// does; in the same launch `values` (a cache and its new rows) are appended as they are, and `queries [tokens, query_heads, head_dim]` are
+    /// turned in place.
     ///
     /// # Errors
     /// Shapes or types that do not fit. A position outside the cache is told when something is read.

@@ -176,9 +176,8 @@ fn a_projection_has_the_bits_of_its_parts() {
 #[test]
 fn caches_take_what_rope_and_append_would_write() {
     let executor = cpu();
-    let row = |seed: f32, heads: usize| {
-        executor.tensor(&[2, heads, 8], &(0..16 * heads).map(|i| (i as f32 * seed).sin()).collect::<Vec<_>>()).unwrap()
-    };
+    let row =
+        |seed: f32, heads: usize| executor.tensor(&[2, heads, 8], &(0..16 * heads).map(|i| (i as f32 * seed).sin()).collect::<Vec<_>>()).unwrap();
     let (positions, frequencies) = (executor.tensor(&[2], &[3i32, 1]).unwrap(), executor.tensor(&[4], &[1.0f32, 0.5, 0.25, 0.125]).unwrap());
     let cache = || executor.zeros(DType::F16, &[2, 5, 8]).unwrap();
     let (keys, values, queries) = (row(0.7, 2), row(1.3, 2), row(2.1, 6));

@@ -1,7 +1,7 @@
 //! The end of a greedy decoding step, on the device: the likeliest token, and the position after, ready for the next step.
 //!
-//! `state = [token, position]` becomes `[argmax logits, position + 1]`; of equal logits the first counts. A logit that is NaN or +∞, or a row without a
-//! finite one, is an error. Memory: the logits are read once (on a CPU twice). Exact, so in any order.
+//! `state = [token, position]` becomes `[argmax logits, position + 1]`; of equal logits the first counts. A logit that is NaN or +∞, or a row without
+//! a finite one, is an error. Memory: the logits are read once (on a CPU twice). Exact, so in any order.
 
 mod cpu;
 #[cfg(any(test, feature = "conformance"))]
@@ -57,8 +57,7 @@ impl Operator for Greedy {
 
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
         let logits = required(inputs, 1, "logits")?;
-        let buffers =
-            [(Parameter::update("state", DType::I32), Argument::Input(0)), (Parameter::read("logits", logits.dtype), Argument::Input(1))];
+        let buffers = [(Parameter::update("state", DType::I32), Argument::Input(0)), (Parameter::read("logits", logits.dtype), Argument::Input(1))];
         let params = Params { tokens: logits.elements() as u64 };
         let launch = Launch::new(KernelKey::new("greedy", &[logits.dtype]), cpu::twin(logits.dtype)?, &params, buffers).with_metal(METAL);
         Ok(launch.over(Extent::linear(1), Extent::linear(THREADS)).with_threadgroup_memory(THREADS as usize / 32 * FOUND).into())

@@ -33,8 +33,8 @@ const METAL: MetalForm = MetalForm::new(
 /// Linear layers of one input.
 ///
 /// Inputs: `x […, k]`, f32; `norm [k]`, the norm's weight, where `epsilon` is given; `w0 [n0, k]`, `w1 [n1, k]`, `w2 [n2, k]` of one type, the latter
-/// two optional; `b0 [n0]`, `b1 [n1]`, `b2 [n2]` of one type, each optional; `residual […, n0]`, f32, optional beside a single weight. Outputs, f32: `[…, n]`
-/// for each weight; one if `gated`, which takes two weights alike.
+/// two optional; `b0 [n0]`, `b1 [n1]`, `b2 [n2]` of one type, each optional; `residual […, n0]`, f32, optional beside a single weight. Outputs, f32:
+/// `[…, n]` for each weight; one if `gated`, which takes two weights alike.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Projection {
     /// Normalise the rows first, with this added to the mean of the squares.
@@ -248,7 +248,8 @@ impl Projection {
         let rows = m.next_power_of_two().min(4);
         let columns = if rows > 1 || self.gated { 2 } else { 1 };
         let tiles: usize = if self.gated { n[0] } else { n.iter().map(|n| n.div_ceil(columns)).sum() };
-        // Enough threadgroups for every unit to have several at a time, and some to even them out; the more tiles each, the seldomer a row is normalised.
+        // Enough threadgroups for every unit to have several at a time, and some to even them out; the more tiles each, the seldomer a row is
+        // normalised.
         let repeats = if normed { (tiles / (SIMDGROUPS * 8 * device.compute_units.max(1))).max(1) } else { 1 };
         let present = (0..3).map(|i| u32::from(layers.biases[i].is_some()) << i).sum::<u32>()
             | u32::from(layers.norm.is_some()) << 3

@@ -136,7 +136,9 @@ struct Tile {
 
     // COLUMNS neighbours of the layer that has tile number `tile`.
     template <typename W, typename C>
-    static void make(X x, Layer<W, C> l0, Layer<W, C> l1, Layer<W, C> l2, device const float* residual, constant Params& p, uint row, uint tile, uint lane) {
+    static void make(
+        X x, Layer<W, C> l0, Layer<W, C> l1, Layer<W, C> l2, device const float* residual, constant Params& p, uint row, uint tile, uint lane)
+    {
         const uint before1 = (l0.n + COLUMNS - 1) / COLUMNS, before2 = before1 + (l1.n + COLUMNS - 1) / COLUMNS;
         Layer<W, C> layer = l0;
         uint number = 0, column = tile;
@@ -167,7 +169,9 @@ struct Tile<X, 1, ROWS, 2> {
 
     // Element `column` of the gate and of the factor.
     template <typename W, typename C>
-    static void make(X x, Layer<W, C> gate, Layer<W, C> factor, Layer<W, C>, device const float*, constant Params& p, uint row, uint column, uint lane) {
+    static void make(
+        X x, Layer<W, C> gate, Layer<W, C> factor, Layer<W, C>, device const float*, constant Params& p, uint row, uint column, uint lane)
+    {
         const uint k = uint(p.k), n = gate.n;
         const GatedLines<W> lines(lines_from(gate.weight, k, column, n), lines_from(factor.weight, k, column, n));
         DotTile<X, GatedLines<W>, ROWS, 2> dots;

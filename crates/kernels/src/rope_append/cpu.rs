@@ -18,7 +18,8 @@ fn run<A: Float, B: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let params: TurnedRows = arguments.params()?;
     let (cache, rows) = (arguments.output::<B>(0)?, arguments.input::<A>(1)?);
     let (positions, frequencies) = (arguments.input::<i32>(2)?, arguments.input::<f32>(3)?);
-    let (mut value_cache, values, mut queries) = (arguments.optional_output::<B>(4)?, arguments.optional::<A>(5)?, arguments.optional_output::<A>(6)?);
+    let (mut value_cache, values, mut queries) =
+        (arguments.optional_output::<B>(4)?, arguments.optional::<A>(5)?, arguments.optional_output::<A>(6)?);
     let (keys, half, tokens) = (&params.append, params.half_dim as usize, params.append.tokens as usize);
     let width = keys.width as usize;
     check_positions(keys, positions)?;

@@ -1,9 +1,9 @@
 //! What a step adds to the caches, in one launch: new keys, turned by their positions, new values, and the queries turned in place. The bits of
 //! [`crate::rope`] and [`crate::kv_append`].
 //!
-//! `cache[…, h, p_t, :] = rope(rows[…, t, h, :], p_t)`, `value_cache[…, h, p_t, :] = values[…, t, h, :]` and `queries[…, t, h, :] = rope(queries[…, t, h, :], p_t)`
-//! with `p = positions`. Each row is read once and written once; turned keys never go to memory by themselves. Order, rounding and error are those of
-//! the two operators: a turned element is rounded to the rows' type, then to the cache's.
+//! `cache[…, h, p_t, :] = rope(rows[…, t, h, :], p_t)`, `value_cache[…, h, p_t, :] = values[…, t, h, :]` and `queries[…, t, h, :] = rope(queries[…,
+//! t, h, :], p_t)` with `p = positions`. Each row is read once and written once; turned keys never go to memory by themselves. Order, rounding and
+//! error are those of the two operators: a turned element is rounded to the rows' type, then to the cache's.
 //!
 //! Positions of one sequence must differ from each other. A position outside the cache is an error; on a CPU nothing is written then.
 
@@ -40,8 +40,8 @@ const METAL: MetalForm = MetalForm::new(FILES, "rope_append").with_refusal(kv_ap
 /// Appends turned keys, and values, to caches, and turns queries, all in place.
 ///
 /// Inputs: `cache`, `rows` and `positions` as for [`KvAppend`], and `frequencies [rotary_dim / 2]` as for [`Rope`](rope::Rope); the elements of a row
-/// from `rotary_dim` on are copied. Optional: `value_cache` and `values`, as [`KvAppend`] has them, of the types of `cache` and `rows`; `queries [T, Hq, D]` (or with a
-/// batch), of the type of `rows`.
+/// from `rotary_dim` on are copied. Optional: `value_cache` and `values`, as [`KvAppend`] has them, of the types of `cache` and `rows`; `queries [T,
+/// Hq, D]` (or with a batch), of the type of `rows`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RopeAppend {
     /// Pairs are neighbours instead of half of `rotary_dim` apart.
@@ -87,7 +87,11 @@ fn values(inputs: &[Option<TensorInfo>], keys: &Params) -> Result<Params> {
     let (cache, values) = (optional(inputs, 4), optional(inputs, 5));
     let (Some(cache), Some(values)) = (cache, values) else {
         let alone = cache.is_some() || values.is_some();
-        return if alone { Err(Error::invalid_argument("value_cache and values belong together: give both or neither")) } else { Ok(Params::zeroed()) };
+        return if alone {
+            Err(Error::invalid_argument("value_cache and values belong together: give both or neither"))
+        } else {
+            Ok(Params::zeroed())
+        };
     };
     let (key_cache, rows) = (required(inputs, 0, "cache")?, required(inputs, 1, "rows")?);
     if (cache.dtype, values.dtype) != (key_cache.dtype, rows.dtype) {

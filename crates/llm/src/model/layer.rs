@@ -148,8 +148,8 @@ impl Layer {
         self.output.apply(&self.attention(config, projected, places, cache)?)
     }
 
-    /// Attention `[tokens, heads · head_dim]` of projected tokens over the cache, keys and values `[kv_heads, capacity, head_dim]`, to which theirs are
-    /// appended first.
+    /// Attention `[tokens, heads · head_dim]` of projected tokens over the cache, keys and values `[kv_heads, capacity, head_dim]`, to which theirs
+    /// are appended first.
     fn attention(&self, config: &Config, [q, k, v]: [Tensor; 3], places: Places<'_>, (keys, values): &(Tensor, Tensor)) -> Result<Tensor> {
         let (tokens, dim) = (q.shape()[0], config.head_dim);
         let heads = |x: Tensor, count: usize, norm: Option<&Tensor>| -> Result<Tensor> {

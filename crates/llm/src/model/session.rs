@@ -27,7 +27,8 @@ struct Step {
     logits: Option<Tensor>,
 }
 
-/// One text on a model. Steps are recorded at first use and replayed from then on: those of one token and of the chunk's size, and the last of another size.
+/// One text on a model. Steps are recorded at first use and replayed from then on: those of one token and of the chunk's size, and the last of
+/// another size.
 ///
 /// A step is one command list: tokens and positions lie in a small buffer of the device, and nothing else differs from step to step. In greedy
 /// decoding ([`Session::greedy`]) the device also writes the next token and position there, so that nothing comes from the host.
@@ -203,11 +204,11 @@ impl Session {
         Ok(Step { state, recording, logits })
     }
 
-    /// Appends `token` and gives the likeliest token after it, appends that, and so on, for as long as it is asked for: at most `most` tokens, and as many
-    /// as fit the context. The last token given is not appended yet.
+    /// Appends `token` and gives the likeliest token after it, appends that, and so on, for as long as it is asked for: at most `most` tokens, and as
+    /// many as fit the context. The last token given is not appended yet.
     ///
-    /// The device chooses each token and feeds it to its next step, of the same bits as [`Session::feed`] and the first of the greatest logits. Where it works
-    /// beside the host, the next step is under way before a token is looked at.
+    /// The device chooses each token and feeds it to its next step, of the same bits as [`Session::feed`] and the first of the greatest logits. Where
+    /// it works beside the host, the next step is under way before a token is looked at.
     ///
     /// # Errors
     /// A token outside the vocabulary, or a failed device.
