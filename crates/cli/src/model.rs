@@ -21,9 +21,9 @@ pub(crate) struct ModelArgs {
     /// Type of the keys and values in memory: f32, f16 or bf16
     #[arg(long, default_value = "f32", value_name = "TYPE")]
     pub(crate) cache_dtype: DType,
-    /// Tokens of a prefill step
-    #[arg(long, default_value_t = Session::DEFAULT_CHUNK, value_name = "TOKENS")]
-    pub(crate) chunk: usize,
+    /// Tokens of a prefill step [default: 256 on a CPU, 1024 on a GPU]
+    #[arg(long, value_name = "TOKENS")]
+    pub(crate) chunk: Option<usize>,
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
 }
@@ -41,15 +41,17 @@ impl ModelArgs {
         let config = Config::read(files)?;
         let weights = Weights::open(files)?;
         let context = self.context.unwrap_or_else(|| needed.min(config.max_context));
-        let estimate = MemoryEstimate::of(&config, &weights, context, self.cache_dtype, self.chunk);
-        let executor = self.device.executor_for(estimate.total())?;
-        estimate.check(executor.memory())?;
+        let estimate = |chunk: usize| MemoryEstimate::of(&config, &weights, context, self.cache_dtype, chunk);
+        // For a GPU, whose steps are the larger ones.
+        let executor = self.device.executor_for(estimate(self.chunk.unwrap_or(Session::GPU_CHUNK)).total())?;
+        let chunk = self.chunk.unwrap_or_else(|| Session::default_chunk(executor.properties()));
+        estimate(chunk).check(executor.memory())?;
         let spinner = ProgressBar::new_spinner().with_message(format!("loading {files}"));
         spinner.enable_steady_tick(Duration::from_millis(100));
         let model = Model::new(&executor, config, &weights).map(Arc::new);
         spinner.finish_and_clear();
         let mut session = Session::new(model?, context, self.cache_dtype)?;
-        session.set_chunk(self.chunk);
+        session.set_chunk(chunk);
         Ok(session)
     }
 }

@@ -1,6 +1,6 @@
 use std::{fs, sync::Arc};
 
-use crate::{CommandList, Completion, DeviceProperties, HostMemory, KernelSource, Pipeline, RawBuffer, Result, Storage};
+use crate::{CommandList, Completion, DeviceProperties, HostMemory, KernelSource, Pipeline, RawBuffer, Reading, Result, Storage};
 
 /// A device's memory, in bytes, at the moment of asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +70,17 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// As [`Backend::write`].
     fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()>;
+
+    /// Starts to copy out of the buffer, after everything submitted before and before everything submitted after: a loop can submit its next list and
+    /// then look at the results of the last, whose errors its completion tells. Without an implementation the copy is waited for.
+    ///
+    /// # Errors
+    /// As [`Backend::write`].
+    fn read_later(&self, buffer: &RawBuffer, offset: usize, bytes: usize) -> Result<Reading> {
+        let mut copy = vec![0; bytes];
+        self.read(buffer, offset, &mut copy)?;
+        Ok(Reading::ready(copy))
+    }
 
     /// Prepares a kernel.
     ///

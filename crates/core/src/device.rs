@@ -5,7 +5,7 @@ use std::{
 
 use crate::{
     Backend, Buffer, CommandList, Completion, DeviceProperties, Error, HostMemory, KernelKey, KernelSource, MemoryInfo, Pipeline, Pool,
-    PoolStatistics, Result, Storage, pool::Slot,
+    PoolStatistics, Reading, Result, Storage, pool::Slot,
 };
 
 /// A device as the crates above use it: a backend with its buffer pool and its compiled kernels. Clones are the same device.
@@ -106,6 +106,15 @@ impl Device {
     pub fn read(&self, buffer: &Buffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
         buffer.bind(offset, bytes.len())?;
         self.0.backend.read(buffer.raw(), offset, bytes)
+    }
+
+    /// Starts to copy out of a buffer, after everything submitted before and before everything submitted after.
+    ///
+    /// # Errors
+    /// As [`Device::read`].
+    pub fn read_later(&self, buffer: &Buffer, offset: usize, bytes: usize) -> Result<Reading> {
+        buffer.bind(offset, bytes)?;
+        self.0.backend.read_later(buffer.raw(), offset, bytes)
     }
 
     /// The prepared kernel, compiled at first use and found by its key from then on.

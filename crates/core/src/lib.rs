@@ -26,6 +26,7 @@ mod metal;
 mod null;
 mod pool;
 mod properties;
+mod reading;
 
 pub use backend::{Backend, MemoryInfo};
 pub use buffer::{Binding, Buffer, DeviceMemory, HostMemory, RawBuffer, Storage};
@@ -43,3 +44,4 @@ pub use metal::{ConstantValue, Metal, MetalFile, MetalForm, MetalText};
 pub use null::NullBackend;
 pub use pool::{Pool, PoolStatistics};
 pub use properties::{DeviceKind, DeviceProperties};
+pub use reading::Reading;

@@ -7,7 +7,8 @@ use std::{
 
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use elinvar_core::{
-    Backend, CommandList, Completion, CudaForm, DType, DeviceKind, DeviceProperties, KernelSource, MemoryInfo, Pipeline, RawBuffer, Result, Storage,
+    Backend, CommandList, Completion, CudaForm, DType, DeviceKind, DeviceProperties, KernelSource, MemoryInfo, Pipeline, RawBuffer, Reading, Result,
+    Storage,
 };
 
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
     memory::{Memory, Pieces},
     products::{self, Products},
     staging::Staging,
-    submission::{InFlight, Refusals, Submission},
+    submission::{Arriving, InFlight, Refusals, Submission},
 };
 
 /// An NVIDIA GPU.
@@ -178,6 +179,19 @@ impl Backend for CudaBackend {
         self.context.enter()?;
         queue.staging.read(&self.context, from, bytes)?;
         queue.in_flight.settle()
+    }
+
+    fn read_later(&self, buffer: &RawBuffer, offset: usize, bytes: usize) -> Result<Reading> {
+        let from = buffer.downcast::<Memory>()?.pointer + offset as u64;
+        let _order = self.queue();
+        self.context.enter()?;
+        let piece = self.pieces.take(&self.context, bytes)?;
+        // SAFETY: the piece is large enough and belongs to this reading until the copy is done; the range lies in the buffer.
+        let result = unsafe { sys::cuMemcpyDtoHAsync_v2(piece.pointer.cast(), from, bytes, self.context.stream()) };
+        self.context.check("starting a copy to the host", result)?;
+        let done = Arc::new(Submission::new(self.context.record()?, None));
+        let arriving = Arriving::new(piece, bytes, self.pieces.clone(), done.clone());
+        Ok(Reading::new(Completion::new(done), move || arriving.take()))
     }
 
     /// Returns before the kernel is compiled: whoever launches it first waits, and is told if it does not compile. So the kernels of a recording

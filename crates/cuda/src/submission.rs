@@ -48,6 +48,38 @@ impl Refusals {
     }
 }
 
+/// Bytes on their way to the host.
+pub(crate) struct Arriving {
+    piece: Option<Pinned>,
+    bytes: usize,
+    pieces: Arc<Pieces>,
+    done: Arc<Submission>,
+}
+
+impl Arriving {
+    /// The first `bytes` bytes of `piece`, which a copy fills until `done`.
+    pub(crate) fn new(piece: Pinned, bytes: usize, pieces: Arc<Pieces>, done: Arc<Submission>) -> Self {
+        Self { piece: Some(piece), bytes, pieces, done }
+    }
+
+    /// The bytes, when they are there.
+    pub(crate) fn take(self) -> Result<Vec<u8>> {
+        self.done.wait()?;
+        let Some(piece) = &self.piece else { return Ok(Vec::new()) };
+        // SAFETY: the piece holds as many bytes, and the copy into it is done.
+        Ok(unsafe { std::slice::from_raw_parts(piece.pointer, self.bytes) }.to_vec())
+    }
+}
+
+impl Drop for Arriving {
+    /// Nobody else may have the piece while it is written.
+    fn drop(&mut self) {
+        if let Some(piece) = self.piece.take().filter(|_| self.done.wait().is_ok()) {
+            self.pieces.put_back(piece);
+        }
+    }
+}
+
 fn first_refusal(words: &[u32], kernels: &[Pipeline]) -> Option<Error> {
     let (word, kernel) = words.iter().zip(kernels).find(|(word, _)| **word > 0)?;
     let why = why(kernel).unwrap_or_default();

@@ -23,7 +23,8 @@ mod tensor;
 
 pub use backend::{BackendType, DeviceReport, DeviceState, devices};
 pub use elinvar_core::{
-    Completion, ConstantValue, DType, DeviceKind, DeviceProperties, Element, Error, ErrorKind, HostMemory, MemoryInfo, PoolStatistics, Result, Shape,
+    Completion, ConstantValue, DType, DeviceKind, DeviceProperties, Element, Error, ErrorKind, HostMemory, MemoryInfo, PoolStatistics, Reading,
+    Result, Shape,
 };
 pub use elinvar_kernels as kernels;
 pub use elinvar_kernels::{Operator, Precision};

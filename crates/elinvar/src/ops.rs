@@ -11,13 +11,16 @@ use elinvar_kernels::{
     copy::Concat,
     cumsum::CumSum,
     gather::Gather,
+    greedy::Greedy,
     kv_append::KvAppend,
     layer_norm::LayerNorm,
     lora::LoraLinear,
     matmul::MatMul,
+    projection::Projection,
     reduce::{ArgReduce, Reduce, Reduction},
     rms_norm::{AddRmsNorm, RmsNorm},
     rope::Rope,
+    rope_append::RopeAppend,
     softmax::Softmax,
     swiglu::SwiGlu,
     ternary::{Clamp, Fma, Where},
@@ -226,6 +229,35 @@ impl Tensor {
         self.apply(&MatMul { transpose_b: true, precision, ..MatMul::default() }, &[Some(weight), bias])
     }
 
+    /// Linear layers of this input, always strict, in one launch: each of `layers` is a weight `[n, k]` and a bias `[n]`, one to three of them; see
+    /// [`Projection`] for the normalisation before (whose weight is `norm`), the gate and the `residual` after, and for what the types must be.
+    ///
+    /// # Errors
+    /// Shapes or types that do not fit, more than three layers, or out of memory.
+    pub fn project(
+        &self,
+        operator: &Projection,
+        norm: Option<&Tensor>,
+        layers: &[(&Tensor, Option<&Tensor>)],
+        residual: Option<&Tensor>,
+    ) -> Result<Vec<Tensor>> {
+        if layers.len() > 3 {
+            return Err(Error::invalid_argument(format!("{} layers of one input: at most 3 are projected at once", layers.len())));
+        }
+        let weight = |index: usize| layers.get(index).map(|(weight, _)| *weight);
+        let bias = |index: usize| layers.get(index).and_then(|(_, bias)| *bias);
+        self.executor().apply(operator, &[Some(self), norm, weight(0), weight(1), weight(2), bias(0), bias(1), bias(2), residual])
+    }
+
+    /// Takes the step of greedy decoding that this state `[2]` (i32: a token and its position) stands for: it becomes the likeliest token of
+    /// `logits`, one row, and the position after.
+    ///
+    /// # Errors
+    /// Shapes or types that do not fit. A logit that is no number is told when something is read.
+    pub fn greedy(&self, logits: &Tensor) -> Result<()> {
+        self.executor().apply(&Greedy, &[Some(self), Some(logits)]).map(|_| ())
+    }
+
     /// Rotary position embedding of `[…, tokens, heads, head_dim]` at `positions [tokens]` (i32), with the frequencies that
     /// [`elinvar_kernels::rope::frequencies`] gives; pairs half a head apart.
     ///
@@ -241,6 +273,25 @@ impl Tensor {
     /// Shapes or types that do not fit. A position outside the cache is told when something is read.
     pub fn kv_append(&self, rows: &Tensor, positions: &Tensor) -> Result<()> {
         self.executor().apply(&KvAppend, &[Some(self), Some(rows), Some(positions)]).map(|_| ())
+    }
+
+    /// Turns `rows [tokens, heads, head_dim]` by their positions, as [`Tensor::rope`] does, and writes them into this cache, as [`Tensor::kv_append`]
+    /// does; in the same launch `values` (a cache and its new rows) are appended as they are, and `queries [tokens, query_heads, head_dim]` are
+    /// turned in place.
+    ///
+    /// # Errors
+    /// Shapes or types that do not fit. A position outside the cache is told when something is read.
+    pub fn rope_append(
+        &self,
+        rows: &Tensor,
+        positions: &Tensor,
+        frequencies: &Tensor,
+        values: Option<(&Tensor, &Tensor)>,
+        queries: Option<&Tensor>,
+    ) -> Result<()> {
+        let (value_cache, values) = values.unzip();
+        let inputs = [Some(self), Some(rows), Some(positions), Some(frequencies), value_cache, values, queries];
+        self.executor().apply(&RopeAppend { interleaved: false }, &inputs).map(|_| ())
     }
 
     /// Attention of this query `[B, heads, tokens, D]` over keys and values `[B, kv_heads, keys, D]`; see [`Attention`] for masks and positions.

@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc};
 
-use elinvar_core::{Binding, Buffer, DType, Element, Error, Layout, ListBuilder, Result, Shape};
+use elinvar_core::{Binding, Buffer, DType, Element, Error, Layout, ListBuilder, Reading, Result, Shape};
 use elinvar_kernels::TensorInfo;
 
 use crate::{Executor, recording};
@@ -110,11 +110,26 @@ impl Tensor {
         Ok(values)
     }
 
-    fn read(&self, bytes: &mut [u8]) -> Result<()> {
+    /// Starts to read its elements in row-major order, as native-endian bytes: what they are after everything submitted before, whatever is submitted
+    /// after. A loop can start its next step before it looks at the results of the last, whose errors its completion tells.
+    ///
+    /// # Errors
+    /// As [`Tensor::to_bytes`].
+    pub fn read_later(&self) -> Result<Reading> {
+        let binding = self.readable()?;
+        self.executor.device.read_later(binding.buffer(), binding.offset(), binding.bytes())
+    }
+
+    /// Its elements as a row-major range, for reading.
+    fn readable(&self) -> Result<Binding> {
         if recording::is_recording(&self.executor.device) {
             return Err(Error::invalid_argument("a tensor cannot be read while recording: replay the recording first"));
         }
-        let binding = self.contiguous()?.binding()?;
+        self.contiguous()?.binding()
+    }
+
+    fn read(&self, bytes: &mut [u8]) -> Result<()> {
+        let binding = self.readable()?;
         self.executor.device.read(binding.buffer(), binding.offset(), bytes)
     }
 

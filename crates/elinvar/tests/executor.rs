@@ -4,7 +4,7 @@
 
 use std::num::NonZeroUsize;
 
-use elinvar::{BackendType, DType, Executor, Precision, Tensor};
+use elinvar::{BackendType, DType, Executor, Precision, Tensor, kernels::projection::Projection};
 
 fn cpu() -> Executor {
     Executor::new_cpu(NonZeroUsize::new(2).unwrap()).unwrap()
@@ -143,4 +143,66 @@ fn the_null_device_checks_and_executes_nothing() {
     let x = executor.tensor(&[4, 4], &[1.0f32; 16]).unwrap();
     assert_eq!(x.softmax(-1).unwrap().to_vec::<f32>().unwrap(), [0.0; 16]);
     assert!(x.softmax(9).is_err());
+}
+
+#[test]
+fn a_projection_has_the_bits_of_its_parts() {
+    let executor = cpu().with_precision(Some(Precision::Strict));
+    let random = |dtype: DType, dims: &[usize], seed: u32| {
+        let value = |i: u32| ((i.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 8) as f32 / (1 << 23) as f32) - 1.0;
+        let values: Vec<f32> = (0..dims.iter().product::<usize>() as u32).map(value).collect();
+        executor.tensor(dims, &values).unwrap().cast(dtype).unwrap()
+    };
+    let bits = |tensor: &Tensor| tensor.to_vec::<f32>().unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>();
+    for rows in [1, 5] {
+        let (x, norm, residual) = (random(DType::F32, &[rows, 300], 1), random(DType::BF16, &[300], 2), random(DType::F32, &[rows, 40], 3));
+        let (a, b) = (random(DType::BF16, &[40, 300], 4), random(DType::BF16, &[40, 300], 5));
+        let bias = random(DType::F16, &[40], 6);
+        let normed = x.rms_norm(Some(&norm), 1e-5).unwrap();
+        let apart = [normed.linear(&a, Some(&bias)).unwrap(), normed.linear(&b, None).unwrap()];
+
+        let operator = Projection { epsilon: Some(1e-5), gated: false };
+        let together = x.project(&operator, Some(&norm), &[(&a, Some(&bias)), (&b, None)], None).unwrap();
+        assert!(together.iter().map(bits).eq(apart.iter().map(bits)));
+        let gated = x.project(&Projection { gated: true, ..operator }, Some(&norm), &[(&a, Some(&bias)), (&b, None)], None).unwrap();
+        assert!(gated.len() == 1 && bits(&gated[0]) == bits(&apart[0].swiglu(&apart[1]).unwrap()));
+        let added = x.project(&Projection::default(), None, &[(&a, None)], Some(&residual)).unwrap();
+        assert_eq!(bits(&added[0]), bits(&residual.add(&x.linear(&a, None).unwrap()).unwrap()));
+        let four = x.project(&operator, None, &[(&a, None); 4], None).unwrap_err().to_string();
+        assert!(four.contains("at most 3"), "{four}");
+    }
+}
+
+#[test]
+fn caches_take_what_rope_and_append_would_write() {
+    let executor = cpu();
+    let row =
+        |seed: f32, heads: usize| executor.tensor(&[2, heads, 8], &(0..16 * heads).map(|i| (i as f32 * seed).sin()).collect::<Vec<_>>()).unwrap();
+    let (positions, frequencies) = (executor.tensor(&[2], &[3i32, 1]).unwrap(), executor.tensor(&[4], &[1.0f32, 0.5, 0.25, 0.125]).unwrap());
+    let cache = || executor.zeros(DType::F16, &[2, 5, 8]).unwrap();
+    let (keys, values, queries) = (row(0.7, 2), row(1.3, 2), row(2.1, 6));
+    let [k, v, k_apart, v_apart] = [cache(), cache(), cache(), cache()];
+    let turned = queries.rope(&positions, &frequencies).unwrap().to_bytes().unwrap();
+    k_apart.kv_append(&keys.rope(&positions, &frequencies).unwrap(), &positions).unwrap();
+    v_apart.kv_append(&values, &positions).unwrap();
+    k.rope_append(&keys, &positions, &frequencies, Some((&v, &values)), Some(&queries)).unwrap();
+    for (found, expected) in [(&k, &k_apart), (&v, &v_apart)] {
+        assert_eq!(found.to_bytes().unwrap(), expected.to_bytes().unwrap());
+    }
+    assert_eq!(queries.to_bytes().unwrap(), turned);
+}
+
+#[test]
+fn greedy_steps_follow_each_other_on_the_device() {
+    let executor = cpu();
+    let state = executor.tensor(&[2], &[9i32, 4]).unwrap();
+    let logits = executor.tensor(&[1, 5], &[0.5f32, 2.0, -1.0, 2.0, 1.0]).unwrap();
+    let (recording, ()) = executor.record(|| state.greedy(&logits)).unwrap();
+    executor.replay(&recording).unwrap();
+    let first = state.read_later().unwrap();
+    executor.replay(&recording).unwrap();
+    assert_eq!(first.wait().unwrap(), [1i32, 5].map(i32::to_ne_bytes).concat());
+    assert_eq!(state.to_vec::<i32>().unwrap(), [1, 6]);
+    logits.write(&[f32::NAN; 5]).unwrap();
+    assert!(executor.replay(&recording).unwrap().wait().unwrap_err().to_string().contains("logit of token 0 is NaN"));
 }

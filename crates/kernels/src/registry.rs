@@ -45,7 +45,7 @@ pub struct Description {
     pub summary: &'static str,
     /// Inputs in order.
     pub inputs: &'static [Port],
-    /// Outputs in order. For an operator that updates its first input in place: that input's name.
+    /// Outputs in order. For an operator that updates inputs in place: those inputs' names.
     pub outputs: &'static [Port],
     /// Attributes.
     pub attributes: &'static [AttributeInfo],
@@ -75,10 +75,12 @@ pub fn operators() -> Vec<&'static Description> {
         crate::cumsum::DESCRIPTIONS,
         crate::fill::DESCRIPTIONS,
         crate::gather::DESCRIPTIONS,
+        crate::greedy::DESCRIPTIONS,
         crate::kv_append::DESCRIPTIONS,
         crate::layer_norm::DESCRIPTIONS,
         crate::lora::DESCRIPTIONS,
         crate::matmul::DESCRIPTIONS,
+        crate::projection::DESCRIPTIONS,
         crate::reduce::DESCRIPTIONS,
         crate::rms_norm::DESCRIPTIONS,
         crate::rope::DESCRIPTIONS,

@@ -32,8 +32,8 @@ impl MemoryEstimate {
     fn with_weights(config: &Config, weights: u64, context: usize, cache: DType, chunk: usize) -> Self {
         let (queries, keys) = (product(&[config.heads, config.head_dim]), product(&[config.kv_heads, config.head_dim]));
         let row = 6 * config.hidden_size as u128 + 3 * queries + 3 * keys + 3 * config.intermediate_size as u128;
-        // Up to three recorded prefill steps (filling, last, remainder) and the decoding step keep theirs.
-        let rows = 3 * chunk.min(context) as u128 + 1;
+        // Up to three recorded prefill steps (filling, last, remainder) and two of decoding (read by the host, chosen by the device) keep theirs.
+        let rows = 3 * chunk.min(context) as u128 + 2;
         let elements = rows.saturating_mul(row).saturating_add(4 * config.vocab_size as u128);
         Self {
             weights,

@@ -5,7 +5,7 @@ use std::{
 
 use elinvar_core::{
     Access, Backend, Binding, Command, CommandList, Completion, DType, DeviceKind, DeviceMemory, DeviceProperties, Dispatch, Error, InFlight,
-    KernelSource, MemoryInfo, Metal, Pipeline, RawBuffer, Result, Signal, Storage,
+    KernelSource, MemoryInfo, Metal, Pipeline, RawBuffer, Reading, Result, Signal, Storage,
 };
 
 use crate::{
@@ -139,6 +139,21 @@ impl<A: Api> Backend for MetalBackend<A> {
     fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
         self.in_flight().settle()?;
         self.api.read(&buffer.downcast::<Memory<A>>()?.buffer, offset, bytes)
+    }
+
+    fn read_later(&self, buffer: &RawBuffer, offset: usize, bytes: usize) -> Result<Reading> {
+        // What is submitted next may write the range: a copy keeps it as it is.
+        let (api, copy, signal) = (self.api.clone(), self.api.buffer(bytes)?, Signal::new());
+        let mut encoded = self.api.command_buffer()?;
+        self.api.copy(&mut encoded, (&buffer.downcast::<Memory<A>>()?.buffer, offset), (&copy, 0), bytes)?;
+        self.in_flight().push(signal.clone());
+        let told = signal.clone();
+        self.api.commit(encoded, Box::new(move |result| told.complete(result)));
+        Ok(Reading::new(Completion::new(signal), move || {
+            let mut read = vec![0; bytes];
+            api.read(&copy, 0, &mut read)?;
+            Ok(read)
+        }))
     }
 
     fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {

@@ -43,6 +43,28 @@ fn lists_run_in_order_and_are_waited_for_by_reads() {
 }
 
 #[test]
+fn a_reading_has_what_was_there_between_two_lists() {
+    let device = device(&[]);
+    let buffer = device.allocate(8).unwrap();
+    let fill = |value: u8| {
+        let mut list = ListBuilder::new();
+        list.fill(buffer.bind(0, 8).unwrap(), value).unwrap();
+        device.submit(&list.finish()).unwrap()
+    };
+    let readings: Vec<_> = (1..20u8)
+        .map(|value| {
+            fill(value);
+            device.read_later(&buffer, 4, 2).unwrap()
+        })
+        .collect();
+    fill(99);
+    for (reading, value) in readings.into_iter().zip(1..) {
+        assert_eq!(reading.wait().unwrap(), [value; 2]);
+    }
+    assert!(device.read_later(&buffer, 7, 2).is_err());
+}
+
+#[test]
 fn a_device_may_be_dropped_while_a_list_runs() {
     for _ in 0..5 {
         let device = device(&[]);

@@ -9,6 +9,7 @@ use elinvar_kernels::{
     Operator,
     conformance::{self, Bound, Case, HostTensor, Placement},
     gather::{Gather, GatherElements, GatherNd},
+    greedy::Greedy,
     kv_append::KvAppend,
     rope::RotaryEmbedding,
     scatter::{Reduction, ScatterElements, ScatterNd},
@@ -84,6 +85,27 @@ fn tokens_outside_the_cache_are_refused() {
         match conformance::run(&case, &device, Placement::Aligned) {
             Ok(_) => assert!(inside, "{at}"),
             Err(error) => assert!(!inside && error.to_string().contains("outside the cache") && error.to_string().contains("(number 1)"), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn logits_that_are_no_numbers_are_refused() {
+    let device = Device::new(MetalBackend::new(Simulated::new(SimulatorOptions::default()).unwrap(), DeviceKind::MetalSim));
+    for (logits, number) in
+        [([1.0, 2.0, 3.0], None), ([1.0, f32::NAN, 3.0], Some(1)), ([1.0, 2.0, f32::INFINITY], Some(2)), ([f32::NEG_INFINITY; 3], Some(0))]
+    {
+        let inputs = [Some(HostTensor::new(&[2], &[5i32, 6])), Some(HostTensor::new(&[3], &logits))];
+        let case = Case::new(Greedy, inputs, Bound::EXACT, |_| Vec::new()).updating(0);
+        match (conformance::run(&case, &device, Placement::Aligned), number) {
+            (Ok(state), None) => assert_eq!(state[0].to_f64(), [2.0, 7.0]),
+            (Err(error), Some(number)) => assert!(
+                error
+                    .to_string()
+                    .contains(&format!("NaN or infinite: the model's weights are damaged, or its activations overflow (number {number})")),
+                "{error}"
+            ),
+            (outcome, _) => panic!("{logits:?}: {outcome:?}"),
         }
     }
 }

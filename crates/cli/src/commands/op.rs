@@ -104,12 +104,12 @@ fn shown(port: &Port) -> String {
     }
 }
 
-/// Results by name; an operator without outputs has updated its first input.
+/// Results by name; an operator without outputs has updated the inputs that its outputs are called by.
 fn named(description: &Description, inputs: &[Option<&Tensor>], results: Vec<Tensor>) -> Result<Vec<(String, Tensor)>> {
-    let results = match (results.is_empty(), inputs.first()) {
-        (true, Some(Some(updated))) => vec![(*updated).clone()],
-        _ => results,
-    };
+    if results.is_empty() {
+        let input = |port: &Port| description.inputs.iter().position(|p| p.name == port.name).and_then(|index| *inputs.get(index)?);
+        return Ok(description.outputs.iter().filter_map(|port| Some((port.name.to_owned(), input(port)?.clone()))).collect());
+    }
     if let [Port { variadic: true, name, .. }] = description.outputs {
         return Ok(results.into_iter().enumerate().map(|(i, t)| (format!("{name}{i}"), t)).collect());
     }

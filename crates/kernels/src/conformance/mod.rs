@@ -63,7 +63,7 @@ pub struct Case {
     pub inputs: Vec<Option<HostTensor>>,
     bound: Bound,
     oracle: Oracle,
-    updated: Option<usize>,
+    updated: Vec<usize>,
 }
 
 impl Case {
@@ -74,12 +74,12 @@ impl Case {
         bound: Bound,
         oracle: impl Fn(&[Vec<f64>]) -> Vec<Vec<f64>> + Send + Sync + 'static,
     ) -> Self {
-        Self { operator: Box::new(operator), inputs: inputs.into(), bound, oracle: Box::new(oracle), updated: None }
+        Self { operator: Box::new(operator), inputs: inputs.into(), bound, oracle: Box::new(oracle), updated: Vec::new() }
     }
 
-    /// The operator updates this input in place: its new value is the only result.
+    /// The operator updates this input in place: its new value is a result, after those of inputs named before, and there are no others.
     pub fn updating(mut self, input: usize) -> Self {
-        self.updated = Some(input);
+        self.updated.push(input);
         self
     }
 
@@ -227,11 +227,12 @@ pub fn run(case: &Case, device: &Device, placement: Placement) -> Result<Vec<Hos
         }
         HostTensor::from_bytes(info.dtype, info.shape(), &bytes[start..end])
     };
-    if let Some(index) = case.updated {
-        let (Some(binding), Some(info)) = (&inputs[index], &infos[index]) else {
-            return Err(Error::invalid_argument(format!("{}: the updated input is absent", case.name())));
-        };
-        return Ok(vec![read(binding, info, false)?]);
+    let updated = |&index: &usize| match (&inputs[index], &infos[index]) {
+        (Some(binding), Some(info)) => read(binding, info, false),
+        _ => Err(Error::invalid_argument(format!("{}: an updated input is absent", case.name()))),
+    };
+    if !case.updated.is_empty() {
+        return case.updated.iter().map(updated).collect();
     }
     outputs.iter().zip(&types).map(|(binding, info)| read(binding, info, true)).collect()
 }
@@ -256,10 +257,12 @@ pub fn cases() -> Vec<Case> {
         crate::cumsum::oracle::cases,
         crate::fill::oracle::cases,
         crate::gather::oracle::cases,
+        crate::greedy::oracle::cases,
         crate::kv_append::oracle::cases,
         crate::layer_norm::oracle::cases,
         crate::lora::oracle::cases,
         crate::matmul::oracle::cases,
+        crate::projection::oracle::cases,
         crate::reduce::oracle::cases,
         crate::rms_norm::oracle::cases,
         crate::rope::oracle::cases,

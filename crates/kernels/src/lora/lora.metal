@@ -18,9 +18,9 @@ template <typename X, typename W, typename B, typename C, uint ROWS, uint COLUMN
     if (column >= n) {
         return;
     }
-    DotTile<float, B, ROWS, COLUMNS> adapter;
+    DotTile<Lines<float>, Lines<B>, ROWS, COLUMNS> adapter;
     const float delta = adapter.product(row_major(projected, p.r, row, m), row_major(b, p.r, column, n), uint(p.r), lane);
-    DotTile<X, W, ROWS, COLUMNS> tile;
+    DotTile<Lines<X>, Lines<W>, ROWS, COLUMNS> tile;
     const float sum = tile.product(row_major(x, p.k, row, m), row_major(weight, p.k, column, n), uint(p.k), lane);
 
     typedef LaneSums<ROWS * COLUMNS, 32> Tree;

@@ -1,7 +1,8 @@
 // A simdgroup's tile of strict dot products. Lane l owns the accumulators 8l … 8l + 7 of all of them: eight neighbouring elements of each line,
 // 256 further on each time, serve the whole tile. Then a lane's slots pairwise and the lanes by the xor tree.
 
-template <typename A, typename B, uint ROWS, uint COLUMNS>
+// `Left` and `Right` say where lines' elements come from, as Lines does.
+template <typename Left, typename Right, uint ROWS, uint COLUMNS>
 struct DotTile {
     // Elements from one visit to the next, and visits of b loaded ahead.
     static constexpr constant uint STRIDE = 32 * SLOTS;
@@ -22,7 +23,7 @@ struct DotTile {
     }
 
     // The products of lines of `n` elements: number `Tree::first(lane)` for each lane, row by row.
-    float product(Lines<A> a, Lines<B> b, uint n, uint lane) {
+    float product(Left a, Right b, uint n, uint lane) {
         float x[ROWS][SLOTS], w[COLUMNS][SLOTS];
         for (uint i = 0; i < ROWS * COLUMNS * SLOTS; ++i) {
             slots[i / SLOTS][i % SLOTS] = 0.0f;

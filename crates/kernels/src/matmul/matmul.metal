@@ -19,7 +19,7 @@ template <typename A, typename B, typename C, typename Y, uint ROWS, uint COLUMN
     if (column >= n) {
         return;
     }
-    DotTile<A, B, ROWS, COLUMNS> tile;
+    DotTile<Lines<A>, Lines<B>, ROWS, COLUMNS> tile;
     const float sum = tile.product(lines(p, p.a, a, place.batch, row, m), lines(p, p.b, b, place.batch, column, n), uint(p.k), lane);
 
     typedef LaneSums<ROWS * COLUMNS, 32> Tree;

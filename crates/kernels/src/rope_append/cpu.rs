@@ -18,23 +18,34 @@ fn run<A: Float, B: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let params: TurnedRows = arguments.params()?;
     let (cache, rows) = (arguments.output::<B>(0)?, arguments.input::<A>(1)?);
     let (positions, frequencies) = (arguments.input::<i32>(2)?, arguments.input::<f32>(3)?);
-    let (p, half) = (&params.append, params.half_dim as usize);
-    let width = p.width as usize;
-    check_positions(p, positions)?;
+    let (mut value_cache, values, mut queries) =
+        (arguments.optional_output::<B>(4)?, arguments.optional::<A>(5)?, arguments.optional_output::<A>(6)?);
+    let (keys, half, tokens) = (&params.append, params.half_dim as usize, params.append.tokens as usize);
+    let width = keys.width as usize;
+    check_positions(keys, positions)?;
+    let mut turned = vec![A::from_f32(0.0); width];
     with_scratch(2 * half, |table| {
         let (cos, sin) = table.split_at_mut(half);
-        for index in 0..(p.batch * p.tokens) as usize {
-            let (b, t) = (index / p.tokens as usize, index % p.tokens as usize);
-            let position = positions[b * p.position_stride as usize + t];
+        for index in 0..keys.batch as usize * tokens {
+            let (b, t) = (index / tokens, index % tokens);
+            let position = positions[b * keys.position_stride as usize + t];
             angles(frequencies, position as f32, cos, sin);
-            for h in 0..p.heads as usize {
-                let mut row = rows[p.rows.at(b, h, t)..][..width].to_vec();
-                if params.interleaved == 0 {
-                    half_split(&mut row, cos, sin)
-                } else {
-                    interleaved(&mut row, cos, sin)
+            let turn = |row: &mut [A]| if params.interleaved == 0 { half_split(row, cos, sin) } else { interleaved(row, cos, sin) };
+            for h in 0..keys.heads as usize {
+                turned.copy_from_slice(&rows[keys.rows.at(b, h, t)..][..width]);
+                turn(&mut turned);
+                round(&turned, &mut cache[keys.cache.at(b, h, position as usize)..][..width]);
+            }
+            if let (Some(cache), Some(values)) = (value_cache.as_deref_mut(), values) {
+                let (v, width) = (&params.values, params.values.width as usize);
+                for h in 0..v.heads as usize {
+                    round(&values[v.rows.at(b, h, t)..][..width], &mut cache[v.cache.at(b, h, position as usize)..][..width]);
                 }
-                round(&row, &mut cache[p.cache.at(b, h, position as usize)..][..width]);
+            }
+            if let Some(queries) = queries.as_deref_mut() {
+                for h in 0..params.query_heads as usize {
+                    turn(&mut queries[params.queries.at(b, h, t)..][..width]);
+                }
             }
         }
     });

@@ -9,45 +9,82 @@ use crate::{
     rope::{RopeScaling, frequencies, oracle::rotate},
 };
 
-pub(crate) fn cases() -> Vec<Case> {
-    let mut cases = Vec::new();
-    for (i, types) in PAIRS.into_iter().enumerate() {
-        for interleaved in [false, true] {
-            cases.extend(case(types, interleaved, None, [3, 2, 64], 64, HostTensor::new(&[3], &[7i32, 0, 3])));
-            cases.extend(case(types, interleaved, Some(2), [2, 3, 33 + i], 20, HostTensor::new(&[2, 2], &[1i32, 5, 7, 6])));
-        }
-    }
-    cases.extend(case(PAIRS[0], false, Some(2), [1, 1, 600], 600, HostTensor::new(&[1], &[4i32])));
-    cases.extend(case(PAIRS[0], false, None, [0, 2, 8], 8, HostTensor::new::<i32>(&[0], &[])));
-    cases
-}
+/// Positions of the caches.
+const CAPACITY: usize = 8;
 
-/// Rows `[tokens, heads, width]` into a cache of eight positions.
-fn case(
-    [rows, cache]: [DType; 2],
+/// Keys `[tokens, heads, width]`, and perhaps values and queries, of as many sequences as `batch` says.
+struct Step {
+    types: [DType; 2],
     interleaved: bool,
     batch: Option<usize>,
-    [tokens, heads, width]: [usize; 3],
+    dims: [usize; 3],
     rotary: usize,
     positions: HostTensor,
-) -> Option<Case> {
-    let lead: Vec<usize> = batch.into_iter().collect();
-    let table = frequencies(&RopeScaling::None, 10_000.0, rotary).ok()?;
-    let values = HostTensor::random(rows, &[&lead[..], &[tokens, heads, width]].concat(), -3.0, 3.0, 1);
-    let filled = HostTensor::random(cache, &[&lead[..], &[heads, 8, width]].concat(), -3.0, 3.0, 2);
-    let inputs = [filled, values, positions, HostTensor::new(&[rotary / 2], &table)].map(Some);
-    // Rounded to the rows' type first, if that is not f32.
-    let twice = if rows == DType::F32 { 0.0 } else { 2f64.powi(if rows == DType::F16 { -11 } else { -8 }) };
-    let case = Case::new(RopeAppend { interleaved }, inputs, Bound::relative(twice * 1.01).with_absolute(2e-6), move |inputs| {
-        let mut cache = inputs[0].clone();
-        for (i, row) in inputs[1].chunks(width).enumerate() {
-            let (sequence, t, h) = (i / (heads * tokens), i / heads % tokens, i % heads);
-            let position = inputs[2][if inputs[2].len() == tokens { t } else { sequence * tokens + t }];
-            let angles: Vec<f64> = inputs[3].iter().map(|&f| f64::from(position as f32 * f as f32)).collect();
-            let at = ((sequence * heads + h) * 8 + position as usize) * width;
-            cache[at..][..width].copy_from_slice(&rotate(row, &angles, interleaved));
+    /// Heads and width of the values, and heads of the queries.
+    others: Option<[usize; 3]>,
+}
+
+impl Step {
+    fn case(self) -> Option<Case> {
+        let Self { types: [rows, cache], interleaved, dims: [tokens, heads, width], .. } = self;
+        let lead: Vec<usize> = self.batch.into_iter().collect();
+        let table = frequencies(&RopeScaling::None, 10_000.0, self.rotary).ok()?;
+        let random = |dtype, dims: [usize; 3], seed| Some(HostTensor::random(dtype, &[&lead[..], &dims].concat(), -3.0, 3.0, seed));
+        let mut inputs = vec![
+            random(cache, [heads, CAPACITY, width], 2),
+            random(rows, [tokens, heads, width], 1),
+            Some(self.positions),
+            Some(HostTensor::new(&[self.rotary / 2], &table)),
+        ];
+        match self.others {
+            Some([heads, width, _]) => inputs.extend([random(cache, [heads, CAPACITY, width], 3), random(rows, [tokens, heads, width], 4)]),
+            None => inputs.extend([None, None]),
         }
-        vec![cache]
-    });
-    Some(case.updating(0))
+        inputs.push(self.others.and_then(|[.., heads]| random(rows, [tokens, heads, width], 5)));
+        // Rounded to the rows' type first, if that is not f32.
+        let twice = if rows == DType::F32 { 0.0 } else { 2f64.powi(if rows == DType::F16 { -11 } else { -8 }) };
+        let bound = Bound::relative(twice * 1.01).with_absolute(2e-6);
+        let case = Case::new(RopeAppend { interleaved }, inputs, bound, move |inputs| {
+            let position = |row: usize, heads: usize| inputs[2][if inputs[2].len() == tokens { row / heads % tokens } else { row / heads }];
+            let turned = |row: &[f64], position: f64| {
+                let angles: Vec<f64> = inputs[3].iter().map(|&f| f64::from(position as f32 * f as f32)).collect();
+                rotate(row, &angles, interleaved)
+            };
+            let append = |cache: &[f64], rows: &[f64], heads: usize, width: usize, turns: bool| {
+                let mut cache = cache.to_vec();
+                for (i, row) in rows.chunks(width).enumerate() {
+                    let (sequence, h, position) = (i / (heads * tokens), i % heads, position(i, heads));
+                    let at = ((sequence * heads + h) * CAPACITY + position as usize) * width;
+                    cache[at..][..width].copy_from_slice(&if turns { turned(row, position) } else { row.to_vec() });
+                }
+                cache
+            };
+            let mut results = vec![append(&inputs[0], &inputs[1], heads, width, true)];
+            if let Some([value_heads, value_width, query_heads]) = self.others {
+                results.push(append(&inputs[4], &inputs[5], value_heads, value_width, false));
+                results.push(inputs[6].chunks(width).enumerate().flat_map(|(i, row)| turned(row, position(i, query_heads))).collect());
+            }
+            results
+        });
+        let case = case.updating(0);
+        Some(if self.others.is_some() { case.updating(4).updating(6) } else { case })
+    }
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    let shared = || HostTensor::new(&[3], &[7i32, 0, 3]);
+    let own = || HostTensor::new(&[2, 2], &[1i32, 5, 7, 6]);
+    let keys = |types, interleaved, batch, dims, rotary, positions| Step { types, interleaved, batch, dims, rotary, positions, others: None };
+    let mut steps = Vec::new();
+    for (i, types) in PAIRS.into_iter().enumerate() {
+        for interleaved in [false, true] {
+            steps.push(keys(types, interleaved, None, [3, 2, 64], 64, shared()));
+            steps.push(keys(types, interleaved, Some(2), [2, 3, 33 + i], 20, own()));
+            steps.push(Step { others: Some([6, 37, 5]), ..keys(types, interleaved, None, [3, 2, 70], 64, shared()) });
+        }
+    }
+    steps.push(Step { others: Some([3, 300, 6]), ..keys(PAIRS[0], false, Some(2), [2, 3, 40], 40, own()) });
+    steps.push(keys(PAIRS[0], false, Some(2), [1, 1, 600], 600, HostTensor::new(&[1], &[4i32])));
+    steps.push(keys(PAIRS[0], false, None, [0, 2, 8], 8, HostTensor::new::<i32>(&[0], &[])));
+    steps.into_iter().filter_map(Step::case).collect()
 }

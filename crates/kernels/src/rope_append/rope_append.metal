@@ -1,5 +1,19 @@
-// New keys, turned by their positions, into a cache: a threadgroup for each row, a thread for each pair or copied element.
-// Read once, turned, rounded to the rows' type and to the cache's, written once.
+// What a step adds to the caches: keys turned by their positions and values, and the queries turned in place. A threadgroup for each row, a thread for
+// each pair or copied element. Read once, turned, rounded to the rows' type and to the cache's, written once.
+
+template <typename S, typename T>
+inline void turn(device const S* from, device T* to, constant TurnedRows& p, float position, device const float* frequencies, uint pair) {
+    const float angle = position * frequencies[pair], cos = strict::cos(angle), sin = strict::sin(angle);
+    const uint i = p.interleaved ? 2 * pair : pair, j = p.interleaved ? i + 1 : i + p.half_dim;
+    const float u = widen(from[i]), v = widen(from[j]);
+    to[i] = narrow<T>(widen(narrow<S>(u * cos - v * sin)));
+    to[j] = narrow<T>(widen(narrow<S>(v * cos + u * sin)));
+}
+
+template <typename T>
+inline device T* row_at(device T* values, constant View& view, long batch, long head, long token) {
+    return values + (long(view.origin) + batch * view.batch + head * view.head + token * view.token);
+}
 
 template <typename S, typename T>
 [[kernel]] void rope_append(
@@ -7,31 +21,44 @@ template <typename S, typename T>
     device const S* rows [[buffer(1)]],
     device const int* positions [[buffer(2)]],
     device const float* frequencies [[buffer(3)]],
-    constant TurnedRows& params [[buffer(4)]],
-    device atomic_uint* refusal [[buffer(5)]],
+    device T* value_cache [[buffer(4)]],
+    device const S* values [[buffer(5)]],
+    device S* queries [[buffer(6)]],
+    constant TurnedRows& params [[buffer(7)]],
+    device atomic_uint* refusal [[buffer(8)]],
     uint2 group [[threadgroup_position_in_grid]],
     uint index [[thread_index_in_threadgroup]],
     uint threads [[threads_per_threadgroup]])
 {
-    constant Params& p = params.append;
-    const long batch = group.x / uint(p.tokens), token = group.x % uint(p.tokens), head = group.y;
-    const long position = positions[batch * long(p.position_stride) + token];
-    if (position < 0 || position >= long(p.capacity)) {
+    constant Params& keys = params.append;
+    const uint pairs = params.half_dim, width = uint(keys.width), key_heads = uint(keys.heads), value_heads = uint(params.values.heads);
+    const long batch = group.x / uint(keys.tokens), token = group.x % uint(keys.tokens);
+    const long position = positions[batch * long(keys.position_stride) + token];
+    if (position < 0 || position >= long(keys.capacity)) {
         refuse(refusal, group.x);
         return;
     }
-    device const S* from = rows + (long(p.rows.origin) + batch * p.rows.batch + head * p.rows.head + token * p.rows.token);
-    device T* to = cache + (long(p.cache.origin) + batch * p.cache.batch + head * p.cache.head + position * p.cache.token);
-    const uint pairs = params.half_dim, width = uint(p.width);
-    for (uint pair = index; pair < width - pairs; pair += threads) {
-        if (pair >= pairs) {
-            to[pair + pairs] = narrow<T>(widen(from[pair + pairs]));
-            continue;
+    if (group.y < key_heads) {
+        device const S* from = row_at(rows, keys.rows, batch, group.y, token);
+        device T* to = row_at(cache, keys.cache, batch, group.y, position);
+        for (uint pair = index; pair < width - pairs; pair += threads) {
+            if (pair < pairs) {
+                turn(from, to, params, float(position), frequencies, pair);
+            } else {
+                to[pair + pairs] = narrow<T>(widen(from[pair + pairs]));
+            }
         }
-        const float angle = float(position) * frequencies[pair], cos = strict::cos(angle), sin = strict::sin(angle);
-        const uint i = params.interleaved ? 2 * pair : pair, j = params.interleaved ? i + 1 : i + pairs;
-        const float u = widen(from[i]), v = widen(from[j]);
-        to[i] = narrow<T>(widen(narrow<S>(u * cos - v * sin)));
-        to[j] = narrow<T>(widen(narrow<S>(v * cos + u * sin)));
+    } else if (group.y < key_heads + value_heads) {
+        const uint head = group.y - key_heads;
+        device const S* from = row_at(values, params.values.rows, batch, head, token);
+        device T* to = row_at(value_cache, params.values.cache, batch, head, position);
+        for (uint k = index; k < params.values.width; k += threads) {
+            to[k] = narrow<T>(widen(from[k]));
+        }
+    } else {
+        device S* row = row_at(queries, params.queries, batch, group.y - key_heads - value_heads, token);
+        for (uint pair = index; pair < pairs; pair += threads) {
+            turn(row, row, params, float(position), frequencies, pair);
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use elinvar::{Error, Result};
 
-use crate::{Config, GenerationConfig, Sampler, Sampling, Session, StopMatcher, TextStream, Tokenizer};
+use crate::{Config, GenerationConfig, Greedy, Sampler, Sampling, Session, StopMatcher, TextStream, Tokenizer};
 pub use chat::Chat;
 pub use statistics::Statistics;
 
@@ -133,19 +133,17 @@ impl Generator {
         let mut answer = Answer { stream: self.tokenizer.stream(prompt)?, stops, listener, text: String::new() };
         let mut tokens = Vec::new();
         let mut watch = statistics::Watch::start(prompt.len());
-        let Some(mut logits) = self.prefill(prompt, &mut watch, answer.listener)? else {
+        let Some(logits) = self.prefill(prompt, &mut watch, answer.listener)? else {
             return Ok(Generated { text: answer.text, tokens, finish: Finish::Cancelled, statistics: watch.finish(0) });
         };
         let most = options.max_tokens.min(self.capacity() - prompt.len());
         let mut context = prompt.to_vec();
+        if most == 0 {
+            return Ok(Generated { text: answer.text, tokens, finish: Finish::MaxTokens, statistics: watch.finish(0) });
+        }
+        let mut token = sampler.sample(&logits, &context)?;
+        let mut source = Source::new(&mut self.session, sampler, token, most - 1)?;
         let finish = loop {
-            if tokens.len() == most {
-                break if most == options.max_tokens { Finish::MaxTokens } else { Finish::ContextFull };
-            }
-            if let Some(&last) = tokens.last() {
-                logits = self.feed(last)?;
-            }
-            let token = sampler.sample(&logits, &context)?;
             watch.token();
             if self.end_tokens.contains(&token) {
                 break Finish::EndToken;
@@ -155,6 +153,12 @@ impl Generator {
             if let Some(finish) = answer.push(token)? {
                 return Ok(Generated { text: answer.text, finish, statistics: watch.finish(tokens.len()), tokens });
             }
+            if tokens.len() == most {
+                break if most == options.max_tokens { Finish::MaxTokens } else { Finish::ContextFull };
+            }
+            let next = source.after(token, &context)?;
+            self.cached.push(token);
+            token = next;
         };
         answer.finish()?;
         Ok(Generated { text: answer.text, finish, statistics: watch.finish(tokens.len()), tokens })
@@ -194,11 +198,28 @@ impl Generator {
         watch.prefilled();
         Ok(Some(logits))
     }
+}
 
-    fn feed(&mut self, token: u32) -> Result<Vec<f32>> {
-        let logits = self.session.feed(&[token])?;
-        self.cached.push(token);
-        Ok(logits)
+/// Where an answer's tokens after the first come from.
+enum Source<'a> {
+    /// Logits that the host draws from.
+    Sampled(&'a mut Session, Sampler),
+    /// The device.
+    Likeliest(Greedy<'a>),
+}
+
+impl<'a> Source<'a> {
+    /// After `first`, at most `most` tokens.
+    fn new(session: &'a mut Session, sampler: Sampler, first: u32, most: usize) -> Result<Self> {
+        Ok(if sampler.is_greedy() { Self::Likeliest(session.greedy(first, most)?) } else { Self::Sampled(session, sampler) })
+    }
+
+    /// The token after `last`, with which `context` ends.
+    fn after(&mut self, last: u32, context: &[u32]) -> Result<u32> {
+        match self {
+            Self::Sampled(session, sampler) => sampler.sample(&session.feed(&[last])?, context),
+            Self::Likeliest(tokens) => tokens.next().unwrap_or_else(|| Err(Error::invalid_argument("the context is full"))),
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The Llama family's forward pass.
 //!
-//! Activations are f32; weights stay as stored (f32, f16 or bf16) and are adopted from the mapped file, so that a device with unified memory
-//! reads them in place. A step is recorded once and replayed with new tokens and positions: see [`Session`].
+//! Activations are f32; weights stay as stored (f32, f16 or bf16) and are adopted from the mapped file, so that a device with unified memory reads
+//! them in place. A step is recorded once and replayed with new tokens and positions: see [`Session`]. Steps of a few tokens are bound by the reading
+//! of weights and are recorded with the fewest launches, strict; others with a launch for each operator, in the precision that the executor chooses.
 
 mod layer;
 mod random;
@@ -12,8 +13,8 @@ use std::collections::BTreeSet;
 use elinvar::{DType, Error, Executor, Result, Tensor, kernels::rope::frequencies};
 
 use crate::{Config, Weight, Weights};
-use layer::{Layer, Linear};
-pub use session::{Logits, Session};
+use layer::{Layer, Linear, Norm, Places, only};
+pub use session::{Greedy, Logits, Session};
 
 /// A model on a device.
 pub struct Model {
@@ -107,14 +108,36 @@ impl Model {
         }
     }
 
-    /// The residual stream after the last layer, normalised: `[tokens, hidden]`. The layers' caches are appended to.
-    fn hidden(&self, tokens: &Tensor, positions: &Tensor, cache: &[(Tensor, Tensor)]) -> Result<Tensor> {
+    /// The logits `[wanted tokens, vocab_size]` of a step of `tokens [n]`, if any are wanted. The layers' caches are appended to.
+    fn logits(&self, tokens: &Tensor, positions: &Tensor, cache: &[(Tensor, Tensor)], wanted: Logits) -> Result<Option<Tensor>> {
+        /// Tokens up to which each product reads more than it computes.
+        const FEW: usize = 8;
+        let count = tokens.shape()[0];
+        let places = Places { positions, frequencies: &self.frequencies };
+        let stream = self.embedding.gather(tokens, 0)?.cast(DType::F32)?;
+        let few = count <= FEW;
+        let hidden = if few { self.step(stream, places, cache)? } else { self.hidden(stream, places, cache)? };
+        let rows = match wanted {
+            Logits::None => return Ok(None),
+            Logits::Last => hidden.slice(0, count - 1, 1, 1)?,
+            Logits::All => hidden,
+        };
+        let norm = Norm { weight: &self.norm, epsilon: self.config.norm_epsilon };
+        Ok(Some(if few { only(norm.project(&rows, &[&self.head])?)? } else { self.head.apply(&rows)? }))
+    }
+
+    /// The residual stream after the last layer, for a few tokens: `[tokens, hidden]`.
+    fn step(&self, stream: Tensor, places: Places<'_>, cache: &[(Tensor, Tensor)]) -> Result<Tensor> {
+        self.layers.iter().zip(cache).try_fold(stream, |stream, (layer, cache)| layer.step(&self.config, &stream, places, cache))
+    }
+
+    /// The residual stream after the last layer, normalised: `[tokens, hidden]`.
+    fn hidden(&self, mut stream: Tensor, places: Places<'_>, cache: &[(Tensor, Tensor)]) -> Result<Tensor> {
         let epsilon = self.config.norm_epsilon;
-        let mut stream = self.embedding.gather(tokens, 0)?.cast(DType::F32)?;
         let Some(first) = self.layers.first() else { return stream.rms_norm(Some(&self.norm), epsilon) };
         let mut normalised = stream.rms_norm(Some(&first.input_norm), epsilon)?;
-        for (index, (layer, (keys, values))) in self.layers.iter().zip(cache).enumerate() {
-            let attended = layer.attend(&self.config, &normalised, positions, &self.frequencies, keys, values)?;
+        for (index, (layer, cache)) in self.layers.iter().zip(cache).enumerate() {
+            let attended = layer.attend(&self.config, &normalised, places, cache)?;
             (stream, normalised) = stream.add_rms_norm(&attended, Some(&layer.post_norm), epsilon)?;
             let fed = layer.feed_forward(&normalised)?;
             let next = self.layers.get(index + 1).map_or(&self.norm, |next| &next.input_norm);

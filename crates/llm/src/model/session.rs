@@ -1,8 +1,11 @@
 //! A text in progress: the KV cache, the position, and the recorded steps that extend it.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
 
-use elinvar::{DType, Error, Recording, Result, Tensor};
+use elinvar::{Completion, DType, DeviceProperties, Error, Reading, Recording, Result, Tensor};
 
 use super::Model;
 
@@ -17,15 +20,18 @@ pub enum Logits {
     All,
 }
 
-/// A step of a fixed number of tokens, recorded: write tokens and positions, replay, read the logits.
+/// A step of a fixed number of tokens, recorded: write the state, which is the tokens and their positions, replay, read the logits.
 struct Step {
-    tokens: Tensor,
-    positions: Tensor,
+    state: Tensor,
     recording: Recording,
     logits: Option<Tensor>,
 }
 
-/// One text on a model. Steps of one token and of the chunk's size are recorded at first use and replayed from then on.
+/// One text on a model. Steps are recorded at first use and replayed from then on: those of one token and of the chunk's size, and the last of
+/// another size.
+///
+/// A step is one command list: tokens and positions lie in a small buffer of the device, and nothing else differs from step to step. In greedy
+/// decoding ([`Session::greedy`]) the device also writes the next token and position there, so that nothing comes from the host.
 pub struct Session {
     model: Arc<Model>,
     cache: Vec<(Tensor, Tensor)>,
@@ -33,11 +39,17 @@ pub struct Session {
     length: usize,
     chunk: usize,
     steps: HashMap<(usize, Logits), Step>,
+    greedy: Option<Step>,
 }
 
 impl Session {
-    /// Tokens of a prefill step unless told otherwise.
-    pub const DEFAULT_CHUNK: usize = 256;
+    /// Tokens of a prefill step on a GPU unless told otherwise.
+    pub const GPU_CHUNK: usize = 1024;
+
+    /// Tokens of a prefill step unless told otherwise: enough to keep the device busy.
+    pub fn default_chunk(device: &DeviceProperties) -> usize {
+        if device.simd_width > 1 { Self::GPU_CHUNK } else { 256 }
+    }
 
     /// An empty text of at most `capacity` tokens, whose keys and values are stored as `dtype` (f32, f16 or bf16).
     ///
@@ -54,7 +66,8 @@ impl Session {
         let dims = [config.kv_heads, capacity, config.head_dim];
         let pair = |_| Ok((model.executor().zeros(dtype, &dims)?, model.executor().zeros(dtype, &dims)?));
         let cache = (0..config.layers).map(pair).collect::<Result<Vec<_>>>()?;
-        Ok(Self { model, cache, capacity, length: 0, chunk: Self::DEFAULT_CHUNK, steps: HashMap::new() })
+        let chunk = Self::default_chunk(model.executor().properties());
+        Ok(Self { model, cache, capacity, length: 0, chunk, steps: HashMap::new(), greedy: None })
     }
 
     /// The model.
@@ -152,35 +165,150 @@ impl Session {
         let key = (chunk.len(), wanted);
         let step = match self.steps.remove(&key) {
             Some(step) => step,
-            None => self.record(chunk.len(), wanted)?,
+            None => {
+                // Of the odd sizes of remainders, which keep their intermediate results too, only the last stays.
+                self.steps.retain(|(count, _), _| *count == 1 || *count == self.chunk);
+                self.record(chunk.len(), wanted)?
+            }
         };
-        let position = |i: usize| i32::try_from(self.length + i).map_err(|_| Error::invalid_argument("positions beyond 2^31"));
-        step.tokens.write(&chunk.iter().map(|&t| t.cast_signed()).collect::<Vec<_>>())?;
-        step.positions.write(&(0..chunk.len()).map(position).collect::<Result<Vec<_>>>()?)?;
+        step.state.write(&self.state(chunk)?)?;
         let done = self.model.executor().replay(&step.recording)?;
         match &step.logits {
             Some(tensor) => logits.extend(tensor.to_vec::<f32>()?),
             None => done.wait()?,
         }
-        // A remainder's odd size rarely comes again: its intermediate results are not worth keeping.
-        if chunk.len() == 1 || chunk.len() == self.chunk {
-            self.steps.insert(key, step);
+        self.steps.insert(key, step);
+        Ok(())
+    }
+
+    /// These tokens, and the positions that come next.
+    fn state(&self, tokens: &[u32]) -> Result<Vec<i32>> {
+        let position = |i: usize| i32::try_from(self.length + i).map_err(|_| Error::invalid_argument("positions beyond 2^31"));
+        tokens.iter().map(|&token| Ok(token.cast_signed())).chain((0..tokens.len()).map(position)).collect()
+    }
+
+    fn record(&self, count: usize, wanted: Logits) -> Result<Step> {
+        self.record_with(count, wanted, |_, _| Ok(()))
+    }
+
+    /// A step whose state and logits `end` has the last word on.
+    fn record_with(&self, count: usize, wanted: Logits, end: impl FnOnce(&Tensor, Option<&Tensor>) -> Result<()>) -> Result<Step> {
+        let model = &self.model;
+        let state = model.executor().zeros(DType::I32, &[2 * count])?;
+        let (tokens, positions) = (state.slice(0, 0, count, 1)?, state.slice(0, count, count, 1)?);
+        let (recording, logits) = model.executor().record(|| {
+            let logits = model.logits(&tokens, &positions, &self.cache, wanted)?;
+            end(&state, logits.as_ref())?;
+            Ok(logits)
+        })?;
+        Ok(Step { state, recording, logits })
+    }
+
+    /// Appends `token` and gives the likeliest token after it, appends that, and so on, for as long as it is asked for: at most `most` tokens, and as
+    /// many as fit the context. The last token given is not appended yet.
+    ///
+    /// The device chooses each token and feeds it to its next step, of the same bits as [`Session::feed`] and the first of the greatest logits. Where
+    /// it works beside the host, the next step is under way before a token is looked at.
+    ///
+    /// # Errors
+    /// A token outside the vocabulary, or a failed device.
+    pub fn greedy(&mut self, token: u32, most: usize) -> Result<Greedy<'_>> {
+        self.model.check_tokens(&[token])?;
+        let left = most.min(self.capacity - self.length);
+        Ok(Greedy { session: self, first: Some(token), coming: VecDeque::new(), left })
+    }
+
+    /// The recorded step of greedy decoding, whose state has `token` next.
+    fn greedy_step(&mut self, token: u32) -> Result<()> {
+        let step = match self.greedy.take() {
+            Some(step) => step,
+            None => self.record_with(1, Logits::Last, |state, logits| logits.map_or(Ok(()), |logits| state.greedy(logits)))?,
+        };
+        step.state.write(&self.state(&[token])?)?;
+        self.greedy = Some(step);
+        Ok(())
+    }
+}
+
+/// Greedy decoding under way: see [`Session::greedy`]. When it is dropped, the text has the tokens it was given and gave, but for the last.
+pub struct Greedy<'a> {
+    session: &'a mut Session,
+    /// What begins, until it is given to the device.
+    first: Option<u32>,
+    /// Steps that were submitted, and their tokens.
+    coming: VecDeque<(Completion, Reading)>,
+    /// Steps that may still be submitted.
+    left: usize,
+}
+
+impl Greedy<'_> {
+    /// Submits a step, if one is left.
+    fn submit(&mut self) -> Result<()> {
+        if let Some(token) = self.first.take_if(|_| self.left > 0) {
+            self.session.greedy_step(token)?;
+        }
+        if let (Some(step), 1..) = (&self.session.greedy, self.left) {
+            let done = self.session.model.executor().replay(&step.recording)?;
+            self.coming.push_back((done, step.state.slice(0, 0, 1, 1)?.read_later()?));
+            self.left -= 1;
         }
         Ok(())
     }
 
-    fn record(&self, count: usize, wanted: Logits) -> Result<Step> {
-        let model = &self.model;
-        let tokens = model.executor().tensor(&[count], &vec![0i32; count])?;
-        let positions = model.executor().tensor(&[count], &vec![0i32; count])?;
-        let (recording, logits) = model.executor().record(|| {
-            let hidden = model.hidden(&tokens, &positions, &self.cache)?;
-            Ok(match wanted {
-                Logits::None => None,
-                Logits::Last => Some(model.head.apply(&hidden.slice(0, count - 1, 1, 1)?)?),
-                Logits::All => Some(model.head.apply(&hidden)?),
-            })
-        })?;
-        Ok(Step { tokens, positions, recording, logits })
+    fn token(&mut self) -> Result<Option<u32>> {
+        if self.coming.is_empty() {
+            self.submit()?;
+        }
+        let Some((done, reading)) = self.coming.pop_front() else { return Ok(None) };
+        if !reading.is_complete() && self.coming.is_empty() {
+            self.submit()?;
+        }
+        done.wait()?;
+        let bytes = reading.wait()?;
+        let token = <[u8; 4]>::try_from(bytes.as_slice()).map_err(|_| Error::invalid_data("a token is not four bytes"))?;
+        self.session.length += 1;
+        Ok(Some(u32::from_ne_bytes(token)))
+    }
+}
+
+impl Iterator for Greedy<'_> {
+    type Item = Result<u32>;
+
+    fn next(&mut self) -> Option<Result<u32>> {
+        let token = self.token();
+        if token.is_err() {
+            // What is under way follows a step that failed.
+            (self.left, self.coming) = (0, VecDeque::new());
+        }
+        token.transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use elinvar::{BackendType, Executor};
+
+    use super::*;
+    use crate::Config;
+
+    const CONFIG: &str = r#"{"architectures": ["LlamaForCausalLM"], "vocab_size": 97, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3,
+        "num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 1024, "rms_norm_eps": 1e-5}"#;
+
+    #[test]
+    fn a_step_of_one_token_is_a_few_launches_a_layer_on_a_gpu() {
+        let executor = Executor::new_with_backend(BackendType::Null).unwrap();
+        let model = Arc::new(Model::random(&executor, Config::parse(CONFIG).unwrap(), DType::BF16, 1).unwrap());
+        let launches = |capacity: usize, count: usize, wanted: Logits| {
+            Session::new(model.clone(), capacity, DType::F16).unwrap().record(count, wanted).unwrap().recording.len()
+        };
+        // Embedding and its widening; projections, caches, attention, output, gate, down; the head.
+        assert_eq!(launches(256, 1, Logits::Last), 2 + 3 * 6 + 1);
+        assert_eq!(launches(256, 1, Logits::None), 2 + 3 * 6);
+        // Attention over blocks of keys is merged by a second launch; rows of several tokens are normalised by launches of their own.
+        assert_eq!(launches(1024, 1, Logits::Last), 2 + 3 * 7 + 1);
+        assert_eq!(launches(256, 4, Logits::All), 2 + 3 * 8 + 2);
+        let mut session = Session::new(model.clone(), 256, DType::F16).unwrap();
+        session.greedy_step(1).unwrap();
+        assert_eq!(session.greedy.unwrap().recording.len(), 2 + 3 * 6 + 2);
     }
 }

@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 
 use elinvar::{
     Error, Result,
-    kernels::{math, simd},
+    kernels::{greedy::likeliest, math, simd},
 };
 
 use crate::GenerationConfig;
@@ -90,6 +90,11 @@ impl Sampler {
     pub fn new(sampling: Sampling) -> Result<Self> {
         sampling.check()?;
         Ok(Self { sampling, random: Random::new(sampling.seed), scores: Vec::new(), weights: Vec::new(), order: Vec::new() })
+    }
+
+    /// Whether it takes the likeliest token as it is, which a device can do by itself.
+    pub(crate) fn is_greedy(&self) -> bool {
+        self.sampling.temperature == 0.0 && self.sampling.repetition_penalty == 1.0
     }
 
     /// The token after `context` (whose tokens the repetition penalty applies to), given its `logits`.
@@ -194,22 +199,6 @@ impl Sampler {
 /// Descending by score, equal scores by ascending id.
 fn rank(scores: &[f32], a: u32, b: u32) -> Ordering {
     scores[b as usize].partial_cmp(&scores[a as usize]).unwrap_or(Ordering::Equal).then(a.cmp(&b))
-}
-
-/// The index of the greatest score, the lowest of equals.
-fn likeliest(scores: &[f32]) -> Result<usize> {
-    let mut best = None;
-    for (id, &score) in scores.iter().enumerate() {
-        if score.is_nan() || score == f32::INFINITY {
-            return Err(Error::invalid_data(format!(
-                "the logit of token {id} is {score}: the model's weights are damaged, or its activations overflow"
-            )));
-        }
-        if score > best.map_or(f32::NEG_INFINITY, |(_, most)| most) {
-            best = Some((id, score));
-        }
-    }
-    best.map(|(id, _)| id).ok_or_else(|| Error::invalid_data(format!("none of the {} logits is finite: no token can be chosen", scores.len())))
 }
 
 simd! {

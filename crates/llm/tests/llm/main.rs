@@ -6,5 +6,6 @@ mod architectures;
 mod bad_input;
 mod fixture;
 mod generation;
+mod greedy;
 mod oracle;
 mod shakespeare;

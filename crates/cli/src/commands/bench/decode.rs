@@ -95,7 +95,7 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
     let bytes = bytes_per_token(&config, args.dtype);
     let ceilings = Ceilings::of(&executor)?;
     let longest = args.prompt.iter().chain(&args.generate).copied().max().unwrap_or(1);
-    MemoryEstimate::of_random(&config, args.dtype, longest, args.cache_dtype, Session::DEFAULT_CHUNK).check(executor.memory())?;
+    MemoryEstimate::of_random(&config, args.dtype, longest, args.cache_dtype, Session::default_chunk(&properties)).check(executor.memory())?;
     let model = Arc::new(Model::random(&executor, config, args.dtype, 1)?);
     let mut session = Session::new(model, longest, args.cache_dtype)?;
     let mut rows = Vec::new();
@@ -143,14 +143,10 @@ fn prefill(session: &mut Session, tokens: usize) -> Result<f64> {
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// Each token is read back and chosen greedily, as in generation.
+/// Greedily, each token read back, as in generation.
 fn decode(session: &mut Session, tokens: usize) -> Result<f64> {
     session.truncate(0);
-    let mut token = 1;
     let start = Instant::now();
-    for _ in 0..tokens {
-        let logits = session.feed(&[token])?;
-        token = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(i, _)| i as u32);
-    }
+    session.greedy(1, tokens)?.try_for_each(|token| token.map(drop))?;
     Ok(start.elapsed().as_secs_f64())
 }

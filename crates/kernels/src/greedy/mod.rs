@@ -1,0 +1,102 @@
+//! The end of a greedy decoding step, on the device: the likeliest token, and the position after, ready for the next step.
+//!
+//! `state = [token, position]` becomes `[argmax logits, position + 1]`; of equal logits the first counts. A logit that is NaN or +∞, or a row without
+//! a finite one, is an error. Memory: the logits are read once (on a CPU twice). Exact, so in any order.
+
+mod cpu;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod oracle;
+
+pub use cpu::likeliest;
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
+
+use crate::{
+    Argument, Description, Launch, Operator, Plan, Port, TensorInfo,
+    elementwise::{self, Operand, Space},
+    metal::{self, metal_file, params},
+    order, required,
+};
+
+const FILES: &[MetalFile] =
+    &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, order::METAL, Params::METAL, metal_file!("greedy/greedy.metal")];
+const METAL: MetalForm = MetalForm::new(FILES, "greedy").with_refusal(REFUSAL);
+
+/// What is wrong where logits are no numbers.
+const DAMAGED: &str = "the model's weights are damaged, or its activations overflow";
+const REFUSAL: &str = "a logit is NaN or infinite: the model's weights are damaged, or its activations overflow";
+
+/// Chooses the likeliest token. Inputs: `state [2]`, i32, updated in place: a token and its position; `logits […, vocabulary]` of one row.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Greedy;
+
+params! {
+    /// What the kernel gets besides its buffers.
+    struct Params {
+        /// Logits.
+        pub tokens: u64,
+    }
+}
+
+/// Threads of the threadgroup, and bytes of what a simdgroup finds.
+const THREADS: u32 = 1024;
+const FOUND: usize = 8;
+
+impl Operator for Greedy {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let (state, logits) = (required(inputs, 0, "state")?, required(inputs, 1, "logits")?);
+        if state.dtype != DType::I32 || **state.shape() != [2] {
+            return Err(Error::invalid_argument(format!("state is {} {}: i32 [2] expected, a token and its position", state.dtype, state.shape())));
+        }
+        let shape = logits.shape();
+        if shape.elements() == 0 || shape.last() != Some(&shape.elements()) || shape.elements() > i32::MAX as usize {
+            return Err(Error::invalid_argument(format!("logits have shape {shape}: one row, not empty, expected")));
+        }
+        cpu::twin(logits.dtype)?;
+        Ok(Vec::new())
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let logits = required(inputs, 1, "logits")?;
+        let buffers = [(Parameter::update("state", DType::I32), Argument::Input(0)), (Parameter::read("logits", logits.dtype), Argument::Input(1))];
+        let params = Params { tokens: logits.elements() as u64 };
+        let launch = Launch::new(KernelKey::new("greedy", &[logits.dtype]), cpu::twin(logits.dtype)?, &params, buffers).with_metal(METAL);
+        Ok(launch.over(Extent::linear(1), Extent::linear(THREADS)).with_threadgroup_memory(THREADS as usize / 32 * FOUND).into())
+    }
+}
+
+pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
+    name: "greedy",
+    summary: "the likeliest token and the position after, in place: the end of a decoding step",
+    inputs: &[
+        Port::new("state", &[DType::I32], "[2], a token and its position, updated in place"),
+        Port::new("logits", DType::FLOATS, "[…, vocabulary], one row"),
+    ],
+    outputs: &[Port::new("state", &[DType::I32], "the likeliest token and the position after")],
+    attributes: &[],
+    build: |_| Ok(Box::new(Greedy)),
+}];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn misfits_are_refused() {
+        let info = |dtype, dims: &[usize]| Some(TensorInfo::new(dtype, dims).unwrap());
+        let (state, logits) = (info(DType::I32, &[2]), info(DType::F32, &[1, 5]));
+        assert!(Greedy.infer(&[state, logits]).unwrap().is_empty());
+        assert!(Greedy.infer(&[info(DType::I64, &[2]), logits]).unwrap_err().to_string().contains("i32 [2] expected"));
+        assert!(Greedy.infer(&[state, info(DType::F32, &[2, 5])]).unwrap_err().to_string().contains("one row"));
+        assert!(Greedy.infer(&[state, info(DType::F32, &[0])]).unwrap_err().to_string().contains("not empty"));
+        assert!(Greedy.infer(&[state, info(DType::I32, &[5])]).unwrap_err().to_string().contains("i32"));
+    }
+
+    #[test]
+    fn the_first_of_the_greatest_is_found_and_what_is_no_number_named() {
+        assert_eq!(likeliest(&[-1.0f32, 3.0, 3.0, f32::NEG_INFINITY]).unwrap(), 1);
+        assert_eq!(likeliest(&[0.0f32, -0.0]).unwrap(), 0);
+        assert!(likeliest(&[1.0f32, f32::NAN, f32::INFINITY]).unwrap_err().to_string().contains("the logit of token 1 is NaN"));
+        assert!(likeliest(&[1.0f32, 2.0, f32::INFINITY]).unwrap_err().to_string().contains("the logit of token 2 is inf"));
+        assert!(likeliest(&[f32::NEG_INFINITY; 3]).unwrap_err().to_string().contains("none of the 3 logits"));
+    }
+}

@@ -1,0 +1,84 @@
+//! The naive reference, in f64, and the cases.
+
+use elinvar_core::DType;
+
+use super::{BIASES, NORM, Projection, RESIDUAL, WEIGHTS, X};
+use crate::{
+    conformance::{Bound, Case, HostTensor},
+    matmul::oracle::product,
+    rms_norm::oracle::rms_norm,
+};
+
+/// A case by its extents, types and parts.
+#[derive(Clone, Copy)]
+struct Layers<'a> {
+    m: usize,
+    k: usize,
+    n: &'a [usize],
+    weight: DType,
+    norm: Option<DType>,
+    bias: Option<DType>,
+    gated: bool,
+    residual: bool,
+}
+
+impl Layers<'_> {
+    fn case(self) -> Case {
+        let Self { m, k, gated, .. } = self;
+        let n = self.n.to_vec();
+        let uniform = |dtype, dims: &[usize], seed| Some(HostTensor::random(dtype, dims, -1.0, 1.0, seed));
+        let mut inputs = vec![None; RESIDUAL + 1];
+        inputs[X] = uniform(DType::F32, &[m, k], 1);
+        inputs[NORM] = self.norm.and_then(|dtype| uniform(dtype, &[k], 2));
+        for (index, &n) in n.iter().enumerate() {
+            inputs[WEIGHTS + index] = uniform(self.weight, &[n, k], 3 + index as u64);
+            // Not every layer has one.
+            inputs[BIASES + index] = self.bias.filter(|_| index != 1).and_then(|dtype| uniform(dtype, &[n], 6 + index as u64));
+        }
+        inputs[RESIDUAL] = if self.residual { uniform(DType::F32, &[m, n[0]], 9) } else { None };
+        let epsilon = self.norm.is_some().then_some(1e-5f32);
+        // Normalised elements are at most about twice as large, and so are sums; a gate multiplies two of them.
+        let size = (k as f64).sqrt() * if gated { 2.0 + (k as f64).sqrt() } else { 2.0 };
+        let bound = Bound::relative(3e-6).with_absolute((k.div_ceil(256) + 70) as f64 * 2f64.powi(-24) * size);
+        Case::new(Projection { epsilon, gated }, inputs, bound, move |i| {
+            let x = epsilon.map_or_else(|| i[X].clone(), |epsilon| rms_norm(&i[X], &i[NORM], k, epsilon.into()));
+            let layer = |index: usize| {
+                let sums = product([m, n[index], k], |r, l| x[r * k + l], |c, l| i[WEIGHTS + index][c * k + l]);
+                let bias = |at: usize| i[BIASES + index].get(at % n[index]).unwrap_or(&0.0);
+                sums.iter().enumerate().map(|(at, sum)| sum + bias(at) + i[RESIDUAL].get(at).unwrap_or(&0.0)).collect::<Vec<_>>()
+            };
+            if gated {
+                return vec![layer(0).iter().zip(layer(1)).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect()];
+            }
+            (0..n.len()).map(layer).collect()
+        })
+    }
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let plain = Layers { m: 1, k: 96, n: &[40, 10, 10], weight: DType::BF16, norm: None, bias: None, gated: false, residual: false };
+    let normed = |layers: Layers<'static>, dtype: DType| Layers { norm: Some(dtype), ..layers }.case();
+    for &weight in DType::FLOATS {
+        let of = Layers { weight, ..plain };
+        // Rows that are whole, ragged, longer than a simdgroup's and longer than a threadgroup keeps.
+        for k in [96, 7, 300, 2056, 8192] {
+            cases.push(normed(Layers { k, ..of }, weight));
+        }
+        for m in [1, 2, 3, 8] {
+            cases.push(normed(Layers { m, k: 264, ..of }, DType::F32));
+            cases.push(normed(Layers { m, k: 513, n: &[33, 33], gated: true, ..of }, weight));
+            cases.push(Layers { m, k: 520, n: &[19], residual: true, ..of }.case());
+            cases.push(Layers { m, k: 40, n: &[19, 6], bias: Some(weight), ..of }.case());
+        }
+        cases.push(Layers { m: 2, k: 31, n: &[7, 7], gated: true, bias: Some(DType::F32), ..of }.case());
+        cases.push(Layers { k: 65, n: &[5], residual: true, bias: Some(weight), ..of }.case());
+    }
+    // More tiles than simdgroups at once, so that one makes several; nothing to do at all.
+    cases.push(normed(Layers { k: 64, n: &[1500], ..plain }, DType::BF16));
+    cases.push(normed(Layers { k: 64, n: &[700, 700], gated: true, ..plain }, DType::BF16));
+    cases.push(Layers { m: 0, ..plain }.case());
+    cases.push(Layers { n: &[0, 3], ..plain }.case());
+    cases.push(Layers { k: 0, n: &[3], ..plain }.case());
+    cases
+}

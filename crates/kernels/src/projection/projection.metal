@@ -1,0 +1,218 @@
+// Linear layers of one input, each output element a strict dot product: of the rows as they are, or normalised first.
+//
+// A simdgroup makes tiles of ROWS x COLUMNS elements in registers, as matmul.metal; COLUMNS are neighbours in one weight or, gated, the gate and the
+// factor of one element. Memory: the weights are read once for ROWS rows. A row that is normalised is read by every threadgroup, through the caches,
+// and stays in its memory. Order: rms_norm.metal for the norm, dot.metal for the products.
+
+constant constexpr uint PROJECTION_SIMDGROUPS = 8;
+// Bits of Params::present, after those of the biases.
+constant constexpr uint WEIGHTED = 8;
+constant constexpr uint RESIDUAL = 16;
+
+// A row in threadgroup memory, with elements that change no accumulator up to a multiple of SLOTS.
+struct SharedRow {
+    static constexpr constant bool wide = true;
+    threadgroup const float4* words;
+
+    void load(uint, uint k, thread float* slots) const {
+        const float4 low = words[k / 4], high = words[k / 4 + 1];
+        for (uint i = 0; i < 4; ++i) {
+            slots[i] = low[i];
+            slots[4 + i] = high[i];
+        }
+    }
+
+    void load(uint line, uint k, uint, float, thread float* slots) const { load(line, k, slots); }
+};
+
+// The line of the gate and that of the factor.
+template <typename W>
+struct GatedLines {
+    Lines<W> gate;
+    Lines<W> factor;
+    bool wide;
+
+    GatedLines(Lines<W> gate, Lines<W> factor) : gate(gate), factor(factor), wide(gate.wide && factor.wide) {}
+
+    void load(uint index, uint k, thread float* slots) const {
+        if (index == 0) {
+            gate.load(0, k, slots);
+        } else {
+            factor.load(0, k, slots);
+        }
+    }
+
+    void load(uint index, uint k, uint n, float other, thread float* slots) const {
+        if (index == 0) {
+            gate.load(0, k, n, other, slots);
+        } else {
+            factor.load(0, k, n, other, slots);
+        }
+    }
+};
+
+template <typename T>
+inline Lines<T> lines_from(device const T* values, uint k, uint first, uint count) {
+    return Lines<T>(values + ulong(first) * k, k, 1, count - first);
+}
+
+// The normalised row, for every thread.
+template <typename N>
+inline SharedRow normalised(device const float* x, device const N* norm, constant Params& p, uint simdgroup, uint lane, threadgroup float* memory) {
+    const uint n = uint(p.k), padded = (n + SLOTS - 1) / SLOTS * SLOTS;
+    threadgroup float4* row = reinterpret_cast<threadgroup float4*>(memory + 32);
+    // Threads beyond those that share a row share it once more.
+    const RowThread t = row_thread(n, 0, 32 * PROJECTION_SIMDGROUPS, simdgroup, lane);
+    const RowReader<float> from(x, 1, n);
+    const RowReader<N> weights(norm, 1, n);
+    const uint first = SLOTS * t.index, stride = SLOTS * t.count;
+
+    float kept[KEPT][SLOTS];
+    float accumulators[SLOTS] = {};
+    for (uint v = 0; v < KEPT; ++v) {
+        from.load(first + v * stride, 0.0f, kept[v]);
+        for (uint i = 0; i < SLOTS; ++i) {
+            accumulators[i] = fma(kept[v][i], kept[v][i], accumulators[i]);
+        }
+    }
+    const float mean = combine_row<Add>(accumulators, t, memory) / float(n);
+    const float scale = 1.0f / sqrt(mean + p.epsilon);
+    for (uint v = 0; v < KEPT; ++v) {
+        const uint k = first + v * stride;
+        if (t.row > 0 || k >= padded) {
+            break;
+        }
+        float factors[SLOTS];
+        if (p.present & WEIGHTED) {
+            weights.load(k, 0.0f, factors);
+        }
+        for (uint i = 0; i < SLOTS; ++i) {
+            const float value = kept[v][i] * scale;
+            kept[v][i] = k + i >= n ? -0.0f : p.present & WEIGHTED ? value * factors[i] : value;
+        }
+        row[k / 4] = float4(kept[v][0], kept[v][1], kept[v][2], kept[v][3]);
+        row[k / 4 + 1] = float4(kept[v][4], kept[v][5], kept[v][6], kept[v][7]);
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    return {row};
+}
+
+// Where the rows of x come from.
+template <uint NORMED>
+struct Rows {
+    typedef Lines<float> Type;
+
+    template <typename N>
+    static Type of(device const float* x, device const N*, constant Params& p, uint row, uint, uint, threadgroup float*) {
+        return lines_from(x, uint(p.k), row, uint(p.m));
+    }
+};
+
+template <>
+struct Rows<1> {
+    typedef SharedRow Type;
+
+    template <typename N>
+    static Type of(device const float* x, device const N* norm, constant Params& p, uint row, uint simdgroup, uint lane, threadgroup float* memory) {
+        return normalised(x + ulong(row) * p.k, norm, p, simdgroup, lane, memory);
+    }
+};
+
+// The weight, the bias and the output of a layer.
+template <typename W, typename C>
+struct Layer {
+    device const W* weight;
+    device const C* bias;
+    device float* y;
+    uint n;
+
+    float biased(bool has_bias, uint column, float sum) const { return has_bias ? sum + widen(bias[column]) : sum; }
+};
+
+// Whether tiles are of one weight or of two.
+template <typename X, uint GATED, uint ROWS, uint COLUMNS>
+struct Tile {
+    typedef LaneSums<ROWS * COLUMNS, 32> Tree;
+
+    // COLUMNS neighbours of the layer that has tile number `tile`.
+    template <typename W, typename C>
+    static void make(
+        X x, Layer<W, C> l0, Layer<W, C> l1, Layer<W, C> l2, device const float* residual, constant Params& p, uint row, uint tile, uint lane)
+    {
+        const uint before1 = (l0.n + COLUMNS - 1) / COLUMNS, before2 = before1 + (l1.n + COLUMNS - 1) / COLUMNS;
+        Layer<W, C> layer = l0;
+        uint number = 0, column = tile;
+        if (tile >= before2) {
+            layer = l2;
+            number = 2;
+            column -= before2;
+        } else if (tile >= before1) {
+            layer = l1;
+            number = 1;
+            column -= before1;
+        }
+        column *= COLUMNS;
+        DotTile<X, Lines<W>, ROWS, COLUMNS> dots;
+        const float sum = dots.product(x, lines_from(layer.weight, uint(p.k), column, layer.n), uint(p.k), lane);
+        const uint at = Tree::first(lane), r = row + at / COLUMNS, c = column + at % COLUMNS;
+        if (Tree::leads(lane) && r < p.m && c < layer.n) {
+            const float value = layer.biased(p.present >> number & 1, c, sum);
+            const ulong to = ulong(r) * layer.n + c;
+            layer.y[to] = p.present & RESIDUAL ? residual[to] + value : value;
+        }
+    }
+};
+
+template <typename X, uint ROWS>
+struct Tile<X, 1, ROWS, 2> {
+    typedef LaneSums<ROWS * 2, 32> Tree;
+
+    // Element `column` of the gate and of the factor.
+    template <typename W, typename C>
+    static void make(
+        X x, Layer<W, C> gate, Layer<W, C> factor, Layer<W, C>, device const float*, constant Params& p, uint row, uint column, uint lane)
+    {
+        const uint k = uint(p.k), n = gate.n;
+        const GatedLines<W> lines(lines_from(gate.weight, k, column, n), lines_from(factor.weight, k, column, n));
+        DotTile<X, GatedLines<W>, ROWS, 2> dots;
+        const float sum = dots.product(x, lines, k, lane);
+        const uint at = Tree::first(lane), r = row + at / 2;
+        const float value = at % 2 == 0 ? gate.biased(p.present & 1, column, sum) : factor.biased(p.present & 2, column, sum);
+        const float other = simd_shuffle_xor(value, ushort(Tree::SHARING));
+        if (Tree::leads(lane) && at % 2 == 0 && r < p.m) {
+            gate.y[ulong(r) * n + column] = strict::silu(value) * other;
+        }
+    }
+};
+
+template <typename N, typename W, typename C, uint NORMED, uint GATED, uint ROWS, uint COLUMNS>
+[[kernel, max_total_threads_per_threadgroup(256)]] void projection(
+    device const float* x [[buffer(0)]],
+    device const N* norm [[buffer(1)]],
+    device const W* weight0 [[buffer(2)]],
+    device const W* weight1 [[buffer(3)]],
+    device const W* weight2 [[buffer(4)]],
+    device const C* bias0 [[buffer(5)]],
+    device const C* bias1 [[buffer(6)]],
+    device const C* bias2 [[buffer(7)]],
+    device const float* residual [[buffer(8)]],
+    device float* y0 [[buffer(9)]],
+    device float* y1 [[buffer(10)]],
+    device float* y2 [[buffer(11)]],
+    constant Params& p [[buffer(12)]],
+    threadgroup float* memory [[threadgroup(0)]],
+    uint2 group [[threadgroup_position_in_grid]],
+    uint lane [[thread_index_in_simdgroup]],
+    uint simdgroup [[simdgroup_index_in_threadgroup]])
+{
+    const uint row = group.y * ROWS;
+    const typename Rows<NORMED>::Type rows = Rows<NORMED>::of(x, norm, p, row, simdgroup, lane, memory);
+    const Layer<W, C> l0 = {weight0, bias0, y0, uint(p.n[0])}, l1 = {weight1, bias1, y1, uint(p.n[1])}, l2 = {weight2, bias2, y2, uint(p.n[2])};
+    for (uint i = 0; i < p.repeats; ++i) {
+        const uint tile = (group.x * p.repeats + i) * PROJECTION_SIMDGROUPS + simdgroup;
+        if (tile >= p.tiles) {
+            break;
+        }
+        Tile<typename Rows<NORMED>::Type, GATED, ROWS, COLUMNS>::make(rows, l0, l1, l2, residual, p, row, tile, lane);
+    }
+}

@@ -1,0 +1,129 @@
+//! Greedy decoding on the device, against logits that the host looks at.
+
+use std::{num::NonZeroUsize, sync::Arc};
+
+use elinvar::{DType, Executor, MemoryInfo, Precision, Result};
+use elinvar_core::{
+    Backend, CommandList, Completion, Device, DeviceProperties, HostMemory, KernelSource, Pipeline, RawBuffer, Reading, Storage, Wait,
+};
+use elinvar_cpu::CpuBackend;
+use elinvar_llm::Session;
+
+use crate::{
+    fixture::{Fixture, config, strict},
+    shakespeare,
+};
+
+/// A CPU whose readings never are there before they are waited for.
+struct Late(CpuBackend);
+
+struct Never;
+
+impl Wait for Never {
+    fn wait(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn is_complete(&self) -> bool {
+        false
+    }
+}
+
+impl Backend for Late {
+    fn properties(&self) -> &DeviceProperties {
+        self.0.properties()
+    }
+
+    fn memory(&self) -> MemoryInfo {
+        self.0.memory()
+    }
+
+    fn allocate(&self, bytes: usize, storage: Storage) -> Result<RawBuffer> {
+        self.0.allocate(bytes, storage)
+    }
+
+    fn adopt(&self, memory: HostMemory) -> Result<RawBuffer> {
+        self.0.adopt(memory)
+    }
+
+    fn write(&self, buffer: &RawBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
+        self.0.write(buffer, offset, bytes)
+    }
+
+    fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        self.0.read(buffer, offset, bytes)
+    }
+
+    fn read_later(&self, buffer: &RawBuffer, offset: usize, bytes: usize) -> Result<Reading> {
+        let mut copy = vec![0; bytes];
+        let result = self.0.read(buffer, offset, &mut copy);
+        Ok(Reading::new(Completion::new(Arc::new(Never)), move || result.map(|()| copy)))
+    }
+
+    fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
+        self.0.compile(kernel)
+    }
+
+    fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
+        self.0.submit(commands)
+    }
+}
+
+fn late() -> Executor {
+    let backend = CpuBackend::new(NonZeroUsize::new(2)).unwrap();
+    Executor::from_device(Device::new(Late(backend))).with_precision(Some(Precision::Strict))
+}
+
+/// The likeliest tokens after `prompt`, and the logits after the last of them, by reading all logits.
+fn by_hand(session: &mut Session, prompt: &[u32], count: usize) -> (Vec<u32>, Vec<f32>) {
+    let mut logits = session.feed(prompt).unwrap();
+    let mut tokens = Vec::new();
+    for _ in 0..count {
+        let token = (0..logits.len()).rev().max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap() as u32;
+        logits = session.feed(&[token]).unwrap();
+        tokens.push(token);
+    }
+    (tokens, logits)
+}
+
+#[test]
+fn the_device_chooses_the_tokens_that_the_logits_say() {
+    for executor in [strict(2), late()] {
+        let model = shakespeare::model(&executor);
+        let session = || Session::new(model.clone(), 64, DType::F32).unwrap();
+        let prompt = [0, 814, 26];
+        let (expected, logits) = by_hand(&mut session(), &prompt, 40);
+
+        let mut one = session();
+        one.feed(&prompt).unwrap();
+        let found: Vec<u32> = one.greedy(expected[0], 39).unwrap().collect::<Result<_>>().unwrap();
+        assert_eq!((&found[..], one.len()), (&expected[1..], 42));
+        // The last token was given, but not appended.
+        assert_eq!(one.feed(&expected[39..]).unwrap(), logits);
+
+        // Left early, shortened, and continued in other ways.
+        one.truncate(3);
+        let some: Vec<u32> = one.greedy(expected[0], 30).unwrap().take(7).map(Result::unwrap).collect();
+        assert_eq!((&some[..], one.len()), (&expected[1..8], 10));
+        one.feed(&expected[7..20]).unwrap();
+        let rest: Vec<u32> = one.greedy(expected[20], 100).unwrap().map(Result::unwrap).collect();
+        assert_eq!((rest.len(), one.len(), &rest[..19]), (64 - 23, 64, &expected[21..]));
+        assert!(one.greedy(1, 5).unwrap().next().is_none() && one.greedy(1 << 20, 5).is_err());
+    }
+}
+
+#[test]
+fn logits_that_are_no_numbers_end_it_with_an_error() {
+    for executor in [strict(1), late()] {
+        let mut fixture = Fixture::new(&config("LlamaForCausalLM", ""), DType::F32);
+        fixture.tensors.get_mut("model.norm.weight").unwrap().1[3] = f32::NAN;
+        fixture.save(DType::F32);
+        let mut session = Session::new(fixture.open(&executor).unwrap(), 16, DType::F32).unwrap();
+        let mut tokens = session.greedy(1, 5).unwrap();
+        let error = tokens.next().unwrap().unwrap_err().to_string();
+        assert!(error.contains("logit of token 0 is NaN"), "{error}");
+        assert!(tokens.next().is_none());
+        drop(tokens);
+        assert!(session.is_empty());
+    }
+}
