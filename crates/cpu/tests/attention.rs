@@ -101,7 +101,7 @@ fn attention_follows_its_documented_order() {
         let at = positions(keys - 5, 5);
         let scoring = Scoring { causal: true, left_window: Some(keys as u64 / 2), ..Scoring::default() };
         let inputs = [Some(&q), Some(&k), Some(&v), None, Some(&at), None];
-        let found = floats(&run(&device(7), &Attention { scoring, tokens_first: false }, &inputs, None).unwrap());
+        let found = floats(&run(&device(7), &Attention { scoring, ..Attention::default() }, &inputs, None).unwrap());
         for (row, (q, y)) in floats(&q).chunks(width).zip(found.chunks(width)).enumerate() {
             let position = keys - 5 + row % 5;
             let expected = by_the_book(q, &floats(&k), &floats(&v), position - keys / 2..position + 1, 1.0 / (width as f32).sqrt());
@@ -124,7 +124,7 @@ fn in_chunks(device: &Device, [q, k, v]: [&HostTensor; 3], cache: DType, chunk: 
         let queries = HostTensor::from_bytes(q.dtype(), &[1, last - first, heads, width], rows(q, first..last).bytes()).unwrap();
         let queries = queries.viewed(|layout| layout.permute(&[0, 2, 1, 3])).unwrap();
         let inputs = [Some(&queries), Some(&batched(&keys)), Some(&batched(&values)), None, Some(&at), None];
-        out.extend_from_slice(run(device, &Attention { scoring, tokens_first: true }, &inputs, None).unwrap().bytes());
+        out.extend_from_slice(run(device, &Attention { scoring, tokens_first: true, ..Attention::default() }, &inputs, None).unwrap().bytes());
     }
     out
 }

@@ -81,11 +81,16 @@ impl Compiler {
         self.nvrtc.check_architecture(capability)
     }
 
-    /// Compiles kernels that share one Metal text in one run of the compiler, and gives the size of their machine code.
+    /// Compiles one kernel in CUDA C++, or kernels that share one Metal text in one run of the compiler, and gives the size of their machine code.
     ///
     /// # Errors
     /// They do not compile; or they do not share a text.
     pub fn check(&self, kernels: &[&KernelSource], capability: u32) -> Result<usize> {
+        if let [kernel] = kernels
+            && let Some(CudaForm::Source(source)) = &kernel.cuda
+        {
+            return Ok(self.source(kernel, source, capability)?.image.len());
+        }
         let shared = |kernel: &&KernelSource| kernel.metal.as_ref().and_then(Metal::form).map(|form| (self.text(form), form.fast_math));
         let first = kernels.first().and_then(shared).ok_or_else(|| Error::invalid_argument("no kernel with a Metal form"))?;
         if kernels.iter().any(|kernel| shared(kernel).as_ref() != Some(&first)) {

@@ -12,7 +12,7 @@ use std::{
     time::Instant,
 };
 
-use elinvar_core::{DType, DeviceKind, DeviceProperties, KernelSource, Metal};
+use elinvar_core::{CudaForm, DType, DeviceKind, DeviceProperties, KernelSource, Metal};
 use elinvar_cuda::Compiler;
 use elinvar_kernels::conformance;
 
@@ -26,7 +26,7 @@ fn gpu(capability: u32) -> DeviceProperties {
         compute_units: 100,
         simd_width: 32,
         max_threads_per_threadgroup: 1024,
-        threadgroup_memory: 99 << 10,
+        threadgroup_memory: if capability == 90 { 227 << 10 } else { 99 << 10 },
         max_buffer_bytes: 1 << 36,
         unified_memory: false,
         dtypes: DType::ALL,
@@ -40,11 +40,19 @@ fn kernels(capability: u32) -> Vec<Vec<Arc<KernelSource>>> {
     let (device, mut seen) = (gpu(capability), HashMap::new());
     let mut texts: BTreeMap<String, Vec<Arc<KernelSource>>> = BTreeMap::new();
     for launch in conformance::cases().iter().flat_map(|case| case.plan(&device).unwrap().launches) {
-        if launch.kernel.cuda.is_none() && seen.insert(launch.kernel.key.clone(), ()).is_none() {
-            let form = launch.kernel.metal.as_ref().and_then(Metal::form).unwrap_or_else(|| panic!("{} has no form for a GPU", launch.kernel.key));
-            let name = format!("{} {}", form.fast_math, form.text(|file| file.text));
-            texts.entry(name).or_default().push(launch.kernel);
+        if seen.insert(launch.kernel.key.clone(), ()).is_some() {
+            continue;
         }
+        let name = match &launch.kernel.cuda {
+            Some(CudaForm::MatrixProduct) => continue,
+            Some(CudaForm::Source(_)) => launch.kernel.key.to_string(),
+            None => {
+                let form =
+                    launch.kernel.metal.as_ref().and_then(Metal::form).unwrap_or_else(|| panic!("{} has no form for a GPU", launch.kernel.key));
+                format!("{} {}", form.fast_math, form.text(|file| file.text))
+            }
+        };
+        texts.entry(name).or_default().push(launch.kernel);
     }
     texts.into_values().collect()
 }

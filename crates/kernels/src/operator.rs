@@ -5,10 +5,11 @@ use elinvar_core::{
     Metal, MetalForm, Parameter, Result, Shape,
 };
 
-/// How a matrix product may be computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// How a matrix product or attention may be computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Precision {
     /// The canonical order of operations: the same bits everywhere.
+    #[default]
     Strict,
     /// Any order and any matrix unit, f32 accumulation: compared by normalised error.
     Fast,

@@ -3,7 +3,10 @@
 use elinvar_core::{DType, Result};
 
 use super::{Attention, Scoring};
-use crate::conformance::{Bound, Case, HostTensor};
+use crate::{
+    Precision,
+    conformance::{Bound, Case, HostTensor},
+};
 
 /// Extents of `q [B, Hq, Tq, D]`, `k [B, Hkv, Tk, D]`, `v [B, Hkv, Tk, Dv]`.
 #[derive(Clone, Copy, Debug)]
@@ -122,13 +125,19 @@ fn case(scoring: Scoring, d: Dims, [q, kv]: [DType; 2], extra: Extra) -> Case {
     let q = random(q, [d.batch, d.heads, d.queries, d.width], 1);
     let k = random(kv, [d.batch, d.kv_heads, d.keys, d.width], 2);
     let v = random(kv, [d.batch, d.kv_heads, d.keys, d.value_width], 3);
-    case_of(Attention { scoring, tokens_first: false }, d, [q, k, v], extra)
+    case_of(Attention { scoring, ..Attention::default() }, d, [q, k, v], extra)
 }
 
 fn case_of(operator: Attention, d: Dims, [q, k, v]: [HostTensor; 3], extra: Extra) -> Case {
     let (mask, scoring) = (extra.mask.clone(), operator.scoring);
+    let bound = match (operator.precision, k.dtype()) {
+        (Precision::Strict, _) => bound(d, &scoring),
+        // Weights and queries rounded to the keys' type, and the output's own rounding.
+        (Precision::Fast, DType::F16) => Bound::normalised(2.0 * 2f64.powi(-11)),
+        (Precision::Fast, _) => Bound::normalised(2.0 * 2f64.powi(-8)),
+    };
     let inputs = [Some(q), Some(k), Some(v), extra.mask, extra.positions, extra.lengths];
-    Case::new(operator, inputs, bound(d, &scoring), move |inputs| {
+    Case::new(operator, inputs, bound, move |inputs| {
         let rest = [additive(&mask, &inputs[3]), inputs[4].clone(), inputs[5].clone()];
         let scores = scores(&scoring, d, mask.as_ref().map_or(&[], |m| m.dims()), &inputs[0], &inputs[1], &rest);
         let y = weighted_sum(d, &probabilities(&scores, d.keys), &inputs[2]);
@@ -181,6 +190,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.extend(masked_cases());
     cases.extend(odd_cases());
     cases.extend(strided_cases());
+    cases.extend(fast_cases());
     cases
 }
 
@@ -241,7 +251,7 @@ fn odd_cases() -> Vec<Case> {
     let q = HostTensor::random(DType::F32, &[1, 2, 3, 16], -20.0, 20.0, 4);
     let kv = [1, 1, 300, 16];
     let scoring = Scoring { scale: Some(1e-3), ..causal };
-    let operator = Attention { scoring, tokens_first: false };
+    let operator = Attention { scoring, ..Attention::default() };
     cases.push(case_of(operator, d, [q, wild(&kv, 40.0, 5), wild(&kv, 1.0, 6)], Extra { positions: positions(277, 3), ..Extra::default() }));
     cases
 }
@@ -250,7 +260,7 @@ fn strided_cases() -> Vec<Case> {
     let d = Dims { batch: 2, ..Dims::new(4, 2, 6, 40, 16) };
     let stored = |dtype, dims: [usize; 4], seed| HostTensor::random(dtype, &dims, -1.0, 1.0, seed);
     let heads_second = |t: HostTensor| t.viewed(|layout| layout.permute(&[0, 2, 1, 3]));
-    let operator = Attention { scoring: Scoring { causal: true, offset: 34, ..Scoring::default() }, tokens_first: true };
+    let operator = Attention { scoring: Scoring { causal: true, offset: 34, ..Scoring::default() }, tokens_first: true, ..Attention::default() };
     let cases = PAIRS.map(|[q, kv]| -> Result<Case> {
         // Queries and keys token by token; a part of the values, backwards; a mask whose rows are its columns.
         let q = heads_second(stored(q, [2, 6, 4, 16], 31))?;
@@ -260,4 +270,56 @@ fn strided_cases() -> Vec<Case> {
         Ok(case_of(operator, d, [q, k, v], Extra { mask: Some(mask), ..Extra::default() }))
     });
     cases.into_iter().flatten().collect()
+}
+
+/// What a device may compute on matrix units.
+fn fast_cases() -> Vec<Case> {
+    let causal = Scoring { causal: true, ..Scoring::default() };
+    let fast = |scoring: Scoring, d: Dims, [q, kv]: [DType; 2], extra: Extra| {
+        let random = |dtype, dims: [usize; 4], seed: u64| HostTensor::random(dtype, &dims, -1.0, 1.0, seed + d.keys as u64);
+        let q = random(q, [d.batch, d.heads, d.queries, d.width], 41);
+        let mut kv = [42, 43].map(|seed| random(kv, [d.batch, d.kv_heads, d.keys, d.width], seed));
+        if let Some(first) = scoring.causal.then_some(scoring.offset as usize + d.queries).filter(|&n| scoring.offset > 0 && n < d.keys) {
+            kv = kv.map(|t| without_rows_from(first, d, &t));
+        }
+        let [k, v] = kv;
+        case_of(Attention { scoring, precision: Precision::Fast, ..Attention::default() }, d, [q, k, v], extra)
+    };
+    let mut cases = Vec::new();
+    for pair in &PAIRS[1..] {
+        // A second tile of queries, more blocks of keys than one, and a cache that is not full.
+        cases.push(fast(Scoring { offset: 90, ..causal }, Dims::new(4, 2, 135, 300, 64), *pair, Extra::default()));
+        cases.push(fast(causal, Dims::new(2, 1, 70, 150, 128), *pair, Extra { positions: positions(80, 70), ..Extra::default() }));
+    }
+    let [wide, narrow] = [PAIRS[1], PAIRS[3]];
+    cases.push(fast(Scoring::default(), Dims::new(2, 2, 64, 257, 64), narrow, Extra::default()));
+    cases.push(fast(Scoring { left_window: Some(20), offset: 200, ..causal }, Dims::new(2, 1, 130, 330, 64), narrow, Extra::default()));
+    cases.push(fast(Scoring { right_window: Some(2), ..Scoring::default() }, Dims::new(1, 1, 66, 140, 128), wide, Extra::default()));
+    // Sequences without a key and with all of them; positions in no order, some of them before the first key.
+    let lengths = Some(HostTensor::new(&[3], &[0, 33, 130]));
+    cases.push(fast(Scoring::default(), Dims { batch: 3, ..Dims::new(2, 1, 65, 130, 64) }, wide, Extra { lengths, ..Extra::default() }));
+    let places: Vec<i32> = (0..2 * 80).map(|i| i * 37 % 190 - 5).collect();
+    let extra = Extra { positions: Some(HostTensor::new(&[2, 80], &places)), ..Extra::default() };
+    cases.push(fast(causal, Dims { batch: 2, ..Dims::new(2, 2, 80, 170, 64) }, narrow, extra));
+    cases.push(fast(causal, Dims { keys: 0, ..Dims::new(1, 1, 64, 1, 64) }, narrow, Extra::default()));
+    cases.extend(PAIRS.map(fast_strided).into_iter().flatten());
+    cases
+}
+
+/// Queries and keys token by token; a part of the values, backwards.
+fn fast_strided([q, kv]: [DType; 2]) -> Result<Case> {
+    let d = Dims::new(4, 2, 66, 70, 64);
+    let stored = |dtype, dims: [usize; 4], seed| HostTensor::random(dtype, &dims, -1.0, 1.0, seed);
+    let q = stored(q, [1, 66, 4, 64], 51).viewed(|layout| layout.permute(&[0, 2, 1, 3]))?;
+    let k = stored(kv, [1, 70, 2, 64], 52).viewed(|layout| layout.permute(&[0, 2, 1, 3]))?;
+    let v = stored(kv, [1, 2, 80, 64], 53).viewed(|layout| layout.slice(2, 74, 70, -1))?;
+    let scoring = Scoring { causal: true, offset: 4, ..Scoring::default() };
+    Ok(case_of(Attention { scoring, tokens_first: true, precision: Precision::Fast }, d, [q, k, v], Extra::default()))
+}
+
+/// The same with NaN in place of rows that no query attends.
+fn without_rows_from(first: usize, d: Dims, tensor: &HostTensor) -> HostTensor {
+    let mut values = tensor.to_f64();
+    values.chunks_mut(d.keys * d.width).for_each(|head| head[first * d.width..].fill(f64::NAN));
+    HostTensor::from_f64(tensor.dtype(), tensor.dims(), &values)
 }

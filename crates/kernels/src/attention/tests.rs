@@ -126,11 +126,56 @@ fn a_gpu_splits_long_contexts_of_few_queries() {
 }
 
 #[test]
+fn fast_precision_takes_tensor_cores_where_they_serve() {
+    let hopper = DeviceProperties {
+        kind: DeviceKind::Cuda,
+        compute_units: 132,
+        simd_width: 32,
+        threadgroup_memory: 227 << 10,
+        compute_capability: Some(90),
+        ..properties()
+    };
+    let fast = Attention { precision: Precision::Fast, ..Attention::default() };
+    let plan = |operator: Attention, device: &DeviceProperties, q: DType, kv: DType, queries: usize, width: usize, mask: bool| {
+        let of = |dtype, heads: usize, tokens: usize| info(dtype, &[1, heads, tokens, width]);
+        let mask = info(DType::Bool, &[1]).filter(|_| mask);
+        let inputs = [of(q, 8, queries), of(kv, 2, 500), of(kv, 2, 500), mask, None, None];
+        let plan = operator.plan(&inputs, &operator.infer(&inputs).unwrap(), device).unwrap();
+        let first = &plan.launches[0];
+        (first.kernel.key.to_string(), first.grid.0[0], first.threadgroup.0[0], first.threadgroup_memory, first.kernel.cuda.is_some())
+    };
+    let [f32, f16, bf16] = [DType::F32, DType::F16, DType::BF16];
+    let expected = ("attention_prefill_f32_bf16_width128".to_owned(), 16, 384, 1024 + 7 * (32 << 10), true);
+    assert_eq!(plan(fast, &hopper, f32, bf16, 200, 128, false), expected);
+    let expected = ("attention_prefill_f16_f16_width64".to_owned(), 132, 384, 1024 + 7 * (16 << 10), true);
+    assert_eq!(plan(fast, &hopper, f16, f16, 20_000, 64, false), expected);
+    let softcap = Attention { scoring: Scoring { softcap: 1.0, ..Scoring::default() }, ..fast };
+    let inverted = Attention { scoring: Scoring { scale: Some(-1.0), ..Scoring::default() }, ..fast };
+    let [ampere, blackwell, unknown] =
+        [Some(80), Some(100), None].map(|compute_capability| DeviceProperties { compute_capability, ..hopper.clone() });
+    let simulated = DeviceProperties { kind: DeviceKind::MetalSim, ..hopper.clone() };
+    let other = [
+        plan(Attention::default(), &hopper, bf16, bf16, 200, 128, false),
+        plan(fast, &hopper, f32, f32, 200, 128, false),
+        plan(fast, &hopper, bf16, bf16, 63, 128, false),
+        plan(fast, &hopper, bf16, bf16, 200, 80, false),
+        plan(fast, &hopper, bf16, bf16, 200, 128, true),
+        plan(softcap, &hopper, bf16, bf16, 200, 128, false),
+        plan(inverted, &hopper, bf16, bf16, 200, 128, false),
+        plan(fast, &ampere, bf16, bf16, 200, 128, false),
+        plan(fast, &blackwell, bf16, bf16, 200, 128, false),
+        plan(fast, &unknown, bf16, bf16, 200, 128, false),
+        plan(fast, &simulated, bf16, bf16, 200, 128, false),
+    ];
+    assert!(other.iter().all(|(key, .., cuda)| key.starts_with("attention_") && !key.contains("prefill") && !cuda), "{other:?}");
+}
+
+#[test]
 fn attributes_make_the_operator() {
     let build = |attributes: &[(&str, &str)]| find("attention").and_then(|d| d.operator(attributes.iter().copied()));
-    let made = build(&[("causal", "true"), ("left_window", "7"), ("scale", "0.5"), ("tokens_first", "1")]).unwrap();
+    let made = build(&[("causal", "true"), ("left_window", "7"), ("scale", "0.5"), ("tokens_first", "1"), ("precision", "fast")]).unwrap();
     let scoring = Scoring { causal: true, left_window: Some(7), scale: Some(0.5), ..Scoring::default() };
-    assert_eq!(format!("{made:?}"), format!("{:?}", Attention { scoring, tokens_first: true }));
+    assert_eq!(format!("{made:?}"), format!("{:?}", Attention { scoring, tokens_first: true, precision: Precision::Fast }));
     assert!(build(&[("left_window", "-2")]).unwrap_err().to_string().contains("left_window is -2: -1 (all) or a number of keys expected"));
     assert!(build(&[("window", "1")]).unwrap_err().to_string().contains("unknown attribute 'window'"));
 }

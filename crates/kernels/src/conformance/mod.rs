@@ -19,20 +19,26 @@ use crate::{Operator, Plan, Precision, TensorInfo, encode};
 pub struct Bound {
     relative: f64,
     absolute: f64,
+    normalised: Option<f64>,
 }
 
 impl Bound {
     /// Equal, up to the output's rounding.
-    pub const EXACT: Bound = Bound { relative: 0.0, absolute: 0.0 };
+    pub const EXACT: Bound = Bound { relative: 0.0, absolute: 0.0, normalised: None };
 
     /// Relative to the exact value.
     pub const fn relative(relative: f64) -> Self {
-        Self { relative, absolute: 0.0 }
+        Self { relative, ..Self::EXACT }
     }
 
     /// Also absolute: for results that may cancel.
     pub const fn with_absolute(self, absolute: f64) -> Self {
         Self { absolute, ..self }
+    }
+
+    /// Of each row along the last axis, `‖found − exact‖ / ‖exact‖`, the output's own rounding included.
+    pub const fn normalised(error: f64) -> Self {
+        Self { normalised: Some(error), ..Self::EXACT }
     }
 
     fn allows(&self, dtype: DType, found: f64, exact: f64) -> bool {
@@ -123,6 +129,14 @@ impl Case {
             if found.len() != expected.len() {
                 return Err(fail(format!("output {index} has {} elements, {} expected", found.len(), expected.len())));
             }
+            if let Some(limit) = self.bound.normalised {
+                let width = result.dims().last().copied().unwrap_or(1).max(1);
+                let errors = found.chunks(width).zip(expected.chunks(width)).map(|(found, exact)| normalised_error(found, exact));
+                if let Some((row, error)) = errors.enumerate().find(|(_, error)| error.is_nan() || *error > limit) {
+                    return Err(fail(format!("output {index}, row {row} has the normalised error {error:.2e}, at most {limit:.2e} expected")));
+                }
+                continue;
+            }
             let wrong = found.iter().zip(expected).position(|(&f, &e)| !self.bound.allows(result.dtype(), f, e));
             if let Some(at) = wrong {
                 return Err(fail(format!("output {index}, element {at} is {}, {} expected within {:?}", found[at], expected[at], self.bound)));
@@ -130,6 +144,13 @@ impl Case {
         }
         Ok(())
     }
+}
+
+/// `‖found − exact‖ / ‖exact‖`; zero if both are zeros.
+fn normalised_error(found: &[f64], exact: &[f64]) -> f64 {
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
+    let error = norm(&mut found.iter().zip(exact).map(|(f, e)| f - e));
+    if error == 0.0 { 0.0 } else { error / norm(&mut exact.iter().copied()) }
 }
 
 /// Where tensors start in their buffers.

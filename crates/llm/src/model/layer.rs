@@ -164,7 +164,8 @@ impl Layer {
         let batched = |cache: &Tensor| cache.reshape(&[1, config.kv_heads, capacity, dim]);
         let queries = q.reshape(&[1, tokens, config.heads, dim])?.transpose(1, 2)?;
         let left_window = self.window.map(|window| window.saturating_sub(1) as u64);
-        let attention = Attention { scoring: Scoring { causal: true, left_window, ..Scoring::default() }, tokens_first: true };
+        let scoring = Scoring { causal: true, left_window, ..Scoring::default() };
+        let attention = Attention { scoring, tokens_first: true, precision: queries.executor().matmul_precision(tokens) };
         let attended = queries.attention(&attention, &batched(keys)?, &batched(values)?, None, Some(places.positions))?;
         attended.reshape(&[tokens, config.heads * dim])
     }

@@ -1,0 +1,156 @@
+// Instructions of compute capability 9.0: barriers in shared memory, asynchronous copies, products of warpgroups; and the conversions of numbers.
+
+typedef unsigned int u32;
+typedef int i32;
+typedef unsigned long long u64;
+typedef long long i64;
+typedef float f32;
+
+struct f16 {
+    unsigned short bits;
+};
+
+struct bf16 {
+    unsigned short bits;
+};
+
+#define DEVICE __device__ __forceinline__
+
+// Negative infinity: the score of a key that is not attended.
+#define NEVER __int_as_float(0xff800000)
+
+DEVICE u32 shared_address(const void* p) { return u32(__cvta_generic_to_shared(p)); }
+
+DEVICE void init(u32 barrier, u32 count) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory"); }
+
+DEVICE void arrive(u32 barrier) { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory"); }
+
+DEVICE bool has_passed(u32 barrier, u32 parity) {
+    u32 passed;
+    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+                 : "=r"(passed)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
+    return passed != 0;
+}
+
+DEVICE void wait(u32 barrier, u32 parity) {
+    while (!has_passed(barrier, parity)) {
+    }
+}
+
+DEVICE void copy_async(u32 to, const void* from, u32 bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+
+DEVICE void store_shared(u32 to, const u32 (&words)[4]) {
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory");
+}
+
+DEVICE float widen(float x) { return x; }
+DEVICE float widen(bf16 x) { return __uint_as_float(u32(x.bits) << 16); }
+DEVICE float widen(f16 x) {
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+    return y;
+}
+
+// Two numbers in a word.
+template <typename T>
+DEVICE u32 pack(float low, float high);
+template <>
+DEVICE u32 pack<bf16>(float low, float high) {
+    u32 y;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+    return y;
+}
+template <>
+DEVICE u32 pack<f16>(float low, float high) {
+    u32 y;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+    return y;
+}
+
+DEVICE float exp2_approximate(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+template <typename A, typename B>
+constexpr bool SAME = false;
+template <typename A>
+constexpr bool SAME<A, A> = true;
+
+// What wgmma is told of a matrix in shared memory: rows of 128 bytes after each other, swizzled, in panels that are `panel` bytes apart.
+DEVICE u64 descriptor(u32 address, u32 panel) { return u64(address >> 4) | u64(panel >> 4) << 16 | u64(1024 >> 4) << 32 | u64(1) << 62; }
+
+DEVICE void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+DEVICE void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int PENDING>
+DEVICE void await_products() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+
+// The compiler knows nothing of asynchronous products: what reads or writes these registers stays on its side of this.
+template <int N>
+DEVICE void settle(float (&x)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        asm volatile("" : "+f"(x[i])::"memory");
+    }
+}
+
+#define F8(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define F32(d, i) F8(d, i), F8(d, i + 8), F8(d, i + 16), F8(d, i + 24)
+#define LIST_32                                                                                                                            \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "                       \
+    "%24, %25, %26, %27, %28, %29, %30, %31"
+#define LIST_64                                                                                                                            \
+    LIST_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, "                  \
+            "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+
+// scores = 64 queries · 128 keys over 16 elements, added to what is there or not.
+#define SCORES(TYPE)                                                                                                                       \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"                                                                              \
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " {" LIST_64 "}, %64, %65, p, 1, 1, 0, 0;\n}"                \
+                 : F32(scores, 0), F32(scores, 32)                                                                                         \
+                 : "l"(queries), "l"(keys), "r"(add))
+
+template <typename T>
+DEVICE void multiply_scores(float (&scores)[64], u64 queries, u64 keys, int add) {
+    if constexpr (SAME<T, bf16>) {
+        SCORES("bf16");
+    } else {
+        SCORES("f16");
+    }
+}
+
+// sums += 64 rows of 16 weights · values.
+#define WEIGHTS "r"(weights[0]), "r"(weights[1]), "r"(weights[2]), "r"(weights[3])
+#define SUMS_128(TYPE)                                                                                                                     \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " {" LIST_64 "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;"     \
+                 : F32(sums, 0), F32(sums, 32)                                                                                             \
+                 : WEIGHTS, "l"(values))
+#define SUMS_64(TYPE)                                                                                                                      \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " {" LIST_32 "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"      \
+                 : F32(sums, 0)                                                                                                            \
+                 : WEIGHTS, "l"(values))
+
+template <typename T>
+DEVICE void multiply_values(float (&sums)[64], const u32 (&weights)[4], u64 values) {
+    if constexpr (SAME<T, bf16>) {
+        SUMS_128("bf16");
+    } else {
+        SUMS_128("f16");
+    }
+}
+
+template <typename T>
+DEVICE void multiply_values(float (&sums)[32], const u32 (&weights)[4], u64 values) {
+    if constexpr (SAME<T, bf16>) {
+        SUMS_64("bf16");
+    } else {
+        SUMS_64("f16");
+    }
+}

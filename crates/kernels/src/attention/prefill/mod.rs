@@ -1,0 +1,74 @@
+//! Attention of many queries on tensor cores: a CUDA kernel for compute capability 9.0, of fast precision.
+
+use elinvar_core::{CudaArchitecture, CudaForm, CudaSource, DType, DeviceProperties, Extent, KernelKey, MetalFile, Parameter};
+
+use super::{
+    Params, Types,
+    scoring::{MaskView, NO_MASK, ScoreParams, View},
+};
+use crate::{Argument, Launch, Plan, Precision, metal::metal_file};
+
+const FILES: &[MetalFile] = &[
+    metal_file!("attention/prefill/hopper.cu"),
+    View::METAL,
+    MaskView::METAL,
+    ScoreParams::METAL,
+    Params::METAL,
+    metal_file!("attention/prefill/schedule.cu"),
+    metal_file!("attention/prefill/copy.cu"),
+    metal_file!("attention/prefill/compute.cu"),
+    metal_file!("attention/prefill/prefill.cu"),
+];
+
+const ARCHITECTURE: CudaArchitecture = CudaArchitecture::Only(90);
+
+/// Queries below which half of a tile would be idle.
+const LEAST: u64 = 64;
+
+/// Queries of a tile, keys that are copied at once, and buffers for them: as in schedule.cu.
+const ROWS: u64 = 128;
+const KEYS: u64 = 128;
+const STAGES: u64 = 6;
+
+/// Threads: a warpgroup that copies and two that compute.
+const THREADS: u32 = 3 * 128;
+
+/// The launch, where the kernel serves.
+pub(super) fn plan(params: &Params, types: Types, precision: Precision, device: &DeviceProperties) -> Option<Plan> {
+    let s = &params.score;
+    let plain = s.mask_type == NO_MASK && s.softcap == 0.0 && s.scale > 0.0 && s.scale.is_finite() && s.width == params.value_width;
+    let small = s.keys <= 1 << 30 && s.queries <= 1 << 30;
+    let memory = 1024 + 2 * (ROWS + STAGES * KEYS) * s.width;
+    if precision == Precision::Strict
+        || !ARCHITECTURE.is_of(device)
+        || !plain
+        || !small
+        || s.queries < LEAST
+        || memory > device.threadgroup_memory as u64
+        || THREADS as usize > device.max_threads_per_threadgroup
+    {
+        return None;
+    }
+    let tiles = u32::try_from(s.queries.div_ceil(ROWS) * s.heads * s.batch).ok().filter(|&tiles| tiles <= i32::MAX as u32 / 2)?;
+    let source = CudaSource { files: FILES, entry: "attention_prefill", defines: defines(types, s.width)?, architecture: ARCHITECTURE };
+    let key = KernelKey::new("attention_prefill", &[types.q, types.kv]).with("width", s.width as u32);
+    let buffers = types.inputs().into_iter().chain([(Parameter::write("y", types.q), Argument::Output(0))]);
+    let launch = Launch::on_cuda(key, CudaForm::Source(source), params, buffers);
+    let groups = tiles.min(device.compute_units as u32);
+    Some(launch.over(Extent::linear(groups), Extent::linear(THREADS)).with_threadgroup_memory(memory as usize).into())
+}
+
+/// The macros of an instance, if there is one.
+fn defines(types: Types, width: u64) -> Option<&'static [(&'static str, &'static str)]> {
+    Some(match (types.q, types.kv, width) {
+        (DType::F32, DType::F16, 64) => &[("Q", "float"), ("KV", "f16"), ("WIDTH", "64")],
+        (DType::F32, DType::F16, 128) => &[("Q", "float"), ("KV", "f16"), ("WIDTH", "128")],
+        (DType::F32, DType::BF16, 64) => &[("Q", "float"), ("KV", "bf16"), ("WIDTH", "64")],
+        (DType::F32, DType::BF16, 128) => &[("Q", "float"), ("KV", "bf16"), ("WIDTH", "128")],
+        (DType::F16, DType::F16, 64) => &[("Q", "f16"), ("KV", "f16"), ("WIDTH", "64")],
+        (DType::F16, DType::F16, 128) => &[("Q", "f16"), ("KV", "f16"), ("WIDTH", "128")],
+        (DType::BF16, DType::BF16, 64) => &[("Q", "bf16"), ("KV", "bf16"), ("WIDTH", "64")],
+        (DType::BF16, DType::BF16, 128) => &[("Q", "bf16"), ("KV", "bf16"), ("WIDTH", "128")],
+        _ => return None,
+    })
+}
