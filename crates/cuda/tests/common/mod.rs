@@ -9,7 +9,7 @@ use elinvar_core::{DType, Device, Dispatch, Extent, KernelKey, KernelSource, Met
 use elinvar_cuda::CudaBackend;
 
 /// A GPU for one test at a time: some use up its memory.
-pub struct Gpu {
+pub(crate) struct Gpu {
     device: Device,
     _alone: MutexGuard<'static, ()>,
 }
@@ -23,7 +23,7 @@ impl Deref for Gpu {
 }
 
 /// Device 0; nothing, said aloud, where there is none.
-pub fn device() -> Option<Gpu> {
+pub(crate) fn device() -> Option<Gpu> {
     static ALONE: Mutex<()> = Mutex::new(());
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     match CudaBackend::new(0) {
@@ -36,7 +36,7 @@ pub fn device() -> Option<Gpu> {
 }
 
 /// The kernel `operator` of a text, a template over the element's type, over one buffer that it updates.
-pub fn kernel(operator: &'static str, files: &'static [MetalFile]) -> Arc<KernelSource> {
+pub(crate) fn kernel(operator: &'static str, files: &'static [MetalFile]) -> Arc<KernelSource> {
     Arc::new(KernelSource {
         key: KernelKey::new(operator, &[DType::U32]),
         parameters: vec![Parameter::update("x", DType::U32)],
@@ -48,7 +48,7 @@ pub fn kernel(operator: &'static str, files: &'static [MetalFile]) -> Arc<Kernel
 }
 
 /// A launch of a thread for each element.
-pub fn over(device: &Device, kernel: &Arc<KernelSource>, buffer: &elinvar_core::Buffer) -> Dispatch {
+pub(crate) fn over(device: &Device, kernel: &Arc<KernelSource>, buffer: &elinvar_core::Buffer) -> Dispatch {
     let threads = (buffer.bytes() / 4) as u32;
     Dispatch {
         pipeline: device.pipeline(kernel).unwrap(),
@@ -56,6 +56,6 @@ pub fn over(device: &Device, kernel: &Arc<KernelSource>, buffer: &elinvar_core::
         params: Vec::new(),
         grid: Extent::linear(threads.div_ceil(64)),
         threadgroup: Extent::linear(64),
-        threadgroup_memory: 0,
+        threadgroup_memory: Vec::new(),
     }
 }

@@ -374,7 +374,7 @@ mod tests {
             let inputs = [info(DType::F32, &[rows, k]), None, info(DType::BF16, &[4096, k]), None, None, None, None, None, None];
             let operator = Projection { epsilon: Some(1e-5), gated: false };
             let plan = operator.plan(&inputs, &operator.infer(&inputs).unwrap(), &device).unwrap();
-            plan.launches.iter().map(|l| l.kernel.key.operator).collect::<Vec<_>>()
+            plan.launches.iter().map(|l| l.kernel.key.operator.clone()).collect::<Vec<_>>()
         };
         assert_eq!(launches(1, 4096), ["projection"]);
         assert_eq!(launches(2, 4096), ["rms_norm", "projection"]);
