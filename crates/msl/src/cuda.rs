@@ -56,6 +56,7 @@ pub(crate) fn lower(module: &Module, wanted: &[(Kernel, &[u32])]) -> Lowered {
     constants::function_constants(module, &mut edits);
     constants::tables(module, &mut edits, |constexpr| if constexpr { "" } else { "constexpr" });
     qualifiers::threadgroup_variables(module, &mut edits);
+    qualifiers::global_names(module, &mut edits);
     qualifiers::address_spaces(module, &mut edits);
     swizzles::swizzles(module, &mut edits);
     ternaries::ternaries(module, &mut edits);

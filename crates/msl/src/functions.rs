@@ -45,9 +45,20 @@ fn function(tokens: &Tokens, start: usize) -> Option<Function<'_>> {
         };
     }
     let close = tokens.partner(at);
-    let stop = tokens.find(close + 1, tokens.len(), &["{", ";"]);
+    let stop = tokens.find(close + 1, tokens.len(), &["{", ";", ":"]);
+    let stop = if tokens.text(stop) == ":" { after_initialisers(tokens, stop) } else { stop };
     let body = (tokens.text(stop) == "{").then(|| (stop + 1, tokens.partner(stop)));
     Some(Function { template, start: head, name: at.checked_sub(1)?, parameters: tokens.split(at + 1, close), body, end: tokens.after(stop) })
+}
+
+/// The index after a constructor's initialisers, `: a(1), b{2}`.
+fn after_initialisers(tokens: &Tokens, colon: usize) -> usize {
+    let mut at = colon;
+    while matches!(tokens.text(at), ":" | ",") {
+        at = tokens.after(tokens.find(at + 1, tokens.len(), &["(", "{", ";"]));
+        at += if tokens.text(at) == "." { 3 } else { 0 };
+    }
+    at
 }
 
 /// The type parameters of the template heads at `start`, and the index after them; nothing for an explicit instantiation.

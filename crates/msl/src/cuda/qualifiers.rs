@@ -25,6 +25,38 @@ pub(super) fn threadgroup_variables(module: &Module, edits: &mut Edits<'_>) {
     }
 }
 
+/// Words that may stand before a name without belonging to it.
+const BEFORE_NAMES: &[&str] = &[
+    "return",
+    "case",
+    "else",
+    "do",
+    "typename",
+    "const",
+    "inline",
+    "static",
+    "constexpr",
+    "using",
+    "namespace",
+    "device",
+    "constant",
+    "thread",
+    "threadgroup",
+];
+
+/// `::metal::exp` starts from the namespace that holds the text.
+pub(super) fn global_names(module: &Module, edits: &mut Edits<'_>) {
+    let tokens = &module.tokens;
+    for at in (0..tokens.len()).filter(|&at| tokens.text(at) == "::") {
+        let before = tokens.before(at);
+        let keyword = BEFORE_NAMES.contains(&before);
+        let qualified = before == ">" || before == "::" || at > 0 && tokens.is_identifier(at - 1) && !keyword;
+        if !qualified && !edits.is_replaced(at) {
+            edits.replace(at, "::msl::");
+        }
+    }
+}
+
 /// Drops the other words of address spaces.
 pub(super) fn address_spaces(module: &Module, edits: &mut Edits<'_>) {
     let tokens = &module.tokens;

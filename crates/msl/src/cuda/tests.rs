@@ -21,6 +21,14 @@ fn address_spaces_go_and_constant_memory_is_const() {
 }
 
 #[test]
+fn global_names_start_from_the_text() {
+    assert_eq!(
+        words("float f(float x) { ::metal::uint2 y; return ::metal::exp(a::b(x) + T<int>::c); }"),
+        "float f(float x) { ::msl::metal::uint2 y; return ::msl::metal::exp(a::b(x) + T<int>::c); }"
+    );
+}
+
+#[test]
 fn lines_stay_where_they_are() {
     let text = "kernel void\nk(device float* x [[\nbuffer(0)]]) {\n  threadgroup float s[4],\n t;\n}\nfloat f(device T*);\nfloat f(\nthread T*);\n";
     let lowered = lowered(text, &[]);
@@ -60,6 +68,10 @@ fn functions_that_only_address_spaces_told_apart_are_one() {
     assert_eq!(
         words("struct A { int f(device T* p) { return 0; } }; struct B { int f(thread T* p) { return 1; } };"),
         "struct A { int f( T* p) { return 0; } }; struct B { int f( T* p) { return 1; } };"
+    );
+    assert_eq!(
+        words("struct S { S(device T* p) : a{1}, b(p) { x(); } S(thread T* p) : a{1}, b(p) { y(); } int a; };"),
+        "struct S { S( T* p) : a{1}, b(p) { x(); } int a; };"
     );
     assert_eq!(
         words(
