@@ -50,7 +50,8 @@ pub(super) fn global_names(module: &Module, edits: &mut Edits<'_>) {
     for at in (0..tokens.len()).filter(|&at| tokens.text(at) == "::") {
         let before = tokens.before(at);
         let keyword = BEFORE_NAMES.contains(&before);
-        let qualified = before == ">" || before == "::" || at > 0 && tokens.is_identifier(at - 1) && !keyword;
+        let of_type = before == ")" && matches!(tokens.before(tokens.partner(at - 1)), "decltype" | "__typeof__");
+        let qualified = of_type || before == ">" || before == "::" || at > 0 && tokens.is_identifier(at - 1) && !keyword;
         if !qualified && !edits.is_replaced(at) {
             edits.replace(at, "::msl::");
         }

@@ -23,8 +23,8 @@ fn address_spaces_go_and_constant_memory_is_const() {
 #[test]
 fn global_names_start_from_the_text() {
     assert_eq!(
-        words("float f(float x) { ::metal::uint2 y; return ::metal::exp(a::b(x) + T<int>::c); }"),
-        "float f(float x) { ::msl::metal::uint2 y; return ::msl::metal::exp(a::b(x) + T<int>::c); }"
+        words("float f(float x) { ::metal::uint2 y; return (float)::metal::exp(a::b(x) + T<int>::c + decltype(x)::d); }"),
+        "float f(float x) { ::msl::metal::uint2 y; return (float)::msl::metal::exp(a::b(x) + T<int>::c + decltype(x)::d); }"
     );
 }
 
