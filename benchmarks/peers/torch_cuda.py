@@ -25,7 +25,7 @@ def functions(torch):
     """What PyTorch does for each operator: a function of the inputs and the attributes."""
     functional = torch.nn.functional
 
-    def attention(q, k, v, causal):
+    def attention(q, k, v, causal, precision):
         return functional.scaled_dot_product_attention(q, k, v, is_causal=causal == "true", enable_gqa=True)
 
     return {
