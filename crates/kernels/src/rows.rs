@@ -48,6 +48,11 @@ impl Rows {
         (self.outer * self.inner) as usize
     }
 
+    /// Visits of [`order::row_visits`] if the elements of a row are neighbours.
+    pub(crate) fn visits(&self) -> u32 {
+        if self.inner == 1 { order::row_visits(self.length as usize) } else { 0 }
+    }
+
     /// Over the rows as [`order::row_launch`] lays them out; nothing for an empty tensor.
     pub(crate) fn launch(&self, launch: Launch, device: &DeviceProperties) -> Launch {
         let rows = if self.length == 0 { 0 } else { self.count() };

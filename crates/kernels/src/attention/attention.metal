@@ -2,7 +2,7 @@
 // for each tile, queries once a block, and nothing else leaves the GPU's cores.
 
 template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUMNS, uint CHUNKS>
-[[kernel]] void attention(
+[[kernel, max_total_threads_per_threadgroup(512)]] void attention(
     device const Q* q [[buffer(0)]],
     device const KV* k [[buffer(1)]],
     device const KV* v [[buffer(2)]],
@@ -24,6 +24,7 @@ template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUM
     threadgroup Factors* factors = reinterpret_cast<threadgroup Factors*>(tile.ranges + ROWS);
     threadgroup float* scales = reinterpret_cast<threadgroup float*>(factors + ROWS);
     tile.begin(positions, lengths);
+    tile.share_queries();
 
     State state = {-INFINITY, 0.0f};
     float totals[CHUNKS][T::PASSES];
@@ -31,10 +32,13 @@ template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUM
         totals[i / T::PASSES][i % T::PASSES] = 0.0f;
     }
     for (uint block = tile.first_block(); block < tile.last_block(); ++block) {
+        tile.start_keys(block);
         tile.score(block);
+        typename T::Values coming;
+        tile.start_values(block, 0, coming);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (simdgroup < ROWS) {
-            const State next = tile.weigh();
+            const State next = tile.weigh(block);
             const Factors f = Factors::of(state.greatest, next.greatest);
             state = {Greatest::apply(state.greatest, next.greatest), f.merge(state.sum, next.sum)};
             if (lane == 0) {
@@ -45,7 +49,10 @@ template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUM
 #pragma unroll
         for (uint chunk = 0; chunk < CHUNKS; ++chunk) {
             float sums[ROWS][COLUMNS];
-            tile.sum_values(block, chunk, sums);
+            tile.sum_values(coming, sums);
+            if (chunk + 1 < CHUNKS) {
+                tile.start_values(block, chunk + 1, coming);
+            }
 #pragma unroll
             for (uint pass = 0; pass < T::PASSES; ++pass) {
                 const float next = tile.meet(sums, pass);

@@ -47,8 +47,8 @@ const ROWS: u64 = 8;
 /// Tiles below which a GPU is kept busy by splitting the keys.
 const BUSY: u64 = 64;
 
-/// Elements, and blocks at a time, of a threadgroup that merges.
-const MERGED: u64 = 128;
+/// Blocks that are merged at a time.
+const MERGED: usize = 128;
 
 /// How tiles are laid out: the kernels' constants.
 struct Shape {
@@ -61,7 +61,7 @@ struct Shape {
 impl Shape {
     fn new(params: &Params) -> Self {
         let s = &params.score;
-        let columns = params.value_width.div_ceil(32).next_power_of_two().min(4);
+        let columns = params.value_width.div_ceil(32).next_power_of_two().clamp(2, 4);
         Self {
             rows: (s.queries * s.group() as u64).next_power_of_two().min(ROWS),
             lanes: s.width.div_ceil(8).next_power_of_two().min(32),
@@ -85,9 +85,9 @@ impl Shape {
             .with("chunks", constant(self.chunks))
     }
 
-    /// Weights of a block, what the simdgroups' sums meet in, and a row's flags, range, factors and scale.
+    /// Weights of a block, what the simdgroups' sums meet in, queries, and a row's flags, range, factors and scale.
     fn memory(&self) -> usize {
-        4 * (self.rows * BLOCK + 8 * 256 + self.rows * (8 + 2 + 2 + 1)) as usize
+        4 * (self.rows * BLOCK + 8 * 256 + self.rows * 8 * self.lanes + self.rows * (8 + 2 + 2 + 1)) as usize
     }
 }
 
@@ -96,6 +96,10 @@ pub(super) fn plan(params: &Params, types: Types, device: &DeviceProperties) -> 
     let largest = [s.keys, s.queries * s.group() as u64, s.width, params.value_width].into_iter().max().unwrap_or(0);
     if largest > i32::MAX as u64 {
         return Err(Error::unsupported(format!("attention with an extent of {largest} on {}: less than 2^31 expected", device.name)));
+    }
+    let reach = [s.k.token, params.v.token].map(|token| u128::from(token.unsigned_abs()) * u128::from(s.keys));
+    if let Some(reach) = reach.into_iter().find(|&reach| reach > i32::MAX as u128) {
+        return Err(Error::unsupported(format!("attention to keys {reach} elements apart on {}: less than 2^31 expected", device.name)));
     }
     if params.rows() * params.value_width == 0 {
         return Ok(Plan::default());
@@ -123,9 +127,10 @@ fn split(params: &Params, types: Types, shape: &Shape, blocks: u64) -> Result<Pl
         (Parameter::write("y", types.q), Argument::Output(0)),
     ];
     let second = Launch::on_gpu(KernelKey::new("attention_merge", &[types.q]), MERGE, params, buffers);
-    let (rows, chunks) = (params.rows(), params.value_width.div_ceil(MERGED));
-    let launches =
-        vec![over(first, shape.tiles(params) * blocks, 256, shape.memory())?, over(second, rows * chunks, MERGED as u32, 4 * 4 * MERGED as usize)?];
+    let (rows, chunks) = (params.rows(), params.value_width.div_ceil(32));
+    // Products of 32 columns, two factors and a sum for each block, and the greatest score of each simdgroup's blocks.
+    let merging = 4 * (MERGED * (32 + 2 + 1) + 8);
+    let launches = vec![over(first, shape.tiles(params) * blocks, 256, shape.memory())?, over(second, rows * chunks, 256, merging)?];
     let floats = |n: u64| (4 * rows * blocks * n) as usize;
     Ok(Plan { launches, scratch: vec![floats(params.value_width), floats(2)] })
 }

@@ -1,69 +1,97 @@
-// Merges the sums of a row's blocks in index order: a threadgroup for each row and MERGED elements of its values. The factors of MERGED blocks at a
-// time are made side by side, as the greatest score so far can be had without the sums.
+// Merges the sums of a row's blocks in index order: a threadgroup for each row and 32 elements of its values.
+//
+// MERGED blocks at a time: their factors are made side by side, as the greatest score so far can be had without the sums, and so are the products of
+// their sums; one simdgroup then follows the order, a multiplication and addition for each block.
 
 constant constexpr uint MERGED = 128;
-// Sums loaded ahead.
-constant constexpr uint AHEAD = 16;
+constant constexpr uint SIMDGROUPS = 8;
+// Blocks whose sums a simdgroup brings.
+constant constexpr uint SHARE = MERGED / SIMDGROUPS;
+
+// The greatest of a simdgroup's numbers up to this lane's.
+inline float greatest_up_to(float value, uint lane) {
+    for (ushort distance = 1; distance < 32; distance *= 2) {
+        const float below = simd_shuffle_up(value, distance);
+        value = lane >= distance ? Greatest::apply(below, value) : value;
+    }
+    return value;
+}
 
 template <typename Q>
-[[kernel]] void attention_merge(
+[[kernel, max_total_threads_per_threadgroup(256)]] void attention_merge(
     device const float* values [[buffer(0)]],
     device const float* states [[buffer(1)]],
     device const int* positions [[buffer(2)]],
     device const int* lengths [[buffer(3)]],
     device Q* y [[buffer(4)]],
     constant Params& p [[buffer(5)]],
-    threadgroup float* shared [[threadgroup(0)]],
+    threadgroup float* products [[threadgroup(0)]],
     uint index [[threadgroup_position_in_grid]],
-    uint thread_index [[thread_index_in_threadgroup]])
+    uint lane [[thread_index_in_simdgroup]],
+    uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
-    threadgroup float* greatest = shared;
-    threadgroup float* sums = greatest + MERGED;
-    threadgroup Factors* factors = reinterpret_cast<threadgroup Factors*>(sums + MERGED);
+    threadgroup Factors* factors = reinterpret_cast<threadgroup Factors*>(products + 32 * MERGED);
+    threadgroup float* sums = reinterpret_cast<threadgroup float*>(factors + MERGED);
+    threadgroup float* greatest_of = sums + MERGED;
 
-    const uint width = uint(p.value_width), chunks = (width + MERGED - 1) / MERGED, column = index % chunks * MERGED + thread_index;
+    const uint width = uint(p.value_width), chunks = (width + 31) / 32, column = index % chunks * 32 + lane;
     const uint row = index / chunks, queries = uint(p.score.queries), heads = uint(p.score.heads);
     const uint t = row % queries, h = row / queries % heads, b = row / queries / heads;
     const KeyRange keys = attended(p.score, positions, lengths, b, t);
     const uint blocks = (uint(p.score.keys) + BLOCK - 1) / BLOCK, end = keys.start < keys.end ? (keys.end + BLOCK - 1) / BLOCK : 0;
     const ulong first = ulong(row) * blocks;
+    const uint own = 32 * simdgroup + lane;
 
     State state = {-INFINITY, 0.0f};
     float total = 0.0f;
     for (uint block = keys.start / BLOCK; block < end; block += MERGED) {
         const uint count = min(MERGED, end - block);
-        if (thread_index < count) {
-            greatest[thread_index] = states[2 * (first + block + thread_index)];
-            sums[thread_index] = states[2 * (first + block + thread_index) + 1];
+        float next[SHARE];
+#pragma unroll
+        for (uint i = 0; i < SHARE; ++i) {
+            const uint at = min(i * SIMDGROUPS + simdgroup, count - 1);
+            next[i] = values[(first + block + at) * width + min(column, width - 1)];
+        }
+        State mine = {-INFINITY, 0.0f};
+        if (own < count) {
+            mine = {states[2 * (first + block + own)], states[2 * (first + block + own) + 1]};
+        }
+        const float greatest = greatest_up_to(mine.greatest, lane);
+        if (lane == 31) {
+            greatest_of[simdgroup] = greatest;
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         float before = state.greatest;
-        for (uint i = 0; i < count; ++i) {
-            before = i < thread_index ? Greatest::apply(before, greatest[i]) : before;
-            state.greatest = Greatest::apply(state.greatest, greatest[i]);
+        for (uint g = 0; g < MERGED / 32; ++g) {
+            before = g < simdgroup ? Greatest::apply(before, greatest_of[g]) : before;
+            state.greatest = Greatest::apply(state.greatest, greatest_of[g]);
         }
-        if (thread_index < count) {
-            factors[thread_index] = Factors::of(before, greatest[thread_index]);
+        const float below = simd_shuffle_up(greatest, 1);
+        before = lane > 0 ? Greatest::apply(before, below) : before;
+        if (own < count) {
+            const Factors f = Factors::of(before, mine.greatest);
+            factors[own] = f;
+            sums[own] = mine.sum * f.next;
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        for (uint start = 0; start < count; start += AHEAD) {
-            float next[AHEAD];
 #pragma unroll
-            for (uint i = 0; i < AHEAD; ++i) {
-                next[i] = values[(first + block + min(start + i, count - 1)) * width + min(column, width - 1)];
-            }
-#pragma unroll
-            for (uint i = 0; i < AHEAD; ++i) {
-                if (start + i < count) {
-                    const Factors f = factors[start + i];
-                    state.sum = f.merge(state.sum, sums[start + i]);
-                    total = f.merge(total, next[i]);
-                }
+        for (uint i = 0; i < SHARE; ++i) {
+            const uint at = i * SIMDGROUPS + simdgroup;
+            if (at < count) {
+                products[at * 32 + lane] = next[i] * factors[at].next;
             }
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
+        if (simdgroup == 0) {
+#pragma unroll 8
+            for (uint i = 0; i < count; ++i) {
+                const float factor = factors[i].before;
+                state.sum = fma(state.sum, factor, sums[i]);
+                total = fma(total, factor, products[i * 32 + lane]);
+            }
+        }
     }
-    if (column < width) {
+    if (simdgroup == 0 && column < width) {
         const float scale = state.greatest == -INFINITY ? 0.0f : 1.0f / state.sum;
         y[row_of(p.y, b, h, t) + column] = narrow<Q>(total * scale);
     }

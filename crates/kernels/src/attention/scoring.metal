@@ -16,7 +16,7 @@ struct KeyRange {
     bool holds(uint key) const { return start <= key && key < end; }
 
     // A key of this range that is not empty.
-    long nearest(uint key) const { return long(max(start, min(key, end - 1))); }
+    int nearest(uint key) const { return int(max(start, min(key, end - 1))); }
 };
 
 // The keys that query `t` of sequence `b` may attend, before any mask.
@@ -43,10 +43,9 @@ inline float masked(float score, device const M* mask, ulong at) {
     return score + widen(mask[at]);
 }
 
-// The score of a key that query `t` of head `h` attends.
+// What the soft cap and the mask make of the score of a key that query `t` of head `h` attends.
 template <typename M>
-inline float score_of(constant ScoreParams& p, float dot, device const M* mask, uint b, uint h, uint t, uint key) {
-    float score = dot * p.scale;
+inline float adjusted(constant ScoreParams& p, float score, device const M* mask, uint b, uint h, uint t, uint key) {
     if (p.softcap > 0.0f) {
         score = p.softcap * strict::tanh(score / p.softcap);
     }

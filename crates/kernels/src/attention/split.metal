@@ -2,7 +2,7 @@
 // block go to memory, for merge.metal to put together in order: 4 bytes for each element of a value and row, against 2 · 256 elements read.
 
 template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUMNS, uint CHUNKS>
-[[kernel]] void attention_split(
+[[kernel, max_total_threads_per_threadgroup(512)]] void attention_split(
     device const Q* q [[buffer(0)]],
     device const KV* k [[buffer(1)]],
     device const KV* v [[buffer(2)]],
@@ -24,10 +24,14 @@ template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUM
     if (block < tile.first_block() || block >= tile.last_block()) {
         return;
     }
+    tile.start_keys(block);
+    tile.share_queries();
     tile.score(block);
+    typename T::Values coming;
+    tile.start_values(block, 0, coming);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (simdgroup < ROWS) {
-        const State state = tile.weigh();
+        const State state = tile.weigh(block);
         if (lane == 0 && tile.exists(simdgroup)) {
             const ulong at = tile.place(simdgroup) * blocks + block;
             states[2 * at] = state.greatest;
@@ -38,7 +42,10 @@ template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUM
 #pragma unroll
     for (uint chunk = 0; chunk < CHUNKS; ++chunk) {
         float sums[ROWS][COLUMNS];
-        tile.sum_values(block, chunk, sums);
+        tile.sum_values(coming, sums);
+        if (chunk + 1 < CHUNKS) {
+            tile.start_values(block, chunk + 1, coming);
+        }
 #pragma unroll
         for (uint pass = 0; pass < T::PASSES; ++pass) {
             const float sum = tile.meet(sums, pass);

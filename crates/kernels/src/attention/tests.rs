@@ -117,7 +117,7 @@ fn a_gpu_splits_long_contexts_of_few_queries() {
     };
     let grids = |plan: &Plan| plan.launches.iter().map(|l| (l.kernel.key.to_string(), l.grid.0[0])).collect::<Vec<_>>();
     let constants = "f32_f32_bool_rows4_lanes8_columns2_chunks1";
-    assert_eq!(grids(&plan(1, 1000)), [(format!("attention_split_{constants}"), 2 * 4), ("attention_merge_f32".to_owned(), 8)]);
+    assert_eq!(grids(&plan(1, 1000)), [(format!("attention_split_{constants}"), 2 * 4), ("attention_merge_f32".to_owned(), 16)]);
     assert_eq!(grids(&plan(1, 256)), [(format!("attention_{constants}"), 2)]);
     assert_eq!(plan(1, 1000).scratch, [4 * 8 * 4 * 64, 4 * 8 * 4 * 2]);
     assert_eq!(plan(100, 1000).launches.len(), 1);

@@ -4,6 +4,7 @@
 // Weights: a simdgroup a row. Values: simdgroup g sums its 32 keys for all rows, COLUMNS neighbouring elements of a value a lane, CHUNKS times;
 // the simdgroups' sums meet in threadgroup memory, where each thread adds those of one row and element in order.
 
+// Kernels declare twice as many threads as they have, so that registers are left for a second threadgroup beside the first.
 constant constexpr uint GROUP = 32;
 constant constexpr uint THREADS = 256;
 
@@ -18,28 +19,6 @@ inline void load_slots(device const T* row, uint k, uint n, float other, thread 
     }
 }
 
-template <typename T, uint N>
-struct alignas(N * sizeof(T)) Neighbours {
-    T elements[N];
-};
-
-// N elements that lie at a multiple of their size.
-template <uint N, typename T>
-inline void load_neighbours(device const T* p, thread float* values) {
-    const Neighbours<T, N> all = *reinterpret_cast<device const Neighbours<T, N>*>(p);
-    for (uint i = 0; i < N; ++i) {
-        values[i] = widen(all.elements[i]);
-    }
-}
-
-// The first N of `n` elements; zeros beyond.
-template <uint N, typename T>
-inline void load_neighbours(device const T* p, uint n, thread float* values) {
-    for (uint i = 0; i < N; ++i) {
-        values[i] = i < n ? widen(p[i]) : 0.0f;
-    }
-}
-
 template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUMNS, uint CHUNKS>
 struct Tile {
     // Elements of a value that are summed at once; rows whose sums meet at once.
@@ -47,57 +26,77 @@ struct Tile {
     static constexpr constant uint MEETING = ROWS < THREADS / WIDTH ? ROWS : THREADS / WIDTH;
     static constexpr constant uint PASSES = ROWS / MEETING;
 
-    // Keys that a simdgroup scores together, and how often it loads ahead; values loaded ahead.
+    // Keys that a simdgroup scores together. A lane has some in turn, whose sums go up one tree, and whose successors are on their way meanwhile.
     static constexpr constant uint TOGETHER = 32 / LANES;
-    static constexpr constant uint AHEAD = LANES < 4 ? LANES : 4;
+    static constexpr constant uint BATCH = LANES < 4 ? LANES : 4;
+    // Values that are on their way.
     static constexpr constant uint AT_ONCE = 8;
 
-    typedef LaneSums<ROWS, LANES> Tree;
+    typedef LaneSums<ROWS * BATCH, LANES> Tree;
+    typedef Piece<KV, COLUMNS> Value;
 
     constant Params& p;
     device const Q* q;
-    device const KV* k;
     device const KV* v;
     device const M* mask;
     threadgroup float* weights;
     threadgroup float* meeting;
+    threadgroup float4* queries;
     threadgroup float* dense;
     threadgroup KeyRange* ranges;
     uint lane;
     uint simdgroup;
+    // Rows of a query, and all of them.
+    uint group;
+    uint rows;
     uint batch;
     uint kv_head;
     uint first;
-    // The keys that any row may attend.
+    // The first key, the step from key to key, which the launch has checked, and whether lanes take them in words that all are there.
+    device const KV* first_key;
+    int key_step;
+    bool wide_keys;
+    // The keys that any row may attend, and those that all do.
     KeyRange keys;
+    KeyRange common;
+    // A thread's part of a query, until it is shared; elements of keys on their way.
+    float own_query[SLOTS];
+    Words<KV> words[BATCH];
 
     Tile(constant Params& p, device const Q* q, device const KV* k, device const KV* v, device const M* mask, threadgroup float* shared, uint lane,
          uint simdgroup, uint tile, uint head)
-        : p(p), q(q), k(k), v(v), mask(mask), weights(shared), meeting(weights + ROWS * BLOCK), dense(meeting + 8 * THREADS),
-          ranges(reinterpret_cast<threadgroup KeyRange*>(dense + 8 * ROWS)), lane(lane), simdgroup(simdgroup), batch(head / uint(p.score.kv_heads)),
-          kv_head(head % uint(p.score.kv_heads)), first(tile * ROWS), keys{0, 0} {}
+        : p(p), q(q), v(v), mask(mask), weights(shared), meeting(weights + ROWS * BLOCK),
+          queries(reinterpret_cast<threadgroup float4*>(meeting + 8 * THREADS)), dense(reinterpret_cast<threadgroup float*>(queries + 2 * ROWS * LANES)),
+          ranges(reinterpret_cast<threadgroup KeyRange*>(dense + 8 * ROWS)), lane(lane), simdgroup(simdgroup),
+          group(uint(p.score.heads) / uint(p.score.kv_heads)), rows(uint(p.score.queries) * group), batch(head / uint(p.score.kv_heads)),
+          kv_head(head % uint(p.score.kv_heads)), first(tile * ROWS), first_key(k + row_of(p.score.k, batch, kv_head, 0)), key_step(int(p.score.k.token)),
+          wide_keys(uint(p.score.width) == LANES * SLOTS && is_wide(first_key) && key_step % int(16 / sizeof(KV)) == 0), keys{0, 0}, common{0, 0} {}
 
-    uint group() const { return uint(p.score.heads / p.score.kv_heads); }
     uint thread_index() const { return simdgroup * 32 + lane; }
 
     // A row that does not exist is taken for the last one.
-    uint row(uint r) const { return min(first + r, uint(p.score.queries) * group() - 1); }
-    bool exists(uint r) const { return first + r < uint(p.score.queries) * group(); }
-    uint query(uint r) const { return row(r) / group(); }
+    uint row(uint r) const { return min(first + r, rows - 1); }
+    bool exists(uint r) const { return first + r < rows; }
+    uint query(uint r) const { return row(r) / group; }
     // Its number among all rows of the output.
     ulong place(uint r) const { return (ulong(batch) * p.score.heads + head(r)) * p.score.queries + query(r); }
-    uint head(uint r) const { return kv_head * group() + row(r) % group(); }
+    uint head(uint r) const { return kv_head * group + row(r) % group; }
 
     // To be called before all else.
     void begin(device const int* positions, device const int* lengths) {
+        if (thread_index() < ROWS * LANES) {
+            load_query(thread_index() / LANES, thread_index() % LANES * SLOTS, own_query);
+        }
         if (thread_index() < ROWS) {
             ranges[thread_index()] = attended(p.score, positions, lengths, batch, query(thread_index()));
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         keys = {0xffffffffu, 0};
+        common = {0, 0xffffffffu};
 #pragma unroll
         for (uint r = 0; r < ROWS; ++r) {
             const KeyRange range = ranges[r];
+            common = {max(common.start, range.start), min(common.end, range.end)};
             if (range.start < range.end) {
                 keys = {min(keys.start, range.start), max(keys.end, range.end)};
             }
@@ -108,91 +107,164 @@ struct Tile {
     uint first_block() const { return keys.start / BLOCK; }
     uint last_block() const { return (keys.end + BLOCK - 1) / BLOCK; }
 
+    // To be called before scores are made.
+    void share_queries() {
+        if (thread_index() < ROWS * LANES) {
+            queries[thread_index()] = float4(own_query[0], own_query[1], own_query[2], own_query[3]);
+            queries[ROWS * LANES + thread_index()] = float4(own_query[4], own_query[5], own_query[6], own_query[7]);
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
+
     void load_query(uint r, uint element, thread float* slots) const {
         load_slots(q + row_of(p.score.q, batch, head(r), query(r)), element, uint(p.score.width), -0.0f, slots);
     }
 
-    // Leaves the block's scores in `weights`; negative infinity where a row does not attend a key.
-    void score(uint block) {
-        const uint width = uint(p.score.width), element = lane % LANES * SLOTS;
-        const ulong origin = row_of(p.score.k, batch, kv_head, 0);
-        const bool wide = width % (LANES * SLOTS) == 0 && is_wide(k + origin) && p.score.k.token % long(16 / sizeof(KV)) == 0;
-        float x[ROWS][SLOTS], y[AHEAD][SLOTS];
+    // A lane's part of the keys of a block: that of the one it has in turn `turn`.
+    uint key_of(uint block, uint turn) const { return block * BLOCK + simdgroup * GROUP + lane / LANES + turn * TOGETHER; }
+    device const KV* key_at(uint key) const { return first_key + keys.nearest(key) * key_step; }
+
+    // Sends for the first keys of a block: what is done until `score` costs no time.
+    void start_keys(uint block) {
+        if (wide_keys) {
 #pragma unroll
-        for (uint r = 0; r < ROWS; ++r) {
-            load_query(r, element, x[r]);
-        }
-        const uint first_key = block * BLOCK + simdgroup * GROUP + lane / LANES;
-        for (uint pass = 0; pass < LANES; pass += AHEAD) {
-            if (wide) {
-#pragma unroll
-                for (uint i = 0; i < AHEAD; ++i) {
-                    load_wide(k + origin + keys.nearest(first_key + (pass + i) * TOGETHER) * p.score.k.token + element, y[i]);
-                }
-            } else {
-#pragma unroll
-                for (uint i = 0; i < AHEAD; ++i) {
-                    load_slots(k + origin + keys.nearest(first_key + (pass + i) * TOGETHER) * p.score.k.token, element, width, 0.0f, y[i]);
-                }
-            }
-#pragma unroll
-            for (uint i = 0; i < AHEAD; ++i) {
-                score_keys(first_key + (pass + i) * TOGETHER, x, y[i]);
+            for (uint i = 0; i < BATCH; ++i) {
+                words[i] = load_words(key_at(key_of(block, i)) + lane % LANES * SLOTS);
             }
         }
     }
 
-    // The scores of the simdgroup's keys, one for each LANES lanes, of which each lane holds its slots.
-    void score_keys(uint key, thread const float (&x)[ROWS][SLOTS], thread const float* y) {
+    // Whether all rows attend all keys of the simdgroup's group.
+    bool is_common(uint block) const {
+        const uint key = block * BLOCK + simdgroup * GROUP;
+        return common.start <= key && key + GROUP <= common.end;
+    }
+
+    // Leaves the block's scores in `weights`, before soft cap and mask; negative infinity where a row does not attend a key.
+    void score(uint block) {
+        if (!wide_keys) {
+            for (uint turn = 0; turn < LANES; ++turn) {
+                score_key(key_of(block, turn), lane % LANES * SLOTS);
+            }
+        } else if (is_common(block)) {
+            score_words<true>(block);
+        } else {
+            score_words<false>(block);
+        }
+    }
+
+    // The same for keys in words; ALL if all rows attend them.
+    template <bool ALL>
+    void score_words(uint block) {
+        float x[ROWS][SLOTS];
+#pragma unroll
+        for (uint r = 0; r < ROWS; ++r) {
+            for (uint i = 0; i < SLOTS; ++i) {
+                x[r][i] = queries[(i / 4 * ROWS + r) * LANES + lane % LANES][i % 4];
+            }
+        }
+        const uint element = lane % LANES * SLOTS;
+        const long step = long(key_step) * TOGETHER;
+        device const KV* next = first_key + key_of(block, BATCH) * long(key_step) + element;
+        for (uint pass = 0; pass < LANES; pass += BATCH) {
+            float sums[BATCH * ROWS];
+#pragma unroll
+            for (uint i = 0; i < BATCH; ++i) {
+                float y[SLOTS];
+                widen(words[i], y);
+                if (pass + BATCH < LANES) {
+                    words[i] = load_words(ALL ? next : key_at(key_of(block, pass + BATCH + i)) + element);
+                }
+                next += step;
+#pragma unroll
+                for (uint r = 0; r < ROWS; ++r) {
+                    float slots[SLOTS];
+                    multiply(x[r], y, slots);
+                    sums[i * ROWS + r] = combine_slots<Add>(slots);
+                }
+            }
+            Tree::apply(sums, lane);
+            for (uint i = 0; i < Tree::HELD && Tree::leads(lane); ++i) {
+                const uint at = Tree::first(lane) + i;
+                put(at % ROWS, key_of(block, pass + at / ROWS), sums[i], ALL);
+            }
+        }
+    }
+
+    static void multiply(thread const float (&x)[SLOTS], thread const float (&y)[SLOTS], thread float (&slots)[SLOTS]) {
+        for (uint i = 0; i < SLOTS; ++i) {
+            slots[i] = fma(x[i], y[i], 0.0f);
+        }
+    }
+
+    // The same for one key of any width and alignment.
+    void score_key(uint key, uint element) {
+        const uint width = uint(p.score.width);
+        device const KV* at = key_at(key);
         float sums[ROWS];
 #pragma unroll
         for (uint r = 0; r < ROWS; ++r) {
-            float slots[SLOTS];
-            for (uint i = 0; i < SLOTS; ++i) {
-                slots[i] = fma(x[r][i], y[i], 0.0f);
+            float x[SLOTS], y[SLOTS], slots[SLOTS];
+            load_query(r, element, x);
+            load_slots(at, element, width, 0.0f, y);
+            multiply(x, y, slots);
+            // The elements of long queries and keys that come round to the same accumulators.
+            for (uint further = element + 32 * SLOTS; further < width; further += 32 * SLOTS) {
+                load_query(r, further, x);
+                load_slots(at, further, width, 0.0f, y);
+                for (uint i = 0; i < SLOTS; ++i) {
+                    slots[i] = fma(x[i], y[i], slots[i]);
+                }
             }
-            fold_rest(r, key, slots);
             sums[r] = combine_slots<Add>(slots);
         }
-        Tree::apply(sums, lane);
-        for (uint i = 0; i < Tree::HELD && Tree::leads(lane); ++i) {
-            const uint r = Tree::first(lane) + i;
-            // Adding the lanes that hold nothing turns -0 into +0.
-            const float dot = LANES < 32 ? sums[i] + 0.0f : sums[i];
-            const KeyRange range = ranges[r];
-            weights[r * BLOCK + key % BLOCK] = range.holds(key) ? score_of(p.score, dot, mask, batch, head(r), query(r), key) : -INFINITY;
+        typedef LaneSums<ROWS, LANES> Rows;
+        Rows::apply(sums, lane);
+        for (uint i = 0; i < Rows::HELD && Rows::leads(lane); ++i) {
+            put(Rows::first(lane) + i, key, sums[i], false);
         }
     }
 
-    // The elements of long queries and keys that come round to the same accumulators.
-    void fold_rest(uint r, uint key, thread float* slots) const {
-        const uint width = uint(p.score.width);
-        for (uint element = (lane % LANES + 32) * SLOTS; element < width; element += 32 * SLOTS) {
-            float x[SLOTS], y[SLOTS];
-            load_query(r, element, x);
-            load_slots(k + row_of(p.score.k, batch, kv_head, keys.nearest(key)), element, width, 0.0f, y);
-            for (uint i = 0; i < SLOTS; ++i) {
-                slots[i] = fma(x[i], y[i], slots[i]);
+    void put(uint r, uint key, float dot, bool attended) {
+        // Adding the lanes that hold nothing turns -0 into +0.
+        dot = LANES < 32 ? dot + 0.0f : dot;
+        weights[r * BLOCK + key % BLOCK] = attended || ranges[r].holds(key) ? dot * p.score.scale : -INFINITY;
+    }
+
+    // The soft cap and the mask, for the lane's scores.
+    void adjust(uint block, threadgroup float* own) const {
+        const uint r = simdgroup, key = block * BLOCK + lane * SLOTS;
+#pragma unroll 1
+        for (uint i = 0; i < SLOTS; ++i) {
+            if (ranges[r].holds(key + i)) {
+                own[i] = adjusted(p.score, own[i], mask, batch, head(r), query(r), key + i);
             }
         }
     }
 
     // Turns the scores of the simdgroup's row into weights.
-    State weigh() {
+    State weigh(uint block) {
         threadgroup float* own = weights + simdgroup * BLOCK + lane * SLOTS;
+        if (p.score.softcap > 0.0f || p.score.mask_type != NO_MASK) {
+            adjust(block, own);
+        }
+        threadgroup float4* four = reinterpret_cast<threadgroup float4*>(own);
         float slots[SLOTS];
         float greatest = -INFINITY;
         for (uint i = 0; i < SLOTS; ++i) {
-            slots[i] = own[i];
+            slots[i] = four[i / 4][i % 4];
             greatest = Greatest::apply(slots[i], greatest);
         }
         greatest = combine_lanes<Greatest>(greatest);
+        // Where no key is attended, the weights are zero all the same.
+        const float shift = greatest == -INFINITY ? 0.0f : greatest;
         bool some_are_zero = false;
         for (uint i = 0; i < SLOTS; ++i) {
-            slots[i] = greatest == -INFINITY ? 0.0f : strict::exp_nonpositive(slots[i] - greatest);
-            own[i] = slots[i];
+            slots[i] = strict::exp_nonpositive(slots[i] - shift);
             some_are_zero |= slots[i] == 0.0f;
         }
+        four[0] = float4(slots[0], slots[1], slots[2], slots[3]);
+        four[1] = float4(slots[4], slots[5], slots[6], slots[7]);
         float zeros = some_are_zero ? 1.0f : 0.0f;
         zeros += simd_shuffle_xor(zeros, 1);
         zeros += simd_shuffle_xor(zeros, 2);
@@ -202,54 +274,107 @@ struct Tile {
         return {greatest, combine_lanes<Add>(combine_slots<Add>(slots))};
     }
 
+    // The simdgroup's values, each lane's elements from `chunk` on; the first ones, or those that come next.
+    struct Values {
+        Value at[AT_ONCE];
+        device const KV* start;
+        int step;
+        uint first_key;
+        uint width;
+        bool wide;
+    };
+
+    // Sends for the first values of a block: what is done until `sum_values` costs no time.
+    void start_values(uint block, uint chunk, thread Values& values) const {
+        const uint width = uint(p.value_width), column = chunk * WIDTH + lane * COLUMNS;
+        values.start = v + row_of(p.v, batch, kv_head, 0) + column;
+        values.step = int(p.v.token);
+        values.first_key = block * BLOCK + simdgroup * GROUP;
+        values.width = column < width ? width - column : 0;
+        values.wide = values.width >= COLUMNS && reinterpret_cast<ulong>(values.start) % (COLUMNS * sizeof(KV)) == 0 && values.step % int(COLUMNS) == 0;
+        if (values.wide) {
+#pragma unroll
+            for (uint i = 0; i < AT_ONCE; ++i) {
+                values.at[i] = *reinterpret_cast<device const Value*>(value_at(values, i));
+            }
+        }
+    }
+
+    device const KV* value_at(thread const Values& values, uint i) const {
+        return values.start + keys.nearest(values.first_key + i) * values.step;
+    }
+
     // Sums the simdgroup's group of weighted values.
-    void sum_values(uint block, uint chunk, thread float (&sums)[ROWS][COLUMNS]) const {
+    void sum_values(thread Values& values, thread float (&sums)[ROWS][COLUMNS]) const {
         for (uint i = 0; i < ROWS * COLUMNS; ++i) {
             sums[i / COLUMNS][i % COLUMNS] = 0.0f;
-        }
-        const uint start = block * BLOCK + simdgroup * GROUP, end = min(keys.end, start + GROUP);
-        const uint width = uint(p.value_width), column = chunk * WIDTH + lane * COLUMNS;
-        if (column >= width) {
-            return;
         }
         float zeros = 0.0f;
 #pragma unroll
         for (uint r = 0; r < ROWS; ++r) {
             zeros += dense[r * 8 + simdgroup];
         }
-        device const KV* values = v + row_of(p.v, batch, kv_head, 0) + column;
-        if (zeros == 0.0f) {
-            add_values<true>(values, start, end, width - column, sums);
+        if (!values.wide) {
+            add_any(values, sums);
+        } else if (zeros == 0.0f) {
+            add_values<true>(values, sums);
         } else {
-            add_values<false>(values, start, end, width - column, sums);
+            add_values<false>(values, sums);
         }
     }
 
-    // Adds the weighted values of the keys from `start` up to `end`. Unless DENSE, some weights are zero, and their values are passed over.
+    // Keys of the group that any row may attend are before this.
+    uint group_end(uint first_key) const { return keys.end > first_key ? min(keys.end - first_key, GROUP) : 0; }
+
+    // Adds the weighted values. Unless DENSE, some weights are zero, and their values are passed over.
     template <bool DENSE>
-    void add_values(device const KV* values, uint start, uint end, uint width, thread float (&sums)[ROWS][COLUMNS]) const {
-        const bool wide = width >= COLUMNS && reinterpret_cast<ulong>(values) % (COLUMNS * sizeof(KV)) == 0 && p.v.token % long(COLUMNS) == 0;
-        for (uint key = start; key < end; key += AT_ONCE) {
-            float value[AT_ONCE][COLUMNS];
-            if (wide) {
+    void add_values(thread Values& values, thread float (&sums)[ROWS][COLUMNS]) const {
+        threadgroup const float4* own = reinterpret_cast<threadgroup const float4*>(weights + simdgroup * GROUP);
+        const uint end = group_end(values.first_key);
+        const long step = values.step;
+        device const KV* next = values.start + (values.first_key + AT_ONCE) * step;
+        for (uint first = 0; first < end; first += AT_ONCE) {
 #pragma unroll
-                for (uint i = 0; i < AT_ONCE; ++i) {
-                    load_neighbours<COLUMNS>(values + keys.nearest(key + i) * p.v.token, value[i]);
-                }
-            } else {
+            for (uint part = 0; part < AT_ONCE; part += 4) {
+                float value[4][COLUMNS];
 #pragma unroll
-                for (uint i = 0; i < AT_ONCE; ++i) {
-                    load_neighbours<COLUMNS>(values + keys.nearest(key + i) * p.v.token, width, value[i]);
+                for (uint i = 0; i < 4; ++i) {
+                    widen(values.at[part + i], value[i]);
+                    if (first + AT_ONCE < GROUP) {
+                        // All keys exist where none has a zero weight.
+                        device const KV* from = DENSE ? next : value_at(values, first + AT_ONCE + part + i);
+                        values.at[part + i] = *reinterpret_cast<device const Value*>(from);
+                    }
+                    next += step;
                 }
+#pragma unroll
+                for (uint r = 0; r < ROWS; ++r) {
+                    const float4 weight = own[(r * BLOCK + first + part) / 4];
+#pragma unroll
+                    for (uint i = 0; i < 4; ++i) {
+                        for (uint c = 0; c < COLUMNS && (DENSE || weight[i] != 0.0f); ++c) {
+                            sums[r][c] = fma(weight[i], value[i][c], sums[r][c]);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    // The same for values of any width and alignment.
+    void add_any(thread const Values& values, thread float (&sums)[ROWS][COLUMNS]) const {
+        const uint end = values.width > 0 ? group_end(values.first_key) : 0;
+        for (uint i = 0; i < end; ++i) {
+            device const KV* from = value_at(values, i);
+            float value[COLUMNS];
+            for (uint c = 0; c < COLUMNS; ++c) {
+                value[c] = c < values.width ? widen(from[c]) : 0.0f;
             }
 #pragma unroll
             for (uint r = 0; r < ROWS; ++r) {
-#pragma unroll
-                for (uint i = 0; i < AT_ONCE; ++i) {
-                    const float weight = weights[r * BLOCK + key % BLOCK + i];
-                    for (uint c = 0; c < COLUMNS && (DENSE || weight != 0.0f); ++c) {
-                        sums[r][c] = fma(weight, value[i][c], sums[r][c]);
-                    }
+                const float weight = weights[r * BLOCK + simdgroup * GROUP + i];
+                for (uint c = 0; c < COLUMNS && weight != 0.0f; ++c) {
+                    sums[r][c] = fma(weight, value[c], sums[r][c]);
                 }
             }
         }
@@ -263,9 +388,9 @@ struct Tile {
     // The sum over the groups.
     float meet(thread const float (&sums)[ROWS][COLUMNS], uint pass) {
         for (uint r = 0; r < MEETING; ++r) {
-            for (uint c = 0; c < COLUMNS; ++c) {
-                meeting[simdgroup * THREADS + r * WIDTH + lane * COLUMNS + c] = sums[pass * MEETING + r][c];
-            }
+            Piece<float, COLUMNS> own;
+            narrow(sums[pass * MEETING + r], own);
+            reinterpret_cast<threadgroup Piece<float, COLUMNS>*>(meeting + simdgroup * THREADS + r * WIDTH)[lane] = own;
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         float sum = 0.0f;

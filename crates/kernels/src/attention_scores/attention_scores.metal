@@ -79,7 +79,7 @@ template <typename Q, typename K, typename M, typename Y>
             // What adding the accumulators of the other lanes comes to.
             dot = lanes < 32 ? dot + 0.0f : dot;
             if ((r & (lanes - 1)) == part && rows[r].exists && key < keys) {
-                const float score = rows[r].attends(key) ? score_of(p, dot, mask, batch, rows[r].head, rows[r].t, key) : -INFINITY;
+                const float score = rows[r].attends(key) ? adjusted(p, dot * p.scale, mask, batch, rows[r].head, rows[r].t, key) : -INFINITY;
                 y[((ulong(batch) * heads + rows[r].head) * queries + rows[r].t) * keys + key] = narrow<Y>(score);
             }
         }

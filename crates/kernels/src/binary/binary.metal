@@ -22,6 +22,28 @@ template <typename Op, typename T, typename E = T>
     store(y, run, left);
 }
 
+// The same for tensors of one shape without gaps: a word of BYTES bytes for each thread.
+template <typename Op, typename T, uint BYTES>
+[[kernel]] void binary_dense(
+    device const T* a [[buffer(0)]],
+    device const T* b [[buffer(1)]],
+    device T* y [[buffer(2)]],
+    constant Dense& dense [[buffer(3)]],
+    uint group [[threadgroup_position_in_grid]],
+    uint index [[thread_index_in_threadgroup]])
+{
+    const ulong first = (ulong(group) * THREADS + index) * Word<T, BYTES>::COUNT;
+    if (first >= dense.count) {
+        return;
+    }
+    Word<T, BYTES> left = load_word<BYTES>(a + (dense.origins[0] + first), dense.count - first);
+    const Word<T, BYTES> right = load_word<BYTES>(b + (dense.origins[1] + first), dense.count - first);
+    for (uint i = 0; i < Word<T, BYTES>::COUNT; ++i) {
+        left.at[i] = pack<T>(Op::apply(unpack<T>(left.at[i]), unpack<T>(right.at[i])));
+    }
+    store_word(y + first, dense.count - first, left);
+}
+
 struct Pow {
     static float apply(float a, float b) { return strict::pow(a, b); }
 

@@ -15,7 +15,7 @@ use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalFo
 
 use crate::{
     Argument, Description, Launch, Operator, Plan, Port, TensorInfo, cast,
-    elementwise::{self, Operand, Space, broadcast_shape, over_elements, same_dtype},
+    elementwise::{self, Dense, Operand, Space, broadcast_shape, over_elements, over_words, same_dtype, with_words},
     math,
     metal::{self, metal_file, params},
     required,
@@ -25,6 +25,7 @@ const FILES: &[MetalFile] = &[
     metal::TYPES,
     Space::METAL,
     Operand::METAL,
+    Dense::METAL,
     elementwise::METAL,
     elementwise::NUMBER,
     BinaryParams::METAL,
@@ -32,6 +33,7 @@ const FILES: &[MetalFile] = &[
     metal_file!("binary/binary.metal"),
 ];
 const METAL: MetalForm = MetalForm::new(FILES, "binary");
+const DENSE: MetalForm = MetalForm::new(FILES, "binary_dense");
 
 /// `y = op(a, b)`, broadcast. Both of one floating-point or integer type, which is also the output's; for `pow`, `b` may be of another.
 #[derive(Clone, Copy, Debug)]
@@ -64,12 +66,12 @@ impl Operator for Binary {
         Ok(vec![TensorInfo::of(a.dtype, broadcast_shape(&[&a, &b])?)])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let (a, b, y) = (required(inputs, 0, "a")?, required(inputs, 1, "b")?, outputs[0]);
         if self.op == BinaryOp::Pow {
-            return power(a, b, y);
+            return power(a, b, y, device);
         }
-        self.launch((a, Argument::Input(0)), (b, Argument::Input(1)), (y, Argument::Output(0))).map(Plan::from)
+        self.launch((a, Argument::Input(0)), (b, Argument::Input(1)), (y, Argument::Output(0)), device).map(Plan::from)
     }
 
     fn accepts_strides(&self, _index: usize) -> bool {
@@ -78,11 +80,16 @@ impl Operator for Binary {
 }
 
 impl Binary {
-    fn launch(&self, a: (TensorInfo, Argument), b: (TensorInfo, Argument), y: (TensorInfo, Argument)) -> Result<Launch> {
+    fn launch(&self, a: (TensorInfo, Argument), b: (TensorInfo, Argument), y: (TensorInfo, Argument), device: &DeviceProperties) -> Result<Launch> {
         let (space, [left, right]) = Space::broadcast(*y.0.shape(), [&a.0, &b.0])?;
         let types = [a.0.dtype, b.0.dtype];
         let key = KernelKey::new(self.op.name(), if types[0] == types[1] { &types[..1] } else { &types });
         let buffers = [(Parameter::read("a", types[0]), a.1), (Parameter::read("b", types[1]), b.1), (Parameter::write("y", y.0.dtype), y.1)];
+        if device.has_simdgroups() && types[0] == types[1] && left.is_linear(&space) && right.is_linear(&space) {
+            let dense = Dense::new(&space, [left.origin, right.origin], 0.0);
+            let launch = Launch::on_gpu(with_words(key), DENSE.with_arguments(self.op.function()), &dense, buffers);
+            return Ok(over_words(launch, space.elements(), types[0].size()));
+        }
         let launch = Launch::new(key, cpu::twin(self.op, types[0], types[1])?, &BinaryParams { space, a: left, b: right }, buffers)
             .with_metal(METAL.with_arguments(self.op.function()));
         Ok(over_elements(launch, space.elements()))
@@ -90,7 +97,7 @@ impl Binary {
 }
 
 /// Powers of operands of several types: those that the kernel does not take are converted before, and its result after.
-fn power(a: TensorInfo, b: TensorInfo, y: TensorInfo) -> Result<Plan> {
+fn power(a: TensorInfo, b: TensorInfo, y: TensorInfo, device: &DeviceProperties) -> Result<Plan> {
     let unsigned = matches!(b.dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64);
     let (base, exponent) = match (a.dtype.is_float(), b.dtype.is_float()) {
         (true, _) => (a.dtype, a.dtype),
@@ -110,12 +117,12 @@ fn power(a: TensorInfo, b: TensorInfo, y: TensorInfo) -> Result<Plan> {
     let (a, b) = (convert(a, Argument::Input(0), base)?, convert(b, Argument::Input(1), exponent)?);
     let pow = Binary { op: BinaryOp::Pow };
     if base == y.dtype {
-        plan.launches.push(pow.launch(a, b, (y, Argument::Output(0)))?);
+        plan.launches.push(pow.launch(a, b, (y, Argument::Output(0)), device)?);
         return Ok(plan);
     }
     let real = (TensorInfo::of(base, *y.shape()), Argument::Scratch(plan.scratch.len()));
     plan.scratch.push(base.size() * y.elements());
-    plan.launches.push(pow.launch(a, b, real)?);
+    plan.launches.push(pow.launch(a, b, real, device)?);
     plan.launches.push(cast::launch(&real.0, y.dtype, real.1, Argument::Output(0))?);
     Ok(plan)
 }

@@ -240,3 +240,40 @@ template <typename T>
 inline void store(device T* y, Run run, Elements<T> block) {
     store_block(stored(y) + run.first, block, run.count);
 }
+
+// A word of so many bytes of a tensor of T: what a thread takes of tensors without gaps.
+template <typename T, uint BYTES>
+struct alignas(BYTES) Word {
+    static constexpr constant uint COUNT = BYTES / sizeof(typename Stored<T>::type);
+
+    typename Stored<T>::type at[COUNT];
+};
+
+template <uint BYTES, typename T>
+inline bool is_word(device const T* p) {
+    return (reinterpret_cast<ulong>(p) & (BYTES - 1)) == 0;
+}
+
+// Elements from `p` on; beyond the `count` that there are, the last one.
+template <uint BYTES, typename T>
+inline Word<T, BYTES> load_word(device const T* p, ulong count) {
+    if (count >= Word<T, BYTES>::COUNT && is_word<BYTES>(p)) {
+        return *reinterpret_cast<device const Word<T, BYTES>*>(p);
+    }
+    Word<T, BYTES> word;
+    for (uint i = 0; i < Word<T, BYTES>::COUNT; ++i) {
+        word.at[i] = stored(p)[min(ulong(i), count - 1)];
+    }
+    return word;
+}
+
+template <typename T, uint BYTES>
+inline void store_word(device T* p, ulong count, Word<T, BYTES> word) {
+    if (count >= Word<T, BYTES>::COUNT && is_word<BYTES>(p)) {
+        *reinterpret_cast<device Word<T, BYTES>*>(p) = word;
+        return;
+    }
+    for (uint i = 0; i < Word<T, BYTES>::COUNT && i < count; ++i) {
+        stored(p)[i] = word.at[i];
+    }
+}

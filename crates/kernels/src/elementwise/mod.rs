@@ -13,7 +13,7 @@ pub(crate) mod number;
 pub(crate) mod scalar;
 mod stream;
 
-use elinvar_core::{DType, Error, Extent, Layout, MAX_RANK, MetalFile, Result, Shape};
+use elinvar_core::{DType, Error, Extent, KernelKey, Layout, MAX_RANK, MetalFile, Result, Shape};
 
 use crate::{
     Launch, TensorInfo,
@@ -39,6 +39,20 @@ params! {
         pub origin: u64,
         /// Step along each axis of the space, in elements: zero where the operand is broadcast, negative where it runs backwards.
         pub strides: [i64; MAX_RANK],
+    }
+}
+
+params! {
+    /// Tensors of one shape whose elements lie in the order they are visited.
+    pub(crate) struct Dense {
+        /// Number of elements.
+        pub count: u64,
+        /// The first elements of the inputs.
+        pub origins: [u64; 2],
+        /// A function's parameter, if it has one.
+        pub alpha: f32,
+        /// Zero.
+        pub padding: u32,
     }
 }
 
@@ -102,6 +116,13 @@ impl Space {
     }
 }
 
+impl Dense {
+    /// Of the operands of a space that are linear.
+    pub(crate) fn new(space: &Space, origins: [u64; 2], alpha: f32) -> Self {
+        Self { count: space.count, origins, alpha, padding: 0 }
+    }
+}
+
 impl Operand {
     /// Whether the elements lie one after the other in the order they are visited.
     pub fn is_linear(&self, space: &Space) -> bool {
@@ -147,6 +168,19 @@ const SLOTS: usize = 8;
 /// The launch over `elements` elements: each thread takes eight.
 pub(crate) fn over_elements(launch: Launch, elements: usize) -> Launch {
     over_groups(launch, elements.div_ceil(THREADS * SLOTS))
+}
+
+/// Bytes of a thread's word in tensors without gaps.
+const WORD: usize = 16;
+
+/// Adds the size of words to the key of a kernel for tensors without gaps.
+pub(crate) fn with_words(key: KernelKey) -> KernelKey {
+    key.with("bytes", WORD as u32)
+}
+
+/// The launch over `elements` elements of `size` bytes: each thread takes a word.
+pub(crate) fn over_words(launch: Launch, elements: usize, size: usize) -> Launch {
+    over_groups(launch, elements.div_ceil(THREADS * (WORD / size)))
 }
 
 /// The launch of so many threadgroups.

@@ -1,6 +1,6 @@
 // Layer normalisation, each row shared in the canonical row order.
 //
-// Rows of up to 32768 elements are kept in registers and read once, longer ones three times.
+// Rows of up to 32768 elements are kept in registers and read once, others three times.
 
 inline void add_slots(thread const float (&slots)[SLOTS], thread float (&accumulators)[SLOTS]) {
     for (uint i = 0; i < SLOTS; ++i) {
@@ -15,40 +15,114 @@ inline void add_squares(thread const float (&slots)[SLOTS], uint left, float mea
     }
 }
 
+// What becomes of a row besides the normalised elements.
+struct Statistics {
+    float mean;
+    float scale;
+};
+
 // Weight and bias.
 template <typename W>
 struct Affine {
-    RowReader<W> weight;
-    RowReader<W> bias;
+    device const W* weight;
+    device const W* bias;
     bool weighted;
     bool biased;
 
-    void apply(ulong k, thread float (&slots)[SLOTS]) const {
-        float w[SLOTS], b[SLOTS];
+    void load(ulong k, ulong n, thread float (&w)[SLOTS], thread float (&b)[SLOTS]) const {
         if (weighted) {
-            weight.load(k, 0.0f, w);
+            RowReader<W>(weight, 1, n).load(k, 0.0f, w);
         }
         if (biased) {
-            bias.load(k, 0.0f, b);
+            RowReader<W>(bias, 1, n).load(k, 0.0f, b);
         }
+    }
+
+    template <typename T, uint VISITS>
+    void load(RowShare<T, VISITS> share, uint v, thread float (&w)[SLOTS], thread float (&b)[SLOTS]) const {
+        if (weighted) {
+            share.load_visit(weight, v, w);
+        }
+        if (biased) {
+            share.load_visit(bias, v, b);
+        }
+    }
+
+    void apply(thread float (&slots)[SLOTS], Statistics of, thread const float (&w)[SLOTS], thread const float (&b)[SLOTS]) const {
         for (uint i = 0; i < SLOTS; ++i) {
-            const float factor = weighted ? w[i] : 1.0f;
-            slots[i] = biased ? fma(slots[i], factor, b[i]) : slots[i] * factor;
+            const float normalized = (slots[i] - of.mean) * of.scale, factor = weighted ? w[i] : 1.0f;
+            slots[i] = biased ? fma(normalized, factor, b[i]) : normalized * factor;
         }
     }
 };
 
-template <typename T, typename W>
-inline void store_normalized(thread float (&slots)[SLOTS], ulong k, float mean, float scale, Affine<W> affine, RowWriter<T> to) {
-    for (uint i = 0; i < SLOTS; ++i) {
-        slots[i] = (slots[i] - mean) * scale;
+inline Statistics statistics_of(float mean, float squares, constant Params& params) {
+    return {mean, 1.0f / sqrt(squares / float(params.rows.length) + params.epsilon)};
+}
+
+// A row that is kept in registers.
+template <typename T, typename W, uint VISITS>
+inline Statistics normalize_kept(device const T* from, device T* to, RowShare<T, VISITS> share, Affine<W> affine, constant Params& params,
+                                 threadgroup float* partial) {
+    typename RowShare<T, VISITS>::template Kept<T> kept;
+    share.load(from, 0.0f, kept);
+
+    float slots[SLOTS], w[SLOTS], b[SLOTS];
+    float sums[SLOTS] = {}, squares[SLOTS] = {};
+    for (uint v = 0; v < VISITS; ++v) {
+        if (share.has(v)) {
+            kept.widen_visit(v, slots);
+            add_slots(slots, sums);
+        }
     }
-    affine.apply(k, slots);
-    to.store(k, slots);
+    const float mean = share.template combine<Add>(sums, partial) / float(params.rows.length);
+    for (uint v = 0; v < VISITS; ++v) {
+        if (share.has(v)) {
+            kept.widen_visit(v, slots);
+            add_squares(slots, share.left(v), mean, squares);
+        }
+    }
+    const Statistics statistics = statistics_of(mean, share.template combine<Add>(squares, partial + 32), params);
+    for (uint v = 0; v < VISITS; ++v) {
+        if (share.has(v)) {
+            kept.widen_visit(v, slots);
+            affine.load(share, v, w, b);
+            affine.apply(slots, statistics, w, b);
+            share.store(to, v, slots);
+        }
+    }
+    return statistics;
 }
 
 template <typename T, typename W>
-[[kernel]] void layer_norm(
+inline Statistics normalize(device const T* x, device T* y, ulong n, Affine<W> affine, constant Params& params, RowThread t, threadgroup float* partial) {
+    const RowReader<T> from(x, 1, n);
+    const RowWriter<T> to(y, 1, n);
+    const uint first = SLOTS * t.index, stride = SLOTS * t.count;
+
+    float slots[SLOTS], w[SLOTS], b[SLOTS];
+    float sums[SLOTS] = {}, squares[SLOTS] = {};
+    for (ulong k = first; from.has(k); k += stride) {
+        from.load(k, 0.0f, slots);
+        add_slots(slots, sums);
+    }
+    const float mean = combine_row<Add>(sums, t, partial) / float(params.rows.length);
+    for (ulong k = first; from.has(k); k += stride) {
+        from.load(k, 0.0f, slots);
+        add_squares(slots, slots_left(k, n), mean, squares);
+    }
+    const Statistics statistics = statistics_of(mean, combine_row<Add>(squares, t, partial + 32), params);
+    for (ulong k = first; from.has(k); k += stride) {
+        from.load(k, 0.0f, slots);
+        affine.load(k, n, w, b);
+        affine.apply(slots, statistics, w, b);
+        to.store(k, slots);
+    }
+    return statistics;
+}
+
+template <typename T, typename W, uint VISITS, uint THREADS>
+[[kernel, max_total_threads_per_threadgroup(THREADS)]] void layer_norm(
     device const T* x [[buffer(0)]],
     device const W* weight [[buffer(1)]],
     device const W* bias [[buffer(2)]],
@@ -64,52 +138,19 @@ template <typename T, typename W>
 {
     const RowThread t = row_thread(params.rows.length, group, threads, simdgroup, lane);
     const bool exists = t.row < params.rows.outer;
-    const ulong n = exists ? params.rows.length : 0;
-    const ulong start = t.row * params.rows.length;
-    const RowReader<T> from(x + start, 1, n);
-    const RowWriter<T> to(y + start, 1, n);
-    const Affine<W> affine = {RowReader<W>(weight, 1, n), RowReader<W>(bias, 1, n), params.weighted != 0, params.biased != 0};
-    const uint first = SLOTS * t.index, stride = SLOTS * t.count;
-
-    float kept[KEPT][SLOTS];
-    float slots[SLOTS];
-    float sums[SLOTS] = {};
-    for (uint v = 0; v < KEPT; ++v) {
-        if (from.has(first + v * stride)) {
-            from.load(first + v * stride, 0.0f, kept[v]);
-            add_slots(kept[v], sums);
+    const ulong n = exists ? params.rows.length : 0, start = t.row * params.rows.length;
+    const Affine<W> affine = {weight, bias, params.weighted != 0, params.biased != 0};
+    Statistics statistics;
+    if (is_kept<VISITS>(x, y) && is_wide(weight) && is_wide(bias)) {
+        if (VISITS > 1 && n == 0) {
+            return;
         }
-    }
-    for (ulong k = first + KEPT * stride; from.has(k); k += stride) {
-        from.load(k, 0.0f, slots);
-        add_slots(slots, sums);
-    }
-    const float mean = combine_row<Add>(sums, t, partial) / float(params.rows.length);
-
-    float squares[SLOTS] = {};
-    for (uint v = 0; v < KEPT; ++v) {
-        if (from.has(first + v * stride)) {
-            add_squares(kept[v], slots_left(first + v * stride, n), mean, squares);
-        }
-    }
-    for (ulong k = first + KEPT * stride; from.has(k); k += stride) {
-        from.load(k, 0.0f, slots);
-        add_squares(slots, slots_left(k, n), mean, squares);
-    }
-    const float variance = combine_row<Add>(squares, t, partial + 32) / float(params.rows.length);
-    const float scale = 1.0f / sqrt(variance + params.epsilon);
-
-    for (uint v = 0; v < KEPT; ++v) {
-        if (from.has(first + v * stride)) {
-            store_normalized(kept[v], first + v * stride, mean, scale, affine, to);
-        }
-    }
-    for (ulong k = first + KEPT * stride; from.has(k); k += stride) {
-        from.load(k, 0.0f, slots);
-        store_normalized(slots, k, mean, scale, affine, to);
+        statistics = normalize_kept(x + start, y + start, RowShare<T, VISITS>(t, uint(n)), affine, params, partial);
+    } else {
+        statistics = normalize(x + start, y + start, n, affine, params, t, partial);
     }
     if (params.statistics && exists && t.index == 0) {
-        means[t.row] = mean;
-        inv_stds[t.row] = scale;
+        means[t.row] = statistics.mean;
+        inv_stds[t.row] = statistics.scale;
     }
 }

@@ -84,7 +84,9 @@ impl Operator for LayerNorm {
         let rows = Rows::from_axis(x.shape(), self.axis)?;
         let [weighted, biased] = [weighted, biased].map(|input| input.is_some().into());
         let params = Params { rows, epsilon: self.epsilon, weighted, biased, statistics: self.statistics.into() };
-        let launch = Launch::new(KernelKey::new("layer_norm", &[x.dtype, weight]), cpu::twin(x.dtype, weight)?, &params, buffers);
+        let (visits, threads) = (rows.visits(), order::row_threads_bound(rows.length as usize));
+        let key = KernelKey::new("layer_norm", &[x.dtype, weight]).with("visits", visits).with("threads", threads);
+        let launch = Launch::new(key, cpu::twin(x.dtype, weight)?, &params, buffers);
         // Rows without elements still have statistics.
         let launched = Rows { length: rows.length.max(self.statistics.into()), ..rows };
         let launch = launched.launch(launch.with_metal(MetalForm::new(FILES, "layer_norm")), device);

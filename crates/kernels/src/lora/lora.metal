@@ -1,7 +1,7 @@
 // y = round((x W^T + bias) + scale t B^T), strict, with t = x A^T at hand: one pass over W, as matmul.metal.
 
 template <typename X, typename W, typename B, typename C, uint ROWS, uint COLUMNS>
-[[kernel]] void lora(
+[[kernel, max_total_threads_per_threadgroup(128)]] void lora(
     device const X* x [[buffer(0)]],
     device const W* weight [[buffer(1)]],
     device const float* projected [[buffer(2)]],
@@ -13,15 +13,16 @@ template <typename X, typename W, typename B, typename C, uint ROWS, uint COLUMN
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
-    const Place place(p, index, ROWS, 8 * COLUMNS);
+    const Place place(p, index, ROWS, SIMDGROUPS * COLUMNS);
     const uint m = uint(p.m), n = uint(p.n), row = place.row, column = place.column + simdgroup * COLUMNS;
     if (column >= n) {
         return;
     }
+    DotTile<Lines<X>, Lines<W>, ROWS, COLUMNS> tile;
+    tile.start(row_major(weight, p.k, column, n), uint(p.k), lane);
     DotTile<Lines<float>, Lines<B>, ROWS, COLUMNS> adapter;
     const float delta = adapter.product(row_major(projected, p.r, row, m), row_major(b, p.r, column, n), uint(p.r), lane);
-    DotTile<Lines<X>, Lines<W>, ROWS, COLUMNS> tile;
-    const float sum = tile.product(row_major(x, p.k, row, m), row_major(weight, p.k, column, n), uint(p.k), lane);
+    const float sum = tile.finish(row_major(x, p.k, row, m), uint(p.k), lane);
 
     typedef LaneSums<ROWS * COLUMNS, 32> Tree;
     const uint at = Tree::first(lane), r = row + at / COLUMNS, c = column + at % COLUMNS;

@@ -4,7 +4,7 @@
 //! `y = round((x Wᵀ + bias) + d)`.
 //!
 //! * Memory: as the plain linear layer, which reads `W`, plus the adapter (`r (k + n)` weights for rank `r`) and 4 bytes for each of the
-//!   `m (r + n)` intermediate sums (`m r` on a GPU, where one launch makes `t` and another the rest).
+//!   `m (r + n)` intermediate sums (`m r` on a GPU, where one launch makes `t` and another the rest; none for one row of a small rank).
 //! * Order, strict: each sum is the strict dot product; a row's bits do not depend on the batch.
 //! * Error, strict, before the rounding of the output: that of the two long sums, with `|t|` in place of the second's operand.
 //! * See Hu et al., *LoRA: Low-Rank Adaptation of Large Language Models*, 2021; `s` is their `α / r`.
@@ -25,6 +25,10 @@ use crate::{
 const FRAME: MetalFile = metal_file!("lora/frame.metal");
 const FEW_FORM: MetalForm =
     MetalForm::new(&[metal::TYPES, order::METAL, order::LANES, LINES, DOT, Params::METAL, PLACE, FRAME, metal_file!("lora/lora.metal")], "lora");
+const FUSED_FORM: MetalForm = MetalForm::new(
+    &[metal::TYPES, order::METAL, order::LANES, LINES, DOT, Params::METAL, PLACE, FRAME, metal_file!("lora/fused.metal")],
+    "lora_fused",
+);
 const TILED_FORM: MetalForm = MetalForm::new(
     &[metal::TYPES, order::METAL, order::LANES, LINES, STRICT, Params::METAL, PLACE, FRAME, metal_file!("lora/tiled.metal")],
     "lora_tiled",
@@ -134,17 +138,37 @@ fn for_cpu(params: &Params, dtypes: [DType; 5]) -> Plan {
     Plan { launches: vec![launch.over(Extent::linear(u32::from(m * n > 0)), Extent::linear(1))], scratch: vec![4 * m * r, 4 * m * n] }
 }
 
+/// Columns that a threadgroup of the fused kernel makes, each by a simdgroup.
+const FUSED_COLUMNS: usize = 8;
+
+/// Rank up to which every threadgroup of the fused kernel makes `t = x Aᵀ` for itself, beside as many columns: that costs less than a launch.
+const FUSED_RANK: usize = 2 * FUSED_COLUMNS;
+
+/// The layer of one row in one launch.
+fn fused(params: &Params, [x, weight, _, b, bias]: [DType; 5]) -> Launch {
+    let (n, r) = (params.n as usize, params.r as usize);
+    let buffers = [
+        (Parameter::read("x", x), Argument::Input(0)),
+        (Parameter::read("weight", weight), Argument::Input(1)),
+        (Parameter::read("a", weight), Argument::Input(2)),
+        (Parameter::read("b", b), Argument::Input(3)),
+        (Parameter::read("bias", bias).or_absent(), Argument::Input(4)),
+        (Parameter::write("y", x), Argument::Output(0)),
+    ];
+    let launch = Launch::on_gpu(KernelKey::new("lora_fused", &[x, weight, b, bias]), FUSED_FORM, params, buffers);
+    let threadgroups = Extent::linear(n.div_ceil(FUSED_COLUMNS) as u32);
+    launch.over(threadgroups, Extent::linear(32 * FUSED_COLUMNS as u32)).with_threadgroup_memory(4 * r)
+}
+
 impl LoraLinear {
     /// `t = x Aᵀ`, then the rest in one pass over the weight.
-    fn for_gpu(
-        &self,
-        inputs: &[Option<TensorInfo>],
-        params: &Params,
-        [x, weight, _, b, bias]: [DType; 5],
-        device: &DeviceProperties,
-    ) -> Result<Plan> {
+    fn for_gpu(&self, inputs: &[Option<TensorInfo>], params: &Params, dtypes: [DType; 5], device: &DeviceProperties) -> Result<Plan> {
         let [m, n, k, r] = [params.m, params.n, params.k, params.r].map(|extent| extent as usize);
         check_extents([m, n, k], device)?;
+        if m == 1 && n > 0 && (1..=FUSED_RANK).contains(&r) && dtypes[1] == dtypes[2] {
+            return Ok(fused(params, dtypes).into());
+        }
+        let [x, weight, _, b, bias] = dtypes;
         let rows = TensorInfo::new(x, &[m, k])?;
         let tiling = Tiling::new([m, n], true, params.strict != 0);
         // Fast sums take the scaled projection as they come.
@@ -189,6 +213,19 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_row_of_a_small_rank_is_one_launch_on_a_gpu() {
+        let device = elinvar_core::NullBackend::new();
+        let launches = |m: usize, r: usize| {
+            let inputs = [[m, 64], [40, 64], [r, 64], [40, r]].map(|dims| Some(TensorInfo::new(DType::F32, &dims).unwrap()));
+            let plan =
+                LoraLinear { scale: 1.0, precision: Precision::Strict }.plan(&inputs, &[], elinvar_core::Backend::properties(&device)).unwrap();
+            plan.launches.iter().map(|launch| launch.grid.0[0]).collect::<Vec<_>>()
+        };
+        assert_eq!([launches(1, 8), launches(1, 16)], [[5], [5]]);
+        assert_eq!([launches(2, 8).len(), launches(1, 17).len()], [2, 2]);
+    }
 
     #[test]
     fn shapes_that_do_not_fit_are_refused() {

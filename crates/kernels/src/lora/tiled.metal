@@ -1,7 +1,7 @@
 // As lora.metal, for more than a few rows.
 
 template <typename X, typename W, typename B, typename C, uint DOWN>
-[[kernel]] void lora_tiled(
+[[kernel, max_total_threads_per_threadgroup(256)]] void lora_tiled(
     device const X* x [[buffer(0)]],
     device const W* weight [[buffer(1)]],
     device const float* projected [[buffer(2)]],

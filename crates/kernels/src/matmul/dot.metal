@@ -1,16 +1,24 @@
 // A simdgroup's tile of strict dot products. Lane l owns the accumulators 8l … 8l + 7 of all of them: eight neighbouring elements of each line,
 // 256 further on each time, serve the whole tile. Then a lane's slots pairwise and the lanes by the xor tree.
 
-// `Left` and `Right` say where lines' elements come from, as Lines does.
+// Simdgroups of a threadgroup, each with a tile beside the others'.
+constant constexpr uint SIMDGROUPS = 4;
+
+// `Left` and `Right` say where lines' elements come from, as Lines does; those of `Right` are contiguous.
 template <typename Left, typename Right, uint ROWS, uint COLUMNS>
 struct DotTile {
-    // Elements from one visit to the next, and visits of b loaded ahead.
-    static constexpr constant uint STRIDE = 32 * SLOTS;
-    static constexpr constant uint AHEAD = 4 / COLUMNS;
+    typedef typename Right::Element B;
 
-    float slots[ROWS * COLUMNS][SLOTS];
+    // Elements from one visit to the next, and visits for which elements of b are always on their way: about six words of 16 bytes.
+    static constexpr constant uint STRIDE = 32 * SLOTS;
+    static constexpr constant uint AHEAD = COLUMNS == 1 ? 12 / sizeof(B) : 4 / COLUMNS;
 
     typedef LaneSums<ROWS * COLUMNS, 32> Tree;
+
+    float slots[ROWS * COLUMNS][SLOTS];
+    Words<B> ahead[AHEAD][COLUMNS];
+    device const B* next[COLUMNS];
+    bool wide;
 
     void fold(thread const float (&x)[ROWS][SLOTS], thread const float (&w)[COLUMNS][SLOTS]) {
         for (uint r = 0; r < ROWS; ++r) {
@@ -22,33 +30,73 @@ struct DotTile {
         }
     }
 
-    // The products of lines of `n` elements: number `Tree::first(lane)` for each lane, row by row.
-    float product(Left a, Right b, uint n, uint lane) {
+    // Sends for the elements of visit `visit` from `k` on, if there are all of them.
+    void send(uint visit, uint k, uint n) {
+        if (k + visit * STRIDE + SLOTS <= n) {
+            for (uint c = 0; c < COLUMNS; ++c) {
+                ahead[visit % AHEAD][c] = load_words(next[c] + visit * STRIDE);
+            }
+        }
+    }
+
+    // Sends for the first elements of b: what is done until `finish` costs no time.
+    void start(Right b, uint n, uint lane) {
+        wide = b.wide;
+        for (uint c = 0; c < COLUMNS; ++c) {
+            next[c] = b.at(c, lane * SLOTS);
+        }
+        if (wide) {
+#pragma unroll
+            for (uint i = 0; i < AHEAD; ++i) {
+                send(i, lane * SLOTS, n);
+            }
+        }
+    }
+
+    // Folds elements k … k + 7, which came for visit `visit`.
+    void fold_visit(uint visit, Left a, uint k) {
         float x[ROWS][SLOTS], w[COLUMNS][SLOTS];
+        for (uint r = 0; r < ROWS; ++r) {
+            a.load(r, k, x[r]);
+        }
+        for (uint c = 0; c < COLUMNS; ++c) {
+            widen(ahead[visit][c], w[c]);
+        }
+        fold(x, w);
+    }
+
+    // The products of the lines, of `n` elements: number `Tree::first(lane)` for each lane, row by row.
+    float finish(Left a, uint n, uint lane) {
         for (uint i = 0; i < ROWS * COLUMNS * SLOTS; ++i) {
             slots[i / SLOTS][i % SLOTS] = 0.0f;
         }
         uint k = lane * SLOTS;
-        if (a.wide && b.wide) {
-            float ahead[AHEAD][COLUMNS][SLOTS];
+        if (a.wide && wide) {
             for (; k + (AHEAD - 1) * STRIDE + SLOTS <= n; k += AHEAD * STRIDE) {
 #pragma unroll
-                for (uint i = 0; i < AHEAD * COLUMNS; ++i) {
-                    b.load(i % COLUMNS, k + i / COLUMNS * STRIDE, ahead[i / COLUMNS][i % COLUMNS]);
-                }
-#pragma unroll
                 for (uint i = 0; i < AHEAD; ++i) {
-                    for (uint r = 0; r < ROWS; ++r) {
-                        a.load(r, k + i * STRIDE, x[r]);
-                    }
-                    fold(x, ahead[i]);
+                    fold_visit(i, a, k + i * STRIDE);
+                    send(AHEAD + i, k, n);
+                }
+                advance(AHEAD);
+            }
+#pragma unroll
+            for (uint i = 0; i < AHEAD - 1; ++i) {
+                if (k + SLOTS <= n) {
+                    fold_visit(i, a, k);
+                    advance(1);
+                    k += STRIDE;
                 }
             }
         }
         for (; k < n; k += STRIDE) {
+            float x[ROWS][SLOTS], w[COLUMNS][SLOTS];
             for (uint c = 0; c < COLUMNS; ++c) {
-                b.load(c, k, n, 0.0f, w[c]);
+                for (uint i = 0; i < SLOTS; ++i) {
+                    w[c][i] = k + i < n ? widen(next[c][i]) : 0.0f;
+                }
             }
+            advance(1);
             for (uint r = 0; r < ROWS; ++r) {
                 // -0 times +0 changes no accumulator.
                 a.load(r, k, n, -0.0f, x[r]);
@@ -61,5 +109,16 @@ struct DotTile {
         }
         Tree::apply(sums, lane);
         return sums[0];
+    }
+
+    void advance(uint visits) {
+        for (uint c = 0; c < COLUMNS; ++c) {
+            next[c] += visits * STRIDE;
+        }
+    }
+
+    float product(Left a, Right b, uint n, uint lane) {
+        start(b, n, lane);
+        return finish(a, n, lane);
     }
 };

@@ -4,7 +4,7 @@
 template <typename T>
 inline Lines<T> lines(constant Params& p, constant Operand& o, device const T* values, uint batch, uint first, uint count) {
     long origin = long(o.origin) + long(first) * o.strides[0];
-    for (uint axis = MAX_RANK - 1; axis-- > 0;) {
+    for (uint axis = MAX_RANK - 1; batch > 0 && axis-- > 0;) {
         const uint extent = uint(p.batch[axis]);
         if (extent > 1) {
             origin += long(batch % extent) * o.batch[axis];

@@ -57,10 +57,13 @@ pub(super) fn is_large(geometry: &Geometry) -> bool {
     !geometry.is_strict() && many([geometry.m, geometry.n])
 }
 
+/// Columns from which simdgroups with two each are enough for a GPU.
+const MANY: usize = 8192;
+
 /// How threadgroups share a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tiling {
-    /// Strict, few rows, elements of a line are neighbours: eight simdgroups with this many rows and columns each.
+    /// Strict, few rows, elements of a line are neighbours: four simdgroups with this many rows and columns each.
     Along { rows: u32, columns: u32 },
     /// Strict, one or two rows, elements of neighbouring columns are neighbours: 32 columns.
     Across { rows: u32 },
@@ -75,7 +78,8 @@ impl Tiling {
     pub(crate) fn new([m, n]: [usize; 2], along: bool, strict: bool) -> Self {
         match m {
             _ if !strict && many([m, n]) => Tiling::Fast,
-            0..=1 if along => Tiling::Along { rows: 1, columns: 1 },
+            // A second column halves the reads of the row, and the simdgroups.
+            0..=1 if along => Tiling::Along { rows: 1, columns: if n < MANY { 1 } else { 2 } },
             0..=FEW if along => Tiling::Along { rows: m.next_power_of_two().min(4) as u32, columns: 2 },
             0..=2 => Tiling::Across { rows: m.max(1) as u32 },
             3..=4 => Tiling::Tiled { down: 1 },
@@ -87,7 +91,7 @@ impl Tiling {
     /// Rows and columns of a threadgroup.
     fn tile(self) -> [u32; 2] {
         match self {
-            Tiling::Along { rows, columns } => [rows, 8 * columns],
+            Tiling::Along { rows, columns } => [rows, 4 * columns],
             Tiling::Across { rows } => [rows, 32],
             Tiling::Tiled { down } => [4 * down, 64 / down],
             Tiling::Fast => [64, 64],
@@ -100,7 +104,7 @@ impl Tiling {
         let tiles = batches as u128 * m.div_ceil(height as usize) as u128 * n.div_ceil(width as usize) as u128;
         let tiles = u32::try_from(tiles).map_err(|_| Error::unsupported(format!("{batches} products of {m} by {n}: too many for one launch")))?;
         let (threads, floats) = match self {
-            Tiling::Along { .. } => (256, 0),
+            Tiling::Along { .. } => (128, 0),
             Tiling::Across { rows } => (1024, 32 * 32 * rows),
             // Lines of 64 floats and four to spread them.
             Tiling::Tiled { .. } => (256, (height + width) * 68),

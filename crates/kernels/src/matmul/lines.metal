@@ -1,6 +1,8 @@
 // Parallel lines of an operand, with k along each: neighbouring rows of a, or neighbouring columns of b.
 template <typename T>
 struct Lines {
+    typedef T Element;
+
     device const T* origin;
     // Strides from line to line and along a line.
     long line;
@@ -15,7 +17,7 @@ struct Lines {
     device const T* at(uint index, uint k) const { return origin + long(min(index, last)) * line + long(k) * step; }
 
     // Elements k … k + 7 of a wide line that has them all.
-    void load(uint index, uint k, thread float* slots) const { load_wide(at(index, k), slots); }
+    void load(uint index, uint k, thread float* slots) const { load_wide(origin + long(min(index, last)) * line + k, slots); }
 
     // The same of any line of `n` elements; `other` beyond its end.
     void load(uint index, uint k, uint n, float other, thread float* slots) const {
@@ -26,4 +28,15 @@ struct Lines {
             slots[i] = k + i < n ? widen(*at(index, k + i)) : other;
         }
     }
+};
+
+// COUNT contiguous lines that lie anywhere.
+template <typename T, uint COUNT>
+struct Scattered {
+    typedef T Element;
+
+    device const T* lines[COUNT];
+    bool wide;
+
+    device const T* at(uint index, uint k) const { return lines[index] + k; }
 };

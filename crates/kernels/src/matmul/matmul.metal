@@ -4,7 +4,7 @@
 // from the caches. Order: dot.metal.
 
 template <typename A, typename B, typename C, typename Y, uint ROWS, uint COLUMNS>
-[[kernel]] void matmul(
+[[kernel, max_total_threads_per_threadgroup(128)]] void matmul(
     device const A* a [[buffer(0)]],
     device const B* b [[buffer(1)]],
     device const C* bias [[buffer(2)]],
@@ -14,7 +14,7 @@ template <typename A, typename B, typename C, typename Y, uint ROWS, uint COLUMN
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
-    const Place place(p, index, ROWS, 8 * COLUMNS);
+    const Place place(p, index, ROWS, SIMDGROUPS * COLUMNS);
     const uint m = uint(p.m), n = uint(p.n), row = place.row, column = place.column + simdgroup * COLUMNS;
     if (column >= n) {
         return;

@@ -14,8 +14,14 @@ struct Place {
 
     Place(constant Params& p, uint index, uint height, uint width) {
         const uint down = (uint(p.m) + height - 1) / height, across = (uint(p.n) + width - 1) / width;
-        batch = index / (down * across);
-        index %= down * across;
+        // One row of tiles is found without division, which a single row would wait for.
+        batch = index < down * across ? 0 : index / (down * across);
+        index -= batch * (down * across);
+        if (down == 1) {
+            row = 0;
+            column = index * width;
+            return;
+        }
         const uint strip = index / (STRIP * across);
         const uint tall = min(STRIP, down - strip * STRIP);
         index %= STRIP * across;

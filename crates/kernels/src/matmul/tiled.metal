@@ -1,7 +1,7 @@
 // Strict products of more than a few rows. Memory: each operand is read once for every tile of the other, through the caches. Order: strict.metal.
 
 template <typename A, typename B, typename C, typename Y, uint DOWN>
-[[kernel]] void matmul_tiled(
+[[kernel, max_total_threads_per_threadgroup(256)]] void matmul_tiled(
     device const A* a [[buffer(0)]],
     device const B* b [[buffer(1)]],
     device const C* bias [[buffer(2)]],

@@ -61,6 +61,19 @@ pub(crate) fn row_launch(rows: usize, length: usize, units: usize) -> [Extent; 2
     [extent(simdgroups.div_ceil(shared)), extent(32 * shared)]
 }
 
+/// Visits in which the threads of a row of `n` neighbours take all of it, if they can keep it in registers: whole groups of eight elements, and not more
+/// than four for each thread. Else zero.
+pub(crate) const fn row_visits(n: usize) -> u32 {
+    let visits = n.div_ceil(8 * row_threads(n));
+    if n % 8 == 0 && visits <= 4 { visits as u32 } else { 0 }
+}
+
+/// A bound of the threads of a threadgroup that reduces rows of `n` elements, for the compiler to know how many registers there are.
+pub(crate) const fn row_threads_bound(n: usize) -> u32 {
+    let threads = row_threads(n);
+    if threads < 256 { 256 } else { threads as u32 }
+}
+
 /// Accumulators of a simdgroup: 32 lanes of 8 slots.
 pub const GROUP: usize = 256;
 
@@ -236,6 +249,13 @@ pub fn add(a: f32, b: f32) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_of_whole_words_are_kept_in_up_to_four_visits() {
+        assert_eq!([8, 256, 1000, 5120, 8192, 32768].map(row_visits), [1, 1, 4, 3, 4, 4]);
+        assert_eq!([0, 7, 1001, 32776].map(row_visits), [0; 4]);
+        assert_eq!([8, 8192, 16384, 100_000].map(row_threads_bound), [256, 256, 512, 1024]);
+    }
 
     /// The same order, one accumulator and one step at a time, as the text above says it.
     fn by_the_book(row: &[f32], step: impl Fn(f32, f32) -> f32 + Copy) -> f32 {

@@ -11,11 +11,11 @@ struct Add {
     static float apply(float a, float b) { return a + b; }
 };
 
-// The larger of two numbers; either if one is a NaN.
+// The larger of two numbers, in one instruction; either if one is a NaN.
 struct Larger {
     typedef float A;
     static constexpr constant float identity = -INFINITY;
-    static float apply(float a, float b) { return a > b ? a : b; }
+    static float apply(float a, float b) { return fmax(a, b); }
 };
 
 // The larger; NaN if either is.
@@ -93,11 +93,10 @@ inline typename Op::A combine_lanes(typename Op::A value, uint count = 32) {
     return value;
 }
 
-// The row's result, for every thread. `partial` holds one value for each simdgroup and is not to be written again before a barrier.
+// The row's result from those of its simdgroups, for every thread. `partial` holds one value for each simdgroup and is not to be written again before
+// a barrier.
 template <typename Op>
-inline typename Op::A combine_row(thread const typename Op::A* slots, RowThread t, threadgroup typename Op::A* partial) {
-    const uint lanes = min(t.count, 32u);
-    const typename Op::A value = shuffle(combine_lanes<Op>(combine_slots<Op>(slots), lanes), ushort(t.lane & ~(lanes - 1)));
+inline typename Op::A combine_simdgroups(typename Op::A value, RowThread t, threadgroup typename Op::A* partial) {
     if (t.count <= 32) {
         return value;
     }
@@ -106,10 +105,19 @@ inline typename Op::A combine_row(thread const typename Op::A* slots, RowThread 
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
     typename Op::A total = partial[0];
+#pragma unroll 4
     for (uint g = 1; g < t.count / 32; ++g) {
         total = Op::apply(total, partial[g]);
     }
     return total;
+}
+
+// The row's result, for every thread.
+template <typename Op>
+inline typename Op::A combine_row(thread const typename Op::A* slots, RowThread t, threadgroup typename Op::A* partial) {
+    const uint lanes = min(t.count, 32u);
+    const typename Op::A value = shuffle(combine_lanes<Op>(combine_slots<Op>(slots), lanes), ushort(t.lane & ~(lanes - 1)));
+    return combine_simdgroups<Op>(value, t, partial);
 }
 
 // How many of the eight elements from k on exist in a row of n.
@@ -169,5 +177,111 @@ struct RowWriter {
     }
 };
 
-// Visits of a thread to its row whose elements it keeps in registers: all of them in rows of up to 32768 elements.
+// Visits of a thread to its row, of up to 32768 elements, that it can keep in registers.
 constant constexpr uint KEPT = 4;
+
+// Rows whose elements the threads keep in registers, so that they are read once: rows that begin at words of 16 bytes and have whole ones, of so many
+// visits. The host gives zero visits for rows that are too long or have no whole words. More than one visit are only made to rows that exist.
+template <uint VISITS, typename S, typename T>
+inline bool is_kept(device const S* from, device const T* to) {
+    return VISITS > 0 && is_wide(from) && is_wide(to);
+}
+
+// What a thread has of such a row of T, and of others of its length, which may be of another type: in each visit SLOTS elements, one or two words
+// of 16 bytes of T. The lanes of a whole simdgroup take neighbouring words: where there are two, lane l has the slots 0 … 3 or 4 … 7 of the
+// canonical lanes l / 2 and l / 2 + 16.
+template <typename T, uint VISITS>
+struct RowShare {
+    static constexpr constant uint KEPT = VISITS > 0 ? VISITS : 1;
+    static constexpr constant uint PIECES = sizeof(T) / 2;
+    static constexpr constant uint LENGTH = SLOTS / PIECES;
+
+    template <typename U>
+    struct Kept {
+        Piece<U, LENGTH> pieces[KEPT][PIECES];
+
+        void widen_visit(uint v, thread float (&slots)[SLOTS]) const {
+            for (uint i = 0; i < PIECES; ++i) {
+                widen(pieces[v][i], slots + i * LENGTH);
+            }
+        }
+    };
+
+    RowThread t;
+    uint n;
+    bool spread;
+    uint first;
+
+    RowShare(RowThread t, uint n) : t(t), n(n), spread(PIECES > 1 && t.count >= 32), first(SLOTS * t.index) {
+        if (spread) {
+            first = t.index / 32 * (32 * SLOTS) + t.index % 32 * LENGTH;
+        }
+    }
+
+    // Where a piece of a visit begins; whether a visit has it, as all but the last do; how many slots of a visit there are.
+    uint at(uint v, uint piece) const { return first + v * (SLOTS * t.count) + piece * (spread ? 32 * LENGTH : LENGTH); }
+    bool has(uint v, uint piece) const { return (VISITS > 1 && v + 1 < KEPT) || at(v, piece) < n; }
+    bool has(uint v) const { return has(v, 0); }
+    uint left(uint v) const { return has(v, PIECES - 1) ? SLOTS : LENGTH; }
+
+    // All visits' elements, on their way at once; beyond the row's end, `other`.
+    template <typename U>
+    void load(device const U* row, float other, thread Kept<U>& kept) const {
+        for (uint v = 0; v < KEPT; ++v) {
+            for (uint i = 0; i < PIECES && has(v); ++i) {
+                if (has(v, i)) {
+                    kept.pieces[v][i] = *reinterpret_cast<device const Piece<U, LENGTH>*>(row + at(v, i));
+                } else {
+                    const float others[8] = {other, other, other, other, other, other, other, other};
+                    narrow(others, kept.pieces[v][i]);
+                }
+            }
+        }
+    }
+
+    // A visit's elements, as far as there are any.
+    template <typename U>
+    void load_visit(device const U* row, uint v, thread float (&slots)[SLOTS]) const {
+        for (uint i = 0; i < PIECES; ++i) {
+            if (has(v, i)) {
+                widen(*reinterpret_cast<device const Piece<U, LENGTH>*>(row + at(v, i)), slots + i * LENGTH);
+            }
+        }
+    }
+
+    // Stores a visit, and keeps it as it was stored.
+    void store(device T* row, uint v, thread const float (&slots)[SLOTS], thread Kept<T>& kept) const {
+        for (uint i = 0; i < PIECES; ++i) {
+            narrow(slots + i * LENGTH, kept.pieces[v][i]);
+            if (has(v, i)) {
+                *reinterpret_cast<device Piece<T, LENGTH>*>(row + at(v, i)) = kept.pieces[v][i];
+            }
+        }
+    }
+
+    void store(device T* row, uint v, thread const float (&slots)[SLOTS]) const {
+        Kept<T> kept;
+        store(row, v, slots, kept);
+    }
+
+    // The row's result, for every thread, as combine_row.
+    template <typename Op>
+    float combine(thread const float* slots, threadgroup float* partial) const {
+        if (t.count < 32) {
+            return combine_row<Op>(slots, t, partial);
+        }
+        float value;
+        if (spread) {
+            const float low = Op::apply(Op::apply(slots[0], slots[1]), Op::apply(slots[2], slots[3]));
+            const float high = Op::apply(Op::apply(slots[4], slots[5]), Op::apply(slots[6], slots[7]));
+            value = Op::apply(Op::apply(low, shuffle_xor(low, 1)), Op::apply(high, shuffle_xor(high, 1)));
+        } else {
+            value = combine_slots<Op>(slots);
+        }
+        for (ushort mask = 16; mask > 1; mask >>= 1) {
+            value = Op::apply(value, shuffle_xor(value, mask));
+        }
+        value = spread ? value : Op::apply(value, shuffle_xor(value, 1));
+        return combine_simdgroups<Op>(shuffle(value, 0), t, partial);
+    }
+};

@@ -28,27 +28,15 @@ struct SharedRow {
 // The line of the gate and that of the factor.
 template <typename W>
 struct GatedLines {
+    typedef W Element;
+
     Lines<W> gate;
     Lines<W> factor;
     bool wide;
 
     GatedLines(Lines<W> gate, Lines<W> factor) : gate(gate), factor(factor), wide(gate.wide && factor.wide) {}
 
-    void load(uint index, uint k, thread float* slots) const {
-        if (index == 0) {
-            gate.load(0, k, slots);
-        } else {
-            factor.load(0, k, slots);
-        }
-    }
-
-    void load(uint index, uint k, uint n, float other, thread float* slots) const {
-        if (index == 0) {
-            gate.load(0, k, n, other, slots);
-        } else {
-            factor.load(0, k, n, other, slots);
-        }
-    }
+    device const W* at(uint index, uint k) const { return index == 0 ? gate.at(0, k) : factor.at(0, k); }
 };
 
 template <typename T>

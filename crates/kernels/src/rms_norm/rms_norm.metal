@@ -1,19 +1,24 @@
 // RMS normalisation, each row shared in the canonical row order, alone or of a sum that is made and rounded on the way.
 //
-// Rows of up to 32768 elements are kept in registers and read once, longer ones twice. Beyond the end of a row stand zeros.
+// Rows of up to 32768 elements are kept in registers and read once, others twice. Beyond the end of a row stand zeros.
 
 // Rows as they are.
-template <typename T>
+template <typename T, uint VISITS>
 struct RowsOf {
+    typedef typename RowShare<T, VISITS>::template Kept<T> Kept;
+
     RowReader<T> x;
 
     void load(ulong k, thread float (&slots)[SLOTS]) const { x.load(k, 0.0f, slots); }
-    void reload(ulong k, thread float (&slots)[SLOTS]) const { x.load(k, 0.0f, slots); }
+    void keep(RowShare<T, VISITS> share, thread Kept& kept) const { share.load(x.row, 0.0f, kept); }
+    void reload(ulong k, thread float (&slots)[SLOTS]) const { load(k, slots); }
 };
 
 // Rows of a + b, stored when they are first loaded.
-template <typename T>
+template <typename T, uint VISITS>
 struct RowsOfSum {
+    typedef typename RowShare<T, VISITS>::template Kept<T> Kept;
+
     RowReader<T> a;
     RowReader<T> b;
     RowWriter<T> sum;
@@ -28,6 +33,23 @@ struct RowsOfSum {
         sum.store(k, slots);
     }
 
+    void keep(RowShare<T, VISITS> share, thread Kept& kept) const {
+        Kept others;
+        share.load(a.row, 0.0f, kept);
+        share.load(b.row, 0.0f, others);
+        for (uint v = 0; v < VISITS; ++v) {
+            if (share.has(v)) {
+                float slots[SLOTS], other[SLOTS];
+                kept.widen_visit(v, slots);
+                others.widen_visit(v, other);
+                for (uint i = 0; i < SLOTS; ++i) {
+                    slots[i] += other[i];
+                }
+                share.store(sum.row, v, slots, kept);
+            }
+        }
+    }
+
     void reload(ulong k, thread float (&slots)[SLOTS]) const { RowReader<T>(sum.row, sum.stride, sum.n).load(k, 0.0f, slots); }
 };
 
@@ -37,17 +59,48 @@ inline void add_squares(thread const float (&slots)[SLOTS], thread float (&accum
     }
 }
 
-template <typename T, typename W>
-inline void store_scaled(thread float (&slots)[SLOTS], ulong k, float scale, RowReader<W> weight, bool weighted, RowWriter<T> to) {
-    float weights[SLOTS];
-    if (weighted) {
-        weight.load(k, 0.0f, weights);
-    }
+inline void scale_slots(thread float (&slots)[SLOTS], float scale, thread const float (&weights)[SLOTS], bool weighted) {
     for (uint i = 0; i < SLOTS; ++i) {
         const float value = slots[i] * scale;
         slots[i] = weighted ? value * weights[i] : value;
     }
-    to.store(k, slots);
+}
+
+inline float rms_scale(float squares, constant Params& params) {
+    return 1.0f / sqrt(squares / float(params.rows.length) + params.epsilon);
+}
+
+// A row that is kept in registers; so are its weights, which are on their way meanwhile.
+template <typename Source, typename T, typename W, uint VISITS>
+inline void rms_normalize_kept(Source source, device const W* weight, device T* to, RowShare<T, VISITS> share, constant Params& params,
+                               threadgroup float* partial) {
+    const bool weighted = params.weighted != 0;
+    typename Source::Kept kept;
+    typename RowShare<T, VISITS>::template Kept<W> weights;
+    source.keep(share, kept);
+    if (weighted) {
+        share.load(weight, 0.0f, weights);
+    }
+
+    float slots[SLOTS], factors[SLOTS];
+    float accumulators[SLOTS] = {};
+    for (uint v = 0; v < VISITS; ++v) {
+        if (share.has(v)) {
+            kept.widen_visit(v, slots);
+            add_squares(slots, accumulators);
+        }
+    }
+    const float scale = rms_scale(share.template combine<Add>(accumulators, partial), params);
+    for (uint v = 0; v < VISITS; ++v) {
+        if (share.has(v)) {
+            kept.widen_visit(v, slots);
+            if (weighted) {
+                weights.widen_visit(v, factors);
+            }
+            scale_slots(slots, scale, factors, weighted);
+            share.store(to, v, slots);
+        }
+    }
 }
 
 template <typename Source, typename T, typename W>
@@ -56,35 +109,25 @@ inline void rms_normalize(Source source, device const W* weight, RowWriter<T> to
     const bool weighted = params.weighted != 0;
     const uint first = SLOTS * t.index, stride = SLOTS * t.count;
 
-    float kept[KEPT][SLOTS];
-    float slots[SLOTS];
+    float slots[SLOTS], factors[SLOTS];
     float accumulators[SLOTS] = {};
-    for (uint v = 0; v < KEPT; ++v) {
-        if (to.has(first + v * stride)) {
-            source.load(first + v * stride, kept[v]);
-            add_squares(kept[v], accumulators);
-        }
-    }
-    for (ulong k = first + KEPT * stride; to.has(k); k += stride) {
+    for (ulong k = first; to.has(k); k += stride) {
         source.load(k, slots);
         add_squares(slots, accumulators);
     }
-    const float mean = combine_row<Add>(accumulators, t, partial) / float(params.rows.length);
-    const float scale = 1.0f / sqrt(mean + params.epsilon);
-
-    for (uint v = 0; v < KEPT; ++v) {
-        if (to.has(first + v * stride)) {
-            store_scaled(kept[v], first + v * stride, scale, weights, weighted, to);
-        }
-    }
-    for (ulong k = first + KEPT * stride; to.has(k); k += stride) {
+    const float scale = rms_scale(combine_row<Add>(accumulators, t, partial), params);
+    for (ulong k = first; to.has(k); k += stride) {
         source.reload(k, slots);
-        store_scaled(slots, k, scale, weights, weighted, to);
+        if (weighted) {
+            weights.load(k, 0.0f, factors);
+        }
+        scale_slots(slots, scale, factors, weighted);
+        to.store(k, slots);
     }
 }
 
-template <typename T, typename W>
-[[kernel]] void rms_norm(
+template <typename T, typename W, uint VISITS, uint THREADS>
+[[kernel, max_total_threads_per_threadgroup(THREADS)]] void rms_norm(
     device const T* x [[buffer(0)]],
     device const W* weight [[buffer(1)]],
     device T* y [[buffer(2)]],
@@ -98,12 +141,20 @@ template <typename T, typename W>
     const RowThread t = row_thread(params.rows.length, group, threads, simdgroup, lane);
     const ulong n = t.row < params.rows.outer ? params.rows.length : 0;
     const ulong start = t.row * params.rows.length;
-    const RowsOf<T> source = {RowReader<T>(x + start, 1, n)};
-    rms_normalize(source, weight, RowWriter<T>(y + start, 1, n), params, t, partial);
+    const RowsOf<T, VISITS> source = {RowReader<T>(x + start, 1, n)};
+    const RowWriter<T> to(y + start, 1, n);
+    if (is_kept<VISITS>(x, y) && is_wide(weight)) {
+        if (VISITS > 1 && n == 0) {
+            return;
+        }
+        rms_normalize_kept(source, weight, y + start, RowShare<T, VISITS>(t, uint(n)), params, partial);
+    } else {
+        rms_normalize(source, weight, to, params, t, partial);
+    }
 }
 
-template <typename T, typename W>
-[[kernel]] void add_rms_norm(
+template <typename T, typename W, uint VISITS, uint THREADS>
+[[kernel, max_total_threads_per_threadgroup(THREADS)]] void add_rms_norm(
     device const T* a [[buffer(0)]],
     device const T* b [[buffer(1)]],
     device const W* weight [[buffer(2)]],
@@ -119,6 +170,14 @@ template <typename T, typename W>
     const RowThread t = row_thread(params.rows.length, group, threads, simdgroup, lane);
     const ulong n = t.row < params.rows.outer ? params.rows.length : 0;
     const ulong start = t.row * params.rows.length;
-    const RowsOfSum<T> source = {RowReader<T>(a + start, 1, n), RowReader<T>(b + start, 1, n), RowWriter<T>(sum + start, 1, n)};
-    rms_normalize(source, weight, RowWriter<T>(y + start, 1, n), params, t, partial);
+    const RowsOfSum<T, VISITS> source = {RowReader<T>(a + start, 1, n), RowReader<T>(b + start, 1, n), RowWriter<T>(sum + start, 1, n)};
+    const RowWriter<T> to(y + start, 1, n);
+    if (is_kept<VISITS>(a, y) && is_wide(b) && is_wide(sum) && is_wide(weight)) {
+        if (VISITS > 1 && n == 0) {
+            return;
+        }
+        rms_normalize_kept(source, weight, y + start, RowShare<T, VISITS>(t, uint(n)), params, partial);
+    } else {
+        rms_normalize(source, weight, to, params, t, partial);
+    }
 }

@@ -1,28 +1,64 @@
 // The softmax of a row that is shared in the canonical row order, in a form that says how exponentials are made and scaled.
-//
-// Rows of up to 32768 elements are kept in registers and read once, longer ones three times. Beyond the end of a row stands −∞, whose
-// exponential is zero.
 
-template <typename Form, typename S, typename T>
-inline void softmax_row(RowReader<S> from, RowWriter<T> to, RowThread t, threadgroup float* partial) {
+// A row that is kept in registers, and so read once.
+template <typename Form, typename T, uint VISITS>
+inline void softmax_kept(device const T* from, device T* to, RowShare<T, VISITS> share, threadgroup float* partial) {
     typedef typename Form::Maximum Maximum;
-    const uint first = SLOTS * t.index, stride = SLOTS * t.count;
+    typename RowShare<T, VISITS>::template Kept<T> row;
+    share.load(from, -INFINITY, row);
 
-    float kept[KEPT][SLOTS];
-    float slots[SLOTS];
+    float kept[RowShare<T, VISITS>::KEPT][SLOTS];
     float accumulators[SLOTS];
     for (uint i = 0; i < SLOTS; ++i) {
         accumulators[i] = Maximum::identity;
     }
-    for (uint v = 0; v < KEPT; ++v) {
-        if (from.has(first + v * stride)) {
-            from.load(first + v * stride, -INFINITY, kept[v]);
+    for (uint v = 0; v < VISITS; ++v) {
+        if (share.has(v)) {
+            row.widen_visit(v, kept[v]);
             for (uint i = 0; i < SLOTS; ++i) {
                 accumulators[i] = Maximum::apply(accumulators[i], kept[v][i]);
             }
         }
     }
-    for (ulong k = first + KEPT * stride; from.has(k); k += stride) {
+    const float shift = Form::shift(share.template combine<Maximum>(accumulators, partial));
+
+    for (uint i = 0; i < SLOTS; ++i) {
+        accumulators[i] = Add::identity;
+    }
+    for (uint v = 0; v < VISITS; ++v) {
+        if (share.has(v)) {
+            for (uint i = 0; i < SLOTS; ++i) {
+                const float shifted = kept[v][i] - shift;
+                const float e = Form::exponential(shifted);
+                accumulators[i] += e;
+                kept[v][i] = Form::kept(shifted, e);
+            }
+        }
+    }
+    const float scale = Form::scale(share.template combine<Add>(accumulators, partial + 32));
+
+    for (uint v = 0; v < VISITS; ++v) {
+        if (share.has(v)) {
+            for (uint i = 0; i < SLOTS; ++i) {
+                kept[v][i] = Form::finish(kept[v][i], scale);
+            }
+            share.store(to, v, kept[v]);
+        }
+    }
+}
+
+// Any row, which is read three times. Beyond its end stands −∞, whose exponential is zero.
+template <typename Form, typename S, typename T>
+inline void softmax_row(RowReader<S> from, RowWriter<T> to, RowThread t, threadgroup float* partial) {
+    typedef typename Form::Maximum Maximum;
+    const uint first = SLOTS * t.index, stride = SLOTS * t.count;
+
+    float slots[SLOTS];
+    float accumulators[SLOTS];
+    for (uint i = 0; i < SLOTS; ++i) {
+        accumulators[i] = Maximum::identity;
+    }
+    for (ulong k = first; from.has(k); k += stride) {
         from.load(k, -INFINITY, slots);
         for (uint i = 0; i < SLOTS; ++i) {
             accumulators[i] = Maximum::apply(accumulators[i], slots[i]);
@@ -33,17 +69,7 @@ inline void softmax_row(RowReader<S> from, RowWriter<T> to, RowThread t, threadg
     for (uint i = 0; i < SLOTS; ++i) {
         accumulators[i] = Add::identity;
     }
-    for (uint v = 0; v < KEPT; ++v) {
-        if (from.has(first + v * stride)) {
-            for (uint i = 0; i < SLOTS; ++i) {
-                const float shifted = kept[v][i] - shift;
-                const float e = Form::exponential(shifted);
-                accumulators[i] += e;
-                kept[v][i] = Form::kept(shifted, e);
-            }
-        }
-    }
-    for (ulong k = first + KEPT * stride; from.has(k); k += stride) {
+    for (ulong k = first; from.has(k); k += stride) {
         from.load(k, -INFINITY, slots);
         for (uint i = 0; i < SLOTS; ++i) {
             accumulators[i] += Form::exponential(slots[i] - shift);
@@ -51,15 +77,7 @@ inline void softmax_row(RowReader<S> from, RowWriter<T> to, RowThread t, threadg
     }
     const float scale = Form::scale(combine_row<Add>(accumulators, t, partial + 32));
 
-    for (uint v = 0; v < KEPT; ++v) {
-        if (from.has(first + v * stride)) {
-            for (uint i = 0; i < SLOTS; ++i) {
-                kept[v][i] = Form::finish(kept[v][i], scale);
-            }
-            to.store(first + v * stride, kept[v]);
-        }
-    }
-    for (ulong k = first + KEPT * stride; from.has(k); k += stride) {
+    for (ulong k = first; from.has(k); k += stride) {
         from.load(k, -INFINITY, slots);
         for (uint i = 0; i < SLOTS; ++i) {
             const float shifted = slots[i] - shift;

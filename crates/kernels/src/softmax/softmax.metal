@@ -1,4 +1,4 @@
-// Softmax and log-softmax along an axis. Every element is read once and written once.
+// Softmax and log-softmax along an axis. Rows of up to 32768 neighbours are read once and written once, others read three times.
 
 template <uint LOG>
 struct Form {
@@ -20,7 +20,7 @@ struct Form<1> {
     static float finish(float shifted, float log) { return shifted - log; }
 };
 
-template <typename T, uint LOG>
+template <typename T, uint LOG, uint VISITS>
 [[kernel]] void softmax(
     device const T* x [[buffer(0)]],
     device T* y [[buffer(1)]],
@@ -33,6 +33,13 @@ template <typename T, uint LOG>
 {
     const RowThread t = row_thread(rows.length, group, threads, simdgroup, lane);
     const ulong n = t.row < rows.outer * rows.inner ? rows.length : 0;
+    if (is_kept<VISITS>(x, y)) {
+        if (VISITS > 1 && n == 0) {
+            return;
+        }
+        softmax_kept<Form<LOG>>(x + t.row * rows.length, y + t.row * rows.length, RowShare<T, VISITS>(t, uint(n)), partial);
+        return;
+    }
     const ulong start = t.row / rows.inner * rows.length * rows.inner + t.row % rows.inner;
     softmax_row<Form<LOG>>(RowReader<T>(x + start, rows.inner, n), RowWriter<T>(y + start, rows.inner, n), t, partial);
 }

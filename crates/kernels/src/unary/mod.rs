@@ -15,15 +15,24 @@ use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalFo
 
 use crate::{
     Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
-    elementwise::{self, Operand, Space, dispatch::named, over_elements},
+    elementwise::{self, Dense, Operand, Space, dispatch::named, over_elements, over_words, with_words},
     math,
     metal::{self, metal_file, params},
     required,
 };
 
-const FILES: &[MetalFile] =
-    &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, UnaryParams::METAL, math::METAL, metal_file!("unary/unary.metal")];
+const FILES: &[MetalFile] = &[
+    metal::TYPES,
+    Space::METAL,
+    Operand::METAL,
+    Dense::METAL,
+    elementwise::METAL,
+    UnaryParams::METAL,
+    math::METAL,
+    metal_file!("unary/unary.metal"),
+];
 const METAL: MetalForm = MetalForm::new(FILES, "unary");
+const DENSE: MetalForm = MetalForm::new(FILES, "unary_dense");
 
 /// `y = op(x)`.
 #[derive(Clone, Copy, Debug)]
@@ -66,12 +75,17 @@ impl Operator for Unary {
         Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let x = required(inputs, 0, "x")?;
         let (space, [operand]) = Space::collapse([&x.layout]);
-        let params = UnaryParams { space, x: operand, alpha: self.op.alpha(), padding: 0 };
         let buffers = [(Parameter::read("x", x.dtype), Argument::Input(0)), (Parameter::write("y", x.dtype), Argument::Output(0))];
         let key = KernelKey::new(self.op.kernel(), &[x.dtype]);
+        if device.has_simdgroups() && operand.is_linear(&space) {
+            let dense = Dense::new(&space, [operand.origin, 0], self.op.alpha());
+            let launch = Launch::on_gpu(with_words(key), DENSE.with_arguments(self.op.function()), &dense, buffers);
+            return Ok(over_words(launch, space.elements(), x.dtype.size()).into());
+        }
+        let params = UnaryParams { space, x: operand, alpha: self.op.alpha(), padding: 0 };
         let launch = Launch::new(key, cpu::twin(self.op, x.dtype)?, &params, buffers).with_metal(METAL.with_arguments(self.op.function()));
         Ok(over_elements(launch, space.elements()).into())
     }

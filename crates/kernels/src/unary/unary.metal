@@ -20,6 +20,26 @@ template <typename Op, typename T>
     store(y, run, block);
 }
 
+// The same for a tensor without gaps: a word of BYTES bytes for each thread.
+template <typename Op, typename T, uint BYTES>
+[[kernel]] void unary_dense(
+    device const T* x [[buffer(0)]],
+    device T* y [[buffer(1)]],
+    constant Dense& dense [[buffer(2)]],
+    uint group [[threadgroup_position_in_grid]],
+    uint index [[thread_index_in_threadgroup]])
+{
+    const ulong first = (ulong(group) * THREADS + index) * Word<T, BYTES>::COUNT;
+    if (first >= dense.count) {
+        return;
+    }
+    Word<T, BYTES> word = load_word<BYTES>(x + (dense.origins[0] + first), dense.count - first);
+    for (uint i = 0; i < Word<T, BYTES>::COUNT; ++i) {
+        word.at[i] = pack<T>(Op::apply(unpack<T>(word.at[i]), dense.alpha));
+    }
+    store_word(y + first, dense.count - first, word);
+}
+
 template <typename T>
 inline T wrapping_negate(T x) {
     return T(0ul - ulong(x));

@@ -1,0 +1,57 @@
+// The whole of y = round((x W^T + bias) + scale (x A^T) B^T) for one row of x, strict: every threadgroup makes x A^T for itself, a simdgroup a row
+// of A beside its line of W. Memory: W once from memory, A once for each threadgroup from the caches. Order: dot.metal.
+
+constant constexpr uint FUSED_SIMDGROUPS = 8;
+
+template <typename X, typename W, typename B, typename C>
+[[kernel, max_total_threads_per_threadgroup(256)]] void lora_fused(
+    device const X* x [[buffer(0)]],
+    device const W* weight [[buffer(1)]],
+    device const W* a [[buffer(2)]],
+    device const B* b [[buffer(3)]],
+    device const C* bias [[buffer(4)]],
+    device X* y [[buffer(5)]],
+    constant Params& p [[buffer(6)]],
+    threadgroup float* projected [[threadgroup(0)]],
+    uint index [[threadgroup_position_in_grid]],
+    uint lane [[thread_index_in_simdgroup]],
+    uint simdgroup [[simdgroup_index_in_threadgroup]])
+{
+    const uint n = uint(p.n), k = uint(p.k), rank = uint(p.r);
+    // Columns beyond the end are taken for the last one.
+    const uint column = index * FUSED_SIMDGROUPS + simdgroup;
+    const ulong line = min(column, n - 1);
+    const Lines<X> row = row_major(x, k, 0, 1);
+    const bool wide = is_wide(weight) && is_wide(a) && k % (16 / sizeof(W)) == 0;
+    float factors[SLOTS];
+    row_major(b, rank, uint(line), n).load(0, lane * SLOTS, rank, 0.0f, factors);
+    float sum;
+    if (simdgroup < rank) {
+        const Scattered<W, 2> both = {{weight + line * k, a + simdgroup * k}, wide};
+        DotTile<Lines<X>, Scattered<W, 2>, 1, 2> tile;
+        sum = tile.product(row, both, k, lane);
+        if (lane == 16) {
+            projected[simdgroup] = sum;
+        }
+    } else {
+        DotTile<Lines<X>, Lines<W>, 1, 1> tile;
+        sum = tile.product(row, row_major(weight, k, uint(line), n), k, lane);
+    }
+    for (uint r = simdgroup + FUSED_SIMDGROUPS; r < rank; r += FUSED_SIMDGROUPS) {
+        DotTile<Lines<X>, Lines<W>, 1, 1> projection;
+        const float t = projection.product(row, row_major(a, k, r, rank), k, lane);
+        if (lane == 0) {
+            projected[r] = t;
+        }
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+
+    float slots[SLOTS] = {};
+    for (uint i = 0; i < SLOTS && lane * SLOTS + i < rank; ++i) {
+        slots[i] = fma(projected[lane * SLOTS + i], factors[i], slots[i]);
+    }
+    const float delta = combine_lanes<Add>(combine_slots<Add>(slots));
+    if (lane == 0 && column < n) {
+        finish(p, bias, y, 0, column, sum, delta * p.scale);
+    }
+}
