@@ -65,7 +65,7 @@ pub(crate) fn row_launch(rows: usize, length: usize, units: usize) -> [Extent; 2
 /// than four for each thread. Else zero.
 pub(crate) const fn row_visits(n: usize) -> u32 {
     let visits = n.div_ceil(8 * row_threads(n));
-    if n % 8 == 0 && visits <= 4 { visits as u32 } else { 0 }
+    if n.is_multiple_of(8) && visits <= 4 { visits as u32 } else { 0 }
 }
 
 /// A bound of the threads of a threadgroup that reduces rows of `n` elements, for the compiler to know how many registers there are.

@@ -25,25 +25,6 @@ struct SharedRow {
     void load(uint line, uint k, uint, float, thread float* slots) const { load(line, k, slots); }
 };
 
-// The line of the gate and that of the factor.
-template <typename W>
-struct GatedLines {
-    typedef W Element;
-
-    Lines<W> gate;
-    Lines<W> factor;
-    bool wide;
-
-    GatedLines(Lines<W> gate, Lines<W> factor) : gate(gate), factor(factor), wide(gate.wide && factor.wide) {}
-
-    device const W* at(uint index, uint k) const { return index == 0 ? gate.at(0, k) : factor.at(0, k); }
-};
-
-template <typename T>
-inline Lines<T> lines_from(device const T* values, uint k, uint first, uint count) {
-    return Lines<T>(values + ulong(first) * k, k, 1, count - first);
-}
-
 // The normalised row, for every thread.
 template <typename N>
 inline SharedRow normalised(device const float* x, device const N* norm, constant Params& p, uint simdgroup, uint lane, threadgroup float* memory) {
@@ -92,7 +73,7 @@ struct Rows {
 
     template <typename N>
     static Type of(device const float* x, device const N*, constant Params& p, uint row, uint, uint, threadgroup float*) {
-        return lines_from(x, uint(p.k), row, uint(p.m));
+        return Lines<float>(x + ulong(row) * p.k, long(p.k), 1, uint(p.m) - row);
     }
 };
 
@@ -117,31 +98,42 @@ struct Layer {
     float biased(bool has_bias, uint column, float sum) const { return has_bias ? sum + widen(bias[column]) : sum; }
 };
 
-// Whether tiles are of one weight or of two.
-template <typename X, uint GATED, uint ROWS, uint COLUMNS>
+// The layers of a launch.
+template <typename W, typename C>
+struct Layers {
+    Layer<W, C> first;
+    Layer<W, C> second;
+    Layer<W, C> third;
+};
+
+// COLUMNS neighbours in one layer, for ROWS rows.
+template <uint GATED, typename W, typename C, uint ROWS, uint COLUMNS>
 struct Tile {
     typedef LaneSums<ROWS * COLUMNS, 32> Tree;
+    typedef Lines<W> Right;
 
-    // COLUMNS neighbours of the layer that has tile number `tile`.
-    template <typename W, typename C>
-    static void make(
-        X x, Layer<W, C> l0, Layer<W, C> l1, Layer<W, C> l2, device const float* residual, constant Params& p, uint row, uint tile, uint lane)
-    {
-        const uint before1 = (l0.n + COLUMNS - 1) / COLUMNS, before2 = before1 + (l1.n + COLUMNS - 1) / COLUMNS;
-        Layer<W, C> layer = l0;
-        uint number = 0, column = tile;
-        if (tile >= before2) {
-            layer = l2;
+    Layer<W, C> layer;
+    uint number;
+    uint column;
+
+    Tile(Layers<W, C> of, uint tile) : layer(of.first), number(0), column(tile) {
+        const uint before_second = (of.first.n + COLUMNS - 1) / COLUMNS;
+        const uint before_third = before_second + (of.second.n + COLUMNS - 1) / COLUMNS;
+        if (tile >= before_third) {
+            layer = of.third;
             number = 2;
-            column -= before2;
-        } else if (tile >= before1) {
-            layer = l1;
+            column -= before_third;
+        } else if (tile >= before_second) {
+            layer = of.second;
             number = 1;
-            column -= before1;
+            column -= before_second;
         }
         column *= COLUMNS;
-        DotTile<X, Lines<W>, ROWS, COLUMNS> dots;
-        const float sum = dots.product(x, lines_from(layer.weight, uint(p.k), column, layer.n), uint(p.k), lane);
+    }
+
+    Right lines(uint k) const { return Right(layer.weight + ulong(column) * k, k, 1, layer.n - column); }
+
+    void store(float sum, device const float* residual, constant Params& p, uint row, uint lane) const {
         const uint at = Tree::first(lane), r = row + at / COLUMNS, c = column + at % COLUMNS;
         if (Tree::leads(lane) && r < p.m && c < layer.n) {
             const float value = layer.biased(p.present >> number & 1, c, sum);
@@ -151,24 +143,30 @@ struct Tile {
     }
 };
 
-template <typename X, uint ROWS>
-struct Tile<X, 1, ROWS, 2> {
+// An element of the gate and the same of the factor.
+template <typename W, typename C, uint ROWS>
+struct Tile<1, W, C, ROWS, 2> {
     typedef LaneSums<ROWS * 2, 32> Tree;
+    typedef Scattered<W, 2> Right;
 
-    // Element `column` of the gate and of the factor.
-    template <typename W, typename C>
-    static void make(
-        X x, Layer<W, C> gate, Layer<W, C> factor, Layer<W, C>, device const float*, constant Params& p, uint row, uint column, uint lane)
-    {
-        const uint k = uint(p.k), n = gate.n;
-        const GatedLines<W> lines(lines_from(gate.weight, k, column, n), lines_from(factor.weight, k, column, n));
-        DotTile<X, GatedLines<W>, ROWS, 2> dots;
-        const float sum = dots.product(x, lines, k, lane);
+    Layer<W, C> gate;
+    Layer<W, C> factor;
+    uint column;
+
+    Tile(Layers<W, C> of, uint tile) : gate(of.first), factor(of.second), column(tile) {}
+
+    Right lines(uint k) const {
+        device const W* one = gate.weight + ulong(column) * k;
+        device const W* other = factor.weight + ulong(column) * k;
+        return {{one, other}, is_wide(one) && is_wide(other)};
+    }
+
+    void store(float sum, device const float*, constant Params& p, uint row, uint lane) const {
         const uint at = Tree::first(lane), r = row + at / 2;
         const float value = at % 2 == 0 ? gate.biased(p.present & 1, column, sum) : factor.biased(p.present & 2, column, sum);
         const float other = simd_shuffle_xor(value, ushort(Tree::SHARING));
         if (Tree::leads(lane) && at % 2 == 0 && r < p.m) {
-            gate.y[ulong(r) * n + column] = strict::silu(value) * other;
+            gate.y[ulong(r) * gate.n + column] = strict::silu(value) * other;
         }
     }
 };
@@ -193,14 +191,22 @@ template <typename N, typename W, typename C, uint NORMED, uint GATED, uint ROWS
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
-    const uint row = group.y * ROWS;
-    const typename Rows<NORMED>::Type rows = Rows<NORMED>::of(x, norm, p, row, simdgroup, lane, memory);
-    const Layer<W, C> l0 = {weight0, bias0, y0, uint(p.n[0])}, l1 = {weight1, bias1, y1, uint(p.n[1])}, l2 = {weight2, bias2, y2, uint(p.n[2])};
-    for (uint i = 0; i < p.repeats; ++i) {
-        const uint tile = (group.x * p.repeats + i) * PROJECTION_SIMDGROUPS + simdgroup;
-        if (tile >= p.tiles) {
-            break;
+    typedef Tile<GATED, W, C, ROWS, COLUMNS> Part;
+    typedef typename Rows<NORMED>::Type X;
+    const uint row = group.y * ROWS, k = uint(p.k);
+    const Layers<W, C> layers = {{weight0, bias0, y0, uint(p.n[0])}, {weight1, bias1, y1, uint(p.n[1])}, {weight2, bias2, y2, uint(p.n[2])}};
+    uint number = group.x * p.repeats * PROJECTION_SIMDGROUPS + simdgroup;
+    DotTile<X, typename Part::Right, ROWS, COLUMNS> dots;
+    // The first weights are on their way while the row is normalised.
+    if (number < p.tiles) {
+        dots.start(Part(layers, number).lines(k), k, lane);
+    }
+    const X rows = Rows<NORMED>::of(x, norm, p, row, simdgroup, lane, memory);
+    for (uint i = 0; i < p.repeats && number < p.tiles; ++i, number += PROJECTION_SIMDGROUPS) {
+        const Part tile(layers, number);
+        if (i > 0) {
+            dots.start(tile.lines(k), k, lane);
         }
-        Tile<typename Rows<NORMED>::Type, GATED, ROWS, COLUMNS>::make(rows, l0, l1, l2, residual, p, row, tile, lane);
+        tile.store(dots.finish(rows, k, lane), residual, p, row, lane);
     }
 }
