@@ -4,7 +4,7 @@
 
 use std::num::NonZeroUsize;
 
-use elinvar::{BackendType, DType, Executor, Precision, Tensor, kernels::projection::Projection};
+use elinvar::{BackendType, DType, DeviceKind, Executor, Precision, Tensor, kernels::projection::Projection};
 
 fn cpu() -> Executor {
     Executor::new_cpu(NonZeroUsize::new(2).unwrap()).unwrap()
@@ -17,6 +17,16 @@ fn an_absent_device_is_an_error_that_lists_those_that_are() {
     let message = error.to_string();
     assert!(message.starts_with("device 'abacus' is not available: this build has cuda, cpu, metal-sim, null"), "{message}");
     assert_eq!("cuda:1".parse::<BackendType>().unwrap(), BackendType::Cuda(1));
+    let error = Executor::new_with_backend(BackendType::Cuda(999)).map(|_| ()).unwrap_err();
+    assert!(error.is_device_unavailable(), "{error}");
+}
+
+#[test]
+fn work_that_fits_no_other_device_goes_to_the_cpu() {
+    let (executor, why) = Executor::new_auto_for(u64::MAX).unwrap();
+    let chosen = std::env::var("ELINVAR_DEVICE").is_ok_and(|name| !name.is_empty() && name != "auto");
+    assert!(chosen || executor.properties().kind == DeviceKind::Cpu);
+    assert!(chosen || why.is_none() || why.is_some_and(|why| why.contains("GiB")));
 }
 
 #[test]
