@@ -120,7 +120,10 @@ impl Compiler {
         let module = match metal {
             Metal::Form(form) => {
                 let instances: String = kernels.iter().map(|kernel| form.instance(&kernel.key)).collect();
-                Module::read(&elinvar_msl::preprocess(&name, &(self.text(form) + &instances), &[], &elinvar_msl::MetalHeaders)?)?
+                // From here on conversions to bfloat are an instruction that keeps denormals.
+                let exact = [("EXACT_BFLOAT", "1")];
+                let defines = if capability >= 80 { &exact[..] } else { &[] };
+                Module::read(&elinvar_msl::preprocess(&name, &(self.text(form) + &instances), defines, &elinvar_msl::MetalHeaders)?)?
             }
             Metal::Text(text) => Module::read(&text.text)?,
         };

@@ -18,8 +18,14 @@ pub(super) fn entries(wanted: &[(Kernel, &[u32])], text: &mut String) -> Vec<Ent
     wanted.iter().enumerate().map(|(number, (kernel, inline))| entry(number, kernel, inline, text)).collect()
 }
 
+/// A symbol of its own that says in a profiler which kernel it is.
+fn symbol(number: usize, kernel: &str) -> String {
+    let legible: String = kernel.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(100).collect();
+    format!("elv_{number}_{legible}")
+}
+
 fn entry(number: usize, kernel: &Kernel, inline: &[u32], text: &mut String) -> Entry {
-    let symbol = format!("elv_entry_{number}");
+    let symbol = symbol(number, &kernel.name);
     let function = format!("elv_kernel_{number}");
     let address = Tokens::new(&kernel.address);
     let address = join(without_address_spaces((0..address.len()).map(|at| address.text(at))));

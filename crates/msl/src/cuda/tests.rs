@@ -120,8 +120,8 @@ fn entries_pass_on_buffers_values_shared_memory_and_positions() {
                 threadgroup T* s [[threadgroup(0)]], threadgroup uint* t [[threadgroup(1)]], uint i [[thread_index_in_simdgroup]]) {}";
     let module = Module::read(text).unwrap();
     let lowered = module.lower_for_cuda(&[CudaEntry { kernel: "k<half>", inline: &[1] }]).unwrap();
-    assert_eq!((lowered.entries[0].symbol.as_str(), lowered.entries[0].grid), ("elv_entry_0", false));
-    let head = "extern \"C\" __global__ void __launch_bounds__(64) elv_entry_0(elv::target_t<0, elv_kernel_0>* a0, \
+    assert_eq!((lowered.entries[0].symbol.as_str(), lowered.entries[0].grid), ("elv_0_k_half_", false));
+    let head = "extern \"C\" __global__ void __launch_bounds__(64) elv_0_k_half_(elv::target_t<0, elv_kernel_0>* a0, \
                 elv::target_t<1, elv_kernel_0>* __restrict__ a1, \
                 const __grid_constant__ elv::value_t<elv::target_t<2, elv_kernel_0>> a2, uint a4) {";
     assert!(lowered.text.contains(head), "{}", lowered.text);
@@ -134,7 +134,7 @@ fn grids_are_passed_to_kernels_that_ask() {
     let module = Module::read("kernel void k(uint2 n [[threads_per_grid]]) {}").unwrap();
     let lowered = module.lower_for_cuda(&[CudaEntry { kernel: "k", inline: &[] }]).unwrap();
     assert!(lowered.entries[0].grid);
-    assert!(lowered.text.contains("__global__ void elv_entry_0(elv::extent elv_grid) {\n  if (elv::is_outside(elv_grid)) return;"));
+    assert!(lowered.text.contains("__global__ void elv_0_k(elv::extent elv_grid) {\n  if (elv::is_outside(elv_grid)) return;"));
 }
 
 #[test]
