@@ -65,8 +65,8 @@ struct DotTile {
         fold(x, w);
     }
 
-    // The products of the lines, of `n` elements: number `Tree::first(lane)` for each lane, row by row.
-    float finish(Left a, uint n, uint lane) {
+    // Folds the lines, of `n` elements. What was sent for has come: another tile's first elements may be sent for.
+    void fold_lines(Left a, uint n, uint lane) {
         for (uint i = 0; i < ROWS * COLUMNS * SLOTS; ++i) {
             slots[i / SLOTS][i % SLOTS] = 0.0f;
         }
@@ -103,6 +103,10 @@ struct DotTile {
             }
             fold(x, w);
         }
+    }
+
+    // The products of the lines folded: number `Tree::first(lane)` for each lane, row by row.
+    float total(uint lane) const {
         float sums[ROWS * COLUMNS];
         for (uint i = 0; i < ROWS * COLUMNS; ++i) {
             sums[i] = combine_slots<Add>(slots[i]);
@@ -115,6 +119,11 @@ struct DotTile {
         for (uint c = 0; c < COLUMNS; ++c) {
             next[c] += visits * STRIDE;
         }
+    }
+
+    float finish(Left a, uint n, uint lane) {
+        fold_lines(a, n, lane);
+        return total(lane);
     }
 
     float product(Left a, Right b, uint n, uint lane) {

@@ -4,7 +4,7 @@
 //! `silu(y_0) · y_1` for two. Activations are f32, weights f32, f16 or bf16.
 //!
 //! * Memory: the weights are read once (on a GPU once for every four rows), everything else comes from the caches. On a GPU a single row is
-//!   normalised by every threadgroup that needs it; several rows, and rows too long for a threadgroup's memory, by a launch before.
+//!   kept, and normalised, by every threadgroup that needs it; several rows, and rows too long for that, by a launch before.
 //! * Order: that of the operators it stands for, [`RmsNorm`], [`MatMul`] in strict precision, [`Binary`] and [`SwiGlu`], each step in f32: their
 //!   bits. On a CPU, where a launch costs next to nothing, the plan is theirs.
 //! * Error: the sum of theirs.
@@ -236,7 +236,8 @@ impl Projection {
         check_extents([m, n.iter().sum(), k], device)?;
         // A row's partial sums, and the row in whole slots.
         let shared = order::PARTIALS + 4 * k.next_multiple_of(8);
-        let inside = m == 1 && shared <= device.threadgroup_memory && order::row_threads(k) <= 32 * SIMDGROUPS;
+        let kept = m == 1 && shared <= device.threadgroup_memory;
+        let inside = kept && order::row_threads(k) <= 32 * SIMDGROUPS;
         let mut plan = Plan::default();
         let mut x = Argument::Input(X);
         if let Some(epsilon) = self.epsilon.filter(|_| !inside) {
@@ -244,13 +245,16 @@ impl Projection {
             x = Argument::Scratch(0);
             plan.launches.push(self.normalise(layers, epsilon, x, device)?);
         }
-        let normed = self.epsilon.is_some() && inside;
+        let source = match self.epsilon {
+            Some(_) if inside => 2,
+            _ => u32::from(kept),
+        };
         let rows = m.next_power_of_two().min(4);
         let columns = if rows > 1 || self.gated { 2 } else { 1 };
         let tiles: usize = if self.gated { n[0] } else { n.iter().map(|n| n.div_ceil(columns)).sum() };
-        // Enough threadgroups for every unit to have several at a time, and some to even them out; the more tiles each, the seldomer a row is
-        // normalised.
-        let repeats = if normed { (tiles / (SIMDGROUPS * 8 * device.compute_units.max(1))).max(1) } else { 1 };
+        // Where threadgroups keep the row, no more of them than run at once (as many as registers allow a unit), each with several tiles.
+        const AT_ONCE: usize = 2;
+        let repeats = if kept { tiles.div_ceil(SIMDGROUPS * AT_ONCE * device.compute_units.max(1)).max(1) } else { 1 };
         let present = (0..3).map(|i| u32::from(layers.biases[i].is_some()) << i).sum::<u32>()
             | u32::from(layers.norm.is_some()) << 3
             | u32::from(layers.residual.is_some()) << 4;
@@ -264,19 +268,19 @@ impl Projection {
             epsilon: self.epsilon.unwrap_or(0.0),
         };
         let groups = if m == 0 { 0 } else { tiles.div_ceil(SIMDGROUPS * repeats) };
-        let launch = self.kernel(layers, x, &params, [normed.into(), self.gated.into(), rows as u32, columns as u32]);
-        let memory = if normed { shared } else { order::PARTIALS };
+        let launch = self.kernel(layers, x, &params, [source, self.gated.into(), rows as u32, columns as u32]);
+        let memory = if kept { shared } else { order::PARTIALS };
         let grid = Extent([groups as u32, m.div_ceil(rows) as u32, 1]);
         plan.launches.push(launch.over(grid, Extent::linear(32 * SIMDGROUPS as u32)).with_threadgroup_memory(memory));
         Ok(plan)
     }
 
-    fn kernel(&self, layers: &Layers, x: Argument, params: &Params, [normed, gated, rows, columns]: [u32; 4]) -> Launch {
+    fn kernel(&self, layers: &Layers, x: Argument, params: &Params, [source, gated, rows, columns]: [u32; 4]) -> Launch {
         let type_of = |infos: &[Option<TensorInfo>]| infos.iter().flatten().next().map_or(DType::F32, |info| info.dtype);
         let (norm, weight, bias) = (type_of(&[layers.norm]), type_of(&layers.weights), type_of(&layers.biases));
         let output = |index: usize| if self.gated && index > 0 || index >= layers.count() { Argument::Absent } else { Argument::Output(index) };
         let key = KernelKey::new("projection", &[norm, weight, bias]);
-        let key = key.with("normed", normed).with("gated", gated).with("rows", rows).with("columns", columns);
+        let key = key.with("source", source).with("gated", gated).with("rows", rows).with("columns", columns);
         let buffers = [
             (Parameter::read("x", DType::F32), x),
             (Parameter::read("norm", norm).or_absent(), Argument::Input(NORM)),

@@ -1,8 +1,8 @@
 // Linear layers of one input, each output element a strict dot product: of the rows as they are, or normalised first.
 //
 // A simdgroup makes tiles of ROWS x COLUMNS elements in registers, as matmul.metal; COLUMNS are neighbours in one weight or, gated, the gate and the
-// factor of one element. Memory: the weights are read once for ROWS rows. A row that is normalised is read by every threadgroup, through the caches,
-// and stays in its memory. Order: rms_norm.metal for the norm, dot.metal for the products.
+// factor of one element. Memory: the weights are read once for ROWS rows. A single row is read by every threadgroup, through the caches, and stays in
+// its memory, normalised or as it is. Order: rms_norm.metal for the norm, dot.metal for the products.
 
 constant constexpr uint PROJECTION_SIMDGROUPS = 8;
 // Bits of Params::present, after those of the biases.
@@ -66,8 +66,22 @@ inline SharedRow normalised(device const float* x, device const N* norm, constan
     return {row};
 }
 
-// Where the rows of x come from.
-template <uint NORMED>
+// The row as it is, for every thread.
+inline SharedRow copied(device const float* x, uint n, uint thread_index, threadgroup float* memory) {
+    threadgroup float4* row = reinterpret_cast<threadgroup float4*>(memory + 32);
+    const RowReader<float> from(x, 1, n);
+    for (uint k = SLOTS * thread_index; k < n; k += SLOTS * 32 * PROJECTION_SIMDGROUPS) {
+        float slots[SLOTS];
+        from.load(k, -0.0f, slots);
+        row[k / 4] = float4(slots[0], slots[1], slots[2], slots[3]);
+        row[k / 4 + 1] = float4(slots[4], slots[5], slots[6], slots[7]);
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    return {row};
+}
+
+// Where the rows of x come from: device memory; or a single row from threadgroup memory, 1 as it is, 2 normalised.
+template <uint SOURCE>
 struct Rows {
     typedef Lines<float> Type;
 
@@ -79,6 +93,16 @@ struct Rows {
 
 template <>
 struct Rows<1> {
+    typedef SharedRow Type;
+
+    template <typename N>
+    static Type of(device const float* x, device const N*, constant Params& p, uint row, uint simdgroup, uint lane, threadgroup float* memory) {
+        return copied(x + ulong(row) * p.k, uint(p.k), 32 * simdgroup + lane, memory);
+    }
+};
+
+template <>
+struct Rows<2> {
     typedef SharedRow Type;
 
     template <typename N>
@@ -171,7 +195,7 @@ struct Tile<1, W, C, ROWS, 2> {
     }
 };
 
-template <typename N, typename W, typename C, uint NORMED, uint GATED, uint ROWS, uint COLUMNS>
+template <typename N, typename W, typename C, uint SOURCE, uint GATED, uint ROWS, uint COLUMNS>
 [[kernel, max_total_threads_per_threadgroup(256)]] void projection(
     device const float* x [[buffer(0)]],
     device const N* norm [[buffer(1)]],
@@ -192,21 +216,23 @@ template <typename N, typename W, typename C, uint NORMED, uint GATED, uint ROWS
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
     typedef Tile<GATED, W, C, ROWS, COLUMNS> Part;
-    typedef typename Rows<NORMED>::Type X;
+    typedef typename Rows<SOURCE>::Type X;
     const uint row = group.y * ROWS, k = uint(p.k);
     const Layers<W, C> layers = {{weight0, bias0, y0, uint(p.n[0])}, {weight1, bias1, y1, uint(p.n[1])}, {weight2, bias2, y2, uint(p.n[2])}};
     uint number = group.x * p.repeats * PROJECTION_SIMDGROUPS + simdgroup;
     DotTile<X, typename Part::Right, ROWS, COLUMNS> dots;
-    // The first weights are on their way while the row is normalised.
+    // A tile's first weights are on their way while the row is made ready, or the tile before is finished.
     if (number < p.tiles) {
         dots.start(Part(layers, number).lines(k), k, lane);
     }
-    const X rows = Rows<NORMED>::of(x, norm, p, row, simdgroup, lane, memory);
-    for (uint i = 0; i < p.repeats && number < p.tiles; ++i, number += PROJECTION_SIMDGROUPS) {
+    const X rows = Rows<SOURCE>::of(x, norm, p, row, simdgroup, lane, memory);
+    for (uint i = 0; i < p.repeats && number < p.tiles; ++i) {
+        dots.fold_lines(rows, k, lane);
         const Part tile(layers, number);
-        if (i > 0) {
-            dots.start(tile.lines(k), k, lane);
+        number += PROJECTION_SIMDGROUPS;
+        if (i + 1 < p.repeats && number < p.tiles) {
+            dots.start(Part(layers, number).lines(k), k, lane);
         }
-        tile.store(dots.finish(rows, k, lane), residual, p, row, lane);
+        tile.store(dots.total(lane), residual, p, row, lane);
     }
 }
