@@ -1,0 +1,343 @@
+//! Prepares a program: calls expanded, operands as slots, operations as loops, blocks as jumps.
+
+use std::collections::HashMap;
+
+use elinvar_core::DType;
+
+use super::ops::{self, One, Three, Two};
+use crate::{
+    program::{Atomic, Binary, Compare, Function, Instruction, Location, Memory, Operand, Position, Program, Scope, Shuffle},
+    verify::{Shape, shape},
+};
+
+/// A loop over lanes.
+#[derive(Clone, Copy)]
+pub(super) enum Kernel {
+    One(One),
+    Two(Two),
+    Three(Three),
+}
+
+/// What is known of the result when operands are consecutive numbers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rule {
+    None,
+    Add,
+    Sub,
+    Lt,
+    Ge,
+    Same,
+}
+
+/// An operation on lanes.
+pub(super) struct Apply {
+    pub(super) kernel: Kernel,
+    pub(super) to: u32,
+    pub(super) from: [u32; 3],
+    pub(super) count: usize,
+    /// Operands are halves, which the loop takes as f32.
+    pub(super) widen: bool,
+    /// The result is a half, which the loop gives as f32.
+    pub(super) narrow: bool,
+    pub(super) rule: Rule,
+    pub(super) blend: bool,
+}
+
+/// One step. `blend`: lanes that do not take part keep their values.
+pub(super) enum Step {
+    Apply(Apply),
+    Position { to: u32, position: Position, blend: bool },
+    Load { to: u32, memory: u32, index: u32, blend: bool },
+    Store { memory: u32, index: u32, value: u32 },
+    Atomic { op: Option<Atomic>, to: Option<u32>, memory: u32, index: u32, expected: u32, value: u32, blend: bool },
+    Reduce { scope: Scope, kernel: Two, half: bool, to: u32, a: u32, blend: bool },
+    Shuffle { kind: Shuffle, to: u32, a: u32, by: u32, blend: bool },
+    If { condition: u32, otherwise: usize, has_else: bool },
+    Else { end: usize },
+    EndIf,
+    Loop { bound: Option<u32> },
+    While { condition: u32 },
+    Break,
+    Continue,
+    EndLoop { start: usize },
+    Exit,
+    Barrier,
+}
+
+/// A prepared program.
+pub(super) struct Code {
+    pub(super) steps: Vec<Step>,
+    /// Where each step is written.
+    pub(super) locations: Vec<Location>,
+    /// The type of each slot: registers, then scalars and constants.
+    pub(super) slots: Vec<DType>,
+    pub(super) registers: usize,
+    pub(super) constants: Vec<(u32, u64)>,
+    /// Slots of scalar parameters and their numbers.
+    pub(super) scalars: Vec<(u32, u32)>,
+    /// Whether threads of different blocks may be lanes of one strip.
+    pub(super) merges: bool,
+}
+
+/// The kernel with its calls expanded.
+struct Flat {
+    body: Vec<Instruction>,
+    locations: Vec<Location>,
+    registers: Vec<DType>,
+}
+
+fn flatten(program: &Program) -> Flat {
+    struct Frame<'a> {
+        function: &'a Function,
+        next: usize,
+        base: u32,
+        result_to: u32,
+        at: Location,
+    }
+    let dtypes = |function: &Function| function.registers.iter().map(|r| r.dtype).collect::<Vec<_>>();
+    let mut flat = Flat { body: Vec::new(), locations: Vec::new(), registers: dtypes(&program.kernel) };
+    let mut frames = vec![Frame { function: &program.kernel, next: 0, base: 0, result_to: 0, at: Location::default() }];
+    while let Some(frame) = frames.last_mut() {
+        let moved = |operand: Operand, base: u32| if let Operand::Register(r) = operand { Operand::Register(r + base) } else { operand };
+        let function = frame.function;
+        let Some(instruction) = function.body.get(frame.next) else {
+            if let Some(result) = function.result {
+                flat.body.push(Instruction::Move { to: frame.result_to, a: moved(result, frame.base) });
+                flat.locations.push(frame.at);
+            }
+            frames.pop();
+            continue;
+        };
+        let at = if function.result.is_none() { function.locations.get(frame.next).copied().unwrap_or_default() } else { frame.at };
+        frame.next += 1;
+        let base = frame.base;
+        if let Instruction::Call { function: callee, to, .. } = *instruction {
+            let callee = &program.functions[callee as usize];
+            let callee_base = flat.registers.len() as u32;
+            flat.registers.extend(dtypes(callee));
+            for (parameter, argument) in instruction.operands(&function.arguments).enumerate() {
+                flat.body.push(Instruction::Move { to: callee_base + parameter as u32, a: moved(argument, base) });
+                flat.locations.push(at);
+            }
+            frames.push(Frame { function: callee, next: 0, base: callee_base, result_to: to + base, at });
+        } else {
+            flat.body.push(renumbered(*instruction, base));
+            flat.locations.push(at);
+        }
+    }
+    flat
+}
+
+/// The instruction with its registers moved up by `base`.
+fn renumbered(mut instruction: Instruction, base: u32) -> Instruction {
+    use Instruction as I;
+    let shift = |operand: &mut Operand| {
+        if let Operand::Register(r) = operand {
+            *r += base;
+        }
+    };
+    match &mut instruction {
+        I::Unary { to, a, .. } | I::Convert { to, a } | I::Move { to, a } | I::Reduce { to, a, .. } => {
+            *to += base;
+            shift(a);
+        }
+        I::Binary { to, a, b, .. } | I::Compare { to, a, b, .. } | I::Shuffle { to, a, by: b, .. } => {
+            *to += base;
+            [a, b].into_iter().for_each(shift);
+        }
+        I::Ternary { to, a, b, c, .. } | I::Select { to, condition: a, a: b, b: c } => {
+            *to += base;
+            [a, b, c].into_iter().for_each(shift);
+        }
+        I::If { condition } | I::While { condition } => shift(condition),
+        // Memory and positions are the kernel's, whose registers stay where they are.
+        _ => {}
+    }
+    instruction
+}
+
+/// Prepares the kernel of a verified program.
+pub(super) fn lower(program: &Program) -> Code {
+    let flat = flatten(program);
+    let shape = shape(&flat.body, &program.kernel.arguments, flat.registers.len(), 0, None);
+    let mut lowering = Lowering { program, shape, slots: flat.registers, known: HashMap::new(), constants: Vec::new(), scalars: Vec::new() };
+    let registers = lowering.slots.len();
+    let jumps = jumps(&flat.body);
+    let steps: Vec<_> = (0..flat.body.len()).filter_map(|index| lowering.step(index, &flat.body, &jumps)).collect();
+    let alone = |i: &Instruction| matches!(i, Instruction::Barrier | Instruction::Reduce { .. } | Instruction::Shuffle { .. });
+    let merges = program.shared.is_empty() && !flat.body.iter().any(alone);
+    Code { steps, locations: flat.locations, slots: lowering.slots, registers, constants: lowering.constants, scalars: lowering.scalars, merges }
+}
+
+/// For an `if` its `else` or `end`, for an `else` its `end`, for an `end` what it closes.
+fn jumps(body: &[Instruction]) -> Vec<usize> {
+    let mut jumps = vec![0; body.len()];
+    let mut open = Vec::new();
+    for (index, instruction) in body.iter().enumerate() {
+        match instruction {
+            Instruction::If { .. } | Instruction::Loop { .. } => open.push(index),
+            Instruction::Else | Instruction::End => {
+                if let Some(opened) = open.pop() {
+                    jumps[opened] = index;
+                    jumps[index] = opened;
+                }
+                if matches!(instruction, Instruction::Else) {
+                    open.push(index);
+                }
+            }
+            _ => {}
+        }
+    }
+    jumps
+}
+
+struct Lowering<'a> {
+    program: &'a Program,
+    shape: Shape,
+    slots: Vec<DType>,
+    known: HashMap<Operand, u32>,
+    constants: Vec<(u32, u64)>,
+    scalars: Vec<(u32, u32)>,
+}
+
+impl Lowering<'_> {
+    fn slot(&mut self, operand: Operand) -> u32 {
+        if let Operand::Register(register) = operand {
+            return register;
+        }
+        if let Some(&slot) = self.known.get(&operand) {
+            return slot;
+        }
+        let slot = self.slots.len() as u32;
+        match operand {
+            Operand::Parameter(parameter) => {
+                self.slots.push(self.program.parameters[parameter as usize].dtype);
+                self.scalars.push((slot, parameter));
+            }
+            Operand::Constant(constant) => {
+                self.slots.push(constant.dtype);
+                self.constants.push((slot, constant.bits));
+            }
+            Operand::Register(_) => {}
+        }
+        self.known.insert(operand, slot);
+        slot
+    }
+
+    fn memory(&self, memory: Memory) -> u32 {
+        match memory {
+            Memory::Buffer(index) => index,
+            Memory::Shared(index) => self.program.parameters.len() as u32 + index,
+        }
+    }
+
+    /// Whether lanes that do not take part in instruction `index` may still be read.
+    fn blends(&self, index: usize, to: u32) -> bool {
+        self.shape.block_of[index] != self.shape.scope[to as usize]
+    }
+
+    fn dtype(&self, slot: u32) -> DType {
+        self.slots[slot as usize]
+    }
+
+    fn apply(&mut self, index: usize, to: u32, kernel: Option<Kernel>, operands: &[Operand], rule: Rule) -> Option<Step> {
+        let mut from = [0; 3];
+        for (slot, operand) in from.iter_mut().zip(operands) {
+            *slot = self.slot(*operand);
+        }
+        let is_half = |slot: u32| matches!(self.dtype(slot), DType::F16 | DType::BF16);
+        let moves = rule == Rule::Same && self.dtype(from[0]) == self.dtype(to);
+        let (widen, narrow) = if moves || operands.len() == 3 && self.dtype(from[0]) == DType::Bool { (false, false) } else { (is_half(from[0]), is_half(to)) };
+        let blend = self.blends(index, to);
+        Some(Step::Apply(Apply { kernel: kernel?, to, from, count: operands.len(), widen, narrow, rule, blend }))
+    }
+
+    fn step(&mut self, index: usize, body: &[Instruction], jumps: &[usize]) -> Option<Step> {
+        use Instruction as I;
+        let jump = jumps[index];
+        match body[index] {
+            I::Unary { op, to, a } => self.apply(index, to, ops::unary(op, self.dtype(to)).map(Kernel::One), &[a], Rule::None),
+            I::Binary { op, to, a, b } => {
+                let rule = match op {
+                    Binary::Add => Rule::Add,
+                    Binary::Sub => Rule::Sub,
+                    _ => Rule::None,
+                };
+                self.apply(index, to, ops::binary(op, self.dtype(to)).map(Kernel::Two), &[a, b], rule)
+            }
+            I::Ternary { op, to, a, b, c } => self.apply(index, to, ops::ternary(op, self.dtype(to)).map(Kernel::Three), &[a, b, c], Rule::None),
+            I::Compare { op, to, a, b } => {
+                let rule = match op {
+                    Compare::Lt => Rule::Lt,
+                    Compare::Ge => Rule::Ge,
+                    _ => Rule::None,
+                };
+                let slot = self.slot(a);
+                self.apply(index, to, Some(Kernel::Two(ops::compare(op, self.dtype(slot)))), &[a, b], rule)
+            }
+            I::Select { to, condition, a, b } => {
+                let kernel = Kernel::Three(ops::select(self.dtype(to).size()));
+                self.apply(index, to, Some(kernel), &[condition, a, b], Rule::None)
+            }
+            I::Convert { to, a } | I::Move { to, a } => {
+                let slot = self.slot(a);
+                let (from, into) = (self.dtype(slot), self.dtype(to));
+                // What stays as it is is moved by its size.
+                let same = |dtype: DType| [DType::U8, DType::U16, DType::U32, DType::U64].into_iter().find(|d| d.size() == dtype.size());
+                let kernel = if from == into { same(from).map(|d| ops::convert(d, d)) } else { Some(ops::convert(from, into)) };
+                self.apply(index, to, kernel.map(Kernel::One), &[a], Rule::Same)
+            }
+            I::Position { to, position } => Some(Step::Position { to, position, blend: self.blends(index, to) }),
+            I::Load { to, memory, index: place } => {
+                let (memory, place) = (self.memory(memory), self.slot(place));
+                Some(Step::Load { to, memory, index: place, blend: self.blends(index, to) })
+            }
+            I::Store { memory, index, value } => {
+                let (memory, index, value) = (self.memory(memory), self.slot(index), self.slot(value));
+                Some(Step::Store { memory, index, value })
+            }
+            I::Atomic { op, to, memory, index: place, value } => self.atomic(index, Some(op), to, memory, place, value, value),
+            I::CompareExchange { to, memory, index: place, expected, value } => self.atomic(index, None, to, memory, place, expected, value),
+            I::Reduce { scope, op, to, a } => {
+                let (kernel, a) = (ops::binary(op, self.dtype(to))?, self.slot(a));
+                let half = matches!(self.dtype(to), DType::F16 | DType::BF16);
+                Some(Step::Reduce { scope, kernel, half, to, a, blend: self.blends(index, to) })
+            }
+            I::Shuffle { kind, to, a, by } => {
+                let (a, by) = (self.slot(a), self.slot(by));
+                Some(Step::Shuffle { kind, to, a, by, blend: self.blends(index, to) })
+            }
+            I::Barrier => Some(Step::Barrier),
+            I::Call { .. } => None,
+            I::If { condition } => {
+                let has_else = self.shape.other[self.shape.opens[index] as usize] != u32::MAX;
+                Some(Step::If { condition: self.slot(condition), otherwise: jump + 1, has_else })
+            }
+            I::Else => Some(Step::Else { end: jump }),
+            I::Loop { bound } => Some(Step::Loop { bound }),
+            I::While { condition } => Some(Step::While { condition: self.slot(condition) }),
+            I::Break => Some(Step::Break),
+            I::Continue => Some(Step::Continue),
+            I::End if matches!(body[jump], I::Loop { .. }) => Some(Step::EndLoop { start: jump }),
+            I::End => Some(Step::EndIf),
+            I::Exit => Some(Step::Exit),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the fields of two instructions")]
+    fn atomic(
+        &mut self,
+        index: usize,
+        op: Option<Atomic>,
+        to: Option<u32>,
+        memory: Memory,
+        place: Operand,
+        expected: Operand,
+        value: Operand,
+    ) -> Option<Step> {
+        let blend = to.is_some_and(|to| self.blends(index, to));
+        let (memory, index) = (self.memory(memory), self.slot(place));
+        let (expected, value) = (self.slot(expected), self.slot(value));
+        Some(Step::Atomic { op, to, memory, index, expected, value, blend })
+    }
+}
