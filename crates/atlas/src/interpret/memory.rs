@@ -99,7 +99,8 @@ impl Strip<'_> {
         let (place, lanes) = (&self.slots[index as usize], self.lanes);
         let range = &self.memory[memory as usize];
         let size = range.size;
-        let whole = !blend || self.active.mask().is_none();
+        let truth = self.slots[to as usize].dtype == DType::Bool;
+        let whole = !truth && (!blend || self.active.mask().is_none());
         if let Some(first) = place.first.filter(|&first| range.holds(first, lanes)) {
             let (from, bytes) = (first as usize * size, lanes * size);
             match range.constant.filter(|_| whole) {
@@ -107,6 +108,9 @@ impl Strip<'_> {
                 None => {
                     // SAFETY: in bounds; the spare lines are the strip's own.
                     unsafe { range.pointer.add(from).copy_to_nonoverlapping(self.spare.as_mut_ptr().cast(), bytes) };
+                    if truth {
+                        as_truth(bytes_mut(&mut self.spare, lanes));
+                    }
                     self.commit(to, blend);
                 }
             }
@@ -121,7 +125,7 @@ impl Strip<'_> {
                 let out = &mut bytemuck::bytes_of_mut(&mut value)[..size];
                 ops::gather(place.dtype, size, range.pointer, range.length, &bytemuck::bytes_of(&place_bits)[..place.dtype.size()], out);
             }
-            self.set_uniform(to, value[0], blend);
+            self.set_uniform(to, if truth { u64::from(value[0] != 0) } else { value[0] }, blend);
             return Ok(());
         }
         self.fill(index);
@@ -130,6 +134,9 @@ impl Strip<'_> {
         let range = &self.memory[memory as usize];
         // SAFETY: as above.
         unsafe { ops::gather(place.dtype, size, range.pointer, range.length, place.bytes(lanes), out) };
+        if truth {
+            as_truth(out);
+        }
         self.commit(to, blend);
         Ok(())
     }
@@ -193,6 +200,11 @@ impl Strip<'_> {
         }
         Ok(())
     }
+}
+
+/// Any byte but zero is true.
+fn as_truth(lanes: &mut [u8]) {
+    lanes.iter_mut().for_each(|lane| *lane = u8::from(*lane != 0));
 }
 
 /// # Safety

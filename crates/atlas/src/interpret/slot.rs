@@ -57,7 +57,7 @@ impl<'a> Slot<'a> {
     /// Takes lanes by exchange.
     pub(super) fn set_data(&mut self, data: &mut Vec<Line>) {
         self.clear();
-        std::mem::swap(&mut self.data, data);
+        self.swap(data);
         self.filled = true;
     }
 
@@ -79,6 +79,9 @@ impl<'a> Slot<'a> {
 
     /// Exchanges the lanes' memory.
     pub(super) fn swap(&mut self, data: &mut Vec<Line>) {
+        if self.data.is_empty() {
+            self.data = vec![Line::zeroed(); data.len()];
+        }
         std::mem::swap(&mut self.data, data);
     }
 

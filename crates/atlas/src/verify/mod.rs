@@ -11,7 +11,7 @@ use elinvar_core::{Error, Result};
 pub(crate) use flow::{Shape, shape};
 
 use crate::{
-    program::{Bounds, Function, Instruction, LaunchConfig, Location, Program},
+    program::{Function, Instruction, LaunchConfig, Location, Program},
     text::error_at,
 };
 
@@ -33,7 +33,7 @@ impl Default for Limits {
 }
 
 /// Threadgroup memory that reductions over a block take on devices.
-pub(crate) const REDUCTION_BYTES: u64 = 32 * 8;
+pub(crate) const REDUCTION_BYTES: u64 = 2 << 10;
 /// Instructions of a program, calls expanded.
 const MOST_INSTRUCTIONS: u64 = 1 << 16;
 /// Registers of a program, calls expanded.
@@ -201,9 +201,4 @@ fn size(program: &Program, function: &Function, before: &[(u64, u64)]) -> Result
         return Err(wrong(format!("{}: {instructions} instructions, {registers} registers: {MOST_INSTRUCTIONS}, {MOST_REGISTERS} at most", function.name)));
     }
     Ok((instructions, registers))
-}
-
-/// Whether a device must check accesses.
-pub(crate) fn is_checked(program: &Program) -> bool {
-    program.bounds != Bounds::Unchecked
 }
