@@ -12,7 +12,7 @@ pub mod render;
 mod text;
 mod verify;
 
-// pub use binary::{decode, encode};
+pub use binary::{decode, encode};
 pub use program::{
     Atomic, Binary, Bounds, Compare, Constant, Function, Instruction, LaunchConfig, Location, Memory, Operand, Parameter, Position, Program, Register,
     Scope, Shared, Shuffle, Ternary, Unary, is_signed,

@@ -31,7 +31,7 @@ use strip::Strip;
 /// Lanes of a strip of several blocks.
 const LANES: usize = 1024;
 /// Steps of all strips together that are worth waking other threads for.
-const PARALLEL: u64 = 512;
+const PARALLEL: u64 = 2048;
 
 /// What a parameter is given.
 #[derive(Debug)]

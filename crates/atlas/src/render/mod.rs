@@ -39,7 +39,8 @@ pub enum Field {
 }
 
 impl Field {
-    fn size(self) -> usize {
+    /// Its bytes.
+    pub const fn size(self) -> usize {
         match self {
             Field::Length(_) => 8,
             Field::Scalar(_, dtype) => dtype.size(),
