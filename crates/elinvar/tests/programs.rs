@@ -5,13 +5,17 @@
 
 use std::path::Path;
 
-use bytemuck::{cast_slice, pod_collect_to_vec};
+use bytemuck::cast_slice;
 use elinvar::{
     BackendType, DType, Executor, ProgramArgument, Tensor,
     atlas::{self, Constant, LaunchConfig},
 };
 
-/// What a parameter is given, and for a buffer whether its contents are compared.
+fn elements<T: elinvar::Element>(bytes: &[u8]) -> Vec<T> {
+    bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()
+}
+
+/// What a parameter is given.
 enum Given {
     Buffer(DType, Vec<u8>),
     Scalar(Constant),
@@ -81,7 +85,7 @@ fn saxpy() {
     let (x, y) = (floats(1000), floats(1000));
     let given = [("x", buffer(&x)), ("y", buffer(&y)), ("a", Given::Scalar(Constant::f32(1.5))), ("n", scalar(1000))];
     let found = run("saxpy", LaunchConfig::linear(1000, 128), &given);
-    assert!(pod_collect_to_vec::<u8, f32>(&found[1]).iter().zip(x.iter().zip(&y)).all(|(found, (x, y))| *found == x.mul_add(1.5, *y)));
+    assert!(elements::<f32>(&found[1]).iter().zip(x.iter().zip(&y)).all(|(found, (x, y))| *found == x.mul_add(1.5, *y)));
 }
 
 #[test]
@@ -91,7 +95,7 @@ fn histogram() {
     let found = run("histogram", LaunchConfig { grid: [4, 1, 1], block: [256, 1, 1] }, &given);
     let mut expected = [0u32; 256];
     data.iter().for_each(|value| expected[usize::from(*value)] += 1);
-    assert_eq!(pod_collect_to_vec::<u8, u32>(&found[1]), expected);
+    assert_eq!(elements::<u32>(&found[1]), expected);
 }
 
 #[test]
@@ -99,7 +103,7 @@ fn block_sum() {
     let x = floats(1000);
     let found = run("block_sum", LaunchConfig::linear(1000, 256), &[("x", buffer(&x)), ("sums", zeros::<f32>(4))]);
     let expected: Vec<f64> = x.chunks(256).map(|block| block.iter().map(|v| f64::from(*v)).sum()).collect();
-    close(&pod_collect_to_vec(&found[1]), &expected, 1e-5);
+    close(&elements::<f32>(&found[1]), &expected, 1e-5);
 }
 
 #[test]
@@ -107,7 +111,7 @@ fn prefix_sum() {
     let x: Vec<u32> = (0..600).map(|i| i * i).collect();
     let found = run("prefix_sum", LaunchConfig::linear(600, 256), &[("x", buffer(&x)), ("sums", zeros::<u32>(600))]);
     let sums = |block: &[u32]| block.iter().scan(0u32, |sum, v| Some({ *sum += v; *sum })).collect::<Vec<_>>();
-    assert_eq!(pod_collect_to_vec::<u8, u32>(&found[1]), x.chunks(256).flat_map(sums).collect::<Vec<_>>());
+    assert_eq!(elements::<u32>(&found[1]), x.chunks(256).flat_map(sums).collect::<Vec<_>>());
 }
 
 #[test]
@@ -116,7 +120,7 @@ fn transpose() {
     let x = floats(rows * columns);
     let given = [("x", buffer(&x)), ("y", zeros::<f32>(rows * columns)), ("rows", scalar(37)), ("columns", scalar(50))];
     let found = run("transpose", LaunchConfig { grid: [4, 3, 1], block: [16, 16, 1] }, &given);
-    let y = pod_collect_to_vec::<u8, f32>(&found[1]);
+    let y = elements::<f32>(&found[1]);
     assert!((0..rows * columns).all(|i| y[i % columns * rows + i / columns] == x[i]));
 }
 
@@ -127,7 +131,7 @@ fn matmul() {
     let given = [("a", buffer(&a)), ("b", buffer(&b)), ("c", zeros::<f32>(m * n)), ("m", scalar(33)), ("n", scalar(20)), ("k", scalar(45))];
     let found = run("matmul", LaunchConfig { grid: [2, 3, 1], block: [16, 16, 1] }, &given);
     let element = |i: usize| (0..k).fold(0f32, |sum, l| a[i / n * k + l].mul_add(b[l * n + i % n], sum));
-    assert_eq!(pod_collect_to_vec::<u8, f32>(&found[2]), (0..m * n).map(element).collect::<Vec<_>>());
+    assert_eq!(elements::<f32>(&found[2]), (0..m * n).map(element).collect::<Vec<_>>());
 }
 
 #[test]
@@ -140,7 +144,7 @@ fn softmax() {
         let sum: f64 = exponentials.iter().sum();
         exponentials.into_iter().map(move |e| e / sum).collect::<Vec<_>>()
     };
-    close(&pod_collect_to_vec(&found[1]), &x.chunks(700).flat_map(row).collect::<Vec<_>>(), 1e-7);
+    close(&elements::<f32>(&found[1]), &x.chunks(700).flat_map(row).collect::<Vec<_>>(), 1e-7);
 }
 
 #[test]
@@ -158,7 +162,7 @@ fn mandelbrot() {
             })
             .unwrap_or(256)
     };
-    assert_eq!(pod_collect_to_vec::<u8, u32>(&found[0]), (0..48 * 30).map(point).collect::<Vec<_>>());
+    assert_eq!(elements::<u32>(&found[0]), (0..48 * 30).map(point).collect::<Vec<_>>());
 }
 
 #[test]
@@ -194,7 +198,7 @@ fn nbody() {
             sum
         })
         .collect();
-    close(&pod_collect_to_vec(&found[1]), &expected, 1e-3);
+    close(&elements::<f32>(&found[1]), &expected, 1e-3);
 }
 
 #[test]

@@ -41,6 +41,8 @@ pub(super) struct Apply {
     pub(super) narrow: bool,
     pub(super) rule: Rule,
     pub(super) blend: bool,
+    /// The next step stores the result, and nothing else uses it: memory and index.
+    pub(super) stored: Option<(u32, u32)>,
 }
 
 /// One step. `blend`: lanes that do not take part keep their values.
@@ -163,10 +165,38 @@ pub(super) fn lower(program: &Program) -> Code {
     let mut lowering = Lowering { program, shape, slots: flat.registers, known: HashMap::new(), constants: Vec::new(), scalars: Vec::new() };
     let registers = lowering.slots.len();
     let jumps = jumps(&flat.body);
-    let steps: Vec<_> = (0..flat.body.len()).filter_map(|index| lowering.step(index, &flat.body, &jumps)).collect();
+    let mut steps: Vec<_> = (0..flat.body.len()).filter_map(|index| lowering.step(index, &flat.body, &jumps)).collect();
+    note_stored(&mut steps, &uses(&flat.body, lowering.slots.len()), &lowering.slots);
     let alone = |i: &Instruction| matches!(i, Instruction::Barrier | Instruction::Reduce { .. } | Instruction::Shuffle { .. });
     let merges = program.shared.is_empty() && !flat.body.iter().any(alone);
     Code { steps, locations: flat.locations, slots: lowering.slots, registers, constants: lowering.constants, scalars: lowering.scalars, merges }
+}
+
+/// How often each register is used.
+fn uses(body: &[Instruction], slots: usize) -> Vec<u32> {
+    let mut uses = vec![0u32; slots];
+    for operand in body.iter().flat_map(|instruction| instruction.operands(&[])) {
+        if let Operand::Register(register) = operand {
+            uses[register as usize] = uses[register as usize].saturating_add(1);
+        }
+    }
+    uses
+}
+
+/// Notes which results are stored at once and used by nothing else.
+fn note_stored(steps: &mut [Step], uses: &[u32], slots: &[DType]) {
+    for at in 1..steps.len() {
+        let (before, rest) = steps.split_at_mut(at);
+        if let (Some(Step::Apply(apply)), Some(Step::Store { memory, index, value })) = (before.last_mut(), rest.first())
+            && apply.to == *value
+            && index != value
+            && uses.get(*value as usize) == Some(&1)
+            && slots[*value as usize] != DType::Bool
+            && !apply.blend
+        {
+            apply.stored = Some((*memory, *index));
+        }
+    }
 }
 
 /// For an `if` its `else` or `end`, for an `else` its `end`, for an `end` what it closes.
@@ -249,7 +279,7 @@ impl Lowering<'_> {
         let moves = rule == Rule::Same && self.dtype(from[0]) == self.dtype(to);
         let (widen, narrow) = if moves || operands.len() == 3 && self.dtype(from[0]) == DType::Bool { (false, false) } else { (is_half(from[0]), is_half(to)) };
         let blend = self.blends(index, to);
-        Some(Step::Apply(Apply { kernel: kernel?, to, from, count: operands.len(), widen, narrow, rule, blend }))
+        Some(Step::Apply(Apply { kernel: kernel?, to, from, count: operands.len(), widen, narrow, rule, blend, stored: None }))
     }
 
     fn step(&mut self, index: usize, body: &[Instruction], jumps: &[usize]) -> Option<Step> {

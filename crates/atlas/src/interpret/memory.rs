@@ -65,6 +65,13 @@ impl<'a> Range<'a> {
         }
     }
 
+    /// The bytes of `lanes` elements from `first` on, to be written by this strip, if they all exist.
+    #[allow(clippy::mut_from_ref, reason = "buffers are shared by strips: see `Range::updated`")]
+    pub(super) fn elements(&self, first: u64, lanes: usize) -> Option<&mut [u8]> {
+        // SAFETY: in bounds. No register is a view of memory that is written, and strips of a program without races write different elements.
+        self.holds(first, lanes).then(|| unsafe { std::slice::from_raw_parts_mut(self.pointer.add(first as usize * self.size), lanes * self.size) })
+    }
+
     /// Whether `lanes` elements from `first` on exist.
     fn holds(&self, first: u64, lanes: usize) -> bool {
         first.checked_add(lanes as u64).is_some_and(|end| end <= self.length)

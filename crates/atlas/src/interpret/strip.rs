@@ -95,7 +95,7 @@ impl<'a> Strip<'a> {
     /// Runs a step: the number of the next one.
     fn step(&mut self, step: &'a Step, at: usize, budget: &Budget) -> Result<usize> {
         match step {
-            Step::Apply(apply) => self.apply(apply),
+            Step::Apply(apply) => return Ok(at + if self.apply(apply) { 2 } else { 1 }),
             Step::Position { to, position, blend } => self.position(*to, *position, *blend),
             Step::Load { to, memory, index, blend } => self.load(*to, *memory, *index, *blend, at)?,
             Step::Store { memory, index, value } => self.store(*memory, *index, *value, at)?,
@@ -229,17 +229,19 @@ impl<'a> Strip<'a> {
         }
     }
 
-    fn apply(&mut self, apply: &Apply) {
+    /// Runs an operation: whether its result was stored too.
+    fn apply(&mut self, apply: &Apply) -> bool {
         if self.active.is_none() {
-            return;
+            return false;
         }
         let from = &apply.from[..apply.count];
         if from.iter().all(|&slot| self.slots[slot as usize].uniform.is_some()) {
             let bits = self.apply_once(apply);
-            return self.set_uniform(apply.to, bits, apply.blend);
+            self.set_uniform(apply.to, bits, apply.blend);
+            return false;
         }
         if apply.rule != Rule::None && self.apply_to_count(apply) {
-            return;
+            return false;
         }
         for &slot in from {
             self.slots[slot as usize].fill(self.capacity);
@@ -254,16 +256,26 @@ impl<'a> Strip<'a> {
         let [wide @ .., result] = &mut self.wide;
         let operand = |index: usize| if apply.widen { bytes(&wide[index], 4 * lanes) } else { self.slots[apply.from[index] as usize].bytes(lanes) };
         let dtype = self.slots[apply.to as usize].dtype;
-        let out = if apply.narrow { bytes_mut(result, 4 * lanes) } else { bytes_mut(&mut self.spare, lanes * dtype.size()) };
+        let whole = self.active.mask().is_none();
+        let target = apply.stored.filter(|_| whole).and_then(|(memory, index)| {
+            let first = self.slots[index as usize].first?;
+            self.memory[memory as usize].elements(first, lanes)
+        });
+        let stored = target.is_some();
+        let place = target.unwrap_or_else(|| bytes_mut(&mut self.spare, lanes * dtype.size()));
+        let (out, place) = if apply.narrow { (bytes_mut(result, 4 * lanes), Some(place)) } else { (place, None) };
         match apply.kernel {
             Kernel::One(kernel) => kernel(operand(0), out),
             Kernel::Two(kernel) => kernel(operand(0), operand(1), out),
             Kernel::Three(kernel) => kernel(operand(0), operand(1), operand(2), out),
         }
-        if apply.narrow {
-            narrow(dtype, bytes(result, 4 * lanes), bytes_mut(&mut self.spare, lanes * dtype.size()));
+        if let Some(place) = place {
+            narrow(dtype, bytes(result, 4 * lanes), place);
         }
-        self.commit(apply.to, apply.blend);
+        if !stored {
+            self.commit(apply.to, apply.blend);
+        }
+        stored
     }
 
     /// The operation on operands that are the same in every lane.

@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use elinvar_core::Access;
 
-use super::literal;
 use crate::program::{Function, Instruction, Memory, Operand, Program};
 
 /// The text form of a program; read again it is the same program. Comments are not kept.
@@ -74,7 +73,7 @@ impl Body<'_> {
         match operand {
             Operand::Register(r) => self.function.registers.get(r as usize).map_or_else(|| format!("?{r}"), |r| r.name.clone()),
             Operand::Parameter(p) => self.program.parameters.get(p as usize).map_or_else(|| format!("?{p}"), |p| p.name.clone()),
-            Operand::Constant(constant) => literal::format(constant),
+            Operand::Constant(constant) => constant.to_string(),
         }
     }
 

@@ -1,13 +1,15 @@
 //! Constants in text.
 
-use elinvar_core::{DType, Result};
+use std::fmt;
+
+use elinvar_core::{DType, Error, Result};
 
 use super::lexer::error_at;
 use crate::program::{Constant, Location};
 
-/// The constant of a type that `text` says.
-pub(super) fn parse(text: &str, dtype: DType, at: Location) -> Result<Constant> {
-    let wrong = |what: &str| error_at(at, format_args!("'{text}' is no {dtype}{what}"));
+/// The constant of a type that `text` says, or what is wrong with it.
+pub(crate) fn value(text: &str, dtype: DType) -> Result<Constant, String> {
+    let wrong = |what: &str| format!("'{text}' is no {dtype}{what}");
     match dtype {
         DType::Bool => match text {
             "true" => Ok(Constant::bool(true)),
@@ -38,16 +40,33 @@ pub(super) fn parse(text: &str, dtype: DType, at: Location) -> Result<Constant> 
     }
 }
 
-/// The text of a constant: parsed as its type it is the constant again.
-pub(crate) fn format(constant: Constant) -> String {
-    match constant.dtype {
-        DType::Bool => (constant.bits != 0).to_string(),
-        d if d.is_float() => match constant.as_f32() {
-            value if value.is_nan() => "nan".to_owned(),
-            value if value.is_infinite() => if value > 0.0 { "inf" } else { "-inf" }.to_owned(),
-            value => format!("{value:?}"),
-        },
-        _ => constant.as_integer().to_string(),
+/// The same with the place of the text in the message.
+pub(super) fn parse(text: &str, dtype: DType, at: Location) -> Result<Constant> {
+    value(text, dtype).map_err(|message| error_at(at, message))
+}
+
+impl Constant {
+    /// The constant of a type that `text` says, as in the text form.
+    ///
+    /// # Errors
+    /// A text that says none.
+    pub fn parse(dtype: DType, text: &str) -> Result<Self> {
+        value(text, dtype).map_err(Error::invalid_argument)
+    }
+}
+
+/// As in the text form: read as a constant of its type it is the same again.
+impl fmt::Display for Constant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.dtype {
+            DType::Bool => write!(f, "{}", self.bits != 0),
+            d if d.is_float() => match self.as_f32() {
+                value if value.is_nan() => f.write_str("nan"),
+                value if value.is_infinite() => f.write_str(if value > 0.0 { "inf" } else { "-inf" }),
+                value => write!(f, "{value:?}"),
+            },
+            _ => write!(f, "{}", self.as_integer()),
+        }
     }
 }
 
