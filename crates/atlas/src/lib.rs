@@ -5,7 +5,8 @@
 //! says what it means and runs it on the CPU, and [`render`](render::metal) writes it in Metal Shading Language, which gives the same bits.
 //! `docs/atlas.md` is the specification.
 
-pub mod binary;
+mod binary;
+mod builder;
 pub mod interpret;
 mod program;
 pub mod render;
@@ -13,6 +14,7 @@ mod text;
 mod verify;
 
 pub use binary::{decode, encode};
+pub use builder::Builder;
 pub use program::{
     Atomic, Binary, Bounds, Compare, Constant, Function, Instruction, LaunchConfig, Location, Memory, Operand, Parameter, Position, Program, Register,
     Scope, Shared, Shuffle, Ternary, Unary, is_signed,

@@ -34,10 +34,12 @@ impl Aligned {
 #[test]
 fn instructions_give_what_they_say() {
     for &dtype in DType::ALL {
-        // Blocks that share strips, one block, and blocks of one thread.
-        for (divergent, block) in [(false, 64), (true, 64), (false, THREADS as u32), (true, THREADS as u32), (false, 1)] {
+        // Blocks that share strips, one block, and blocks of one thread in strips of their own.
+        for (divergent, block) in [(false, 64), (true, 64), (false, THREADS as u32), (true, THREADS as u32), (false, 1), (true, 1)] {
             let table = table(dtype, divergent);
-            let program = parse(&table.text).unwrap_or_else(|error| panic!("{dtype}: {error}\n{}", table.text));
+            // A barrier keeps blocks apart: with one thread each, everything is uniform.
+            let text = if block == 1 { table.text.replace("i = position.x", "barrier\n  i = block.x") } else { table.text.clone() };
+            let program = parse(&text).unwrap_or_else(|error| panic!("{dtype}: {error}\n{}", table.text));
             let interpreter = Interpreter::new(verify(program, &Limits::default()).unwrap());
             let [a, b, c] = [&table.a, &table.b, &table.c].map(|bytes| Aligned::new(bytes));
             let mut outputs: Vec<_> = table.outputs.iter().map(|(_, _, bytes)| Aligned::new(&vec![0xa5; bytes.len()])).collect();

@@ -3,6 +3,9 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
+#[path = "../../atlas/tests/common/mod.rs"]
+mod common;
+
 use std::path::Path;
 
 use bytemuck::cast_slice;
@@ -224,4 +227,22 @@ fn a_launch_that_does_not_fit_is_refused_before_it_starts() {
     refused(&LaunchConfig { grid: [0, 1, 1], ..launch }, &whole, "no extent may be zero");
     refused(&LaunchConfig { block: [2048, 1, 1], ..launch }, &whole, "1024 at most");
     kernel.launch(&launch, &whole).unwrap();
+}
+
+#[test]
+fn every_instruction_gives_the_same_on_the_simulator() {
+    let executor = Executor::new_with_backend(BackendType::MetalSim).unwrap();
+    for (&dtype, divergent) in DType::ALL.iter().flat_map(|dtype| [(dtype, false), (dtype, true)]) {
+        let table = common::table(dtype, divergent);
+        let inputs = [("a", &table.a), ("b", &table.b), ("c", &table.c)].map(|(name, bytes)| (name, Given::Buffer(dtype, bytes.clone())));
+        let outputs = table.outputs.iter().map(|(name, dtype, bytes)| (name.as_str(), Given::Buffer(*dtype, vec![0xa5; bytes.len()])));
+        let given: Vec<_> = inputs.into_iter().chain(outputs).collect();
+        let program = atlas::parse(&table.text).unwrap();
+        let found = run_on(&executor, &program, &LaunchConfig::linear(common::THREADS as u64, 64), &given);
+        for (output, found) in found[3..].iter().enumerate() {
+            if let Some(difference) = common::difference(&table, output, found) {
+                panic!("{dtype}, divergent {divergent}: {difference}");
+            }
+        }
+    }
 }

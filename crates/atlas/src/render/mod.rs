@@ -91,7 +91,8 @@ pub fn metal(verified: &Verified) -> MetalProgram {
     // The largest first: so there are no gaps.
     block.sort_by_key(|field| std::cmp::Reverse(field.size()));
     let mut globals = Names::default();
-    let kernel = globals.give(&program.name);
+    // No function of Metal's ends so: `using namespace metal` would make both candidates.
+    let kernel = globals.give(&format!("{}_kernel", program.name));
     let parameters = program.parameters.iter().map(|p| globals.give(&p.name)).collect();
     let shared = program.shared.iter().map(|s| globals.give(&s.name)).collect();
     let functions = program.functions.iter().map(|f| globals.give(&f.name)).collect();
