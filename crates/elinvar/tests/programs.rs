@@ -246,3 +246,29 @@ fn every_instruction_gives_the_same_on_the_simulator() {
         }
     }
 }
+
+#[test]
+fn random_programs_do_on_the_simulator_what_the_oracle_says() {
+    let executor = Executor::new_with_backend(BackendType::MetalSim).unwrap();
+    let count = std::env::var("ELINVAR_PROGRAMS").ok().and_then(|text| text.parse().ok()).unwrap_or(12);
+    for seed in 1..=count {
+        let program = common::random::program(seed);
+        let launch = common::random::launch(seed);
+        let given: Vec<_> = program
+            .parameters
+            .iter()
+            .zip(common::random::parameters(&program, seed))
+            .map(|(parameter, (words, bytes))| match parameter.access {
+                Some(_) => (parameter.name.as_str(), Given::Buffer(parameter.dtype, cast_slice::<u64, u8>(&words)[..bytes].to_vec())),
+                None => (parameter.name.as_str(), Given::Scalar(Constant { dtype: parameter.dtype, bits: words[0] })),
+            })
+            .collect();
+        let found = run_on(&executor, &program, &launch, &given);
+        let expected = common::random::run_by_oracle(&program, &launch, seed);
+        for ((parameter, found), expected) in program.parameters.iter().zip(&found).zip(&expected) {
+            if let Some(place) = common::random::same(parameter.dtype, found, expected) {
+                panic!("seed {seed}: {}[{place}] differs\n{}", parameter.name, atlas::format(&program));
+            }
+        }
+    }
+}

@@ -63,7 +63,8 @@ pub(super) enum Step {
     Continue,
     EndLoop { start: usize },
     Exit,
-    Barrier,
+    /// A barrier, which lockstep keeps by itself, or what the next step does too.
+    Nothing,
 }
 
 /// A prepared program.
@@ -166,31 +167,58 @@ pub(super) fn lower(program: &Program) -> Code {
     let registers = lowering.slots.len();
     let jumps = jumps(&flat.body);
     let mut steps: Vec<_> = (0..flat.body.len()).filter_map(|index| lowering.step(index, &flat.body, &jumps)).collect();
-    note_stored(&mut steps, &uses(&flat.body, lowering.slots.len()), &lowering.slots);
+    let last = last_uses(&flat.body, lowering.slots.len());
+    fuse(&mut steps, &flat.body, &last, &lowering.slots);
+    note_stored(&mut steps, &last, &lowering.slots);
     let alone = |i: &Instruction| matches!(i, Instruction::Barrier | Instruction::Reduce { .. } | Instruction::Shuffle { .. });
     let merges = program.shared.is_empty() && !flat.body.iter().any(alone);
     Code { steps, locations: flat.locations, slots: lowering.slots, registers, constants: lowering.constants, scalars: lowering.scalars, merges }
 }
 
-/// How often each register is used.
-fn uses(body: &[Instruction], slots: usize) -> Vec<u32> {
-    let mut uses = vec![0u32; slots];
-    for operand in body.iter().flat_map(|instruction| instruction.operands(&[])) {
-        if let Operand::Register(register) = operand {
-            uses[register as usize] = uses[register as usize].saturating_add(1);
+/// The last instruction that uses each register. A register that is assigned in the block of its scope keeps no value for another repetition.
+fn last_uses(body: &[Instruction], slots: usize) -> Vec<usize> {
+    let mut last = vec![0; slots];
+    for (index, instruction) in body.iter().enumerate() {
+        for operand in instruction.operands(&[]) {
+            if let Operand::Register(register) = operand {
+                last[register as usize] = index;
+            }
         }
     }
-    uses
+    last
+}
+
+/// Makes one step of two operations on f32 where nothing else uses the first one's result.
+fn fuse(steps: &mut [Step], body: &[Instruction], last: &[usize], slots: &[DType]) {
+    for at in 1..steps.len() {
+        let (Instruction::Binary { op: first, to: middle, .. }, Instruction::Binary { op: second, to, a, b }) = (body[at - 1], body[at]) else { continue };
+        let (before, rest) = steps.split_at_mut(at);
+        let (Some(step @ Step::Apply(_)), Some(Step::Apply(later))) = (before.last_mut(), rest.first_mut()) else { continue };
+        let Step::Apply(earlier) = &*step else { continue };
+        let Some(kernel) = ops::fused(first, second).filter(|_| slots[to as usize] == DType::F32) else { continue };
+        let (is_a, is_b) = (a == Operand::Register(middle), b == Operand::Register(middle));
+        let other = match (is_a, is_b) {
+            (true, false) => later.from[1],
+            (false, true) if second == Binary::Add => later.from[0],
+            _ => continue,
+        };
+        // Its result is lost if the second operation takes its register, or if there is no other use.
+        if to == middle || last[middle as usize] == at && !earlier.blend {
+            let [a, b, _] = earlier.from;
+            (later.kernel, later.from, later.count, later.rule) = (Kernel::Three(kernel), [a, b, other], 3, Rule::None);
+            *step = Step::Nothing;
+        }
+    }
 }
 
 /// Notes which results are stored at once and used by nothing else.
-fn note_stored(steps: &mut [Step], uses: &[u32], slots: &[DType]) {
+fn note_stored(steps: &mut [Step], last: &[usize], slots: &[DType]) {
     for at in 1..steps.len() {
         let (before, rest) = steps.split_at_mut(at);
         if let (Some(Step::Apply(apply)), Some(Step::Store { memory, index, value })) = (before.last_mut(), rest.first())
             && apply.to == *value
             && index != value
-            && uses.get(*value as usize) == Some(&1)
+            && last[*value as usize] == at
             && slots[*value as usize] != DType::Bool
             && !apply.blend
         {
@@ -337,7 +365,7 @@ impl Lowering<'_> {
                 let (a, by) = (self.slot(a), self.slot(by));
                 Some(Step::Shuffle { kind, to, a, by, blend: self.blends(index, to) })
             }
-            I::Barrier => Some(Step::Barrier),
+            I::Barrier => Some(Step::Nothing),
             I::Call { .. } => None,
             I::If { condition } => {
                 let has_else = self.shape.other[self.shape.opens[index] as usize] != u32::MAX;

@@ -7,7 +7,7 @@ use elinvar_core::{DType, Error, Result};
 use super::{
     ops::{self, elements, elements_mut},
     slot::{Line, lines},
-    strip::{Strip, bytes_mut},
+    strip::{Ahead, Strip, bytes_mut},
 };
 use crate::program::Atomic;
 
@@ -72,6 +72,13 @@ impl<'a> Range<'a> {
         self.holds(first, lanes).then(|| unsafe { std::slice::from_raw_parts_mut(self.pointer.add(first as usize * self.size), lanes * self.size) })
     }
 
+    /// The elements after those that a strip uses, which the next one will.
+    pub(super) fn ahead(&self, first: u64, lanes: usize) -> Option<Ahead> {
+        let start = (first as usize + lanes) * self.size;
+        let left = (self.length as usize * self.size).saturating_sub(start).min(lanes * self.size);
+        (left > 0 && self.own.is_empty()).then(|| Ahead { next: self.pointer.wrapping_add(start), left })
+    }
+
     /// Whether `lanes` elements from `first` on exist.
     fn holds(&self, first: u64, lanes: usize) -> bool {
         first.checked_add(lanes as u64).is_some_and(|end| end <= self.length)
@@ -110,6 +117,7 @@ impl Strip<'_> {
         let whole = !truth && (!blend || self.active.mask().is_none());
         if let Some(first) = place.first.filter(|&first| range.holds(first, lanes)) {
             let (from, bytes) = (first as usize * size, lanes * size);
+            self.ahead.extend(range.ahead(first, lanes));
             match range.constant.filter(|_| whole) {
                 Some(constant) => self.slots[to as usize].set_view(&constant[from..from + bytes]),
                 None => {
@@ -157,6 +165,7 @@ impl Strip<'_> {
         let (place, range) = (&self.slots[index as usize], &self.memory[memory as usize]);
         if let Some(first) = place.first.filter(|&first| self.active.mask().is_none() && range.holds(first, lanes)) {
             let from = self.slots[value as usize].bytes(lanes);
+            self.ahead.extend(range.ahead(first, lanes));
             // SAFETY: in bounds; registers lie in memory of the strip's own or in buffers that are only read.
             unsafe { range.pointer.add(first as usize * range.size).copy_from_nonoverlapping(from.as_ptr(), from.len()) };
             return Ok(());

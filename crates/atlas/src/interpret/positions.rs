@@ -11,6 +11,9 @@ pub(super) struct Place {
     local: [Vec<u32>; 3],
     /// Where each block of the strip is in the grid.
     blocks: Vec<[u32; 3]>,
+    /// The block that comes next, and where it is.
+    next: u64,
+    at: [u32; 3],
 }
 
 impl Place {
@@ -22,14 +25,29 @@ impl Place {
             (0..threads).map(|t| (t / x % y) as u32).collect(),
             (0..threads).map(|t| (t / (x * y)) as u32).collect(),
         ];
-        Self { launch, threads, local, blocks: Vec::new() }
+        Self { launch, threads, local, blocks: Vec::new(), next: 0, at: [0; 3] }
     }
 
     /// Goes to `count` blocks from `first` on, x fastest: how many lanes they are.
     pub(super) fn begin(&mut self, first: u64, count: usize) -> usize {
-        let [x, y, _] = self.launch.grid.map(u64::from);
+        let [x, y, _] = self.launch.grid;
+        if self.next != first {
+            let (columns, rows) = (u64::from(x), u64::from(y));
+            self.at = [(first % columns) as u32, (first / columns % rows) as u32, (first / (columns * rows)) as u32];
+        }
         self.blocks.clear();
-        self.blocks.extend((first..first + count as u64).map(|block| [(block % x) as u32, (block / x % y) as u32, (block / (x * y)) as u32]));
+        for _ in 0..count {
+            self.blocks.push(self.at);
+            self.at[0] += 1;
+            if self.at[0] == x {
+                self.at[0] = 0;
+                self.at[1] += 1;
+                if self.at[1] == y {
+                    (self.at[1], self.at[2]) = (0, self.at[2] + 1);
+                }
+            }
+        }
+        self.next = first + count as u64;
         count * self.threads
     }
 

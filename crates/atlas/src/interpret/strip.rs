@@ -38,9 +38,35 @@ pub(super) struct Strip<'a> {
     pub(super) spare: Vec<Line>,
     /// Halves as f32: three operands and a result.
     pub(super) wide: [Vec<Line>; 4],
+    /// What the next strip will probably touch: fetched bit by bit while this one calculates.
+    pub(super) ahead: Vec<Ahead>,
     frames: Vec<Frame>,
     exited: Active,
     pub(super) traps: bool,
+}
+
+/// Memory to fetch: where it goes on, and bytes left.
+pub(super) struct Ahead {
+    pub(super) next: *const u8,
+    pub(super) left: usize,
+}
+
+/// Bytes fetched for each operation: few enough not to wait for.
+const FETCHED: usize = 24 * 64;
+
+/// Asks for the next bytes ahead.
+fn fetch(ahead: &mut Vec<Ahead>) {
+    let Some(range) = ahead.last_mut() else { return };
+    let bytes = range.left.min(FETCHED);
+    #[cfg(target_arch = "x86_64")]
+    for line in (0..bytes).step_by(64) {
+        // SAFETY: a prefetch touches nothing, whatever the address.
+        unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(range.next.wrapping_add(line).cast()) };
+    }
+    (range.next, range.left) = (range.next.wrapping_add(bytes), range.left - bytes);
+    if range.left == 0 {
+        ahead.pop();
+    }
 }
 
 pub(super) fn bytes(lines: &[Line], bytes: usize) -> &[u8] {
@@ -75,7 +101,7 @@ impl<'a> Strip<'a> {
         }
         let wide = std::array::from_fn(|_| lines(capacity));
         let (active, exited, frames) = (Active::All, Active::None, Vec::new());
-        Self { code, slots, memory, place, active, lanes: capacity, capacity, spare: lines(capacity), wide, frames, exited, traps }
+        Self { code, slots, memory, place, active, lanes: capacity, capacity, spare: lines(capacity), wide, ahead: Vec::new(), frames, exited, traps }
     }
 
     /// Runs `count` blocks from block `first` on.
@@ -85,6 +111,7 @@ impl<'a> Strip<'a> {
         self.memory.iter_mut().for_each(Range::begin);
         (self.active, self.exited) = (Active::All, Active::None);
         self.frames.clear();
+        self.ahead.clear();
         let mut next = 0;
         while let Some(step) = self.code.steps.get(next) {
             next = self.step(step, next, budget)?;
@@ -141,7 +168,7 @@ impl<'a> Strip<'a> {
                 let active = std::mem::replace(&mut self.active, Active::None);
                 self.exited = std::mem::replace(&mut self.exited, Active::None).join(active);
             }
-            Step::Barrier => {}
+            Step::Nothing => {}
         }
         Ok(at + 1)
     }
@@ -246,6 +273,7 @@ impl<'a> Strip<'a> {
         for &slot in from {
             self.slots[slot as usize].fill(self.capacity);
         }
+        fetch(&mut self.ahead);
         let lanes = self.lanes;
         if apply.widen {
             for (&slot, wide) in from.iter().zip(&mut self.wide) {
@@ -259,7 +287,9 @@ impl<'a> Strip<'a> {
         let whole = self.active.mask().is_none();
         let target = apply.stored.filter(|_| whole).and_then(|(memory, index)| {
             let first = self.slots[index as usize].first?;
-            self.memory[memory as usize].elements(first, lanes)
+            let range = &self.memory[memory as usize];
+            self.ahead.extend(range.ahead(first, lanes));
+            range.elements(first, lanes)
         });
         let stored = target.is_some();
         let place = target.unwrap_or_else(|| bytes_mut(&mut self.spare, lanes * dtype.size()));

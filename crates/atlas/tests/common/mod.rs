@@ -1,5 +1,10 @@
 //! Every instruction on values of a type, and what each must give: calculated one value at a time, integers in i128, floats in f32.
 
+#![allow(dead_code, reason = "each test uses a part")]
+
+pub(crate) mod random;
+pub(crate) mod scalar;
+
 use elinvar_atlas::{Binary, Compare, Constant, Ternary, Unary, is_signed};
 use elinvar_core::DType;
 use elinvar_math as math;
@@ -21,7 +26,7 @@ pub(crate) struct Table {
     pub(crate) instructions: Vec<Vec<String>>,
 }
 
-fn values(dtype: DType) -> Vec<u64> {
+pub(crate) fn values(dtype: DType) -> Vec<u64> {
     let floats = [
         0.0, -0.0, 1.0, -1.0, 0.5, 2.5, -3.5, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 3.25e4, 1.0e-6, 130.7, -0.017, 7.0, -2.0e9,
     ];
@@ -48,11 +53,11 @@ fn integer(dtype: DType, bits: u64) -> i128 {
     Constant { dtype, bits }.as_integer()
 }
 
-fn float(dtype: DType, bits: u64) -> f32 {
+pub(crate) fn float(dtype: DType, bits: u64) -> f32 {
     Constant { dtype, bits }.as_f32()
 }
 
-fn unary(op: Unary, dtype: DType, a: u64) -> Option<u64> {
+pub(crate) fn unary(op: Unary, dtype: DType, a: u64) -> Option<u64> {
     if dtype == DType::Bool {
         return (op == Unary::Not).then_some(1 - a);
     }
@@ -94,7 +99,7 @@ fn unary(op: Unary, dtype: DType, a: u64) -> Option<u64> {
     Some(Constant::float(dtype, value).bits)
 }
 
-fn binary(op: Binary, dtype: DType, a: u64, b: u64) -> Option<u64> {
+pub(crate) fn binary(op: Binary, dtype: DType, a: u64, b: u64) -> Option<u64> {
     let bitwise = match op {
         Binary::And => Some(a & b),
         Binary::Or => Some(a | b),
@@ -137,7 +142,7 @@ fn binary(op: Binary, dtype: DType, a: u64, b: u64) -> Option<u64> {
     Some(wrap(dtype, value))
 }
 
-fn ternary(op: Ternary, dtype: DType, a: u64, b: u64, c: u64) -> Option<u64> {
+pub(crate) fn ternary(op: Ternary, dtype: DType, a: u64, b: u64, c: u64) -> Option<u64> {
     if dtype.is_float() {
         let (x, y, z) = (float(dtype, a), float(dtype, b), float(dtype, c));
         let value = if op == Ternary::Fma { x.mul_add(y, z) } else { x * y + z };
@@ -147,7 +152,7 @@ fn ternary(op: Ternary, dtype: DType, a: u64, b: u64, c: u64) -> Option<u64> {
     (op == Ternary::Mad && dtype.is_integer()).then(|| wrap(dtype, product.wrapping_add(integer(DType::U64, c))))
 }
 
-fn compare(op: Compare, dtype: DType, a: u64, b: u64) -> Option<bool> {
+pub(crate) fn compare(op: Compare, dtype: DType, a: u64, b: u64) -> Option<bool> {
     let order = if dtype.is_float() {
         float(dtype, a).partial_cmp(&float(dtype, b))
     } else if dtype == DType::Bool {
@@ -178,7 +183,7 @@ fn round_integer(value: i128, digits: u32) -> f64 {
     if value < 0 { -rounded } else { rounded }
 }
 
-fn convert(from: DType, to: DType, a: u64) -> u64 {
+pub(crate) fn convert(from: DType, to: DType, a: u64) -> u64 {
     if from == to {
         return a;
     }

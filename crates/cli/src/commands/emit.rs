@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use elinvar::{
     Error, Result,
     atlas::{self, Limits, Program, render},
-    msl::{self, CudaEntry, MetalHeaders, Module},
+    msl::{self, MetalHeaders, Module, cuda::CudaEntry},
 };
 
 /// Arguments of `elinvar emit`.

@@ -88,6 +88,25 @@ pub(super) fn ternary(op: Ternary) -> Three {
     }
 }
 
+/// The larger of the first two, and of it and the third the smaller.
+struct Clamp;
+impl Op3 for Clamp {
+    type A = f32;
+    #[inline(always)]
+    fn at(a: f32, low: f32, high: f32) -> f32 {
+        Min::at(Max::at(a, low), high)
+    }
+}
+
+/// Two operations as one loop, where there is one: the second takes the first's result as its first operand.
+pub(in crate::interpret) fn fused(first: Binary, second: Binary) -> Option<Three> {
+    match (first, second) {
+        (Binary::Mul, Binary::Add) => Some(map3::<Mad>),
+        (Binary::Max, Binary::Min) => Some(map3::<Clamp>),
+        _ => None,
+    }
+}
+
 pub(super) fn compare(op: Compare) -> Two {
     integer::compare::<f32>(op)
 }

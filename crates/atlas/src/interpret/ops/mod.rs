@@ -9,6 +9,7 @@ use elinvar_core::DType;
 use elinvar_math::simd;
 
 pub(super) use convert::convert;
+pub(super) use float::fused;
 pub(super) use lanes::{all_equal, and, and_not, blend, gather, or, scatter, select, splat};
 
 use crate::program::{Binary, Compare, Ternary, Unary};
