@@ -3,8 +3,8 @@
 use elinvar_core::{Access, DType, Error, Result};
 
 use crate::program::{
-    Atomic, Binary, Bounds, Compare, Constant, Function, Instruction, Memory, Operand, Parameter, Position, Program, Register, Scope, Shared, Shuffle,
-    Ternary, Unary,
+    Atomic, Binary, Bounds, Compare, Constant, Function, Instruction, Memory, Operand, Parameter, Position, Program, Register, Scope, Shared,
+    Shuffle, Ternary, Unary,
 };
 
 const MAGIC: &[u8; 4] = b"ATLS";

@@ -3,8 +3,8 @@
 use elinvar_core::{Access, DType};
 
 use crate::program::{
-    Atomic, Binary, Bounds, Compare, Constant, Function, Instruction, Memory, Operand, Parameter, Position, Program, Register, Scope, Shared, Shuffle,
-    Ternary, Unary,
+    Atomic, Binary, Bounds, Compare, Constant, Function, Instruction, Memory, Operand, Parameter, Position, Program, Register, Scope, Shared,
+    Shuffle, Ternary, Unary,
 };
 
 /// Makes a program statement by statement. It checks nothing: [`verify`](crate::verify) does.

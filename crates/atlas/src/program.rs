@@ -283,7 +283,9 @@ operations! {
 
 operations! {
     /// What a load or store outside its buffer does.
+    #[derive(Default)]
     pub enum Bounds {
+        #[default]
         /// Loads give zero, stores are dropped, atomics give zero and change nothing.
         Checked "checked",
         /// The launch fails and names the instruction; on devices that can tell.
@@ -416,12 +418,6 @@ impl LaunchConfig {
     }
 }
 
-impl Default for Bounds {
-    fn default() -> Self {
-        Bounds::Checked
-    }
-}
-
 impl Constant {
     /// A truth value.
     pub const fn bool(value: bool) -> Self {
@@ -544,9 +540,7 @@ impl Program {
     /// The type and the name of memory, if there is such.
     pub fn memory(&self, memory: Memory) -> Option<(&str, DType)> {
         match memory {
-            Memory::Buffer(index) => {
-                self.parameters.get(index as usize).filter(|p| p.access.is_some()).map(|p| (p.name.as_str(), p.dtype))
-            }
+            Memory::Buffer(index) => self.parameters.get(index as usize).filter(|p| p.access.is_some()).map(|p| (p.name.as_str(), p.dtype)),
             Memory::Shared(index) => self.shared.get(index as usize).map(|s| (s.name.as_str(), s.dtype)),
         }
     }

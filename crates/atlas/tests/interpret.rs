@@ -121,7 +121,10 @@ fn atomics_and_collectives_give_what_they_say() {
         ];
         assert_eq!(*found, terms.iter().fold(0u32, |x, term| x.wrapping_mul(3).wrapping_add(*term)), "{i}");
     }
-    let text = kernel("", "i = position.x\nzero = sub i i\nloop\n  old = load y[zero]\n  new = add old i\n  found = atomic_cas y[zero] old new\n  failed = ne found old\n  while failed\nend");
+    let text = kernel(
+        "",
+        "i = position.x\nzero = sub i i\nloop\n  old = load y[zero]\n  new = add old i\n  found = atomic_cas y[zero] old new\n  failed = ne found old\n  while failed\nend",
+    );
     let mut y = [1u32];
     update(&text, LaunchConfig { grid: [20, 1, 1], block: [64, 1, 1] }, &mut y).unwrap();
     assert_eq!(y, [1 + (0..1280).sum::<u32>()]);
@@ -129,6 +132,7 @@ fn atomics_and_collectives_give_what_they_say() {
 
 #[test]
 fn a_loop_without_end_is_stopped() {
-    let error = update(&kernel("", "loop\n  c = ne 1 n\n  while c\nend").replace("c = ne 1 n", "z = block.x\n  c = eq z 0"), BLOCK, &mut [0]).unwrap_err();
+    let error =
+        update(&kernel("", "loop\n  c = ne 1 n\n  while c\nend").replace("c = ne 1 n", "z = block.x\n  c = eq z 0"), BLOCK, &mut [0]).unwrap_err();
     assert!(error.to_string().contains("budget of steps"), "{error}");
 }

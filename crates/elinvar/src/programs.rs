@@ -62,7 +62,9 @@ impl Executor {
         let has_threads = self.properties().has_simdgroups();
         if has_threads && verified.program().bounds == Bounds::Trap {
             let kind = self.properties().kind;
-            return Err(Error::unsupported(format!("program {name} traps out of bounds: the cpu device does that, {kind} does not; use 'bounds checked'")));
+            return Err(Error::unsupported(format!(
+                "program {name} traps out of bounds: the cpu device does that, {kind} does not; use 'bounds checked'"
+            )));
         }
         let metal = render::metal(&verified);
         let form = if has_threads { Some(Metal::Text(Arc::new(metal_text(&name, &metal)?))) } else { None };

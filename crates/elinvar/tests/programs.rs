@@ -113,7 +113,17 @@ fn block_sum() {
 fn prefix_sum() {
     let x: Vec<u32> = (0..600).map(|i| i * i).collect();
     let found = run("prefix_sum", LaunchConfig::linear(600, 256), &[("x", buffer(&x)), ("sums", zeros::<u32>(600))]);
-    let sums = |block: &[u32]| block.iter().scan(0u32, |sum, v| Some({ *sum += v; *sum })).collect::<Vec<_>>();
+    let sums = |block: &[u32]| {
+        block
+            .iter()
+            .scan(0u32, |sum, v| {
+                Some({
+                    *sum += v;
+                    *sum
+                })
+            })
+            .collect::<Vec<_>>()
+    };
     assert_eq!(elements::<u32>(&found[1]), x.chunks(256).flat_map(sums).collect::<Vec<_>>());
 }
 

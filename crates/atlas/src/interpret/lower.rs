@@ -48,20 +48,66 @@ pub(super) struct Apply {
 /// One step. `blend`: lanes that do not take part keep their values.
 pub(super) enum Step {
     Apply(Apply),
-    Position { to: u32, position: Position, blend: bool },
-    Load { to: u32, memory: u32, index: u32, blend: bool },
-    Store { memory: u32, index: u32, value: u32 },
-    Atomic { op: Option<Atomic>, to: Option<u32>, memory: u32, index: u32, expected: u32, value: u32, blend: bool },
-    Reduce { scope: Scope, kernel: Two, half: bool, to: u32, a: u32, blend: bool },
-    Shuffle { kind: Shuffle, to: u32, a: u32, by: u32, blend: bool },
-    If { condition: u32, otherwise: usize, has_else: bool },
-    Else { end: usize },
+    Position {
+        to: u32,
+        position: Position,
+        blend: bool,
+    },
+    Load {
+        to: u32,
+        memory: u32,
+        index: u32,
+        blend: bool,
+    },
+    Store {
+        memory: u32,
+        index: u32,
+        value: u32,
+    },
+    Atomic {
+        op: Option<Atomic>,
+        to: Option<u32>,
+        memory: u32,
+        index: u32,
+        expected: u32,
+        value: u32,
+        blend: bool,
+    },
+    Reduce {
+        scope: Scope,
+        kernel: Two,
+        half: bool,
+        to: u32,
+        a: u32,
+        blend: bool,
+    },
+    Shuffle {
+        kind: Shuffle,
+        to: u32,
+        a: u32,
+        by: u32,
+        blend: bool,
+    },
+    If {
+        condition: u32,
+        otherwise: usize,
+        has_else: bool,
+    },
+    Else {
+        end: usize,
+    },
     EndIf,
-    Loop { bound: Option<u32> },
-    While { condition: u32 },
+    Loop {
+        bound: Option<u32>,
+    },
+    While {
+        condition: u32,
+    },
     Break,
     Continue,
-    EndLoop { start: usize },
+    EndLoop {
+        start: usize,
+    },
     Exit,
     /// A barrier, which lockstep keeps by itself, or what the next step does too.
     Nothing,
@@ -191,7 +237,9 @@ fn last_uses(body: &[Instruction], slots: usize) -> Vec<usize> {
 /// Makes one step of two operations on f32 where nothing else uses the first one's result.
 fn fuse(steps: &mut [Step], body: &[Instruction], last: &[usize], slots: &[DType]) {
     for at in 1..steps.len() {
-        let (Instruction::Binary { op: first, to: middle, .. }, Instruction::Binary { op: second, to, a, b }) = (body[at - 1], body[at]) else { continue };
+        let (Instruction::Binary { op: first, to: middle, .. }, Instruction::Binary { op: second, to, a, b }) = (body[at - 1], body[at]) else {
+            continue;
+        };
         let (before, rest) = steps.split_at_mut(at);
         let (Some(step @ Step::Apply(_)), Some(Step::Apply(later))) = (before.last_mut(), rest.first_mut()) else { continue };
         let Step::Apply(earlier) = &*step else { continue };
@@ -305,7 +353,8 @@ impl Lowering<'_> {
         }
         let is_half = |slot: u32| matches!(self.dtype(slot), DType::F16 | DType::BF16);
         let moves = rule == Rule::Same && self.dtype(from[0]) == self.dtype(to);
-        let (widen, narrow) = if moves || operands.len() == 3 && self.dtype(from[0]) == DType::Bool { (false, false) } else { (is_half(from[0]), is_half(to)) };
+        let (widen, narrow) =
+            if moves || operands.len() == 3 && self.dtype(from[0]) == DType::Bool { (false, false) } else { (is_half(from[0]), is_half(to)) };
         let blend = self.blends(index, to);
         Some(Step::Apply(Apply { kernel: kernel?, to, from, count: operands.len(), widen, narrow, rule, blend, stored: None }))
     }

@@ -112,7 +112,9 @@ impl Interpreter {
                     Range::none()
                 }
                 (None, _) => return Err(refuse(&format!("a scalar of {} is expected", parameter.dtype))),
-                (Some(access), _) => return Err(refuse(&format!("an aligned buffer of whole {} for access {access:?} is expected", parameter.dtype))),
+                (Some(access), _) => {
+                    return Err(refuse(&format!("an aligned buffer of whole {} for access {access:?} is expected", parameter.dtype)));
+                }
             });
             if parameter.access.is_some() {
                 scalars.push(0);

@@ -38,35 +38,9 @@ pub(super) struct Strip<'a> {
     pub(super) spare: Vec<Line>,
     /// Halves as f32: three operands and a result.
     pub(super) wide: [Vec<Line>; 4],
-    /// What the next strip will probably touch: fetched bit by bit while this one calculates.
-    pub(super) ahead: Vec<Ahead>,
     frames: Vec<Frame>,
     exited: Active,
     pub(super) traps: bool,
-}
-
-/// Memory to fetch: where it goes on, and bytes left.
-pub(super) struct Ahead {
-    pub(super) next: *const u8,
-    pub(super) left: usize,
-}
-
-/// Bytes fetched for each operation: few enough not to wait for.
-const FETCHED: usize = 24 * 64;
-
-/// Asks for the next bytes ahead.
-fn fetch(ahead: &mut Vec<Ahead>) {
-    let Some(range) = ahead.last_mut() else { return };
-    let bytes = range.left.min(FETCHED);
-    #[cfg(target_arch = "x86_64")]
-    for line in (0..bytes).step_by(64) {
-        // SAFETY: a prefetch touches nothing, whatever the address.
-        unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(range.next.wrapping_add(line).cast()) };
-    }
-    (range.next, range.left) = (range.next.wrapping_add(bytes), range.left - bytes);
-    if range.left == 0 {
-        ahead.pop();
-    }
 }
 
 pub(super) fn bytes(lines: &[Line], bytes: usize) -> &[u8] {
@@ -101,7 +75,7 @@ impl<'a> Strip<'a> {
         }
         let wide = std::array::from_fn(|_| lines(capacity));
         let (active, exited, frames) = (Active::All, Active::None, Vec::new());
-        Self { code, slots, memory, place, active, lanes: capacity, capacity, spare: lines(capacity), wide, ahead: Vec::new(), frames, exited, traps }
+        Self { code, slots, memory, place, active, lanes: capacity, capacity, spare: lines(capacity), wide, frames, exited, traps }
     }
 
     /// Runs `count` blocks from block `first` on.
@@ -111,7 +85,6 @@ impl<'a> Strip<'a> {
         self.memory.iter_mut().for_each(Range::begin);
         (self.active, self.exited) = (Active::All, Active::None);
         self.frames.clear();
-        self.ahead.clear();
         let mut next = 0;
         while let Some(step) = self.code.steps.get(next) {
             next = self.step(step, next, budget)?;
@@ -126,7 +99,9 @@ impl<'a> Strip<'a> {
             Step::Position { to, position, blend } => self.position(*to, *position, *blend),
             Step::Load { to, memory, index, blend } => self.load(*to, *memory, *index, *blend, at)?,
             Step::Store { memory, index, value } => self.store(*memory, *index, *value, at)?,
-            Step::Atomic { op, to, memory, index, expected, value, blend } => self.atomic(*op, (*to, *blend), *memory, *index, (*expected, *value), at)?,
+            Step::Atomic { op, to, memory, index, expected, value, blend } => {
+                self.atomic(*op, (*to, *blend), *memory, *index, (*expected, *value), at)?
+            }
             Step::Reduce { scope, kernel, half, to, a, blend } => self.reduce(*scope, *kernel, *half, *to, *a, *blend),
             Step::Shuffle { kind, to, a, by, blend } => self.shuffle(*kind, *to, *a, *by, *blend),
             Step::If { condition, otherwise, has_else } => return Ok(self.branch(*condition, *otherwise, *has_else).unwrap_or(at + 1)),
@@ -273,7 +248,6 @@ impl<'a> Strip<'a> {
         for &slot in from {
             self.slots[slot as usize].fill(self.capacity);
         }
-        fetch(&mut self.ahead);
         let lanes = self.lanes;
         if apply.widen {
             for (&slot, wide) in from.iter().zip(&mut self.wide) {
@@ -288,7 +262,7 @@ impl<'a> Strip<'a> {
         let target = apply.stored.filter(|_| whole).and_then(|(memory, index)| {
             let first = self.slots[index as usize].first?;
             let range = &self.memory[memory as usize];
-            self.ahead.extend(range.ahead(first, lanes));
+            range.fetch_after(first, lanes);
             range.elements(first, lanes)
         });
         let stored = target.is_some();
@@ -358,7 +332,9 @@ impl<'a> Strip<'a> {
                     None => return false,
                 }
             }
-            (Rule::Sub, (Some(first), _), (_, Some(other))) if positive(other) && first >= other => self.set_first(apply.to, first - other, apply.blend),
+            (Rule::Sub, (Some(first), _), (_, Some(other))) if positive(other) && first >= other => {
+                self.set_first(apply.to, first - other, apply.blend)
+            }
             (Rule::Lt | Rule::Ge, (Some(first), _), (_, Some(limit))) if positive(limit) && (first + last < limit || first >= limit) => {
                 let less = first < limit;
                 self.set_uniform(apply.to, u64::from(less == (apply.rule == Rule::Lt)), apply.blend);

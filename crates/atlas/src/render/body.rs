@@ -73,7 +73,9 @@ impl<'a> Body<'a> {
                 let name = &self.context.parameters[index as usize];
                 (name.clone(), format!("atlas_parameters.{name}_length"))
             }
-            Memory::Shared(index) => (self.context.shared[index as usize].clone(), format!("{}ul", self.context.program.shared[index as usize].length)),
+            Memory::Shared(index) => {
+                (self.context.shared[index as usize].clone(), format!("{}ul", self.context.program.shared[index as usize].length))
+            }
         }
     }
 

@@ -145,7 +145,8 @@ fn all_functions(program: &Program) -> impl Iterator<Item = &Function> {
 /// The thread's places that a kernel takes, beside its buffers.
 fn attributes(program: &Program) -> Vec<&'static str> {
     use Position as P;
-    let positions = |wanted: &[Position]| program.kernel.body.iter().any(|i| matches!(i, Instruction::Position { position, .. } if wanted.contains(position)));
+    let positions =
+        |wanted: &[Position]| program.kernel.body.iter().any(|i| matches!(i, Instruction::Position { position, .. } if wanted.contains(position)));
     let any = |test: fn(&Instruction) -> bool| program.kernel.body.iter().any(test);
     let group = any(|i| matches!(i, Instruction::Reduce { scope: Scope::Group, .. }));
     let together = any(|i| matches!(i, Instruction::Reduce { .. } | Instruction::Shuffle { .. }));
@@ -166,8 +167,13 @@ fn attributes(program: &Program) -> Vec<&'static str> {
 impl Context<'_> {
     fn function(&self, function: &Function, name: &str, text: &mut String) {
         let mut body = Body::new(self, function);
-        let taken: Vec<_> =
-            function.registers.iter().enumerate().take(function.parameters as usize).map(|(r, p)| format!("{} {}", type_name(p.dtype), body.register(r as u32))).collect();
+        let taken: Vec<_> = function
+            .registers
+            .iter()
+            .enumerate()
+            .take(function.parameters as usize)
+            .map(|(r, p)| format!("{} {}", type_name(p.dtype), body.register(r as u32)))
+            .collect();
         let block = self.has_block.then(|| "constant AtlasParameters& atlas_parameters".to_owned());
         let taken: Vec<_> = taken.into_iter().chain(block).collect();
         let result = function.result.and_then(|result| self.program.dtype(function, result)).unwrap_or(DType::F32);
@@ -179,7 +185,8 @@ impl Context<'_> {
 
     fn kernel(&self, name: &str, text: &mut String) {
         let program = self.program;
-        let buffers: Vec<_> = program.parameters.iter().zip(&self.parameters).filter_map(|(p, name)| p.access.map(|access| (p.dtype, access, name))).collect();
+        let buffers: Vec<_> =
+            program.parameters.iter().zip(&self.parameters).filter_map(|(p, name)| p.access.map(|access| (p.dtype, access, name))).collect();
         let mut taken = Vec::new();
         for (index, (dtype, access, name)) in buffers.iter().enumerate() {
             let constant = if *access == Access::Read { "const " } else { "" };

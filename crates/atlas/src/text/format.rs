@@ -88,7 +88,9 @@ impl Body<'_> {
         let is_known = self.assigned.get_mut(to as usize).is_some_and(|known| std::mem::replace(known, true));
         let tells = match instruction {
             Instruction::Convert { .. } => false,
-            Instruction::Unary { a, .. } | Instruction::Move { a, .. } | Instruction::Reduce { a, .. } | Instruction::Shuffle { a, .. } => is_typed(&[*a]),
+            Instruction::Unary { a, .. } | Instruction::Move { a, .. } | Instruction::Reduce { a, .. } | Instruction::Shuffle { a, .. } => {
+                is_typed(&[*a])
+            }
             Instruction::Binary { a, b, .. } | Instruction::Select { a, b, .. } => is_typed(&[*a, *b]),
             Instruction::Ternary { a, b, c, .. } => is_typed(&[*a, *b, *c]),
             _ => true,

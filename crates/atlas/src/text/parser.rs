@@ -155,12 +155,7 @@ fn check_name(name: &str, at: Location) -> Result<()> {
 /// # Errors
 /// The first thing that is wrong, with its line and column.
 pub fn parse(text: &str) -> Result<Program> {
-    let mut reader = Reader {
-        lines: text.lines().enumerate(),
-        globals: HashMap::new(),
-        last: 1,
-        program: Program::default(),
-    };
+    let mut reader = Reader { lines: text.lines().enumerate(), globals: HashMap::new(), last: 1, program: Program::default() };
     reader.version()?;
     while !reader.item()? {}
     match reader.line()? {

@@ -7,7 +7,9 @@ use super::{
     literal,
     parser::{Line, Scope},
 };
-use crate::program::{Atomic, Binary, Compare, Constant, Instruction, Location, Memory, Operand, Position, Scope as Sharing, Shuffle, Ternary, Unary};
+use crate::program::{
+    Atomic, Binary, Compare, Constant, Instruction, Location, Memory, Operand, Position, Scope as Sharing, Shuffle, Ternary, Unary,
+};
 
 /// How many blocks an instruction opens.
 pub(super) fn opens(instruction: &Instruction) -> u32 {

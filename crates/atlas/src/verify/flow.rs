@@ -75,7 +75,10 @@ pub(super) fn check(function: &Function, limits: &Limits) -> Result<()> {
                 open.push(Open::Loop { left: full.clone(), repeats: full.clone(), bounded: bound.is_some(), leaves: bound.is_some() });
             }
             Instruction::While { .. } | Instruction::Break | Instruction::Continue => {
-                let innermost = open.iter_mut().rev().find_map(|o| if let Open::Loop { left, repeats, leaves, .. } = o { Some((left, repeats, leaves)) } else { None });
+                let innermost = open
+                    .iter_mut()
+                    .rev()
+                    .find_map(|o| if let Open::Loop { left, repeats, leaves, .. } = o { Some((left, repeats, leaves)) } else { None });
                 let Some((left, repeats, leaves)) = innermost else { return fail("there is no loop around this") };
                 if matches!(instruction, Instruction::Continue) {
                     repeats.intersect(&assigned);
@@ -87,29 +90,27 @@ pub(super) fn check(function: &Function, limits: &Limits) -> Result<()> {
                     (assigned, reachable) = (full.clone(), false);
                 }
             }
-            Instruction::End => {
-                match open.pop() {
-                    Some(Open::If { before }) => {
-                        assigned.intersect(&before);
-                        reachable = true;
-                    }
-                    Some(Open::Else { first, first_ends }) => {
-                        assigned.intersect(&first);
-                        reachable |= first_ends;
-                    }
-                    Some(Open::Loop { mut left, mut repeats, bounded, leaves }) => {
-                        if !leaves {
-                            return fail("the loop that ends here is never left: give it a bound, a 'while' or a 'break'");
-                        }
-                        repeats.intersect(&assigned);
-                        if bounded {
-                            left.intersect(&repeats);
-                        }
-                        (assigned, reachable) = (left, true);
-                    }
-                    None => return fail("'end' without its 'if' or 'loop'"),
+            Instruction::End => match open.pop() {
+                Some(Open::If { before }) => {
+                    assigned.intersect(&before);
+                    reachable = true;
                 }
-            }
+                Some(Open::Else { first, first_ends }) => {
+                    assigned.intersect(&first);
+                    reachable |= first_ends;
+                }
+                Some(Open::Loop { mut left, mut repeats, bounded, leaves }) => {
+                    if !leaves {
+                        return fail("the loop that ends here is never left: give it a bound, a 'while' or a 'break'");
+                    }
+                    repeats.intersect(&assigned);
+                    if bounded {
+                        left.intersect(&repeats);
+                    }
+                    (assigned, reachable) = (left, true);
+                }
+                None => return fail("'end' without its 'if' or 'loop'"),
+            },
             Instruction::Exit => (assigned, reachable) = (full.clone(), false),
             _ => {}
         }

@@ -183,7 +183,8 @@ fn size(program: &Program, function: &Function, before: &[(u64, u64)]) -> Result
     let (mut instructions, mut registers) = (function.body.len() as u64, function.registers.len() as u64);
     for (index, instruction) in function.body.iter().enumerate() {
         if let Instruction::Call { function: callee, .. } = instruction {
-            let Some((more_instructions, more_registers)) = before.get(*callee as usize).filter(|_| (*callee as usize) < program.functions.len()) else {
+            let Some((more_instructions, more_registers)) = before.get(*callee as usize).filter(|_| (*callee as usize) < program.functions.len())
+            else {
                 return Err(at(function, index, "functions call only those written before them"));
             };
             instructions += more_instructions + 2 + u64::from(program.functions[*callee as usize].parameters);
@@ -198,7 +199,10 @@ fn size(program: &Program, function: &Function, before: &[(u64, u64)]) -> Result
         }
     }
     if instructions > MOST_INSTRUCTIONS || registers > MOST_REGISTERS {
-        return Err(wrong(format!("{}: {instructions} instructions, {registers} registers: {MOST_INSTRUCTIONS}, {MOST_REGISTERS} at most", function.name)));
+        return Err(wrong(format!(
+            "{}: {instructions} instructions, {registers} registers: {MOST_INSTRUCTIONS}, {MOST_REGISTERS} at most",
+            function.name
+        )));
     }
     Ok((instructions, registers))
 }

@@ -181,7 +181,8 @@ impl Checker<'_> {
         let callee = self.program.functions.get(function as usize).filter(|_| (function as usize) < self.callees);
         let callee = callee.ok_or("functions call only those written before them")?;
         let arguments = self.function.arguments.get(first as usize..).and_then(|rest| rest.get(..count as usize));
-        let arguments = arguments.filter(|_| count == callee.parameters).ok_or_else(|| format!("'{}' takes {} arguments", callee.name, callee.parameters))?;
+        let arguments =
+            arguments.filter(|_| count == callee.parameters).ok_or_else(|| format!("'{}' takes {} arguments", callee.name, callee.parameters))?;
         for (argument, register) in arguments.iter().zip(&callee.registers) {
             self.expect(*argument, register.dtype, &format!("'{}'", register.name))?;
         }

@@ -27,9 +27,7 @@ pub(crate) struct Table {
 }
 
 pub(crate) fn values(dtype: DType) -> Vec<u64> {
-    let floats = [
-        0.0, -0.0, 1.0, -1.0, 0.5, 2.5, -3.5, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 3.25e4, 1.0e-6, 130.7, -0.017, 7.0, -2.0e9,
-    ];
+    let floats = [0.0, -0.0, 1.0, -1.0, 0.5, 2.5, -3.5, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 3.25e4, 1.0e-6, 130.7, -0.017, 7.0, -2.0e9];
     let (low, high) = range(dtype);
     let integers = [0, 1, low, high, low + 1, high - 1, 2, 3, 7, 100, 31, 33, high / 2 + 1, high / 3, 63, low / 2 + 5];
     match dtype {
@@ -111,7 +109,15 @@ pub(crate) fn binary(op: Binary, dtype: DType, a: u64, b: u64) -> Option<u64> {
     }
     if dtype.is_float() {
         let (x, y) = (float(dtype, a), float(dtype, b));
-        let extreme = |first: bool| if x.is_nan() || y.is_nan() { f32::NAN } else if first { x } else { y };
+        let extreme = |first: bool| {
+            if x.is_nan() || y.is_nan() {
+                f32::NAN
+            } else if first {
+                x
+            } else {
+                y
+            }
+        };
         let value = match op {
             Binary::Add => x + y,
             Binary::Sub => x - y,

@@ -1,13 +1,15 @@
 //! Well-typed random programs: control flow, memory, threads that work together. Threads store to elements of their own, or between barriers.
 
 use elinvar_atlas::{
-    Atomic, Binary, Builder, Compare, Constant, Instruction, LaunchConfig, Memory, Operand, Parameter, Position, Program, Scope, Shuffle, Ternary, Unary,
+    Atomic, Binary, Builder, Compare, Constant, Instruction, LaunchConfig, Memory, Operand, Parameter, Position, Program, Scope, Shuffle, Ternary,
+    Unary,
 };
 use elinvar_core::{Access, DType};
 
 use super::{binary, ternary, unary, values};
 
-const TYPES: &[DType] = &[DType::U32, DType::F32, DType::I32, DType::Bool, DType::F16, DType::BF16, DType::U8, DType::I16, DType::I64, DType::U64, DType::I8, DType::U16];
+const TYPES: &[DType] =
+    &[DType::U32, DType::F32, DType::I32, DType::Bool, DType::F16, DType::BF16, DType::U8, DType::I16, DType::I64, DType::U64, DType::I8, DType::U16];
 /// Elements of each buffer that a thread owns.
 pub(crate) const OWN: u32 = 4;
 /// Elements of the shared arrays, and threads of a block.

@@ -245,8 +245,20 @@ impl Block<'_> {
                         let from = match kind {
                             Shuffle::Index => by % 32,
                             Shuffle::Xor => (lane ^ by) % 32,
-                            Shuffle::Up => if by <= lane { lane - by } else { lane },
-                            Shuffle::Down => if lane + by < 32 { lane + by } else { lane },
+                            Shuffle::Up => {
+                                if by <= lane {
+                                    lane - by
+                                } else {
+                                    lane
+                                }
+                            }
+                            Shuffle::Down => {
+                                if lane + by < 32 {
+                                    lane + by
+                                } else {
+                                    lane
+                                }
+                            }
                         };
                         index / 32 * 32 + from as usize
                     })

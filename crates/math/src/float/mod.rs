@@ -151,7 +151,6 @@ pub fn as_f32_mut<T: Float>(values: &mut [T]) -> Option<&mut [f32]> {
     if T::DTYPE == DType::F32 { bytemuck::try_cast_slice_mut(values).ok() } else { None }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

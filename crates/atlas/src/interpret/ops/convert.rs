@@ -90,10 +90,7 @@ pub(in crate::interpret) fn convert(from: DType, to: DType) -> One {
     }
 }
 
-trait Number:
-    bytemuck::Pod + PartialEq + As<f32> + As<i8> + As<i16> + As<i32> + As<i64> + As<u8> + As<u16> + As<u32> + As<u64>
-{
-}
+trait Number: bytemuck::Pod + PartialEq + As<f32> + As<i8> + As<i16> + As<i32> + As<i64> + As<u8> + As<u16> + As<u32> + As<u64> {}
 impl<T: bytemuck::Pod + PartialEq + As<f32> + As<i8> + As<i16> + As<i32> + As<i64> + As<u8> + As<u16> + As<u32> + As<u64>> Number for T {}
 
 fn integer<S: Number + ToOdd>(to: DType) -> One {
