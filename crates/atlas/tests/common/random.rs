@@ -36,7 +36,7 @@ pub(crate) fn program(seed: u64) -> Program {
     let buffers = TYPES.iter().map(|&dtype| (b.buffer(&format!("y_{dtype}"), dtype, Access::ReadWrite), dtype)).collect();
     let counters = b.buffer("counters", DType::U32, Access::ReadWrite);
     let n = b.scalar("n", DType::U32);
-    let together = seed % 3 != 0;
+    let together = !seed.is_multiple_of(3);
     let shared = if together {
         [DType::U32, DType::F32, DType::U8].iter().map(|&dtype| (b.shared(&format!("s_{dtype}"), dtype, BLOCK), dtype)).collect()
     } else {
@@ -261,7 +261,7 @@ impl Generator {
 
 /// Blocks of [`BLOCK`] threads, in one dimension or two.
 pub(crate) fn launch(seed: u64) -> LaunchConfig {
-    LaunchConfig { grid: [3, 1, 1], block: if seed % 2 == 0 { [BLOCK, 1, 1] } else { [BLOCK / 4, 4, 1] } }
+    LaunchConfig { grid: [3, 1, 1], block: if seed.is_multiple_of(2) { [BLOCK, 1, 1] } else { [BLOCK / 4, 4, 1] } }
 }
 
 /// What the parameters are given: words that hold the bytes, and how many bytes.
