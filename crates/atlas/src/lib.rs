@@ -7,7 +7,9 @@
 
 mod binary;
 mod builder;
+mod constant;
 pub mod interpret;
+mod operations;
 mod program;
 pub mod render;
 mod text;

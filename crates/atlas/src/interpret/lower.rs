@@ -4,9 +4,13 @@ use std::collections::HashMap;
 
 use elinvar_core::DType;
 
-use super::ops::{self, One, Three, Two};
+use super::{
+    flatten::flatten,
+    fuse::{fuse, last_uses, note_stored},
+    ops::{self, One, Three, Two},
+};
 use crate::{
-    program::{Atomic, Binary, Compare, Function, Instruction, Location, Memory, Operand, Position, Program, Scope, Shuffle},
+    program::{Atomic, Binary, Compare, Instruction, Location, Memory, Operand, Position, Program, Scope, Shuffle},
     verify::{Shape, shape},
 };
 
@@ -128,83 +132,6 @@ pub(super) struct Code {
     pub(super) merges: bool,
 }
 
-/// The kernel with its calls expanded.
-struct Flat {
-    body: Vec<Instruction>,
-    locations: Vec<Location>,
-    registers: Vec<DType>,
-}
-
-fn flatten(program: &Program) -> Flat {
-    struct Frame<'a> {
-        function: &'a Function,
-        next: usize,
-        base: u32,
-        result_to: u32,
-        at: Location,
-    }
-    let dtypes = |function: &Function| function.registers.iter().map(|r| r.dtype).collect::<Vec<_>>();
-    let mut flat = Flat { body: Vec::new(), locations: Vec::new(), registers: dtypes(&program.kernel) };
-    let mut frames = vec![Frame { function: &program.kernel, next: 0, base: 0, result_to: 0, at: Location::default() }];
-    while let Some(frame) = frames.last_mut() {
-        let moved = |operand: Operand, base: u32| if let Operand::Register(r) = operand { Operand::Register(r + base) } else { operand };
-        let function = frame.function;
-        let Some(instruction) = function.body.get(frame.next) else {
-            if let Some(result) = function.result {
-                flat.body.push(Instruction::Move { to: frame.result_to, a: moved(result, frame.base) });
-                flat.locations.push(frame.at);
-            }
-            frames.pop();
-            continue;
-        };
-        let at = if function.result.is_none() { function.locations.get(frame.next).copied().unwrap_or_default() } else { frame.at };
-        frame.next += 1;
-        let base = frame.base;
-        if let Instruction::Call { function: callee, to, .. } = *instruction {
-            let callee = &program.functions[callee as usize];
-            let callee_base = flat.registers.len() as u32;
-            flat.registers.extend(dtypes(callee));
-            for (parameter, argument) in instruction.operands(&function.arguments).enumerate() {
-                flat.body.push(Instruction::Move { to: callee_base + parameter as u32, a: moved(argument, base) });
-                flat.locations.push(at);
-            }
-            frames.push(Frame { function: callee, next: 0, base: callee_base, result_to: to + base, at });
-        } else {
-            flat.body.push(renumbered(*instruction, base));
-            flat.locations.push(at);
-        }
-    }
-    flat
-}
-
-/// The instruction with its registers moved up by `base`.
-fn renumbered(mut instruction: Instruction, base: u32) -> Instruction {
-    use Instruction as I;
-    let shift = |operand: &mut Operand| {
-        if let Operand::Register(r) = operand {
-            *r += base;
-        }
-    };
-    match &mut instruction {
-        I::Unary { to, a, .. } | I::Convert { to, a } | I::Move { to, a } | I::Reduce { to, a, .. } => {
-            *to += base;
-            shift(a);
-        }
-        I::Binary { to, a, b, .. } | I::Compare { to, a, b, .. } | I::Shuffle { to, a, by: b, .. } => {
-            *to += base;
-            [a, b].into_iter().for_each(shift);
-        }
-        I::Ternary { to, a, b, c, .. } | I::Select { to, condition: a, a: b, b: c } => {
-            *to += base;
-            [a, b, c].into_iter().for_each(shift);
-        }
-        I::If { condition } | I::While { condition } => shift(condition),
-        // Memory and positions are the kernel's, whose registers stay where they are.
-        _ => {}
-    }
-    instruction
-}
-
 /// Prepares the kernel of a verified program.
 pub(super) fn lower(program: &Program) -> Code {
     let flat = flatten(program);
@@ -219,60 +146,6 @@ pub(super) fn lower(program: &Program) -> Code {
     let alone = |i: &Instruction| matches!(i, Instruction::Barrier | Instruction::Reduce { .. } | Instruction::Shuffle { .. });
     let merges = program.shared.is_empty() && !flat.body.iter().any(alone);
     Code { steps, locations: flat.locations, slots: lowering.slots, registers, constants: lowering.constants, scalars: lowering.scalars, merges }
-}
-
-/// The last instruction that uses each register. A register that is assigned in the block of its scope keeps no value for another repetition.
-fn last_uses(body: &[Instruction], slots: usize) -> Vec<usize> {
-    let mut last = vec![0; slots];
-    for (index, instruction) in body.iter().enumerate() {
-        for operand in instruction.operands(&[]) {
-            if let Operand::Register(register) = operand {
-                last[register as usize] = index;
-            }
-        }
-    }
-    last
-}
-
-/// Makes one step of two operations on f32 where nothing else uses the first one's result.
-fn fuse(steps: &mut [Step], body: &[Instruction], last: &[usize], slots: &[DType]) {
-    for at in 1..steps.len() {
-        let (Instruction::Binary { op: first, to: middle, .. }, Instruction::Binary { op: second, to, a, b }) = (body[at - 1], body[at]) else {
-            continue;
-        };
-        let (before, rest) = steps.split_at_mut(at);
-        let (Some(step @ Step::Apply(_)), Some(Step::Apply(later))) = (before.last_mut(), rest.first_mut()) else { continue };
-        let Step::Apply(earlier) = &*step else { continue };
-        let Some(kernel) = ops::fused(first, second).filter(|_| slots[to as usize] == DType::F32) else { continue };
-        let (is_a, is_b) = (a == Operand::Register(middle), b == Operand::Register(middle));
-        let other = match (is_a, is_b) {
-            (true, false) => later.from[1],
-            (false, true) if second == Binary::Add => later.from[0],
-            _ => continue,
-        };
-        // Its result is lost if the second operation takes its register, or if there is no other use.
-        if to == middle || last[middle as usize] == at && !earlier.blend {
-            let [a, b, _] = earlier.from;
-            (later.kernel, later.from, later.count, later.rule) = (Kernel::Three(kernel), [a, b, other], 3, Rule::None);
-            *step = Step::Nothing;
-        }
-    }
-}
-
-/// Notes which results are stored at once and used by nothing else.
-fn note_stored(steps: &mut [Step], last: &[usize], slots: &[DType]) {
-    for at in 1..steps.len() {
-        let (before, rest) = steps.split_at_mut(at);
-        if let (Some(Step::Apply(apply)), Some(Step::Store { memory, index, value })) = (before.last_mut(), rest.first())
-            && apply.to == *value
-            && index != value
-            && last[*value as usize] == at
-            && slots[*value as usize] != DType::Bool
-            && !apply.blend
-        {
-            apply.stored = Some((*memory, *index));
-        }
-    }
 }
 
 /// For an `if` its `else` or `end`, for an `else` its `end`, for an `end` what it closes.

@@ -7,6 +7,8 @@
 
 mod active;
 mod collective;
+mod flatten;
+mod fuse;
 mod lower;
 mod memory;
 mod ops;
