@@ -7,7 +7,7 @@ use elinvar::{BackendType, Error, Executor, Precision, Result};
 
 #[cfg(target_os = "linux")]
 use crate::commands::check;
-use crate::commands::{bench, chat, devices, generate, launch, logits, op};
+use crate::commands::{bench, chat, devices, emit, generate, launch, logits, op, run};
 
 /// Transformer kernels and language models with the same bits on every device.
 #[derive(Debug, Parser)]
@@ -29,6 +29,10 @@ pub(crate) enum Command {
     Check(Box<check::CheckArgs>),
     /// Measure operators and decoding
     Bench(bench::BenchArgs),
+    /// Write an Atlas program in another form: Metal, CUDA, its text or its binary
+    Emit(emit::EmitArgs),
+    /// Run an Atlas program on a device
+    Run(Box<run::RunArgs>),
     /// List the devices of this build and what they are
     Devices(devices::DevicesArgs),
     /// Run a Metal kernel on a device

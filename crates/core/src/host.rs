@@ -1,9 +1,40 @@
-use std::marker::PhantomData;
+use std::{fmt, marker::PhantomData, sync::Arc};
 
-use crate::{Access, Element, Error, Result};
+use crate::{Access, Element, Error, Extent, Result};
 
 /// A kernel's CPU twin. It runs inside the device's rayon pool and may use all of it.
 pub type HostKernel = fn(&mut HostArguments<'_>) -> Result<()>;
+
+/// A kernel that is data: what the CPU device runs for it.
+pub trait HostProgram: fmt::Debug + Send + Sync {
+    /// Runs it, inside the device's rayon pool.
+    ///
+    /// # Errors
+    /// Arguments or a launch that do not fit it, or a failure of its own.
+    fn run(&self, arguments: &mut HostArguments<'_>) -> Result<()>;
+}
+
+/// What the CPU device runs for a kernel.
+#[derive(Clone, Debug)]
+pub enum HostForm {
+    /// The library's: a CPU twin.
+    Twin(HostKernel),
+    /// A user's program.
+    Program(Arc<dyn HostProgram>),
+}
+
+impl HostForm {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// Those of the twin or the program.
+    pub fn run(&self, arguments: &mut HostArguments<'_>) -> Result<()> {
+        match self {
+            HostForm::Twin(twin) => twin(arguments),
+            HostForm::Program(program) => program.run(arguments),
+        }
+    }
+}
 
 /// One bound range of host memory.
 #[derive(Clone, Copy)]
@@ -28,13 +59,35 @@ impl HostBinding {
 pub struct HostArguments<'a> {
     bindings: Vec<Option<HostBinding>>,
     params: &'a [u8],
+    grid: Extent,
+    threadgroup: Extent,
     memory: PhantomData<&'a mut [u8]>,
 }
 
 impl<'a> HostArguments<'a> {
     /// Arguments in binding order; `None` for an absent optional buffer.
     pub fn new(bindings: Vec<Option<HostBinding>>, params: &'a [u8]) -> Self {
-        Self { bindings, params, memory: PhantomData }
+        Self { bindings, params, grid: Extent::linear(1), threadgroup: Extent::linear(1), memory: PhantomData }
+    }
+
+    /// The same for a launch over a grid of threadgroups; without it there is one thread.
+    pub fn over(self, grid: Extent, threadgroup: Extent) -> Self {
+        Self { grid, threadgroup, ..self }
+    }
+
+    /// Threadgroups.
+    pub fn grid(&self) -> Extent {
+        self.grid
+    }
+
+    /// Threads of a threadgroup.
+    pub fn threadgroup(&self) -> Extent {
+        self.threadgroup
+    }
+
+    /// The parameter block's bytes.
+    pub fn params_bytes(&self) -> &'a [u8] {
+        self.params
     }
 
     /// The parameter block.

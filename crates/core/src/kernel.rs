@@ -1,6 +1,6 @@
 use std::{any::Any, borrow::Cow, fmt, sync::Arc};
 
-use crate::{CudaForm, DType, HostKernel, Metal};
+use crate::{CudaForm, DType, HostForm, Metal};
 
 /// What a kernel does with a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -101,8 +101,8 @@ pub struct KernelSource {
     pub parameters: Vec<Parameter>,
     /// Size of its parameter block in bytes (zero for none).
     pub params_bytes: usize,
-    /// The CPU twin.
-    pub host: Option<HostKernel>,
+    /// What the CPU device runs.
+    pub host: Option<HostForm>,
     /// The Metal text, from which GPU devices compile.
     pub metal: Option<Metal>,
     /// What a CUDA device runs in place of the Metal form.

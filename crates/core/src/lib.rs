@@ -37,7 +37,7 @@ pub use cuda::{CudaArchitecture, CudaForm, CudaSource, MatrixProduct};
 pub use device::Device;
 pub use dtype::{BlockLayout, DType, Element};
 pub use error::{Error, ErrorKind, Result};
-pub use host::{HostArguments, HostBinding, HostKernel};
+pub use host::{HostArguments, HostBinding, HostForm, HostKernel, HostProgram};
 pub use kernel::{Access, KernelKey, KernelSource, Parameter, Pipeline};
 pub use layout::{Layout, MAX_RANK, Shape};
 pub use metal::{ConstantValue, Metal, MetalFile, MetalForm, MetalText};

@@ -5,8 +5,20 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 /// Folder under `crates/` and its floor, from the ground up.
-const FLOORS: &[(&str, u32)] =
-    &[("core", 0), ("msl", 1), ("kernels", 2), ("sim", 2), ("cpu", 3), ("metal", 3), ("cuda", 3), ("elinvar", 4), ("llm", 5), ("cli", 6)];
+const FLOORS: &[(&str, u32)] = &[
+    ("core", 0),
+    ("math", 1),
+    ("msl", 1),
+    ("atlas", 2),
+    ("kernels", 2),
+    ("sim", 2),
+    ("cpu", 3),
+    ("metal", 3),
+    ("cuda", 3),
+    ("elinvar", 4),
+    ("llm", 5),
+    ("cli", 6),
+];
 
 /// The Elinvar crates a manifest depends on, in any section, and whether only tests do.
 fn dependencies(manifest: &str) -> Vec<(String, bool)> {

@@ -102,7 +102,7 @@ impl Backend for CpuBackend {
     }
 
     fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
-        let host = kernel.host.ok_or_else(|| Error::unsupported(format!("{} has no CPU form", kernel.key)))?;
+        let host = kernel.host.clone().ok_or_else(|| Error::unsupported(format!("{} has no CPU form", kernel.key)))?;
         Ok(Pipeline::new(kernel.clone(), Arc::new(host)))
     }
 

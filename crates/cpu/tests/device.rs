@@ -12,7 +12,9 @@ use std::{
     },
 };
 
-use elinvar_core::{Buffer, DType, Device, Dispatch, Error, Extent, HostKernel, HostMemory, KernelKey, KernelSource, ListBuilder, Parameter};
+use elinvar_core::{
+    Buffer, DType, Device, Dispatch, Error, Extent, HostForm, HostKernel, HostMemory, KernelKey, KernelSource, ListBuilder, Parameter,
+};
 use elinvar_cpu::CpuBackend;
 
 use common::list;
@@ -109,8 +111,14 @@ fn adopted_memory_is_read_in_place() {
         TOUCHED.store(arguments.input::<u8>(0)?.as_ptr().addr(), Ordering::SeqCst);
         Ok(())
     };
-    let source =
-        Arc::new(KernelSource { key, parameters: vec![Parameter::read("x", DType::U8)], params_bytes: 0, host: Some(host), metal: None, cuda: None });
+    let source = Arc::new(KernelSource {
+        key,
+        parameters: vec![Parameter::read("x", DType::U8)],
+        params_bytes: 0,
+        host: Some(HostForm::Twin(host)),
+        metal: None,
+        cuda: None,
+    });
     let one = Extent::linear(1);
     let bindings = vec![Some(buffer.bind(64, 64).unwrap())];
     let pipeline = device.pipeline(&source).unwrap();

@@ -18,10 +18,12 @@ mod backend;
 mod executor;
 mod metal;
 mod ops;
+mod programs;
 mod recording;
 mod tensor;
 
 pub use backend::{BackendType, DeviceReport, DeviceState, devices};
+pub use elinvar_atlas as atlas;
 pub use elinvar_core::{
     Completion, ConstantValue, DType, DeviceKind, DeviceProperties, Element, Error, ErrorKind, HostMemory, MemoryInfo, PoolStatistics, Reading,
     Result, Shape,
@@ -31,5 +33,6 @@ pub use elinvar_kernels::{Operator, Precision};
 pub use elinvar_msl as msl;
 pub use executor::Executor;
 pub use metal::{KernelArgument, MetalKernel, MetalLibrary, MetalSource};
+pub use programs::{ProgramArgument, ProgramKernel};
 pub use recording::Recording;
 pub use tensor::Tensor;

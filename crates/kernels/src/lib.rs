@@ -11,11 +11,11 @@
 //! order of operations and all its forms follow it: see [`order`] for rows and dot products, and [`math`] for the functions.
 
 pub mod float;
-pub mod math;
 pub mod order;
 pub mod registry;
 pub mod rows;
-pub mod simd;
+
+pub use elinvar_math::{self as math, simd};
 
 mod attributes;
 mod elementwise;

@@ -1,8 +1,8 @@
 use std::{fmt, str::FromStr, sync::Arc};
 
 use elinvar_core::{
-    Binding, Buffer, CudaForm, DType, Device, DeviceProperties, Dispatch, Error, Extent, HostKernel, KernelKey, KernelSource, Layout, ListBuilder,
-    Metal, MetalForm, Parameter, Result, Shape,
+    Binding, Buffer, CudaForm, DType, Device, DeviceProperties, Dispatch, Error, Extent, HostForm, HostKernel, KernelKey, KernelSource, Layout,
+    ListBuilder, Metal, MetalForm, Parameter, Result, Shape,
 };
 
 /// How a matrix product or attention may be computed.
@@ -185,7 +185,8 @@ impl Launch {
         buffers: impl IntoIterator<Item = (Parameter, Argument)>,
     ) -> Self {
         let (parameters, arguments) = buffers.into_iter().unzip();
-        let kernel = Arc::new(KernelSource { key, parameters, params_bytes: size_of::<P>(), host, metal: None, cuda: None });
+        let kernel =
+            Arc::new(KernelSource { key, parameters, params_bytes: size_of::<P>(), host: host.map(HostForm::Twin), metal: None, cuda: None });
         let params = bytemuck::bytes_of(params).to_vec();
         Self { kernel, params, arguments, grid: Extent::linear(1), threadgroup: Extent::linear(1), threadgroup_memory: 0 }
     }

@@ -5,10 +5,12 @@ pub(crate) mod chat;
 #[cfg(target_os = "linux")]
 pub(crate) mod check;
 pub(crate) mod devices;
+pub(crate) mod emit;
 pub(crate) mod generate;
 pub(crate) mod launch;
 pub(crate) mod logits;
 pub(crate) mod op;
+pub(crate) mod run;
 
 use elinvar::Result;
 
@@ -22,10 +24,12 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         Command::Bench(args) => bench::run(args),
         Command::Chat(args) => chat::run(args),
         Command::Devices(args) => devices::run(args),
+        Command::Emit(args) => emit::run(args),
         Command::Generate(args) => generate::run(args),
         Command::Launch(args) => launch::run(args),
         Command::Logits(args) => logits::run(args),
         Command::Op(args) => op::run(args),
+        Command::Run(args) => run::run(args),
     }?;
     Ok(true)
 }

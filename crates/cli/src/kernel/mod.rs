@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::Args;
 use elinvar::{ConstantValue, Error, Result, msl::Module};
 
-pub(crate) use arguments::BufferArgument;
-use arguments::{ConstantArgument, ExtentArgument, SizeArgument, ValueArgument};
+pub(crate) use arguments::{BufferArgument, ConstantArgument, ExtentArgument};
+use arguments::{SizeArgument, ValueArgument};
 
 /// A kernel, its arguments and its grid.
 #[derive(Debug, Args)]

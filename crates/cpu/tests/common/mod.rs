@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use elinvar_core::{Buffer, CommandList, DType, Device, Dispatch, Extent, HostKernel, KernelKey, KernelSource, ListBuilder, Parameter};
+use elinvar_core::{Buffer, CommandList, DType, Device, Dispatch, Extent, HostForm, HostKernel, KernelKey, KernelSource, ListBuilder, Parameter};
 
 /// A list that runs `host` over one updated buffer.
 pub(crate) fn list(device: &Device, operator: &'static str, host: HostKernel, buffer: &Buffer) -> Arc<CommandList> {
@@ -9,7 +9,7 @@ pub(crate) fn list(device: &Device, operator: &'static str, host: HostKernel, bu
         key,
         parameters: vec![Parameter::update("x", DType::F32)],
         params_bytes: 0,
-        host: Some(host),
+        host: Some(HostForm::Twin(host)),
         metal: None,
         cuda: None,
     });

@@ -1,17 +1,17 @@
-//! Measures the strict functions of `elinvar_kernels::math`: their error over all 2^32 inputs (`pow`: as many random pairs)
+//! Measures the strict functions of `elinvar_math`: their error over all 2^32 inputs (`pow`: as many random pairs)
 //! against the `f64` oracles, and their time per element. Prints Markdown.
 //!
 //! ```text
-//! cargo run --release -p elinvar-kernels --features conformance --example exhaustive_math            # everything, minutes
-//! cargo run --release -p elinvar-kernels --features conformance --example exhaustive_math -- exp pow # some functions
-//! cargo run --release -p elinvar-kernels --features conformance --example exhaustive_math -- speed   # only the times
+//! cargo run --release -p elinvar-math --features reference --example exhaustive_math            # everything, minutes
+//! cargo run --release -p elinvar-math --features reference --example exhaustive_math -- exp pow # some functions
+//! cargo run --release -p elinvar-math --features reference --example exhaustive_math -- speed   # only the times
 //! ```
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use elinvar_kernels::math::reference::{Function, POW_BOUND, apply_pow, error_in_ulp, functions};
-use elinvar_kernels::{math, simd};
+use elinvar_math::reference::{Function, POW_BOUND, apply_pow, error_in_ulp, functions};
+use elinvar_math::{self as math, simd};
 use rayon::prelude::*;
 
 const BLOCK: u32 = 1 << 16;

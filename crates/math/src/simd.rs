@@ -1,5 +1,7 @@
 //! Compiling one plain body for several instruction sets and choosing at run time.
 
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
 /// What the processor offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
@@ -14,6 +16,21 @@ pub enum Level {
 /// The best level here. Levels change speed only: bodies use explicit `mul_add` and fixed orders, so bits are the same.
 #[inline]
 pub fn level() -> Level {
+    static KNOWN: AtomicU8 = AtomicU8::new(u8::MAX);
+    match KNOWN.load(Relaxed) {
+        0 => Level::Baseline,
+        1 => Level::Avx2,
+        2 => Level::Avx512,
+        _ => {
+            let level = detect();
+            KNOWN.store(level as u8, Relaxed);
+            level
+        }
+    }
+}
+
+#[cold]
+fn detect() -> Level {
     #[cfg(target_arch = "x86_64")]
     {
         let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");

@@ -1,4 +1,5 @@
-//! The strict transcendental functions: one `f32` definition for every device.
+//! The strict transcendental functions: one `f32` definition for every device. Beside them [`float`], conversions between the floating-point types,
+//! and [`simd`], which compiles a loop for several instruction sets.
 //!
 //! Each function is a fixed sequence of IEEE-754 operations: `+ - * / sqrt`, explicit [`f32::mul_add`], comparisons,
 //! selects, bit casts and 32/64-bit integer arithmetic. Nothing is contracted or reassociated, no library function is
@@ -12,6 +13,9 @@
 //! holds most errors near the half ulp that this rounding costs. Every bound quoted is above the largest error found
 //! over all 2^32 inputs (`pow`: as many random pairs) against an `f64` reference, by `examples/exhaustive_math.rs`.
 
+pub mod float;
+pub mod simd;
+
 mod activation;
 mod erf;
 mod exp;
@@ -21,7 +25,7 @@ mod pow;
 mod reduce;
 mod trig;
 
-#[cfg(any(test, feature = "conformance"))]
+#[cfg(any(test, feature = "reference"))]
 pub mod reference;
 #[cfg(test)]
 mod tests;
@@ -36,7 +40,7 @@ pub use reduce::FAST_TRIG_LIMIT;
 pub use trig::{cos, cos_fast, sin, sin_fast, tan};
 
 /// The same functions in Metal.
-pub const METAL: elinvar_core::MetalFile = crate::metal::metal_file!("math/math.metal");
+pub const METAL: elinvar_core::MetalFile = elinvar_core::MetalFile { name: "math/math.metal", text: include_str!("math.metal") };
 
 /// Adding this to `|x| < 2^22` leaves round-to-nearest-even of `x` in the low mantissa bits.
 const ROUND: f32 = 12_582_912.0;

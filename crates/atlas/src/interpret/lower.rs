@@ -1,0 +1,323 @@
+//! Prepares a program: calls expanded, operands as slots, operations as loops, blocks as jumps.
+
+use std::collections::HashMap;
+
+use elinvar_core::DType;
+
+use super::{
+    flatten::flatten,
+    fuse::{fuse, last_uses, note_stored},
+    ops::{self, One, Three, Two},
+};
+use crate::{
+    program::{Atomic, Binary, Compare, Instruction, Location, Memory, Operand, Position, Program, Scope, Shuffle},
+    verify::{Shape, shape},
+};
+
+/// A loop over lanes.
+#[derive(Clone, Copy)]
+pub(super) enum Kernel {
+    One(One),
+    Two(Two),
+    Three(Three),
+}
+
+/// What is known of the result when operands are consecutive numbers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rule {
+    None,
+    Add,
+    Sub,
+    Lt,
+    Ge,
+    Same,
+}
+
+/// An operation on lanes.
+pub(super) struct Apply {
+    pub(super) kernel: Kernel,
+    pub(super) to: u32,
+    pub(super) from: [u32; 3],
+    pub(super) count: usize,
+    /// Operands are halves, which the loop takes as f32.
+    pub(super) widen: bool,
+    /// The result is a half, which the loop gives as f32.
+    pub(super) narrow: bool,
+    pub(super) rule: Rule,
+    pub(super) blend: bool,
+    /// The next step stores the result, and nothing else uses it: memory and index.
+    pub(super) stored: Option<(u32, u32)>,
+}
+
+/// One step. `blend`: lanes that do not take part keep their values.
+pub(super) enum Step {
+    Apply(Apply),
+    Position {
+        to: u32,
+        position: Position,
+        blend: bool,
+    },
+    Load {
+        to: u32,
+        memory: u32,
+        index: u32,
+        blend: bool,
+    },
+    Store {
+        memory: u32,
+        index: u32,
+        value: u32,
+    },
+    Atomic {
+        op: Option<Atomic>,
+        to: Option<u32>,
+        memory: u32,
+        index: u32,
+        expected: u32,
+        value: u32,
+        blend: bool,
+    },
+    Reduce {
+        scope: Scope,
+        kernel: Two,
+        half: bool,
+        to: u32,
+        a: u32,
+        blend: bool,
+    },
+    Shuffle {
+        kind: Shuffle,
+        to: u32,
+        a: u32,
+        by: u32,
+        blend: bool,
+    },
+    If {
+        condition: u32,
+        otherwise: usize,
+        has_else: bool,
+    },
+    Else {
+        end: usize,
+    },
+    EndIf,
+    Loop {
+        bound: Option<u32>,
+    },
+    While {
+        condition: u32,
+    },
+    Break,
+    Continue,
+    EndLoop {
+        start: usize,
+    },
+    Exit,
+    /// A barrier, which lockstep keeps by itself, or what the next step does too.
+    Nothing,
+}
+
+/// A prepared program.
+pub(super) struct Code {
+    pub(super) steps: Vec<Step>,
+    /// Where each step is written.
+    pub(super) locations: Vec<Location>,
+    /// The type of each slot: registers, then scalars and constants.
+    pub(super) slots: Vec<DType>,
+    pub(super) registers: usize,
+    pub(super) constants: Vec<(u32, u64)>,
+    /// Slots of scalar parameters and their numbers.
+    pub(super) scalars: Vec<(u32, u32)>,
+    /// Whether threads of different blocks may be lanes of one strip.
+    pub(super) merges: bool,
+}
+
+/// Prepares the kernel of a verified program.
+pub(super) fn lower(program: &Program) -> Code {
+    let flat = flatten(program);
+    let shape = shape(&flat.body, &program.kernel.arguments, flat.registers.len(), 0, None);
+    let mut lowering = Lowering { program, shape, slots: flat.registers, known: HashMap::new(), constants: Vec::new(), scalars: Vec::new() };
+    let registers = lowering.slots.len();
+    let jumps = jumps(&flat.body);
+    let mut steps: Vec<_> = (0..flat.body.len()).filter_map(|index| lowering.step(index, &flat.body, &jumps)).collect();
+    let last = last_uses(&flat.body, lowering.slots.len());
+    fuse(&mut steps, &flat.body, &last, &lowering.slots);
+    note_stored(&mut steps, &last, &lowering.slots);
+    let alone = |i: &Instruction| matches!(i, Instruction::Barrier | Instruction::Reduce { .. } | Instruction::Shuffle { .. });
+    let merges = program.shared.is_empty() && !flat.body.iter().any(alone);
+    Code { steps, locations: flat.locations, slots: lowering.slots, registers, constants: lowering.constants, scalars: lowering.scalars, merges }
+}
+
+/// For an `if` its `else` or `end`, for an `else` its `end`, for an `end` what it closes.
+fn jumps(body: &[Instruction]) -> Vec<usize> {
+    let mut jumps = vec![0; body.len()];
+    let mut open = Vec::new();
+    for (index, instruction) in body.iter().enumerate() {
+        match instruction {
+            Instruction::If { .. } | Instruction::Loop { .. } => open.push(index),
+            Instruction::Else | Instruction::End => {
+                if let Some(opened) = open.pop() {
+                    jumps[opened] = index;
+                    jumps[index] = opened;
+                }
+                if matches!(instruction, Instruction::Else) {
+                    open.push(index);
+                }
+            }
+            _ => {}
+        }
+    }
+    jumps
+}
+
+struct Lowering<'a> {
+    program: &'a Program,
+    shape: Shape,
+    slots: Vec<DType>,
+    known: HashMap<Operand, u32>,
+    constants: Vec<(u32, u64)>,
+    scalars: Vec<(u32, u32)>,
+}
+
+impl Lowering<'_> {
+    fn slot(&mut self, operand: Operand) -> u32 {
+        if let Operand::Register(register) = operand {
+            return register;
+        }
+        if let Some(&slot) = self.known.get(&operand) {
+            return slot;
+        }
+        let slot = self.slots.len() as u32;
+        match operand {
+            Operand::Parameter(parameter) => {
+                self.slots.push(self.program.parameters[parameter as usize].dtype);
+                self.scalars.push((slot, parameter));
+            }
+            Operand::Constant(constant) => {
+                self.slots.push(constant.dtype);
+                self.constants.push((slot, constant.bits));
+            }
+            Operand::Register(_) => {}
+        }
+        self.known.insert(operand, slot);
+        slot
+    }
+
+    fn memory(&self, memory: Memory) -> u32 {
+        match memory {
+            Memory::Buffer(index) => index,
+            Memory::Shared(index) => self.program.parameters.len() as u32 + index,
+        }
+    }
+
+    /// Whether lanes that do not take part in instruction `index` may still be read.
+    fn blends(&self, index: usize, to: u32) -> bool {
+        self.shape.block_of[index] != self.shape.scope[to as usize]
+    }
+
+    fn dtype(&self, slot: u32) -> DType {
+        self.slots[slot as usize]
+    }
+
+    fn apply(&mut self, index: usize, to: u32, kernel: Option<Kernel>, operands: &[Operand], rule: Rule) -> Option<Step> {
+        let mut from = [0; 3];
+        for (slot, operand) in from.iter_mut().zip(operands) {
+            *slot = self.slot(*operand);
+        }
+        let is_half = |slot: u32| matches!(self.dtype(slot), DType::F16 | DType::BF16);
+        let moves = rule == Rule::Same && self.dtype(from[0]) == self.dtype(to);
+        let (widen, narrow) =
+            if moves || operands.len() == 3 && self.dtype(from[0]) == DType::Bool { (false, false) } else { (is_half(from[0]), is_half(to)) };
+        let blend = self.blends(index, to);
+        Some(Step::Apply(Apply { kernel: kernel?, to, from, count: operands.len(), widen, narrow, rule, blend, stored: None }))
+    }
+
+    fn step(&mut self, index: usize, body: &[Instruction], jumps: &[usize]) -> Option<Step> {
+        use Instruction as I;
+        let jump = jumps[index];
+        match body[index] {
+            I::Unary { op, to, a } => self.apply(index, to, ops::unary(op, self.dtype(to)).map(Kernel::One), &[a], Rule::None),
+            I::Binary { op, to, a, b } => {
+                let rule = match op {
+                    Binary::Add => Rule::Add,
+                    Binary::Sub => Rule::Sub,
+                    _ => Rule::None,
+                };
+                self.apply(index, to, ops::binary(op, self.dtype(to)).map(Kernel::Two), &[a, b], rule)
+            }
+            I::Ternary { op, to, a, b, c } => self.apply(index, to, ops::ternary(op, self.dtype(to)).map(Kernel::Three), &[a, b, c], Rule::None),
+            I::Compare { op, to, a, b } => {
+                let rule = match op {
+                    Compare::Lt => Rule::Lt,
+                    Compare::Ge => Rule::Ge,
+                    _ => Rule::None,
+                };
+                let slot = self.slot(a);
+                self.apply(index, to, Some(Kernel::Two(ops::compare(op, self.dtype(slot)))), &[a, b], rule)
+            }
+            I::Select { to, condition, a, b } => {
+                let kernel = Kernel::Three(ops::select(self.dtype(to).size()));
+                self.apply(index, to, Some(kernel), &[condition, a, b], Rule::None)
+            }
+            I::Convert { to, a } | I::Move { to, a } => {
+                let slot = self.slot(a);
+                let (from, into) = (self.dtype(slot), self.dtype(to));
+                // What stays as it is is moved by its size.
+                let same = |dtype: DType| [DType::U8, DType::U16, DType::U32, DType::U64].into_iter().find(|d| d.size() == dtype.size());
+                let kernel = if from == into { same(from).map(|d| ops::convert(d, d)) } else { Some(ops::convert(from, into)) };
+                self.apply(index, to, kernel.map(Kernel::One), &[a], Rule::Same)
+            }
+            I::Position { to, position } => Some(Step::Position { to, position, blend: self.blends(index, to) }),
+            I::Load { to, memory, index: place } => {
+                let (memory, place) = (self.memory(memory), self.slot(place));
+                Some(Step::Load { to, memory, index: place, blend: self.blends(index, to) })
+            }
+            I::Store { memory, index, value } => {
+                let (memory, index, value) = (self.memory(memory), self.slot(index), self.slot(value));
+                Some(Step::Store { memory, index, value })
+            }
+            I::Atomic { op, to, memory, index: place, value } => self.atomic(index, Some(op), to, memory, place, value, value),
+            I::CompareExchange { to, memory, index: place, expected, value } => self.atomic(index, None, to, memory, place, expected, value),
+            I::Reduce { scope, op, to, a } => {
+                let (kernel, a) = (ops::binary(op, self.dtype(to))?, self.slot(a));
+                let half = matches!(self.dtype(to), DType::F16 | DType::BF16);
+                Some(Step::Reduce { scope, kernel, half, to, a, blend: self.blends(index, to) })
+            }
+            I::Shuffle { kind, to, a, by } => {
+                let (a, by) = (self.slot(a), self.slot(by));
+                Some(Step::Shuffle { kind, to, a, by, blend: self.blends(index, to) })
+            }
+            I::Barrier => Some(Step::Nothing),
+            I::Call { .. } => None,
+            I::If { condition } => {
+                let has_else = self.shape.other[self.shape.opens[index] as usize] != u32::MAX;
+                Some(Step::If { condition: self.slot(condition), otherwise: jump + 1, has_else })
+            }
+            I::Else => Some(Step::Else { end: jump }),
+            I::Loop { bound } => Some(Step::Loop { bound }),
+            I::While { condition } => Some(Step::While { condition: self.slot(condition) }),
+            I::Break => Some(Step::Break),
+            I::Continue => Some(Step::Continue),
+            I::End if matches!(body[jump], I::Loop { .. }) => Some(Step::EndLoop { start: jump }),
+            I::End => Some(Step::EndIf),
+            I::Exit => Some(Step::Exit),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the fields of two instructions")]
+    fn atomic(
+        &mut self,
+        index: usize,
+        op: Option<Atomic>,
+        to: Option<u32>,
+        memory: Memory,
+        place: Operand,
+        expected: Operand,
+        value: Operand,
+    ) -> Option<Step> {
+        let blend = to.is_some_and(|to| self.blends(index, to));
+        let (memory, index) = (self.memory(memory), self.slot(place));
+        let (expected, value) = (self.slot(expected), self.slot(value));
+        Some(Step::Atomic { op, to, memory, index, expected, value, blend })
+    }
+}

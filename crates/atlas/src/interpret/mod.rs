@@ -1,0 +1,159 @@
+//! What a program means, and how the CPU runs it.
+//!
+//! A block runs in lockstep: each register is a vector over the block's threads, each instruction a loop over its lanes, and where threads
+//! part a mask says who runs. Blocks that share nothing are run together in strips of about a thousand lanes, so that the cost of an instruction
+//! is spread and registers stay in the first cache. What is the same in all lanes is calculated once, and lanes that count up (positions and
+//! what is added to them) are not even written down: a load at such an index is a slice of the buffer. Blocks run in parallel.
+
+mod active;
+mod collective;
+mod flatten;
+mod fuse;
+mod lower;
+mod memory;
+mod ops;
+mod positions;
+mod slot;
+mod strip;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use elinvar_core::{Access, Error, Result};
+use rayon::prelude::*;
+
+use crate::{
+    program::{Bounds, Constant, LaunchConfig},
+    verify::Verified,
+};
+use lower::Code;
+use memory::Range;
+use positions::Place;
+use strip::Strip;
+
+/// Lanes of a strip of several blocks.
+const LANES: usize = 1024;
+/// Steps of all strips together that are worth waking other threads for.
+const PARALLEL: u64 = 2048;
+
+/// What a parameter is given.
+#[derive(Debug)]
+pub enum Argument<'a> {
+    /// For a buffer that is read: its bytes.
+    Read(&'a [u8]),
+    /// For a buffer that is written or updated: its bytes.
+    Write(&'a mut [u8]),
+    /// For a scalar.
+    Scalar(Constant),
+}
+
+/// Instructions that loops may still spend.
+struct Budget(AtomicU64);
+
+impl Budget {
+    fn spend(&self, steps: u64) -> Result<()> {
+        let left = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(steps));
+        left.map(drop).map_err(|_| Error::invalid_launch("the program was stopped: its loops spent the budget of steps (a loop may never end)"))
+    }
+}
+
+/// A program prepared for the CPU.
+pub struct Interpreter {
+    program: Verified,
+    code: Code,
+    steps: u64,
+}
+
+impl std::fmt::Debug for Interpreter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Interpreter({})", self.program.program().name)
+    }
+}
+
+impl Interpreter {
+    /// Instructions that the loops of a launch may execute, each counted once for the block or blocks that run it together.
+    pub const DEFAULT_STEPS: u64 = 1 << 36;
+
+    /// Prepares a program.
+    pub fn new(program: Verified) -> Self {
+        let code = lower::lower(program.program());
+        Self { program, code, steps: Self::DEFAULT_STEPS }
+    }
+
+    /// The same with another budget for its loops.
+    pub fn with_steps(self, steps: u64) -> Self {
+        Self { steps, ..self }
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Verified {
+        &self.program
+    }
+
+    /// Runs the program, with one argument for each parameter. It uses the rayon pool that it is called in.
+    ///
+    /// # Errors
+    /// A launch that the program does not allow, arguments that do not fit its parameters, a loop that spends the budget of steps, or an access out
+    /// of bounds of a program that traps; buffers then hold what was stored until then.
+    pub fn run(&self, launch: &LaunchConfig, arguments: Vec<Argument<'_>>) -> Result<()> {
+        let program = self.program.program();
+        self.program.check_launch(launch)?;
+        if arguments.len() != program.parameters.len() {
+            let (given, taken) = (arguments.len(), program.parameters.len());
+            return Err(Error::invalid_argument(format!("program {}: {given} arguments, it takes {taken}", program.name)));
+        }
+        let (mut memory, mut scalars) = (Vec::new(), Vec::new());
+        for (parameter, argument) in program.parameters.iter().zip(arguments) {
+            let refuse = |what: &str| Error::invalid_argument(format!("program {}, '{}': {what}", program.name, parameter.name));
+            let size = parameter.dtype.size();
+            let is_whole = |bytes: &[u8]| bytes.len().is_multiple_of(size) && bytes.as_ptr().align_offset(size) == 0;
+            memory.push(match (parameter.access, argument) {
+                (Some(Access::Read), Argument::Read(bytes)) if is_whole(bytes) => Range::constant(bytes, parameter.dtype),
+                (Some(Access::Write | Access::ReadWrite), Argument::Write(bytes)) if is_whole(bytes) => Range::updated(bytes, parameter.dtype),
+                (None, Argument::Scalar(value)) if value.dtype == parameter.dtype && value.is_valid() => {
+                    scalars.push(value.bits);
+                    Range::none()
+                }
+                (None, _) => return Err(refuse(&format!("a scalar of {} is expected", parameter.dtype))),
+                (Some(access), _) => {
+                    return Err(refuse(&format!("an aligned buffer of whole {} for access {access:?} is expected", parameter.dtype)));
+                }
+            });
+            if parameter.access.is_some() {
+                scalars.push(0);
+            }
+        }
+        let scalars: Vec<_> = self.code.scalars.iter().map(|&(slot, parameter)| (slot, scalars[parameter as usize])).collect();
+        self.launch(launch, &memory, &scalars)
+    }
+
+    fn launch(&self, launch: &LaunchConfig, memory: &[Range<'_>], scalars: &[(u32, u64)]) -> Result<()> {
+        let program = self.program.program();
+        let threads = launch.threads() as usize;
+        let blocks: u64 = launch.grid.iter().map(|&n| u64::from(n)).product();
+        let together = if self.code.merges { (LANES / threads).clamp(1, usize::try_from(blocks).unwrap_or(LANES)) } else { 1 };
+        let strips = blocks.div_ceil(together as u64);
+        let budget = Budget(AtomicU64::new(self.steps));
+        let run = |from: u64, to: u64| -> Result<()> {
+            let shared = program.shared.iter().map(|s| Range::shared(s.length, s.dtype));
+            let memory = memory.iter().map(Range::again).chain(shared).collect();
+            let traps = program.bounds == Bounds::Trap;
+            let mut strip = Strip::new(&self.code, memory, Place::new(*launch), scalars, together * threads, traps);
+            for index in from..to {
+                let first = index * together as u64;
+                let count = (blocks - first).min(together as u64) as usize;
+                strip.run(first, count, self.code.registers, &budget)?;
+            }
+            Ok(())
+        };
+        if strips.saturating_mul(self.code.steps.len() as u64) <= PARALLEL || rayon::current_num_threads() == 1 {
+            return run(0, strips);
+        }
+        let tasks = strips.min(16 * rayon::current_num_threads() as u64);
+        (0..tasks).into_par_iter().try_for_each(|task| run(share(strips, task, tasks), share(strips, task + 1, tasks)))
+    }
+}
+
+/// Where part `part` of `parts` equal ones of `n` begins.
+fn share(n: u64, part: u64, parts: u64) -> u64 {
+    (u128::from(n) * u128::from(part) / u128::from(parts)) as u64
+}

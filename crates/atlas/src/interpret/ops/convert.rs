@@ -1,0 +1,116 @@
+//! Conversions: Rust's `as` is what Atlas says, but for integers to halves, which go through f32 rounded to odd so that they round once.
+
+use std::marker::PhantomData;
+
+use elinvar_core::DType;
+
+use super::{One, Op1, map1};
+
+trait As<T> {
+    fn to(self) -> T;
+}
+
+macro_rules! casts {
+    ($($from:ident)*) => { $(casts!(@ $from: f32 i8 i16 i32 i64 u8 u16 u32 u64);)* };
+    (@ $from:ident: $($to:ident)*) => {
+        $(impl As<$to> for $from {
+            #[inline(always)]
+            fn to(self) -> $to { self as $to }
+        })*
+    };
+}
+casts!(f32 i8 i16 i32 i64 u8 u16 u32 u64);
+
+struct Cast<S, T>(PhantomData<(S, T)>);
+impl<S: bytemuck::Pod + As<T>, T: bytemuck::Pod> Op1 for Cast<S, T> {
+    type A = S;
+    type R = T;
+    #[inline(always)]
+    fn at(a: S) -> T {
+        a.to()
+    }
+}
+
+struct NonZero<S>(PhantomData<S>);
+impl<S: bytemuck::Pod + PartialEq> Op1 for NonZero<S> {
+    type A = S;
+    type R = u8;
+    #[inline(always)]
+    fn at(a: S) -> u8 {
+        u8::from(a != S::zeroed())
+    }
+}
+
+/// To f32 with the last bit set if anything is lost, so that a second rounding, to fewer bits, is the only one.
+trait ToOdd {
+    fn to_odd(self) -> f32;
+}
+
+macro_rules! to_odd {
+    ($($type:ident)*) => {$(
+        impl ToOdd for $type {
+            #[inline(always)]
+            fn to_odd(self) -> f32 {
+                #[allow(unused_comparisons, reason = "unsigned types have no negative values")]
+                let negative = self < 0;
+                let magnitude = if negative { (self as i64 as u64).wrapping_neg() } else { self as u64 };
+                let shift = 40u32.saturating_sub(magnitude.leading_zeros());
+                let kept = magnitude >> shift;
+                let lost = u64::from(kept << shift != magnitude);
+                let value = (kept | lost) as f32 * f32::from_bits((127 + shift) << 23);
+                if negative { -value } else { value }
+            }
+        }
+    )*};
+}
+to_odd!(i8 i16 i32 i64 u8 u16 u32 u64);
+
+struct Odd<S>(PhantomData<S>);
+impl<S: bytemuck::Pod + ToOdd> Op1 for Odd<S> {
+    type A = S;
+    type R = f32;
+    #[inline(always)]
+    fn at(a: S) -> f32 {
+        a.to_odd()
+    }
+}
+
+/// The loop that converts. Halves are f32 on either side, those of the target not yet narrowed.
+pub(in crate::interpret) fn convert(from: DType, to: DType) -> One {
+    match from {
+        DType::I8 => integer::<i8>(to),
+        DType::I16 => integer::<i16>(to),
+        DType::I32 => integer::<i32>(to),
+        DType::I64 => integer::<i64>(to),
+        DType::U8 | DType::Bool => integer::<u8>(to),
+        DType::U16 => integer::<u16>(to),
+        DType::U32 => integer::<u32>(to),
+        DType::U64 => integer::<u64>(to),
+        _ => any::<f32>(to),
+    }
+}
+
+trait Number: bytemuck::Pod + PartialEq + As<f32> + As<i8> + As<i16> + As<i32> + As<i64> + As<u8> + As<u16> + As<u32> + As<u64> {}
+impl<T: bytemuck::Pod + PartialEq + As<f32> + As<i8> + As<i16> + As<i32> + As<i64> + As<u8> + As<u16> + As<u32> + As<u64>> Number for T {}
+
+fn integer<S: Number + ToOdd>(to: DType) -> One {
+    match to {
+        DType::F16 | DType::BF16 => map1::<Odd<S>>,
+        _ => any::<S>(to),
+    }
+}
+
+fn any<S: Number>(to: DType) -> One {
+    match to {
+        DType::I8 => map1::<Cast<S, i8>>,
+        DType::I16 => map1::<Cast<S, i16>>,
+        DType::I32 => map1::<Cast<S, i32>>,
+        DType::I64 => map1::<Cast<S, i64>>,
+        DType::U8 => map1::<Cast<S, u8>>,
+        DType::U16 => map1::<Cast<S, u16>>,
+        DType::U32 => map1::<Cast<S, u32>>,
+        DType::U64 => map1::<Cast<S, u64>>,
+        DType::Bool => map1::<NonZero<S>>,
+        _ => map1::<Cast<S, f32>>,
+    }
+}

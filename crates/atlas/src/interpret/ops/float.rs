@@ -1,0 +1,112 @@
+//! f32, by the library's strict functions.
+
+use elinvar_math as math;
+
+use super::{One, Op1, Op2, Op3, Three, Two, integer, map1, map2, map3};
+use crate::program::{Binary, Compare, Ternary, Unary};
+
+/// `log10(2)`.
+pub(crate) const LOG10_2: f32 = std::f32::consts::LOG10_2;
+
+macro_rules! operations {
+    ($($trait:ident $op:ident $result:ident $function:ident $map:ident { $($name:ident |$($x:ident),+| $body:expr;)* })*) => {$(
+        $(
+            struct $name;
+            impl $trait for $name {
+                type A = f32;
+                type R = f32;
+                #[inline(always)]
+                fn at($($x: f32),+) -> f32 { $body }
+            }
+        )*
+
+        pub(super) fn $function(op: $op) -> Option<$result> {
+            match op {
+                $($op::$name => Some($map::<$name>),)*
+                _ => None,
+            }
+        }
+    )*};
+}
+operations! {
+    Op1 Unary One unary map1 {
+        Neg |a| -a;
+        Abs |a| a.abs();
+        Floor |a| a.floor();
+        Ceil |a| a.ceil();
+        Trunc |a| a.trunc();
+        Round |a| a.round_ties_even();
+        Sqrt |a| a.sqrt();
+        Rsqrt |a| math::rsqrt(a);
+        Exp |a| math::exp(a);
+        Exp2 |a| math::exp2(a);
+        Log |a| math::log(a);
+        Log2 |a| math::log2(a);
+        Log10 |a| math::log2(a) * LOG10_2;
+        Sin |a| math::sin(a);
+        Cos |a| math::cos(a);
+        Tan |a| math::tan(a);
+        Tanh |a| math::tanh(a);
+        Sigmoid |a| math::sigmoid(a);
+        Silu |a| math::silu(a);
+        Erf |a| math::erf(a);
+    }
+    Op2 Binary Two binary map2 {
+        Add |a, b| a + b;
+        Sub |a, b| a - b;
+        Mul |a, b| a * b;
+        Div |a, b| a / b;
+        Rem |a, b| (-(a / b).trunc()).mul_add(b, a);
+        Min |a, b| if a.is_nan() | (a < b) { a } else { b };
+        Max |a, b| if a.is_nan() | (a > b) { a } else { b };
+        Pow |a, b| math::pow(a, b);
+    }
+}
+
+struct Fma;
+impl Op3 for Fma {
+    type A = f32;
+    #[inline(always)]
+    fn at(a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
+}
+
+struct Mad;
+impl Op3 for Mad {
+    type A = f32;
+    #[inline(always)]
+    fn at(a: f32, b: f32, c: f32) -> f32 {
+        a * b + c
+    }
+}
+
+pub(super) fn ternary(op: Ternary) -> Three {
+    match op {
+        Ternary::Fma => map3::<Fma>,
+        Ternary::Mad => map3::<Mad>,
+    }
+}
+
+/// The larger of the first two, and of it and the third the smaller.
+struct Clamp;
+impl Op3 for Clamp {
+    type A = f32;
+    #[inline(always)]
+    fn at(a: f32, low: f32, high: f32) -> f32 {
+        Min::at(Max::at(a, low), high)
+    }
+}
+
+/// Two operations as one loop, where there is one: the second takes the first's result as its first operand.
+pub(in crate::interpret) fn fused(first: Binary, second: Binary) -> Option<Three> {
+    match (first, second) {
+        (Binary::Mul, Binary::Add) => Some(map3::<Mad>),
+        (Binary::Max, Binary::Min) => Some(map3::<Clamp>),
+        _ => None,
+    }
+}
+
+pub(super) fn compare(op: Compare) -> Two {
+    integer::compare::<f32>(op)
+}

@@ -1,0 +1,121 @@
+//! Loops over lanes, one for each operation and type. Halves are widened before and narrowed after.
+
+mod convert;
+mod float;
+mod integer;
+mod lanes;
+
+use elinvar_core::DType;
+use elinvar_math::simd;
+
+pub(super) use convert::convert;
+pub(super) use float::fused;
+pub(super) use lanes::{all_equal, and, and_not, blend, gather, or, scatter, select, splat};
+
+use crate::program::{Binary, Compare, Ternary, Unary};
+
+/// A loop over the lanes of one operand: bytes of aligned elements.
+pub(super) type One = fn(&[u8], &mut [u8]);
+/// Of two.
+pub(super) type Two = fn(&[u8], &[u8], &mut [u8]);
+/// Of three.
+pub(super) type Three = fn(&[u8], &[u8], &[u8], &mut [u8]);
+
+/// Bytes as elements; none if the bytes are not aligned for them.
+#[inline(always)]
+pub(super) fn elements<T: bytemuck::Pod>(bytes: &[u8]) -> &[T] {
+    bytemuck::try_cast_slice(bytes).unwrap_or(&[])
+}
+
+/// The same for writing.
+#[inline(always)]
+pub(super) fn elements_mut<T: bytemuck::Pod>(bytes: &mut [u8]) -> &mut [T] {
+    bytemuck::try_cast_slice_mut(bytes).unwrap_or(&mut [])
+}
+
+trait Op1 {
+    type A: bytemuck::Pod;
+    type R: bytemuck::Pod;
+    fn at(a: Self::A) -> Self::R;
+}
+
+trait Op2 {
+    type A: bytemuck::Pod;
+    type R: bytemuck::Pod;
+    fn at(a: Self::A, b: Self::A) -> Self::R;
+}
+
+trait Op3 {
+    type A: bytemuck::Pod;
+    fn at(a: Self::A, b: Self::A, c: Self::A) -> Self::A;
+}
+
+simd! {
+    fn map1<O: Op1>(a: &[u8], out: &mut [u8]) {
+        for (out, a) in elements_mut::<O::R>(out).iter_mut().zip(elements::<O::A>(a)) {
+            *out = O::at(*a);
+        }
+    }
+}
+
+simd! {
+    fn map2<O: Op2>(a: &[u8], b: &[u8], out: &mut [u8]) {
+        for ((out, a), b) in elements_mut::<O::R>(out).iter_mut().zip(elements::<O::A>(a)).zip(elements::<O::A>(b)) {
+            *out = O::at(*a, *b);
+        }
+    }
+}
+
+simd! {
+    fn map3<O: Op3>(a: &[u8], b: &[u8], c: &[u8], out: &mut [u8]) {
+        let operands = elements::<O::A>(a).iter().zip(elements::<O::A>(b)).zip(elements::<O::A>(c));
+        for (out, ((a, b), c)) in elements_mut::<O::A>(out).iter_mut().zip(operands) {
+            *out = O::at(*a, *b, *c);
+        }
+    }
+}
+
+macro_rules! for_integers {
+    ($dtype:expr, $function:ident($op:expr), $otherwise:expr) => {
+        match $dtype {
+            DType::I8 => integer::$function::<i8>($op),
+            DType::I16 => integer::$function::<i16>($op),
+            DType::I32 => integer::$function::<i32>($op),
+            DType::I64 => integer::$function::<i64>($op),
+            DType::U8 => integer::$function::<u8>($op),
+            DType::U16 => integer::$function::<u16>($op),
+            DType::U32 => integer::$function::<u32>($op),
+            DType::U64 => integer::$function::<u64>($op),
+            _ => $otherwise,
+        }
+    };
+}
+
+/// The loop of an operation that takes the type.
+pub(super) fn unary(op: Unary, dtype: DType) -> Option<One> {
+    match dtype {
+        DType::Bool => (op == Unary::Not).then_some(map1::<integer::NotBool> as One),
+        _ => for_integers!(dtype, unary(op), float::unary(op)),
+    }
+}
+
+/// The loop of an operation that takes the type.
+pub(super) fn binary(op: Binary, dtype: DType) -> Option<Two> {
+    match dtype {
+        DType::Bool => matches!(op, Binary::And | Binary::Or | Binary::Xor).then(|| integer::binary::<u8>(op))?,
+        _ => for_integers!(dtype, binary(op), float::binary(op)),
+    }
+}
+
+/// The loop of an operation that takes the type.
+pub(super) fn ternary(op: Ternary, dtype: DType) -> Option<Three> {
+    for_integers!(dtype, ternary(op), Some(float::ternary(op)))
+}
+
+/// The loop of a comparison.
+pub(super) fn compare(op: Compare, dtype: DType) -> Two {
+    match dtype {
+        DType::Bool => integer::compare::<u8>(op),
+        _ => for_integers!(dtype, compare(op), float::compare(op)),
+    }
+}

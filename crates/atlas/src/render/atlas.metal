@@ -1,0 +1,289 @@
+// What Atlas programs use of Metal, one meaning for every type: integers wrap, division is total, halves calculate in f32.
+
+namespace atlas {
+
+// Exact.
+template <typename T>
+inline float widen(T x) {
+    return float(x);
+}
+
+template <>
+inline float widen<bfloat>(bfloat x) {
+    return as_type<float>(uint(as_type<ushort>(x)) << 16);
+}
+
+// To nearest even; NaN stays NaN.
+template <typename T>
+inline T narrow(float x) {
+    return T(x);
+}
+
+template <>
+inline bfloat narrow<bfloat>(float x) {
+    const uint bits = as_type<uint>(x);
+    const uint rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    return as_type<bfloat>(ushort(isnan(x) ? (bits >> 16) | 0x40u : rounded));
+}
+
+template <typename T>
+inline T add(T a, T b) {
+    return T(ulong(a) + ulong(b));
+}
+
+inline float add(float a, float b) {
+    return a + b;
+}
+
+template <typename T>
+inline T sub(T a, T b) {
+    return T(ulong(a) - ulong(b));
+}
+
+template <typename T>
+inline T mul(T a, T b) {
+    return T(ulong(a) * ulong(b));
+}
+
+inline float mul(float a, float b) {
+    return a * b;
+}
+
+// Towards zero; by zero zero; the least number by -1 itself.
+template <typename T>
+inline T div(T a, T b) {
+    if (T(-1) < T(0) && b == T(-1)) {
+        return T(0ul - ulong(a));
+    }
+    return b == T(0) ? T(0) : T(a / b);
+}
+
+// By zero the dividend.
+template <typename T>
+inline T rem(T a, T b) {
+    if (b == T(0)) {
+        return a;
+    }
+    return T(-1) < T(0) && b == T(-1) ? T(0) : T(a % b);
+}
+
+inline float rem(float a, float b) {
+    return metal::fma(-metal::trunc(a / b), b, a);
+}
+
+template <typename T>
+inline T min(T a, T b) {
+    return b < a ? b : a;
+}
+
+// NaN if either is.
+inline float min(float a, float b) {
+    return isnan(a) ? a : (a < b ? a : b);
+}
+
+template <typename T>
+inline T max(T a, T b) {
+    return b > a ? b : a;
+}
+
+inline float max(float a, float b) {
+    return isnan(a) ? a : (a > b ? a : b);
+}
+
+// Counts modulo the width.
+template <typename T>
+inline T shl(T a, T b) {
+    return T(ulong(a) << (ulong(b) & (8 * sizeof(T) - 1)));
+}
+
+template <typename T>
+inline T shr(T a, T b) {
+    return T(a >> (uint(b) & uint(8 * sizeof(T) - 1)));
+}
+
+template <typename T>
+inline T neg(T a) {
+    return T(0ul - ulong(a));
+}
+
+template <typename T>
+inline T abs(T a) {
+    return a < T(0) ? neg(a) : a;
+}
+
+template <typename T>
+inline T popcount(T a) {
+    const ulong bits = sizeof(T) == 8 ? ulong(a) : ulong(a) & ((1ul << (8 * sizeof(T) & 63)) - 1ul);
+    return T(metal::popcount(uint(bits)) + metal::popcount(uint(bits >> 32)));
+}
+
+// Towards zero, saturating; NaN is zero.
+template <typename T>
+inline T saturate(float x) {
+    constexpr bool is_signed = T(-1) < T(0);
+    const float limit = as_type<float>((127u + 8u * uint(sizeof(T)) - (is_signed ? 1u : 0u)) << 23);
+    const T high = is_signed ? T(~0ul >> (65 - 8 * sizeof(T))) : T(~0ul);
+    if (x >= limit) {
+        return high;
+    }
+    const float low = is_signed ? -limit : 0.0f;
+    return x > low ? T(x) : (isnan(x) ? T(0) : T(~high));
+}
+
+// The 24 leading bits, the last one set if any is lost: rounding that to a half is then the only rounding.
+inline float leading_bits(ulong magnitude) {
+    const uint high = uint(magnitude >> 32);
+    const uint zeros = high != 0 ? metal::clz(high) : 32 + metal::clz(uint(magnitude));
+    const uint shift = zeros < 40 ? 40 - zeros : 0;
+    const ulong kept = magnitude >> shift;
+    const uint lost = kept << shift != magnitude ? 1 : 0;
+    return float(uint(kept) | lost) * as_type<float>((127 + shift) << 23);
+}
+
+template <typename T>
+inline float to_odd(T x) {
+    return x < T(0) ? -leading_bits(0ul - ulong(x)) : leading_bits(ulong(x));
+}
+
+// Beyond the end, where negative indices are too: zero.
+template <typename T, typename I>
+inline T load(device const T* memory, ulong length, I index) {
+    return ulong(index) < length ? memory[index] : T(0);
+}
+
+template <typename T, typename I>
+inline T load(threadgroup const T* memory, ulong length, I index) {
+    return ulong(index) < length ? memory[index] : T(0);
+}
+
+// Beyond the end: nothing.
+template <typename T, typename I>
+inline void store(device T* memory, ulong length, I index, T value) {
+    if (ulong(index) < length) {
+        memory[index] = value;
+    }
+}
+
+template <typename T, typename I>
+inline void store(threadgroup T* memory, ulong length, I index, T value) {
+    if (ulong(index) < length) {
+        memory[index] = value;
+    }
+}
+
+#define ATLAS_ATOMIC(space, type, name, function)                                                                              \
+    template <typename I>                                                                                                      \
+    inline type name(space type* memory, ulong length, I index, type value) {                                                  \
+        return ulong(index) < length                                                                                           \
+            ? function(reinterpret_cast<space atomic_##type*>(memory + index), value, memory_order_relaxed)                    \
+            : type(0);                                                                                                         \
+    }
+#define ATLAS_ATOMICS(space, type)                                                                                             \
+    ATLAS_ATOMIC(space, type, atomic_add, atomic_fetch_add_explicit)                                                           \
+    ATLAS_ATOMIC(space, type, atomic_min, atomic_fetch_min_explicit)                                                           \
+    ATLAS_ATOMIC(space, type, atomic_max, atomic_fetch_max_explicit)                                                           \
+    ATLAS_ATOMIC(space, type, atomic_and, atomic_fetch_and_explicit)                                                           \
+    ATLAS_ATOMIC(space, type, atomic_or, atomic_fetch_or_explicit)                                                             \
+    ATLAS_ATOMIC(space, type, atomic_xor, atomic_fetch_xor_explicit)                                                           \
+    ATLAS_ATOMIC(space, type, atomic_exchange, atomic_exchange_explicit)                                                       \
+    template <typename I>                                                                                                      \
+    inline type atomic_cas(space type* memory, ulong length, I index, type expected, type value) {                             \
+        type seen = expected;                                                                                                  \
+        if (ulong(index) >= length) {                                                                                          \
+            return type(0);                                                                                                    \
+        }                                                                                                                      \
+        space atomic_##type* element = reinterpret_cast<space atomic_##type*>(memory + index);                                 \
+        while (!atomic_compare_exchange_weak_explicit(element, &seen, value, memory_order_relaxed, memory_order_relaxed)) {    \
+            if (seen != expected) {                                                                                            \
+                break;                                                                                                         \
+            }                                                                                                                  \
+        }                                                                                                                      \
+        return seen;                                                                                                           \
+    }
+ATLAS_ATOMICS(device, int)
+ATLAS_ATOMICS(device, uint)
+ATLAS_ATOMICS(threadgroup, int)
+ATLAS_ATOMICS(threadgroup, uint)
+
+// Simdgroups exchange at most 32 bits at once.
+template <typename T>
+inline T shuffle(T value, ushort lane) {
+    return simd_shuffle(value, lane);
+}
+
+template <>
+inline ulong shuffle<ulong>(ulong value, ushort lane) {
+    return as_type<ulong>(simd_shuffle(as_type<uint2>(value), lane));
+}
+
+template <>
+inline long shuffle<long>(long value, ushort lane) {
+    return long(shuffle(ulong(value), lane));
+}
+
+template <>
+inline bool shuffle<bool>(bool value, ushort lane) {
+    return simd_shuffle(uint(value), lane) != 0;
+}
+
+struct Add {
+    template <typename T>
+    static T apply(T a, T b) { return atlas::add(a, b); }
+};
+
+struct Mul {
+    template <typename T>
+    static T apply(T a, T b) { return atlas::mul(a, b); }
+};
+
+struct Min {
+    template <typename T>
+    static T apply(T a, T b) { return atlas::min(a, b); }
+};
+
+struct Max {
+    template <typename T>
+    static T apply(T a, T b) { return atlas::max(a, b); }
+};
+
+struct And {
+    template <typename T>
+    static T apply(T a, T b) { return T(a & b); }
+};
+
+struct Or {
+    template <typename T>
+    static T apply(T a, T b) { return T(a | b); }
+};
+
+struct Xor {
+    template <typename T>
+    static T apply(T a, T b) { return T(a ^ b); }
+};
+
+// Lanes 16, 8, 4, 2, 1 apart; every lane gets what the first one has.
+template <typename Op, typename T>
+inline T simd_reduce(T value, uint lane) {
+    for (uint apart = 16; apart > 0; apart >>= 1) {
+        value = Op::apply(value, shuffle(value, ushort(lane ^ apart)));
+    }
+    return shuffle(value, ushort(0));
+}
+
+// The simdgroups in index order.
+template <typename Op, typename T>
+inline T group_reduce(T value, threadgroup T* partial, uint lane, uint simdgroup, uint simdgroups) {
+    value = simd_reduce<Op>(value, lane);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (lane == 0) {
+        partial[simdgroup] = value;
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    T total = partial[0];
+    for (uint g = 1; g < simdgroups; ++g) {
+        total = Op::apply(total, partial[g]);
+    }
+    return total;
+}
+
+}  // namespace atlas

@@ -1,0 +1,253 @@
+//! The value of an instruction as an expression.
+
+use elinvar_core::DType;
+
+use super::{
+    body::Body,
+    names::{element_name, type_name},
+};
+use crate::program::{Binary, Compare, Constant, Instruction, Memory, Operand, Position, Scope, Shuffle, Ternary, Unary, is_signed};
+
+const fn is_half(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::BF16)
+}
+
+/// A constant.
+pub(super) fn constant(constant: Constant) -> String {
+    let dtype = constant.dtype;
+    if dtype == DType::Bool {
+        return (constant.bits != 0).to_string();
+    }
+    if dtype.is_float() {
+        let value = constant.as_f32();
+        let text = match value {
+            v if v.is_nan() => "NAN".to_owned(),
+            v if v.is_infinite() => "INFINITY".to_owned(),
+            v => format!("{:?}f", v.abs()),
+        };
+        let text = if value.is_sign_negative() && !value.is_nan() { format!("(-{text})") } else { text };
+        return if is_half(dtype) { narrow(dtype, &text) } else { text };
+    }
+    let value = constant.as_integer();
+    match dtype {
+        DType::U32 => format!("{value}u"),
+        DType::U64 => format!("{value}ul"),
+        DType::I32 if value == i128::from(i32::MIN) => "(-2147483647 - 1)".to_owned(),
+        DType::I64 if value == i128::from(i64::MIN) => "(-9223372036854775807l - 1l)".to_owned(),
+        DType::I32 if value < 0 => format!("({value})"),
+        DType::I32 => value.to_string(),
+        DType::I64 if value < 0 => format!("({value}l)"),
+        DType::I64 => format!("{value}l"),
+        _ => format!("{}({value})", type_name(dtype)),
+    }
+}
+
+/// Zero, as an element of memory.
+pub(super) fn zero(dtype: DType) -> String {
+    format!("{}(0)", element_name(dtype))
+}
+
+/// The type in which a reduction calculates.
+pub(super) const fn exchanged(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F16 | DType::BF16 => "float",
+        DType::Bool => "uint",
+        _ => type_name(dtype),
+    }
+}
+
+fn narrow(dtype: DType, value: &str) -> String {
+    format!("atlas::narrow<{}>({value})", type_name(dtype))
+}
+
+/// The name of an operation's object, for reductions.
+fn object(op: Binary) -> &'static str {
+    match op {
+        Binary::Mul => "atlas::Mul",
+        Binary::Min => "atlas::Min",
+        Binary::Max => "atlas::Max",
+        Binary::And => "atlas::And",
+        Binary::Or => "atlas::Or",
+        Binary::Xor => "atlas::Xor",
+        _ => "atlas::Add",
+    }
+}
+
+impl Body<'_> {
+    fn dtype(&self, operand: Operand) -> DType {
+        self.context.program.dtype(self.function, operand).unwrap_or(DType::F32)
+    }
+
+    /// An operand, halves as f32.
+    fn wide(&self, operand: Operand) -> String {
+        match operand {
+            Operand::Constant(c) if is_half(c.dtype) => constant(Constant::f32(c.as_f32())),
+            _ if is_half(self.dtype(operand)) => format!("atlas::widen({})", self.operand(operand)),
+            _ => self.operand(operand),
+        }
+    }
+
+    /// The value of an expression over f32 as one of the type.
+    fn rounded(&self, dtype: DType, value: String) -> String {
+        if is_half(dtype) { narrow(dtype, &value) } else { value }
+    }
+
+    pub(super) fn value(&self, instruction: &Instruction) -> String {
+        let register = |to: u32| self.function.registers[to as usize].dtype;
+        match *instruction {
+            Instruction::Unary { op, to, a } => self.rounded(register(to), unary(op, register(to), &self.wide(a))),
+            Instruction::Binary { op, to, a, b } => self.rounded(register(to), binary(op, register(to), &self.wide(a), &self.wide(b))),
+            Instruction::Ternary { op, to, a, b, c } => {
+                let (a, b, c) = (self.wide(a), self.wide(b), self.wide(c));
+                let value = match op {
+                    Ternary::Fma => format!("metal::fma({a}, {b}, {c})"),
+                    Ternary::Mad if register(to).is_float() || matches!(register(to), DType::U32 | DType::U64) => format!("{a} * {b} + {c}"),
+                    Ternary::Mad => format!("atlas::add(atlas::mul({a}, {b}), {c})"),
+                };
+                self.rounded(register(to), value)
+            }
+            Instruction::Compare { op, a, b, .. } => format!("{} {} {}", self.wide(a), comparison(op), self.wide(b)),
+            Instruction::Select { condition, a, b, .. } => format!("{} ? {} : {}", self.operand(condition), self.operand(a), self.operand(b)),
+            Instruction::Convert { to, a } => self.convert(self.dtype(a), register(to), a),
+            Instruction::Move { a, .. } => self.operand(a),
+            Instruction::Position { position, .. } => place(position).to_owned(),
+            Instruction::Load { to, memory, index } => self.load(register(to), memory, index),
+            Instruction::Atomic { op, memory, index, value, .. } => self.atomic(op.name(), memory, index, &self.operand(value)),
+            Instruction::CompareExchange { memory, index, expected, value, .. } => {
+                self.atomic("atomic_cas", memory, index, &format!("{}, {}", self.operand(expected), self.operand(value)))
+            }
+            Instruction::Reduce { scope, op, to, a } => {
+                let (op, exchanged, dtype) = (object(op), exchanged(register(to)), register(to));
+                let value = if dtype == DType::Bool { format!("uint({})", self.operand(a)) } else { self.wide(a) };
+                let value = if scope == Scope::Group {
+                    let groups = "(atlas_block_size.x * atlas_block_size.y * atlas_block_size.z) / 32u";
+                    let places = format!("atlas_index % 32u, atlas_index / 32u, {groups}");
+                    format!("atlas::group_reduce<{op}, {exchanged}>({value}, atlas_partial_{exchanged}, {places})")
+                } else {
+                    format!("atlas::simd_reduce<{op}, {exchanged}>({value}, atlas_index % 32u)")
+                };
+                if dtype == DType::Bool { format!("{value} != 0u") } else { self.rounded(dtype, value) }
+            }
+            Instruction::Shuffle { kind, to, a, by } => {
+                let by = self.operand(by);
+                let lane = "atlas_index % 32u";
+                let from = match kind {
+                    Shuffle::Index => format!("{by} & 31u"),
+                    Shuffle::Xor => format!("({lane} ^ {by}) & 31u"),
+                    Shuffle::Up => format!("{by} <= {lane} ? {lane} - {by} : {lane}"),
+                    Shuffle::Down => format!("{by} <= 31u - {lane} ? {lane} + {by} : {lane}"),
+                };
+                format!("atlas::shuffle<{}>({}, ushort({from}))", type_name(register(to)), self.operand(a))
+            }
+            Instruction::Call { function, .. } => {
+                let arguments = instruction.operands(&self.function.arguments).map(|argument| self.operand(argument));
+                let block = self.context.has_block.then(|| "atlas_parameters".to_owned());
+                let arguments: Vec<_> = arguments.chain(block).collect();
+                format!("program::{}({})", self.context.functions[function as usize], arguments.join(", "))
+            }
+            _ => String::new(),
+        }
+    }
+
+    fn convert(&self, from: DType, to: DType, a: Operand) -> String {
+        let value = self.wide(a);
+        match (from, to) {
+            _ if from == to => self.operand(a),
+            (_, DType::Bool) if from.is_float() => format!("{value} != 0.0f"),
+            (_, DType::Bool) => format!("{value} != {}(0)", type_name(from)),
+            (DType::Bool, _) if to.is_float() => self.rounded(to, format!("float({value})")),
+            _ if from.is_float() && to.is_float() => self.rounded(to, value),
+            _ if from.is_float() => format!("atlas::saturate<{}>({value})", type_name(to)),
+            _ if is_half(to) => narrow(to, &format!("atlas::to_odd({value})")),
+            _ => format!("{}({value})", type_name(to)),
+        }
+    }
+
+    fn load(&self, dtype: DType, memory: Memory, index: Operand) -> String {
+        let ((name, length), index) = (self.memory(memory), self.operand(index));
+        let value = if self.context.checked { format!("atlas::load({name}, {length}, {index})") } else { format!("{name}[{index}]") };
+        if dtype == DType::Bool { format!("{value} != 0") } else { value }
+    }
+
+    pub(super) fn store(&self, memory: Memory, index: Operand, value: Operand) -> String {
+        let (dtype, (name, length), index) = (self.dtype(value), self.memory(memory), self.operand(index));
+        let value = if dtype == DType::Bool { format!("uchar({})", self.operand(value)) } else { self.operand(value) };
+        if self.context.checked { format!("atlas::store({name}, {length}, {index}, {value});") } else { format!("{name}[{index}] = {value};") }
+    }
+
+    fn atomic(&self, name: &str, memory: Memory, index: Operand, values: &str) -> String {
+        let (memory, length) = self.memory(memory);
+        let length = if self.context.checked { length } else { "~0ul".to_owned() };
+        format!("atlas::{name}({memory}, {length}, {}, {values})", self.operand(index))
+    }
+}
+
+fn unary(op: Unary, dtype: DType, a: &str) -> String {
+    let name = op.name();
+    match op {
+        Unary::Neg if dtype.is_float() => format!("-{a}"),
+        Unary::Abs if dtype.is_float() => format!("metal::fabs({a})"),
+        Unary::Abs if !is_signed(dtype) => a.to_owned(),
+        Unary::Neg | Unary::Abs | Unary::Popcount => format!("atlas::{name}({a})"),
+        Unary::Not if dtype == DType::Bool => format!("!{a}"),
+        Unary::Not => format!("{}(~{a})", type_name(dtype)),
+        Unary::Floor | Unary::Ceil | Unary::Trunc | Unary::Sqrt => format!("metal::{name}({a})"),
+        Unary::Round => format!("metal::rint({a})"),
+        Unary::Log10 => format!("strict::log2({a}) * {}", constant(Constant::f32(std::f32::consts::LOG10_2))),
+        _ => format!("strict::{name}({a})"),
+    }
+}
+
+fn binary(op: Binary, dtype: DType, a: &str, b: &str) -> String {
+    let name = op.name();
+    let infix = |symbol: &str| format!("{a} {symbol} {b}");
+    let wraps = dtype.is_float() || matches!(dtype, DType::U32 | DType::U64);
+    match op {
+        Binary::Add if wraps => infix("+"),
+        Binary::Sub if wraps => infix("-"),
+        Binary::Mul if wraps => infix("*"),
+        Binary::Div if dtype.is_float() => infix("/"),
+        Binary::And if dtype == DType::Bool => infix("&&"),
+        Binary::Or if dtype == DType::Bool => infix("||"),
+        Binary::Xor if dtype == DType::Bool => infix("!="),
+        Binary::And => format!("{}({})", type_name(dtype), infix("&")),
+        Binary::Or => format!("{}({})", type_name(dtype), infix("|")),
+        Binary::Xor => format!("{}({})", type_name(dtype), infix("^")),
+        Binary::Pow => format!("strict::pow({a}, {b})"),
+        _ => format!("atlas::{name}({a}, {b})"),
+    }
+}
+
+const fn comparison(op: Compare) -> &'static str {
+    match op {
+        Compare::Eq => "==",
+        Compare::Ne => "!=",
+        Compare::Lt => "<",
+        Compare::Le => "<=",
+        Compare::Gt => ">",
+        Compare::Ge => ">=",
+    }
+}
+
+const fn place(position: Position) -> &'static str {
+    match position {
+        Position::GlobalX => "atlas_position.x",
+        Position::GlobalY => "atlas_position.y",
+        Position::GlobalZ => "atlas_position.z",
+        Position::LocalX => "atlas_local.x",
+        Position::LocalY => "atlas_local.y",
+        Position::LocalZ => "atlas_local.z",
+        Position::BlockX => "atlas_block.x",
+        Position::BlockY => "atlas_block.y",
+        Position::BlockZ => "atlas_block.z",
+        Position::BlockSizeX => "atlas_block_size.x",
+        Position::BlockSizeY => "atlas_block_size.y",
+        Position::BlockSizeZ => "atlas_block_size.z",
+        Position::GridSizeX => "atlas_grid_size.x",
+        Position::GridSizeY => "atlas_grid_size.y",
+        Position::GridSizeZ => "atlas_grid_size.z",
+        Position::LocalIndex => "atlas_index",
+        Position::Lane => "atlas_index % 32u",
+        Position::Simdgroup => "atlas_index / 32u",
+    }
+}

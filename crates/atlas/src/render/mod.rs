@@ -1,0 +1,230 @@
+//! Writes programs in Metal Shading Language, with their own names. Every other device has the text lowered like any kernel's.
+
+mod body;
+mod expressions;
+mod names;
+
+use std::fmt::Write;
+
+use elinvar_core::{Access, DType};
+
+use crate::{
+    program::{Bounds, Constant, Function, Instruction, Operand, Position, Program, Scope, Unary},
+    verify::Verified,
+};
+use body::Body;
+use names::{Names, element_name, type_name};
+
+/// What programs use of Metal.
+const PRELUDE: &str = include_str!("atlas.metal");
+
+/// A program in Metal.
+#[derive(Clone, Debug)]
+pub struct MetalProgram {
+    /// The text, which needs nothing but Metal's own headers.
+    pub text: String,
+    /// The kernel's name.
+    pub kernel: String,
+    /// What the block of parameters, the buffer after the program's own, is made of, in order.
+    pub block: Vec<Field>,
+}
+
+/// A field of the block of parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// How many elements the buffer of that parameter has, a u64.
+    Length(usize),
+    /// The scalar of that parameter.
+    Scalar(usize, DType),
+}
+
+impl Field {
+    /// Its bytes.
+    pub const fn size(self) -> usize {
+        match self {
+            Field::Length(_) => 8,
+            Field::Scalar(_, dtype) => dtype.size(),
+        }
+    }
+}
+
+impl MetalProgram {
+    /// Bytes of the block of parameters; zero for none.
+    pub fn block_bytes(&self) -> usize {
+        let bytes: usize = self.block.iter().map(|field| field.size()).sum();
+        bytes.next_multiple_of(self.block.first().map_or(1, |field| field.size()))
+    }
+
+    /// The block of parameters, given the length or the scalar of each parameter.
+    pub fn block(&self, length: impl Fn(usize) -> u64, scalar: impl Fn(usize) -> Constant) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.block_bytes());
+        for field in &self.block {
+            match *field {
+                Field::Length(parameter) => bytes.extend_from_slice(&length(parameter).to_le_bytes()),
+                Field::Scalar(parameter, dtype) => bytes.extend_from_slice(&scalar(parameter).bits.to_le_bytes()[..dtype.size()]),
+            }
+        }
+        bytes.resize(self.block_bytes(), 0);
+        bytes
+    }
+}
+
+/// What the text of a program's functions refers to.
+struct Context<'a> {
+    program: &'a Program,
+    /// Names of parameters, shared arrays and functions.
+    parameters: Vec<String>,
+    shared: Vec<String>,
+    functions: Vec<String>,
+    globals: Names,
+    checked: bool,
+    has_block: bool,
+}
+
+/// Writes a program in Metal.
+pub fn metal(verified: &Verified) -> MetalProgram {
+    let program = verified.program();
+    let checked = program.bounds != Bounds::Unchecked;
+    let lengths = program.parameters.iter().enumerate().filter(|(_, p)| p.access.is_some() && checked).map(|(index, _)| Field::Length(index));
+    let scalars = program.parameters.iter().enumerate().filter(|(_, p)| p.access.is_none()).map(|(index, p)| Field::Scalar(index, p.dtype));
+    let mut block: Vec<_> = lengths.chain(scalars).collect();
+    // The largest first: so there are no gaps.
+    block.sort_by_key(|field| std::cmp::Reverse(field.size()));
+    let mut globals = Names::default();
+    // No function of Metal's ends so: `using namespace metal` would make both candidates.
+    let kernel = globals.give(&format!("{}_kernel", program.name));
+    let parameters = program.parameters.iter().map(|p| globals.give(&p.name)).collect();
+    let shared = program.shared.iter().map(|s| globals.give(&s.name)).collect();
+    let functions = program.functions.iter().map(|f| globals.give(&f.name)).collect();
+    let context = Context { program, parameters, shared, functions, globals, checked, has_block: !block.is_empty() };
+
+    let mut text = String::from("#include <metal_stdlib>\nusing namespace metal;\n\n");
+    if uses_functions(program) {
+        text += elinvar_math::METAL.text;
+        text.push('\n');
+    }
+    text += PRELUDE;
+    if !block.is_empty() {
+        text += "\nstruct AtlasParameters {\n";
+        for field in &block {
+            let _ = match *field {
+                Field::Length(parameter) => writeln!(text, "    ulong {}_length;", context.parameters[parameter]),
+                Field::Scalar(parameter, dtype) => writeln!(text, "    {} {};", element_name(dtype), context.parameters[parameter]),
+            };
+        }
+        text += "};\n";
+    }
+    if !program.functions.is_empty() {
+        text += "\nnamespace program {\n";
+        for (function, name) in program.functions.iter().zip(&context.functions) {
+            context.function(function, name, &mut text);
+        }
+        text += "\n}  // namespace program\n";
+    }
+    context.kernel(&kernel, &mut text);
+    MetalProgram { text, kernel, block }
+}
+
+/// Whether the library's strict functions are needed.
+fn uses_functions(program: &Program) -> bool {
+    let exact = |op: Unary| {
+        use Unary as U;
+        matches!(op, U::Neg | U::Abs | U::Not | U::Popcount | U::Floor | U::Ceil | U::Trunc | U::Round | U::Sqrt)
+    };
+    all_functions(program).flat_map(|f| &f.body).any(|instruction| match *instruction {
+        Instruction::Unary { op, .. } => !exact(op),
+        Instruction::Binary { op, .. } => op == crate::Binary::Pow,
+        _ => false,
+    })
+}
+
+fn all_functions(program: &Program) -> impl Iterator<Item = &Function> {
+    program.functions.iter().chain([&program.kernel])
+}
+
+/// The thread's places that a kernel takes, beside its buffers.
+fn attributes(program: &Program) -> Vec<&'static str> {
+    use Position as P;
+    let positions =
+        |wanted: &[Position]| program.kernel.body.iter().any(|i| matches!(i, Instruction::Position { position, .. } if wanted.contains(position)));
+    let any = |test: fn(&Instruction) -> bool| program.kernel.body.iter().any(test);
+    let group = any(|i| matches!(i, Instruction::Reduce { scope: Scope::Group, .. }));
+    let together = any(|i| matches!(i, Instruction::Reduce { .. } | Instruction::Shuffle { .. }));
+    let shared = !program.shared.is_empty();
+    [
+        (positions(&[P::GlobalX, P::GlobalY, P::GlobalZ]), "uint3 atlas_position [[thread_position_in_grid]]"),
+        (positions(&[P::LocalX, P::LocalY, P::LocalZ]), "uint3 atlas_local [[thread_position_in_threadgroup]]"),
+        (positions(&[P::BlockX, P::BlockY, P::BlockZ]), "uint3 atlas_block [[threadgroup_position_in_grid]]"),
+        (positions(&[P::BlockSizeX, P::BlockSizeY, P::BlockSizeZ]) || shared || group, "uint3 atlas_block_size [[threads_per_threadgroup]]"),
+        (positions(&[P::GridSizeX, P::GridSizeY, P::GridSizeZ]), "uint3 atlas_grid_size [[threadgroups_per_grid]]"),
+        (positions(&[P::LocalIndex, P::Lane, P::Simdgroup]) || shared || together, "uint atlas_index [[thread_index_in_threadgroup]]"),
+    ]
+    .into_iter()
+    .filter_map(|(needed, text)| needed.then_some(text))
+    .collect()
+}
+
+impl Context<'_> {
+    fn function(&self, function: &Function, name: &str, text: &mut String) {
+        let mut body = Body::new(self, function);
+        let taken: Vec<_> = function
+            .registers
+            .iter()
+            .enumerate()
+            .take(function.parameters as usize)
+            .map(|(r, p)| format!("{} {}", type_name(p.dtype), body.register(r as u32)))
+            .collect();
+        let block = self.has_block.then(|| "constant AtlasParameters& atlas_parameters".to_owned());
+        let taken: Vec<_> = taken.into_iter().chain(block).collect();
+        let result = function.result.and_then(|result| self.program.dtype(function, result)).unwrap_or(DType::F32);
+        let _ = writeln!(text, "\ninline {} {name}({}) {{", type_name(result), taken.join(", "));
+        body.write(text);
+        let result = function.result.map_or_else(String::new, |result: Operand| body.operand(result));
+        let _ = writeln!(text, "    return {result};\n}}");
+    }
+
+    fn kernel(&self, name: &str, text: &mut String) {
+        let program = self.program;
+        let buffers: Vec<_> =
+            program.parameters.iter().zip(&self.parameters).filter_map(|(p, name)| p.access.map(|access| (p.dtype, access, name))).collect();
+        let mut taken = Vec::new();
+        for (index, (dtype, access, name)) in buffers.iter().enumerate() {
+            let constant = if *access == Access::Read { "const " } else { "" };
+            taken.push(format!("device {constant}{}* {name} [[buffer({index})]]", element_name(*dtype)));
+        }
+        if self.has_block {
+            taken.push(format!("constant AtlasParameters& atlas_parameters [[buffer({})]]", buffers.len()));
+        }
+        taken.extend(attributes(program).into_iter().map(str::to_owned));
+        let _ = writeln!(text, "\n[[kernel]] void {name}(\n    {})\n{{", taken.join(",\n    "));
+        for (shared, name) in program.shared.iter().zip(&self.shared) {
+            let _ = writeln!(text, "    threadgroup {} {name}[{}];", element_name(shared.dtype), shared.length);
+        }
+        let mut reduced: Vec<_> = self.program.kernel.body.iter().filter_map(|i| self.reduced_type(i)).collect();
+        reduced.sort_unstable();
+        reduced.dedup();
+        for name in reduced {
+            let _ = writeln!(text, "    threadgroup {name} atlas_partial_{name}[32];");
+        }
+        if !program.shared.is_empty() {
+            text.push_str("    const uint atlas_threads = atlas_block_size.x * atlas_block_size.y * atlas_block_size.z;\n");
+            for (shared, name) in program.shared.iter().zip(&self.shared) {
+                let length = shared.length;
+                let zero = expressions::zero(shared.dtype);
+                let _ = writeln!(text, "    for (uint atlas_i = atlas_index; atlas_i < {length}u; atlas_i += atlas_threads) {{");
+                let _ = writeln!(text, "        {name}[atlas_i] = {zero};\n    }}");
+            }
+            text.push_str("    threadgroup_barrier(mem_flags::mem_threadgroup);\n");
+        }
+        Body::new(self, &program.kernel).write(text);
+        text.push_str("}\n");
+    }
+
+    /// What the simdgroups of a block exchange for a reduction.
+    fn reduced_type(&self, instruction: &Instruction) -> Option<&'static str> {
+        match *instruction {
+            Instruction::Reduce { scope: Scope::Group, to, .. } => Some(expressions::exchanged(self.program.kernel.registers[to as usize].dtype)),
+            _ => None,
+        }
+    }
+}

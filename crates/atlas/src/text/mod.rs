@@ -1,0 +1,11 @@
+//! The text form.
+
+mod format;
+mod lexer;
+mod literal;
+mod parser;
+mod statement;
+
+pub use format::format;
+pub(crate) use lexer::error_at;
+pub use parser::parse;

@@ -1,0 +1,155 @@
+//! Barriers and reductions over a block are where all its threads come together, operations of a simdgroup where all its threads do.
+//!
+//! Every register has a variance: the same for a whole block, for each simdgroup, or for no two threads. A register varies as what it is
+//! calculated from does, and as the conditions on which it is assigned do. Each register and block can rise twice, so a worklist ends.
+
+use elinvar_core::{Access, Result};
+
+use super::{
+    at,
+    flow::{Shape, shape},
+};
+use crate::program::{Instruction, Memory, Operand, Position, Program, Scope};
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Variance {
+    Block,
+    Simdgroup,
+    Thread,
+}
+
+/// The nodes that variance flows between: registers, then blocks.
+struct Graph {
+    variance: Vec<Variance>,
+    edges: Vec<Vec<u32>>,
+    work: Vec<u32>,
+}
+
+impl Graph {
+    fn edge(&mut self, from: u32, to: u32) {
+        self.edges[from as usize].push(to);
+    }
+
+    fn raise(&mut self, node: u32, variance: Variance) {
+        if variance > self.variance[node as usize] {
+            self.variance[node as usize] = variance;
+            self.work.push(node);
+        }
+    }
+
+    fn settle(&mut self) {
+        while let Some(node) = self.work.pop() {
+            let variance = self.variance[node as usize];
+            for edge in 0..self.edges[node as usize].len() {
+                self.raise(self.edges[node as usize][edge], variance);
+            }
+        }
+    }
+}
+
+/// Checks the kernel of a program whose functions were checked.
+pub(super) fn check(program: &Program) -> Result<()> {
+    let kernel = &program.kernel;
+    let shape = shape(&kernel.body, &kernel.arguments, kernel.registers.len(), 0, None);
+    let registers = kernel.registers.len() as u32;
+    let nodes = kernel.registers.len() + shape.parent.len();
+    let mut graph = Graph { variance: vec![Variance::Block; nodes], edges: vec![Vec::new(); nodes], work: Vec::new() };
+    for block in 1..shape.parent.len() {
+        graph.edge(registers + shape.parent[block], registers + block as u32);
+    }
+    for (index, instruction) in kernel.body.iter().enumerate() {
+        connect(program, &shape, index, instruction, registers, &mut graph);
+    }
+    graph.settle();
+    let mut exited = Variance::Block;
+    let mut exits = first_exits(&kernel.body, &shape).into_iter().peekable();
+    for (index, instruction) in kernel.body.iter().enumerate() {
+        while let Some((_, exit)) = exits.next_if(|(start, _)| *start <= index) {
+            exited = exited.max(graph.variance[(registers + shape.block_of[exit]) as usize]);
+        }
+        let around = graph.variance[(registers + shape.block_of[index]) as usize].max(exited);
+        let (what, most) = match instruction {
+            Instruction::Barrier => ("a barrier", Variance::Block),
+            Instruction::Reduce { scope: Scope::Group, .. } => ("a reduction over the block", Variance::Block),
+            Instruction::Reduce { .. } | Instruction::Shuffle { .. } => ("an operation of a simdgroup", Variance::Simdgroup),
+            _ => continue,
+        };
+        if around > most {
+            let whom = if most == Variance::Block { "block" } else { "simdgroup" };
+            let why = if exited > most { "threads may have ended before" } else { "it depends on conditions that differ between threads" };
+            return Err(at(kernel, index, format_args!("{what} that not all threads of a {whom} may reach: {why}")));
+        }
+    }
+    Ok(())
+}
+
+fn connect(program: &Program, shape: &Shape, index: usize, instruction: &Instruction, registers: u32, graph: &mut Graph) {
+    let block = registers + shape.block_of[index];
+    if let Some(to) = instruction.target() {
+        graph.edge(block, to);
+        graph.raise(to, own_variance(program, instruction));
+        let spreads = !matches!(instruction, Instruction::Reduce { .. });
+        for operand in instruction.operands(&program.kernel.arguments).filter(|_| spreads) {
+            if let Operand::Register(register) = operand {
+                graph.edge(register, to);
+            }
+        }
+    }
+    match *instruction {
+        Instruction::If { condition: Operand::Register(register) } => {
+            // Both branches depend on the condition.
+            let then = shape.opens[index];
+            graph.edge(register, registers + then);
+            if shape.other[then as usize] != u32::MAX {
+                graph.edge(registers + then, registers + shape.other[then as usize]);
+            }
+        }
+        Instruction::While { .. } | Instruction::Break | Instruction::Continue => {
+            // Threads that leave a loop apart are apart in all of it.
+            let mut around = shape.block_of[index];
+            while around != 0 && !matches!(program.kernel.body[shape.opened_by[around as usize]], Instruction::Loop { .. }) {
+                around = shape.parent[around as usize];
+            }
+            graph.edge(block, registers + around);
+            if let Instruction::While { condition: Operand::Register(register) } = *instruction {
+                graph.edge(register, registers + around);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn own_variance(program: &Program, instruction: &Instruction) -> Variance {
+    match *instruction {
+        Instruction::Position { position, .. } => match position {
+            Position::GlobalX | Position::GlobalY | Position::GlobalZ | Position::LocalX | Position::LocalY | Position::LocalZ => Variance::Thread,
+            Position::LocalIndex | Position::Lane => Variance::Thread,
+            Position::Simdgroup => Variance::Simdgroup,
+            _ => Variance::Block,
+        },
+        Instruction::Load { memory: Memory::Buffer(index), .. } => {
+            let is_constant = program.parameters[index as usize].access == Some(Access::Read);
+            if is_constant { Variance::Block } else { Variance::Thread }
+        }
+        Instruction::Load { .. } | Instruction::Atomic { .. } | Instruction::CompareExchange { .. } | Instruction::Shuffle { .. } => Variance::Thread,
+        Instruction::Reduce { scope: Scope::Simd, .. } => Variance::Simdgroup,
+        _ => Variance::Block,
+    }
+}
+
+/// Each `exit` and the instruction from which on threads may have ended by it: itself, or the start of the outermost loop around it.
+fn first_exits(body: &[Instruction], shape: &Shape) -> Vec<(usize, usize)> {
+    let mut exits = Vec::new();
+    for (index, _) in body.iter().enumerate().filter(|(_, i)| matches!(i, Instruction::Exit)) {
+        let (mut start, mut block) = (index, shape.block_of[index]);
+        while block != 0 {
+            if matches!(body[shape.opened_by[block as usize]], Instruction::Loop { .. }) {
+                start = shape.opened_by[block as usize];
+            }
+            block = shape.parent[block as usize];
+        }
+        exits.push((start, index));
+    }
+    exits.sort_unstable();
+    exits
+}

@@ -1,0 +1,138 @@
+//! Whole programs on the interpreter.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
+
+use bytemuck::{cast_slice, cast_slice_mut};
+use elinvar_atlas::{
+    Constant, LaunchConfig, Limits,
+    interpret::{Argument, Interpreter},
+    parse, verify,
+};
+
+fn interpreter(text: &str) -> Interpreter {
+    Interpreter::new(verify(parse(text).unwrap(), &Limits::default()).unwrap())
+}
+
+const ADD: &str = "atlas 1\nprogram add\nbuffer a: read f32\nbuffer b: read f32\nbuffer y: write f32\nscalar n: u32\nkernel\n  i = position.x\n  \
+    c = lt i n\n  if c\n    u = load a[i]\n    v = load b[i]\n    s = add u v\n    store y[i] s\n  end\nend\n";
+
+#[test]
+fn vectors_are_added() {
+    let add = interpreter(ADD);
+    for n in [1usize, 31, 256, 1000, 1024, 1025, 70_000] {
+        let a: Vec<f32> = (0..n).map(|i| i as f32 * 0.5).collect();
+        let b: Vec<f32> = (0..n).map(|i| 1.0 / (i + 1) as f32).collect();
+        let mut y = vec![-1f32; n + 3];
+        let arguments = vec![
+            Argument::Read(cast_slice(&a)),
+            Argument::Read(cast_slice(&b)),
+            Argument::Write(cast_slice_mut(&mut y)),
+            Argument::Scalar(Constant::u32(n as u32)),
+        ];
+        add.run(&LaunchConfig::linear(n as u64, 256), arguments).unwrap();
+        assert!(y[..n].iter().zip(a.iter().zip(&b)).all(|(y, (a, b))| *y == a + b), "{n}");
+        assert_eq!(y[n..], [-1.0; 3]);
+    }
+}
+
+/// Runs a program over one updated buffer of u32.
+fn update(text: &str, launch: LaunchConfig, y: &mut [u32]) -> elinvar_core::Result<()> {
+    interpreter(text).with_steps(1 << 24).run(&launch, vec![Argument::Write(cast_slice_mut(y))])
+}
+
+fn kernel(header: &str, statements: &str) -> String {
+    format!("atlas 1\nprogram test\n{header}\nbuffer y: update u32\nkernel\n{statements}\nend\n")
+}
+
+const BLOCK: LaunchConfig = LaunchConfig { grid: [1, 1, 1], block: [64, 1, 1] };
+
+#[test]
+fn threads_part_and_meet() {
+    // Loops left at different times, `continue`, an `exit`, `if` in `if`: against the same in Rust.
+    let text = kernel(
+        "",
+        "i = position.x\nn: u32 = move 0\nk: u32 = move 0\nloop\n  c = lt k i\n  while c\n  k = add k 1\n  odd = and k 1\n  o = eq odd 1\n  if o\n    \
+         t = ge k 40\n    if t\n      break\n    else\n      continue\n    end\n  end\n  n = add n k\nend\nq = and i 7\nz = eq q 3\nif z\n  exit\nend\n\
+         n = add n 1000\nstore y[i] n",
+    );
+    let mut y = [7u32; 200];
+    update(&text, LaunchConfig { grid: [5, 1, 1], block: [32, 1, 1] }, &mut y).unwrap();
+    for (i, found) in y.iter().enumerate() {
+        let (mut n, mut k) = (0, 0);
+        while k < i as u32 {
+            k += 1;
+            if k % 2 == 1 {
+                if k >= 40 {
+                    break;
+                }
+                continue;
+            }
+            n += k;
+        }
+        let expected = if i >= 160 || i % 8 == 3 { 7 } else { n + 1000 };
+        assert_eq!(*found, expected, "{i}");
+    }
+}
+
+#[test]
+fn bounds_are_kept() {
+    let text = |bounds: &str| {
+        kernel(
+            &format!("bounds {bounds}"),
+            "i = position.x\nj: i32 = convert i\nj = sub j 4\nv = load y[j]\nbig: u64 = move 18446744073709551615\nw = load y[big]\nv = add v w\n\
+             w = load y[4000000000]\nv = add v w\nstore y[big] 1\nk = add i 100\nold = atomic_add y[k] 5\nv = add v old\nbarrier\nstore y[i] v",
+        )
+    };
+    let mut y: [u32; 64] = std::array::from_fn(|i| i as u32 + 1);
+    update(&text("checked"), BLOCK, &mut y).unwrap();
+    assert!(y.iter().enumerate().all(|(i, v)| *v as usize == i.saturating_sub(3)), "{y:?}");
+    let error = update(&text("trap"), BLOCK, &mut y).unwrap_err();
+    assert!(error.to_string().contains("line 9, column 1: element -4 of 64 is out of bounds"), "{error}");
+    // A lane that does not run does not trap.
+    let guarded = kernel("bounds trap", "i = position.x\nc = lt i 64\nif c\n  v = load y[i]\n  v = add v 1\n  store y[i] v\nend");
+    let mut y = [1u32; 64];
+    update(&guarded, LaunchConfig::linear(100, 32), &mut y).unwrap();
+    assert_eq!(y, [2; 64]);
+}
+
+#[test]
+fn atomics_and_collectives_give_what_they_say() {
+    let text = kernel(
+        "shared s: u32[8]",
+        "i = local_index\nbin = rem i 8\natomic_max s[bin] i\nbarrier\nv = load s[bin]\nl = lane\ng = simdgroup\nsum = simd_add i\nall = group_xor i\n\
+         up = simd_shuffle_up i 3\ndown = simd_shuffle_down i 3\nfar = simd_shuffle i 37\nother = simd_shuffle_xor i 5\nx = mad sum 3 all\nx = mad x 3 up\n\
+         x = mad x 3 down\nx = mad x 3 far\nx = mad x 3 other\nx = mad x 3 v\nx = mad x 3 l\nx = mad x 3 g\nstore y[i] x",
+    );
+    let mut y = [0u32; 64];
+    update(&text, BLOCK, &mut y).unwrap();
+    for (index, found) in y.iter().enumerate() {
+        let i = index as u32;
+        let (lane, first) = (i % 32, i / 32 * 32);
+        let terms = [
+            (first..first + 32).sum(),
+            (0..64).fold(0, |a, b| a ^ b),
+            if lane < 3 { i } else { i - 3 },
+            if lane > 28 { i } else { i + 3 },
+            first + 5,
+            i ^ 5,
+            56 + i % 8,
+            lane,
+            first / 32,
+        ];
+        assert_eq!(*found, terms.iter().fold(0u32, |x, term| x.wrapping_mul(3).wrapping_add(*term)), "{i}");
+    }
+    let text = kernel(
+        "",
+        "i = position.x\nzero = sub i i\nloop\n  old = load y[zero]\n  new = add old i\n  found = atomic_cas y[zero] old new\n  failed = ne found old\n  while failed\nend",
+    );
+    let mut y = [1u32];
+    update(&text, LaunchConfig { grid: [20, 1, 1], block: [64, 1, 1] }, &mut y).unwrap();
+    assert_eq!(y, [1 + (0..1280).sum::<u32>()]);
+}
+
+#[test]
+fn a_loop_without_end_is_stopped() {
+    let error =
+        update(&kernel("", "loop\n  c = ne 1 n\n  while c\nend").replace("c = ne 1 n", "z = block.x\n  c = eq z 0"), BLOCK, &mut [0]).unwrap_err();
+    assert!(error.to_string().contains("budget of steps"), "{error}");
+}

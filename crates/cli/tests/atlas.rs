@@ -1,0 +1,62 @@
+//! `elinvar run` and `elinvar emit` as a user runs them.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use safetensors::SafeTensors;
+
+const SAXPY: &str = "../../examples/saxpy.atlas";
+
+fn elinvar(arguments: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_elinvar"));
+    let Output { status, stdout, stderr } = command.current_dir(env!("CARGO_MANIFEST_DIR")).args(arguments).output().unwrap();
+    (status.code().unwrap(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+fn run(file: &str, more: &[&str]) -> (i32, String, String) {
+    let arguments = ["run", file, "--linear", "100", "--buffer", "x=f32:100:1.5", "--buffer", "y=f32:100:0.5", "--scalar", "a=2", "--scalar", "n=99"];
+    elinvar(&[&arguments, more].concat())
+}
+
+#[test]
+fn a_program_s_results_are_printed_and_saved() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ran.safetensors");
+    let (code, out, err) = run(SAXPY, &["--device", "cpu", "--print", "2", "--repeat", "2", "--save", file.to_str().unwrap()]);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    assert!(out.starts_with("y: 3.5 3.5 …\nsaxpy on ") && out.contains("median of 2"), "{out}");
+    let bytes = fs::read(&file).unwrap();
+    let saved = SafeTensors::deserialize(&bytes).unwrap();
+    let y: Vec<f32> = saved.tensor("y").unwrap().data().chunks_exact(4).map(|c| f32::from_le_bytes(c.try_into().unwrap())).collect();
+    assert!(y[..99].iter().all(|y| *y == 3.5) && y[99] == 0.5);
+}
+
+#[test]
+fn a_program_is_written_in_other_forms() {
+    let (code, metal, _) = elinvar(&["emit", SAXPY, "--to", "metal"]);
+    assert!(code == 0 && metal.contains("[[kernel]] void saxpy_kernel(") && metal.contains("metal::fma("), "{metal}");
+    let (code, cuda, _) = elinvar(&["emit", SAXPY, "--to", "cuda"]);
+    assert!(code == 0 && cuda.contains("__global__"), "{cuda}");
+    let binary = Path::new(env!("CARGO_TARGET_TMPDIR")).join("saxpy.bin");
+    let (code, _, err) = elinvar(&["emit", SAXPY, "--to", "binary", "--out", binary.to_str().unwrap()]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(run(binary.to_str().unwrap(), &["--device", "cpu"]).1.starts_with("y: 3.5 "));
+    let text = |file: &str| elinvar(&["emit", file, "--to", "text"]).1;
+    assert_eq!(text(binary.to_str().unwrap()), text(SAXPY));
+}
+
+#[test]
+fn what_is_wrong_is_told() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wrong.atlas");
+    fs::write(&file, "atlas 1\nprogram wrong\nkernel\n  i = position.w\nend\n").unwrap();
+    let (code, _, err) = elinvar(&["run", file.to_str().unwrap()]);
+    assert!(code == 2 && err.contains("wrong.atlas: line 4, column 7: 'position.w' is no instruction"), "{err}");
+    let (code, _, err) = run(SAXPY, &["--device", "cpu", "--scalar", "b=1"]);
+    assert!(code == 2 && err.contains("--scalar b: the program has no such scalar"), "{err}");
+    let (code, _, err) = run(SAXPY, &["--device", "cpu", "--block", "2048"]);
+    assert!(code == 2 && err.contains("a block of 2048 threads: 1024 at most"), "{err}");
+}

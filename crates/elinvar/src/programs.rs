@@ -1,0 +1,199 @@
+//! Users' programs, on every device: see [`atlas`](crate::atlas).
+
+use std::sync::Arc;
+
+use elinvar_atlas::{
+    Bounds, Constant, LaunchConfig, Limits, Program,
+    interpret::{Argument, Interpreter},
+    render::{self, Field, MetalProgram},
+    verify,
+};
+use elinvar_core::{
+    Access, Dispatch, Error, Extent, HostArguments, HostForm, HostProgram, KernelKey, KernelSource, ListBuilder, Metal, MetalText, Parameter,
+    Pipeline, Result,
+};
+
+use crate::{Executor, Tensor, recording};
+
+/// What a program's parameter is given.
+#[derive(Clone, Copy, Debug)]
+pub enum ProgramArgument<'a> {
+    /// For a buffer: the memory of a row-major tensor of the elements' type.
+    Tensor(&'a Tensor),
+    /// For a scalar.
+    Scalar(Constant),
+}
+
+/// A program prepared for a device.
+#[derive(Clone)]
+pub struct ProgramKernel {
+    executor: Executor,
+    pipeline: Pipeline,
+    host: Arc<Host>,
+}
+
+/// The program and where its parameters lie in the parameter block.
+#[derive(Debug)]
+struct Host {
+    interpreter: Interpreter,
+    metal: MetalProgram,
+}
+
+impl Executor {
+    /// Verifies a program and prepares it for this device: the CPU interprets it, GPUs and the simulator compile it.
+    ///
+    /// ```
+    /// use elinvar::{Executor, ProgramArgument, atlas::{self, Constant, LaunchConfig}};
+    ///
+    /// let executor = Executor::new_auto()?;
+    /// let text = "atlas 1\nprogram scale\nbuffer x: update f32\nscalar a: f32\nkernel\ni = position.x\nv = load x[i]\nv = mul v a\nstore x[i] v\nend";
+    /// let scale = executor.compile_program(atlas::parse(text)?)?;
+    /// let x = executor.tensor(&[3], &[1f32, 2.0, 3.0])?;
+    /// scale.launch(&LaunchConfig::linear(3, 32), &[("x", ProgramArgument::Tensor(&x)), ("a", ProgramArgument::Scalar(Constant::f32(2.0)))])?;
+    /// assert_eq!(x.to_vec::<f32>()?, [2.0, 4.0, 6.0]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A program that is wrong, with line and column; one that traps, on other devices than the CPU.
+    pub fn compile_program(&self, program: Program) -> Result<ProgramKernel> {
+        let name = program.name.clone();
+        let verified = verify(program, &Limits::default())?;
+        let has_threads = self.properties().has_simdgroups();
+        if has_threads && verified.program().bounds == Bounds::Trap {
+            let kind = self.properties().kind;
+            return Err(Error::unsupported(format!(
+                "program {name} traps out of bounds: the cpu device does that, {kind} does not; use 'bounds checked'"
+            )));
+        }
+        let metal = render::metal(&verified);
+        let form = if has_threads { Some(Metal::Text(Arc::new(metal_text(&name, &metal)?))) } else { None };
+        let buffers = verified.program().parameters.iter().filter(|p| p.access.is_some());
+        let parameters = buffers.map(|p| Parameter {
+            name: p.name.clone().into(),
+            access: if p.access == Some(Access::Read) { Access::Read } else { Access::ReadWrite },
+            dtype: p.dtype,
+            optional: false,
+        });
+        let (parameters, params_bytes) = (parameters.collect(), metal.block_bytes());
+        let host = Arc::new(Host { interpreter: Interpreter::new(verified), metal });
+        let program = HostForm::Program(host.clone());
+        let source = KernelSource { key: KernelKey::new(name, &[]), parameters, params_bytes, host: Some(program), metal: form, cuda: None };
+        let pipeline = self.device.prepare(&Arc::new(source))?;
+        Ok(ProgramKernel { executor: self.clone(), pipeline, host })
+    }
+}
+
+fn metal_text(name: &str, metal: &MetalProgram) -> Result<MetalText> {
+    let text = elinvar_msl::preprocess(name, &metal.text, &[], &elinvar_msl::MetalHeaders)?;
+    Ok(MetalText {
+        name: name.to_owned(),
+        text,
+        kernel: metal.kernel.clone(),
+        constants: Vec::new(),
+        fast_math: false,
+        buffers: Vec::new(),
+        threadgroup: Vec::new(),
+    })
+}
+
+impl ProgramKernel {
+    /// The program.
+    pub fn program(&self) -> &Program {
+        self.host.interpreter.program().program()
+    }
+
+    /// Launches it, or records that inside [`Executor::record`].
+    ///
+    /// # Errors
+    /// An argument that is missing, given twice or unknown, or of another type; tensors of another device or with gaps; a launch that the program
+    /// or the device does not allow. Errors of execution are told when something is read.
+    pub fn launch(&self, launch: &LaunchConfig, arguments: &[(&str, ProgramArgument<'_>)]) -> Result<()> {
+        self.dispatch(launch, arguments).map_err(|e| e.context(format_args!("program {}", self.program().name)))
+    }
+
+    fn dispatch(&self, launch: &LaunchConfig, arguments: &[(&str, ProgramArgument<'_>)]) -> Result<()> {
+        self.host.interpreter.program().check_launch(launch)?;
+        let parameters = &self.program().parameters;
+        for (index, (name, _)) in arguments.iter().enumerate() {
+            if arguments[..index].iter().any(|(other, _)| other == name) {
+                return Err(Error::invalid_argument(format!("'{name}' is given twice")));
+            }
+            if !parameters.iter().any(|p| p.name == *name) {
+                let names: Vec<_> = parameters.iter().map(|p| p.name.as_str()).collect();
+                return Err(Error::invalid_argument(format!("there is no parameter '{name}': it takes {}", names.join(", "))));
+            }
+        }
+        let (mut bindings, mut lengths, mut scalars) = (Vec::new(), Vec::new(), Vec::new());
+        for parameter in parameters {
+            let (name, dtype) = (&parameter.name, parameter.dtype);
+            let given = arguments.iter().find(|(given, _)| given == name).map(|(_, argument)| argument);
+            let (length, scalar) = match (given, parameter.access) {
+                (Some(ProgramArgument::Tensor(tensor)), Some(_)) => {
+                    bindings.push(Some(self.bind(name, tensor, dtype)?));
+                    (tensor.shape().elements() as u64, Constant::bool(false))
+                }
+                (Some(ProgramArgument::Scalar(value)), None) if value.dtype == dtype && value.is_valid() => (0, *value),
+                (Some(_), Some(_)) => return Err(Error::invalid_argument(format!("'{name}' is a buffer: a tensor of {dtype} is expected"))),
+                (Some(_), None) => return Err(Error::invalid_argument(format!("'{name}' is a scalar of {dtype}"))),
+                (None, _) => return Err(Error::invalid_argument(format!("'{name}' ({dtype}) is not given"))),
+            };
+            lengths.push(length);
+            scalars.push(scalar);
+        }
+        let params = self.host.metal.block(|index| lengths[index], |index| scalars[index]);
+        let (grid, threadgroup) = (Extent(launch.grid), Extent(launch.block));
+        let dispatch = Dispatch { pipeline: self.pipeline.clone(), bindings, params, grid, threadgroup, threadgroup_memory: Vec::new() };
+        let (device, properties) = (&self.executor.device, self.executor.properties());
+        if recording::is_recording(device) {
+            return recording::append(|list| list.dispatch(dispatch, properties));
+        }
+        let mut list = ListBuilder::new();
+        list.dispatch(dispatch, properties)?;
+        device.submit(&list.finish()).map(drop)
+    }
+
+    fn bind(&self, name: &str, tensor: &Tensor, dtype: elinvar_core::DType) -> Result<elinvar_core::Binding> {
+        if tensor.dtype() != dtype {
+            return Err(Error::invalid_argument(format!("'{name}' is a buffer of {dtype}, the tensor has {}", tensor.dtype())));
+        }
+        if !tensor.executor().device.same(&self.executor.device) {
+            return Err(Error::invalid_argument(format!("'{name}': a tensor of another device: copy it through the host")));
+        }
+        if !tensor.layout().is_contiguous() {
+            return Err(Error::invalid_argument(format!("'{name}': a view with gaps: pass its row-major copy (Tensor::contiguous)")));
+        }
+        tensor.binding()
+    }
+}
+
+impl HostProgram for Host {
+    fn run(&self, arguments: &mut HostArguments<'_>) -> Result<()> {
+        let program = self.interpreter.program().program();
+        let mut block = arguments.params_bytes();
+        let mut scalars = vec![None; program.parameters.len()];
+        for field in &self.metal.block {
+            let (bytes, rest) = block.split_at_checked(field.size()).ok_or_else(|| Error::invalid_launch("the parameter block is too short"))?;
+            block = rest;
+            if let Field::Scalar(parameter, dtype) = *field {
+                let mut bits = [0; 8];
+                bits[..bytes.len()].copy_from_slice(bytes);
+                scalars[parameter] = Some(Constant { dtype, bits: u64::from_le_bytes(bits) });
+            }
+        }
+        let mut buffer = 0;
+        let mut given = Vec::with_capacity(program.parameters.len());
+        for (parameter, scalar) in program.parameters.iter().zip(scalars) {
+            given.push(match (parameter.access, scalar) {
+                (None, Some(scalar)) => Argument::Scalar(scalar),
+                (None, None) => return Err(Error::invalid_launch(format!("'{}' is not given", parameter.name))),
+                (Some(access), _) => {
+                    buffer += 1;
+                    if access == Access::Read { Argument::Read(arguments.input(buffer - 1)?) } else { Argument::Write(arguments.output(buffer - 1)?) }
+                }
+            });
+        }
+        let launch = LaunchConfig { grid: arguments.grid().0, block: arguments.threadgroup().0 };
+        self.interpreter.run(&launch, given)
+    }
+}

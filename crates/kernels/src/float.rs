@@ -1,0 +1,25 @@
+//! Floating-point elements: what [`elinvar_math::float`] says, and a choice among the types at run time.
+
+pub use elinvar_math::float::*;
+
+/// `$body` with `$type` standing for the element type of a floating-point `$dtype`; others are refused for `$what`.
+macro_rules! with_float {
+    ($dtype:expr, $what:expr, $type:ident => $body:expr) => {
+        match $dtype {
+            elinvar_core::DType::F32 => {
+                type $type = f32;
+                $body
+            }
+            elinvar_core::DType::F16 => {
+                type $type = half::f16;
+                $body
+            }
+            elinvar_core::DType::BF16 => {
+                type $type = half::bf16;
+                $body
+            }
+            other => return Err(elinvar_core::Error::invalid_argument(format!("{} of {other}: f32, f16 or bf16 expected", $what))),
+        }
+    };
+}
+pub(crate) use with_float;
