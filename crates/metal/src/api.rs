@@ -126,11 +126,12 @@ pub trait Api: Send + Sync + 'static {
     /// Out of memory.
     fn buffer(&self, bytes: usize) -> Result<Self::Buffer>;
 
-    /// A buffer over the pages that hold host memory, and where in it the memory begins. It keeps the memory's owner.
+    /// A buffer over the pages that hold host memory, and where in it the memory begins; it keeps the memory's owner. None if the system does not share
+    /// these pages.
     ///
     /// # Errors
-    /// Out of memory; the system refuses to share the pages.
-    fn adopt(&self, memory: HostMemory) -> Result<(Self::Buffer, usize)>;
+    /// Out of memory.
+    fn adopt(&self, memory: HostMemory) -> Result<Option<(Self::Buffer, usize)>>;
 
     /// Host to device; nothing that uses the range is in flight.
     ///

@@ -264,11 +264,10 @@ impl Api for Apple {
         buffer.map(Shared).ok_or_else(refused)
     }
 
-    fn adopt(&self, memory: HostMemory) -> Result<(Self::Buffer, usize)> {
+    fn adopt(&self, memory: HostMemory) -> Result<Option<(Self::Buffer, usize)>> {
         let bytes = memory.bytes();
-        let refused = || Error::out_of_memory(format!("Metal cannot share {} bytes of host memory", bytes.len()));
-        let (first, start, length) = pages(bytes.as_ptr().addr(), bytes.len(), PAGE).ok_or_else(refused)?;
-        let first = NonNull::new(bytes.as_ptr().with_addr(first).cast_mut().cast()).ok_or_else(refused)?;
+        let Some((first, start, length)) = pages(bytes.as_ptr().addr(), bytes.len(), PAGE) else { return Ok(None) };
+        let Some(first) = NonNull::new(bytes.as_ptr().with_addr(first).cast_mut().cast()) else { return Ok(None) };
         let owner = memory.clone();
         let release = RcBlock::new(move |_, _| {
             // What the block holds goes with it.
@@ -280,7 +279,7 @@ impl Api for Apple {
             let options = MTLResourceOptions::StorageModeShared;
             self.device.newBufferWithBytesNoCopy_length_options_deallocator(first, length, options, Some(&release))
         };
-        Ok((Shared(buffer.ok_or_else(refused)?), start))
+        Ok(buffer.map(|buffer| (Shared(buffer), start)))
     }
 
     fn write(&self, buffer: &Self::Buffer, offset: usize, bytes: &[u8]) -> Result<()> {

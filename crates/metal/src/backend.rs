@@ -143,8 +143,13 @@ impl<A: Api> Backend for MetalBackend<A> {
     fn adopt(&self, memory: HostMemory) -> Result<RawBuffer> {
         let bytes = memory.bytes().len();
         check_working_set(bytes, self.api.memory())?;
-        let (buffer, start) = self.api.scope(|| self.api.adopt(memory))?;
-        Ok(RawBuffer::new(Memory::<A> { buffer, start, bytes, adopted: true }))
+        if let Some((buffer, start)) = self.api.scope(|| self.api.adopt(memory.clone()))? {
+            return Ok(RawBuffer::new(Memory::<A> { buffer, start, bytes, adopted: true }));
+        }
+        // Pages that the system does not share, such as a program's own constants, are copied.
+        let buffer = self.api.scope(|| self.api.buffer(bytes))?;
+        self.api.write(&buffer, 0, memory.bytes())?;
+        Ok(RawBuffer::new(Memory::<A> { buffer, start: 0, bytes, adopted: true }))
     }
 
     fn write(&self, buffer: &RawBuffer, offset: usize, bytes: &[u8]) -> Result<()> {

@@ -112,12 +112,12 @@ impl Api for Simulated {
     }
 
     /// A copy that lies in its buffer as the memory lies in its pages, so that a kernel which loses its place reads what nobody wrote.
-    fn adopt(&self, memory: HostMemory) -> Result<(Buffer, usize)> {
+    fn adopt(&self, memory: HostMemory) -> Result<Option<(Buffer, usize)>> {
         const PAGE: usize = 16 << 10;
         let start = memory.bytes().as_ptr().addr() % PAGE;
         let buffer = self.simulator.buffer("adopted memory", start + memory.bytes().len())?;
         buffer.write(start, memory.bytes())?;
-        Ok((buffer, start))
+        Ok(Some((buffer, start)))
     }
 
     fn write(&self, buffer: &Buffer, offset: usize, bytes: &[u8]) -> Result<()> {

@@ -211,7 +211,11 @@ fn adopted_memory_is_read_where_it_lies() {
     assert_eq!(state.take(), [vec![Launch(vec![(start + 16) % 4096 + 8, 0])]]);
     assert!(device.write(&adopted, 0, &[0]).is_err() && chain(&device, &[(whole(&to), whole(&adopted))]).is_err());
     drop(adopted);
-    assert_eq!(Arc::strong_count(&owner), 1);
+    assert_eq!((Arc::strong_count(&owner), state.written.load(Relaxed)), (1, 0));
+    state.shares.store(false, Relaxed);
+    let copied = device.adopt(HostMemory::new(owner.clone())).unwrap();
+    assert_eq!((Arc::strong_count(&owner), state.written.load(Relaxed)), (1, 256), "pages that are not shared");
+    assert!(device.write(&copied, 0, &[0]).is_err());
 
     let backend = MetalBackend::new(Recorder::default(), DeviceKind::Metal);
     let raw = elinvar_core::Backend::adopt(&backend, HostMemory::new(owner.clone())).unwrap();

@@ -25,6 +25,8 @@ pub(crate) enum Event {
 pub(crate) struct State {
     pub(crate) created: AtomicUsize,
     pub(crate) released: AtomicUsize,
+    /// Bytes that the host wrote.
+    pub(crate) written: AtomicUsize,
     pub(crate) libraries: AtomicUsize,
     pub(crate) archived: AtomicUsize,
     /// Pipelines made with an archive that had their kernel.
@@ -35,6 +37,8 @@ pub(crate) struct State {
     pub(crate) command_buffers: AtomicUsize,
     pub(crate) available: AtomicUsize,
     pub(crate) max_threads: AtomicUsize,
+    /// Whether host memory is shared.
+    pub(crate) shares: AtomicBool,
     /// Whether events are kept.
     pub(crate) writes: AtomicBool,
     pub(crate) committed: Mutex<Vec<Vec<Event>>>,
@@ -46,11 +50,27 @@ pub(crate) struct State {
 impl Default for State {
     fn default() -> Self {
         let (most, zero) = (|| AtomicUsize::new(usize::MAX), || AtomicUsize::new(0));
-        let (writes, holds) = (AtomicBool::new(true), AtomicBool::new(false));
+        let (shares, writes, holds) = (AtomicBool::new(true), AtomicBool::new(true), AtomicBool::new(false));
         let (committed, held) = (Mutex::default(), Mutex::default());
-        let (created, released, libraries, archived, found) = (zero(), zero(), zero(), zero(), zero());
+        let (created, released, written, libraries, archived, found) = (zero(), zero(), zero(), zero(), zero(), zero());
         let (buffers, command_buffers, available, max_threads) = (most(), most(), most(), AtomicUsize::new(1024));
-        Self { created, released, libraries, archived, found, buffers, command_buffers, available, max_threads, writes, committed, holds, held }
+        Self {
+            created,
+            released,
+            written,
+            libraries,
+            archived,
+            found,
+            buffers,
+            command_buffers,
+            available,
+            max_threads,
+            shares,
+            writes,
+            committed,
+            holds,
+            held,
+        }
     }
 }
 
@@ -124,12 +144,16 @@ impl Api for Recorder {
         Ok((self.object(), None))
     }
 
-    fn adopt(&self, memory: HostMemory) -> Result<(Self::Buffer, usize)> {
+    fn adopt(&self, memory: HostMemory) -> Result<Option<(Self::Buffer, usize)>> {
+        if !self.0.shares.load(Relaxed) {
+            return Ok(None);
+        }
         let start = memory.bytes().as_ptr().addr() % 4096;
-        Ok(((self.object(), Some(memory)), start))
+        Ok(Some(((self.object(), Some(memory)), start)))
     }
 
-    fn write(&self, _: &Self::Buffer, _: usize, _: &[u8]) -> Result<()> {
+    fn write(&self, _: &Self::Buffer, _: usize, bytes: &[u8]) -> Result<()> {
+        self.0.written.fetch_add(bytes.len(), Relaxed);
         Ok(())
     }
 
