@@ -126,8 +126,8 @@ pub trait Api: Send + Sync + 'static {
     /// Out of memory.
     fn buffer(&self, bytes: usize) -> Result<Self::Buffer>;
 
-    /// A buffer over the pages that hold host memory, and where in it the memory begins; it keeps the memory's owner. None if the system does not share
-    /// these pages.
+    /// A buffer over the pages that hold host memory, and where in it the memory begins; it keeps the memory's owner.
+    /// None if the system does not share these pages.
     ///
     /// # Errors
     /// Out of memory.

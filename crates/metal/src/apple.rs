@@ -273,8 +273,8 @@ impl Api for Apple {
             // What the block holds goes with it.
             let _held = &owner;
         });
-        // SAFETY: whole pages around live memory, which are mapped as long as its owner lives, and the block, which Metal keeps as long as the buffer,
-        // holds the owner. Kernels only read them (the seam calls the buffer read-only). The block may go on any thread: `HostMemory` is Send and Sync.
+        // SAFETY: whole pages around live memory, mapped as long as its owner lives; the block, which Metal keeps as long as the buffer, holds the owner
+        // and may go on any thread, since `HostMemory` is Send and Sync. Kernels only read the pages (the seam calls the buffer read-only).
         let buffer = unsafe {
             let options = MTLResourceOptions::StorageModeShared;
             self.device.newBufferWithBytesNoCopy_length_options_deallocator(first, length, options, Some(&release))

@@ -71,8 +71,8 @@ impl<A: Api> MetalBackend<A> {
         Self { limits, ..self }
     }
 
-    /// The same with kernels' machine code kept in `folder` (none means the user's cache folder), to be found by the next start; where the folder cannot
-    /// be made, every start compiles.
+    /// The same with kernels' machine code kept in `folder` (none means the user's cache folder), to be found by the next start.
+    /// Where the folder cannot be made, every start compiles.
     pub fn with_archives(self, folder: Option<&Path>) -> Self {
         Self { pipelines: self.pipelines.with_archives(folder), ..self }
     }
