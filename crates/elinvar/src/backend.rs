@@ -174,7 +174,7 @@ mod tests {
         assert_eq!("cuda:3".parse::<BackendType>().unwrap(), BackendType::Cuda(3));
         assert_eq!(BackendType::Cuda(3).to_string(), "cuda:3");
         #[cfg(not(target_vendor = "apple"))]
-        assert!(BackendType::Metal.open().unwrap_err().to_string().contains("only available on Apple platforms"));
+        assert!(BackendType::Metal.open().err().unwrap().to_string().contains("only available on Apple platforms"));
         let error = "cuda:x".parse::<BackendType>().unwrap_err().to_string();
         assert!(error.contains("metal-sim"), "{error}");
     }

@@ -283,12 +283,12 @@ fn decode_step(device: &Device, layers: usize) -> Arc<CommandList> {
     for _ in 0..layers {
         let [weights, keys, values] = [(); 3].map(|()| device.allocate_dedicated(64).unwrap());
         add(&norm, &[&x, &weights, &h]);
-        [&q, &k, &v].map(|to| add(&matvec, &[&h, &weights, to]));
+        [&q, &k, &v].into_iter().for_each(|to| add(&matvec, &[&h, &weights, to]));
         add(&rope_append, &[&q, &k, &v, &position, &keys, &out]);
         add(&attention, &[&out, &keys, &values, &position, &act]);
         add(&matvec, &[&act, &weights, &h]);
         add(&norm, &[&h, &weights, &x]);
-        [&gate, &up].map(|to| add(&matvec, &[&x, &weights, to]));
+        [&gate, &up].into_iter().for_each(|to| add(&matvec, &[&x, &weights, to]));
         add(&mix, &[&gate, &up, &act]);
     }
     list.finish()
