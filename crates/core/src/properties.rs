@@ -10,6 +10,8 @@ pub enum DeviceKind {
     Cpu,
     /// An NVIDIA GPU.
     Cuda,
+    /// An Apple GPU.
+    Metal,
     /// The Metal device over the simulator, which runs the kernels' Metal text on the CPU and checks it.
     MetalSim,
     /// Checks and executes nothing: for testing planners and recorders.
@@ -22,6 +24,7 @@ impl DeviceKind {
         match self {
             DeviceKind::Cpu => "cpu",
             DeviceKind::Cuda => "cuda",
+            DeviceKind::Metal => "metal",
             DeviceKind::MetalSim => "metal-sim",
             DeviceKind::Null => "null",
         }

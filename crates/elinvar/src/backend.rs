@@ -7,6 +7,8 @@ use elinvar_cpu::CpuBackend;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BackendType {
+    /// The Mac's GPU.
+    Metal,
     /// An NVIDIA GPU, counted from 0.
     Cuda(usize),
     /// The host's processor.
@@ -19,11 +21,12 @@ pub enum BackendType {
 
 impl BackendType {
     /// One of each kind, in the order the automatic choice prefers them; the simulator and the null device are never chosen.
-    pub const ALL: &[BackendType] = &[BackendType::Cuda(0), BackendType::Cpu, BackendType::MetalSim, BackendType::Null];
+    pub const ALL: &[BackendType] = &[BackendType::Metal, BackendType::Cuda(0), BackendType::Cpu, BackendType::MetalSim, BackendType::Null];
 
     /// The kind's name on the command line and in `ELINVAR_DEVICE`; `cuda:1` is the second GPU.
     pub const fn name(self) -> &'static str {
         match self {
+            BackendType::Metal => "metal",
             BackendType::Cuda(_) => "cuda",
             BackendType::Cpu => "cpu",
             BackendType::MetalSim => "metal-sim",
@@ -42,12 +45,28 @@ impl BackendType {
     /// Opens the device and says what software drives it.
     fn report(self) -> Result<(Device, String)> {
         match self {
+            BackendType::Metal => metal(),
             BackendType::Cuda(ordinal) => cuda(ordinal),
             BackendType::Cpu => Ok((Device::new(CpuBackend::new(None)?), String::new())),
             BackendType::MetalSim => Ok((simulator()?, String::new())),
             BackendType::Null => Ok((Device::new(NullBackend::new()), String::new())),
         }
     }
+}
+
+#[cfg(target_vendor = "apple")]
+fn metal() -> Result<(Device, String)> {
+    use elinvar_metal::{Apple, MetalBackend, api::Api};
+    let apple = Apple::new()?;
+    let system = apple.facts().system;
+    let backend = MetalBackend::new(apple, elinvar_core::DeviceKind::Metal);
+    Ok((Device::new(backend.with_archives(None)), system))
+}
+
+#[cfg(not(target_vendor = "apple"))]
+fn metal() -> Result<(Device, String)> {
+    let message = "Metal backend is only available on Apple platforms; use `--device metal-sim` to run Metal kernels here";
+    Err(Error::device_unavailable(message))
 }
 
 #[cfg(not(target_vendor = "apple"))]
@@ -154,6 +173,8 @@ mod tests {
         }
         assert_eq!("cuda:3".parse::<BackendType>().unwrap(), BackendType::Cuda(3));
         assert_eq!(BackendType::Cuda(3).to_string(), "cuda:3");
+        #[cfg(not(target_vendor = "apple"))]
+        assert!(BackendType::Metal.open().err().unwrap().to_string().contains("only available on Apple platforms"));
         let error = "cuda:x".parse::<BackendType>().unwrap_err().to_string();
         assert!(error.contains("metal-sim"), "{error}");
     }

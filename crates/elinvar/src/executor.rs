@@ -19,7 +19,7 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// The best device here, an NVIDIA GPU before the CPU, or the one named by the environment variable `ELINVAR_DEVICE`.
+    /// The best device here, an Apple or NVIDIA GPU before the CPU, or the one named by the environment variable `ELINVAR_DEVICE`.
     ///
     /// [`devices`](crate::devices) tells why a device cannot be used.
     ///
@@ -28,7 +28,9 @@ impl Executor {
     pub fn new_auto() -> Result<Self> {
         match chosen()? {
             Some(backend) => Self::new_with_backend(backend),
-            None => Self::new_with_backend(BackendType::Cuda(0)).or_else(|_| Self::new_with_backend(BackendType::Cpu)),
+            None => Self::new_with_backend(BackendType::Metal)
+                .or_else(|_| Self::new_with_backend(BackendType::Cuda(0)))
+                .or_else(|_| Self::new_with_backend(BackendType::Cpu)),
         }
     }
 

@@ -1,14 +1,18 @@
-//! Metal's few objects, as far as the device uses them: device, buffer, library, pipeline, command buffer, completion.
+//! Metal's few objects, as far as the device uses them: device, buffer, library, binary archive, pipeline, command buffer, completion.
 //!
 //! Each method is one call, or a few, of Metal's; whatever needs thought is above this trait, in [`MetalBackend`](crate::MetalBackend).
 
-use elinvar_core::{ConstantValue, Extent, MemoryInfo, Result};
+use std::path::Path;
+
+use elinvar_core::{ConstantValue, Extent, HostMemory, MemoryInfo, Result};
 
 /// What a device says of itself.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// `MTLDevice.name`.
     pub name: String,
+    /// The system whose compiler and driver these are, with its version.
+    pub system: String,
     /// Cores.
     pub compute_units: usize,
     /// `maxThreadgroupMemoryLength`, in bytes.
@@ -37,6 +41,24 @@ pub struct LibrarySource<'a> {
     pub text: &'a str,
     /// Math mode *fast* instead of *safe*.
     pub fast_math: bool,
+}
+
+/// A library's kernel and its function constants.
+pub struct Kernel<'a, L> {
+    /// The library.
+    pub library: &'a L,
+    /// The kernel's name for the host.
+    pub name: &'a str,
+    /// Its function constants by index.
+    pub constants: &'a [(u32, ConstantValue)],
+}
+
+impl<L> Copy for Kernel<'_, L> {}
+
+impl<L> Clone for Kernel<'_, L> {
+    fn clone(&self) -> Self {
+        *self
+    }
 }
 
 /// A buffer bound to an index of the kernel's argument table.
@@ -71,6 +93,9 @@ pub struct Launch<'a, A: Api + ?Sized> {
     pub threadgroup: Extent,
 }
 
+/// What a device hears when a command buffer has completed.
+pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
+
 /// A Metal device with one command queue.
 pub trait Api: Send + Sync + 'static {
     /// `MTLBuffer`.
@@ -79,8 +104,15 @@ pub trait Api: Send + Sync + 'static {
     type Library: Send + Sync + 'static;
     /// `MTLComputePipelineState`.
     type Pipeline: Send + Sync + 'static;
-    /// `MTLCommandBuffer` while it is encoded. It keeps what it uses alive until it has completed.
+    /// `MTLBinaryArchive`.
+    type Archive;
+    /// `MTLCommandBuffer` while it is encoded, with a concurrent encoder. It keeps what it uses alive until it has completed.
     type CommandBuffer;
+
+    /// Does `work` and lets go of the temporary objects that it made (an autorelease pool).
+    fn scope<R>(&self, work: impl FnOnce() -> R) -> R {
+        work()
+    }
 
     /// What the device is.
     fn facts(&self) -> Facts;
@@ -93,6 +125,13 @@ pub trait Api: Send + Sync + 'static {
     /// # Errors
     /// Out of memory.
     fn buffer(&self, bytes: usize) -> Result<Self::Buffer>;
+
+    /// A buffer over the pages that hold host memory, and where in it the memory begins; it keeps the memory's owner.
+    /// None if the system does not share these pages.
+    ///
+    /// # Errors
+    /// Out of memory.
+    fn adopt(&self, memory: HostMemory) -> Result<Option<(Self::Buffer, usize)>>;
 
     /// Host to device; nothing that uses the range is in flight.
     ///
@@ -112,11 +151,35 @@ pub trait Api: Send + Sync + 'static {
     /// It does not compile.
     fn library(&self, source: LibrarySource<'_>) -> Result<Self::Library>;
 
-    /// A pipeline of a library's kernel, with these function constants by index.
+    /// Shows the host a range where it lies; nothing that writes it is in flight.
+    ///
+    /// # Errors
+    /// A range outside the buffer.
+    fn view(&self, buffer: &Self::Buffer, offset: usize, bytes: usize, see: &mut dyn FnMut(&[u8])) -> Result<()>;
+
+    /// A pipeline of a library's kernel, taken from the archive if that has it.
     ///
     /// # Errors
     /// No such kernel, or one the device cannot run.
-    fn pipeline(&self, library: &Self::Library, kernel: &str, constants: &[(u32, ConstantValue)]) -> Result<Self::Pipeline>;
+    fn pipeline(&self, kernel: Kernel<'_, Self::Library>, archive: Option<&Self::Archive>) -> Result<Self::Pipeline>;
+
+    /// An archive of machine code: empty, or as a file keeps it.
+    ///
+    /// # Errors
+    /// The device offers none, or the file is not one of its.
+    fn archive(&self, file: Option<&Path>) -> Result<Self::Archive>;
+
+    /// Compiles a kernel's machine code into an archive.
+    ///
+    /// # Errors
+    /// As [`Api::pipeline`].
+    fn add(&self, archive: &Self::Archive, kernel: Kernel<'_, Self::Library>) -> Result<()>;
+
+    /// Writes an archive to a file.
+    ///
+    /// # Errors
+    /// The system refuses.
+    fn save(&self, archive: &Self::Archive, file: &Path) -> Result<()>;
 
     /// What a pipeline is.
     fn pipeline_facts(&self, pipeline: &Self::Pipeline) -> PipelineFacts;
@@ -127,24 +190,27 @@ pub trait Api: Send + Sync + 'static {
     /// The device failed.
     fn command_buffer(&self) -> Result<Self::CommandBuffer>;
 
-    /// Encodes a launch; launches of a command buffer take effect in order.
+    /// Encodes a launch. Commands of a command buffer take effect in any order between two barriers.
     ///
     /// # Errors
     /// A launch the kernel's signature does not allow.
     fn launch(&self, commands: &mut Self::CommandBuffer, launch: &Launch<'_, Self>) -> Result<()>;
 
-    /// Encodes a copy of `bytes` bytes between buffers and offsets.
+    /// Encodes a barrier: what is encoded later sees what was encoded before.
+    fn barrier(&self, commands: &mut Self::CommandBuffer);
+
+    /// Encodes a copy of `bytes` bytes between buffers and offsets, all multiples of 4.
     ///
     /// # Errors
     /// A range outside its buffer.
     fn copy(&self, commands: &mut Self::CommandBuffer, from: (&Self::Buffer, usize), to: (&Self::Buffer, usize), bytes: usize) -> Result<()>;
 
-    /// Encodes a fill of `bytes` bytes.
+    /// Encodes a fill of `bytes` bytes; offset and length are multiples of 4.
     ///
     /// # Errors
     /// A range outside the buffer.
     fn fill(&self, commands: &mut Self::CommandBuffer, to: (&Self::Buffer, usize), bytes: usize, value: u8) -> Result<()>;
 
     /// Starts a command buffer; `done` is called once it has completed, with its error.
-    fn commit(&self, commands: Self::CommandBuffer, done: Box<dyn FnOnce(Result<()>) + Send>);
+    fn commit(&self, commands: Self::CommandBuffer, done: Done);
 }

@@ -1,16 +1,22 @@
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use elinvar_core::{
-    Access, Backend, Binding, Command, CommandList, Completion, DType, DeviceKind, DeviceMemory, DeviceProperties, Dispatch, Error, InFlight,
-    KernelSource, MemoryInfo, Metal, Pipeline, RawBuffer, Reading, Result, Signal, Storage,
+    Backend, CommandList, Completion, DType, DeviceKind, DeviceProperties, Error, HostMemory, InFlight, KernelSource, MemoryInfo, Pipeline,
+    RawBuffer, Reading, Result, Signal, Storage,
 };
 
 use crate::{
-    api::{Api, Bound, Launch, LibrarySource},
-    refusal::{self, Refusals},
+    api::{Api, LibrarySource},
+    compile::Pipelines,
+    encode::Encoder,
+    hazards::Hazards,
+    memory::{Memory, check_working_set},
+    refusal::Refusals,
+    submission::{Batch, BatchLimits, Pending},
 };
 
 /// The Metal backend over one implementation of Metal's objects.
@@ -18,24 +24,18 @@ pub struct MetalBackend<A: Api> {
     api: Arc<A>,
     properties: DeviceProperties,
     texts: HashMap<String, String>,
+    limits: BatchLimits,
+    pipelines: Pipelines<A>,
+    encoder: Encoder<A>,
     in_flight: Mutex<InFlight>,
-}
-
-struct Memory<A: Api> {
-    buffer: A::Buffer,
-    bytes: usize,
-}
-
-impl<A: Api> DeviceMemory for Memory<A> {
-    fn bytes(&self) -> usize {
-        self.bytes
-    }
+    lost: Arc<OnceLock<Error>>,
 }
 
 impl<A: Api> MetalBackend<A> {
     /// The backend of a device.
     pub fn new(api: A, kind: DeviceKind) -> Self {
         let facts = api.facts();
+        let pipelines = Pipelines::new(&facts);
         let properties = DeviceProperties {
             kind,
             name: facts.name,
@@ -49,7 +49,16 @@ impl<A: Api> MetalBackend<A> {
             compute_capability: None,
             matrix_library: false,
         };
-        Self { api: Arc::new(api), properties, texts: HashMap::new(), in_flight: Mutex::default() }
+        Self {
+            api: Arc::new(api),
+            properties,
+            texts: HashMap::new(),
+            limits: BatchLimits::default(),
+            pipelines,
+            encoder: Encoder::default(),
+            in_flight: Mutex::default(),
+            lost: Arc::default(),
+        }
     }
 
     /// The same with other texts for some files of the kernels, by name: for work on kernels without a rebuild, and for mutation tests.
@@ -57,65 +66,63 @@ impl<A: Api> MetalBackend<A> {
         Self { texts, ..self }
     }
 
+    /// The same with other limits to what one command buffer holds.
+    pub fn with_batch_limits(self, limits: BatchLimits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// The same with kernels' machine code kept in `folder` (none means the user's cache folder), to be found by the next start.
+    /// Where the folder cannot be made, every start compiles.
+    pub fn with_archives(self, folder: Option<&Path>) -> Self {
+        Self { pipelines: self.pipelines.with_archives(folder), ..self }
+    }
+
     /// Metal's objects.
     pub fn api(&self) -> &A {
         &self.api
+    }
+
+    /// Shows bytes of a buffer where they lie, after everything submitted before; submissions wait meanwhile.
+    ///
+    /// # Errors
+    /// A range outside the buffer, or a failed device or submission.
+    pub fn view(&self, buffer: &RawBuffer, offset: usize, bytes: usize, see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let memory = buffer.downcast::<Memory<A>>()?;
+        if offset.checked_add(bytes).is_none_or(|end| end > memory.bytes) {
+            return Err(Error::invalid_argument(format!("bytes {offset}..{offset}+{bytes} are outside a buffer of {} bytes", memory.bytes)));
+        }
+        let mut in_flight = self.in_flight();
+        in_flight.settle()?;
+        self.api.view(&memory.buffer, memory.start + offset, bytes, see)
     }
 
     fn in_flight(&self) -> MutexGuard<'_, InFlight> {
         self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn encode(&self, commands: &mut A::CommandBuffer, command: &Command, refusals: Option<&mut Refusals<A>>) -> Result<()> {
-        match command {
-            Command::Dispatch(dispatch) => {
-                self.encode_dispatch(commands, dispatch, refusals).map_err(|e| e.context(&dispatch.pipeline.source().key))?
+    /// Encodes a list into as many command buffers as it takes, and commits each as soon as it is full.
+    fn encode(&self, list: &CommandList, refusals: &mut Option<Refusals<A>>, pending: &Arc<Pending>) -> Result<()> {
+        let mut commands = list.commands();
+        while !commands.is_empty() {
+            let mut encoded = self.api.command_buffer()?;
+            let (mut batch, mut hazards, mut taken) = (Batch::default(), Hazards::default(), 0);
+            for command in commands {
+                if batch.is_full(command, self.limits) {
+                    break;
+                }
+                if hazards.add(command) {
+                    self.api.barrier(&mut encoded);
+                }
+                self.encoder.encode(&self.api, &self.pipelines, &mut encoded, command, refusals.as_mut())?;
+                taken += 1;
             }
-            Command::Copy(copy) => {
-                let (from, to) = (buffer::<A>(&copy.source)?, buffer::<A>(&copy.destination)?);
-                self.api.copy(commands, (from, copy.source.offset()), (to, copy.destination.offset()), copy.source.bytes())?;
-            }
-            Command::Fill(fill) => {
-                let to = &fill.destination;
-                self.api.fill(commands, (buffer::<A>(to)?, to.offset()), to.bytes(), fill.value)?;
-            }
+            commands = &commands[taken..];
+            pending.begin();
+            let told = pending.clone();
+            self.api.commit(encoded, Box::new(move |result| told.end(result)));
         }
         Ok(())
     }
-
-    fn encode_dispatch(&self, commands: &mut A::CommandBuffer, dispatch: &Dispatch, refusals: Option<&mut Refusals<A>>) -> Result<()> {
-        let source = dispatch.pipeline.source();
-        let metal = metal_of(source)?;
-        let pipeline: &A::Pipeline = dispatch.pipeline.state().ok_or_else(|| Error::invalid_launch("the kernel was prepared by another device"))?;
-        let mut buffers = Vec::with_capacity(dispatch.bindings.len());
-        for (index, (binding, parameter)) in dispatch.bindings.iter().zip(&source.parameters).enumerate() {
-            if let Some(binding) = binding {
-                buffers.push(Bound {
-                    index: metal.buffer_index(index),
-                    buffer: buffer::<A>(binding)?,
-                    offset: binding.offset(),
-                    bytes: binding.bytes(),
-                    written: parameter.access.writes(),
-                    output: parameter.access == Access::Write,
-                });
-            }
-        }
-        if let Some(refusals) = refusals.filter(|_| refusal::why(&dispatch.pipeline).is_some()) {
-            buffers.push(refusals.bind(dispatch.bindings.len() + usize::from(!dispatch.params.is_empty())));
-        }
-        let bytes = (!dispatch.params.is_empty()).then_some((dispatch.bindings.len(), dispatch.params.as_slice()));
-        let threadgroup_memory = dispatch.threadgroup_memory.iter().enumerate().map(|(i, &bytes)| (metal.threadgroup_index(i), bytes)).collect();
-        let (grid, threadgroup) = (dispatch.grid, dispatch.threadgroup);
-        self.api.launch(commands, &Launch { pipeline, buffers, bytes, threadgroup_memory, grid, threadgroup })
-    }
-}
-
-fn metal_of(kernel: &KernelSource) -> Result<&Metal> {
-    kernel.metal.as_ref().ok_or_else(|| Error::unsupported(format!("{} has no Metal text", kernel.key)))
-}
-
-fn buffer<A: Api>(binding: &Binding) -> Result<&A::Buffer> {
-    Ok(&binding.buffer().raw().downcast::<Memory<A>>()?.buffer)
 }
 
 impl<A: Api> Backend for MetalBackend<A> {
@@ -128,59 +135,91 @@ impl<A: Api> Backend for MetalBackend<A> {
     }
 
     fn allocate(&self, bytes: usize, _storage: Storage) -> Result<RawBuffer> {
-        Ok(RawBuffer::new(Memory::<A> { buffer: self.api.buffer(bytes)?, bytes }))
+        check_working_set(bytes, self.api.memory())?;
+        let buffer = self.api.scope(|| self.api.buffer(bytes))?;
+        Ok(RawBuffer::new(Memory::<A> { buffer, start: 0, bytes, adopted: false }))
+    }
+
+    fn adopt(&self, memory: HostMemory) -> Result<RawBuffer> {
+        let bytes = memory.bytes().len();
+        check_working_set(bytes, self.api.memory())?;
+        if let Some((buffer, start)) = self.api.scope(|| self.api.adopt(memory.clone()))? {
+            return Ok(RawBuffer::new(Memory::<A> { buffer, start, bytes, adopted: true }));
+        }
+        // Pages that the system does not share, such as a program's own constants, are copied.
+        let buffer = self.api.scope(|| self.api.buffer(bytes))?;
+        self.api.write(&buffer, 0, memory.bytes())?;
+        Ok(RawBuffer::new(Memory::<A> { buffer, start: 0, bytes, adopted: true }))
     }
 
     fn write(&self, buffer: &RawBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
-        self.in_flight().settle()?;
-        self.api.write(&buffer.downcast::<Memory<A>>()?.buffer, offset, bytes)
+        let memory = buffer.downcast::<Memory<A>>()?;
+        let mut in_flight = self.in_flight();
+        in_flight.settle()?;
+        self.api.write(&memory.buffer, memory.start + offset, bytes)
     }
 
     fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        self.in_flight().settle()?;
-        self.api.read(&buffer.downcast::<Memory<A>>()?.buffer, offset, bytes)
+        let memory = buffer.downcast::<Memory<A>>()?;
+        let mut in_flight = self.in_flight();
+        in_flight.settle()?;
+        self.api.read(&memory.buffer, memory.start + offset, bytes)
     }
 
     fn read_later(&self, buffer: &RawBuffer, offset: usize, bytes: usize) -> Result<Reading> {
-        // What is submitted next may write the range: a copy keeps it as it is.
-        let (api, copy, signal) = (self.api.clone(), self.api.buffer(bytes)?, Signal::new());
-        let mut encoded = self.api.command_buffer()?;
-        self.api.copy(&mut encoded, (&buffer.downcast::<Memory<A>>()?.buffer, offset), (&copy, 0), bytes)?;
-        self.in_flight().push(signal.clone());
-        let told = signal.clone();
-        self.api.commit(encoded, Box::new(move |result| told.complete(result)));
-        Ok(Reading::new(Completion::new(signal), move || {
-            let mut read = vec![0; bytes];
-            api.read(&copy, 0, &mut read)?;
-            Ok(read)
-        }))
+        let memory = buffer.downcast::<Memory<A>>()?;
+        self.api.scope(|| {
+            // What is submitted next may write the range: a copy keeps it as it is.
+            let (api, copy, signal) = (self.api.clone(), self.api.buffer(bytes)?, Signal::new());
+            let mut in_flight = self.in_flight();
+            let mut encoded = api.command_buffer()?;
+            let from = (&memory.buffer, memory.start + offset);
+            self.encoder.copy(&api, &self.pipelines, &mut encoded, from, (&copy, 0), bytes)?;
+            in_flight.push(signal.clone());
+            let told = signal.clone();
+            api.commit(encoded, Box::new(move |result| told.complete(result)));
+            Ok(Reading::new(Completion::new(signal), move || {
+                let mut read = vec![0; bytes];
+                api.read(&copy, 0, &mut read)?;
+                Ok(read)
+            }))
+        })
     }
 
     fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
-        let metal = metal_of(kernel)?;
+        let metal = kernel.metal.as_ref().ok_or_else(|| Error::unsupported(format!("{} has no Metal text", kernel.key)))?;
         let name = metal.kernel(&kernel.key);
         let text = metal.text(&kernel.key, |file| self.texts.get(file.name).map_or(file.text, String::as_str));
-        let library = self.api.library(LibrarySource { name: &name, text: &text, fast_math: metal.fast_math() })?;
-        let pipeline = self.api.pipeline(&library, &name, metal.constants())?;
-        Ok(Pipeline::new(kernel.clone(), Arc::new(pipeline)))
+        let source = LibrarySource { name: &name, text: &text, fast_math: metal.fast_math() };
+        let compiled = self.api.scope(|| self.pipelines.get(&self.api, source, &name, metal.constants()))?;
+        Ok(Pipeline::new(kernel.clone(), compiled))
     }
 
     fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
-        let mut encoded = self.api.command_buffer()?;
-        let mut refusals = Refusals::new(&*self.api, commands)?;
-        commands.commands().iter().try_for_each(|command| self.encode(&mut encoded, command, refusals.as_mut()))?;
-        let signal = Signal::new();
-        self.in_flight().push(signal.clone());
-        let (list, told, api) = (commands.clone(), signal.clone(), self.api.clone());
-        self.api.commit(
-            encoded,
-            Box::new(move |result| {
+        if let Some(error) = self.lost.get() {
+            return Err(error.clone());
+        }
+        commands.commands().iter().try_for_each(|command| self.encoder.check(command))?;
+        self.api.scope(|| {
+            let mut refusals = Refusals::new(&*self.api, commands)?;
+            let (signal, pending) = (Signal::new(), Arc::<Pending>::default());
+            // Held to the end: what is submitted at the same time comes before or after, not between.
+            let mut in_flight = self.in_flight();
+            in_flight.push(signal.clone());
+            let encoded = self.encode(commands, &mut refusals, &pending);
+            let (list, told, api, lost) = (commands.clone(), signal.clone(), self.api.clone(), self.lost.clone());
+            pending.close(Box::new(move |result| {
                 let result = result.and_then(|()| refusals.map_or(Ok(()), |r| r.check(&api)));
+                if let Err(error) = result.as_ref().map_err(Error::clone)
+                    && error.is_device_lost()
+                {
+                    let _ = lost.set(error);
+                }
                 // The list's buffers go back to the pool, and the device's objects are let go, before anyone learns that it is done.
                 drop((list, api));
                 told.complete(result);
-            }),
-        );
-        Ok(Completion::new(signal))
+            }));
+            encoded.map(|()| Completion::new(signal))
+        })
     }
 }

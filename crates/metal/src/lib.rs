@@ -1,14 +1,26 @@
-//! The Metal device, written against Metal's own few objects ([`api`]): the simulator's, which run the kernels' text on the CPU and check it.
+//! The Metal device, written against Metal's own few objects ([`api`]): Apple's, or the simulator's, which run the kernels' text on the CPU and
+//! check it.
 //!
-//! A kernel's Metal form is compiled when it is first used; a command list becomes one command buffer; completion is told by the command
-//! buffer's handler. Errors of execution, which over the simulator are its findings, are read from the list's completion.
+//! A kernel's Metal form is compiled when it is first used. A command list becomes one command buffer, or several if it is long; between two
+//! barriers, which come from what the commands read and write, a device may run them side by side. Completion is told by the command buffers'
+//! handlers. Errors of execution, which over the simulator are its findings, are read from the list's completion.
 
 pub mod api;
+#[cfg(target_vendor = "apple")]
+mod apple;
 mod backend;
+mod compile;
+mod encode;
+mod hazards;
+mod memory;
 mod refusal;
 #[cfg(target_os = "linux")]
 mod simulated;
+mod submission;
 
+#[cfg(target_vendor = "apple")]
+pub use apple::Apple;
 pub use backend::MetalBackend;
 #[cfg(target_os = "linux")]
 pub use simulated::{Seed, Simulated, SimulatorOptions};
+pub use submission::BatchLimits;

@@ -1,17 +1,20 @@
 //! Metal's objects as the simulator offers them.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
-use elinvar_core::{ConstantValue, Error, MemoryInfo, Result};
+use elinvar_core::{Error, HostMemory, MemoryInfo, Result};
 use elinvar_msl::ParameterKind;
 use elinvar_sim::{
     Binding, Buffer, CommandBuffer, CompileOptions, Config, Dispatch, Grid, Library, Math, Output, Pipeline, Queue, Report, Simulator, Source,
 };
 
-use crate::api::{Api, Facts, Launch, LibrarySource, PipelineFacts};
+use crate::api::{Api, Done, Facts, Kernel, Launch, LibrarySource, PipelineFacts};
 
 /// Decides the order of threads and threadgroups; 0 is the natural one. Clones are the same: a device can be given another schedule while it lives.
 #[derive(Clone, Debug, Default)]
@@ -76,16 +79,23 @@ fn verdict(outcome: Result<Arc<Report>>) -> Result<()> {
     }
 }
 
+fn no_archive() -> Error {
+    Error::unsupported("the simulator has no binary archives")
+}
+
 impl Api for Simulated {
     type Buffer = Buffer;
     type Library = Library;
     type Pipeline = Pipeline;
+    /// There is none: the simulator keeps what it compiles itself.
+    type Archive = ();
     type CommandBuffer = CommandBuffer;
 
     fn facts(&self) -> Facts {
         let checks = if self.options.checked { "checked" } else { "unchecked" };
         Facts {
             name: format!("Metal simulator ({checks}), {}", self.simulator.toolchain().describe()),
+            system: String::new(),
             compute_units: self.simulator.threads(),
             threadgroup_memory: 32 << 10,
             max_buffer_bytes: Simulator::MAX_BUFFER_BYTES,
@@ -99,6 +109,15 @@ impl Api for Simulated {
 
     fn buffer(&self, bytes: usize) -> Result<Buffer> {
         self.simulator.buffer("buffer", bytes)
+    }
+
+    /// A copy that lies in its buffer as the memory lies in its pages, so that a kernel which loses its place reads what nobody wrote.
+    fn adopt(&self, memory: HostMemory) -> Result<Option<(Buffer, usize)>> {
+        const PAGE: usize = 16 << 10;
+        let start = memory.bytes().as_ptr().addr() % PAGE;
+        let buffer = self.simulator.buffer("adopted memory", start + memory.bytes().len())?;
+        buffer.write(start, memory.bytes())?;
+        Ok(Some((buffer, start)))
     }
 
     fn write(&self, buffer: &Buffer, offset: usize, bytes: &[u8]) -> Result<()> {
@@ -115,8 +134,27 @@ impl Api for Simulated {
         self.simulator.library(&Source::new(source.name, source.text), &options)
     }
 
-    fn pipeline(&self, library: &Library, kernel: &str, constants: &[(u32, ConstantValue)]) -> Result<Pipeline> {
-        library.pipeline(kernel, constants)
+    fn view(&self, buffer: &Buffer, offset: usize, bytes: usize, see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let mut copy = vec![0; bytes];
+        buffer.read(offset, &mut copy)?;
+        see(&copy);
+        Ok(())
+    }
+
+    fn pipeline(&self, kernel: Kernel<'_, Library>, _archive: Option<&()>) -> Result<Pipeline> {
+        kernel.library.pipeline(kernel.name, kernel.constants)
+    }
+
+    fn archive(&self, _file: Option<&Path>) -> Result<()> {
+        Err(no_archive())
+    }
+
+    fn add(&self, (): &(), _kernel: Kernel<'_, Library>) -> Result<()> {
+        Err(no_archive())
+    }
+
+    fn save(&self, (): &(), _file: &Path) -> Result<()> {
+        Err(no_archive())
     }
 
     fn pipeline_facts(&self, _pipeline: &Pipeline) -> PipelineFacts {
@@ -149,6 +187,10 @@ impl Api for Simulated {
         commands.dispatch(dispatch)
     }
 
+    fn barrier(&self, commands: &mut CommandBuffer) {
+        commands.barrier();
+    }
+
     fn copy(&self, commands: &mut CommandBuffer, from: (&Buffer, usize), to: (&Buffer, usize), bytes: usize) -> Result<()> {
         commands.copy(from.0, from.1, to.0, to.1, bytes)
     }
@@ -157,7 +199,8 @@ impl Api for Simulated {
         commands.fill(to.0, to.1, bytes, value)
     }
 
-    fn commit(&self, commands: CommandBuffer, done: Box<dyn FnOnce(Result<()>) + Send>) {
+    fn commit(&self, mut commands: CommandBuffer, done: Done) {
+        commands.barrier();
         self.queue.submit_then(commands, move |outcome| done(verdict(outcome)));
     }
 }

@@ -5,7 +5,10 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use elinvar_core::{CommandList, DType, Device, DeviceKind, ListBuilder};
+use elinvar_core::{
+    Access, Buffer, CommandList, DType, Device, DeviceKind, Dispatch, Extent, HostMemory, KernelKey, KernelSource, ListBuilder, Metal, MetalText,
+    Parameter,
+};
 use elinvar_kernels::{Operator, TensorInfo, encode, softmax::Softmax};
 use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
 
@@ -16,7 +19,7 @@ fn device(texts: &[(&str, String)]) -> Device {
 }
 
 /// A list that computes the softmax of a row of zeros, and where its result goes.
-fn softmax(device: &Device, n: usize) -> elinvar_core::Result<(Arc<CommandList>, elinvar_core::Buffer)> {
+fn softmax(device: &Device, n: usize) -> elinvar_core::Result<(Arc<CommandList>, Buffer)> {
     let (operator, info) = (Softmax { axis: -1, log: false }, TensorInfo::new(DType::F32, &[1, n])?);
     let plan = operator.plan(&[Some(info)], &[info], device.properties())?;
     let (x, y) = (device.allocate(4 * n)?, device.allocate(4 * n)?);
@@ -96,4 +99,86 @@ fn a_text_that_does_not_compile_is_told_with_its_line() {
     let device = device(&[(FILE, source(FILE).replacen("[[kernel]] void", "[[kernel]] vojd", 1))]);
     let error = softmax(&device, 64).unwrap_err();
     assert!(error.is_compile_failed() && error.to_string().contains(&format!("{FILE}:{line}")), "{error}");
+}
+
+/// Launches of kernels that write, then read, `y`; a launch says of it what `first` says.
+fn handed_over(device: &Device, first: Access) -> (Arc<CommandList>, Buffer) {
+    const TEXT: &str = "#include <metal_stdlib>
+        using namespace metal;
+        kernel void make(device uint* y [[buffer(0)]], uint i [[thread_position_in_grid]]) { y[i] = 3 * i; }
+        kernel void take(device const uint* y [[buffer(0)]], device uint* z [[buffer(1)]], uint i [[thread_position_in_grid]]) { z[i] = y[i] + 1; }";
+    let prepare = |name: &'static str, accesses: &[(&'static str, Access)]| {
+        let parameters =
+            accesses.iter().map(|&(name, access)| Parameter { name: name.into(), access, dtype: DType::U32, optional: false }).collect::<Vec<_>>();
+        let buffers = (0..parameters.len() as u32).collect();
+        let (text, kernel) = (TEXT.to_owned(), name.to_owned());
+        let text = MetalText { name: "handed.metal".into(), text, kernel, constants: vec![], fast_math: false, buffers, threadgroup: vec![] };
+        let metal = Some(Metal::Text(Arc::new(text)));
+        device
+            .prepare(&Arc::new(KernelSource { key: KernelKey::new(name, &[]), parameters, params_bytes: 0, host: None, metal, cuda: None }))
+            .unwrap()
+    };
+    let (make, take) = (prepare("make", &[("y", first)]), prepare("take", &[("y", Access::Read), ("z", Access::Write)]));
+    let (y, z) = (device.allocate_dedicated(256).unwrap(), device.allocate_dedicated(256).unwrap());
+    let mut list = ListBuilder::new();
+    for (pipeline, buffers) in [(make, vec![&y]), (take, vec![&y, &z])] {
+        let bindings = buffers.iter().map(|buffer| buffer.bind(0, 256).ok()).collect();
+        let (grid, threadgroup) = (Extent::linear(2), Extent::linear(32));
+        list.dispatch(Dispatch { pipeline, bindings, params: vec![], grid, threadgroup, threadgroup_memory: vec![] }, device.properties()).unwrap();
+    }
+    (list.finish(), z)
+}
+
+#[test]
+fn a_barrier_that_is_not_derived_is_told() {
+    let (mut right, mut wrong) = (0, 0);
+    for seed in 0..8 {
+        let options = SimulatorOptions::default();
+        options.seed.set(seed);
+        let device = Device::new(MetalBackend::new(Simulated::new(options).unwrap(), DeviceKind::MetalSim));
+        let (list, z) = handed_over(&device, Access::Write);
+        device.submit(&list).unwrap().wait().unwrap();
+        let mut bytes = [0; 256];
+        device.read(&z, 0, &mut bytes).unwrap();
+        right += usize::from(bytes.as_chunks().0.iter().enumerate().all(|(i, z)| u32::from_ne_bytes(*z) as usize == 3 * i + 1));
+        // A launch that is said to read what it writes needs no barrier after it, as far as anyone can tell from the list.
+        let (list, _) = handed_over(&device, Access::Read);
+        let told = device.submit(&list).unwrap().wait();
+        wrong += usize::from(told.is_err_and(|error| error.to_string().contains("uninitialised")));
+    }
+    assert_eq!(right, 8);
+    assert!((1..8).contains(&wrong), "{wrong} of 8 orders");
+}
+
+#[test]
+fn copies_and_fills_take_any_bytes() {
+    let device = device(&[]);
+    let (from, to) = (device.allocate(64).unwrap(), device.allocate(64).unwrap());
+    device.write(&from, 0, &(0..64).collect::<Vec<u8>>()).unwrap();
+    let mut list = ListBuilder::new();
+    list.fill(to.bind(0, 64).unwrap(), 7).unwrap();
+    list.copy(from.bind(5, 9).unwrap(), to.bind(2, 9).unwrap()).unwrap();
+    list.fill(to.bind(9, 3).unwrap(), 200).unwrap();
+    list.copy(from.bind(4, 8).unwrap(), to.bind(16, 8).unwrap()).unwrap();
+    device.submit(&list.finish()).unwrap();
+    let (mut bytes, mut expected) = ([0; 64], [7u8; 64]);
+    device.read(&to, 0, &mut bytes).unwrap();
+    expected[2..11].copy_from_slice(&[5, 6, 7, 8, 9, 10, 11, 12, 13]);
+    expected[9..12].fill(200);
+    expected[16..24].copy_from_slice(&[4, 5, 6, 7, 8, 9, 10, 11]);
+    assert_eq!(bytes, expected);
+}
+
+#[test]
+fn adopted_memory_may_begin_anywhere() {
+    let device = device(&[]);
+    let owner: Arc<Vec<u8>> = Arc::new((0..=255).collect());
+    let adopted = device.adopt(HostMemory::new(owner).slice(24..128).unwrap()).unwrap();
+    let to = device.allocate(16).unwrap();
+    let mut list = ListBuilder::new();
+    list.copy(adopted.bind(4, 16).unwrap(), to.bind(0, 16).unwrap()).unwrap();
+    device.submit(&list.finish()).unwrap();
+    let mut bytes = [0; 16];
+    device.read(&to, 0, &mut bytes).unwrap();
+    assert_eq!(bytes.to_vec(), (28..44).collect::<Vec<u8>>());
 }

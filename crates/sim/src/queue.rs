@@ -31,6 +31,8 @@ pub(crate) enum Command {
 pub struct CommandBuffer {
     pub(crate) commands: Vec<Command>,
     pub(crate) seed: u64,
+    /// Where the commands since the last barrier begin.
+    since: usize,
 }
 
 impl CommandBuffer {
@@ -73,6 +75,20 @@ impl CommandBuffer {
         buffer.range("fill", offset, bytes)?;
         self.commands.push(Command::Fill { buffer: buffer.clone(), offset, bytes, value });
         Ok(())
+    }
+
+    /// Ends a stretch of commands that may run side by side, as a concurrent encoder's do: those since the last barrier are put in an order that the
+    /// seed decides. Without any barrier, commands run in the order they came.
+    pub fn barrier(&mut self) {
+        let mut state = self.seed;
+        if let Some(stretch) = self.commands.get_mut(self.since..).filter(|_| self.seed != 0) {
+            for last in (1..stretch.len()).rev() {
+                state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                let mixed = (state ^ (state >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+                stretch.swap(last, (mixed >> 33) as usize % (last + 1));
+            }
+        }
+        self.since = self.commands.len();
     }
 
     /// Whether it holds no command.

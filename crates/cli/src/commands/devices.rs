@@ -49,7 +49,11 @@ fn as_text(report: &DeviceReport) -> String {
         Ok(DeviceState { properties: p, memory, software }) => {
             const GIB: f64 = (1u64 << 30) as f64;
             let (free, total) = (memory.available as f64 / GIB, memory.total as f64 / GIB);
-            let units = if p.kind == DeviceKind::Cuda { "multiprocessors" } else { "threads" };
+            let units = match p.kind {
+                DeviceKind::Cuda => "multiprocessors",
+                DeviceKind::Metal => "cores at least",
+                _ => "threads",
+            };
             let software = if software.is_empty() { String::new() } else { format!(" · {software}") };
             format!("{:<9} {} · {} {units} · {free:.1} of {total:.1} GiB free{software}", report.backend.to_string(), p.name, p.compute_units)
         }

@@ -1,7 +1,3 @@
-//! Runs conformance cases on the simulated Metal device: `conformance [--sources crates/kernels/src] [--seeds N] [FILTER]`.
-//!
-//! With `--sources` the kernels' texts are read from that folder, so that work on them needs no rebuild.
-
 use std::{collections::HashMap, error::Error, fs, path::Path, process::ExitCode};
 
 use elinvar_core::{Device, DeviceKind};
@@ -9,7 +5,7 @@ use elinvar_cpu::CpuBackend;
 use elinvar_kernels::conformance::{self, Placement};
 use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
 
-fn main() -> Result<ExitCode, Box<dyn Error>> {
+pub(crate) fn main() -> Result<ExitCode, Box<dyn Error>> {
     let (mut filter, mut seeds, mut texts) = (String::new(), 1, HashMap::new());
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {

@@ -1,8 +1,3 @@
-//! Mutation run of the kernels' texts: deletes each barrier, widens each bound and drops each store in turn, runs the conformance cases that
-//! use the file on the simulator, those that must be refused included, and reports the fraction noticed: `mutate [--seeds 4] [--shard 0/8] [FILE]`.
-//!
-//! A mutant is noticed by a finding, by other bits than the CPU's, or by the oracle. One that does not compile is not counted.
-
 use std::{
     collections::{BTreeMap, HashMap},
     error::Error,
@@ -36,7 +31,7 @@ enum Outcome {
     DoesNotCompile,
 }
 
-fn main() -> Result<()> {
+pub(crate) fn main() -> Result<()> {
     let (mut filter, mut seeds, mut shard) = (String::new(), 4, (0, 1));
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {

@@ -1,0 +1,17 @@
+//! Mutation run of the kernels' texts: deletes each barrier, widens each bound and drops each store in turn, runs the conformance cases that
+//! use the file on the simulator, those that must be refused included, and reports the fraction noticed: `mutate [--seeds 4] [--shard 0/8] [FILE]`.
+//!
+//! A mutant is noticed by a finding, by other bits than the CPU's, or by the oracle. One that does not compile is not counted.
+
+#[cfg(target_os = "linux")]
+mod simulated;
+
+#[cfg(target_os = "linux")]
+fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    simulated::main()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn main() {
+    println!("the simulator runs on Linux");
+}

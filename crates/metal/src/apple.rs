@@ -1,0 +1,407 @@
+//! Metal's objects as Apple offers them: the only file that a Mac alone can run.
+
+use std::{
+    path::Path,
+    ptr::NonNull,
+    sync::{Mutex, PoisonError},
+};
+
+use block2::RcBlock;
+use elinvar_core::{ConstantValue, Error, Extent, HostMemory, MemoryInfo, Result};
+use half::{bf16, f16};
+use objc2::{
+    available,
+    rc::{Retained, autoreleasepool},
+    runtime::ProtocolObject,
+};
+use objc2_foundation::{NSArray, NSError, NSProcessInfo, NSRange, NSString, NSURL};
+use objc2_metal::{
+    MTLBarrierScope, MTLBinaryArchive, MTLBinaryArchiveDescriptor, MTLBlitCommandEncoder, MTLBuffer, MTLCommandBuffer, MTLCommandBufferError,
+    MTLCommandBufferStatus, MTLCommandEncoder, MTLCommandQueue, MTLCompileOptions, MTLComputeCommandEncoder, MTLComputePipelineDescriptor,
+    MTLComputePipelineState, MTLCreateSystemDefaultDevice, MTLDataType, MTLDevice, MTLDispatchType, MTLFunction, MTLFunctionConstantValues,
+    MTLGPUFamily, MTLLanguageVersion, MTLLibrary, MTLMathMode, MTLPipelineOption, MTLResourceOptions, MTLSize,
+};
+
+use crate::{
+    api::{Api, Done, Facts, Kernel, Launch, LibrarySource, PipelineFacts},
+    compile::first_error,
+    memory::pages,
+};
+
+// What MTLCreateSystemDefaultDevice needs and does not link itself.
+#[link(name = "CoreGraphics", kind = "framework")]
+unsafe extern "C" {}
+
+/// Apple's pages, which buffers without copies are made of.
+const PAGE: usize = 16 << 10;
+
+/// The Mac's GPU with a queue.
+pub struct Apple {
+    device: Retained<ProtocolObject<dyn MTLDevice>>,
+    queue: Retained<ProtocolObject<dyn MTLCommandQueue>>,
+}
+
+/// A command buffer and the encoder that is open on it.
+pub struct Commands {
+    buffer: Retained<ProtocolObject<dyn MTLCommandBuffer>>,
+    encoder: Encoder,
+}
+
+/// A buffer in memory that host and device share.
+pub struct Shared(Retained<ProtocolObject<dyn MTLBuffer>>);
+
+// SAFETY: Metal's buffers may be used and released on any thread; who touches their memory when is ordered by the backend.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+enum Encoder {
+    None,
+    Compute(Retained<ProtocolObject<dyn MTLComputeCommandEncoder>>),
+    Blit(Retained<ProtocolObject<dyn MTLBlitCommandEncoder>>),
+}
+
+impl Apple {
+    /// The system's default device.
+    ///
+    /// # Errors
+    /// No device, one before the M1, or a system before macOS 14; the message says which.
+    pub fn new() -> Result<Self> {
+        let missing = |what: &str| Error::device_unavailable(format!("{what}: use `--device cpu`"));
+        if !available!(macos = 14.0, ios = 17.0, ..) {
+            return Err(missing("Metal kernels here need macOS 14 or later, for the type bfloat"));
+        }
+        let device =
+            MTLCreateSystemDefaultDevice().ok_or_else(|| missing("this system has no Metal device (a session without access to the GPU?)"))?;
+        // Simdgroup reductions and matrices, and host memory shared without copies.
+        if !device.supportsFamily(MTLGPUFamily::Apple7) || !device.hasUnifiedMemory() {
+            return Err(missing(&format!("'{}' is not of Metal's family Apple 7 (an M1 or later)", device.name())));
+        }
+        let queue = device.newCommandQueue().ok_or_else(|| missing("the Metal device gives no command queue"))?;
+        Ok(Self { device, queue })
+    }
+
+    /// Whether [`Apple::new`] finds a device.
+    pub fn is_available() -> bool {
+        Self::new().is_ok()
+    }
+
+    fn descriptor(&self, kernel: Kernel<'_, Library>) -> Result<Retained<MTLComputePipelineDescriptor>> {
+        let descriptor = MTLComputePipelineDescriptor::new();
+        let (library, name) = (kernel.library, NSString::from_str(kernel.name));
+        let function = if kernel.constants.is_empty() {
+            library.newFunctionWithName(&name)
+        } else {
+            let declared = library.newFunctionWithName(&name).ok_or_else(|| no_kernel(kernel.name))?;
+            let values = values(&declared, kernel.constants).map_err(|e| e.context(kernel.name))?;
+            let made = library.newFunctionWithName_constantValues_error(&name, &values);
+            Some(made.map_err(|e| Error::compile_failed(format!("{}: {}", kernel.name, told(&e))))?)
+        };
+        descriptor.setComputeFunction(Some(&*function.ok_or_else(|| no_kernel(kernel.name))?));
+        Ok(descriptor)
+    }
+}
+
+type Library = Retained<ProtocolObject<dyn MTLLibrary>>;
+
+fn no_kernel(name: &str) -> Error {
+    Error::invalid_argument(format!("the library has no kernel '{name}'"))
+}
+
+fn told(error: &NSError) -> String {
+    first_error(&error.localizedDescription().to_string())
+}
+
+fn url(path: &Path) -> Result<Retained<NSURL>> {
+    let path = path.to_str().ok_or_else(|| Error::io(format!("{} is not UTF-8: name another folder in ELINVAR_CACHE", path.display())))?;
+    Ok(NSURL::fileURLWithPath(&NSString::from_str(path)))
+}
+
+fn size(extent: Extent) -> MTLSize {
+    let [width, height, depth] = extent.0.map(|n| n as usize);
+    MTLSize { width, height, depth }
+}
+
+/// Function constants, each as the type it is declared with.
+fn values(function: &ProtocolObject<dyn MTLFunction>, constants: &[(u32, ConstantValue)]) -> Result<Retained<MTLFunctionConstantValues>> {
+    let (values, declared) = (MTLFunctionConstantValues::new(), function.functionConstantsDictionary().allValues());
+    for &(index, value) in constants {
+        let Some(constant) = declared.iter().find(|constant| constant.index() == index as usize) else {
+            continue; // The kernel does not use it.
+        };
+        let kind = constant.r#type();
+        let bytes = constant_bytes(kind, value)
+            .ok_or_else(|| Error::invalid_argument(format!("{value:?} does not fit function constant {index}, '{}'", constant.name())))?;
+        // SAFETY: eight bytes are more than any scalar type takes; Metal copies them.
+        unsafe { values.setConstantValue_type_atIndex(NonNull::from(&bytes).cast(), kind, index as usize) };
+    }
+    Ok(values)
+}
+
+/// A value's bytes as a type of Metal's; nothing if it does not fit.
+fn constant_bytes(kind: MTLDataType, value: ConstantValue) -> Option<[u8; 8]> {
+    let mut bytes = [0; 8];
+    let mut put = |from: &[u8]| bytes.iter_mut().zip(from).for_each(|(to, &from)| *to = from);
+    match (kind, value) {
+        (MTLDataType::Bool, ConstantValue::Bool(v)) => put(&[u8::from(v)]),
+        (MTLDataType::Char, ConstantValue::Int(v)) => put(&i8::try_from(v).ok()?.to_ne_bytes()),
+        (MTLDataType::Short, ConstantValue::Int(v)) => put(&i16::try_from(v).ok()?.to_ne_bytes()),
+        (MTLDataType::Int, ConstantValue::Int(v)) => put(&i32::try_from(v).ok()?.to_ne_bytes()),
+        (MTLDataType::Long, ConstantValue::Int(v)) => put(&v.to_ne_bytes()),
+        (MTLDataType::UChar, ConstantValue::Uint(v)) => put(&u8::try_from(v).ok()?.to_ne_bytes()),
+        (MTLDataType::UShort, ConstantValue::Uint(v)) => put(&u16::try_from(v).ok()?.to_ne_bytes()),
+        (MTLDataType::UInt, ConstantValue::Uint(v)) => put(&u32::try_from(v).ok()?.to_ne_bytes()),
+        (MTLDataType::ULong, ConstantValue::Uint(v)) => put(&v.to_ne_bytes()),
+        (MTLDataType::Float, ConstantValue::Float(v)) => put(&v.to_ne_bytes()),
+        (MTLDataType::Half, ConstantValue::Float(v)) => put(&f16::from_f32(v).to_ne_bytes()),
+        (MTLDataType::BFloat, ConstantValue::Float(v)) => put(&bf16::from_f32(v).to_ne_bytes()),
+        _ => return None,
+    }
+    Some(bytes)
+}
+
+/// A completed command buffer's error.
+fn outcome(buffer: &ProtocolObject<dyn MTLCommandBuffer>) -> Result<()> {
+    if buffer.status() != MTLCommandBufferStatus::Error {
+        return Ok(());
+    }
+    let Some(error) = buffer.error() else { return Err(Error::device_lost("Metal ended a command buffer with an error that it does not name")) };
+    let (code, message) = (MTLCommandBufferError(error.code().unsigned_abs()), told(&error));
+    Err(match code {
+        MTLCommandBufferError::OutOfMemory => Error::out_of_memory(format!("Metal had too little memory to run a command buffer: {message}")),
+        MTLCommandBufferError::InvalidResource => Error::invalid_launch(message),
+        MTLCommandBufferError::NotPermitted => Error::device_unavailable(format!("Metal may not be used by this process now: {message}")),
+        _ => Error::device_lost(format!("Metal ended a command buffer: {message}; open the device again")),
+    })
+}
+
+/// The range's first byte.
+fn at(buffer: &ProtocolObject<dyn MTLBuffer>, offset: usize, bytes: usize) -> Result<NonNull<u8>> {
+    let length = buffer.length();
+    if offset.checked_add(bytes).is_none_or(|end| end > length) {
+        return Err(Error::invalid_argument(format!("bytes {offset}..{offset}+{bytes} are outside a buffer of {length} bytes")));
+    }
+    // SAFETY: inside the buffer's memory.
+    Ok(unsafe { buffer.contents().cast::<u8>().add(offset) })
+}
+
+impl Commands {
+    fn compute(&mut self) -> Result<&ProtocolObject<dyn MTLComputeCommandEncoder>> {
+        if !matches!(self.encoder, Encoder::Compute(_)) {
+            self.end();
+            let encoder = self.buffer.computeCommandEncoderWithDispatchType(MTLDispatchType::Concurrent);
+            self.encoder = Encoder::Compute(encoder.ok_or_else(no_encoder)?);
+        }
+        match &self.encoder {
+            Encoder::Compute(encoder) => Ok(encoder),
+            _ => Err(no_encoder()),
+        }
+    }
+
+    /// Metal orders what two encoders do with the same buffers.
+    fn blit(&mut self) -> Result<&ProtocolObject<dyn MTLBlitCommandEncoder>> {
+        if !matches!(self.encoder, Encoder::Blit(_)) {
+            self.end();
+            self.encoder = Encoder::Blit(self.buffer.blitCommandEncoder().ok_or_else(no_encoder)?);
+        }
+        match &self.encoder {
+            Encoder::Blit(encoder) => Ok(encoder),
+            _ => Err(no_encoder()),
+        }
+    }
+
+    fn end(&mut self) {
+        match std::mem::replace(&mut self.encoder, Encoder::None) {
+            Encoder::None => {}
+            Encoder::Compute(encoder) => encoder.endEncoding(),
+            Encoder::Blit(encoder) => encoder.endEncoding(),
+        }
+    }
+}
+
+fn no_encoder() -> Error {
+    Error::out_of_memory("Metal gives no encoder")
+}
+
+impl Drop for Commands {
+    /// Metal ends the process if an encoder goes that was not ended.
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Api for Apple {
+    type Buffer = Shared;
+    type Library = Library;
+    type Pipeline = Retained<ProtocolObject<dyn MTLComputePipelineState>>;
+    type Archive = Retained<ProtocolObject<dyn MTLBinaryArchive>>;
+    type CommandBuffer = Commands;
+
+    fn scope<R>(&self, work: impl FnOnce() -> R) -> R {
+        autoreleasepool(|_| work())
+    }
+
+    fn facts(&self) -> Facts {
+        autoreleasepool(|_| Facts {
+            name: self.device.name().to_string(),
+            system: NSProcessInfo::processInfo().operatingSystemVersionString().to_string(),
+            // Metal does not tell: the cores of the smallest M-series GPU.
+            compute_units: 7,
+            threadgroup_memory: self.device.maxThreadgroupMemoryLength(),
+            max_buffer_bytes: self.device.maxBufferLength(),
+            unified_memory: self.device.hasUnifiedMemory(),
+        })
+    }
+
+    fn memory(&self) -> MemoryInfo {
+        let total = usize::try_from(self.device.recommendedMaxWorkingSetSize()).unwrap_or(usize::MAX);
+        MemoryInfo { total, available: total.saturating_sub(self.device.currentAllocatedSize()) }
+    }
+
+    fn buffer(&self, bytes: usize) -> Result<Self::Buffer> {
+        let buffer = self.device.newBufferWithLength_options(bytes.max(1), MTLResourceOptions::StorageModeShared);
+        let refused = || Error::out_of_memory(format!("Metal refuses a buffer of {bytes} bytes: close other programs, or choose a smaller model"));
+        buffer.map(Shared).ok_or_else(refused)
+    }
+
+    fn adopt(&self, memory: HostMemory) -> Result<Option<(Self::Buffer, usize)>> {
+        let bytes = memory.bytes();
+        let Some((first, start, length)) = pages(bytes.as_ptr().addr(), bytes.len(), PAGE) else { return Ok(None) };
+        let Some(first) = NonNull::new(bytes.as_ptr().with_addr(first).cast_mut().cast()) else { return Ok(None) };
+        let owner = memory.clone();
+        let release = RcBlock::new(move |_, _| {
+            // What the block holds goes with it.
+            let _held = &owner;
+        });
+        // SAFETY: whole pages around live memory, mapped as long as its owner lives; the block, which Metal keeps as long as the buffer, holds the owner
+        // and may go on any thread, since `HostMemory` is Send and Sync. Kernels only read the pages (the seam calls the buffer read-only).
+        let buffer = unsafe {
+            let options = MTLResourceOptions::StorageModeShared;
+            self.device.newBufferWithBytesNoCopy_length_options_deallocator(first, length, options, Some(&release))
+        };
+        Ok(buffer.map(|buffer| (Shared(buffer), start)))
+    }
+
+    fn write(&self, buffer: &Self::Buffer, offset: usize, bytes: &[u8]) -> Result<()> {
+        let to = at(&buffer.0, offset, bytes.len())?;
+        // SAFETY: inside shared memory that no command uses now, as the trait demands.
+        unsafe { to.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    fn read(&self, buffer: &Self::Buffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        let from = at(&buffer.0, offset, bytes.len())?;
+        // SAFETY: inside shared memory that no command writes now, as the trait demands.
+        unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(from.as_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    fn view(&self, buffer: &Self::Buffer, offset: usize, bytes: usize, see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let from = at(&buffer.0, offset, bytes)?;
+        // SAFETY: inside shared memory that no command writes while the view lasts, as the trait demands; Metal gives zeroed memory.
+        see(unsafe { std::slice::from_raw_parts(from.as_ptr(), bytes) });
+        Ok(())
+    }
+
+    fn library(&self, source: LibrarySource<'_>) -> Result<Library> {
+        let options = MTLCompileOptions::new();
+        options.setLanguageVersion(MTLLanguageVersion::Version3_1);
+        if available!(macos = 15.0, ios = 18.0, ..) {
+            options.setMathMode(if source.fast_math { MTLMathMode::Fast } else { MTLMathMode::Safe });
+        } else {
+            #[allow(deprecated, reason = "what systems before macOS 15 have in its place")]
+            options.setFastMathEnabled(source.fast_math);
+        }
+        let made = self.device.newLibraryWithSource_options_error(&NSString::from_str(source.text), Some(&options));
+        made.map_err(|e| Error::compile_failed(format!("{}: {}", source.name, told(&e))))
+    }
+
+    fn pipeline(&self, kernel: Kernel<'_, Library>, archive: Option<&Self::Archive>) -> Result<Self::Pipeline> {
+        let descriptor = self.descriptor(kernel)?;
+        if let Some(archive) = archive {
+            descriptor.setBinaryArchives(Some(&NSArray::from_slice(&[&**archive])));
+        }
+        let made = self.device.newComputePipelineStateWithDescriptor_options_reflection_error(&descriptor, MTLPipelineOption::None, None);
+        made.map_err(|e| Error::compile_failed(format!("{}: {}", kernel.name, told(&e))))
+    }
+
+    fn archive(&self, file: Option<&Path>) -> Result<Self::Archive> {
+        let descriptor = MTLBinaryArchiveDescriptor::new();
+        descriptor.setUrl(file.map(url).transpose()?.as_deref());
+        self.device.newBinaryArchiveWithDescriptor_error(&descriptor).map_err(|e| Error::io(format!("a binary archive: {}", told(&e))))
+    }
+
+    fn add(&self, archive: &Self::Archive, kernel: Kernel<'_, Library>) -> Result<()> {
+        let added = archive.addComputePipelineFunctionsWithDescriptor_error(&*self.descriptor(kernel)?);
+        added.map_err(|e| Error::compile_failed(format!("{}: {}", kernel.name, told(&e))))
+    }
+
+    fn save(&self, archive: &Self::Archive, file: &Path) -> Result<()> {
+        archive.serializeToURL_error(&*url(file)?).map_err(|e| Error::io(format!("cannot write {}: {}", file.display(), told(&e))))
+    }
+
+    fn pipeline_facts(&self, pipeline: &Self::Pipeline) -> PipelineFacts {
+        PipelineFacts { execution_width: pipeline.threadExecutionWidth(), max_threads: pipeline.maxTotalThreadsPerThreadgroup() }
+    }
+
+    fn command_buffer(&self) -> Result<Commands> {
+        let buffer = self.queue.commandBuffer().ok_or_else(|| Error::out_of_memory("Metal gives no command buffer"))?;
+        Ok(Commands { buffer, encoder: Encoder::None })
+    }
+
+    fn launch(&self, commands: &mut Commands, launch: &Launch<'_, Self>) -> Result<()> {
+        let encoder = commands.compute()?;
+        encoder.setComputePipelineState(launch.pipeline);
+        for bound in &launch.buffers {
+            // SAFETY: the range lies in its buffer, checked when the list was recorded; the command buffer keeps the buffer.
+            unsafe { encoder.setBuffer_offset_atIndex(Some(&*bound.buffer.0), bound.offset, bound.index) };
+        }
+        if let Some((index, bytes)) = launch.bytes {
+            // SAFETY: Metal copies the slice's bytes.
+            unsafe { encoder.setBytes_length_atIndex(NonNull::from(bytes).cast(), bytes.len(), index) };
+        }
+        for &(index, bytes) in &launch.threadgroup_memory {
+            // SAFETY: within the device's limit, checked when the list was recorded.
+            unsafe { encoder.setThreadgroupMemoryLength_atIndex(bytes.next_multiple_of(16), index) };
+        }
+        encoder.dispatchThreadgroups_threadsPerThreadgroup(size(launch.grid), size(launch.threadgroup));
+        Ok(())
+    }
+
+    fn barrier(&self, commands: &mut Commands) {
+        match &commands.encoder {
+            Encoder::None => {}
+            Encoder::Compute(encoder) => encoder.memoryBarrierWithScope(MTLBarrierScope::Buffers),
+            Encoder::Blit(_) => commands.end(),
+        }
+    }
+
+    fn copy(&self, commands: &mut Commands, from: (&Self::Buffer, usize), to: (&Self::Buffer, usize), bytes: usize) -> Result<()> {
+        let encoder = commands.blit()?;
+        // SAFETY: both ranges lie in their buffers, checked when the list was recorded.
+        unsafe { encoder.copyFromBuffer_sourceOffset_toBuffer_destinationOffset_size(&from.0.0, from.1, &to.0.0, to.1, bytes) };
+        Ok(())
+    }
+
+    fn fill(&self, commands: &mut Commands, to: (&Self::Buffer, usize), bytes: usize, value: u8) -> Result<()> {
+        commands.blit()?.fillBuffer_range_value(&to.0.0, NSRange { location: to.1, length: bytes }, value);
+        Ok(())
+    }
+
+    fn commit(&self, mut commands: Commands, done: Done) {
+        commands.end();
+        let done = Mutex::new(Some(done));
+        let handler = RcBlock::new(move |buffer: NonNull<ProtocolObject<dyn MTLCommandBuffer>>| {
+            autoreleasepool(|_| {
+                // SAFETY: Metal passes the command buffer that has completed, alive during the call.
+                let outcome = outcome(unsafe { buffer.as_ref() });
+                if let Some(done) = done.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                    done(outcome);
+                }
+            });
+        });
+        // SAFETY: a block that Metal copies, of a closure that may run on any thread.
+        unsafe { commands.buffer.addCompletedHandler(RcBlock::as_ptr(&handler)) };
+        commands.buffer.commit();
+    }
+}

@@ -1,0 +1,107 @@
+//! Pipelines, found again by what they are made from: in memory while somebody holds them, and as machine code on disk.
+
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use elinvar_core::{Cache, CacheKey, ConstantValue, Error, Result};
+
+use crate::api::{Api, Facts, Kernel, LibrarySource, PipelineFacts};
+
+/// A pipeline and what it says of itself.
+pub(crate) struct Compiled<A: Api> {
+    pub(crate) pipeline: A::Pipeline,
+    pub(crate) facts: PipelineFacts,
+}
+
+/// A device's pipelines.
+pub(crate) struct Pipelines<A: Api> {
+    device: String,
+    known: Mutex<HashMap<CacheKey, Weak<Compiled<A>>>>,
+    archives: Option<Cache>,
+}
+
+impl<A: Api> Pipelines<A> {
+    /// None yet, and none on disk.
+    pub(crate) fn new(facts: &Facts) -> Self {
+        Self { device: format!("{}, {}, {}", facts.name, facts.system, env!("CARGO_PKG_VERSION")), known: Mutex::default(), archives: None }
+    }
+
+    /// The same with machine code kept in the cache folder.
+    pub(crate) fn with_archives(self, folder: Option<&Path>) -> Self {
+        Self { archives: Cache::open(folder, "metal").ok(), ..self }
+    }
+
+    /// The pipeline of a text's kernel.
+    pub(crate) fn get(&self, api: &A, source: LibrarySource<'_>, name: &str, constants: &[(u32, ConstantValue)]) -> Result<Arc<Compiled<A>>> {
+        let how = format!("{name} {constants:?} {}", source.fast_math);
+        let key = CacheKey::of([self.device.as_bytes(), how.as_bytes(), source.text.as_bytes()]);
+        if let Some(found) = self.known().get(&key).and_then(Weak::upgrade) {
+            return Ok(found);
+        }
+        let library = api.library(source)?;
+        let pipeline = self.pipeline(api, Kernel { library: &library, name, constants }, &key)?;
+        let facts = api.pipeline_facts(&pipeline);
+        if facts.execution_width != 32 {
+            return Err(Error::unsupported(format!("{name}: its simdgroups have {} threads, kernels need 32", facts.execution_width)));
+        }
+        let made = Arc::new(Compiled { pipeline, facts });
+        let mut known = self.known();
+        known.retain(|_, compiled| compiled.strong_count() > 0);
+        known.insert(key, Arc::downgrade(&made));
+        Ok(made)
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<CacheKey, Weak<Compiled<A>>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From the kernel's archive on disk; one is made if there is none, or none that can be read. Without one the kernel is compiled all the same.
+    fn pipeline(&self, api: &A, kernel: Kernel<'_, A::Library>, key: &CacheKey) -> Result<A::Pipeline> {
+        let Some(cache) = &self.archives else { return api.pipeline(kernel, None) };
+        let place = cache.path(key, "metalarchive");
+        if place.exists()
+            && let Ok(archive) = api.archive(Some(&place))
+        {
+            return api.pipeline(kernel, Some(&archive));
+        }
+        let archive = api.archive(None).and_then(|archive| {
+            api.add(&archive, kernel)?;
+            Ok(archive)
+        });
+        if let Ok(archive) = &archive {
+            let scratch = cache.scratch("metalarchive");
+            // A full disk or a folder that cannot be written costs the next start its time, and nothing else.
+            if api.save(archive, &scratch).and_then(|()| cache.keep(&scratch, &place)).is_err() {
+                let _ = std::fs::remove_file(&scratch);
+            }
+        }
+        api.pipeline(kernel, archive.ok().as_ref())
+    }
+}
+
+/// A compiler's messages on one line: the first error, with its file and line, and how many there are.
+#[cfg_attr(not(target_vendor = "apple"), allow(dead_code, reason = "for Apple's compiler, whose messages it is tested on"))]
+pub(crate) fn first_error(messages: &str) -> String {
+    let errors: Vec<_> = messages.lines().filter(|line| line.contains(": error: ")).collect();
+    match errors.as_slice() {
+        [] => messages.split_whitespace().collect::<Vec<_>>().join(" "),
+        [only] => only.trim().to_owned(),
+        [first, rest @ ..] => format!("{} (and {} other errors)", first.trim(), rest.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_error_is_told_with_its_line() {
+        let messages = "Compilation failed: \n\nsoftmax/row.metal:7:3: error: unknown type name 'flot'\n  flot x;\n  ^\n\
+                        softmax/row.metal:9:1: error: expected '}'\n";
+        assert_eq!(first_error(messages), "softmax/row.metal:7:3: error: unknown type name 'flot' (and 1 other errors)");
+        assert_eq!(first_error("no such\n  function"), "no such function");
+    }
+}

@@ -1,0 +1,165 @@
+//! Commands as Metal's encoder takes them.
+
+use std::sync::{Arc, OnceLock};
+
+use elinvar_core::{Access, Binding, Command, Dispatch, Error, Extent, Pipeline, Result};
+
+use crate::{
+    api::{Api, Bound, Launch, LibrarySource},
+    compile::{Compiled, Pipelines},
+    memory::Memory,
+    refusal::{self, Refusals},
+};
+
+/// What Metal's own copies and fills take: multiples of so many bytes.
+const WORD: usize = 4;
+
+/// The most bytes that `setBytes` takes.
+const MOST_BYTES: usize = 4096;
+
+/// Encodes the commands of a device's lists.
+pub(crate) struct Encoder<A: Api> {
+    copy_bytes: OnceLock<Arc<Compiled<A>>>,
+    fill_bytes: OnceLock<Arc<Compiled<A>>>,
+}
+
+impl<A: Api> Default for Encoder<A> {
+    fn default() -> Self {
+        Self { copy_bytes: OnceLock::new(), fill_bytes: OnceLock::new() }
+    }
+}
+
+impl<A: Api> Encoder<A> {
+    /// What can be wrong with a command before anything of its list has begun.
+    pub(crate) fn check(&self, command: &Command) -> Result<()> {
+        let Command::Dispatch(dispatch) = command else { return Ok(()) };
+        check_dispatch::<A>(dispatch).map_err(|e| e.context(&dispatch.pipeline.source().key))
+    }
+
+    /// Encodes a command.
+    pub(crate) fn encode(
+        &self,
+        api: &A,
+        pipelines: &Pipelines<A>,
+        commands: &mut A::CommandBuffer,
+        command: &Command,
+        refusals: Option<&mut Refusals<A>>,
+    ) -> Result<()> {
+        match command {
+            Command::Dispatch(dispatch) => encode_dispatch(api, commands, dispatch, refusals).map_err(|e| e.context(&dispatch.pipeline.source().key)),
+            Command::Copy(copy) => self.copy(api, pipelines, commands, part::<A>(&copy.source)?, part::<A>(&copy.destination)?, copy.source.bytes()),
+            Command::Fill(fill) => self.fill(api, pipelines, commands, part::<A>(&fill.destination)?, fill.destination.bytes(), fill.value),
+        }
+    }
+
+    /// Encodes a copy of any bytes.
+    pub(crate) fn copy(
+        &self,
+        api: &A,
+        pipelines: &Pipelines<A>,
+        commands: &mut A::CommandBuffer,
+        from: (&A::Buffer, usize),
+        to: (&A::Buffer, usize),
+        bytes: usize,
+    ) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        if [from.1, to.1, bytes].iter().all(|n| n.is_multiple_of(WORD)) {
+            return api.copy(commands, from, to, bytes);
+        }
+        let bound = |index, (buffer, offset), written| Bound { index, buffer, offset, bytes, written, output: written };
+        let buffers = vec![bound(0, from, false), bound(1, to, true)];
+        bytewise(api, commands, kept(&self.copy_bytes, api, pipelines, "copy_bytes")?, buffers, &(bytes as u64).to_ne_bytes(), bytes)
+    }
+
+    fn fill(
+        &self,
+        api: &A,
+        pipelines: &Pipelines<A>,
+        commands: &mut A::CommandBuffer,
+        to: (&A::Buffer, usize),
+        bytes: usize,
+        value: u8,
+    ) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        if [to.1, bytes].iter().all(|n| n.is_multiple_of(WORD)) {
+            return api.fill(commands, to, bytes, value);
+        }
+        let buffers = vec![Bound { index: 0, buffer: to.0, offset: to.1, bytes, written: true, output: true }];
+        let params = [(bytes as u64).to_ne_bytes(), u64::from(value).to_ne_bytes()].concat();
+        bytewise(api, commands, kept(&self.fill_bytes, api, pipelines, "fill_bytes")?, buffers, &params, bytes)
+    }
+}
+
+fn kept<'a, A: Api>(place: &'a OnceLock<Arc<Compiled<A>>>, api: &A, pipelines: &Pipelines<A>, name: &str) -> Result<&'a Compiled<A>> {
+    if place.get().is_none() {
+        let source = LibrarySource { name: "bytes.metal", text: include_str!("bytes.metal"), fast_math: false };
+        let made = pipelines.get(api, source, name, &[])?;
+        return Ok(place.get_or_init(|| made));
+    }
+    place.get().map(|compiled| &**compiled).ok_or_else(|| Error::device_lost(format!("the kernel {name} is gone")))
+}
+
+/// A thread for each byte.
+fn bytewise<A: Api>(
+    api: &A,
+    commands: &mut A::CommandBuffer,
+    kernel: &Compiled<A>,
+    buffers: Vec<Bound<'_, A::Buffer>>,
+    params: &[u8],
+    bytes: usize,
+) -> Result<()> {
+    const THREADS: u32 = 256;
+    let groups = u32::try_from(bytes.div_ceil(THREADS as usize)).ok().filter(|_| u32::try_from(bytes).is_ok());
+    let groups =
+        groups.ok_or_else(|| Error::unsupported(format!("a copy or fill of {bytes} bytes at an odd place: give it a multiple of {WORD}")))?;
+    let bytes = Some((buffers.len(), params));
+    let (grid, threadgroup) = (Extent::linear(groups), Extent::linear(THREADS));
+    api.launch(commands, &Launch { pipeline: &kernel.pipeline, buffers, bytes, threadgroup_memory: Vec::new(), grid, threadgroup })
+}
+
+fn compiled<A: Api>(pipeline: &Pipeline) -> Result<&Compiled<A>> {
+    pipeline.state().ok_or_else(|| Error::invalid_launch("the kernel was prepared by another device"))
+}
+
+fn check_dispatch<A: Api>(dispatch: &Dispatch) -> Result<()> {
+    let (threads, most) = (dispatch.threadgroup.count(), compiled::<A>(&dispatch.pipeline)?.facts.max_threads);
+    if threads > most as u128 {
+        return Err(Error::invalid_launch(format!(
+            "{threads} threads in a threadgroup: this device can run the kernel with at most {most}, for it needs many registers; launch fewer"
+        )));
+    }
+    if dispatch.params.len() > MOST_BYTES {
+        return Err(Error::unsupported(format!("a parameter block of {} bytes: Metal takes at most {MOST_BYTES}", dispatch.params.len())));
+    }
+    Ok(())
+}
+
+fn encode_dispatch<A: Api>(api: &A, commands: &mut A::CommandBuffer, dispatch: &Dispatch, refusals: Option<&mut Refusals<A>>) -> Result<()> {
+    let source = dispatch.pipeline.source();
+    let metal = source.metal.as_ref().ok_or_else(|| Error::unsupported("it has no Metal text"))?;
+    let pipeline = &compiled::<A>(&dispatch.pipeline)?.pipeline;
+    let mut buffers = Vec::with_capacity(dispatch.bindings.len() + 1);
+    for (index, (binding, parameter)) in dispatch.bindings.iter().zip(&source.parameters).enumerate() {
+        if let Some(binding) = binding {
+            let (buffer, offset) = part::<A>(binding)?;
+            let (written, output) = (parameter.access.writes(), parameter.access == Access::Write);
+            buffers.push(Bound { index: metal.buffer_index(index), buffer, offset, bytes: binding.bytes(), written, output });
+        }
+    }
+    if let Some(refusals) = refusals.filter(|_| refusal::why(&dispatch.pipeline).is_some()) {
+        buffers.push(refusals.bind(dispatch.bindings.len() + usize::from(!dispatch.params.is_empty())));
+    }
+    let bytes = (!dispatch.params.is_empty()).then_some((dispatch.bindings.len(), dispatch.params.as_slice()));
+    let threadgroup_memory = dispatch.threadgroup_memory.iter().enumerate().map(|(i, &bytes)| (metal.threadgroup_index(i), bytes)).collect();
+    api.launch(commands, &Launch { pipeline, buffers, bytes, threadgroup_memory, grid: dispatch.grid, threadgroup: dispatch.threadgroup })
+}
+
+/// The buffer behind a binding, and where in it the binding begins.
+fn part<A: Api>(binding: &Binding) -> Result<(&A::Buffer, usize)> {
+    let memory = binding.buffer().raw().downcast::<Memory<A>>()?;
+    Ok((&memory.buffer, memory.start + binding.offset()))
+}

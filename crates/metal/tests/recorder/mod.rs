@@ -1,0 +1,240 @@
+//! Metal's objects without a device: they write down what is asked of them, count themselves, and fail when they are told to.
+
+use std::{
+    fs,
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use elinvar_core::{Error, HostMemory, MemoryInfo, Result};
+use elinvar_metal::api::{Api, Done, Facts, Kernel, Launch, LibrarySource, PipelineFacts};
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Event {
+    /// The byte at which each buffer is bound.
+    Launch(Vec<usize>),
+    Barrier,
+    Copy,
+    Fill,
+}
+
+/// What a recorder was asked, and how it answers.
+pub(crate) struct State {
+    pub(crate) created: AtomicUsize,
+    pub(crate) released: AtomicUsize,
+    /// Bytes that the host wrote.
+    pub(crate) written: AtomicUsize,
+    pub(crate) libraries: AtomicUsize,
+    pub(crate) archived: AtomicUsize,
+    /// Pipelines made with an archive that had their kernel.
+    pub(crate) found: AtomicUsize,
+    /// Allocations that still succeed.
+    pub(crate) buffers: AtomicUsize,
+    /// Command buffers that are still given.
+    pub(crate) command_buffers: AtomicUsize,
+    pub(crate) available: AtomicUsize,
+    pub(crate) max_threads: AtomicUsize,
+    /// Whether host memory is shared.
+    pub(crate) shares: AtomicBool,
+    /// Whether events are kept.
+    pub(crate) writes: AtomicBool,
+    pub(crate) committed: Mutex<Vec<Vec<Event>>>,
+    /// Whether command buffers wait to be completed by hand.
+    pub(crate) holds: AtomicBool,
+    pub(crate) held: Mutex<Vec<Done>>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        let (most, zero) = (|| AtomicUsize::new(usize::MAX), || AtomicUsize::new(0));
+        let (shares, writes, holds) = (AtomicBool::new(true), AtomicBool::new(true), AtomicBool::new(false));
+        let (committed, held) = (Mutex::default(), Mutex::default());
+        let (created, released, written, libraries, archived, found) = (zero(), zero(), zero(), zero(), zero(), zero());
+        let (buffers, command_buffers, available, max_threads) = (most(), most(), most(), AtomicUsize::new(1024));
+        Self {
+            created,
+            released,
+            written,
+            libraries,
+            archived,
+            found,
+            buffers,
+            command_buffers,
+            available,
+            max_threads,
+            shares,
+            writes,
+            committed,
+            holds,
+            held,
+        }
+    }
+}
+
+impl State {
+    pub(crate) fn live(&self) -> usize {
+        self.created.load(Relaxed) - self.released.load(Relaxed)
+    }
+
+    /// Events of the command buffers committed since the last call.
+    pub(crate) fn take(&self) -> Vec<Vec<Event>> {
+        std::mem::take(&mut self.committed.lock().unwrap())
+    }
+
+    /// Completes the held command buffer of this number.
+    pub(crate) fn complete(&self, number: usize, result: Result<()>) {
+        let done = self.held.lock().unwrap().remove(number);
+        done(result);
+    }
+
+    fn spend(counter: &AtomicUsize) -> bool {
+        counter.fetch_update(Relaxed, Relaxed, |left| if left == usize::MAX { Some(left) } else { left.checked_sub(1) }).is_ok()
+    }
+}
+
+/// Something of Metal's that counts itself.
+pub(crate) struct Object(Arc<State>);
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        self.0.released.fetch_add(1, Relaxed);
+    }
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Recorder(pub(crate) Arc<State>);
+
+impl Recorder {
+    fn object(&self) -> Object {
+        self.0.created.fetch_add(1, Relaxed);
+        Object(self.0.clone())
+    }
+
+    fn event(&self, commands: &mut (Object, Vec<Event>), event: impl FnOnce() -> Event) {
+        if self.0.writes.load(Relaxed) {
+            commands.1.push(event());
+        }
+    }
+}
+
+impl Api for Recorder {
+    type Buffer = (Object, Option<HostMemory>);
+    type Library = Object;
+    type Pipeline = Object;
+    /// The names of its kernels.
+    type Archive = Mutex<String>;
+    type CommandBuffer = (Object, Vec<Event>);
+
+    fn facts(&self) -> Facts {
+        let (name, system) = ("recorder".to_owned(), "none".to_owned());
+        Facts { name, system, compute_units: 8, threadgroup_memory: 32 << 10, max_buffer_bytes: 1 << 40, unified_memory: true }
+    }
+
+    fn memory(&self) -> MemoryInfo {
+        MemoryInfo { total: 1 << 40, available: self.0.available.load(Relaxed) }
+    }
+
+    fn buffer(&self, bytes: usize) -> Result<Self::Buffer> {
+        if !State::spend(&self.0.buffers) {
+            return Err(Error::out_of_memory(format!("a buffer of {bytes} bytes")));
+        }
+        Ok((self.object(), None))
+    }
+
+    fn adopt(&self, memory: HostMemory) -> Result<Option<(Self::Buffer, usize)>> {
+        if !self.0.shares.load(Relaxed) {
+            return Ok(None);
+        }
+        let start = memory.bytes().as_ptr().addr() % 4096;
+        Ok(Some(((self.object(), Some(memory)), start)))
+    }
+
+    fn write(&self, _: &Self::Buffer, _: usize, bytes: &[u8]) -> Result<()> {
+        self.0.written.fetch_add(bytes.len(), Relaxed);
+        Ok(())
+    }
+
+    fn read(&self, _: &Self::Buffer, _: usize, bytes: &mut [u8]) -> Result<()> {
+        bytes.fill(0);
+        Ok(())
+    }
+
+    fn view(&self, buffer: &Self::Buffer, _: usize, bytes: usize, see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        match &buffer.1 {
+            Some(memory) => see(&memory.bytes()[..bytes]),
+            None => see(&vec![0; bytes]),
+        }
+        Ok(())
+    }
+
+    fn library(&self, _: LibrarySource<'_>) -> Result<Object> {
+        self.0.libraries.fetch_add(1, Relaxed);
+        Ok(self.object())
+    }
+
+    fn pipeline(&self, kernel: Kernel<'_, Object>, archive: Option<&Self::Archive>) -> Result<Object> {
+        if archive.is_some_and(|archive| archive.lock().unwrap().lines().any(|name| name == kernel.name)) {
+            self.0.found.fetch_add(1, Relaxed);
+        }
+        Ok(self.object())
+    }
+
+    fn archive(&self, file: Option<&Path>) -> Result<Self::Archive> {
+        let Some(file) = file else { return Ok(Mutex::default()) };
+        let text = fs::read_to_string(file).map_err(|e| Error::io(e.to_string()))?;
+        text.strip_prefix("archive\n").map(|names| Mutex::new(names.to_owned())).ok_or_else(|| Error::io("no archive"))
+    }
+
+    fn add(&self, archive: &Self::Archive, kernel: Kernel<'_, Object>) -> Result<()> {
+        self.0.archived.fetch_add(1, Relaxed);
+        *archive.lock().unwrap() += &format!("{}\n", kernel.name);
+        Ok(())
+    }
+
+    fn save(&self, archive: &Self::Archive, file: &Path) -> Result<()> {
+        fs::write(file, format!("archive\n{}", archive.lock().unwrap())).map_err(|e| Error::io(e.to_string()))
+    }
+
+    fn pipeline_facts(&self, _: &Object) -> PipelineFacts {
+        PipelineFacts { execution_width: 32, max_threads: self.0.max_threads.load(Relaxed) }
+    }
+
+    fn command_buffer(&self) -> Result<Self::CommandBuffer> {
+        if !State::spend(&self.0.command_buffers) {
+            return Err(Error::out_of_memory("no command buffer"));
+        }
+        Ok((self.object(), Vec::new()))
+    }
+
+    fn launch(&self, commands: &mut Self::CommandBuffer, launch: &Launch<'_, Self>) -> Result<()> {
+        self.event(commands, || Event::Launch(launch.buffers.iter().map(|bound| bound.offset).collect()));
+        Ok(())
+    }
+
+    fn barrier(&self, commands: &mut Self::CommandBuffer) {
+        self.event(commands, || Event::Barrier);
+    }
+
+    fn copy(&self, commands: &mut Self::CommandBuffer, _: (&Self::Buffer, usize), _: (&Self::Buffer, usize), _: usize) -> Result<()> {
+        self.event(commands, || Event::Copy);
+        Ok(())
+    }
+
+    fn fill(&self, commands: &mut Self::CommandBuffer, _: (&Self::Buffer, usize), _: usize, _: u8) -> Result<()> {
+        self.event(commands, || Event::Fill);
+        Ok(())
+    }
+
+    fn commit(&self, commands: Self::CommandBuffer, done: Done) {
+        if self.0.writes.load(Relaxed) {
+            self.0.committed.lock().unwrap().push(commands.1);
+        }
+        if self.0.holds.load(Relaxed) {
+            return self.0.held.lock().unwrap().push(done);
+        }
+        done(Ok(()));
+    }
+}
