@@ -1,8 +1,8 @@
 //! Atlas: GPU programs as data.
 //!
-//! A [`Program`] is a kernel over typed virtual registers with structured control flow. It has a text form ([`parse`], [`format`]) and a binary
-//! form ([`decode`], [`encode`]). [`verify`] makes it a [`Verified`] program, which is safe to run whoever wrote it: [`interpret`](interpret::run)
-//! says what it means and runs it on the CPU, and [`render`](render::metal) writes it in Metal Shading Language, which gives the same bits.
+//! A [`Program`] is a kernel over typed virtual registers with structured control flow. It has a text form ([`parse`], [`format()`]) and a binary
+//! form ([`decode`], [`encode`]). [`verify`] makes it a [`Verified`] program, which is safe to run whoever wrote it: [`interpret`]
+//! says what it means and runs it on the CPU, and [`render`] writes it in Metal Shading Language, which gives the same bits.
 //! `docs/atlas.md` is the specification.
 
 mod binary;

@@ -1,6 +1,6 @@
-//! Runs conformance cases on a GPU: `conformance [--device N] [--list] [FILTER]`. Strict results must have the bits of the CPU.
+//! Runs conformance cases on a GPU: `conformance [--device N] [--list] [--shard I/N] [FILTER]`. Strict results must have the bits of the CPU.
 //!
-//! `--list` only prints the cases.
+//! `--list` only prints the cases. `--shard` takes the I-th of N parts, for several processes side by side, under `compute-sanitizer` say.
 
 use std::{error::Error, io::Write, process::ExitCode, time::Instant};
 
@@ -10,16 +10,26 @@ use elinvar_cuda::CudaBackend;
 use elinvar_kernels::conformance::{self, Placement};
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
-    let (mut filter, mut ordinal, mut list) = (String::new(), 0, false);
+    let (mut filter, mut ordinal, mut list, mut shard) = (String::new(), 0, false, (0, 1));
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--device" => ordinal = arguments.next().ok_or("--device needs a number")?.parse()?,
             "--list" => list = true,
+            "--shard" => {
+                let text = arguments.next().ok_or("--shard needs I/N")?;
+                let (index, parts) = text.split_once('/').ok_or("--shard needs I/N")?;
+                shard = (index.parse()?, parts.parse()?);
+            }
             _ => filter = argument,
         }
     }
-    let cases: Vec<_> = conformance::cases().into_iter().filter(|case| case.name().contains(&filter)).collect();
+    let (index, parts): (usize, usize) = shard;
+    if index >= parts {
+        return Err("--shard I/N takes I from 0 to N - 1".into());
+    }
+    let cases = conformance::cases().into_iter().filter(|case| case.name().contains(&filter));
+    let cases: Vec<_> = cases.skip(index).step_by(parts).collect();
     if list {
         cases.iter().for_each(|case| println!("{}", case.name()));
         return Ok(ExitCode::SUCCESS);

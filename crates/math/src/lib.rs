@@ -1,5 +1,5 @@
 //! The strict transcendental functions: one `f32` definition for every device. Beside them [`float`], conversions between the floating-point types,
-//! and [`simd`], which compiles a loop for several instruction sets.
+//! and [`mod@simd`], which compiles a loop for several instruction sets.
 //!
 //! Each function is a fixed sequence of IEEE-754 operations: `+ - * / sqrt`, explicit [`f32::mul_add`], comparisons,
 //! selects, bit casts and 32/64-bit integer arithmetic. Nothing is contracted or reassociated, no library function is

@@ -252,9 +252,9 @@ impl Projection {
         let rows = m.next_power_of_two().min(4);
         let columns = if rows > 1 || self.gated { 2 } else { 1 };
         let tiles: usize = if self.gated { n[0] } else { n.iter().map(|n| n.div_ceil(columns)).sum() };
-        // Where threadgroups keep the row, no more of them than run at once, each with several tiles: as many as registers and memory allow a unit.
-        let at_once = if source == 2 { 2 } else { (device.threadgroup_memory / shared).clamp(1, 4) };
-        let repeats = if kept { tiles.div_ceil(SIMDGROUPS * at_once * device.compute_units.max(1)).max(1) } else { 1 };
+        // Where threadgroups keep the row, no more of them than run at once (as many as registers allow a unit), each with several tiles.
+        const AT_ONCE: usize = 2;
+        let repeats = if kept { tiles.div_ceil(SIMDGROUPS * AT_ONCE * device.compute_units.max(1)).max(1) } else { 1 };
         let present = (0..3).map(|i| u32::from(layers.biases[i].is_some()) << i).sum::<u32>()
             | u32::from(layers.norm.is_some()) << 3
             | u32::from(layers.residual.is_some()) << 4;
