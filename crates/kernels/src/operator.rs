@@ -234,7 +234,8 @@ pub fn encode(
         let bind = |argument: &Argument| -> Result<Option<Binding>> {
             let missing = || Error::invalid_launch(format!("{}: {argument:?} does not exist", launch.kernel.key));
             Ok(match *argument {
-                Argument::Input(i) => inputs.get(i).ok_or_else(missing)?.clone(),
+                // Optional inputs at the end may be left out.
+                Argument::Input(i) => inputs.get(i).cloned().flatten(),
                 Argument::Output(i) => Some(outputs.get(i).ok_or_else(missing)?.clone()),
                 Argument::OutputPart(i, offset, bytes) => {
                     let whole = outputs.get(i).ok_or_else(missing)?;
