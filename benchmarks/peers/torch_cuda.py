@@ -168,6 +168,7 @@ def plot(rows, title, path):
     axes.barh(range(len(rows)), ratios, color=["#2a7f62" if ratio >= 1 else "#c0653a" for ratio in ratios])
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_yticks(range(len(rows)), [row["name"] for row in rows], fontsize=7)
+    axes.margins(y=0.01)
     axes.invert_yaxis()
     axes.set_xscale("log", base=2)
     axes.set_xticks([0.25, 0.5, 1, 2, 4, 8], ["¼", "½", "1", "2", "4", "8"])

@@ -14,6 +14,17 @@ use crate::program::Atomic;
 /// Cache lines to ask for ahead.
 const FETCHED: usize = 16;
 
+/// Asks for the cache line at an address, where the processor's instruction for it is at hand.
+fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch touches nothing, whatever the address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast())
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
 /// Memory of one type: a buffer, or a shared array of the strip.
 pub(super) struct Range<'a> {
     pointer: *mut u8,
@@ -78,11 +89,8 @@ impl<'a> Range<'a> {
     /// Asks for the first elements after those that a strip uses: the next strip begins with them, and the processor's own look-ahead, which
     /// ends with a page, goes on from there.
     pub(super) fn fetch_after(&self, first: u64, lanes: usize) {
-        #[cfg(target_arch = "x86_64")]
         for line in 0..FETCHED {
-            let next = self.pointer.wrapping_add((first as usize + lanes) * self.size + 64 * line);
-            // SAFETY: a prefetch touches nothing, whatever the address.
-            unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(next.cast_const().cast()) };
+            prefetch(self.pointer.wrapping_add((first as usize + lanes) * self.size + 64 * line));
         }
     }
 
