@@ -15,7 +15,7 @@ fn an_absent_device_is_an_error_that_lists_those_that_are() {
     let error = "abacus".parse::<BackendType>().unwrap_err();
     assert!(error.is_device_unavailable());
     let message = error.to_string();
-    assert!(message.starts_with("device 'abacus' is not available: this build has cuda, cpu, metal-sim, null"), "{message}");
+    assert!(message.starts_with("device 'abacus' is not available: this build has metal, cuda, cpu, metal-sim, null"), "{message}");
     assert_eq!("cuda:1".parse::<BackendType>().unwrap(), BackendType::Cuda(1));
     let error = Executor::new_with_backend(BackendType::Cuda(999)).map(|_| ()).unwrap_err();
     assert!(error.is_device_unavailable(), "{error}");
