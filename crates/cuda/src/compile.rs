@@ -119,7 +119,8 @@ impl Compiler {
         let name = metal.kernel(&first.key);
         let module = match metal {
             Metal::Form(form) => {
-                let instances: String = kernels.iter().map(|kernel| form.instance(&kernel.key)).collect();
+                let form_of = |kernel: &KernelSource| kernel.metal.as_ref().and_then(Metal::form).copied().unwrap_or(*form);
+                let instances: String = kernels.iter().map(|kernel| form_of(kernel).instance(&kernel.key)).collect();
                 // From here on conversions to bfloat are an instruction that keeps denormals.
                 let exact = [("EXACT_BFLOAT", "1")];
                 let defines = if capability >= 80 { &exact[..] } else { &[] };
