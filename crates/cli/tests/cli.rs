@@ -142,7 +142,7 @@ fn bad_input_is_refused_in_one_line_and_leaves_nothing_half_written() {
     let cases: &[(&[&str], &str)] = &[
         (&["generate", ""], "the prompt is empty"),
         (&["generate", "A", "--model", "/nowhere"], "/nowhere"),
-        (&["generate", "A", "--device", "abacus"], "device 'abacus' is not available: this build has cuda, cpu"),
+        (&["generate", "A", "--device", "abacus"], "device 'abacus' is not available: this build has metal, cuda, cpu"),
         (&["generate", "A", "--device", "cuda:99"], "CUDA"),
         (&["generate", "A", "--context", "100000"], "1 to 512"),
         (&["generate", "To be or not to be, that is the question", "--context", "4"], "leaves no room in a context of 4"),
