@@ -136,7 +136,7 @@ impl Compiler {
         for (kernel, entry) in kernels.iter().zip(lowered.entries) {
             let read = module.kernels().iter().find(|read| read.name == entry.kernel);
             let read = read.ok_or_else(|| Error::compile_failed(format!("{}: its text has no such kernel", kernel.key)))?;
-            let mut arguments = arguments(kernel, metal, read)?;
+            let mut arguments = arguments(kernel, kernel.metal.as_ref().unwrap_or(metal), read)?;
             arguments.extend(entry.grid.then_some(Slot::Threads));
             entries.push(Entry { symbol: entry.symbol, arguments });
         }
