@@ -20,15 +20,11 @@ use crate::{
     module::Module,
 };
 
-macro_rules! prelude {
-    ($($name:literal)*) => { &[$(($name, include_str!(concat!("cuda/prelude/", $name)))),*] };
-}
-
 /// The prelude's files, name and text. The lowered text includes `msl.cuh`; no header of the toolkit is needed.
 pub const PRELUDE: &[(&str, &str)] = prelude! {
-    "msl.cuh" "language.cuh" "scalars.cuh" "traits.cuh" "half.cuh" "limits.cuh" "vector.cuh" "packed.cuh" "matrix.cuh" "types.cuh" "common.cuh" "math.cuh"
-    "geometric.cuh" "integer.cuh" "pack.cuh" "synchronization.cuh" "collective.cuh" "simdgroup.cuh" "quadgroup.cuh" "simdgroup_matrix.cuh" "atomic.cuh"
-    "utility.cuh" "texture.cuh" "internals.cuh" "entry.cuh"
+    "cuda/prelude/":
+    "msl.cuh" "language.cuh" "scalars.cuh" "half.cuh" "limits.cuh" "vector.cuh" "packed.cuh" "math.cuh" "integer.cuh" "synchronization.cuh"
+    "collective.cuh" "simdgroup.cuh" "quadgroup.cuh" "simdgroup_matrix.cuh" "atomic.cuh" "utility.cuh" "entry.cuh"
 };
 
 /// NVRTC's options for a lowered text, besides `--gpu-architecture` and `-DELV_CONSTANT_n=…` for function constants. Strict kernels need

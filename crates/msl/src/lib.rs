@@ -7,6 +7,23 @@
 //!
 //! Everything here is a pure function of text: no compiler is run.
 
+/// The headers of a device's prelude, name and text: those in its own folder and those that all devices share.
+macro_rules! prelude {
+    ($folder:literal: $($name:literal)*) => {
+        &[
+            $(($name, include_str!(concat!($folder, $name))),)*
+            ("traits.h", include_str!("prelude/traits.h")),
+            ("common.h", include_str!("prelude/common.h")),
+            ("geometric.h", include_str!("prelude/geometric.h")),
+            ("matrix.h", include_str!("prelude/matrix.h")),
+            ("types.h", include_str!("prelude/types.h")),
+            ("pack.h", include_str!("prelude/pack.h")),
+            ("texture.h", include_str!("prelude/texture.h")),
+            ("internals.h", include_str!("prelude/internals.h")),
+        ]
+    };
+}
+
 mod attributes;
 pub mod cuda;
 mod functions;

@@ -1,13 +1,10 @@
 //! The headers that give clang's C++ for OpenCL mode the vocabulary of Metal Shading Language.
 
-macro_rules! prelude {
-    ($($name:literal)*) => { &[$(($name, include_str!(concat!("simulator/prelude/", $name)))),*] };
-}
-
 /// The prelude's files, name and text: write them into one folder and include `msl.h` before the lowered text.
 pub const PRELUDE: &[(&str, &str)] = prelude! {
-    "msl.h" "runtime.h" "language.h" "traits.h" "limits.h" "vector.h" "packed.h" "matrix.h" "types.h" "common.h" "math.h" "geometric.h" "integer.h"
-    "pack.h" "synchronization.h" "collective.h" "simdgroup.h" "quadgroup.h" "simdgroup_matrix.h" "atomic.h" "utility.h" "texture.h" "internals.h" "entry.h"
+    "simulator/prelude/":
+    "msl.h" "runtime.h" "language.h" "limits.h" "vector.h" "packed.h" "math.h" "integer.h" "synchronization.h" "collective.h" "simdgroup.h"
+    "quadgroup.h" "simdgroup_matrix.h" "atomic.h" "utility.h" "entry.h"
 };
 
 /// Defines under which the prelude keeps address spaces apart that a compilation for running lets convert. A text is compiled with each of them

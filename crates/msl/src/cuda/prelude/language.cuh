@@ -13,6 +13,14 @@
 #undef assert
 #define assert(...) ((void)0)
 
+// What headers that other devices share say of this one: the namespace they are in, pointers to a thread's own memory, the compiler's question, and
+// where a call comes from, which nobody asks.
+#define ELV_ROOT ::msl
+#define ELV_THREAD
+#define ELV_IS_CONVERTIBLE __is_convertible_to
+#define ELV_AND_HERE
+#define ELV_PASS_HERE
+
 // A constant of constant memory at the scope of the text or of a class.
 #define ELV_TABLE constexpr
 #define ELV_INLINE __forceinline__

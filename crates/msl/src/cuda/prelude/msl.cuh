@@ -5,19 +5,19 @@
 
 namespace msl {
 #include "scalars.cuh"
-#include "traits.cuh"
+#include "traits.h"
 #include "half.cuh"
 #include "limits.cuh"
 #include "vector.cuh"
 #include "packed.cuh"
-#include "matrix.cuh"
-#include "types.cuh"
-#include "common.cuh"
+#include "matrix.h"
+#include "types.h"
+#include "common.h"
 #include "math.cuh"
-#include "geometric.cuh"
+#include "geometric.h"
 #include "integer.cuh"
 #ifdef ELV_PACK
-#include "pack.cuh"
+#include "pack.h"
 #endif
 #include "synchronization.cuh"
 #include "collective.cuh"
@@ -27,10 +27,10 @@ namespace msl {
 #include "atomic.cuh"
 #include "utility.cuh"
 #ifdef ELV_TEXTURE
-#include "texture.cuh"
+#include "texture.h"
 #endif
 #ifdef ELV_INTERNALS
-#include "internals.cuh"
+#include "internals.h"
 #endif
 #include "entry.cuh"
 } // namespace msl

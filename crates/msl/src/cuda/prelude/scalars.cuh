@@ -18,3 +18,6 @@ typedef long ptrdiff_t;
 typedef long intptr_t;
 typedef unsigned long uintptr_t;
 typedef decltype(nullptr) nullptr_t;
+
+struct half;
+struct bfloat;

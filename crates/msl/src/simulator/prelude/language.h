@@ -58,6 +58,10 @@
 #define METAL_ENABLE_IF(...)
 #define coherent(...)
 #define assert(...) ((void)0)
+// What headers that other devices share say of this one: the namespace they are in, pointers to a thread's own memory, the compiler's question.
+#define ELV_ROOT
+#define ELV_THREAD thread
+#define ELV_IS_CONVERTIBLE __is_convertible
 #define ray_data thread
 #define object_data threadgroup
 
@@ -66,6 +70,8 @@
 #define ELV_INLINE inline __attribute__((always_inline))
 // The caller's place, as the last parameters of a function that waits for others.
 #define ELV_HERE elv_text file = __builtin_FILE(), int line = __builtin_LINE()
+#define ELV_AND_HERE , ELV_HERE
+#define ELV_PASS_HERE , file, line
 
 // Threadgroup variables of a function: see `elv_threadgroup_variable`.
 #define ELV_THREADGROUP_VARIABLES(site, names, ...)                                                                                  \

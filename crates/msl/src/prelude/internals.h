@@ -59,13 +59,13 @@ ELV_INTERNAL(fmin3)
 #undef ELV_INTERNAL
 template <class T> inline T __metal_fma(T x, T y, T z) { return metal::fma(x, y, z); }
 template <class T> inline T __metal_ldexp(T x, int exponent, bool) { return metal::ldexp(x, exponent); }
-template <class T> inline T __metal_frexp(T x, thread int* exponent) { return metal::frexp(x, *exponent); }
-template <class T> inline T __metal_modf(T x, thread elv::value_t<T>* whole) { return metal::modf(x, *whole); }
+template <class T> inline T __metal_frexp(T x, ELV_THREAD int* exponent) { return metal::frexp(x, *exponent); }
+template <class T> inline T __metal_modf(T x, ELV_THREAD elv::value_t<T>* whole) { return metal::modf(x, *whole); }
 template <class T> inline T __metal_nextafter(T x, T y) { return metal::nextafter(x, y); }
 inline ushort __metal_get_simdgroup_size(ushort) { return elv::simd_width; }
 
 #define ELV_INTERNAL(name) \
-  template <class T> inline T __metal_simd_##name(T x, ELV_HERE) { return metal::simd_##name(x, file, line); }
+  template <class T> inline T __metal_simd_##name(T x ELV_AND_HERE) { return metal::simd_##name(x ELV_PASS_HERE); }
 ELV_INTERNAL(sum)
 ELV_INTERNAL(product)
 ELV_INTERNAL(min)
@@ -79,7 +79,7 @@ ELV_INTERNAL(prefix_inclusive_product)
 ELV_INTERNAL(prefix_exclusive_product)
 #undef ELV_INTERNAL
 #define ELV_INTERNAL(name) \
-  template <class T> inline T __metal_simd_##name(T x, ushort lane, ELV_HERE) { return metal::simd_##name(x, lane, file, line); }
+  template <class T> inline T __metal_simd_##name(T x, ushort lane ELV_AND_HERE) { return metal::simd_##name(x, lane ELV_PASS_HERE); }
 ELV_INTERNAL(broadcast)
 ELV_INTERNAL(shuffle)
 ELV_INTERNAL(shuffle_xor)
@@ -88,9 +88,9 @@ ELV_INTERNAL(shuffle_down)
 ELV_INTERNAL(shuffle_rotate_up)
 ELV_INTERNAL(shuffle_rotate_down)
 #undef ELV_INTERNAL
-template <class T> inline T __metal_simd_shuffle_and_fill_up(T x, T fill, ushort delta, ushort modulo, ELV_HERE) {
-  return metal::simd_shuffle_and_fill_up(x, fill, delta, modulo, file, line);
+template <class T> inline T __metal_simd_shuffle_and_fill_up(T x, T fill, ushort delta, ushort modulo ELV_AND_HERE) {
+  return metal::simd_shuffle_and_fill_up(x, fill, delta, modulo ELV_PASS_HERE);
 }
-template <class T> inline T __metal_simd_shuffle_and_fill_down(T x, T fill, ushort delta, ushort modulo, ELV_HERE) {
-  return metal::simd_shuffle_and_fill_down(x, fill, delta, modulo, file, line);
+template <class T> inline T __metal_simd_shuffle_and_fill_down(T x, T fill, ushort delta, ushort modulo ELV_AND_HERE) {
+  return metal::simd_shuffle_and_fill_down(x, fill, delta, modulo ELV_PASS_HERE);
 }

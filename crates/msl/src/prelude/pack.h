@@ -2,7 +2,7 @@
 #pragma once
 
 namespace elv {
-template <class I> inline I quantize(float x, float low, float scale) { return (I)__builtin_rintf(metal::clamp(x, low, 1.0f) * scale); }
+template <class I> inline I quantize(float x, float low, float scale) { return (I)metal::rint(metal::clamp(x, low, 1.0f) * scale); }
 } // namespace elv
 
 namespace metal {
@@ -17,12 +17,12 @@ inline half2 unpack_snorm2x16_to_half(uint x) { return half2(unpack_snorm2x16_to
 
 inline uint pack_float_to_unorm4x8(float4 v) {
   uint r = 0;
-  for (int i = 0; i < 4; i++) r |= elv::quantize<uint>(v.lanes[i], 0.0f, 255.0f) << (8 * i);
+  for (int i = 0; i < 4; i++) r |= elv::quantize<uint>(v[i], 0.0f, 255.0f) << (8 * i);
   return r;
 }
 inline uint pack_float_to_snorm4x8(float4 v) {
   uint r = 0;
-  for (int i = 0; i < 4; i++) r |= ((uint)elv::quantize<int>(v.lanes[i], -1.0f, 127.0f) & 255) << (8 * i);
+  for (int i = 0; i < 4; i++) r |= ((uint)elv::quantize<int>(v[i], -1.0f, 127.0f) & 255) << (8 * i);
   return r;
 }
 inline uint pack_float_to_unorm2x16(float2 v) { return elv::quantize<uint>(v.x, 0.0f, 65535.0f) | elv::quantize<uint>(v.y, 0.0f, 65535.0f) << 16; }

@@ -15,20 +15,20 @@
   typedef T##4 simd_##T##4;                        \
   typedef T##4 vector_##T##4;                      \
   namespace metal {                                \
-  using ::T##2;                                    \
-  using ::packed_##T##2;                           \
-  using ::T##3;                                    \
-  using ::packed_##T##3;                           \
-  using ::T##4;                                    \
-  using ::packed_##T##4;                           \
+  using ELV_ROOT::T##2;                                    \
+  using ELV_ROOT::packed_##T##2;                           \
+  using ELV_ROOT::T##3;                                    \
+  using ELV_ROOT::packed_##T##3;                           \
+  using ELV_ROOT::T##4;                                    \
+  using ELV_ROOT::packed_##T##4;                           \
   }                                                \
   namespace simd {                                 \
-  using ::T##2;                                    \
-  using ::packed_##T##2;                           \
-  using ::T##3;                                    \
-  using ::packed_##T##3;                           \
-  using ::T##4;                                    \
-  using ::packed_##T##4;                           \
+  using ELV_ROOT::T##2;                                    \
+  using ELV_ROOT::packed_##T##2;                           \
+  using ELV_ROOT::T##3;                                    \
+  using ELV_ROOT::packed_##T##3;                           \
+  using ELV_ROOT::T##4;                                    \
+  using ELV_ROOT::packed_##T##4;                           \
   }
 ELV_VECTORS(bool)
 ELV_VECTORS(char)
@@ -73,26 +73,26 @@ ELV_VECTORS(bfloat)
   typedef T##4x4 simd_##T##4x4;                    \
   typedef T##4x4 matrix_##T##4x4;                  \
   namespace metal {                                \
-  using ::T##2x2;                                  \
-  using ::T##2x3;                                  \
-  using ::T##2x4;                                  \
-  using ::T##3x2;                                  \
-  using ::T##3x3;                                  \
-  using ::T##3x4;                                  \
-  using ::T##4x2;                                  \
-  using ::T##4x3;                                  \
-  using ::T##4x4;                                  \
+  using ELV_ROOT::T##2x2;                                  \
+  using ELV_ROOT::T##2x3;                                  \
+  using ELV_ROOT::T##2x4;                                  \
+  using ELV_ROOT::T##3x2;                                  \
+  using ELV_ROOT::T##3x3;                                  \
+  using ELV_ROOT::T##3x4;                                  \
+  using ELV_ROOT::T##4x2;                                  \
+  using ELV_ROOT::T##4x3;                                  \
+  using ELV_ROOT::T##4x4;                                  \
   }                                                \
   namespace simd {                                 \
-  using ::T##2x2;                                  \
-  using ::T##2x3;                                  \
-  using ::T##2x4;                                  \
-  using ::T##3x2;                                  \
-  using ::T##3x3;                                  \
-  using ::T##3x4;                                  \
-  using ::T##4x2;                                  \
-  using ::T##4x3;                                  \
-  using ::T##4x4;                                  \
+  using ELV_ROOT::T##2x2;                                  \
+  using ELV_ROOT::T##2x3;                                  \
+  using ELV_ROOT::T##2x4;                                  \
+  using ELV_ROOT::T##3x2;                                  \
+  using ELV_ROOT::T##3x3;                                  \
+  using ELV_ROOT::T##3x4;                                  \
+  using ELV_ROOT::T##4x2;                                  \
+  using ELV_ROOT::T##4x3;                                  \
+  using ELV_ROOT::T##4x4;                                  \
   }
 ELV_MATRICES(float)
 ELV_MATRICES(half)
@@ -100,23 +100,23 @@ ELV_MATRICES(bfloat)
 #undef ELV_MATRICES
 
 namespace metal {
-using ::int8_t;
-using ::uint8_t;
-using ::int16_t;
-using ::uint16_t;
-using ::int32_t;
-using ::uint32_t;
-using ::int64_t;
-using ::uint64_t;
-using ::size_t;
-using ::ptrdiff_t;
-using ::intptr_t;
-using ::uintptr_t;
-using ::uchar;
-using ::ushort;
-using ::uint;
-using ::ulong;
-using ::bfloat;
+using ELV_ROOT::int8_t;
+using ELV_ROOT::uint8_t;
+using ELV_ROOT::int16_t;
+using ELV_ROOT::uint16_t;
+using ELV_ROOT::int32_t;
+using ELV_ROOT::uint32_t;
+using ELV_ROOT::int64_t;
+using ELV_ROOT::uint64_t;
+using ELV_ROOT::size_t;
+using ELV_ROOT::ptrdiff_t;
+using ELV_ROOT::intptr_t;
+using ELV_ROOT::uintptr_t;
+using ELV_ROOT::uchar;
+using ELV_ROOT::ushort;
+using ELV_ROOT::uint;
+using ELV_ROOT::ulong;
+using ELV_ROOT::bfloat;
 } // namespace metal
 
 // Metal declares these templates outside its namespace.

@@ -1,9 +1,6 @@
 // <metal_type_traits>, and only what it has: libraries put the rest of C++'s traits into the namespace themselves.
 #pragma once
 
-struct half;
-struct bfloat;
-
 namespace metal {
 template <class T, T V> struct integral_constant {
   static constexpr T value = V;
@@ -41,6 +38,14 @@ template <class T> struct remove_pointer<T* const> { typedef T type; };
 template <class T> struct remove_extent { typedef T type; };
 template <class T, size_t N> struct remove_extent<T[N]> { typedef T type; };
 template <class T> struct remove_addrspace { typedef T type; };
+#ifdef __OPENCL_CPP_VERSION__
+template <class T> struct remove_addrspace<__attribute__((opencl_global_device)) T> { typedef T type; };
+template <class T> struct remove_addrspace<__global T> { typedef T type; };
+template <class T> struct remove_addrspace<__local T> { typedef T type; };
+template <class T> struct remove_addrspace<__private T> { typedef T type; };
+template <class T> struct remove_addrspace<__generic T> { typedef T type; };
+template <class T> struct remove_addrspace<__constant T> { typedef T type; };
+#endif
 template <class T> using remove_const_t = typename remove_const<T>::type;
 template <class T> using remove_volatile_t = typename remove_volatile<T>::type;
 template <class T> using remove_cv_t = typename remove_cv<T>::type;
@@ -114,7 +119,7 @@ template <class T> struct is_union : bool_constant<__is_union(T)> {};
 template <class T> struct is_trivial : bool_constant<__is_trivial(T)> {};
 template <class T> struct is_trivially_copyable : bool_constant<__is_trivially_copyable(T)> {};
 template <class T> struct is_standard_layout : bool_constant<__is_standard_layout(T)> {};
-template <class A, class B> struct is_convertible : bool_constant<__is_convertible_to(A, B)> {};
+template <class A, class B> struct is_convertible : bool_constant<ELV_IS_CONVERTIBLE(A, B)> {};
 template <class A, class B> struct is_base_of : bool_constant<__is_base_of(A, B)> {};
 template <class T, class... A> struct is_constructible : bool_constant<__is_constructible(T, A...)> {};
 template <class T> constexpr bool is_signed_v = is_signed<T>::value;
@@ -178,6 +183,9 @@ template <class T, T... I> struct integer_sequence {
   static constexpr size_t size() { return sizeof...(I); }
 };
 template <size_t... I> using index_sequence = integer_sequence<size_t, I...>;
+#ifdef __clang__
+template <class T, T N> using make_integer_sequence = __make_integer_seq<integer_sequence, T, N>;
+#else
 } // namespace metal
 
 namespace elv {
@@ -187,6 +195,7 @@ template <class T, T... I> struct count_up<T, 0, I...> { typedef metal::integer_
 
 namespace metal {
 template <class T, T N> using make_integer_sequence = typename elv::count_up<T, N>::type;
+#endif
 template <size_t N> using make_index_sequence = make_integer_sequence<size_t, N>;
 template <class... T> using index_sequence_for = make_index_sequence<sizeof...(T)>;
 
