@@ -217,6 +217,16 @@ impl Executor {
         recording::record(&self.device, body)
     }
 
+    /// Records a command, or submits it where this thread is not recording.
+    pub(crate) fn enqueue(&self, add: impl FnOnce(&mut ListBuilder) -> Result<()>) -> Result<()> {
+        if recording::is_recording(&self.device) {
+            return recording::append(add);
+        }
+        let mut list = ListBuilder::new();
+        add(&mut list)?;
+        self.device.submit(&list.finish()).map(drop)
+    }
+
     /// Starts a recording; its errors are told by the completion, and by the next read.
     ///
     /// # Errors

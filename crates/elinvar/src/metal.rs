@@ -7,12 +7,11 @@ use std::{
 };
 
 use elinvar_core::{
-    Access, Binding, ConstantValue, DType, Dispatch, Error, Extent, KernelKey, KernelSource, ListBuilder, Metal, MetalText, Parameter, Pipeline,
-    Result,
+    Access, Binding, ConstantValue, DType, Dispatch, Error, Extent, KernelKey, KernelSource, Metal, MetalText, Parameter, Pipeline, Result,
 };
 use elinvar_msl::{Folders, Kernel, Module, ParameterKind, preprocess};
 
-use crate::{Executor, Tensor, recording};
+use crate::{Executor, Tensor};
 
 /// A Metal source text and how it is read.
 #[derive(Clone, Debug)]
@@ -190,13 +189,7 @@ impl MetalKernel {
         }
         let (grid, threadgroup) = (Extent(grid), Extent(threadgroup));
         let dispatch = Dispatch { pipeline: self.pipeline.clone(), bindings, params: Vec::new(), grid, threadgroup, threadgroup_memory };
-        let (device, properties) = (&self.executor.device, self.executor.properties());
-        if recording::is_recording(device) {
-            return recording::append(|list| list.dispatch(dispatch, properties));
-        }
-        let mut list = ListBuilder::new();
-        list.dispatch(dispatch, properties)?;
-        device.submit(&list.finish()).map(drop)
+        self.executor.enqueue(|list| list.dispatch(dispatch, self.executor.properties()))
     }
 
     fn check(&self, threadgroup: [u32; 3], arguments: &[(&str, KernelArgument<'_>)]) -> Result<()> {

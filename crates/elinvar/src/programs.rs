@@ -9,11 +9,10 @@ use elinvar_atlas::{
     verify,
 };
 use elinvar_core::{
-    Access, Dispatch, Error, Extent, HostArguments, HostForm, HostProgram, KernelKey, KernelSource, ListBuilder, Metal, MetalText, Parameter,
-    Pipeline, Result,
+    Access, Dispatch, Error, Extent, HostArguments, HostForm, HostProgram, KernelKey, KernelSource, Metal, MetalText, Parameter, Pipeline, Result,
 };
 
-use crate::{Executor, Tensor, recording};
+use crate::{Executor, Tensor};
 
 /// What a program's parameter is given.
 #[derive(Clone, Copy, Debug)]
@@ -144,13 +143,7 @@ impl ProgramKernel {
         let params = self.host.metal.block(|index| lengths[index], |index| scalars[index]);
         let (grid, threadgroup) = (Extent(launch.grid), Extent(launch.block));
         let dispatch = Dispatch { pipeline: self.pipeline.clone(), bindings, params, grid, threadgroup, threadgroup_memory: Vec::new() };
-        let (device, properties) = (&self.executor.device, self.executor.properties());
-        if recording::is_recording(device) {
-            return recording::append(|list| list.dispatch(dispatch, properties));
-        }
-        let mut list = ListBuilder::new();
-        list.dispatch(dispatch, properties)?;
-        device.submit(&list.finish()).map(drop)
+        self.executor.enqueue(|list| list.dispatch(dispatch, self.executor.properties()))
     }
 
     fn bind(&self, name: &str, tensor: &Tensor, dtype: elinvar_core::DType) -> Result<elinvar_core::Binding> {

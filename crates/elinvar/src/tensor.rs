@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc};
 
-use elinvar_core::{Binding, Buffer, DType, Element, Error, Layout, ListBuilder, Reading, Result, Shape};
+use elinvar_core::{Binding, Buffer, DType, Element, Error, Layout, Reading, Result, Shape};
 use elinvar_kernels::TensorInfo;
 
 use crate::{Executor, recording};
@@ -160,12 +160,7 @@ impl Tensor {
             return Err(Error::invalid_argument("tensors of different devices: copy one through the host"));
         }
         let (from, to) = (source.binding()?, self.binding()?);
-        if recording::is_recording(&self.executor.device) {
-            return recording::append(|list| list.copy(from, to));
-        }
-        let mut list = ListBuilder::new();
-        list.copy(from, to)?;
-        self.executor.device.submit(&list.finish()).map(drop)
+        self.executor.enqueue(|list| list.copy(from, to))
     }
 
     /// Itself if it is row-major, else a row-major copy.
