@@ -3,11 +3,14 @@
 use std::time::Instant;
 
 use clap::Args;
-use elinvar::{ConstantValue, DType, KernelArgument, MetalKernel, MetalLibrary, MetalSource, Result, Tensor};
+use elinvar::{ConstantValue, KernelArgument, MetalKernel, MetalLibrary, MetalSource, Result, Tensor};
 use serde_json::json;
 
-use super::{bench::median, print_line};
-use crate::{args::DeviceArgs, kernel::KernelArgs, tensors};
+use super::print_line;
+use crate::{
+    args::DeviceArgs,
+    kernel::{self, KernelArgs},
+};
 
 /// Arguments of `elinvar launch`.
 #[derive(Debug, Args)]
@@ -37,34 +40,22 @@ pub(crate) fn run(args: &LaunchArgs) -> Result<()> {
     let library = executor.compile_metal(&source)?;
     let name = args.kernel.kernel(library.module())?;
     let start = Instant::now();
-    let kernel = compile(&library, name, &args.kernel)?;
+    let compiled_kernel = compile(&library, name, &args.kernel)?;
     let compiled = start.elapsed().as_secs_f64();
-    let mut buffers = Vec::new();
-    for (place, argument) in args.kernel.buffer.iter().enumerate() {
-        let (dtype, bytes) = argument.bytes(args.kernel.seed, place).map_err(|e| e.context(format_args!("--buffer {}", argument.name)))?;
-        buffers.push((argument.name.as_str(), executor.tensor_from_bytes(dtype, &[bytes.len() / dtype.size()], &bytes)?));
-    }
+    let buffers = kernel::buffers(&executor, &args.kernel.buffer, args.kernel.seed)?;
     let arguments = arguments(&args.kernel, &buffers);
     let (grid, threadgroup) = (args.kernel.grid.0, args.kernel.threadgroup.0);
-    let (recording, ()) = executor.record(|| kernel.launch(grid, threadgroup, &arguments))?;
+    let (recording, ()) = executor.record(|| compiled_kernel.launch(grid, threadgroup, &arguments))?;
     executor.replay(&recording)?.wait()?;
     if let Some(file) = &args.kernel.save {
-        let contents: Vec<(String, DType, Vec<u8>)> =
-            buffers.iter().map(|(name, tensor)| Ok(((*name).to_owned(), tensor.dtype(), tensor.to_bytes()?))).collect::<Result<_>>()?;
-        tensors::write_bytes(file, contents.into_iter())?;
+        kernel::save(file, &buffers)?;
     }
-    let mut seconds = Vec::new();
-    for _ in 0..args.repeat {
-        let start = Instant::now();
-        executor.replay(&recording)?.wait()?;
-        seconds.push(start.elapsed().as_secs_f64());
-    }
-    let time = (args.repeat > 0).then(|| median(seconds));
+    let time = kernel::median_seconds(&executor, &recording, args.repeat)?;
     if args.json {
         print_line(json!({ "kernel": name, "device": executor.properties().name, "compile_seconds": compiled, "seconds": time }));
         return Ok(());
     }
-    let took = time.map_or(String::new(), |t| format!(", {:.1} µs a launch with its wait (median of {})", t * 1e6, args.repeat));
+    let took = kernel::shown_median(time, args.repeat);
     print_line(format!("{name} on {}: compiled in {compiled:.2} s{took}", executor.properties().name));
     Ok(())
 }

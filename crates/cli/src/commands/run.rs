@@ -4,15 +4,14 @@ use std::{path::PathBuf, time::Instant};
 
 use clap::Args;
 use elinvar::{
-    DType, Error, ProgramArgument, ProgramKernel, Result, Tensor,
+    Error, ProgramArgument, ProgramKernel, Result, Tensor,
     atlas::{Constant, LaunchConfig, Program},
 };
 
-use super::{bench::median, emit, print_line};
+use super::{emit, print_line};
 use crate::{
     args::DeviceArgs,
-    kernel::{BufferArgument, ConstantArgument, ExtentArgument},
-    tensors,
+    kernel::{self, BufferArgument, ConstantArgument, ExtentArgument},
 };
 
 /// Threads of a block, if neither the program nor the command line says it.
@@ -60,37 +59,21 @@ pub(crate) struct RunArgs {
 pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let executor = args.device.executor()?;
     let start = Instant::now();
-    let kernel = executor.compile_program(emit::read(&args.file)?).map_err(|e| e.context(args.file.display()))?;
+    let program = executor.compile_program(emit::read(&args.file)?).map_err(|e| e.context(args.file.display()))?;
     let compiled = start.elapsed().as_secs_f64();
-    let mut buffers = Vec::new();
-    for (place, argument) in args.buffer.iter().enumerate() {
-        let (dtype, bytes) = argument.bytes(args.seed, place).map_err(|e| e.context(format_args!("--buffer {}", argument.name)))?;
-        buffers.push((argument.name.as_str(), executor.tensor_from_bytes(dtype, &[bytes.len() / dtype.size()], &bytes)?));
-    }
-    let scalars = scalars(args, kernel.program())?;
+    let buffers = kernel::buffers(&executor, &args.buffer, args.seed)?;
+    let scalars = scalars(args, program.program())?;
     let mut arguments: Vec<_> = buffers.iter().map(|(name, tensor)| (*name, ProgramArgument::Tensor(tensor))).collect();
     arguments.extend(scalars.iter().map(|(name, value)| (*name, ProgramArgument::Scalar(*value))));
-    let launch = launch(args, kernel.program());
-    let (recording, ()) = executor.record(|| kernel.launch(&launch, &arguments))?;
+    let launch = launch(args, program.program());
+    let (recording, ()) = executor.record(|| program.launch(&launch, &arguments))?;
     executor.replay(&recording)?.wait()?;
-    print(args, &kernel, &buffers)?;
+    print(args, &program, &buffers)?;
     if let Some(file) = &args.save {
-        let contents: Vec<(String, DType, Vec<u8>)> =
-            buffers.iter().map(|(name, tensor)| Ok(((*name).to_owned(), tensor.dtype(), tensor.to_bytes()?))).collect::<Result<_>>()?;
-        tensors::write_bytes(file, contents.into_iter())?;
+        kernel::save(file, &buffers)?;
     }
-    let mut seconds = Vec::new();
-    for _ in 0..args.repeat {
-        let start = Instant::now();
-        executor.replay(&recording)?.wait()?;
-        seconds.push(start.elapsed().as_secs_f64());
-    }
-    let took = if seconds.is_empty() {
-        String::new()
-    } else {
-        format!(", {:.1} µs a launch with its wait (median of {})", median(seconds) * 1e6, args.repeat)
-    };
-    print_line(format!("{} on {}: prepared in {compiled:.2} s{took}", kernel.program().name, executor.properties().name));
+    let took = kernel::shown_median(kernel::median_seconds(&executor, &recording, args.repeat)?, args.repeat);
+    print_line(format!("{} on {}: prepared in {compiled:.2} s{took}", program.program().name, executor.properties().name));
     Ok(())
 }
 

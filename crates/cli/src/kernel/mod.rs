@@ -1,6 +1,7 @@
 //! A kernel and what it is given, as `check` and `launch` take them from the command line.
 
 mod arguments;
+mod execution;
 
 use std::path::PathBuf;
 
@@ -9,6 +10,7 @@ use elinvar::{ConstantValue, Error, Result, msl::Module};
 
 pub(crate) use arguments::{BufferArgument, ConstantArgument, ExtentArgument};
 use arguments::{SizeArgument, ValueArgument};
+pub(crate) use execution::{buffers, median_seconds, save, shown_median};
 
 /// A kernel, its arguments and its grid.
 #[derive(Debug, Args)]
