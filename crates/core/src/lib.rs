@@ -40,7 +40,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use host::{HostArguments, HostBinding, HostForm, HostKernel, HostProgram};
 pub use kernel::{Access, KernelKey, KernelSource, Parameter, Pipeline};
 pub use layout::{Layout, MAX_RANK, Shape};
-pub use metal::{ConstantValue, Metal, MetalFile, MetalForm, MetalText};
+pub use metal::{ConstantValue, Metal, MetalFile, MetalForm, MetalText, metal_type};
 pub use null::NullBackend;
 pub use pool::{Pool, PoolStatistics};
 pub use properties::{DeviceKind, DeviceProperties};

@@ -69,7 +69,7 @@ impl MetalForm {
 
     fn specialization(&self, key: &KernelKey) -> String {
         let arguments = self.arguments.iter().map(|a| (*a).to_owned());
-        let types = key.dtypes.iter().map(|d| type_name(*d).to_owned());
+        let types = key.dtypes.iter().map(|d| metal_type(*d).to_owned());
         let constants = key.constants.iter().map(|(_, value)| value.to_string());
         let all: Vec<_> = arguments.chain(types).chain(constants).collect();
         format!("{}<{}>", self.function, all.join(", "))
@@ -184,7 +184,7 @@ impl Metal {
 }
 
 /// The Metal type of a data type's elements.
-fn type_name(dtype: DType) -> &'static str {
+pub const fn metal_type(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "float",
         DType::F16 => "half",

@@ -2,10 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{
-    Context, expressions,
-    names::{Names, type_name},
-};
+use elinvar_core::metal_type;
+
+use super::{Context, expressions, names::Names};
 use crate::{
     program::{Function, Instruction, Memory, Operand},
     verify::{Shape, shape},
@@ -107,7 +106,7 @@ impl<'a> Body<'a> {
 
     fn declare(&self, registers: &[usize], depth: usize, text: &mut String) {
         for &register in registers {
-            let _ = writeln!(text, "{:2$}{} {3};", "", type_name(self.function.registers[register].dtype), 4 * depth, self.names[register]);
+            let _ = writeln!(text, "{:2$}{} {3};", "", metal_type(self.function.registers[register].dtype), 4 * depth, self.names[register]);
         }
     }
 
@@ -128,7 +127,7 @@ impl<'a> Body<'a> {
                 let value = self.value(instruction);
                 match instruction.target() {
                     Some(to) if self.declared[to as usize] == Declared::At(index) => {
-                        format!("{} {} = {value};", type_name(self.function.registers[to as usize].dtype), self.names[to as usize])
+                        format!("{} {} = {value};", metal_type(self.function.registers[to as usize].dtype), self.names[to as usize])
                     }
                     Some(to) => format!("{} = {value};", self.names[to as usize]),
                     None => format!("{value};"),

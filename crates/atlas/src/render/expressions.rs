@@ -1,11 +1,8 @@
 //! The value of an instruction as an expression.
 
-use elinvar_core::DType;
+use elinvar_core::{DType, metal_type};
 
-use super::{
-    body::Body,
-    names::{element_name, type_name},
-};
+use super::{body::Body, names::element_name};
 use crate::program::{Binary, Compare, Constant, Instruction, Memory, Operand, Position, Scope, Shuffle, Ternary, Unary, is_signed};
 
 const fn is_half(dtype: DType) -> bool {
@@ -38,7 +35,7 @@ pub(super) fn constant(constant: Constant) -> String {
         DType::I32 => value.to_string(),
         DType::I64 if value < 0 => format!("({value}l)"),
         DType::I64 => format!("{value}l"),
-        _ => format!("{}({value})", type_name(dtype)),
+        _ => format!("{}({value})", metal_type(dtype)),
     }
 }
 
@@ -52,12 +49,12 @@ pub(super) const fn exchanged(dtype: DType) -> &'static str {
     match dtype {
         DType::F16 | DType::BF16 => "float",
         DType::Bool => "uint",
-        _ => type_name(dtype),
+        _ => metal_type(dtype),
     }
 }
 
 fn narrow(dtype: DType, value: &str) -> String {
-    format!("atlas::narrow<{}>({value})", type_name(dtype))
+    format!("atlas::narrow<{}>({value})", metal_type(dtype))
 }
 
 /// The name of an operation's object, for reductions.
@@ -137,7 +134,7 @@ impl Body<'_> {
                     Shuffle::Up => format!("{by} <= {lane} ? {lane} - {by} : {lane}"),
                     Shuffle::Down => format!("{by} <= 31u - {lane} ? {lane} + {by} : {lane}"),
                 };
-                format!("atlas::shuffle<{}>({}, ushort({from}))", type_name(register(to)), self.operand(a))
+                format!("atlas::shuffle<{}>({}, ushort({from}))", metal_type(register(to)), self.operand(a))
             }
             Instruction::Call { function, .. } => {
                 let arguments = instruction.operands(&self.function.arguments).map(|argument| self.operand(argument));
@@ -154,12 +151,12 @@ impl Body<'_> {
         match (from, to) {
             _ if from == to => self.operand(a),
             (_, DType::Bool) if from.is_float() => format!("{value} != 0.0f"),
-            (_, DType::Bool) => format!("{value} != {}(0)", type_name(from)),
+            (_, DType::Bool) => format!("{value} != {}(0)", metal_type(from)),
             (DType::Bool, _) if to.is_float() => self.rounded(to, format!("float({value})")),
             _ if from.is_float() && to.is_float() => self.rounded(to, value),
-            _ if from.is_float() => format!("atlas::saturate<{}>({value})", type_name(to)),
+            _ if from.is_float() => format!("atlas::saturate<{}>({value})", metal_type(to)),
             _ if is_half(to) => narrow(to, &format!("atlas::to_odd({value})")),
-            _ => format!("{}({value})", type_name(to)),
+            _ => format!("{}({value})", metal_type(to)),
         }
     }
 
@@ -190,7 +187,7 @@ fn unary(op: Unary, dtype: DType, a: &str) -> String {
         Unary::Abs if !is_signed(dtype) => a.to_owned(),
         Unary::Neg | Unary::Abs | Unary::Popcount => format!("atlas::{name}({a})"),
         Unary::Not if dtype == DType::Bool => format!("!{a}"),
-        Unary::Not => format!("{}(~{a})", type_name(dtype)),
+        Unary::Not => format!("{}(~{a})", metal_type(dtype)),
         Unary::Floor | Unary::Ceil | Unary::Trunc | Unary::Sqrt => format!("metal::{name}({a})"),
         Unary::Round => format!("metal::rint({a})"),
         Unary::Log10 => format!("strict::log2({a}) * {}", constant(Constant::f32(std::f32::consts::LOG10_2))),
@@ -210,9 +207,9 @@ fn binary(op: Binary, dtype: DType, a: &str, b: &str) -> String {
         Binary::And if dtype == DType::Bool => infix("&&"),
         Binary::Or if dtype == DType::Bool => infix("||"),
         Binary::Xor if dtype == DType::Bool => infix("!="),
-        Binary::And => format!("{}({})", type_name(dtype), infix("&")),
-        Binary::Or => format!("{}({})", type_name(dtype), infix("|")),
-        Binary::Xor => format!("{}({})", type_name(dtype), infix("^")),
+        Binary::And => format!("{}({})", metal_type(dtype), infix("&")),
+        Binary::Or => format!("{}({})", metal_type(dtype), infix("|")),
+        Binary::Xor => format!("{}({})", metal_type(dtype), infix("^")),
         Binary::Pow => format!("strict::pow({a}, {b})"),
         _ => format!("atlas::{name}({a}, {b})"),
     }

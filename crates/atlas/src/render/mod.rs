@@ -6,14 +6,14 @@ mod names;
 
 use std::fmt::Write;
 
-use elinvar_core::{Access, DType};
+use elinvar_core::{Access, DType, metal_type};
 
 use crate::{
     program::{Bounds, Constant, Function, Instruction, Operand, Position, Program, Scope, Unary},
     verify::Verified,
 };
 use body::Body;
-use names::{Names, element_name, type_name};
+use names::{Names, element_name};
 
 /// What programs use of Metal.
 const PRELUDE: &str = include_str!("atlas.metal");
@@ -172,12 +172,12 @@ impl Context<'_> {
             .iter()
             .enumerate()
             .take(function.parameters as usize)
-            .map(|(r, p)| format!("{} {}", type_name(p.dtype), body.register(r as u32)))
+            .map(|(r, p)| format!("{} {}", metal_type(p.dtype), body.register(r as u32)))
             .collect();
         let block = self.has_block.then(|| "constant AtlasParameters& atlas_parameters".to_owned());
         let taken: Vec<_> = taken.into_iter().chain(block).collect();
         let result = function.result.and_then(|result| self.program.dtype(function, result)).unwrap_or(DType::F32);
-        let _ = writeln!(text, "\ninline {} {name}({}) {{", type_name(result), taken.join(", "));
+        let _ = writeln!(text, "\ninline {} {name}({}) {{", metal_type(result), taken.join(", "));
         body.write(text);
         let result = function.result.map_or_else(String::new, |result: Operand| body.operand(result));
         let _ = writeln!(text, "    return {result};\n}}");

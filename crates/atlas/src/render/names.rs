@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use elinvar_core::DType;
+use elinvar_core::{DType, metal_type};
 
 /// Words that cannot be names: of C++, types that the text uses, macros.
 const RESERVED: &[&str] = &[
@@ -147,28 +147,10 @@ impl Names {
     }
 }
 
-/// The type of a register.
-pub(super) const fn type_name(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F16 => "half",
-        DType::BF16 => "bfloat",
-        DType::I8 => "char",
-        DType::I16 => "short",
-        DType::I32 => "int",
-        DType::I64 => "long",
-        DType::U8 => "uchar",
-        DType::U16 => "ushort",
-        DType::U32 => "uint",
-        DType::U64 => "ulong",
-        DType::Bool => "bool",
-        _ => "float",
-    }
-}
-
 /// The type of an element in memory: truth values are bytes, zero or not.
 pub(super) const fn element_name(dtype: DType) -> &'static str {
     match dtype {
         DType::Bool => "uchar",
-        _ => type_name(dtype),
+        _ => metal_type(dtype),
     }
 }
