@@ -69,6 +69,8 @@ constant constexpr float LN2 = 0.693147180559945309417f;
 constant constexpr float LN2_TAIL = -1.9046542e-9f;
 constant constexpr float LN2_HI = 0x1.62e4p-1f;
 constant constexpr float LN2_LO = 0x1.7f7d1cp-20f;
+constant constexpr float ROUND_EXPONENT = ROUND + 127.0f;
+constant constexpr float EXP_WHOLE[7] = {1.3814602e-3f, 8.368716e-3f, 4.166839e-2f, 0.16666521f, 0.49999994f, 1.0f, 1.0f};
 constant constexpr float EXP[6] = {1.9952803e-4f, 1.3930883e-3f, 8.333198e-3f, 4.1666508e-2f, 1.6666667e-1f, 0.5f};
 
 inline int integer(float rounded) {
@@ -131,10 +133,13 @@ inline float exp(float x) {
     return exp_of(clamp(x, -104.0f, 89.0f)).value();
 }
 
-// The bits of exp for x <= 0, with less work.
+// For x <= 0; 0 where the result is below 2^-126. The low bits of `rounded` are the exponent of the power of two.
 inline float exp_nonpositive(float x) {
-    const Exponential e = exp_of(x < -104.0f ? -104.0f : x);
-    return (e.hi + e.lo) * pow2(e.k + 64) * 0x1p-64f;
+    const float least = x < -88.0f ? -88.0f : x;
+    const float rounded = fma(least, LOG2_E, ROUND_EXPONENT);
+    const float n = rounded - ROUND_EXPONENT;
+    const float r = fma(n, -LN2_LO, fma(n, -LN2_HI, least));
+    return polynomial(r, EXP_WHOLE) * as_type<float>(as_type<uint>(rounded) << 23);
 }
 
 inline float exp2(float x) {

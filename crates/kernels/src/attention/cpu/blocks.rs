@@ -61,7 +61,7 @@ fn weigh(scores: &mut [f32; BLOCK]) -> State {
         return State::EMPTY;
     }
     for score in scores.iter_mut() {
-        *score = math::exp(*score - max);
+        *score = math::exp_nonpositive(*score - max);
     }
     State { max, sum: order::combine_group(scores, order::add) }
 }
@@ -107,7 +107,7 @@ impl Work for Merge<'_> {
                 continue;
             }
             let max = order::max(state.max, new.max);
-            let (a, b) = (math::exp(state.max - max), math::exp(new.max - max));
+            let (a, b) = (math::exp_nonpositive(state.max - max), math::exp_nonpositive(new.max - max));
             *state = State { max, sum: state.sum.mul_add(a, new.sum * b) };
             for (value, new) in values.iter_mut().zip(new_values) {
                 *value = value.mul_add(a, new * b);
