@@ -60,13 +60,41 @@ inline Statistics statistics_of(float mean, float squares, constant Params& para
     return {mean, 1.0f / sqrt(squares / float(params.rows.length) + params.epsilon)};
 }
 
-// A row that is kept in registers.
-template <typename T, typename W, uint VISITS>
-inline Statistics normalize_kept(device const T* from, device T* to, RowShare<T, VISITS> share, Affine<W> affine, constant Params& params,
-                                 threadgroup float* partial) {
-    typename RowShare<T, VISITS>::template Kept<T> kept;
-    share.load(from, 0.0f, kept);
+// Weight and bias of a thread's share of a row, brought at once or, where registers are scarce, when they are needed.
+template <typename T, typename W, uint VISITS, uint AT_ONCE>
+struct KeptAffine {
+    Affine<W> affine;
 
+    KeptAffine(Affine<W> affine, RowShare<T, VISITS>) : affine(affine) {}
+
+    void load(RowShare<T, VISITS> share, uint v, thread float (&w)[SLOTS], thread float (&b)[SLOTS]) const { affine.load(share, v, w, b); }
+};
+
+template <typename T, typename W, uint VISITS>
+struct KeptAffine<T, W, VISITS, 1> {
+    typename RowShare<T, VISITS>::template Kept<W> weight;
+    typename RowShare<T, VISITS>::template Kept<W> bias;
+
+    KeptAffine(Affine<W> affine, RowShare<T, VISITS> share) {
+        if (affine.weighted) {
+            share.load(affine.weight, 0.0f, weight);
+        }
+        if (affine.biased) {
+            share.load(affine.bias, 0.0f, bias);
+        }
+    }
+
+    void load(RowShare<T, VISITS>, uint v, thread float (&w)[SLOTS], thread float (&b)[SLOTS]) const {
+        weight.widen_visit(v, w);
+        bias.widen_visit(v, b);
+    }
+};
+
+// A row that is kept in registers.
+template <typename T, typename W, uint VISITS, uint AT_ONCE>
+inline Statistics normalize_kept(thread const typename RowShare<T, VISITS>::template Kept<T>& kept, device T* to, RowShare<T, VISITS> share,
+                                 thread const KeptAffine<T, W, VISITS, AT_ONCE>& factors, Affine<W> affine, constant Params& params,
+                                 threadgroup float* partial) {
     float slots[SLOTS], w[SLOTS], b[SLOTS];
     float sums[SLOTS] = {}, squares[SLOTS] = {};
     for (uint v = 0; v < VISITS; ++v) {
@@ -86,7 +114,7 @@ inline Statistics normalize_kept(device const T* from, device T* to, RowShare<T,
     for (uint v = 0; v < VISITS; ++v) {
         if (share.has(v)) {
             kept.widen_visit(v, slots);
-            affine.load(share, v, w, b);
+            factors.load(share, v, w, b);
             affine.apply(slots, statistics, w, b);
             share.store(to, v, slots);
         }
@@ -121,7 +149,15 @@ inline Statistics normalize(device const T* x, device T* y, ulong n, Affine<W> a
     return statistics;
 }
 
-template <typename T, typename W, uint VISITS, uint THREADS>
+inline void store(Statistics statistics, ulong row, bool stored, device float* means, device float* inv_stds) {
+    if (stored) {
+        means[row] = statistics.mean;
+        inv_stds[row] = statistics.scale;
+    }
+}
+
+// A row in turn for each threadgroup, until there are no more: the next one is on its way while one is normalised.
+template <typename T, typename W, uint VISITS, uint THREADS, uint SHORT>
 [[kernel, max_total_threads_per_threadgroup(THREADS)]] void layer_norm(
     device const T* x [[buffer(0)]],
     device const W* weight [[buffer(1)]],
@@ -132,25 +168,37 @@ template <typename T, typename W, uint VISITS, uint THREADS>
     constant Params& params [[buffer(6)]],
     threadgroup float* partial [[threadgroup(0)]],
     uint group [[threadgroup_position_in_grid]],
+    uint groups [[threadgroups_per_grid]],
     uint threads [[threads_per_threadgroup]],
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
-    const RowThread t = row_thread(params.rows.length, group, threads, simdgroup, lane);
-    const bool exists = t.row < params.rows.outer;
-    const ulong n = exists ? params.rows.length : 0, start = t.row * params.rows.length;
+    const ulong rows = params.rows.outer, length = params.rows.length;
+    RowThread t = row_thread(length, group, threads, simdgroup, lane);
     const Affine<W> affine = {weight, bias, params.weighted != 0, params.biased != 0};
-    Statistics statistics;
+    const bool stored = params.statistics && t.index == 0;
     if (is_kept<VISITS>(x, y) && is_wide(weight) && is_wide(bias)) {
-        if (VISITS > 1 && n == 0) {
+        if (VISITS > 1 && t.row >= rows) {
             return;
         }
-        statistics = normalize_kept(x + start, y + start, RowShare<T, VISITS>(t, uint(n)), affine, params, partial);
+        const RowShare<T, VISITS> share(t, t.row < rows ? uint(length) : 0);
+        typename RowShare<T, VISITS>::template Kept<T> kept, next;
+        share.load(x + t.row * length, 0.0f, kept);
+        const KeptAffine<T, W, VISITS, SHORT> factors(affine, share);
+        const ulong step = ulong(groups) * threads / t.count;
+        while (!SHORT && t.row + step < rows) {
+            share.load(x + (t.row + step) * length, 0.0f, next);
+            store(normalize_kept(kept, y + t.row * length, share, factors, affine, params, partial), t.row, stored, means, inv_stds);
+            kept = next;
+            t.row += step;
+        }
+        store(normalize_kept(kept, y + t.row * length, share, factors, affine, params, partial), t.row, stored && t.row < rows, means, inv_stds);
     } else {
-        statistics = normalize(x + start, y + start, n, affine, params, t, partial);
-    }
-    if (params.statistics && exists && t.index == 0) {
-        means[t.row] = statistics.mean;
-        inv_stds[t.row] = statistics.scale;
+        for (ulong first = 0; first < rows; first += ulong(groups) * threads / t.count) {
+            const bool exists = t.row < rows;
+            const ulong n = exists ? length : 0, start = t.row * length;
+            store(normalize(x + start, y + start, n, affine, params, t, partial), t.row, stored && exists, means, inv_stds);
+            t.row += ulong(groups) * threads / t.count;
+        }
     }
 }

@@ -84,12 +84,19 @@ impl Operator for LayerNorm {
         let rows = Rows::from_axis(x.shape(), self.axis)?;
         let [weighted, biased] = [weighted, biased].map(|input| input.is_some().into());
         let params = Params { rows, epsilon: self.epsilon, weighted, biased, statistics: self.statistics.into() };
-        let (visits, threads) = (rows.visits(), order::row_threads_bound(rows.length as usize));
-        let key = KernelKey::new("layer_norm", &[x.dtype, weight]).with("visits", visits).with("threads", threads);
+        // A row of a simdgroup leaves registers for weight and bias; a longer one, of halves, for the next row.
+        let (length, short) = (rows.length as usize, rows.length <= order::ONE_SIMDGROUP as u64);
+        let threads = if short { order::row_threads_bound(length) } else { order::row_threads_bound(length).max(512) };
+        let key =
+            KernelKey::new("layer_norm", &[x.dtype, weight]).with("visits", rows.visits()).with("threads", threads).with("short", u32::from(short));
         let launch = Launch::new(key, cpu::twin(x.dtype, weight)?, &params, buffers);
         // Rows without elements still have statistics.
         let launched = Rows { length: rows.length.max(self.statistics.into()), ..rows };
-        let launch = launched.launch(launch.with_metal(MetalForm::new(FILES, "layer_norm")), device);
+        let mut launch = launched.launch(launch.with_metal(MetalForm::new(FILES, "layer_norm")), device);
+        if !short && x.dtype.size() == 2 {
+            let at_once = threads as usize / order::row_threads(length);
+            launch.grid.0[0] = launch.grid.0[0].min((at_once * device.compute_units.max(1)) as u32);
+        }
         Ok(launch.with_threadgroup_memory(2 * order::PARTIALS).into())
     }
 }

@@ -46,13 +46,16 @@ pub const fn row_threads(n: usize) -> usize {
     }
 }
 
+/// Elements of a row that one simdgroup takes.
+pub(crate) const ONE_SIMDGROUP: usize = 1024;
+
 /// The grid and the threadgroup in which `rows` rows of `length` elements are reduced, on a device of so many units.
 ///
 /// A row of more than 1024 elements has a threadgroup. Of shorter rows only the lanes with elements are launched: several rows may share a
 /// simdgroup, and up to eight simdgroups a threadgroup where that leaves enough threadgroups for every unit.
 pub(crate) fn row_launch(rows: usize, length: usize, units: usize) -> [Extent; 2] {
     let extent = |n: usize| Extent::linear(n.min(u32::MAX as usize) as u32);
-    if length > 1024 {
+    if length > ONE_SIMDGROUP {
         return [extent(rows), extent(row_threads(length))];
     }
     let lanes = length.div_ceil(8).next_power_of_two().min(32);
