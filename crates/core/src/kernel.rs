@@ -31,27 +31,34 @@ pub struct Parameter {
     pub dtype: DType,
     /// May be left unbound.
     pub optional: bool,
+    /// Where launches overlap, the kernel reads it before those ahead have ended: it then begins early only if none of them writes it.
+    pub early: bool,
 }
 
 impl Parameter {
     /// A buffer that is read.
     pub const fn read(name: &'static str, dtype: DType) -> Self {
-        Self { name: Cow::Borrowed(name), access: Access::Read, dtype, optional: false }
+        Self { name: Cow::Borrowed(name), access: Access::Read, dtype, optional: false, early: false }
     }
 
     /// A buffer that is written in full.
     pub const fn write(name: &'static str, dtype: DType) -> Self {
-        Self { name: Cow::Borrowed(name), access: Access::Write, dtype, optional: false }
+        Self { name: Cow::Borrowed(name), access: Access::Write, dtype, optional: false, early: false }
     }
 
     /// A buffer that is updated in place.
     pub const fn update(name: &'static str, dtype: DType) -> Self {
-        Self { name: Cow::Borrowed(name), access: Access::ReadWrite, dtype, optional: false }
+        Self { name: Cow::Borrowed(name), access: Access::ReadWrite, dtype, optional: false, early: false }
     }
 
     /// The same, but it may be left unbound.
     pub fn or_absent(self) -> Self {
         Self { optional: true, ..self }
+    }
+
+    /// The same, read early.
+    pub fn early(self) -> Self {
+        Self { early: true, ..self }
     }
 }
 

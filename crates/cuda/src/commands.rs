@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cudarc::driver::sys;
-use elinvar_core::{Binding, Command, CommandList, Dispatch, Error, Metal, Pipeline, Result};
+use elinvar_core::{Access, Binding, Command, CommandList, CudaForm, Dispatch, Error, Metal, Parameter, Pipeline, Result};
 
 use crate::{driver::Context, kernel::Kernel, memory::Memory, products::Products};
 
@@ -46,7 +46,7 @@ pub(crate) struct Target<'a> {
 impl Target<'_> {
     /// All of a list's commands, the words zeroed first.
     pub(crate) fn run(&self, list: &CommandList) -> Result<()> {
-        let mut word = 0;
+        let (mut word, mut ahead) = (0, None);
         if let Some(words) = self.words {
             word = words.pointer;
             self.fill(words.pointer, 0, elinvar_core::DeviceMemory::bytes(words))?;
@@ -54,10 +54,13 @@ impl Target<'_> {
         for command in list.commands() {
             match command {
                 Command::Dispatch(dispatch) => {
-                    self.dispatch(dispatch, word).map_err(|e| e.context(&dispatch.pipeline.source().key))?;
+                    let overlaps = may_overlap(dispatch, ahead);
+                    self.dispatch(dispatch, word, overlaps).map_err(|e| e.context(&dispatch.pipeline.source().key))?;
                     if why(&dispatch.pipeline).is_some() {
                         word += WORD as u64;
                     }
+                    ahead = Some(dispatch);
+                    continue;
                 }
                 // Nothing to do, which the driver does not take for a command.
                 Command::Copy(copy) if copy.source.bytes() == 0 => {}
@@ -70,11 +73,12 @@ impl Target<'_> {
                 }
                 Command::Fill(fill) => self.fill(address(&fill.destination)?, fill.value, fill.destination.bytes())?,
             }
+            ahead = None;
         }
         Ok(())
     }
 
-    fn dispatch(&self, dispatch: &Dispatch, word: sys::CUdeviceptr) -> Result<()> {
+    fn dispatch(&self, dispatch: &Dispatch, word: sys::CUdeviceptr, overlaps: bool) -> Result<()> {
         self.context.suspect_alone(&dispatch.pipeline);
         let kernel: &Kernel = dispatch.pipeline.state().ok_or_else(|| Error::invalid_launch("the kernel was prepared by another device"))?;
         let mut addresses = Vec::with_capacity(dispatch.bindings.len());
@@ -82,7 +86,7 @@ impl Target<'_> {
             addresses.push(binding.as_ref().map_or(Ok(0), address)?);
         }
         match kernel {
-            Kernel::Function(pending) => pending.wait()?.launch(self.stream, dispatch, &addresses, word),
+            Kernel::Function(pending) => pending.wait()?.launch(self.stream, dispatch, &addresses, word, overlaps),
             Kernel::Product => self.products.launch(self.context, self.stream, dispatch, &addresses),
         }
     }
@@ -93,7 +97,60 @@ impl Target<'_> {
     }
 }
 
+/// Whether a launch may begin before the one ahead of it, if it is known, has ended: what it reads early is not written there. All launches before that
+/// one have ended by then, because it has waited for them.
+fn may_overlap(dispatch: &Dispatch, ahead: Option<&Dispatch>) -> bool {
+    let bound = |of: &Dispatch, wanted: fn(&Parameter) -> bool| -> Vec<Binding> {
+        let parameters = of.pipeline.source().parameters.iter().zip(&of.bindings);
+        parameters.filter(|(parameter, _)| wanted(parameter)).filter_map(|(_, binding)| binding.clone()).collect()
+    };
+    let early = bound(dispatch, |parameter| parameter.early);
+    let Some(ahead) = ahead else { return early.is_empty() };
+    // A library's product may let others come before it has waited.
+    let waited = !matches!(ahead.pipeline.source().cuda, Some(CudaForm::MatrixProduct));
+    early.is_empty()
+        || waited && !bound(ahead, |parameter| parameter.access != Access::Read).iter().any(|written| early.iter().any(|e| e.overlaps(written)))
+}
+
 /// The address of a binding's first byte.
 fn address(binding: &Binding) -> Result<sys::CUdeviceptr> {
     Ok(binding.buffer().raw().downcast::<Memory>()?.pointer + binding.offset() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use elinvar_core::{Buffer, DType, Device, Extent, KernelKey, KernelSource, ListBuilder, NullBackend};
+
+    use super::*;
+
+    fn dispatches(device: &Device, launches: &[[&Buffer; 3]]) -> Vec<Dispatch> {
+        let parameters = vec![Parameter::read("x", DType::U8), Parameter::read("w", DType::U8).early(), Parameter::write("y", DType::U8)];
+        let key = KernelKey { operator: Cow::Borrowed("k"), dtypes: vec![], constants: vec![] };
+        let source = Arc::new(KernelSource { key, parameters, params_bytes: 0, host: None, metal: None, cuda: None });
+        let pipeline = device.pipeline(&source).unwrap();
+        let mut list = ListBuilder::new();
+        for buffers in launches {
+            let bindings = buffers.map(|buffer| Some(buffer.bind(0, 64).unwrap())).to_vec();
+            let (pipeline, one) = (pipeline.clone(), Extent::linear(1));
+            let dispatch = Dispatch { pipeline, bindings, params: vec![], grid: one, threadgroup: one, threadgroup_memory: vec![] };
+            list.dispatch(dispatch, device.properties()).unwrap();
+        }
+        let list = list.finish();
+        let dispatch = |command: &Command| if let Command::Dispatch(dispatch) = command { dispatch.clone() } else { unreachable!() };
+        list.commands().iter().map(dispatch).collect()
+    }
+
+    #[test]
+    fn a_launch_overlaps_unless_the_one_ahead_writes_what_it_reads_early() {
+        let device = Device::new(NullBackend::new());
+        let [a, b, c, d] = [0; 4].map(|_| device.allocate(64).unwrap());
+        let of = dispatches(&device, &[[&a, &b, &c], [&c, &b, &d], [&a, &d, &b]]);
+        assert!(!may_overlap(&of[0], None));
+        // It reads what the one ahead has written, but only after it has waited.
+        assert!(may_overlap(&of[1], Some(&of[0])));
+        assert!(!may_overlap(&of[2], Some(&of[1])));
+        assert!(may_overlap(&of[2], Some(&of[0])));
+    }
 }

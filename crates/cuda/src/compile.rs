@@ -36,6 +36,8 @@ pub(crate) enum Slot {
 pub(crate) struct Entry {
     pub(crate) symbol: String,
     pub(crate) arguments: Vec<Slot>,
+    /// Whether it may start before the launch before it ends, for which it waits itself.
+    pub(crate) overlaps: bool,
 }
 
 /// Machine code of kernels.
@@ -43,6 +45,9 @@ pub(crate) struct Code {
     pub(crate) image: Vec<u8>,
     pub(crate) entries: Vec<Entry>,
 }
+
+/// The compute capability from which launches overlap.
+const OVERLAPPING: u32 = 90;
 
 /// Everything but headers that a run of the compiler gets.
 struct Text<'a> {
@@ -121,9 +126,9 @@ impl Compiler {
             Metal::Form(form) => {
                 let form_of = |kernel: &KernelSource| kernel.metal.as_ref().and_then(Metal::form).copied().unwrap_or(*form);
                 let instances: String = kernels.iter().map(|kernel| form_of(kernel).instance(&kernel.key)).collect();
-                // From here on conversions to bfloat are an instruction that keeps denormals.
-                let exact = [("EXACT_BFLOAT", "1")];
-                let defines = if capability >= 80 { &exact[..] } else { &[] };
+                // Launches may overlap; from compute capability 8.0 on, conversions to bfloat are an instruction that keeps denormals.
+                let defines = [("OVERLAPPING_LAUNCHES", "1"), ("EXACT_BFLOAT", "1")];
+                let defines = if capability >= 80 { &defines[..] } else { &defines[..1] };
                 Module::read(&elinvar_msl::preprocess(&name, &(self.text(form) + &instances), defines, &elinvar_msl::MetalHeaders)?)?
             }
             Metal::Text(text) => Module::read(&text.text)?,
@@ -138,7 +143,7 @@ impl Compiler {
             let read = read.ok_or_else(|| Error::compile_failed(format!("{}: its text has no such kernel", kernel.key)))?;
             let mut arguments = arguments(kernel, kernel.metal.as_ref().unwrap_or(metal), read)?;
             arguments.extend(entry.grid.then_some(Slot::Threads));
-            entries.push(Entry { symbol: entry.symbol, arguments });
+            entries.push(Entry { symbol: entry.symbol, arguments, overlaps: capability >= OVERLAPPING });
         }
         let constants = metal.constants().iter().map(|&(index, value)| format!("--define-macro=ELV_CONSTANT_{index}={}", expression(value)));
         let options = cuda::OPTIONS.iter().map(|&option| option.to_owned()).chain(constants).collect();
@@ -163,7 +168,7 @@ impl Compiler {
         let image = self.cached(&Text { name: &name, text: &text, target, fast_math: false, headers: &[], options })?;
         let params = (kernel.params_bytes > 0).then_some(Slot::Params);
         let arguments = (0..kernel.parameters.len()).map(Slot::Buffer).chain(params).collect();
-        Ok(Code { image, entries: vec![Entry { symbol: source.entry.to_owned(), arguments }] })
+        Ok(Code { image, entries: vec![Entry { symbol: source.entry.to_owned(), arguments, overlaps: false }] })
     }
 
     fn cached(&self, text: &Text<'_>) -> Result<Vec<u8>> {

@@ -57,6 +57,7 @@ pub(crate) struct Function {
     module: sys::CUmodule,
     raw: sys::CUfunction,
     arguments: Vec<Slot>,
+    overlaps: bool,
     max_threads: usize,
     /// Bytes of dynamic shared memory it was last allowed.
     shared: AtomicUsize,
@@ -78,9 +79,8 @@ impl Function {
         let mut module = ptr::null_mut();
         // SAFETY: the context is current; NVRTC's machine code is an image of the format expected, which the driver checks.
         context.check("loading machine code", unsafe { sys::cuModuleLoadData(&mut module, code.image.as_ptr().cast()) })?;
-        let context = context.clone();
-        let mut function =
-            Self { context, module, raw: ptr::null_mut(), arguments: entry.arguments, max_threads: 0, shared: AtomicUsize::new(FREE_SHARED) };
+        let (context, raw, shared) = (context.clone(), ptr::null_mut(), AtomicUsize::new(FREE_SHARED));
+        let mut function = Self { context, module, raw, arguments: entry.arguments, overlaps: entry.overlaps, max_threads: 0, shared };
         let symbol = CString::new(entry.symbol).map_err(|_| Error::compile_failed("a zero byte in a kernel's symbol"))?;
         // SAFETY: the module is loaded; the name lives through the call.
         let found = unsafe { sys::cuModuleGetFunction(&mut function.raw, module, symbol.as_ptr()) };
@@ -93,8 +93,16 @@ impl Function {
         Ok(function)
     }
 
-    /// Starts it on a stream. `addresses` are those of the bindings; `refusal` is that of the launch's word.
-    pub(crate) fn launch(&self, stream: sys::CUstream, dispatch: &Dispatch, addresses: &[sys::CUdeviceptr], refusal: sys::CUdeviceptr) -> Result<()> {
+    /// Starts it on a stream. `addresses` are those of the bindings; `refusal` is that of the launch's word; `overlaps` if it may begin before the
+    /// launch ahead has ended.
+    pub(crate) fn launch(
+        &self,
+        stream: sys::CUstream,
+        dispatch: &Dispatch,
+        addresses: &[sys::CUdeviceptr],
+        refusal: sys::CUdeviceptr,
+        overlaps: bool,
+    ) -> Result<()> {
         let ([x, y, z], [width, height, depth]) = (dispatch.grid.0, dispatch.threadgroup.0);
         check_grid(dispatch.grid.0)?;
         if dispatch.threadgroup.count() > self.max_threads as u128 {
@@ -120,12 +128,26 @@ impl Function {
                 Slot::Threads => ptr::from_mut(&mut threads).cast(),
             });
         }
-        // SAFETY: there is a value of the right size for each of the kernel's arguments, which the driver reads before it returns; the list's
-        // buffers live until the launch has completed in stream order.
-        let result = unsafe {
-            let (shared, none) = (shared as u32, ptr::null_mut());
-            sys::cuLaunchKernel(self.raw, x, y, z, width, height, depth, shared, stream, values.as_mut_ptr(), none)
+        let mut overlap = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
         };
+        let config = sys::CUlaunchConfig {
+            gridDimX: x,
+            gridDimY: y,
+            gridDimZ: z,
+            blockDimX: width,
+            blockDimY: height,
+            blockDimZ: depth,
+            sharedMemBytes: shared as u32,
+            hStream: stream,
+            attrs: &mut overlap,
+            numAttrs: (self.overlaps && overlaps).into(),
+        };
+        // SAFETY: there is a value of the right size for each of the kernel's arguments, which the driver reads, as the configuration, before it returns;
+        // the list's buffers live until the launch has completed in stream order; a kernel that overlaps waits for what ran before.
+        let result = unsafe { sys::cuLaunchKernelEx(&config, self.raw, values.as_mut_ptr(), ptr::null_mut()) };
         self.context.check("starting it", result)
     }
 

@@ -108,6 +108,7 @@ impl MetalLibrary {
                         access: if *written { Access::ReadWrite } else { Access::Read },
                         dtype: element_type(element),
                         optional: parameter.condition.is_some(),
+                        early: false,
                     });
                 }
                 ParameterKind::Threadgroup { index, .. } => threadgroup.push(*index),

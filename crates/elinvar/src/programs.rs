@@ -73,6 +73,7 @@ impl Executor {
             access: if p.access == Some(Access::Read) { Access::Read } else { Access::ReadWrite },
             dtype: p.dtype,
             optional: false,
+            early: false,
         });
         let (parameters, params_bytes) = (parameters.collect(), metal.block_bytes());
         let host = Arc::new(Host { interpreter: Interpreter::new(verified), metal });

@@ -108,8 +108,10 @@ fn handed_over(device: &Device, first: Access) -> (Arc<CommandList>, Buffer) {
         kernel void make(device uint* y [[buffer(0)]], uint i [[thread_position_in_grid]]) { y[i] = 3 * i; }
         kernel void take(device const uint* y [[buffer(0)]], device uint* z [[buffer(1)]], uint i [[thread_position_in_grid]]) { z[i] = y[i] + 1; }";
     let prepare = |name: &'static str, accesses: &[(&'static str, Access)]| {
-        let parameters =
-            accesses.iter().map(|&(name, access)| Parameter { name: name.into(), access, dtype: DType::U32, optional: false }).collect::<Vec<_>>();
+        let parameters = accesses
+            .iter()
+            .map(|&(name, access)| Parameter { name: name.into(), access, dtype: DType::U32, optional: false, early: false })
+            .collect::<Vec<_>>();
         let buffers = (0..parameters.len() as u32).collect();
         let (text, kernel) = (TEXT.to_owned(), name.to_owned());
         let text = MetalText { name: "handed.metal".into(), text, kernel, constants: vec![], fast_math: false, buffers, threadgroup: vec![] };

@@ -29,7 +29,7 @@ fn open(limits: BatchLimits) -> (Device, Arc<State>) {
 fn source(name: &str, accesses: &[Access]) -> Arc<KernelSource> {
     let parameter = |(index, &access): (usize, &Access)| {
         let name = ["a", "b", "c", "d", "e", "f"][index].into();
-        Parameter { name, access, dtype: DType::U8, optional: false }
+        Parameter { name, access, dtype: DType::U8, optional: false, early: false }
     };
     let text = MetalText {
         name: "test.metal".into(),

@@ -23,6 +23,7 @@ template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUM
     T tile(p, q, k, v, mask, shared, lane, simdgroup, turn / heads, turn % heads);
     threadgroup Factors* factors = reinterpret_cast<threadgroup Factors*>(tile.ranges + ROWS);
     threadgroup float* scales = reinterpret_cast<threadgroup float*>(factors + ROWS);
+    await_launches();
     tile.begin(positions, lengths);
     tile.share_queries();
 

@@ -16,9 +16,9 @@ const STATES: MetalFile = metal_file!("attention/states.metal");
 const TILE: MetalFile = metal_file!("attention/tile.metal");
 
 /// The files of a kernel that works on tiles.
-const fn of_tiles(kernel: MetalFile) -> [MetalFile; 12] {
+const fn of_tiles(kernel: MetalFile) -> [MetalFile; 13] {
     let [view, mask, score, params] = [View::METAL, MaskView::METAL, ScoreParams::METAL, Params::METAL];
-    [metal::TYPES, math::METAL, order::METAL, order::LANES, view, mask, score, params, scoring::METAL, STATES, TILE, kernel]
+    [metal::TYPES, metal::LAUNCHES, math::METAL, order::METAL, order::LANES, view, mask, score, params, scoring::METAL, STATES, TILE, kernel]
 }
 
 const WHOLE: MetalForm = MetalForm::new(&of_tiles(metal_file!("attention/attention.metal")), "attention");
@@ -26,6 +26,7 @@ const SPLIT: MetalForm = MetalForm::new(&of_tiles(metal_file!("attention/split.m
 const MERGE: MetalForm = MetalForm::new(
     &[
         metal::TYPES,
+        metal::LAUNCHES,
         math::METAL,
         View::METAL,
         MaskView::METAL,

@@ -5,6 +5,8 @@
 
 constant constexpr uint MERGED = 128;
 constant constexpr uint SIMDGROUPS = 8;
+// Blocks that one simdgroup merges by itself.
+constant constexpr uint FEW = 8;
 // Blocks whose sums a simdgroup brings.
 constant constexpr uint SHARE = MERGED / SIMDGROUPS;
 
@@ -30,6 +32,7 @@ template <typename Q>
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
+    await_launches();
     threadgroup Factors* factors = reinterpret_cast<threadgroup Factors*>(products + 32 * MERGED);
     threadgroup float* sums = reinterpret_cast<threadgroup float*>(factors + MERGED);
     threadgroup float* greatest_of = sums + MERGED;
@@ -44,7 +47,29 @@ template <typename Q>
 
     State state = {-INFINITY, 0.0f};
     float total = 0.0f;
-    for (uint block = keys.start / BLOCK; block < end; block += MERGED) {
+    uint block = keys.start / BLOCK;
+    if (block + FEW >= end) {
+        float next[FEW];
+        State states_of[FEW];
+#pragma unroll
+        for (uint i = 0; i < FEW; ++i) {
+            if (simdgroup == 0 && block + i < end) {
+                const ulong at = first + block + i;
+                next[i] = values[at * width + min(column, width - 1)];
+                states_of[i] = {states[2 * at], states[2 * at + 1]};
+            }
+        }
+#pragma unroll
+        for (uint i = 0; i < FEW; ++i) {
+            if (simdgroup == 0 && block + i < end) {
+                const Factors f = Factors::of(state.greatest, states_of[i].greatest);
+                state = {Greatest::apply(state.greatest, states_of[i].greatest), f.merge(state.sum, states_of[i].sum)};
+                total = f.merge(total, next[i]);
+            }
+        }
+        block = end;
+    }
+    for (; block < end; block += MERGED) {
         const uint count = min(MERGED, end - block);
         float next[SHARE];
 #pragma unroll

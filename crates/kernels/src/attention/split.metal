@@ -20,6 +20,7 @@ template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUM
     typedef Tile<Q, KV, M, ROWS, LANES, COLUMNS, CHUNKS> T;
     const uint blocks = (uint(p.score.keys) + BLOCK - 1) / BLOCK, block = index % blocks, heads = uint(p.score.kv_heads * p.score.batch);
     T tile(p, q, k, v, mask, shared, lane, simdgroup, index / blocks / heads, index / blocks % heads);
+    await_launches();
     tile.begin(positions, lengths);
     if (block < tile.first_block() || block >= tile.last_block()) {
         return;

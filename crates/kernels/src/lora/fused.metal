@@ -24,18 +24,23 @@ template <typename X, typename W, typename B, typename C>
     const Lines<X> row = row_major(x, k, 0, 1);
     const bool wide = is_wide(weight) && is_wide(a) && k % (16 / sizeof(W)) == 0;
     float factors[SLOTS];
-    row_major(b, rank, uint(line), n).load(0, lane * SLOTS, rank, 0.0f, factors);
     float sum;
     if (simdgroup < rank) {
         const Scattered<W, 2> both = {{weight + line * k, a + simdgroup * k}, wide};
         DotTile<Lines<X>, Scattered<W, 2>, 1, 2> tile;
-        sum = tile.product(row, both, k, lane);
+        tile.start(both, k, lane);
+        await_launches();
+        row_major(b, rank, uint(line), n).load(0, lane * SLOTS, rank, 0.0f, factors);
+        sum = tile.finish(row, k, lane);
         if (lane == 16) {
             projected[simdgroup] = sum;
         }
     } else {
         DotTile<Lines<X>, Lines<W>, 1, 1> tile;
-        sum = tile.product(row, row_major(weight, k, uint(line), n), k, lane);
+        tile.start(row_major(weight, k, uint(line), n), k, lane);
+        await_launches();
+        row_major(b, rank, uint(line), n).load(0, lane * SLOTS, rank, 0.0f, factors);
+        sum = tile.finish(row, k, lane);
     }
     for (uint r = simdgroup + FUSED_SIMDGROUPS; r < rank; r += FUSED_SIMDGROUPS) {
         DotTile<Lines<X>, Lines<W>, 1, 1> projection;

@@ -26,7 +26,7 @@ const FRAME: MetalFile = metal_file!("lora/frame.metal");
 const FEW_FORM: MetalForm =
     MetalForm::new(&[metal::TYPES, order::METAL, order::LANES, LINES, DOT, Params::METAL, PLACE, FRAME, metal_file!("lora/lora.metal")], "lora");
 const FUSED_FORM: MetalForm = MetalForm::new(
-    &[metal::TYPES, order::METAL, order::LANES, LINES, DOT, Params::METAL, PLACE, FRAME, metal_file!("lora/fused.metal")],
+    &[metal::TYPES, metal::LAUNCHES, order::METAL, order::LANES, LINES, DOT, Params::METAL, PLACE, FRAME, metal_file!("lora/fused.metal")],
     "lora_fused",
 );
 const TILED_FORM: MetalForm = MetalForm::new(
@@ -149,8 +149,8 @@ fn fused(params: &Params, [x, weight, _, b, bias]: [DType; 5]) -> Launch {
     let (n, r) = (params.n as usize, params.r as usize);
     let buffers = [
         (Parameter::read("x", x), Argument::Input(0)),
-        (Parameter::read("weight", weight), Argument::Input(1)),
-        (Parameter::read("a", weight), Argument::Input(2)),
+        (Parameter::read("weight", weight).early(), Argument::Input(1)),
+        (Parameter::read("a", weight).early(), Argument::Input(2)),
         (Parameter::read("b", b), Argument::Input(3)),
         (Parameter::read("bias", bias).or_absent(), Argument::Input(4)),
         (Parameter::write("y", x), Argument::Output(0)),

@@ -4,14 +4,14 @@
 // Simdgroups of a threadgroup, each with a tile beside the others'.
 constant constexpr uint SIMDGROUPS = 4;
 
-// `Left` and `Right` say where lines' elements come from, as Lines does; those of `Right` are contiguous.
-template <typename Left, typename Right, uint ROWS, uint COLUMNS>
+// `Left` and `Right` say where lines' elements come from, as Lines does; those of `Right` are contiguous. Its elements of AHEAD visits are always on
+// their way: eight words of 16 bytes, unless told otherwise.
+template <typename Left, typename Right, uint ROWS, uint COLUMNS, uint AHEAD = 16 / (sizeof(typename Right::Element) * COLUMNS)>
 struct DotTile {
     typedef typename Right::Element B;
 
-    // Elements from one visit to the next, and visits for which elements of b are always on their way: about six words of 16 bytes.
+    // Elements from one visit to the next.
     static constexpr constant uint STRIDE = 32 * SLOTS;
-    static constexpr constant uint AHEAD = COLUMNS == 1 ? 12 / sizeof(B) : 4 / COLUMNS;
 
     typedef LaneSums<ROWS * COLUMNS, 32> Tree;
 
@@ -30,11 +30,11 @@ struct DotTile {
         }
     }
 
-    // Sends for the elements of visit `visit` from `k` on, if there are all of them.
+    // Sends for visit `visit` of those that begin at `next`, element `k` of a line of `n`, if there are all its elements.
     void send(uint visit, uint k, uint n) {
         if (k + visit * STRIDE + SLOTS <= n) {
             for (uint c = 0; c < COLUMNS; ++c) {
-                ahead[visit % AHEAD][c] = load_words(next[c] + visit * STRIDE);
+                ahead[visit][c] = load_words(next[c] + visit * STRIDE);
             }
         }
     }
@@ -65,20 +65,23 @@ struct DotTile {
         fold(x, w);
     }
 
-    // Folds the lines, of `n` elements. What was sent for has come: another tile's first elements may be sent for.
-    void fold_lines(Left a, uint n, uint lane) {
-        for (uint i = 0; i < ROWS * COLUMNS * SLOTS; ++i) {
-            slots[i / SLOTS][i % SLOTS] = 0.0f;
+    // Folds AHEAD visits from element k on, and sends for as many from element `from` on, which `next` is at.
+    void fold_visits(Left a, uint k, uint from, uint n) {
+#pragma unroll
+        for (uint i = 0; i < AHEAD; ++i) {
+            fold_visit(i, a, k + i * STRIDE);
+            send(i, from, n);
         }
+    }
+
+    // Folds the lines, of `n` elements.
+    void fold_lines(Left a, uint n, uint lane) {
+        clear();
         uint k = lane * SLOTS;
         if (a.wide && wide) {
             for (; k + (AHEAD - 1) * STRIDE + SLOTS <= n; k += AHEAD * STRIDE) {
-#pragma unroll
-                for (uint i = 0; i < AHEAD; ++i) {
-                    fold_visit(i, a, k + i * STRIDE);
-                    send(AHEAD + i, k, n);
-                }
                 advance(AHEAD);
+                fold_visits(a, k, k + AHEAD * STRIDE, n);
             }
 #pragma unroll
             for (uint i = 0; i < AHEAD - 1; ++i) {
@@ -102,6 +105,30 @@ struct DotTile {
                 a.load(r, k, n, -0.0f, x[r]);
             }
             fold(x, w);
+        }
+    }
+
+    // The same, and starts another tile, with its first elements on their way before the last of these are folded.
+    void fold_lines(Left a, uint n, uint lane, Right following) {
+        if (!(a.wide && wide && following.wide) || n == 0 || n % (AHEAD * STRIDE) != 0) {
+            fold_lines(a, n, lane);
+            return start(following, n, lane);
+        }
+        clear();
+        uint k = lane * SLOTS;
+        for (; k + AHEAD * STRIDE < n; k += AHEAD * STRIDE) {
+            advance(AHEAD);
+            fold_visits(a, k, k + AHEAD * STRIDE, n);
+        }
+        for (uint c = 0; c < COLUMNS; ++c) {
+            next[c] = following.at(c, lane * SLOTS);
+        }
+        fold_visits(a, k, lane * SLOTS, n);
+    }
+
+    void clear() {
+        for (uint i = 0; i < ROWS * COLUMNS * SLOTS; ++i) {
+            slots[i / SLOTS][i % SLOTS] = 0.0f;
         }
     }
 

@@ -18,6 +18,9 @@ pub(crate) const LINES: MetalFile = metal_file!("matmul/lines.metal");
 /// Tiles of strict dot products, after [`order::METAL`] and [`order::LANES`].
 pub(crate) const DOT: MetalFile = metal_file!("matmul/dot.metal");
 
+/// A row that a threadgroup keeps, after [`order::METAL`].
+pub(crate) const SHARED_ROW: MetalFile = metal_file!("matmul/shared_row.metal");
+
 /// Threadgroups' tiles of strict dot products, after [`order::METAL`] and [`order::LANES`].
 pub(crate) const STRICT: MetalFile = metal_file!("matmul/strict.metal");
 
@@ -30,7 +33,20 @@ pub(crate) const PLACE: MetalFile = metal_file!("matmul/place.metal");
 const FRAME: MetalFile = metal_file!("matmul/frame.metal");
 
 const ALONG: MetalForm = MetalForm::new(
-    &[metal::TYPES, order::METAL, order::LANES, LINES, DOT, Operand::METAL, Params::METAL, PLACE, FRAME, metal_file!("matmul/matmul.metal")],
+    &[
+        metal::TYPES,
+        metal::LAUNCHES,
+        order::METAL,
+        order::LANES,
+        LINES,
+        DOT,
+        SHARED_ROW,
+        Operand::METAL,
+        Params::METAL,
+        PLACE,
+        FRAME,
+        metal_file!("matmul/matmul.metal"),
+    ],
     "matmul",
 );
 const ACROSS: MetalForm = MetalForm::new(
@@ -134,6 +150,14 @@ impl Tiling {
     }
 }
 
+/// Bytes of threadgroup memory that a row of `k` elements takes: whole visits of a simdgroup, in f32.
+pub(crate) const fn shared_row_bytes(k: usize) -> usize {
+    4 * k.next_multiple_of(32 * 8)
+}
+
+/// Bytes of a row up to which threadgroups keep one: all that are busy at once find room.
+const KEPT_ROW: usize = 32 << 10;
+
 /// A GPU counts rows, columns and k in 32 bits.
 pub(crate) fn check_extents(extents: [usize; 3], device: &DeviceProperties) -> Result<()> {
     if device.simd_width > 1 && extents.into_iter().any(|n| n > i32::MAX as usize) {
@@ -162,15 +186,25 @@ impl Product {
         let [a, b] = geometry.dtypes();
         let bias_type = self.bias.unwrap_or(DType::F32);
         let tiling = Tiling::new([geometry.m, geometry.n], geometry.k <= 1 || geometry.b.strides[1] == 1, geometry.is_strict());
-        let buffers = [
+        let mut buffers = [
             (Parameter::read("a", a), first),
             (Parameter::read("b", b), second),
             (Parameter::read("bias", bias_type).or_absent(), bias),
             (Parameter::write("y", self.output), y),
         ];
-        let key = tiling.key(KernelKey::new(name, &[a, b, bias_type, self.output]));
+        let mut key = tiling.key(KernelKey::new(name, &[a, b, bias_type, self.output]));
+        let along = matches!(tiling, Tiling::Along { .. });
+        let bytes = shared_row_bytes(geometry.k);
+        let shared = matches!(tiling, Tiling::Along { rows: 1, columns: 1 }) && bytes <= KEPT_ROW;
+        if along {
+            key = key.with("shared", u32::from(shared));
+            buffers[1].0.early = true;
+        }
         let params = Params::new(geometry, self.bias, self.output);
-        tiling.over(Launch::new(key, twin::run, &params, buffers).with_metal(tiling.form()), geometry.extents())
+        let launch = tiling.over(Launch::new(key, twin::run, &params, buffers).with_metal(tiling.form()), geometry.extents())?;
+        // The kernel has an argument for the row, used or not.
+        const UNUSED: usize = 16;
+        Ok(if along { launch.with_threadgroup_memory(if shared { bytes.max(UNUSED) } else { UNUSED }) } else { launch })
     }
 }
 

@@ -23,7 +23,7 @@ use elinvar_core::{DType, DeviceProperties, Error, Result};
 
 use crate::{Argument, AttributeInfo, AttributeKind, Attributes, Description, Operator, Plan, Port, Precision, TensorInfo, optional, required};
 pub(crate) use geometry::Geometry;
-pub(crate) use launch::{DOT, FAST, LINES, PLACE, Product, STRICT, Tiling, check_extents};
+pub(crate) use launch::{DOT, FAST, LINES, PLACE, Product, SHARED_ROW, STRICT, Tiling, check_extents, shared_row_bytes};
 pub(crate) use twin::{ABSENT, dtype_code, matrix, values};
 
 /// A matrix product. Inputs `a […, m, k]`, `b […, k, n]` and, optionally, `bias [n]`; output `[…, m, n]`.

@@ -44,6 +44,9 @@ pub(crate) use {field, metal_file, params};
 /// Data types, conversions and wide loads: the first file of every kernel.
 pub(crate) const TYPES: MetalFile = metal_file!("metal/types.metal");
 
+/// Waiting for the launches ahead, for kernels that may begin before those have ended: they call it themselves, after what they read early.
+pub(crate) const LAUNCHES: MetalFile = metal_file!("metal/launches.metal");
+
 #[cfg(test)]
 mod tests {
     use elinvar_core::MAX_RANK;

@@ -18,7 +18,7 @@ use crate::{
     Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, Precision, TensorInfo,
     binary::{Binary, BinaryOp},
     math,
-    matmul::{DOT, LINES, MatMul, check_extents},
+    matmul::{DOT, LINES, MatMul, SHARED_ROW, check_extents, shared_row_bytes},
     metal::{self, metal_file, params},
     optional, order, required,
     rms_norm::{RmsNorm, check_weight},
@@ -26,7 +26,18 @@ use crate::{
 };
 
 const METAL: MetalForm = MetalForm::new(
-    &[metal::TYPES, math::METAL, order::METAL, order::LANES, LINES, DOT, Params::METAL, metal_file!("projection/projection.metal")],
+    &[
+        metal::TYPES,
+        metal::LAUNCHES,
+        math::METAL,
+        order::METAL,
+        order::LANES,
+        LINES,
+        DOT,
+        SHARED_ROW,
+        Params::METAL,
+        metal_file!("projection/projection.metal"),
+    ],
     "projection",
 );
 
@@ -234,8 +245,7 @@ impl Projection {
         let [m, k] = layers.extents();
         let n = [0, 1, 2].map(|index| layers.n(index));
         check_extents([m, n.iter().sum(), k], device)?;
-        // A row's partial sums, and the row in whole slots.
-        let shared = order::PARTIALS + 4 * k.next_multiple_of(8);
+        let shared = order::PARTIALS + shared_row_bytes(k);
         let kept = m == 1 && shared <= device.threadgroup_memory;
         let inside = kept && order::row_threads(k) <= 32 * SIMDGROUPS;
         let mut plan = Plan::default();
@@ -284,9 +294,9 @@ impl Projection {
         let buffers = [
             (Parameter::read("x", DType::F32), x),
             (Parameter::read("norm", norm).or_absent(), Argument::Input(NORM)),
-            (Parameter::read("w0", weight), Argument::Input(WEIGHTS)),
-            (Parameter::read("w1", weight).or_absent(), Argument::Input(WEIGHTS + 1)),
-            (Parameter::read("w2", weight).or_absent(), Argument::Input(WEIGHTS + 2)),
+            (Parameter::read("w0", weight).early(), Argument::Input(WEIGHTS)),
+            (Parameter::read("w1", weight).early().or_absent(), Argument::Input(WEIGHTS + 1)),
+            (Parameter::read("w2", weight).early().or_absent(), Argument::Input(WEIGHTS + 2)),
             (Parameter::read("b0", bias).or_absent(), Argument::Input(BIASES)),
             (Parameter::read("b1", bias).or_absent(), Argument::Input(BIASES + 1)),
             (Parameter::read("b2", bias).or_absent(), Argument::Input(BIASES + 2)),

@@ -9,37 +9,22 @@ constant constexpr uint PROJECTION_SIMDGROUPS = 8;
 constant constexpr uint WEIGHTED = 8;
 constant constexpr uint RESIDUAL = 16;
 
-// A row in threadgroup memory, with elements that change no accumulator up to a multiple of SLOTS.
-struct SharedRow {
-    static constexpr constant bool wide = true;
-    threadgroup const float4* words;
-
-    void load(uint, uint k, thread float* slots) const {
-        const float4 low = words[k / 4], high = words[k / 4 + 1];
-        for (uint i = 0; i < 4; ++i) {
-            slots[i] = low[i];
-            slots[4 + i] = high[i];
-        }
-    }
-
-    void load(uint line, uint k, uint, float, thread float* slots) const { load(line, k, slots); }
-};
-
 // The normalised row, for every thread.
 template <typename N>
 inline SharedRow normalised(device const float* x, device const N* norm, constant Params& p, uint simdgroup, uint lane, threadgroup float* memory) {
     const uint n = uint(p.k), padded = (n + SLOTS - 1) / SLOTS * SLOTS;
-    threadgroup float4* row = reinterpret_cast<threadgroup float4*>(memory + 32);
+    const SharedRow row = {reinterpret_cast<threadgroup float4*>(memory + 32)};
     // Threads beyond those that share a row share it once more.
     const RowThread t = row_thread(n, 0, 32 * PROJECTION_SIMDGROUPS, simdgroup, lane);
-    const RowReader<float> from(x, 1, n);
-    const RowReader<N> weights(norm, 1, n);
     const uint first = SLOTS * t.index, stride = SLOTS * t.count;
 
-    float kept[KEPT][SLOTS];
+    float kept[KEPT][SLOTS], factors[KEPT][SLOTS];
+    load_visits(RowReader<float>(x, 1, n), first, stride, 0.0f, kept);
+    if (p.present & WEIGHTED) {
+        load_visits(RowReader<N>(norm, 1, n), first, stride, 0.0f, factors);
+    }
     float accumulators[SLOTS] = {};
     for (uint v = 0; v < KEPT; ++v) {
-        from.load(first + v * stride, 0.0f, kept[v]);
         for (uint i = 0; i < SLOTS; ++i) {
             accumulators[i] = fma(kept[v][i], kept[v][i], accumulators[i]);
         }
@@ -51,33 +36,14 @@ inline SharedRow normalised(device const float* x, device const N* norm, constan
         if (t.row > 0 || k >= padded) {
             break;
         }
-        float factors[SLOTS];
-        if (p.present & WEIGHTED) {
-            weights.load(k, 0.0f, factors);
-        }
         for (uint i = 0; i < SLOTS; ++i) {
             const float value = kept[v][i] * scale;
-            kept[v][i] = k + i >= n ? -0.0f : p.present & WEIGHTED ? value * factors[i] : value;
+            kept[v][i] = k + i >= n ? -0.0f : p.present & WEIGHTED ? value * factors[v][i] : value;
         }
-        row[k / 4] = float4(kept[v][0], kept[v][1], kept[v][2], kept[v][3]);
-        row[k / 4 + 1] = float4(kept[v][4], kept[v][5], kept[v][6], kept[v][7]);
+        row.store(k, kept[v]);
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    return {row};
-}
-
-// The row as it is, for every thread.
-inline SharedRow copied(device const float* x, uint n, uint thread_index, threadgroup float* memory) {
-    threadgroup float4* row = reinterpret_cast<threadgroup float4*>(memory + 32);
-    const RowReader<float> from(x, 1, n);
-    for (uint k = SLOTS * thread_index; k < n; k += SLOTS * 32 * PROJECTION_SIMDGROUPS) {
-        float slots[SLOTS];
-        from.load(k, -0.0f, slots);
-        row[k / 4] = float4(slots[0], slots[1], slots[2], slots[3]);
-        row[k / 4 + 1] = float4(slots[4], slots[5], slots[6], slots[7]);
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    return {row};
+    return row;
 }
 
 // Where the rows of x come from: device memory; or a single row from threadgroup memory, 1 as it is, 2 normalised.
@@ -97,7 +63,9 @@ struct Rows<1> {
 
     template <typename N>
     static Type of(device const float* x, device const N*, constant Params& p, uint row, uint simdgroup, uint lane, threadgroup float* memory) {
-        return copied(x + ulong(row) * p.k, uint(p.k), 32 * simdgroup + lane, memory);
+        const uint k = uint(p.k);
+        const RowReader<float> from(x + ulong(row) * k, 1, k);
+        return share_row(from, k, 32 * simdgroup + lane, 32 * PROJECTION_SIMDGROUPS, reinterpret_cast<threadgroup float4*>(memory + 32));
     }
 };
 
@@ -220,18 +188,21 @@ template <typename N, typename W, typename C, uint SOURCE, uint GATED, uint ROWS
     const uint row = group.y * ROWS, k = uint(p.k);
     const Layers<W, C> layers = {{weight0, bias0, y0, uint(p.n[0])}, {weight1, bias1, y1, uint(p.n[1])}, {weight2, bias2, y2, uint(p.n[2])}};
     uint number = group.x * p.repeats * PROJECTION_SIMDGROUPS + simdgroup;
+    const uint end = min(number + p.repeats * PROJECTION_SIMDGROUPS, p.tiles);
     DotTile<X, typename Part::Right, ROWS, COLUMNS> dots;
-    // A tile's first weights are on their way while the row is made ready, or the tile before is finished.
-    if (number < p.tiles) {
+    // A tile's first weights are on their way while the launches ahead end and the row is made ready, or the tile before is finished.
+    if (number < end) {
         dots.start(Part(layers, number).lines(k), k, lane);
     }
+    await_launches();
     const X rows = Rows<SOURCE>::of(x, norm, p, row, simdgroup, lane, memory);
-    for (uint i = 0; i < p.repeats && number < p.tiles; ++i) {
-        dots.fold_lines(rows, k, lane);
+    while (number < end) {
         const Part tile(layers, number);
         number += PROJECTION_SIMDGROUPS;
-        if (i + 1 < p.repeats && number < p.tiles) {
-            dots.start(Part(layers, number).lines(k), k, lane);
+        if (number < end) {
+            dots.fold_lines(rows, k, lane, Part(layers, number).lines(k));
+        } else {
+            dots.fold_lines(rows, k, lane);
         }
         tile.store(dots.total(lane), residual, p, row, lane);
     }

@@ -26,6 +26,7 @@ use crate::{
 
 const FILES: &[MetalFile] = &[
     metal::TYPES,
+    metal::LAUNCHES,
     math::METAL,
     Space::METAL,
     Operand::METAL,

@@ -30,6 +30,7 @@ template <typename S, typename T>
     uint index [[thread_index_in_threadgroup]],
     uint threads [[threads_per_threadgroup]])
 {
+    await_launches();
     constant Params& keys = params.append;
     const uint pairs = params.half_dim, width = uint(keys.width), key_heads = uint(keys.heads), value_heads = uint(params.values.heads);
     const long batch = group.x / uint(keys.tokens), token = group.x % uint(keys.tokens);

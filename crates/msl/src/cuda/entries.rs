@@ -12,10 +12,10 @@ use crate::{
 /// Threads that a block can have at most.
 const MAX_THREADS: u32 = 1024;
 
-/// Appends the entry points to `text`.
-pub(super) fn entries(wanted: &[(Kernel, &[u32])], text: &mut String) -> Vec<Entry> {
+/// Appends the entry points to `text`. They wait for the launches ahead unless the text does.
+pub(super) fn entries(wanted: &[(Kernel, &[u32])], waits: bool, text: &mut String) -> Vec<Entry> {
     text.push_str("\n# 1 \"elinvar-entries\"\n");
-    wanted.iter().enumerate().map(|(number, (kernel, inline))| entry(number, kernel, inline, text)).collect()
+    wanted.iter().enumerate().map(|(number, (kernel, inline))| entry(number, kernel, inline, waits, text)).collect()
 }
 
 /// A symbol of its own that says in a profiler which kernel it is.
@@ -24,7 +24,7 @@ fn symbol(number: usize, kernel: &str) -> String {
     format!("elv_{number}_{legible}")
 }
 
-fn entry(number: usize, kernel: &Kernel, inline: &[u32], text: &mut String) -> Entry {
+fn entry(number: usize, kernel: &Kernel, inline: &[u32], waits: bool, text: &mut String) -> Entry {
     let symbol = symbol(number, &kernel.name);
     let function = format!("elv_kernel_{number}");
     let address = Tokens::new(&kernel.address);
@@ -68,6 +68,9 @@ fn entry(number: usize, kernel: &Kernel, inline: &[u32], text: &mut String) -> E
     let _ = writeln!(text, "extern \"C\" __global__ void {bounds}{symbol}({}) {{", parameters.join(", "));
     if shared > 0 {
         text.push_str("  extern __shared__ __align__(16) char elv_shared[];\n");
+    }
+    if !waits {
+        text.push_str("  elv::await_launches();\n");
     }
     if grid {
         text.push_str("  if (elv::is_outside(elv_grid)) return;\n");

@@ -134,7 +134,7 @@ fn grids_are_passed_to_kernels_that_ask() {
     let module = Module::read("kernel void k(uint2 n [[threads_per_grid]]) {}").unwrap();
     let lowered = module.lower_for_cuda(&[CudaEntry { kernel: "k", inline: &[] }]).unwrap();
     assert!(lowered.entries[0].grid);
-    assert!(lowered.text.contains("__global__ void elv_0_k(elv::extent elv_grid) {\n  if (elv::is_outside(elv_grid)) return;"));
+    assert!(lowered.text.contains("__global__ void elv_0_k(elv::extent elv_grid) {\n  elv::await_launches();\n  if (elv::is_outside(elv_grid)) return;"));
 }
 
 #[test]
@@ -158,4 +158,14 @@ fn every_file_that_the_prelude_includes_is_there() {
     let included: Vec<&str> = included.collect();
     assert!(included.iter().all(|name| files.contains(name)));
     assert!(files.iter().all(|name| *name == "msl.cuh" || included.contains(name)));
+}
+
+#[test]
+fn kernels_wait_for_the_launches_ahead_unless_the_text_does() {
+    let entry = |text: &str| lowered(text, &[CudaEntry { kernel: "k", inline: &[] }]).split_once("elinvar-entries").unwrap().1.to_owned();
+    assert!(entry("kernel void k(device float* x [[buffer(0)]]) { x[0] = 1; }").contains("elv::await_launches();"));
+    assert!(
+        !entry("void await_launches(); kernel void k(device float* x [[buffer(0)]]) { await_launches(); x[0] = 1; }")
+            .contains("elv::await_launches();")
+    );
 }
