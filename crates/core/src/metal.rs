@@ -1,6 +1,6 @@
 use std::{borrow::Cow, fmt::Write, sync::Arc};
 
-use crate::{DType, KernelKey};
+use crate::{DType, Error, KernelKey};
 
 /// A piece of Metal Shading Language text and the name by which compilers' messages call it.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +102,8 @@ pub struct MetalText {
     pub buffers: Vec<u32>,
     /// The index in the table of threadgroup memory of each argument of that kind.
     pub threadgroup: Vec<u32>,
+    /// What the kernel may find wrong, by the number it tells, as in [`MetalForm::with_refusal`]; empty for a kernel that refuses nothing.
+    pub refusals: Vec<String>,
 }
 
 /// The value of a function constant.
@@ -158,11 +160,20 @@ impl Metal {
         }
     }
 
-    /// What is wrong with an input that the kernel refuses, if it can: see [`MetalForm::with_refusal`].
-    pub fn refusal(&self) -> Option<&'static str> {
+    /// Whether the kernel may refuse what it is given: see [`MetalForm::with_refusal`].
+    pub fn refuses(&self) -> bool {
         match self {
-            Metal::Form(form) => form.refusal,
-            Metal::Text(_) => None,
+            Metal::Form(form) => form.refusal.is_some(),
+            Metal::Text(text) => !text.refusals.is_empty(),
+        }
+    }
+
+    /// What a launch fails with whose kernel has raised its word to `word`.
+    pub fn refused(&self, word: u32) -> Error {
+        let number = !word;
+        match self {
+            Metal::Form(form) => Error::invalid_argument(format!("{} (number {number})", form.refusal.unwrap_or_default())),
+            Metal::Text(text) => Error::invalid_launch(text.refusals.get(number as usize).map_or("the kernel refuses it", |told| told)),
         }
     }
 

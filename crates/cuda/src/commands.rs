@@ -13,16 +13,16 @@ pub(crate) const WORD: usize = size_of::<u32>();
 /// The kernels of a list whose launches may refuse an input, in order.
 pub(crate) fn refusing(list: &CommandList) -> Vec<Pipeline> {
     let kernel = |command: &Command| match command {
-        Command::Dispatch(dispatch) if why(&dispatch.pipeline).is_some() => Some(dispatch.pipeline.clone()),
+        Command::Dispatch(dispatch) if refuses(&dispatch.pipeline) => Some(dispatch.pipeline.clone()),
         _ => None,
     };
     list.commands().iter().filter_map(kernel).collect()
 }
 
-/// Why a kernel refuses, if it can.
-pub(crate) fn why(kernel: &Pipeline) -> Option<&'static str> {
+/// Whether a kernel may refuse what it is given.
+fn refuses(kernel: &Pipeline) -> bool {
     let source = kernel.source();
-    source.metal.as_ref().filter(|_| source.cuda.is_none()).and_then(Metal::refusal)
+    source.cuda.is_none() && source.metal.as_ref().is_some_and(Metal::refuses)
 }
 
 /// The kernels of a list.
@@ -56,7 +56,7 @@ impl Target<'_> {
                 Command::Dispatch(dispatch) => {
                     let overlaps = may_overlap(dispatch, ahead);
                     self.dispatch(dispatch, word, overlaps).map_err(|e| e.context(&dispatch.pipeline.source().key))?;
-                    if why(&dispatch.pipeline).is_some() {
+                    if refuses(&dispatch.pipeline) {
                         word += WORD as u64;
                     }
                     ahead = Some(dispatch);

@@ -201,7 +201,7 @@ fn arguments(kernel: &KernelSource, metal: &Metal, read: &Kernel) -> Result<Vec<
                 slots.push(match (0..bindings).find(|&parameter| metal.buffer_index(parameter) == index) {
                     Some(parameter) => Slot::Buffer(parameter),
                     None if params > 0 && index == bindings => Slot::Params,
-                    None if metal.refusal().is_some() && index == bindings + params => Slot::Refusal,
+                    None if metal.refuses() && index == bindings + params => Slot::Refusal,
                     None => return Err(Error::invalid_launch(format!("{}: nothing is bound to buffer {index}", kernel.key))),
                 });
             }

@@ -8,7 +8,7 @@ use std::{
 use elinvar_core::{Error, Pipeline, Result, Wait};
 
 use crate::{
-    commands::{WORD, why},
+    commands::WORD,
     driver::Event,
     memory::{Pieces, Pinned},
 };
@@ -82,8 +82,8 @@ impl Drop for Arriving {
 
 fn first_refusal(words: &[u32], kernels: &[Pipeline]) -> Option<Error> {
     let (word, kernel) = words.iter().zip(kernels).find(|(word, _)| **word > 0)?;
-    let why = why(kernel).unwrap_or_default();
-    Some(Error::invalid_argument(format!("{why} (number {})", !word)).context(&kernel.source().key))
+    let source = kernel.source();
+    source.metal.as_ref().map(|metal| metal.refused(*word).context(&source.key))
 }
 
 impl Submission {

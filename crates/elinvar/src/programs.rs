@@ -94,6 +94,7 @@ fn metal_text(name: &str, metal: &MetalProgram) -> Result<MetalText> {
         fast_math: false,
         buffers: Vec::new(),
         threadgroup: Vec::new(),
+        refusals: Vec::new(),
     })
 }
 

@@ -150,7 +150,7 @@ fn encode_dispatch<A: Api>(api: &A, commands: &mut A::CommandBuffer, dispatch: &
             buffers.push(Bound { index: metal.buffer_index(index), buffer, offset, bytes: binding.bytes(), written, output });
         }
     }
-    if let Some(refusals) = refusals.filter(|_| refusal::why(&dispatch.pipeline).is_some()) {
+    if let Some(refusals) = refusals.filter(|_| refusal::refuses(&dispatch.pipeline)) {
         buffers.push(refusals.bind(dispatch.bindings.len() + usize::from(!dispatch.params.is_empty())));
     }
     let bytes = (!dispatch.params.is_empty()).then_some((dispatch.bindings.len(), dispatch.params.as_slice()));

@@ -1,6 +1,6 @@
 //! Inputs that kernels refuse: a word of memory for each launch of a submission that can, read when it is done.
 
-use elinvar_core::{Command, CommandList, Error, Metal, Pipeline, Result};
+use elinvar_core::{Command, CommandList, Metal, Pipeline, Result};
 
 use crate::api::{Api, Bound};
 
@@ -15,7 +15,7 @@ impl<A: Api> Refusals<A> {
     /// A word, zero, for each launch that may refuse; nothing if none does.
     pub(crate) fn new(api: &A, commands: &CommandList) -> Result<Option<Self>> {
         let kernel = |command: &Command| match command {
-            Command::Dispatch(dispatch) if why(&dispatch.pipeline).is_some() => Some(dispatch.pipeline.clone()),
+            Command::Dispatch(dispatch) if refuses(&dispatch.pipeline) => Some(dispatch.pipeline.clone()),
             _ => None,
         };
         let kernels: Vec<_> = commands.commands().iter().filter_map(kernel).collect();
@@ -40,15 +40,15 @@ impl<A: Api> Refusals<A> {
         api.read(&self.words, 0, &mut words)?;
         let raised = words.as_chunks::<WORD>().0.iter().map(|word| u32::from_ne_bytes(*word)).zip(&self.kernels).find(|(word, _)| *word > 0);
         let Some((word, kernel)) = raised else { return Ok(()) };
-        let why = why(kernel).unwrap_or_default();
-        Err(Error::invalid_argument(format!("{why} (number {})", !word)).context(&kernel.source().key))
+        let source = kernel.source();
+        source.metal.as_ref().map_or(Ok(()), |metal| Err(metal.refused(word).context(&source.key)))
     }
 }
 
 /// Bytes of a word.
 const WORD: usize = size_of::<u32>();
 
-/// Why a kernel refuses, if it can.
-pub(crate) fn why(kernel: &Pipeline) -> Option<&'static str> {
-    kernel.source().metal.as_ref().and_then(Metal::refusal)
+/// Whether a kernel may refuse what it is given.
+pub(crate) fn refuses(kernel: &Pipeline) -> bool {
+    kernel.source().metal.as_ref().is_some_and(Metal::refuses)
 }

@@ -114,7 +114,16 @@ fn handed_over(device: &Device, first: Access) -> (Arc<CommandList>, Buffer) {
             .collect::<Vec<_>>();
         let buffers = (0..parameters.len() as u32).collect();
         let (text, kernel) = (TEXT.to_owned(), name.to_owned());
-        let text = MetalText { name: "handed.metal".into(), text, kernel, constants: vec![], fast_math: false, buffers, threadgroup: vec![] };
+        let text = MetalText {
+            name: "handed.metal".into(),
+            text,
+            kernel,
+            constants: vec![],
+            fast_math: false,
+            buffers,
+            threadgroup: vec![],
+            refusals: vec![],
+        };
         let metal = Some(Metal::Text(Arc::new(text)));
         device
             .prepare(&Arc::new(KernelSource { key: KernelKey::new(name, &[]), parameters, params_bytes: 0, host: None, metal, cuda: None }))

@@ -39,6 +39,7 @@ fn source(name: &str, accesses: &[Access]) -> Arc<KernelSource> {
         fast_math: false,
         buffers: (0..accesses.len() as u32).collect(),
         threadgroup: Vec::new(),
+        refusals: Vec::new(),
     };
     let parameters = accesses.iter().enumerate().map(parameter).collect();
     let (key, metal) = (KernelKey::new(name.to_owned(), &[]), Some(Metal::Text(Arc::new(text))));
