@@ -14,26 +14,32 @@ pub struct BlockLayout {
 }
 
 macro_rules! dtypes {
-    ($($(#[$doc:meta])* $variant:ident $name:literal $bytes:literal;)*) => {
+    ($($(#[$doc:meta])* $variant:ident $name:literal $bytes:literal;)* => $(#[$more_doc:meta])* $more:ident $more_name:literal $more_bytes:literal;) => {
         /// The type of a tensor's elements.
         ///
         /// Storage goes through [`DType::block`], so that block-quantised formats are further variants and no further mechanism.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
-        pub enum DType { $($(#[$doc])* $variant,)* }
+        pub enum DType { $($(#[$doc])* $variant,)* $(#[$more_doc])* $more, }
 
         impl DType {
-            /// Every data type.
+            /// Every data type that operators take.
             pub const ALL: &[DType] = &[$(DType::$variant,)*];
+
+            /// Every data type of programs; a device has those of [`DeviceProperties::dtypes`](crate::DeviceProperties::dtypes).
+            pub const PROGRAMS: &[DType] = &[$(DType::$variant,)* DType::$more];
 
             /// The short lower-case name: `f32`, `bf16`, `u8`, `bool`, …
             pub const fn name(self) -> &'static str {
-                match self { $(DType::$variant => $name,)* }
+                match self { $(DType::$variant => $name,)* DType::$more => $more_name }
             }
 
             /// The block layout.
             pub const fn block(self) -> BlockLayout {
-                match self { $(DType::$variant => BlockLayout { elements: 1, bytes: $bytes },)* }
+                match self {
+                    $(DType::$variant => BlockLayout { elements: 1, bytes: $bytes },)*
+                    DType::$more => BlockLayout { elements: 1, bytes: $more_bytes },
+                }
             }
         }
     };
@@ -64,10 +70,28 @@ dtypes! {
     U64 "u64" 8;
     /// A truth value, one byte: 0 or 1.
     Bool "bool" 1;
+    =>
+    /// IEEE binary64: for programs on devices that have it. No operator takes it.
+    F64 "f64" 8;
 }
 
 impl DType {
-    /// The floating-point types.
+    /// The type of programs of that name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn of_program(name: &str) -> Result<Self> {
+        Self::find(DType::PROGRAMS, name)
+    }
+
+    fn find(among: &[DType], name: &str) -> Result<Self> {
+        among.iter().copied().find(|d| d.name() == name).ok_or_else(|| {
+            let names: Vec<_> = among.iter().map(|d| d.name()).collect();
+            Error::invalid_argument(format!("unknown data type '{name}': use one of {}", names.join(", ")))
+        })
+    }
+
+    /// The floating-point types of operators.
     pub const FLOATS: &[DType] = &[DType::F32, DType::F16, DType::BF16];
 
     /// The integer types (bool is none).
@@ -91,14 +115,14 @@ impl DType {
         (elements / block.elements).checked_mul(block.bytes)
     }
 
-    /// f32, f16 or bf16.
+    /// f32, f16 or bf16: what is calculated in f32.
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F32 | DType::F16 | DType::BF16)
     }
 
     /// A signed or unsigned integer (bool is none).
     pub const fn is_integer(self) -> bool {
-        !self.is_float() && !matches!(self, DType::Bool)
+        !self.is_float() && !matches!(self, DType::Bool | DType::F64)
     }
 }
 
@@ -112,10 +136,7 @@ impl FromStr for DType {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        DType::ALL.iter().copied().find(|d| d.name() == name).ok_or_else(|| {
-            let names: Vec<_> = DType::ALL.iter().map(|d| d.name()).collect();
-            Error::invalid_argument(format!("unknown data type '{name}': use one of {}", names.join(", ")))
-        })
+        Self::find(DType::ALL, name)
     }
 }
 
@@ -128,7 +149,7 @@ pub trait Element: Pod + Send + Sync + fmt::Debug + PartialOrd + 'static {
 macro_rules! elements {
     ($($rust:ty => $dtype:ident),*) => { $(impl Element for $rust { const DTYPE: DType = DType::$dtype; })* };
 }
-elements!(f32 => F32, f16 => F16, bf16 => BF16, i8 => I8, i16 => I16, i32 => I32, i64 => I64, u8 => U8, u16 => U16, u32 => U32, u64 => U64);
+elements!(f32 => F32, f16 => F16, bf16 => BF16, i8 => I8, i16 => I16, i32 => I32, i64 => I64, u8 => U8, u16 => U16, u32 => U32, u64 => U64, f64 => F64);
 
 #[cfg(test)]
 mod tests {

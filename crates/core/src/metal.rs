@@ -209,6 +209,8 @@ pub const fn metal_type(dtype: DType) -> &'static str {
         DType::U32 => "uint",
         DType::U64 => "ulong",
         DType::Bool => "bool",
+        // Metal has none: devices of Metal refuse programs that use it.
+        DType::F64 => "double",
     }
 }
 

@@ -44,7 +44,7 @@ impl CpuBackend {
             threadgroup_memory: 32 << 10,
             max_buffer_bytes: isize::MAX as usize,
             unified_memory: true,
-            dtypes: DType::ALL,
+            dtypes: DType::PROGRAMS,
             compute_capability: None,
             matrix_library: false,
         };

@@ -170,6 +170,10 @@ impl Executor {
     fn launch(&self, operator: &dyn Operator, inputs: &[Option<Tensor>], copied: impl Fn(usize) -> bool) -> Result<Vec<Tensor>> {
         let infos: Vec<_> = inputs.iter().map(|t| t.as_ref().map(Tensor::info)).collect();
         let types = operator.infer(&infos)?;
+        let dtypes = infos.iter().flatten().chain(&types).map(|info| info.dtype);
+        if let Some(dtype) = dtypes.into_iter().find(|dtype| !DType::ALL.contains(dtype)) {
+            return Err(Error::unsupported(format!("{dtype} is for programs (Executor::compile_program): no operator takes or gives it")));
+        }
         let plan = operator.plan(&infos, &types, self.properties())?;
         if let Some(index) = plan.updated_inputs().find(|&index| copied(index)) {
             return Err(Error::invalid_argument(format!("input {index} is updated in place and must be row-major: pass it without a view")));
