@@ -3,7 +3,7 @@
 use elinvar_core::{Access, DType, Error, Result};
 
 use crate::program::{
-    Atomic, Binary, Bounds, Compare, Constant, Function, Instruction, Memory, Operand, Parameter, Position, Program, Register, Scope, Shared,
+    Atomic, Binary, Bounds, Compare, Constant, Function, Header, Instruction, Memory, Operand, Parameter, Position, Program, Register, Scope, Shared,
     Shuffle, Ternary, Unary,
 };
 
@@ -83,6 +83,7 @@ pub fn decode(bytes: &[u8]) -> Result<Program> {
         shared: Coded::get(from)?,
         functions: Coded::get(from)?,
         kernel: Coded::get(from)?,
+        header: Header::default(),
     };
     if !from.bytes.is_empty() {
         return Err(damaged("something follows the program"));
@@ -133,7 +134,7 @@ listed! {
     Shuffle Shuffle::ALL;
     Atomic Atomic::ALL;
     Bounds Bounds::ALL;
-    DType DType::ALL;
+    DType DType::PROGRAMS;
     Access [Access::Read, Access::Write, Access::ReadWrite];
 }
 
@@ -291,5 +292,6 @@ enums! {
         21 Continue;
         22 End;
         23 Exit;
+        24 Fence;
     }
 }

@@ -172,6 +172,29 @@ impl Builder {
         self.push_to(self.dtype(a), |to| Instruction::Shuffle { kind, to, a, by })
     }
 
+    /// A function of values that calls may name; `body` calculates its result from its parameters.
+    pub fn function(&mut self, name: &str, parameters: &[(&str, DType)], body: impl FnOnce(&mut Self, &[Operand]) -> Operand) -> u32 {
+        let registers = parameters.iter().map(|(name, dtype)| Register { name: (*name).to_owned(), dtype: *dtype }).collect();
+        let function = Function { name: name.to_owned(), registers, parameters: parameters.len() as u32, ..Function::default() };
+        let kernel = std::mem::replace(&mut self.program.kernel, function);
+        let given: Vec<_> = (0..parameters.len() as u32).map(Operand::Register).collect();
+        let result = body(self, &given);
+        let mut function = std::mem::replace(&mut self.program.kernel, kernel);
+        function.result = Some(result);
+        self.program.functions.push(function);
+        self.program.functions.len() as u32 - 1
+    }
+
+    /// What a function returns.
+    pub fn call(&mut self, function: u32, arguments: &[Operand]) -> Operand {
+        let known = &mut self.program.kernel.arguments;
+        let range = (known.len() as u32, arguments.len() as u32);
+        known.extend_from_slice(arguments);
+        let callee = self.program.functions.get(function as usize);
+        let dtype = callee.and_then(|callee| callee.result.and_then(|result| self.program.dtype(callee, result)));
+        self.push_to(dtype.unwrap_or(DType::Bool), |to| Instruction::Call { function, to, arguments: range })
+    }
+
     /// `barrier`
     pub fn barrier(&mut self) {
         self.push(Instruction::Barrier);

@@ -32,6 +32,12 @@ impl Constant {
         Self { dtype: DType::F32, bits: value.to_bits() as u64 }
     }
 
+    /// An f64.
+    pub const fn f64(value: f64) -> Self {
+        let bits = if value.is_nan() { nan_bits(DType::F64) } else { value.to_bits() };
+        Self { dtype: DType::F64, bits }
+    }
+
     /// An integer of any integer type, if it is one of its values.
     pub fn integer(dtype: DType, value: i128) -> Option<Self> {
         let width = 8 * dtype.size() as u32;
@@ -43,6 +49,7 @@ impl Constant {
     /// The nearest value of a floating-point type.
     pub fn float(dtype: DType, value: f32) -> Self {
         let bits = match dtype {
+            DType::F64 => f64::from(value).to_bits(),
             DType::F16 => u64::from(half::f16::from_f32(value).to_bits()),
             DType::BF16 => u64::from(half::bf16::from_f32(value).to_bits()),
             _ => u64::from(value.to_bits()),
@@ -50,13 +57,18 @@ impl Constant {
         if value.is_nan() { Self { dtype, bits: nan_bits(dtype) } } else { Self { dtype, bits } }
     }
 
-    /// The value of a constant of floating-point type.
+    /// The value of a constant of f32, f16 or bf16.
     pub fn as_f32(self) -> f32 {
         match self.dtype {
             DType::F16 => half::f16::from_bits(self.bits as u16).to_f32(),
             DType::BF16 => half::bf16::from_bits(self.bits as u16).to_f32(),
             _ => f32::from_bits(self.bits as u32),
         }
+    }
+
+    /// The value of a constant of floating-point type.
+    pub fn as_f64(self) -> f64 {
+        if self.dtype == DType::F64 { f64::from_bits(self.bits) } else { f64::from(self.as_f32()) }
     }
 
     /// The value of a constant of integer type.
@@ -71,19 +83,25 @@ impl Constant {
         match self.dtype {
             DType::Bool => self.bits <= 1,
             _ if width < 64 && self.bits >> width != 0 => false,
-            d if d.is_float() => !self.as_f32().is_nan() || self.bits == nan_bits(d),
+            d if is_floating(d) => !self.as_f64().is_nan() || self.bits == nan_bits(d),
             _ => true,
         }
     }
 }
 
 /// The bits of the NaN that constants have.
-fn nan_bits(dtype: DType) -> u64 {
+const fn nan_bits(dtype: DType) -> u64 {
     match dtype {
+        DType::F64 => 0x7ff8_0000_0000_0000,
         DType::F16 => 0x7e00,
         DType::BF16 => 0x7fc0,
         _ => 0x7fc0_0000,
     }
+}
+
+/// Whether it is a floating-point type.
+pub const fn is_floating(dtype: DType) -> bool {
+    dtype.is_float() || matches!(dtype, DType::F64)
 }
 
 /// Whether it is a signed integer type.

@@ -18,8 +18,8 @@ mod verify;
 pub use binary::{decode, encode};
 pub use builder::Builder;
 pub use program::{
-    Atomic, Binary, Bounds, Compare, Constant, Function, Instruction, LaunchConfig, Location, Memory, Operand, Parameter, Position, Program,
-    Register, Scope, Shared, Shuffle, Ternary, Unary, is_signed,
+    Atomic, Binary, Bounds, Compare, Constant, Function, Header, Instruction, LaunchConfig, Location, Memory, Operand, Parameter, Position, Program,
+    Register, Scope, Shared, Shuffle, Ternary, Unary, is_floating, is_signed,
 };
 pub use text::{format, parse};
 pub use verify::{Limits, Verified, verify};

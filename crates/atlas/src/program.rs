@@ -1,9 +1,11 @@
 //! Programs as data: types, registers, instructions.
 
+use std::fmt;
+
 use elinvar_core::{Access, DType};
 
 pub use crate::{
-    constant::{Constant, is_signed},
+    constant::{Constant, is_floating, is_signed},
     operations::{Atomic, Binary, Bounds, Compare, Position, Scope, Shuffle, Ternary, Unary},
 };
 
@@ -92,6 +94,8 @@ pub enum Instruction {
     Shuffle { kind: Shuffle, to: u32, a: Operand, by: Operand },
     /// Every thread of the block comes here before any goes on; memory written before is seen after.
     Barrier,
+    /// Other threads see what the thread did to memory before it before what it does after.
+    Fence,
     /// `to = call function …`; the arguments are a range of [`Function::arguments`].
     Call { function: u32, to: u32, arguments: (u32, u32) },
     /// Threads for which it holds run the block.
@@ -121,6 +125,51 @@ pub struct Location {
     pub column: u32,
 }
 
+/// Where an instruction is, for messages: its line and column, or its number where there is no text.
+#[derive(Clone, Debug)]
+pub(crate) enum Site {
+    Text(Location),
+    Number(String, usize),
+}
+
+impl Site {
+    /// The place of instruction `index` of a function.
+    pub(crate) fn of(function: &Function, index: usize) -> Self {
+        match function.locations.get(index) {
+            Some(&location) if location != Location::default() => Site::Text(location),
+            _ => Site::Number(if function.result.is_some() { function.name.clone() } else { "kernel".to_owned() }, index),
+        }
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Site::Text(at) => write!(f, "line {}, column {}", at.line, at.column),
+            Site::Number(function, index) => write!(f, "{function}, instruction {index}"),
+        }
+    }
+}
+
+/// Characters of a name.
+const LONGEST_NAME: usize = 64;
+/// Words that are no names: constants, and what statements start with.
+const WORDS: &[&str] =
+    &["true", "false", "inf", "nan", "if", "else", "loop", "while", "break", "continue", "end", "exit", "barrier", "fence", "store", "return"];
+
+/// Whether something can have the name, or what is wrong with it.
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
+    let is_word = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if WORDS.contains(&name) {
+        return Err(format!("'{name}' is a word of the language and cannot be a name"));
+    }
+    if !is_word || name.len() > LONGEST_NAME {
+        let shown: String = name.chars().take(LONGEST_NAME).collect();
+        return Err(format!("{shown:?} is no name: a letter, then letters, digits and '_', {LONGEST_NAME} at most"));
+    }
+    Ok(())
+}
+
 /// A function: a computation on values alone, or the kernel.
 #[derive(Clone, Debug, Default)]
 pub struct Function {
@@ -136,8 +185,25 @@ pub struct Function {
     pub body: Vec<Instruction>,
     /// The arguments of all its calls, one after the other.
     pub arguments: Vec<Operand>,
-    /// Where each instruction is written; empty for programs that were not read from text.
+    /// Where each instruction is written, and after them the end; empty for programs that were not read from text.
     pub locations: Vec<Location>,
+}
+
+/// Where the parts of a program's header are written; empty for programs that were not read from text.
+#[derive(Clone, Debug, Default)]
+pub struct Header {
+    /// The name.
+    pub name: Location,
+    /// The block.
+    pub block: Location,
+    /// The policy for bounds.
+    pub bounds: Location,
+    /// Each parameter.
+    pub parameters: Vec<Location>,
+    /// Each shared array.
+    pub shared: Vec<Location>,
+    /// Each function.
+    pub functions: Vec<Location>,
 }
 
 /// A kernel, its parameters and its functions.
@@ -157,6 +223,8 @@ pub struct Program {
     pub functions: Vec<Function>,
     /// What every thread runs.
     pub kernel: Function,
+    /// Where all but the functions' statements is written.
+    pub header: Header,
 }
 
 /// How many threads run a program.
@@ -190,7 +258,7 @@ impl Instruction {
             I::Convert { to, .. } | I::Move { to, .. } | I::Position { to, .. } | I::Load { to, .. } | I::Reduce { to, .. } => Some(to),
             I::Shuffle { to, .. } | I::Call { to, .. } => Some(to),
             I::Atomic { to, .. } | I::CompareExchange { to, .. } => to,
-            I::Store { .. } | I::Barrier | I::If { .. } | I::Else | I::Loop { .. } | I::While { .. } => None,
+            I::Store { .. } | I::Barrier | I::Fence | I::If { .. } | I::Else | I::Loop { .. } | I::While { .. } => None,
             I::Break | I::Continue | I::End | I::Exit => None,
         }
     }
@@ -208,7 +276,7 @@ impl Instruction {
             I::CompareExchange { index, expected, value, .. } => [Some(index), Some(expected), Some(value)],
             I::Shuffle { a, by, .. } => [Some(a), Some(by), None],
             I::If { condition } | I::While { condition } => [Some(condition), None, None],
-            I::Position { .. } | I::Barrier | I::Call { .. } | I::Else | I::Loop { .. } => [None; 3],
+            I::Position { .. } | I::Barrier | I::Fence | I::Call { .. } | I::Else | I::Loop { .. } => [None; 3],
             I::Break | I::Continue | I::End | I::Exit => [None; 3],
         };
         let called = match *self {
@@ -220,6 +288,12 @@ impl Instruction {
 }
 
 impl Program {
+    /// Whether anything in it is of the type.
+    pub fn uses(&self, dtype: DType) -> bool {
+        let registers = self.functions.iter().chain([&self.kernel]).flat_map(|f| &f.registers).map(|r| r.dtype);
+        self.parameters.iter().map(|p| p.dtype).chain(self.shared.iter().map(|s| s.dtype)).chain(registers).any(|used| used == dtype)
+    }
+
     /// The type and the name of memory, if there is such.
     pub fn memory(&self, memory: Memory) -> Option<(&str, DType)> {
         match memory {

@@ -4,13 +4,17 @@
 
 mod common;
 
-use common::{THREADS, difference, table};
+use common::{
+    THREADS,
+    cooperation::{Cooperation, LAUNCH},
+    difference, table,
+};
 use elinvar_atlas::{
     LaunchConfig, Limits, decode, encode, format,
     interpret::{Argument, Interpreter},
     parse, verify,
 };
-use elinvar_core::DType;
+use elinvar_core::{Access, DType};
 
 /// Bytes where elements of any type may lie.
 struct Aligned(Vec<u64>, usize);
@@ -33,10 +37,10 @@ impl Aligned {
 
 #[test]
 fn instructions_give_what_they_say() {
-    for &dtype in DType::ALL {
+    for &dtype in DType::PROGRAMS {
         // Blocks that share strips, one block, and blocks of one thread in strips of their own.
         for (divergent, block) in [(false, 64), (true, 64), (false, THREADS as u32), (true, THREADS as u32), (false, 1), (true, 1)] {
-            let table = table(dtype, divergent);
+            let table = table(dtype, DType::PROGRAMS, divergent);
             // A barrier keeps blocks apart: with one thread each, everything is uniform.
             let text = if block == 1 { table.text.replace("i = position.x", "barrier\n  i = block.x") } else { table.text.clone() };
             let program = parse(&text).unwrap_or_else(|error| panic!("{dtype}: {error}\n{}", table.text));
@@ -58,9 +62,25 @@ fn instructions_give_what_they_say() {
 }
 
 #[test]
+fn threads_together_give_what_they_say() {
+    for cooperation in Cooperation::all(DType::PROGRAMS) {
+        let interpreter = Interpreter::new(verify(cooperation.program.clone(), &Limits::default()).unwrap());
+        let mut buffers: Vec<_> = (0..cooperation.buffers.len()).map(|buffer| Aligned::new(&cooperation.bytes(buffer))).collect();
+        let parameters = &cooperation.program.parameters;
+        let arguments = buffers.iter_mut().zip(parameters).map(|(buffer, parameter)| match parameter.access {
+            Some(Access::Read) => Argument::Read(buffer.bytes()),
+            _ => Argument::Write(buffer.bytes_mut()),
+        });
+        interpreter.run(&LAUNCH, arguments.collect()).unwrap();
+        let found: Vec<_> = buffers.iter().map(|buffer| buffer.bytes().to_vec()).collect();
+        assert_eq!(cooperation.difference(&found), None);
+    }
+}
+
+#[test]
 fn forms_round_trip() {
-    for &dtype in DType::ALL {
-        let program = parse(&table(dtype, true).text).unwrap();
+    for &dtype in DType::PROGRAMS {
+        let program = parse(&table(dtype, DType::PROGRAMS, true).text).unwrap();
         let (text, bytes) = (format(&program), encode(&program));
         assert_eq!(encode(&parse(&text).unwrap()), bytes);
         assert_eq!(format(&decode(&bytes).unwrap()), text);
@@ -69,7 +89,7 @@ fn forms_round_trip() {
 
 #[test]
 fn damaged_binaries_are_refused() {
-    let bytes = encode(&parse(&table(DType::F16, true).text).unwrap());
+    let bytes = encode(&parse(&table(DType::F16, DType::ALL, true).text).unwrap());
     let refused = |bytes: &[u8]| decode(bytes).unwrap_err().to_string();
     assert!(refused(b"ELF").contains("no Atlas binary"));
     assert!((8..bytes.len()).step_by(7).all(|end| refused(&bytes[..end]).contains("damaged")));

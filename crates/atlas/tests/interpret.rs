@@ -10,7 +10,7 @@ use elinvar_atlas::{
 };
 
 fn interpreter(text: &str) -> Interpreter {
-    Interpreter::new(verify(parse(text).unwrap(), &Limits::default()).unwrap())
+    Interpreter::new(verify(parse(text).unwrap(), &Limits { steps: 1 << 20, ..Limits::default() }).unwrap())
 }
 
 const ADD: &str = "atlas 1\nprogram add\nbuffer a: read f32\nbuffer b: read f32\nbuffer y: write f32\nscalar n: u32\nkernel\n  i = position.x\n  \
@@ -37,7 +37,7 @@ fn vectors_are_added() {
 
 /// Runs a program over one updated buffer of u32.
 fn update(text: &str, launch: LaunchConfig, y: &mut [u32]) -> elinvar_core::Result<()> {
-    interpreter(text).with_steps(1 << 24).run(&launch, vec![Argument::Write(cast_slice_mut(y))])
+    interpreter(text).run(&launch, vec![Argument::Write(cast_slice_mut(y))])
 }
 
 fn kernel(header: &str, statements: &str) -> String {
@@ -134,5 +134,5 @@ fn atomics_and_collectives_give_what_they_say() {
 fn a_loop_without_end_is_stopped() {
     let error =
         update(&kernel("", "loop\n  c = ne 1 n\n  while c\nend").replace("c = ne 1 n", "z = block.x\n  c = eq z 0"), BLOCK, &mut [0]).unwrap_err();
-    assert!(error.to_string().contains("budget of steps"), "{error}");
+    assert!(error.to_string().contains("line 6, column 1: the loops of a thread took more steps than they may"), "{error}");
 }

@@ -4,12 +4,13 @@
 
 mod common;
 
-use common::random::{launch, parameters, program, run_by_oracle, same};
+use common::random::{TYPES, launch, parameters, program, run_by_oracle, same};
 use elinvar_atlas::{
     Constant, Limits, decode, encode, format,
     interpret::{Argument, Interpreter},
     parse, verify,
 };
+use elinvar_core::DType;
 use rayon::prelude::*;
 
 fn number(name: &str, default: u64) -> u64 {
@@ -17,7 +18,7 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 fn check(seed: u64) {
-    let program = program(seed);
+    let program = program(seed, if seed.is_multiple_of(4) { DType::PROGRAMS } else { TYPES });
     let text = format(&program);
     let verified = verify(program.clone(), &Limits::default()).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
     let launch = launch(seed);

@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
-use elinvar_atlas::{Limits, format, parse, verify};
+use elinvar_atlas::{Binary, Builder, Limits, Position, format, parse, verify};
+use elinvar_core::{Access, DType};
 
 /// A kernel over `x: read f32`, `y: update f32`, `n: u32`, a shared array and a function.
 fn program(kernel: &str) -> String {
@@ -62,8 +63,49 @@ fn what_is_wrong_is_told_with_its_place() {
         let message = refusal(kernel);
         assert!(message.contains(told), "{kernel}\n{message}");
     }
+    for (line, told) in [
+        ("block 2048", "line 3, column 1: blocks of [2048, 1, 1] threads"),
+        ("shared a: u8[0]", "line 3, column 8: 0 bytes of shared arrays"),
+        ("shared a: f32[40000]", "line 3, column 8: 160000 bytes of shared arrays"),
+        ("bounds unchecked", "line 3, column 8: 'bounds unchecked' is for those who trust the program"),
+        (
+            "function f(a: f32) -> f32\nb = gt a 0\nif b\nc = neg a\nend\nreturn c\nend",
+            "line 8, column 1: 'c' is returned, but not every path assigns it",
+        ),
+        (&format!("scalar {}: u32", "n".repeat(65)), "line 3, column 8: \"nnn"),
+        ("buffer y: read f31", "line 3, column 16: unknown data type 'f31'"),
+    ] {
+        let text = format!("atlas 1\nprogram test\n{line}\nkernel\nend\n");
+        let message = parse(&text).and_then(|program| verify(program, &Limits::default())).expect_err(line).to_string();
+        assert!(message.contains(told), "{line}\n{message}");
+    }
+    // A name that is the first word of a statement could not be read again.
+    let mut builder = Builder::new("test");
+    builder.register("if", DType::F32);
+    let message = verify(builder.finish(), &Limits::default()).unwrap_err().to_string();
+    assert!(message.contains("'if' is a word of the language"), "{message}");
+    let many: String = (0..25).map(|i| format!("scalar n{i}: u32\n")).collect();
+    let message = parse(&format!("atlas 1\nprogram test\n{many}kernel\nend\n")).and_then(|program| verify(program, &Limits::default())).unwrap_err();
+    assert!(message.to_string().contains("line 27, column 8: 25 parameters: 24 at most"), "{message}");
+    let unchecked = parse("atlas 1\nprogram test\nbounds unchecked\nkernel\nend\n").unwrap();
+    verify(unchecked, &Limits { unchecked: true, ..Limits::default() }).unwrap();
     assert!(parse("atlas 2\n").unwrap_err().to_string().contains("this build reads version 1"));
     assert!(parse("").unwrap_err().to_string().contains("'atlas 1'"));
+}
+
+#[test]
+fn built_programs_are_those_of_the_text() {
+    let mut b = Builder::new("test");
+    let y = b.buffer("y", DType::F32, Access::ReadWrite);
+    let square = b.function("square", &[("a", DType::F32)], |b, given| b.binary(Binary::Mul, given[0], given[0]));
+    let i = b.position(Position::GlobalX);
+    let v = b.load(y, i);
+    let w = b.call(square, &[v]);
+    b.store(y, i, w);
+    let program = verify(b.finish(), &Limits::default()).unwrap().program().clone();
+    let text = "function square(a: f32) -> f32\n  r1 = mul a a\n  return r1\nend\n\nkernel\n  r0 = position.x\n  r1 = load y[r0]\n  r2 = call square r1\n  \
+        store y[r0] r2\nend\n";
+    assert_eq!(format(&program), format!("atlas 1\nprogram test\nbounds checked\nbuffer y: update f32\n\n{text}"));
 }
 
 #[test]

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use elinvar_atlas::{
-    Bounds, Constant, LaunchConfig, Limits, Program,
+    Constant, LaunchConfig, Limits, Program,
     interpret::{Argument, Interpreter},
     render::{self, Field, MetalProgram},
     verify,
 };
 use elinvar_core::{
-    Access, Dispatch, Error, Extent, HostArguments, HostForm, HostProgram, KernelKey, KernelSource, Metal, MetalText, Parameter, Pipeline, Result,
+    Access, DType, Dispatch, Error, Extent, HostArguments, HostForm, HostProgram, KernelKey, KernelSource, Metal, MetalText, Parameter, Pipeline,
+    Result,
 };
 
 use crate::{Executor, Tensor};
@@ -54,19 +55,24 @@ impl Executor {
     /// ```
     ///
     /// # Errors
-    /// A program that is wrong, with line and column; one that traps, on other devices than the CPU.
+    /// A program that is wrong, with line and column.
     pub fn compile_program(&self, program: Program) -> Result<ProgramKernel> {
+        self.compile_program_within(program, &Limits::default())
+    }
+
+    /// The same for a program that is granted more or less than others are.
+    ///
+    /// # Errors
+    /// As [`Executor::compile_program`].
+    pub fn compile_program_within(&self, program: Program, limits: &Limits) -> Result<ProgramKernel> {
         let name = program.name.clone();
-        let verified = verify(program, &Limits::default())?;
-        let has_threads = self.properties().has_simdgroups();
-        if has_threads && verified.program().bounds == Bounds::Trap {
-            let kind = self.properties().kind;
-            return Err(Error::unsupported(format!(
-                "program {name} traps out of bounds: the cpu device does that, {kind} does not; use 'bounds checked'"
-            )));
+        let verified = verify(program, limits)?;
+        let (known, kind) = (self.properties().dtypes, self.properties().kind);
+        if let Some(dtype) = DType::PROGRAMS.iter().find(|dtype| verified.program().uses(**dtype) && !known.contains(dtype)) {
+            return Err(Error::unsupported(format!("program {name} uses {dtype}, which {kind} does not have: run it on the cpu device, or use f32")));
         }
         let metal = render::metal(&verified);
-        let form = if has_threads { Some(Metal::Text(Arc::new(metal_text(&name, &metal)?))) } else { None };
+        let form = if self.properties().has_simdgroups() { Some(Metal::Text(Arc::new(metal_text(&name, &metal)?))) } else { None };
         let buffers = verified.program().parameters.iter().filter(|p| p.access.is_some());
         let parameters = buffers.map(|p| Parameter {
             name: p.name.clone().into(),
@@ -94,7 +100,7 @@ fn metal_text(name: &str, metal: &MetalProgram) -> Result<MetalText> {
         fast_math: false,
         buffers: Vec::new(),
         threadgroup: Vec::new(),
-        refusals: Vec::new(),
+        refusals: metal.refusals.clone(),
     })
 }
 
@@ -148,7 +154,7 @@ impl ProgramKernel {
         self.executor.enqueue(|list| list.dispatch(dispatch, self.executor.properties()))
     }
 
-    fn bind(&self, name: &str, tensor: &Tensor, dtype: elinvar_core::DType) -> Result<elinvar_core::Binding> {
+    fn bind(&self, name: &str, tensor: &Tensor, dtype: DType) -> Result<elinvar_core::Binding> {
         if tensor.dtype() != dtype {
             return Err(Error::invalid_argument(format!("'{name}' is a buffer of {dtype}, the tensor has {}", tensor.dtype())));
         }

@@ -1,17 +1,21 @@
-//! The example programs, on the CPU and on the simulator: what they calculate, and the same bits.
+//! Programs on every device that is there, or on the one that `ELINVAR_DEVICE` names: what they calculate, and the bits of the CPU.
+//! `ELINVAR_PROGRAMS` says how many random ones, `ELINVAR_SEED` where to start.
 
-#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
 #[path = "../../atlas/tests/common/mod.rs"]
 mod common;
 
-use std::path::Path;
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
 
 use bytemuck::cast_slice;
+use common::cooperation::{Cooperation, LAUNCH};
 use elinvar::{
-    BackendType, DType, Executor, ProgramArgument, Tensor,
-    atlas::{self, Constant, LaunchConfig},
+    BackendType, DType, Executor, ProgramArgument, Result, Tensor,
+    atlas::{self, Constant, LaunchConfig, Limits},
 };
 
 fn elements<T: elinvar::Element>(bytes: &[u8]) -> Vec<T> {
@@ -36,8 +40,33 @@ fn scalar(value: u32) -> Given {
     Given::Scalar(Constant::u32(value))
 }
 
+/// The devices beside the CPU.
+fn devices() -> Vec<Executor> {
+    match std::env::var("ELINVAR_DEVICE") {
+        Ok(name) => vec![Executor::new_with_backend(name.parse().unwrap()).unwrap()],
+        Err(_) => {
+            [BackendType::Metal, BackendType::Cuda(0), BackendType::MetalSim].into_iter().filter_map(|b| Executor::new_with_backend(b).ok()).collect()
+        }
+    }
+}
+
+fn cpu() -> Executor {
+    Executor::new_with_backend(BackendType::Cpu).unwrap()
+}
+
 fn run_on(executor: &Executor, program: &atlas::Program, launch: &LaunchConfig, given: &[(&str, Given)]) -> Vec<Vec<u8>> {
-    let kernel = executor.compile_program(program.clone()).unwrap();
+    run_within(executor, program, &Limits::default(), launch, given).unwrap_or_else(|error| panic!("{}: {error}", executor.properties().name))
+}
+
+/// The buffers after a launch.
+fn run_within(
+    executor: &Executor,
+    program: &atlas::Program,
+    limits: &Limits,
+    launch: &LaunchConfig,
+    given: &[(&str, Given)],
+) -> Result<Vec<Vec<u8>>> {
+    let kernel = executor.compile_program_within(program.clone(), limits)?;
     let tensors: Vec<Option<Tensor>> = given
         .iter()
         .map(|(_, given)| match given {
@@ -54,22 +83,25 @@ fn run_on(executor: &Executor, program: &atlas::Program, launch: &LaunchConfig, 
             (_, None) => unreachable!(),
         })
         .collect();
-    kernel.launch(launch, &arguments).unwrap();
-    tensors.iter().flatten().map(|tensor| tensor.to_bytes().unwrap()).collect()
+    kernel.launch(launch, &arguments)?;
+    tensors.iter().flatten().map(Tensor::to_bytes).collect()
 }
 
-fn example(name: &str) -> atlas::Program {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name).with_extension("atlas");
-    atlas::parse(&std::fs::read_to_string(path).unwrap()).unwrap_or_else(|error| panic!("{name}: {error}"))
-}
-
-/// The buffers after a launch; both devices must agree on every bit.
-fn run(name: &str, launch: LaunchConfig, given: &[(&str, Given)]) -> Vec<Vec<u8>> {
-    let program = example(name);
-    let expected = run_on(&Executor::new_with_backend(BackendType::Cpu).unwrap(), &program, &launch, given);
-    let found = run_on(&Executor::new_with_backend(BackendType::MetalSim).unwrap(), &program, &launch, given);
-    assert!(expected == found, "{name} differs between the devices");
+/// The buffers after a launch of an example; all devices must agree on every bit.
+fn run(text: &str, launch: LaunchConfig, given: &[(&str, Given)]) -> Vec<Vec<u8>> {
+    let program = atlas::parse(text).unwrap();
+    let expected = run_on(&cpu(), &program, &launch, given);
+    for device in devices() {
+        assert!(expected == run_on(&device, &program, &launch, given), "{} differs on {}", program.name, device.properties().name);
+    }
     expected
+}
+
+/// The text of an example.
+macro_rules! example {
+    ($name:literal) => {
+        include_str!(concat!("../../../examples/", $name, ".atlas"))
+    };
 }
 
 fn floats(count: usize) -> Vec<f32> {
@@ -87,7 +119,7 @@ fn close(found: &[f32], expected: &[f64], tolerance: f64) {
 fn saxpy() {
     let (x, y) = (floats(1000), floats(1000));
     let given = [("x", buffer(&x)), ("y", buffer(&y)), ("a", Given::Scalar(Constant::f32(1.5))), ("n", scalar(1000))];
-    let found = run("saxpy", LaunchConfig::linear(1000, 128), &given);
+    let found = run(example!("saxpy"), LaunchConfig::linear(1000, 128), &given);
     assert!(elements::<f32>(&found[1]).iter().zip(x.iter().zip(&y)).all(|(found, (x, y))| *found == x.mul_add(1.5, *y)));
 }
 
@@ -95,7 +127,7 @@ fn saxpy() {
 fn histogram() {
     let data: Vec<u8> = (0..5000u32).map(|i| (i * i % 251) as u8).collect();
     let given = [("data", buffer(&data)), ("counts", zeros::<u32>(256)), ("n", scalar(5000))];
-    let found = run("histogram", LaunchConfig { grid: [4, 1, 1], block: [256, 1, 1] }, &given);
+    let found = run(example!("histogram"), LaunchConfig { grid: [4, 1, 1], block: [256, 1, 1] }, &given);
     let mut expected = [0u32; 256];
     data.iter().for_each(|value| expected[usize::from(*value)] += 1);
     assert_eq!(elements::<u32>(&found[1]), expected);
@@ -104,7 +136,7 @@ fn histogram() {
 #[test]
 fn block_sum() {
     let x = floats(1000);
-    let found = run("block_sum", LaunchConfig::linear(1000, 256), &[("x", buffer(&x)), ("sums", zeros::<f32>(4))]);
+    let found = run(example!("block_sum"), LaunchConfig::linear(1000, 256), &[("x", buffer(&x)), ("sums", zeros::<f32>(4))]);
     let expected: Vec<f64> = x.chunks(256).map(|block| block.iter().map(|v| f64::from(*v)).sum()).collect();
     close(&elements::<f32>(&found[1]), &expected, 1e-5);
 }
@@ -112,7 +144,7 @@ fn block_sum() {
 #[test]
 fn prefix_sum() {
     let x: Vec<u32> = (0..600).map(|i| i * i).collect();
-    let found = run("prefix_sum", LaunchConfig::linear(600, 256), &[("x", buffer(&x)), ("sums", zeros::<u32>(600))]);
+    let found = run(example!("prefix_sum"), LaunchConfig::linear(600, 256), &[("x", buffer(&x)), ("sums", zeros::<u32>(600))]);
     let sums = |block: &[u32]| {
         block
             .iter()
@@ -132,7 +164,7 @@ fn transpose() {
     let (rows, columns) = (37usize, 50usize);
     let x = floats(rows * columns);
     let given = [("x", buffer(&x)), ("y", zeros::<f32>(rows * columns)), ("rows", scalar(37)), ("columns", scalar(50))];
-    let found = run("transpose", LaunchConfig { grid: [4, 3, 1], block: [16, 16, 1] }, &given);
+    let found = run(example!("transpose"), LaunchConfig { grid: [4, 3, 1], block: [16, 16, 1] }, &given);
     let y = elements::<f32>(&found[1]);
     assert!((0..rows * columns).all(|i| y[i % columns * rows + i / columns] == x[i]));
 }
@@ -142,7 +174,7 @@ fn matmul() {
     let (m, n, k) = (33usize, 20usize, 45usize);
     let (a, b) = (floats(m * k), floats(k * n));
     let given = [("a", buffer(&a)), ("b", buffer(&b)), ("c", zeros::<f32>(m * n)), ("m", scalar(33)), ("n", scalar(20)), ("k", scalar(45))];
-    let found = run("matmul", LaunchConfig { grid: [2, 3, 1], block: [16, 16, 1] }, &given);
+    let found = run(example!("matmul"), LaunchConfig { grid: [2, 3, 1], block: [16, 16, 1] }, &given);
     let element = |i: usize| (0..k).fold(0f32, |sum, l| a[i / n * k + l].mul_add(b[l * n + i % n], sum));
     assert_eq!(elements::<f32>(&found[2]), (0..m * n).map(element).collect::<Vec<_>>());
 }
@@ -151,7 +183,7 @@ fn matmul() {
 fn softmax() {
     let x = floats(3 * 700);
     let given = [("x", buffer(&x)), ("y", zeros::<f32>(3 * 700)), ("n", scalar(700))];
-    let found = run("softmax", LaunchConfig { grid: [3, 1, 1], block: [256, 1, 1] }, &given);
+    let found = run(example!("softmax"), LaunchConfig { grid: [3, 1, 1], block: [256, 1, 1] }, &given);
     let row = |row: &[f32]| {
         let exponentials: Vec<f64> = row.iter().map(|v| f64::from(*v).exp()).collect();
         let sum: f64 = exponentials.iter().sum();
@@ -163,7 +195,7 @@ fn softmax() {
 #[test]
 fn mandelbrot() {
     let given = [("counts", zeros::<u32>(48 * 30)), ("width", scalar(48)), ("height", scalar(30))];
-    let found = run("mandelbrot", LaunchConfig { grid: [3, 2, 1], block: [16, 16, 1] }, &given);
+    let found = run(example!("mandelbrot"), LaunchConfig { grid: [3, 2, 1], block: [16, 16, 1] }, &given);
     let point = |i: usize| {
         let (cr, ci) = ((i % 48) as f32 / 48.0 * 3.5 - 2.5, (i / 48) as f32 / 30.0 * 2.0 - 1.0);
         let (mut zr, mut zi) = (0f32, 0f32);
@@ -183,7 +215,7 @@ fn life() {
     let (width, height) = (40usize, 30usize);
     let cells: Vec<u8> = (0..width * height).map(|i| u8::from(i * i % 7 < 3)).collect();
     let given = [("cells", buffer(&cells)), ("next", zeros::<u8>(width * height)), ("width", scalar(40)), ("height", scalar(30))];
-    let found = run("life", LaunchConfig { grid: [3, 4, 1], block: [16, 8, 1] }, &given);
+    let found = run(example!("life"), LaunchConfig { grid: [3, 4, 1], block: [16, 8, 1] }, &given);
     let next = |i: usize| {
         let at = |dx: usize, dy: usize| cells[(i / width + height + dy - 1) % height * width + (i % width + width + dx - 1) % width];
         let neighbours: u8 = (0..9).filter(|n| *n != 4).map(|n| at(n % 3, n / 3)).sum();
@@ -198,7 +230,7 @@ fn nbody() {
     let bodies = floats(4 * n);
     let given =
         [("bodies", buffer(&bodies)), ("acceleration", zeros::<f32>(3 * n)), ("n", scalar(300)), ("softening", Given::Scalar(Constant::f32(0.1)))];
-    let found = run("nbody", LaunchConfig::linear(300, 256), &given);
+    let found = run(example!("nbody"), LaunchConfig::linear(300, 256), &given);
     let body = |i: usize| std::array::from_fn::<f64, 4, _>(|axis| f64::from(bodies[4 * i + axis]));
     let expected: Vec<f64> = (0..n)
         .flat_map(|i| {
@@ -216,8 +248,8 @@ fn nbody() {
 
 #[test]
 fn a_launch_that_does_not_fit_is_refused_before_it_starts() {
-    let executor = Executor::new_with_backend(BackendType::Cpu).unwrap();
-    let kernel = executor.compile_program(example("saxpy")).unwrap();
+    let executor = cpu();
+    let kernel = executor.compile_program(atlas::parse(example!("saxpy")).unwrap()).unwrap();
     let (x, bytes) = (executor.tensor(&[8], &[0f32; 8]).unwrap(), executor.tensor(&[8], &[0u8; 8]).unwrap());
     let (a, n) = (ProgramArgument::Scalar(Constant::f32(1.0)), ProgramArgument::Scalar(Constant::u32(8)));
     let tensor = ProgramArgument::Tensor;
@@ -240,45 +272,152 @@ fn a_launch_that_does_not_fit_is_refused_before_it_starts() {
 }
 
 #[test]
-fn every_instruction_gives_the_same_on_the_simulator() {
-    let executor = Executor::new_with_backend(BackendType::MetalSim).unwrap();
-    for (&dtype, divergent) in DType::ALL.iter().flat_map(|dtype| [(dtype, false), (dtype, true)]) {
-        let table = common::table(dtype, divergent);
-        let inputs = [("a", &table.a), ("b", &table.b), ("c", &table.c)].map(|(name, bytes)| (name, Given::Buffer(dtype, bytes.clone())));
-        let outputs = table.outputs.iter().map(|(name, dtype, bytes)| (name.as_str(), Given::Buffer(*dtype, vec![0xa5; bytes.len()])));
-        let given: Vec<_> = inputs.into_iter().chain(outputs).collect();
-        let program = atlas::parse(&table.text).unwrap();
-        let found = run_on(&executor, &program, &LaunchConfig::linear(common::THREADS as u64, 64), &given);
-        for (output, found) in found[3..].iter().enumerate() {
-            if let Some(difference) = common::difference(&table, output, found) {
-                panic!("{dtype}, divergent {divergent}: {difference}");
+fn f64_is_refused_where_there_is_none() {
+    let text = "atlas 1\nprogram wide\nbuffer y: update f64\nkernel\ni = position.x\nv = load y[i]\nv = mul v 1e300\nstore y[i] v\nend";
+    let program = atlas::parse(text).unwrap();
+    let given = [("y", buffer(&[2.0f64, 1e-300]))];
+    let launch = LaunchConfig { grid: [1, 1, 1], block: [2, 1, 1] };
+    assert_eq!(elements::<f64>(&run_on(&cpu(), &program, &launch, &given)[0]), [2e300, 1.0]);
+    let tensor = cpu().tensor(&[2], &[1f64, 2.0]).unwrap();
+    for refused in [tensor.add(&tensor), tensor.cast(DType::F32), cpu().tensor(&[1], &[1f32]).unwrap().cast(DType::F64)] {
+        assert!(refused.err().unwrap().to_string().contains("f64"));
+    }
+    for device in devices() {
+        let message = device.compile_program(program.clone()).err().unwrap().to_string();
+        assert!(message.contains("program wide uses f64, which") && message.contains("cpu device"), "{message}");
+    }
+}
+
+#[test]
+fn every_instruction_gives_the_same_everywhere() {
+    for executor in devices() {
+        for (&dtype, divergent) in DType::ALL.iter().flat_map(|dtype| [(dtype, false), (dtype, true)]) {
+            let table = common::table(dtype, DType::ALL, divergent);
+            let inputs = [("a", &table.a), ("b", &table.b), ("c", &table.c)].map(|(name, bytes)| (name, Given::Buffer(dtype, bytes.clone())));
+            let outputs = table.outputs.iter().map(|(name, dtype, bytes)| (name.as_str(), Given::Buffer(*dtype, vec![0xa5; bytes.len()])));
+            let given: Vec<_> = inputs.into_iter().chain(outputs).collect();
+            let program = atlas::parse(&table.text).unwrap();
+            let found = run_on(&executor, &program, &LaunchConfig::linear(common::THREADS as u64, 64), &given);
+            for (output, found) in found[3..].iter().enumerate() {
+                if let Some(difference) = common::difference(&table, output, found) {
+                    panic!("{}: {dtype}, divergent {divergent}: {difference}", executor.properties().name);
+                }
             }
         }
     }
 }
 
 #[test]
-fn random_programs_do_on_the_simulator_what_the_oracle_says() {
-    let executor = Executor::new_with_backend(BackendType::MetalSim).unwrap();
-    let count = std::env::var("ELINVAR_PROGRAMS").ok().and_then(|text| text.parse().ok()).unwrap_or(12);
-    for seed in 1..=count {
-        let program = common::random::program(seed);
-        let launch = common::random::launch(seed);
-        let given: Vec<_> = program
-            .parameters
-            .iter()
-            .zip(common::random::parameters(&program, seed))
-            .map(|(parameter, (words, bytes))| match parameter.access {
-                Some(_) => (parameter.name.as_str(), Given::Buffer(parameter.dtype, cast_slice::<u64, u8>(&words)[..bytes].to_vec())),
-                None => (parameter.name.as_str(), Given::Scalar(Constant { dtype: parameter.dtype, bits: words[0] })),
-            })
-            .collect();
-        let found = run_on(&executor, &program, &launch, &given);
-        let expected = common::random::run_by_oracle(&program, &launch, seed);
-        for ((parameter, found), expected) in program.parameters.iter().zip(&found).zip(&expected) {
-            if let Some(place) = common::random::same(parameter.dtype, found, expected) {
-                panic!("seed {seed}: {}[{place}] differs\n{}", parameter.name, atlas::format(&program));
-            }
+fn threads_together_give_the_same_everywhere() {
+    for executor in devices() {
+        for cooperation in Cooperation::all(DType::ALL) {
+            let parameters = cooperation.program.parameters.iter().enumerate();
+            let given: Vec<_> = parameters.map(|(index, p)| (p.name.as_str(), Given::Buffer(p.dtype, cooperation.bytes(index)))).collect();
+            let found = run_on(&executor, &cooperation.program, &LAUNCH, &given);
+            assert_eq!(cooperation.difference(&found), None, "{}", executor.properties().name);
+        }
+    }
+}
+
+#[test]
+fn functions_and_fences_do_the_same_everywhere() {
+    // The number of steps of Collatz's sequence, by a function that calls another; the last block to come adds up what all have told.
+    let text = "atlas 1\nprogram collatz\nbuffer told: update u32\nbuffer come: update u32\nbuffer total: write u32\n\
+        function next(n: u32) -> u32\n  bit = and n 1\n  odd = eq bit 1\n  if odd\n    m = mad n 3 1\n  else\n    m = shr n 1\n  end\n  return m\nend\n\
+        function steps(n: u32) -> u32\n  k: u32 = move 0\n  m = move n\n  loop 1000\n    more = gt m 1\n    while more\n    m = call next m\n    k = add k 1\n  end\n  \
+        return k\nend\n\
+        kernel\n  i = position.x\n  n = add i 1\n  k = call steps n\n  sum = group_add k\n  first = local_index\n  is_first = eq first 0\n  if is_first\n    b = block.x\n    \
+        old = atomic_exchange told[b] sum\n    fence\n    before = atomic_add come[0] 1\n    last = grid_size.x\n    last = sub last 1\n    is_last = eq before last\n    \
+        if is_last\n      fence\n      all: u32 = move 0\n      j: u32 = move 0\n      loop\n        inside = le j last\n        while inside\n        \
+        one = atomic_or told[j] 0\n        all = add all one\n        j = add j 1\n      end\n      store total[0] all\n    end\n  end\nend\n";
+    let launch = LaunchConfig { grid: [6, 1, 1], block: [64, 1, 1] };
+    let found = run(text, launch, &[("told", zeros::<u32>(6)), ("come", zeros::<u32>(1)), ("total", zeros::<u32>(1))]);
+    let steps = |n: u32| std::iter::successors(Some(n), |&n| Some(if n % 2 == 1 { 3 * n + 1 } else { n / 2 })).take_while(|&n| n > 1).count() as u32;
+    assert_eq!(elements::<u32>(&found[2]), [(1..=384).map(steps).sum::<u32>()]);
+}
+
+fn check_random(executor: &Executor, seed: u64) {
+    let program = common::random::program(seed, common::random::TYPES);
+    let launch = common::random::launch(seed);
+    let given: Vec<_> = program
+        .parameters
+        .iter()
+        .zip(common::random::parameters(&program, seed))
+        .map(|(parameter, (words, bytes))| match parameter.access {
+            Some(_) => (parameter.name.as_str(), Given::Buffer(parameter.dtype, cast_slice::<u64, u8>(&words)[..bytes].to_vec())),
+            None => (parameter.name.as_str(), Given::Scalar(Constant { dtype: parameter.dtype, bits: words[0] })),
+        })
+        .collect();
+    let found = run_on(executor, &program, &launch, &given);
+    let expected = common::random::run_by_oracle(&program, &launch, seed);
+    for ((parameter, found), expected) in program.parameters.iter().zip(&found).zip(&expected) {
+        if let Some(place) = common::random::same(parameter.dtype, found, expected) {
+            panic!("seed {seed} on {}: {}[{place}] differs\n{}", executor.properties().name, parameter.name, atlas::format(&program));
+        }
+    }
+}
+
+#[test]
+fn random_programs_do_everywhere_what_the_oracle_says() {
+    let number = |name: &str, default: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
+    let first = number("ELINVAR_SEED", 1);
+    let end = first + number("ELINVAR_PROGRAMS", 12);
+    for executor in devices() {
+        // Compilers take most of the time.
+        let next = AtomicU64::new(first);
+        let seeds = || std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| *seed < end));
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(|| seeds().for_each(|seed| check_random(&executor, seed))))));
+    }
+}
+
+/// What a program over a buffer `y: update u32` of 64 elements fails with on each device, the CPU first.
+fn failures(statements: &str, limits: &Limits) -> Vec<String> {
+    let text = format!("atlas 1\nprogram test\nbounds trap\nbuffer y: update u32\n{statements}");
+    let program = atlas::parse(&text).unwrap();
+    let launch = LaunchConfig { grid: [1, 1, 1], block: [64, 1, 1] };
+    let failure = |executor: Executor| {
+        let message = run_within(&executor, &program, limits, &launch, &[("y", zeros::<u32>(64))]).unwrap_err().to_string();
+        // The device goes on.
+        let fine = atlas::parse("atlas 1\nprogram fine\nbounds trap\nbuffer y: write u32\nkernel\ni = local_index\nstore y[i] i\nend").unwrap();
+        assert_eq!(elements::<u32>(&run_on(&executor, &fine, &launch, &[("y", zeros::<u32>(64))])[0]), (0..64).collect::<Vec<_>>());
+        message
+    };
+    std::iter::once(cpu()).chain(devices()).map(failure).collect()
+}
+
+#[test]
+fn an_index_out_of_bounds_fails_the_launch_of_a_program_that_traps() {
+    let kernel = |access: &str| {
+        format!("kernel\n  i = position.x\n  store y[i] i\n  barrier\n  j = add i 60\n  c = ge i 4\n  if c\n    {access}\n  end\nend\n")
+    };
+    for access in ["i = load y[j]", "store y[j] 3", "atomic_add y[j] 1", "o = atomic_cas y[j] 1 2"] {
+        for message in failures(&kernel(access), &Limits::default()) {
+            assert!(message.contains("line 12, column 5: ") && message.contains("out of bounds"), "{message}");
+        }
+    }
+}
+
+#[test]
+fn a_loop_without_end_is_stopped() {
+    let limits = Limits { steps: 2000, ..Limits::default() };
+    for (kernel, line) in [
+        // All threads of a block together.
+        ("kernel\n  n = block.x\n  loop\n    c = ge n 0\n    while c\n    barrier\n    s = group_add n\n  end\nend\n", "line 7"),
+        // Threads of their own, before they meet.
+        ("kernel\n  i = local_index\n  loop\n    c = ge i 10\n    while c\n  end\n  s = group_add i\n  store y[i] s\nend\n", "line 7"),
+        // Bounded loops in one another.
+        ("kernel\n  i = local_index\n  loop 4000000000\n    loop 4000000000\n      j = add i 1\n    end\n  end\n  store y[i] j\nend\n", "line "),
+        // In a function, with what is the same for a block, when some threads have spent their steps and others have not.
+        (
+            "function f(n: u32) -> u32\n  k: u32 = move 0\n  loop\n    c = ge n 0\n    while c\n    k = add k 1\n    e = lt k 100\n    while e\n  end\n  return k\n\
+             end\nkernel\n  i = local_index\n  loop\n    c = lt i 32\n    while c\n  end\n  n = block.x\n  k = call f n\n  d = eq k 100\n  if d\n    barrier\n  \
+             end\n  store y[i] k\nend\n",
+            "line 18",
+        ),
+    ] {
+        for message in failures(kernel, &limits) {
+            assert!(message.contains(line) && message.contains("more steps than they may"), "{kernel}{message}");
         }
     }
 }

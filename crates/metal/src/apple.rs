@@ -308,6 +308,10 @@ impl Api for Apple {
         options.setLanguageVersion(MTLLanguageVersion::Version3_1);
         if available!(macos = 15.0, ios = 18.0, ..) {
             options.setMathMode(if source.fast_math { MTLMathMode::Fast } else { MTLMathMode::Safe });
+            // Fences came with this version.
+            if source.text.contains("atomic_thread_fence") {
+                options.setLanguageVersion(MTLLanguageVersion::Version3_2);
+            }
         } else {
             #[allow(deprecated, reason = "what systems before macOS 15 have in its place")]
             options.setFastMathEnabled(source.fast_math);

@@ -2,53 +2,54 @@
 
 use elinvar_core::DType;
 
-use crate::program::{Function, Instruction, Location, Operand, Program};
+use crate::program::{Function, Instruction, Operand, Program};
 
 /// The kernel with its calls expanded.
 pub(super) struct Flat {
     pub(super) body: Vec<Instruction>,
-    pub(super) locations: Vec<Location>,
+    /// Of each instruction the number of the function that it is written in, the kernel after all others, and its own there.
+    pub(super) sites: Vec<(u32, u32)>,
     pub(super) registers: Vec<DType>,
 }
 
 /// Expands the calls of a verified program's kernel.
 pub(super) fn flatten(program: &Program) -> Flat {
     struct Frame<'a> {
+        number: u32,
         function: &'a Function,
         next: usize,
         base: u32,
         result_to: u32,
-        at: Location,
     }
     let dtypes = |function: &Function| function.registers.iter().map(|r| r.dtype).collect::<Vec<_>>();
-    let mut flat = Flat { body: Vec::new(), locations: Vec::new(), registers: dtypes(&program.kernel) };
-    let mut frames = vec![Frame { function: &program.kernel, next: 0, base: 0, result_to: 0, at: Location::default() }];
+    let mut flat = Flat { body: Vec::new(), sites: Vec::new(), registers: dtypes(&program.kernel) };
+    let mut frames = vec![Frame { number: program.functions.len() as u32, function: &program.kernel, next: 0, base: 0, result_to: 0 }];
     while let Some(frame) = frames.last_mut() {
         let moved = |operand: Operand, base: u32| if let Operand::Register(r) = operand { Operand::Register(r + base) } else { operand };
         let function = frame.function;
+        let site = (frame.number, frame.next as u32);
         let Some(instruction) = function.body.get(frame.next) else {
             if let Some(result) = function.result {
                 flat.body.push(Instruction::Move { to: frame.result_to, a: moved(result, frame.base) });
-                flat.locations.push(frame.at);
+                flat.sites.push(site);
             }
             frames.pop();
             continue;
         };
-        let at = if function.result.is_none() { function.locations.get(frame.next).copied().unwrap_or_default() } else { frame.at };
         frame.next += 1;
         let base = frame.base;
-        if let Instruction::Call { function: callee, to, .. } = *instruction {
-            let callee = &program.functions[callee as usize];
+        if let Instruction::Call { function: number, to, .. } = *instruction {
+            let callee = &program.functions[number as usize];
             let callee_base = flat.registers.len() as u32;
             flat.registers.extend(dtypes(callee));
             for (parameter, argument) in instruction.operands(&function.arguments).enumerate() {
                 flat.body.push(Instruction::Move { to: callee_base + parameter as u32, a: moved(argument, base) });
-                flat.locations.push(at);
+                flat.sites.push(site);
             }
-            frames.push(Frame { function: callee, next: 0, base: callee_base, result_to: to + base, at });
+            frames.push(Frame { number, function: callee, next: 0, base: callee_base, result_to: to + base });
         } else {
             flat.body.push(renumbered(*instruction, base));
-            flat.locations.push(at);
+            flat.sites.push(site);
         }
     }
     flat

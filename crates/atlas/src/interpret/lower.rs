@@ -10,7 +10,7 @@ use super::{
     ops::{self, One, Three, Two},
 };
 use crate::{
-    program::{Atomic, Binary, Compare, Instruction, Location, Memory, Operand, Position, Program, Scope, Shuffle},
+    program::{Atomic, Binary, Compare, Instruction, Memory, Operand, Position, Program, Scope, Shuffle},
     verify::{Shape, shape},
 };
 
@@ -113,6 +113,7 @@ pub(super) enum Step {
         start: usize,
     },
     Exit,
+    Fence,
     /// A barrier, which lockstep keeps by itself, or what the next step does too.
     Nothing,
 }
@@ -120,8 +121,8 @@ pub(super) enum Step {
 /// A prepared program.
 pub(super) struct Code {
     pub(super) steps: Vec<Step>,
-    /// Where each step is written.
-    pub(super) locations: Vec<Location>,
+    /// Where each step is written: the function's number, the kernel after all others, and the instruction's.
+    pub(super) sites: Vec<(u32, u32)>,
     /// The type of each slot: registers, then scalars and constants.
     pub(super) slots: Vec<DType>,
     pub(super) registers: usize,
@@ -145,7 +146,7 @@ pub(super) fn lower(program: &Program) -> Code {
     note_stored(&mut steps, &last, &lowering.slots);
     let alone = |i: &Instruction| matches!(i, Instruction::Barrier | Instruction::Reduce { .. } | Instruction::Shuffle { .. });
     let merges = program.shared.is_empty() && !flat.body.iter().any(alone);
-    Code { steps, locations: flat.locations, slots: lowering.slots, registers, constants: lowering.constants, scalars: lowering.scalars, merges }
+    Code { steps, sites: flat.sites, slots: lowering.slots, registers, constants: lowering.constants, scalars: lowering.scalars, merges }
 }
 
 /// For an `if` its `else` or `end`, for an `else` its `end`, for an `end` what it closes.
@@ -288,6 +289,7 @@ impl Lowering<'_> {
                 Some(Step::Shuffle { kind, to, a, by, blend: self.blends(index, to) })
             }
             I::Barrier => Some(Step::Nothing),
+            I::Fence => Some(Step::Fence),
             I::Call { .. } => None,
             I::If { condition } => {
                 let has_else = self.shape.other[self.shape.opens[index] as usize] != u32::MAX;

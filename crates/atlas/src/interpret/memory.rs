@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
 
-use elinvar_core::{DType, Error, Result};
+use elinvar_core::DType;
 
 use super::{
+    Fault, Result,
     ops::{self, elements, elements_mut},
     slot::{Line, lines},
     strip::{Strip, bytes_mut},
@@ -113,9 +114,8 @@ impl Strip<'_> {
         let outside = (0..self.lanes).find(|&lane| runs(lane) && place(lane) >= length);
         match outside {
             Some(lane) => {
-                let location = self.code.locations.get(at).copied().unwrap_or_default();
-                let (line, column, element) = (location.line, location.column, place(lane) as i64);
-                Err(Error::invalid_launch(format!("line {line}, column {column}: element {element} of {length} is out of bounds")))
+                let element = if slot.dtype == DType::U64 { i128::from(place(lane)) } else { i128::from(place(lane) as i64) };
+                Err(Fault { step: at, what: format!("element {element} of {length} is out of bounds") })
             }
             None => Ok(()),
         }

@@ -16,13 +16,11 @@ mod positions;
 mod slot;
 mod strip;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use elinvar_core::{Access, Error, Result};
+use elinvar_core::{Access, Error};
 use rayon::prelude::*;
 
 use crate::{
-    program::{Bounds, Constant, LaunchConfig},
+    program::{Bounds, Constant, LaunchConfig, Site},
     verify::Verified,
 };
 use lower::Code;
@@ -46,21 +44,18 @@ pub enum Argument<'a> {
     Scalar(Constant),
 }
 
-/// Instructions that loops may still spend.
-struct Budget(AtomicU64);
-
-impl Budget {
-    fn spend(&self, steps: u64) -> Result<()> {
-        let left = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(steps));
-        left.map(drop).map_err(|_| Error::invalid_launch("the program was stopped: its loops spent the budget of steps (a loop may never end)"))
-    }
+/// What ends a launch: the step and what is wrong there.
+struct Fault {
+    step: usize,
+    what: String,
 }
+
+type Result<T> = std::result::Result<T, Fault>;
 
 /// A program prepared for the CPU.
 pub struct Interpreter {
     program: Verified,
     code: Code,
-    steps: u64,
 }
 
 impl std::fmt::Debug for Interpreter {
@@ -70,18 +65,10 @@ impl std::fmt::Debug for Interpreter {
 }
 
 impl Interpreter {
-    /// Instructions that the loops of a launch may execute, each counted once for the block or blocks that run it together.
-    pub const DEFAULT_STEPS: u64 = 1 << 36;
-
     /// Prepares a program.
     pub fn new(program: Verified) -> Self {
         let code = lower::lower(program.program());
-        Self { program, code, steps: Self::DEFAULT_STEPS }
-    }
-
-    /// The same with another budget for its loops.
-    pub fn with_steps(self, steps: u64) -> Self {
-        Self { steps, ..self }
+        Self { program, code }
     }
 
     /// The program.
@@ -92,9 +79,9 @@ impl Interpreter {
     /// Runs the program, with one argument for each parameter. It uses the rayon pool that it is called in.
     ///
     /// # Errors
-    /// A launch that the program does not allow, arguments that do not fit its parameters, a loop that spends the budget of steps, or an access out
+    /// A launch that the program does not allow, arguments that do not fit its parameters, loops that take more steps than they may, or an access out
     /// of bounds of a program that traps; buffers then hold what was stored until then.
-    pub fn run(&self, launch: &LaunchConfig, arguments: Vec<Argument<'_>>) -> Result<()> {
+    pub fn run(&self, launch: &LaunchConfig, arguments: Vec<Argument<'_>>) -> elinvar_core::Result<()> {
         let program = self.program.program();
         self.program.check_launch(launch)?;
         if arguments.len() != program.parameters.len() {
@@ -123,7 +110,11 @@ impl Interpreter {
             }
         }
         let scalars: Vec<_> = self.code.scalars.iter().map(|&(slot, parameter)| (slot, scalars[parameter as usize])).collect();
-        self.launch(launch, &memory, &scalars)
+        self.launch(launch, &memory, &scalars).map_err(|fault| {
+            let (function, index) = self.code.sites[fault.step];
+            let function = program.functions.get(function as usize).unwrap_or(&program.kernel);
+            Error::invalid_launch(format!("{}: {}", Site::of(function, index as usize), fault.what))
+        })
     }
 
     fn launch(&self, launch: &LaunchConfig, memory: &[Range<'_>], scalars: &[(u32, u64)]) -> Result<()> {
@@ -132,7 +123,6 @@ impl Interpreter {
         let blocks: u64 = launch.grid.iter().map(|&n| u64::from(n)).product();
         let together = if self.code.merges { (LANES / threads).clamp(1, usize::try_from(blocks).unwrap_or(LANES)) } else { 1 };
         let strips = blocks.div_ceil(together as u64);
-        let budget = Budget(AtomicU64::new(self.steps));
         let run = |from: u64, to: u64| -> Result<()> {
             let shared = program.shared.iter().map(|s| Range::shared(s.length, s.dtype));
             let memory = memory.iter().map(Range::again).chain(shared).collect();
@@ -141,7 +131,7 @@ impl Interpreter {
             for index in from..to {
                 let first = index * together as u64;
                 let count = (blocks - first).min(together as u64) as usize;
-                strip.run(first, count, self.code.registers, &budget)?;
+                strip.run(first, count, self.code.registers, self.program.limits().steps)?;
             }
             Ok(())
         };

@@ -1,11 +1,11 @@
 //! Runs the steps for the lanes of one strip: one block, or several that lie side by side.
 
-use elinvar_core::{DType, Result};
+use elinvar_core::DType;
 use elinvar_math::float::Float;
 use half::{bf16, f16};
 
 use super::{
-    Budget, Range,
+    Fault, Range, Result,
     active::Active,
     lower::{Apply, Code, Kernel, Rule, Step},
     ops::{self, elements, elements_mut},
@@ -41,6 +41,8 @@ pub(super) struct Strip<'a> {
     frames: Vec<Frame>,
     exited: Active,
     pub(super) traps: bool,
+    /// Steps that its loops may still take.
+    left: u64,
 }
 
 pub(super) fn bytes(lines: &[Line], bytes: usize) -> &[u8] {
@@ -75,11 +77,12 @@ impl<'a> Strip<'a> {
         }
         let wide = std::array::from_fn(|_| lines(capacity));
         let (active, exited, frames) = (Active::All, Active::None, Vec::new());
-        Self { code, slots, memory, place, active, lanes: capacity, capacity, spare: lines(capacity), wide, frames, exited, traps }
+        Self { code, slots, memory, place, active, lanes: capacity, capacity, spare: lines(capacity), wide, frames, exited, traps, left: 0 }
     }
 
-    /// Runs `count` blocks from block `first` on.
-    pub(super) fn run(&mut self, first: u64, count: usize, registers: usize, budget: &Budget) -> Result<()> {
+    /// Runs `count` blocks from block `first` on, whose loops may take so many steps.
+    pub(super) fn run(&mut self, first: u64, count: usize, registers: usize, steps: u32) -> Result<()> {
+        self.left = u64::from(steps);
         self.lanes = self.place.begin(first, count);
         self.slots[..registers].iter_mut().for_each(Slot::clear);
         self.memory.iter_mut().for_each(Range::begin);
@@ -87,13 +90,13 @@ impl<'a> Strip<'a> {
         self.frames.clear();
         let mut next = 0;
         while let Some(step) = self.code.steps.get(next) {
-            next = self.step(step, next, budget)?;
+            next = self.step(step, next)?;
         }
         Ok(())
     }
 
     /// Runs a step: the number of the next one.
-    fn step(&mut self, step: &'a Step, at: usize, budget: &Budget) -> Result<usize> {
+    fn step(&mut self, step: &'a Step, at: usize) -> Result<usize> {
         match step {
             Step::Apply(apply) => return Ok(at + if self.apply(apply) { 2 } else { 1 }),
             Step::Position { to, position, blend } => self.position(*to, *position, *blend),
@@ -138,11 +141,12 @@ impl<'a> Strip<'a> {
                     *continued = std::mem::replace(continued, Active::None).join(active);
                 }
             }
-            Step::EndLoop { start } => return self.repeat(*start, at, budget),
+            Step::EndLoop { start } => return self.repeat(*start, at),
             Step::Exit => {
                 let active = std::mem::replace(&mut self.active, Active::None);
                 self.exited = std::mem::replace(&mut self.exited, Active::None).join(active);
             }
+            Step::Fence => std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst),
             Step::Nothing => {}
         }
         Ok(at + 1)
@@ -180,8 +184,9 @@ impl<'a> Strip<'a> {
     }
 
     /// The end of a loop's block.
-    fn repeat(&mut self, start: usize, at: usize, budget: &Budget) -> Result<usize> {
-        budget.spend((at - start) as u64)?;
+    fn repeat(&mut self, start: usize, at: usize) -> Result<usize> {
+        let left = self.left.checked_sub((at - start) as u64);
+        self.left = left.ok_or_else(|| Fault { step: start, what: crate::verify::TOO_MANY_STEPS.to_owned() })?;
         let Some(Frame::Loop { continued, done, bound, entered }) = self.frames.last_mut() else { return Ok(at + 1) };
         *done = done.wrapping_add(1);
         let continued = std::mem::replace(continued, Active::None);

@@ -145,6 +145,31 @@ inline float to_odd(T x) {
     return x < T(0) ? -leading_bits(0ul - ulong(x)) : leading_bits(ulong(x));
 }
 
+// A fault is told by its number, the least if there are several.
+inline void fail(device atomic_uint* fault, uint number) {
+    atomic_fetch_max_explicit(fault, ~number, memory_order_relaxed);
+}
+
+// The index, told if it is beyond the end.
+template <typename I>
+inline I inside(I index, ulong length, device atomic_uint* fault, uint number) {
+    if (ulong(index) >= length) {
+        fail(fault, number);
+    }
+    return index;
+}
+
+// Whether the steps that are left suffice for a repetition, whose cost they pay.
+inline bool goes_on(thread uint& left, uint cost, device atomic_uint* fault, uint number) {
+    if (left >= cost) {
+        left -= cost;
+        return true;
+    }
+    left = 0;
+    fail(fault, number);
+    return false;
+}
+
 // Beyond the end, where negative indices are too: zero.
 template <typename T, typename I>
 inline T load(device const T* memory, ulong length, I index) {

@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use elinvar_core::metal_type;
 
-use super::{Context, expressions, names::Names};
+use super::{Context, expressions, faults::counter, names::Names};
 use crate::{
     program::{Function, Instruction, Memory, Operand},
-    verify::{Shape, shape},
+    verify::{Shape, Variance, Variances, shape, variances},
 };
 
 /// How a register is declared.
@@ -25,13 +25,19 @@ enum Declared {
 pub(super) struct Body<'a> {
     pub(super) context: &'a Context<'a>,
     pub(super) function: &'a Function,
+    /// Its number, the kernel's after all others.
+    number: usize,
     names: Vec<String>,
     shape: Shape,
+    /// Of the kernel, if it counts steps.
+    variances: Option<Variances>,
     declared: Vec<Declared>,
 }
 
 impl<'a> Body<'a> {
-    pub(super) fn new(context: &'a Context<'a>, function: &'a Function) -> Self {
+    pub(super) fn new(context: &'a Context<'a>, number: usize) -> Self {
+        let (program, is_kernel) = (context.program, number == context.program.functions.len());
+        let function = program.functions.get(number).unwrap_or(&program.kernel);
         let mut names: Names = context.globals.clone();
         let names = function.registers.iter().map(|r| names.give(&r.name)).collect();
         let shape = shape(&function.body, &function.arguments, function.registers.len(), function.parameters, function.result);
@@ -46,7 +52,8 @@ impl<'a> Body<'a> {
                 declared[to as usize] = if first { Declared::At(index) } else { Declared::In(scope) };
             }
         }
-        Self { context, function, names, shape, declared }
+        let variances = (is_kernel && context.faults.counts(number)).then(|| variances(program, &shape));
+        Self { context, function, number, names, shape, variances, declared }
     }
 
     pub(super) fn register(&self, register: u32) -> &str {
@@ -87,6 +94,9 @@ impl<'a> Body<'a> {
             }
         }
         let mut depth = 1usize;
+        for name in self.counters() {
+            let _ = writeln!(text, "    uint {name} = {}u;", self.context.steps);
+        }
         self.declare(&hoisted[0], depth, text);
         for (index, instruction) in self.function.body.iter().enumerate() {
             if matches!(instruction, Instruction::Else | Instruction::End) {
@@ -104,29 +114,73 @@ impl<'a> Body<'a> {
         }
     }
 
+    /// The counter that instruction `index`, a loop or a call that assigns `to`, takes its steps from.
+    pub(super) fn counter(&self, index: usize) -> &'static str {
+        let variance = self.variances.as_ref().map_or(Variance::Thread, |variances| match self.function.body[index].target() {
+            Some(to) => variances.register(to),
+            None => variances.block(self.shape.opens[index]),
+        });
+        counter(variance)
+    }
+
+    /// The counters of the kernel.
+    fn counters(&self) -> Vec<&'static str> {
+        let counts = |(index, instruction): (usize, &Instruction)| match *instruction {
+            Instruction::Loop { .. } => self.context.faults.of(self.number, index).map(|_| self.counter(index)),
+            Instruction::Call { function, .. } => self.context.faults.counts(function as usize).then(|| self.counter(index)),
+            _ => None,
+        };
+        let body = self.function.body.iter().enumerate().filter(|_| self.variances.is_some());
+        let mut counters: Vec<_> = body.filter_map(counts).collect();
+        counters.sort_unstable();
+        counters.dedup();
+        counters
+    }
+
+    /// Whether a loop that is counted may go on.
+    fn goes_on(&self, index: usize) -> Option<String> {
+        let fault = self.context.faults.of(self.number, index)?;
+        Some(format!("atlas::goes_on({}, {}u, atlas_fault, {}u)", self.counter(index), fault.cost, fault.number))
+    }
+
+    /// The index of an element, which is told where it is out of bounds and the program traps.
+    pub(super) fn index(&self, at: usize, index: Operand, length: &str) -> String {
+        let place = self.operand(index);
+        let fault = self.context.faults.of(self.number, at);
+        fault.map_or(place.clone(), |fault| format!("atlas::inside({place}, {length}, atlas_fault, {}u)", fault.number))
+    }
+
     fn declare(&self, registers: &[usize], depth: usize, text: &mut String) {
         for &register in registers {
-            let _ = writeln!(text, "{:2$}{} {3};", "", metal_type(self.function.registers[register].dtype), 4 * depth, self.names[register]);
+            let (dtype, name) = (self.function.registers[register].dtype, &self.names[register]);
+            // A loop that ran out of steps may leave it unassigned.
+            let value = if self.context.faults.counts(self.number) { format!(" = {}", expressions::zero(dtype)) } else { String::new() };
+            let _ = writeln!(text, "{:2$}{} {name}{value};", "", metal_type(dtype), 4 * depth);
         }
     }
 
-    fn statement(&self, index: usize, instruction: &Instruction) -> String {
+    fn statement(&self, at: usize, instruction: &Instruction) -> String {
         match *instruction {
             Instruction::If { condition } => format!("if ({}) {{", self.operand(condition)),
             Instruction::Else => "} else {".to_owned(),
-            Instruction::Loop { bound: None } => "for (;;) {".to_owned(),
-            Instruction::Loop { bound: Some(bound) } => format!("for (uint atlas_n = 0; atlas_n < {bound}u; ++atlas_n) {{"),
+            Instruction::Loop { bound } => match (bound, self.goes_on(at)) {
+                (None, None) => "for (;;) {".to_owned(),
+                (None, Some(goes_on)) => format!("while ({goes_on}) {{"),
+                (Some(bound), None) => format!("for (uint atlas_n = 0; atlas_n < {bound}u; ++atlas_n) {{"),
+                (Some(bound), Some(goes_on)) => format!("for (uint atlas_n = 0; atlas_n < {bound}u && {goes_on}; ++atlas_n) {{"),
+            },
             Instruction::While { condition } => format!("if (!{}) {{\n    break;\n}}", self.operand(condition)),
             Instruction::Break => "break;".to_owned(),
             Instruction::Continue => "continue;".to_owned(),
             Instruction::End => "}".to_owned(),
             Instruction::Exit => "return;".to_owned(),
             Instruction::Barrier => "threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);".to_owned(),
-            Instruction::Store { memory, index, value } => self.store(memory, index, value),
+            Instruction::Fence => "atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device);".to_owned(),
+            Instruction::Store { memory, index, value } => self.store(at, memory, index, value),
             _ => {
-                let value = self.value(instruction);
+                let value = self.value(at, instruction);
                 match instruction.target() {
-                    Some(to) if self.declared[to as usize] == Declared::At(index) => {
+                    Some(to) if self.declared[to as usize] == Declared::At(at) => {
                         format!("{} {} = {value};", metal_type(self.function.registers[to as usize].dtype), self.names[to as usize])
                     }
                     Some(to) => format!("{} = {value};", self.names[to as usize]),

@@ -89,7 +89,7 @@ impl Body<'_> {
         if is_half(dtype) { narrow(dtype, &value) } else { value }
     }
 
-    pub(super) fn value(&self, instruction: &Instruction) -> String {
+    pub(super) fn value(&self, at: usize, instruction: &Instruction) -> String {
         let register = |to: u32| self.function.registers[to as usize].dtype;
         match *instruction {
             Instruction::Unary { op, to, a } => self.rounded(register(to), unary(op, register(to), &self.wide(a))),
@@ -108,10 +108,10 @@ impl Body<'_> {
             Instruction::Convert { to, a } => self.convert(self.dtype(a), register(to), a),
             Instruction::Move { a, .. } => self.operand(a),
             Instruction::Position { position, .. } => place(position).to_owned(),
-            Instruction::Load { to, memory, index } => self.load(register(to), memory, index),
-            Instruction::Atomic { op, memory, index, value, .. } => self.atomic(op.name(), memory, index, &self.operand(value)),
+            Instruction::Load { to, memory, index } => self.load(at, register(to), memory, index),
+            Instruction::Atomic { op, memory, index, value, .. } => self.atomic(at, op.name(), memory, index, &self.operand(value)),
             Instruction::CompareExchange { memory, index, expected, value, .. } => {
-                self.atomic("atomic_cas", memory, index, &format!("{}, {}", self.operand(expected), self.operand(value)))
+                self.atomic(at, "atomic_cas", memory, index, &format!("{}, {}", self.operand(expected), self.operand(value)))
             }
             Instruction::Reduce { scope, op, to, a } => {
                 let (op, exchanged, dtype) = (object(op), exchanged(register(to)), register(to));
@@ -139,7 +139,9 @@ impl Body<'_> {
             Instruction::Call { function, .. } => {
                 let arguments = instruction.operands(&self.function.arguments).map(|argument| self.operand(argument));
                 let block = self.context.has_block.then(|| "atlas_parameters".to_owned());
-                let arguments: Vec<_> = arguments.chain(block).collect();
+                let counts = self.context.faults.counts(function as usize);
+                let counter = counts.then(|| format!("{}, atlas_fault", self.counter(at)));
+                let arguments: Vec<_> = arguments.chain(block).chain(counter).collect();
                 format!("program::{}({})", self.context.functions[function as usize], arguments.join(", "))
             }
             _ => String::new(),
@@ -160,22 +162,24 @@ impl Body<'_> {
         }
     }
 
-    fn load(&self, dtype: DType, memory: Memory, index: Operand) -> String {
-        let ((name, length), index) = (self.memory(memory), self.operand(index));
+    fn load(&self, at: usize, dtype: DType, memory: Memory, index: Operand) -> String {
+        let (name, length) = self.memory(memory);
+        let index = self.index(at, index, &length);
         let value = if self.context.checked { format!("atlas::load({name}, {length}, {index})") } else { format!("{name}[{index}]") };
         if dtype == DType::Bool { format!("{value} != 0") } else { value }
     }
 
-    pub(super) fn store(&self, memory: Memory, index: Operand, value: Operand) -> String {
-        let (dtype, (name, length), index) = (self.dtype(value), self.memory(memory), self.operand(index));
+    pub(super) fn store(&self, at: usize, memory: Memory, index: Operand, value: Operand) -> String {
+        let (dtype, (name, length)) = (self.dtype(value), self.memory(memory));
+        let index = self.index(at, index, &length);
         let value = if dtype == DType::Bool { format!("uchar({})", self.operand(value)) } else { self.operand(value) };
         if self.context.checked { format!("atlas::store({name}, {length}, {index}, {value});") } else { format!("{name}[{index}] = {value};") }
     }
 
-    fn atomic(&self, name: &str, memory: Memory, index: Operand, values: &str) -> String {
+    fn atomic(&self, at: usize, name: &str, memory: Memory, index: Operand, values: &str) -> String {
         let (memory, length) = self.memory(memory);
         let length = if self.context.checked { length } else { "~0ul".to_owned() };
-        format!("atlas::{name}({memory}, {length}, {}, {values})", self.operand(index))
+        format!("atlas::{name}({memory}, {length}, {}, {values})", self.index(at, index, &length))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod body;
 mod expressions;
+mod faults;
 mod names;
 
 use std::fmt::Write;
@@ -13,6 +14,7 @@ use crate::{
     verify::Verified,
 };
 use body::Body;
+use faults::Faults;
 use names::{Names, element_name};
 
 /// What programs use of Metal.
@@ -25,6 +27,8 @@ pub struct MetalProgram {
     pub text: String,
     /// The kernel's name.
     pub kernel: String,
+    /// What its launch fails with, by the number that the kernel tells, as a [`Metal::refused`](elinvar_core::Metal::refused) does.
+    pub refusals: Vec<String>,
     /// What the block of parameters, the buffer after the program's own, is made of, in order.
     pub block: Vec<Field>,
 }
@@ -79,6 +83,9 @@ struct Context<'a> {
     globals: Names,
     checked: bool,
     has_block: bool,
+    faults: Faults,
+    /// Steps that a thread's loops may take.
+    steps: u32,
 }
 
 /// Writes a program in Metal.
@@ -96,7 +103,17 @@ pub fn metal(verified: &Verified) -> MetalProgram {
     let parameters = program.parameters.iter().map(|p| globals.give(&p.name)).collect();
     let shared = program.shared.iter().map(|s| globals.give(&s.name)).collect();
     let functions = program.functions.iter().map(|f| globals.give(&f.name)).collect();
-    let context = Context { program, parameters, shared, functions, globals, checked, has_block: !block.is_empty() };
+    let context = Context {
+        program,
+        parameters,
+        shared,
+        functions,
+        globals,
+        checked,
+        has_block: !block.is_empty(),
+        faults: Faults::new(verified),
+        steps: verified.limits().steps,
+    };
 
     let mut text = String::from("#include <metal_stdlib>\nusing namespace metal;\n\n");
     if uses_functions(program) {
@@ -116,13 +133,13 @@ pub fn metal(verified: &Verified) -> MetalProgram {
     }
     if !program.functions.is_empty() {
         text += "\nnamespace program {\n";
-        for (function, name) in program.functions.iter().zip(&context.functions) {
-            context.function(function, name, &mut text);
+        for (number, name) in context.functions.iter().enumerate() {
+            context.function(number, name, &mut text);
         }
         text += "\n}  // namespace program\n";
     }
     context.kernel(&kernel, &mut text);
-    MetalProgram { text, kernel, block }
+    MetalProgram { text, kernel, refusals: context.faults.told, block }
 }
 
 /// Whether the library's strict functions are needed.
@@ -165,8 +182,9 @@ fn attributes(program: &Program) -> Vec<&'static str> {
 }
 
 impl Context<'_> {
-    fn function(&self, function: &Function, name: &str, text: &mut String) {
-        let mut body = Body::new(self, function);
+    fn function(&self, number: usize, name: &str, text: &mut String) {
+        let function = &self.program.functions[number];
+        let mut body = Body::new(self, number);
         let taken: Vec<_> = function
             .registers
             .iter()
@@ -175,7 +193,8 @@ impl Context<'_> {
             .map(|(r, p)| format!("{} {}", metal_type(p.dtype), body.register(r as u32)))
             .collect();
         let block = self.has_block.then(|| "constant AtlasParameters& atlas_parameters".to_owned());
-        let taken: Vec<_> = taken.into_iter().chain(block).collect();
+        let counter = self.faults.counts(number).then(|| "thread uint& atlas_left, device atomic_uint* atlas_fault".to_owned());
+        let taken: Vec<_> = taken.into_iter().chain(block).chain(counter).collect();
         let result = function.result.and_then(|result| self.program.dtype(function, result)).unwrap_or(DType::F32);
         let _ = writeln!(text, "\ninline {} {name}({}) {{", metal_type(result), taken.join(", "));
         body.write(text);
@@ -194,6 +213,9 @@ impl Context<'_> {
         }
         if self.has_block {
             taken.push(format!("constant AtlasParameters& atlas_parameters [[buffer({})]]", buffers.len()));
+        }
+        if self.faults.any() {
+            taken.push(format!("device atomic_uint* atlas_fault [[buffer({})]]", buffers.len() + usize::from(self.has_block)));
         }
         taken.extend(attributes(program).into_iter().map(str::to_owned));
         let _ = writeln!(text, "\n[[kernel]] void {name}(\n    {})\n{{", taken.join(",\n    "));
@@ -216,7 +238,7 @@ impl Context<'_> {
             }
             text.push_str("    threadgroup_barrier(mem_flags::mem_threadgroup);\n");
         }
-        Body::new(self, &program.kernel).write(text);
+        Body::new(self, program.functions.len()).write(text);
         text.push_str("}\n");
     }
 

@@ -118,6 +118,7 @@ impl Body<'_> {
             Instruction::Reduce { scope, op, a, .. } => format!("{}_{} {}", scope.name(), op.name(), o(a)),
             Instruction::Shuffle { kind, a, by, .. } => format!("{} {} {}", kind.name(), o(a), o(by)),
             Instruction::Barrier => "barrier".to_owned(),
+            Instruction::Fence => "fence".to_owned(),
             Instruction::Call { function, .. } => {
                 let name = self.program.functions.get(function as usize).map_or("?", |f| f.name.as_str());
                 let arguments: Vec<_> = instruction.operands(&self.function.arguments).map(o).collect();

@@ -2,7 +2,7 @@
 
 use elinvar_core::{Error, Result};
 
-use crate::program::Location;
+use crate::program::{Location, Site};
 
 /// What a token is.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,8 +33,8 @@ impl Token {
 }
 
 /// An error at a place of the text.
-pub(crate) fn error_at(at: Location, message: impl std::fmt::Display) -> Error {
-    Error::invalid_data(format!("line {}, column {}: {message}", at.line, at.column))
+pub(super) fn error_at(at: Location, message: impl std::fmt::Display) -> Error {
+    Error::invalid_data(format!("{}: {message}", Site::Text(at)))
 }
 
 const MARKS: &[&str] = &["->", ":", "=", "[", "]", "(", ")", ","];

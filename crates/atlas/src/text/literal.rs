@@ -5,7 +5,7 @@ use std::fmt;
 use elinvar_core::{DType, Error, Result};
 
 use super::lexer::error_at;
-use crate::program::{Constant, Location};
+use crate::program::{Constant, Location, is_floating};
 
 /// The constant of a type that `text` says, or what is wrong with it.
 pub(crate) fn value(text: &str, dtype: DType) -> Result<Constant, String> {
@@ -16,11 +16,16 @@ pub(crate) fn value(text: &str, dtype: DType) -> Result<Constant, String> {
             "false" => Ok(Constant::bool(false)),
             _ => Err(wrong(": true or false is expected")),
         },
+        DType::F64 => {
+            let body = text.trim_start_matches(['-', '+']);
+            let value = text.parse::<f64>().ok().filter(|value| matches!(body, "inf" | "nan") || is_number(body) && value.is_finite());
+            value.map(Constant::f64).ok_or_else(|| wrong(", or too large for one"))
+        }
         _ if dtype.is_float() => {
             let body = text.trim_start_matches(['-', '+']);
             let value = match body {
                 "inf" | "nan" => text.parse::<f32>().ok(),
-                _ if body.starts_with(|c: char| c.is_ascii_digit() || c == '.') => text.parse::<f32>().ok().filter(|value| value.is_finite()),
+                _ if is_number(body) => text.parse::<f32>().ok().filter(|value| value.is_finite()),
                 _ => None,
             };
             let value = value.ok_or_else(|| wrong(", or too large for one"))?;
@@ -38,6 +43,11 @@ pub(crate) fn value(text: &str, dtype: DType) -> Result<Constant, String> {
             value.and_then(|value| Constant::integer(dtype, value)).ok_or_else(|| wrong(", or out of its range"))
         }
     }
+}
+
+/// Whether a number without its sign starts as one.
+fn is_number(body: &str) -> bool {
+    body.starts_with(|c: char| c.is_ascii_digit() || c == '.')
 }
 
 /// The same with the place of the text in the message.
@@ -60,7 +70,8 @@ impl fmt::Display for Constant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.dtype {
             DType::Bool => write!(f, "{}", self.bits != 0),
-            d if d.is_float() => match self.as_f32() {
+            DType::F32 | DType::F16 | DType::BF16 if self.as_f32().is_finite() => write!(f, "{:?}", self.as_f32()),
+            d if is_floating(d) => match self.as_f64() {
                 value if value.is_nan() => f.write_str("nan"),
                 value if value.is_infinite() => f.write_str(if value > 0.0 { "inf" } else { "-inf" }),
                 value => write!(f, "{value:?}"),

@@ -7,5 +7,4 @@ mod parser;
 mod statement;
 
 pub use format::format;
-pub(crate) use lexer::error_at;
 pub use parser::parse;

@@ -6,9 +6,9 @@ use elinvar_core::{Access, DType, Result};
 
 use super::{
     lexer::{Kind, Token, error_at, tokens},
-    literal, statement,
+    statement,
 };
-use crate::program::{Bounds, Function, Location, Memory, Operand, Parameter, Program, Register, Shared};
+use crate::program::{self, Bounds, Function, Location, Memory, Operand, Parameter, Program, Register, Shared};
 
 /// The version of the text form that this crate reads.
 const VERSION: &str = "1";
@@ -60,7 +60,7 @@ impl Line {
 
     pub(super) fn dtype(&mut self) -> Result<DType> {
         let (name, at) = self.name("a type")?;
-        name.parse().map_err(|error| error_at(at, error))
+        DType::of_program(&name).map_err(|error| error_at(at, error))
     }
 
     pub(super) fn count(&mut self, what: &str) -> Result<u32> {
@@ -144,10 +144,7 @@ impl Scope<'_> {
 }
 
 fn check_name(name: &str, at: Location) -> Result<()> {
-    if name.contains('.') || literal::is_literal(name) {
-        return Err(error_at(at, format_args!("'{name}' cannot be a name")));
-    }
-    Ok(())
+    program::check_name(name).map_err(|message| error_at(at, message))
 }
 
 /// Reads the text form.
@@ -209,9 +206,10 @@ impl Reader<'_> {
         let mut line = self.expect_line("'kernel'")?;
         let (word, at) = line.name("an item")?;
         match word.as_str() {
-            "program" => (self.program.name, _) = line.name("the program's name")?,
+            "program" => (self.program.name, self.program.header.name) = line.name("the program's name")?,
             "bounds" => {
                 let (name, at) = line.name("a policy")?;
+                self.program.header.bounds = at;
                 self.program.bounds = Bounds::of_name(&name).ok_or_else(|| error_at(at, "bounds are checked, trap or unchecked"))?;
             }
             "block" => {
@@ -222,6 +220,7 @@ impl Reader<'_> {
                     }
                 }
                 self.program.block = Some(block);
+                self.program.header.block = at;
             }
             "buffer" | "scalar" => {
                 let (name, at) = line.name("a name")?;
@@ -231,6 +230,7 @@ impl Reader<'_> {
                 let index = self.program.parameters.len() as u32;
                 self.define(&name, at, if access.is_some() { Global::Memory(Memory::Buffer(index)) } else { Global::Scalar(index) })?;
                 self.program.parameters.push(Parameter { name, dtype, access });
+                self.program.header.parameters.push(at);
             }
             "shared" => {
                 let (name, at) = line.name("a name")?;
@@ -241,6 +241,7 @@ impl Reader<'_> {
                 line.mark("]")?;
                 self.define(&name, at, Global::Memory(Memory::Shared(self.program.shared.len() as u32)))?;
                 self.program.shared.push(Shared { name, dtype, length });
+                self.program.header.shared.push(at);
             }
             "function" => return self.function(line).map(|()| false),
             "kernel" => {
@@ -288,6 +289,7 @@ impl Reader<'_> {
         let function = self.body(function, Some(dtype))?;
         self.define(&name, at, Global::Function(self.program.functions.len() as u32))?;
         self.program.functions.push(function);
+        self.program.header.functions.push(at);
         Ok(())
     }
 
@@ -309,6 +311,9 @@ impl Reader<'_> {
                 "end" if depth == 0 => {
                     line.next("'end'")?;
                     line.finish()?;
+                    if result.is_none() {
+                        scope.function.locations.push(at);
+                    }
                     if result.is_some() && scope.function.result.is_none() {
                         return Err(error_at(at, "the function returns nothing: 'return' must be its last statement"));
                     }
@@ -321,6 +326,7 @@ impl Reader<'_> {
                     };
                     scope.function.result = Some(statement::operand_of(&mut line, &scope, dtype)?);
                     line.finish()?;
+                    scope.function.locations.push(at);
                 }
                 _ => {
                     let instruction = statement::parse(line, &mut scope)?;

@@ -93,6 +93,7 @@ pub(super) fn parse(mut line: Line, scope: &mut Scope<'_>) -> Result<Instruction
         "end" => Instruction::End,
         "exit" => Instruction::Exit,
         "barrier" => Instruction::Barrier,
+        "fence" => Instruction::Fence,
         "store" => {
             let (memory, dtype, index) = element(&mut line, scope)?;
             Instruction::Store { memory, index, value: operand_of(&mut line, scope, dtype)? }

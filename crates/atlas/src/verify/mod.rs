@@ -9,11 +9,9 @@ use std::collections::HashSet;
 use elinvar_core::{Error, Result};
 
 pub(crate) use flow::{Shape, shape};
+pub(crate) use uniform::{Variance, Variances, variances};
 
-use crate::{
-    program::{Function, Instruction, LaunchConfig, Location, Program},
-    text::error_at,
-};
+use crate::program::{Bounds, Function, Instruction, LaunchConfig, Location, Program, Site, check_name};
 
 /// What a program may ask for. Every device of the library grants the defaults.
 #[derive(Clone, Copy, Debug)]
@@ -24,16 +22,22 @@ pub struct Limits {
     pub shared_bytes: u64,
     /// Whether every loop must have a bound.
     pub bounded_loops: bool,
+    /// Steps that the loops of a thread may take, an instruction in a repetition being one; a launch whose loops take more fails.
+    pub steps: u32,
+    /// Whether a program may ask for `bounds unchecked`, with which it may do anything to the memory of a GPU.
+    pub unchecked: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { threads: 1024, shared_bytes: (32 << 10) - REDUCTION_BYTES, bounded_loops: false }
+        Self { threads: 1024, shared_bytes: (32 << 10) - REDUCTION_BYTES, bounded_loops: false, steps: 1 << 28, unchecked: false }
     }
 }
 
 /// Threadgroup memory that reductions over a block take on devices.
 pub(crate) const REDUCTION_BYTES: u64 = 2 << 10;
+/// What is wrong with a loop that takes more steps than [`Limits::steps`].
+pub(crate) const TOO_MANY_STEPS: &str = "the loops of a thread took more steps than they may: this one may have no end";
 /// Instructions of a program, calls expanded.
 const MOST_INSTRUCTIONS: u64 = 1 << 16;
 /// Registers of a program, calls expanded.
@@ -42,8 +46,6 @@ const MOST_REGISTERS: u64 = 1 << 12;
 const MOST_PARAMETERS: usize = 24;
 /// Blocks in one another.
 const MOST_DEPTH: usize = 64;
-/// Characters of a name.
-const LONGEST_NAME: usize = 64;
 
 /// A program that was verified.
 #[derive(Clone, Debug)]
@@ -57,6 +59,11 @@ impl Verified {
     /// The program.
     pub fn program(&self) -> &Program {
         &self.program
+    }
+
+    /// What the program was granted.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// Whether threads of a block work together: blocks are then whole simdgroups of 32 threads.
@@ -121,59 +128,68 @@ fn wrong(message: impl Into<String>) -> Error {
 }
 
 /// An error about an instruction.
-pub(crate) fn at(function: &Function, index: usize, message: impl std::fmt::Display) -> Error {
-    match function.locations.get(index) {
-        Some(&location) if location != Location::default() => error_at(location, message),
-        _ => wrong(format!("{}, instruction {index}: {message}", if function.result.is_some() { &function.name } else { "kernel" })),
+fn at(function: &Function, index: usize, message: impl std::fmt::Display) -> Error {
+    wrong(format!("{}: {message}", Site::of(function, index)))
+}
+
+/// An error about a part of the header.
+fn about(at: Option<&Location>, message: impl std::fmt::Display) -> Error {
+    match at {
+        Some(&at) if at != Location::default() => wrong(format!("{}: {message}", Site::Text(at))),
+        _ => wrong(message.to_string()),
     }
 }
 
 fn header(program: &Program, limits: &Limits) -> Result<()> {
+    let places = &program.header;
     let mut names = HashSet::new();
-    let functions = program.functions.iter().map(|f| &f.name);
-    let globals = program.parameters.iter().map(|p| &p.name).chain(program.shared.iter().map(|s| &s.name)).chain(functions);
-    for name in globals {
-        check_name(name)?;
+    let parameters = program.parameters.iter().enumerate().map(|(index, p)| (&p.name, places.parameters.get(index)));
+    let shared = program.shared.iter().enumerate().map(|(index, s)| (&s.name, places.shared.get(index)));
+    let functions = program.functions.iter().enumerate().map(|(index, f)| (&f.name, places.functions.get(index)));
+    for (name, place) in parameters.chain(shared).chain(functions) {
+        check_name(name).map_err(|message| about(place, message))?;
         if !names.insert(name.as_str()) {
-            return Err(wrong(format!("'{name}' is declared twice")));
+            return Err(about(place, format_args!("'{name}' is declared twice")));
         }
     }
-    check_name(&program.name).map_err(|e| e.context("the program's name ('program NAME')"))?;
-    for function in program.functions.iter().chain([&program.kernel]) {
+    check_name(&program.name).map_err(|message| about(Some(&places.name), format_args!("the program's name ('program NAME'): {message}")))?;
+    for (index, function) in program.functions.iter().chain([&program.kernel]).enumerate() {
+        let place = places.functions.get(index).or(function.locations.first());
         let mut own = HashSet::new();
         for register in &function.registers {
-            check_name(&register.name)?;
+            check_name(&register.name).map_err(|message| about(place, message))?;
             if names.contains(register.name.as_str()) || !own.insert(register.name.as_str()) {
-                return Err(wrong(format!("'{}' names two things", register.name)));
+                return Err(about(place, format_args!("'{}' names two things", register.name)));
             }
         }
         if function.parameters as usize > function.registers.len() {
             return Err(wrong(format!("{} has {} parameters and {} registers", function.name, function.parameters, function.registers.len())));
         }
     }
-    if program.parameters.len() > MOST_PARAMETERS || program.shared.len() > MOST_PARAMETERS {
-        let (parameters, shared) = (program.parameters.len(), program.shared.len());
-        return Err(wrong(format!("{parameters} parameters and {shared} shared arrays: {MOST_PARAMETERS} of each at most")));
+    for (count, what, places) in
+        [(program.parameters.len(), "parameters", &places.parameters), (program.shared.len(), "shared arrays", &places.shared)]
+    {
+        if count > MOST_PARAMETERS {
+            return Err(about(places.get(MOST_PARAMETERS), format_args!("{count} {what}: {MOST_PARAMETERS} at most")));
+        }
     }
-    let bytes: u64 = program.shared.iter().map(|s| u64::from(s.length) * s.dtype.size() as u64).sum();
-    if bytes > limits.shared_bytes || program.shared.iter().any(|s| s.length == 0) {
-        return Err(wrong(format!("{bytes} bytes of shared arrays: 1 to {} are possible, and no array is empty", limits.shared_bytes)));
+    let mut bytes = 0u64;
+    for (index, shared) in program.shared.iter().enumerate() {
+        bytes += u64::from(shared.length) * shared.dtype.size() as u64;
+        if bytes > limits.shared_bytes || shared.length == 0 {
+            let message = format!("{bytes} bytes of shared arrays with this: 1 to {} are possible, and no array is empty", limits.shared_bytes);
+            return Err(about(places.shared.get(index), message));
+        }
+    }
+    if program.bounds == Bounds::Unchecked && !limits.unchecked {
+        let message = "'bounds unchecked' is for those who trust the program: it must be granted (Limits::unchecked, or --unchecked)";
+        return Err(about(Some(&places.bounds), message));
     }
     if program.kernel.parameters != 0 || program.kernel.result.is_some() {
         return Err(wrong("the kernel takes and returns nothing itself"));
     }
     if let Some(block) = program.block.filter(|b| LaunchConfig { grid: [1; 3], block: *b }.threads() > u128::from(limits.threads) || b.contains(&0)) {
-        return Err(wrong(format!("blocks of {block:?} threads: 1 to {} are possible", limits.threads)));
-    }
-    Ok(())
-}
-
-fn check_name(name: &str) -> Result<()> {
-    let is_word = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    let is_literal = matches!(name, "true" | "false" | "inf" | "nan");
-    if !is_word || is_literal || name.len() > LONGEST_NAME {
-        let shown: String = name.chars().take(LONGEST_NAME).collect();
-        return Err(wrong(format!("{shown:?} is no name: a letter, then letters, digits and '_', {LONGEST_NAME} at most")));
+        return Err(about(Some(&places.block), format_args!("blocks of {block:?} threads: 1 to {} are possible", limits.threads)));
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use elinvar_core::{Access, DType, Result};
 
 use super::at;
-use crate::program::{Binary, Function, Instruction, Memory, Operand, Program, Scope, Ternary, Unary};
+use crate::program::{Binary, Function, Instruction, Memory, Operand, Program, Scope, Ternary, Unary, is_floating};
 
 /// Checks a function, which may call the `callees` first functions.
 pub(super) fn check(program: &Program, function: &Function, callees: usize) -> Result<()> {
@@ -28,8 +28,9 @@ type Checked<T = ()> = Result<T, String>;
 fn unary_takes(op: Unary, dtype: DType) -> bool {
     match op {
         Unary::Neg | Unary::Abs => dtype != DType::Bool,
-        Unary::Not => !dtype.is_float(),
+        Unary::Not => !is_floating(dtype),
         Unary::Popcount => dtype.is_integer(),
+        Unary::Floor | Unary::Ceil | Unary::Trunc | Unary::Round | Unary::Sqrt | Unary::Rsqrt => is_floating(dtype),
         _ => dtype.is_float(),
     }
 }
@@ -38,7 +39,7 @@ pub(crate) fn binary_takes(op: Binary, dtype: DType) -> bool {
     match op {
         Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Rem | Binary::Min | Binary::Max => dtype != DType::Bool,
         Binary::Pow => dtype.is_float(),
-        Binary::And | Binary::Or | Binary::Xor => !dtype.is_float(),
+        Binary::And | Binary::Or | Binary::Xor => !is_floating(dtype),
         Binary::Shl | Binary::Shr => dtype.is_integer(),
     }
 }
@@ -118,7 +119,7 @@ impl Checker<'_> {
             Instruction::Binary { op, to, a, b } => self.alike(to, &[a, b]).and_then(|dtype| self.takes(op.name(), dtype, binary_takes(op, dtype))),
             Instruction::Ternary { op, to, a, b, c } => {
                 let dtype = self.alike(to, &[a, b, c])?;
-                self.takes(op.name(), dtype, dtype.is_float() || op == Ternary::Mad && dtype.is_integer())
+                self.takes(op.name(), dtype, is_floating(dtype) || op == Ternary::Mad && dtype.is_integer())
             }
             Instruction::Compare { op, to, a, b } => {
                 if self.target(to)? != DType::Bool {
@@ -171,6 +172,7 @@ impl Checker<'_> {
             Instruction::Call { function, to, arguments: (first, count) } => self.call(function, to, first, count),
             Instruction::If { condition } | Instruction::While { condition } => self.expect(condition, DType::Bool, "the condition"),
             Instruction::Barrier => self.only_in_kernel("'barrier'"),
+            Instruction::Fence => self.only_in_kernel("'fence'"),
             Instruction::Exit => self.only_in_kernel("'exit'"),
             Instruction::Loop { bound: Some(0) } => Err("a loop of no repetitions".to_owned()),
             Instruction::Else | Instruction::Loop { .. } | Instruction::Break | Instruction::Continue | Instruction::End => Ok(()),

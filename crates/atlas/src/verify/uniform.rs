@@ -11,11 +11,33 @@ use super::{
 };
 use crate::program::{Instruction, Memory, Operand, Position, Program, Scope};
 
+/// Among which threads a value, or whether a block of statements runs, may differ.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Variance {
+pub(crate) enum Variance {
+    /// The same for all threads of a block.
     Block,
+    /// The same for the threads of a simdgroup.
     Simdgroup,
+    /// Any two threads.
     Thread,
+}
+
+/// The variance of a kernel's registers and blocks of statements.
+pub(crate) struct Variances {
+    values: Vec<Variance>,
+    registers: usize,
+}
+
+impl Variances {
+    /// Of a register.
+    pub(crate) fn register(&self, register: u32) -> Variance {
+        self.values[register as usize]
+    }
+
+    /// Of a block of the kernel's shape.
+    pub(crate) fn block(&self, block: u32) -> Variance {
+        self.values[self.registers + block as usize]
+    }
 }
 
 /// The nodes that variance flows between: registers, then blocks.
@@ -47,10 +69,9 @@ impl Graph {
     }
 }
 
-/// Checks the kernel of a program whose functions were checked.
-pub(super) fn check(program: &Program) -> Result<()> {
+/// The variances of the kernel of a program whose functions were checked.
+pub(crate) fn variances(program: &Program, shape: &Shape) -> Variances {
     let kernel = &program.kernel;
-    let shape = shape(&kernel.body, &kernel.arguments, kernel.registers.len(), 0, None);
     let registers = kernel.registers.len() as u32;
     let nodes = kernel.registers.len() + shape.parent.len();
     let mut graph = Graph { variance: vec![Variance::Block; nodes], edges: vec![Vec::new(); nodes], work: Vec::new() };
@@ -58,16 +79,24 @@ pub(super) fn check(program: &Program) -> Result<()> {
         graph.edge(registers + shape.parent[block], registers + block as u32);
     }
     for (index, instruction) in kernel.body.iter().enumerate() {
-        connect(program, &shape, index, instruction, registers, &mut graph);
+        connect(program, shape, index, instruction, registers, &mut graph);
     }
     graph.settle();
+    Variances { values: graph.variance, registers: kernel.registers.len() }
+}
+
+/// Checks the kernel of a program whose functions were checked.
+pub(super) fn check(program: &Program) -> Result<()> {
+    let kernel = &program.kernel;
+    let shape = shape(&kernel.body, &kernel.arguments, kernel.registers.len(), 0, None);
+    let variances = variances(program, &shape);
     let mut exited = Variance::Block;
     let mut exits = first_exits(&kernel.body, &shape).into_iter().peekable();
     for (index, instruction) in kernel.body.iter().enumerate() {
         while let Some((_, exit)) = exits.next_if(|(start, _)| *start <= index) {
-            exited = exited.max(graph.variance[(registers + shape.block_of[exit]) as usize]);
+            exited = exited.max(variances.block(shape.block_of[exit]));
         }
-        let around = graph.variance[(registers + shape.block_of[index]) as usize].max(exited);
+        let around = variances.block(shape.block_of[index]).max(exited);
         let (what, most) = match instruction {
             Instruction::Barrier => ("a barrier", Variance::Block),
             Instruction::Reduce { scope: Scope::Group, .. } => ("a reduction over the block", Variance::Block),

@@ -2,10 +2,11 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub(crate) mod cooperation;
 pub(crate) mod random;
 pub(crate) mod scalar;
 
-use elinvar_atlas::{Binary, Compare, Constant, Ternary, Unary, is_signed};
+use elinvar_atlas::{Binary, Compare, Constant, Ternary, Unary, is_floating, is_signed};
 use elinvar_core::DType;
 use elinvar_math as math;
 
@@ -26,12 +27,33 @@ pub(crate) struct Table {
     pub(crate) instructions: Vec<Vec<String>>,
 }
 
+/// Some of which lie beside and between those of narrower types.
+const DOUBLES: [f64; VALUES] = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.5,
+    2.5,
+    f64::INFINITY,
+    f64::NAN,
+    f64::MAX,
+    f64::MIN_POSITIVE,
+    1.0 + f64::EPSILON,
+    1.000_488_281_250_000_2,
+    1.003_906_25 - f64::EPSILON,
+    65_519.999_999_999_99,
+    -3.402_823_567_797_336_6e38,
+    -1.844_674_407_370_955_2e19,
+    0.1,
+];
+
 pub(crate) fn values(dtype: DType) -> Vec<u64> {
     let floats = [0.0, -0.0, 1.0, -1.0, 0.5, 2.5, -3.5, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 3.25e4, 1.0e-6, 130.7, -0.017, 7.0, -2.0e9];
     let (low, high) = range(dtype);
     let integers = [0, 1, low, high, low + 1, high - 1, 2, 3, 7, 100, 31, 33, high / 2 + 1, high / 3, 63, low / 2 + 5];
     match dtype {
         DType::Bool => (0..VALUES as u64).map(|i| i & 1).collect(),
+        DType::F64 => DOUBLES.iter().map(|v| Constant::f64(*v).bits).collect(),
         _ if dtype.is_float() => floats.iter().map(|v| Constant::float(dtype, *v).bits).collect(),
         _ => integers.iter().map(|v| wrap(dtype, *v)).collect(),
     }
@@ -70,6 +92,21 @@ pub(crate) fn unary(op: Unary, dtype: DType, a: u64) -> Option<u64> {
         };
         return Some(wrap(dtype, value));
     }
+    if dtype == DType::F64 {
+        let x = f64::from_bits(a);
+        let value = match op {
+            Unary::Neg => -x,
+            Unary::Abs => x.abs(),
+            Unary::Floor => x.floor(),
+            Unary::Ceil => x.ceil(),
+            Unary::Trunc => x.trunc(),
+            Unary::Round => x.round_ties_even(),
+            Unary::Sqrt => x.sqrt(),
+            Unary::Rsqrt => 1.0 / x.sqrt(),
+            _ => return None,
+        };
+        return Some(Constant::f64(value).bits);
+    }
     let x = float(dtype, a);
     let value = match op {
         Unary::Neg => -x,
@@ -105,7 +142,22 @@ pub(crate) fn binary(op: Binary, dtype: DType, a: u64, b: u64) -> Option<u64> {
         _ => None,
     };
     if bitwise.is_some() || dtype == DType::Bool {
-        return bitwise.filter(|_| !dtype.is_float());
+        return bitwise.filter(|_| !is_floating(dtype));
+    }
+    if dtype == DType::F64 {
+        let (x, y) = (f64::from_bits(a), f64::from_bits(b));
+        let value = match op {
+            Binary::Add => x + y,
+            Binary::Sub => x - y,
+            Binary::Mul => x * y,
+            Binary::Div => x / y,
+            Binary::Rem => (-(x / y).trunc()).mul_add(y, x),
+            Binary::Min | Binary::Max if x.is_nan() || y.is_nan() => f64::NAN,
+            Binary::Min => [y, x][usize::from(x < y)],
+            Binary::Max => [y, x][usize::from(x > y)],
+            _ => return None,
+        };
+        return Some(Constant::f64(value).bits);
     }
     if dtype.is_float() {
         let (x, y) = (float(dtype, a), float(dtype, b));
@@ -154,19 +206,24 @@ pub(crate) fn ternary(op: Ternary, dtype: DType, a: u64, b: u64, c: u64) -> Opti
         let value = if op == Ternary::Fma { x.mul_add(y, z) } else { x * y + z };
         return Some(Constant::float(dtype, value).bits);
     }
+    if dtype == DType::F64 {
+        let (x, y, z) = (f64::from_bits(a), f64::from_bits(b), f64::from_bits(c));
+        return Some(Constant::f64(if op == Ternary::Fma { x.mul_add(y, z) } else { x * y + z }).bits);
+    }
     let product = integer(DType::U64, a).wrapping_mul(integer(DType::U64, b));
     (op == Ternary::Mad && dtype.is_integer()).then(|| wrap(dtype, product.wrapping_add(integer(DType::U64, c))))
 }
 
 pub(crate) fn compare(op: Compare, dtype: DType, a: u64, b: u64) -> Option<bool> {
-    let order = if dtype.is_float() {
-        float(dtype, a).partial_cmp(&float(dtype, b))
+    let value = |bits| Constant { dtype, bits }.as_f64();
+    let order = if is_floating(dtype) {
+        value(a).partial_cmp(&value(b))
     } else if dtype == DType::Bool {
         matches!(op, Compare::Eq | Compare::Ne).then_some(a.cmp(&b))
     } else {
         Some(integer(dtype, a).cmp(&integer(dtype, b)))
     };
-    if order.is_none() && !dtype.is_float() {
+    if order.is_none() && !is_floating(dtype) {
         return None;
     }
     Some(match op {
@@ -189,19 +246,34 @@ fn round_integer(value: i128, digits: u32) -> f64 {
     if value < 0 { -rounded } else { rounded }
 }
 
+/// A number rounded once, to nearest even, to so many binary digits and to a multiple of 2 to the power `least`.
+fn round_double(x: f64, digits: i32, least: i32) -> f64 {
+    let exponent = (x.to_bits() >> 52 & 0x7ff) as i32 - 1023;
+    let unit = 2f64.powi((exponent + 1 - digits).max(least));
+    if x.is_finite() { (x / unit).round_ties_even() * unit } else { x }
+}
+
 pub(crate) fn convert(from: DType, to: DType, a: u64) -> u64 {
     if from == to {
         return a;
     }
     if to == DType::Bool {
-        return u64::from(if from.is_float() { float(from, a) != 0.0 } else { a != 0 });
+        return u64::from(if is_floating(from) { Constant { dtype: from, bits: a }.as_f64() != 0.0 } else { a != 0 });
     }
-    match (from.is_float(), to.is_float()) {
-        (true, true) => Constant::float(to, float(from, a)).bits,
+    match (is_floating(from), is_floating(to)) {
+        (true, true) => {
+            let x = Constant { dtype: from, bits: a }.as_f64();
+            match to {
+                DType::F64 => Constant::f64(x).bits,
+                DType::F16 => Constant::float(to, round_double(x, 11, -24) as f32).bits,
+                DType::BF16 => Constant::float(to, round_double(x, 8, -133) as f32).bits,
+                _ => Constant::float(to, x as f32).bits,
+            }
+        }
         (true, false) => {
             let (low, high) = range(to);
-            let x = float(from, a);
-            let value = if x.is_nan() { 0 } else { (f64::from(x).trunc().clamp(-1e30, 1e30) as i128).clamp(low, high) };
+            let x = Constant { dtype: from, bits: a }.as_f64();
+            let value = if x.is_nan() { 0 } else { (x.trunc().clamp(-1e30, 1e30) as i128).clamp(low, high) };
             wrap(to, value)
         }
         (false, true) => {
@@ -209,9 +281,11 @@ pub(crate) fn convert(from: DType, to: DType, a: u64) -> u64 {
             let digits = match to {
                 DType::F16 => 11,
                 DType::BF16 => 8,
+                DType::F64 => 53,
                 _ => 24,
             };
-            Constant::float(to, round_integer(value, digits) as f32).bits
+            let value = round_integer(value, digits);
+            if to == DType::F64 { Constant::f64(value).bits } else { Constant::float(to, value as f32).bits }
         }
         (false, false) => wrap(to, if from == DType::Bool { i128::from(a) } else { integer(from, a) }),
     }
@@ -221,8 +295,8 @@ fn put(bytes: &mut Vec<u8>, dtype: DType, bits: u64) {
     bytes.extend_from_slice(&bits.to_le_bytes()[..dtype.size()]);
 }
 
-/// The table of a type. With `divergent`, threads of odd number take another path, which gives them their first operand or true instead.
-pub(crate) fn table(dtype: DType, divergent: bool) -> Table {
+/// The table of a type, converted to each of `types`. With `divergent`, threads of odd number take another path, which gives them their first operand or true instead.
+pub(crate) fn table(dtype: DType, types: &[DType], divergent: bool) -> Table {
     let all = values(dtype);
     let operands = |i: usize| (all[i / VALUES], all[i % VALUES], all[(i / VALUES + 3 * i) % VALUES]);
     let (mut a, mut b, mut c) = (Vec::new(), Vec::new(), Vec::new());
@@ -251,7 +325,7 @@ pub(crate) fn table(dtype: DType, divergent: bool) -> Table {
         }
         statements += &format!("  at = add i {at}\n  store {output}[at] {name}\n");
         for i in 0..THREADS {
-            let one = if result.is_float() { Constant::float(result, 1.0).bits } else { 1 };
+            let one = if is_floating(result) { Constant::float(result, 1.0).bits } else { 1 };
             let other = if result == dtype { operands(i).0 } else { one };
             put(&mut table.outputs[place].2, result, if divergent && i % 2 == 1 { other } else { value(i) });
         }
@@ -283,7 +357,7 @@ pub(crate) fn table(dtype: DType, divergent: bool) -> Table {
             add(output, DType::Bool, format!("{} x y", op.name()), &|i| u64::from(compare(op, dtype, operands(i).0, operands(i).1).unwrap_or(false)));
         }
     }
-    for &to in DType::ALL.iter().filter(|to| **to != dtype) {
+    for &to in types.iter().filter(|to| **to != dtype) {
         add(&format!("to_{to}"), to, "convert x".to_owned(), &|i| convert(dtype, to, operands(i).0));
     }
     let header: String = table.outputs.iter().map(|(name, dtype, _)| format!("buffer {name}: write {dtype}\n")).collect();
@@ -294,7 +368,7 @@ pub(crate) fn table(dtype: DType, divergent: bool) -> Table {
         .map(|(name, result, _)| {
             let one = match result {
                 DType::Bool => "true",
-                d if d.is_float() => "1.0",
+                d if is_floating(*d) => "1.0",
                 _ => "1",
             };
             format!("  one_{name}: {result} = move {one}\n")
@@ -312,7 +386,7 @@ pub(crate) fn difference(table: &Table, output: usize, found: &[u8]) -> Option<S
     let (name, dtype, expected) = &table.outputs[output];
     let size = dtype.size();
     let bits = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |bits, byte| bits << 8 | u64::from(*byte));
-    let is_nan = |bits: u64| dtype.is_float() && Constant { dtype: *dtype, bits }.as_f32().is_nan();
+    let is_nan = |bits: u64| is_floating(*dtype) && Constant { dtype: *dtype, bits }.as_f64().is_nan();
     let place = found.chunks(size).zip(expected.chunks(size)).position(|(f, e)| f != e && !(is_nan(bits(f)) && is_nan(bits(e))))?;
     let value = |bytes: &[u8]| bits(&bytes[place * size..][..size]);
     let operand = |bytes: &[u8]| {

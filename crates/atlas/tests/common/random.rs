@@ -2,13 +2,14 @@
 
 use elinvar_atlas::{
     Atomic, Binary, Builder, Compare, Constant, Instruction, LaunchConfig, Memory, Operand, Parameter, Position, Program, Scope, Shuffle, Ternary,
-    Unary,
+    Unary, is_floating,
 };
 use elinvar_core::{Access, DType};
 
 use super::{binary, ternary, unary, values};
 
-const TYPES: &[DType] =
+/// The types that every device has.
+pub(crate) const TYPES: &[DType] =
     &[DType::U32, DType::F32, DType::I32, DType::Bool, DType::F16, DType::BF16, DType::U8, DType::I16, DType::I64, DType::U64, DType::I8, DType::U16];
 /// Elements of each buffer that a thread owns.
 pub(crate) const OWN: u32 = 4;
@@ -17,6 +18,7 @@ pub(crate) const BLOCK: u32 = 64;
 
 struct Generator {
     state: u64,
+    types: &'static [DType],
     b: Builder,
     /// Values that every path here has assigned.
     known: Vec<(Operand, DType)>,
@@ -30,10 +32,10 @@ struct Generator {
     statements: u32,
 }
 
-/// The program of a seed. Its parameters: a buffer of each type, a buffer of 16 u32 counters, a scalar of u32.
-pub(crate) fn program(seed: u64) -> Program {
+/// The program of a seed over some types. Its parameters: a buffer of each type, a buffer of 16 u32 counters, a scalar of u32.
+pub(crate) fn program(seed: u64, types: &'static [DType]) -> Program {
     let mut b = Builder::new("random");
-    let buffers = TYPES.iter().map(|&dtype| (b.buffer(&format!("y_{dtype}"), dtype, Access::ReadWrite), dtype)).collect();
+    let buffers = types.iter().map(|&dtype| (b.buffer(&format!("y_{dtype}"), dtype, Access::ReadWrite), dtype)).collect();
     let counters = b.buffer("counters", DType::U32, Access::ReadWrite);
     let n = b.scalar("n", DType::U32);
     let together = !seed.is_multiple_of(3);
@@ -50,8 +52,8 @@ pub(crate) fn program(seed: u64) -> Program {
     let lane = b.position(Position::Lane);
     let known = [i, local, block, lane, n].map(|operand| (operand, DType::U32)).to_vec();
     let state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut g = Generator { state, b, known, mutable: Vec::new(), buffers, counters, shared, own, local, statements: 60 };
-    for (index, &dtype) in TYPES.iter().enumerate() {
+    let mut g = Generator { state, types, b, known, mutable: Vec::new(), buffers, counters, shared, own, local, statements: 60 };
+    for (index, &dtype) in types.iter().enumerate() {
         let register = g.b.register(&format!("m{index}"), dtype);
         let value = g.constant(dtype);
         g.b.assign(register, value);
@@ -102,7 +104,7 @@ impl Generator {
     }
 
     fn calculate(&mut self) {
-        let dtype = self.one(TYPES);
+        let dtype = self.one(self.types);
         let (a, b, c) = (self.value(dtype), self.value(dtype), self.value(dtype));
         let result = match self.below(7) {
             0 => {
@@ -127,7 +129,7 @@ impl Generator {
                 Some((self.b.select(condition, a, b), dtype))
             }
             _ => {
-                let to = self.one(TYPES);
+                let to = self.one(self.types);
                 let register = self.register(dtype);
                 Some((self.b.convert(to, register), to))
             }
@@ -152,12 +154,12 @@ impl Generator {
         match self.below(if depth < 3 { 14 } else { 10 }) {
             0..=4 => self.calculate(),
             5 | 6 => {
-                let dtype = self.one(TYPES);
+                let dtype = self.one(self.types);
                 let (register, value) = (self.register(dtype), self.value(dtype));
                 self.b.assign(register, value);
             }
             7 => {
-                let dtype = self.one(TYPES);
+                let dtype = self.one(self.types);
                 let value = self.value(dtype);
                 self.store_own(value, dtype);
             }
@@ -232,7 +234,7 @@ impl Generator {
                 self.known.push((loaded, dtype));
             }
             1 => {
-                let dtype = self.one(TYPES);
+                let dtype = self.one(self.types);
                 let op = self.one(&[Binary::Add, Binary::Mul, Binary::Min, Binary::Max, Binary::And, Binary::Or, Binary::Xor]);
                 if binary(op, dtype, 0, 0).is_some() {
                     let (scope, value) = (self.one(Scope::ALL), self.value(dtype));
@@ -241,7 +243,7 @@ impl Generator {
                 }
             }
             _ => {
-                let dtype = self.one(TYPES);
+                let dtype = self.one(self.types);
                 let (kind, value, by) = (self.one(Shuffle::ALL), self.value(dtype), self.value(DType::U32));
                 let shuffled = self.b.shuffle(kind, value, by);
                 self.known.push((shuffled, dtype));
@@ -301,7 +303,7 @@ pub(crate) fn run_by_oracle(program: &Program, launch: &LaunchConfig, seed: u64)
 /// The first element that differs; NaNs are alike.
 pub(crate) fn same(dtype: DType, found: &[u8], expected: &[u64]) -> Option<usize> {
     let bits = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |bits, byte| bits << 8 | u64::from(*byte));
-    let is_nan = |bits: u64| dtype.is_float() && Constant { dtype, bits }.as_f32().is_nan();
+    let is_nan = |bits: u64| is_floating(dtype) && Constant { dtype, bits }.as_f64().is_nan();
     let alike = |(found, expected): (&[u8], &u64)| bits(found) == *expected || is_nan(bits(found)) && is_nan(*expected);
     found.chunks(dtype.size()).zip(expected).position(|pair| !alike(pair))
 }

@@ -121,13 +121,30 @@ impl Block<'_> {
                 }
                 None
             }
-            Instruction::Atomic { op: Atomic::Add, to: None, memory, index, value } => {
-                let (index, value) = (of(index) as usize, of(value));
-                if let Some(element) = self.memory(memory).get_mut(index) {
-                    *element = u64::from((*element as u32).wrapping_add(value as u32));
-                }
-                None
+            Instruction::Atomic { op, memory, index, value, .. } => {
+                let (index, value, element_type) = (of(index) as usize, of(value), self.dtype(value));
+                let op = match op {
+                    Atomic::Add => Some(Binary::Add),
+                    Atomic::Min => Some(Binary::Min),
+                    Atomic::Max => Some(Binary::Max),
+                    Atomic::And => Some(Binary::And),
+                    Atomic::Or => Some(Binary::Or),
+                    Atomic::Xor => Some(Binary::Xor),
+                    Atomic::Exchange => None,
+                };
+                let new = |old| op.map_or(value, |op| binary(op, element_type, old, value).unwrap());
+                let element = self.memory(memory).get_mut(index);
+                Some(element.map_or(0, |element| std::mem::replace(element, new(*element))))
             }
+            Instruction::CompareExchange { memory, index, expected, value, .. } => {
+                let (index, expected, value) = (of(index) as usize, of(expected), of(value));
+                let element = self.memory(memory).get_mut(index);
+                Some(element.map_or(0, |element| {
+                    let new = if *element == expected { value } else { *element };
+                    std::mem::replace(element, new)
+                }))
+            }
+            Instruction::Fence => None,
             Instruction::If { condition } => {
                 if of(condition) == 0 {
                     thread.next = self.ends[at] + 1;

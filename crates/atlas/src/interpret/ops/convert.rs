@@ -1,4 +1,4 @@
-//! Conversions: Rust's `as` is what Atlas says, but for integers to halves, which go through f32 rounded to odd so that they round once.
+//! Conversions: Rust's `as` is what Atlas says, but for integers and f64 to halves, which go through f32 rounded to odd so that they round once.
 
 use std::marker::PhantomData;
 
@@ -11,7 +11,7 @@ trait As<T> {
 }
 
 macro_rules! casts {
-    ($($from:ident)*) => { $(casts!(@ $from: f32 i8 i16 i32 i64 u8 u16 u32 u64);)* };
+    ($($from:ident)*) => { $(casts!(@ $from: f32 f64 i8 i16 i32 i64 u8 u16 u32 u64);)* };
     (@ $from:ident: $($to:ident)*) => {
         $(impl As<$to> for $from {
             #[inline(always)]
@@ -19,7 +19,7 @@ macro_rules! casts {
         })*
     };
 }
-casts!(f32 i8 i16 i32 i64 u8 u16 u32 u64);
+casts!(f32 f64 i8 i16 i32 i64 u8 u16 u32 u64);
 
 struct Cast<S, T>(PhantomData<(S, T)>);
 impl<S: bytemuck::Pod + As<T>, T: bytemuck::Pod> Op1 for Cast<S, T> {
@@ -65,6 +65,17 @@ macro_rules! to_odd {
 }
 to_odd!(i8 i16 i32 i64 u8 u16 u32 u64);
 
+impl ToOdd for f64 {
+    #[inline(always)]
+    fn to_odd(self) -> f32 {
+        let nearest = self as f32;
+        let exact = f64::from(nearest);
+        // What is lost was rounded away from zero or towards it.
+        let below = nearest.to_bits() - u32::from(exact.abs() > self.abs());
+        if exact == self || self.is_nan() { nearest } else { f32::from_bits(below | 1) }
+    }
+}
+
 struct Odd<S>(PhantomData<S>);
 impl<S: bytemuck::Pod + ToOdd> Op1 for Odd<S> {
     type A = S;
@@ -78,22 +89,23 @@ impl<S: bytemuck::Pod + ToOdd> Op1 for Odd<S> {
 /// The loop that converts. Halves are f32 on either side, those of the target not yet narrowed.
 pub(in crate::interpret) fn convert(from: DType, to: DType) -> One {
     match from {
-        DType::I8 => integer::<i8>(to),
-        DType::I16 => integer::<i16>(to),
-        DType::I32 => integer::<i32>(to),
-        DType::I64 => integer::<i64>(to),
-        DType::U8 | DType::Bool => integer::<u8>(to),
-        DType::U16 => integer::<u16>(to),
-        DType::U32 => integer::<u32>(to),
-        DType::U64 => integer::<u64>(to),
+        DType::I8 => by_odd::<i8>(to),
+        DType::I16 => by_odd::<i16>(to),
+        DType::I32 => by_odd::<i32>(to),
+        DType::I64 => by_odd::<i64>(to),
+        DType::U8 | DType::Bool => by_odd::<u8>(to),
+        DType::U16 => by_odd::<u16>(to),
+        DType::U32 => by_odd::<u32>(to),
+        DType::U64 => by_odd::<u64>(to),
+        DType::F64 => by_odd::<f64>(to),
         _ => any::<f32>(to),
     }
 }
 
-trait Number: bytemuck::Pod + PartialEq + As<f32> + As<i8> + As<i16> + As<i32> + As<i64> + As<u8> + As<u16> + As<u32> + As<u64> {}
-impl<T: bytemuck::Pod + PartialEq + As<f32> + As<i8> + As<i16> + As<i32> + As<i64> + As<u8> + As<u16> + As<u32> + As<u64>> Number for T {}
+trait Number: bytemuck::Pod + PartialEq + As<f32> + As<f64> + As<i8> + As<i16> + As<i32> + As<i64> + As<u8> + As<u16> + As<u32> + As<u64> {}
+impl<T: bytemuck::Pod + PartialEq + As<f32> + As<f64> + As<i8> + As<i16> + As<i32> + As<i64> + As<u8> + As<u16> + As<u32> + As<u64>> Number for T {}
 
-fn integer<S: Number + ToOdd>(to: DType) -> One {
+fn by_odd<S: Number + ToOdd>(to: DType) -> One {
     match to {
         DType::F16 | DType::BF16 => map1::<Odd<S>>,
         _ => any::<S>(to),
@@ -110,6 +122,7 @@ fn any<S: Number>(to: DType) -> One {
         DType::U16 => map1::<Cast<S, u16>>,
         DType::U32 => map1::<Cast<S, u32>>,
         DType::U64 => map1::<Cast<S, u64>>,
+        DType::F64 => map1::<Cast<S, f64>>,
         DType::Bool => map1::<NonZero<S>>,
         _ => map1::<Cast<S, f32>>,
     }

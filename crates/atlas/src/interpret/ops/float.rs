@@ -8,27 +8,8 @@ use crate::program::{Binary, Compare, Ternary, Unary};
 /// `log10(2)`.
 pub(crate) const LOG10_2: f32 = std::f32::consts::LOG10_2;
 
-macro_rules! operations {
-    ($($trait:ident $op:ident $result:ident $function:ident $map:ident { $($name:ident |$($x:ident),+| $body:expr;)* })*) => {$(
-        $(
-            struct $name;
-            impl $trait for $name {
-                type A = f32;
-                type R = f32;
-                #[inline(always)]
-                fn at($($x: f32),+) -> f32 { $body }
-            }
-        )*
-
-        pub(super) fn $function(op: $op) -> Option<$result> {
-            match op {
-                $($op::$name => Some($map::<$name>),)*
-                _ => None,
-            }
-        }
-    )*};
-}
-operations! {
+float_operations! {
+    f32:
     Op1 Unary One unary map1 {
         Neg |a| -a;
         Abs |a| a.abs();

@@ -1,6 +1,29 @@
 //! Loops over lanes, one for each operation and type. Halves are widened before and narrowed after.
 
+/// Operations on a floating-point type, and which loop each is.
+macro_rules! float_operations {
+    ($type:ident: $($trait:ident $op:ident $result:ident $function:ident $map:ident { $($name:ident |$($x:ident),+| $body:expr;)* })*) => {$(
+        $(
+            struct $name;
+            impl $trait for $name {
+                type A = $type;
+                type R = $type;
+                #[inline(always)]
+                fn at($($x: $type),+) -> $type { $body }
+            }
+        )*
+
+        pub(super) fn $function(op: $op) -> Option<$result> {
+            match op {
+                $($op::$name => Some($map::<$name>),)*
+                _ => None,
+            }
+        }
+    )*};
+}
+
 mod convert;
+mod double;
 mod float;
 mod integer;
 mod lanes;
@@ -95,6 +118,7 @@ macro_rules! for_integers {
 pub(super) fn unary(op: Unary, dtype: DType) -> Option<One> {
     match dtype {
         DType::Bool => (op == Unary::Not).then_some(map1::<integer::NotBool> as One),
+        DType::F64 => double::unary(op),
         _ => for_integers!(dtype, unary(op), float::unary(op)),
     }
 }
@@ -103,19 +127,24 @@ pub(super) fn unary(op: Unary, dtype: DType) -> Option<One> {
 pub(super) fn binary(op: Binary, dtype: DType) -> Option<Two> {
     match dtype {
         DType::Bool => matches!(op, Binary::And | Binary::Or | Binary::Xor).then(|| integer::binary::<u8>(op))?,
+        DType::F64 => double::binary(op),
         _ => for_integers!(dtype, binary(op), float::binary(op)),
     }
 }
 
 /// The loop of an operation that takes the type.
 pub(super) fn ternary(op: Ternary, dtype: DType) -> Option<Three> {
-    for_integers!(dtype, ternary(op), Some(float::ternary(op)))
+    match dtype {
+        DType::F64 => Some(double::ternary(op)),
+        _ => for_integers!(dtype, ternary(op), Some(float::ternary(op))),
+    }
 }
 
 /// The loop of a comparison.
 pub(super) fn compare(op: Compare, dtype: DType) -> Two {
     match dtype {
         DType::Bool => integer::compare::<u8>(op),
+        DType::F64 => integer::compare::<f64>(op),
         _ => for_integers!(dtype, compare(op), float::compare(op)),
     }
 }
