@@ -19,6 +19,7 @@ const TYPES: &[(DType, Dtype)] = &[
     (DType::U32, Dtype::U32),
     (DType::U64, Dtype::U64),
     (DType::Bool, Dtype::BOOL),
+    (DType::F64, Dtype::F64),
 ];
 
 /// The library's data type for a file's.

@@ -50,6 +50,26 @@ fn a_program_is_written_in_other_forms() {
 }
 
 #[test]
+fn a_buffer_is_drawn() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mandelbrot.png");
+    let size =
+        ["--block", "16,16", "--grid", "4,2", "--buffer", "counts=u32:2048", "--scalar", "width=64", "--scalar", "height=32", "--device", "cpu"];
+    let draw = |picture: &str| elinvar(&[&["run", "../../examples/mandelbrot.atlas"], &size[..], &["--png", picture]].concat());
+    let (code, _, err) = draw(&format!("counts=64x32:{}", file.display()));
+    assert_eq!((code, err.as_str()), (0, ""));
+    let mut picture = png::Decoder::new(std::io::BufReader::new(fs::File::open(&file).unwrap())).read_info().unwrap();
+    let mut points = vec![0; 2048];
+    let info = picture.next_frame(&mut points).unwrap();
+    assert_eq!((info.width, info.height, info.color_type), (64, 32, png::ColorType::Grayscale));
+    // The middle of the set never escapes, the corner does at once.
+    assert!(points[16 * 64 + 45] == 255 && points[0] < 10, "{} {}", points[16 * 64 + 45], points[0]);
+    let (code, _, err) = draw("counts=64x33:wrong.png");
+    assert!(code == 2 && err.contains("2048 elements are no picture of 64x33 points"), "{err}");
+    let (code, _, err) = draw("colours=64x32:wrong.png");
+    assert!(code == 2 && err.contains("--png colours: there is no such buffer"), "{err}");
+}
+
+#[test]
 fn what_is_wrong_is_told() {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wrong.atlas");
     fs::write(&file, "atlas 1\nprogram wrong\nkernel\n  i = position.w\nend\n").unwrap();
@@ -57,6 +77,19 @@ fn what_is_wrong_is_told() {
     assert!(code == 2 && err.contains("wrong.atlas: line 4, column 7: 'position.w' is no instruction"), "{err}");
     let (code, _, err) = run(SAXPY, &["--device", "cpu", "--scalar", "b=1"]);
     assert!(code == 2 && err.contains("--scalar b: the program has no such scalar"), "{err}");
+    let endless = Path::new(env!("CARGO_TARGET_TMPDIR")).join("endless.atlas");
+    fs::write(&endless, "atlas 1\nprogram endless\nkernel\n  b = block.x\n  loop\n    c = ge b 0\n    while c\n  end\nend\n").unwrap();
+    let (code, _, err) = elinvar(&["run", endless.to_str().unwrap(), "--device", "cpu", "--steps", "1000"]);
+    assert!(code == 2 && err.contains("line 5, column 3: the loops of a thread took more steps than they may"), "{err}");
+    let trusting = Path::new(env!("CARGO_TARGET_TMPDIR")).join("trusting.atlas");
+    fs::write(&trusting, "atlas 1\nprogram trusting\nbounds unchecked\nkernel\nend\n").unwrap();
+    let (code, _, err) = elinvar(&["run", trusting.to_str().unwrap(), "--device", "cpu"]);
+    assert!(code == 2 && err.contains("line 3, column 8") && err.contains("--unchecked"), "{err}");
+    assert_eq!(elinvar(&["run", trusting.to_str().unwrap(), "--device", "cpu", "--unchecked"]).0, 0);
+    let wide = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wide.atlas");
+    fs::write(&wide, "atlas 1\nprogram wide\nscalar a: f64\nkernel\nend\n").unwrap();
+    let (code, _, err) = elinvar(&["emit", wide.to_str().unwrap(), "--to", "metal"]);
+    assert!(code == 2 && err.contains("uses f64, which Metal does not have"), "{err}");
     let (code, _, err) = run(SAXPY, &["--device", "cpu", "--block", "2048"]);
     assert!(code == 2 && err.contains("a block of 2048 threads: 1024 at most"), "{err}");
 }

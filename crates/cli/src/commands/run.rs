@@ -5,13 +5,13 @@ use std::{path::PathBuf, time::Instant};
 use clap::Args;
 use elinvar::{
     Error, ProgramArgument, ProgramKernel, Result, Tensor,
-    atlas::{Constant, LaunchConfig, Program},
+    atlas::{Constant, LaunchConfig, Limits, Program},
 };
 
 use super::{emit, print_line};
 use crate::{
     args::DeviceArgs,
-    kernel::{self, BufferArgument, ConstantArgument, ExtentArgument},
+    kernel::{self, BufferArgument, ConstantArgument, ExtentArgument, PictureArgument},
 };
 
 /// Threads of a block, if neither the program nor the command line says it.
@@ -20,7 +20,9 @@ const BLOCK: [u32; 3] = [256, 1, 1];
 /// Arguments of `elinvar run`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  elinvar run examples/saxpy.atlas --linear 1000 --buffer x=f32:1000 --buffer y=f32:1000:1 --scalar a=2 --scalar n=1000"
+    after_help = "Example:\n  elinvar run examples/saxpy.atlas --linear 1000 --buffer x=f32:1000 --buffer y=f32:1000:1 --scalar a=2 --scalar n=1000\n  \
+    elinvar run examples/mandelbrot.atlas --block 16,16 --grid 40,20 --buffer counts=u32:204800 --scalar width=640 --scalar height=320 \
+    --png counts=640x320:mandelbrot.png"
 )]
 pub(crate) struct RunArgs {
     /// Program, as text or binary
@@ -49,6 +51,15 @@ pub(crate) struct RunArgs {
     /// Write all buffers to a safetensors file
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
+    /// Write a buffer as a picture: BUFFER=WIDTHxHEIGHT:FILE; three u8 for each point are its colour, one is its grey; other types are scaled; repeat for more
+    #[arg(long, value_name = "PICTURE")]
+    png: Vec<PictureArgument>,
+    /// Steps that the loops of a thread may take before the launch is stopped [default: 268435456]
+    #[arg(long, value_name = "COUNT")]
+    steps: Option<u32>,
+    /// Grant the program 'bounds unchecked': for programs that you trust
+    #[arg(long)]
+    unchecked: bool,
     /// Launches to time, after the one whose results are saved; they go on with its buffers
     #[arg(long, default_value_t = 0, value_name = "COUNT")]
     repeat: usize,
@@ -59,7 +70,9 @@ pub(crate) struct RunArgs {
 pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let executor = args.device.executor()?;
     let start = Instant::now();
-    let program = executor.compile_program(emit::read(&args.file)?).map_err(|e| e.context(args.file.display()))?;
+    let defaults = Limits::default();
+    let limits = Limits { steps: args.steps.unwrap_or(defaults.steps), unchecked: args.unchecked, ..defaults };
+    let program = executor.compile_program_within(emit::read(&args.file)?, &limits).map_err(|e| e.context(args.file.display()))?;
     let compiled = start.elapsed().as_secs_f64();
     let buffers = kernel::buffers(&executor, &args.buffer, args.seed)?;
     let scalars = scalars(args, program.program())?;
@@ -69,6 +82,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let (recording, ()) = executor.record(|| program.launch(&launch, &arguments))?;
     executor.replay(&recording)?.wait()?;
     print(args, &program, &buffers)?;
+    for picture in &args.png {
+        let buffer = buffers.iter().find(|(name, _)| *name == picture.name);
+        let (_, tensor) = buffer.ok_or_else(|| Error::invalid_argument(format!("--png {}: there is no such buffer", picture.name)))?;
+        picture.write(tensor)?;
+    }
     if let Some(file) = &args.save {
         kernel::save(file, &buffers)?;
     }

@@ -60,7 +60,7 @@ impl FromStr for BufferArgument {
 
 fn sized(text: &str) -> Result<Contents> {
     let mut parts = text.split(':');
-    let dtype: DType = parts.next().unwrap_or_default().parse()?;
+    let dtype = DType::of_program(parts.next().unwrap_or_default())?;
     let count = parts.next().and_then(|count| count.parse().ok());
     let count = count.ok_or_else(|| Error::invalid_argument(format!("'{text}': write a type and a number of elements, such as f32:256")))?;
     match (parts.next(), parts.next()) {
@@ -178,6 +178,7 @@ fn encode(dtype: DType, text: &str) -> Result<Vec<u8>> {
     }
     let bytes = match dtype {
         DType::F32 => bytes!(f32),
+        DType::F64 => bytes!(f64),
         DType::F16 => text.trim().parse().ok().map(|value| f16::from_f32(value).to_ne_bytes().to_vec()),
         DType::BF16 => text.trim().parse().ok().map(|value| bf16::from_f32(value).to_ne_bytes().to_vec()),
         DType::I8 => bytes!(i8),
@@ -216,6 +217,7 @@ impl Random {
         let float = (bits >> 40) as f32 / (1 << 23) as f32 - 1.0;
         match dtype {
             DType::F32 => bytes.extend(float.to_ne_bytes()),
+            DType::F64 => bytes.extend(f64::from(float).to_ne_bytes()),
             DType::F16 => bytes.extend(f16::from_f32(float).to_ne_bytes()),
             DType::BF16 => bytes.extend(bf16::from_f32(float).to_ne_bytes()),
             DType::Bool => bytes.push((bits & 1) as u8),
