@@ -16,7 +16,7 @@ const ELEMENTS: usize = 40;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(program) = decode(&sealed::sealed(data)) else { return };
-    let limits = Limits { steps: 300, ..Limits::default() };
+    let limits = Limits { steps: Some(300), ..Limits::default() };
     let Ok(verified) = verify(program, &limits) else { return };
     let launch = LaunchConfig { grid: [2, 1, 1], block: verified.program().block.unwrap_or([32, 1, 1]) };
     let parameters = verified.program().parameters.clone();

@@ -10,7 +10,7 @@ use elinvar_atlas::{
 };
 
 fn interpreter(text: &str) -> Interpreter {
-    Interpreter::new(verify(parse(text).unwrap(), &Limits { steps: 1 << 20, ..Limits::default() }).unwrap())
+    Interpreter::new(verify(parse(text).unwrap(), &Limits { steps: Some(1 << 20), ..Limits::default() }).unwrap())
 }
 
 const ADD: &str = "atlas 1\nprogram add\nbuffer a: read f32\nbuffer b: read f32\nbuffer y: write f32\nscalar n: u32\nkernel\n  i = position.x\n  \

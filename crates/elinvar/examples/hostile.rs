@@ -18,7 +18,7 @@ use elinvar::{
 
 /// Elements of each buffer.
 const ELEMENTS: usize = 40;
-const LIMITS: fn() -> Limits = || Limits { steps: 300, ..Limits::default() };
+const LIMITS: fn() -> Limits = || Limits { steps: Some(300), ..Limits::default() };
 
 /// The program of a corpus' file, which lacks header and checksum, if it is one that may run.
 fn program(contents: &[u8]) -> Option<Program> {

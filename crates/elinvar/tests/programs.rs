@@ -400,7 +400,7 @@ fn an_index_out_of_bounds_fails_the_launch_of_a_program_that_traps() {
 
 #[test]
 fn a_loop_without_end_is_stopped() {
-    let limits = Limits { steps: 2000, ..Limits::default() };
+    let limits = Limits { steps: Some(2000), ..Limits::default() };
     for (kernel, line) in [
         // All threads of a block together.
         ("kernel\n  n = block.x\n  loop\n    c = ge n 0\n    while c\n    barrier\n    s = group_add n\n  end\nend\n", "line 7"),

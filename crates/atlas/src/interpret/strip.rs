@@ -81,8 +81,8 @@ impl<'a> Strip<'a> {
     }
 
     /// Runs `count` blocks from block `first` on, whose loops may take so many steps.
-    pub(super) fn run(&mut self, first: u64, count: usize, registers: usize, steps: u32) -> Result<()> {
-        self.left = u64::from(steps);
+    pub(super) fn run(&mut self, first: u64, count: usize, registers: usize, steps: Option<u32>) -> Result<()> {
+        self.left = steps.map_or(u64::MAX, u64::from);
         self.lanes = self.place.begin(first, count);
         self.slots[..registers].iter_mut().for_each(Slot::clear);
         self.memory.iter_mut().for_each(Range::begin);

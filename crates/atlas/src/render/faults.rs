@@ -79,7 +79,7 @@ impl Faults {
 }
 
 /// What a repetition of each loop that is counted costs (zero for all else), and the steps of the function outside of such loops.
-fn costs(function: &Function, totals: &[u64], steps: u32) -> (Vec<u32>, u64) {
+fn costs(function: &Function, totals: &[u64], steps: Option<u32>) -> (Vec<u32>, u64) {
     let mut costs = vec![0; function.body.len()];
     let mut open = Vec::new();
     let mut total = 0u64;
@@ -95,7 +95,7 @@ fn costs(function: &Function, totals: &[u64], steps: u32) -> (Vec<u32>, u64) {
             Instruction::End => {
                 if let Some(Some((start, bound, before))) = open.pop() {
                     let all = bound.map(|bound| total.saturating_mul(u64::from(bound))).filter(|&all| all <= FREE);
-                    if all.is_none() {
+                    if let (None, Some(steps)) = (all, steps) {
                         costs[start] = u32::try_from(total).unwrap_or(u32::MAX).clamp(1, steps.max(1));
                     }
                     total = before.saturating_add(all.unwrap_or(0));

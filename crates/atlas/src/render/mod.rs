@@ -112,7 +112,7 @@ pub fn metal(verified: &Verified) -> MetalProgram {
         checked,
         has_block: !block.is_empty(),
         faults: Faults::new(verified),
-        steps: verified.limits().steps,
+        steps: verified.limits().steps.unwrap_or(0),
     };
 
     let mut text = String::from("#include <metal_stdlib>\nusing namespace metal;\n\n");

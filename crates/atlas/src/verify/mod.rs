@@ -23,14 +23,15 @@ pub struct Limits {
     /// Whether every loop must have a bound.
     pub bounded_loops: bool,
     /// Steps that the loops of a thread may take, an instruction in a repetition being one; a launch whose loops take more fails.
-    pub steps: u32,
+    /// `None` counts nothing, which costs nothing: for programs that are known to end.
+    pub steps: Option<u32>,
     /// Whether a program may ask for `bounds unchecked`, with which it may do anything to the memory of a GPU.
     pub unchecked: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { threads: 1024, shared_bytes: (32 << 10) - REDUCTION_BYTES, bounded_loops: false, steps: 1 << 28, unchecked: false }
+        Self { threads: 1024, shared_bytes: (32 << 10) - REDUCTION_BYTES, bounded_loops: false, steps: Some(1 << 28), unchecked: false }
     }
 }
 

@@ -71,7 +71,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let executor = args.device.executor()?;
     let start = Instant::now();
     let defaults = Limits::default();
-    let limits = Limits { steps: args.steps.unwrap_or(defaults.steps), unchecked: args.unchecked, ..defaults };
+    let limits = Limits { steps: args.steps.or(defaults.steps), unchecked: args.unchecked, ..defaults };
     let program = executor.compile_program_within(emit::read(&args.file)?, &limits).map_err(|e| e.context(args.file.display()))?;
     let compiled = start.elapsed().as_secs_f64();
     let buffers = kernel::buffers(&executor, &args.buffer, args.seed)?;
