@@ -134,7 +134,9 @@ fn grids_are_passed_to_kernels_that_ask() {
     let module = Module::read("kernel void k(uint2 n [[threads_per_grid]]) {}").unwrap();
     let lowered = module.lower_for_cuda(&[CudaEntry { kernel: "k", inline: &[] }]).unwrap();
     assert!(lowered.entries[0].grid);
-    assert!(lowered.text.contains("__global__ void elv_0_k(elv::extent elv_grid) {\n  elv::await_launches();\n  if (elv::is_outside(elv_grid)) return;"));
+    assert!(
+        lowered.text.contains("__global__ void elv_0_k(elv::extent elv_grid) {\n  elv::await_launches();\n  if (elv::is_outside(elv_grid)) return;")
+    );
 }
 
 #[test]
