@@ -6,6 +6,7 @@
 //! what is added to them) are not even written down: a load at such an index is a slice of the buffer. Blocks run in parallel.
 
 mod active;
+mod apply;
 mod collective;
 mod flatten;
 mod fuse;
@@ -14,6 +15,7 @@ mod memory;
 mod ops;
 mod positions;
 mod slot;
+mod straight;
 mod strip;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,8 +34,10 @@ use strip::Strip;
 
 /// Lanes of a strip of several blocks.
 const LANES: usize = 1024;
-/// Steps of all strips together that are worth waking other threads for.
-const PARALLEL: u64 = 2048;
+/// The same where a program is a straight line, whose registers take memory for a piece of the strip only.
+const MANY_LANES: usize = 8 * LANES;
+/// Lanes times steps that are worth waking other threads for.
+const PARALLEL: u64 = 2 << 20;
 
 /// What a parameter is given.
 #[derive(Debug)]
@@ -130,8 +134,10 @@ impl Interpreter {
         let program = self.program.program();
         let threads = launch.threads() as usize;
         let blocks: u64 = launch.grid.iter().map(|&n| u64::from(n)).product();
-        let together = if self.code.merges { (LANES / threads).clamp(1, usize::try_from(blocks).unwrap_or(LANES)) } else { 1 };
-        let strips = blocks.div_ceil(together as u64);
+        let lanes = if self.code.straight { MANY_LANES } else { LANES };
+        let together = if self.code.merges { (lanes / threads).clamp(1, usize::try_from(blocks).unwrap_or(lanes)) } else { 1 };
+        // The last block, where threads are beyond the end, does not hold up others.
+        let strips = (blocks - 1).div_ceil(together as u64) + 1;
         let budget = Budget(AtomicU64::new(self.steps));
         let run = |from: u64, to: u64| -> Result<()> {
             let shared = program.shared.iter().map(|s| Range::shared(s.length, s.dtype));
@@ -139,13 +145,13 @@ impl Interpreter {
             let traps = program.bounds == Bounds::Trap;
             let mut strip = Strip::new(&self.code, memory, Place::new(*launch), scalars, together * threads, traps);
             for index in from..to {
-                let first = index * together as u64;
-                let count = (blocks - first).min(together as u64) as usize;
+                let first = (index * together as u64).min(blocks - 1);
+                let count = (blocks - 1 - first).clamp(1, together as u64) as usize;
                 strip.run(first, count, self.code.registers, &budget)?;
             }
             Ok(())
         };
-        if strips.saturating_mul(self.code.steps.len() as u64) <= PARALLEL || rayon::current_num_threads() == 1 {
+        if (together * threads) as u64 * strips * self.code.steps.len() as u64 <= PARALLEL || rayon::current_num_threads() == 1 {
             return run(0, strips);
         }
         let tasks = strips.min(16 * rayon::current_num_threads() as u64);
