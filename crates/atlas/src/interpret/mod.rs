@@ -36,6 +36,8 @@ use strip::Strip;
 const LANES: usize = 1024;
 /// The same where a program is a straight line, whose registers take memory for a piece of the strip only.
 const MANY_LANES: usize = 8 * LANES;
+/// Lanes of a row of blocks from which it has strips of its own.
+const LONG_ROW: u64 = 256;
 /// Lanes times steps that are worth waking other threads for.
 const PARALLEL: u64 = 2 << 20;
 
@@ -136,8 +138,12 @@ impl Interpreter {
         let blocks: u64 = launch.grid.iter().map(|&n| u64::from(n)).product();
         let lanes = if self.code.straight { MANY_LANES } else { LANES };
         let together = if self.code.merges { (lanes / threads).clamp(1, usize::try_from(blocks).unwrap_or(lanes)) } else { 1 };
-        // The last block, where threads are beyond the end, does not hold up others.
-        let strips = (blocks - 1).div_ceil(together as u64) + 1;
+        // Lanes of a strip have the same row where rows are long.
+        let columns = u64::from(launch.grid[0]);
+        let row = if columns * threads as u64 >= LONG_ROW { columns } else { blocks };
+        // The last block, where threads may be beyond the end, does not hold up others.
+        let in_row = (row - 1).div_ceil(together as u64) + 1;
+        let strips = in_row * (blocks / row);
         let budget = Budget(AtomicU64::new(self.steps));
         let run = |from: u64, to: u64| -> Result<()> {
             let shared = program.shared.iter().map(|s| Range::shared(s.length, s.dtype));
@@ -145,9 +151,9 @@ impl Interpreter {
             let traps = program.bounds == Bounds::Trap;
             let mut strip = Strip::new(&self.code, memory, Place::new(*launch), scalars, together * threads, traps);
             for index in from..to {
-                let first = (index * together as u64).min(blocks - 1);
-                let count = (blocks - 1 - first).clamp(1, together as u64) as usize;
-                strip.run(first, count, self.code.registers, &budget)?;
+                let first = (index % in_row * together as u64).min(row - 1);
+                let count = (row - 1 - first).clamp(1, together as u64) as usize;
+                strip.run(index / in_row * row + first, count, self.code.registers, &budget)?;
             }
             Ok(())
         };
