@@ -63,6 +63,8 @@ enum Choice {
     Fma(usize, usize, usize),
     Clamp(usize),
     Cast(usize, DType),
+    /// A reduction of rows, and perhaps the difference from it.
+    Reduce(usize, usize, bool),
 }
 
 /// Applies the choices to the operands; each result is an operand of those that follow.
@@ -107,6 +109,17 @@ fn evaluate(operands: &[Tensor], choices: &[Choice], outputs: &[usize]) -> Resul
             Choice::Fma(a, ..) => all[a].abs()?,
             Choice::Clamp(a) => all[a].clamp(-2.0, 3.0)?,
             Choice::Cast(a, to) => all[a].cast(to)?,
+            Choice::Reduce(a, ..) if !all[a].dtype().is_float() || all[a].shape().rank() == 0 => all[a].neg()?,
+            Choice::Reduce(a, reduction, apart) => {
+                let x = &all[a];
+                let row = match reduction {
+                    0 => x.sum(&[-1], true)?,
+                    1 => x.mean(&[-1], true)?,
+                    2 => x.max(&[-1], true)?,
+                    _ => x.min(&[x.shape().rank() as isize - 1], true)?,
+                };
+                if apart { x.sub(&row)? } else { row }
+            }
         });
     }
     Ok(outputs.iter().map(|&i| all[operands.len() + i].clone()).collect())
@@ -120,12 +133,13 @@ fn choices(random: &mut Random, operands: usize, count: usize) -> Vec<Choice> {
             // Rather the last results, so that chains are long.
             let mut any = || if random.below(2) == 0 { known - 1 } else { random.below(known) };
             let (a, b, c) = (any(), any(), any());
-            match random.below(12) {
+            match random.below(14) {
                 0..4 => Choice::Unary(a, random.below(10)),
                 4..8 => Choice::Binary(a, b, random.below(7)),
                 8 => Choice::Select(a, b, c),
                 9 => Choice::Fma(a, b, c),
                 10 => Choice::Clamp(a),
+                11..13 => Choice::Reduce(a, random.below(4), random.below(3) > 0),
                 _ => Choice::Cast(a, random.pick(&dtypes)),
             }
         })
@@ -205,6 +219,32 @@ fn a_recorded_chain_is_one_launch() {
             assert!(same_bits(&y, &chain(&a, &b).unwrap()));
             a.write(&vec![0.75f32; n]).unwrap();
         }
+    }
+}
+
+#[test]
+fn rows_are_reduced_in_the_launch_of_what_follows() {
+    let executor = Executor::new_with_backend(BackendType::MetalSim).unwrap();
+    for dims in [[3, 40], [2, 257], [2, 3000]] {
+        let x = tensor(&executor, &mut Random(4), DType::F32, &dims).clamp(-4.0, 4.0).unwrap();
+        let softmax = || {
+            let e = x.sub(&x.max(&[-1], true)?)?.exp()?;
+            e.div(&e.sum(&[-1], true)?)
+        };
+        let norm = || {
+            let centred = x.sub(&x.mean(&[-1], true)?)?;
+            let spread = centred.mul(&centred)?.mean(&[-1], true)?.sqrt()?;
+            Ok((centred.div(&spread)?, spread))
+        };
+        let (recording, y) = executor.record(softmax).unwrap();
+        assert_eq!(recording.len(), 1);
+        executor.replay(&recording).unwrap().wait().unwrap();
+        assert!(same_bits(&softmax().unwrap(), &y), "{dims:?}");
+        let (recording, (y, spread)) = executor.record(norm).unwrap();
+        executor.replay(&recording).unwrap().wait().unwrap();
+        let (expected, expected_spread) = norm().unwrap();
+        assert!(same_bits(&expected, &y) && same_bits(&expected_spread, &spread), "{dims:?}");
+        assert!(recording.len() <= 2);
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use elinvar_atlas::{Binary, Bounds, Builder, Compare, Constant, Memory, Operand, Position, Program, Ternary, Unary};
 use elinvar_core::{Access, DType, Layout, Result, Shape};
-use elinvar_kernels::{Scalar, TensorInfo, binary::BinaryOp, compare::CompareOp, unary::UnaryOp};
+use elinvar_kernels::{Scalar, TensorInfo, binary::BinaryOp, compare::CompareOp, order::row_threads, unary::UnaryOp};
 
 use super::graph::{From, Graph, Op, Step};
 
@@ -30,14 +30,20 @@ pub(super) struct Space {
 impl Space {
     /// # Errors
     /// An operand that does not broadcast to the shape.
-    pub(super) fn new(shape: Shape, operands: &[TensorInfo]) -> Result<Self> {
+    /// With `rows` the last axis stays by itself.
+    pub(super) fn new(shape: Shape, operands: &[TensorInfo], rows: bool) -> Result<Self> {
         let layouts = operands.iter().map(|info| info.layout.broadcast_to(shape)).collect::<Result<Vec<Layout>>>()?;
         let place = |layout: &Layout| Place { origin: layout.offset(), strides: Vec::new() };
         let mut space = Space { extents: Vec::new(), places: layouts.iter().map(place).collect() };
-        for (axis, &extent) in shape.iter().enumerate().filter(|&(_, &extent)| extent != 1) {
+        for (axis, &extent) in shape.iter().enumerate().filter(|&(axis, &extent)| extent != 1 || rows && axis + 1 == shape.rank()) {
+            let is_row = rows && axis + 1 == shape.rank();
+            if is_row && space.extents.is_empty() {
+                space.extents.push(1);
+                space.places.iter_mut().for_each(|place| place.strides.push(0));
+            }
             let strides = || layouts.iter().map(|layout| layout.strides()[axis]);
             let mut known = space.places.iter().zip(strides());
-            if !space.extents.is_empty() && known.all(|(place, stride)| place.strides.last() == Some(&(stride * extent as isize))) {
+            if !space.extents.is_empty() && !is_row && known.all(|(place, stride)| place.strides.last() == Some(&(stride * extent as isize))) {
                 space.extents.last_mut().into_iter().for_each(|last| *last *= extent);
                 space.places.iter_mut().zip(strides()).for_each(|(place, stride)| place.strides.last_mut().into_iter().for_each(|s| *s = stride));
             } else {
@@ -52,7 +58,7 @@ impl Space {
         Ok(space)
     }
 
-    fn rank(&self) -> usize {
+    pub(super) fn rank(&self) -> usize {
         self.extents.len()
     }
 }
@@ -78,14 +84,21 @@ impl Plan {
         let unroll = if threads { (16 / widest).clamp(2, 8) } else { 0 };
         let (rank, elements) = (space.rank(), graph.shape.elements().max(1));
         let inner = space.extents[rank - 1].max(1);
-        let (grid, block) = if threads {
+        let rows = graph.has_rows();
+        let (grid, block) = if rows {
+            ([elements / inner, 1, 1], row_threads(inner))
+        } else if threads {
             ([elements.div_ceil(THREADS * unroll), 1, 1], THREADS)
         } else {
             let block = if inner <= LANES { inner } else { (LANES / 4..=LANES).rev().find(|n| inner % n == 0).unwrap_or(LANES) };
             ([inner.div_ceil(block), elements / inner, 1], block)
         };
         let mut key = format!("{unroll} {rank}");
-        let mut scalars = vec![("n".to_owned(), if threads { elements } else { inner } as u32)];
+        let mut scalars = vec![("n".to_owned(), if threads && !rows { elements } else { inner } as u32)];
+        if rows {
+            key.push_str(" rows");
+            scalars.push(("stride".to_owned(), 8 * block as u32));
+        }
         let first = if threads { 1 } else { 1.min(rank - 1) };
         scalars.extend((first..rank).map(|axis| (format!("e{axis}"), space.extents[axis] as u32)));
         for (leaf, (tensor, place)) in graph.leaves.iter().zip(&space.places).enumerate() {
@@ -141,21 +154,22 @@ impl Plan {
         let outputs: Vec<_> =
             graph.outputs.iter().enumerate().map(|(i, (step, _))| b.buffer(&format!("y{i}"), dtype(*step), Access::Write)).collect();
         let scalars = self.scalars.iter().map(|(name, _)| (name.clone(), b.scalar(name, DType::U32))).collect();
-        Emitter { b, graph, space, leaves, outputs, scalars }.finish(self.unroll)
+        let emitter = Emitter { b, graph, space, leaves, outputs, scalars };
+        if graph.has_rows() { emitter.finish_rows() } else { emitter.finish(self.unroll) }
     }
 }
 
-struct Emitter<'a> {
-    b: Builder,
-    graph: &'a Graph,
-    space: &'a Space,
+pub(super) struct Emitter<'a> {
+    pub(super) b: Builder,
+    pub(super) graph: &'a Graph,
+    pub(super) space: &'a Space,
     leaves: Vec<Memory>,
-    outputs: Vec<Memory>,
+    pub(super) outputs: Vec<Memory>,
     scalars: Vec<(String, Operand)>,
 }
 
 impl Emitter<'_> {
-    fn scalar(&self, name: &str) -> Operand {
+    pub(super) fn scalar(&self, name: &str) -> Operand {
         self.scalars.iter().find(|(known, _)| known == name).map_or(Constant::u32(0).into(), |(_, operand)| *operand)
     }
 
@@ -232,21 +246,21 @@ impl Emitter<'_> {
     }
 
     fn load(&mut self, coordinates: &[Operand]) -> Vec<Operand> {
-        let space = self.space;
-        let mut loaded = Vec::new();
-        for (leaf, place) in space.places.iter().enumerate() {
-            let mut index = (place.origin != 0).then(|| self.scalar(&format!("o{leaf}")));
-            for (axis, (&stride, &coordinate)) in place.strides.iter().zip(coordinates).enumerate() {
-                let term = match stride {
-                    0 => continue,
-                    1 => coordinate,
-                    _ => self.b.binary(Binary::Mul, coordinate, self.scalar(&format!("s{leaf}_{axis}"))),
-                };
-                index = Some(index.map_or(term, |index| self.b.binary(Binary::Add, index, term)));
-            }
-            loaded.push(self.b.load(self.leaves[leaf], index.unwrap_or(Constant::u32(0).into())));
+        (0..self.leaves.len()).map(|leaf| self.load_leaf(leaf, coordinates)).collect()
+    }
+
+    pub(super) fn load_leaf(&mut self, leaf: usize, coordinates: &[Operand]) -> Operand {
+        let place = &self.space.places[leaf];
+        let mut index = (place.origin != 0).then(|| self.scalar(&format!("o{leaf}")));
+        for (axis, (&stride, &coordinate)) in place.strides.iter().zip(coordinates).enumerate() {
+            let term = match stride {
+                0 => continue,
+                1 => coordinate,
+                _ => self.b.binary(Binary::Mul, coordinate, self.scalar(&format!("s{leaf}_{axis}"))),
+            };
+            index = Some(index.map_or(term, |index| self.b.binary(Binary::Add, index, term)));
         }
-        loaded
+        self.b.load(self.leaves[leaf], index.unwrap_or(Constant::u32(0).into()))
     }
 
     /// The steps, and the stores of their results at `index`.
@@ -269,7 +283,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn step(&mut self, step: &Step, operands: &[Operand]) -> Operand {
+    pub(super) fn step(&mut self, step: &Step, operands: &[Operand]) -> Operand {
         let (dtype, b) = (step.node.info.dtype, &mut self.b);
         let [first, ..] = *operands else { return Constant::bool(false).into() };
         let other = |index: usize| operands.get(index).copied().unwrap_or(first);
@@ -288,6 +302,8 @@ impl Emitter<'_> {
             }
             Op::Select => b.select(first, other(1), other(2)),
             Op::Compare(op) => b.compare(compare(op), first, other(1)),
+            // A reduction is no step of one element: its total takes its place.
+            Op::Reduce(_) => first,
             Op::Cast(to) => b.convert(to, first),
         }
     }

@@ -5,6 +5,7 @@
 
 mod emit;
 mod graph;
+mod rows;
 
 use std::{
     cell::{Cell, RefCell},
@@ -25,6 +26,8 @@ use graph::{Graph, Input};
 const MOST_OPERATORS: usize = 48;
 /// Operands of one expression.
 const MOST_LEAVES: usize = 8;
+/// Elements of one launch: what programs count them in has 32 bits.
+const MOST_ELEMENTS: usize = 1 << 31;
 /// Programs that an executor keeps.
 const MOST_PROGRAMS: usize = 1024;
 
@@ -96,7 +99,9 @@ pub(crate) fn put_off<O: Operator + Clone + 'static>(op: Op, operator: &O, input
     let infos: Vec<_> = inputs.iter().map(|t| Some(t.info())).collect();
     let [info] = operator.infer(&infos)?[..] else { return Ok(None) };
     let dtypes: Vec<_> = inputs.iter().map(|t| t.dtype()).collect();
-    if !op.fuses(&dtypes) || info.shape().elements() > u32::MAX as usize / 2 {
+    // A reduction of nothing gives something. The CPU's own reductions are faster than a program's.
+    let is_own = matches!(op, Op::Reduce(_)) && (!executor.properties().has_simdgroups() || first.shape().elements() == 0);
+    if !op.fuses(&dtypes) || is_own || info.shape().elements() > MOST_ELEMENTS || first.shape().elements() > MOST_ELEMENTS {
         return Ok(None);
     }
     let mut taken: Vec<_> = inputs.iter().map(|t| Input::of(t)).collect();
@@ -150,13 +155,13 @@ fn run(executor: &Executor, graph: Graph) -> Result<()> {
     let elements = graph.shape.elements();
     let bindings = graph.leaves.iter().map(Tensor::binding).collect::<Result<Vec<_>>>()?;
     let infos: Vec<_> = graph.leaves.iter().map(Tensor::info).collect();
-    let space = emit::Space::new(graph.shape, &infos)?;
+    let space = emit::Space::new(graph.shape, &infos, graph.has_rows())?;
     let threads = executor.properties().has_simdgroups();
     let Some(plan) = emit::Plan::new(&graph, &space, threads) else { return one_by_one(executor, &graph) };
     let mut all: Vec<_> = bindings.into_iter().map(Some).collect();
     for (index, memory) in &graph.outputs {
         let info = graph.steps[*index].node.info;
-        let bytes = info.dtype.bytes(elements).ok_or_else(|| Error::invalid_argument("a tensor is too large to address"))?;
+        let bytes = info.dtype.bytes(info.shape().elements()).ok_or_else(|| Error::invalid_argument("a tensor is too large to address"))?;
         all.push(Some(executor.allocate_for(memory, bytes)?.bind(0, bytes)?));
     }
     if elements == 0 {
