@@ -90,7 +90,7 @@ impl Plan {
         } else if threads {
             ([elements.div_ceil(THREADS * unroll), 1, 1], THREADS)
         } else {
-            let block = if inner <= LANES { inner } else { (LANES / 4..=LANES).rev().find(|n| inner % n == 0).unwrap_or(LANES) };
+            let block = if inner <= LANES { inner } else { (LANES / 4..=LANES).rev().find(|n| inner.is_multiple_of(*n)).unwrap_or(LANES) };
             ([inner.div_ceil(block), elements / inner, 1], block)
         };
         let mut key = format!("{unroll} {rank}");

@@ -129,7 +129,7 @@ pub(crate) fn flush() -> Result<()> {
         let (memory, node) = roots.remove(0);
         if !memory.has_buffer() {
             let mut graph = Graph::of(&memory, &node)?;
-            roots.retain(|(other, node)| !(!other.has_buffer() && graph.join(other, node)));
+            roots.retain(|(other, node)| other.has_buffer() || !graph.join(other, node));
             run(&node.executor, graph)?;
         }
     }
