@@ -197,15 +197,17 @@ impl Emitter<'_> {
         let whole = self.b.compare(Compare::Lt, indices[unroll - 1], n);
         self.b.begin_if(whole);
         let loaded: Vec<_> = indices.iter().map(|&index| self.load_at(index)).collect();
-        for (&index, loaded) in indices.iter().zip(loaded) {
-            self.calculate(index, &loaded);
+        let results: Vec<_> = loaded.iter().map(|loaded| self.calculate(loaded)).collect();
+        for (&index, results) in indices.iter().zip(results) {
+            self.store(index, &results);
         }
         self.b.begin_else();
         for index in indices {
             let inside = self.b.compare(Compare::Lt, index, n);
             self.b.begin_if(inside);
             let loaded = self.load_at(index);
-            self.calculate(index, &loaded);
+            let results = self.calculate(&loaded);
+            self.store(index, &results);
             self.b.end();
         }
         self.b.end();
@@ -229,7 +231,8 @@ impl Emitter<'_> {
             index = self.b.binary(Binary::Add, row, x);
         }
         let loaded = self.load(&coordinates);
-        self.calculate(index, &loaded);
+        let results = self.calculate(&loaded);
+        self.store(index, &results);
     }
 
     /// The operands at an element's number.
@@ -263,8 +266,8 @@ impl Emitter<'_> {
         self.b.load(self.leaves[leaf], index.unwrap_or(Constant::u32(0).into()))
     }
 
-    /// The steps, and the stores of their results at `index`.
-    fn calculate(&mut self, index: Operand, loaded: &[Operand]) {
+    /// The results of the steps.
+    fn calculate(&mut self, loaded: &[Operand]) -> Vec<Operand> {
         let graph = self.graph;
         let mut results: Vec<Operand> = Vec::new();
         for step in &graph.steps {
@@ -278,7 +281,11 @@ impl Emitter<'_> {
                 .collect();
             results.push(self.step(step, &operands));
         }
-        for ((step, _), &output) in graph.outputs.iter().zip(&self.outputs) {
+        results
+    }
+
+    fn store(&mut self, index: Operand, results: &[Operand]) {
+        for ((step, _), &output) in self.graph.outputs.iter().zip(&self.outputs) {
             self.b.store(output, index, results[*step]);
         }
     }

@@ -26,6 +26,8 @@ use graph::{Graph, Input};
 const MOST_OPERATORS: usize = 48;
 /// Operands of one expression.
 const MOST_LEAVES: usize = 8;
+/// Elements of a row that is reduced.
+const SHORTEST_ROW: usize = 256;
 /// Elements of one launch: what programs count them in has 32 bits.
 const MOST_ELEMENTS: usize = 1 << 31;
 /// Programs that an executor keeps.
@@ -99,8 +101,9 @@ pub(crate) fn put_off<O: Operator + Clone + 'static>(op: Op, operator: &O, input
     let infos: Vec<_> = inputs.iter().map(|t| Some(t.info())).collect();
     let [info] = operator.infer(&infos)?[..] else { return Ok(None) };
     let dtypes: Vec<_> = inputs.iter().map(|t| t.dtype()).collect();
-    // A reduction of nothing gives something. The CPU's own reductions are faster than a program's.
-    let is_own = matches!(op, Op::Reduce(_)) && (!executor.properties().has_simdgroups() || first.shape().elements() == 0);
+    // Reductions of short rows share simdgroups, and those of the CPU are faster than a program's.
+    let row = first.shape().last().copied().unwrap_or(1);
+    let is_own = matches!(op, Op::Reduce(_)) && (!executor.properties().has_simdgroups() || row < SHORTEST_ROW || first.shape().elements() == 0);
     if !op.fuses(&dtypes) || is_own || info.shape().elements() > MOST_ELEMENTS || first.shape().elements() > MOST_ELEMENTS {
         return Ok(None);
     }

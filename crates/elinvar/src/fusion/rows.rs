@@ -63,7 +63,7 @@ impl Emitter<'_> {
         if !rows.is_empty() {
             let leads = self.b.compare(Compare::Eq, at.thread, Constant::u32(0).into());
             self.b.begin_if(leads);
-            self.store(&rows, &at, Constant::u32(0).into(), at.row);
+            self.store_at(&rows, &at, &[Constant::u32(0).into()], &[at.row]);
             self.b.end();
         }
         self.b.finish()
@@ -80,11 +80,13 @@ impl Emitter<'_> {
         let (op, identity) = fold(reduction);
         let slots: Vec<_> = (0..SLOTS).map(|slot| self.b.register(&format!("total{index}_{slot}"), DType::F32)).collect();
         slots.iter().for_each(|&slot| self.b.assign(slot, Constant::f32(identity).into()));
-        self.visit(&format!("k{index}"), at, |emitter, slot, k| {
-            let value = emitter.value(from, at, k, &mut HashMap::new());
-            let value = if dtype == DType::F32 { value } else { emitter.b.convert(DType::F32, value) };
-            let sum = emitter.b.binary(op, slots[slot], value);
-            emitter.b.assign(slots[slot], sum);
+        self.visit(&format!("k{index}"), at, |emitter, first, places| {
+            let values: Vec<_> = places.iter().map(|&k| emitter.value(from, at, k, &mut HashMap::new())).collect();
+            for (&slot, value) in slots[first..].iter().zip(values) {
+                let value = if dtype == DType::F32 { value } else { emitter.b.convert(DType::F32, value) };
+                let sum = emitter.b.binary(op, slot, value);
+                emitter.b.assign(slot, sum);
+            }
         });
         let mut left = slots;
         while left.len() > 1 {
@@ -100,36 +102,46 @@ impl Emitter<'_> {
 
     fn store_elements(&mut self, outputs: &[usize], at: &Row) {
         let start = self.b.binary(Binary::Mul, at.row, self.scalar("n"));
-        self.visit("k", at, |emitter, _, k| {
-            let index = emitter.b.binary(Binary::Add, start, k);
-            emitter.store(outputs, at, k, index);
+        self.visit("k", at, |emitter, _, places| {
+            let indices: Vec<_> = places.iter().map(|&k| emitter.b.binary(Binary::Add, start, k)).collect();
+            emitter.store_at(outputs, at, places, &indices);
         });
     }
 
-    /// Stores of an element's results at `index`.
-    fn store(&mut self, outputs: &[usize], at: &Row, k: Operand, index: Operand) {
-        let mut known = HashMap::new();
-        for &output in outputs {
-            let value = self.value(From::Step(self.graph.outputs[output].0), at, k, &mut known);
+    /// Stores of the results of elements at indices, after all of them are calculated.
+    fn store_at(&mut self, outputs: &[usize], at: &Row, places: &[Operand], indices: &[Operand]) {
+        let mut values = Vec::new();
+        for (&k, &index) in places.iter().zip(indices) {
+            let mut known = HashMap::new();
+            for &output in outputs {
+                values.push((output, index, self.value(From::Step(self.graph.outputs[output].0), at, k, &mut known)));
+            }
+        }
+        for (output, index, value) in values {
             self.b.store(self.outputs[output], index, value);
         }
     }
 
-    /// Does something with each element that the thread takes, given which of its slots that is for and where the element is.
-    fn visit(&mut self, name: &str, at: &Row, mut body: impl FnMut(&mut Self, usize, Operand)) {
+    /// Does something with the elements that the thread takes: all its slots at once, or one, given the first slot and where the elements are.
+    fn visit(&mut self, name: &str, at: &Row, mut body: impl FnMut(&mut Self, usize, &[Operand])) {
         let (n, stride) = (self.scalar("n"), self.scalar("stride"));
         let k = self.b.register(name, DType::U32);
         self.b.assign(k, at.first);
         self.b.begin_loop(None);
         let begins = self.b.compare(Compare::Lt, k, n);
         self.b.continue_while(begins);
-        for slot in 0..SLOTS {
-            let place = self.b.binary(Binary::Add, k, Constant::u32(slot).into());
+        let places: Vec<_> = (0..SLOTS).map(|slot| self.b.binary(Binary::Add, k, Constant::u32(slot).into())).collect();
+        let whole = self.b.compare(Compare::Lt, places[places.len() - 1], n);
+        self.b.begin_if(whole);
+        body(self, 0, &places);
+        self.b.begin_else();
+        for (slot, place) in places.into_iter().enumerate() {
             let inside = self.b.compare(Compare::Lt, place, n);
             self.b.begin_if(inside);
-            body(self, slot as usize, place);
+            body(self, slot, &[place]);
             self.b.end();
         }
+        self.b.end();
         let next = self.b.binary(Binary::Add, k, stride);
         self.b.assign(k, next);
         self.b.end();
