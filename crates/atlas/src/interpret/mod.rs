@@ -145,27 +145,20 @@ impl Interpreter {
         let in_row = (row - 1).div_ceil(together as u64) + 1;
         let strips = in_row * (blocks / row);
         let budget = Budget(AtomicU64::new(self.steps));
-        let run = |from: u64, to: u64| -> Result<()> {
+        let begin = || {
             let shared = program.shared.iter().map(|s| Range::shared(s.length, s.dtype));
             let memory = memory.iter().map(Range::again).chain(shared).collect();
-            let traps = program.bounds == Bounds::Trap;
-            let mut strip = Strip::new(&self.code, memory, Place::new(*launch), scalars, together * threads, traps);
-            for index in from..to {
-                let first = (index % in_row * together as u64).min(row - 1);
-                let count = (row - 1 - first).clamp(1, together as u64) as usize;
-                strip.run(index / in_row * row + first, count, self.code.registers, &budget)?;
-            }
-            Ok(())
+            Strip::new(&self.code, memory, Place::new(*launch), scalars, together * threads, program.bounds == Bounds::Trap)
+        };
+        let run = |strip: &mut Strip<'_>, index: u64| {
+            let first = (index % in_row * together as u64).min(row - 1);
+            let count = (row - 1 - first).clamp(1, together as u64) as usize;
+            strip.run(index / in_row * row + first, count, self.code.registers, &budget)
         };
         if (together * threads) as u64 * strips * self.code.steps.len() as u64 <= PARALLEL || rayon::current_num_threads() == 1 {
-            return run(0, strips);
+            let mut strip = begin();
+            return (0..strips).try_for_each(|index| run(&mut strip, index));
         }
-        let tasks = strips.min(16 * rayon::current_num_threads() as u64);
-        (0..tasks).into_par_iter().try_for_each(|task| run(share(strips, task, tasks), share(strips, task + 1, tasks)))
+        (0..strips).into_par_iter().try_for_each_init(begin, |strip, index| run(strip, index))
     }
-}
-
-/// Where part `part` of `parts` equal ones of `n` begins.
-fn share(n: u64, part: u64, parts: u64) -> u64 {
-    (u128::from(n) * u128::from(part) / u128::from(parts)) as u64
 }
