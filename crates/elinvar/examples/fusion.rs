@@ -46,11 +46,6 @@ fn random(executor: &Executor, dims: &[usize], dtype: DType) -> Result<Tensor> {
     executor.tensor(dims, &values)?.cast(dtype)
 }
 
-/// A recording that keeps what it gives.
-fn record(executor: &Executor, body: impl FnOnce() -> Result<Tensor>) -> Result<(Recording, Tensor)> {
-    executor.record(body)
-}
-
 fn main() -> std::result::Result<(), Box<dyn Error>> {
     let device = std::env::args().nth(1).unwrap_or_else(|| "cpu".to_owned());
     let executor = Executor::new_with_backend(device.parse()?)?;
@@ -59,10 +54,10 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     println!("{}\n\n| work | fused, µs | one by one, µs | ratio |\n| --- | --- | --- | --- |", executor.properties().name);
     for dtype in [DType::F32, DType::BF16] {
         let (a, b) = (random(&executor, &[n], dtype)?, random(&executor, &[n], dtype)?);
-        let (fused, y) = record(&executor, || a.silu()?.mul(&b)?.add(&a)?.clamp(-1.0, 1.0))?;
+        let (fused, y) = executor.record(|| a.silu()?.mul(&b)?.add(&a)?.clamp(-1.0, 1.0))?;
         // A scope of its own for each operator.
         let alone = |operator: &dyn Fn() -> Result<Tensor>| executor.fuse(operator);
-        let (single, z) = record(&executor, || {
+        let (single, z) = executor.record(|| {
             let s = alone(&|| a.silu())?;
             let m = alone(&|| s.mul(&b))?;
             let p = alone(&|| m.add(&a))?;
@@ -77,8 +72,8 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
         let e = x.sub(&x.max(&[-1], true)?)?.exp()?;
         e.div(&e.sum(&[-1], true)?)
     };
-    let (fused, _y) = record(&executor, by_hand)?;
-    let (own, _z) = record(&executor, || x.softmax(-1))?;
+    let (fused, _y) = executor.record(by_hand)?;
+    let (own, _z) = executor.record(|| x.softmax(-1))?;
     row(&format!("softmax by hand and `softmax`, f32 {rows:?}: {} launches", fused.len()), race(&executor, [&fused, &own])?);
     if gpu {
         let sum = executor.compile_program(atlas::parse(ROW_SUM)?)?;
@@ -87,7 +82,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
         let arguments =
             [("x", ProgramArgument::Tensor(&x)), ("y", ProgramArgument::Tensor(&y)), ("n", ProgramArgument::Scalar(Constant::u32(rows[1] as u32)))];
         let (program, ()) = executor.record(|| sum.launch(&launch, &arguments))?;
-        let (kernel, _z) = record(&executor, || x.sum(&[-1], false))?;
+        let (kernel, _z) = executor.record(|| x.sum(&[-1], false))?;
         row(&format!("block reduction as an Atlas program and `sum`, f32 {rows:?}"), race(&executor, [&program, &kernel])?);
     }
     Ok(())
