@@ -68,13 +68,6 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
         row(&format!("clamp(silu(a)·b + a), {dtype}, n = {n}: {} launch, {} launches", fused.len(), single.len()), times);
     }
     let x = random(&executor, &rows, DType::F32)?;
-    let by_hand = || {
-        let e = x.sub(&x.max(&[-1], true)?)?.exp()?;
-        e.div(&e.sum(&[-1], true)?)
-    };
-    let (fused, _y) = executor.record(by_hand)?;
-    let (own, _z) = executor.record(|| x.softmax(-1))?;
-    row(&format!("softmax by hand and `softmax`, f32 {rows:?}: {} launches", fused.len()), race(&executor, [&fused, &own])?);
     if gpu {
         let sum = executor.compile_program(atlas::parse(ROW_SUM)?)?;
         let y = executor.zeros(DType::F32, &[rows[0]])?;

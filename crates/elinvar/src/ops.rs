@@ -124,7 +124,7 @@ macro_rules! reductions {
                 /// # Errors
                 /// A data type it does not take, an axis outside the shape, or out of memory.
                 pub fn $name(&self, axes: &[isize], keepdims: bool) -> Result<Tensor> {
-                    self.reduce(Reduce { reduction: Reduction::$reduction, axes: axes.to_vec(), keepdims })
+                    self.apply(&Reduce { reduction: Reduction::$reduction, axes: axes.to_vec(), keepdims }, &[])
                 }
             )*
         }
@@ -148,15 +148,6 @@ impl Tensor {
     fn apply(&self, operator: &dyn Operator, others: &[Option<&Tensor>]) -> Result<Tensor> {
         let inputs: Vec<_> = std::iter::once(Some(self)).chain(others.iter().copied()).collect();
         only(self.executor().apply(operator, &inputs)?)
-    }
-
-    /// A reduction, which may be fused with operators on elements if it is of the last axis and keeps that.
-    fn reduce(&self, operator: Reduce) -> Result<Tensor> {
-        let last = self.shape().rank().checked_sub(1).map(|last| last as isize);
-        if operator.keepdims && matches!(operator.axes[..], [axis] if axis == -1 || Some(axis) == last) {
-            return self.elementwise(Op::Reduce(operator.reduction), &operator, &[]);
-        }
-        self.apply(&operator, &[])
     }
 
     /// An operator on elements, which may be fused with others.

@@ -223,32 +223,6 @@ fn a_recorded_chain_is_one_launch() {
 }
 
 #[test]
-fn rows_are_reduced_in_the_launch_of_what_follows() {
-    let executor = Executor::new_with_backend(BackendType::MetalSim).unwrap();
-    for dims in [[3, 256], [2, 257], [2, 3000]] {
-        let x = tensor(&executor, &mut Random(4), DType::F32, &dims).clamp(-4.0, 4.0).unwrap();
-        let softmax = || {
-            let e = x.sub(&x.max(&[-1], true)?)?.exp()?;
-            e.div(&e.sum(&[-1], true)?)
-        };
-        let norm = || {
-            let centred = x.sub(&x.mean(&[-1], true)?)?;
-            let spread = centred.mul(&centred)?.mean(&[-1], true)?.sqrt()?;
-            Ok((centred.div(&spread)?, spread))
-        };
-        let (recording, y) = executor.record(softmax).unwrap();
-        assert_eq!(recording.len(), 1);
-        executor.replay(&recording).unwrap().wait().unwrap();
-        assert!(same_bits(&softmax().unwrap(), &y), "{dims:?}");
-        let (recording, (y, spread)) = executor.record(norm).unwrap();
-        executor.replay(&recording).unwrap().wait().unwrap();
-        let (expected, expected_spread) = norm().unwrap();
-        assert!(same_bits(&expected, &y) && same_bits(&expected_spread, &spread), "{dims:?}");
-        assert!(recording.len() <= 2);
-    }
-}
-
-#[test]
 fn outputs_of_one_shape_share_a_launch_and_what_nobody_holds_has_none() {
     let executor = cpu();
     let x = tensor(&executor, &mut Random(2), DType::F32, &[300]);

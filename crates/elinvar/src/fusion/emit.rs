@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use elinvar_atlas::{Binary, Bounds, Builder, Compare, Constant, Memory, Operand, Position, Program, Ternary, Unary};
 use elinvar_core::{Access, DType, Layout, Result, Shape};
-use elinvar_kernels::{Scalar, TensorInfo, binary::BinaryOp, compare::CompareOp, order::row_threads, unary::UnaryOp};
+use elinvar_kernels::{Scalar, TensorInfo, binary::BinaryOp, compare::CompareOp, unary::UnaryOp};
 
 use super::graph::{From, Graph, Op, Step};
 
@@ -30,20 +30,14 @@ pub(super) struct Space {
 impl Space {
     /// # Errors
     /// An operand that does not broadcast to the shape.
-    /// With `rows` the last axis stays by itself.
-    pub(super) fn new(shape: Shape, operands: &[TensorInfo], rows: bool) -> Result<Self> {
+    pub(super) fn new(shape: Shape, operands: &[TensorInfo]) -> Result<Self> {
         let layouts = operands.iter().map(|info| info.layout.broadcast_to(shape)).collect::<Result<Vec<Layout>>>()?;
         let place = |layout: &Layout| Place { origin: layout.offset(), strides: Vec::new() };
         let mut space = Space { extents: Vec::new(), places: layouts.iter().map(place).collect() };
-        for (axis, &extent) in shape.iter().enumerate().filter(|&(axis, &extent)| extent != 1 || rows && axis + 1 == shape.rank()) {
-            let is_row = rows && axis + 1 == shape.rank();
-            if is_row && space.extents.is_empty() {
-                space.extents.push(1);
-                space.places.iter_mut().for_each(|place| place.strides.push(0));
-            }
+        for (axis, &extent) in shape.iter().enumerate().filter(|&(_, &extent)| extent != 1) {
             let strides = || layouts.iter().map(|layout| layout.strides()[axis]);
             let mut known = space.places.iter().zip(strides());
-            if !space.extents.is_empty() && !is_row && known.all(|(place, stride)| place.strides.last() == Some(&(stride * extent as isize))) {
+            if !space.extents.is_empty() && known.all(|(place, stride)| place.strides.last() == Some(&(stride * extent as isize))) {
                 space.extents.last_mut().into_iter().for_each(|last| *last *= extent);
                 space.places.iter_mut().zip(strides()).for_each(|(place, stride)| place.strides.last_mut().into_iter().for_each(|s| *s = stride));
             } else {
@@ -58,7 +52,7 @@ impl Space {
         Ok(space)
     }
 
-    pub(super) fn rank(&self) -> usize {
+    fn rank(&self) -> usize {
         self.extents.len()
     }
 }
@@ -81,24 +75,17 @@ impl Plan {
     pub(super) fn new(graph: &Graph, space: &Space, threads: bool) -> Option<Self> {
         let dtypes = || graph.leaves.iter().map(|leaf| leaf.dtype()).chain(graph.outputs.iter().map(|(step, _)| graph.steps[*step].node.info.dtype));
         let widest = dtypes().map(|dtype| dtype.size()).max().unwrap_or(4);
-        let unroll = if threads { (16 / widest).clamp(2, 8) } else { 0 };
+        let unroll = if threads { (32 / widest).clamp(4, 16) } else { 0 };
         let (rank, elements) = (space.rank(), graph.shape.elements().max(1));
         let inner = space.extents[rank - 1].max(1);
-        let rows = graph.has_rows();
-        let (grid, block) = if rows {
-            ([elements / inner, 1, 1], row_threads(inner))
-        } else if threads {
+        let (grid, block) = if threads {
             ([elements.div_ceil(THREADS * unroll), 1, 1], THREADS)
         } else {
             let block = if inner <= LANES { inner } else { (LANES / 4..=LANES).rev().find(|n| inner.is_multiple_of(*n)).unwrap_or(LANES) };
             ([inner.div_ceil(block), elements / inner, 1], block)
         };
         let mut key = format!("{unroll} {rank}");
-        let mut scalars = vec![("n".to_owned(), if threads && !rows { elements } else { inner } as u32)];
-        if rows {
-            key.push_str(" rows");
-            scalars.push(("stride".to_owned(), 8 * block as u32));
-        }
+        let mut scalars = vec![("n".to_owned(), if threads { elements } else { inner } as u32)];
         let first = if threads { 1 } else { 1.min(rank - 1) };
         scalars.extend((first..rank).map(|axis| (format!("e{axis}"), space.extents[axis] as u32)));
         for (leaf, (tensor, place)) in graph.leaves.iter().zip(&space.places).enumerate() {
@@ -154,22 +141,21 @@ impl Plan {
         let outputs: Vec<_> =
             graph.outputs.iter().enumerate().map(|(i, (step, _))| b.buffer(&format!("y{i}"), dtype(*step), Access::Write)).collect();
         let scalars = self.scalars.iter().map(|(name, _)| (name.clone(), b.scalar(name, DType::U32))).collect();
-        let emitter = Emitter { b, graph, space, leaves, outputs, scalars };
-        if graph.has_rows() { emitter.finish_rows() } else { emitter.finish(self.unroll) }
+        Emitter { b, graph, space, leaves, outputs, scalars }.finish(self.unroll)
     }
 }
 
-pub(super) struct Emitter<'a> {
-    pub(super) b: Builder,
-    pub(super) graph: &'a Graph,
-    pub(super) space: &'a Space,
+struct Emitter<'a> {
+    b: Builder,
+    graph: &'a Graph,
+    space: &'a Space,
     leaves: Vec<Memory>,
-    pub(super) outputs: Vec<Memory>,
+    outputs: Vec<Memory>,
     scalars: Vec<(String, Operand)>,
 }
 
 impl Emitter<'_> {
-    pub(super) fn scalar(&self, name: &str) -> Operand {
+    fn scalar(&self, name: &str) -> Operand {
         self.scalars.iter().find(|(known, _)| known == name).map_or(Constant::u32(0).into(), |(_, operand)| *operand)
     }
 
@@ -188,10 +174,14 @@ impl Emitter<'_> {
         let (block, local) = (self.b.position(Position::BlockX), self.b.position(Position::LocalX));
         let start = self.b.binary(Binary::Mul, block, Constant::u32((THREADS * unroll) as u32).into());
         let first = self.b.binary(Binary::Add, start, local);
+        // Where indices are not calculated with any more they have 64 bits: each is then a fixed distance from the first.
+        let is_plain = self.space.rank() == 1 && self.space.places.iter().all(|p| p.origin == 0 && matches!(p.strides[..], [0 | 1]));
+        let (first, n, dtype) =
+            if is_plain { (self.b.convert(DType::U64, first), self.b.convert(DType::U64, n), DType::U64) } else { (first, n, DType::U32) };
         let mut indices = vec![first];
-        for _ in 1..unroll {
-            let last = indices[indices.len() - 1];
-            indices.push(self.b.binary(Binary::Add, last, Constant::u32(THREADS as u32).into()));
+        for step in 1..unroll {
+            let distance = Constant { dtype, bits: (step * THREADS) as u64 };
+            indices.push(self.b.binary(Binary::Add, first, distance.into()));
         }
         // All loads before the first operation, so that they are under way together.
         let whole = self.b.compare(Compare::Lt, indices[unroll - 1], n);
@@ -202,14 +192,18 @@ impl Emitter<'_> {
             self.store(index, &results);
         }
         self.b.begin_else();
-        for index in indices {
-            let inside = self.b.compare(Compare::Lt, index, n);
-            self.b.begin_if(inside);
-            let loaded = self.load_at(index);
-            let results = self.calculate(&loaded);
-            self.store(index, &results);
-            self.b.end();
-        }
+        // The thread's part of the end: its last element is beyond it.
+        let index = self.b.register("index", dtype);
+        self.b.assign(index, first);
+        self.b.begin_loop(Some(unroll as u32));
+        let inside = self.b.compare(Compare::Lt, index, n);
+        self.b.continue_while(inside);
+        let loaded = self.load_at(index);
+        let results = self.calculate(&loaded);
+        self.store(index, &results);
+        let next = self.b.binary(Binary::Add, index, Constant { dtype, bits: THREADS as u64 }.into());
+        self.b.assign(index, next);
+        self.b.end();
         self.b.end();
         self.b.finish()
     }
@@ -252,7 +246,7 @@ impl Emitter<'_> {
         (0..self.leaves.len()).map(|leaf| self.load_leaf(leaf, coordinates)).collect()
     }
 
-    pub(super) fn load_leaf(&mut self, leaf: usize, coordinates: &[Operand]) -> Operand {
+    fn load_leaf(&mut self, leaf: usize, coordinates: &[Operand]) -> Operand {
         let place = &self.space.places[leaf];
         let mut index = (place.origin != 0).then(|| self.scalar(&format!("o{leaf}")));
         for (axis, (&stride, &coordinate)) in place.strides.iter().zip(coordinates).enumerate() {
@@ -290,7 +284,7 @@ impl Emitter<'_> {
         }
     }
 
-    pub(super) fn step(&mut self, step: &Step, operands: &[Operand]) -> Operand {
+    fn step(&mut self, step: &Step, operands: &[Operand]) -> Operand {
         let (dtype, b) = (step.node.info.dtype, &mut self.b);
         let [first, ..] = *operands else { return Constant::bool(false).into() };
         let other = |index: usize| operands.get(index).copied().unwrap_or(first);
@@ -309,8 +303,6 @@ impl Emitter<'_> {
             }
             Op::Select => b.select(first, other(1), other(2)),
             Op::Compare(op) => b.compare(compare(op), first, other(1)),
-            // A reduction is no step of one element: its total takes its place.
-            Op::Reduce(_) => first,
             Op::Cast(to) => b.convert(to, first),
         }
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use elinvar_core::{DType, Layout, Result, Shape};
-use elinvar_kernels::{Operator, Scalar, TensorInfo, binary::BinaryOp, compare::CompareOp, reduce::Reduction, unary::UnaryOp};
+use elinvar_kernels::{Operator, Scalar, TensorInfo, binary::BinaryOp, compare::CompareOp, unary::UnaryOp};
 
 use super::{MOST_LEAVES, MOST_OPERATORS};
 use crate::{Executor, Tensor, tensor::TensorMemory};
@@ -25,8 +25,6 @@ pub(crate) enum Op {
     Select,
     Compare(CompareOp),
     Cast(DType),
-    /// Of the last axis, which stays with an extent of one.
-    Reduce(Reduction),
 }
 
 impl Op {
@@ -39,7 +37,6 @@ impl Op {
             }
             Op::Binary(BinaryOp::Pow) => dtypes[0].is_float() && dtypes[0] == dtypes[1],
             Op::Compare(op) => dtypes[0] != DType::Bool || matches!(op, CompareOp::Eq | CompareOp::Ne),
-            Op::Reduce(reduction) => dtypes[0].is_float() && matches!(reduction, Reduction::Sum | Reduction::Mean | Reduction::Max | Reduction::Min),
             Op::Binary(_) | Op::Fma | Op::Clamp(..) | Op::Select | Op::Cast(_) => true,
         }
     }
@@ -58,8 +55,6 @@ pub(crate) struct Node {
     memory: OnceLock<Weak<TensorMemory>>,
     operators: usize,
     leaves: usize,
-    /// Whether it is a reduction or calculated from one.
-    reduces: bool,
 }
 
 /// What an operator takes.
@@ -90,30 +85,8 @@ impl Node {
     pub(super) fn new(op: Op, operator: Box<dyn Operator>, inputs: Vec<Input>, executor: &Executor, info: TensorInfo) -> Arc<Self> {
         let operators = inputs.iter().map(Input::operators).sum::<usize>() + 1;
         let leaves = inputs.iter().map(Input::leaves).sum();
-        let reduces = matches!(op, Op::Reduce(_)) || inputs.iter().any(|input| matches!(input, Input::Node(node) if node.reduces));
         let (executor, thread, memory) = (executor.clone(), std::thread::current().id(), OnceLock::new());
-        Arc::new(Self { op, operator, inputs, executor, info, thread, memory, operators, leaves, reduces })
-    }
-
-    /// For a reduction, the shape of what it reduces.
-    fn rows(&self) -> Option<Shape> {
-        if !matches!(self.op, Op::Reduce(_)) {
-            return None;
-        }
-        self.inputs.first().map(|input| match input {
-            Input::Node(node) => *node.info.shape(),
-            Input::Tensor(tensor) => *tensor.shape(),
-        })
-    }
-
-    /// The shape of the elements that give this: its own, or that of the rows that it, or what it is calculated from, reduces to its shape.
-    fn elements(&self) -> Shape {
-        let own = *self.info.shape();
-        let nodes = || self.inputs.iter().filter_map(|input| if let Input::Node(node) = input { Some(node) } else { None });
-        self.rows().unwrap_or_else(|| {
-            let below = nodes().filter(|node| *node.info.shape() == own && node.reduces && node.alive().is_none()).map(|node| node.elements());
-            below.into_iter().find(|shape| *shape != own).unwrap_or(own)
-        })
+        Arc::new(Self { op, operator, inputs, executor, info, thread, memory, operators, leaves })
     }
 
     /// Its elements are row-major.
@@ -156,7 +129,7 @@ pub(super) struct Graph {
 impl Graph {
     /// What gives `memory` its elements.
     pub(super) fn of(memory: &Arc<TensorMemory>, node: &Arc<Node>) -> Result<Self> {
-        let mut graph = Graph { shape: node.elements(), leaves: Vec::new(), steps: Vec::new(), outputs: Vec::new(), known: HashMap::new() };
+        let mut graph = Graph { shape: *node.info.shape(), leaves: Vec::new(), steps: Vec::new(), outputs: Vec::new(), known: HashMap::new() };
         graph.visit(node, Some(memory))?;
         Ok(graph)
     }
@@ -171,7 +144,7 @@ impl Graph {
             }
             return is_output;
         }
-        let fits = node.elements() == self.shape && self.outputs.len() < MOST_OUTPUTS && self.steps.len() + node.operators <= MOST_OPERATORS;
+        let fits = *node.info.shape() == self.shape && self.outputs.len() < MOST_OUTPUTS && self.steps.len() + node.operators <= MOST_OPERATORS;
         if !fits {
             return false;
         }
@@ -181,11 +154,6 @@ impl Graph {
         let joins =
             other.leaves.iter().any(is_shared) && self.leaves.len() + more <= MOST_LEAVES && self.outputs.len() + other.outputs.len() <= MOST_OUTPUTS;
         joins && self.visit(node, Some(memory)).is_ok()
-    }
-
-    /// Whether rows are reduced, so that a block takes one.
-    pub(super) fn has_rows(&self) -> bool {
-        self.steps.iter().any(|step| matches!(step.node.op, Op::Reduce(_)))
     }
 
     fn has_leaf(&self, leaf: &Tensor) -> bool {
@@ -205,13 +173,12 @@ impl Graph {
             return Ok(known);
         }
         let alive = node.alive().filter(|_| target.is_none());
-        let is_apart = matches!(node.op, Op::Reduce(_)) && node.rows() != Some(self.shape);
-        let holds = |memory: &Arc<TensorMemory>| memory.has_buffer() || *node.info.shape() != self.shape;
-        if target.is_none() && (is_apart || alive.as_ref().is_some_and(holds)) {
-            // What somebody holds is calculated once; a reduction of other rows for itself.
-            let memory = alive.unwrap_or_else(|| TensorMemory::pending(node));
-            super::force(&memory)?;
-            let from = self.leaf(&Tensor::new(&node.executor, memory, node.info.dtype, node.info.layout));
+        if let Some(memory) = &alive
+            && (memory.has_buffer() || *node.info.shape() != self.shape)
+        {
+            // What somebody holds is calculated once.
+            super::force(memory)?;
+            let from = self.leaf(&Tensor::new(&node.executor, memory.clone(), node.info.dtype, node.info.layout));
             self.known.insert(Arc::as_ptr(node), from);
             return Ok(from);
         }

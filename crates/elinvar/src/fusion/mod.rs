@@ -5,7 +5,6 @@
 
 mod emit;
 mod graph;
-mod rows;
 
 use std::{
     cell::{Cell, RefCell},
@@ -26,8 +25,6 @@ use graph::{Graph, Input};
 const MOST_OPERATORS: usize = 48;
 /// Operands of one expression.
 const MOST_LEAVES: usize = 8;
-/// Elements of a row that is reduced.
-const SHORTEST_ROW: usize = 256;
 /// Elements of one launch: what programs count them in has 32 bits.
 const MOST_ELEMENTS: usize = 1 << 31;
 /// Programs that an executor keeps.
@@ -101,10 +98,7 @@ pub(crate) fn put_off<O: Operator + Clone + 'static>(op: Op, operator: &O, input
     let infos: Vec<_> = inputs.iter().map(|t| Some(t.info())).collect();
     let [info] = operator.infer(&infos)?[..] else { return Ok(None) };
     let dtypes: Vec<_> = inputs.iter().map(|t| t.dtype()).collect();
-    // Reductions of short rows share simdgroups, and those of the CPU are faster than a program's.
-    let row = first.shape().last().copied().unwrap_or(1);
-    let is_own = matches!(op, Op::Reduce(_)) && (!executor.properties().has_simdgroups() || row < SHORTEST_ROW || first.shape().elements() == 0);
-    if !op.fuses(&dtypes) || is_own || info.shape().elements() > MOST_ELEMENTS || first.shape().elements() > MOST_ELEMENTS {
+    if !op.fuses(&dtypes) || info.shape().elements() > MOST_ELEMENTS {
         return Ok(None);
     }
     let mut taken: Vec<_> = inputs.iter().map(|t| Input::of(t)).collect();
@@ -158,7 +152,7 @@ fn run(executor: &Executor, graph: Graph) -> Result<()> {
     let elements = graph.shape.elements();
     let bindings = graph.leaves.iter().map(Tensor::binding).collect::<Result<Vec<_>>>()?;
     let infos: Vec<_> = graph.leaves.iter().map(Tensor::info).collect();
-    let space = emit::Space::new(graph.shape, &infos, graph.has_rows())?;
+    let space = emit::Space::new(graph.shape, &infos)?;
     let threads = executor.properties().has_simdgroups();
     let Some(plan) = emit::Plan::new(&graph, &space, threads) else { return one_by_one(executor, &graph) };
     let mut all: Vec<_> = bindings.into_iter().map(Some).collect();
