@@ -1,4 +1,5 @@
-//! Measures the interpreter against Rust written by hand: `cargo run --release -p elinvar-atlas --example speed`. Prints Markdown.
+//! Measures the interpreter against Rust written by hand: `cargo run --release -p elinvar-atlas --example speed [PART]`. Prints
+//! Markdown. PART is add, chain, mandelbrot or render; all of them if it is left out.
 
 use std::{error::Error, hint::black_box, time::Instant};
 
@@ -50,18 +51,28 @@ fn mandelbrot(x: u32, y: u32, size: [f32; 2]) -> u32 {
     count
 }
 
-/// The best of several alternating runs of both, in seconds.
-fn race(rounds: usize, mut a: impl FnMut(), mut b: impl FnMut()) -> (f64, f64) {
-    let (mut best_a, mut best_b) = (f64::INFINITY, f64::INFINITY);
-    for _ in 0..rounds {
+/// The medians of alternating runs of both, in seconds, and of the ratios of neighbouring ones.
+fn race(rounds: usize, mut a: impl FnMut(), mut b: impl FnMut()) -> [f64; 3] {
+    let time = |f: &mut dyn FnMut()| {
         let start = Instant::now();
-        a();
-        best_a = best_a.min(start.elapsed().as_secs_f64());
-        let start = Instant::now();
-        b();
-        best_b = best_b.min(start.elapsed().as_secs_f64());
+        f();
+        start.elapsed().as_secs_f64()
+    };
+    let mut rows: [Vec<f64>; 3] = Default::default();
+    for round in 0..rounds + 1 {
+        let (a, b) = (time(&mut a), time(&mut b));
+        if round > 0 {
+            rows.iter_mut().zip([a, b, b / a]).for_each(|(row, value)| row.push(value));
+        }
     }
-    (best_a, best_b)
+    rows.map(|mut row| {
+        row.sort_by(f64::total_cmp);
+        row[rounds / 2]
+    })
+}
+
+fn row(name: &str, [ours, theirs, ratio]: [f64; 3]) {
+    println!("| {name} | {:.1} | {:.1} | {ratio:.2} |", ours * 1e6, theirs * 1e6);
 }
 
 fn elementwise(name: &str, text: &str, n: usize, rounds: usize, by_hand: fn(&[f32], &[f32], &mut [f32])) -> Result<(), Box<dyn Error>> {
@@ -71,7 +82,7 @@ fn elementwise(name: &str, text: &str, n: usize, rounds: usize, by_hand: fn(&[f3
     let (mut y, mut z) = (vec![0f32; n], vec![0f32; n]);
     let launch = LaunchConfig::linear(n as u64, 256);
     let mut failed = None;
-    let (ours, theirs) = race(
+    let times = race(
         rounds,
         || {
             let arguments = vec![
@@ -92,7 +103,7 @@ fn elementwise(name: &str, text: &str, n: usize, rounds: usize, by_hand: fn(&[f3
         },
     );
     assert!(failed.is_none() && y.iter().zip(&z).all(|(y, z)| y.to_bits() == z.to_bits()), "{failed:?}");
-    println!("| {name}, n = {n} | {:.1} | {:.1} | {:.2} |", ours * 1e6, theirs * 1e6, theirs / ours);
+    row(&format!("{name}, n = {n}"), times);
     Ok(())
 }
 
@@ -103,7 +114,7 @@ fn fractal() -> Result<(), Box<dyn Error>> {
     let mut expected = counts.clone();
     let launch = LaunchConfig { grid: [width / 16, height / 16, 1], block: [16, 16, 1] };
     let mut failed = None;
-    let (ours, theirs) = race(
+    let times = race(
         3,
         || {
             let arguments =
@@ -119,7 +130,7 @@ fn fractal() -> Result<(), Box<dyn Error>> {
         },
     );
     assert!(failed.is_none() && counts == expected, "{failed:?}");
-    println!("| Mandelbrot {width}x{height} | {:.1} | {:.1} | {:.2} |", ours * 1e6, theirs * 1e6, theirs / ours);
+    row(&format!("Mandelbrot {width}x{height}"), times);
     Ok(())
 }
 
@@ -142,12 +153,22 @@ fn long_program() -> Result<(), Box<dyn Error>> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
+    let only = std::env::args().nth(1).unwrap_or_default();
     println!("{} threads\n\n| work | interpreter, µs | by hand, µs | ratio |\n| --- | --- | --- | --- |", rayon::current_num_threads());
-    elementwise("add", ADD, 1 << 24, 15, add_part)?;
-    elementwise("add", ADD, 1 << 20, 100, add_part)?;
-    elementwise("add", ADD, 1 << 16, 200, add_part)?;
-    elementwise("clamp(silu(a)·b + a)", CHAIN, 1 << 24, 7, chain_part)?;
-    elementwise("clamp(silu(a)·b + a)", CHAIN, 1 << 18, 100, chain_part)?;
-    fractal()?;
-    long_program()
+    if "add".contains(&only) {
+        elementwise("add", ADD, 1 << 24, 31, add_part)?;
+        elementwise("add", ADD, 1 << 20, 201, add_part)?;
+        elementwise("add", ADD, 1 << 16, 1001, add_part)?;
+    }
+    if "chain".contains(&only) {
+        elementwise("clamp(silu(a)·b + a)", CHAIN, 1 << 24, 15, chain_part)?;
+        elementwise("clamp(silu(a)·b + a)", CHAIN, 1 << 18, 201, chain_part)?;
+    }
+    if "mandelbrot".contains(&only) {
+        fractal()?;
+    }
+    if "render".contains(&only) {
+        long_program()?;
+    }
+    Ok(())
 }

@@ -4,18 +4,20 @@ use std::{
 };
 
 use elinvar_core::{
-    Completion, DType, Device, DeviceKind, DeviceProperties, Element, Error, HostMemory, Layout, ListBuilder, MemoryInfo, Pool, Result, Shape,
+    Buffer, Completion, DType, Device, DeviceKind, DeviceProperties, Element, Error, HostMemory, Layout, ListBuilder, MemoryInfo, Pool, Result, Shape,
 };
 use elinvar_cpu::CpuBackend;
 use elinvar_kernels::{Operator, Precision, copy::Copy, encode};
 
-use crate::{BackendType, Recording, Tensor, recording, tensor::TensorMemory};
+use crate::{BackendType, Recording, Tensor, fusion, recording, tensor::TensorMemory};
 
 /// A device with the choices that go with it. Clones are the same device.
 #[derive(Clone)]
 pub struct Executor {
     pub(crate) device: Device,
     precision: Option<Precision>,
+    /// Programs of fused operators.
+    pub(crate) programs: Arc<fusion::Programs>,
 }
 
 impl Executor {
@@ -67,12 +69,12 @@ impl Executor {
 
     /// Any device behind the seam.
     pub fn from_device(device: Device) -> Self {
-        Self { device, precision: None }
+        Self { device, precision: None, programs: Arc::default() }
     }
 
     /// The same device with a precision for every matrix product; `None` (the default) means strict for a few rows and fast for many.
     pub fn with_precision(&self, precision: Option<Precision>) -> Self {
-        Self { device: self.device.clone(), precision }
+        Self { precision, ..self.clone() }
     }
 
     /// The precision of matrix products.
@@ -159,15 +161,22 @@ impl Executor {
         };
         let adjusted = inputs.iter().enumerate().map(adjust).collect::<Result<Vec<_>>>()?;
         let copied = |index: usize| matches!((inputs[index], &adjusted[index]), (Some(a), Some(b)) if !a.same_memory(b));
-        self.launch(operator, &adjusted, copied)
+        self.launch(operator, &adjusted, copied, None)
     }
 
     /// The row-major copy of a tensor with any strides.
     pub(crate) fn copy(&self, tensor: &Tensor) -> Result<Tensor> {
-        only(self.launch(&Copy, &[Some(tensor.clone())], |_| false)?)
+        only(self.launch(&Copy, &[Some(tensor.clone())], |_| false, None)?)
     }
 
-    fn launch(&self, operator: &dyn Operator, inputs: &[Option<Tensor>], copied: impl Fn(usize) -> bool) -> Result<Vec<Tensor>> {
+    /// Launches an operator; its outputs go to `targets`, memory that has no buffer yet, if there are such.
+    pub(crate) fn launch(
+        &self,
+        operator: &dyn Operator,
+        inputs: &[Option<Tensor>],
+        copied: impl Fn(usize) -> bool,
+        targets: Option<Vec<Arc<TensorMemory>>>,
+    ) -> Result<Vec<Tensor>> {
         let infos: Vec<_> = inputs.iter().map(|t| t.as_ref().map(Tensor::info)).collect();
         let types = operator.infer(&infos)?;
         let dtypes = infos.iter().flatten().chain(&types).map(|info| info.dtype);
@@ -178,21 +187,17 @@ impl Executor {
         if let Some(index) = plan.updated_inputs().find(|&index| copied(index)) {
             return Err(Error::invalid_argument(format!("input {index} is updated in place and must be row-major: pass it without a view")));
         }
+        if plan.updated_inputs().next().is_some() {
+            fusion::flush()?;
+        }
         let bindings = inputs.iter().map(|t| t.as_ref().map(Tensor::binding).transpose()).collect::<Result<Vec<_>>>()?;
         let recording = recording::is_recording(&self.device);
-        let output = |info: &elinvar_kernels::TensorInfo| -> Result<Tensor> {
-            let bytes = byte_size(info.dtype, info.shape())?;
-            let memory = if recording {
-                let buffer = recording::allocate(&self.device, bytes)?;
-                let memory = TensorMemory::new(buffer.clone());
-                recording::lend(&buffer, Arc::downgrade(&memory));
-                memory
-            } else {
-                TensorMemory::new(self.device.allocate(bytes)?)
-            };
+        let memories = targets.unwrap_or_else(|| types.iter().map(|_| TensorMemory::empty()).collect());
+        let output = |(info, memory): (&elinvar_kernels::TensorInfo, Arc<TensorMemory>)| -> Result<Tensor> {
+            self.allocate_for(&memory, byte_size(info.dtype, info.shape())?)?;
             Ok(Tensor::new(self, memory, info.dtype, info.layout))
         };
-        let outputs = types.iter().map(output).collect::<Result<Vec<_>>>()?;
+        let outputs = types.iter().zip(memories).map(output).collect::<Result<Vec<_>>>()?;
         let targets = outputs.iter().map(Tensor::binding).collect::<Result<Vec<_>>>()?;
         if recording {
             let mut temporaries = Vec::new();
@@ -221,6 +226,25 @@ impl Executor {
         recording::record(&self.device, body)
     }
 
+    /// Gives memory its buffer.
+    pub(crate) fn allocate_for(&self, memory: &Arc<TensorMemory>, bytes: usize) -> Result<Buffer> {
+        let buffer = if recording::is_recording(&self.device) {
+            let buffer = recording::allocate(&self.device, bytes)?;
+            recording::lend(&buffer, Arc::downgrade(memory));
+            buffer
+        } else {
+            self.device.allocate(bytes)?
+        };
+        memory.set(buffer.clone());
+        Ok(buffer)
+    }
+
+    /// As [`Executor::enqueue`], for a command that may change what was put off reads.
+    pub(crate) fn enqueue_after_all(&self, add: impl FnOnce(&mut ListBuilder) -> Result<()>) -> Result<()> {
+        fusion::flush()?;
+        self.enqueue(add)
+    }
+
     /// Records a command, or submits it where this thread is not recording.
     pub(crate) fn enqueue(&self, add: impl FnOnce(&mut ListBuilder) -> Result<()>) -> Result<()> {
         if recording::is_recording(&self.device) {
@@ -239,6 +263,7 @@ impl Executor {
         if !recording.device.same(&self.device) {
             return Err(Error::invalid_argument("the recording belongs to another device: record it again on this one"));
         }
+        fusion::flush()?;
         self.device.submit(&recording.list)
     }
 }

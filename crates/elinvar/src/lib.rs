@@ -16,6 +16,7 @@
 
 mod backend;
 mod executor;
+mod fusion;
 mod metal;
 mod ops;
 mod programs;

@@ -191,7 +191,7 @@ impl MetalKernel {
         }
         let (grid, threadgroup) = (Extent(grid), Extent(threadgroup));
         let dispatch = Dispatch { pipeline: self.pipeline.clone(), bindings, params: Vec::new(), grid, threadgroup, threadgroup_memory };
-        self.executor.enqueue(|list| list.dispatch(dispatch, self.executor.properties()))
+        self.executor.enqueue_after_all(|list| list.dispatch(dispatch, self.executor.properties()))
     }
 
     fn check(&self, threadgroup: [u32; 3], arguments: &[(&str, KernelArgument<'_>)]) -> Result<()> {

@@ -28,7 +28,11 @@ use elinvar_kernels::{
     unary::{Approximation, Unary, UnaryOp},
 };
 
-use crate::{Error, Tensor, executor::only};
+use crate::{
+    Error, Tensor,
+    executor::only,
+    fusion::{self, Op},
+};
 
 macro_rules! unary {
     ($($(#[$doc:meta])* $name:ident => $op:expr;)*) => {
@@ -39,7 +43,7 @@ macro_rules! unary {
                 ///
                 /// # Errors
                 /// A data type the function does not take, or out of memory.
-                pub fn $name(&self) -> Result<Tensor> { self.apply(&Unary { op: $op }, &[]) }
+                pub fn $name(&self) -> Result<Tensor> { self.elementwise(Op::Unary($op), &Unary { op: $op }, &[]) }
             )*
         }
     };
@@ -85,7 +89,9 @@ macro_rules! binary {
                 ///
                 /// # Errors
                 /// Shapes that do not broadcast, data types that differ, or out of memory.
-                pub fn $name(&self, other: &Tensor) -> Result<Tensor> { self.apply(&Binary { op: BinaryOp::$op }, &[Some(other)]) }
+                pub fn $name(&self, other: &Tensor) -> Result<Tensor> {
+                    self.elementwise(Op::Binary(BinaryOp::$op), &Binary { op: BinaryOp::$op }, &[other])
+                }
             )*
         }
     };
@@ -144,12 +150,22 @@ impl Tensor {
         only(self.executor().apply(operator, &inputs)?)
     }
 
+    /// An operator on elements, which may be fused with others.
+    fn elementwise<O: Operator + Clone + 'static>(&self, op: Op, operator: &O, others: &[&Tensor]) -> Result<Tensor> {
+        let inputs: Vec<_> = std::iter::once(self).chain(others.iter().copied()).collect();
+        if let Some(tensor) = fusion::put_off(op, operator, &inputs)? {
+            return Ok(tensor);
+        }
+        let inputs: Vec<_> = inputs.into_iter().map(Some).collect();
+        only(self.executor().apply(operator, &inputs)?)
+    }
+
     /// The elements converted to another type; itself if it has that type.
     ///
     /// # Errors
     /// Out of memory.
     pub fn cast(&self, to: DType) -> Result<Tensor> {
-        if to == self.dtype() { Ok(self.clone()) } else { self.apply(&Cast { to }, &[]) }
+        if to == self.dtype() { Ok(self.clone()) } else { self.elementwise(Op::Cast(to), &Cast { to }, &[]) }
     }
 
     /// The entries along `axis` that `indices` (i32, i64 or u32) name. With axis 0 of a `[vocabulary, width]` matrix: the embedding lookup.
@@ -354,7 +370,7 @@ impl Tensor {
     /// # Errors
     /// Shapes that do not broadcast, or types that differ.
     pub fn fma(&self, b: &Tensor, c: &Tensor) -> Result<Tensor> {
-        self.apply(&Fma, &[Some(b), Some(c)])
+        self.elementwise(Op::Fma, &Fma, &[b, c])
     }
 
     /// Elements below `min` become `min`, those above `max` become `max`.
@@ -362,7 +378,8 @@ impl Tensor {
     /// # Errors
     /// A data type it does not take.
     pub fn clamp(&self, min: f64, max: f64) -> Result<Tensor> {
-        self.apply(&Clamp { min: Some(min.into()), max: Some(max.into()) }, &[None, None])
+        let (min, max) = (min.into(), max.into());
+        self.elementwise(Op::Clamp(min, max), &Clamp { min: Some(min), max: Some(max) }, &[])
     }
 
     /// Where this tensor of truth values is true the element of `a`, else that of `b`, broadcast.
@@ -370,7 +387,7 @@ impl Tensor {
     /// # Errors
     /// Not a bool tensor, shapes that do not broadcast, or types that differ.
     pub fn select(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
-        self.apply(&Where, &[Some(a), Some(b)])
+        self.elementwise(Op::Select, &Where, &[a, b])
     }
 
     /// Compares element by element, broadcast; the result is bool.
@@ -378,7 +395,7 @@ impl Tensor {
     /// # Errors
     /// Shapes that do not broadcast, or types that differ.
     pub fn compare(&self, op: CompareOp, other: &Tensor) -> Result<Tensor> {
-        self.apply(&Compare { op }, &[Some(other)])
+        self.elementwise(Op::Compare(op), &Compare { op }, &[other])
     }
 
     /// The LoRA linear layer `x Wᵀ + scale · (x Aᵀ) Bᵀ`: `x […, k]`, `weight [n, k]`, `a [r, k]`, `b [n, r]`.

@@ -9,11 +9,11 @@ use elinvar_atlas::{
     verify,
 };
 use elinvar_core::{
-    Access, DType, Dispatch, Error, Extent, HostArguments, HostForm, HostProgram, KernelKey, KernelSource, Metal, MetalText, Parameter, Pipeline,
-    Result,
+    Access, Binding, DType, Dispatch, Error, Extent, HostArguments, HostForm, HostProgram, KernelKey, KernelSource, Metal, MetalText, Parameter,
+    Pipeline, Result,
 };
 
-use crate::{Executor, Tensor};
+use crate::{Executor, Tensor, fusion};
 
 /// What a program's parameter is given.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +28,12 @@ pub enum ProgramArgument<'a> {
 #[derive(Clone)]
 pub struct ProgramKernel {
     executor: Executor,
+    prepared: Prepared,
+}
+
+/// A program prepared for a device, without that.
+#[derive(Clone)]
+pub(crate) struct Prepared {
     pipeline: Pipeline,
     host: Arc<Host>,
 }
@@ -65,6 +71,10 @@ impl Executor {
     /// # Errors
     /// As [`Executor::compile_program`].
     pub fn compile_program_within(&self, program: Program, limits: &Limits) -> Result<ProgramKernel> {
+        Ok(ProgramKernel { executor: self.clone(), prepared: self.prepare_program(program, limits)? })
+    }
+
+    pub(crate) fn prepare_program(&self, program: Program, limits: &Limits) -> Result<Prepared> {
         let name = program.name.clone();
         let verified = verify(program, limits)?;
         let (known, kind) = (self.properties().dtypes, self.properties().kind);
@@ -86,7 +96,7 @@ impl Executor {
         let program = HostForm::Program(host.clone());
         let source = KernelSource { key: KernelKey::new(name, &[]), parameters, params_bytes, host: Some(program), metal: form, cuda: None };
         let pipeline = self.device.prepare(&Arc::new(source))?;
-        Ok(ProgramKernel { executor: self.clone(), pipeline, host })
+        Ok(Prepared { pipeline, host })
     }
 }
 
@@ -107,7 +117,7 @@ fn metal_text(name: &str, metal: &MetalProgram) -> Result<MetalText> {
 impl ProgramKernel {
     /// The program.
     pub fn program(&self) -> &Program {
-        self.host.interpreter.program().program()
+        self.prepared.host.interpreter.program().program()
     }
 
     /// Launches it, or records that inside [`Executor::record`].
@@ -120,7 +130,6 @@ impl ProgramKernel {
     }
 
     fn dispatch(&self, launch: &LaunchConfig, arguments: &[(&str, ProgramArgument<'_>)]) -> Result<()> {
-        self.host.interpreter.program().check_launch(launch)?;
         let parameters = &self.program().parameters;
         for (index, (name, _)) in arguments.iter().enumerate() {
             if arguments[..index].iter().any(|(other, _)| other == name) {
@@ -148,13 +157,11 @@ impl ProgramKernel {
             lengths.push(length);
             scalars.push(scalar);
         }
-        let params = self.host.metal.block(|index| lengths[index], |index| scalars[index]);
-        let (grid, threadgroup) = (Extent(launch.grid), Extent(launch.block));
-        let dispatch = Dispatch { pipeline: self.pipeline.clone(), bindings, params, grid, threadgroup, threadgroup_memory: Vec::new() };
-        self.executor.enqueue(|list| list.dispatch(dispatch, self.executor.properties()))
+        fusion::flush()?;
+        self.prepared.dispatch(&self.executor, launch, bindings, |index| lengths[index], |index| scalars[index])
     }
 
-    fn bind(&self, name: &str, tensor: &Tensor, dtype: DType) -> Result<elinvar_core::Binding> {
+    fn bind(&self, name: &str, tensor: &Tensor, dtype: DType) -> Result<Binding> {
         if tensor.dtype() != dtype {
             return Err(Error::invalid_argument(format!("'{name}' is a buffer of {dtype}, the tensor has {}", tensor.dtype())));
         }
@@ -165,6 +172,24 @@ impl ProgramKernel {
             return Err(Error::invalid_argument(format!("'{name}': a view with gaps: pass its row-major copy (Tensor::contiguous)")));
         }
         tensor.binding()
+    }
+}
+
+impl Prepared {
+    /// Launches it, or records that; the length or the scalar is told of each parameter.
+    pub(crate) fn dispatch(
+        &self,
+        executor: &Executor,
+        launch: &LaunchConfig,
+        bindings: Vec<Option<Binding>>,
+        length: impl Fn(usize) -> u64,
+        scalar: impl Fn(usize) -> Constant,
+    ) -> Result<()> {
+        self.host.interpreter.program().check_launch(launch)?;
+        let params = self.host.metal.block(length, scalar);
+        let (grid, threadgroup) = (Extent(launch.grid), Extent(launch.block));
+        let dispatch = Dispatch { pipeline: self.pipeline.clone(), bindings, params, grid, threadgroup, threadgroup_memory: Vec::new() };
+        executor.enqueue(|list| list.dispatch(dispatch, executor.properties()))
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
 
 use elinvar_core::{Buffer, CommandList, Device, Error, ListBuilder, Result};
 
-use crate::tensor::TensorMemory;
+use crate::{fusion, tensor::TensorMemory};
 
 /// Commands recorded once, to be replayed with [`crate::Executor::replay`].
 ///
@@ -51,9 +51,13 @@ pub(crate) fn record<T>(device: &Device, body: impl FnOnce() -> Result<T>) -> Re
     if ACTIVE.with_borrow(Option::is_some) {
         return Err(Error::invalid_argument("a recording is already in progress on this thread: recordings do not nest"));
     }
+    let scope = fusion::Scope::enter();
+    fusion::flush()?;
     ACTIVE.set(Some(Active { device: device.clone(), list: ListBuilder::new(), transients: Vec::new() }));
     let reset = Reset;
     let value = body()?;
+    fusion::flush()?;
+    drop(scope);
     let active = ACTIVE.with_borrow_mut(Option::take);
     drop(reset);
     let list = active.map(|a| a.list).unwrap_or_default().finish();

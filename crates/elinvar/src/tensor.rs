@@ -1,18 +1,56 @@
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
 
 use elinvar_core::{Binding, Buffer, DType, Element, Error, Layout, Reading, Result, Shape};
 use elinvar_kernels::TensorInfo;
 
-use crate::{Executor, recording};
+use crate::{
+    Executor,
+    fusion::{self, Node},
+    recording,
+};
 
-/// The memory of a tensor and its views. Its address is the identity a recording watches.
+/// The memory of a tensor and its views, or what its elements will be calculated from. Its address is the identity a recording watches.
+#[derive(Default)]
 pub(crate) struct TensorMemory {
-    pub(crate) buffer: Buffer,
+    buffer: OnceLock<Buffer>,
+    node: Mutex<Option<Arc<Node>>>,
 }
 
 impl TensorMemory {
     pub(crate) fn new(buffer: Buffer) -> Arc<Self> {
-        Arc::new(Self { buffer })
+        let memory = Self::default();
+        memory.set(buffer);
+        Arc::new(memory)
+    }
+
+    /// What is yet to get its buffer.
+    pub(crate) fn empty() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// What gets its elements when they are needed.
+    pub(crate) fn pending(node: &Arc<Node>) -> Arc<Self> {
+        let memory = Arc::new(Self { buffer: OnceLock::new(), node: Mutex::new(Some(node.clone())) });
+        node.remember(&memory);
+        memory
+    }
+
+    /// Gives it its buffer, for good.
+    pub(crate) fn set(&self, buffer: Buffer) {
+        let _ = self.buffer.set(buffer);
+        self.node.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    pub(crate) fn has_buffer(&self) -> bool {
+        self.buffer.get().is_some()
+    }
+
+    /// What its elements will be calculated from.
+    pub(crate) fn node(&self) -> Option<Arc<Node>> {
+        self.node.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -64,7 +102,21 @@ impl Tensor {
     /// The bytes it touches.
     pub(crate) fn binding(&self) -> Result<Binding> {
         let (span, size) = (self.layout.span(), self.dtype.size());
-        self.memory.buffer.bind(span.start * size, span.len() * size)
+        fusion::force(&self.memory)?;
+        let buffer = self.memory.buffer.get().ok_or_else(|| Error::invalid_argument("the tensor's operator failed before: it has no elements"))?;
+        // A view without elements may begin beyond the end.
+        let start = if span.is_empty() { 0 } else { span.start * size };
+        buffer.bind(start, span.len() * size)
+    }
+
+    /// What its elements will be calculated from, where they are not yet.
+    pub(crate) fn pending_node(&self) -> Option<Arc<Node>> {
+        self.memory.node().filter(|node| self.layout == node.layout())
+    }
+
+    /// Whether both are the same elements of the same memory.
+    pub(crate) fn same_elements(&self, other: &Tensor) -> bool {
+        self.same_memory(other) && self.dtype == other.dtype && self.layout == other.layout
     }
 
     pub(crate) fn same_memory(&self, other: &Tensor) -> bool {
@@ -142,6 +194,7 @@ impl Tensor {
             let found = format!("{} values of {}", values.len(), T::DTYPE);
             return Err(Error::invalid_argument(format!("cannot write {found} to {self:?}: type, count and a row-major layout must match")));
         }
+        fusion::flush()?;
         let binding = self.binding()?;
         self.executor.device.write(binding.buffer(), binding.offset(), bytemuck::cast_slice(values))
     }
@@ -160,7 +213,7 @@ impl Tensor {
             return Err(Error::invalid_argument("tensors of different devices: copy one through the host"));
         }
         let (from, to) = (source.binding()?, self.binding()?);
-        self.executor.enqueue(|list| list.copy(from, to))
+        self.executor.enqueue_after_all(|list| list.copy(from, to))
     }
 
     /// Itself if it is row-major, else a row-major copy.

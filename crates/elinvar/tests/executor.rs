@@ -48,7 +48,7 @@ fn a_recording_replays_on_new_inputs() {
     let executor = cpu();
     let x = executor.tensor(&[3], &[1.0f32, 2.0, 3.0]).unwrap();
     let (recording, y) = executor.record(|| x.mul(&x)?.add(&x)?.neg()).unwrap();
-    assert_eq!(recording.len(), 3);
+    assert_eq!(recording.len(), 1);
     for input in [[1.0f32, 2.0, 3.0], [-1.0, 0.5, 10.0]] {
         x.write(&input).unwrap();
         executor.replay(&recording).unwrap().wait().unwrap();

@@ -3,10 +3,13 @@
 use elinvar_core::DType;
 
 use super::{
-    lower::{Kernel, Rule, Step},
+    lower::{Apply, Kernel, Rule, Step},
     ops,
 };
-use crate::program::{Binary, Instruction, Operand};
+use crate::{
+    program::{Binary, Instruction, Operand},
+    verify::Shape,
+};
 
 /// The last instruction that uses each register. A register that is assigned in the block of its scope keeps no value for another repetition.
 pub(super) fn last_uses(body: &[Instruction], slots: usize) -> Vec<usize> {
@@ -37,6 +40,9 @@ pub(super) fn fuse(steps: &mut [Step], body: &[Instruction], last: &[usize], slo
             (false, true) if second == Binary::Add => later.from[0],
             _ => continue,
         };
+        if earlier.count != 2 {
+            continue;
+        }
         // Its result is lost if the second operation takes its register, or if there is no other use.
         if to == middle || last[middle as usize] == at && !earlier.blend {
             let [a, b, _] = earlier.from;
@@ -60,4 +66,66 @@ pub(super) fn note_stored(steps: &mut [Step], last: &[usize], slots: &[DType]) {
             apply.stored = Some((*memory, *index));
         }
     }
+}
+
+/// Makes one step of a function on f32 and the product, perhaps with a sum, that alone uses its value.
+pub(super) fn fuse_products(steps: &mut [Step], body: &[Instruction], last: &[usize]) {
+    for at in 1..steps.len() {
+        let product = if matches!(steps[at - 1], Step::Nothing) { at - 1 } else { at };
+        let Some(earlier) = product.checked_sub(1) else { continue };
+        let (Instruction::Unary { op, to: middle, .. }, Instruction::Binary { op: Binary::Mul, to, a, b }) = (body[earlier], body[product]) else {
+            continue;
+        };
+        let (before, rest) = steps.split_at_mut(at);
+        let (Step::Apply(first), Step::Apply(later)) = (&before[earlier], &mut rest[0]) else { continue };
+        let Some((two, three)) = ops::times(op).filter(|_| !first.widen && !first.blend) else { continue };
+        let is_last = to == middle || last[middle as usize] == product;
+        let other = match (a == Operand::Register(middle), b == Operand::Register(middle)) {
+            (true, false) => later.from[1],
+            (false, true) => later.from[0],
+            _ => continue,
+        };
+        let sum = product != at;
+        if is_last && later.count == if sum { 3 } else { 2 } {
+            later.from = [first.from[0], other, later.from[2]];
+            (later.kernel, later.rule) = (if sum { Kernel::Three(three) } else { Kernel::Two(two) }, Rule::None);
+            before[earlier] = Step::Nothing;
+        }
+    }
+}
+
+/// Registers whose values nothing uses after each step, where that does not depend on the way taken.
+pub(super) fn dead(steps: &[Step], last: &[usize], shape: &Shape, registers: usize) -> Vec<Vec<u32>> {
+    let mut dead = vec![Vec::new(); steps.len()];
+    for (register, &at) in last.iter().enumerate().take(registers) {
+        if at > 0 && shape.block_of[at] == shape.scope[register] {
+            // What was fused is done by a step after.
+            let fused = steps[at..].iter().take_while(|step| matches!(step, Step::Nothing)).count();
+            dead[at + fused].push(register as u32);
+        }
+    }
+    dead
+}
+
+/// For each step of a straight line of operations, loads and stores outside loops, in which no lane keeps a former value, where the line ends;
+/// zero for other steps.
+pub(super) fn straight_lines(steps: &[Step]) -> Vec<usize> {
+    let mut loops = 0;
+    let mut is_straight = |step: &Step| {
+        match step {
+            Step::Loop { .. } => loops += 1,
+            Step::EndLoop { .. } => loops -= 1,
+            Step::Apply(Apply { blend, .. }) | Step::Load { blend, .. } => return loops == 0 && !blend,
+            Step::Store { .. } | Step::Nothing => return loops == 0,
+            _ => {}
+        }
+        false
+    };
+    let mut until: Vec<_> = steps.iter().enumerate().map(|(at, step)| if is_straight(step) { at + 1 } else { 0 }).collect();
+    for at in (1..until.len()).rev() {
+        if until[at - 1] != 0 && until[at] != 0 {
+            until[at - 1] = until[at];
+        }
+    }
+    until
 }

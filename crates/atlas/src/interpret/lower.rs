@@ -6,7 +6,7 @@ use elinvar_core::DType;
 
 use super::{
     flatten::flatten,
-    fuse::{fuse, last_uses, note_stored},
+    fuse::{dead, fuse, fuse_products, last_uses, note_stored, straight_lines},
     ops::{self, One, Three, Two},
 };
 use crate::{
@@ -20,6 +20,27 @@ pub(super) enum Kernel {
     One(One),
     Two(Two),
     Three(Three),
+}
+
+impl Kernel {
+    /// How many operands it takes.
+    pub(super) fn operands(self) -> usize {
+        match self {
+            Kernel::One(_) => 1,
+            Kernel::Two(_) => 2,
+            Kernel::Three(_) => 3,
+        }
+    }
+
+    /// Runs the loop over its operands' bytes.
+    #[inline(always)]
+    pub(super) fn run<'a>(self, operand: impl Fn(usize) -> &'a [u8], out: &mut [u8]) {
+        match self {
+            Kernel::One(kernel) => kernel(operand(0), out),
+            Kernel::Two(kernel) => kernel(operand(0), operand(1), out),
+            Kernel::Three(kernel) => kernel(operand(0), operand(1), operand(2), out),
+        }
+    }
 }
 
 /// What is known of the result when operands are consecutive numbers.
@@ -114,7 +135,9 @@ pub(super) enum Step {
     },
     Exit,
     Fence,
-    /// A barrier, which lockstep keeps by itself, or what the next step does too.
+    /// Lockstep keeps it by itself.
+    Barrier,
+    /// What the next step does too.
     Nothing,
 }
 
@@ -131,22 +154,43 @@ pub(super) struct Code {
     pub(super) scalars: Vec<(u32, u32)>,
     /// Whether threads of different blocks may be lanes of one strip.
     pub(super) merges: bool,
+    /// Registers whose values nothing uses after each step.
+    pub(super) dead: Vec<Vec<u32>>,
+    /// Bytes of the widest lane.
+    pub(super) width: usize,
+    /// Whether lanes are rounded or moved between threads, which takes memory beside.
+    pub(super) wide: bool,
+    /// Where the straight line of operations, loads and stores ends that each step is part of, outside loops; zero for other steps.
+    pub(super) until: Vec<usize>,
+    /// Whether nothing else takes lanes in memory, so that strips may be long.
+    pub(super) straight: bool,
 }
 
 /// Prepares the kernel of a verified program.
 pub(super) fn lower(program: &Program) -> Code {
     let flat = flatten(program);
     let shape = shape(&flat.body, &program.kernel.arguments, flat.registers.len(), 0, None);
-    let mut lowering = Lowering { program, shape, slots: flat.registers, known: HashMap::new(), constants: Vec::new(), scalars: Vec::new() };
+    let mut lowering =
+        Lowering { program, body: &flat.body, shape, slots: flat.registers, known: HashMap::new(), constants: Vec::new(), scalars: Vec::new() };
     let registers = lowering.slots.len();
     let jumps = jumps(&flat.body);
-    let mut steps: Vec<_> = (0..flat.body.len()).filter_map(|index| lowering.step(index, &flat.body, &jumps)).collect();
+    let mut steps: Vec<_> = (0..flat.body.len()).filter_map(|index| lowering.step(index, &jumps)).collect();
     let last = last_uses(&flat.body, lowering.slots.len());
     fuse(&mut steps, &flat.body, &last, &lowering.slots);
+    fuse_products(&mut steps, &flat.body, &last);
     note_stored(&mut steps, &last, &lowering.slots);
     let alone = |i: &Instruction| matches!(i, Instruction::Barrier | Instruction::Reduce { .. } | Instruction::Shuffle { .. });
     let merges = program.shared.is_empty() && !flat.body.iter().any(alone);
-    Code { steps, sites: flat.sites, slots: lowering.slots, registers, constants: lowering.constants, scalars: lowering.scalars, merges }
+    let dead = dead(&steps, &last, &lowering.shape, registers);
+    let wide = steps.iter().any(|step| match step {
+        Step::Apply(apply) => apply.widen || apply.narrow,
+        _ => matches!(step, Step::Reduce { .. } | Step::Shuffle { .. }),
+    });
+    let until = straight_lines(&steps);
+    let straight = steps.iter().zip(&until).all(|(step, &until)| until > 0 || matches!(step, Step::Position { .. } | Step::If { .. } | Step::EndIf));
+    let width = lowering.slots.iter().map(|dtype| dtype.size()).fold(4, usize::max);
+    let Lowering { slots, constants, scalars, .. } = lowering;
+    Code { steps, sites: flat.sites, slots, registers, constants, scalars, merges, dead, width, wide, until, straight }
 }
 
 /// For an `if` its `else` or `end`, for an `else` its `end`, for an `end` what it closes.
@@ -173,6 +217,7 @@ fn jumps(body: &[Instruction]) -> Vec<usize> {
 
 struct Lowering<'a> {
     program: &'a Program,
+    body: &'a [Instruction],
     shape: Shape,
     slots: Vec<DType>,
     known: HashMap<Operand, u32>,
@@ -233,10 +278,10 @@ impl Lowering<'_> {
         Some(Step::Apply(Apply { kernel: kernel?, to, from, count: operands.len(), widen, narrow, rule, blend, stored: None }))
     }
 
-    fn step(&mut self, index: usize, body: &[Instruction], jumps: &[usize]) -> Option<Step> {
+    fn step(&mut self, index: usize, jumps: &[usize]) -> Option<Step> {
         use Instruction as I;
         let jump = jumps[index];
-        match body[index] {
+        match self.body[index] {
             I::Unary { op, to, a } => self.apply(index, to, ops::unary(op, self.dtype(to)).map(Kernel::One), &[a], Rule::None),
             I::Binary { op, to, a, b } => {
                 let rule = match op {
@@ -263,10 +308,8 @@ impl Lowering<'_> {
             I::Convert { to, a } | I::Move { to, a } => {
                 let slot = self.slot(a);
                 let (from, into) = (self.dtype(slot), self.dtype(to));
-                // What stays as it is is moved by its size.
-                let same = |dtype: DType| [DType::U8, DType::U16, DType::U32, DType::U64].into_iter().find(|d| d.size() == dtype.size());
-                let kernel = if from == into { same(from).map(|d| ops::convert(d, d)) } else { Some(ops::convert(from, into)) };
-                self.apply(index, to, kernel.map(Kernel::One), &[a], Rule::Same)
+                let kernel = if from == into { ops::same(from.size()) } else { Kernel::One(ops::convert(from, into)) };
+                self.apply(index, to, Some(kernel), &[a], Rule::Same)
             }
             I::Position { to, position } => Some(Step::Position { to, position, blend: self.blends(index, to) }),
             I::Load { to, memory, index: place } => {
@@ -288,7 +331,7 @@ impl Lowering<'_> {
                 let (a, by) = (self.slot(a), self.slot(by));
                 Some(Step::Shuffle { kind, to, a, by, blend: self.blends(index, to) })
             }
-            I::Barrier => Some(Step::Nothing),
+            I::Barrier => Some(Step::Barrier),
             I::Fence => Some(Step::Fence),
             I::Call { .. } => None,
             I::If { condition } => {
@@ -300,7 +343,7 @@ impl Lowering<'_> {
             I::While { condition } => Some(Step::While { condition: self.slot(condition) }),
             I::Break => Some(Step::Break),
             I::Continue => Some(Step::Continue),
-            I::End if matches!(body[jump], I::Loop { .. }) => Some(Step::EndLoop { start: jump }),
+            I::End if matches!(self.body[jump], I::Loop { .. }) => Some(Step::EndLoop { start: jump }),
             I::End => Some(Step::EndIf),
             I::Exit => Some(Step::Exit),
         }

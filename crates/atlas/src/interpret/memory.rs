@@ -7,24 +7,10 @@ use elinvar_core::DType;
 use super::{
     Fault, Result,
     ops::{self, elements, elements_mut},
-    slot::{Line, lines},
+    slot::{Line, lines_of},
     strip::{Strip, bytes_mut},
 };
 use crate::program::Atomic;
-
-/// Cache lines to ask for ahead.
-const FETCHED: usize = 16;
-
-/// Asks for the cache line at an address, where the processor's instruction for it is at hand.
-fn prefetch(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch touches nothing, whatever the address.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast())
-    };
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
-}
 
 /// Memory of one type: a buffer, or a shared array of the strip.
 pub(super) struct Range<'a> {
@@ -63,7 +49,7 @@ impl<'a> Range<'a> {
 
     /// A shared array.
     pub(super) fn shared(length: u32, dtype: DType) -> Self {
-        let mut own = lines((length as usize * dtype.size()).div_ceil(8));
+        let mut own = lines_of(length as usize * dtype.size());
         Self { pointer: own.as_mut_ptr().cast(), length: u64::from(length), size: dtype.size(), constant: None, own }
     }
 
@@ -87,16 +73,20 @@ impl<'a> Range<'a> {
         self.holds(first, lanes).then(|| unsafe { std::slice::from_raw_parts_mut(self.pointer.add(first as usize * self.size), lanes * self.size) })
     }
 
-    /// Asks for the first elements after those that a strip uses: the next strip begins with them, and the processor's own look-ahead, which
-    /// ends with a page, goes on from there.
-    pub(super) fn fetch_after(&self, first: u64, lanes: usize) {
-        for line in 0..FETCHED {
-            prefetch(self.pointer.wrapping_add((first as usize + lanes) * self.size + 64 * line));
-        }
+    /// Those bytes, of a buffer that is only read.
+    pub(super) fn constant_elements(&self, first: u64, lanes: usize) -> Option<&'a [u8]> {
+        let constant = self.constant.filter(|_| self.holds(first, lanes))?;
+        Some(&constant[first as usize * self.size..][..lanes * self.size])
+    }
+
+    /// The elements that `index` names, zero for those that do not exist.
+    pub(super) fn gather(&self, dtype: DType, index: &[u8], out: &mut [u8]) {
+        // SAFETY: the pointer is to so many elements.
+        unsafe { ops::gather(dtype, self.size, self.pointer, self.length, index, out) };
     }
 
     /// Whether `lanes` elements from `first` on exist.
-    fn holds(&self, first: u64, lanes: usize) -> bool {
+    pub(super) fn holds(&self, first: u64, lanes: usize) -> bool {
         first.checked_add(lanes as u64).is_some_and(|end| end <= self.length)
     }
 }
@@ -132,7 +122,6 @@ impl Strip<'_> {
         let whole = !truth && (!blend || self.active.mask().is_none());
         if let Some(first) = place.first.filter(|&first| range.holds(first, lanes)) {
             let (from, bytes) = (first as usize * size, lanes * size);
-            range.fetch_after(first, lanes);
             match range.constant.filter(|_| whole) {
                 Some(constant) => self.slots[to as usize].set_view(&constant[from..from + bytes]),
                 None => {
@@ -150,11 +139,7 @@ impl Strip<'_> {
         let (place, range) = (&self.slots[index as usize], &self.memory[memory as usize]);
         if let Some(place_bits) = place.uniform {
             let mut value = [0u64; 1];
-            // SAFETY: the range says what its pointer is to.
-            unsafe {
-                let out = &mut bytemuck::bytes_of_mut(&mut value)[..size];
-                ops::gather(place.dtype, size, range.pointer, range.length, &bytemuck::bytes_of(&place_bits)[..place.dtype.size()], out);
-            }
+            range.gather(place.dtype, &bytemuck::bytes_of(&place_bits)[..place.dtype.size()], &mut bytemuck::bytes_of_mut(&mut value)[..size]);
             self.set_uniform(to, if truth { u64::from(value[0] != 0) } else { value[0] }, blend);
             return Ok(());
         }
@@ -162,8 +147,7 @@ impl Strip<'_> {
         let place = &self.slots[index as usize];
         let out = bytes_mut(&mut self.spare, lanes * size);
         let range = &self.memory[memory as usize];
-        // SAFETY: as above.
-        unsafe { ops::gather(place.dtype, size, range.pointer, range.length, place.bytes(lanes), out) };
+        range.gather(place.dtype, place.bytes(lanes), out);
         if truth {
             as_truth(out);
         }
@@ -180,9 +164,9 @@ impl Strip<'_> {
         let (place, range) = (&self.slots[index as usize], &self.memory[memory as usize]);
         if let Some(first) = place.first.filter(|&first| self.active.mask().is_none() && range.holds(first, lanes)) {
             let from = self.slots[value as usize].bytes(lanes);
-            range.fetch_after(first, lanes);
-            // SAFETY: in bounds; registers lie in memory of the strip's own or in buffers that are only read.
-            unsafe { range.pointer.add(first as usize * range.size).copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+            if let Some(to) = range.elements(first, lanes) {
+                to.copy_from_slice(from);
+            }
             return Ok(());
         }
         self.trap(memory, index, at)?;

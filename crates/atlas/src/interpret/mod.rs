@@ -6,6 +6,7 @@
 //! what is added to them) are not even written down: a load at such an index is a slice of the buffer. Blocks run in parallel.
 
 mod active;
+mod apply;
 mod collective;
 mod flatten;
 mod fuse;
@@ -14,6 +15,7 @@ mod memory;
 mod ops;
 mod positions;
 mod slot;
+mod straight;
 mod strip;
 
 use elinvar_core::{Access, Error};
@@ -30,8 +32,12 @@ use strip::Strip;
 
 /// Lanes of a strip of several blocks.
 const LANES: usize = 1024;
-/// Steps of all strips together that are worth waking other threads for.
-const PARALLEL: u64 = 2048;
+/// The same where a program is a straight line, whose registers take memory for a piece of the strip only.
+const MANY_LANES: usize = 8 * LANES;
+/// Lanes of a row of blocks from which it has strips of its own.
+const LONG_ROW: u64 = 256;
+/// Lanes times steps that are worth waking other threads for.
+const PARALLEL: u64 = 2 << 20;
 
 /// What a parameter is given.
 #[derive(Debug)]
@@ -121,29 +127,28 @@ impl Interpreter {
         let program = self.program.program();
         let threads = launch.threads() as usize;
         let blocks: u64 = launch.grid.iter().map(|&n| u64::from(n)).product();
-        let together = if self.code.merges { (LANES / threads).clamp(1, usize::try_from(blocks).unwrap_or(LANES)) } else { 1 };
-        let strips = blocks.div_ceil(together as u64);
-        let run = |from: u64, to: u64| -> Result<()> {
+        let lanes = if self.code.straight { MANY_LANES } else { LANES };
+        let together = if self.code.merges { (lanes / threads).clamp(1, usize::try_from(blocks).unwrap_or(lanes)) } else { 1 };
+        // Lanes of a strip have the same row where rows are long.
+        let columns = u64::from(launch.grid[0]);
+        let row = if columns * threads as u64 >= LONG_ROW { columns } else { blocks };
+        // The last block, where threads may be beyond the end, does not hold up others.
+        let in_row = (row - 1).div_ceil(together as u64) + 1;
+        let strips = in_row * (blocks / row);
+        let begin = || {
             let shared = program.shared.iter().map(|s| Range::shared(s.length, s.dtype));
             let memory = memory.iter().map(Range::again).chain(shared).collect();
-            let traps = program.bounds == Bounds::Trap;
-            let mut strip = Strip::new(&self.code, memory, Place::new(*launch), scalars, together * threads, traps);
-            for index in from..to {
-                let first = index * together as u64;
-                let count = (blocks - first).min(together as u64) as usize;
-                strip.run(first, count, self.code.registers, self.program.limits().steps)?;
-            }
-            Ok(())
+            Strip::new(&self.code, memory, Place::new(*launch), scalars, together * threads, program.bounds == Bounds::Trap)
         };
-        if strips.saturating_mul(self.code.steps.len() as u64) <= PARALLEL || rayon::current_num_threads() == 1 {
-            return run(0, strips);
+        let run = |strip: &mut Strip<'_>, index: u64| {
+            let first = (index % in_row * together as u64).min(row - 1);
+            let count = (row - 1 - first).clamp(1, together as u64) as usize;
+            strip.run(index / in_row * row + first, count, self.code.registers, self.program.limits().steps)
+        };
+        if (together * threads) as u64 * strips * self.code.steps.len() as u64 <= PARALLEL || rayon::current_num_threads() == 1 {
+            let mut strip = begin();
+            return (0..strips).try_for_each(|index| run(&mut strip, index));
         }
-        let tasks = strips.min(16 * rayon::current_num_threads() as u64);
-        (0..tasks).into_par_iter().try_for_each(|task| run(share(strips, task, tasks), share(strips, task + 1, tasks)))
+        (0..strips).into_par_iter().try_for_each_init(begin, |strip, index| run(strip, index))
     }
-}
-
-/// Where part `part` of `parts` equal ones of `n` begins.
-fn share(n: u64, part: u64, parts: u64) -> u64 {
-    (u128::from(n) * u128::from(part) / u128::from(parts)) as u64
 }

@@ -11,9 +11,32 @@ use super::ops::{self, elements_mut};
 #[repr(C, align(64))]
 pub(super) struct Line([u8; 64]);
 
-/// Aligned bytes for so many lanes of any type.
-pub(super) fn lines(lanes: usize) -> Vec<Line> {
-    vec![Line::zeroed(); (8 * lanes).div_ceil(64)]
+/// So many aligned bytes.
+pub(super) fn lines_of(bytes: usize) -> Vec<Line> {
+    vec![Line::zeroed(); bytes.div_ceil(64)]
+}
+
+/// Memory for the lanes of registers. What a register gives back is the first to be used again: it is still in the first cache.
+pub(super) struct Tiles {
+    free: Vec<Vec<Line>>,
+    /// Lanes of a strip, and the bytes of the widest of them.
+    pub(super) lanes: usize,
+    width: usize,
+}
+
+impl Tiles {
+    pub(super) fn new(lanes: usize, width: usize) -> Self {
+        Self { free: Vec::new(), lanes, width }
+    }
+
+    /// Memory for the lanes of a register of any type.
+    pub(super) fn take(&mut self) -> Vec<Line> {
+        self.free.pop().unwrap_or_else(|| lines_of(self.lanes * self.width))
+    }
+
+    pub(super) fn give(&mut self, data: Vec<Line>) {
+        self.free.push(data);
+    }
 }
 
 /// What is known of a register's lanes. At least one of the forms holds; `data` does if it is filled.
@@ -26,7 +49,7 @@ pub(super) struct Slot<'a> {
     /// Lane `i` is this number and `i`.
     pub(super) first: Option<u64>,
     /// The lanes lie in a buffer that nobody writes.
-    view: Option<&'a [u8]>,
+    pub(super) view: Option<&'a [u8]>,
 }
 
 impl<'a> Slot<'a> {
@@ -55,19 +78,19 @@ impl<'a> Slot<'a> {
     }
 
     /// Takes lanes by exchange.
-    pub(super) fn set_data(&mut self, data: &mut Vec<Line>) {
+    pub(super) fn set_data(&mut self, data: &mut Vec<Line>, tiles: &mut Tiles) {
         self.clear();
-        self.swap(data);
+        self.swap(data, tiles);
         self.filled = true;
     }
 
     /// Makes sure that the lanes lie in memory.
-    pub(super) fn fill(&mut self, capacity: usize) {
+    pub(super) fn fill(&mut self, tiles: &mut Tiles) {
         if self.filled || self.view.is_some() {
             return;
         }
-        self.own(capacity);
-        let bytes = capacity * self.dtype.size();
+        self.own(tiles);
+        let bytes = tiles.lanes * self.dtype.size();
         let out = &mut bytemuck::cast_slice_mut(&mut self.data)[..bytes];
         if let Some(first) = self.first {
             count_up(self.dtype, first, out);
@@ -78,16 +101,22 @@ impl<'a> Slot<'a> {
     }
 
     /// Exchanges the lanes' memory.
-    pub(super) fn swap(&mut self, data: &mut Vec<Line>) {
-        if self.data.is_empty() {
-            self.data = vec![Line::zeroed(); data.len()];
-        }
+    pub(super) fn swap(&mut self, data: &mut Vec<Line>, tiles: &mut Tiles) {
+        self.own(tiles);
         std::mem::swap(&mut self.data, data);
     }
 
-    fn own(&mut self, capacity: usize) {
+    /// Forgets a value that nothing uses again, and gives its memory back.
+    pub(super) fn release(&mut self, tiles: &mut Tiles) {
+        self.clear();
+        if !self.data.is_empty() {
+            tiles.give(std::mem::take(&mut self.data));
+        }
+    }
+
+    fn own(&mut self, tiles: &mut Tiles) {
         if self.data.is_empty() {
-            self.data = lines(capacity);
+            self.data = tiles.take();
         }
     }
 
@@ -101,10 +130,10 @@ impl<'a> Slot<'a> {
     }
 
     /// Takes those lanes of `new` that are set in the mask.
-    pub(super) fn blend(&mut self, mask: &[u8], new: &[u8], capacity: usize) {
-        self.fill(capacity);
+    pub(super) fn blend(&mut self, mask: &[u8], new: &[u8], tiles: &mut Tiles) {
+        self.fill(tiles);
         if let Some(view) = self.view.take() {
-            self.own(capacity);
+            self.own(tiles);
             bytemuck::cast_slice_mut(&mut self.data)[..view.len()].copy_from_slice(view);
         }
         let old = &mut bytemuck::cast_slice_mut(&mut self.data)[..new.len()];
@@ -129,7 +158,7 @@ simd! {
     }
 }
 
-fn count_up(dtype: DType, first: u64, out: &mut [u8]) {
+pub(super) fn count_up(dtype: DType, first: u64, out: &mut [u8]) {
     if dtype.size() == 8 { count_up_64(first, out) } else { count_up_32(first as u32, out) }
 }
 

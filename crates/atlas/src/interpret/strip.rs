@@ -7,10 +7,11 @@ use half::{bf16, f16};
 use super::{
     Fault, Range, Result,
     active::Active,
-    lower::{Apply, Code, Kernel, Rule, Step},
+    lower::{Code, Step},
     ops::{self, elements, elements_mut},
     positions::Place,
-    slot::{Line, Slot, largest, lines},
+    slot::{Line, Slot, Tiles},
+    straight::Straight,
 };
 
 /// An open block.
@@ -31,9 +32,9 @@ pub(super) struct Strip<'a> {
     pub(super) memory: Vec<Range<'a>>,
     pub(super) place: Place,
     pub(super) active: Active,
-    /// Lanes, and the most there are.
     pub(super) lanes: usize,
-    pub(super) capacity: usize,
+    pub(super) tiles: Tiles,
+    pub(super) straight: Straight<'a>,
     /// Where results are made before they take their register's place.
     pub(super) spare: Vec<Line>,
     /// Halves as f32: three operands and a result.
@@ -75,9 +76,11 @@ impl<'a> Strip<'a> {
         for &(slot, bits) in code.constants.iter().chain(scalars) {
             slots[slot as usize].set_uniform(bits);
         }
-        let wide = std::array::from_fn(|_| lines(capacity));
-        let (active, exited, frames) = (Active::All, Active::None, Vec::new());
-        Self { code, slots, memory, place, active, lanes: capacity, capacity, spare: lines(capacity), wide, frames, exited, traps, left: 0 }
+        let mut tiles = Tiles::new(capacity, code.width);
+        let wide = std::array::from_fn(|_| if code.wide { tiles.take() } else { Vec::new() });
+        let straight = Straight::new(slots.len());
+        let (active, exited, frames, spare) = (Active::All, Active::None, Vec::new(), tiles.take());
+        Self { code, slots, memory, place, active, lanes: capacity, tiles, straight, spare, wide, frames, exited, traps, left: 0 }
     }
 
     /// Runs `count` blocks from block `first` on, whose loops may take so many steps.
@@ -90,7 +93,18 @@ impl<'a> Strip<'a> {
         self.frames.clear();
         let mut next = 0;
         while let Some(step) = self.code.steps.get(next) {
-            next = self.step(step, next)?;
+            let at = next;
+            let until = self.code.until[at];
+            if until > at + 1 && matches!(self.active, Active::All) {
+                next = self.straight_line(at, until);
+                if next > at {
+                    continue;
+                }
+            }
+            next = self.step(step, at)?;
+            for &slot in &self.code.dead[at] {
+                self.slots[slot as usize].release(&mut self.tiles);
+            }
         }
         Ok(())
     }
@@ -147,7 +161,7 @@ impl<'a> Strip<'a> {
                 self.exited = std::mem::replace(&mut self.exited, Active::None).join(active);
             }
             Step::Fence => std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst),
-            Step::Nothing => {}
+            Step::Barrier | Step::Nothing => {}
         }
         Ok(at + 1)
     }
@@ -200,15 +214,15 @@ impl<'a> Strip<'a> {
     }
 
     pub(super) fn fill(&mut self, slot: u32) {
-        self.slots[slot as usize].fill(self.capacity);
+        self.slots[slot as usize].fill(&mut self.tiles);
     }
 
     /// The lanes made in `spare` become the register's.
     pub(super) fn commit(&mut self, to: u32, blend: bool) {
         let slot = &mut self.slots[to as usize];
         match self.active.mask().filter(|_| blend) {
-            Some(mask) => slot.blend(mask, bytes(&self.spare, self.lanes * slot.dtype.size()), self.capacity),
-            None => slot.set_data(&mut self.spare),
+            Some(mask) => slot.blend(mask, bytes(&self.spare, self.lanes * slot.dtype.size()), &mut self.tiles),
+            None => slot.set_data(&mut self.spare, &mut self.tiles),
         }
     }
 
@@ -228,124 +242,12 @@ impl<'a> Strip<'a> {
         if blend && self.active.mask().is_some() {
             let mut counted = Slot::new(self.slots[to as usize].dtype);
             counted.set_first(first);
-            counted.fill(self.capacity);
-            counted.swap(&mut self.spare);
+            counted.fill(&mut self.tiles);
+            counted.swap(&mut self.spare, &mut self.tiles);
+            counted.release(&mut self.tiles);
             self.commit(to, blend);
         } else {
             self.slots[to as usize].set_first(first);
         }
-    }
-
-    /// Runs an operation: whether its result was stored too.
-    fn apply(&mut self, apply: &Apply) -> bool {
-        if self.active.is_none() {
-            return false;
-        }
-        let from = &apply.from[..apply.count];
-        if from.iter().all(|&slot| self.slots[slot as usize].uniform.is_some()) {
-            let bits = self.apply_once(apply);
-            self.set_uniform(apply.to, bits, apply.blend);
-            return false;
-        }
-        if apply.rule != Rule::None && self.apply_to_count(apply) {
-            return false;
-        }
-        for &slot in from {
-            self.slots[slot as usize].fill(self.capacity);
-        }
-        let lanes = self.lanes;
-        if apply.widen {
-            for (&slot, wide) in from.iter().zip(&mut self.wide) {
-                let slot = &self.slots[slot as usize];
-                widen(slot.dtype, slot.bytes(lanes), bytes_mut(wide, 4 * lanes));
-            }
-        }
-        let [wide @ .., result] = &mut self.wide;
-        let operand = |index: usize| if apply.widen { bytes(&wide[index], 4 * lanes) } else { self.slots[apply.from[index] as usize].bytes(lanes) };
-        let dtype = self.slots[apply.to as usize].dtype;
-        let whole = self.active.mask().is_none();
-        let target = apply.stored.filter(|_| whole).and_then(|(memory, index)| {
-            let first = self.slots[index as usize].first?;
-            let range = &self.memory[memory as usize];
-            range.fetch_after(first, lanes);
-            range.elements(first, lanes)
-        });
-        let stored = target.is_some();
-        let place = target.unwrap_or_else(|| bytes_mut(&mut self.spare, lanes * dtype.size()));
-        let (out, place) = if apply.narrow { (bytes_mut(result, 4 * lanes), Some(place)) } else { (place, None) };
-        match apply.kernel {
-            Kernel::One(kernel) => kernel(operand(0), out),
-            Kernel::Two(kernel) => kernel(operand(0), operand(1), out),
-            Kernel::Three(kernel) => kernel(operand(0), operand(1), operand(2), out),
-        }
-        if let Some(place) = place {
-            narrow(dtype, bytes(result, 4 * lanes), place);
-        }
-        if !stored {
-            self.commit(apply.to, apply.blend);
-        }
-        stored
-    }
-
-    /// The operation on operands that are the same in every lane.
-    fn apply_once(&self, apply: &Apply) -> u64 {
-        let mut operands = [[0u64; 1]; 3];
-        for (operand, &slot) in operands.iter_mut().zip(&apply.from[..apply.count]) {
-            let slot = &self.slots[slot as usize];
-            let bits = slot.uniform.unwrap_or(0);
-            if apply.widen {
-                let narrow = [bits];
-                widen(slot.dtype, &bytemuck::bytes_of(&narrow)[..2], &mut bytemuck::bytes_of_mut(operand)[..4]);
-            } else {
-                *operand = [bits];
-            }
-        }
-        let operand = |index: usize| {
-            let size = if apply.widen { 4 } else { self.slots[apply.from[index] as usize].dtype.size() };
-            &bytemuck::bytes_of(&operands[index])[..size]
-        };
-        let dtype = self.slots[apply.to as usize].dtype;
-        let mut result = [0u64; 1];
-        let out = &mut bytemuck::bytes_of_mut(&mut result)[..if apply.narrow { 4 } else { dtype.size() }];
-        match apply.kernel {
-            Kernel::One(kernel) => kernel(operand(0), out),
-            Kernel::Two(kernel) => kernel(operand(0), operand(1), out),
-            Kernel::Three(kernel) => kernel(operand(0), operand(1), operand(2), out),
-        }
-        if apply.narrow {
-            let wide = result;
-            result = [0];
-            narrow(dtype, &bytemuck::bytes_of(&wide)[..4], &mut bytemuck::bytes_of_mut(&mut result)[..2]);
-        }
-        result[0]
-    }
-
-    /// The operation where an operand's lanes count up, if what is known suffices.
-    fn apply_to_count(&mut self, apply: &Apply) -> bool {
-        let known = |slot: u32| (self.slots[slot as usize].first, self.slots[slot as usize].uniform);
-        let (a, b) = (known(apply.from[0]), known(apply.from[1]));
-        let last = self.lanes as u64 - 1;
-        let result = self.slots[apply.to as usize].dtype;
-        let operand = self.slots[apply.from[0] as usize].dtype;
-        let fits = |first: u64, dtype: DType| largest(dtype).is_some_and(|most| first.checked_add(last).is_some_and(|end| end <= most));
-        let positive = |uniform: u64| largest(operand).is_some_and(|most| uniform <= most);
-        match (apply.rule, a, b) {
-            (Rule::Same, (Some(first), _), _) if fits(first, result) => self.set_first(apply.to, first, apply.blend),
-            (Rule::Add, (Some(first), _), (_, Some(other))) | (Rule::Add, (_, Some(other)), (Some(first), _)) if positive(other) => {
-                match first.checked_add(other).filter(|&sum| fits(sum, result)) {
-                    Some(sum) => self.set_first(apply.to, sum, apply.blend),
-                    None => return false,
-                }
-            }
-            (Rule::Sub, (Some(first), _), (_, Some(other))) if positive(other) && first >= other => {
-                self.set_first(apply.to, first - other, apply.blend)
-            }
-            (Rule::Lt | Rule::Ge, (Some(first), _), (_, Some(limit))) if positive(limit) && (first + last < limit || first >= limit) => {
-                let less = first < limit;
-                self.set_uniform(apply.to, u64::from(less == (apply.rule == Rule::Lt)), apply.blend);
-            }
-            _ => return false,
-        }
-        true
     }
 }

@@ -1,5 +1,7 @@
 //! f32, by the library's strict functions.
 
+use std::marker::PhantomData;
+
 use elinvar_math as math;
 
 use super::{One, Op1, Op2, Op3, Three, Two, integer, map1, map2, map3};
@@ -76,6 +78,36 @@ impl Op3 for Clamp {
     #[inline(always)]
     fn at(a: f32, low: f32, high: f32) -> f32 {
         Min::at(Max::at(a, low), high)
+    }
+}
+
+/// A function's value times the second operand, and that plus a third, each rounded.
+struct Times<O>(PhantomData<O>);
+impl<O: Op1<A = f32, R = f32>> Op2 for Times<O> {
+    type A = f32;
+    type R = f32;
+    #[inline(always)]
+    fn at(a: f32, b: f32) -> f32 {
+        O::at(a) * b
+    }
+}
+impl<O: Op1<A = f32, R = f32>> Op3 for Times<O> {
+    type A = f32;
+    #[inline(always)]
+    fn at(a: f32, b: f32, c: f32) -> f32 {
+        O::at(a) * b + c
+    }
+}
+
+/// A function and the product with its value, without and with a sum after, as one loop: for those that gate.
+pub(in crate::interpret) fn times(op: Unary) -> Option<(Two, Three)> {
+    match op {
+        Unary::Exp => Some((map2::<Times<Exp>>, map3::<Times<Exp>>)),
+        Unary::Tanh => Some((map2::<Times<Tanh>>, map3::<Times<Tanh>>)),
+        Unary::Sigmoid => Some((map2::<Times<Sigmoid>>, map3::<Times<Sigmoid>>)),
+        Unary::Silu => Some((map2::<Times<Silu>>, map3::<Times<Silu>>)),
+        Unary::Erf => Some((map2::<Times<Erf>>, map3::<Times<Erf>>)),
+        _ => None,
     }
 }
 

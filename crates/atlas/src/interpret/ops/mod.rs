@@ -32,9 +32,10 @@ use elinvar_core::DType;
 use elinvar_math::simd;
 
 pub(super) use convert::convert;
-pub(super) use float::fused;
+pub(super) use float::{fused, times};
 pub(super) use lanes::{all_equal, and, and_not, blend, gather, or, scatter, select, splat};
 
+use super::lower::Kernel;
 use crate::program::{Binary, Compare, Ternary, Unary};
 
 /// A loop over the lanes of one operand: bytes of aligned elements.
@@ -112,6 +113,22 @@ macro_rules! for_integers {
             _ => $otherwise,
         }
     };
+}
+
+/// The loop that moves elements of a size as they are.
+pub(super) fn same(size: usize) -> Kernel {
+    let dtype = match size {
+        1 => DType::U8,
+        2 => DType::U16,
+        4 => DType::U32,
+        _ => DType::U64,
+    };
+    Kernel::One(convert(dtype, dtype))
+}
+
+/// The loop that makes truth values, 0 or 1, of any bytes.
+pub(super) fn truth() -> Kernel {
+    Kernel::One(convert(DType::U8, DType::Bool))
 }
 
 /// The loop of an operation that takes the type.

@@ -2,7 +2,10 @@
 
 use std::time::Instant;
 
-use elinvar::{DType, Error, Executor, Precision, Result};
+use elinvar::{
+    DType, Error, Executor, Precision, Result,
+    kernels::binary::{Binary, BinaryOp},
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -53,7 +56,8 @@ impl Ceilings {
         };
         // Faster than the driver's own copies, which a GPU's copy engines make.
         let (a, b) = (executor.zeros(DType::F32, &[BYTES / 4])?, executor.zeros(DType::F32, &[BYTES / 4])?);
-        let memory = 3.0 * BYTES as f64 / seconds(&|| a.add(&b).map(drop))?;
+        let add = Binary { op: BinaryOp::Add };
+        let memory = 3.0 * BYTES as f64 / seconds(&|| executor.apply(&add, &[Some(&a), Some(&b)]).map(drop))?;
         // Zeros would flatter: they cost less power, and so leave more clock.
         let values: Vec<f32> = (0..SIDE * SIDE).map(|i| (i * 2_654_435_761 % 65_521) as f32 / 32_760.0 - 1.0).collect();
         let square = executor.tensor(&[SIDE, SIDE], &values)?.cast(DType::BF16)?;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     ceiling::Ceilings,
-    rows::{Row, rows},
+    rows::{CHAIN, Row, chain, rows},
     timing::replay_seconds,
     units,
 };
@@ -64,8 +64,8 @@ fn measure(executor: &Executor, row: &Row, ceilings: Ceilings, seconds: f64) -> 
     /// Bytes of inputs to rotate through: more than the largest cache.
     const ARENA: usize = 1 << 30;
     const MOST_SETS: usize = 256;
-    let description = find(row.operator)?;
-    let operator = description.operator(row.attributes.clone())?;
+    let operator = if row.operator == CHAIN { None } else { Some(find(row.operator)?) };
+    let operator = operator.map(|found| Ok::<_, Error>((found.operator(row.attributes.clone())?, found.inputs.len()))).transpose()?;
     let set_bytes = row.input_bytes();
     let sets = if row.is_cold() { ARENA.div_ceil(set_bytes.max(1)).clamp(2, MOST_SETS) } else { 2 };
     let mut inputs = Vec::new();
@@ -76,9 +76,15 @@ fn measure(executor: &Executor, row: &Row, ceilings: Ceilings, seconds: f64) -> 
     let mut output_bytes = 0;
     let (recording, ()) = executor.record(|| {
         for set in &inputs {
-            let mut bound: Vec<_> = set.iter().map(Some).collect();
-            bound.resize(description.inputs.len(), None);
-            let outputs = executor.apply(operator.as_ref(), &bound)?;
+            let outputs = match (&operator, &set[..]) {
+                (None, [a, b, ..]) => vec![chain(executor, a, b)?],
+                (None, _) => return Err(Error::invalid_argument("a chain of fewer than two tensors")),
+                (Some((operator, inputs)), _) => {
+                    let mut bound: Vec<_> = set.iter().map(Some).collect();
+                    bound.resize(*inputs, None);
+                    executor.apply(operator.as_ref(), &bound)?
+                }
+            };
             output_bytes = outputs.iter().map(|t| t.shape().elements() * t.dtype().size()).sum();
         }
         Ok(())

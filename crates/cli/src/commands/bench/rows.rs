@@ -1,6 +1,6 @@
 //! What `bench ops` measures: the same operators everywhere, at sizes that fit the device.
 
-use elinvar::{DType, DeviceProperties, Precision};
+use elinvar::{DType, DeviceProperties, Executor, Precision, Result, Tensor};
 use serde_json::{Value, json};
 
 use super::is_gpu;
@@ -12,6 +12,14 @@ pub(super) struct Row {
     pub(super) inputs: Vec<(DType, Vec<usize>)>,
     /// Arithmetic operations, where arithmetic may be the limit.
     pub(super) operations: f64,
+}
+
+/// The name of a row of operators on two tensors that are fused: see [`chain`].
+pub(super) const CHAIN: &str = "clamp(silu(a)*b+a,-1,1)";
+
+/// The work of [`CHAIN`].
+pub(super) fn chain(executor: &Executor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    executor.fuse(|| a.silu()?.mul(b)?.add(a)?.clamp(-1.0, 1.0))
 }
 
 impl Row {
@@ -89,6 +97,7 @@ fn cpu_rows() -> Vec<Row> {
     for dtype in [DType::F32, DType::BF16] {
         rows.push(Row::new("add", dtype, &[&[1 << 24], &[1 << 24]]));
         rows.push(Row::new("silu", dtype, &[&[1 << 24]]));
+        rows.push(Row::new(CHAIN, dtype, &[&[1 << 24], &[1 << 24]]));
         for shape in [[1024, 1024], [4096, 4096]] {
             rows.extend(row_operators(dtype, shape));
         }
@@ -108,6 +117,7 @@ fn gpu_rows() -> Vec<Row> {
         rows.push(Row::new("relu", DType::F32, &[&[n]]));
     }
     for dtype in [DType::F32, DType::BF16] {
+        rows.push(Row::new(CHAIN, dtype, &[&[1 << 28], &[1 << 28]]));
         for shape in [[1024, 1024], [4096, 4096], [16_384, 8192]] {
             rows.extend(row_operators(dtype, shape));
         }

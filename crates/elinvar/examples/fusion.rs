@@ -1,0 +1,82 @@
+//! Times fused expressions against the operators they stand for: `cargo run --release -p elinvar --example fusion -- [DEVICE]`. Prints Markdown.
+//!
+//! Runs alternate; inputs are larger than the caches.
+
+use std::{error::Error, time::Instant};
+
+use elinvar::{
+    DType, Executor, ProgramArgument, Recording, Result, Tensor,
+    atlas::{self, Constant, LaunchConfig},
+};
+
+/// A block's threads add up a row of so many elements.
+const ROW_SUM: &str = "atlas 1\nprogram row_sum\nbounds unchecked\nblock 1024\nbuffer x: read f32\nbuffer y: write f32\nscalar n: u32\nkernel\n  \
+    row = block.x\n  t = local.x\n  start = mul row n\n  end_ = add start n\n  k = add start t\n  a: f32 = move 0.0\n  b: f32 = move 0.0\n  c: f32 = move 0.0\n  \
+    d: f32 = move 0.0\n  loop\n    k1 = add k 1024\n    k2 = add k1 1024\n    k3 = add k2 1024\n    inside = lt k3 end_\n    while inside\n    u = load x[k]\n    \
+    v = load x[k1]\n    w = load x[k2]\n    z = load x[k3]\n    a = add a u\n    b = add b v\n    c = add c w\n    d = add d z\n    k = add k3 1024\n  end\n  \
+    loop\n    inside = lt k end_\n    while inside\n    u = load x[k]\n    a = add a u\n    k = add k 1024\n  end\n  a = add a b\n  c = add c d\n  a = add a c\n  \
+    total = group_add a\n  first = eq t 0\n  if first\n    store y[row] total\n  end\nend\n";
+
+/// Microseconds of a replay: medians of alternating runs.
+fn race(executor: &Executor, recordings: [&Recording; 2]) -> Result<[f64; 2]> {
+    let mut times = [Vec::new(), Vec::new()];
+    for round in 0..16 {
+        for (recording, times) in recordings.iter().zip(&mut times) {
+            executor.replay(recording)?.wait()?;
+            let start = Instant::now();
+            executor.replay(recording)?.wait()?;
+            if round > 0 {
+                times.push(start.elapsed().as_secs_f64() * 1e6);
+            }
+        }
+    }
+    Ok(times.map(|mut times| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    }))
+}
+
+fn row(name: &str, [ours, theirs]: [f64; 2]) {
+    println!("| {name} | {ours:.1} | {theirs:.1} | {:.2} |", theirs / ours);
+}
+
+fn random(executor: &Executor, dims: &[usize], dtype: DType) -> Result<Tensor> {
+    let values: Vec<f32> =
+        (0..dims.iter().product::<usize>() as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 8) as f32 / 4_194_304.0 - 2.0).collect();
+    executor.tensor(dims, &values)?.cast(dtype)
+}
+
+fn main() -> std::result::Result<(), Box<dyn Error>> {
+    let device = std::env::args().nth(1).unwrap_or_else(|| "cpu".to_owned());
+    let executor = Executor::new_with_backend(device.parse()?)?;
+    let gpu = executor.properties().has_simdgroups();
+    let (n, rows) = if gpu { (1 << 28, [16_384, 8192]) } else { (1 << 24, [4096, 4096]) };
+    println!("{}\n\n| work | fused, µs | one by one, µs | ratio |\n| --- | --- | --- | --- |", executor.properties().name);
+    for dtype in [DType::F32, DType::BF16] {
+        let (a, b) = (random(&executor, &[n], dtype)?, random(&executor, &[n], dtype)?);
+        let (fused, y) = executor.record(|| a.silu()?.mul(&b)?.add(&a)?.clamp(-1.0, 1.0))?;
+        // A scope of its own for each operator.
+        let alone = |operator: &dyn Fn() -> Result<Tensor>| executor.fuse(operator);
+        let (single, z) = executor.record(|| {
+            let s = alone(&|| a.silu())?;
+            let m = alone(&|| s.mul(&b))?;
+            let p = alone(&|| m.add(&a))?;
+            alone(&|| p.clamp(-1.0, 1.0))
+        })?;
+        let times = race(&executor, [&fused, &single])?;
+        assert!(y.to_bytes()? == z.to_bytes()?, "the bits differ");
+        row(&format!("clamp(silu(a)·b + a), {dtype}, n = {n}: {} launch, {} launches", fused.len(), single.len()), times);
+    }
+    let x = random(&executor, &rows, DType::F32)?;
+    if gpu {
+        let sum = executor.compile_program(atlas::parse(ROW_SUM)?)?;
+        let y = executor.zeros(DType::F32, &[rows[0]])?;
+        let launch = LaunchConfig { grid: [rows[0] as u32, 1, 1], block: [1024, 1, 1] };
+        let arguments =
+            [("x", ProgramArgument::Tensor(&x)), ("y", ProgramArgument::Tensor(&y)), ("n", ProgramArgument::Scalar(Constant::u32(rows[1] as u32)))];
+        let (program, ()) = executor.record(|| sum.launch(&launch, &arguments))?;
+        let (kernel, _z) = executor.record(|| x.sum(&[-1], false))?;
+        row(&format!("block reduction as an Atlas program and `sum`, f32 {rows:?}"), race(&executor, [&program, &kernel])?);
+    }
+    Ok(())
+}
