@@ -192,7 +192,14 @@ fn adapter(params: &Params, [x, _, a, b, bias]: [DType; 5]) -> Result<Launch> {
 
 impl LoraLinear {
     /// The adapter by itself, and the long product of the vendor's library added to it.
-    fn by_library(&self, rows: TensorInfo, weight: TensorInfo, params: &Params, dtypes: [DType; 5], device: &DeviceProperties) -> Result<Option<Plan>> {
+    fn by_library(
+        &self,
+        rows: TensorInfo,
+        weight: TensorInfo,
+        params: &Params,
+        dtypes: [DType; 5],
+        device: &DeviceProperties,
+    ) -> Result<Option<Plan>> {
         if !(1..=ADAPTER_RANK as u64).contains(&params.r) {
             return Ok(None);
         }
