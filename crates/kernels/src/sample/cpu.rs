@@ -81,7 +81,7 @@ impl<T: Float> Row<'_, T> {
         }
         if settings.top_p < 1.0 {
             let total: u64 = keys.iter().map(|&key| self.weight(key)).sum();
-            let enough = u128::from(total) * u128::from((settings.top_p * 2f32.powi(32)) as u64) >> 32;
+            let enough = (u128::from(total) * u128::from((settings.top_p * 2f32.powi(32)) as u64)) >> 32;
             least = self.reach(&mut keys, (enough as u64).max(1));
         }
         least
