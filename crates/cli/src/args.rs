@@ -60,25 +60,24 @@ pub(crate) struct DeviceArgs {
 impl DeviceArgs {
     /// Opens the device.
     pub(crate) fn executor(&self) -> Result<Executor> {
+        self.executor_for(0)
+    }
+
+    /// Opens the device for work that needs so much memory: what `auto` chooses has it, or is the CPU.
+    pub(crate) fn executor_for(&self, bytes: u64) -> Result<Executor> {
         let backend = if self.device == "auto" { None } else { Some(self.device.parse::<BackendType>()?) };
         let executor = match (backend, self.threads) {
             (None | Some(BackendType::Cpu), Some(threads)) => Executor::new_cpu(threads)?,
             (Some(backend), Some(_)) => return Err(Error::invalid_argument(format!("--threads is for the cpu device, not for {backend}"))),
             (Some(backend), None) => Executor::new_with_backend(backend)?,
-            (None, None) => Executor::new_auto()?,
+            (None, None) => {
+                let (executor, passed_over) = Executor::new_auto_for(bytes)?;
+                if let Some(why) = passed_over {
+                    eprintln!("{why}");
+                }
+                executor
+            }
         };
-        Ok(executor.with_precision(self.precision))
-    }
-
-    /// Opens the device for work that needs so much memory: what `auto` chooses has it, or is the CPU.
-    pub(crate) fn executor_for(&self, bytes: u64) -> Result<Executor> {
-        if self.device != "auto" || self.threads.is_some() {
-            return self.executor();
-        }
-        let (executor, passed_over) = Executor::new_auto_for(bytes)?;
-        if let Some(why) = passed_over {
-            eprintln!("{why}");
-        }
         Ok(executor.with_precision(self.precision))
     }
 }

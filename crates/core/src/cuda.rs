@@ -48,7 +48,8 @@ impl CudaArchitecture {
     }
 }
 
-/// The parameter block of [`CudaForm::MatrixProduct`]: `y[m, n] = round(alpha · Σ_k a[m, k] b[n, k] + bias[n])` for each of a batch of products.
+/// The parameter block of [`CudaForm::MatrixProduct`]: `y[m, n] = round(alpha · Σ_k a[m, k] b[n, k] + beta · y[m, n] + bias[n])` for each of a
+/// batch of products. With a `beta` of 0 what `y` held does not matter.
 ///
 /// `y` is row-major. Steps are in elements; of an operand's two, one is 1 or belongs to an extent of 1, and the other reaches at least from line to line.
 /// The operands have one type, f32, f16 or bf16, and are not rounded; sums are f32; the bias has the type of `y`.
@@ -71,4 +72,6 @@ pub struct MatrixProduct {
     pub origins: [u64; 2],
     /// The factor, an f32's value.
     pub alpha: f64,
+    /// The factor of what `y` held, an f32's value.
+    pub beta: f64,
 }

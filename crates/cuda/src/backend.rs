@@ -54,6 +54,11 @@ impl CudaBackend {
         Self::new(0).map(drop)
     }
 
+    /// Whether there is a GPU of NVIDIA's or a driver for one: if so, a device that cannot be opened is news.
+    pub fn is_expected() -> bool {
+        driver::is_expected()
+    }
+
     /// Device `ordinal`, counted from 0 as `CUDA_VISIBLE_DEVICES` leaves them.
     ///
     /// # Errors

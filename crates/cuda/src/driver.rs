@@ -4,6 +4,8 @@ use std::{
     collections::VecDeque,
     env,
     ffi::{CStr, c_char, c_int},
+    fs,
+    path::Path,
     ptr,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
@@ -55,6 +57,21 @@ impl Driver {
     }
 }
 
+/// Whether there is an NVIDIA GPU, as far as the system tells, or a driver for one.
+pub(crate) fn is_expected() -> bool {
+    // SAFETY: looks for the driver's library, whose initialisers have no conditions.
+    (unsafe { sys::is_culib_present() }) || has_gpu(Path::new("/sys/bus/pci/devices"))
+}
+
+/// Whether one of Linux's PCI devices is a display controller of NVIDIA's.
+fn has_gpu(devices: &Path) -> bool {
+    let entries = fs::read_dir(devices).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).any(|device| {
+        let begins = |file: &str, with: &str| fs::read_to_string(device.join(file)).is_ok_and(|text| text.starts_with(with));
+        begins("vendor", "0x10de") && begins("class", "0x03")
+    })
+}
+
 /// A CUDA version number as people write it.
 pub(crate) fn shown(version: i32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
@@ -92,6 +109,9 @@ fn is_sticky(result: CUresult) -> bool {
             | R::CUDA_ERROR_DEVICE_UNAVAILABLE
             | R::CUDA_ERROR_DEINITIALIZED
             | R::CUDA_ERROR_SYSTEM_NOT_READY
+            | R::CUDA_ERROR_NO_DEVICE
+            | R::CUDA_ERROR_INVALID_DEVICE
+            | R::CUDA_ERROR_UNKNOWN
     )
 }
 
@@ -214,7 +234,7 @@ impl Context {
             many => format!(" in one of {}{more} (with CUDA_LAUNCH_BLOCKING=1 this message tells which)", many.join(", ")),
         };
         Error::device_lost(format!(
-            "the GPU failed{among}: {}, told when {what}; nothing on it can be used any more: start a new process",
+            "the GPU failed{among}: {}, told when {what}; nothing on it can be used any more: start a new process, or use another device",
             describe(result)
         ))
     }
@@ -361,5 +381,27 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         self.context.events.lock().unwrap_or_else(PoisonError::into_inner).push(self.raw);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_is_known_by_its_vendor_and_class() {
+        let root = env::temp_dir().join(format!("elinvar-pci-{}", std::process::id()));
+        let device = |name: &str, vendor: &str, class: &str| {
+            fs::create_dir_all(root.join(name)).unwrap();
+            fs::write(root.join(name).join("vendor"), vendor).unwrap();
+            fs::write(root.join(name).join("class"), class).unwrap();
+        };
+        assert!(!has_gpu(&root));
+        device("0000:00:01.0", "0x8086\n", "0x030000\n");
+        device("0000:00:02.0", "0x10de\n", "0x040300\n");
+        assert!(!has_gpu(&root));
+        device("0000:00:03.0", "0x10de\n", "0x030200\n");
+        assert!(has_gpu(&root));
+        fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -52,7 +52,7 @@ struct Handle {
 // SAFETY: used under the lock.
 unsafe impl Send for Handle {}
 
-/// Everything that decides how a product is computed, but for its addresses and factor.
+/// Everything that decides how a product is computed, but for its addresses and factors.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Shape {
     extents: [u64; 4],
@@ -129,7 +129,7 @@ impl Products {
             }
         };
         context.enter()?;
-        product.start(*raw, stream, params.alpha as f32, [b, a, bias, y], workspace)
+        product.start(*raw, stream, [params.alpha, params.beta].map(|factor| factor as f32), [b, a, bias, y], workspace)
     }
 }
 
@@ -290,7 +290,7 @@ impl Prepared {
         &self,
         handle: sys::cublasLtHandle_t,
         stream: driver::CUstream,
-        alpha: f32,
+        [alpha, beta]: [f32; 2],
         [b, a, bias, y]: [driver::CUdeviceptr; 4],
         workspace: &Memory,
     ) -> Result<()> {
@@ -298,7 +298,7 @@ impl Prepared {
             self.description.set(DescriptionAttribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias)?;
         }
         let [first, second, output] = &self.layouts;
-        let (at, zero) = (|address: u64| address as *mut c_void, 0f32);
+        let at = |address: u64| address as *mut c_void;
         // SAFETY: the descriptions live; the launch plan's extents and steps stay inside the bound ranges, which live until the product has
         // completed in stream order, as does the workspace, which one stream uses at a time.
         check("starting a product", unsafe {
@@ -310,7 +310,7 @@ impl Prepared {
                 first.0,
                 at(a),
                 second.0,
-                ptr::from_ref(&zero).cast(),
+                ptr::from_ref(&beta).cast(),
                 at(y),
                 output.0,
                 at(y),

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
+mod properties;
+
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::{
@@ -12,28 +14,13 @@ use std::{
     time::Instant,
 };
 
-use elinvar_core::{CudaForm, DType, DeviceKind, DeviceProperties, KernelSource, Metal};
+use elinvar_core::{CudaForm, KernelSource, Metal};
 use elinvar_cuda::Compiler;
 use elinvar_kernels::conformance;
+use properties::gpu;
 
 /// Compute capabilities: A100, H100 and H200, and the consumer cards after them.
 const CAPABILITIES: [u32; 3] = [80, 90, 120];
-
-fn gpu(capability: u32) -> DeviceProperties {
-    DeviceProperties {
-        kind: DeviceKind::Cuda,
-        name: format!("sm_{capability}"),
-        compute_units: 100,
-        simd_width: 32,
-        max_threads_per_threadgroup: 1024,
-        threadgroup_memory: if capability == 90 { 227 << 10 } else { 99 << 10 },
-        max_buffer_bytes: 1 << 36,
-        unified_memory: false,
-        dtypes: DType::ALL,
-        compute_capability: Some(capability),
-        matrix_library: true,
-    }
-}
 
 /// The kernels of every case, those that share a text together.
 fn kernels(capability: u32) -> Vec<Vec<Arc<KernelSource>>> {

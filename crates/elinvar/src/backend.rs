@@ -92,6 +92,15 @@ fn cuda_devices() -> usize {
     1
 }
 
+/// Whether there is an NVIDIA GPU, or a driver for one.
+pub(crate) fn expects_cuda() -> bool {
+    #[cfg(not(target_vendor = "apple"))]
+    let expected = elinvar_cuda::CudaBackend::is_expected();
+    #[cfg(target_vendor = "apple")]
+    let expected = false;
+    expected
+}
+
 #[cfg(target_os = "linux")]
 fn simulator() -> Result<Device> {
     use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};

@@ -9,7 +9,7 @@ use elinvar_core::{
 use elinvar_cpu::CpuBackend;
 use elinvar_kernels::{Operator, Precision, copy::Copy, encode};
 
-use crate::{BackendType, Recording, Tensor, fusion, recording, tensor::TensorMemory};
+use crate::{BackendType, Recording, Tensor, backend::expects_cuda, fusion, recording, tensor::TensorMemory};
 
 /// A device with the choices that go with it. Clones are the same device.
 #[derive(Clone)]
@@ -23,32 +23,44 @@ pub struct Executor {
 impl Executor {
     /// The best device here, an Apple or NVIDIA GPU before the CPU, or the one named by the environment variable `ELINVAR_DEVICE`.
     ///
-    /// [`devices`](crate::devices) tells why a device cannot be used.
+    /// [`devices`](crate::devices) tells why a device cannot be used, and [`Executor::new_auto_for`] if one was passed over.
     ///
     /// # Errors
     /// `ELINVAR_DEVICE` names a device that is not available; the message says which are.
     pub fn new_auto() -> Result<Self> {
-        match chosen()? {
-            Some(backend) => Self::new_with_backend(backend),
-            None => Self::new_with_backend(BackendType::Metal)
-                .or_else(|_| Self::new_with_backend(BackendType::Cuda(0)))
-                .or_else(|_| Self::new_with_backend(BackendType::Cpu)),
-        }
+        Self::best().map(|(best, _)| best)
     }
 
-    /// As [`Executor::new_auto`], but where a device that nobody named has not `bytes` of memory free, the CPU; and why, to be told the user.
+    /// As [`Executor::new_auto`], but where a device that nobody named has not `bytes` of memory free, the CPU. And what is to be told the user: why that
+    /// GPU, or one that is here and does not open, is not used.
     ///
     /// # Errors
     /// As [`Executor::new_auto`].
     pub fn new_auto_for(bytes: u64) -> Result<(Self, Option<String>)> {
-        let best = Self::new_auto()?;
+        let (best, passed_over) = Self::best()?;
         let (kind, free) = (best.properties().kind, best.memory().available as u64);
         if kind == DeviceKind::Cpu || free >= bytes || chosen()?.is_some() {
-            return Ok((best, None));
+            return Ok((best, passed_over));
         }
-        const GIB: f64 = (1u64 << 30) as f64;
-        let why = format!("{kind} has {:.1} GiB free, {:.1} GiB are needed: computing on the cpu", free as f64 / GIB, bytes as f64 / GIB);
+        let why = format!("{kind} has {} free, {} are needed: computing on the cpu", shown(free), shown(bytes));
         Ok((Self::new_with_backend(BackendType::Cpu)?, Some(why)))
+    }
+
+    /// The best device, and why a GPU that is here is not.
+    fn best() -> Result<(Self, Option<String>)> {
+        if let Some(backend) = chosen()? {
+            return Ok((Self::new_with_backend(backend)?, None));
+        }
+        if let Ok(metal) = Self::new_with_backend(BackendType::Metal) {
+            return Ok((metal, None));
+        }
+        match Self::new_with_backend(BackendType::Cuda(0)) {
+            Ok(cuda) => Ok((cuda, None)),
+            Err(error) => {
+                let why = expects_cuda().then(|| format!("computing on the cpu, as cuda is not available: {error}"));
+                Ok((Self::new_with_backend(BackendType::Cpu)?, why))
+            }
+        }
     }
 
     /// A device of this kind.
@@ -266,6 +278,12 @@ impl Executor {
         fusion::flush()?;
         self.device.submit(&recording.list)
     }
+}
+
+/// A number of bytes for people.
+fn shown(bytes: u64) -> String {
+    const GIB: u64 = 1 << 30;
+    if bytes >= GIB { format!("{:.1} GiB", bytes as f64 / GIB as f64) } else { format!("{:.1} MiB", bytes as f64 / (1 << 20) as f64) }
 }
 
 /// The device that `ELINVAR_DEVICE` names, if it names one.

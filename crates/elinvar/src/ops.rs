@@ -21,6 +21,7 @@ use elinvar_kernels::{
     rms_norm::{AddRmsNorm, RmsNorm},
     rope::Rope,
     rope_append::RopeAppend,
+    sample::Sample,
     softmax::Softmax,
     swiglu::SwiGlu,
     ternary::{Clamp, Fma, Where},
@@ -272,6 +273,14 @@ impl Tensor {
     /// Shapes or types that do not fit. A logit that is no number is told when something is read.
     pub fn greedy(&self, logits: &Tensor) -> Result<()> {
         self.executor().apply(&Greedy, &[Some(self), Some(logits)]).map(|_| ())
+    }
+
+    /// As [`Tensor::greedy`], but the token is drawn, as `factors` and `numbers` say: see [`elinvar_kernels::sample`].
+    ///
+    /// # Errors
+    /// As [`Tensor::greedy`].
+    pub fn sample(&self, logits: &Tensor, factors: &Tensor, numbers: &Tensor) -> Result<()> {
+        self.executor().apply(&Sample, &[Some(self), Some(logits), Some(factors), Some(numbers)]).map(|_| ())
     }
 
     /// Rotary position embedding of `[…, tokens, heads, head_dim]` at `positions [tokens]` (i32), with the frequencies that

@@ -41,6 +41,7 @@ pub mod reduce;
 pub mod rms_norm;
 pub mod rope;
 pub mod rope_append;
+pub mod sample;
 pub mod scatter;
 pub mod softmax;
 pub mod swiglu;

@@ -85,6 +85,7 @@ pub fn operators() -> Vec<&'static Description> {
         crate::rms_norm::DESCRIPTIONS,
         crate::rope::DESCRIPTIONS,
         crate::rope_append::DESCRIPTIONS,
+        crate::sample::DESCRIPTIONS,
         crate::scatter::DESCRIPTIONS,
         crate::softmax::DESCRIPTIONS,
         crate::swiglu::DESCRIPTIONS,

@@ -38,7 +38,7 @@ pub use config::{Architecture, Config, GenerationConfig, Rope};
 pub use estimate::MemoryEstimate;
 pub use files::ModelFiles;
 pub use generation::{Chat, Event, Finish, Generated, GenerationOptions, Generator, Listener, Statistics, end_tokens};
-pub use model::{Greedy, Logits, Model, Session};
+pub use model::{Decoding, Logits, Model, Session};
 pub use sampling::{Sampler, Sampling};
 pub use text::{ChatOptions, ChatTemplate, Message, StopMatcher, Stopped, TextStream, Tokenizer};
 pub use weights::{Weight, Weights};

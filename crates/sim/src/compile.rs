@@ -32,6 +32,11 @@ const KERNEL_FLAGS: &[&str] = &[
     "-Xclang",
     "-cl-ext=all",
     "-cl-single-precision-constant",
+    // Each operation on narrow numbers rounds, as on a GPU.
+    "-Xclang",
+    "-ffloat16-excess-precision=none",
+    "-Xclang",
+    "-fbfloat16-excess-precision=none",
     "-fno-stack-protector",
     "-fno-finite-loops",
     "-fstack-clash-protection",

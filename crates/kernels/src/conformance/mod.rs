@@ -288,6 +288,7 @@ pub fn cases() -> Vec<Case> {
         crate::rms_norm::oracle::cases,
         crate::rope::oracle::cases,
         crate::rope_append::oracle::cases,
+        crate::sample::oracle::cases,
         crate::scatter::oracle::cases,
         crate::softmax::oracle::cases,
         crate::swiglu::oracle::cases,

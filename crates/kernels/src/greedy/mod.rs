@@ -17,13 +17,16 @@ use crate::{
     order, required,
 };
 
+/// The best of the tokens seen, and its logit.
+pub(crate) const LIKELIEST: MetalFile = metal_file!("greedy/likeliest.metal");
+
 const FILES: &[MetalFile] =
-    &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, order::METAL, Params::METAL, metal_file!("greedy/greedy.metal")];
+    &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, order::METAL, Params::METAL, LIKELIEST, metal_file!("greedy/greedy.metal")];
 const METAL: MetalForm = MetalForm::new(FILES, "greedy").with_refusal(REFUSAL);
 
 /// What is wrong where logits are no numbers.
 const DAMAGED: &str = "the model's weights are damaged, or its activations overflow";
-const REFUSAL: &str = "a logit is NaN or infinite: the model's weights are damaged, or its activations overflow";
+pub(crate) const REFUSAL: &str = "a logit is NaN or infinite: the model's weights are damaged, or its activations overflow";
 
 /// Chooses the likeliest token. Inputs: `state [2]`, i32, updated in place: a token and its position; `logits […, vocabulary]` of one row.
 #[derive(Clone, Copy, Debug, Default)]

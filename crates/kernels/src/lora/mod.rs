@@ -4,8 +4,10 @@
 //! `y = round((x Wᵀ + bias) + d)`.
 //!
 //! * Memory: as the plain linear layer, which reads `W`, plus the adapter (`r (k + n)` weights for rank `r`) and 4 bytes for each of the
-//!   `m (r + n)` intermediate sums (`m r` on a GPU, where one launch makes `t` and another the rest; none for one row of a small rank).
+//!   `m (r + n)` intermediate sums (`m r` on a GPU, where one launch makes `t` and another the rest; none for one row of a small rank, nor where
+//!   the vendor's library has the long product).
 //! * Order, strict: each sum is the strict dot product; a row's bits do not depend on the batch.
+//! * Fast, on a CUDA device with cuBLASLt: `y = round(x Wᵀ + round(bias + d))`, with an f32 `x` rounded to a narrower `W`'s type for the long product.
 //! * Error, strict, before the rounding of the output: that of the two long sums, with `|t|` in place of the second's operand.
 //! * See Hu et al., *LoRA: Low-Rank Adaptation of Large Language Models*, 2021; `s` is their `α / r`.
 
@@ -17,7 +19,7 @@ use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile,
 
 use crate::{
     Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, Precision, TensorInfo,
-    matmul::{ABSENT, DOT, FAST, Geometry, LINES, PLACE, PRECISION, Product, STRICT, Tiling, check_extents, dtype_code},
+    matmul::{ABSENT, DOT, FAST, Geometry, LINES, Operands, PLACE, PRECISION, Product, STRICT, Tiling, check_extents, dtype_code},
     metal::{self, metal_file, params},
     optional, order, required,
 };
@@ -32,6 +34,10 @@ const FUSED_FORM: MetalForm = MetalForm::new(
 const TILED_FORM: MetalForm = MetalForm::new(
     &[metal::TYPES, order::METAL, order::LANES, LINES, STRICT, Params::METAL, PLACE, FRAME, metal_file!("lora/tiled.metal")],
     "lora_tiled",
+);
+const ADAPTER_FORM: MetalForm = MetalForm::new(
+    &[metal::TYPES, order::METAL, order::LANES, LINES, DOT, Params::METAL, PLACE, FRAME, metal_file!("lora/adapter.metal")],
+    "lora_adapter",
 );
 const FAST_FORM: MetalForm = MetalForm::new(&[metal::TYPES, LINES, FAST, Params::METAL, PLACE, FRAME, metal_file!("lora/fast.metal")], "lora_fast");
 
@@ -160,7 +166,50 @@ fn fused(params: &Params, [x, weight, _, b, bias]: [DType; 5]) -> Launch {
     launch.over(threadgroups, Extent::linear(32 * FUSED_COLUMNS as u32)).with_threadgroup_memory(4 * r)
 }
 
+/// Rank up to which [`adapter`] is used: beyond it, every threadgroup reads too much of `b`.
+const ADAPTER_RANK: usize = 256;
+
+/// Simdgroups of [`adapter`]'s threadgroups.
+const ADAPTER_SIMDGROUPS: u32 = 8;
+
+/// `y = round(bias + d)`, for the long product to be added to.
+fn adapter(params: &Params, [x, _, a, b, bias]: [DType; 5]) -> Result<Launch> {
+    let (m, r) = (params.m as usize, params.r as usize);
+    // As many threadgroups as a large GPU has places for, before they share rows.
+    let rows = if m <= 512 { 1 } else { 4 };
+    let buffers = [
+        (Parameter::read("x", x), Argument::Input(0)),
+        (Parameter::read("a", a), Argument::Input(2)),
+        (Parameter::read("b", b), Argument::Input(3)),
+        (Parameter::read("bias", bias).or_absent(), Argument::Input(4)),
+        (Parameter::write("y", x), Argument::Output(0)),
+    ];
+    let key = KernelKey::new("lora_adapter", &[x, a, b, bias]).with("rows", rows as u32);
+    let threadgroups = u32::try_from(m.div_ceil(rows)).map_err(|_| Error::unsupported(format!("{m} rows: too many for one launch")))?;
+    let launch = Launch::on_gpu(key, ADAPTER_FORM, params, buffers);
+    Ok(launch.over(Extent::linear(threadgroups), Extent::linear(32 * ADAPTER_SIMDGROUPS)).with_threadgroup_memory(4 * rows * r))
+}
+
 impl LoraLinear {
+    /// The adapter by itself, and the long product of the vendor's library added to it.
+    fn by_library(
+        &self,
+        rows: TensorInfo,
+        weight: TensorInfo,
+        params: &Params,
+        dtypes: [DType; 5],
+        device: &DeviceProperties,
+    ) -> Result<Option<Plan>> {
+        if !(1..=ADAPTER_RANK as u64).contains(&params.r) {
+            return Ok(None);
+        }
+        let geometry = |rows| Ok(Geometry::new(rows, weight, [false, true])?.0.with_precision(self.precision));
+        let long = Operands { inputs: [rows, weight], bias: None, output: rows.dtype, adds: true, geometry: geometry(rows)? };
+        let Some(mut plan) = long.plan(device, geometry)? else { return Ok(None) };
+        plan.launches.insert(0, adapter(params, dtypes)?);
+        Ok(Some(plan))
+    }
+
     /// `t = x Aᵀ`, then the rest in one pass over the weight.
     fn for_gpu(&self, inputs: &[Option<TensorInfo>], params: &Params, dtypes: [DType; 5], device: &DeviceProperties) -> Result<Plan> {
         let [m, n, k, r] = [params.m, params.n, params.k, params.r].map(|extent| extent as usize);
@@ -171,6 +220,11 @@ impl LoraLinear {
         let [x, weight, _, b, bias] = dtypes;
         let rows = TensorInfo::new(x, &[m, k])?;
         let tiling = Tiling::new([m, n], true, params.strict != 0);
+        if tiling == Tiling::Fast
+            && let Some(plan) = self.by_library(rows, required(inputs, 1, "weight")?, params, dtypes, device)?
+        {
+            return Ok(plan);
+        }
         // Fast sums take the scaled projection as they come.
         let scale = if tiling == Tiling::Fast { self.scale } else { 1.0 };
         let (geometry, _) = Geometry::new(rows, required(inputs, 2, "a")?, [false, true])?;
@@ -225,6 +279,24 @@ mod tests {
         };
         assert_eq!([launches(1, 8), launches(1, 16)], [[5], [5]]);
         assert_eq!([launches(2, 8).len(), launches(1, 17).len()], [2, 2]);
+    }
+
+    #[test]
+    fn many_rows_of_fast_precision_are_the_library_s_on_cuda() {
+        let mut device = elinvar_core::Backend::properties(&elinvar_core::NullBackend::new()).clone();
+        (device.kind, device.matrix_library) = (elinvar_core::DeviceKind::Cuda, true);
+        let keys = |x: DType, weight: DType, r: usize, precision: Precision| {
+            let info = |dtype, dims: &[usize]| Some(TensorInfo::new(dtype, dims).unwrap());
+            let inputs = [info(x, &[2, 10, 64]), info(weight, &[40, 64]), info(DType::F32, &[r, 64]), info(DType::F16, &[40, r])];
+            let plan = LoraLinear { scale: 2.0, precision }.plan(&inputs, &[], &device).unwrap();
+            plan.launches.iter().map(|launch| launch.kernel.key.to_string()).collect::<Vec<_>>()
+        };
+        let (f32, bf16) = (DType::F32, DType::BF16);
+        assert_eq!(keys(f32, f32, 8, Precision::Fast), ["lora_adapter_f32_f32_f16_f32_rows1", "matrix_product_added_f32_f32"]);
+        assert_eq!(keys(f32, bf16, 8, Precision::Fast)[1..], ["cast_f32_bf16", "matrix_product_added_bf16_f32"]);
+        for others in [keys(f32, f32, 8, Precision::Strict), keys(bf16, f32, 8, Precision::Fast), keys(f32, f32, 300, Precision::Fast)] {
+            assert!(others.len() == 2 && others.iter().all(|key| !key.contains("product")), "{others:?}");
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ use elinvar_core::{DType, DeviceProperties, Error, Result};
 use crate::{Argument, AttributeInfo, AttributeKind, Attributes, Description, Operator, Plan, Port, Precision, TensorInfo, optional, required};
 pub(crate) use geometry::Geometry;
 pub(crate) use launch::{DOT, FAST, LINES, PLACE, Product, SHARED_ROW, STRICT, Tiling, check_extents, shared_row_bytes};
+pub(crate) use library::Operands;
 pub(crate) use twin::{ABSENT, dtype_code, matrix, values};
 
 /// A matrix product. Inputs `a […, m, k]`, `b […, k, n]` and, optionally, `bias [n]`; output `[…, m, n]`.
@@ -90,7 +91,7 @@ impl Operator for MatMul {
         let (geometry, bias) = (self.geometry(inputs)?.0, optional(inputs, 2).map(|b| b.dtype));
         if launch::is_large(&geometry) {
             let (a, b) = (required(inputs, 0, "a")?, required(inputs, 1, "b")?);
-            let operands = library::Operands { inputs: [a, b], bias, output, geometry };
+            let operands = Operands { inputs: [a, b], bias, output, adds: false, geometry };
             let with_a = |a| Ok(self.geometry(&[Some(a), Some(b)])?.0);
             if let Some(plan) = operands.plan(device, with_a)? {
                 return Ok(plan);

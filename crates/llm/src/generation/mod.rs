@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use elinvar::{Error, Result};
 
-use crate::{Config, GenerationConfig, Greedy, Sampler, Sampling, Session, StopMatcher, TextStream, Tokenizer};
+use crate::{Config, Decoding, GenerationConfig, Sampler, Sampling, Session, StopMatcher, TextStream, Tokenizer};
 pub use chat::Chat;
 pub use statistics::Statistics;
 
@@ -203,22 +203,27 @@ impl Generator {
 /// Where an answer's tokens after the first come from.
 enum Source<'a> {
     /// Logits that the host draws from.
-    Sampled(&'a mut Session, Sampler),
+    Host(&'a mut Session, Sampler),
     /// The device.
-    Likeliest(Greedy<'a>),
+    Device(Decoding<'a>),
 }
 
 impl<'a> Source<'a> {
     /// After `first`, at most `most` tokens.
     fn new(session: &'a mut Session, sampler: Sampler, first: u32, most: usize) -> Result<Self> {
-        Ok(if sampler.is_greedy() { Self::Likeliest(session.greedy(first, most)?) } else { Self::Sampled(session, sampler) })
+        let sampling = *sampler.sampling();
+        Ok(match sampling {
+            Sampling { repetition_penalty, .. } if repetition_penalty != 1.0 => Self::Host(session, sampler),
+            Sampling { temperature: 0.0, .. } => Self::Device(session.greedy(first, most)?),
+            _ => Self::Device(session.sampled(first, most, &sampling)?),
+        })
     }
 
     /// The token after `last`, with which `context` ends.
     fn after(&mut self, last: u32, context: &[u32]) -> Result<u32> {
         match self {
-            Self::Sampled(session, sampler) => sampler.sample(&session.feed(&[last])?, context),
-            Self::Likeliest(tokens) => tokens.next().unwrap_or_else(|| Err(Error::invalid_argument("the context is full"))),
+            Self::Host(session, sampler) => sampler.sample(&session.feed(&[last])?, context),
+            Self::Device(tokens) => tokens.next().unwrap_or_else(|| Err(Error::invalid_argument("the context is full"))),
         }
     }
 }

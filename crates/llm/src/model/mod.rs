@@ -14,7 +14,7 @@ use elinvar::{DType, Error, Executor, Result, Tensor, kernels::rope::frequencies
 
 use crate::{Config, Weight, Weights};
 use layer::{Layer, Linear, Norm, Places, only};
-pub use session::{Greedy, Logits, Session};
+pub use session::{Decoding, Logits, Session};
 
 /// A model on a device.
 pub struct Model {

@@ -5,9 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use elinvar::{Completion, DType, DeviceProperties, Error, Reading, Recording, Result, Tensor};
+use elinvar::{Completion, DType, DeviceProperties, Error, Reading, Recording, Result, Tensor, kernels::sample::Settings};
 
 use super::Model;
+use crate::Sampling;
 
 /// Which tokens' logits a step computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,8 +31,8 @@ struct Step {
 /// One text on a model. Steps are recorded at first use and replayed from then on: those of one token and of the chunk's size, and the last of
 /// another size.
 ///
-/// A step is one command list: tokens and positions lie in a small buffer of the device, and nothing else differs from step to step. In greedy
-/// decoding ([`Session::greedy`]) the device also writes the next token and position there, so that nothing comes from the host.
+/// A step is one command list: tokens and positions lie in a small buffer of the device, and nothing else differs from step to step. Where the device
+/// chooses the tokens ([`Session::greedy`], [`Session::sampled`]) it also writes the next token and position there, so that nothing comes from the host.
 pub struct Session {
     model: Arc<Model>,
     cache: Vec<(Tensor, Tensor)>,
@@ -40,6 +41,14 @@ pub struct Session {
     chunk: usize,
     steps: HashMap<(usize, Logits), Step>,
     greedy: Option<Step>,
+    sampled: Option<SampledStep>,
+}
+
+/// A step that draws its token, as settings of the device say.
+struct SampledStep {
+    step: Step,
+    factors: Tensor,
+    numbers: Tensor,
 }
 
 impl Session {
@@ -67,7 +76,7 @@ impl Session {
         let pair = |_| Ok((model.executor().zeros(dtype, &dims)?, model.executor().zeros(dtype, &dims)?));
         let cache = (0..config.layers).map(pair).collect::<Result<Vec<_>>>()?;
         let chunk = Self::default_chunk(model.executor().properties());
-        Ok(Self { model, cache, capacity, length: 0, chunk, steps: HashMap::new(), greedy: None })
+        Ok(Self { model, cache, capacity, length: 0, chunk, steps: HashMap::new(), greedy: None, sampled: None })
     }
 
     /// The model.
@@ -212,42 +221,85 @@ impl Session {
     ///
     /// # Errors
     /// A token outside the vocabulary, or a failed device.
-    pub fn greedy(&mut self, token: u32, most: usize) -> Result<Greedy<'_>> {
-        self.model.check_tokens(&[token])?;
-        let left = most.min(self.capacity - self.length);
-        Ok(Greedy { session: self, first: Some(token), coming: VecDeque::new(), left })
+    pub fn greedy(&mut self, token: u32, most: usize) -> Result<Decoding<'_>> {
+        self.decode(token, most, None)
     }
 
-    /// The recorded step of greedy decoding, whose state has `token` next.
-    fn greedy_step(&mut self, token: u32) -> Result<()> {
-        let step = match self.greedy.take() {
-            Some(step) => step,
-            None => self.record_with(1, Logits::Last, |state, logits| logits.map_or(Ok(()), |logits| state.greedy(logits)))?,
+    /// As [`Session::greedy`], with tokens drawn as [`Sampler`](crate::Sampler) draws them from the logits of [`Session::feed`].
+    ///
+    /// # Errors
+    /// As [`Session::greedy`]; settings outside their range, or a repetition penalty, for which the device does not look at the text.
+    pub fn sampled(&mut self, token: u32, most: usize, sampling: &Sampling) -> Result<Decoding<'_>> {
+        let settings = sampling.settings()?;
+        if sampling.repetition_penalty != 1.0 {
+            return Err(Error::unsupported("a repetition penalty on the device: draw from the logits of `feed` with a `Sampler`"));
+        }
+        self.decode(token, most, Some(settings))
+    }
+
+    fn decode(&mut self, token: u32, most: usize, settings: Option<Settings>) -> Result<Decoding<'_>> {
+        self.model.check_tokens(&[token])?;
+        let left = most.min(self.capacity - self.length);
+        Ok(Decoding { session: self, first: Some(token), settings, coming: VecDeque::new(), left })
+    }
+
+    /// Makes the recorded step that chooses as `settings` say (without any: the likeliest) ready for `token`.
+    fn prepare(&mut self, token: u32, settings: Option<&Settings>) -> Result<()> {
+        let state = self.state(&[token])?;
+        let step = match settings {
+            None => {
+                if self.greedy.is_none() {
+                    let end = |state: &Tensor, logits: Option<&Tensor>| logits.map_or(Ok(()), |logits| state.greedy(logits));
+                    self.greedy = Some(self.record_with(1, Logits::Last, end)?);
+                }
+                self.greedy.as_ref()
+            }
+            Some(settings) => {
+                if self.sampled.is_none() {
+                    self.sampled = Some(self.record_sampled()?);
+                }
+                if let Some(sampled) = &self.sampled {
+                    sampled.factors.write(&settings.factors())?;
+                    sampled.numbers.write(&settings.numbers())?;
+                }
+                self.sampled.as_ref().map(|sampled| &sampled.step)
+            }
         };
-        step.state.write(&self.state(&[token])?)?;
-        self.greedy = Some(step);
-        Ok(())
+        step.map_or(Ok(()), |step| step.state.write(&state))
+    }
+
+    fn record_sampled(&self) -> Result<SampledStep> {
+        let executor = self.model.executor();
+        let (factors, numbers) = (executor.zeros(DType::F32, &[3])?, executor.zeros(DType::U32, &[3])?);
+        let end = |state: &Tensor, logits: Option<&Tensor>| logits.map_or(Ok(()), |logits| state.sample(logits, &factors, &numbers));
+        let step = self.record_with(1, Logits::Last, end)?;
+        Ok(SampledStep { step, factors, numbers })
     }
 }
 
-/// Greedy decoding under way: see [`Session::greedy`]. When it is dropped, the text has the tokens it was given and gave, but for the last.
-pub struct Greedy<'a> {
+/// Decoding under way on the device: see [`Session::greedy`] and [`Session::sampled`]. When it is dropped, the text has the tokens it was given and gave, but
+/// for the last.
+pub struct Decoding<'a> {
     session: &'a mut Session,
     /// What begins, until it is given to the device.
     first: Option<u32>,
+    /// How tokens are drawn; the likeliest without.
+    settings: Option<Settings>,
     /// Steps that were submitted, and their tokens.
     coming: VecDeque<(Completion, Reading)>,
     /// Steps that may still be submitted.
     left: usize,
 }
 
-impl Greedy<'_> {
+impl Decoding<'_> {
     /// Submits a step, if one is left.
     fn submit(&mut self) -> Result<()> {
         if let Some(token) = self.first.take_if(|_| self.left > 0) {
-            self.session.greedy_step(token)?;
+            self.session.prepare(token, self.settings.as_ref())?;
         }
-        if let (Some(step), 1..) = (&self.session.greedy, self.left) {
+        let sampled = self.session.sampled.as_ref().filter(|_| self.settings.is_some()).map(|sampled| &sampled.step);
+        let step = sampled.or(self.session.greedy.as_ref());
+        if let (Some(step), 1..) = (step, self.left) {
             let done = self.session.model.executor().replay(&step.recording)?;
             self.coming.push_back((done, step.state.slice(0, 0, 1, 1)?.read_later()?));
             self.left -= 1;
@@ -271,7 +323,7 @@ impl Greedy<'_> {
     }
 }
 
-impl Iterator for Greedy<'_> {
+impl Iterator for Decoding<'_> {
     type Item = Result<u32>;
 
     fn next(&mut self) -> Option<Result<u32>> {
@@ -308,7 +360,9 @@ mod tests {
         assert_eq!(launches(1024, 1, Logits::Last), 2 + 3 * 7 + 1);
         assert_eq!(launches(256, 4, Logits::All), 2 + 3 * 8 + 2);
         let mut session = Session::new(model.clone(), 256, DType::F16).unwrap();
-        session.greedy_step(1).unwrap();
+        session.prepare(1, None).unwrap();
+        session.prepare(1, Some(&Sampling { temperature: 1.0, ..Sampling::default() }.settings().unwrap())).unwrap();
         assert_eq!(session.greedy.unwrap().recording.len(), 2 + 3 * 6 + 2);
+        assert_eq!(session.sampled.unwrap().step.recording.len(), 2 + 3 * 6 + 2);
     }
 }

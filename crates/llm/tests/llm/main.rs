@@ -4,8 +4,8 @@
 
 mod architectures;
 mod bad_input;
+mod decoding;
 mod fixture;
 mod generation;
-mod greedy;
 mod oracle;
 mod shakespeare;

@@ -220,6 +220,21 @@ kernel void simdgroups(device Failures* out [[buffer(0)]], ushort lane [[thread_
   half h = simd_sum(half(1));
   bfloat f = simd_max(bfloat(i));
   CHECK(h == 32 && float(f) == 31);
+  // Floats are summed in the order of CUDA's trees.
+  float x = 1.0f / (3 + i), tree = x, running = x;
+  for (ushort mask = 16; mask > 0; mask /= 2) tree += simd_shuffle_xor(tree, mask);
+  for (ushort step = 1; step < 32; step *= 2) {
+    float other = simd_shuffle_up(running, step);
+    running = lane < step ? running : other + running;
+  }
+  CHECK(simd_sum(x) == tree && simd_prefix_inclusive_sum(x) == running);
+  float before = simd_shuffle_up(running, 1);
+  CHECK(simd_prefix_exclusive_sum(x) == (lane == 0 ? 0.0f : before));
+  // Each operation on narrow numbers rounds.
+  bfloat b = bfloat(1.0078125f + i);
+  half n = half(1.0009765625f);
+  CHECK(lane > 0 || float(b * b - bfloat(1.015625f)) == 0.0f);
+  CHECK(lane > 0 || float(n * n - half(1.001953125f)) == 0.0f);
 }
 
 kernel void fragments(device Failures* out [[buffer(0)]], device float* data [[buffer(1)]], ushort lane [[thread_index_in_simdgroup]]) {

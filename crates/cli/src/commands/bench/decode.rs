@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Instant};
 
 use clap::{Args, ValueEnum};
 use elinvar::{DType, Result, kernels::rope::RopeScaling};
-use elinvar_llm::{Architecture, Config, MemoryEstimate, Model, Rope, Session};
+use elinvar_llm::{Architecture, Config, MemoryEstimate, Model, Rope, Sampling, Session};
 use serde_json::json;
 
 use super::{ceiling::Ceilings, timing::median, units};
@@ -26,6 +26,15 @@ pub(crate) struct DecodeArgs {
     /// Numbers of tokens to decode from an empty context, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "32", value_name = "TOKENS")]
     generate: Vec<usize>,
+    /// Draw the decoded tokens at this temperature instead of taking the likeliest
+    #[arg(long, default_value_t = 0.0)]
+    temperature: f32,
+    /// Draw among this many likeliest tokens; 0 for all
+    #[arg(long, default_value_t = 0)]
+    top_k: usize,
+    /// Draw among the likeliest tokens up to this probability
+    #[arg(long, default_value_t = 1.0)]
+    top_p: f32,
     /// Repetitions; the median is reported
     #[arg(long, default_value_t = 5)]
     rounds: usize,
@@ -98,12 +107,13 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
     MemoryEstimate::of_random(&config, args.dtype, longest, args.cache_dtype, Session::default_chunk(&properties)).check(executor.memory())?;
     let model = Arc::new(Model::random(&executor, config, args.dtype, 1)?);
     let mut session = Session::new(model, longest, args.cache_dtype)?;
+    let sampling = Sampling { temperature: args.temperature, top_k: args.top_k, top_p: args.top_p, ..Sampling::default() };
     let mut rows = Vec::new();
     for &tokens in &args.prompt {
         rows.push((format!("pp{tokens}"), tokens, rounds(args.rounds, || prefill(&mut session, tokens))?, None));
     }
     for &tokens in &args.generate {
-        let seconds = rounds(args.rounds, || decode(&mut session, tokens))?;
+        let seconds = rounds(args.rounds, || decode(&mut session, tokens, &sampling))?;
         let limit = bytes as f64 * tokens as f64 / seconds / ceilings.memory;
         rows.push((format!("tg{tokens}"), tokens, seconds, Some(limit)));
     }
@@ -143,10 +153,11 @@ fn prefill(session: &mut Session, tokens: usize) -> Result<f64> {
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// Greedily, each token read back, as in generation.
-fn decode(session: &mut Session, tokens: usize) -> Result<f64> {
+/// Each token read back, as in generation.
+fn decode(session: &mut Session, tokens: usize, sampling: &Sampling) -> Result<f64> {
     session.truncate(0);
     let start = Instant::now();
-    session.greedy(1, tokens)?.try_for_each(|token| token.map(drop))?;
+    let mut decoding = if sampling.temperature == 0.0 { session.greedy(1, tokens)? } else { session.sampled(1, tokens, sampling)? };
+    decoding.try_for_each(|token| token.map(drop))?;
     Ok(start.elapsed().as_secs_f64())
 }

@@ -13,36 +13,60 @@ template <class T, class R = T> struct slot {
 // Whether the lane takes part.
 ELV_PLAIN inline bool is_active(uint active, uint lane) { return lane < simd_width && (active >> lane & 1) != 0; }
 
-// A fold over groups of `Width` lanes, in lane order. F: static T fold(T, T).
+// A value that lanes have made together, if any of them takes part.
+template <class T> struct gathered {
+  T value;
+  bool present;
+};
+template <class F, class T> ELV_PLAIN gathered<T> gather(gathered<T> a, gathered<T> b) {
+  if (!a.present) return b;
+  if (b.present) a.value = F::template fold<T>(a.value, b.value);
+  return a;
+}
+
+// A fold over groups of `Width` lanes by an xor tree, as on CUDA; lanes that take no part are left out. F: static T fold(T, T).
 template <class F, class T, uint Width> ELV_PLAIN void fold_groups(void** slots, uint active) {
-  for (uint base = 0; base < simd_width; base += Width) {
-    bool first = true;
-    T total;
-    for (uint i = base; i < base + Width; i++) {
-      if (!is_active(active, i)) continue;
-      T value = ((slot<T>*)slots[i])->value;
-      if (first)
-        total = value;
-      else
-        total = F::template fold<T>(total, value);
-      first = false;
-    }
-    for (uint i = base; i < base + Width; i++)
-      if (is_active(active, i)) ((slot<T>*)slots[i])->result = total;
+  gathered<T> lanes[simd_width];
+  for (uint i = 0; i < simd_width; i++) {
+    lanes[i].present = is_active(active, i);
+    if (lanes[i].present) lanes[i].value = ((slot<T>*)slots[i])->value;
+  }
+  for (uint mask = Width / 2; mask > 0; mask /= 2)
+    for (uint i = 0; i < simd_width; i++)
+      // The lower lanes of each group end with the whole.
+      if ((i & (Width - 1)) < mask) lanes[i] = gather<F, T>(lanes[i], lanes[i + mask]);
+  for (uint i = 0; i < simd_width; i++)
+    if (is_active(active, i)) ((slot<T>*)slots[i])->result = lanes[i & ~(Width - 1)].value;
+}
+
+// The value of the lowest lane of each group that takes part.
+template <class T, uint Width> ELV_PLAIN void first_of_groups(void** slots, uint active) {
+  for (uint i = 0; i < simd_width; i++) {
+    if (!is_active(active, i)) continue;
+    uint from = i & ~(Width - 1);
+    while (!is_active(active, from)) from++;
+    ((slot<T>*)slots[i])->result = ((slot<T>*)slots[from])->value;
   }
 }
 
-// A running fold from the lowest lane of each group up; exclusive ones leave out the lane's own value. F: static T fold(T, T), T first().
+// A running fold from the lowest lane of each group up, in steps of doubled distance, as on CUDA; exclusive ones leave out the lane's own value.
+// F: static T fold(T, T), T first().
 template <class F, class T, uint Width, bool Inclusive> ELV_PLAIN void scan_groups(void** slots, uint active) {
-  for (uint base = 0; base < simd_width; base += Width) {
-    T total = F::template first<T>();
-    for (uint i = base; i < base + Width; i++) {
-      if (!is_active(active, i)) continue;
-      slot<T>* own = (slot<T>*)slots[i];
-      T next = F::template fold<T>(total, own->value);
-      own->result = Inclusive ? next : total;
-      total = next;
-    }
+  gathered<T> lanes[simd_width];
+  for (uint i = 0; i < simd_width; i++) {
+    lanes[i].present = is_active(active, i);
+    if (lanes[i].present) lanes[i].value = ((slot<T>*)slots[i])->value;
+  }
+  for (uint delta = 1; delta < Width; delta *= 2)
+    for (uint i = simd_width; i-- > 0;)
+      if ((i & (Width - 1)) >= delta) lanes[i] = gather<F, T>(lanes[i - delta], lanes[i]);
+  for (uint i = 0; i < simd_width; i++) {
+    if (!is_active(active, i)) continue;
+    slot<T>* own = (slot<T>*)slots[i];
+    if (Inclusive)
+      own->result = lanes[i].value;
+    else
+      own->result = (i & (Width - 1)) != 0 && lanes[i - 1].present ? lanes[i - 1].value : F::template first<T>();
   }
 }
 
@@ -95,12 +119,15 @@ struct maximum { template <class T> ELV_PLAIN static T fold(T a, T b) { return (
 struct bit_and { template <class T> ELV_PLAIN static T fold(T a, T b) { return on_bits<T>(bits(a) & bits(b)); } };
 struct bit_or { template <class T> ELV_PLAIN static T fold(T a, T b) { return on_bits<T>(bits(a) | bits(b)); } };
 struct bit_xor { template <class T> ELV_PLAIN static T fold(T a, T b) { return on_bits<T>(bits(a) ^ bits(b)); } };
-struct keep_first { template <class T> ELV_PLAIN static T fold(T a, T) { return a; } };
 } // namespace elv
 
 #define ELV_FOLD(name, width, F)                                                                              \
   template <class T> ELV_PLAIN inline T name(T value, ELV_HERE) {                                             \
     return elv::exchange(&elv::fold_groups<elv::F, T, width>, value, 0, #name, file, line);                   \
+  }
+#define ELV_FIRST(name, width)                                                                                \
+  template <class T> ELV_PLAIN inline T name(T value, ELV_HERE) {                                             \
+    return elv::exchange(&elv::first_of_groups<T, width>, value, 0, #name, file, line);                       \
   }
 #define ELV_SCAN(name, width, F, inclusive)                                                                   \
   template <class T> ELV_PLAIN inline T name(T value, ELV_HERE) {                                             \

@@ -1,4 +1,4 @@
-//! Greedy decoding on the device, against logits that the host looks at.
+//! Tokens that the device chooses, against logits that the host looks at.
 
 use std::{num::NonZeroUsize, sync::Arc};
 
@@ -7,7 +7,7 @@ use elinvar_core::{
     Backend, CommandList, Completion, Device, DeviceProperties, HostMemory, KernelSource, Pipeline, RawBuffer, Reading, Storage, Wait,
 };
 use elinvar_cpu::CpuBackend;
-use elinvar_llm::Session;
+use elinvar_llm::{Sampler, Sampling, Session};
 
 use crate::{
     fixture::{Fixture, config, strict},
@@ -109,6 +109,37 @@ fn the_device_chooses_the_tokens_that_the_logits_say() {
         let rest: Vec<u32> = one.greedy(expected[20], 100).unwrap().map(Result::unwrap).collect();
         assert_eq!((rest.len(), one.len(), &rest[..19]), (64 - 23, 64, &expected[21..]));
         assert!(one.greedy(1, 5).unwrap().next().is_none() && one.greedy(1 << 20, 5).is_err());
+    }
+}
+
+#[test]
+fn the_device_draws_what_a_sampler_draws() {
+    let base = Sampling { temperature: 0.9, ..Sampling::default() };
+    let settings = [base, Sampling { top_k: 20, seed: 1, ..base }, Sampling { top_p: 0.8, min_p: 0.02, seed: 1 << 40, ..base }];
+    for executor in [strict(2), late()] {
+        let model = shakespeare::model(&executor);
+        let mut session = Session::new(model.clone(), 64, DType::F32).unwrap();
+        // One recording serves all settings.
+        for sampling in settings {
+            let mut context = vec![0, 814, 26];
+            session.truncate(0);
+            let mut logits = session.feed(&context).unwrap();
+            let mut sampler = Sampler::new(sampling).unwrap();
+            while context.len() < 40 {
+                let token = sampler.sample(&logits, &context).unwrap();
+                logits = session.feed(&[token]).unwrap();
+                context.push(token);
+            }
+            session.truncate(3);
+            let found: Vec<u32> = session.sampled(context[3], 36, &sampling).unwrap().map(Result::unwrap).collect();
+            assert_eq!((&found[..], session.len()), (&context[4..], 39), "{sampling:?}");
+        }
+        let likeliest: Vec<u32> = session.greedy(5, 3).unwrap().map(Result::unwrap).collect();
+        session.truncate(39);
+        let cold: Vec<u32> = session.sampled(5, 3, &Sampling { temperature: 0.0, ..base }).unwrap().map(Result::unwrap).collect();
+        assert_eq!(cold, likeliest);
+        assert!(session.sampled(5, 3, &Sampling { temperature: -1.0, ..base }).is_err());
+        assert!(session.sampled(5, 3, &Sampling { repetition_penalty: 1.1, ..base }).is_err());
     }
 }
 

@@ -1,0 +1,135 @@
+//! The end of a decoding step that samples, on the device: a token drawn from the logits, and the position after, ready for the next step.
+//!
+//! `state = [token, position]` becomes `[drawn, position + 1]`. Of logits `l`, the greatest of them `m`, token `i` has the score `s_i = (l_i - m) / temperature`.
+//! The best tokens are those of greater logits, of equals the lower numbers. Kept are
+//!
+//! 1. the `top_k` best, if that is not 0;
+//! 2. of these the best until their weights `⌊2^31 exp(s_i)⌋` sum to `⌊top_p · their total⌋`, if `top_p` is below 1, and at least one;
+//! 3. those with `exp(s_i) ≥ min_p`, if that is above 0.
+//!
+//! Drawn is the kept token with the greatest `s_i + g_i`, of equals the lower, where `g_i = -log(-log(1 - v_i))` and `v_i = (w_i + 1/2) / 2^32`: a token comes
+//! as often as it is likely among those kept (Gumbel, 1954; Maddison, Tarlow and Minka, *A\* Sampling*, 2014). Word `w_i` is number `i mod 4` of Philox
+//! 4x32-10 for the counter `(⌊i / 4⌋, position + 1, 0, 0)` and the seed as key. So a draw depends on the logits, the settings, the seed and the place in the
+//! text, and on nothing that came before. A temperature of 0 takes the best token.
+//!
+//! * Memory: the logits are read twice, and by each filter up to nine times more, from the caches.
+//! * Order: the functions are the strict ones and sums are of integers, so logits of the same bits give the same token on every device.
+//! * A logit that is NaN or +∞, or a row without a finite one, is an error.
+
+mod cpu;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod oracle;
+mod philox;
+
+pub use cpu::choose;
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
+
+use crate::{
+    Argument, Description, Launch, Operator, Plan, Port, TensorInfo,
+    elementwise::{self, Operand, Space},
+    greedy, math,
+    metal::{self, metal_file, params},
+    order, required,
+};
+
+const FILES: &[MetalFile] = &[
+    metal::TYPES,
+    Space::METAL,
+    Operand::METAL,
+    elementwise::METAL,
+    order::METAL,
+    math::METAL,
+    Params::METAL,
+    greedy::LIKELIEST,
+    metal_file!("sample/philox.metal"),
+    metal_file!("sample/reach.metal"),
+    metal_file!("sample/sample.metal"),
+];
+const METAL: MetalForm = MetalForm::new(FILES, "sample").with_refusal(greedy::REFUSAL);
+
+/// Draws a token. Inputs: `state [2]`, i32, updated in place: a token and its position; `logits […, vocabulary]` of one row; `factors [3]`, f32, and
+/// `numbers [3]`, u32, as [`Settings`] gives them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sample;
+
+/// How a token is drawn: see the [module](self).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// Divides the logits; zero takes the best token.
+    pub temperature: f32,
+    /// Keeps the best tokens until their probabilities sum to this; one keeps all.
+    pub top_p: f32,
+    /// Keeps tokens at least this likely, relative to the likeliest; zero keeps all.
+    pub min_p: f32,
+    /// Keeps this many of the best tokens; zero keeps all.
+    pub top_k: u32,
+    /// Chooses the random numbers.
+    pub seed: u64,
+}
+
+impl Settings {
+    /// The operator's input `factors`.
+    pub fn factors(&self) -> [f32; 3] {
+        [self.temperature, self.top_p, self.min_p]
+    }
+
+    /// The operator's input `numbers`.
+    pub fn numbers(&self) -> [u32; 3] {
+        [self.top_k, self.seed as u32, (self.seed >> 32) as u32]
+    }
+}
+
+params! {
+    /// What the kernel gets besides its buffers.
+    struct Params {
+        /// Logits.
+        pub tokens: u64,
+    }
+}
+
+/// Threads of the threadgroup, and bytes of its memory: two words for each of 256 digits, and what each simdgroup finds.
+const THREADS: u32 = 1024;
+const SHARED: usize = 2 * 4 * 256 + 8 * THREADS as usize / 32;
+
+impl Operator for Sample {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        greedy::Greedy.infer(&inputs[..inputs.len().min(2)])?;
+        for (index, name, dtype) in [(2, "factors", DType::F32), (3, "numbers", DType::U32)] {
+            let info = required(inputs, index, name)?;
+            if info.dtype != dtype || **info.shape() != [3] {
+                return Err(Error::invalid_argument(format!("{name} are {} {}: {dtype} [3] expected", info.dtype, info.shape())));
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let logits = required(inputs, 1, "logits")?;
+        let buffers = [
+            (Parameter::update("state", DType::I32), Argument::Input(0)),
+            (Parameter::read("logits", logits.dtype), Argument::Input(1)),
+            (Parameter::read("factors", DType::F32), Argument::Input(2)),
+            (Parameter::read("numbers", DType::U32), Argument::Input(3)),
+        ];
+        let params = Params { tokens: logits.elements() as u64 };
+        let launch = Launch::new(KernelKey::new("sample", &[logits.dtype]), cpu::twin(logits.dtype)?, &params, buffers).with_metal(METAL);
+        Ok(launch.over(Extent::linear(1), Extent::linear(THREADS)).with_threadgroup_memory(SHARED).into())
+    }
+}
+
+pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
+    name: "sample",
+    summary: "a token drawn from logits and the position after, in place: the end of a decoding step",
+    inputs: &[
+        Port::new("state", &[DType::I32], "[2], a token and its position, updated in place"),
+        Port::new("logits", DType::FLOATS, "[…, vocabulary], one row"),
+        Port::new("factors", &[DType::F32], "[3]: temperature, top-p, min-p"),
+        Port::new("numbers", &[DType::U32], "[3]: top-k, the seed's lower and upper word"),
+    ],
+    outputs: &[Port::new("state", &[DType::I32], "the token drawn and the position after")],
+    attributes: &[],
+    build: |_| Ok(Box::new(Sample)),
+}];
+
+#[cfg(test)]
+mod tests;
