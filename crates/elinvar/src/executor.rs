@@ -7,7 +7,7 @@ use elinvar_core::{
     Completion, DType, Device, DeviceKind, DeviceProperties, Element, Error, HostMemory, Layout, ListBuilder, MemoryInfo, Pool, Result, Shape,
 };
 use elinvar_cpu::CpuBackend;
-use elinvar_kernels::{Operator, Precision, copy::Copy, encode};
+use elinvar_kernels::{Operator, Precision, copy::Copy, encode, plan_for};
 
 use crate::{BackendType, Recording, Tensor, recording, tensor::TensorMemory};
 
@@ -170,7 +170,7 @@ impl Executor {
     fn launch(&self, operator: &dyn Operator, inputs: &[Option<Tensor>], copied: impl Fn(usize) -> bool) -> Result<Vec<Tensor>> {
         let infos: Vec<_> = inputs.iter().map(|t| t.as_ref().map(Tensor::info)).collect();
         let types = operator.infer(&infos)?;
-        let plan = operator.plan(&infos, &types, self.properties())?;
+        let plan = plan_for(operator, &infos, &types, &self.device)?;
         if let Some(index) = plan.updated_inputs().find(|&index| copied(index)) {
             return Err(Error::invalid_argument(format!("input {index} is updated in place and must be row-major: pass it without a view")));
         }

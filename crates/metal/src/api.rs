@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use elinvar_core::{ConstantValue, Extent, HostMemory, MemoryInfo, Result};
+use elinvar_core::{ConstantValue, Extent, HostMemory, MemoryInfo, PipelineFacts, Result};
 
 /// What a device says of itself.
 #[derive(Clone, Debug)]
@@ -17,19 +17,12 @@ pub struct Facts {
     pub compute_units: usize,
     /// `maxThreadgroupMemoryLength`, in bytes.
     pub threadgroup_memory: usize,
+    /// `maxThreadsPerThreadgroup`.
+    pub max_threads: usize,
     /// `maxBufferLength`, in bytes.
     pub max_buffer_bytes: usize,
     /// `hasUnifiedMemory`.
     pub unified_memory: bool,
-}
-
-/// What a pipeline says of itself.
-#[derive(Clone, Copy, Debug)]
-pub struct PipelineFacts {
-    /// `threadExecutionWidth`.
-    pub execution_width: usize,
-    /// `maxTotalThreadsPerThreadgroup`.
-    pub max_threads: usize,
 }
 
 /// A library's text and how it is compiled.
@@ -51,6 +44,8 @@ pub struct Kernel<'a, L> {
     pub name: &'a str,
     /// Its function constants by index.
     pub constants: &'a [(u32, ConstantValue)],
+    /// Threads that its threadgroups must be able to have, at the cost of registers; none leaves that to the compiler.
+    pub threads: Option<usize>,
 }
 
 impl<L> Copy for Kernel<'_, L> {}

@@ -7,7 +7,7 @@ use std::{
 };
 
 use block2::RcBlock;
-use elinvar_core::{ConstantValue, Error, Extent, HostMemory, MemoryInfo, Result};
+use elinvar_core::{ConstantValue, Error, Extent, HostMemory, MemoryInfo, PipelineFacts, Result};
 use half::{bf16, f16};
 use objc2::{
     available,
@@ -23,7 +23,7 @@ use objc2_metal::{
 };
 
 use crate::{
-    api::{Api, Done, Facts, Kernel, Launch, LibrarySource, PipelineFacts},
+    api::{Api, Done, Facts, Kernel, Launch, LibrarySource},
     compile::first_error,
     memory::pages,
 };
@@ -98,6 +98,9 @@ impl Apple {
             Some(made.map_err(|e| Error::compile_failed(format!("{}: {}", kernel.name, told(&e))))?)
         };
         descriptor.setComputeFunction(Some(&*function.ok_or_else(|| no_kernel(kernel.name))?));
+        if let Some(threads) = kernel.threads {
+            descriptor.setMaxTotalThreadsPerThreadgroup(threads);
+        }
         Ok(descriptor)
     }
 }
@@ -248,6 +251,7 @@ impl Api for Apple {
             // Metal does not tell: the cores of the smallest M-series GPU.
             compute_units: 7,
             threadgroup_memory: self.device.maxThreadgroupMemoryLength(),
+            max_threads: self.device.maxThreadsPerThreadgroup().width,
             max_buffer_bytes: self.device.maxBufferLength(),
             unified_memory: self.device.hasUnifiedMemory(),
         })

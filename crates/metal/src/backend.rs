@@ -41,7 +41,7 @@ impl<A: Api> MetalBackend<A> {
             name: facts.name,
             compute_units: facts.compute_units,
             simd_width: 32,
-            max_threads_per_threadgroup: 1024,
+            max_threads_per_threadgroup: facts.max_threads,
             threadgroup_memory: facts.threadgroup_memory,
             max_buffer_bytes: facts.max_buffer_bytes,
             unified_memory: facts.unified_memory,
@@ -192,14 +192,15 @@ impl<A: Api> Backend for MetalBackend<A> {
         let text = metal.text(&kernel.key, |file| self.texts.get(file.name).map_or(file.text, String::as_str));
         let source = LibrarySource { name: &name, text: &text, fast_math: metal.fast_math() };
         let compiled = self.api.scope(|| self.pipelines.get(&self.api, source, &name, metal.constants()))?;
-        Ok(Pipeline::new(kernel.clone(), compiled))
+        let facts = compiled.facts;
+        Ok(Pipeline::new(kernel.clone(), compiled).with_facts(facts))
     }
 
     fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
         if let Some(error) = self.lost.get() {
             return Err(error.clone());
         }
-        commands.commands().iter().try_for_each(|command| self.encoder.check(command))?;
+        commands.commands().iter().try_for_each(|command| self.api.scope(|| self.encoder.check(&self.api, command)))?;
         self.api.scope(|| {
             let mut refusals = Refusals::new(&*self.api, commands)?;
             let (signal, pending) = (Signal::new(), Arc::<Pending>::default());

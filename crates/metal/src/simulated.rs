@@ -8,13 +8,13 @@ use std::{
     },
 };
 
-use elinvar_core::{Error, HostMemory, MemoryInfo, Result};
+use elinvar_core::{Error, HostMemory, MemoryInfo, PipelineFacts, Result};
 use elinvar_msl::ParameterKind;
 use elinvar_sim::{
     Binding, Buffer, CommandBuffer, CompileOptions, Config, Dispatch, Grid, Library, Math, Output, Pipeline, Queue, Report, Simulator, Source,
 };
 
-use crate::api::{Api, Done, Facts, Kernel, Launch, LibrarySource, PipelineFacts};
+use crate::api::{Api, Done, Facts, Kernel, Launch, LibrarySource};
 
 /// Decides the order of threads and threadgroups; 0 is the natural one. Clones are the same: a device can be given another schedule while it lives.
 #[derive(Clone, Debug, Default)]
@@ -38,13 +38,16 @@ pub struct SimulatorOptions {
     pub checked: bool,
     /// The schedule.
     pub seed: Seed,
+    /// The most threads that a pipeline says its threadgroups may have, unless more were asked for when it was made: what a kernel that needs many
+    /// registers gets of a real device.
+    pub max_threads: usize,
     /// The simulator's own configuration.
     pub config: Config,
 }
 
 impl Default for SimulatorOptions {
     fn default() -> Self {
-        Self { checked: true, seed: Seed::default(), config: Config::default() }
+        Self { checked: true, seed: Seed::default(), max_threads: 1024, config: Config::default() }
     }
 }
 
@@ -86,7 +89,8 @@ fn no_archive() -> Error {
 impl Api for Simulated {
     type Buffer = Buffer;
     type Library = Library;
-    type Pipeline = Pipeline;
+    /// With the most threads of a threadgroup.
+    type Pipeline = (Pipeline, usize);
     /// There is none: the simulator keeps what it compiles itself.
     type Archive = ();
     type CommandBuffer = CommandBuffer;
@@ -98,6 +102,7 @@ impl Api for Simulated {
             system: String::new(),
             compute_units: self.simulator.threads(),
             threadgroup_memory: 32 << 10,
+            max_threads: 1024,
             max_buffer_bytes: Simulator::MAX_BUFFER_BYTES,
             unified_memory: true,
         }
@@ -141,8 +146,9 @@ impl Api for Simulated {
         Ok(())
     }
 
-    fn pipeline(&self, kernel: Kernel<'_, Library>, _archive: Option<&()>) -> Result<Pipeline> {
-        kernel.library.pipeline(kernel.name, kernel.constants)
+    fn pipeline(&self, kernel: Kernel<'_, Library>, _archive: Option<&()>) -> Result<Self::Pipeline> {
+        let most = kernel.threads.unwrap_or(self.options.max_threads);
+        Ok((kernel.library.pipeline(kernel.name, kernel.constants)?, most))
     }
 
     fn archive(&self, _file: Option<&Path>) -> Result<()> {
@@ -157,8 +163,8 @@ impl Api for Simulated {
         Err(no_archive())
     }
 
-    fn pipeline_facts(&self, _pipeline: &Pipeline) -> PipelineFacts {
-        PipelineFacts { execution_width: 32, max_threads: 1024 }
+    fn pipeline_facts(&self, &(_, max_threads): &Self::Pipeline) -> PipelineFacts {
+        PipelineFacts { execution_width: 32, max_threads }
     }
 
     fn command_buffer(&self) -> Result<CommandBuffer> {
@@ -166,13 +172,17 @@ impl Api for Simulated {
     }
 
     fn launch(&self, commands: &mut CommandBuffer, launch: &Launch<'_, Self>) -> Result<()> {
-        let mut dispatch = Dispatch::new(launch.pipeline, Grid::Threadgroups(launch.grid.0), launch.threadgroup.0);
+        let (pipeline, most) = launch.pipeline;
+        if launch.threadgroup.count() > *most as u128 {
+            return Err(Error::invalid_launch(format!("{} threads in a threadgroup of a pipeline for at most {most}", launch.threadgroup.count())));
+        }
+        let mut dispatch = Dispatch::new(pipeline, Grid::Threadgroups(launch.grid.0), launch.threadgroup.0);
         for bound in &launch.buffers {
             let output = if bound.output { Output::Whole } else { Output::Free };
             let binding = Binding::new(bound.index as u32, bound.buffer).range(bound.offset, bound.bytes).output(output);
             dispatch = dispatch.with(binding);
         }
-        for parameter in &launch.pipeline.kernel().parameters {
+        for parameter in &pipeline.kernel().parameters {
             let ParameterKind::Buffer { index, .. } = parameter.kind else { continue };
             let bytes = launch.bytes.filter(|(at, _)| *at == index as usize);
             if let Some((_, bytes)) = bytes {

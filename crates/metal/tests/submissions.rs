@@ -184,9 +184,28 @@ fn memory_that_runs_out_is_told_and_cached_memory_is_given_back_first() {
 }
 
 #[test]
+fn a_kernel_that_needs_many_registers_is_compiled_again_for_large_threadgroups() {
+    let (device, state) = open(BatchLimits::default());
+    state.max_threads.store(512, Relaxed);
+    let pipeline = device.prepare(&source("many_registers", &[Access::Write])).unwrap();
+    assert_eq!(pipeline.facts().unwrap().max_threads, 512);
+    let (a, made) = (device.allocate(4).unwrap(), state.live());
+    for (threads, wider) in [(512, 0), (1024, 1), (1024, 1), (768, 2)] {
+        let mut list = ListBuilder::new();
+        list.dispatch(dispatch(&pipeline, &[whole(&a)], threads), device.properties()).unwrap();
+        device.submit(&list.finish()).unwrap().wait().unwrap();
+        assert_eq!(state.live() - made, wider, "{threads} threads");
+    }
+    drop((pipeline, a));
+    device.pool().clear();
+    assert_eq!(state.live(), 0);
+}
+
+#[test]
 fn a_threadgroup_beyond_what_the_pipeline_can_run_is_refused() {
     let (device, state) = open(BatchLimits::default());
     state.max_threads.store(512, Relaxed);
+    state.wide_threads.store(768, Relaxed);
     let pipeline = device.prepare(&source("many_registers", &[Access::Write])).unwrap();
     let a = device.allocate(4).unwrap();
     for (threads, fits) in [(512, true), (1024, false)] {

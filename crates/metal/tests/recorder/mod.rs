@@ -9,8 +9,8 @@ use std::{
     },
 };
 
-use elinvar_core::{Error, HostMemory, MemoryInfo, Result};
-use elinvar_metal::api::{Api, Done, Facts, Kernel, Launch, LibrarySource, PipelineFacts};
+use elinvar_core::{Error, HostMemory, MemoryInfo, PipelineFacts, Result};
+use elinvar_metal::api::{Api, Done, Facts, Kernel, Launch, LibrarySource};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Event {
@@ -37,6 +37,8 @@ pub(crate) struct State {
     pub(crate) command_buffers: AtomicUsize,
     pub(crate) available: AtomicUsize,
     pub(crate) max_threads: AtomicUsize,
+    /// Threads that a pipeline can have if they are asked for.
+    pub(crate) wide_threads: AtomicUsize,
     /// Whether host memory is shared.
     pub(crate) shares: AtomicBool,
     /// Whether events are kept.
@@ -53,7 +55,8 @@ impl Default for State {
         let (shares, writes, holds) = (AtomicBool::new(true), AtomicBool::new(true), AtomicBool::new(false));
         let (committed, held) = (Mutex::default(), Mutex::default());
         let (created, released, written, libraries, archived, found) = (zero(), zero(), zero(), zero(), zero(), zero());
-        let (buffers, command_buffers, available, max_threads) = (most(), most(), most(), AtomicUsize::new(1024));
+        let (buffers, command_buffers, available) = (most(), most(), most());
+        let (max_threads, wide_threads) = (AtomicUsize::new(1024), AtomicUsize::new(1024));
         Self {
             created,
             released,
@@ -65,6 +68,7 @@ impl Default for State {
             command_buffers,
             available,
             max_threads,
+            wide_threads,
             shares,
             writes,
             committed,
@@ -123,14 +127,15 @@ impl Recorder {
 impl Api for Recorder {
     type Buffer = (Object, Option<HostMemory>);
     type Library = Object;
-    type Pipeline = Object;
+    /// With the most threads of a threadgroup.
+    type Pipeline = (Object, usize);
     /// The names of its kernels.
     type Archive = Mutex<String>;
     type CommandBuffer = (Object, Vec<Event>);
 
     fn facts(&self) -> Facts {
         let (name, system) = ("recorder".to_owned(), "none".to_owned());
-        Facts { name, system, compute_units: 8, threadgroup_memory: 32 << 10, max_buffer_bytes: 1 << 40, unified_memory: true }
+        Facts { name, system, compute_units: 8, threadgroup_memory: 32 << 10, max_threads: 1024, max_buffer_bytes: 1 << 40, unified_memory: true }
     }
 
     fn memory(&self) -> MemoryInfo {
@@ -175,11 +180,12 @@ impl Api for Recorder {
         Ok(self.object())
     }
 
-    fn pipeline(&self, kernel: Kernel<'_, Object>, archive: Option<&Self::Archive>) -> Result<Object> {
+    fn pipeline(&self, kernel: Kernel<'_, Object>, archive: Option<&Self::Archive>) -> Result<Self::Pipeline> {
         if archive.is_some_and(|archive| archive.lock().unwrap().lines().any(|name| name == kernel.name)) {
             self.0.found.fetch_add(1, Relaxed);
         }
-        Ok(self.object())
+        let most = self.0.max_threads.load(Relaxed).max(kernel.threads.map_or(0, |threads| threads.min(self.0.wide_threads.load(Relaxed))));
+        Ok((self.object(), most))
     }
 
     fn archive(&self, file: Option<&Path>) -> Result<Self::Archive> {
@@ -198,8 +204,8 @@ impl Api for Recorder {
         fs::write(file, format!("archive\n{}", archive.lock().unwrap())).map_err(|e| Error::io(e.to_string()))
     }
 
-    fn pipeline_facts(&self, _: &Object) -> PipelineFacts {
-        PipelineFacts { execution_width: 32, max_threads: self.0.max_threads.load(Relaxed) }
+    fn pipeline_facts(&self, &(_, max_threads): &Self::Pipeline) -> PipelineFacts {
+        PipelineFacts { execution_width: 32, max_threads }
     }
 
     fn command_buffer(&self) -> Result<Self::CommandBuffer> {
