@@ -28,7 +28,7 @@ impl Executor {
     pub fn new_auto() -> Result<Self> {
         match chosen()? {
             Some(backend) => Self::new_with_backend(backend),
-            None => Self::new_with_backend(BackendType::Metal)
+            None => Self::new_with_backend(BackendType::Metal(0))
                 .or_else(|_| Self::new_with_backend(BackendType::Cuda(0)))
                 .or_else(|_| Self::new_with_backend(BackendType::Cpu)),
         }

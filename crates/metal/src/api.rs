@@ -13,6 +13,8 @@ pub struct Facts {
     pub name: String,
     /// The system whose compiler and driver these are, with its version.
     pub system: String,
+    /// The latest of Metal's Apple families that it belongs to, if it belongs to one.
+    pub family: Option<u32>,
     /// Cores.
     pub compute_units: usize,
     /// `maxThreadgroupMemoryLength`, in bytes.
@@ -88,6 +90,15 @@ pub struct Launch<'a, A: Api + ?Sized> {
     pub threadgroup: Extent,
 }
 
+/// Where a buffer's memory lies (`MTLStorageMode`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StorageMode {
+    /// Where host and device reach it.
+    Shared,
+    /// Where the device alone does.
+    Private,
+}
+
 /// What a device hears when a command buffer has completed.
 pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
 
@@ -101,6 +112,8 @@ pub trait Api: Send + Sync + 'static {
     type Pipeline: Send + Sync + 'static;
     /// `MTLBinaryArchive`.
     type Archive;
+    /// `MTLResidencySet`, used by one thread at a time.
+    type ResidencySet: Send;
     /// `MTLCommandBuffer` while it is encoded, with a concurrent encoder. It keeps what it uses alive until it has completed.
     type CommandBuffer;
 
@@ -115,11 +128,11 @@ pub trait Api: Send + Sync + 'static {
     /// Memory now (`recommendedMaxWorkingSetSize` and `currentAllocatedSize`).
     fn memory(&self) -> MemoryInfo;
 
-    /// A buffer in shared storage.
+    /// A buffer.
     ///
     /// # Errors
     /// Out of memory.
-    fn buffer(&self, bytes: usize) -> Result<Self::Buffer>;
+    fn buffer(&self, bytes: usize, mode: StorageMode) -> Result<Self::Buffer>;
 
     /// A buffer over the pages that hold host memory, and where in it the memory begins; it keeps the memory's owner.
     /// None if the system does not share these pages.
@@ -128,13 +141,25 @@ pub trait Api: Send + Sync + 'static {
     /// Out of memory.
     fn adopt(&self, memory: HostMemory) -> Result<Option<(Self::Buffer, usize)>>;
 
-    /// Host to device; nothing that uses the range is in flight.
+    /// A residency set that every command buffer of the queue uses; none where the system gives none.
+    fn residency_set(&self) -> Option<Self::ResidencySet>;
+
+    /// Adds a buffer to a set; the next commit makes it resident.
+    fn add_resident(&self, set: &Self::ResidencySet, buffer: &Self::Buffer);
+
+    /// Takes a buffer out of a set; the next commit lets it go.
+    fn remove_resident(&self, set: &Self::ResidencySet, buffer: &Self::Buffer);
+
+    /// Does what was asked of a set.
+    fn commit_residency(&self, set: &Self::ResidencySet);
+
+    /// Host to shared buffer; nothing that uses the range is in flight.
     ///
     /// # Errors
     /// The device failed.
     fn write(&self, buffer: &Self::Buffer, offset: usize, bytes: &[u8]) -> Result<()>;
 
-    /// Device to host; nothing that writes the range is in flight.
+    /// Shared buffer to host; nothing that writes the range is in flight.
     ///
     /// # Errors
     /// The device failed.
@@ -146,7 +171,7 @@ pub trait Api: Send + Sync + 'static {
     /// It does not compile.
     fn library(&self, source: LibrarySource<'_>) -> Result<Self::Library>;
 
-    /// Shows the host a range where it lies; nothing that writes it is in flight.
+    /// Shows the host a range of a shared buffer where it lies; nothing that writes it is in flight.
     ///
     /// # Errors
     /// A range outside the buffer.

@@ -10,7 +10,7 @@ use elinvar_metal::{Apple, MetalBackend};
 
 #[test]
 fn every_operator_has_the_bits_of_the_cpu() {
-    let apple = match Apple::new() {
+    let apple = match Apple::new(0) {
         Ok(apple) => apple,
         Err(why) => return println!("SKIPPED, nothing was run on a GPU: {why}"),
     };

@@ -10,7 +10,7 @@ use std::{
 };
 
 use elinvar_core::{Error, HostMemory, MemoryInfo, PipelineFacts, Result};
-use elinvar_metal::api::{Api, Done, Facts, Kernel, Launch, LibrarySource};
+use elinvar_metal::api::{Api, Done, Facts, Kernel, Launch, LibrarySource, StorageMode};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Event {
@@ -36,6 +36,16 @@ pub(crate) struct State {
     /// Command buffers that are still given.
     pub(crate) command_buffers: AtomicUsize,
     pub(crate) available: AtomicUsize,
+    /// Bytes of the shared buffers that were allocated, and of the private ones.
+    pub(crate) shared_bytes: AtomicUsize,
+    pub(crate) private_bytes: AtomicUsize,
+    /// Buffers added to the residency set, taken out of it, and the set's commits; whether there is a set.
+    pub(crate) resident: AtomicUsize,
+    pub(crate) evicted: AtomicUsize,
+    pub(crate) commits: AtomicUsize,
+    pub(crate) has_residency: AtomicBool,
+    /// Whether the device says that memory is unified.
+    pub(crate) unified: AtomicBool,
     pub(crate) max_threads: AtomicUsize,
     /// Threads that a pipeline can have if they are asked for.
     pub(crate) wide_threads: AtomicUsize,
@@ -56,6 +66,8 @@ impl Default for State {
         let (committed, held) = (Mutex::default(), Mutex::default());
         let (created, released, written, libraries, archived, found) = (zero(), zero(), zero(), zero(), zero(), zero());
         let (buffers, command_buffers, available) = (most(), most(), most());
+        let (shared_bytes, private_bytes, resident, evicted, commits) = (zero(), zero(), zero(), zero(), zero());
+        let (has_residency, unified) = (AtomicBool::new(false), AtomicBool::new(true));
         let (max_threads, wide_threads) = (AtomicUsize::new(1024), AtomicUsize::new(1024));
         Self {
             created,
@@ -67,6 +79,13 @@ impl Default for State {
             buffers,
             command_buffers,
             available,
+            shared_bytes,
+            private_bytes,
+            resident,
+            evicted,
+            commits,
+            has_residency,
+            unified,
             max_threads,
             wide_threads,
             shares,
@@ -131,21 +150,32 @@ impl Api for Recorder {
     type Pipeline = (Object, usize);
     /// The names of its kernels.
     type Archive = Mutex<String>;
+    type ResidencySet = Object;
     type CommandBuffer = (Object, Vec<Event>);
 
     fn facts(&self) -> Facts {
-        let (name, system) = ("recorder".to_owned(), "none".to_owned());
-        Facts { name, system, compute_units: 8, threadgroup_memory: 32 << 10, max_threads: 1024, max_buffer_bytes: 1 << 40, unified_memory: true }
+        Facts {
+            name: "recorder".to_owned(),
+            system: "none".to_owned(),
+            family: Some(9),
+            compute_units: 8,
+            threadgroup_memory: 32 << 10,
+            max_threads: 1024,
+            max_buffer_bytes: 1 << 40,
+            unified_memory: self.0.unified.load(Relaxed),
+        }
     }
 
     fn memory(&self) -> MemoryInfo {
         MemoryInfo { total: 1 << 40, available: self.0.available.load(Relaxed) }
     }
 
-    fn buffer(&self, bytes: usize) -> Result<Self::Buffer> {
+    fn buffer(&self, bytes: usize, mode: StorageMode) -> Result<Self::Buffer> {
         if !State::spend(&self.0.buffers) {
             return Err(Error::out_of_memory(format!("a buffer of {bytes} bytes")));
         }
+        let counter = if mode == StorageMode::Shared { &self.0.shared_bytes } else { &self.0.private_bytes };
+        counter.fetch_add(bytes, Relaxed);
         Ok((self.object(), None))
     }
 
@@ -155,6 +185,22 @@ impl Api for Recorder {
         }
         let start = memory.bytes().as_ptr().addr() % 4096;
         Ok(Some(((self.object(), Some(memory)), start)))
+    }
+
+    fn residency_set(&self) -> Option<Object> {
+        self.0.has_residency.load(Relaxed).then(|| self.object())
+    }
+
+    fn add_resident(&self, _: &Object, _: &Self::Buffer) {
+        self.0.resident.fetch_add(1, Relaxed);
+    }
+
+    fn remove_resident(&self, _: &Object, _: &Self::Buffer) {
+        self.0.evicted.fetch_add(1, Relaxed);
+    }
+
+    fn commit_residency(&self, _: &Object) {
+        self.0.commits.fetch_add(1, Relaxed);
     }
 
     fn write(&self, _: &Self::Buffer, _: usize, bytes: &[u8]) -> Result<()> {
