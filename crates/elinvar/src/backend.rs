@@ -104,6 +104,25 @@ fn cuda(_ordinal: usize) -> Result<Opened> {
     Err(Error::device_unavailable("NVIDIA offers no driver for this system: use cpu here"))
 }
 
+/// The compiler for NVIDIA's GPUs, which need not be there.
+///
+/// # Errors
+/// It is not found, or this system has none; the message says what to do.
+#[cfg(not(target_vendor = "apple"))]
+pub fn cuda_compiler() -> Result<String> {
+    let [major, minor] = elinvar_cuda::Compiler::new(None)?.version();
+    Ok(format!("NVRTC {major}.{minor}"))
+}
+
+/// The compiler for NVIDIA's GPUs, which need not be there.
+///
+/// # Errors
+/// It is not found, or this system has none; the message says what to do.
+#[cfg(target_vendor = "apple")]
+pub fn cuda_compiler() -> Result<String> {
+    Err(Error::unsupported("NVIDIA offers none for this system"))
+}
+
 /// GPUs the driver sees, at least one, so that there is something to say why it cannot be used.
 #[cfg(not(target_vendor = "apple"))]
 fn cuda_devices() -> usize {

@@ -70,6 +70,11 @@ impl Executor {
         Self { device, precision: None }
     }
 
+    /// The device behind the seam.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
     /// The same device with a precision for every matrix product; `None` (the default) means strict for a few rows and fast for many.
     pub fn with_precision(&self, precision: Option<Precision>) -> Self {
         Self { device: self.device.clone(), precision }

@@ -5,11 +5,13 @@
 //! for bit.
 
 mod refused;
+mod suite;
 mod tensor;
 
 use elinvar_core::{DType, Device, DeviceProperties, Error, ListBuilder, Result};
 
 pub use refused::refused;
+pub use suite::{Tally, compile, each_kernel_once, put_through};
 pub use tensor::HostTensor;
 
 use crate::{Operator, Plan, Precision, TensorInfo, encode, plan_for};
