@@ -114,6 +114,16 @@ impl Device {
         self.0.backend.read(buffer.raw(), offset, bytes)
     }
 
+    /// Shows bytes of a buffer, after everything submitted before: where they lie if the host reaches them there, else a copy. `see` may ask nothing
+    /// of the device.
+    ///
+    /// # Errors
+    /// As [`Device::read`].
+    pub fn view(&self, buffer: &Buffer, offset: usize, bytes: usize, see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        buffer.bind(offset, bytes)?;
+        self.0.backend.view(buffer.raw(), offset, bytes, see)
+    }
+
     /// Starts to copy out of a buffer, after everything submitted before and before everything submitted after.
     ///
     /// # Errors

@@ -87,23 +87,6 @@ impl<A: Api> MetalBackend<A> {
         &self.api
     }
 
-    /// Shows bytes of a buffer where they lie, after everything submitted before; submissions wait meanwhile.
-    ///
-    /// # Errors
-    /// A range outside the buffer, a buffer that only the device reaches, or a failed device or submission.
-    pub fn view(&self, buffer: &RawBuffer, offset: usize, bytes: usize, see: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let memory = buffer.downcast::<Memory<A>>()?;
-        if offset.checked_add(bytes).is_none_or(|end| end > memory.bytes) {
-            return Err(Error::invalid_argument(format!("bytes {offset}..{offset}+{bytes} are outside a buffer of {} bytes", memory.bytes)));
-        }
-        if memory.mode == StorageMode::Private {
-            return Err(Error::unsupported("only the device reaches this buffer: read it, or allocate it for host and device"));
-        }
-        let mut in_flight = self.in_flight();
-        in_flight.settle()?;
-        self.api.view(&memory.buffer, memory.start + offset, bytes, see)
-    }
-
     /// Where memory of a storage lies.
     fn mode(&self, storage: Storage) -> StorageMode {
         if storage == Storage::Device && !self.properties.unified_memory { StorageMode::Private } else { StorageMode::Shared }
@@ -197,6 +180,21 @@ impl<A: Api> Backend for MetalBackend<A> {
         match memory.mode {
             StorageMode::Shared => self.api.read(&memory.buffer, memory.start + offset, bytes),
             StorageMode::Private => self.staging().read((&memory.buffer, memory.start + offset), bytes),
+        }
+    }
+
+    fn view(&self, buffer: &RawBuffer, offset: usize, bytes: usize, see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let memory = buffer.downcast::<Memory<A>>()?;
+        let mut in_flight = self.in_flight();
+        in_flight.settle()?;
+        match memory.mode {
+            StorageMode::Shared => self.api.view(&memory.buffer, memory.start + offset, bytes, see),
+            StorageMode::Private => {
+                let mut copy = vec![0; bytes];
+                self.staging().read((&memory.buffer, memory.start + offset), &mut copy)?;
+                see(&copy);
+                Ok(())
+            }
         }
     }
 

@@ -49,12 +49,12 @@ fn adopted_memory_is_read_where_it_lies() {
     assert_eq!((Arc::strong_count(&owner), state.written.load(Relaxed)), (1, 256), "pages that are not shared");
     assert!(device.write(&copied, 0, &[0]).is_err());
 
-    let backend = MetalBackend::new(Recorder::default(), DeviceKind::Metal);
-    let raw = elinvar_core::Backend::adopt(&backend, HostMemory::new(owner.clone())).unwrap();
+    let device = Device::new(MetalBackend::new(Recorder::default(), DeviceKind::Metal));
+    let adopted = device.adopt(HostMemory::new(owner.clone())).unwrap();
     let mut seen = Vec::new();
-    backend.view(&raw, 0, 4, &mut |bytes| seen = bytes.as_ptr_range().start.addr().to_ne_bytes().to_vec()).unwrap();
+    device.view(&adopted, 0, 4, &mut |bytes| seen = bytes.as_ptr_range().start.addr().to_ne_bytes().to_vec()).unwrap();
     assert_eq!(seen, owner.as_ptr().addr().to_ne_bytes(), "no copy");
-    assert!(backend.view(&raw, 250, 7, &mut |_| panic!("outside")).is_err());
+    assert!(device.view(&adopted, 250, 7, &mut |_| panic!("outside")).is_err());
 }
 
 #[test]
