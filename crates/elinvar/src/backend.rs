@@ -34,6 +34,11 @@ impl BackendType {
         }
     }
 
+    /// Whether the device can be used here; [`devices`] tells why not.
+    pub fn is_available(self) -> bool {
+        self.open().is_ok()
+    }
+
     /// Opens the device.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use super::{Case, Placement, compare};
 pub fn each_kernel_once(cases: Vec<Case>, device: &DeviceProperties) -> Vec<Case> {
     let mut seen = HashSet::new();
     let mut is_first = |case: &Case| match case.plan(device) {
-        Ok(plan) => plan.launches.iter().fold(false, |new, launch| seen.insert(launch.kernel.key.clone()) || new),
+        Ok(plan) => plan.launches.iter().filter(|launch| seen.insert(launch.kernel.key.clone())).count() > 0,
         // What the device refuses is told when the case is run.
         Err(_) => true,
     };
