@@ -1,5 +1,6 @@
 use std::{
     fs,
+    num::NonZeroUsize,
     process::Command,
     time::{Duration, Instant},
 };
@@ -16,9 +17,12 @@ use super::{devices::as_text, print_line};
 /// Arguments of `elinvar doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// Run every conformance case; otherwise as few as use each kernel once
-    #[arg(long)]
+    /// Run every conformance case, also on the simulator, where it takes minutes
+    #[arg(long, conflicts_with = "quick")]
     full: bool,
+    /// Run only as many conformance cases as use each kernel once, on every device
+    #[arg(long)]
+    quick: bool,
     /// Try only this device, as `--device` of other commands names it
     #[arg(long)]
     device: Option<BackendType>,
@@ -40,15 +44,16 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<bool> {
     for (purpose, found) in compilers() {
         print_line(format!("compiler  for {purpose}: {}", found.unwrap_or_else(|error| format!("none: {error}"))));
     }
-    let reference = Executor::new_with_backend(BackendType::Cpu)?;
+    let reference = Executor::new_cpu(NonZeroUsize::MIN)?;
     let mut verdicts = Vec::new();
     for report in devices().into_iter().filter(|report| args.device.is_none_or(|device| device == report.backend)) {
         if report.backend == BackendType::Null {
             continue;
         }
         print_line(format!("\n{}", as_text(&report)));
+        let full = args.full || report.backend != BackendType::MetalSim && !args.quick;
         if report.state.is_ok() {
-            verdicts.push((report.backend, examine(&report, reference.device(), args.full)?));
+            verdicts.push((report.backend, examine(&report, reference.device(), full)?));
         }
     }
     verdict(args, &verdicts)
@@ -93,9 +98,10 @@ fn examine(report: &DeviceReport, reference: &Device, full: bool) -> Result<bool
         failures.extend(outcome.as_ref().err().map(|error| format!("{placement:?}: {error}")));
     });
     progress.finish_and_clear();
-    let which = if full { format!("all {count} cases") } else { format!("{} of {count} cases, each kernel once (--full runs all)", chosen.len()) };
+    let which =
+        if full { format!("all {count} cases") } else { format!("{} of {count} cases, each kernel once (--full runs all of them)", chosen.len()) };
     print_line(format!(
-        "          {which}, aligned and at odd offsets, against the cpu's bits: {passed} passed, {failed} failed, {:.1} s",
+        "          {which}, aligned and at odd offsets, against the bits of one CPU thread: {passed} passed, {failed} failed, {:.1} s",
         start.elapsed().as_secs_f64()
     ));
     failures.iter().take(SHOWN).for_each(|failure| print_line(format!("          {failure}")));
