@@ -110,3 +110,19 @@ fn a_submission_that_cannot_be_encoded_ends_when_what_was_committed_has() {
     assert_eq!(Arc::strong_count(&list), 1);
     device.read(&a, 0, &mut [0; 4]).unwrap();
 }
+
+#[test]
+fn a_submission_that_nobody_waits_for_is_done_all_the_same() {
+    let (device, state) = open(BatchLimits::default());
+    state.holds.store(true, Relaxed);
+    let (a, b) = (device.allocate_dedicated(4).unwrap(), device.allocate_dedicated(4).unwrap());
+    let list = chain(&device, &[(whole(&a), whole(&b))]).unwrap();
+    drop(device.submit(&list).unwrap());
+    drop((a, b));
+    let weak = Arc::downgrade(&list);
+    drop((list, device));
+    assert!(weak.strong_count() == 1 && state.live() > 0, "held until the device has done it");
+    // A device that cancels says so by an error, here for nobody.
+    state.complete(0, Err(Error::device_lost("cancelled")));
+    assert_eq!((weak.strong_count(), state.live()), (0, 0));
+}
