@@ -1,5 +1,5 @@
-//! Weights that stay at hand: buffers in the queue's residency set, where the system has such sets. Elsewhere each command buffer makes resident what is
-//! bound in it, which Metal does by itself.
+//! Weights that stay at hand: buffers in the queue's residency set, where the system has such sets. Elsewhere each command buffer makes resident what
+//! is bound in it, which Metal does by itself.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
