@@ -7,7 +7,7 @@ use elinvar::{BackendType, Error, Executor, Precision, Result};
 
 #[cfg(target_os = "linux")]
 use crate::commands::check;
-use crate::commands::{bench, chat, devices, emit, generate, launch, logits, op, run};
+use crate::commands::{bench, chat, devices, doctor, emit, generate, launch, logits, op, run};
 
 /// Transformer kernels and language models with the same bits on every device.
 #[derive(Debug, Parser)]
@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Check(Box<check::CheckArgs>),
     /// Measure operators and decoding
     Bench(bench::BenchArgs),
+    /// Report what is here, compile every kernel for each device and try it: one page to paste into a report
+    Doctor(doctor::DoctorArgs),
     /// Write an Atlas program in another form: Metal, CUDA, its text or its binary
     Emit(emit::EmitArgs),
     /// Run an Atlas program on a device

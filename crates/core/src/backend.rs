@@ -71,6 +71,18 @@ pub trait Backend: Send + Sync {
     /// As [`Backend::write`].
     fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()>;
 
+    /// Shows the host bytes of the buffer, after everything submitted before: where they lie if the host reaches them there, else a copy. What else
+    /// is asked of the device waits meanwhile, so `see` may ask nothing of it.
+    ///
+    /// # Errors
+    /// As [`Backend::write`].
+    fn view(&self, buffer: &RawBuffer, offset: usize, bytes: usize, see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let mut copy = vec![0; bytes];
+        self.read(buffer, offset, &mut copy)?;
+        see(&copy);
+        Ok(())
+    }
+
     /// Starts to copy out of the buffer, after everything submitted before and before everything submitted after: a loop can submit its next list and
     /// then look at the results of the last, whose errors its completion tells. Without an implementation the copy is waited for.
     ///

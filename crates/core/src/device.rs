@@ -5,7 +5,7 @@ use std::{
 
 use crate::{
     Backend, Buffer, CommandList, Completion, DeviceProperties, Error, HostMemory, KernelKey, KernelSource, MemoryInfo, Pipeline, Pool,
-    PoolStatistics, Reading, Result, Storage, pool::Slot,
+    PoolStatistics, RawBuffer, Reading, Result, Storage, pool::Slot,
 };
 
 /// A device as the crates above use it: a backend with its buffer pool and its compiled kernels. Clones are the same device.
@@ -68,23 +68,29 @@ impl Device {
     /// Out of memory, even after the pool's cache was freed.
     pub fn allocate_dedicated(&self, bytes: usize) -> Result<Buffer> {
         self.check_size(bytes)?;
-        let raw = self.0.backend.allocate(bytes, Storage::Device).or_else(|error| {
+        let raw = self.or_without_cache(|| self.0.backend.allocate(bytes, Storage::Device))?;
+        Ok(Buffer::new(Slot::dedicated(raw), bytes))
+    }
+
+    /// Tries again with the pool's cache freed where memory has run out.
+    fn or_without_cache(&self, allocate: impl Fn() -> Result<RawBuffer>) -> Result<RawBuffer> {
+        allocate().or_else(|error| {
             if !error.is_out_of_memory() {
                 return Err(error);
             }
             self.0.pool.clear();
-            self.0.backend.allocate(bytes, Storage::Device)
-        })?;
-        Ok(Buffer::new(Slot::dedicated(raw), bytes))
+            allocate()
+        })
     }
 
     /// Host memory as a read-only buffer, without a copy where memory is unified.
     ///
     /// # Errors
-    /// Out of memory, on devices that must copy.
+    /// Out of memory, even after the pool's cache was freed.
     pub fn adopt(&self, memory: HostMemory) -> Result<Buffer> {
         let bytes = memory.bytes().len();
-        Ok(Buffer::new(Slot::dedicated(self.0.backend.adopt(memory)?), bytes))
+        let raw = self.or_without_cache(|| self.0.backend.adopt(memory.clone()))?;
+        Ok(Buffer::new(Slot::dedicated(raw), bytes))
     }
 
     /// Copies into a buffer, after everything submitted before.
@@ -106,6 +112,16 @@ impl Device {
     pub fn read(&self, buffer: &Buffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
         buffer.bind(offset, bytes.len())?;
         self.0.backend.read(buffer.raw(), offset, bytes)
+    }
+
+    /// Shows bytes of a buffer, after everything submitted before: where they lie if the host reaches them there, else a copy. `see` may ask nothing
+    /// of the device.
+    ///
+    /// # Errors
+    /// As [`Device::read`].
+    pub fn view(&self, buffer: &Buffer, offset: usize, bytes: usize, see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        buffer.bind(offset, bytes)?;
+        self.0.backend.view(buffer.raw(), offset, bytes, see)
     }
 
     /// Starts to copy out of a buffer, after everything submitted before and before everything submitted after.

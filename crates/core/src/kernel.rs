@@ -116,17 +116,37 @@ pub struct KernelSource {
     pub cuda: Option<CudaForm>,
 }
 
+/// What a device says of a kernel it has prepared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PipelineFacts {
+    /// Threads that run in lockstep (Metal's `threadExecutionWidth`).
+    pub execution_width: usize,
+    /// The most threads of a threadgroup (Metal's `maxTotalThreadsPerThreadgroup`): fewer than the device allows where the kernel needs many registers.
+    pub max_threads: usize,
+}
+
 /// A kernel prepared by a device.
 #[derive(Clone)]
 pub struct Pipeline {
     source: Arc<KernelSource>,
     state: Arc<dyn Any + Send + Sync>,
+    facts: Option<PipelineFacts>,
 }
 
 impl Pipeline {
     /// `state` is whatever the device needs to launch it.
     pub fn new(source: Arc<KernelSource>, state: Arc<dyn Any + Send + Sync>) -> Self {
-        Self { source, state }
+        Self { source, state, facts: None }
+    }
+
+    /// The same with what the device says of it.
+    pub fn with_facts(self, facts: PipelineFacts) -> Self {
+        Self { facts: Some(facts), ..self }
+    }
+
+    /// What the device says of it, if it says anything: the device's own properties hold otherwise.
+    pub fn facts(&self) -> Option<PipelineFacts> {
+        self.facts
     }
 
     /// The kernel it was made from.

@@ -38,7 +38,7 @@ pub use device::Device;
 pub use dtype::{BlockLayout, DType, Element};
 pub use error::{Error, ErrorKind, Result};
 pub use host::{HostArguments, HostBinding, HostForm, HostKernel, HostProgram};
-pub use kernel::{Access, KernelKey, KernelSource, Parameter, Pipeline};
+pub use kernel::{Access, KernelKey, KernelSource, Parameter, Pipeline, PipelineFacts};
 pub use layout::{Layout, MAX_RANK, Shape};
 pub use metal::{ConstantValue, Metal, MetalFile, MetalForm, MetalText, metal_type};
 pub use null::NullBackend;

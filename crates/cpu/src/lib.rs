@@ -98,7 +98,17 @@ impl Backend for CpuBackend {
         self.settle()?;
         let memory = buffer.downcast::<Memory>()?;
         // SAFETY: as in `write`.
-        unsafe { memory.read(offset, bytes) }
+        bytes.copy_from_slice(unsafe { memory.slice(offset, bytes.len())? });
+        Ok(())
+    }
+
+    fn view(&self, buffer: &RawBuffer, offset: usize, bytes: usize, see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let memory = buffer.downcast::<Memory>()?;
+        let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
+        worker.settle()?;
+        // SAFETY: nothing runs after `settle`, and nothing begins while the worker is held.
+        see(unsafe { memory.slice(offset, bytes)? });
+        Ok(())
     }
 
     fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {

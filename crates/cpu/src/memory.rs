@@ -91,11 +91,10 @@ impl Memory {
     }
 
     /// # Safety
-    /// Nothing writes the memory meanwhile.
-    pub(crate) unsafe fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        self.check(offset, bytes.len())?;
-        // SAFETY: in bounds and not written meanwhile by the caller's promise.
-        unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(self.pointer().add(offset), bytes.len()) };
-        Ok(())
+    /// Nothing writes the memory while the slice lives.
+    pub(crate) unsafe fn slice(&self, offset: usize, bytes: usize) -> Result<&[u8]> {
+        self.check(offset, bytes)?;
+        // SAFETY: in bounds and initialised; not written meanwhile by the caller's promise.
+        Ok(unsafe { std::slice::from_raw_parts(self.pointer().add(offset), bytes) })
     }
 }

@@ -7,7 +7,7 @@ use std::{error::Error, io::Write, process::ExitCode, time::Instant};
 use elinvar_core::Device;
 use elinvar_cpu::CpuBackend;
 use elinvar_cuda::CudaBackend;
-use elinvar_kernels::conformance::{self, Placement};
+use elinvar_kernels::conformance;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let (mut filter, mut ordinal, mut list, mut shard) = (String::new(), 0, false, (0, 1));
@@ -40,30 +40,18 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let device = Device::new(backend);
     let start = Instant::now();
     // Asking for every kernel first has them compiled side by side.
-    for case in &cases {
-        for launch in case.plan(device.properties())?.launches {
-            device.pipeline(&launch.kernel)?;
-        }
-    }
-    let (mut passed, mut failed) = (0, 0);
-    for (number, case) in cases.iter().enumerate() {
-        for &placement in Placement::ALL {
-            match conformance::compare(case, &device, &reference, placement) {
-                Ok(()) => passed += 1,
-                Err(error) => {
-                    failed += 1;
-                    println!("{placement:?}: {error}");
-                    if error.is_device_lost() {
-                        return Ok(ExitCode::FAILURE);
-                    }
-                }
-            }
+    conformance::compile(&cases, &device);
+    let mut failures = 0;
+    let tally = conformance::put_through(&cases, &device, &reference, |number, placement, outcome| {
+        if let Err(error) = outcome {
+            failures += 1;
+            println!("{placement:?}: {error}");
         }
         if number % 100 == 0 {
-            print!("\r{number} of {} cases, {failed} failures, {:.0} s", cases.len(), start.elapsed().as_secs_f64());
-            std::io::stdout().flush()?;
+            print!("\r{number} of {} cases, {failures} failures, {:.0} s", cases.len(), start.elapsed().as_secs_f64());
+            let _ = std::io::stdout().flush();
         }
-    }
-    println!("\r{passed} passed, {failed} failed, {:.1} s", start.elapsed().as_secs_f64());
-    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    });
+    println!("\r{} passed, {} failed, {:.1} s", tally.passed, tally.failed, start.elapsed().as_secs_f64());
+    Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,14 +1,14 @@
 use std::{fmt, str::FromStr};
 
-use elinvar_core::{Device, DeviceProperties, Error, MemoryInfo, NullBackend, Result};
+use elinvar_core::{Backend, Device, DeviceProperties, Error, MemoryInfo, NullBackend, Result};
 use elinvar_cpu::CpuBackend;
 
 /// The devices this build can drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BackendType {
-    /// The Mac's GPU.
-    Metal,
+    /// A Mac's GPU, counted from 0, the system's default.
+    Metal(usize),
     /// An NVIDIA GPU, counted from 0.
     Cuda(usize),
     /// The host's processor.
@@ -21,12 +21,12 @@ pub enum BackendType {
 
 impl BackendType {
     /// One of each kind, in the order the automatic choice prefers them; the simulator and the null device are never chosen.
-    pub const ALL: &[BackendType] = &[BackendType::Metal, BackendType::Cuda(0), BackendType::Cpu, BackendType::MetalSim, BackendType::Null];
+    pub const ALL: &[BackendType] = &[BackendType::Metal(0), BackendType::Cuda(0), BackendType::Cpu, BackendType::MetalSim, BackendType::Null];
 
-    /// The kind's name on the command line and in `ELINVAR_DEVICE`; `cuda:1` is the second GPU.
+    /// The kind's name on the command line and in `ELINVAR_DEVICE`; `cuda:1` and `metal:1` are the second GPU.
     pub const fn name(self) -> &'static str {
         match self {
-            BackendType::Metal => "metal",
+            BackendType::Metal(_) => "metal",
             BackendType::Cuda(_) => "cuda",
             BackendType::Cpu => "cpu",
             BackendType::MetalSim => "metal-sim",
@@ -34,51 +34,98 @@ impl BackendType {
         }
     }
 
+    /// Whether the device can be used here; [`devices`] tells why not.
+    pub fn is_available(self) -> bool {
+        self.open().is_ok()
+    }
+
     /// Opens the device.
     ///
     /// # Errors
     /// It is not there.
     pub(crate) fn open(self) -> Result<Device> {
-        self.report().map(|(device, _)| device)
+        self.opened().map(|opened| opened.device)
     }
 
-    /// Opens the device and says what software drives it.
-    fn report(self) -> Result<(Device, String)> {
+    fn opened(self) -> Result<Opened> {
         match self {
-            BackendType::Metal => metal(),
+            BackendType::Metal(ordinal) => metal(ordinal),
             BackendType::Cuda(ordinal) => cuda(ordinal),
-            BackendType::Cpu => Ok((Device::new(CpuBackend::new(None)?), String::new())),
-            BackendType::MetalSim => Ok((simulator()?, String::new())),
-            BackendType::Null => Ok((Device::new(NullBackend::new()), String::new())),
+            BackendType::Cpu => Ok(Opened::new(CpuBackend::new(None)?)),
+            BackendType::MetalSim => simulator(),
+            BackendType::Null => Ok(Opened::new(NullBackend::new())),
         }
     }
 }
 
+/// A device and what only its own crate knows of it.
+struct Opened {
+    device: Device,
+    software: String,
+    family: Option<String>,
+}
+
+impl Opened {
+    fn new(backend: impl Backend + 'static) -> Self {
+        Self { device: Device::new(backend), software: String::new(), family: None }
+    }
+}
+
 #[cfg(target_vendor = "apple")]
-fn metal() -> Result<(Device, String)> {
+fn metal(ordinal: usize) -> Result<Opened> {
     use elinvar_metal::{Apple, MetalBackend, api::Api};
-    let apple = Apple::new()?;
-    let system = apple.facts().system;
-    let backend = MetalBackend::new(apple, elinvar_core::DeviceKind::Metal);
-    Ok((Device::new(backend.with_archives(None)), system))
+    let apple = Apple::new(ordinal)?;
+    let facts = apple.facts();
+    let backend = MetalBackend::new(apple, elinvar_core::DeviceKind::Metal).with_archives(None);
+    Ok(Opened { software: facts.system, family: facts.family.map(|number| format!("Apple {number}")), ..Opened::new(backend) })
 }
 
 #[cfg(not(target_vendor = "apple"))]
-fn metal() -> Result<(Device, String)> {
+fn metal(_ordinal: usize) -> Result<Opened> {
     let message = "Metal backend is only available on Apple platforms; use `--device metal-sim` to run Metal kernels here";
     Err(Error::device_unavailable(message))
 }
 
+/// Metal's devices, at least one, so that there is something to say why it cannot be used.
+#[cfg(target_vendor = "apple")]
+fn metal_devices() -> usize {
+    elinvar_metal::Apple::count().max(1)
+}
+
 #[cfg(not(target_vendor = "apple"))]
-fn cuda(ordinal: usize) -> Result<(Device, String)> {
+fn metal_devices() -> usize {
+    1
+}
+
+#[cfg(not(target_vendor = "apple"))]
+fn cuda(ordinal: usize) -> Result<Opened> {
     let backend = elinvar_cuda::CudaBackend::new(ordinal)?;
     let software = backend.software();
-    Ok((Device::new(backend), software))
+    Ok(Opened { software, ..Opened::new(backend) })
 }
 
 #[cfg(target_vendor = "apple")]
-fn cuda(_ordinal: usize) -> Result<(Device, String)> {
+fn cuda(_ordinal: usize) -> Result<Opened> {
     Err(Error::device_unavailable("NVIDIA offers no driver for this system: use cpu here"))
+}
+
+/// The compiler for NVIDIA's GPUs, which need not be there.
+///
+/// # Errors
+/// It is not found, or this system has none; the message says what to do.
+#[cfg(not(target_vendor = "apple"))]
+pub fn cuda_compiler() -> Result<String> {
+    let [major, minor] = elinvar_cuda::Compiler::new(None)?.version();
+    Ok(format!("NVRTC {major}.{minor}"))
+}
+
+/// The compiler for NVIDIA's GPUs, which need not be there.
+///
+/// # Errors
+/// It is not found, or this system has none; the message says what to do.
+#[cfg(target_vendor = "apple")]
+pub fn cuda_compiler() -> Result<String> {
+    Err(Error::unsupported("NVIDIA offers none for this system"))
 }
 
 /// GPUs the driver sees, at least one, so that there is something to say why it cannot be used.
@@ -102,14 +149,14 @@ pub(crate) fn expects_cuda() -> bool {
 }
 
 #[cfg(target_os = "linux")]
-fn simulator() -> Result<Device> {
+fn simulator() -> Result<Opened> {
     use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
     let simulated = Simulated::new(SimulatorOptions::default())?;
-    Ok(Device::new(MetalBackend::new(simulated, elinvar_core::DeviceKind::MetalSim)))
+    Ok(Opened::new(MetalBackend::new(simulated, elinvar_core::DeviceKind::MetalSim)))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn simulator() -> Result<Device> {
+fn simulator() -> Result<Opened> {
     Err(Error::device_unavailable("the Metal simulator runs on Linux: use cpu here"))
 }
 
@@ -117,7 +164,7 @@ impl fmt::Display for BackendType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;
         match self {
-            BackendType::Cuda(ordinal) if *ordinal > 0 => write!(f, ":{ordinal}"),
+            BackendType::Metal(ordinal) | BackendType::Cuda(ordinal) if *ordinal > 0 => write!(f, ":{ordinal}"),
             _ => Ok(()),
         }
     }
@@ -127,12 +174,16 @@ impl FromStr for BackendType {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        if let Some(ordinal) = name.strip_prefix("cuda:").and_then(|ordinal| ordinal.parse().ok()) {
-            return Ok(BackendType::Cuda(ordinal));
+        let numbered = |prefix| name.strip_prefix(prefix).and_then(|ordinal| ordinal.parse().ok());
+        if let Some(backend) = numbered("metal:").map(BackendType::Metal).or_else(|| numbered("cuda:").map(BackendType::Cuda)) {
+            return Ok(backend);
         }
         BackendType::ALL.iter().copied().find(|b| b.name() == name).ok_or_else(|| {
             let names: Vec<_> = BackendType::ALL.iter().map(|b| b.name()).collect();
-            Error::device_unavailable(format!("device '{name}' is not available: this build has {} (and cuda:1 and so on)", names.join(", ")))
+            Error::device_unavailable(format!(
+                "device '{name}' is not available: this build has {} (and metal:1, cuda:1 and so on)",
+                names.join(", ")
+            ))
         })
     }
 }
@@ -151,6 +202,8 @@ pub struct DeviceReport {
 pub struct DeviceState {
     /// What it is.
     pub properties: DeviceProperties,
+    /// The vendor's family of GPUs that it belongs to, where it tells.
+    pub family: Option<String>,
     /// Its memory now.
     pub memory: MemoryInfo,
     /// What drives it: versions of the driver and the compiler; empty where there is nothing to say.
@@ -160,13 +213,14 @@ pub struct DeviceState {
 /// Every device of this build and whether it can be used here.
 pub fn devices() -> Vec<DeviceReport> {
     let each = BackendType::ALL.iter().flat_map(|&backend| match backend {
+        BackendType::Metal(_) => (0..metal_devices()).map(BackendType::Metal).collect(),
         BackendType::Cuda(_) => (0..cuda_devices()).map(BackendType::Cuda).collect(),
         other => vec![other],
     });
     let report = |backend: BackendType| {
         let state =
-            backend.report().map(|(device, software)| DeviceState { properties: device.properties().clone(), memory: device.memory(), software });
-        DeviceReport { backend, state }
+            |Opened { device, software, family }| DeviceState { properties: device.properties().clone(), family, memory: device.memory(), software };
+        DeviceReport { backend, state: backend.opened().map(state) }
     };
     each.map(report).collect()
 }
@@ -181,9 +235,10 @@ mod tests {
             assert_eq!(backend.to_string().parse::<BackendType>().unwrap(), backend);
         }
         assert_eq!("cuda:3".parse::<BackendType>().unwrap(), BackendType::Cuda(3));
-        assert_eq!(BackendType::Cuda(3).to_string(), "cuda:3");
+        assert_eq!("metal:1".parse::<BackendType>().unwrap(), BackendType::Metal(1));
+        assert_eq!([BackendType::Cuda(3), BackendType::Metal(1)].map(|b| b.to_string()), ["cuda:3", "metal:1"]);
         #[cfg(not(target_vendor = "apple"))]
-        assert!(BackendType::Metal.open().err().unwrap().to_string().contains("only available on Apple platforms"));
+        assert!(BackendType::Metal(0).open().err().unwrap().to_string().contains("only available on Apple platforms"));
         let error = "cuda:x".parse::<BackendType>().unwrap_err().to_string();
         assert!(error.contains("metal-sim"), "{error}");
     }

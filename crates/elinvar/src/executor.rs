@@ -7,7 +7,7 @@ use elinvar_core::{
     Buffer, Completion, DType, Device, DeviceKind, DeviceProperties, Element, Error, HostMemory, Layout, ListBuilder, MemoryInfo, Pool, Result, Shape,
 };
 use elinvar_cpu::CpuBackend;
-use elinvar_kernels::{Operator, Precision, copy::Copy, encode};
+use elinvar_kernels::{Operator, Precision, copy::Copy, encode, plan_for};
 
 use crate::{BackendType, Recording, Tensor, backend::expects_cuda, fusion, recording, tensor::TensorMemory};
 
@@ -51,7 +51,7 @@ impl Executor {
         if let Some(backend) = chosen()? {
             return Ok((Self::new_with_backend(backend)?, None));
         }
-        if let Ok(metal) = Self::new_with_backend(BackendType::Metal) {
+        if let Ok(metal) = Self::new_with_backend(BackendType::Metal(0)) {
             return Ok((metal, None));
         }
         match Self::new_with_backend(BackendType::Cuda(0)) {
@@ -82,6 +82,11 @@ impl Executor {
     /// Any device behind the seam.
     pub fn from_device(device: Device) -> Self {
         Self { device, precision: None, programs: Arc::default() }
+    }
+
+    /// The device behind the seam.
+    pub fn device(&self) -> &Device {
+        &self.device
     }
 
     /// The same device with a precision for every matrix product; `None` (the default) means strict for a few rows and fast for many.
@@ -195,7 +200,7 @@ impl Executor {
         if let Some(dtype) = dtypes.into_iter().find(|dtype| !DType::ALL.contains(dtype)) {
             return Err(Error::unsupported(format!("{dtype} is for programs (Executor::compile_program): no operator takes or gives it")));
         }
-        let plan = operator.plan(&infos, &types, self.properties())?;
+        let plan = plan_for(operator, &infos, &types, &self.device)?;
         if let Some(index) = plan.updated_inputs().find(|&index| copied(index)) {
             return Err(Error::invalid_argument(format!("input {index} is updated in place and must be row-major: pass it without a view")));
         }

@@ -17,17 +17,20 @@
 mod backend;
 mod executor;
 mod fusion;
+pub mod guide;
+mod host_view;
 mod metal;
 mod ops;
 mod programs;
 mod recording;
 mod tensor;
+mod threadgroups;
 
-pub use backend::{BackendType, DeviceReport, DeviceState, devices};
+pub use backend::{BackendType, DeviceReport, DeviceState, cuda_compiler, devices};
 pub use elinvar_atlas as atlas;
 pub use elinvar_core::{
-    Completion, ConstantValue, DType, DeviceKind, DeviceProperties, Element, Error, ErrorKind, HostMemory, MemoryInfo, PoolStatistics, Reading,
-    Result, Shape,
+    Completion, ConstantValue, DType, Device, DeviceKind, DeviceProperties, Element, Error, ErrorKind, HostMemory, MemoryInfo, PipelineFacts, Pool,
+    PoolStatistics, Reading, Result, Shape,
 };
 pub use elinvar_kernels as kernels;
 pub use elinvar_kernels::{Operator, Precision};

@@ -7,11 +7,12 @@ use std::{
 };
 
 use elinvar_core::{
-    Access, Binding, ConstantValue, DType, Dispatch, Error, Extent, KernelKey, KernelSource, Metal, MetalText, Parameter, Pipeline, Result,
+    Access, Binding, ConstantValue, DType, Dispatch, Error, Extent, KernelKey, KernelSource, Metal, MetalText, Parameter, Pipeline, PipelineFacts,
+    Result,
 };
 use elinvar_msl::{Folders, Kernel, Module, ParameterKind, preprocess};
 
-use crate::{Executor, Tensor};
+use crate::{Executor, Tensor, threadgroups};
 
 /// A Metal source text and how it is read.
 #[derive(Clone, Debug)]
@@ -168,6 +169,23 @@ impl MetalKernel {
     /// What it takes.
     pub fn signature(&self) -> &Kernel {
         &self.kernel
+    }
+
+    /// What the device says of it: the width of its simdgroups, and how many threads its threadgroups may have at most.
+    pub fn facts(&self) -> PipelineFacts {
+        let properties = self.executor.properties();
+        let (execution_width, max_threads) = (properties.simd_width, properties.max_threads_per_threadgroup);
+        let facts = self.pipeline.facts().unwrap_or(PipelineFacts { execution_width, max_threads });
+        let declared = self.kernel.max_total_threads.map_or(usize::MAX, |most| most as usize);
+        PipelineFacts { max_threads: facts.max_threads.min(declared), ..facts }
+    }
+
+    /// A grid and a threadgroup, for [`MetalKernel::launch`], of at least `threads` threads in one, two or three dimensions. A threadgroup has whole
+    /// simdgroups along the first, so that there may be more threads than asked along that one alone: the kernel must leave them idle.
+    pub fn cover(&self, threads: [u32; 3]) -> [[u32; 3]; 2] {
+        let PipelineFacts { execution_width, max_threads } = self.facts();
+        let [width, most] = [execution_width, max_threads].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+        threadgroups::cover(threads, width, most)
     }
 
     /// Launches it over `grid` threadgroups of `threadgroup` threads, or records that inside [`Executor::record`].

@@ -44,9 +44,10 @@ fn scalar(value: u32) -> Given {
 fn devices() -> Vec<Executor> {
     match std::env::var("ELINVAR_DEVICE") {
         Ok(name) => vec![Executor::new_with_backend(name.parse().unwrap()).unwrap()],
-        Err(_) => {
-            [BackendType::Metal, BackendType::Cuda(0), BackendType::MetalSim].into_iter().filter_map(|b| Executor::new_with_backend(b).ok()).collect()
-        }
+        Err(_) => [BackendType::Metal(0), BackendType::Cuda(0), BackendType::MetalSim]
+            .into_iter()
+            .filter_map(|b| Executor::new_with_backend(b).ok())
+            .collect(),
     }
 }
 

@@ -55,5 +55,5 @@ pub mod conformance;
 
 pub use attributes::{AttributeInfo, AttributeKind, Attributes};
 pub use elementwise::scalar::Scalar;
-pub use operator::{Argument, Launch, Operator, Plan, Precision, TensorInfo, encode, optional, required};
+pub use operator::{Argument, Launch, Operator, Plan, Precision, TensorInfo, encode, optional, plan_for, required};
 pub use registry::{Description, Port};

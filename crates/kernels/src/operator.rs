@@ -217,6 +217,34 @@ impl Launch {
     }
 }
 
+/// An operator's launches on a device whose kernels are prepared for them. A kernel that needs many registers may run with fewer threads than the
+/// device's properties say: the operator is then asked for launches of no more than these, until its kernels can run them or it has no smaller ones,
+/// which the device compiles the kernel for, or refuses when they are submitted.
+///
+/// # Errors
+/// What the operator refuses, or a kernel that does not compile.
+pub fn plan_for(operator: &dyn Operator, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &Device) -> Result<Plan> {
+    let mut plan = operator.plan(inputs, outputs, device.properties())?;
+    let mut most = device.properties().max_threads_per_threadgroup;
+    if !device.properties().has_simdgroups() {
+        return Ok(plan);
+    }
+    loop {
+        let mut fewer = most;
+        for launch in &plan.launches {
+            let limit = device.pipeline(&launch.kernel)?.facts().map_or(usize::MAX, |facts| facts.max_threads);
+            if launch.threadgroup.count() > limit as u128 {
+                fewer = fewer.min(limit);
+            }
+        }
+        if fewer == most {
+            return Ok(plan);
+        }
+        most = fewer;
+        plan = operator.plan(inputs, outputs, &DeviceProperties { max_threads_per_threadgroup: most, ..device.properties().clone() })?;
+    }
+}
+
 /// Records a plan's launches over real buffers; `allocate` provides its temporaries.
 ///
 /// # Errors

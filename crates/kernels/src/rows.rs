@@ -56,7 +56,7 @@ impl Rows {
     /// Over the rows as [`order::row_launch`] lays them out; nothing for an empty tensor.
     pub(crate) fn launch(&self, launch: Launch, device: &DeviceProperties) -> Launch {
         let rows = if self.length == 0 { 0 } else { self.count() };
-        let [grid, threadgroup] = order::row_launch(rows, self.length as usize, device.compute_units);
+        let [grid, threadgroup] = order::row_launch(rows, self.length as usize, device);
         launch.over(grid, threadgroup)
     }
 }

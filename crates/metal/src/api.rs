@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use elinvar_core::{ConstantValue, Extent, HostMemory, MemoryInfo, Result};
+use elinvar_core::{ConstantValue, Extent, HostMemory, MemoryInfo, PipelineFacts, Result};
 
 /// What a device says of itself.
 #[derive(Clone, Debug)]
@@ -13,23 +13,18 @@ pub struct Facts {
     pub name: String,
     /// The system whose compiler and driver these are, with its version.
     pub system: String,
+    /// The latest of Metal's Apple families that it belongs to, if it belongs to one.
+    pub family: Option<u32>,
     /// Cores.
     pub compute_units: usize,
     /// `maxThreadgroupMemoryLength`, in bytes.
     pub threadgroup_memory: usize,
+    /// `maxThreadsPerThreadgroup`.
+    pub max_threads: usize,
     /// `maxBufferLength`, in bytes.
     pub max_buffer_bytes: usize,
     /// `hasUnifiedMemory`.
     pub unified_memory: bool,
-}
-
-/// What a pipeline says of itself.
-#[derive(Clone, Copy, Debug)]
-pub struct PipelineFacts {
-    /// `threadExecutionWidth`.
-    pub execution_width: usize,
-    /// `maxTotalThreadsPerThreadgroup`.
-    pub max_threads: usize,
 }
 
 /// A library's text and how it is compiled.
@@ -51,6 +46,8 @@ pub struct Kernel<'a, L> {
     pub name: &'a str,
     /// Its function constants by index.
     pub constants: &'a [(u32, ConstantValue)],
+    /// Threads that its threadgroups must be able to have, at the cost of registers; none leaves that to the compiler.
+    pub threads: Option<usize>,
 }
 
 impl<L> Copy for Kernel<'_, L> {}
@@ -93,6 +90,15 @@ pub struct Launch<'a, A: Api + ?Sized> {
     pub threadgroup: Extent,
 }
 
+/// Where a buffer's memory lies (`MTLStorageMode`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StorageMode {
+    /// Where host and device reach it.
+    Shared,
+    /// Where the device alone does.
+    Private,
+}
+
 /// What a device hears when a command buffer has completed.
 pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
 
@@ -106,6 +112,8 @@ pub trait Api: Send + Sync + 'static {
     type Pipeline: Send + Sync + 'static;
     /// `MTLBinaryArchive`.
     type Archive;
+    /// `MTLResidencySet`, used by one thread at a time.
+    type ResidencySet: Send;
     /// `MTLCommandBuffer` while it is encoded, with a concurrent encoder. It keeps what it uses alive until it has completed.
     type CommandBuffer;
 
@@ -120,11 +128,11 @@ pub trait Api: Send + Sync + 'static {
     /// Memory now (`recommendedMaxWorkingSetSize` and `currentAllocatedSize`).
     fn memory(&self) -> MemoryInfo;
 
-    /// A buffer in shared storage.
+    /// A buffer.
     ///
     /// # Errors
     /// Out of memory.
-    fn buffer(&self, bytes: usize) -> Result<Self::Buffer>;
+    fn buffer(&self, bytes: usize, mode: StorageMode) -> Result<Self::Buffer>;
 
     /// A buffer over the pages that hold host memory, and where in it the memory begins; it keeps the memory's owner.
     /// None if the system does not share these pages.
@@ -133,13 +141,25 @@ pub trait Api: Send + Sync + 'static {
     /// Out of memory.
     fn adopt(&self, memory: HostMemory) -> Result<Option<(Self::Buffer, usize)>>;
 
-    /// Host to device; nothing that uses the range is in flight.
+    /// A residency set that every command buffer of the queue uses; none where the system gives none.
+    fn residency_set(&self) -> Option<Self::ResidencySet>;
+
+    /// Adds a buffer to a set; the next commit makes it resident.
+    fn add_resident(&self, set: &Self::ResidencySet, buffer: &Self::Buffer);
+
+    /// Takes a buffer out of a set; the next commit lets it go.
+    fn remove_resident(&self, set: &Self::ResidencySet, buffer: &Self::Buffer);
+
+    /// Does what was asked of a set.
+    fn commit_residency(&self, set: &Self::ResidencySet);
+
+    /// Host to shared buffer; nothing that uses the range is in flight.
     ///
     /// # Errors
     /// The device failed.
     fn write(&self, buffer: &Self::Buffer, offset: usize, bytes: &[u8]) -> Result<()>;
 
-    /// Device to host; nothing that writes the range is in flight.
+    /// Shared buffer to host; nothing that writes the range is in flight.
     ///
     /// # Errors
     /// The device failed.
@@ -151,7 +171,7 @@ pub trait Api: Send + Sync + 'static {
     /// It does not compile.
     fn library(&self, source: LibrarySource<'_>) -> Result<Self::Library>;
 
-    /// Shows the host a range where it lies; nothing that writes it is in flight.
+    /// Shows the host a range of a shared buffer where it lies; nothing that writes it is in flight.
     ///
     /// # Errors
     /// A range outside the buffer.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use block2::RcBlock;
-use elinvar_core::{ConstantValue, Error, Extent, HostMemory, MemoryInfo, Result};
+use elinvar_core::{ConstantValue, Error, Extent, HostMemory, MemoryInfo, PipelineFacts, Result};
 use half::{bf16, f16};
 use objc2::{
     available,
@@ -18,14 +18,16 @@ use objc2_foundation::{NSArray, NSError, NSProcessInfo, NSRange, NSString, NSURL
 use objc2_metal::{
     MTLBarrierScope, MTLBinaryArchive, MTLBinaryArchiveDescriptor, MTLBlitCommandEncoder, MTLBuffer, MTLCommandBuffer, MTLCommandBufferError,
     MTLCommandBufferStatus, MTLCommandEncoder, MTLCommandQueue, MTLCompileOptions, MTLComputeCommandEncoder, MTLComputePipelineDescriptor,
-    MTLComputePipelineState, MTLCreateSystemDefaultDevice, MTLDataType, MTLDevice, MTLDispatchType, MTLFunction, MTLFunctionConstantValues,
-    MTLGPUFamily, MTLLanguageVersion, MTLLibrary, MTLMathMode, MTLPipelineOption, MTLResourceOptions, MTLSize,
+    MTLComputePipelineState, MTLCopyAllDevices, MTLCreateSystemDefaultDevice, MTLDataType, MTLDevice, MTLDispatchType, MTLFunction,
+    MTLFunctionConstantValues, MTLGPUFamily, MTLLanguageVersion, MTLLibrary, MTLMathMode, MTLPipelineOption, MTLResidencySet,
+    MTLResidencySetDescriptor, MTLResourceOptions, MTLSize,
 };
 
 use crate::{
-    api::{Api, Done, Facts, Kernel, Launch, LibrarySource, PipelineFacts},
+    api::{Api, Done, Facts, Kernel, Launch, LibrarySource, StorageMode},
     compile::first_error,
     memory::pages,
+    requirements,
 };
 
 // What MTLCreateSystemDefaultDevice needs and does not link itself.
@@ -35,9 +37,11 @@ unsafe extern "C" {}
 /// Apple's pages, which buffers without copies are made of.
 const PAGE: usize = 16 << 10;
 
-/// The Mac's GPU with a queue.
+type Device = Retained<ProtocolObject<dyn MTLDevice>>;
+
+/// A Mac's GPU with a queue.
 pub struct Apple {
-    device: Retained<ProtocolObject<dyn MTLDevice>>,
+    device: Device,
     queue: Retained<ProtocolObject<dyn MTLCommandQueue>>,
 }
 
@@ -47,13 +51,19 @@ pub struct Commands {
     encoder: Encoder,
 }
 
-/// A buffer in memory that host and device share.
-pub struct Shared(Retained<ProtocolObject<dyn MTLBuffer>>);
+/// A buffer.
+pub struct Buffer(Retained<ProtocolObject<dyn MTLBuffer>>);
 
 // SAFETY: Metal's buffers may be used and released on any thread; who touches their memory when is ordered by the backend.
-unsafe impl Send for Shared {}
+unsafe impl Send for Buffer {}
 // SAFETY: as above.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for Buffer {}
+
+/// A residency set of the queue.
+pub struct Resident(Retained<ProtocolObject<dyn MTLResidencySet>>);
+
+// SAFETY: an object without ties to a thread, which the trait lets one thread use at a time.
+unsafe impl Send for Resident {}
 
 enum Encoder {
     None,
@@ -62,28 +72,32 @@ enum Encoder {
 }
 
 impl Apple {
-    /// The system's default device.
+    /// A device of the system, counted from 0, the system's default.
     ///
     /// # Errors
-    /// No device, one before the M1, or a system before macOS 14; the message says which.
-    pub fn new() -> Result<Self> {
+    /// No such device, one before the M1, or a system before macOS 14; the message says which.
+    pub fn new(ordinal: usize) -> Result<Self> {
         let missing = |what: &str| Error::device_unavailable(format!("{what}: use `--device cpu`"));
         if !available!(macos = 14.0, ios = 17.0, ..) {
             return Err(missing("Metal kernels here need macOS 14 or later, for the type bfloat"));
         }
-        let device =
-            MTLCreateSystemDefaultDevice().ok_or_else(|| missing("this system has no Metal device (a session without access to the GPU?)"))?;
-        // Simdgroup reductions and matrices, and host memory shared without copies.
-        if !device.supportsFamily(MTLGPUFamily::Apple7) || !device.hasUnifiedMemory() {
-            return Err(missing(&format!("'{}' is not of Metal's family Apple 7 (an M1 or later)", device.name())));
-        }
-        let queue = device.newCommandQueue().ok_or_else(|| missing("the Metal device gives no command queue"))?;
-        Ok(Self { device, queue })
+        autoreleasepool(|_| {
+            let devices = devices();
+            if devices.is_empty() {
+                return Err(missing("this system has no Metal device (a session without access to the GPU?)"));
+            }
+            let names = || devices.iter().map(|device| device.name().to_string()).collect::<Vec<_>>().join("', '");
+            let device =
+                devices.get(ordinal).ok_or_else(|| missing(&format!("Metal's devices, counted from 0, are '{}': no number {ordinal}", names())))?;
+            requirements::check(&facts(device))?;
+            let queue = device.newCommandQueue().ok_or_else(|| missing("the Metal device gives no command queue"))?;
+            Ok(Self { device: device.clone(), queue })
+        })
     }
 
-    /// Whether [`Apple::new`] finds a device.
-    pub fn is_available() -> bool {
-        Self::new().is_ok()
+    /// The system's Metal devices, those included that the kernels cannot use.
+    pub fn count() -> usize {
+        autoreleasepool(|_| devices().len())
     }
 
     fn descriptor(&self, kernel: Kernel<'_, Library>) -> Result<Retained<MTLComputePipelineDescriptor>> {
@@ -98,7 +112,43 @@ impl Apple {
             Some(made.map_err(|e| Error::compile_failed(format!("{}: {}", kernel.name, told(&e))))?)
         };
         descriptor.setComputeFunction(Some(&*function.ok_or_else(|| no_kernel(kernel.name))?));
+        if let Some(threads) = kernel.threads {
+            descriptor.setMaxTotalThreadsPerThreadgroup(threads);
+        }
         Ok(descriptor)
+    }
+}
+
+/// The system's devices, the default first.
+fn devices() -> Vec<Device> {
+    let default = MTLCreateSystemDefaultDevice();
+    let others = MTLCopyAllDevices().into_iter().filter(|device| default.as_ref().is_none_or(|d| d.registryID() != device.registryID()));
+    default.iter().cloned().chain(others).collect()
+}
+
+fn facts(device: &Device) -> Facts {
+    const FAMILIES: [(MTLGPUFamily, u32); 10] = [
+        (MTLGPUFamily::Apple10, 10),
+        (MTLGPUFamily::Apple9, 9),
+        (MTLGPUFamily::Apple8, 8),
+        (MTLGPUFamily::Apple7, 7),
+        (MTLGPUFamily::Apple6, 6),
+        (MTLGPUFamily::Apple5, 5),
+        (MTLGPUFamily::Apple4, 4),
+        (MTLGPUFamily::Apple3, 3),
+        (MTLGPUFamily::Apple2, 2),
+        (MTLGPUFamily::Apple1, 1),
+    ];
+    Facts {
+        name: device.name().to_string(),
+        system: NSProcessInfo::processInfo().operatingSystemVersionString().to_string(),
+        family: FAMILIES.into_iter().find(|(family, _)| device.supportsFamily(*family)).map(|(_, number)| number),
+        // Metal does not tell: the cores of the smallest M-series GPU.
+        compute_units: 7,
+        threadgroup_memory: device.maxThreadgroupMemoryLength(),
+        max_threads: device.maxThreadsPerThreadgroup().width,
+        max_buffer_bytes: device.maxBufferLength(),
+        unified_memory: device.hasUnifiedMemory(),
     }
 }
 
@@ -231,10 +281,11 @@ impl Drop for Commands {
 }
 
 impl Api for Apple {
-    type Buffer = Shared;
+    type Buffer = Buffer;
     type Library = Library;
     type Pipeline = Retained<ProtocolObject<dyn MTLComputePipelineState>>;
     type Archive = Retained<ProtocolObject<dyn MTLBinaryArchive>>;
+    type ResidencySet = Resident;
     type CommandBuffer = Commands;
 
     fn scope<R>(&self, work: impl FnOnce() -> R) -> R {
@@ -242,15 +293,7 @@ impl Api for Apple {
     }
 
     fn facts(&self) -> Facts {
-        autoreleasepool(|_| Facts {
-            name: self.device.name().to_string(),
-            system: NSProcessInfo::processInfo().operatingSystemVersionString().to_string(),
-            // Metal does not tell: the cores of the smallest M-series GPU.
-            compute_units: 7,
-            threadgroup_memory: self.device.maxThreadgroupMemoryLength(),
-            max_buffer_bytes: self.device.maxBufferLength(),
-            unified_memory: self.device.hasUnifiedMemory(),
-        })
+        autoreleasepool(|_| facts(&self.device))
     }
 
     fn memory(&self) -> MemoryInfo {
@@ -258,10 +301,14 @@ impl Api for Apple {
         MemoryInfo { total, available: total.saturating_sub(self.device.currentAllocatedSize()) }
     }
 
-    fn buffer(&self, bytes: usize) -> Result<Self::Buffer> {
-        let buffer = self.device.newBufferWithLength_options(bytes.max(1), MTLResourceOptions::StorageModeShared);
+    fn buffer(&self, bytes: usize, mode: StorageMode) -> Result<Buffer> {
+        let options = match mode {
+            StorageMode::Shared => MTLResourceOptions::StorageModeShared,
+            StorageMode::Private => MTLResourceOptions::StorageModePrivate,
+        };
+        let buffer = self.device.newBufferWithLength_options(bytes.max(1), options);
         let refused = || Error::out_of_memory(format!("Metal refuses a buffer of {bytes} bytes: close other programs, or choose a smaller model"));
-        buffer.map(Shared).ok_or_else(refused)
+        buffer.map(Buffer).ok_or_else(refused)
     }
 
     fn adopt(&self, memory: HostMemory) -> Result<Option<(Self::Buffer, usize)>> {
@@ -279,7 +326,29 @@ impl Api for Apple {
             let options = MTLResourceOptions::StorageModeShared;
             self.device.newBufferWithBytesNoCopy_length_options_deallocator(first, length, options, Some(&release))
         };
-        Ok(buffer.map(|buffer| (Shared(buffer), start)))
+        Ok(buffer.map(|buffer| (Buffer(buffer), start)))
+    }
+
+    fn residency_set(&self) -> Option<Resident> {
+        if !available!(macos = 15.0, ios = 18.0, ..) {
+            return None;
+        }
+        let set = self.device.newResidencySetWithDescriptor_error(&MTLResidencySetDescriptor::new()).ok()?;
+        self.queue.addResidencySet(&set);
+        Some(Resident(set))
+    }
+
+    fn add_resident(&self, set: &Resident, buffer: &Buffer) {
+        set.0.addAllocation(ProtocolObject::from_ref(&*buffer.0));
+    }
+
+    fn remove_resident(&self, set: &Resident, buffer: &Buffer) {
+        set.0.removeAllocation(ProtocolObject::from_ref(&*buffer.0));
+    }
+
+    fn commit_residency(&self, set: &Resident) {
+        set.0.commit();
+        set.0.requestResidency();
     }
 
     fn write(&self, buffer: &Self::Buffer, offset: usize, bytes: &[u8]) -> Result<()> {

@@ -10,12 +10,14 @@ use elinvar_core::{
 };
 
 use crate::{
-    api::{Api, LibrarySource},
+    api::{Api, LibrarySource, StorageMode},
     compile::Pipelines,
     encode::Encoder,
     hazards::Hazards,
     memory::{Memory, check_working_set},
     refusal::Refusals,
+    residency::Residency,
+    staging::Staging,
     submission::{Batch, BatchLimits, Pending},
 };
 
@@ -27,6 +29,7 @@ pub struct MetalBackend<A: Api> {
     limits: BatchLimits,
     pipelines: Pipelines<A>,
     encoder: Encoder<A>,
+    residency: Arc<Residency<A>>,
     in_flight: Mutex<InFlight>,
     lost: Arc<OnceLock<Error>>,
 }
@@ -41,7 +44,7 @@ impl<A: Api> MetalBackend<A> {
             name: facts.name,
             compute_units: facts.compute_units,
             simd_width: 32,
-            max_threads_per_threadgroup: 1024,
+            max_threads_per_threadgroup: facts.max_threads,
             threadgroup_memory: facts.threadgroup_memory,
             max_buffer_bytes: facts.max_buffer_bytes,
             unified_memory: facts.unified_memory,
@@ -49,8 +52,10 @@ impl<A: Api> MetalBackend<A> {
             compute_capability: None,
             matrix_library: false,
         };
+        let api = Arc::new(api);
         Self {
-            api: Arc::new(api),
+            residency: Residency::new(api.clone()),
+            api,
             properties,
             texts: HashMap::new(),
             limits: BatchLimits::default(),
@@ -82,18 +87,26 @@ impl<A: Api> MetalBackend<A> {
         &self.api
     }
 
-    /// Shows bytes of a buffer where they lie, after everything submitted before; submissions wait meanwhile.
-    ///
-    /// # Errors
-    /// A range outside the buffer, or a failed device or submission.
-    pub fn view(&self, buffer: &RawBuffer, offset: usize, bytes: usize, see: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let memory = buffer.downcast::<Memory<A>>()?;
-        if offset.checked_add(bytes).is_none_or(|end| end > memory.bytes) {
-            return Err(Error::invalid_argument(format!("bytes {offset}..{offset}+{bytes} are outside a buffer of {} bytes", memory.bytes)));
+    /// Where memory of a storage lies.
+    fn mode(&self, storage: Storage) -> StorageMode {
+        if storage == Storage::Device && !self.properties.unified_memory { StorageMode::Private } else { StorageMode::Shared }
+    }
+
+    fn buffer(&self, bytes: usize, mode: StorageMode) -> Result<A::Buffer> {
+        check_working_set(bytes, self.api.memory())?;
+        self.api.scope(|| self.api.buffer(bytes, mode))
+    }
+
+    /// Fills memory that nothing in flight uses.
+    fn fill(&self, buffer: &A::Buffer, mode: StorageMode, offset: usize, bytes: &[u8]) -> Result<()> {
+        match mode {
+            StorageMode::Shared => self.api.write(buffer, offset, bytes),
+            StorageMode::Private => self.staging().write((buffer, offset), bytes),
         }
-        let mut in_flight = self.in_flight();
-        in_flight.settle()?;
-        self.api.view(&memory.buffer, memory.start + offset, bytes, see)
+    }
+
+    fn staging(&self) -> Staging<'_, A> {
+        Staging { api: &self.api, encoder: &self.encoder, pipelines: &self.pipelines }
     }
 
     fn in_flight(&self) -> MutexGuard<'_, InFlight> {
@@ -134,43 +147,62 @@ impl<A: Api> Backend for MetalBackend<A> {
         self.api.memory()
     }
 
-    fn allocate(&self, bytes: usize, _storage: Storage) -> Result<RawBuffer> {
-        check_working_set(bytes, self.api.memory())?;
-        let buffer = self.api.scope(|| self.api.buffer(bytes))?;
-        Ok(RawBuffer::new(Memory::<A> { buffer, start: 0, bytes, adopted: false }))
+    fn allocate(&self, bytes: usize, storage: Storage) -> Result<RawBuffer> {
+        let mode = self.mode(storage);
+        Ok(RawBuffer::new(Memory::<A>::new(self.buffer(bytes, mode)?, bytes, mode)))
     }
 
     fn adopt(&self, memory: HostMemory) -> Result<RawBuffer> {
-        let bytes = memory.bytes().len();
+        let (bytes, mode) = (memory.bytes().len(), self.mode(Storage::Device));
         check_working_set(bytes, self.api.memory())?;
-        if let Some((buffer, start)) = self.api.scope(|| self.api.adopt(memory.clone()))? {
-            return Ok(RawBuffer::new(Memory::<A> { buffer, start, bytes, adopted: true }));
+        if mode == StorageMode::Shared
+            && let Some((buffer, start)) = self.api.scope(|| self.api.adopt(memory.clone()))?
+        {
+            return Ok(RawBuffer::new(Memory::adopted(buffer, start, bytes, mode, &self.residency)));
         }
         // Pages that the system does not share, such as a program's own constants, are copied.
-        let buffer = self.api.scope(|| self.api.buffer(bytes))?;
-        self.api.write(&buffer, 0, memory.bytes())?;
-        Ok(RawBuffer::new(Memory::<A> { buffer, start: 0, bytes, adopted: true }))
+        let buffer = self.buffer(bytes, mode)?;
+        self.fill(&buffer, mode, 0, memory.bytes())?;
+        Ok(RawBuffer::new(Memory::adopted(buffer, 0, bytes, mode, &self.residency)))
     }
 
     fn write(&self, buffer: &RawBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
         let memory = buffer.downcast::<Memory<A>>()?;
         let mut in_flight = self.in_flight();
         in_flight.settle()?;
-        self.api.write(&memory.buffer, memory.start + offset, bytes)
+        self.fill(&memory.buffer, memory.mode, memory.start + offset, bytes)
     }
 
     fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
         let memory = buffer.downcast::<Memory<A>>()?;
         let mut in_flight = self.in_flight();
         in_flight.settle()?;
-        self.api.read(&memory.buffer, memory.start + offset, bytes)
+        match memory.mode {
+            StorageMode::Shared => self.api.read(&memory.buffer, memory.start + offset, bytes),
+            StorageMode::Private => self.staging().read((&memory.buffer, memory.start + offset), bytes),
+        }
+    }
+
+    fn view(&self, buffer: &RawBuffer, offset: usize, bytes: usize, see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let memory = buffer.downcast::<Memory<A>>()?;
+        let mut in_flight = self.in_flight();
+        in_flight.settle()?;
+        match memory.mode {
+            StorageMode::Shared => self.api.view(&memory.buffer, memory.start + offset, bytes, see),
+            StorageMode::Private => {
+                let mut copy = vec![0; bytes];
+                self.staging().read((&memory.buffer, memory.start + offset), &mut copy)?;
+                see(&copy);
+                Ok(())
+            }
+        }
     }
 
     fn read_later(&self, buffer: &RawBuffer, offset: usize, bytes: usize) -> Result<Reading> {
         let memory = buffer.downcast::<Memory<A>>()?;
         self.api.scope(|| {
             // What is submitted next may write the range: a copy keeps it as it is.
-            let (api, copy, signal) = (self.api.clone(), self.api.buffer(bytes)?, Signal::new());
+            let (api, copy, signal) = (self.api.clone(), self.api.buffer(bytes, StorageMode::Shared)?, Signal::new());
             let mut in_flight = self.in_flight();
             let mut encoded = api.command_buffer()?;
             let from = (&memory.buffer, memory.start + offset);
@@ -192,15 +224,17 @@ impl<A: Api> Backend for MetalBackend<A> {
         let text = metal.text(&kernel.key, |file| self.texts.get(file.name).map_or(file.text, String::as_str));
         let source = LibrarySource { name: &name, text: &text, fast_math: metal.fast_math() };
         let compiled = self.api.scope(|| self.pipelines.get(&self.api, source, &name, metal.constants()))?;
-        Ok(Pipeline::new(kernel.clone(), compiled))
+        let facts = compiled.facts;
+        Ok(Pipeline::new(kernel.clone(), compiled).with_facts(facts))
     }
 
     fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
         if let Some(error) = self.lost.get() {
             return Err(error.clone());
         }
-        commands.commands().iter().try_for_each(|command| self.encoder.check(command))?;
+        commands.commands().iter().try_for_each(|command| self.api.scope(|| self.encoder.check(&self.api, command)))?;
         self.api.scope(|| {
+            self.residency.settle();
             let mut refusals = Refusals::new(&*self.api, commands)?;
             let (signal, pending) = (Signal::new(), Arc::<Pending>::default());
             // Held to the end: what is submitted at the same time comes before or after, not between.

@@ -6,19 +6,58 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use elinvar_core::{Cache, CacheKey, ConstantValue, Error, Result};
+use elinvar_core::{Cache, CacheKey, ConstantValue, Error, PipelineFacts, Result};
 
-use crate::api::{Api, Facts, Kernel, LibrarySource, PipelineFacts};
+use crate::api::{Api, Facts, Kernel, LibrarySource};
 
 /// A pipeline and what it says of itself.
 pub(crate) struct Compiled<A: Api> {
-    pub(crate) pipeline: A::Pipeline,
+    pipeline: Arc<A::Pipeline>,
     pub(crate) facts: PipelineFacts,
+    narrow: Option<Narrow<A>>,
+}
+
+/// What pipelines for larger threadgroups are made from, where the compiler's own choice of registers does not leave room for every threadgroup, and
+/// those that were made, by their threads.
+struct Narrow<A: Api> {
+    library: A::Library,
+    name: String,
+    constants: Vec<(u32, ConstantValue)>,
+    wider: Mutex<HashMap<usize, Arc<A::Pipeline>>>,
+}
+
+impl<A: Api> Compiled<A> {
+    /// The pipeline for a threadgroup of so many threads: another one, with fewer registers for each, where this one cannot run so many.
+    pub(crate) fn for_threads(&self, api: &A, threads: usize) -> Result<Arc<A::Pipeline>> {
+        if threads <= self.facts.max_threads {
+            return Ok(self.pipeline.clone());
+        }
+        let refused = |why: &str| {
+            let most = self.facts.max_threads;
+            let message =
+                format!("{threads} threads in a threadgroup: this device can run the kernel with at most {most}, for it needs many registers");
+            Error::invalid_launch(format!("{message}{why}; launch fewer"))
+        };
+        let narrow = self.narrow.as_ref().ok_or_else(|| refused(""))?;
+        let mut wider = narrow.wider.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = wider.get(&threads) {
+            return Ok(found.clone());
+        }
+        let kernel = Kernel { library: &narrow.library, name: &narrow.name, constants: &narrow.constants, threads: Some(threads) };
+        let made = api.pipeline(kernel, None).map_err(|e| refused(&format!(", and does not compile for more ({e})")))?;
+        if api.pipeline_facts(&made).max_threads < threads {
+            return Err(refused(", even when it is compiled for more"));
+        }
+        let made = Arc::new(made);
+        wider.insert(threads, made.clone());
+        Ok(made)
+    }
 }
 
 /// A device's pipelines.
 pub(crate) struct Pipelines<A: Api> {
     device: String,
+    max_threads: usize,
     known: Mutex<HashMap<CacheKey, Weak<Compiled<A>>>>,
     archives: Option<Cache>,
 }
@@ -26,7 +65,8 @@ pub(crate) struct Pipelines<A: Api> {
 impl<A: Api> Pipelines<A> {
     /// None yet, and none on disk.
     pub(crate) fn new(facts: &Facts) -> Self {
-        Self { device: format!("{}, {}, {}", facts.name, facts.system, env!("CARGO_PKG_VERSION")), known: Mutex::default(), archives: None }
+        let device = format!("{}, {}, {}", facts.name, facts.system, env!("CARGO_PKG_VERSION"));
+        Self { device, max_threads: facts.max_threads, known: Mutex::default(), archives: None }
     }
 
     /// The same with machine code kept in the cache folder.
@@ -42,12 +82,13 @@ impl<A: Api> Pipelines<A> {
             return Ok(found);
         }
         let library = api.library(source)?;
-        let pipeline = self.pipeline(api, Kernel { library: &library, name, constants }, &key)?;
+        let pipeline = self.pipeline(api, Kernel { library: &library, name, constants, threads: None }, &key)?;
         let facts = api.pipeline_facts(&pipeline);
         if facts.execution_width != 32 {
             return Err(Error::unsupported(format!("{name}: its simdgroups have {} threads, kernels need 32", facts.execution_width)));
         }
-        let made = Arc::new(Compiled { pipeline, facts });
+        let narrow = || Narrow { library, name: name.to_owned(), constants: constants.to_vec(), wider: Mutex::default() };
+        let made = Arc::new(Compiled { pipeline: Arc::new(pipeline), facts, narrow: (facts.max_threads < self.max_threads).then(narrow) });
         let mut known = self.known();
         known.retain(|_, compiled| compiled.strong_count() > 0);
         known.insert(key, Arc::downgrade(&made));

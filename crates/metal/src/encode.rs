@@ -31,9 +31,9 @@ impl<A: Api> Default for Encoder<A> {
 
 impl<A: Api> Encoder<A> {
     /// What can be wrong with a command before anything of its list has begun.
-    pub(crate) fn check(&self, command: &Command) -> Result<()> {
+    pub(crate) fn check(&self, api: &A, command: &Command) -> Result<()> {
         let Command::Dispatch(dispatch) = command else { return Ok(()) };
-        check_dispatch::<A>(dispatch).map_err(|e| e.context(&dispatch.pipeline.source().key))
+        check_dispatch(api, dispatch).map_err(|e| e.context(&dispatch.pipeline.source().key))
     }
 
     /// Encodes a command.
@@ -118,20 +118,21 @@ fn bytewise<A: Api>(
         groups.ok_or_else(|| Error::unsupported(format!("a copy or fill of {bytes} bytes at an odd place: give it a multiple of {WORD}")))?;
     let bytes = Some((buffers.len(), params));
     let (grid, threadgroup) = (Extent::linear(groups), Extent::linear(THREADS));
-    api.launch(commands, &Launch { pipeline: &kernel.pipeline, buffers, bytes, threadgroup_memory: Vec::new(), grid, threadgroup })
+    let pipeline = kernel.for_threads(api, THREADS as usize)?;
+    api.launch(commands, &Launch { pipeline: &pipeline, buffers, bytes, threadgroup_memory: Vec::new(), grid, threadgroup })
 }
 
 fn compiled<A: Api>(pipeline: &Pipeline) -> Result<&Compiled<A>> {
     pipeline.state().ok_or_else(|| Error::invalid_launch("the kernel was prepared by another device"))
 }
 
-fn check_dispatch<A: Api>(dispatch: &Dispatch) -> Result<()> {
-    let (threads, most) = (dispatch.threadgroup.count(), compiled::<A>(&dispatch.pipeline)?.facts.max_threads);
-    if threads > most as u128 {
-        return Err(Error::invalid_launch(format!(
-            "{threads} threads in a threadgroup: this device can run the kernel with at most {most}, for it needs many registers; launch fewer"
-        )));
-    }
+/// The pipeline for a dispatch, whose threads are within the device's limit: that was checked when the list was recorded.
+fn pipeline<A: Api>(api: &A, dispatch: &Dispatch) -> Result<Arc<A::Pipeline>> {
+    compiled::<A>(&dispatch.pipeline)?.for_threads(api, usize::try_from(dispatch.threadgroup.count()).unwrap_or(usize::MAX))
+}
+
+fn check_dispatch<A: Api>(api: &A, dispatch: &Dispatch) -> Result<()> {
+    pipeline(api, dispatch)?;
     if dispatch.params.len() > MOST_BYTES {
         return Err(Error::unsupported(format!("a parameter block of {} bytes: Metal takes at most {MOST_BYTES}", dispatch.params.len())));
     }
@@ -141,7 +142,7 @@ fn check_dispatch<A: Api>(dispatch: &Dispatch) -> Result<()> {
 fn encode_dispatch<A: Api>(api: &A, commands: &mut A::CommandBuffer, dispatch: &Dispatch, refusals: Option<&mut Refusals<A>>) -> Result<()> {
     let source = dispatch.pipeline.source();
     let metal = source.metal.as_ref().ok_or_else(|| Error::unsupported("it has no Metal text"))?;
-    let pipeline = &compiled::<A>(&dispatch.pipeline)?.pipeline;
+    let pipeline = pipeline(api, dispatch)?;
     let mut buffers = Vec::with_capacity(dispatch.bindings.len() + 1);
     for (index, (binding, parameter)) in dispatch.bindings.iter().zip(&source.parameters).enumerate() {
         if let Some(binding) = binding {
@@ -155,7 +156,7 @@ fn encode_dispatch<A: Api>(api: &A, commands: &mut A::CommandBuffer, dispatch: &
     }
     let bytes = (!dispatch.params.is_empty()).then_some((dispatch.bindings.len(), dispatch.params.as_slice()));
     let threadgroup_memory = dispatch.threadgroup_memory.iter().enumerate().map(|(i, &bytes)| (metal.threadgroup_index(i), bytes)).collect();
-    api.launch(commands, &Launch { pipeline, buffers, bytes, threadgroup_memory, grid: dispatch.grid, threadgroup: dispatch.threadgroup })
+    api.launch(commands, &Launch { pipeline: &pipeline, buffers, bytes, threadgroup_memory, grid: dispatch.grid, threadgroup: dispatch.threadgroup })
 }
 
 /// The buffer behind a binding, and where in it the binding begins.

@@ -14,8 +14,11 @@ mod encode;
 mod hazards;
 mod memory;
 mod refusal;
+mod requirements;
+mod residency;
 #[cfg(target_os = "linux")]
 mod simulated;
+mod staging;
 mod submission;
 
 #[cfg(target_vendor = "apple")]

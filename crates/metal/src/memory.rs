@@ -1,15 +1,43 @@
 //! Memory of the device, and host memory it adopts.
 
+use std::sync::Arc;
+
 use elinvar_core::{DeviceMemory, Error, MemoryInfo, Result};
 
-use crate::api::Api;
+use crate::{
+    api::{Api, StorageMode},
+    residency::Residency,
+};
 
 /// A buffer of Metal's, or a part of one that lies over pages of the host.
 pub(crate) struct Memory<A: Api> {
     pub(crate) buffer: A::Buffer,
     pub(crate) start: usize,
     pub(crate) bytes: usize,
-    pub(crate) adopted: bool,
+    pub(crate) mode: StorageMode,
+    /// For adopted memory, which kernels only read: what keeps it resident.
+    adopted: Option<Arc<Residency<A>>>,
+}
+
+impl<A: Api> Memory<A> {
+    /// A whole buffer.
+    pub(crate) fn new(buffer: A::Buffer, bytes: usize, mode: StorageMode) -> Self {
+        Self { buffer, start: 0, bytes, mode, adopted: None }
+    }
+
+    /// Read-only memory that begins somewhere in a buffer and stays resident.
+    pub(crate) fn adopted(buffer: A::Buffer, start: usize, bytes: usize, mode: StorageMode, residency: &Arc<Residency<A>>) -> Self {
+        residency.add(&buffer);
+        Self { buffer, start, bytes, mode, adopted: Some(residency.clone()) }
+    }
+}
+
+impl<A: Api> Drop for Memory<A> {
+    fn drop(&mut self) {
+        if let Some(residency) = &self.adopted {
+            residency.remove(&self.buffer);
+        }
+    }
 }
 
 impl<A: Api> DeviceMemory for Memory<A> {
@@ -18,7 +46,7 @@ impl<A: Api> DeviceMemory for Memory<A> {
     }
 
     fn is_read_only(&self) -> bool {
-        self.adopted
+        self.adopted.is_some()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use elinvar_core::{Command, CommandList, Metal, Pipeline, Result};
 
-use crate::api::{Api, Bound};
+use crate::api::{Api, Bound, StorageMode};
 
 /// The words of one submission.
 pub(crate) struct Refusals<A: Api> {
@@ -22,7 +22,7 @@ impl<A: Api> Refusals<A> {
         if kernels.is_empty() {
             return Ok(None);
         }
-        let words = api.buffer(WORD * kernels.len())?;
+        let words = api.buffer(WORD * kernels.len(), StorageMode::Shared)?;
         api.write(&words, 0, &vec![0; WORD * kernels.len()])?;
         Ok(Some(Self { words, kernels, bound: 0 }))
     }

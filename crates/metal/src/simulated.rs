@@ -8,13 +8,13 @@ use std::{
     },
 };
 
-use elinvar_core::{Error, HostMemory, MemoryInfo, Result};
+use elinvar_core::{Error, HostMemory, MemoryInfo, PipelineFacts, Result};
 use elinvar_msl::ParameterKind;
 use elinvar_sim::{
     Binding, Buffer, CommandBuffer, CompileOptions, Config, Dispatch, Grid, Library, Math, Output, Pipeline, Queue, Report, Simulator, Source,
 };
 
-use crate::api::{Api, Done, Facts, Kernel, Launch, LibrarySource, PipelineFacts};
+use crate::api::{Api, Done, Facts, Kernel, Launch, LibrarySource, StorageMode};
 
 /// Decides the order of threads and threadgroups; 0 is the natural one. Clones are the same: a device can be given another schedule while it lives.
 #[derive(Clone, Debug, Default)]
@@ -38,13 +38,18 @@ pub struct SimulatorOptions {
     pub checked: bool,
     /// The schedule.
     pub seed: Seed,
+    /// The most threads that a pipeline says its threadgroups may have, unless more were asked for when it was made: what a kernel that needs many
+    /// registers gets of a real device.
+    pub max_threads: usize,
+    /// Whether the device says that it shares the host's memory; otherwise the host reaches most buffers through copies alone.
+    pub unified_memory: bool,
     /// The simulator's own configuration.
     pub config: Config,
 }
 
 impl Default for SimulatorOptions {
     fn default() -> Self {
-        Self { checked: true, seed: Seed::default(), config: Config::default() }
+        Self { checked: true, seed: Seed::default(), max_threads: 1024, unified_memory: true, config: Config::default() }
     }
 }
 
@@ -79,16 +84,27 @@ fn verdict(outcome: Result<Arc<Report>>) -> Result<()> {
     }
 }
 
+/// The buffer, if the host may reach it.
+fn shared(buffer: &(Buffer, StorageMode)) -> Result<&Buffer> {
+    match buffer {
+        (buffer, StorageMode::Shared) => Ok(buffer),
+        (_, StorageMode::Private) => Err(Error::invalid_argument("the host reads or writes a private buffer")),
+    }
+}
+
 fn no_archive() -> Error {
     Error::unsupported("the simulator has no binary archives")
 }
 
 impl Api for Simulated {
-    type Buffer = Buffer;
+    type Buffer = (Buffer, StorageMode);
     type Library = Library;
-    type Pipeline = Pipeline;
+    /// With the most threads of a threadgroup.
+    type Pipeline = (Pipeline, usize);
     /// There is none: the simulator keeps what it compiles itself.
     type Archive = ();
+    /// There is none: all memory is at hand.
+    type ResidencySet = ();
     type CommandBuffer = CommandBuffer;
 
     fn facts(&self) -> Facts {
@@ -96,10 +112,12 @@ impl Api for Simulated {
         Facts {
             name: format!("Metal simulator ({checks}), {}", self.simulator.toolchain().describe()),
             system: String::new(),
+            family: None,
             compute_units: self.simulator.threads(),
             threadgroup_memory: 32 << 10,
+            max_threads: 1024,
             max_buffer_bytes: Simulator::MAX_BUFFER_BYTES,
-            unified_memory: true,
+            unified_memory: self.options.unified_memory,
         }
     }
 
@@ -107,25 +125,35 @@ impl Api for Simulated {
         MemoryInfo::of_host()
     }
 
-    fn buffer(&self, bytes: usize) -> Result<Buffer> {
-        self.simulator.buffer("buffer", bytes)
+    fn buffer(&self, bytes: usize, mode: StorageMode) -> Result<Self::Buffer> {
+        Ok((self.simulator.buffer("buffer", bytes)?, mode))
     }
 
     /// A copy that lies in its buffer as the memory lies in its pages, so that a kernel which loses its place reads what nobody wrote.
-    fn adopt(&self, memory: HostMemory) -> Result<Option<(Buffer, usize)>> {
+    fn adopt(&self, memory: HostMemory) -> Result<Option<(Self::Buffer, usize)>> {
         const PAGE: usize = 16 << 10;
         let start = memory.bytes().as_ptr().addr() % PAGE;
         let buffer = self.simulator.buffer("adopted memory", start + memory.bytes().len())?;
         buffer.write(start, memory.bytes())?;
-        Ok(Some((buffer, start)))
+        Ok(Some(((buffer, StorageMode::Shared), start)))
     }
 
-    fn write(&self, buffer: &Buffer, offset: usize, bytes: &[u8]) -> Result<()> {
-        buffer.write(offset, bytes)
+    fn residency_set(&self) -> Option<()> {
+        None
     }
 
-    fn read(&self, buffer: &Buffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        buffer.read(offset, bytes)
+    fn add_resident(&self, (): &(), _buffer: &Self::Buffer) {}
+
+    fn remove_resident(&self, (): &(), _buffer: &Self::Buffer) {}
+
+    fn commit_residency(&self, (): &()) {}
+
+    fn write(&self, buffer: &Self::Buffer, offset: usize, bytes: &[u8]) -> Result<()> {
+        shared(buffer)?.write(offset, bytes)
+    }
+
+    fn read(&self, buffer: &Self::Buffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        shared(buffer)?.read(offset, bytes)
     }
 
     fn library(&self, source: LibrarySource<'_>) -> Result<Library> {
@@ -134,15 +162,16 @@ impl Api for Simulated {
         self.simulator.library(&Source::new(source.name, source.text), &options)
     }
 
-    fn view(&self, buffer: &Buffer, offset: usize, bytes: usize, see: &mut dyn FnMut(&[u8])) -> Result<()> {
+    fn view(&self, buffer: &Self::Buffer, offset: usize, bytes: usize, see: &mut dyn FnMut(&[u8])) -> Result<()> {
         let mut copy = vec![0; bytes];
-        buffer.read(offset, &mut copy)?;
+        shared(buffer)?.read(offset, &mut copy)?;
         see(&copy);
         Ok(())
     }
 
-    fn pipeline(&self, kernel: Kernel<'_, Library>, _archive: Option<&()>) -> Result<Pipeline> {
-        kernel.library.pipeline(kernel.name, kernel.constants)
+    fn pipeline(&self, kernel: Kernel<'_, Library>, _archive: Option<&()>) -> Result<Self::Pipeline> {
+        let most = kernel.threads.unwrap_or(self.options.max_threads);
+        Ok((kernel.library.pipeline(kernel.name, kernel.constants)?, most))
     }
 
     fn archive(&self, _file: Option<&Path>) -> Result<()> {
@@ -157,8 +186,8 @@ impl Api for Simulated {
         Err(no_archive())
     }
 
-    fn pipeline_facts(&self, _pipeline: &Pipeline) -> PipelineFacts {
-        PipelineFacts { execution_width: 32, max_threads: 1024 }
+    fn pipeline_facts(&self, &(_, max_threads): &Self::Pipeline) -> PipelineFacts {
+        PipelineFacts { execution_width: 32, max_threads }
     }
 
     fn command_buffer(&self) -> Result<CommandBuffer> {
@@ -166,13 +195,17 @@ impl Api for Simulated {
     }
 
     fn launch(&self, commands: &mut CommandBuffer, launch: &Launch<'_, Self>) -> Result<()> {
-        let mut dispatch = Dispatch::new(launch.pipeline, Grid::Threadgroups(launch.grid.0), launch.threadgroup.0);
+        let (pipeline, most) = launch.pipeline;
+        if launch.threadgroup.count() > *most as u128 {
+            return Err(Error::invalid_launch(format!("{} threads in a threadgroup of a pipeline for at most {most}", launch.threadgroup.count())));
+        }
+        let mut dispatch = Dispatch::new(pipeline, Grid::Threadgroups(launch.grid.0), launch.threadgroup.0);
         for bound in &launch.buffers {
             let output = if bound.output { Output::Whole } else { Output::Free };
-            let binding = Binding::new(bound.index as u32, bound.buffer).range(bound.offset, bound.bytes).output(output);
+            let binding = Binding::new(bound.index as u32, &bound.buffer.0).range(bound.offset, bound.bytes).output(output);
             dispatch = dispatch.with(binding);
         }
-        for parameter in &launch.pipeline.kernel().parameters {
+        for parameter in &pipeline.kernel().parameters {
             let ParameterKind::Buffer { index, .. } = parameter.kind else { continue };
             let bytes = launch.bytes.filter(|(at, _)| *at == index as usize);
             if let Some((_, bytes)) = bytes {
@@ -191,12 +224,12 @@ impl Api for Simulated {
         commands.barrier();
     }
 
-    fn copy(&self, commands: &mut CommandBuffer, from: (&Buffer, usize), to: (&Buffer, usize), bytes: usize) -> Result<()> {
-        commands.copy(from.0, from.1, to.0, to.1, bytes)
+    fn copy(&self, commands: &mut CommandBuffer, from: (&Self::Buffer, usize), to: (&Self::Buffer, usize), bytes: usize) -> Result<()> {
+        commands.copy(&from.0.0, from.1, &to.0.0, to.1, bytes)
     }
 
-    fn fill(&self, commands: &mut CommandBuffer, to: (&Buffer, usize), bytes: usize, value: u8) -> Result<()> {
-        commands.fill(to.0, to.1, bytes, value)
+    fn fill(&self, commands: &mut CommandBuffer, to: (&Self::Buffer, usize), bytes: usize, value: u8) -> Result<()> {
+        commands.fill(&to.0.0, to.1, bytes, value)
     }
 
     fn commit(&self, mut commands: CommandBuffer, done: Done) {

@@ -12,7 +12,10 @@ use std::{
 
 use elinvar_core::{Device, DeviceKind};
 use elinvar_cpu::CpuBackend;
-use elinvar_kernels::conformance::{self, Case, Placement};
+use elinvar_kernels::{
+    conformance::{self, Case, Placement},
+    plan_for,
+};
 use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
 
 const SCHEDULES: u64 = 4;
@@ -46,4 +49,25 @@ fn every_operator_has_the_bits_of_the_cpu_and_no_findings_under_any_schedule() {
     });
     println!("{} cases under {SCHEDULES} schedules, {} failed", cases.len(), failures.len());
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn kernels_that_need_many_registers_run_with_smaller_threadgroups_and_the_same_bits() {
+    const MOST: usize = 64;
+    let simulated = |max_threads| {
+        let options = SimulatorOptions { max_threads, ..SimulatorOptions::default() };
+        Device::new(MetalBackend::new(Simulated::new(options).unwrap(), DeviceKind::MetalSim))
+    };
+    let (narrow, cpu) = (simulated(MOST), Device::new(CpuBackend::new(NonZeroUsize::new(1)).unwrap()));
+    let (mut smaller, mut asked) = (0, 0);
+    for case in conformance::cases().iter().step_by(7) {
+        let threads = |plan: elinvar_kernels::Plan| plan.launches.iter().map(|launch| launch.threadgroup.count()).max().unwrap_or(0);
+        let (planned, infos) = (threads(case.plan(narrow.properties()).unwrap()), case.infos().unwrap());
+        let fitted = threads(plan_for(&*case.operator, &infos, &case.operator.infer(&infos).unwrap(), &narrow).unwrap());
+        smaller += usize::from(fitted < planned);
+        asked += usize::from(fitted > MOST as u128);
+        conformance::compare(case, &narrow, &cpu, Placement::Aligned).unwrap();
+    }
+    println!("{smaller} plans were smaller, {asked} had kernels compiled for them");
+    assert!(smaller > 0 && asked > 0);
 }

@@ -193,3 +193,26 @@ fn adopted_memory_may_begin_anywhere() {
     device.read(&to, 0, &mut bytes).unwrap();
     assert_eq!(bytes.to_vec(), (28..44).collect::<Vec<u8>>());
 }
+
+#[test]
+fn memory_that_is_not_unified_is_reached_through_copies() {
+    let options = SimulatorOptions { unified_memory: false, ..SimulatorOptions::default() };
+    let device = Device::new(MetalBackend::new(Simulated::new(options).unwrap(), DeviceKind::MetalSim));
+    let (from, to) = (device.allocate(64).unwrap(), device.allocate(64).unwrap());
+    device.write(&from, 3, &(0..61).collect::<Vec<u8>>()).unwrap();
+    let adopted = device.adopt(HostMemory::new(Arc::new((100..200).collect::<Vec<u8>>()))).unwrap();
+    let mut list = ListBuilder::new();
+    list.copy(from.bind(4, 32).unwrap(), to.bind(0, 32).unwrap()).unwrap();
+    list.copy(adopted.bind(0, 32).unwrap(), to.bind(32, 32).unwrap()).unwrap();
+    device.submit(&list.finish()).unwrap();
+    let later = device.read_later(&to, 30, 4).unwrap();
+    let mut bytes = [0; 62];
+    device.read(&to, 1, &mut bytes).unwrap();
+    assert_eq!(bytes.to_vec(), (2..33).chain(100..131).collect::<Vec<u8>>());
+    assert_eq!(later.wait().unwrap(), [31, 32, 100, 101]);
+    let (list, y) = softmax(&device, 64).unwrap();
+    device.submit(&list).unwrap();
+    let mut bytes = [0; 256];
+    device.read(&y, 0, &mut bytes).unwrap();
+    assert!(bytes.as_chunks().0.iter().all(|y| f32::from_ne_bytes(*y) == 1.0 / 64.0), "{bytes:?}");
+}

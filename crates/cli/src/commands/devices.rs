@@ -26,13 +26,17 @@ pub(crate) fn run(args: &DevicesArgs) -> Result<()> {
 
 fn as_json(report: &DeviceReport) -> Value {
     match &report.state {
-        Ok(DeviceState { properties, memory, software }) => json!({
+        Ok(DeviceState { properties, family, memory, software }) => json!({
             "device": report.backend.to_string(),
             "available": true,
             "name": properties.name,
+            "family": family,
             "compute_units": properties.compute_units,
             "simd_width": properties.simd_width,
             "unified_memory": properties.unified_memory,
+            "threadgroup_memory": properties.threadgroup_memory,
+            "max_threads_per_threadgroup": properties.max_threads_per_threadgroup,
+            "max_buffer_bytes": properties.max_buffer_bytes,
             "memory_total": memory.total,
             "memory_available": memory.available,
             "compute_capability": properties.compute_capability.map(|c| format!("{}.{}", c / 10, c % 10)),
@@ -44,9 +48,10 @@ fn as_json(report: &DeviceReport) -> Value {
     }
 }
 
-fn as_text(report: &DeviceReport) -> String {
+/// A device on one line.
+pub(super) fn as_text(report: &DeviceReport) -> String {
     match &report.state {
-        Ok(DeviceState { properties: p, memory, software }) => {
+        Ok(DeviceState { properties: p, family, memory, software }) => {
             const GIB: f64 = (1u64 << 30) as f64;
             let (free, total) = (memory.available as f64 / GIB, memory.total as f64 / GIB);
             let units = match p.kind {
@@ -54,8 +59,15 @@ fn as_text(report: &DeviceReport) -> String {
                 DeviceKind::Metal => "cores at least",
                 _ => "threads",
             };
-            let software = if software.is_empty() { String::new() } else { format!(" · {software}") };
-            format!("{:<9} {} · {} {units} · {free:.1} of {total:.1} GiB free{software}", report.backend.to_string(), p.name, p.compute_units)
+            let mut parts = vec![p.name.clone(), format!("{} {units}", p.compute_units), format!("{free:.1} of {total:.1} GiB free")];
+            parts.extend(family.iter().map(|family| format!("family {family}")));
+            if p.has_simdgroups() {
+                let memory = if p.unified_memory { "memory shared with the host" } else { "memory of its own" };
+                let (threads, kib) = (p.max_threads_per_threadgroup, p.threadgroup_memory >> 10);
+                parts.extend([memory.to_owned(), format!("threadgroups of {threads} threads and {kib} KiB")]);
+            }
+            parts.extend(Some(software.clone()).filter(|software| !software.is_empty()));
+            format!("{:<9} {}", report.backend.to_string(), parts.join(" · "))
         }
         Err(error) => format!("{:<9} not available: {error}", report.backend.to_string()),
     }

@@ -5,6 +5,7 @@ pub(crate) mod chat;
 #[cfg(target_os = "linux")]
 pub(crate) mod check;
 pub(crate) mod devices;
+pub(crate) mod doctor;
 pub(crate) mod emit;
 pub(crate) mod generate;
 pub(crate) mod launch;
@@ -21,6 +22,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     match &args.command {
         #[cfg(target_os = "linux")]
         Command::Check(args) => return check::run(args),
+        Command::Doctor(args) => return doctor::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Chat(args) => chat::run(args),
         Command::Devices(args) => devices::run(args),

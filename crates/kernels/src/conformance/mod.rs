@@ -5,14 +5,16 @@
 //! for bit.
 
 mod refused;
+mod suite;
 mod tensor;
 
 use elinvar_core::{DType, Device, DeviceProperties, Error, ListBuilder, Result};
 
 pub use refused::refused;
+pub use suite::{Tally, compile, each_kernel_once, put_through};
 pub use tensor::HostTensor;
 
-use crate::{Operator, Plan, Precision, TensorInfo, encode};
+use crate::{Operator, Plan, Precision, TensorInfo, encode, plan_for};
 
 /// How far a result may be from the oracle's, before its own rounding: half an ulp of the output's type is always added.
 #[derive(Clone, Copy, Debug)]
@@ -109,7 +111,11 @@ impl Case {
         self.operator.plan(&infos, &self.operator.infer(&infos)?, device)
     }
 
-    fn infos(&self) -> Result<Vec<Option<TensorInfo>>> {
+    /// What the operator sees of the inputs.
+    ///
+    /// # Errors
+    /// A shape beyond the limits.
+    pub fn infos(&self) -> Result<Vec<Option<TensorInfo>>> {
         self.inputs.iter().map(|i| i.as_ref().map(HostTensor::info).transpose()).collect()
     }
 
@@ -235,7 +241,7 @@ pub fn run(case: &Case, device: &Device, placement: Placement) -> Result<Vec<Hos
         device.write(&buffer, 0, &vec![POISON; buffer.bytes()])?;
         outputs.push(buffer.bind(offset, bytes)?);
     }
-    let plan = case.operator.plan(&infos, &types, device.properties())?;
+    let plan = plan_for(&*case.operator, &infos, &types, device)?;
     let mut list = ListBuilder::new();
     encode(&plan, &inputs, &outputs, device, &mut list, |bytes| device.allocate(bytes))?;
     device.submit(&list.finish())?.wait()?;

@@ -60,7 +60,7 @@ impl Operator for CumSum {
         Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let x = required(inputs, 0, "x")?;
         let rows = Rows::new(x.shape(), self.axis)?;
         // Four segments of 32 elements for each simdgroup.
@@ -70,7 +70,8 @@ impl Operator for CumSum {
         let launch = Launch::new(KernelKey::new("cumsum", &[x.dtype]), cpu::twin(x.dtype)?, &params, buffers);
         let launch = launch.with_metal(MetalForm::new(FILES, "cumsum")).with_threadgroup_memory(totals(x.dtype));
         let count = if rows.length == 0 { 0 } else { rows.count() };
-        let together = (8 / simdgroups).min(count.max(1));
+        let most = (device.max_threads_per_threadgroup / 32).min(8);
+        let together = (most / simdgroups).clamp(1, count.max(1));
         let groups = count.div_ceil(together).min(u32::MAX as usize) as u32;
         Ok(launch.over(Extent::linear(groups), Extent::linear((32 * simdgroups * together) as u32)).into())
     }

@@ -12,7 +12,7 @@ mod columns;
 #[cfg(target_arch = "x86_64")]
 mod tree;
 
-use elinvar_core::Extent;
+use elinvar_core::{DeviceProperties, Extent};
 
 pub use columns::{Fold, TILE, columns_scratch, fold_columns, fold_columns_group};
 
@@ -49,18 +49,18 @@ pub const fn row_threads(n: usize) -> usize {
 /// Elements of a row that one simdgroup takes.
 pub(crate) const ONE_SIMDGROUP: usize = 1024;
 
-/// The grid and the threadgroup in which `rows` rows of `length` elements are reduced, on a device of so many units.
+/// The grid and the threadgroup in which `rows` rows of `length` elements are reduced on a device.
 ///
 /// A row of more than 1024 elements has a threadgroup. Of shorter rows only the lanes with elements are launched: several rows may share a
-/// simdgroup, and up to eight simdgroups a threadgroup where that leaves enough threadgroups for every unit.
-pub(crate) fn row_launch(rows: usize, length: usize, units: usize) -> [Extent; 2] {
+/// simdgroup, and up to eight simdgroups a threadgroup where that leaves enough threadgroups for every unit and the device has the threads.
+pub(crate) fn row_launch(rows: usize, length: usize, device: &DeviceProperties) -> [Extent; 2] {
     let extent = |n: usize| Extent::linear(n.min(u32::MAX as usize) as u32);
     if length > ONE_SIMDGROUP {
         return [extent(rows), extent(row_threads(length))];
     }
     let lanes = length.div_ceil(8).next_power_of_two().min(32);
     let simdgroups = (rows * lanes).div_ceil(32);
-    let shared = (simdgroups / (8 * units.max(1))).clamp(1, 8);
+    let shared = (simdgroups / (8 * device.compute_units.max(1))).min(device.max_threads_per_threadgroup / 32).clamp(1, 8);
     [extent(simdgroups.div_ceil(shared)), extent(32 * shared)]
 }
 
@@ -297,12 +297,16 @@ mod tests {
 
     #[test]
     fn short_rows_share_simdgroups_and_threadgroups() {
-        let launch = |rows, length| row_launch(rows, length, 10).map(|Extent([x, ..])| x);
+        let properties = elinvar_core::Backend::properties(&elinvar_core::NullBackend::new()).clone();
+        let device = |max_threads_per_threadgroup| DeviceProperties { compute_units: 10, max_threads_per_threadgroup, ..properties.clone() };
+        let launch = |rows, length| row_launch(rows, length, &device(1024)).map(|Extent([x, ..])| x);
         assert_eq!(launch(7, 5000), [7, 256]);
         assert_eq!(launch(7, 1000), [7, 32]);
         assert_eq!(launch(7, 20), [1, 32]);
         assert_eq!(launch(1 << 20, 1000), [1 << 17, 256]);
         assert_eq!(launch(1 << 20, 1), [1 << 12, 256]);
         assert_eq!(launch(3, 0), [1, 32]);
+        let few = |most| row_launch(1 << 20, 1000, &device(most)).map(|Extent([x, ..])| x);
+        assert_eq!([few(128), few(31)], [[1 << 18, 128], [1 << 20, 32]]);
     }
 }

@@ -122,7 +122,7 @@ fn lay_out(launch: Launch, geometry: &Geometry, device: &DeviceProperties, accum
     const THREADS: usize = 256;
     let (outputs, length) = (geometry.outputs(), geometry.length as usize);
     if geometry.inner == 1 {
-        let [grid, threadgroup] = order::row_launch(outputs, length, device.compute_units);
+        let [grid, threadgroup] = order::row_launch(outputs, length, device);
         return launch.over(grid, threadgroup).with_threadgroup_memory(folds * 32 * accumulator);
     }
     let depth = length.div_ceil(8).next_power_of_two().min(8);

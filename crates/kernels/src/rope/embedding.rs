@@ -74,7 +74,7 @@ impl Operator for RotaryEmbedding {
         Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let (x, cos) = (required(inputs, 0, "x")?, required(inputs, 1, "cos_cache")?);
         let positions = optional(inputs, 3).map_or(DType::I32, |p| p.dtype);
         let buffers = [
@@ -87,7 +87,7 @@ impl Operator for RotaryEmbedding {
         let params = self.params(inputs)?;
         let key = KernelKey::new("rotary_embedding", &[x.dtype, cos.dtype, positions]);
         let launch = Launch::new(key, cpu::cached_twin(x.dtype, cos.dtype, positions)?, &params, buffers);
-        Ok(params.launch(launch.with_metal(METAL)).into())
+        Ok(params.launch(launch.with_metal(METAL), device).into())
     }
 }
 

@@ -73,11 +73,12 @@ const HEADS: u64 = 4;
 impl Params {
     /// A column of threads for the pairs and the copied elements of a head, as many columns as give each thread [`HEADS`] heads, and a
     /// threadgroup for each token and block of heads.
-    fn launch(&self, launch: Launch) -> Launch {
+    fn launch(&self, launch: Launch, device: &DeviceProperties) -> Launch {
         let [batches, tokens, heads, dim] = self.extents;
         let extent = |n: u64| n.min(u32::MAX.into()) as u32;
-        let width = (dim - u64::from(self.half_dim)).next_power_of_two().clamp(32, 256);
-        let height = (256 / width).min(heads.div_ceil(HEADS)).max(1);
+        let most = (device.max_threads_per_threadgroup as u64).clamp(32, 256);
+        let width = (dim - u64::from(self.half_dim)).next_power_of_two().clamp(32, most);
+        let height = (most / width).min(heads.div_ceil(HEADS)).max(1);
         let grid = if heads * dim == 0 { [0; 3] } else { [extent(batches * tokens), extent(heads.div_ceil(HEADS * height)), 1] };
         launch.over(Extent(grid), Extent([width as u32, height as u32, 1]))
     }
@@ -145,7 +146,7 @@ impl Operator for Rope {
         Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let (x, positions) = (required(inputs, 0, "x")?, required(inputs, 1, "positions")?);
         let buffers = [
             (Parameter::read("x", x.dtype), Argument::Input(0)),
@@ -156,7 +157,7 @@ impl Operator for Rope {
         let params = self.params(inputs)?;
         let key = KernelKey::new("rope", &[x.dtype, positions.dtype]);
         let launch = Launch::new(key, cpu::twin(x.dtype, positions.dtype)?, &params, buffers).with_metal(MetalForm::new(FILES, "rope"));
-        Ok(params.launch(launch).into())
+        Ok(params.launch(launch, device).into())
     }
 
     fn accepts_strides(&self, index: usize) -> bool {

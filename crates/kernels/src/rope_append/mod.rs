@@ -126,7 +126,7 @@ impl Operator for RopeAppend {
         self.params(inputs).map(|_| Vec::new())
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let params = self.params(inputs)?;
         let (cache, rows) = (required(inputs, 0, "cache")?.dtype, required(inputs, 1, "rows")?.dtype);
         let others = [
@@ -137,7 +137,9 @@ impl Operator for RopeAppend {
         ];
         let buffers = kv_append::buffers(rows, cache).into_iter().chain(others);
         let launch = Launch::new(KernelKey::new("rope_append", &[rows, cache]), cpu::twin(rows, cache)?, &params, buffers);
-        let threads = (params.append.width as u32 - params.half_dim).next_multiple_of(32).min(256);
+        let threads = (params.append.width as u32 - params.half_dim)
+            .next_multiple_of(32)
+            .min((device.max_threads_per_threadgroup as u32 / 32 * 32).clamp(32, 256));
         let Extent([tokens, heads, any]) = params.append.grid();
         let heads = u64::from(heads) + params.values.heads + params.query_heads;
         let heads = u32::try_from(heads).map_err(|_| Error::unsupported(format!("{heads} heads: too many for one launch")))?;

@@ -2,7 +2,7 @@ use std::{collections::HashMap, error::Error, fs, path::Path, process::ExitCode}
 
 use elinvar_core::{Device, DeviceKind};
 use elinvar_cpu::CpuBackend;
-use elinvar_kernels::conformance::{self, Placement};
+use elinvar_kernels::conformance;
 use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
 
 pub(crate) fn main() -> Result<ExitCode, Box<dyn Error>> {
@@ -22,18 +22,17 @@ pub(crate) fn main() -> Result<ExitCode, Box<dyn Error>> {
     let options = SimulatorOptions::default();
     let seed = options.seed.clone();
     let device = Device::new(MetalBackend::new(Simulated::new(options)?, DeviceKind::MetalSim).with_texts(texts));
+    let cases: Vec<_> = conformance::cases().into_iter().filter(|case| case.name().contains(&filter)).collect();
     let (mut passed, mut failed) = (0, 0);
-    for case in conformance::cases().iter().filter(|c| c.name().contains(&filter)) {
-        for (number, &placement) in (0..seeds).flat_map(|number| Placement::ALL.iter().map(move |placement| (number, placement))) {
-            seed.set(number);
-            match conformance::compare(case, &device, &reference, placement) {
-                Ok(()) => passed += 1,
-                Err(error) => {
-                    failed += 1;
-                    println!("{placement:?} seed {number}: {error}");
-                }
+    for number in 0..seeds {
+        seed.set(number);
+        let tally = conformance::put_through(&cases, &device, &reference, |_, placement, outcome| {
+            if let Err(error) = outcome {
+                println!("{placement:?} seed {number}: {error}");
             }
-        }
+        });
+        passed += tally.passed;
+        failed += tally.failed;
     }
     println!("{passed} passed, {failed} failed");
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -1,10 +1,12 @@
 //! Benchmarks any device can be put through: operators against the machine's measured ceilings, and decoding.
 
+mod apple;
 mod ceiling;
 mod decode;
 mod loops;
 mod ops;
 mod rows;
+mod table;
 mod timing;
 
 use clap::{Args, Subcommand};
@@ -24,12 +26,15 @@ enum What {
     Ops(ops::OpsArgs),
     /// Time prefill and decoding of a Llama of random weights
     Decode(decode::DecodeArgs),
+    /// Time a fixed table of small operators beside figures published for MLX
+    Table(table::TableArgs),
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     match &args.what {
         What::Ops(args) => ops::run(args),
         What::Decode(args) => decode::run(args),
+        What::Table(args) => table::run(args),
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &OpsArgs) -> Result<()> {
     let mut results = Vec::new();
     if !args.json {
         print_line(format!("{} · {} {}", properties.name, properties.compute_units, units(&properties)));
-        print_line(format!("ceilings measured now: {}\n", ceilings.describe()));
+        print_line(format!("ceilings: {}\n", ceilings.describe()));
         print_line(format!("{:<62} {:>11} {:>9} {:>9} {:>7}", "operator", "µs", "GB/s", "GFLOP/s", "limit"));
     }
     for row in rows(&properties).into_iter().filter(|r| r.name().contains(&args.filter)) {

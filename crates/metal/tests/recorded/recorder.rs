@@ -9,8 +9,8 @@ use std::{
     },
 };
 
-use elinvar_core::{Error, HostMemory, MemoryInfo, Result};
-use elinvar_metal::api::{Api, Done, Facts, Kernel, Launch, LibrarySource, PipelineFacts};
+use elinvar_core::{Error, HostMemory, MemoryInfo, PipelineFacts, Result};
+use elinvar_metal::api::{Api, Done, Facts, Kernel, Launch, LibrarySource, StorageMode};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Event {
@@ -36,7 +36,19 @@ pub(crate) struct State {
     /// Command buffers that are still given.
     pub(crate) command_buffers: AtomicUsize,
     pub(crate) available: AtomicUsize,
+    /// Bytes of the shared buffers that were allocated, and of the private ones.
+    pub(crate) shared_bytes: AtomicUsize,
+    pub(crate) private_bytes: AtomicUsize,
+    /// Buffers added to the residency set, taken out of it, and the set's commits; whether there is a set.
+    pub(crate) resident: AtomicUsize,
+    pub(crate) evicted: AtomicUsize,
+    pub(crate) commits: AtomicUsize,
+    pub(crate) has_residency: AtomicBool,
+    /// Whether the device says that memory is unified.
+    pub(crate) unified: AtomicBool,
     pub(crate) max_threads: AtomicUsize,
+    /// Threads that a pipeline can have if they are asked for.
+    pub(crate) wide_threads: AtomicUsize,
     /// Whether host memory is shared.
     pub(crate) shares: AtomicBool,
     /// Whether events are kept.
@@ -53,7 +65,10 @@ impl Default for State {
         let (shares, writes, holds) = (AtomicBool::new(true), AtomicBool::new(true), AtomicBool::new(false));
         let (committed, held) = (Mutex::default(), Mutex::default());
         let (created, released, written, libraries, archived, found) = (zero(), zero(), zero(), zero(), zero(), zero());
-        let (buffers, command_buffers, available, max_threads) = (most(), most(), most(), AtomicUsize::new(1024));
+        let (buffers, command_buffers, available) = (most(), most(), most());
+        let (shared_bytes, private_bytes, resident, evicted, commits) = (zero(), zero(), zero(), zero(), zero());
+        let (has_residency, unified) = (AtomicBool::new(false), AtomicBool::new(true));
+        let (max_threads, wide_threads) = (AtomicUsize::new(1024), AtomicUsize::new(1024));
         Self {
             created,
             released,
@@ -64,7 +79,15 @@ impl Default for State {
             buffers,
             command_buffers,
             available,
+            shared_bytes,
+            private_bytes,
+            resident,
+            evicted,
+            commits,
+            has_residency,
+            unified,
             max_threads,
+            wide_threads,
             shares,
             writes,
             committed,
@@ -123,24 +146,36 @@ impl Recorder {
 impl Api for Recorder {
     type Buffer = (Object, Option<HostMemory>);
     type Library = Object;
-    type Pipeline = Object;
+    /// With the most threads of a threadgroup.
+    type Pipeline = (Object, usize);
     /// The names of its kernels.
     type Archive = Mutex<String>;
+    type ResidencySet = Object;
     type CommandBuffer = (Object, Vec<Event>);
 
     fn facts(&self) -> Facts {
-        let (name, system) = ("recorder".to_owned(), "none".to_owned());
-        Facts { name, system, compute_units: 8, threadgroup_memory: 32 << 10, max_buffer_bytes: 1 << 40, unified_memory: true }
+        Facts {
+            name: "recorder".to_owned(),
+            system: "none".to_owned(),
+            family: Some(9),
+            compute_units: 8,
+            threadgroup_memory: 32 << 10,
+            max_threads: 1024,
+            max_buffer_bytes: 1 << 40,
+            unified_memory: self.0.unified.load(Relaxed),
+        }
     }
 
     fn memory(&self) -> MemoryInfo {
         MemoryInfo { total: 1 << 40, available: self.0.available.load(Relaxed) }
     }
 
-    fn buffer(&self, bytes: usize) -> Result<Self::Buffer> {
+    fn buffer(&self, bytes: usize, mode: StorageMode) -> Result<Self::Buffer> {
         if !State::spend(&self.0.buffers) {
             return Err(Error::out_of_memory(format!("a buffer of {bytes} bytes")));
         }
+        let counter = if mode == StorageMode::Shared { &self.0.shared_bytes } else { &self.0.private_bytes };
+        counter.fetch_add(bytes, Relaxed);
         Ok((self.object(), None))
     }
 
@@ -150,6 +185,22 @@ impl Api for Recorder {
         }
         let start = memory.bytes().as_ptr().addr() % 4096;
         Ok(Some(((self.object(), Some(memory)), start)))
+    }
+
+    fn residency_set(&self) -> Option<Object> {
+        self.0.has_residency.load(Relaxed).then(|| self.object())
+    }
+
+    fn add_resident(&self, _: &Object, _: &Self::Buffer) {
+        self.0.resident.fetch_add(1, Relaxed);
+    }
+
+    fn remove_resident(&self, _: &Object, _: &Self::Buffer) {
+        self.0.evicted.fetch_add(1, Relaxed);
+    }
+
+    fn commit_residency(&self, _: &Object) {
+        self.0.commits.fetch_add(1, Relaxed);
     }
 
     fn write(&self, _: &Self::Buffer, _: usize, bytes: &[u8]) -> Result<()> {
@@ -175,11 +226,12 @@ impl Api for Recorder {
         Ok(self.object())
     }
 
-    fn pipeline(&self, kernel: Kernel<'_, Object>, archive: Option<&Self::Archive>) -> Result<Object> {
+    fn pipeline(&self, kernel: Kernel<'_, Object>, archive: Option<&Self::Archive>) -> Result<Self::Pipeline> {
         if archive.is_some_and(|archive| archive.lock().unwrap().lines().any(|name| name == kernel.name)) {
             self.0.found.fetch_add(1, Relaxed);
         }
-        Ok(self.object())
+        let most = self.0.max_threads.load(Relaxed).max(kernel.threads.map_or(0, |threads| threads.min(self.0.wide_threads.load(Relaxed))));
+        Ok((self.object(), most))
     }
 
     fn archive(&self, file: Option<&Path>) -> Result<Self::Archive> {
@@ -198,8 +250,8 @@ impl Api for Recorder {
         fs::write(file, format!("archive\n{}", archive.lock().unwrap())).map_err(|e| Error::io(e.to_string()))
     }
 
-    fn pipeline_facts(&self, _: &Object) -> PipelineFacts {
-        PipelineFacts { execution_width: 32, max_threads: self.0.max_threads.load(Relaxed) }
+    fn pipeline_facts(&self, &(_, max_threads): &Self::Pipeline) -> PipelineFacts {
+        PipelineFacts { execution_width: 32, max_threads }
     }
 
     fn command_buffer(&self) -> Result<Self::CommandBuffer> {

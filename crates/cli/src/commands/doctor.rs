@@ -1,0 +1,148 @@
+use std::{
+    fs,
+    num::NonZeroUsize,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use clap::Args;
+use elinvar::{
+    BackendType, Device, DeviceReport, Error, Executor, MemoryInfo, Result, cuda_compiler, devices,
+    kernels::conformance::{Tally, cases, compile, each_kernel_once, put_through},
+};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::{devices::as_text, print_line};
+
+/// Arguments of `elinvar doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Run every conformance case, also on the simulator, where it takes minutes
+    #[arg(long, conflicts_with = "quick")]
+    full: bool,
+    /// Run only as many conformance cases as use each kernel once, on every device
+    #[arg(long)]
+    quick: bool,
+    /// Try only this device, as `--device` of other commands names it
+    #[arg(long)]
+    device: Option<BackendType>,
+}
+
+/// Failures that are shown of each device.
+const SHOWN: usize = 10;
+
+/// Prints the page; whether nothing failed.
+pub(crate) fn run(args: &DoctorArgs) -> Result<bool> {
+    print_line(format!("elinvar {} · {} {}", env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH));
+    print_line(format!("system    {}", system()));
+    print_line(format!("processor {} · {} threads", processor(), std::thread::available_parallelism().map_or(1, usize::from)));
+    let memory = MemoryInfo::of_host();
+    if memory.total != usize::MAX {
+        let gib = |bytes: usize| bytes as f64 / (1u64 << 30) as f64;
+        print_line(format!("memory    {:.1} of {:.1} GiB free", gib(memory.available), gib(memory.total)));
+    }
+    for (purpose, found) in compilers() {
+        print_line(format!("compiler  for {purpose}: {}", found.unwrap_or_else(|error| format!("none: {error}"))));
+    }
+    let reference = Executor::new_cpu(NonZeroUsize::MIN)?;
+    let mut verdicts = Vec::new();
+    for report in devices().into_iter().filter(|report| args.device.is_none_or(|device| device == report.backend)) {
+        if report.backend == BackendType::Null {
+            continue;
+        }
+        print_line(format!("\n{}", as_text(&report)));
+        let full = args.full || report.backend != BackendType::MetalSim && !args.quick;
+        if report.state.is_ok() {
+            verdicts.push((report.backend, examine(&report, reference.device(), full)?));
+        }
+    }
+    verdict(args, &verdicts)
+}
+
+fn verdict(args: &DoctorArgs, verdicts: &[(BackendType, bool)]) -> Result<bool> {
+    let names = |sound: bool| {
+        let names: Vec<_> = verdicts.iter().filter(|(_, is)| *is == sound).map(|(backend, _)| backend.to_string()).collect();
+        names.join(", ")
+    };
+    let (sound, faulty) = (names(true), names(false));
+    match (args.device, sound.as_str(), faulty.as_str()) {
+        (Some(device), "", "") => Err(Error::device_unavailable(format!("{device} is not available here, see above"))),
+        (_, sound, "") => {
+            print_line(format!("\nverdict   sound: {sound}"));
+            Ok(true)
+        }
+        (_, sound, faulty) => {
+            print_line(format!("\nverdict   FAULTY: {faulty}; sound: {}", if sound.is_empty() { "none" } else { sound }));
+            Ok(false)
+        }
+    }
+}
+
+/// Compiles and runs kernels on a device; whether nothing failed.
+fn examine(report: &DeviceReport, reference: &Device, full: bool) -> Result<bool> {
+    let executor = Executor::new_with_backend(report.backend)?;
+    let device = executor.device();
+    let all = cases();
+    let count = all.len();
+    let chosen = if full { all } else { each_kernel_once(all, device.properties()) };
+    let start = Instant::now();
+    let (kernels, refused) = compile(&chosen, device);
+    print_line(format!("          {kernels} kernels, {} of them do not compile, {:.1} s", refused.len(), start.elapsed().as_secs_f64()));
+    refused.iter().take(SHOWN).for_each(|error| print_line(format!("          {error}")));
+    let (start, mut failures) = (Instant::now(), Vec::new());
+    let progress = ProgressBar::new(chosen.len() as u64)
+        .with_style(ProgressStyle::with_template("{pos}/{len} cases").unwrap_or_else(|_| ProgressStyle::default_bar()));
+    progress.enable_steady_tick(Duration::from_millis(200));
+    let Tally { passed, failed } = put_through(&chosen, device, reference, |number, placement, outcome| {
+        progress.set_position(number as u64);
+        failures.extend(outcome.as_ref().err().map(|error| format!("{placement:?}: {error}")));
+    });
+    progress.finish_and_clear();
+    let which =
+        if full { format!("all {count} cases") } else { format!("{} of {count} cases, each kernel once (--full runs all of them)", chosen.len()) };
+    print_line(format!(
+        "          {which}, aligned and at odd offsets, against the bits of one CPU thread: {passed} passed, {failed} failed, {:.1} s",
+        start.elapsed().as_secs_f64()
+    ));
+    failures.iter().take(SHOWN).for_each(|failure| print_line(format!("          {failure}")));
+    if failures.len() > SHOWN {
+        print_line(format!("          and {} more", failures.len() - SHOWN));
+    }
+    Ok(refused.is_empty() && failed == 0)
+}
+
+/// Compilers that devices here need beside themselves.
+fn compilers() -> Vec<(&'static str, Result<String>)> {
+    vec![
+        #[cfg(target_os = "linux")]
+        ("the simulator", elinvar_sim::Toolchain::find().map(|found| found.describe())),
+        ("cuda", cuda_compiler()),
+    ]
+}
+
+/// The operating system's name and version.
+fn system() -> String {
+    let named = fs::read_to_string("/etc/os-release").ok().and_then(|text| {
+        let name = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
+        Some(name.trim_matches('"').to_owned())
+    });
+    let parts = [named.or_else(|| output("sw_vers", &["-productVersion"]).map(|version| format!("macOS {version}"))), output("uname", &["-sr"])];
+    shown(parts.into_iter().flatten().collect())
+}
+
+/// The processor's name.
+fn processor() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let named = info.lines().find(|line| line.starts_with("model name")).and_then(|line| Some(line.split_once(':')?.1.trim().to_owned()));
+    shown(named.or_else(|| output("sysctl", &["-n", "machdep.cpu.brand_string"])).into_iter().collect())
+}
+
+fn shown(parts: Vec<String>) -> String {
+    if parts.is_empty() { "unknown".to_owned() } else { parts.join(" · ") }
+}
+
+/// What a command of the system prints.
+fn output(command: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(command).args(arguments).output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned()).filter(|text| !text.is_empty())
+}

@@ -1,0 +1,83 @@
+//! For those who come from Metal: what of this crate does what there, in one page.
+//!
+//! The examples run on the Mac's GPU with `BackendType::Metal(0)`; here they run over the simulator, which needs clang 19 or later and Linux.
+//!
+//! | Metal | here |
+//! | --- | --- |
+//! | `MTLCreateSystemDefaultDevice`, `MTLCopyAllDevices` | [`Executor::new_with_backend`](crate::Executor::new_with_backend) with [`BackendType::Metal`](crate::BackendType::Metal), [`devices`](crate::devices), [`BackendType::is_available`](crate::BackendType::is_available) |
+//! | `MTLDevice.name`, limits | [`Executor::properties`](crate::Executor::properties) |
+//! | `recommendedMaxWorkingSetSize`, `currentAllocatedSize` | [`Executor::memory`](crate::Executor::memory); [`Executor::new_auto_for`](crate::Executor::new_auto_for) chooses a device that has room |
+//! | `newBufferWithBytes`, `newBufferWithLength` | [`Executor::tensor`](crate::Executor::tensor), [`Executor::zeros`](crate::Executor::zeros): shared with the host where memory is unified, else private |
+//! | `newBufferWithBytesNoCopy` | [`Executor::adopt`](crate::Executor::adopt): a file mapped into memory, say, kept resident |
+//! | `contents` | [`Tensor::with_values`](crate::Tensor::with_values), [`Tensor::write`](crate::Tensor::write) |
+//! | `newLibraryWithSource`, function constants | [`Executor::compile_metal`](crate::Executor::compile_metal), [`MetalLibrary::kernel`](crate::MetalLibrary::kernel) |
+//! | `threadExecutionWidth`, `maxTotalThreadsPerThreadgroup` | [`MetalKernel::facts`](crate::MetalKernel::facts) |
+//! | `dispatchThreadgroups` | [`MetalKernel::launch`](crate::MetalKernel::launch); [`MetalKernel::cover`](crate::MetalKernel::cover) sizes it |
+//! | a command buffer encoded once | [`Executor::record`](crate::Executor::record), [`Executor::replay`](crate::Executor::replay); barriers come from what commands read and write |
+//! | `MTLHeap` | [`Executor::pool`](crate::Executor::pool): memory that tensors give back is taken again |
+//! | `MTLBinaryArchive` | kept by itself, in the folder `ELINVAR_CACHE` or the user's cache folder |
+//!
+//! # A kernel of one's own
+//!
+//! ```
+//! # #[cfg(target_os = "linux")] {
+//! use elinvar::{BackendType, Executor, KernelArgument, MetalSource};
+//!
+//! let executor = Executor::new_with_backend(BackendType::MetalSim)?;
+//! let source = "kernel void scale(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], constant uint2& extent [[buffer(2)]],
+//!                                 uint2 at [[thread_position_in_grid]]) {
+//!                   if (at.x < extent.x) { y[at.y * extent.x + at.x] = 2 * x[at.y * extent.x + at.x]; }
+//!               }";
+//! let scale = executor.compile_metal(&MetalSource::new("scale.metal", source))?.kernel("scale", &[])?;
+//! assert_eq!((scale.facts().execution_width, scale.facts().max_threads), (32, 1024));
+//!
+//! let (rows, columns) = (3, 50);
+//! let x = executor.tensor(&[rows, columns], &vec![1.5f32; rows * columns])?;
+//! let y = executor.zeros(x.dtype(), &[rows, columns])?;
+//! let [grid, threadgroup] = scale.cover([columns as u32, rows as u32, 1]);
+//! assert_eq!((grid, threadgroup), ([2, 1, 1], [32, 3, 1]));
+//! let extent: Vec<u8> = [columns as u32, rows as u32].iter().flat_map(|n| n.to_ne_bytes()).collect();
+//! let arguments = [("x", KernelArgument::Tensor(&x)), ("y", KernelArgument::Tensor(&y)), ("extent", KernelArgument::Bytes(&extent))];
+//! scale.launch(grid, threadgroup, &arguments)?;
+//! assert!(y.with_values(|values: &[f32]| values.iter().all(|y| *y == 3.0))?);
+//! # }
+//! # Ok::<(), elinvar::Error>(())
+//! ```
+//!
+//! # A cache of keys, appended to at an offset
+//!
+//! ```
+//! # #[cfg(target_os = "linux")] {
+//! use elinvar::{BackendType, DType, Executor};
+//!
+//! let executor = Executor::new_with_backend(BackendType::MetalSim)?;
+//! let (heads, capacity, width) = (1, 4, 2);
+//! let cache = executor.zeros(DType::F32, &[heads, capacity, width])?;
+//! let rows = executor.tensor(&[2, heads, width], &[1.0f32, 2.0, 3.0, 4.0])?;
+//! // Where the rows go is data on the device: a recorded step is replayed for the next position.
+//! let positions = executor.tensor(&[2], &[0i32, 1])?;
+//! let (append, ()) = executor.record(|| cache.kv_append(&rows, &positions))?;
+//! executor.replay(&append)?.wait()?;
+//! positions.write(&[2i32, 3])?;
+//! executor.replay(&append)?.wait()?;
+//! assert_eq!(cache.to_vec::<f32>()?, [1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 3.0, 4.0]);
+//! # }
+//! # Ok::<(), elinvar::Error>(())
+//! ```
+//!
+//! # The pool
+//!
+//! ```
+//! use elinvar::Executor;
+//!
+//! let executor = Executor::new_auto()?;
+//! drop(executor.tensor(&[1000], &[0f32; 1000])?);
+//! let before = executor.pool().statistics();
+//! let x = executor.tensor(&[1000], &[1f32; 1000])?;
+//! assert_eq!(executor.pool().statistics().hits, before.hits + 1);
+//! drop(x);
+//! assert!(executor.pool().statistics().cached_bytes >= 4000);
+//! executor.pool().clear();
+//! assert_eq!(executor.pool().statistics().cached_bytes, 0);
+//! # Ok::<(), elinvar::Error>(())
+//! ```

@@ -1,0 +1,62 @@
+//! Putting a device through cases, one after the other.
+
+use std::collections::HashSet;
+
+use elinvar_core::{Device, DeviceProperties, Error, Result};
+
+use super::{Case, Placement, compare};
+
+/// Of some cases those that launch, on a device, a kernel that none before them launches: a short way through all kernels.
+pub fn each_kernel_once(cases: Vec<Case>, device: &DeviceProperties) -> Vec<Case> {
+    let mut seen = HashSet::new();
+    let mut is_first = |case: &Case| match case.plan(device) {
+        Ok(plan) => plan.launches.iter().filter(|launch| seen.insert(launch.kernel.key.clone())).count() > 0,
+        // What the device refuses is told when the case is run.
+        Err(_) => true,
+    };
+    cases.into_iter().filter(|case| is_first(case)).collect()
+}
+
+/// Compiles every kernel that cases launch on a device: how many there are, and what does not compile. Devices that compile beside what asks for it
+/// begin all of them, and tell at the first launch.
+pub fn compile(cases: &[Case], device: &Device) -> (usize, Vec<Error>) {
+    let (mut seen, mut failures) = (HashSet::new(), Vec::new());
+    for launch in cases.iter().filter_map(|case| case.plan(device.properties()).ok()).flat_map(|plan| plan.launches) {
+        if seen.insert(launch.kernel.key.clone())
+            && let Err(error) = device.pipeline(&launch.kernel)
+        {
+            failures.push(error);
+        }
+    }
+    (seen.len(), failures)
+}
+
+/// Runs that passed, and those that failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Bits (or, for fast precision, errors) as they must be.
+    pub passed: usize,
+    /// Anything else.
+    pub failed: usize,
+}
+
+/// Compares a device with a reference on each case, aligned and at odd offsets, until the device is lost; `tell` hears of each run, with the case's number.
+pub fn put_through(cases: &[Case], device: &Device, reference: &Device, mut tell: impl FnMut(usize, Placement, &Result<()>)) -> Tally {
+    let mut tally = Tally::default();
+    for (number, case) in cases.iter().enumerate() {
+        for &placement in Placement::ALL {
+            let outcome = compare(case, device, reference, placement);
+            tell(number, placement, &outcome);
+            match outcome {
+                Ok(()) => tally.passed += 1,
+                Err(error) => {
+                    tally.failed += 1;
+                    if error.is_device_lost() {
+                        return tally;
+                    }
+                }
+            }
+        }
+    }
+    tally
+}

@@ -1,0 +1,86 @@
+//! Pipelines: shared, kept on disk, and compiled again for larger threadgroups.
+
+use std::{fs, sync::atomic::Ordering::Relaxed};
+
+use elinvar_core::{Access, Device, DeviceKind, ListBuilder};
+use elinvar_metal::{BatchLimits, MetalBackend};
+
+use crate::{dispatch, open, recorder::Recorder, source, whole};
+
+#[test]
+fn a_kernel_that_needs_many_registers_is_compiled_again_for_large_threadgroups() {
+    let (device, state) = open(BatchLimits::default());
+    state.max_threads.store(512, Relaxed);
+    let pipeline = device.prepare(&source("many_registers", &[Access::Write])).unwrap();
+    assert_eq!(pipeline.facts().unwrap().max_threads, 512);
+    let (a, made) = (device.allocate(4).unwrap(), state.live());
+    for (threads, wider) in [(512, 0), (1024, 1), (1024, 1), (768, 2)] {
+        let mut list = ListBuilder::new();
+        list.dispatch(dispatch(&pipeline, &[whole(&a)], threads), device.properties()).unwrap();
+        device.submit(&list.finish()).unwrap().wait().unwrap();
+        assert_eq!(state.live() - made, wider, "{threads} threads");
+    }
+    drop((pipeline, a));
+    device.pool().clear();
+    assert_eq!(state.live(), 0);
+}
+
+#[test]
+fn a_threadgroup_beyond_what_the_pipeline_can_run_is_refused() {
+    let (device, state) = open(BatchLimits::default());
+    state.max_threads.store(512, Relaxed);
+    state.wide_threads.store(768, Relaxed);
+    let pipeline = device.prepare(&source("many_registers", &[Access::Write])).unwrap();
+    let a = device.allocate(4).unwrap();
+    for (threads, fits) in [(512, true), (1024, false)] {
+        let mut list = ListBuilder::new();
+        list.fill(whole(&a), 0).unwrap();
+        list.dispatch(dispatch(&pipeline, &[whole(&a)], threads), device.properties()).unwrap();
+        match device.submit(&list.finish()) {
+            Ok(_) => assert!(fits && state.take().len() == 1),
+            Err(error) => assert!(!fits && error.to_string().contains("many_registers: 1024 threads") && state.take().is_empty(), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn pipelines_are_shared_while_somebody_holds_one() {
+    let (device, state) = open(BatchLimits::default());
+    let [one, other] = ["one", "other"].map(|name| source(name, &[]));
+    let first = device.prepare(&one).unwrap();
+    let again = device.prepare(&one).unwrap();
+    let another = device.prepare(&other).unwrap();
+    assert_eq!(state.libraries.load(Relaxed), 2);
+    drop((first, again));
+    assert_eq!(state.live(), 1, "nobody holds the first");
+    device.prepare(&one).unwrap();
+    assert_eq!(state.libraries.load(Relaxed), 3);
+    drop(another);
+}
+
+#[test]
+fn machine_code_is_kept_on_disk_and_made_again_when_it_is_damaged() {
+    let folder = std::env::temp_dir().join(format!("elinvar-archives-{}", std::process::id()));
+    let start = |name: &str| {
+        let recorder = Recorder::default();
+        let state = recorder.0.clone();
+        let device = Device::new(MetalBackend::new(recorder, DeviceKind::Metal).with_archives(Some(&folder)));
+        device.prepare(&source(name, &[])).unwrap();
+        (state.archived.load(Relaxed), state.found.load(Relaxed))
+    };
+    let files = || fs::read_dir(folder.join("metal")).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    assert_eq!(start("one"), (1, 1), "cold");
+    assert_eq!(start("one"), (0, 1), "warm");
+    assert_eq!(start("other"), (1, 1), "another kernel");
+    assert_eq!(files().len(), 2);
+    for file in files() {
+        fs::write(file, "damaged").unwrap();
+    }
+    assert_eq!(start("one"), (1, 1), "damaged");
+    assert_eq!(start("one"), (0, 1), "and mended");
+    for file in files() {
+        fs::write(file, "archive\nanother\n").unwrap();
+    }
+    assert_eq!(start("one"), (0, 0), "an archive that lacks the kernel does no harm");
+    fs::remove_dir_all(&folder).unwrap();
+}
