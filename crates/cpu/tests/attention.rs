@@ -72,7 +72,7 @@ fn by_the_book(q: &[f32], k: &[f32], v: &[f32], attended: std::ops::Range<usize>
         if block_max == f32::NEG_INFINITY {
             continue;
         }
-        let weights = scores.map(|s| math::exp(s - block_max));
+        let weights = scores.map(|s| math::exp_nonpositive(s - block_max));
         let mut block = vec![0f32; width];
         for group in 0..8 {
             for (e, total) in block.iter_mut().enumerate() {
@@ -86,7 +86,7 @@ fn by_the_book(q: &[f32], k: &[f32], v: &[f32], attended: std::ops::Range<usize>
             continue;
         }
         let merged = max.max(block_max);
-        let (a, b) = (math::exp(max - merged), math::exp(block_max - merged));
+        let (a, b) = (math::exp_nonpositive(max - merged), math::exp_nonpositive(block_max - merged));
         (max, sum) = (merged, sum.mul_add(a, block_sum * b));
         values.iter_mut().zip(block).for_each(|(value, new)| *value = value.mul_add(a, new * b));
     }

@@ -19,7 +19,7 @@
 //!   their values hold.
 //! * Blocks are merged in index order: `m' = max(m, m_b)`, `a = exp(m − m')`, `b = exp(m_b − m')`, `l' = fma(l, a, l_b · b)`,
 //!   `o' = fma(o, a, o_b · b)`, starting with the first block whose `m_b` is not −∞; later blocks with `m_b = −∞` are passed over.
-//! * `y = o · (1 / l)`.
+//! * `y = o · (1 / l)`. The exponentials are [`exp_nonpositive`](crate::math::exp_nonpositive).
 //!
 //! Fast precision gives the same on devices without a kernel of their own for it. NVIDIA GPUs of compute capability 9.0 have one for 64 queries and
 //! more whose keys and values are f16 or bf16, of 64 or 128 elements, without mask and soft cap: queries and weights are rounded to the keys' type,
