@@ -19,7 +19,8 @@ import sys
 
 ROTATED_BYTES = 1 << 30
 MOST_SETS = 256
-COMPILED = {"softmax", "rms_norm", "layer_norm", "lora_linear"}
+CHAIN = "clamp(silu(a)*b+a,-1,1)"
+COMPILED = {"softmax", "rms_norm", "layer_norm", "lora_linear", CHAIN}
 
 
 def functions(torch):
@@ -39,6 +40,7 @@ def functions(torch):
         "matmul": lambda x, w, transpose_b, precision: functional.linear(x, w),
         "lora_linear": lambda x, w, a, b, precision: functional.linear(x, w) + functional.linear(functional.linear(x, a), b),
         "attention": attention,
+        CHAIN: lambda a, b: torch.clamp(functional.silu(a) * b + a, -1, 1),
     }
 
 
