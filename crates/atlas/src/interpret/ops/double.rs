@@ -25,28 +25,3 @@ float_operations! {
         Max |a, b| if a.is_nan() | (a > b) { a } else { b };
     }
 }
-
-struct Fma;
-impl Op3 for Fma {
-    type A = f64;
-    #[inline(always)]
-    fn at(a: f64, b: f64, c: f64) -> f64 {
-        a.mul_add(b, c)
-    }
-}
-
-struct Mad;
-impl Op3 for Mad {
-    type A = f64;
-    #[inline(always)]
-    fn at(a: f64, b: f64, c: f64) -> f64 {
-        a * b + c
-    }
-}
-
-pub(super) fn ternary(op: Ternary) -> Three {
-    match op {
-        Ternary::Fma => map3::<Fma>,
-        Ternary::Mad => map3::<Mad>,
-    }
-}

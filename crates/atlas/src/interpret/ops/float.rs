@@ -46,31 +46,6 @@ float_operations! {
     }
 }
 
-struct Fma;
-impl Op3 for Fma {
-    type A = f32;
-    #[inline(always)]
-    fn at(a: f32, b: f32, c: f32) -> f32 {
-        a.mul_add(b, c)
-    }
-}
-
-struct Mad;
-impl Op3 for Mad {
-    type A = f32;
-    #[inline(always)]
-    fn at(a: f32, b: f32, c: f32) -> f32 {
-        a * b + c
-    }
-}
-
-pub(super) fn ternary(op: Ternary) -> Three {
-    match op {
-        Ternary::Fma => map3::<Fma>,
-        Ternary::Mad => map3::<Mad>,
-    }
-}
-
 /// The larger of the first two, and of it and the third the smaller.
 struct Clamp;
 impl Op3 for Clamp {

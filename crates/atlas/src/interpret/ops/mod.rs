@@ -19,7 +19,35 @@ macro_rules! float_operations {
                 _ => None,
             }
         }
-    )*};
+    )*
+
+        /// The product exact.
+        struct Fma;
+        impl Op3 for Fma {
+            type A = $type;
+            #[inline(always)]
+            fn at(a: $type, b: $type, c: $type) -> $type {
+                a.mul_add(b, c)
+            }
+        }
+
+        /// The product rounded.
+        struct Mad;
+        impl Op3 for Mad {
+            type A = $type;
+            #[inline(always)]
+            fn at(a: $type, b: $type, c: $type) -> $type {
+                a * b + c
+            }
+        }
+
+        pub(super) fn ternary(op: Ternary) -> Three {
+            match op {
+                Ternary::Fma => map3::<Fma>,
+                Ternary::Mad => map3::<Mad>,
+            }
+        }
+    };
 }
 
 mod convert;
