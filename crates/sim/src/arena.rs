@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeSet,
     ptr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
 use elinvar_core::{Error, Result};
@@ -24,7 +24,19 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    pub(crate) fn new() -> Result<Arc<Self>> {
+    /// The process's arena, which all simulators share: few reservations of this size fit into an address space.
+    pub(crate) fn shared() -> Result<Arc<Self>> {
+        static SHARED: Mutex<Weak<Arena>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(arena) = shared.upgrade() {
+            return Ok(arena);
+        }
+        let arena = Self::new()?;
+        *shared = Arc::downgrade(&arena);
+        Ok(arena)
+    }
+
+    fn new() -> Result<Arc<Self>> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a fresh anonymous mapping at an address of the system's choice touches no existing memory.
         let base = unsafe { libc::mmap(ptr::null_mut(), SLOTS * SLOT as usize, libc::PROT_NONE, flags, -1, 0) };
@@ -116,6 +128,14 @@ impl Drop for Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_simulators_share_an_arena() {
+        let arenas: Vec<_> = (0..16).map(|_| Arena::shared().unwrap()).collect();
+        let slots: Vec<_> = arenas.iter().map(|arena| arena.allocate(16).unwrap()).collect();
+        let addresses: BTreeSet<_> = slots.iter().map(Slot::address).collect();
+        assert_eq!(addresses.len(), arenas.len());
+    }
 
     #[test]
     fn a_freed_slot_comes_back_zeroed() {

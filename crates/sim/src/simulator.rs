@@ -70,7 +70,7 @@ impl Simulator {
         Ok(Self(Arc::new(Device {
             compiler,
             runtime,
-            arena: Arena::new()?,
+            arena: Arena::shared()?,
             threads,
             pool: OnceLock::new(),
             time_limit: config.time_limit,
