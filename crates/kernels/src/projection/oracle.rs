@@ -77,6 +77,9 @@ pub(crate) fn cases() -> Vec<Case> {
     // More tiles than simdgroups at once, so that one makes several; nothing to do at all.
     cases.push(normed(Layers { k: 64, n: &[1500], ..plain }, DType::BF16));
     cases.push(normed(Layers { k: 64, n: &[700, 700], gated: true, ..plain }, DType::BF16));
+    // The same with lines of whole turns of what is on its way, on a large GPU too.
+    cases.push(Layers { k: 2048, n: &[2200], residual: true, ..plain }.case());
+    cases.push(normed(Layers { k: 1024, n: &[2200, 2200], gated: true, ..plain }, DType::BF16));
     cases.push(Layers { m: 0, ..plain }.case());
     cases.push(Layers { n: &[0, 3], ..plain }.case());
     cases.push(Layers { k: 0, n: &[3], ..plain }.case());
