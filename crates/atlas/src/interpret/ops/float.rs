@@ -12,14 +12,7 @@ pub(crate) const LOG10_2: f32 = std::f32::consts::LOG10_2;
 
 float_operations! {
     f32:
-    Op1 Unary One unary map1 {
-        Neg |a| -a;
-        Abs |a| a.abs();
-        Floor |a| a.floor();
-        Ceil |a| a.ceil();
-        Trunc |a| a.trunc();
-        Round |a| a.round_ties_even();
-        Sqrt |a| a.sqrt();
+    unary {
         Rsqrt |a| math::rsqrt(a);
         Exp |a| math::exp(a);
         Exp2 |a| math::exp2(a);
@@ -34,14 +27,7 @@ float_operations! {
         Silu |a| math::silu(a);
         Erf |a| math::erf(a);
     }
-    Op2 Binary Two binary map2 {
-        Add |a, b| a + b;
-        Sub |a, b| a - b;
-        Mul |a, b| a * b;
-        Div |a, b| a / b;
-        Rem |a, b| (-(a / b).trunc()).mul_add(b, a);
-        Min |a, b| if a.is_nan() | (a < b) { a } else { b };
-        Max |a, b| if a.is_nan() | (a > b) { a } else { b };
+    binary {
         Pow |a, b| math::pow(a, b);
     }
 }

@@ -2,7 +2,31 @@
 
 /// Operations on a floating-point type, and which loop each is.
 macro_rules! float_operations {
-    ($type:ident: $($trait:ident $op:ident $result:ident $function:ident $map:ident { $($name:ident |$($x:ident),+| $body:expr;)* })*) => {$(
+    ($type:ident: unary { $($unary:tt)* } binary { $($binary:tt)* }) => {
+        float_operations! { @$type:
+            Op1 Unary One unary map1 {
+                Neg |a| -a;
+                Abs |a| a.abs();
+                Floor |a| a.floor();
+                Ceil |a| a.ceil();
+                Trunc |a| a.trunc();
+                Round |a| a.round_ties_even();
+                Sqrt |a| a.sqrt();
+                $($unary)*
+            }
+            Op2 Binary Two binary map2 {
+                Add |a, b| a + b;
+                Sub |a, b| a - b;
+                Mul |a, b| a * b;
+                Div |a, b| a / b;
+                Rem |a, b| (-(a / b).trunc()).mul_add(b, a);
+                Min |a, b| if a.is_nan() | (a < b) { a } else { b };
+                Max |a, b| if a.is_nan() | (a > b) { a } else { b };
+                $($binary)*
+            }
+        }
+    };
+    (@$type:ident: $($trait:ident $op:ident $result:ident $function:ident $map:ident { $($name:ident |$($x:ident),+| $body:expr;)* })*) => {$(
         $(
             struct $name;
             impl $trait for $name {
