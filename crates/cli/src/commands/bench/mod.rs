@@ -13,11 +13,26 @@ use clap::{Args, Subcommand};
 use elinvar::{DeviceKind, DeviceProperties, Result};
 pub(crate) use timing::median;
 
+use crate::args::DeviceArgs;
+
 /// Arguments of `elinvar bench`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
     what: What,
+}
+
+/// What benchmarks of rows take.
+#[derive(Debug, Args)]
+struct RowArgs {
+    /// Seconds spent on each row
+    #[arg(long, default_value_t = 0.5)]
+    seconds: f64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    device: DeviceArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -27,7 +42,7 @@ enum What {
     /// Time prefill and decoding of a Llama of random weights
     Decode(decode::DecodeArgs),
     /// Time a fixed table of small operators beside figures published for MLX
-    Table(table::TableArgs),
+    Table(RowArgs),
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<()> {

@@ -7,12 +7,13 @@ use half::{bf16, f16};
 use serde_json::{Value, json};
 
 use super::{
+    RowArgs,
     ceiling::Ceilings,
     rows::{CHAIN, Row, chain, rows},
     timing::replay_seconds,
     units,
 };
-use crate::{args::DeviceArgs, commands::print_line};
+use crate::commands::print_line;
 
 /// Arguments of `elinvar bench ops`.
 #[derive(Debug, Args)]
@@ -20,34 +21,28 @@ pub(crate) struct OpsArgs {
     /// Only rows whose name contains this
     #[arg(long, default_value = "", hide_default_value = true)]
     filter: String,
-    /// Seconds spent on each row
-    #[arg(long, default_value_t = 0.5)]
-    seconds: f64,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    device: DeviceArgs,
+    rows: RowArgs,
 }
 
 pub(crate) fn run(args: &OpsArgs) -> Result<()> {
-    let executor = args.device.executor()?;
+    let executor = args.rows.device.executor()?;
     let properties = executor.properties().clone();
     let ceilings = Ceilings::of(&executor)?;
     let mut results = Vec::new();
-    if !args.json {
+    if !args.rows.json {
         print_line(format!("{} · {} {}", properties.name, properties.compute_units, units(&properties)));
         print_line(format!("ceilings: {}\n", ceilings.describe()));
         print_line(format!("{:<62} {:>11} {:>9} {:>9} {:>7}", "operator", "µs", "GB/s", "GFLOP/s", "limit"));
     }
     for row in rows(&properties).into_iter().filter(|r| r.name().contains(&args.filter)) {
-        let result = measure(&executor, &row, ceilings, args.seconds)?;
-        if !args.json {
+        let result = measure(&executor, &row, ceilings, args.rows.seconds)?;
+        if !args.rows.json {
             print_line(&result.text);
         }
         results.push(result.json);
     }
-    if args.json {
+    if args.rows.json {
         print_line(json!({
             "device": properties.name, "compute_units": properties.compute_units, "ceilings": ceilings.json(), "rows": Value::Array(results)
         }));

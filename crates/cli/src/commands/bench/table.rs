@@ -1,6 +1,5 @@
 use std::time::Duration;
 
-use clap::Args;
 use elinvar::{
     DType, DeviceKind, Executor, Operator, Precision, Result, Tensor,
     kernels::{
@@ -16,21 +15,8 @@ use elinvar::{
 };
 use serde_json::{Value, json};
 
-use super::{apple::published_bandwidth, timing::replay_seconds};
-use crate::{args::DeviceArgs, commands::print_line};
-
-/// Arguments of `elinvar bench table`.
-#[derive(Debug, Args)]
-pub(crate) struct TableArgs {
-    /// Seconds spent on each row
-    #[arg(long, default_value_t = 0.5)]
-    seconds: f64,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    device: DeviceArgs,
-}
+use super::{RowArgs, apple::published_bandwidth, timing::replay_seconds};
+use crate::commands::print_line;
 
 /// One piece of work and the time that was published for MLX on an M-series chip, whose measurement evaluated lazily.
 struct Row {
@@ -44,7 +30,7 @@ const REPEATS: usize = 100;
 
 const EPSILON: f32 = 1e-5;
 
-pub(crate) fn run(args: &TableArgs) -> Result<()> {
+pub(crate) fn run(args: &RowArgs) -> Result<()> {
     let executor = args.device.executor()?;
     let properties = executor.properties();
     let bandwidth = if properties.kind == DeviceKind::Metal { published_bandwidth(&properties.name) } else { None };
