@@ -1,35 +1,20 @@
 // The short names of vectors and matrices, and those of <simd/simd.h>, which headers shared with the host use.
 #pragma once
 
-#define ELV_VECTORS(T)                             \
-  typedef metal::vec<T, 2> T##2;                   \
-  typedef metal::packed_vec<T, 2> packed_##T##2;   \
-  typedef T##2 simd_##T##2;                        \
-  typedef T##2 vector_##T##2;                      \
-  typedef metal::vec<T, 3> T##3;                   \
-  typedef metal::packed_vec<T, 3> packed_##T##3;   \
-  typedef T##3 simd_##T##3;                        \
-  typedef T##3 vector_##T##3;                      \
-  typedef metal::vec<T, 4> T##4;                   \
-  typedef metal::packed_vec<T, 4> packed_##T##4;   \
-  typedef T##4 simd_##T##4;                        \
-  typedef T##4 vector_##T##4;                      \
-  namespace metal {                                \
-  using ELV_ROOT::T##2;                                    \
-  using ELV_ROOT::packed_##T##2;                           \
-  using ELV_ROOT::T##3;                                    \
-  using ELV_ROOT::packed_##T##3;                           \
-  using ELV_ROOT::T##4;                                    \
-  using ELV_ROOT::packed_##T##4;                           \
-  }                                                \
-  namespace simd {                                 \
-  using ELV_ROOT::T##2;                                    \
-  using ELV_ROOT::packed_##T##2;                           \
-  using ELV_ROOT::T##3;                                    \
-  using ELV_ROOT::packed_##T##3;                           \
-  using ELV_ROOT::T##4;                                    \
-  using ELV_ROOT::packed_##T##4;                           \
+#define ELV_VECTOR(T, N)                         \
+  typedef metal::vec<T, N> T##N;                 \
+  typedef metal::packed_vec<T, N> packed_##T##N; \
+  typedef T##N simd_##T##N;                      \
+  typedef T##N vector_##T##N;                    \
+  namespace metal {                              \
+  using ELV_ROOT::T##N;                          \
+  using ELV_ROOT::packed_##T##N;                 \
+  }                                              \
+  namespace simd {                               \
+  using ELV_ROOT::T##N;                          \
+  using ELV_ROOT::packed_##T##N;                 \
   }
+#define ELV_VECTORS(T) ELV_VECTOR(T, 2) ELV_VECTOR(T, 3) ELV_VECTOR(T, 4)
 ELV_VECTORS(bool)
 ELV_VECTORS(char)
 ELV_VECTORS(uchar)
@@ -43,61 +28,26 @@ ELV_VECTORS(half)
 ELV_VECTORS(float)
 ELV_VECTORS(bfloat)
 #undef ELV_VECTORS
+#undef ELV_VECTOR
 
-#define ELV_MATRICES(T)                            \
-  typedef metal::matrix<T, 2, 2> T##2x2;           \
-  typedef T##2x2 simd_##T##2x2;                    \
-  typedef T##2x2 matrix_##T##2x2;                  \
-  typedef metal::matrix<T, 2, 3> T##2x3;           \
-  typedef T##2x3 simd_##T##2x3;                    \
-  typedef T##2x3 matrix_##T##2x3;                  \
-  typedef metal::matrix<T, 2, 4> T##2x4;           \
-  typedef T##2x4 simd_##T##2x4;                    \
-  typedef T##2x4 matrix_##T##2x4;                  \
-  typedef metal::matrix<T, 3, 2> T##3x2;           \
-  typedef T##3x2 simd_##T##3x2;                    \
-  typedef T##3x2 matrix_##T##3x2;                  \
-  typedef metal::matrix<T, 3, 3> T##3x3;           \
-  typedef T##3x3 simd_##T##3x3;                    \
-  typedef T##3x3 matrix_##T##3x3;                  \
-  typedef metal::matrix<T, 3, 4> T##3x4;           \
-  typedef T##3x4 simd_##T##3x4;                    \
-  typedef T##3x4 matrix_##T##3x4;                  \
-  typedef metal::matrix<T, 4, 2> T##4x2;           \
-  typedef T##4x2 simd_##T##4x2;                    \
-  typedef T##4x2 matrix_##T##4x2;                  \
-  typedef metal::matrix<T, 4, 3> T##4x3;           \
-  typedef T##4x3 simd_##T##4x3;                    \
-  typedef T##4x3 matrix_##T##4x3;                  \
-  typedef metal::matrix<T, 4, 4> T##4x4;           \
-  typedef T##4x4 simd_##T##4x4;                    \
-  typedef T##4x4 matrix_##T##4x4;                  \
-  namespace metal {                                \
-  using ELV_ROOT::T##2x2;                                  \
-  using ELV_ROOT::T##2x3;                                  \
-  using ELV_ROOT::T##2x4;                                  \
-  using ELV_ROOT::T##3x2;                                  \
-  using ELV_ROOT::T##3x3;                                  \
-  using ELV_ROOT::T##3x4;                                  \
-  using ELV_ROOT::T##4x2;                                  \
-  using ELV_ROOT::T##4x3;                                  \
-  using ELV_ROOT::T##4x4;                                  \
-  }                                                \
-  namespace simd {                                 \
-  using ELV_ROOT::T##2x2;                                  \
-  using ELV_ROOT::T##2x3;                                  \
-  using ELV_ROOT::T##2x4;                                  \
-  using ELV_ROOT::T##3x2;                                  \
-  using ELV_ROOT::T##3x3;                                  \
-  using ELV_ROOT::T##3x4;                                  \
-  using ELV_ROOT::T##4x2;                                  \
-  using ELV_ROOT::T##4x3;                                  \
-  using ELV_ROOT::T##4x4;                                  \
+#define ELV_MATRIX(T, C, R)                  \
+  typedef metal::matrix<T, C, R> T##C##x##R; \
+  typedef T##C##x##R simd_##T##C##x##R;      \
+  typedef T##C##x##R matrix_##T##C##x##R;    \
+  namespace metal {                          \
+  using ELV_ROOT::T##C##x##R;                \
+  }                                          \
+  namespace simd {                           \
+  using ELV_ROOT::T##C##x##R;                \
   }
+#define ELV_MATRICES_OF(T, C) ELV_MATRIX(T, C, 2) ELV_MATRIX(T, C, 3) ELV_MATRIX(T, C, 4)
+#define ELV_MATRICES(T) ELV_MATRICES_OF(T, 2) ELV_MATRICES_OF(T, 3) ELV_MATRICES_OF(T, 4)
 ELV_MATRICES(float)
 ELV_MATRICES(half)
 ELV_MATRICES(bfloat)
 #undef ELV_MATRICES
+#undef ELV_MATRICES_OF
+#undef ELV_MATRIX
 
 namespace metal {
 using ELV_ROOT::int8_t;
