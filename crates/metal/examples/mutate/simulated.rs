@@ -31,8 +31,18 @@ enum Outcome {
     DoesNotCompile,
 }
 
+impl Outcome {
+    fn name(&self) -> &'static str {
+        match self {
+            Outcome::Noticed => "noticed",
+            Outcome::Survived => "survived",
+            Outcome::DoesNotCompile => "does not compile",
+        }
+    }
+}
+
 pub(crate) fn main() -> Result<()> {
-    let (mut filter, mut seeds, mut shard) = (String::new(), 4, (0, 1));
+    let (mut wanted, mut seeds, mut shard) = (Vec::new(), 4, (0, 1));
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
@@ -42,7 +52,7 @@ pub(crate) fn main() -> Result<()> {
                 let (index, count) = text.split_once('/').ok_or("write --shard INDEX/COUNT")?;
                 shard = (index.parse()?, count.parse()?);
             }
-            _ => filter = argument,
+            _ => wanted.push(argument),
         }
     }
     let accepted = conformance::cases();
@@ -50,8 +60,11 @@ pub(crate) fn main() -> Result<()> {
     let cases: Vec<Case> = accepted.into_iter().chain(conformance::refused()).collect();
     let device = Device::new(NullBackend::new());
     let files = files_of(&cases, device.properties());
-    let chosen = files.values().filter(|(file, _)| file.name.contains(&filter));
-    let mutants: Vec<_> = chosen.flat_map(|(file, _)| mutants(file)).skip(shard.0).step_by(shard.1).collect();
+    let is_wanted = |file: &MetalFile| wanted.is_empty() || wanted.iter().any(|part| file.name.contains(part.as_str()));
+    let mut chosen: Vec<_> = files.values().filter(|(file, _)| is_wanted(file)).collect();
+    // The slowest first, so that all threads end together.
+    chosen.sort_by_key(|(_, users)| std::cmp::Reverse(users.len()));
+    let mutants: Vec<_> = chosen.into_iter().flat_map(|(file, _)| mutants(file)).skip(shard.0).step_by(shard.1).collect();
     eprintln!("{} mutants of {} files", mutants.len(), files.len());
     let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     let work = || -> Result<()> {
@@ -59,9 +72,7 @@ pub(crate) fn main() -> Result<()> {
         while let Some((index, mutant)) = next_of(&mutants, &next) {
             let used: Vec<(&Case, bool)> = files[mutant.file].1.iter().map(|&i| (&cases[i], i >= first_refused)).collect();
             let outcome = run(mutant, &used, &reference, seeds)?;
-            if matches!(outcome, Outcome::Survived) {
-                eprintln!("survived: {}:{} {}: {}", mutant.file, mutant.line, mutant.kind, mutant.before);
-            }
+            eprintln!("{}: {}:{} {}: {}", outcome.name(), mutant.file, mutant.line, mutant.kind, mutant.before);
             outcomes.lock().map_err(|_| "a worker panicked")?.insert(index, outcome);
         }
         Ok(())
