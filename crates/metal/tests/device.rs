@@ -9,12 +9,21 @@ use elinvar_core::{
     Access, Buffer, CommandList, DType, Device, DeviceKind, Dispatch, Extent, HostMemory, KernelKey, KernelSource, ListBuilder, Metal, MetalText,
     Parameter,
 };
-use elinvar_kernels::{Operator, TensorInfo, encode, softmax::Softmax};
+use elinvar_kernels::{
+    Operator, TensorInfo,
+    conformance::{self, Placement},
+    encode,
+    softmax::Softmax,
+};
 use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
 
 fn device(texts: &[(&str, String)]) -> Device {
+    device_with(SimulatorOptions::default(), texts)
+}
+
+fn device_with(options: SimulatorOptions, texts: &[(&str, String)]) -> Device {
     let texts: HashMap<_, _> = texts.iter().map(|(name, text)| ((*name).to_owned(), text.clone())).collect();
-    let simulated = Simulated::new(SimulatorOptions::default()).unwrap();
+    let simulated = Simulated::new(options).unwrap();
     Device::new(MetalBackend::new(simulated, DeviceKind::MetalSim).with_texts(texts))
 }
 
@@ -76,6 +85,26 @@ fn a_device_may_be_dropped_while_a_list_runs() {
         drop((device, list));
         completion.wait().unwrap();
     }
+}
+
+/// The first error among an operator's cases when a line of one of its files is another, on a device that checks no access.
+fn told(operator: &str, file: &str, line: &str, other: &str) -> String {
+    let text = source(file).replacen(line, other, 1);
+    assert_ne!(text, source(file));
+    let device = device_with(SimulatorOptions { checked: false, ..SimulatorOptions::default() }, &[(file, text)]);
+    let cases = conformance::cases().into_iter().filter(|case| case.name().starts_with(operator));
+    let mut errors = cases.filter_map(|case| conformance::run(&case, &device, Placement::Aligned).err());
+    errors.next().unwrap_or_else(|| panic!("no case of {operator} told anything")).to_string()
+}
+
+#[test]
+fn cases_tell_writes_beside_outputs_and_beside_what_is_updated() {
+    let store = "    store_block(y + first, block, elements_from(first, params.count));\n";
+    let beside_output = told("Fill ", "fill/fill.metal", store, &format!("{store}    y[-1] = T(0);\n"));
+    assert!(beside_output.contains("wrote outside"), "{beside_output}");
+    let to = "    const uint width = uint(params.width);\n";
+    let beside_cache = told("KvAppend", "kv_append/kv_append.metal", to, &format!("{to}    stored(cache)[-1] = 0;\n"));
+    assert!(beside_cache.contains("wrote outside"), "{beside_cache}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod refused;
 mod suite;
 mod tensor;
 
-use elinvar_core::{DType, Device, DeviceProperties, Error, ListBuilder, Result};
+use elinvar_core::{Binding, Buffer, DType, Device, DeviceProperties, Error, ListBuilder, Result};
 
 pub use refused::refused;
 pub use suite::{Tally, compile, each_kernel_once, put_through};
@@ -221,13 +221,17 @@ pub fn run(case: &Case, device: &Device, placement: Placement) -> Result<Vec<Hos
     const POISON: u8 = 0xa5;
     let infos = case.infos()?;
     let types = case.operator.infer(&infos)?;
+    let poison = |buffer: &Buffer| device.write(buffer, 0, &vec![POISON; buffer.bytes()]);
     let mut inputs = Vec::new();
-    for tensor in &case.inputs {
+    for (index, tensor) in case.inputs.iter().enumerate() {
         inputs.push(match tensor {
             None => None,
             Some(tensor) => {
                 let offset = placement.offset(tensor.dtype());
                 let buffer = device.allocate(offset + tensor.bytes().len() + MARGIN)?;
+                if case.updated.contains(&index) {
+                    poison(&buffer)?;
+                }
                 device.write(&buffer, offset, tensor.bytes())?;
                 Some(buffer.bind(offset, tensor.bytes().len())?)
             }
@@ -238,30 +242,30 @@ pub fn run(case: &Case, device: &Device, placement: Placement) -> Result<Vec<Hos
         let bytes = info.elements() * info.dtype.size();
         let offset = placement.offset(info.dtype);
         let buffer = device.allocate(offset + bytes + MARGIN)?;
-        device.write(&buffer, 0, &vec![POISON; buffer.bytes()])?;
+        poison(&buffer)?;
         outputs.push(buffer.bind(offset, bytes)?);
     }
     let plan = plan_for(&*case.operator, &infos, &types, device)?;
     let mut list = ListBuilder::new();
     encode(&plan, &inputs, &outputs, device, &mut list, |bytes| device.allocate(bytes))?;
     device.submit(&list.finish())?.wait()?;
-    let read = |binding: &elinvar_core::Binding, info: &TensorInfo, guarded: bool| -> Result<HostTensor> {
+    let read = |binding: &Binding, info: &TensorInfo| -> Result<HostTensor> {
         let mut bytes = vec![0; binding.buffer().bytes()];
         device.read(binding.buffer(), 0, &mut bytes)?;
         let (start, end) = (binding.offset(), binding.offset() + binding.bytes());
-        if guarded && bytes[..start].iter().chain(&bytes[end..]).any(|&b| b != POISON) {
+        if bytes[..start].iter().chain(&bytes[end..]).any(|&b| b != POISON) {
             return Err(Error::invalid_data(format!("{}: wrote outside its output", case.name())));
         }
         HostTensor::from_bytes(info.dtype, info.shape(), &bytes[start..end])
     };
     let updated = |&index: &usize| match (&inputs[index], &infos[index]) {
-        (Some(binding), Some(info)) => read(binding, info, false),
+        (Some(binding), Some(info)) => read(binding, info),
         _ => Err(Error::invalid_argument(format!("{}: an updated input is absent", case.name()))),
     };
     if !case.updated.is_empty() {
         return case.updated.iter().map(updated).collect();
     }
-    outputs.iter().zip(&types).map(|(binding, info)| read(binding, info, true)).collect()
+    outputs.iter().zip(&types).map(|(binding, info)| read(binding, info)).collect()
 }
 
 /// The ragged lengths every row operator is tried at.
