@@ -46,7 +46,7 @@ pub(crate) struct Target<'a> {
 impl Target<'_> {
     /// All of a list's commands, the words zeroed first.
     pub(crate) fn run(&self, list: &CommandList) -> Result<()> {
-        let (mut word, mut ahead) = (0, None);
+        let (mut word, mut ahead) = (0, Ahead::default());
         if let Some(words) = self.words {
             word = words.pointer;
             self.fill(words.pointer, 0, elinvar_core::DeviceMemory::bytes(words))?;
@@ -54,12 +54,11 @@ impl Target<'_> {
         for command in list.commands() {
             match command {
                 Command::Dispatch(dispatch) => {
-                    let overlaps = may_overlap(dispatch, ahead);
+                    let overlaps = ahead.overlaps(dispatch);
                     self.dispatch(dispatch, word, overlaps).map_err(|e| e.context(&dispatch.pipeline.source().key))?;
                     if refuses(&dispatch.pipeline) {
                         word += WORD as u64;
                     }
-                    ahead = Some(dispatch);
                     continue;
                 }
                 // Nothing to do, which the driver does not take for a command.
@@ -73,7 +72,7 @@ impl Target<'_> {
                 }
                 Command::Fill(fill) => self.fill(address(&fill.destination)?, fill.value, fill.destination.bytes())?,
             }
-            ahead = None;
+            ahead = Ahead::default();
         }
         Ok(())
     }
@@ -97,19 +96,36 @@ impl Target<'_> {
     }
 }
 
-/// Whether a launch may begin before the one ahead of it, if it is known, has ended: what it reads early is not written there. All launches before that
-/// one have ended by then, because it has waited for them.
-fn may_overlap(dispatch: &Dispatch, ahead: Option<&Dispatch>) -> bool {
-    let bound = |of: &Dispatch, wanted: fn(&Parameter) -> bool| -> Vec<Binding> {
-        let parameters = of.pipeline.source().parameters.iter().zip(&of.bindings);
-        parameters.filter(|(parameter, _)| wanted(parameter)).filter_map(|(_, binding)| binding.clone()).collect()
-    };
-    let early = bound(dispatch, |parameter| parameter.early);
-    let Some(ahead) = ahead else { return early.is_empty() };
-    // A library's product may let others come before it has waited.
-    let waited = !matches!(ahead.pipeline.source().cuda, Some(CudaForm::MatrixProduct));
-    early.is_empty()
-        || waited && !bound(ahead, |parameter| parameter.access != Access::Read).iter().any(|written| early.iter().any(|e| e.overlaps(written)))
+/// What is written by the last launch that began alone and by those after it, which may still run. Unknown until a launch of the list begins alone.
+#[derive(Default)]
+struct Ahead {
+    written: Option<Vec<Binding>>,
+}
+
+impl Ahead {
+    /// Whether a launch may begin before those ahead have ended, which it joins: nothing that it reads early is written there. The next but one ahead has
+    /// ended by then, as the one between has waited for it; but who waits sees what was written, and others are promised nothing.
+    fn overlaps(&mut self, dispatch: &Dispatch) -> bool {
+        let early = bound(dispatch, |parameter| parameter.early);
+        let reads = |written: &Binding| early.iter().any(|read| read.overlaps(written));
+        let overlaps = early.is_empty() || self.written.as_ref().is_some_and(|ahead| !ahead.iter().any(reads));
+        if !overlaps {
+            self.written = Some(Vec::new());
+        }
+        if matches!(dispatch.pipeline.source().cuda, Some(CudaForm::MatrixProduct)) {
+            // A library's product may let others come before it has waited.
+            self.written = None;
+        } else if let Some(written) = &mut self.written {
+            written.extend(bound(dispatch, |parameter| parameter.access != Access::Read));
+        }
+        overlaps
+    }
+}
+
+/// What is bound to the parameters wanted.
+fn bound(dispatch: &Dispatch, wanted: impl Fn(&Parameter) -> bool) -> Vec<Binding> {
+    let parameters = dispatch.pipeline.source().parameters.iter().zip(&dispatch.bindings);
+    parameters.filter(|(parameter, _)| wanted(parameter)).filter_map(|(_, binding)| binding.clone()).collect()
 }
 
 /// The address of a binding's first byte.
@@ -143,14 +159,17 @@ mod tests {
     }
 
     #[test]
-    fn a_launch_overlaps_unless_the_one_ahead_writes_what_it_reads_early() {
+    fn a_launch_overlaps_unless_one_ahead_writes_what_it_reads_early() {
         let device = Device::new(NullBackend::new());
         let [a, b, c, d] = [0; 4].map(|_| device.allocate(64).unwrap());
-        let of = dispatches(&device, &[[&a, &b, &c], [&c, &b, &d], [&a, &d, &b]]);
-        assert!(!may_overlap(&of[0], None));
-        // It reads what the one ahead has written, but only after it has waited.
-        assert!(may_overlap(&of[1], Some(&of[0])));
-        assert!(!may_overlap(&of[2], Some(&of[1])));
-        assert!(may_overlap(&of[2], Some(&of[0])));
+        let overlapping = |launches: &[[&Buffer; 3]]| -> Vec<bool> {
+            let mut ahead = Ahead::default();
+            dispatches(&device, launches).iter().map(|dispatch| ahead.overlaps(dispatch)).collect()
+        };
+        // What is ahead of the first is not known. The second reads what the first has written, but only after it has waited.
+        assert_eq!(overlapping(&[[&a, &b, &c], [&c, &b, &d]]), [false, true]);
+        assert_eq!(overlapping(&[[&a, &b, &c], [&a, &c, &d]]), [false, false]);
+        // So far back that it has ended, but nobody has made its writes visible to the third.
+        assert_eq!(overlapping(&[[&a, &b, &c], [&a, &b, &d], [&a, &c, &d], [&a, &c, &d]]), [false, true, false, true]);
     }
 }

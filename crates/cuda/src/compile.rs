@@ -49,6 +49,9 @@ pub(crate) struct Code {
 /// The compute capability from which launches overlap.
 const OVERLAPPING: u32 = 90;
 
+/// The file of texts whose kernels wait themselves for the launches ahead.
+const WAITING: &str = "metal/launches.metal";
+
 /// Everything but headers that a run of the compiler gets.
 struct Text<'a> {
     name: &'a str,
@@ -135,7 +138,11 @@ impl Compiler {
         };
         let names: Vec<_> = kernels.iter().map(|kernel| metal.kernel(&kernel.key)).collect();
         let inline: Vec<_> = kernels.iter().map(|kernel| (kernel.params_bytes > 0).then_some(kernel.parameters.len() as u32)).collect();
-        let wanted: Vec<_> = names.iter().zip(&inline).map(|(kernel, inline)| CudaEntry { kernel, inline: inline.as_slice() }).collect();
+        // What a caller's own text calls its functions says nothing: its entries wait.
+        let wait = metal.form().is_some_and(|form| form.files.iter().any(|file| file.name == WAITING));
+        let early: Vec<_> = kernels.iter().map(|kernel| early(kernel)).collect();
+        let buffers = inline.iter().zip(&early).map(|(inline, early)| (inline.as_slice(), wait.then_some(early.as_slice())));
+        let wanted: Vec<_> = names.iter().zip(buffers).map(|(kernel, (inline, early))| CudaEntry { kernel, inline, early }).collect();
         let lowered = module.lower_for_cuda(&wanted)?;
         let mut entries = Vec::new();
         for (kernel, entry) in kernels.iter().zip(lowered.entries) {
@@ -183,9 +190,16 @@ impl Compiler {
         }
         let request = Request { name: text.name, text: text.text, headers: text.headers, options: &options };
         let made = self.nvrtc.compile(&request).map_err(|log| Error::compile_failed(first_error(&log)).context(text.name))?;
-        self.cache.write_sealed(&place, made.clone())?;
+        // What was compiled runs even where it cannot be kept.
+        let _ = self.cache.write_sealed(&place, made.clone());
         Ok(made)
     }
+}
+
+/// Indices of the buffers that a library's kernel reads before the launches ahead have ended.
+fn early(kernel: &KernelSource) -> Vec<u32> {
+    let indices = (0..).zip(&kernel.parameters);
+    indices.filter(|(_, parameter)| parameter.early).map(|(index, _)| index).collect()
 }
 
 /// What each argument of a lowered entry is, in order; positions have none.

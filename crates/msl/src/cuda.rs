@@ -34,9 +34,6 @@ pub const PRELUDE: &[(&str, &str)] = prelude! {
 /// (What is suppressed: Metal allows to repeat `const`, to compare an unsigned number with zero and to leave variables and functions unused.)
 pub const OPTIONS: &[&str] = &["--std=c++17", "-default-device", "--maxrregcount=64", "--diag-suppress=83,128,177,186,550"];
 
-/// The prelude's function that waits for the launches ahead: a text that has it calls it in each of its kernels.
-const AWAIT: &str = "await_launches";
-
 /// A kernel wanted of a text.
 #[derive(Clone, Copy, Debug)]
 pub struct CudaEntry<'a> {
@@ -44,9 +41,12 @@ pub struct CudaEntry<'a> {
     pub kernel: &'a str,
     /// Indices of the `constant T&` buffers that are passed by value, as bytes of the launch.
     pub inline: &'a [u32],
+    /// Of a kernel that waits for the launches ahead itself (`elv::await_launches`), indices of the buffers that it reads before, which no launch in
+    /// flight may write. `None`: the entry waits before the kernel begins.
+    pub early: Option<&'a [u32]>,
 }
 
-pub(crate) fn lower(module: &Module, wanted: &[(Kernel, &[u32])]) -> Lowered {
+pub(crate) fn lower(module: &Module, wanted: &[(Kernel, CudaEntry<'_>)]) -> Lowered {
     let mut edits = Edits::new(&module.tokens);
     lower::attributes(module, &mut edits);
     lower::instantiations(module, &mut edits);
@@ -65,8 +65,7 @@ pub(crate) fn lower(module: &Module, wanted: &[(Kernel, &[u32])]) -> Lowered {
     specialisations::specialisations(module, &mut edits);
     duplicates::duplicates(module, &mut edits);
     let mut text = format!("{}#include \"msl.cuh\"\n{}namespace msl {{\n{}", defines(module), constants::defaults(module), edits.apply());
-    let waits = (0..module.tokens.len()).any(|at| module.tokens.is_identifier(at) && module.tokens.text(at) == AWAIT);
-    let entries = entries::entries(wanted, waits, &mut text);
+    let entries = entries::entries(wanted, &mut text);
     text.push_str("} // namespace msl\n");
     Lowered { text, entries }
 }

@@ -138,7 +138,7 @@ impl Module {
     ///
     /// A kernel that the text does not have.
     pub fn lower_for_cuda(&self, entries: &[CudaEntry<'_>]) -> Result<Lowered> {
-        let wanted = entries.iter().map(|entry| Ok((self.kernel(entry.kernel)?, entry.inline))).collect::<Result<Vec<_>>>()?;
+        let wanted = entries.iter().map(|entry| Ok((self.kernel(entry.kernel)?, *entry))).collect::<Result<Vec<_>>>()?;
         Ok(cuda::lower(self, &wanted))
     }
 

@@ -75,6 +75,6 @@ fn cuda(metal: &render::MetalProgram, program: &Program) -> Result<String> {
     let text = msl::preprocess(&program.name, &metal.text, &[], &MetalHeaders)?;
     let buffers = program.parameters.iter().filter(|p| p.access.is_some()).count() as u32;
     let inline = (metal.block_bytes() > 0).then_some(buffers);
-    let lowered = Module::read(&text)?.lower_for_cuda(&[CudaEntry { kernel: &metal.kernel, inline: inline.as_slice() }])?;
+    let lowered = Module::read(&text)?.lower_for_cuda(&[CudaEntry { kernel: &metal.kernel, inline: inline.as_slice(), early: None }])?;
     Ok(lowered.text)
 }

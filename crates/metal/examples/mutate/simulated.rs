@@ -42,11 +42,12 @@ impl Outcome {
 }
 
 pub(crate) fn main() -> Result<()> {
-    let (mut wanted, mut seeds, mut shard) = (Vec::new(), 4, (0, 1));
+    let (mut wanted, mut seeds, mut most, mut shard) = (Vec::new(), 4, usize::MAX, (0, 1));
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--seeds" => seeds = arguments.next().ok_or("--seeds needs a number")?.parse()?,
+            "--cases" => most = arguments.next().ok_or("--cases needs a number")?.parse()?,
             "--shard" => {
                 let text = arguments.next().ok_or("--shard needs INDEX/COUNT")?;
                 let (index, count) = text.split_once('/').ok_or("write --shard INDEX/COUNT")?;
@@ -70,7 +71,9 @@ pub(crate) fn main() -> Result<()> {
     let work = || -> Result<()> {
         let reference = Device::new(CpuBackend::new(std::num::NonZeroUsize::new(1))?);
         while let Some((index, mutant)) = next_of(&mutants, &next) {
-            let used: Vec<(&Case, bool)> = files[mutant.file].1.iter().map(|&i| (&cases[i], i >= first_refused)).collect();
+            let users = &files[mutant.file].1;
+            let chosen = users.iter().step_by(users.len().div_ceil(most));
+            let used: Vec<(&Case, bool)> = chosen.map(|&i| (&cases[i], i >= first_refused)).collect();
             let outcome = run(mutant, &used, &reference, seeds)?;
             eprintln!("{}: {}:{} {}: {}", outcome.name(), mutant.file, mutant.line, mutant.kind, mutant.before);
             outcomes.lock().map_err(|_| "a worker panicked")?.insert(index, outcome);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::qualifiers::without_address_spaces;
+use super::{CudaEntry, qualifiers::without_address_spaces};
 use crate::{
     kernel::{Kernel, ParameterKind, Position},
     lower::Entry,
@@ -12,10 +12,10 @@ use crate::{
 /// Threads that a block can have at most.
 const MAX_THREADS: u32 = 1024;
 
-/// Appends the entry points to `text`. They wait for the launches ahead unless the text does.
-pub(super) fn entries(wanted: &[(Kernel, &[u32])], waits: bool, text: &mut String) -> Vec<Entry> {
+/// Appends the entry points to `text`.
+pub(super) fn entries(wanted: &[(Kernel, CudaEntry<'_>)], text: &mut String) -> Vec<Entry> {
     text.push_str("\n# 1 \"elinvar-entries\"\n");
-    wanted.iter().enumerate().map(|(number, (kernel, inline))| entry(number, kernel, inline, waits, text)).collect()
+    wanted.iter().enumerate().map(|(number, (kernel, wanted))| entry(number, kernel, wanted, text)).collect()
 }
 
 /// A symbol of its own that says in a profiler which kernel it is.
@@ -24,28 +24,38 @@ fn symbol(number: usize, kernel: &str) -> String {
     format!("elv_{number}_{legible}")
 }
 
-fn entry(number: usize, kernel: &Kernel, inline: &[u32], waits: bool, text: &mut String) -> Entry {
+/// The entry waits for the launches ahead, unless the kernel does, and calls a body, which calls the kernel. Nobody writes what a kernel only reads, so that
+/// its loads need not wait for its own stores; but that is so only once those launches have ended. A body has such pointers restricted, which begins after
+/// the wait; an entry only those that are read early.
+fn entry(number: usize, kernel: &Kernel, wanted: &CudaEntry<'_>, text: &mut String) -> Entry {
     let symbol = symbol(number, &kernel.name);
-    let function = format!("elv_kernel_{number}");
+    let (function, body) = (format!("elv_kernel_{number}"), format!("elv_body_{number}"));
     let address = Tokens::new(&kernel.address);
     let address = join(without_address_spaces((0..address.len()).map(|at| address.text(at))));
-    let (mut parameters, mut arguments, mut shared) = (Vec::new(), Vec::new(), 0);
+    let (mut of_entry, mut of_body, mut passed, mut arguments, mut shared) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), 0);
     for (at, parameter) in kernel.parameters.iter().enumerate() {
         match &parameter.kind {
-            ParameterKind::Buffer { index, .. } if inline.contains(index) => {
-                parameters.push(format!("const __grid_constant__ elv::value_t<elv::target_t<{at}, {function}>> a{at}"));
+            ParameterKind::Buffer { index, .. } if wanted.inline.contains(index) => {
+                let value = format!("elv::value_t<elv::target_t<{at}, {function}>>");
+                of_entry.push(format!("const __grid_constant__ {value} a{at}"));
+                of_body.push(format!("const {value}& a{at}"));
+                passed.push(format!("a{at}"));
                 arguments.push(format!("elv::bind<elv::parameter_t<{at}, {function}>>::to(&a{at})"));
             }
-            ParameterKind::Buffer { written, .. } => {
-                // Nobody writes what the kernel only reads, so that loads need not wait for stores.
-                let restrict = if *written { "" } else { "__restrict__ " };
-                parameters.push(format!("elv::target_t<{at}, {function}>* {restrict}a{at}"));
+            ParameterKind::Buffer { index, written, .. } => {
+                let is_early = wanted.early.is_some_and(|early| early.contains(index));
+                let restrict = |restricted: bool| if restricted && !written { "__restrict__ " } else { "" };
+                of_entry.push(format!("elv::target_t<{at}, {function}>* {}a{at}", restrict(is_early)));
+                of_body.push(format!("elv::target_t<{at}, {function}>* {}a{at}", restrict(is_early || wanted.early.is_none())));
+                passed.push(format!("a{at}"));
                 arguments.push(format!("elv::bind<elv::parameter_t<{at}, {function}>>::to(a{at})"));
             }
             ParameterKind::Threadgroup { .. } => {
                 let offset = if shared == 0 { String::new() } else { format!(" + a{at}") };
                 if shared > 0 {
-                    parameters.push(format!("uint a{at}"));
+                    of_entry.push(format!("uint a{at}"));
+                    of_body.push(format!("uint a{at}"));
+                    passed.push(format!("a{at}"));
                 }
                 arguments.push(format!("elv::bind<elv::parameter_t<{at}, {function}>>::to((elv::target_t<{at}, {function}>*)(elv_shared{offset}))"));
                 shared += 1;
@@ -58,23 +68,27 @@ fn entry(number: usize, kernel: &Kernel, inline: &[u32], waits: bool, text: &mut
     let of_grid = |position| matches!(position, Position::ThreadsPerGrid | Position::GridSize);
     let grid = kernel.parameters.iter().any(|parameter| matches!(parameter.kind, ParameterKind::Position(position) if of_grid(position)));
     if grid {
-        parameters.push("elv::extent elv_grid".to_owned());
+        of_entry.push("elv::extent elv_grid".to_owned());
+        of_body.push("elv::extent elv_grid".to_owned());
+        passed.push("elv_grid".to_owned());
     }
     let bounds = match kernel.max_total_threads {
         Some(threads) if threads < MAX_THREADS => format!("__launch_bounds__({threads}) "),
         _ => String::new(),
     };
     let _ = writeln!(text, "typedef decltype({address}) {function};");
-    let _ = writeln!(text, "extern \"C\" __global__ void {bounds}{symbol}({}) {{", parameters.join(", "));
+    let _ = writeln!(text, "static __forceinline__ void {body}({}) {{", of_body.join(", "));
     if shared > 0 {
         text.push_str("  extern __shared__ __align__(16) char elv_shared[];\n");
-    }
-    if !waits {
-        text.push_str("  elv::await_launches();\n");
     }
     if grid {
         text.push_str("  if (elv::is_outside(elv_grid)) return;\n");
     }
     let _ = writeln!(text, "  ({address})({});\n}}", arguments.join(", "));
+    let _ = writeln!(text, "extern \"C\" __global__ void {bounds}{symbol}({}) {{", of_entry.join(", "));
+    if wanted.early.is_none() {
+        text.push_str("  elv::await_launches();\n");
+    }
+    let _ = writeln!(text, "  {body}({});\n}}", passed.join(", "));
     Entry { kernel: kernel.name.clone(), symbol, grid }
 }

@@ -119,10 +119,10 @@ fn entries_pass_on_buffers_values_shared_memory_and_positions() {
     let text = "template <typename T> [[max_total_threads_per_threadgroup(64)]] kernel void k(device T* x [[buffer(0)]], device const T* y [[buffer(2)]], constant P& p [[buffer(1)]], \
                 threadgroup T* s [[threadgroup(0)]], threadgroup uint* t [[threadgroup(1)]], uint i [[thread_index_in_simdgroup]]) {}";
     let module = Module::read(text).unwrap();
-    let lowered = module.lower_for_cuda(&[CudaEntry { kernel: "k<half>", inline: &[1] }]).unwrap();
+    let lowered = module.lower_for_cuda(&[CudaEntry { kernel: "k<half>", inline: &[1], early: None }]).unwrap();
     assert_eq!((lowered.entries[0].symbol.as_str(), lowered.entries[0].grid), ("elv_0_k_half_", false));
     let head = "extern \"C\" __global__ void __launch_bounds__(64) elv_0_k_half_(elv::target_t<0, elv_kernel_0>* a0, \
-                elv::target_t<1, elv_kernel_0>* __restrict__ a1, \
+                elv::target_t<1, elv_kernel_0>* a1, \
                 const __grid_constant__ elv::value_t<elv::target_t<2, elv_kernel_0>> a2, uint a4) {";
     assert!(lowered.text.contains(head), "{}", lowered.text);
     assert!(lowered.text.contains("extern __shared__ __align__(16) char elv_shared[];"));
@@ -132,10 +132,11 @@ fn entries_pass_on_buffers_values_shared_memory_and_positions() {
 #[test]
 fn grids_are_passed_to_kernels_that_ask() {
     let module = Module::read("kernel void k(uint2 n [[threads_per_grid]]) {}").unwrap();
-    let lowered = module.lower_for_cuda(&[CudaEntry { kernel: "k", inline: &[] }]).unwrap();
+    let lowered = module.lower_for_cuda(&[CudaEntry { kernel: "k", inline: &[], early: None }]).unwrap();
     assert!(lowered.entries[0].grid);
     assert!(
-        lowered.text.contains("__global__ void elv_0_k(elv::extent elv_grid) {\n  elv::await_launches();\n  if (elv::is_outside(elv_grid)) return;")
+        lowered.text.contains("void elv_body_0(elv::extent elv_grid) {\n  if (elv::is_outside(elv_grid)) return;")
+            && lowered.text.contains("__global__ void elv_0_k(elv::extent elv_grid) {\n  elv::await_launches();\n  elv_body_0(elv_grid);")
     );
 }
 
@@ -162,12 +163,30 @@ fn every_file_that_the_prelude_includes_is_there() {
     assert!(files.iter().all(|name| *name == "msl.cuh" || included.contains(name)));
 }
 
+/// What is added to a text for a kernel `k`.
+fn entry(text: &str, early: Option<&[u32]>) -> String {
+    lowered(text, &[CudaEntry { kernel: "k", inline: &[], early }]).split_once("elinvar-entries").unwrap().1.to_owned()
+}
+
 #[test]
-fn kernels_wait_for_the_launches_ahead_unless_the_text_does() {
-    let entry = |text: &str| lowered(text, &[CudaEntry { kernel: "k", inline: &[] }]).split_once("elinvar-entries").unwrap().1.to_owned();
-    assert!(entry("kernel void k(device float* x [[buffer(0)]]) { x[0] = 1; }").contains("elv::await_launches();"));
-    assert!(
-        !entry("void await_launches(); kernel void k(device float* x [[buffer(0)]]) { await_launches(); x[0] = 1; }")
-            .contains("elv::await_launches();")
-    );
+fn entries_wait_for_the_launches_ahead_whatever_a_text_calls_its_functions() {
+    let waits = |text| entry(text, None).contains(") {\n  elv::await_launches();\n  elv_body_0(");
+    assert!(waits("kernel void k(device float* x [[buffer(0)]]) { x[0] = 1; }"));
+    assert!(waits("void await_launches(); kernel void k(device float* x [[buffer(0)]]) { await_launches(); x[0] = 1; }"));
+    assert!(waits("kernel void k(device float* x [[buffer(0)]]) { float await_launches = 1; x[0] = await_launches; }"));
+    assert!(!entry("kernel void k(device float* x [[buffer(0)]]) { elv::await_launches(); x[0] = 1; }", Some(&[])).contains("await_launches"));
+}
+
+#[test]
+fn what_a_launch_ahead_may_write_is_restricted_only_after_the_wait() {
+    const TEXT: &str = "kernel void k(device const float* x [[buffer(0)]], device const float* w [[buffer(1)]], device float* y [[buffer(2)]]) {}";
+    let restricted = |early, start: &str| {
+        let text = entry(TEXT, early);
+        let head = text.lines().find(|line| line.starts_with(start)).unwrap();
+        ["a0", "a1", "a2"].map(|name| head.contains(&format!("__restrict__ {name}")))
+    };
+    assert_eq!(restricted(None, "extern"), [false; 3]);
+    assert_eq!(restricted(None, "static"), [true, true, false]);
+    assert_eq!(restricted(Some(&[1]), "extern"), [false, true, false]);
+    assert_eq!(restricted(Some(&[1]), "static"), [false, true, false]);
 }
