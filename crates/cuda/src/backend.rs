@@ -1,5 +1,6 @@
 use std::{
     collections::VecDeque,
+    panic::{self, AssertUnwindSafe},
     path::Path,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
@@ -7,8 +8,8 @@ use std::{
 
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use elinvar_core::{
-    Backend, CommandList, Completion, CudaForm, DType, DeviceKind, DeviceProperties, KernelSource, MemoryInfo, Pipeline, RawBuffer, Reading, Result,
-    Storage,
+    Backend, CommandList, Completion, CudaForm, DType, DeviceKind, DeviceProperties, Error, KernelSource, MemoryInfo, Pipeline, RawBuffer, Reading,
+    Result, Storage,
 };
 
 use crate::{
@@ -212,7 +213,10 @@ impl Backend for CudaBackend {
         let (made, source, compiler) = (pending.clone(), kernel.clone(), self.compiler.clone());
         let (context, capability) = (self.context.clone(), self.capability);
         self.jobs.start(move || {
-            made.complete(compiler.compile(&source, capability).and_then(|code| Function::load(&context, code)));
+            // Whoever waits for the kernel must be told, whatever happens.
+            let compiled = panic::catch_unwind(AssertUnwindSafe(|| compiler.compile(&source, capability)));
+            let compiled = compiled.unwrap_or_else(|_| Err(Error::compile_failed(format!("{}: its text broke the compiler", source.key))));
+            made.complete(compiled, |code| Function::load(&context, code));
         });
         Ok(Pipeline::new(kernel.clone(), Arc::new(Kernel::Function(pending))))
     }

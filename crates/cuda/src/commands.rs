@@ -5,7 +5,12 @@ use std::sync::Arc;
 use cudarc::driver::sys;
 use elinvar_core::{Access, Binding, Command, CommandList, CudaForm, Dispatch, Error, Metal, Parameter, Pipeline, Result};
 
-use crate::{driver::Context, kernel::Kernel, memory::Memory, products::Products};
+use crate::{
+    driver::Context,
+    kernel::{Function, Kernel},
+    memory::Memory,
+    products::Products,
+};
 
 /// Bytes of a refusal word.
 pub(crate) const WORD: usize = size_of::<u32>();
@@ -36,7 +41,7 @@ pub(crate) fn kernels(list: &CommandList) -> Arc<[Pipeline]> {
 
 /// Where commands go.
 pub(crate) struct Target<'a> {
-    pub(crate) context: &'a Context,
+    pub(crate) context: &'a Arc<Context>,
     pub(crate) stream: sys::CUstream,
     pub(crate) products: &'a Products,
     /// A word for each launch that may refuse, in order.
@@ -85,7 +90,9 @@ impl Target<'_> {
             addresses.push(binding.as_ref().map_or(Ok(0), address)?);
         }
         match kernel {
-            Kernel::Function(pending) => pending.wait()?.launch(self.stream, dispatch, &addresses, word, overlaps),
+            Kernel::Function(pending) => {
+                pending.wait(|code| Function::load(self.context, code))?.launch(self.stream, dispatch, &addresses, word, overlaps)
+            }
             Kernel::Product => self.products.launch(self.context, self.stream, dispatch, &addresses),
         }
     }

@@ -4,7 +4,7 @@ use std::{
     ffi::{CString, c_int, c_void},
     ptr,
     sync::{
-        Arc, Condvar, Mutex, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -20,34 +20,57 @@ use crate::{
 /// What a pipeline of the device's is.
 pub(crate) enum Kernel {
     /// A function, perhaps still being compiled.
-    Function(Arc<Pending>),
+    Function(Arc<Pending<Function>>),
     /// A matrix product of the vendor's library.
     Product,
 }
 
-/// A function that another thread makes.
-#[derive(Default)]
-pub(crate) struct Pending {
-    made: Mutex<Option<Result<Arc<Function>>>>,
+/// What another thread compiles and loads.
+pub(crate) struct Pending<T> {
+    made: Mutex<Made<T>>,
     done: Condvar,
 }
 
-impl Pending {
+enum Made<T> {
+    NotYet,
+    /// Its code, which the device would not load: for want of memory, say, which may come back.
+    Compiled(Code),
+    Loaded(Arc<T>),
+    Failed(Error),
+}
+
+impl<T> Default for Pending<T> {
+    fn default() -> Self {
+        Self { made: Mutex::new(Made::NotYet), done: Condvar::new() }
+    }
+}
+
+impl<T> Pending<T> {
     /// Tells what became of it.
-    pub(crate) fn complete(&self, made: Result<Function>) {
-        *self.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(made.map(Arc::new));
+    pub(crate) fn complete(&self, compiled: Result<Code>, load: impl Fn(&Code) -> Result<T>) {
+        let made = match compiled {
+            Ok(code) => load(&code).map_or(Made::Compiled(code), |loaded| Made::Loaded(Arc::new(loaded))),
+            Err(error) => Made::Failed(error),
+        };
+        *self.made() = made;
         self.done.notify_all();
     }
 
-    /// The function, once it is made.
-    pub(crate) fn wait(&self) -> Result<Arc<Function>> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The function, once it is made. One that could not be loaded is tried again.
+    pub(crate) fn wait(&self, load: impl Fn(&Code) -> Result<T>) -> Result<Arc<T>> {
+        let mut made = self.made();
         loop {
             match &*made {
-                Some(made) => return made.clone(),
-                None => made = self.done.wait(made).unwrap_or_else(PoisonError::into_inner),
+                Made::NotYet => made = self.done.wait(made).unwrap_or_else(PoisonError::into_inner),
+                Made::Compiled(code) => *made = Made::Loaded(Arc::new(load(code)?)),
+                Made::Loaded(loaded) => return Ok(loaded.clone()),
+                Made::Failed(error) => return Err(error.clone()),
             }
         }
+    }
+
+    fn made(&self) -> MutexGuard<'_, Made<T>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -73,15 +96,15 @@ const FREE_SHARED: usize = 48 << 10;
 
 impl Function {
     /// Loads the only kernel of `code`.
-    pub(crate) fn load(context: &Arc<Context>, code: Code) -> Result<Self> {
-        let Some(entry) = code.entries.into_iter().next() else { return Err(Error::compile_failed("no kernel in the code")) };
+    pub(crate) fn load(context: &Arc<Context>, code: &Code) -> Result<Self> {
+        let Some(entry) = code.entries.first() else { return Err(Error::compile_failed("no kernel in the code")) };
         context.enter()?;
         let mut module = ptr::null_mut();
         // SAFETY: the context is current; NVRTC's machine code is an image of the format expected, which the driver checks.
         context.check("loading machine code", unsafe { sys::cuModuleLoadData(&mut module, code.image.as_ptr().cast()) })?;
         let (context, raw, shared) = (context.clone(), ptr::null_mut(), AtomicUsize::new(FREE_SHARED));
-        let mut function = Self { context, module, raw, arguments: entry.arguments, overlaps: entry.overlaps, max_threads: 0, shared };
-        let symbol = CString::new(entry.symbol).map_err(|_| Error::compile_failed("a zero byte in a kernel's symbol"))?;
+        let mut function = Self { context, module, raw, arguments: entry.arguments.clone(), overlaps: entry.overlaps, max_threads: 0, shared };
+        let symbol = CString::new(entry.symbol.as_str()).map_err(|_| Error::compile_failed("a zero byte in a kernel's symbol"))?;
         // SAFETY: the module is loaded; the name lives through the call.
         let found = unsafe { sys::cuModuleGetFunction(&mut function.raw, module, symbol.as_ptr()) };
         function.context.check(&format!("finding {}", symbol.to_string_lossy()), found)?;
@@ -215,11 +238,22 @@ mod tests {
 
     #[test]
     fn who_waits_is_told_of_failure() {
-        let pending = Arc::new(Pending::default());
+        let pending = Arc::new(Pending::<()>::default());
         let other = pending.clone();
-        let waiting = std::thread::spawn(move || other.wait().map(|_| ()));
-        pending.complete(Err(Error::compile_failed("no such luck")));
+        let waiting = std::thread::spawn(move || other.wait(|_| Ok(())));
+        pending.complete(Err(Error::compile_failed("no such luck")), |_| Ok(()));
         assert!(waiting.join().unwrap().unwrap_err().is_compile_failed());
-        assert!(pending.wait().is_err());
+        assert!(pending.wait(|_| Ok(())).is_err());
+    }
+
+    #[test]
+    fn what_could_not_be_loaded_is_tried_again() {
+        let pending = Pending::default();
+        let code = Code { image: vec![7], entries: vec![] };
+        let full = |_: &Code| Err(Error::out_of_memory("full"));
+        pending.complete(Ok(code), full);
+        assert!(pending.wait(full).unwrap_err().is_out_of_memory());
+        assert_eq!(*pending.wait(|code| Ok(code.image[0])).unwrap(), 7);
+        assert_eq!(*pending.wait(full).unwrap(), 7);
     }
 }
