@@ -11,7 +11,7 @@ mod worker;
 
 use std::{
     num::NonZeroUsize,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
 };
 
@@ -51,9 +51,15 @@ impl CpuBackend {
         Ok(Self { properties, worker: Mutex::new(Worker::start(threads)?) })
     }
 
-    /// Waits for everything submitted; the first error nobody waited for.
-    fn settle(&self) -> Result<()> {
-        self.worker.lock().unwrap_or_else(PoisonError::into_inner).settle()
+    /// The worker when everything submitted is done, and nothing begins while it is held; the first error nobody waited for.
+    fn settled(&self) -> Result<MutexGuard<'_, Worker>> {
+        let mut worker = self.worker();
+        worker.settle()?;
+        Ok(worker)
+    }
+
+    fn worker(&self) -> MutexGuard<'_, Worker> {
+        self.worker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -88,15 +94,15 @@ impl Backend for CpuBackend {
     }
 
     fn write(&self, buffer: &RawBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
-        self.settle()?;
         let memory = buffer.downcast::<Memory>()?;
-        // SAFETY: nothing runs after `settle`, and callers hold the seam's order of calls.
+        let _worker = self.settled()?;
+        // SAFETY: nothing runs, and nothing begins while the worker is held.
         unsafe { memory.write(offset, bytes) }
     }
 
     fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        self.settle()?;
         let memory = buffer.downcast::<Memory>()?;
+        let _worker = self.settled()?;
         // SAFETY: as in `write`.
         bytes.copy_from_slice(unsafe { memory.slice(offset, bytes.len())? });
         Ok(())
@@ -104,9 +110,8 @@ impl Backend for CpuBackend {
 
     fn view(&self, buffer: &RawBuffer, offset: usize, bytes: usize, see: &mut dyn FnMut(&[u8])) -> Result<()> {
         let memory = buffer.downcast::<Memory>()?;
-        let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
-        worker.settle()?;
-        // SAFETY: nothing runs after `settle`, and nothing begins while the worker is held.
+        let _worker = self.settled()?;
+        // SAFETY: as in `write`.
         see(unsafe { memory.slice(offset, bytes)? });
         Ok(())
     }
@@ -118,7 +123,7 @@ impl Backend for CpuBackend {
 
     fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
         let signal = Signal::new();
-        self.worker.lock().unwrap_or_else(PoisonError::into_inner).submit(commands.clone(), signal.clone())?;
+        self.worker().submit(commands.clone(), signal.clone())?;
         Ok(Completion::new(signal))
     }
 }

@@ -57,6 +57,26 @@ fn a_list_replays_in_order_with_writes_and_reads() {
 }
 
 #[test]
+fn a_read_sees_no_list_half_done_that_another_thread_submits() {
+    let device = device();
+    let buffer = device.allocate(8 << 20).unwrap();
+    device.write(&buffer, 0, &vec![0; buffer.bytes()]).unwrap();
+    let list = list(&device, "add_one", ADD_ONE, &buffer);
+    let enough = AtomicUsize::new(0);
+    let torn = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while enough.load(Ordering::Relaxed) == 0 {
+                device.submit(&list).unwrap().wait().unwrap();
+            }
+        });
+        let torn = (0..30).map(|_| read(&device, &buffer)).filter(|values| values.iter().any(|value| *value != values[0])).count();
+        enough.store(1, Ordering::Relaxed);
+        torn
+    });
+    assert_eq!(torn, 0);
+}
+
+#[test]
 fn submission_returns_before_the_work_is_done() {
     let device = device();
     let buffer = device.allocate(4).unwrap();
