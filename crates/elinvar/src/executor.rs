@@ -4,10 +4,11 @@ use std::{
 };
 
 use elinvar_core::{
-    Buffer, Completion, DType, Device, DeviceKind, DeviceProperties, Element, Error, HostMemory, Layout, ListBuilder, MemoryInfo, Pool, Result, Shape,
+    Binding, Buffer, Completion, DType, Device, DeviceKind, DeviceProperties, Element, Error, HostMemory, Layout, ListBuilder, MemoryInfo, Pool,
+    Result, Shape,
 };
 use elinvar_cpu::CpuBackend;
-use elinvar_kernels::{Operator, Precision, copy::Copy, encode, plan_for};
+use elinvar_kernels::{Operator, Precision, TensorInfo, copy::Copy, encode, plan_for};
 
 use crate::{BackendType, Recording, Tensor, backend::expects_cuda, fusion, recording, tensor::TensorMemory};
 
@@ -210,12 +211,11 @@ impl Executor {
         let bindings = inputs.iter().map(|t| t.as_ref().map(Tensor::binding).transpose()).collect::<Result<Vec<_>>>()?;
         let recording = recording::is_recording(&self.device);
         let memories = targets.unwrap_or_else(|| types.iter().map(|_| TensorMemory::empty()).collect());
-        let output = |(info, memory): (&elinvar_kernels::TensorInfo, Arc<TensorMemory>)| -> Result<Tensor> {
-            self.allocate_for(&memory, byte_size(info.dtype, info.shape())?)?;
-            Ok(Tensor::new(self, memory, info.dtype, info.layout))
+        let target = |(info, memory): (&TensorInfo, &Arc<TensorMemory>)| {
+            let bytes = byte_size(info.dtype, info.shape())?;
+            self.allocate_for(memory, bytes)?.bind(0, bytes)
         };
-        let outputs = types.iter().zip(memories).map(output).collect::<Result<Vec<_>>>()?;
-        let targets = outputs.iter().map(Tensor::binding).collect::<Result<Vec<_>>>()?;
+        let targets = types.iter().zip(&memories).map(target).collect::<Result<Vec<_>>>()?;
         if recording {
             let mut temporaries = Vec::new();
             for &bytes in &plan.scratch {
@@ -232,7 +232,11 @@ impl Executor {
                 self.device.submit(&list.finish())?;
             }
         }
-        Ok(outputs)
+        let output = |((info, memory), target): ((&TensorInfo, Arc<TensorMemory>), &Binding)| {
+            memory.set(target.buffer().clone());
+            Tensor::new(self, memory, info.dtype, info.layout)
+        };
+        Ok(types.iter().zip(memories).zip(&targets).map(output).collect())
     }
 
     /// Records what `body` does on this device from this thread, without executing it.
@@ -243,16 +247,13 @@ impl Executor {
         recording::record(&self.device, body)
     }
 
-    /// Gives memory its buffer.
+    /// A buffer for memory, which gets it when what fills it is on its way.
     pub(crate) fn allocate_for(&self, memory: &Arc<TensorMemory>, bytes: usize) -> Result<Buffer> {
-        let buffer = if recording::is_recording(&self.device) {
-            let buffer = recording::allocate(&self.device, bytes)?;
-            recording::lend(&buffer, Arc::downgrade(memory));
-            buffer
-        } else {
-            self.device.allocate(bytes)?
-        };
-        memory.set(buffer.clone());
+        if !recording::is_recording(&self.device) {
+            return self.device.allocate(bytes);
+        }
+        let buffer = recording::allocate(&self.device, bytes)?;
+        recording::lend(&buffer, Arc::downgrade(memory));
         Ok(buffer)
     }
 

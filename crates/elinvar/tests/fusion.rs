@@ -2,12 +2,88 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
-use std::num::NonZeroUsize;
+use std::{
+    num::NonZeroUsize,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
-use elinvar::{BackendType, DType, Executor, Result, Tensor, kernels::compare::CompareOp};
+use elinvar::{BackendType, DType, Error, Executor, Result, Tensor, kernels::compare::CompareOp};
+use elinvar_core::{Backend, CommandList, Completion, Device, DeviceProperties, KernelSource, MemoryInfo, NullBackend, Pipeline, RawBuffer, Storage};
+use elinvar_cpu::CpuBackend;
 
 fn cpu() -> Executor {
     Executor::new_cpu(NonZeroUsize::new(2).unwrap()).unwrap()
+}
+
+/// A CPU that fails when told.
+struct Failing {
+    cpu: CpuBackend,
+    fails: Arc<AtomicBool>,
+}
+
+impl Backend for Failing {
+    fn properties(&self) -> &DeviceProperties {
+        self.cpu.properties()
+    }
+
+    fn memory(&self) -> MemoryInfo {
+        self.cpu.memory()
+    }
+
+    fn allocate(&self, bytes: usize, storage: Storage) -> Result<RawBuffer> {
+        self.cpu.allocate(bytes, storage)
+    }
+
+    fn write(&self, buffer: &RawBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
+        self.cpu.write(buffer, offset, bytes)
+    }
+
+    fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        self.cpu.read(buffer, offset, bytes)
+    }
+
+    fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
+        self.cpu.compile(kernel)
+    }
+
+    fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
+        if self.fails.load(Ordering::Relaxed) { Err(Error::out_of_memory("for now")) } else { self.cpu.submit(commands) }
+    }
+}
+
+#[test]
+fn what_could_not_be_launched_is_launched_when_it_is_asked_for_again() {
+    let fails = Arc::new(AtomicBool::new(false));
+    let executor = Executor::from_device(Device::new(Failing { cpu: CpuBackend::new(NonZeroUsize::new(1)).unwrap(), fails: fails.clone() }));
+    let x = executor.tensor(&[2], &[1f32, 2.0]).unwrap();
+    let chains: [&dyn Fn() -> Result<Tensor>; 2] = [&|| x.add(&x), &|| x.add(&x)?.mul(&x)];
+    for (chain, expected) in chains.iter().zip([[2.0, 4.0], [2.0, 8.0]]) {
+        executor
+            .fuse(|| {
+                let y = chain()?;
+                fails.store(true, Ordering::Relaxed);
+                (0..2).for_each(|_| assert!(y.to_vec::<f32>().unwrap_err().is_out_of_memory()));
+                fails.store(false, Ordering::Relaxed);
+                assert_eq!(y.to_vec::<f32>()?, expected);
+                Ok(())
+            })
+            .unwrap();
+    }
+}
+
+#[test]
+fn operands_that_reach_beyond_32_bits_are_not_fused() {
+    let executor = Executor::from_device(Device::new(NullBackend::new()));
+    // Rows 2^22 elements apart, of which the last begins at 2^32.
+    let x = executor.zeros(DType::U8, &[1025, 1 << 22]).unwrap().slice(1, 0, 4, 1).unwrap();
+    let launches = || {
+        let (recording, _) = executor.record(|| x.add(&x)?.add(&x)).unwrap();
+        recording.len()
+    };
+    assert_eq!(launches(), 2);
 }
 
 /// Numbers from a seed.

@@ -25,7 +25,7 @@ use graph::{Graph, Input};
 const MOST_OPERATORS: usize = 48;
 /// Operands of one expression.
 const MOST_LEAVES: usize = 8;
-/// Elements of one launch: what programs count them in has 32 bits.
+/// Elements of one launch, and of memory up to the last that an operand has: what programs count them in has 32 bits.
 const MOST_ELEMENTS: usize = 1 << 31;
 /// Programs that an executor keeps.
 const MOST_PROGRAMS: usize = 1024;
@@ -98,7 +98,8 @@ pub(crate) fn put_off<O: Operator + Clone + 'static>(op: Op, operator: &O, input
     let infos: Vec<_> = inputs.iter().map(|t| Some(t.info())).collect();
     let [info] = operator.infer(&infos)?[..] else { return Ok(None) };
     let dtypes: Vec<_> = inputs.iter().map(|t| t.dtype()).collect();
-    if !op.fuses(&dtypes) || info.shape().elements() > MOST_ELEMENTS {
+    let reaches = inputs.iter().map(|t| t.layout().span().end);
+    if !op.fuses(&dtypes) || reaches.chain([info.shape().elements()]).any(|elements| elements > MOST_ELEMENTS) {
         return Ok(None);
     }
     let mut taken: Vec<_> = inputs.iter().map(|t| Input::of(t)).collect();
@@ -161,14 +162,19 @@ fn run(executor: &Executor, graph: Graph) -> Result<()> {
         let bytes = info.dtype.bytes(info.shape().elements()).ok_or_else(|| Error::invalid_argument("a tensor is too large to address"))?;
         all.push(Some(executor.allocate_for(memory, bytes)?.bind(0, bytes)?));
     }
+    let made: Vec<_> = all[graph.leaves.len()..].iter().flatten().map(|binding| binding.buffer().clone()).collect();
+    let give = || graph.outputs.iter().zip(&made).for_each(|((_, memory), buffer)| memory.set(buffer.clone()));
     if elements == 0 {
+        give();
         return Ok(());
     }
     // The library's own programs stay in their buffers and end.
     let trusted = Limits { steps: None, unchecked: true, ..Limits::default() };
     let prepared = programs(executor, &plan.key, || executor.prepare_program(plan.program(&graph, &space), &trusted))?;
     let launch = LaunchConfig { grid: plan.grid, block: plan.block };
-    prepared.dispatch(executor, &launch, all, |_| 0, |parameter| plan.scalar(parameter))
+    prepared.dispatch(executor, &launch, all, |_| 0, |parameter| plan.scalar(parameter))?;
+    give();
+    Ok(())
 }
 
 /// Launches the operators of a graph that no program can hold.
