@@ -24,38 +24,30 @@ fn symbol(number: usize, kernel: &str) -> String {
     format!("elv_{number}_{legible}")
 }
 
-/// The entry waits for the launches ahead, unless the kernel does, and calls a body, which calls the kernel. Nobody writes what a kernel only reads, so that
-/// its loads need not wait for its own stores; but that is so only once those launches have ended. A body has such pointers restricted, which begins after
-/// the wait; an entry only those that are read early.
+/// The entry waits for the launches ahead, unless the kernel does. What those write may not be restricted here, though the kernel only reads it: its loads
+/// could then be moved before the wait, or be served by a cache that never hears of writes.
 fn entry(number: usize, kernel: &Kernel, wanted: &CudaEntry<'_>, text: &mut String) -> Entry {
     let symbol = symbol(number, &kernel.name);
-    let (function, body) = (format!("elv_kernel_{number}"), format!("elv_body_{number}"));
+    let function = format!("elv_kernel_{number}");
     let address = Tokens::new(&kernel.address);
     let address = join(without_address_spaces((0..address.len()).map(|at| address.text(at))));
-    let (mut of_entry, mut of_body, mut passed, mut arguments, mut shared) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), 0);
+    let (mut parameters, mut arguments, mut shared) = (Vec::new(), Vec::new(), 0);
     for (at, parameter) in kernel.parameters.iter().enumerate() {
         match &parameter.kind {
             ParameterKind::Buffer { index, .. } if wanted.inline.contains(index) => {
-                let value = format!("elv::value_t<elv::target_t<{at}, {function}>>");
-                of_entry.push(format!("const __grid_constant__ {value} a{at}"));
-                of_body.push(format!("const {value}& a{at}"));
-                passed.push(format!("a{at}"));
+                parameters.push(format!("const __grid_constant__ elv::value_t<elv::target_t<{at}, {function}>> a{at}"));
                 arguments.push(format!("elv::bind<elv::parameter_t<{at}, {function}>>::to(&a{at})"));
             }
             ParameterKind::Buffer { index, written, .. } => {
                 let is_early = wanted.early.is_some_and(|early| early.contains(index));
-                let restrict = |restricted: bool| if restricted && !written { "__restrict__ " } else { "" };
-                of_entry.push(format!("elv::target_t<{at}, {function}>* {}a{at}", restrict(is_early)));
-                of_body.push(format!("elv::target_t<{at}, {function}>* {}a{at}", restrict(is_early || wanted.early.is_none())));
-                passed.push(format!("a{at}"));
+                let restrict = if is_early && !written { "__restrict__ " } else { "" };
+                parameters.push(format!("elv::target_t<{at}, {function}>* {restrict}a{at}"));
                 arguments.push(format!("elv::bind<elv::parameter_t<{at}, {function}>>::to(a{at})"));
             }
             ParameterKind::Threadgroup { .. } => {
                 let offset = if shared == 0 { String::new() } else { format!(" + a{at}") };
                 if shared > 0 {
-                    of_entry.push(format!("uint a{at}"));
-                    of_body.push(format!("uint a{at}"));
-                    passed.push(format!("a{at}"));
+                    parameters.push(format!("uint a{at}"));
                 }
                 arguments.push(format!("elv::bind<elv::parameter_t<{at}, {function}>>::to((elv::target_t<{at}, {function}>*)(elv_shared{offset}))"));
                 shared += 1;
@@ -68,27 +60,23 @@ fn entry(number: usize, kernel: &Kernel, wanted: &CudaEntry<'_>, text: &mut Stri
     let of_grid = |position| matches!(position, Position::ThreadsPerGrid | Position::GridSize);
     let grid = kernel.parameters.iter().any(|parameter| matches!(parameter.kind, ParameterKind::Position(position) if of_grid(position)));
     if grid {
-        of_entry.push("elv::extent elv_grid".to_owned());
-        of_body.push("elv::extent elv_grid".to_owned());
-        passed.push("elv_grid".to_owned());
+        parameters.push("elv::extent elv_grid".to_owned());
     }
     let bounds = match kernel.max_total_threads {
         Some(threads) if threads < MAX_THREADS => format!("__launch_bounds__({threads}) "),
         _ => String::new(),
     };
     let _ = writeln!(text, "typedef decltype({address}) {function};");
-    let _ = writeln!(text, "static __forceinline__ void {body}({}) {{", of_body.join(", "));
+    let _ = writeln!(text, "extern \"C\" __global__ void {bounds}{symbol}({}) {{", parameters.join(", "));
     if shared > 0 {
         text.push_str("  extern __shared__ __align__(16) char elv_shared[];\n");
+    }
+    if wanted.early.is_none() {
+        text.push_str("  elv::await_launches();\n");
     }
     if grid {
         text.push_str("  if (elv::is_outside(elv_grid)) return;\n");
     }
     let _ = writeln!(text, "  ({address})({});\n}}", arguments.join(", "));
-    let _ = writeln!(text, "extern \"C\" __global__ void {bounds}{symbol}({}) {{", of_entry.join(", "));
-    if wanted.early.is_none() {
-        text.push_str("  elv::await_launches();\n");
-    }
-    let _ = writeln!(text, "  {body}({});\n}}", passed.join(", "));
     Entry { kernel: kernel.name.clone(), symbol, grid }
 }
