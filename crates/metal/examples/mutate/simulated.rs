@@ -61,19 +61,20 @@ pub(crate) fn main() -> Result<()> {
     let cases: Vec<Case> = accepted.into_iter().chain(conformance::refused()).collect();
     let device = Device::new(NullBackend::new());
     let files = files_of(&cases, device.properties());
-    let is_wanted = |file: &MetalFile| wanted.is_empty() || wanted.iter().any(|part| file.name.contains(part.as_str()));
-    let mut chosen: Vec<_> = files.values().filter(|(file, _)| is_wanted(file)).collect();
-    // The slowest first, so that all threads end together.
-    chosen.sort_by_key(|(_, users)| std::cmp::Reverse(users.len()));
-    let mutants: Vec<_> = chosen.into_iter().flat_map(|(file, _)| mutants(file)).skip(shard.0).step_by(shard.1).collect();
+    let is_wanted = |place: &str| wanted.is_empty() || wanted.iter().any(|part| place.contains(part.as_str()));
+    let mut slowest_first: Vec<_> = files.values().collect();
+    slowest_first.sort_by_key(|(_, users)| std::cmp::Reverse(users.len()));
+    let all = slowest_first.into_iter().flat_map(|(file, _)| mutants(file));
+    let mutants: Vec<_> = all.filter(|mutant| is_wanted(&format!("{}:{} ", mutant.file, mutant.line))).skip(shard.0).step_by(shard.1).collect();
     eprintln!("{} mutants of {} files", mutants.len(), files.len());
     let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     let work = || -> Result<()> {
         let reference = Device::new(CpuBackend::new(std::num::NonZeroUsize::new(1))?);
         while let Some((index, mutant)) = next_of(&mutants, &next) {
-            let users = &files[mutant.file].1;
-            let chosen = users.iter().step_by(users.len().div_ceil(most));
-            let used: Vec<(&Case, bool)> = chosen.map(|&i| (&cases[i], i >= first_refused)).collect();
+            let mut users = files[mutant.file].1.clone();
+            // Cases come in runs of the same lengths and types, which any even choice would keep step with.
+            users.sort_by_key(|&i| (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let used: Vec<(&Case, bool)> = users.iter().take(most).map(|&i| (&cases[i], i >= first_refused)).collect();
             let outcome = run(mutant, &used, &reference, seeds)?;
             eprintln!("{}: {}:{} {}: {}", outcome.name(), mutant.file, mutant.line, mutant.kind, mutant.before);
             outcomes.lock().map_err(|_| "a worker panicked")?.insert(index, outcome);
