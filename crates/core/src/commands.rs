@@ -101,6 +101,14 @@ impl ListBuilder {
     /// Number of commands so far.
     pub fn len(&self) -> usize {
         self.commands.len()
+
+    /// The kernels of the launches, in order.
+    pub fn kernels(&self) -> impl Iterator<Item = &Pipeline> {
+        self.commands.iter().filter_map(|command| match command {
+            Command::Dispatch(dispatch) => Some(&dispatch.pipeline),
+            _ => None,
+        })
+    }
     }
 
     /// Whether nothing was recorded.

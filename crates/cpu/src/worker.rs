@@ -19,7 +19,7 @@ type Job = (Arc<CommandList>, Arc<Signal>);
 /// The device's thread and the queue to it.
 pub(crate) struct Worker {
     queue: SyncSender<Job>,
-    in_flight: InFlight,
+    in_flight: InFlight<Signal>,
 }
 
 impl Worker {
