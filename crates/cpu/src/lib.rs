@@ -88,16 +88,16 @@ impl Backend for CpuBackend {
     }
 
     fn write(&self, buffer: &RawBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
-        self.settle()?;
+        self.worker.lock().unwrap_or_else(PoisonError::into_inner).wait();
         let memory = buffer.downcast::<Memory>()?;
-        // SAFETY: nothing runs after `settle`, and callers hold the seam's order of calls.
+        // SAFETY: nothing runs after `wait`, and callers hold the seam's order of calls.
         unsafe { memory.write(offset, bytes) }
     }
 
     fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
         self.settle()?;
         let memory = buffer.downcast::<Memory>()?;
-        // SAFETY: as in `write`.
+        // SAFETY: as in `write`, after `settle`.
         bytes.copy_from_slice(unsafe { memory.slice(offset, bytes.len())? });
         Ok(())
     }

@@ -169,7 +169,7 @@ impl<A: Api> Backend for MetalBackend<A> {
     fn write(&self, buffer: &RawBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
         let memory = buffer.downcast::<Memory<A>>()?;
         let mut in_flight = self.in_flight();
-        in_flight.settle()?;
+        in_flight.wait();
         self.fill(&memory.buffer, memory.mode, memory.start + offset, bytes)
     }
 
