@@ -48,7 +48,7 @@ pub(crate) enum Command {
 /// Where and how to compute.
 #[derive(Clone, Debug, Group)]
 pub(crate) struct DeviceArgs {
-    /// Device to run on: auto, metal, cuda (cuda:1 for the second GPU), cpu, metal-sim [default: auto; the environment variable ELINVAR_DEVICE chooses for auto]
+    /// Device to run on: auto, metal, cuda (metal:1, cuda:1 for the second GPU), cpu, metal-sim [default: auto; the environment variable ELINVAR_DEVICE chooses for auto]
     #[arg(long, default_value = "auto", hide_default_value = true)]
     pub(crate) device: String,
     /// Threads of the CPU device [default: one for each core]

@@ -38,7 +38,7 @@ fn a_program_s_results_are_printed_and_saved() {
 #[test]
 fn a_program_is_written_in_other_forms() {
     let (code, metal, _) = elinvar(&["emit", SAXPY, "--to", "metal"]);
-    assert!(code == 0 && metal.contains("[[kernel]] void saxpy_kernel(") && metal.contains("metal::fma("), "{metal}");
+    assert!(code == 0 && metal.contains("[[kernel]] void program_saxpy(") && metal.contains("metal::fma("), "{metal}");
     let (code, cuda, _) = elinvar(&["emit", SAXPY, "--to", "cuda"]);
     assert!(code == 0 && cuda.contains("__global__"), "{cuda}");
     let binary = Path::new(env!("CARGO_TARGET_TMPDIR")).join("saxpy.bin");

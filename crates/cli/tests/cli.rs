@@ -64,6 +64,14 @@ fn the_embedded_model_speaks_the_words_of_transformers() {
 }
 
 #[test]
+fn the_readme_shows_what_the_embedded_model_says() {
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap();
+    let (_, shown) = readme.split_once("$ elinvar generate \"ROMEO:\" -n 60\n").unwrap();
+    let (shown, _) = shown.split_once("prompt 3 tokens at ").unwrap();
+    assert_eq!(stdout(&["generate", "ROMEO:", "-n", "60"]), shown);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_text_and_another_seed_another() {
     let say = |seed: &str, threads: &str| stdout(&["generate", "KING", "-n", "40", "--seed", seed, "--threads", threads, "--precision", "strict"]);
     assert_eq!(say("3", "1"), say("3", "2"));

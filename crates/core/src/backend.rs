@@ -59,23 +59,23 @@ pub trait Backend: Send + Sync {
         Ok(buffer)
     }
 
-    /// Copies `bytes` into the buffer, after everything submitted before.
+    /// Copies `bytes` into the buffer, after everything submitted before, also after what failed: that is told by what reads.
     ///
     /// # Errors
-    /// Device lost, or the error of an earlier submission that nobody waited for.
+    /// Device lost.
     fn write(&self, buffer: &RawBuffer, offset: usize, bytes: &[u8]) -> Result<()>;
 
     /// Copies out of the buffer, after everything submitted before.
     ///
     /// # Errors
-    /// As [`Backend::write`].
+    /// Device lost, or the error of an earlier submission that nobody waited for.
     fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()>;
 
     /// Shows the host bytes of the buffer, after everything submitted before: where they lie if the host reaches them there, else a copy. What else
     /// is asked of the device waits meanwhile, so `see` may ask nothing of it.
     ///
     /// # Errors
-    /// As [`Backend::write`].
+    /// As [`Backend::read`].
     fn view(&self, buffer: &RawBuffer, offset: usize, bytes: usize, see: &mut dyn FnMut(&[u8])) -> Result<()> {
         let mut copy = vec![0; bytes];
         self.read(buffer, offset, &mut copy)?;
@@ -87,20 +87,29 @@ pub trait Backend: Send + Sync {
     /// then look at the results of the last, whose errors its completion tells. Without an implementation the copy is waited for.
     ///
     /// # Errors
-    /// As [`Backend::write`].
+    /// Device lost; where the copy is waited for, as [`Backend::read`].
     fn read_later(&self, buffer: &RawBuffer, offset: usize, bytes: usize) -> Result<Reading> {
         let mut copy = vec![0; bytes];
         self.read(buffer, offset, &mut copy)?;
         Ok(Reading::ready(copy))
     }
 
-    /// Prepares a kernel.
+    /// Prepares a kernel, or begins to: see [`Backend::ready`].
     ///
     /// # Errors
     /// The kernel does not compile, or has no form this device can run.
     fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline>;
 
-    /// Starts a list; errors of execution are read from the completion. The list lives until it has completed.
+    /// Waits until a kernel is prepared, where `compile` only begins that; else its first launch waits.
+    ///
+    /// # Errors
+    /// The kernel does not compile.
+    fn ready(&self, _kernel: &Pipeline) -> Result<()> {
+        Ok(())
+    }
+
+    /// Starts a list; errors of execution are read from the completion. The list lives until it has completed, or until all that is asked of the
+    /// device comes after it in the device's own order.
     ///
     /// # Errors
     /// Device lost.

@@ -55,15 +55,18 @@ impl RawBuffer {
 /// Host memory with an owner, such as a memory-mapped file, that a device can adopt.
 #[derive(Clone)]
 pub struct HostMemory {
+    /// Lent by the owner, and as long as it lives: it is asked once, for another answer might differ.
+    bytes: &'static [u8],
     owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
-    range: Range<usize>,
 }
 
 impl HostMemory {
     /// All of `owner`'s bytes. They must not change while any clone lives.
     pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Self {
-        let range = 0..(*owner).as_ref().len();
-        Self { owner, range }
+        let bytes: *const [u8] = (*owner).as_ref();
+        // SAFETY: `owner` is shared, so neither moved nor borrowed mutably, as long as any clone lives; `bytes` lends them no longer than a clone.
+        let bytes = unsafe { &*bytes };
+        Self { bytes, owner }
     }
 
     /// A part of it.
@@ -71,23 +74,21 @@ impl HostMemory {
     /// # Errors
     /// A range outside the memory.
     pub fn slice(&self, range: Range<usize>) -> Result<Self> {
-        if range.start > range.end || range.end > self.range.len() {
-            return Err(Error::invalid_argument(format!("bytes {range:?} are outside memory of {} bytes", self.range.len())));
-        }
-        let start = self.range.start + range.start;
-        Ok(Self { owner: self.owner.clone(), range: start..start + range.len() })
+        let part = self.bytes.get(range.clone());
+        let bytes = part.ok_or_else(|| Error::invalid_argument(format!("bytes {range:?} are outside memory of {} bytes", self.bytes.len())))?;
+        Ok(Self { bytes, owner: self.owner.clone() })
     }
 
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        (*self.owner).as_ref().get(self.range.clone()).unwrap_or_default()
+        self.bytes
     }
 }
 
 /// Memory on a device. Clones share it; when the last is dropped it goes back to the pool it came from, or is freed.
 ///
-/// A recorded command list holds clones of its buffers, and a device holds a list until it has completed, so memory is never
-/// handed out again while a command may still use it.
+/// A recorded command list holds clones of its buffers, and a device holds a submitted list until it has completed, or until all that is asked of it
+/// comes later in its own order: so memory is never used anew while a command may still use it.
 #[derive(Clone)]
 pub struct Buffer {
     slot: Arc<Slot>,

@@ -1,14 +1,22 @@
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Condvar, Mutex, PoisonError},
+};
 
 use crate::{Error, Result};
 
 /// How a device tells that a list is done.
 pub trait Wait: Send + Sync {
+    /// Blocks until the list has completed: whether its result was told before, and the result, an error if its execution failed.
+    fn settle(&self) -> (bool, Result<()>);
+
     /// Blocks until the list has completed; the error of its execution, if any.
     ///
     /// # Errors
     /// What went wrong on the device.
-    fn wait(&self) -> Result<()>;
+    fn wait(&self) -> Result<()> {
+        self.settle().1
+    }
 
     /// Whether it has completed (or failed).
     fn is_complete(&self) -> bool;
@@ -69,17 +77,9 @@ impl Signal {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).result.get_or_insert(result);
         self.done.notify_all();
     }
+}
 
-    /// Blocks until done; its error, unless somebody was told already.
-    ///
-    /// # Errors
-    /// What went wrong on the device.
-    pub fn wait_untold(&self) -> Result<()> {
-        let (told, result) = self.settle();
-        if told { Ok(()) } else { result }
-    }
-
-    /// Blocks until done: whether its result was told before, and the result.
+impl Wait for Signal {
     fn settle(&self) -> (bool, Result<()>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -92,31 +92,38 @@ impl Signal {
             }
         }
     }
-}
-
-impl Wait for Signal {
-    fn wait(&self) -> Result<()> {
-        self.settle().1
-    }
 
     fn is_complete(&self) -> bool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).result.is_some()
     }
 }
 
-/// Submissions that may not have completed yet, and the first error nobody was told.
-#[derive(Default)]
-pub struct InFlight {
-    signals: Vec<Arc<Signal>>,
+/// Submissions that may not have completed yet, in the order they will, and the first error nobody was told.
+pub struct InFlight<W> {
+    submissions: VecDeque<Arc<W>>,
     failure: Option<Error>,
 }
 
-impl InFlight {
+impl<W> Default for InFlight<W> {
+    fn default() -> Self {
+        Self { submissions: VecDeque::new(), failure: None }
+    }
+}
+
+impl<W: Wait> InFlight<W> {
     /// Adds a submission, and forgets those that have completed but for their error.
-    pub fn push(&mut self, signal: Arc<Signal>) {
-        let done: Vec<_> = self.signals.extract_if(.., |s| s.is_complete()).collect();
-        done.iter().for_each(|s| self.keep(s));
-        self.signals.push(signal);
+    pub fn push(&mut self, submission: Arc<W>) {
+        while let Some(oldest) = self.submissions.pop_front_if(|oldest| oldest.is_complete()) {
+            self.keep(&oldest);
+        }
+        self.submissions.push_back(submission);
+    }
+
+    /// Waits for all of them.
+    pub fn wait(&mut self) {
+        while let Some(oldest) = self.submissions.pop_front() {
+            self.keep(&oldest);
+        }
     }
 
     /// Waits for all of them; the first error since the last call that nobody was told.
@@ -124,13 +131,12 @@ impl InFlight {
     /// # Errors
     /// What went wrong on the device.
     pub fn settle(&mut self) -> Result<()> {
-        let signals = std::mem::take(&mut self.signals);
-        signals.iter().for_each(|s| self.keep(s));
+        self.wait();
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    fn keep(&mut self, signal: &Signal) {
-        if let Err(error) = signal.wait_untold() {
+    fn keep(&mut self, submission: &W) {
+        if let (false, Err(error)) = submission.settle() {
             self.failure.get_or_insert(error);
         }
     }

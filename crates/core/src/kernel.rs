@@ -116,6 +116,13 @@ pub struct KernelSource {
     pub cuda: Option<CudaForm>,
 }
 
+impl KernelSource {
+    /// Whether its Metal form may refuse what it is given: see [`MetalForm::with_refusal`](crate::MetalForm::with_refusal).
+    pub fn refuses(&self) -> bool {
+        self.metal.as_ref().is_some_and(Metal::refuses)
+    }
+}
+
 /// What a device says of a kernel it has prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PipelineFacts {

@@ -1,6 +1,6 @@
 use std::{borrow::Cow, fmt::Write, sync::Arc};
 
-use crate::{DType, Error, KernelKey};
+use crate::{DType, Error, KernelKey, Pipeline};
 
 /// A piece of Metal Shading Language text and the name by which compilers' messages call it.
 #[derive(Clone, Copy, Debug)]
@@ -192,6 +192,16 @@ impl Metal {
             Metal::Text(text) => text.threadgroup.get(argument).map_or(argument, |&index| index as usize),
         }
     }
+}
+
+/// Bytes of the word by which a launch tells what it refuses.
+pub const REFUSAL_WORD: usize = size_of::<u32>();
+
+/// What the first launch refuses that has raised its word, if any has.
+pub fn first_refusal(words: impl IntoIterator<Item = u32>, kernels: &[Pipeline]) -> Option<Error> {
+    let (word, kernel) = words.into_iter().zip(kernels).find(|(word, _)| *word > 0)?;
+    let source = kernel.source();
+    source.metal.as_ref().map(|metal| metal.refused(word).context(&source.key))
 }
 
 /// The Metal type of a data type's elements.

@@ -3,7 +3,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use crate::{RawBuffer, Result, Storage};
+use crate::{Error, RawBuffer, Result, Storage};
 
 /// What a pool has done and holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,8 +22,8 @@ pub struct PoolStatistics {
 
 /// A capped cache of device memory in size classes.
 ///
-/// Classes are an eighth of a power of two apart, so a buffer is at most an eighth larger than asked. What would exceed the cap is freed,
-/// the longest unused first.
+/// Classes are an eighth of a power of two apart, so a buffer is at most an eighth larger than asked; it has the size asked where the device has no more.
+/// What would exceed the cap is freed, the longest unused first.
 pub struct Pool {
     state: Mutex<State>,
 }
@@ -91,31 +91,37 @@ impl Pool {
             found
         };
         let hit = cached.is_some();
-        let raw = match cached {
-            Some((_, raw)) => raw,
-            None => allocate(class).or_else(|error| {
-                if !error.is_out_of_memory() {
-                    return Err(error);
-                }
-                self.clear();
-                allocate(class)
-            })?,
+        let (raw, size) = match cached {
+            Some((_, raw)) => (raw, class),
+            None => self.make(class, bytes, allocate)?,
         };
         let mut state = self.state();
         let statistics = &mut state.statistics;
         *if hit { &mut statistics.hits } else { &mut statistics.misses } += 1;
-        statistics.live_bytes += class;
+        statistics.live_bytes += size;
         statistics.peak_bytes = statistics.peak_bytes.max(statistics.live_bytes + statistics.cached_bytes);
-        Ok(Slot { raw, home: Some((Arc::downgrade(self), class, storage)) })
+        Ok(Slot { raw, home: Some((Arc::downgrade(self), size, storage)) })
     }
 
-    fn put_back(&self, raw: RawBuffer, class: usize, storage: Storage) {
+    /// Memory of the class and its size; where that runs out, with the cache freed; and at last of no more than is asked.
+    fn make(&self, class: usize, bytes: usize, allocate: impl Fn(usize) -> Result<RawBuffer>) -> Result<(RawBuffer, usize)> {
+        let mut made = allocate(class).map(|raw| (raw, class));
+        for size in [class, bytes] {
+            if made.as_ref().is_err_and(Error::is_out_of_memory) {
+                self.clear();
+                made = allocate(size).map(|raw| (raw, size));
+            }
+        }
+        made
+    }
+
+    fn put_back(&self, raw: RawBuffer, size: usize, storage: Storage) {
         let mut state = self.state();
         state.clock += 1;
         let stamp = state.clock;
-        state.statistics.live_bytes -= class;
-        state.statistics.cached_bytes += class;
-        state.free.entry((class, storage)).or_default().push_back((stamp, raw));
+        state.statistics.live_bytes -= size;
+        state.statistics.cached_bytes += size;
+        state.free.entry((size, storage)).or_default().push_back((stamp, raw));
         let freed = state.trim();
         drop(state);
         drop(freed);
@@ -157,9 +163,9 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let Some((pool, class, storage)) = self.home.take() else { return };
+        let Some((pool, size, storage)) = self.home.take() else { return };
         if let Some(pool) = pool.upgrade() {
-            pool.put_back(self.raw.clone(), class, storage);
+            pool.put_back(self.raw.clone(), size, storage);
         }
     }
 }

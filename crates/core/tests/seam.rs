@@ -178,6 +178,31 @@ fn out_of_memory_flushes_the_pool_once_and_leaves_the_device_usable() {
 }
 
 #[test]
+fn memory_has_the_size_asked_where_there_is_none_for_its_class() {
+    let used = Arc::new(AtomicUsize::new(0));
+    let device = Device::new(SmallBackend { inner: NullBackend::new(), used: used.clone(), log: Arc::default() });
+    let kept = device.allocate_dedicated(1000).unwrap();
+    // The class is 3328 bytes.
+    let most = device.allocate(SMALL - 1000).unwrap();
+    assert_eq!((used.load(Ordering::SeqCst), device.pool_statistics().live_bytes), (SMALL, SMALL - 1000));
+    drop((most, kept));
+    assert_eq!((device.pool_statistics().live_bytes, device.pool_statistics().cached_bytes), (0, SMALL - 1000));
+}
+
+#[test]
+fn host_memory_is_what_its_owner_lent_first() {
+    struct Fickle(AtomicUsize);
+    impl AsRef<[u8]> for Fickle {
+        fn as_ref(&self) -> &[u8] {
+            if self.0.fetch_add(1, Ordering::SeqCst) == 0 { &[1, 2, 3, 4] } else { &[] }
+        }
+    }
+    let memory = HostMemory::new(Arc::new(Fickle(AtomicUsize::new(0))));
+    assert_eq!(memory.bytes(), [1, 2, 3, 4]);
+    assert_eq!(memory.slice(1..3).unwrap().slice(1..2).unwrap().bytes(), [3]);
+}
+
+#[test]
 fn a_list_is_submitted_as_often_as_wanted_under_one_identity() {
     let log: Arc<Mutex<Vec<u64>>> = Arc::default();
     let device = Device::new(SmallBackend { inner: NullBackend::new(), used: Arc::default(), log: log.clone() });

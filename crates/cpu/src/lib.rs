@@ -95,7 +95,8 @@ impl Backend for CpuBackend {
 
     fn write(&self, buffer: &RawBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
         let memory = buffer.downcast::<Memory>()?;
-        let _worker = self.settled()?;
+        let mut worker = self.worker();
+        worker.wait();
         // SAFETY: nothing runs, and nothing begins while the worker is held.
         unsafe { memory.write(offset, bytes) }
     }

@@ -14,12 +14,25 @@ use crate::{memory::Memory, placement::Placement};
 /// Lists waiting at once; a submitter that runs further ahead waits, so that intermediate results do not pile up.
 const QUEUE: usize = 32;
 
-type Job = (Arc<CommandList>, Arc<Signal>);
+type Job = (Arc<CommandList>, Promise);
+
+/// Completes a signal even if the device's thread has ended before its list was run, or ends while it runs.
+struct Promise(Arc<Signal>);
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.0.complete(Err(lost()));
+    }
+}
+
+fn lost() -> Error {
+    Error::device_lost("the CPU device's thread has ended")
+}
 
 /// The device's thread and the queue to it.
 pub(crate) struct Worker {
     queue: SyncSender<Job>,
-    in_flight: InFlight,
+    in_flight: InFlight<Signal>,
 }
 
 impl Worker {
@@ -46,8 +59,14 @@ impl Worker {
     }
 
     pub(crate) fn submit(&mut self, list: Arc<CommandList>, signal: Arc<Signal>) -> Result<()> {
-        self.in_flight.push(signal.clone());
-        self.queue.send((list, signal)).map_err(|_| Error::device_lost("the CPU device's thread has ended"))
+        self.queue.send((list, Promise(signal.clone()))).map_err(|_| lost())?;
+        self.in_flight.push(signal);
+        Ok(())
+    }
+
+    /// Waits for everything submitted.
+    pub(crate) fn wait(&mut self) {
+        self.in_flight.wait();
     }
 
     /// Waits for everything submitted; the first error since the last call that nobody was told.
@@ -58,14 +77,14 @@ impl Worker {
 
 fn run(jobs: &Receiver<Job>) {
     let mut placement = Placement::of_current_pool();
-    while let Ok((list, signal)) = jobs.recv() {
+    while let Ok((list, promise)) = jobs.recv() {
         let result = list.commands().iter().try_for_each(|command| {
             placement.follow();
             execute(command)
         });
         // The list's buffers go back to the pool before anyone learns that it is done.
         drop(list);
-        signal.complete(result);
+        promise.0.complete(result);
     }
 }
 
@@ -104,4 +123,23 @@ fn launch(dispatch: &Dispatch) -> Result<()> {
     let outcome = catch_unwind(AssertUnwindSafe(|| host.run(&mut arguments)));
     let result = outcome.unwrap_or_else(|_| Err(Error::device_lost("the kernel panicked: this is a defect in Elinvar, please report it")));
     result.map_err(|e| e.context(&source.key))
+}
+
+#[cfg(test)]
+mod tests {
+    use elinvar_core::{Completion, ListBuilder};
+
+    use super::*;
+
+    #[test]
+    fn lists_fail_whose_device_s_thread_has_ended() {
+        let (queue, jobs) = sync_channel(QUEUE);
+        let mut worker = Worker { queue, in_flight: InFlight::default() };
+        let signals = [Signal::new(), Signal::new()];
+        worker.submit(ListBuilder::new().finish(), signals[0].clone()).unwrap();
+        drop(jobs);
+        assert!(worker.submit(ListBuilder::new().finish(), signals[1].clone()).unwrap_err().is_device_lost());
+        assert!(worker.settle().unwrap_err().is_device_lost());
+        assert!(signals.into_iter().all(|signal| Completion::new(signal).wait().is_err_and(|error| error.is_device_lost())));
+    }
 }

@@ -100,11 +100,13 @@ fn a_failing_or_panicking_kernel_is_an_error_and_the_device_goes_on() {
 
     let panicking = list(&device, "panicking", |_| panic!("on purpose"), &buffer);
     drop(device.submit(&panicking).unwrap());
-    assert!(device.write(&buffer, 0, &[0; 4]).unwrap_err().is_device_lost(), "a failure nobody waited for is told by the next call");
-    device.write(&buffer, 0, &[0; 4]).unwrap();
+    device.write(&buffer, 0, &2f32.to_ne_bytes()).unwrap();
+    let mut bytes = [0; 4];
+    assert!(device.read(&buffer, 0, &mut bytes).unwrap_err().is_device_lost(), "a failure nobody waited for is told by what reads next");
+    assert_eq!(read(&device, &buffer), [2.0], "a write takes effect whatever failed before");
     let good = list(&device, "add_one", ADD_ONE, &buffer);
     device.submit(&good).unwrap().wait().unwrap();
-    assert_eq!(read(&device, &buffer), [1.0]);
+    assert_eq!(read(&device, &buffer), [3.0]);
 }
 
 #[test]

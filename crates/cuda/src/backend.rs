@@ -8,12 +8,12 @@ use std::{
 
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use elinvar_core::{
-    Backend, CommandList, Completion, CudaForm, DType, DeviceKind, DeviceProperties, Error, KernelSource, MemoryInfo, Pipeline, RawBuffer, Reading,
-    Result, Storage,
+    Backend, CommandList, Completion, CudaForm, DType, DeviceKind, DeviceProperties, Error, InFlight, KernelSource, MemoryInfo, Pipeline,
+    REFUSAL_WORD, RawBuffer, Reading, Result, Storage,
 };
 
 use crate::{
-    commands::{Target, WORD, kernels, refusing},
+    commands::{Target, kernels, refusing},
     compile::Compiler,
     driver::{self, Context, Driver},
     graph::{Graph, Seen, Turn},
@@ -21,7 +21,7 @@ use crate::{
     memory::{Memory, Pieces},
     products::{self, Products},
     staging::Staging,
-    submission::{Arriving, InFlight, Refusals, Submission},
+    submission::{Arriving, Refusals, Submission},
 };
 
 /// An NVIDIA GPU.
@@ -42,7 +42,7 @@ pub struct CudaBackend {
 struct Queue {
     // Graphs go before what they use.
     seen: Seen<Graph>,
-    in_flight: InFlight,
+    in_flight: InFlight<Submission>,
     staging: Staging,
 }
 
@@ -129,7 +129,7 @@ impl CudaBackend {
     /// Starts a list's commands one by one.
     fn start(&self, commands: &CommandList) -> Result<Option<Refusals>> {
         let refusing: Arc<[Pipeline]> = refusing(commands).into();
-        let words = if refusing.is_empty() { None } else { Some(Memory::new(&self.context, WORD * refusing.len())?) };
+        let words = if refusing.is_empty() { None } else { Some(Memory::new(&self.context, REFUSAL_WORD * refusing.len())?) };
         self.context.suspect(kernels(commands));
         let target = Target { context: &self.context, stream: self.context.stream(), products: &self.products, words: words.as_ref() };
         target.run(commands)?;
@@ -146,7 +146,7 @@ impl CudaBackend {
     /// Has the words of the launches that may refuse copied to the host.
     fn fetch(&self, words: Option<&Memory>, kernels: &Arc<[Pipeline]>) -> Result<Option<Refusals>> {
         let Some(words) = words else { return Ok(None) };
-        let piece = self.pieces.take(&self.context, WORD * kernels.len())?;
+        let piece = self.pieces.take(&self.context, REFUSAL_WORD * kernels.len())?;
         let refusals = Refusals { words: piece, kernels: kernels.clone(), pieces: self.pieces.clone() };
         // SAFETY: the piece is large enough and belongs to this submission until the copy is done.
         let result = unsafe {
@@ -219,6 +219,13 @@ impl Backend for CudaBackend {
             made.complete(compiled, |code| Function::load(&context, code));
         });
         Ok(Pipeline::new(kernel.clone(), Arc::new(Kernel::Function(pending))))
+    }
+
+    fn ready(&self, kernel: &Pipeline) -> Result<()> {
+        match kernel.state() {
+            Some(Kernel::Function(pending)) => pending.wait(|code| Function::load(&self.context, code)).map(drop),
+            _ => Ok(()),
+        }
     }
 
     fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cudarc::driver::sys;
-use elinvar_core::{Access, Binding, Command, CommandList, CudaForm, Dispatch, Error, Metal, Parameter, Pipeline, Result};
+use elinvar_core::{Access, Binding, Command, CommandList, CudaForm, Dispatch, Error, Parameter, Pipeline, REFUSAL_WORD, Result};
 
 use crate::{
     driver::Context,
@@ -12,31 +12,20 @@ use crate::{
     products::Products,
 };
 
-/// Bytes of a refusal word.
-pub(crate) const WORD: usize = size_of::<u32>();
-
 /// The kernels of a list whose launches may refuse an input, in order.
 pub(crate) fn refusing(list: &CommandList) -> Vec<Pipeline> {
-    let kernel = |command: &Command| match command {
-        Command::Dispatch(dispatch) if refuses(&dispatch.pipeline) => Some(dispatch.pipeline.clone()),
-        _ => None,
-    };
-    list.commands().iter().filter_map(kernel).collect()
+    list.kernels().filter(|kernel| refuses(kernel)).cloned().collect()
 }
 
-/// Whether a kernel may refuse what it is given.
+/// Whether a kernel may refuse what it is given; text in CUDA C++ does not.
 fn refuses(kernel: &Pipeline) -> bool {
     let source = kernel.source();
-    source.cuda.is_none() && source.metal.as_ref().is_some_and(Metal::refuses)
+    source.cuda.is_none() && source.refuses()
 }
 
 /// The kernels of a list.
 pub(crate) fn kernels(list: &CommandList) -> Arc<[Pipeline]> {
-    let kernel = |command: &Command| match command {
-        Command::Dispatch(dispatch) => Some(dispatch.pipeline.clone()),
-        _ => None,
-    };
-    list.commands().iter().filter_map(kernel).collect()
+    list.kernels().cloned().collect()
 }
 
 /// Where commands go.
@@ -62,7 +51,7 @@ impl Target<'_> {
                     let overlaps = ahead.overlaps(dispatch);
                     self.dispatch(dispatch, word, overlaps).map_err(|e| e.context(&dispatch.pipeline.source().key))?;
                     if refuses(&dispatch.pipeline) {
-                        word += WORD as u64;
+                        word += REFUSAL_WORD as u64;
                     }
                     continue;
                 }

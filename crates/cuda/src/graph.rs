@@ -6,10 +6,10 @@ use std::{
 };
 
 use cudarc::driver::sys;
-use elinvar_core::{CommandList, Pipeline, Result};
+use elinvar_core::{CommandList, Pipeline, REFUSAL_WORD, Result};
 
 use crate::{
-    commands::{Target, WORD, kernels, refusing},
+    commands::{Target, kernels, refusing},
     driver::Context,
     memory::Memory,
     products::Products,
@@ -31,7 +31,7 @@ impl Graph {
     /// Records the list. Nothing runs.
     pub(crate) fn record(context: &Arc<Context>, products: &Products, list: &CommandList) -> Result<Self> {
         let refusing: Arc<[Pipeline]> = refusing(list).into();
-        let words = if refusing.is_empty() { None } else { Some(Memory::new(context, WORD * refusing.len())?) };
+        let words = if refusing.is_empty() { None } else { Some(Memory::new(context, REFUSAL_WORD * refusing.len())?) };
         let stream = context.capture();
         // SAFETY: the stream is for this alone, and the queue's lock keeps other threads from it.
         let begun = unsafe { sys::cuStreamBeginCapture_v2(stream, sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED) };

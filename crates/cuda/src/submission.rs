@@ -1,14 +1,10 @@
 //! Lists on their way: when they are done, and what they refused.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use elinvar_core::{Error, Pipeline, Result, Wait};
+use elinvar_core::{Pipeline, REFUSAL_WORD, Result, Wait, first_refusal};
 
 use crate::{
-    commands::WORD,
     driver::Event,
     memory::{Pieces, Pinned},
 };
@@ -37,14 +33,14 @@ impl Refusals {
     fn check(self) -> Result<()> {
         // SAFETY: the piece holds as many words as there are kernels, and the copy into it is done.
         let words = unsafe { std::slice::from_raw_parts(self.words.pointer.cast::<u32>(), self.kernels.len()) };
-        let refused = first_refusal(words, &self.kernels);
+        let refused = first_refusal(words.iter().copied(), &self.kernels);
         self.pieces.put_back(self.words);
         refused.map_or(Ok(()), Err)
     }
 
     /// Bytes of the words.
     pub(crate) fn bytes(&self) -> usize {
-        WORD * self.kernels.len()
+        REFUSAL_WORD * self.kernels.len()
     }
 }
 
@@ -80,19 +76,14 @@ impl Drop for Arriving {
     }
 }
 
-fn first_refusal(words: &[u32], kernels: &[Pipeline]) -> Option<Error> {
-    let (word, kernel) = words.iter().zip(kernels).find(|(word, _)| **word > 0)?;
-    let source = kernel.source();
-    source.metal.as_ref().map(|metal| metal.refused(*word).context(&source.key))
-}
-
 impl Submission {
     /// One that is done once the event has passed.
     pub(crate) fn new(done: Event, refusals: Option<Refusals>) -> Self {
         Self { done, state: Mutex::new(State { refusals, result: None, told: false }) }
     }
+}
 
-    /// Blocks until done: whether its result was told before, and the result.
+impl Wait for Submission {
     fn settle(&self) -> (bool, Result<()>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.result.is_none() {
@@ -104,49 +95,7 @@ impl Submission {
         (std::mem::replace(&mut state.told, true), result)
     }
 
-    fn is_past(&self) -> bool {
-        self.done.is_past()
-    }
-}
-
-impl Wait for Submission {
-    fn wait(&self) -> Result<()> {
-        self.settle().1
-    }
-
     fn is_complete(&self) -> bool {
-        self.is_past()
-    }
-}
-
-/// Submissions not known to be done, and the first error nobody was told.
-#[derive(Default)]
-pub(crate) struct InFlight {
-    submissions: VecDeque<Arc<Submission>>,
-    failure: Option<Error>,
-}
-
-impl InFlight {
-    /// Adds one, and forgets those that are done but for their error.
-    pub(crate) fn push(&mut self, submission: Arc<Submission>) {
-        while self.submissions.front().is_some_and(|oldest| oldest.is_past()) {
-            self.settle_oldest();
-        }
-        self.submissions.push_back(submission);
-    }
-
-    /// Waits for all of them; the first error since the last call that nobody was told.
-    pub(crate) fn settle(&mut self) -> Result<()> {
-        while !self.submissions.is_empty() {
-            self.settle_oldest();
-        }
-        self.failure.take().map_or(Ok(()), Err)
-    }
-
-    fn settle_oldest(&mut self) {
-        let Some(submission) = self.submissions.pop_front() else { return };
-        if let (false, Err(error)) = submission.settle() {
-            self.failure.get_or_insert(error);
-        }
+        self.done.is_past()
     }
 }

@@ -5,7 +5,7 @@ use std::{
 
 use elinvar_core::{
     Binding, Buffer, Completion, DType, Device, DeviceKind, DeviceProperties, Element, Error, HostMemory, Layout, ListBuilder, MemoryInfo, Pool,
-    Result, Shape,
+    Result, Shape, shown_bytes,
 };
 use elinvar_cpu::CpuBackend;
 use elinvar_kernels::{Operator, Precision, TensorInfo, copy::Copy, encode, plan_for};
@@ -43,7 +43,7 @@ impl Executor {
         if kind == DeviceKind::Cpu || free >= bytes || chosen()?.is_some() {
             return Ok((best, passed_over));
         }
-        let why = format!("{kind} has {} free, {} are needed: computing on the cpu", shown(free), shown(bytes));
+        let why = format!("{kind} has {} free, {} are needed: computing on the cpu", shown_bytes(free), shown_bytes(bytes));
         Ok((Self::new_with_backend(BackendType::Cpu)?, Some(why)))
     }
 
@@ -284,12 +284,6 @@ impl Executor {
         fusion::flush()?;
         self.device.submit(&recording.list)
     }
-}
-
-/// A number of bytes for people.
-fn shown(bytes: u64) -> String {
-    const GIB: u64 = 1 << 30;
-    if bytes >= GIB { format!("{:.1} GiB", bytes as f64 / GIB as f64) } else { format!("{:.1} MiB", bytes as f64 / (1 << 20) as f64) }
 }
 
 /// The device that `ELINVAR_DEVICE` names, if it names one.

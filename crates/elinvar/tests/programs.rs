@@ -273,6 +273,20 @@ fn a_launch_that_does_not_fit_is_refused_before_it_starts() {
 }
 
 #[test]
+fn names_that_mean_something_elsewhere_are_names_like_others() {
+    let words = "float device object_data ray_data image2d_t vec_step addrspace_cast char16_t char32_t await_launches metal uint2 NAN __LINE__ __kernel linux";
+    let registers: String = words.split(' ').map(|word| format!("{word} = load x[i]\nsum = add sum {word}\n")).collect();
+    let text = format!(
+        "atlas 1\nprogram _\nbuffer x: update f32\nscalar x_length: f32\nscalar length_x: f32\nshared half: f32[1]\nfunction sampler(y: f32) -> f32\n\
+         _ = add y x_length\nreturn _\nend\nkernel\ni = position.x\nsum: f32 = move length_x\n{registers}store half[0] sum\nsum = load half[0]\n\
+         sum = call sampler sum\nstore x[i] sum\nend"
+    );
+    let given = [("x", buffer(&[1f32])), ("x_length", Given::Scalar(Constant::f32(0.25))), ("length_x", Given::Scalar(Constant::f32(0.5)))];
+    let found = run(&text, LaunchConfig { grid: [1, 1, 1], block: [1, 1, 1] }, &given);
+    assert_eq!(elements::<f32>(&found[0]), [16.75]);
+}
+
+#[test]
 fn f64_is_refused_where_there_is_none() {
     let text = "atlas 1\nprogram wide\nbuffer y: update f64\nkernel\ni = position.x\nv = load y[i]\nv = mul v 1e300\nstore y[i] v\nend";
     let program = atlas::parse(text).unwrap();

@@ -1,6 +1,6 @@
 //! The memory a model needs, known before anything is loaded.
 
-use elinvar::{DType, Error, MemoryInfo, Result};
+use elinvar::{DType, Error, MemoryInfo, Result, shown_bytes};
 
 use crate::{Config, Weights};
 
@@ -55,8 +55,8 @@ impl MemoryEstimate {
         if self.total() <= memory.available as u64 {
             return Ok(());
         }
-        let [need, weights, cache, activations] = [self.total(), self.weights, self.cache, self.activations].map(size);
-        let [available, total] = [memory.available, memory.total].map(|bytes| size(bytes as u64));
+        let [need, weights, cache, activations] = [self.total(), self.weights, self.cache, self.activations].map(shown_bytes);
+        let [available, total] = [memory.available, memory.total].map(|bytes| shown_bytes(bytes as u64));
         Err(Error::out_of_memory(format!(
             "the model needs {need} (weights {weights}, cache {cache}, activations {activations}), {available} of {total} are free: use a smaller \
              model, a shorter context or a 16-bit cache, or free memory"
@@ -76,13 +76,6 @@ fn product(factors: &[usize]) -> u128 {
 
 fn clamp(bytes: u128) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
-}
-
-/// In the largest binary unit that leaves a whole digit.
-fn size(bytes: u64) -> String {
-    let units = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    let exponent = (bytes.max(1).ilog2() / 10).clamp(1, units.len() as u32);
-    format!("{:.1} {}", bytes as f64 / 1024f64.powi(exponent as i32), units[exponent as usize - 1])
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ pub struct Function {
     pub apply: fn(&[f32], &mut [f32]),
     /// The function itself, compiled for the baseline target.
     pub scalar: fn(f32) -> f32,
+    /// The inputs that it is for.
+    pub domain: fn(f32) -> bool,
     /// The same function in `f64`.
     pub oracle: fn(f64) -> f64,
     /// In units in the last place of the exact result.
@@ -18,7 +20,10 @@ pub struct Function {
 }
 
 macro_rules! function {
-    ($name:ident, $oracle:expr, $bound:expr) => {{
+    ($name:ident, $oracle:expr, $bound:expr) => {
+        function!($name, $oracle, $bound, |_| true)
+    };
+    ($name:ident, $oracle:expr, $bound:expr, $domain:expr) => {{
         crate::simd! {
             fn apply(x: &[f32], y: &mut [f32]) {
                 for (y, &x) in y.iter_mut().zip(x) {
@@ -26,7 +31,7 @@ macro_rules! function {
                 }
             }
         }
-        Function { name: stringify!($name), apply, scalar: |x| super::$name(x), oracle: $oracle, bound: $bound }
+        Function { name: stringify!($name), apply, scalar: |x| super::$name(x), domain: $domain, oracle: $oracle, bound: $bound }
     }};
 }
 
@@ -34,6 +39,7 @@ macro_rules! function {
 pub fn functions() -> Vec<Function> {
     vec![
         function!(exp, f64::exp, 0.8),
+        function!(exp_nonpositive, exp_nonpositive, 0.9, |x| x <= 0.0 || x.is_nan()),
         function!(exp2, f64::exp2, 0.8),
         function!(log, f64::ln, 0.7),
         function!(log2, f64::log2, 0.8),
@@ -85,6 +91,11 @@ pub fn error_in_ulp(value: f32, exact: f64) -> f64 {
     let exponent = ((exact.to_bits() >> 52) & 0x7ff).clamp(1023 - 126, 1023 + 127);
     let ulps_per_unit = f64::from_bits((2 * 1023 + 23 - exponent) << 52);
     (value - exact).abs() * ulps_per_unit
+}
+
+/// Zero from where the power of two would be 2^-127.
+fn exp_nonpositive(x: f64) -> f64 {
+    if x < -87.683_12 { 0.0 } else { x.exp() }
 }
 
 fn sigmoid(x: f64) -> f64 {

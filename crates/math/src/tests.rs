@@ -4,7 +4,7 @@ use super::*;
 /// Every `stride`-th bit pattern, and a neighbourhood of each value where something changes.
 fn samples(stride: usize) -> Vec<f32> {
     let edges = [0.0, f32::MIN_POSITIVE, 1e-30, 1e-3, 0.346_573_6, 0.5, 0.7, 1.0, 1.25, 2.0, 4.0, 10.0, 14.6];
-    let more = [20.0, 87.336_55, 88.722_84, 103.972_08, 126.0, 128.0, 149.0, 150.0, FAST_TRIG_LIMIT, 1e30, f32::MAX, f32::NAN];
+    let more = [20.0, 87.336_55, 87.683_12, 88.722_84, 103.972_08, 126.0, 128.0, 149.0, 150.0, FAST_TRIG_LIMIT, 1e30, f32::MAX, f32::NAN];
     let multiples = (1..2000).map(|k| k as f32 * std::f32::consts::FRAC_PI_4);
     let near = edges.into_iter().chain(more).chain(multiples).flat_map(|edge| {
         let bits = edge.to_bits();
@@ -16,7 +16,7 @@ fn samples(stride: usize) -> Vec<f32> {
 fn worst(function: &Function, x: &[f32]) -> (f64, f32) {
     let mut y = vec![0.0; x.len()];
     (function.apply)(x, &mut y);
-    let errors = x.iter().zip(&y).map(|(&x, &y)| (error_in_ulp(y, (function.oracle)(f64::from(x))), x));
+    let errors = x.iter().zip(&y).filter(|(x, _)| (function.domain)(**x)).map(|(&x, &y)| (error_in_ulp(y, (function.oracle)(f64::from(x))), x));
     errors.fold((0.0, 0.0), |worst, error| if error.0 > worst.0 { error } else { worst })
 }
 
@@ -28,22 +28,6 @@ fn errors_stay_within_the_stated_bounds() {
         println!("{:10} {error:.4} at {at:e} ({:#010x})", function.name, at.to_bits());
         assert!(error <= function.bound, "{}({at:e}): {error} ulp", function.name);
     }
-}
-
-#[test]
-fn exp_nonpositive_is_within_an_ulp_until_it_is_zero() {
-    let mut worst = 0.0f64;
-    for x in samples(97).into_iter().filter(|x| *x <= 0.0) {
-        let found = exp_nonpositive(x);
-        if x < -87.69 {
-            assert_eq!(found.to_bits(), 0, "exp({x:e})");
-        } else if x > -87.68 {
-            worst = worst.max(error_in_ulp(found, f64::from(x).exp()));
-        }
-    }
-    println!("{worst:.4}");
-    assert!(worst <= 1.0, "{worst} ulp");
-    assert!(exp_nonpositive(f32::NAN).is_nan() && exp_nonpositive(0.0).to_bits() == 1.0f32.to_bits());
 }
 
 /// Pairs whose power is an ordinary number: any positive `x`, and `y` for which `-152 < y·log2(x) < 130`.

@@ -30,7 +30,7 @@ pub struct MetalBackend<A: Api> {
     pipelines: Pipelines<A>,
     encoder: Encoder<A>,
     residency: Arc<Residency<A>>,
-    in_flight: Mutex<InFlight>,
+    in_flight: Mutex<InFlight<Signal>>,
     lost: Arc<OnceLock<Error>>,
 }
 
@@ -109,7 +109,7 @@ impl<A: Api> MetalBackend<A> {
         Staging { api: &self.api, encoder: &self.encoder, pipelines: &self.pipelines }
     }
 
-    fn in_flight(&self) -> MutexGuard<'_, InFlight> {
+    fn in_flight(&self) -> MutexGuard<'_, InFlight<Signal>> {
         self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -169,7 +169,7 @@ impl<A: Api> Backend for MetalBackend<A> {
     fn write(&self, buffer: &RawBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
         let memory = buffer.downcast::<Memory<A>>()?;
         let mut in_flight = self.in_flight();
-        in_flight.settle()?;
+        in_flight.wait();
         self.fill(&memory.buffer, memory.mode, memory.start + offset, bytes)
     }
 

@@ -8,7 +8,7 @@ use crate::{
     api::{Api, Bound, Launch, LibrarySource},
     compile::{Compiled, Pipelines},
     memory::Memory,
-    refusal::{self, Refusals},
+    refusal::Refusals,
 };
 
 /// What Metal's own copies and fills take: multiples of so many bytes.
@@ -151,7 +151,7 @@ fn encode_dispatch<A: Api>(api: &A, commands: &mut A::CommandBuffer, dispatch: &
             buffers.push(Bound { index: metal.buffer_index(index), buffer, offset, bytes: binding.bytes(), written, output });
         }
     }
-    if let Some(refusals) = refusals.filter(|_| refusal::refuses(&dispatch.pipeline)) {
+    if let Some(refusals) = refusals.filter(|_| dispatch.pipeline.source().refuses()) {
         buffers.push(refusals.bind(dispatch.bindings.len() + usize::from(!dispatch.params.is_empty())));
     }
     let bytes = (!dispatch.params.is_empty()).then_some((dispatch.bindings.len(), dispatch.params.as_slice()));

@@ -1,6 +1,6 @@
 //! Inputs that kernels refuse: a word of memory for each launch of a submission that can, read when it is done.
 
-use elinvar_core::{Command, CommandList, Metal, Pipeline, Result};
+use elinvar_core::{CommandList, Pipeline, REFUSAL_WORD as WORD, Result, first_refusal};
 
 use crate::api::{Api, Bound, StorageMode};
 
@@ -14,11 +14,7 @@ pub(crate) struct Refusals<A: Api> {
 impl<A: Api> Refusals<A> {
     /// A word, zero, for each launch that may refuse; nothing if none does.
     pub(crate) fn new(api: &A, commands: &CommandList) -> Result<Option<Self>> {
-        let kernel = |command: &Command| match command {
-            Command::Dispatch(dispatch) if refuses(&dispatch.pipeline) => Some(dispatch.pipeline.clone()),
-            _ => None,
-        };
-        let kernels: Vec<_> = commands.commands().iter().filter_map(kernel).collect();
+        let kernels: Vec<_> = commands.kernels().filter(|kernel| kernel.source().refuses()).cloned().collect();
         if kernels.is_empty() {
             return Ok(None);
         }
@@ -38,17 +34,7 @@ impl<A: Api> Refusals<A> {
     pub(crate) fn check(&self, api: &A) -> Result<()> {
         let mut words = vec![0; WORD * self.kernels.len()];
         api.read(&self.words, 0, &mut words)?;
-        let raised = words.as_chunks::<WORD>().0.iter().map(|word| u32::from_ne_bytes(*word)).zip(&self.kernels).find(|(word, _)| *word > 0);
-        let Some((word, kernel)) = raised else { return Ok(()) };
-        let source = kernel.source();
-        source.metal.as_ref().map_or(Ok(()), |metal| Err(metal.refused(word).context(&source.key)))
+        let words = words.as_chunks::<WORD>().0.iter().map(|word| u32::from_ne_bytes(*word));
+        first_refusal(words, &self.kernels).map_or(Ok(()), Err)
     }
-}
-
-/// Bytes of a word.
-const WORD: usize = size_of::<u32>();
-
-/// Whether a kernel may refuse what it is given.
-pub(crate) fn refuses(kernel: &Pipeline) -> bool {
-    kernel.source().metal.as_ref().is_some_and(Metal::refuses)
 }

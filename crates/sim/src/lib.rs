@@ -41,6 +41,7 @@ mod instrument;
 mod library;
 mod loaded;
 mod queue;
+mod random;
 mod shadow;
 mod simulator;
 mod symbols;

@@ -14,6 +14,7 @@ use crate::{
     buffer::Buffer,
     dispatch::Dispatch,
     finding::Report,
+    random::Random,
     simulator::{Device, Simulator},
     worker::Worker,
 };
@@ -80,13 +81,8 @@ impl CommandBuffer {
     /// Ends a stretch of commands that may run side by side, as a concurrent encoder's do: those since the last barrier are put in an order that the
     /// seed decides. Without any barrier, commands run in the order they came.
     pub fn barrier(&mut self) {
-        let mut state = self.seed;
         if let Some(stretch) = self.commands.get_mut(self.since..).filter(|_| self.seed != 0) {
-            for last in (1..stretch.len()).rev() {
-                state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-                let mixed = (state ^ (state >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-                stretch.swap(last, (mixed >> 33) as usize % (last + 1));
-            }
+            Random::new(self.seed).shuffle(stretch);
         }
         self.since = self.commands.len();
     }

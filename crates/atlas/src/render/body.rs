@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use elinvar_core::metal_type;
 
-use super::{Context, expressions, faults::counter, names::Names};
+use super::{Context, expressions, faults::counter, names::own};
 use crate::{
     program::{Function, Instruction, Memory, Operand},
     verify::{Shape, Variance, Variances, shape, variances},
@@ -38,8 +38,7 @@ impl<'a> Body<'a> {
     pub(super) fn new(context: &'a Context<'a>, number: usize) -> Self {
         let (program, is_kernel) = (context.program, number == context.program.functions.len());
         let function = program.functions.get(number).unwrap_or(&program.kernel);
-        let mut names: Names = context.globals.clone();
-        let names = function.registers.iter().map(|r| names.give(&r.name)).collect();
+        let names = function.registers.iter().map(|r| own(&r.name)).collect();
         let shape = shape(&function.body, &function.arguments, function.registers.len(), function.parameters, function.result);
         let mut declared = vec![Declared::Not; function.registers.len()];
         for (index, instruction) in function.body.iter().enumerate() {
@@ -76,8 +75,8 @@ impl<'a> Body<'a> {
     pub(super) fn memory(&self, memory: Memory) -> (String, String) {
         match memory {
             Memory::Buffer(index) => {
-                let name = &self.context.parameters[index as usize];
-                (name.clone(), format!("atlas_parameters.{name}_length"))
+                let index = index as usize;
+                (self.context.parameters[index].clone(), format!("atlas_parameters.length_{}", self.context.program.parameters[index].name))
             }
             Memory::Shared(index) => {
                 (self.context.shared[index as usize].clone(), format!("{}ul", self.context.program.shared[index as usize].length))

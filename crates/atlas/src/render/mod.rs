@@ -15,7 +15,7 @@ use crate::{
 };
 use body::Body;
 use faults::Faults;
-use names::{Names, element_name};
+use names::{element_name, own};
 
 /// What programs use of Metal.
 const PRELUDE: &str = include_str!("atlas.metal");
@@ -80,7 +80,6 @@ struct Context<'a> {
     parameters: Vec<String>,
     shared: Vec<String>,
     functions: Vec<String>,
-    globals: Names,
     checked: bool,
     has_block: bool,
     faults: Faults,
@@ -97,18 +96,16 @@ pub fn metal(verified: &Verified) -> MetalProgram {
     let mut block: Vec<_> = lengths.chain(scalars).collect();
     // The largest first: so there are no gaps.
     block.sort_by_key(|field| std::cmp::Reverse(field.size()));
-    let mut globals = Names::default();
-    // No function of Metal's ends so: `using namespace metal` would make both candidates.
-    let kernel = globals.give(&format!("{}_kernel", program.name));
-    let parameters = program.parameters.iter().map(|p| globals.give(&p.name)).collect();
-    let shared = program.shared.iter().map(|s| globals.give(&s.name)).collect();
-    let functions = program.functions.iter().map(|f| globals.give(&f.name)).collect();
+    // The one name that another may have as well.
+    let kernel = format!("program_{}", program.name);
+    let parameters = program.parameters.iter().map(|p| own(&p.name)).collect();
+    let shared = program.shared.iter().map(|s| own(&s.name)).collect();
+    let functions = program.functions.iter().map(|f| own(&f.name)).collect();
     let context = Context {
         program,
         parameters,
         shared,
         functions,
-        globals,
         checked,
         has_block: !block.is_empty(),
         faults: Faults::new(verified),
@@ -125,7 +122,7 @@ pub fn metal(verified: &Verified) -> MetalProgram {
         text += "\nstruct AtlasParameters {\n";
         for field in &block {
             let _ = match *field {
-                Field::Length(parameter) => writeln!(text, "    ulong {}_length;", context.parameters[parameter]),
+                Field::Length(parameter) => writeln!(text, "    ulong length_{};", program.parameters[parameter].name),
                 Field::Scalar(parameter, dtype) => writeln!(text, "    {} {};", element_name(dtype), context.parameters[parameter]),
             };
         }

@@ -1,5 +1,5 @@
 use clap::Args;
-use elinvar::{DeviceKind, DeviceReport, DeviceState, Result, devices};
+use elinvar::{DeviceKind, DeviceReport, DeviceState, Result, devices, shown_bytes};
 use serde_json::{Value, json};
 
 use super::print_line;
@@ -52,14 +52,13 @@ fn as_json(report: &DeviceReport) -> Value {
 pub(super) fn as_text(report: &DeviceReport) -> String {
     match &report.state {
         Ok(DeviceState { properties: p, family, memory, software }) => {
-            const GIB: f64 = (1u64 << 30) as f64;
-            let (free, total) = (memory.available as f64 / GIB, memory.total as f64 / GIB);
+            let [free, total] = [memory.available, memory.total].map(|bytes| shown_bytes(bytes as u64));
             let units = match p.kind {
                 DeviceKind::Cuda => "multiprocessors",
                 DeviceKind::Metal => "cores at least",
                 _ => "threads",
             };
-            let mut parts = vec![p.name.clone(), format!("{} {units}", p.compute_units), format!("{free:.1} of {total:.1} GiB free")];
+            let mut parts = vec![p.name.clone(), format!("{} {units}", p.compute_units), format!("{free} of {total} free")];
             parts.extend(family.iter().map(|family| format!("family {family}")));
             if p.has_simdgroups() {
                 let memory = if p.unified_memory { "memory shared with the host" } else { "memory of its own" };

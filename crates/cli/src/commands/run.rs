@@ -43,7 +43,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NAME=VALUE")]
     scalar: Vec<ConstantArgument>,
     /// Seed of random buffers
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Elements to print of each buffer that the program writes
     #[arg(long, default_value_t = 8, value_name = "COUNT")]

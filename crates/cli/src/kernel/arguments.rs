@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, str::FromStr};
 
-use elinvar::{DType, Error, ErrorKind, Result};
+use elinvar::{DType, Error, ErrorKind, Result, SplitMix64};
 use half::{bf16, f16};
 use safetensors::SafeTensors;
 
@@ -76,9 +76,9 @@ impl BufferArgument {
         match &self.contents {
             Contents::Random { dtype, count } => {
                 let size = checked_size(*count, dtype.size())?;
-                let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (place as u64) << 32);
+                let mut random = SplitMix64::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (place as u64) << 32);
                 let mut bytes = Vec::with_capacity(size);
-                (0..*count).for_each(|_| random.element(*dtype, &mut bytes));
+                (0..*count).for_each(|_| random_element(random.next_u64(), *dtype, &mut bytes));
                 Ok((*dtype, bytes))
             }
             Contents::Repeated { dtype, count, value } => {
@@ -199,30 +199,16 @@ fn encode(dtype: DType, text: &str) -> Result<Vec<u8>> {
     bytes.ok_or_else(|| Error::invalid_argument(format!("'{text}' is no {dtype}")))
 }
 
-/// The SplitMix64 generator (Steele, Lea, Flood 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    /// Floating-point numbers in [-1, 1), integers in [0, 100), either truth value.
-    fn element(&mut self, dtype: DType, bytes: &mut Vec<u8>) {
-        let bits = self.next();
-        let float = (bits >> 40) as f32 / (1 << 23) as f32 - 1.0;
-        match dtype {
-            DType::F32 => bytes.extend(float.to_ne_bytes()),
-            DType::F64 => bytes.extend(f64::from(float).to_ne_bytes()),
-            DType::F16 => bytes.extend(f16::from_f32(float).to_ne_bytes()),
-            DType::BF16 => bytes.extend(bf16::from_f32(float).to_ne_bytes()),
-            DType::Bool => bytes.push((bits & 1) as u8),
-            _ => bytes.extend_from_slice(&(bits % 100).to_le_bytes()[..dtype.size()]),
-        }
+/// An element of random bits: floating-point numbers in [-1, 1), integers in [0, 100), either truth value.
+fn random_element(bits: u64, dtype: DType, bytes: &mut Vec<u8>) {
+    let float = (bits >> 40) as f32 / (1 << 23) as f32 - 1.0;
+    match dtype {
+        DType::F32 => bytes.extend(float.to_ne_bytes()),
+        DType::F64 => bytes.extend(f64::from(float).to_ne_bytes()),
+        DType::F16 => bytes.extend(f16::from_f32(float).to_ne_bytes()),
+        DType::BF16 => bytes.extend(bf16::from_f32(float).to_ne_bytes()),
+        DType::Bool => bytes.push((bits & 1) as u8),
+        _ => bytes.extend_from_slice(&(bits % 100).to_le_bytes()[..dtype.size()]),
     }
 }
 

@@ -1,4 +1,4 @@
-use elinvar_core::{DType, Element, Error, Layout, Result, Shape};
+use elinvar_core::{DType, Element, Error, Layout, Result, Shape, SplitMix64};
 use half::{bf16, f16};
 
 use crate::{TensorInfo, float::Float};
@@ -78,15 +78,8 @@ impl HostTensor {
 
     /// Seeded uniform values in `low..high` (whole numbers for integers).
     pub fn random(dtype: DType, dims: &[usize], low: f64, high: f64, seed: u64) -> Self {
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def1;
-        let mut next = || {
-            // SplitMix64 (Steele, Lea and Flood, 2014).
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = state;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            (z ^ (z >> 31)) >> 11
-        };
+        let mut random = SplitMix64::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def1);
+        let mut next = || random.next_u64() >> 11;
         let values: Vec<f64> = (0..dims.iter().product()).map(|_| low + (high - low) * next() as f64 / (1u64 << 53) as f64).collect();
         Self::from_f64(dtype, dims, &values)
     }

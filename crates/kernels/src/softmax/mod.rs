@@ -4,7 +4,7 @@
 //!
 //! * Memory: every row is read once and written once; the second look at it hits the cache.
 //! * Order: the row order of [`crate::order`], for the maximum (by [`larger`](crate::order::larger)) and for the sum; the exponential is
-//!   [`exp_nonpositive`](crate::math::exp_nonpositive), which is 0 below −87.69.
+//!   [`exp_nonpositive`](crate::math::exp_nonpositive), which is 0 below −87.683.
 //! * Error against exact arithmetic, before the rounding of the output: `(|x − m| + d(n) + 6) · 2^-24` relative, and for the logarithm
 //!   `(d(n) + 3) · 2^-24` absolute beside `3 · 2^-24` relative.
 //! * A row of −∞ alone gives NaN, as 0 · ∞ does, and so does a row with a NaN.

@@ -1,6 +1,6 @@
 //! Random weights for benchmarks, written to the device in pieces so that no second copy of a tensor exists.
 
-use elinvar::{DType, Error, Executor, Result, Tensor};
+use elinvar::{DType, Error, Executor, Result, SplitMix64, Tensor};
 use half::{bf16, f16};
 use rayon::prelude::*;
 
@@ -21,12 +21,9 @@ impl<'a> Random<'a> {
     }
 }
 
-/// Uniform in `-1..1`, from a counter (the finaliser of SplitMix64; Steele, Lea and Flood, 2014).
+/// Uniform in `-1..1`, from a counter.
 fn uniform(counter: u64) -> f32 {
-    let mut z = counter.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((z >> 40) as f32) * 2f32.powi(-23) - 1.0
+    (SplitMix64::nth(0, counter.wrapping_sub(1)) >> 40) as f32 * 2f32.powi(-23) - 1.0
 }
 
 impl Source for Random<'_> {

@@ -20,8 +20,8 @@ struct Late(CpuBackend);
 struct Never;
 
 impl Wait for Never {
-    fn wait(&self) -> Result<()> {
-        Ok(())
+    fn settle(&self) -> (bool, Result<()>) {
+        (false, Ok(()))
     }
 
     fn is_complete(&self) -> bool {

@@ -8,11 +8,11 @@ use std::{
     time::Duration,
 };
 
-use super::random::Random;
 use crate::{
     abi::{BINDINGS, Record},
     dispatch::{Dispatch, Grid},
     library::Pipeline,
+    random::Random,
 };
 
 /// The threadgroups of a dispatch, in the order they run.

@@ -5,7 +5,6 @@ mod fiber;
 mod group;
 mod job;
 mod local;
-mod random;
 mod shared;
 mod simdgroup;
 mod trap;
@@ -22,7 +21,6 @@ pub(crate) use events::{Findings, Raw};
 use fiber::Fiber;
 pub(crate) use job::{Job, Schedule, thread_position};
 use local::Locals;
-use random::Random;
 use shared::{Shared, VariableRequest};
 
 use crate::{
@@ -30,6 +28,7 @@ use crate::{
     arena::{Arena, Slot},
     buffer::{Buffer, State, Touched},
     loaded::Runtime,
+    random::Random,
 };
 
 const MAX_VARIABLES: usize = 128;

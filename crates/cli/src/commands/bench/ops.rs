@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use bytemuck::cast_slice;
 use clap::Args;
-use elinvar::{DType, Error, Executor, Result, Tensor, kernels::registry::find};
+use elinvar::{DType, Error, Executor, Result, SplitMix64, Tensor, kernels::registry::find};
 use half::{bf16, f16};
 use serde_json::{Value, json};
 
@@ -102,14 +102,8 @@ fn measure(executor: &Executor, row: &Row, ceilings: Ceilings, seconds: f64) -> 
 /// Uniform values in -1..1: a pattern whose length is prime, repeated, so that no two rows of a matrix are the same.
 fn random(executor: &Executor, dtype: DType, shape: &[usize], seed: u64) -> Result<Tensor> {
     const PATTERN: usize = 1_048_573;
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        // Xorshift (Marsaglia, 2003).
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
-    };
+    let mut random = SplitMix64::new(seed);
+    let mut next = || (random.next_u64() >> 40) as f32 / (1u64 << 23) as f32 - 1.0;
     let count = shape.iter().product::<usize>();
     let values: Vec<f32> = (0..count.min(PATTERN)).map(|_| next()).collect();
     let pattern: Vec<u8> = match dtype {
