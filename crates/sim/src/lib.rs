@@ -43,6 +43,7 @@ mod loaded;
 mod queue;
 mod shadow;
 mod simulator;
+mod stretch;
 mod symbols;
 mod toolchain;
 mod worker;
