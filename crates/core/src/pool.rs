@@ -3,7 +3,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use crate::{RawBuffer, Result, Storage};
+use crate::{Error, RawBuffer, Result, Storage};
 
 /// What a pool has done and holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,7 +79,8 @@ impl Pool {
         drop(freed);
     }
 
-    /// Memory for `bytes` bytes: cached if there is some, else from `allocate`.
+    /// Memory for `bytes` bytes: cached if there is some, else from `allocate`. Where the size class does not fit, even with the cache freed, it is of
+    /// exactly so many bytes and will not be cached.
     pub(crate) fn take(self: &Arc<Self>, bytes: usize, storage: Storage, allocate: impl Fn(usize) -> Result<RawBuffer>) -> Result<Slot> {
         let class = size_class(bytes);
         let cached = {
@@ -93,13 +94,18 @@ impl Pool {
         let hit = cached.is_some();
         let raw = match cached {
             Some((_, raw)) => raw,
-            None => allocate(class).or_else(|error| {
-                if !error.is_out_of_memory() {
-                    return Err(error);
+            None => {
+                let no_room = |made: &Result<RawBuffer>| made.as_ref().is_err_and(Error::is_out_of_memory);
+                let mut made = allocate(class);
+                if no_room(&made) {
+                    self.clear();
+                    made = allocate(class);
                 }
-                self.clear();
-                allocate(class)
-            })?,
+                if no_room(&made) && bytes < class {
+                    return allocate(bytes).map(Slot::dedicated);
+                }
+                made?
+            }
         };
         let mut state = self.state();
         let statistics = &mut state.statistics;

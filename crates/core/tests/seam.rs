@@ -178,6 +178,18 @@ fn out_of_memory_flushes_the_pool_once_and_leaves_the_device_usable() {
 }
 
 #[test]
+fn memory_whose_size_class_does_not_fit_is_had_to_the_byte() {
+    let (used, log) = (Arc::new(AtomicUsize::new(0)), Arc::default());
+    let device = Device::new(SmallBackend { inner: NullBackend::new(), used: used.clone(), log });
+    let held = device.allocate_dedicated(400).unwrap();
+    let buffer = device.allocate(3600).unwrap();
+    assert_eq!((buffer.raw().bytes(), used.load(Ordering::SeqCst)), (3600, 4000), "3840 would be too many");
+    assert!(device.allocate(100).unwrap_err().is_out_of_memory());
+    drop((held, buffer));
+    assert_eq!((used.load(Ordering::SeqCst), device.pool_statistics().cached_bytes), (0, 0));
+}
+
+#[test]
 fn a_list_is_submitted_as_often_as_wanted_under_one_identity() {
     let log: Arc<Mutex<Vec<u64>>> = Arc::default();
     let device = Device::new(SmallBackend { inner: NullBackend::new(), used: Arc::default(), log: log.clone() });
