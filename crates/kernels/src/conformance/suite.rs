@@ -1,6 +1,13 @@
 //! Putting a device through cases, one after the other.
 
-use std::collections::HashSet;
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
 
 use elinvar_core::{Device, DeviceProperties, Error, Result};
 
@@ -17,18 +24,28 @@ pub fn each_kernel_once(cases: Vec<Case>, device: &DeviceProperties) -> Vec<Case
     cases.into_iter().filter(|case| is_first(case)).collect()
 }
 
-/// Compiles every kernel that cases launch on a device: how many there are, and what does not compile. Devices that compile beside what asks for it
-/// begin all of them, and tell at the first launch.
-pub fn compile(cases: &[Case], device: &Device) -> (usize, Vec<Error>) {
-    let (mut seen, mut failures) = (HashSet::new(), Vec::new());
-    for launch in cases.iter().filter_map(|case| case.plan(device.properties()).ok()).flat_map(|plan| plan.launches) {
-        if seen.insert(launch.kernel.key.clone())
-            && let Err(error) = device.pipeline(&launch.kernel)
-        {
-            failures.push(error);
+/// Compiles every kernel that cases launch on a device, some at a time: how many there are, and what does not compile. Devices that compile beside what
+/// asks for it begin all of them, and tell at the first launch. `tell` hears how many of how many are done.
+pub fn compile(cases: &[Case], device: &Device, tell: impl Fn(usize, usize) + Sync) -> (usize, Vec<Error>) {
+    let mut seen = HashSet::new();
+    let launches = cases.iter().filter_map(|case| case.plan(device.properties()).ok()).flat_map(|plan| plan.launches);
+    let kernels: Vec<_> = launches.map(|launch| launch.kernel).filter(|kernel| seen.insert(kernel.key.clone())).collect();
+    let (next, done, failures) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(kernel) = kernels.get(number) else { break };
+                    if let Err(error) = device.pipeline(kernel) {
+                        failures.lock().unwrap_or_else(PoisonError::into_inner).insert(number, error);
+                    }
+                    tell(done.fetch_add(1, Ordering::Relaxed) + 1, kernels.len());
+                }
+            });
         }
-    }
-    (seen.len(), failures)
+    });
+    (kernels.len(), failures.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect())
 }
 
 /// Runs that passed, and those that failed.
