@@ -33,6 +33,18 @@ impl MemoryInfo {
     }
 }
 
+/// How short of memory the system is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryPressure {
+    /// It begins to lack memory.
+    Warning,
+    /// It is about to end programs.
+    Critical,
+}
+
+/// What is to be done when the system lacks memory; called on any thread.
+pub type Relief = Box<dyn Fn(MemoryPressure) + Send + Sync>;
+
 /// The seam: everything a device must do.
 ///
 /// Lists arrive validated (see the crate's documentation). Lists, reads and writes take effect in the order of the calls.
@@ -54,7 +66,7 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// As [`Backend::allocate`], on devices that must copy.
     fn adopt(&self, memory: HostMemory) -> Result<RawBuffer> {
-        let buffer = self.allocate(memory.bytes().len(), Storage::Device)?;
+        let buffer = self.allocate(memory.bytes().len(), Storage::Automatic)?;
         self.write(&buffer, 0, memory.bytes())?;
         Ok(buffer)
     }
@@ -106,6 +118,11 @@ pub trait Backend: Send + Sync {
     /// The kernel does not compile.
     fn ready(&self, _kernel: &Pipeline) -> Result<()> {
         Ok(())
+    }
+
+    /// Calls `relieve` from now on whenever the system tells that it lacks memory, until the backend is dropped. Without an implementation it never does.
+    fn on_memory_pressure(&self, relieve: Relief) {
+        drop(relieve);
     }
 
     /// Starts a list; errors of execution are read from the completion. The list lives until it has completed, or until all that is asked of the

@@ -2,13 +2,16 @@ use std::{any::Any, fmt, ops::Range, sync::Arc};
 
 use crate::{Error, Result, pool::Slot};
 
-/// Who needs to reach a buffer's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Who reaches a buffer's memory where it lies. A device without a choice has one kind for all; [`RawBuffer::is_shared`] tells which it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Storage {
-    /// The device alone; the host reads and writes through copies. The fastest memory.
-    Device,
-    /// Host and device: staging and results read often.
+    /// Host and device where memory is unified, else the device alone.
+    #[default]
+    Automatic,
+    /// Host and device, also where that is slow memory for the device.
     Shared,
+    /// The device alone: the host reads and writes through copies.
+    Private,
 }
 
 /// A device's own allocation: its `Drop` frees it.
@@ -18,6 +21,11 @@ pub trait DeviceMemory: Any + Send + Sync {
 
     /// Kernels may only read it (adopted host memory).
     fn is_read_only(&self) -> bool {
+        false
+    }
+
+    /// The host reaches it where it lies.
+    fn is_shared(&self) -> bool {
         false
     }
 }
@@ -40,6 +48,11 @@ impl RawBuffer {
     /// Kernels may only read it.
     pub fn is_read_only(&self) -> bool {
         self.0.is_read_only()
+    }
+
+    /// The host reaches it where it lies: [`Backend::view`](crate::Backend::view) shows it without a copy.
+    pub fn is_shared(&self) -> bool {
+        self.0.is_shared()
     }
 
     /// The device's own type.

@@ -4,8 +4,8 @@ use std::{
 };
 
 use crate::{
-    Backend, Buffer, CommandList, Completion, DeviceProperties, Error, HostMemory, KernelKey, KernelSource, MemoryInfo, Pipeline, Pool,
-    PoolStatistics, RawBuffer, Reading, Result, Storage, pool::Slot,
+    Backend, Buffer, CommandList, Completion, DeviceProperties, Error, HostMemory, KernelKey, KernelSource, MemoryInfo, MemoryPressure, Pipeline,
+    Pool, PoolStatistics, RawBuffer, Reading, Result, Storage, pool::Slot,
 };
 
 /// A device as the crates above use it: a backend with its buffer pool and its compiled kernels. Clones are the same device.
@@ -18,13 +18,30 @@ struct Inner {
     pipelines: RwLock<HashMap<KernelKey, Pipeline>>,
 }
 
+impl Inner {
+    fn relieve(&self, pressure: MemoryPressure) {
+        self.pool.clear();
+        if pressure == MemoryPressure::Critical {
+            let kernels = std::mem::take(&mut *self.pipelines.write().unwrap_or_else(PoisonError::into_inner));
+            drop(kernels);
+        }
+    }
+}
+
 impl Device {
     /// Unused memory a pool keeps unless told otherwise.
     pub const DEFAULT_POOL_CAP: usize = 1 << 30;
 
-    /// Wraps a backend.
+    /// Wraps a backend. When the system lacks memory, the pool gives back what nobody uses, and at the worst prepared kernels go too that nobody holds.
     pub fn new(backend: impl Backend + 'static) -> Self {
-        Self(Arc::new(Inner { backend: Box::new(backend), pool: Pool::new(Self::DEFAULT_POOL_CAP), pipelines: RwLock::default() }))
+        let inner = Arc::new(Inner { backend: Box::new(backend), pool: Pool::new(Self::DEFAULT_POOL_CAP), pipelines: RwLock::default() });
+        let device = Arc::downgrade(&inner);
+        inner.backend.on_memory_pressure(Box::new(move |pressure| {
+            if let Some(device) = device.upgrade() {
+                device.relieve(pressure);
+            }
+        }));
+        Self(inner)
     }
 
     /// Whether both are the same device.
@@ -57,8 +74,16 @@ impl Device {
     /// # Errors
     /// Out of memory, even after the pool's cache was freed.
     pub fn allocate(&self, bytes: usize) -> Result<Buffer> {
+        self.allocate_in(bytes, Storage::Automatic)
+    }
+
+    /// The same in memory of this kind, where the device has a choice.
+    ///
+    /// # Errors
+    /// As [`Device::allocate`].
+    pub fn allocate_in(&self, bytes: usize, storage: Storage) -> Result<Buffer> {
         self.check_size(bytes)?;
-        let slot = self.0.pool.take(bytes, Storage::Device, |class| self.0.backend.allocate(class, Storage::Device))?;
+        let slot = self.0.pool.take(bytes, storage, |class| self.0.backend.allocate(class, storage))?;
         Ok(Buffer::new(slot, bytes))
     }
 
@@ -68,7 +93,7 @@ impl Device {
     /// Out of memory, even after the pool's cache was freed.
     pub fn allocate_dedicated(&self, bytes: usize) -> Result<Buffer> {
         self.check_size(bytes)?;
-        let raw = self.or_without_cache(|| self.0.backend.allocate(bytes, Storage::Device))?;
+        let raw = self.or_without_cache(|| self.0.backend.allocate(bytes, Storage::Automatic))?;
         Ok(Buffer::new(Slot::dedicated(raw), bytes))
     }
 

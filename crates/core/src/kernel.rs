@@ -130,6 +130,9 @@ pub struct PipelineFacts {
     pub execution_width: usize,
     /// The most threads of a threadgroup (Metal's `maxTotalThreadsPerThreadgroup`): fewer than the device allows where the kernel needs many registers.
     pub max_threads: usize,
+    /// Bytes of threadgroup memory that the kernel declares itself (Metal's `staticThreadgroupMemoryLength`), beside what a launch gives it; 0 where the
+    /// device does not tell.
+    pub threadgroup_memory: usize,
 }
 
 /// A kernel prepared by a device.

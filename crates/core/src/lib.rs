@@ -30,7 +30,7 @@ mod random;
 mod reading;
 mod units;
 
-pub use backend::{Backend, MemoryInfo};
+pub use backend::{Backend, MemoryInfo, MemoryPressure, Relief};
 pub use buffer::{Binding, Buffer, DeviceMemory, HostMemory, RawBuffer, Storage};
 pub use cache::{Cache, CacheKey, cache_error};
 pub use commands::{Command, CommandList, Copy, Dispatch, Extent, Fill, ListBuilder};

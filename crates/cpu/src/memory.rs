@@ -57,6 +57,10 @@ impl DeviceMemory for Memory {
         }
     }
 
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     fn is_read_only(&self) -> bool {
         matches!(self, Memory::Adopted(_))
     }

@@ -40,7 +40,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let device = Device::new(backend);
     let start = Instant::now();
     // Asking for every kernel first has them compiled side by side.
-    conformance::compile(&cases, &device);
+    conformance::compile(&cases, &device, |_, _| {});
     let mut failures = 0;
     let tally = conformance::put_through(&cases, &device, &reference, |number, placement, outcome| {
         if let Err(error) = outcome {

@@ -5,7 +5,7 @@ use std::{
 
 use elinvar_core::{
     Binding, Buffer, Completion, DType, Device, DeviceKind, DeviceProperties, Element, Error, HostMemory, Layout, ListBuilder, MemoryInfo, Pool,
-    Result, Shape, shown_bytes,
+    Result, Shape, Storage, shown_bytes,
 };
 use elinvar_cpu::CpuBackend;
 use elinvar_kernels::{Operator, Precision, TensorInfo, copy::Copy, encode, plan_for};
@@ -162,6 +162,27 @@ impl Executor {
         let mut list = ListBuilder::new();
         list.fill(buffer.bind(0, buffer.bytes())?, 0)?;
         self.device.submit(&list.finish())?;
+        Ok(Tensor::new(self, TensorMemory::new(buffer), dtype, Layout::contiguous(shape)))
+    }
+
+    /// A tensor whose elements nobody has set yet, in memory that host and device share, or that is the device's alone, where the device has a choice;
+    /// [`Tensor::is_shared`] tells which it became. Every other tensor lies where [`Storage::Automatic`] says.
+    ///
+    /// ```
+    /// use elinvar::{DType, Executor, Storage};
+    ///
+    /// let executor = Executor::new_auto()?;
+    /// let x = executor.empty(DType::F32, &[3], Storage::Shared)?;
+    /// x.write(&[1.0f32, 2.0, 3.0])?;
+    /// assert_eq!(x.with_values(|values: &[f32]| values.iter().sum::<f32>())?, 6.0);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A shape beyond the limits, or out of memory.
+    pub fn empty(&self, dtype: DType, dims: &[usize], storage: Storage) -> Result<Tensor> {
+        let shape = Shape::new(dims)?;
+        let buffer = self.device.allocate_in(byte_size(dtype, &shape)?, storage)?;
         Ok(Tensor::new(self, TensorMemory::new(buffer), dtype, Layout::contiguous(shape)))
     }
 

@@ -8,12 +8,15 @@
 //! | `MTLDevice.name`, limits | [`Executor::properties`](crate::Executor::properties) |
 //! | `recommendedMaxWorkingSetSize`, `currentAllocatedSize` | [`Executor::memory`](crate::Executor::memory); [`Executor::new_auto_for`](crate::Executor::new_auto_for) chooses a device that has room |
 //! | `newBufferWithBytes`, `newBufferWithLength` | [`Executor::tensor`](crate::Executor::tensor), [`Executor::zeros`](crate::Executor::zeros): shared with the host where memory is unified, else private |
+//! | `MTLStorageModeShared`, `MTLStorageModePrivate` | [`Executor::empty`](crate::Executor::empty), [`Tensor::is_shared`](crate::Tensor::is_shared) |
 //! | `newBufferWithBytesNoCopy` | [`Executor::adopt`](crate::Executor::adopt): a file mapped into memory, say, kept resident |
 //! | `contents` | [`Tensor::with_values`](crate::Tensor::with_values), [`Tensor::write`](crate::Tensor::write) |
 //! | `newLibraryWithSource`, function constants | [`Executor::compile_metal`](crate::Executor::compile_metal), [`MetalLibrary::kernel`](crate::MetalLibrary::kernel) |
-//! | `threadExecutionWidth`, `maxTotalThreadsPerThreadgroup` | [`MetalKernel::facts`](crate::MetalKernel::facts) |
+//! | `threadExecutionWidth`, `maxTotalThreadsPerThreadgroup`, `staticThreadgroupMemoryLength` | [`MetalKernel::facts`](crate::MetalKernel::facts) |
 //! | `dispatchThreadgroups` | [`MetalKernel::launch`](crate::MetalKernel::launch); [`MetalKernel::cover`](crate::MetalKernel::cover) sizes it |
+//! | `MPSMatrixMultiplication`, `MPSGraph` | [`Tensor`](crate::Tensor)'s methods; every other operator, as [`attention_scores`](crate::kernels::attention_scores) or [`weighted_sum`](crate::kernels::weighted_sum), by [`Executor::apply`](crate::Executor::apply) |
 //! | a command buffer encoded once | [`Executor::record`](crate::Executor::record), [`Executor::replay`](crate::Executor::replay); barriers come from what commands read and write |
+//! | `dispatch_source` of memory pressure | the device listens to it: the pool gives back what nobody uses |
 //! | `MTLHeap` | [`Executor::pool`](crate::Executor::pool): memory that tensors give back is taken again |
 //! | `MTLBinaryArchive` | kept by itself, in the folder `ELINVAR_CACHE` or the user's cache folder |
 //!
@@ -40,6 +43,25 @@
 //! let arguments = [("x", KernelArgument::Tensor(&x)), ("y", KernelArgument::Tensor(&y)), ("extent", KernelArgument::Bytes(&extent))];
 //! scale.launch(grid, threadgroup, &arguments)?;
 //! assert!(y.with_values(|values: &[f32]| values.iter().all(|y| *y == 3.0))?);
+//! # }
+//! # Ok::<(), elinvar::Error>(())
+//! ```
+//!
+//! # Memory, shared or private
+//!
+//! ```
+//! # #[cfg(target_os = "linux")] {
+//! use elinvar::{BackendType, DType, Executor, Storage};
+//!
+//! let executor = Executor::new_with_backend(BackendType::MetalSim)?;
+//! let values = [1.0f32, 2.0, 3.0, 4.0];
+//! let shared = executor.tensor(&[2, 2], &values)?;
+//! assert!(shared.is_shared()? && shared.with_values(|seen: &[f32]| seen == values)?);
+//!
+//! // The device's alone: written and read through copies.
+//! let private = executor.empty(DType::F32, &[2, 2], Storage::Private)?;
+//! private.copy_from(&shared)?;
+//! assert!(!private.is_shared()? && private.to_vec::<f32>()? == values);
 //! # }
 //! # Ok::<(), elinvar::Error>(())
 //! ```

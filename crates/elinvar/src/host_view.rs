@@ -3,6 +3,14 @@ use elinvar_core::{DType, Element, Error, Result};
 use crate::{Tensor, recording};
 
 impl Tensor {
+    /// Whether the host reaches its memory where that lies, so that [`Tensor::with_values`] copies nothing of a row-major tensor.
+    ///
+    /// # Errors
+    /// Its elements could not be calculated.
+    pub fn is_shared(&self) -> Result<bool> {
+        Ok(self.binding()?.buffer().raw().is_shared())
+    }
+
     /// Shows its elements in row-major order, after everything submitted before: without a copy where the host reaches the device's memory and the
     /// tensor is row-major. `see` may ask nothing of the device, whose work waits meanwhile.
     ///

@@ -175,7 +175,7 @@ impl MetalKernel {
     pub fn facts(&self) -> PipelineFacts {
         let properties = self.executor.properties();
         let (execution_width, max_threads) = (properties.simd_width, properties.max_threads_per_threadgroup);
-        let facts = self.pipeline.facts().unwrap_or(PipelineFacts { execution_width, max_threads });
+        let facts = self.pipeline.facts().unwrap_or(PipelineFacts { execution_width, max_threads, threadgroup_memory: 0 });
         let declared = self.kernel.max_total_threads.map_or(usize::MAX, |most| most as usize);
         PipelineFacts { max_threads: facts.max_threads.min(declared), ..facts }
     }
@@ -183,7 +183,7 @@ impl MetalKernel {
     /// A grid and a threadgroup, for [`MetalKernel::launch`], of at least `threads` threads in one, two or three dimensions. A threadgroup has whole
     /// simdgroups along the first, so that there may be more threads than asked along that one alone: the kernel must leave them idle.
     pub fn cover(&self, threads: [u32; 3]) -> [[u32; 3]; 2] {
-        let PipelineFacts { execution_width, max_threads } = self.facts();
+        let PipelineFacts { execution_width, max_threads, .. } = self.facts();
         let [width, most] = [execution_width, max_threads].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
         threadgroups::cover(threads, width, most)
     }

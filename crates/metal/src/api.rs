@@ -1,10 +1,11 @@
-//! Metal's few objects, as far as the device uses them: device, buffer, library, binary archive, pipeline, command buffer, completion.
+//! Metal's few objects, as far as the device uses them: device, buffer, library, binary archive, pipeline, command buffer, completion; and the
+//! system's notices of memory pressure.
 //!
 //! Each method is one call, or a few, of Metal's; whatever needs thought is above this trait, in [`MetalBackend`](crate::MetalBackend).
 
 use std::path::Path;
 
-use elinvar_core::{ConstantValue, Extent, HostMemory, MemoryInfo, PipelineFacts, Result};
+use elinvar_core::{ConstantValue, Extent, HostMemory, MemoryInfo, PipelineFacts, Relief, Result};
 
 /// What a device says of itself.
 #[derive(Clone, Debug)]
@@ -114,6 +115,8 @@ pub trait Api: Send + Sync + 'static {
     type Archive;
     /// `MTLResidencySet`, used by one thread at a time.
     type ResidencySet: Send;
+    /// The system's notices of memory pressure (a dispatch source), until it is dropped.
+    type PressureWatch: Send + Sync;
     /// `MTLCommandBuffer` while it is encoded, with a concurrent encoder. It keeps what it uses alive until it has completed.
     type CommandBuffer;
 
@@ -127,6 +130,9 @@ pub trait Api: Send + Sync + 'static {
 
     /// Memory now (`recommendedMaxWorkingSetSize` and `currentAllocatedSize`).
     fn memory(&self) -> MemoryInfo;
+
+    /// Calls `relieve` at each notice of memory pressure from now on, on a thread of the system's.
+    fn watch_pressure(&self, relieve: Relief) -> Self::PressureWatch;
 
     /// A buffer.
     ///

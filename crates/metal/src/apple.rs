@@ -3,11 +3,14 @@
 use std::{
     path::Path,
     ptr::NonNull,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use block2::RcBlock;
-use elinvar_core::{ConstantValue, Error, Extent, HostMemory, MemoryInfo, PipelineFacts, Result};
+use dispatch2::{
+    _dispatch_source_type_memorypressure, DispatchObject, DispatchRetained, DispatchSource, dispatch_source_memorypressure_flags_t as PressureFlags,
+};
+use elinvar_core::{ConstantValue, Error, Extent, HostMemory, MemoryInfo, MemoryPressure, PipelineFacts, Relief, Result};
 use half::{bf16, f16};
 use objc2::{
     available,
@@ -26,6 +29,7 @@ use objc2_metal::{
 use crate::{
     api::{Api, Done, Facts, Kernel, Launch, LibrarySource, StorageMode},
     compile::first_error,
+    encode::threadgroup_bytes,
     memory::pages,
     requirements,
 };
@@ -65,6 +69,16 @@ pub struct Resident(Retained<ProtocolObject<dyn MTLResidencySet>>);
 // SAFETY: an object without ties to a thread, which the trait lets one thread use at a time.
 unsafe impl Send for Resident {}
 
+/// Sources of the system's notices, one for each pressure: a handler knows by its source what happened.
+pub struct PressureWatch([DispatchRetained<DispatchSource>; 2]);
+
+impl Drop for PressureWatch {
+    /// The system holds a source, and what its handler holds, until it is cancelled.
+    fn drop(&mut self) {
+        self.0.iter().for_each(|source| source.cancel());
+    }
+}
+
 enum Encoder {
     None,
     Compute(Retained<ProtocolObject<dyn MTLComputeCommandEncoder>>),
@@ -77,6 +91,17 @@ impl Apple {
     /// # Errors
     /// No such device, one before the M1, or a system before macOS 14; the message says which.
     pub fn new(ordinal: usize) -> Result<Self> {
+        let apple = Self::on_trial(ordinal)?;
+        requirements::check(&apple.facts())?;
+        Ok(apple)
+    }
+
+    /// The same, even if the device says that it lacks what the kernels need: virtual machines' GPUs say less of themselves than what they run on can do,
+    /// and nobody promises what becomes of a kernel there.
+    ///
+    /// # Errors
+    /// No such device, or a system before macOS 14.
+    pub fn on_trial(ordinal: usize) -> Result<Self> {
         let missing = |what: &str| Error::device_unavailable(format!("{what}: use `--device cpu`"));
         if !available!(macos = 14.0, ios = 17.0, ..) {
             return Err(missing("Metal kernels here need macOS 14 or later, for the type bfloat"));
@@ -89,7 +114,6 @@ impl Apple {
             let names = || devices.iter().map(|device| device.name().to_string()).collect::<Vec<_>>().join("', '");
             let device =
                 devices.get(ordinal).ok_or_else(|| missing(&format!("Metal's devices, counted from 0, are '{}': no number {ordinal}", names())))?;
-            requirements::check(&facts(device))?;
             let queue = device.newCommandQueue().ok_or_else(|| missing("the Metal device gives no command queue"))?;
             Ok(Self { device: device.clone(), queue })
         })
@@ -286,6 +310,7 @@ impl Api for Apple {
     type Pipeline = Retained<ProtocolObject<dyn MTLComputePipelineState>>;
     type Archive = Retained<ProtocolObject<dyn MTLBinaryArchive>>;
     type ResidencySet = Resident;
+    type PressureWatch = PressureWatch;
     type CommandBuffer = Commands;
 
     fn scope<R>(&self, work: impl FnOnce() -> R) -> R {
@@ -299,6 +324,25 @@ impl Api for Apple {
     fn memory(&self) -> MemoryInfo {
         let total = usize::try_from(self.device.recommendedMaxWorkingSetSize()).unwrap_or(usize::MAX);
         MemoryInfo { total, available: total.saturating_sub(self.device.currentAllocatedSize()) }
+    }
+
+    fn watch_pressure(&self, relieve: Relief) -> PressureWatch {
+        let relieve = Arc::new(relieve);
+        let pressures = [
+            (PressureFlags::DISPATCH_MEMORYPRESSURE_WARN, MemoryPressure::Warning),
+            (PressureFlags::DISPATCH_MEMORYPRESSURE_CRITICAL, MemoryPressure::Critical),
+        ];
+        PressureWatch(pressures.map(|(flag, pressure)| {
+            let relieve = relieve.clone();
+            let handler = RcBlock::new(move || autoreleasepool(|_| relieve(pressure)));
+            let kind = &raw const _dispatch_source_type_memorypressure;
+            // SAFETY: the system's own source type, which takes no handle, with one of its flags; no queue means the system's default one.
+            let source = unsafe { DispatchSource::new(kind.cast_mut(), 0, flag.0 as usize, None) };
+            // SAFETY: a block that the source copies, of a closure that may run on any thread: `Relief` is Send and Sync.
+            unsafe { source.set_event_handler_with_block(RcBlock::as_ptr(&handler)) };
+            source.activate();
+            source
+        }))
     }
 
     fn buffer(&self, bytes: usize, mode: StorageMode) -> Result<Buffer> {
@@ -330,7 +374,8 @@ impl Api for Apple {
     }
 
     fn residency_set(&self) -> Option<Resident> {
-        if !available!(macos = 15.0, ios = 18.0, ..) {
+        // Sets came with this family: where Metal validates, asking an older GPU for one ends the process.
+        if !available!(macos = 15.0, ios = 18.0, ..) || !self.device.supportsFamily(MTLGPUFamily::Apple6) {
             return None;
         }
         let set = self.device.newResidencySetWithDescriptor_error(&MTLResidencySetDescriptor::new()).ok()?;
@@ -414,7 +459,11 @@ impl Api for Apple {
     }
 
     fn pipeline_facts(&self, pipeline: &Self::Pipeline) -> PipelineFacts {
-        PipelineFacts { execution_width: pipeline.threadExecutionWidth(), max_threads: pipeline.maxTotalThreadsPerThreadgroup() }
+        PipelineFacts {
+            execution_width: pipeline.threadExecutionWidth(),
+            max_threads: pipeline.maxTotalThreadsPerThreadgroup(),
+            threadgroup_memory: pipeline.staticThreadgroupMemoryLength(),
+        }
     }
 
     fn command_buffer(&self) -> Result<Commands> {
@@ -435,7 +484,7 @@ impl Api for Apple {
         }
         for &(index, bytes) in &launch.threadgroup_memory {
             // SAFETY: within the device's limit, checked when the list was recorded.
-            unsafe { encoder.setThreadgroupMemoryLength_atIndex(bytes.next_multiple_of(16), index) };
+            unsafe { encoder.setThreadgroupMemoryLength_atIndex(threadgroup_bytes(bytes), index) };
         }
         encoder.dispatchThreadgroups_threadsPerThreadgroup(size(launch.grid), size(launch.threadgroup));
         Ok(())

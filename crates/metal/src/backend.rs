@@ -6,7 +6,7 @@ use std::{
 
 use elinvar_core::{
     Backend, CommandList, Completion, DType, DeviceKind, DeviceProperties, Error, HostMemory, InFlight, KernelSource, MemoryInfo, Pipeline,
-    RawBuffer, Reading, Result, Signal, Storage,
+    RawBuffer, Reading, Relief, Result, Signal, Storage,
 };
 
 use crate::{
@@ -30,6 +30,7 @@ pub struct MetalBackend<A: Api> {
     pipelines: Pipelines<A>,
     encoder: Encoder<A>,
     residency: Arc<Residency<A>>,
+    pressure: OnceLock<A::PressureWatch>,
     in_flight: Mutex<InFlight<Signal>>,
     lost: Arc<OnceLock<Error>>,
 }
@@ -38,7 +39,7 @@ impl<A: Api> MetalBackend<A> {
     /// The backend of a device.
     pub fn new(api: A, kind: DeviceKind) -> Self {
         let facts = api.facts();
-        let pipelines = Pipelines::new(&facts);
+        let (pipelines, encoder) = (Pipelines::new(&facts), Encoder::new(&facts));
         let properties = DeviceProperties {
             kind,
             name: facts.name,
@@ -60,7 +61,8 @@ impl<A: Api> MetalBackend<A> {
             texts: HashMap::new(),
             limits: BatchLimits::default(),
             pipelines,
-            encoder: Encoder::default(),
+            encoder,
+            pressure: OnceLock::new(),
             in_flight: Mutex::default(),
             lost: Arc::default(),
         }
@@ -89,7 +91,11 @@ impl<A: Api> MetalBackend<A> {
 
     /// Where memory of a storage lies.
     fn mode(&self, storage: Storage) -> StorageMode {
-        if storage == Storage::Device && !self.properties.unified_memory { StorageMode::Private } else { StorageMode::Shared }
+        match storage {
+            Storage::Automatic if self.properties.unified_memory => StorageMode::Shared,
+            Storage::Shared => StorageMode::Shared,
+            Storage::Automatic | Storage::Private => StorageMode::Private,
+        }
     }
 
     fn buffer(&self, bytes: usize, mode: StorageMode) -> Result<A::Buffer> {
@@ -153,7 +159,7 @@ impl<A: Api> Backend for MetalBackend<A> {
     }
 
     fn adopt(&self, memory: HostMemory) -> Result<RawBuffer> {
-        let (bytes, mode) = (memory.bytes().len(), self.mode(Storage::Device));
+        let (bytes, mode) = (memory.bytes().len(), self.mode(Storage::Automatic));
         check_working_set(bytes, self.api.memory())?;
         if mode == StorageMode::Shared
             && let Some((buffer, start)) = self.api.scope(|| self.api.adopt(memory.clone()))?
@@ -228,12 +234,16 @@ impl<A: Api> Backend for MetalBackend<A> {
         Ok(Pipeline::new(kernel.clone(), compiled).with_facts(facts))
     }
 
+    fn on_memory_pressure(&self, relieve: Relief) {
+        self.pressure.get_or_init(|| self.api.scope(|| self.api.watch_pressure(relieve)));
+    }
+
     fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
         if let Some(error) = self.lost.get() {
             return Err(error.clone());
         }
-        commands.commands().iter().try_for_each(|command| self.api.scope(|| self.encoder.check(&self.api, command)))?;
         self.api.scope(|| {
+            commands.commands().iter().try_for_each(|command| self.encoder.check(&self.api, command))?;
             self.residency.settle();
             let mut refusals = Refusals::new(&*self.api, commands)?;
             let (signal, pending) = (Signal::new(), Arc::<Pending>::default());

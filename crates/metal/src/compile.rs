@@ -99,14 +99,15 @@ impl<A: Api> Pipelines<A> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From the kernel's archive on disk; one is made if there is none, or none that can be read. Without one the kernel is compiled all the same.
+    /// From the kernel's archive on disk; one is made if there is none, or none that is of use. Without one the kernel is compiled all the same.
     fn pipeline(&self, api: &A, kernel: Kernel<'_, A::Library>, key: &CacheKey) -> Result<A::Pipeline> {
         let Some(cache) = &self.archives else { return api.pipeline(kernel, None) };
         let place = cache.path(key, "metalarchive");
         if place.exists()
             && let Ok(archive) = api.archive(Some(&place))
+            && let Ok(pipeline) = api.pipeline(kernel, Some(&archive))
         {
-            return api.pipeline(kernel, Some(&archive));
+            return Ok(pipeline);
         }
         let archive = api.archive(None).and_then(|archive| {
             api.add(&archive, kernel)?;

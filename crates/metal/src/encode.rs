@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use elinvar_core::{Access, Binding, Command, Dispatch, Error, Extent, Pipeline, Result};
 
 use crate::{
-    api::{Api, Bound, Launch, LibrarySource},
+    api::{Api, Bound, Facts, Launch, LibrarySource},
     compile::{Compiled, Pipelines},
     memory::Memory,
     refusal::Refusals,
@@ -19,21 +19,37 @@ const MOST_BYTES: usize = 4096;
 
 /// Encodes the commands of a device's lists.
 pub(crate) struct Encoder<A: Api> {
+    /// Bytes that a threadgroup may have.
+    threadgroup_memory: usize,
     copy_bytes: OnceLock<Arc<Compiled<A>>>,
     fill_bytes: OnceLock<Arc<Compiled<A>>>,
 }
 
-impl<A: Api> Default for Encoder<A> {
-    fn default() -> Self {
-        Self { copy_bytes: OnceLock::new(), fill_bytes: OnceLock::new() }
-    }
-}
-
 impl<A: Api> Encoder<A> {
+    /// For a device.
+    pub(crate) fn new(facts: &Facts) -> Self {
+        Self { threadgroup_memory: facts.threadgroup_memory, copy_bytes: OnceLock::new(), fill_bytes: OnceLock::new() }
+    }
+
     /// What can be wrong with a command before anything of its list has begun.
     pub(crate) fn check(&self, api: &A, command: &Command) -> Result<()> {
         let Command::Dispatch(dispatch) = command else { return Ok(()) };
-        check_dispatch(api, dispatch).map_err(|e| e.context(&dispatch.pipeline.source().key))
+        self.check_dispatch(api, dispatch).map_err(|e| e.context(&dispatch.pipeline.source().key))
+    }
+
+    fn check_dispatch(&self, api: &A, dispatch: &Dispatch) -> Result<()> {
+        pipeline(api, dispatch)?;
+        if dispatch.params.len() > MOST_BYTES {
+            return Err(Error::unsupported(format!("a parameter block of {} bytes: Metal takes at most {MOST_BYTES}", dispatch.params.len())));
+        }
+        let declared = compiled::<A>(&dispatch.pipeline)?.facts.threadgroup_memory;
+        let (given, most) = (dispatch.threadgroup_memory.iter().copied().map(threadgroup_bytes).sum::<usize>(), self.threadgroup_memory);
+        if declared + given > most {
+            let message =
+                format!("{given} bytes of threadgroup memory beside the {declared} that the kernel declares: this device has {most}; give it less");
+            return Err(Error::invalid_launch(message));
+        }
+        Ok(())
     }
 
     /// Encodes a command.
@@ -131,12 +147,9 @@ fn pipeline<A: Api>(api: &A, dispatch: &Dispatch) -> Result<Arc<A::Pipeline>> {
     compiled::<A>(&dispatch.pipeline)?.for_threads(api, usize::try_from(dispatch.threadgroup.count()).unwrap_or(usize::MAX))
 }
 
-fn check_dispatch<A: Api>(api: &A, dispatch: &Dispatch) -> Result<()> {
-    pipeline(api, dispatch)?;
-    if dispatch.params.len() > MOST_BYTES {
-        return Err(Error::unsupported(format!("a parameter block of {} bytes: Metal takes at most {MOST_BYTES}", dispatch.params.len())));
-    }
-    Ok(())
+/// Bytes of an argument in threadgroup memory as Metal takes them: multiples of 16.
+pub(crate) const fn threadgroup_bytes(bytes: usize) -> usize {
+    bytes.next_multiple_of(16)
 }
 
 fn encode_dispatch<A: Api>(api: &A, commands: &mut A::CommandBuffer, dispatch: &Dispatch, refusals: Option<&mut Refusals<A>>) -> Result<()> {

@@ -25,5 +25,5 @@ mod submission;
 pub use apple::Apple;
 pub use backend::MetalBackend;
 #[cfg(target_os = "linux")]
-pub use simulated::{Seed, Simulated, SimulatorOptions};
+pub use simulated::{Seed, Simulated, SimulatorOptions, SystemMemory};
 pub use submission::BatchLimits;

@@ -48,6 +48,10 @@ impl<A: Api> DeviceMemory for Memory<A> {
     fn is_read_only(&self) -> bool {
         self.adopted.is_some()
     }
+
+    fn is_shared(&self) -> bool {
+        self.mode == StorageMode::Shared
+    }
 }
 
 /// Refuses what the device cannot keep at hand: beyond its working set, pages come and go and every command waits for them.

@@ -12,8 +12,8 @@ const LEAST_FAMILY: u32 = 7;
 pub(crate) fn check(facts: &Facts) -> Result<()> {
     let lacks = match facts.family {
         Some(family) if family >= LEAST_FAMILY => return Ok(()),
-        Some(family) => format!("is of Metal's family Apple {family}"),
-        None => "is of none of Metal's Apple families (a GPU of an Intel Mac, or a virtual machine's)".to_owned(),
+        Some(family) => format!("is of Metal's family Apple {family} (an older GPU, or a virtual machine's)"),
+        None => "is of none of Metal's Apple families (a GPU of an Intel Mac)".to_owned(),
     };
     let name = &facts.name;
     Err(Error::device_unavailable(format!("'{name}' {lacks}; kernels need Apple {LEAST_FAMILY}, an M1 or later: use `--device cpu`")))

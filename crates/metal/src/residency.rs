@@ -32,7 +32,7 @@ impl<A: Api> Residency<A> {
     pub(crate) fn add(&self, buffer: &A::Buffer) {
         let mut state = self.state();
         if let Some(set) = &state.set {
-            self.api.add_resident(set, buffer);
+            self.api.scope(|| self.api.add_resident(set, buffer));
             state.added = true;
         }
     }
@@ -41,8 +41,10 @@ impl<A: Api> Residency<A> {
     pub(crate) fn remove(&self, buffer: &A::Buffer) {
         let mut state = self.state();
         if let Some(set) = &state.set {
-            self.api.remove_resident(set, buffer);
-            self.api.scope(|| self.api.commit_residency(set));
+            self.api.scope(|| {
+                self.api.remove_resident(set, buffer);
+                self.api.commit_residency(set);
+            });
             state.added = false;
         }
     }

@@ -1,14 +1,15 @@
 //! Metal's objects as the simulator offers them.
 
 use std::{
+    fmt,
     path::Path,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use elinvar_core::{Error, HostMemory, MemoryInfo, PipelineFacts, Result};
+use elinvar_core::{Error, HostMemory, MemoryInfo, MemoryPressure, PipelineFacts, Relief, Result};
 use elinvar_msl::ParameterKind;
 use elinvar_sim::{
     Binding, Buffer, CommandBuffer, CompileOptions, Config, Dispatch, Grid, Library, Math, Output, Pipeline, Queue, Report, Simulator, Source,
@@ -31,6 +32,36 @@ impl Seed {
     }
 }
 
+/// The simulated system's memory pressure, which tests raise. Clones are the same.
+#[derive(Clone, Default)]
+pub struct SystemMemory(Arc<Mutex<Vec<Weak<Relief>>>>);
+
+impl SystemMemory {
+    /// Notifies every device that lives.
+    pub fn raise(&self, pressure: MemoryPressure) {
+        let watching: Vec<_> = self.watching().iter().filter_map(Weak::upgrade).collect();
+        watching.iter().for_each(|relieve| relieve(pressure));
+    }
+
+    fn watch(&self, relieve: Relief) -> Arc<Relief> {
+        let relieve = Arc::new(relieve);
+        let mut watching = self.watching();
+        watching.retain(|known| known.strong_count() > 0);
+        watching.push(Arc::downgrade(&relieve));
+        relieve
+    }
+
+    fn watching(&self) -> MutexGuard<'_, Vec<Weak<Relief>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for SystemMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SystemMemory({} devices)", self.watching().len())
+    }
+}
+
 /// How the simulated device runs kernels.
 #[derive(Clone, Debug)]
 pub struct SimulatorOptions {
@@ -43,13 +74,16 @@ pub struct SimulatorOptions {
     pub max_threads: usize,
     /// Whether the device says that it shares the host's memory; otherwise the host reaches most buffers through copies alone.
     pub unified_memory: bool,
+    /// Where notices of memory pressure come from.
+    pub system_memory: SystemMemory,
     /// The simulator's own configuration.
     pub config: Config,
 }
 
 impl Default for SimulatorOptions {
     fn default() -> Self {
-        Self { checked: true, seed: Seed::default(), max_threads: 1024, unified_memory: true, config: Config::default() }
+        let (seed, system_memory, config) = (Seed::default(), SystemMemory::default(), Config::default());
+        Self { checked: true, seed, max_threads: 1024, unified_memory: true, system_memory, config }
     }
 }
 
@@ -105,6 +139,7 @@ impl Api for Simulated {
     type Archive = ();
     /// There is none: all memory is at hand.
     type ResidencySet = ();
+    type PressureWatch = Arc<Relief>;
     type CommandBuffer = CommandBuffer;
 
     fn facts(&self) -> Facts {
@@ -123,6 +158,10 @@ impl Api for Simulated {
 
     fn memory(&self) -> MemoryInfo {
         MemoryInfo::of_host()
+    }
+
+    fn watch_pressure(&self, relieve: Relief) -> Arc<Relief> {
+        self.options.system_memory.watch(relieve)
     }
 
     fn buffer(&self, bytes: usize, mode: StorageMode) -> Result<Self::Buffer> {
@@ -187,7 +226,7 @@ impl Api for Simulated {
     }
 
     fn pipeline_facts(&self, &(_, max_threads): &Self::Pipeline) -> PipelineFacts {
-        PipelineFacts { execution_width: 32, max_threads }
+        PipelineFacts { execution_width: 32, max_threads, threadgroup_memory: 0 }
     }
 
     fn command_buffer(&self) -> Result<CommandBuffer> {

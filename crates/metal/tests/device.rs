@@ -5,17 +5,14 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use elinvar_core::{
-    Access, Buffer, CommandList, DType, Device, DeviceKind, Dispatch, Extent, HostMemory, KernelKey, KernelSource, ListBuilder, Metal, MetalText,
-    Parameter,
-};
+use elinvar_core::{Buffer, CommandList, DType, Device, DeviceKind, HostMemory, ListBuilder, MemoryPressure, Storage};
 use elinvar_kernels::{
     Operator, TensorInfo,
     conformance::{self, Placement},
     encode,
     softmax::Softmax,
 };
-use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
+use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions, SystemMemory};
 
 fn device(texts: &[(&str, String)]) -> Device {
     device_with(SimulatorOptions::default(), texts)
@@ -130,66 +127,6 @@ fn a_text_that_does_not_compile_is_told_with_its_line() {
     assert!(error.is_compile_failed() && error.to_string().contains(&format!("{FILE}:{line}")), "{error}");
 }
 
-/// Launches of kernels that write, then read, `y`; a launch says of it what `first` says.
-fn handed_over(device: &Device, first: Access) -> (Arc<CommandList>, Buffer) {
-    const TEXT: &str = "#include <metal_stdlib>
-        using namespace metal;
-        kernel void make(device uint* y [[buffer(0)]], uint i [[thread_position_in_grid]]) { y[i] = 3 * i; }
-        kernel void take(device const uint* y [[buffer(0)]], device uint* z [[buffer(1)]], uint i [[thread_position_in_grid]]) { z[i] = y[i] + 1; }";
-    let prepare = |name: &'static str, accesses: &[(&'static str, Access)]| {
-        let parameters = accesses
-            .iter()
-            .map(|&(name, access)| Parameter { name: name.into(), access, dtype: DType::U32, optional: false, early: false })
-            .collect::<Vec<_>>();
-        let buffers = (0..parameters.len() as u32).collect();
-        let (text, kernel) = (TEXT.to_owned(), name.to_owned());
-        let text = MetalText {
-            name: "handed.metal".into(),
-            text,
-            kernel,
-            constants: vec![],
-            fast_math: false,
-            buffers,
-            threadgroup: vec![],
-            refusals: vec![],
-        };
-        let metal = Some(Metal::Text(Arc::new(text)));
-        device
-            .prepare(&Arc::new(KernelSource { key: KernelKey::new(name, &[]), parameters, params_bytes: 0, host: None, metal, cuda: None }))
-            .unwrap()
-    };
-    let (make, take) = (prepare("make", &[("y", first)]), prepare("take", &[("y", Access::Read), ("z", Access::Write)]));
-    let (y, z) = (device.allocate_dedicated(256).unwrap(), device.allocate_dedicated(256).unwrap());
-    let mut list = ListBuilder::new();
-    for (pipeline, buffers) in [(make, vec![&y]), (take, vec![&y, &z])] {
-        let bindings = buffers.iter().map(|buffer| buffer.bind(0, 256).ok()).collect();
-        let (grid, threadgroup) = (Extent::linear(2), Extent::linear(32));
-        list.dispatch(Dispatch { pipeline, bindings, params: vec![], grid, threadgroup, threadgroup_memory: vec![] }, device.properties()).unwrap();
-    }
-    (list.finish(), z)
-}
-
-#[test]
-fn a_barrier_that_is_not_derived_is_told() {
-    let (mut right, mut wrong) = (0, 0);
-    for seed in 0..8 {
-        let options = SimulatorOptions::default();
-        options.seed.set(seed);
-        let device = Device::new(MetalBackend::new(Simulated::new(options).unwrap(), DeviceKind::MetalSim));
-        let (list, z) = handed_over(&device, Access::Write);
-        device.submit(&list).unwrap().wait().unwrap();
-        let mut bytes = [0; 256];
-        device.read(&z, 0, &mut bytes).unwrap();
-        right += usize::from(bytes.as_chunks().0.iter().enumerate().all(|(i, z)| u32::from_ne_bytes(*z) as usize == 3 * i + 1));
-        // A launch that is said to read what it writes needs no barrier after it, as far as anyone can tell from the list.
-        let (list, _) = handed_over(&device, Access::Read);
-        let told = device.submit(&list).unwrap().wait();
-        wrong += usize::from(told.is_err_and(|error| error.to_string().contains("uninitialised")));
-    }
-    assert_eq!(right, 8);
-    assert!((1..8).contains(&wrong), "{wrong} of 8 orders");
-}
-
 #[test]
 fn copies_and_fills_take_any_bytes() {
     let device = device(&[]);
@@ -244,4 +181,43 @@ fn memory_that_is_not_unified_is_reached_through_copies() {
     let mut bytes = [0; 256];
     device.read(&y, 0, &mut bytes).unwrap();
     assert!(bytes.as_chunks().0.iter().all(|y| f32::from_ne_bytes(*y) == 1.0 / 64.0), "{bytes:?}");
+}
+
+#[test]
+fn shared_or_private_memory_is_had_by_choice() {
+    for unified_memory in [true, false] {
+        let options = SimulatorOptions { unified_memory, ..SimulatorOptions::default() };
+        let device = Device::new(MetalBackend::new(Simulated::new(options).unwrap(), DeviceKind::MetalSim));
+        for (storage, shared) in [(Storage::Automatic, unified_memory), (Storage::Shared, true), (Storage::Private, false)] {
+            let buffer = device.allocate_in(64, storage).unwrap();
+            assert_eq!(buffer.raw().is_shared(), shared, "{storage:?}");
+            device.write(&buffer, 1, &[1, 2, 3]).unwrap();
+            let mut seen = Vec::new();
+            device.view(&buffer, 2, 2, &mut |bytes| seen = bytes.to_vec()).unwrap();
+            assert_eq!(seen, [2u8, 3], "{storage:?}");
+        }
+        assert_eq!(device.pool_statistics().hits, 0, "memory of one kind is not taken for another");
+    }
+}
+
+#[test]
+fn memory_pressure_frees_what_nobody_uses() {
+    let system_memory = SystemMemory::default();
+    let options = SimulatorOptions { system_memory: system_memory.clone(), ..SimulatorOptions::default() };
+    let device = Device::new(MetalBackend::new(Simulated::new(options).unwrap(), DeviceKind::MetalSim));
+    let (list, y) = softmax(&device, 64).unwrap();
+    drop(device.allocate(1 << 20).unwrap());
+    for pressure in [MemoryPressure::Warning, MemoryPressure::Critical] {
+        let completion = device.submit(&list).unwrap();
+        system_memory.raise(pressure);
+        assert_eq!(device.pool_statistics().cached_bytes, 0, "{pressure:?}");
+        completion.wait().unwrap();
+        let mut bytes = [0; 256];
+        device.read(&y, 0, &mut bytes).unwrap();
+        assert!(bytes.as_chunks().0.iter().all(|y| f32::from_ne_bytes(*y) == 1.0 / 64.0), "{pressure:?}");
+        drop(softmax(&device, 64).unwrap());
+        assert!(device.pool_statistics().cached_bytes > 0);
+    }
+    drop((list, y, device));
+    system_memory.raise(MemoryPressure::Critical);
 }

@@ -174,6 +174,9 @@ impl Record {
     /// Threadgroups that can be told apart before all cells must be forgotten.
     pub(crate) const GROUPS: u64 = 1 << 23;
 
+    /// Of a read: other threadgroups read it too.
+    pub(crate) const OTHER_GROUPS: u64 = 8;
+
     pub(crate) fn new(group: u64, thread: usize, barriers: u64, simd_barriers: u64) -> Self {
         Self((group % Self::GROUPS) << 41 | (thread as u64) << 31 | (barriers & 0xffff) << 15 | (simd_barriers & 0x7ff) << 4)
     }

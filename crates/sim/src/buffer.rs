@@ -9,8 +9,9 @@ use std::{
 use elinvar_core::{Error, Result};
 
 use crate::{
+    abi::Record,
     arena::{Arena, Slot},
-    shadow::{COARSEST, Initialised, Shadow},
+    shadow::{COARSEST, Initialised, Race, Shadow},
 };
 
 /// Device memory, with exact bounds, far from all other memory. Clones are the same buffer; freed with the last one, or with the last command that
@@ -163,6 +164,13 @@ impl Buffer {
     /// Ranges that nobody wrote: neither the host, nor a copy, nor a checked kernel.
     pub fn unwritten_ranges(&self) -> Vec<Range<usize>> {
         self.lock().initialised.as_ref().map_or_else(Vec::new, Initialised::unset_ranges)
+    }
+
+    /// Enters that a copy or fill touches a range; the race with an earlier access, of a sequence number from `oldest` on.
+    pub(crate) fn transfer(&self, range: Range<usize>, written: bool, record: Record, oldest: u64) -> Result<Option<Race>> {
+        let mut state = self.lock();
+        state.prepare(self.len(), true, oldest / Record::GROUPS)?;
+        state.shadow.as_mut().map_or(Ok(None), |shadow| shadow.transfer(range, written, record, oldest % Record::GROUPS))
     }
 
     pub(crate) fn slot(&self) -> u32 {

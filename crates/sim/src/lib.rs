@@ -44,6 +44,7 @@ mod queue;
 mod random;
 mod shadow;
 mod simulator;
+mod stretch;
 mod symbols;
 mod toolchain;
 mod worker;

@@ -32,8 +32,8 @@ pub(crate) enum Command {
 pub struct CommandBuffer {
     pub(crate) commands: Vec<Command>,
     pub(crate) seed: u64,
-    /// Where the commands since the last barrier begin.
-    since: usize,
+    /// The number of commands before each barrier.
+    barriers: Vec<usize>,
 }
 
 impl CommandBuffer {
@@ -79,12 +79,25 @@ impl CommandBuffer {
     }
 
     /// Ends a stretch of commands that may run side by side, as a concurrent encoder's do: those since the last barrier are put in an order that the
-    /// seed decides. Without any barrier, commands run in the order they came.
+    /// seed decides, and what checked kernels, copies and fills of a stretch do to the same bytes is a race. Without any barrier, commands run in the
+    /// order they came, each when the one before has ended.
     pub fn barrier(&mut self) {
-        if let Some(stretch) = self.commands.get_mut(self.since..).filter(|_| self.seed != 0) {
+        let since = self.since();
+        if let Some(stretch) = self.commands.get_mut(since..).filter(|_| self.seed != 0) {
             Random::new(self.seed).shuffle(stretch);
         }
-        self.since = self.commands.len();
+        self.barriers.push(self.commands.len());
+    }
+
+    /// Where the commands since the last barrier begin.
+    fn since(&self) -> usize {
+        self.barriers.last().copied().unwrap_or(0)
+    }
+
+    /// Commands that may run side by side, stretch by stretch.
+    pub(crate) fn stretches(&self) -> impl Iterator<Item = &[Command]> {
+        let ends = self.barriers.iter().copied().chain(self.since() + 1..=self.commands.len());
+        ends.scan(0, |start, end| self.commands.get(std::mem::replace(start, end)..end))
     }
 
     /// Whether it holds no command.

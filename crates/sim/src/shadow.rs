@@ -4,7 +4,7 @@ use std::{ops::Range, ptr};
 
 use elinvar_core::{Error, Result};
 
-use crate::abi::Cell;
+use crate::abi::{Cell, Record};
 
 /// A granule is 16 bytes at first, and as small as the smallest access met.
 pub(crate) const COARSEST: u8 = 4;
@@ -72,6 +72,13 @@ impl Initialised {
     }
 }
 
+/// An earlier access to the same byte, that nothing orders.
+pub(crate) struct Race {
+    pub(crate) offset: usize,
+    pub(crate) pc: u32,
+    pub(crate) record: Record,
+}
+
 /// The cells of a region: zeroed pages that are committed when touched.
 pub(crate) struct Shadow {
     cells: *mut Cell,
@@ -128,6 +135,32 @@ impl Shadow {
         }
         *self = finer;
         Ok(())
+    }
+
+    /// Enters a copy's or fill's access, and tells the first earlier one of a group from `oldest` on that it races with: nothing orders the two, since each
+    /// transfer counts as a threadgroup.
+    pub(crate) fn transfer(&mut self, range: Range<usize>, written: bool, record: Record, oldest: u64) -> Result<Option<Race>> {
+        let finest = ((range.start | range.end).trailing_zeros() as u8).min(COARSEST);
+        if finest < self.granule {
+            self.refine(finest)?;
+        }
+        let recent = |record: u64| Record(record).group() >= oldest;
+        let (granule, mut race) = (self.granule, None);
+        let touched = range.start >> granule..range.end >> granule;
+        for (index, cell) in touched.clone().zip(&mut self.cells_mut()[touched]) {
+            let met = match *cell {
+                Cell { write, write_pc, .. } if recent(write) => Some((write, write_pc)),
+                Cell { read, read_pc, .. } if written && recent(read) => Some((read, read_pc)),
+                _ => None,
+            };
+            race = race.or(met.map(|(met, pc)| Race { offset: index << granule, pc, record: Record(met) }));
+            if written {
+                *cell = Cell { write: record.0, read: 0, write_pc: 0, read_pc: 0 };
+            } else {
+                (cell.read, cell.read_pc) = (record.0 | if recent(cell.read) { Record::OTHER_GROUPS } else { 0 }, 0);
+            }
+        }
+        Ok(race)
     }
 
     /// Forgets what happened in another era.

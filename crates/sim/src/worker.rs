@@ -13,10 +13,11 @@ use crate::{
     abi::Record,
     buffer::{Buffer, Touched, lock_all},
     dispatch::{Binding, Dispatch, Output},
-    executor::{Executor, Job, Locked, Outcome, Raw, Schedule, thread_position},
-    finding::{BufferUse, Finding, FindingKind, OtherAccess, Report},
+    executor::{Executor, Job, Locked, Outcome, Raw, RawOther, Schedule},
+    finding::{BufferUse, Finding, FindingKind, Report},
     queue::{Command, CommandBuffer},
     simulator::Device,
+    stretch::Stretch,
 };
 
 /// Bytes of threadgroup memory every Apple GPU has.
@@ -40,24 +41,29 @@ impl Worker {
     pub(crate) fn run(&mut self, commands: &CommandBuffer) -> Result<Report> {
         let mut report = Report::default();
         self.dispatches = 0;
-        for command in &commands.commands {
-            match command {
-                Command::Dispatch(dispatch) => self.dispatch(dispatch, commands.seed, &mut report)?,
-                Command::Copy { from, from_offset, to, to_offset, bytes } => to.copy_from(*to_offset, from, *from_offset, *bytes)?,
-                Command::Fill { buffer, offset, bytes, value } => buffer.fill(*offset, *bytes, *value)?,
-            }
-            if report.stopped {
-                break;
+        for beside in commands.stretches() {
+            let mut stretch = Stretch::new(beside);
+            for command in beside {
+                report.findings.extend(stretch.transfer(command, &self.device)?);
+                match command {
+                    Command::Dispatch(dispatch) => self.dispatch(dispatch, commands.seed, &mut stretch, &mut report)?,
+                    Command::Copy { from, from_offset, to, to_offset, bytes } => to.copy_from(*to_offset, from, *from_offset, *bytes)?,
+                    Command::Fill { buffer, offset, bytes, value } => buffer.fill(*offset, *bytes, *value)?,
+                }
+                if report.stopped {
+                    return Ok(report);
+                }
             }
         }
         Ok(report)
     }
 
-    fn dispatch(&mut self, dispatch: &Dispatch, seed: u64, report: &mut Report) -> Result<()> {
+    fn dispatch<'a>(&mut self, dispatch: &'a Dispatch, seed: u64, stretch: &mut Stretch<'a>, report: &mut Report) -> Result<()> {
         let groups = dispatch.threadgroups();
         let count = groups.iter().map(|axis| u64::from(*axis)).product();
         let schedule = Arc::new(Schedule::new(groups, seed, self.device.sequence(count)?));
-        let job = Job { dispatch, schedule, seed, limit: self.device.time_limit, taken: AtomicU64::new(0) };
+        let (oldest, contested) = (stretch.begin(schedule.first()), stretch.contested.clone());
+        let job = Job { dispatch, schedule, seed, limit: self.device.time_limit, oldest, contested, taken: AtomicU64::new(0) };
         let buffers: Vec<Buffer> = dispatch.buffers.iter().map(|binding| binding.buffer.clone()).collect();
         let mut states = lock_all(&buffers);
         let outcome = match dispatch.pipeline.is_checked() {
@@ -67,8 +73,9 @@ impl Worker {
         report.threads += outcome.threads;
         report.switches += outcome.switches;
         report.stopped |= outcome.stopped;
-        report.findings.extend(findings(&job, outcome));
+        report.findings.extend(findings(&job, outcome, stretch));
         self.dispatches += 1;
+        stretch.end(job);
         Ok(())
     }
 
@@ -76,7 +83,7 @@ impl Worker {
         let era = job.schedule.first() / Record::GROUPS;
         for (buffer, state) in states.iter_mut() {
             let written = job.dispatch.buffers.iter().any(|binding| binding.buffer.slot() == buffer.slot() && job.pipeline().writes(binding.index));
-            state.prepare(buffer.len(), written, era)?;
+            state.prepare(buffer.len(), written || job.contested.contains(&buffer.slot()), era)?;
         }
         let mut outcome = self.executor.run(job, states, 1)?;
         if outcome.threadgroup_memory > THREADGROUP_MEMORY {
@@ -160,10 +167,10 @@ fn about_kernel(job: &Job<'_>, kind: FindingKind, message: String) -> Raw {
 }
 
 /// Looks up the lines, and makes one of what is equal.
-fn findings(job: &Job<'_>, outcome: Outcome) -> Vec<Finding> {
+fn findings(job: &Job<'_>, outcome: Outcome, stretch: &Stretch<'_>) -> Vec<Finding> {
     let mut all: Vec<Finding> = Vec::new();
     for raw in outcome.findings.found {
-        let finding = finding(job, raw);
+        let finding = finding(job, raw, stretch);
         let same = |known: &&mut Finding| {
             let at = |finding: &Finding| finding.other.as_ref().and_then(|other| other.at.clone());
             (known.kind, &known.at, at(known), &known.buffer) == (finding.kind, &finding.at, at(&finding), &finding.buffer)
@@ -177,14 +184,10 @@ fn findings(job: &Job<'_>, outcome: Outcome) -> Vec<Finding> {
     all
 }
 
-fn finding(job: &Job<'_>, raw: Raw) -> Finding {
+fn finding(job: &Job<'_>, raw: Raw, stretch: &Stretch<'_>) -> Finding {
     let kernel = &job.pipeline().kernel().name;
     let lines = &job.pipeline().0.loaded;
-    let other = raw.other.map(|other| {
-        let threadgroup = job.schedule.position_of(other.record.group()).unwrap_or_default();
-        let thread = thread_position(other.record.thread(), job.size_of(threadgroup));
-        OtherAccess { at: lines.line([other.pc]), kernel: kernel.clone(), thread, threadgroup }
-    });
+    let other = raw.other.map(|RawOther { pc, record }| job.access(pc, record).unwrap_or_else(|| stretch.access(pc, record)));
     let at: Option<Location> = raw.at.or_else(|| lines.line(raw.frames));
     Finding {
         kind: raw.kind,

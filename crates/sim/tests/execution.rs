@@ -182,6 +182,31 @@ fn commands_take_effect_in_order() {
 }
 
 #[test]
+fn commands_that_no_barrier_orders_race_where_they_touch_the_same_bytes() {
+    let queue = queue();
+    let pipeline = library("small.metal", true).pipeline("shift_by", &[(0, ConstantValue::Bool(false)), (1, ConstantValue::Int(1))]).unwrap();
+    for (seed, ordered, offset) in SEEDS.into_iter().flat_map(|seed| [(seed, false, 12), (seed, true, 12), (seed, false, 16)]) {
+        let x = buffer("x", &[0i32; 8]);
+        let mut commands = CommandBuffer::with_seed(seed);
+        // The first 16 bytes.
+        commands.dispatch(Dispatch::new(&pipeline, Grid::Threads([4, 1, 1]), [2, 1, 1]).with(Binding::new(0, &x))).unwrap();
+        if ordered {
+            commands.barrier();
+        }
+        commands.fill(&x, offset, 4, 9).unwrap();
+        commands.barrier();
+        let report = queue.submit(commands).wait().unwrap();
+        let races = !ordered && offset < 16;
+        assert_eq!(report.findings.is_empty(), !races, "{:?}", report.findings);
+        for finding in &report.findings {
+            let kernels = [finding.kernel.as_str(), finding.other.as_ref().unwrap().kernel.as_str()];
+            assert!(finding.kind == FindingKind::DataRace && finding.offset == Some(12), "{finding}");
+            assert!(kernels == ["fill", "shift_by"] || kernels == ["shift_by", "fill"], "{finding}");
+        }
+    }
+}
+
+#[test]
 fn constants_are_computed_before_kernels_run_and_may_not_fault() {
     let queue = queue();
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels/initialisers.metal");

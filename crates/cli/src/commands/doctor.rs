@@ -92,18 +92,18 @@ fn examine(report: &DeviceReport, reference: &Device, full: bool) -> Result<bool
     let count = all.len();
     let chosen = if full { all } else { each_kernel_once(all, device.properties()) };
     let start = Instant::now();
-    let (kernels, refused) = compile(&chosen, device);
+    let compiling = progress("kernels compiled");
+    let (kernels, refused) = compile(&chosen, device, |done, all| show(&compiling, done, all));
+    compiling.finish_and_clear();
     print_line(format!("          {kernels} kernels, {} of them do not compile, {:.1} s", refused.len(), start.elapsed().as_secs_f64()));
     refused.iter().take(SHOWN).for_each(|error| print_line(format!("          {error}")));
     let (start, mut failures) = (Instant::now(), Vec::new());
-    let progress = ProgressBar::new(chosen.len() as u64)
-        .with_style(ProgressStyle::with_template("{pos}/{len} cases").unwrap_or_else(|_| ProgressStyle::default_bar()));
-    progress.enable_steady_tick(Duration::from_millis(200));
+    let running = progress("cases run");
     let Tally { passed, failed } = put_through(&chosen, device, reference, |number, placement, outcome| {
-        progress.set_position(number as u64);
+        show(&running, number, chosen.len());
         failures.extend(outcome.as_ref().err().map(|error| format!("{placement:?}: {error}")));
     });
-    progress.finish_and_clear();
+    running.finish_and_clear();
     let which =
         if full { format!("all {count} cases") } else { format!("{} of {count} cases, each kernel once (--full runs all of them)", chosen.len()) };
     print_line(format!(
@@ -125,6 +125,19 @@ fn bytes_in(folder: &Path) -> u64 {
         Some(if data.is_dir() { bytes_in(&entry.path()) } else { data.len() })
     };
     entries.filter_map(bytes).sum()
+}
+
+/// A line, where somebody looks on, that says how many are done.
+fn progress(done: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{pos} of {len} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
+    let progress = ProgressBar::new(0).with_style(style).with_message(done);
+    progress.enable_steady_tick(Duration::from_millis(200));
+    progress
+}
+
+fn show(progress: &ProgressBar, done: usize, all: usize) {
+    progress.set_length(all as u64);
+    progress.set_position(done as u64);
 }
 
 /// Compilers that devices here need beside themselves.

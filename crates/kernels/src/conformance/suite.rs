@@ -1,6 +1,13 @@
 //! Putting a device through cases, one after the other.
 
-use std::collections::HashSet;
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
 
 use elinvar_core::{Device, DeviceProperties, Error, Result};
 
@@ -17,14 +24,28 @@ pub fn each_kernel_once(cases: Vec<Case>, device: &DeviceProperties) -> Vec<Case
     cases.into_iter().filter(|case| is_first(case)).collect()
 }
 
-/// Compiles every kernel that cases launch on a device, side by side where the device does that: how many there are, and what does not compile.
-pub fn compile(cases: &[Case], device: &Device) -> (usize, Vec<Error>) {
+/// Compiles every kernel that cases launch on a device, some at a time: how many there are, and what does not compile. `tell` hears how many of how
+/// many are done.
+pub fn compile(cases: &[Case], device: &Device, tell: impl Fn(usize, usize) + Sync) -> (usize, Vec<Error>) {
     let mut seen = HashSet::new();
     let launches = cases.iter().filter_map(|case| case.plan(device.properties()).ok()).flat_map(|plan| plan.launches);
     let kernels: Vec<_> = launches.map(|launch| launch.kernel).filter(|kernel| seen.insert(kernel.key.clone())).collect();
-    let begun: Vec<_> = kernels.iter().map(|kernel| device.pipeline(kernel)).collect();
-    let failures = begun.into_iter().filter_map(|begun| begun.and_then(|pipeline| device.ready(&pipeline)).err());
-    (kernels.len(), failures.collect())
+    let (next, done, failures) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(kernel) = kernels.get(number) else { break };
+                    if let Err(error) = device.pipeline(kernel).and_then(|pipeline| device.ready(&pipeline)) {
+                        failures.lock().unwrap_or_else(PoisonError::into_inner).insert(number, error);
+                    }
+                    tell(done.fetch_add(1, Ordering::Relaxed) + 1, kernels.len());
+                }
+            });
+        }
+    });
+    (kernels.len(), failures.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect())
 }
 
 /// Runs that passed, and those that failed.
@@ -107,7 +128,7 @@ mod tests {
     fn what_does_not_compile_is_told_also_by_devices_that_only_begin() {
         let chosen: Vec<_> = cases().into_iter().filter(|case| case.name().starts_with("Softmax")).collect();
         let outcome = |succeeds| {
-            let (kernels, refused) = compile(&chosen, &Device::new(Late(NullBackend::new(), succeeds)));
+            let (kernels, refused) = compile(&chosen, &Device::new(Late(NullBackend::new(), succeeds)), |_, _| {});
             (kernels, refused.len())
         };
         let (kernels, refused) = outcome(false);

@@ -51,12 +51,17 @@ fn a_hundred_thousand_submissions_leave_nothing_behind() {
     let list = decode_step(&device, 1).unwrap();
     let submit = |count: usize| (0..count).for_each(|_| device.submit(&list).unwrap().wait().unwrap());
     submit(1000);
-    let (live, resident) = (state.live(), resident_bytes());
-    submit(100_000);
+    let live = state.live();
+    // What a submission left behind would add up in every round; other tests' memory comes and goes.
+    let grown = (0..5).map(|_| {
+        let resident = resident_bytes();
+        submit(20_000);
+        resident_bytes().saturating_sub(resident)
+    });
+    let grown = grown.min().unwrap();
     assert_eq!(state.live(), live);
     assert!(state.created.load(Relaxed) > 300_000, "three command buffers a submission");
-    let grown = resident_bytes().saturating_sub(resident);
-    assert!(grown < 4 << 20, "grew by {grown} bytes");
+    assert!(grown < 1 << 20, "grew by {grown} bytes at least in each of five rounds");
     drop((list, device));
     assert_eq!(state.live(), 0, "created and released are equal");
 }

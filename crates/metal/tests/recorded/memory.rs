@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-use elinvar_core::{Device, DeviceKind, HostMemory};
+use elinvar_core::{Access, Device, DeviceKind, HostMemory, MemoryPressure};
 use elinvar_metal::{BatchLimits, MetalBackend};
 
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
         Event::{Copy, Launch},
         Recorder,
     },
-    whole,
+    source, whole,
 };
 
 #[test]
@@ -128,4 +128,27 @@ fn the_pool_gives_back_before_the_working_set_is_exceeded() {
         assert!(error.is_out_of_memory() && error.to_string().contains("working set"), "{error}");
         assert_eq!((device.pool_statistics().cached_bytes, state.live()), (0, 0));
     }
+}
+
+#[test]
+fn memory_pressure_empties_the_pool_and_at_its_worst_forgets_kernels() {
+    let (device, state) = open(BatchLimits::default());
+    let watch = || state.watch.lock().unwrap().upgrade();
+    let relieve = |pressure| watch().unwrap()(pressure);
+    let kernel = source("step", &[Access::Read, Access::Write]);
+    let held = device.allocate(64).unwrap();
+    for (pressure, kernels) in [(MemoryPressure::Warning, 1), (MemoryPressure::Critical, 0)] {
+        drop(device.pipeline(&kernel).unwrap());
+        drop(device.allocate(1 << 20).unwrap());
+        assert_eq!(state.live(), 3, "a kernel, what is in use, and what is not");
+        relieve(pressure);
+        assert_eq!((device.pool_statistics().cached_bytes, state.live()), (0, 1 + kernels), "{pressure:?}");
+    }
+    let libraries = state.libraries.load(Relaxed);
+    let pipeline = device.pipeline(&kernel).unwrap();
+    relieve(MemoryPressure::Critical);
+    drop(device.pipeline(&kernel).unwrap());
+    assert_eq!(state.libraries.load(Relaxed), libraries + 1, "a kernel that somebody holds is found again");
+    drop((pipeline, held, device));
+    assert!(state.live() == 0 && watch().is_none(), "nothing is watched any more");
 }

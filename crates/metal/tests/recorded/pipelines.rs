@@ -2,7 +2,7 @@
 
 use std::{fs, sync::atomic::Ordering::Relaxed};
 
-use elinvar_core::{Access, Device, DeviceKind, ListBuilder};
+use elinvar_core::{Access, Device, DeviceKind, Dispatch, ListBuilder};
 use elinvar_metal::{BatchLimits, MetalBackend};
 
 use crate::{dispatch, open, recorder::Recorder, source, whole};
@@ -44,6 +44,29 @@ fn a_threadgroup_beyond_what_the_pipeline_can_run_is_refused() {
 }
 
 #[test]
+fn threadgroup_memory_is_counted_with_what_the_kernel_declares_and_as_metal_takes_it() {
+    let (device, state) = open(BatchLimits::default());
+    let (limit, a) = (device.properties().threadgroup_memory, device.allocate(4).unwrap());
+    for (declared, given, fits) in [
+        (0, vec![limit], true),
+        (64, vec![limit - 64], true),
+        (80, vec![limit - 64], false),
+        (0, vec![8, limit - 16], true),
+        (0, vec![8, limit - 8], false),
+    ] {
+        state.declared_memory.store(declared, Relaxed);
+        let pipeline = device.prepare(&source("shares", &[Access::Write])).unwrap();
+        let mut list = ListBuilder::new();
+        let dispatch = Dispatch { threadgroup_memory: given.clone(), ..dispatch(&pipeline, &[whole(&a)], 32) };
+        list.dispatch(dispatch, device.properties()).unwrap();
+        match device.submit(&list.finish()) {
+            Ok(_) => assert!(fits, "{declared} {given:?}"),
+            Err(error) => assert!(!fits && error.to_string().contains("threadgroup memory"), "{declared} {given:?}: {error}"),
+        }
+    }
+}
+
+#[test]
 fn pipelines_are_shared_while_somebody_holds_one() {
     let (device, state) = open(BatchLimits::default());
     let [one, other] = ["one", "other"].map(|name| source(name, &[]));
@@ -78,6 +101,10 @@ fn machine_code_is_kept_on_disk_and_made_again_when_it_is_damaged() {
     }
     assert_eq!(start("one"), (1, 1), "damaged");
     assert_eq!(start("one"), (0, 1), "and mended");
+    for file in files() {
+        fs::write(file, "archive\nof another system\n").unwrap();
+    }
+    assert_eq!(start("one"), (1, 1), "one that the system reads and cannot use");
     for file in files() {
         fs::write(file, "archive\nanother\n").unwrap();
     }

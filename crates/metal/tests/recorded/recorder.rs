@@ -4,12 +4,12 @@ use std::{
     fs,
     path::Path,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
 };
 
-use elinvar_core::{Error, HostMemory, MemoryInfo, PipelineFacts, Result};
+use elinvar_core::{Error, HostMemory, MemoryInfo, PipelineFacts, Relief, Result};
 use elinvar_metal::api::{Api, Done, Facts, Kernel, Launch, LibrarySource, StorageMode};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +49,8 @@ pub(crate) struct State {
     pub(crate) max_threads: AtomicUsize,
     /// Threads that a pipeline can have if they are asked for.
     pub(crate) wide_threads: AtomicUsize,
+    /// Bytes of threadgroup memory that kernels declare.
+    pub(crate) declared_memory: AtomicUsize,
     /// Whether host memory is shared.
     pub(crate) shares: AtomicBool,
     /// Whether events are kept.
@@ -57,18 +59,20 @@ pub(crate) struct State {
     /// Whether command buffers wait to be completed by hand.
     pub(crate) holds: AtomicBool,
     pub(crate) held: Mutex<Vec<Done>>,
+    /// What waits for notices of memory pressure.
+    pub(crate) watch: Mutex<Weak<Relief>>,
 }
 
 impl Default for State {
     fn default() -> Self {
         let (most, zero) = (|| AtomicUsize::new(usize::MAX), || AtomicUsize::new(0));
         let (shares, writes, holds) = (AtomicBool::new(true), AtomicBool::new(true), AtomicBool::new(false));
-        let (committed, held) = (Mutex::default(), Mutex::default());
+        let (committed, held, watch) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (created, released, written, libraries, archived, found) = (zero(), zero(), zero(), zero(), zero(), zero());
         let (buffers, command_buffers, available) = (most(), most(), most());
         let (shared_bytes, private_bytes, resident, evicted, commits) = (zero(), zero(), zero(), zero(), zero());
         let (has_residency, unified) = (AtomicBool::new(false), AtomicBool::new(true));
-        let (max_threads, wide_threads) = (AtomicUsize::new(1024), AtomicUsize::new(1024));
+        let (max_threads, wide_threads, declared_memory) = (AtomicUsize::new(1024), AtomicUsize::new(1024), zero());
         Self {
             created,
             released,
@@ -88,11 +92,13 @@ impl Default for State {
             unified,
             max_threads,
             wide_threads,
+            declared_memory,
             shares,
             writes,
             committed,
             holds,
             held,
+            watch,
         }
     }
 }
@@ -151,6 +157,7 @@ impl Api for Recorder {
     /// The names of its kernels.
     type Archive = Mutex<String>;
     type ResidencySet = Object;
+    type PressureWatch = Arc<Relief>;
     type CommandBuffer = (Object, Vec<Event>);
 
     fn facts(&self) -> Facts {
@@ -168,6 +175,12 @@ impl Api for Recorder {
 
     fn memory(&self) -> MemoryInfo {
         MemoryInfo { total: 1 << 40, available: self.0.available.load(Relaxed) }
+    }
+
+    fn watch_pressure(&self, relieve: Relief) -> Arc<Relief> {
+        let watch = Arc::new(relieve);
+        *self.0.watch.lock().unwrap() = Arc::downgrade(&watch);
+        watch
     }
 
     fn buffer(&self, bytes: usize, mode: StorageMode) -> Result<Self::Buffer> {
@@ -227,6 +240,9 @@ impl Api for Recorder {
     }
 
     fn pipeline(&self, kernel: Kernel<'_, Object>, archive: Option<&Self::Archive>) -> Result<Self::Pipeline> {
+        if archive.is_some_and(|archive| archive.lock().unwrap().contains("of another system")) {
+            return Err(Error::compile_failed("an archive of another system"));
+        }
         if archive.is_some_and(|archive| archive.lock().unwrap().lines().any(|name| name == kernel.name)) {
             self.0.found.fetch_add(1, Relaxed);
         }
@@ -251,7 +267,7 @@ impl Api for Recorder {
     }
 
     fn pipeline_facts(&self, &(_, max_threads): &Self::Pipeline) -> PipelineFacts {
-        PipelineFacts { execution_width: 32, max_threads }
+        PipelineFacts { execution_width: 32, max_threads, threadgroup_memory: self.0.declared_memory.load(Relaxed) }
     }
 
     fn command_buffer(&self) -> Result<Self::CommandBuffer> {

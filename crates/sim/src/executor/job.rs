@@ -1,6 +1,7 @@
 //! A dispatch made ready to run: what every executor that takes part in it must know.
 
 use std::{
+    collections::HashSet,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -11,6 +12,7 @@ use std::{
 use crate::{
     abi::{BINDINGS, Record},
     dispatch::{Dispatch, Grid},
+    finding::OtherAccess,
     library::Pipeline,
     random::Random,
 };
@@ -68,6 +70,10 @@ pub(crate) struct Job<'a> {
     pub(crate) schedule: Arc<Schedule>,
     pub(crate) seed: u64,
     pub(crate) limit: Duration,
+    /// The first sequence number of those whose accesses nothing orders before this job's.
+    pub(crate) oldest: u64,
+    /// Slots of buffers for whose bytes commands may race, this one and those beside it.
+    pub(crate) contested: Arc<HashSet<u32>>,
     /// Threadgroups taken so far.
     pub(crate) taken: AtomicU64,
 }
@@ -88,6 +94,13 @@ impl Job<'_> {
     /// Lets nobody take more.
     pub(crate) fn stop(&self) {
         self.taken.store(self.schedule.len(), Ordering::Relaxed);
+    }
+
+    /// What is told of an earlier access, if it was this job's.
+    pub(crate) fn access(&self, pc: u64, record: Record) -> Option<OtherAccess> {
+        let threadgroup = self.schedule.position_of(record.group())?;
+        let (pipeline, thread) = (self.pipeline(), thread_position(record.thread(), self.size_of(threadgroup)));
+        Some(OtherAccess { at: pipeline.0.loaded.line([pc]), kernel: pipeline.kernel().name.clone(), thread, threadgroup })
     }
 
     /// Addresses by buffer index, without those of bytes.

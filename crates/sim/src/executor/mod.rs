@@ -17,9 +17,10 @@ use std::{
 use elinvar_core::{Error, Result};
 use elinvar_msl::Position;
 
-pub(crate) use events::{Findings, Raw};
+pub(crate) use events::{Findings, Raw, RawOther};
 use fiber::Fiber;
-pub(crate) use job::{Job, Schedule, thread_position};
+use job::thread_position;
+pub(crate) use job::{Job, Schedule};
 use local::Locals;
 use shared::{Shared, VariableRequest};
 
@@ -202,7 +203,7 @@ impl Runner<'_, '_, '_, '_> {
         let context = executor.context();
         context.variable_count = 0;
         (context.module_low, context.module_high) = (code.start, code.end);
-        context.oldest_group = [job.schedule.first() % Record::GROUPS; 2];
+        context.oldest_group = [job.oldest % Record::GROUPS; 2];
         shared::enter(&raw const *executor.shared);
         // SAFETY: the context lives in the executor, which enters it anew for each job.
         unsafe { runtime.enter(executor.shared.context.get()) };
@@ -337,7 +338,7 @@ fn region(job: &Job<'_>, buffer: &Buffer, state: &mut State) -> Region {
     if let Some(map) = &mut state.initialised {
         region.initialised = map.as_mut_ptr();
     }
-    if let Some(shadow) = state.shadow.as_mut().filter(|_| written) {
+    if let Some(shadow) = state.shadow.as_mut().filter(|_| written || job.contested.contains(&buffer.slot())) {
         (region.cells, region.granule) = (shadow.as_mut_ptr(), shadow.granule());
     }
     region

@@ -34,20 +34,26 @@ pub(crate) fn run(args: &RowArgs) -> Result<()> {
     let executor = args.device.executor()?;
     let properties = executor.properties();
     let bandwidth = if properties.kind == DeviceKind::Metal { published_bandwidth(&properties.name) } else { None };
+    let simulated = properties.kind == DeviceKind::MetalSim;
     let mut results = Vec::new();
     if !args.json {
         print_line(format!("{} · f32 · each row verified against float64, then timed; the device is waited for", properties.name));
         print_line("alone: one operator submitted and waited for; of 100: its share of a recording of a hundred that depend on nothing");
         print_line("published: for MLX on an M-series chip, evaluated lazily: not measured here, and not the same work as `alone`");
+        if simulated {
+            print_line("the simulator runs and checks the kernels on this machine's processor: its times tell nothing of a GPU, nor of repetition");
+        }
         let limit = bandwidth.map_or_else(String::new, |b| format!("limit: bytes over the {:.0} GB/s that Apple publishes\n", b / 1e9));
         print_line(format!("{limit}\n{:<34} {:>10} {:>10} {:>10} {:>9}", "µs", "alone", "of 100", "published", "limit"));
     }
     for row in rows(executor.matmul_precision(256)) {
-        let [alone, of_100] = measure(&executor, &row.case, args.seconds)?.map(|seconds| 1e6 * seconds);
+        verify(&executor, &row.case)?;
+        let time = |count| measure(&executor, &row.case, count, args.seconds / 2.0).map(|seconds| 1e6 * seconds);
+        let (alone, of_100) = (time(1)?, if simulated { None } else { Some(time(REPEATS)?) });
         let limit = bandwidth.map(|bandwidth| 1e6 * bytes(&row.case) as f64 / bandwidth);
         if !args.json {
-            let limit = limit.map_or_else(|| "–".to_owned(), |us| format!("{us:.2}"));
-            print_line(format!("{:<34} {alone:>10.2} {of_100:>10.2} {:>10.2} {limit:>9}", row.name, row.target_us));
+            let [of_100, limit] = [of_100, limit].map(|us| us.map_or_else(|| "–".to_owned(), |us| format!("{us:.2}")));
+            print_line(format!("{:<34} {alone:>10.2} {of_100:>10} {:>10.2} {limit:>9}", row.name, row.target_us));
         }
         results.push(json!({ "name": row.name, "alone_us": alone, "of_100_us": of_100, "published_us": row.target_us, "limit_us": limit }));
     }
@@ -57,20 +63,19 @@ pub(crate) fn run(args: &RowArgs) -> Result<()> {
     Ok(())
 }
 
-/// Verifies a case on the device, then times it: seconds of one operator alone, and of one of a hundred.
-fn measure(executor: &Executor, case: &Case, seconds: f64) -> Result<[f64; 2]> {
-    case.check(&run_case(case, executor.device(), Placement::Aligned)?)?;
+/// Compares a case's results on the device with float64.
+fn verify(executor: &Executor, case: &Case) -> Result<()> {
+    case.check(&run_case(case, executor.device(), Placement::Aligned)?)
+}
+
+/// Seconds of one of `count` operators that are submitted together, timed for so long.
+fn measure(executor: &Executor, case: &Case, count: usize, seconds: f64) -> Result<f64> {
     let tensor = |host: &HostTensor| executor.tensor_from_bytes(host.dtype(), host.dims(), host.bytes());
     let inputs = case.inputs.iter().map(|input| input.as_ref().map(tensor).transpose()).collect::<Result<Vec<_>>>()?;
     let bound: Vec<Option<&Tensor>> = inputs.iter().map(Option::as_ref).collect();
-    let time = |count: usize| -> Result<f64> {
-        // The outputs are kept, so that none waits for the memory of another.
-        let (recording, _outputs) = executor.record(|| (0..count).map(|_| executor.apply(&*case.operator, &bound)).collect::<Result<Vec<_>>>())?;
-        Ok(replay_seconds(executor, &recording, Duration::from_secs_f64(seconds / 2.0))? / count as f64)
-    };
-    // The simulator checks; its time tells nothing of repetition.
-    let repeats = if executor.properties().kind == DeviceKind::MetalSim { 1 } else { REPEATS };
-    Ok([time(1)?, time(repeats)?])
+    // The outputs are kept, so that none waits for the memory of another.
+    let (recording, _outputs) = executor.record(|| (0..count).map(|_| executor.apply(&*case.operator, &bound)).collect::<Result<Vec<_>>>())?;
+    Ok(replay_seconds(executor, &recording, Duration::from_secs_f64(seconds))? / count as f64)
 }
 
 fn bytes(case: &Case) -> usize {

@@ -1,0 +1,25 @@
+use std::{error::Error, process::ExitCode};
+
+use elinvar_core::{Device, DeviceKind};
+use elinvar_cpu::CpuBackend;
+use elinvar_kernels::conformance;
+use elinvar_metal::{Apple, MetalBackend, api::Api};
+
+pub(crate) fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let filter = std::env::args().nth(1).unwrap_or_default();
+    let apple = Apple::on_trial(0)?;
+    let facts = apple.facts();
+    println!("{}, {}, family Apple {}", facts.name, facts.system, facts.family.map_or_else(|| "none".to_owned(), |family| family.to_string()));
+    let (device, reference) = (Device::new(MetalBackend::new(apple, DeviceKind::Metal)), Device::new(CpuBackend::new(None)?));
+    let cases: Vec<_> = conformance::cases().into_iter().filter(|case| case.name().contains(&filter)).collect();
+    let (kernels, refused) = conformance::compile(&cases, &device, |_, _| {});
+    refused.iter().for_each(|error| println!("{error}"));
+    println!("{kernels} kernels, {} of them do not compile", refused.len());
+    let tally = conformance::put_through(&cases, &device, &reference, |_, placement, outcome| {
+        if let Err(error) = outcome {
+            println!("{placement:?}: {error}");
+        }
+    });
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    Ok(if tally.failed == 0 && refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
