@@ -84,18 +84,22 @@ impl Operator for LayerNorm {
         let rows = Rows::from_axis(x.shape(), self.axis)?;
         let [weighted, biased] = [weighted, biased].map(|input| input.is_some().into());
         let params = Params { rows, epsilon: self.epsilon, weighted, biased, statistics: self.statistics.into() };
-        // A row of a simdgroup leaves registers for weight and bias; a longer one, of halves, for the next row.
-        let (length, short) = (rows.length as usize, rows.length <= order::ONE_SIMDGROUP as u64);
-        let threads = if short { order::row_threads_bound(length) } else { order::row_threads_bound(length).max(512) };
-        let key =
-            KernelKey::new("layer_norm", &[x.dtype, weight]).with("visits", rows.visits()).with("threads", threads).with("short", u32::from(short));
+        // Registers hold weight and bias beside a row of one simdgroup or of f32, the next row beside a longer one of halves, and neither where threads
+        // are many.
+        let (length, halves) = (rows.length as usize, x.dtype.size() == 2);
+        let at_once = length <= order::ONE_SIMDGROUP || !halves && order::row_threads(length) <= 512;
+        let threads = order::row_threads_bound(length).max(if at_once { 256 } else { 512 });
+        let key = KernelKey::new("layer_norm", &[x.dtype, weight])
+            .with("visits", rows.visits())
+            .with("threads", threads)
+            .with("at_once", u32::from(at_once));
         let launch = Launch::new(key, cpu::twin(x.dtype, weight)?, &params, buffers);
         // Rows without elements still have statistics.
         let launched = Rows { length: rows.length.max(self.statistics.into()), ..rows };
         let mut launch = launched.launch(launch.with_metal(MetalForm::new(FILES, "layer_norm")), device);
-        if !short && x.dtype.size() == 2 {
-            let at_once = threads as usize / order::row_threads(length);
-            launch.grid.0[0] = launch.grid.0[0].min((at_once * device.compute_units.max(1)) as u32);
+        if !at_once && halves {
+            let busy = threads as usize / order::row_threads(length);
+            launch.grid.0[0] = launch.grid.0[0].min((busy * device.compute_units.max(1)) as u32);
         }
         Ok(launch.with_threadgroup_memory(2 * order::PARTIALS).into())
     }

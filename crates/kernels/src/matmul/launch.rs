@@ -40,7 +40,6 @@ const ALONG: MetalForm = MetalForm::new(
         order::LANES,
         LINES,
         DOT,
-        SHARED_ROW,
         Operand::METAL,
         Params::METAL,
         PLACE,
@@ -49,6 +48,23 @@ const ALONG: MetalForm = MetalForm::new(
     ],
     "matmul",
 );
+const ROW: MetalForm = MetalForm::new(
+    &[
+        metal::TYPES,
+        metal::LAUNCHES,
+        order::METAL,
+        order::LANES,
+        LINES,
+        DOT,
+        SHARED_ROW,
+        Operand::METAL,
+        Params::METAL,
+        PLACE,
+        FRAME,
+        metal_file!("matmul/row.metal"),
+    ],
+    "matmul_row",
+);
 const ACROSS: MetalForm = MetalForm::new(
     &[metal::TYPES, order::METAL, LINES, Operand::METAL, Params::METAL, PLACE, FRAME, metal_file!("matmul/across.metal")],
     "matmul_across",
@@ -56,6 +72,21 @@ const ACROSS: MetalForm = MetalForm::new(
 const TILED: MetalForm = MetalForm::new(
     &[metal::TYPES, order::METAL, order::LANES, LINES, STRICT, Operand::METAL, Params::METAL, PLACE, FRAME, metal_file!("matmul/tiled.metal")],
     "matmul_tiled",
+);
+const BLOCKS: MetalForm = MetalForm::new(
+    &[
+        metal::TYPES,
+        order::METAL,
+        order::LANES,
+        LINES,
+        metal_file!("matmul/block.metal"),
+        Operand::METAL,
+        Params::METAL,
+        PLACE,
+        FRAME,
+        metal_file!("matmul/blocks.metal"),
+    ],
+    "matmul_blocks",
 );
 const GEMM: MetalForm =
     MetalForm::new(&[metal::TYPES, LINES, FAST, Operand::METAL, Params::METAL, PLACE, FRAME, metal_file!("matmul/gemm.metal")], "matmul_fast");
@@ -117,8 +148,7 @@ impl Tiling {
     /// The launch over enough threadgroups for `batches` products of `m` by `n`.
     pub(crate) fn over(self, launch: Launch, [batches, m, n]: [usize; 3]) -> Result<Launch> {
         let [height, width] = self.tile();
-        let tiles = batches as u128 * m.div_ceil(height as usize) as u128 * n.div_ceil(width as usize) as u128;
-        let tiles = u32::try_from(tiles).map_err(|_| Error::unsupported(format!("{batches} products of {m} by {n}: too many for one launch")))?;
+        let tiles = tiles([batches, m, n], [height as usize, width as usize])?;
         let (threads, floats) = match self {
             Tiling::Along { .. } => (128, 0),
             Tiling::Across { rows } => (1024, 32 * 32 * rows),
@@ -150,13 +180,34 @@ impl Tiling {
     }
 }
 
+/// Threadgroups for `batches` products of `m` by `n`, each with a tile of `height` by `width`.
+fn tiles([batches, m, n]: [usize; 3], [height, width]: [usize; 2]) -> Result<u32> {
+    let tiles = batches as u128 * m.div_ceil(height) as u128 * n.div_ceil(width) as u128;
+    u32::try_from(tiles).map_err(|_| Error::unsupported(format!("{batches} products of {m} by {n}: too many for one launch")))
+}
+
 /// Bytes of threadgroup memory that a row of `k` elements takes: whole visits of a simdgroup, in f32.
 pub(crate) const fn shared_row_bytes(k: usize) -> usize {
     4 * k.next_multiple_of(32 * 8)
 }
 
-/// Bytes of a row up to which threadgroups keep one: all that are busy at once find room.
-const KEPT_ROW: usize = 32 << 10;
+/// Bytes of a row up to which threadgroups keep one: two of them find room in a multiprocessor.
+const KEPT_ROW: usize = 96 << 10;
+
+/// Simdgroups of a threadgroup that keeps its row, each with a column at a time.
+const ROW_SIMDGROUPS: usize = 8;
+
+/// Threadgroups of those that a GPU's core runs at once.
+const ROWS_AT_ONCE: usize = 2;
+
+/// Rows and columns of a block of strict sums.
+const BLOCK: usize = 64;
+
+/// Visits to its lines that a block makes with what is brought at once.
+const BLOCK_VISITS: usize = 4;
+
+/// Bytes of threadgroup memory of a block: twice eight elements of each of these visits for all of its lines, in f32.
+const BLOCK_BYTES: usize = 4 * 2 * 8 * BLOCK_VISITS * 2 * BLOCK;
 
 /// A GPU counts rows, columns and k in 32 bits.
 pub(crate) fn check_extents(extents: [usize; 3], device: &DeviceProperties) -> Result<()> {
@@ -192,25 +243,66 @@ impl Product {
             (Parameter::read("bias", bias_type).or_absent(), bias),
             (Parameter::write("y", self.output), y),
         ];
-        let mut key = tiling.key(KernelKey::new(name, &[a, b, bias_type, self.output]));
-        let along = matches!(tiling, Tiling::Along { .. });
-        let bytes = shared_row_bytes(geometry.k);
-        let shared = matches!(tiling, Tiling::Along { rows: 1, columns: 1 }) && bytes <= KEPT_ROW;
-        if along {
-            key = key.with("shared", u32::from(shared));
-            buffers[1].0.early = true;
+        buffers[1].0.early = matches!(tiling, Tiling::Along { .. });
+        let (extents, params) = (geometry.extents(), Params::new(geometry, self.bias, self.output));
+        let launch = |key, form| Launch::new(key, twin::run, &params, buffers).with_metal(form);
+        let key = KernelKey::new(name, &[a, b, bias_type, self.output]);
+        let row_bytes = shared_row_bytes(geometry.k);
+        match tiling {
+            Tiling::Along { rows: 1, .. } if row_bytes <= device.threadgroup_memory.min(KEPT_ROW) => {
+                let (threadgroups, words) = row_launch(extents, device)?;
+                let launch = launch(key.with("ahead", (2 * words / b.size()) as u32), ROW);
+                Ok(launch.over(threadgroups, Extent::linear(32 * ROW_SIMDGROUPS as u32)).with_threadgroup_memory(row_bytes.max(16)))
+            }
+            Tiling::Tiled { down: 4 } if has_blocks(extents, device)? => {
+                let blocks = Extent::linear(tiles(extents, [BLOCK; 2])?);
+                Ok(launch(key.with("visits", BLOCK_VISITS as u32), BLOCKS).over(blocks, Extent::linear(256)).with_threadgroup_memory(BLOCK_BYTES))
+            }
+            _ => tiling.over(launch(tiling.key(key), tiling.form()), extents),
         }
-        let params = Params::new(geometry, self.bias, self.output);
-        let launch = tiling.over(Launch::new(key, twin::run, &params, buffers).with_metal(tiling.form()), geometry.extents())?;
-        // The kernel has an argument for the row, used or not.
-        const UNUSED: usize = 16;
-        Ok(if along { launch.with_threadgroup_memory(if shared { bytes.max(UNUSED) } else { UNUSED }) } else { launch })
     }
+}
+
+/// Threadgroups of products of one row, which take columns in turn unless the products are several, and words of 16 bytes that each lane has on their way:
+/// fewer where a simdgroup has one column alone.
+fn row_launch(extents: [usize; 3], device: &DeviceProperties) -> Result<(Extent, usize)> {
+    let all = tiles(extents, [1, ROW_SIMDGROUPS])?;
+    let busy = (ROWS_AT_ONCE * device.compute_units.max(1)) as u32;
+    let in_turn = extents[0] == 1 && all > busy;
+    Ok(if in_turn { (Extent::linear(busy), 8) } else { (Extent::linear(all), 4) })
+}
+
+/// Whether blocks keep enough of a GPU busy: one takes a quarter of the time of the tiles it stands for.
+fn has_blocks(extents: [usize; 3], device: &DeviceProperties) -> Result<bool> {
+    let [_, m, n] = extents;
+    let enough = 4 * tiles(extents, [BLOCK; 2])? as usize >= device.compute_units;
+    Ok(m.min(n) >= BLOCK / 2 && enough && device.threadgroup_memory >= BLOCK_BYTES)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::TensorInfo;
+
+    #[test]
+    fn one_row_is_kept_and_many_are_summed_in_blocks() {
+        let properties = elinvar_core::Backend::properties(&elinvar_core::NullBackend::new()).clone();
+        let device = DeviceProperties { compute_units: 10, threadgroup_memory: 32 << 10, ..properties };
+        let launch = |[m, n, k]: [usize; 3]| {
+            let info = |dims: &[usize]| TensorInfo::new(DType::BF16, dims).unwrap();
+            let (geometry, _) = Geometry::new(info(&[m, k]), info(&[n, k]), [false, true]).unwrap();
+            let product = Product { geometry, bias: None, output: DType::BF16 };
+            let launch = product.launch("matmul", [Argument::Absent; 4], &device).unwrap();
+            (launch.grid.0[0], launch.kernel.key.constants.clone())
+        };
+        let ahead = |visits: u32| vec![("ahead", visits)];
+        // Twice ten threadgroups of eight simdgroups take columns in turn; fewer columns have a simdgroup each.
+        assert_eq!([launch([1, 1000, 4096]), launch([1, 150, 4096])], [(20, ahead(8)), (19, ahead(4))]);
+        assert_eq!(launch([1, 1000, 9000]), (250, vec![("rows", 1), ("columns", 1)]));
+        // 16 by 16 elements a tile; 64 by 64 a block.
+        assert_eq!([launch([130, 70, 40]), launch([33, 32, 40])], [(6, vec![("visits", 4)]), (6, vec![("down", 4)])]);
+        assert_eq!(launch([600, 31, 40]), (76, vec![("down", 4)]));
+    }
 
     #[test]
     fn few_rows_are_summed_strictly_and_many_by_tiles() {

@@ -125,6 +125,10 @@ pub(crate) fn cases() -> Vec<Case> {
         cases.push(single(linear, types, [m, 40 + m, 1030]));
     }
     cases.push(single(linear, [DType::F32, DType::F32], [600, 9, 33]));
+    // More columns than a large GPU has simdgroups; blocks of wide lines of several spans, and enough blocks for a large GPU.
+    cases.push(matvec(DType::F32, DType::F32, 2200, 1024));
+    cases.push(single(linear, [DType::F32, DType::BF16], [35, 40, 1320]));
+    cases.push(single(MatMul { transpose_a: true, ..MatMul::default() }, [DType::F16, DType::F32], [330, 340, 70]));
     let fast = MatMul { precision: Precision::Fast, alpha: 0.5, ..MatMul::default() };
     cases.push(single(MatMul { output: Some(DType::F32), ..fast }, [DType::F16, DType::BF16], [70, 67, 100]));
     cases.push(single(MatMul { transpose_a: true, transpose_b: true, ..fast }, [DType::BF16, DType::F32], [66, 130, 40]));

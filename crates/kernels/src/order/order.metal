@@ -180,16 +180,12 @@ struct RowWriter {
 // Visits of a thread to its row, of up to 32768 elements, that it can keep in registers.
 constant constexpr uint KEPT = 4;
 
-// Rows whose elements the threads keep in registers, so that they are read once: rows that begin at words of 16 bytes and have whole ones, of so many
-// visits. The host gives zero visits for rows that are too long or have no whole words. More than one visit are only made to rows that exist.
-template <uint VISITS, typename S, typename T>
-inline bool is_kept(device const S* from, device const T* to) {
-    return VISITS > 0 && is_wide(from) && is_wide(to);
-}
-
-// What a thread has of such a row of T, and of others of its length, which may be of another type: in each visit SLOTS elements, one or two words
-// of 16 bytes of T. The lanes of a whole simdgroup take neighbouring words: where there are two, lane l has the slots 0 … 3 or 4 … 7 of the
-// canonical lanes l / 2 and l / 2 + 16.
+// What a thread has of a row of T that its threads keep in registers, and so read once, and of others of its length, which may be of another type. Such
+// rows have whole groups of eight elements and are taken in up to KEPT visits; for others the host gives zero. More than one visit are only made to rows
+// that exist.
+//
+// In each visit a thread has SLOTS elements, in one or two pieces of 16 bytes of T. The lanes of a whole simdgroup take neighbouring pieces: where there
+// are two, lane l has the slots 0 … 3 or 4 … 7 of the canonical lanes l / 2 and l / 2 + 16.
 template <typename T, uint VISITS>
 struct RowShare {
     static constexpr constant uint KEPT = VISITS > 0 ? VISITS : 1;
@@ -209,10 +205,14 @@ struct RowShare {
 
     RowThread t;
     uint n;
+    bool wide;
     bool spread;
     uint first;
 
-    RowShare(RowThread t, uint n) : t(t), n(n), spread(PIECES > 1 && t.count >= 32), first(SLOTS * t.index) {
+    // Of threadgroup number `group`, for rows of `n` elements; `wide` if all of them begin at words of 16 bytes.
+    RowShare(ulong length, uint group, uint threads, uint simdgroup, uint lane, ulong rows, bool wide)
+        : t(row_thread(length, group, threads, simdgroup, lane)), n(t.row < rows ? uint(length) : 0), wide(wide),
+          spread(PIECES > 1 && t.count >= 32), first(SLOTS * t.index) {
         if (spread) {
             first = t.index / 32 * (32 * SLOTS) + t.index % 32 * LENGTH;
         }
@@ -224,13 +224,27 @@ struct RowShare {
     bool has(uint v) const { return has(v, 0); }
     uint left(uint v) const { return has(v, PIECES - 1) ? SLOTS : LENGTH; }
 
+    // Element by element where rows begin anywhere.
+    template <typename U>
+    void load_piece(device const U* from, thread Piece<U, LENGTH>& piece) const {
+        if (wide) {
+            piece = *reinterpret_cast<device const Piece<U, LENGTH>*>(from);
+            return;
+        }
+        float values[LENGTH];
+        for (uint i = 0; i < LENGTH; ++i) {
+            values[i] = widen(from[i]);
+        }
+        narrow(values, piece);
+    }
+
     // All visits' elements, on their way at once; beyond the row's end, `other`.
     template <typename U>
     void load(device const U* row, float other, thread Kept<U>& kept) const {
         for (uint v = 0; v < KEPT; ++v) {
             for (uint i = 0; i < PIECES && has(v); ++i) {
                 if (has(v, i)) {
-                    kept.pieces[v][i] = *reinterpret_cast<device const Piece<U, LENGTH>*>(row + at(v, i));
+                    load_piece(row + at(v, i), kept.pieces[v][i]);
                 } else {
                     const float others[8] = {other, other, other, other, other, other, other, other};
                     narrow(others, kept.pieces[v][i]);
@@ -244,7 +258,9 @@ struct RowShare {
     void load_visit(device const U* row, uint v, thread float (&slots)[SLOTS]) const {
         for (uint i = 0; i < PIECES; ++i) {
             if (has(v, i)) {
-                widen(*reinterpret_cast<device const Piece<U, LENGTH>*>(row + at(v, i)), slots + i * LENGTH);
+                Piece<U, LENGTH> piece;
+                load_piece(row + at(v, i), piece);
+                widen(piece, slots + i * LENGTH);
             }
         }
     }
@@ -253,8 +269,12 @@ struct RowShare {
     void store(device T* row, uint v, thread const float (&slots)[SLOTS], thread Kept<T>& kept) const {
         for (uint i = 0; i < PIECES; ++i) {
             narrow(slots + i * LENGTH, kept.pieces[v][i]);
-            if (has(v, i)) {
+            if (has(v, i) && wide) {
                 *reinterpret_cast<device Piece<T, LENGTH>*>(row + at(v, i)) = kept.pieces[v][i];
+            } else if (has(v, i)) {
+                for (uint j = 0; j < LENGTH; ++j) {
+                    row[at(v, i) + j] = narrow<T>(slots[i * LENGTH + j]);
+                }
             }
         }
     }

@@ -34,15 +34,11 @@ __forceinline__ bool is_outside(extent grid) {
          blockIdx.z * blockDim.z + threadIdx.z >= grid.z;
 }
 
-// Launches may overlap: the next launch's threadgroups come once all of this one's have ended, or let them come, and wait for its end before they touch
-// what launches write.
+// Launches may overlap: the next launch's threadgroups come once all of this one's have waited here for the launches ahead, and find a place beside
+// them; they wait for this one's end before they touch what launches write.
 __forceinline__ void await_launches() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-__forceinline__ void let_next_come() {
-#if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
