@@ -123,6 +123,7 @@ fn handed_over(device: &Device, first: Access) -> (Arc<CommandList>, Buffer) {
             buffers,
             threadgroup: vec![],
             refusals: vec![],
+            registers: None,
         };
         let metal = Some(Metal::Text(Arc::new(text)));
         device
