@@ -16,5 +16,5 @@ fuzz_target!(|data: &[u8]| {
     let written = format(verified.program());
     let again = parse(&written).expect("what is written can be read");
     assert_eq!(format(&again), written);
-    render::metal(&verified);
+    render::metal(&verified, true);
 });

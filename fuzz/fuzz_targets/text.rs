@@ -12,5 +12,5 @@ fuzz_target!(|text: &str| {
     let again = parse(&written).expect("what is written can be read");
     assert_eq!(format(&again), written);
     assert_eq!(encode(&again).len(), bytes.len());
-    render::metal(&verified);
+    render::metal(&verified, true);
 });

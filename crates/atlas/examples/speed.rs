@@ -145,7 +145,7 @@ fn long_program() -> Result<(), Box<dyn Error>> {
         let program = program.clone();
         let start = Instant::now();
         let verified = verify(program, &Limits::default())?;
-        black_box(render::metal(&verified));
+        black_box(render::metal(&verified, true));
         best = best.min(start.elapsed().as_secs_f64());
     }
     println!("\nverification and rendering of {} instructions: {:.2} ms", program.kernel.body.len(), best * 1e3);

@@ -70,6 +70,10 @@ operations! {
         Silu "silu",
         /// Error function.
         Erf "erf",
+        /// `a · Φ(a)`, `Φ` the normal distribution function.
+        Gelu "gelu",
+        /// Its approximation by `tanh`.
+        GeluTanh "gelu_tanh",
     }
 }
 

@@ -55,7 +55,7 @@ pub trait Backend: Send + Sync {
     /// Memory now.
     fn memory(&self) -> MemoryInfo;
 
-    /// `bytes` of memory, contents unspecified but initialised; freed when the last clone is dropped.
+    /// `bytes` of memory that begins at a multiple of 16, contents unspecified but initialised; freed when the last clone is dropped.
     ///
     /// # Errors
     /// Out of memory; larger than the device allows.

@@ -104,6 +104,8 @@ pub struct MetalText {
     pub threadgroup: Vec<u32>,
     /// What the kernel may find wrong, by the number it tells, as in [`MetalForm::with_refusal`]; empty for a kernel that refuses nothing.
     pub refusals: Vec<String>,
+    /// How many registers a thread is to do with, where the device's compiler can be told: with fewer, more threads run at once.
+    pub registers: Option<u32>,
 }
 
 /// The value of a function constant.
@@ -157,6 +159,14 @@ impl Metal {
         match self {
             Metal::Form(form) => form.fast_math,
             Metal::Text(text) => text.fast_math,
+        }
+    }
+
+    /// How many registers a thread is to do with, if not as many as the device's compiler likes.
+    pub fn registers(&self) -> Option<u32> {
+        match self {
+            Metal::Form(_) => None,
+            Metal::Text(text) => text.registers,
         }
     }
 

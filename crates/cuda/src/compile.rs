@@ -153,7 +153,8 @@ impl Compiler {
             entries.push(Entry { symbol: entry.symbol, arguments, overlaps: capability >= OVERLAPPING });
         }
         let constants = metal.constants().iter().map(|&(index, value)| format!("--define-macro=ELV_CONSTANT_{index}={}", expression(value)));
-        let options = cuda::OPTIONS.iter().map(|&option| option.to_owned()).chain(constants).collect();
+        let registers = format!("--maxrregcount={}", metal.registers().unwrap_or(cuda::REGISTERS));
+        let options = cuda::OPTIONS.iter().map(|&option| option.to_owned()).chain([registers]).chain(constants).collect();
         let target = format!("sm_{capability}");
         let text = Text { name: &name, text: &lowered.text, target, fast_math: metal.fast_math(), headers: cuda::PRELUDE, options };
         Ok(Code { image: self.cached(&text)?, entries })

@@ -9,13 +9,8 @@ use elinvar::{
     atlas::{self, Constant, LaunchConfig},
 };
 
-/// A block's threads add up a row of so many elements.
-const ROW_SUM: &str = "atlas 1\nprogram row_sum\nbounds unchecked\nblock 1024\nbuffer x: read f32\nbuffer y: write f32\nscalar n: u32\nkernel\n  \
-    row = block.x\n  t = local.x\n  start = mul row n\n  end_ = add start n\n  k = add start t\n  a: f32 = move 0.0\n  b: f32 = move 0.0\n  c: f32 = move 0.0\n  \
-    d: f32 = move 0.0\n  loop\n    k1 = add k 1024\n    k2 = add k1 1024\n    k3 = add k2 1024\n    inside = lt k3 end_\n    while inside\n    u = load x[k]\n    \
-    v = load x[k1]\n    w = load x[k2]\n    z = load x[k3]\n    a = add a u\n    b = add b v\n    c = add c w\n    d = add d z\n    k = add k3 1024\n  end\n  \
-    loop\n    inside = lt k end_\n    while inside\n    u = load x[k]\n    a = add a u\n    k = add k 1024\n  end\n  a = add a b\n  c = add c d\n  a = add a c\n  \
-    total = group_add a\n  first = eq t 0\n  if first\n    store y[row] total\n  end\nend\n";
+/// A block adds up a row.
+const ROW_SUM: &str = include_str!("../../../examples/row_sum.atlas");
 
 /// Microseconds of a replay: medians of alternating runs.
 fn race(executor: &Executor, recordings: [&Recording; 2]) -> Result<[f64; 2]> {
@@ -69,12 +64,11 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     }
     let x = random(&executor, &rows, DType::F32)?;
     if gpu {
-        let trusted = atlas::Limits { steps: None, unchecked: true, ..atlas::Limits::default() };
-        let sum = executor.compile_program_within(atlas::parse(ROW_SUM)?, &trusted)?;
+        let sum = executor.compile_program(atlas::parse(ROW_SUM)?)?;
         let y = executor.zeros(DType::F32, &[rows[0]])?;
-        let launch = LaunchConfig { grid: [rows[0] as u32, 1, 1], block: [1024, 1, 1] };
-        let arguments =
-            [("x", ProgramArgument::Tensor(&x)), ("y", ProgramArgument::Tensor(&y)), ("n", ProgramArgument::Scalar(Constant::u32(rows[1] as u32)))];
+        let launch = LaunchConfig { grid: [rows[0] as u32, 1, 1], block: [256, 1, 1] };
+        let words = Constant::u32(rows[1] as u32 / 4);
+        let arguments = [("x", ProgramArgument::Tensor(&x)), ("y", ProgramArgument::Tensor(&y)), ("words", ProgramArgument::Scalar(words))];
         let (program, ()) = executor.record(|| sum.launch(&launch, &arguments))?;
         let (kernel, _z) = executor.record(|| x.sum(&[-1], false))?;
         row(&format!("block reduction as an Atlas program and `sum`, f32 {rows:?}"), race(&executor, [&program, &kernel])?);

@@ -116,9 +116,17 @@ impl MetalLibrary {
                 ParameterKind::Position(_) => {}
             }
         }
-        let (text, fast_math) = (self.text.clone(), self.fast_math);
-        let text =
-            MetalText { name: self.name.clone(), text, kernel: name.to_owned(), constants, fast_math, buffers, threadgroup, refusals: Vec::new() };
+        let text = MetalText {
+            name: self.name.clone(),
+            text: self.text.clone(),
+            kernel: name.to_owned(),
+            constants,
+            fast_math: self.fast_math,
+            buffers,
+            threadgroup,
+            refusals: Vec::new(),
+            registers: None,
+        };
         let key = KernelKey::new(name.to_owned(), &[]);
         let source = KernelSource { key, parameters, params_bytes: 0, host: None, metal: Some(Metal::Text(Arc::new(text))), cuda: None };
         let pipeline = self.executor.device.prepare(&Arc::new(source)).map_err(|e| e.context(&self.name))?;

@@ -1,6 +1,6 @@
 //! Users' programs, on every device: see [`atlas`](crate::atlas).
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use elinvar_atlas::{
     Constant, LaunchConfig, Limits, Program,
@@ -9,11 +9,14 @@ use elinvar_atlas::{
     verify,
 };
 use elinvar_core::{
-    Access, Binding, DType, Dispatch, Error, Extent, HostArguments, HostForm, HostProgram, KernelKey, KernelSource, Metal, MetalText, Parameter,
-    Pipeline, Result,
+    Access, Binding, DType, DeviceKind, Dispatch, Error, Extent, HostArguments, HostForm, HostProgram, KernelKey, KernelSource, Metal, MetalText,
+    Parameter, Pipeline, Result,
 };
 
 use crate::{Executor, Tensor, fusion};
+
+/// Where memory of devices begins: at a multiple of so many bytes.
+const ALIGNMENT: usize = 16;
 
 /// What a program's parameter is given.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +38,8 @@ pub struct ProgramKernel {
 #[derive(Clone)]
 pub(crate) struct Prepared {
     pipeline: Pipeline,
+    /// For buffers that begin anywhere, made when they first do.
+    unaligned: Arc<OnceLock<Pipeline>>,
     host: Arc<Host>,
 }
 
@@ -43,6 +48,8 @@ pub(crate) struct Prepared {
 struct Host {
     interpreter: Interpreter,
     metal: MetalProgram,
+    /// How many registers a thread is to do with, if not as many as the device's compiler likes.
+    registers: Option<u32>,
 }
 
 impl Executor {
@@ -71,19 +78,31 @@ impl Executor {
     /// # Errors
     /// As [`Executor::compile_program`].
     pub fn compile_program_within(&self, program: Program, limits: &Limits) -> Result<ProgramKernel> {
-        Ok(ProgramKernel { executor: self.clone(), prepared: self.prepare_program(program, limits)? })
+        Ok(ProgramKernel { executor: self.clone(), prepared: self.prepare_program(program, limits, None)? })
     }
 
-    pub(crate) fn prepare_program(&self, program: Program, limits: &Limits) -> Result<Prepared> {
+    pub(crate) fn prepare_program(&self, program: Program, limits: &Limits, registers: Option<u32>) -> Result<Prepared> {
         let name = program.name.clone();
         let verified = verify(program, limits)?;
         let (known, kind) = (self.properties().dtypes, self.properties().kind);
         if let Some(dtype) = DType::PROGRAMS.iter().find(|dtype| verified.program().uses(**dtype) && !known.contains(dtype)) {
             return Err(Error::unsupported(format!("program {name} uses {dtype}, which {kind} does not have: run it on the cpu device, or use f32")));
         }
-        let metal = render::metal(&verified);
-        let form = if self.properties().has_simdgroups() { Some(Metal::Text(Arc::new(metal_text(&name, &metal)?))) } else { None };
-        let buffers = verified.program().parameters.iter().filter(|p| p.access.is_some());
+        let metal = render::metal(&verified, true);
+        let host = Arc::new(Host { interpreter: Interpreter::new(verified), metal, registers });
+        let pipeline = self.pipeline_of(&host, &host.metal)?;
+        Ok(Prepared { pipeline, unaligned: Arc::default(), host })
+    }
+
+    /// A program in one of its forms for GPUs, or interpreted.
+    fn pipeline_of(&self, host: &Arc<Host>, metal: &MetalProgram) -> Result<Pipeline> {
+        let program = host.interpreter.program().program();
+        let form = if self.properties().has_simdgroups() {
+            Some(Metal::Text(Arc::new(self.metal_text(&program.name, metal, host.registers)?)))
+        } else {
+            None
+        };
+        let buffers = program.parameters.iter().filter(|p| p.access.is_some());
         let parameters = buffers.map(|p| Parameter {
             name: p.name.clone().into(),
             access: if p.access == Some(Access::Read) { Access::Read } else { Access::ReadWrite },
@@ -92,26 +111,27 @@ impl Executor {
             early: false,
         });
         let (parameters, params_bytes) = (parameters.collect(), metal.block_bytes());
-        let host = Arc::new(Host { interpreter: Interpreter::new(verified), metal });
-        let program = HostForm::Program(host.clone());
-        let source = KernelSource { key: KernelKey::new(name, &[]), parameters, params_bytes, host: Some(program), metal: form, cuda: None };
-        let pipeline = self.device.prepare(&Arc::new(source))?;
-        Ok(Prepared { pipeline, host })
+        let (key, interpreted) = (KernelKey::new(program.name.clone(), &[]), HostForm::Program(host.clone()));
+        let source = KernelSource { key, parameters, params_bytes, host: Some(interpreted), metal: form, cuda: None };
+        self.device.prepare(&Arc::new(source))
     }
-}
 
-fn metal_text(name: &str, metal: &MetalProgram) -> Result<MetalText> {
-    let text = elinvar_msl::preprocess(name, &metal.text, &[], &elinvar_msl::MetalHeaders)?;
-    Ok(MetalText {
-        name: name.to_owned(),
-        text,
-        kernel: metal.kernel.clone(),
-        constants: Vec::new(),
-        fast_math: false,
-        buffers: Vec::new(),
-        threadgroup: Vec::new(),
-        refusals: metal.refusals.clone(),
-    })
+    fn metal_text(&self, name: &str, metal: &MetalProgram, registers: Option<u32>) -> Result<MetalText> {
+        // CUDA's conversions keep denormals.
+        let defines: &[_] = if self.properties().kind == DeviceKind::Cuda { &[("EXACT_BFLOAT", "1")] } else { &[] };
+        let text = elinvar_msl::preprocess(name, &metal.text, defines, &elinvar_msl::MetalHeaders)?;
+        Ok(MetalText {
+            name: name.to_owned(),
+            text,
+            kernel: metal.kernel.clone(),
+            constants: Vec::new(),
+            fast_math: false,
+            buffers: Vec::new(),
+            threadgroup: Vec::new(),
+            refusals: metal.refusals.clone(),
+            registers,
+        })
+    }
 }
 
 impl ProgramKernel {
@@ -176,6 +196,19 @@ impl ProgramKernel {
 }
 
 impl Prepared {
+    /// The form for where the buffers begin. Memory that a device allocates begins at a multiple of 16 bytes, what it adopts may begin anywhere.
+    fn pipeline(&self, executor: &Executor, bindings: &[Option<Binding>]) -> Result<Pipeline> {
+        let is_aligned = |binding: &Binding| binding.offset().is_multiple_of(ALIGNMENT) && !binding.buffer().raw().is_read_only();
+        if !self.host.metal.is_aligned || bindings.iter().flatten().all(is_aligned) {
+            return Ok(self.pipeline.clone());
+        }
+        if let Some(known) = self.unaligned.get() {
+            return Ok(known.clone());
+        }
+        let made = executor.pipeline_of(&self.host, &render::metal(self.host.interpreter.program(), false))?;
+        Ok(self.unaligned.get_or_init(|| made).clone())
+    }
+
     /// Launches it, or records that; the length or the scalar is told of each parameter.
     pub(crate) fn dispatch(
         &self,
@@ -187,8 +220,9 @@ impl Prepared {
     ) -> Result<()> {
         self.host.interpreter.program().check_launch(launch)?;
         let params = self.host.metal.block(length, scalar);
+        let pipeline = self.pipeline(executor, &bindings)?;
         let (grid, threadgroup) = (Extent(launch.grid), Extent(launch.block));
-        let dispatch = Dispatch { pipeline: self.pipeline.clone(), bindings, params, grid, threadgroup, threadgroup_memory: Vec::new() };
+        let dispatch = Dispatch { pipeline, bindings, params, grid, threadgroup, threadgroup_memory: Vec::new() };
         executor.enqueue(|list| list.dispatch(dispatch, executor.properties()))
     }
 }

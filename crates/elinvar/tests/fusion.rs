@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use elinvar::{DType, Error, Executor, Result, Tensor, kernels::compare::CompareOp};
+use elinvar::{BackendType, DType, Error, Executor, Result, Tensor, kernels::compare::CompareOp};
 use elinvar_core::{Backend, CommandList, Completion, Device, DeviceProperties, KernelSource, MemoryInfo, NullBackend, Pipeline, RawBuffer, Storage};
 use elinvar_cpu::CpuBackend;
 
@@ -272,11 +272,34 @@ fn random_expressions_have_the_bits_of_their_operators_on_the_cpu() {
     assert!(compare(&cpu(), 0..3000) > 3000);
 }
 
+/// On the simulator, or the device that `ELINVAR_DEVICE` names.
 #[test]
 #[cfg(target_os = "linux")]
-fn random_expressions_have_the_bits_of_their_operators_on_the_simulator() {
-    let simulator = Executor::new_with_backend(elinvar::BackendType::MetalSim).unwrap();
-    assert!(compare(&simulator, 0..24) > 24);
+fn random_expressions_have_the_bits_of_their_operators_on_gpus() {
+    let backend = std::env::var("ELINVAR_DEVICE").map_or(BackendType::MetalSim, |name| name.parse().unwrap());
+    let executor = Executor::new_with_backend(backend).unwrap();
+    assert!(compare(&executor, 0..24) > 24);
+}
+
+/// Lengths around whole words, operands that begin between them, rows of whole words and of others.
+#[test]
+#[cfg(target_os = "linux")]
+fn words_of_neighbouring_elements_have_the_bits_of_single_ones() {
+    let backend = std::env::var("ELINVAR_DEVICE").map_or(BackendType::MetalSim, |name| name.parse().unwrap());
+    let executor = Executor::new_with_backend(backend).unwrap();
+    let mut random = Random(5);
+    for dtype in [DType::F32, DType::BF16] {
+        for n in [7usize, 8, 4096, 5003] {
+            let (a, b) = (tensor(&executor, &mut random, dtype, &[n]), tensor(&executor, &mut random, dtype, &[n + 1]));
+            let b = b.slice(0, 1, n, 1).unwrap();
+            assert!(same_bits(&executor.fuse(|| chain(&a, &b)).unwrap(), &chain(&a, &b).unwrap()), "{dtype}, {n}");
+        }
+        for [rows, columns, start] in [[3usize, 264usize, 8usize], [5, 12, 4], [3, 9, 1]] {
+            let wide = tensor(&executor, &mut random, dtype, &[rows, columns + 2 * start]);
+            let (a, row) = (wide.slice(1, start, columns, 1).unwrap(), tensor(&executor, &mut random, dtype, &[columns]));
+            assert!(same_bits(&executor.fuse(|| chain(&a, &row)).unwrap(), &chain(&a, &row).unwrap()), "{dtype}, {rows}, {columns}");
+        }
+    }
 }
 
 fn chain(a: &Tensor, b: &Tensor) -> Result<Tensor> {

@@ -17,6 +17,8 @@ use elinvar::{
     BackendType, DType, Executor, ProgramArgument, Result, Tensor,
     atlas::{self, Constant, LaunchConfig, Limits},
 };
+use elinvar_math as math;
+use half::bf16;
 
 fn elements<T: elinvar::Element>(bytes: &[u8]) -> Vec<T> {
     bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()
@@ -140,6 +142,85 @@ fn block_sum() {
     let found = run(example!("block_sum"), LaunchConfig::linear(1000, 256), &[("x", buffer(&x)), ("sums", zeros::<f32>(4))]);
     let expected: Vec<f64> = x.chunks(256).map(|block| block.iter().map(|v| f64::from(*v)).sum()).collect();
     close(&elements::<f32>(&found[1]), &expected, 1e-5);
+}
+
+#[test]
+fn row_sum() {
+    // Rows of whole rounds of four words, of some words more, and of fewer.
+    for words in [1024u32, 1500, 3] {
+        let columns = 4 * words as usize;
+        let x = floats(3 * columns);
+        let given = [("x", buffer(&x)), ("y", zeros::<f32>(3)), ("words", scalar(words))];
+        let found = run(example!("row_sum"), LaunchConfig { grid: [3, 1, 1], block: [256, 1, 1] }, &given);
+        let expected: Vec<f64> = x.chunks(columns).map(|row| row.iter().map(|v| f64::from(*v)).sum()).collect();
+        close(&elements::<f32>(&found[1]), &expected, 1e-3);
+    }
+}
+
+/// Threads copy 17 neighbouring elements each, from `first` on.
+fn copies_neighbours(dtype: DType, index: DType, bounds: &str) -> atlas::Program {
+    let each = |line: fn(u32) -> String| (0..17).map(line).collect::<String>();
+    let text = format!(
+        "atlas 1\nprogram copy\nbounds {bounds}\nbuffer x: read {dtype}\nbuffer y: write {dtype}\nscalar first: {index}\nkernel\n\
+         p = position.x\nt: {index} = convert p\nt = mul t 17\ni0 = add t first\n{}{}{}end\n",
+        each(|k| if k == 0 { String::new() } else { format!("i{k} = add i0 {k}\n") }),
+        each(|k| format!("v{k} = load x[i{k}]\n")),
+        each(|k| format!("store y[i{k}] v{k}\n")),
+    );
+    atlas::parse(&text).unwrap()
+}
+
+#[test]
+fn neighbouring_elements_are_loaded_and_stored_like_others() {
+    let n = 203usize;
+    let trusted = Limits { unchecked: true, ..Limits::default() };
+    for executor in std::iter::once(cpu()).chain(devices()) {
+        for (dtype, index) in [(DType::U8, DType::I32), (DType::BF16, DType::U64), (DType::F32, DType::U32), (DType::I64, DType::I64)] {
+            let program = copies_neighbours(dtype, index, "checked");
+            let kernel = executor.compile_program(program).unwrap();
+            let bytes: Vec<u8> = (0..(n + 1) * dtype.size()).map(|i| (i * 37 % 97) as u8).collect();
+            // Buffers that begin at a multiple of 16 bytes, and one element further.
+            for (start, shift) in [(0usize, 0i64), (0, -3), (1, -3), (1, 0)] {
+                let tensor = |bytes: &[u8]| executor.tensor_from_bytes(dtype, &[n + 1], bytes).unwrap();
+                let (x, y) = (tensor(&bytes), tensor(&vec![0; bytes.len()]));
+                let part = |whole: &Tensor| whole.slice(0, start, n, 1).unwrap();
+                // Less than zero is what wraps around, and outside.
+                let first = Constant { dtype: index, bits: shift as u64 & (u64::MAX >> (64 - 8 * index.size())) };
+                let (x, part_of_y) = (part(&x), part(&y));
+                let arguments =
+                    [("x", ProgramArgument::Tensor(&x)), ("y", ProgramArgument::Tensor(&part_of_y)), ("first", ProgramArgument::Scalar(first))];
+                kernel.launch(&LaunchConfig::linear(16, 16), &arguments).unwrap();
+                let name = executor.properties().name.clone();
+                assert!(part_of_y.to_bytes().unwrap() == x.to_bytes().unwrap(), "{name}: {dtype}, {index}, {start}, {shift}");
+                assert!(y.slice(0, if start == 0 { n } else { 0 }, 1, 1).unwrap().to_bytes().unwrap().iter().all(|byte| *byte == 0), "{name}");
+            }
+        }
+        let program = copies_neighbours(DType::F32, DType::U32, "unchecked");
+        let values = floats(17 * 8);
+        let given = [("x", buffer(&values)), ("y", zeros::<f32>(17 * 8)), ("first", scalar(0))];
+        let found = run_within(&executor, &program, &trusted, &LaunchConfig::linear(8, 8), &given).unwrap();
+        assert_eq!(elements::<f32>(&found[1]), values);
+    }
+}
+
+#[test]
+fn functions_of_every_bfloat_are_rounded_like_those_of_f32() {
+    let text = "atlas 1\nprogram functions\nbuffer x: read bf16\nbuffer s: write bf16\nbuffer g: write bf16\nkernel\ni = position.x\nv = load x[i]\n\
+                a = silu v\nb = sigmoid v\nstore s[i] a\nstore g[i] b\nend";
+    let x: Vec<bf16> = (0..=u16::MAX).map(bf16::from_bits).collect();
+    let zeros = || Given::Buffer(DType::BF16, vec![0; 2 * x.len()]);
+    let given = [("x", buffer(&x)), ("s", zeros()), ("g", zeros())];
+    let program = atlas::parse(text).unwrap();
+    for executor in std::iter::once(cpu()).chain(devices()) {
+        let found = run_on(&executor, &program, &LaunchConfig::linear(1 << 16, 256), &given);
+        let of = |found: &[u8], function: fn(f32) -> f32| {
+            elements::<bf16>(found).into_iter().zip(&x).find(|(found, x)| {
+                let expected = bf16::from_f32(function(x.to_f32()));
+                found.to_bits() != expected.to_bits() && !(found.is_nan() && expected.is_nan())
+            })
+        };
+        assert_eq!((of(&found[1], math::silu), of(&found[2], math::sigmoid)), (None, None), "{}", executor.properties().name);
+    }
 }
 
 #[test]

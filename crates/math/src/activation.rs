@@ -1,57 +1,55 @@
 //! Activation functions, all from `e^(-|x|)` kept as a sum of two floats.
 
-use super::exp::{Exponential, exp_of, exp_of_sum};
+use super::exp::{Exponential, LOWERED, exp_of, exp_of_sum};
 use super::log::log1p_of_sum;
-use super::{clamp, divide, fast_two_sum, fma, polynomial, scale, two_product, two_sum};
+use super::{clamp, fma, polynomial, reciprocal, two_product, two_sum};
 
-/// A weight in `[0, 1]`, `2^k · (hi + lo)`.
+/// A weight in `[0, 1]`, `factor · (hi + lo)`.
 #[derive(Clone, Copy)]
 struct Weight {
     hi: f32,
     lo: f32,
-    k: i32,
+    factor: f32,
 }
 
 impl Weight {
     /// `e/(1 + e)` if `negative`, else `1/(1 + e)`, for `e <= 1`.
     #[inline(always)]
     fn logistic(e: Exponential, negative: bool) -> Self {
-        let e = e.normalized();
-        let (e_hi, e_lo) = e.parts();
-        let (sum, error) = fast_two_sum(1.0, e_hi);
-        let numerator = if negative { (e.hi, e.lo) } else { (1.0, 0.0) };
-        let (hi, lo) = divide(numerator, (sum, error + e_lo));
-        Self { hi, lo, k: if negative { e.k } else { 0 } }
+        let (e_hi, e_lo) = e.normalized().raised();
+        let sum = fma(e_hi, LOWERED, 1.0);
+        let error = fma(e_lo, LOWERED, fma(e_hi, LOWERED, 1.0 - sum));
+        let (n_hi, n_lo) = if negative { (e_hi, e_lo) } else { (1.0, 0.0) };
+        let inverse = reciprocal(sum);
+        let hi = n_hi * inverse;
+        let remainder = fma(-hi, sum, n_hi) + fma(-hi, error, n_lo);
+        Self { hi, lo: remainder * inverse, factor: if negative { LOWERED } else { 1.0 } }
     }
 
     /// `tail` if `negative`, else `1 - tail`, for `tail <= 1`.
     #[inline(always)]
     fn normal(tail: Exponential, negative: bool) -> Self {
-        let (hi, lo) = tail.parts();
-        let (rest, error) = fast_two_sum(1.0, -hi);
-        let complement = Self { hi: rest, lo: error - lo, k: 0 };
-        Self {
-            hi: if negative { tail.hi } else { complement.hi },
-            lo: if negative { tail.lo } else { complement.lo },
-            k: if negative { tail.k } else { complement.k },
-        }
+        let (hi, lo) = tail.raised();
+        let rest = fma(hi, -LOWERED, 1.0);
+        let error = fma(lo, -LOWERED, fma(hi, -LOWERED, 1.0 - rest));
+        if negative { Self { hi, lo, factor: LOWERED } } else { Self { hi: rest, lo: error, factor: 1.0 } }
     }
 
-    /// `x` times the weight, rounded once but where the result is denormal; `x` itself at zero and above 30, where the weight is 1.
+    /// `x` times the weight, rounded once but where the result is denormal.
     #[inline(always)]
     fn times(self, x: f32) -> f32 {
-        let c = clamp(x, -150.0, 150.0);
-        let product = scale(fma(c, self.hi, c * self.lo), self.k);
-        if (x > 30.0) | (x == 0.0) { x } else { product }
+        // Infinity times an error of another sign would be a NaN.
+        let x = if x < -150.0 { -150.0 } else { x };
+        let held = if x > 150.0 { 150.0 } else { x };
+        fma(x, self.hi, held * self.lo) * self.factor
     }
 }
 
 /// The logistic function of `x`.
 #[inline(always)]
 fn logistic(x: f32) -> Weight {
-    let negative = x < 0.0;
-    let t = if negative { x } else { -x };
-    Weight::logistic(exp_of(if t < -150.0 { -150.0 } else { t }), negative)
+    let t = -x.abs();
+    Weight::logistic(exp_of(if t < -150.0 { -150.0 } else { t }), x < 0.0)
 }
 
 /// `1 / (1 + e^-x)`.
@@ -60,7 +58,7 @@ fn logistic(x: f32) -> Weight {
 #[inline(always)]
 pub fn sigmoid(x: f32) -> f32 {
     let value = logistic(x);
-    scale(value.hi + value.lo, value.k)
+    (value.hi + value.lo) * value.factor
 }
 
 /// `x · sigmoid(x)`; `silu(-∞) = -0`, the limit.
@@ -157,5 +155,7 @@ pub fn gelu_erf(x: f32) -> f32 {
     let (tail, tail_error) = scaled_normal_tail(c.abs());
     let (hi, error) = two_product(e.hi, tail);
     let lo = fma(e.hi, tail_error, fma(e.lo, tail, error));
-    Weight::normal(Exponential { hi, lo, k: e.k }, x < 0.0).times(clamp(x, -14.6, f32::INFINITY))
+    let product = Weight::normal(Exponential { hi, lo, k: e.k }, x < 0.0).times(clamp(x, -14.6, f32::INFINITY));
+    // Of both signs of zero the product would be the positive one.
+    if x == 0.0 { x } else { product }
 }

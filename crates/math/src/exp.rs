@@ -13,6 +13,11 @@ const LN2_TAIL: f32 = -1.904_654_2e-9;
 /// `(e^r - 1 - r) / r²` on `|r| <= 0.347`, highest coefficient first; relative error of `e^r`: 2^-31.
 const EXP: [f32; 6] = [1.995_280_3e-4, 1.393_088_3e-3, 8.333_198e-3, 4.166_650_8e-2, 1.666_666_7e-1, 0.5];
 
+/// The power of two that keeps a small exponential an ordinary number.
+pub(super) const RAISE: i32 = 96;
+/// What takes it back: `2^-RAISE`.
+pub(super) const LOWERED: f32 = f32::from_bits((127 - RAISE as u32) << 23);
+
 /// `e^r` on `|r| <= 0.347`, highest coefficient first; relative error 2^-27.9.
 const EXP_WHOLE: [f32; 7] = [1.381_460_2e-3, 8.368_716e-3, 4.166_839e-2, 0.166_665_21, 0.499_999_94, 1.0, 1.0];
 
@@ -36,6 +41,13 @@ impl Exponential {
     #[inline(always)]
     pub(super) fn parts(self) -> (f32, f32) {
         let power = pow2(if self.k < -126 { -126 } else { self.k });
+        (self.hi * power, self.lo * power)
+    }
+
+    /// The value times `1/LOWERED` as a sum of two floats, for `k <= 0`.
+    #[inline(always)]
+    pub(super) fn raised(self) -> (f32, f32) {
+        let power = pow2(self.k.wrapping_add(RAISE));
         (self.hi * power, self.lo * power)
     }
 

@@ -17,6 +17,7 @@ pub mod float;
 pub mod simd;
 
 mod activation;
+mod bfloat;
 mod erf;
 mod exp;
 mod hyperbolic;
@@ -31,6 +32,7 @@ pub mod reference;
 mod tests;
 
 pub use activation::{gelu_erf, gelu_tanh, sigmoid, silu, softplus};
+pub use bfloat::{sigmoid_bfloat, silu_bfloat};
 pub use erf::erf;
 pub use exp::{exp, exp_nonpositive, exp2};
 pub use hyperbolic::tanh;
@@ -111,6 +113,14 @@ fn divide(n: (f32, f32), d: (f32, f32)) -> (f32, f32) {
     let quotient = n.0 * inverse;
     let remainder = fma(-quotient, d.0, n.0) + fma(-quotient, d.1, n.1);
     (quotient, remainder * inverse)
+}
+
+/// `1/x` for `1 <= x <= 2`, to an ulp: a polynomial and two steps of Newton's iteration, faster than a division wherever those are exact.
+#[inline(always)]
+fn reciprocal(x: f32) -> f32 {
+    let y = fma(fma(0.323_232_32, x, -1.454_545_5), x, 2.121_212_2);
+    let y = fma(y, fma(-x, y, 1.0), y);
+    fma(y, fma(-x, y, 1.0), y)
 }
 
 /// `x` held to `[low, high]`; NaN stays NaN.

@@ -52,6 +52,13 @@ inline Pair divide(Pair n, Pair d) {
     return {quotient, remainder * inverse};
 }
 
+// For 1 <= x <= 2.
+inline float reciprocal(float x) {
+    float y = fma(fma(0.32323232f, x, -1.4545455f), x, 2.1212122f);
+    y = fma(y, fma(-x, y, 1.0f), y);
+    return fma(y, fma(-x, y, 1.0f), y);
+}
+
 // NaN stays NaN.
 inline float clamp(float x, float low, float high) {
     x = x < low ? low : x;
@@ -71,6 +78,9 @@ constant constexpr float LN2_HI = 0x1.62e4p-1f;
 constant constexpr float LN2_LO = 0x1.7f7d1cp-20f;
 constant constexpr float ROUND_EXPONENT = ROUND + 127.0f;
 constant constexpr float EXP_WHOLE[7] = {1.3814602e-3f, 8.368716e-3f, 4.166839e-2f, 0.16666521f, 0.49999994f, 1.0f, 1.0f};
+constant constexpr float EXP_BFLOAT[6] = {8.357201e-3f, 4.183381e-2f, 1.666663e-1f, 4.999975e-1f, 1.0f, 1.0f};
+constant constexpr int RAISE = 96;
+constant constexpr float LOWERED = 0x1p-96f;
 constant constexpr float EXP[6] = {1.9952803e-4f, 1.3930883e-3f, 8.333198e-3f, 4.1666508e-2f, 1.6666667e-1f, 0.5f};
 
 inline int integer(float rounded) {
@@ -90,6 +100,11 @@ struct Exponential {
 
     Pair parts() const {
         const float power = pow2(k < -126 ? -126 : k);
+        return {hi * power, lo * power};
+    }
+
+    Pair raised() const {
+        const float power = pow2(k + RAISE);
         return {hi * power, lo * power};
     }
 
@@ -386,42 +401,61 @@ inline float erf(float x) {
     return copysign(t < 1.25f ? near_zero : beyond, x);
 }
 
-// A weight in [0, 1], 2^k · (hi + lo).
+// A weight in [0, 1], factor · (hi + lo).
 struct Weight {
     float hi;
     float lo;
-    int k;
+    float factor;
 
     float times(float x) const {
-        const float c = clamp(x, -150.0f, 150.0f);
-        const float product = scale(fma(c, hi, c * lo), k);
-        return x > 30.0f || x == 0.0f ? x : product;
+        const float least = x < -150.0f ? -150.0f : x;
+        const float held = least > 150.0f ? 150.0f : least;
+        return fma(least, hi, held * lo) * factor;
     }
 };
 
 // e/(1 + e) if `negative`, else 1/(1 + e).
 inline Weight logistic_weight(Exponential of, bool negative) {
-    const Exponential e = of.normalized();
-    const Pair parts = e.parts();
-    const Pair sum = fast_two_sum(1.0f, parts.hi);
+    const Pair e = of.normalized().raised();
+    const float sum = fma(e.hi, LOWERED, 1.0f);
+    const float error = fma(e.lo, LOWERED, fma(e.hi, LOWERED, 1.0f - sum));
     const Pair numerator = {negative ? e.hi : 1.0f, negative ? e.lo : 0.0f};
-    const Pair quotient = divide(numerator, {sum.hi, sum.lo + parts.lo});
-    return {quotient.hi, quotient.lo, negative ? e.k : 0};
+    const float inverse = reciprocal(sum);
+    const float quotient = numerator.hi * inverse;
+    const float remainder = fma(-quotient, sum, numerator.hi) + fma(-quotient, error, numerator.lo);
+    return {quotient, remainder * inverse, negative ? LOWERED : 1.0f};
 }
 
 inline Weight logistic(float x) {
-    const bool negative = x < 0.0f;
-    const float t = negative ? x : -x;
-    return logistic_weight(exp_of(t < -150.0f ? -150.0f : t), negative);
+    const float t = -fabs(x);
+    return logistic_weight(exp_of(t < -150.0f ? -150.0f : t), x < 0.0f);
 }
 
 inline float sigmoid(float x) {
     const Weight value = logistic(x);
-    return scale(value.hi + value.lo, value.k);
+    return (value.hi + value.lo) * value.factor;
 }
 
 inline float silu(float x) {
     return logistic(x).times(x);
+}
+
+// Of a bfloat, to be rounded to one.
+inline float logistic_bfloat(float x, float numerator) {
+    const float t = -fabs(x);
+    const float rounded = fma(t < -100.0f ? -100.0f : t, LOG2_E, ROUND);
+    const float r = fma(rounded - ROUND, -LN2, t < -100.0f ? -100.0f : t);
+    const float e = polynomial(r, EXP_BFLOAT) * pow2(integer(rounded) + RAISE);
+    const float quotient = numerator * reciprocal(fma(e, LOWERED, 1.0f));
+    return x < 0.0f ? quotient * e * LOWERED : quotient;
+}
+
+inline float sigmoid_bfloat(float x) {
+    return logistic_bfloat(x, 1.0f);
+}
+
+inline float silu_bfloat(float x) {
+    return logistic_bfloat(x, x < -100.0f ? -100.0f : x);
 }
 
 inline float softplus(float x) {
@@ -466,9 +500,10 @@ inline Pair scaled_normal_tail(float t) {
 
 // The tail if `negative`, else 1 - tail.
 inline Weight normal_weight(Exponential tail, bool negative) {
-    const Pair parts = tail.parts();
-    const Pair rest = fast_two_sum(1.0f, -parts.hi);
-    return {negative ? tail.hi : rest.hi, negative ? tail.lo : rest.lo - parts.lo, negative ? tail.k : 0};
+    const Pair parts = tail.raised();
+    const float rest = fma(parts.hi, -LOWERED, 1.0f);
+    const float error = fma(parts.lo, -LOWERED, fma(parts.hi, -LOWERED, 1.0f - rest));
+    return {negative ? parts.hi : rest, negative ? parts.lo : error, negative ? LOWERED : 1.0f};
 }
 
 inline float gelu_erf(float x) {
@@ -478,7 +513,8 @@ inline float gelu_erf(float x) {
     const Pair tail = scaled_normal_tail(fabs(c));
     const Pair product = two_product(e.hi, tail.hi);
     const float lo = fma(e.hi, tail.lo, fma(e.lo, tail.hi, product.lo));
-    return normal_weight({product.hi, lo, e.k}, x < 0.0f).times(clamp(x, -14.6f, INFINITY));
+    const float value = normal_weight({product.hi, lo, e.k}, x < 0.0f).times(clamp(x, -14.6f, INFINITY));
+    return x == 0.0f ? x : value;
 }
 
 }  // namespace strict

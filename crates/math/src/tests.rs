@@ -73,6 +73,24 @@ fn fast_angles_have_the_same_bits() {
 }
 
 #[test]
+fn functions_of_a_bfloat_round_to_the_same_bfloat() {
+    use half::bf16;
+    for x in (0..=u16::MAX).map(bf16::from_bits) {
+        for (name, brief, whole) in [("silu", silu_bfloat as fn(f32) -> f32, silu as fn(f32) -> f32), ("sigmoid", sigmoid_bfloat, sigmoid)] {
+            let [brief, whole] = [brief, whole].map(|function| bf16::from_f32(function(x.to_f32())));
+            assert!(brief.to_bits() == whole.to_bits() || brief.is_nan() && whole.is_nan(), "{name}({x}): {brief}, {whole} expected");
+        }
+    }
+}
+
+#[test]
+fn activations_of_zero_keep_its_sign() {
+    for x in [0.0f32, -0.0] {
+        assert_eq!([silu(x), gelu_erf(x), gelu_tanh(x)].map(f32::to_bits), [x.to_bits(); 3]);
+    }
+}
+
+#[test]
 fn scalar_and_vector_code_have_the_same_bits() {
     let x = samples(65_537);
     let mut y = vec![0.0; x.len()];

@@ -41,6 +41,7 @@ fn prepare(device: &Device, name: &'static str, accesses: &[Access]) -> Pipeline
         buffers: (0..accesses.len() as u32).collect(),
         threadgroup: vec![],
         refusals: vec![],
+        registers: None,
     };
     let (parameters, metal) = (accesses.iter().map(parameter).collect(), Some(Metal::Text(Arc::new(text))));
     device.prepare(&Arc::new(KernelSource { key: KernelKey::new(name, &[]), parameters, params_bytes: 0, host: None, metal, cuda: None })).unwrap()

@@ -28,11 +28,13 @@ pub const PRELUDE: &[(&str, &str)] = prelude! {
 };
 
 /// NVRTC's options for a lowered text, besides `--gpu-architecture` and `-DELV_CONSTANT_n=…` for function constants. Strict kernels need
-/// `--fmad=false` too.
+/// `--fmad=false` too, and all of them `--maxrregcount=…`: [`REGISTERS`] unless a kernel does with fewer.
 ///
-/// A kernel that does not say how many threads its threadgroups have may be launched with 1024: then 64 registers are what a thread can have.
 /// (What is suppressed: Metal allows to repeat `const`, to compare an unsigned number with zero and to leave variables and functions unused.)
-pub const OPTIONS: &[&str] = &["--std=c++17", "-default-device", "--maxrregcount=64", "--diag-suppress=83,128,177,186,550"];
+pub const OPTIONS: &[&str] = &["--std=c++17", "-default-device", "--diag-suppress=83,128,177,186,550"];
+
+/// A kernel that does not say how many threads its threadgroups have may be launched with 1024: then a thread can have so many registers.
+pub const REGISTERS: u32 = 64;
 
 /// A kernel wanted of a text.
 #[derive(Clone, Copy, Debug)]

@@ -15,15 +15,30 @@ inline float widen<bfloat>(bfloat x) {
 
 // To nearest even; NaN stays NaN.
 template <typename T>
+inline float rounded(float x) {
+    return float(T(x));
+}
+
+// In integers, because not every device's own conversion keeps denormals; where it does, EXACT_BFLOAT is defined.
+template <>
+inline float rounded<bfloat>(float x) {
+#ifdef EXACT_BFLOAT
+    return float(bfloat(x));
+#else
+    const uint bits = as_type<uint>(x);
+    return as_type<float>(isnan(x) ? bits | 0x400000u : (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u);
+#endif
+}
+
+// Of a number that the type has.
+template <typename T>
 inline T narrow(float x) {
     return T(x);
 }
 
 template <>
 inline bfloat narrow<bfloat>(float x) {
-    const uint bits = as_type<uint>(x);
-    const uint rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    return as_type<bfloat>(ushort(isnan(x) ? (bits >> 16) | 0x40u : rounded));
+    return as_type<bfloat>(ushort(as_type<uint>(x) >> 16));
 }
 
 template <typename T>
@@ -78,7 +93,7 @@ inline T min(T a, T b) {
 
 // NaN if either is.
 inline float min(float a, float b) {
-    return isnan(a) ? a : (a < b ? a : b);
+    return isnan(a) || a < b ? a : b;
 }
 
 template <typename T>
@@ -87,7 +102,7 @@ inline T max(T a, T b) {
 }
 
 inline float max(float a, float b) {
-    return isnan(a) ? a : (a > b ? a : b);
+    return isnan(a) || a > b ? a : b;
 }
 
 // Counts modulo the width.
@@ -196,6 +211,64 @@ inline void store(threadgroup T* memory, ulong length, I index, T value) {
     }
 }
 
+// Neighbouring elements, in one access.
+template <typename T, uint N>
+struct alignas(N * sizeof(T)) Word {
+    T at[N];
+};
+
+// Whether a word begins there, all of which exists, in a buffer that begins at one.
+template <uint N, typename I>
+inline bool is_word(I index, ulong length) {
+    return (ulong(index) & (N - 1)) == 0 && ulong(index) < length && length - ulong(index) >= N;
+}
+
+template <uint N, typename T, typename I>
+inline Word<T, N> load_word(device const T* memory, I index) {
+    if ((ulong(index) & (N - 1)) == 0) {
+        return *reinterpret_cast<device const Word<T, N>*>(memory + index);
+    }
+    Word<T, N> word;
+    for (uint i = 0; i < N; ++i) {
+        word.at[i] = memory[add(index, I(i))];
+    }
+    return word;
+}
+
+template <uint N, typename T, typename I>
+inline Word<T, N> load_word(device const T* memory, ulong length, I index) {
+    if (is_word<N>(index, length)) {
+        return *reinterpret_cast<device const Word<T, N>*>(memory + index);
+    }
+    Word<T, N> word;
+    for (uint i = 0; i < N; ++i) {
+        word.at[i] = load(memory, length, add(index, I(i)));
+    }
+    return word;
+}
+
+template <typename T, uint N, typename I>
+inline void store_word(device T* memory, I index, Word<T, N> word) {
+    if ((ulong(index) & (N - 1)) == 0) {
+        *reinterpret_cast<device Word<T, N>*>(memory + index) = word;
+        return;
+    }
+    for (uint i = 0; i < N; ++i) {
+        memory[add(index, I(i))] = word.at[i];
+    }
+}
+
+template <typename T, uint N, typename I>
+inline void store_word(device T* memory, ulong length, I index, Word<T, N> word) {
+    if (is_word<N>(index, length)) {
+        *reinterpret_cast<device Word<T, N>*>(memory + index) = word;
+        return;
+    }
+    for (uint i = 0; i < N; ++i) {
+        store(memory, length, add(index, I(i)), word.at[i]);
+    }
+}
+
 #define ATLAS_ATOMIC(space, type, name, function)                                                                              \
     template <typename I>                                                                                                      \
     inline type name(space type* memory, ulong length, I index, type value) {                                                  \
@@ -286,20 +359,27 @@ struct Xor {
     static T apply(T a, T b) { return T(a ^ b); }
 };
 
-// Lanes 16, 8, 4, 2, 1 apart; every lane gets what the first one has.
+// Lanes 16, 8, 4, 2, 1 apart; the first lane has the result.
 template <typename Op, typename T>
-inline T simd_reduce(T value, uint lane) {
+inline T simd_fold(T value, uint lane) {
     for (uint apart = 16; apart > 0; apart >>= 1) {
         value = Op::apply(value, shuffle(value, ushort(lane ^ apart)));
     }
-    return shuffle(value, ushort(0));
+    return value;
 }
 
-// The simdgroups in index order.
 template <typename Op, typename T>
-inline T group_reduce(T value, threadgroup T* partial, uint lane, uint simdgroup, uint simdgroups) {
-    value = simd_reduce<Op>(value, lane);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
+inline T simd_reduce(T value, uint lane) {
+    return shuffle(simd_fold<Op>(value, lane), ushort(0));
+}
+
+// The simdgroups in index order. `again`: some may still read what was reduced before.
+template <typename Op, typename T>
+inline T group_reduce(T value, threadgroup T* partial, uint lane, uint simdgroup, uint simdgroups, bool again) {
+    value = simd_fold<Op>(value, lane);
+    if (again) {
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
     if (lane == 0) {
         partial[simdgroup] = value;
     }

@@ -2,9 +2,7 @@
 
 use std::fmt::Write;
 
-use elinvar_core::metal_type;
-
-use super::{Context, expressions, faults::counter, names::own};
+use super::{Context, expressions, faults::counter, names::own, words::Part};
 use crate::{
     program::{Function, Instruction, Memory, Operand},
     verify::{Shape, Variance, Variances, shape, variances},
@@ -64,8 +62,7 @@ impl<'a> Body<'a> {
             Operand::Register(register) => self.names[register as usize].clone(),
             Operand::Parameter(parameter) => {
                 let name = format!("atlas_parameters.{}", self.context.parameters[parameter as usize]);
-                let is_bool = self.context.program.parameters[parameter as usize].dtype == elinvar_core::DType::Bool;
-                if is_bool { format!("({name} != 0)") } else { name }
+                expressions::loaded(self.context.program.parameters[parameter as usize].dtype, name)
             }
             Operand::Constant(constant) => expressions::constant(constant),
         }
@@ -142,6 +139,11 @@ impl<'a> Body<'a> {
         Some(format!("atlas::goes_on({}, {}u, atlas_fault, {}u)", self.counter(index), fault.cost, fault.number))
     }
 
+    /// The part of a word that an instruction loads or stores.
+    pub(super) fn word(&self, at: usize) -> Option<Part> {
+        self.context.words[at].filter(|_| self.number == self.context.program.functions.len())
+    }
+
     /// The index of an element, which is told where it is out of bounds and the program traps.
     pub(super) fn index(&self, at: usize, index: Operand, length: &str) -> String {
         let place = self.operand(index);
@@ -153,8 +155,8 @@ impl<'a> Body<'a> {
         for &register in registers {
             let (dtype, name) = (self.function.registers[register].dtype, &self.names[register]);
             // A loop that ran out of steps may leave it unassigned.
-            let value = if self.context.faults.counts(self.number) { format!(" = {}", expressions::zero(dtype)) } else { String::new() };
-            let _ = writeln!(text, "{:2$}{} {name}{value};", "", metal_type(dtype), 4 * depth);
+            let value = if self.context.faults.counts(self.number) { format!(" = {}(0)", expressions::held(dtype)) } else { String::new() };
+            let _ = writeln!(text, "{:2$}{} {name}{value};", "", expressions::held(dtype), 4 * depth);
         }
     }
 
@@ -178,9 +180,10 @@ impl<'a> Body<'a> {
             Instruction::Store { memory, index, value } => self.store(at, memory, index, value),
             _ => {
                 let value = self.value(at, instruction);
-                match instruction.target() {
+                let word = self.load_word(at, instruction).unwrap_or_default();
+                word + &match instruction.target() {
                     Some(to) if self.declared[to as usize] == Declared::At(at) => {
-                        format!("{} {} = {value};", metal_type(self.function.registers[to as usize].dtype), self.names[to as usize])
+                        format!("{} {} = {value};", expressions::held(self.function.registers[to as usize].dtype), self.names[to as usize])
                     }
                     Some(to) => format!("{} = {value};", self.names[to as usize]),
                     None => format!("{value};"),

@@ -2,7 +2,7 @@
 
 use elinvar_core::{DType, metal_type};
 
-use super::{body::Body, names::element_name};
+use super::{body::Body, names::element_name, words::Part};
 use crate::program::{Binary, Compare, Constant, Instruction, Memory, Operand, Position, Scope, Shuffle, Ternary, Unary, is_signed};
 
 const fn is_half(dtype: DType) -> bool {
@@ -22,8 +22,7 @@ pub(super) fn constant(constant: Constant) -> String {
             v if v.is_infinite() => "INFINITY".to_owned(),
             v => format!("{:?}f", v.abs()),
         };
-        let text = if value.is_sign_negative() && !value.is_nan() { format!("(-{text})") } else { text };
-        return if is_half(dtype) { narrow(dtype, &text) } else { text };
+        return if value.is_sign_negative() && !value.is_nan() { format!("(-{text})") } else { text };
     }
     let value = constant.as_integer();
     match dtype {
@@ -47,14 +46,42 @@ pub(super) fn zero(dtype: DType) -> String {
 /// The type in which a reduction calculates.
 pub(super) const fn exchanged(dtype: DType) -> &'static str {
     match dtype {
-        DType::F16 | DType::BF16 => "float",
         DType::Bool => "uint",
-        _ => metal_type(dtype),
+        _ => held(dtype),
     }
 }
 
-fn narrow(dtype: DType, value: &str) -> String {
-    format!("atlas::narrow<{}>({value})", metal_type(dtype))
+/// The type of a register: halves are held as the f32 of the same value.
+pub(super) const fn held(dtype: DType) -> &'static str {
+    if is_half(dtype) { "float" } else { metal_type(dtype) }
+}
+
+/// An element of memory as a register's value.
+pub(super) fn loaded(dtype: DType, element: String) -> String {
+    match dtype {
+        DType::Bool => format!("({element} != 0)"),
+        _ if is_half(dtype) => format!("atlas::widen({element})"),
+        _ => element,
+    }
+}
+
+/// A register's value as an element of memory.
+fn stored(dtype: DType, value: String) -> String {
+    match dtype {
+        DType::Bool => format!("uchar({value})"),
+        _ if is_half(dtype) => format!("atlas::narrow<{}>({value})", metal_type(dtype)),
+        _ => value,
+    }
+}
+
+/// The value of an expression over f32 as one of the type.
+fn rounded(dtype: DType, value: String) -> String {
+    if is_half(dtype) { format!("atlas::rounded<{}>({value})", metal_type(dtype)) } else { value }
+}
+
+/// Whether the operation on halves gives a half.
+const fn is_exact(op: Unary) -> bool {
+    matches!(op, Unary::Neg | Unary::Abs | Unary::Floor | Unary::Ceil | Unary::Trunc | Unary::Round)
 }
 
 /// The name of an operation's object, for reductions.
@@ -75,35 +102,25 @@ impl Body<'_> {
         self.context.program.dtype(self.function, operand).unwrap_or(DType::F32)
     }
 
-    /// An operand, halves as f32.
-    fn wide(&self, operand: Operand) -> String {
-        match operand {
-            Operand::Constant(c) if is_half(c.dtype) => constant(Constant::f32(c.as_f32())),
-            _ if is_half(self.dtype(operand)) => format!("atlas::widen({})", self.operand(operand)),
-            _ => self.operand(operand),
-        }
-    }
-
-    /// The value of an expression over f32 as one of the type.
-    fn rounded(&self, dtype: DType, value: String) -> String {
-        if is_half(dtype) { narrow(dtype, &value) } else { value }
-    }
-
     pub(super) fn value(&self, at: usize, instruction: &Instruction) -> String {
         let register = |to: u32| self.function.registers[to as usize].dtype;
         match *instruction {
-            Instruction::Unary { op, to, a } => self.rounded(register(to), unary(op, register(to), &self.wide(a))),
-            Instruction::Binary { op, to, a, b } => self.rounded(register(to), binary(op, register(to), &self.wide(a), &self.wide(b))),
+            Instruction::Unary { op, to, a } if is_exact(op) => unary(op, register(to), &self.operand(a)),
+            Instruction::Unary { op, to, a } => rounded(register(to), unary(op, register(to), &self.operand(a))),
+            Instruction::Binary { op, to, a, b } => {
+                let value = binary(op, register(to), &self.operand(a), &self.operand(b));
+                if matches!(op, Binary::Min | Binary::Max) { value } else { rounded(register(to), value) }
+            }
             Instruction::Ternary { op, to, a, b, c } => {
-                let (a, b, c) = (self.wide(a), self.wide(b), self.wide(c));
+                let (a, b, c) = (self.operand(a), self.operand(b), self.operand(c));
                 let value = match op {
                     Ternary::Fma => format!("metal::fma({a}, {b}, {c})"),
                     Ternary::Mad if register(to).is_float() || matches!(register(to), DType::U32 | DType::U64) => format!("{a} * {b} + {c}"),
                     Ternary::Mad => format!("atlas::add(atlas::mul({a}, {b}), {c})"),
                 };
-                self.rounded(register(to), value)
+                rounded(register(to), value)
             }
-            Instruction::Compare { op, a, b, .. } => format!("{} {} {}", self.wide(a), comparison(op), self.wide(b)),
+            Instruction::Compare { op, a, b, .. } => format!("{} {} {}", self.operand(a), comparison(op), self.operand(b)),
             Instruction::Select { condition, a, b, .. } => format!("{} ? {} : {}", self.operand(condition), self.operand(a), self.operand(b)),
             Instruction::Convert { to, a } => self.convert(self.dtype(a), register(to), a),
             Instruction::Move { a, .. } => self.operand(a),
@@ -115,15 +132,18 @@ impl Body<'_> {
             }
             Instruction::Reduce { scope, op, to, a } => {
                 let (op, exchanged, dtype) = (object(op), exchanged(register(to)), register(to));
-                let value = if dtype == DType::Bool { format!("uint({})", self.operand(a)) } else { self.wide(a) };
+                let value = if dtype == DType::Bool { format!("uint({})", self.operand(a)) } else { self.operand(a) };
                 let value = if scope == Scope::Group {
-                    let groups = "(atlas_block_size.x * atlas_block_size.y * atlas_block_size.z) / 32u";
-                    let places = format!("atlas_index % 32u, atlas_index / 32u, {groups}");
+                    let groups = match self.context.program.block {
+                        Some(block) => format!("{}u", block.iter().map(|&n| u64::from(n)).product::<u64>() / 32),
+                        None => "(atlas_block_size.x * atlas_block_size.y * atlas_block_size.z) / 32u".to_owned(),
+                    };
+                    let places = format!("atlas_index % 32u, atlas_index / 32u, {groups}, {}", self.reduces_again(at, exchanged));
                     format!("atlas::group_reduce<{op}, {exchanged}>({value}, atlas_partial_{exchanged}, {places})")
                 } else {
                     format!("atlas::simd_reduce<{op}, {exchanged}>({value}, atlas_index % 32u)")
                 };
-                if dtype == DType::Bool { format!("{value} != 0u") } else { self.rounded(dtype, value) }
+                if dtype == DType::Bool { format!("{value} != 0u") } else { rounded(dtype, value) }
             }
             Instruction::Shuffle { kind, to, a, by } => {
                 let by = self.operand(by);
@@ -134,7 +154,7 @@ impl Body<'_> {
                     Shuffle::Up => format!("{by} <= {lane} ? {lane} - {by} : {lane}"),
                     Shuffle::Down => format!("{by} <= 31u - {lane} ? {lane} + {by} : {lane}"),
                 };
-                format!("atlas::shuffle<{}>({}, ushort({from}))", metal_type(register(to)), self.operand(a))
+                format!("atlas::shuffle<{}>({}, ushort({from}))", held(register(to)), self.operand(a))
             }
             Instruction::Call { function, .. } => {
                 let arguments = instruction.operands(&self.function.arguments).map(|argument| self.operand(argument));
@@ -148,32 +168,86 @@ impl Body<'_> {
         }
     }
 
+    /// Whether the block may have reduced values of that type before.
+    fn reduces_again(&self, at: usize, exchanged: &str) -> bool {
+        let before = &self.function.body[..at];
+        let reduced = before.iter().any(|instruction| self.context.reduced_type(instruction) == Some(exchanged));
+        // How many blocks are open, and how many were when each loop began that still is.
+        let (mut open, mut loops) = (0usize, Vec::new());
+        for instruction in before {
+            match instruction {
+                Instruction::If { .. } => open += 1,
+                Instruction::Loop { .. } => {
+                    loops.push(open);
+                    open += 1;
+                }
+                Instruction::End => {
+                    open -= 1;
+                    loops.pop_if(|began| *began == open);
+                }
+                _ => {}
+            }
+        }
+        reduced || !loops.is_empty()
+    }
+
     fn convert(&self, from: DType, to: DType, a: Operand) -> String {
-        let value = self.wide(a);
+        let value = self.operand(a);
         match (from, to) {
             _ if from == to => self.operand(a),
             (_, DType::Bool) if from.is_float() => format!("{value} != 0.0f"),
             (_, DType::Bool) => format!("{value} != {}(0)", metal_type(from)),
-            (DType::Bool, _) if to.is_float() => self.rounded(to, format!("float({value})")),
-            _ if from.is_float() && to.is_float() => self.rounded(to, value),
+            (DType::Bool, _) if to.is_float() => rounded(to, format!("float({value})")),
+            _ if from.is_float() && to.is_float() => rounded(to, value),
             _ if from.is_float() => format!("atlas::saturate<{}>({value})", metal_type(to)),
-            _ if is_half(to) => narrow(to, &format!("atlas::to_odd({value})")),
+            _ if is_half(to) => rounded(to, format!("atlas::to_odd({value})")),
             _ => format!("{}({value})", metal_type(to)),
         }
     }
 
     fn load(&self, at: usize, dtype: DType, memory: Memory, index: Operand) -> String {
         let (name, length) = self.memory(memory);
-        let index = self.index(at, index, &length);
-        let value = if self.context.checked { format!("atlas::load({name}, {length}, {index})") } else { format!("{name}[{index}]") };
-        if dtype == DType::Bool { format!("{value} != 0") } else { value }
+        let element = match self.word(at) {
+            Some(part) => format!("atlas_word{}.at[{}]", part.first, part.place),
+            None if self.context.checked => format!("atlas::load({name}, {length}, {})", self.index(at, index, &length)),
+            None => format!("{name}[{}]", self.index(at, index, &length)),
+        };
+        loaded(dtype, element)
+    }
+
+    /// The statement before that of a word's first load, which loads it.
+    pub(super) fn load_word(&self, at: usize, instruction: &Instruction) -> Option<String> {
+        let (Instruction::Load { memory, index, .. }, Some(part)) = (*instruction, self.word(at)) else { return None };
+        (part.place == 0).then(|| {
+            let word = format!("{} atlas_word{at}", self.word_type(memory, part));
+            format!("const {word} = atlas::load_word<{}>({});\n", part.count, self.word_place(memory, index))
+        })
     }
 
     pub(super) fn store(&self, at: usize, memory: Memory, index: Operand, value: Operand) -> String {
         let (dtype, (name, length)) = (self.dtype(value), self.memory(memory));
+        let value = stored(dtype, self.operand(value));
+        if let Some(part) = self.word(at) {
+            let word = format!("atlas_word{}", part.first);
+            let declared = if part.place == 0 { format!("{} {word};\n", self.word_type(memory, part)) } else { String::new() };
+            let first = self.function.body[part.first].operands(&[]).next().unwrap_or(index);
+            let store =
+                if part.place + 1 < part.count { String::new() } else { format!("\natlas::store_word({}, {word});", self.word_place(memory, first)) };
+            return format!("{declared}{word}.at[{}] = {value};{store}", part.place);
+        }
         let index = self.index(at, index, &length);
-        let value = if dtype == DType::Bool { format!("uchar({})", self.operand(value)) } else { self.operand(value) };
         if self.context.checked { format!("atlas::store({name}, {length}, {index}, {value});") } else { format!("{name}[{index}] = {value};") }
+    }
+
+    fn word_type(&self, memory: Memory, part: Part) -> String {
+        let dtype = self.context.program.memory(memory).map_or(DType::F32, |(_, dtype)| dtype);
+        format!("atlas::Word<{}, {}>", element_name(dtype), part.count)
+    }
+
+    /// Where a word begins.
+    fn word_place(&self, memory: Memory, index: Operand) -> String {
+        let ((name, length), index) = (self.memory(memory), self.operand(index));
+        if self.context.checked { format!("{name}, {length}, {index}") } else { format!("{name}, {index}") }
     }
 
     fn atomic(&self, at: usize, name: &str, memory: Memory, index: Operand, values: &str) -> String {
@@ -195,6 +269,8 @@ fn unary(op: Unary, dtype: DType, a: &str) -> String {
         Unary::Floor | Unary::Ceil | Unary::Trunc | Unary::Sqrt => format!("metal::{name}({a})"),
         Unary::Round => format!("metal::rint({a})"),
         Unary::Log10 => format!("strict::log2({a}) * {}", constant(Constant::f32(std::f32::consts::LOG10_2))),
+        Unary::Gelu => format!("strict::gelu_erf({a})"),
+        Unary::Sigmoid | Unary::Silu if dtype == DType::BF16 => format!("strict::{name}_bfloat({a})"),
         _ => format!("strict::{name}({a})"),
     }
 }

@@ -4,18 +4,21 @@ mod body;
 mod expressions;
 mod faults;
 mod names;
+mod words;
 
 use std::fmt::Write;
 
-use elinvar_core::{Access, DType, metal_type};
+use elinvar_core::{Access, DType};
 
 use crate::{
     program::{Bounds, Constant, Function, Instruction, Operand, Position, Program, Scope, Unary},
     verify::Verified,
 };
 use body::Body;
+use expressions::held;
 use faults::Faults;
 use names::{element_name, own};
+use words::{Part, words};
 
 /// What programs use of Metal.
 const PRELUDE: &str = include_str!("atlas.metal");
@@ -31,6 +34,8 @@ pub struct MetalProgram {
     pub refusals: Vec<String>,
     /// What the block of parameters, the buffer after the program's own, is made of, in order.
     pub block: Vec<Field>,
+    /// Whether it is for buffers that begin at multiples of 16 bytes, and for no others.
+    pub is_aligned: bool,
 }
 
 /// A field of the block of parameters.
@@ -83,12 +88,14 @@ struct Context<'a> {
     checked: bool,
     has_block: bool,
     faults: Faults,
+    /// Of each instruction of the kernel, the part of a word that it is.
+    words: Vec<Option<Part>>,
     /// Steps that a thread's loops may take.
     steps: u32,
 }
 
-/// Writes a program in Metal.
-pub fn metal(verified: &Verified) -> MetalProgram {
+/// Writes a program in Metal: if its buffers begin at multiples of 16 bytes (`aligned`), with neighbouring elements in one access.
+pub fn metal(verified: &Verified, aligned: bool) -> MetalProgram {
     let program = verified.program();
     let checked = program.bounds != Bounds::Unchecked;
     let lengths = program.parameters.iter().enumerate().filter(|(_, p)| p.access.is_some() && checked).map(|(index, _)| Field::Length(index));
@@ -101,6 +108,9 @@ pub fn metal(verified: &Verified) -> MetalProgram {
     let parameters = program.parameters.iter().map(|p| own(&p.name)).collect();
     let shared = program.shared.iter().map(|s| own(&s.name)).collect();
     let functions = program.functions.iter().map(|f| own(&f.name)).collect();
+    let faults = Faults::new(verified);
+    let words = if aligned { words(program, &faults) } else { vec![None; program.kernel.body.len()] };
+    let is_aligned = words.iter().any(Option::is_some);
     let context = Context {
         program,
         parameters,
@@ -108,7 +118,8 @@ pub fn metal(verified: &Verified) -> MetalProgram {
         functions,
         checked,
         has_block: !block.is_empty(),
-        faults: Faults::new(verified),
+        faults,
+        words,
         steps: verified.limits().steps.unwrap_or(0),
     };
 
@@ -136,7 +147,7 @@ pub fn metal(verified: &Verified) -> MetalProgram {
         text += "\n}  // namespace program\n";
     }
     context.kernel(&kernel, &mut text);
-    MetalProgram { text, kernel, refusals: context.faults.told, block }
+    MetalProgram { text, kernel, refusals: context.faults.told, block, is_aligned }
 }
 
 /// Whether the library's strict functions are needed.
@@ -187,13 +198,13 @@ impl Context<'_> {
             .iter()
             .enumerate()
             .take(function.parameters as usize)
-            .map(|(r, p)| format!("{} {}", metal_type(p.dtype), body.register(r as u32)))
+            .map(|(r, p)| format!("{} {}", held(p.dtype), body.register(r as u32)))
             .collect();
         let block = self.has_block.then(|| "constant AtlasParameters& atlas_parameters".to_owned());
         let counter = self.faults.counts(number).then(|| "thread uint& atlas_left, device atomic_uint* atlas_fault".to_owned());
         let taken: Vec<_> = taken.into_iter().chain(block).chain(counter).collect();
         let result = function.result.and_then(|result| self.program.dtype(function, result)).unwrap_or(DType::F32);
-        let _ = writeln!(text, "\ninline {} {name}({}) {{", metal_type(result), taken.join(", "));
+        let _ = writeln!(text, "\ninline {} {name}({}) {{", held(result), taken.join(", "));
         body.write(text);
         let result = function.result.map_or_else(String::new, |result: Operand| body.operand(result));
         let _ = writeln!(text, "    return {result};\n}}");

@@ -130,6 +130,8 @@ pub(crate) fn unary(op: Unary, dtype: DType, a: u64) -> Option<u64> {
         Unary::Sigmoid => math::sigmoid(x),
         Unary::Silu => math::silu(x),
         Unary::Erf => math::erf(x),
+        Unary::Gelu => math::gelu_erf(x),
+        Unary::GeluTanh => math::gelu_tanh(x),
     };
     Some(Constant::float(dtype, value).bits)
 }

@@ -12,7 +12,7 @@ use super::{binary, ternary, unary, values};
 pub(crate) const TYPES: &[DType] =
     &[DType::U32, DType::F32, DType::I32, DType::Bool, DType::F16, DType::BF16, DType::U8, DType::I16, DType::I64, DType::U64, DType::I8, DType::U16];
 /// Elements of each buffer that a thread owns.
-pub(crate) const OWN: u32 = 4;
+pub(crate) const OWN: u32 = 8;
 /// Elements of the shared arrays, and threads of a block.
 pub(crate) const BLOCK: u32 = 64;
 
@@ -137,15 +137,20 @@ impl Generator {
         self.known.extend(result);
     }
 
-    fn own_index(&mut self) -> Operand {
-        let offset = self.below(OWN as usize) as u32;
-        self.b.binary(Binary::Add, self.own, Constant::u32(offset).into())
+    /// Indices of elements that the thread owns: one, or some that are neighbours.
+    fn own_indices(&mut self) -> Vec<Operand> {
+        let first = self.below(OWN as usize);
+        let count = if self.below(2) == 0 { 1 } else { 1 + self.below(OWN as usize - first) };
+        (first..first + count).map(|offset| self.b.binary(Binary::Add, self.own, Constant::u32(offset as u32).into())).collect()
     }
 
     fn store_own(&mut self, value: Operand, dtype: DType) {
-        let index = self.own_index();
         let memory = self.buffers.iter().find(|(_, d)| *d == dtype).map(|(memory, _)| *memory);
-        self.b.store(memory.unwrap(), index, value);
+        let indices = self.own_indices();
+        let values: Vec<_> = indices.iter().enumerate().map(|(i, _)| if i == 0 { value } else { self.value(dtype) }).collect();
+        for (index, value) in indices.into_iter().zip(values) {
+            self.b.store(memory.unwrap(), index, value);
+        }
     }
 
     /// A statement; `looped`: a loop is around it.
@@ -165,9 +170,10 @@ impl Generator {
             }
             8 => {
                 let (memory, dtype) = self.one(&self.buffers.clone());
-                let index = self.own_index();
-                let loaded = self.b.load(memory, index);
-                self.known.push((loaded, dtype));
+                for index in self.own_indices() {
+                    let loaded = self.b.load(memory, index);
+                    self.known.push((loaded, dtype));
+                }
             }
             9 => {
                 let (value, place) = (self.value(DType::U32), self.below(20) as u32);

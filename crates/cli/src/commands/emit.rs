@@ -60,8 +60,8 @@ pub(crate) fn run(args: &EmitArgs) -> Result<()> {
         return Err(Error::unsupported(format!("{} uses f64, which Metal does not have", args.file.display())));
     }
     let bytes = match args.to {
-        Form::Metal => render::metal(&verified).text.into_bytes(),
-        Form::Cuda => cuda(&render::metal(&verified), verified.program())?.into_bytes(),
+        Form::Metal => render::metal(&verified, true).text.into_bytes(),
+        Form::Cuda => cuda(&render::metal(&verified, true), verified.program())?.into_bytes(),
         Form::Text => atlas::format(verified.program()).into_bytes(),
         Form::Binary => atlas::encode(verified.program()),
     };
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &EmitArgs) -> Result<()> {
 }
 
 fn cuda(metal: &render::MetalProgram, program: &Program) -> Result<String> {
-    let text = msl::preprocess(&program.name, &metal.text, &[], &MetalHeaders)?;
+    let text = msl::preprocess(&program.name, &metal.text, &[("EXACT_BFLOAT", "1")], &MetalHeaders)?;
     let buffers = program.parameters.iter().filter(|p| p.access.is_some()).count() as u32;
     let inline = (metal.block_bytes() > 0).then_some(buffers);
     let lowered = Module::read(&text)?.lower_for_cuda(&[CudaEntry { kernel: &metal.kernel, inline: inline.as_slice(), early: None }])?;

@@ -4,7 +4,12 @@ use std::fmt::Write;
 
 use elinvar_atlas::{Binary, Bounds, Builder, Compare, Constant, Memory, Operand, Position, Program, Ternary, Unary};
 use elinvar_core::{Access, DType, Layout, Result, Shape};
-use elinvar_kernels::{Scalar, TensorInfo, binary::BinaryOp, compare::CompareOp, unary::UnaryOp};
+use elinvar_kernels::{
+    Scalar, TensorInfo,
+    binary::BinaryOp,
+    compare::CompareOp,
+    unary::{Approximation, UnaryOp},
+};
 
 use super::graph::{From, Graph, Op, Step};
 
@@ -12,6 +17,10 @@ use super::graph::{From, Graph, Op, Step};
 const MOST_PARAMETERS: usize = 24;
 /// Threads of a block on devices that have threads.
 const THREADS: usize = 256;
+/// Words of 16 bytes that a thread has under way at once.
+const MOST_WORDS: usize = 4;
+/// Registers of a thread for which a multiprocessor of NVIDIA's holds the most threads.
+const REGISTERS: u32 = 32;
 /// Lanes of a block on the CPU.
 const LANES: usize = 1024;
 
@@ -19,6 +28,15 @@ const LANES: usize = 1024;
 struct Place {
     origin: usize,
     strides: Vec<isize>,
+}
+
+impl Place {
+    /// In what origin and steps are counted: words of `width` elements if all that it touches is made of those.
+    fn unit(&self, width: usize) -> usize {
+        let Some((&1, outer)) = self.strides.split_last() else { return 1 };
+        let is_whole = self.origin.is_multiple_of(width) && outer.iter().all(|stride| stride.unsigned_abs().is_multiple_of(width));
+        if is_whole { width } else { 1 }
+    }
 }
 
 /// What is visited: neighbouring axes that every operand steps through evenly are one.
@@ -66,8 +84,28 @@ pub(super) struct Plan {
     /// The program's scalars and their values.
     scalars: Vec<(String, u32)>,
     buffers: usize,
-    /// Elements of a thread; zero where a lane has one and rows lie along y.
-    unroll: usize,
+    leaves: usize,
+    tiling: Option<Tiling>,
+}
+
+/// What a thread takes: `words` times `width` neighbouring elements, a block's width apart. On the CPU there is none: a lane takes one element.
+#[derive(Clone, Copy)]
+struct Tiling {
+    width: usize,
+    words: usize,
+}
+
+impl Tiling {
+    /// Words of 16 bytes of the widest type, as far as rows are made of whole ones.
+    fn new(space: &Space, widest: usize) -> Self {
+        let inner = space.extents[space.rank() - 1];
+        let mut width = 16 / widest.max(2);
+        while space.rank() > 1 && !inner.is_multiple_of(width) {
+            width /= 2;
+        }
+        let words = if space.places.len() * 2 <= MOST_WORDS { 2 } else { 1 };
+        Self { width, words: (words * 16 / widest.max(2)) / width }
+    }
 }
 
 impl Plan {
@@ -75,24 +113,26 @@ impl Plan {
     pub(super) fn new(graph: &Graph, space: &Space, threads: bool) -> Option<Self> {
         let dtypes = || graph.leaves.iter().map(|leaf| leaf.dtype()).chain(graph.outputs.iter().map(|(step, _)| graph.steps[*step].node.info.dtype));
         let widest = dtypes().map(|dtype| dtype.size()).max().unwrap_or(4);
-        let unroll = if threads { (32 / widest).clamp(4, 16) } else { 0 };
+        let tiling = threads.then(|| Tiling::new(space, widest));
         let (rank, elements) = (space.rank(), graph.shape.elements().max(1));
         let inner = space.extents[rank - 1].max(1);
-        let (grid, block) = if threads {
-            ([elements.div_ceil(THREADS * unroll), 1, 1], THREADS)
+        let width = tiling.map_or(1, |tiling| tiling.width);
+        let (grid, block) = if let Some(tiling) = tiling {
+            ([elements.div_ceil(THREADS * tiling.width * tiling.words), 1, 1], THREADS)
         } else {
             let block = if inner <= LANES { inner } else { (LANES / 4..=LANES).rev().find(|n| inner.is_multiple_of(*n)).unwrap_or(LANES) };
             ([inner.div_ceil(block), elements / inner, 1], block)
         };
-        let mut key = format!("{unroll} {rank}");
+        let mut key = format!("{:?} {rank}", tiling.map(|tiling| (tiling.width, tiling.words)));
         let mut scalars = vec![("n".to_owned(), if threads { elements } else { inner } as u32)];
         let first = if threads { 1 } else { 1.min(rank - 1) };
-        scalars.extend((first..rank).map(|axis| (format!("e{axis}"), space.extents[axis] as u32)));
+        scalars.extend((first..rank).map(|axis| (format!("e{axis}"), (if axis + 1 == rank { inner / width } else { space.extents[axis] }) as u32)));
         for (leaf, (tensor, place)) in graph.leaves.iter().zip(&space.places).enumerate() {
-            let _ = write!(key, ";{} ", tensor.dtype());
+            let unit = place.unit(width);
+            let _ = write!(key, ";{} {unit}", tensor.dtype());
             if place.origin != 0 {
                 key.push('o');
-                scalars.push((format!("o{leaf}"), place.origin as u32));
+                scalars.push((format!("o{leaf}"), (place.origin / unit) as u32));
             }
             for (axis, &stride) in place.strides.iter().enumerate() {
                 key.push(if stride == 0 {
@@ -104,7 +144,7 @@ impl Plan {
                 });
                 if stride != 0 && stride != 1 {
                     // Modulo 2^32, as programs calculate: negative steps come out right.
-                    scalars.push((format!("s{leaf}_{axis}"), stride as u32));
+                    scalars.push((format!("s{leaf}_{axis}"), (stride / unit as isize) as u32));
                 }
             }
         }
@@ -121,7 +161,8 @@ impl Plan {
             block: [block as u32, 1, 1],
             scalars,
             buffers,
-            unroll,
+            leaves: graph.leaves.len(),
+            tiling,
         })
     }
 
@@ -129,6 +170,11 @@ impl Plan {
     pub(super) fn scalar(&self, parameter: usize) -> Constant {
         let value = parameter.checked_sub(self.buffers).and_then(|index| self.scalars.get(index)).map_or(0, |(_, value)| *value);
         Constant::u32(value)
+    }
+
+    /// How many registers a thread is to do with: where its words leave room, as few as let all threads run that a multiprocessor of NVIDIA's holds.
+    pub(super) fn registers(&self) -> Option<u32> {
+        self.tiling.filter(|tiling| tiling.words * self.leaves <= MOST_WORDS).map(|_| REGISTERS)
     }
 
     /// The program.
@@ -141,7 +187,8 @@ impl Plan {
         let outputs: Vec<_> =
             graph.outputs.iter().enumerate().map(|(i, (step, _))| b.buffer(&format!("y{i}"), dtype(*step), Access::Write)).collect();
         let scalars = self.scalars.iter().map(|(name, _)| (name.clone(), b.scalar(name, DType::U32))).collect();
-        Emitter { b, graph, space, leaves, outputs, scalars }.finish(self.unroll)
+        let width = self.tiling.map_or(1, |tiling| tiling.width);
+        Emitter { b, graph, space, leaves, outputs, scalars, width }.finish(self.tiling)
     }
 }
 
@@ -152,6 +199,8 @@ struct Emitter<'a> {
     leaves: Vec<Memory>,
     outputs: Vec<Memory>,
     scalars: Vec<(String, Operand)>,
+    /// Elements of a thread's words.
+    width: usize,
 }
 
 impl Emitter<'_> {
@@ -159,9 +208,9 @@ impl Emitter<'_> {
         self.scalars.iter().find(|(known, _)| known == name).map_or(Constant::u32(0).into(), |(_, operand)| *operand)
     }
 
-    fn finish(mut self, unroll: usize) -> Program {
+    fn finish(mut self, tiling: Option<Tiling>) -> Program {
         let n = self.scalar("n");
-        if unroll == 0 {
+        let Some(Tiling { width, words }) = tiling else {
             let x = self.b.position(Position::GlobalX);
             let rows = self.space.rank() > 1;
             let y = rows.then(|| self.b.position(Position::GlobalY));
@@ -170,42 +219,54 @@ impl Emitter<'_> {
             self.row_element(x, y);
             self.b.end();
             return self.b.finish();
-        }
+        };
         let (block, local) = (self.b.position(Position::BlockX), self.b.position(Position::LocalX));
-        let start = self.b.binary(Binary::Mul, block, Constant::u32((THREADS * unroll) as u32).into());
+        let start = self.b.binary(Binary::Mul, block, Constant::u32((THREADS * words) as u32).into());
         let first = self.b.binary(Binary::Add, start, local);
-        // Where indices are not calculated with any more they have 64 bits: each is then a fixed distance from the first.
-        let is_plain = self.space.rank() == 1 && self.space.places.iter().all(|p| p.origin == 0 && matches!(p.strides[..], [0 | 1]));
-        let (first, n, dtype) =
-            if is_plain { (self.b.convert(DType::U64, first), self.b.convert(DType::U64, n), DType::U64) } else { (first, n, DType::U32) };
-        let mut indices = vec![first];
-        for step in 1..unroll {
-            let distance = Constant { dtype, bits: (step * THREADS) as u64 };
-            indices.push(self.b.binary(Binary::Add, first, distance.into()));
-        }
+        let whole = self.b.binary(Binary::Div, n, Constant::u32(width as u32).into());
+        let last = self.beyond(first, THREADS * (words - 1));
+        let inside = self.b.compare(Compare::Lt, last, whole);
+        self.b.begin_if(inside);
         // All loads before the first operation, so that they are under way together.
-        let whole = self.b.compare(Compare::Lt, indices[unroll - 1], n);
-        self.b.begin_if(whole);
-        let loaded: Vec<_> = indices.iter().map(|&index| self.load_at(index)).collect();
-        let results: Vec<_> = loaded.iter().map(|loaded| self.calculate(loaded)).collect();
-        for (&index, results) in indices.iter().zip(results) {
-            self.store(index, &results);
+        let numbers: Vec<_> = (0..words).map(|word| self.beyond(first, THREADS * word)).collect();
+        let loaded: Vec<_> = numbers.iter().map(|&number| self.load_word(number, width)).collect();
+        for (&number, loaded) in numbers.iter().zip(&loaded) {
+            self.finish_word(number, loaded);
         }
         self.b.begin_else();
-        // The thread's part of the end: its last element is beyond it.
-        let index = self.b.register("index", dtype);
-        self.b.assign(index, first);
-        self.b.begin_loop(Some(unroll as u32));
-        let inside = self.b.compare(Compare::Lt, index, n);
-        self.b.continue_while(inside);
-        let loaded = self.load_at(index);
-        let results = self.calculate(&loaded);
-        self.store(index, &results);
-        let next = self.b.binary(Binary::Add, index, Constant { dtype, bits: THREADS as u64 }.into());
-        self.b.assign(index, next);
+        // The thread's part of the end, where words are missing.
+        let number = self.b.register("number", DType::U32);
+        self.b.assign(number, first);
+        self.b.begin_loop(Some(words as u32));
+        let inside = self.b.compare(Compare::Lt, number, whole);
+        self.b.begin_if(inside);
+        let loaded = self.load_word(number, width);
+        self.finish_word(number, &loaded);
+        if self.space.rank() == 1 {
+            self.b.begin_else();
+            self.broken_word(number, width, n);
+        }
+        self.b.end();
+        let next = self.beyond(number, THREADS);
+        self.b.assign(number, next);
         self.b.end();
         self.b.end();
         self.b.finish()
+    }
+
+    /// Those elements of a word that are among the first `n`, one by one.
+    fn broken_word(&mut self, number: Operand, width: usize, n: Operand) {
+        let index = self.b.register("index", DType::U32);
+        let first = self.times(number, width);
+        self.b.assign(index, first);
+        self.b.begin_loop(Some(width as u32));
+        let inside = self.b.compare(Compare::Lt, index, n);
+        self.b.continue_while(inside);
+        let loaded = self.load_word(index, 1);
+        self.finish_word(index, &loaded);
+        let next = self.beyond(index, 1);
+        self.b.assign(index, next);
+        self.b.end();
     }
 
     /// The element at column `x` of row `y`, on the CPU: what depends on the row alone is the same in all lanes.
@@ -224,40 +285,93 @@ impl Emitter<'_> {
             let row = self.b.binary(Binary::Mul, y, self.scalar("n"));
             index = self.b.binary(Binary::Add, row, x);
         }
-        let loaded = self.load(&coordinates);
-        let results = self.calculate(&loaded);
-        self.store(index, &results);
+        let loaded = self.load(&coordinates, 1);
+        self.finish_word(index, &loaded);
     }
 
-    /// The operands at an element's number.
-    fn load_at(&mut self, index: Operand) -> Vec<Operand> {
+    /// The operands of each element of a word, given its number.
+    fn load_word(&mut self, number: Operand, width: usize) -> Vec<Vec<Operand>> {
         let rank = self.space.rank();
-        let (mut coordinates, mut rest) = (vec![index; rank], index);
+        let (mut coordinates, mut rest) = (vec![number; rank], number);
         for axis in (1..rank).rev() {
             let extent = self.scalar(&format!("e{axis}"));
             coordinates[axis] = self.b.binary(Binary::Rem, rest, extent);
             rest = self.b.binary(Binary::Div, rest, extent);
         }
         coordinates[0] = rest;
-        self.load(&coordinates)
+        self.load(&coordinates, width)
     }
 
-    fn load(&mut self, coordinates: &[Operand]) -> Vec<Operand> {
-        (0..self.leaves.len()).map(|leaf| self.load_leaf(leaf, coordinates)).collect()
+    /// The operands of each of `width` elements; the innermost coordinate counts words.
+    fn load(&mut self, coordinates: &[Operand], width: usize) -> Vec<Vec<Operand>> {
+        let leaves: Vec<_> = (0..self.leaves.len()).map(|leaf| self.load_leaf(leaf, coordinates, width)).collect();
+        (0..width).map(|element| leaves.iter().map(|leaf| leaf[element]).collect()).collect()
     }
 
-    fn load_leaf(&mut self, leaf: usize, coordinates: &[Operand]) -> Operand {
+    fn load_leaf(&mut self, leaf: usize, coordinates: &[Operand], width: usize) -> Vec<Operand> {
         let place = &self.space.places[leaf];
-        let mut index = (place.origin != 0).then(|| self.scalar(&format!("o{leaf}")));
-        for (axis, (&stride, &coordinate)) in place.strides.iter().zip(coordinates).enumerate() {
+        let unit = place.unit(self.width);
+        let mut row = (place.origin != 0).then(|| self.scalar(&format!("o{leaf}")));
+        let inner = place.strides.len() - 1;
+        for (axis, (&stride, &coordinate)) in place.strides[..inner].iter().zip(coordinates).enumerate() {
             let term = match stride {
                 0 => continue,
                 1 => coordinate,
                 _ => self.b.binary(Binary::Mul, coordinate, self.scalar(&format!("s{leaf}_{axis}"))),
             };
-            index = Some(index.map_or(term, |index| self.b.binary(Binary::Add, index, term)));
+            row = Some(self.sum(row, term));
         }
-        self.b.load(self.leaves[leaf], index.unwrap_or(Constant::u32(0).into()))
+        let step = match place.strides[inner] {
+            0 => {
+                let value = self.b.load(self.leaves[leaf], row.unwrap_or(Constant::u32(0).into()));
+                return vec![value; width];
+            }
+            1 => None,
+            _ => Some(self.scalar(&format!("s{leaf}_{inner}"))),
+        };
+        let column = coordinates[inner];
+        let first = if unit == width && step.is_none() {
+            let number = self.sum(row, column);
+            self.times(number, width)
+        } else {
+            let (row, column) = (row.map(|row| self.times(row, unit)), self.times(column, width));
+            let column = step.map_or(column, |step| self.b.binary(Binary::Mul, column, step));
+            self.sum(row, column)
+        };
+        // All indices before the first load: neighbouring loads of neighbouring elements become one.
+        let mut indices = vec![first];
+        for element in 1..width {
+            let index = match step {
+                None => self.beyond(first, element),
+                Some(step) => self.b.binary(Binary::Add, indices[element - 1], step),
+            };
+            indices.push(index);
+        }
+        indices.into_iter().map(|index| self.b.load(self.leaves[leaf], index)).collect()
+    }
+
+    /// The results of the steps for each element of a word, stored.
+    fn finish_word(&mut self, number: Operand, loaded: &[Vec<Operand>]) {
+        let results: Vec<_> = loaded.iter().map(|loaded| self.calculate(loaded)).collect();
+        let first = self.times(number, loaded.len());
+        let indices: Vec<_> = (0..loaded.len()).map(|element| self.beyond(first, element)).collect();
+        for ((step, _), &output) in self.graph.outputs.iter().zip(&self.outputs) {
+            for (&index, results) in indices.iter().zip(&results) {
+                self.b.store(output, index, results[*step]);
+            }
+        }
+    }
+
+    fn sum(&mut self, a: Option<Operand>, b: Operand) -> Operand {
+        a.map_or(b, |a| self.b.binary(Binary::Add, a, b))
+    }
+
+    fn times(&mut self, a: Operand, n: usize) -> Operand {
+        if n == 1 { a } else { self.b.binary(Binary::Mul, a, Constant::u32(n as u32).into()) }
+    }
+
+    fn beyond(&mut self, a: Operand, n: usize) -> Operand {
+        if n == 0 { a } else { self.b.binary(Binary::Add, a, Constant::u32(n as u32).into()) }
     }
 
     /// The results of the steps.
@@ -276,12 +390,6 @@ impl Emitter<'_> {
             results.push(self.step(step, &operands));
         }
         results
-    }
-
-    fn store(&mut self, index: Operand, results: &[Operand]) {
-        for ((step, _), &output) in self.graph.outputs.iter().zip(&self.outputs) {
-            self.b.store(output, index, results[*step]);
-        }
     }
 
     fn step(&mut self, step: &Step, operands: &[Operand]) -> Operand {
@@ -330,6 +438,12 @@ const fn unary(op: UnaryOp) -> Unary {
         UnaryOp::Sigmoid => Unary::Sigmoid,
         UnaryOp::Tanh => Unary::Tanh,
         UnaryOp::Silu => Unary::Silu,
+        UnaryOp::Floor => Unary::Floor,
+        UnaryOp::Ceil => Unary::Ceil,
+        UnaryOp::Round => Unary::Round,
+        UnaryOp::Erf => Unary::Erf,
+        UnaryOp::Gelu(Approximation::None) => Unary::Gelu,
+        UnaryOp::Gelu(Approximation::Tanh) => Unary::GeluTanh,
         _ => Unary::Neg,
     }
 }

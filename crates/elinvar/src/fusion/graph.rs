@@ -32,9 +32,26 @@ impl Op {
     pub(super) fn fuses(&self, dtypes: &[DType]) -> bool {
         use UnaryOp as U;
         match self {
-            Op::Unary(op) => {
-                matches!(op, U::Abs | U::Neg | U::Relu | U::Sqrt | U::Rsqrt | U::Exp | U::Log | U::Sin | U::Cos | U::Sigmoid | U::Tanh | U::Silu)
-            }
+            Op::Unary(op) => matches!(
+                op,
+                U::Abs
+                    | U::Neg
+                    | U::Relu
+                    | U::Sqrt
+                    | U::Rsqrt
+                    | U::Floor
+                    | U::Ceil
+                    | U::Round
+                    | U::Exp
+                    | U::Log
+                    | U::Sin
+                    | U::Cos
+                    | U::Tanh
+                    | U::Erf
+                    | U::Sigmoid
+                    | U::Silu
+                    | U::Gelu(_)
+            ),
             Op::Binary(BinaryOp::Pow) => dtypes[0].is_float() && dtypes[0] == dtypes[1],
             Op::Compare(op) => dtypes[0] != DType::Bool || matches!(op, CompareOp::Eq | CompareOp::Ne),
             Op::Binary(_) | Op::Fma | Op::Clamp(..) | Op::Select | Op::Cast(_) => true,

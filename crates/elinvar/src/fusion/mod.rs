@@ -170,7 +170,7 @@ fn run(executor: &Executor, graph: Graph) -> Result<()> {
     }
     // The library's own programs stay in their buffers and end.
     let trusted = Limits { steps: None, unchecked: true, ..Limits::default() };
-    let prepared = programs(executor, &plan.key, || executor.prepare_program(plan.program(&graph, &space), &trusted))?;
+    let prepared = programs(executor, &plan.key, || executor.prepare_program(plan.program(&graph, &space), &trusted, plan.registers()))?;
     let launch = LaunchConfig { grid: plan.grid, block: plan.block };
     prepared.dispatch(executor, &launch, all, |_| 0, |parameter| plan.scalar(parameter))?;
     give();

@@ -37,6 +37,7 @@ pub(crate) fn source(name: &str, accesses: &[Access]) -> Arc<KernelSource> {
         buffers: (0..accesses.len() as u32).collect(),
         threadgroup: Vec::new(),
         refusals: Vec::new(),
+        registers: None,
     };
     let parameters = accesses.iter().enumerate().map(parameter).collect();
     let (key, metal) = (KernelKey::new(name.to_owned(), &[]), Some(Metal::Text(Arc::new(text))));

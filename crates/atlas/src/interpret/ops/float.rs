@@ -26,9 +26,40 @@ float_operations! {
         Sigmoid |a| math::sigmoid(a);
         Silu |a| math::silu(a);
         Erf |a| math::erf(a);
+        Gelu |a| math::gelu_erf(a);
+        GeluTanh |a| math::gelu_tanh(a);
     }
     binary {
         Pow |a, b| math::pow(a, b);
+    }
+}
+
+struct SiluBfloat;
+impl Op1 for SiluBfloat {
+    type A = f32;
+    type R = f32;
+    #[inline(always)]
+    fn at(a: f32) -> f32 {
+        math::silu_bfloat(a)
+    }
+}
+
+struct SigmoidBfloat;
+impl Op1 for SigmoidBfloat {
+    type A = f32;
+    type R = f32;
+    #[inline(always)]
+    fn at(a: f32) -> f32 {
+        math::sigmoid_bfloat(a)
+    }
+}
+
+/// The functions that take less work for a bfloat.
+pub(super) fn unary_bfloat(op: Unary) -> Option<One> {
+    match op {
+        Unary::Silu => Some(map1::<SiluBfloat>),
+        Unary::Sigmoid => Some(map1::<SigmoidBfloat>),
+        _ => None,
     }
 }
 
@@ -68,6 +99,8 @@ pub(in crate::interpret) fn times(op: Unary) -> Option<(Two, Three)> {
         Unary::Sigmoid => Some((map2::<Times<Sigmoid>>, map3::<Times<Sigmoid>>)),
         Unary::Silu => Some((map2::<Times<Silu>>, map3::<Times<Silu>>)),
         Unary::Erf => Some((map2::<Times<Erf>>, map3::<Times<Erf>>)),
+        Unary::Gelu => Some((map2::<Times<Gelu>>, map3::<Times<Gelu>>)),
+        Unary::GeluTanh => Some((map2::<Times<GeluTanh>>, map3::<Times<GeluTanh>>)),
         _ => None,
     }
 }

@@ -188,6 +188,7 @@ pub(super) fn unary(op: Unary, dtype: DType) -> Option<One> {
     match dtype {
         DType::Bool => (op == Unary::Not).then_some(map1::<integer::NotBool> as One),
         DType::F64 => double::unary(op),
+        DType::BF16 => float::unary_bfloat(op).or_else(|| float::unary(op)),
         _ => for_integers!(dtype, unary(op), float::unary(op)),
     }
 }

@@ -39,9 +39,11 @@ __forceinline__ float half_to_float(ushort bits) {
 }
 __forceinline__ ushort round_to_bfloat(float x) {
 #if __CUDA_ARCH__ >= 800
-  ushort bits;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
-  return bits;
+  // The upper half of a pair whose lower half is zero, which is the rounded number as a float: widening costs nothing then.
+  uint bits;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(x), "f"(0.0f));
+  __builtin_assume((bits & 0xffffu) == 0);
+  return (ushort)(bits >> 16);
 #else
   return bfloat_bits(x);
 #endif
