@@ -85,7 +85,7 @@ impl Case {
         Self { operator: Box::new(operator), inputs: inputs.into(), bound, oracle: Box::new(oracle), updated: Vec::new() }
     }
 
-    /// The operator updates this input in place: its new value is a result, after those of inputs named before, and there are no others.
+    /// The operator updates this input in place: its new value is a result, after the outputs and those of inputs named before.
     pub fn updating(mut self, input: usize) -> Self {
         self.updated.push(input);
         self
@@ -258,10 +258,8 @@ pub fn run(case: &Case, device: &Device, placement: Placement) -> Result<Vec<Hos
         (Some(binding), Some(info)) => read(binding, info, false),
         _ => Err(Error::invalid_argument(format!("{}: an updated input is absent", case.name()))),
     };
-    if !case.updated.is_empty() {
-        return case.updated.iter().map(updated).collect();
-    }
-    outputs.iter().zip(&types).map(|(binding, info)| read(binding, info, true)).collect()
+    let results = outputs.iter().zip(&types).map(|(binding, info)| read(binding, info, true));
+    results.chain(case.updated.iter().map(updated)).collect()
 }
 
 /// The ragged lengths every row operator is tried at.
@@ -276,6 +274,7 @@ pub fn for_lengths<C: IntoIterator<Item = Case>>(dtypes: &[DType], make: impl Fn
 pub fn cases() -> Vec<Case> {
     [
         crate::attention::oracle::cases,
+        crate::attention::decode::oracle::cases,
         crate::attention_scores::oracle::cases,
         crate::binary::oracle::cases,
         crate::cast::oracle::cases,
