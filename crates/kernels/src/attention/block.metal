@@ -1,13 +1,12 @@
 // What a block of keys gives a tile's rows: their sums and states, for merge.metal to put together in order.
 
-// What `start` sends for is on its way, the block's values in `coming`, and the queries are shared.
+// The block's first keys are on their way, and the queries are shared.
 template <uint ROWS, uint COLUMNS, uint CHUNKS, typename T>
-inline void sum_block(thread T& tile, thread typename T::Values& coming, uint block, uint blocks, device float* values, device float* states) {
+inline void sum_block(thread T& tile, uint block, uint blocks, device float* values, device float* states) {
     const uint width = uint(tile.p.value_width);
     tile.score(block);
-    if (!T::ALL_AT_ONCE) {
-        tile.start_values(block, 0, coming);
-    }
+    typename T::Values coming;
+    tile.start_values(block, 0, coming);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (tile.simdgroup < ROWS) {
         const State state = tile.weigh(block);

@@ -58,7 +58,6 @@ pub(super) struct Shape {
     pub(super) lanes: u64,
     columns: u64,
     chunks: u64,
-    whole: bool,
 }
 
 impl Shape {
@@ -70,19 +69,17 @@ impl Shape {
             lanes: s.width.div_ceil(8).next_power_of_two().min(32),
             columns,
             chunks: params.value_width.div_ceil(32 * columns),
-            whole: false,
         }
     }
 
-    /// The same for a threadgroup each block. Where a GPU has more units than those need, tiles have fewer rows: the keys come from memory once all the same,
-    /// and it is the work on a block that takes the time. Where each threadgroup has a unit to itself, it sends for all of its block at once.
-    pub(super) fn spread(params: &Params, kv: DType, device: &DeviceProperties) -> Self {
+    /// The same for a threadgroup each block. Where a GPU has more units than those need, tiles have fewer rows: keys come from memory once all the same, and
+    /// it is the work on a block that takes the time.
+    pub(super) fn spread(params: &Params, device: &DeviceProperties) -> Self {
         let (mut shape, units) = (Self::new(params), device.compute_units as u64);
         let blocks = params.score.keys.div_ceil(BLOCK);
         while shape.rows > 1 && 2 * shape.tiles(params) * blocks <= units {
             shape.rows /= 2;
         }
-        shape.whole = kv.size() == 2 && shape.tiles(params) * blocks <= units;
         shape
     }
 
@@ -97,12 +94,7 @@ impl Shape {
         32 * self.columns * self.chunks
     }
 
-    /// The key of a kernel that takes one block.
-    pub(super) fn spread_key(&self, operator: &'static str, types: &[DType]) -> KernelKey {
-        self.key(operator, types).with("whole", u32::from(self.whole))
-    }
-
-    fn key(&self, operator: &'static str, types: &[DType]) -> KernelKey {
+    pub(super) fn key(&self, operator: &'static str, types: &[DType]) -> KernelKey {
         let constant = |n: u64| n as u32;
         KernelKey::new(operator, types)
             .with("rows", constant(self.rows))
@@ -125,8 +117,8 @@ pub(super) fn plan(params: &Params, types: Types, device: &DeviceProperties) -> 
     let shape = Shape::new(params);
     let blocks = params.score.keys.div_ceil(BLOCK);
     if blocks > 1 && shape.tiles(params) <= BUSY {
-        let (shape, [.., positions, lengths]) = (Shape::spread(params, types.kv, device), types.inputs());
-        let key = shape.spread_key("attention_split", &types.of_tile());
+        let (shape, [.., positions, lengths]) = (Shape::spread(params, device), types.inputs());
+        let key = shape.key("attention_split", &types.of_tile());
         let launch = Launch::on_gpu(key, SPLIT, params, types.inputs().into_iter().chain(SUMS_OF_BLOCKS));
         return merged(launch.with_threadgroup_memory(shape.memory()), &shape, params, types.q, [positions, lengths]);
     }

@@ -1,8 +1,8 @@
 // Attention of few queries: a threadgroup for each tile of rows and block of keys, so that a long context keeps the whole GPU busy. The sums of each
 // block go to memory, for merge.metal to put together in order: 4 bytes for each element of a value and row, against 2 · 256 elements read.
 
-template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUMNS, uint CHUNKS, uint WHOLE>
-[[kernel, max_total_threads_per_threadgroup(512 - 256 * WHOLE)]] void attention_split(
+template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUMNS, uint CHUNKS>
+[[kernel, max_total_threads_per_threadgroup(512)]] void attention_split(
     device const Q* q [[buffer(0)]],
     device const KV* k [[buffer(1)]],
     device const KV* v [[buffer(2)]],
@@ -17,7 +17,7 @@ template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUM
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
-    typedef Tile<Q, KV, M, ROWS, LANES, COLUMNS, CHUNKS, Stored, WHOLE> T;
+    typedef Tile<Q, KV, M, ROWS, LANES, COLUMNS, CHUNKS> T;
     const uint blocks = (uint(p.score.keys) + BLOCK - 1) / BLOCK, block = index % blocks, heads = uint(p.score.kv_heads * p.score.batch);
     T tile(p, q, k, v, mask, shared, lane, simdgroup, index / blocks / heads, index / blocks % heads);
     await_launches();
@@ -25,8 +25,7 @@ template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUM
     if (block < tile.first_block() || block >= tile.last_block()) {
         return;
     }
-    typename T::Values coming;
-    tile.start(block, coming);
+    tile.start_keys(block);
     tile.share_queries();
-    sum_block<ROWS, COLUMNS, CHUNKS>(tile, coming, block, blocks, values, states);
+    sum_block<ROWS, COLUMNS, CHUNKS>(tile, block, blocks, values, states);
 }

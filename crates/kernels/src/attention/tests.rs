@@ -208,6 +208,6 @@ fn tiles_have_fewer_rows_where_units_would_be_idle() {
         let plan = operator.plan(&inputs, &operator.infer(&inputs).unwrap(), &device).unwrap();
         (plan.launches[0].kernel.key.to_string(), plan.launches[0].grid.0[0])
     };
-    assert_eq!(key(16), ("attention_split_bf16_bf16_bool_rows4_lanes8_columns2_chunks1_whole0".to_owned(), 32));
-    assert_eq!(key(132), ("attention_split_bf16_bf16_bool_rows1_lanes8_columns2_chunks1_whole1".to_owned(), 128));
+    assert_eq!(key(16), ("attention_split_bf16_bf16_bool_rows4_lanes8_columns2_chunks1".to_owned(), 32));
+    assert_eq!(key(132), ("attention_split_bf16_bf16_bool_rows1_lanes8_columns2_chunks1".to_owned(), 128));
 }

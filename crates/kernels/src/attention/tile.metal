@@ -32,7 +32,7 @@ struct Stored {
     void replace_value(uint, uint, thread float (&)[N]) const {}
 };
 
-template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUMNS, uint CHUNKS, typename Newest = Stored, bool WHOLE = false>
+template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUMNS, uint CHUNKS, typename Newest = Stored>
 struct Tile {
     // Elements of a value that are summed at once; rows whose sums meet at once.
     static constexpr constant uint WIDTH = 32 * COLUMNS;
@@ -42,10 +42,8 @@ struct Tile {
     // Keys that a simdgroup scores together. A lane has some in turn, whose sums go up one tree, and whose successors are on their way meanwhile.
     static constexpr constant uint TOGETHER = 32 / LANES;
     static constexpr constant uint BATCH = LANES < 4 ? LANES : 4;
-    // Keys of a lane that are on their way, and values: if WHOLE, all of a block.
-    static constexpr constant bool ALL_AT_ONCE = WHOLE;
-    static constexpr constant uint KEYS_AT_ONCE = WHOLE ? LANES : BATCH;
-    static constexpr constant uint AT_ONCE = WHOLE ? GROUP : 8;
+    // Values that are on their way.
+    static constexpr constant uint AT_ONCE = 8;
 
     typedef LaneSums<ROWS * BATCH, LANES> Tree;
     typedef Piece<KV, COLUMNS> Value;
@@ -78,7 +76,7 @@ struct Tile {
     Newest newest;
     // A thread's part of a query, until it is shared; elements of keys on their way.
     float own_query[SLOTS];
-    Words<KV> words[KEYS_AT_ONCE];
+    Words<KV> words[BATCH];
 
     Tile(constant Params& p, device const Q* q, device const KV* k, device const KV* v, device const M* mask, threadgroup float* shared, uint lane,
          uint simdgroup, uint tile, uint head)
@@ -169,7 +167,7 @@ struct Tile {
     void start_keys(uint block) {
         if (wide_keys && !stored.is_empty()) {
 #pragma unroll
-            for (uint i = 0; i < KEYS_AT_ONCE; ++i) {
+            for (uint i = 0; i < BATCH; ++i) {
                 words[i] = load_words(key_at(key_of(block, i)) + lane % LANES * SLOTS);
             }
         }
@@ -202,46 +200,34 @@ struct Tile {
         for (uint r = 0; r < ROWS; ++r) {
             shared_query(r, x[r]);
         }
-        device const KV* next = first_key + key_of(block, BATCH) * long(key_step) + lane % LANES * SLOTS;
-        if (WHOLE) {
-#pragma unroll
-            for (uint pass = 0; pass < LANES; pass += BATCH) {
-                score_pass<ALL>(block, pass, pass, x, next);
-            }
-        } else {
-            for (uint pass = 0; pass < LANES; pass += BATCH) {
-                score_pass<ALL>(block, pass, 0, x, next);
-            }
-        }
-    }
-
-    // The scores of the keys from turn `pass` on, which are at `words[at]`; those that come after them, if any, are at `next`.
-    template <bool ALL>
-    void score_pass(uint block, uint pass, uint at, thread const float (&x)[ROWS][SLOTS], thread device const KV*& next) {
         const uint element = lane % LANES * SLOTS;
-        float sums[BATCH * ROWS];
+        const long step = long(key_step) * TOGETHER;
+        device const KV* next = first_key + key_of(block, BATCH) * long(key_step) + element;
+        for (uint pass = 0; pass < LANES; pass += BATCH) {
+            float sums[BATCH * ROWS];
 #pragma unroll
-        for (uint i = 0; i < BATCH; ++i) {
-            float y[SLOTS];
-            widen(words[at + i], y);
-            if (!ALL) {
-                newest.replace_key(key_of(block, pass + i), element, y);
-            }
-            if (!WHOLE && pass + BATCH < LANES && (ALL || !stored.is_empty())) {
-                words[at + i] = load_words(ALL ? next : key_at(key_of(block, pass + BATCH + i)) + element);
-                next += long(key_step) * TOGETHER;
-            }
+            for (uint i = 0; i < BATCH; ++i) {
+                float y[SLOTS];
+                widen(words[i], y);
+                if (!ALL) {
+                    newest.replace_key(key_of(block, pass + i), element, y);
+                }
+                if (pass + BATCH < LANES && (ALL || !stored.is_empty())) {
+                    words[i] = load_words(ALL ? next : key_at(key_of(block, pass + BATCH + i)) + element);
+                }
+                next += step;
 #pragma unroll
-            for (uint r = 0; r < ROWS; ++r) {
-                float slots[SLOTS];
-                multiply(x[r], y, slots);
-                sums[i * ROWS + r] = combine_slots<Add>(slots);
+                for (uint r = 0; r < ROWS; ++r) {
+                    float slots[SLOTS];
+                    multiply(x[r], y, slots);
+                    sums[i * ROWS + r] = combine_slots<Add>(slots);
+                }
             }
-        }
-        Tree::apply(sums, lane);
-        for (uint i = 0; i < Tree::HELD && Tree::leads(lane); ++i) {
-            const uint score = Tree::first(lane) + i;
-            put(score % ROWS, key_of(block, pass + score / ROWS), sums[i], ALL);
+            Tree::apply(sums, lane);
+            for (uint i = 0; i < Tree::HELD && Tree::leads(lane); ++i) {
+                const uint at = Tree::first(lane) + i;
+                put(at % ROWS, key_of(block, pass + at / ROWS), sums[i], ALL);
+            }
         }
     }
 
@@ -357,14 +343,6 @@ struct Tile {
         }
     }
 
-    // Sends for as much of a block as is to be on its way before `score`.
-    void start(uint block, thread Values& values) {
-        start_keys(block);
-        if (WHOLE) {
-            start_values(block, 0, values);
-        }
-    }
-
     device const KV* value_at(thread const Values& values, uint i) const {
         return values.start + stored.nearest(values.first_key + i) * values.step;
     }
@@ -398,7 +376,6 @@ struct Tile {
         const uint end = group_end(values.first_key);
         const long step = values.step;
         device const KV* next = values.start + (values.first_key + AT_ONCE) * step;
-        // One turn at most where all are there.
         for (uint first = 0; first < end; first += AT_ONCE) {
 #pragma unroll
             for (uint part = 0; part < AT_ONCE; part += 4) {

@@ -61,8 +61,8 @@ struct Turn {
     }
 };
 
-template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHUNKS, uint WHOLE>
-[[kernel, max_total_threads_per_threadgroup(512 - 256 * WHOLE)]] void attention_decode(
+template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHUNKS>
+[[kernel, max_total_threads_per_threadgroup(512)]] void attention_decode(
     device KV* key_cache [[buffer(0)]],
     device KV* value_cache [[buffer(1)]],
     device const Q* queries [[buffer(2)]],
@@ -79,7 +79,7 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
-    typedef Tile<Q, KV, bool, ROWS, LANES, COLUMNS, CHUNKS, Appended, WHOLE> T;
+    typedef Tile<Q, KV, bool, ROWS, LANES, COLUMNS, CHUNKS, Appended> T;
     constant Params& p = params.attention;
     const uint keys = uint(p.score.keys), blocks = (keys + BLOCK - 1) / BLOCK, block = index % blocks;
     const uint number = index / blocks / uint(p.score.kv_heads), thread_index = simdgroup * 32 + lane;
@@ -93,9 +93,8 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
     tile.newest = {fits ? uint(position) : NO_KEY, key, value};
     tile.attend(attended(p.score, positions, nullptr, 0, 0));
     const bool has_block = tile.first_block() <= block && block < tile.last_block();
-    typename T::Values coming;
     if (has_block) {
-        tile.start(block, coming);
+        tile.start_keys(block);
     }
 
     // Where sums will meet.
@@ -180,5 +179,5 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
         }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    sum_block<ROWS, COLUMNS, CHUNKS>(tile, coming, block, blocks, values, states);
+    sum_block<ROWS, COLUMNS, CHUNKS>(tile, block, blocks, values, states);
 }

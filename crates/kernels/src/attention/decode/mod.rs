@@ -163,8 +163,8 @@ impl DecodeAttention {
             (positions.0.clone().early(), positions.1),
             (Parameter::read("frequencies", DType::F32).early(), Argument::Input(FREQUENCIES)),
         ];
-        let shape = gpu::Shape::spread(&params, types.kv, device);
-        let key = shape.spread_key("attention_decode", &[types.q, types.kv]);
+        let shape = gpu::Shape::spread(&params, device);
+        let key = shape.key("attention_decode", &[types.q, types.kv]);
         let launch = Launch::on_gpu(key, METAL, &block, buffers.into_iter().chain(gpu::SUMS_OF_BLOCKS));
         // The new key and value.
         let memory = shape.memory() + 4 * (8 * shape.lanes + shape.padded_width()) as usize;
