@@ -4,7 +4,7 @@
 use elinvar_core::{DType, Result};
 use elinvar_kernels::{
     Operator,
-    attention::Attention,
+    attention::{Attention, decode::DecodeAttention},
     binary::{Binary, BinaryOp},
     cast::Cast,
     compare::{Compare, CompareOp},
@@ -317,6 +317,23 @@ impl Tensor {
         let (value_cache, values) = values.unzip();
         let inputs = [Some(self), Some(rows), Some(positions), Some(frequencies), value_cache, values, queries];
         self.executor().apply(&RopeAppend { interleaved: false }, &inputs).map(|_| ())
+    }
+
+    /// Attention of one token's queries `[1, heads, D]` over caches `[kv_heads, capacity, D]` to which its key and value `[1, kv_heads, D]` are appended
+    /// first, queries and key turned by its position: in the fewest launches [`Tensor::rope_append`] and [`Tensor::attention`].
+    ///
+    /// # Errors
+    /// Shapes or types that do not fit. A position outside the caches is told when something is read.
+    pub fn decode_attention(
+        &self,
+        operator: &DecodeAttention,
+        (keys, key): (&Tensor, &Tensor),
+        (values, value): (&Tensor, &Tensor),
+        positions: &Tensor,
+        frequencies: &Tensor,
+    ) -> Result<Tensor> {
+        let inputs = [keys, key, positions, frequencies, values, value, self].map(Some);
+        only(self.executor().apply(operator, &inputs)?)
     }
 
     /// Attention of this query `[B, heads, tokens, D]` over keys and values `[B, kv_heads, keys, D]`; see [`Attention`] for masks and positions.

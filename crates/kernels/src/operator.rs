@@ -124,6 +124,31 @@ impl Plan {
     }
 }
 
+/// A tensor and what it is bound to.
+pub(crate) type Bound = (TensorInfo, Argument);
+
+impl Plan {
+    /// Adds the launches of an operator, its inputs and its only output bound to these.
+    pub(crate) fn add(&mut self, operator: &dyn Operator, inputs: &[Option<Bound>], output: Argument, device: &DeviceProperties) -> Result<()> {
+        let infos: Vec<_> = inputs.iter().map(|input| input.map(|(info, _)| info)).collect();
+        let plan = operator.plan(&infos, &operator.infer(&infos)?, device)?;
+        let before = self.scratch.len();
+        self.scratch.extend(plan.scratch);
+        for mut launch in plan.launches {
+            for argument in &mut launch.arguments {
+                *argument = match *argument {
+                    Argument::Input(index) => inputs.get(index).copied().flatten().map_or(Argument::Absent, |(_, to)| to),
+                    Argument::Output(_) => output,
+                    Argument::Scratch(index) => Argument::Scratch(before + index),
+                    other => other,
+                };
+            }
+            self.launches.push(launch);
+        }
+        Ok(())
+    }
+}
+
 impl From<Launch> for Plan {
     fn from(launch: Launch) -> Self {
         Self { launches: vec![launch], scratch: Vec::new() }

@@ -67,6 +67,7 @@ impl Description {
 pub fn operators() -> Vec<&'static Description> {
     let folders: &[&'static [Description]] = &[
         crate::attention::DESCRIPTIONS,
+        crate::attention::decode::DESCRIPTIONS,
         crate::attention_scores::DESCRIPTIONS,
         crate::binary::DESCRIPTIONS,
         crate::cast::DESCRIPTIONS,

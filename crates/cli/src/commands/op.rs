@@ -104,16 +104,15 @@ fn shown(port: &Port) -> String {
     }
 }
 
-/// Results by name; an operator without outputs has updated the inputs that its outputs are called by.
+/// Results by name; those that the operator does not give are inputs of these names, which it has updated.
 fn named(description: &Description, inputs: &[Option<&Tensor>], results: Vec<Tensor>) -> Result<Vec<(String, Tensor)>> {
-    if results.is_empty() {
-        let input = |port: &Port| description.inputs.iter().position(|p| p.name == port.name).and_then(|index| *inputs.get(index)?);
-        return Ok(description.outputs.iter().filter_map(|port| Some((port.name.to_owned(), input(port)?.clone()))).collect());
-    }
     if let [Port { variadic: true, name, .. }] = description.outputs {
         return Ok(results.into_iter().enumerate().map(|(i, t)| (format!("{name}{i}"), t)).collect());
     }
-    Ok(description.outputs.iter().zip(results).map(|(port, tensor)| (port.name.to_owned(), tensor)).collect())
+    let updated = |port: &Port| description.inputs.iter().position(|p| p.name == port.name).and_then(|index| (*inputs.get(index)?).cloned());
+    let mut results = results.into_iter();
+    let result = |port: &Port| Some((port.name.to_owned(), results.next().or_else(|| updated(port))?));
+    Ok(description.outputs.iter().filter_map(result).collect())
 }
 
 fn list(json: bool) {

@@ -12,13 +12,14 @@ use crate::{
     order,
 };
 
-const STATES: MetalFile = metal_file!("attention/states.metal");
-const TILE: MetalFile = metal_file!("attention/tile.metal");
+pub(super) const STATES: MetalFile = metal_file!("attention/states.metal");
+pub(super) const TILE: MetalFile = metal_file!("attention/tile.metal");
+pub(super) const SUMS: MetalFile = metal_file!("attention/block.metal");
 
 /// The files of a kernel that works on tiles.
-const fn of_tiles(kernel: MetalFile) -> [MetalFile; 13] {
+const fn of_tiles(kernel: MetalFile) -> [MetalFile; 14] {
     let [view, mask, score, params] = [View::METAL, MaskView::METAL, ScoreParams::METAL, Params::METAL];
-    [metal::TYPES, metal::LAUNCHES, math::METAL, order::METAL, order::LANES, view, mask, score, params, scoring::METAL, STATES, TILE, kernel]
+    [metal::TYPES, metal::LAUNCHES, math::METAL, order::METAL, order::LANES, view, mask, score, params, scoring::METAL, STATES, TILE, SUMS, kernel]
 }
 
 const WHOLE: MetalForm = MetalForm::new(&of_tiles(metal_file!("attention/attention.metal")), "attention");
@@ -52,9 +53,9 @@ const BUSY: u64 = 64;
 const MERGED: usize = 128;
 
 /// How tiles are laid out: the kernels' constants.
-struct Shape {
+pub(super) struct Shape {
     rows: u64,
-    lanes: u64,
+    pub(super) lanes: u64,
     columns: u64,
     chunks: u64,
 }
@@ -71,15 +72,31 @@ impl Shape {
         }
     }
 
+    /// The same for a threadgroup each block. Where a GPU has more units than those need, tiles have fewer rows: keys come from memory once all the same, and
+    /// it is the work on a block that takes the time.
+    pub(super) fn spread(params: &Params, device: &DeviceProperties) -> Self {
+        let (mut shape, units) = (Self::new(params), device.compute_units as u64);
+        let blocks = params.score.keys.div_ceil(BLOCK);
+        while shape.rows > 1 && 2 * shape.tiles(params) * blocks <= units {
+            shape.rows /= 2;
+        }
+        shape
+    }
+
     /// Tiles of all sequences and key heads.
     fn tiles(&self, params: &Params) -> u64 {
         let s = &params.score;
         (s.queries * s.group() as u64).div_ceil(self.rows) * s.kv_heads * s.batch
     }
 
-    fn key(&self, operator: &'static str, types: Types) -> KernelKey {
+    /// Elements of a value with those that only pad it.
+    pub(super) fn padded_width(&self) -> u64 {
+        32 * self.columns * self.chunks
+    }
+
+    pub(super) fn key(&self, operator: &'static str, types: &[DType]) -> KernelKey {
         let constant = |n: u64| n as u32;
-        KernelKey::new(operator, &[types.q, types.kv, types.mask.unwrap_or(DType::Bool)])
+        KernelKey::new(operator, types)
             .with("rows", constant(self.rows))
             .with("lanes", constant(self.lanes))
             .with("columns", constant(self.columns))
@@ -87,12 +104,31 @@ impl Shape {
     }
 
     /// Weights of a block, what the simdgroups' sums meet in, queries, and a row's flags, range, factors and scale.
-    fn memory(&self) -> usize {
+    pub(super) fn memory(&self) -> usize {
         4 * (self.rows * BLOCK + 8 * 256 + self.rows * 8 * self.lanes + self.rows * (8 + 2 + 2 + 1)) as usize
     }
 }
 
 pub(super) fn plan(params: &Params, types: Types, device: &DeviceProperties) -> Result<Plan> {
+    check_extents(params, device)?;
+    if params.rows() * params.value_width == 0 {
+        return Ok(Plan::default());
+    }
+    let shape = Shape::new(params);
+    let blocks = params.score.keys.div_ceil(BLOCK);
+    if blocks > 1 && shape.tiles(params) <= BUSY {
+        let (shape, [.., positions, lengths]) = (Shape::spread(params, device), types.inputs());
+        let key = shape.key("attention_split", &types.of_tile());
+        let launch = Launch::on_gpu(key, SPLIT, params, types.inputs().into_iter().chain(SUMS_OF_BLOCKS));
+        return merged(launch.with_threadgroup_memory(shape.memory()), &shape, params, types.q, [positions, lengths]);
+    }
+    let buffers = types.inputs().into_iter().chain([(Parameter::write("y", types.q), Argument::Output(0))]);
+    let launch = Launch::on_gpu(shape.key("attention", &types.of_tile()), WHOLE, params, buffers);
+    Ok(over(launch, shape.tiles(params))?.with_threadgroup_memory(shape.memory()).into())
+}
+
+/// What the kernels count in 32 bits.
+pub(super) fn check_extents(params: &Params, device: &DeviceProperties) -> Result<()> {
     let s = &params.score;
     let largest = [s.keys, s.queries * s.group() as u64, s.width, params.value_width].into_iter().max().unwrap_or(0);
     if largest > i32::MAX as u64 {
@@ -102,42 +138,35 @@ pub(super) fn plan(params: &Params, types: Types, device: &DeviceProperties) -> 
     if let Some(reach) = reach.into_iter().find(|&reach| reach > i32::MAX as u128) {
         return Err(Error::unsupported(format!("attention to keys {reach} elements apart on {}: less than 2^31 expected", device.name)));
     }
-    if params.rows() * params.value_width == 0 {
-        return Ok(Plan::default());
-    }
-    let shape = Shape::new(params);
-    let blocks = s.keys.div_ceil(BLOCK);
-    if blocks > 1 && shape.tiles(params) <= BUSY { split(params, types, &shape, blocks) } else { whole(params, types, &shape) }
+    Ok(())
 }
 
-fn whole(params: &Params, types: Types, shape: &Shape) -> Result<Plan> {
-    let buffers = types.inputs().into_iter().chain([(Parameter::write("y", types.q), Argument::Output(0))]);
-    let launch = Launch::on_gpu(shape.key("attention", types), WHOLE, params, buffers);
-    Ok(over(launch, shape.tiles(params), 256, shape.memory())?.into())
-}
+/// Where a launch puts what each block gives: its sums, and its greatest score with the sum of its weights.
+pub(super) const SUMS_OF_BLOCKS: [(Parameter, Argument); 2] =
+    [(Parameter::update("values", DType::F32), Argument::Scratch(0)), (Parameter::update("states", DType::F32), Argument::Scratch(1))];
 
-fn split(params: &Params, types: Types, shape: &Shape, blocks: u64) -> Result<Plan> {
-    let partial = [(Parameter::update("values", DType::F32), Argument::Scratch(0)), (Parameter::update("states", DType::F32), Argument::Scratch(1))];
-    let first = Launch::on_gpu(shape.key("attention_split", types), SPLIT, params, types.inputs().into_iter().chain(partial));
-    let [.., positions, lengths] = types.inputs();
+/// `launch` for each tile and block of keys, and the one that merges what they give; `places` are the positions and the lengths.
+pub(super) fn merged(launch: Launch, shape: &Shape, params: &Params, dtype: DType, places: [(Parameter, Argument); 2]) -> Result<Plan> {
+    let [positions, lengths] = places.map(|(parameter, argument)| (parameter.early(), argument));
     let buffers = [
         (Parameter::read("values", DType::F32), Argument::Scratch(0)),
         (Parameter::read("states", DType::F32), Argument::Scratch(1)),
         positions,
         lengths,
-        (Parameter::write("y", types.q), Argument::Output(0)),
+        (Parameter::write("y", dtype), Argument::Output(0)),
     ];
-    let second = Launch::on_gpu(KernelKey::new("attention_merge", &[types.q]), MERGE, params, buffers);
-    let (rows, chunks) = (params.rows(), params.value_width.div_ceil(32));
+    let merge = Launch::on_gpu(KernelKey::new("attention_merge", &[dtype]), MERGE, params, buffers);
+    let (rows, chunks, blocks) = (params.rows(), params.value_width.div_ceil(32), params.score.keys.div_ceil(BLOCK));
     // Products of 32 columns, two factors and a sum for each block, and the greatest score of each simdgroup's blocks.
     let merging = 4 * (MERGED * (32 + 2 + 1) + 8);
-    let launches = vec![over(first, shape.tiles(params) * blocks, 256, shape.memory())?, over(second, rows * chunks, 256, merging)?];
+    let launches = vec![over(launch, shape.tiles(params) * blocks)?, over(merge, rows * chunks)?.with_threadgroup_memory(merging)];
     let floats = |n: u64| (4 * rows * blocks * n) as usize;
     Ok(Plan { launches, scratch: vec![floats(params.value_width), floats(2)] })
 }
 
-fn over(launch: Launch, threadgroups: u64, threads: u32, memory: usize) -> Result<Launch> {
+fn over(launch: Launch, threadgroups: u64) -> Result<Launch> {
+    const THREADS: u32 = 256;
     let count =
         u32::try_from(threadgroups).map_err(|_| Error::unsupported(format!("attention over {threadgroups} tiles: too many for one launch")))?;
-    Ok(launch.over(Extent::linear(count), Extent::linear(threads)).with_threadgroup_memory(memory))
+    Ok(launch.over(Extent::linear(count), Extent::linear(THREADS)))
 }

@@ -32,7 +32,6 @@ template <typename Q>
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
-    await_launches();
     threadgroup Factors* factors = reinterpret_cast<threadgroup Factors*>(products + 32 * MERGED);
     threadgroup float* sums = reinterpret_cast<threadgroup float*>(factors + MERGED);
     threadgroup float* greatest_of = sums + MERGED;
@@ -44,6 +43,7 @@ template <typename Q>
     const uint blocks = (uint(p.score.keys) + BLOCK - 1) / BLOCK, end = keys.start < keys.end ? (keys.end + BLOCK - 1) / BLOCK : 0;
     const ulong first = ulong(row) * blocks;
     const uint own = 32 * simdgroup + lane;
+    await_launches();
 
     State state = {-INFINITY, 0.0f};
     float total = 0.0f;

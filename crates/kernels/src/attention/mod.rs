@@ -31,6 +31,7 @@
 //! `‖found − exact‖ / ‖exact‖` of about half of that type's unit `2^-11` or `2^-8` on random inputs; the conformance suite allows two units.
 
 pub(crate) mod cpu;
+pub mod decode;
 mod gpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
@@ -128,6 +129,11 @@ impl Types {
             (Parameter::read("positions", DType::I32).or_absent(), Argument::Input(4)),
             (Parameter::read("lengths", DType::I32).or_absent(), Argument::Input(5)),
         ]
+    }
+
+    /// The types that a tile's kernel is made for.
+    fn of_tile(self) -> [DType; 3] {
+        [self.q, self.kv, self.mask.unwrap_or(DType::Bool)]
     }
 
     fn for_cpu(self, params: &Params) -> Plan {

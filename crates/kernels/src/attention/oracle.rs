@@ -115,9 +115,9 @@ pub(crate) fn additive(mask: &Option<HostTensor>, values: &[f64]) -> Vec<f64> {
 }
 
 /// Error bound for values and products up to one in magnitude: see the documentation of the operator.
-fn bound(d: Dims, s: &Scoring) -> Bound {
+pub(crate) fn bound(d: Dims, s: &Scoring) -> f64 {
     let e = f64::from(s.scale.unwrap_or(1.0 / (d.width as f32).sqrt())) * d.width as f64 * 0.4;
-    Bound::EXACT.with_absolute((2.0 * (13.0 * e + 4.0) + 60.0 + 6.0 * d.keys.div_ceil(256) as f64) * 2f64.powi(-24))
+    (2.0 * (13.0 * e + 4.0) + 60.0 + 6.0 * d.keys.div_ceil(256) as f64) * 2f64.powi(-24)
 }
 
 fn case(scoring: Scoring, d: Dims, [q, kv]: [DType; 2], extra: Extra) -> Case {
@@ -131,7 +131,7 @@ fn case(scoring: Scoring, d: Dims, [q, kv]: [DType; 2], extra: Extra) -> Case {
 fn case_of(operator: Attention, d: Dims, [q, k, v]: [HostTensor; 3], extra: Extra) -> Case {
     let (mask, scoring) = (extra.mask.clone(), operator.scoring);
     let bound = match (operator.precision, k.dtype()) {
-        (Precision::Strict, _) => bound(d, &scoring),
+        (Precision::Strict, _) => Bound::EXACT.with_absolute(bound(d, &scoring)),
         // Weights and queries rounded to the keys' type, and the output's own rounding.
         (Precision::Fast, DType::F16) => Bound::normalised(2.0 * 2f64.powi(-11)),
         (Precision::Fast, _) => Bound::normalised(2.0 * 2f64.powi(-8)),

@@ -13,6 +13,7 @@ struct KeyRange {
     uint start;
     uint end;
 
+    bool is_empty() const { return start >= end; }
     bool holds(uint key) const { return start <= key && key < end; }
 
     // A key of this range that is not empty.

@@ -53,17 +53,13 @@ pub(crate) const ATTRIBUTES: [AttributeInfo; 6] = [
 impl Scoring {
     /// From attribute texts.
     pub(crate) fn from_attributes(a: &Attributes) -> Result<Self> {
-        let window = |name: &str| match a.get::<i64>(name)? {
-            -1 => Ok(None),
-            n => u64::try_from(n).map(Some).map_err(|_| Error::invalid_argument(format!("{name} is {n}: -1 (all) or a number of keys expected"))),
-        };
         Ok(Self {
             scale: a.optional("scale")?,
             softcap: a.get("softcap")?,
             causal: a.flag("causal")?,
             offset: a.get("offset")?,
-            left_window: window("left_window")?,
-            right_window: window("right_window")?,
+            left_window: window(a, "left_window")?,
+            right_window: window(a, "right_window")?,
         })
     }
 
@@ -128,6 +124,14 @@ impl Scoring {
                 Err(Error::invalid_argument(format!("positions are {found}: i32 [{queries}] or [{batch}, {queries}] expected")))
             }
         }
+    }
+}
+
+/// A window from its attribute.
+pub(super) fn window(a: &Attributes, name: &str) -> Result<Option<u64>> {
+    match a.get::<i64>(name)? {
+        -1 => Ok(None),
+        n => u64::try_from(n).map(Some).map_err(|_| Error::invalid_argument(format!("{name} is {n}: -1 (all) or a number of keys expected"))),
     }
 }
 

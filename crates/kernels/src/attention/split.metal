@@ -27,33 +27,5 @@ template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUM
     }
     tile.start_keys(block);
     tile.share_queries();
-    tile.score(block);
-    typename T::Values coming;
-    tile.start_values(block, 0, coming);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (simdgroup < ROWS) {
-        const State state = tile.weigh(block);
-        if (lane == 0 && tile.exists(simdgroup)) {
-            const ulong at = tile.place(simdgroup) * blocks + block;
-            states[2 * at] = state.greatest;
-            states[2 * at + 1] = state.sum;
-        }
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-#pragma unroll
-    for (uint chunk = 0; chunk < CHUNKS; ++chunk) {
-        float sums[ROWS][COLUMNS];
-        tile.sum_values(coming, sums);
-        if (chunk + 1 < CHUNKS) {
-            tile.start_values(block, chunk + 1, coming);
-        }
-#pragma unroll
-        for (uint pass = 0; pass < T::PASSES; ++pass) {
-            const float sum = tile.meet(sums, pass);
-            const uint r = tile.meeting_row(pass), column = tile.meeting_column(chunk);
-            if (tile.meets() && tile.exists(r) && column < uint(p.value_width)) {
-                values[(tile.place(r) * blocks + block) * p.value_width + column] = sum;
-            }
-        }
-    }
+    sum_block<ROWS, COLUMNS, CHUNKS>(tile, block, blocks, values, states);
 }

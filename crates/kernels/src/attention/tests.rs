@@ -179,3 +179,35 @@ fn attributes_make_the_operator() {
     assert!(build(&[("left_window", "-2")]).unwrap_err().to_string().contains("left_window is -2: -1 (all) or a number of keys expected"));
     assert!(build(&[("window", "1")]).unwrap_err().to_string().contains("unknown attribute 'window'"));
 }
+
+#[test]
+fn a_token_is_appended_and_attends_in_two_launches() {
+    let inputs = |tokens: usize, width: usize| {
+        let (cache, row) = (info(DType::F16, &[2, 600, width]), f32(&[tokens, 2, width]));
+        vec![cache, row, info(DType::I32, &[tokens]), f32(&[width / 2]), cache, row, f32(&[tokens, 8, width])]
+    };
+    let operator = decode::DecodeAttention::default();
+    let gpu = DeviceProperties { simd_width: 32, ..properties() };
+    let launches = |device: &DeviceProperties, width: usize| {
+        let plan = operator.plan(&inputs(1, width), &operator.infer(&inputs(1, width)).unwrap(), device).unwrap();
+        plan.launches.iter().map(|l| l.kernel.key.operator.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(launches(&gpu, 64), ["attention_decode", "attention_merge"]);
+    assert_eq!(launches(&gpu, 300), ["rope_append", "rope", "attention_split", "attention_merge"]);
+    assert_eq!(launches(&properties(), 64), ["rope_append", "rope", "attention"]);
+    let message = operator.infer(&inputs(2, 64)).unwrap_err().to_string();
+    assert!(message.contains("one token of one sequence") && !message.contains('\n'), "{message}");
+}
+
+#[test]
+fn tiles_have_fewer_rows_where_units_would_be_idle() {
+    let inputs = [info(DType::BF16, &[1, 32, 1, 64]), info(DType::BF16, &[1, 8, 1024, 64]), info(DType::BF16, &[1, 8, 1024, 64]), None, None, None];
+    let key = |compute_units: usize| {
+        let device = DeviceProperties { simd_width: 32, compute_units, ..properties() };
+        let operator = Attention::default();
+        let plan = operator.plan(&inputs, &operator.infer(&inputs).unwrap(), &device).unwrap();
+        (plan.launches[0].kernel.key.to_string(), plan.launches[0].grid.0[0])
+    };
+    assert_eq!(key(16), ("attention_split_bf16_bf16_bool_rows4_lanes8_columns2_chunks1".to_owned(), 32));
+    assert_eq!(key(132), ("attention_split_bf16_bf16_bool_rows1_lanes8_columns2_chunks1".to_owned(), 128));
+}

@@ -19,7 +19,20 @@ inline void load_slots(device const T* row, uint k, uint n, float other, thread 
     }
 }
 
-template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUMNS, uint CHUNKS>
+// A tile whose keys and values are all in memory. Others have a newest key that is not: see decode.metal.
+struct Stored {
+    // The keys of a range that are in memory; whether the newest one is among the `count` from `first` on.
+    KeyRange stored(KeyRange keys) const { return keys; }
+    bool is_among(uint, uint) const { return false; }
+
+    // Puts the newest key's elements from `element` on, or those of its value, in place of what was read for key `key`.
+    template <uint N>
+    void replace_key(uint, uint, thread float (&)[N]) const {}
+    template <uint N>
+    void replace_value(uint, uint, thread float (&)[N]) const {}
+};
+
+template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUMNS, uint CHUNKS, typename Newest = Stored>
 struct Tile {
     // Elements of a value that are summed at once; rows whose sums meet at once.
     static constexpr constant uint WIDTH = 32 * COLUMNS;
@@ -56,9 +69,11 @@ struct Tile {
     device const KV* first_key;
     int key_step;
     bool wide_keys;
-    // The keys that any row may attend, and those that all do.
+    // The keys that any row may attend, those of them that are in memory, and those that all rows attend.
     KeyRange keys;
+    KeyRange stored;
     KeyRange common;
+    Newest newest;
     // A thread's part of a query, until it is shared; elements of keys on their way.
     float own_query[SLOTS];
     Words<KV> words[BATCH];
@@ -70,7 +85,8 @@ struct Tile {
           ranges(reinterpret_cast<threadgroup KeyRange*>(dense + 8 * ROWS)), lane(lane), simdgroup(simdgroup),
           group(uint(p.score.heads) / uint(p.score.kv_heads)), rows(uint(p.score.queries) * group), batch(head / uint(p.score.kv_heads)),
           kv_head(head % uint(p.score.kv_heads)), first(tile * ROWS), first_key(k + row_of(p.score.k, batch, kv_head, 0)), key_step(int(p.score.k.token)),
-          wide_keys(uint(p.score.width) == LANES * SLOTS && is_wide(first_key) && key_step % int(16 / sizeof(KV)) == 0), keys{0, 0}, common{0, 0} {}
+          wide_keys(uint(p.score.width) == LANES * SLOTS && is_wide(first_key) && key_step % int(16 / sizeof(KV)) == 0), keys{0, 0},
+          stored{0, 0}, common{0, 0} {}
 
     uint thread_index() const { return simdgroup * 32 + lane; }
 
@@ -102,6 +118,22 @@ struct Tile {
             }
         }
         keys.start = min(keys.start, keys.end);
+        stored = keys;
+    }
+
+    // The same for rows that all attend `range`; whoever calls it puts the queries.
+    void attend(KeyRange range) {
+        if (thread_index() < ROWS) {
+            ranges[thread_index()] = range;
+        }
+        keys = range;
+        stored = newest.stored(range);
+        common = stored;
+    }
+
+    void put_query(uint r, uint element, float value) {
+        const uint word = (element % SLOTS / 4 * ROWS + r) * LANES + element / SLOTS;
+        reinterpret_cast<threadgroup float*>(queries)[4 * word + element % 4] = value;
     }
 
     uint first_block() const { return keys.start / BLOCK; }
@@ -116,17 +148,24 @@ struct Tile {
         threadgroup_barrier(mem_flags::mem_threadgroup);
     }
 
+    // A lane's elements of a query.
+    void shared_query(uint r, thread float (&slots)[SLOTS]) const {
+        for (uint i = 0; i < SLOTS; ++i) {
+            slots[i] = queries[(i / 4 * ROWS + r) * LANES + lane % LANES][i % 4];
+        }
+    }
+
     void load_query(uint r, uint element, thread float* slots) const {
         load_slots(q + row_of(p.score.q, batch, head(r), query(r)), element, uint(p.score.width), -0.0f, slots);
     }
 
     // A lane's part of the keys of a block: that of the one it has in turn `turn`.
     uint key_of(uint block, uint turn) const { return block * BLOCK + simdgroup * GROUP + lane / LANES + turn * TOGETHER; }
-    device const KV* key_at(uint key) const { return first_key + keys.nearest(key) * key_step; }
+    device const KV* key_at(uint key) const { return first_key + stored.nearest(key) * key_step; }
 
     // Sends for the first keys of a block: what is done until `score` costs no time.
     void start_keys(uint block) {
-        if (wide_keys) {
+        if (wide_keys && !stored.is_empty()) {
 #pragma unroll
             for (uint i = 0; i < BATCH; ++i) {
                 words[i] = load_words(key_at(key_of(block, i)) + lane % LANES * SLOTS);
@@ -159,9 +198,7 @@ struct Tile {
         float x[ROWS][SLOTS];
 #pragma unroll
         for (uint r = 0; r < ROWS; ++r) {
-            for (uint i = 0; i < SLOTS; ++i) {
-                x[r][i] = queries[(i / 4 * ROWS + r) * LANES + lane % LANES][i % 4];
-            }
+            shared_query(r, x[r]);
         }
         const uint element = lane % LANES * SLOTS;
         const long step = long(key_step) * TOGETHER;
@@ -172,7 +209,10 @@ struct Tile {
             for (uint i = 0; i < BATCH; ++i) {
                 float y[SLOTS];
                 widen(words[i], y);
-                if (pass + BATCH < LANES) {
+                if (!ALL) {
+                    newest.replace_key(key_of(block, pass + i), element, y);
+                }
+                if (pass + BATCH < LANES && (ALL || !stored.is_empty())) {
                     words[i] = load_words(ALL ? next : key_at(key_of(block, pass + BATCH + i)) + element);
                 }
                 next += step;
@@ -205,8 +245,9 @@ struct Tile {
 #pragma unroll
         for (uint r = 0; r < ROWS; ++r) {
             float x[SLOTS], y[SLOTS], slots[SLOTS];
-            load_query(r, element, x);
-            load_slots(at, element, width, 0.0f, y);
+            shared_query(r, x);
+            load_slots(at, element, stored.is_empty() ? 0 : width, 0.0f, y);
+            newest.replace_key(key, element, y);
             multiply(x, y, slots);
             // The elements of long queries and keys that come round to the same accumulators.
             for (uint further = element + 32 * SLOTS; further < width; further += 32 * SLOTS) {
@@ -280,6 +321,7 @@ struct Tile {
         device const KV* start;
         int step;
         uint first_key;
+        uint column;
         uint width;
         bool wide;
     };
@@ -287,12 +329,13 @@ struct Tile {
     // Sends for the first values of a block: what is done until `sum_values` costs no time.
     void start_values(uint block, uint chunk, thread Values& values) const {
         const uint width = uint(p.value_width), column = chunk * WIDTH + lane * COLUMNS;
+        values.column = column;
         values.start = v + row_of(p.v, batch, kv_head, 0) + column;
         values.step = int(p.v.token);
         values.first_key = block * BLOCK + simdgroup * GROUP;
         values.width = column < width ? width - column : 0;
         values.wide = values.width >= COLUMNS && reinterpret_cast<ulong>(values.start) % (COLUMNS * sizeof(KV)) == 0 && values.step % int(COLUMNS) == 0;
-        if (values.wide) {
+        if (values.wide && !stored.is_empty()) {
 #pragma unroll
             for (uint i = 0; i < AT_ONCE; ++i) {
                 values.at[i] = *reinterpret_cast<device const Value*>(value_at(values, i));
@@ -301,7 +344,7 @@ struct Tile {
     }
 
     device const KV* value_at(thread const Values& values, uint i) const {
-        return values.start + keys.nearest(values.first_key + i) * values.step;
+        return values.start + stored.nearest(values.first_key + i) * values.step;
     }
 
     // Sums the simdgroup's group of weighted values.
@@ -309,7 +352,7 @@ struct Tile {
         for (uint i = 0; i < ROWS * COLUMNS; ++i) {
             sums[i / COLUMNS][i % COLUMNS] = 0.0f;
         }
-        float zeros = 0.0f;
+        float zeros = newest.is_among(values.first_key, GROUP) ? 1.0f : 0.0f;
 #pragma unroll
         for (uint r = 0; r < ROWS; ++r) {
             zeros += dense[r * 8 + simdgroup];
@@ -326,7 +369,7 @@ struct Tile {
     // Keys of the group that any row may attend are before this.
     uint group_end(uint first_key) const { return keys.end > first_key ? min(keys.end - first_key, GROUP) : 0; }
 
-    // Adds the weighted values. Unless DENSE, some weights are zero, and their values are passed over.
+    // Adds the weighted values. Unless DENSE, some weights are zero, whose values are passed over, or a key is not in memory.
     template <bool DENSE>
     void add_values(thread Values& values, thread float (&sums)[ROWS][COLUMNS]) const {
         threadgroup const float4* own = reinterpret_cast<threadgroup const float4*>(weights + simdgroup * GROUP);
@@ -340,7 +383,10 @@ struct Tile {
 #pragma unroll
                 for (uint i = 0; i < 4; ++i) {
                     widen(values.at[part + i], value[i]);
-                    if (first + AT_ONCE < GROUP) {
+                    if (!DENSE) {
+                        newest.replace_value(values.first_key + first + part + i, values.column, value[i]);
+                    }
+                    if (first + AT_ONCE < GROUP && (DENSE || !stored.is_empty())) {
                         // All keys exist where none has a zero weight.
                         device const KV* from = DENSE ? next : value_at(values, first + AT_ONCE + part + i);
                         values.at[part + i] = *reinterpret_cast<device const Value*>(from);
@@ -368,8 +414,9 @@ struct Tile {
             device const KV* from = value_at(values, i);
             float value[COLUMNS];
             for (uint c = 0; c < COLUMNS; ++c) {
-                value[c] = c < values.width ? widen(from[c]) : 0.0f;
+                value[c] = c < values.width && !stored.is_empty() ? widen(from[c]) : 0.0f;
             }
+            newest.replace_value(values.first_key + i, values.column, value);
 #pragma unroll
             for (uint r = 0; r < ROWS; ++r) {
                 const float weight = weights[r * BLOCK + simdgroup * GROUP + i];

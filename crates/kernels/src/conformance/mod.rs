@@ -85,7 +85,7 @@ impl Case {
         Self { operator: Box::new(operator), inputs: inputs.into(), bound, oracle: Box::new(oracle), updated: Vec::new() }
     }
 
-    /// The operator updates this input in place: its new value is a result, after those of inputs named before, and there are no others.
+    /// The operator updates this input in place: its new value is a result, after the outputs and those of inputs named before.
     pub fn updating(mut self, input: usize) -> Self {
         self.updated.push(input);
         self
@@ -262,10 +262,8 @@ pub fn run(case: &Case, device: &Device, placement: Placement) -> Result<Vec<Hos
         (Some(binding), Some(info)) => read(binding, info),
         _ => Err(Error::invalid_argument(format!("{}: an updated input is absent", case.name()))),
     };
-    if !case.updated.is_empty() {
-        return case.updated.iter().map(updated).collect();
-    }
-    outputs.iter().zip(&types).map(|(binding, info)| read(binding, info)).collect()
+    let results = outputs.iter().zip(&types).map(|(binding, info)| read(binding, info));
+    results.chain(case.updated.iter().map(updated)).collect()
 }
 
 /// The ragged lengths every row operator is tried at.
@@ -280,6 +278,7 @@ pub fn for_lengths<C: IntoIterator<Item = Case>>(dtypes: &[DType], make: impl Fn
 pub fn cases() -> Vec<Case> {
     [
         crate::attention::oracle::cases,
+        crate::attention::decode::oracle::cases,
         crate::attention_scores::oracle::cases,
         crate::binary::oracle::cases,
         crate::cast::oracle::cases,

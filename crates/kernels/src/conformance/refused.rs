@@ -1,6 +1,7 @@
 use super::{Bound, Case, HostTensor};
 use crate::{
     Operator,
+    attention::decode::DecodeAttention,
     gather::{Gather, GatherElements, GatherNd},
     kv_append::KvAppend,
     rope::RotaryEmbedding,
@@ -39,6 +40,10 @@ fn with(beyond: i32) -> Vec<Case> {
         case(ScatterNd { reduction }, [x(), indices(&[2, 2], at), values(&[2, 3])]),
         case(KvAppend, [cache(), rows(), token()]).updating(0),
         case(RopeAppend { interleaved: false }, [cache(), rows(), token(), values(&[4])]).updating(0),
+        case(
+            DecodeAttention::default(),
+            [cache(), values(&[1, 2, 8]), Some(HostTensor::new(&[1], &[at])), values(&[4]), cache(), values(&[1, 2, 8]), values(&[1, 4, 8])],
+        ),
         case(RotaryEmbedding::default(), [values(&[1, 3, 2, 8]), values(&[4, 4]), values(&[4, 4]), token()]),
     ]
 }

@@ -182,30 +182,11 @@ impl Operator for Projection {
     }
 }
 
-/// A tensor and what it is bound to.
-type Bound = (TensorInfo, Argument);
-
-/// The launch of an operator that has one, with its inputs and its output bound to these.
-fn step(operator: &dyn Operator, inputs: &[Option<Bound>], output: Argument, device: &DeviceProperties) -> Result<Launch> {
-    let infos: Vec<_> = inputs.iter().map(|input| input.map(|(info, _)| info)).collect();
-    let mut plan = operator.plan(&infos, &operator.infer(&infos)?, device)?;
-    let one = plan.launches.len() == 1 && plan.scratch.is_empty();
-    let mut launch = plan.launches.pop().filter(|_| one).ok_or_else(|| Error::invalid_launch(format!("{operator:?} is not one launch")))?;
-    for argument in &mut launch.arguments {
-        *argument = match *argument {
-            Argument::Input(index) => inputs.get(index).copied().flatten().map_or(Argument::Absent, |(_, to)| to),
-            Argument::Output(_) => output,
-            other => other,
-        };
-    }
-    Ok(launch)
-}
-
 impl Projection {
     /// The rows normalised into a temporary.
-    fn normalise(&self, layers: &Layers, epsilon: f32, to: Argument, device: &DeviceProperties) -> Result<Launch> {
+    fn normalise(&self, plan: &mut Plan, layers: &Layers, epsilon: f32, to: Argument, device: &DeviceProperties) -> Result<()> {
         let inputs = [Some((layers.x, Argument::Input(X))), layers.norm.map(|norm| (norm, Argument::Input(NORM)))];
-        step(&RmsNorm { axis: -1, epsilon }, &inputs, to, device)
+        plan.add(&RmsNorm { axis: -1, epsilon }, &inputs, to, device)
     }
 
     /// The operators it stands for.
@@ -218,7 +199,7 @@ impl Projection {
         let mut x = (layers.x, Argument::Input(X));
         if let Some(epsilon) = self.epsilon {
             x.1 = temporary(&x.0, &mut plan);
-            plan.launches.push(self.normalise(layers, epsilon, x.1, device)?);
+            self.normalise(&mut plan, layers, epsilon, x.1, device)?;
         }
         let linear = MatMul { transpose_b: true, precision: Precision::Strict, ..MatMul::default() };
         let mut results = Vec::new();
@@ -228,15 +209,15 @@ impl Projection {
             let passes_on = self.gated || layers.residual.is_some();
             let to = if passes_on { temporary(&result, &mut plan) } else { Argument::Output(index) };
             let inputs = [Some(x), weight.map(|w| (w, Argument::Input(WEIGHTS + index))), bias.map(|b| (b, Argument::Input(BIASES + index)))];
-            plan.launches.push(step(&linear, &inputs, to, device)?);
+            plan.add(&linear, &inputs, to, device)?;
             results.push(Some((result, to)));
         }
         if self.gated {
-            plan.launches.push(step(&SwiGlu { alpha: 1.0 }, &results, Argument::Output(0), device)?);
+            plan.add(&SwiGlu { alpha: 1.0 }, &results, Argument::Output(0), device)?;
         }
         if let Some(residual) = layers.residual {
             results.insert(0, Some((residual, Argument::Input(RESIDUAL))));
-            plan.launches.push(step(&Binary { op: BinaryOp::Add }, &results, Argument::Output(0), device)?);
+            plan.add(&Binary { op: BinaryOp::Add }, &results, Argument::Output(0), device)?;
         }
         Ok(plan)
     }
@@ -253,7 +234,7 @@ impl Projection {
         if let Some(epsilon) = self.epsilon.filter(|_| !inside) {
             plan.scratch.push(4 * m * k);
             x = Argument::Scratch(0);
-            plan.launches.push(self.normalise(layers, epsilon, x, device)?);
+            self.normalise(&mut plan, layers, epsilon, x, device)?;
         }
         let source = match self.epsilon {
             Some(_) if inside => 2,
@@ -293,7 +274,7 @@ impl Projection {
         let key = key.with("source", source).with("gated", gated).with("rows", rows).with("columns", columns);
         let buffers = [
             (Parameter::read("x", DType::F32), x),
-            (Parameter::read("norm", norm).or_absent(), Argument::Input(NORM)),
+            (Parameter::read("norm", norm).early().or_absent(), Argument::Input(NORM)),
             (Parameter::read("w0", weight).early(), Argument::Input(WEIGHTS)),
             (Parameter::read("w1", weight).early().or_absent(), Argument::Input(WEIGHTS + 1)),
             (Parameter::read("w2", weight).early().or_absent(), Argument::Input(WEIGHTS + 2)),

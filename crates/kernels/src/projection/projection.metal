@@ -9,7 +9,7 @@ constant constexpr uint PROJECTION_SIMDGROUPS = 8;
 constant constexpr uint WEIGHTED = 8;
 constant constexpr uint RESIDUAL = 16;
 
-// The normalised row, for every thread.
+// The normalised row, for every thread. Its norm is on its way before the launches ahead have ended.
 template <typename N>
 inline SharedRow normalised(device const float* x, device const N* norm, constant Params& p, uint simdgroup, uint lane, threadgroup float* memory) {
     const uint n = uint(p.k), padded = (n + SLOTS - 1) / SLOTS * SLOTS;
@@ -19,10 +19,11 @@ inline SharedRow normalised(device const float* x, device const N* norm, constan
     const uint first = SLOTS * t.index, stride = SLOTS * t.count;
 
     float kept[KEPT][SLOTS], factors[KEPT][SLOTS];
-    load_visits(RowReader<float>(x, 1, n), first, stride, 0.0f, kept);
     if (p.present & WEIGHTED) {
         load_visits(RowReader<N>(norm, 1, n), first, stride, 0.0f, factors);
     }
+    await_launches();
+    load_visits(RowReader<float>(x, 1, n), first, stride, 0.0f, kept);
     float accumulators[SLOTS] = {};
     for (uint v = 0; v < KEPT; ++v) {
         for (uint i = 0; i < SLOTS; ++i) {
@@ -46,13 +47,14 @@ inline SharedRow normalised(device const float* x, device const N* norm, constan
     return row;
 }
 
-// Where the rows of x come from: device memory; or a single row from threadgroup memory, 1 as it is, 2 normalised.
+// Where the rows of x come from, once the launches ahead have ended: device memory; or a single row from threadgroup memory, 1 as it is, 2 normalised.
 template <uint SOURCE>
 struct Rows {
     typedef Lines<float> Type;
 
     template <typename N>
     static Type of(device const float* x, device const N*, constant Params& p, uint row, uint, uint, threadgroup float*) {
+        await_launches();
         return Lines<float>(x + ulong(row) * p.k, long(p.k), 1, uint(p.m) - row);
     }
 };
@@ -63,6 +65,7 @@ struct Rows<1> {
 
     template <typename N>
     static Type of(device const float* x, device const N*, constant Params& p, uint row, uint simdgroup, uint lane, threadgroup float* memory) {
+        await_launches();
         const uint k = uint(p.k);
         const RowReader<float> from(x + ulong(row) * k, 1, k);
         return share_row(from, k, 32 * simdgroup + lane, 32 * PROJECTION_SIMDGROUPS, reinterpret_cast<threadgroup float4*>(memory + 32));
@@ -194,7 +197,6 @@ template <typename N, typename W, typename C, uint SOURCE, uint GATED, uint ROWS
     if (number < end) {
         dots.start(Part(layers, number).lines(k), k, lane);
     }
-    await_launches();
     const X rows = Rows<SOURCE>::of(x, norm, p, row, simdgroup, lane, memory);
     while (number < end) {
         const Part tile(layers, number);

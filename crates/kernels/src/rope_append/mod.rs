@@ -151,9 +151,9 @@ impl Operator for RopeAppend {
     }
 }
 
-const VALUE_CACHE: Port = Port::new("value_cache", DType::FLOATS, "as cache, updated in place").or_absent();
-const VALUES: Port = Port::new("values", DType::FLOATS, "as rows, what goes into value_cache as it is").or_absent();
-const QUERIES: Port = Port::new("queries", DType::FLOATS, "[tokens, Hq, D] or [B, tokens, Hq, D] of the type of rows, turned in place").or_absent();
+pub(crate) const VALUE_CACHE: Port = Port::new("value_cache", DType::FLOATS, "as cache, updated in place");
+pub(crate) const VALUES: Port = Port::new("values", DType::FLOATS, "as rows, what goes into value_cache as it is");
+const QUERIES: Port = Port::new("queries", DType::FLOATS, "[tokens, Hq, D] or [B, tokens, Hq, D] of the type of rows, turned in place");
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     name: "rope_append",
@@ -161,14 +161,14 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     inputs: {
         const ALL: [Port; 7] = {
             let [cache, rows, positions] = kv_append::INPUTS;
-            [cache, rows, positions, rope::FREQUENCIES, VALUE_CACHE, VALUES, QUERIES]
+            [cache, rows, positions, rope::FREQUENCIES, VALUE_CACHE.or_absent(), VALUES.or_absent(), QUERIES.or_absent()]
         };
         &ALL
     },
     outputs: {
         const ALL: [Port; 3] = {
             let [cache, ..] = kv_append::INPUTS;
-            [cache, VALUE_CACHE, QUERIES]
+            [cache, VALUE_CACHE.or_absent(), QUERIES.or_absent()]
         };
         &ALL
     },

@@ -3,7 +3,7 @@
 use elinvar::{
     Error, Result, Tensor,
     kernels::{
-        attention::{Attention, Scoring},
+        attention::{Attention, Scoring, decode::DecodeAttention},
         projection::Projection,
     },
 };
@@ -159,11 +159,16 @@ impl Layer {
         let q = heads(q, config.heads, self.q_norm.as_ref())?;
         let k = heads(k, config.kv_heads, self.k_norm.as_ref())?;
         let v = heads(v, config.kv_heads, None)?;
+        let left_window = self.window.map(|window| window.saturating_sub(1) as u64);
+        if tokens == 1 {
+            let attention = DecodeAttention { left_window, ..DecodeAttention::default() };
+            let attended = q.decode_attention(&attention, (keys, &k), (values, &v), places.positions, places.frequencies)?;
+            return attended.reshape(&[tokens, config.heads * dim]);
+        }
         keys.rope_append(&k, places.positions, places.frequencies, Some((values, &v)), Some(&q))?;
         let capacity = keys.shape()[1];
         let batched = |cache: &Tensor| cache.reshape(&[1, config.kv_heads, capacity, dim]);
         let queries = q.reshape(&[1, tokens, config.heads, dim])?.transpose(1, 2)?;
-        let left_window = self.window.map(|window| window.saturating_sub(1) as u64);
         let scoring = Scoring { causal: true, left_window, ..Scoring::default() };
         let attention = Attention { scoring, tokens_first: true, precision: queries.executor().matmul_precision(tokens) };
         let attended = queries.attention(&attention, &batched(keys)?, &batched(values)?, None, Some(places.positions))?;

@@ -1,0 +1,183 @@
+// Attention of one new token, which goes into the caches first: a threadgroup for each tile of heads and block of keys, as split.metal. Each turns its own
+// queries; those with the block that the token falls into turn its key too, and the first of them writes it and its value to the caches. None reads
+// that row there, so that the other rows, which earlier steps wrote, may be sent for before the launches ahead have ended.
+
+// The key that is not in memory yet, at `key`, and its value, as the caches will hold them.
+struct Appended {
+    uint key;
+    threadgroup const float* elements;
+    threadgroup const float* value;
+
+    KeyRange stored(KeyRange keys) const { return {keys.start, min(keys.end, key)}; }
+    bool is_among(uint first, uint count) const { return key - first < count; }
+
+    template <uint N>
+    void replace_key(uint at, uint element, thread float (&slots)[N]) const {
+        for (uint i = 0; i < N && at == key; ++i) {
+            slots[i] = elements[element + i];
+        }
+    }
+
+    template <uint N>
+    void replace_value(uint at, uint column, thread float (&slots)[N]) const {
+        for (uint i = 0; i < N && at == key; ++i) {
+            slots[i] = value[column + i];
+        }
+    }
+};
+
+constant constexpr uint NO_KEY = 0xffffffffu;
+
+// Two elements of a row that turn together, or one that is copied, as both.
+template <typename Q>
+struct Pair {
+    Q u;
+    Q v;
+};
+
+// Where the pairs of a row are, and by how much they turn.
+struct Turn {
+    uint count;
+    uint interleaved;
+    threadgroup const float* cosines;
+    threadgroup const float* sines;
+
+    uint first(uint i) const { return i >= count ? i + count : interleaved ? 2 * i : i; }
+    uint second(uint i) const { return i >= count ? i + count : interleaved ? 2 * i + 1 : i + count; }
+
+    template <typename Q>
+    Pair<Q> load(device const Q* row, uint i) const {
+        return {row[first(i)], row[second(i)]};
+    }
+
+    // Rounded to Q, as rope_append does.
+    template <typename Q>
+    float2 apply(Pair<Q> pair, uint i) const {
+        const float u = widen(pair.u), v = widen(pair.v);
+        if (i >= count) {
+            return float2(u, v);
+        }
+        return float2(widen(narrow<Q>(u * cosines[i] - v * sines[i])), widen(narrow<Q>(v * cosines[i] + u * sines[i])));
+    }
+};
+
+template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHUNKS>
+[[kernel, max_total_threads_per_threadgroup(512)]] void attention_decode(
+    device KV* key_cache [[buffer(0)]],
+    device KV* value_cache [[buffer(1)]],
+    device const Q* queries [[buffer(2)]],
+    device const Q* new_key [[buffer(3)]],
+    device const Q* new_value [[buffer(4)]],
+    device const int* positions [[buffer(5)]],
+    device const float* frequencies [[buffer(6)]],
+    device float* values [[buffer(7)]],
+    device float* states [[buffer(8)]],
+    constant DecodeParams& params [[buffer(9)]],
+    device atomic_uint* refusal [[buffer(10)]],
+    threadgroup float* shared [[threadgroup(0)]],
+    uint index [[threadgroup_position_in_grid]],
+    uint lane [[thread_index_in_simdgroup]],
+    uint simdgroup [[simdgroup_index_in_threadgroup]])
+{
+    typedef Tile<Q, KV, bool, ROWS, LANES, COLUMNS, CHUNKS, Appended> T;
+    constant Params& p = params.attention;
+    const uint keys = uint(p.score.keys), blocks = (keys + BLOCK - 1) / BLOCK, block = index % blocks;
+    const uint number = index / blocks / uint(p.score.kv_heads), thread_index = simdgroup * 32 + lane;
+    const uint width = uint(p.score.width), value_width = uint(p.value_width);
+    T tile(p, queries, key_cache, value_cache, nullptr, shared, lane, simdgroup, number, index / blocks % uint(p.score.kv_heads));
+
+    const int position = positions[0];
+    const bool fits = position >= 0 && uint(position) < keys;
+    threadgroup float* key = reinterpret_cast<threadgroup float*>(tile.ranges + ROWS);
+    threadgroup float* value = key + LANES * SLOTS;
+    tile.newest = {fits ? uint(position) : NO_KEY, key, value};
+    tile.attend(attended(p.score, positions, nullptr, 0, 0));
+    const bool has_block = tile.first_block() <= block && block < tile.last_block();
+    if (has_block) {
+        tile.start_keys(block);
+    }
+
+    // Where sums will meet.
+    threadgroup float* cosines = tile.meeting;
+    threadgroup float* sines = cosines + params.half_dim;
+    const Turn turn = {params.half_dim, params.interleaved, cosines, sines};
+    for (uint i = thread_index; i < params.half_dim && has_block; i += THREADS) {
+        const float angle = float(position) * frequencies[i];
+        cosines[i] = strict::cos(angle);
+        sines[i] = strict::sin(angle);
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    await_launches();
+    if (!fits && index == 0 && thread_index == 0) {
+        refuse(refusal, 0);
+    }
+    if (!has_block) {
+        return;
+    }
+
+    // All that is new comes at once.
+    constexpr uint TURNS = (ROWS * LANES * SLOTS + THREADS - 1) / THREADS;
+    const uint pairs = width - params.half_dim, head = tile.kv_head;
+    const bool appends = fits && uint(position) / BLOCK == block;
+    Pair<Q> own[TURNS], own_key;
+    Q own_value;
+#pragma unroll
+    for (uint i = 0; i < TURNS; ++i) {
+        const uint item = thread_index + i * THREADS;
+        if (item < ROWS * pairs) {
+            own[i] = turn.load(queries + row_of(p.score.q, 0, tile.head(item / pairs), 0), item % pairs);
+        }
+    }
+    if (appends && thread_index < pairs) {
+        own_key = turn.load(new_key + row_of(params.new_key, 0, head, 0), thread_index);
+    }
+    device const Q* value_row = new_value + row_of(params.new_value, 0, head, 0);
+    if (appends && thread_index < value_width) {
+        own_value = value_row[thread_index];
+    }
+#pragma unroll
+    for (uint i = 0; i < TURNS; ++i) {
+        const uint item = thread_index + i * THREADS, r = item / pairs, pair = item % pairs;
+        if (item < ROWS * pairs) {
+            const float2 turned = turn.apply(own[i], pair);
+            tile.put_query(r, turn.first(pair), turned.x);
+            tile.put_query(r, turn.second(pair), turned.y);
+        }
+    }
+    // Elements beyond the width change no sum.
+    for (uint item = thread_index; item < ROWS * (LANES * SLOTS - width); item += THREADS) {
+        tile.put_query(item % ROWS, width + item / ROWS, -0.0f);
+    }
+    if (appends) {
+        device KV* key_row = key_cache + row_of(p.score.k, 0, head, position);
+        device KV* to = value_cache + row_of(p.v, 0, head, position);
+        const bool writes = number == 0;
+        if (thread_index < pairs) {
+            const float2 turned = turn.apply(own_key, thread_index);
+            const uint at[2] = {turn.first(thread_index), turn.second(thread_index)};
+            for (uint i = 0; i < 2; ++i) {
+                const KV element = narrow<KV>(turned[i]);
+                key[at[i]] = widen(element);
+                if (writes) {
+                    key_row[at[i]] = element;
+                }
+            }
+        }
+        for (uint i = width + thread_index; i < LANES * SLOTS; i += THREADS) {
+            key[i] = 0.0f;
+        }
+        for (uint i = thread_index; i < T::WIDTH * CHUNKS; i += THREADS) {
+            if (i >= value_width) {
+                value[i] = 0.0f;
+                continue;
+            }
+            const KV element = narrow<KV>(widen(i == thread_index ? own_value : value_row[i]));
+            value[i] = widen(element);
+            if (writes) {
+                to[i] = element;
+            }
+        }
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    sum_block<ROWS, COLUMNS, CHUNKS>(tile, block, blocks, values, states);
+}

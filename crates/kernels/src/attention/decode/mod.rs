@@ -1,0 +1,220 @@
+//! Attention of one new token over a cache that it is appended to: [`RopeAppend`], the turning of the queries and [`Attention`] in one.
+//!
+//! The new key, turned by the token's position, and the new value go into the caches; then the turned queries attend the caches up to that position.
+//!
+//! * Memory: that of [`Attention`]; on a GPU neither the turned queries nor the new key and value are read back. There the launches are two, and the
+//!   cache's rows may be sent for before the launches ahead have ended.
+//! * Order and error: those of the operators it stands for, their bits. On a CPU, and for keys of more than 256 elements, the plan is theirs.
+
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod oracle;
+
+use elinvar_core::{DType, DeviceProperties, Error, MetalFile, MetalForm, Parameter, Result, Shape};
+
+use super::{
+    Attention, Params, Types, gpu,
+    scoring::{self, ATTRIBUTES, MaskView, ScoreParams, Scoring, View},
+};
+use crate::{
+    Argument, AttributeInfo, Description, Launch, Operator, Plan, Port, TensorInfo, kv_append, math,
+    metal::{self, metal_file, params},
+    order, required,
+    rope::{self, Rope},
+    rope_append::{self, RopeAppend},
+};
+
+const FILES: &[MetalFile] = &[
+    metal::TYPES,
+    metal::LAUNCHES,
+    math::METAL,
+    order::METAL,
+    order::LANES,
+    View::METAL,
+    MaskView::METAL,
+    ScoreParams::METAL,
+    Params::METAL,
+    DecodeParams::METAL,
+    scoring::METAL,
+    gpu::STATES,
+    gpu::TILE,
+    gpu::SUMS,
+    metal_file!("attention/decode/decode.metal"),
+];
+const METAL: MetalForm = MetalForm::new(FILES, "attention_decode").with_refusal(kv_append::REFUSAL);
+
+/// Elements of the longest key that the kernel takes.
+const LONGEST: u64 = 256;
+
+/// Attention of one token, appended first.
+///
+/// Inputs: `cache`, `rows`, `positions`, `frequencies`, `value_cache`, `values` and `queries` as for [`RopeAppend`], of one sequence and one token; the
+/// queries stay as they are. Output: `[1, Hq, Dv]` of the queries' type. Query head `h` uses key head `h / (Hq / Hkv)`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DecodeAttention {
+    /// Factor of the dot product; `None` for `1 / √D`.
+    pub scale: Option<f32>,
+    /// `s` becomes `c · tanh(s / c)`; zero for none.
+    pub softcap: f32,
+    /// Attend at most this many keys before the token; `None` for all.
+    pub left_window: Option<u64>,
+    /// Pairs are neighbours instead of half of `rotary_dim` apart.
+    pub interleaved: bool,
+}
+
+params! {
+    /// What the kernel gets besides its buffers.
+    struct DecodeParams {
+        /// As for attention over the caches.
+        pub attention: Params,
+        /// The new keys: head.
+        pub new_key: View,
+        /// The new values, likewise.
+        pub new_value: View,
+        /// Pairs that rotate.
+        pub half_dim: u32,
+        /// Whether pairs are neighbours.
+        pub interleaved: u32,
+    }
+}
+
+/// Where each input stands.
+const CACHE: usize = 0;
+const ROWS: usize = 1;
+const POSITIONS: usize = 2;
+const FREQUENCIES: usize = 3;
+const VALUE_CACHE: usize = 4;
+const VALUES: usize = 5;
+const QUERIES: usize = 6;
+
+/// The inputs as [`Attention`] takes them, and what it makes of them.
+struct Attended {
+    inputs: [Option<TensorInfo>; 6],
+    params: Params,
+    y: TensorInfo,
+}
+
+impl DecodeAttention {
+    fn append(self) -> RopeAppend {
+        RopeAppend { interleaved: self.interleaved }
+    }
+
+    fn attention(self) -> Attention {
+        let Self { scale, softcap, left_window, .. } = self;
+        Attention { scoring: Scoring { scale, softcap, left_window, causal: true, ..Scoring::default() }, ..Attention::default() }
+    }
+
+    fn attended(self, inputs: &[Option<TensorInfo>]) -> Result<Attended> {
+        required(inputs, VALUES, "values")?;
+        let value_cache = required(inputs, VALUE_CACHE, "value_cache")?;
+        let (queries, cache) = (required(inputs, QUERIES, "queries")?, required(inputs, CACHE, "cache")?);
+        self.append().infer(inputs)?;
+        if queries.shape().rank() != 3 || queries.shape()[0] != 1 {
+            return Err(Error::invalid_argument(format!("queries have shape {}: one token of one sequence, [1, Hq, D], expected", queries.shape())));
+        }
+        let batched = |info: &TensorInfo| -> Result<TensorInfo> {
+            let [heads, tokens, width] = [0, 1, 2].map(|axis| info.shape()[axis]);
+            Ok(TensorInfo { layout: info.layout.broadcast_to(Shape::new(&[1, heads, tokens, width])?)?, ..*info })
+        };
+        let heads_first = TensorInfo { layout: queries.layout.permute(&[1, 0, 2])?, ..queries };
+        let inputs = [Some(batched(&heads_first)?), Some(batched(&cache)?), Some(batched(&value_cache)?), None, inputs[POSITIONS], None];
+        let (params, y) = self.attention().params(&inputs)?;
+        Ok(Attended { inputs, params, y })
+    }
+
+    /// The operators it stands for.
+    fn composed(self, inputs: &[Option<TensorInfo>], attended: &Attended, device: &DeviceProperties) -> Result<Plan> {
+        let mut plan = Plan::default();
+        let bound = |index: usize| inputs[index].map(|info| (info, Argument::Input(index)));
+        let appended = [CACHE, ROWS, POSITIONS, FREQUENCIES, VALUE_CACHE, VALUES].map(bound);
+        plan.add(&self.append(), &appended, Argument::Absent, device)?;
+        let queries = required(inputs, QUERIES, "queries")?;
+        plan.scratch.push(queries.elements() * queries.dtype.size());
+        let turned = Argument::Scratch(0);
+        plan.add(&Rope { interleaved: self.interleaved }, &[QUERIES, POSITIONS, FREQUENCIES].map(bound), turned, device)?;
+        let [q, k, v, ..] = attended.inputs;
+        let q = q.map(|q| TensorInfo::new(q.dtype, q.shape())).transpose()?.map(|q| (q, turned));
+        let [k, v] = [(k, CACHE), (v, VALUE_CACHE)].map(|(info, index)| info.map(|info| (info, Argument::Input(index))));
+        plan.add(&self.attention(), &[q, k, v, None, bound(POSITIONS)], Argument::Output(0), device)?;
+        Ok(plan)
+    }
+
+    fn for_gpu(self, inputs: &[Option<TensorInfo>], attended: &Attended, device: &DeviceProperties) -> Result<Plan> {
+        let params = attended.params;
+        gpu::check_extents(&params, device)?;
+        let (rows, values) = (required(inputs, ROWS, "rows")?, required(inputs, VALUES, "values")?);
+        let (frequencies, cache) = (required(inputs, FREQUENCIES, "frequencies")?, required(inputs, CACHE, "cache")?);
+        let block = DecodeParams {
+            attention: params,
+            new_key: View::new("rows", &rows, None, 1, 0)?,
+            new_value: View::new("values", &values, None, 1, 0)?,
+            half_dim: rope::check_half(frequencies.elements(), params.score.width as usize)?,
+            interleaved: self.interleaved.into(),
+        };
+        let types = Types { q: rows.dtype, kv: cache.dtype, mask: None };
+        let [_, _, _, _, (positions, _), lengths] = types.inputs();
+        let positions = (positions, Argument::Input(POSITIONS));
+        // The launch ahead writes none of what is read early: it makes the new rows.
+        let buffers = [
+            (Parameter::update("cache", types.kv).early(), Argument::Input(CACHE)),
+            (Parameter::update("value_cache", types.kv).early(), Argument::Input(VALUE_CACHE)),
+            (Parameter::read("queries", types.q), Argument::Input(QUERIES)),
+            (Parameter::read("rows", types.q), Argument::Input(ROWS)),
+            (Parameter::read("values", types.q), Argument::Input(VALUES)),
+            (positions.0.clone().early(), positions.1),
+            (Parameter::read("frequencies", DType::F32).early(), Argument::Input(FREQUENCIES)),
+        ];
+        let shape = gpu::Shape::spread(&params, device);
+        let key = shape.key("attention_decode", &[types.q, types.kv]);
+        let launch = Launch::on_gpu(key, METAL, &block, buffers.into_iter().chain(gpu::SUMS_OF_BLOCKS));
+        // The new key and value.
+        let memory = shape.memory() + 4 * (8 * shape.lanes + shape.padded_width()) as usize;
+        gpu::merged(launch.with_threadgroup_memory(memory), &shape, &params, types.q, [positions, (lengths.0, Argument::Absent)])
+    }
+}
+
+impl Operator for DecodeAttention {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let y = self.attended(inputs)?.y;
+        let [_, heads, _, width] = [0, 1, 2, 3].map(|axis| y.shape()[axis]);
+        Ok(vec![TensorInfo::new(y.dtype, &[1, heads, width])?])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        let attended = self.attended(inputs)?;
+        let params = &attended.params;
+        let fits = device.simd_width > 1 && params.score.width <= LONGEST && params.rows() * params.value_width * params.score.keys > 0;
+        if fits { self.for_gpu(inputs, &attended, device) } else { self.composed(inputs, &attended, device) }
+    }
+
+    fn accepts_strides(&self, index: usize) -> bool {
+        matches!(index, CACHE | ROWS | VALUE_CACHE | VALUES | QUERIES)
+    }
+}
+
+const INPUTS: &[Port] = &{
+    let [cache, rows, positions] = kv_append::INPUTS;
+    let queries = Port::new("queries", DType::FLOATS, "[1, Hq, D] of the type of rows");
+    [cache, rows, positions, rope::FREQUENCIES, rope_append::VALUE_CACHE, rope_append::VALUES, queries]
+};
+const OUTPUTS: &[Port] = &{
+    let [cache, ..] = kv_append::INPUTS;
+    [Port::new("y", DType::FLOATS, "[1, Hq, Dv], of the queries' type"), cache, rope_append::VALUE_CACHE]
+};
+
+pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
+    name: "decode_attention",
+    summary: "appends a token's turned key and its value to the caches, in place, and gives its attention: rope_append and attention in one",
+    inputs: INPUTS,
+    outputs: OUTPUTS,
+    attributes: {
+        const ALL: [AttributeInfo; 4] = {
+            let [scale, softcap, _, _, left_window, _] = ATTRIBUTES;
+            [scale, softcap, left_window, rope::INTERLEAVED]
+        };
+        &ALL
+    },
+    build: |a| {
+        let (scale, softcap, left_window) = (a.optional("scale")?, a.get("softcap")?, scoring::window(a, "left_window")?);
+        Ok(Box::new(DecodeAttention { scale, softcap, left_window, interleaved: a.flag("interleaved")? }))
+    },
+}];

@@ -1,0 +1,117 @@
+//! The naive reference, in f64, and the cases.
+
+use elinvar_core::{DType, Result};
+
+use super::{CACHE, DecodeAttention, FREQUENCIES, POSITIONS, QUERIES, ROWS, VALUE_CACHE, VALUES};
+use crate::{
+    attention::oracle::{Dims, PAIRS, bound, probabilities, scores, weighted_sum},
+    conformance::{Bound, Case, HostTensor},
+    rope::{RopeScaling, frequencies, oracle::rotate},
+};
+
+/// A token at `position` of a cache of `d.keys`, of which `rotary` elements turn.
+#[derive(Clone, Copy)]
+struct Token {
+    d: Dims,
+    rotary: usize,
+    position: i32,
+    types: [DType; 2],
+}
+
+impl Token {
+    fn inputs(self) -> Result<Vec<HostTensor>> {
+        let Self { d, types: [rows, cache], .. } = self;
+        let random = |dtype, dims: [usize; 3], seed: u64| HostTensor::random(dtype, &dims, -1.0, 1.0, seed + d.keys as u64);
+        // What lies after the token must not matter.
+        let filled = |width: usize, seed: u64| {
+            let mut values = random(cache, [d.kv_heads, d.keys, width], seed).to_f64();
+            values.chunks_mut((d.keys * width).max(1)).for_each(|head| head[self.position as usize * width..].fill(f64::NAN));
+            HostTensor::from_f64(cache, &[d.kv_heads, d.keys, width], &values)
+        };
+        let mut inputs = vec![filled(d.width, 1), random(rows, [1, d.kv_heads, d.width], 2), HostTensor::new(&[1], &[self.position])];
+        inputs.push(HostTensor::new(&[self.rotary / 2], &frequencies(&RopeScaling::None, 10_000.0, self.rotary)?));
+        inputs.extend([filled(d.value_width, 3), random(rows, [1, d.kv_heads, d.value_width], 4), random(rows, [1, d.heads, d.width], 5)]);
+        Ok(inputs)
+    }
+
+    fn case(self, operator: DecodeAttention) -> Option<Case> {
+        Some(self.of(operator, self.inputs().ok()?))
+    }
+
+    fn of(self, operator: DecodeAttention, inputs: Vec<HostTensor>) -> Case {
+        let Self { d, types: [rows, cache], position, .. } = self;
+        let scoring = operator.attention().scoring;
+        // Turned elements, up to 1.5, are rounded to the rows' type and to the cache's: what that makes of scores and values.
+        let unit = |dtype| {
+            2f64.powi(match dtype {
+                DType::F16 => -11,
+                DType::BF16 => -8,
+                _ => -24,
+            })
+        };
+        let rounding = 1.5 * (unit(rows) + unit(cache)) + 1e-6 * f64::from(position);
+        let bound = Bound::EXACT.with_absolute(bound(d, &scoring) + 4.0 * rounding);
+        let inputs: Vec<_> = inputs.into_iter().map(Some).collect();
+        let case = Case::new(operator, inputs, bound, move |inputs| {
+            let turned = |rows: &[f64]| -> Vec<f64> {
+                let angles: Vec<f64> = inputs[FREQUENCIES].iter().map(|&f| f64::from(position as f32 * f as f32)).collect();
+                rows.chunks(d.width).flat_map(|row| rotate(row, &angles, operator.interleaved)).collect()
+            };
+            let append = |cache: &[f64], rows: &[f64], width: usize| {
+                let mut cache = cache.to_vec();
+                for (head, row) in rows.chunks(width).enumerate() {
+                    cache[(head * d.keys + position as usize) * width..][..width].copy_from_slice(row);
+                }
+                cache
+            };
+            let keys = append(&inputs[CACHE], &turned(&inputs[ROWS]), d.width);
+            let values = append(&inputs[VALUE_CACHE], &inputs[VALUES], d.value_width);
+            let rest = [vec![], inputs[POSITIONS].clone(), vec![]];
+            let scores = scores(&scoring, d, &[], &turned(&inputs[QUERIES]), &keys, &rest);
+            vec![weighted_sum(d, &probabilities(&scores, d.keys), &values), keys, values]
+        });
+        case.updating(CACHE).updating(VALUE_CACHE)
+    }
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    let plain = DecodeAttention::default();
+    let token = |d: Dims, position: i32, types| Token { d, rotary: d.width, position, types };
+    let mut cases = Vec::new();
+    for (i, types) in PAIRS.into_iter().enumerate() {
+        // The first token, the last of a group of keys and of a block, the first of another, the last of the cache.
+        for position in [0, 31, 255, 256, 300, 599] {
+            cases.push(token(Dims::new(8, 2, 1, 600, 64), position, types).case(plain));
+        }
+        // Heads of odd widths, of which a part turns; several tiles of heads for one of keys; a cache of one block, and of one key.
+        let ragged = Dims { value_width: 37 + i, ..Dims::new(6, 2, 1, 280, 70 + i) };
+        cases.push(Token { rotary: 64, ..token(ragged, 270, types) }.case(DecodeAttention { interleaved: i % 2 == 1, ..plain }));
+        cases.push(token(Dims::new(24, 2, 1, 270, 16), 263, types).case(plain));
+        cases.push(token(Dims::new(4, 1, 1, 40, 128), 33, types).case(DecodeAttention { interleaved: true, ..plain }));
+        cases.push(token(Dims::new(2, 2, 1, 1, 8), 0, types).case(plain));
+    }
+    let wide = Dims { value_width: 200, ..Dims::new(4, 2, 1, 300, 256) };
+    cases.push(token(wide, 299, PAIRS[2]).case(plain));
+    cases.push(token(Dims::new(2, 1, 1, 20, 300), 7, PAIRS[1]).case(plain));
+    let window = DecodeAttention { left_window: Some(40), softcap: 0.7, scale: Some(0.5), ..plain };
+    cases.push(token(Dims::new(4, 2, 1, 600, 32), 260, PAIRS[1]).case(window));
+    cases.push(token(Dims::new(4, 2, 1, 600, 32), 530, PAIRS[4]).case(DecodeAttention { left_window: Some(0), ..plain }));
+    cases.push(token(Dims::new(2, 1, 1, 2300, 8), 2299, PAIRS[3]).case(plain));
+    cases.into_iter().flatten().chain(strided()).collect()
+}
+
+/// New rows between others.
+fn strided() -> Option<Case> {
+    let token = Token { d: Dims::new(4, 2, 1, 300, 16), rotary: 16, position: 280, types: PAIRS[2] };
+    let between = |rows: HostTensor| {
+        let [_, heads, width] = <[usize; 3]>::try_from(rows.dims()).ok()?;
+        let twice: Vec<f64> = rows.to_f64().chunks(width).flat_map(|row| [row, row].concat()).collect();
+        let stored = HostTensor::from_f64(rows.dtype(), &[1, 2 * heads, width], &twice);
+        stored.viewed(|layout| layout.slice(1, 0, heads, 2)).ok()
+    };
+    let mut inputs = token.inputs().ok()?;
+    for index in [ROWS, VALUES, QUERIES] {
+        inputs[index] = between(inputs[index].clone())?;
+    }
+    Some(token.of(DecodeAttention::default(), inputs))
+}
