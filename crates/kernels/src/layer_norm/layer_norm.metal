@@ -175,9 +175,9 @@ template <typename T, typename W, uint VISITS, uint THREADS, uint AT_ONCE>
 {
     const ulong rows = params.rows.outer, length = params.rows.length;
     const Affine<W> affine = {weight, bias, params.weighted != 0, params.biased != 0};
-    if (VISITS > 0) {
+    if (VISITS > 0 && is_wide(x) && is_wide(weight) && is_wide(bias) && is_wide(y)) {
         typedef RowShare<T, VISITS> Share;
-        const Share share(length, group, threads, simdgroup, lane, rows, is_wide(x) && is_wide(weight) && is_wide(bias) && is_wide(y));
+        const Share share(length, group, threads, simdgroup, lane, rows, true);
         ulong row = share.t.row;
         if (VISITS > 1 && row >= rows) {
             return;

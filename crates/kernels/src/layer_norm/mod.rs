@@ -88,7 +88,7 @@ impl Operator for LayerNorm {
         // are many.
         let (length, halves) = (rows.length as usize, x.dtype.size() == 2);
         let at_once = length <= order::ONE_SIMDGROUP || !halves && order::row_threads(length) <= 512;
-        let threads = order::row_threads_bound(length).max(if at_once { 256 } else { 512 });
+        let threads = order::row_threads_bound(length).max(if length <= order::ONE_SIMDGROUP { 256 } else { 512 });
         let key = KernelKey::new("layer_norm", &[x.dtype, weight])
             .with("visits", rows.visits())
             .with("threads", threads)

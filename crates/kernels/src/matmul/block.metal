@@ -101,31 +101,20 @@ struct StrictBlock {
         IncomingQuads<A, EDGE, VISITS> rows(a, thread_index);
         IncomingQuads<B, EDGE, VISITS> columns(b, thread_index);
         float waiting[LEVELS + 1][RESULTS];
-        uint k = 0;
-        threadgroup float4* now = shared;
-        threadgroup float4* next = shared + 2 * PART;
+        uint k = 0, at = 0;
         fetch(rows, columns, k, n);
-        put(rows, columns, now);
+        put(rows, columns, shared);
         for (uint turn = 0; turn < LANES; ++turn) {
-            for (uint span = 1; span <= spans; ++span) {
-                threadgroup_barrier(mem_flags::mem_threadgroup);
-                const bool more = span < spans || turn + 1 < LANES;
-                k = span < spans ? k + SPAN : lane_of(turn + 1) * SLOTS;
-                if (more) {
-                    fetch(rows, columns, k, n);
-                }
-                if (span == 1) {
-                    fold<true>(now);
-                } else {
-                    fold<false>(now);
-                }
-                if (more) {
-                    put(rows, columns, next);
-                }
-                threadgroup float4* const folded = now;
-                now = next;
-                next = folded;
+            const uint following = lane_of(turn + 1) * SLOTS;
+            const bool last = turn + 1 == LANES;
+            step<true>(rows, columns, shared, at, spans > 1 ? k + SPAN : following, spans > 1 || !last, n);
+            at ^= 1;
+            for (uint span = 2; span <= spans; ++span) {
+                k += SPAN;
+                step<false>(rows, columns, shared, at, span < spans ? k + SPAN : following, span < spans || !last, n);
+                at ^= 1;
             }
+            k = following;
             float sums[PRODUCTS];
             for (uint i = 0; i < PRODUCTS; ++i) {
                 sums[i] = (slots[i][0] + slots[i][1]) + (slots[i][2] + slots[i][3]);
@@ -143,6 +132,20 @@ struct StrictBlock {
         }
         for (uint i = 0; i < RESULTS; ++i) {
             results[i] = waiting[LEVELS][i];
+        }
+    }
+
+    // Folds what is in buffer `at` while elements from k on, if there are more, come to the other one.
+    template <bool FIRST, typename A, typename B>
+    void step(thread IncomingQuads<A, EDGE, VISITS>& rows, thread IncomingQuads<B, EDGE, VISITS>& columns, threadgroup float4* shared, uint at, uint k,
+              bool more, uint n) {
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        if (more) {
+            fetch(rows, columns, k, n);
+        }
+        fold<FIRST>(shared + at * (2 * PART));
+        if (more) {
+            put(rows, columns, shared + (1 - at) * (2 * PART));
         }
     }
 
