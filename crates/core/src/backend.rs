@@ -94,13 +94,22 @@ pub trait Backend: Send + Sync {
         Ok(Reading::ready(copy))
     }
 
-    /// Prepares a kernel.
+    /// Prepares a kernel, or begins to: see [`Backend::ready`].
     ///
     /// # Errors
     /// The kernel does not compile, or has no form this device can run.
     fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline>;
 
-    /// Starts a list; errors of execution are read from the completion. The list lives until it has completed.
+    /// Waits until a kernel is prepared, where `compile` only begins that; else its first launch waits.
+    ///
+    /// # Errors
+    /// The kernel does not compile.
+    fn ready(&self, _kernel: &Pipeline) -> Result<()> {
+        Ok(())
+    }
+
+    /// Starts a list; errors of execution are read from the completion. The list lives until it has completed, or until all that is asked of the
+    /// device comes after it in the device's own order.
     ///
     /// # Errors
     /// Device lost.

@@ -146,6 +146,14 @@ impl Device {
         Ok(cache.entry(source.key.clone()).or_insert(made).clone())
     }
 
+    /// Waits until a kernel is prepared, where that was only begun; else its first launch waits.
+    ///
+    /// # Errors
+    /// The kernel does not compile.
+    pub fn ready(&self, kernel: &Pipeline) -> Result<()> {
+        self.0.backend.ready(kernel)
+    }
+
     /// A kernel prepared for an owner who keeps it: a user's, which no key tells from others.
     ///
     /// # Errors

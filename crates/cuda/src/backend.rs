@@ -217,6 +217,13 @@ impl Backend for CudaBackend {
         Ok(Pipeline::new(kernel.clone(), Arc::new(Kernel::Function(pending))))
     }
 
+    fn ready(&self, kernel: &Pipeline) -> Result<()> {
+        match kernel.state() {
+            Some(Kernel::Function(pending)) => pending.wait().map(drop),
+            _ => Ok(()),
+        }
+    }
+
     fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
         let mut queue = self.queue();
         self.context.enter()?;
