@@ -19,6 +19,23 @@ impl Extent {
     pub fn count(self) -> u128 {
         self.0.iter().map(|&n| u128::from(n)).product()
     }
+
+    /// Threads along each axis of a grid of this extent, as kernels count them.
+    ///
+    /// # Errors
+    /// 2^32 or more along an axis.
+    pub fn threads(self, threadgroup: Extent) -> Result<[u32; 3]> {
+        let mut threads = threadgroup.0;
+        for (threads, groups) in threads.iter_mut().zip(self.0) {
+            let all = u64::from(*threads) * u64::from(groups);
+            *threads = u32::try_from(all).map_err(|_| {
+                Error::invalid_launch(format!(
+                    "{all} threads along an axis of the grid: the kernel asks for their number, which has 32 bits; launch fewer"
+                ))
+            })?;
+        }
+        Ok(threads)
+    }
 }
 
 /// One kernel launch.
@@ -84,6 +101,14 @@ impl CommandList {
     pub fn commands(&self) -> &[Command] {
         &self.commands
     }
+
+    /// The kernels of the launches, in order.
+    pub fn kernels(&self) -> impl Iterator<Item = &Pipeline> {
+        self.commands.iter().filter_map(|command| match command {
+            Command::Dispatch(dispatch) => Some(&dispatch.pipeline),
+            _ => None,
+        })
+    }
 }
 
 /// Records a [`CommandList`], checking each command as it comes.
@@ -101,14 +126,6 @@ impl ListBuilder {
     /// Number of commands so far.
     pub fn len(&self) -> usize {
         self.commands.len()
-
-    /// The kernels of the launches, in order.
-    pub fn kernels(&self) -> impl Iterator<Item = &Pipeline> {
-        self.commands.iter().filter_map(|command| match command {
-            Command::Dispatch(dispatch) => Some(&dispatch.pipeline),
-            _ => None,
-        })
-    }
     }
 
     /// Whether nothing was recorded.

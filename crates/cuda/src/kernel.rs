@@ -113,7 +113,8 @@ impl Function {
         self.allow_shared(shared)?;
         let starts = starts.as_mut_slice();
         let mut zero = 0u32;
-        let mut threads = [x.wrapping_mul(width), y.wrapping_mul(height), z.wrapping_mul(depth)];
+        let counted = self.arguments.iter().any(|argument| matches!(argument, Slot::Threads));
+        let mut threads = if counted { dispatch.grid.threads(dispatch.threadgroup)? } else { [0; 3] };
         let mut refusal = refusal;
         let mut values: Vec<*mut c_void> = Vec::with_capacity(self.arguments.len());
         for argument in &self.arguments {

@@ -22,6 +22,12 @@ pub struct Kernel {
 }
 
 impl Kernel {
+    /// Whether it asks how many threads the whole grid has.
+    pub fn counts_threads(&self) -> bool {
+        let counts = |kind: &ParameterKind| matches!(kind, ParameterKind::Position(Position::ThreadsPerGrid | Position::GridSize));
+        self.parameters.iter().any(|parameter| counts(&parameter.kind))
+    }
+
     /// The index of the buffer of that name.
     ///
     /// # Errors

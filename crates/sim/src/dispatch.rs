@@ -1,6 +1,6 @@
 //! What to run: dispatches, copies and fills.
 
-use elinvar_core::{Error, Result};
+use elinvar_core::{Error, Extent, Result};
 use elinvar_msl::ParameterKind;
 
 use crate::{
@@ -159,6 +159,11 @@ impl Dispatch {
         }
         if self.threadgroups().iter().try_fold(1u32, |product, axis| product.checked_mul(*axis)).is_none() {
             return invalid(format!("the grid {:?} has more threadgroups than the simulator can count (2^32)", self.grid));
+        }
+        if let (Grid::Threadgroups(groups), true) = (self.grid, self.pipeline.kernel().counts_threads())
+            && let Err(error) = Extent(groups).threads(Extent(self.threads_per_threadgroup))
+        {
+            return Err(error.context(format_args!("kernel `{kernel}`")));
         }
         for binding in &self.buffers {
             let (buffer, limits) = (&binding.buffer, binding.offset.checked_add(binding.bytes.unwrap_or(0)));

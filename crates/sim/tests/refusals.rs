@@ -120,6 +120,23 @@ fn launches_are_checked_against_the_signature_and_the_limits() {
 }
 
 #[test]
+fn a_grid_of_more_threads_than_a_kernel_can_count_is_refused_where_it_counts_them() {
+    let text = "kernel void counts(device uint* x [[buffer(0)]], uint2 n [[threads_per_grid]]) { x[0] = n.x; }\n\
+                kernel void other(device uint* x [[buffer(0)]]) { x[0] = 1; }";
+    let library = simulator().library(&Source::new("grid.metal", text), &CompileOptions::default()).unwrap();
+    let x = simulator().buffer("x", 4).unwrap();
+    let over = |kernel: &str, groups| {
+        let pipeline = library.pipeline(kernel, &[]).unwrap();
+        let dispatch = Dispatch::new(&pipeline, Grid::Threadgroups([groups, 1, 1]), [256, 1, 1]).with(Binding::new(0, &x));
+        CommandBuffer::new().dispatch(dispatch)
+    };
+    let message = over("counts", 1 << 24).unwrap_err().to_string();
+    assert!(message.starts_with("kernel `counts`: 4294967296 threads along an axis"), "{message}");
+    over("counts", (1 << 24) - 1).unwrap();
+    over("other", 1 << 24).unwrap();
+}
+
+#[test]
 fn ranges_outside_a_buffer_are_refused() {
     let x = simulator().buffer("x", 16).unwrap();
     assert!(x.write(9, &[0; 8]).unwrap_err().to_string().contains("cannot write 8 bytes at offset 9 of buffer `x`: it holds 16 bytes"));

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::qualifiers::without_address_spaces;
 use crate::{
-    kernel::{Kernel, ParameterKind, Position},
+    kernel::{Kernel, ParameterKind},
     lower::Entry,
     tokens::{Tokens, join},
 };
@@ -55,8 +55,7 @@ fn entry(number: usize, kernel: &Kernel, inline: &[u32], waits: bool, text: &mut
             }
         }
     }
-    let of_grid = |position| matches!(position, Position::ThreadsPerGrid | Position::GridSize);
-    let grid = kernel.parameters.iter().any(|parameter| matches!(parameter.kind, ParameterKind::Position(position) if of_grid(position)));
+    let grid = kernel.counts_threads();
     if grid {
         parameters.push("elv::extent elv_grid".to_owned());
     }
