@@ -13,7 +13,9 @@ fn a_sound_device_is_reported_on_one_page() {
     let output = elinvar(&["doctor", "--device", "cpu", "--quick"]);
     let page = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{page}");
-    for expected in [concat!("elinvar ", env!("CARGO_PKG_VERSION")), "processor ", " 0 of them do not compile", " 0 failed", "verdict   sound: cpu"] {
+    for expected in
+        [concat!("elinvar ", env!("CARGO_PKG_VERSION")), "processor ", "cache ", " 0 of them do not compile", " 0 failed", "verdict   sound: cpu"]
+    {
         assert!(page.contains(expected), "{expected}: {page}");
     }
     assert!(page.lines().count() < 40 && !page.contains("cuda:0"), "{page}");

@@ -4,27 +4,50 @@ use std::{
     env, fs,
     io::ErrorKind,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc, Once,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, SystemTime},
 };
 
 use crate::{Error, Result};
 
 /// A folder of files named by content hash. Several processes may share it.
+///
+/// What is found there is run, so it must be nobody else's. The first file that is kept has unfinished files of long ago removed, and those that were
+/// used longest ago once all together exceed [`Cache::MOST_BYTES`].
 #[derive(Clone, Debug)]
 pub struct Cache {
     folder: PathBuf,
+    tidied: Arc<Once>,
 }
 
 impl Cache {
-    /// The subfolder `part` of `folder`, else of `$ELINVAR_CACHE`, else of `elinvar` in the user's cache folder, else in the temporary one.
+    /// Bytes that files may take once the first of a process is kept.
+    pub const MOST_BYTES: u64 = 2 << 30;
+
+    /// The subfolder `part` of `folder`, else of `$ELINVAR_CACHE`, else of `elinvar` in the user's cache folder.
     ///
     /// # Errors
-    /// It cannot be created.
+    /// It cannot be created; none is named, and the user has no folder.
     pub fn open(folder: Option<&Path>, part: &str) -> Result<Self> {
-        let folder = folder.map(Path::to_owned).unwrap_or_else(default_folder).join(part);
+        let folder = folder.map_or_else(Self::default_folder, |folder| Ok(folder.to_owned()))?.join(part);
         fs::create_dir_all(&folder).map_err(|cause| cache_error("create", &folder, cause))?;
         let folder = folder.canonicalize().map_err(|cause| cache_error("find", &folder, cause))?;
-        Ok(Self { folder })
+        Ok(Self { folder, tidied: Arc::new(Once::new()) })
+    }
+
+    /// Where the files are if no folder is named.
+    ///
+    /// # Errors
+    /// The environment names none, nor the user's.
+    pub fn default_folder() -> Result<PathBuf> {
+        let from = |variable: &str| env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+        from("ELINVAR_CACHE")
+            .or_else(|| from("XDG_CACHE_HOME").map(|folder| folder.join("elinvar")))
+            .or_else(|| from("HOME").map(|folder| folder.join(".cache/elinvar")))
+            .ok_or_else(|| Error::io("no folder for compiled kernels: HOME is not set; name one that only you can write in ELINVAR_CACHE"))
     }
 
     /// Where the files are.
@@ -40,7 +63,7 @@ impl Cache {
     /// Where to make a file before it goes to its place; nobody else uses the name.
     pub fn scratch(&self, extension: &str) -> PathBuf {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        self.folder.join(format!("new-{}-{}.{extension}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)))
+        self.folder.join(format!("{UNFINISHED}{}-{}.{extension}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// Moves a finished file to its place in one step.
@@ -48,6 +71,7 @@ impl Cache {
     /// # Errors
     /// The system refuses.
     pub fn keep(&self, made: &Path, place: &Path) -> Result<()> {
+        self.tidied.call_once(|| tidy(&self.folder, Self::MOST_BYTES, SystemTime::now()));
         fs::rename(made, place).map_err(|cause| cache_error("move a file to", place, cause))
     }
 
@@ -85,13 +109,35 @@ impl Cache {
     }
 }
 
-fn default_folder() -> PathBuf {
-    let from = |variable: &str| env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
-    from("ELINVAR_CACHE")
-        .or_else(|| from("XDG_CACHE_HOME").map(|folder| folder.join("elinvar")))
-        .or_else(|| from("HOME").map(|folder| folder.join(".cache/elinvar")))
-        .unwrap_or_else(|| env::temp_dir().join("elinvar"))
+/// Removes unfinished files of more than a day before `now`, then those used longest ago until the others have `most` bytes. What the system refuses is
+/// left for the next time.
+fn tidy(folder: &Path, most: u64, now: SystemTime) {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let Ok(data) = entry.metadata() else { continue };
+        let modified = data.modified().unwrap_or(now);
+        let is_stale = now.duration_since(modified).is_ok_and(|age| age > DAY);
+        match entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
+            true if is_stale => drop(fs::remove_file(entry.path())),
+            true => {}
+            false => files.push((data.accessed().unwrap_or(modified).max(modified), data.len(), entry.path())),
+        }
+    }
+    files.sort();
+    let mut bytes: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
+    for (_, length, path) in files {
+        if bytes <= most {
+            break;
+        }
+        if fs::remove_file(path).is_ok() {
+            bytes -= length;
+        }
+    }
 }
+
+/// What the names of files begin with that are being made.
+const UNFINISHED: &str = "new-";
 
 /// An error of the system's about a file, with what to do.
 pub fn cache_error(action: &str, path: &Path, cause: std::io::Error) -> Error {
@@ -139,6 +185,24 @@ mod tests {
         cache.write(&place, b"content").unwrap();
         assert_eq!(fs::read(&place).unwrap(), b"content");
         assert_eq!(fs::read_dir(cache.folder()).unwrap().count(), 1);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn old_files_make_room_and_unfinished_ones_do_not_stay() {
+        let folder = env::temp_dir().join(format!("elinvar-tidy-test-{}", std::process::id()));
+        let cache = Cache::open(Some(&folder), "part").unwrap();
+        let now = SystemTime::now();
+        for (name, hours) in [("new-1-1.part", 25), ("new-2-1.part", 23), ("a.so", 3), ("b.so", 2), ("c.so", 1)] {
+            fs::write(cache.folder().join(name), [0; 100]).unwrap();
+            let then = now - Duration::from_secs(3600 * hours);
+            let times = fs::FileTimes::new().set_accessed(then).set_modified(then);
+            fs::File::options().write(true).open(cache.folder().join(name)).unwrap().set_times(times).unwrap();
+        }
+        tidy(cache.folder(), 200, now);
+        let mut left: Vec<_> = fs::read_dir(cache.folder()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["b.so", "c.so", "new-2-1.part"]);
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -1,14 +1,16 @@
 use std::{
     fs,
     num::NonZeroUsize,
+    path::Path,
     process::Command,
     time::{Duration, Instant},
 };
 
 use clap::Args;
 use elinvar::{
-    BackendType, Device, DeviceReport, Error, Executor, MemoryInfo, Result, cuda_compiler, devices,
+    BackendType, Cache, Device, DeviceReport, Error, Executor, MemoryInfo, Result, cuda_compiler, devices,
     kernels::conformance::{Tally, cases, compile, each_kernel_once, put_through},
+    shown_bytes,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -38,11 +40,15 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<bool> {
     print_line(format!("processor {} · {} threads", processor(), std::thread::available_parallelism().map_or(1, usize::from)));
     let memory = MemoryInfo::of_host();
     if memory.total != usize::MAX {
-        let gib = |bytes: usize| bytes as f64 / (1u64 << 30) as f64;
-        print_line(format!("memory    {:.1} of {:.1} GiB free", gib(memory.available), gib(memory.total)));
+        let [available, total] = [memory.available, memory.total].map(|bytes| shown_bytes(bytes as u64));
+        print_line(format!("memory    {available} of {total} free"));
     }
     for (purpose, found) in compilers() {
         print_line(format!("compiler  for {purpose}: {}", found.unwrap_or_else(|error| format!("none: {error}"))));
+    }
+    match Cache::default_folder() {
+        Ok(folder) => print_line(format!("cache     {} in {}", shown_bytes(bytes_in(&folder)), folder.display())),
+        Err(error) => print_line(format!("cache     none: {error}")),
     }
     let reference = Executor::new_cpu(NonZeroUsize::MIN)?;
     let mut verdicts = Vec::new();
@@ -109,6 +115,16 @@ fn examine(report: &DeviceReport, reference: &Device, full: bool) -> Result<bool
         print_line(format!("          and {} more", failures.len() - SHOWN));
     }
     Ok(refused.is_empty() && failed == 0)
+}
+
+/// Bytes of all files of a folder and those in it.
+fn bytes_in(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let bytes = |entry: fs::DirEntry| {
+        let data = entry.metadata().ok()?;
+        Some(if data.is_dir() { bytes_in(&entry.path()) } else { data.len() })
+    };
+    entries.filter_map(bytes).sum()
 }
 
 /// Compilers that devices here need beside themselves.
