@@ -1,6 +1,7 @@
 //! A GPU for a test, if there is one; kernels to try it with.
 
 use std::{
+    io::Write,
     ops::Deref,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -29,7 +30,8 @@ pub(crate) fn device() -> Option<Gpu> {
     match CudaBackend::new(0) {
         Ok(backend) => Some(Gpu { device: Device::new(backend), _alone: alone }),
         Err(error) => {
-            println!("SKIPPED, nothing was tested: {error}");
+            // Not captured, as what is printed would be.
+            let _ = writeln!(std::io::stderr(), "SKIPPED, nothing was tested: {error}");
             None
         }
     }
