@@ -74,6 +74,22 @@ fn findings_are_told_with_their_line_and_exit_code_one() {
 }
 
 #[test]
+fn a_buffer_is_compared_with_what_is_expected() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("expected.safetensors");
+    assert_eq!(check(&with(SCALE, &["--save", file.to_str().unwrap()])).0, 0);
+    let (same, other) = (format!("out={}#out", file.to_str().unwrap()), format!("out={}#x", file.to_str().unwrap()));
+    assert_eq!(check(&with(SCALE, &["--seeds", "2", "--expect", &same])).0, 0);
+    let (code, out, _) = check(&with(SCALE, &["--seeds", "2", "--expect", &other]));
+    let told = "unexpected-output: `out` holds 3.0 at offset 0, where 1.5 is expected [250 elements] (seed 0)\n";
+    assert!(code == 1 && out.starts_with(told) && out.ends_with("2 schedules, 1 findings\n"), "{out}");
+    let (code, out, _) = check(&with(SCALE, &["--expect", "out=f32:250:3.01", "--json"]));
+    let finding = &serde_json::from_str::<Value>(&out).unwrap()["findings"][0];
+    assert_eq!((code, &finding["kind"], &finding["buffer"]), (1, &"unexpected-output".into(), &"out".into()));
+    assert_eq!((&finding["count"], &finding["offset"]), (&250.into(), &0.into()));
+    assert_eq!(check(&with(SCALE, &["--expect", "out=f32:250:3.01", "--tolerance", "0.01"])).0, 0);
+}
+
+#[test]
 fn the_race_of_the_readme_is_told() {
     let shape = [
         "--grid",
@@ -117,6 +133,8 @@ fn what_cannot_be_checked_is_one_line_and_exit_code_two() {
     refusal(&with(&["--kernel", "scale", "--grid", "0"], &[]), "at least 1");
     refusal(&with(SCALE, &["--constant", "negated=true"]), "negate (0)");
     refusal(&with(SCALE, &["--outputs", "z"]), "no parameter `z`");
+    refusal(&with(SCALE, &["--expect", "z=f32:250:1"]), "--expect z: no --buffer of that name");
+    refusal(&with(SCALE, &["--expect", "out=f32:25:1"]), "the buffer holds 250 elements of f32, expected are 25 elements of f32");
 }
 
 #[test]

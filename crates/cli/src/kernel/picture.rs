@@ -30,7 +30,7 @@ impl FromStr for PictureArgument {
 }
 
 /// Elements as numbers.
-fn numbers(dtype: DType, bytes: &[u8]) -> Vec<f64> {
+pub(crate) fn numbers(dtype: DType, bytes: &[u8]) -> Vec<f64> {
     macro_rules! read {
         ($type:ty, |$x:ident| $value:expr) => {
             bytes.chunks_exact(size_of::<$type>()).map(|chunk| bytemuck::pod_read_unaligned::<$type>(chunk)).map(|$x| $value).collect()

@@ -5,7 +5,10 @@ use std::collections::HashSet;
 use elinvar::{DType, Error, Result};
 use elinvar_sim::{Binding, Buffer, CommandBuffer, Dispatch, Finding, Grid, Library, Output, Pipeline, Simulator};
 
-use super::CheckArgs;
+use super::{
+    CheckArgs,
+    expected::{self, Difference},
+};
 use crate::{kernel::BufferArgument, tensors};
 
 /// What all schedules found together.
@@ -15,10 +18,19 @@ pub(super) struct Findings {
     pub(super) kernel: String,
     /// Each finding once, with the first seed that showed it.
     pub(super) found: Vec<(u64, Finding)>,
+    /// The first difference of each buffer from what is expected, with its seed.
+    pub(super) differences: Vec<(u64, Difference)>,
     /// Schedules tried.
     pub(super) seeds: u64,
     /// GPU threads run, over all schedules.
     pub(super) threads: u64,
+}
+
+impl Findings {
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.found.len() + self.differences.len()
+    }
 }
 
 pub(super) fn run(args: &CheckArgs, simulator: &Simulator, library: &Library, kernel: &str) -> Result<Findings> {
@@ -29,6 +41,7 @@ pub(super) fn run(args: &CheckArgs, simulator: &Simulator, library: &Library, ke
     let mut findings = Findings { kernel: kernel.to_owned(), seeds: args.seeds.max(1), ..Findings::default() };
     for seed in args.kernel.seed..args.kernel.seed.saturating_add(findings.seeds) {
         let buffers = buffers(args, simulator)?;
+        let expected = expected::read(args, &buffers)?;
         let mut commands = CommandBuffer::with_seed(seed);
         commands.dispatch(dispatch(args, &pipeline, &buffers)?)?;
         let report = queue.submit(commands).wait()?;
@@ -38,6 +51,11 @@ pub(super) fn run(args: &CheckArgs, simulator: &Simulator, library: &Library, ke
             if !findings.found.iter().any(|(_, known)| same(known)) {
                 findings.found.push((seed, finding.clone()));
             }
+        }
+        for (argument, (_, buffer)) in args.kernel.buffer.iter().zip(&buffers) {
+            let is_known = findings.differences.iter().any(|(_, known)| known.buffer == argument.name);
+            let expected = expected.iter().find(|expected| expected.is_of(argument)).filter(|_| !is_known);
+            findings.differences.extend(expected.and_then(|expected| expected.compare(&buffer.to_vec())).map(|difference| (seed, difference)));
         }
         if seed + 1 == args.kernel.seed.saturating_add(findings.seeds)
             && let Some(file) = &args.kernel.save

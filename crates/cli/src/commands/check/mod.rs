@@ -1,5 +1,6 @@
 //! `elinvar check`: anyone's Metal kernels, run on the simulator.
 
+mod expected;
 mod launch;
 mod report;
 
@@ -7,12 +8,12 @@ use clap::Args;
 use elinvar::Result;
 use elinvar_sim::{CompileOptions, Config, Library, Lint, Math, Simulator, Source};
 
-use crate::kernel::KernelArgs;
+use crate::kernel::{BufferArgument, KernelArgs};
 
 /// Arguments of `elinvar check`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  elinvar check k.metal --kernel scale --grid 4 --threadgroup 64 \\\n    --buffer x=f32:256 --buffer out=f32:256 --value n=u32:256 --seeds 4\n\n\
+    after_help = "Example:\n  elinvar check k.metal --kernel scale --grid 4 --threadgroup 64 \\\n    --buffer x=f32:256 --buffer out=f32:256 --value n=u32:256 --seeds 4 \\\n    --expect out=expected.safetensors#out --tolerance 1e-5\n\n\
     Exit code: 0 without findings, 1 with findings, 2 if the check could not be made."
 )]
 pub(crate) struct CheckArgs {
@@ -21,6 +22,12 @@ pub(crate) struct CheckArgs {
     /// Buffers that must be written in full [default: those the kernel writes and never reads]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     outputs: Option<Vec<String>>,
+    /// What a buffer must hold after each run: NAME=FILE#TENSOR of a safetensors file, or NAME=TYPE:COUNT:VALUE; repeat for more
+    #[arg(long, value_name = "NAME=CONTENTS")]
+    expect: Vec<BufferArgument>,
+    /// How far an element may be from what is expected: so much, or so much of it if it is larger than 1 [default: the bits must be the same]
+    #[arg(long, value_name = "NUMBER", requires = "expect")]
+    tolerance: Option<f64>,
     /// Schedules to try
     #[arg(long, default_value_t = 1)]
     seeds: u64,
@@ -28,7 +35,7 @@ pub(crate) struct CheckArgs {
     #[arg(long, default_value_t = 20, value_name = "SECONDS")]
     time_limit: u64,
     /// Compile every kernel of the file and run none
-    #[arg(long, conflicts_with_all = ["kernel", "buffer", "value"])]
+    #[arg(long, conflicts_with_all = ["kernel", "buffer", "value", "expect"])]
     compile_only: bool,
     /// Print JSON
     #[arg(long)]
@@ -60,7 +67,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<bool> {
     let findings = launch::run(args, &simulator, &library, kernel)?;
     let lints = lints(&library, &[kernel])?;
     report::print_findings(&findings, &lints, args);
-    Ok(findings.found.is_empty() && lints.is_empty())
+    Ok(findings.count() == 0 && lints.is_empty())
 }
 
 fn lints(library: &Library, kernels: &[&str]) -> Result<Vec<Lint>> {

@@ -3,7 +3,7 @@
 use elinvar_sim::{Finding, Lint, Location};
 use serde_json::{Value, json};
 
-use super::{CheckArgs, launch::Findings};
+use super::{CheckArgs, expected::Difference, launch::Findings};
 use crate::commands::print_line;
 
 pub(super) fn print_compiled(kernels: &[&str], lints: &[Lint], as_json: bool) {
@@ -16,7 +16,8 @@ pub(super) fn print_compiled(kernels: &[&str], lints: &[Lint], as_json: bool) {
 
 pub(super) fn print_findings(findings: &Findings, lints: &[Lint], args: &CheckArgs) {
     if args.json {
-        let found: Vec<_> = findings.found.iter().map(|(seed, f)| finding(*seed, f)).collect();
+        let differences = findings.differences.iter().map(|(seed, d)| difference(*seed, &findings.kernel, d));
+        let found: Vec<_> = findings.found.iter().map(|(seed, f)| finding(*seed, f)).chain(differences).collect();
         let (kernel, seeds, threads) = (&findings.kernel, findings.seeds, findings.threads);
         let lints: Vec<_> = lints.iter().map(lint).collect();
         return print_line(json!({ "kernel": kernel, "seeds": seeds, "threads": threads, "findings": found, "lints": lints }));
@@ -25,9 +26,12 @@ pub(super) fn print_findings(findings: &Findings, lints: &[Lint], args: &CheckAr
     for (seed, finding) in &findings.found {
         print_line(format_args!("{finding} (seed {seed})"));
     }
+    for (seed, difference) in &findings.differences {
+        print_line(format_args!("{difference} (seed {seed})"));
+    }
     let schedules = if findings.seeds == 1 { "schedule" } else { "schedules" };
     let (kernel, threads, seeds) = (&findings.kernel, findings.threads, findings.seeds);
-    print_line(format_args!("{kernel}: {threads} threads, {seeds} {schedules}, {} findings", findings.found.len()));
+    print_line(format_args!("{kernel}: {threads} threads, {seeds} {schedules}, {} findings", findings.count()));
 }
 
 fn place(at: Option<&Location>) -> (Value, Value) {
@@ -52,6 +56,18 @@ fn finding(seed: u64, finding: &Finding) -> Value {
         "message": finding.message,
         "other": other,
         "count": finding.count,
+        "seed": seed,
+    })
+}
+
+fn difference(seed: u64, kernel: &str, difference: &Difference) -> Value {
+    json!({
+        "kind": Difference::KIND,
+        "kernel": kernel,
+        "buffer": difference.buffer,
+        "offset": difference.offset,
+        "message": difference.message(),
+        "count": difference.count,
         "seed": seed,
     })
 }
