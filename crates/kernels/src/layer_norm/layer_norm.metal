@@ -38,8 +38,8 @@ struct Affine {
         }
     }
 
-    template <typename Share>
-    void load(Share share, uint v, thread float (&w)[SLOTS], thread float (&b)[SLOTS]) const {
+    template <typename T, uint VISITS>
+    void load(RowShare<T, VISITS> share, uint v, thread float (&w)[SLOTS], thread float (&b)[SLOTS]) const {
         if (weighted) {
             share.load_visit(weight, v, w);
         }
@@ -61,21 +61,21 @@ inline Statistics statistics_of(float mean, float squares, constant Params& para
 }
 
 // Weight and bias of a thread's share of a row, brought at once or, where registers are scarce, when they are needed.
-template <typename Share, typename W, uint AT_ONCE>
+template <typename T, typename W, uint VISITS, uint AT_ONCE>
 struct KeptAffine {
     Affine<W> affine;
 
-    KeptAffine(Affine<W> affine, Share) : affine(affine) {}
+    KeptAffine(Affine<W> affine, RowShare<T, VISITS>) : affine(affine) {}
 
-    void load(Share share, uint v, thread float (&w)[SLOTS], thread float (&b)[SLOTS]) const { affine.load(share, v, w, b); }
+    void load(RowShare<T, VISITS> share, uint v, thread float (&w)[SLOTS], thread float (&b)[SLOTS]) const { affine.load(share, v, w, b); }
 };
 
-template <typename Share, typename W>
-struct KeptAffine<Share, W, 1> {
-    typename Share::template Kept<W> weight;
-    typename Share::template Kept<W> bias;
+template <typename T, typename W, uint VISITS>
+struct KeptAffine<T, W, VISITS, 1> {
+    typename RowShare<T, VISITS>::template Kept<W> weight;
+    typename RowShare<T, VISITS>::template Kept<W> bias;
 
-    KeptAffine(Affine<W> affine, Share share) {
+    KeptAffine(Affine<W> affine, RowShare<T, VISITS> share) {
         if (affine.weighted) {
             share.load(affine.weight, 0.0f, weight);
         }
@@ -84,7 +84,7 @@ struct KeptAffine<Share, W, 1> {
         }
     }
 
-    void load(Share, uint v, thread float (&w)[SLOTS], thread float (&b)[SLOTS]) const {
+    void load(RowShare<T, VISITS>, uint v, thread float (&w)[SLOTS], thread float (&b)[SLOTS]) const {
         weight.widen_visit(v, w);
         bias.widen_visit(v, b);
     }
@@ -92,9 +92,9 @@ struct KeptAffine<Share, W, 1> {
 
 // A row that is kept in registers.
 template <typename T, typename W, uint VISITS, uint AT_ONCE>
-inline Statistics normalize_kept(thread const typename RowShare<T, VISITS>::template Kept<T>& kept, device T* to,
-                                 RowShare<T, VISITS> share, thread const KeptAffine<RowShare<T, VISITS>, W, AT_ONCE>& factors,
-                                 Affine<W> affine, constant Params& params, threadgroup float* partial) {
+inline Statistics normalize_kept(thread const typename RowShare<T, VISITS>::template Kept<T>& kept, device T* to, RowShare<T, VISITS> share,
+                                 thread const KeptAffine<T, W, VISITS, AT_ONCE>& factors, Affine<W> affine, constant Params& params,
+                                 threadgroup float* partial) {
     float slots[SLOTS], w[SLOTS], b[SLOTS];
     float sums[SLOTS] = {}, squares[SLOTS] = {};
     for (uint v = 0; v < VISITS; ++v) {
@@ -174,34 +174,31 @@ template <typename T, typename W, uint VISITS, uint THREADS, uint AT_ONCE>
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
     const ulong rows = params.rows.outer, length = params.rows.length;
+    RowThread t = row_thread(length, group, threads, simdgroup, lane);
     const Affine<W> affine = {weight, bias, params.weighted != 0, params.biased != 0};
+    const bool stored = params.statistics && t.index == 0;
     if (VISITS > 0 && is_wide(x) && is_wide(weight) && is_wide(bias) && is_wide(y)) {
-        typedef RowShare<T, VISITS> Share;
-        const Share share(length, group, threads, simdgroup, lane, rows, true);
-        ulong row = share.t.row;
-        if (VISITS > 1 && row >= rows) {
+        if (VISITS > 1 && t.row >= rows) {
             return;
         }
-        const bool stored = params.statistics && share.t.index == 0;
-        typename Share::template Kept<T> kept, next;
-        share.load(x + row * length, 0.0f, kept);
-        const KeptAffine<Share, W, AT_ONCE> factors(affine, share);
-        const ulong step = ulong(groups) * threads / share.t.count;
-        while (!AT_ONCE && row + step < rows) {
-            share.load(x + (row + step) * length, 0.0f, next);
-            store(normalize_kept(kept, y + row * length, share, factors, affine, params, partial), row, stored, means, inv_stds);
+        const RowShare<T, VISITS> share(t, t.row < rows ? uint(length) : 0, true);
+        typename RowShare<T, VISITS>::template Kept<T> kept, next;
+        share.load(x + t.row * length, 0.0f, kept);
+        const KeptAffine<T, W, VISITS, AT_ONCE> factors(affine, share);
+        const ulong step = ulong(groups) * threads / t.count;
+        while (!AT_ONCE && t.row + step < rows) {
+            share.load(x + (t.row + step) * length, 0.0f, next);
+            store(normalize_kept(kept, y + t.row * length, share, factors, affine, params, partial), t.row, stored, means, inv_stds);
             kept = next;
-            row += step;
+            t.row += step;
         }
-        store(normalize_kept(kept, y + row * length, share, factors, affine, params, partial), row, stored && row < rows, means, inv_stds);
-        return;
-    }
-    RowThread t = row_thread(length, group, threads, simdgroup, lane);
-    const bool stored = params.statistics && t.index == 0;
-    for (ulong first = 0; first < rows; first += ulong(groups) * threads / t.count) {
-        const bool exists = t.row < rows;
-        const ulong n = exists ? length : 0, start = t.row * length;
-        store(normalize(x + start, y + start, n, affine, params, t, partial), t.row, stored && exists, means, inv_stds);
-        t.row += ulong(groups) * threads / t.count;
+        store(normalize_kept(kept, y + t.row * length, share, factors, affine, params, partial), t.row, stored && t.row < rows, means, inv_stds);
+    } else {
+        for (ulong first = 0; first < rows; first += ulong(groups) * threads / t.count) {
+            const bool exists = t.row < rows;
+            const ulong n = exists ? length : 0, start = t.row * length;
+            store(normalize(x + start, y + start, n, affine, params, t, partial), t.row, stored && exists, means, inv_stds);
+            t.row += ulong(groups) * threads / t.count;
+        }
     }
 }

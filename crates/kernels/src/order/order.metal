@@ -209,10 +209,8 @@ struct RowShare {
     bool spread;
     uint first;
 
-    // Of threadgroup number `group`, for rows of `n` elements; `wide` if all of them begin at words of 16 bytes.
-    RowShare(ulong length, uint group, uint threads, uint simdgroup, uint lane, ulong rows, bool wide)
-        : t(row_thread(length, group, threads, simdgroup, lane)), n(t.row < rows ? uint(length) : 0), wide(wide),
-          spread(PIECES > 1 && t.count >= 32), first(SLOTS * t.index) {
+    // `wide` if all of the rows begin at words of 16 bytes.
+    RowShare(RowThread t, uint n, bool wide) : t(t), n(n), wide(wide), spread(PIECES > 1 && t.count >= 32), first(SLOTS * t.index) {
         if (spread) {
             first = t.index / 32 * (32 * SLOTS) + t.index % 32 * LENGTH;
         }

@@ -138,21 +138,19 @@ template <typename T, typename W, uint VISITS, uint THREADS>
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
-    const ulong rows = params.rows.outer, length = params.rows.length;
+    const RowThread t = row_thread(params.rows.length, group, threads, simdgroup, lane);
+    const ulong n = t.row < params.rows.outer ? params.rows.length : 0;
+    const ulong start = t.row * params.rows.length;
+    const RowsOf<T, VISITS> source = {RowReader<T>(x + start, 1, n)};
     if (VISITS > 0) {
-        const RowShare<T, VISITS> share(length, group, threads, simdgroup, lane, rows, is_wide(x) && is_wide(weight) && is_wide(y));
-        if (VISITS > 1 && share.n == 0) {
+        if (VISITS > 1 && n == 0) {
             return;
         }
-        const ulong start = share.t.row * length;
-        const RowsOf<T, VISITS> source = {RowReader<T>(x + start, 1, length)};
+        const RowShare<T, VISITS> share(t, uint(n), is_wide(x) && is_wide(weight) && is_wide(y));
         rms_normalize_kept(source, weight, y + start, share, params, partial);
-        return;
+    } else {
+        rms_normalize(source, weight, RowWriter<T>(y + start, 1, n), params, t, partial);
     }
-    const RowThread t = row_thread(length, group, threads, simdgroup, lane);
-    const ulong n = t.row < rows ? length : 0, start = t.row * length;
-    const RowsOf<T, VISITS> source = {RowReader<T>(x + start, 1, n)};
-    rms_normalize(source, weight, RowWriter<T>(y + start, 1, n), params, t, partial);
 }
 
 template <typename T, typename W, uint VISITS, uint THREADS>
@@ -169,20 +167,17 @@ template <typename T, typename W, uint VISITS, uint THREADS>
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
-    const ulong rows = params.rows.outer, length = params.rows.length;
+    const RowThread t = row_thread(params.rows.length, group, threads, simdgroup, lane);
+    const ulong n = t.row < params.rows.outer ? params.rows.length : 0;
+    const ulong start = t.row * params.rows.length;
+    const RowsOfSum<T, VISITS> source = {RowReader<T>(a + start, 1, n), RowReader<T>(b + start, 1, n), RowWriter<T>(sum + start, 1, n)};
     if (VISITS > 0) {
-        const bool wide = is_wide(a) && is_wide(b) && is_wide(weight) && is_wide(sum) && is_wide(y);
-        const RowShare<T, VISITS> share(length, group, threads, simdgroup, lane, rows, wide);
-        if (VISITS > 1 && share.n == 0) {
+        if (VISITS > 1 && n == 0) {
             return;
         }
-        const ulong start = share.t.row * length;
-        const RowsOfSum<T, VISITS> source = {RowReader<T>(a + start, 1, length), RowReader<T>(b + start, 1, length), RowWriter<T>(sum + start, 1, length)};
+        const RowShare<T, VISITS> share(t, uint(n), is_wide(a) && is_wide(b) && is_wide(weight) && is_wide(sum) && is_wide(y));
         rms_normalize_kept(source, weight, y + start, share, params, partial);
-        return;
+    } else {
+        rms_normalize(source, weight, RowWriter<T>(y + start, 1, n), params, t, partial);
     }
-    const RowThread t = row_thread(length, group, threads, simdgroup, lane);
-    const ulong n = t.row < rows ? length : 0, start = t.row * length;
-    const RowsOfSum<T, VISITS> source = {RowReader<T>(a + start, 1, n), RowReader<T>(b + start, 1, n), RowWriter<T>(sum + start, 1, n)};
-    rms_normalize(source, weight, RowWriter<T>(y + start, 1, n), params, t, partial);
 }

@@ -31,17 +31,16 @@ template <typename T, uint LOG, uint VISITS>
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
-    if (VISITS > 0) {
-        const RowShare<T, VISITS> share(rows.length, group, threads, simdgroup, lane, rows.outer, is_wide(x) && is_wide(y));
-        if (VISITS > 1 && share.n == 0) {
-            return;
-        }
-        const ulong start = share.t.row * rows.length;
-        softmax_kept<Form<LOG>>(x + start, y + start, share, partial);
-        return;
-    }
     const RowThread t = row_thread(rows.length, group, threads, simdgroup, lane);
     const ulong n = t.row < rows.outer * rows.inner ? rows.length : 0;
+    if (VISITS > 0) {
+        if (VISITS > 1 && n == 0) {
+            return;
+        }
+        const RowShare<T, VISITS> share(t, uint(n), is_wide(x) && is_wide(y));
+        softmax_kept<Form<LOG>>(x + t.row * rows.length, y + t.row * rows.length, share, partial);
+        return;
+    }
     const ulong start = t.row / rows.inner * rows.length * rows.inner + t.row % rows.inner;
     softmax_row<Form<LOG>>(RowReader<T>(x + start, rows.inner, n), RowWriter<T>(y + start, rows.inner, n), t, partial);
 }
