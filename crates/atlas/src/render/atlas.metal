@@ -91,9 +91,9 @@ inline T min(T a, T b) {
     return b < a ? b : a;
 }
 
-// NaN if either is.
+// NaN if either is; one instruction on NVIDIA's GPUs where `b` is a constant other than zero.
 inline float min(float a, float b) {
-    return isnan(a) || a < b ? a : b;
+    return !(a >= b) && !isnan(b) ? a : b;
 }
 
 template <typename T>
@@ -102,7 +102,7 @@ inline T max(T a, T b) {
 }
 
 inline float max(float a, float b) {
-    return isnan(a) || a > b ? a : b;
+    return !(a <= b) && !isnan(b) ? a : b;
 }
 
 // Counts modulo the width.

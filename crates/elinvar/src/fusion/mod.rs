@@ -5,6 +5,7 @@
 
 mod emit;
 mod graph;
+mod space;
 
 use std::{
     cell::{Cell, RefCell},
@@ -153,7 +154,7 @@ fn run(executor: &Executor, graph: Graph) -> Result<()> {
     let elements = graph.shape.elements();
     let bindings = graph.leaves.iter().map(Tensor::binding).collect::<Result<Vec<_>>>()?;
     let infos: Vec<_> = graph.leaves.iter().map(Tensor::info).collect();
-    let space = emit::Space::new(graph.shape, &infos)?;
+    let space = space::Space::new(graph.shape, &infos)?;
     let threads = executor.properties().has_simdgroups();
     let Some(plan) = emit::Plan::new(&graph, &space, threads) else { return one_by_one(executor, &graph) };
     let mut all: Vec<_> = bindings.into_iter().map(Some).collect();
