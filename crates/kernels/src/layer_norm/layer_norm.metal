@@ -177,11 +177,13 @@ template <typename T, typename W, uint VISITS, uint THREADS, uint AT_ONCE>
     RowThread t = row_thread(length, group, threads, simdgroup, lane);
     const Affine<W> affine = {weight, bias, params.weighted != 0, params.biased != 0};
     const bool stored = params.statistics && t.index == 0;
-    if (VISITS > 0 && is_wide(x) && is_wide(weight) && is_wide(bias) && is_wide(y)) {
+    // With weight and bias in registers too, a second way beside this one would cost more of them than there are.
+    const bool wide = is_wide(x) && is_wide(weight) && is_wide(bias) && is_wide(y);
+    if (VISITS > 0 && (AT_ONCE || wide)) {
         if (VISITS > 1 && t.row >= rows) {
             return;
         }
-        const RowShare<T, VISITS> share(t, t.row < rows ? uint(length) : 0, true);
+        const RowShare<T, VISITS> share(t, t.row < rows ? uint(length) : 0, !AT_ONCE || wide);
         typename RowShare<T, VISITS>::template Kept<T> kept, next;
         share.load(x + t.row * length, 0.0f, kept);
         const KeptAffine<T, W, VISITS, AT_ONCE> factors(affine, share);
