@@ -65,7 +65,10 @@ fn a_device_that_does_not_open_says_why_and_auto_takes_the_cpu() {
 #[test]
 fn a_model_that_does_not_fit_is_refused_or_computed_on_the_cpu() {
     let (code, out, err) = elinvar("free=1000000", GENERATE);
-    assert!(code == 0 && !out.is_empty() && err.starts_with("cuda has 976.6 KiB free, ") && err.trim_end().ends_with("computing on the cpu"), "{err}");
+    assert!(
+        code == 0 && !out.is_empty() && err.starts_with("cuda has 976.6 KiB free, ") && err.trim_end().ends_with("computing on the cpu"),
+        "{err}"
+    );
     let (code, out, err) = elinvar("free=1000000", &["generate", "--device", "cuda", "-n", "2"]);
     assert!(code == 2 && out.is_empty() && err.contains("free"), "{err}");
     // What is free now may be gone when it is asked for.
