@@ -3,7 +3,8 @@
 use std::{fs::File, io::BufWriter, path::PathBuf, str::FromStr};
 
 use elinvar::{DType, Error, Result, Tensor, atlas::is_floating};
-use half::{bf16, f16};
+
+use crate::tensors::numbers;
 
 /// `BUFFER=WIDTHxHEIGHT:FILE`.
 #[derive(Clone, Debug)]
@@ -26,29 +27,6 @@ impl FromStr for PictureArgument {
             Some(Self { name: name.to_owned(), width: extent(width)?, height: extent(height)?, file: file.into() })
         };
         parts().ok_or_else(|| Error::invalid_argument(format!("'{text}': write BUFFER=WIDTHxHEIGHT:FILE, such as counts=640x320:counts.png")))
-    }
-}
-
-/// Elements as numbers.
-pub(crate) fn numbers(dtype: DType, bytes: &[u8]) -> Vec<f64> {
-    macro_rules! read {
-        ($type:ty, |$x:ident| $value:expr) => {
-            bytes.chunks_exact(size_of::<$type>()).map(|chunk| bytemuck::pod_read_unaligned::<$type>(chunk)).map(|$x| $value).collect()
-        };
-    }
-    match dtype {
-        DType::F32 => read!(f32, |x| f64::from(x)),
-        DType::F64 => read!(f64, |x| x),
-        DType::F16 => read!(f16, |x| x.to_f64()),
-        DType::BF16 => read!(bf16, |x| x.to_f64()),
-        DType::I8 => read!(i8, |x| f64::from(x)),
-        DType::I16 => read!(i16, |x| f64::from(x)),
-        DType::I32 => read!(i32, |x| f64::from(x)),
-        DType::I64 => read!(i64, |x| x as f64),
-        DType::U16 => read!(u16, |x| f64::from(x)),
-        DType::U32 => read!(u32, |x| f64::from(x)),
-        DType::U64 => read!(u64, |x| x as f64),
-        _ => read!(u8, |x| f64::from(x)),
     }
 }
 

@@ -6,7 +6,7 @@ use elinvar::{DType, Error, Result};
 use elinvar_sim::Buffer;
 
 use super::CheckArgs;
-use crate::kernel::{BufferArgument, numbers};
+use crate::{kernel::BufferArgument, tensors::numbers};
 
 /// What a buffer should hold.
 pub(super) struct Expected<'a> {
