@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use elinvar::{BackendType, DType, Error, Executor, Result, Tensor, kernels::compare::CompareOp};
+use elinvar::{DType, Error, Executor, Result, Tensor, kernels::compare::CompareOp};
 use elinvar_core::{Backend, CommandList, Completion, Device, DeviceProperties, KernelSource, MemoryInfo, NullBackend, Pipeline, RawBuffer, Storage};
 use elinvar_cpu::CpuBackend;
 
@@ -272,21 +272,24 @@ fn random_expressions_have_the_bits_of_their_operators_on_the_cpu() {
     assert!(compare(&cpu(), 0..3000) > 3000);
 }
 
-/// On the simulator, or the device that `ELINVAR_DEVICE` names.
+/// The simulator, or the device that `ELINVAR_DEVICE` names.
+#[cfg(target_os = "linux")]
+fn gpu() -> Executor {
+    let backend = std::env::var("ELINVAR_DEVICE").map_or(elinvar::BackendType::MetalSim, |name| name.parse().unwrap());
+    Executor::new_with_backend(backend).unwrap()
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn random_expressions_have_the_bits_of_their_operators_on_gpus() {
-    let backend = std::env::var("ELINVAR_DEVICE").map_or(BackendType::MetalSim, |name| name.parse().unwrap());
-    let executor = Executor::new_with_backend(backend).unwrap();
-    assert!(compare(&executor, 0..24) > 24);
+    assert!(compare(&gpu(), 0..24) > 24);
 }
 
 /// Lengths around whole words, operands that begin between them, rows of whole words and of others.
 #[test]
 #[cfg(target_os = "linux")]
 fn words_of_neighbouring_elements_have_the_bits_of_single_ones() {
-    let backend = std::env::var("ELINVAR_DEVICE").map_or(BackendType::MetalSim, |name| name.parse().unwrap());
-    let executor = Executor::new_with_backend(backend).unwrap();
+    let executor = gpu();
     let mut random = Random(5);
     for dtype in [DType::F32, DType::BF16] {
         for n in [7usize, 8, 4096, 5003] {
