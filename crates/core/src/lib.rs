@@ -19,6 +19,7 @@ mod cuda;
 mod device;
 mod dtype;
 mod error;
+mod forward;
 mod host;
 mod kernel;
 mod layout;

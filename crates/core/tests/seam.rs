@@ -8,8 +8,8 @@ use std::sync::{
 };
 
 use elinvar_core::{
-    Backend, Command, CommandList, Completion, DType, Device, DeviceKind, DeviceMemory, DeviceProperties, Dispatch, Error, Extent, HostMemory,
-    KernelKey, KernelSource, ListBuilder, MemoryInfo, NullBackend, Parameter, Pipeline, RawBuffer, Result, Storage,
+    Backend, Command, CommandList, Completion, DType, Device, DeviceKind, DeviceMemory, Dispatch, Error, Extent, HostMemory, KernelKey, KernelSource,
+    ListBuilder, MemoryInfo, NullBackend, Parameter, RawBuffer, Result, Storage, forward,
 };
 
 fn kernel(parameters: &[Parameter]) -> Arc<KernelSource> {
@@ -129,9 +129,7 @@ impl Drop for Counted {
 const SMALL: usize = 4096;
 
 impl Backend for SmallBackend {
-    fn properties(&self) -> &DeviceProperties {
-        self.inner.properties()
-    }
+    forward!(inner: properties compile);
 
     fn memory(&self) -> MemoryInfo {
         MemoryInfo { total: SMALL, available: SMALL - self.used.load(Ordering::SeqCst) }
@@ -151,10 +149,6 @@ impl Backend for SmallBackend {
 
     fn read(&self, _: &RawBuffer, _: usize, _: &mut [u8]) -> Result<()> {
         Ok(())
-    }
-
-    fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
-        self.inner.compile(kernel)
     }
 
     fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
@@ -227,29 +221,10 @@ fn adopted_memory_is_read_only_where_it_is_not_copied() {
         }
     }
     impl Backend for Adopting {
-        fn properties(&self) -> &DeviceProperties {
-            self.0.properties()
-        }
-        fn memory(&self) -> MemoryInfo {
-            self.0.memory()
-        }
-        fn allocate(&self, bytes: usize, storage: Storage) -> Result<RawBuffer> {
-            self.0.allocate(bytes, storage)
-        }
+        forward!(0: properties memory allocate write read compile submit);
+
         fn adopt(&self, memory: HostMemory) -> Result<RawBuffer> {
             Ok(RawBuffer::new(Host(memory)))
-        }
-        fn write(&self, buffer: &RawBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
-            self.0.write(buffer, offset, bytes)
-        }
-        fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
-            self.0.read(buffer, offset, bytes)
-        }
-        fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
-            self.0.compile(kernel)
-        }
-        fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
-            self.0.submit(commands)
         }
     }
     let device = Device::new(Adopting(NullBackend::new()));

@@ -11,7 +11,7 @@ use std::{
 };
 
 use elinvar::{DType, Error, Executor, Result, Tensor, kernels::compare::CompareOp};
-use elinvar_core::{Backend, CommandList, Completion, Device, DeviceProperties, KernelSource, MemoryInfo, NullBackend, Pipeline, RawBuffer, Storage};
+use elinvar_core::{Backend, CommandList, Completion, Device, NullBackend, forward};
 use elinvar_cpu::CpuBackend;
 
 fn cpu() -> Executor {
@@ -25,29 +25,7 @@ struct Failing {
 }
 
 impl Backend for Failing {
-    fn properties(&self) -> &DeviceProperties {
-        self.cpu.properties()
-    }
-
-    fn memory(&self) -> MemoryInfo {
-        self.cpu.memory()
-    }
-
-    fn allocate(&self, bytes: usize, storage: Storage) -> Result<RawBuffer> {
-        self.cpu.allocate(bytes, storage)
-    }
-
-    fn write(&self, buffer: &RawBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
-        self.cpu.write(buffer, offset, bytes)
-    }
-
-    fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        self.cpu.read(buffer, offset, bytes)
-    }
-
-    fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
-        self.cpu.compile(kernel)
-    }
+    forward!(cpu: properties memory allocate write read compile);
 
     fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
         if self.fails.load(Ordering::Relaxed) { Err(Error::out_of_memory("for now")) } else { self.cpu.submit(commands) }

@@ -80,9 +80,7 @@ pub fn put_through(cases: &[Case], device: &Device, reference: &Device, mut tell
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use elinvar_core::{Backend, CommandList, Completion, KernelSource, MemoryInfo, NullBackend, Pipeline, RawBuffer, Storage};
+    use elinvar_core::{Backend, NullBackend, Pipeline, forward};
 
     use super::*;
     use crate::conformance::cases;
@@ -91,36 +89,10 @@ mod tests {
     struct Late(NullBackend, bool);
 
     impl Backend for Late {
-        fn properties(&self) -> &DeviceProperties {
-            self.0.properties()
-        }
-
-        fn memory(&self) -> MemoryInfo {
-            self.0.memory()
-        }
-
-        fn allocate(&self, bytes: usize, storage: Storage) -> Result<RawBuffer> {
-            self.0.allocate(bytes, storage)
-        }
-
-        fn write(&self, buffer: &RawBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
-            self.0.write(buffer, offset, bytes)
-        }
-
-        fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
-            self.0.read(buffer, offset, bytes)
-        }
-
-        fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
-            self.0.compile(kernel)
-        }
+        forward!(0: properties memory allocate write read compile submit);
 
         fn ready(&self, _: &Pipeline) -> Result<()> {
             if self.1 { Ok(()) } else { Err(Error::compile_failed("on purpose")) }
-        }
-
-        fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
-            self.0.submit(commands)
         }
     }
 

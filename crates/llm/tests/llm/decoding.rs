@@ -2,10 +2,8 @@
 
 use std::{num::NonZeroUsize, sync::Arc};
 
-use elinvar::{DType, Executor, MemoryInfo, Precision, Result};
-use elinvar_core::{
-    Backend, CommandList, Completion, Device, DeviceProperties, HostMemory, KernelSource, Pipeline, RawBuffer, Reading, Storage, Wait,
-};
+use elinvar::{DType, Executor, Precision, Result};
+use elinvar_core::{Backend, Completion, Device, RawBuffer, Reading, Wait, forward};
 use elinvar_cpu::CpuBackend;
 use elinvar_llm::{Sampler, Sampling, Session};
 
@@ -30,42 +28,12 @@ impl Wait for Never {
 }
 
 impl Backend for Late {
-    fn properties(&self) -> &DeviceProperties {
-        self.0.properties()
-    }
-
-    fn memory(&self) -> MemoryInfo {
-        self.0.memory()
-    }
-
-    fn allocate(&self, bytes: usize, storage: Storage) -> Result<RawBuffer> {
-        self.0.allocate(bytes, storage)
-    }
-
-    fn adopt(&self, memory: HostMemory) -> Result<RawBuffer> {
-        self.0.adopt(memory)
-    }
-
-    fn write(&self, buffer: &RawBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
-        self.0.write(buffer, offset, bytes)
-    }
-
-    fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        self.0.read(buffer, offset, bytes)
-    }
+    forward!(0: properties memory allocate adopt write read compile submit);
 
     fn read_later(&self, buffer: &RawBuffer, offset: usize, bytes: usize) -> Result<Reading> {
         let mut copy = vec![0; bytes];
         let result = self.0.read(buffer, offset, &mut copy);
         Ok(Reading::new(Completion::new(Arc::new(Never)), move || result.map(|()| copy)))
-    }
-
-    fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
-        self.0.compile(kernel)
-    }
-
-    fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
-        self.0.submit(commands)
     }
 }
 
