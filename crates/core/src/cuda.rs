@@ -26,6 +26,9 @@ pub struct CudaSource {
     pub defines: &'static [(&'static str, &'static str)],
     /// The devices it runs on.
     pub architecture: CudaArchitecture,
+    /// Whether it may begin before the launches ahead have ended, for which it then waits itself (`griddepcontrol.wait`) before it reads what is not
+    /// [`early`](crate::Parameter::early), or writes.
+    pub overlaps: bool,
 }
 
 /// The devices a CUDA kernel runs on, by compute capability: 90 is 9.0.

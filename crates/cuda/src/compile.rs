@@ -176,7 +176,10 @@ impl Compiler {
         let image = self.cached(&Text { name: &name, text: &text, target, fast_math: false, headers: &[], options })?;
         let params = (kernel.params_bytes > 0).then_some(Slot::Params);
         let arguments = (0..kernel.parameters.len()).map(Slot::Buffer).chain(params).collect();
-        Ok(Code { image, entries: vec![Entry { symbol: source.entry.to_owned(), arguments, overlaps: false }] })
+        Ok(Code {
+            image,
+            entries: vec![Entry { symbol: source.entry.to_owned(), arguments, overlaps: source.overlaps && capability >= OVERLAPPING }],
+        })
     }
 
     fn cached(&self, text: &Text<'_>) -> Result<Vec<u8>> {

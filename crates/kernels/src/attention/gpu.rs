@@ -41,7 +41,7 @@ const MERGE: MetalForm = MetalForm::new(
 );
 
 /// Keys of a block.
-const BLOCK: u64 = 256;
+pub(super) const BLOCK: u64 = 256;
 
 /// Rows of a tile at most.
 const ROWS: u64 = 8;
@@ -89,6 +89,11 @@ impl Shape {
         (s.queries * s.group() as u64).div_ceil(self.rows) * s.kv_heads * s.batch
     }
 
+    /// `launch` for each tile and block of keys.
+    pub(super) fn over_blocks(&self, launch: Launch, params: &Params) -> Result<Launch> {
+        over(launch, self.tiles(params) * params.score.keys.div_ceil(BLOCK))
+    }
+
     /// Elements of a value with those that only pad it.
     pub(super) fn padded_width(&self) -> u64 {
         32 * self.columns * self.chunks
@@ -115,16 +120,21 @@ pub(super) fn plan(params: &Params, types: Types, device: &DeviceProperties) -> 
         return Ok(Plan::default());
     }
     let shape = Shape::new(params);
-    let blocks = params.score.keys.div_ceil(BLOCK);
-    if blocks > 1 && shape.tiles(params) <= BUSY {
+    if is_split(params, shape.tiles(params)) {
         let (shape, [.., positions, lengths]) = (Shape::spread(params, device), types.inputs());
         let key = shape.key("attention_split", &types.of_tile());
         let launch = Launch::on_gpu(key, SPLIT, params, types.inputs().into_iter().chain(SUMS_OF_BLOCKS));
-        return merged(launch.with_threadgroup_memory(shape.memory()), &shape, params, types.q, [positions, lengths]);
+        let launch = shape.over_blocks(launch, params)?.with_threadgroup_memory(shape.memory());
+        return merged(launch, params, types.q, [positions, lengths]);
     }
     let buffers = types.inputs().into_iter().chain([(Parameter::write("y", types.q), Argument::Output(0))]);
     let launch = Launch::on_gpu(shape.key("attention", &types.of_tile()), WHOLE, params, buffers);
     Ok(over(launch, shape.tiles(params))?.with_threadgroup_memory(shape.memory()).into())
+}
+
+/// Whether the keys of so many tiles are split, to keep the GPU busy.
+pub(super) fn is_split(params: &Params, tiles: u64) -> bool {
+    params.score.keys > BLOCK && tiles <= BUSY
 }
 
 /// What the kernels count in 32 bits.
@@ -145,8 +155,8 @@ pub(super) fn check_extents(params: &Params, device: &DeviceProperties) -> Resul
 pub(super) const SUMS_OF_BLOCKS: [(Parameter, Argument); 2] =
     [(Parameter::update("values", DType::F32), Argument::Scratch(0)), (Parameter::update("states", DType::F32), Argument::Scratch(1))];
 
-/// `launch` for each tile and block of keys, and the one that merges what they give; `places` are the positions and the lengths.
-pub(super) fn merged(launch: Launch, shape: &Shape, params: &Params, dtype: DType, places: [(Parameter, Argument); 2]) -> Result<Plan> {
+/// `launch`, and the one that merges what it gives for each block of keys; `places` are the positions and the lengths.
+pub(super) fn merged(launch: Launch, params: &Params, dtype: DType, places: [(Parameter, Argument); 2]) -> Result<Plan> {
     let [positions, lengths] = places.map(|(parameter, argument)| (parameter.early(), argument));
     let buffers = [
         (Parameter::read("values", DType::F32), Argument::Scratch(0)),
@@ -159,7 +169,7 @@ pub(super) fn merged(launch: Launch, shape: &Shape, params: &Params, dtype: DTyp
     let (rows, chunks, blocks) = (params.rows(), params.value_width.div_ceil(32), params.score.keys.div_ceil(BLOCK));
     // Products of 32 columns, two factors and a sum for each block, and the greatest score of each simdgroup's blocks.
     let merging = 4 * (MERGED * (32 + 2 + 1) + 8);
-    let launches = vec![over(launch, shape.tiles(params) * blocks)?, over(merge, rows * chunks)?.with_threadgroup_memory(merging)];
+    let launches = vec![launch, over(merge, rows * chunks)?.with_threadgroup_memory(merging)];
     let floats = |n: u64| (4 * rows * blocks * n) as usize;
     Ok(Plan { launches, scratch: vec![floats(params.value_width), floats(2)] })
 }

@@ -21,9 +21,10 @@
 //!   `o' = fma(o, a, o_b · b)`, starting with the first block whose `m_b` is not −∞; later blocks with `m_b = −∞` are passed over.
 //! * `y = o · (1 / l)`. The exponentials are [`exp_nonpositive`](crate::math::exp_nonpositive).
 //!
-//! Fast precision gives the same on devices without a kernel of their own for it. NVIDIA GPUs of compute capability 9.0 have one for 64 queries and
-//! more whose keys and values are f16 or bf16, of 64 or 128 elements, without mask and soft cap: queries and weights are rounded to the keys' type,
-//! sums are f32 in another order. There an infinity or NaN in a key or value reaches all queries of a tile of 128 if any of them attends it.
+//! Fast precision gives the same on devices without kernels of their own for it. NVIDIA GPUs have two where keys and values are f16 or bf16, of 64 or 128
+//! elements, without mask and soft cap: of compute capability 9.0 for 64 queries and more, from 8.0 on where the keys of few queries are split. Queries and
+//! weights are rounded to the keys' type, sums are f32 in another order. There an infinity or NaN in a key or value reaches all queries of a tile, of 128 or of
+//! 8 rows, if any of them attends it.
 //!
 //! # Error
 //! With `u = 2^-24`, `E = |scale| Σ |q_i k_i|` of the worst key, and `n` blocks: before the rounding of the output, the error is at most
@@ -37,6 +38,8 @@ mod gpu;
 pub(crate) mod oracle;
 mod prefill;
 pub(crate) mod scoring;
+mod split;
+mod tensor_cores;
 #[cfg(test)]
 mod tests;
 
@@ -98,7 +101,10 @@ impl Operator for Attention {
         if device.simd_width <= 1 {
             return Ok(types.for_cpu(&params));
         }
-        prefill::plan(&params, types, self.precision, device).map_or_else(|| gpu::plan(&params, types, device), Ok)
+        if let Some(plan) = prefill::plan(&params, types, self.precision, device) {
+            return Ok(plan);
+        }
+        split::plan(&params, types, self.precision, device)?.map_or_else(|| gpu::plan(&params, types, device), Ok)
     }
 
     fn precision(&self) -> Precision {

@@ -71,7 +71,7 @@ fn broadcast(dims: &[usize], at: [usize; 4]) -> usize {
 /// Softmax of each row; a row without a key becomes zeros.
 pub(crate) fn probabilities(scores: &[f64], keys: usize) -> Vec<f64> {
     let row = |row: &[f64]| -> Vec<f64> {
-        let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let max = row.iter().copied().fold(f64::NEG_INFINITY, |max, s| if s > max || s.is_nan() { s } else { max });
         let weights: Vec<f64> = row.iter().map(|s| if max == f64::NEG_INFINITY { 0.0 } else { (s - max).exp() }).collect();
         let sum = weights.iter().sum::<f64>().max(f64::MIN_POSITIVE);
         weights.iter().map(|w| w / sum).collect()
@@ -302,18 +302,40 @@ fn fast_cases() -> Vec<Case> {
     let extra = Extra { positions: Some(HostTensor::new(&[2, 80], &places)), ..Extra::default() };
     cases.push(fast(causal, Dims { batch: 2, ..Dims::new(2, 2, 80, 170, 64) }, narrow, extra));
     cases.push(fast(causal, Dims { keys: 0, ..Dims::new(1, 1, 64, 1, 64) }, narrow, Extra::default()));
-    cases.extend(PAIRS.map(fast_strided).into_iter().flatten());
+    for pair in &PAIRS[1..] {
+        // One query over a cache that is not full, and more rows than a tile has.
+        cases.push(fast(Scoring { offset: 649, ..causal }, Dims::new(8, 2, 1, 700, 128), *pair, Extra::default()));
+        cases.push(fast(Scoring { offset: 300, ..causal }, Dims::new(6, 2, 5, 310, 64), *pair, Extra::default()));
+    }
+    cases.push(fast(Scoring { left_window: Some(20), offset: 250, ..causal }, Dims::new(2, 1, 4, 330, 64), narrow, Extra::default()));
+    cases.push(fast(Scoring { right_window: Some(2), ..Scoring::default() }, Dims::new(1, 1, 6, 270, 128), wide, Extra::default()));
+    cases.push(fast(causal, Dims::new(2, 1, 1, 33_100, 64), narrow, Extra { positions: positions(33_000, 1), ..Extra::default() }));
+    let lengths = Some(HostTensor::new(&[3], &[0, 33, 600]));
+    cases.push(fast(Scoring::default(), Dims { batch: 3, ..Dims::new(2, 1, 1, 600, 64) }, wide, Extra { lengths, ..Extra::default() }));
+    let extra = Extra { positions: Some(HostTensor::new(&[2, 4], &[-5, 299, 17, 400, 3, -1, 255, 256])), ..Extra::default() };
+    cases.push(fast(causal, Dims { batch: 2, ..Dims::new(2, 1, 4, 300, 128) }, narrow, extra));
+    cases.push(fast(causal, Dims::new(1, 1, 0, 300, 64), narrow, Extra::default()));
+    // A query that is no number gives none; the others of its tile do.
+    let d = Dims::new(4, 2, 1, 300, 64);
+    let operator = Attention { precision: Precision::Fast, ..Attention::default() };
+    let [mut q, k, v] =
+        [(4, 1), (2, 300), (2, 300)].map(|(heads, rows)| HostTensor::random(DType::F16, &[1, heads, rows, 64], -1.0, 1.0, 60 + heads as u64));
+    let mut values = q.to_f64();
+    values[64 + 3] = f64::NAN;
+    q = HostTensor::from_f64(DType::F16, q.dims(), &values);
+    cases.push(case_of(operator, d, [q, k, v], Extra::default()));
+    cases.extend(PAIRS.into_iter().flat_map(|pair| [(66, 70), (3, 270)].map(|(queries, keys)| fast_strided(pair, queries, keys))).flatten());
     cases
 }
 
 /// Queries and keys token by token; a part of the values, backwards.
-fn fast_strided([q, kv]: [DType; 2]) -> Result<Case> {
-    let d = Dims::new(4, 2, 66, 70, 64);
+fn fast_strided([q, kv]: [DType; 2], queries: usize, keys: usize) -> Result<Case> {
+    let d = Dims::new(4, 2, queries, keys, 64);
     let stored = |dtype, dims: [usize; 4], seed| HostTensor::random(dtype, &dims, -1.0, 1.0, seed);
-    let q = stored(q, [1, 66, 4, 64], 51).viewed(|layout| layout.permute(&[0, 2, 1, 3]))?;
-    let k = stored(kv, [1, 70, 2, 64], 52).viewed(|layout| layout.permute(&[0, 2, 1, 3]))?;
-    let v = stored(kv, [1, 2, 80, 64], 53).viewed(|layout| layout.slice(2, 74, 70, -1))?;
-    let scoring = Scoring { causal: true, offset: 4, ..Scoring::default() };
+    let q = stored(q, [1, queries, 4, 64], 51).viewed(|layout| layout.permute(&[0, 2, 1, 3]))?;
+    let k = stored(kv, [1, keys, 2, 64], 52).viewed(|layout| layout.permute(&[0, 2, 1, 3]))?;
+    let v = stored(kv, [1, 2, keys + 10, 64], 53).viewed(|layout| layout.slice(2, keys + 4, keys, -1))?;
+    let scoring = Scoring { causal: true, offset: (keys - queries) as i64, ..Scoring::default() };
     Ok(case_of(Attention { scoring, tokens_first: true, precision: Precision::Fast }, d, [q, k, v], Extra::default()))
 }
 

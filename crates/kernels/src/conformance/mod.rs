@@ -152,11 +152,12 @@ impl Case {
     }
 }
 
-/// `‖found − exact‖ / ‖exact‖`; zero if both are zeros.
+/// `‖found − exact‖ / ‖exact‖` over what is not NaN in both; zero if both are zeros.
 fn normalised_error(found: &[f64], exact: &[f64]) -> f64 {
     let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
-    let error = norm(&mut found.iter().zip(exact).map(|(f, e)| f - e));
-    if error == 0.0 { 0.0 } else { error / norm(&mut exact.iter().copied()) }
+    let numbers = || found.iter().zip(exact).filter(|(f, e)| !(f.is_nan() && e.is_nan()));
+    let error = norm(&mut numbers().map(|(f, e)| f - e));
+    if error == 0.0 { 0.0 } else { error / norm(&mut numbers().map(|(_, e)| *e)) }
 }
 
 /// Where tensors start in their buffers.

@@ -51,11 +51,10 @@ impl Row {
     }
 
     /// 32 query heads and 8 of keys and values, 128 wide: one new token over a cache, or all tokens of a causal prompt.
-    fn attention(queries: usize, keys: usize) -> Self {
+    fn attention(queries: usize, keys: usize, precision: Precision) -> Self {
         let (cache, causal) = ([1, 8, keys, 128], queries > 1);
         let row = Row::new("attention", DType::BF16, &[&[1, 32, queries, 128], &cache, &cache]).with("causal", causal);
         let pairs = (queries * keys) as f64 * if causal { 0.5 } else { 1.0 };
-        let precision = if queries > 1 { Precision::Fast } else { Precision::Strict };
         Row { operations: 4.0 * 32.0 * 128.0 * pairs, ..row }.precisely(precision)
     }
 
@@ -128,8 +127,10 @@ fn gpu_rows() -> Vec<Row> {
     for [n, k] in [[4096, 4096], [14_336, 4096], [4096, 14_336], [128_256, 4096]] {
         rows.push(Row::product(DType::BF16, [1, n, k], Precision::Strict));
     }
-    rows.extend([1024, 8192, 65_536].map(|keys| Row::attention(1, keys)));
-    rows.extend([1024, 4096, 16_384].map(|tokens| Row::attention(tokens, tokens)));
+    for precision in [Precision::Strict, Precision::Fast] {
+        rows.extend([1024, 8192, 65_536].map(|keys| Row::attention(1, keys, precision)));
+    }
+    rows.extend([1024, 4096, 16_384].map(|tokens| Row::attention(tokens, tokens, Precision::Fast)));
     rows.push(Row::product(DType::F32, [2048; 3], Precision::Strict));
     rows.push(Row::product(DType::BF16, [4096; 3], Precision::Fast));
     rows

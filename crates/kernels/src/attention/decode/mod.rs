@@ -168,7 +168,8 @@ impl DecodeAttention {
         let launch = Launch::on_gpu(key, METAL, &block, buffers.into_iter().chain(gpu::SUMS_OF_BLOCKS));
         // The new key and value.
         let memory = shape.memory() + 4 * (8 * shape.lanes + shape.padded_width()) as usize;
-        gpu::merged(launch.with_threadgroup_memory(memory), &shape, &params, types.q, [positions, (lengths.0, Argument::Absent)])
+        let launch = shape.over_blocks(launch, &params)?.with_threadgroup_memory(memory);
+        gpu::merged(launch, &params, types.q, [positions, (lengths.0, Argument::Absent)])
     }
 }
 

@@ -1,23 +1,4 @@
-// Instructions of compute capability 9.0: barriers in shared memory, asynchronous copies, products of warpgroups; and the conversions of numbers.
-
-typedef unsigned int u32;
-typedef int i32;
-typedef unsigned long long u64;
-typedef long long i64;
-typedef float f32;
-
-struct f16 {
-    unsigned short bits;
-};
-
-struct bf16 {
-    unsigned short bits;
-};
-
-#define DEVICE __device__ __forceinline__
-
-// Negative infinity: the score of a key that is not attended.
-#define NEVER __int_as_float(0xff800000)
+// Instructions of compute capability 9.0: barriers in shared memory, asynchronous copies, products of warpgroups.
 
 DEVICE u32 shared_address(const void* p) { return u32(__cvta_generic_to_shared(p)); }
 
@@ -46,41 +27,6 @@ DEVICE void copy_async(u32 to, const void* from, u32 bytes) {
 DEVICE void store_shared(u32 to, const u32 (&words)[4]) {
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory");
 }
-
-DEVICE float widen(float x) { return x; }
-DEVICE float widen(bf16 x) { return __uint_as_float(u32(x.bits) << 16); }
-DEVICE float widen(f16 x) {
-    float y;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
-    return y;
-}
-
-// Two numbers in a word.
-template <typename T>
-DEVICE u32 pack(float low, float high);
-template <>
-DEVICE u32 pack<bf16>(float low, float high) {
-    u32 y;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
-    return y;
-}
-template <>
-DEVICE u32 pack<f16>(float low, float high) {
-    u32 y;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
-    return y;
-}
-
-DEVICE float exp2_approximate(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-template <typename A, typename B>
-constexpr bool SAME = false;
-template <typename A>
-constexpr bool SAME<A, A> = true;
 
 // What wgmma is told of a matrix in shared memory: rows of 128 bytes after each other, swizzled, in panels that are `panel` bytes apart.
 DEVICE u64 descriptor(u32 address, u32 panel) { return u64(address >> 4) | u64(panel >> 4) << 16 | u64(1024 >> 4) << 32 | u64(1) << 62; }

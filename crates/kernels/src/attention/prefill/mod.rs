@@ -1,19 +1,22 @@
 //! Attention of many queries on tensor cores: a CUDA kernel for compute capability 9.0, of fast precision.
 
-use elinvar_core::{CudaArchitecture, CudaForm, CudaSource, DType, DeviceProperties, Extent, KernelKey, MetalFile, Parameter};
+use elinvar_core::{CudaArchitecture, CudaForm, CudaSource, DeviceProperties, Extent, KernelKey, MetalFile, Parameter};
 
 use super::{
     Params, Types,
-    scoring::{MaskView, NO_MASK, ScoreParams, View},
+    scoring::{MaskView, ScoreParams, View},
+    tensor_cores::{NUMBERS, SCORING, defines, is_plain},
 };
 use crate::{Argument, Launch, Plan, Precision, metal::metal_file};
 
 const FILES: &[MetalFile] = &[
+    NUMBERS,
     metal_file!("attention/prefill/hopper.cu"),
     View::METAL,
     MaskView::METAL,
     ScoreParams::METAL,
     Params::METAL,
+    SCORING,
     metal_file!("attention/prefill/schedule.cu"),
     metal_file!("attention/prefill/copy.cu"),
     metal_file!("attention/prefill/compute.cu"),
@@ -36,12 +39,11 @@ const THREADS: u32 = 3 * 128;
 /// The launch, where the kernel serves.
 pub(super) fn plan(params: &Params, types: Types, precision: Precision, device: &DeviceProperties) -> Option<Plan> {
     let s = &params.score;
-    let plain = s.mask_type == NO_MASK && s.softcap == 0.0 && s.scale > 0.0 && s.scale.is_finite() && s.width == params.value_width;
     let small = s.keys <= 1 << 30 && s.queries <= 1 << 30;
     let memory = 1024 + 2 * (ROWS + STAGES * KEYS) * s.width;
     if precision == Precision::Strict
         || !ARCHITECTURE.is_of(device)
-        || !plain
+        || !is_plain(params)
         || !small
         || s.queries < LEAST
         || memory > device.threadgroup_memory as u64
@@ -50,25 +52,11 @@ pub(super) fn plan(params: &Params, types: Types, precision: Precision, device: 
         return None;
     }
     let tiles = u32::try_from(s.queries.div_ceil(ROWS) * s.heads * s.batch).ok().filter(|&tiles| tiles <= i32::MAX as u32 / 2)?;
-    let source = CudaSource { files: FILES, entry: "attention_prefill", defines: defines(types, s.width)?, architecture: ARCHITECTURE };
+    let source =
+        CudaSource { files: FILES, entry: "attention_prefill", defines: defines(types, s.width)?, architecture: ARCHITECTURE, overlaps: false };
     let key = KernelKey::new("attention_prefill", &[types.q, types.kv]).with("width", s.width as u32);
     let buffers = types.inputs().into_iter().chain([(Parameter::write("y", types.q), Argument::Output(0))]);
     let launch = Launch::on_cuda(key, CudaForm::Source(source), params, buffers);
     let groups = tiles.min(device.compute_units as u32);
     Some(launch.over(Extent::linear(groups), Extent::linear(THREADS)).with_threadgroup_memory(memory as usize).into())
-}
-
-/// The macros of an instance, if there is one.
-fn defines(types: Types, width: u64) -> Option<&'static [(&'static str, &'static str)]> {
-    Some(match (types.q, types.kv, width) {
-        (DType::F32, DType::F16, 64) => &[("Q", "float"), ("KV", "f16"), ("WIDTH", "64")],
-        (DType::F32, DType::F16, 128) => &[("Q", "float"), ("KV", "f16"), ("WIDTH", "128")],
-        (DType::F32, DType::BF16, 64) => &[("Q", "float"), ("KV", "bf16"), ("WIDTH", "64")],
-        (DType::F32, DType::BF16, 128) => &[("Q", "float"), ("KV", "bf16"), ("WIDTH", "128")],
-        (DType::F16, DType::F16, 64) => &[("Q", "f16"), ("KV", "f16"), ("WIDTH", "64")],
-        (DType::F16, DType::F16, 128) => &[("Q", "f16"), ("KV", "f16"), ("WIDTH", "128")],
-        (DType::BF16, DType::BF16, 64) => &[("Q", "bf16"), ("KV", "bf16"), ("WIDTH", "64")],
-        (DType::BF16, DType::BF16, 128) => &[("Q", "bf16"), ("KV", "bf16"), ("WIDTH", "128")],
-        _ => return None,
-    })
 }

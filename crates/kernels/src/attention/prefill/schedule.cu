@@ -7,29 +7,6 @@ constexpr int PANEL = 64;  // Elements of a row of 128 bytes: longer rows lie in
 constexpr int PANEL_BYTES = 128 * ROWS;
 constexpr int TILE_BYTES = WIDTH / PANEL * PANEL_BYTES;
 
-constexpr u32 WITH_POSITIONS = 1;
-constexpr u32 WITH_LENGTHS = 2;
-
-struct KeyRange {
-    int start;
-    int end;
-};
-
-// The keys that a query may attend: as scoring.rs.
-DEVICE KeyRange attended(const ScoreParams& p, const int* positions, const int* lengths, int batch, int query) {
-    const i64 position = p.given & WITH_POSITIONS ? i64(positions[batch * p.position_stride + query]) : p.offset + query;
-    i64 high = i64(p.keys);
-    if (p.given & WITH_LENGTHS) {
-        high = min(high, i64(lengths[batch]));
-    }
-    if (p.right >= 0) {
-        high = min(high, position + p.right + 1);
-    }
-    high = max(high, i64(0));
-    const i64 low = p.left >= 0 ? max(position - p.left, i64(0)) : i64(0);
-    return {int(min(low, high)), int(high)};
-}
-
 // A tile of queries of one head.
 struct Tile {
     int batch;
@@ -43,10 +20,6 @@ struct Tile {
     // Blocks go down from the last keys.
     DEVICE int first_key(int block) const { return ((some.end - 1) / KEYS - block) * KEYS; }
 };
-
-DEVICE i64 row_of(const View& v, int batch, int head, int token) {
-    return i64(v.origin) + batch * v.batch + head * v.head + token * v.token;
-}
 
 // Gives each thread block its tiles; rounds go forth and back so that all get about as many keys.
 struct Schedule {

@@ -1,0 +1,79 @@
+// Puts together what split.cu found for the parts of the keys: a thread block for each row and 32 elements, whose warps take parts in turn.
+//
+// Macro: Q (float, f16 or bf16).
+
+constexpr int WARPS = 4;
+constexpr int TOGETHER = 64;  // Parts whose sums are on their way at once.
+constexpr int SHARE = TOGETHER / WARPS;
+
+// A part's greatest score, in base 2, and sum of weights.
+struct State {
+    float base;
+    float sum;
+};
+
+extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_merge_fast(const float* values, const State* states, Q* y,
+                                                                              const __grid_constant__ SplitParams split) {
+    __shared__ float totals[WARPS][32];
+    const Params& p = split.attention;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, parts = split.parts, column = blockIdx.x * 32 + lane;
+    const u32 row = blockIdx.y, queries = u32(p.score.queries), heads = u32(p.score.heads);
+    states += row * parts;
+    values += i64(row) * parts * int(p.value_width) + column;
+    Q* to = y + row_of(p.y, row / queries / heads, row / queries % heads, row % queries) + column;
+    admit_launches();
+    await_launches();
+
+    float base = NEVER, sum = 0.0f, total = 0.0f;
+    for (int first = 0; first < parts; first += TOGETHER) {
+        // All on their way at once.
+        float next[SHARE];
+        State own[TOGETHER / 32];
+#pragma unroll
+        for (int i = 0; i < TOGETHER / 32; ++i) {
+            const int part = first + 32 * i + lane;
+            own[i] = part < parts ? states[part] : State{NEVER, 0.0f};
+        }
+#pragma unroll
+        for (int i = 0; i < SHARE; ++i) {
+            next[i] = values[min(first + WARPS * i + warp, parts - 1) * int(p.value_width)];
+        }
+        float most = base;
+#pragma unroll
+        for (int i = 0; i < TOGETHER / 32; ++i) {
+            most = fmaxf(most, own[i].base);
+        }
+#pragma unroll
+        for (int lanes = 1; lanes <= 16; lanes *= 2) {
+            most = fmaxf(most, __shfl_xor_sync(~0u, most, lanes));
+        }
+        // Nothing is taken while no part has a key.
+        const float shift = most == NEVER ? 0.0f : most, before = exp2_approximate(base - shift);
+        base = most;
+        sum *= before;
+        total *= before;
+        float factors[TOGETHER / 32];
+#pragma unroll
+        for (int i = 0; i < TOGETHER / 32; ++i) {
+            factors[i] = exp2_approximate(own[i].base - shift);
+            sum = fmaf(own[i].sum, factors[i], sum);
+        }
+#pragma unroll
+        for (int i = 0; i < SHARE; ++i) {
+            total = fmaf(next[i], __shfl_sync(~0u, factors[WARPS * i / 32], (WARPS * i + warp) % 32), total);
+        }
+    }
+#pragma unroll
+    for (int lanes = 1; lanes <= 16; lanes *= 2) {
+        sum += __shfl_xor_sync(~0u, sum, lanes);
+    }
+    totals[warp][lane] = total;
+    __syncthreads();
+    if (warp == 0) {
+#pragma unroll
+        for (int w = 1; w < WARPS; ++w) {
+            total += totals[w][lane];
+        }
+        store(to, sum == 0.0f ? 0.0f : total / sum);
+    }
+}
