@@ -1,6 +1,6 @@
 use std::{any::Any, borrow::Cow, fmt, sync::Arc};
 
-use crate::{CudaForm, DType, HostForm, Metal};
+use crate::{CudaForm, DType, Error, HostForm, Metal};
 
 /// What a kernel does with a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -120,6 +120,16 @@ impl KernelSource {
     /// Whether its Metal form may refuse what it is given: see [`MetalForm::with_refusal`](crate::MetalForm::with_refusal).
     pub fn refuses(&self) -> bool {
         self.metal.as_ref().is_some_and(Metal::refuses)
+    }
+
+    /// What a launch fails with that has raised its word to `word`.
+    pub fn refused(&self, word: u32) -> Error {
+        let told = match (&self.metal, &self.cuda) {
+            (Some(metal), _) => metal.refused(word),
+            (None, Some(CudaForm::Source(source))) => Error::invalid_argument(format!("{} (number {})", source.refusal.unwrap_or_default(), !word)),
+            (None, _) => Error::invalid_argument("the kernel refuses it"),
+        };
+        told.context(&self.key)
     }
 }
 

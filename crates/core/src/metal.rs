@@ -210,8 +210,7 @@ pub const REFUSAL_WORD: usize = size_of::<u32>();
 /// What the first launch refuses that has raised its word, if any has.
 pub fn first_refusal(words: impl IntoIterator<Item = u32>, kernels: &[Pipeline]) -> Option<Error> {
     let (word, kernel) = words.into_iter().zip(kernels).find(|(word, _)| *word > 0)?;
-    let source = kernel.source();
-    source.metal.as_ref().map(|metal| metal.refused(word).context(&source.key))
+    Some(kernel.source().refused(word))
 }
 
 /// The Metal type of a data type's elements.

@@ -17,10 +17,13 @@ pub(crate) fn refusing(list: &CommandList) -> Vec<Pipeline> {
     list.kernels().filter(|kernel| refuses(kernel)).cloned().collect()
 }
 
-/// Whether a kernel may refuse what it is given; text in CUDA C++ does not.
+/// Whether a kernel may refuse what it is given.
 fn refuses(kernel: &Pipeline) -> bool {
-    let source = kernel.source();
-    source.cuda.is_none() && source.refuses()
+    match &kernel.source().cuda {
+        Some(CudaForm::Source(source)) => source.refusal.is_some(),
+        Some(CudaForm::MatrixProduct) => false,
+        None => kernel.source().refuses(),
+    }
 }
 
 /// The kernels of a list.

@@ -175,7 +175,8 @@ impl Compiler {
         let name = kernel.key.to_string();
         let image = self.cached(&Text { name: &name, text: &text, target, fast_math: false, headers: &[], options })?;
         let params = (kernel.params_bytes > 0).then_some(Slot::Params);
-        let arguments = (0..kernel.parameters.len()).map(Slot::Buffer).chain(params).collect();
+        let refusal = source.refusal.map(|_| Slot::Refusal);
+        let arguments = (0..kernel.parameters.len()).map(Slot::Buffer).chain(params).chain(refusal).collect();
         Ok(Code {
             image,
             entries: vec![Entry { symbol: source.entry.to_owned(), arguments, overlaps: source.overlaps && capability >= OVERLAPPING }],

@@ -195,6 +195,14 @@ fn a_token_is_appended_and_attends_in_two_launches() {
     assert_eq!(launches(&gpu, 64), ["attention_decode", "attention_merge"]);
     assert_eq!(launches(&gpu, 300), ["rope_append", "rope", "attention_split", "attention_merge"]);
     assert_eq!(launches(&properties(), 64), ["rope_append", "rope", "attention"]);
+    let fast = decode::DecodeAttention { precision: Precision::Fast, ..operator };
+    let plan = |device: &DeviceProperties| fast.plan(&inputs(1, 64), &fast.infer(&inputs(1, 64)).unwrap(), device).unwrap();
+    let ampere = DeviceProperties { kind: DeviceKind::Cuda, compute_capability: Some(80), compute_units: 10, ..gpu.clone() };
+    let on_tensor_cores = plan(&ampere).launches.iter().map(|l| (l.kernel.key.to_string(), l.grid.0)).collect::<Vec<_>>();
+    // Two key heads: 15 parts each, of the 600 keys.
+    let expected = [("attention_decode_fast_f32_f16_width64", [10, 1, 2]), ("attention_merge_fast_f32_f16_width64", [2, 8, 1])];
+    assert_eq!(on_tensor_cores, expected.map(|(key, grid)| (key.to_owned(), grid)));
+    assert_eq!(plan(&gpu).launches[0].kernel.key.operator, "attention_decode");
     let message = operator.infer(&inputs(2, 64)).unwrap_err().to_string();
     assert!(message.contains("one token of one sequence") && !message.contains('\n'), "{message}");
 }

@@ -161,7 +161,7 @@ impl Layer {
         let v = heads(v, config.kv_heads, None)?;
         let left_window = self.window.map(|window| window.saturating_sub(1) as u64);
         if tokens == 1 {
-            let attention = DecodeAttention { left_window, ..DecodeAttention::default() };
+            let attention = DecodeAttention { left_window, precision: q.executor().matmul_precision(tokens), ..DecodeAttention::default() };
             let attended = q.decode_attention(&attention, (keys, &k), (values, &v), places.positions, places.frequencies)?;
             return attended.reshape(&[tokens, config.heads * dim]);
         }

@@ -4,19 +4,22 @@
 //!
 //! * Memory: that of [`Attention`]; on a GPU neither the turned queries nor the new key and value are read back. There the launches are two, and the
 //!   cache's rows may be sent for before the launches ahead have ended.
-//! * Order and error: those of the operators it stands for, their bits. On a CPU, and for keys of more than 256 elements, the plan is theirs.
+//! * Order and error: those of the operators it stands for, in strict precision their bits. On a CPU, and for keys of more than 256 elements, the plan is
+//!   theirs.
 
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Error, MetalFile, MetalForm, Parameter, Result, Shape};
+use elinvar_core::{CudaSource, DType, DeviceProperties, Error, MetalFile, MetalForm, Parameter, Result, Shape};
 
 use super::{
     Attention, Params, Types, gpu,
     scoring::{self, ATTRIBUTES, MaskView, ScoreParams, Scoring, View},
+    split::{self, Split, SplitParams},
 };
 use crate::{
-    Argument, AttributeInfo, Description, Launch, Operator, Plan, Port, TensorInfo, kv_append, math,
+    Argument, AttributeInfo, Description, Launch, Operator, Plan, Port, Precision, TensorInfo, kv_append, math,
+    matmul::PRECISION,
     metal::{self, metal_file, params},
     order, required,
     rope::{self, Rope},
@@ -42,6 +45,11 @@ const FILES: &[MetalFile] = &[
 ];
 const METAL: MetalForm = MetalForm::new(FILES, "attention_decode").with_refusal(kv_append::REFUSAL);
 
+const FAST: &[MetalFile] = &{
+    let [a, b, c, d, e, f, g, h, i] = split::PARTS;
+    [a, b, c, d, e, f, g, h, i, split::LAUNCHES, DecodeParams::METAL, DecodeSplitParams::METAL, metal_file!("attention/decode/decode.cu")]
+};
+
 /// Elements of the longest key that the kernel takes.
 const LONGEST: u64 = 256;
 
@@ -59,6 +67,8 @@ pub struct DecodeAttention {
     pub left_window: Option<u64>,
     /// Pairs are neighbours instead of half of `rotary_dim` apart.
     pub interleaved: bool,
+    /// How sums may be ordered: as [`Attention`] does.
+    pub precision: Precision,
 }
 
 params! {
@@ -74,6 +84,16 @@ params! {
         pub half_dim: u32,
         /// Whether pairs are neighbours.
         pub interleaved: u32,
+    }
+}
+
+params! {
+    /// What the kernel for tensor cores gets besides its buffers.
+    struct DecodeSplitParams {
+        /// As for the other.
+        pub decode: DecodeParams,
+        /// Parts of the keys.
+        pub split: SplitParams,
     }
 }
 
@@ -99,8 +119,9 @@ impl DecodeAttention {
     }
 
     fn attention(self) -> Attention {
-        let Self { scale, softcap, left_window, .. } = self;
-        Attention { scoring: Scoring { scale, softcap, left_window, causal: true, ..Scoring::default() }, ..Attention::default() }
+        let Self { scale, softcap, left_window, precision, .. } = self;
+        let scoring = Scoring { scale, softcap, left_window, causal: true, ..Scoring::default() };
+        Attention { scoring, precision, ..Attention::default() }
     }
 
     fn attended(self, inputs: &[Option<TensorInfo>]) -> Result<Attended> {
@@ -163,6 +184,12 @@ impl DecodeAttention {
             (positions.0.clone().early(), positions.1),
             (Parameter::read("frequencies", DType::F32).early(), Argument::Input(FREQUENCIES)),
         ];
+        if let Some(split) = Split::new(&params, types, self.precision, device)? {
+            let block = DecodeSplitParams { decode: block, split: split.block };
+            let source = CudaSource { refusal: Some(kv_append::REFUSAL), ..split.source(FAST, "attention_decode_fast") };
+            // Cosines and sines of each pair, and the new key.
+            return Ok(split.plan(source, &block, buffers, 8 * params.score.width as usize));
+        }
         let shape = gpu::Shape::spread(&params, device);
         let key = shape.key("attention_decode", &[types.q, types.kv]);
         let launch = Launch::on_gpu(key, METAL, &block, buffers.into_iter().chain(gpu::SUMS_OF_BLOCKS));
@@ -187,6 +214,10 @@ impl Operator for DecodeAttention {
         if fits { self.for_gpu(inputs, &attended, device) } else { self.composed(inputs, &attended, device) }
     }
 
+    fn precision(&self) -> Precision {
+        self.precision
+    }
+
     fn accepts_strides(&self, index: usize) -> bool {
         matches!(index, CACHE | ROWS | VALUE_CACHE | VALUES | QUERIES)
     }
@@ -208,14 +239,15 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     inputs: INPUTS,
     outputs: OUTPUTS,
     attributes: {
-        const ALL: [AttributeInfo; 4] = {
+        const ALL: [AttributeInfo; 5] = {
             let [scale, softcap, _, _, left_window, _] = ATTRIBUTES;
-            [scale, softcap, left_window, rope::INTERLEAVED]
+            [scale, softcap, left_window, rope::INTERLEAVED, PRECISION]
         };
         &ALL
     },
     build: |a| {
         let (scale, softcap, left_window) = (a.optional("scale")?, a.get("softcap")?, scoring::window(a, "left_window")?);
-        Ok(Box::new(DecodeAttention { scale, softcap, left_window, interleaved: a.flag("interleaved")? }))
+        let (interleaved, precision) = (a.flag("interleaved")?, a.get("precision")?);
+        Ok(Box::new(DecodeAttention { scale, softcap, left_window, interleaved, precision }))
     },
 }];

@@ -4,6 +4,7 @@ use elinvar_core::{DType, Result};
 
 use super::{CACHE, DecodeAttention, FREQUENCIES, POSITIONS, QUERIES, ROWS, VALUE_CACHE, VALUES};
 use crate::{
+    Precision,
     attention::oracle::{Dims, PAIRS, bound, probabilities, scores, weighted_sum},
     conformance::{Bound, Case, HostTensor},
     rope::{RopeScaling, frequencies, oracle::rotate},
@@ -50,7 +51,9 @@ impl Token {
             })
         };
         let rounding = 1.5 * (unit(rows) + unit(cache)) + 1e-6 * f64::from(position);
-        let bound = Bound::EXACT.with_absolute(bound(d, &scoring) + 4.0 * rounding);
+        // Fast: queries and weights are rounded to the cache's type too.
+        let twice = if operator.precision == Precision::Fast { 2.0 } else { 1.0 };
+        let bound = Bound::EXACT.with_absolute(bound(d, &scoring) + 4.0 * twice * rounding);
         let inputs: Vec<_> = inputs.into_iter().map(Some).collect();
         let case = Case::new(operator, inputs, bound, move |inputs| {
             let turned = |rows: &[f64]| -> Vec<f64> {
@@ -97,12 +100,23 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.push(token(Dims::new(4, 2, 1, 600, 32), 260, PAIRS[1]).case(window));
     cases.push(token(Dims::new(4, 2, 1, 600, 32), 530, PAIRS[4]).case(DecodeAttention { left_window: Some(0), ..plain }));
     cases.push(token(Dims::new(2, 1, 1, 2300, 8), 2299, PAIRS[3]).case(plain));
-    cases.into_iter().flatten().chain(strided()).collect()
+    // What a device may compute on matrix units: the first token, tokens at the start and the end of a step of keys, the last of the cache.
+    let fast = DecodeAttention { precision: Precision::Fast, ..plain };
+    for (i, types) in PAIRS.into_iter().enumerate() {
+        for position in [0, 15, 16, 300, 599] {
+            cases.push(token(Dims::new(8, 2, 1, 600, 64), position, types).case(fast));
+        }
+        // Several tiles of heads for one of keys, of which a part turns; a window.
+        let many = token(Dims::new(24, 2, 1, 400, 128), 390, types);
+        cases.push(Token { rotary: 64, ..many }.case(DecodeAttention { interleaved: i % 2 == 1, ..fast }));
+        cases.push(token(Dims::new(4, 1, 1, 5000, 128), 4100, types).case(DecodeAttention { left_window: Some(40), scale: Some(0.5), ..fast }));
+    }
+    cases.into_iter().flatten().chain([plain, fast].into_iter().filter_map(strided)).collect()
 }
 
 /// New rows between others.
-fn strided() -> Option<Case> {
-    let token = Token { d: Dims::new(4, 2, 1, 300, 16), rotary: 16, position: 280, types: PAIRS[2] };
+fn strided(operator: DecodeAttention) -> Option<Case> {
+    let token = Token { d: Dims::new(4, 2, 1, 300, 64), rotary: 16, position: 280, types: PAIRS[2] };
     let between = |rows: HostTensor| {
         let [_, heads, width] = <[usize; 3]>::try_from(rows.dims()).ok()?;
         let twice: Vec<f64> = rows.to_f64().chunks(width).flat_map(|row| [row, row].concat()).collect();
@@ -113,5 +127,5 @@ fn strided() -> Option<Case> {
     for index in [ROWS, VALUES, QUERIES] {
         inputs[index] = between(inputs[index].clone())?;
     }
-    Some(token.of(DecodeAttention::default(), inputs))
+    Some(token.of(operator, inputs))
 }

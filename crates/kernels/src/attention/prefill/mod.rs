@@ -52,8 +52,14 @@ pub(super) fn plan(params: &Params, types: Types, precision: Precision, device: 
         return None;
     }
     let tiles = u32::try_from(s.queries.div_ceil(ROWS) * s.heads * s.batch).ok().filter(|&tiles| tiles <= i32::MAX as u32 / 2)?;
-    let source =
-        CudaSource { files: FILES, entry: "attention_prefill", defines: defines(types, s.width)?, architecture: ARCHITECTURE, overlaps: false };
+    let source = CudaSource {
+        files: FILES,
+        entry: "attention_prefill",
+        defines: defines(types, s.width)?,
+        architecture: ARCHITECTURE,
+        overlaps: false,
+        refusal: None,
+    };
     let key = KernelKey::new("attention_prefill", &[types.q, types.kv]).with("width", s.width as u32);
     let buffers = types.inputs().into_iter().chain([(Parameter::write("y", types.q), Argument::Output(0))]);
     let launch = Launch::on_cuda(key, CudaForm::Source(source), params, buffers);

@@ -13,10 +13,10 @@ struct State {
 };
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_merge_fast(const float* values, const State* states, Q* y,
-                                                                              const __grid_constant__ SplitParams split) {
+                                                                              const __grid_constant__ AttentionSplitParams params) {
     __shared__ float totals[WARPS][32];
-    const Params& p = split.attention;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, parts = split.parts, column = blockIdx.x * 32 + lane;
+    const Params& p = params.attention;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, parts = params.split.parts, column = blockIdx.x * 32 + lane;
     const u32 row = blockIdx.y, queries = u32(p.score.queries), heads = u32(p.score.heads);
     states += row * parts;
     values += i64(row) * parts * int(p.value_width) + column;
