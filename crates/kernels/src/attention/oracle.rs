@@ -170,7 +170,7 @@ pub(crate) fn cases() -> Vec<Case> {
         let extra = Extra { positions: positions(keys as i32 - 1, 1), ..Extra::default() };
         cases.push(case(causal, Dims::new(8, 2, 1, keys + 40, 32), PAIRS[(i + 1) % 5], extra));
     }
-    for (i, width) in [1, 8, 32, 64, 80, 128, 256, 300].into_iter().enumerate() {
+    for (i, width) in [1, 8, 32, 64, 80, 128, 256, 300, 31].into_iter().enumerate() {
         let d = Dims { value_width: if width == 80 { 50 } else { width }, ..Dims::new(4, 2, 5, 290, width) };
         cases.push(case(Scoring { offset: 280, ..causal }, d, PAIRS[i % 5], Extra::default()));
     }
@@ -220,6 +220,9 @@ fn masked_cases() -> Vec<Case> {
             case(Scoring { left_window, right_window, ..plain }, d, PAIRS[0], extra)
         })
         .collect();
+    // A sequence that ends before the windows begin.
+    let extra = Extra { positions: positions(255, 7), lengths: lengths(&[270, 5]), ..Extra::default() };
+    cases.push(case(Scoring { left_window: Some(3), ..plain }, d, PAIRS[0], extra));
     let softcap = Scoring { softcap: 0.7, scale: Some(0.5), ..plain };
     cases.push(case(softcap, d, PAIRS[0], Extra { mask: mask(DType::F32, &[7, 270]), ..Extra::default() }));
     cases.push(case(plain, d, PAIRS[1], Extra { mask: mask(DType::Bool, &[2, 1, 7, 270]), lengths: lengths(&[270, 11]), ..Extra::default() }));

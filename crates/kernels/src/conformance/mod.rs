@@ -229,10 +229,15 @@ pub fn run(case: &Case, device: &Device, placement: Placement) -> Result<Vec<Hos
             None => None,
             Some(tensor) => {
                 let offset = placement.offset(tensor.dtype());
-                let buffer = device.allocate(offset + tensor.bytes().len() + MARGIN)?;
-                if case.updated.contains(&index) {
+                let end = offset + tensor.bytes().len();
+                let buffer = if case.updated.contains(&index) {
+                    let buffer = device.allocate(end + MARGIN)?;
                     poison(&buffer)?;
-                }
+                    buffer
+                } else {
+                    // Nothing is to be read beyond its end.
+                    device.allocate_dedicated(end)?
+                };
                 device.write(&buffer, offset, tensor.bytes())?;
                 Some(buffer.bind(offset, tensor.bytes().len())?)
             }

@@ -3,15 +3,23 @@ use crate::{
     Operator,
     attention::decode::DecodeAttention,
     gather::{Gather, GatherElements, GatherNd},
+    greedy::Greedy,
     kv_append::KvAppend,
     rope::RotaryEmbedding,
     rope_append::RopeAppend,
+    sample::{Sample, Settings},
     scatter::{Reduction, ScatterElements, ScatterNd},
 };
 
-/// Inputs that every device must refuse: index or position number 1 names the entry after the last, or one long before the first.
+/// Inputs that every device must refuse: index or position number 1 names the entry after the last, or one long before the first; logits are no numbers.
 pub fn refused() -> Vec<Case> {
-    [1i32, i32::MIN].iter().flat_map(|&beyond| with(beyond)).collect()
+    let indices = [1i32, i32::MIN].into_iter().flat_map(with_index);
+    let logits = [[1.0, f32::INFINITY], [f32::NAN, 1.0], [f32::NEG_INFINITY; 2]].into_iter().flat_map(with_logits);
+    indices.chain(logits).collect()
+}
+
+fn case(operator: impl Operator + 'static, inputs: impl Into<Vec<Option<HostTensor>>>) -> Case {
+    Case::new(operator, inputs, Bound::EXACT, |_| Vec::new())
 }
 
 fn values(dims: &[usize]) -> Option<HostTensor> {
@@ -26,10 +34,7 @@ fn indices(dims: &[usize], first: i32) -> Option<HostTensor> {
 }
 
 /// Cases whose index is `beyond` from the last entry.
-fn with(beyond: i32) -> Vec<Case> {
-    fn case(operator: impl Operator + 'static, inputs: impl Into<Vec<Option<HostTensor>>>) -> Case {
-        Case::new(operator, inputs, Bound::EXACT, |_| Vec::new())
-    }
+fn with_index(beyond: i32) -> Vec<Case> {
     let (x, at, reduction) = (|| values(&[2, 4, 3]), 3i32.saturating_add(beyond), Reduction::Add);
     let (cache, rows, token) = (|| values(&[2, 4, 8]), || values(&[2, 2, 8]), || indices(&[2], at));
     vec![
@@ -46,4 +51,12 @@ fn with(beyond: i32) -> Vec<Case> {
         ),
         case(RotaryEmbedding::default(), [values(&[1, 3, 2, 8]), values(&[4, 4]), values(&[4, 4]), token()]),
     ]
+}
+
+/// Cases that choose a token; without a temperature, since a draw would find none in an infinite row.
+fn with_logits(logits: [f32; 2]) -> Vec<Case> {
+    let settings = Settings { temperature: 0.0, top_p: 1.0, min_p: 0.0, top_k: 0, seed: 1 };
+    let (state, logits) = (Some(HostTensor::new(&[2], &[0, 0])), Some(HostTensor::new(&[2], &logits)));
+    let (factors, numbers) = (HostTensor::new(&[3], &settings.factors()), HostTensor::new(&[3], &settings.numbers()));
+    vec![case(Greedy, [state.clone(), logits.clone()]).updating(0), case(Sample, [state, logits, Some(factors), Some(numbers)]).updating(0)]
 }

@@ -52,6 +52,8 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.push(gather(DType::BF16, [1, 50, 576], DType::U32, &[80]));
     cases.push(gather(DType::F32, [300, 9, 1], DType::I32, &[11]));
     cases.push(gather(DType::F32, [3, 9, 1], DType::I32, &[11]));
+    // Rows of one element less than a thread takes.
+    cases.push(gather(DType::F32, [1, 5, 7], DType::I64, &[6]));
     cases.push(gather(DType::F32, [1, 5, 4], DType::I64, &[0]));
     cases.push(gather(DType::F32, [1, 5, 4], DType::I64, &[]));
     cases.push(tuples(DType::F32, 1, 1));

@@ -27,14 +27,14 @@ fn run<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
 pub fn likeliest<T: Float>(logits: &[T]) -> Result<usize> {
     let most = greatest(logits);
     if most == f32::NEG_INFINITY {
-        return Err(Error::invalid_data(format!("none of the {} logits is finite: no token can be chosen", logits.len())));
+        return Err(Error::invalid_argument(format!("none of the {} logits is finite: no token can be chosen", logits.len())));
     }
     let first = |wanted: &dyn Fn(f32) -> bool| logits.iter().position(|x| wanted(x.to_f32())).unwrap_or(0);
     if most < f32::INFINITY {
         return Ok(first(&|x| x == most));
     }
     let token = first(&|x| x.is_nan() || x == f32::INFINITY);
-    Err(Error::invalid_data(format!("the logit of token {token} is {}: {}", logits[token].to_f32(), super::DAMAGED)))
+    Err(Error::invalid_argument(format!("the logit of token {token} is {}: {}", logits[token].to_f32(), super::DAMAGED)))
 }
 
 simd! {

@@ -33,8 +33,8 @@ pub(crate) fn cases() -> Vec<Case> {
             vec![y]
         })]
     });
-    // Longer than a threadgroup keeps; many short ones; more than there are threadgroups at once.
-    for (dtype, dims) in [(DType::F32, [1, 33_001]), (DType::F16, [300, 70]), (DType::BF16, [1100, 1032])] {
+    // Longer than a threadgroup keeps; many short ones; fewer than a simdgroup has room for; more than there are threadgroups at once.
+    for (dtype, dims) in [(DType::F32, [1, 33_001]), (DType::F16, [300, 70]), (DType::F16, [3, 32]), (DType::BF16, [1100, 1032])] {
         let x = HostTensor::random(dtype, &dims, -3.0, 5.0, 8);
         let [w, b] = [9, 10].map(|seed| HostTensor::random(DType::F32, &dims[1..], -1.0, 1.0, seed));
         let operator = LayerNorm { axis: -1, epsilon, statistics: true };

@@ -87,6 +87,18 @@ fn views() -> Vec<Case> {
     })]
 }
 
+/// Lines of one element less than whole words, each followed by one that must not matter.
+fn narrowed(operator: MatMul, [m, n, k]: [usize; 3]) -> Option<Case> {
+    let lines = |count: usize, seed| {
+        let mut values = HostTensor::random(DType::F32, &[count, k + 1], -1.0, 1.0, seed).to_f64();
+        values.chunks_mut(k + 1).for_each(|line| line[k] = f64::NAN);
+        HostTensor::from_f64(DType::F32, &[count, k + 1], &values).viewed(|layout| layout.slice(1, 0, k, 1)).ok()
+    };
+    Some(Case::new(operator, [lines(m, 1), lines(n, 2), None], bound(k), move |i| {
+        vec![product([m, n, k], |r, l| i[0][r * k + l], |c, l| i[1][c * k + l])]
+    }))
+}
+
 fn matvec(matrix: DType, vector: DType, n: usize, k: usize) -> Case {
     let inputs = [uniform(matrix, &[n, k], 1), uniform(vector, &[k], 2), if n.is_multiple_of(2) { uniform(matrix, &[n], 3) } else { None }];
     Case::new(MatVec, inputs, bound(k), move |i| {
@@ -130,6 +142,10 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.push(single(linear, [DType::F32, DType::BF16], [35, 40, 1320]));
     cases.push(single(MatMul { transpose_a: true, ..MatMul::default() }, [DType::F16, DType::F32], [330, 340, 70]));
     let fast = MatMul { precision: Precision::Fast, alpha: 0.5, ..MatMul::default() };
+    cases.extend([[2, 3, 31], [1, 3, 287], [2, 3, 287], [9, 9, 287], [130, 130, 775]].into_iter().filter_map(|extents| narrowed(linear, extents)));
+    cases.extend(narrowed(MatMul { alpha: 1.0, transpose_b: true, ..fast }, [9, 9, 287]));
+    // Longer than a threadgroup keeps, and on a large GPU more than one turn of its threads.
+    cases.push(matvec(f32, f32, 3, 9000));
     cases.push(single(MatMul { output: Some(DType::F32), ..fast }, [DType::F16, DType::BF16], [70, 67, 100]));
     cases.push(single(MatMul { transpose_a: true, transpose_b: true, ..fast }, [DType::BF16, DType::F32], [66, 130, 40]));
     for (transpose_b, b_type) in [(true, bf16), (false, bf16), (true, f16)] {

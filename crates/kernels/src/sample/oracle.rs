@@ -65,5 +65,24 @@ pub(crate) fn cases() -> Vec<Case> {
             }
         }
     }
+    cases.extend(boundaries());
     cases
+}
+
+/// Draws that a boundary one token off would change, by seeds for which the token beside it would win.
+fn boundaries() -> Vec<Case> {
+    let base = Settings { temperature: 1.0, top_p: 1.0, min_p: 0.0, top_k: 0, seed: 1 };
+    let of = |logits: &[f32], settings| case(HostTensor::new(&[logits.len()], logits), 3, settings);
+    let equal = |count, settings| of(&vec![0.0; count], settings);
+    vec![
+        // Two weights of 2^31 carry nothing into the next word, and half of them is the first.
+        equal(2, Settings { top_p: 0.5, ..base }),
+        // Top-p begins with the last token that top-k keeps.
+        equal(2, Settings { top_k: 1, top_p: 0.6, ..base }),
+        equal(2, Settings { min_p: 1.0, ..base }),
+        // The last token kept is beyond the first 256, and the last of a lane's digits; one of the seven before it is drawn.
+        equal(300, Settings { top_k: 264, seed: 26, ..base }),
+        // With the least random word even a token that weighs nothing is drawn, unless a filter is on.
+        of(&[-21.75, 0.0], Settings { seed: 2_008_465_408, ..base }),
+    ]
 }

@@ -64,6 +64,10 @@ pub(crate) fn cases() -> Vec<Case> {
         let condition = HostTensor::from_f64(DType::Bool, &[9, 1, 33], &condition);
         cases.push(case(Where, [Some(condition), random(dtype, &[70, 1], 8), random(dtype, &[33], 9)], Bound::EXACT, choice));
     }
+    // One element more than threads have.
+    cases.push(case(Where, [random(DType::Bool, &[3, 1], 1), random(DType::F32, &[3], 2), random(DType::F32, &[], 3)], Bound::EXACT, |[c, a, b]| {
+        if c != 0.0 { a } else { b }
+    }));
     cases.push(case(Where, [random(DType::Bool, &[0, 3], 1), random(DType::F32, &[3], 2), random(DType::F32, &[], 3)], Bound::EXACT, |v| v[1]));
     cases
 }
