@@ -161,7 +161,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         elementwise("add", ADD, 1 << 16, 1001, add_part)?;
     }
     if "chain".contains(&only) {
-        elementwise("clamp(silu(a)·b + a)", CHAIN, 1 << 24, 15, chain_part)?;
+        elementwise("clamp(silu(a)·b + a)", CHAIN, 1 << 24, 31, chain_part)?;
         elementwise("clamp(silu(a)·b + a)", CHAIN, 1 << 18, 201, chain_part)?;
     }
     if "mandelbrot".contains(&only) {

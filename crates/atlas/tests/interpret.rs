@@ -136,3 +136,59 @@ fn a_loop_without_end_is_stopped() {
         update(&kernel("", "loop\n  c = ne 1 n\n  while c\nend").replace("c = ne 1 n", "z = block.x\n  c = eq z 0"), BLOCK, &mut [0]).unwrap_err();
     assert!(error.to_string().contains("line 6, column 1: the loops of a thread took more steps than they may"), "{error}");
 }
+
+#[test]
+fn an_operand_that_is_the_same_in_all_lanes_gives_what_lanes_of_it_give() {
+    // Steps fuse, values stay in tiles, and a number takes the place of lanes: over several pieces of several strips.
+    let program = |dtype: &str, low: &str, high: &str| {
+        interpreter(&format!(
+            "atlas 1\nprogram test\nbuffer a: read {dtype}\nbuffer b: read {dtype}\nbuffer y: write {dtype}\nscalar l: {dtype}\nscalar h: {dtype}\nkernel\n  \
+             i = position.x\n  u = load a[i]\n  v = load b[i]\n  k = add i 70000\n  w = load b[k]\n  c = max u {low}\n  c = min c {high}\n  \
+             m = mul c {low}\n  m = add m {high}\n  d = sub {high} m\n  d = mad d {high} u\n  e = mul d {low}\n  e = add e c\n  s = gt e {low}\n  \
+             t = select s {low} {high}\n  e = sub e t\n  store y[i] e\nend\n"
+        ))
+    };
+    fn run<T: bytemuck::Pod>(interpreter: &Interpreter, values: &[T], low: (T, Constant), high: (T, Constant)) -> Vec<T> {
+        const N: usize = 70_000;
+        let a: Vec<T> = values.iter().copied().cycle().take(N).collect();
+        let b = [vec![low.0; N], vec![high.0; N]].concat();
+        let mut y = vec![T::zeroed(); N];
+        let arguments = vec![
+            Argument::Read(cast_slice(&a)),
+            Argument::Read(cast_slice(&b)),
+            Argument::Write(cast_slice_mut(&mut y)),
+            Argument::Scalar(low.1),
+            Argument::Scalar(high.1),
+        ];
+        interpreter.run(&LaunchConfig::linear(N as u64, 250), arguments).unwrap();
+        y
+    }
+    let floats = [0.0, -0.0, 1.5, -2.5, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-40, 3e38];
+    for low in floats {
+        for high in [0.0, -0.0, 2.0, f32::INFINITY, f32::NAN] {
+            let [same, lanes] = [program("f32", "l", "h"), program("f32", "v", "w")]
+                .map(|p| run(&p, &floats, (low, Constant::f32(low)), (high, Constant::f32(high))));
+            assert!(same.iter().zip(&lanes).all(|(a, b)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan()), "{low} {high}");
+        }
+    }
+    let numbers = [0u32, 1, 7, 1 << 31, u32::MAX];
+    let [same, lanes] =
+        [program("u32", "l", "h"), program("u32", "v", "w")].map(|p| run(&p, &numbers, (3, Constant::u32(3)), (900, Constant::u32(900))));
+    assert_eq!(same, lanes);
+}
+
+#[test]
+fn a_register_takes_another_value_in_the_middle_of_a_line() {
+    // Of the first line nothing but a load is left, after a sum that nobody asks for; in the second one a load takes the place of lanes in use.
+    let program = interpreter(
+        "atlas 1\nprogram test\nbuffer a: read f32\nbuffer b: read f32\nbuffer y: write f32\nkernel\n  i = position.x\n  u = load a[i]\n  \
+         r = load b[i]\n  c = lt u r\n  s = add u r\n  barrier\n  s = add u u\n  s = load b[i]\n  barrier\n  s = add u s\n  if c\n    store y[i] u\n  end\n  \
+         t = add s 1.0\n  s = load a[i]\n  s = mul t s\n  store y[i] s\nend\n",
+    );
+    const N: usize = 2048;
+    let [a, b]: [Vec<f32>; 2] = [3, 5].map(|step| (0..N).map(|i| (i * step % 17) as f32).collect());
+    let mut y = vec![0f32; N];
+    let arguments = vec![Argument::Read(cast_slice(&a)), Argument::Read(cast_slice(&b)), Argument::Write(cast_slice_mut(&mut y))];
+    program.run(&LaunchConfig { grid: [2, 1, 1], block: [1024, 1, 1] }, arguments).unwrap();
+    assert!(y.iter().zip(a.iter().zip(&b)).all(|(y, (a, b))| *y == (a + b + 1.0) * a));
+}

@@ -4,7 +4,7 @@ use elinvar_core::DType;
 
 use super::{
     lower::{Apply, Rule},
-    slot::largest,
+    slot::{Line, largest},
     strip::{Strip, bytes, bytes_mut, narrow, widen},
 };
 
@@ -19,31 +19,37 @@ impl Strip<'_> {
             return false;
         }
         from.iter().for_each(|&slot| self.fill(slot));
-        let lanes = self.lanes;
+        let Self { slots, memory, tiles, active, lanes, .. } = self;
+        let lanes = *lanes;
+        let mut wide: [Vec<Line>; 3] = Default::default();
         if apply.widen {
-            for (&slot, wide) in from.iter().zip(&mut self.wide) {
-                let slot = &self.slots[slot as usize];
+            for (&slot, wide) in from.iter().zip(&mut wide) {
+                let slot = &slots[slot as usize];
+                *wide = tiles.take();
                 widen(slot.dtype, slot.bytes(lanes), bytes_mut(wide, 4 * lanes));
             }
         }
-        let Self { slots, memory, spare, wide: [wide @ .., rounded], active, .. } = self;
         let operand = |index: usize| if apply.widen { bytes(&wide[index], 4 * lanes) } else { slots[apply.from[index] as usize].bytes(lanes) };
         let dtype = slots[apply.to as usize].dtype;
         let target = apply.stored.filter(|_| active.mask().is_none()).and_then(|(memory_index, index)| {
             let first = slots[index as usize].first?;
             memory[memory_index as usize].elements(first, lanes)
         });
-        let stored = target.is_some();
-        let place = target.unwrap_or_else(|| bytes_mut(spare, lanes * dtype.size()));
+        let (stored, mut made) = (target.is_some(), tiles.take());
+        let place = target.unwrap_or_else(|| bytes_mut(&mut made, lanes * dtype.size()));
         if apply.narrow {
-            let rounded = bytes_mut(rounded, 4 * lanes);
-            apply.kernel.run(operand, rounded);
-            narrow(dtype, rounded, place);
+            let mut rounded = tiles.take();
+            apply.kernel.run(operand, bytes_mut(&mut rounded, 4 * lanes));
+            narrow(dtype, bytes(&rounded, 4 * lanes), place);
+            tiles.give(rounded);
         } else {
             apply.kernel.run(operand, place);
         }
-        if !stored {
-            self.commit(apply.to, apply.blend);
+        wide.into_iter().for_each(|lines| tiles.give(lines));
+        if stored {
+            tiles.give(made);
+        } else {
+            self.commit(apply.to, apply.blend, made);
         }
         stored
     }

@@ -20,15 +20,15 @@ impl Strip<'_> {
         self.fill(a);
         let (lanes, dtype) = (self.lanes, self.slots[a as usize].dtype);
         let size = if half { 4 } else { dtype.size() };
-        let [values, results, _, totals] = &mut self.wide;
-        let values = bytes_mut(values, lanes * size);
+        let mut copy = self.tiles.take();
+        let values = bytes_mut(&mut copy, lanes * size);
         if half {
             widen(dtype, self.slots[a as usize].bytes(lanes), values);
         } else {
             values.copy_from_slice(self.slots[a as usize].bytes(lanes));
         }
-        let results = bytes_mut(results, SIMD * size);
-        let groups = lanes / SIMD;
+        let mut results = [0u64; SIMD];
+        let results = bytemuck::cast_slice_mut::<u64, u8>(&mut results);
         for group in values.chunks_exact_mut(SIMD * size) {
             let mut width = SIMD * size;
             while width > size {
@@ -46,11 +46,6 @@ impl Strip<'_> {
                 total.copy_from_slice(result);
             }
         }
-        let totals = bytes_mut(totals, groups * size);
-        for (group, total) in totals.chunks_exact_mut(size).enumerate() {
-            let from = if scope == Scope::Group { 0 } else { group * SIMD * size };
-            total.copy_from_slice(&values[from..from + size]);
-        }
         let bits = |total: &[u8]| {
             let mut bits = [0u64; 1];
             let out = bytemuck::bytes_of_mut(&mut bits);
@@ -63,16 +58,18 @@ impl Strip<'_> {
             }
             bits[0]
         };
-        if scope == Scope::Group || groups == 1 {
-            let bits = bits(&totals[..size]);
+        if scope == Scope::Group || lanes == SIMD {
+            let bits = bits(&values[..size]);
+            self.tiles.give(copy);
             return self.set_uniform(to, bits, blend);
         }
-        let width = dtype.size();
-        let out = bytes_mut(&mut self.spare, lanes * width);
-        for (out, total) in out.chunks_exact_mut(SIMD * width).zip(totals.chunks_exact(size)) {
-            ops::splat(width, bits(total), out);
+        let (width, mut made) = (dtype.size(), self.tiles.take());
+        let out = bytes_mut(&mut made, lanes * width);
+        for (out, group) in out.chunks_exact_mut(SIMD * width).zip(values.chunks_exact(SIMD * size)) {
+            ops::splat(width, bits(&group[..size]), out);
         }
-        self.commit(to, blend);
+        self.tiles.give(copy);
+        self.commit(to, blend, made);
     }
 
     pub(super) fn shuffle(&mut self, kind: Shuffle, to: u32, a: u32, by: u32, blend: bool) {
@@ -82,7 +79,8 @@ impl Strip<'_> {
         self.fill(a);
         self.fill(by);
         let lanes = self.lanes;
-        let source = bytes_mut(&mut self.wide[0], 4 * lanes);
+        let (mut sources, mut made) = (self.tiles.take(), self.tiles.take());
+        let source = bytes_mut(&mut sources, 4 * lanes);
         let by = elements::<u32>(self.slots[by as usize].bytes(lanes));
         for (lane, (source, &by)) in elements_mut::<u32>(source).iter_mut().zip(by).enumerate() {
             let own = (lane % SIMD) as u32;
@@ -96,9 +94,10 @@ impl Strip<'_> {
         }
         let value = self.slots[a as usize].bytes(lanes);
         let size = self.slots[a as usize].dtype.size();
-        let (source, out) = (bytes(&self.wide[0], 4 * lanes), bytes_mut(&mut self.spare, lanes * size));
+        let (source, out) = (bytes(&sources, 4 * lanes), bytes_mut(&mut made, lanes * size));
         // SAFETY: the register's lanes are so many aligned elements.
         unsafe { ops::gather(DType::U32, size, value.as_ptr(), lanes as u64, source, out) };
-        self.commit(to, blend);
+        self.tiles.give(sources);
+        self.commit(to, blend, made);
     }
 }

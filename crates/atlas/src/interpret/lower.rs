@@ -158,8 +158,6 @@ pub(super) struct Code {
     pub(super) dead: Vec<Vec<u32>>,
     /// Bytes of the widest lane.
     pub(super) width: usize,
-    /// Whether lanes are rounded or moved between threads, which takes memory beside.
-    pub(super) wide: bool,
     /// Where the straight line of operations, loads and stores ends that each step is part of, outside loops; zero for other steps.
     pub(super) until: Vec<usize>,
     /// Whether nothing else takes lanes in memory, so that strips may be long.
@@ -182,15 +180,11 @@ pub(super) fn lower(program: &Program) -> Code {
     let alone = |i: &Instruction| matches!(i, Instruction::Barrier | Instruction::Reduce { .. } | Instruction::Shuffle { .. });
     let merges = program.shared.is_empty() && !flat.body.iter().any(alone);
     let dead = dead(&steps, &last, &lowering.shape, registers);
-    let wide = steps.iter().any(|step| match step {
-        Step::Apply(apply) => apply.widen || apply.narrow,
-        _ => matches!(step, Step::Reduce { .. } | Step::Shuffle { .. }),
-    });
     let until = straight_lines(&steps);
     let straight = steps.iter().zip(&until).all(|(step, &until)| until > 0 || matches!(step, Step::Position { .. } | Step::If { .. } | Step::EndIf));
     let width = lowering.slots.iter().map(|dtype| dtype.size()).fold(4, usize::max);
     let Lowering { slots, constants, scalars, .. } = lowering;
-    Code { steps, sites: flat.sites, slots, registers, constants, scalars, merges, dead, width, wide, until, straight }
+    Code { steps, sites: flat.sites, slots, registers, constants, scalars, merges, dead, width, until, straight }
 }
 
 /// For an `if` its `else` or `end`, for an `else` its `end`, for an `end` what it closes.

@@ -125,12 +125,13 @@ impl Strip<'_> {
             match range.constant.filter(|_| whole) {
                 Some(constant) => self.slots[to as usize].set_view(&constant[from..from + bytes]),
                 None => {
-                    // SAFETY: in bounds; the spare lines are the strip's own.
-                    unsafe { range.pointer.add(from).copy_to_nonoverlapping(self.spare.as_mut_ptr().cast(), bytes) };
+                    let mut made = self.tiles.take();
+                    // SAFETY: in bounds; the lines made are the strip's own.
+                    unsafe { range.pointer.add(from).copy_to_nonoverlapping(made.as_mut_ptr().cast(), bytes) };
                     if truth {
-                        as_truth(bytes_mut(&mut self.spare, lanes));
+                        as_truth(bytes_mut(&mut made, lanes));
                     }
-                    self.commit(to, blend);
+                    self.commit(to, blend, made);
                 }
             }
             return Ok(());
@@ -145,13 +146,14 @@ impl Strip<'_> {
         }
         self.fill(index);
         let place = &self.slots[index as usize];
-        let out = bytes_mut(&mut self.spare, lanes * size);
+        let mut made = self.tiles.take();
+        let out = bytes_mut(&mut made, lanes * size);
         let range = &self.memory[memory as usize];
         range.gather(place.dtype, place.bytes(lanes), out);
         if truth {
             as_truth(out);
         }
-        self.commit(to, blend);
+        self.commit(to, blend, made);
         Ok(())
     }
 
@@ -198,7 +200,8 @@ impl Strip<'_> {
         let signed = self.slots[value as usize].dtype == DType::I32;
         let values = elements::<u32>(self.slots[value as usize].bytes(lanes));
         let expected = elements::<u32>(self.slots[expected as usize].bytes(lanes));
-        let old = elements_mut::<u32>(bytes_mut(&mut self.spare, 4 * lanes));
+        let mut made = self.tiles.take();
+        let old = elements_mut::<u32>(bytes_mut(&mut made, 4 * lanes));
         let places = place.bytes(lanes);
         for (lane, old) in old.iter_mut().enumerate() {
             let element = place_of(place.dtype, places, lane);
@@ -210,8 +213,9 @@ impl Strip<'_> {
                 *old = unsafe { exchange(op, target, expected[lane], values[lane], signed) };
             }
         }
-        if let Some(to) = to {
-            self.commit(to, blend);
+        match to {
+            Some(to) => self.commit(to, blend, made),
+            None => self.tiles.give(made),
         }
         Ok(())
     }

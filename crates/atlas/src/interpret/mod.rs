@@ -1,7 +1,7 @@
 //! What a program means, and how the CPU runs it.
 //!
 //! A block runs in lockstep: each register is a vector over the block's threads, each instruction a loop over its lanes, and where threads
-//! part a mask says who runs. Blocks that share nothing are run together in strips of about a thousand lanes, so that the cost of an instruction
+//! part a mask says who runs. Blocks that share nothing are run together in strips of a thousand lanes or more, so that the cost of an instruction
 //! is spread and registers stay in the first cache. What is the same in all lanes is calculated once, and lanes that count up (positions and
 //! what is added to them) are not even written down: a load at such an index is a slice of the buffer. Blocks run in parallel.
 
@@ -13,6 +13,7 @@ mod fuse;
 mod lower;
 mod memory;
 mod ops;
+mod pieces;
 mod positions;
 mod slot;
 mod straight;
@@ -33,7 +34,7 @@ use strip::Strip;
 /// Lanes of a strip of several blocks.
 const LANES: usize = 1024;
 /// The same where a program is a straight line, whose registers take memory for a piece of the strip only.
-const MANY_LANES: usize = 8 * LANES;
+const MANY_LANES: usize = 16 * LANES;
 /// Lanes of a row of blocks from which it has strips of its own.
 const LONG_ROW: u64 = 256;
 /// Lanes times steps that are worth waking other threads for.
@@ -127,7 +128,13 @@ impl Interpreter {
         let program = self.program.program();
         let threads = launch.threads() as usize;
         let blocks: u64 = launch.grid.iter().map(|&n| u64::from(n)).product();
-        let lanes = if self.code.straight { MANY_LANES } else { LANES };
+        let (all, pool) = (blocks * threads as u64, rayon::current_num_threads());
+        let parallel = pool > 1 && all * self.code.steps.len() as u64 > PARALLEL;
+        let lanes = match self.code.straight {
+            false => LANES,
+            true if parallel => (all / (4 * pool as u64)).clamp(LANES as u64, MANY_LANES as u64) as usize,
+            true => MANY_LANES,
+        };
         let together = if self.code.merges { (lanes / threads).clamp(1, usize::try_from(blocks).unwrap_or(lanes)) } else { 1 };
         // Lanes of a strip have the same row where rows are long.
         let columns = u64::from(launch.grid[0]);
@@ -145,7 +152,7 @@ impl Interpreter {
             let count = (row - 1 - first).clamp(1, together as u64) as usize;
             strip.run(index / in_row * row + first, count, self.code.registers, self.program.limits().steps)
         };
-        if (together * threads) as u64 * strips * self.code.steps.len() as u64 <= PARALLEL || rayon::current_num_threads() == 1 {
+        if !parallel {
             let mut strip = begin();
             return (0..strips).try_for_each(|index| run(&mut strip, index));
         }

@@ -7,54 +7,49 @@ use crate::program::{LaunchConfig, Position};
 pub(super) struct Place {
     launch: LaunchConfig,
     threads: usize,
-    /// Of each thread of a block its place along each axis.
+    /// Where the strip's first block is in the grid, and how many blocks there are.
+    first: [u32; 3],
+    blocks: usize,
+    /// Of each thread of a block its place along each axis, once that was asked for.
     local: [Vec<u32>; 3],
-    /// Where each block of the strip is in the grid.
-    blocks: Vec<[u32; 3]>,
-    /// The block that comes next, and where it is.
-    next: u64,
-    at: [u32; 3],
 }
 
 impl Place {
     pub(super) fn new(launch: LaunchConfig) -> Self {
-        let threads = launch.threads() as usize;
-        let [x, y, _] = launch.block.map(|n| n as usize);
-        let local = [
-            (0..threads).map(|t| (t % x) as u32).collect(),
-            (0..threads).map(|t| (t / x % y) as u32).collect(),
-            (0..threads).map(|t| (t / (x * y)) as u32).collect(),
-        ];
-        Self { launch, threads, local, blocks: Vec::new(), next: 0, at: [0; 3] }
+        Self { launch, threads: launch.threads() as usize, first: [0; 3], blocks: 0, local: Default::default() }
     }
 
     /// Goes to `count` blocks from `first` on, x fastest: how many lanes they are.
     pub(super) fn begin(&mut self, first: u64, count: usize) -> usize {
-        let [x, y, _] = self.launch.grid;
-        if self.next != first {
-            let (columns, rows) = (u64::from(x), u64::from(y));
-            self.at = [(first % columns) as u32, (first / columns % rows) as u32, (first / (columns * rows)) as u32];
-        }
-        self.blocks.clear();
-        for _ in 0..count {
-            self.blocks.push(self.at);
-            self.at[0] += 1;
-            if self.at[0] == x {
-                self.at[0] = 0;
-                self.at[1] += 1;
-                if self.at[1] == y {
-                    (self.at[1], self.at[2]) = (0, self.at[2] + 1);
-                }
-            }
-        }
-        self.next = first + count as u64;
+        let [columns, rows, _] = self.launch.grid.map(u64::from);
+        self.first = [(first % columns) as u32, (first / columns % rows) as u32, (first / (columns * rows)) as u32];
+        self.blocks = count;
         count * self.threads
+    }
+
+    /// Where the blocks of the strip are in the grid.
+    fn blocks(&self) -> impl Iterator<Item = [u32; 3]> {
+        let [columns, rows, _] = self.launch.grid;
+        let after = move |&[x, y, z]: &[u32; 3]| match (x + 1 == columns, y + 1 == rows) {
+            (false, _) => Some([x + 1, y, z]),
+            (true, false) => Some([0, y + 1, z]),
+            (true, true) => Some([0, 0, z + 1]),
+        };
+        std::iter::successors(Some(self.first), after).take(self.blocks)
     }
 
     /// Whether the strip's lanes lie side by side along x.
     fn is_row(&self) -> bool {
         let [_, y, z] = self.launch.block;
-        y == 1 && z == 1 && self.blocks.first().zip(self.blocks.last()).is_some_and(|(a, b)| a[1..] == b[1..])
+        y == 1 && z == 1 && u64::from(self.first[0]) + self.blocks as u64 <= u64::from(self.launch.grid[0])
+    }
+
+    fn make_local(&mut self, axis: usize) {
+        if self.local[axis].is_empty() {
+            let [x, y, _] = self.launch.block;
+            let place = |thread: u32| [thread % x, thread / x % y, thread / (x * y)][axis];
+            self.local[axis] = (0..self.threads as u32).map(place).collect();
+        }
     }
 }
 
@@ -68,8 +63,7 @@ impl Strip<'_> {
             _ => 2,
         };
         let place = &self.place;
-        let (row, single, size) = (place.is_row(), place.blocks.len() == 1, place.launch.block[axis]);
-        let first = place.blocks.first().map_or(0, |block| block[axis]);
+        let (row, single, size, first) = (place.is_row(), place.blocks == 1, place.launch.block[axis], place.first[axis]);
         match position {
             P::BlockSizeX | P::BlockSizeY | P::BlockSizeZ => return self.set_uniform(to, u64::from(size), blend),
             P::GridSizeX | P::GridSizeY | P::GridSizeZ => return self.set_uniform(to, u64::from(place.launch.grid[axis]), blend),
@@ -80,9 +74,10 @@ impl Strip<'_> {
             P::LocalIndex if single => return self.set_first(to, 0, blend),
             _ => {}
         }
-        let (threads, local) = (place.threads, &place.local[axis]);
-        let out = elements_mut::<u32>(bytes_mut(&mut self.spare, 4 * self.lanes));
-        for (out, block) in out.chunks_exact_mut(threads).zip(&place.blocks) {
+        self.place.make_local(axis);
+        let (place, local, mut made) = (&self.place, &self.place.local[axis], self.tiles.take());
+        let out = elements_mut::<u32>(bytes_mut(&mut made, 4 * self.lanes));
+        for (out, block) in out.chunks_exact_mut(place.threads).zip(place.blocks()) {
             let base = block[axis].wrapping_mul(size);
             match position {
                 P::GlobalX | P::GlobalY | P::GlobalZ => out.iter_mut().zip(local).for_each(|(out, local)| *out = base.wrapping_add(*local)),
@@ -93,6 +88,6 @@ impl Strip<'_> {
                 _ => out.iter_mut().enumerate().for_each(|(t, out)| *out = t as u32 / 32),
             }
         }
-        self.commit(to, blend);
+        self.commit(to, blend, made);
     }
 }

@@ -34,8 +34,11 @@ impl Tiles {
         self.free.pop().unwrap_or_else(|| lines_of(self.lanes * self.width))
     }
 
+    /// Takes memory back, if it is any.
     pub(super) fn give(&mut self, data: Vec<Line>) {
-        self.free.push(data);
+        if !data.is_empty() {
+            self.free.push(data);
+        }
     }
 }
 
@@ -77,11 +80,10 @@ impl<'a> Slot<'a> {
         self.view = Some(view);
     }
 
-    /// Takes lanes by exchange.
-    pub(super) fn set_data(&mut self, data: &mut Vec<Line>, tiles: &mut Tiles) {
-        self.clear();
-        self.swap(data, tiles);
-        self.filled = true;
+    /// Takes lanes.
+    pub(super) fn set_data(&mut self, data: Vec<Line>, tiles: &mut Tiles) {
+        self.release(tiles);
+        (self.data, self.filled) = (data, true);
     }
 
     /// Makes sure that the lanes lie in memory.
@@ -100,18 +102,10 @@ impl<'a> Slot<'a> {
         self.filled = true;
     }
 
-    /// Exchanges the lanes' memory.
-    pub(super) fn swap(&mut self, data: &mut Vec<Line>, tiles: &mut Tiles) {
-        self.own(tiles);
-        std::mem::swap(&mut self.data, data);
-    }
-
     /// Forgets a value that nothing uses again, and gives its memory back.
     pub(super) fn release(&mut self, tiles: &mut Tiles) {
         self.clear();
-        if !self.data.is_empty() {
-            tiles.give(std::mem::take(&mut self.data));
-        }
+        tiles.give(std::mem::take(&mut self.data));
     }
 
     fn own(&mut self, tiles: &mut Tiles) {

@@ -1,17 +1,17 @@
 //! Straight lines of operations, loads and stores: all of them run on one piece of the strip, then on the next. So the values between them stay
 //! in the first cache, and buffers are read and written at the steady pace that the processor's look-ahead knows.
 
+use bytemuck::cast_slice_mut;
 use elinvar_core::DType;
 
 use super::{
     lower::{Apply, Kernel, Step},
     ops,
+    pieces::{ALIAS, Extent, Lanes, NOWHERE, PIECE, TILE},
     slot::{Line, count_up, lines_of},
     strip::{Strip, bytes, bytes_mut, narrow, widen},
 };
 
-/// Lanes of a piece.
-const PIECE: usize = 1024;
 /// No value.
 const NONE: usize = usize::MAX;
 
@@ -22,12 +22,22 @@ enum Source<'a> {
     Value(usize),
     /// The same number in every lane: its place among those of the line.
     Same(usize),
+    /// The same as one element.
+    One(usize),
+    /// There is no such operand.
+    None,
     /// A buffer that nobody writes.
     View(&'a [u8]),
     /// Elements of memory from this one on.
     Memory(u32, u64),
-    /// A register's lanes from before.
-    Slot(u32),
+    /// A register's lanes from before, wherever it has its value meanwhile.
+    Slot(*const u8),
+}
+
+impl Source<'_> {
+    fn as_one(self) -> Self {
+        if let Source::Same(place) = self { Source::One(place) } else { self }
+    }
 }
 
 /// What an operation does.
@@ -59,6 +69,16 @@ struct Operation<'a> {
     dtypes: [DType; 3],
     dtype: DType,
     target: Target,
+    /// Where the operands and the result are, once that is decided.
+    lanes: [Lanes; 4],
+}
+
+/// A number that is the same in every lane.
+struct Same {
+    size: usize,
+    bits: u64,
+    /// The piece of memory that is full of it, if an operation needs that.
+    tile: usize,
 }
 
 /// A value of the line.
@@ -77,24 +97,49 @@ pub(super) struct Straight<'a> {
     values: Vec<Value>,
     /// The value that each register has, if it is one of the line.
     current: Vec<usize>,
-    /// Numbers that are the same in every lane: size, bits.
-    same: Vec<(usize, u64)>,
-    /// Memory for pieces, and the free ones among it.
-    tiles: Vec<Vec<Line>>,
+    /// Numbers that are the same in every lane.
+    same: Vec<Same>,
+    /// Memory for pieces of values, [`TILE`] for each, and the free ones among it.
+    tiles: Vec<Line>,
     free: Vec<usize>,
+    /// Lanes of a piece.
+    piece: usize,
+    /// Halves as f32: three operands and a result.
+    wide: [Vec<Line>; 4],
 }
 
 impl Straight<'_> {
-    pub(super) fn new(slots: usize) -> Self {
-        let (operations, values, same, tiles, free) = Default::default();
-        Self { operations, values, current: vec![NONE; slots], same, tiles, free }
+    /// For so many registers, with lanes of at most so many bytes.
+    pub(super) fn new(slots: usize, width: usize) -> Self {
+        let (operations, values, same, tiles, free, wide) = Default::default();
+        Self { operations, values, current: vec![NONE; slots], same, tiles, free, piece: PIECE / width, wide }
     }
 
-    fn tile(&mut self) -> usize {
+    /// Whether it is one operation, which takes no tile and may so run on the whole strip at once.
+    fn is_whole(&self) -> bool {
+        let [operation] = &self.operations[..] else { return false };
+        let rounds = matches!(operation.work, Work::Apply { widen, narrow, .. } if widen || narrow);
+        !rounds && operation.lanes.iter().all(|lanes| !matches!(lanes.extent, Extent::Piece))
+    }
+
+    /// How far into their tiles the values of the piece from lane `first` on lie.
+    fn shift(&self, first: usize) -> usize {
+        let result = self.operations.last().map_or(0, |last| last.lanes[3].start.addr() + first * last.lanes[3].size);
+        let away = result.wrapping_sub(self.tiles.as_ptr().addr()).wrapping_add(ALIAS / 2) % ALIAS;
+        away / size_of::<Line>() * size_of::<Line>()
+    }
+
+    fn take_tile(&mut self) -> usize {
         self.free.pop().unwrap_or_else(|| {
-            self.tiles.push(lines_of(8 * PIECE));
-            self.tiles.len() - 1
+            let tiles = self.made();
+            self.tiles.append(&mut lines_of(TILE));
+            tiles
         })
+    }
+
+    /// How many tiles there are.
+    fn made(&self) -> usize {
+        size_of_val(&*self.tiles) / TILE
     }
 }
 
@@ -113,7 +158,7 @@ impl<'a> Strip<'a> {
             if planned == 0 {
                 break;
             }
-            for &slot in &self.code.dead[next] {
+            for &slot in self.code.dead[next..next + planned].iter().flatten() {
                 self.straight_forget(slot);
             }
             next += planned;
@@ -142,9 +187,9 @@ impl<'a> Strip<'a> {
             return Source::Value(current);
         }
         if let Some(bits) = known.uniform {
-            let same = (dtype.size(), bits);
-            let place = line.same.iter().position(|other| *other == same).unwrap_or_else(|| {
-                line.same.push(same);
+            let size = dtype.size();
+            let place = line.same.iter().position(|same| (same.size, same.bits) == (size, bits)).unwrap_or_else(|| {
+                line.same.push(Same { size, bits, tile: NONE });
                 line.same.len() - 1
             });
             return Source::Same(place);
@@ -154,11 +199,11 @@ impl<'a> Strip<'a> {
             (None, Some(first)) => {
                 let value = line.values.len();
                 line.values.push(Value { slot: None, last: 0, tile: NONE });
-                let (from, target) = ([Source::Same(0); 3], Target::Value(value));
-                line.operations.push(Operation { work: Work::Count(first), from, dtypes: [dtype; 3], dtype, target });
+                let (from, target) = ([Source::None; 3], Target::Value(value));
+                line.operations.push(Operation { work: Work::Count(first), from, dtypes: [dtype; 3], dtype, target, lanes: [NOWHERE; 4] });
                 Source::Value(value)
             }
-            _ => Source::Slot(slot),
+            _ => Source::Slot(known.bytes(self.lanes).as_ptr()),
         }
     }
 
@@ -176,7 +221,7 @@ impl<'a> Strip<'a> {
                 Target::Value(value)
             }
         };
-        self.straight.operations.push(Operation { work, from, dtypes, dtype, target });
+        self.straight.operations.push(Operation { work, from, dtypes, dtype, target, lanes: [NOWHERE; 4] });
     }
 
     /// Elements of memory, all of which exist, at the lanes of an index.
@@ -191,10 +236,13 @@ impl<'a> Strip<'a> {
             self.straight_forget(apply.to);
             return 1;
         }
-        let mut from = [Source::Same(0); 3];
+        let mut from = [Source::None; 3];
         let mut dtypes = [DType::F32; 3];
         for ((source, dtype), &slot) in from.iter_mut().zip(&mut dtypes).zip(&apply.from[..apply.count]) {
             (*source, *dtype) = (self.source(slot), self.slots[slot as usize].dtype);
+        }
+        if let Some(rest) = from.get_mut(1..apply.count).filter(|rest| rest.iter().all(|source| matches!(source, Source::Same(_)))) {
+            rest.iter_mut().for_each(|source| *source = source.as_one());
         }
         let stored = apply.stored.and_then(|(memory, index)| self.stretch(memory, index));
         let work = Work::Apply { kernel: apply.kernel, widen: apply.widen, narrow: apply.narrow };
@@ -208,17 +256,17 @@ impl<'a> Strip<'a> {
         let work = Work::Apply { kernel: if is_truth { ops::truth() } else { ops::same(dtype.size()) }, widen: false, narrow: false };
         match self.stretch(memory, index) {
             Some((_, first)) => match self.memory[memory as usize].constant_elements(first, self.lanes) {
-                Some(view) if is_truth => self.plan(work, [Source::View(view); 3], [dtype; 3], (to, None)),
+                Some(view) if is_truth => self.plan(work, [Source::View(view), Source::None, Source::None], [dtype; 3], (to, None)),
                 Some(view) => {
                     self.straight_forget(to);
                     self.slots[to as usize].set_view(view);
                 }
-                None => self.plan(work, [Source::Memory(memory, first); 3], [dtype; 3], (to, None)),
+                None => self.plan(work, [Source::Memory(memory, first), Source::None, Source::None], [dtype; 3], (to, None)),
             },
             None if self.traps || is_truth || self.slots[index as usize].uniform.is_some() => return 0,
             None => {
                 let from = self.source(index);
-                self.plan(Work::Gather(memory), [from; 3], [self.slots[index as usize].dtype; 3], (to, None));
+                self.plan(Work::Gather(memory), [from, Source::None, Source::None], [self.slots[index as usize].dtype; 3], (to, None));
             }
         }
         1
@@ -228,7 +276,7 @@ impl<'a> Strip<'a> {
         let Some(stretch) = self.stretch(memory, index) else { return 0 };
         let (from, dtype) = (self.source(value), self.slots[value as usize].dtype);
         let work = Work::Apply { kernel: ops::same(dtype.size()), widen: false, narrow: false };
-        self.plan(work, [from; 3], [dtype; 3], (value, Some(stretch)));
+        self.plan(work, [from, Source::None, Source::None], [dtype; 3], (value, Some(stretch)));
         1
     }
 
@@ -243,13 +291,16 @@ impl<'a> Strip<'a> {
             }
         }
         let mut kept = Vec::new();
-        line.free = (line.same.len()..line.tiles.len()).rev().collect();
-        for place in 0..line.same.len() {
-            if place == line.tiles.len() {
-                line.tiles.push(lines_of(8 * PIECE));
+        line.free.clear();
+        line.free.extend((0..line.made()).rev());
+        for source in line.operations.iter().flat_map(|operation| operation.from).collect::<Vec<_>>() {
+            if let Source::Same(place) = source
+                && line.same[place].tile == NONE
+            {
+                let tile = line.take_tile();
+                line.same[place].tile = tile;
+                ops::splat(line.same[place].size, line.same[place].bits, &mut cast_slice_mut(&mut line.tiles)[tile * TILE..][..TILE]);
             }
-            let (size, bits) = line.same[place];
-            ops::splat(size, bits, bytes_mut(&mut line.tiles[place], size * PIECE));
         }
         for at in 0..line.operations.len() {
             let target = line.operations[at].target;
@@ -259,7 +310,7 @@ impl<'a> Strip<'a> {
                         kept.push((slot, self.tiles.take()));
                         kept.len() - 1
                     }
-                    None => line.tile(),
+                    None => line.take_tile(),
                 };
             }
             let ends = line.operations[at].from.into_iter().filter_map(|source| if let Source::Value(value) = source { Some(value) } else { None });
@@ -276,19 +327,51 @@ impl<'a> Strip<'a> {
         kept
     }
 
+    /// Decides where each operation finds its operands and leaves its result.
+    fn place_lanes(&mut self, kept: &mut [(u32, Vec<Line>)]) {
+        let Self { straight, memory, lanes, .. } = self;
+        let Straight { operations, values, same, tiles, .. } = straight;
+        let tiles = cast_slice_mut::<Line, u8>(tiles);
+        for at in 0..operations.len() {
+            let Operation { from, dtypes, dtype, target, .. } = operations[at];
+            let mut place = |source: Source<'a>, dtype: DType| {
+                let size = dtype.size();
+                let (start, extent) = match source {
+                    Source::Value(value) if values[value].slot.is_some() => (kept[values[value].tile].1.as_mut_ptr().cast(), Extent::Strip),
+                    Source::Value(value) => (tiles[values[value].tile * TILE..].as_mut_ptr(), Extent::Piece),
+                    Source::Same(place) => (tiles[same[place].tile * TILE..].as_mut_ptr(), Extent::Piece),
+                    Source::One(place) => ((&raw mut same[place].bits).cast(), Extent::One),
+                    Source::View(view) => (view.as_ptr().cast_mut(), Extent::Strip),
+                    Source::Memory(index, first) => match memory[index as usize].elements(first, *lanes) {
+                        Some(elements) => (elements.as_mut_ptr(), Extent::Strip),
+                        None => return NOWHERE,
+                    },
+                    Source::Slot(start) => (start.cast_mut(), Extent::Strip),
+                    Source::None => return NOWHERE,
+                };
+                Lanes { start, size, extent }
+            };
+            let result = match target {
+                Target::Value(value) => Source::Value(value),
+                Target::Memory(index, first) => Source::Memory(index, first),
+            };
+            operations[at].lanes = [place(from[0], dtypes[0]), place(from[1], dtypes[1]), place(from[2], dtypes[2]), place(result, dtype)];
+        }
+    }
+
     fn run_straight(&mut self) {
         if !self.straight.operations.is_empty() {
             let mut kept = self.place_values();
-            for start in (0..self.lanes).step_by(PIECE) {
-                let count = PIECE.min(self.lanes - start);
+            self.place_lanes(&mut kept);
+            let piece = if self.straight.is_whole() { self.lanes } else { self.straight.piece };
+            for start in (0..self.lanes).step_by(piece) {
+                let (count, shift) = (piece.min(self.lanes - start), self.straight.shift(start));
                 for at in 0..self.straight.operations.len() {
-                    self.run_piece(at, start, count, &mut kept);
+                    self.run_piece(at, start, count, shift);
                 }
             }
-            for (slot, mut data) in kept {
-                let slot = &mut self.slots[slot as usize];
-                slot.set_data(&mut data, &mut self.tiles);
-                self.tiles.give(data);
+            for (slot, data) in kept {
+                self.slots[slot as usize].set_data(data, &mut self.tiles);
             }
         }
         for value in self.straight.values.drain(..) {
@@ -301,56 +384,36 @@ impl<'a> Strip<'a> {
     }
 
     /// Runs an operation on `count` lanes from `start` on.
-    fn run_piece(&mut self, at: usize, start: usize, count: usize, kept: &mut [(u32, Vec<Line>)]) {
-        let Self { straight, slots, memory, wide: [wide @ .., rounded], lanes, .. } = self;
-        let Straight { operations, values, tiles, .. } = straight;
-        let operation = &operations[at];
-        let size = operation.dtype.size();
-        let mut taken = Vec::new();
-        let out: &mut [u8] = match operation.target {
-            Target::Value(value) => {
-                let value = &values[value];
-                let all = if value.slot.is_some() { &mut kept[value.tile].1 } else { &mut tiles[value.tile] };
-                taken = std::mem::take(all);
-                let from = if value.slot.is_some() { start * size } else { 0 };
-                &mut bytes_mut(&mut taken, from + count * size)[from..]
-            }
-            Target::Memory(index, first) => memory[index as usize].elements(first + start as u64, count).unwrap_or(&mut []),
-        };
-        let operand = |index: usize| {
-            let size = operation.dtypes[index].size();
-            let part = start * size..(start + count) * size;
-            match operation.from[index] {
-                Source::Value(value) if values[value].slot.is_some() => &bytes(&kept[values[value].tile].1, part.end)[part.start..],
-                Source::Value(value) => bytes(&tiles[values[value].tile], count * size),
-                Source::Same(place) => bytes(&tiles[place], count * size),
-                Source::View(view) => &view[part],
-                Source::Memory(index, first) => memory[index as usize].elements(first + start as u64, count).unwrap_or(&mut []),
-                Source::Slot(slot) => &slots[slot as usize].bytes(*lanes)[part],
-            }
-        };
-        match operation.work {
-            Work::Count(first) => count_up(operation.dtype, first + start as u64, out),
-            Work::Gather(index) => memory[index as usize].gather(operation.dtypes[0], operand(0), out),
+    #[inline(always)]
+    fn run_piece(&mut self, at: usize, start: usize, count: usize, shift: usize) {
+        let Straight { operations, wide, .. } = &mut self.straight;
+        let Operation { work, dtypes, dtype, ref lanes, .. } = operations[at];
+        // SAFETY: so many lanes are there, and no operand's are the result's.
+        let out = unsafe { &mut *lanes[3].piece(start, count, shift) };
+        // SAFETY: as above; nobody writes them meanwhile.
+        let operand = |index: usize| unsafe { &*lanes[index].piece(start, count, shift) };
+        match work {
+            Work::Count(first) => count_up(dtype, first + start as u64, out),
+            Work::Gather(index) => self.memory[index as usize].gather(dtypes[0], operand(0), out),
+            Work::Apply { kernel, widen: false, narrow: false } => kernel.run(operand, out),
             Work::Apply { kernel, widen: widens, narrow: narrows } => {
+                wide.iter_mut().filter(|lines| lines.is_empty()).for_each(|lines| *lines = lines_of(PIECE));
+                let [wide @ .., rounded] = wide;
                 if widens {
                     for (index, wide) in wide.iter_mut().enumerate().take(kernel.operands()) {
-                        widen(operation.dtypes[index], operand(index), bytes_mut(wide, 4 * count));
+                        let narrow = operand(index);
+                        widen(dtypes[index], narrow, bytes_mut(wide, 2 * narrow.len()));
                     }
                 }
-                let operand = |index: usize| if widens { bytes(&wide[index], 4 * count) } else { operand(index) };
+                let operand = |index: usize| if widens { bytes(&wide[index], 2 * operand(index).len()) } else { operand(index) };
                 if narrows {
                     let rounded = bytes_mut(rounded, 4 * count);
                     kernel.run(operand, rounded);
-                    narrow(operation.dtype, rounded, out);
+                    narrow(dtype, rounded, out);
                 } else {
                     kernel.run(operand, out);
                 }
             }
-        }
-        if let Target::Value(value) = operation.target {
-            let value = &values[value];
-            *(if value.slot.is_some() { &mut kept[value.tile].1 } else { &mut tiles[value.tile] }) = taken;
         }
     }
 }

@@ -10,7 +10,7 @@ use super::{
     lower::{Code, Step},
     ops::{self, elements, elements_mut},
     positions::Place,
-    slot::{Line, Slot, Tiles},
+    slot::{Line, Slot, Tiles, count_up},
     straight::Straight,
 };
 
@@ -35,10 +35,6 @@ pub(super) struct Strip<'a> {
     pub(super) lanes: usize,
     pub(super) tiles: Tiles,
     pub(super) straight: Straight<'a>,
-    /// Where results are made before they take their register's place.
-    pub(super) spare: Vec<Line>,
-    /// Halves as f32: three operands and a result.
-    pub(super) wide: [Vec<Line>; 4],
     frames: Vec<Frame>,
     exited: Active,
     pub(super) traps: bool,
@@ -76,11 +72,9 @@ impl<'a> Strip<'a> {
         for &(slot, bits) in code.constants.iter().chain(scalars) {
             slots[slot as usize].set_uniform(bits);
         }
-        let mut tiles = Tiles::new(capacity, code.width);
-        let wide = std::array::from_fn(|_| if code.wide { tiles.take() } else { Vec::new() });
-        let straight = Straight::new(slots.len());
-        let (active, exited, frames, spare) = (Active::All, Active::None, Vec::new(), tiles.take());
-        Self { code, slots, memory, place, active, lanes: capacity, tiles, straight, spare, wide, frames, exited, traps, left: 0 }
+        let (tiles, straight) = (Tiles::new(capacity, code.width), Straight::new(slots.len(), code.width));
+        let (active, exited, frames) = (Active::All, Active::None, Vec::new());
+        Self { code, slots, memory, place, active, lanes: capacity, tiles, straight, frames, exited, traps, left: 0 }
     }
 
     /// Runs `count` blocks from block `first` on, whose loops may take so many steps.
@@ -217,21 +211,24 @@ impl<'a> Strip<'a> {
         self.slots[slot as usize].fill(&mut self.tiles);
     }
 
-    /// The lanes made in `spare` become the register's.
-    pub(super) fn commit(&mut self, to: u32, blend: bool) {
+    /// The lanes become the register's.
+    pub(super) fn commit(&mut self, to: u32, blend: bool, made: Vec<Line>) {
         let slot = &mut self.slots[to as usize];
         match self.active.mask().filter(|_| blend) {
-            Some(mask) => slot.blend(mask, bytes(&self.spare, self.lanes * slot.dtype.size()), &mut self.tiles),
-            None => slot.set_data(&mut self.spare, &mut self.tiles),
+            Some(mask) => {
+                slot.blend(mask, bytes(&made, self.lanes * slot.dtype.size()), &mut self.tiles);
+                self.tiles.give(made);
+            }
+            None => slot.set_data(made, &mut self.tiles),
         }
     }
 
     pub(super) fn set_uniform(&mut self, to: u32, bits: u64, blend: bool) {
         let slot = &mut self.slots[to as usize];
         if blend && self.active.mask().is_some() {
-            let size = slot.dtype.size();
-            ops::splat(size, bits, bytes_mut(&mut self.spare, self.lanes * size));
-            self.commit(to, blend);
+            let (size, mut made) = (slot.dtype.size(), self.tiles.take());
+            ops::splat(size, bits, bytes_mut(&mut made, self.lanes * size));
+            self.commit(to, blend, made);
         } else {
             slot.set_uniform(bits);
         }
@@ -240,12 +237,9 @@ impl<'a> Strip<'a> {
     /// The register's lanes count up from `first`, which and whose last number its type holds.
     pub(super) fn set_first(&mut self, to: u32, first: u64, blend: bool) {
         if blend && self.active.mask().is_some() {
-            let mut counted = Slot::new(self.slots[to as usize].dtype);
-            counted.set_first(first);
-            counted.fill(&mut self.tiles);
-            counted.swap(&mut self.spare, &mut self.tiles);
-            counted.release(&mut self.tiles);
-            self.commit(to, blend);
+            let (dtype, mut made) = (self.slots[to as usize].dtype, self.tiles.take());
+            count_up(dtype, first, bytes_mut(&mut made, self.lanes * dtype.size()));
+            self.commit(to, blend, made);
         } else {
             self.slots[to as usize].set_first(first);
         }

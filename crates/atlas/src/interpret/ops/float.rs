@@ -34,33 +34,14 @@ float_operations! {
     }
 }
 
-struct SiluBfloat;
-impl Op1 for SiluBfloat {
-    type A = f32;
-    type R = f32;
-    #[inline(always)]
-    fn at(a: f32) -> f32 {
-        math::silu_bfloat(a)
-    }
-}
-
-struct SigmoidBfloat;
-impl Op1 for SigmoidBfloat {
-    type A = f32;
-    type R = f32;
-    #[inline(always)]
-    fn at(a: f32) -> f32 {
-        math::sigmoid_bfloat(a)
-    }
-}
-
 /// The functions that take less work for a bfloat.
-pub(super) fn unary_bfloat(op: Unary) -> Option<One> {
-    match op {
-        Unary::Silu => Some(map1::<SiluBfloat>),
-        Unary::Sigmoid => Some(map1::<SigmoidBfloat>),
-        _ => None,
-    }
+pub(super) mod bfloat {
+    use super::*;
+
+    operations! { f32: Op1 Unary One unary map1 {
+        Silu |a| math::silu_bfloat(a);
+        Sigmoid |a| math::sigmoid_bfloat(a);
+    } }
 }
 
 /// The larger of the first two, and of it and the third the smaller.
@@ -69,7 +50,10 @@ impl Op3 for Clamp {
     type A = f32;
     #[inline(always)]
     fn at(a: f32, low: f32, high: f32) -> f32 {
-        Min::at(Max::at(a, low), high)
+        let larger = if a > low { a } else { low };
+        let clamped = if larger < high { larger } else { high };
+        // One test of both, where `Max` and `Min` would make two.
+        if a.is_nan() | low.is_nan() { f32::NAN } else { clamped }
     }
 }
 

@@ -67,7 +67,7 @@ integers! {
     u64, |x| x;
 }
 
-macro_rules! operations {
+macro_rules! integer_operations {
     ($($trait:ident { $($name:ident |$($x:ident),+| $body:expr;)* })*) => {$($(
         struct $name<T>(PhantomData<T>);
         impl<T: Integer> $trait for $name<T> {
@@ -78,7 +78,7 @@ macro_rules! operations {
         }
     )*)*};
 }
-operations! {
+integer_operations! {
     Op1 {
         Neg |a| a.neg();
         Abs |a| Integer::abs(a);

@@ -15,8 +15,10 @@ simd! {
 
 simd! {
     fn select_as<T: bytemuck::Pod>(mask: &[u8], a: &[u8], b: &[u8], out: &mut [u8]) {
-        for (((out, a), b), mask) in elements_mut::<T>(out).iter_mut().zip(elements::<T>(a)).zip(elements::<T>(b)).zip(mask) {
-            *out = if *mask != 0 { *a } else { *b };
+        let lanes = elements_mut::<T>(out).iter_mut().zip(mask);
+        match (elements::<T>(a), elements::<T>(b)) {
+            ([a], [b]) => lanes.for_each(|(out, mask)| *out = if *mask != 0 { *a } else { *b }),
+            (a, b) => lanes.zip(a).zip(b).for_each(|(((out, mask), a), b)| *out = if *mask != 0 { *a } else { *b }),
         }
     }
 }

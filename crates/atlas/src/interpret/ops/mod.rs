@@ -1,32 +1,8 @@
 //! Loops over lanes, one for each operation and type. Halves are widened before and narrowed after.
 
-/// Operations on a floating-point type, and which loop each is.
-macro_rules! float_operations {
-    ($type:ident: unary { $($unary:tt)* } binary { $($binary:tt)* }) => {
-        float_operations! { @$type:
-            Op1 Unary One unary map1 {
-                Neg |a| -a;
-                Abs |a| a.abs();
-                Floor |a| a.floor();
-                Ceil |a| a.ceil();
-                Trunc |a| a.trunc();
-                Round |a| a.round_ties_even();
-                Sqrt |a| a.sqrt();
-                $($unary)*
-            }
-            Op2 Binary Two binary map2 {
-                Add |a, b| a + b;
-                Sub |a, b| a - b;
-                Mul |a, b| a * b;
-                Div |a, b| a / b;
-                Rem |a, b| (-(a / b).trunc()).mul_add(b, a);
-                Min |a, b| if a.is_nan() | (a < b) { a } else { b };
-                Max |a, b| if a.is_nan() | (a > b) { a } else { b };
-                $($binary)*
-            }
-        }
-    };
-    (@$type:ident: $($trait:ident $op:ident $result:ident $function:ident $map:ident { $($name:ident |$($x:ident),+| $body:expr;)* })*) => {$(
+/// Operations on a type, and which loop each is.
+macro_rules! operations {
+    ($type:ident: $trait:ident $op:ident $result:ident $function:ident $map:ident { $($name:ident |$($x:ident),+| $body:expr;)* }) => {
         $(
             struct $name;
             impl $trait for $name {
@@ -37,13 +13,39 @@ macro_rules! float_operations {
             }
         )*
 
-        pub(super) fn $function(op: $op) -> Option<$result> {
+        pub(in crate::interpret::ops) fn $function(op: $op) -> Option<$result> {
             match op {
                 $($op::$name => Some($map::<$name>),)*
                 _ => None,
             }
         }
-    )*
+    };
+}
+
+/// The operations on a floating-point type.
+macro_rules! float_operations {
+    ($type:ident: unary { $($unary:tt)* } binary { $($binary:tt)* }) => {
+        operations! { $type: Op1 Unary One unary map1 {
+            Neg |a| -a;
+            Abs |a| a.abs();
+            Floor |a| a.floor();
+            Ceil |a| a.ceil();
+            Trunc |a| a.trunc();
+            Round |a| a.round_ties_even();
+            Sqrt |a| a.sqrt();
+            $($unary)*
+        } }
+
+        operations! { $type: Op2 Binary Two binary map2 {
+            Add |a, b| a + b;
+            Sub |a, b| a - b;
+            Mul |a, b| a * b;
+            Div |a, b| a / b;
+            Rem |a, b| (-(a / b).trunc()).mul_add(b, a);
+            Min |a, b| if a.is_nan() | (a < b) { a } else { b };
+            Max |a, b| if a.is_nan() | (a > b) { a } else { b };
+            $($binary)*
+        } }
 
         /// The product exact.
         struct Fma;
@@ -92,9 +94,9 @@ use crate::program::{Binary, Compare, Ternary, Unary};
 
 /// A loop over the lanes of one operand: bytes of aligned elements.
 pub(super) type One = fn(&[u8], &mut [u8]);
-/// Of two.
+/// Of two; the second may be one element, for all lanes.
 pub(super) type Two = fn(&[u8], &[u8], &mut [u8]);
-/// Of three.
+/// Of three; the second and the third may be one element each, for all lanes.
 pub(super) type Three = fn(&[u8], &[u8], &[u8], &mut [u8]);
 
 /// Bytes as elements; none if the bytes are not aligned for them.
@@ -136,17 +138,20 @@ simd! {
 
 simd! {
     fn map2<O: Op2>(a: &[u8], b: &[u8], out: &mut [u8]) {
-        for ((out, a), b) in elements_mut::<O::R>(out).iter_mut().zip(elements::<O::A>(a)).zip(elements::<O::A>(b)) {
-            *out = O::at(*a, *b);
+        let lanes = elements_mut::<O::R>(out).iter_mut().zip(elements::<O::A>(a));
+        match elements::<O::A>(b) {
+            [b] => lanes.for_each(|(out, a)| *out = O::at(*a, *b)),
+            b => lanes.zip(b).for_each(|((out, a), b)| *out = O::at(*a, *b)),
         }
     }
 }
 
 simd! {
     fn map3<O: Op3>(a: &[u8], b: &[u8], c: &[u8], out: &mut [u8]) {
-        let operands = elements::<O::A>(a).iter().zip(elements::<O::A>(b)).zip(elements::<O::A>(c));
-        for (out, ((a, b), c)) in elements_mut::<O::A>(out).iter_mut().zip(operands) {
-            *out = O::at(*a, *b, *c);
+        let lanes = elements_mut::<O::A>(out).iter_mut().zip(elements::<O::A>(a));
+        match (elements::<O::A>(b), elements::<O::A>(c)) {
+            ([b], [c]) => lanes.for_each(|(out, a)| *out = O::at(*a, *b, *c)),
+            (b, c) => lanes.zip(b).zip(c).for_each(|(((out, a), b), c)| *out = O::at(*a, *b, *c)),
         }
     }
 }
@@ -188,7 +193,7 @@ pub(super) fn unary(op: Unary, dtype: DType) -> Option<One> {
     match dtype {
         DType::Bool => (op == Unary::Not).then_some(map1::<integer::NotBool> as One),
         DType::F64 => double::unary(op),
-        DType::BF16 => float::unary_bfloat(op).or_else(|| float::unary(op)),
+        DType::BF16 => float::bfloat::unary(op).or_else(|| float::unary(op)),
         _ => for_integers!(dtype, unary(op), float::unary(op)),
     }
 }
