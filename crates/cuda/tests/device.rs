@@ -7,7 +7,12 @@ mod common;
 use std::sync::Arc;
 
 use elinvar_core::{CommandList, Device, ListBuilder, MetalFile};
-use elinvar_kernels::{Operator, TensorInfo, encode, gather::Gather};
+use elinvar_kernels::{
+    Operator, TensorInfo,
+    conformance::{self, Placement},
+    encode,
+    gather::Gather,
+};
 
 const STEP: &[MetalFile] = &[MetalFile {
     name: "step.metal",
@@ -93,6 +98,16 @@ fn a_refusal_belongs_to_its_own_submission() {
     let mut bytes = [0; 8];
     assert!(device.read(&y, 0, &mut bytes).unwrap_err().to_string().contains("outside its axis"));
     device.read(&y, 0, &mut bytes).unwrap();
+}
+
+#[test]
+fn every_input_that_is_refused_elsewhere_is_refused() {
+    let Some(device) = common::device() else { return };
+    for case in conformance::refused() {
+        for placement in Placement::ALL {
+            conformance::refuse(&case, &device, *placement).unwrap();
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,8 @@
+use elinvar_core::DType;
+
 use super::{Bound, Case, HostTensor};
 use crate::{
-    Operator,
+    Operator, Precision,
     attention::decode::DecodeAttention,
     gather::{Gather, GatherElements, GatherNd},
     greedy::Greedy,
@@ -37,6 +39,12 @@ fn indices(dims: &[usize], first: i32) -> Option<HostTensor> {
 fn with_index(beyond: i32) -> Vec<Case> {
     let (x, at, reduction) = (|| values(&[2, 4, 3]), 3i32.saturating_add(beyond), Reduction::Add);
     let (cache, rows, token) = (|| values(&[2, 4, 8]), || values(&[2, 2, 8]), || indices(&[2], at));
+    let decode = |precision: Precision, keys: usize, width: usize| {
+        let halves = |dims: &[usize]| Some(HostTensor::from_f64(DType::F16, dims, &vec![1.0; dims.iter().product()]));
+        let (cache, row, at) = (|| halves(&[2, keys, width]), || halves(&[1, 2, width]), (keys as i32 - 1).saturating_add(beyond));
+        let inputs = [cache(), row(), Some(HostTensor::new(&[1], &[at])), values(&[width / 2]), cache(), row(), halves(&[1, 4, width])];
+        case(DecodeAttention { precision, ..DecodeAttention::default() }, inputs).updating(0).updating(4)
+    };
     vec![
         case(Gather { axis: 1 }, [x(), token()]),
         case(GatherElements { axis: 1 }, [x(), indices(&[2, 2, 3], at)]),
@@ -45,10 +53,8 @@ fn with_index(beyond: i32) -> Vec<Case> {
         case(ScatterNd { reduction }, [x(), indices(&[2, 2], at), values(&[2, 3])]),
         case(KvAppend, [cache(), rows(), token()]).updating(0),
         case(RopeAppend { interleaved: false }, [cache(), rows(), token(), values(&[4])]).updating(0),
-        case(
-            DecodeAttention::default(),
-            [cache(), values(&[1, 2, 8]), Some(HostTensor::new(&[1], &[at])), values(&[4]), cache(), values(&[1, 2, 8]), values(&[1, 4, 8])],
-        ),
+        decode(Precision::Strict, 4, 8),
+        decode(Precision::Fast, 300, 64),
         case(RotaryEmbedding::default(), [values(&[1, 3, 2, 8]), values(&[4, 4]), values(&[4, 4]), token()]),
     ]
 }
