@@ -188,13 +188,14 @@ impl Function {
     }
 }
 
-/// Bytes of dynamic shared memory for a launch's threadgroup memory, and where each argument starts.
+/// Bytes of dynamic shared memory for a launch's threadgroup memory, and where each argument starts. There are whole words of 16 bytes: the compiler loads
+/// such a word where the text loads a part of it.
 fn shared_memory(arguments: &[usize]) -> (usize, Vec<u32>) {
     const ALIGNMENT: usize = 16;
     let mut end = 0usize;
     let mut place = |&bytes: &usize| {
-        let start = end.next_multiple_of(ALIGNMENT);
-        end = start + bytes;
+        let start = end;
+        end += bytes.next_multiple_of(ALIGNMENT);
         start as u32
     };
     let starts = arguments.iter().map(&mut place).collect();
@@ -235,6 +236,7 @@ mod tests {
     fn threadgroup_memory_is_laid_out_in_order() {
         assert_eq!(shared_memory(&[]), (0, vec![]));
         assert_eq!(shared_memory(&[100, 4, 32]), (160, vec![0, 112, 128]));
+        assert_eq!(shared_memory(&[52]), (64, vec![0]));
     }
 
     #[test]

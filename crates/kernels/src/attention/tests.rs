@@ -167,7 +167,9 @@ fn fast_precision_takes_tensor_cores_where_they_serve() {
         plan(fast, &unknown, bf16, bf16, 200, 128, false),
         plan(fast, &simulated, bf16, bf16, 200, 128, false),
     ];
-    assert!(other.iter().all(|(key, .., cuda)| key.starts_with("attention_") && !key.contains("prefill") && !cuda), "{other:?}");
+    // Those whose keys are split have kernels of their own.
+    assert!(other.iter().all(|(key, .., cuda)| !key.contains("prefill") && *cuda == key.starts_with("attention_split_fast")), "{other:?}");
+    assert_eq!(other.iter().filter(|(.., cuda)| *cuda).count(), 1, "{other:?}");
 }
 
 #[test]
