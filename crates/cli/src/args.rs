@@ -54,7 +54,7 @@ pub(crate) struct DeviceArgs {
     /// Threads of the CPU device [default: one for each core]
     #[arg(long)]
     pub(crate) threads: Option<NonZeroUsize>,
-    /// Precision of matrix products: strict (the same bits everywhere) or fast [default: strict for a few rows, fast for many]
+    /// Precision of matrix products and attention: strict (the same bits everywhere) or fast [default: strict for a few rows, fast for many]
     #[arg(long)]
     pub(crate) precision: Option<Precision>,
 }

@@ -102,8 +102,8 @@ struct Ahead {
 }
 
 impl Ahead {
-    /// Whether a launch may begin before those ahead have ended, which it joins: nothing that it reads early is written there. The next but one ahead has
-    /// ended by then, as the one between has waited for it; but who waits sees what was written, and others are promised nothing.
+    /// Whether a launch may begin before those ahead have ended, which it joins: nothing that it reads early is written there. For the rest it waits for the
+    /// one ahead, which has waited for the one before; but who waits sees what was written, and others are promised nothing.
     fn overlaps(&mut self, dispatch: &Dispatch) -> bool {
         let early = bound(dispatch, |parameter| parameter.early);
         let reads = |written: &Binding| early.iter().any(|read| read.overlaps(written));
