@@ -10,7 +10,7 @@ use elinvar_atlas::{
     interpret::{Argument, Interpreter},
     parse, verify,
 };
-use elinvar_core::DType;
+use elinvar_core::{Access, DType};
 use rayon::prelude::*;
 
 fn number(name: &str, default: u64) -> u64 {
@@ -27,6 +27,7 @@ fn check(seed: u64) {
     let arguments = program.parameters.iter().zip(&mut buffers);
     let arguments = arguments
         .map(|(parameter, words)| match parameter.access {
+            Some(Access::Read) => Argument::Read(&bytemuck::cast_slice(&words.0)[..words.1]),
             Some(_) => Argument::Write(&mut bytemuck::cast_slice_mut(&mut words.0)[..words.1]),
             None => Argument::Scalar(Constant { dtype: parameter.dtype, bits: words.0[0] }),
         })

@@ -11,6 +11,8 @@ use super::{binary, ternary, unary, values};
 /// The types that every device has.
 pub(crate) const TYPES: &[DType] =
     &[DType::U32, DType::F32, DType::I32, DType::Bool, DType::F16, DType::BF16, DType::U8, DType::I16, DType::I64, DType::U64, DType::I8, DType::U16];
+/// Types of which there are buffers that are only read.
+const INPUTS: usize = 8;
 /// Elements of each buffer that a thread owns.
 pub(crate) const OWN: u32 = 8;
 /// Elements of the shared arrays, and threads of a block.
@@ -25,17 +27,21 @@ struct Generator {
     /// Registers that may be assigned again.
     mutable: Vec<(Operand, DType)>,
     buffers: Vec<(Memory, DType)>,
+    /// Buffers that nobody writes.
+    inputs: Vec<(Memory, DType)>,
     counters: Memory,
     shared: Vec<(Memory, DType)>,
+    thread: Operand,
     own: Operand,
     local: Operand,
     statements: u32,
 }
 
-/// The program of a seed over some types. Its parameters: a buffer of each type, a buffer of 16 u32 counters, a scalar of u32.
+/// The program of a seed over some types. Its parameters: a buffer of each type, of some types one that is only read, a buffer of 16 u32 counters, a scalar of u32.
 pub(crate) fn program(seed: u64, types: &'static [DType]) -> Program {
     let mut b = Builder::new("random");
     let buffers = types.iter().map(|&dtype| (b.buffer(&format!("y_{dtype}"), dtype, Access::ReadWrite), dtype)).collect();
+    let inputs = types.iter().take(INPUTS).map(|&dtype| (b.buffer(&format!("x_{dtype}"), dtype, Access::Read), dtype)).collect();
     let counters = b.buffer("counters", DType::U32, Access::ReadWrite);
     let n = b.scalar("n", DType::U32);
     let together = !seed.is_multiple_of(3);
@@ -52,7 +58,7 @@ pub(crate) fn program(seed: u64, types: &'static [DType]) -> Program {
     let lane = b.position(Position::Lane);
     let known = [i, local, block, lane, n].map(|operand| (operand, DType::U32)).to_vec();
     let state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut g = Generator { state, types, b, known, mutable: Vec::new(), buffers, counters, shared, own, local, statements: 60 };
+    let mut g = Generator { state, types, b, known, mutable: Vec::new(), buffers, inputs, counters, shared, thread, own, local, statements: 60 };
     for (index, &dtype) in types.iter().enumerate() {
         let register = g.b.register(&format!("m{index}"), dtype);
         let value = g.constant(dtype);
@@ -113,7 +119,11 @@ impl Generator {
             }
             1 | 2 => {
                 let op = self.one(Binary::ALL);
-                binary(op, dtype, 0, 0).map(|_| (self.b.binary(op, a, b), dtype))
+                let result = binary(op, dtype, 0, 0);
+                if let (Some(_), Operand::Register(to), 0) = (result, self.register(dtype), self.below(3)) {
+                    return self.b.push(Instruction::Binary { op, to, a, b });
+                }
+                result.map(|_| (self.b.binary(op, a, b), dtype))
             }
             3 => {
                 let op = self.one(Ternary::ALL);
@@ -153,10 +163,21 @@ impl Generator {
         }
     }
 
+    /// Into a register of its own, or in place of what another held.
+    fn load(&mut self, memory: Memory, dtype: DType, index: Operand) {
+        match self.register(dtype) {
+            Operand::Register(to) if self.below(2) == 0 => self.b.push(Instruction::Load { to, memory, index }),
+            _ => {
+                let loaded = self.b.load(memory, index);
+                self.known.push((loaded, dtype));
+            }
+        }
+    }
+
     /// A statement; `looped`: a loop is around it.
     fn statement(&mut self, depth: usize, looped: bool) {
         self.statements = self.statements.saturating_sub(1);
-        match self.below(if depth < 3 { 14 } else { 10 }) {
+        match self.below(if depth < 3 { 15 } else { 11 }) {
             0..=4 => self.calculate(),
             5 | 6 => {
                 let dtype = self.one(self.types);
@@ -171,16 +192,24 @@ impl Generator {
             8 => {
                 let (memory, dtype) = self.one(&self.buffers.clone());
                 for index in self.own_indices() {
-                    let loaded = self.b.load(memory, index);
-                    self.known.push((loaded, dtype));
+                    self.load(memory, dtype, index);
                 }
             }
             9 => {
+                let (memory, dtype) = self.one(&self.inputs.clone());
+                let index = match self.below(3) {
+                    0 => self.thread,
+                    1 => self.own,
+                    _ => self.value(DType::U32),
+                };
+                self.load(memory, dtype, index);
+            }
+            10 => {
                 let (value, place) = (self.value(DType::U32), self.below(20) as u32);
                 let (memory, index) = (self.counters, Constant::u32(place).into());
                 self.b.push(Instruction::Atomic { op: Atomic::Add, to: None, memory, index, value });
             }
-            10 | 11 => {
+            11 | 12 => {
                 let condition = self.value(DType::Bool);
                 self.b.begin_if(condition);
                 self.inner(depth, looped);
