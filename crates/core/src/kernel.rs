@@ -1,6 +1,6 @@
 use std::{any::Any, borrow::Cow, fmt, sync::Arc};
 
-use crate::{CudaForm, DType, Error, HostForm, Metal};
+use crate::{CudaForm, DType, Error, HostForm, Metal, metal::refusal};
 
 /// What a kernel does with a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -122,14 +122,14 @@ impl KernelSource {
         self.metal.as_ref().is_some_and(Metal::refuses)
     }
 
-    /// What a launch fails with that has raised its word to `word`.
-    pub fn refused(&self, word: u32) -> Error {
+    /// What a launch fails with that has raised its word to `word`; nothing if the kernel refuses nothing.
+    pub fn refused(&self, word: u32) -> Option<Error> {
         let told = match (&self.metal, &self.cuda) {
             (Some(metal), _) => metal.refused(word),
-            (None, Some(CudaForm::Source(source))) => Error::invalid_argument(format!("{} (number {})", source.refusal.unwrap_or_default(), !word)),
-            (None, _) => Error::invalid_argument("the kernel refuses it"),
+            (None, Some(CudaForm::Source(source))) => refusal(source.refusal?, word),
+            (None, _) => return None,
         };
-        told.context(&self.key)
+        Some(told.context(&self.key))
     }
 }
 

@@ -180,10 +180,9 @@ impl Metal {
 
     /// What a launch fails with whose kernel has raised its word to `word`.
     pub fn refused(&self, word: u32) -> Error {
-        let number = !word;
         match self {
-            Metal::Form(form) => Error::invalid_argument(format!("{} (number {number})", form.refusal.unwrap_or_default())),
-            Metal::Text(text) => Error::invalid_launch(text.refusals.get(number as usize).map_or("the kernel refuses it", |told| told)),
+            Metal::Form(form) => refusal(form.refusal.unwrap_or_default(), word),
+            Metal::Text(text) => Error::invalid_launch(text.refusals.get(!word as usize).map_or("the kernel refuses it", |told| told)),
         }
     }
 
@@ -207,10 +206,15 @@ impl Metal {
 /// Bytes of the word by which a launch tells what it refuses.
 pub const REFUSAL_WORD: usize = size_of::<u32>();
 
+/// What a library's kernel tells by `word`.
+pub(crate) fn refusal(why: &str, word: u32) -> Error {
+    Error::invalid_argument(format!("{why} (number {})", !word))
+}
+
 /// What the first launch refuses that has raised its word, if any has.
 pub fn first_refusal(words: impl IntoIterator<Item = u32>, kernels: &[Pipeline]) -> Option<Error> {
     let (word, kernel) = words.into_iter().zip(kernels).find(|(word, _)| *word > 0)?;
-    Some(kernel.source().refused(word))
+    kernel.source().refused(word)
 }
 
 /// The Metal type of a data type's elements.

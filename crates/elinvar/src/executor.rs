@@ -90,17 +90,17 @@ impl Executor {
         &self.device
     }
 
-    /// The same device with a precision for every matrix product; `None` (the default) means strict for a few rows and fast for many.
+    /// The same device with a precision for every matrix product and attention; `None` (the default) means strict for a few rows and fast for many.
     pub fn with_precision(&self, precision: Option<Precision>) -> Self {
         Self { precision, ..self.clone() }
     }
 
-    /// The precision of matrix products.
+    /// The precision of matrix products and attention.
     pub fn precision(&self) -> Option<Precision> {
         self.precision
     }
 
-    /// The precision of a matrix product with this many rows: what was chosen, or strict for up to eight rows and fast for more.
+    /// The precision of a matrix product, or of attention, with this many rows: what was chosen, or strict for up to eight rows and fast for more.
     pub fn matmul_precision(&self, rows: usize) -> Precision {
         const FEW_ROWS: usize = 8;
         self.precision.unwrap_or(if rows <= FEW_ROWS { Precision::Strict } else { Precision::Fast })

@@ -191,7 +191,7 @@ struct Run {
     bool is_whole() const { return column + SLOTS <= inner; }
 };
 
-// The same for more axes than two. Called: its divisions, eight times in a kernel, took the compilers seconds.
+// Where the first element of a row lies, for more axes than two. Called: its divisions, eight times in a kernel, took the compilers seconds.
 __attribute__((noinline)) static long divided_row_start(constant Space& space, constant Operand& operand, ulong row) {
     long at = long(operand.origin);
     for (uint axis = uint(space.rank) - 1; axis > 1; --axis) {

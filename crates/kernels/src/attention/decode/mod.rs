@@ -46,8 +46,8 @@ const FILES: &[MetalFile] = &[
 const METAL: MetalForm = MetalForm::new(FILES, "attention_decode").with_refusal(kv_append::REFUSAL);
 
 const FAST: &[MetalFile] = &{
-    let [a, b, c, d, e, f, g, h, i] = split::PARTS;
-    [a, b, c, d, e, f, g, h, i, split::LAUNCHES, DecodeParams::METAL, DecodeSplitParams::METAL, metal_file!("attention/decode/decode.cu")]
+    let [a, b, c, d, e, f, g, h, i, j] = split::PARTS;
+    [a, b, c, d, e, f, g, h, i, j, DecodeParams::METAL, DecodeSplitParams::METAL, metal_file!("attention/decode/decode.cu")]
 };
 
 /// Elements of the longest key that the kernel takes.

@@ -12,37 +12,31 @@ use crate::{
     metal::{metal_file, params},
 };
 
-/// Waiting for the launches ahead.
-pub(super) const LAUNCHES: MetalFile = metal_file!("attention/split/launches.cu");
+/// The files of all of these kernels.
+const COMMON: [MetalFile; 8] = [
+    NUMBERS,
+    View::METAL,
+    MaskView::METAL,
+    ScoreParams::METAL,
+    Params::METAL,
+    SplitParams::METAL,
+    SCORING,
+    metal_file!("attention/split/launches.cu"),
+];
 
 /// The files of kernels that work on parts of the keys, before those of one.
-pub(super) const PARTS: [MetalFile; 9] = [
-    NUMBERS,
-    View::METAL,
-    MaskView::METAL,
-    ScoreParams::METAL,
-    Params::METAL,
-    SplitParams::METAL,
-    SCORING,
-    metal_file!("attention/split/step.cu"),
-    metal_file!("attention/split/part.cu"),
-];
-const SPLIT: &[MetalFile] = &{
-    let [a, b, c, d, e, f, g, h, i] = PARTS;
-    [a, b, c, d, e, f, g, h, i, LAUNCHES, AttentionSplitParams::METAL, metal_file!("attention/split/split.cu")]
+pub(super) const PARTS: [MetalFile; 10] = {
+    let [a, b, c, d, e, f, g, h] = COMMON;
+    [a, b, c, d, e, f, g, h, metal_file!("attention/split/step.cu"), metal_file!("attention/split/part.cu")]
 };
-const MERGE: &[MetalFile] = &[
-    NUMBERS,
-    View::METAL,
-    MaskView::METAL,
-    ScoreParams::METAL,
-    Params::METAL,
-    SplitParams::METAL,
-    SCORING,
-    LAUNCHES,
-    AttentionSplitParams::METAL,
-    metal_file!("attention/split/merge.cu"),
-];
+const SPLIT: &[MetalFile] = &{
+    let [a, b, c, d, e, f, g, h, i, j] = PARTS;
+    [a, b, c, d, e, f, g, h, i, j, AttentionSplitParams::METAL, metal_file!("attention/split/split.cu")]
+};
+const MERGE: &[MetalFile] = &{
+    let [a, b, c, d, e, f, g, h] = COMMON;
+    [a, b, c, d, e, f, g, h, AttentionSplitParams::METAL, metal_file!("attention/split/merge.cu")]
+};
 
 const ARCHITECTURE: CudaArchitecture = CudaArchitecture::From(80);
 
