@@ -4,9 +4,10 @@
     python torch_cuda.py --against 'elinvar bench ops --device cuda --json' --rounds 3 --json ops.json --markdown ops.md --plot ops.png
 
 A round runs the other program once and then PyTorch at the same work: the same shapes and types, random data, inputs rotated through more than a
-gibibyte where memory is the limit, all calls of a rotation in one CUDA graph, so that launches cost neither side anything. PyTorch runs each case as
-written (eager) and, where that is more than one kernel or not the vendor's, through torch.compile; the better one counts. Every case is compared with
-float32 or float64 before it is timed. The table gives medians over rounds.
+gibibyte where memory is the limit, as many calls in one CUDA graph as the other program replays at once, so that launches cost neither side anything, and
+replays for as long as the other program's: a GPU that has been busy for a while runs slower. PyTorch runs each case as written (eager) and, where that is
+more than one kernel or not the vendor's, through torch.compile; the better one counts. Every case is compared with float32 or float64 before it is timed.
+The table gives medians over rounds.
 """
 
 import argparse
@@ -16,6 +17,8 @@ import shlex
 import statistics
 import subprocess
 import sys
+import time
+from itertools import cycle, islice
 
 ROTATED_BYTES = 1 << 30
 MOST_SETS = 256
@@ -49,7 +52,7 @@ class Case:
 
     def __init__(self, torch, row):
         work = row["work"]
-        self.torch, self.name = torch, row["name"]
+        self.torch, self.name, self.calls = torch, row["name"], row["calls"]
         dtypes = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
         shapes = [(dtypes[dtype], tuple(shape)) for dtype, shape in work["inputs"]]
         one = sum(math.prod(shape) * dtype.itemsize for dtype, shape in shapes)
@@ -75,7 +78,7 @@ class Case:
             sys.exit(f"{self.name}: PyTorch is off by {error:.1e} of the largest value")
 
     def graph(self, function):
-        """All sets in one CUDA graph."""
+        """All calls in one CUDA graph."""
         torch = self.torch
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
@@ -85,35 +88,34 @@ class Case:
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            for inputs in self.sets:
+            for inputs in islice(cycle(self.sets), self.calls):
                 function(*inputs)
         return graph
 
-    def time(self, form, function, samples):
+    def time(self, form, function, seconds):
         torch = self.torch
         graph = self.graph(function)
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        for _ in range(3):
-            graph.replay()
-        taken = []
-        for _ in range(samples):
-            torch.cuda.synchronize()
+        graph.replay()
+        torch.cuda.synchronize()
+        start, taken = time.monotonic(), []
+        while len(taken) < 5 or time.monotonic() - start < seconds:
             begin.record()
             graph.replay()
             end.record()
             end.synchronize()
-            taken.append(begin.elapsed_time(end) / 1e3 / len(self.sets))
+            taken.append(begin.elapsed_time(end) / 1e3 / self.calls)
         self.samples.setdefault(form, []).append(statistics.median(taken))
         del graph
 
-    def run(self, samples, compiled):
+    def run(self, seconds, compiled):
         with self.torch.inference_mode():
-            self.time("eager", self.eager, samples)
+            self.time("eager", self.eager, seconds)
             if compiled:
-                self.time("compiled", compiled, samples)
+                self.time("compiled", compiled, seconds)
 
 
-def peers(torch, rows, samples, compiling):
+def peers(torch, rows, seconds, compiling):
     """Seconds of each row in each form, in this round."""
     result = {}
     for row in rows:
@@ -122,7 +124,7 @@ def peers(torch, rows, samples, compiling):
         with torch.inference_mode():
             case.verify()
         compiled = compiling and row["work"]["operator"] in COMPILED
-        case.run(samples, torch.compile(case.eager, dynamic=False) if compiled else None)
+        case.run(seconds, torch.compile(case.eager, dynamic=False) if compiled else None)
         result[row["name"]] = {form: taken[0] for form, taken in case.samples.items()}
         del case
         torch.cuda.empty_cache()
@@ -186,7 +188,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", required=True, metavar="COMMAND", help="prints the report whose work is done here too")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--samples", type=int, default=15, help="graph replays for each figure of a round")
+    parser.add_argument("--seconds", type=float, default=0.5, help="replays for each figure of a round: as long as the other program's --seconds")
     parser.add_argument("--no-compile", action="store_true", help="time eager PyTorch alone")
     parser.add_argument("--json", metavar="PATH")
     parser.add_argument("--markdown", metavar="PATH")
@@ -202,7 +204,7 @@ def main():
     reports, rounds = [], []
     for _ in range(options.rounds):
         reports.append(ours(options.against))
-        rounds.append(peers(torch, reports[0]["rows"], options.samples, not options.no_compile))
+        rounds.append(peers(torch, reports[0]["rows"], options.seconds, not options.no_compile))
     rows = merge(reports, rounds)
     about = f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, medians of {options.rounds} rounds"
     print(about)

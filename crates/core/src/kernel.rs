@@ -170,7 +170,7 @@ impl Pipeline {
     }
 
     /// The kernel it was made from.
-    pub fn source(&self) -> &KernelSource {
+    pub fn source(&self) -> &Arc<KernelSource> {
         &self.source
     }
 

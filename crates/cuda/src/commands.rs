@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cudarc::driver::sys;
-use elinvar_core::{Access, Binding, Command, CommandList, CudaForm, Dispatch, Error, Parameter, Pipeline, REFUSAL_WORD, Result};
+use elinvar_core::{Access, Binding, Command, CommandList, CudaForm, Dispatch, Error, KernelSource, Parameter, Pipeline, REFUSAL_WORD, Result};
 
 use crate::{
     driver::Context,
@@ -27,8 +27,8 @@ fn refuses(kernel: &Pipeline) -> bool {
 }
 
 /// The kernels of a list.
-pub(crate) fn kernels(list: &CommandList) -> Arc<[Pipeline]> {
-    list.kernels().cloned().collect()
+pub(crate) fn kernels(list: &CommandList) -> Arc<[Arc<KernelSource>]> {
+    list.kernels().map(|kernel| kernel.source().clone()).collect()
 }
 
 /// Where commands go.
@@ -75,7 +75,7 @@ impl Target<'_> {
     }
 
     fn dispatch(&self, dispatch: &Dispatch, word: sys::CUdeviceptr, overlaps: bool) -> Result<()> {
-        self.context.suspect_alone(&dispatch.pipeline);
+        self.context.suspect_alone(dispatch.pipeline.source());
         let kernel: &Kernel = dispatch.pipeline.state().ok_or_else(|| Error::invalid_launch("the kernel was prepared by another device"))?;
         let mut addresses = Vec::with_capacity(dispatch.bindings.len());
         for binding in &dispatch.bindings {

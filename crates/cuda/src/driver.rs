@@ -11,7 +11,7 @@ use std::{
 };
 
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
-use elinvar_core::{Error, Pipeline, Result};
+use elinvar_core::{Error, KernelSource, Result};
 
 /// CUDA's version of the oldest driver whose functions suffice.
 const OLDEST_DRIVER: i32 = 12000;
@@ -123,8 +123,8 @@ pub(crate) struct Context {
     /// Nothing ever runs on it: it records graphs.
     capture: sys::CUstream,
     events: Mutex<Vec<sys::CUevent>>,
-    /// Kernels started since the last wait: one of them failed if the device does.
-    suspects: Mutex<VecDeque<Arc<[Pipeline]>>>,
+    /// Kernels started since the last wait: one of them failed if the device does. Without their state, which belongs to this context and waits for it.
+    suspects: Mutex<VecDeque<Arc<[Arc<KernelSource>]>>>,
     /// Each launch waits for its end (the driver's own debugging aid).
     blocking: bool,
     lost: OnceLock<Error>,
@@ -223,7 +223,7 @@ impl Context {
 
     fn loss(&self, what: &str, result: CUresult) -> Error {
         const TOLD: usize = 16;
-        let mut names: Vec<_> = self.suspects().iter().flat_map(|kernels| kernels.iter()).map(|kernel| kernel.source().key.to_string()).collect();
+        let mut names: Vec<_> = self.suspects().iter().flat_map(|kernels| kernels.iter()).map(|kernel| kernel.key.to_string()).collect();
         names.sort();
         names.dedup();
         let more = if names.len() > TOLD { format!(" and {} others", names.len() - TOLD) } else { String::new() };
@@ -239,12 +239,12 @@ impl Context {
         ))
     }
 
-    fn suspects(&self) -> MutexGuard<'_, VecDeque<Arc<[Pipeline]>>> {
+    fn suspects(&self) -> MutexGuard<'_, VecDeque<Arc<[Arc<KernelSource>]>>> {
         self.suspects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Kernels are about to be started.
-    pub(crate) fn suspect(&self, kernels: Arc<[Pipeline]>) {
+    pub(crate) fn suspect(&self, kernels: Arc<[Arc<KernelSource>]>) {
         const REMEMBERED: usize = 64;
         let mut suspects = self.suspects();
         if suspects.len() == REMEMBERED {
@@ -254,7 +254,7 @@ impl Context {
     }
 
     /// One kernel is about to be started, and nothing else runs if each launch waits for its end.
-    pub(crate) fn suspect_alone(&self, kernel: &Pipeline) {
+    pub(crate) fn suspect_alone(&self, kernel: &Arc<KernelSource>) {
         if self.blocking {
             *self.suspects() = VecDeque::from([Arc::from([kernel.clone()])]);
         }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use cudarc::driver::sys;
-use elinvar_core::{CommandList, Pipeline, REFUSAL_WORD, Result};
+use elinvar_core::{CommandList, KernelSource, Pipeline, REFUSAL_WORD, Result};
 
 use crate::{
     commands::{Target, kernels, refusing},
@@ -19,7 +19,7 @@ use crate::{
 pub(crate) struct Graph {
     context: Arc<Context>,
     raw: sys::CUgraphExec,
-    pub(crate) kernels: Arc<[Pipeline]>,
+    pub(crate) kernels: Arc<[Arc<KernelSource>]>,
     pub(crate) refusing: Arc<[Pipeline]>,
     pub(crate) words: Option<Memory>,
 }

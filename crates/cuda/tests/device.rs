@@ -6,7 +6,7 @@ mod common;
 
 use std::sync::Arc;
 
-use elinvar_core::{CommandList, Device, ListBuilder, MetalFile};
+use elinvar_core::{CommandList, DType, Device, KernelKey, KernelSource, ListBuilder, MetalFile};
 use elinvar_kernels::{
     Operator, TensorInfo,
     conformance::{self, Placement},
@@ -18,6 +18,12 @@ const STEP: &[MetalFile] = &[MetalFile {
     name: "step.metal",
     text: "#include <metal_stdlib>\nusing namespace metal;\ntemplate <typename T>\n[[kernel]] void step(device T* x [[buffer(0)]], uint i \
            [[thread_position_in_grid]]) {\n    x[i] = x[i] * 3 + i;\n}\n",
+}];
+
+const ADD: &[MetalFile] = &[MetalFile {
+    name: "add.metal",
+    text: "#include <metal_stdlib>\nusing namespace metal;\ntemplate <typename T, uint N>\n[[kernel]] void add(device T* x [[buffer(0)]], uint i \
+           [[thread_position_in_grid]]) {\n    x[i] += N;\n}\n",
 }];
 
 const BROKEN: &[MetalFile] = &[MetalFile {
@@ -163,6 +169,22 @@ fn memory_comes_back_after_a_thousand_lives() {
         free.push(device.memory().available);
     }
     assert!(free[999] + (16 << 20) >= free[100], "{} bytes free, then {}", free[100], free[999]);
+}
+
+#[test]
+fn a_device_goes_with_kernels_that_were_launched_lately_and_others() {
+    let Some(device) = common::device() else { return };
+    let x = words(&device, &[0; 64]);
+    let kernels: Vec<_> = (0..16u32).map(|n| common::keyed(KernelKey::new("add", &[DType::U32]).with("n", n), "add", ADD)).collect();
+    let launch = |kernels: &[Arc<KernelSource>]| {
+        let mut list = ListBuilder::new();
+        kernels.iter().for_each(|kernel| list.dispatch(common::over(&device, kernel, &x), device.properties()).unwrap());
+        device.submit(&list.finish()).unwrap()
+    };
+    launch(&kernels);
+    assert_eq!(read(&device, &x), [120; 64]);
+    // Unloading one of the others waits for the GPU, which must not wait for itself.
+    launch(&kernels[..8]).wait().unwrap();
 }
 
 #[test]

@@ -39,8 +39,13 @@ pub(crate) fn device() -> Option<Gpu> {
 
 /// The kernel `operator` of a text, a template over the element's type, over one buffer that it updates.
 pub(crate) fn kernel(operator: &'static str, files: &'static [MetalFile]) -> Arc<KernelSource> {
+    keyed(KernelKey::new(operator, &[DType::U32]), operator, files)
+}
+
+/// The same with more in its key, all of which are the template's arguments.
+pub(crate) fn keyed(key: KernelKey, operator: &'static str, files: &'static [MetalFile]) -> Arc<KernelSource> {
     Arc::new(KernelSource {
-        key: KernelKey::new(operator, &[DType::U32]),
+        key,
         parameters: vec![Parameter::update("x", DType::U32)],
         params_bytes: 0,
         host: None,

@@ -59,6 +59,9 @@ fn measure(executor: &Executor, row: &Row, ceilings: Ceilings, seconds: f64) -> 
     /// Bytes of inputs to rotate through: more than the largest cache.
     const ARENA: usize = 1 << 30;
     const MOST_SETS: usize = 256;
+    /// What one replay takes at least, unless that would be too many calls: launching it and waiting for it must not count.
+    const REPLAY_SECONDS: f64 = 4e-3;
+    const MOST_CALLS: usize = 1024;
     let operator = if row.operator == CHAIN { None } else { Some(find(row.operator)?) };
     let operator = operator.map(|found| Ok::<_, Error>((found.operator(row.attributes.clone())?, found.inputs.len()))).transpose()?;
     let set_bytes = row.input_bytes();
@@ -68,23 +71,31 @@ fn measure(executor: &Executor, row: &Row, ceilings: Ceilings, seconds: f64) -> 
         let make = |(dtype, shape): &(DType, Vec<usize>)| random(executor, *dtype, shape, set as u64);
         inputs.push(row.inputs.iter().map(make).collect::<Result<Vec<_>>>()?);
     }
-    let mut output_bytes = 0;
-    let (recording, ()) = executor.record(|| {
-        for set in &inputs {
-            let outputs = match (&operator, &set[..]) {
-                (None, [a, b, ..]) => vec![chain(executor, a, b)?],
-                (None, _) => return Err(Error::invalid_argument("a chain of fewer than two tensors")),
-                (Some((operator, inputs)), _) => {
-                    let mut bound: Vec<_> = set.iter().map(Some).collect();
-                    bound.resize(*inputs, None);
-                    executor.apply(operator.as_ref(), &bound)?
-                }
-            };
-            output_bytes = outputs.iter().map(|t| t.shape().elements() * t.dtype().size()).sum();
-        }
-        Ok(())
-    })?;
-    let time = replay_seconds(executor, &recording, Duration::from_secs_f64(seconds))? / sets as f64;
+    let record = |calls: usize| {
+        executor.record(|| {
+            let mut output_bytes = 0;
+            for set in inputs.iter().cycle().take(calls) {
+                let outputs = match (&operator, &set[..]) {
+                    (None, [a, b, ..]) => vec![chain(executor, a, b)?],
+                    (None, _) => return Err(Error::invalid_argument("a chain of fewer than two tensors")),
+                    (Some((operator, inputs)), _) => {
+                        let mut bound: Vec<_> = set.iter().map(Some).collect();
+                        bound.resize(*inputs, None);
+                        executor.apply(operator.as_ref(), &bound)?
+                    }
+                };
+                output_bytes = outputs.iter().map(|t| t.shape().elements() * t.dtype().size()).sum();
+            }
+            Ok(output_bytes)
+        })
+    };
+    let (mut recording, output_bytes) = record(sets)?;
+    let once = replay_seconds(executor, &recording, Duration::ZERO)?;
+    let calls = sets * ((REPLAY_SECONDS / once).ceil() as usize).clamp(1, MOST_CALLS / sets);
+    if calls > sets {
+        recording = record(calls)?.0;
+    }
+    let time = replay_seconds(executor, &recording, Duration::from_secs_f64(seconds))? / calls as f64;
     let bytes = (set_bytes + output_bytes) as f64;
     let (bandwidth, rate) = (bytes / time, row.operations / time);
     let limit = (bandwidth / ceilings.memory).max(rate / ceilings.arithmetic);
@@ -93,7 +104,7 @@ fn measure(executor: &Executor, row: &Row, ceilings: Ceilings, seconds: f64) -> 
     let percent = format!("{:.0} %", limit * 100.0);
     let text = format!("{name:<62} {:>11.1} {:>9.1} {:>9} {percent:>7}", time * 1e6, bandwidth / 1e9, shown(rate / 1e9));
     let json = json!({
-        "name": name, "work": row.work(), "seconds": time, "bytes": bytes, "operations": row.operations,
+        "name": name, "work": row.work(), "calls": calls, "seconds": time, "bytes": bytes, "operations": row.operations,
         "bytes_per_second": bandwidth, "operations_per_second": rate, "fraction_of_limit": limit,
     });
     Ok(Measured { text, json })
