@@ -192,3 +192,42 @@ fn a_register_takes_another_value_in_the_middle_of_a_line() {
     program.run(&LaunchConfig { grid: [2, 1, 1], block: [1024, 1, 1] }, arguments).unwrap();
     assert!(y.iter().zip(a.iter().zip(&b)).all(|(y, (a, b))| *y == (a + b + 1.0) * a));
 }
+
+#[test]
+fn what_a_gate_gives_is_clamped_as_max_and_min_say() {
+    const N: usize = 4096;
+    let special = [0.0, -0.0, 1.0, -1.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.5, -0.5, 1e-30, -1e-30, 3e38];
+    let a: Vec<f32> = (0..N).map(|i| if i % 3 == 0 { special[i / 3 % special.len()] } else { (i % 97) as f32 / 16.0 - 3.0 }).collect();
+    let b: Vec<f32> = (0..N).map(|i| if i % 5 == 0 { special[i / 5 % special.len()] } else { (i % 89) as f32 / 8.0 - 5.0 }).collect();
+    let run = |text: &str| {
+        let mut y = vec![0f32; N];
+        let arguments = vec![Argument::Read(cast_slice(&a)), Argument::Read(cast_slice(&b)), Argument::Write(cast_slice_mut(&mut y))];
+        interpreter(text).run(&LaunchConfig { grid: [4, 1, 1], block: [1024, 1, 1] }, arguments).unwrap();
+        y
+    };
+    let text = |function: &str, factor: &str, other: &str, clamp: &str| {
+        format!(
+            "atlas 1\nprogram test\nbuffer a: read f32\nbuffer b: read f32\nbuffer y: write f32\nkernel\n  i = position.x\n  u = load a[i]\n  \
+             v = load b[i]\n  s = {function} u\n  s = mul s {factor}\n  s = add s {other}\n{clamp}  store y[i] s\nend\n"
+        )
+    };
+    for function in ["exp", "tanh", "sigmoid", "silu", "erf", "gelu", "gelu_tanh"] {
+        for (factor, other) in [("v", "u"), ("v", "v"), ("v", "1.0"), ("2.0", "u"), ("2.0", "1.0")] {
+            let sums = run(&text(function, factor, other, ""));
+            for [low, high] in [["-1.0", "1.0"], ["1.0", "-1.0"], ["-inf", "0.5"], ["-0.5", "inf"], ["0.0", "6.0"], ["-6.0", "-0.0"]] {
+                let found = run(&text(function, factor, other, &format!("  s = max s {low}\n  s = min s {high}\n")));
+                let again = format!("  t = max s {low}\n  t = min t {high}\n  c = gt t s\n  if c\n    t = add s t\n  end\n  s = move t\n");
+                let again = run(&text(function, factor, other, &again));
+                let [low, high] = [low, high].map(|bound| bound.parse::<f32>().unwrap());
+                for (i, &sum) in sums.iter().enumerate() {
+                    let larger = if sum.is_nan() || sum > low { sum } else { low };
+                    let clamped = if larger.is_nan() || larger < high { larger } else { high };
+                    let same = |x: f32, y: f32| x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan();
+                    assert!(same(found[i], clamped), "{function} {factor} {other} {low} {high}: {sum} gave {} for {clamped}", found[i]);
+                    let used_again = if clamped > sum { sum + clamped } else { clamped };
+                    assert!(same(again[i], used_again), "{function} {factor} {other} {low} {high}: {sum} gave {} for {used_again}", again[i]);
+                }
+            }
+        }
+    }
+}

@@ -78,7 +78,7 @@ pub(super) fn fuse_products(steps: &mut [Step], body: &[Instruction], last: &[us
         };
         let (before, rest) = steps.split_at_mut(at);
         let (Step::Apply(first), Step::Apply(later)) = (&before[earlier], &mut rest[0]) else { continue };
-        let Some((two, three)) = ops::times(op).filter(|_| !first.widen && !first.blend) else { continue };
+        let Some((two, gate)) = ops::times(op).filter(|_| !first.widen && !first.blend) else { continue };
         let is_last = to == middle || last[middle as usize] == product;
         let other = match (a == Operand::Register(middle), b == Operand::Register(middle)) {
             (true, false) => later.from[1],
@@ -88,8 +88,30 @@ pub(super) fn fuse_products(steps: &mut [Step], body: &[Instruction], last: &[us
         let sum = product != at;
         if is_last && later.count == if sum { 3 } else { 2 } {
             later.from = [first.from[0], other, later.from[2]];
-            (later.kernel, later.rule) = (if sum { Kernel::Three(three) } else { Kernel::Two(two) }, Rule::None);
+            (later.kernel, later.rule) = (if sum { Kernel::Gate(gate, [f32::NEG_INFINITY, f32::INFINITY]) } else { Kernel::Two(two) }, Rule::None);
             before[earlier] = Step::Nothing;
+        }
+    }
+}
+
+/// Makes one step of a gate with a sum and of clamping its value, which nothing else uses, between constants. Zeros are left out: a zero of which sign
+/// it is depends on the order, and asking costs.
+pub(super) fn fuse_bounds(steps: &mut [Step], body: &[Instruction], last: &[usize]) {
+    let number =
+        |operand| if let Operand::Constant(constant) = operand { Some(constant.as_f32()).filter(|x| !x.is_nan() && *x != 0.0) } else { None };
+    for at in 2..steps.len() {
+        let (Instruction::Binary { op: Binary::Max, to: larger, a, b: low }, Instruction::Binary { op: Binary::Min, to, b: high, .. }) =
+            (body[at - 1], body[at])
+        else {
+            continue;
+        };
+        let ([.., step @ Step::Apply(_), Step::Nothing], [Step::Apply(later), ..]) = steps.split_at_mut(at) else { continue };
+        let Step::Apply(gate) = &*step else { continue };
+        let Kernel::Gate(kernel, _) = gate.kernel else { continue };
+        let is_last = a == Operand::Register(gate.to) && (last[gate.to as usize] == at - 1 || [larger, to].contains(&gate.to));
+        if let (Some(low), Some(high), true) = (number(low), number(high), is_last && !gate.blend) {
+            (later.kernel, later.from) = (Kernel::Gate(kernel, [low, high]), gate.from);
+            *step = Step::Nothing;
         }
     }
 }

@@ -6,8 +6,8 @@ use elinvar_core::DType;
 
 use super::{
     flatten::flatten,
-    fuse::{dead, fuse, fuse_products, last_uses, note_stored, straight_lines},
-    ops::{self, One, Three, Two},
+    fuse::{dead, fuse, fuse_bounds, fuse_products, last_uses, note_stored, straight_lines},
+    ops::{self, Gate, One, Three, Two},
 };
 use crate::{
     program::{Atomic, Binary, Compare, Instruction, Memory, Operand, Position, Program, Scope, Shuffle},
@@ -20,6 +20,7 @@ pub(super) enum Kernel {
     One(One),
     Two(Two),
     Three(Three),
+    Gate(Gate, [f32; 2]),
 }
 
 impl Kernel {
@@ -28,7 +29,7 @@ impl Kernel {
         match self {
             Kernel::One(_) => 1,
             Kernel::Two(_) => 2,
-            Kernel::Three(_) => 3,
+            Kernel::Three(_) | Kernel::Gate(..) => 3,
         }
     }
 
@@ -39,6 +40,7 @@ impl Kernel {
             Kernel::One(kernel) => kernel(operand(0), out),
             Kernel::Two(kernel) => kernel(operand(0), operand(1), out),
             Kernel::Three(kernel) => kernel(operand(0), operand(1), operand(2), out),
+            Kernel::Gate(kernel, bounds) => kernel(operand(0), operand(1), operand(2), bounds, out),
         }
     }
 }
@@ -176,6 +178,7 @@ pub(super) fn lower(program: &Program) -> Code {
     let last = last_uses(&flat.body, lowering.slots.len());
     fuse(&mut steps, &flat.body, &last, &lowering.slots);
     fuse_products(&mut steps, &flat.body, &last);
+    fuse_bounds(&mut steps, &flat.body, &last);
     note_stored(&mut steps, &last, &lowering.slots);
     let alone = |i: &Instruction| matches!(i, Instruction::Barrier | Instruction::Reduce { .. } | Instruction::Shuffle { .. });
     let merges = program.shared.is_empty() && !flat.body.iter().any(alone);

@@ -2,9 +2,9 @@
 
 use std::marker::PhantomData;
 
-use elinvar_math as math;
+use elinvar_math::{self as math, simd};
 
-use super::{One, Op1, Op2, Op3, Three, Two, integer, map1, map2, map3};
+use super::{Gate, One, Op1, Op2, Op3, Three, Two, elements, elements_mut, integer, map1, map2, map3};
 use crate::program::{Binary, Compare, Ternary, Unary};
 
 /// `log10(2)`.
@@ -57,7 +57,7 @@ impl Op3 for Clamp {
     }
 }
 
-/// A function's value times the second operand, and that plus a third, each rounded.
+/// A function's value times the second operand.
 struct Times<O>(PhantomData<O>);
 impl<O: Op1<A = f32, R = f32>> Op2 for Times<O> {
     type A = f32;
@@ -67,24 +67,37 @@ impl<O: Op1<A = f32, R = f32>> Op2 for Times<O> {
         O::at(a) * b
     }
 }
-impl<O: Op1<A = f32, R = f32>> Op3 for Times<O> {
-    type A = f32;
-    #[inline(always)]
-    fn at(a: f32, b: f32, c: f32) -> f32 {
-        O::at(a) * b + c
+
+/// `O(a) · b + c`, each rounded, kept between bounds that are neither NaN nor zero. Infinite ones change nothing.
+#[inline(always)]
+fn gated<O: Op1<A = f32, R = f32>>(a: f32, b: f32, c: f32, [low, high]: [f32; 2]) -> f32 {
+    let value = O::at(a) * b + c;
+    let value = if low > value { low } else { value };
+    if high < value { high } else { value }
+}
+
+simd! {
+    fn gate<O: Op1<A = f32, R = f32>>(a: &[u8], b: &[u8], c: &[u8], bounds: [f32; 2], out: &mut [u8]) {
+        let lanes = elements_mut::<f32>(out).iter_mut().zip(elements::<f32>(a));
+        match (elements::<f32>(b), elements::<f32>(c)) {
+            ([b], [c]) => lanes.for_each(|(out, a)| *out = gated::<O>(*a, *b, *c, bounds)),
+            // What is gated is often added again: a load less.
+            (b, _) if std::ptr::eq(a, c) => lanes.zip(b).for_each(|((out, a), b)| *out = gated::<O>(*a, *b, *a, bounds)),
+            (b, c) => lanes.zip(b).zip(c).for_each(|(((out, a), b), c)| *out = gated::<O>(*a, *b, *c, bounds)),
+        }
     }
 }
 
 /// A function and the product with its value, without and with a sum after, as one loop: for those that gate.
-pub(in crate::interpret) fn times(op: Unary) -> Option<(Two, Three)> {
+pub(in crate::interpret) fn times(op: Unary) -> Option<(Two, Gate)> {
     match op {
-        Unary::Exp => Some((map2::<Times<Exp>>, map3::<Times<Exp>>)),
-        Unary::Tanh => Some((map2::<Times<Tanh>>, map3::<Times<Tanh>>)),
-        Unary::Sigmoid => Some((map2::<Times<Sigmoid>>, map3::<Times<Sigmoid>>)),
-        Unary::Silu => Some((map2::<Times<Silu>>, map3::<Times<Silu>>)),
-        Unary::Erf => Some((map2::<Times<Erf>>, map3::<Times<Erf>>)),
-        Unary::Gelu => Some((map2::<Times<Gelu>>, map3::<Times<Gelu>>)),
-        Unary::GeluTanh => Some((map2::<Times<GeluTanh>>, map3::<Times<GeluTanh>>)),
+        Unary::Exp => Some((map2::<Times<Exp>>, gate::<Exp>)),
+        Unary::Tanh => Some((map2::<Times<Tanh>>, gate::<Tanh>)),
+        Unary::Sigmoid => Some((map2::<Times<Sigmoid>>, gate::<Sigmoid>)),
+        Unary::Silu => Some((map2::<Times<Silu>>, gate::<Silu>)),
+        Unary::Erf => Some((map2::<Times<Erf>>, gate::<Erf>)),
+        Unary::Gelu => Some((map2::<Times<Gelu>>, gate::<Gelu>)),
+        Unary::GeluTanh => Some((map2::<Times<GeluTanh>>, gate::<GeluTanh>)),
         _ => None,
     }
 }

@@ -99,6 +99,9 @@ pub(super) type Two = fn(&[u8], &[u8], &mut [u8]);
 /// Of three; the second and the third may be one element each, for all lanes.
 pub(super) type Three = fn(&[u8], &[u8], &[u8], &mut [u8]);
 
+/// Of three as [`Three`], and numbers that the results are kept between.
+pub(super) type Gate = fn(&[u8], &[u8], &[u8], [f32; 2], &mut [u8]);
+
 /// Bytes as elements; none if the bytes are not aligned for them.
 #[inline(always)]
 pub(super) fn elements<T: bytemuck::Pod>(bytes: &[u8]) -> &[T] {
