@@ -272,7 +272,13 @@ fn strided_cases() -> Vec<Case> {
         let mask = HostTensor::random(DType::F32, &[40, 6], -1.0, 1.0, 34).viewed(|layout| layout.permute(&[1, 0]))?;
         Ok(case_of(operator, d, [q, k, v], Extra { mask: Some(mask), ..Extra::default() }))
     });
-    cases.into_iter().flatten().collect()
+    // A window that begins one key after a group of 32 does, and values one element narrower than the words of their rows, of which the last ends the input.
+    let d = Dims { value_width: 31, ..Dims::new(1, 1, 1, 65, 16) };
+    let window = Attention { scoring: Scoring { causal: true, offset: 64, left_window: Some(31), ..Scoring::default() }, ..Attention::default() };
+    let narrow = stored(DType::F32, [1, 1, 65, 32], 35).viewed(|layout| layout.slice(3, 0, 31, 1));
+    let [q, k] = [1, 65].map(|rows| stored(DType::F32, [1, 1, rows, 16], 36));
+    let narrow = narrow.map(|v| case_of(window, d, [q, k, v], Extra::default()));
+    cases.into_iter().chain([narrow]).flatten().collect()
 }
 
 /// What a device may compute on matrix units.

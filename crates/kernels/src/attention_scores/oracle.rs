@@ -14,6 +14,10 @@ use crate::{
 fn case(operator: AttentionScores, d: Dims, [q, kv]: [DType; 2], extra: Extra) -> Case {
     let q = HostTensor::random(q, &[d.batch, d.heads, d.queries, d.width], -1.0, 1.0, 11);
     let k = HostTensor::random(kv, &[d.batch, d.kv_heads, d.keys, d.width], -1.0, 1.0, 12);
+    case_of(operator, d, [q, k], extra)
+}
+
+fn case_of(operator: AttentionScores, d: Dims, [q, k]: [HostTensor; 2], extra: Extra) -> Case {
     let (mask, s) = (extra.mask.clone(), operator.scoring);
     let e = f64::from(s.scale.unwrap_or(1.0 / (d.width as f32).sqrt())) * d.width as f64 * 0.4;
     let error = (12.0 * e + 16.0) * 2f64.powi(-24);
@@ -35,6 +39,10 @@ pub(crate) fn cases() -> Vec<Case> {
             cases.push(case(AttentionScores { scoring: plain, softmax }, d, PAIRS[i], Extra::default()));
         }
     }
+    // Products below the least number, whose sum in all accumulators is -0.
+    let d = Dims::new(1, 1, 1, 1, 256);
+    let tiny = [1e-30f32, -1e-30].map(|x| HostTensor::new(&[1, 1, 1, 256], &[x; 256]));
+    cases.push(case_of(AttentionScores { scoring: plain, softmax: false }, d, tiny, Extra::default()));
     let d = Dims::new(4, 1, 40, 90, 32);
     let window = Scoring { causal: true, offset: 50, left_window: Some(30), softcap: 1.5, ..plain };
     let mask = || Some(HostTensor::random(DType::F32, &[4, 1, 90], -1.0, 1.0, 13));

@@ -94,11 +94,11 @@ pub(crate) fn cases() -> Vec<Case> {
         let (a, b) = (values(BinaryOp::Pow, base, &[4, 9], false, 1), values(BinaryOp::Pow, DType::I8, &[9], true, 2));
         cases.push(case(BinaryOp::Pow, a, HostTensor::from_f64(exponent, &[9], &b.to_f64())));
     }
-    let special = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, 1.5];
+    let special = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1.5];
     let pairs: Vec<(f64, f64)> = special.iter().flat_map(|&a| special.iter().map(move |&b| (a, b))).collect();
     for (op, &dtype) in [BinaryOp::Add, BinaryOp::Mul, BinaryOp::Min, BinaryOp::Max].iter().flat_map(|&op| DType::FLOATS.iter().map(move |d| (op, d)))
     {
-        let tensor = |pick: fn(&(f64, f64)) -> f64| HostTensor::from_f64(dtype, &[25], &pairs.iter().map(pick).collect::<Vec<_>>());
+        let tensor = |pick: fn(&(f64, f64)) -> f64| HostTensor::from_f64(dtype, &[36], &pairs.iter().map(pick).collect::<Vec<_>>());
         cases.push(case(op, tensor(|p| p.0), tensor(|p| p.1)));
     }
     cases.extend(views());

@@ -41,7 +41,8 @@ pub(crate) fn cases() -> Vec<Case> {
             }
         }
     }
-    // More rows in the adapter than a threadgroup of the fused kernel has simdgroups.
+    // Fewer rows in the adapter than a threadgroup of the fused kernel has simdgroups, and more.
+    cases.push(case([DType::F32; 3], [1, 9, 40, 5], Precision::Strict));
     cases.push(case([DType::F32; 3], [1, 65, 300, 13], Precision::Strict));
     cases.push(case([DType::BF16, DType::F16, DType::F32], [3, 20, 64, 300], Precision::Strict));
     cases.push(case([DType::BF16, DType::BF16, DType::F32], [20, 70, 64, 40], Precision::Fast));

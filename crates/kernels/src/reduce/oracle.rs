@@ -81,8 +81,8 @@ fn values(reduction: Reduction, dtype: DType, dims: &[usize], seed: u64) -> Host
 
 fn special() -> Vec<Case> {
     let (inf, nan) = (f64::INFINITY, f64::NAN);
-    let rows = [1.0, nan, 2.0, -inf, -inf, -inf, inf, 0.0, inf, -inf, 1.0, 0.0, inf, 3.0, nan];
-    let x = |dtype| HostTensor::from_f64(dtype, &[5, 3], &rows);
+    let rows = [1.0, nan, 2.0, -inf, -inf, -inf, inf, 0.0, inf, -inf, 1.0, 0.0, inf, 3.0, nan, 0.0, -0.0, -0.0];
+    let x = |dtype| HostTensor::from_f64(dtype, &[6, 3], &rows);
     let reductions = [Reduction::Max, Reduction::Min, Reduction::LogSumExp];
     let axes = [0, 1].into_iter().flat_map(|axis| reductions.map(|r| (axis, r)));
     let mut cases: Vec<_> = axes.map(|(axis, r)| case(r, x(DType::F32), &[axis], true)).collect();

@@ -98,6 +98,10 @@ pub(crate) fn cases() -> Vec<Case> {
             cases.push(case(op, HostTensor::from_f64(dtype, &[special.len()], &special)));
         }
     }
+    // Zeros keep their sign.
+    for op in [UnaryOp::LeakyRelu(-0.5), UnaryOp::Elu(-0.5)] {
+        cases.push(case(op, HostTensor::new(&[2], &[0.0f32, -0.0])));
+    }
     // One element more than whole threads have.
     let transposed = layout(&[301, 69]).permute(&[1, 0]).unwrap_or_else(|e| unreachable!("{e}"));
     let strided = Viewed(Unary { op: UnaryOp::Abs }, vec![Some(transposed)]);

@@ -1,7 +1,7 @@
 //! Mutation run of the kernels' texts: deletes each barrier, widens each bound and drops each store in turn, runs the conformance cases that
 //! use the file on the simulator, those that must be refused included, and reports the fraction noticed:
-//! `mutate [--seeds 4] [--cases N] [--shard 0/8] [FILE[:LINE]…]`. `--cases` takes at most so many of a file's cases, seemingly at random: files that
-//! most kernels use have hundreds.
+//! `mutate [--seeds 4] [--cases N] [--named TEXT] [--shard 0/8] [FILE[:LINE]…]`. `--cases` takes at most so many of a file's cases, seemingly at
+//! random: files that most kernels use have hundreds. `--named` takes those whose name contains a text.
 //!
 //! A mutant is noticed by a finding, by other bits than the CPU's, or by the oracle. One that does not compile is not counted.
 

@@ -42,12 +42,13 @@ impl Outcome {
 }
 
 pub(crate) fn main() -> Result<()> {
-    let (mut wanted, mut seeds, mut most, mut shard) = (Vec::new(), 4, usize::MAX, (0, 1));
+    let (mut wanted, mut seeds, mut most, mut named, mut shard) = (Vec::new(), 4, usize::MAX, String::new(), (0, 1));
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--seeds" => seeds = arguments.next().ok_or("--seeds needs a number")?.parse()?,
             "--cases" => most = arguments.next().ok_or("--cases needs a number")?.parse()?,
+            "--named" => named = arguments.next().ok_or("--named needs a part of cases' names")?,
             "--shard" => {
                 let text = arguments.next().ok_or("--shard needs INDEX/COUNT")?;
                 let (index, count) = text.split_once('/').ok_or("write --shard INDEX/COUNT")?;
@@ -71,7 +72,7 @@ pub(crate) fn main() -> Result<()> {
     let work = || -> Result<()> {
         let reference = Device::new(CpuBackend::new(std::num::NonZeroUsize::new(1))?);
         while let Some((index, mutant)) = next_of(&mutants, &next) {
-            let mut users = files[mutant.file].1.clone();
+            let mut users: Vec<_> = files[mutant.file].1.iter().copied().filter(|&i| cases[i].name().contains(&named)).collect();
             // Cases come in runs of the same lengths and types, which any even choice would keep step with.
             users.sort_by_key(|&i| (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
             let used: Vec<(&Case, bool)> = users.iter().take(most).map(|&i| (&cases[i], i >= first_refused)).collect();
