@@ -2,7 +2,7 @@
 
 use std::{fs, sync::atomic::Ordering::Relaxed};
 
-use elinvar_core::{Access, Device, DeviceKind, Dispatch, ListBuilder};
+use elinvar_core::{Access, Device, DeviceKind, Dispatch, Extent, ListBuilder};
 use elinvar_metal::{BatchLimits, MetalBackend};
 
 use crate::{dispatch, open, recorder::Recorder, source, whole};
@@ -64,6 +64,23 @@ fn threadgroup_memory_is_counted_with_what_the_kernel_declares_and_as_metal_take
             Err(error) => assert!(!fits && error.to_string().contains("threadgroup memory"), "{declared} {given:?}: {error}"),
         }
     }
+}
+
+#[test]
+fn a_grid_whose_positions_have_more_than_32_bits_is_refused() {
+    let (device, state) = open(BatchLimits::default());
+    let pipeline = device.prepare(&source("long", &[Access::Write])).unwrap();
+    let a = device.allocate(4).unwrap();
+    for (grid, fits) in [([(1 << 24) - 1, 1, 1], true), ([1 << 24, 1, 1], false), ([1 << 23, 1 << 23, 2], true), ([1, u32::MAX, 2], false)] {
+        let mut list = ListBuilder::new();
+        let threadgroup = Extent([256, 2, 1]);
+        list.dispatch(Dispatch { grid: Extent(grid), threadgroup, ..dispatch(&pipeline, &[whole(&a)], 1) }, device.properties()).unwrap();
+        match device.submit(&list.finish()) {
+            Ok(_) => assert!(fits && state.take().len() == 1, "{grid:?}"),
+            Err(error) => assert!(!fits && error.to_string().starts_with("long: ") && error.to_string().contains("32 bits"), "{grid:?}: {error}"),
+        }
+    }
+    assert!(state.take().is_empty());
 }
 
 #[test]
