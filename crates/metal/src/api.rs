@@ -35,7 +35,7 @@ pub struct LibrarySource<'a> {
     pub name: &'a str,
     /// Metal Shading Language, complete.
     pub text: &'a str,
-    /// Math mode *fast* instead of *safe*.
+    /// Math mode *fast* and fast functions instead of *safe* and precise ones.
     pub fast_math: bool,
 }
 

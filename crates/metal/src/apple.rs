@@ -22,8 +22,8 @@ use objc2_metal::{
     MTLBarrierScope, MTLBinaryArchive, MTLBinaryArchiveDescriptor, MTLBlitCommandEncoder, MTLBuffer, MTLCommandBuffer, MTLCommandBufferError,
     MTLCommandBufferStatus, MTLCommandEncoder, MTLCommandQueue, MTLCompileOptions, MTLComputeCommandEncoder, MTLComputePipelineDescriptor,
     MTLComputePipelineState, MTLCopyAllDevices, MTLCreateSystemDefaultDevice, MTLDataType, MTLDevice, MTLDispatchType, MTLFunction,
-    MTLFunctionConstantValues, MTLGPUFamily, MTLLanguageVersion, MTLLibrary, MTLMathMode, MTLPipelineOption, MTLResidencySet,
-    MTLResidencySetDescriptor, MTLResourceOptions, MTLSize,
+    MTLFunctionConstantValues, MTLGPUFamily, MTLLanguageVersion, MTLLibrary, MTLMathFloatingPointFunctions, MTLMathMode, MTLPipelineOption,
+    MTLResidencySet, MTLResidencySetDescriptor, MTLResourceOptions, MTLSize,
 };
 
 use crate::{
@@ -421,7 +421,13 @@ impl Api for Apple {
         let options = MTLCompileOptions::new();
         options.setLanguageVersion(MTLLanguageVersion::Version3_1);
         if available!(macos = 15.0, ios = 18.0, ..) {
-            options.setMathMode(if source.fast_math { MTLMathMode::Fast } else { MTLMathMode::Safe });
+            let (mode, functions) = match source.fast_math {
+                true => (MTLMathMode::Fast, MTLMathFloatingPointFunctions::Fast),
+                false => (MTLMathMode::Safe, MTLMathFloatingPointFunctions::Precise),
+            };
+            options.setMathMode(mode);
+            // Apart from the mode, and fast unless they are asked for: `sqrt` would not round correctly, `min` and `max` would not look for NaN.
+            options.setMathFloatingPointFunctions(functions);
             // Fences came with this version.
             if source.text.contains("atomic_thread_fence") {
                 options.setLanguageVersion(MTLLanguageVersion::Version3_2);

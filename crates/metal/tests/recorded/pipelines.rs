@@ -5,7 +5,7 @@ use std::{fs, sync::atomic::Ordering::Relaxed};
 use elinvar_core::{Access, Device, DeviceKind, Dispatch, Extent, ListBuilder};
 use elinvar_metal::{BatchLimits, MetalBackend};
 
-use crate::{dispatch, open, recorder::Recorder, source, whole};
+use crate::{dispatch, open, recorder::Recorder, source, source_with, whole};
 
 #[test]
 fn a_kernel_that_needs_many_registers_is_compiled_again_for_large_threadgroups() {
@@ -127,4 +127,13 @@ fn machine_code_is_kept_on_disk_and_made_again_when_it_is_damaged() {
     }
     assert_eq!(start("one"), (0, 0), "an archive that lacks the kernel does no harm");
     fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn strict_kernels_tell_the_compiler_not_to_contract() {
+    let (device, state) = open(BatchLimits::default());
+    for (fast_math, pragmas) in [(false, 1), (true, 0)] {
+        device.prepare(&source_with("kernel", &[], fast_math)).unwrap();
+        assert_eq!(state.text.lock().unwrap().matches("#pragma METAL fp contract(off)\n").count(), pragmas, "fast math: {fast_math}");
+    }
 }

@@ -28,6 +28,8 @@ pub(crate) struct State {
     /// Bytes that the host wrote.
     pub(crate) written: AtomicUsize,
     pub(crate) libraries: AtomicUsize,
+    /// The text of the last library.
+    pub(crate) text: Mutex<String>,
     pub(crate) archived: AtomicUsize,
     /// Pipelines made with an archive that had their kernel.
     pub(crate) found: AtomicUsize,
@@ -67,7 +69,7 @@ impl Default for State {
     fn default() -> Self {
         let (most, zero) = (|| AtomicUsize::new(usize::MAX), || AtomicUsize::new(0));
         let (shares, writes, holds) = (AtomicBool::new(true), AtomicBool::new(true), AtomicBool::new(false));
-        let (committed, held, watch) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (committed, held, watch, text) = (Mutex::default(), Mutex::default(), Mutex::default(), Mutex::default());
         let (created, released, written, libraries, archived, found) = (zero(), zero(), zero(), zero(), zero(), zero());
         let (buffers, command_buffers, available) = (most(), most(), most());
         let (shared_bytes, private_bytes, resident, evicted, commits) = (zero(), zero(), zero(), zero(), zero());
@@ -78,6 +80,7 @@ impl Default for State {
             released,
             written,
             libraries,
+            text,
             archived,
             found,
             buffers,
@@ -234,7 +237,8 @@ impl Api for Recorder {
         Ok(())
     }
 
-    fn library(&self, _: LibrarySource<'_>) -> Result<Object> {
+    fn library(&self, source: LibrarySource<'_>) -> Result<Object> {
+        source.text.clone_into(&mut self.0.text.lock().unwrap());
         self.0.libraries.fetch_add(1, Relaxed);
         Ok(self.object())
     }
