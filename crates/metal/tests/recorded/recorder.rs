@@ -41,10 +41,11 @@ pub(crate) struct State {
     /// Bytes of the shared buffers that were allocated, and of the private ones.
     pub(crate) shared_bytes: AtomicUsize,
     pub(crate) private_bytes: AtomicUsize,
-    /// Buffers added to the residency set, taken out of it, and the set's commits; whether there is a set.
+    /// Buffers added to the residency set, taken out of it, and the set's commits and requests; whether there is a set.
     pub(crate) resident: AtomicUsize,
     pub(crate) evicted: AtomicUsize,
     pub(crate) commits: AtomicUsize,
+    pub(crate) requests: AtomicUsize,
     pub(crate) has_residency: AtomicBool,
     /// Whether the device says that memory is unified.
     pub(crate) unified: AtomicBool,
@@ -72,7 +73,7 @@ impl Default for State {
         let (committed, held, watch, text) = (Mutex::default(), Mutex::default(), Mutex::default(), Mutex::default());
         let (created, released, written, libraries, archived, found) = (zero(), zero(), zero(), zero(), zero(), zero());
         let (buffers, command_buffers, available) = (most(), most(), most());
-        let (shared_bytes, private_bytes, resident, evicted, commits) = (zero(), zero(), zero(), zero(), zero());
+        let (shared_bytes, private_bytes, resident, evicted, commits, requests) = (zero(), zero(), zero(), zero(), zero(), zero());
         let (has_residency, unified) = (AtomicBool::new(false), AtomicBool::new(true));
         let (max_threads, wide_threads, declared_memory) = (AtomicUsize::new(1024), AtomicUsize::new(1024), zero());
         Self {
@@ -91,6 +92,7 @@ impl Default for State {
             resident,
             evicted,
             commits,
+            requests,
             has_residency,
             unified,
             max_threads,
@@ -217,6 +219,10 @@ impl Api for Recorder {
 
     fn commit_residency(&self, _: &Object) {
         self.0.commits.fetch_add(1, Relaxed);
+    }
+
+    fn request_residency(&self, _: &Object) {
+        self.0.requests.fetch_add(1, Relaxed);
     }
 
     fn write(&self, _: &Self::Buffer, _: usize, bytes: &[u8]) -> Result<()> {
