@@ -40,6 +40,7 @@ use constants::constant_bytes;
 use devices::{devices, facts};
 
 // What MTLCreateSystemDefaultDevice needs and does not link itself.
+// SAFETY: nothing is declared.
 #[link(name = "CoreGraphics", kind = "framework")]
 unsafe extern "C" {}
 
