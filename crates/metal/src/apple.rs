@@ -72,7 +72,7 @@ unsafe impl Send for Resident {}
 impl Drop for Resident {
     /// What was requested stands, whoever holds the set, until it is ended.
     fn drop(&mut self) {
-        self.0.endResidency();
+        autoreleasepool(|_| self.0.endResidency());
     }
 }
 
