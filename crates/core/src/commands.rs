@@ -20,7 +20,7 @@ impl Extent {
         self.0.iter().map(|&n| u128::from(n)).product()
     }
 
-    /// Threads along each axis of a grid of this extent, as kernels count them.
+    /// Threads along each axis of a grid of this extent, as kernels count them and number their positions.
     ///
     /// # Errors
     /// 2^32 or more along an axis.
@@ -30,7 +30,7 @@ impl Extent {
             let all = u64::from(*threads) * u64::from(groups);
             *threads = u32::try_from(all).map_err(|_| {
                 Error::invalid_launch(format!(
-                    "{all} threads along an axis of the grid: the kernel asks for their number, which has 32 bits; launch fewer"
+                    "{all} threads along an axis of the grid: kernels count them and their positions in 32 bits; launch fewer"
                 ))
             })?;
         }

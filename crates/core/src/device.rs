@@ -1,4 +1,5 @@
 use std::{
+    any::{Any, TypeId},
     collections::HashMap,
     sync::{Arc, PoisonError, RwLock},
 };
@@ -16,6 +17,7 @@ struct Inner {
     backend: Box<dyn Backend>,
     pool: Arc<Pool>,
     pipelines: RwLock<HashMap<KernelKey, Pipeline>>,
+    kept: RwLock<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
 }
 
 impl Inner {
@@ -23,7 +25,8 @@ impl Inner {
         self.pool.clear();
         if pressure == MemoryPressure::Critical {
             let kernels = std::mem::take(&mut *self.pipelines.write().unwrap_or_else(PoisonError::into_inner));
-            drop(kernels);
+            let kept = std::mem::take(&mut *self.kept.write().unwrap_or_else(PoisonError::into_inner));
+            drop((kernels, kept));
         }
     }
 }
@@ -32,9 +35,11 @@ impl Device {
     /// Unused memory a pool keeps unless told otherwise.
     pub const DEFAULT_POOL_CAP: usize = 1 << 30;
 
-    /// Wraps a backend. When the system lacks memory, the pool gives back what nobody uses, and at the worst prepared kernels go too that nobody holds.
+    /// Wraps a backend. When the system lacks memory, the pool gives back what nobody uses, and at the worst prepared kernels go too that nobody holds,
+    /// and what is [kept](Device::kept).
     pub fn new(backend: impl Backend + 'static) -> Self {
-        let inner = Arc::new(Inner { backend: Box::new(backend), pool: Pool::new(Self::DEFAULT_POOL_CAP), pipelines: RwLock::default() });
+        let (pool, pipelines, kept) = (Pool::new(Self::DEFAULT_POOL_CAP), RwLock::default(), RwLock::default());
+        let inner = Arc::new(Inner { backend: Box::new(backend), pool, pipelines, kept });
         let device = Arc::downgrade(&inner);
         inner.backend.on_memory_pressure(Box::new(move |pressure| {
             if let Some(device) = device.upgrade() {
@@ -111,9 +116,10 @@ impl Device {
     /// Host memory as a read-only buffer, without a copy where memory is unified.
     ///
     /// # Errors
-    /// Out of memory, even after the pool's cache was freed.
+    /// More than one buffer may have, or out of memory, even after the pool's cache was freed.
     pub fn adopt(&self, memory: HostMemory) -> Result<Buffer> {
         let bytes = memory.bytes().len();
+        self.check_size(bytes)?;
         let raw = self.or_without_cache(|| self.0.backend.adopt(memory.clone()))?;
         Ok(Buffer::new(Slot::dedicated(raw), bytes))
     }
@@ -169,6 +175,21 @@ impl Device {
         let made = self.0.backend.compile(source)?;
         let mut cache = self.0.pipelines.write().unwrap_or_else(PoisonError::into_inner);
         Ok(cache.entry(source.key.clone()).or_insert(made).clone())
+    }
+
+    /// What the crates above keep for this device to save time, one of each type, made when it is first asked for. When the system is about to end
+    /// programs it goes, as soon as nobody holds it. It may not hold the device.
+    pub fn kept<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
+        let of_type = |kept: &HashMap<_, Arc<dyn Any + Send + Sync>>| kept.get(&TypeId::of::<T>()).cloned().and_then(|it| it.downcast().ok());
+        if let Some(found) = of_type(&self.0.kept.read().unwrap_or_else(PoisonError::into_inner)) {
+            return found;
+        }
+        let mut kept = self.0.kept.write().unwrap_or_else(PoisonError::into_inner);
+        of_type(&kept).unwrap_or_else(|| {
+            let made = Arc::<T>::default();
+            kept.insert(TypeId::of::<T>(), made.clone());
+            made
+        })
     }
 
     /// Waits until a kernel is prepared, where that was only begun; else its first launch waits.

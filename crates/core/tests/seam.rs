@@ -8,8 +8,8 @@ use std::sync::{
 };
 
 use elinvar_core::{
-    Backend, Command, CommandList, Completion, DType, Device, DeviceKind, DeviceMemory, Dispatch, Error, Extent, HostMemory, KernelKey, KernelSource,
-    ListBuilder, MemoryInfo, NullBackend, Parameter, RawBuffer, Result, Storage, forward,
+    Backend, Command, CommandList, Completion, DType, Device, DeviceKind, DeviceMemory, DeviceProperties, Dispatch, Error, Extent, HostMemory,
+    KernelKey, KernelSource, ListBuilder, MemoryInfo, NullBackend, Parameter, RawBuffer, Result, Storage, forward,
 };
 
 fn kernel(parameters: &[Parameter]) -> Arc<KernelSource> {
@@ -169,6 +169,19 @@ fn out_of_memory_flushes_the_pool_once_and_leaves_the_device_usable() {
     drop(whole);
     assert!(device.allocate_dedicated(100).is_ok());
     assert_eq!(device.memory().available, SMALL);
+}
+
+#[test]
+fn a_buffer_beyond_what_the_device_allows_is_refused() {
+    let properties = DeviceProperties { max_buffer_bytes: 1000, ..NullBackend::new().properties().clone() };
+    let (inner, used, log) = (NullBackend::with_properties(properties), Arc::default(), Arc::default());
+    let device = Device::new(SmallBackend { inner, used, log });
+    let adopt = |bytes| device.adopt(HostMemory::new(Arc::new(vec![0u8; bytes])));
+    assert!(device.allocate(1000).is_ok() && device.allocate_dedicated(1000).is_ok() && adopt(1000).is_ok());
+    for refused in [device.allocate(1001), device.allocate_dedicated(1001), adopt(1001)] {
+        let error = refused.unwrap_err();
+        assert!(error.is_out_of_memory() && error.to_string().contains("allows at most 1000"), "{error}");
+    }
 }
 
 #[test]

@@ -17,8 +17,6 @@ use crate::{BackendType, Recording, Tensor, backend::expects_cuda, fusion, recor
 pub struct Executor {
     pub(crate) device: Device,
     precision: Option<Precision>,
-    /// Programs of fused operators.
-    pub(crate) programs: Arc<fusion::Programs>,
 }
 
 impl Executor {
@@ -82,7 +80,7 @@ impl Executor {
 
     /// Any device behind the seam.
     pub fn from_device(device: Device) -> Self {
-        Self { device, precision: None, programs: Arc::default() }
+        Self { device, precision: None }
     }
 
     /// The device behind the seam.

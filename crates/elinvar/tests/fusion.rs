@@ -5,13 +5,13 @@
 use std::{
     num::NonZeroUsize,
     sync::{
-        Arc,
+        Arc, Mutex, Weak,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use elinvar::{DType, Error, Executor, Result, Tensor, kernels::compare::CompareOp};
-use elinvar_core::{Backend, CommandList, Completion, Device, NullBackend, forward};
+use elinvar_core::{Backend, CommandList, Completion, Device, KernelSource, MemoryPressure, NullBackend, Pipeline, Relief, forward};
 use elinvar_cpu::CpuBackend;
 
 fn cpu() -> Executor {
@@ -50,6 +50,48 @@ fn what_could_not_be_launched_is_launched_when_it_is_asked_for_again() {
             })
             .unwrap();
     }
+}
+
+/// A CPU of a system that lacks memory when it is told to, and the kernels it has compiled.
+#[derive(Clone)]
+struct Short {
+    cpu: Arc<CpuBackend>,
+    relieve: Arc<Mutex<Option<Relief>>>,
+    compiled: Arc<Mutex<Vec<Weak<KernelSource>>>>,
+}
+
+impl Backend for Short {
+    forward!(cpu: properties memory allocate write read submit);
+
+    fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
+        self.compiled.lock().unwrap().push(Arc::downgrade(kernel));
+        self.cpu.compile(kernel)
+    }
+
+    fn on_memory_pressure(&self, relieve: Relief) {
+        *self.relieve.lock().unwrap() = Some(relieve);
+    }
+}
+
+#[test]
+fn programs_go_when_the_system_is_about_to_end_others() {
+    let cpu = Arc::new(CpuBackend::new(NonZeroUsize::new(1)).unwrap());
+    let short = Short { cpu, relieve: Arc::default(), compiled: Arc::default() };
+    let executor = Executor::from_device(Device::new(short.clone()));
+    let x = executor.tensor(&[2], &[1f32, 2.0]).unwrap();
+    let programs = || {
+        let y = executor.fuse(|| x.add(&x)?.mul(&x)).unwrap();
+        assert_eq!(y.to_vec::<f32>().unwrap(), [2.0, 8.0]);
+        let compiled = short.compiled.lock().unwrap();
+        (compiled.len(), compiled.iter().filter(|kernel| kernel.strong_count() > 0).count())
+    };
+    let lack = |pressure| short.relieve.lock().unwrap().as_ref().unwrap()(pressure);
+    assert_eq!([programs(), programs()], [(1, 1); 2]);
+    lack(MemoryPressure::Warning);
+    assert_eq!(programs(), (1, 1));
+    lack(MemoryPressure::Critical);
+    assert_eq!(short.compiled.lock().unwrap()[0].strong_count(), 0);
+    assert_eq!(programs(), (2, 1), "made anew");
 }
 
 #[test]

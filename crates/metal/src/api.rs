@@ -1,6 +1,8 @@
 //! Metal's few objects, as far as the device uses them: device, buffer, library, binary archive, pipeline, command buffer, completion; and the
 //! system's notices of memory pressure.
 //!
+//! There are no heaps and no events: the pool keeps buffers themselves, and a queue's order and its completion handlers are all that is waited for.
+//!
 //! Each method is one call, or a few, of Metal's; whatever needs thought is above this trait, in [`MetalBackend`](crate::MetalBackend).
 
 use std::path::Path;
@@ -35,7 +37,7 @@ pub struct LibrarySource<'a> {
     pub name: &'a str,
     /// Metal Shading Language, complete.
     pub text: &'a str,
-    /// Math mode *fast* instead of *safe*.
+    /// Math mode *fast* and fast functions instead of *safe* and precise ones.
     pub fast_math: bool,
 }
 
@@ -150,14 +152,17 @@ pub trait Api: Send + Sync + 'static {
     /// A residency set that every command buffer of the queue uses; none where the system gives none.
     fn residency_set(&self) -> Option<Self::ResidencySet>;
 
-    /// Adds a buffer to a set; the next commit makes it resident.
+    /// Adds a buffer to a set, from the next commit on.
     fn add_resident(&self, set: &Self::ResidencySet, buffer: &Self::Buffer);
 
-    /// Takes a buffer out of a set; the next commit lets it go.
+    /// Takes a buffer out of a set, from the next commit on.
     fn remove_resident(&self, set: &Self::ResidencySet, buffer: &Self::Buffer);
 
-    /// Does what was asked of a set.
+    /// Does what was asked of a set: what was taken out goes.
     fn commit_residency(&self, set: &Self::ResidencySet);
+
+    /// Makes what was committed resident at once, not when the next command buffer begins.
+    fn request_residency(&self, set: &Self::ResidencySet);
 
     /// Host to shared buffer; nothing that uses the range is in flight.
     ///

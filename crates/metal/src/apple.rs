@@ -1,4 +1,8 @@
-//! Metal's objects as Apple offers them: the only file that a Mac alone can run.
+//! Metal's objects as Apple offers them. A Mac alone can run this file and those in its folder; what is unsafe is in this one.
+
+mod commands;
+mod constants;
+mod devices;
 
 use std::{
     path::Path,
@@ -11,19 +15,17 @@ use dispatch2::{
     _dispatch_source_type_memorypressure, DispatchObject, DispatchRetained, DispatchSource, dispatch_source_memorypressure_flags_t as PressureFlags,
 };
 use elinvar_core::{ConstantValue, Error, Extent, HostMemory, MemoryInfo, MemoryPressure, PipelineFacts, Relief, Result};
-use half::{bf16, f16};
 use objc2::{
     available,
     rc::{Retained, autoreleasepool},
     runtime::ProtocolObject,
 };
-use objc2_foundation::{NSArray, NSError, NSProcessInfo, NSRange, NSString, NSURL};
+use objc2_foundation::{NSArray, NSError, NSRange, NSString, NSURL};
 use objc2_metal::{
-    MTLBarrierScope, MTLBinaryArchive, MTLBinaryArchiveDescriptor, MTLBlitCommandEncoder, MTLBuffer, MTLCommandBuffer, MTLCommandBufferError,
-    MTLCommandBufferStatus, MTLCommandEncoder, MTLCommandQueue, MTLCompileOptions, MTLComputeCommandEncoder, MTLComputePipelineDescriptor,
-    MTLComputePipelineState, MTLCopyAllDevices, MTLCreateSystemDefaultDevice, MTLDataType, MTLDevice, MTLDispatchType, MTLFunction,
-    MTLFunctionConstantValues, MTLGPUFamily, MTLLanguageVersion, MTLLibrary, MTLMathMode, MTLPipelineOption, MTLResidencySet,
-    MTLResidencySetDescriptor, MTLResourceOptions, MTLSize,
+    MTLBinaryArchive, MTLBinaryArchiveDescriptor, MTLBlitCommandEncoder, MTLBuffer, MTLCommandBuffer, MTLCommandQueue, MTLCompileOptions,
+    MTLComputeCommandEncoder, MTLComputePipelineDescriptor, MTLComputePipelineState, MTLDevice, MTLFunction, MTLFunctionConstantValues, MTLGPUFamily,
+    MTLLanguageVersion, MTLLibrary, MTLMathFloatingPointFunctions, MTLMathMode, MTLPipelineOption, MTLResidencySet, MTLResidencySetDescriptor,
+    MTLResourceOptions, MTLSize,
 };
 
 use crate::{
@@ -33,13 +35,17 @@ use crate::{
     memory::pages,
     requirements,
 };
+use commands::{Commands, outcome};
+use constants::constant_bytes;
+use devices::{devices, facts};
 
 // What MTLCreateSystemDefaultDevice needs and does not link itself.
+// SAFETY: nothing is declared.
 #[link(name = "CoreGraphics", kind = "framework")]
 unsafe extern "C" {}
 
-/// Apple's pages, which buffers without copies are made of.
-const PAGE: usize = 16 << 10;
+/// Pages of a process, which buffers without copies are made of; one for Intel's processors has small ones on Apple's too.
+const PAGE: usize = if cfg!(target_arch = "x86_64") { 4 << 10 } else { 16 << 10 };
 
 type Device = Retained<ProtocolObject<dyn MTLDevice>>;
 
@@ -47,12 +53,6 @@ type Device = Retained<ProtocolObject<dyn MTLDevice>>;
 pub struct Apple {
     device: Device,
     queue: Retained<ProtocolObject<dyn MTLCommandQueue>>,
-}
-
-/// A command buffer and the encoder that is open on it.
-pub struct Commands {
-    buffer: Retained<ProtocolObject<dyn MTLCommandBuffer>>,
-    encoder: Encoder,
 }
 
 /// A buffer.
@@ -69,6 +69,13 @@ pub struct Resident(Retained<ProtocolObject<dyn MTLResidencySet>>);
 // SAFETY: an object without ties to a thread, which the trait lets one thread use at a time.
 unsafe impl Send for Resident {}
 
+impl Drop for Resident {
+    /// What was requested stands, whoever holds the set, until it is ended.
+    fn drop(&mut self) {
+        autoreleasepool(|_| self.0.endResidency());
+    }
+}
+
 /// Sources of the system's notices, one for each pressure: a handler knows by its source what happened.
 pub struct PressureWatch([DispatchRetained<DispatchSource>; 2]);
 
@@ -77,12 +84,6 @@ impl Drop for PressureWatch {
     fn drop(&mut self) {
         self.0.iter().for_each(|source| source.cancel());
     }
-}
-
-enum Encoder {
-    None,
-    Compute(Retained<ProtocolObject<dyn MTLComputeCommandEncoder>>),
-    Blit(Retained<ProtocolObject<dyn MTLBlitCommandEncoder>>),
 }
 
 impl Apple {
@@ -143,39 +144,6 @@ impl Apple {
     }
 }
 
-/// The system's devices, the default first.
-fn devices() -> Vec<Device> {
-    let default = MTLCreateSystemDefaultDevice();
-    let others = MTLCopyAllDevices().into_iter().filter(|device| default.as_ref().is_none_or(|d| d.registryID() != device.registryID()));
-    default.iter().cloned().chain(others).collect()
-}
-
-fn facts(device: &Device) -> Facts {
-    const FAMILIES: [(MTLGPUFamily, u32); 10] = [
-        (MTLGPUFamily::Apple10, 10),
-        (MTLGPUFamily::Apple9, 9),
-        (MTLGPUFamily::Apple8, 8),
-        (MTLGPUFamily::Apple7, 7),
-        (MTLGPUFamily::Apple6, 6),
-        (MTLGPUFamily::Apple5, 5),
-        (MTLGPUFamily::Apple4, 4),
-        (MTLGPUFamily::Apple3, 3),
-        (MTLGPUFamily::Apple2, 2),
-        (MTLGPUFamily::Apple1, 1),
-    ];
-    Facts {
-        name: device.name().to_string(),
-        system: NSProcessInfo::processInfo().operatingSystemVersionString().to_string(),
-        family: FAMILIES.into_iter().find(|(family, _)| device.supportsFamily(*family)).map(|(_, number)| number),
-        // Metal does not tell: the cores of the smallest M-series GPU.
-        compute_units: 7,
-        threadgroup_memory: device.maxThreadgroupMemoryLength(),
-        max_threads: device.maxThreadsPerThreadgroup().width,
-        max_buffer_bytes: device.maxBufferLength(),
-        unified_memory: device.hasUnifiedMemory(),
-    }
-}
-
 type Library = Retained<ProtocolObject<dyn MTLLibrary>>;
 
 fn no_kernel(name: &str) -> Error {
@@ -212,43 +180,6 @@ fn values(function: &ProtocolObject<dyn MTLFunction>, constants: &[(u32, Constan
     Ok(values)
 }
 
-/// A value's bytes as a type of Metal's; nothing if it does not fit.
-fn constant_bytes(kind: MTLDataType, value: ConstantValue) -> Option<[u8; 8]> {
-    let mut bytes = [0; 8];
-    let mut put = |from: &[u8]| bytes.iter_mut().zip(from).for_each(|(to, &from)| *to = from);
-    match (kind, value) {
-        (MTLDataType::Bool, ConstantValue::Bool(v)) => put(&[u8::from(v)]),
-        (MTLDataType::Char, ConstantValue::Int(v)) => put(&i8::try_from(v).ok()?.to_ne_bytes()),
-        (MTLDataType::Short, ConstantValue::Int(v)) => put(&i16::try_from(v).ok()?.to_ne_bytes()),
-        (MTLDataType::Int, ConstantValue::Int(v)) => put(&i32::try_from(v).ok()?.to_ne_bytes()),
-        (MTLDataType::Long, ConstantValue::Int(v)) => put(&v.to_ne_bytes()),
-        (MTLDataType::UChar, ConstantValue::Uint(v)) => put(&u8::try_from(v).ok()?.to_ne_bytes()),
-        (MTLDataType::UShort, ConstantValue::Uint(v)) => put(&u16::try_from(v).ok()?.to_ne_bytes()),
-        (MTLDataType::UInt, ConstantValue::Uint(v)) => put(&u32::try_from(v).ok()?.to_ne_bytes()),
-        (MTLDataType::ULong, ConstantValue::Uint(v)) => put(&v.to_ne_bytes()),
-        (MTLDataType::Float, ConstantValue::Float(v)) => put(&v.to_ne_bytes()),
-        (MTLDataType::Half, ConstantValue::Float(v)) => put(&f16::from_f32(v).to_ne_bytes()),
-        (MTLDataType::BFloat, ConstantValue::Float(v)) => put(&bf16::from_f32(v).to_ne_bytes()),
-        _ => return None,
-    }
-    Some(bytes)
-}
-
-/// A completed command buffer's error.
-fn outcome(buffer: &ProtocolObject<dyn MTLCommandBuffer>) -> Result<()> {
-    if buffer.status() != MTLCommandBufferStatus::Error {
-        return Ok(());
-    }
-    let Some(error) = buffer.error() else { return Err(Error::device_lost("Metal ended a command buffer with an error that it does not name")) };
-    let (code, message) = (MTLCommandBufferError(error.code().unsigned_abs()), told(&error));
-    Err(match code {
-        MTLCommandBufferError::OutOfMemory => Error::out_of_memory(format!("Metal had too little memory to run a command buffer: {message}")),
-        MTLCommandBufferError::InvalidResource => Error::invalid_launch(message),
-        MTLCommandBufferError::NotPermitted => Error::device_unavailable(format!("Metal may not be used by this process now: {message}")),
-        _ => Error::device_lost(format!("Metal ended a command buffer: {message}; open the device again")),
-    })
-}
-
 /// The range's first byte.
 fn at(buffer: &ProtocolObject<dyn MTLBuffer>, offset: usize, bytes: usize) -> Result<NonNull<u8>> {
     let length = buffer.length();
@@ -257,51 +188,6 @@ fn at(buffer: &ProtocolObject<dyn MTLBuffer>, offset: usize, bytes: usize) -> Re
     }
     // SAFETY: inside the buffer's memory.
     Ok(unsafe { buffer.contents().cast::<u8>().add(offset) })
-}
-
-impl Commands {
-    fn compute(&mut self) -> Result<&ProtocolObject<dyn MTLComputeCommandEncoder>> {
-        if !matches!(self.encoder, Encoder::Compute(_)) {
-            self.end();
-            let encoder = self.buffer.computeCommandEncoderWithDispatchType(MTLDispatchType::Concurrent);
-            self.encoder = Encoder::Compute(encoder.ok_or_else(no_encoder)?);
-        }
-        match &self.encoder {
-            Encoder::Compute(encoder) => Ok(encoder),
-            _ => Err(no_encoder()),
-        }
-    }
-
-    /// Metal orders what two encoders do with the same buffers.
-    fn blit(&mut self) -> Result<&ProtocolObject<dyn MTLBlitCommandEncoder>> {
-        if !matches!(self.encoder, Encoder::Blit(_)) {
-            self.end();
-            self.encoder = Encoder::Blit(self.buffer.blitCommandEncoder().ok_or_else(no_encoder)?);
-        }
-        match &self.encoder {
-            Encoder::Blit(encoder) => Ok(encoder),
-            _ => Err(no_encoder()),
-        }
-    }
-
-    fn end(&mut self) {
-        match std::mem::replace(&mut self.encoder, Encoder::None) {
-            Encoder::None => {}
-            Encoder::Compute(encoder) => encoder.endEncoding(),
-            Encoder::Blit(encoder) => encoder.endEncoding(),
-        }
-    }
-}
-
-fn no_encoder() -> Error {
-    Error::out_of_memory("Metal gives no encoder")
-}
-
-impl Drop for Commands {
-    /// Metal ends the process if an encoder goes that was not ended.
-    fn drop(&mut self) {
-        self.end();
-    }
 }
 
 impl Api for Apple {
@@ -393,6 +279,9 @@ impl Api for Apple {
 
     fn commit_residency(&self, set: &Resident) {
         set.0.commit();
+    }
+
+    fn request_residency(&self, set: &Resident) {
         set.0.requestResidency();
     }
 
@@ -421,7 +310,13 @@ impl Api for Apple {
         let options = MTLCompileOptions::new();
         options.setLanguageVersion(MTLLanguageVersion::Version3_1);
         if available!(macos = 15.0, ios = 18.0, ..) {
-            options.setMathMode(if source.fast_math { MTLMathMode::Fast } else { MTLMathMode::Safe });
+            let (mode, functions) = match source.fast_math {
+                true => (MTLMathMode::Fast, MTLMathFloatingPointFunctions::Fast),
+                false => (MTLMathMode::Safe, MTLMathFloatingPointFunctions::Precise),
+            };
+            options.setMathMode(mode);
+            // Apart from the mode, and fast unless they are asked for: `sqrt` would not round correctly, `min` and `max` would not look for NaN.
+            options.setMathFloatingPointFunctions(functions);
             // Fences came with this version.
             if source.text.contains("atomic_thread_fence") {
                 options.setLanguageVersion(MTLLanguageVersion::Version3_2);
@@ -468,7 +363,7 @@ impl Api for Apple {
 
     fn command_buffer(&self) -> Result<Commands> {
         let buffer = self.queue.commandBuffer().ok_or_else(|| Error::out_of_memory("Metal gives no command buffer"))?;
-        Ok(Commands { buffer, encoder: Encoder::None })
+        Ok(Commands::new(buffer))
     }
 
     fn launch(&self, commands: &mut Commands, launch: &Launch<'_, Self>) -> Result<()> {
@@ -491,11 +386,7 @@ impl Api for Apple {
     }
 
     fn barrier(&self, commands: &mut Commands) {
-        match &commands.encoder {
-            Encoder::None => {}
-            Encoder::Compute(encoder) => encoder.memoryBarrierWithScope(MTLBarrierScope::Buffers),
-            Encoder::Blit(_) => commands.end(),
-        }
+        commands.barrier();
     }
 
     fn copy(&self, commands: &mut Commands, from: (&Self::Buffer, usize), to: (&Self::Buffer, usize), bytes: usize) -> Result<()> {

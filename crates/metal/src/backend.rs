@@ -1,4 +1,5 @@
 use std::{
+    borrow::Cow,
     collections::HashMap,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
@@ -20,6 +21,9 @@ use crate::{
     staging::Staging,
     submission::{Batch, BatchLimits, Pending},
 };
+
+/// Heads the text of strict kernels: Metal's math mode *safe* still contracts a product and a sum of one expression.
+const STRICT: &str = "#pragma METAL fp contract(off)\n";
 
 /// The Metal backend over one implementation of Metal's objects.
 pub struct MetalBackend<A: Api> {
@@ -228,6 +232,7 @@ impl<A: Api> Backend for MetalBackend<A> {
         let metal = kernel.metal.as_ref().ok_or_else(|| Error::unsupported(format!("{} has no Metal text", kernel.key)))?;
         let name = metal.kernel(&kernel.key);
         let text = metal.text(&kernel.key, |file| self.texts.get(file.name).map_or(file.text, String::as_str));
+        let text = if metal.fast_math() { text } else { Cow::Owned(STRICT.to_owned() + &text) };
         let source = LibrarySource { name: &name, text: &text, fast_math: metal.fast_math() };
         let compiled = self.api.scope(|| self.pipelines.get(&self.api, source, &name, metal.constants()))?;
         let facts = compiled.facts;

@@ -39,6 +39,7 @@ impl<A: Api> Encoder<A> {
 
     fn check_dispatch(&self, api: &A, dispatch: &Dispatch) -> Result<()> {
         pipeline(api, dispatch)?;
+        dispatch.grid.threads(dispatch.threadgroup)?;
         if dispatch.params.len() > MOST_BYTES {
             return Err(Error::unsupported(format!("a parameter block of {} bytes: Metal takes at most {MOST_BYTES}", dispatch.params.len())));
         }

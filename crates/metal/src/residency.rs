@@ -13,7 +13,7 @@ pub(crate) struct Residency<A: Api> {
 
 struct State<A: Api> {
     set: Option<A::ResidencySet>,
-    /// Additions that are not committed.
+    /// Whether something was added that is not requested yet.
     added: bool,
 }
 
@@ -39,13 +39,12 @@ impl<A: Api> Residency<A> {
 
     /// Lets a buffer go, at once: a set that is not committed keeps its memory.
     pub(crate) fn remove(&self, buffer: &A::Buffer) {
-        let mut state = self.state();
+        let state = self.state();
         if let Some(set) = &state.set {
             self.api.scope(|| {
                 self.api.remove_resident(set, buffer);
                 self.api.commit_residency(set);
             });
-            state.added = false;
         }
     }
 
@@ -56,6 +55,7 @@ impl<A: Api> Residency<A> {
             && let Some(set) = &state.set
         {
             self.api.commit_residency(set);
+            self.api.request_residency(set);
             state.added = false;
         }
     }

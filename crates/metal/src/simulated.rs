@@ -187,6 +187,8 @@ impl Api for Simulated {
 
     fn commit_residency(&self, (): &()) {}
 
+    fn request_residency(&self, (): &()) {}
+
     fn write(&self, buffer: &Self::Buffer, offset: usize, bytes: &[u8]) -> Result<()> {
         shared(buffer)?.write(offset, bytes)
     }

@@ -10,7 +10,7 @@ mod space;
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
 use elinvar_atlas::{LaunchConfig, Limits};
@@ -28,12 +28,12 @@ const MOST_OPERATORS: usize = 48;
 const MOST_LEAVES: usize = 8;
 /// Elements of one launch, and of memory up to the last that an operand has: what programs count them in has 32 bits.
 const MOST_ELEMENTS: usize = 1 << 31;
-/// Programs that an executor keeps.
+/// Programs that are kept for a device.
 const MOST_PROGRAMS: usize = 1024;
 
 /// The programs made for a device, by their structure.
 #[derive(Default)]
-pub(crate) struct Programs(Mutex<HashMap<String, Prepared>>);
+struct Programs(Mutex<HashMap<String, Prepared>>);
 
 thread_local! {
     /// How many recordings and calls of [`Executor::fuse`] this thread is in.
@@ -192,7 +192,8 @@ fn one_by_one(executor: &Executor, graph: &Graph) -> Result<()> {
 }
 
 fn programs(executor: &Executor, key: &str, make: impl FnOnce() -> Result<Prepared>) -> Result<Prepared> {
-    let lock = || executor.programs.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let known = executor.device.kept::<Programs>();
+    let lock = || known.0.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = lock().get(key) {
         return Ok(known.clone());
     }

@@ -108,9 +108,9 @@ impl Shape {
             .with("chunks", constant(self.chunks))
     }
 
-    /// Weights of a block, what the simdgroups' sums meet in, queries, and a row's flags, range, factors and scale.
+    /// Weights of a block, what the simdgroups' sums meet in, queries, and a row's flags and range.
     pub(super) fn memory(&self) -> usize {
-        4 * (self.rows * BLOCK + 8 * 256 + self.rows * 8 * self.lanes + self.rows * (8 + 2 + 2 + 1)) as usize
+        4 * (self.rows * BLOCK + 8 * 256 + self.rows * 8 * self.lanes + self.rows * (8 + 2)) as usize
     }
 }
 
@@ -129,7 +129,9 @@ pub(super) fn plan(params: &Params, types: Types, device: &DeviceProperties) -> 
     }
     let buffers = types.inputs().into_iter().chain([(Parameter::write("y", types.q), Argument::Output(0))]);
     let launch = Launch::on_gpu(shape.key("attention", &types.of_tile()), WHOLE, params, buffers);
-    Ok(over(launch, shape.tiles(params))?.with_threadgroup_memory(shape.memory()).into())
+    // A row's factors and scale.
+    let memory = shape.memory() + 4 * (2 + 1) * shape.rows as usize;
+    Ok(over(launch, shape.tiles(params))?.with_threadgroup_memory(memory).into())
 }
 
 /// Whether the keys of so many tiles are split, to keep the GPU busy.

@@ -106,6 +106,10 @@ impl Api for Forgetful {
         self.inner.commit_residency(set);
     }
 
+    fn request_residency(&self, set: &()) {
+        self.inner.request_residency(set);
+    }
+
     fn write(&self, buffer: &Buffer, offset: usize, bytes: &[u8]) -> Result<()> {
         self.inner.write(buffer, offset, bytes)
     }

@@ -24,6 +24,10 @@ pub(crate) fn open(limits: BatchLimits) -> (Device, Arc<State>) {
 }
 
 pub(crate) fn source(name: &str, accesses: &[Access]) -> Arc<KernelSource> {
+    source_with(name, accesses, false)
+}
+
+pub(crate) fn source_with(name: &str, accesses: &[Access], fast_math: bool) -> Arc<KernelSource> {
     let parameter = |(index, &access): (usize, &Access)| {
         let name = ["a", "b", "c", "d", "e", "f"][index].into();
         Parameter { name, access, dtype: DType::U8, optional: false, early: false }
@@ -33,7 +37,7 @@ pub(crate) fn source(name: &str, accesses: &[Access]) -> Arc<KernelSource> {
         text: format!("kernel void {name}() {{}}"),
         kernel: name.to_owned(),
         constants: Vec::new(),
-        fast_math: false,
+        fast_math,
         buffers: (0..accesses.len() as u32).collect(),
         threadgroup: Vec::new(),
         refusals: Vec::new(),

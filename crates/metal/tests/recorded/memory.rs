@@ -1,6 +1,6 @@
 //! Allocation, adoption, residency, private memory.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::sync::{Arc, Mutex, atomic::Ordering::Relaxed};
 
 use elinvar_core::{Access, Device, DeviceKind, HostMemory, MemoryPressure};
 use elinvar_metal::{BatchLimits, MetalBackend};
@@ -69,11 +69,14 @@ fn adopted_memory_stays_resident_until_it_is_dropped() {
     for _ in 0..3 {
         device.submit(&list(whole(&weights[0]), whole(&to))).unwrap().wait().unwrap();
     }
-    assert_eq!(state.commits.load(Relaxed), 1);
+    assert_eq!([&state.commits, &state.requests].map(|count| count.load(Relaxed)), [1; 2]);
+    let late = device.adopt(HostMemory::new(owner.clone())).unwrap();
     drop(weights);
-    assert_eq!((state.evicted.load(Relaxed), Arc::strong_count(&owner)), (10, 1), "nothing is kept alive");
-    assert!(state.commits.load(Relaxed) > 1);
-    drop((to, device));
+    assert_eq!((state.evicted.load(Relaxed), Arc::strong_count(&owner)), (10, 2), "nothing is kept alive");
+    assert_eq!([&state.commits, &state.requests].map(|count| count.load(Relaxed)), [11, 1], "and nothing is requested again");
+    device.submit(&list(whole(&late), whole(&to))).unwrap().wait().unwrap();
+    assert_eq!([&state.commits, &state.requests].map(|count| count.load(Relaxed)), [12, 2], "but what was added meanwhile");
+    drop((to, late, device));
     assert_eq!(state.live(), 0, "nor the set itself");
 
     let (device, state) = open(BatchLimits::default());
@@ -137,12 +140,15 @@ fn memory_pressure_empties_the_pool_and_at_its_worst_forgets_kernels() {
     let relieve = |pressure| watch().unwrap()(pressure);
     let kernel = source("step", &[Access::Read, Access::Write]);
     let held = device.allocate(64).unwrap();
+    let kept = || device.kept::<Mutex<usize>>();
     for (pressure, kernels) in [(MemoryPressure::Warning, 1), (MemoryPressure::Critical, 0)] {
         drop(device.pipeline(&kernel).unwrap());
         drop(device.allocate(1 << 20).unwrap());
+        *kept().lock().unwrap() += 1;
         assert_eq!(state.live(), 3, "a kernel, what is in use, and what is not");
         relieve(pressure);
         assert_eq!((device.pool_statistics().cached_bytes, state.live()), (0, 1 + kernels), "{pressure:?}");
+        assert_eq!(*kept().lock().unwrap(), kernels, "what is kept goes with the kernels");
     }
     let libraries = state.libraries.load(Relaxed);
     let pipeline = device.pipeline(&kernel).unwrap();

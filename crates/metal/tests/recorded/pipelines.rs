@@ -2,10 +2,10 @@
 
 use std::{fs, sync::atomic::Ordering::Relaxed};
 
-use elinvar_core::{Access, Device, DeviceKind, Dispatch, ListBuilder};
+use elinvar_core::{Access, Device, DeviceKind, Dispatch, Extent, ListBuilder};
 use elinvar_metal::{BatchLimits, MetalBackend};
 
-use crate::{dispatch, open, recorder::Recorder, source, whole};
+use crate::{dispatch, open, recorder::Recorder, source, source_with, whole};
 
 #[test]
 fn a_kernel_that_needs_many_registers_is_compiled_again_for_large_threadgroups() {
@@ -67,6 +67,23 @@ fn threadgroup_memory_is_counted_with_what_the_kernel_declares_and_as_metal_take
 }
 
 #[test]
+fn a_grid_whose_positions_have_more_than_32_bits_is_refused() {
+    let (device, state) = open(BatchLimits::default());
+    let pipeline = device.prepare(&source("long", &[Access::Write])).unwrap();
+    let a = device.allocate(4).unwrap();
+    for (grid, fits) in [([(1 << 24) - 1, 1, 1], true), ([1 << 24, 1, 1], false), ([1 << 23, 1 << 23, 2], true), ([1, u32::MAX, 2], false)] {
+        let mut list = ListBuilder::new();
+        let threadgroup = Extent([256, 2, 1]);
+        list.dispatch(Dispatch { grid: Extent(grid), threadgroup, ..dispatch(&pipeline, &[whole(&a)], 1) }, device.properties()).unwrap();
+        match device.submit(&list.finish()) {
+            Ok(_) => assert!(fits && state.take().len() == 1, "{grid:?}"),
+            Err(error) => assert!(!fits && error.to_string().starts_with("long: ") && error.to_string().contains("32 bits"), "{grid:?}: {error}"),
+        }
+    }
+    assert!(state.take().is_empty());
+}
+
+#[test]
 fn pipelines_are_shared_while_somebody_holds_one() {
     let (device, state) = open(BatchLimits::default());
     let [one, other] = ["one", "other"].map(|name| source(name, &[]));
@@ -110,4 +127,13 @@ fn machine_code_is_kept_on_disk_and_made_again_when_it_is_damaged() {
     }
     assert_eq!(start("one"), (0, 0), "an archive that lacks the kernel does no harm");
     fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn strict_kernels_tell_the_compiler_not_to_contract() {
+    let (device, state) = open(BatchLimits::default());
+    for (fast_math, pragmas) in [(false, 1), (true, 0)] {
+        device.prepare(&source_with("kernel", &[], fast_math)).unwrap();
+        assert_eq!(state.text.lock().unwrap().matches("#pragma METAL fp contract(off)\n").count(), pragmas, "fast math: {fast_math}");
+    }
 }

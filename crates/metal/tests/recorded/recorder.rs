@@ -28,6 +28,8 @@ pub(crate) struct State {
     /// Bytes that the host wrote.
     pub(crate) written: AtomicUsize,
     pub(crate) libraries: AtomicUsize,
+    /// The text of the last library.
+    pub(crate) text: Mutex<String>,
     pub(crate) archived: AtomicUsize,
     /// Pipelines made with an archive that had their kernel.
     pub(crate) found: AtomicUsize,
@@ -39,10 +41,11 @@ pub(crate) struct State {
     /// Bytes of the shared buffers that were allocated, and of the private ones.
     pub(crate) shared_bytes: AtomicUsize,
     pub(crate) private_bytes: AtomicUsize,
-    /// Buffers added to the residency set, taken out of it, and the set's commits; whether there is a set.
+    /// Buffers added to the residency set, taken out of it, and the set's commits and requests; whether there is a set.
     pub(crate) resident: AtomicUsize,
     pub(crate) evicted: AtomicUsize,
     pub(crate) commits: AtomicUsize,
+    pub(crate) requests: AtomicUsize,
     pub(crate) has_residency: AtomicBool,
     /// Whether the device says that memory is unified.
     pub(crate) unified: AtomicBool,
@@ -67,10 +70,10 @@ impl Default for State {
     fn default() -> Self {
         let (most, zero) = (|| AtomicUsize::new(usize::MAX), || AtomicUsize::new(0));
         let (shares, writes, holds) = (AtomicBool::new(true), AtomicBool::new(true), AtomicBool::new(false));
-        let (committed, held, watch) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (committed, held, watch, text) = (Mutex::default(), Mutex::default(), Mutex::default(), Mutex::default());
         let (created, released, written, libraries, archived, found) = (zero(), zero(), zero(), zero(), zero(), zero());
         let (buffers, command_buffers, available) = (most(), most(), most());
-        let (shared_bytes, private_bytes, resident, evicted, commits) = (zero(), zero(), zero(), zero(), zero());
+        let (shared_bytes, private_bytes, resident, evicted, commits, requests) = (zero(), zero(), zero(), zero(), zero(), zero());
         let (has_residency, unified) = (AtomicBool::new(false), AtomicBool::new(true));
         let (max_threads, wide_threads, declared_memory) = (AtomicUsize::new(1024), AtomicUsize::new(1024), zero());
         Self {
@@ -78,6 +81,7 @@ impl Default for State {
             released,
             written,
             libraries,
+            text,
             archived,
             found,
             buffers,
@@ -88,6 +92,7 @@ impl Default for State {
             resident,
             evicted,
             commits,
+            requests,
             has_residency,
             unified,
             max_threads,
@@ -216,6 +221,10 @@ impl Api for Recorder {
         self.0.commits.fetch_add(1, Relaxed);
     }
 
+    fn request_residency(&self, _: &Object) {
+        self.0.requests.fetch_add(1, Relaxed);
+    }
+
     fn write(&self, _: &Self::Buffer, _: usize, bytes: &[u8]) -> Result<()> {
         self.0.written.fetch_add(bytes.len(), Relaxed);
         Ok(())
@@ -234,7 +243,8 @@ impl Api for Recorder {
         Ok(())
     }
 
-    fn library(&self, _: LibrarySource<'_>) -> Result<Object> {
+    fn library(&self, source: LibrarySource<'_>) -> Result<Object> {
+        source.text.clone_into(&mut self.0.text.lock().unwrap());
         self.0.libraries.fetch_add(1, Relaxed);
         Ok(self.object())
     }

@@ -1,0 +1,74 @@
+//! What the Metal device costs the host to decode a token with a model of the 8b shape: `host_cost [LAYERS]`.
+//!
+//! Everything is the library's but Metal's objects, which do nothing: what Apple's framework and driver take comes on top. The time is that of whole
+//! steps as `elinvar generate` takes them, the reading of the token included, over their launches.
+
+mod nothing;
+
+use std::{
+    error::Error,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Instant,
+};
+
+use elinvar::{DType, Executor, kernels::rope::RopeScaling};
+use elinvar_core::{Device, DeviceKind};
+use elinvar_llm::{Architecture, Config, Model, Rope, Session};
+use elinvar_metal::MetalBackend;
+use nothing::Nothing;
+
+/// Tokens of a round, and rounds.
+const TOKENS: usize = 100;
+const ROUNDS: usize = 51;
+
+/// The 8b shape, or less of it.
+fn config(layers: usize) -> Config {
+    Config {
+        architecture: Architecture::Llama,
+        vocab_size: 128_256,
+        hidden_size: 4096,
+        intermediate_size: 14_336,
+        layers,
+        heads: 32,
+        kv_heads: 8,
+        head_dim: 128,
+        max_context: 8192,
+        norm_epsilon: 1e-5,
+        rope: Rope { theta: 500_000.0, dimensions: 128, scaling: RopeScaling::None },
+        tied_embeddings: false,
+        qkv_bias: false,
+        output_bias: false,
+        mlp_bias: false,
+        qk_norm: false,
+        windows: vec![None; layers],
+        bos: None,
+        eos: Vec::new(),
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let layers = std::env::args().nth(1).map_or(Ok(32), |text| text.parse())?;
+    let nothing = Nothing::default();
+    let executor = Executor::from_device(Device::new(MetalBackend::new(nothing.clone(), DeviceKind::Metal)));
+    let model = Arc::new(Model::random(&executor, config(layers), DType::BF16, 1)?);
+    let mut session = Session::new(model, 8192, DType::F16)?;
+    let mut round = || -> Result<f64, Box<dyn Error>> {
+        session.truncate(0);
+        let start = Instant::now();
+        for token in session.greedy(0, TOKENS)? {
+            token?;
+        }
+        Ok(start.elapsed().as_secs_f64() / TOKENS as f64)
+    };
+    round()?;
+    let counts = [&nothing.launches, &nothing.barriers];
+    counts.iter().for_each(|count| count.store(0, Relaxed));
+    let mut seconds = (0..ROUNDS).map(|_| round()).collect::<Result<Vec<_>, _>>()?;
+    seconds.sort_by(f64::total_cmp);
+    let [launches, barriers] = counts.map(|count| count.load(Relaxed) as f64 / (ROUNDS * TOKENS) as f64);
+    println!("a token: {launches} launches, {barriers} barriers");
+    for (name, seconds) in [("fastest", seconds[0]), ("median", seconds[ROUNDS / 2])] {
+        println!("{name} of {ROUNDS} rounds of {TOKENS} tokens: {:.1} µs a token, {:.0} ns a launch", 1e6 * seconds, 1e9 * seconds / launches);
+    }
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! The system's devices and what they say of themselves.
+
+use objc2_foundation::NSProcessInfo;
+use objc2_metal::{MTLCopyAllDevices, MTLCreateSystemDefaultDevice, MTLDevice, MTLGPUFamily};
+
+use super::Device;
+use crate::api::Facts;
+
+/// The system's devices, the default first.
+pub(super) fn devices() -> Vec<Device> {
+    let default = MTLCreateSystemDefaultDevice();
+    let others = MTLCopyAllDevices().into_iter().filter(|device| default.as_ref().is_none_or(|d| d.registryID() != device.registryID()));
+    default.iter().cloned().chain(others).collect()
+}
+
+pub(super) fn facts(device: &Device) -> Facts {
+    const FAMILIES: [(MTLGPUFamily, u32); 10] = [
+        (MTLGPUFamily::Apple10, 10),
+        (MTLGPUFamily::Apple9, 9),
+        (MTLGPUFamily::Apple8, 8),
+        (MTLGPUFamily::Apple7, 7),
+        (MTLGPUFamily::Apple6, 6),
+        (MTLGPUFamily::Apple5, 5),
+        (MTLGPUFamily::Apple4, 4),
+        (MTLGPUFamily::Apple3, 3),
+        (MTLGPUFamily::Apple2, 2),
+        (MTLGPUFamily::Apple1, 1),
+    ];
+    Facts {
+        name: device.name().to_string(),
+        system: NSProcessInfo::processInfo().operatingSystemVersionString().to_string(),
+        family: FAMILIES.into_iter().find(|(family, _)| device.supportsFamily(*family)).map(|(_, number)| number),
+        // Metal does not tell: the cores of the smallest M-series GPU.
+        compute_units: 7,
+        threadgroup_memory: device.maxThreadgroupMemoryLength(),
+        max_threads: device.maxThreadsPerThreadgroup().width,
+        max_buffer_bytes: device.maxBufferLength(),
+        unified_memory: device.hasUnifiedMemory(),
+    }
+}
