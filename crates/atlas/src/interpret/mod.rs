@@ -10,6 +10,7 @@ mod apply;
 mod collective;
 mod flatten;
 mod fuse;
+mod line;
 mod lower;
 mod memory;
 mod ops;

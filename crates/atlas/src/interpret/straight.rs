@@ -5,91 +5,13 @@ use bytemuck::cast_slice_mut;
 use elinvar_core::DType;
 
 use super::{
-    lower::{Apply, Kernel, Step},
+    line::{NONE, Operation, Same, Source, Target, Value, Work},
+    lower::{Apply, Step},
     ops,
     pieces::{ALIAS, Extent, Lanes, NOWHERE, PIECE, TILE},
     slot::{Line, count_up, lines_of},
     strip::{Strip, bytes, bytes_mut, narrow, widen},
 };
-
-/// No value.
-const NONE: usize = usize::MAX;
-
-/// Lanes that an operation takes.
-#[derive(Clone, Copy)]
-enum Source<'a> {
-    /// What an operation before gave.
-    Value(usize),
-    /// The same number in every lane: its place among those of the line.
-    Same(usize),
-    /// The same as one element.
-    One(usize),
-    /// There is no such operand.
-    None,
-    /// A buffer that nobody writes.
-    View(&'a [u8]),
-    /// Elements of memory from this one on.
-    Memory(u32, u64),
-    /// A register's lanes from before, wherever it has its value meanwhile.
-    Slot(*const u8),
-}
-
-impl Source<'_> {
-    fn as_one(self) -> Self {
-        if let Source::Same(place) = self { Source::One(place) } else { self }
-    }
-}
-
-/// What an operation does.
-#[derive(Clone, Copy)]
-enum Work {
-    Apply {
-        kernel: Kernel,
-        widen: bool,
-        narrow: bool,
-    },
-    /// Numbers that count up from this one.
-    Count(u64),
-    /// Elements of memory that the operand names.
-    Gather(u32),
-}
-
-/// Where its results go.
-#[derive(Clone, Copy)]
-enum Target {
-    Value(usize),
-    /// Elements of memory from this one on.
-    Memory(u32, u64),
-}
-
-struct Operation<'a> {
-    work: Work,
-    from: [Source<'a>; 3],
-    /// The types of the operands and the result.
-    dtypes: [DType; 3],
-    dtype: DType,
-    target: Target,
-    /// Where the operands and the result are, once that is decided.
-    lanes: [Lanes; 4],
-}
-
-/// A number that is the same in every lane.
-struct Same {
-    size: usize,
-    bits: u64,
-    /// The piece of memory that is full of it, if an operation needs that.
-    tile: usize,
-}
-
-/// A value of the line.
-struct Value {
-    /// The register that has it when the line ends.
-    slot: Option<u32>,
-    /// The last operation that takes it.
-    last: usize,
-    /// The piece of memory it lies in.
-    tile: usize,
-}
 
 /// A line being made and run. Kept for the next one, for its memory.
 pub(super) struct Straight<'a> {
