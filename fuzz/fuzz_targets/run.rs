@@ -18,7 +18,8 @@ fuzz_target!(|data: &[u8]| {
     let Ok(program) = decode(&sealed::sealed(data)) else { return };
     let limits = Limits { steps: Some(300), ..Limits::default() };
     let Ok(verified) = verify(program, &limits) else { return };
-    let launch = LaunchConfig { grid: [2, 1, 1], block: verified.program().block.unwrap_or([32, 1, 1]) };
+    let given = verified.program().shared.iter().find(|shared| shared.length == 0).map_or(0, |shared| 16 * shared.dtype.size() as u32);
+    let launch = LaunchConfig::new([2, 1, 1], verified.program().block.unwrap_or([32, 1, 1])).with_shared_memory(given);
     let parameters = verified.program().parameters.clone();
     let interpreter = Interpreter::new(verified);
     let mut buffers: Vec<_> = parameters.iter().map(|p| vec![0x3f80_0001_0203_0405u64; (ELEMENTS * p.dtype.size()).div_ceil(8)]).collect();

@@ -112,7 +112,7 @@ fn fractal() -> Result<(), Box<dyn Error>> {
     let (width, height) = (1024u32, 512u32);
     let mut counts = vec![0u32; (width * height) as usize];
     let mut expected = counts.clone();
-    let launch = LaunchConfig { grid: [width / 16, height / 16, 1], block: [16, 16, 1] };
+    let launch = LaunchConfig::new([width / 16, height / 16, 1], [16, 16, 1]);
     let mut failed = None;
     let times = race(
         3,

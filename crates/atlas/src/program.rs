@@ -47,8 +47,15 @@ pub struct Shared {
     pub name: String,
     /// Type of its elements.
     pub dtype: DType,
-    /// How many it has.
+    /// How many it has; zero: as many as the memory has room for that a launch gives ([`LaunchConfig::shared_memory`]).
     pub length: u32,
+}
+
+impl Shared {
+    /// How many elements it has in a launch.
+    pub fn elements(&self, launch: &LaunchConfig) -> u32 {
+        if self.length == 0 { launch.shared_memory / self.dtype.size() as u32 } else { self.length }
+    }
 }
 
 /// Memory that is loaded from and stored to.
@@ -234,13 +241,25 @@ pub struct LaunchConfig {
     pub grid: [u32; 3],
     /// Threads of a block.
     pub block: [u32; 3],
+    /// Bytes of the shared array whose length the program leaves to the launch; zero where there is none.
+    pub shared_memory: u32,
 }
 
 impl LaunchConfig {
+    /// So many blocks of so many threads.
+    pub const fn new(grid: [u32; 3], block: [u32; 3]) -> Self {
+        Self { grid, block, shared_memory: 0 }
+    }
+
     /// At least `n` threads along x in blocks of `block`.
     pub fn linear(n: u64, block: u32) -> Self {
         let blocks = n.div_ceil(u64::from(block.max(1)));
-        Self { grid: [u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1], block: [block, 1, 1] }
+        Self::new([u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1], [block, 1, 1])
+    }
+
+    /// The same with so many bytes for the array whose length the program leaves to the launch.
+    pub const fn with_shared_memory(self, bytes: u32) -> Self {
+        Self { shared_memory: bytes, ..self }
     }
 
     /// Threads of a block.

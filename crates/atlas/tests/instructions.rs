@@ -50,7 +50,7 @@ fn instructions_give_what_they_say() {
             let inputs = [&a, &b, &c].map(|bytes| Argument::Read(bytes.bytes()));
             let arguments = inputs.into_iter().chain(outputs.iter_mut().map(|out| Argument::Write(out.bytes_mut()))).collect();
             // Threads beyond the last load zeros, and store where the next instruction's results come: so the grid is exact.
-            let launch = LaunchConfig { grid: [THREADS as u32 / block, 1, 1], block: [block, 1, 1] };
+            let launch = LaunchConfig::new([THREADS as u32 / block, 1, 1], [block, 1, 1]);
             interpreter.run(&launch, arguments).unwrap();
             for (output, found) in outputs.iter().enumerate() {
                 if let Some(difference) = difference(&table, output, found.bytes()) {

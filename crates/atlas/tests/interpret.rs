@@ -44,7 +44,7 @@ fn kernel(header: &str, statements: &str) -> String {
     format!("atlas 1\nprogram test\n{header}\nbuffer y: update u32\nkernel\n{statements}\nend\n")
 }
 
-const BLOCK: LaunchConfig = LaunchConfig { grid: [1, 1, 1], block: [64, 1, 1] };
+const BLOCK: LaunchConfig = LaunchConfig::new([1, 1, 1], [64, 1, 1]);
 
 #[test]
 fn threads_part_and_meet() {
@@ -56,7 +56,7 @@ fn threads_part_and_meet() {
          n = add n 1000\nstore y[i] n",
     );
     let mut y = [7u32; 200];
-    update(&text, LaunchConfig { grid: [5, 1, 1], block: [32, 1, 1] }, &mut y).unwrap();
+    update(&text, LaunchConfig::new([5, 1, 1], [32, 1, 1]), &mut y).unwrap();
     for (i, found) in y.iter().enumerate() {
         let (mut n, mut k) = (0, 0);
         while k < i as u32 {
@@ -126,7 +126,7 @@ fn atomics_and_collectives_give_what_they_say() {
         "i = position.x\nzero = sub i i\nloop\n  old = load y[zero]\n  new = add old i\n  found = atomic_cas y[zero] old new\n  failed = ne found old\n  while failed\nend",
     );
     let mut y = [1u32];
-    update(&text, LaunchConfig { grid: [20, 1, 1], block: [64, 1, 1] }, &mut y).unwrap();
+    update(&text, LaunchConfig::new([20, 1, 1], [64, 1, 1]), &mut y).unwrap();
     assert_eq!(y, [1 + (0..1280).sum::<u32>()]);
 }
 
@@ -189,7 +189,7 @@ fn a_register_takes_another_value_in_the_middle_of_a_line() {
     let [a, b]: [Vec<f32>; 2] = [3, 5].map(|step| (0..N).map(|i| (i * step % 17) as f32).collect());
     let mut y = vec![0f32; N];
     let arguments = vec![Argument::Read(cast_slice(&a)), Argument::Read(cast_slice(&b)), Argument::Write(cast_slice_mut(&mut y))];
-    program.run(&LaunchConfig { grid: [2, 1, 1], block: [1024, 1, 1] }, arguments).unwrap();
+    program.run(&LaunchConfig::new([2, 1, 1], [1024, 1, 1]), arguments).unwrap();
     assert!(y.iter().zip(a.iter().zip(&b)).all(|(y, (a, b))| *y == (a + b + 1.0) * a));
 }
 
@@ -202,7 +202,7 @@ fn what_a_gate_gives_is_clamped_as_max_and_min_say() {
     let run = |text: &str| {
         let mut y = vec![0f32; N];
         let arguments = vec![Argument::Read(cast_slice(&a)), Argument::Read(cast_slice(&b)), Argument::Write(cast_slice_mut(&mut y))];
-        interpreter(text).run(&LaunchConfig { grid: [4, 1, 1], block: [1024, 1, 1] }, arguments).unwrap();
+        interpreter(text).run(&LaunchConfig::new([4, 1, 1], [1024, 1, 1]), arguments).unwrap();
         y
     };
     let text = |function: &str, factor: &str, other: &str, clamp: &str| {

@@ -21,7 +21,7 @@ fn check(seed: u64) {
     let program = program(seed, if seed.is_multiple_of(4) { DType::PROGRAMS } else { TYPES });
     let text = format(&program);
     let verified = verify(program.clone(), &Limits::default()).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
-    let launch = launch(seed);
+    let launch = launch(&program, seed);
     let mut buffers = parameters(&program, seed);
     let expected = run_by_oracle(&program, &launch, seed);
     let arguments = program.parameters.iter().zip(&mut buffers);

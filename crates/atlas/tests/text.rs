@@ -65,7 +65,8 @@ fn what_is_wrong_is_told_with_its_place() {
     }
     for (line, told) in [
         ("block 2048", "line 3, column 1: blocks of [2048, 1, 1] threads"),
-        ("shared a: u8[0]", "line 3, column 8: 0 bytes of shared arrays"),
+        ("shared a: u8[0]", "line 3, column 8: no shared array is empty"),
+        ("shared a: u8[]\nshared b: u16[4]\nshared c: f32[]", "line 5, column 8: a second shared array whose length a launch gives"),
         ("shared a: f32[40000]", "line 3, column 8: 160000 bytes of shared arrays"),
         ("bounds unchecked", "line 3, column 8: 'bounds unchecked' is for those who trust the program"),
         (

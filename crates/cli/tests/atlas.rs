@@ -36,6 +36,19 @@ fn a_program_s_results_are_printed_and_saved() {
 }
 
 #[test]
+fn a_shared_array_has_the_length_of_the_launch() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("backwards.atlas");
+    let text = "atlas 1\nprogram backwards\nbuffer y: update u32\nshared all: u32[]\nkernel\n  t = local_index\n  n = block_size.x\n  v = mul t 10\n  \
+                store all[t] v\n  barrier\n  b = sub n t\n  b = sub b 1\n  w = load all[b]\n  store y[t] w\nend\n";
+    fs::write(&file, text).unwrap();
+    let arguments = ["run", file.to_str().unwrap(), "--device", "cpu", "--block", "4", "--buffer", "y=u32:4:0"];
+    let (code, out, err) = elinvar(&[&arguments[..], &["--shared-memory", "16"]].concat());
+    assert!(code == 0 && out.starts_with("y: 30 20 10 0\n"), "{out}{err}");
+    let (code, _, err) = elinvar(&arguments);
+    assert!(code == 2 && err.contains("0 bytes of shared memory: 'all' needs whole elements of u32, one at least"), "{err}");
+}
+
+#[test]
 fn a_program_is_written_in_other_forms() {
     let (code, metal, _) = elinvar(&["emit", SAXPY, "--to", "metal"]);
     assert!(code == 0 && metal.contains("[[kernel]] void program_saxpy(") && metal.contains("metal::fma("), "{metal}");

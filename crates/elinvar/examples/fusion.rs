@@ -66,7 +66,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     if gpu {
         let sum = executor.compile_program(atlas::parse(ROW_SUM)?)?;
         let y = executor.zeros(DType::F32, &[rows[0]])?;
-        let launch = LaunchConfig { grid: [rows[0] as u32, 1, 1], block: [256, 1, 1] };
+        let launch = LaunchConfig::new([rows[0] as u32, 1, 1], [256, 1, 1]);
         let words = Constant::u32(rows[1] as u32 / 4);
         let arguments = [("x", ProgramArgument::Tensor(&x)), ("y", ProgramArgument::Tensor(&y)), ("words", ProgramArgument::Scalar(words))];
         let (program, ()) = executor.record(|| sum.launch(&launch, &arguments))?;

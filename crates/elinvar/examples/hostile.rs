@@ -41,8 +41,9 @@ fn run(executor: &Executor, program: &Program) -> Result<()> {
         (p.name.as_str(), buffer.as_ref().map_or(scalar, ProgramArgument::Tensor))
     });
     let arguments: Vec<_> = arguments.collect();
-    let (recording, ()) =
-        executor.record(|| kernel.launch(&LaunchConfig { grid: [2, 1, 1], block: program.block.unwrap_or([32, 1, 1]) }, &arguments))?;
+    let given = program.shared.iter().find(|shared| shared.length == 0).map_or(0, |shared| 16 * shared.dtype.size() as u32);
+    let launch = LaunchConfig::new([2, 1, 1], program.block.unwrap_or([32, 1, 1])).with_shared_memory(given);
+    let (recording, ()) = executor.record(|| kernel.launch(&launch, &arguments))?;
     executor.replay(&recording)?.wait()
 }
 

@@ -219,10 +219,12 @@ impl Prepared {
         scalar: impl Fn(usize) -> Constant,
     ) -> Result<()> {
         self.host.interpreter.program().check_launch(launch)?;
-        let params = self.host.metal.block(length, scalar);
+        let program = self.host.interpreter.program().program();
+        let params = self.host.metal.block(length, scalar, |array| program.shared[array].elements(launch).into());
         let pipeline = self.pipeline(executor, &bindings)?;
         let (grid, threadgroup) = (Extent(launch.grid), Extent(launch.block));
-        let dispatch = Dispatch { pipeline, bindings, params, grid, threadgroup, threadgroup_memory: Vec::new() };
+        let threadgroup_memory = if launch.shared_memory == 0 { Vec::new() } else { vec![launch.shared_memory as usize] };
+        let dispatch = Dispatch { pipeline, bindings, params, grid, threadgroup, threadgroup_memory };
         executor.enqueue(|list| list.dispatch(dispatch, executor.properties()))
     }
 }
@@ -231,14 +233,17 @@ impl HostProgram for Host {
     fn run(&self, arguments: &mut HostArguments<'_>) -> Result<()> {
         let program = self.interpreter.program().program();
         let mut block = arguments.params_bytes();
-        let mut scalars = vec![None; program.parameters.len()];
+        let (mut scalars, mut shared_memory) = (vec![None; program.parameters.len()], 0);
         for field in &self.metal.block {
             let (bytes, rest) = block.split_at_checked(field.size()).ok_or_else(|| Error::invalid_launch("the parameter block is too short"))?;
             block = rest;
-            if let Field::Scalar(parameter, dtype) = *field {
-                let mut bits = [0; 8];
-                bits[..bytes.len()].copy_from_slice(bytes);
-                scalars[parameter] = Some(Constant { dtype, bits: u64::from_le_bytes(bits) });
+            let mut bits = [0; 8];
+            bits[..bytes.len()].copy_from_slice(bytes);
+            let bits = u64::from_le_bytes(bits);
+            match *field {
+                Field::Scalar(parameter, dtype) => scalars[parameter] = Some(Constant { dtype, bits }),
+                Field::Shared(array) => shared_memory = bits as u32 * program.shared[array].dtype.size() as u32,
+                Field::Length(_) => {}
             }
         }
         let mut buffer = 0;
@@ -253,7 +258,7 @@ impl HostProgram for Host {
                 }
             });
         }
-        let launch = LaunchConfig { grid: arguments.grid().0, block: arguments.threadgroup().0 };
+        let launch = LaunchConfig::new(arguments.grid().0, arguments.threadgroup().0).with_shared_memory(shared_memory);
         self.interpreter.run(&launch, given)
     }
 }

@@ -144,7 +144,7 @@ impl Interpreter {
         let in_row = (row - 1).div_ceil(together as u64) + 1;
         let strips = in_row * (blocks / row);
         let begin = || {
-            let shared = program.shared.iter().map(|s| Range::shared(s.length, s.dtype));
+            let shared = program.shared.iter().map(|s| Range::shared(s.elements(launch), s.dtype));
             let memory = memory.iter().map(Range::again).chain(shared).collect();
             Strip::new(&self.code, memory, Place::new(*launch), scalars, together * threads, program.bounds == Bounds::Trap)
         };

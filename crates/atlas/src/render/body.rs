@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Context, expressions, faults::counter, names::own, words::Part};
+use super::{Context, expressions, faults::counter, length_of, names::own, words::Part};
 use crate::{
     program::{Function, Instruction, Memory, Operand},
     verify::{Shape, Variance, Variances, shape, variances},
@@ -75,9 +75,7 @@ impl<'a> Body<'a> {
                 let index = index as usize;
                 (self.context.parameters[index].clone(), format!("atlas_parameters.length_{}", self.context.program.parameters[index].name))
             }
-            Memory::Shared(index) => {
-                (self.context.shared[index as usize].clone(), format!("{}ul", self.context.program.shared[index as usize].length))
-            }
+            Memory::Shared(index) => (self.context.shared[index as usize].clone(), length_of(&self.context.program.shared[index as usize])),
         }
     }
 

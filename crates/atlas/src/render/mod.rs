@@ -11,7 +11,7 @@ use std::fmt::Write;
 use elinvar_core::{Access, DType};
 
 use crate::{
-    program::{Bounds, Constant, Function, Instruction, Operand, Position, Program, Scope, Unary},
+    program::{Bounds, Constant, Function, Instruction, Operand, Position, Program, Scope, Shared, Unary},
     verify::Verified,
 };
 use body::Body;
@@ -43,6 +43,8 @@ pub struct MetalProgram {
 pub enum Field {
     /// How many elements the buffer of that parameter has, a u64.
     Length(usize),
+    /// How many elements that shared array has, whose length a launch gives, a u64.
+    Shared(usize),
     /// The scalar of that parameter.
     Scalar(usize, DType),
 }
@@ -51,7 +53,7 @@ impl Field {
     /// Its bytes.
     pub const fn size(self) -> usize {
         match self {
-            Field::Length(_) => 8,
+            Field::Length(_) | Field::Shared(_) => 8,
             Field::Scalar(_, dtype) => dtype.size(),
         }
     }
@@ -64,12 +66,13 @@ impl MetalProgram {
         bytes.next_multiple_of(self.block.first().map_or(1, |field| field.size()))
     }
 
-    /// The block of parameters, given the length or the scalar of each parameter.
-    pub fn block(&self, length: impl Fn(usize) -> u64, scalar: impl Fn(usize) -> Constant) -> Vec<u8> {
+    /// The block of parameters, given the length or the scalar of each parameter, and of each shared array.
+    pub fn block(&self, length: impl Fn(usize) -> u64, scalar: impl Fn(usize) -> Constant, shared: impl Fn(usize) -> u64) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.block_bytes());
         for field in &self.block {
             match *field {
                 Field::Length(parameter) => bytes.extend_from_slice(&length(parameter).to_le_bytes()),
+                Field::Shared(array) => bytes.extend_from_slice(&shared(array).to_le_bytes()),
                 Field::Scalar(parameter, dtype) => bytes.extend_from_slice(&scalar(parameter).bits.to_le_bytes()[..dtype.size()]),
             }
         }
@@ -100,7 +103,8 @@ pub fn metal(verified: &Verified, aligned: bool) -> MetalProgram {
     let checked = program.bounds != Bounds::Unchecked;
     let lengths = program.parameters.iter().enumerate().filter(|(_, p)| p.access.is_some() && checked).map(|(index, _)| Field::Length(index));
     let scalars = program.parameters.iter().enumerate().filter(|(_, p)| p.access.is_none()).map(|(index, p)| Field::Scalar(index, p.dtype));
-    let mut block: Vec<_> = lengths.chain(scalars).collect();
+    let given = program.shared.iter().enumerate().filter(|(_, s)| s.length == 0).map(|(index, _)| Field::Shared(index));
+    let mut block: Vec<_> = lengths.chain(given).chain(scalars).collect();
     // The largest first: so there are no gaps.
     block.sort_by_key(|field| std::cmp::Reverse(field.size()));
     // The one name that another may have as well.
@@ -134,6 +138,7 @@ pub fn metal(verified: &Verified, aligned: bool) -> MetalProgram {
         for field in &block {
             let _ = match *field {
                 Field::Length(parameter) => writeln!(text, "    ulong length_{};", program.parameters[parameter].name),
+                Field::Shared(array) => writeln!(text, "    ulong length_{};", program.shared[array].name),
                 Field::Scalar(parameter, dtype) => writeln!(text, "    {} {};", element_name(dtype), context.parameters[parameter]),
             };
         }
@@ -148,6 +153,11 @@ pub fn metal(verified: &Verified, aligned: bool) -> MetalProgram {
     }
     context.kernel(&kernel, &mut text);
     MetalProgram { text, kernel, refusals: context.faults.told, block, is_aligned }
+}
+
+/// How many elements a shared array has, as the text says it.
+fn length_of(shared: &Shared) -> String {
+    if shared.length == 0 { format!("atlas_parameters.length_{}", shared.name) } else { format!("{}ul", shared.length) }
 }
 
 /// Whether the library's strict functions are needed.
@@ -225,9 +235,13 @@ impl Context<'_> {
         if self.faults.any() {
             taken.push(format!("device atomic_uint* atlas_fault [[buffer({})]]", buffers.len() + usize::from(self.has_block)));
         }
+        let shared = || program.shared.iter().zip(&self.shared);
+        for (given, name) in shared().filter(|(s, _)| s.length == 0) {
+            taken.push(format!("threadgroup {}* {name} [[threadgroup(0)]]", element_name(given.dtype)));
+        }
         taken.extend(attributes(program).into_iter().map(str::to_owned));
         let _ = writeln!(text, "\n[[kernel]] void {name}(\n    {})\n{{", taken.join(",\n    "));
-        for (shared, name) in program.shared.iter().zip(&self.shared) {
+        for (shared, name) in shared().filter(|(s, _)| s.length > 0) {
             let _ = writeln!(text, "    threadgroup {} {name}[{}];", element_name(shared.dtype), shared.length);
         }
         let mut reduced: Vec<_> = self.program.kernel.body.iter().filter_map(|i| self.reduced_type(i)).collect();
@@ -238,10 +252,9 @@ impl Context<'_> {
         }
         if !program.shared.is_empty() {
             text.push_str("    const uint atlas_threads = atlas_block_size.x * atlas_block_size.y * atlas_block_size.z;\n");
-            for (shared, name) in program.shared.iter().zip(&self.shared) {
-                let length = shared.length;
-                let zero = expressions::zero(shared.dtype);
-                let _ = writeln!(text, "    for (uint atlas_i = atlas_index; atlas_i < {length}u; atlas_i += atlas_threads) {{");
+            for (array, name) in shared() {
+                let (length, zero) = (length_of(array), expressions::zero(array.dtype));
+                let _ = writeln!(text, "    for (uint atlas_i = atlas_index; atlas_i < {length}; atlas_i += atlas_threads) {{");
                 let _ = writeln!(text, "        {name}[atlas_i] = {zero};\n    }}");
             }
             text.push_str("    threadgroup_barrier(mem_flags::mem_threadgroup);\n");

@@ -19,7 +19,8 @@ pub fn format(program: &Program) -> String {
         };
     }
     for shared in &program.shared {
-        let _ = writeln!(text, "shared {}: {}[{}]", shared.name, shared.dtype, shared.length);
+        let length = if shared.length == 0 { String::new() } else { shared.length.to_string() };
+        let _ = writeln!(text, "shared {}: {}[{length}]", shared.name, shared.dtype);
     }
     for function in &program.functions {
         let parameters: Vec<_> = function.registers.iter().take(function.parameters as usize).map(|r| format!("{}: {}", r.name, r.dtype)).collect();

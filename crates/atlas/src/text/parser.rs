@@ -237,8 +237,17 @@ impl Reader<'_> {
                 line.mark(":")?;
                 let dtype = line.dtype()?;
                 line.mark("[")?;
-                let length = line.count("a number of elements")?;
-                line.mark("]")?;
+                // Nothing: what a launch gives.
+                let length = if line.takes("]") {
+                    0
+                } else {
+                    let length = line.count("a number of elements")?;
+                    if length == 0 {
+                        return Err(error_at(at, "no shared array is empty; without a number, its length is what a launch gives"));
+                    }
+                    line.mark("]")?;
+                    length
+                };
                 self.define(&name, at, Global::Memory(Memory::Shared(self.program.shared.len() as u32)))?;
                 self.program.shared.push(Shared { name, dtype, length });
                 self.program.header.shared.push(at);

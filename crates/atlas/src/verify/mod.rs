@@ -76,7 +76,7 @@ impl Verified {
     ///
     /// # Errors
     /// A grid or block with an extent of zero, more threads than the limit or than 2^32 along an axis, another block than the program
-    /// demands, or part of a simdgroup where threads work together.
+    /// demands, part of a simdgroup where threads work together, or shared memory that the program has no use for, lacks, or that is too much.
     pub fn check_launch(&self, launch: &LaunchConfig) -> Result<()> {
         let refuse = |message: String| Err(Error::invalid_launch(format!("program {}: {message}", self.program.name)));
         if launch.grid.contains(&0) || launch.block.contains(&0) {
@@ -95,6 +95,16 @@ impl Verified {
         }
         if let Some(block) = self.program.block.filter(|b| *b != launch.block) {
             return refuse(format!("it is written for blocks of {block:?} threads, not {:?}", launch.block));
+        }
+        let bytes: u64 = self.program.shared.iter().map(|s| u64::from(s.length) * s.dtype.size() as u64).sum();
+        let (given, most) = (u64::from(launch.shared_memory), self.limits.shared_bytes);
+        match self.program.shared.iter().find(|s| s.length == 0) {
+            None if given > 0 => return refuse(format!("{given} bytes of shared memory: it has no shared array whose length a launch gives")),
+            Some(s) if given == 0 || !given.is_multiple_of(s.dtype.size() as u64) => {
+                return refuse(format!("{given} bytes of shared memory: '{}' needs whole elements of {}, one at least", s.name, s.dtype));
+            }
+            _ if bytes + given > most => return refuse(format!("{} bytes of shared arrays: {most} are possible", bytes + given)),
+            _ => {}
         }
         if self.collective && !launch.threads().is_multiple_of(32) {
             return refuse(format!("its threads work together in simdgroups: a block of {} threads is no multiple of 32", launch.threads()));
@@ -177,9 +187,12 @@ fn header(program: &Program, limits: &Limits) -> Result<()> {
     let mut bytes = 0u64;
     for (index, shared) in program.shared.iter().enumerate() {
         bytes += u64::from(shared.length) * shared.dtype.size() as u64;
-        if bytes > limits.shared_bytes || shared.length == 0 {
-            let message = format!("{bytes} bytes of shared arrays with this: 1 to {} are possible, and no array is empty", limits.shared_bytes);
+        if bytes > limits.shared_bytes {
+            let message = format!("{bytes} bytes of shared arrays with this: {} are possible", limits.shared_bytes);
             return Err(about(places.shared.get(index), message));
+        }
+        if shared.length == 0 && program.shared[..index].iter().any(|other| other.length == 0) {
+            return Err(about(places.shared.get(index), "a second shared array whose length a launch gives: there may be one"));
         }
     }
     if program.bounds == Bounds::Unchecked && !limits.unchecked {
@@ -189,7 +202,7 @@ fn header(program: &Program, limits: &Limits) -> Result<()> {
     if program.kernel.parameters != 0 || program.kernel.result.is_some() {
         return Err(wrong("the kernel takes and returns nothing itself"));
     }
-    if let Some(block) = program.block.filter(|b| LaunchConfig { grid: [1; 3], block: *b }.threads() > u128::from(limits.threads) || b.contains(&0)) {
+    if let Some(block) = program.block.filter(|b| LaunchConfig::new([1; 3], *b).threads() > u128::from(limits.threads) || b.contains(&0)) {
         return Err(about(Some(&places.block), format_args!("blocks of {block:?} threads: 1 to {} are possible", limits.threads)));
     }
     Ok(())

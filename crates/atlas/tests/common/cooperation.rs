@@ -6,7 +6,7 @@ use elinvar_core::DType;
 use super::{binary, values};
 
 /// Threads of a block, blocks, threads.
-pub(crate) const LAUNCH: LaunchConfig = LaunchConfig { grid: [2, 3, 2], block: [8, 4, 2] };
+pub(crate) const LAUNCH: LaunchConfig = LaunchConfig::new([2, 3, 2], [8, 4, 2]);
 const THREADS: usize = 768;
 
 const HEAD: &str = "  li = local_index\n  bx = block.x\n  by = block.y\n  bz = block.z\n  gx = grid_size.x\n  gy = grid_size.y\n  b = mad bz gy by\n  \

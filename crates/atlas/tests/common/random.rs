@@ -46,7 +46,10 @@ pub(crate) fn program(seed: u64, types: &'static [DType]) -> Program {
     let n = b.scalar("n", DType::U32);
     let together = !seed.is_multiple_of(3);
     let shared = if together {
-        [DType::U32, DType::F32, DType::U8].iter().map(|&dtype| (b.shared(&format!("s_{dtype}"), dtype, BLOCK), dtype)).collect()
+        // The last one's length is given by the launch.
+        [(DType::U32, BLOCK), (DType::F32, BLOCK), (DType::U8, 0)]
+            .map(|(dtype, length)| (b.shared(&format!("s_{dtype}"), dtype, length), dtype))
+            .to_vec()
     } else {
         Vec::new()
     };
@@ -296,9 +299,10 @@ impl Generator {
     }
 }
 
-/// Blocks of [`BLOCK`] threads, in one dimension or two.
-pub(crate) fn launch(seed: u64) -> LaunchConfig {
-    LaunchConfig { grid: [3, 1, 1], block: if seed.is_multiple_of(2) { [BLOCK, 1, 1] } else { [BLOCK / 4, 4, 1] } }
+/// Blocks of [`BLOCK`] threads, in one dimension or two, with memory for the shared arrays.
+pub(crate) fn launch(program: &Program, seed: u64) -> LaunchConfig {
+    let launch = LaunchConfig::new([3, 1, 1], if seed.is_multiple_of(2) { [BLOCK, 1, 1] } else { [BLOCK / 4, 4, 1] });
+    launch.with_shared_memory(if program.shared.is_empty() { 0 } else { BLOCK })
 }
 
 /// What the parameters are given: words that hold the bytes, and how many bytes.

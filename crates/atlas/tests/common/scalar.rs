@@ -59,7 +59,7 @@ struct Block<'a> {
 
 impl Block<'_> {
     fn run(&mut self) {
-        self.shared = self.program.shared.iter().map(|s| vec![0; s.length as usize]).collect();
+        self.shared = self.program.shared.iter().map(|s| vec![0; s.elements(self.launch) as usize]).collect();
         let [bx, by, bz] = self.launch.block;
         let places = (0..bz).flat_map(|z| (0..by).flat_map(move |y| (0..bx).map(move |x| [x, y, z])));
         let registers = self.program.kernel.registers.len();

@@ -36,6 +36,9 @@ pub(crate) struct RunArgs {
     /// Threads of a block, as X, X,Y or X,Y,Z [default: what the program is written for, or 256]
     #[arg(long, value_name = "EXTENT")]
     block: Option<ExtentArgument>,
+    /// Bytes of the shared array that has no length of its own
+    #[arg(long, value_name = "BYTES", default_value_t = 0, hide_default_value = true)]
+    shared_memory: u32,
     /// A buffer: NAME=TYPE:COUNT (seeded random numbers), NAME=TYPE:COUNT:VALUE or NAME=FILE#TENSOR of a safetensors file; repeat for more
     #[arg(long, value_name = "NAME=CONTENTS")]
     buffer: Vec<BufferArgument>,
@@ -107,10 +110,11 @@ fn scalars<'a>(args: &'a RunArgs, program: &Program) -> Result<Vec<(&'a str, Con
 
 fn launch(args: &RunArgs, program: &Program) -> LaunchConfig {
     let block = args.block.map(|block| block.0).or(program.block).unwrap_or(BLOCK);
-    match args.linear {
+    let launch = match args.linear {
         Some(threads) => LaunchConfig { block, ..LaunchConfig::linear(threads, block[0]) },
-        None => LaunchConfig { grid: args.grid.0, block },
-    }
+        None => LaunchConfig::new(args.grid.0, block),
+    };
+    launch.with_shared_memory(args.shared_memory)
 }
 
 /// Prints the first elements of what the program writes.

@@ -40,7 +40,7 @@ fn saxpy() {
 fn histogram() {
     let data: Vec<u8> = (0..5000u32).map(|i| (i * i % 251) as u8).collect();
     let given = [("data", buffer(&data)), ("counts", zeros::<u32>(256)), ("n", scalar(5000))];
-    let found = run(example!("histogram"), LaunchConfig { grid: [4, 1, 1], block: [256, 1, 1] }, &given);
+    let found = run(example!("histogram"), LaunchConfig::new([4, 1, 1], [256, 1, 1]), &given);
     let mut expected = [0u32; 256];
     data.iter().for_each(|value| expected[usize::from(*value)] += 1);
     assert_eq!(elements::<u32>(&found[1]), expected);
@@ -61,7 +61,7 @@ fn row_sum() {
         let columns = 4 * words as usize;
         let x = floats(3 * columns);
         let given = [("x", buffer(&x)), ("y", zeros::<f32>(3)), ("words", scalar(words))];
-        let found = run(example!("row_sum"), LaunchConfig { grid: [3, 1, 1], block: [256, 1, 1] }, &given);
+        let found = run(example!("row_sum"), LaunchConfig::new([3, 1, 1], [256, 1, 1]), &given);
         let expected: Vec<f64> = x.chunks(columns).map(|row| row.iter().map(|v| f64::from(*v)).sum()).collect();
         close(&elements::<f32>(&found[1]), &expected, 1e-3);
     }
@@ -90,7 +90,7 @@ fn transpose() {
     let (rows, columns) = (37usize, 50usize);
     let x = floats(rows * columns);
     let given = [("x", buffer(&x)), ("y", zeros::<f32>(rows * columns)), ("rows", scalar(37)), ("columns", scalar(50))];
-    let found = run(example!("transpose"), LaunchConfig { grid: [4, 3, 1], block: [16, 16, 1] }, &given);
+    let found = run(example!("transpose"), LaunchConfig::new([4, 3, 1], [16, 16, 1]), &given);
     let y = elements::<f32>(&found[1]);
     assert!((0..rows * columns).all(|i| y[i % columns * rows + i / columns] == x[i]));
 }
@@ -100,7 +100,7 @@ fn matmul() {
     let (m, n, k) = (33usize, 20usize, 45usize);
     let (a, b) = (floats(m * k), floats(k * n));
     let given = [("a", buffer(&a)), ("b", buffer(&b)), ("c", zeros::<f32>(m * n)), ("m", scalar(33)), ("n", scalar(20)), ("k", scalar(45))];
-    let found = run(example!("matmul"), LaunchConfig { grid: [2, 3, 1], block: [16, 16, 1] }, &given);
+    let found = run(example!("matmul"), LaunchConfig::new([2, 3, 1], [16, 16, 1]), &given);
     let element = |i: usize| (0..k).fold(0f32, |sum, l| a[i / n * k + l].mul_add(b[l * n + i % n], sum));
     assert_eq!(elements::<f32>(&found[2]), (0..m * n).map(element).collect::<Vec<_>>());
 }
@@ -109,7 +109,7 @@ fn matmul() {
 fn softmax() {
     let x = floats(3 * 700);
     let given = [("x", buffer(&x)), ("y", zeros::<f32>(3 * 700)), ("n", scalar(700))];
-    let found = run(example!("softmax"), LaunchConfig { grid: [3, 1, 1], block: [256, 1, 1] }, &given);
+    let found = run(example!("softmax"), LaunchConfig::new([3, 1, 1], [256, 1, 1]), &given);
     let row = |row: &[f32]| {
         let exponentials: Vec<f64> = row.iter().map(|v| f64::from(*v).exp()).collect();
         let sum: f64 = exponentials.iter().sum();
@@ -121,7 +121,7 @@ fn softmax() {
 #[test]
 fn mandelbrot() {
     let given = [("counts", zeros::<u32>(48 * 30)), ("width", scalar(48)), ("height", scalar(30))];
-    let found = run(example!("mandelbrot"), LaunchConfig { grid: [3, 2, 1], block: [16, 16, 1] }, &given);
+    let found = run(example!("mandelbrot"), LaunchConfig::new([3, 2, 1], [16, 16, 1]), &given);
     let point = |i: usize| {
         let (cr, ci) = ((i % 48) as f32 / 48.0 * 3.5 - 2.5, (i / 48) as f32 / 30.0 * 2.0 - 1.0);
         let (mut zr, mut zi) = (0f32, 0f32);
@@ -141,7 +141,7 @@ fn life() {
     let (width, height) = (40usize, 30usize);
     let cells: Vec<u8> = (0..width * height).map(|i| u8::from(i * i % 7 < 3)).collect();
     let given = [("cells", buffer(&cells)), ("next", zeros::<u8>(width * height)), ("width", scalar(40)), ("height", scalar(30))];
-    let found = run(example!("life"), LaunchConfig { grid: [3, 4, 1], block: [16, 8, 1] }, &given);
+    let found = run(example!("life"), LaunchConfig::new([3, 4, 1], [16, 8, 1]), &given);
     let next = |i: usize| {
         let at = |dx: usize, dy: usize| cells[(i / width + height + dy - 1) % height * width + (i % width + width + dx - 1) % width];
         let neighbours: u8 = (0..9).filter(|n| *n != 4).map(|n| at(n % 3, n / 3)).sum();

@@ -189,6 +189,40 @@ fn a_launch_that_does_not_fit_is_refused_before_it_starts() {
 }
 
 #[test]
+fn a_launch_gives_a_shared_array_its_length() {
+    // A block's elements backwards, and what is beyond the array: zero.
+    let text = "atlas 1\nprogram backwards\nbuffer x: read u16\nbuffer y: update u16\nshared fixed: u32[3]\nshared all: u16[]\nkernel\ni = position.x\n\
+                t = local_index\nn = block_size.x\nv = load x[i]\nstore fixed[t] t\nstore all[t] v\nbarrier\nb = sub n t\nb = sub b 1\nw = load all[b]\n\
+                o = load all[n]\nw = add w o\nstore y[i] w\nend";
+    let x: Vec<u16> = (0..192).map(|i| i * 331 % 1000).collect();
+    let launch = LaunchConfig::new([2, 1, 1], [96, 1, 1]).with_shared_memory(2 * 96);
+    let found = run(text, launch, &[("x", buffer(&x)), ("y", zeros::<u16>(192))]);
+    let expected: Vec<u16> = x.chunks(96).flat_map(|block| block.iter().rev().copied()).collect();
+    assert_eq!(elements::<u16>(&found[1]), expected);
+
+    let executor = cpu();
+    let [backwards, saxpy] = [text, example!("saxpy")].map(|text| executor.compile_program(atlas::parse(text).unwrap()).unwrap());
+    let tensors = [(); 2].map(|()| executor.tensor(&[192], &[0u16; 192]).unwrap());
+    let arguments = [("x", ProgramArgument::Tensor(&tensors[0])), ("y", ProgramArgument::Tensor(&tensors[1]))];
+    let most = Limits::default().shared_bytes as u32;
+    for (bytes, told) in [(0, "one at least"), (191, "whole elements of u16"), (most - 10, "bytes of shared arrays: 30")] {
+        let message = backwards.launch(&launch.with_shared_memory(bytes), &arguments).unwrap_err().to_string();
+        assert!(message.contains(told), "{message}");
+    }
+    backwards.launch(&launch.with_shared_memory(most - 12), &arguments).unwrap();
+    let floats = [(); 2].map(|()| executor.tensor(&[8], &[0f32; 8]).unwrap());
+    let scalar = ProgramArgument::Scalar;
+    let arguments = [
+        ("x", ProgramArgument::Tensor(&floats[0])),
+        ("y", ProgramArgument::Tensor(&floats[1])),
+        ("a", scalar(Constant::f32(1.0))),
+        ("n", scalar(Constant::u32(8))),
+    ];
+    let message = saxpy.launch(&LaunchConfig::linear(8, 32).with_shared_memory(64), &arguments).unwrap_err().to_string();
+    assert!(message.contains("no shared array whose length a launch gives"), "{message}");
+}
+
+#[test]
 fn names_that_mean_something_elsewhere_are_names_like_others() {
     let words = "float device object_data ray_data image2d_t vec_step addrspace_cast char16_t char32_t await_launches metal uint2 NAN __LINE__ __kernel linux";
     let registers: String = words.split(' ').map(|word| format!("{word} = load x[i]\nsum = add sum {word}\n")).collect();
@@ -198,7 +232,7 @@ fn names_that_mean_something_elsewhere_are_names_like_others() {
          sum = call sampler sum\nstore x[i] sum\nend"
     );
     let given = [("x", buffer(&[1f32])), ("x_length", Given::Scalar(Constant::f32(0.25))), ("length_x", Given::Scalar(Constant::f32(0.5)))];
-    let found = run(&text, LaunchConfig { grid: [1, 1, 1], block: [1, 1, 1] }, &given);
+    let found = run(&text, LaunchConfig::new([1, 1, 1], [1, 1, 1]), &given);
     assert_eq!(elements::<f32>(&found[0]), [16.75]);
 }
 
@@ -207,7 +241,7 @@ fn f64_is_refused_where_there_is_none() {
     let text = "atlas 1\nprogram wide\nbuffer y: update f64\nkernel\ni = position.x\nv = load y[i]\nv = mul v 1e300\nstore y[i] v\nend";
     let program = atlas::parse(text).unwrap();
     let given = [("y", buffer(&[2.0f64, 1e-300]))];
-    let launch = LaunchConfig { grid: [1, 1, 1], block: [2, 1, 1] };
+    let launch = LaunchConfig::new([1, 1, 1], [2, 1, 1]);
     assert_eq!(elements::<f64>(&run_on(&cpu(), &program, &launch, &given)[0]), [2e300, 1.0]);
     let tensor = cpu().tensor(&[2], &[1f64, 2.0]).unwrap();
     for refused in [tensor.add(&tensor), tensor.cast(DType::F32), cpu().tensor(&[1], &[1f32]).unwrap().cast(DType::F64)] {
@@ -261,7 +295,7 @@ fn functions_and_fences_do_the_same_everywhere() {
         old = atomic_exchange told[b] sum\n    fence\n    before = atomic_add come[0] 1\n    last = grid_size.x\n    last = sub last 1\n    is_last = eq before last\n    \
         if is_last\n      fence\n      all: u32 = move 0\n      j: u32 = move 0\n      loop\n        inside = le j last\n        while inside\n        \
         one = atomic_or told[j] 0\n        all = add all one\n        j = add j 1\n      end\n      store total[0] all\n    end\n  end\nend\n";
-    let launch = LaunchConfig { grid: [6, 1, 1], block: [64, 1, 1] };
+    let launch = LaunchConfig::new([6, 1, 1], [64, 1, 1]);
     let found = run(text, launch, &[("told", zeros::<u32>(6)), ("come", zeros::<u32>(1)), ("total", zeros::<u32>(1))]);
     let steps = |n: u32| std::iter::successors(Some(n), |&n| Some(if n % 2 == 1 { 3 * n + 1 } else { n / 2 })).take_while(|&n| n > 1).count() as u32;
     assert_eq!(elements::<u32>(&found[2]), [(1..=384).map(steps).sum::<u32>()]);
@@ -269,7 +303,7 @@ fn functions_and_fences_do_the_same_everywhere() {
 
 fn check_random(executor: &Executor, seed: u64) {
     let program = common::random::program(seed, common::random::TYPES);
-    let launch = common::random::launch(seed);
+    let launch = common::random::launch(&program, seed);
     let given: Vec<_> = program
         .parameters
         .iter()
@@ -306,7 +340,7 @@ fn random_programs_do_everywhere_what_the_oracle_says() {
 fn failures(statements: &str, limits: &Limits) -> Vec<String> {
     let text = format!("atlas 1\nprogram test\nbounds trap\nbuffer y: update u32\n{statements}");
     let program = atlas::parse(&text).unwrap();
-    let launch = LaunchConfig { grid: [1, 1, 1], block: [64, 1, 1] };
+    let launch = LaunchConfig::new([1, 1, 1], [64, 1, 1]);
     let failure = |executor: Executor| {
         let message = run_within(&executor, &program, limits, &launch, &[("y", zeros::<u32>(64))]).unwrap_err().to_string();
         // The device goes on.
