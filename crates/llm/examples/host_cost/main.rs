@@ -11,9 +11,9 @@ use std::{
     time::Instant,
 };
 
-use elinvar::{DType, Executor, kernels::rope::RopeScaling};
+use elinvar::{DType, Executor};
 use elinvar_core::{Device, DeviceKind};
-use elinvar_llm::{Architecture, Config, Model, Rope, Session};
+use elinvar_llm::{Config, Model, Session};
 use elinvar_metal::MetalBackend;
 use nothing::Nothing;
 
@@ -21,36 +21,12 @@ use nothing::Nothing;
 const TOKENS: usize = 100;
 const ROUNDS: usize = 51;
 
-/// The 8b shape, or less of it.
-fn config(layers: usize) -> Config {
-    Config {
-        architecture: Architecture::Llama,
-        vocab_size: 128_256,
-        hidden_size: 4096,
-        intermediate_size: 14_336,
-        layers,
-        heads: 32,
-        kv_heads: 8,
-        head_dim: 128,
-        max_context: 8192,
-        norm_epsilon: 1e-5,
-        rope: Rope { theta: 500_000.0, dimensions: 128, scaling: RopeScaling::None },
-        tied_embeddings: false,
-        qkv_bias: false,
-        output_bias: false,
-        mlp_bias: false,
-        qk_norm: false,
-        windows: vec![None; layers],
-        bos: None,
-        eos: Vec::new(),
-    }
-}
-
 fn main() -> Result<(), Box<dyn Error>> {
     let layers = std::env::args().nth(1).map_or(Ok(32), |text| text.parse())?;
+    let config = Config::llama3(layers, [4096, 14_336], [32, 8], 128_256);
     let nothing = Nothing::default();
     let executor = Executor::from_device(Device::new(MetalBackend::new(nothing.clone(), DeviceKind::Metal)));
-    let model = Arc::new(Model::random(&executor, config(layers), DType::BF16, 1)?);
+    let model = Arc::new(Model::random(&executor, config, DType::BF16, 1)?);
     let mut session = Session::new(model, 8192, DType::F16)?;
     let mut round = || -> Result<f64, Box<dyn Error>> {
         session.truncate(0);

@@ -5,7 +5,7 @@ mod rope;
 #[cfg(test)]
 mod tests;
 
-use elinvar::{Error, Result};
+use elinvar::{Error, Result, kernels::rope::RopeScaling};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 
 use crate::ModelFiles;
@@ -148,6 +148,32 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u
 }
 
 impl Config {
+    /// The shape of a Llama 3 with an output projection of its own, for 8192 tokens, without tokens that begin or end a text: for random weights.
+    pub fn llama3(layers: usize, [hidden_size, intermediate_size]: [usize; 2], [heads, kv_heads]: [usize; 2], vocab_size: usize) -> Self {
+        let head_dim = hidden_size / heads.max(1);
+        Self {
+            architecture: Architecture::Llama,
+            vocab_size,
+            hidden_size,
+            intermediate_size,
+            layers,
+            heads,
+            kv_heads,
+            head_dim,
+            max_context: 8192,
+            norm_epsilon: 1e-5,
+            rope: Rope { theta: 500_000.0, dimensions: head_dim, scaling: RopeScaling::None },
+            tied_embeddings: false,
+            qkv_bias: false,
+            output_bias: false,
+            mlp_bias: false,
+            qk_norm: false,
+            windows: vec![None; layers],
+            bos: None,
+            eos: Vec::new(),
+        }
+    }
+
     /// Reads `config.json`.
     ///
     /// # Errors

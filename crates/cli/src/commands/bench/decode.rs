@@ -1,8 +1,8 @@
 use std::{sync::Arc, time::Instant};
 
 use clap::{Args, ValueEnum};
-use elinvar::{DType, Result, kernels::rope::RopeScaling};
-use elinvar_llm::{Architecture, Config, MemoryEstimate, Model, Rope, Sampling, Session};
+use elinvar::{DType, Result};
+use elinvar_llm::{Config, MemoryEstimate, Model, Sampling, Session};
 use serde_json::json;
 
 use super::{ceiling::Ceilings, timing::median, units};
@@ -60,32 +60,10 @@ enum Shape {
 
 impl Shape {
     fn config(self) -> Config {
-        let (layers, hidden, inner, heads, kv_heads, vocab, tied) = match self {
-            Shape::Tiny => (2, 256, 704, 8, 4, 2048, true),
-            Shape::Llama1b => (16, 2048, 8192, 32, 8, 128_256, true),
-            Shape::Llama8b => (32, 4096, 14_336, 32, 8, 128_256, false),
-        };
-        let head_dim = hidden / heads;
-        Config {
-            architecture: Architecture::Llama,
-            vocab_size: vocab,
-            hidden_size: hidden,
-            intermediate_size: inner,
-            layers,
-            heads,
-            kv_heads,
-            head_dim,
-            max_context: 8192,
-            norm_epsilon: 1e-5,
-            rope: Rope { theta: 500_000.0, dimensions: head_dim, scaling: RopeScaling::None },
-            tied_embeddings: tied,
-            qkv_bias: false,
-            output_bias: false,
-            mlp_bias: false,
-            qk_norm: false,
-            windows: vec![None; layers],
-            bos: None,
-            eos: Vec::new(),
+        match self {
+            Shape::Tiny => Config { tied_embeddings: true, ..Config::llama3(2, [256, 704], [8, 4], 2048) },
+            Shape::Llama1b => Config { tied_embeddings: true, ..Config::llama3(16, [2048, 8192], [32, 8], 128_256) },
+            Shape::Llama8b => Config::llama3(32, [4096, 14_336], [32, 8], 128_256),
         }
     }
 }
