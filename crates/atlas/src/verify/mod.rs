@@ -101,7 +101,8 @@ impl Verified {
         match self.program.shared.iter().find(|s| s.length == 0) {
             None if given > 0 => return refuse(format!("{given} bytes of shared memory: it has no shared array whose length a launch gives")),
             Some(s) if given == 0 || !given.is_multiple_of(s.dtype.size() as u64) => {
-                return refuse(format!("{given} bytes of shared memory: '{}' needs whole elements of {}, one at least", s.name, s.dtype));
+                let needed = format!("'{}' needs whole elements of {}, one at least", s.name, s.dtype);
+                return refuse(format!("{given} bytes of shared memory: {needed} (LaunchConfig::shared_memory, or --shared-memory)"));
             }
             _ if bytes + given > most => return refuse(format!("{} bytes of shared arrays: {most} are possible", bytes + given)),
             _ => {}
