@@ -8,6 +8,7 @@ use elinvar_atlas::{
     interpret::{Argument, Interpreter},
     parse, verify,
 };
+use elinvar_math as math;
 
 fn interpreter(text: &str) -> Interpreter {
     Interpreter::new(verify(parse(text).unwrap(), &Limits { steps: Some(1 << 20), ..Limits::default() }).unwrap())
@@ -194,7 +195,7 @@ fn a_register_takes_another_value_in_the_middle_of_a_line() {
 }
 
 #[test]
-fn what_a_gate_gives_is_clamped_as_max_and_min_say() {
+fn a_gate_gives_the_bits_of_its_steps_and_is_clamped_as_max_and_min_say() {
     const N: usize = 4096;
     let special = [0.0, -0.0, 1.0, -1.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.5, -0.5, 1e-30, -1e-30, 3e38];
     let a: Vec<f32> = (0..N).map(|i| if i % 3 == 0 { special[i / 3 % special.len()] } else { (i % 97) as f32 / 16.0 - 3.0 }).collect();
@@ -211,9 +212,29 @@ fn what_a_gate_gives_is_clamped_as_max_and_min_say() {
              v = load b[i]\n  s = {function} u\n  s = mul s {factor}\n  s = add s {other}\n{clamp}  store y[i] s\nend\n"
         )
     };
-    for function in ["exp", "tanh", "sigmoid", "silu", "erf", "gelu", "gelu_tanh"] {
+    let same = |x: f32, y: f32| x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan();
+    type Function = fn(f32) -> f32;
+    let functions: [(&str, Function); 7] = [
+        ("exp", math::exp),
+        ("tanh", math::tanh),
+        ("sigmoid", math::sigmoid),
+        ("silu", math::silu),
+        ("erf", math::erf),
+        ("gelu", math::gelu_erf),
+        ("gelu_tanh", math::gelu_tanh),
+    ];
+    for (function, value) in functions {
         for (factor, other) in [("v", "u"), ("v", "v"), ("v", "1.0"), ("2.0", "u"), ("2.0", "1.0")] {
             let sums = run(&text(function, factor, other, ""));
+            for (i, &sum) in sums.iter().enumerate() {
+                let operand = |name: &str| match name {
+                    "u" => a[i],
+                    "v" => b[i],
+                    number => number.parse().unwrap(),
+                };
+                let expected = value(a[i]) * operand(factor) + operand(other);
+                assert!(same(sum, expected), "{function} {factor} {other}: {sum} for {expected}");
+            }
             for [low, high] in [["-1.0", "1.0"], ["1.0", "-1.0"], ["-inf", "0.5"], ["-0.5", "inf"], ["0.0", "6.0"], ["-6.0", "-0.0"]] {
                 let found = run(&text(function, factor, other, &format!("  s = max s {low}\n  s = min s {high}\n")));
                 let again = format!("  t = max s {low}\n  t = min t {high}\n  c = gt t s\n  if c\n    t = add s t\n  end\n  s = move t\n");
@@ -222,7 +243,6 @@ fn what_a_gate_gives_is_clamped_as_max_and_min_say() {
                 for (i, &sum) in sums.iter().enumerate() {
                     let larger = if sum.is_nan() || sum > low { sum } else { low };
                     let clamped = if larger.is_nan() || larger < high { larger } else { high };
-                    let same = |x: f32, y: f32| x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan();
                     assert!(same(found[i], clamped), "{function} {factor} {other} {low} {high}: {sum} gave {} for {clamped}", found[i]);
                     let used_again = if clamped > sum { sum + clamped } else { clamped };
                     assert!(same(again[i], used_again), "{function} {factor} {other} {low} {high}: {sum} gave {} for {used_again}", again[i]);
