@@ -62,9 +62,9 @@ fn end(tokens: &Tokens, colon: usize) -> usize {
             ":" if inner == 0 => return at,
             ":" => inner -= 1,
             ";" | ")" | "]" | "}" | "," => return at,
-            // The end of a template argument list, unless an operand follows: then it compares.
+            // The end of a template argument list, unless an operand follows: then it compares, if no template's arguments begin before it.
             ">" if tokens.kind(at + 1) == TokenKind::Punctuation
-                && !matches!(tokens.text(at + 1), "(" | "-" | "+" | "!" | "~" | "*" | "&" | ">" | "::") =>
+                && (!matches!(tokens.text(at + 1), "(" | "-" | "+" | "!" | "~" | "*" | "&" | ">" | "::") || ends_arguments(tokens, at)) =>
             {
                 return at;
             }
@@ -73,6 +73,17 @@ fn end(tokens: &Tokens, colon: usize) -> usize {
         at += 1;
     }
     at
+}
+
+/// Whether the `>` closes the arguments of a template that the text declares.
+fn ends_arguments(tokens: &Tokens, close: usize) -> bool {
+    let Some(name) = tokens.angle_start(close + 1).and_then(|open| open.checked_sub(1)) else { return false };
+    let declared = |head: usize| {
+        let after = tokens.after_angle(head + 1)?;
+        (after..tokens.len()).take_while(|&at| !matches!(tokens.text(at), "(" | "{" | ":" | ";" | "=")).filter(|&at| tokens.is_identifier(at)).last()
+    };
+    let heads = (0..tokens.len()).filter(|&at| tokens.text(at) == "template" && tokens.text(at + 1) == "<");
+    heads.filter_map(declared).any(|at| tokens.text(at) == tokens.text(name))
 }
 
 /// The index after the template arguments at `open`, if they are arguments and not a comparison.

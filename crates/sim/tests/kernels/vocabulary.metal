@@ -50,6 +50,7 @@ template <typename T> void exchange(thread T& a, thread T& b) {
   a = b;
   b = kept;
 }
+template <uint N> uint times(uint x) { return N * x; }
 template <typename T, typename... R> T total(T first, R... rest) {
   if constexpr (sizeof...(rest) == 0)
     return first;
@@ -176,6 +177,9 @@ kernel void language(device Failures* out [[buffer(0)]], device float* data [[bu
   CHECK(a == 2 && b == 1 && own[0] == 7 && twice(3) == 6 && twice(1.5f) == 3 && total(1, 2, 3, 4) == 10);
   const bool flip = data[0] > 0;
   CHECK((flip ? data[0] : own[0]) == 3 && (flip ? table[1] : a) == 2 && (flip ? float2(1, 2).y : b) == 2);
+  // Conditions as template arguments, and beside comparisons.
+  const uint few = 3, many = 4;
+  CHECK(times<sizeof(float) == 4 ? 5 : 6>(few) == 15 && times<(true ? 5 : 6)>(few) == 15 && (few < many ? few : many > (few)) == 3);
   device float* end = flip ? data + 1 : data;
   CHECK(end - data == 1);
   array<float, 3> list = {1, 2, 3};
