@@ -1,44 +1,75 @@
-// The likeliest token of a row of logits, by one threadgroup. The row is read once, eight neighbours a thread at a time.
+// The likeliest token of a row of logits: each threadgroup finds the best of a part of the row, and one then the best of those. The row is read once,
+// eight neighbours a thread at a time.
 
-template <typename T>
-[[kernel]] void greedy(
-    device int* state [[buffer(0)]],
-    device const T* logits [[buffer(1)]],
-    constant Params& params [[buffer(2)]],
-    device atomic_uint* refusal [[buffer(3)]],
-    threadgroup Likeliest* shared [[threadgroup(0)]],
-    uint index [[thread_index_in_threadgroup]],
-    uint threads [[threads_per_threadgroup]],
-    uint lane [[thread_index_in_simdgroup]],
-    uint simdgroup [[simdgroup_index_in_threadgroup]])
-{
-    const uint n = uint(params.tokens);
-    const RowReader<T> row(logits, 1, n);
-    Likeliest best = {-INFINITY, n};
-    for (uint k = SLOTS * index; k < n; k += SLOTS * threads) {
-        float slots[SLOTS];
-        row.load(k, -INFINITY, slots);
-        for (uint i = 0; i < SLOTS; ++i) {
-            if (!(slots[i] < INFINITY)) {
-                refuse(refusal, k + i);
-            }
-            best.see(slots[i], k + i);
-        }
-    }
+constant constexpr uint GREEDY_SIMDGROUPS = 8;
+
+// The best of a threadgroup, for its first simdgroup.
+inline Likeliest best_of_all(Likeliest best, threadgroup Likeliest* shared, uint simdgroup, uint lane) {
     best.share();
     if (lane == 0) {
         shared[simdgroup] = best;
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (simdgroup > 0) {
-        return;
-    }
-    best = {-INFINITY, n};
-    if (lane < threads / 32) {
-        best = shared[lane];
-    }
+    best = shared[lane % GREEDY_SIMDGROUPS];
     best.share();
-    if (lane == 0) {
+    return best;
+}
+
+template <typename T>
+[[kernel]] void greedy_part(
+    device const T* logits [[buffer(0)]],
+    device T* bests [[buffer(1)]],
+    device uint* tokens [[buffer(2)]],
+    constant Params& params [[buffer(3)]],
+    device atomic_uint* refusal [[buffer(4)]],
+    threadgroup Likeliest* shared [[threadgroup(0)]],
+    uint part [[threadgroup_position_in_grid]],
+    uint threads [[threads_per_grid]],
+    uint first [[thread_position_in_grid]],
+    uint lane [[thread_index_in_simdgroup]],
+    uint simdgroup [[simdgroup_index_in_threadgroup]])
+{
+    await_launches();
+    const uint n = uint(params.tokens);
+    const RowReader<T> row(logits, 1, n);
+    Likeliest best = {-INFINITY, n};
+    for (ulong k = SLOTS * ulong(first); k < n; k += SLOTS * ulong(threads)) {
+        float slots[SLOTS];
+        row.load(k, -INFINITY, slots);
+        for (uint i = 0; i < SLOTS; ++i) {
+            if (!(slots[i] < INFINITY)) {
+                refuse(refusal, uint(k) + i);
+            }
+            best.see(slots[i], uint(k) + i);
+        }
+    }
+    best = best_of_all(best, shared, simdgroup, lane);
+    if (simdgroup == 0 && lane == 0) {
+        bests[part] = narrow<T>(best.logit);
+        tokens[part] = best.token;
+    }
+}
+
+template <typename T>
+[[kernel]] void greedy(
+    device int* state [[buffer(0)]],
+    device const T* bests [[buffer(1)]],
+    device const uint* tokens [[buffer(2)]],
+    constant Params& params [[buffer(3)]],
+    device atomic_uint* refusal [[buffer(4)]],
+    threadgroup Likeliest* shared [[threadgroup(0)]],
+    uint index [[thread_index_in_threadgroup]],
+    uint lane [[thread_index_in_simdgroup]],
+    uint simdgroup [[simdgroup_index_in_threadgroup]])
+{
+    await_launches();
+    const uint n = uint(params.tokens);
+    Likeliest best = {-INFINITY, n};
+    for (uint part = index; part < params.parts; part += 32 * GREEDY_SIMDGROUPS) {
+        best.meet(widen(bests[part]), tokens[part]);
+    }
+    best = best_of_all(best, shared, simdgroup, lane);
+    if (simdgroup == 0 && lane == 0) {
         if (best.token == n) {
             // No logit is finite.
             refuse(refusal, 0);

@@ -1,7 +1,7 @@
 //! The end of a greedy decoding step, on the device: the likeliest token, and the position after, ready for the next step.
 //!
 //! `state = [token, position]` becomes `[argmax logits, position + 1]`; of equal logits the first counts. A logit that is NaN or +∞, or a row without
-//! a finite one, is an error. Memory: the logits are read once (on a CPU twice). Exact, so in any order.
+//! a finite one, is an error. Memory: the logits are read once (on a CPU twice), by as many threadgroups as they fill. Exact, so in any order.
 
 mod cpu;
 #[cfg(any(test, feature = "conformance"))]
@@ -20,9 +20,17 @@ use crate::{
 /// The best of the tokens seen, and its logit.
 pub(crate) const LIKELIEST: MetalFile = metal_file!("greedy/likeliest.metal");
 
-const FILES: &[MetalFile] =
-    &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, order::METAL, Params::METAL, LIKELIEST, metal_file!("greedy/greedy.metal")];
-const METAL: MetalForm = MetalForm::new(FILES, "greedy").with_refusal(REFUSAL);
+const FILES: &[MetalFile] = &[
+    metal::TYPES,
+    metal::LAUNCHES,
+    Space::METAL,
+    Operand::METAL,
+    elementwise::METAL,
+    order::METAL,
+    Params::METAL,
+    LIKELIEST,
+    metal_file!("greedy/greedy.metal"),
+];
 
 /// What is wrong where logits are no numbers.
 const DAMAGED: &str = "the model's weights are damaged, or its activations overflow";
@@ -37,12 +45,16 @@ params! {
     struct Params {
         /// Logits.
         pub tokens: u64,
+        /// Parts that they are taken in.
+        pub parts: u64,
     }
 }
 
-/// Threads of the threadgroup, and bytes of what a simdgroup finds.
-const THREADS: u32 = 1024;
-const FOUND: usize = 8;
+/// Threads of a threadgroup, and bytes of what its simdgroups find.
+const THREADS: u32 = 256;
+const FOUND: usize = THREADS as usize / 32 * 8;
+/// Most parts of a row: as many as the last threadgroup has threads.
+const PARTS: usize = THREADS as usize;
 
 impl Operator for Greedy {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
@@ -58,12 +70,29 @@ impl Operator for Greedy {
         Ok(Vec::new())
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let logits = required(inputs, 1, "logits")?;
-        let buffers = [(Parameter::update("state", DType::I32), Argument::Input(0)), (Parameter::read("logits", logits.dtype), Argument::Input(1))];
-        let params = Params { tokens: logits.elements() as u64 };
-        let launch = Launch::new(KernelKey::new("greedy", &[logits.dtype]), cpu::twin(logits.dtype)?, &params, buffers).with_metal(METAL);
-        Ok(launch.over(Extent::linear(1), Extent::linear(THREADS)).with_threadgroup_memory(THREADS as usize / 32 * FOUND).into())
+        let state = (Parameter::update("state", DType::I32), Argument::Input(0));
+        let row = (Parameter::read("logits", logits.dtype), Argument::Input(1));
+        let tokens = logits.elements();
+        let parts = tokens.div_ceil(8 * THREADS as usize).min(PARTS);
+        let params = Params { tokens: tokens as u64, parts: parts as u64 };
+        if device.simd_width == 1 {
+            let launch = Launch::new(KernelKey::new("greedy", &[logits.dtype]), cpu::twin(logits.dtype)?, &params, [state, row]);
+            return Ok(launch.over(Extent::linear(1), Extent::linear(1)).into());
+        }
+        let found = [("bests", logits.dtype, 0), ("tokens", DType::U32, 1)];
+        let (written, read) = (
+            found.map(|(name, dtype, index)| (Parameter::write(name, dtype), Argument::Scratch(index))),
+            found.map(|(name, dtype, index)| (Parameter::read(name, dtype), Argument::Scratch(index))),
+        );
+        let launch = |name: &'static str, buffers: Vec<(Parameter, Argument)>, groups: usize| {
+            let launch = Launch::on_gpu(KernelKey::new(name, &[logits.dtype]), MetalForm::new(FILES, name).with_refusal(REFUSAL), &params, buffers);
+            launch.over(Extent::linear(groups as u32), Extent::linear(THREADS)).with_threadgroup_memory(FOUND)
+        };
+        let part = launch("greedy_part", [vec![row], written.to_vec()].concat(), parts);
+        let last = launch("greedy", [vec![state], read.to_vec()].concat(), 1);
+        Ok(Plan { launches: vec![part, last], scratch: vec![logits.dtype.size() * parts, 4 * parts] })
     }
 }
 
