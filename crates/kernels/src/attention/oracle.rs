@@ -315,12 +315,17 @@ fn fast_cases() -> Vec<Case> {
         // One query over a cache that is not full, and more rows than a tile has.
         cases.push(fast(Scoring { offset: 649, ..causal }, Dims::new(8, 2, 1, 700, 128), *pair, Extra::default()));
         cases.push(fast(Scoring { offset: 300, ..causal }, Dims::new(6, 2, 5, 310, 64), *pair, Extra::default()));
+        // The same of more keys than a cluster takes.
+        cases.push(fast(Scoring { offset: 2449, ..causal }, Dims::new(8, 2, 1, 2500, 128), *pair, Extra::default()));
+        cases.push(fast(Scoring { offset: 2300, ..causal }, Dims::new(6, 2, 5, 2310, 64), *pair, Extra::default()));
     }
     cases.push(fast(Scoring { left_window: Some(20), offset: 250, ..causal }, Dims::new(2, 1, 4, 330, 64), narrow, Extra::default()));
     cases.push(fast(Scoring { right_window: Some(2), ..Scoring::default() }, Dims::new(1, 1, 6, 270, 128), wide, Extra::default()));
     cases.push(fast(causal, Dims::new(2, 1, 1, 33_100, 64), narrow, Extra { positions: positions(33_000, 1), ..Extra::default() }));
-    let lengths = Some(HostTensor::new(&[3], &[0, 33, 600]));
-    cases.push(fast(Scoring::default(), Dims { batch: 3, ..Dims::new(2, 1, 1, 600, 64) }, wide, Extra { lengths, ..Extra::default() }));
+    for keys in [600, 2100] {
+        let lengths = Some(HostTensor::new(&[3], &[0, 33, keys as i32]));
+        cases.push(fast(Scoring::default(), Dims { batch: 3, ..Dims::new(2, 1, 1, keys, 64) }, wide, Extra { lengths, ..Extra::default() }));
+    }
     let extra = Extra { positions: Some(HostTensor::new(&[2, 4], &[-5, 299, 17, 400, 3, -1, 255, 256])), ..Extra::default() };
     cases.push(fast(causal, Dims { batch: 2, ..Dims::new(2, 1, 4, 300, 128) }, narrow, extra));
     cases.push(fast(causal, Dims::new(1, 1, 0, 300, 64), narrow, Extra::default()));

@@ -183,7 +183,7 @@ fn attributes_make_the_operator() {
 }
 
 #[test]
-fn a_token_is_appended_and_attends_in_two_launches() {
+fn a_token_is_appended_and_attends_in_two_launches_or_one() {
     let inputs = |tokens: usize, width: usize| {
         let (cache, row) = (info(DType::F16, &[2, 600, width]), f32(&[tokens, 2, width]));
         vec![cache, row, info(DType::I32, &[tokens]), f32(&[width / 2]), cache, row, f32(&[tokens, 8, width])]
@@ -204,6 +204,14 @@ fn a_token_is_appended_and_attends_in_two_launches() {
     // There is room for 15 parts of each key head, but a part has 64 keys at least.
     let expected = [("attention_decode_fast_f32_f16_width64", [10, 1, 2]), ("attention_merge_fast_f32_f16_width64", [2, 8, 1])];
     assert_eq!(on_tensor_cores, expected.map(|(key, grid)| (key.to_owned(), grid)));
+    // A cluster takes few keys.
+    let hopper = DeviceProperties { compute_capability: Some(90), ..ampere };
+    let clustered = plan(&hopper);
+    assert_eq!(
+        clustered.launches.iter().map(|l| (l.kernel.key.to_string(), l.grid.0)).collect::<Vec<_>>(),
+        [("attention_decode_fast_f32_f16_width64_cluster8".to_owned(), [8, 1, 2])]
+    );
+    assert!(clustered.scratch.is_empty());
     assert_eq!(plan(&gpu).launches[0].kernel.key.operator, "attention_decode");
     let message = operator.infer(&inputs(2, 64)).unwrap_err().to_string();
     assert!(message.contains("one token of one sequence") && !message.contains('\n'), "{message}");

@@ -79,9 +79,9 @@ DEVICE void score_newest(Memory& memory, const Turn& turn, float scale, bool is_
     }
 }
 
-extern "C" __global__ void RESIDENT
+extern "C" __global__ void CLUSTERED RESIDENT
     attention_decode_fast(KV* key_cache, KV* value_cache, const Q* queries, const Q* new_key, const Q* new_value, const int* positions,
-                          const float* frequencies, float* values, float* states, const __grid_constant__ DecodeSplitParams p, u32* refusal) {
+                          const float* frequencies, Result* result, const __grid_constant__ DecodeSplitParams p, u32* refusal) {
     extern __shared__ __align__(16) unsigned char shared[];
     Memory& memory = *reinterpret_cast<Memory*>(shared);
     Turn& turn = *reinterpret_cast<Turn*>(shared + sizeof(Memory));
@@ -100,7 +100,7 @@ extern "C" __global__ void RESIDENT
 
     const KeyRange ranges[2] = {stored, stored};
     Softmax softmax;
-    attend(memory, tile, key_cache, value_cache, stored, ranges, softmax, [&] {
+    attend<EARLY>(memory, tile, key_cache, value_cache, stored, ranges, softmax, [&] {
         await_launches();
         admit_launches();
         share_queries(memory, turn, tile, decode, queries);
@@ -114,9 +114,9 @@ extern "C" __global__ void RESIDENT
     }
     __syncthreads();
     if (is_last) {
-        finish<true>(memory, tile, values, states);
+        finish<true>(memory, tile, result);
     } else {
-        finish<false>(memory, tile, values, states);
+        finish<false>(memory, tile, result);
     }
     if (!fits && blockIdx.x + blockIdx.y + blockIdx.z + threadIdx.x == 0) {
         atomicMax(refusal, ~0u);

@@ -2,8 +2,8 @@
 //!
 //! The new key, turned by the token's position, and the new value go into the caches; then the turned queries attend the caches up to that position.
 //!
-//! * Memory: that of [`Attention`]; on a GPU neither the turned queries nor the new key and value are read back. There the launches are two, and the
-//!   cache's rows may be sent for before the launches ahead have ended.
+//! * Memory: that of [`Attention`]; on a GPU neither the turned queries nor the new key and value are read back. There the launches are two, or one where
+//!   few keys are split over a cluster of thread blocks, and the cache's rows may be sent for before the launches ahead have ended.
 //! * Order and error: those of the operators it stands for, in strict precision their bits. On a CPU, and for keys of more than 256 elements, the plan is
 //!   theirs.
 
@@ -45,10 +45,12 @@ const FILES: &[MetalFile] = &[
 ];
 const METAL: MetalForm = MetalForm::new(FILES, "attention_decode").with_refusal(kv_append::REFUSAL);
 
-const FAST: &[MetalFile] = &{
-    let [a, b, c, d, e, f, g, h, i, j] = split::PARTS;
-    [a, b, c, d, e, f, g, h, i, j, DecodeParams::METAL, DecodeSplitParams::METAL, metal_file!("attention/decode/decode.cu")]
-};
+const fn fast(clustered: bool) -> [MetalFile; 14] {
+    let [a, b, c, d, e, f, g, h, i, j, k] = split::parts(clustered);
+    [a, b, c, d, e, f, g, h, i, j, k, DecodeParams::METAL, DecodeSplitParams::METAL, metal_file!("attention/decode/decode.cu")]
+}
+/// Apart and clustered.
+const FAST: [&[MetalFile]; 2] = [&fast(false), &fast(true)];
 
 /// Elements of the longest key that the kernel takes.
 const LONGEST: u64 = 256;
@@ -186,9 +188,9 @@ impl DecodeAttention {
         ];
         if let Some(split) = Split::new(&params, types, self.precision, device)? {
             let block = DecodeSplitParams { decode: block, split: split.block };
-            let source = CudaSource { refusal: Some(kv_append::REFUSAL), ..split.source(FAST, "attention_decode_fast") };
+            let source = CudaSource { refusal: Some(kv_append::REFUSAL), ..split.source("attention_decode_fast") };
             // Cosines and sines of each pair, and the new key.
-            return Ok(split.plan(source, &block, buffers, 8 * params.score.width as usize));
+            return Ok(split.plan(FAST, source, &block, buffers, 8 * params.score.width as usize));
         }
         let shape = gpu::Shape::spread(&params, device);
         let key = shape.key("attention_decode", &[types.q, types.kv]);

@@ -103,8 +103,8 @@ pub(crate) fn cases() -> Vec<Case> {
     // What a device may compute on matrix units: the first token, tokens at the start and the end of a step of keys, the last of the cache.
     let fast = DecodeAttention { precision: Precision::Fast, ..plain };
     for (i, types) in PAIRS.into_iter().enumerate() {
-        for position in [0, 15, 16, 300, 599] {
-            cases.push(token(Dims::new(8, 2, 1, 600, 64), position, types).case(fast));
+        for (keys, positions) in [(600, &[0, 15, 16, 300, 599][..]), (2600, &[16, 2599])] {
+            cases.extend(positions.iter().map(|&position| token(Dims::new(8, 2, 1, keys, 64), position, types).case(fast)));
         }
         // Several tiles of heads for one of keys, of which a part turns; a window.
         let many = token(Dims::new(24, 2, 1, 400, 128), 390, types);

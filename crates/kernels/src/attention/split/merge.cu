@@ -1,4 +1,4 @@
-// Puts together what split.cu found for the parts of the keys: a thread block for each row and 32 elements, whose warps take parts in turn.
+// Puts together what apart.cu left for the parts of the keys: a thread block for each row and 32 elements, whose warps take parts in turn.
 //
 // Macro: Q (float, f16 or bf16).
 
@@ -12,14 +12,14 @@ struct State {
     float sum;
 };
 
-extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_merge_fast(const float* values, const State* states, Q* y,
+extern "C" __global__ void __launch_bounds__(32 * WARPS) attention_merge_fast(const float* found, Q* y,
                                                                               const __grid_constant__ AttentionSplitParams params) {
     __shared__ float totals[WARPS][32];
     const Params& p = params.attention;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, parts = params.split.parts, column = blockIdx.x * 32 + lane;
     const u32 row = blockIdx.y, queries = u32(p.score.queries), heads = u32(p.score.heads);
-    states += row * parts;
-    values += i64(row) * parts * int(p.value_width) + column;
+    const State* states = reinterpret_cast<const State*>(found + i64(gridDim.y) * parts * int(p.value_width)) + row * parts;
+    const float* values = found + i64(row) * parts * int(p.value_width) + column;
     Q* to = y + row_of(p.y, row / queries / heads, row / queries % heads, row % queries) + column;
     admit_launches();
     await_launches();

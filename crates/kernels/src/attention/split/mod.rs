@@ -24,15 +24,19 @@ const COMMON: [MetalFile; 8] = [
     metal_file!("attention/split/launches.cu"),
 ];
 
-/// The files of kernels that work on parts of the keys, before those of one.
-pub(super) const PARTS: [MetalFile; 10] = {
+/// The files of kernels that work on parts of the keys, before those of one: thread blocks leave what they find to another launch, or a cluster of them
+/// puts it together.
+pub(super) const fn parts(clustered: bool) -> [MetalFile; 11] {
     let [a, b, c, d, e, f, g, h] = COMMON;
-    [a, b, c, d, e, f, g, h, metal_file!("attention/split/step.cu"), metal_file!("attention/split/part.cu")]
-};
-const SPLIT: &[MetalFile] = &{
-    let [a, b, c, d, e, f, g, h, i, j] = PARTS;
-    [a, b, c, d, e, f, g, h, i, j, AttentionSplitParams::METAL, metal_file!("attention/split/split.cu")]
-};
+    let end = if clustered { metal_file!("attention/split/cluster.cu") } else { metal_file!("attention/split/apart.cu") };
+    [a, b, c, d, e, f, g, h, metal_file!("attention/split/step.cu"), metal_file!("attention/split/part.cu"), end]
+}
+const fn split(clustered: bool) -> [MetalFile; 13] {
+    let [a, b, c, d, e, f, g, h, i, j, k] = parts(clustered);
+    [a, b, c, d, e, f, g, h, i, j, k, AttentionSplitParams::METAL, metal_file!("attention/split/split.cu")]
+}
+/// Apart and clustered.
+const SPLIT: [&[MetalFile]; 2] = [&split(false), &split(true)];
 const MERGE: &[MetalFile] = &{
     let [a, b, c, d, e, f, g, h] = COMMON;
     [a, b, c, d, e, f, g, h, AttentionSplitParams::METAL, metal_file!("attention/split/merge.cu")]
@@ -68,12 +72,19 @@ const RESIDENT: u64 = 3;
 /// Keys of which each warp has a step.
 const LEAST: u64 = WARPS * 16;
 
-/// Attention whose keys are split: into as many parts as the GPU has room for at once.
+/// Thread blocks of a cluster, as in cluster.cu; the devices that have clusters; and the most elements of a head's keys that these few take in less time
+/// than many and a second launch (measured on an H200: 576 keys of 64 elements faster, of 128 as fast, 1024 of 128 slower).
+const CLUSTER: u64 = 8;
+const CLUSTERS: CudaArchitecture = CudaArchitecture::From(90);
+const CLUSTER_ELEMENTS: u64 = 80 << 10;
+
+/// Attention whose keys are split: into as many parts as the GPU has room for at once, or few of them into those of a cluster.
 pub(super) struct Split<'a> {
     params: &'a Params,
     types: Types,
     defines: &'static [(&'static str, &'static str)],
     tiles: u64,
+    clustered: bool,
     pub(super) block: SplitParams,
 }
 
@@ -85,13 +96,19 @@ impl<'a> Split<'a> {
         let serves = precision == Precision::Fast && ARCHITECTURE.is_of(device) && is_plain(params) && gpu::is_split(params, tiles * heads);
         let Some(defines) = defines(types, s.width).filter(|_| serves && tiles * heads > 0) else { return Ok(None) };
         gpu::check_extents(params, device)?;
-        let parts = (RESIDENT * device.compute_units as u64 / (tiles * heads)).clamp(1, s.keys.div_ceil(LEAST));
-        Ok(Some(Self { params, types, defines, tiles, block: SplitParams { group: s.group() as u32, parts: parts as u32 } }))
+        let clustered = CLUSTERS.is_of(device) && s.keys * s.width <= CLUSTER_ELEMENTS;
+        let parts = match clustered {
+            true => CLUSTER,
+            false => (RESIDENT * device.compute_units as u64 / (tiles * heads)).clamp(1, s.keys.div_ceil(LEAST)),
+        };
+        Ok(Some(Self { params, types, defines, tiles, clustered, block: SplitParams { group: s.group() as u32, parts: parts as u32 } }))
     }
 
-    /// The launch of a kernel for each part, with `memory` bytes beside those of part.cu, and the one that merges what it leaves in its last buffers.
+    /// The launch of a kernel, of these files apart and clustered, for each part, with `memory` bytes beside those of part.cu; and, where the parts are no
+    /// cluster, the one that merges what it leaves in its last buffer.
     pub(super) fn plan<P: bytemuck::NoUninit>(
         &self,
+        files: [&'static [MetalFile]; 2],
         source: CudaSource,
         params: &P,
         buffers: impl IntoIterator<Item = (Parameter, Argument)>,
@@ -99,29 +116,36 @@ impl<'a> Split<'a> {
     ) -> Plan {
         let s = &self.params.score;
         let (parts, width, rows) = (u64::from(self.block.parts), s.width, self.params.rows());
-        let sums = [("values", 0), ("states", 1)];
-        let found = sums.map(|(name, index)| (Parameter::write(name, DType::F32), Argument::Scratch(index)));
+        let y = (Parameter::write("y", self.types.q), Argument::Output(0));
+        let left = match self.clustered {
+            true => y.clone(),
+            false => (Parameter::write("found", DType::F32), Argument::Scratch(0)),
+        };
         let threads = Extent::linear(32 * WARPS as u32);
         let own = 16 * 32 * (width / 32) + 4 * (WARPS * ROWS * (2 + width + 4) + ROWS + width);
-        let split = self.launch(source, params, buffers.into_iter().chain(found)).with_threadgroup_memory(own as usize + memory);
+        let source = CudaSource { files: files[usize::from(self.clustered)], ..source };
+        let split = self.launch(source, params, buffers.into_iter().chain([left])).with_threadgroup_memory(own as usize + memory);
         let split = split.over(Extent([parts as u32, self.tiles as u32, (s.kv_heads * s.batch) as u32]), threads);
-
-        let found = sums.map(|(name, index)| (Parameter::read(name, DType::F32), Argument::Scratch(index)));
-        let y = (Parameter::write("y", self.types.q), Argument::Output(0));
+        if self.clustered {
+            return split.into();
+        }
+        let found = (Parameter::read("found", DType::F32), Argument::Scratch(0));
         let block = AttentionSplitParams { attention: *self.params, split: self.block };
-        let merge = self.launch(self.source(MERGE, "attention_merge_fast"), &block, found.into_iter().chain([y]));
+        let merge = self.launch(CudaSource { files: MERGE, ..self.source("attention_merge_fast") }, &block, [found, y]);
         let merge = merge.over(Extent([(width / 32) as u32, rows as u32, 1]), threads);
-        let floats = |n: u64| (4 * rows * parts * n) as usize;
-        Plan { launches: vec![split, merge], scratch: vec![floats(width), floats(2)] }
+        // Sums, and states of two numbers.
+        Plan { launches: vec![split, merge], scratch: vec![(4 * rows * parts * (width + 2)) as usize] }
     }
 
-    /// An instance of a kernel that may begin before the launches ahead have ended.
-    pub(super) fn source(&self, files: &'static [MetalFile], entry: &'static str) -> CudaSource {
-        CudaSource { files, entry, defines: self.defines, architecture: ARCHITECTURE, overlaps: true, refusal: None }
+    /// An instance of a kernel that may begin before the launches ahead have ended, without its files.
+    pub(super) fn source(&self, entry: &'static str) -> CudaSource {
+        let architecture = if self.clustered { CLUSTERS } else { ARCHITECTURE };
+        CudaSource { files: &[], entry, defines: self.defines, architecture, overlaps: true, refusal: None }
     }
 
     fn launch<P: bytemuck::NoUninit>(&self, source: CudaSource, params: &P, buffers: impl IntoIterator<Item = (Parameter, Argument)>) -> Launch {
         let key = KernelKey::new(source.entry, &[self.types.q, self.types.kv]).with("width", self.params.score.width as u32);
+        let key = if self.clustered { key.with("cluster", CLUSTER as u32) } else { key };
         Launch::on_cuda(key, CudaForm::Source(source), params, buffers)
     }
 }
@@ -132,5 +156,5 @@ pub(super) fn plan(params: &Params, types: Types, precision: Precision, device: 
     let [q, early @ ..] = types.inputs();
     let early = early.map(|(parameter, argument)| (parameter.early(), argument));
     let block = AttentionSplitParams { attention: *params, split: split.block };
-    Ok(Some(split.plan(split.source(SPLIT, "attention_split_fast"), &block, [q].into_iter().chain(early), 0)))
+    Ok(Some(split.plan(SPLIT, split.source("attention_split_fast"), &block, [q].into_iter().chain(early), 0)))
 }

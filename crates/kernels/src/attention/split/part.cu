@@ -40,15 +40,22 @@ struct Tile {
     DEVICE int place(int r) const { return (batch * int(p.score.heads) + head(r)) * int(p.score.queries) + query(r); }
 };
 
-// The steps of a warp, from `step` on. The first one's elements are sent for before the launches ahead have ended, after which `ready` shares the queries.
-template <bool WIDE, typename Ready>
+// The steps of a warp, from `step` on. The first one's elements are sent for before the launches ahead have ended, after which `ready` shares the queries;
+// but the values of one of several are sent for then, unless all are EARLY: the launch ahead reads memory too, and waits behind what is sent for.
+template <bool EARLY, bool WIDE, typename Ready>
 DEVICE void attend(const Memory& memory, float scale, Step<WIDE> coming, const KeyRange (&ranges)[2], int step, int end, Softmax& softmax, Ready ready) {
     const int lane = threadIdx.x % 32;
+    const bool late = !EARLY && step + WARPS < end;
     if (step < end) {
         coming.load_keys(step);
-        coming.load_values(step);
+        if (!late) {
+            coming.load_values(step);
+        }
     }
     ready();
+    if (late) {
+        coming.load_values(step);
+    }
     __syncthreads();
     for (; step < end; step += WARPS) {
         float scores[4] = {};
@@ -78,7 +85,7 @@ DEVICE void attend(const Memory& memory, float scale, Step<WIDE> coming, const K
 }
 
 // A thread block's part of the keys `all`, of which a lane's rows attend `ranges`.
-template <typename Ready>
+template <bool EARLY, typename Ready>
 DEVICE void attend(Memory& memory, const Tile& tile, const KV* k, const KV* v, KeyRange all, const KeyRange (&ranges)[2], Softmax& softmax, Ready ready) {
     const Params& p = tile.p;
     const u32 part = blockIdx.x, parts = gridDim.x;
@@ -91,9 +98,9 @@ DEVICE void attend(Memory& memory, const Tile& tile, const KV* k, const KV* v, K
     const float scale = p.score.scale * LOG2_E;
     softmax.clear();
     if (is_wide(keys, p.score.k.token) && is_wide(values, p.v.token)) {
-        attend(memory, scale, Step<true>(keys, values, p, all), ranges, step, end, softmax, ready);
+        attend<EARLY>(memory, scale, Step<true>(keys, values, p, all), ranges, step, end, softmax, ready);
     } else {
-        attend(memory, scale, Step<false>(keys, values, p, all), ranges, step, end, softmax, ready);
+        attend<EARLY>(memory, scale, Step<false>(keys, values, p, all), ranges, step, end, softmax, ready);
     }
 }
 
@@ -120,36 +127,34 @@ DEVICE void share(Memory& memory, Softmax& softmax) {
     }
 }
 
-// Puts what warps found on one base, with the newest key's if there is one, and writes it. To be called after all of them have shared.
-template <bool NEWEST>
-DEVICE void finish(const Memory& memory, const Tile& tile, float* values, float* states) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, part = blockIdx.x, parts = gridDim.x;
-    for (int r = warp; r < ROWS && tile.exists(r); r += WARPS) {
-        float base = NEWEST ? memory.newest_scores[r] : NEVER, factors[WARPS];
+// Puts what warps found for a row on one base, with the newest key's if there is one: gives the base and the sum of weights to `keep_state`, each element
+// to `keep`. To be called by a warp, after all of them have shared.
+template <bool NEWEST, typename KeepState, typename Keep>
+DEVICE void put_together(const Memory& memory, int row, KeepState keep_state, Keep keep) {
+    const int lane = threadIdx.x % 32;
+    float base = NEWEST ? memory.newest_scores[row] : NEVER, factors[WARPS];
+#pragma unroll
+    for (int w = 0; w < WARPS; ++w) {
+        base = fmaxf(base, memory.bases[w][row]);
+    }
+    const float shift = Softmax::shift(base), newest = NEWEST ? exp2_approximate(memory.newest_scores[row] - shift) : 0.0f;
+    float sum = newest;
+#pragma unroll
+    for (int w = 0; w < WARPS; ++w) {
+        factors[w] = exp2_approximate(memory.bases[w][row] - shift);
+        sum = fmaf(memory.sums_of_weights[w][row], factors[w], sum);
+    }
+    __syncwarp();
+    if (lane == 0) {
+        keep_state(base, sum);
+    }
+#pragma unroll
+    for (int i = 0; i < WIDTH / 32; ++i) {
+        float total = NEWEST ? memory.newest_value[32 * i + lane] * newest : 0.0f;
 #pragma unroll
         for (int w = 0; w < WARPS; ++w) {
-            base = fmaxf(base, memory.bases[w][r]);
+            total = fmaf(memory.sums[w][row][32 * i + lane], factors[w], total);
         }
-        const float shift = Softmax::shift(base), newest = NEWEST ? exp2_approximate(memory.newest_scores[r] - shift) : 0.0f;
-        float sum = newest;
-#pragma unroll
-        for (int w = 0; w < WARPS; ++w) {
-            factors[w] = exp2_approximate(memory.bases[w][r] - shift);
-            sum = fmaf(memory.sums_of_weights[w][r], factors[w], sum);
-        }
-        const int at = tile.place(r) * parts + part;
-        if (lane == 0) {
-            states[2 * at] = base;
-            states[2 * at + 1] = sum;
-        }
-#pragma unroll
-        for (int i = 0; i < WIDTH / 32; ++i) {
-            float total = NEWEST ? memory.newest_value[32 * i + lane] * newest : 0.0f;
-#pragma unroll
-            for (int w = 0; w < WARPS; ++w) {
-                total = fmaf(memory.sums[w][r][32 * i + lane], factors[w], total);
-            }
-            values[i64(at) * WIDTH + 32 * i + lane] = total;
-        }
+        keep(32 * i + lane, total);
     }
 }

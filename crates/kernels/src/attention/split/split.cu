@@ -16,8 +16,8 @@ DEVICE void share_queries(Memory& memory, const Tile& tile, const Q* q) {
     }
 }
 
-extern "C" __global__ void RESIDENT
-    attention_split_fast(const Q* q, const KV* k, const KV* v, const void*, const int* positions, const int* lengths, float* values, float* states,
+extern "C" __global__ void CLUSTERED RESIDENT
+    attention_split_fast(const Q* q, const KV* k, const KV* v, const void*, const int* positions, const int* lengths, Result* result,
                     const __grid_constant__ AttentionSplitParams params) {
     extern __shared__ __align__(16) unsigned char shared[];
     Memory& memory = *reinterpret_cast<Memory*>(shared);
@@ -40,12 +40,12 @@ extern "C" __global__ void RESIDENT
     }
 
     Softmax softmax;
-    attend(memory, tile, k, v, all, ranges, softmax, [&] {
+    attend<EARLY>(memory, tile, k, v, all, ranges, softmax, [&] {
         await_launches();
         admit_launches();
         share_queries(memory, tile, q);
     });
     share(memory, softmax);
     __syncthreads();
-    finish<false>(memory, tile, values, states);
+    finish<false>(memory, tile, result);
 }

@@ -1,0 +1,60 @@
+// The parts are the thread blocks of a cluster, which put them together themselves: each block some elements of every row, from the shared memory of all.
+
+constexpr int PARTS = 8;
+constexpr int SHARE = WIDTH / PARTS;
+
+typedef Q Result;
+#define CLUSTERED __cluster_dims__(PARTS, 1, 1)
+constexpr bool EARLY = true;
+
+// Until all thread blocks of the cluster are here.
+DEVICE void meet() {
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// What another thread block of the cluster has where this one has `here`.
+DEVICE float load_from(int block, const float& here) {
+    u32 there;
+    float value;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(u32(__cvta_generic_to_shared(&here))), "r"(block));
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(there) : "memory");
+    return value;
+}
+
+template <bool NEWEST>
+DEVICE void finish(Memory& memory, const Tile& tile, Result* result) {
+    // A row takes the place of what its first warp found.
+    for (int r = threadIdx.x / 32; r < ROWS && tile.exists(r); r += WARPS) {
+        const auto keep_state = [&](float base, float sum) {
+            memory.bases[0][r] = base;
+            memory.sums_of_weights[0][r] = sum;
+        };
+        put_together<NEWEST>(memory, r, keep_state, [&](int e, float total) { memory.sums[0][r][e] = total; });
+    }
+    meet();
+    const int r = threadIdx.x / SHARE, e = blockIdx.x * SHARE + threadIdx.x % SHARE;
+    if (r < ROWS && tile.exists(r)) {
+        float bases[PARTS], sums[PARTS], totals[PARTS];
+#pragma unroll
+        for (int part = 0; part < PARTS; ++part) {
+            bases[part] = load_from(part, memory.bases[0][r]);
+            sums[part] = load_from(part, memory.sums_of_weights[0][r]);
+            totals[part] = load_from(part, memory.sums[0][r][e]);
+        }
+        float base = bases[0], sum = 0.0f, total = 0.0f;
+#pragma unroll
+        for (int part = 1; part < PARTS; ++part) {
+            base = fmaxf(base, bases[part]);
+        }
+#pragma unroll
+        for (int part = 0; part < PARTS; ++part) {
+            const float factor = exp2_approximate(bases[part] - Softmax::shift(base));
+            sum = fmaf(sums[part], factor, sum);
+            total = fmaf(totals[part], factor, total);
+        }
+        store(result + row_of(tile.p.y, tile.batch, tile.head(r), tile.query(r)) + e, sum == 0.0f ? 0.0f : total / sum);
+    }
+    // What others still read stays.
+    meet();
+}
