@@ -53,6 +53,12 @@ impl Rows {
         if self.inner == 1 { order::row_visits(self.length as usize) } else { 0 }
     }
 
+    /// Threads of a row that is kept in registers and has a threadgroup of its own; else zero.
+    pub(crate) fn threads(&self) -> u32 {
+        let length = self.length as usize;
+        if self.visits() > 0 && length > order::ONE_SIMDGROUP { order::row_threads(length) as u32 } else { 0 }
+    }
+
     /// Over the rows as [`order::row_launch`] lays them out; nothing for an empty tensor.
     pub(crate) fn launch(&self, launch: Launch, device: &DeviceProperties) -> Launch {
         let rows = if self.length == 0 { 0 } else { self.count() };

@@ -38,8 +38,8 @@ struct Affine {
         }
     }
 
-    template <typename T, uint VISITS>
-    void load(RowShare<T, VISITS> share, uint v, thread float (&w)[SLOTS], thread float (&b)[SLOTS]) const {
+    template <typename T, uint VISITS, uint COUNT>
+    void load(RowShare<T, VISITS, COUNT> share, uint v, thread float (&w)[SLOTS], thread float (&b)[SLOTS]) const {
         if (weighted) {
             share.load_visit(weight, v, w);
         }
@@ -56,26 +56,26 @@ struct Affine {
     }
 };
 
-inline Statistics statistics_of(float mean, float squares, constant Params& params) {
-    return {mean, 1.0f / sqrt(squares / float(params.rows.length) + params.epsilon)};
+inline Statistics statistics_of(float mean, float squares, float n, constant Params& params) {
+    return {mean, 1.0f / sqrt(squares / n + params.epsilon)};
 }
 
 // Weight and bias of a thread's share of a row, brought at once or, where registers are scarce, when they are needed.
-template <typename T, typename W, uint VISITS, uint AT_ONCE>
+template <typename T, typename W, uint VISITS, uint COUNT, uint AT_ONCE>
 struct KeptAffine {
     Affine<W> affine;
 
-    KeptAffine(Affine<W> affine, RowShare<T, VISITS>) : affine(affine) {}
+    KeptAffine(Affine<W> affine, RowShare<T, VISITS, COUNT>) : affine(affine) {}
 
-    void load(RowShare<T, VISITS> share, uint v, thread float (&w)[SLOTS], thread float (&b)[SLOTS]) const { affine.load(share, v, w, b); }
+    void load(RowShare<T, VISITS, COUNT> share, uint v, thread float (&w)[SLOTS], thread float (&b)[SLOTS]) const { affine.load(share, v, w, b); }
 };
 
-template <typename T, typename W, uint VISITS>
-struct KeptAffine<T, W, VISITS, 1> {
-    typename RowShare<T, VISITS>::template Kept<W> weight;
-    typename RowShare<T, VISITS>::template Kept<W> bias;
+template <typename T, typename W, uint VISITS, uint COUNT>
+struct KeptAffine<T, W, VISITS, COUNT, 1> {
+    typename RowShare<T, VISITS, COUNT>::template Kept<W> weight;
+    typename RowShare<T, VISITS, COUNT>::template Kept<W> bias;
 
-    KeptAffine(Affine<W> affine, RowShare<T, VISITS> share) {
+    KeptAffine(Affine<W> affine, RowShare<T, VISITS, COUNT> share) {
         if (affine.weighted) {
             share.load(affine.weight, 0.0f, weight);
         }
@@ -84,17 +84,18 @@ struct KeptAffine<T, W, VISITS, 1> {
         }
     }
 
-    void load(RowShare<T, VISITS>, uint v, thread float (&w)[SLOTS], thread float (&b)[SLOTS]) const {
+    void load(RowShare<T, VISITS, COUNT>, uint v, thread float (&w)[SLOTS], thread float (&b)[SLOTS]) const {
         weight.widen_visit(v, w);
         bias.widen_visit(v, b);
     }
 };
 
 // A row that is kept in registers.
-template <typename T, typename W, uint VISITS, uint AT_ONCE>
-inline Statistics normalize_kept(thread const typename RowShare<T, VISITS>::template Kept<T>& kept, device T* to, RowShare<T, VISITS> share,
-                                 thread const KeptAffine<T, W, VISITS, AT_ONCE>& factors, Affine<W> affine, constant Params& params,
+template <typename T, typename W, uint VISITS, uint COUNT, uint AT_ONCE>
+inline Statistics normalize_kept(thread const typename RowShare<T, VISITS, COUNT>::template Kept<T>& kept, device T* to, RowShare<T, VISITS, COUNT> share,
+                                 thread const KeptAffine<T, W, VISITS, COUNT, AT_ONCE>& factors, Affine<W> affine, constant Params& params,
                                  threadgroup float* partial) {
+    const float n = float(share.n);
     float slots[SLOTS], w[SLOTS], b[SLOTS];
     float sums[SLOTS] = {}, squares[SLOTS] = {};
     for (uint v = 0; v < VISITS; ++v) {
@@ -103,14 +104,14 @@ inline Statistics normalize_kept(thread const typename RowShare<T, VISITS>::temp
             add_slots(slots, sums);
         }
     }
-    const float mean = share.template combine<Add>(sums, partial) / float(params.rows.length);
+    const float mean = share.template combine<Add>(sums, partial) / n;
     for (uint v = 0; v < VISITS; ++v) {
         if (share.has(v)) {
             kept.widen_visit(v, slots);
             add_squares(slots, share.left(v), mean, squares);
         }
     }
-    const Statistics statistics = statistics_of(mean, share.template combine<Add>(squares, partial + 32), params);
+    const Statistics statistics = statistics_of(mean, share.template combine<Add>(squares, partial + 32), n, params);
     for (uint v = 0; v < VISITS; ++v) {
         if (share.has(v)) {
             kept.widen_visit(v, slots);
@@ -134,12 +135,12 @@ inline Statistics normalize(device const T* x, device T* y, ulong n, Affine<W> a
         from.load(k, 0.0f, slots);
         add_slots(slots, sums);
     }
-    const float mean = combine_row<Add>(sums, t, partial) / float(params.rows.length);
+    const float mean = combine_row<Add>(sums, t, partial) / float(n);
     for (ulong k = first; from.has(k); k += stride) {
         from.load(k, 0.0f, slots);
         add_squares(slots, slots_left(k, n), mean, squares);
     }
-    const Statistics statistics = statistics_of(mean, combine_row<Add>(squares, t, partial + 32), params);
+    const Statistics statistics = statistics_of(mean, combine_row<Add>(squares, t, partial + 32), float(n), params);
     for (ulong k = first; from.has(k); k += stride) {
         from.load(k, 0.0f, slots);
         affine.load(k, n, w, b);
@@ -149,15 +150,7 @@ inline Statistics normalize(device const T* x, device T* y, ulong n, Affine<W> a
     return statistics;
 }
 
-inline void store(Statistics statistics, ulong row, bool stored, device float* means, device float* inv_stds) {
-    if (stored) {
-        means[row] = statistics.mean;
-        inv_stds[row] = statistics.scale;
-    }
-}
-
-// A row in turn for each threadgroup, until there are no more: the next one is on its way while one is normalised.
-template <typename T, typename W, uint VISITS, uint THREADS, uint AT_ONCE>
+template <typename T, typename W, uint VISITS, uint COUNT, uint THREADS, uint AT_ONCE>
 [[kernel, max_total_threads_per_threadgroup(THREADS)]] void layer_norm(
     device const T* x [[buffer(0)]],
     device const W* weight [[buffer(1)]],
@@ -168,39 +161,32 @@ template <typename T, typename W, uint VISITS, uint THREADS, uint AT_ONCE>
     constant Params& params [[buffer(6)]],
     threadgroup float* partial [[threadgroup(0)]],
     uint group [[threadgroup_position_in_grid]],
-    uint groups [[threadgroups_per_grid]],
     uint threads [[threads_per_threadgroup]],
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
-    const ulong rows = params.rows.outer, length = params.rows.length;
-    RowThread t = row_thread(length, group, threads, simdgroup, lane);
+    const RowThread t = row_thread<COUNT>(params.rows.length, group, threads, simdgroup, lane);
+    const bool exists = t.row < params.rows.outer;
+    const ulong n = exists ? params.rows.length : 0;
+    const ulong start = t.row * params.rows.length;
     const Affine<W> affine = {weight, bias, params.weighted != 0, params.biased != 0};
-    const bool stored = params.statistics && t.index == 0;
-    // With weight and bias in registers too, a second way beside this one would cost more of them than there are.
+    // Where registers are scarce, a second way beside this one would cost more of them than there are.
     const bool wide = is_wide(x) && is_wide(weight) && is_wide(bias) && is_wide(y);
+    Statistics statistics;
     if (VISITS > 0 && (AT_ONCE || wide)) {
-        if (VISITS > 1 && t.row >= rows) {
+        if (VISITS > 1 && !exists) {
             return;
         }
-        const RowShare<T, VISITS> share(t, t.row < rows ? uint(length) : 0, !AT_ONCE || wide);
-        typename RowShare<T, VISITS>::template Kept<T> kept, next;
-        share.load(x + t.row * length, 0.0f, kept);
-        const KeptAffine<T, W, VISITS, AT_ONCE> factors(affine, share);
-        const ulong step = ulong(groups) * threads / t.count;
-        while (!AT_ONCE && t.row + step < rows) {
-            share.load(x + (t.row + step) * length, 0.0f, next);
-            store(normalize_kept(kept, y + t.row * length, share, factors, affine, params, partial), t.row, stored, means, inv_stds);
-            kept = next;
-            t.row += step;
-        }
-        store(normalize_kept(kept, y + t.row * length, share, factors, affine, params, partial), t.row, stored && t.row < rows, means, inv_stds);
+        const RowShare<T, VISITS, COUNT> share(t, uint(n), !AT_ONCE || wide);
+        typename RowShare<T, VISITS, COUNT>::template Kept<T> kept;
+        share.load_once(x + start, 0.0f, kept);
+        const KeptAffine<T, W, VISITS, COUNT, AT_ONCE> factors(affine, share);
+        statistics = normalize_kept(kept, y + start, share, factors, affine, params, partial);
     } else {
-        for (ulong first = 0; first < rows; first += ulong(groups) * threads / t.count) {
-            const bool exists = t.row < rows;
-            const ulong n = exists ? length : 0, start = t.row * length;
-            store(normalize(x + start, y + start, n, affine, params, t, partial), t.row, stored && exists, means, inv_stds);
-            t.row += ulong(groups) * threads / t.count;
-        }
+        statistics = normalize(x + start, y + start, n, affine, params, t, partial);
+    }
+    if (params.statistics && exists && t.index == 0) {
+        means[t.row] = statistics.mean;
+        inv_stds[t.row] = statistics.scale;
     }
 }

@@ -84,23 +84,24 @@ impl Operator for LayerNorm {
         let rows = Rows::from_axis(x.shape(), self.axis)?;
         let [weighted, biased] = [weighted, biased].map(|input| input.is_some().into());
         let params = Params { rows, epsilon: self.epsilon, weighted, biased, statistics: self.statistics.into() };
-        // Registers hold weight and bias beside a row of one simdgroup or of f32, the next row beside a longer one of halves, and neither where threads
-        // are many.
-        let (length, halves) = (rows.length as usize, x.dtype.size() == 2);
-        let at_once = length <= order::ONE_SIMDGROUP || !halves && order::row_threads(length) <= 512;
-        let threads = order::row_threads_bound(length).max(if length <= order::ONE_SIMDGROUP { 256 } else { 512 });
+        // Registers hold weight and bias beside a row of one simdgroup, or of f32 unless threads are many. Otherwise threads have the fewest registers,
+        // so that a unit has several rows under way.
+        let length = rows.length as usize;
+        let at_once = length <= order::ONE_SIMDGROUP || x.dtype.size() > 2 && order::row_threads(length) <= 512;
+        let threads: u32 = match at_once {
+            true if length <= order::ONE_SIMDGROUP => 256,
+            true => 512,
+            false => 1024,
+        };
         let key = KernelKey::new("layer_norm", &[x.dtype, weight])
             .with("visits", rows.visits())
+            .with("count", rows.threads())
             .with("threads", threads)
             .with("at_once", u32::from(at_once));
         let launch = Launch::new(key, cpu::twin(x.dtype, weight)?, &params, buffers);
         // Rows without elements still have statistics.
         let launched = Rows { length: rows.length.max(self.statistics.into()), ..rows };
-        let mut launch = launched.launch(launch.with_metal(MetalForm::new(FILES, "layer_norm")), device);
-        if !at_once && halves {
-            let busy = threads as usize / order::row_threads(length);
-            launch.grid.0[0] = launch.grid.0[0].min((busy * device.compute_units.max(1)) as u32);
-        }
+        let launch = launched.launch(launch.with_metal(MetalForm::new(FILES, "layer_norm")), device);
         Ok(launch.with_threadgroup_memory(2 * order::PARTIALS).into())
     }
 }

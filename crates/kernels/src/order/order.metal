@@ -51,6 +51,15 @@ inline RowThread row_thread(ulong n, uint group, uint threads, uint simdgroup, u
     return {(ulong(group) * threads + index) >> ctz(count), index & (count - 1), count, lane, simdgroup};
 }
 
+// The same where the host says how many threads share a row, if that is a whole threadgroup; else COUNT is zero.
+template <uint COUNT>
+inline RowThread row_thread(ulong n, uint group, uint threads, uint simdgroup, uint lane) {
+    if (COUNT == 0) {
+        return row_thread(n, group, threads, simdgroup, lane);
+    }
+    return {group, 32 * simdgroup + lane, COUNT, lane, simdgroup};
+}
+
 template <typename T>
 inline T shuffle_xor(T value, ushort mask) {
     return simd_shuffle_xor(value, mask);
@@ -105,9 +114,15 @@ inline typename Op::A combine_simdgroups(typename Op::A value, RowThread t, thre
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
     typename Op::A total = partial[0];
-#pragma unroll 4
-    for (uint g = 1; g < t.count / 32; ++g) {
-        total = Op::apply(total, partial[g]);
+    for (uint first = 0; first < t.count / 32; first += 8) {
+        // On their way at once.
+#pragma unroll
+        for (uint i = 0; i < 8; ++i) {
+            const uint g = first + i;
+            if (g > 0 && g < t.count / 32) {
+                total = Op::apply(total, partial[g]);
+            }
+        }
     }
     return total;
 }
@@ -115,8 +130,12 @@ inline typename Op::A combine_simdgroups(typename Op::A value, RowThread t, thre
 // The row's result, for every thread.
 template <typename Op>
 inline typename Op::A combine_row(thread const typename Op::A* slots, RowThread t, threadgroup typename Op::A* partial) {
-    const uint lanes = min(t.count, 32u);
-    const typename Op::A value = shuffle(combine_lanes<Op>(combine_slots<Op>(slots), lanes), ushort(t.lane & ~(lanes - 1)));
+    typename Op::A value = combine_slots<Op>(slots);
+    if (t.count >= 32) {
+        value = shuffle(combine_lanes<Op>(value), 0);
+    } else {
+        value = shuffle(combine_lanes<Op>(value, t.count), ushort(t.lane & ~(t.count - 1)));
+    }
     return combine_simdgroups<Op>(value, t, partial);
 }
 
@@ -180,15 +199,32 @@ struct RowWriter {
 // Visits of a thread to its row, of up to 32768 elements, that it can keep in registers.
 constant constexpr uint KEPT = 4;
 
+// Where a piece is loaded from: element by element from anywhere; from a word of 16 bytes; from one past the first cache, where a device can.
+constant constexpr uint ANYWHERE = 0;
+constant constexpr uint WORDS = 1;
+constant constexpr uint UNCACHED = 2;
+
+#ifdef UNCACHED_LOADS
+inline uint4 load_uncached(device const uint4* from) {
+    return elv::load_uncached(from);
+}
+#else
+inline uint4 load_uncached(device const uint4* from) {
+    return *from;
+}
+#endif
+
 // What a thread has of a row of T that its threads keep in registers, and so read once, and of others of its length, which may be of another type. Such
 // rows have whole groups of eight elements and are taken in up to KEPT visits; for others the host gives zero. More than one visit are only made to rows
-// that exist.
+// that exist. COUNT is that of row_thread.
 //
 // In each visit a thread has SLOTS elements, in one or two pieces of 16 bytes of T. The lanes of a whole simdgroup take neighbouring pieces: where there
 // are two, lane l has the slots 0 … 3 or 4 … 7 of the canonical lanes l / 2 and l / 2 + 16.
-template <typename T, uint VISITS>
+template <typename T, uint VISITS, uint COUNT>
 struct RowShare {
     static constexpr constant uint KEPT = VISITS > 0 ? VISITS : 1;
+    // Rows of so few bytes come sooner past the first cache, longer ones later (measured on an H200).
+    static constexpr constant bool IS_SHORT = VISITS * SLOTS * (COUNT > 0 ? COUNT : 32) * sizeof(T) <= 8192;
     static constexpr constant uint PIECES = sizeof(T) / 2;
     static constexpr constant uint LENGTH = SLOTS / PIECES;
 
@@ -222,32 +258,52 @@ struct RowShare {
     bool has(uint v) const { return has(v, 0); }
     uint left(uint v) const { return has(v, PIECES - 1) ? SLOTS : LENGTH; }
 
-    // Element by element where rows begin anywhere.
-    template <typename U>
-    void load_piece(device const U* from, thread Piece<U, LENGTH>& piece) const {
-        if (wide) {
+    template <uint FROM, typename U>
+    static void load_piece(device const U* from, thread Piece<U, LENGTH>& piece) {
+        if (FROM == ANYWHERE) {
+            float values[LENGTH];
+            for (uint i = 0; i < LENGTH; ++i) {
+                values[i] = widen(from[i]);
+            }
+            narrow(values, piece);
+        } else if (FROM == WORDS) {
             piece = *reinterpret_cast<device const Piece<U, LENGTH>*>(from);
-            return;
+        } else {
+            *reinterpret_cast<thread uint4*>(&piece) = load_uncached(reinterpret_cast<device const uint4*>(from));
         }
-        float values[LENGTH];
-        for (uint i = 0; i < LENGTH; ++i) {
-            values[i] = widen(from[i]);
-        }
-        narrow(values, piece);
     }
 
-    // All visits' elements, on their way at once; beyond the row's end, `other`.
-    template <typename U>
-    void load(device const U* row, float other, thread Kept<U>& kept) const {
+    template <uint FROM, typename U>
+    void load_visits(device const U* row, float other, thread Kept<U>& kept) const {
         for (uint v = 0; v < KEPT; ++v) {
             for (uint i = 0; i < PIECES && has(v); ++i) {
                 if (has(v, i)) {
-                    load_piece(row + at(v, i), kept.pieces[v][i]);
+                    load_piece<FROM>(row + at(v, i), kept.pieces[v][i]);
                 } else {
                     const float others[8] = {other, other, other, other, other, other, other, other};
                     narrow(others, kept.pieces[v][i]);
                 }
             }
+        }
+    }
+
+    // All visits' elements, on their way at once: apart from what may be anywhere, whose loads would make the wide ones wait for them. Beyond the row's
+    // end, `other`.
+    template <typename U>
+    void load(device const U* row, float other, thread Kept<U>& kept) const {
+        if (wide) {
+            load_visits<WORDS>(row, other, kept);
+        } else {
+            load_visits<ANYWHERE>(row, other, kept);
+        }
+    }
+
+    // The same for a row that is read once.
+    void load_once(device const T* row, float other, thread Kept<T>& kept) const {
+        if (wide) {
+            load_visits<IS_SHORT ? UNCACHED : WORDS>(row, other, kept);
+        } else {
+            load_visits<ANYWHERE>(row, other, kept);
         }
     }
 
@@ -257,7 +313,11 @@ struct RowShare {
         for (uint i = 0; i < PIECES; ++i) {
             if (has(v, i)) {
                 Piece<U, LENGTH> piece;
-                load_piece(row + at(v, i), piece);
+                if (wide) {
+                    load_piece<WORDS>(row + at(v, i), piece);
+                } else {
+                    load_piece<ANYWHERE>(row + at(v, i), piece);
+                }
                 widen(piece, slots + i * LENGTH);
             }
         }

@@ -89,6 +89,7 @@ impl Operator for RmsNorm {
         let params = Params { rows, epsilon: self.epsilon, weighted };
         let key = KernelKey::new("rms_norm", &[x.dtype, weight])
             .with("visits", rows.visits())
+            .with("count", rows.threads())
             .with("threads", order::row_threads_bound(rows.length as usize));
         let launch = Launch::new(key, cpu::twin(x.dtype, weight)?, &params, buffers).with_metal(MetalForm::new(FILES, "rms_norm"));
         Ok(rows.launch(launch, device).with_threadgroup_memory(order::PARTIALS).into())
@@ -121,6 +122,7 @@ impl Operator for AddRmsNorm {
         let params = Params { rows, epsilon: self.epsilon, weighted };
         let key = KernelKey::new("add_rms_norm", &[a.dtype, weight])
             .with("visits", rows.visits())
+            .with("count", rows.threads())
             .with("threads", order::row_threads_bound(rows.length as usize));
         let launch = Launch::new(key, cpu::add_twin(a.dtype, weight)?, &params, buffers).with_metal(MetalForm::new(FILES, "add_rms_norm"));
         Ok(rows.launch(launch, device).with_threadgroup_memory(order::PARTIALS).into())

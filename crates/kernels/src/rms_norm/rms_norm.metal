@@ -3,21 +3,21 @@
 // Rows of up to 32768 elements are kept in registers and read once, others twice. Beyond the end of a row stand zeros.
 
 // Rows as they are.
-template <typename T, uint VISITS>
+template <typename T, uint VISITS, uint COUNT>
 struct RowsOf {
-    typedef typename RowShare<T, VISITS>::template Kept<T> Kept;
+    typedef typename RowShare<T, VISITS, COUNT>::template Kept<T> Kept;
 
     RowReader<T> x;
 
     void load(ulong k, thread float (&slots)[SLOTS]) const { x.load(k, 0.0f, slots); }
-    void keep(RowShare<T, VISITS> share, thread Kept& kept) const { share.load(x.row, 0.0f, kept); }
+    void keep(RowShare<T, VISITS, COUNT> share, thread Kept& kept) const { share.load_once(x.row, 0.0f, kept); }
     void reload(ulong k, thread float (&slots)[SLOTS]) const { load(k, slots); }
 };
 
 // Rows of a + b, stored when they are first loaded.
-template <typename T, uint VISITS>
+template <typename T, uint VISITS, uint COUNT>
 struct RowsOfSum {
-    typedef typename RowShare<T, VISITS>::template Kept<T> Kept;
+    typedef typename RowShare<T, VISITS, COUNT>::template Kept<T> Kept;
 
     RowReader<T> a;
     RowReader<T> b;
@@ -33,7 +33,7 @@ struct RowsOfSum {
         sum.store(k, slots);
     }
 
-    void keep(RowShare<T, VISITS> share, thread Kept& kept) const {
+    void keep(RowShare<T, VISITS, COUNT> share, thread Kept& kept) const {
         Kept others;
         share.load(a.row, 0.0f, kept);
         share.load(b.row, 0.0f, others);
@@ -66,17 +66,17 @@ inline void scale_slots(thread float (&slots)[SLOTS], float scale, thread const 
     }
 }
 
-inline float rms_scale(float squares, constant Params& params) {
-    return 1.0f / sqrt(squares / float(params.rows.length) + params.epsilon);
+inline float rms_scale(float squares, float n, constant Params& params) {
+    return 1.0f / sqrt(squares / n + params.epsilon);
 }
 
 // A row that is kept in registers; so are its weights, which are on their way meanwhile.
-template <typename Source, typename T, typename W, uint VISITS>
-inline void rms_normalize_kept(Source source, device const W* weight, device T* to, RowShare<T, VISITS> share, constant Params& params,
+template <typename Source, typename T, typename W, uint VISITS, uint COUNT>
+inline void rms_normalize_kept(Source source, device const W* weight, device T* to, RowShare<T, VISITS, COUNT> share, constant Params& params,
                                threadgroup float* partial) {
     const bool weighted = params.weighted != 0;
     typename Source::Kept kept;
-    typename RowShare<T, VISITS>::template Kept<W> weights;
+    typename RowShare<T, VISITS, COUNT>::template Kept<W> weights;
     source.keep(share, kept);
     if (weighted) {
         share.load(weight, 0.0f, weights);
@@ -90,7 +90,7 @@ inline void rms_normalize_kept(Source source, device const W* weight, device T* 
             add_squares(slots, accumulators);
         }
     }
-    const float scale = rms_scale(share.template combine<Add>(accumulators, partial), params);
+    const float scale = rms_scale(share.template combine<Add>(accumulators, partial), float(share.n), params);
     for (uint v = 0; v < VISITS; ++v) {
         if (share.has(v)) {
             kept.widen_visit(v, slots);
@@ -115,7 +115,7 @@ inline void rms_normalize(Source source, device const W* weight, RowWriter<T> to
         source.load(k, slots);
         add_squares(slots, accumulators);
     }
-    const float scale = rms_scale(combine_row<Add>(accumulators, t, partial), params);
+    const float scale = rms_scale(combine_row<Add>(accumulators, t, partial), float(to.n), params);
     for (ulong k = first; to.has(k); k += stride) {
         source.reload(k, slots);
         if (weighted) {
@@ -126,7 +126,7 @@ inline void rms_normalize(Source source, device const W* weight, RowWriter<T> to
     }
 }
 
-template <typename T, typename W, uint VISITS, uint THREADS>
+template <typename T, typename W, uint VISITS, uint COUNT, uint THREADS>
 [[kernel, max_total_threads_per_threadgroup(THREADS)]] void rms_norm(
     device const T* x [[buffer(0)]],
     device const W* weight [[buffer(1)]],
@@ -138,22 +138,22 @@ template <typename T, typename W, uint VISITS, uint THREADS>
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
-    const RowThread t = row_thread(params.rows.length, group, threads, simdgroup, lane);
+    const RowThread t = row_thread<COUNT>(params.rows.length, group, threads, simdgroup, lane);
     const ulong n = t.row < params.rows.outer ? params.rows.length : 0;
     const ulong start = t.row * params.rows.length;
-    const RowsOf<T, VISITS> source = {RowReader<T>(x + start, 1, n)};
+    const RowsOf<T, VISITS, COUNT> source = {RowReader<T>(x + start, 1, n)};
     if (VISITS > 0) {
         if (VISITS > 1 && n == 0) {
             return;
         }
-        const RowShare<T, VISITS> share(t, uint(n), is_wide(x) && is_wide(weight) && is_wide(y));
+        const RowShare<T, VISITS, COUNT> share(t, uint(n), is_wide(x) && is_wide(weight) && is_wide(y));
         rms_normalize_kept(source, weight, y + start, share, params, partial);
     } else {
         rms_normalize(source, weight, RowWriter<T>(y + start, 1, n), params, t, partial);
     }
 }
 
-template <typename T, typename W, uint VISITS, uint THREADS>
+template <typename T, typename W, uint VISITS, uint COUNT, uint THREADS>
 [[kernel, max_total_threads_per_threadgroup(THREADS)]] void add_rms_norm(
     device const T* a [[buffer(0)]],
     device const T* b [[buffer(1)]],
@@ -167,15 +167,15 @@ template <typename T, typename W, uint VISITS, uint THREADS>
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
-    const RowThread t = row_thread(params.rows.length, group, threads, simdgroup, lane);
+    const RowThread t = row_thread<COUNT>(params.rows.length, group, threads, simdgroup, lane);
     const ulong n = t.row < params.rows.outer ? params.rows.length : 0;
     const ulong start = t.row * params.rows.length;
-    const RowsOfSum<T, VISITS> source = {RowReader<T>(a + start, 1, n), RowReader<T>(b + start, 1, n), RowWriter<T>(sum + start, 1, n)};
+    const RowsOfSum<T, VISITS, COUNT> source = {RowReader<T>(a + start, 1, n), RowReader<T>(b + start, 1, n), RowWriter<T>(sum + start, 1, n)};
     if (VISITS > 0) {
         if (VISITS > 1 && n == 0) {
             return;
         }
-        const RowShare<T, VISITS> share(t, uint(n), is_wide(a) && is_wide(b) && is_wide(weight) && is_wide(sum) && is_wide(y));
+        const RowShare<T, VISITS, COUNT> share(t, uint(n), is_wide(a) && is_wide(b) && is_wide(weight) && is_wide(sum) && is_wide(y));
         rms_normalize_kept(source, weight, y + start, share, params, partial);
     } else {
         rms_normalize(source, weight, RowWriter<T>(y + start, 1, n), params, t, partial);

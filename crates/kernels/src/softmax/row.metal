@@ -1,13 +1,13 @@
 // The softmax of a row that is shared in the canonical row order, in a form that says how exponentials are made and scaled.
 
 // A row that is kept in registers, and so read once.
-template <typename Form, typename T, uint VISITS>
-inline void softmax_kept(device const T* from, device T* to, RowShare<T, VISITS> share, threadgroup float* partial) {
+template <typename Form, typename T, uint VISITS, uint COUNT>
+inline void softmax_kept(device const T* from, device T* to, RowShare<T, VISITS, COUNT> share, threadgroup float* partial) {
     typedef typename Form::Maximum Maximum;
-    typename RowShare<T, VISITS>::template Kept<T> row;
-    share.load(from, -INFINITY, row);
+    typename RowShare<T, VISITS, COUNT>::template Kept<T> row;
+    share.load_once(from, -INFINITY, row);
 
-    float kept[RowShare<T, VISITS>::KEPT][SLOTS];
+    float kept[RowShare<T, VISITS, COUNT>::KEPT][SLOTS];
     float accumulators[SLOTS];
     for (uint i = 0; i < SLOTS; ++i) {
         accumulators[i] = Maximum::identity;

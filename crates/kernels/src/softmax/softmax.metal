@@ -20,7 +20,7 @@ struct Form<1> {
     static float finish(float shifted, float log) { return shifted - log; }
 };
 
-template <typename T, uint LOG, uint VISITS>
+template <typename T, uint LOG, uint VISITS, uint COUNT>
 [[kernel]] void softmax(
     device const T* x [[buffer(0)]],
     device T* y [[buffer(1)]],
@@ -31,13 +31,13 @@ template <typename T, uint LOG, uint VISITS>
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
-    const RowThread t = row_thread(rows.length, group, threads, simdgroup, lane);
+    const RowThread t = row_thread<COUNT>(rows.length, group, threads, simdgroup, lane);
     const ulong n = t.row < rows.outer * rows.inner ? rows.length : 0;
     if (VISITS > 0) {
         if (VISITS > 1 && n == 0) {
             return;
         }
-        const RowShare<T, VISITS> share(t, uint(n), is_wide(x) && is_wide(y));
+        const RowShare<T, VISITS, COUNT> share(t, uint(n), is_wide(x) && is_wide(y));
         softmax_kept<Form<LOG>>(x + t.row * rows.length, y + t.row * rows.length, share, partial);
         return;
     }

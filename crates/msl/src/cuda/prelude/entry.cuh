@@ -43,6 +43,13 @@ __forceinline__ void await_launches() {
 #endif
 }
 
+// Sixteen bytes that are read once, past the first cache.
+__forceinline__ metal::vec<uint, 4> load_uncached(const metal::vec<uint, 4>* from) {
+  uint a, b, c, d;
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "l"(from));
+  return metal::vec<uint, 4>(a, b, c, d);
+}
+
 __forceinline__ uint thread_index() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
 __forceinline__ uint threads() { return blockDim.x * blockDim.y * blockDim.z; }
 } // namespace elv
