@@ -65,8 +65,8 @@ template <typename T>
     await_launches();
     const uint n = uint(params.tokens);
     Likeliest best = {-INFINITY, n};
-    for (uint part = index; part < params.parts; part += 32 * GREEDY_SIMDGROUPS) {
-        best.meet(widen(bests[part]), tokens[part]);
+    if (index < params.parts) {
+        best = {widen(bests[index]), tokens[index]};
     }
     best = best_of_all(best, shared, simdgroup, lane);
     if (simdgroup == 0 && lane == 0) {

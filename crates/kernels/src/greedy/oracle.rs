@@ -26,5 +26,8 @@ pub(crate) fn cases() -> Vec<Case> {
         let rising: Vec<f64> = (0..300).map(|k| if k == 299 { -1.0 } else { f64::NEG_INFINITY }).collect();
         cases.push(case(HostTensor::from_f64(dtype, &[300], &rising)));
     }
+    // More than the threadgroups take at once: the greatest, and its equals, beyond.
+    let many: Vec<f64> = (0..530_001).map(|k| if k > 524_300 { 3.0 } else { f64::from(k % 3) }).collect();
+    cases.push(case(HostTensor::from_f64(DType::BF16, &[530_001], &many)));
     cases
 }
