@@ -205,11 +205,11 @@ constant constexpr uint WORDS = 1;
 constant constexpr uint UNCACHED = 2;
 
 #ifdef UNCACHED_LOADS
-inline uint4 load_uncached(device const uint4* from) {
+inline uint4 load_past_cache(device const uint4* from) {
     return elv::load_uncached(from);
 }
 #else
-inline uint4 load_uncached(device const uint4* from) {
+inline uint4 load_past_cache(device const uint4* from) {
     return *from;
 }
 #endif
@@ -269,7 +269,7 @@ struct RowShare {
         } else if (FROM == WORDS) {
             piece = *reinterpret_cast<device const Piece<U, LENGTH>*>(from);
         } else {
-            *reinterpret_cast<thread uint4*>(&piece) = load_uncached(reinterpret_cast<device const uint4*>(from));
+            *reinterpret_cast<thread uint4*>(&piece) = load_past_cache(reinterpret_cast<device const uint4*>(from));
         }
     }
 
