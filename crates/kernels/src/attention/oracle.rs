@@ -187,6 +187,10 @@ pub(crate) fn cases() -> Vec<Case> {
     let d = Dims { value_width: 200, ..Dims::new(16, 16, 40, 520, 16) };
     cases.push(case(Scoring { offset: 490, ..causal }, d, PAIRS[1], Extra::default()));
     cases.push(case(causal, Dims::new(2, 1, 1, 33_100, 4), PAIRS[4], Extra { positions: positions(33_000, 1), ..Extra::default() }));
+    // Tiles of one row and of several on a large GPU, of the widest keys that models have.
+    for keys in [600, 5000] {
+        cases.push(case(plain, Dims::new(32, 8, 1, keys, 128), PAIRS[4], Extra::default()));
+    }
     cases.extend(masked_cases());
     cases.extend(odd_cases());
     cases.extend(strided_cases());

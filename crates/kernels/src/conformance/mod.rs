@@ -280,6 +280,28 @@ pub fn for_lengths<C: IntoIterator<Item = Case>>(dtypes: &[DType], make: impl Fn
     dtypes.iter().flat_map(|&dtype| LENGTHS.iter().map(move |&n| (dtype, n))).flat_map(|(dtype, n)| make(dtype, n)).collect()
 }
 
+/// Lengths of rows that GPUs keep in registers, shared by more than one simdgroup: each number of threads, their last visit whole and in part.
+pub const KEPT: [(DType, usize); 12] = [
+    (DType::F16, 1040),
+    (DType::F32, 2048),
+    (DType::BF16, 2056),
+    (DType::F32, 4096),
+    (DType::BF16, 4096),
+    (DType::F16, 4104),
+    (DType::F32, 8192),
+    (DType::BF16, 8192),
+    (DType::F32, 8216),
+    (DType::F16, 16_384),
+    (DType::BF16, 20_008),
+    (DType::F32, 32_768),
+];
+
+/// Cases for each of [`LENGTHS`] and data type, and for each of [`KEPT`].
+pub fn for_rows<C: IntoIterator<Item = Case>>(make: impl Fn(DType, usize) -> C) -> Vec<Case> {
+    let kept: Vec<_> = KEPT.into_iter().flat_map(|(dtype, n)| make(dtype, n)).collect();
+    for_lengths(DType::FLOATS, make).into_iter().chain(kept).collect()
+}
+
 /// Every operator's cases.
 pub fn cases() -> Vec<Case> {
     [

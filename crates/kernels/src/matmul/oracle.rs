@@ -139,6 +139,8 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.push(single(linear, [DType::F32, DType::F32], [600, 9, 33]));
     // More columns than a large GPU has simdgroups; blocks of wide lines of several spans, and enough blocks for a large GPU.
     cases.push(matvec(DType::F32, DType::F32, 2200, 1024));
+    cases.push(single(linear, [bf16, bf16], [1, 2200, 264]));
+    cases.push(single(linear, [f32, f32], [390, 386, 72]));
     cases.push(single(linear, [DType::F32, DType::BF16], [35, 40, 1320]));
     cases.push(single(MatMul { transpose_a: true, ..MatMul::default() }, [DType::F16, DType::F32], [330, 340, 70]));
     let fast = MatMul { precision: Precision::Fast, alpha: 0.5, ..MatMul::default() };
@@ -148,6 +150,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.push(matvec(f32, f32, 3, 9000));
     cases.push(single(MatMul { output: Some(DType::F32), ..fast }, [DType::F16, DType::BF16], [70, 67, 100]));
     cases.push(single(MatMul { transpose_a: true, transpose_b: true, ..fast }, [DType::BF16, DType::F32], [66, 130, 40]));
+    cases.push(single(MatMul { transpose_b: true, ..fast }, [bf16, bf16], [136, 72, 264]));
     for (transpose_b, b_type) in [(true, bf16), (false, bf16), (true, f16)] {
         // Each element of `a` may be rounded to the type of `b`.
         let rounded = Bound::relative(2e-7).with_absolute(256f64.sqrt() * 2f64.powi(-8));

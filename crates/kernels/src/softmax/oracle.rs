@@ -1,7 +1,7 @@
 //! The naive reference, in f64.
 
 use super::Softmax;
-use crate::conformance::{Bound, Case, HostTensor, for_lengths};
+use crate::conformance::{Bound, Case, HostTensor, for_rows};
 use elinvar_core::DType;
 
 pub(crate) fn softmax(x: &[f64], log: bool) -> Vec<f64> {
@@ -19,8 +19,7 @@ pub(crate) fn cases() -> Vec<Case> {
             vec![inputs[0].chunks(n.max(1)).flat_map(|row| softmax(row, log)).collect()]
         })
     };
-    let mut cases =
-        for_lengths(DType::FLOATS, |dtype, n| [false, true].map(|log| along_rows(HostTensor::random(dtype, &[3, n], -10.0, 10.0, n as u64), log)));
+    let mut cases = for_rows(|dtype, n| [false, true].map(|log| along_rows(HostTensor::random(dtype, &[3, n], -10.0, 10.0, n as u64), log)));
     let (inf, nan) = (f64::INFINITY, f64::NAN);
     let special = [1.0, nan, 2.0, -inf, -inf, -inf, inf, 0.0, 1.0, -inf, 1.0, 0.0];
     for log in [false, true] {

@@ -135,3 +135,44 @@ fn gpu_rows() -> Vec<Row> {
     rows.push(Row::product(DType::BF16, [4096; 3], Precision::Fast));
     rows
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use elinvar::{
+        DeviceKind,
+        kernels::{TensorInfo, conformance, registry::find},
+    };
+
+    use super::*;
+
+    /// What is fast may be wrong: each kernel that is timed on a GPU must have a case.
+    #[test]
+    fn the_conformance_suite_has_every_kernel_that_is_timed() {
+        let device = DeviceProperties {
+            kind: DeviceKind::Cuda,
+            name: "H200".into(),
+            compute_units: 132,
+            simd_width: 32,
+            max_threads_per_threadgroup: 1024,
+            threadgroup_memory: 227 << 10,
+            max_buffer_bytes: 1 << 36,
+            unified_memory: false,
+            dtypes: DType::ALL,
+            compute_capability: Some(90),
+            matrix_library: true,
+        };
+        let tried: HashSet<_> =
+            conformance::cases().iter().flat_map(|case| case.plan(&device).unwrap().launches).map(|launch| launch.kernel.key.clone()).collect();
+        let mut untried = Vec::new();
+        for row in gpu_rows().into_iter().filter(|row| row.operator != CHAIN) {
+            let operator = find(row.operator).unwrap().operator(row.attributes.iter().map(|(k, v)| (*k, v.as_str()))).unwrap();
+            let inputs: Vec<_> = row.inputs.iter().map(|(dtype, shape)| TensorInfo::new(*dtype, shape).ok()).collect();
+            let plan = operator.plan(&inputs, &operator.infer(&inputs).unwrap(), &device).unwrap();
+            let missing = plan.launches.iter().map(|launch| &launch.kernel.key).filter(|key| !tried.contains(key));
+            untried.extend(missing.map(|key| format!("{}: {key}", row.name())));
+        }
+        assert!(untried.is_empty(), "{}", untried.join("\n"));
+    }
+}
