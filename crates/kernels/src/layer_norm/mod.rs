@@ -84,8 +84,8 @@ impl Operator for LayerNorm {
         let rows = Rows::from_axis(x.shape(), self.axis)?;
         let [weighted, biased] = [weighted, biased].map(|input| input.is_some().into());
         let params = Params { rows, epsilon: self.epsilon, weighted, biased, statistics: self.statistics.into() };
-        // Registers hold weight and bias beside a row of one simdgroup, or of f32 unless threads are many. Otherwise threads have the fewest registers,
-        // so that a unit has several rows under way.
+        // Registers hold weight and bias beside a row of one simdgroup, or of f32 unless threads are many. Otherwise threads get as few registers as in
+        // threadgroups of 1024, so that a unit has several rows under way.
         let length = rows.length as usize;
         let at_once = length <= order::ONE_SIMDGROUP || x.dtype.size() > 2 && order::row_threads(length) <= 512;
         let threads: u32 = match at_once {
