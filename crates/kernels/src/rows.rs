@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, marker::PhantomData};
 
-use elinvar_core::{DeviceProperties, Result, Shape};
+use elinvar_core::{DeviceProperties, KernelKey, Result, Shape};
 use rayon::prelude::*;
 
 use crate::{
@@ -49,14 +49,16 @@ impl Rows {
     }
 
     /// Visits of [`order::row_visits`] if the elements of a row are neighbours.
-    pub(crate) fn visits(&self) -> u32 {
+    fn visits(&self) -> u32 {
         if self.inner == 1 { order::row_visits(self.length as usize) } else { 0 }
     }
 
-    /// Threads of a row that is kept in registers and has a threadgroup of its own; else zero.
-    pub(crate) fn threads(&self) -> u32 {
-        let length = self.length as usize;
-        if self.visits() > 0 && length > order::ONE_SIMDGROUP { order::row_threads(length) as u32 } else { 0 }
+    /// The key of a kernel that may keep its rows in registers, with what it is compiled for: [`Rows::visits`], and the threads of such a row that has a
+    /// threadgroup of its own, else zero.
+    pub(crate) fn key(&self, key: KernelKey) -> KernelKey {
+        let (visits, length) = (self.visits(), self.length as usize);
+        let count = if visits > 0 && length > order::ONE_SIMDGROUP { order::row_threads(length) as u32 } else { 0 };
+        key.with("visits", visits).with("count", count)
     }
 
     /// Over the rows as [`order::row_launch`] lays them out; nothing for an empty tensor.

@@ -93,11 +93,7 @@ impl Operator for LayerNorm {
             true => 512,
             false => 1024,
         };
-        let key = KernelKey::new("layer_norm", &[x.dtype, weight])
-            .with("visits", rows.visits())
-            .with("count", rows.threads())
-            .with("threads", threads)
-            .with("at_once", u32::from(at_once));
+        let key = rows.key(KernelKey::new("layer_norm", &[x.dtype, weight])).with("threads", threads).with("at_once", u32::from(at_once));
         let launch = Launch::new(key, cpu::twin(x.dtype, weight)?, &params, buffers);
         // Rows without elements still have statistics.
         let launched = Rows { length: rows.length.max(self.statistics.into()), ..rows };

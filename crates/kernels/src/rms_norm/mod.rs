@@ -87,10 +87,7 @@ impl Operator for RmsNorm {
             (Parameter::write("y", x.dtype), Argument::Output(0)),
         ];
         let params = Params { rows, epsilon: self.epsilon, weighted };
-        let key = KernelKey::new("rms_norm", &[x.dtype, weight])
-            .with("visits", rows.visits())
-            .with("count", rows.threads())
-            .with("threads", order::row_threads_bound(rows.length as usize));
+        let key = rows.key(KernelKey::new("rms_norm", &[x.dtype, weight])).with("threads", order::row_threads_bound(rows.length as usize));
         let launch = Launch::new(key, cpu::twin(x.dtype, weight)?, &params, buffers).with_metal(MetalForm::new(FILES, "rms_norm"));
         Ok(rows.launch(launch, device).with_threadgroup_memory(order::PARTIALS).into())
     }
@@ -120,10 +117,7 @@ impl Operator for AddRmsNorm {
             (Parameter::write("y", a.dtype), Argument::Output(1)),
         ];
         let params = Params { rows, epsilon: self.epsilon, weighted };
-        let key = KernelKey::new("add_rms_norm", &[a.dtype, weight])
-            .with("visits", rows.visits())
-            .with("count", rows.threads())
-            .with("threads", order::row_threads_bound(rows.length as usize));
+        let key = rows.key(KernelKey::new("add_rms_norm", &[a.dtype, weight])).with("threads", order::row_threads_bound(rows.length as usize));
         let launch = Launch::new(key, cpu::add_twin(a.dtype, weight)?, &params, buffers).with_metal(MetalForm::new(FILES, "add_rms_norm"));
         Ok(rows.launch(launch, device).with_threadgroup_memory(order::PARTIALS).into())
     }

@@ -48,7 +48,7 @@ impl Operator for Softmax {
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let x = required(inputs, 0, "x")?;
         let rows = Rows::new(x.shape(), self.axis)?;
-        let key = KernelKey::new("softmax", &[x.dtype]).with("log", u32::from(self.log)).with("visits", rows.visits()).with("count", rows.threads());
+        let key = rows.key(KernelKey::new("softmax", &[x.dtype]).with("log", u32::from(self.log)));
         let buffers = [(Parameter::read("x", x.dtype), Argument::Input(0)), (Parameter::write("y", x.dtype), Argument::Output(0))];
         let launch = Launch::new(key, cpu::twin(x.dtype, self.log)?, &rows, buffers).with_metal(METAL);
         Ok(rows.launch(launch, device).with_threadgroup_memory(2 * order::PARTIALS).into())
