@@ -23,47 +23,44 @@ struct SharedRow {
     }
 };
 
-// A thread's visits to a row of whole words, all on their way at once.
+// A thread's visits to a row: all on their way at once if it has whole words, and nothing waits for them until `elements`; others are loaded then.
 template <typename T>
 struct Visits {
+    RowReader<T> from;
+    uint first;
+    uint stride;
+    bool are_words;
     Words<T> words[KEPT];
 
-    Visits(RowReader<T> from, uint first, uint stride) {
+    Visits(RowReader<T> from, uint first, uint stride) : from(from), first(first), stride(stride), are_words(from.wide && from.n % SLOTS == 0) {
 #pragma unroll
         for (uint v = 0; v < KEPT; ++v) {
-            if (from.has(first + v * stride)) {
+            if (are_words && from.has(first + v * stride)) {
                 words[v] = load_words(from.row + (first + v * stride));
             }
         }
     }
-};
 
-template <typename T>
-inline bool has_words(RowReader<T> row) {
-    return row.wide && row.n % SLOTS == 0;
-}
-
-// The elements of a thread's visits to a row; `other` beyond its end.
-template <typename T>
-inline void load_visits(RowReader<T> from, uint first, uint stride, float other, thread float (&kept)[KEPT][SLOTS]) {
-    if (!has_words(from)) {
-        for (uint v = 0; v < KEPT; ++v) {
-            from.load(first + v * stride, other, kept[v]);
+    // The elements; `other` beyond the row's end.
+    void elements(float other, thread float (&kept)[KEPT][SLOTS]) const {
+        if (!are_words) {
+            for (uint v = 0; v < KEPT; ++v) {
+                from.load(first + v * stride, other, kept[v]);
+            }
+            return;
         }
-        return;
-    }
-    const Visits<T> visits(from, first, stride);
 #pragma unroll
-    for (uint v = 0; v < KEPT; ++v) {
-        if (from.has(first + v * stride)) {
-            widen(visits.words[v], kept[v]);
-        } else {
-            for (uint i = 0; i < SLOTS; ++i) {
-                kept[v][i] = other;
+        for (uint v = 0; v < KEPT; ++v) {
+            if (from.has(first + v * stride)) {
+                widen(words[v], kept[v]);
+            } else {
+                for (uint i = 0; i < SLOTS; ++i) {
+                    kept[v][i] = other;
+                }
             }
         }
     }
-}
+};
 
 // A row as it is, for every thread of a threadgroup of so many.
 template <typename T>
@@ -72,7 +69,7 @@ inline SharedRow share_row(RowReader<T> from, uint n, uint thread_index, uint th
     const uint stride = SLOTS * threads;
     for (uint first = SLOTS * thread_index; first < n; first += KEPT * stride) {
         float kept[KEPT][SLOTS];
-        load_visits(from, first, stride, -0.0f, kept);
+        Visits<T>(from, first, stride).elements(-0.0f, kept);
         for (uint v = 0; v < KEPT && first + v * stride < n; ++v) {
             row.store(first + v * stride, kept[v]);
         }

@@ -199,17 +199,27 @@ struct RowWriter {
 // Visits of a thread to its row, of up to 32768 elements, that it can keep in registers.
 constant constexpr uint KEPT = 4;
 
-// Where a piece is loaded from: element by element from anywhere; from a word of 16 bytes; from one past the first cache, where a device can.
+// Where a piece is loaded from: element by element from anywhere; from a word of 16 bytes; from such a word, with what caches are to do.
 constant constexpr uint ANYWHERE = 0;
 constant constexpr uint WORDS = 1;
-constant constexpr uint UNCACHED = 2;
+constant constexpr uint PAST_CACHE = 2;
+constant constexpr uint BEFORE_RESULTS = 3;
 
-#ifdef UNCACHED_LOADS
+// A word past the first cache; and one that the second cache prefers to results, so that those leave it sooner.
+#ifdef CACHE_HINTS
 inline uint4 load_past_cache(device const uint4* from) {
     return elv::load_uncached(from);
 }
+
+inline uint4 load_before_results(device const uint4* from) {
+    return elv::load_evicted_last(from);
+}
 #else
 inline uint4 load_past_cache(device const uint4* from) {
+    return *from;
+}
+
+inline uint4 load_before_results(device const uint4* from) {
     return *from;
 }
 #endif
@@ -269,7 +279,8 @@ struct RowShare {
         } else if (FROM == WORDS) {
             piece = *reinterpret_cast<device const Piece<U, LENGTH>*>(from);
         } else {
-            *reinterpret_cast<thread uint4*>(&piece) = load_past_cache(reinterpret_cast<device const uint4*>(from));
+            device const uint4* word = reinterpret_cast<device const uint4*>(from);
+            *reinterpret_cast<thread uint4*>(&piece) = FROM == PAST_CACHE ? load_past_cache(word) : load_before_results(word);
         }
     }
 
@@ -298,10 +309,11 @@ struct RowShare {
         }
     }
 
-    // The same for a row that is read once.
+    // The same for a row that is read once, a long one as `LONG` says.
+    template <uint LONG>
     void load_once(device const T* row, float other, thread Kept<T>& kept) const {
         if (wide) {
-            load_visits<IS_SHORT ? UNCACHED : WORDS>(row, other, kept);
+            load_visits<IS_SHORT ? PAST_CACHE : LONG>(row, other, kept);
         } else {
             load_visits<ANYWHERE>(row, other, kept);
         }

@@ -9,62 +9,27 @@ constant constexpr uint PROJECTION_SIMDGROUPS = 8;
 constant constexpr uint WEIGHTED = 8;
 constant constexpr uint RESIDUAL = 16;
 
-// The normalised row, for every thread. Its norm is on its way before the launches ahead have ended.
-template <typename N>
-inline SharedRow normalised(device const float* x, device const N* norm, constant Params& p, uint simdgroup, uint lane, threadgroup float* memory) {
-    const uint n = uint(p.k), padded = (n + SLOTS - 1) / SLOTS * SLOTS;
-    const SharedRow row = {reinterpret_cast<threadgroup float4*>(memory + 32)};
-    // Threads beyond those that share a row share it once more.
-    const RowThread t = row_thread(n, 0, 32 * PROJECTION_SIMDGROUPS, simdgroup, lane);
-    const uint first = SLOTS * t.index, stride = SLOTS * t.count;
-
-    float kept[KEPT][SLOTS], factors[KEPT][SLOTS];
-    if (p.present & WEIGHTED) {
-        load_visits(RowReader<N>(norm, 1, n), first, stride, 0.0f, factors);
-    }
-    await_launches();
-    load_visits(RowReader<float>(x, 1, n), first, stride, 0.0f, kept);
-    float accumulators[SLOTS] = {};
-    for (uint v = 0; v < KEPT; ++v) {
-        for (uint i = 0; i < SLOTS; ++i) {
-            accumulators[i] = fma(kept[v][i], kept[v][i], accumulators[i]);
-        }
-    }
-    const float mean = combine_row<Add>(accumulators, t, memory) / float(n);
-    const float scale = 1.0f / sqrt(mean + p.epsilon);
-    for (uint v = 0; v < KEPT; ++v) {
-        const uint k = first + v * stride;
-        if (t.row > 0 || k >= padded) {
-            break;
-        }
-        for (uint i = 0; i < SLOTS; ++i) {
-            const float value = kept[v][i] * scale;
-            kept[v][i] = k + i >= n ? -0.0f : p.present & WEIGHTED ? value * factors[v][i] : value;
-        }
-        row.store(k, kept[v]);
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    return row;
-}
-
 // Where the rows of x come from, once the launches ahead have ended: device memory; or a single row from threadgroup memory, 1 as it is, 2 normalised.
-template <uint SOURCE>
+// It is made before the weights are sent for: what it sends for would come after them.
+template <uint SOURCE, typename N>
 struct Rows {
     typedef Lines<float> Type;
 
-    template <typename N>
-    static Type of(device const float* x, device const N*, constant Params& p, uint row, uint, uint, threadgroup float*) {
+    Rows(device const N*, constant Params&, uint, uint) {}
+
+    Type of(device const float* x, constant Params& p, uint row, uint, uint, threadgroup float*) const {
         await_launches();
         return Lines<float>(x + ulong(row) * p.k, long(p.k), 1, uint(p.m) - row);
     }
 };
 
-template <>
-struct Rows<1> {
+template <typename N>
+struct Rows<1, N> {
     typedef SharedRow Type;
 
-    template <typename N>
-    static Type of(device const float* x, device const N*, constant Params& p, uint row, uint simdgroup, uint lane, threadgroup float* memory) {
+    Rows(device const N*, constant Params&, uint, uint) {}
+
+    Type of(device const float* x, constant Params& p, uint row, uint simdgroup, uint lane, threadgroup float* memory) const {
         await_launches();
         const uint k = uint(p.k);
         const RowReader<float> from(x + ulong(row) * k, 1, k);
@@ -72,13 +37,48 @@ struct Rows<1> {
     }
 };
 
-template <>
-struct Rows<2> {
+template <typename N>
+struct Rows<2, N> {
     typedef SharedRow Type;
 
-    template <typename N>
-    static Type of(device const float* x, device const N* norm, constant Params& p, uint row, uint simdgroup, uint lane, threadgroup float* memory) {
-        return normalised(x + ulong(row) * p.k, norm, p, simdgroup, lane, memory);
+    uint n;
+    // Threads beyond those that share a row share it once more.
+    RowThread t;
+    bool is_weighted;
+    Visits<N> norm;
+
+    Rows(device const N* norm, constant Params& p, uint simdgroup, uint lane)
+        : n(uint(p.k)), t(row_thread(n, 0, 32 * PROJECTION_SIMDGROUPS, simdgroup, lane)), is_weighted(p.present & WEIGHTED),
+          norm(RowReader<N>(norm, 1, is_weighted ? n : 0), SLOTS * t.index, SLOTS * t.count) {}
+
+    Type of(device const float* x, constant Params& p, uint row, uint, uint, threadgroup float* memory) const {
+        const SharedRow shared = {reinterpret_cast<threadgroup float4*>(memory + 32)};
+        const uint first = SLOTS * t.index, stride = SLOTS * t.count, padded = (n + SLOTS - 1) / SLOTS * SLOTS;
+        await_launches();
+        float kept[KEPT][SLOTS], factors[KEPT][SLOTS];
+        Visits<float>(RowReader<float>(x + ulong(row) * n, 1, n), first, stride).elements(0.0f, kept);
+        float accumulators[SLOTS] = {};
+        for (uint v = 0; v < KEPT; ++v) {
+            for (uint i = 0; i < SLOTS; ++i) {
+                accumulators[i] = fma(kept[v][i], kept[v][i], accumulators[i]);
+            }
+        }
+        const float mean = combine_row<Add>(accumulators, t, memory) / float(n);
+        const float scale = 1.0f / sqrt(mean + p.epsilon);
+        norm.elements(0.0f, factors);
+        for (uint v = 0; v < KEPT; ++v) {
+            const uint k = first + v * stride;
+            if (t.row > 0 || k >= padded) {
+                break;
+            }
+            for (uint i = 0; i < SLOTS; ++i) {
+                const float value = kept[v][i] * scale;
+                kept[v][i] = k + i >= n ? -0.0f : is_weighted ? value * factors[v][i] : value;
+            }
+            shared.store(k, kept[v]);
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        return shared;
     }
 };
 
@@ -187,17 +187,18 @@ template <typename N, typename W, typename C, uint SOURCE, uint GATED, uint ROWS
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
     typedef Tile<GATED, W, C, ROWS, COLUMNS> Part;
-    typedef typename Rows<SOURCE>::Type X;
+    typedef typename Rows<SOURCE, N>::Type X;
     const uint row = group.y * ROWS, k = uint(p.k);
     const Layers<W, C> layers = {{weight0, bias0, y0, uint(p.n[0])}, {weight1, bias1, y1, uint(p.n[1])}, {weight2, bias2, y2, uint(p.n[2])}};
     uint number = group.x * p.repeats * PROJECTION_SIMDGROUPS + simdgroup;
     const uint end = min(number + p.repeats * PROJECTION_SIMDGROUPS, p.tiles);
+    const Rows<SOURCE, N> source(norm, p, simdgroup, lane);
     DotTile<X, typename Part::Right, ROWS, COLUMNS> dots;
     // A tile's first weights are on their way while the launches ahead end and the row is made ready, or the tile before is finished.
     if (number < end) {
         dots.start(Part(layers, number).lines(k), k, lane);
     }
-    const X rows = Rows<SOURCE>::of(x, norm, p, row, simdgroup, lane, memory);
+    const X rows = source.of(x, p, row, simdgroup, lane, memory);
     while (number < end) {
         const Part tile(layers, number);
         number += PROJECTION_SIMDGROUPS;

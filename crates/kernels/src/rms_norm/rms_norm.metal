@@ -10,7 +10,7 @@ struct RowsOf {
     RowReader<T> x;
 
     void load(ulong k, thread float (&slots)[SLOTS]) const { x.load(k, 0.0f, slots); }
-    void keep(RowShare<T, VISITS, COUNT> share, thread Kept& kept) const { share.load_once(x.row, 0.0f, kept); }
+    void keep(RowShare<T, VISITS, COUNT> share, thread Kept& kept) const { share.template load_once<BEFORE_RESULTS>(x.row, 0.0f, kept); }
     void reload(ulong k, thread float (&slots)[SLOTS]) const { load(k, slots); }
 };
 

@@ -11,15 +11,34 @@ struct Turn {
     float key[WIDTH];
 };
 
-// Element `e` of a row that turns.
-DEVICE float turned(const Turn& turn, const DecodeParams& p, const Q* row, int e) {
+DEVICE void share_turn(Turn& turn, const DecodeParams& p, int position, const float* frequencies) {
+    for (int i = threadIdx.x; i < p.half_dim; i += blockDim.x) {
+        const float angle = float(position) * frequencies[i];
+        turn.cosines[i] = cosf(angle);
+        turn.sines[i] = sinf(angle);
+    }
+}
+
+// An element of a row and the one that it turns with: itself, where it does not turn. They are loaded before any is turned, all at once.
+struct Pair {
+    float own;
+    float other;
+};
+
+DEVICE Pair load_pair(const DecodeParams& p, const Q* row, int e) {
+    const int half = p.half_dim, other = e >= 2 * half ? e : p.interleaved ? e ^ 1 : e < half ? e + half : e - half;
+    return {widen(row[e]), widen(row[other])};
+}
+
+DEVICE float turned(const Turn& turn, const DecodeParams& p, Pair pair, int e) {
     const int half = p.half_dim;
     if (e >= 2 * half) {
-        return widen(row[e]);
+        return pair.own;
     }
-    const int pair = p.interleaved ? e / 2 : e % half, first = p.interleaved ? 2 * pair : pair, second = p.interleaved ? first + 1 : first + half;
-    const float u = widen(row[first]), v = widen(row[second]), cosine = turn.cosines[pair], sine = turn.sines[pair];
-    return e == first ? u * cosine - v * sine : v * cosine + u * sine;
+    const int at = p.interleaved ? e / 2 : e < half ? e : e - half;
+    const bool is_first = p.interleaved ? e % 2 == 0 : e < half;
+    const float product = pair.other * turn.sines[at];
+    return pair.own * turn.cosines[at] + (is_first ? -product : product);
 }
 
 // The queries as operands.
@@ -27,32 +46,44 @@ DEVICE void share_queries(Memory& memory, const Turn& turn, const Tile& tile, co
     for (int i = threadIdx.x; i < PIECES * 32; i += blockDim.x) {
         const int lane = i % 32, first = i / 32 * 32 + lane % 4 * 8;
         const Q* row = queries + row_of(tile.p.score.q, 0, tile.head(lane / 4), 0);
+        Pair pairs[8];
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            pairs[j] = load_pair(p, row, first + j);
+        }
         Words words;
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            words.at[j] = pack<KV>(turned(turn, p, row, first + 2 * j), turned(turn, p, row, first + 2 * j + 1));
+        for (int j = 0; j < 8; j += 2) {
+            words.at[j / 2] = pack<KV>(turned(turn, p, pairs[j], first + j), turned(turn, p, pairs[j + 1], first + j + 1));
         }
         memory.queries[i / 32][lane] = words;
     }
 }
 
+// An element of the newest key, with the one that it turns with, and of its value: one for each of the first threads.
+struct Newest {
+    Pair key;
+    float value;
+};
+static_assert(WIDTH <= 32 * WARPS);
+
+DEVICE Newest load_newest(const Tile& tile, const DecodeParams& p, const Q* new_key, const Q* new_value) {
+    const Q* key = new_key + row_of(p.new_key, 0, tile.kv_head, 0);
+    const Q* value = new_value + row_of(p.new_value, 0, tile.kv_head, 0);
+    return {load_pair(p, key, threadIdx.x), widen(value[threadIdx.x])};
+}
+
 // Puts the newest key and value into the caches, if this is the thread block that does, and shares them.
-DEVICE void append(Memory& memory, Turn& turn, const Tile& tile, const DecodeParams& p, KV* keys, KV* values, const Q* new_key, const Q* new_value,
-                   int position) {
-    KV* key = keys + row_of(tile.p.score.k, 0, tile.kv_head, position);
-    KV* value = values + row_of(tile.p.v, 0, tile.kv_head, position);
-    const Q* from = new_key + row_of(p.new_key, 0, tile.kv_head, 0);
-    const Q* value_from = new_value + row_of(p.new_value, 0, tile.kv_head, 0);
-    for (int e = threadIdx.x; e < WIDTH; e += blockDim.x) {
-        KV element, value_element;
-        store(&element, turned(turn, p, from, e));
-        store(&value_element, widen(value_from[e]));
-        turn.key[e] = widen(element);
-        memory.newest_value[e] = widen(value_element);
-        if (blockIdx.y == 0) {
-            key[e] = element;
-            value[e] = value_element;
-        }
+DEVICE void append(Memory& memory, Turn& turn, const Tile& tile, const DecodeParams& p, KV* keys, KV* values, Newest newest, int position) {
+    const int e = threadIdx.x;
+    KV key, value;
+    store(&key, turned(turn, p, newest.key, e));
+    store(&value, newest.value);
+    turn.key[e] = widen(key);
+    memory.newest_value[e] = widen(value);
+    if (blockIdx.y == 0) {
+        keys[row_of(tile.p.score.k, 0, tile.kv_head, position) + e] = key;
+        values[row_of(tile.p.v, 0, tile.kv_head, position) + e] = value;
     }
 }
 
@@ -91,21 +122,21 @@ extern "C" __global__ void CLUSTERED RESIDENT
     const int position = positions[0];
     const bool fits = position >= 0 && position < int(score.keys), is_last = blockIdx.x == gridDim.x - 1;
     const KeyRange range = attended(score, positions, nullptr, 0, 0), stored = {range.start, fits ? min(range.end, position) : range.end};
-    for (int i = threadIdx.x; i < decode.half_dim; i += blockDim.x) {
-        const float angle = float(position) * frequencies[i];
-        turn.cosines[i] = cosf(angle);
-        turn.sines[i] = sinf(angle);
-    }
-    __syncthreads();
-
     const KeyRange ranges[2] = {stored, stored};
     Softmax softmax;
     attend<EARLY>(memory, tile, key_cache, value_cache, stored, ranges, softmax, [&] {
+        share_turn(turn, decode, position, frequencies);
+        __syncthreads();
         await_launches();
         admit_launches();
+        const bool appends = is_last && fits && threadIdx.x < WIDTH;
+        Newest newest;
+        if (appends) {
+            newest = load_newest(tile, decode, new_key, new_value);
+        }
         share_queries(memory, turn, tile, decode, queries);
-        if (is_last && fits) {
-            append(memory, turn, tile, decode, key_cache, value_cache, new_key, new_value, position);
+        if (appends) {
+            append(memory, turn, tile, decode, key_cache, value_cache, newest, position);
         }
     });
     share(memory, softmax);

@@ -50,6 +50,15 @@ __forceinline__ metal::vec<uint, 4> load_uncached(const metal::vec<uint, 4>* fro
   return metal::vec<uint, 4>(a, b, c, d);
 }
 
+// Sixteen bytes that the second cache keeps longer than others.
+__forceinline__ metal::vec<uint, 4> load_evicted_last(const metal::vec<uint, 4>* from) {
+  unsigned long long policy;
+  uint a, b, c, d;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("ld.global.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;" : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "l"(from), "l"(policy));
+  return metal::vec<uint, 4>(a, b, c, d);
+}
+
 __forceinline__ uint thread_index() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
 __forceinline__ uint threads() { return blockDim.x * blockDim.y * blockDim.z; }
 } // namespace elv
