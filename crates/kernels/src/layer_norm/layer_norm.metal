@@ -179,7 +179,7 @@ template <typename T, typename W, uint VISITS, uint COUNT, uint THREADS, uint AT
         }
         const RowShare<T, VISITS, COUNT> share(t, uint(n), !AT_ONCE || wide);
         typename RowShare<T, VISITS, COUNT>::template Kept<T> kept;
-        // Halves take longer with that hint (measured on an H200).
+        // Halves would take longer BEFORE_RESULTS (measured on an H200).
         share.template load_once<sizeof(T) == 4 ? BEFORE_RESULTS : WORDS>(x + start, 0.0f, kept);
         const KeptAffine<T, W, VISITS, COUNT, AT_ONCE> factors(affine, share);
         statistics = normalize_kept(kept, y + start, share, factors, affine, params, partial);
