@@ -3,8 +3,8 @@
 
     python torch_cuda.py --against 'elinvar bench ops --device cuda --json' --rounds 3 --json ops.json --markdown ops.md --plot ops.png
 
-A round runs the other program once and then PyTorch at the same work: the same shapes and types, random data, inputs rotated through more than a
-gibibyte where memory is the limit, as many calls in one CUDA graph as the other program replays at once, so that launches cost neither side anything, and
+A round runs the other program once and then PyTorch at the same work: the same shapes and types, random data, as many sets of inputs in turn (of more than
+a gibibyte where memory is the limit, or one with `bench ops --warm`), as many calls in one CUDA graph as the other program replays at once, so that launches cost neither side anything, and
 replays for as long as the other program's: a GPU that has been busy for a while runs slower. PyTorch runs each case as written (eager) and, where that is
 more than one kernel or not the vendor's, through torch.compile; the better one counts. Every case is compared with float32 or float64 before it is timed.
 The table gives medians over rounds.
@@ -12,7 +12,6 @@ The table gives medians over rounds.
 
 import argparse
 import json
-import math
 import shlex
 import statistics
 import subprocess
@@ -20,8 +19,6 @@ import sys
 import time
 from itertools import cycle, islice
 
-ROTATED_BYTES = 1 << 30
-MOST_SETS = 256
 CHAIN = "clamp(silu(a)*b+a,-1,1)"
 COMPILED = {"softmax", "rms_norm", "layer_norm", "lora_linear", CHAIN}
 
@@ -55,10 +52,7 @@ class Case:
         self.torch, self.name, self.calls = torch, row["name"], row["calls"]
         dtypes = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
         shapes = [(dtypes[dtype], tuple(shape)) for dtype, shape in work["inputs"]]
-        one = sum(math.prod(shape) * dtype.itemsize for dtype, shape in shapes)
-        cold = row["operations"] == 0 or any(shape[0] == 1 for _, shape in shapes)
-        count = min(max(2, -(-ROTATED_BYTES // one)), MOST_SETS) if cold else 2
-        self.sets = [[torch.rand(shape, device="cuda").mul_(2).sub_(1).to(dtype) for dtype, shape in shapes] for _ in range(count)]
+        self.sets = [[torch.rand(shape, device="cuda").mul_(2).sub_(1).to(dtype) for dtype, shape in shapes] for _ in range(row["sets"])]
         function, attributes = functions(torch)[work["operator"]], work["attributes"]
         self.eager = lambda *inputs: function(*inputs, **attributes)
         self.causal = attributes.get("causal") == "true"

@@ -53,11 +53,11 @@ impl Rows {
         if self.inner == 1 { order::row_visits(self.length as usize) } else { 0 }
     }
 
-    /// The key of a kernel that may keep its rows in registers, with what it is compiled for: [`Rows::visits`], and the threads of such a row that has a
-    /// threadgroup of its own, else zero.
+    /// The key of a kernel that may keep its rows in registers, with what it is compiled for: [`Rows::visits`], and the threads of such a row, unless it
+    /// shares a simdgroup with others: then zero.
     pub(crate) fn key(&self, key: KernelKey) -> KernelKey {
         let (visits, length) = (self.visits(), self.length as usize);
-        let count = if visits > 0 && length > order::ONE_SIMDGROUP { order::row_threads(length) as u32 } else { 0 };
+        let count = if visits > 0 && order::row_lanes(length) == 32 { order::row_threads(length) as u32 } else { 0 };
         key.with("visits", visits).with("count", count)
     }
 

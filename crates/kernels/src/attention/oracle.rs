@@ -322,11 +322,13 @@ fn fast_cases() -> Vec<Case> {
         // The same of more keys than a cluster takes.
         cases.push(fast(Scoring { offset: 2449, ..causal }, Dims::new(8, 2, 1, 2500, 128), *pair, Extra::default()));
         cases.push(fast(Scoring { offset: 2300, ..causal }, Dims::new(6, 2, 5, 2310, 64), *pair, Extra::default()));
+        // More than multiprocessors do in a step of each warp.
+        cases.push(fast(Scoring { offset: 2049, ..causal }, Dims::new(16, 8, 1, 2100, 128), *pair, Extra::default()));
     }
     cases.push(fast(Scoring { left_window: Some(20), offset: 250, ..causal }, Dims::new(2, 1, 4, 330, 64), narrow, Extra::default()));
     cases.push(fast(Scoring { right_window: Some(2), ..Scoring::default() }, Dims::new(1, 1, 6, 270, 128), wide, Extra::default()));
     cases.push(fast(causal, Dims::new(2, 1, 1, 33_100, 64), narrow, Extra { positions: positions(33_000, 1), ..Extra::default() }));
-    for keys in [600, 2100] {
+    for keys in [600, 2100, 3100] {
         let lengths = Some(HostTensor::new(&[3], &[0, 33, keys as i32]));
         cases.push(fast(Scoring::default(), Dims { batch: 3, ..Dims::new(2, 1, 1, keys, 64) }, wide, Extra { lengths, ..Extra::default() }));
     }
@@ -343,6 +345,7 @@ fn fast_cases() -> Vec<Case> {
     q = HostTensor::from_f64(DType::F16, q.dims(), &values);
     cases.push(case_of(operator, d, [q, k, v], Extra::default()));
     cases.extend(PAIRS.into_iter().flat_map(|pair| [(66, 70), (3, 270)].map(|(queries, keys)| fast_strided(pair, queries, keys))).flatten());
+    cases.extend([270, 4300].into_iter().filter_map(|keys| fast_narrow(keys).ok()));
     cases
 }
 
@@ -355,6 +358,14 @@ fn fast_strided([q, kv]: [DType; 2], queries: usize, keys: usize) -> Result<Case
     let v = stored(kv, [1, 2, keys + 10, 64], 53).viewed(|layout| layout.slice(2, keys + 4, keys, -1))?;
     let scoring = Scoring { causal: true, offset: (keys - queries) as i64, ..Scoring::default() };
     Ok(case_of(Attention { scoring, tokens_first: true, precision: Precision::Fast }, d, [q, k, v], Extra::default()))
+}
+
+/// Keys and values one element apart from the words of their rows.
+fn fast_narrow(keys: usize) -> Result<Case> {
+    let d = Dims::new(4, 2, 3, keys, 64);
+    let q = HostTensor::random(DType::BF16, &[1, 4, 3, 64], -1.0, 1.0, 54);
+    let stored = |seed| HostTensor::random(DType::BF16, &[1, 2, keys, 65], -1.0, 1.0, seed).viewed(|layout| layout.slice(3, 1, 64, 1));
+    Ok(case_of(Attention { precision: Precision::Fast, ..Attention::default() }, d, [q, stored(55)?, stored(56)?], Extra::default()))
 }
 
 /// The same with NaN in place of rows that no query attends.

@@ -168,10 +168,10 @@ template <typename T, typename W, uint VISITS, uint COUNT, uint THREADS, uint AT
     const RowThread t = row_thread<COUNT>(params.rows.length, group, threads, simdgroup, lane);
     const bool exists = t.row < params.rows.outer;
     const ulong n = exists ? params.rows.length : 0;
-    const ulong start = t.row * params.rows.length;
+    const ulong start = row_start<VISITS>(t, params.rows.length);
     const Affine<W> affine = {weight, bias, params.weighted != 0, params.biased != 0};
     // Where registers are scarce, a second way beside this one would cost more of them than there are.
-    const bool wide = is_wide(x) && is_wide(weight) && is_wide(bias) && is_wide(y);
+    const bool wide = is_wide(x) & is_wide(weight) & is_wide(bias) & is_wide(y);
     Statistics statistics;
     if (VISITS > 0 && (AT_ONCE || wide)) {
         if (VISITS > 1 && !exists) {

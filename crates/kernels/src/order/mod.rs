@@ -49,6 +49,11 @@ pub const fn row_threads(n: usize) -> usize {
 /// Elements of a row that one simdgroup takes.
 pub(crate) const ONE_SIMDGROUP: usize = 1024;
 
+/// Lanes of a simdgroup that share a row of `n` elements.
+pub(crate) fn row_lanes(n: usize) -> usize {
+    n.div_ceil(8).next_power_of_two().min(32)
+}
+
 /// The grid and the threadgroup in which `rows` rows of `length` elements are reduced on a device.
 ///
 /// A row of more than 1024 elements has a threadgroup. Of shorter rows only the lanes with elements are launched: several rows may share a
@@ -58,8 +63,7 @@ pub(crate) fn row_launch(rows: usize, length: usize, device: &DeviceProperties) 
     if length > ONE_SIMDGROUP {
         return [extent(rows), extent(row_threads(length))];
     }
-    let lanes = length.div_ceil(8).next_power_of_two().min(32);
-    let simdgroups = (rows * lanes).div_ceil(32);
+    let simdgroups = (rows * row_lanes(length)).div_ceil(32);
     let shared = (simdgroups / (8 * device.compute_units.max(1))).min(device.max_threads_per_threadgroup / 32).clamp(1, 8);
     [extent(simdgroups.div_ceil(shared)), extent(32 * shared)]
 }

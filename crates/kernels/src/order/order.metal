@@ -51,13 +51,22 @@ inline RowThread row_thread(ulong n, uint group, uint threads, uint simdgroup, u
     return {(ulong(group) * threads + index) >> ctz(count), index & (count - 1), count, lane, simdgroup};
 }
 
-// The same where the host says how many threads share a row, if that is a whole threadgroup; else COUNT is zero.
+// The same where the host says how many threads share a row, if that is a simdgroup or a whole threadgroup of several; else COUNT is zero.
 template <uint COUNT>
 inline RowThread row_thread(ulong n, uint group, uint threads, uint simdgroup, uint lane) {
     if (COUNT == 0) {
         return row_thread(n, group, threads, simdgroup, lane);
     }
+    if (COUNT == 32) {
+        return {ulong(group) * (threads / 32) + simdgroup, lane, COUNT, lane, simdgroup};
+    }
     return {group, 32 * simdgroup + lane, COUNT, lane, simdgroup};
+}
+
+// Where a row of neighbours begins, if rows begin at the first element. Of one that is kept in registers, 32 bits hold the length.
+template <uint VISITS>
+inline ulong row_start(RowThread t, ulong length) {
+    return t.row * (VISITS > 0 ? ulong(uint(length)) : length);
 }
 
 template <typename T>
@@ -262,9 +271,9 @@ struct RowShare {
         }
     }
 
-    // Where a piece of a visit begins; whether a visit has it, as all but the last do; how many slots of a visit there are.
-    uint at(uint v, uint piece) const { return first + v * (SLOTS * t.count) + piece * (spread ? 32 * LENGTH : LENGTH); }
-    bool has(uint v, uint piece) const { return (VISITS > 1 && v + 1 < KEPT) || at(v, piece) < n; }
+    // How far a piece of a visit is from the first one; whether a visit has it, as all but the last do; how many slots of a visit there are.
+    uint at(uint v, uint piece) const { return v * (SLOTS * t.count) + piece * (spread ? 32 * LENGTH : LENGTH); }
+    bool has(uint v, uint piece) const { return (VISITS > 1 && v + 1 < KEPT) || first + at(v, piece) < n; }
     bool has(uint v) const { return has(v, 0); }
     uint left(uint v) const { return has(v, PIECES - 1) ? SLOTS : LENGTH; }
 
@@ -289,7 +298,7 @@ struct RowShare {
         for (uint v = 0; v < KEPT; ++v) {
             for (uint i = 0; i < PIECES && has(v); ++i) {
                 if (has(v, i)) {
-                    load_piece<FROM>(row + at(v, i), kept.pieces[v][i]);
+                    load_piece<FROM>(row + first + at(v, i), kept.pieces[v][i]);
                 } else {
                     const float others[8] = {other, other, other, other, other, other, other, other};
                     narrow(others, kept.pieces[v][i]);
@@ -326,9 +335,9 @@ struct RowShare {
             if (has(v, i)) {
                 Piece<U, LENGTH> piece;
                 if (wide) {
-                    load_piece<WORDS>(row + at(v, i), piece);
+                    load_piece<WORDS>(row + first + at(v, i), piece);
                 } else {
-                    load_piece<ANYWHERE>(row + at(v, i), piece);
+                    load_piece<ANYWHERE>(row + first + at(v, i), piece);
                 }
                 widen(piece, slots + i * LENGTH);
             }
@@ -340,10 +349,10 @@ struct RowShare {
         for (uint i = 0; i < PIECES; ++i) {
             narrow(slots + i * LENGTH, kept.pieces[v][i]);
             if (has(v, i) && wide) {
-                *reinterpret_cast<device Piece<T, LENGTH>*>(row + at(v, i)) = kept.pieces[v][i];
+                *reinterpret_cast<device Piece<T, LENGTH>*>(row + first + at(v, i)) = kept.pieces[v][i];
             } else if (has(v, i)) {
                 for (uint j = 0; j < LENGTH; ++j) {
-                    row[at(v, i) + j] = narrow<T>(slots[i * LENGTH + j]);
+                    row[first + at(v, i) + j] = narrow<T>(slots[i * LENGTH + j]);
                 }
             }
         }

@@ -140,13 +140,13 @@ template <typename T, typename W, uint VISITS, uint COUNT, uint THREADS>
 {
     const RowThread t = row_thread<COUNT>(params.rows.length, group, threads, simdgroup, lane);
     const ulong n = t.row < params.rows.outer ? params.rows.length : 0;
-    const ulong start = t.row * params.rows.length;
+    const ulong start = row_start<VISITS>(t, params.rows.length);
     const RowsOf<T, VISITS, COUNT> source = {RowReader<T>(x + start, 1, n)};
     if (VISITS > 0) {
         if (VISITS > 1 && n == 0) {
             return;
         }
-        const RowShare<T, VISITS, COUNT> share(t, uint(n), is_wide(x) && is_wide(weight) && is_wide(y));
+        const RowShare<T, VISITS, COUNT> share(t, uint(n), is_wide(x) & is_wide(weight) & is_wide(y));
         rms_normalize_kept(source, weight, y + start, share, params, partial);
     } else {
         rms_normalize(source, weight, RowWriter<T>(y + start, 1, n), params, t, partial);
@@ -169,13 +169,13 @@ template <typename T, typename W, uint VISITS, uint COUNT, uint THREADS>
 {
     const RowThread t = row_thread<COUNT>(params.rows.length, group, threads, simdgroup, lane);
     const ulong n = t.row < params.rows.outer ? params.rows.length : 0;
-    const ulong start = t.row * params.rows.length;
+    const ulong start = row_start<VISITS>(t, params.rows.length);
     const RowsOfSum<T, VISITS, COUNT> source = {RowReader<T>(a + start, 1, n), RowReader<T>(b + start, 1, n), RowWriter<T>(sum + start, 1, n)};
     if (VISITS > 0) {
         if (VISITS > 1 && n == 0) {
             return;
         }
-        const RowShare<T, VISITS, COUNT> share(t, uint(n), is_wide(a) && is_wide(b) && is_wide(weight) && is_wide(sum) && is_wide(y));
+        const RowShare<T, VISITS, COUNT> share(t, uint(n), is_wide(a) & is_wide(b) & is_wide(weight) & is_wide(sum) & is_wide(y));
         rms_normalize_kept(source, weight, y + start, share, params, partial);
     } else {
         rms_normalize(source, weight, RowWriter<T>(y + start, 1, n), params, t, partial);

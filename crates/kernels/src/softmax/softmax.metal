@@ -37,8 +37,9 @@ template <typename T, uint LOG, uint VISITS, uint COUNT>
         if (VISITS > 1 && n == 0) {
             return;
         }
-        const RowShare<T, VISITS, COUNT> share(t, uint(n), is_wide(x) && is_wide(y));
-        softmax_kept<Form<LOG>>(x + t.row * rows.length, y + t.row * rows.length, share, partial);
+        const RowShare<T, VISITS, COUNT> share(t, uint(n), is_wide(x) & is_wide(y));
+        const ulong start = row_start<VISITS>(t, rows.length);
+        softmax_kept<Form<LOG>>(x + start, y + start, share, partial);
         return;
     }
     const ulong start = t.row / rows.inner * rows.length * rows.inner + t.row % rows.inner;

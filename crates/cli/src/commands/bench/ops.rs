@@ -21,6 +21,9 @@ pub(crate) struct OpsArgs {
     /// Only rows whose name contains this
     #[arg(long, default_value = "", hide_default_value = true)]
     filter: String,
+    /// Give every call the same inputs, which may then come from a cache
+    #[arg(long)]
+    warm: bool,
     #[command(flatten)]
     rows: RowArgs,
 }
@@ -36,7 +39,7 @@ pub(crate) fn run(args: &OpsArgs) -> Result<()> {
         print_line(format!("{:<62} {:>11} {:>9} {:>9} {:>7}", "operator", "µs", "GB/s", "GFLOP/s", "limit"));
     }
     for row in rows(&properties).into_iter().filter(|r| r.name().contains(&args.filter)) {
-        let result = measure(&executor, &row, ceilings, args.rows.seconds)?;
+        let result = measure(&executor, &row, ceilings, args)?;
         if !args.rows.json {
             print_line(&result.text);
         }
@@ -55,7 +58,7 @@ struct Measured {
     json: Value,
 }
 
-fn measure(executor: &Executor, row: &Row, ceilings: Ceilings, seconds: f64) -> Result<Measured> {
+fn measure(executor: &Executor, row: &Row, ceilings: Ceilings, args: &OpsArgs) -> Result<Measured> {
     /// Bytes of inputs to rotate through: more than the largest cache.
     const ARENA: usize = 1 << 30;
     const MOST_SETS: usize = 256;
@@ -65,7 +68,8 @@ fn measure(executor: &Executor, row: &Row, ceilings: Ceilings, seconds: f64) -> 
     let operator = if row.operator == CHAIN { None } else { Some(find(row.operator)?) };
     let operator = operator.map(|found| Ok::<_, Error>((found.operator(row.attributes.clone())?, found.inputs.len()))).transpose()?;
     let set_bytes = row.input_bytes();
-    let sets = if row.is_cold() { ARENA.div_ceil(set_bytes.max(1)).clamp(2, MOST_SETS) } else { 2 };
+    let rotated = if row.is_cold() { ARENA.div_ceil(set_bytes.max(1)).clamp(2, MOST_SETS) } else { 2 };
+    let sets = if args.warm { 1 } else { rotated };
     let mut inputs = Vec::new();
     for set in 0..sets {
         let make = |(dtype, shape): &(DType, Vec<usize>)| random(executor, *dtype, shape, set as u64);
@@ -95,7 +99,7 @@ fn measure(executor: &Executor, row: &Row, ceilings: Ceilings, seconds: f64) -> 
     if calls > sets {
         recording = record(calls)?.0;
     }
-    let time = replay_seconds(executor, &recording, Duration::from_secs_f64(seconds))? / calls as f64;
+    let time = replay_seconds(executor, &recording, Duration::from_secs_f64(args.rows.seconds))? / calls as f64;
     let bytes = (set_bytes + output_bytes) as f64;
     let (bandwidth, rate) = (bytes / time, row.operations / time);
     let limit = (bandwidth / ceilings.memory).max(rate / ceilings.arithmetic);
@@ -104,7 +108,7 @@ fn measure(executor: &Executor, row: &Row, ceilings: Ceilings, seconds: f64) -> 
     let percent = format!("{:.0} %", limit * 100.0);
     let text = format!("{name:<62} {:>11.1} {:>9.1} {:>9} {percent:>7}", time * 1e6, bandwidth / 1e9, shown(rate / 1e9));
     let json = json!({
-        "name": name, "work": row.work(), "calls": calls, "seconds": time, "bytes": bytes, "operations": row.operations,
+        "name": name, "work": row.work(), "sets": sets, "calls": calls, "seconds": time, "bytes": bytes, "operations": row.operations,
         "bytes_per_second": bandwidth, "operations_per_second": rate, "fraction_of_limit": limit,
     });
     Ok(Measured { text, json })

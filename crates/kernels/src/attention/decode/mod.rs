@@ -45,9 +45,9 @@ const FILES: &[MetalFile] = &[
 ];
 const METAL: MetalForm = MetalForm::new(FILES, "attention_decode").with_refusal(kv_append::REFUSAL);
 
-const fn fast(clustered: bool) -> [MetalFile; 14] {
-    let [a, b, c, d, e, f, g, h, i, j, k] = split::parts(clustered);
-    [a, b, c, d, e, f, g, h, i, j, k, DecodeParams::METAL, DecodeSplitParams::METAL, metal_file!("attention/decode/decode.cu")]
+const fn fast(clustered: bool) -> [MetalFile; 15] {
+    let [a, b, c, d, e, f, g, h, i, j, k, l] = split::parts(clustered);
+    [a, b, c, d, e, f, g, h, i, j, k, l, DecodeParams::METAL, DecodeSplitParams::METAL, metal_file!("attention/decode/decode.cu")]
 }
 /// Apart and clustered.
 const FAST: [&[MetalFile]; 2] = [&fast(false), &fast(true)];

@@ -24,16 +24,28 @@ const COMMON: [MetalFile; 8] = [
     metal_file!("attention/split/launches.cu"),
 ];
 
+/// How many warps a thread block has, and what tells the kernels' text.
+macro_rules! warps {
+    ($count:literal) => {
+        ($count, MetalFile { name: "attention/split/warps", text: concat!("constexpr int WARPS = ", $count, ";\n") })
+    };
+}
+/// Those of a cluster, or apart: fewer and larger thread blocks leave less to merge.
+const fn warps(clustered: bool) -> (u64, MetalFile) {
+    if clustered { warps!(4) } else { warps!(6) }
+}
+
 /// The files of kernels that work on parts of the keys, before those of one: thread blocks leave what they find to another launch, or a cluster of them
 /// puts it together.
-pub(super) const fn parts(clustered: bool) -> [MetalFile; 11] {
+pub(super) const fn parts(clustered: bool) -> [MetalFile; 12] {
     let [a, b, c, d, e, f, g, h] = COMMON;
+    let (_, warps) = warps(clustered);
     let end = if clustered { metal_file!("attention/split/cluster.cu") } else { metal_file!("attention/split/apart.cu") };
-    [a, b, c, d, e, f, g, h, metal_file!("attention/split/step.cu"), metal_file!("attention/split/part.cu"), end]
+    [a, b, c, d, e, f, g, h, warps, metal_file!("attention/split/step.cu"), metal_file!("attention/split/part.cu"), end]
 }
-const fn split(clustered: bool) -> [MetalFile; 13] {
-    let [a, b, c, d, e, f, g, h, i, j, k] = parts(clustered);
-    [a, b, c, d, e, f, g, h, i, j, k, AttentionSplitParams::METAL, metal_file!("attention/split/split.cu")]
+const fn split(clustered: bool) -> [MetalFile; 14] {
+    let [a, b, c, d, e, f, g, h, i, j, k, l] = parts(clustered);
+    [a, b, c, d, e, f, g, h, i, j, k, l, AttentionSplitParams::METAL, metal_file!("attention/split/split.cu")]
 }
 /// Apart and clustered.
 const SPLIT: [&[MetalFile]; 2] = [&split(false), &split(true)];
@@ -64,13 +76,15 @@ params! {
     }
 }
 
-/// Rows of a tile, warps of a threadgroup, and threadgroups that a multiprocessor has at once: as in part.cu.
+/// Rows of a tile, as in step.cu, and warps that a multiprocessor has at once, as in part.cu.
 const ROWS: u64 = 8;
-const WARPS: u64 = 4;
-const RESIDENT: u64 = 3;
+const RESIDENT: u64 = 12;
 
-/// Keys of which each warp has a step.
-const LEAST: u64 = WARPS * 16;
+/// Keys of a part at least: a step for each of four warps.
+const LEAST: u64 = 64;
+
+/// Threads that merge, as in merge.cu.
+const MERGING: u32 = 128;
 
 /// Thread blocks of a cluster, as in cluster.cu; the devices that have clusters; and the most elements of a head's keys that these few take in less time
 /// than many and a second launch (measured on an H200: 576 keys of 64 elements faster, of 128 as fast, 1024 of 128 slower).
@@ -97,9 +111,10 @@ impl<'a> Split<'a> {
         let Some(defines) = defines(types, s.width).filter(|_| serves && tiles * heads > 0) else { return Ok(None) };
         gpu::check_extents(params, device)?;
         let clustered = CLUSTERS.is_of(device) && s.keys * s.width <= CLUSTER_ELEMENTS;
+        let (warps, _) = warps(clustered);
         let parts = match clustered {
             true => CLUSTER,
-            false => (RESIDENT * device.compute_units as u64 / (tiles * heads)).clamp(1, s.keys.div_ceil(LEAST)),
+            false => (RESIDENT / warps * device.compute_units as u64 / (tiles * heads)).clamp(1, s.keys.div_ceil(LEAST)),
         };
         Ok(Some(Self { params, types, defines, tiles, clustered, block: SplitParams { group: s.group() as u32, parts: parts as u32 } }))
     }
@@ -121,18 +136,18 @@ impl<'a> Split<'a> {
             true => y.clone(),
             false => (Parameter::write("found", DType::F32), Argument::Scratch(0)),
         };
-        let threads = Extent::linear(32 * WARPS as u32);
-        let own = 16 * 32 * (width / 32) + 4 * (WARPS * ROWS * (2 + width + 4) + ROWS + width);
+        let (warps, _) = warps(self.clustered);
+        let own = 16 * 32 * (width / 32) + 4 * (warps * ROWS * (2 + width + 4) + ROWS + width);
         let source = CudaSource { files: files[usize::from(self.clustered)], ..source };
         let split = self.launch(source, params, buffers.into_iter().chain([left])).with_threadgroup_memory(own as usize + memory);
-        let split = split.over(Extent([parts as u32, self.tiles as u32, (s.kv_heads * s.batch) as u32]), threads);
+        let split = split.over(Extent([parts as u32, self.tiles as u32, (s.kv_heads * s.batch) as u32]), Extent::linear(32 * warps as u32));
         if self.clustered {
             return split.into();
         }
         let found = (Parameter::read("found", DType::F32), Argument::Scratch(0));
         let block = AttentionSplitParams { attention: *self.params, split: self.block };
         let merge = self.launch(CudaSource { files: MERGE, ..self.source("attention_merge_fast") }, &block, [found, y]);
-        let merge = merge.over(Extent([(width / 32) as u32, rows as u32, 1]), threads);
+        let merge = merge.over(Extent([(width / 32) as u32, rows as u32, 1]), Extent::linear(MERGING));
         // Sums, and states of two numbers.
         Plan { launches: vec![split, merge], scratch: vec![(4 * rows * parts * (width + 2)) as usize] }
     }

@@ -1,11 +1,11 @@
 // A part of the keys that eight rows attend (a row is a query of one of the heads that share keys), by a thread block whose warps take steps in turn and
 // put their sums together at the end. Keys and values are read once.
 
-// Three thread blocks fit a multiprocessor, with registers left for those of merge.cu beside them, where the compiler can be told so.
+// Twelve warps fit a multiprocessor, with registers left for those of merge.cu beside them, where the compiler can be told so.
 #if __CUDACC_VER_MAJOR__ > 12 || __CUDACC_VER_MINOR__ >= 4
 #define RESIDENT __maxnreg__(144)
 #else
-#define RESIDENT __launch_bounds__(32 * WARPS, 3)
+#define RESIDENT __launch_bounds__(32 * WARPS, 12 / WARPS)
 #endif
 
 // Shared memory: queries as operands (elements of row lane / 4, in the order that a lane has those of a key), and what warps found.

@@ -4,11 +4,10 @@
 // of a row, which in the products stand where its operands do: the elements of a dot product are permuted by that, and the columns of the sums.
 // Queries and weights are rounded to the type of the keys.
 //
-// Macros: KV (f16 or bf16) and WIDTH (64 or 128, of queries, keys and values).
+// Macros: KV (f16 or bf16) and WIDTH (64 or 128, of queries, keys and values). The host gives WARPS, those of a thread block.
 
 constexpr int ROWS = 8;             // Of a tile: the columns of a product.
 constexpr int STEP = 16;            // Keys of a step.
-constexpr int WARPS = 4;
 constexpr int PIECES = WIDTH / 32;  // Of 16 bytes, of a key in each of four lanes.
 constexpr int CHUNKS = WIDTH / 64;  // Of 16 bytes, of a value in each of eight lanes.
 // Powers of two that a score may be above the base of the weights.
