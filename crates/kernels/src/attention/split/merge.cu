@@ -13,6 +13,7 @@ struct State {
     float sum;
 };
 
+// Loads in the order of the text, of global memory: what `values` and `states` point to is hidden from the compiler below.
 DEVICE float load(const float* from) {
     float x;
     asm volatile("ld.global.f32 %0, [%1];" : "=f"(x) : "l"(from) : "memory");
