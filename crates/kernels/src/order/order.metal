@@ -63,7 +63,7 @@ inline RowThread row_thread(ulong n, uint group, uint threads, uint simdgroup, u
     return {group, 32 * simdgroup + lane, COUNT, lane, simdgroup};
 }
 
-// Where a row of neighbours begins, if rows begin at the first element. Of one that is kept in registers, 32 bits hold the length.
+// Where a row begins, if its elements are neighbours and rows follow each other. The length of one that is kept in registers has 32 bits.
 template <uint VISITS>
 inline ulong row_start(RowThread t, ulong length) {
     return t.row * (VISITS > 0 ? ulong(uint(length)) : length);

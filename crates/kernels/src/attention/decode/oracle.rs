@@ -106,9 +106,9 @@ pub(crate) fn cases() -> Vec<Case> {
         for (keys, positions) in [(600, &[0, 15, 16, 300, 599][..]), (2600, &[16, 2599])] {
             cases.extend(positions.iter().map(|&position| token(Dims::new(8, 2, 1, keys, 64), position, types).case(fast)));
         }
-        // More keys than multiprocessors take in a step of each warp.
-        for (width, position) in [(64, 0), (64, 2099), (128, 16), (128, 1111)] {
-            cases.push(token(Dims::new(16, 8, 1, 2100, width), position, types).case(fast));
+        // So many heads that there are few parts of each one's keys, of which a warp takes several steps, or none.
+        for (width, position) in [(64, 0), (64, 3999), (128, 16), (128, 3600)] {
+            cases.push(token(Dims::new(8, 8, 1, 4000, width), position, types).case(fast));
         }
         // Several tiles of heads for one of keys, of which a part turns; a window.
         let many = token(Dims::new(24, 2, 1, 400, 128), 390, types);
