@@ -6,15 +6,16 @@ use std::{
     thread,
 };
 
-use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
+use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use elinvar_core::{
     Backend, CommandList, Completion, CudaForm, DType, DeviceKind, DeviceProperties, Error, InFlight, KernelSource, MemoryInfo, Pipeline,
     REFUSAL_WORD, RawBuffer, Reading, Result, Storage,
 };
 
 use crate::{
+    carrier::Carrier,
     commands::{Target, kernels, refusing},
-    compile::Compiler,
+    compile::{Code, Compiler},
     driver::{self, Context, Driver},
     graph::{Graph, Seen, Turn},
     kernel::{Function, Kernel, Pending},
@@ -29,6 +30,7 @@ pub struct CudaBackend {
     context: Arc<Context>,
     compiler: Arc<Compiler>,
     products: Arc<Products>,
+    carrier: Carrier,
     properties: DeviceProperties,
     capability: u32,
     driver: i32,
@@ -93,15 +95,19 @@ impl CudaBackend {
             compute_capability: Some(capability),
             matrix_library: products::is_present(),
         };
+        let (compiler, jobs) = (Arc::new(compiler), Arc::new(Jobs::default()));
+        let carrying = compiler.clone();
+        let carrier = Carrier::new(&context, jobs.function(&context, "carry".to_owned(), move || Carrier::code(&carrying, capability)));
         Ok(Self {
             products: Arc::new(Products::new(context.clone())),
+            carrier,
             context,
-            compiler: Arc::new(compiler),
+            compiler,
             properties,
             capability,
             driver: driver.version,
             pieces: Arc::default(),
-            jobs: Arc::default(),
+            jobs,
             queue: Mutex::default(),
         })
     }
@@ -148,12 +154,7 @@ impl CudaBackend {
         let Some(words) = words else { return Ok(None) };
         let piece = self.pieces.take(&self.context, REFUSAL_WORD * kernels.len())?;
         let refusals = Refusals { words: piece, kernels: kernels.clone(), pieces: self.pieces.clone() };
-        // SAFETY: the piece is large enough and belongs to this submission until the copy is done.
-        let result = unsafe {
-            let to = refusals.words.pointer.cast();
-            sys::cuMemcpyDtoHAsync_v2(to, words.pointer, refusals.bytes(), self.context.stream())
-        };
-        self.context.check("copying what was refused", result)?;
+        self.carrier.carry(words.pointer, &refusals.words, refusals.bytes())?;
         Ok(Some(refusals))
     }
 }
@@ -192,9 +193,7 @@ impl Backend for CudaBackend {
         let _order = self.queue();
         self.context.enter()?;
         let piece = self.pieces.take(&self.context, bytes)?;
-        // SAFETY: the piece is large enough and belongs to this reading until the copy is done; the range lies in the buffer.
-        let result = unsafe { sys::cuMemcpyDtoHAsync_v2(piece.pointer.cast(), from, bytes, self.context.stream()) };
-        self.context.check("starting a copy to the host", result)?;
+        self.carrier.carry(from, &piece, bytes)?;
         let done = Arc::new(Submission::new(self.context.record()?, None));
         let arriving = Arriving::new(piece, bytes, self.pieces.clone(), done.clone());
         Ok(Reading::new(Completion::new(done), move || arriving.take()))
@@ -209,15 +208,8 @@ impl Backend for CudaBackend {
             self.jobs.start(move || drop(products.prepare()));
             return Ok(Pipeline::new(kernel.clone(), Arc::new(Kernel::Product)));
         }
-        let pending = Arc::new(Pending::default());
-        let (made, source, compiler) = (pending.clone(), kernel.clone(), self.compiler.clone());
-        let (context, capability) = (self.context.clone(), self.capability);
-        self.jobs.start(move || {
-            // Whoever waits for the kernel must be told, whatever happens.
-            let compiled = panic::catch_unwind(AssertUnwindSafe(|| compiler.compile(&source, capability)));
-            let compiled = compiled.unwrap_or_else(|_| Err(Error::compile_failed(format!("{}: its text broke the compiler", source.key))));
-            made.complete(compiled, |code| Function::load(&context, code));
-        });
+        let (source, compiler, capability) = (kernel.clone(), self.compiler.clone(), self.capability);
+        let pending = self.jobs.function(&self.context, kernel.key.to_string(), move || compiler.compile(&source, capability));
         Ok(Pipeline::new(kernel.clone(), Arc::new(Kernel::Function(pending))))
     }
 
@@ -268,6 +260,24 @@ struct Jobs {
 type Job = Box<dyn FnOnce() + Send>;
 
 impl Jobs {
+    /// A function that is compiled and loaded beside the caller.
+    fn function(
+        self: &Arc<Self>,
+        context: &Arc<Context>,
+        name: String,
+        compile: impl FnOnce() -> Result<Code> + Send + 'static,
+    ) -> Arc<Pending<Function>> {
+        let pending = Arc::new(Pending::default());
+        let (made, context) = (pending.clone(), context.clone());
+        self.start(move || {
+            // Whoever waits for the kernel must be told, whatever happens.
+            let compiled = panic::catch_unwind(AssertUnwindSafe(compile));
+            let compiled = compiled.unwrap_or_else(|_| Err(Error::compile_failed(format!("{name}: its text broke the compiler"))));
+            made.complete(compiled, |code| Function::load(&context, code));
+        });
+        pending
+    }
+
     fn start(self: &Arc<Self>, job: impl FnOnce() + Send + 'static) {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push_back(Box::new(job));
         let most = thread::available_parallelism().map_or(1, usize::from);

@@ -49,6 +49,9 @@ pub(crate) struct Code {
 /// The compute capability from which launches overlap.
 const OVERLAPPING: u32 = 90;
 
+/// Options for texts that are CUDA C++ as they stand.
+const PLAIN: [&str; 2] = ["--std=c++17", "-default-device"];
+
 /// The file of texts whose kernels wait themselves for the launches ahead.
 const WAITING: &str = "metal/launches.metal";
 
@@ -172,7 +175,7 @@ impl Compiler {
             text += &format!("#line 1 \"{}\"\n{content}\n", file.name);
         }
         let defines = source.defines.iter().map(|(name, value)| format!("--define-macro={name}={value}"));
-        let options = ["--std=c++17", "-default-device"].map(str::to_owned).into_iter().chain(defines).collect();
+        let options = PLAIN.map(str::to_owned).into_iter().chain(defines).collect();
         let name = kernel.key.to_string();
         let image = self.cached(&Text { name: &name, text: &text, target, fast_math: false, headers: &[], options })?;
         let params = (kernel.params_bytes > 0).then_some(Slot::Params);
@@ -182,6 +185,14 @@ impl Compiler {
             image,
             entries: vec![Entry { symbol: source.entry.to_owned(), arguments, overlaps: source.overlaps && capability >= OVERLAPPING }],
         })
+    }
+
+    /// The code of a kernel of the device's own, in CUDA C++, to be launched with two addresses.
+    pub(crate) fn own(&self, symbol: &str, text: &str, capability: u32) -> Result<Code> {
+        let (target, options) = (format!("sm_{capability}"), PLAIN.map(str::to_owned).into());
+        let image = self.cached(&Text { name: symbol, text, target, fast_math: false, headers: &[], options })?;
+        let arguments = vec![Slot::Buffer(0), Slot::Buffer(1)];
+        Ok(Code { image, entries: vec![Entry { symbol: symbol.to_owned(), arguments, overlaps: false }] })
     }
 
     fn cached(&self, text: &Text<'_>) -> Result<Vec<u8>> {

@@ -15,6 +15,7 @@
 //! outside every allocation, ends the device: that call and every later one fail with the names of the kernels that may have caused it.
 
 mod backend;
+mod carrier;
 mod commands;
 mod compile;
 mod driver;

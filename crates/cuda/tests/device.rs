@@ -119,13 +119,14 @@ fn every_input_that_is_refused_elsewhere_is_refused() {
 #[test]
 fn bytes_of_any_number_go_there_and_back() {
     let Some(device) = common::device() else { return };
-    for bytes in [0, 1, 3, 255, 4096, (4 << 20) - 1, (4 << 20) + 5, (37 << 20) + 3] {
+    for bytes in [0, 1, 3, 255, 1024, 1025, 4096, (4 << 20) - 1, (4 << 20) + 5, (37 << 20) + 3] {
         let buffer = device.allocate(bytes + 1).unwrap();
         let sent: Vec<u8> = (0..bytes).map(|i| (i * 7 + i / 256) as u8).collect();
         device.write(&buffer, 1, &sent).unwrap();
+        let later = device.read_later(&buffer, 1, bytes).unwrap();
         let mut back = vec![0; bytes];
         device.read(&buffer, 1, &mut back).unwrap();
-        assert!(back == sent, "{bytes} bytes");
+        assert!(back == sent && later.wait().unwrap() == sent, "{bytes} bytes");
     }
     let small = words(&device, &[0; 1]);
     (0..100_000u32).for_each(|i| device.write(&small, 0, &i.to_ne_bytes()).unwrap());
