@@ -80,8 +80,8 @@ params! {
 const ROWS: u64 = 8;
 const RESIDENT: u64 = 12;
 
-/// Keys of a part at least: a step for each of four warps.
-const LEAST: u64 = 64;
+/// Keys of a step, as in step.cu.
+const STEP: u64 = 16;
 
 /// Threads that merge, as in merge.cu.
 const MERGING: u32 = 128;
@@ -112,10 +112,8 @@ impl<'a> Split<'a> {
         gpu::check_extents(params, device)?;
         let clustered = CLUSTERS.is_of(device) && s.keys * s.width <= CLUSTER_ELEMENTS;
         let (warps, _) = warps(clustered);
-        let parts = match clustered {
-            true => CLUSTER,
-            false => (RESIDENT / warps * device.compute_units as u64 / (tiles * heads)).clamp(1, s.keys.div_ceil(LEAST)),
-        };
+        let room = RESIDENT / warps * device.compute_units as u64 / (tiles * heads);
+        let parts = if clustered { CLUSTER } else { fewest(s.keys, room.max(1), STEP * warps) };
         Ok(Some(Self { params, types, defines, tiles, clustered, block: SplitParams { group: s.group() as u32, parts: parts as u32 } }))
     }
 
@@ -165,6 +163,12 @@ impl<'a> Split<'a> {
     }
 }
 
+/// Parts of `keys`, of which a part's warps take a step each at `turn` keys: so few that none takes more steps than with as many parts as there is `room` for.
+/// More would end no sooner, and leave more to merge.
+fn fewest(keys: u64, room: u64, turn: u64) -> u64 {
+    keys.div_ceil(turn * keys.div_ceil(turn * room))
+}
+
 /// The launches, where the kernels serve.
 pub(super) fn plan(params: &Params, types: Types, precision: Precision, device: &DeviceProperties) -> Result<Option<Plan>> {
     let Some(split) = Split::new(params, types, precision, device)? else { return Ok(None) };
@@ -172,4 +176,19 @@ pub(super) fn plan(params: &Params, types: Types, precision: Precision, device: 
     let early = early.map(|(parameter, argument)| (parameter.early(), argument));
     let block = AttentionSplitParams { attention: *params, split: split.block };
     Ok(Some(split.plan(SPLIT, split.source("attention_split_fast"), &block, [q].into_iter().chain(early), 0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewer_parts_take_no_more_turns() {
+        assert_eq!([1024, 2048, 4096, 8192, 65536].map(|keys| fewest(keys, 33, 96)), [11, 22, 22, 29, 33]);
+        for (keys, room) in (1..=5000).step_by(7).flat_map(|keys| [1, 2, 33, 264].map(|room| (keys, room))) {
+            let (parts, turns) = (fewest(keys, room, 96), |parts: u64| keys.div_ceil(parts).div_ceil(96));
+            assert!(parts <= room && turns(parts) == turns(room), "{keys} keys, room for {room}: {parts}");
+            assert!(parts == 1 || turns(parts - 1) > turns(room), "{keys} keys, room for {room}: {parts} are not the fewest");
+        }
+    }
 }
