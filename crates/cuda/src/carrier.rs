@@ -42,8 +42,8 @@ impl Carrier {
     /// Starts a copy, for which `to` has room.
     pub(crate) fn carry(&self, from: sys::CUdeviceptr, to: &Pinned, bytes: usize) -> Result<()> {
         let stream = self.context.stream();
-        match u32::try_from(bytes) {
-            Ok(0) => Ok(()),
+        let result = match u32::try_from(bytes) {
+            Ok(0) => return Ok(()),
             Ok(threads @ ..=MOST) => {
                 let kernel = self.kernel.wait(|code| Function::load(&self.context, code))?;
                 // Pinned memory has one address, here and there.
@@ -51,10 +51,10 @@ impl Carrier {
             }
             _ => {
                 // SAFETY: the caller keeps both ranges until the copy is done in stream order.
-                let result = unsafe { sys::cuMemcpyDtoHAsync_v2(to.pointer.cast(), from, bytes, stream) };
-                self.context.check(&format!("copying {bytes} bytes from the GPU"), result)
+                unsafe { sys::cuMemcpyDtoHAsync_v2(to.pointer.cast(), from, bytes, stream) }
             }
-        }
+        };
+        self.context.check(&format!("copying {bytes} bytes from the GPU"), result)
     }
 }
 

@@ -163,8 +163,8 @@ impl<'a> Split<'a> {
     }
 }
 
-/// Parts of `keys`, of which a part's warps take a step each at `turn` keys: so few that none takes more steps than with as many parts as there is `room` for.
-/// More would end no sooner, and leave more to merge.
+/// The fewest parts of `keys` whose warps take no more steps than with as many parts as there is `room` for: more would end no sooner, and leave more to merge.
+/// A part's warps take a step each of every `turn` keys.
 fn fewest(keys: u64, room: u64, turn: u64) -> u64 {
     keys.div_ceil(turn * keys.div_ceil(turn * room))
 }
