@@ -39,7 +39,7 @@ impl Carrier {
         compiler.own("carry", TEXT, capability)
     }
 
-    /// Starts a copy, for which `to` has room.
+    /// Starts a copy, for which `to` has room. Both ends stay until it is done in stream order.
     pub(crate) fn carry(&self, from: sys::CUdeviceptr, to: &Pinned, bytes: usize) -> Result<()> {
         let stream = self.context.stream();
         let result = match u32::try_from(bytes) {

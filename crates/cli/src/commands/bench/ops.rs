@@ -68,8 +68,11 @@ fn measure(executor: &Executor, row: &Row, ceilings: Ceilings, args: &OpsArgs) -
     let operator = if row.operator == CHAIN { None } else { Some(find(row.operator)?) };
     let operator = operator.map(|found| Ok::<_, Error>((found.operator(row.attributes.clone())?, found.inputs.len()))).transpose()?;
     let set_bytes = row.input_bytes();
-    let rotated = if row.is_cold() { ARENA.div_ceil(set_bytes.max(1)).clamp(2, MOST_SETS) } else { 2 };
-    let sets = if args.warm { 1 } else { rotated };
+    let sets = match (args.warm, row.is_cold()) {
+        (true, _) => 1,
+        (false, true) => ARENA.div_ceil(set_bytes.max(1)).clamp(2, MOST_SETS),
+        (false, false) => 2,
+    };
     let mut inputs = Vec::new();
     for set in 0..sets {
         let make = |(dtype, shape): &(DType, Vec<usize>)| random(executor, *dtype, shape, set as u64);

@@ -113,7 +113,7 @@ impl<'a> Split<'a> {
         let clustered = CLUSTERS.is_of(device) && s.keys * s.width <= CLUSTER_ELEMENTS;
         let (warps, _) = warps(clustered);
         let room = RESIDENT / warps * device.compute_units as u64 / (tiles * heads);
-        let parts = if clustered { CLUSTER } else { fewest(s.keys, room.max(1), STEP * warps) };
+        let parts = if clustered { CLUSTER } else { fewest_parts(s.keys, room.max(1), STEP * warps) };
         Ok(Some(Self { params, types, defines, tiles, clustered, block: SplitParams { group: s.group() as u32, parts: parts as u32 } }))
     }
 
@@ -165,7 +165,7 @@ impl<'a> Split<'a> {
 
 /// The fewest parts of `keys` whose warps take no more steps than with as many parts as there is `room` for: more would end no sooner, and leave more to merge.
 /// A part's warps take a step each of every `turn` keys.
-fn fewest(keys: u64, room: u64, turn: u64) -> u64 {
+fn fewest_parts(keys: u64, room: u64, turn: u64) -> u64 {
     keys.div_ceil(turn * keys.div_ceil(turn * room))
 }
 
@@ -184,9 +184,9 @@ mod tests {
 
     #[test]
     fn fewer_parts_take_no_more_turns() {
-        assert_eq!([1024, 2048, 4096, 8192, 65536].map(|keys| fewest(keys, 33, 96)), [11, 22, 22, 29, 33]);
+        assert_eq!([1024, 2048, 4096, 8192, 65536].map(|keys| fewest_parts(keys, 33, 96)), [11, 22, 22, 29, 33]);
         for (keys, room) in (1..=5000).step_by(7).flat_map(|keys| [1, 2, 33, 264].map(|room| (keys, room))) {
-            let (parts, turns) = (fewest(keys, room, 96), |parts: u64| keys.div_ceil(parts).div_ceil(96));
+            let (parts, turns) = (fewest_parts(keys, room, 96), |parts: u64| keys.div_ceil(parts).div_ceil(96));
             assert!(parts <= room && turns(parts) == turns(room), "{keys} keys, room for {room}: {parts}");
             assert!(parts == 1 || turns(parts - 1) > turns(room), "{keys} keys, room for {room}: {parts} are not the fewest");
         }
