@@ -10,30 +10,37 @@ use std::{
     sync::OnceLock,
 };
 
-/// The folder with the libraries, made when first asked for.
+/// The folder with the libraries and the kernels compiled with them, made when first asked for. Its subfolder `incomplete` has a driver that lacks a
+/// function.
 fn libraries() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fake-cuda");
-        fs::create_dir_all(&folder).unwrap();
+        let _ = fs::remove_dir_all(&folder);
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake/cuda.rs");
         let compiler = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-        let library = folder.join("libcuda.so");
-        let done = Command::new(compiler).args(["--edition", "2024", "--crate-type", "cdylib", "-o"]).arg(&library).arg(source).status().unwrap();
-        assert!(done.success());
-        fs::copy(&library, folder.join("libnvrtc.so.13")).unwrap();
+        let build = |library: &Path, options: &[&str]| {
+            fs::create_dir_all(library.parent().unwrap()).unwrap();
+            let command = [&["--edition", "2024", "--crate-type", "cdylib"], options].concat();
+            assert!(Command::new(&compiler).args(command).arg("-o").arg(library).arg(&source).status().unwrap().success());
+        };
+        build(&folder.join("libcuda.so"), &[]);
+        build(&folder.join("incomplete/libcuda.so"), &["--cfg", "incomplete"]);
+        fs::copy(folder.join("libcuda.so"), folder.join("libnvrtc.so.13")).unwrap();
         folder
     })
 }
 
-/// Exit code, standard output and standard error of `elinvar`, beside a driver that does as `fault` says.
+/// Exit code, standard output and standard error of `elinvar`, beside a driver that does as `fault` says. One that does not end has code 124.
 fn elinvar(fault: &str, arguments: &[&str]) -> (i32, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_elinvar"));
-    command.env("LD_LIBRARY_PATH", libraries()).env("FAKE_CUDA", fault).env("ELINVAR_NVRTC", libraries().join("libnvrtc.so.13"));
-    if let Some(file) = fault.strip_prefix("nvrtc=") {
-        command.env("ELINVAR_NVRTC", file);
-    }
-    let output = command.env_remove("ELINVAR_DEVICE").args(arguments).output().unwrap();
+    let folder = libraries();
+    let mut command = Command::new("timeout");
+    command.args(["60", env!("CARGO_BIN_EXE_elinvar")]).args(arguments).env("FAKE_CUDA", fault).env_remove("ELINVAR_DEVICE");
+    command.env("LD_LIBRARY_PATH", if fault == "incomplete" { folder.join(fault) } else { folder.to_owned() });
+    command.env("ELINVAR_NVRTC", fault.strip_prefix("nvrtc=").map_or_else(|| folder.join("libnvrtc.so.13"), PathBuf::from));
+    // Not the user's folder: what a real compiler of the same version made would be found there.
+    command.env("ELINVAR_CACHE", folder.join("cache"));
+    let output = command.output().unwrap();
     (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
 }
 
@@ -43,6 +50,7 @@ const GENERATE: &[&str] = &["generate", "--quiet", "-n", "2", "ROMEO:"];
 fn a_device_that_does_not_open_says_why_and_auto_takes_the_cpu() {
     let faults = [
         ("version=11080", "the NVIDIA driver offers CUDA 11.8: a driver for CUDA 12.0 or later is needed"),
+        ("incomplete", "the NVIDIA driver has no cuModuleLoadData: a driver for CUDA 12.0 or later is needed"),
         ("init=803", "the NVIDIA driver does not start: said by the fake (FAKE)"),
         ("init=100", "sees no GPU: pass one to this container"),
         ("devices=0", "sees no GPU: pass one to this container"),

@@ -8,8 +8,8 @@ use std::{
 
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use elinvar_core::{
-    Backend, CommandList, Completion, CudaForm, DType, DeviceKind, DeviceProperties, Error, InFlight, KernelSource, MemoryInfo, Pipeline,
-    REFUSAL_WORD, RawBuffer, Reading, Result, Storage,
+    Backend, CommandList, Completion, CudaForm, DType, DeviceKind, DeviceProperties, InFlight, KernelSource, MemoryInfo, Pipeline, REFUSAL_WORD,
+    RawBuffer, Reading, Result, Storage,
 };
 
 use crate::{
@@ -269,12 +269,7 @@ impl Jobs {
     ) -> Arc<Pending<Function>> {
         let pending = Arc::new(Pending::default());
         let (made, context) = (pending.clone(), context.clone());
-        self.start(move || {
-            // Whoever waits for the kernel must be told, whatever happens.
-            let compiled = panic::catch_unwind(AssertUnwindSafe(compile));
-            let compiled = compiled.unwrap_or_else(|_| Err(Error::compile_failed(format!("{name}: its text broke the compiler"))));
-            made.complete(compiled, |code| Function::load(&context, code));
-        });
+        self.start(move || made.complete(&name, compile, |code| Function::load(&context, code)));
         pending
     }
 
@@ -304,7 +299,8 @@ impl Jobs {
                 return;
             };
             drop(running);
-            job();
+            // A panic has told of itself; who waits for the end must not wait for ever.
+            let _ = panic::catch_unwind(AssertUnwindSafe(job));
         }
     }
 
@@ -320,14 +316,20 @@ impl Jobs {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::{
+        sync::{
+            atomic::{AtomicUsize, Ordering},
+            mpsc,
+        },
+        time::Duration,
+    };
 
     use super::*;
 
     #[test]
     fn every_job_is_done_and_finishing_waits_for_those_that_run() {
         let (jobs, done) = (Arc::new(Jobs::default()), Arc::new(AtomicUsize::new(0)));
-        let (sender, receiver) = std::sync::mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         for _ in 0..50 {
             let (done, sender) = (done.clone(), sender.clone());
             jobs.start(move || {
@@ -338,7 +340,7 @@ mod tests {
         (0..50).for_each(|_| receiver.recv().unwrap());
         let late = done.clone();
         jobs.start(move || {
-            thread::sleep(std::time::Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(20));
             late.fetch_add(1, Ordering::Relaxed);
         });
         while !jobs.waiting.lock().unwrap().is_empty() {
@@ -347,5 +349,20 @@ mod tests {
         jobs.finish();
         assert_eq!(done.load(Ordering::Relaxed), 51);
         assert_eq!(*jobs.running.lock().unwrap(), 0);
+    }
+    #[test]
+    fn a_job_that_panics_leaves_nobody_waiting() {
+        let jobs = Arc::new(Jobs::default());
+        (0..50).for_each(|_| jobs.start(|| panic!("a job that fails")));
+        let (sender, receiver) = mpsc::channel();
+        let last = sender.clone();
+        jobs.start(move || last.send("done").unwrap());
+        let told = || receiver.recv_timeout(Duration::from_secs(60));
+        assert_eq!(told(), Ok("done"));
+        thread::spawn(move || {
+            jobs.finish();
+            sender.send("finished").unwrap();
+        });
+        assert_eq!(told(), Ok("finished"));
     }
 }

@@ -16,6 +16,53 @@ use elinvar_core::{Error, KernelSource, Result};
 /// CUDA's version of the oldest driver whose functions suffice.
 const OLDEST_DRIVER: i32 = 12000;
 
+/// Every function of the driver's that is called. The bindings look for a function when it is first called, and panic if there is none.
+const FUNCTIONS: [&str; 43] = [
+    "cuCtxSetCurrent",
+    "cuDeviceGet",
+    "cuDeviceGetAttribute",
+    "cuDeviceGetCount",
+    "cuDeviceGetMemPool",
+    "cuDeviceGetName",
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuDevicePrimaryCtxRetain",
+    "cuDriverGetVersion",
+    "cuEventCreate",
+    "cuEventDestroy_v2",
+    "cuEventQuery",
+    "cuEventRecord",
+    "cuEventSynchronize",
+    "cuFuncGetAttribute",
+    "cuFuncSetAttribute",
+    "cuGetErrorName",
+    "cuGetErrorString",
+    "cuGraphDestroy",
+    "cuGraphExecDestroy",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphLaunch",
+    "cuInit",
+    "cuLaunchKernel",
+    "cuLaunchKernelEx",
+    "cuMemAllocAsync",
+    "cuMemFreeAsync",
+    "cuMemFreeHost",
+    "cuMemGetInfo_v2",
+    "cuMemHostAlloc",
+    "cuMemPoolTrimTo",
+    "cuMemcpyDtoDAsync_v2",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemsetD8Async",
+    "cuModuleGetFunction",
+    "cuModuleLoadData",
+    "cuModuleUnload",
+    "cuStreamBeginCapture_v2",
+    "cuStreamCreate",
+    "cuStreamDestroy_v2",
+    "cuStreamEndCapture",
+    "cuStreamSynchronize",
+];
+
 /// What the driver says of itself and its devices.
 pub(crate) struct Driver {
     /// 13000 for CUDA 13.0.
@@ -33,8 +80,13 @@ impl Driver {
         if !unsafe { sys::is_culib_present() } {
             return Err(Error::device_unavailable("no NVIDIA driver (libcuda) was found: install one for CUDA 12 or later, or use another device"));
         }
+        // SAFETY: the library is present. The functions are not called.
+        let has = |name: &&&str| unsafe { sys::culib().get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_ok();
+        if let Some(missing) = FUNCTIONS.iter().find(|name| !has(name)) {
+            return Err(Error::device_unavailable(format!("the NVIDIA driver has no {missing}: a driver for CUDA 12.0 or later is needed")));
+        }
         let mut version = 0;
-        // SAFETY: the library is present; every driver has this function.
+        // SAFETY: the library has this function.
         let told = unsafe { sys::cuDriverGetVersion(&mut version) };
         if told != CUresult::CUDA_SUCCESS || version < OLDEST_DRIVER {
             let found = if told == CUresult::CUDA_SUCCESS { shown(version) } else { "none".into() };
@@ -387,6 +439,21 @@ impl Drop for Event {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_function_that_is_called_is_looked_for() {
+        let mut called = Vec::new();
+        for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap() {
+            let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+            for rest in text.split("sys::cu").skip(1) {
+                let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                called.extend(name.starts_with(char::is_uppercase).then(|| format!("cu{name}")));
+            }
+        }
+        called.sort();
+        called.dedup();
+        assert_eq!(called, FUNCTIONS);
+    }
 
     #[test]
     fn a_gpu_is_known_by_its_vendor_and_class() {

@@ -2,6 +2,7 @@
 
 use std::{
     ffi::{CString, c_int, c_void},
+    panic::{self, AssertUnwindSafe},
     ptr,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
@@ -46,13 +47,13 @@ impl<T> Default for Pending<T> {
 }
 
 impl<T> Pending<T> {
-    /// Tells what became of it.
-    pub(crate) fn complete(&self, compiled: Result<Code>, load: impl Fn(&Code) -> Result<T>) {
-        let made = match compiled {
+    /// Makes it, and tells whoever waits what became of it, even if making it panics.
+    pub(crate) fn complete(&self, name: &str, compile: impl FnOnce() -> Result<Code>, load: impl Fn(&Code) -> Result<T>) {
+        let made = panic::catch_unwind(AssertUnwindSafe(|| match compile() {
             Ok(code) => load(&code).map_or(Made::Compiled(code), |loaded| Made::Loaded(Arc::new(loaded))),
             Err(error) => Made::Failed(error),
-        };
-        *self.made() = made;
+        }));
+        *self.made() = made.unwrap_or_else(|_| Made::Failed(Error::compile_failed(format!("{name}: compiling or loading it panicked"))));
         self.done.notify_all();
     }
 
@@ -252,17 +253,29 @@ mod tests {
         let pending = Arc::new(Pending::<()>::default());
         let other = pending.clone();
         let waiting = std::thread::spawn(move || other.wait(|_| Ok(())));
-        pending.complete(Err(Error::compile_failed("no such luck")), |_| Ok(()));
+        pending.complete("it", || Err(Error::compile_failed("no such luck")), |_| Ok(()));
         assert!(waiting.join().unwrap().unwrap_err().is_compile_failed());
         assert!(pending.wait(|_| Ok(())).is_err());
     }
 
     #[test]
+    fn who_waits_is_told_of_a_panic() {
+        let code = || Ok(Code { image: vec![], entries: vec![] });
+        let (compiled, loaded) = (Pending::<()>::default(), Pending::<()>::default());
+        compiled.complete("a", || panic!("while compiling"), |_| Ok(()));
+        loaded.complete("b", code, |_| panic!("while loading"));
+        for pending in [compiled, loaded] {
+            let error = pending.wait(|_| Ok(())).unwrap_err();
+            assert!(error.is_compile_failed() && error.to_string().contains("panicked"), "{error}");
+        }
+    }
+
+    #[test]
     fn what_could_not_be_loaded_is_tried_again() {
         let pending = Pending::default();
-        let code = Code { image: vec![7], entries: vec![] };
+        let code = || Ok(Code { image: vec![7], entries: vec![] });
         let full = |_: &Code| Err(Error::out_of_memory("full"));
-        pending.complete(Ok(code), full);
+        pending.complete("it", code, full);
         assert!(pending.wait(full).unwrap_err().is_out_of_memory());
         assert_eq!(*pending.wait(|code| Ok(code.image[0])).unwrap(), 7);
         assert_eq!(*pending.wait(full).unwrap(), 7);

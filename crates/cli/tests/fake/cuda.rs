@@ -1,5 +1,6 @@
 //! A CUDA driver and an NVRTC without a GPU behind them. `FAKE_CUDA` says what is wrong: a `version`, a result of `init` or of `allocate`, the number of
-//! `devices`, the bytes `free`, or the `architecture` that the compiler knows; as `key=number`.
+//! `devices`, the bytes `free`, or the `architecture` that the compiler knows; as `key=number`. What the compiler makes is a byte, which the driver loads;
+//! nothing is ever launched.
 
 #![allow(non_snake_case, clippy::missing_safety_doc, clippy::not_unsafe_ptr_arg_deref)]
 
@@ -19,6 +20,9 @@ fn give<T>(place: *mut T, value: T) -> c_int {
     unsafe { ptr::write(place, value) };
     0
 }
+
+/// What is not there to be called answers: CUDA_ERROR_NOT_SUPPORTED.
+const NEVER: c_int = 801;
 
 macro_rules! functions {
     ($($name:ident($($argument:ident: $type:ty),*) => $body:expr;)*) => {
@@ -56,15 +60,42 @@ functions! {
     cuMemHostAlloc(_memory: *mut *mut c_void, _bytes: usize, _flags: c_uint) => told("allocate", 999) as c_int;
     cuDeviceGetMemPool(pool: *mut *mut c_void, _device: c_int) => give(pool, ptr::dangling_mut());
     cuMemPoolTrimTo(_pool: *mut c_void, _bytes: usize) => 0;
+    cuModuleGetFunction(function: *mut *mut c_void) => give(function, ptr::dangling_mut());
+    cuModuleUnload() => 0;
+    cuFuncGetAttribute(value: *mut c_int) => give(value, 1024);
+    cuEventCreate() => NEVER;
+    cuEventDestroy_v2() => NEVER;
+    cuEventQuery() => NEVER;
+    cuEventRecord() => NEVER;
+    cuEventSynchronize() => NEVER;
+    cuFuncSetAttribute() => NEVER;
+    cuGraphDestroy() => NEVER;
+    cuGraphExecDestroy() => NEVER;
+    cuGraphInstantiateWithFlags() => NEVER;
+    cuGraphLaunch() => NEVER;
+    cuLaunchKernel() => NEVER;
+    cuLaunchKernelEx() => NEVER;
+    cuMemFreeHost() => NEVER;
+    cuMemcpyDtoDAsync_v2() => NEVER;
+    cuMemcpyDtoHAsync_v2() => NEVER;
+    cuMemcpyHtoDAsync_v2() => NEVER;
+    cuMemsetD8Async() => NEVER;
+    cuStreamBeginCapture_v2() => NEVER;
+    cuStreamEndCapture() => NEVER;
 
     nvrtcVersion(major: *mut c_int, minor: *mut c_int) => give(major, 13) + give(minor, 0);
     nvrtcGetNumSupportedArchs(count: *mut c_int) => give(count, 1);
     nvrtcGetSupportedArchs(architectures: *mut c_int) => give(architectures, told("architecture", 90) as c_int);
-    nvrtcCreateProgram() => 1;
-    nvrtcCompileProgram() => 1;
+    nvrtcCreateProgram(program: *mut *mut c_void) => give(program, ptr::dangling_mut());
+    nvrtcCompileProgram() => 0;
     nvrtcDestroyProgram() => 0;
-    nvrtcGetCUBINSize() => 1;
-    nvrtcGetCUBIN() => 1;
-    nvrtcGetProgramLogSize() => 1;
-    nvrtcGetProgramLog() => 1;
+    nvrtcGetCUBINSize(_program: *mut c_void, bytes: *mut usize) => give(bytes, 1);
+    nvrtcGetCUBIN(_program: *mut c_void, code: *mut u8) => give(code, 1);
+    nvrtcGetProgramLogSize() => NEVER;
+    nvrtcGetProgramLog() => NEVER;
+}
+
+#[cfg(not(incomplete))]
+functions! {
+    cuModuleLoadData(module: *mut *mut c_void) => give(module, ptr::dangling_mut());
 }
