@@ -5,7 +5,7 @@ use elinvar_core::{DType, Result};
 use super::{Attention, Scoring};
 use crate::{
     Precision,
-    conformance::{Bound, Case, HostTensor},
+    conformance::{Bound, Case, HostTensor, made},
 };
 
 /// Extents of `q [B, Hq, Tq, D]`, `k [B, Hkv, Tk, D]`, `v [B, Hkv, Tk, Dv]`.
@@ -282,7 +282,7 @@ fn strided_cases() -> Vec<Case> {
     let narrow = stored(DType::F32, [1, 1, 65, 32], 35).viewed(|layout| layout.slice(3, 0, 31, 1));
     let [q, k] = [1, 65].map(|rows| stored(DType::F32, [1, 1, rows, 16], 36));
     let narrow = narrow.map(|v| case_of(window, d, [q, k, v], Extra::default()));
-    cases.into_iter().chain([narrow]).flatten().collect()
+    cases.into_iter().chain([narrow]).map(made).collect()
 }
 
 /// What a device may compute on matrix units.
@@ -344,8 +344,8 @@ fn fast_cases() -> Vec<Case> {
     values[64 + 3] = f64::NAN;
     q = HostTensor::from_f64(DType::F16, q.dims(), &values);
     cases.push(case_of(operator, d, [q, k, v], Extra::default()));
-    cases.extend(PAIRS.into_iter().flat_map(|pair| [(66, 70), (3, 270)].map(|(queries, keys)| fast_strided(pair, queries, keys))).flatten());
-    cases.extend([270, 4300].map(fast_narrow).into_iter().flatten());
+    cases.extend(PAIRS.into_iter().flat_map(|pair| [(66, 70), (3, 270)].map(|(queries, keys)| made(fast_strided(pair, queries, keys)))));
+    cases.extend([270, 4300].map(fast_narrow).map(made));
     cases
 }
 

@@ -160,6 +160,12 @@ fn normalised_error(found: &[f64], exact: &[f64]) -> f64 {
     if error == 0.0 { 0.0 } else { error / norm(&mut numbers().map(|(_, e)| *e)) }
 }
 
+/// A part of a case, which is as this crate wrote it: one that cannot be made is a mistake here, and must not be left out without a word.
+#[allow(clippy::panic, reason = "nothing that a caller gives comes here")]
+pub(crate) fn made<T>(part: Result<T>) -> T {
+    part.unwrap_or_else(|cause| panic!("a case of the conformance suite cannot be made: {cause}"))
+}
+
 /// Where tensors start in their buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {

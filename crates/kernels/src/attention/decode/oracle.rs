@@ -6,7 +6,7 @@ use super::{CACHE, DecodeAttention, FREQUENCIES, POSITIONS, QUERIES, ROWS, VALUE
 use crate::{
     Precision,
     attention::oracle::{Dims, PAIRS, bound, probabilities, scores, weighted_sum},
-    conformance::{Bound, Case, HostTensor},
+    conformance::{Bound, Case, HostTensor, made},
     rope::{RopeScaling, frequencies, oracle::rotate},
 };
 
@@ -35,8 +35,8 @@ impl Token {
         Ok(inputs)
     }
 
-    fn case(self, operator: DecodeAttention) -> Option<Case> {
-        Some(self.of(operator, self.inputs().ok()?))
+    fn case(self, operator: DecodeAttention) -> Result<Case> {
+        Ok(self.of(operator, self.inputs()?))
     }
 
     fn of(self, operator: DecodeAttention, inputs: Vec<HostTensor>) -> Case {
@@ -115,21 +115,21 @@ pub(crate) fn cases() -> Vec<Case> {
         cases.push(Token { rotary: 64, ..many }.case(DecodeAttention { interleaved: i % 2 == 1, ..fast }));
         cases.push(token(Dims::new(4, 1, 1, 5000, 128), 4100, types).case(DecodeAttention { left_window: Some(40), scale: Some(0.5), ..fast }));
     }
-    cases.into_iter().flatten().chain([plain, fast].into_iter().filter_map(strided)).collect()
+    cases.into_iter().chain([plain, fast].map(strided)).map(made).collect()
 }
 
 /// New rows between others.
-fn strided(operator: DecodeAttention) -> Option<Case> {
+fn strided(operator: DecodeAttention) -> Result<Case> {
     let token = Token { d: Dims::new(4, 2, 1, 300, 64), rotary: 16, position: 280, types: PAIRS[2] };
     let between = |rows: HostTensor| {
-        let [_, heads, width] = <[usize; 3]>::try_from(rows.dims()).ok()?;
+        let (heads, width) = (rows.dims()[1], rows.dims()[2]);
         let twice: Vec<f64> = rows.to_f64().chunks(width).flat_map(|row| [row, row].concat()).collect();
         let stored = HostTensor::from_f64(rows.dtype(), &[1, 2 * heads, width], &twice);
-        stored.viewed(|layout| layout.slice(1, 0, heads, 2)).ok()
+        stored.viewed(|layout| layout.slice(1, 0, heads, 2))
     };
-    let mut inputs = token.inputs().ok()?;
+    let mut inputs = token.inputs()?;
     for index in [ROWS, VALUES, QUERIES] {
         inputs[index] = between(inputs[index].clone())?;
     }
-    Some(token.of(operator, inputs))
+    Ok(token.of(operator, inputs))
 }
