@@ -350,6 +350,7 @@ mod tests {
         assert_eq!(done.load(Ordering::Relaxed), 51);
         assert_eq!(*jobs.running.lock().unwrap(), 0);
     }
+
     #[test]
     fn a_job_that_panics_leaves_nobody_waiting() {
         let jobs = Arc::new(Jobs::default());
