@@ -53,7 +53,9 @@ impl<T> Pending<T> {
             Ok(code) => load(&code).map_or(Made::Compiled(code), |loaded| Made::Loaded(Arc::new(loaded))),
             Err(error) => Made::Failed(error),
         }));
-        *self.made() = made.unwrap_or_else(|_| Made::Failed(Error::compile_failed(format!("{name}: compiling or loading it panicked"))));
+        *self.made() = made.unwrap_or_else(|_| {
+            Made::Failed(Error::compile_failed(format!("{name}: compiling or loading it panicked: this is a defect in Elinvar, please report it")))
+        });
         self.done.notify_all();
     }
 
