@@ -268,8 +268,8 @@ impl Jobs {
         compile: impl FnOnce() -> Result<Code> + Send + 'static,
     ) -> Arc<Pending<Function>> {
         let pending = Arc::new(Pending::default());
-        let (made, context) = (pending.clone(), context.clone());
-        self.start(move || made.complete(&name, compile, |code| Function::load(&context, code)));
+        let (kernel, context) = (pending.clone(), context.clone());
+        self.start(move || kernel.make(&name, compile, |code| Function::load(&context, code)));
         pending
     }
 

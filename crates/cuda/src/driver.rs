@@ -17,7 +17,7 @@ use elinvar_core::{Error, KernelSource, Result};
 const OLDEST_DRIVER: i32 = 12000;
 
 /// Every function of the driver's that is called. The bindings look for a function when it is first called, and panic if there is none.
-const FUNCTIONS: [&str; 43] = [
+const FUNCTIONS: &[&str] = &[
     "cuCtxSetCurrent",
     "cuDeviceGet",
     "cuDeviceGetAttribute",
@@ -81,8 +81,8 @@ impl Driver {
             return Err(Error::device_unavailable("no NVIDIA driver (libcuda) was found: install one for CUDA 12 or later, or use another device"));
         }
         // SAFETY: the library is present. The functions are not called.
-        let has = |name: &&&str| unsafe { sys::culib().get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_ok();
-        if let Some(missing) = FUNCTIONS.iter().find(|name| !has(name)) {
+        let lacks = |name: &str| unsafe { sys::culib().get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_err();
+        if let Some(missing) = FUNCTIONS.iter().find(|name| lacks(name)) {
             return Err(Error::device_unavailable(format!("the NVIDIA driver has no {missing}: a driver for CUDA 12.0 or later is needed")));
         }
         let mut version = 0;
@@ -445,7 +445,7 @@ mod tests {
         let mut called = Vec::new();
         for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap() {
             let text = fs::read_to_string(entry.unwrap().path()).unwrap();
-            for rest in text.split("sys::cu").skip(1) {
+            for rest in text.split("::cu").skip(1) {
                 let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
                 called.extend(name.starts_with(char::is_uppercase).then(|| format!("cu{name}")));
             }

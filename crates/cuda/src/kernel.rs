@@ -48,7 +48,7 @@ impl<T> Default for Pending<T> {
 
 impl<T> Pending<T> {
     /// Makes it, and tells whoever waits what became of it, even if making it panics.
-    pub(crate) fn complete(&self, name: &str, compile: impl FnOnce() -> Result<Code>, load: impl Fn(&Code) -> Result<T>) {
+    pub(crate) fn make(&self, name: &str, compile: impl FnOnce() -> Result<Code>, load: impl Fn(&Code) -> Result<T>) {
         let made = panic::catch_unwind(AssertUnwindSafe(|| match compile() {
             Ok(code) => load(&code).map_or(Made::Compiled(code), |loaded| Made::Loaded(Arc::new(loaded))),
             Err(error) => Made::Failed(error),
@@ -255,7 +255,7 @@ mod tests {
         let pending = Arc::new(Pending::<()>::default());
         let other = pending.clone();
         let waiting = std::thread::spawn(move || other.wait(|_| Ok(())));
-        pending.complete("it", || Err(Error::compile_failed("no such luck")), |_| Ok(()));
+        pending.make("it", || Err(Error::compile_failed("no such luck")), |_| Ok(()));
         assert!(waiting.join().unwrap().unwrap_err().is_compile_failed());
         assert!(pending.wait(|_| Ok(())).is_err());
     }
@@ -264,8 +264,8 @@ mod tests {
     fn who_waits_is_told_of_a_panic() {
         let code = || Ok(Code { image: vec![], entries: vec![] });
         let (compiled, loaded) = (Pending::<()>::default(), Pending::<()>::default());
-        compiled.complete("a", || panic!("while compiling"), |_| Ok(()));
-        loaded.complete("b", code, |_| panic!("while loading"));
+        compiled.make("a", || panic!("while compiling"), |_| Ok(()));
+        loaded.make("b", code, |_| panic!("while loading"));
         for pending in [compiled, loaded] {
             let error = pending.wait(|_| Ok(())).unwrap_err();
             assert!(error.is_compile_failed() && error.to_string().contains("panicked"), "{error}");
@@ -277,7 +277,7 @@ mod tests {
         let pending = Pending::default();
         let code = || Ok(Code { image: vec![7], entries: vec![] });
         let full = |_: &Code| Err(Error::out_of_memory("full"));
-        pending.complete("it", code, full);
+        pending.make("it", code, full);
         assert!(pending.wait(full).unwrap_err().is_out_of_memory());
         assert_eq!(*pending.wait(|code| Ok(code.image[0])).unwrap(), 7);
         assert_eq!(*pending.wait(full).unwrap(), 7);
