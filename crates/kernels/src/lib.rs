@@ -12,6 +12,7 @@
 
 pub mod float;
 pub mod order;
+pub mod parallel;
 pub mod registry;
 pub mod rows;
 

@@ -1,15 +1,15 @@
 //! Operators that work row by row along one axis of a row-major tensor.
 
-use std::{cell::Cell, marker::PhantomData};
+use std::cell::Cell;
 
 use elinvar_core::{DeviceProperties, KernelKey, Result, Shape};
-use rayon::prelude::*;
 
 use crate::{
     Launch,
     float::{Float, as_f32, as_f32_mut},
     metal::params,
     order,
+    parallel::{SERIAL_BELOW, Shared, for_each, for_each_part},
 };
 
 params! {
@@ -73,25 +73,19 @@ fn product(dims: &[usize]) -> u64 {
     dims.iter().product::<usize>() as u64
 }
 
-/// Elements below which a loop is not worth splitting over threads.
-pub const SERIAL_BELOW: usize = 16 << 10;
-
 /// How many rows of `length` elements one task takes, of `count` rows in all: whole tasks of about [`SERIAL_BELOW`] elements.
 pub fn rows_per_task(length: usize, count: usize) -> usize {
     (SERIAL_BELOW / length.max(1)).clamp(1, count.max(1))
 }
 
 /// Calls `block(first row, input, output)` for blocks of contiguous rows of `length` elements, in parallel.
-pub fn for_each_block<A: Sync, B: Send>(length: usize, input: &[A], output: &mut [B], block: impl Fn(usize, &[A], &mut [B]) + Sync) {
+pub fn for_each_block<A: Sync, B: Send + Copy>(length: usize, input: &[A], output: &mut [B], block: impl Fn(usize, &[A], &mut [B]) + Sync) {
     if input.is_empty() {
         return;
     }
     let rows = rows_per_task(length, input.len() / length);
-    if input.len() <= rows * length {
-        return block(0, input, output);
-    }
-    let tasks = input.par_chunks(rows * length).zip(output.par_chunks_mut(rows * length)).enumerate();
-    tasks.for_each(|(task, (input, output))| block(task * rows, input, output));
+    let size = rows * length;
+    for_each_part(output, size, |task, output| block(task * rows, &input[task * size..][..output.len()], output));
 }
 
 /// Elements of a row that are worked on between fetches ahead.
@@ -185,8 +179,7 @@ pub fn for_each_tile<T: Float>(
             }
         });
     };
-    let tasks = rows.outer as usize * tiles;
-    if input.len() < SERIAL_BELOW { (0..tasks).for_each(work) } else { (0..tasks).into_par_iter().for_each(work) }
+    for_each(rows.outer as usize * tiles, length * width, work);
 }
 
 thread_local! {
@@ -202,53 +195,4 @@ pub fn with_scratch<R>(length: usize, work: impl FnOnce(&mut [f32]) -> R) -> R {
     let result = work(&mut scratch[..length]);
     SCRATCH.set(scratch);
     result
-}
-
-/// A slice that several tasks write at once, each its own elements.
-#[derive(Clone, Copy)]
-pub struct Shared<'a, T> {
-    pointer: *mut T,
-    length: usize,
-    slice: PhantomData<&'a mut [T]>,
-}
-
-// SAFETY: elements are reached through `unsafe` methods alone, whose callers keep tasks apart.
-unsafe impl<T: Send> Send for Shared<'_, T> {}
-// SAFETY: as above.
-unsafe impl<T: Send> Sync for Shared<'_, T> {}
-
-impl<'a, T: Copy> Shared<'a, T> {
-    /// Borrows `slice` for as long as tasks write it.
-    pub fn new(slice: &'a mut [T]) -> Self {
-        Self { pointer: slice.as_mut_ptr(), length: slice.len(), slice: PhantomData }
-    }
-
-    /// Writes one element.
-    ///
-    /// # Safety
-    /// No other task reads or writes it.
-    ///
-    /// # Panics
-    /// `index` is outside the slice.
-    #[inline(always)]
-    pub unsafe fn write(&self, index: usize, value: T) {
-        assert!(index < self.length);
-        // SAFETY: in bounds, and this task's alone by the caller's promise.
-        unsafe { self.pointer.add(index).write(value) };
-    }
-
-    /// A part to write.
-    ///
-    /// # Safety
-    /// No other task reads or writes it, and no other borrow of it is alive.
-    ///
-    /// # Panics
-    /// The range is outside the slice.
-    #[inline(always)]
-    #[allow(clippy::mut_from_ref, reason = "disjointness is the caller's promise")]
-    pub unsafe fn part(&self, start: usize, length: usize) -> &'a mut [T] {
-        assert!(start <= self.length && length <= self.length - start);
-        // SAFETY: in bounds, and this task's alone by the caller's promise.
-        unsafe { std::slice::from_raw_parts_mut(self.pointer.add(start), length) }
-    }
 }

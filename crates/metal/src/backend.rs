@@ -1,13 +1,13 @@
 use std::{
     borrow::Cow,
-    collections::HashMap,
+    collections::{BTreeMap, BTreeSet, HashMap},
     path::Path,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use elinvar_core::{
-    Backend, CommandList, Completion, DType, DeviceKind, DeviceProperties, Error, HostMemory, InFlight, KernelSource, MemoryInfo, Pipeline,
-    RawBuffer, Reading, Relief, Result, Signal, Storage,
+    Backend, CommandList, Completion, DType, DeviceKind, DeviceProperties, Error, HostMemory, InFlight, KernelSource, MemoryInfo, Metal, MetalFile,
+    Pipeline, RawBuffer, Reading, Relief, Result, Signal, Storage,
 };
 
 use crate::{
@@ -21,6 +21,9 @@ use crate::{
     staging::Staging,
     submission::{Batch, BatchLimits, Pending},
 };
+
+#[cfg(target_os = "linux")]
+use crate::simulated::Simulated;
 
 /// Heads the text of strict kernels: Metal's math mode *safe* still contracts a product and a sum of one expression.
 const STRICT: &str = "#pragma METAL fp contract(off)\n";
@@ -102,6 +105,10 @@ impl<A: Api> MetalBackend<A> {
         }
     }
 
+    fn text_of(&self, file: &MetalFile) -> &str {
+        self.texts.get(file.name).map_or(file.text, String::as_str)
+    }
+
     fn buffer(&self, bytes: usize, mode: StorageMode) -> Result<A::Buffer> {
         check_working_set(bytes, self.api.memory())?;
         self.api.scope(|| self.api.buffer(bytes, mode))
@@ -143,6 +150,31 @@ impl<A: Api> MetalBackend<A> {
             pending.begin();
             let told = pending.clone();
             self.api.commit(encoded, Box::new(move |result| told.end(result)));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl MetalBackend<Simulated> {
+    /// Compiles kernels of the library into the cache, those of one text together: much less work than one after the other.
+    ///
+    /// # Errors
+    /// A text that does not compile.
+    pub fn compile_all(&self, kernels: &[Arc<KernelSource>]) -> Result<()> {
+        let mut texts = BTreeMap::<_, BTreeSet<_>>::new();
+        for kernel in kernels {
+            if let Some(form) = kernel.metal.as_ref().and_then(Metal::form) {
+                let strict = if form.fast_math { "" } else { STRICT };
+                let text = strict.to_owned() + &form.text(|file| self.text_of(file));
+                texts.entry((form.fast_math, text)).or_default().insert((kernel.key.to_string(), form.instance(&kernel.key)));
+            }
+        }
+        for ((fast_math, text), instances) in texts {
+            let names: Vec<&str> = instances.iter().map(|(name, _)| name.as_str()).collect();
+            let text = text + &instances.iter().map(|(_, instance)| instance.as_str()).collect::<String>();
+            let name = names.first().copied().unwrap_or_default();
+            self.api.library(LibrarySource { name, text: &text, fast_math })?.compile_all(&names)?;
         }
         Ok(())
     }
@@ -231,7 +263,7 @@ impl<A: Api> Backend for MetalBackend<A> {
     fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
         let metal = kernel.metal.as_ref().ok_or_else(|| Error::unsupported(format!("{} has no Metal text", kernel.key)))?;
         let name = metal.kernel(&kernel.key);
-        let text = metal.text(&kernel.key, |file| self.texts.get(file.name).map_or(file.text, String::as_str));
+        let text = metal.text(&kernel.key, |file| self.text_of(file));
         let text = if metal.fast_math() { text } else { Cow::Owned(STRICT.to_owned() + &text) };
         let source = LibrarySource { name: &name, text: &text, fast_math: metal.fast_math() };
         let compiled = self.api.scope(|| self.pipelines.get(&self.api, source, &name, metal.constants()))?;

@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use elinvar_core::{Device, DeviceKind};
+use elinvar_core::{Backend, Device, DeviceKind};
 use elinvar_cpu::CpuBackend;
 use elinvar_kernels::{
     conformance::{self, Case, Placement},
@@ -20,15 +20,17 @@ use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
 
 const SCHEDULES: u64 = 4;
 
-/// Takes cases until none is left; what failed.
-fn work(cases: &[Case], next: &AtomicUsize) -> Vec<String> {
+/// Takes cases until none is left, each under `schedules` of the schedules; what failed.
+fn work(cases: &[Case], next: &AtomicUsize, schedules: u64) -> Vec<String> {
     let options = SimulatorOptions::default();
     let seed = options.seed.clone();
     let simulated = Device::new(MetalBackend::new(Simulated::new(options).unwrap(), DeviceKind::MetalSim));
     let cpu = Device::new(CpuBackend::new(NonZeroUsize::new(1)).unwrap());
     let mut failures = Vec::new();
-    while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-        for schedule in 0..SCHEDULES {
+    loop {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        let Some(case) = cases.get(number) else { return failures };
+        for schedule in (number as u64..).take(schedules as usize).map(|schedule| schedule % SCHEDULES) {
             seed.set(schedule);
             if let Err(error) = conformance::compare(case, &simulated, &cpu, Placement::ALL[schedule as usize % 2]) {
                 failures.push(format!("schedule {schedule}: {error}"));
@@ -36,18 +38,29 @@ fn work(cases: &[Case], next: &AtomicUsize) -> Vec<String> {
             }
         }
     }
-    failures
+}
+
+fn backend() -> MetalBackend<Simulated> {
+    MetalBackend::new(Simulated::new(SimulatorOptions::default()).unwrap(), DeviceKind::MetalSim)
+}
+
+fn compile_all(cases: &[Case]) {
+    let backend = backend();
+    let launches = cases.iter().flat_map(|case| case.plan(backend.properties()).unwrap().launches);
+    backend.compile_all(&launches.map(|launch| launch.kernel).collect::<Vec<_>>()).unwrap();
 }
 
 #[test]
 fn every_operator_has_the_bits_of_the_cpu_and_no_findings_under_any_schedule() {
-    let (cases, next) = (conformance::cases(), AtomicUsize::new(0));
+    let (cases, next) = (conformance::sample(conformance::cases(), backend().properties()), AtomicUsize::new(0));
+    let schedules = if conformance::runs_all() { SCHEDULES } else { 1 };
+    compile_all(&cases);
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let failures: Vec<_> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| work(&cases, &next))).collect();
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| work(&cases, &next, schedules))).collect();
         workers.into_iter().flat_map(|w| w.join().unwrap()).collect()
     });
-    println!("{} cases under {SCHEDULES} schedules, {} failed", cases.len(), failures.len());
+    println!("{} cases, each under {schedules} of {SCHEDULES} schedules, {} failed", cases.len(), failures.len());
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
@@ -60,7 +73,7 @@ fn kernels_that_need_many_registers_run_with_smaller_threadgroups_and_the_same_b
     };
     let (narrow, cpu) = (simulated(MOST), Device::new(CpuBackend::new(NonZeroUsize::new(1)).unwrap()));
     let (mut smaller, mut asked) = (0, 0);
-    for case in conformance::cases().iter().step_by(7) {
+    for case in conformance::cases().iter().step_by(if conformance::runs_all() { 7 } else { 35 }) {
         let threads = |plan: elinvar_kernels::Plan| plan.launches.iter().map(|launch| launch.threadgroup.count()).max().unwrap_or(0);
         let (planned, infos) = (threads(case.plan(narrow.properties()).unwrap()), case.infos().unwrap());
         let fitted = threads(plan_for(&*case.operator, &infos, &case.operator.infer(&infos).unwrap(), &narrow).unwrap());

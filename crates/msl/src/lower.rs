@@ -61,7 +61,7 @@ pub(crate) fn lower(module: &Module, kernels: &[Kernel]) -> Lowered {
     amounts::amounts(module, &mut edits);
     ternaries::ternaries(module, &mut edits);
     threadgroup_variables::threadgroup_variables(module, &mut edits);
-    let mut text = constants::defaults(module) + &edits.apply();
+    let mut text = constants::defaults(module) + edits.apply().trim_end();
     let entries = entries::entries(kernels, &mut text);
     Lowered { text, entries }
 }

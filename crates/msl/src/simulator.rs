@@ -7,6 +7,9 @@ pub const PRELUDE: &[(&str, &str)] = prelude! {
     "quadgroup.h" "simdgroup_matrix.h" "atomic.h" "utility.h" "entry.h"
 };
 
+/// What makes entry points: part of what a kernel is made from.
+pub const ENTRIES: &[u8] = include_bytes!("lower/entries.rs");
+
 /// Defines under which the prelude keeps address spaces apart that a compilation for running lets convert. A text is compiled with each of them
 /// for the sake of the errors alone: [`address_space_misuse`](crate::address_space_misuse) reads them.
 pub const STRICT_DEFINES: &[&str] = &["ELV_STRICT_THREAD", "ELV_SWAP_CONSTANT"];

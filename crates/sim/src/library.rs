@@ -108,8 +108,8 @@ impl Library {
     pub(crate) fn new(compiler: Arc<Compiler>, source: &Source, options: &CompileOptions) -> Result<Self> {
         let preprocessed = preprocess(source, options)?;
         let module = Arc::new(Module::read(&preprocessed)?);
-        let any: Vec<&str> = module.kernels().iter().map(|kernel| kernel.name.as_str()).take(1).collect();
-        let fingerprint = CacheKey::of([module.lower_for_simulator(&any)?.text.as_bytes()]);
+        // Without entry points, so that a kernel is found again whichever instantiations stand beside it.
+        let fingerprint = CacheKey::of([module.lower_for_simulator(&[])?.text.as_bytes(), simulator::ENTRIES]);
         Ok(Self { compiler, name: source.name.clone(), module, fingerprint, options: options.clone(), loaded: Arc::default() })
     }
 
@@ -153,15 +153,23 @@ impl Library {
         self.make(kernel, constants, &place)
     }
 
-    /// Compiles many kernels without function constants: several in one run of the compiler, several runs at once.
+    /// Compiles many kernels without function constants into the cache: several in one run of the compiler, several runs at once.
+    ///
+    /// # Errors
+    /// As [`Library::pipeline`].
+    pub fn compile_all(&self, kernels: &[&str]) -> Result<()> {
+        let target = self.target(&[])?;
+        let find = |kernel: &&str| self.compiler.find(&self.compiler.kernel_key(&self.fingerprint, kernel, &target));
+        let missing: Vec<&str> = kernels.iter().copied().filter(|kernel| find(kernel).is_none()).collect();
+        missing.par_chunks(KERNELS_PER_RUN).try_for_each(|chunk| self.compile(chunk, &target).map(drop))
+    }
+
+    /// Pipelines of many kernels without function constants, as [`Library::compile_all`] compiles them.
     ///
     /// # Errors
     /// As [`Library::pipeline`].
     pub fn pipelines(&self, kernels: &[&str]) -> Result<Vec<Pipeline>> {
-        let target = self.target(&[])?;
-        let find = |kernel: &&str| self.compiler.find(&self.compiler.kernel_key(&self.fingerprint, kernel, &target));
-        let missing: Vec<&str> = kernels.iter().copied().filter(|kernel| find(kernel).is_none()).collect();
-        missing.par_chunks(KERNELS_PER_RUN).try_for_each(|chunk| self.compile(chunk, &target).map(drop))?;
+        self.compile_all(kernels)?;
         kernels.par_iter().map(|kernel| self.pipeline(kernel, &[])).collect()
     }
 

@@ -9,16 +9,38 @@ use std::{
     thread,
 };
 
-use elinvar_core::{Device, DeviceProperties, Error, Result};
+use elinvar_core::{Device, DeviceProperties, Error, KernelKey, Result};
 
 use super::{Case, Placement, compare};
 
 /// Of some cases those that launch, on a device, a kernel that none before them launches: a short way through all kernels.
 pub fn each_kernel_once(cases: Vec<Case>, device: &DeviceProperties) -> Vec<Case> {
+    first_of_each(cases, device, |key| key.clone())
+}
+
+/// The cases that a test runs: all of them where [`runs_all`] says so, otherwise those that launch a kernel which none before them launches for any data
+/// types. Prints how many are left out, and how to run them.
+pub fn sample(cases: Vec<Case>, device: &DeviceProperties) -> Vec<Case> {
+    if runs_all() {
+        return cases;
+    }
+    let count = cases.len();
+    let sampled = first_of_each(cases, device, |key| KernelKey { dtypes: Vec::new(), ..key.clone() });
+    println!("SKIPPED: {} of {count} cases, kernels for other data types and other sizes; `tools/test --all` runs them", count - sampled.len());
+    sampled
+}
+
+/// Whether tests run everything they have: the environment variable `ELINVAR_TESTS` is `all`, as `tools/test --all` sets it.
+pub fn runs_all() -> bool {
+    std::env::var_os("ELINVAR_TESTS").is_some_and(|tests| tests == "all")
+}
+
+/// Of some cases those that launch a kernel whose `identity` no kernel of a case before them has.
+fn first_of_each(cases: Vec<Case>, device: &DeviceProperties, identity: impl Fn(&KernelKey) -> KernelKey) -> Vec<Case> {
     let mut seen = HashSet::new();
     let mut is_first = |case: &Case| match case.plan(device) {
-        Ok(plan) => plan.launches.iter().filter(|launch| seen.insert(launch.kernel.key.clone())).count() > 0,
-        // What the device refuses is told when the case is run.
+        Ok(plan) => plan.launches.iter().filter(|launch| seen.insert(identity(&launch.kernel.key))).count() > 0,
+        // What the device refuses is reported when the case is run.
         Err(_) => true,
     };
     cases.into_iter().filter(|case| is_first(case)).collect()

@@ -1,7 +1,6 @@
 //! The CPU twin: contiguous runs, or tiles where two axes change places.
 
 use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
-use rayon::prelude::*;
 
 use super::{CopyParams, exchange::Exchange};
 use crate::{
@@ -10,7 +9,7 @@ use crate::{
         blocks::{self, TASK},
         dispatch::for_storage,
     },
-    rows::SERIAL_BELOW,
+    parallel::for_each,
 };
 
 pub(super) fn twin(bits: DType) -> HostKernel {
@@ -26,19 +25,10 @@ fn run<T: Element>(arguments: &mut HostArguments<'_>) -> Result<()> {
     check_order(&space, &to)?;
     let task = Task { space: &space, from: &from, to: &to, x, y: Target(y.as_mut_ptr()) };
     match Tiles::find(&params) {
-        Some(tiles) => each(tiles.count(), tiles.elements(), &|index| task.tile(&tiles, index)),
-        None => each(space.elements().div_ceil(TASK), TASK.min(space.elements()), &|index| task.runs(index)),
+        Some(tiles) => for_each(tiles.count(), tiles.elements(), |index| task.tile(&tiles, index)),
+        None => for_each(space.elements().div_ceil(TASK), TASK.min(space.elements()), |index| task.runs(index)),
     }
     Ok(())
-}
-
-/// Calls `work(0), …, work(count - 1)`, in parallel if that is worth it.
-fn each(count: usize, elements: usize, work: &(dyn Fn(usize) + Sync)) {
-    if count * elements < SERIAL_BELOW {
-        (0..count).for_each(work);
-    } else {
-        (0..count).into_par_iter().with_min_len((SERIAL_BELOW / elements).max(1)).for_each(work);
-    }
 }
 
 /// Refuses a destination that might visit an element twice.

@@ -4,13 +4,9 @@ use elinvar_core::{DType, DeviceProperties, Element, Error, HostArguments, Kerne
 
 use crate::{
     Argument, Launch, Operator, Plan, TensorInfo,
-    elementwise::{
-        self, Operand, Space,
-        blocks::{TASK, each_part},
-        dispatch::for_storage,
-        over_elements, storage,
-    },
+    elementwise::{self, Operand, Space, blocks::TASK, dispatch::for_storage, over_elements, storage},
     metal::{self, metal_file, params},
+    parallel::for_each_part,
     required,
 };
 
@@ -72,7 +68,7 @@ fn run<T: Element>(arguments: &mut HostArguments<'_>) -> Result<()> {
     }
     let (rows, columns) = (rows as usize, columns as usize);
     let part_rows = (TASK / columns).max(1);
-    each_part(y, part_rows * columns, |part, y| {
+    for_each_part(y, part_rows * columns, |part, y| {
         for (row, y) in (part * part_rows..).zip(y.chunks_exact_mut(columns)) {
             let diagonal = k.saturating_add((row % rows) as i64).saturating_add(i64::from(upper == 0));
             let (left, right) = y.split_at_mut(diagonal.clamp(0, columns as i64) as usize);

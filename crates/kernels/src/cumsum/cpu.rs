@@ -1,13 +1,13 @@
 //! The CPU twin: rows in parallel; rows along other axes than the last as tiles of neighbours, in vectors across them.
 
 use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
-use rayon::prelude::*;
 
 use super::Params;
 use crate::{
     elementwise::{dispatch::for_integers, number::Number},
     float::{Float, with_float},
-    rows::{SERIAL_BELOW, Shared, for_each_block, for_each_tile, in_f32},
+    parallel::{Shared, for_each},
+    rows::{for_each_block, for_each_tile, in_f32},
     simd,
 };
 
@@ -50,11 +50,7 @@ fn run_integers<T: Number>(arguments: &mut HostArguments<'_>) -> Result<()> {
             unsafe { y.write(at, if exclusive == 0 { sum } else { before }) };
         }
     };
-    if x.len() < SERIAL_BELOW {
-        (0..rows.count()).for_each(work)
-    } else {
-        (0..rows.count()).into_par_iter().for_each(work)
-    }
+    for_each(rows.count(), length, work);
     Ok(())
 }
 

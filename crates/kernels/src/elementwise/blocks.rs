@@ -1,10 +1,9 @@
 //! Visiting elements in contiguous blocks, in parallel.
 
 use elinvar_core::{Element, MAX_RANK, Result};
-use rayon::prelude::*;
 
 use super::{Operand, Space, stream};
-use crate::rows::SERIAL_BELOW;
+use crate::parallel::for_each_part;
 
 /// Elements of a block that is gathered or streamed: a few of them fit L1 together.
 const BLOCK: usize = 1024;
@@ -147,21 +146,6 @@ pub(crate) fn run<T: Copy>(data: &[T], at: usize, stride: isize, out: &mut [T]) 
     }
 }
 
-/// Calls `task(index, part)` for every `size` elements of `y`, in parallel if that is worth it.
-pub(crate) fn each_part<Y: Element>(y: &mut [Y], size: usize, task: impl Fn(usize, &mut [Y]) + Sync) {
-    let parallel = y.len() >= SERIAL_BELOW;
-    each_bytes(bytemuck::cast_slice_mut(y), size * size_of::<Y>(), parallel, &|index, y| task(index, bytemuck::cast_slice_mut(y)));
-}
-
-/// Not generic, so that there is one for all kernels.
-fn each_bytes(y: &mut [u8], size: usize, parallel: bool, task: &(dyn Fn(usize, &mut [u8]) + Sync)) {
-    if parallel {
-        y.par_chunks_mut(size).enumerate().for_each(|(index, y)| task(index, y));
-    } else {
-        y.chunks_mut(size).enumerate().for_each(|(index, y)| task(index, y));
-    }
-}
-
 /// Splits `y` over threads and into blocks and calls `block(state, start, y)` for each.
 ///
 /// `light` work, bound by memory alone, lets large outputs go past the caches; with more work between stores that only costs.
@@ -176,7 +160,7 @@ fn drive<Y: Element, S>(
     let most = if linear && !streams { TASK } else { BLOCK };
     let row = space.inner();
     let cut = !linear && row >= LONG_ROW;
-    each_part(y, TASK, |index, y| {
+    for_each_part(y, TASK, |index, y| {
         let mut state = state();
         let mut staged = if streams { vec![Y::zeroed(); BLOCK] } else { Vec::new() };
         let mut done = 0;

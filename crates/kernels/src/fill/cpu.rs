@@ -6,12 +6,13 @@ use half::{bf16, f16};
 use super::{ArangeParams, FillParams};
 use crate::{
     elementwise::{
-        blocks::{TASK, each_part},
+        blocks::TASK,
         dispatch::{for_integers, for_storage},
         number::Number,
         scalar::low_bits,
     },
     float::Float,
+    parallel::for_each_part,
 };
 
 pub(super) fn fill(bits: DType) -> HostKernel {
@@ -21,7 +22,7 @@ pub(super) fn fill(bits: DType) -> HostKernel {
 fn run_fill<T: Element>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let params: FillParams = arguments.params()?;
     let value = low_bits::<T>(params.bits);
-    each_part(arguments.output::<T>(0)?, TASK, |_, y| y.fill(value));
+    for_each_part(arguments.output::<T>(0)?, TASK, |_, y| y.fill(value));
     Ok(())
 }
 
@@ -38,7 +39,7 @@ pub(super) fn arange(dtype: DType) -> Result<HostKernel> {
 fn run_floats<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let params: ArangeParams = arguments.params()?;
     let (start, step) = (f32::from_bits(params.start as u32), f32::from_bits(params.step as u32));
-    each_part(arguments.output::<T>(0)?, TASK, |part, y| {
+    for_each_part(arguments.output::<T>(0)?, TASK, |part, y| {
         for (i, y) in (part * TASK..).zip(y) {
             *y = T::from_f32((i as f32).mul_add(step, start));
         }
@@ -49,7 +50,7 @@ fn run_floats<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
 fn run_integers<T: Number>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let params: ArangeParams = arguments.params()?;
     let (start, step) = (low_bits::<T>(params.start), low_bits::<T>(params.step));
-    each_part(arguments.output::<T>(0)?, TASK, |part, y| {
+    for_each_part(arguments.output::<T>(0)?, TASK, |part, y| {
         for (i, y) in (part * TASK..).zip(y) {
             *y = T::add(start, T::mul(low_bits(i as u64), step));
         }

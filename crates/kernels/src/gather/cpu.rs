@@ -6,9 +6,9 @@ use super::{
     GatherParams,
     index::{Index, check_all, for_indices},
 };
-use crate::elementwise::{
-    blocks::{TASK, each_part},
-    dispatch::for_storage,
+use crate::{
+    elementwise::{blocks::TASK, dispatch::for_storage},
+    parallel::for_each_part,
 };
 
 pub(super) fn twin(dtype: DType, indices: DType) -> Result<HostKernel> {
@@ -25,7 +25,7 @@ fn run<T: Element, I: Index>(arguments: &mut HostArguments<'_>) -> Result<()> {
     }
     check_all(indices, params.axis as usize, extent)?;
     let rows = (TASK / inner).max(1);
-    each_part(y, rows * inner, |number, y| {
+    for_each_part(y, rows * inner, |number, y| {
         for (row, y) in (number * rows..).zip(y.chunks_exact_mut(inner)) {
             if let Some(entry) = indices[row % count].resolve(extent) {
                 y.copy_from_slice(&x[(row / count * extent + entry) * inner..][..inner]);

@@ -10,11 +10,12 @@ use crate::{
     Operator, Plan, TensorInfo,
     elementwise::{
         self, Operand, Space,
-        blocks::{TASK, each_part, walk},
+        blocks::{TASK, walk},
         dispatch::for_storage,
         over_elements,
     },
     metal::{self, metal_file, params},
+    parallel::for_each_part,
     required,
 };
 
@@ -97,7 +98,7 @@ fn run<T: Element, I: Index>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let (stride, extent) = (stride as usize, extent as usize);
     check_all(indices, axis as usize, extent)?;
     let step = operand.strides[space.axes().len() - 1] as usize;
-    each_part(y, TASK, |number, y| {
+    for_each_part(y, TASK, |number, y| {
         let (mut done, indices) = (0, &indices[number * TASK..]);
         walk(&space, [&operand], number * TASK, y.len(), |[at], length| {
             for (i, (y, index)) in y[done..done + length].iter_mut().zip(&indices[done..]).enumerate() {

@@ -8,13 +8,9 @@ use super::{
 };
 use crate::{
     Operator, Plan, TensorInfo,
-    elementwise::{
-        self, Operand, Space,
-        blocks::{TASK, each_part},
-        dispatch::for_storage,
-        over_elements,
-    },
+    elementwise::{self, Operand, Space, blocks::TASK, dispatch::for_storage, over_elements},
     metal::{self, metal_file, params},
+    parallel::for_each_part,
     required,
 };
 
@@ -140,7 +136,7 @@ fn run<T: Element, I: Index>(arguments: &mut HostArguments<'_>) -> Result<()> {
     }
     params.check(indices)?;
     let rows = (TASK / inner).max(1);
-    each_part(y, rows * inner, |number, y| {
+    for_each_part(y, rows * inner, |number, y| {
         for (number, y) in (number * rows..).zip(y.chunks_exact_mut(inner)) {
             if let Some(slice) = params.slice(number, params.tuple(indices, number)) {
                 y.copy_from_slice(&x[slice * inner..][..inner]);

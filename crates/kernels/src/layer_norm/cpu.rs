@@ -6,7 +6,8 @@ use super::Params;
 use crate::{
     float::{Float, widen, with_float},
     order,
-    rows::{Ahead, PIECE, Shared, for_each_block, in_f32},
+    parallel::Shared,
+    rows::{Ahead, PIECE, for_each_block, in_f32},
     simd,
 };
 

@@ -3,14 +3,13 @@
 
 use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
 use half::{bf16, f16};
-use rayon::prelude::*;
 
-use super::{Geometry, arg::Params};
+use super::{Geometry, arg::Params, cpu::Units};
 use crate::{
     elementwise::dispatch::for_numbers,
     float::Float,
     order,
-    rows::{SERIAL_BELOW, rows_per_task},
+    parallel::{Shared, for_each},
     simd,
 };
 
@@ -131,31 +130,31 @@ pub(super) fn twin(x: DType, index: DType, largest: bool) -> Result<HostKernel> 
 
 fn run<T: Candidate, I: Index, S: Side>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let Params { geometry, select_last, .. } = arguments.params()?;
-    let (x, y) = (arguments.input::<T>(0)?, arguments.output::<I>(1)?);
-    if y.is_empty() {
-        return Ok(());
-    }
-    let (inner, last) = (geometry.inner as usize, select_last != 0);
-    // A task is a block of rows, or a tile of columns of one `o`.
-    let line = if inner == 1 { y.len() } else { inner };
-    let width = if inner == 1 { rows_per_task(geometry.length as usize, y.len()) } else { order::TILE.min(inner) };
-    let tiles = line.div_ceil(width);
-    let work = |(task, out): (usize, &mut [I])| {
-        let (o, first) = (task / tiles, task % tiles * width);
-        let found = if inner == 1 {
-            rows::<T, S>(x, &geometry, first, out.len(), last)
-        } else {
-            columns::<T, S>(x, &geometry, geometry.kept(o) + first, out.len(), last)
-        };
-        out.iter_mut().zip(found).for_each(|(out, index)| *out = I::of(index));
-    };
-    let tasks = y.chunks_mut(line).flat_map(|line| line.chunks_mut(width)).enumerate();
-    if x.len() < SERIAL_BELOW {
-        tasks.for_each(work);
-    } else {
-        tasks.collect::<Vec<_>>().into_par_iter().for_each(work);
-    }
+    let (x, y) = (arguments.input::<T>(0)?, Shared::new(arguments.output::<I>(1)?));
+    find::<T, S>(x, &geometry, select_last != 0, &|first, found| {
+        // SAFETY: the outputs of one unit, which belong to its task.
+        let out = unsafe { y.part(first, found.len()) };
+        out.iter_mut().zip(found).for_each(|(out, &index)| *out = I::of(index));
+    });
     Ok(())
+}
+
+/// Calls `store(first output, indices)` for each unit of outputs, in parallel.
+fn find<T: Candidate, S: Side>(x: &[T], geometry: &Geometry, last: bool, store: &(dyn Fn(usize, &[u32]) + Sync)) {
+    let (units, inner) = (Units::new(geometry), geometry.inner as usize);
+    if geometry.outputs() == 0 {
+        return;
+    }
+    for_each(units.count(), x.len() / units.count(), |task| {
+        let outputs = units.unit(task).outputs;
+        let (o, first) = (outputs.start / inner, outputs.start % inner);
+        let found = if inner == 1 {
+            rows::<T, S>(x, geometry, outputs.start, outputs.len(), last)
+        } else {
+            columns::<T, S>(x, geometry, geometry.kept(o) + first, outputs.len(), last)
+        };
+        store(outputs.start, &found);
+    });
 }
 
 simd! {

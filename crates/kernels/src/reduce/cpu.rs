@@ -4,14 +4,14 @@
 use std::ops::Range;
 
 use elinvar_core::{DType, HostArguments, HostKernel, Result};
-use rayon::prelude::*;
 
 use super::{Geometry, Reduction};
 use crate::{
     float::{Float, with_float},
     math,
     order::{self, Fold},
-    rows::{SERIAL_BELOW, Shared, rows_per_task, with_scratch},
+    parallel::{SERIAL_BELOW, Shared, spread},
+    rows::{rows_per_task, with_scratch},
     simd,
 };
 
@@ -111,7 +111,7 @@ fn totals<T: Float, S: Step>(x: &[T], geometry: &Geometry, shifts: Option<&[f32]
         let mut parts = vec![S::IDENTITY; groups * out.len()];
         let shared = Shared::new(&mut parts);
         let count = out.len();
-        (0..groups * units.count()).into_par_iter().for_each(|task| {
+        spread(groups * units.count(), 1, &|task| {
             let (group, unit) = (task / units.count(), units.unit(task % units.count()));
             // SAFETY: the outputs of this unit in the part of this group, which belong to this task.
             let part = unsafe { shared.part(group * count + unit.outputs.start, unit.outputs.len()) };
@@ -134,25 +134,25 @@ fn totals<T: Float, S: Step>(x: &[T], geometry: &Geometry, shifts: Option<&[f32]
     if serial {
         (0..units.count()).for_each(work)
     } else {
-        (0..units.count()).into_par_iter().for_each(work)
+        spread(units.count(), 1, &work)
     }
     out
 }
 
 /// Outputs that are folded together.
-struct Unit {
-    outputs: Range<usize>,
+pub(super) struct Unit {
+    pub(super) outputs: Range<usize>,
 }
 
 /// All outputs, cut into units: blocks of rows, or tiles of at most [`order::TILE`] columns of one `o`.
-struct Units {
+pub(super) struct Units {
     outputs: usize,
     inner: usize,
     width: usize,
 }
 
 impl Units {
-    fn new(geometry: &Geometry) -> Self {
+    pub(super) fn new(geometry: &Geometry) -> Self {
         let (outputs, inner) = (geometry.outputs(), geometry.inner as usize);
         let width = if inner == 1 { rows_per_task(geometry.length as usize, outputs) } else { order::TILE.min(inner) };
         Self { outputs, inner, width }
@@ -163,11 +163,11 @@ impl Units {
         if self.inner == 1 { self.outputs } else { self.inner }
     }
 
-    fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.outputs / self.line() * self.line().div_ceil(self.width)
     }
 
-    fn unit(&self, index: usize) -> Unit {
+    pub(super) fn unit(&self, index: usize) -> Unit {
         let tiles = self.line().div_ceil(self.width);
         let (line, first) = (index / tiles * self.line(), index % tiles * self.width);
         Unit { outputs: line + first..line + self.line().min(first + self.width) }

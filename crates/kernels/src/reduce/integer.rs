@@ -1,7 +1,6 @@
 //! The CPU twin for integers and bools: exact, so lines are simply folded in the order they lie in memory.
 
 use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
-use rayon::prelude::*;
 
 use super::{Geometry, Reduction};
 use crate::{
@@ -9,7 +8,7 @@ use crate::{
         dispatch::{Truth, for_integers},
         number::Number,
     },
-    rows::SERIAL_BELOW,
+    parallel::{Shared, for_each},
 };
 
 pub(super) fn twin(reduction: Reduction, dtype: DType) -> Result<HostKernel> {
@@ -42,14 +41,11 @@ fn run<T: Element>(arguments: &mut HostArguments<'_>, identity: T, op: impl Fn(T
     if x.is_empty() {
         return Ok(());
     }
-    let work = |(o, out): (usize, &mut [T])| fold(x, &geometry, o, out, op);
-    let inner = geometry.inner as usize;
-    if x.len() < SERIAL_BELOW {
-        y.chunks_exact_mut(inner).enumerate().for_each(work);
-    } else {
-        let least = SERIAL_BELOW / (geometry.length as usize * inner) + 1;
-        y.par_chunks_exact_mut(inner).with_min_len(least).enumerate().for_each(work);
-    }
+    let (inner, y) = (geometry.inner as usize, Shared::new(y));
+    for_each(geometry.outputs() / inner, geometry.length as usize * inner, |o| {
+        // SAFETY: the outputs of `o`, which belong to this task.
+        fold(x, &geometry, o, unsafe { y.part(o * inner, inner) }, op);
+    });
     Ok(())
 }
 

@@ -1,14 +1,14 @@
 //! The CPU twin: tokens in parallel; a token's cosines and sines serve all its heads.
 
 use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
-use rayon::prelude::*;
 
 use super::Params;
 use crate::{
     float::{Float, with_float},
     gather::index::{Index, for_indices},
     math,
-    rows::{Shared, rows_per_task, with_scratch},
+    parallel::{Shared, for_each},
+    rows::{rows_per_task, with_scratch},
     simd,
 };
 
@@ -79,7 +79,7 @@ fn for_each_token<T: Float + Default>(params: &Params, x: &[T], y: &mut [T], fil
             }
         });
     };
-    if count <= per_task { task(0) } else { (0..count.div_ceil(per_task)).into_par_iter().for_each(task) }
+    for_each(count.div_ceil(per_task), per_task * heads * dim, task);
 }
 
 simd! {

@@ -2,10 +2,9 @@
 
 use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
 use half::{bf16, f16};
-use rayon::prelude::*;
 
 use super::Params;
-use crate::{elementwise::halves, float::Float, math, simd};
+use crate::{elementwise::halves, float::Float, math, parallel::spread_parts, simd};
 
 /// Elements of a task: small enough that even a single token's vector is shared.
 const BLOCK: usize = 4 << 10;
@@ -27,8 +26,8 @@ fn run<T: Float>(arguments: &mut HostArguments<'_>, gate: fn(&[T], &[T], &mut [T
     let params: Params = arguments.params()?;
     let (a, b, y) = (arguments.input::<T>(0)?, arguments.input::<T>(1)?, arguments.output::<T>(2)?);
     let columns = params.columns as usize;
-    let block = |(index, y): (usize, &mut [T])| {
-        let (mut at, mut y) = (index * BLOCK, y);
+    spread_parts(y, BLOCK, |index, mut y| {
+        let mut at = index * BLOCK;
         while !y.is_empty() {
             let (row, column) = (at / columns, at % columns);
             let (part, rest) = y.split_at_mut(y.len().min(columns - column));
@@ -38,12 +37,7 @@ fn run<T: Float>(arguments: &mut HostArguments<'_>, gate: fn(&[T], &[T], &mut [T
             at += part.len();
             y = rest;
         }
-    };
-    if y.len() <= BLOCK {
-        y.chunks_mut(BLOCK).enumerate().for_each(block)
-    } else {
-        y.par_chunks_mut(BLOCK).enumerate().for_each(block)
-    }
+    });
     Ok(())
 }
 

@@ -2,13 +2,12 @@
 //! passed over in vectors.
 
 use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
-use rayon::prelude::*;
 
 use super::Params;
 use crate::{
     elementwise::dispatch::for_numbers,
     float::Float,
-    rows::{SERIAL_BELOW, Shared},
+    parallel::{Shared, for_each},
     simd,
 };
 
@@ -90,12 +89,7 @@ fn run<T: Key>(arguments: &mut HostArguments<'_>) -> Result<()> {
             }
         }
     };
-    let least = (SERIAL_BELOW / length).max(1);
-    if x.len() < SERIAL_BELOW {
-        (0..params.rows.count()).for_each(work);
-    } else {
-        (0..params.rows.count()).into_par_iter().with_min_len(least).for_each(work);
-    }
+    for_each(params.rows.count(), length, work);
     Ok(())
 }
 

@@ -5,8 +5,6 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use super::{
     operand::{Matrix, Target},
     plan::{Plan, Summation},
@@ -14,6 +12,7 @@ use super::{
     tile::{self, HighStack, LowStack, Shape},
     unit::Unit,
 };
+use crate::parallel::{spread, spread_parts};
 
 /// Packed elements of `A` at a time, at most (unless a few panels are more).
 const LEFT: usize = 1 << 21;
@@ -85,13 +84,13 @@ impl Product<'_> {
     fn pack(&self, matrix: Matrix<'_>, [first, count]: [usize; 2], [rows, width]: [usize; 2], parallel: bool) -> Panels {
         let length = width * self.plan.k();
         let mut data = Scratch::new(count.div_ceil(rows) * length);
-        let one = |(i, panel): (usize, &mut [f32])| {
+        let one = |i: usize, panel: &mut [f32]| {
             self.unit.pack(self.plan, matrix, [first + i * rows, rows.min(count - i * rows)], width, panel);
         };
         if length > 0 && parallel {
-            data.par_chunks_mut(length).enumerate().for_each(one);
+            spread_parts(&mut data, length, one);
         } else if length > 0 {
-            data.chunks_mut(length).enumerate().for_each(one);
+            data.chunks_mut(length).enumerate().for_each(|(i, panel)| one(i, panel));
         }
         Panels { first, count, rows, length, data }
     }
@@ -113,7 +112,7 @@ impl Product<'_> {
             self.tiles(&left, first..(first + height).min(left.count()), &right);
         };
         if self.parallel {
-            (0..across * down).into_par_iter().for_each(task);
+            spread(across * down, 1, &task);
         } else {
             (0..across * down).for_each(task);
         }

@@ -2,15 +2,13 @@
 //!
 //! Reads `W` once, fetching ahead; everything else stays in the caches. Each output element is the strict dot product, whatever the number of rows or threads.
 
-use rayon::prelude::*;
-
 use super::{
     dot::{self, LINE_BYTES, PARTIALS, Partials},
     operand::{Load, Matrix, Target, with_values},
     scratch::{LINE, Scratch},
     simd::{Level, Simd, Work},
 };
-use crate::{float::Float, simd};
+use crate::{float::Float, parallel::spread, simd};
 
 /// Rows of `X` at most; from here on packing `W` for a register tile pays.
 pub(crate) const MAX_ROWS: usize = 8;
@@ -59,7 +57,7 @@ fn tasks<T: Load>(level: Level, x: Rows<'_>, values: &[T], weights: Matrix<'_>, 
         return task(0, n);
     }
     let rows = (TASK_BYTES / (x.k * size_of::<T>()).max(1)).clamp(1, 256).next_multiple_of(OUTPUTS);
-    (0..n.div_ceil(rows)).into_par_iter().for_each(|i| task(i * rows, rows.min(n - i * rows)));
+    spread(n.div_ceil(rows), 1, &|i| task(i * rows, rows.min(n - i * rows)));
 }
 
 /// `X`, widened, each row on cache lines of its own.
