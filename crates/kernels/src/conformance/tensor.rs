@@ -62,7 +62,7 @@ impl HostTensor {
     /// From values rounded to `dtype`.
     pub fn from_f64(dtype: DType, dims: &[usize], values: &[f64]) -> Self {
         fn pack<T: bytemuck::NoUninit>(values: impl Iterator<Item = T>) -> Vec<u8> {
-            values.flat_map(|v| bytemuck::bytes_of(&v).to_vec()).collect()
+            bytemuck::cast_slice(&values.collect::<Vec<T>>()).to_vec()
         }
         assert_eq!(dims.iter().product::<usize>(), values.len());
         let values = values.iter().copied();
