@@ -3,6 +3,7 @@
 
 use std::marker::PhantomData;
 
+use bytemuck::Pod;
 use rayon::prelude::*;
 
 /// Elements below which a loop is not worth splitting over threads.
@@ -21,17 +22,22 @@ pub fn spread(count: usize, least: usize, task: &(dyn Fn(usize) + Sync)) {
     (0..count).into_par_iter().with_min_len(least.max(1)).for_each(task);
 }
 
-/// Calls `task(index, part)` for every `size` elements of `data`, in parallel if that is worth it.
-pub fn for_each_part<T: Send + Copy>(data: &mut [T], size: usize, task: impl Fn(usize, &mut [T]) + Sync) {
-    if data.len() < SERIAL_BELOW {
-        data.chunks_mut(size).enumerate().for_each(|(index, part)| task(index, part));
+/// Calls `task(index, part)` for every `count` elements of `data`, in parallel if that is worth it.
+pub fn for_each_part<T: Pod>(data: &mut [T], count: usize, task: impl Fn(usize, &mut [T]) + Sync) {
+    for_each_part_of(bytemuck::cast_slice_mut(data), count, size_of::<T>(), &|index, part| task(index, bytemuck::cast_slice_mut(part)));
+}
+
+/// Calls `task(index, part)` for every `count` elements of `size` bytes each of `data`, in parallel if that is worth it.
+pub fn for_each_part_of(data: &mut [u8], count: usize, size: usize, task: &(dyn Fn(usize, &mut [u8]) + Sync)) {
+    if data.len() / size < SERIAL_BELOW {
+        data.chunks_mut(count * size).enumerate().for_each(|(index, part)| task(index, part));
     } else {
-        spread_parts(data, size, task);
+        spread_parts(data, count * size, task);
     }
 }
 
 /// Calls `task(index, part)` for every `size` elements of `data` in parallel.
-pub fn spread_parts<T: Send + Copy>(data: &mut [T], size: usize, task: impl Fn(usize, &mut [T]) + Sync) {
+pub fn spread_parts<T: Send + Copy>(data: &mut [T], size: usize, task: &(dyn Fn(usize, &mut [T]) + Sync)) {
     let (length, shared) = (data.len(), Shared::new(data));
     spread(length.div_ceil(size), 1, &|index| {
         let start = index * size;

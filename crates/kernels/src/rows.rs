@@ -79,7 +79,7 @@ pub fn rows_per_task(length: usize, count: usize) -> usize {
 }
 
 /// Calls `block(first row, input, output)` for blocks of contiguous rows of `length` elements, in parallel.
-pub fn for_each_block<A: Sync, B: Send + Copy>(length: usize, input: &[A], output: &mut [B], block: impl Fn(usize, &[A], &mut [B]) + Sync) {
+pub fn for_each_block<A: Sync, B: bytemuck::Pod>(length: usize, input: &[A], output: &mut [B], block: impl Fn(usize, &[A], &mut [B]) + Sync) {
     if input.is_empty() {
         return;
     }

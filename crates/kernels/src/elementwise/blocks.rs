@@ -1,9 +1,11 @@
 //! Visiting elements in contiguous blocks, in parallel.
 
+use std::marker::PhantomData;
+
 use elinvar_core::{Element, MAX_RANK, Result};
 
 use super::{Operand, Space, stream};
-use crate::parallel::for_each_part;
+use crate::parallel::for_each_part_of;
 
 /// Elements of a block that is gathered or streamed: a few of them fit L1 together.
 const BLOCK: usize = 1024;
@@ -19,9 +21,8 @@ const STREAM_FROM: usize = 16 << 20;
 
 /// An operand and its elements.
 pub(crate) struct Strided<'a, T> {
-    space: &'a Space,
-    operand: &'a Operand,
-    data: &'a [T],
+    bytes: Bytes<'a>,
+    element: PhantomData<T>,
 }
 
 impl<'a, T: Element> Strided<'a, T> {
@@ -29,14 +30,26 @@ impl<'a, T: Element> Strided<'a, T> {
     /// The operand reaches outside `data`.
     pub(crate) fn new(space: &'a Space, operand: &'a Operand, data: &'a [T]) -> Result<Self> {
         operand.check(space, data.len())?;
-        Ok(Self { space, operand, data })
+        Ok(Self { bytes: Bytes { space, operand, data: bytemuck::cast_slice(data), size: size_of::<T>() }, element: PhantomData })
     }
+}
 
+/// An operand and its elements of any type: what follows is compiled once, not for every combination of types.
+#[derive(Clone, Copy)]
+struct Bytes<'a> {
+    space: &'a Space,
+    operand: &'a Operand,
+    data: &'a [u8],
+    /// Bytes of an element.
+    size: usize,
+}
+
+impl<'a> Bytes<'a> {
     fn is_linear(&self) -> bool {
         self.operand.is_linear(self.space)
     }
 
-    fn reader(&self) -> Reader<'a, T> {
+    fn reader(self) -> Reader<'a> {
         let form = if self.is_linear() {
             Form::Linear
         } else if self.operand.is_constant(self.space) {
@@ -44,7 +57,37 @@ impl<'a, T: Element> Strided<'a, T> {
         } else {
             Form::Strided
         };
-        Reader { space: self.space, operand: self.operand, data: self.data, form, buffer: Vec::new() }
+        Reader { operand: self, form, buffer: Aligned::default() }
+    }
+
+    /// `length` elements from number `start` of `data`.
+    fn slice(&self, start: usize, length: usize) -> &'a [u8] {
+        &self.data[start * self.size..][..length * self.size]
+    }
+
+    /// Copies the elements visited from number `start` on.
+    fn gather(&self, start: usize, out: &mut [u8]) {
+        fn of<T: Element>(from: &Bytes<'_>, start: usize, out: &mut [u8]) {
+            gather::<T>(from.space, from.operand, bytemuck::cast_slice(from.data), start, bytemuck::cast_slice_mut(out));
+        }
+        match self.size {
+            1 => of::<u8>(self, start, out),
+            2 => of::<u16>(self, start, out),
+            4 => of::<u32>(self, start, out),
+            _ => of::<u64>(self, start, out),
+        }
+    }
+}
+
+/// Bytes that are aligned for every type of element.
+#[derive(Default)]
+struct Aligned(Vec<u64>);
+
+impl Aligned {
+    /// The first `bytes` of them, of any value.
+    fn first(&mut self, bytes: usize) -> &mut [u8] {
+        self.0.resize(self.0.len().max(bytes.div_ceil(size_of::<u64>())), 0);
+        &mut bytemuck::cast_slice_mut(&mut self.0)[..bytes]
     }
 }
 
@@ -55,36 +98,36 @@ enum Form {
 }
 
 /// Gives an operand's elements block by block, as slices.
-struct Reader<'a, T> {
-    space: &'a Space,
-    operand: &'a Operand,
-    data: &'a [T],
+struct Reader<'a> {
+    operand: Bytes<'a>,
     form: Form,
-    buffer: Vec<T>,
+    buffer: Aligned,
 }
 
-impl<T: Element> Reader<'_, T> {
-    fn block(&mut self, start: usize, length: usize) -> &[T] {
-        let origin = self.operand.origin as usize;
+impl Reader<'_> {
+    fn block(&mut self, start: usize, length: usize) -> &[u8] {
+        let Bytes { space, operand, size, .. } = self.operand;
+        let origin = operand.origin as usize;
         match self.form {
-            Form::Linear => &self.data[origin + start..][..length],
+            Form::Linear => self.operand.slice(origin + start, length),
             Form::Constant => {
-                if self.buffer.len() < length {
-                    self.buffer.resize(length, self.data[origin]);
+                if self.buffer.0.len() * size_of::<u64>() < length * size {
+                    let element = self.operand.slice(origin, 1);
+                    self.buffer.first(length * size).chunks_exact_mut(size).for_each(|copy| copy.copy_from_slice(element));
                 }
-                &self.buffer[..length]
+                &self.buffer.first(length * size)[..]
             }
             Form::Strided => {
-                let inner = self.space.inner();
+                let inner = space.inner();
                 let column = start % inner;
-                if self.operand.strides[self.space.axes().len() - 1] == 1 && column + length <= inner {
+                if operand.strides[space.axes().len() - 1] == 1 && column + length <= inner {
                     let mut first = 0;
-                    walk(self.space, [self.operand], start, 1, |[at], _| first = at);
-                    return &self.data[first..][..length];
+                    walk(space, [operand], start, 1, |[at], _| first = at);
+                    return self.operand.slice(first, length);
                 }
-                self.buffer.resize(length.max(self.buffer.len()), T::zeroed());
-                gather(self.space, self.operand, self.data, start, &mut self.buffer[..length]);
-                &self.buffer[..length]
+                let block = self.buffer.first(length * size);
+                self.operand.gather(start, block);
+                block
             }
         }
     }
@@ -146,34 +189,30 @@ pub(crate) fn run<T: Copy>(data: &[T], at: usize, stride: isize, out: &mut [T]) 
     }
 }
 
-/// Splits `y` over threads and into blocks and calls `block(state, start, y)` for each.
+/// Splits `y`, of elements of `size` bytes, over threads and into blocks and calls `body(blocks of the operands, block of y)` for each.
 ///
 /// `light` work, bound by memory alone, lets large outputs go past the caches; with more work between stores that only costs.
-fn drive<Y: Element, S>(
-    space: &Space,
-    y: &mut [Y],
-    (linear, light): (bool, bool),
-    state: impl Fn() -> S + Sync,
-    block: impl Fn(&mut S, usize, &mut [Y]) + Sync,
-) {
-    let streams = light && stream::AVAILABLE && size_of_val(y) >= STREAM_FROM;
+fn drive<const N: usize>(operands: [Bytes<'_>; N], (y, size): (&mut [u8], usize), light: bool, body: &(dyn Fn([&[u8]; N], &mut [u8]) + Sync)) {
+    let linear = operands.iter().all(Bytes::is_linear);
+    let streams = light && stream::AVAILABLE && y.len() >= STREAM_FROM;
     let most = if linear && !streams { TASK } else { BLOCK };
-    let row = space.inner();
+    let row = operands[0].space.inner();
     let cut = !linear && row >= LONG_ROW;
-    for_each_part(y, TASK, |index, y| {
-        let mut state = state();
-        let mut staged = if streams { vec![Y::zeroed(); BLOCK] } else { Vec::new() };
-        let mut done = 0;
-        while done < y.len() {
+    for_each_part_of(y, TASK, size, &|index, y| {
+        let (mut readers, mut staged) = (operands.map(Bytes::reader), Aligned::default());
+        let (mut done, count) = (0, y.len() / size);
+        while done < count {
             let start = index * TASK + done;
             let limit = if cut { row - start % row } else { most };
-            let length = most.min(limit).min(y.len() - done);
-            let y = &mut y[done..done + length];
+            let length = most.min(limit).min(count - done);
+            let y = &mut y[done * size..][..length * size];
+            let blocks = readers.each_mut().map(|reader| reader.block(start, length));
             if streams {
-                block(&mut state, start, &mut staged[..length]);
-                stream::copy(&staged[..length], y);
+                let staged = staged.first(y.len());
+                body(blocks, staged);
+                stream::copy(staged, y);
             } else {
-                block(&mut state, start, y);
+                body(blocks, y);
             }
             done += length;
         }
@@ -182,13 +221,12 @@ fn drive<Y: Element, S>(
 
 /// `body(a, y)` for every block of a row-major output.
 pub(crate) fn map1<A: Element, Y: Element>(a: Strided<'_, A>, y: &mut [Y], body: &(dyn Fn(&[A], &mut [Y]) + Sync)) {
-    drive(a.space, y, (a.is_linear(), false), || a.reader(), |a, start, y| body(a.block(start, y.len()), y));
+    drive([a.bytes], bytes(y), false, &|[a], y| body(bytemuck::cast_slice(a), bytemuck::cast_slice_mut(y)));
 }
 
 /// `body(a, b, y)` for every block of a row-major output.
 pub(crate) fn map2<A: Element, B: Element, Y: Element>(a: Strided<'_, A>, b: Strided<'_, B>, y: &mut [Y], body: fn(&[A], &[B], &mut [Y])) {
-    let linear = a.is_linear() && b.is_linear();
-    drive(a.space, y, (linear, true), || (a.reader(), b.reader()), |(a, b), at, y| body(a.block(at, y.len()), b.block(at, y.len()), y));
+    drive([a.bytes, b.bytes], bytes(y), true, &|[a, b], y| body(bytemuck::cast_slice(a), bytemuck::cast_slice(b), bytemuck::cast_slice_mut(y)));
 }
 
 /// `body(a, b, c, y)` for every block of a row-major output.
@@ -200,12 +238,12 @@ pub(crate) fn map3<A: Element, B: Element, C: Element, Y: Element>(
     y: &mut [Y],
     body: fn(&[A], &[B], &[C], &mut [Y]),
 ) {
-    let linear = a.is_linear() && b.is_linear() && c.is_linear();
-    drive(
-        a.space,
-        y,
-        (linear, false),
-        || (a.reader(), b.reader(), c.reader()),
-        |(a, b, c), at, y| body(a.block(at, y.len()), b.block(at, y.len()), c.block(at, y.len()), y),
-    );
+    drive([a.bytes, b.bytes, c.bytes], bytes(y), false, &|[a, b, c], y| {
+        body(bytemuck::cast_slice(a), bytemuck::cast_slice(b), bytemuck::cast_slice(c), bytemuck::cast_slice_mut(y));
+    });
+}
+
+/// The bytes of elements, and of each.
+fn bytes<T: Element>(elements: &mut [T]) -> (&mut [u8], usize) {
+    (bytemuck::cast_slice_mut(elements), size_of::<T>())
 }

@@ -26,7 +26,7 @@ fn run<T: Float>(arguments: &mut HostArguments<'_>, gate: fn(&[T], &[T], &mut [T
     let params: Params = arguments.params()?;
     let (a, b, y) = (arguments.input::<T>(0)?, arguments.input::<T>(1)?, arguments.output::<T>(2)?);
     let columns = params.columns as usize;
-    spread_parts(y, BLOCK, |index, mut y| {
+    spread_parts(y, BLOCK, &|index, mut y| {
         let mut at = index * BLOCK;
         while !y.is_empty() {
             let (row, column) = (at / columns, at % columns);

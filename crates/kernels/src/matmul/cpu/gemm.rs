@@ -88,7 +88,7 @@ impl Product<'_> {
             self.unit.pack(self.plan, matrix, [first + i * rows, rows.min(count - i * rows)], width, panel);
         };
         if length > 0 && parallel {
-            spread_parts(&mut data, length, one);
+            spread_parts(&mut data, length, &one);
         } else if length > 0 {
             data.chunks_mut(length).enumerate().for_each(|(i, panel)| one(i, panel));
         }
