@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys;
 use elinvar_core::{Access, Binding, Command, CommandList, CudaForm, Dispatch, Error, KernelSource, Parameter, Pipeline, REFUSAL_WORD, Result};
+use elinvar_msl::cuda::Threadgroups;
 
 use crate::{
     driver::Context,
@@ -82,7 +83,9 @@ impl Target<'_> {
             addresses.push(binding.as_ref().map_or(Ok(0), address)?);
         }
         match kernel {
-            Kernel::Function(pending) => {
+            Kernel::Function(forms) => {
+                let is_uniform = dispatch.grid.is_uniform(dispatch.threadgroup);
+                let pending = forms.of(if is_uniform { Threadgroups::Uniform } else { Threadgroups::Nonuniform });
                 pending.wait(|code| Function::load(self.context, code))?.launch(self.stream, dispatch, &addresses, word, overlaps)
             }
             Kernel::Product => self.products.launch(self.context, self.stream, dispatch, &addresses),

@@ -18,6 +18,7 @@ use std::{
 use elinvar_core::{CudaForm, KernelSource, Metal};
 use elinvar_cuda::Compiler;
 use elinvar_kernels::conformance;
+use elinvar_msl::cuda::Threadgroups;
 use properties::gpu;
 
 /// Compute capabilities: A100, H100 and H200, and the consumer cards after them.
@@ -67,7 +68,7 @@ fn every_kernel_compiles_for_every_kind_of_gpu() {
             scope.spawn(|| {
                 while let Some((capability, text)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let all: Vec<_> = text.iter().map(|kernel| &**kernel).collect();
-                    match compiler.check(&all, *capability) {
+                    match compiler.check(&all, Threadgroups::Uniform, *capability) {
                         Ok(size) => drop(bytes.fetch_add(size, Ordering::Relaxed)),
                         Err(error) => failures.lock().unwrap().push(format!("sm_{capability}: {error}")),
                     }

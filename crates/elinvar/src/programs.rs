@@ -9,8 +9,8 @@ use elinvar_atlas::{
     verify,
 };
 use elinvar_core::{
-    Access, Binding, DType, DeviceKind, Dispatch, Error, Extent, Grid, HostArguments, HostForm, HostProgram, KernelKey, KernelSource, Metal, MetalText,
-    Parameter, Pipeline, Result,
+    Access, Binding, DType, DeviceKind, Dispatch, Error, Extent, Grid, HostArguments, HostForm, HostProgram, KernelKey, KernelSource, Metal,
+    MetalText, Parameter, Pipeline, Result,
 };
 
 use crate::{Executor, Tensor, fusion};
