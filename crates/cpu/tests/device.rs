@@ -13,7 +13,7 @@ use std::{
 };
 
 use elinvar_core::{
-    Buffer, DType, Device, Dispatch, Error, Extent, HostForm, HostKernel, HostMemory, KernelKey, KernelSource, ListBuilder, Parameter,
+    Buffer, DType, Device, Dispatch, Error, Extent, Grid, HostForm, HostKernel, HostMemory, KernelKey, KernelSource, ListBuilder, Parameter,
 };
 use elinvar_cpu::CpuBackend;
 
@@ -145,7 +145,8 @@ fn adopted_memory_is_read_in_place() {
     let bindings = vec![Some(buffer.bind(64, 64).unwrap())];
     let pipeline = device.pipeline(&source).unwrap();
     let mut list = ListBuilder::new();
-    let dispatch = Dispatch { pipeline, bindings, params: Vec::new(), grid: one, threadgroup: one, threadgroup_memory: Vec::new() };
+    let dispatch =
+        Dispatch { pipeline, bindings, params: Vec::new(), grid: Grid::Threadgroups(one.0), threadgroup: one, threadgroup_memory: Vec::new() };
     list.dispatch(dispatch, device.properties()).unwrap();
     device.submit(&list.finish()).unwrap().wait().unwrap();
     assert_eq!(TOUCHED.load(Ordering::SeqCst), address + 64);

@@ -139,7 +139,7 @@ fn address(binding: &Binding) -> Result<sys::CUdeviceptr> {
 mod tests {
     use std::borrow::Cow;
 
-    use elinvar_core::{Buffer, DType, Device, Extent, KernelKey, KernelSource, ListBuilder, NullBackend};
+    use elinvar_core::{Buffer, DType, Device, Extent, Grid, KernelKey, KernelSource, ListBuilder, NullBackend};
 
     use super::*;
 
@@ -152,7 +152,8 @@ mod tests {
         for buffers in launches {
             let bindings = buffers.map(|buffer| Some(buffer.bind(0, 64).unwrap())).to_vec();
             let (pipeline, one) = (pipeline.clone(), Extent::linear(1));
-            let dispatch = Dispatch { pipeline, bindings, params: vec![], grid: one, threadgroup: one, threadgroup_memory: vec![] };
+            let dispatch =
+                Dispatch { pipeline, bindings, params: vec![], grid: Grid::Threadgroups(one.0), threadgroup: one, threadgroup_memory: vec![] };
             list.dispatch(dispatch, device.properties()).unwrap();
         }
         let list = list.finish();

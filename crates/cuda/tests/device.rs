@@ -6,7 +6,7 @@ mod common;
 
 use std::sync::Arc;
 
-use elinvar_core::{CommandList, DType, Device, KernelKey, KernelSource, ListBuilder, MetalFile};
+use elinvar_core::{CommandList, DType, Device, Grid, KernelKey, KernelSource, ListBuilder, MetalFile};
 use elinvar_kernels::{
     Operator, TensorInfo,
     conformance::{self, Placement},
@@ -205,7 +205,7 @@ fn a_grid_that_is_too_high_is_refused() {
     let buffer = words(&device, &[0; 64]);
     let mut list = ListBuilder::new();
     let mut launch = common::over(&device, &common::kernel("step", STEP), &buffer);
-    launch.grid.0[1] = 65536;
+    launch.grid = Grid::Threadgroups([1, 65536, 1]);
     list.dispatch(launch, device.properties()).unwrap();
     assert!(device.submit(&list.finish()).is_err_and(|error| error.is_unsupported()));
 }

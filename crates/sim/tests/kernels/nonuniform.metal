@@ -14,8 +14,8 @@ static void put(device uint*& out, uint3 value) {
     out += 3;
 }
 
-// 31 numbers a thread.
-kernel void attributes(device uint* out [[buffer(0)]], uint3 in_grid [[thread_position_in_grid]], uint3 in_group [[thread_position_in_threadgroup]],
+// 32 numbers a thread.
+kernel void attributes(device const uint* x [[buffer(0)]], device uint* out [[buffer(1)]], uint3 in_grid [[thread_position_in_grid]], uint3 in_group [[thread_position_in_threadgroup]],
                        uint3 group [[threadgroup_position_in_grid]], uint3 size [[threads_per_threadgroup]], uint3 threads [[threads_per_grid]],
                        uint3 groups [[threadgroups_per_grid]], uint3 dispatched [[dispatch_threads_per_threadgroup]],
                        uint index [[thread_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]],
@@ -23,7 +23,8 @@ kernel void attributes(device uint* out [[buffer(0)]], uint3 in_grid [[thread_po
                        uint simdgroups [[simdgroups_per_threadgroup]], uint dispatched_simdgroups [[dispatch_simdgroups_per_threadgroup]],
                        uint quadgroup [[quadgroup_index_in_threadgroup]], uint in_quadgroup [[thread_index_in_quadgroup]],
                        uint quadgroups [[quadgroups_per_threadgroup]], uint dispatched_quadgroups [[dispatch_quadgroups_per_threadgroup]]) {
-    device uint* row = out + 31 * ((in_grid.z * threads.y + in_grid.y) * threads.x + in_grid.x);
+    uint at = (in_grid.z * threads.y + in_grid.y) * threads.x + in_grid.x;
+    device uint* row = out + 32 * at;
     put(row, in_grid);
     put(row, in_group);
     put(row, group);
@@ -35,6 +36,7 @@ kernel void attributes(device uint* out [[buffer(0)]], uint3 in_grid [[thread_po
     put(row, uint3(width, simdgroups, dispatched_simdgroups));
     put(row, uint3(quadgroup, in_quadgroup, quadgroups));
     row[0] = dispatched_quadgroups;
+    row[1] = x[at];
 }
 
 // 24 numbers a thread: what threads of a simdgroup, a quadgroup and a threadgroup learn of each other.
@@ -82,13 +84,16 @@ kernel void exchange(device const uint* x [[buffer(0)]], device uint* out [[buff
     row[23] = all;
 }
 
-// The rounding shows the order of a sum.
-kernel void float_sums(device const float* x [[buffer(0)]], device float* sums [[buffer(1)]], uint id [[thread_position_in_grid]]) {
-    sums[id] = simd_sum(x[id]) + quad_product(x[id]);
+// Two numbers a thread, whose rounding shows the order of a sum.
+kernel void sums(device const float* x [[buffer(0)]], device float* out [[buffer(1)]], uint3 in_grid [[thread_position_in_grid]],
+                 uint3 threads [[threads_per_grid]]) {
+    uint at = (in_grid.z * threads.y + in_grid.y) * threads.x + in_grid.x;
+    out[2 * at] = simd_sum(x[at]);
+    out[2 * at + 1] = quad_sum(x[at]) + simd_prefix_inclusive_sum(x[at]);
 }
 
 // Neighbours read what was written without a barrier between them.
-kernel void races(device uint* out [[buffer(0)]], uint id [[thread_position_in_grid]], uint index [[thread_index_in_threadgroup]],
+kernel void races(device uint* out [[buffer(1)]], uint id [[thread_position_in_grid]], uint index [[thread_index_in_threadgroup]],
                   uint count [[threads_per_threadgroup]]) {
     threadgroup uint tile[64];
     tile[index] = id;
@@ -96,7 +101,7 @@ kernel void races(device uint* out [[buffer(0)]], uint id [[thread_position_in_g
 }
 
 // The threads of the last, smaller threadgroup that are first in it leave before the barrier.
-kernel void diverges(device uint* out [[buffer(0)]], uint id [[thread_position_in_grid]], uint threads [[threads_per_grid]]) {
+kernel void diverges(device uint* out [[buffer(1)]], uint id [[thread_position_in_grid]], uint threads [[threads_per_grid]]) {
     if (id + 3 == threads) return;
     threadgroup_barrier(mem_flags::mem_device);
     out[id] = id;
