@@ -103,8 +103,13 @@ impl Compiler {
         {
             return Ok(self.source(kernel, source, capability)?.image.len());
         }
-        let shared = |kernel: &&KernelSource| kernel.metal.as_ref().and_then(Metal::form).map(|form| (self.text(form), form.fast_math));
-        let first = kernels.first().and_then(shared).ok_or_else(|| Error::invalid_argument("no kernel with a Metal form"))?;
+        let shared = |kernel: &&KernelSource| {
+            Some(match kernel.metal.as_ref()? {
+                Metal::Form(form) => (self.text(form), form.fast_math),
+                Metal::Text(text) => (text.text.clone(), text.fast_math),
+            })
+        };
+        let first = kernels.first().and_then(shared).ok_or_else(|| Error::invalid_argument("no kernel with a Metal text"))?;
         if kernels.iter().any(|kernel| shared(kernel).as_ref() != Some(&first)) {
             return Err(Error::invalid_argument("kernels of different texts cannot be compiled together"));
         }
@@ -144,7 +149,7 @@ impl Compiler {
             }
             Metal::Text(text) => Module::read(&text.text)?,
         };
-        let names: Vec<_> = kernels.iter().map(|kernel| metal.kernel(&kernel.key)).collect();
+        let names: Vec<_> = kernels.iter().map(|kernel| kernel.metal.as_ref().unwrap_or(metal).kernel(&kernel.key)).collect();
         let inline: Vec<_> = kernels.iter().map(|kernel| (kernel.params_bytes > 0).then_some(kernel.parameters.len() as u32)).collect();
         // What a caller's own text calls its functions says nothing: its entries wait.
         let wait = metal.form().is_some_and(|form| form.files.iter().any(|file| file.name == WAITING));

@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
+mod nonuniform;
 mod properties;
 
 use std::{
@@ -80,4 +81,16 @@ fn every_kernel_compiles_for_every_kind_of_gpu() {
     let (kib, seconds) = (bytes.into_inner() >> 10, start.elapsed().as_secs_f64());
     println!("{kernels} kernels of {} texts: {kib} KiB of machine code in {seconds:.1} s, {} texts failed", work.len(), failures.len());
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn kernels_compile_for_threadgroups_that_are_smaller_at_the_end() {
+    let compiler = Compiler::new(None).unwrap_or_else(|error| panic!("{error}"));
+    let kernels: Vec<_> = ["attributes", "exchange", "sums"].into_iter().map(nonuniform::kernel).collect();
+    let kernels: Vec<_> = kernels.iter().map(|kernel| &**kernel).collect();
+    for threadgroups in [Threadgroups::Uniform, Threadgroups::Nonuniform] {
+        for capability in CAPABILITIES {
+            compiler.check(&kernels, threadgroups, capability).unwrap_or_else(|error| panic!("sm_{capability}, {threadgroups:?}: {error}"));
+        }
+    }
 }
