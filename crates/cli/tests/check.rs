@@ -90,6 +90,33 @@ fn a_buffer_is_compared_with_what_is_expected() {
 }
 
 #[test]
+fn a_kernel_without_a_bounds_check_runs_over_exactly_the_threads_asked_for() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unguarded.metal");
+    fs::write(
+        &file,
+        "#include <metal_stdlib>\nusing namespace metal;\nkernel void add(device const float* a [[buffer(0)]], device float* c [[buffer(1)]],\n\
+         uint id [[thread_position_in_grid]]) {\n    c[id] = a[id] + 1;\n}\n",
+    )
+    .unwrap();
+    let over = |extent: &[&str]| {
+        let buffers = ["--threadgroup", "256", "--buffer", "a=f32:1000:1", "--buffer", "c=f32:1000", "--expect", "c=f32:1000:2"];
+        check(&[&[file.to_str().unwrap()], extent, &buffers].concat())
+    };
+    let (code, out, err) = over(&["--threads", "1000"]);
+    assert_eq!((code, out.as_str()), (0, "add: 1000 threads, 1 schedules, 0 findings\n"), "{err}");
+    let (code, out, _) = over(&["--grid", "4"]);
+    assert!(code == 1 && out.contains("unguarded.metal:5: out-of-bounds-read"), "{out}");
+    for (extent, wanted) in [("0", "at least 1"), ("4294967296", "at most 4294967295"), ("1,1,1,1", "write X, X,Y or X,Y,Z")] {
+        let (code, _, err) = over(&["--threads", extent]);
+        assert!(code == 2 && err.contains(wanted), "{extent}: {err}");
+    }
+    let (code, _, err) = over(&["--threads", "1000", "--grid", "4"]);
+    assert!(code == 2 && err.contains("cannot be used with"), "{err}");
+    let (code, _, err) = check(&[file.to_str().unwrap(), "--threads", "9", "--threadgroup", "33,32", "--buffer", "a=f32:9", "--buffer", "c=f32:9"]);
+    assert!(code == 2 && err.contains("1 to 1024"), "{err}");
+}
+
+#[test]
 fn the_race_of_the_readme_is_told() {
     let shape = [
         "--grid",

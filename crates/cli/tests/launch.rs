@@ -51,6 +51,21 @@ fn a_kernel_s_results_are_saved_and_its_time_told() {
 }
 
 #[test]
+fn a_launch_over_threads_has_no_more_of_them() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("threads.safetensors");
+    // A bound far beyond the buffers, which more threads than asked for would leave.
+    let buffers = ["--buffer", "x=f32:250:1.5", "--buffer", "out=f32:250:0", "--value", "n=u32:1000", "--save", file.to_str().unwrap()];
+    let launched = |extent| launch("metal-sim", &[&SCALE[..3], &[extent, "250", "--threadgroup", "64"], &buffers].concat());
+    let (code, _, err) = launched("--threads");
+    assert_eq!((code, err.as_str()), (0, ""));
+    let bytes = fs::read(&file).unwrap();
+    let out = SafeTensors::deserialize(&bytes).unwrap().tensor("out").unwrap().data().to_vec();
+    assert!(out.chunks_exact(4).all(|c| f32::from_le_bytes(c.try_into().unwrap()) == 3.0));
+    let (code, _, err) = launched("--grid");
+    assert!(code == 2 && err.contains("out-of-bounds"), "{err}");
+}
+
+#[test]
 fn what_cannot_be_launched_is_told() {
     let (code, _, err) = launch("cpu", SCALE);
     assert!(code == 2 && err.contains("metal-sim"), "{err}");

@@ -3,7 +3,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use crate::{Access, Binding, DeviceProperties, Error, Pipeline, Result};
+use crate::{Access, Binding, DeviceProperties, Error, Grid, Pipeline, Result};
 
 /// Three extents: x (fastest), y, z.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,23 +19,6 @@ impl Extent {
     pub fn count(self) -> u128 {
         self.0.iter().map(|&n| u128::from(n)).product()
     }
-
-    /// Threads along each axis of a grid of this extent, as kernels count them and number their positions.
-    ///
-    /// # Errors
-    /// 2^32 or more along an axis.
-    pub fn threads(self, threadgroup: Extent) -> Result<[u32; 3]> {
-        let mut threads = threadgroup.0;
-        for (threads, groups) in threads.iter_mut().zip(self.0) {
-            let all = u64::from(*threads) * u64::from(groups);
-            *threads = u32::try_from(all).map_err(|_| {
-                Error::invalid_launch(format!(
-                    "{all} threads along an axis of the grid: kernels count them and their positions in 32 bits; launch fewer"
-                ))
-            })?;
-        }
-        Ok(threads)
-    }
 }
 
 /// One kernel launch.
@@ -47,8 +30,8 @@ pub struct Dispatch {
     pub bindings: Vec<Option<Binding>>,
     /// Its parameter block.
     pub params: Vec<u8>,
-    /// Threadgroups.
-    pub grid: Extent,
+    /// Its threads.
+    pub grid: Grid,
     /// Threads of a threadgroup.
     pub threadgroup: Extent,
     /// Bytes of each of its arguments in threadgroup memory.
@@ -139,7 +122,7 @@ impl ListBuilder {
     /// Bindings or parameters that contradict the kernel's signature, aliasing, or a launch beyond the device's limits.
     pub fn dispatch(&mut self, dispatch: Dispatch, limits: &DeviceProperties) -> Result<()> {
         check_dispatch(&dispatch, limits).map_err(|e| e.context(&dispatch.pipeline.source().key))?;
-        if dispatch.grid.count() > 0 {
+        if !dispatch.grid.is_empty() {
             self.commands.push(Command::Dispatch(dispatch));
         }
         Ok(())

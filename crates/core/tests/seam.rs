@@ -8,7 +8,7 @@ use std::sync::{
 };
 
 use elinvar_core::{
-    Backend, Command, CommandList, Completion, DType, Device, DeviceKind, DeviceMemory, DeviceProperties, Dispatch, Error, Extent, HostMemory,
+    Backend, Command, CommandList, Completion, DType, Device, DeviceKind, DeviceMemory, DeviceProperties, Dispatch, Error, Extent, Grid, HostMemory,
     KernelKey, KernelSource, ListBuilder, MemoryInfo, NullBackend, Parameter, RawBuffer, Result, Storage, forward,
 };
 
@@ -20,7 +20,7 @@ fn kernel(parameters: &[Parameter]) -> Arc<KernelSource> {
 fn probe(device: &Device, parameters: &[Parameter], bindings: Vec<Option<elinvar_core::Binding>>) -> Dispatch {
     let pipeline = device.pipeline(&kernel(parameters)).unwrap();
     let one = Extent::linear(1);
-    Dispatch { pipeline, bindings, params: vec![0; 4], grid: one, threadgroup: one, threadgroup_memory: Vec::new() }
+    Dispatch { pipeline, bindings, params: vec![0; 4], grid: Grid::Threadgroups(one.0), threadgroup: one, threadgroup_memory: Vec::new() }
 }
 
 fn refusal(device: &Device, dispatch: Dispatch) -> String {
@@ -66,7 +66,9 @@ fn an_optional_buffer_may_be_absent_and_an_empty_grid_is_dropped() {
     let parameters = [Parameter::read("x", DType::F32).or_absent(), Parameter::write("y", DType::F32)];
     let dispatch = probe(&device, &parameters, vec![None, Some(y)]);
     let mut list = ListBuilder::new();
-    list.dispatch(Dispatch { grid: Extent::linear(0), ..dispatch.clone() }, device.properties()).unwrap();
+    for grid in [Grid::Threadgroups([0, 1, 1]), Grid::Threads([5, 0, 1])] {
+        list.dispatch(Dispatch { grid, ..dispatch.clone() }, device.properties()).unwrap();
+    }
     assert!(list.is_empty());
     list.dispatch(dispatch, device.properties()).unwrap();
     assert!(matches!(list.finish().commands(), [Command::Dispatch(_)]));

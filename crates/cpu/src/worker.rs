@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use elinvar_core::{Access, Binding, Command, CommandList, Dispatch, Error, HostArguments, HostBinding, HostForm, InFlight, Result, Signal};
+use elinvar_core::{Access, Binding, Command, CommandList, Dispatch, Error, Extent, HostArguments, HostBinding, HostForm, InFlight, Result, Signal};
 
 use crate::{memory::Memory, placement::Placement};
 
@@ -118,7 +118,12 @@ fn launch(dispatch: &Dispatch) -> Result<()> {
     };
     let bindings = dispatch.bindings.iter().zip(&source.parameters);
     let bindings = bindings.map(|(b, p)| b.as_ref().map(|b| bind(b, p.access)).transpose()).collect::<Result<Vec<_>>>()?;
-    let mut arguments = HostArguments::new(bindings, &dispatch.params).over(dispatch.grid, dispatch.threadgroup);
+    let (grid, threadgroup) = (dispatch.grid, dispatch.threadgroup);
+    if !grid.is_uniform(threadgroup) {
+        let message = format!("{grid:?} in threadgroups of {:?}: CPU kernels run over whole threadgroups; round the threads up", threadgroup.0);
+        return Err(Error::unsupported(message).context(&source.key));
+    }
+    let mut arguments = HostArguments::new(bindings, &dispatch.params).over(Extent(grid.threadgroups(threadgroup)), threadgroup);
     let host: &HostForm = dispatch.pipeline.state().ok_or_else(|| Error::invalid_launch("the kernel was prepared by another device"))?;
     let outcome = catch_unwind(AssertUnwindSafe(|| host.run(&mut arguments)));
     let result = outcome.unwrap_or_else(|_| Err(Error::device_lost("the kernel panicked: this is a defect in Elinvar, please report it")));

@@ -13,7 +13,7 @@ use std::{
 };
 
 use elinvar_core::{
-    Buffer, DType, Device, Dispatch, Error, Extent, HostForm, HostKernel, HostMemory, KernelKey, KernelSource, ListBuilder, Parameter,
+    Buffer, DType, Device, Dispatch, Error, Extent, Grid, HostForm, HostKernel, HostMemory, KernelKey, KernelSource, ListBuilder, Parameter,
 };
 use elinvar_cpu::CpuBackend;
 
@@ -145,7 +145,8 @@ fn adopted_memory_is_read_in_place() {
     let bindings = vec![Some(buffer.bind(64, 64).unwrap())];
     let pipeline = device.pipeline(&source).unwrap();
     let mut list = ListBuilder::new();
-    let dispatch = Dispatch { pipeline, bindings, params: Vec::new(), grid: one, threadgroup: one, threadgroup_memory: Vec::new() };
+    let dispatch =
+        Dispatch { pipeline, bindings, params: Vec::new(), grid: Grid::Threadgroups(one.0), threadgroup: one, threadgroup_memory: Vec::new() };
     list.dispatch(dispatch, device.properties()).unwrap();
     device.submit(&list.finish()).unwrap().wait().unwrap();
     assert_eq!(TOUCHED.load(Ordering::SeqCst), address + 64);
@@ -155,4 +156,31 @@ fn adopted_memory_is_read_in_place() {
 fn more_memory_than_there_is_is_refused() {
     let error = device().allocate_dedicated(1 << 50).unwrap_err();
     assert!(error.is_out_of_memory(), "{error:?}");
+}
+
+#[test]
+fn kernels_run_over_threads_that_threadgroups_divide() {
+    let device = device();
+    let host: HostKernel = |arguments| {
+        arguments.output::<u32>(0)?[..2].copy_from_slice(&[arguments.grid().0[0], arguments.threadgroup().0[0]]);
+        Ok(())
+    };
+    let key = KernelKey::new("extents", &[DType::U32]);
+    let (parameters, host) = (vec![Parameter::update("x", DType::U32)], Some(HostForm::Twin(host)));
+    let pipeline = device.pipeline(&Arc::new(KernelSource { key, parameters, params_bytes: 0, host, metal: None, cuda: None })).unwrap();
+    let buffer = device.allocate(8).unwrap();
+    let launch = |threads| {
+        let (pipeline, bindings, threadgroup) = (pipeline.clone(), vec![Some(buffer.bind(0, 8).unwrap())], Extent::linear(4));
+        let grid = Grid::Threads([threads, 1, 1]);
+        let dispatch = Dispatch { pipeline, bindings, params: Vec::new(), grid, threadgroup, threadgroup_memory: Vec::new() };
+        let mut list = ListBuilder::new();
+        list.dispatch(dispatch, device.properties()).unwrap();
+        device.submit(&list.finish()).unwrap().wait()
+    };
+    launch(12).unwrap();
+    let mut bytes = [0; 8];
+    device.read(&buffer, 0, &mut bytes).unwrap();
+    assert_eq!(bytes[..], [3u32.to_ne_bytes(), 4u32.to_ne_bytes()].concat());
+    let error = launch(13).unwrap_err();
+    assert!(error.is_unsupported() && error.to_string().contains("whole threadgroups"), "{error}");
 }

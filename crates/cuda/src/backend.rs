@@ -11,6 +11,7 @@ use elinvar_core::{
     Backend, CommandList, Completion, CudaForm, DType, DeviceKind, DeviceProperties, InFlight, KernelSource, MemoryInfo, Pipeline, REFUSAL_WORD,
     RawBuffer, Reading, Result, Storage,
 };
+use elinvar_msl::cuda::Threadgroups;
 
 use crate::{
     carrier::Carrier,
@@ -18,7 +19,7 @@ use crate::{
     compile::{Code, Compiler},
     driver::{self, Context, Driver},
     graph::{Graph, Seen, Turn},
-    kernel::{Function, Kernel, Pending},
+    kernel::{Begin, Forms, Function, Kernel, Pending},
     memory::{Memory, Pieces},
     products::{self, Products},
     staging::Staging,
@@ -208,14 +209,18 @@ impl Backend for CudaBackend {
             self.jobs.start(move || drop(products.prepare()));
             return Ok(Pipeline::new(kernel.clone(), Arc::new(Kernel::Product)));
         }
-        let (source, compiler, capability) = (kernel.clone(), self.compiler.clone(), self.capability);
-        let pending = self.jobs.function(&self.context, kernel.key.to_string(), move || compiler.compile(&source, capability));
-        Ok(Pipeline::new(kernel.clone(), Arc::new(Kernel::Function(pending))))
+        let begin = |threadgroups| -> Begin {
+            let (source, compiler, capability) = (kernel.clone(), self.compiler.clone(), self.capability);
+            let (jobs, context) = (self.jobs.clone(), self.context.clone());
+            Box::new(move || jobs.function(&context, source.key.to_string(), move || compiler.compile(&source, threadgroups, capability)))
+        };
+        let forms = Forms::new(begin(Threadgroups::Uniform)(), begin(Threadgroups::Nonuniform));
+        Ok(Pipeline::new(kernel.clone(), Arc::new(Kernel::Function(forms))))
     }
 
     fn ready(&self, kernel: &Pipeline) -> Result<()> {
         match kernel.state() {
-            Some(Kernel::Function(pending)) => pending.wait(|code| Function::load(&self.context, code)).map(drop),
+            Some(Kernel::Function(forms)) => forms.of(Threadgroups::Uniform).wait(|code| Function::load(&self.context, code)).map(drop),
             _ => Ok(()),
         }
     }

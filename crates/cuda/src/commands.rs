@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys;
 use elinvar_core::{Access, Binding, Command, CommandList, CudaForm, Dispatch, Error, KernelSource, Parameter, Pipeline, REFUSAL_WORD, Result};
+use elinvar_msl::cuda::Threadgroups;
 
 use crate::{
     driver::Context,
@@ -82,7 +83,9 @@ impl Target<'_> {
             addresses.push(binding.as_ref().map_or(Ok(0), address)?);
         }
         match kernel {
-            Kernel::Function(pending) => {
+            Kernel::Function(forms) => {
+                let is_uniform = dispatch.grid.is_uniform(dispatch.threadgroup);
+                let pending = forms.of(if is_uniform { Threadgroups::Uniform } else { Threadgroups::Nonuniform });
                 pending.wait(|code| Function::load(self.context, code))?.launch(self.stream, dispatch, &addresses, word, overlaps)
             }
             Kernel::Product => self.products.launch(self.context, self.stream, dispatch, &addresses),
@@ -136,7 +139,7 @@ fn address(binding: &Binding) -> Result<sys::CUdeviceptr> {
 mod tests {
     use std::borrow::Cow;
 
-    use elinvar_core::{Buffer, DType, Device, Extent, KernelKey, KernelSource, ListBuilder, NullBackend};
+    use elinvar_core::{Buffer, DType, Device, Extent, Grid, KernelKey, KernelSource, ListBuilder, NullBackend};
 
     use super::*;
 
@@ -149,7 +152,8 @@ mod tests {
         for buffers in launches {
             let bindings = buffers.map(|buffer| Some(buffer.bind(0, 64).unwrap())).to_vec();
             let (pipeline, one) = (pipeline.clone(), Extent::linear(1));
-            let dispatch = Dispatch { pipeline, bindings, params: vec![], grid: one, threadgroup: one, threadgroup_memory: vec![] };
+            let dispatch =
+                Dispatch { pipeline, bindings, params: vec![], grid: Grid::Threadgroups(one.0), threadgroup: one, threadgroup_memory: vec![] };
             list.dispatch(dispatch, device.properties()).unwrap();
         }
         let list = list.finish();

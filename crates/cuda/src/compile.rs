@@ -5,7 +5,7 @@ use std::{collections::HashMap, path::Path};
 use elinvar_core::{Cache, CacheKey, ConstantValue, CudaArchitecture, CudaForm, CudaSource, Error, KernelSource, Metal, MetalForm, Result};
 use elinvar_msl::{
     Kernel, Module, ParameterKind,
-    cuda::{self, CudaEntry},
+    cuda::{self, CudaEntry, Threadgroups},
 };
 
 use crate::nvrtc::{Nvrtc, Request};
@@ -92,30 +92,39 @@ impl Compiler {
         self.nvrtc.check_architecture(capability)
     }
 
-    /// Compiles one kernel in CUDA C++, or kernels that share one Metal text in one run of the compiler, and gives the size of their machine code.
+    /// Compiles one kernel in CUDA C++, or kernels that share one Metal text in one run of the compiler for launches of such threadgroups, and gives the size
+    /// of their machine code.
     ///
     /// # Errors
     /// They do not compile; or they do not share a text.
-    pub fn check(&self, kernels: &[&KernelSource], capability: u32) -> Result<usize> {
+    pub fn check(&self, kernels: &[&KernelSource], threadgroups: Threadgroups, capability: u32) -> Result<usize> {
         if let [kernel] = kernels
             && let Some(CudaForm::Source(source)) = &kernel.cuda
         {
             return Ok(self.source(kernel, source, capability)?.image.len());
         }
-        let shared = |kernel: &&KernelSource| kernel.metal.as_ref().and_then(Metal::form).map(|form| (self.text(form), form.fast_math));
-        let first = kernels.first().and_then(shared).ok_or_else(|| Error::invalid_argument("no kernel with a Metal form"))?;
+        let shared = |kernel: &&KernelSource| {
+            Some(match kernel.metal.as_ref()? {
+                Metal::Form(form) => (self.text(form), form.fast_math),
+                Metal::Text(text) => (text.text.clone(), text.fast_math),
+            })
+        };
+        let first = kernels.first().and_then(shared).ok_or_else(|| Error::invalid_argument("no kernel with a Metal text"))?;
         if kernels.iter().any(|kernel| shared(kernel).as_ref() != Some(&first)) {
             return Err(Error::invalid_argument("kernels of different texts cannot be compiled together"));
         }
-        Ok(self.metal(kernels, capability)?.image.len())
+        Ok(self.metal(kernels, threadgroups, capability)?.image.len())
     }
 
-    /// The kernel's code for a compute capability.
-    pub(crate) fn compile(&self, kernel: &KernelSource, capability: u32) -> Result<Code> {
+    /// The kernel's code for a compute capability and launches of such threadgroups.
+    pub(crate) fn compile(&self, kernel: &KernelSource, threadgroups: Threadgroups, capability: u32) -> Result<Code> {
         match &kernel.cuda {
+            Some(CudaForm::Source(_)) if threadgroups == Threadgroups::Nonuniform => {
+                Err(Error::unsupported(format!("{} runs over whole threadgroups only: round the threads up", kernel.key)))
+            }
             Some(CudaForm::Source(source)) => self.source(kernel, source, capability),
             Some(CudaForm::MatrixProduct) => Err(Error::invalid_launch(format!("{} has no text to compile", kernel.key))),
-            None => self.metal(&[kernel], capability),
+            None => self.metal(&[kernel], threadgroups, capability),
         }
     }
 
@@ -124,7 +133,7 @@ impl Compiler {
     }
 
     /// The code of kernels that share their text.
-    fn metal(&self, kernels: &[&KernelSource], capability: u32) -> Result<Code> {
+    fn metal(&self, kernels: &[&KernelSource], threadgroups: Threadgroups, capability: u32) -> Result<Code> {
         let found = kernels.first().and_then(|first| Some((first.metal.as_ref()?, first)));
         let (metal, first) = found.ok_or_else(|| Error::unsupported("a kernel without a form for a GPU"))?;
         let name = metal.kernel(&first.key);
@@ -140,14 +149,14 @@ impl Compiler {
             }
             Metal::Text(text) => Module::read(&text.text)?,
         };
-        let names: Vec<_> = kernels.iter().map(|kernel| metal.kernel(&kernel.key)).collect();
+        let names: Vec<_> = kernels.iter().map(|kernel| kernel.metal.as_ref().unwrap_or(metal).kernel(&kernel.key)).collect();
         let inline: Vec<_> = kernels.iter().map(|kernel| (kernel.params_bytes > 0).then_some(kernel.parameters.len() as u32)).collect();
         // What a caller's own text calls its functions says nothing: its entries wait.
         let wait = metal.form().is_some_and(|form| form.files.iter().any(|file| file.name == WAITING));
         let early: Vec<_> = kernels.iter().map(|kernel| early(kernel)).collect();
         let buffers = inline.iter().zip(&early).map(|(inline, early)| (inline.as_slice(), wait.then_some(early.as_slice())));
         let wanted: Vec<_> = names.iter().zip(buffers).map(|(kernel, (inline, early))| CudaEntry { kernel, inline, early }).collect();
-        let lowered = module.lower_for_cuda(&wanted)?;
+        let lowered = module.lower_for_cuda(&wanted, threadgroups)?;
         let mut entries = Vec::new();
         for (kernel, entry) in kernels.iter().zip(lowered.entries) {
             let read = module.kernels().iter().find(|read| read.name == entry.kernel);

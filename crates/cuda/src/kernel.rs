@@ -5,13 +5,14 @@ use std::{
     panic::{self, AssertUnwindSafe},
     ptr,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
 use cudarc::driver::sys::{self, CUfunction_attribute as Attribute};
 use elinvar_core::{Dispatch, Error, Result};
+use elinvar_msl::cuda::Threadgroups;
 
 use crate::{
     compile::{Code, Slot},
@@ -20,10 +21,35 @@ use crate::{
 
 /// What a pipeline of the device's is.
 pub(crate) enum Kernel {
-    /// A function, perhaps still being compiled.
-    Function(Arc<Pending<Function>>),
+    /// A function.
+    Function(Forms),
     /// A matrix product of the vendor's library.
     Product,
+}
+
+/// A function for launches of threadgroups that are all of one size, and for others.
+pub(crate) struct Forms {
+    uniform: Arc<Pending<Function>>,
+    /// Compiled when it is first asked for.
+    nonuniform: LazyLock<Arc<Pending<Function>>, Begin>,
+}
+
+/// Begins to compile and load a function.
+pub(crate) type Begin = Box<dyn FnOnce() -> Arc<Pending<Function>> + Send>;
+
+impl Forms {
+    /// Of which one is being compiled.
+    pub(crate) fn new(uniform: Arc<Pending<Function>>, nonuniform: Begin) -> Self {
+        Self { uniform, nonuniform: LazyLock::new(nonuniform) }
+    }
+
+    /// The form for such threadgroups, perhaps still being compiled.
+    pub(crate) fn of(&self, threadgroups: Threadgroups) -> &Pending<Function> {
+        match threadgroups {
+            Threadgroups::Uniform => &self.uniform,
+            Threadgroups::Nonuniform => &self.nonuniform,
+        }
+    }
 }
 
 /// What another thread compiles and loads.
@@ -129,8 +155,8 @@ impl Function {
         refusal: sys::CUdeviceptr,
         overlaps: bool,
     ) -> Result<()> {
-        let ([x, y, z], [width, height, depth]) = (dispatch.grid.0, dispatch.threadgroup.0);
-        check_grid(dispatch.grid.0)?;
+        let (grid, [width, height, depth]) = (dispatch.grid.threadgroups(dispatch.threadgroup), dispatch.threadgroup.0);
+        check_grid(grid)?;
         if dispatch.threadgroup.count() > self.max_threads as u128 {
             let (threads, most) = (dispatch.threadgroup.count(), self.max_threads);
             return Err(Error::invalid_launch(format!("{threads} threads in a threadgroup: as compiled, the kernel allows {most}")));
@@ -161,9 +187,9 @@ impl Function {
             value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
         };
         let config = sys::CUlaunchConfig {
-            gridDimX: x,
-            gridDimY: y,
-            gridDimZ: z,
+            gridDimX: grid[0],
+            gridDimY: grid[1],
+            gridDimZ: grid[2],
             blockDimX: width,
             blockDimY: height,
             blockDimZ: depth,

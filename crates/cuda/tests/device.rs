@@ -3,10 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
 mod common;
+#[path = "../../sim/tests/common/nonuniform.rs"]
+mod model;
+mod nonuniform;
 
 use std::sync::Arc;
 
-use elinvar_core::{CommandList, DType, Device, KernelKey, KernelSource, ListBuilder, MetalFile};
+use elinvar_core::{CommandList, DType, Device, Dispatch, Extent, Grid, KernelKey, KernelSource, ListBuilder, MetalFile};
 use elinvar_kernels::{
     Operator, TensorInfo,
     conformance::{self, Placement},
@@ -200,12 +203,41 @@ fn a_kernel_that_does_not_compile_names_its_line() {
 }
 
 #[test]
+fn threads_that_do_not_exist_take_no_part() {
+    let Some(device) = common::device() else { return };
+    for model::Case { kernel, threads, threadgroup, x, out } in model::cases() {
+        let (x, written) = (words(&device, &x), words(&device, &vec![0xdead_beef; out.len()]));
+        let whole = |buffer: &elinvar_core::Buffer| Some(buffer.bind(0, buffer.bytes()).unwrap());
+        let launch = Dispatch {
+            pipeline: device.pipeline(&nonuniform::kernel(kernel)).unwrap(),
+            bindings: vec![whole(&x), whole(&written)],
+            params: Vec::new(),
+            grid: Grid::Threads(threads),
+            threadgroup: Extent(threadgroup),
+            threadgroup_memory: Vec::new(),
+        };
+        let mut list = ListBuilder::new();
+        // As a list, and as a graph.
+        (0..4).for_each(|_| list.dispatch(launch.clone(), device.properties()).unwrap());
+        let list = list.finish();
+        for _ in 0..2 {
+            device.write(&written, 0, &vec![0xee; written.bytes()]).unwrap();
+            device.submit(&list).unwrap();
+            let (found, width) = (read(&device, &written), out.len() * 4 / x.bytes());
+            let first = found.iter().zip(&out).position(|(found, expected)| found != expected);
+            let told = first.map(|at| (at / width, at % width, found[at], out[at]));
+            assert_eq!(told, None, "{kernel} over {threads:?} by {threadgroup:?}: thread, number, found, expected");
+        }
+    }
+}
+
+#[test]
 fn a_grid_that_is_too_high_is_refused() {
     let Some(device) = common::device() else { return };
     let buffer = words(&device, &[0; 64]);
     let mut list = ListBuilder::new();
     let mut launch = common::over(&device, &common::kernel("step", STEP), &buffer);
-    launch.grid.0[1] = 65536;
+    launch.grid = Grid::Threadgroups([1, 65536, 1]);
     list.dispatch(launch, device.properties()).unwrap();
     assert!(device.submit(&list.finish()).is_err_and(|error| error.is_unsupported()));
 }

@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
+mod nonuniform;
 mod properties;
 
 use std::{
@@ -18,6 +19,7 @@ use std::{
 use elinvar_core::{CudaForm, KernelSource, Metal};
 use elinvar_cuda::Compiler;
 use elinvar_kernels::conformance;
+use elinvar_msl::cuda::Threadgroups;
 use properties::gpu;
 
 /// Compute capabilities: A100, H100 and H200, and the consumer cards after them.
@@ -70,7 +72,7 @@ fn every_kernel_compiles_for_every_kind_of_gpu() {
             scope.spawn(|| {
                 while let Some((capability, text)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let all: Vec<_> = text.iter().map(|kernel| &**kernel).collect();
-                    match compiler.check(&all, *capability) {
+                    match compiler.check(&all, Threadgroups::Uniform, *capability) {
                         Ok(size) => drop(bytes.fetch_add(size, Ordering::Relaxed)),
                         Err(error) => failures.lock().unwrap().push(format!("sm_{capability}: {error}")),
                     }
@@ -82,4 +84,16 @@ fn every_kernel_compiles_for_every_kind_of_gpu() {
     let (kib, seconds) = (bytes.into_inner() >> 10, start.elapsed().as_secs_f64());
     println!("{kernels} kernels of {} texts: {kib} KiB of machine code in {seconds:.1} s, {} texts failed", work.len(), failures.len());
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn kernels_compile_for_threadgroups_that_are_smaller_at_the_end() {
+    let compiler = Compiler::new(None).unwrap_or_else(|error| panic!("{error}"));
+    let kernels: Vec<_> = ["attributes", "exchange", "sums"].into_iter().map(nonuniform::kernel).collect();
+    let kernels: Vec<_> = kernels.iter().map(|kernel| &**kernel).collect();
+    for threadgroups in [Threadgroups::Uniform, Threadgroups::Nonuniform] {
+        for capability in CAPABILITIES {
+            compiler.check(&kernels, threadgroups, capability).unwrap_or_else(|error| panic!("sm_{capability}, {threadgroups:?}: {error}"));
+        }
+    }
 }

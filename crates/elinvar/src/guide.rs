@@ -13,7 +13,8 @@
 //! | `contents` | [`Tensor::with_values`](crate::Tensor::with_values), [`Tensor::write`](crate::Tensor::write) |
 //! | `newLibraryWithSource`, function constants | [`Executor::compile_metal`](crate::Executor::compile_metal), [`MetalLibrary::kernel`](crate::MetalLibrary::kernel) |
 //! | `threadExecutionWidth`, `maxTotalThreadsPerThreadgroup`, `staticThreadgroupMemoryLength` | [`MetalKernel::facts`](crate::MetalKernel::facts) |
-//! | `dispatchThreadgroups` | [`MetalKernel::launch`](crate::MetalKernel::launch); [`MetalKernel::cover`](crate::MetalKernel::cover) sizes it |
+//! | `dispatchThreads:threadsPerThreadgroup:` | [`MetalKernel::launch_threads`](crate::MetalKernel::launch_threads), with smaller threadgroups at the end; [`MetalKernel::threadgroup_for`](crate::MetalKernel::threadgroup_for) sizes them |
+//! | `dispatchThreadgroups:threadsPerThreadgroup:` | [`MetalKernel::launch`](crate::MetalKernel::launch) |
 //! | `MPSMatrixMultiplication`, `MPSGraph` | [`Tensor`](crate::Tensor)'s methods; every other operator, as [`attention_scores`](crate::kernels::attention_scores) or [`weighted_sum`](crate::kernels::weighted_sum), by [`Executor::apply`](crate::Executor::apply) |
 //! | a command buffer encoded once | [`Executor::record`](crate::Executor::record), [`Executor::replay`](crate::Executor::replay); barriers come from what commands read and write |
 //! | `dispatch_source` of memory pressure | the device listens to it: the pool gives back what nobody uses |
@@ -27,9 +28,9 @@
 //! use elinvar::{BackendType, Executor, KernelArgument, MetalSource};
 //!
 //! let executor = Executor::new_with_backend(BackendType::MetalSim)?;
-//! let source = "kernel void scale(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], constant uint2& extent [[buffer(2)]],
-//!                                 uint2 at [[thread_position_in_grid]]) {
-//!                   if (at.x < extent.x) { y[at.y * extent.x + at.x] = 2 * x[at.y * extent.x + at.x]; }
+//! let source = "kernel void scale(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], constant float& factor [[buffer(2)]],
+//!                                 uint2 at [[thread_position_in_grid]], uint2 extent [[threads_per_grid]]) {
+//!                   y[at.y * extent.x + at.x] = factor * x[at.y * extent.x + at.x];
 //!               }";
 //! let scale = executor.compile_metal(&MetalSource::new("scale.metal", source))?.kernel("scale", &[])?;
 //! assert_eq!((scale.facts().execution_width, scale.facts().max_threads), (32, 1024));
@@ -37,11 +38,11 @@
 //! let (rows, columns) = (3, 50);
 //! let x = executor.tensor(&[rows, columns], &vec![1.5f32; rows * columns])?;
 //! let y = executor.zeros(x.dtype(), &[rows, columns])?;
-//! let [grid, threadgroup] = scale.cover([columns as u32, rows as u32, 1]);
-//! assert_eq!((grid, threadgroup), ([2, 1, 1], [32, 3, 1]));
-//! let extent: Vec<u8> = [columns as u32, rows as u32].iter().flat_map(|n| n.to_ne_bytes()).collect();
-//! let arguments = [("x", KernelArgument::Tensor(&x)), ("y", KernelArgument::Tensor(&y)), ("extent", KernelArgument::Bytes(&extent))];
-//! scale.launch(grid, threadgroup, &arguments)?;
+//! let threads = [columns as u32, rows as u32, 1];
+//! assert_eq!(scale.threadgroup_for(threads), [32, 3, 1]);
+//! let factor = 2f32.to_ne_bytes();
+//! let arguments = [("x", KernelArgument::Tensor(&x)), ("y", KernelArgument::Tensor(&y)), ("factor", KernelArgument::Bytes(&factor))];
+//! scale.launch_threads(threads, scale.threadgroup_for(threads), &arguments)?;
 //! assert!(y.with_values(|values: &[f32]| values.iter().all(|y| *y == 3.0))?);
 //! # }
 //! # Ok::<(), elinvar::Error>(())

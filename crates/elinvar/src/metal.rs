@@ -7,8 +7,8 @@ use std::{
 };
 
 use elinvar_core::{
-    Access, Binding, ConstantValue, DType, Dispatch, Error, Extent, KernelKey, KernelSource, Metal, MetalText, Parameter, Pipeline, PipelineFacts,
-    Result,
+    Access, Binding, ConstantValue, DType, Dispatch, Error, Extent, Grid, KernelKey, KernelSource, Metal, MetalText, Parameter, Pipeline,
+    PipelineFacts, Result,
 };
 use elinvar_msl::{Folders, Kernel, Module, ParameterKind, preprocess};
 
@@ -188,20 +188,49 @@ impl MetalKernel {
         PipelineFacts { max_threads: facts.max_threads.min(declared), ..facts }
     }
 
-    /// A grid and a threadgroup, for [`MetalKernel::launch`], of at least `threads` threads in one, two or three dimensions. A threadgroup has whole
-    /// simdgroups along the first, so that there may be more threads than asked along that one alone: the kernel must leave them idle.
-    pub fn cover(&self, threads: [u32; 3]) -> [[u32; 3]; 2] {
+    /// A threadgroup for [`MetalKernel::launch_threads`] over `threads` threads in one, two or three dimensions: whole simdgroups along the first.
+    pub fn threadgroup_for(&self, threads: [u32; 3]) -> [u32; 3] {
         let PipelineFacts { execution_width, max_threads, .. } = self.facts();
         let [width, most] = [execution_width, max_threads].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
-        threadgroups::cover(threads, width, most)
+        threadgroups::threadgroup(threads, width, most)
     }
 
-    /// Launches it over `grid` threadgroups of `threadgroup` threads, or records that inside [`Executor::record`].
+    /// Launches it over exactly `threads` threads in threadgroups of `threadgroup` threads (Metal's `dispatchThreads`), or records that inside
+    /// [`Executor::record`]. The last threadgroup along an axis is smaller where they do not divide, so that a kernel needs no bounds check. No thread runs
+    /// where `threads` is zero along an axis.
+    ///
+    /// ```
+    /// # #[cfg(target_os = "linux")] {
+    /// use elinvar::{BackendType, Executor, KernelArgument, MetalSource};
+    ///
+    /// let executor = Executor::new_with_backend(BackendType::MetalSim)?;
+    /// let source = "kernel void add(device const float* a [[buffer(0)]], device float* c [[buffer(1)]],
+    ///                               uint id [[thread_position_in_grid]]) { c[id] += a[id]; }";
+    /// let add = executor.compile_metal(&MetalSource::new("add.metal", source))?.kernel("add", &[])?;
+    /// let (a, c) = (executor.tensor(&[1000], &[1.5f32; 1000])?, executor.tensor(&[1000], &[2f32; 1000])?);
+    /// let threads = [1000, 1, 1];
+    /// add.launch_threads(threads, add.threadgroup_for(threads), &[("a", KernelArgument::Tensor(&a)), ("c", KernelArgument::Tensor(&c))])?;
+    /// assert_eq!(c.to_vec::<f32>()?, [3.5; 1000]);
+    /// # }
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`MetalKernel::launch`].
+    pub fn launch_threads(&self, threads: [u32; 3], threadgroup: [u32; 3], arguments: &[(&str, KernelArgument<'_>)]) -> Result<()> {
+        self.dispatch(Grid::Threads(threads), threadgroup, arguments)
+    }
+
+    /// Launches it over `grid` threadgroups of `threadgroup` threads (Metal's `dispatchThreadgroups`), or records that inside [`Executor::record`].
     ///
     /// # Errors
     /// An argument that is missing, given twice or unknown, of the wrong kind or too short; tensors of another device or with gaps; a launch
     /// beyond the device's limits. Errors of execution are told when something is read.
     pub fn launch(&self, grid: [u32; 3], threadgroup: [u32; 3], arguments: &[(&str, KernelArgument<'_>)]) -> Result<()> {
+        self.dispatch(Grid::Threadgroups(grid), threadgroup, arguments)
+    }
+
+    fn dispatch(&self, grid: Grid, threadgroup: [u32; 3], arguments: &[(&str, KernelArgument<'_>)]) -> Result<()> {
         self.check(threadgroup, arguments).map_err(|e| e.context(format_args!("kernel {}", self.kernel.name)))?;
         let given = |name: &str| arguments.iter().find(|(given, _)| *given == name).map(|(_, argument)| *argument);
         let (mut bindings, mut threadgroup_memory) = (Vec::new(), Vec::new());
@@ -215,8 +244,8 @@ impl MetalKernel {
                 ParameterKind::Position(_) => {}
             }
         }
-        let (grid, threadgroup) = (Extent(grid), Extent(threadgroup));
-        let dispatch = Dispatch { pipeline: self.pipeline.clone(), bindings, params: Vec::new(), grid, threadgroup, threadgroup_memory };
+        let (pipeline, threadgroup) = (self.pipeline.clone(), Extent(threadgroup));
+        let dispatch = Dispatch { pipeline, bindings, params: Vec::new(), grid, threadgroup, threadgroup_memory };
         self.executor.enqueue_after_all(|list| list.dispatch(dispatch, self.executor.properties()))
     }
 

@@ -9,8 +9,8 @@ use elinvar_atlas::{
     verify,
 };
 use elinvar_core::{
-    Access, Binding, DType, DeviceKind, Dispatch, Error, Extent, HostArguments, HostForm, HostProgram, KernelKey, KernelSource, Metal, MetalText,
-    Parameter, Pipeline, Result,
+    Access, Binding, DType, DeviceKind, Dispatch, Error, Extent, Grid, HostArguments, HostForm, HostProgram, KernelKey, KernelSource, Metal,
+    MetalText, Parameter, Pipeline, Result,
 };
 
 use crate::{Executor, Tensor, fusion};
@@ -222,7 +222,7 @@ impl Prepared {
         let program = self.host.interpreter.program().program();
         let params = self.host.metal.block(length, scalar, |array| program.shared[array].elements(launch).into());
         let pipeline = self.pipeline(executor, &bindings)?;
-        let (grid, threadgroup) = (Extent(launch.grid), Extent(launch.block));
+        let (grid, threadgroup) = (Grid::Threadgroups(launch.grid), Extent(launch.block));
         let threadgroup_memory = if launch.shared_memory == 0 { Vec::new() } else { vec![launch.shared_memory as usize] };
         let dispatch = Dispatch { pipeline, bindings, params, grid, threadgroup, threadgroup_memory };
         executor.enqueue(|list| list.dispatch(dispatch, executor.properties()))

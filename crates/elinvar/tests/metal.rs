@@ -76,6 +76,30 @@ fn kernels_run_with_structs_constants_templates_and_threadgroup_memory() {
 }
 
 #[test]
+fn launches_over_threads_run_no_other_threads() {
+    let executor = Executor::new_with_backend(BackendType::MetalSim).unwrap();
+    let text = "kernel void count(device uint* c [[buffer(0)]], uint2 at [[thread_position_in_grid]], uint2 size [[threads_per_threadgroup]],
+                                  uint2 full [[dispatch_threads_per_threadgroup]], uint2 n [[threads_per_grid]]) {
+                    c[at.y * n.x + at.x] += size.x * 1000 + size.y * 100 + full.x + full.y;
+                }";
+    let count = executor.compile_metal(&MetalSource::new("count.metal", text)).unwrap().kernel("count", &[]).unwrap();
+    let c = executor.tensor(&[7, 13], &[0u32; 91]).unwrap();
+    let arguments = [("c", KernelArgument::Tensor(&c))];
+    count.launch_threads([13, 7, 1], [8, 4, 1], &arguments).unwrap();
+    let size = |at: usize, full: usize, all: usize| full.min(all - at / full * full);
+    let expected: Vec<u32> = (0..91).map(|i| (size(i % 13, 8, 13) * 1000 + size(i / 13, 4, 7) * 100 + 12) as u32).collect();
+    assert_eq!(c.to_vec::<u32>().unwrap(), expected);
+    let (recording, ()) = executor.record(|| count.launch_threads([13, 7, 1], count.threadgroup_for([13, 7, 1]), &arguments)).unwrap();
+    executor.replay(&recording).unwrap().wait().unwrap();
+    assert_eq!(c.to_vec::<u32>().unwrap()[0], expected[0] + 13 * 1000 + 7 * 100 + 39);
+    count.launch_threads([13, 0, 1], [8, 4, 1], &arguments).unwrap();
+    for (threadgroup, told) in [([0, 1, 1], "0 threads in a threadgroup"), ([64, 32, 1], "2048 threads in a threadgroup")] {
+        let error = count.launch_threads([13, 7, 1], threadgroup, &arguments).unwrap_err().to_string();
+        assert!(error.contains(told) && error.contains("1 to 1024"), "{error}");
+    }
+}
+
+#[test]
 fn what_a_kernel_does_not_take_is_told_by_name() {
     let executor = Executor::new_with_backend(BackendType::MetalSim).unwrap();
     let library = executor.compile_metal(&source("refused")).unwrap();

@@ -1,7 +1,7 @@
 use std::{fmt, str::FromStr, sync::Arc};
 
 use elinvar_core::{
-    Binding, Buffer, CudaForm, DType, Device, DeviceProperties, Dispatch, Error, Extent, HostForm, HostKernel, KernelKey, KernelSource, Layout,
+    Binding, Buffer, CudaForm, DType, Device, DeviceProperties, Dispatch, Error, Extent, Grid, HostForm, HostKernel, KernelKey, KernelSource, Layout,
     ListBuilder, Metal, MetalForm, Parameter, Result, Shape,
 };
 
@@ -300,7 +300,7 @@ pub fn encode(
         };
         let bindings = launch.arguments.iter().map(bind).collect::<Result<Vec<_>>>()?;
         let pipeline = device.pipeline(&launch.kernel)?;
-        let (params, grid, threadgroup) = (launch.params.clone(), launch.grid, launch.threadgroup);
+        let (params, grid, threadgroup) = (launch.params.clone(), Grid::Threadgroups(launch.grid.0), launch.threadgroup);
         let threadgroup_memory = if launch.threadgroup_memory > 0 { vec![launch.threadgroup_memory] } else { Vec::new() };
         list.dispatch(Dispatch { pipeline, bindings, params, grid, threadgroup, threadgroup_memory }, device.properties())?;
     }

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use elinvar_core::{ConstantValue, Extent, HostMemory, MemoryInfo, PipelineFacts, Relief, Result};
+use elinvar_core::{ConstantValue, Extent, Grid, HostMemory, MemoryInfo, PipelineFacts, Relief, Result};
 
 /// What a device says of itself.
 #[derive(Clone, Debug)]
@@ -87,8 +87,8 @@ pub struct Launch<'a, A: Api + ?Sized> {
     pub bytes: Option<(usize, &'a [u8])>,
     /// Threadgroup memory: the index of each argument and its bytes.
     pub threadgroup_memory: Vec<(usize, usize)>,
-    /// Threadgroups.
-    pub grid: Extent,
+    /// Its threads.
+    pub grid: Grid,
     /// Threads of a threadgroup.
     pub threadgroup: Extent,
 }

@@ -14,7 +14,7 @@ use block2::RcBlock;
 use dispatch2::{
     _dispatch_source_type_memorypressure, DispatchObject, DispatchRetained, DispatchSource, dispatch_source_memorypressure_flags_t as PressureFlags,
 };
-use elinvar_core::{ConstantValue, Error, Extent, HostMemory, MemoryInfo, MemoryPressure, PipelineFacts, Relief, Result};
+use elinvar_core::{ConstantValue, Error, Grid, HostMemory, MemoryInfo, MemoryPressure, PipelineFacts, Relief, Result};
 use objc2::{
     available,
     rc::{Retained, autoreleasepool},
@@ -159,8 +159,8 @@ fn url(path: &Path) -> Result<Retained<NSURL>> {
     Ok(NSURL::fileURLWithPath(&NSString::from_str(path)))
 }
 
-fn size(extent: Extent) -> MTLSize {
-    let [width, height, depth] = extent.0.map(|n| n as usize);
+fn size(extent: [u32; 3]) -> MTLSize {
+    let [width, height, depth] = extent.map(|n| n as usize);
     MTLSize { width, height, depth }
 }
 
@@ -381,7 +381,11 @@ impl Api for Apple {
             // SAFETY: within the device's limit, checked when the list was recorded.
             unsafe { encoder.setThreadgroupMemoryLength_atIndex(threadgroup_bytes(bytes), index) };
         }
-        encoder.dispatchThreadgroups_threadsPerThreadgroup(size(launch.grid), size(launch.threadgroup));
+        let threadgroup = size(launch.threadgroup.0);
+        match launch.grid {
+            Grid::Threadgroups(groups) => encoder.dispatchThreadgroups_threadsPerThreadgroup(size(groups), threadgroup),
+            Grid::Threads(threads) => encoder.dispatchThreads_threadsPerThreadgroup(size(threads), threadgroup),
+        }
         Ok(())
     }
 

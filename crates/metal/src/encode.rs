@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use elinvar_core::{Access, Binding, Command, Dispatch, Error, Extent, Pipeline, Result};
+use elinvar_core::{Access, Binding, Command, Dispatch, Error, Extent, Grid, Pipeline, Result};
 
 use crate::{
     api::{Api, Bound, Facts, Launch, LibrarySource},
@@ -134,7 +134,7 @@ fn bytewise<A: Api>(
     let groups =
         groups.ok_or_else(|| Error::unsupported(format!("a copy or fill of {bytes} bytes at an odd place: give it a multiple of {WORD}")))?;
     let bytes = Some((buffers.len(), params));
-    let (grid, threadgroup) = (Extent::linear(groups), Extent::linear(THREADS));
+    let (grid, threadgroup) = (Grid::Threadgroups([groups, 1, 1]), Extent::linear(THREADS));
     let pipeline = kernel.for_threads(api, THREADS as usize)?;
     api.launch(commands, &Launch { pipeline: &pipeline, buffers, bytes, threadgroup_memory: Vec::new(), grid, threadgroup })
 }

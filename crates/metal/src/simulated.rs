@@ -12,7 +12,7 @@ use std::{
 use elinvar_core::{Error, HostMemory, MemoryInfo, MemoryPressure, PipelineFacts, Relief, Result};
 use elinvar_msl::ParameterKind;
 use elinvar_sim::{
-    Binding, Buffer, CommandBuffer, CompileOptions, Config, Dispatch, Grid, Library, Math, Output, Pipeline, Queue, Report, Simulator, Source,
+    Binding, Buffer, CommandBuffer, CompileOptions, Config, Dispatch, Library, Math, Output, Pipeline, Queue, Report, Simulator, Source,
 };
 
 use crate::api::{Api, Done, Facts, Kernel, Launch, LibrarySource, StorageMode};
@@ -240,7 +240,7 @@ impl Api for Simulated {
         if launch.threadgroup.count() > *most as u128 {
             return Err(Error::invalid_launch(format!("{} threads in a threadgroup of a pipeline for at most {most}", launch.threadgroup.count())));
         }
-        let mut dispatch = Dispatch::new(pipeline, Grid::Threadgroups(launch.grid.0), launch.threadgroup.0);
+        let mut dispatch = Dispatch::new(pipeline, launch.grid, launch.threadgroup.0);
         for bound in &launch.buffers {
             let output = if bound.output { Output::Whole } else { Output::Free };
             let binding = Binding::new(bound.index as u32, &bound.buffer.0).range(bound.offset, bound.bytes).output(output);

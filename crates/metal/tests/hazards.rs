@@ -8,8 +8,8 @@ mod forgetful;
 use std::sync::Arc;
 
 use elinvar_core::{
-    Access, Buffer, CommandList, DType, Device, DeviceKind, Dispatch, Extent, KernelKey, KernelSource, ListBuilder, Metal, MetalText, Parameter,
-    Pipeline, Result,
+    Access, Buffer, CommandList, DType, Device, DeviceKind, Dispatch, Extent, Grid, KernelKey, KernelSource, ListBuilder, Metal, MetalText,
+    Parameter, Pipeline, Result,
 };
 use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
 use forgetful::{Barriers, Forgetful};
@@ -58,7 +58,7 @@ impl Recorder<'_> {
     fn launch(&mut self, name: &'static str, buffers: &[(&Buffer, Access)]) {
         let pipeline = prepare(self.device, name, &buffers.iter().map(|(_, access)| *access).collect::<Vec<_>>());
         let bindings = buffers.iter().map(|(buffer, _)| buffer.bind(0, BYTES).ok()).collect();
-        let (grid, threadgroup) = (Extent::linear(2), Extent::linear(32));
+        let (grid, threadgroup) = (Grid::Threadgroups([2, 1, 1]), Extent::linear(32));
         let dispatch = Dispatch { pipeline, bindings, params: vec![], grid, threadgroup, threadgroup_memory: vec![] };
         self.list.dispatch(dispatch, self.device.properties()).unwrap();
     }
@@ -166,7 +166,7 @@ fn commands_on_other_bytes_of_a_buffer_do_not_race() {
     let take = prepare(&device, "take", &[Access::Read, Access::Write]);
     for to in [BYTES, 2 * BYTES] {
         let (bindings, params) = (vec![Some(part(0)), Some(part(to))], vec![]);
-        let (pipeline, grid, threadgroup) = (take.clone(), Extent::linear(2), Extent::linear(32));
+        let (pipeline, grid, threadgroup) = (take.clone(), Grid::Threadgroups([2, 1, 1]), Extent::linear(32));
         list.dispatch(Dispatch { pipeline, bindings, params, grid, threadgroup, threadgroup_memory: vec![] }, device.properties()).unwrap();
     }
     list.copy(part(0), part(3 * BYTES)).unwrap();

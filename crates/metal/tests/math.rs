@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use elinvar_core::{DType, Device, DeviceKind, Dispatch, Extent, KernelKey, KernelSource, ListBuilder, Metal, MetalFile, MetalForm, Parameter};
+use elinvar_core::{DType, Device, DeviceKind, Dispatch, Extent, Grid, KernelKey, KernelSource, ListBuilder, Metal, MetalFile, MetalForm, Parameter};
 use elinvar_kernels::math;
 use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
 
@@ -71,7 +71,7 @@ fn run(device: &Device, x: &[f32], exponent: &[f32]) -> Vec<f32> {
         pipeline,
         bindings: vec![bind(bytemuck::cast_slice(x)), bind(bytemuck::cast_slice(exponent)), Some(y.clone())],
         params: Vec::new(),
-        grid: Extent::linear(GROUPS),
+        grid: Grid::Threadgroups([GROUPS, 1, 1]),
         threadgroup: Extent::linear(256),
         threadgroup_memory: Vec::new(),
     };

@@ -3,7 +3,11 @@
 
 use std::{env, error::Error, fs};
 
-use elinvar_msl::{Folders, Module, cuda::CudaEntry, preprocess};
+use elinvar_msl::{
+    Folders, Module,
+    cuda::{CudaEntry, Threadgroups},
+    preprocess,
+};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = env::args().skip(1);
@@ -19,6 +23,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         wanted.extend(module.kernels().iter().map(|kernel| (kernel.name.clone(), Vec::new())));
     }
     let entries: Vec<_> = wanted.iter().map(|(kernel, inline)| CudaEntry { kernel, inline, early: None }).collect();
-    print!("{}", module.lower_for_cuda(&entries)?.text);
+    print!("{}", module.lower_for_cuda(&entries, Threadgroups::Uniform)?.text);
     Ok(())
 }

@@ -48,7 +48,16 @@ pub struct CudaEntry<'a> {
     pub early: Option<&'a [u32]>,
 }
 
-pub(crate) fn lower(module: &Module, wanted: &[(Kernel, CudaEntry<'_>)]) -> Lowered {
+/// The threadgroups of the launches that a lowered text is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threadgroups {
+    /// All of one size.
+    Uniform,
+    /// At the grid's end smaller than the others.
+    Nonuniform,
+}
+
+pub(crate) fn lower(module: &Module, wanted: &[(Kernel, CudaEntry<'_>)], threadgroups: Threadgroups) -> Lowered {
     let mut edits = Edits::new(&module.tokens);
     lower::attributes(module, &mut edits);
     lower::instantiations(module, &mut edits);
@@ -66,14 +75,15 @@ pub(crate) fn lower(module: &Module, wanted: &[(Kernel, CudaEntry<'_>)]) -> Lowe
     braces::braces(module, &mut edits);
     specialisations::specialisations(module, &mut edits);
     duplicates::duplicates(module, &mut edits);
-    let mut text = format!("{}#include \"msl.cuh\"\n{}namespace msl {{\n{}", defines(module), constants::defaults(module), edits.apply());
-    let entries = entries::entries(wanted, &mut text);
+    let mut text =
+        format!("{}#include \"msl.cuh\"\n{}namespace msl {{\n{}", defines(module, threadgroups), constants::defaults(module), edits.apply());
+    let entries = entries::entries(wanted, threadgroups, &mut text);
     text.push_str("} // namespace msl\n");
     Lowered { text, entries }
 }
 
-/// What the prelude has to know of a text: which of its rarer parts are used, and whether it looks into the matrices of simdgroups.
-fn defines(module: &Module) -> String {
+/// What the prelude has to know of a text: which of its rarer parts are used, whether it looks into the matrices of simdgroups, what it is for.
+fn defines(module: &Module, threadgroups: Threadgroups) -> String {
     let tokens = &module.tokens;
     let words = || (0..tokens.len()).filter(|&at| tokens.is_identifier(at)).map(|at| tokens.text(at));
     let starts = |prefixes: &[&str]| words().any(|word| prefixes.iter().any(|prefix| word.starts_with(prefix)));
@@ -82,6 +92,7 @@ fn defines(module: &Module) -> String {
         ("ELV_PACK", starts(&["pack_", "unpack_"])),
         ("ELV_TEXTURE", starts(&["texture", "sampler", "depth2d"])),
         ("ELV_INTERNALS", starts(&["__metal_", "__METAL_"])),
+        ("ELV_NONUNIFORM", threadgroups == Threadgroups::Nonuniform),
     ];
     defines.iter().filter(|(_, used)| *used).map(|(name, _)| format!("#define {name}\n")).collect()
 }

@@ -6,7 +6,7 @@ use elinvar_core::{Error, Result};
 
 use crate::{
     attributes::{self, attributes},
-    cuda::{self, CudaEntry},
+    cuda::{self, CudaEntry, Threadgroups},
     instantiation::{Instantiation, instantiation},
     integers::Integers,
     kernel::{FunctionConstant, Kernel, ParameterKind},
@@ -129,17 +129,16 @@ impl Module {
     /// An entry point is `extern "C" __global__`; its arguments are those of the kernel, in order: a pointer for each buffer (null where none is
     /// bound), for one that is passed inline the value itself, nothing for the first threadgroup memory, which starts where the launch's dynamic
     /// shared memory does, for each further one its offset from there in bytes as a `u32`, nothing for positions; and, where [`Entry::grid`]
-    /// says so, the grid's threads as three `u32`. All threadgroups of a launch have the same size; threads outside such a grid leave at once.
-    /// A buffer that the kernel writes may not overlap another one.
+    /// says so, the grid's threads as three `u32`. A buffer that the kernel writes may not overlap another one.
     ///
     /// [`Entry::grid`]: crate::Entry::grid
     ///
     /// # Errors
     ///
     /// A kernel that the text does not have.
-    pub fn lower_for_cuda(&self, entries: &[CudaEntry<'_>]) -> Result<Lowered> {
+    pub fn lower_for_cuda(&self, entries: &[CudaEntry<'_>], threadgroups: Threadgroups) -> Result<Lowered> {
         let wanted = entries.iter().map(|entry| Ok((self.kernel(entry.kernel)?, *entry))).collect::<Result<Vec<_>>>()?;
-        Ok(cuda::lower(self, &wanted))
+        Ok(cuda::lower(self, &wanted, threadgroups))
     }
 
     fn read_declarations(&mut self) -> Result<()> {

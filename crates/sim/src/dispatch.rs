@@ -1,6 +1,6 @@
 //! What to run: dispatches, copies and fills.
 
-use elinvar_core::{Error, Extent, Result};
+use elinvar_core::{Error, Extent, Grid, Result};
 use elinvar_msl::ParameterKind;
 
 use crate::{
@@ -69,15 +69,6 @@ impl Binding {
     }
 }
 
-/// How many threads run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Grid {
-    /// So many whole threadgroups along each axis.
-    Threadgroups([u32; 3]),
-    /// So many threads along each axis; the last threadgroups may be smaller.
-    Threads([u32; 3]),
-}
-
 /// A kernel, what it works on, and how many threads run it.
 #[derive(Clone)]
 pub struct Dispatch {
@@ -120,18 +111,13 @@ impl Dispatch {
     }
 
     pub(crate) fn threadgroups(&self) -> [u32; 3] {
-        match self.grid {
-            Grid::Threadgroups(groups) => groups,
-            Grid::Threads(threads) => [0, 1, 2].map(|axis| threads[axis].div_ceil(self.threads_per_threadgroup[axis].max(1))),
-        }
+        self.grid.threadgroups(Extent(self.threads_per_threadgroup))
     }
 
     /// Threads of the whole grid along each axis.
     pub(crate) fn threads(&self) -> [u32; 3] {
-        match self.grid {
-            Grid::Threadgroups(groups) => [0, 1, 2].map(|axis| groups[axis].saturating_mul(self.threads_per_threadgroup[axis])),
-            Grid::Threads(threads) => threads,
-        }
+        // A kernel that asks how many there are has no more than 32 bits count: see `validate`.
+        self.grid.threads(Extent(self.threads_per_threadgroup)).unwrap_or([u32::MAX; 3])
     }
 
     /// What findings call a bound buffer: the kernel's parameter, or the buffer where that has no name.
@@ -154,16 +140,14 @@ impl Dispatch {
         if !per_group.is_some_and(|threads| (1..=MAX_THREADS as u32).contains(&threads)) {
             return invalid(format!("a threadgroup of {:?} threads was asked; it must hold 1 to {MAX_THREADS}", self.threads_per_threadgroup));
         }
-        if self.threads().contains(&0) {
+        if self.grid.is_empty() {
             return invalid(format!("the grid {:?} holds no thread; every axis must be at least 1", self.grid));
         }
         if self.threadgroups().iter().try_fold(1u32, |product, axis| product.checked_mul(*axis)).is_none() {
             return invalid(format!("the grid {:?} has more threadgroups than the simulator can count (2^32)", self.grid));
         }
-        if let (Grid::Threadgroups(groups), true) = (self.grid, self.pipeline.kernel().counts_threads())
-            && let Err(error) = Extent(groups).threads(Extent(self.threads_per_threadgroup))
-        {
-            return Err(error.context(format_args!("kernel `{kernel}`")));
+        if self.pipeline.kernel().counts_threads() {
+            self.grid.threads(Extent(self.threads_per_threadgroup)).map_err(|error| error.context(format_args!("kernel `{kernel}`")))?;
         }
         for binding in &self.buffers {
             let (buffer, limits) = (&binding.buffer, binding.offset.checked_add(binding.bytes.unwrap_or(0)));

@@ -52,8 +52,8 @@ mod worker;
 pub use buffer::Buffer;
 pub use elinvar_msl::{Lint, Location};
 
-pub use dispatch::{Binding, Dispatch, Grid, Output};
-pub use elinvar_core::ConstantValue;
+pub use dispatch::{Binding, Dispatch, Output};
+pub use elinvar_core::{ConstantValue, Grid};
 pub use finding::{BufferUse, Finding, FindingKind, OtherAccess, Report};
 pub use library::{CompileOptions, Library, Math, Pipeline, Source};
 pub use queue::{CommandBuffer, Completion, Queue};

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
 mod common;
+#[path = "execution/nonuniform.rs"]
+mod nonuniform;
 
 use common::{buffer, library, queue, run, simulator, values};
 use elinvar_sim::{Binding, CommandBuffer, CompileOptions, ConstantValue, Dispatch, FindingKind, Grid, Output, Source};

@@ -44,8 +44,11 @@ pub(crate) fn run(args: &LaunchArgs) -> Result<()> {
     let compiled = start.elapsed().as_secs_f64();
     let buffers = kernel::buffers(&executor, &args.kernel.buffer, args.kernel.seed)?;
     let arguments = arguments(&args.kernel, &buffers);
-    let (grid, threadgroup) = (args.kernel.grid.0, args.kernel.threadgroup.0);
-    let (recording, ()) = executor.record(|| compiled_kernel.launch(grid, threadgroup, &arguments))?;
+    let threadgroup = args.kernel.threadgroup.0;
+    let (recording, ()) = executor.record(|| match args.kernel.threads {
+        Some(threads) => compiled_kernel.launch_threads(threads.0, threadgroup, &arguments),
+        None => compiled_kernel.launch(args.kernel.grid.0, threadgroup, &arguments),
+    })?;
     executor.replay(&recording)?.wait()?;
     if let Some(file) = &args.kernel.save {
         kernel::save(file, &buffers)?;

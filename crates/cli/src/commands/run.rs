@@ -20,7 +20,7 @@ const BLOCK: [u32; 3] = [256, 1, 1];
 /// Arguments of `elinvar run`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  elinvar run examples/saxpy.atlas --linear 1000 --buffer x=f32:1000 --buffer y=f32:1000:1 --scalar a=2 --scalar n=1000\n  \
+    after_help = "Example:\n  elinvar run examples/saxpy.atlas --threads 1000 --buffer x=f32:1000 --buffer y=f32:1000:1 --scalar a=2 --scalar n=1000\n  \
     elinvar run examples/mandelbrot.atlas --block 16,16 --grid 40,20 --buffer counts=u32:204800 --scalar width=640 --scalar height=320 \
     --png counts=640x320:mandelbrot.png"
 )]
@@ -28,11 +28,11 @@ pub(crate) struct RunArgs {
     /// Program, as text or binary
     file: PathBuf,
     /// Blocks, as X, X,Y or X,Y,Z
-    #[arg(long, value_name = "EXTENT", default_value = "1", conflicts_with = "linear")]
+    #[arg(long, value_name = "EXTENT", default_value = "1", conflicts_with = "threads")]
     grid: ExtentArgument,
-    /// As many blocks as make at least so many threads along x
-    #[arg(long, value_name = "THREADS")]
-    linear: Option<u64>,
+    /// As many blocks as have at least so many threads, as X, X,Y or X,Y,Z: blocks of a program are always whole
+    #[arg(long, value_name = "EXTENT", alias = "linear")]
+    threads: Option<ExtentArgument>,
     /// Threads of a block, as X, X,Y or X,Y,Z [default: what the program is written for, or 256]
     #[arg(long, value_name = "EXTENT")]
     block: Option<ExtentArgument>,
@@ -110,11 +110,8 @@ fn scalars<'a>(args: &'a RunArgs, program: &Program) -> Result<Vec<(&'a str, Con
 
 fn launch(args: &RunArgs, program: &Program) -> LaunchConfig {
     let block = args.block.map(|block| block.0).or(program.block).unwrap_or(BLOCK);
-    let launch = match args.linear {
-        Some(threads) => LaunchConfig { block, ..LaunchConfig::linear(threads, block[0]) },
-        None => LaunchConfig::new(args.grid.0, block),
-    };
-    launch.with_shared_memory(args.shared_memory)
+    let covering = |threads: ExtentArgument| [0, 1, 2].map(|axis| threads.0[axis].div_ceil(block[axis].max(1)));
+    LaunchConfig::new(args.threads.map_or(args.grid.0, covering), block).with_shared_memory(args.shared_memory)
 }
 
 /// Prints the first elements of what the program writes.

@@ -153,7 +153,10 @@ impl FromStr for ExtentArgument {
             return Err(Error::invalid_argument(format!("'{text}' has {} extents: write X, X,Y or X,Y,Z", parts.len())));
         }
         for (extent, part) in extents.iter_mut().zip(parts) {
-            *extent = part.trim().parse().map_err(|_| Error::invalid_argument(format!("'{text}': write X, X,Y or X,Y,Z")))?;
+            *extent = part.trim().parse().map_err(|_| match part.trim().parse::<u128>() {
+                Ok(_) => Error::invalid_argument(format!("'{text}': an extent is at most {}", u32::MAX)),
+                Err(_) => Error::invalid_argument(format!("'{text}': write X, X,Y or X,Y,Z")),
+            })?;
         }
         if extents.contains(&0) {
             return Err(Error::invalid_argument(format!("'{text}' is empty: every extent must be at least 1")));
@@ -237,6 +240,7 @@ mod tests {
         assert!("n=u8:256".parse::<ValueArgument>().is_err() && "n=7".parse::<ValueArgument>().is_err());
         assert_eq!("4,2".parse::<ExtentArgument>().unwrap().0, [4, 2, 1]);
         assert_eq!("4x2x3".parse::<ExtentArgument>().unwrap().0, [4, 2, 3]);
+        assert!("1,4294967296".parse::<ExtentArgument>().unwrap_err().to_string().contains("at most 4294967295"));
         assert!("0".parse::<ExtentArgument>().is_err() && "1,2,3,4".parse::<ExtentArgument>().is_err() && "".parse::<ExtentArgument>().is_err());
     }
 }

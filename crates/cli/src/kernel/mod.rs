@@ -23,8 +23,11 @@ pub(crate) struct KernelArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) kernel: Option<String>,
     /// Threadgroups, as X, X,Y or X,Y,Z
-    #[arg(long, value_name = "EXTENT", default_value = "1")]
+    #[arg(long, value_name = "EXTENT", default_value = "1", conflicts_with = "threads")]
     pub(crate) grid: ExtentArgument,
+    /// Exactly so many threads in place of --grid, as X, X,Y or X,Y,Z: the last threadgroup along an axis is smaller where they do not divide
+    #[arg(long, value_name = "EXTENT")]
+    pub(crate) threads: Option<ExtentArgument>,
     /// Threads of a threadgroup, as X, X,Y or X,Y,Z
     #[arg(long, value_name = "EXTENT", default_value = "32")]
     pub(crate) threadgroup: ExtentArgument,

@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
-use elinvar_core::{Buffer, CommandList, DType, Device, Dispatch, Extent, HostForm, HostKernel, KernelKey, KernelSource, ListBuilder, Parameter};
+use elinvar_core::{
+    Buffer, CommandList, DType, Device, Dispatch, Extent, Grid, HostForm, HostKernel, KernelKey, KernelSource, ListBuilder, Parameter,
+};
 
 /// A list that runs `host` over one updated buffer.
 pub(crate) fn list(device: &Device, operator: &'static str, host: HostKernel, buffer: &Buffer) -> Arc<CommandList> {
@@ -17,7 +19,8 @@ pub(crate) fn list(device: &Device, operator: &'static str, host: HostKernel, bu
     let one = Extent::linear(1);
     let bindings = vec![Some(buffer.bind(0, buffer.bytes()).unwrap())];
     let mut list = ListBuilder::new();
-    let dispatch = Dispatch { pipeline, bindings, params: Vec::new(), grid: one, threadgroup: one, threadgroup_memory: Vec::new() };
+    let dispatch =
+        Dispatch { pipeline, bindings, params: Vec::new(), grid: Grid::Threadgroups(one.0), threadgroup: one, threadgroup_memory: Vec::new() };
     list.dispatch(dispatch, device.properties()).unwrap();
     list.finish()
 }

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use elinvar_core::{DType, Device, Dispatch, Extent, KernelKey, KernelSource, Metal, MetalFile, MetalForm, Parameter};
+use elinvar_core::{DType, Device, Dispatch, Extent, Grid, KernelKey, KernelSource, Metal, MetalFile, MetalForm, Parameter};
 use elinvar_cuda::CudaBackend;
 
 /// A GPU for one test at a time: some use up its memory.
@@ -61,7 +61,7 @@ pub(crate) fn over(device: &Device, kernel: &Arc<KernelSource>, buffer: &elinvar
         pipeline: device.pipeline(kernel).unwrap(),
         bindings: vec![Some(buffer.bind(0, buffer.bytes()).unwrap())],
         params: Vec::new(),
-        grid: Extent::linear(threads.div_ceil(64)),
+        grid: Grid::Threadgroups([threads.div_ceil(64), 1, 1]),
         threadgroup: Extent::linear(64),
         threadgroup_memory: Vec::new(),
     }

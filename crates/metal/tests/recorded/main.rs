@@ -11,7 +11,7 @@ mod submissions;
 use std::sync::Arc;
 
 use elinvar_core::{
-    Access, Binding, Buffer, CommandList, DType, Device, DeviceKind, Dispatch, Extent, KernelKey, KernelSource, ListBuilder, Metal, MetalText,
+    Access, Binding, Buffer, CommandList, DType, Device, DeviceKind, Dispatch, Extent, Grid, KernelKey, KernelSource, ListBuilder, Metal, MetalText,
     Parameter, Pipeline, Result,
 };
 use elinvar_metal::{BatchLimits, MetalBackend};
@@ -50,7 +50,7 @@ pub(crate) fn source_with(name: &str, accesses: &[Access], fast_math: bool) -> A
 
 pub(crate) fn dispatch(pipeline: &Pipeline, bindings: &[Binding], threads: u32) -> Dispatch {
     let bindings = bindings.iter().cloned().map(Some).collect();
-    let (grid, threadgroup) = (Extent::linear(1), Extent::linear(threads));
+    let (grid, threadgroup) = (Grid::Threadgroups([1, 1, 1]), Extent::linear(threads));
     Dispatch { pipeline: pipeline.clone(), bindings, params: Vec::new(), grid, threadgroup, threadgroup_memory: Vec::new() }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{fs, sync::atomic::Ordering::Relaxed};
 
-use elinvar_core::{Access, Device, DeviceKind, Dispatch, Extent, ListBuilder};
+use elinvar_core::{Access, Device, DeviceKind, Dispatch, Extent, Grid, ListBuilder};
 use elinvar_metal::{BatchLimits, MetalBackend};
 
 use crate::{dispatch, open, recorder::Recorder, source, source_with, whole};
@@ -74,13 +74,26 @@ fn a_grid_whose_positions_have_more_than_32_bits_is_refused() {
     for (grid, fits) in [([(1 << 24) - 1, 1, 1], true), ([1 << 24, 1, 1], false), ([1 << 23, 1 << 23, 2], true), ([1, u32::MAX, 2], false)] {
         let mut list = ListBuilder::new();
         let threadgroup = Extent([256, 2, 1]);
-        list.dispatch(Dispatch { grid: Extent(grid), threadgroup, ..dispatch(&pipeline, &[whole(&a)], 1) }, device.properties()).unwrap();
+        list.dispatch(Dispatch { grid: Grid::Threadgroups(grid), threadgroup, ..dispatch(&pipeline, &[whole(&a)], 1) }, device.properties()).unwrap();
         match device.submit(&list.finish()) {
             Ok(_) => assert!(fits && state.take().len() == 1, "{grid:?}"),
             Err(error) => assert!(!fits && error.to_string().starts_with("long: ") && error.to_string().contains("32 bits"), "{grid:?}: {error}"),
         }
     }
     assert!(state.take().is_empty());
+}
+
+#[test]
+fn metal_is_asked_for_threads_or_for_threadgroups_as_the_launch_says() {
+    let (device, state) = open(BatchLimits::default());
+    let pipeline = device.prepare(&source("add", &[Access::Write])).unwrap();
+    let a = device.allocate(4).unwrap();
+    for grid in [Grid::Threads([10_000, 3, 1]), Grid::Threads([u32::MAX; 3]), Grid::Threadgroups([40, 3, 1])] {
+        let mut list = ListBuilder::new();
+        list.dispatch(Dispatch { grid, ..dispatch(&pipeline, &[whole(&a)], 256) }, device.properties()).unwrap();
+        device.submit(&list.finish()).unwrap();
+        assert_eq!(*state.grid.lock().unwrap(), Some(grid));
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use elinvar_core::{Error, HostMemory, MemoryInfo, PipelineFacts, Relief, Result};
+use elinvar_core::{Error, Grid, HostMemory, MemoryInfo, PipelineFacts, Relief, Result};
 use elinvar_metal::api::{Api, Done, Facts, Kernel, Launch, LibrarySource, StorageMode};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -28,8 +28,9 @@ pub(crate) struct State {
     /// Bytes that the host wrote.
     pub(crate) written: AtomicUsize,
     pub(crate) libraries: AtomicUsize,
-    /// The text of the last library.
+    /// The text of the last library, and the grid of the last launch.
     pub(crate) text: Mutex<String>,
+    pub(crate) grid: Mutex<Option<Grid>>,
     pub(crate) archived: AtomicUsize,
     /// Pipelines made with an archive that had their kernel.
     pub(crate) found: AtomicUsize,
@@ -70,7 +71,8 @@ impl Default for State {
     fn default() -> Self {
         let (most, zero) = (|| AtomicUsize::new(usize::MAX), || AtomicUsize::new(0));
         let (shares, writes, holds) = (AtomicBool::new(true), AtomicBool::new(true), AtomicBool::new(false));
-        let (committed, held, watch, text) = (Mutex::default(), Mutex::default(), Mutex::default(), Mutex::default());
+        let (committed, held, watch) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (text, grid) = (Mutex::default(), Mutex::default());
         let (created, released, written, libraries, archived, found) = (zero(), zero(), zero(), zero(), zero(), zero());
         let (buffers, command_buffers, available) = (most(), most(), most());
         let (shared_bytes, private_bytes, resident, evicted, commits, requests) = (zero(), zero(), zero(), zero(), zero(), zero());
@@ -82,6 +84,7 @@ impl Default for State {
             written,
             libraries,
             text,
+            grid,
             archived,
             found,
             buffers,
@@ -288,6 +291,7 @@ impl Api for Recorder {
     }
 
     fn launch(&self, commands: &mut Self::CommandBuffer, launch: &Launch<'_, Self>) -> Result<()> {
+        *self.0.grid.lock().unwrap() = Some(launch.grid);
         self.event(commands, || Event::Launch(launch.buffers.iter().map(|bound| bound.offset).collect()));
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{CudaEntry, qualifiers::without_address_spaces};
+use super::{CudaEntry, Threadgroups, qualifiers::without_address_spaces};
 use crate::{
     kernel::{Kernel, ParameterKind},
     lower::Entry,
@@ -13,9 +13,9 @@ use crate::{
 const MAX_THREADS: u32 = 1024;
 
 /// Appends the entry points to `text`.
-pub(super) fn entries(wanted: &[(Kernel, CudaEntry<'_>)], text: &mut String) -> Vec<Entry> {
+pub(super) fn entries(wanted: &[(Kernel, CudaEntry<'_>)], threadgroups: Threadgroups, text: &mut String) -> Vec<Entry> {
     text.push_str("\n# 1 \"elinvar-entries\"\n");
-    wanted.iter().enumerate().map(|(number, (kernel, wanted))| entry(number, kernel, wanted, text)).collect()
+    wanted.iter().enumerate().map(|(number, (kernel, wanted))| entry(number, kernel, wanted, threadgroups, text)).collect()
 }
 
 /// A symbol of its own that says in a profiler which kernel it is.
@@ -26,7 +26,7 @@ fn symbol(number: usize, kernel: &str) -> String {
 
 /// The entry waits for the launches ahead, unless the kernel does. What those write may not be restricted here, though the kernel only reads it: its loads
 /// could then be moved before the wait, or be served by a cache that never hears of writes.
-fn entry(number: usize, kernel: &Kernel, wanted: &CudaEntry<'_>, text: &mut String) -> Entry {
+fn entry(number: usize, kernel: &Kernel, wanted: &CudaEntry<'_>, threadgroups: Threadgroups, text: &mut String) -> Entry {
     let symbol = symbol(number, &kernel.name);
     let function = format!("elv_kernel_{number}");
     let address = Tokens::new(&kernel.address);
@@ -57,7 +57,8 @@ fn entry(number: usize, kernel: &Kernel, wanted: &CudaEntry<'_>, text: &mut Stri
             }
         }
     }
-    let grid = kernel.counts_threads();
+    let is_nonuniform = threadgroups == Threadgroups::Nonuniform;
+    let grid = is_nonuniform || kernel.counts_threads();
     if grid {
         parameters.push("elv::extent elv_grid".to_owned());
     }
@@ -73,8 +74,9 @@ fn entry(number: usize, kernel: &Kernel, wanted: &CudaEntry<'_>, text: &mut Stri
     if wanted.early.is_none() {
         text.push_str("  elv::await_launches();\n");
     }
-    if grid {
-        text.push_str("  if (elv::is_outside(elv_grid)) return;\n");
+    if is_nonuniform {
+        text.push_str("  const elv::extent elv_size = elv::threadgroup_size(elv_grid);\n  if (elv::is_outside(elv_size)) return;\n");
+        text.push_str("  const elv::extent elv_place = elv::position_in_threadgroup(elv_size);\n");
     }
     let _ = writeln!(text, "  ({address})({});\n}}", arguments.join(", "));
     Entry { kernel: kernel.name.clone(), symbol, grid }

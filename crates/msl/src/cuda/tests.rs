@@ -1,7 +1,10 @@
-use crate::{Module, cuda::CudaEntry};
+use crate::{
+    Module,
+    cuda::{CudaEntry, Threadgroups},
+};
 
 fn lowered(text: &str, entries: &[CudaEntry<'_>]) -> String {
-    Module::read(&format!("# 1 \"k.metal\"\n{text}")).unwrap().lower_for_cuda(entries).unwrap().text
+    Module::read(&format!("# 1 \"k.metal\"\n{text}")).unwrap().lower_for_cuda(entries, Threadgroups::Uniform).unwrap().text
 }
 
 /// The lowered text without its entry points, every run of white space as one blank.
@@ -119,7 +122,7 @@ fn entries_pass_on_buffers_values_shared_memory_and_positions() {
     let text = "template <typename T> [[max_total_threads_per_threadgroup(64)]] kernel void k(device T* x [[buffer(0)]], device const T* y [[buffer(2)]], constant P& p [[buffer(1)]], \
                 threadgroup T* s [[threadgroup(0)]], threadgroup uint* t [[threadgroup(1)]], uint i [[thread_index_in_simdgroup]]) {}";
     let module = Module::read(text).unwrap();
-    let lowered = module.lower_for_cuda(&[CudaEntry { kernel: "k<half>", inline: &[1], early: None }]).unwrap();
+    let lowered = module.lower_for_cuda(&[CudaEntry { kernel: "k<half>", inline: &[1], early: None }], Threadgroups::Uniform).unwrap();
     assert_eq!((lowered.entries[0].symbol.as_str(), lowered.entries[0].grid), ("elv_0_k_half_", false));
     let head = "extern \"C\" __global__ void __launch_bounds__(64) elv_0_k_half_(elv::target_t<0, elv_kernel_0>* a0, \
                 elv::target_t<1, elv_kernel_0>* a1, \
@@ -132,11 +135,21 @@ fn entries_pass_on_buffers_values_shared_memory_and_positions() {
 #[test]
 fn grids_are_passed_to_kernels_that_ask() {
     let module = Module::read("kernel void k(uint2 n [[threads_per_grid]]) {}").unwrap();
-    let lowered = module.lower_for_cuda(&[CudaEntry { kernel: "k", inline: &[], early: None }]).unwrap();
+    let lowered = module.lower_for_cuda(&[CudaEntry { kernel: "k", inline: &[], early: None }], Threadgroups::Uniform).unwrap();
     assert!(lowered.entries[0].grid);
-    assert!(
-        lowered.text.contains("__global__ void elv_0_k(elv::extent elv_grid) {\n  elv::await_launches();\n  if (elv::is_outside(elv_grid)) return;")
-    );
+    assert!(lowered.text.contains("__global__ void elv_0_k(elv::extent elv_grid) {\n  elv::await_launches();\n  ("), "{}", lowered.text);
+}
+
+#[test]
+fn threads_outside_a_grid_leave_before_the_kernel_begins() {
+    let module = Module::read("kernel void k(device float* x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i] = 1; }").unwrap();
+    let wanted = [CudaEntry { kernel: "k", inline: &[], early: None }];
+    let [uniform, nonuniform] = [Threadgroups::Uniform, Threadgroups::Nonuniform].map(|groups| module.lower_for_cuda(&wanted, groups).unwrap());
+    assert!(!uniform.entries[0].grid && !uniform.text.contains("ELV_NONUNIFORM") && !uniform.text.contains("return;"), "{}", uniform.text);
+    assert!(nonuniform.entries[0].grid && nonuniform.text.starts_with("#define ELV_NONUNIFORM\n"), "{}", nonuniform.text);
+    let entry = "a0, elv::extent elv_grid) {\n  elv::await_launches();\n  const elv::extent elv_size = elv::threadgroup_size(elv_grid);\n  \
+                 if (elv::is_outside(elv_size)) return;\n  const elv::extent elv_place = elv::position_in_threadgroup(elv_size);\n  (";
+    assert!(nonuniform.text.contains(entry), "{}", nonuniform.text);
 }
 
 #[test]

@@ -9,9 +9,11 @@ use std::{
     time::Duration,
 };
 
+use elinvar_core::Extent;
+
 use crate::{
     abi::{BINDINGS, Record},
-    dispatch::{Dispatch, Grid},
+    dispatch::Dispatch,
     finding::OtherAccess,
     library::Pipeline,
     random::Random,
@@ -114,11 +116,7 @@ impl Job<'_> {
 
     /// Threads of the threadgroup at `position`, which may be cut off by the grid's end.
     pub(crate) fn size_of(&self, position: [u32; 3]) -> [u32; 3] {
-        let full = self.dispatch.threads_per_threadgroup;
-        match self.dispatch.grid {
-            Grid::Threadgroups(_) => full,
-            Grid::Threads(threads) => [0, 1, 2].map(|axis| full[axis].min(threads[axis] - position[axis] * full[axis])),
-        }
+        self.dispatch.grid.threadgroup_at(position, Extent(self.dispatch.threads_per_threadgroup))
     }
 }
 

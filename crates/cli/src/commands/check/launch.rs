@@ -78,7 +78,8 @@ fn buffers(args: &CheckArgs, simulator: &Simulator) -> Result<Vec<(DType, Buffer
 
 fn dispatch(args: &CheckArgs, pipeline: &Pipeline, buffers: &[(DType, Buffer)]) -> Result<Dispatch> {
     let kernel = pipeline.kernel();
-    let mut dispatch = Dispatch::new(pipeline, Grid::Threadgroups(args.kernel.grid.0), args.kernel.threadgroup.0);
+    let grid = args.kernel.threads.map_or(Grid::Threadgroups(args.kernel.grid.0), |threads| Grid::Threads(threads.0));
+    let mut dispatch = Dispatch::new(pipeline, grid, args.kernel.threadgroup.0);
     for (argument, (_, buffer)) in args.kernel.buffer.iter().zip(buffers) {
         let output = match &args.outputs {
             Some(names) if names.contains(&argument.name) => Output::Whole,

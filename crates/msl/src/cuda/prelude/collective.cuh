@@ -11,12 +11,18 @@ __forceinline__ uint lane() {
   return l;
 }
 
-// Lanes of this warp that exist: fewer than 32 in the last one of a threadgroup whose size is no multiple.
+// Lanes of this warp that exist: fewer than 32 in the last one of a threadgroup whose size is no multiple. Whether another lane is missing.
+#ifdef ELV_NONUNIFORM
+__forceinline__ uint lanes() { return ::__popc(::__ballot_sync(all_lanes, true)); }
+__forceinline__ bool is_missing(uint other) { return other >= lanes(); }
+#else
 __forceinline__ uint lanes() {
   uint threads = blockDim.x * blockDim.y * blockDim.z;
   uint first = (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) & ~31u;
   return threads - first < 32 ? threads - first : 32;
 }
+__forceinline__ bool is_missing(uint) { return false; }
+#endif
 
 // A value of any type, moved by a function of 32-bit words.
 template <class T, class F> __forceinline__ T by_words(T value, F move) {
@@ -42,6 +48,20 @@ template <class T> __forceinline__ T shuffle_up(T value, uint delta, uint width)
 }
 template <class T> __forceinline__ T shuffle_down(T value, uint delta, uint width) {
   return by_words(value, [=](uint w) { return ::__shfl_down_sync(all_lanes, w, delta, width); });
+}
+
+// The same where the other lane may be missing, in which case a lane keeps its own value.
+template <class T> __forceinline__ T take(T value, uint from) {
+  T other = shuffle(value, from);
+  return is_missing(from) ? value : other;
+}
+template <class T> __forceinline__ T take_xor(T value, uint mask) {
+  T other = shuffle_xor(value, mask);
+  return is_missing(lane() ^ mask) ? value : other;
+}
+template <class T> __forceinline__ T take_down(T value, uint delta, uint width) {
+  T other = shuffle_down(value, delta, width);
+  return is_missing(lane() + delta) ? value : other;
 }
 
 // A fold over groups of `Width` lanes by an xor tree. Lanes that do not exist are left out: then the lowest lane has the whole.
@@ -77,7 +97,7 @@ template <bool Up, class T> __forceinline__ T shift_and_fill(T value, T fill, ui
   uint at = lane() % modulo, base = lane() - at;
   bool inside = Up ? at >= delta : at + delta < modulo;
   uint from = base + (Up ? at + modulo - delta : at + delta) % modulo;
-  T other = shuffle(value, from), filling = shuffle(fill, from);
+  T other = take(value, from), filling = take(fill, from);
   return inside ? other : filling;
 }
 

@@ -27,13 +27,6 @@ template <class T> struct position<metal::vec<T, 3>> {
 };
 template <class P> struct position<const P> : position<P> {};
 
-// The threads of a grid, which threadgroups may overhang.
-struct extent { uint x, y, z; };
-__forceinline__ bool is_outside(extent grid) {
-  return blockIdx.x * blockDim.x + threadIdx.x >= grid.x || blockIdx.y * blockDim.y + threadIdx.y >= grid.y ||
-         blockIdx.z * blockDim.z + threadIdx.z >= grid.z;
-}
-
 // Launches may overlap: the next launch's threadgroups come once all of this one's have waited here for the launches ahead, and find a place beside
 // them; they wait for this one's end before they touch what launches write.
 __forceinline__ void await_launches() {
@@ -59,15 +52,40 @@ __forceinline__ metal::vec<uint, 4> load_evicted_last(const metal::vec<uint, 4>*
   return metal::vec<uint, 4>(a, b, c, d);
 }
 
+struct extent { uint x, y, z; };
 __forceinline__ uint thread_index() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
-__forceinline__ uint threads() { return blockDim.x * blockDim.y * blockDim.z; }
+
+#ifdef ELV_NONUNIFORM
+// All blocks have one size. Where a threadgroup is smaller, the block's first threads are its own, so that its simdgroups are warps, and the others leave.
+// (What is left of the grid is a difference: a sum, where the block would end, may have more than 32 bits.)
+__forceinline__ extent threadgroup_size(extent grid) {
+  return {metal::min(blockDim.x, grid.x - blockIdx.x * blockDim.x), metal::min(blockDim.y, grid.y - blockIdx.y * blockDim.y),
+          metal::min(blockDim.z, grid.z - blockIdx.z * blockDim.z)};
+}
+__forceinline__ bool is_outside(extent size) { return thread_index() >= size.x * size.y * size.z; }
+__forceinline__ extent position_in_threadgroup(extent size) {
+  if (size.x == blockDim.x && size.y == blockDim.y) return {threadIdx.x, threadIdx.y, threadIdx.z};
+  uint row = thread_index() / size.x;
+  return {thread_index() % size.x, row % size.y, row / size.y};
+}
+#endif
 } // namespace elv
 
+// The threadgroup's own threads, and where the thread is among them.
+#ifdef ELV_NONUNIFORM
+#define ELV_SIZE elv_size
+#define ELV_PLACE elv_place
+#else
+#define ELV_SIZE blockDim
+#define ELV_PLACE threadIdx
+#endif
+
 #define ELV_AT(v) v.x, v.y, v.z
-#define ELV_thread_position_in_grid blockIdx.x * blockDim.x + threadIdx.x, blockIdx.y * blockDim.y + threadIdx.y, blockIdx.z * blockDim.z + threadIdx.z
-#define ELV_thread_position_in_threadgroup ELV_AT(threadIdx)
+#define ELV_GROUPS(v, width) (v.x * v.y * v.z + width - 1) / width
+#define ELV_thread_position_in_grid blockIdx.x * blockDim.x + ELV_PLACE.x, blockIdx.y * blockDim.y + ELV_PLACE.y, blockIdx.z * blockDim.z + ELV_PLACE.z
+#define ELV_thread_position_in_threadgroup ELV_AT(ELV_PLACE)
 #define ELV_threadgroup_position_in_grid ELV_AT(blockIdx)
-#define ELV_threads_per_threadgroup ELV_AT(blockDim)
+#define ELV_threads_per_threadgroup ELV_AT(ELV_SIZE)
 #define ELV_dispatch_threads_per_threadgroup ELV_AT(blockDim)
 #define ELV_threadgroups_per_grid ELV_AT(gridDim)
 #define ELV_threads_per_grid ELV_AT(elv_grid)
@@ -77,9 +95,9 @@ __forceinline__ uint threads() { return blockDim.x * blockDim.y * blockDim.z; }
 #define ELV_thread_index_in_simdgroup elv::thread_index() % 32
 #define ELV_simdgroup_index_in_threadgroup elv::thread_index() / 32
 #define ELV_threads_per_simdgroup 32
-#define ELV_simdgroups_per_threadgroup (elv::threads() + 31) / 32
-#define ELV_dispatch_simdgroups_per_threadgroup (elv::threads() + 31) / 32
+#define ELV_simdgroups_per_threadgroup ELV_GROUPS(ELV_SIZE, 32)
+#define ELV_dispatch_simdgroups_per_threadgroup ELV_GROUPS(blockDim, 32)
 #define ELV_quadgroup_index_in_threadgroup elv::thread_index() / 4
 #define ELV_thread_index_in_quadgroup elv::thread_index() % 4
-#define ELV_quadgroups_per_threadgroup (elv::threads() + 3) / 4
-#define ELV_dispatch_quadgroups_per_threadgroup (elv::threads() + 3) / 4
+#define ELV_quadgroups_per_threadgroup ELV_GROUPS(ELV_SIZE, 4)
+#define ELV_dispatch_quadgroups_per_threadgroup ELV_GROUPS(blockDim, 4)

@@ -13,12 +13,12 @@ ELV_SCAN(quad_prefix_inclusive_sum, 4, sum, true)
 ELV_SCAN(quad_prefix_exclusive_sum, 4, sum, false)
 ELV_SCAN(quad_prefix_inclusive_product, 4, product, true)
 ELV_SCAN(quad_prefix_exclusive_product, 4, product, false)
-template <class T> __forceinline__ T quad_broadcast(T value, ushort lane) { return elv::shuffle(value, (elv::lane() & ~3u) | (lane & 3)); }
+template <class T> __forceinline__ T quad_broadcast(T value, ushort lane) { return elv::take(value, (elv::lane() & ~3u) | (lane & 3)); }
 template <class T> __forceinline__ T quad_broadcast_first(T value) { return elv::shuffle(value, elv::lane() & ~3u); }
 template <class T> __forceinline__ T quad_shuffle(T value, ushort lane) { return quad_broadcast(value, lane); }
-template <class T> __forceinline__ T quad_shuffle_xor(T value, ushort mask) { return elv::shuffle_xor(value, mask & 3); }
+template <class T> __forceinline__ T quad_shuffle_xor(T value, ushort mask) { return elv::take_xor(value, mask & 3); }
 template <class T> __forceinline__ T quad_shuffle_up(T value, ushort delta) { return elv::shuffle_up(value, delta, 4); }
-template <class T> __forceinline__ T quad_shuffle_down(T value, ushort delta) { return elv::shuffle_down(value, delta, 4); }
+template <class T> __forceinline__ T quad_shuffle_down(T value, ushort delta) { return elv::take_down(value, delta, 4); }
 template <class T> __forceinline__ T quad_shuffle_rotate_up(T value, ushort delta) { return quad_broadcast(value, (ushort)(elv::lane() - delta)); }
 template <class T> __forceinline__ T quad_shuffle_rotate_down(T value, ushort delta) { return quad_broadcast(value, (ushort)(elv::lane() + delta)); }
 template <class T> __forceinline__ T quad_shuffle_and_fill_up(T value, T fill, ushort delta, ushort modulo = 4) {

@@ -13,14 +13,14 @@ ELV_SCAN(simd_prefix_inclusive_sum, 32, sum, true)
 ELV_SCAN(simd_prefix_exclusive_sum, 32, sum, false)
 ELV_SCAN(simd_prefix_inclusive_product, 32, product, true)
 ELV_SCAN(simd_prefix_exclusive_product, 32, product, false)
-template <class T> __forceinline__ T simd_broadcast(T value, ushort lane) { return elv::shuffle(value, lane); }
+template <class T> __forceinline__ T simd_broadcast(T value, ushort lane) { return elv::take(value, lane); }
 template <class T> __forceinline__ T simd_broadcast_first(T value) { return elv::shuffle(value, 0); }
-template <class T> __forceinline__ T simd_shuffle(T value, ushort lane) { return elv::shuffle(value, lane); }
-template <class T> __forceinline__ T simd_shuffle_xor(T value, ushort mask) { return elv::shuffle_xor(value, mask); }
+template <class T> __forceinline__ T simd_shuffle(T value, ushort lane) { return elv::take(value, lane); }
+template <class T> __forceinline__ T simd_shuffle_xor(T value, ushort mask) { return elv::take_xor(value, mask); }
 template <class T> __forceinline__ T simd_shuffle_up(T value, ushort delta) { return elv::shuffle_up(value, delta, 32); }
-template <class T> __forceinline__ T simd_shuffle_down(T value, ushort delta) { return elv::shuffle_down(value, delta, 32); }
-template <class T> __forceinline__ T simd_shuffle_rotate_up(T value, ushort delta) { return elv::shuffle(value, (elv::lane() - delta) & 31); }
-template <class T> __forceinline__ T simd_shuffle_rotate_down(T value, ushort delta) { return elv::shuffle(value, (elv::lane() + delta) & 31); }
+template <class T> __forceinline__ T simd_shuffle_down(T value, ushort delta) { return elv::take_down(value, delta, 32); }
+template <class T> __forceinline__ T simd_shuffle_rotate_up(T value, ushort delta) { return elv::take(value, (elv::lane() - delta) & 31); }
+template <class T> __forceinline__ T simd_shuffle_rotate_down(T value, ushort delta) { return elv::take(value, (elv::lane() + delta) & 31); }
 template <class T> __forceinline__ T simd_shuffle_and_fill_up(T value, T fill, ushort delta, ushort modulo = 32) {
   return elv::shift_and_fill<true>(value, fill, delta, modulo);
 }

@@ -1,0 +1,24 @@
+//! Kernels that the simulator runs too, for launches whose last threadgroups are smaller.
+
+use std::sync::Arc;
+
+use elinvar_core::{DType, KernelKey, KernelSource, Metal, MetalText, Parameter};
+use elinvar_msl::{MetalHeaders, preprocess};
+
+/// A kernel that reads `x` and writes `out`.
+pub(crate) fn kernel(name: &'static str) -> Arc<KernelSource> {
+    let text = include_str!("../../../sim/tests/kernels/nonuniform.metal");
+    let text = MetalText {
+        name: "nonuniform.metal".to_owned(),
+        text: preprocess("nonuniform.metal", text, &[], &MetalHeaders).unwrap(),
+        kernel: name.to_owned(),
+        constants: Vec::new(),
+        fast_math: false,
+        buffers: vec![0, 1],
+        threadgroup: Vec::new(),
+        refusals: Vec::new(),
+        registers: None,
+    };
+    let (key, parameters) = (KernelKey::new(name, &[]), vec![Parameter::read("x", DType::U32), Parameter::write("out", DType::U32)]);
+    Arc::new(KernelSource { key, parameters, params_bytes: 0, host: None, metal: Some(Metal::Text(Arc::new(text))), cuda: None })
+}
