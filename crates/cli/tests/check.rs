@@ -74,6 +74,18 @@ fn findings_are_told_with_their_line_and_exit_code_one() {
 }
 
 #[test]
+fn subnormals_are_kept_or_flushed_as_asked() {
+    let launch = ["--kernel", "scale", "--grid", "4", "--threadgroup", "64", "--value", "n=u32:250", "--buffer", "out=f32:250"];
+    // 2^-130, and twice that.
+    let kept = ["--buffer", "x=f32:250:7.346839692639297e-40", "--expect", "out=f32:250:1.4693679385278594e-39"];
+    let flushed = ["--buffer", "x=f32:250:7.346839692639297e-40", "--expect", "out=f32:250:0", "--subnormals", "flush"];
+    for arguments in [kept.as_slice(), &flushed] {
+        let (code, out, err) = check(&with(&launch, arguments));
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    }
+}
+
+#[test]
 fn a_buffer_is_compared_with_what_is_expected() {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("expected.safetensors");
     assert_eq!(check(&with(SCALE, &["--save", file.to_str().unwrap()])).0, 0);

@@ -25,5 +25,7 @@ mod submission;
 pub use apple::Apple;
 pub use backend::MetalBackend;
 #[cfg(target_os = "linux")]
+pub use elinvar_sim::Subnormals;
+#[cfg(target_os = "linux")]
 pub use simulated::{Seed, Simulated, SimulatorOptions, SystemMemory};
 pub use submission::BatchLimits;

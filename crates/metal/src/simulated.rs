@@ -12,7 +12,7 @@ use std::{
 use elinvar_core::{Error, HostMemory, MemoryInfo, MemoryPressure, PipelineFacts, Relief, Result};
 use elinvar_msl::ParameterKind;
 use elinvar_sim::{
-    Binding, Buffer, CommandBuffer, CompileOptions, Config, Dispatch, Library, Math, Output, Pipeline, Queue, Report, Simulator, Source,
+    Binding, Buffer, CommandBuffer, CompileOptions, Config, Dispatch, Library, Math, Output, Pipeline, Queue, Report, Simulator, Source, Subnormals,
 };
 
 use crate::api::{Api, Done, Facts, Kernel, Launch, LibrarySource, StorageMode};
@@ -67,6 +67,8 @@ impl fmt::Debug for SystemMemory {
 pub struct SimulatorOptions {
     /// Check every access; otherwise kernels run faster and only their results can tell.
     pub checked: bool,
+    /// What becomes of subnormal numbers: flushed, results are those of Apple's GPUs wherever only that sets them apart.
+    pub subnormals: Subnormals,
     /// The schedule.
     pub seed: Seed,
     /// The most threads that a pipeline says its threadgroups may have, unless more were asked for when it was made: what a kernel that needs many
@@ -83,7 +85,7 @@ pub struct SimulatorOptions {
 impl Default for SimulatorOptions {
     fn default() -> Self {
         let (seed, system_memory, config) = (Seed::default(), SystemMemory::default(), Config::default());
-        Self { checked: true, seed, max_threads: 1024, unified_memory: true, system_memory, config }
+        Self { checked: true, subnormals: Subnormals::Keep, seed, max_threads: 1024, unified_memory: true, system_memory, config }
     }
 }
 
@@ -199,7 +201,7 @@ impl Api for Simulated {
 
     fn library(&self, source: LibrarySource<'_>) -> Result<Library> {
         let math = if source.fast_math { Math::Fast } else { Math::Safe };
-        let options = CompileOptions { math, checked: self.options.checked, ..CompileOptions::default() };
+        let options = CompileOptions { math, checked: self.options.checked, subnormals: self.options.subnormals, ..CompileOptions::default() };
         self.simulator.library(&Source::new(source.name, source.text), &options)
     }
 

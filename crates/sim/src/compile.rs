@@ -10,7 +10,13 @@ use std::{
 use elinvar_core::{Cache, CacheKey, Error, Result, cache_error};
 use elinvar_msl::simulator;
 
-use crate::{cache, diagnostics, instrument::instrument, library::Math, toolchain::Toolchain};
+use crate::{
+    cache, diagnostics,
+    instrument::instrument,
+    library::{Math, Subnormals},
+    subnormals,
+    toolchain::Toolchain,
+};
 
 /// What line tables call the folder of the compiler's run, so that equal inputs give equal outputs anywhere.
 pub(crate) const COMPILATION_FOLDER: &str = "/elinvar";
@@ -60,6 +66,8 @@ const UNOPTIMISED_FLAGS: &[&str] = &["-Xclang", "-disable-llvm-passes", "-fno-di
 
 /// What is added to checked kernels is part of what they are made from.
 const INSTRUMENTATION: &[u8] = include_bytes!("instrument.rs");
+/// What is changed in kernels that flush subnormals is, too.
+const FLUSHING: &[u8] = include_bytes!("subnormals.rs");
 
 /// Compiles for one toolchain into one cache.
 pub(crate) struct Compiler {
@@ -74,6 +82,7 @@ pub(crate) struct Compiler {
 pub(crate) struct Target {
     pub(crate) checked: bool,
     pub(crate) math: Math,
+    pub(crate) subnormals: Subnormals,
     /// `-D` for each function constant.
     pub(crate) constants: Vec<String>,
 }
@@ -85,10 +94,18 @@ impl Target {
             Math::Safe => "-ffp-contract=off",
             Math::Fast => "-ffp-contract=on",
         });
+        if self.subnormals == Subnormals::Flush {
+            flags.push("-DELV_FLUSH_SUBNORMALS");
+        }
         if self.checked {
             flags.extend(CHECKED_FLAGS);
         }
         flags
+    }
+
+    /// What changes the compiler's own representation.
+    fn passes<'a>(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        [INSTRUMENTATION].into_iter().chain((self.subnormals == Subnormals::Flush).then_some(FLUSHING))
     }
 }
 
@@ -120,7 +137,8 @@ impl Compiler {
     pub(crate) fn kernel_key(&self, text: &CacheKey, kernel: &str, target: &Target) -> CacheKey {
         let mut command = self.toolchain.compiler();
         command.args(target.flags()).args(&target.constants);
-        self.key(&command, [text.as_str().as_bytes(), kernel.as_bytes(), self.runtime.as_os_str().as_encoded_bytes(), INSTRUMENTATION])
+        let made_of = [text.as_str().as_bytes(), kernel.as_bytes(), self.runtime.as_os_str().as_encoded_bytes()];
+        self.key(&command, made_of.into_iter().chain(target.passes()))
     }
 
     /// Where a kernel was compiled to, if it was.
@@ -141,18 +159,25 @@ impl Compiler {
         let flags = target.flags();
         let mut command = self.toolchain.compiler();
         command.args(&flags).args(&target.constants);
-        let key = self.key(&command, [lowered.as_bytes(), self.runtime.as_os_str().as_encoded_bytes(), INSTRUMENTATION]);
+        let key = self.key(&command, [lowered.as_bytes(), self.runtime.as_os_str().as_encoded_bytes()].into_iter().chain(target.passes()));
         self.cached(&key, |object| {
             let header = self.precompiled(&flags)?;
             self.add_places(&mut command);
             command.args(["-fno-color-diagnostics", "-fno-caret-diagnostics", "-include-pch"]).arg(&header);
-            if !target.checked {
+            if !target.checked && target.subnormals == Subnormals::Keep {
                 return compile(command.args(["-c", "-o"]).arg(object).arg("-"), lowered.as_bytes(), name).map(drop);
             }
             let module = compile(command.args(UNOPTIMISED_FLAGS).args(["-o", "-", "-"]), lowered.as_bytes(), name)?;
-            let module = instrument(&String::from_utf8_lossy(&module));
+            let mut module = String::from_utf8_lossy(&module).into_owned();
             let mut command = self.toolchain.compiler();
-            command.args(["-x", "ir"]).args(OPTIMISATION_FLAGS).args(machine_flags()).args(CHECKED_FLAGS);
+            command.args(["-x", "ir"]).args(OPTIMISATION_FLAGS).args(machine_flags());
+            if target.subnormals == Subnormals::Flush {
+                module = subnormals::flush(&module);
+            }
+            if target.checked {
+                module = instrument(&module);
+                command.args(CHECKED_FLAGS);
+            }
             compile(command.args(["-c", "-o"]).arg(object).arg("-"), module.as_bytes(), name).map(drop)
         })
     }

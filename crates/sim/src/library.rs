@@ -60,6 +60,16 @@ pub enum Math {
     Fast,
 }
 
+/// What becomes of subnormal `float` and `bfloat` numbers; those of `half` are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Subnormals {
+    /// Operations take and give them, as IEEE 754 says.
+    #[default]
+    Keep,
+    /// Arithmetic, comparisons and conversions take them for zero, and give zero in place of one, as Apple's GPUs do. What moves or changes bits does not.
+    Flush,
+}
+
 /// How a source is compiled.
 #[derive(Clone, Debug)]
 pub struct CompileOptions {
@@ -71,13 +81,15 @@ pub struct CompileOptions {
     pub metal_version: u32,
     /// Floating-point arithmetic.
     pub math: Math,
+    /// Subnormal numbers.
+    pub subnormals: Subnormals,
     /// Whether the kernels check every access while they run.
     pub checked: bool,
 }
 
 impl Default for CompileOptions {
     fn default() -> Self {
-        Self { include_dirs: Vec::new(), defines: Vec::new(), metal_version: 320, math: Math::Safe, checked: true }
+        Self { include_dirs: Vec::new(), defines: Vec::new(), metal_version: 320, math: Math::Safe, subnormals: Subnormals::Keep, checked: true }
     }
 }
 
@@ -174,7 +186,8 @@ impl Library {
     }
 
     fn target(&self, constants: &[(u32, ConstantValue)]) -> Result<Target> {
-        Ok(Target { checked: self.options.checked, math: self.options.math, constants: self.definitions(constants)? })
+        let CompileOptions { checked, math, subnormals, .. } = self.options;
+        Ok(Target { checked, math, subnormals, constants: self.definitions(constants)? })
     }
 
     fn compile(&self, kernels: &[&str], target: &Target) -> Result<Vec<Place>> {

@@ -5,8 +5,11 @@
 //! for bit.
 
 mod refused;
+mod subnormals;
 mod suite;
 mod tensor;
+
+use std::sync::Arc;
 
 use elinvar_core::{Binding, Buffer, DType, Device, DeviceProperties, Error, ListBuilder, Result};
 
@@ -61,17 +64,20 @@ impl Bound {
     }
 }
 
-type Oracle = Box<dyn Fn(&[Vec<f64>]) -> Vec<Vec<f64>> + Send + Sync>;
+type Oracle = Arc<dyn Fn(&[Vec<f64>]) -> Vec<Vec<f64>> + Send + Sync>;
 
 /// One operator on given inputs.
+#[derive(Clone)]
 pub struct Case {
     /// The operator.
-    pub operator: Box<dyn Operator>,
+    pub operator: Arc<dyn Operator>,
     /// Its inputs; `None` for an absent optional one.
     pub inputs: Vec<Option<HostTensor>>,
     bound: Bound,
     oracle: Oracle,
     updated: Vec<usize>,
+    /// What sets it apart from another case of the same operator and types.
+    note: &'static str,
 }
 
 impl Case {
@@ -82,7 +88,7 @@ impl Case {
         bound: Bound,
         oracle: impl Fn(&[Vec<f64>]) -> Vec<Vec<f64>> + Send + Sync + 'static,
     ) -> Self {
-        Self { operator: Box::new(operator), inputs: inputs.into(), bound, oracle: Box::new(oracle), updated: Vec::new() }
+        Self { operator: Arc::new(operator), inputs: inputs.into(), bound, oracle: Arc::new(oracle), updated: Vec::new(), note: "" }
     }
 
     /// The operator updates this input in place: its new value is a result, after the outputs and those of inputs named before.
@@ -99,7 +105,8 @@ impl Case {
     /// What the case is, for messages.
     pub fn name(&self) -> String {
         let inputs: Vec<_> = self.inputs.iter().map(|i| i.as_ref().map_or("-".into(), |t| format!("{}{:?}", t.dtype(), t.dims()))).collect();
-        format!("{:?} on {}", self.operator, inputs.join(" "))
+        let note = if self.note.is_empty() { String::new() } else { format!(", {}", self.note) };
+        format!("{:?} on {}{note}", self.operator, inputs.join(" "))
     }
 
     /// The launches on a device.
@@ -308,9 +315,9 @@ pub fn for_rows<C: IntoIterator<Item = Case>>(make: impl Fn(DType, usize) -> C) 
     for_lengths(DType::FLOATS, make).into_iter().chain(kept).collect()
 }
 
-/// Every operator's cases.
+/// Every operator's cases, and the smallest of them again with subnormal numbers.
 pub fn cases() -> Vec<Case> {
-    [
+    let mut cases: Vec<Case> = [
         crate::attention::oracle::cases,
         crate::attention::decode::oracle::cases,
         crate::attention_scores::oracle::cases,
@@ -342,5 +349,7 @@ pub fn cases() -> Vec<Case> {
     ]
     .iter()
     .flat_map(|cases| cases())
-    .collect()
+    .collect();
+    cases.extend(subnormals::cases(&cases));
+    cases
 }

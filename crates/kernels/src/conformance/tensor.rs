@@ -106,6 +106,12 @@ impl HostTensor {
         Ok(Self { dtype: self.dtype, dims: view.shape().to_vec(), bytes, view: Some(view) })
     }
 
+    /// The same with other values for elements, numbered as they lie in memory, that `change` has one for.
+    pub(super) fn replaced(&self, change: impl Fn(usize) -> Option<f64>) -> Self {
+        let values: Vec<f64> = self.spanned().iter().enumerate().map(|(at, &value)| change(at).unwrap_or(value)).collect();
+        Self { bytes: Self::from_f64(self.dtype, &[values.len()], &values).bytes, ..self.clone() }
+    }
+
     /// Type of the elements.
     pub fn dtype(&self) -> DType {
         self.dtype

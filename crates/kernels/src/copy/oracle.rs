@@ -41,6 +41,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.push(permuted(DType::U8, &[600, 517], &[1, 0]));
     cases.push(permuted(DType::F32, &[0, 4], &[1, 0]));
     cases.push(copied(Copy, counted(DType::F32, &[70_001]), layout(&[70_001])));
+    cases.push(copied(Copy, counted(DType::F32, &[41]), layout(&[41])));
     cases.push(copied(Copy, counted(DType::I32, &[]), layout(&[])));
     cases.push(copied(Reshape { shape: vec![0, -1], allow_zero: false }, counted(DType::BF16, &[3, 4, 5]), layout(&[3, 4, 5])));
     let strided = layout(&[200, 90]).permute(&[1, 0]).and_then(|l| l.slice(0, 0, 45, 2)).unwrap_or_else(|e| unreachable!("{e}"));

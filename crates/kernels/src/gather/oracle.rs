@@ -23,8 +23,8 @@ fn gather(dtype: DType, [outer, extent, inner]: [usize; 3], by: DType, count: &[
 }
 
 /// Along the middle axis.
-fn elements(dtype: DType, by: DType) -> Case {
-    let (x, shape) = ([9, 300, 12], [3, 401, 11]);
+fn elements(dtype: DType, by: DType, [extent, count]: [usize; 2]) -> Case {
+    let (x, shape) = ([9, extent, 12], [3, count, 11]);
     let tensor = HostTensor::random(dtype, &x, 0.0, 100.0, 4);
     Case::new(GatherElements { axis: -2 }, [Some(tensor), Some(indices(by, &shape, x[1]))], Bound::EXACT, move |inputs| {
         let place = |at: usize| (at / (shape[1] * shape[2]), at % shape[2]);
@@ -47,8 +47,9 @@ pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (&dtype, &by) in DType::ALL.iter().zip(index::TYPES.iter().cycle()) {
         cases.push(gather(dtype, [2, 7, 5], by, &[3, 2]));
-        cases.push(elements(dtype, by));
+        cases.push(elements(dtype, by, [300, 401]));
     }
+    cases.push(elements(DType::F32, DType::I32, [6, 5]));
     cases.push(gather(DType::BF16, [1, 50, 576], DType::U32, &[80]));
     cases.push(gather(DType::F32, [300, 9, 1], DType::I32, &[11]));
     cases.push(gather(DType::F32, [3, 9, 1], DType::I32, &[11]));

@@ -89,6 +89,7 @@ fn special() -> Vec<Case> {
     for (axis, largest) in [(0, true), (0, false), (1, true), (1, false)] {
         cases.push(arg_case(largest, false, x(DType::BF16), Some(axis), DType::I64));
     }
+    cases.push(arg_case(true, false, x(DType::F32), Some(1), DType::I64));
     cases
 }
 

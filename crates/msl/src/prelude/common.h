@@ -21,6 +21,13 @@ template <class T, class U, class V, int N, class F> constexpr auto map(metal::v
 template <class A, class B> constexpr bool are_mixed_scalars = metal::is_arithmetic_v<A> && metal::is_arithmetic_v<B> && !metal::is_same_v<A, B>;
 } // namespace elv
 
+// A number that one instruction chooses, and so flushes where subnormals are.
+#ifdef ELV_FLUSH_SUBNORMALS
+#define ELV_COMPUTED(T, x) ((x) * (T)1)
+#else
+#define ELV_COMPUTED(T, x) (x)
+#endif
+
 namespace metal {
 #define ELV_CHOOSE(name, op)                                                                                                        \
   template <class T, enable_if_t<is_integral_v<T>, int> = 0> constexpr T name(T a, T b) { return b op a ? b : a; }                 \
@@ -39,8 +46,8 @@ namespace metal {
   }
 // Where one argument is NaN, min and max of floating-point numbers give the other.
 #define ELV_CHOOSE_NUMBER(T)                                                                       \
-  constexpr T min(T a, T b) { return b < a || a != a ? b : a; }                                    \
-  constexpr T max(T a, T b) { return b > a || a != a ? b : a; }
+  constexpr T min(T a, T b) { return ELV_COMPUTED(T, b < a || a != a ? b : a); }                   \
+  constexpr T max(T a, T b) { return ELV_COMPUTED(T, b > a || a != a ? b : a); }
 ELV_CHOOSE_NUMBER(float)
 ELV_CHOOSE_NUMBER(half)
 ELV_CHOOSE(min, <)

@@ -4,9 +4,9 @@ mod expected;
 mod launch;
 mod report;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use elinvar::Result;
-use elinvar_sim::{CompileOptions, Config, Library, Lint, Math, Simulator, Source};
+use elinvar_sim::{CompileOptions, Config, Library, Lint, Math, Simulator, Source, Subnormals};
 
 use crate::kernel::{BufferArgument, KernelArgs};
 
@@ -28,6 +28,9 @@ pub(crate) struct CheckArgs {
     /// How far an element may be from what is expected: so much, or so much of it if it is larger than 1 [default: the bits must be the same]
     #[arg(long, value_name = "NUMBER", requires = "expect")]
     tolerance: Option<f64>,
+    /// What becomes of subnormal float and bfloat numbers
+    #[arg(long, value_enum, default_value_t = Tiny::Keep)]
+    subnormals: Tiny,
     /// Schedules to try
     #[arg(long, default_value_t = 1)]
     seeds: u64,
@@ -42,6 +45,15 @@ pub(crate) struct CheckArgs {
     json: bool,
 }
 
+/// What becomes of numbers below the least normal one.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Tiny {
+    /// They are numbers like others, as on NVIDIA's GPUs and on CPUs
+    Keep,
+    /// Arithmetic, comparisons and conversions take and give zeros in their place, as on Apple's GPUs
+    Flush,
+}
+
 /// Whether nothing was found.
 pub(crate) fn run(args: &CheckArgs) -> Result<bool> {
     let time_limit = std::time::Duration::from_secs(args.time_limit.max(1));
@@ -53,6 +65,10 @@ pub(crate) fn run(args: &CheckArgs) -> Result<bool> {
         defines: given.define.clone(),
         metal_version: given.metal_version,
         math,
+        subnormals: match args.subnormals {
+            Tiny::Keep => Subnormals::Keep,
+            Tiny::Flush => Subnormals::Flush,
+        },
         ..CompileOptions::default()
     };
     let library = simulator.library(&Source::read(&given.file)?, &options)?;

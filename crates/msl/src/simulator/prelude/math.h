@@ -39,7 +39,7 @@ ELV_UNARY(rint, __builtin_rintf(x))
 ELV_UNARY(fract, __builtin_fminf(x - __builtin_floorf(x), 0x1.fffffep-1f))
 ELV_UNARY(fabs, __builtin_fabsf(x))
 ELV_UNARY(saturate, __builtin_fminf(__builtin_fmaxf(x, 0.0f), 1.0f))
-ELV_UNARY(sign, x > 0 ? 1.0f : x < 0 ? -1.0f : x == 0 ? x : 0.0f)
+ELV_UNARY(sign, x > 0 ? 1.0f : x < 0 ? -1.0f : ELV_COMPUTED(float, x == 0 ? x : 0.0f))
 #undef ELV_UNARY
 
 #define ELV_BINARY(name, expression)                                                                                             \
