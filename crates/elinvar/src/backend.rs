@@ -34,6 +34,17 @@ impl BackendType {
         }
     }
 
+    /// The device that the environment variable `ELINVAR_DEVICE` names, if it names one.
+    ///
+    /// # Errors
+    /// It names one that this build does not know.
+    pub fn from_environment() -> Result<Option<Self>> {
+        match std::env::var("ELINVAR_DEVICE") {
+            Ok(name) if !name.is_empty() && name != "auto" => name.parse().map(Some).map_err(|e: Error| e.context("ELINVAR_DEVICE")),
+            _ => Ok(None),
+        }
+    }
+
     /// Whether the device can be used here; [`devices`] tells why not.
     pub fn is_available(self) -> bool {
         self.open().is_ok()

@@ -38,7 +38,7 @@ impl Executor {
     pub fn new_auto_for(bytes: u64) -> Result<(Self, Option<String>)> {
         let (best, passed_over) = Self::best()?;
         let (kind, free) = (best.properties().kind, best.memory().available as u64);
-        if kind == DeviceKind::Cpu || free >= bytes || chosen()?.is_some() {
+        if kind == DeviceKind::Cpu || free >= bytes || BackendType::from_environment()?.is_some() {
             return Ok((best, passed_over));
         }
         let why = format!("{kind} has {} free, {} are needed: computing on the cpu", shown_bytes(free), shown_bytes(bytes));
@@ -47,7 +47,7 @@ impl Executor {
 
     /// The best device, and why a GPU that is here is not.
     fn best() -> Result<(Self, Option<String>)> {
-        if let Some(backend) = chosen()? {
+        if let Some(backend) = BackendType::from_environment()? {
             return Ok((Self::new_with_backend(backend)?, None));
         }
         if let Ok(metal) = Self::new_with_backend(BackendType::Metal(0)) {
@@ -302,14 +302,6 @@ impl Executor {
         }
         fusion::flush()?;
         self.device.submit(&recording.list)
-    }
-}
-
-/// The device that `ELINVAR_DEVICE` names, if it names one.
-fn chosen() -> Result<Option<BackendType>> {
-    match std::env::var("ELINVAR_DEVICE") {
-        Ok(name) if !name.is_empty() && name != "auto" => name.parse().map(Some).map_err(|e: Error| e.context("ELINVAR_DEVICE")),
-        _ => Ok(None),
     }
 }
 

@@ -16,6 +16,7 @@ use rayon::prelude::*;
 
 use crate::{
     compile::{Compiler, Place, Target},
+    confinement,
     loaded::Loaded,
 };
 
@@ -158,11 +159,19 @@ impl Library {
     /// # Errors
     /// As [`Library::pipeline`].
     pub fn pipelines(&self, kernels: &[&str]) -> Result<Vec<Pipeline>> {
+        self.compile_all(kernels)?;
+        kernels.par_iter().map(|kernel| self.pipeline(kernel, &[])).collect()
+    }
+
+    /// Compiles many kernels as [`Library::pipelines`] does, and loads none.
+    ///
+    /// # Errors
+    /// As [`Library::pipeline`].
+    pub fn compile_all(&self, kernels: &[&str]) -> Result<()> {
         let target = self.target(&[])?;
         let find = |kernel: &&str| self.compiler.find(&self.compiler.kernel_key(&self.fingerprint, kernel, &target));
         let missing: Vec<&str> = kernels.iter().copied().filter(|kernel| find(kernel).is_none()).collect();
-        missing.par_chunks(KERNELS_PER_RUN).try_for_each(|chunk| self.compile(chunk, &target).map(drop))?;
-        kernels.par_iter().map(|kernel| self.pipeline(kernel, &[])).collect()
+        missing.par_chunks(KERNELS_PER_RUN).try_for_each(|chunk| self.compile(chunk, &target).map(drop))
     }
 
     fn target(&self, constants: &[(u32, ConstantValue)]) -> Result<Target> {
@@ -182,8 +191,12 @@ impl Library {
     }
 
     fn make(&self, kernel: &str, constants: &[(u32, ConstantValue)], place: &Place) -> Result<Pipeline> {
-        let loaded = self.load(&place.library)?;
-        let entry = loaded.entry(&place.symbol)?;
+        let load = || {
+            let loaded = self.load(&place.library)?;
+            let entry = loaded.entry(&place.symbol)?;
+            Ok((loaded, entry))
+        };
+        let (loaded, entry) = confinement::load(load, |(loaded, _)| loaded.prepare())?;
         let kernel = self.module.kernel(kernel)?;
         let required = kernel.parameters.iter().map(|parameter| self.is_required(parameter, constants)).collect();
         Ok(Pipeline(Arc::new(Compiled { kernel, required, entry, checked: self.options.checked, loaded })))

@@ -7,9 +7,12 @@ use elinvar::{ConstantValue, KernelArgument, MetalKernel, MetalLibrary, MetalSou
 use serde_json::json;
 
 use super::print_line;
+#[cfg(target_os = "linux")]
+use crate::contained;
 use crate::{
     args::DeviceArgs,
     kernel::{self, KernelArgs},
+    tensors,
 };
 
 /// Arguments of `elinvar launch`.
@@ -32,6 +35,34 @@ pub(crate) struct LaunchArgs {
 }
 
 pub(crate) fn run(args: &LaunchArgs) -> Result<()> {
+    #[cfg(target_os = "linux")]
+    if args.device.is_simulator()? {
+        return contained(args);
+    }
+    let (report, file) = launch(args)?;
+    if let (Some(place), Some(bytes)) = (&args.kernel.save, file) {
+        tensors::write_bytes(place, &bytes)?;
+    }
+    print_line(report);
+    Ok(())
+}
+
+/// A simulated kernel is native code of somebody's.
+#[cfg(target_os = "linux")]
+fn contained(args: &LaunchArgs) -> Result<()> {
+    let limit = elinvar_sim::Config::default().time_limit;
+    let outcome = contained::run(&args.kernel.file, limit, args.kernel.save.as_deref(), |parent| {
+        let (report, file) = launch(args)?;
+        file.map_or(Ok(()), |bytes| parent.save(bytes))?;
+        parent.report(report).map(|()| true)
+    })?;
+    outcome.verdict?;
+    print_line(outcome.report);
+    Ok(())
+}
+
+/// What is to be printed of the launch, and saved.
+fn launch(args: &LaunchArgs) -> Result<(String, Option<Vec<u8>>)> {
     let executor = args.device.executor()?;
     let mut source = MetalSource::read(&args.kernel.file)?;
     source.include_folders = args.kernel.include.clone();
@@ -39,25 +70,23 @@ pub(crate) fn run(args: &LaunchArgs) -> Result<()> {
     source.fast_math = args.kernel.fast_math;
     let library = executor.compile_metal(&source)?;
     let name = args.kernel.kernel(library.module())?;
+    // Before the kernel, with which a process may lose the right to read files.
+    let buffers = kernel::buffers(&executor, &args.kernel.buffer, args.kernel.seed)?;
     let start = Instant::now();
     let compiled_kernel = compile(&library, name, &args.kernel)?;
     let compiled = start.elapsed().as_secs_f64();
-    let buffers = kernel::buffers(&executor, &args.kernel.buffer, args.kernel.seed)?;
     let arguments = arguments(&args.kernel, &buffers);
     let (grid, threadgroup) = (args.kernel.grid.0, args.kernel.threadgroup.0);
     let (recording, ()) = executor.record(|| compiled_kernel.launch(grid, threadgroup, &arguments))?;
     executor.replay(&recording)?.wait()?;
-    if let Some(file) = &args.kernel.save {
-        kernel::save(file, &buffers)?;
-    }
+    let file = args.kernel.save.as_ref().map(|_| kernel::saved(&buffers)).transpose()?;
     let time = kernel::median_seconds(&executor, &recording, args.repeat)?;
     if args.json {
-        print_line(json!({ "kernel": name, "device": executor.properties().name, "compile_seconds": compiled, "seconds": time }));
-        return Ok(());
+        let report = json!({ "kernel": name, "device": executor.properties().name, "compile_seconds": compiled, "seconds": time });
+        return Ok((report.to_string(), file));
     }
     let took = kernel::shown_median(time, args.repeat);
-    print_line(format!("{name} on {}: compiled in {compiled:.2} s{took}", executor.properties().name));
-    Ok(())
+    Ok((format!("{name} on {}: compiled in {compiled:.2} s{took}", executor.properties().name), file))
 }
 
 fn compile(library: &MetalLibrary, name: &str, args: &KernelArgs) -> Result<MetalKernel> {

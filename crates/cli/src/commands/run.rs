@@ -12,6 +12,7 @@ use super::{emit, print_line};
 use crate::{
     args::DeviceArgs,
     kernel::{self, BufferArgument, ConstantArgument, ExtentArgument, PictureArgument},
+    tensors,
 };
 
 /// Threads of a block, if neither the program nor the command line says it.
@@ -91,7 +92,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
         picture.write(tensor)?;
     }
     if let Some(file) = &args.save {
-        kernel::save(file, &buffers)?;
+        tensors::write_bytes(file, &kernel::saved(&buffers)?)?;
     }
     let took = kernel::shown_median(kernel::median_seconds(&executor, &recording, args.repeat)?, args.repeat);
     print_line(format!("{} on {}: prepared in {compiled:.2} s{took}", program.program().name, executor.properties().name));

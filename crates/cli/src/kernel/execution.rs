@@ -1,6 +1,6 @@
 //! What `launch` and `run` do around a launch: make its buffers, save them, time it again.
 
-use std::{path::Path, time::Instant};
+use std::time::Instant;
 
 use elinvar::{DType, Executor, Recording, Result, Tensor};
 
@@ -16,11 +16,11 @@ pub(crate) fn buffers<'a>(executor: &Executor, arguments: &'a [BufferArgument], 
     arguments.iter().enumerate().map(make).collect()
 }
 
-/// Writes the buffers to a safetensors file.
-pub(crate) fn save(file: &Path, buffers: &[(&str, Tensor)]) -> Result<()> {
+/// The buffers as a safetensors file.
+pub(crate) fn saved(buffers: &[(&str, Tensor)]) -> Result<Vec<u8>> {
     let contents: Vec<(String, DType, Vec<u8>)> =
         buffers.iter().map(|(name, tensor)| Ok(((*name).to_owned(), tensor.dtype(), tensor.to_bytes()?))).collect::<Result<_>>()?;
-    tensors::write_bytes(file, contents.into_iter())
+    tensors::bytes_of(contents.into_iter())
 }
 
 /// The median of `count` replays in seconds, waiting included; none of no replays.

@@ -11,7 +11,7 @@ use elinvar::{ConstantValue, Error, Result, msl::Module};
 
 pub(crate) use arguments::{BufferArgument, ConstantArgument, ExtentArgument};
 use arguments::{SizeArgument, ValueArgument};
-pub(crate) use execution::{buffers, median_seconds, save, shown_median};
+pub(crate) use execution::{buffers, median_seconds, saved, shown_median};
 pub(crate) use picture::PictureArgument;
 
 /// A kernel, its arguments and its grid.

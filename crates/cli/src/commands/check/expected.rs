@@ -3,7 +3,6 @@
 use std::fmt;
 
 use elinvar::{DType, Error, Result};
-use elinvar_sim::Buffer;
 
 use super::CheckArgs;
 use crate::{kernel::BufferArgument, tensors::numbers};
@@ -51,7 +50,7 @@ impl fmt::Display for Difference {
 ///
 /// # Errors
 /// A buffer that is not given, or of another type or length.
-pub(super) fn read<'a>(args: &'a CheckArgs, buffers: &[(DType, Buffer)]) -> Result<Vec<Expected<'a>>> {
+pub(super) fn read<'a>(args: &'a CheckArgs, buffers: &[(DType, Vec<u8>)]) -> Result<Vec<Expected<'a>>> {
     let of = |expect: &'a BufferArgument| {
         let name = &expect.name;
         let wrong = |what: String| Error::invalid_argument(format!("--expect {name}: {what}"));
