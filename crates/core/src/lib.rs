@@ -21,6 +21,7 @@ mod dtype;
 mod error;
 mod forward;
 mod host;
+mod host_memory;
 mod kernel;
 mod layout;
 mod metal;

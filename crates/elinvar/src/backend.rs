@@ -58,6 +58,15 @@ impl BackendType {
         self.opened().map(|opened| opened.device)
     }
 
+    /// Whether this machine should have such a device, so that one which does not open is news: Macs have a GPU, others one of NVIDIA's, or its driver.
+    pub(crate) fn is_expected(self) -> bool {
+        match self {
+            BackendType::Metal(_) => cfg!(target_vendor = "apple"),
+            BackendType::Cuda(_) => expects_cuda(),
+            BackendType::Cpu | BackendType::MetalSim | BackendType::Null => false,
+        }
+    }
+
     fn opened(self) -> Result<Opened> {
         match self {
             BackendType::Metal(ordinal) => metal(ordinal),
@@ -120,6 +129,16 @@ fn cuda(_ordinal: usize) -> Result<Opened> {
     Err(Error::device_unavailable("NVIDIA offers no driver for this system: use cpu here"))
 }
 
+#[cfg(not(target_vendor = "apple"))]
+fn expects_cuda() -> bool {
+    elinvar_cuda::CudaBackend::is_expected()
+}
+
+#[cfg(target_vendor = "apple")]
+fn expects_cuda() -> bool {
+    false
+}
+
 /// The compiler for NVIDIA's GPUs, which need not be there.
 ///
 /// # Errors
@@ -148,15 +167,6 @@ fn cuda_devices() -> usize {
 #[cfg(target_vendor = "apple")]
 fn cuda_devices() -> usize {
     1
-}
-
-/// Whether there is an NVIDIA GPU, or a driver for one.
-pub(crate) fn expects_cuda() -> bool {
-    #[cfg(not(target_vendor = "apple"))]
-    let expected = elinvar_cuda::CudaBackend::is_expected();
-    #[cfg(target_vendor = "apple")]
-    let expected = false;
-    expected
 }
 
 #[cfg(target_os = "linux")]
