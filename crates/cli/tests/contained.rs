@@ -93,7 +93,7 @@ fn what_was_found_before_the_end_is_reported() {
 
 #[test]
 fn files_cannot_be_opened_by_a_kernel() {
-    let file = kernel("open", "extern \"C\" int open(long, int);", "x[0] = open((long)\"/etc/passwd\", 0);");
+    let file = kernel("open", "extern \"C\" int open(long, int);", "x[i] = open((long)\"/etc/passwd\", 0);");
     let saved = Path::new(env!("CARGO_TARGET_TMPDIR")).join("opened.safetensors");
     let (code, _, err) = elinvar(&[LAUNCH, &["--save", saved.to_str().unwrap()]].concat(), &file);
     assert_eq!(code, 0, "{err}");

@@ -11,7 +11,10 @@ use super::print_line;
 use crate::contained;
 use crate::{
     args::DeviceArgs,
-    kernel::{self, KernelArgs},
+    kernel::{
+        self, KernelArgs,
+        expected::{self, Expected},
+    },
     tensors,
 };
 
@@ -19,7 +22,8 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  elinvar launch k.metal --device cuda --kernel scale --grid 4 --threadgroup 64 \\\n    --buffer x=f32:256 --buffer out=f32:256 --value n=u32:256 --save out.safetensors\n\n\
-    The same arguments given to `elinvar check` have the kernel checked by the simulator."
+    The same arguments given to `elinvar check` have the kernel checked by the simulator.\n\
+    Exit code: 0, 1 if a buffer does not hold what --expect says, 2 if the kernel could not be launched."
 )]
 pub(crate) struct LaunchArgs {
     #[command(flatten)]
@@ -34,35 +38,45 @@ pub(crate) struct LaunchArgs {
     device: DeviceArgs,
 }
 
-pub(crate) fn run(args: &LaunchArgs) -> Result<()> {
+/// Whether the buffers hold what is expected.
+pub(crate) fn run(args: &LaunchArgs) -> Result<bool> {
     #[cfg(target_os = "linux")]
     if args.device.is_simulator()? {
         return contained(args);
     }
-    let (report, file) = launch(args)?;
+    let Launched { report, file, as_expected } = launch(args)?;
     if let (Some(place), Some(bytes)) = (&args.kernel.save, file) {
         tensors::write_bytes(place, &bytes)?;
     }
     print_line(report);
-    Ok(())
+    Ok(as_expected)
 }
 
 /// A simulated kernel is native code of somebody's.
 #[cfg(target_os = "linux")]
-fn contained(args: &LaunchArgs) -> Result<()> {
+fn contained(args: &LaunchArgs) -> Result<bool> {
     let limit = elinvar_sim::Config::default().time_limit;
     let outcome = contained::run(&args.kernel.file, limit, args.kernel.save.as_deref(), |parent| {
-        let (report, file) = launch(args)?;
+        let Launched { report, file, as_expected } = launch(args)?;
         file.map_or(Ok(()), |bytes| parent.save(bytes))?;
-        parent.report(report).map(|()| true)
+        parent.report(report)?;
+        Ok(as_expected)
     })?;
-    outcome.verdict?;
+    let as_expected = outcome.verdict?;
     print_line(outcome.report);
-    Ok(())
+    Ok(as_expected)
 }
 
-/// What is to be printed of the launch, and saved.
-fn launch(args: &LaunchArgs) -> Result<(String, Option<Vec<u8>>)> {
+/// What came of a launch.
+struct Launched {
+    /// What is to be printed.
+    report: String,
+    /// What is to be saved.
+    file: Option<Vec<u8>>,
+    as_expected: bool,
+}
+
+fn launch(args: &LaunchArgs) -> Result<Launched> {
     let executor = args.device.executor()?;
     let mut source = MetalSource::read(&args.kernel.file)?;
     source.include_folders = args.kernel.include.clone();
@@ -71,7 +85,9 @@ fn launch(args: &LaunchArgs) -> Result<(String, Option<Vec<u8>>)> {
     let library = executor.compile_metal(&source)?;
     let name = args.kernel.kernel(library.module())?;
     // Before the kernel, with which a process may lose the right to read files.
-    let buffers = kernel::buffers(&executor, &args.kernel.buffer, args.kernel.seed)?;
+    let contents = kernel::contents(&args.kernel.buffer, args.kernel.seed)?;
+    let expected = expected::read(&args.kernel, &contents)?;
+    let buffers = kernel::buffers(&executor, &args.kernel.buffer, &contents)?;
     let start = Instant::now();
     let compiled_kernel = compile(&library, name, &args.kernel)?;
     let compiled = start.elapsed().as_secs_f64();
@@ -80,13 +96,28 @@ fn launch(args: &LaunchArgs) -> Result<(String, Option<Vec<u8>>)> {
     let (recording, ()) = executor.record(|| compiled_kernel.launch(grid, threadgroup, &arguments))?;
     executor.replay(&recording)?.wait()?;
     let file = args.kernel.save.as_ref().map(|_| kernel::saved(&buffers)).transpose()?;
+    let differences = differences(&args.kernel, &expected, &buffers)?;
     let time = kernel::median_seconds(&executor, &recording, args.repeat)?;
-    if args.json {
-        let report = json!({ "kernel": name, "device": executor.properties().name, "compile_seconds": compiled, "seconds": time });
-        return Ok((report.to_string(), file));
+    let (device, as_expected) = (&executor.properties().name, differences.is_empty());
+    let report = if args.json {
+        let report = json!({ "kernel": name, "device": device, "compile_seconds": compiled, "seconds": time, "differences": differences });
+        report.to_string()
+    } else {
+        let took = kernel::shown_median(time, args.repeat);
+        differences.into_iter().chain([format!("{name} on {device}: compiled in {compiled:.2} s{took}")]).collect::<Vec<_>>().join("\n")
+    };
+    Ok(Launched { report, file, as_expected })
+}
+
+/// How the buffers differ from what is expected of them.
+fn differences(args: &KernelArgs, expected: &[Expected<'_>], buffers: &[(&str, Tensor)]) -> Result<Vec<String>> {
+    let mut differences = Vec::new();
+    for (argument, (_, tensor)) in args.buffer.iter().zip(buffers) {
+        if let Some(expected) = expected.iter().find(|expected| expected.is_of(argument)) {
+            differences.extend(expected.compare(&tensor.to_bytes()?).map(|difference| difference.to_string()));
+        }
     }
-    let took = kernel::shown_median(time, args.repeat);
-    Ok((format!("{name} on {}: compiled in {compiled:.2} s{took}", executor.properties().name), file))
+    Ok(differences)
 }
 
 fn compile(library: &MetalLibrary, name: &str, args: &KernelArgs) -> Result<MetalKernel> {

@@ -78,7 +78,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let limits = Limits { steps: args.steps.or(defaults.steps), unchecked: args.unchecked, ..defaults };
     let program = executor.compile_program_within(emit::read(&args.file)?, &limits).map_err(|e| e.context(args.file.display()))?;
     let compiled = start.elapsed().as_secs_f64();
-    let buffers = kernel::buffers(&executor, &args.buffer, args.seed)?;
+    let buffers = kernel::buffers(&executor, &args.buffer, &kernel::contents(&args.buffer, args.seed)?)?;
     let scalars = scalars(args, program.program())?;
     let mut arguments: Vec<_> = buffers.iter().map(|(name, tensor)| (*name, ProgramArgument::Tensor(tensor))).collect();
     arguments.extend(scalars.iter().map(|(name, value)| (*name, ProgramArgument::Scalar(*value))));

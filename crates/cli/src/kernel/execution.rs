@@ -7,13 +7,19 @@ use elinvar::{DType, Executor, Recording, Result, Tensor};
 use super::BufferArgument;
 use crate::{commands::bench::median, tensors};
 
+/// What the buffers hold at first.
+pub(crate) fn contents(arguments: &[BufferArgument], seed: u64) -> Result<Vec<(DType, Vec<u8>)>> {
+    let read =
+        |(place, argument): (usize, &BufferArgument)| argument.bytes(seed, place).map_err(|e| e.context(format_args!("--buffer {}", argument.name)));
+    arguments.iter().enumerate().map(read).collect()
+}
+
 /// The buffers, by name.
-pub(crate) fn buffers<'a>(executor: &Executor, arguments: &'a [BufferArgument], seed: u64) -> Result<Vec<(&'a str, Tensor)>> {
-    let make = |(place, argument): (usize, &'a BufferArgument)| {
-        let (dtype, bytes) = argument.bytes(seed, place).map_err(|e| e.context(format_args!("--buffer {}", argument.name)))?;
-        Ok((argument.name.as_str(), executor.tensor_from_bytes(dtype, &[bytes.len() / dtype.size()], &bytes)?))
+pub(crate) fn buffers<'a>(executor: &Executor, arguments: &'a [BufferArgument], contents: &[(DType, Vec<u8>)]) -> Result<Vec<(&'a str, Tensor)>> {
+    let make = |(argument, (dtype, bytes)): (&'a BufferArgument, &(DType, Vec<u8>))| {
+        Ok((argument.name.as_str(), executor.tensor_from_bytes(*dtype, &[bytes.len() / dtype.size()], bytes)?))
     };
-    arguments.iter().enumerate().map(make).collect()
+    arguments.iter().zip(contents).map(make).collect()
 }
 
 /// The buffers as a safetensors file.

@@ -5,12 +5,15 @@ use std::collections::HashSet;
 use elinvar::{DType, Error, Result};
 use elinvar_sim::{Binding, Buffer, CommandBuffer, Dispatch, Finding, Grid, Library, Lint, Output, Pipeline, Simulator};
 
-use super::{
-    CheckArgs,
-    expected::{self, Difference},
-    report,
+use super::{CheckArgs, report};
+use crate::{
+    contained::Parent,
+    kernel::{
+        self,
+        expected::{self, Difference},
+    },
+    tensors,
 };
-use crate::{contained::Parent, kernel::BufferArgument, tensors};
 
 /// What all schedules found together.
 #[derive(Debug, Default)]
@@ -37,12 +40,12 @@ impl Findings {
 pub(super) fn run(args: &CheckArgs, simulator: &Simulator, library: &Library, kernel: &str, lints: &[Lint], parent: &mut Parent) -> Result<Findings> {
     let constants: Vec<_> = args.kernel.constants(library.module())?.into_iter().map(|(_, index, value)| (index, value)).collect();
     // Files are read, and the queue's thread begins, before the kernel is loaded: later the process may do neither.
-    let contents = contents(args)?;
-    let expected = expected::read(args, &contents)?;
+    let contents = kernel::contents(&args.kernel.buffer, args.kernel.seed)?;
+    let expected = expected::read(&args.kernel, &contents)?;
     let queue = simulator.queue()?;
-    let mut findings = Findings { kernel: kernel.to_owned(), seeds: args.seeds.max(1), ..Findings::default() };
+    let mut findings = Findings { kernel: name.to_owned(), seeds: args.seeds.max(1), ..Findings::default() };
     parent.report(report::found(&findings, lints, args.json, false))?;
-    let pipeline = library.pipeline(kernel, &constants)?;
+    let pipeline = library.pipeline(name, &constants)?;
     check_names(args, &pipeline)?;
     let end = args.kernel.seed.saturating_add(findings.seeds);
     for seed in args.kernel.seed..end {
@@ -70,14 +73,6 @@ pub(super) fn run(args: &CheckArgs, simulator: &Simulator, library: &Library, ke
         parent.report(report::found(&findings, lints, args.json, is_over))?;
     }
     Ok(findings)
-}
-
-/// What the buffers hold at first.
-fn contents(args: &CheckArgs) -> Result<Vec<(DType, Vec<u8>)>> {
-    let read = |(place, argument): (usize, &BufferArgument)| {
-        argument.bytes(args.kernel.seed, place).map_err(|e| e.context(format_args!("--buffer {}", argument.name)))
-    };
-    args.kernel.buffer.iter().enumerate().map(read).collect()
 }
 
 fn buffers(args: &CheckArgs, simulator: &Simulator, contents: &[(DType, Vec<u8>)]) -> Result<Vec<Buffer>> {

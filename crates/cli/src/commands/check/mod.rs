@@ -1,6 +1,5 @@
 //! `elinvar check`: anyone's Metal kernels, run on the simulator.
 
-mod expected;
 mod launch;
 mod report;
 
@@ -13,7 +12,7 @@ use elinvar_sim::{CompileOptions, Config, Library, Lint, Math, Simulator, Source
 use super::print_line;
 use crate::{
     contained::{self, Outcome, Parent},
-    kernel::{BufferArgument, KernelArgs},
+    kernel::KernelArgs,
 };
 
 /// Arguments of `elinvar check`.
@@ -29,12 +28,6 @@ pub(crate) struct CheckArgs {
     /// Buffers that must be written in full [default: those the kernel writes and never reads]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     outputs: Option<Vec<String>>,
-    /// What a buffer must hold after each run: NAME=FILE#TENSOR of a safetensors file, or NAME=TYPE:COUNT:VALUE; repeat for more
-    #[arg(long, value_name = "NAME=CONTENTS")]
-    expect: Vec<BufferArgument>,
-    /// How far an element may be from what is expected: so much, or so much of it if it is larger than 1 [default: the bits must be the same]
-    #[arg(long, value_name = "NUMBER", requires = "expect")]
-    tolerance: Option<f64>,
     /// Schedules to try
     #[arg(long, default_value_t = 1)]
     seeds: u64,

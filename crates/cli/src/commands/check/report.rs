@@ -4,7 +4,8 @@ use elinvar::Error;
 use elinvar_sim::{Finding, Lint, Location};
 use serde_json::{Value, json};
 
-use super::{expected::Difference, launch::Findings};
+use super::launch::Findings;
+use crate::kernel::expected::Difference;
 
 pub(super) fn compiled(kernels: &[&str], lints: &[Lint], as_json: bool) -> String {
     if as_json {
