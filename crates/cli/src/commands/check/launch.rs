@@ -43,9 +43,9 @@ pub(super) fn run(args: &CheckArgs, simulator: &Simulator, library: &Library, ke
     let contents = kernel::contents(&args.kernel.buffer, args.kernel.seed)?;
     let expected = expected::read(&args.kernel, &contents)?;
     let queue = simulator.queue()?;
-    let mut findings = Findings { kernel: name.to_owned(), seeds: args.seeds.max(1), ..Findings::default() };
+    let mut findings = Findings { kernel: kernel.to_owned(), seeds: args.seeds.max(1), ..Findings::default() };
     parent.report(report::found(&findings, lints, args.json, false))?;
-    let pipeline = library.pipeline(name, &constants)?;
+    let pipeline = library.pipeline(kernel, &constants)?;
     check_names(args, &pipeline)?;
     let end = args.kernel.seed.saturating_add(findings.seeds);
     for seed in args.kernel.seed..end {
