@@ -60,15 +60,11 @@ pub(crate) struct DeviceArgs {
 }
 
 impl DeviceArgs {
-    /// The device that is named here, or in the environment; none: the best is chosen.
-    fn named(&self) -> Result<Option<BackendType>> {
-        if self.device == "auto" { BackendType::from_environment() } else { self.device.parse().map(Some) }
-    }
-
-    /// Whether it is the simulator, which makes native code of kernels.
+    /// Whether it is the simulator, which makes native code of kernels: named here, or in the environment.
     #[cfg(target_os = "linux")]
     pub(crate) fn is_simulator(&self) -> Result<bool> {
-        Ok(self.named()? == Some(BackendType::MetalSim))
+        let named = if self.device == "auto" { BackendType::from_environment()? } else { Some(self.device.parse()?) };
+        Ok(named == Some(BackendType::MetalSim))
     }
 
     /// Opens the device.
