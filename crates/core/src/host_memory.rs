@@ -24,7 +24,7 @@ pub(crate) fn read() -> Option<MemoryInfo> {
 #[cfg(target_vendor = "apple")]
 pub(crate) fn read() -> Option<MemoryInfo> {
     let (mut total, mut length) = (0u64, size_of::<u64>());
-    // SAFETY: writes as many bytes as it is told that there are.
+    // SAFETY: writes as many bytes as its caller says there are.
     let read = unsafe { libc::sysctlbyname(c"hw.memsize".as_ptr(), (&raw mut total).cast(), &raw mut length, std::ptr::null_mut(), 0) };
     let total = usize::try_from(total).ok().filter(|total| read == 0 && *total > 0)?;
     Some(MemoryInfo { total, available: available()?.min(total) })
@@ -45,7 +45,7 @@ fn available() -> Option<usize> {
 fn available() -> Option<usize> {
     let words = size_of::<libc::vm_statistics64>() / size_of::<libc::integer_t>();
     let mut count = libc::mach_msg_type_number_t::try_from(words).ok()?;
-    // SAFETY: plain numbers, of which zero is one; the call writes as many words as it is told that there are.
+    // SAFETY: plain numbers, of which zero is one; the call writes as many words as its caller says there are.
     let (read, pages) = unsafe {
         let mut pages: libc::vm_statistics64 = std::mem::zeroed();
         (libc::host_statistics64(libc::mach_host_self(), libc::HOST_VM_INFO64, (&raw mut pages).cast(), &raw mut count), pages)
