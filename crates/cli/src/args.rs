@@ -60,6 +60,13 @@ pub(crate) struct DeviceArgs {
 }
 
 impl DeviceArgs {
+    /// Whether it is the simulator, which makes native code of kernels: named here, or in the environment.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn is_simulator(&self) -> Result<bool> {
+        let named = if self.device == "auto" { BackendType::from_environment()? } else { Some(self.device.parse()?) };
+        Ok(named == Some(BackendType::MetalSim))
+    }
+
     /// Opens the device.
     pub(crate) fn executor(&self) -> Result<Executor> {
         self.executor_for(0)

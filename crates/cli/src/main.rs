@@ -2,6 +2,8 @@
 
 mod args;
 mod commands;
+#[cfg(target_os = "linux")]
+mod contained;
 mod embedded;
 mod kernel;
 mod model;

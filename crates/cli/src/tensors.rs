@@ -105,13 +105,19 @@ pub(crate) fn write(file: &Path, tensors: Vec<(String, Tensor)>) -> Result<()> {
     save(file, tensors.into_iter().map(store).collect::<Result<Vec<_>>>()?)
 }
 
-/// Writes arrays of elements to a file, whole or not at all.
-pub(crate) fn write_bytes(file: &Path, arrays: impl Iterator<Item = (String, DType, Vec<u8>)>) -> Result<()> {
+/// A file's bytes that hold arrays of elements.
+pub(crate) fn bytes_of(arrays: impl Iterator<Item = (String, DType, Vec<u8>)>) -> Result<Vec<u8>> {
     let store = |(name, dtype, bytes): (String, DType, Vec<u8>)| {
         let stored = Stored::new(&name, dtype, vec![bytes.len() / dtype.size()], bytes)?;
         Ok((name, stored))
     };
-    save(file, arrays.map(store).collect::<Result<Vec<_>>>()?)
+    let stored = arrays.map(store).collect::<Result<Vec<_>>>()?;
+    safetensors::serialize(stored, None).map_err(|e| Error::with_source(ErrorKind::InvalidData, "cannot write these tensors", e))
+}
+
+/// Writes such a file.
+pub(crate) fn write_bytes(file: &Path, bytes: &[u8]) -> Result<()> {
+    fs::write(file, bytes).map_err(|e| Error::with_source(ErrorKind::Io, format!("cannot write {}", file.display()), e))
 }
 
 fn save(file: &Path, stored: Vec<(String, Stored)>) -> Result<()> {

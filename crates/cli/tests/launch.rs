@@ -66,6 +66,23 @@ fn a_launch_over_threads_has_no_more_of_them() {
 }
 
 #[test]
+fn a_result_is_compared_with_what_is_expected() {
+    let (code, out, err) = launch("metal-sim", &[SCALE, &["--expect", "out=f32:250:-3"]].concat());
+    assert!(code == 0 && out.starts_with("scale on "), "{out}{err}");
+    let (code, out, _) = launch("metal-sim", &[SCALE, &["--expect", "out=f32:250:-3.5"]].concat());
+    assert!(code == 1 && out.starts_with("unexpected-output: `out` holds -3.0 at offset 0, where -3.5 is expected [250 elements]\n"), "{out}");
+}
+
+#[test]
+fn the_sample_kernels_compute_what_they_should() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let arguments = [env!("CARGO_BIN_EXE_elinvar"), "launch", "--device", "metal-sim"];
+    let Output { status, stdout, stderr } = Command::new(root.join("examples/metal/run")).args(arguments).output().unwrap();
+    let (out, err) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
+    assert!(status.success() && out.lines().count() == 3, "{out}{err}");
+}
+
+#[test]
 fn what_cannot_be_launched_is_told() {
     let (code, _, err) = launch("cpu", SCALE);
     assert!(code == 2 && err.contains("metal-sim"), "{err}");

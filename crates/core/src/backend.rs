@@ -1,6 +1,6 @@
-use std::{fs, sync::Arc};
+use std::sync::Arc;
 
-use crate::{CommandList, Completion, DeviceProperties, HostMemory, KernelSource, Pipeline, RawBuffer, Reading, Result, Storage};
+use crate::{CommandList, Completion, DeviceProperties, HostMemory, KernelSource, Pipeline, RawBuffer, Reading, Result, Storage, host_memory};
 
 /// A device's memory, in bytes, at the moment of asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,20 +16,7 @@ impl MemoryInfo {
     ///
     /// Where the system does not tell, nothing is refused in advance.
     pub fn of_host() -> Self {
-        let info = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let kib = |key: &str| {
-            let value = info.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
-            value.trim().trim_end_matches(" kB").parse::<usize>().ok()?.checked_mul(1024)
-        };
-        let (Some(mut total), Some(mut available)) = (kib("MemTotal"), kib("MemAvailable")) else {
-            return Self { total: usize::MAX, available: usize::MAX };
-        };
-        let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<usize>().ok();
-        if let (Some(limit), Some(used)) = (number("/sys/fs/cgroup/memory.max"), number("/sys/fs/cgroup/memory.current")) {
-            total = total.min(limit);
-            available = available.min(limit.saturating_sub(used));
-        }
-        Self { total, available }
+        host_memory::read().unwrap_or(Self { total: usize::MAX, available: usize::MAX })
     }
 }
 

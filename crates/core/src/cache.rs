@@ -38,16 +38,13 @@ impl Cache {
         Ok(Self { folder, tidied: Arc::new(Once::new()) })
     }
 
-    /// Where the files are if no folder is named.
+    /// Where the files are if no folder is named: `$ELINVAR_CACHE`, else `elinvar` in the user's cache folder. That is `$XDG_CACHE_HOME`, else on Windows
+    /// `%LOCALAPPDATA%` and on iOS the app's `Library/Caches`, else `.cache` at home, which the user's account names where `HOME` does not.
     ///
     /// # Errors
-    /// The environment names none, nor the user's.
+    /// Neither the environment nor the system names one.
     pub fn default_folder() -> Result<PathBuf> {
-        let from = |variable: &str| env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
-        from("ELINVAR_CACHE")
-            .or_else(|| from("XDG_CACHE_HOME").map(|folder| folder.join("elinvar")))
-            .or_else(|| from("HOME").map(|folder| folder.join(".cache/elinvar")))
-            .ok_or_else(|| Error::io("no folder for compiled kernels: HOME is not set; name one that only you can write in ELINVAR_CACHE"))
+        folder_from(|variable| env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from), env::home_dir())
     }
 
     /// Where the files are.
@@ -107,6 +104,24 @@ impl Cache {
         fs::write(&scratch, bytes).map_err(|cause| cache_error("write", &scratch, cause))?;
         self.keep(&scratch, place)
     }
+}
+
+/// [`Cache::default_folder`] in this environment, and with this home.
+fn folder_from(variable: impl Fn(&str) -> Option<PathBuf>, home: Option<PathBuf>) -> Result<PathBuf> {
+    // What the account of a user that is none says.
+    let home = home.filter(|home| home.is_absolute() && *home != Path::new("/nonexistent"));
+    let in_home = |folder: &str| home.as_ref().map(|home| home.join(folder));
+    let of_user = if cfg!(windows) {
+        variable("LOCALAPPDATA").or_else(|| in_home("AppData/Local"))
+    } else if cfg!(target_os = "ios") {
+        // An app may write nowhere else, and the system removes what lies there when it lacks room.
+        in_home("Library/Caches")
+    } else {
+        in_home(".cache")
+    };
+    let folder = variable("ELINVAR_CACHE").or_else(|| variable("XDG_CACHE_HOME").or(of_user).map(|folder| folder.join("elinvar")));
+    let message = "no folder for compiled kernels: the user has no home folder; name a folder that only you can write in ELINVAR_CACHE";
+    folder.ok_or_else(|| Error::io(message))
 }
 
 /// Removes unfinished files of more than a day before `now`, then those used longest ago until the others have `most` bytes. What the system refuses is
@@ -175,6 +190,22 @@ mod tests {
         let of = |parts: &[&str]| CacheKey::of(parts.iter().map(|part| part.as_bytes()));
         assert_eq!(of(&["ab", "c"]), of(&["ab", "c"]));
         assert_ne!(of(&["ab", "c"]), of(&["a", "bc"]));
+    }
+
+    #[test]
+    fn the_folder_is_the_one_named_or_the_user_s() {
+        let of = |set: &[(&str, &str)], home: Option<&str>| {
+            let variable = |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| PathBuf::from(value));
+            folder_from(variable, home.map(PathBuf::from)).map_err(|error| error.to_string())
+        };
+        let root = if cfg!(windows) { "C:/" } else { "/" };
+        let (home, local) = (format!("{root}me"), if cfg!(windows) { "AppData/Local" } else { ".cache" });
+        assert_eq!(of(&[("ELINVAR_CACHE", "here"), ("XDG_CACHE_HOME", "there")], Some(&home)).unwrap(), Path::new("here"));
+        assert_eq!(of(&[("XDG_CACHE_HOME", "there")], Some(&home)).unwrap(), Path::new("there/elinvar"));
+        assert_eq!(of(&[], Some(&home)).unwrap(), Path::new(&home).join(local).join("elinvar"));
+        for homeless in [None, Some(""), Some("/nonexistent")] {
+            assert!(of(&[], homeless).unwrap_err().contains("ELINVAR_CACHE"));
+        }
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod error;
 mod forward;
 mod grid;
 mod host;
+mod host_memory;
 mod kernel;
 mod layout;
 mod metal;

@@ -34,6 +34,17 @@ impl BackendType {
         }
     }
 
+    /// The device that the environment variable `ELINVAR_DEVICE` names, if it names one.
+    ///
+    /// # Errors
+    /// It names one that this build does not know.
+    pub fn from_environment() -> Result<Option<Self>> {
+        match std::env::var("ELINVAR_DEVICE") {
+            Ok(name) if !name.is_empty() && name != "auto" => name.parse().map(Some).map_err(|e: Error| e.context("ELINVAR_DEVICE")),
+            _ => Ok(None),
+        }
+    }
+
     /// Whether the device can be used here; [`devices`] tells why not.
     pub fn is_available(self) -> bool {
         self.open().is_ok()
@@ -45,6 +56,15 @@ impl BackendType {
     /// It is not there.
     pub(crate) fn open(self) -> Result<Device> {
         self.opened().map(|opened| opened.device)
+    }
+
+    /// Whether this machine should have such a device, so that one which does not open is news: Macs have a GPU, others one of NVIDIA's, or its driver.
+    pub(crate) fn is_expected(self) -> bool {
+        match self {
+            BackendType::Metal(_) => cfg!(target_vendor = "apple"),
+            BackendType::Cuda(_) => expects_cuda(),
+            BackendType::Cpu | BackendType::MetalSim | BackendType::Null => false,
+        }
     }
 
     fn opened(self) -> Result<Opened> {
@@ -109,6 +129,16 @@ fn cuda(_ordinal: usize) -> Result<Opened> {
     Err(Error::device_unavailable("NVIDIA offers no driver for this system: use cpu here"))
 }
 
+#[cfg(not(target_vendor = "apple"))]
+fn expects_cuda() -> bool {
+    elinvar_cuda::CudaBackend::is_expected()
+}
+
+#[cfg(target_vendor = "apple")]
+fn expects_cuda() -> bool {
+    false
+}
+
 /// The compiler for NVIDIA's GPUs, which need not be there.
 ///
 /// # Errors
@@ -137,15 +167,6 @@ fn cuda_devices() -> usize {
 #[cfg(target_vendor = "apple")]
 fn cuda_devices() -> usize {
     1
-}
-
-/// Whether there is an NVIDIA GPU, or a driver for one.
-pub(crate) fn expects_cuda() -> bool {
-    #[cfg(not(target_vendor = "apple"))]
-    let expected = elinvar_cuda::CudaBackend::is_expected();
-    #[cfg(target_vendor = "apple")]
-    let expected = false;
-    expected
 }
 
 #[cfg(target_os = "linux")]

@@ -10,7 +10,7 @@ use elinvar_core::{
 use elinvar_cpu::CpuBackend;
 use elinvar_kernels::{Operator, Precision, TensorInfo, copy::Copy, encode, plan_for};
 
-use crate::{BackendType, Recording, Tensor, backend::expects_cuda, fusion, recording, tensor::TensorMemory};
+use crate::{BackendType, Recording, Tensor, fusion, recording, tensor::TensorMemory};
 
 /// A device with the choices that go with it. Clones are the same device.
 #[derive(Clone)]
@@ -38,7 +38,7 @@ impl Executor {
     pub fn new_auto_for(bytes: u64) -> Result<(Self, Option<String>)> {
         let (best, passed_over) = Self::best()?;
         let (kind, free) = (best.properties().kind, best.memory().available as u64);
-        if kind == DeviceKind::Cpu || free >= bytes || chosen()?.is_some() {
+        if kind == DeviceKind::Cpu || free >= bytes || BackendType::from_environment()?.is_some() {
             return Ok((best, passed_over));
         }
         let why = format!("{kind} has {} free, {} are needed: computing on the cpu", shown_bytes(free), shown_bytes(bytes));
@@ -47,19 +47,11 @@ impl Executor {
 
     /// The best device, and why a GPU that is here is not.
     fn best() -> Result<(Self, Option<String>)> {
-        if let Some(backend) = chosen()? {
+        if let Some(backend) = BackendType::from_environment()? {
             return Ok((Self::new_with_backend(backend)?, None));
         }
-        if let Ok(metal) = Self::new_with_backend(BackendType::Metal(0)) {
-            return Ok((metal, None));
-        }
-        match Self::new_with_backend(BackendType::Cuda(0)) {
-            Ok(cuda) => Ok((cuda, None)),
-            Err(error) => {
-                let why = expects_cuda().then(|| format!("computing on the cpu, as cuda is not available: {error}"));
-                Ok((Self::new_with_backend(BackendType::Cpu)?, why))
-            }
-        }
+        let (gpu, passed_over) = first_open(&[BackendType::Metal(0), BackendType::Cuda(0)], BackendType::is_expected, Self::new_with_backend);
+        Ok((gpu.map_or_else(|| Self::new_with_backend(BackendType::Cpu), Ok)?, passed_over))
     }
 
     /// A device of this kind.
@@ -305,12 +297,26 @@ impl Executor {
     }
 }
 
-/// The device that `ELINVAR_DEVICE` names, if it names one.
-fn chosen() -> Result<Option<BackendType>> {
-    match std::env::var("ELINVAR_DEVICE") {
-        Ok(name) if !name.is_empty() && name != "auto" => name.parse().map(Some).map_err(|e: Error| e.context("ELINVAR_DEVICE")),
-        _ => Ok(None),
+/// The first device that opens, and why those before it do not that are expected to.
+fn first_open<T>(
+    backends: &[BackendType],
+    is_expected: impl Fn(BackendType) -> bool,
+    open: impl Fn(BackendType) -> Result<T>,
+) -> (Option<T>, Option<String>) {
+    let mut reasons = Vec::new();
+    for &backend in backends {
+        match open(backend) {
+            Ok(device) => return (Some(device), passed_over(backend, &reasons)),
+            Err(error) if is_expected(backend) => reasons.push(format!("{backend} is not available: {error}")),
+            Err(_) => {}
+        }
     }
+    (None, passed_over(BackendType::Cpu, &reasons))
+}
+
+/// Why the work is done on this device.
+fn passed_over(chosen: BackendType, reasons: &[String]) -> Option<String> {
+    (!reasons.is_empty()).then(|| format!("computing on the {chosen}, as {}", reasons.join("; ")))
 }
 
 /// The single output of an operator that has one.
@@ -332,4 +338,24 @@ fn checked_shape(dtype: DType, dims: &[usize], bytes: usize) -> Result<Shape> {
         return Err(Error::invalid_argument(format!("a {dtype} tensor of shape {shape} takes {expected} bytes, {bytes} were given")));
     }
     Ok(shape)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_that_is_here_and_does_not_open_is_named_with_the_reason() {
+        const GPUS: &[BackendType] = &[BackendType::Metal(0), BackendType::Cuda(0)];
+        let refused = |backend| Err(Error::device_unavailable(format!("no {backend} today")));
+        let only_cuda = |backend| if backend == BackendType::Cuda(0) { Ok(()) } else { refused(backend) };
+        let is_metal = |backend| backend == BackendType::Metal(0);
+        let told = |(_, told): (Option<()>, Option<String>)| told.unwrap_or_default();
+        assert_eq!(told(first_open(GPUS, is_metal, refused)), "computing on the cpu, as metal is not available: no metal today");
+        assert_eq!(told(first_open(GPUS, is_metal, only_cuda)), "computing on the cuda, as metal is not available: no metal today");
+        let both = "computing on the cpu, as metal is not available: no metal today; cuda is not available: no cuda today";
+        assert_eq!(told(first_open(GPUS, |_| true, refused)), both);
+        assert_eq!(first_open(GPUS, |_| false, refused), (None, None));
+        assert_eq!(first_open(GPUS, |_| false, only_cuda), (Some(()), None));
+    }
 }

@@ -30,7 +30,7 @@ use objc2_metal::{
 
 use crate::{
     api::{Api, Done, Facts, Kernel, Launch, LibrarySource, StorageMode},
-    compile::first_error,
+    compile::first_errors,
     encode::threadgroup_bytes,
     memory::pages,
     requirements,
@@ -151,7 +151,7 @@ fn no_kernel(name: &str) -> Error {
 }
 
 fn told(error: &NSError) -> String {
-    first_error(&error.localizedDescription().to_string())
+    first_errors(&error.localizedDescription().to_string())
 }
 
 fn url(path: &Path) -> Result<Retained<NSURL>> {

@@ -124,14 +124,15 @@ impl<A: Api> Pipelines<A> {
     }
 }
 
-/// A compiler's messages on one line: the first error, with its file and line, and how many there are.
+/// A compiler's messages on one line: the first errors, each with its file and line, and how many there are more.
 #[cfg_attr(not(target_vendor = "apple"), allow(dead_code, reason = "for Apple's compiler, whose messages it is tested on"))]
-pub(crate) fn first_error(messages: &str) -> String {
-    let errors: Vec<_> = messages.lines().filter(|line| line.contains(": error: ")).collect();
+pub(crate) fn first_errors(messages: &str) -> String {
+    const SHOWN: usize = 4;
+    let errors: Vec<_> = messages.lines().filter(|line| line.contains(": error: ")).map(str::trim).collect();
     match errors.as_slice() {
         [] => messages.split_whitespace().collect::<Vec<_>>().join(" "),
-        [only] => only.trim().to_owned(),
-        [first, rest @ ..] => format!("{} (and {} other errors)", first.trim(), rest.len()),
+        few if few.len() <= SHOWN => few.join("; "),
+        [..] => format!("{} (and {} other errors)", errors[..SHOWN].join("; "), errors.len() - SHOWN),
     }
 }
 
@@ -140,10 +141,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_error_is_told_with_its_line() {
+    fn the_first_errors_are_reported_with_their_lines() {
         let messages = "Compilation failed: \n\nsoftmax/row.metal:7:3: error: unknown type name 'flot'\n  flot x;\n  ^\n\
                         softmax/row.metal:9:1: error: expected '}'\n";
-        assert_eq!(first_error(messages), "softmax/row.metal:7:3: error: unknown type name 'flot' (and 1 other errors)");
-        assert_eq!(first_error("no such\n  function"), "no such function");
+        assert_eq!(first_errors(messages), "softmax/row.metal:7:3: error: unknown type name 'flot'; softmax/row.metal:9:1: error: expected '}'");
+        let many: String = (1..=9).map(|line| format!("k.metal:{line}:1: error: no\n")).collect();
+        assert!(first_errors(&many).ends_with("k.metal:4:1: error: no (and 5 other errors)"));
+        assert_eq!(first_errors("no such\n  function"), "no such function");
     }
 }

@@ -32,6 +32,7 @@ mod arena;
 mod buffer;
 mod cache;
 mod compile;
+mod confinement;
 mod diagnostics;
 mod dispatch;
 mod elf;
@@ -53,6 +54,7 @@ mod worker;
 pub use buffer::Buffer;
 pub use elinvar_msl::{Lint, Location};
 
+pub use confinement::{Confinement, confine, running_threadgroup, system_call_name};
 pub use dispatch::{Binding, Dispatch, Output};
 pub use elinvar_core::{ConstantValue, Grid};
 pub use finding::{BufferUse, Finding, FindingKind, OtherAccess, Report};

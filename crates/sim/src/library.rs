@@ -16,6 +16,7 @@ use rayon::prelude::*;
 
 use crate::{
     compile::{Compiler, Place, Target},
+    confinement,
     loaded::Loaded,
 };
 
@@ -203,8 +204,12 @@ impl Library {
     }
 
     fn make(&self, kernel: &str, constants: &[(u32, ConstantValue)], place: &Place) -> Result<Pipeline> {
-        let loaded = self.load(&place.library)?;
-        let entry = loaded.entry(&place.symbol)?;
+        let load = || {
+            let loaded = self.load(&place.library)?;
+            let entry = loaded.entry(&place.symbol)?;
+            Ok((loaded, entry))
+        };
+        let (loaded, entry) = confinement::load(load, |(loaded, _)| loaded.prepare())?;
         let kernel = self.module.kernel(kernel)?;
         let required = kernel.parameters.iter().map(|parameter| self.is_required(parameter, constants)).collect();
         Ok(Pipeline(Arc::new(Compiled { kernel, required, entry, checked: self.options.checked, loaded })))

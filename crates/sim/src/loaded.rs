@@ -39,6 +39,12 @@ impl Loaded {
         Ok(*entry)
     }
 
+    /// Reads the line tables now, as there may be no right to later. The addresses the library occupies.
+    pub(crate) fn prepare(&self) -> Range<u64> {
+        self.symbols.lock().unwrap_or_else(PoisonError::into_inner).read();
+        self.range()
+    }
+
     /// The addresses the library occupies.
     pub(crate) fn range(&self) -> Range<u64> {
         self.image.get().map_or(0..0, |image| image.range.clone())

@@ -26,9 +26,13 @@ impl Symbols {
         addresses.into_iter().find_map(|address| self.user_line(address.saturating_sub(1)))
     }
 
+    /// The tables, which are read now unless they were.
+    pub(crate) fn read(&mut self) -> Option<&Loader> {
+        self.loader.get_or_insert_with(|| Loader::new(&self.path).ok()).as_ref()
+    }
+
     fn user_line(&mut self, probe: u64) -> Option<Location> {
-        let loader = self.loader.get_or_insert_with(|| Loader::new(&self.path).ok()).as_ref()?;
-        let mut frames = loader.find_frames(probe).ok()?;
+        let mut frames = self.read()?.find_frames(probe).ok()?;
         while let Ok(Some(frame)) = frames.next() {
             let Some(location) = frame.location else { continue };
             let (Some(file), Some(line)) = (location.file, location.line) else { continue };

@@ -59,7 +59,12 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<bool> {
         print_line(format!("\n{}", as_text(&report)));
         let full = args.full || report.backend != BackendType::MetalSim && !args.quick;
         if report.state.is_ok() {
-            verdicts.push((report.backend, examine(&report, reference.device(), full)?));
+            // One device's trouble says nothing of the next one.
+            let sound = examine(&report, reference.device(), full).unwrap_or_else(|error| {
+                print_line(format!("          {error}"));
+                false
+            });
+            verdicts.push((report.backend, sound));
         }
     }
     verdict(args, &verdicts)
@@ -96,7 +101,7 @@ fn examine(report: &DeviceReport, reference: &Device, full: bool) -> Result<bool
     let (kernels, refused) = compile(&chosen, device, |done, all| show(&compiling, done, all));
     compiling.finish_and_clear();
     print_line(format!("          {kernels} kernels, {} of them do not compile, {:.1} s", refused.len(), start.elapsed().as_secs_f64()));
-    refused.iter().take(SHOWN).for_each(|error| print_line(format!("          {error}")));
+    gathered(&refused).iter().for_each(|line| print_line(format!("          {line}")));
     let (start, mut failures) = (Instant::now(), Vec::new());
     let running = progress("cases run");
     let Tally { passed, failed } = put_through(&chosen, device, reference, |number, placement, outcome| {
@@ -115,6 +120,25 @@ fn examine(report: &DeviceReport, reference: &Device, full: bool) -> Result<bool
         print_line(format!("          and {} more", failures.len() - SHOWN));
     }
     Ok(refused.is_empty() && failed == 0)
+}
+
+/// What does not compile, each message once: kernels share files, and so what is wrong in them.
+fn gathered(refused: &[Error]) -> Vec<String> {
+    let mut messages: Vec<(String, Vec<String>)> = Vec::new();
+    for error in refused {
+        let text = error.to_string();
+        let (kernel, message) = text.split_once(": ").unwrap_or(("", &text));
+        match messages.iter_mut().find(|(known, _)| known == message) {
+            Some((_, kernels)) => kernels.push(kernel.to_owned()),
+            None => messages.push((message.to_owned(), vec![kernel.to_owned()])),
+        }
+    }
+    let line = |(message, kernels): &(String, Vec<String>)| match kernels.as_slice() {
+        [kernel] => format!("{kernel}: {message}"),
+        [first, rest @ ..] => format!("{first} and {} more: {message}", rest.len()),
+        [] => message.clone(),
+    };
+    messages.iter().map(line).collect()
 }
 
 /// Bytes of all files of a folder and those in it.
@@ -174,4 +198,21 @@ fn shown(parts: Vec<String>) -> String {
 fn output(command: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(command).args(arguments).output().ok().filter(|output| output.status.success())?;
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_that_does_not_compile_is_reported_and_each_reason_once() {
+        let refused = |number: usize| match number % 3 {
+            0 => Error::compile_failed(format!("k{number}: shared.metal:3:1: error: no such type")),
+            _ => Error::compile_failed(format!("k{number}: own{number}.metal:1:1: error: no such function")),
+        };
+        let lines = gathered(&(0..30).map(refused).collect::<Vec<_>>());
+        assert_eq!(lines.len(), 21, "{lines:?}");
+        assert_eq!(lines[0], "k0 and 9 more: shared.metal:3:1: error: no such type");
+        assert_eq!(lines[1], "k1: own1.metal:1:1: error: no such function");
+    }
 }

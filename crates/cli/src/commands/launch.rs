@@ -7,16 +7,23 @@ use elinvar::{ConstantValue, KernelArgument, MetalKernel, MetalLibrary, MetalSou
 use serde_json::json;
 
 use super::print_line;
+#[cfg(target_os = "linux")]
+use crate::contained;
 use crate::{
     args::DeviceArgs,
-    kernel::{self, KernelArgs},
+    kernel::{
+        self, KernelArgs,
+        expected::{self, Expected},
+    },
+    tensors,
 };
 
 /// Arguments of `elinvar launch`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  elinvar launch k.metal --device cuda --kernel scale --grid 4 --threadgroup 64 \\\n    --buffer x=f32:256 --buffer out=f32:256 --value n=u32:256 --save out.safetensors\n\n\
-    The same arguments given to `elinvar check` have the kernel checked by the simulator."
+    The same arguments given to `elinvar check` have the kernel checked by the simulator.\n\
+    Exit code: 0, 1 if a buffer does not hold what --expect says, 2 if the kernel could not be launched."
 )]
 pub(crate) struct LaunchArgs {
     #[command(flatten)]
@@ -31,7 +38,45 @@ pub(crate) struct LaunchArgs {
     device: DeviceArgs,
 }
 
-pub(crate) fn run(args: &LaunchArgs) -> Result<()> {
+/// Whether the buffers hold what is expected.
+pub(crate) fn run(args: &LaunchArgs) -> Result<bool> {
+    #[cfg(target_os = "linux")]
+    if args.device.is_simulator()? {
+        return contained(args);
+    }
+    let Launched { report, file, as_expected } = launch(args)?;
+    if let (Some(place), Some(bytes)) = (&args.kernel.save, file) {
+        tensors::write_bytes(place, &bytes)?;
+    }
+    print_line(report);
+    Ok(as_expected)
+}
+
+/// A simulated kernel is native code of somebody's.
+#[cfg(target_os = "linux")]
+fn contained(args: &LaunchArgs) -> Result<bool> {
+    let limit = elinvar_sim::Config::default().time_limit;
+    let outcome = contained::run(&args.kernel.file, limit, args.kernel.save.as_deref(), |parent| {
+        let Launched { report, file, as_expected } = launch(args)?;
+        file.map_or(Ok(()), |bytes| parent.save(bytes))?;
+        parent.report(report)?;
+        Ok(as_expected)
+    })?;
+    let as_expected = outcome.verdict?;
+    print_line(outcome.report);
+    Ok(as_expected)
+}
+
+/// What came of a launch.
+struct Launched {
+    /// What is to be printed.
+    report: String,
+    /// What is to be saved.
+    file: Option<Vec<u8>>,
+    as_expected: bool,
+}
+
+fn launch(args: &LaunchArgs) -> Result<Launched> {
     let executor = args.device.executor()?;
     let mut source = MetalSource::read(&args.kernel.file)?;
     source.include_folders = args.kernel.include.clone();
@@ -39,10 +84,13 @@ pub(crate) fn run(args: &LaunchArgs) -> Result<()> {
     source.fast_math = args.kernel.fast_math;
     let library = executor.compile_metal(&source)?;
     let name = args.kernel.kernel(library.module())?;
+    // Before the kernel, with which a process may lose the right to read files.
+    let contents = kernel::contents(&args.kernel.buffer, args.kernel.seed)?;
+    let expected = expected::read(&args.kernel, &contents)?;
+    let buffers = kernel::buffers(&executor, &args.kernel.buffer, &contents)?;
     let start = Instant::now();
     let compiled_kernel = compile(&library, name, &args.kernel)?;
     let compiled = start.elapsed().as_secs_f64();
-    let buffers = kernel::buffers(&executor, &args.kernel.buffer, args.kernel.seed)?;
     let arguments = arguments(&args.kernel, &buffers);
     let threadgroup = args.kernel.threadgroup.0;
     let (recording, ()) = executor.record(|| match args.kernel.threads {
@@ -50,17 +98,29 @@ pub(crate) fn run(args: &LaunchArgs) -> Result<()> {
         None => compiled_kernel.launch(args.kernel.grid.0, threadgroup, &arguments),
     })?;
     executor.replay(&recording)?.wait()?;
-    if let Some(file) = &args.kernel.save {
-        kernel::save(file, &buffers)?;
-    }
+    let file = args.kernel.save.as_ref().map(|_| kernel::saved(&buffers)).transpose()?;
+    let differences = differences(&args.kernel, &expected, &buffers)?;
     let time = kernel::median_seconds(&executor, &recording, args.repeat)?;
-    if args.json {
-        print_line(json!({ "kernel": name, "device": executor.properties().name, "compile_seconds": compiled, "seconds": time }));
-        return Ok(());
+    let (device, as_expected) = (&executor.properties().name, differences.is_empty());
+    let report = if args.json {
+        let report = json!({ "kernel": name, "device": device, "compile_seconds": compiled, "seconds": time, "differences": differences });
+        report.to_string()
+    } else {
+        let took = kernel::shown_median(time, args.repeat);
+        differences.into_iter().chain([format!("{name} on {device}: compiled in {compiled:.2} s{took}")]).collect::<Vec<_>>().join("\n")
+    };
+    Ok(Launched { report, file, as_expected })
+}
+
+/// How the buffers differ from what is expected of them.
+fn differences(args: &KernelArgs, expected: &[Expected<'_>], buffers: &[(&str, Tensor)]) -> Result<Vec<String>> {
+    let mut differences = Vec::new();
+    for (argument, (_, tensor)) in args.buffer.iter().zip(buffers) {
+        if let Some(expected) = expected.iter().find(|expected| expected.is_of(argument)) {
+            differences.extend(expected.compare(&tensor.to_bytes()?).map(|difference| difference.to_string()));
+        }
     }
-    let took = kernel::shown_median(time, args.repeat);
-    print_line(format!("{name} on {}: compiled in {compiled:.2} s{took}", executor.properties().name));
-    Ok(())
+    Ok(differences)
 }
 
 fn compile(library: &MetalLibrary, name: &str, args: &KernelArgs) -> Result<MetalKernel> {

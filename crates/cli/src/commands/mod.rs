@@ -13,7 +13,7 @@ pub(crate) mod logits;
 pub(crate) mod op;
 pub(crate) mod run;
 
-use elinvar::Result;
+use elinvar::{Error, Result};
 
 use crate::args::{Args, Command};
 
@@ -23,17 +23,25 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         #[cfg(target_os = "linux")]
         Command::Check(args) => return check::run(args),
         Command::Doctor(args) => return doctor::run(args),
-        Command::Bench(args) => bench::run(args),
-        Command::Chat(args) => chat::run(args),
+        Command::Launch(args) => return launch::run(args),
+        Command::Bench(args) => bench::run(args).map_err(without_the_device),
+        Command::Chat(args) => chat::run(args).map_err(without_the_device),
         Command::Devices(args) => devices::run(args),
         Command::Emit(args) => emit::run(args),
-        Command::Generate(args) => generate::run(args),
-        Command::Launch(args) => launch::run(args),
-        Command::Logits(args) => logits::run(args),
-        Command::Op(args) => op::run(args),
-        Command::Run(args) => run::run(args),
+        Command::Generate(args) => generate::run(args).map_err(without_the_device),
+        Command::Logits(args) => logits::run(args).map_err(without_the_device),
+        Command::Op(args) => op::run(args).map_err(without_the_device),
+        Command::Run(args) => run::run(args).map_err(without_the_device),
     }?;
     Ok(true)
+}
+
+/// How to go on where a device's compiler does not take a kernel of ours.
+fn without_the_device(error: Error) -> Error {
+    if !error.is_compile_failed() {
+        return error;
+    }
+    Error::compile_failed(format!("{error}; `--device cpu` computes without this kernel, `elinvar doctor` lists all that do not compile"))
 }
 
 /// Prints a line to standard output; a closed pipe ends the program quietly.
@@ -41,5 +49,17 @@ pub(crate) fn print_line(line: impl std::fmt::Display) {
     use std::io::Write;
     if writeln!(std::io::stdout(), "{line}").is_err() {
         std::process::exit(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_compile_for_a_device_is_computed_without_it() {
+        let error = without_the_device(Error::compile_failed("softmax_f32: softmax.metal:3:1: error: no"));
+        assert!(error.is_compile_failed() && error.to_string().starts_with("softmax_f32: softmax.metal:3:1: error: no; `--device cpu`"), "{error}");
+        assert_eq!(without_the_device(Error::io("no disk")).to_string(), "no disk");
     }
 }

@@ -12,6 +12,7 @@ use super::{emit, print_line};
 use crate::{
     args::DeviceArgs,
     kernel::{self, BufferArgument, ConstantArgument, ExtentArgument, PictureArgument},
+    tensors,
 };
 
 /// Threads of a block, if neither the program nor the command line says it.
@@ -77,7 +78,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let limits = Limits { steps: args.steps.or(defaults.steps), unchecked: args.unchecked, ..defaults };
     let program = executor.compile_program_within(emit::read(&args.file)?, &limits).map_err(|e| e.context(args.file.display()))?;
     let compiled = start.elapsed().as_secs_f64();
-    let buffers = kernel::buffers(&executor, &args.buffer, args.seed)?;
+    let buffers = kernel::buffers(&executor, &args.buffer, &kernel::contents(&args.buffer, args.seed)?)?;
     let scalars = scalars(args, program.program())?;
     let mut arguments: Vec<_> = buffers.iter().map(|(name, tensor)| (*name, ProgramArgument::Tensor(tensor))).collect();
     arguments.extend(scalars.iter().map(|(name, value)| (*name, ProgramArgument::Scalar(*value))));
@@ -91,7 +92,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
         picture.write(tensor)?;
     }
     if let Some(file) = &args.save {
-        kernel::save(file, &buffers)?;
+        tensors::write_bytes(file, &kernel::saved(&buffers)?)?;
     }
     let took = kernel::shown_median(kernel::median_seconds(&executor, &recording, args.repeat)?, args.repeat);
     print_line(format!("{} on {}: prepared in {compiled:.2} s{took}", program.program().name, executor.properties().name));

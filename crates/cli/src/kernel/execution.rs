@@ -1,26 +1,32 @@
 //! What `launch` and `run` do around a launch: make its buffers, save them, time it again.
 
-use std::{path::Path, time::Instant};
+use std::time::Instant;
 
 use elinvar::{DType, Executor, Recording, Result, Tensor};
 
 use super::BufferArgument;
 use crate::{commands::bench::median, tensors};
 
-/// The buffers, by name.
-pub(crate) fn buffers<'a>(executor: &Executor, arguments: &'a [BufferArgument], seed: u64) -> Result<Vec<(&'a str, Tensor)>> {
-    let make = |(place, argument): (usize, &'a BufferArgument)| {
-        let (dtype, bytes) = argument.bytes(seed, place).map_err(|e| e.context(format_args!("--buffer {}", argument.name)))?;
-        Ok((argument.name.as_str(), executor.tensor_from_bytes(dtype, &[bytes.len() / dtype.size()], &bytes)?))
-    };
-    arguments.iter().enumerate().map(make).collect()
+/// What the buffers hold at first.
+pub(crate) fn contents(arguments: &[BufferArgument], seed: u64) -> Result<Vec<(DType, Vec<u8>)>> {
+    let read =
+        |(place, argument): (usize, &BufferArgument)| argument.bytes(seed, place).map_err(|e| e.context(format_args!("--buffer {}", argument.name)));
+    arguments.iter().enumerate().map(read).collect()
 }
 
-/// Writes the buffers to a safetensors file.
-pub(crate) fn save(file: &Path, buffers: &[(&str, Tensor)]) -> Result<()> {
+/// The buffers, by name.
+pub(crate) fn buffers<'a>(executor: &Executor, arguments: &'a [BufferArgument], contents: &[(DType, Vec<u8>)]) -> Result<Vec<(&'a str, Tensor)>> {
+    let make = |(argument, (dtype, bytes)): (&'a BufferArgument, &(DType, Vec<u8>))| {
+        Ok((argument.name.as_str(), executor.tensor_from_bytes(*dtype, &[bytes.len() / dtype.size()], bytes)?))
+    };
+    arguments.iter().zip(contents).map(make).collect()
+}
+
+/// The buffers as a safetensors file.
+pub(crate) fn saved(buffers: &[(&str, Tensor)]) -> Result<Vec<u8>> {
     let contents: Vec<(String, DType, Vec<u8>)> =
         buffers.iter().map(|(name, tensor)| Ok(((*name).to_owned(), tensor.dtype(), tensor.to_bytes()?))).collect::<Result<_>>()?;
-    tensors::write_bytes(file, contents.into_iter())
+    tensors::bytes_of(contents.into_iter())
 }
 
 /// The median of `count` replays in seconds, waiting included; none of no replays.

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod execution;
+pub(crate) mod expected;
 mod picture;
 
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use elinvar::{ConstantValue, Error, Result, msl::Module};
 
 pub(crate) use arguments::{BufferArgument, ConstantArgument, ExtentArgument};
 use arguments::{SizeArgument, ValueArgument};
-pub(crate) use execution::{buffers, median_seconds, save, shown_median};
+pub(crate) use execution::{buffers, contents, median_seconds, saved, shown_median};
 pub(crate) use picture::PictureArgument;
 
 /// A kernel, its arguments and its grid.
@@ -59,6 +60,12 @@ pub(crate) struct KernelArgs {
     /// Let products and sums be contracted, as Metal's fast math does
     #[arg(long)]
     pub(crate) fast_math: bool,
+    /// What a buffer must hold after each run: NAME=FILE#TENSOR of a safetensors file, or NAME=TYPE:COUNT:VALUE; repeat for more
+    #[arg(long, value_name = "NAME=CONTENTS")]
+    pub(crate) expect: Vec<BufferArgument>,
+    /// How far an element may be from what is expected: so much, or so much of it if it is larger than 1 [default: the bits must be the same]
+    #[arg(long, value_name = "NUMBER", requires = "expect")]
+    pub(crate) tolerance: Option<f64>,
     /// Safetensors file to write the buffers to, as they are left
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,

@@ -18,6 +18,7 @@ use corosensei::trap::CoroutineTrapHandler;
 use elinvar_core::{Error, Result};
 
 use super::fiber::Fiber;
+use crate::confinement;
 
 const SIGNALS: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGURG];
 const ALTERNATE_STACK_BYTES: usize = 128 << 10;
@@ -75,6 +76,7 @@ pub(super) fn begin_dispatch(code: Range<u64>, limit: Duration) {
 /// A threadgroup starts: its time starts too. Zero: none runs.
 pub(super) fn begin_group(group: u64) {
     GROUP.set(group);
+    confinement::set_running(group);
 }
 
 /// Whether the running threadgroup has used up its time.

@@ -3,13 +3,17 @@
 use std::collections::HashSet;
 
 use elinvar::{DType, Error, Result};
-use elinvar_sim::{Binding, Buffer, CommandBuffer, Dispatch, Finding, Grid, Library, Output, Pipeline, Simulator};
+use elinvar_sim::{Binding, Buffer, CommandBuffer, Dispatch, Finding, Grid, Library, Lint, Output, Pipeline, Simulator};
 
-use super::{
-    CheckArgs,
-    expected::{self, Difference},
+use super::{CheckArgs, report};
+use crate::{
+    contained::Parent,
+    kernel::{
+        self,
+        expected::{self, Difference},
+    },
+    tensors,
 };
-use crate::{kernel::BufferArgument, tensors};
 
 /// What all schedules found together.
 #[derive(Debug, Default)]
@@ -33,15 +37,19 @@ impl Findings {
     }
 }
 
-pub(super) fn run(args: &CheckArgs, simulator: &Simulator, library: &Library, kernel: &str) -> Result<Findings> {
+pub(super) fn run(args: &CheckArgs, simulator: &Simulator, library: &Library, kernel: &str, lints: &[Lint], parent: &mut Parent) -> Result<Findings> {
     let constants: Vec<_> = args.kernel.constants(library.module())?.into_iter().map(|(_, index, value)| (index, value)).collect();
-    let pipeline = library.pipeline(kernel, &constants)?;
-    check_names(args, &pipeline)?;
+    // Files are read, and the queue's thread begins, before the kernel is loaded: later the process may do neither.
+    let contents = kernel::contents(&args.kernel.buffer, args.kernel.seed)?;
+    let expected = expected::read(&args.kernel, &contents)?;
     let queue = simulator.queue()?;
     let mut findings = Findings { kernel: kernel.to_owned(), seeds: args.seeds.max(1), ..Findings::default() };
-    for seed in args.kernel.seed..args.kernel.seed.saturating_add(findings.seeds) {
-        let buffers = buffers(args, simulator)?;
-        let expected = expected::read(args, &buffers)?;
+    parent.report(report::found(&findings, lints, args.json, false))?;
+    let pipeline = library.pipeline(kernel, &constants)?;
+    check_names(args, &pipeline)?;
+    let end = args.kernel.seed.saturating_add(findings.seeds);
+    for seed in args.kernel.seed..end {
+        let buffers = buffers(args, simulator, &contents)?;
         let mut commands = CommandBuffer::with_seed(seed);
         commands.dispatch(dispatch(args, &pipeline, &buffers)?)?;
         let report = queue.submit(commands).wait()?;
@@ -52,35 +60,31 @@ pub(super) fn run(args: &CheckArgs, simulator: &Simulator, library: &Library, ke
                 findings.found.push((seed, finding.clone()));
             }
         }
-        for (argument, (_, buffer)) in args.kernel.buffer.iter().zip(&buffers) {
+        for (argument, buffer) in args.kernel.buffer.iter().zip(&buffers) {
             let is_known = findings.differences.iter().any(|(_, known)| known.buffer == argument.name);
             let expected = expected.iter().find(|expected| expected.is_of(argument)).filter(|_| !is_known);
             findings.differences.extend(expected.and_then(|expected| expected.compare(&buffer.to_vec())).map(|difference| (seed, difference)));
         }
-        if seed + 1 == args.kernel.seed.saturating_add(findings.seeds)
-            && let Some(file) = &args.kernel.save
-        {
-            let named = args.kernel.buffer.iter().zip(&buffers);
-            let contents = named.map(|(argument, (dtype, buffer))| (argument.name.clone(), *dtype, buffer.to_vec()));
-            tensors::write_bytes(file, contents)?;
+        let is_over = seed + 1 == end;
+        if is_over && args.kernel.save.is_some() {
+            let named = args.kernel.buffer.iter().zip(&contents).zip(&buffers);
+            parent.save(tensors::bytes_of(named.map(|((argument, (dtype, _)), buffer)| (argument.name.clone(), *dtype, buffer.to_vec())))?)?;
         }
+        parent.report(report::found(&findings, lints, args.json, is_over))?;
     }
     Ok(findings)
 }
 
-fn buffers(args: &CheckArgs, simulator: &Simulator) -> Result<Vec<(DType, Buffer)>> {
-    let make = |(place, argument): (usize, &BufferArgument)| {
-        let (dtype, bytes) = argument.bytes(args.kernel.seed, place).map_err(|e| e.context(format_args!("--buffer {}", argument.name)))?;
-        Ok((dtype, simulator.buffer_with(&argument.name, &bytes)?))
-    };
-    args.kernel.buffer.iter().enumerate().map(make).collect()
+fn buffers(args: &CheckArgs, simulator: &Simulator, contents: &[(DType, Vec<u8>)]) -> Result<Vec<Buffer>> {
+    let named = args.kernel.buffer.iter().zip(contents);
+    named.map(|(argument, (_, bytes))| simulator.buffer_with(&argument.name, bytes)).collect()
 }
 
-fn dispatch(args: &CheckArgs, pipeline: &Pipeline, buffers: &[(DType, Buffer)]) -> Result<Dispatch> {
+fn dispatch(args: &CheckArgs, pipeline: &Pipeline, buffers: &[Buffer]) -> Result<Dispatch> {
     let kernel = pipeline.kernel();
     let grid = args.kernel.threads.map_or(Grid::Threadgroups(args.kernel.grid.0), |threads| Grid::Threads(threads.0));
     let mut dispatch = Dispatch::new(pipeline, grid, args.kernel.threadgroup.0);
-    for (argument, (_, buffer)) in args.kernel.buffer.iter().zip(buffers) {
+    for (argument, buffer) in args.kernel.buffer.iter().zip(buffers) {
         let output = match &args.outputs {
             Some(names) if names.contains(&argument.name) => Output::Whole,
             Some(_) => Output::Free,

@@ -1,20 +1,26 @@
 //! `elinvar check`: anyone's Metal kernels, run on the simulator.
 
-mod expected;
 mod launch;
 mod report;
+
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use elinvar::Result;
 use elinvar_sim::{CompileOptions, Config, Library, Lint, Math, Simulator, Source, Subnormals};
 
-use crate::kernel::{BufferArgument, KernelArgs};
+use super::print_line;
+use crate::{
+    contained::{self, Outcome, Parent},
+    kernel::KernelArgs,
+};
 
 /// Arguments of `elinvar check`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  elinvar check k.metal --kernel scale --grid 4 --threadgroup 64 \\\n    --buffer x=f32:256 --buffer out=f32:256 --value n=u32:256 --seeds 4 \\\n    --expect out=expected.safetensors#out --tolerance 1e-5\n\n\
-    Exit code: 0 without findings, 1 with findings, 2 if the check could not be made."
+    The kernel runs in a process of its own, which is ended if it hangs, crashes or makes a system call.\n\
+    Exit code: 0 without findings, 1 with findings, 2 if the check could not be made or the kernel had to be ended."
 )]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
@@ -22,12 +28,6 @@ pub(crate) struct CheckArgs {
     /// Buffers that must be written in full [default: those the kernel writes and never reads]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     outputs: Option<Vec<String>>,
-    /// What a buffer must hold after each run: NAME=FILE#TENSOR of a safetensors file, or NAME=TYPE:COUNT:VALUE; repeat for more
-    #[arg(long, value_name = "NAME=CONTENTS")]
-    expect: Vec<BufferArgument>,
-    /// How far an element may be from what is expected: so much, or so much of it if it is larger than 1 [default: the bits must be the same]
-    #[arg(long, value_name = "NUMBER", requires = "expect")]
-    tolerance: Option<f64>,
     /// What becomes of subnormal float and bfloat numbers
     #[arg(long, value_enum, default_value_t = Tiny::Keep)]
     subnormals: Tiny,
@@ -56,7 +56,19 @@ enum Tiny {
 
 /// Whether nothing was found.
 pub(crate) fn run(args: &CheckArgs) -> Result<bool> {
-    let time_limit = std::time::Duration::from_secs(args.time_limit.max(1));
+    let (given, limit) = (&args.kernel, Duration::from_secs(args.time_limit.max(1)));
+    let Outcome { report, verdict } = contained::run(&given.file, limit, given.save.as_deref(), |parent| check(args, limit, parent))?;
+    let report = match &verdict {
+        Err(error) if args.json => report::with_error(&report, error),
+        _ => report,
+    };
+    if !report.is_empty() {
+        print_line(report);
+    }
+    verdict
+}
+
+fn check(args: &CheckArgs, time_limit: Duration, parent: &mut Parent) -> Result<bool> {
     let simulator = Simulator::new(Config { time_limit, ..Config::default() })?;
     let given = &args.kernel;
     let math = if given.fast_math { Math::Fast } else { Math::Safe };
@@ -74,15 +86,15 @@ pub(crate) fn run(args: &CheckArgs) -> Result<bool> {
     let library = simulator.library(&Source::read(&given.file)?, &options)?;
     if args.compile_only {
         let names: Vec<_> = library.module().kernels().iter().map(|kernel| kernel.name.as_str()).collect();
-        library.pipelines(&names)?;
+        library.compile_all(&names)?;
         let lints = lints(&library, &names)?;
-        report::print_compiled(&names, &lints, args.json);
+        parent.report(report::compiled(&names, &lints, args.json))?;
         return Ok(lints.is_empty());
     }
     let kernel = given.kernel(library.module())?;
-    let findings = launch::run(args, &simulator, &library, kernel)?;
+    // Before anything of the kernel runs.
     let lints = lints(&library, &[kernel])?;
-    report::print_findings(&findings, &lints, args);
+    let findings = launch::run(args, &simulator, &library, kernel, &lints, parent)?;
     Ok(findings.count() == 0 && lints.is_empty())
 }
 

@@ -1,37 +1,49 @@
 //! What a check prints.
 
+use elinvar::Error;
 use elinvar_sim::{Finding, Lint, Location};
 use serde_json::{Value, json};
 
-use super::{CheckArgs, expected::Difference, launch::Findings};
-use crate::commands::print_line;
+use super::launch::Findings;
+use crate::kernel::expected::Difference;
 
-pub(super) fn print_compiled(kernels: &[&str], lints: &[Lint], as_json: bool) {
+pub(super) fn compiled(kernels: &[&str], lints: &[Lint], as_json: bool) -> String {
     if as_json {
-        return print_line(json!({ "kernels": kernels, "lints": lints.iter().map(lint).collect::<Vec<_>>() }));
+        return json!({ "kernels": kernels, "lints": lints.iter().map(lint).collect::<Vec<_>>() }).to_string();
     }
-    lints.iter().for_each(print_line);
-    print_line(format_args!("{} kernels compile, {} lints", kernels.len(), lints.len()));
+    let lines = lints.iter().map(Lint::to_string).chain([format!("{} kernels compile, {} lints", kernels.len(), lints.len())]);
+    lines.collect::<Vec<_>>().join("\n")
 }
 
-pub(super) fn print_findings(findings: &Findings, lints: &[Lint], args: &CheckArgs) {
-    if args.json {
+/// The findings so far; at the end with what was run.
+pub(super) fn found(findings: &Findings, lints: &[Lint], as_json: bool, is_over: bool) -> String {
+    if as_json {
         let differences = findings.differences.iter().map(|(seed, d)| difference(*seed, &findings.kernel, d));
         let found: Vec<_> = findings.found.iter().map(|(seed, f)| finding(*seed, f)).chain(differences).collect();
         let (kernel, seeds, threads) = (&findings.kernel, findings.seeds, findings.threads);
         let lints: Vec<_> = lints.iter().map(lint).collect();
-        return print_line(json!({ "kernel": kernel, "seeds": seeds, "threads": threads, "findings": found, "lints": lints }));
+        return json!({ "kernel": kernel, "seeds": seeds, "threads": threads, "findings": found, "lints": lints }).to_string();
     }
-    lints.iter().for_each(print_line);
-    for (seed, finding) in &findings.found {
-        print_line(format_args!("{finding} (seed {seed})"));
+    let mut lines: Vec<_> = lints.iter().map(Lint::to_string).collect();
+    lines.extend(findings.found.iter().map(|(seed, finding)| format!("{finding} (seed {seed})")));
+    lines.extend(findings.differences.iter().map(|(seed, difference)| format!("{difference} (seed {seed})")));
+    if is_over {
+        let schedules = if findings.seeds == 1 { "schedule" } else { "schedules" };
+        let (kernel, threads, seeds) = (&findings.kernel, findings.threads, findings.seeds);
+        lines.push(format!("{kernel}: {threads} threads, {seeds} {schedules}, {} findings", findings.count()));
     }
-    for (seed, difference) in &findings.differences {
-        print_line(format_args!("{difference} (seed {seed})"));
+    lines.join("\n")
+}
+
+/// A report in JSON of a check that did not end.
+pub(super) fn with_error(report: &str, error: &Error) -> String {
+    match serde_json::from_str(report) {
+        Ok(Value::Object(mut report)) => {
+            report.insert("error".to_owned(), error.to_string().into());
+            Value::Object(report).to_string()
+        }
+        _ => json!({ "error": error.to_string() }).to_string(),
     }
-    let schedules = if findings.seeds == 1 { "schedule" } else { "schedules" };
-    let (kernel, threads, seeds) = (&findings.kernel, findings.threads, findings.seeds);
-    print_line(format_args!("{kernel}: {threads} threads, {seeds} {schedules}, {} findings", findings.count()));
 }
 
 fn place(at: Option<&Location>) -> (Value, Value) {

@@ -3,13 +3,12 @@
 use std::fmt;
 
 use elinvar::{DType, Error, Result};
-use elinvar_sim::Buffer;
 
-use super::CheckArgs;
-use crate::{kernel::BufferArgument, tensors::numbers};
+use super::{BufferArgument, KernelArgs};
+use crate::tensors::numbers;
 
 /// What a buffer should hold.
-pub(super) struct Expected<'a> {
+pub(crate) struct Expected<'a> {
     buffer: &'a str,
     dtype: DType,
     bytes: Vec<u8>,
@@ -18,23 +17,23 @@ pub(super) struct Expected<'a> {
 
 /// Elements of a buffer that are not as expected.
 #[derive(Debug)]
-pub(super) struct Difference {
+pub(crate) struct Difference {
     /// The buffer.
-    pub(super) buffer: String,
+    pub(crate) buffer: String,
     /// Byte offset of the first such element.
-    pub(super) offset: usize,
+    pub(crate) offset: usize,
     /// How many there are.
-    pub(super) count: usize,
+    pub(crate) count: usize,
     found: String,
     expected: String,
 }
 
 impl Difference {
     /// The name reports use.
-    pub(super) const KIND: &str = "unexpected-output";
+    pub(crate) const KIND: &str = "unexpected-output";
 
     /// What is wrong, in words.
-    pub(super) fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         let Self { buffer, offset, found, expected, .. } = self;
         format!("`{buffer}` holds {found} at offset {offset}, where {expected} is expected")
     }
@@ -51,12 +50,12 @@ impl fmt::Display for Difference {
 ///
 /// # Errors
 /// A buffer that is not given, or of another type or length.
-pub(super) fn read<'a>(args: &'a CheckArgs, buffers: &[(DType, Buffer)]) -> Result<Vec<Expected<'a>>> {
+pub(crate) fn read<'a>(args: &'a KernelArgs, buffers: &[(DType, Vec<u8>)]) -> Result<Vec<Expected<'a>>> {
     let of = |expect: &'a BufferArgument| {
         let name = &expect.name;
         let wrong = |what: String| Error::invalid_argument(format!("--expect {name}: {what}"));
-        let (dtype, bytes) = expect.bytes(args.kernel.seed, 0).map_err(|e| e.context(format_args!("--expect {name}")))?;
-        let place = args.kernel.buffer.iter().position(|buffer| buffer.name == *name);
+        let (dtype, bytes) = expect.bytes(args.seed, 0).map_err(|e| e.context(format_args!("--expect {name}")))?;
+        let place = args.buffer.iter().position(|buffer| buffer.name == *name);
         let (given, buffer) = place.and_then(|place| buffers.get(place)).ok_or_else(|| wrong("no --buffer of that name".into()))?;
         if (*given, buffer.len()) != (dtype, bytes.len()) {
             let count = |dtype: DType, bytes: usize| format!("{} elements of {dtype}", bytes / dtype.size());
@@ -69,12 +68,12 @@ pub(super) fn read<'a>(args: &'a CheckArgs, buffers: &[(DType, Buffer)]) -> Resu
 
 impl Expected<'_> {
     /// Whether it is about this buffer.
-    pub(super) fn is_of(&self, buffer: &BufferArgument) -> bool {
+    pub(crate) fn is_of(&self, buffer: &BufferArgument) -> bool {
         self.buffer == buffer.name
     }
 
     /// How what the buffer holds differs, if it does.
-    pub(super) fn compare(&self, found: &[u8]) -> Option<Difference> {
+    pub(crate) fn compare(&self, found: &[u8]) -> Option<Difference> {
         let size = self.dtype.size();
         let differs = |(found, expected): (&[u8], &[u8])| found != expected && !self.tolerates(found, expected);
         let pairs = || found.chunks_exact(size).zip(self.bytes.chunks_exact(size));

@@ -1,0 +1,197 @@
+//! Other people's kernels run in a process of their own, which can be ended and may do little (`elinvar_sim::confine`); this one keeps the time and
+//! prints what the other reports.
+
+mod message;
+mod watch;
+
+use std::{
+    ffi::c_int,
+    fs::File,
+    io::Read,
+    os::{
+        fd::{AsRawFd, OwnedFd, RawFd},
+        unix::{net::UnixStream, process::ExitStatusExt},
+    },
+    path::Path,
+    process::ExitStatus,
+    sync::OnceLock,
+    time::Duration,
+};
+
+use elinvar::{Error, ErrorKind, Result};
+use elinvar_sim::{Confinement, confine, running_threadgroup, system_call_name};
+
+use message::{Inbox, Message};
+use watch::Watch;
+
+use crate::tensors;
+
+/// How often the parent looks whether the kernel goes on.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What came of the work.
+pub(crate) struct Outcome {
+    /// The last report: also of work that did not end.
+    pub(crate) report: String,
+    /// What the work said at its end, or why it did not end.
+    pub(crate) verdict: Result<bool>,
+}
+
+/// The parent, as the child reaches it.
+pub(crate) struct Parent(File);
+
+impl Parent {
+    /// Replaces what is reported so far.
+    pub(crate) fn report(&mut self, text: String) -> Result<()> {
+        self.send(&Message::Report(text))
+    }
+
+    /// Has the parent write its file.
+    pub(crate) fn save(&mut self, bytes: Vec<u8>) -> Result<()> {
+        self.send(&Message::File(bytes))
+    }
+
+    fn send(&mut self, message: &Message) -> Result<()> {
+        message.write(&mut self.0).map_err(|cause| Error::io(format!("cannot report to the process that asked: {cause}")))
+    }
+}
+
+/// Runs `work` on the kernels of `source` in a process of its own, which is ended when a threadgroup runs or waits for longer than `limit`. What it saves goes
+/// to `file`.
+///
+/// To be called before this process has a second thread.
+///
+/// # Errors
+/// The system refuses a process; the file cannot be written.
+pub(crate) fn run(source: &Path, limit: Duration, file: Option<&Path>, work: impl FnOnce(&mut Parent) -> Result<bool>) -> Result<Outcome> {
+    let refused = |cause| Error::with_source(ErrorKind::Io, "cannot start a process for the kernel", cause);
+    let watch = Watch::new(running_threadgroup()?, limit);
+    let (ours, theirs) = UnixStream::pair().map_err(refused)?;
+    let parent = std::process::id();
+    // SAFETY: this process has one thread, so that the other one can do all that this one could.
+    match unsafe { libc::fork() } {
+        -1 => Err(refused(std::io::Error::last_os_error())),
+        0 => {
+            drop(ours);
+            child(Parent(File::from(OwnedFd::from(theirs))), parent, work)
+        }
+        process => {
+            drop(theirs);
+            Ok(Process(process).supervise(source, ours, watch, file))
+        }
+    }
+}
+
+/// Does the work and ends.
+fn child(mut parent: Parent, parent_id: u32, work: impl FnOnce(&mut Parent) -> Result<bool>) -> ! {
+    /// Where to say that a system call was denied.
+    static REPORTS: OnceLock<RawFd> = OnceLock::new();
+    fn denied(call: c_int) {
+        if let Some(reports) = REPORTS.get() {
+            let bytes = Message::denied(call);
+            // SAFETY: writes those bytes; if nobody reads them any more, that changes nothing.
+            unsafe { libc::write(*reports, bytes.as_ptr().cast(), bytes.len()) };
+        }
+    }
+    let reports = parent.0.as_raw_fd();
+    let _ = REPORTS.set(reports);
+    own_group(parent_id);
+    if !confine(Confinement { writable: [reports, libc::STDERR_FILENO], denied }) {
+        eprintln!("warning: this system has no filter of system calls: native code in a kernel's text can do what you can");
+    }
+    let end = match work(&mut parent) {
+        Ok(verdict) => Message::Verdict(verdict),
+        Err(error) => Message::Failed(error.to_string()),
+    };
+    // Nothing that the kernel may have left behind runs any more.
+    let sent = parent.send(&end);
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(c_int::from(sent.is_err())) }
+}
+
+/// Makes this process the first of a group that ends with its parent, without a core file or anything to read from.
+fn own_group(parent: u32) {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let nothing = File::open("/dev/null");
+    // SAFETY: calls of the system on this process alone. What is refused costs a way to end it sooner.
+    unsafe {
+        libc::setpgid(0, 0);
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
+        if let Ok(nothing) = nothing {
+            libc::dup2(nothing.as_raw_fd(), libc::STDIN_FILENO);
+        }
+        // The parent may have ended before its end could be a signal.
+        if libc::getppid() as u32 != parent {
+            libc::_exit(1);
+        }
+    }
+}
+
+/// A child process.
+struct Process(libc::pid_t);
+
+impl Process {
+    /// Takes what the process reports until it ends, or is to be ended.
+    fn supervise(self, source: &Path, mut reports: UnixStream, mut watch: Watch, file: Option<&Path>) -> Outcome {
+        let ended = |what: &str| Err(Error::invalid_launch(format!("{}: the kernel {what}: its process was ended", source.display())));
+        let mut inbox = Inbox::default();
+        let mut report = String::new();
+        let stuck = reports.set_read_timeout(Some(TICK)).map_err(|cause| Error::io(format!("cannot wait for a report: {cause}")));
+        let mut verdict = stuck.err().map(Err);
+        let mut bytes = vec![0; 1 << 16];
+        while verdict.is_none() {
+            match reports.read(&mut bytes) {
+                Ok(0) => break,
+                Ok(count) => inbox.add(&bytes[..count]),
+                Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted) => {}
+                Err(_) => break,
+            }
+            while let Some(message) = inbox.next() {
+                match message {
+                    Message::Report(text) => report = text,
+                    Message::File(bytes) => {
+                        let written = file.map_or(Ok(()), |file| tensors::write_bytes(file, &bytes));
+                        verdict = written.err().map(Err);
+                    }
+                    Message::Verdict(found) => verdict = verdict.or(Some(Ok(found))),
+                    Message::Failed(why) => verdict = Some(Err(Error::invalid_data(why))),
+                    Message::Denied(call) => {
+                        let name = system_call_name(call);
+                        verdict = Some(ended(&format!("made a system call ({name}), which no Metal kernel can")));
+                    }
+                }
+            }
+            if verdict.is_none() && watch.is_stuck(self.0) {
+                let limit = watch.limit();
+                verdict = Some(ended(&format!("ran or waited for more than {limit:?} in one threadgroup")));
+            }
+        }
+        let status = self.end();
+        let verdict = verdict.unwrap_or_else(|| Err(Error::invalid_launch(format!("{}: {}", source.display(), without_a_word(status)))));
+        Outcome { report, verdict }
+    }
+
+    /// Ends the process, if it has not ended yet, with all it has started.
+    fn end(self) -> ExitStatus {
+        let mut status = 0;
+        // SAFETY: a child of this process that nobody else waits for.
+        unsafe {
+            libc::kill(-self.0, libc::SIGKILL);
+            libc::kill(self.0, libc::SIGKILL);
+            while libc::waitpid(self.0, &raw mut status, 0) < 0 && std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted {}
+        }
+        ExitStatus::from_raw(status)
+    }
+}
+
+/// Why a process has ended that did not say so.
+fn without_a_word(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("the kernel ended its process (exit code {code})"),
+        (_, Some(libc::SIGSYS)) => "the kernel made a system call, which no Metal kernel can: its process was ended".to_owned(),
+        (_, Some(libc::SIGSEGV | libc::SIGBUS)) => "the kernel destroyed memory of its process, which crashed (SIGSEGV)".to_owned(),
+        (_, Some(libc::SIGKILL)) => "the kernel's process was killed from outside: the system may lack memory".to_owned(),
+        (_, signal) => format!("the kernel's process crashed (signal {})", signal.unwrap_or_default()),
+    }
+}
