@@ -51,6 +51,7 @@ pub(crate) fn lints(module: &Module, metal_version: u32) -> Vec<Lint> {
     calls::calls(&mut findings);
     pointers::pointers(&mut findings);
     let mut lints = findings.lints;
+    lints.extend(crate::rules::positions(module));
     lints.sort_by(|a, b| (&a.location.file, a.location.line).cmp(&(&b.location.file, b.location.line)));
     lints
 }

@@ -109,9 +109,9 @@ pub(crate) fn attributes(module: &Module, edits: &mut Edits<'_>) {
     }
 }
 
-/// Keeps the pragmas that change arithmetic, in clang's spelling, and drops the others.
+/// Keeps the pragmas that change arithmetic, in clang's spelling, and drops the others and the headers.
 fn pragmas(module: &Module, edits: &mut Edits<'_>) {
-    for &(start, end) in module.tokens.pragmas() {
+    for &(start, end) in module.tokens.directives() {
         let words: Vec<&str> = module.tokens.source()[start + 1..end].split_whitespace().collect();
         let spelled = match words.as_slice() {
             ["pragma", "METAL", "fp", "math_mode(safe)"] => "#pragma clang fp contract(off)".to_owned(),

@@ -9,9 +9,11 @@ use crate::{
     cuda::{self, CudaEntry, Threadgroups},
     instantiation::{Instantiation, instantiation},
     integers::Integers,
-    kernel::{FunctionConstant, Kernel, ParameterKind},
+    kernel::{FunctionConstant, Kernel, Parameter, ParameterKind},
     lints::{self, Lint},
+    location::Location,
     lower::{self, Lowered},
+    rules::{self, RulesText},
     signature::{self, Declaration, TemplateParameter},
     structure::{Scope, Structure},
     tokens::{TokenKind, Tokens},
@@ -114,6 +116,16 @@ impl Module {
         lints::syntax_tree::unqualified_pointers(self, dump)
     }
 
+    /// Plain C++ that clang refuses where Apple's compiler refuses the text, with `kernels` instantiated: see [`rules`].
+    ///
+    /// # Errors
+    ///
+    /// A kernel that the text does not have.
+    pub fn lower_for_rules(&self, kernels: &[&str]) -> Result<RulesText> {
+        let kernels = kernels.iter().map(|name| self.kernel(name)).collect::<Result<Vec<_>>>()?;
+        Ok(rules::lower(self, &kernels))
+    }
+
     /// C++ for OpenCL that behaves as the text does, with an entry point for each of `kernels`.
     ///
     /// # Errors
@@ -139,6 +151,15 @@ impl Module {
     pub fn lower_for_cuda(&self, entries: &[CudaEntry<'_>], threadgroups: Threadgroups) -> Result<Lowered> {
         let wanted = entries.iter().map(|entry| Ok((self.kernel(entry.kernel)?, *entry))).collect::<Result<Vec<_>>>()?;
         Ok(cuda::lower(self, &wanted, threadgroups))
+    }
+
+    /// Each kernel that the text declares, templates as they are written: where, and its parameters.
+    pub(crate) fn signatures(&self) -> impl Iterator<Item = (Location, Vec<Parameter>)> {
+        let read = |declaration: &Declaration| {
+            let parameters = signature::parameters(&self.tokens, &self.integers, declaration, &[]).ok()?;
+            Some((self.tokens.location(declaration.at), parameters))
+        };
+        self.declarations.iter().filter(|declaration| declaration.body.is_some()).filter_map(read)
     }
 
     fn read_declarations(&mut self) -> Result<()> {

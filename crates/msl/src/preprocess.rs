@@ -25,7 +25,7 @@ mod token;
 
 use elinvar_core::Result;
 
-pub use includes::{Folders, Includes, MetalHeaders};
+pub use includes::{Folders, Included, Includes, MetalHeaders};
 use printer::Printer;
 use reader::Reader;
 use token::Kind;

@@ -59,6 +59,11 @@ impl Structure {
         self.tokens.get(index).map_or(Scope::Namespace, |place| self.braces[place.brace].scope)
     }
 
+    /// Where the statement starts that opened the innermost brace around the token.
+    pub(crate) fn head(&self, index: usize) -> usize {
+        self.tokens.get(index).map_or(0, |place| self.braces[place.brace].head)
+    }
+
     /// A number of the innermost brace around the token.
     pub(crate) fn brace(&self, index: usize) -> usize {
         self.tokens.get(index).map_or(0, |place| place.brace)

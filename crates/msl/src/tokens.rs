@@ -25,8 +25,8 @@ pub(crate) struct Token {
 pub(crate) struct Tokens {
     source: String,
     items: Vec<Token>,
-    /// Byte ranges of `#pragma` lines.
-    pragmas: Vec<(usize, usize)>,
+    /// Byte ranges of `#pragma` and `#include` lines.
+    directives: Vec<(usize, usize)>,
     /// For each bracket `( [ {`, the index of its partner; for every other token, itself.
     partners: Vec<usize>,
     lines: LineMap,
@@ -38,12 +38,12 @@ const PAIRS: &[&str] = &["==", "!=", "<=", ">=", "+=", "-=", "*=", "/=", "%=", "
 impl Tokens {
     pub(crate) fn new(source: &str) -> Self {
         let mut lexer =
-            Lexer { bytes: source.as_bytes(), at: 0, line_start: true, items: Vec::new(), pragmas: Vec::new(), lines: LineMap::default() };
+            Lexer { bytes: source.as_bytes(), at: 0, line_start: true, items: Vec::new(), directives: Vec::new(), lines: LineMap::default() };
         while lexer.at < lexer.bytes.len() {
             lexer.step(source);
         }
         let partners = partners(source, &lexer.items);
-        Self { source: source.to_owned(), items: lexer.items, pragmas: lexer.pragmas, partners, lines: lexer.lines }
+        Self { source: source.to_owned(), items: lexer.items, directives: lexer.directives, partners, lines: lexer.lines }
     }
 
     pub(crate) fn source(&self) -> &str {
@@ -54,8 +54,8 @@ impl Tokens {
         self.items.len()
     }
 
-    pub(crate) fn pragmas(&self) -> &[(usize, usize)] {
-        &self.pragmas
+    pub(crate) fn directives(&self) -> &[(usize, usize)] {
+        &self.directives
     }
 
     /// The token's place in the text; past the end, the text's end.
@@ -245,7 +245,7 @@ struct Lexer<'a> {
     at: usize,
     line_start: bool,
     items: Vec<Token>,
-    pragmas: Vec<(usize, usize)>,
+    directives: Vec<(usize, usize)>,
     lines: LineMap,
 }
 
@@ -312,13 +312,13 @@ impl Lexer<'_> {
         self.at = (self.at + 1).min(self.bytes.len());
     }
 
-    /// A line that starts with `#`: a line marker, a pragma, or something the preprocessor should have taken.
+    /// A line that starts with `#`: a line marker, a pragma, a header of Metal's, or something the preprocessor should have taken.
     fn directive(&mut self, source: &str) {
         let start = self.at;
         self.take_while(|byte| byte != b'\n');
         let text = source[start + 1..self.at].trim();
-        if text.starts_with("pragma") {
-            self.pragmas.push((start, self.at));
+        if text.starts_with("pragma") || text.starts_with("include") {
+            self.directives.push((start, self.at));
         } else {
             self.lines.marker(self.at + 1, text.strip_prefix("line").unwrap_or(text).trim_start());
         }
@@ -363,7 +363,7 @@ mod tests {
         let tokens = Tokens::new("# 7 \"dir/a.metal\" 2\nx\n\n  y\n#pragma once\n# 1 \"b.h\"\nz");
         let places: Vec<String> = (0..3).map(|index| tokens.location(index).to_string()).collect();
         assert_eq!(places, ["dir/a.metal:7", "dir/a.metal:9", "b.h:1"]);
-        assert_eq!(tokens.pragmas().len(), 1);
+        assert_eq!(tokens.directives().len(), 1);
     }
 
     #[test]

@@ -276,7 +276,7 @@ fn machine_flags() -> &'static [&'static str] {
 }
 
 /// The files, written once into a folder named by their content.
-fn folder(cache: &Cache, name: &str, files: &[(&str, &str)]) -> Result<PathBuf> {
+pub(crate) fn folder(cache: &Cache, name: &str, files: &[(&str, &str)]) -> Result<PathBuf> {
     let key = CacheKey::of(files.iter().flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]));
     let folder = cache.folder().join(format!("{name}-{}", key.as_str()));
     for (file, text) in files {
@@ -292,12 +292,12 @@ fn folder(cache: &Cache, name: &str, files: &[(&str, &str)]) -> Result<PathBuf> 
 }
 
 /// What the command writes; its messages if it fails at making `what`.
-fn compile(command: &mut Command, input: &[u8], what: &str) -> Result<Vec<u8>> {
+pub(crate) fn compile(command: &mut Command, input: &[u8], what: &str) -> Result<Vec<u8>> {
     let output = run(command, input)?;
     if output.status.success() { Ok(output.stdout) } else { Err(diagnostics::error(what, &output.stderr)) }
 }
 
-fn run(command: &mut Command, input: &[u8]) -> Result<Output> {
+pub(crate) fn run(command: &mut Command, input: &[u8]) -> Result<Output> {
     let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let program = command.get_program().to_string_lossy().into_owned();
     let failed = |cause: std::io::Error| Error::compile_failed(format!("cannot run `{program}`: {cause}"));

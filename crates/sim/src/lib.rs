@@ -43,6 +43,7 @@ mod library;
 mod loaded;
 mod queue;
 mod random;
+mod rules;
 mod shadow;
 mod simulator;
 mod stretch;
@@ -58,7 +59,8 @@ pub use confinement::{Confinement, confine, running_threadgroup, system_call_nam
 pub use dispatch::{Binding, Dispatch, Output};
 pub use elinvar_core::{ConstantValue, Grid};
 pub use finding::{BufferUse, Finding, FindingKind, OtherAccess, Report};
-pub use library::{CompileOptions, Library, Math, Pipeline, Source, Subnormals};
+pub use library::{CompileOptions, Library, Math, Pipeline, Source, Subnormals, preprocess};
 pub use queue::{CommandBuffer, Completion, Queue};
+pub use rules::Judge;
 pub use simulator::{Config, Simulator};
 pub use toolchain::Toolchain;

@@ -252,7 +252,10 @@ impl Library {
 }
 
 /// The text with macros expanded and files included.
-fn preprocess(source: &Source, options: &CompileOptions) -> Result<String> {
+///
+/// # Errors
+/// A file that is not found, or what the preprocessor refuses, with its line.
+pub fn preprocess(source: &Source, options: &CompileOptions) -> Result<String> {
     let version = options.metal_version.to_string();
     let given = options.defines.iter().map(|define| define.split_once('=').unwrap_or((define, "1")));
     let defines: Vec<(&str, &str)> = [("__METAL_VERSION__", version.as_str())].into_iter().chain(given).collect();

@@ -266,10 +266,16 @@ struct Tile {
         }
     }
 
+    // Whether row r attends the key. The range comes out of threadgroup memory first: methods take their object from a thread's own.
+    bool attends(uint r, uint key) const {
+        const KeyRange range = ranges[r];
+        return range.holds(key);
+    }
+
     void put(uint r, uint key, float dot, bool attended) {
         // Adding the lanes that hold nothing turns -0 into +0.
         dot = LANES < 32 ? dot + 0.0f : dot;
-        weights[r * BLOCK + key % BLOCK] = attended || ranges[r].holds(key) ? dot * p.score.scale : -INFINITY;
+        weights[r * BLOCK + key % BLOCK] = attended || attends(r, key) ? dot * p.score.scale : -INFINITY;
     }
 
     // The soft cap and the mask, for the lane's scores.
@@ -277,7 +283,7 @@ struct Tile {
         const uint r = simdgroup, key = block * BLOCK + lane * SLOTS;
 #pragma unroll 1
         for (uint i = 0; i < SLOTS; ++i) {
-            if (ranges[r].holds(key + i)) {
+            if (attends(r, key + i)) {
                 own[i] = adjusted(p.score, own[i], mask, batch, head(r), query(r), key + i);
             }
         }

@@ -9,7 +9,7 @@ template <typename S, typename T>
     device atomic_uint* refusal [[buffer(4)]],
     uint3 group [[threadgroup_position_in_grid]],
     uint index [[thread_index_in_threadgroup]],
-    uint threads [[threads_per_threadgroup]])
+    uint3 threads [[threads_per_threadgroup]])
 {
     const Division place = division(group.x, params.tokens);
     const long batch = long(place.quotient), token = long(place.remainder), head = group.y;
@@ -21,7 +21,7 @@ template <typename S, typename T>
     device const typename Stored<S>::type* from = stored(rows) + (long(params.rows.origin) + batch * params.rows.batch + head * params.rows.head + token * params.rows.token);
     device typename Stored<T>::type* to = stored(cache) + (long(params.cache.origin) + batch * params.cache.batch + head * params.cache.head + position * params.cache.token);
     const uint width = uint(params.width);
-    for (uint k = SLOTS * index; k < width; k += SLOTS * threads) {
+    for (uint k = SLOTS * index; k < width; k += SLOTS * threads.x) {
         const uint count = min(SLOTS, width - k);
         Elements<S> row;
         if (count == SLOTS) {

@@ -33,6 +33,27 @@ struct Product {
     A step(A a, T x, ulong) const { return a * accumulable<A>(x); }
 };
 
+// Metal has no limits of bool.
+template <typename T>
+inline T least_of() {
+    return numeric_limits<T>::lowest();
+}
+
+template <>
+inline bool least_of<bool>() {
+    return false;
+}
+
+template <typename T>
+inline T greatest_of() {
+    return numeric_limits<T>::max();
+}
+
+template <>
+inline bool greatest_of<bool>() {
+    return true;
+}
+
 // NaN if any element is: only a NaN differs from itself.
 template <typename T>
 struct Largest {
@@ -40,7 +61,7 @@ struct Largest {
     static A identity() { return least(A(0)); }
     static A least(float) { return -INFINITY; }
     template <typename I>
-    static A least(I) { return A(numeric_limits<T>::lowest()); }
+    static A least(I) { return A(least_of<T>()); }
     static A apply(A a, A b) { return a != a || a > b ? a : b; }
     static A finish(A total, ulong) { return total; }
     A step(A a, T x, ulong) const { return apply(a, accumulable<A>(x)); }
@@ -52,7 +73,7 @@ struct Smallest {
     static A identity() { return greatest(A(0)); }
     static A greatest(float) { return INFINITY; }
     template <typename I>
-    static A greatest(I) { return A(numeric_limits<T>::max()); }
+    static A greatest(I) { return A(greatest_of<T>()); }
     static A apply(A a, A b) { return a != a || a < b ? a : b; }
     static A finish(A total, ulong) { return total; }
     A step(A a, T x, ulong) const { return apply(a, accumulable<A>(x)); }

@@ -28,8 +28,9 @@ template <typename S, typename T>
     device atomic_uint* refusal [[buffer(8)]],
     uint2 group [[threadgroup_position_in_grid]],
     uint index [[thread_index_in_threadgroup]],
-    uint threads [[threads_per_threadgroup]])
+    uint2 threads_of_group [[threads_per_threadgroup]])
 {
+    const uint threads = threads_of_group.x;
     await_launches();
     constant Params& keys = params.append;
     const uint pairs = params.half_dim, width = uint(keys.width), key_heads = uint(keys.heads), value_heads = uint(params.values.heads);

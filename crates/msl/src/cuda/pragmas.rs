@@ -1,9 +1,9 @@
-//! Pragmas: loops are unrolled where the text says so; whether products are contracted is an option of the compiler.
+//! Directives: headers are dropped, loops are unrolled where the text says so; whether products are contracted is an option of the compiler.
 
 use crate::{lower::edits::Edits, module::Module};
 
 pub(super) fn pragmas(module: &Module, edits: &mut Edits<'_>) {
-    for &(start, end) in module.tokens.pragmas() {
+    for &(start, end) in module.tokens.directives() {
         let text = module.tokens.source()[start + 1..end].trim().strip_prefix("pragma").unwrap_or_default().trim();
         edits.replace_bytes(start, end, spelled(text));
     }

@@ -1,7 +1,7 @@
 //! Variables and functions that Metal does not let a text declare.
 
 use super::Findings;
-use crate::{lower::qualifiers::after_type, structure::Scope};
+use crate::structure::Scope;
 
 pub(super) fn declarations(findings: &mut Findings<'_>) {
     let (tokens, structure) = (&findings.module.tokens, &findings.module.structure);
@@ -10,13 +10,6 @@ pub(super) fn declarations(findings: &mut Findings<'_>) {
     }
     for at in structure.starts(Scope::Function) {
         let end = tokens.find(at, tokens.len(), &["=", ";", "{", "("]);
-        if tokens.text(at) == "threadgroup" && tokens.text(end) == "=" && tokens.is_identifier(after_type(tokens, at + 1)) {
-            findings.add(
-                "threadgroup-initialiser",
-                at,
-                "a threadgroup variable has no initialiser in Metal: let one thread assign it, then use a barrier",
-            );
-        }
         let word = |word: &str| (at..end).find(|&at| tokens.text(at) == word);
         if let Some(at) = word("static").filter(|_| word("constant").is_none()) {
             findings.add(

@@ -3,7 +3,7 @@
 use super::edits::Edits;
 use crate::{module::Module, tokens::TokenKind};
 
-pub(super) fn literals(module: &Module, edits: &mut Edits<'_>) {
+pub(crate) fn literals(module: &Module, edits: &mut Edits<'_>) {
     let tokens = &module.tokens;
     for at in (0..tokens.len()).filter(|&at| tokens.kind(at) == TokenKind::Number) {
         if let Some(spelled) = respell(tokens.text(at)) {

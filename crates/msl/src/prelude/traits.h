@@ -38,6 +38,11 @@ template <class T> struct remove_pointer<T* const> { typedef T type; };
 template <class T> struct remove_extent { typedef T type; };
 template <class T, size_t N> struct remove_extent<T[N]> { typedef T type; };
 template <class T> struct remove_addrspace { typedef T type; };
+#ifdef ELV_RULES
+template <class T> struct remove_addrspace<__attribute__((opencl_global)) T> { typedef T type; };
+template <class T> struct remove_addrspace<__attribute__((opencl_local)) T> { typedef T type; };
+template <class T> struct remove_addrspace<__attribute__((opencl_constant)) T> { typedef T type; };
+#endif
 #ifdef __OPENCL_CPP_VERSION__
 template <class T> struct remove_addrspace<__attribute__((opencl_global_device)) T> { typedef T type; };
 template <class T> struct remove_addrspace<__global T> { typedef T type; };
@@ -149,7 +154,12 @@ template <class B> constexpr bool negation_v = negation<B>::value;
 // The names under which some libraries write the same.
 template <class... B> using _disjunction = disjunction<B...>;
 template <class... B> using _conjunction = conjunction<B...>;
+#ifdef ELV_RULES
+template <class T>
+struct __is_valid_simdgroup_type : bool_constant<is_arithmetic_v<T> && sizeof(T) <= 4 && !is_same_v<T, bool> && !is_same_v<T, bfloat>> {};
+#else
 template <class T> struct __is_valid_simdgroup_type : bool_constant<is_arithmetic_v<T> && sizeof(T) <= 4 && !is_same_v<T, bool>> {};
+#endif
 
 template <class T> struct make_unsigned { typedef T type; };
 template <> struct make_unsigned<char> { typedef uchar type; };

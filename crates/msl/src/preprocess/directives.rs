@@ -6,6 +6,7 @@ use elinvar_core::Result;
 
 use super::{
     definition::{self, Definition},
+    includes::Included,
     queries::unquoted,
     reader::Reader,
     token::{Kind, Token},
@@ -33,11 +34,8 @@ impl Reader<'_> {
                 let name = definition::named(line.first(), &self.names).map_err(|found| self.error(hash, found))?;
                 self.set(name, None);
             }
-            "include" => self.include(hash)?,
-            "import" => {
-                self.include(hash)?;
-                self.mark_once();
-            }
+            "include" => return self.include(hash, false),
+            "import" => return self.include(hash, true),
             "pragma" => {
                 let line = self.line();
                 return self.pragma(line, hash);
@@ -82,26 +80,37 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn include(&mut self, at: &Token) -> Result<()> {
+    /// Opens the file that is named, or gives the token that stands for one of Metal's headers.
+    fn include(&mut self, at: &Token, once: bool) -> Result<Option<Token>> {
         let written = self.files.last_mut().and_then(|file| file.lexer.header_name());
         let rest = self.line();
         let (name, is_quoted) = match written {
             Some(written) => written,
             None => self.header(rest, at)?,
         };
-        let Some((path, text)) = self.find(&name, is_quoted) else {
-            let name = if is_quoted { format!("\"{name}\"") } else { format!("<{name}>") };
-            return Err(self.error(at, format!("cannot find {name}; looked for it in: {}", self.includes.searched())));
+        let (path, text) = match self.find(&name, is_quoted) {
+            Some(Included::File(path, text)) => (path, text),
+            Some(Included::System) => {
+                let is_new = self.once.insert(format!("<{name}>"));
+                return Ok(is_new.then(|| Token { kind: Kind::Include, text: self.names.number(&name), ..*at }));
+            }
+            None => {
+                let name = if is_quoted { format!("\"{name}\"") } else { format!("<{name}>") };
+                return Err(self.error(at, format!("cannot find {name}; looked for it in: {}", self.includes.searched())));
+            }
         };
         if self.once.contains(&identity(&path)) {
-            return Ok(());
+            return Ok(None);
         }
         if self.files.len() > DEPTH {
             return Err(self.error(at, format!("files include each other deeper than {DEPTH}; does \"{name}\" lack `#pragma once`?")));
         }
         self.charge(text.len() + OPENING, at)?;
         self.push_file(&path, &text);
-        Ok(())
+        if once {
+            self.mark_once();
+        }
+        Ok(None)
     }
 
     /// The file that is being read is not read again.

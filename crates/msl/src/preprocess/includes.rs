@@ -7,22 +7,31 @@ use std::{
 
 use crate::simulator::SYSTEM_HEADERS;
 
+/// What an `#include` stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Included {
+    /// A file: what messages call it, and its text.
+    File(String, String),
+    /// One of Metal's own headers: the line stays in the text, once, for Apple's compiler; a device's prelude declares what the header would.
+    System,
+}
+
 /// What `#include` finds.
 pub trait Includes {
-    /// The file written as `name` (between quotes, or angle brackets) in the file called `from`: what messages call it, and its text.
-    fn open(&self, name: &str, quoted: bool, from: &str) -> Option<(String, String)>;
+    /// The file written as `name` (between quotes, or angle brackets) in the file called `from`.
+    fn open(&self, name: &str, quoted: bool, from: &str) -> Option<Included>;
 
     /// Where it looks, for the message that a file was not found.
     fn searched(&self) -> String;
 }
 
-/// Metal's own headers, which are empty: a device's prelude declares what they would.
+/// Metal's own headers and nothing else.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MetalHeaders;
 
 impl Includes for MetalHeaders {
-    fn open(&self, name: &str, _quoted: bool, _from: &str) -> Option<(String, String)> {
-        SYSTEM_HEADERS.contains(&name).then(|| (name.to_owned(), String::new()))
+    fn open(&self, name: &str, _quoted: bool, _from: &str) -> Option<Included> {
+        SYSTEM_HEADERS.contains(&name).then_some(Included::System)
     }
 
     fn searched(&self) -> String {
@@ -40,14 +49,15 @@ pub struct Folders {
 }
 
 impl Includes for Folders {
-    fn open(&self, name: &str, quoted: bool, from: &str) -> Option<(String, String)> {
+    fn open(&self, name: &str, quoted: bool, from: &str) -> Option<Included> {
         let beside = Path::new(from).parent().filter(|folder| !folder.as_os_str().is_empty());
         let own = beside.into_iter().chain(self.quoted.iter().map(PathBuf::as_path)).filter(|_| quoted);
         let mut places = own.chain(self.all.iter().map(PathBuf::as_path)).map(|folder| folder.join(name));
         let found = places.find_map(|path| path.is_file().then(|| fs::read(&path).ok()).flatten().map(|bytes| (path.display().to_string(), bytes)));
         match found {
             Some((path, bytes)) => {
-                Some((path, String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())))
+                let text = String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+                Some(Included::File(path, text))
             }
             None => MetalHeaders.open(name, quoted, from),
         }

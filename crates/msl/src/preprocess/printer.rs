@@ -38,10 +38,15 @@ impl Printer {
     }
 
     pub(super) fn print(&mut self, token: &Token, names: &Names) {
-        if token.kind == Kind::Pragma {
+        let line = match token.kind {
+            Kind::Pragma => Some(format!("#pragma {}", names.text(token.text))),
+            Kind::Include => Some(format!("#include <{}>", names.text(token.text))),
+            Kind::Identifier | Kind::Number | Kind::Literal | Kind::Punctuation | Kind::Other | Kind::Placemarker | Kind::End => None,
+        };
+        if let Some(line) = line {
             self.end_line();
             self.move_to(token, names);
-            let _ = write!(self.text, "#pragma {}", names.text(token.text));
+            self.text.push_str(&line);
             self.end_line();
             return;
         }

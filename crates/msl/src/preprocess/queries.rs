@@ -3,6 +3,7 @@
 use elinvar_core::Result;
 
 use super::{
+    includes::Included,
     reader::Reader,
     token::{EMPTY, Kind, Token},
 };
@@ -167,7 +168,7 @@ impl Reader<'_> {
     }
 
     /// The file that an include here finds.
-    pub(super) fn find(&self, name: &str, is_quoted: bool) -> Option<(String, String)> {
+    pub(super) fn find(&self, name: &str, is_quoted: bool) -> Option<Included> {
         let from = self.files.last().map_or(EMPTY, |file| file.path);
         self.includes.open(name, is_quoted, self.names.text(from))
     }

@@ -151,7 +151,10 @@ impl Reader<'_> {
         let text = format!("{}{}", self.names.text(left.text), self.names.text(right.text));
         self.charge(text.len(), at)?;
         let (kind, length) = lexer::token_at(&text);
-        if length != text.len() || matches!(kind, Kind::Other | Kind::Pragma) || [left.kind, right.kind].contains(&Kind::Pragma) {
+        if length != text.len()
+            || matches!(kind, Kind::Other | Kind::Pragma)
+            || [left.kind, right.kind].iter().any(|kind| matches!(kind, Kind::Pragma | Kind::Include))
+        {
             return Err(self.error(at, format!("`##` makes `{text}`, which is no token; it joins two tokens to one")));
         }
         Ok(Token { kind, text: self.names.number(&text), painted: false, ..*left })

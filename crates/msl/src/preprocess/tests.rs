@@ -3,8 +3,8 @@ use super::*;
 struct Files(&'static [(&'static str, &'static str)]);
 
 impl Includes for Files {
-    fn open(&self, name: &str, _quoted: bool, _from: &str) -> Option<(String, String)> {
-        self.0.iter().find(|(file, _)| *file == name).map(|(file, text)| ((*file).to_owned(), (*text).to_owned()))
+    fn open(&self, name: &str, _quoted: bool, _from: &str) -> Option<Included> {
+        self.0.iter().find(|(file, _)| *file == name).map(|(file, text)| Included::File((*file).to_owned(), (*text).to_owned()))
     }
 
     fn searched(&self) -> String {
@@ -147,7 +147,13 @@ fn conditions_choose() {
 fn files_are_included_once_or_as_often_as_written() {
     assert_eq!(expanded("#include \"twice.h\"\n#include <twice.h>\n#define H \"once.h\"\n#include H\n#include H"), "twice twice once");
     assert_eq!(expanded("#include \"guarded.h\"\n#include \"guarded.h\"\n#import \"twice.h\"\n#import \"twice.h\""), "guarded twice");
-    assert!(preprocess("k.metal", "#include <metal_stdlib>\n#include <simd/simd.h>\n", &[], &MetalHeaders).is_ok());
+}
+
+#[test]
+fn metals_own_headers_stay_where_they_stand_and_stay_once() {
+    let text = preprocess("k.metal", "#include <metal_stdlib>\na\n#include <metal_stdlib>\n#include <simd/simd.h>\nb\n", &[], &MetalHeaders).unwrap();
+    assert!(text.ends_with("\n#include <metal_stdlib>\na\n\n#include <simd/simd.h>\nb\n"), "{text}");
+    assert_eq!(preprocess("k.metal", &text, &[], &MetalHeaders).unwrap(), text, "read again");
 }
 
 #[test]

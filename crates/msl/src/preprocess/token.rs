@@ -23,6 +23,8 @@ pub(super) enum Kind {
     Other,
     /// A `#pragma` line; its text is what follows the word.
     Pragma,
+    /// An `#include` line of one of Metal's headers, which is its text.
+    Include,
     /// What an empty argument leaves beside `##`.
     Placemarker,
     /// Past the last token.
