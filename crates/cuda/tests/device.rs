@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
 mod common;
-#[path = "../../sim/tests/common/nonuniform.rs"]
+#[path = "../../sim/tests/simulator/common/nonuniform.rs"]
 mod model;
 mod nonuniform;
 

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
-#[path = "../../../atlas/tests/common/mod.rs"]
+#[path = "../../../atlas/tests/programs/common/mod.rs"]
 mod common;
 #[macro_use]
 mod examples;

@@ -1,0 +1,37 @@
+//! `elinvar doctor` and `elinvar bench table` as a user runs them.
+
+use std::process::{Command, Output};
+
+fn elinvar(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_elinvar")).args(arguments).output().unwrap()
+}
+
+#[test]
+fn a_sound_device_is_reported_on_one_page() {
+    let output = elinvar(&["doctor", "--device", "cpu", "--quick"]);
+    let page = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{page}");
+    for expected in
+        [concat!("elinvar ", env!("CARGO_PKG_VERSION")), "processor ", "cache ", " 0 of them do not compile", " 0 failed", "verdict   sound: cpu"]
+    {
+        assert!(page.contains(expected), "{expected}: {page}");
+    }
+    assert!(page.lines().count() < 40 && !page.contains("cuda:0"), "{page}");
+}
+
+#[test]
+fn a_device_that_is_not_there_is_no_verdict() {
+    let output = elinvar(&["doctor", "--device", "cuda:99"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("cuda:99 is not available here"));
+    assert!(!String::from_utf8(output.stdout).unwrap().contains("verdict"));
+}
+
+#[test]
+fn the_fixed_table_has_ten_verified_rows() {
+    let output = elinvar(&["bench", "table", "--device", "cpu", "--seconds", "0.01", "--json"]);
+    let table: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = table["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 10);
+    assert!(rows.iter().all(|row| row["alone_us"].as_f64().is_some_and(|us| us > 0.0) && row["published_us"].as_f64().is_some()));
+}

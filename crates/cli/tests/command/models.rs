@@ -1,0 +1,224 @@
+//! The `elinvar` command as a user runs it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+
+fn elinvar(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_elinvar")).args(arguments).output().unwrap()
+}
+
+fn stdout(arguments: &[&str]) -> String {
+    let output = elinvar(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The one-line error of a command that must fail.
+fn refusal(arguments: &[&str]) -> String {
+    let output = elinvar(arguments);
+    assert!(!output.status.success(), "{arguments:?} succeeded");
+    assert!(output.stdout.is_empty(), "{arguments:?} printed a result");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.starts_with("error: ") && text.trim_end().lines().count() == 1 && !text.contains("panicked"), "{arguments:?}: {text}");
+    text
+}
+
+fn reference(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/shakespeare/reference").join(name)
+}
+
+/// A folder of its own for each test.
+fn scratch(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn save(file: &Path, tensors: &[(&str, Dtype, &[usize], Vec<u8>)]) {
+    let views = tensors.iter().map(|(name, dtype, dims, bytes)| (*name, TensorView::new(*dtype, dims.to_vec(), bytes).unwrap()));
+    safetensors::serialize_to_file(views, None, file).unwrap();
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).map(|c| f32::from_le_bytes(c.try_into().unwrap())).collect()
+}
+
+#[test]
+fn the_embedded_model_speaks_the_words_of_transformers() {
+    for (prompt, file) in [(None, "greedy.txt"), (Some("ROMEO:"), "greedy_prompt.txt")] {
+        let arguments: Vec<_> = ["generate", "--greedy", "-n", "200"].into_iter().chain(prompt).collect();
+        assert_eq!(stdout(&arguments), format!("{}\n", fs::read_to_string(reference(file)).unwrap()), "{file}");
+    }
+}
+
+#[test]
+fn the_readme_shows_what_the_embedded_model_says() {
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap();
+    let (_, shown) = readme.split_once("$ elinvar generate \"ROMEO:\" -n 60\n").unwrap();
+    let (shown, _) = shown.split_once("prompt 3 tokens at ").unwrap();
+    assert_eq!(stdout(&["generate", "ROMEO:", "-n", "60"]), shown);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_text_and_another_seed_another() {
+    let say = |seed: &str, threads: &str| stdout(&["generate", "KING", "-n", "40", "--seed", seed, "--threads", threads, "--precision", "strict"]);
+    assert_eq!(say("3", "1"), say("3", "2"));
+    assert_ne!(say("3", "1"), say("4", "1"));
+}
+
+#[test]
+fn a_stop_text_ends_the_answer_and_statistics_stay_off_standard_output() {
+    let output = elinvar(&["generate", "ROMEO:", "--greedy", "-n", "100", "--stop", "\n\n"]);
+    let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    let whole = fs::read_to_string(reference("greedy_prompt.txt")).unwrap();
+    assert_eq!(out.trim_end_matches('\n'), whole.split("\n\n").next().unwrap());
+    assert!(err.contains("stop text") && err.contains("tokens at"), "{err}");
+    assert!(elinvar(&["generate", "A", "-n", "1", "--quiet"]).stderr.is_empty());
+}
+
+#[test]
+fn logits_are_those_of_transformers_and_do_not_depend_on_chunks_or_threads() {
+    let folder = scratch("logits");
+    let file = fs::read(reference("reference.safetensors")).unwrap();
+    let expected = SafeTensors::deserialize(&file).unwrap();
+    let tokens: Vec<_> =
+        expected.tensor("tokens").unwrap().data().chunks_exact(8).map(|c| i64::from_le_bytes(c.try_into().unwrap()).to_string()).collect();
+    let tokens = tokens.join(",");
+    let mut bits: Option<Vec<u8>> = None;
+    for (chunk, threads) in [("1", "1"), ("3", "2"), ("64", "7")] {
+        let out = folder.join(format!("{chunk}.safetensors"));
+        stdout(&["logits", "--tokens", &tokens, "--output", text(&out), "--precision", "strict", "--chunk", chunk, "--threads", threads]);
+        let found = fs::read(&out).unwrap();
+        let found = SafeTensors::deserialize(&found).unwrap().tensor("logits").unwrap().data().to_vec();
+        let pairs = floats(&found).into_iter().zip(floats(expected.tensor("logits").unwrap().data()));
+        let worst = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(worst < 1e-3, "differs by {worst}");
+        assert!(bits.get_or_insert_with(|| found.clone()) == &found, "chunks of {chunk} on {threads} threads give other bits");
+    }
+}
+
+#[test]
+fn an_operator_runs_on_tensors_from_a_file() {
+    let folder = scratch("op");
+    let (input, output) = (folder.join("in.safetensors"), folder.join("out.safetensors"));
+    let bytes: Vec<u8> = [1.0f32, 2.0, 3.0, 0.0].iter().flat_map(|v| v.to_le_bytes()).collect();
+    save(&input, &[("x", Dtype::F32, &[2, 2], bytes)]);
+    stdout(&["op", "softmax", "--input", text(&input), "--output", text(&output), "--attr", "axis=0"]);
+    let file = fs::read(&output).unwrap();
+    let result = SafeTensors::deserialize(&file).unwrap();
+    let y = floats(result.tensor("y").unwrap().data());
+    let exact = [0.119_202_92, 0.880_797_1, 0.880_797_1, 0.119_202_92];
+    assert!(y.iter().zip(exact).all(|(a, b)| (a - b).abs() < 1e-6), "{y:?}");
+}
+
+#[test]
+fn the_operator_list_is_json_with_inputs_attributes_and_types() {
+    let list: serde_json::Value = serde_json::from_str(&stdout(&["op", "--list", "--json"])).unwrap();
+    let operators = list.as_array().unwrap();
+    assert!(operators.len() > 60, "{}", operators.len());
+    let softmax = operators.iter().find(|o| o["name"] == "softmax").unwrap();
+    assert_eq!((&softmax["inputs"][0]["name"], &softmax["attributes"][0]["default"]), (&"x".into(), &"-1".into()));
+    assert!(softmax["inputs"][0]["dtypes"].as_array().unwrap().contains(&"bf16".into()));
+}
+
+#[test]
+fn devices_are_listed() {
+    let list: serde_json::Value = serde_json::from_str(&stdout(&["devices", "--json"])).unwrap();
+    let state = |name: &str| list.as_array().unwrap().iter().find(|device| device["device"] == name).unwrap();
+    assert_eq!(state("cpu")["available"], true);
+    // Where there is no GPU, the list says why.
+    assert!(state("cuda")["available"] == true || state("cuda")["reason"].as_str().is_some_and(|reason| !reason.is_empty()));
+}
+
+#[test]
+fn bad_input_is_refused_in_one_line_and_leaves_nothing_half_written() {
+    let folder = scratch("bad");
+    let output = folder.join("out.safetensors");
+    let out = text(&output);
+    let cases: &[(&[&str], &str)] = &[
+        (&["generate", ""], "the prompt is empty"),
+        (&["generate", "A", "--model", "/nowhere"], "/nowhere"),
+        (&["generate", "A", "--device", "abacus"], "device 'abacus' is not available: this build has metal, cuda, cpu"),
+        (&["generate", "A", "--device", "cuda:99"], "CUDA"),
+        (&["generate", "A", "--context", "100000"], "1 to 512"),
+        (&["generate", "To be or not to be, that is the question", "--context", "4"], "leaves no room in a context of 4"),
+        (&["generate", "A", "--temperature", "nan"], "temperature"),
+        (&["chat"], "no chat template"),
+        (&["logits", "--tokens", "1,5000", "--output", out], "token id 5000 is outside the vocabulary of 2048"),
+        (&["op", "sofmax", "--output", out], "unknown operator 'sofmax'"),
+        (&["op", "softmax", "--output", out, "--attr", "axs=1"], "unknown attribute 'axs'"),
+        (&["op", "softmax", "--output", out, "--attr", "axis=one"], "int expected"),
+        (&["op", "softmax", "--output", out], "input 'x' is missing"),
+        (&["op", "softmax", "--input", "/nowhere.safetensors", "--output", out], "cannot read /nowhere.safetensors"),
+    ];
+    for (arguments, expected) in cases {
+        let message = refusal(arguments);
+        assert!(message.contains(expected), "{arguments:?}: {message}");
+        assert!(!output.exists());
+    }
+    let damaged = folder.join("damaged.safetensors");
+    fs::write(&damaged, [200, 0, 0, 0, 0, 0, 0, 0, b'{']).unwrap();
+    assert!(refusal(&["op", "softmax", "--input", text(&damaged), "--output", out]).contains("damaged.safetensors"));
+    let mismatched = folder.join("mismatched.safetensors");
+    save(&mismatched, &[("a", Dtype::F32, &[2], vec![0; 8]), ("b", Dtype::F32, &[3], vec![0; 12])]);
+    assert!(refusal(&["op", "add", "--input", text(&mismatched), "--output", out]).contains("do not broadcast"));
+    assert!(!output.exists());
+}
+
+#[test]
+fn a_damaged_model_folder_is_refused_with_the_file_and_the_tensor() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/shakespeare");
+    let copy = |name: &str| {
+        let folder = scratch(name);
+        for file in ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"] {
+            fs::copy(source.join(file), folder.join(file)).unwrap();
+        }
+        folder
+    };
+    let truncated = copy("truncated");
+    let weights = fs::read(truncated.join("model.safetensors")).unwrap();
+    fs::write(truncated.join("model.safetensors"), &weights[..weights.len() / 2]).unwrap();
+    assert!(refusal(&["generate", "A", "--model", text(&truncated)]).contains("model.safetensors"));
+    let contradictory = copy("contradictory");
+    let config = fs::read_to_string(contradictory.join("config.json")).unwrap();
+    fs::write(contradictory.join("config.json"), config.replace("\"hidden_size\": 256", "\"hidden_size\": 512")).unwrap();
+    let message = refusal(&["generate", "A", "--model", text(&contradictory)]);
+    assert!(message.contains("tensor 'model.") && message.contains("[2048, 512]"), "{message}");
+    let huge = copy("huge");
+    fs::write(huge.join("config.json"), config.replace("\"max_position_embeddings\": 512", "\"max_position_embeddings\": 200000000")).unwrap();
+    let message = refusal(&["generate", "A", "--model", text(&huge), "--context", "200000000"]);
+    assert!(message.contains("the model needs") && message.contains("free"), "{message}");
+}
+
+#[test]
+fn benchmarks_print_json() {
+    let rows: serde_json::Value =
+        serde_json::from_str(&stdout(&["bench", "decode", "--shape", "tiny", "--prompt", "8", "--generate", "4", "--rounds", "1", "--json"]))
+            .unwrap();
+    assert_eq!((&rows[0]["test"], &rows[1]["test"]), (&"pp8".into(), &"tg4".into()));
+    assert!(rows[1]["tokens_per_second"].as_f64().unwrap() > 0.0);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_metal_kernels_give_the_embedded_model_the_bits_of_the_cpu() {
+    let folder = scratch("metal-sim");
+    let logits = |device: &str| {
+        let file = folder.join(format!("{device}.safetensors"));
+        stdout(&["logits", "--tokens", "1,5,9,100,7,33,4,8,77,12", "--precision", "strict", "--device", device, "--output", text(&file)]);
+        fs::read(file).unwrap()
+    };
+    assert!(logits("cpu") == logits("metal-sim"));
+    let spoken = |device: &str| stdout(&["generate", "ROMEO:", "--greedy", "--max-tokens", "8", "--precision", "strict", "--device", device]);
+    assert_eq!(spoken("cpu"), spoken("metal-sim"));
+}

@@ -1,0 +1,7 @@
+//! The library on the CPU, the null device and the simulator.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
+
+mod executor;
+mod fusion;
+mod metal;

@@ -1,0 +1,108 @@
+//! Indices that name nothing fail the submission, and nothing outside a buffer is touched.
+
+use elinvar_core::{Device, DeviceKind};
+use elinvar_cpu::CpuBackend;
+use elinvar_kernels::{
+    Operator,
+    conformance::{self, Bound, Case, HostTensor, Placement},
+    gather::{Gather, GatherElements, GatherNd},
+    greedy::Greedy,
+    kv_append::KvAppend,
+    rope::RotaryEmbedding,
+    scatter::{Reduction, ScatterElements, ScatterNd},
+};
+use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
+
+fn values(dims: &[usize]) -> HostTensor {
+    HostTensor::new(dims, &vec![1.0f32; dims.iter().product()])
+}
+
+/// What becomes of an operator on `x [2, 4, 3]` with the index `at` among others.
+fn outcome(device: &Device, operator: impl Operator + 'static, dims: &[usize], at: i32, updates: Option<&[usize]>) -> Result<(), String> {
+    let mut indices = vec![0i32; dims.iter().product()];
+    indices[1] = at;
+    let mut inputs = vec![Some(values(&[2, 4, 3])), Some(HostTensor::new(dims, &indices))];
+    inputs.extend(updates.map(|dims| Some(values(dims))));
+    let case = Case::new(operator, inputs, Bound::EXACT, |_| Vec::new());
+    conformance::run(&case, device, Placement::Odd).map(|_| ()).map_err(|e| e.to_string())
+}
+
+#[test]
+fn indices_outside_their_axis_are_refused() {
+    let device = Device::new(MetalBackend::new(Simulated::new(SimulatorOptions::default()).unwrap(), DeviceKind::MetalSim));
+    for (at, inside) in [(3, true), (-4, true), (4, false), (-5, false), (i32::MAX, false)] {
+        let reduction = Reduction::Add;
+        let outcomes = [
+            outcome(&device, Gather { axis: 1 }, &[2], at, None),
+            outcome(&device, GatherElements { axis: 1 }, &[2, 2, 3], at, None),
+            outcome(&device, GatherNd { batch_dims: 0 }, &[2, 2], at, None),
+            outcome(&device, ScatterElements { axis: 1, reduction }, &[2, 2, 3], at, Some(&[2, 2, 3])),
+            outcome(&device, ScatterNd { reduction }, &[2, 2], at, Some(&[2, 3])),
+        ];
+        for outcome in outcomes {
+            match outcome {
+                Ok(()) => assert!(inside, "{at}"),
+                Err(error) => assert!(!inside && error.contains("outside its axis") && error.contains("(number 1)"), "{at}: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn every_device_refuses_the_same_inputs() {
+    let simulated = Device::new(MetalBackend::new(Simulated::new(SimulatorOptions::default()).unwrap(), DeviceKind::MetalSim));
+    let cpu = Device::new(CpuBackend::new(None).unwrap());
+    for case in conformance::refused() {
+        for placement in Placement::ALL {
+            conformance::refuse(&case, &cpu, *placement).unwrap();
+            conformance::refuse(&case, &simulated, *placement).unwrap();
+        }
+    }
+}
+
+#[test]
+fn positions_outside_the_caches_are_refused() {
+    let device = Device::new(MetalBackend::new(Simulated::new(SimulatorOptions::default()).unwrap(), DeviceKind::MetalSim));
+    for (at, inside) in [(4i64, true), (5, false), (-1, false), (i64::MIN, false), (i64::MAX, false)] {
+        let inputs = [Some(values(&[1, 3, 2, 8])), Some(values(&[5, 4])), Some(values(&[5, 4])), Some(HostTensor::new(&[2], &[0, at]))];
+        let case = Case::new(RotaryEmbedding::default(), inputs, Bound::EXACT, |_| Vec::new());
+        match conformance::run(&case, &device, Placement::Odd) {
+            Ok(_) => assert!(inside, "{at}"),
+            Err(error) => assert!(!inside && error.to_string().contains("outside the caches") && error.to_string().contains("(number 1)"), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn tokens_outside_the_cache_are_refused() {
+    let device = Device::new(MetalBackend::new(Simulated::new(SimulatorOptions::default()).unwrap(), DeviceKind::MetalSim));
+    for (at, inside) in [(4, true), (5, false), (-1, false)] {
+        let inputs = [Some(values(&[2, 5, 8])), Some(values(&[2, 2, 8])), Some(HostTensor::new(&[2], &[0, at]))];
+        let case = Case::new(KvAppend, inputs, Bound::EXACT, |_| Vec::new()).updating(0);
+        match conformance::run(&case, &device, Placement::Aligned) {
+            Ok(_) => assert!(inside, "{at}"),
+            Err(error) => assert!(!inside && error.to_string().contains("outside the cache") && error.to_string().contains("(number 1)"), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn logits_that_are_no_numbers_are_refused() {
+    let device = Device::new(MetalBackend::new(Simulated::new(SimulatorOptions::default()).unwrap(), DeviceKind::MetalSim));
+    for (logits, number) in
+        [([1.0, 2.0, 3.0], None), ([1.0, f32::NAN, 3.0], Some(1)), ([1.0, 2.0, f32::INFINITY], Some(2)), ([f32::NEG_INFINITY; 3], Some(0))]
+    {
+        let inputs = [Some(HostTensor::new(&[2], &[5i32, 6])), Some(HostTensor::new(&[3], &logits))];
+        let case = Case::new(Greedy, inputs, Bound::EXACT, |_| Vec::new()).updating(0);
+        match (conformance::run(&case, &device, Placement::Aligned), number) {
+            (Ok(state), None) => assert_eq!(state[0].to_f64(), [2.0, 7.0]),
+            (Err(error), Some(number)) => assert!(
+                error
+                    .to_string()
+                    .contains(&format!("NaN or infinite: the model's weights are damaged, or its activations overflow (number {number})")),
+                "{error}"
+            ),
+            (outcome, _) => panic!("{logits:?}: {outcome:?}"),
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The simulator: what it finds, and what it leaves alone.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
+
+mod cache;
+mod common;
+mod execution;
+mod nonuniform;
+mod planted;
+mod refusals;
+mod subnormals;
+mod vocabulary;
