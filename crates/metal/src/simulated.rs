@@ -67,7 +67,7 @@ impl fmt::Debug for SystemMemory {
 pub struct SimulatorOptions {
     /// Check every access; otherwise kernels run faster and only their results can tell.
     pub checked: bool,
-    /// What becomes of subnormal numbers: flushed, results are those of Apple's GPUs wherever only that sets them apart.
+    /// What becomes of subnormal numbers: Apple's GPUs flush those of f32 and bf16.
     pub subnormals: Subnormals,
     /// The schedule.
     pub seed: Seed,
