@@ -45,18 +45,12 @@ pub(crate) enum Command {
     Op(op::OpArgs),
 }
 
-/// Where and how to compute.
+/// Where to run.
 #[derive(Clone, Debug, Group)]
 pub(crate) struct DeviceArgs {
     /// Device to run on: auto, metal, cuda (metal:1, cuda:1 for the second GPU), cpu, metal-sim [default: auto; the environment variable ELINVAR_DEVICE chooses for auto]
     #[arg(long, default_value = "auto", hide_default_value = true)]
     pub(crate) device: String,
-    /// Threads of the CPU device [default: one for each core]
-    #[arg(long)]
-    pub(crate) threads: Option<NonZeroUsize>,
-    /// Precision of matrix products and attention: strict (the same bits everywhere) or fast [default: strict for a few rows, fast for many]
-    #[arg(long)]
-    pub(crate) precision: Option<Precision>,
 }
 
 impl DeviceArgs {
@@ -69,24 +63,48 @@ impl DeviceArgs {
 
     /// Opens the device.
     pub(crate) fn executor(&self) -> Result<Executor> {
-        self.executor_for(0)
+        self.open(None, 0)
     }
 
-    /// Opens the device for work that needs so much memory: what `auto` chooses has it, or is the CPU.
-    pub(crate) fn executor_for(&self, bytes: u64) -> Result<Executor> {
+    /// Opens the device, the CPU with so many threads, for work that needs so much memory: what `auto` chooses has it, or is the CPU.
+    fn open(&self, threads: Option<NonZeroUsize>, bytes: u64) -> Result<Executor> {
         let backend = if self.device == "auto" { None } else { Some(self.device.parse::<BackendType>()?) };
-        let executor = match (backend, self.threads) {
-            (None | Some(BackendType::Cpu), Some(threads)) => Executor::new_cpu(threads)?,
-            (Some(backend), Some(_)) => return Err(Error::invalid_argument(format!("--threads is for the cpu device, not for {backend}"))),
-            (Some(backend), None) => Executor::new_with_backend(backend)?,
+        match (backend, threads) {
+            (None | Some(BackendType::Cpu), Some(threads)) => Executor::new_cpu(threads),
+            (Some(backend), Some(_)) => Err(Error::invalid_argument(format!("--threads is for the cpu device, not for {backend}"))),
+            (Some(backend), None) => Executor::new_with_backend(backend),
             (None, None) => {
                 let (executor, passed_over) = Executor::new_auto_for(bytes)?;
                 if let Some(why) = passed_over {
                     eprintln!("{why}");
                 }
-                executor
+                Ok(executor)
             }
-        };
-        Ok(executor.with_precision(self.precision))
+        }
+    }
+}
+
+/// Where and how to compute. (Commands that launch a kernel have `--threads` of their own: those of its grid.)
+#[derive(Clone, Debug, Group)]
+pub(crate) struct ComputeArgs {
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    /// Threads of the CPU device [default: one for each core]
+    #[arg(long)]
+    pub(crate) threads: Option<NonZeroUsize>,
+    /// Precision of matrix products and attention: strict (the same bits everywhere) or fast [default: strict for a few rows, fast for many]
+    #[arg(long)]
+    pub(crate) precision: Option<Precision>,
+}
+
+impl ComputeArgs {
+    /// Opens the device.
+    pub(crate) fn executor(&self) -> Result<Executor> {
+        self.executor_for(0)
+    }
+
+    /// Opens the device for work that needs so much memory: what `auto` chooses has it, or is the CPU.
+    pub(crate) fn executor_for(&self, bytes: u64) -> Result<Executor> {
+        Ok(self.device.open(self.threads, bytes)?.with_precision(self.precision))
     }
 }

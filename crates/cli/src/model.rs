@@ -7,7 +7,7 @@ use elinvar::{DType, Result};
 use elinvar_llm::{Config, MemoryEstimate, Model, ModelFiles, Session, Weights};
 use indicatif::ProgressBar;
 
-use crate::{args::DeviceArgs, embedded};
+use crate::{args::ComputeArgs, embedded};
 
 /// Which model, where, and with what memory.
 #[derive(Clone, Debug, Args)]
@@ -25,7 +25,7 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "TOKENS")]
     pub(crate) chunk: Option<usize>,
     #[command(flatten)]
-    pub(crate) device: DeviceArgs,
+    pub(crate) device: ComputeArgs,
 }
 
 impl ModelArgs {

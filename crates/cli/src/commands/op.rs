@@ -11,7 +11,7 @@ use elinvar::{
 use serde_json::{Value, json};
 
 use super::print_line;
-use crate::{args::DeviceArgs, tensors};
+use crate::{args::ComputeArgs, tensors};
 
 /// Arguments of `elinvar op`.
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ pub(crate) struct OpArgs {
     #[arg(long, value_name = "NAME=VALUE")]
     attr: Vec<String>,
     #[command(flatten)]
-    device: DeviceArgs,
+    device: ComputeArgs,
 }
 
 pub(crate) fn run(args: &OpArgs) -> Result<()> {

@@ -6,7 +6,7 @@ use elinvar_llm::{Config, MemoryEstimate, Model, Sampling, Session};
 use serde_json::json;
 
 use super::{ceiling::Ceilings, timing::median, units};
-use crate::{args::DeviceArgs, commands::print_line};
+use crate::{args::ComputeArgs, commands::print_line};
 
 /// Arguments of `elinvar bench decode`.
 #[derive(Debug, Args)]
@@ -42,7 +42,7 @@ pub(crate) struct DecodeArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    device: DeviceArgs,
+    device: ComputeArgs,
 }
 
 /// Known shapes.

@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use elinvar::{DeviceKind, DeviceProperties, Result};
 pub(crate) use timing::median;
 
-use crate::args::DeviceArgs;
+use crate::args::ComputeArgs;
 
 /// Arguments of `elinvar bench`.
 #[derive(Debug, Args)]
@@ -32,7 +32,7 @@ struct RowArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    device: DeviceArgs,
+    device: ComputeArgs,
 }
 
 #[derive(Debug, Subcommand)]
