@@ -23,7 +23,8 @@ use crate::{
 };
 
 /// Heads the text of strict kernels: Metal's math mode *safe* still contracts a product and a sum of one expression.
-const STRICT: &str = "#pragma METAL fp contract(off)\n";
+/// Each of the three spellings is one that some version of the compiler reads.
+const STRICT: &str = "#pragma METAL fp contract(off)\n#pragma clang fp contract(off)\n#pragma STDC FP_CONTRACT OFF\n";
 
 /// The Metal backend over one implementation of Metal's objects.
 pub struct MetalBackend<A: Api> {
@@ -233,7 +234,7 @@ impl<A: Api> Backend for MetalBackend<A> {
         let name = metal.kernel(&kernel.key);
         let text = metal.text(&kernel.key, |file| self.texts.get(file.name).map_or(file.text, String::as_str));
         let text = if metal.fast_math() { text } else { Cow::Owned(STRICT.to_owned() + &text) };
-        let source = LibrarySource { name: &name, text: &text, fast_math: metal.fast_math() };
+        let source = LibrarySource { name: &name, text: &text, fast_math: metal.fast_math(), version: metal.version() };
         let compiled = self.api.scope(|| self.pipelines.get(&self.api, source, &name, metal.constants()))?;
         let facts = compiled.facts;
         Ok(Pipeline::new(kernel.clone(), compiled).with_facts(facts))

@@ -8,8 +8,8 @@ mod forgetful;
 use std::sync::Arc;
 
 use elinvar_core::{
-    Access, Buffer, CommandList, DType, Device, DeviceKind, Dispatch, Extent, KernelKey, KernelSource, ListBuilder, Metal, MetalText, Parameter,
-    Pipeline, Result,
+    Access, Buffer, CommandList, DType, Device, DeviceKind, Dispatch, Extent, KernelKey, KernelSource, ListBuilder, METAL_VERSION, Metal, MetalText,
+    Parameter, Pipeline, Result,
 };
 use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
 use forgetful::{Barriers, Forgetful};
@@ -38,6 +38,7 @@ fn prepare(device: &Device, name: &'static str, accesses: &[Access]) -> Pipeline
         kernel: name.to_owned(),
         constants: vec![],
         fast_math: false,
+        version: METAL_VERSION,
         buffers: (0..accesses.len() as u32).collect(),
         threadgroup: vec![],
         refusals: vec![],

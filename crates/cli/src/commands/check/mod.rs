@@ -6,7 +6,7 @@ mod report;
 
 use clap::Args;
 use elinvar::Result;
-use elinvar_sim::{CompileOptions, Config, Library, Lint, Math, Simulator, Source};
+use elinvar_sim::{CompileOptions, Config, Lint, Math, Simulator, Source};
 
 use crate::kernel::{BufferArgument, KernelArgs};
 
@@ -44,6 +44,7 @@ pub(crate) struct CheckArgs {
 
 /// Whether nothing was found.
 pub(crate) fn run(args: &CheckArgs) -> Result<bool> {
+    args.kernel.check_folders()?;
     let time_limit = std::time::Duration::from_secs(args.time_limit.max(1));
     let simulator = Simulator::new(Config { time_limit, ..Config::default() })?;
     let given = &args.kernel;
@@ -58,20 +59,27 @@ pub(crate) fn run(args: &CheckArgs) -> Result<bool> {
     let library = simulator.library(&Source::read(&given.file)?, &options)?;
     if args.compile_only {
         let names: Vec<_> = library.module().kernels().iter().map(|kernel| kernel.name.as_str()).collect();
+        let lints = library.judge(&names)?;
+        if is_refused(&lints, args) {
+            report::print_refused(&lints, args);
+            return Ok(false);
+        }
         library.pipelines(&names)?;
-        let lints = lints(&library, &names)?;
         report::print_compiled(&names, &lints, args.json);
         return Ok(lints.is_empty());
     }
     let kernel = given.kernel(library.module())?;
+    let lints = library.judge(&[kernel])?;
+    if is_refused(&lints, args) {
+        report::print_refused(&lints, args);
+        return Ok(false);
+    }
     let findings = launch::run(args, &simulator, &library, kernel)?;
-    let lints = lints(&library, &[kernel])?;
     report::print_findings(&findings, &lints, args);
     Ok(findings.count() == 0 && lints.is_empty())
 }
 
-fn lints(library: &Library, kernels: &[&str]) -> Result<Vec<Lint>> {
-    let mut lints = library.lints();
-    lints.extend(library.address_space_lints(kernels)?);
-    Ok(lints)
+/// What Apple's compiler would refuse does not run here.
+fn is_refused(lints: &[Lint], args: &CheckArgs) -> bool {
+    !lints.is_empty() && !args.kernel.run_anyway
 }

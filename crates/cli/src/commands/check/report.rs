@@ -6,11 +6,31 @@ use serde_json::{Value, json};
 use super::{CheckArgs, expected::Difference, launch::Findings};
 use crate::commands::print_line;
 
+/// How many lints a report shows.
+const SHOWN: usize = 20;
+
+/// The first lints, in the order of their lines, and how many more there are.
+fn print_lints(lints: &[Lint]) {
+    lints.iter().take(SHOWN).for_each(print_line);
+    if lints.len() > SHOWN {
+        print_line(format_args!("… and {} more", lints.len() - SHOWN));
+    }
+}
+
+/// A text that Apple's compiler would refuse, and that is not run for that.
+pub(super) fn print_refused(lints: &[Lint], args: &CheckArgs) {
+    if args.json {
+        return print_line(json!({ "refused": true, "lints": lints.iter().map(lint).collect::<Vec<_>>() }));
+    }
+    print_lints(lints);
+    print_line(format_args!("Apple's compiler would refuse it: {} lints, not run; --run-anyway runs it all the same", lints.len()));
+}
+
 pub(super) fn print_compiled(kernels: &[&str], lints: &[Lint], as_json: bool) {
     if as_json {
         return print_line(json!({ "kernels": kernels, "lints": lints.iter().map(lint).collect::<Vec<_>>() }));
     }
-    lints.iter().for_each(print_line);
+    print_lints(lints);
     print_line(format_args!("{} kernels compile, {} lints", kernels.len(), lints.len()));
 }
 
@@ -22,7 +42,7 @@ pub(super) fn print_findings(findings: &Findings, lints: &[Lint], args: &CheckAr
         let lints: Vec<_> = lints.iter().map(lint).collect();
         return print_line(json!({ "kernel": kernel, "seeds": seeds, "threads": threads, "findings": found, "lints": lints }));
     }
-    lints.iter().for_each(print_line);
+    print_lints(lints);
     for (seed, finding) in &findings.found {
         print_line(format_args!("{finding} (seed {seed})"));
     }
