@@ -125,7 +125,8 @@ impl Reader<'_> {
         if is_ours(message, notes) {
             return None;
         }
-        if types(message).iter().any(|name| space(name).is_some() && words(name).any(|word| self.elsewhere.contains(word))) {
+        let told = std::iter::once(message).chain(notes.iter().map(|note| note.message));
+        if told.flat_map(types).any(|name| space(name).is_some() && words(name).any(|word| self.elsewhere.contains(word))) {
             return None;
         }
         if let Some(space) = method_space(message, notes) {
@@ -179,6 +180,7 @@ const OURS: &[&str] = &[
     "non-const reference cannot bind to vector element",
     "ext_vector_type",
     "illegal vector component name",
+    "to 'metal::matrix<",
     // Kernels of two names may be one instance.
     "duplicate explicit instantiation of",
     // `constant` members defined outside their class; `threadgroup float x[8] = {0}`.
