@@ -46,7 +46,7 @@ pub use grid::Grid;
 pub use host::{HostArguments, HostBinding, HostForm, HostKernel, HostProgram};
 pub use kernel::{Access, KernelKey, KernelSource, Parameter, Pipeline, PipelineFacts};
 pub use layout::{Layout, MAX_RANK, Shape};
-pub use metal::{ConstantValue, Metal, MetalFile, MetalForm, MetalText, REFUSAL_WORD, first_refusal, metal_type};
+pub use metal::{ConstantValue, METAL_VERSION, Metal, MetalFile, MetalForm, MetalText, REFUSAL_WORD, first_refusal, metal_type};
 pub use null::NullBackend;
 pub use pool::{Pool, PoolStatistics};
 pub use properties::{DeviceKind, DeviceProperties};

@@ -2,6 +2,9 @@ use std::{borrow::Cow, fmt::Write, sync::Arc};
 
 use crate::{DType, Error, KernelKey, Pipeline};
 
+/// The version of Metal that texts are compiled as unless they ask for a later one, as `__METAL_VERSION__` has it: 3.1, the first with bfloat.
+pub const METAL_VERSION: u32 = 310;
+
 /// A piece of Metal Shading Language text and the name by which compilers' messages call it.
 #[derive(Clone, Copy, Debug)]
 pub struct MetalFile {
@@ -98,6 +101,8 @@ pub struct MetalText {
     pub constants: Vec<(u32, ConstantValue)>,
     /// Whether the compiler may contract and reassociate.
     pub fast_math: bool,
+    /// The version of Metal that it is compiled as: see [`METAL_VERSION`].
+    pub version: u32,
     /// The index in the argument table of each of the kernel's parameters.
     pub buffers: Vec<u32>,
     /// The index in the table of threadgroup memory of each argument of that kind.
@@ -159,6 +164,14 @@ impl Metal {
         match self {
             Metal::Form(form) => form.fast_math,
             Metal::Text(text) => text.fast_math,
+        }
+    }
+
+    /// The version of Metal that the text is compiled as.
+    pub fn version(&self) -> u32 {
+        match self {
+            Metal::Form(_) => METAL_VERSION,
+            Metal::Text(text) => text.version,
         }
     }
 

@@ -7,8 +7,8 @@ use std::{
 };
 
 use elinvar_core::{
-    Access, Binding, ConstantValue, DType, Dispatch, Error, Extent, Grid, KernelKey, KernelSource, Metal, MetalText, Parameter, Pipeline,
-    PipelineFacts, Result,
+    Access, Binding, ConstantValue, DType, Dispatch, Error, Extent, Grid, KernelKey, KernelSource, METAL_VERSION, Metal, MetalText, Parameter,
+    Pipeline, PipelineFacts, Result,
 };
 use elinvar_msl::{Folders, Kernel, Module, ParameterKind, preprocess};
 
@@ -27,12 +27,14 @@ pub struct MetalSource {
     pub defines: Vec<(String, String)>,
     /// Whether the compiler may contract products and sums.
     pub fast_math: bool,
+    /// The version of Metal that it is compiled as, and the value of `__METAL_VERSION__`: 310 is Metal 3.1.
+    pub version: u32,
 }
 
 impl MetalSource {
     /// A text.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { name: name.into(), text: text.into(), include_folders: Vec::new(), defines: Vec::new(), fast_math: false }
+        Self { name: name.into(), text: text.into(), include_folders: Vec::new(), defines: Vec::new(), fast_math: false, version: METAL_VERSION }
     }
 
     /// A file.
@@ -52,6 +54,7 @@ pub struct MetalLibrary {
     name: String,
     text: String,
     fast_math: bool,
+    version: u32,
     module: Arc<Module>,
 }
 
@@ -79,10 +82,13 @@ impl Executor {
             return Err(Error::unsupported(format!("the device '{kind}' does not run Metal text: use a GPU, or metal-sim for the simulator")));
         }
         let folders = Folders { quoted: Vec::new(), all: source.include_folders.clone() };
-        let defines: Vec<_> = source.defines.iter().map(|(name, body)| (name.as_str(), body.as_str())).collect();
+        let version = source.version.to_string();
+        let given = source.defines.iter().map(|(name, body)| (name.as_str(), body.as_str()));
+        let defines: Vec<_> = [("__METAL_VERSION__", version.as_str())].into_iter().chain(given).collect();
         let text = preprocess(&source.name, &source.text, &defines, &folders)?;
         let module = Arc::new(Module::read(&text)?);
-        Ok(MetalLibrary { executor: self.clone(), name: source.name.clone(), text, fast_math: source.fast_math, module })
+        let (name, fast_math, version) = (source.name.clone(), source.fast_math, source.version);
+        Ok(MetalLibrary { executor: self.clone(), name, text, fast_math, version, module })
     }
 }
 
@@ -122,6 +128,7 @@ impl MetalLibrary {
             kernel: name.to_owned(),
             constants,
             fast_math: self.fast_math,
+            version: self.version,
             buffers,
             threadgroup,
             refusals: Vec::new(),

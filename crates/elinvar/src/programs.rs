@@ -118,14 +118,19 @@ impl Executor {
 
     fn metal_text(&self, name: &str, metal: &MetalProgram, registers: Option<u32>) -> Result<MetalText> {
         // CUDA's conversions keep denormals.
-        let defines: &[_] = if self.properties().kind == DeviceKind::Cuda { &[("EXACT_BFLOAT", "1")] } else { &[] };
-        let text = elinvar_msl::preprocess(name, &metal.text, defines, &elinvar_msl::MetalHeaders)?;
+        let version = metal.version.to_string();
+        let mut defines = vec![("__METAL_VERSION__", version.as_str())];
+        if self.properties().kind == DeviceKind::Cuda {
+            defines.push(("EXACT_BFLOAT", "1"));
+        }
+        let text = elinvar_msl::preprocess(name, &metal.text, &defines, &elinvar_msl::MetalHeaders)?;
         Ok(MetalText {
             name: name.to_owned(),
             text,
             kernel: metal.kernel.clone(),
             constants: Vec::new(),
             fast_math: false,
+            version: metal.version,
             buffers: Vec::new(),
             threadgroup: Vec::new(),
             refusals: metal.refusals.clone(),

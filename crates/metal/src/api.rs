@@ -39,6 +39,8 @@ pub struct LibrarySource<'a> {
     pub text: &'a str,
     /// Math mode *fast* and fast functions instead of *safe* and precise ones.
     pub fast_math: bool,
+    /// The version of the language, as `__METAL_VERSION__` has it: 310 is Metal 3.1.
+    pub version: u32,
 }
 
 /// A library's kernel and its function constants.

@@ -308,7 +308,14 @@ impl Api for Apple {
 
     fn library(&self, source: LibrarySource<'_>) -> Result<Library> {
         let options = MTLCompileOptions::new();
-        options.setLanguageVersion(MTLLanguageVersion::Version3_1);
+        let (major, minor) = (source.version as usize / 100, source.version as usize / 10 % 10);
+        options.setLanguageVersion(MTLLanguageVersion(major << 16 | minor));
+        if source.version >= 320 && !available!(macos = 15.0, ios = 18.0, ..) {
+            return Err(Error::unsupported(format!(
+                "{}: Metal {major}.{minor}, where this system has 3.1: macOS 15 or iOS 18 brings 3.2",
+                source.name
+            )));
+        }
         if available!(macos = 15.0, ios = 18.0, ..) {
             let (mode, functions) = match source.fast_math {
                 true => (MTLMathMode::Fast, MTLMathFloatingPointFunctions::Fast),
@@ -317,10 +324,6 @@ impl Api for Apple {
             options.setMathMode(mode);
             // Apart from the mode, and fast unless they are asked for: `sqrt` would not round correctly, `min` and `max` would not look for NaN.
             options.setMathFloatingPointFunctions(functions);
-            // Fences came with this version.
-            if source.text.contains("atomic_thread_fence") {
-                options.setLanguageVersion(MTLLanguageVersion::Version3_2);
-            }
         } else {
             #[allow(deprecated, reason = "what systems before macOS 15 have in its place")]
             options.setFastMathEnabled(source.fast_math);

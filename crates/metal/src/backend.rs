@@ -6,8 +6,8 @@ use std::{
 };
 
 use elinvar_core::{
-    Backend, CommandList, Completion, DType, DeviceKind, DeviceProperties, Error, HostMemory, InFlight, KernelSource, MemoryInfo, Metal, MetalFile,
-    Pipeline, RawBuffer, Reading, Relief, Result, Signal, Storage,
+    Backend, CommandList, Completion, DType, DeviceKind, DeviceProperties, Error, HostMemory, InFlight, KernelSource, METAL_VERSION, MemoryInfo,
+    Metal, MetalFile, Pipeline, RawBuffer, Reading, Relief, Result, Signal, Storage,
 };
 
 use crate::{
@@ -26,7 +26,8 @@ use crate::{
 use crate::simulated::Simulated;
 
 /// Heads the text of strict kernels: Metal's math mode *safe* still contracts a product and a sum of one expression.
-const STRICT: &str = "#pragma METAL fp contract(off)\n";
+/// Each of the three spellings is one that some version of the compiler reads.
+const STRICT: &str = "#pragma METAL fp contract(off)\n#pragma clang fp contract(off)\n#pragma STDC FP_CONTRACT OFF\n";
 
 /// The Metal backend over one implementation of Metal's objects.
 pub struct MetalBackend<A: Api> {
@@ -174,7 +175,7 @@ impl MetalBackend<Simulated> {
             let names: Vec<&str> = instances.iter().map(|(name, _)| name.as_str()).collect();
             let text = text + &instances.iter().map(|(_, instance)| instance.as_str()).collect::<String>();
             let name = names.first().copied().unwrap_or_default();
-            self.api.library(LibrarySource { name, text: &text, fast_math })?.compile_all(&names)?;
+            self.api.library(LibrarySource { name, text: &text, fast_math, version: METAL_VERSION })?.compile_all(&names)?;
         }
         Ok(())
     }
@@ -265,7 +266,7 @@ impl<A: Api> Backend for MetalBackend<A> {
         let name = metal.kernel(&kernel.key);
         let text = metal.text(&kernel.key, |file| self.text_of(file));
         let text = if metal.fast_math() { text } else { Cow::Owned(STRICT.to_owned() + &text) };
-        let source = LibrarySource { name: &name, text: &text, fast_math: metal.fast_math() };
+        let source = LibrarySource { name: &name, text: &text, fast_math: metal.fast_math(), version: metal.version() };
         let compiled = self.api.scope(|| self.pipelines.get(&self.api, source, &name, metal.constants()))?;
         let facts = compiled.facts;
         Ok(Pipeline::new(kernel.clone(), compiled).with_facts(facts))

@@ -76,7 +76,7 @@ impl<A: Api> Pipelines<A> {
 
     /// The pipeline of a text's kernel.
     pub(crate) fn get(&self, api: &A, source: LibrarySource<'_>, name: &str, constants: &[(u32, ConstantValue)]) -> Result<Arc<Compiled<A>>> {
-        let how = format!("{name} {constants:?} {}", source.fast_math);
+        let how = format!("{name} {constants:?} {} {}", source.fast_math, source.version);
         let key = CacheKey::of([self.device.as_bytes(), how.as_bytes(), source.text.as_bytes()]);
         if let Some(found) = self.known().get(&key).and_then(Weak::upgrade) {
             return Ok(found);

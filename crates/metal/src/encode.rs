@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use elinvar_core::{Access, Binding, Command, Dispatch, Error, Extent, Grid, Pipeline, Result};
+use elinvar_core::{Access, Binding, Command, Dispatch, Error, Extent, Grid, METAL_VERSION, Pipeline, Result};
 
 use crate::{
-    api::{Api, Bound, Facts, Launch, LibrarySource},
+    api::{Api, Bound, Facts, Launch, LibrarySource, StorageMode},
     compile::{Compiled, Pipelines},
     memory::Memory,
     refusal::Refusals,
@@ -23,12 +23,14 @@ pub(crate) struct Encoder<A: Api> {
     threadgroup_memory: usize,
     copy_bytes: OnceLock<Arc<Compiled<A>>>,
     fill_bytes: OnceLock<Arc<Compiled<A>>>,
+    /// Bound where an optional buffer is absent: Metal asks for a buffer at every index that a kernel names, read or not.
+    absent: OnceLock<A::Buffer>,
 }
 
 impl<A: Api> Encoder<A> {
     /// For a device.
     pub(crate) fn new(facts: &Facts) -> Self {
-        Self { threadgroup_memory: facts.threadgroup_memory, copy_bytes: OnceLock::new(), fill_bytes: OnceLock::new() }
+        Self { threadgroup_memory: facts.threadgroup_memory, copy_bytes: OnceLock::new(), fill_bytes: OnceLock::new(), absent: OnceLock::new() }
     }
 
     /// What can be wrong with a command before anything of its list has begun.
@@ -63,7 +65,7 @@ impl<A: Api> Encoder<A> {
         refusals: Option<&mut Refusals<A>>,
     ) -> Result<()> {
         match command {
-            Command::Dispatch(dispatch) => encode_dispatch(api, commands, dispatch, refusals).map_err(|e| e.context(&dispatch.pipeline.source().key)),
+            Command::Dispatch(dispatch) => self.dispatch(api, commands, dispatch, refusals).map_err(|e| e.context(&dispatch.pipeline.source().key)),
             Command::Copy(copy) => self.copy(api, pipelines, commands, part::<A>(&copy.source)?, part::<A>(&copy.destination)?, copy.source.bytes()),
             Command::Fill(fill) => self.fill(api, pipelines, commands, part::<A>(&fill.destination)?, fill.destination.bytes(), fill.value),
         }
@@ -109,11 +111,45 @@ impl<A: Api> Encoder<A> {
         let params = [(bytes as u64).to_ne_bytes(), u64::from(value).to_ne_bytes()].concat();
         bytewise(api, commands, kept(&self.fill_bytes, api, pipelines, "fill_bytes")?, buffers, &params, bytes)
     }
+
+    fn dispatch(&self, api: &A, commands: &mut A::CommandBuffer, dispatch: &Dispatch, refusals: Option<&mut Refusals<A>>) -> Result<()> {
+        let source = dispatch.pipeline.source();
+        let metal = source.metal.as_ref().ok_or_else(|| Error::unsupported("it has no Metal text"))?;
+        let pipeline = pipeline(api, dispatch)?;
+        let mut buffers = Vec::with_capacity(dispatch.bindings.len() + 1);
+        for (index, (binding, parameter)) in dispatch.bindings.iter().zip(&source.parameters).enumerate() {
+            let index = metal.buffer_index(index);
+            let Some(binding) = binding else {
+                buffers.push(Bound { index, buffer: self.absent(api)?, offset: 0, bytes: 0, written: false, output: false });
+                continue;
+            };
+            let (buffer, offset) = part::<A>(binding)?;
+            let (written, output) = (parameter.access.writes(), parameter.access == Access::Write);
+            buffers.push(Bound { index, buffer, offset, bytes: binding.bytes(), written, output });
+        }
+        if let Some(refusals) = refusals.filter(|_| dispatch.pipeline.source().refuses()) {
+            buffers.push(refusals.bind(dispatch.bindings.len() + usize::from(!dispatch.params.is_empty())));
+        }
+        let bytes = (!dispatch.params.is_empty()).then_some((dispatch.bindings.len(), dispatch.params.as_slice()));
+        let threadgroup_memory = dispatch.threadgroup_memory.iter().enumerate().map(|(i, &bytes)| (metal.threadgroup_index(i), bytes)).collect();
+        api.launch(
+            commands,
+            &Launch { pipeline: &pipeline, buffers, bytes, threadgroup_memory, grid: dispatch.grid, threadgroup: dispatch.threadgroup },
+        )
+    }
+
+    fn absent(&self, api: &A) -> Result<&A::Buffer> {
+        if let Some(absent) = self.absent.get() {
+            return Ok(absent);
+        }
+        let made = api.buffer(WORD, StorageMode::Shared)?;
+        Ok(self.absent.get_or_init(|| made))
+    }
 }
 
 fn kept<'a, A: Api>(place: &'a OnceLock<Arc<Compiled<A>>>, api: &A, pipelines: &Pipelines<A>, name: &str) -> Result<&'a Compiled<A>> {
     if place.get().is_none() {
-        let source = LibrarySource { name: "bytes.metal", text: include_str!("bytes.metal"), fast_math: false };
+        let source = LibrarySource { name: "bytes.metal", text: include_str!("bytes.metal"), fast_math: false, version: METAL_VERSION };
         let made = pipelines.get(api, source, name, &[])?;
         return Ok(place.get_or_init(|| made));
     }
@@ -151,26 +187,6 @@ fn pipeline<A: Api>(api: &A, dispatch: &Dispatch) -> Result<Arc<A::Pipeline>> {
 /// Bytes of an argument in threadgroup memory as Metal takes them: multiples of 16.
 pub(crate) const fn threadgroup_bytes(bytes: usize) -> usize {
     bytes.next_multiple_of(16)
-}
-
-fn encode_dispatch<A: Api>(api: &A, commands: &mut A::CommandBuffer, dispatch: &Dispatch, refusals: Option<&mut Refusals<A>>) -> Result<()> {
-    let source = dispatch.pipeline.source();
-    let metal = source.metal.as_ref().ok_or_else(|| Error::unsupported("it has no Metal text"))?;
-    let pipeline = pipeline(api, dispatch)?;
-    let mut buffers = Vec::with_capacity(dispatch.bindings.len() + 1);
-    for (index, (binding, parameter)) in dispatch.bindings.iter().zip(&source.parameters).enumerate() {
-        if let Some(binding) = binding {
-            let (buffer, offset) = part::<A>(binding)?;
-            let (written, output) = (parameter.access.writes(), parameter.access == Access::Write);
-            buffers.push(Bound { index: metal.buffer_index(index), buffer, offset, bytes: binding.bytes(), written, output });
-        }
-    }
-    if let Some(refusals) = refusals.filter(|_| dispatch.pipeline.source().refuses()) {
-        buffers.push(refusals.bind(dispatch.bindings.len() + usize::from(!dispatch.params.is_empty())));
-    }
-    let bytes = (!dispatch.params.is_empty()).then_some((dispatch.bindings.len(), dispatch.params.as_slice()));
-    let threadgroup_memory = dispatch.threadgroup_memory.iter().enumerate().map(|(i, &bytes)| (metal.threadgroup_index(i), bytes)).collect();
-    api.launch(commands, &Launch { pipeline: &pipeline, buffers, bytes, threadgroup_memory, grid: dispatch.grid, threadgroup: dispatch.threadgroup })
 }
 
 /// The buffer behind a binding, and where in it the binding begins.

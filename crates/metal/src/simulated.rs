@@ -94,8 +94,6 @@ pub struct Simulated {
     simulator: Simulator,
     queue: Queue,
     options: SimulatorOptions,
-    /// Bound where an optional buffer is absent: not one byte of it may be touched.
-    nothing: Buffer,
 }
 
 impl Simulated {
@@ -105,8 +103,8 @@ impl Simulated {
     /// No compiler, with advice how to install one; or the system refuses memory or threads.
     pub fn new(options: SimulatorOptions) -> Result<Self> {
         let simulator = Simulator::new(options.config.clone())?;
-        let (queue, nothing) = (simulator.queue()?, simulator.buffer("absent buffer", 1)?);
-        Ok(Self { simulator, queue, options, nothing })
+        let queue = simulator.queue()?;
+        Ok(Self { simulator, queue, options })
     }
 }
 
@@ -201,7 +199,9 @@ impl Api for Simulated {
 
     fn library(&self, source: LibrarySource<'_>) -> Result<Library> {
         let math = if source.fast_math { Math::Fast } else { Math::Safe };
-        let options = CompileOptions { math, checked: self.options.checked, subnormals: self.options.subnormals, ..CompileOptions::default() };
+        let CompileOptions { include_dirs, defines, .. } = CompileOptions::default();
+        let SimulatorOptions { checked, subnormals, .. } = self.options;
+        let options = CompileOptions { include_dirs, defines, metal_version: source.version, math, subnormals, checked };
         self.simulator.library(&Source::new(source.name, source.text), &options)
     }
 
@@ -248,14 +248,10 @@ impl Api for Simulated {
             let binding = Binding::new(bound.index as u32, &bound.buffer.0).range(bound.offset, bound.bytes).output(output);
             dispatch = dispatch.with(binding);
         }
-        for parameter in &pipeline.kernel().parameters {
-            let ParameterKind::Buffer { index, .. } = parameter.kind else { continue };
-            let bytes = launch.bytes.filter(|(at, _)| *at == index as usize);
-            if let Some((_, bytes)) = bytes {
-                dispatch = dispatch.with_bytes(index, bytes);
-            } else if launch.buffers.iter().all(|bound| bound.index != index as usize) {
-                dispatch = dispatch.with(Binding::new(index, &self.nothing).range(0, 0));
-            }
+        let takes =
+            |index| pipeline.kernel().parameters.iter().any(|p| matches!(p.kind, ParameterKind::Buffer { index: at, .. } if at as usize == index));
+        if let Some((index, bytes)) = launch.bytes.filter(|(index, _)| takes(*index)) {
+            dispatch = dispatch.with_bytes(index as u32, bytes);
         }
         for &(index, bytes) in &launch.threadgroup_memory {
             dispatch = dispatch.with_threadgroup_memory(index as u32, bytes);

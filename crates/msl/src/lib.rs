@@ -1,8 +1,8 @@
 //! Reads Metal Shading Language and lowers it for other devices.
 //!
 //! [`preprocess`] expands macros and includes files. [`Module::read`] takes the result and finds its kernels (plain ones and instantiations of
-//! templates), what their parameters are bound to, and its function constants. [`Module::lints`] tells what Apple's compiler would refuse, and
-//! [`Module::lower_for_simulator`] gives the text that clang compiles for a CPU, against the headers in [`simulator`]; [`Module::lower_for_cuda`]
+//! templates), what their parameters are bound to, and its function constants. [`Module::lints`] reports what tokens show that Apple's compiler refuses, and
+//! [`Module::lower_for_rules`] gives the text that a front end judges for the rest. [`Module::lower_for_simulator`] gives the text that clang compiles for a CPU, against the headers in [`simulator`]; [`Module::lower_for_cuda`]
 //! the one that NVRTC compiles, against those in [`cuda`].
 //!
 //! Everything here is a pure function of text: no compiler is run.
@@ -12,6 +12,7 @@ macro_rules! prelude {
     ($folder:literal: $($name:literal)*) => {
         &[
             $(($name, include_str!(concat!($folder, $name))),)*
+            ("constants.h", include_str!("prelude/constants.h")),
             ("traits.h", include_str!("prelude/traits.h")),
             ("common.h", include_str!("prelude/common.h")),
             ("geometric.h", include_str!("prelude/geometric.h")),
@@ -42,8 +43,9 @@ mod sizes;
 mod structure;
 mod tokens;
 
+pub use elinvar_core::METAL_VERSION;
 pub use kernel::{AddressSpace, FunctionConstant, Kernel, Parameter, ParameterKind, Position};
-pub use lints::{Lint, misuse::address_space_misuse};
+pub use lints::Lint;
 pub use location::Location;
 pub use lower::{Entry, Lowered};
 pub use module::Module;

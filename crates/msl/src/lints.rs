@@ -2,9 +2,7 @@
 
 mod calls;
 mod declarations;
-pub(crate) mod misuse;
 mod pointers;
-pub(crate) mod syntax_tree;
 mod words;
 
 use std::fmt;

@@ -104,16 +104,9 @@ impl Module {
         &self.function_constants
     }
 
-    /// What clang accepts and Apple's compiler does not, when it compiles for `metal_version`: 320 is Metal 3.2.
+    /// What tokens show that Apple's compiler refuses, when it compiles for `metal_version`: 310 is Metal 3.1.
     pub fn lints(&self, metal_version: u32) -> Vec<Lint> {
         lints::lints(self, metal_version)
-    }
-
-    /// Pointers and references without an address space, found in clang's dump of the syntax tree (`-Xclang -ast-dump`) of
-    /// [`lower_for_simulator`](Self::lower_for_simulator) without kernels, compiled with the define `ELV_STRICT_THREAD`. Together with
-    /// [`lints`](Self::lints) that is every one outside templates.
-    pub fn unqualified_pointers(&self, dump: &str) -> Vec<Lint> {
-        lints::syntax_tree::unqualified_pointers(self, dump)
     }
 
     /// Plain C++ that clang refuses where Apple's compiler refuses the text, with `kernels` instantiated: see [`rules`].

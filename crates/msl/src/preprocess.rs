@@ -23,7 +23,7 @@ mod substitution;
 mod tests;
 mod token;
 
-use elinvar_core::Result;
+use elinvar_core::{METAL_VERSION, Result};
 
 pub use includes::{Folders, Included, Includes, MetalHeaders};
 use printer::Printer;
@@ -34,7 +34,6 @@ use token::Kind;
 const PREDEFINED: &[(&str, &str)] = &[
     ("__METAL__", "1"),
     ("__METAL_MACOS__", "1"),
-    ("__METAL_VERSION__", "320"),
     ("__HAVE_BFLOAT__", "1"),
     ("__cplusplus", "201703L"),
     ("__STDC__", "1"),
@@ -45,7 +44,7 @@ const PREDEFINED: &[(&str, &str)] = &[
 /// [`Module::read`](crate::Module::read) expects.
 ///
 /// `name` is what messages call the text, and where its quoted includes are looked for if it is a path. `defines` are names and bodies
-/// that replace the predefined ones (`__METAL__`, `__METAL_VERSION__` = 320, `__HAVE_BFLOAT__`, …); a name may have parameters: `("F(x)", "x+1")`.
+/// that replace the predefined ones (`__METAL__`, `__METAL_VERSION__` = [`METAL_VERSION`], `__HAVE_BFLOAT__`, …); a name may have parameters: `("F(x)", "x+1")`.
 ///
 /// # Errors
 ///
@@ -53,7 +52,8 @@ const PREDEFINED: &[(&str, &str)] = &[
 /// misused macros; and texts that grow or nest out of all bounds.
 pub fn preprocess(name: &str, text: &str, defines: &[(&str, &str)], includes: &dyn Includes) -> Result<String> {
     let mut reader = Reader::new(name, text, includes);
-    for (name, body) in PREDEFINED.iter().chain(defines) {
+    let version = METAL_VERSION.to_string();
+    for (name, body) in PREDEFINED.iter().chain(&[("__METAL_VERSION__", version.as_str())]).chain(defines) {
         reader.predefine(name, body)?;
     }
     let mut printer = Printer::new(name);

@@ -10,11 +10,7 @@ pub const PRELUDE: &[(&str, &str)] = prelude! {
 /// What makes entry points: part of what a kernel is made from.
 pub const ENTRIES: &[u8] = include_bytes!("lower/entries.rs");
 
-/// Defines under which the prelude keeps address spaces apart that a compilation for running lets convert. A text is compiled with each of them
-/// for the sake of the errors alone: [`address_space_misuse`](crate::address_space_misuse) reads them.
-pub const STRICT_DEFINES: &[&str] = &["ELV_STRICT_THREAD", "ELV_SWAP_CONSTANT"];
-
-/// The system headers that Metal texts include. For the preprocessor they are empty files: the prelude comes later, before the lowered text.
+/// The system headers that Metal texts include. The preprocessor leaves them where they stand: a device's prelude declares what they would.
 pub const SYSTEM_HEADERS: &[&str] = &[
     "metal_stdlib",
     "metal_array",

@@ -14,6 +14,7 @@ use crate::{
     cache, diagnostics,
     instrument::instrument,
     library::{Math, Subnormals},
+    rules::Judge,
     subnormals,
     toolchain::Toolchain,
 };
@@ -182,23 +183,9 @@ impl Compiler {
         })
     }
 
-    /// The errors under a define that makes the prelude stricter.
-    pub(crate) fn strict_errors(&self, lowered: &str, define: &str) -> Result<String> {
-        let output = run(self.type_check(define).args(["-ferror-limit=0", "-"]), lowered.as_bytes())?;
-        Ok(String::from_utf8_lossy(&output.stderr).into_owned())
-    }
-
-    /// Clang's dump of the syntax tree under the strictest definition of `thread`.
-    pub(crate) fn syntax_tree(&self, lowered: &str) -> Result<String> {
-        let output = run(self.type_check("ELV_STRICT_THREAD").args(["-Xclang", "-ast-dump", "-"]), lowered.as_bytes())?;
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    }
-
-    fn type_check(&self, define: &str) -> Command {
-        let mut command = self.toolchain.compiler();
-        command.args(KERNEL_FLAGS).args(["-w", "-fsyntax-only", "-fno-color-diagnostics", "-fno-caret-diagnostics"]);
-        command.arg(format!("-D{define}")).arg("-include").arg(self.prelude.join("msl.h"));
-        command
+    /// What judges texts by the rules of Apple's compiler.
+    pub(crate) fn judge(&self) -> Result<Judge> {
+        Judge::new(self.toolchain.clone(), self.cache.clone())
     }
 
     /// The prelude, read by the compiler once for each set of flags.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use elinvar_core::{CacheKey, ConstantValue, Error, Result};
-use elinvar_msl::{Folders, Kernel, Lint, MetalHeaders, Module, Parameter, ParameterKind, simulator};
+use elinvar_msl::{Folders, Kernel, Lint, METAL_VERSION, MetalHeaders, Module, Parameter, ParameterKind, simulator};
 use rayon::prelude::*;
 
 use crate::{
@@ -78,7 +78,7 @@ pub struct CompileOptions {
     pub include_dirs: Vec<PathBuf>,
     /// `NAME` or `NAME=VALUE`.
     pub defines: Vec<String>,
-    /// The value of `__METAL_VERSION__`: 320 is Metal 3.2.
+    /// The version of Metal, as `__METAL_VERSION__` has it: 310 is Metal 3.1.
     pub metal_version: u32,
     /// Floating-point arithmetic.
     pub math: Math,
@@ -90,7 +90,14 @@ pub struct CompileOptions {
 
 impl Default for CompileOptions {
     fn default() -> Self {
-        Self { include_dirs: Vec::new(), defines: Vec::new(), metal_version: 320, math: Math::Safe, subnormals: Subnormals::Keep, checked: true }
+        Self {
+            include_dirs: Vec::new(),
+            defines: Vec::new(),
+            metal_version: METAL_VERSION,
+            math: Math::Safe,
+            subnormals: Subnormals::Keep,
+            checked: true,
+        }
     }
 }
 
@@ -131,25 +138,12 @@ impl Library {
         &self.module
     }
 
-    /// What clang accepts and Apple's compiler does not.
-    pub fn lints(&self) -> Vec<Lint> {
-        self.module.lints(self.options.metal_version)
-    }
-
-    /// Pointers and references that mix up Metal's address spaces, or have none, where only clang's type checker can tell: it reads the source once
-    /// more under stricter definitions of them, with the kernels named instantiated.
+    /// What Apple's compiler would refuse of the text, with the kernels named instantiated: clang reads it once more, by Metal's rules.
     ///
     /// # Errors
     /// No such kernel; the compiler cannot be run.
-    pub fn address_space_lints(&self, kernels: &[&str]) -> Result<Vec<Lint>> {
-        let (lowered, bare) = (self.module.lower_for_simulator(kernels)?, self.module.lower_for_simulator(&[])?);
-        let mut lints = Vec::new();
-        for define in simulator::STRICT_DEFINES {
-            lints.extend(elinvar_msl::address_space_misuse(&self.compiler.strict_errors(&lowered.text, define)?));
-        }
-        lints.extend(self.module.unqualified_pointers(&self.compiler.syntax_tree(&bare.text)?));
-        lints.dedup();
-        Ok(lints)
+    pub fn judge(&self, kernels: &[&str]) -> Result<Vec<Lint>> {
+        self.compiler.judge()?.judge(&self.module, kernels, self.options.metal_version)
     }
 
     /// Compiles (or finds in the cache) a kernel, with values for function constants by index.

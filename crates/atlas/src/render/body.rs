@@ -139,7 +139,8 @@ impl<'a> Body<'a> {
 
     /// The part of a word that an instruction loads or stores.
     pub(super) fn word(&self, at: usize) -> Option<Part> {
-        self.context.words[at].filter(|_| self.number == self.context.program.functions.len())
+        let is_kernel = self.number == self.context.program.functions.len();
+        self.context.words.get(at).copied().flatten().filter(|_| is_kernel)
     }
 
     /// The index of an element, which is told where it is out of bounds and the program traps.

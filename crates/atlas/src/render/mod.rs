@@ -8,7 +8,7 @@ mod words;
 
 use std::fmt::Write;
 
-use elinvar_core::{Access, DType};
+use elinvar_core::{Access, DType, METAL_VERSION};
 
 use crate::{
     program::{Bounds, Constant, Function, Instruction, Operand, Position, Program, Scope, Shared, Unary},
@@ -30,6 +30,8 @@ pub struct MetalProgram {
     pub text: String,
     /// The kernel's name.
     pub kernel: String,
+    /// The version of Metal that it needs, as `__METAL_VERSION__` has it: fences came with 3.2.
+    pub version: u32,
     /// What its launch fails with, by the number that the kernel tells, as a [`Metal::refused`](elinvar_core::Metal::refused) does.
     pub refusals: Vec<String>,
     /// What the block of parameters, the buffer after the program's own, is made of, in order.
@@ -152,7 +154,9 @@ pub fn metal(verified: &Verified, aligned: bool) -> MetalProgram {
         text += "\n}  // namespace program\n";
     }
     context.kernel(&kernel, &mut text);
-    MetalProgram { text, kernel, refusals: context.faults.told, block, is_aligned }
+    let has_fence = all_functions(program).flat_map(|f| &f.body).any(|instruction| matches!(instruction, Instruction::Fence));
+    let version = if has_fence { 320 } else { METAL_VERSION };
+    MetalProgram { text, kernel, version, refusals: context.faults.told, block, is_aligned }
 }
 
 /// How many elements a shared array has, as the text says it.

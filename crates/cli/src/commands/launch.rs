@@ -4,6 +4,10 @@ use std::time::Instant;
 
 use clap::Args;
 use elinvar::{ConstantValue, KernelArgument, MetalKernel, MetalLibrary, MetalSource, Result, Tensor};
+#[cfg(target_os = "linux")]
+use elinvar::{DeviceKind, Error};
+#[cfg(target_os = "linux")]
+use elinvar_sim::{Judge, Lint};
 use serde_json::json;
 
 use super::print_line;
@@ -36,6 +40,14 @@ pub(crate) struct LaunchArgs {
     json: bool,
     #[command(flatten)]
     device: DeviceArgs,
+}
+
+/// Fails with what Apple's compiler would refuse.
+#[cfg(target_os = "linux")]
+fn refuse(lints: &[Lint]) -> Result<()> {
+    let Some(first) = lints.first() else { return Ok(()) };
+    let others = if lints.len() > 1 { format!(" (and {} others: see `elinvar check`)", lints.len() - 1) } else { String::new() };
+    Err(Error::compile_failed(format!("{first}{others}; Apple's compiler would refuse it: --run-anyway launches it all the same")))
 }
 
 /// Whether the buffers hold what is expected.
@@ -78,12 +90,18 @@ struct Launched {
 
 fn launch(args: &LaunchArgs) -> Result<Launched> {
     let executor = args.device.executor()?;
+    args.kernel.check_folders()?;
     let mut source = MetalSource::read(&args.kernel.file)?;
     source.include_folders = args.kernel.include.clone();
     source.defines = defines(&args.kernel);
+    source.version = args.kernel.metal_version;
     source.fast_math = args.kernel.fast_math;
     let library = executor.compile_metal(&source)?;
     let name = args.kernel.kernel(library.module())?;
+    #[cfg(target_os = "linux")]
+    if executor.properties().kind == DeviceKind::MetalSim && !args.kernel.run_anyway {
+        refuse(&Judge::open(None)?.judge(library.module(), &[name], args.kernel.metal_version)?)?;
+    }
     // Before the kernel, with which a process may lose the right to read files.
     let contents = kernel::contents(&args.kernel.buffer, args.kernel.seed)?;
     let expected = expected::read(&args.kernel, &contents)?;
@@ -131,7 +149,7 @@ fn compile(library: &MetalLibrary, name: &str, args: &KernelArgs) -> Result<Meta
 fn defines(args: &KernelArgs) -> Vec<(String, String)> {
     let given = args.define.iter().map(|define| define.split_once('=').unwrap_or((define, "1")));
     let given = given.map(|(name, body)| (name.to_owned(), body.to_owned()));
-    [("__METAL_VERSION__".to_owned(), args.metal_version.to_string())].into_iter().chain(given).collect()
+    given.collect()
 }
 
 fn arguments<'a>(args: &'a KernelArgs, buffers: &'a [(&'a str, Tensor)]) -> Vec<(&'a str, KernelArgument<'a>)> {

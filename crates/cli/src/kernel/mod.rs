@@ -8,7 +8,10 @@ mod picture;
 use std::path::PathBuf;
 
 use clap::Args;
-use elinvar::{ConstantValue, Error, Result, msl::Module};
+use elinvar::{
+    ConstantValue, Error, Result,
+    msl::{METAL_VERSION, Module},
+};
 
 pub(crate) use arguments::{BufferArgument, ConstantArgument, ExtentArgument};
 use arguments::{SizeArgument, ValueArgument};
@@ -54,9 +57,12 @@ pub(crate) struct KernelArgs {
     /// NAME or NAME=VALUE for the preprocessor; repeat for more
     #[arg(short = 'D', long, value_name = "NAME")]
     pub(crate) define: Vec<String>,
-    /// Value of __METAL_VERSION__
-    #[arg(long, default_value_t = 320)]
+    /// Version of Metal that the text is compiled as, the value of __METAL_VERSION__: 310 is Metal 3.1. Its rules judge the text
+    #[arg(long, default_value_t = METAL_VERSION)]
     pub(crate) metal_version: u32,
+    /// Run it on the simulator though Apple's compiler would refuse it
+    #[arg(long)]
+    pub(crate) run_anyway: bool,
     /// Let products and sums be contracted, as Metal's fast math does
     #[arg(long)]
     pub(crate) fast_math: bool,
@@ -72,6 +78,12 @@ pub(crate) struct KernelArgs {
 }
 
 impl KernelArgs {
+    /// Fails for a folder of includes that is not there.
+    pub(crate) fn check_folders(&self) -> Result<()> {
+        let missing = self.include.iter().find(|folder| !folder.is_dir());
+        missing.map_or(Ok(()), |folder| Err(Error::invalid_argument(format!("-I {}: no such folder", folder.display()))))
+    }
+
     /// The kernel that is meant.
     pub(crate) fn kernel<'a>(&'a self, module: &'a Module) -> Result<&'a str> {
         let kernels = module.kernels();

@@ -161,7 +161,8 @@ fn what_cannot_be_checked_is_one_line_and_exit_code_two() {
         assert_eq!((code, out.as_str()), (2, ""), "{arguments:?}: {err}");
         assert!(err.contains(wanted) && !err.contains("panicked"), "{arguments:?}: {err}");
     };
-    refusal(&[broken.to_str().unwrap(), "--buffer", "x=f32:1"], "broken.metal:4");
+    refusal(&[broken.to_str().unwrap(), "--buffer", "x=f32:1", "--run-anyway"], "broken.metal:4");
+    refusal(&with(SCALE, &["-I", "no/such/folder"]), "-I no/such/folder: no such folder");
     refusal(&["nowhere.metal"], "nowhere.metal");
     refusal(&[FILE], "choose one with --kernel");
     refusal(&with(&["--kernel", "scalar"], &[]), "scalar");
@@ -179,8 +180,23 @@ fn what_cannot_be_checked_is_one_line_and_exit_code_two() {
 fn what_apples_compiler_would_refuse_is_told() {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unqualified.metal");
     fs::write(&file, "#include <metal_stdlib>\nusing namespace metal;\nkernel void k(device float* x [[buffer(0)]]) {\n    float* y = &x[0];\n    y[0] = double(1);\n}\n").unwrap();
-    let (code, out, _) = check(&[file.to_str().unwrap(), "--threadgroup", "1", "--buffer", "x=f32:1"]);
+    let run = [file.to_str().unwrap(), "--threadgroup", "1", "--buffer", "x=f32:1"];
+    let (code, out, _) = check(&run);
     assert!(code == 1 && out.contains("unqualified.metal:4") && out.contains("unqualified.metal:5"), "{out}");
+    assert!(out.ends_with("not run; --run-anyway runs it all the same\n"), "{out}");
+    let (code, out, _) = check(&[&run[..], &["--run-anyway"]].concat());
+    assert!(code == 1 && out.ends_with("k: 1 threads, 1 schedule, 0 findings\n"), "{out}");
+}
+
+#[test]
+fn many_errors_are_cut_short_in_the_order_of_their_lines() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hundred.metal");
+    let wrong: String = (0..100).map(|line| format!("    x[{line}] = nothing{line};\n")).collect();
+    fs::write(&file, format!("#include <metal_stdlib>\nkernel void k(device float* x [[buffer(0)]]) {{\n{wrong}}}\n")).unwrap();
+    let (code, out, _) = check(&[file.to_str().unwrap(), "--compile-only"]);
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!((code, lines.len(), lines[20]), (1, 22, "… and 80 more"), "{out}");
+    assert!((0..20).all(|at| lines[at].contains(&format!("hundred.metal:{}: ", at + 3))), "{out}");
 }
 
 #[test]

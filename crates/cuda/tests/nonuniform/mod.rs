@@ -14,6 +14,7 @@ pub(crate) fn kernel(name: &'static str) -> Arc<KernelSource> {
         kernel: name.to_owned(),
         constants: Vec::new(),
         fast_math: false,
+        version: elinvar_core::METAL_VERSION,
         buffers: vec![0, 1],
         threadgroup: Vec::new(),
         refusals: Vec::new(),

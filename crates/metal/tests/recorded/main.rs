@@ -11,8 +11,8 @@ mod submissions;
 use std::sync::Arc;
 
 use elinvar_core::{
-    Access, Binding, Buffer, CommandList, DType, Device, DeviceKind, Dispatch, Extent, Grid, KernelKey, KernelSource, ListBuilder, Metal, MetalText,
-    Parameter, Pipeline, Result,
+    Access, Binding, Buffer, CommandList, DType, Device, DeviceKind, Dispatch, Extent, Grid, KernelKey, KernelSource, ListBuilder, METAL_VERSION,
+    Metal, MetalText, Parameter, Pipeline, Result,
 };
 use elinvar_metal::{BatchLimits, MetalBackend};
 use recorder::{Recorder, State};
@@ -27,6 +27,15 @@ pub(crate) fn source(name: &str, accesses: &[Access]) -> Arc<KernelSource> {
     source_with(name, accesses, false)
 }
 
+/// A user's text in that version of Metal.
+pub(crate) fn user_source(name: &str, text: &str, version: u32) -> Arc<KernelSource> {
+    let mut source = (*source(name, &[Access::Write])).clone();
+    if let Some(Metal::Text(metal)) = &source.metal {
+        source.metal = Some(Metal::Text(Arc::new(MetalText { text: text.to_owned(), version, ..(**metal).clone() })));
+    }
+    Arc::new(source)
+}
+
 pub(crate) fn source_with(name: &str, accesses: &[Access], fast_math: bool) -> Arc<KernelSource> {
     let parameter = |(index, &access): (usize, &Access)| {
         let name = ["a", "b", "c", "d", "e", "f"][index].into();
@@ -38,6 +47,7 @@ pub(crate) fn source_with(name: &str, accesses: &[Access], fast_math: bool) -> A
         kernel: name.to_owned(),
         constants: Vec::new(),
         fast_math,
+        version: METAL_VERSION,
         buffers: (0..accesses.len() as u32).collect(),
         threadgroup: Vec::new(),
         refusals: Vec::new(),

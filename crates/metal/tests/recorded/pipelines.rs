@@ -1,11 +1,20 @@
 //! Pipelines: shared, kept on disk, and compiled again for larger threadgroups.
 
-use std::{fs, sync::atomic::Ordering::Relaxed};
+use std::{
+    fs,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
-use elinvar_core::{Access, Device, DeviceKind, Dispatch, Extent, Grid, ListBuilder};
+use elinvar_core::{Access, Device, DeviceKind, Dispatch, Extent, Grid, ListBuilder, METAL_VERSION};
+use elinvar_kernels::conformance;
 use elinvar_metal::{BatchLimits, MetalBackend};
+use elinvar_msl::{MetalHeaders, preprocess};
 
-use crate::{dispatch, open, recorder::Recorder, source, source_with, whole};
+use crate::{
+    dispatch, open,
+    recorder::{Event, Recorder},
+    source, source_with, user_source, whole,
+};
 
 #[test]
 fn a_kernel_that_needs_many_registers_is_compiled_again_for_large_threadgroups() {
@@ -149,4 +158,47 @@ fn strict_kernels_tell_the_compiler_not_to_contract() {
         device.prepare(&source_with("kernel", &[], fast_math)).unwrap();
         assert_eq!(state.text.lock().unwrap().matches("#pragma METAL fp contract(off)\n").count(), pragmas, "fast math: {fast_math}");
     }
+}
+
+#[test]
+fn every_text_brings_metals_headers_and_asks_for_its_version() {
+    let (device, state) = open(BatchLimits::default());
+    let given = |version: u32| {
+        let text = state.text.lock().unwrap().clone();
+        assert!(text.contains("\n#include <metal_stdlib>\n"), "{text}");
+        assert_eq!(state.version.load(Relaxed), version as usize);
+    };
+    for case in conformance::cases().iter().step_by(50) {
+        for launch in case.plan(device.properties()).unwrap().launches {
+            device.prepare(&launch.kernel).unwrap();
+            given(METAL_VERSION);
+        }
+    }
+    let [a, b] = [8, 8].map(|bytes| device.allocate(bytes).unwrap());
+    let mut list = ListBuilder::new();
+    list.copy(a.bind(1, 3).unwrap(), b.bind(0, 3).unwrap()).unwrap();
+    device.submit(&list.finish()).unwrap().wait().unwrap();
+    given(METAL_VERSION);
+    let text = preprocess(
+        "user.metal",
+        "// A user's.\n#include <metal_stdlib>\n#define T float\nkernel void k(device T* x [[buffer(0)]]) {}\n",
+        &[],
+        &MetalHeaders,
+    );
+    device.prepare(&user_source("k", &text.unwrap(), 320)).unwrap();
+    given(320);
+}
+
+#[test]
+fn an_absent_buffer_is_bound_to_one_that_holds_nothing_of_anyones() {
+    let (device, state) = open(BatchLimits::default());
+    let mut kernel = (*source("optional", &[Access::Write, Access::Read])).clone();
+    kernel.parameters[1].optional = true;
+    let pipeline = device.prepare(&Arc::new(kernel)).unwrap();
+    let a = device.allocate(4).unwrap();
+    let mut list = ListBuilder::new();
+    let launch = Dispatch { bindings: vec![Some(whole(&a)), None], ..dispatch(&pipeline, &[], 32) };
+    list.dispatch(launch, device.properties()).unwrap();
+    device.submit(&list.finish()).unwrap().wait().unwrap();
+    assert_eq!(state.take(), [vec![Event::Launch(vec![0, 0])]]);
 }

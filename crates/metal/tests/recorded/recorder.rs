@@ -28,8 +28,9 @@ pub(crate) struct State {
     /// Bytes that the host wrote.
     pub(crate) written: AtomicUsize,
     pub(crate) libraries: AtomicUsize,
-    /// The text of the last library, and the grid of the last launch.
+    /// The text of the last library, the version it asks for, and the grid of the last launch.
     pub(crate) text: Mutex<String>,
+    pub(crate) version: AtomicUsize,
     pub(crate) grid: Mutex<Option<Grid>>,
     pub(crate) archived: AtomicUsize,
     /// Pipelines made with an archive that had their kernel.
@@ -73,7 +74,7 @@ impl Default for State {
         let (shares, writes, holds) = (AtomicBool::new(true), AtomicBool::new(true), AtomicBool::new(false));
         let (committed, held, watch) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (text, grid) = (Mutex::default(), Mutex::default());
-        let (created, released, written, libraries, archived, found) = (zero(), zero(), zero(), zero(), zero(), zero());
+        let (created, released, written, libraries, version, archived, found) = (zero(), zero(), zero(), zero(), zero(), zero(), zero());
         let (buffers, command_buffers, available) = (most(), most(), most());
         let (shared_bytes, private_bytes, resident, evicted, commits, requests) = (zero(), zero(), zero(), zero(), zero(), zero());
         let (has_residency, unified) = (AtomicBool::new(false), AtomicBool::new(true));
@@ -85,6 +86,7 @@ impl Default for State {
             libraries,
             text,
             grid,
+            version,
             archived,
             found,
             buffers,
@@ -248,6 +250,7 @@ impl Api for Recorder {
 
     fn library(&self, source: LibrarySource<'_>) -> Result<Object> {
         source.text.clone_into(&mut self.0.text.lock().unwrap());
+        self.0.version.store(source.version as usize, Relaxed);
         self.0.libraries.fetch_add(1, Relaxed);
         Ok(self.object())
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use elinvar_core::{
-    Access, Buffer, CommandList, DType, Device, DeviceKind, Dispatch, Extent, Grid, KernelKey, KernelSource, ListBuilder, Metal, MetalText,
-    Parameter, Pipeline, Result,
+    Access, Buffer, CommandList, DType, Device, DeviceKind, Dispatch, Extent, Grid, KernelKey, KernelSource, ListBuilder, METAL_VERSION, Metal,
+    MetalText, Parameter, Pipeline, Result,
 };
 use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
 
@@ -34,6 +34,7 @@ fn prepare(device: &Device, name: &'static str, accesses: &[Access]) -> Pipeline
         kernel: name.to_owned(),
         constants: vec![],
         fast_math: false,
+        version: METAL_VERSION,
         buffers: (0..accesses.len() as u32).collect(),
         threadgroup: vec![],
         refusals: vec![],

@@ -9,4 +9,3 @@ mod forgetful;
 mod hazards;
 mod math;
 mod refusals;
-mod rules;

@@ -83,6 +83,11 @@ fn unqualified_variable(tokens: &Tokens, start: usize) -> Option<usize> {
     while matches!(tokens.text(at), "const" | "volatile" | "constexpr" | "static") {
         at += 1;
     }
+    // `Item* p = …` declares; without `=` it may be a product.
+    if tokens.is_identifier(at) && !is_builtin(tokens.text(at)) {
+        let declares = matches!(tokens.text(at + 1), "*" | "&") && tokens.is_identifier(at + 2) && tokens.text(at + 3) == "=";
+        return (declares && !SPACES.contains(&tokens.text(at)) && tokens.text(at) != "auto").then_some(at + 1);
+    }
     if !is_builtin(tokens.text(at)) {
         return None;
     }

@@ -18,9 +18,9 @@
 #define FLT_MIN_EXP (-125)
 #define FLT_RADIX 2
 #define MAXHALF HALF_MAX
-#define HALF_MAX 65504.h
-#define HALF_MIN 6.103515625e-05h
-#define HALF_EPSILON 0.0009765625h
+#define HALF_MAX ((half)65504.f)
+#define HALF_MIN ((half)6.103515625e-05f)
+#define HALF_EPSILON ((half)0.0009765625f)
 #define HALF_DIG 3
 #define HALF_MANT_DIG 11
 #define BFLOAT_MAX ((bfloat)3.38953139e38f)

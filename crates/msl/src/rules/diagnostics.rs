@@ -125,7 +125,8 @@ impl Reader<'_> {
         if is_ours(message, notes) {
             return None;
         }
-        if types(message).iter().any(|name| space(name).is_some() && words(name).any(|word| self.elsewhere.contains(word))) {
+        let told = std::iter::once(message).chain(notes.iter().map(|note| note.message));
+        if told.flat_map(types).any(|name| space(name).is_some() && words(name).any(|word| self.elsewhere.contains(word))) {
             return None;
         }
         if let Some(space) = method_space(message, notes) {
@@ -179,6 +180,7 @@ const OURS: &[&str] = &[
     "non-const reference cannot bind to vector element",
     "ext_vector_type",
     "illegal vector component name",
+    "to 'metal::matrix<",
     // Kernels of two names may be one instance.
     "duplicate explicit instantiation of",
     // `constant` members defined outside their class; `threadgroup float x[8] = {0}`.
@@ -229,10 +231,11 @@ fn spaces(message: &str) -> Option<(&'static str, &'static str)> {
     (found != wanted).then_some((found, wanted))
 }
 
-/// `cannot bind reference in address space '__global' to object in generic address space`: a note names the object's space last.
+/// `cannot bind reference in address space '__global' to object in generic address space`, `cannot pass pointer to … as a pointer to …`.
 fn spaces_of_note(note: &str) -> Option<(&'static str, &'static str)> {
-    let rest = note.split_once("cannot bind reference in ").or_else(|| note.split_once("is in "))?.1;
-    let (first, second) = rest.split_once(" to object in ").or_else(|| rest.split_once(", but parameter must be in "))?;
+    let rest = ["cannot bind reference in ", "is in ", "cannot pass pointer to "].iter().find_map(|start| Some(note.split_once(start)?.1))?;
+    let (first, second) =
+        [" to object in ", ", but parameter must be in ", " as a pointer to "].iter().find_map(|between| rest.split_once(between))?;
     let named = |text: &str| types(text).first().copied().and_then(space).unwrap_or("thread");
     let (found, wanted) = (named(first), named(second));
     (found != wanted).then_some((found, wanted))

@@ -7,11 +7,13 @@ use std::{
     process::Stdio,
 };
 
+use elinvar_msl::simulator;
+
 use super::*;
 use crate::toolchain::Toolchain;
 
 const FLAGS: &[&str] = &["-E", "-x", "c++", "-std=c++17", "-undef", "-nostdinc", "-w"];
-const DEFINES: &[&str] = &["__METAL__=1", "__METAL_VERSION__=320", "__METAL_MACOS__=1", "__HAVE_BFLOAT__=1"];
+const DEFINES: &[&str] = &["__METAL__=1", "__METAL_VERSION__=310", "__METAL_MACOS__=1", "__HAVE_BFLOAT__=1"];
 const OPERATORS: &[&str] = &[
     "...", "<<=", ">>=", "->*", "##", "::", "->", "++", "--", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "+=", "-=", "*=", "/=", "&=", "|=",
     "^=",
@@ -83,7 +85,8 @@ struct Word<'a> {
 /// A lexer that shares nothing with the preprocessor's.
 fn words(text: &str) -> Vec<Word<'_>> {
     let (mut words, mut file, mut line) = (Vec::new(), "", 0);
-    for whole in text.lines() {
+    // Headers of Metal's stay where they stand, where clang has read empty files.
+    for whole in text.lines().map(|line| if line.starts_with("#include") { "" } else { line }) {
         if let Some((number, name)) = whole.strip_prefix("# ").and_then(|marker| marker.split_once(' ')) {
             line = number.parse().unwrap();
             file = name.split('"').nth(1).unwrap();

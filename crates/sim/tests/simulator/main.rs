@@ -9,5 +9,6 @@ mod execution;
 mod nonuniform;
 mod planted;
 mod refusals;
+mod rules;
 mod subnormals;
 mod vocabulary;

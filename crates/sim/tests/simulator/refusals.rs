@@ -50,7 +50,7 @@ fn address_spaces_do_not_mix() {
 fn lints(text: &str) -> Vec<(u32, &'static str)> {
     let library = simulator().library(&Source::new("user.metal", text), &CompileOptions::default()).unwrap();
     library.pipeline("k", &[]).unwrap();
-    library.address_space_lints(&["k"]).unwrap().into_iter().map(|lint| (lint.location.line, lint.rule)).collect()
+    library.judge(&["k"]).unwrap().into_iter().map(|lint| (lint.location.line, lint.rule)).collect()
 }
 
 #[test]

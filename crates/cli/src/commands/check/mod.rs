@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use elinvar::Result;
-use elinvar_sim::{CompileOptions, Config, Library, Lint, Math, Simulator, Source, Subnormals};
+use elinvar_sim::{CompileOptions, Config, Lint, Math, Simulator, Source, Subnormals};
 
 use super::print_line;
 use crate::{
@@ -56,6 +56,7 @@ enum Tiny {
 
 /// Whether nothing was found.
 pub(crate) fn run(args: &CheckArgs) -> Result<bool> {
+    args.kernel.check_folders()?;
     let (given, limit) = (&args.kernel, Duration::from_secs(args.time_limit.max(1)));
     let Outcome { report, verdict } = contained::run(&given.file, limit, given.save.as_deref(), |parent| check(args, limit, parent))?;
     let report = match &verdict {
@@ -86,20 +87,26 @@ fn check(args: &CheckArgs, time_limit: Duration, parent: &mut Parent) -> Result<
     let library = simulator.library(&Source::read(&given.file)?, &options)?;
     if args.compile_only {
         let names: Vec<_> = library.module().kernels().iter().map(|kernel| kernel.name.as_str()).collect();
+        let lints = library.judge(&names)?;
+        if is_refused(&lints, args) {
+            parent.report(report::refused(&lints, args.json))?;
+            return Ok(false);
+        }
         library.compile_all(&names)?;
-        let lints = lints(&library, &names)?;
         parent.report(report::compiled(&names, &lints, args.json))?;
         return Ok(lints.is_empty());
     }
     let kernel = given.kernel(library.module())?;
-    // Before anything of the kernel runs.
-    let lints = lints(&library, &[kernel])?;
+    let lints = library.judge(&[kernel])?;
+    if is_refused(&lints, args) {
+        parent.report(report::refused(&lints, args.json))?;
+        return Ok(false);
+    }
     let findings = launch::run(args, &simulator, &library, kernel, &lints, parent)?;
     Ok(findings.count() == 0 && lints.is_empty())
 }
 
-fn lints(library: &Library, kernels: &[&str]) -> Result<Vec<Lint>> {
-    let mut lints = library.lints();
-    lints.extend(library.address_space_lints(kernels)?);
-    Ok(lints)
+/// What Apple's compiler would refuse does not run here.
+fn is_refused(lints: &[Lint], args: &CheckArgs) -> bool {
+    !lints.is_empty() && !args.kernel.run_anyway
 }

@@ -7,12 +7,30 @@ use serde_json::{Value, json};
 use super::launch::Findings;
 use crate::kernel::expected::Difference;
 
+/// How many lints a report shows.
+const SHOWN: usize = 20;
+
+/// The first lints, in the order of their lines, and how many more there are.
+fn lines(lints: &[Lint]) -> Vec<String> {
+    let more = (lints.len() > SHOWN).then(|| format!("… and {} more", lints.len() - SHOWN));
+    lints.iter().take(SHOWN).map(Lint::to_string).chain(more).collect()
+}
+
+/// A text that Apple's compiler would refuse, and that is not run for that.
+pub(super) fn refused(lints: &[Lint], as_json: bool) -> String {
+    if as_json {
+        return json!({ "refused": true, "lints": lints.iter().map(lint).collect::<Vec<_>>() }).to_string();
+    }
+    let verdict = format!("Apple's compiler would refuse it: {} lints, not run; --run-anyway runs it all the same", lints.len());
+    lines(lints).into_iter().chain([verdict]).collect::<Vec<_>>().join("\n")
+}
+
 pub(super) fn compiled(kernels: &[&str], lints: &[Lint], as_json: bool) -> String {
     if as_json {
         return json!({ "kernels": kernels, "lints": lints.iter().map(lint).collect::<Vec<_>>() }).to_string();
     }
-    let lines = lints.iter().map(Lint::to_string).chain([format!("{} kernels compile, {} lints", kernels.len(), lints.len())]);
-    lines.collect::<Vec<_>>().join("\n")
+    let verdict = format!("{} kernels compile, {} lints", kernels.len(), lints.len());
+    lines(lints).into_iter().chain([verdict]).collect::<Vec<_>>().join("\n")
 }
 
 /// The findings so far; at the end with what was run.
@@ -24,7 +42,7 @@ pub(super) fn found(findings: &Findings, lints: &[Lint], as_json: bool, is_over:
         let lints: Vec<_> = lints.iter().map(lint).collect();
         return json!({ "kernel": kernel, "seeds": seeds, "threads": threads, "findings": found, "lints": lints }).to_string();
     }
-    let mut lines: Vec<_> = lints.iter().map(Lint::to_string).collect();
+    let mut lines = lines(lints);
     lines.extend(findings.found.iter().map(|(seed, finding)| format!("{finding} (seed {seed})")));
     lines.extend(findings.differences.iter().map(|(seed, difference)| format!("{difference} (seed {seed})")));
     if is_over {

@@ -1,0 +1,16 @@
+#include <metal_stdlib>
+using namespace metal;
+
+static void grow(thread float& x) { x += 1; }
+static float first(constant float* x) { return x[0]; }
+
+kernel void k(device float* a [[buffer(0)]], constant float* c [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+    threadgroup float shared[4];
+    thread float* own = &shared[i]; // refused: address-space
+    constant float* table = a; // refused: address-space
+    grow(a[i]); // refused: address-space
+    a[i] = first(a); // refused: address-space
+    float x = a[i];
+    grow(x);
+    a[i] = x + *own + first(c) + first(table);
+}
