@@ -12,7 +12,6 @@ macro_rules! prelude {
     ($folder:literal: $($name:literal)*) => {
         &[
             $(($name, include_str!(concat!($folder, $name))),)*
-            ("constants.h", include_str!("prelude/constants.h")),
             ("traits.h", include_str!("prelude/traits.h")),
             ("common.h", include_str!("prelude/common.h")),
             ("geometric.h", include_str!("prelude/geometric.h")),

@@ -29,7 +29,7 @@ pub const PRELUDE: &[(&str, &str)] = &[
     ("pack.h", include_str!("rules/prelude/pack.h")),
     ("utility.h", include_str!("rules/prelude/utility.h")),
     ("limits.h", include_str!("simulator/prelude/limits.h")),
-    ("constants.h", include_str!("prelude/constants.h")),
+    ("constants.h", include_str!("simulator/prelude/constants.h")),
     ("traits.h", include_str!("prelude/traits.h")),
     ("geometric.h", include_str!("prelude/geometric.h")),
     ("matrix.h", include_str!("prelude/matrix.h")),

@@ -48,7 +48,7 @@ impl Judge {
             command.arg("-include-pch").arg(self.precompiled(lowered.header, metal_version, define)?);
             let output = run(command.args(["-fsyntax-only", "-"]), lowered.text.as_bytes())?;
             let found = rules::findings(&String::from_utf8_lossy(&output.stderr), module, define.is_some());
-            lints.extend(found.into_iter().filter(|lint| !lints.contains(lint)).collect::<Vec<_>>());
+            lints.extend(found.into_iter().filter(|lint| !is_known(&lints, lint)).collect::<Vec<_>>());
         }
         lints.sort_by(|a, b| (&a.location.file, a.location.line).cmp(&(&b.location.file, b.location.line)));
         Ok(lints)
@@ -79,4 +79,9 @@ impl Judge {
         fs::remove_file(&scratch).map_err(|cause| elinvar_core::cache_error("remove", &scratch, cause))?;
         Ok(place)
     }
+}
+
+/// Whether something like it is known of its line: tokens show some of what clang refuses.
+fn is_known(lints: &[Lint], lint: &Lint) -> bool {
+    lints.iter().any(|known| known.location == lint.location && known.rule == lint.rule)
 }

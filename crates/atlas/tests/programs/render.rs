@@ -66,8 +66,8 @@ fn loads_into_registers_of_their_indices_are_told_apart() {
 
 #[test]
 fn a_function_may_be_longer_than_its_kernel() {
-    let text = "atlas 1\nprogram test\nbuffer y: write f32\nfunction f(a: f32): f32\n  b = add a a\n  b = add b a\n  b = add b a\n  b = add b a\n  return b\nend\n\
-                kernel\n  v: f32 = f 1.0\n  store y[0] v\nend\n";
+    let text = "atlas 1\nprogram test\nbuffer y: write f32\nfunction f(a: f32) -> f32\n  b = add a a\n  b = add b a\n  b = add b a\n  b = add b a\n  return b\nend\n\
+                kernel\n  v: f32 = call f 1.0\n  store y[0] v\nend\n";
     let program = verify(parse(text).unwrap_or_else(|error| panic!("{error}")), &Limits::default()).unwrap();
     assert!(render::metal(&program, true).text.contains("inline float"));
 }

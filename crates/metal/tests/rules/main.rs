@@ -71,7 +71,9 @@ fn rendered(program: &Program) -> Vec<(String, u32, usize)> {
 fn every_operator_of_atlas_on_every_type_and_programs_at_random() {
     let tables = random::TYPES.iter().map(|&dtype| parse(&table(dtype, random::TYPES, dtype == DType::BF16).text).unwrap());
     let together = Cooperation::all(random::TYPES).into_iter().map(|cooperation| cooperation.program);
-    let programs: Vec<Program> = tables.chain(together).chain((0..40).map(|seed| random::program(seed, random::TYPES))).collect();
+    let fence = parse("atlas 1\nprogram fenced\nbuffer y: write f32\nkernel\n  fence\n  store y[0] 1.0\nend\n").unwrap();
+    let programs: Vec<Program> =
+        [fence].into_iter().chain(tables).chain(together).chain((0..40).map(|seed| random::program(seed, random::TYPES))).collect();
     let texts: Vec<_> = programs.iter().flat_map(rendered).collect();
     assert!(texts.len() > 150 && texts.iter().any(|(_, version, _)| *version > METAL_VERSION));
     let found = judge(&texts);
