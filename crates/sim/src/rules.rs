@@ -83,5 +83,5 @@ impl Judge {
 
 /// Whether something like it is known of its line: tokens show some of what clang refuses.
 fn is_known(lints: &[Lint], lint: &Lint) -> bool {
-    lints.iter().any(|known| known.location == lint.location && known.rule == lint.rule)
+    lints.iter().any(|known| (&known.location.file, known.location.line, known.rule) == (&lint.location.file, lint.location.line, lint.rule))
 }

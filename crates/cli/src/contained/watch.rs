@@ -6,7 +6,7 @@ use std::{
 };
 
 /// What the simulator's own limit, which names the line, may take longer.
-const GRACE: Duration = Duration::from_secs(2);
+const GRACE: Duration = Duration::from_secs(8);
 
 /// Watches the threadgroup that another process runs.
 pub(super) struct Watch {

@@ -114,7 +114,7 @@ fn a_kernel_without_a_bounds_check_runs_over_exactly_the_threads_asked_for() {
         check(&[&[file.to_str().unwrap()], extent, &buffers].concat())
     };
     let (code, out, err) = over(&["--threads", "1000"]);
-    assert_eq!((code, out.as_str()), (0, "add: 1000 threads, 1 schedules, 0 findings\n"), "{err}");
+    assert_eq!((code, out.as_str()), (0, "add: 1000 threads, 1 schedule, 0 findings\n"), "{err}");
     let (code, out, _) = over(&["--grid", "4"]);
     assert!(code == 1 && out.contains("unguarded.metal:5: out-of-bounds-read"), "{out}");
     for (extent, wanted) in [("0", "at least 1"), ("4294967296", "at most 4294967295"), ("1,1,1,1", "write X, X,Y or X,Y,Z")] {
@@ -161,7 +161,8 @@ fn what_cannot_be_checked_is_one_line_and_exit_code_two() {
         assert_eq!((code, out.as_str()), (2, ""), "{arguments:?}: {err}");
         assert!(err.contains(wanted) && !err.contains("panicked"), "{arguments:?}: {err}");
     };
-    refusal(&[broken.to_str().unwrap(), "--buffer", "x=f32:1", "--run-anyway"], "broken.metal:4");
+    let (code, out, err) = check(&[broken.to_str().unwrap(), "--buffer", "x=f32:1", "--run-anyway"]);
+    assert!(code == 2 && out.contains("broken.metal:4: use of undeclared identifier 'y'") && err.contains("broken.metal:4"), "{out}{err}");
     refusal(&with(SCALE, &["-I", "no/such/folder"]), "-I no/such/folder: no such folder");
     refusal(&["nowhere.metal"], "nowhere.metal");
     refusal(&[FILE], "choose one with --kernel");

@@ -11,6 +11,7 @@ use std::{
 use elinvar::{DType, Error, Executor, Result, Tensor, kernels::compare::CompareOp};
 use elinvar_core::{Backend, CommandList, Completion, Device, KernelSource, MemoryPressure, NullBackend, Pipeline, Relief, forward};
 use elinvar_cpu::CpuBackend;
+use elinvar_kernels::conformance;
 
 fn cpu() -> Executor {
     Executor::new_cpu(NonZeroUsize::new(2).unwrap()).unwrap()
@@ -300,7 +301,11 @@ fn gpu() -> Executor {
 #[test]
 #[cfg(target_os = "linux")]
 fn random_expressions_have_the_bits_of_their_operators_on_gpus() {
-    assert!(compare(&gpu(), 0..24) > 24);
+    let count = if conformance::runs_all() { 24 } else { 6 };
+    if count < 24 {
+        conformance::skipped("18 of 24 random expressions");
+    }
+    assert!(compare(&gpu(), 0..count) > count as usize);
 }
 
 /// Lengths around whole words, operands that begin between them, rows of whole words and of others.
