@@ -189,10 +189,13 @@ pub(crate) fn run<T: Copy>(data: &[T], at: usize, stride: isize, out: &mut [T]) 
     }
 }
 
+/// What is done with a block of each operand and one of the output.
+type Body<'a, const N: usize> = dyn Fn([&[u8]; N], &mut [u8]) + Sync + 'a;
+
 /// Splits `y`, of elements of `size` bytes, over threads and into blocks and calls `body(blocks of the operands, block of y)` for each.
 ///
 /// `light` work, bound by memory alone, lets large outputs go past the caches; with more work between stores that only costs.
-fn drive<const N: usize>(operands: [Bytes<'_>; N], (y, size): (&mut [u8], usize), light: bool, body: &(dyn Fn([&[u8]; N], &mut [u8]) + Sync)) {
+fn drive<const N: usize>(operands: [Bytes<'_>; N], (y, size): (&mut [u8], usize), light: bool, body: &Body<'_, N>) {
     let linear = operands.iter().all(Bytes::is_linear);
     let streams = light && stream::AVAILABLE && y.len() >= STREAM_FROM;
     let most = if linear && !streams { TASK } else { BLOCK };
