@@ -13,6 +13,7 @@ macro_rules! prelude {
         &[
             $(($name, include_str!(concat!($folder, $name))),)*
             ("traits.h", include_str!("prelude/traits.h")),
+            ("constants.h", include_str!("prelude/constants.h")),
             ("common.h", include_str!("prelude/common.h")),
             ("geometric.h", include_str!("prelude/geometric.h")),
             ("matrix.h", include_str!("prelude/matrix.h")),

@@ -3,7 +3,7 @@
 /// The prelude's files, name and text: write them into one folder and include `msl.h` before the lowered text.
 pub const PRELUDE: &[(&str, &str)] = prelude! {
     "simulator/prelude/":
-    "msl.h" "runtime.h" "language.h" "constants.h" "limits.h" "vector.h" "packed.h" "math.h" "integer.h" "synchronization.h" "collective.h" "simdgroup.h"
+    "msl.h" "runtime.h" "language.h" "limit_macros.h" "limits.h" "vector.h" "packed.h" "math.h" "integer.h" "synchronization.h" "collective.h" "simdgroup.h"
     "quadgroup.h" "simdgroup_matrix.h" "atomic.h" "utility.h" "entry.h"
 };
 

@@ -66,13 +66,13 @@ mod tests {
         assert!(!watch.is_stuck_at(seconds(0), start + seconds(100)), "none runs");
         RUNNING.store(1, Ordering::Relaxed);
         assert!(!watch.is_stuck_at(seconds(50), start + seconds(100)));
-        assert!(!watch.is_stuck_at(seconds(53), start + seconds(200)));
-        assert!(watch.is_stuck_at(seconds(54), start + seconds(201)), "it runs");
+        assert!(!watch.is_stuck_at(seconds(59), start + seconds(200)));
+        assert!(watch.is_stuck_at(seconds(60), start + seconds(201)), "it runs");
         RUNNING.store(2, Ordering::Relaxed);
-        assert!(!watch.is_stuck_at(seconds(54), start + seconds(300)));
-        assert!(!watch.is_stuck_at(seconds(54), start + seconds(303)));
-        assert!(watch.is_stuck_at(seconds(54), start + seconds(304)), "it waits");
+        assert!(!watch.is_stuck_at(seconds(60), start + seconds(300)));
+        assert!(!watch.is_stuck_at(seconds(60), start + seconds(309)));
+        assert!(watch.is_stuck_at(seconds(60), start + seconds(310)), "it waits");
         RUNNING.store(3, Ordering::Relaxed);
-        assert!(!watch.is_stuck_at(seconds(54), start + seconds(400)), "another");
+        assert!(!watch.is_stuck_at(seconds(60), start + seconds(400)), "another");
     }
 }

@@ -5,6 +5,8 @@
 
 #[path = "../../../atlas/tests/programs/common/mod.rs"]
 mod common;
+#[path = "../../../cuda/tests/properties/mod.rs"]
+mod properties;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,6 +23,7 @@ use elinvar_core::{Backend, DType, METAL_VERSION, NullBackend};
 use elinvar_kernels::conformance;
 use elinvar_msl::{MetalHeaders, Module, preprocess};
 use elinvar_sim::Judge;
+use properties::gpu;
 
 /// What is found in texts, each with its version and the number of its kernels.
 fn judge(texts: &[(String, u32, usize)]) -> BTreeSet<String> {
@@ -41,8 +44,11 @@ fn judge(texts: &[(String, u32, usize)]) -> BTreeSet<String> {
 #[test]
 fn every_kernel_of_the_library() {
     let mut texts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for case in conformance::cases().into_iter().chain(conformance::refused()) {
-        for launch in case.plan(NullBackend::new().properties()).unwrap().launches {
+    let (null, cases) = (NullBackend::new(), conformance::cases().into_iter().chain(conformance::refused()));
+    for case in cases {
+        // Texts that plans for other devices alone take, too.
+        let launches = [null.properties(), &gpu(90)].map(|device| case.plan(device).unwrap().launches);
+        for launch in launches.into_iter().flatten() {
             let Some(form) = launch.kernel.metal.as_ref().and_then(|metal| metal.form()) else { continue };
             texts.entry(form.text(|file| file.text)).or_default().insert(form.instance(&launch.kernel.key));
         }

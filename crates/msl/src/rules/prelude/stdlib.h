@@ -2,6 +2,7 @@
 #pragma once
 
 #include "types.h"
+#include "limit_macros.h"
 #include "constants.h"
 #include "limits.h"
 #include "math.h"

@@ -85,4 +85,5 @@ typedef long intptr_t;
 typedef unsigned long uintptr_t;
 typedef decltype(nullptr) nullptr_t;
 
+#include "limit_macros.h"
 #include "constants.h"
