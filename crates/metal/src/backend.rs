@@ -1,13 +1,13 @@
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::HashMap,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use elinvar_core::{
-    Backend, CommandList, Completion, DType, DeviceKind, DeviceProperties, Error, HostMemory, InFlight, KernelSource, METAL_VERSION, MemoryInfo,
-    Metal, MetalFile, Pipeline, RawBuffer, Reading, Relief, Result, Signal, Storage,
+    Backend, CommandList, Completion, DType, DeviceKind, DeviceProperties, Error, HostMemory, InFlight, KernelSource, MemoryInfo, MetalFile,
+    Pipeline, RawBuffer, Reading, Relief, Result, Signal, Storage,
 };
 
 use crate::{
@@ -22,16 +22,13 @@ use crate::{
     submission::{Batch, BatchLimits, Pending},
 };
 
-#[cfg(target_os = "linux")]
-use crate::simulated::Simulated;
-
 /// Heads the text of strict kernels: Metal's math mode *safe* still contracts a product and a sum of one expression.
 /// Each of the three spellings is one that some version of the compiler reads.
-const STRICT: &str = "#pragma METAL fp contract(off)\n#pragma clang fp contract(off)\n#pragma STDC FP_CONTRACT OFF\n";
+pub(crate) const STRICT: &str = "#pragma METAL fp contract(off)\n#pragma clang fp contract(off)\n#pragma STDC FP_CONTRACT OFF\n";
 
 /// The Metal backend over one implementation of Metal's objects.
 pub struct MetalBackend<A: Api> {
-    api: Arc<A>,
+    pub(crate) api: Arc<A>,
     properties: DeviceProperties,
     texts: HashMap<String, String>,
     limits: BatchLimits,
@@ -106,7 +103,7 @@ impl<A: Api> MetalBackend<A> {
         }
     }
 
-    fn text_of(&self, file: &MetalFile) -> &str {
+    pub(crate) fn text_of(&self, file: &MetalFile) -> &str {
         self.texts.get(file.name).map_or(file.text, String::as_str)
     }
 
@@ -151,31 +148,6 @@ impl<A: Api> MetalBackend<A> {
             pending.begin();
             let told = pending.clone();
             self.api.commit(encoded, Box::new(move |result| told.end(result)));
-        }
-        Ok(())
-    }
-}
-
-#[cfg(target_os = "linux")]
-impl MetalBackend<Simulated> {
-    /// Compiles kernels of the library into the cache, those of one text together: much less work than one after the other.
-    ///
-    /// # Errors
-    /// A text that does not compile.
-    pub fn compile_all(&self, kernels: &[Arc<KernelSource>]) -> Result<()> {
-        let mut texts = BTreeMap::<_, BTreeSet<_>>::new();
-        for kernel in kernels {
-            if let Some(form) = kernel.metal.as_ref().and_then(Metal::form) {
-                let strict = if form.fast_math { "" } else { STRICT };
-                let text = strict.to_owned() + &form.text(|file| self.text_of(file));
-                texts.entry((form.fast_math, text)).or_default().insert((kernel.key.to_string(), form.instance(&kernel.key)));
-            }
-        }
-        for ((fast_math, text), instances) in texts {
-            let names: Vec<&str> = instances.iter().map(|(name, _)| name.as_str()).collect();
-            let text = text + &instances.iter().map(|(_, instance)| instance.as_str()).collect::<String>();
-            let name = names.first().copied().unwrap_or_default();
-            self.api.library(LibrarySource { name, text: &text, fast_math, version: METAL_VERSION })?.compile_all(&names)?;
         }
         Ok(())
     }

@@ -1,21 +1,27 @@
 //! Metal's objects as the simulator offers them.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fmt,
     path::Path,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
+    thread,
 };
 
-use elinvar_core::{Error, HostMemory, MemoryInfo, MemoryPressure, PipelineFacts, Relief, Result};
+use elinvar_core::{Error, HostMemory, KernelSource, METAL_VERSION, MemoryInfo, MemoryPressure, Metal, PipelineFacts, Relief, Result};
 use elinvar_msl::ParameterKind;
 use elinvar_sim::{
     Binding, Buffer, CommandBuffer, CompileOptions, Config, Dispatch, Library, Math, Output, Pipeline, Queue, Report, Simulator, Source, Subnormals,
 };
 
-use crate::api::{Api, Done, Facts, Kernel, Launch, LibrarySource, StorageMode};
+use crate::{
+    MetalBackend,
+    api::{Api, Done, Facts, Kernel, Launch, LibrarySource, StorageMode},
+    backend::STRICT,
+};
 
 /// Decides the order of threads and threadgroups; 0 is the natural one. Clones are the same: a device can be given another schedule while it lives.
 #[derive(Clone, Debug, Default)]
@@ -105,6 +111,41 @@ impl Simulated {
         let simulator = Simulator::new(options.config.clone())?;
         let queue = simulator.queue()?;
         Ok(Self { simulator, queue, options })
+    }
+}
+
+impl MetalBackend<Simulated> {
+    /// Compiles kernels of the library into the cache, those of one text together: much less work than one after the other.
+    ///
+    /// # Errors
+    /// A text that does not compile.
+    pub fn compile_all(&self, kernels: &[Arc<KernelSource>]) -> Result<()> {
+        let mut texts = BTreeMap::<_, BTreeSet<_>>::new();
+        for kernel in kernels {
+            if let Some(form) = kernel.metal.as_ref().and_then(Metal::form) {
+                let strict = if form.fast_math { "" } else { STRICT };
+                let text = strict.to_owned() + &form.text(|file| self.text_of(file));
+                texts.entry((form.fast_math, text)).or_default().insert((kernel.key.to_string(), form.instance(&kernel.key)));
+            }
+        }
+        let (texts, next) = (texts.into_iter().collect::<Vec<_>>(), AtomicUsize::new(0));
+        let work = || {
+            while let Some(((fast_math, text), instances)) = texts.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let names: Vec<&str> = instances.iter().map(|(name, _)| name.as_str()).collect();
+                let text = text.clone() + &instances.iter().map(|(_, instance)| instance.as_str()).collect::<String>();
+                let name = names.first().copied().unwrap_or_default();
+                self.api.library(LibrarySource { name, text: &text, fast_math: *fast_math, version: METAL_VERSION })?.compile_all(&names)?;
+            }
+            Ok(())
+        };
+        let ended = |worker: thread::ScopedJoinHandle<'_, Result<()>>| {
+            worker.join().unwrap_or_else(|_| Err(Error::compile_failed("a compiling thread panicked")))
+        };
+        thread::scope(|scope| {
+            let workers: Vec<_> = (0..thread::available_parallelism().map_or(1, usize::from)).map(|_| scope.spawn(work)).collect();
+            workers.into_iter().map(ended).collect::<Result<Vec<()>>>()
+        })?;
+        Ok(())
     }
 }
 
