@@ -11,6 +11,7 @@ use std::{
 use elinvar::{DType, Error, Executor, Result, Tensor, kernels::compare::CompareOp};
 use elinvar_core::{Backend, CommandList, Completion, Device, KernelSource, MemoryPressure, NullBackend, Pipeline, Relief, forward};
 use elinvar_cpu::CpuBackend;
+#[cfg(target_os = "linux")]
 use elinvar_kernels::conformance;
 
 fn cpu() -> Executor {
