@@ -13,14 +13,15 @@ pub fn findings(output: &str, module: &Module, strict_bfloat: bool) -> Vec<Lint>
     let is_own = |file: &str| files.contains(file);
     let reader = Reader { is_own: &is_own, has_library: includes_library(module), elsewhere: methods::owners(module) };
     let errors = errors(output);
-    let mut spoilt = Spoilt::new(module, errors.iter().filter(|(error, notes)| is_ours(error.message, notes)).map(|(_, notes)| notes.as_slice()));
+    let mut invalidated =
+        Invalidated::new(module, errors.iter().filter(|(error, notes)| is_ours(error.message, notes)).map(|(_, notes)| notes.as_slice()));
     let mut lints: Vec<Lint> = Vec::new();
     for (error, notes) in &errors {
         let verdict = if strict_bfloat { narrowing(error.message) } else { reader.verdict(error.message, notes) };
         let Some((rule, message)) = verdict else { continue };
         let own = |diagnostic: &&Diagnostic<'_>| is_own(diagnostic.file);
         let Some(place) = Some(error).filter(own).or_else(|| notes.iter().find(own)) else { continue };
-        if is_about_call(error.message) && spoilt.is_called(place) {
+        if is_about_call(error.message) && invalidated.is_called(place) {
             continue;
         }
         let lint = Lint { location: place.location(), rule, message };
@@ -50,14 +51,14 @@ fn is_about_call(message: &str) -> bool {
 }
 
 /// Instantiations that clang gave up because plain C++ refuses what Metal does not: later calls of them find no function.
-struct Spoilt<'a> {
+struct Invalidated<'a> {
     names: HashSet<&'a str>,
     module: &'a Module,
     /// The lines that have one of the names; made when it is first asked for.
     lines: Option<HashSet<Location>>,
 }
 
-impl<'a> Spoilt<'a> {
+impl<'a> Invalidated<'a> {
     fn new<'n>(module: &'a Module, notes: impl Iterator<Item = &'n [Diagnostic<'a>]>) -> Self
     where
         'a: 'n,
