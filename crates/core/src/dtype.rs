@@ -19,7 +19,6 @@ macro_rules! dtypes {
         ///
         /// Storage goes through [`DType::block`], so that block-quantised formats are further variants and no further mechanism.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        #[non_exhaustive]
         pub enum DType { $($(#[$doc])* $variant,)* $(#[$more_doc])* $more, }
 
         impl DType {

@@ -10,8 +10,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use elinvar_math::reference::{Function, POW_BOUND, apply_pow, error_in_ulp, functions};
-use elinvar_math::{self as math, simd};
+use elinvar_math::reference::{Compiled, apply_pow, compiled, error_in_ulp};
+use elinvar_math::{self as math, functions::Binary, simd};
 use rayon::prelude::*;
 
 const BLOCK: u32 = 1 << 16;
@@ -23,7 +23,7 @@ fn main() {
     if wanted.iter().all(|w| w != "speed") {
         println!("| function | bound, ulp | max, ulp | at x | bits of x | mean, ulp | mismatches | s |");
         println!("|---|---|---|---|---|---|---|---|");
-        for function in functions().iter().filter(|f| chosen(f.name)) {
+        for function in compiled().iter().filter(|f| chosen(f.name)) {
             let start = Instant::now();
             let errors = every_input(function);
             let at = f32::from_bits(errors.at[0]);
@@ -34,7 +34,7 @@ fn main() {
             let start = Instant::now();
             let errors = random_powers();
             let [x, y] = errors.at.map(f32::from_bits);
-            errors.print("pow", POW_BOUND, &format!("{x:e}, {y:e} | {:#010x}, {:#010x}", errors.at[0], errors.at[1]), start);
+            errors.print("pow", Binary::Pow.error().ulp, &format!("{x:e}, {y:e} | {:#010x}, {:#010x}", errors.at[0], errors.at[1]), start);
         }
         println!();
     }
@@ -76,14 +76,14 @@ impl Errors {
     }
 }
 
-fn every_input(function: &Function) -> Errors {
+fn every_input(function: &Compiled) -> Errors {
     let block = |block: u32| {
         let x: Vec<f32> = (0..BLOCK).map(|i| f32::from_bits(block * BLOCK + i)).collect();
         let mut y = vec![0.0; x.len()];
         (function.apply)(&x, &mut y);
         let mut errors = Errors::default();
         for (&x, &y) in x.iter().zip(&y).filter(|(x, _)| (function.domain)(**x)) {
-            errors.add(error_in_ulp(y, (function.oracle)(f64::from(x))), [x.to_bits(), 0]);
+            errors.add(error_in_ulp(y, (function.reference)(f64::from(x))), [x.to_bits(), 0]);
         }
         errors
     };
@@ -138,7 +138,7 @@ fn speed() {
     println!("| function | ns per element | elements per ns |");
     println!("|---|---|---|");
     let positive = |name: &str| matches!(name, "log" | "log2" | "log1p" | "rsqrt");
-    for function in functions() {
+    for function in compiled() {
         let low = if positive(function.name) { 0.01 } else { -8.0 };
         let x: Vec<f32> = (0..4096).map(|i| low + (8.0 - low) * i as f32 / 4096.0).collect();
         let mut y = vec![0.0; x.len()];

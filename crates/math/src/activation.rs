@@ -1,6 +1,7 @@
 //! Activation functions, all from `e^(-|x|)` kept as a sum of two floats.
 
 use super::exp::{Exponential, LOWERED, exp_of, exp_of_sum};
+use super::hyperbolic::tanh;
 use super::log::log1p_of_sum;
 use super::{clamp, fma, polynomial, reciprocal, two_product, two_sum};
 
@@ -142,13 +143,13 @@ fn scaled_normal_tail(t: f32) -> (f32, f32) {
     (value, fma(v, sum_error + product_error, error) + shift)
 }
 
-/// GELU, `x · Φ(x)` with `Φ` the normal distribution function; `gelu_erf(-∞) = -0`, the limit.
+/// GELU, `x · Φ(x)` with `Φ` the normal distribution function; `gelu(-∞) = -0`, the limit.
 ///
 /// Evaluated from `x · Φ(-|x|)`, so that nothing cancels in the negative tail.
 ///
 /// Error: at most 1.6 ulp.
 #[inline(always)]
-pub fn gelu_erf(x: f32) -> f32 {
+pub fn gelu(x: f32) -> f32 {
     let c = clamp(x, -14.6, 14.6);
     let (square, square_error) = two_product(c, c);
     let e = exp_of_sum(-0.5 * square, -0.5 * square_error).normalized();
@@ -158,4 +159,23 @@ pub fn gelu_erf(x: f32) -> f32 {
     let product = Weight::normal(Exponential { hi, lo, k: e.k }, x < 0.0).times(clamp(x, -14.6, f32::INFINITY));
     // Of both signs of zero the product would be the positive one.
     if x == 0.0 { x } else { product }
+}
+
+/// `x · clamp(x/6 + 1/2, 0, 1)`.
+///
+/// Error: at most 2.5 ulp and 4e-7: the sum cancels near -3.
+#[inline(always)]
+pub fn hard_swish(x: f32) -> f32 {
+    x * clamp(x / 6.0 + 0.5, 0.0, 1.0)
+}
+
+/// `x` where positive, else `scale · (e^x - 1)`.
+///
+/// `e^x - 1 = 2t / (1 - t)` with `t = tanh(x / 2)` cancels nowhere.
+///
+/// Error: at most 4.2 ulp.
+#[inline(always)]
+pub fn elu(x: f32, scale: f32) -> f32 {
+    let t = tanh(0.5 * x);
+    if x < 0.0 { scale * ((t + t) / (1.0 - t)) } else { x }
 }

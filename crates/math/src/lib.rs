@@ -14,6 +14,8 @@
 //! over all 2^32 inputs (`pow`: as many random pairs) against an `f64` reference, by `examples/exhaustive_math.rs`.
 
 pub mod float;
+pub mod functions;
+pub mod reference;
 pub mod simd;
 
 mod activation;
@@ -26,17 +28,15 @@ mod pow;
 mod reduce;
 mod trig;
 
-#[cfg(any(test, feature = "reference"))]
-pub mod reference;
 #[cfg(test)]
 mod tests;
 
-pub use activation::{gelu_erf, gelu_tanh, sigmoid, silu, softplus};
+pub use activation::{elu, gelu, gelu_tanh, hard_swish, sigmoid, silu, softplus};
 pub use bfloat::{sigmoid_bfloat, silu_bfloat};
 pub use erf::erf;
 pub use exp::{exp, exp_nonpositive, exp2};
 pub use hyperbolic::tanh;
-pub use log::{log, log1p, log2};
+pub use log::{log, log1p, log2, log10};
 pub use pow::pow;
 pub use reduce::FAST_TRIG_LIMIT;
 pub use trig::{cos, cos_fast, sin, sin_fast, tan};

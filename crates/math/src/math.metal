@@ -72,6 +72,7 @@ inline float rsqrt(float x) {
 // --- exponentials
 
 constant constexpr float LOG2_E = 1.44269504088896340736f;
+constant constexpr float LOG10_2 = 0.301029995663981195214f;
 constant constexpr float LN2 = 0.693147180559945309417f;
 constant constexpr float LN2_TAIL = -1.9046542e-9f;
 constant constexpr float LN2_HI = 0x1.62e4p-1f;
@@ -215,6 +216,10 @@ inline float log1p_of_sum(float x, float tail) {
     const float u = 1.0f + x;
     const float lost = x < 1.0f ? x - (u - 1.0f) : 1.0f - (u - x);
     return log_plus(u, (lost + tail) / u);
+}
+
+inline float log10(float x) {
+    return log2(x) * LOG10_2;
 }
 
 inline float log1p(float x) {
@@ -506,7 +511,7 @@ inline Weight normal_weight(Exponential tail, bool negative) {
     return {negative ? parts.hi : rest, negative ? parts.lo : error, negative ? LOWERED : 1.0f};
 }
 
-inline float gelu_erf(float x) {
+inline float gelu(float x) {
     const float c = clamp(x, -14.6f, 14.6f);
     const Pair square = two_product(c, c);
     const Exponential e = exp_of_sum(-0.5f * square.hi, -0.5f * square.lo).normalized();
@@ -515,6 +520,16 @@ inline float gelu_erf(float x) {
     const float lo = fma(e.hi, tail.lo, fma(e.lo, tail.hi, product.lo));
     const float value = normal_weight({product.hi, lo, e.k}, x < 0.0f).times(clamp(x, -14.6f, INFINITY));
     return x == 0.0f ? x : value;
+}
+
+inline float hard_swish(float x) {
+    return x * clamp(x / 6.0f + 0.5f, 0.0f, 1.0f);
+}
+
+// e^x - 1 = 2t / (1 - t) with t = tanh(x / 2) cancels nowhere.
+inline float elu(float x, float scale) {
+    const float t = tanh(0.5f * x);
+    return x < 0.0f ? scale * ((t + t) / (1.0f - t)) : x;
 }
 
 }  // namespace strict
