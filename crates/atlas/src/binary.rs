@@ -9,7 +9,7 @@ use crate::program::{
 
 const MAGIC: &[u8; 4] = b"ATLS";
 /// The version that is written, and the only one that is read.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Bytes before the program.
 const HEADER: usize = 8;
 /// Bytes after it.
@@ -125,10 +125,6 @@ macro_rules! listed {
     )*};
 }
 listed! {
-    Unary Unary::ALL;
-    Binary Binary::ALL;
-    Ternary Ternary::ALL;
-    Compare Compare::ALL;
     Position Position::ALL;
     Scope Scope::ALL;
     Shuffle Shuffle::ALL;
@@ -137,6 +133,23 @@ listed! {
     DType DType::PROGRAMS;
     Access [Access::Read, Access::Write, Access::ReadWrite];
 }
+
+/// A function: its name.
+macro_rules! functions {
+    ($($type:ident),*) => {$(
+        impl Coded for $type {
+            fn put(&self, out: &mut Vec<u8>) {
+                self.name().to_owned().put(out);
+            }
+
+            fn get(from: &mut Reader<'_>) -> Result<Self> {
+                let name = String::get(from)?;
+                $type::of_name(&name).ok_or_else(|| damaged(&format!("there is no function '{name}'")))
+            }
+        }
+    )*};
+}
+functions!(Unary, Binary, Ternary, Compare);
 
 impl<T: Coded> Coded for Vec<T> {
     fn put(&self, out: &mut Vec<u8>) {

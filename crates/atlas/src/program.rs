@@ -4,9 +4,11 @@ use std::fmt;
 
 use elinvar_core::{Access, DType};
 
+pub use elinvar_math::functions::{Binary, Compare, Ternary, Unary};
+
 pub use crate::{
     constant::{Constant, is_floating, is_signed},
-    operations::{Atomic, Binary, Bounds, Compare, Position, Scope, Shuffle, Ternary, Unary},
+    operations::{Atomic, Bounds, Position, Scope, Shuffle},
 };
 
 /// A typed virtual register of a function.

@@ -25,6 +25,8 @@ pub enum ErrorKind {
     InvalidData,
     /// The operating system refused to read or write.
     Io,
+    /// Elinvar contradicts itself: a fault of its own, to be reported.
+    Internal,
 }
 
 /// An error: opaque, cheap to clone, with predicates for the kinds a caller may want to tell apart.
@@ -71,6 +73,8 @@ constructors! {
     invalid_data => InvalidData, is_invalid_data;
     /// A refused read or write.
     io => Io, is_io;
+    /// A contradiction in Elinvar itself.
+    internal => Internal, is_internal;
 }
 
 impl Error {

@@ -26,7 +26,7 @@ use elinvar_kernels::{
     swiglu::SwiGlu,
     ternary::{Clamp, Fma, Where},
     top_k::TopK,
-    unary::{Approximation, Unary, UnaryOp},
+    unary::{Unary, UnaryOp, WithScalar},
 };
 
 use crate::{
@@ -55,30 +55,64 @@ unary! {
     abs => UnaryOp::Abs;
     /// −x
     neg => UnaryOp::Neg;
+    /// −1, 0 or 1 by the sign of x.
+    sign => UnaryOp::Sign;
+    /// x · x
+    square => UnaryOp::Square;
     /// max(x, 0)
     relu => UnaryOp::Relu;
+    /// Every bit of an integer inverted.
+    bitwise_not => UnaryOp::Not;
+    /// How many bits of an integer are one.
+    bitwise_count => UnaryOp::Popcount;
+    /// Rounded down to a whole number.
+    floor => UnaryOp::Floor;
+    /// Rounded up to a whole number.
+    ceil => UnaryOp::Ceil;
+    /// Rounded to a whole number, towards zero.
+    trunc => UnaryOp::Trunc;
+    /// Rounded to the nearest whole number, ties to even.
+    round => UnaryOp::Round;
     /// √x
     sqrt => UnaryOp::Sqrt;
     /// 1 / √x
     rsqrt => UnaryOp::Rsqrt;
+    /// 1 / x
+    reciprocal => UnaryOp::Reciprocal;
     /// eˣ
     exp => UnaryOp::Exp;
+    /// 2ˣ
+    exp2 => UnaryOp::Exp2;
     /// The natural logarithm.
     log => UnaryOp::Log;
+    /// The logarithm to base 2.
+    log2 => UnaryOp::Log2;
+    /// The logarithm to base 10.
+    log10 => UnaryOp::Log10;
+    /// log(1 + x), also where x is small.
+    log1p => UnaryOp::Log1p;
     /// The sine of x radians.
     sin => UnaryOp::Sin;
     /// The cosine of x radians.
     cos => UnaryOp::Cos;
-    /// 1 / (1 + e⁻ˣ)
-    sigmoid => UnaryOp::Sigmoid;
+    /// The tangent of x radians.
+    tan => UnaryOp::Tan;
     /// The hyperbolic tangent.
     tanh => UnaryOp::Tanh;
+    /// 1 / (1 + e⁻ˣ)
+    sigmoid => UnaryOp::Sigmoid;
+    /// log(1 + eˣ)
+    softplus => UnaryOp::Softplus;
     /// x · sigmoid(x)
     silu => UnaryOp::Silu;
+    /// x · clamp(x / 6 + 1/2, 0, 1)
+    hard_swish => UnaryOp::HardSwish;
+    /// The error function.
+    erf => UnaryOp::Erf;
     /// x · Φ(x), by the error function.
-    gelu => UnaryOp::Gelu(Approximation::None);
+    gelu => UnaryOp::Gelu;
     /// x · Φ(x), by the approximation with tanh.
-    gelu_tanh => UnaryOp::Gelu(Approximation::Tanh);
+    gelu_tanh => UnaryOp::GeluTanh;
 }
 
 macro_rules! binary {
@@ -113,6 +147,40 @@ binary! {
     maximum => Max;
     /// a to the power b; b may be of another numeric type.
     pow => Pow;
+    /// a − b · trunc(a / b): what division towards zero leaves.
+    fmod => Rem;
+    /// Bits that both have.
+    bitwise_and => And;
+    /// Bits that either has.
+    bitwise_or => Or;
+    /// Bits that differ.
+    bitwise_xor => Xor;
+    /// a shifted left by b bits, modulo the width.
+    left_shift => Shl;
+    /// a shifted right by b bits, modulo the width, copying the sign of signed types.
+    right_shift => Shr;
+}
+
+impl Tensor {
+    /// x where positive, else `alpha` · x.
+    ///
+    /// # Errors
+    /// Not a floating-point tensor, or out of memory.
+    pub fn leaky_relu(&self, alpha: f32) -> Result<Tensor> {
+        self.with_scalar(BinaryOp::LeakyRelu, alpha)
+    }
+
+    /// x where positive, else `alpha` · (eˣ − 1).
+    ///
+    /// # Errors
+    /// Not a floating-point tensor, or out of memory.
+    pub fn elu(&self, alpha: f32) -> Result<Tensor> {
+        self.with_scalar(BinaryOp::Elu, alpha)
+    }
+
+    fn with_scalar(&self, op: BinaryOp, scalar: f32) -> Result<Tensor> {
+        self.elementwise(Op::WithScalar(op, scalar), &WithScalar { op, scalar }, &[])
+    }
 }
 
 macro_rules! reductions {

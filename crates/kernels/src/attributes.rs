@@ -45,16 +45,21 @@ pub struct AttributeInfo {
 /// Attribute values by name, as text, checked against an operator's declarations.
 #[derive(Clone, Debug, Default)]
 pub struct Attributes {
+    operator: &'static str,
     declared: &'static [AttributeInfo],
     values: BTreeMap<String, String>,
 }
 
 impl Attributes {
-    /// Checks `given` against `declared`.
+    /// Checks `given` against what `operator` declares.
     ///
     /// # Errors
     /// An attribute that is not declared, given twice, or missing without a default.
-    pub fn new<K: Into<String>, V: Into<String>>(declared: &'static [AttributeInfo], given: impl IntoIterator<Item = (K, V)>) -> Result<Self> {
+    pub fn new<K: Into<String>, V: Into<String>>(
+        operator: &'static str,
+        declared: &'static [AttributeInfo],
+        given: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<Self> {
         let mut values = BTreeMap::new();
         for (name, value) in given {
             let name = name.into();
@@ -70,7 +75,12 @@ impl Attributes {
         if let Some(missing) = declared.iter().find(|a| a.default.is_none() && !values.contains_key(a.name)) {
             return Err(Error::invalid_argument(format!("attribute '{}' ({}) must be given: {}", missing.name, missing.kind, missing.doc)));
         }
-        Ok(Self { declared, values })
+        Ok(Self { operator, declared, values })
+    }
+
+    /// The name of the operator that they are of.
+    pub const fn operator(&self) -> &'static str {
+        self.operator
     }
 
     /// The text of an attribute or of its default; `None` where neither says anything.

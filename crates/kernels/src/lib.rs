@@ -16,7 +16,7 @@ pub mod parallel;
 pub mod registry;
 pub mod rows;
 
-pub use elinvar_math::{self as math, simd};
+pub use elinvar_math::{self as math, functions, simd};
 
 mod attributes;
 mod elementwise;

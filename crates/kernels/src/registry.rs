@@ -59,7 +59,7 @@ impl Description {
     /// # Errors
     /// Attributes that are unknown, missing or do not parse.
     pub fn operator<K: Into<String>, V: Into<String>>(&self, attributes: impl IntoIterator<Item = (K, V)>) -> Result<Box<dyn Operator>> {
-        Attributes::new(self.attributes, attributes).and_then(|a| (self.build)(&a)).map_err(|e| e.context(self.name))
+        Attributes::new(self.name, self.attributes, attributes).and_then(|a| (self.build)(&a)).map_err(|e| e.context(self.name))
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) fn fuse(steps: &mut [Step], body: &[Instruction], last: &[usize], slo
         let (before, rest) = steps.split_at_mut(at);
         let (Some(step @ Step::Apply(_)), Some(Step::Apply(later))) = (before.last_mut(), rest.first_mut()) else { continue };
         let Step::Apply(earlier) = &*step else { continue };
-        let Some(kernel) = ops::fused(first, second).filter(|_| slots[to as usize] == DType::F32) else { continue };
+        let Some(kernel) = ops::pair(first, second).filter(|_| slots[to as usize] == DType::F32) else { continue };
         let (is_a, is_b) = (a == Operand::Register(middle), b == Operand::Register(middle));
         let other = match (is_a, is_b) {
             (true, false) => later.from[1],

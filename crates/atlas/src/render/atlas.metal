@@ -41,97 +41,6 @@ inline bfloat narrow<bfloat>(float x) {
     return as_type<bfloat>(ushort(as_type<uint>(x) >> 16));
 }
 
-template <typename T>
-inline T add(T a, T b) {
-    return T(ulong(a) + ulong(b));
-}
-
-inline float add(float a, float b) {
-    return a + b;
-}
-
-template <typename T>
-inline T sub(T a, T b) {
-    return T(ulong(a) - ulong(b));
-}
-
-template <typename T>
-inline T mul(T a, T b) {
-    return T(ulong(a) * ulong(b));
-}
-
-inline float mul(float a, float b) {
-    return a * b;
-}
-
-// Towards zero; by zero zero; the least number by -1 itself.
-template <typename T>
-inline T div(T a, T b) {
-    if (T(-1) < T(0) && b == T(-1)) {
-        return T(0ul - ulong(a));
-    }
-    return b == T(0) ? T(0) : T(a / b);
-}
-
-// By zero the dividend.
-template <typename T>
-inline T rem(T a, T b) {
-    if (b == T(0)) {
-        return a;
-    }
-    return T(-1) < T(0) && b == T(-1) ? T(0) : T(a % b);
-}
-
-inline float rem(float a, float b) {
-    return metal::fma(-metal::trunc(a / b), b, a);
-}
-
-template <typename T>
-inline T min(T a, T b) {
-    return b < a ? b : a;
-}
-
-// NaN if either is; one instruction on NVIDIA's GPUs where `b` is a constant other than zero.
-inline float min(float a, float b) {
-    return !(a >= b) && !isnan(b) ? a : b;
-}
-
-template <typename T>
-inline T max(T a, T b) {
-    return b > a ? b : a;
-}
-
-inline float max(float a, float b) {
-    return !(a <= b) && !isnan(b) ? a : b;
-}
-
-// Counts modulo the width.
-template <typename T>
-inline T shl(T a, T b) {
-    return T(ulong(a) << (ulong(b) & (8 * sizeof(T) - 1)));
-}
-
-template <typename T>
-inline T shr(T a, T b) {
-    return T(a >> (uint(b) & uint(8 * sizeof(T) - 1)));
-}
-
-template <typename T>
-inline T neg(T a) {
-    return T(0ul - ulong(a));
-}
-
-template <typename T>
-inline T abs(T a) {
-    return a < T(0) ? neg(a) : a;
-}
-
-template <typename T>
-inline T popcount(T a) {
-    const ulong bits = sizeof(T) == 8 ? ulong(a) : ulong(a) & ((1ul << (8 * sizeof(T) & 63)) - 1ul);
-    return T(metal::popcount(uint(bits)) + metal::popcount(uint(bits >> 32)));
-}
-
 // Towards zero, saturating; NaN is zero.
 template <typename T>
 inline T saturate(float x) {
@@ -230,7 +139,7 @@ inline Word<T, N> load_word(device const T* memory, I index) {
     }
     Word<T, N> word;
     for (uint i = 0; i < N; ++i) {
-        word.at[i] = memory[add(index, I(i))];
+        word.at[i] = memory[strict::add(index, I(i))];
     }
     return word;
 }
@@ -242,7 +151,7 @@ inline Word<T, N> load_word(device const T* memory, ulong length, I index) {
     }
     Word<T, N> word;
     for (uint i = 0; i < N; ++i) {
-        word.at[i] = load(memory, length, add(index, I(i)));
+        word.at[i] = load(memory, length, strict::add(index, I(i)));
     }
     return word;
 }
@@ -254,7 +163,7 @@ inline void store_word(device T* memory, I index, Word<T, N> word) {
         return;
     }
     for (uint i = 0; i < N; ++i) {
-        memory[add(index, I(i))] = word.at[i];
+        memory[strict::add(index, I(i))] = word.at[i];
     }
 }
 
@@ -265,7 +174,7 @@ inline void store_word(device T* memory, ulong length, I index, Word<T, N> word)
         return;
     }
     for (uint i = 0; i < N; ++i) {
-        store(memory, length, add(index, I(i)), word.at[i]);
+        store(memory, length, strict::add(index, I(i)), word.at[i]);
     }
 }
 
@@ -323,41 +232,6 @@ template <>
 inline bool shuffle<bool>(bool value, ushort lane) {
     return simd_shuffle(uint(value), lane) != 0;
 }
-
-struct Add {
-    template <typename T>
-    static T apply(T a, T b) { return atlas::add(a, b); }
-};
-
-struct Mul {
-    template <typename T>
-    static T apply(T a, T b) { return atlas::mul(a, b); }
-};
-
-struct Min {
-    template <typename T>
-    static T apply(T a, T b) { return atlas::min(a, b); }
-};
-
-struct Max {
-    template <typename T>
-    static T apply(T a, T b) { return atlas::max(a, b); }
-};
-
-struct And {
-    template <typename T>
-    static T apply(T a, T b) { return T(a & b); }
-};
-
-struct Or {
-    template <typename T>
-    static T apply(T a, T b) { return T(a | b); }
-};
-
-struct Xor {
-    template <typename T>
-    static T apply(T a, T b) { return T(a ^ b); }
-};
 
 // Lanes 16, 8, 4, 2, 1 apart; the first lane has the result.
 template <typename Op, typename T>

@@ -3,7 +3,7 @@
 use elinvar_core::{DType, metal_type};
 
 use super::{body::Body, names::element_name, words::Part};
-use crate::program::{Binary, Compare, Constant, Instruction, Memory, Operand, Position, Scope, Shuffle, Ternary, Unary, is_signed};
+use crate::program::{Binary, Constant, Instruction, Memory, Operand, Position, Scope, Shuffle, Ternary, Unary, is_floating, is_signed};
 
 const fn is_half(dtype: DType) -> bool {
     matches!(dtype, DType::F16 | DType::BF16)
@@ -81,20 +81,7 @@ fn rounded(dtype: DType, value: String) -> String {
 
 /// Whether the operation on halves gives a half.
 const fn is_exact(op: Unary) -> bool {
-    matches!(op, Unary::Neg | Unary::Abs | Unary::Floor | Unary::Ceil | Unary::Trunc | Unary::Round)
-}
-
-/// The name of an operation's object, for reductions.
-fn object(op: Binary) -> &'static str {
-    match op {
-        Binary::Mul => "atlas::Mul",
-        Binary::Min => "atlas::Min",
-        Binary::Max => "atlas::Max",
-        Binary::And => "atlas::And",
-        Binary::Or => "atlas::Or",
-        Binary::Xor => "atlas::Xor",
-        _ => "atlas::Add",
-    }
+    matches!(op, Unary::Neg | Unary::Abs | Unary::Sign | Unary::Relu | Unary::Floor | Unary::Ceil | Unary::Trunc | Unary::Round)
 }
 
 impl Body<'_> {
@@ -114,13 +101,13 @@ impl Body<'_> {
             Instruction::Ternary { op, to, a, b, c } => {
                 let (a, b, c) = (self.operand(a), self.operand(b), self.operand(c));
                 let value = match op {
-                    Ternary::Fma => format!("metal::fma({a}, {b}, {c})"),
+                    Ternary::Fma => format!("{}({a}, {b}, {c})", op.metal()),
                     Ternary::Mad if register(to).is_float() || matches!(register(to), DType::U32 | DType::U64) => format!("{a} * {b} + {c}"),
-                    Ternary::Mad => format!("atlas::add(atlas::mul({a}, {b}), {c})"),
+                    Ternary::Mad => format!("{}({a}, {b}, {c})", op.metal()),
                 };
                 rounded(register(to), value)
             }
-            Instruction::Compare { op, a, b, .. } => format!("{} {} {}", self.operand(a), comparison(op), self.operand(b)),
+            Instruction::Compare { op, a, b, .. } => format!("{} {} {}", self.operand(a), op.infix(), self.operand(b)),
             Instruction::Select { condition, a, b, .. } => format!("{} ? {} : {}", self.operand(condition), self.operand(a), self.operand(b)),
             Instruction::Convert { to, a } => self.convert(self.dtype(a), register(to), a),
             Instruction::Move { a, .. } => self.operand(a),
@@ -131,7 +118,7 @@ impl Body<'_> {
                 self.atomic(at, "atomic_cas", memory, index, &format!("{}, {}", self.operand(expected), self.operand(value)))
             }
             Instruction::Reduce { scope, op, to, a } => {
-                let (op, exchanged, dtype) = (object(op), exchanged(register(to)), register(to));
+                let ([op], exchanged, dtype) = (op.object(), exchanged(register(to)), register(to));
                 let value = if dtype == DType::Bool { format!("uint({})", self.operand(a)) } else { self.operand(a) };
                 let value = if scope == Scope::Group {
                     let groups = match self.context.program.block {
@@ -258,51 +245,22 @@ impl Body<'_> {
 }
 
 fn unary(op: Unary, dtype: DType, a: &str) -> String {
-    let name = op.name();
+    let calls = |name: &str| format!("{name}({a})");
     match op {
         Unary::Neg if dtype.is_float() => format!("-{a}"),
-        Unary::Abs if dtype.is_float() => format!("metal::fabs({a})"),
-        Unary::Abs if !is_signed(dtype) => a.to_owned(),
-        Unary::Neg | Unary::Abs | Unary::Popcount => format!("atlas::{name}({a})"),
-        Unary::Not if dtype == DType::Bool => format!("!{a}"),
-        Unary::Not => format!("{}(~{a})", metal_type(dtype)),
-        Unary::Floor | Unary::Ceil | Unary::Trunc | Unary::Sqrt => format!("metal::{name}({a})"),
-        Unary::Round => format!("metal::rint({a})"),
-        Unary::Log10 => format!("strict::log2({a}) * {}", constant(Constant::f32(std::f32::consts::LOG10_2))),
-        Unary::Gelu => format!("strict::gelu_erf({a})"),
-        Unary::Sigmoid | Unary::Silu if dtype == DType::BF16 => format!("strict::{name}_bfloat({a})"),
-        _ => format!("strict::{name}({a})"),
+        Unary::Abs if !is_floating(dtype) && !is_signed(dtype) => a.to_owned(),
+        Unary::Sigmoid | Unary::Silu if dtype == DType::BF16 => calls(&format!("{}_bfloat", op.metal())),
+        op => calls(op.metal()),
     }
 }
 
 fn binary(op: Binary, dtype: DType, a: &str, b: &str) -> String {
-    let name = op.name();
-    let infix = |symbol: &str| format!("{a} {symbol} {b}");
-    let wraps = dtype.is_float() || matches!(dtype, DType::U32 | DType::U64);
-    match op {
-        Binary::Add if wraps => infix("+"),
-        Binary::Sub if wraps => infix("-"),
-        Binary::Mul if wraps => infix("*"),
-        Binary::Div if dtype.is_float() => infix("/"),
-        Binary::And if dtype == DType::Bool => infix("&&"),
-        Binary::Or if dtype == DType::Bool => infix("||"),
-        Binary::Xor if dtype == DType::Bool => infix("!="),
-        Binary::And => format!("{}({})", metal_type(dtype), infix("&")),
-        Binary::Or => format!("{}({})", metal_type(dtype), infix("|")),
-        Binary::Xor => format!("{}({})", metal_type(dtype), infix("^")),
-        Binary::Pow => format!("strict::pow({a}, {b})"),
-        _ => format!("atlas::{name}({a}, {b})"),
-    }
-}
-
-const fn comparison(op: Compare) -> &'static str {
-    match op {
-        Compare::Eq => "==",
-        Compare::Ne => "!=",
-        Compare::Lt => "<",
-        Compare::Le => "<=",
-        Compare::Gt => ">",
-        Compare::Ge => ">=",
+    // Signed integers and those that are promoted would overflow as `int`, where nothing says that they wrap; division is by a function that says.
+    let is_plain = dtype.is_float() || matches!(dtype, DType::U32 | DType::U64) && op != Binary::Div;
+    match (op.infix(), dtype) {
+        (Some(symbol), _) if is_plain => format!("{a} {symbol} {b}"),
+        (Some(symbol), _) if op.takes(DType::Bool) => format!("{}({a} {symbol} {b})", metal_type(dtype)),
+        (Some(_) | None, _) => format!("{}({a}, {b})", op.metal()),
     }
 }
 

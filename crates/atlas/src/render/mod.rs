@@ -9,9 +9,10 @@ mod words;
 use std::fmt::Write;
 
 use elinvar_core::{Access, DType, METAL_VERSION};
+use elinvar_math::functions;
 
 use crate::{
-    program::{Bounds, Constant, Function, Instruction, Operand, Position, Program, Scope, Shared, Unary},
+    program::{Binary, Bounds, Constant, Function, Instruction, Operand, Position, Program, Scope, Shared},
     verify::Verified,
 };
 use body::Body;
@@ -134,7 +135,11 @@ pub fn metal(verified: &Verified, aligned: bool) -> MetalProgram {
         text += elinvar_math::METAL.text;
         text.push('\n');
     }
+    text += functions::METAL.text;
     text += PRELUDE;
+    for op in Binary::ALL.iter().filter(|op| reduces(program, **op)) {
+        text += op.definition().text;
+    }
     if !block.is_empty() {
         text += "\nstruct AtlasParameters {\n";
         for field in &block {
@@ -164,17 +169,18 @@ fn length_of(shared: &Shared) -> String {
     if shared.length == 0 { format!("atlas_parameters.length_{}", shared.name) } else { format!("{}ul", shared.length) }
 }
 
-/// Whether the library's strict functions are needed.
+/// Whether the library's strict functions are needed: those that approximate.
 fn uses_functions(program: &Program) -> bool {
-    let exact = |op: Unary| {
-        use Unary as U;
-        matches!(op, U::Neg | U::Abs | U::Not | U::Popcount | U::Floor | U::Ceil | U::Trunc | U::Round | U::Sqrt)
-    };
     all_functions(program).flat_map(|f| &f.body).any(|instruction| match *instruction {
-        Instruction::Unary { op, .. } => !exact(op),
-        Instruction::Binary { op, .. } => op == crate::Binary::Pow,
+        Instruction::Unary { op, .. } => op.error().ulp > 0.0,
+        Instruction::Binary { op, .. } => op.error().ulp > 0.0,
         _ => false,
     })
+}
+
+/// Whether threads reduce by that function.
+fn reduces(program: &Program, by: Binary) -> bool {
+    program.kernel.body.iter().any(|instruction| matches!(instruction, Instruction::Reduce { op, .. } if *op == by))
 }
 
 fn all_functions(program: &Program) -> impl Iterator<Item = &Function> {

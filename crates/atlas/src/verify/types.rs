@@ -3,7 +3,7 @@
 use elinvar_core::{Access, DType, Result};
 
 use super::at;
-use crate::program::{Binary, Function, Instruction, Memory, Operand, Program, Scope, Ternary, Unary, is_floating};
+use crate::program::{Binary, Compare, Function, Instruction, Memory, Operand, Program, Scope};
 
 /// Checks a function, which may call the `callees` first functions.
 pub(super) fn check(program: &Program, function: &Function, callees: usize) -> Result<()> {
@@ -23,26 +23,6 @@ struct Checker<'a> {
 }
 
 type Checked<T = ()> = Result<T, String>;
-
-/// Whether values of the type can be calculated with by `op`.
-fn unary_takes(op: Unary, dtype: DType) -> bool {
-    match op {
-        Unary::Neg | Unary::Abs => dtype != DType::Bool,
-        Unary::Not => !is_floating(dtype),
-        Unary::Popcount => dtype.is_integer(),
-        Unary::Floor | Unary::Ceil | Unary::Trunc | Unary::Round | Unary::Sqrt | Unary::Rsqrt => is_floating(dtype),
-        _ => dtype.is_float(),
-    }
-}
-
-pub(crate) fn binary_takes(op: Binary, dtype: DType) -> bool {
-    match op {
-        Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Rem | Binary::Min | Binary::Max => dtype != DType::Bool,
-        Binary::Pow => dtype.is_float(),
-        Binary::And | Binary::Or | Binary::Xor => !is_floating(dtype),
-        Binary::Shl | Binary::Shr => dtype.is_integer(),
-    }
-}
 
 impl Checker<'_> {
     fn operand(&self, operand: Operand) -> Checked<DType> {
@@ -115,11 +95,11 @@ impl Checker<'_> {
 
     fn instruction(&self, instruction: &Instruction) -> Checked {
         match *instruction {
-            Instruction::Unary { op, to, a } => self.alike(to, &[a]).and_then(|dtype| self.takes(op.name(), dtype, unary_takes(op, dtype))),
-            Instruction::Binary { op, to, a, b } => self.alike(to, &[a, b]).and_then(|dtype| self.takes(op.name(), dtype, binary_takes(op, dtype))),
+            Instruction::Unary { op, to, a } => self.alike(to, &[a]).and_then(|dtype| self.takes(op.name(), dtype, op.takes(dtype))),
+            Instruction::Binary { op, to, a, b } => self.alike(to, &[a, b]).and_then(|dtype| self.takes(op.name(), dtype, op.takes(dtype))),
             Instruction::Ternary { op, to, a, b, c } => {
                 let dtype = self.alike(to, &[a, b, c])?;
-                self.takes(op.name(), dtype, is_floating(dtype) || op == Ternary::Mad && dtype.is_integer())
+                self.takes(op.name(), dtype, op.takes(dtype))
             }
             Instruction::Compare { op, to, a, b } => {
                 if self.target(to)? != DType::Bool {
@@ -130,7 +110,7 @@ impl Checker<'_> {
                 }
                 let dtype = self.operand(a)?;
                 self.expect(b, dtype, "the second operand")?;
-                self.takes(op.name(), dtype, dtype != DType::Bool || matches!(op.name(), "eq" | "ne"))
+                self.takes(op.name(), dtype, dtype != DType::Bool || matches!(op, Compare::Eq | Compare::Ne))
             }
             Instruction::Select { to, condition, a, b } => {
                 self.expect(condition, DType::Bool, "the condition")?;
@@ -162,7 +142,7 @@ impl Checker<'_> {
                 self.only_in_kernel("a reduction")?;
                 let dtype = self.alike(to, &[a])?;
                 let reduces = matches!(op, Binary::Add | Binary::Mul | Binary::Min | Binary::Max | Binary::And | Binary::Or | Binary::Xor);
-                self.takes(&format!("{}_{}", Scope::name(scope), op.name()), dtype, reduces && binary_takes(op, dtype))
+                self.takes(&format!("{}_{}", Scope::name(scope), op.name()), dtype, reduces && op.takes(dtype))
             }
             Instruction::Shuffle { to, a, by, .. } => {
                 self.only_in_kernel("a shuffle")?;

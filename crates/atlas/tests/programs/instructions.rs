@@ -91,8 +91,8 @@ fn damaged_binaries_are_refused() {
     assert!(refused(b"ELF").contains("no Atlas binary"));
     assert!((8..bytes.len()).step_by(7).all(|end| refused(&bytes[..end]).contains("damaged")));
     let mut newer = bytes.clone();
-    newer[4] = 2;
-    assert!(refused(&newer).contains("of version 2: this build reads version 1"));
+    newer[4] = 3;
+    assert!(refused(&newer).contains("of version 3: this build reads version 2"));
     // Damage that the checksum was made to fit is read or refused, and what is read is verified or refused: nothing panics.
     let mut verified = 0;
     for place in 8..bytes.len() - 8 {

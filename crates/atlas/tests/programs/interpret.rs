@@ -218,7 +218,7 @@ fn a_gate_gives_the_bits_of_its_steps_and_is_clamped_as_max_and_min_say() {
         ("sigmoid", math::sigmoid),
         ("silu", math::silu),
         ("erf", math::erf),
-        ("gelu", math::gelu_erf),
+        ("gelu", math::gelu),
         ("gelu_tanh", math::gelu_tanh),
     ];
     for (function, value) in functions {

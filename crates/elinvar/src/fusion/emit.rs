@@ -2,14 +2,9 @@
 
 use std::fmt::Write;
 
-use elinvar_atlas::{Binary, Bounds, Builder, Compare, Constant, Memory, Operand, Position, Program, Ternary, Unary};
-use elinvar_core::{Access, DType};
-use elinvar_kernels::{
-    Scalar,
-    binary::BinaryOp,
-    compare::CompareOp,
-    unary::{Approximation, UnaryOp},
-};
+use elinvar_atlas::{Binary, Bounds, Builder, Compare, Constant, Memory, Operand, Position, Program, Ternary};
+use elinvar_core::{Access, DType, Error, Result};
+use elinvar_kernels::Scalar;
 
 use super::{
     graph::{From, Graph, Op, Step},
@@ -108,7 +103,10 @@ impl Plan {
     }
 
     /// The program.
-    pub(super) fn program(&self, graph: &Graph, space: &Space) -> Program {
+    ///
+    /// # Errors
+    /// A step has other operands than its operator takes: a fault of the library's.
+    pub(super) fn program(&self, graph: &Graph, space: &Space) -> Result<Program> {
         let mut b = Builder::new("fused");
         // Every index is calculated from extents and strides that were checked.
         b.bounds(Bounds::Unchecked);
@@ -138,7 +136,7 @@ impl Emitter<'_> {
         self.scalars.iter().find(|(known, _)| known == name).map_or(Constant::u32(0).into(), |(_, operand)| *operand)
     }
 
-    fn finish(mut self, tiling: Option<Tiling>) -> Program {
+    fn finish(mut self, tiling: Option<Tiling>) -> Result<Program> {
         let n = self.scalar("n");
         let Some(Tiling { width, words }) = tiling else {
             let x = self.b.position(Position::GlobalX);
@@ -146,9 +144,9 @@ impl Emitter<'_> {
             let y = rows.then(|| self.b.position(Position::GlobalY));
             let inside = self.b.compare(Compare::Lt, x, n);
             self.b.begin_if(inside);
-            self.row_element(x, y);
+            self.row_element(x, y)?;
             self.b.end();
-            return self.b.finish();
+            return Ok(self.b.finish());
         };
         let (block, local) = (self.b.position(Position::BlockX), self.b.position(Position::LocalX));
         let start = self.b.binary(Binary::Mul, block, Constant::u32((THREADS * words) as u32).into());
@@ -161,7 +159,7 @@ impl Emitter<'_> {
         let numbers: Vec<_> = (0..words).map(|word| self.beyond(first, THREADS * word)).collect();
         let loaded: Vec<_> = numbers.iter().map(|&number| self.load_word(number, width)).collect();
         for (&number, loaded) in numbers.iter().zip(&loaded) {
-            self.finish_word(number, loaded);
+            self.finish_word(number, loaded)?;
         }
         self.b.begin_else();
         // The thread's part of the end, where words are missing.
@@ -171,21 +169,21 @@ impl Emitter<'_> {
         let inside = self.b.compare(Compare::Lt, number, whole);
         self.b.begin_if(inside);
         let loaded = self.load_word(number, width);
-        self.finish_word(number, &loaded);
+        self.finish_word(number, &loaded)?;
         if self.space.rank() == 1 {
             self.b.begin_else();
-            self.broken_word(number, width, n);
+            self.broken_word(number, width, n)?;
         }
         self.b.end();
         let next = self.beyond(number, THREADS);
         self.b.assign(number, next);
         self.b.end();
         self.b.end();
-        self.b.finish()
+        Ok(self.b.finish())
     }
 
     /// Those elements of a word that are among the first `n`, one by one.
-    fn broken_word(&mut self, number: Operand, width: usize, n: Operand) {
+    fn broken_word(&mut self, number: Operand, width: usize, n: Operand) -> Result<()> {
         let index = self.b.register("index", DType::U32);
         let first = self.times(number, width);
         self.b.assign(index, first);
@@ -193,14 +191,15 @@ impl Emitter<'_> {
         let inside = self.b.compare(Compare::Lt, index, n);
         self.b.continue_while(inside);
         let loaded = self.load_word(index, 1);
-        self.finish_word(index, &loaded);
+        self.finish_word(index, &loaded)?;
         let next = self.beyond(index, 1);
         self.b.assign(index, next);
         self.b.end();
+        Ok(())
     }
 
     /// The element at column `x` of row `y`, on the CPU: what depends on the row alone is the same in all lanes.
-    fn row_element(&mut self, x: Operand, y: Option<Operand>) {
+    fn row_element(&mut self, x: Operand, y: Option<Operand>) -> Result<()> {
         let rank = self.space.rank();
         let mut coordinates = vec![x; rank];
         let mut index = x;
@@ -216,7 +215,7 @@ impl Emitter<'_> {
             index = self.b.binary(Binary::Add, row, x);
         }
         let loaded = self.load(&coordinates, 1);
-        self.finish_word(index, &loaded);
+        self.finish_word(index, &loaded)
     }
 
     /// The operands of each element of a word, given its number.
@@ -281,8 +280,8 @@ impl Emitter<'_> {
     }
 
     /// The results of the steps for each element of a word, stored.
-    fn finish_word(&mut self, number: Operand, loaded: &[Vec<Operand>]) {
-        let results: Vec<_> = loaded.iter().map(|loaded| self.calculate(loaded)).collect();
+    fn finish_word(&mut self, number: Operand, loaded: &[Vec<Operand>]) -> Result<()> {
+        let results = loaded.iter().map(|loaded| self.compute(loaded)).collect::<Result<Vec<_>>>()?;
         let first = self.times(number, loaded.len());
         let indices: Vec<_> = (0..loaded.len()).map(|element| self.beyond(first, element)).collect();
         for ((step, _), &output) in self.graph.outputs.iter().zip(&self.outputs) {
@@ -290,6 +289,7 @@ impl Emitter<'_> {
                 self.b.store(output, index, results[*step]);
             }
         }
+        Ok(())
     }
 
     fn sum(&mut self, a: Option<Operand>, b: Operand) -> Operand {
@@ -305,7 +305,7 @@ impl Emitter<'_> {
     }
 
     /// The results of the steps.
-    fn calculate(&mut self, loaded: &[Operand]) -> Vec<Operand> {
+    fn compute(&mut self, loaded: &[Operand]) -> Result<Vec<Operand>> {
         let graph = self.graph;
         let mut results: Vec<Operand> = Vec::new();
         for step in &graph.steps {
@@ -317,86 +317,37 @@ impl Emitter<'_> {
                     From::Step(step) => results[step],
                 })
                 .collect();
-            results.push(self.step(step, &operands));
+            results.push(self.step(step, &operands)?);
         }
-        results
+        Ok(results)
     }
 
-    fn step(&mut self, step: &Step, operands: &[Operand]) -> Operand {
+    fn step(&mut self, step: &Step, operands: &[Operand]) -> Result<Operand> {
         let (dtype, b) = (step.node.info.dtype, &mut self.b);
-        let [first, ..] = *operands else { return Constant::bool(false).into() };
-        let other = |index: usize| operands.get(index).copied().unwrap_or(first);
-        match step.node.op {
-            Op::Unary(UnaryOp::Relu) if dtype.is_integer() => b.binary(Binary::Max, first, zero(dtype)),
-            Op::Unary(UnaryOp::Relu) => {
-                let negative = b.compare(Compare::Lt, first, zero(dtype));
-                b.select(negative, zero(dtype), first)
+        Ok(match (step.node.op, operands) {
+            (Op::Unary(op), &[x]) => b.unary(op, x),
+            (Op::Binary(op), &[x, y]) => b.binary(op, x, y),
+            (Op::WithScalar(op, scalar), &[x]) => {
+                // The scalar is an f32, whatever the operand is.
+                let x = if dtype == DType::F32 { x } else { b.convert(DType::F32, x) };
+                let value = b.binary(op, x, Constant::f32(scalar).into());
+                if dtype == DType::F32 { value } else { b.convert(dtype, value) }
             }
-            Op::Unary(op) => b.unary(unary(op), first),
-            Op::Binary(op) => b.binary(binary(op), first, other(1)),
-            Op::Fma => b.ternary(Ternary::Fma, first, other(1), other(2)),
-            Op::Clamp(low, high) => {
-                let held = b.binary(Binary::Max, first, bound(low, dtype));
-                b.binary(Binary::Min, held, bound(high, dtype))
+            (Op::Fma, &[x, y, z]) => b.ternary(Ternary::Fma, x, y, z),
+            (Op::Clamp(low, high), &[x]) => {
+                let held = b.binary(Binary::Max, x, bound(low, dtype)?);
+                b.binary(Binary::Min, held, bound(high, dtype)?)
             }
-            Op::Select => b.select(first, other(1), other(2)),
-            Op::Compare(op) => b.compare(compare(op), first, other(1)),
-            Op::Cast(to) => b.convert(to, first),
-        }
+            (Op::Select, &[condition, x, y]) => b.select(condition, x, y),
+            (Op::Compare(op), &[x, y]) => b.compare(op, x, y),
+            (Op::Cast(to), &[x]) => b.convert(to, x),
+            (op, operands) => return Err(Error::internal(format!("fusion of {op:?} with {} operands", operands.len()))),
+        })
     }
-}
-
-fn zero(dtype: DType) -> Operand {
-    Constant { dtype, bits: 0 }.into()
 }
 
 /// A bound, which the operator has checked.
-fn bound(value: Scalar, dtype: DType) -> Operand {
-    let bits = value.saturated_bits(dtype).unwrap_or(0);
-    Constant { dtype, bits: bits & (u64::MAX >> (64 - 8 * dtype.size())) }.into()
-}
-
-const fn unary(op: UnaryOp) -> Unary {
-    match op {
-        UnaryOp::Abs => Unary::Abs,
-        UnaryOp::Sqrt => Unary::Sqrt,
-        UnaryOp::Rsqrt => Unary::Rsqrt,
-        UnaryOp::Exp => Unary::Exp,
-        UnaryOp::Log => Unary::Log,
-        UnaryOp::Sin => Unary::Sin,
-        UnaryOp::Cos => Unary::Cos,
-        UnaryOp::Sigmoid => Unary::Sigmoid,
-        UnaryOp::Tanh => Unary::Tanh,
-        UnaryOp::Silu => Unary::Silu,
-        UnaryOp::Floor => Unary::Floor,
-        UnaryOp::Ceil => Unary::Ceil,
-        UnaryOp::Round => Unary::Round,
-        UnaryOp::Erf => Unary::Erf,
-        UnaryOp::Gelu(Approximation::None) => Unary::Gelu,
-        UnaryOp::Gelu(Approximation::Tanh) => Unary::GeluTanh,
-        _ => Unary::Neg,
-    }
-}
-
-const fn binary(op: BinaryOp) -> Binary {
-    match op {
-        BinaryOp::Add => Binary::Add,
-        BinaryOp::Sub => Binary::Sub,
-        BinaryOp::Mul => Binary::Mul,
-        BinaryOp::Div => Binary::Div,
-        BinaryOp::Min => Binary::Min,
-        BinaryOp::Max => Binary::Max,
-        BinaryOp::Pow => Binary::Pow,
-    }
-}
-
-const fn compare(op: CompareOp) -> Compare {
-    match op {
-        CompareOp::Eq => Compare::Eq,
-        CompareOp::Ne => Compare::Ne,
-        CompareOp::Lt => Compare::Lt,
-        CompareOp::Le => Compare::Le,
-        CompareOp::Gt => Compare::Gt,
-        CompareOp::Ge => Compare::Ge,
-    }
+fn bound(value: Scalar, dtype: DType) -> Result<Operand> {
+    let bits = value.saturated_bits(dtype)?;
+    Ok(Constant { dtype, bits: bits & (u64::MAX >> (64 - 8 * dtype.size())) }.into())
 }

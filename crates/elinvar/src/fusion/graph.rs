@@ -20,6 +20,7 @@ const MOST_OUTPUTS: usize = 4;
 pub(crate) enum Op {
     Unary(UnaryOp),
     Binary(BinaryOp),
+    WithScalar(BinaryOp, f32),
     Fma,
     Clamp(Scalar, Scalar),
     Select,
@@ -28,33 +29,12 @@ pub(crate) enum Op {
 }
 
 impl Op {
-    /// Whether a program can calculate it of operands of these types, which the operator takes.
+    /// Whether a program can compute it of operands of these types, which the operator takes.
     pub(super) fn fuses(&self, dtypes: &[DType]) -> bool {
-        use UnaryOp as U;
         match self {
-            Op::Unary(op) => matches!(
-                op,
-                U::Abs
-                    | U::Neg
-                    | U::Relu
-                    | U::Sqrt
-                    | U::Rsqrt
-                    | U::Floor
-                    | U::Ceil
-                    | U::Round
-                    | U::Exp
-                    | U::Log
-                    | U::Sin
-                    | U::Cos
-                    | U::Tanh
-                    | U::Erf
-                    | U::Sigmoid
-                    | U::Silu
-                    | U::Gelu(_)
-            ),
-            Op::Binary(BinaryOp::Pow) => dtypes[0].is_float() && dtypes[0] == dtypes[1],
+            Op::Binary(op) => dtypes.iter().all(|dtype| *dtype == dtypes[0]) && op.takes(dtypes[0]),
             Op::Compare(op) => dtypes[0] != DType::Bool || matches!(op, CompareOp::Eq | CompareOp::Ne),
-            Op::Binary(_) | Op::Fma | Op::Clamp(..) | Op::Select | Op::Cast(_) => true,
+            Op::Unary(_) | Op::WithScalar(..) | Op::Fma | Op::Clamp(..) | Op::Select | Op::Cast(_) => true,
         }
     }
 }

@@ -171,7 +171,7 @@ fn run(executor: &Executor, graph: Graph) -> Result<()> {
     }
     // The library's own programs stay in their buffers and end.
     let trusted = Limits { steps: None, unchecked: true, ..Limits::default() };
-    let prepared = programs(executor, &plan.key, || executor.prepare_program(plan.program(&graph, &space), &trusted, plan.registers()))?;
+    let prepared = programs(executor, &plan.key, || executor.prepare_program(plan.program(&graph, &space)?, &trusted, plan.registers()))?;
     let launch = LaunchConfig::new(plan.grid, plan.block);
     prepared.dispatch(executor, &launch, all, |_| 0, |parameter| plan.scalar(parameter))?;
     give();

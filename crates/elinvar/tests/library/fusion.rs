@@ -8,7 +8,10 @@ use std::{
     },
 };
 
-use elinvar::{DType, Error, Executor, Result, Tensor, kernels::compare::CompareOp};
+use elinvar::{
+    DType, Error, Executor, Result, Tensor,
+    kernels::{binary::BinaryOp, compare::CompareOp, unary::UnaryOp},
+};
 use elinvar_core::{Backend, CommandList, Completion, Device, KernelSource, MemoryPressure, NullBackend, Pipeline, Relief, forward};
 use elinvar_cpu::CpuBackend;
 #[cfg(target_os = "linux")]
@@ -331,6 +334,69 @@ fn words_of_neighbouring_elements_have_the_bits_of_single_ones() {
 
 fn chain(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     a.silu()?.mul(b)?.add(a)?.clamp(-1.0, 1.0)
+}
+
+/// Every function of the table, by the method that applies it.
+fn unary_methods() -> Vec<(UnaryOp, fn(&Tensor) -> Result<Tensor>)> {
+    macro_rules! methods {
+        ($($op:ident $method:ident)*) => { vec![$((UnaryOp::$op, Tensor::$method as fn(&Tensor) -> Result<Tensor>)),*] };
+    }
+    methods! {
+        Abs abs Neg neg Sign sign Square square Relu relu Not bitwise_not Popcount bitwise_count Floor floor Ceil ceil Trunc trunc Round round
+        Sqrt sqrt Rsqrt rsqrt Reciprocal reciprocal Exp exp Exp2 exp2 Log log Log2 log2 Log10 log10 Log1p log1p Sin sin Cos cos Tan tan Tanh tanh
+        Sigmoid sigmoid Softplus softplus Silu silu HardSwish hard_swish Erf erf Gelu gelu GeluTanh gelu_tanh
+    }
+}
+
+type BinaryMethod = fn(&Tensor, &Tensor) -> Result<Tensor>;
+
+fn binary_methods() -> Vec<(BinaryOp, BinaryMethod)> {
+    macro_rules! methods {
+        ($($op:ident $method:ident)*) => { vec![$((BinaryOp::$op, Tensor::$method as BinaryMethod)),*] };
+    }
+    let mut methods = methods! {
+        Add add Sub sub Mul mul Div div Min minimum Max maximum Pow pow Rem fmod And bitwise_and Or bitwise_or Xor bitwise_xor Shl left_shift
+        Shr right_shift
+    };
+    methods.push((BinaryOp::LeakyRelu, |x, _| x.leaky_relu(0.3)));
+    methods.push((BinaryOp::Elu, |x, _| x.elu(1.7)));
+    methods
+}
+
+/// Each function and its square, in one launch: the bits of its operator.
+fn check_functions(executor: &Executor, dtypes: &[DType]) {
+    let mut random = Random(9);
+    let (unary, binary) = (unary_methods(), binary_methods());
+    assert_eq!((unary.len(), binary.len()), (UnaryOp::ALL.len(), BinaryOp::ALL.len()));
+    for &dtype in dtypes {
+        let (a, b) = (tensor(executor, &mut random, dtype, &[3, 37]), tensor(executor, &mut random, dtype, &[37]));
+        let mut check = |name: &str, method: &dyn Fn() -> Result<Tensor>| {
+            let square = || method()?.mul(&a);
+            let (recording, fused) = executor.record(square).unwrap();
+            assert_eq!(recording.len(), 1, "{name} of {dtype}");
+            executor.replay(&recording).unwrap().wait().unwrap();
+            assert!(same_bits(&fused, &square().unwrap()), "{name} of {dtype}");
+        };
+        unary.iter().filter(|(op, _)| op.takes(dtype)).for_each(|(op, method)| check(op.name(), &|| method(&a)));
+        binary.iter().filter(|(op, _)| op.takes(dtype)).filter(|(op, _)| dtype.is_float() || *op != BinaryOp::LeakyRelu).for_each(|(op, method)| {
+            check(op.name(), &|| method(&a, &b));
+        });
+    }
+}
+
+#[test]
+fn every_function_has_a_method_and_fuses_on_the_cpu() {
+    check_functions(&cpu(), DType::NUMBERS);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn every_function_has_a_method_and_fuses_on_gpus() {
+    let dtypes: &[DType] = if conformance::runs_all() { DType::NUMBERS } else { &[DType::BF16, DType::I16] };
+    if !conformance::runs_all() {
+        conformance::skipped("fused functions of nine of eleven types");
+    }
+    check_functions(&gpu(), dtypes);
 }
 
 #[test]

@@ -44,9 +44,8 @@ template <typename Op, typename T, uint BYTES>
     store_word(y + first, dense.count - first, left);
 }
 
-struct Pow {
-    static float apply(float a, float b) { return strict::pow(a, b); }
-
+// Powers of integers.
+struct Power {
     template <typename T>
     static T apply(T base, ulong exponent) { return power(base, false, exponent); }
 

@@ -1,10 +1,10 @@
-//! Arithmetic of two tensors, broadcast by NumPy's rule: add, sub, mul, div, min, max, pow.
+//! Functions of two tensors, broadcast by NumPy's rule: those of [`crate::functions`].
 //!
 //! * Floating-point types compute in f32 and round once. `min` and `max` are NaN if either side is.
 //! * Integers wrap. Division is towards zero, and by zero gives zero. A power with a negative exponent is the exact one towards zero.
 //! * `pow` takes an exponent of any numeric type. With a floating-point base the exponent is first converted to the base's type. With an
 //!   integer base, an integer exponent gives the exact power's low bits; a floating-point one is computed in f32 and truncated.
-//! * Error: none but the rounding of the output, except `pow`: see [`crate::math::pow`].
+//! * Error: [that of the function](BinaryOp::error), and the rounding of the output.
 //! * Memory: each operand is read once and the output written once; large outputs go past the caches.
 
 mod cpu;
@@ -13,10 +13,11 @@ pub(crate) mod oracle;
 
 use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
+pub use crate::functions::Binary as BinaryOp;
 use crate::{
-    Argument, Description, Launch, Operator, Plan, Port, TensorInfo, cast,
+    Argument, Attributes, Description, Launch, Operator, Plan, Port, TensorInfo, cast,
     elementwise::{self, Dense, Operand, Space, broadcast_shape, over_elements, over_words, same_dtype, with_words},
-    math,
+    functions, math,
     metal::{self, metal_file, params},
     required,
 };
@@ -27,15 +28,16 @@ const FILES: &[MetalFile] = &[
     Operand::METAL,
     Dense::METAL,
     elementwise::METAL,
-    elementwise::NUMBER,
     BinaryParams::METAL,
     math::METAL,
+    functions::METAL,
+    BinaryOp::OBJECTS,
     metal_file!("binary/binary.metal"),
 ];
 const METAL: MetalForm = MetalForm::new(FILES, "binary");
 const DENSE: MetalForm = MetalForm::new(FILES, "binary_dense");
 
-/// `y = op(a, b)`, broadcast. Both of one floating-point or integer type, which is also the output's; for `pow`, `b` may be of another.
+/// `y = op(a, b)`, broadcast. Both of one type, which is also the output's; for `pow`, `b` may be of another.
 #[derive(Clone, Copy, Debug)]
 pub struct Binary {
     /// The operation.
@@ -58,10 +60,17 @@ impl Operator for Binary {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         let (a, b) = (required(inputs, 0, "a")?, required(inputs, 1, "b")?);
         if self.op != BinaryOp::Pow {
-            same_dtype(self.op, &[&a, &b])?;
+            same_dtype(self.op.name(), &[&a, &b])?;
         }
         if a.dtype == DType::Bool || b.dtype == DType::Bool {
-            return Err(Error::invalid_argument(format!("{} of bool: cast it to a number first", self.op)));
+            return Err(Error::invalid_argument(format!("{} of bool: cast it to a number first", self.op.name())));
+        }
+        if operator_name(self.op).is_none() {
+            return Err(Error::unsupported(format!("{} of two tensors: its second argument is a number, as in `WithScalar`", self.op.name())));
+        }
+        if self.op != BinaryOp::Pow && !self.op.takes(a.dtype) {
+            let names: Vec<_> = DType::NUMBERS.iter().filter(|dtype| self.op.takes(**dtype)).map(|dtype| dtype.name()).collect();
+            return Err(Error::invalid_argument(format!("{} of {}: one of {} expected", self.op.name(), a.dtype, names.join(", "))));
         }
         Ok(vec![TensorInfo::of(a.dtype, broadcast_shape(&[&a, &b])?)])
     }
@@ -84,14 +93,17 @@ impl Binary {
         let (space, [left, right]) = Space::broadcast(*y.0.shape(), [&a.0, &b.0])?;
         let types = [a.0.dtype, b.0.dtype];
         let key = KernelKey::new(self.op.name(), if types[0] == types[1] { &types[..1] } else { &types });
+        let is_power = self.op == BinaryOp::Pow && types[0].is_integer();
+        let object: &'static [&'static str] = if is_power { &["Power"] } else { self.op.object() };
         let buffers = [(Parameter::read("a", types[0]), a.1), (Parameter::read("b", types[1]), b.1), (Parameter::write("y", y.0.dtype), y.1)];
         if device.has_simdgroups() && types[0] == types[1] && left.is_linear(&space) && right.is_linear(&space) {
             let dense = Dense::new(&space, [left.origin, right.origin], 0.0);
-            let launch = Launch::on_gpu(with_words(key), DENSE.with_arguments(self.op.function()), &dense, buffers);
+            let launch = Launch::on_gpu(with_words(key), DENSE.with_arguments(object), &dense, buffers);
             return Ok(over_words(launch, space.elements(), types[0].size()));
         }
-        let launch = Launch::new(key, cpu::twin(self.op, types[0], types[1])?, &BinaryParams { space, a: left, b: right }, buffers)
-            .with_metal(METAL.with_arguments(self.op.function()));
+        let kernel = if is_power { cpu::power(types[0], types[1])? } else { cpu::kernel(self.op, types[0])? };
+        let launch = Launch::new(key, kernel, &BinaryParams { space, a: left, b: right }, buffers)
+            .with_metal(METAL.with_arguments(object));
         Ok(over_elements(launch, space.elements()))
     }
 }
@@ -127,47 +139,58 @@ fn power(a: TensorInfo, b: TensorInfo, y: TensorInfo, device: &DeviceProperties)
     Ok(plan)
 }
 
-macro_rules! operations {
-    ($($(#[$doc:meta])* $variant:ident $name:literal $summary:literal;)*) => {
-        crate::elementwise::dispatch::named! {
-            /// The operations of [`Binary`].
-            pub enum BinaryOp("binary operation") { $($(#[$doc])* $variant $name,)* }
-        }
-
-        impl BinaryOp {
-            /// The function object in Metal.
-            const fn function(self) -> &'static [&'static str] {
-                match self { $(BinaryOp::$variant => &[stringify!($variant)],)* }
-            }
-        }
-
-        pub(crate) const DESCRIPTIONS: &[Description] = &[$(Description {
-            name: $name,
-            summary: $summary,
-            inputs: &[Port::new("a", DType::NUMBERS, "any shape"), Port::new("b", DType::NUMBERS, "any shape that broadcasts with a")],
-            outputs: &[Port::new("y", DType::NUMBERS, "the shape a and b broadcast to, of a's type")],
-            attributes: &[],
-            build: |_| Ok(Box::new(Binary { op: BinaryOp::$variant })),
-        },)*];
-    };
+/// The function of the operator's name.
+fn build(attributes: &Attributes) -> Result<Box<dyn Operator>> {
+    let name = attributes.operator();
+    match BinaryOp::ALL.iter().find(|op| operator_name(**op) == Some(name)) {
+        Some(&op) => Ok(Box::new(Binary { op })),
+        None => Err(Error::internal(format!("there is no function '{name}' of two numbers"))),
+    }
 }
 
-operations! {
-    /// a + b.
-    Add "add" "a + b, broadcast; integers wrap";
-    /// a − b.
-    Sub "sub" "a - b, broadcast; integers wrap";
-    /// a · b.
-    Mul "mul" "a * b, broadcast; integers wrap";
-    /// a / b.
-    Div "div" "a / b, broadcast; integers towards zero, by zero gives zero";
-    /// The smaller.
-    Min "min" "the smaller of a and b, broadcast; NaN if either is";
-    /// The larger.
-    Max "max" "the larger of a and b, broadcast; NaN if either is";
-    /// a to the power b.
-    Pow "pow" "a to the power b, broadcast; b may be of another numeric type";
+/// What the operator is called: as NumPy calls it. None where it is an operator with an attribute instead.
+pub(crate) const fn operator_name(op: BinaryOp) -> Option<&'static str> {
+    match op {
+        BinaryOp::Rem => Some("fmod"),
+        BinaryOp::And => Some("bitwise_and"),
+        BinaryOp::Or => Some("bitwise_or"),
+        BinaryOp::Xor => Some("bitwise_xor"),
+        BinaryOp::Shl => Some("left_shift"),
+        BinaryOp::Shr => Some("right_shift"),
+        BinaryOp::LeakyRelu | BinaryOp::Elu => None,
+        BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Min | BinaryOp::Max | BinaryOp::Pow => Some(op.name()),
+    }
 }
+
+const fn ports(dtypes: &'static [DType]) -> [Port; 3] {
+    [
+        Port::new("a", dtypes, "any shape"),
+        Port::new("b", dtypes, "any shape that broadcasts with a"),
+        Port::new("y", dtypes, "the shape a and b broadcast to, of a's type"),
+    ]
+}
+
+const fn described(op: BinaryOp, name: &'static str) -> Description {
+    const INTEGERS: [Port; 3] = ports(DType::INTEGERS);
+    const NUMBERS: [Port; 3] = ports(DType::NUMBERS);
+    let ports: &[Port; 3] = if op.takes(DType::F32) { &NUMBERS } else { &INTEGERS };
+    let (inputs, outputs) = ports.split_at(2);
+    Description { name, summary: op.summary(), inputs, outputs, attributes: &[], build }
+}
+
+const COUNT: usize = BinaryOp::ALL.len() - 2;
+
+pub(crate) const DESCRIPTIONS: &[Description] = &{
+    let (mut all, mut count, mut index) = ([described(BinaryOp::Add, "add"); COUNT], 0, 0);
+    while index < BinaryOp::ALL.len() {
+        if let Some(name) = operator_name(BinaryOp::ALL[index]) {
+            all[count] = described(BinaryOp::ALL[index], name);
+            count += 1;
+        }
+        index += 1;
+    }
+    all
+};
 
 #[cfg(test)]
 mod tests {
@@ -195,10 +218,13 @@ mod tests {
     }
 
     #[test]
-    fn names_round_trip() {
-        for &op in BinaryOp::ALL {
-            assert_eq!(op.to_string().parse::<BinaryOp>().unwrap(), op);
+    fn every_function_is_an_operator() {
+        for description in DESCRIPTIONS {
+            let operator = format!("{:?}", description.operator::<&str, &str>([]).unwrap());
+            let op = BinaryOp::ALL.iter().find(|&&op| format!("{:?}", Binary { op }) == operator).unwrap();
+            assert_eq!(operator_name(*op), Some(description.name));
         }
-        assert!("plus".parse::<BinaryOp>().unwrap_err().to_string().contains("add"));
+        assert_eq!(DESCRIPTIONS.iter().map(|d| d.name).collect::<std::collections::BTreeSet<_>>().len(), COUNT);
+        assert!(infer(BinaryOp::And, (DType::F32, &[2]), (DType::F32, &[2])).unwrap_err().to_string().contains("and of f32: one of i8"));
     }
 }

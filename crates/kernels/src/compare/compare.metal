@@ -22,23 +22,3 @@ template <typename Op, typename T>
     }
     store(y, run, holds);
 }
-
-struct Equal {
-    template <typename T>
-    static bool apply(T a, T b) { return a == b; }
-};
-
-struct NotEqual {
-    template <typename T>
-    static bool apply(T a, T b) { return a != b; }
-};
-
-struct Less {
-    template <typename T>
-    static bool apply(T a, T b) { return a < b; }
-};
-
-struct LessOrEqual {
-    template <typename T>
-    static bool apply(T a, T b) { return a <= b; }
-};

@@ -1,66 +1,46 @@
-//! The CPU twin: one vectorised loop for each relation and type; halves are widened block by block.
+//! The CPU kernels: one vectorised loop for each comparison and type; 16-bit floats are widened block by block.
 
 use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
 use half::{bf16, f16};
 
-use super::Relation;
+use super::CompareOp;
 use crate::{
     binary::BinaryParams,
     elementwise::{
         blocks::{Strided, map2},
-        dispatch::{Truth, for_integers, for_storage},
+        dispatch::{Truth, for_integers},
         halves,
     },
     float::Float,
+    functions::{Relation, RelationVisitor},
     simd,
 };
 
-trait Holds<T> {
-    fn holds(a: &T, b: &T) -> bool;
-}
+/// Makes the kernel for a data type.
+struct Kernels(DType);
 
-macro_rules! relations {
-    ($($relation:ident $operator:tt),*) => {$(
-        struct $relation;
-        impl<T: Element> Holds<T> for $relation {
-            #[inline(always)]
-            fn holds(a: &T, b: &T) -> bool {
-                a $operator b
-            }
+impl RelationVisitor for Kernels {
+    type Output = Option<HostKernel>;
+
+    fn visit<R: Relation>(self) -> Self::Output {
+        match self.0 {
+            DType::F32 => Some(run::<R, f32>),
+            DType::F16 => Some(run_halves::<R, f16>),
+            DType::BF16 => Some(run_halves::<R, bf16>),
+            integer => for_integers!(integer, T => run::<R, T> as HostKernel),
         }
-    )*};
-}
-relations!(Equal ==, NotEqual !=, Less <, LessOrEqual <=);
-
-/// The kernel of a relation of a type that [`Relation::dtype`] leaves.
-pub(super) fn twin(relation: Relation, dtype: DType) -> Result<HostKernel> {
-    let kernel = match (relation, dtype.is_float()) {
-        (Relation::Equal, true) => float::<Equal>(dtype),
-        (Relation::NotEqual, true) => float::<NotEqual>(dtype),
-        (Relation::Less, true) => float::<Less>(dtype),
-        (Relation::LessOrEqual, true) => float::<LessOrEqual>(dtype),
-        (Relation::Equal, false) => Some(for_storage!(dtype, T => run::<Equal, T> as HostKernel)),
-        (Relation::NotEqual, false) => Some(for_storage!(dtype, T => run::<NotEqual, T> as HostKernel)),
-        (Relation::Less, false) => for_integers!(dtype, T => run::<Less, T> as HostKernel),
-        (Relation::LessOrEqual, false) => for_integers!(dtype, T => run::<LessOrEqual, T> as HostKernel),
-    };
-    kernel.ok_or_else(|| Error::unsupported(format!("comparison of {dtype}")))
-}
-
-fn float<R: Holds<f32>>(dtype: DType) -> Option<HostKernel> {
-    match dtype {
-        DType::F32 => Some(run::<R, f32>),
-        DType::F16 => Some(run_halves::<R, f16>),
-        DType::BF16 => Some(run_halves::<R, bf16>),
-        _ => None,
     }
 }
 
-fn run<R: Holds<T>, T: Element>(arguments: &mut HostArguments<'_>) -> Result<()> {
+pub(super) fn kernel(op: CompareOp, dtype: DType) -> Result<HostKernel> {
+    op.visit(Kernels(dtype)).ok_or_else(|| Error::unsupported(format!("{} of {dtype}", op.name())))
+}
+
+fn run<R: Relation, T: Element>(arguments: &mut HostArguments<'_>) -> Result<()> {
     compare(arguments, block::<R, T>)
 }
 
-fn run_halves<R: Holds<f32>, T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
+fn run_halves<R: Relation, T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     compare::<T>(arguments, |a, b, y| halves::map_to([a, b], y, |[a, b], y| block::<R, f32>(a, b, y)))
 }
 
@@ -73,7 +53,7 @@ fn compare<T: Element>(arguments: &mut HostArguments<'_>, block: fn(&[T], &[T], 
 }
 
 simd! {
-    fn block<R: Holds<T>, T: Element>(a: &[T], b: &[T], y: &mut [Truth]) {
+    fn block<R: Relation, T: Element>(a: &[T], b: &[T], y: &mut [Truth]) {
         for ((y, a), b) in y.iter_mut().zip(a).zip(b) {
             *y = Truth::new(R::holds(a, b));
         }

@@ -9,20 +9,21 @@ mod logical;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 pub use logical::{Logical, LogicalNot, LogicalOp, NotParams};
 
+pub use crate::functions::Compare as CompareOp;
 use crate::{
-    Argument, Description, Launch, Operator, Plan, Port, TensorInfo,
+    Argument, Attributes, Description, Launch, Operator, Plan, Port, TensorInfo,
     binary::BinaryParams,
-    elementwise::{self, Operand, Space, broadcast_shape, over_elements, same_dtype, storage},
+    elementwise::{self, Operand, Space, broadcast_shape, over_elements, same_dtype},
     metal::{self, metal_file},
     required,
 };
 
 const FILES: &[MetalFile] =
-    &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, BinaryParams::METAL, metal_file!("compare/compare.metal")];
+    &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, BinaryParams::METAL, CompareOp::OBJECTS, metal_file!("compare/compare.metal")];
 const METAL: MetalForm = MetalForm::new(FILES, "compare");
 
 /// `y = a op b`, broadcast, as bool; `a` and `b` of one type.
@@ -32,76 +33,25 @@ pub struct Compare {
     pub op: CompareOp,
 }
 
-/// The relations that kernels exist for; the others change the operands' places.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Relation {
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-}
-
-impl CompareOp {
-    /// The kernel's relation, and whether the operands change places.
-    fn relation(self) -> (Relation, bool) {
-        match self {
-            CompareOp::Eq => (Relation::Equal, false),
-            CompareOp::Ne => (Relation::NotEqual, false),
-            CompareOp::Lt => (Relation::Less, false),
-            CompareOp::Le => (Relation::LessOrEqual, false),
-            CompareOp::Gt => (Relation::Less, true),
-            CompareOp::Ge => (Relation::LessOrEqual, true),
-        }
-    }
-}
-
-impl Relation {
-    fn name(self) -> &'static str {
-        match self {
-            Relation::Equal => "eq",
-            Relation::NotEqual => "ne",
-            Relation::Less => "lt",
-            Relation::LessOrEqual => "le",
-        }
-    }
-
-    /// The function object in Metal.
-    fn function(self) -> &'static [&'static str] {
-        match self {
-            Relation::Equal => &["Equal"],
-            Relation::NotEqual => &["NotEqual"],
-            Relation::Less => &["Less"],
-            Relation::LessOrEqual => &["LessOrEqual"],
-        }
-    }
-
-    /// The type the kernel compares as: whether integers are equal is seen from their bits.
-    fn dtype(self, dtype: DType) -> DType {
-        let equality = matches!(self, Relation::Equal | Relation::NotEqual);
-        if dtype == DType::Bool || dtype.is_integer() && equality { storage(dtype) } else { dtype }
-    }
-}
-
 impl Operator for Compare {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         let (a, b) = (required(inputs, 0, "a")?, required(inputs, 1, "b")?);
-        same_dtype(self.op, &[&a, &b])?;
+        same_dtype(self.op.name(), &[&a, &b])?;
         Ok(vec![TensorInfo::of(DType::Bool, broadcast_shape(&[&a, &b])?)])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let (relation, swapped) = self.op.relation();
-        let (left, right) = if swapped { (1, 0) } else { (0, 1) };
-        let (a, b) = (required(inputs, left, "a")?, required(inputs, right, "b")?);
-        let dtype = relation.dtype(a.dtype);
+        let (a, b) = (required(inputs, 0, "a")?, required(inputs, 1, "b")?);
+        // Truth values are bytes 0 and 1.
+        let dtype = if a.dtype == DType::Bool { DType::U8 } else { a.dtype };
         let buffers = [
-            (Parameter::read("a", dtype), Argument::Input(left)),
-            (Parameter::read("b", dtype), Argument::Input(right)),
+            (Parameter::read("a", dtype), Argument::Input(0)),
+            (Parameter::read("b", dtype), Argument::Input(1)),
             (Parameter::write("y", DType::Bool), Argument::Output(0)),
         ];
         let (space, [a, b]) = Space::broadcast(*outputs[0].shape(), [&a, &b])?;
-        let launch = Launch::new(KernelKey::new(relation.name(), &[dtype]), cpu::twin(relation, dtype)?, &BinaryParams { space, a, b }, buffers)
-            .with_metal(METAL.with_arguments(relation.function()));
+        let launch = Launch::new(KernelKey::new(self.op.name(), &[dtype]), cpu::kernel(self.op, dtype)?, &BinaryParams { space, a, b }, buffers)
+            .with_metal(METAL.with_arguments(self.op.object()));
         Ok(over_elements(launch, space.elements()).into())
     }
 
@@ -110,44 +60,33 @@ impl Operator for Compare {
     }
 }
 
-macro_rules! relations {
-    ($($(#[$doc:meta])* $variant:ident $name:literal $summary:literal;)*) => {
-        crate::elementwise::dispatch::named! {
-            /// The relations of [`Compare`].
-            pub enum CompareOp("comparison") { $($(#[$doc])* $variant $name,)* }
-        }
-
-        pub(crate) const DESCRIPTIONS: &[Description] = &[
-            $(Description {
-                name: $name,
-                summary: $summary,
-                inputs: &[Port::new("a", DType::ALL, "any shape"), Port::new("b", DType::ALL, "of a's type, any shape that broadcasts with a")],
-                outputs: &[Port::new("y", &[DType::Bool], "the shape a and b broadcast to")],
-                attributes: &[],
-                build: |_| Ok(Box::new(Compare { op: CompareOp::$variant })),
-            },)*
-            logical::AND,
-            logical::OR,
-            logical::XOR,
-            logical::NOT,
-        ];
-    };
+/// The comparison of the operator's name.
+fn build(attributes: &Attributes) -> Result<Box<dyn Operator>> {
+    let name = attributes.operator();
+    match CompareOp::of_name(name) {
+        Some(op) => Ok(Box::new(Compare { op })),
+        None => Err(Error::internal(format!("there is no comparison '{name}'"))),
+    }
 }
 
-relations! {
-    /// a = b.
-    Eq "eq" "a = b, broadcast";
-    /// a ≠ b.
-    Ne "ne" "a /= b, broadcast";
-    /// a < b.
-    Lt "lt" "a < b, broadcast";
-    /// a ≤ b.
-    Le "le" "a <= b, broadcast";
-    /// a > b.
-    Gt "gt" "a > b, broadcast";
-    /// a ≥ b.
-    Ge "ge" "a >= b, broadcast";
+const fn described(op: CompareOp) -> Description {
+    const INPUTS: [Port; 2] = [Port::new("a", DType::ALL, "any shape"), Port::new("b", DType::ALL, "of a's type, any shape that broadcasts with a")];
+    const OUTPUTS: [Port; 1] = [Port::new("y", &[DType::Bool], "the shape a and b broadcast to")];
+    Description { name: op.name(), summary: op.summary(), inputs: &INPUTS, outputs: &OUTPUTS, attributes: &[], build }
 }
+
+const LOGICAL: [Description; 4] = [logical::AND, logical::OR, logical::XOR, logical::NOT];
+
+const COUNT: usize = CompareOp::ALL.len() + LOGICAL.len();
+
+pub(crate) const DESCRIPTIONS: &[Description] = &{
+    let (mut all, mut index) = ([LOGICAL[0]; COUNT], 1);
+    while index < COUNT {
+        all[index] = if index < LOGICAL.len() { LOGICAL[index] } else { described(CompareOp::ALL[index - LOGICAL.len()]) };
+        index += 1;
+    }
+    all
+};
 
 #[cfg(test)]
 mod tests {
@@ -157,7 +96,7 @@ mod tests {
     fn comparisons_take_two_of_one_type_and_give_bool() {
         let info = |dtype| Some(TensorInfo::new(dtype, &[3]).unwrap());
         for &op in CompareOp::ALL {
-            assert_eq!(op.to_string().parse::<CompareOp>().unwrap(), op);
+            assert!(DESCRIPTIONS.iter().any(|d| d.name == op.name() && d.operator::<&str, &str>([]).is_ok()));
             assert_eq!(Compare { op }.infer(&[info(DType::I8), info(DType::I8)]).unwrap()[0].dtype, DType::Bool);
             assert!(Compare { op }.infer(&[info(DType::I8), info(DType::U8)]).is_err());
         }

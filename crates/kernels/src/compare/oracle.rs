@@ -9,17 +9,6 @@ use crate::{
     elementwise::check::{Viewed, broadcast, layout, shape, view},
 };
 
-fn holds(op: CompareOp, a: f64, b: f64) -> bool {
-    match op {
-        CompareOp::Eq => a == b,
-        CompareOp::Ne => a != b,
-        CompareOp::Lt => a < b,
-        CompareOp::Le => a <= b,
-        CompareOp::Gt => a > b,
-        CompareOp::Ge => a >= b,
-    }
-}
-
 fn case(operator: impl Operator + 'static, a: HostTensor, b: HostTensor, at: impl Fn(f64, f64) -> bool + Send + Sync + 'static) -> Case {
     let (left, right) = (a.dims().to_vec(), b.dims().to_vec());
     Case::new(operator, [Some(a), Some(b)], Bound::EXACT, move |inputs| {
@@ -44,11 +33,11 @@ pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (&op, &dtype) in CompareOp::ALL.iter().flat_map(|op| DType::ALL.iter().map(move |d| (op, d))) {
         let compare = Compare { op };
-        cases.push(case(compare, tensor(dtype, &[5, 1, 67], 1), tensor(dtype, &[9, 1], 2), move |a, b| holds(op, a, b)));
+        cases.push(case(compare, tensor(dtype, &[5, 1, 67], 1), tensor(dtype, &[9, 1], 2), move |a, b| op.holds(a, b)));
         if dtype.is_float() {
             let special = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1.0];
             let (a, b) = (HostTensor::from_f64(dtype, &[6, 1], &special), HostTensor::from_f64(dtype, &[6], &special));
-            cases.push(case(compare, a, b, move |a, b| holds(op, a, b)));
+            cases.push(case(compare, a, b, move |a, b| op.holds(a, b)));
         }
     }
     cases.push(case(Compare { op: CompareOp::Lt }, tensor(DType::F32, &[40_001], 3), tensor(DType::F32, &[40_001], 4), |a, b| a < b));

@@ -59,9 +59,6 @@ params! {
 /// The frame in Metal, after [`Space`] and [`Operand`].
 pub(crate) const METAL: MetalFile = metal_file!("elementwise/elementwise.metal");
 
-/// The arithmetic of [`number`] in Metal.
-pub(crate) const NUMBER: MetalFile = metal_file!("elementwise/number.metal");
-
 impl Space {
     /// Collapses operands of one shape, whose offsets count from the start of what is bound.
     pub fn collapse<const N: usize>(layouts: [&Layout; N]) -> (Space, [Operand; N]) {

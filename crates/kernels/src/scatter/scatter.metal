@@ -16,22 +16,22 @@ struct Reduction {
 
 template <>
 struct Reduction<1> {
-    typedef Add Op;
+    typedef function::Add Op;
 };
 
 template <>
 struct Reduction<2> {
-    typedef Mul Op;
+    typedef function::Mul Op;
 };
 
 template <>
 struct Reduction<3> {
-    typedef Min Op;
+    typedef function::Min Op;
 };
 
 template <>
 struct Reduction<4> {
-    typedef Max Op;
+    typedef function::Max Op;
 };
 
 // `places` says where update number k of the thread's line lies, and its element. `elements` holds one number for each thread.

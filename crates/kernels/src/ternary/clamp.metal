@@ -31,7 +31,7 @@ template <typename T>
     const Elements<T> lows = load_bound(low, params, 0, run);
     const Elements<T> highs = load_bound(high, params, 1, run);
     for (uint i = 0; i < SLOTS; ++i) {
-        block.at[i] = pack<T>(Min::apply(Max::apply(unpack<T>(block.at[i]), unpack<T>(lows.at[i])), unpack<T>(highs.at[i])));
+        block.at[i] = pack<T>(strict::min(strict::max(unpack<T>(block.at[i]), unpack<T>(lows.at[i])), unpack<T>(highs.at[i])));
     }
     store(y, run, block);
 }

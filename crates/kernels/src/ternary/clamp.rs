@@ -6,12 +6,13 @@ use super::cpu;
 use crate::{
     Argument, Launch, Operator, Plan, TensorInfo,
     elementwise::{self, Operand, Space, broadcast_shape, over_elements, same_dtype, scalar::Scalar},
+    functions,
     metal::{self, metal_file, params},
     optional, required,
 };
 
 const FILES: &[MetalFile] =
-    &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, elementwise::NUMBER, ClampParams::METAL, metal_file!("ternary/clamp.metal")];
+    &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, functions::METAL, ClampParams::METAL, metal_file!("ternary/clamp.metal")];
 const METAL: MetalForm = MetalForm::new(FILES, "clamp_between");
 
 /// `min(max(x, min), max)`, broadcast. The bounds are tensors of the type of `x` (inputs 1 and 2), or attributes, or absent.

@@ -1,22 +1,22 @@
-//! Functions of one tensor, element by element.
+//! Functions of one tensor, element by element: those of [`crate::functions`].
 //!
 //! * Floating-point types compute in f32 and round once. NaN stays NaN.
-//! * `abs`, `neg`, `relu`, `sign` and `square` also take integers, which wrap: `abs` and `neg` of the least value are that value.
-//! * Error: that of the function in [`crate::math`], or none, and the rounding of the output.
+//! * Integers wrap: `abs` and `neg` of the least value are that value.
+//! * Error: [that of the function](UnaryOp::error), and the rounding of the output.
 //! * Memory: one read, one write.
 
 mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use std::{fmt, str::FromStr};
+use elinvar_core::{DType, DeviceProperties, Error, HostKernel, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Parameter, Result};
-
+pub use crate::functions::Unary as UnaryOp;
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
-    elementwise::{self, Dense, Operand, Space, dispatch::named, over_elements, over_words, with_words},
-    math,
+    Argument, AttributeInfo, AttributeKind, Attributes, Description, Launch, Operator, Plan, Port, TensorInfo,
+    binary::BinaryOp,
+    elementwise::{self, Dense, Operand, Space, over_elements, over_words, with_words},
+    functions, math,
     metal::{self, metal_file, params},
     required,
 };
@@ -29,6 +29,9 @@ const FILES: &[MetalFile] = &[
     elementwise::METAL,
     UnaryParams::METAL,
     math::METAL,
+    functions::METAL,
+    UnaryOp::OBJECTS,
+    BinaryOp::OBJECTS,
     metal_file!("unary/unary.metal"),
 ];
 const METAL: MetalForm = MetalForm::new(FILES, "unary");
@@ -41,14 +44,13 @@ pub struct Unary {
     pub op: UnaryOp,
 }
 
-named! {
-    /// Forms of the Gaussian error linear unit.
-    pub enum Approximation("approximation") {
-        /// x · Φ(x), by the error function.
-        None "none",
-        /// x / 2 · (1 + tanh(√(2/π) (x + 0.044715 x³))).
-        Tanh "tanh",
-    }
+/// `y = op(x, scalar)`, of floating-point numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct WithScalar {
+    /// The function.
+    pub op: BinaryOp,
+    /// Its second argument.
+    pub scalar: f32,
 }
 
 params! {
@@ -58,36 +60,54 @@ params! {
         pub space: Space,
         /// The input.
         pub x: Operand,
-        /// The function's parameter, if it has one.
-        pub alpha: f32,
+        /// The function's second argument, if it has one.
+        pub scalar: f32,
         /// Zero.
         pub padding: u32,
     }
 }
 
+/// The output, of a function that takes these types.
+fn infer(name: &str, takes: impl Fn(DType) -> bool, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+    let x = required(inputs, 0, "x")?;
+    if !takes(x.dtype) {
+        let names: Vec<_> = DType::NUMBERS.iter().filter(|dtype| takes(**dtype)).map(|dtype| dtype.name()).collect();
+        return Err(Error::invalid_argument(format!("{name} of {}: one of {} expected", x.dtype, names.join(", "))));
+    }
+    Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
+}
+
+/// The launch of a function object with that name.
+fn plan(
+    name: String,
+    object: &'static [&'static str],
+    kernel: impl FnOnce(DType) -> Option<HostKernel>,
+    scalar: f32,
+    inputs: &[Option<TensorInfo>],
+    device: &DeviceProperties,
+) -> Result<Plan> {
+    let x = required(inputs, 0, "x")?;
+    let (space, [operand]) = Space::collapse([&x.layout]);
+    let buffers = [(Parameter::read("x", x.dtype), Argument::Input(0)), (Parameter::write("y", x.dtype), Argument::Output(0))];
+    let key = KernelKey::new(name, &[x.dtype]);
+    if device.has_simdgroups() && operand.is_linear(&space) {
+        let dense = Dense::new(&space, [operand.origin, 0], scalar);
+        let launch = Launch::on_gpu(with_words(key), DENSE.with_arguments(object), &dense, buffers);
+        return Ok(over_words(launch, space.elements(), x.dtype.size()).into());
+    }
+    let kernel = kernel(x.dtype).ok_or_else(|| Error::unsupported(format!("{key}: no such kernel")))?;
+    let params = UnaryParams { space, x: operand, scalar, padding: 0 };
+    Ok(over_elements(Launch::new(key, kernel, &params, buffers).with_metal(METAL.with_arguments(object)), space.elements()).into())
+}
+
 impl Operator for Unary {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let x = required(inputs, 0, "x")?;
-        if !self.op.dtypes().contains(&x.dtype) {
-            let names: Vec<_> = self.op.dtypes().iter().map(|d| d.name()).collect();
-            return Err(Error::invalid_argument(format!("{} of {}: one of {} expected", self.op, x.dtype, names.join(", "))));
-        }
-        Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
+        infer(self.op.name(), |dtype| DType::NUMBERS.contains(&dtype) && self.op.takes(dtype), inputs)
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let x = required(inputs, 0, "x")?;
-        let (space, [operand]) = Space::collapse([&x.layout]);
-        let buffers = [(Parameter::read("x", x.dtype), Argument::Input(0)), (Parameter::write("y", x.dtype), Argument::Output(0))];
-        let key = KernelKey::new(self.op.kernel(), &[x.dtype]);
-        if device.has_simdgroups() && operand.is_linear(&space) {
-            let dense = Dense::new(&space, [operand.origin, 0], self.op.alpha());
-            let launch = Launch::on_gpu(with_words(key), DENSE.with_arguments(self.op.function()), &dense, buffers);
-            return Ok(over_words(launch, space.elements(), x.dtype.size()).into());
-        }
-        let params = UnaryParams { space, x: operand, alpha: self.op.alpha(), padding: 0 };
-        let launch = Launch::new(key, cpu::twin(self.op, x.dtype)?, &params, buffers).with_metal(METAL.with_arguments(self.op.function()));
-        Ok(over_elements(launch, space.elements()).into())
+        let kernel = |dtype| self.op.visit(dtype, cpu::Kernels(dtype)).flatten();
+        plan(self.op.name().to_owned(), self.op.object(), kernel, 0.0, inputs, device)
     }
 
     fn accepts_strides(&self, _index: usize) -> bool {
@@ -95,133 +115,86 @@ impl Operator for Unary {
     }
 }
 
-impl UnaryOp {
-    fn alpha(self) -> f32 {
-        match self {
-            UnaryOp::LeakyRelu(alpha) | UnaryOp::Elu(alpha) => alpha,
-            _ => 0.0,
-        }
+impl Operator for WithScalar {
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        infer(self.op.name(), |dtype| dtype.is_float() && self.op.takes(dtype), inputs)
     }
 
-    /// The name of the kernel.
-    fn kernel(self) -> &'static str {
-        if self == UnaryOp::Gelu(Approximation::Tanh) { "gelu_tanh" } else { self.name() }
+    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        let kernel = |dtype| self.op.visit(dtype, cpu::Kernels(dtype)).flatten();
+        plan(format!("{}_scalar", self.op.name()), self.op.object(), kernel, self.scalar, inputs, device)
     }
 
-    /// The function object in Metal.
-    fn function(self) -> &'static [&'static str] {
-        if self == UnaryOp::Gelu(Approximation::Tanh) { &["GeluTanh"] } else { self.variant() }
+    fn accepts_strides(&self, _index: usize) -> bool {
+        true
     }
 }
 
-impl fmt::Display for UnaryOp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+/// The function of the operator's name.
+fn build(attributes: &Attributes) -> Result<Box<dyn Operator>> {
+    let name = attributes.operator();
+    match UnaryOp::ALL.iter().find(|op| operator_name(**op) == name) {
+        Some(&op) => Ok(Box::new(Unary { op })),
+        None => Err(Error::internal(format!("there is no function '{name}' of one number"))),
     }
 }
 
-impl FromStr for UnaryOp {
-    type Err = Error;
-
-    /// The function of that name, its attribute at the default.
-    fn from_str(name: &str) -> Result<Self> {
-        UnaryOp::ALL.iter().copied().find(|op| op.name() == name).ok_or_else(|| {
-            let names: Vec<_> = UnaryOp::ALL.iter().map(|op| op.name()).collect();
-            Error::invalid_argument(format!("unknown unary function '{name}': use one of {}", names.join(", ")))
-        })
+/// What the operator is called: as NumPy calls it.
+const fn operator_name(op: UnaryOp) -> &'static str {
+    match op {
+        UnaryOp::Not => "bitwise_not",
+        UnaryOp::Popcount => "bitwise_count",
+        op => op.name(),
     }
 }
 
-macro_rules! functions {
-    ($($(#[$doc:meta])* $variant:ident $(($attribute:ident: $type:ty = $default:expr, $text:literal, $kind:ident, $about:literal))?
-        $name:literal $dtypes:expr, $summary:literal;)*) => {
-        /// The functions of [`Unary`].
-        #[derive(Clone, Copy, Debug, PartialEq)]
-        pub enum UnaryOp { $($(#[$doc])* $variant $(($type))?,)* }
+const fn ports(dtypes: &'static [DType]) -> [Port; 2] {
+    [Port::new("x", dtypes, "any shape"), Port::new("y", dtypes, "as x")]
+}
 
-        impl UnaryOp {
-            /// All of them, attributes at their defaults.
-            pub const ALL: &[UnaryOp] = &[$(UnaryOp::$variant $(($default))?,)*];
-
-            /// The name.
-            pub const fn name(self) -> &'static str {
-                match self { $(functions!(@pattern $variant $($attribute)?) => $name,)* }
-            }
-
-            const fn variant(self) -> &'static [&'static str] {
-                match self { $(functions!(@pattern $variant $($attribute)?) => &[stringify!($variant)],)* }
-            }
-
-            /// The data types it takes.
-            pub const fn dtypes(self) -> &'static [DType] {
-                match self { $(functions!(@pattern $variant $($attribute)?) => $dtypes,)* }
-            }
-        }
-
-        pub(crate) const DESCRIPTIONS: &[Description] = &[$(Description {
-            name: $name,
-            summary: $summary,
-            inputs: &[Port::new("x", $dtypes, "any shape")],
-            outputs: &[Port::new("y", $dtypes, "as x")],
-            attributes: &[$(AttributeInfo { name: stringify!($attribute), kind: AttributeKind::$kind, default: Some($text), doc: $about })?],
-            build: |_attributes| Ok(Box::new(Unary { op: UnaryOp::$variant $((_attributes.get::<$type>(stringify!($attribute))?))? })),
-        },)*];
+const fn described(op: UnaryOp) -> Description {
+    const FLOATS: [Port; 2] = ports(DType::FLOATS);
+    const INTEGERS: [Port; 2] = ports(DType::INTEGERS);
+    const NUMBERS: [Port; 2] = ports(DType::NUMBERS);
+    let ports: &[Port; 2] = match (op.takes(DType::F32), op.takes(DType::I32)) {
+        (true, false) => &FLOATS,
+        (false, _) => &INTEGERS,
+        (true, true) => &NUMBERS,
     };
-    (@pattern $variant:ident) => { UnaryOp::$variant };
-    (@pattern $variant:ident $attribute:ident) => { UnaryOp::$variant(_) };
+    let (inputs, outputs) = ports.split_at(1);
+    Description { name: operator_name(op), summary: op.summary(), inputs, outputs, attributes: &[], build }
 }
 
-functions! {
-    /// |x|.
-    Abs "abs" DType::NUMBERS, "the absolute value";
-    /// −x.
-    Neg "neg" DType::NUMBERS, "-x";
-    /// −1, 0 or 1.
-    Sign "sign" DType::NUMBERS, "-1, 0 or 1 by the sign of x";
-    /// x².
-    Square "square" DType::NUMBERS, "x * x";
-    /// max(x, 0).
-    Relu "relu" DType::NUMBERS, "x where positive, else 0";
-    /// √x.
-    Sqrt "sqrt" DType::FLOATS, "the square root";
-    /// 1 / √x, both operations rounded.
-    Rsqrt "rsqrt" DType::FLOATS, "1 / sqrt(x)";
-    /// 1 / x.
-    Reciprocal "reciprocal" DType::FLOATS, "1 / x";
-    /// The largest whole number not above x.
-    Floor "floor" DType::FLOATS, "rounded down to a whole number";
-    /// The smallest whole number not below x.
-    Ceil "ceil" DType::FLOATS, "rounded up to a whole number";
-    /// The nearest whole number, ties to even.
-    Round "round" DType::FLOATS, "rounded to the nearest whole number, ties to even";
-    /// eˣ.
-    Exp "exp" DType::FLOATS, "e to the power x";
-    /// The natural logarithm.
-    Log "log" DType::FLOATS, "the natural logarithm";
-    /// The sine of x radians.
-    Sin "sin" DType::FLOATS, "the sine of x in radians";
-    /// The cosine of x radians.
-    Cos "cos" DType::FLOATS, "the cosine of x in radians";
-    /// The hyperbolic tangent.
-    Tanh "tanh" DType::FLOATS, "the hyperbolic tangent";
-    /// The error function.
-    Erf "erf" DType::FLOATS, "the error function";
-    /// 1 / (1 + e⁻ˣ).
-    Sigmoid "sigmoid" DType::FLOATS, "1 / (1 + exp(-x))";
-    /// log(1 + eˣ).
-    Softplus "softplus" DType::FLOATS, "log(1 + exp(x))";
-    /// x · sigmoid(x).
-    Silu "silu" DType::FLOATS, "x * sigmoid(x), also called swish";
-    /// x · clamp(x / 6 + 1/2, 0, 1).
-    HardSwish "hard_swish" DType::FLOATS, "x * clamp(x / 6 + 1/2, 0, 1)";
-    /// The Gaussian error linear unit.
-    Gelu(approximate: Approximation = Approximation::None, "none", Text, "none: by the error function; tanh: by its approximation")
-        "gelu" DType::FLOATS, "x * Phi(x), the Gaussian error linear unit";
-    /// x where positive, else alpha · x.
-    LeakyRelu(alpha: f32 = 0.01, "0.01", Float, "the slope below zero") "leaky_relu" DType::FLOATS, "x where positive, else alpha * x";
-    /// x where positive, else alpha · (eˣ − 1).
-    Elu(alpha: f32 = 1.0, "1", Float, "minus the limit far below zero") "elu" DType::FLOATS, "x where positive, else alpha * (exp(x) - 1)";
-}
+/// Functions with a parameter.
+const WITH_SCALAR: [Description; 2] = [
+    Description {
+        name: "leaky_relu",
+        summary: "`x` where positive, else `alpha * x`.",
+        inputs: &[Port::new("x", DType::FLOATS, "any shape")],
+        outputs: &[Port::new("y", DType::FLOATS, "as x")],
+        attributes: &[AttributeInfo { name: "alpha", kind: AttributeKind::Float, default: Some("0.01"), doc: "the slope below zero" }],
+        build: |a| Ok(Box::new(WithScalar { op: BinaryOp::LeakyRelu, scalar: a.get("alpha")? })),
+    },
+    Description {
+        name: "elu",
+        summary: "`x` where positive, else `alpha * (exp(x) - 1)`.",
+        inputs: &[Port::new("x", DType::FLOATS, "any shape")],
+        outputs: &[Port::new("y", DType::FLOATS, "as x")],
+        attributes: &[AttributeInfo { name: "alpha", kind: AttributeKind::Float, default: Some("1"), doc: "minus the limit far below zero" }],
+        build: |a| Ok(Box::new(WithScalar { op: BinaryOp::Elu, scalar: a.get("alpha")? })),
+    },
+];
+
+const COUNT: usize = UnaryOp::ALL.len() + WITH_SCALAR.len();
+
+pub(crate) const DESCRIPTIONS: &[Description] = &{
+    let (mut all, mut index) = ([WITH_SCALAR[0]; COUNT], 1);
+    while index < COUNT {
+        all[index] = if index < WITH_SCALAR.len() { WITH_SCALAR[index] } else { described(UnaryOp::ALL[index - WITH_SCALAR.len()]) };
+        index += 1;
+    }
+    all
+};
 
 #[cfg(test)]
 mod tests {
@@ -236,12 +209,13 @@ mod tests {
     }
 
     #[test]
-    fn names_round_trip_and_attributes_are_parsed() {
+    fn every_function_is_an_operator_of_its_name() {
         for &op in UnaryOp::ALL {
-            assert_eq!(op.to_string().parse::<UnaryOp>().unwrap(), op);
+            let description = DESCRIPTIONS.iter().find(|d| d.name == operator_name(op)).unwrap();
+            assert_eq!(format!("{:?}", description.operator::<&str, &str>([]).unwrap()), format!("{:?}", Unary { op }));
+            assert!(description.inputs[0].dtypes.iter().all(|&dtype| op.takes(dtype)), "{}", op.name());
         }
-        let gelu = DESCRIPTIONS.iter().find(|d| d.name == "gelu").unwrap();
-        assert!(format!("{:?}", gelu.operator([("approximate", "tanh")]).unwrap()).contains("Tanh"));
-        assert!(gelu.operator([("approximate", "fast")]).is_err());
+        let elu = DESCRIPTIONS.iter().find(|d| d.name == "elu").unwrap();
+        assert!(format!("{:?}", elu.operator([("alpha", "0.5")]).unwrap()).contains("scalar: 0.5"));
     }
 }

@@ -2,105 +2,58 @@
 
 use elinvar_core::DType;
 
-use super::{Approximation, Unary, UnaryOp};
+use super::{Unary, UnaryOp, WithScalar};
 use crate::{
+    Operator,
+    binary::BinaryOp,
     conformance::{Bound, Case, HostTensor, for_lengths},
     elementwise::check::{Viewed, layout, view},
-    math::reference::{self, Function},
+    functions::ErrorBound,
 };
 
-/// The reference of a function that [`crate::math`] defines.
-fn defined(op: UnaryOp) -> Option<Function> {
-    let name = match op {
-        UnaryOp::Gelu(Approximation::None) => "gelu_erf",
-        UnaryOp::Gelu(Approximation::Tanh) => "gelu_tanh",
-        _ => op.name(),
-    };
-    reference::functions().into_iter().find(|f| f.name == name)
+/// The bound of a function.
+pub(crate) fn bound(error: ErrorBound) -> Bound {
+    if error.ulp == 0.0 { Bound::EXACT } else { Bound::relative(error.ulp * 2f64.powi(-23)).with_absolute(error.absolute + 2f64.powi(-148)) }
 }
 
-fn at(op: UnaryOp, x: f64) -> f64 {
-    match op {
-        UnaryOp::Abs => x.abs(),
-        UnaryOp::Neg => -x,
-        UnaryOp::Sign => {
-            if x == 0.0 || x.is_nan() {
-                x
-            } else {
-                x.signum()
-            }
-        }
-        UnaryOp::Square => x * x,
-        UnaryOp::Relu => {
-            if x < 0.0 {
-                0.0
-            } else {
-                x
-            }
-        }
-        UnaryOp::Sqrt => x.sqrt(),
-        UnaryOp::Reciprocal => 1.0 / x,
-        UnaryOp::Floor => x.floor(),
-        UnaryOp::Ceil => x.ceil(),
-        UnaryOp::Round => x.round_ties_even(),
-        UnaryOp::HardSwish => x * (x / 6.0 + 0.5).clamp(0.0, 1.0),
-        UnaryOp::LeakyRelu(alpha) => {
-            if x < 0.0 {
-                f64::from(alpha) * x
-            } else {
-                x
-            }
-        }
-        UnaryOp::Elu(alpha) => {
-            if x < 0.0 {
-                f64::from(alpha) * x.exp_m1()
-            } else {
-                x
-            }
-        }
-        _ => f64::NAN,
-    }
-}
-
-fn bound(op: UnaryOp) -> Bound {
-    match op {
-        // The sum before the product cancels near -3.
-        UnaryOp::HardSwish => Bound::relative(3e-7).with_absolute(4e-7),
-        UnaryOp::Elu(_) => Bound::relative(5e-7),
-        _ => defined(op).map_or(Bound::EXACT, |f| Bound::relative(f.bound * 2f64.powi(-23)).with_absolute(2f64.powi(-148))),
-    }
-}
-
-/// Unsigned integers wrap; the values are too small for signed ones to.
-fn wrap(dtype: DType, y: f64) -> f64 {
+/// The low bits of an exact integer.
+pub(crate) fn wrap(dtype: DType, y: f64) -> f64 {
     if matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64) { y.rem_euclid(2f64.powi(8 * dtype.size() as i32)) } else { y }
 }
 
 fn case(op: UnaryOp, x: HostTensor) -> Case {
     let dtype = x.dtype();
-    Case::new(Unary { op }, [Some(x)], bound(op), move |inputs| {
-        let function: Box<dyn Fn(f64) -> f64> = match defined(op) {
-            Some(function) => Box::new(function.oracle),
-            None => Box::new(move |x| at(op, x)),
-        };
-        vec![inputs[0].iter().map(|&x| wrap(dtype, function(x))).collect()]
-    })
+    // An unsigned number's bits inverted are the low bits of those of the negative one.
+    of(Unary { op }, op.error(), x, move |x| wrap(dtype, op.reference([x])))
+}
+
+fn of(operator: impl Operator + 'static, error: ErrorBound, x: HostTensor, at: impl Fn(f64) -> f64 + Send + Sync + 'static) -> Case {
+    Case::new(operator, [Some(x)], bound(error), move |inputs| vec![inputs[0].iter().map(|&x| at(x)).collect()])
+}
+
+fn with_scalar(op: BinaryOp, scalar: f32, x: HostTensor) -> Case {
+    of(WithScalar { op, scalar }, op.error(), x, move |x| op.reference([x, f64::from(scalar)]))
 }
 
 pub(crate) fn cases() -> Vec<Case> {
     let special = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1.0, -1.0, 2.5, -3.5, 1e-8, -1e-30, 88.5, -104.0, 6e4];
-    let ops = UnaryOp::ALL.iter().copied().chain([UnaryOp::Gelu(Approximation::Tanh), UnaryOp::LeakyRelu(0.3), UnaryOp::Elu(2.0)]);
+    let random = |dtype: DType, [low, high]: [f64; 2]| HostTensor::random(dtype, &[3, 11, 101], low, high, 1);
     let mut cases = Vec::new();
-    for (op, &dtype) in ops.flat_map(|op| op.dtypes().iter().map(move |d| (op, d))) {
-        let (low, high) = if dtype.is_float() { (-30.0, 30.0) } else { (-11.0, 11.0) };
-        cases.push(case(op, HostTensor::random(dtype, &[3, 11, 101], low, high, 1)));
+    for (&op, &dtype) in UnaryOp::ALL.iter().flat_map(|op| DType::NUMBERS.iter().map(move |dtype| (op, dtype))).filter(|(op, dtype)| op.takes(**dtype)) {
+        // How many bits a negative number has set depends on its type.
+        let low = if op == UnaryOp::Popcount { 0.0 } else { -11.0 };
+        cases.push(case(op, random(dtype, if dtype.is_float() { [-30.0, 30.0] } else { [low, 11.0] })));
         if dtype.is_float() {
             cases.push(case(op, HostTensor::from_f64(dtype, &[special.len()], &special)));
         }
     }
-    // Zeros keep their sign.
-    for op in [UnaryOp::LeakyRelu(-0.5), UnaryOp::Elu(-0.5)] {
-        cases.push(case(op, HostTensor::new(&[2], &[0.0f32, -0.0])));
+    for (op, scalar) in [(BinaryOp::LeakyRelu, 0.01), (BinaryOp::LeakyRelu, 0.3), (BinaryOp::Elu, 1.0), (BinaryOp::Elu, 2.0)] {
+        for &dtype in DType::FLOATS {
+            cases.push(with_scalar(op, scalar, random(dtype, [-30.0, 30.0])));
+            cases.push(with_scalar(op, scalar, HostTensor::from_f64(dtype, &[special.len()], &special)));
+        }
+        // Zeros keep their sign.
+        cases.push(with_scalar(op, -0.5, HostTensor::new(&[2], &[0.0f32, -0.0])));
     }
     // One element more than whole threads have.
     let transposed = layout(&[301, 69]).permute(&[1, 0]).unwrap_or_else(|e| unreachable!("{e}"));

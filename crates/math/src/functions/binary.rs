@@ -1,6 +1,6 @@
 //! Functions of two values of one type.
 
-use elinvar_core::DType;
+use elinvar_core::{DType, MetalFile};
 
 use super::{
     Compare, ErrorBound, Expression, Function2, Integer, Unary, Visitor2,

@@ -1,5 +1,7 @@
 //! Comparisons of two values of one type.
 
+use elinvar_core::MetalFile;
+
 use super::Relation;
 
 /// Takes a comparison as a type: so a loop is compiled for each.
@@ -46,6 +48,20 @@ macro_rules! relations {
             pub const fn infix(self) -> &'static str {
                 match self { $(Compare::$name => stringify!($operator),)* }
             }
+
+            /// Its function object in Metal, a template argument.
+            pub const fn object(self) -> &'static [&'static str; 1] {
+                match self { $(Compare::$name => &[concat!("function::", stringify!($name))],)* }
+            }
+
+            /// All function objects.
+            pub const OBJECTS: MetalFile = MetalFile {
+                name: "math/compare.metal",
+                text: concat!($(
+                    "namespace function { struct ", stringify!($name), " { template <typename T> static bool apply(T a, T b) { return a ",
+                    stringify!($operator), " b; } }; }\n",
+                )*),
+            };
 
             /// The comparison of that name.
             pub fn of_name(name: &str) -> Option<Self> {

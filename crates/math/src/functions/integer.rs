@@ -1,9 +1,9 @@
 //! Arithmetic of integers, which is total: it wraps, division by zero gives zero, and shifts take their count modulo the width.
 
-use bytemuck::Pod;
+use elinvar_core::Element;
 
 /// An integer type of Rust's.
-pub trait Integer: Pod + Ord {
+pub trait Integer: Element + Ord {
     /// The sum's low bits.
     fn add(self, other: Self) -> Self;
     /// The difference's low bits.

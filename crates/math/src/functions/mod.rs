@@ -27,5 +27,10 @@ pub use table::{ErrorBound, Function1, Function2, Function3, Relation, Visitor1,
 pub use ternary::Ternary;
 pub use unary::Unary;
 
+/// The functions as types.
+pub mod types {
+    pub use super::{binary::binary::*, ternary::ternary::*, unary::unary::*};
+}
+
 /// The functions that no strict function stands for, in Metal: arithmetic on floats, and on integers, which wrap.
 pub const METAL: MetalFile = MetalFile { name: "math/functions.metal", text: include_str!("functions.metal") };

@@ -87,10 +87,11 @@ macro_rules! functions {
         pub enum $enum { $(#[doc = $doc] $name,)* }
 
         /// The functions as types.
-        mod $markers {
+        pub(super) mod $markers {
             use super::*;
             $(
-                pub(crate) struct $name;
+                #[doc = $doc]
+                pub struct $name;
                 $(
                     impl $function<f32> for $name {
                         #[inline(always)]
@@ -161,6 +162,27 @@ macro_rules! functions {
             pub const fn metal(self) -> &'static str {
                 match self { $($enum::$name => functions!(@or concat!("strict::", $text) $(, $metal)?),)* }
             }
+
+            /// Its function object in Metal, a template argument.
+            pub const fn object(self) -> &'static [&'static str; 1] {
+                match self { $($enum::$name => &[concat!("function::", stringify!($name))],)* }
+            }
+
+            /// What defines the function object, after the texts that [`metal`](Self::metal) names.
+            pub const fn definition(self) -> MetalFile {
+                match self {
+                    $($enum::$name => MetalFile {
+                        name: concat!("math/", $text, ".metal"),
+                        text: functions!(@object $arity $name (functions!(@or concat!("strict::", $text) $(, $metal)?))),
+                    },)*
+                }
+            }
+
+            /// All function objects.
+            pub const OBJECTS: MetalFile = MetalFile {
+                name: concat!("math/", stringify!($markers), ".metal"),
+                text: concat!($(functions!(@object $arity $name (functions!(@or concat!("strict::", $text) $(, $metal)?)))),*),
+            };
 
             /// Whether it takes numbers of that type.
             pub const fn takes(self, dtype: DType) -> bool {
@@ -234,6 +256,15 @@ macro_rules! functions {
                 }
             }
         }
+    };
+    (@object 1 $name:ident ($metal:expr)) => {
+        concat!("namespace function { struct ", stringify!($name), " { template <typename T> static T apply(T a) { return ", $metal, "(a); } }; }\n")
+    };
+    (@object 2 $name:ident ($metal:expr)) => {
+        concat!("namespace function { struct ", stringify!($name), " { template <typename T> static T apply(T a, T b) { return ", $metal, "(a, b); } }; }\n")
+    };
+    (@object 3 $name:ident ($metal:expr)) => {
+        concat!("namespace function { struct ", stringify!($name), " { template <typename T> static T apply(T a, T b, T c) { return ", $metal, "(a, b, c); } }; }\n")
     };
     (@or $default:expr) => { $default };
     (@or $default:expr, $given:literal) => { $given };

@@ -1,6 +1,6 @@
 //! Functions of three values of one type.
 
-use elinvar_core::DType;
+use elinvar_core::{DType, MetalFile};
 
 use super::{
     ErrorBound, Expression, Function3, Integer, Visitor3,

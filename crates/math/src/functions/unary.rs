@@ -2,7 +2,7 @@
 
 use std::f64::consts::{FRAC_2_SQRT_PI, LN_2, LN_10, PI};
 
-use elinvar_core::DType;
+use elinvar_core::{DType, MetalFile};
 
 use super::{
     Compare, ErrorBound, Expression, Function1, Integer, Visitor1,

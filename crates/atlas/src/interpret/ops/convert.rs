@@ -2,9 +2,11 @@
 
 use std::marker::PhantomData;
 
+use bytemuck::Pod;
 use elinvar_core::DType;
+use elinvar_math::simd;
 
-use super::{One, Op1, map1};
+use super::{One, elements, elements_mut};
 
 trait As<T> {
     fn to(self) -> T;
@@ -21,10 +23,24 @@ macro_rules! casts {
 }
 casts!(f32 f64 i8 i16 i32 i64 u8 u16 u32 u64);
 
+trait Conversion {
+    type From: Pod;
+    type To: Pod;
+    fn at(a: Self::From) -> Self::To;
+}
+
+simd! {
+    fn map<C: Conversion>(a: &[u8], out: &mut [u8]) {
+        for (out, a) in elements_mut::<C::To>(out).iter_mut().zip(elements::<C::From>(a)) {
+            *out = C::at(*a);
+        }
+    }
+}
+
 struct Cast<S, T>(PhantomData<(S, T)>);
-impl<S: bytemuck::Pod + As<T>, T: bytemuck::Pod> Op1 for Cast<S, T> {
-    type A = S;
-    type R = T;
+impl<S: Pod + As<T>, T: Pod> Conversion for Cast<S, T> {
+    type From = S;
+    type To = T;
     #[inline(always)]
     fn at(a: S) -> T {
         a.to()
@@ -32,9 +48,9 @@ impl<S: bytemuck::Pod + As<T>, T: bytemuck::Pod> Op1 for Cast<S, T> {
 }
 
 struct NonZero<S>(PhantomData<S>);
-impl<S: bytemuck::Pod + PartialEq> Op1 for NonZero<S> {
-    type A = S;
-    type R = u8;
+impl<S: Pod + PartialEq> Conversion for NonZero<S> {
+    type From = S;
+    type To = u8;
     #[inline(always)]
     fn at(a: S) -> u8 {
         u8::from(a != S::zeroed())
@@ -77,9 +93,9 @@ impl ToOdd for f64 {
 }
 
 struct Odd<S>(PhantomData<S>);
-impl<S: bytemuck::Pod + ToOdd> Op1 for Odd<S> {
-    type A = S;
-    type R = f32;
+impl<S: Pod + ToOdd> Conversion for Odd<S> {
+    type From = S;
+    type To = f32;
     #[inline(always)]
     fn at(a: S) -> f32 {
         a.to_odd()
@@ -98,32 +114,33 @@ pub(in crate::interpret) fn convert(from: DType, to: DType) -> One {
         DType::U32 => by_odd::<u32>(to),
         DType::U64 => by_odd::<u64>(to),
         DType::F64 => by_odd::<f64>(to),
-        _ => any::<f32>(to),
+        DType::F32 | DType::F16 | DType::BF16 => any::<f32>(to),
     }
 }
 
-trait Number: bytemuck::Pod + PartialEq + As<f32> + As<f64> + As<i8> + As<i16> + As<i32> + As<i64> + As<u8> + As<u16> + As<u32> + As<u64> {}
-impl<T: bytemuck::Pod + PartialEq + As<f32> + As<f64> + As<i8> + As<i16> + As<i32> + As<i64> + As<u8> + As<u16> + As<u32> + As<u64>> Number for T {}
+trait Number: Pod + PartialEq + As<f32> + As<f64> + As<i8> + As<i16> + As<i32> + As<i64> + As<u8> + As<u16> + As<u32> + As<u64> {}
+impl<T: Pod + PartialEq + As<f32> + As<f64> + As<i8> + As<i16> + As<i32> + As<i64> + As<u8> + As<u16> + As<u32> + As<u64>> Number for T {}
 
 fn by_odd<S: Number + ToOdd>(to: DType) -> One {
     match to {
-        DType::F16 | DType::BF16 => map1::<Odd<S>>,
-        _ => any::<S>(to),
+        DType::F16 | DType::BF16 => map::<Odd<S>>,
+        DType::F32 | DType::F64 | DType::Bool => any::<S>(to),
+        DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::U16 | DType::U32 | DType::U64 => any::<S>(to),
     }
 }
 
 fn any<S: Number>(to: DType) -> One {
     match to {
-        DType::I8 => map1::<Cast<S, i8>>,
-        DType::I16 => map1::<Cast<S, i16>>,
-        DType::I32 => map1::<Cast<S, i32>>,
-        DType::I64 => map1::<Cast<S, i64>>,
-        DType::U8 => map1::<Cast<S, u8>>,
-        DType::U16 => map1::<Cast<S, u16>>,
-        DType::U32 => map1::<Cast<S, u32>>,
-        DType::U64 => map1::<Cast<S, u64>>,
-        DType::F64 => map1::<Cast<S, f64>>,
-        DType::Bool => map1::<NonZero<S>>,
-        _ => map1::<Cast<S, f32>>,
+        DType::I8 => map::<Cast<S, i8>>,
+        DType::I16 => map::<Cast<S, i16>>,
+        DType::I32 => map::<Cast<S, i32>>,
+        DType::I64 => map::<Cast<S, i64>>,
+        DType::U8 => map::<Cast<S, u8>>,
+        DType::U16 => map::<Cast<S, u16>>,
+        DType::U32 => map::<Cast<S, u32>>,
+        DType::U64 => map::<Cast<S, u64>>,
+        DType::F64 => map::<Cast<S, f64>>,
+        DType::Bool => map::<NonZero<S>>,
+        DType::F32 | DType::F16 | DType::BF16 => map::<Cast<S, f32>>,
     }
 }

@@ -87,6 +87,9 @@ pub(crate) fn unary(op: Unary, dtype: DType, a: u64) -> Option<u64> {
             Unary::Neg => -x,
             Unary::Abs => x.abs(),
             Unary::Not => -1 - x,
+            Unary::Sign => x.signum(),
+            Unary::Square => x.wrapping_mul(x),
+            Unary::Relu => x.max(0),
             Unary::Popcount => (0..64).map(|bit| i128::from(a >> bit & 1)).sum(),
             _ => return None,
         };
@@ -103,6 +106,10 @@ pub(crate) fn unary(op: Unary, dtype: DType, a: u64) -> Option<u64> {
             Unary::Round => x.round_ties_even(),
             Unary::Sqrt => x.sqrt(),
             Unary::Rsqrt => 1.0 / x.sqrt(),
+            Unary::Reciprocal => x.recip(),
+            Unary::Square => x * x,
+            Unary::Sign => [x, x.signum()][usize::from(x != 0.0)],
+            Unary::Relu => [x, 0.0][usize::from(x < 0.0)],
             _ => return None,
         };
         return Some(Constant::f64(value).bits);
@@ -122,7 +129,15 @@ pub(crate) fn unary(op: Unary, dtype: DType, a: u64) -> Option<u64> {
         Unary::Exp2 => math::exp2(x),
         Unary::Log => math::log(x),
         Unary::Log2 => math::log2(x),
+        Unary::Reciprocal => x.recip(),
+        Unary::Square => x * x,
+        Unary::Sign => [x, x.signum()][usize::from(x != 0.0)],
+        Unary::Relu => [x, 0.0][usize::from(x < 0.0)],
         Unary::Log10 => math::log2(x) * std::f32::consts::LOG10_2,
+        Unary::Log1p => math::log1p(x),
+        Unary::Softplus => math::softplus(x),
+        Unary::HardSwish if x.is_nan() => x,
+        Unary::HardSwish => x * (x / 6.0 + 0.5).clamp(0.0, 1.0),
         Unary::Sin => math::sin(x),
         Unary::Cos => math::cos(x),
         Unary::Tan => math::tan(x),
@@ -130,7 +145,7 @@ pub(crate) fn unary(op: Unary, dtype: DType, a: u64) -> Option<u64> {
         Unary::Sigmoid => math::sigmoid(x),
         Unary::Silu => math::silu(x),
         Unary::Erf => math::erf(x),
-        Unary::Gelu => math::gelu_erf(x),
+        Unary::Gelu => math::gelu(x),
         Unary::GeluTanh => math::gelu_tanh(x),
     };
     Some(Constant::float(dtype, value).bits)
@@ -157,6 +172,7 @@ pub(crate) fn binary(op: Binary, dtype: DType, a: u64, b: u64) -> Option<u64> {
             Binary::Min | Binary::Max if x.is_nan() || y.is_nan() => f64::NAN,
             Binary::Min => [y, x][usize::from(x < y)],
             Binary::Max => [y, x][usize::from(x > y)],
+            Binary::LeakyRelu => [x, x * y][usize::from(x < 0.0)],
             _ => return None,
         };
         return Some(Constant::f64(value).bits);
@@ -181,6 +197,8 @@ pub(crate) fn binary(op: Binary, dtype: DType, a: u64, b: u64) -> Option<u64> {
             Binary::Min => extreme(x < y),
             Binary::Max => extreme(x > y),
             Binary::Pow => math::pow(x, y),
+            Binary::LeakyRelu => [x, x * y][usize::from(x < 0.0)],
+            Binary::Elu => math::elu(x, y),
             _ => return None,
         };
         return Some(Constant::float(dtype, value).bits);
