@@ -3,7 +3,7 @@
 use super::exp::{Exponential, LOWERED, exp_of, exp_of_sum};
 use super::hyperbolic::tanh;
 use super::log::log1p_of_sum;
-use super::{clamp, fma, polynomial, reciprocal, two_product, two_sum};
+use super::{clamp, fma, polynomial, mantissa_reciprocal, two_product, two_sum};
 
 /// A weight in `[0, 1]`, `factor · (hi + lo)`.
 #[derive(Clone, Copy)]
@@ -21,7 +21,7 @@ impl Weight {
         let sum = fma(e_hi, LOWERED, 1.0);
         let error = fma(e_lo, LOWERED, fma(e_hi, LOWERED, 1.0 - sum));
         let (n_hi, n_lo) = if negative { (e_hi, e_lo) } else { (1.0, 0.0) };
-        let inverse = reciprocal(sum);
+        let inverse = mantissa_reciprocal(sum);
         let hi = n_hi * inverse;
         let remainder = fma(-hi, sum, n_hi) + fma(-hi, error, n_lo);
         Self { hi, lo: remainder * inverse, factor: if negative { LOWERED } else { 1.0 } }

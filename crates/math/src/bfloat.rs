@@ -4,7 +4,7 @@
 use super::{
     ROUND,
     exp::{LOWERED, RAISE},
-    fma, polynomial, pow2, reciprocal,
+    fma, polynomial, pow2, mantissa_reciprocal,
 };
 
 /// `e^r` on `|r| <= 0.347`, highest coefficient first; relative error 2^-21.2.
@@ -19,7 +19,7 @@ fn logistic(x: f32, numerator: f32) -> f32 {
     let r = fma(rounded - ROUND, -std::f32::consts::LN_2, t);
     let power = pow2(rounded.to_bits().wrapping_sub(ROUND.to_bits()) as i32 + RAISE);
     let e = polynomial(r, EXP_BFLOAT) * power;
-    let quotient = numerator * reciprocal(fma(e, LOWERED, 1.0));
+    let quotient = numerator * mantissa_reciprocal(fma(e, LOWERED, 1.0));
     if x < 0.0 { quotient * e * LOWERED } else { quotient }
 }
 

@@ -117,7 +117,7 @@ fn divide(n: (f32, f32), d: (f32, f32)) -> (f32, f32) {
 
 /// `1/x` for `1 <= x <= 2`, to an ulp: a polynomial and two steps of Newton's iteration, faster than a division wherever those are exact.
 #[inline(always)]
-fn reciprocal(x: f32) -> f32 {
+fn mantissa_reciprocal(x: f32) -> f32 {
     let y = fma(fma(0.323_232_32, x, -1.454_545_5), x, 2.121_212_2);
     let y = fma(y, fma(-x, y, 1.0), y);
     fma(y, fma(-x, y, 1.0), y)

@@ -53,7 +53,7 @@ inline Pair divide(Pair n, Pair d) {
 }
 
 // For 1 <= x <= 2.
-inline float reciprocal(float x) {
+inline float mantissa_reciprocal(float x) {
     float y = fma(fma(0.32323232f, x, -1.4545455f), x, 2.1212122f);
     y = fma(y, fma(-x, y, 1.0f), y);
     return fma(y, fma(-x, y, 1.0f), y);
@@ -425,7 +425,7 @@ inline Weight logistic_weight(Exponential of, bool negative) {
     const float sum = fma(e.hi, LOWERED, 1.0f);
     const float error = fma(e.lo, LOWERED, fma(e.hi, LOWERED, 1.0f - sum));
     const Pair numerator = {negative ? e.hi : 1.0f, negative ? e.lo : 0.0f};
-    const float inverse = reciprocal(sum);
+    const float inverse = mantissa_reciprocal(sum);
     const float quotient = numerator.hi * inverse;
     const float remainder = fma(-quotient, sum, numerator.hi) + fma(-quotient, error, numerator.lo);
     return {quotient, remainder * inverse, negative ? LOWERED : 1.0f};
@@ -451,7 +451,7 @@ inline float logistic_bfloat(float x, float numerator) {
     const float rounded = fma(t < -100.0f ? -100.0f : t, LOG2_E, ROUND);
     const float r = fma(rounded - ROUND, -LN2, t < -100.0f ? -100.0f : t);
     const float e = polynomial(r, EXP_BFLOAT) * pow2(integer(rounded) + RAISE);
-    const float quotient = numerator * reciprocal(fma(e, LOWERED, 1.0f));
+    const float quotient = numerator * mantissa_reciprocal(fma(e, LOWERED, 1.0f));
     return x < 0.0f ? quotient * e * LOWERED : quotient;
 }
 

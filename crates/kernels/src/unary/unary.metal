@@ -26,7 +26,7 @@ template <typename Op, typename T>
     const Run run(params.space, first);
     Elements<T> block = load(x, params.space, params.x, run);
     for (uint i = 0; i < SLOTS; ++i) {
-        block.at[i] = pack<T>(value<Op>(unpack<T>(block.at[i]), params.alpha));
+        block.at[i] = pack<T>(value<Op>(unpack<T>(block.at[i]), params.scalar));
     }
     store(y, run, block);
 }
