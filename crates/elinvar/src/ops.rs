@@ -105,6 +105,8 @@ unary! {
     softplus => UnaryOp::Softplus;
     /// x · sigmoid(x)
     silu => UnaryOp::Silu;
+    /// x · tanh(log(1 + eˣ))
+    mish => UnaryOp::Mish;
     /// x · clamp(x / 6 + 1/2, 0, 1)
     hard_swish => UnaryOp::HardSwish;
     /// The error function.

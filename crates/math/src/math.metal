@@ -522,6 +522,10 @@ inline float gelu(float x) {
     return x == 0.0f ? x : value;
 }
 
+inline float mish(float x) {
+    return x < -20.0f ? silu(x) : x * tanh(softplus(x));
+}
+
 inline float hard_swish(float x) {
     return x * clamp(x / 6.0f + 0.5f, 0.0f, 1.0f);
 }

@@ -187,6 +187,15 @@ functions! {
             reference |a| reference::silu(a), within 0.9;
             derivative |a| y => [y + Unary::Sigmoid.of(a) * (1.0 - y)];
         }
+        #[doc = "`a * tanh(log(1 + exp(a)))`."]
+        Mish "mish" {
+            f32 |a| math::mish(a);
+            reference |a| if a == f64::NEG_INFINITY { -0.0 } else { a * reference::softplus(a).tanh() }, within 2.6;
+            derivative |a| _ => [{
+                let t = &Unary::Tanh.of(Unary::Softplus.of(a));
+                t + a * Unary::Sigmoid.of(a) * (1.0 - t * t)
+            }];
+        }
         #[doc = "`a * clamp(a / 6 + 1/2, 0, 1)`."]
         HardSwish "hard_swish" {
             f32 |a| math::hard_swish(a);
