@@ -14,7 +14,10 @@
 //! # Ok::<(), elinvar::Error>(())
 //! ```
 
+mod arithmetic;
 mod backend;
+mod creation;
+mod display;
 mod executor;
 mod fusion;
 pub mod guide;
@@ -23,6 +26,7 @@ mod metal;
 mod ops;
 mod programs;
 mod recording;
+mod shape;
 mod tensor;
 mod threadgroups;
 
@@ -33,10 +37,11 @@ pub use elinvar_core::{
     Pool, PoolStatistics, Reading, Result, Shape, SplitMix64, Storage, shown_bytes,
 };
 pub use elinvar_kernels as kernels;
-pub use elinvar_kernels::{Operator, Precision};
+pub use elinvar_kernels::{Operator, Precision, Scalar};
 pub use elinvar_msl as msl;
 pub use executor::Executor;
 pub use metal::{KernelArgument, MetalKernel, MetalLibrary, MetalSource};
 pub use programs::{ProgramArgument, ProgramKernel};
 pub use recording::Recording;
+pub use shape::{AxisIndex, TensorIndex};
 pub use tensor::Tensor;

@@ -7,7 +7,7 @@ use elinvar_kernels::{
     attention::{Attention, decode::DecodeAttention},
     binary::{Binary, BinaryOp},
     cast::Cast,
-    compare::{Compare, CompareOp},
+    compare::{Compare, CompareOp, Logical, LogicalNot, LogicalOp},
     copy::Concat,
     cumsum::CumSum,
     gather::Gather,
@@ -127,7 +127,7 @@ macro_rules! binary {
                 /// # Errors
                 /// Shapes that do not broadcast, data types that differ, or out of memory.
                 pub fn $name(&self, other: &Tensor) -> Result<Tensor> {
-                    self.elementwise(Op::Binary(BinaryOp::$op), &Binary { op: BinaryOp::$op }, &[other])
+                    self.binary(BinaryOp::$op, other)
                 }
             )*
         }
@@ -180,9 +180,79 @@ impl Tensor {
         self.with_scalar(BinaryOp::Elu, alpha)
     }
 
-    fn with_scalar(&self, op: BinaryOp, scalar: f32) -> Result<Tensor> {
+    pub(crate) fn binary(&self, op: BinaryOp, other: &Tensor) -> Result<Tensor> {
+        self.elementwise(Op::Binary(op), &Binary { op }, &[other])
+    }
+
+    pub(crate) fn with_scalar(&self, op: BinaryOp, scalar: f32) -> Result<Tensor> {
         self.elementwise(Op::WithScalar(op, scalar), &WithScalar { op, scalar }, &[])
     }
+}
+
+macro_rules! comparisons {
+    ($($(#[$doc:meta])* $name:ident => $op:ident;)*) => {
+        /// Comparisons of two tensors of one type, broadcast by NumPy's rule; the result is bool.
+        impl Tensor {
+            $(
+                $(#[$doc])*
+                ///
+                /// # Errors
+                /// Shapes that do not broadcast, data types that differ, or out of memory.
+                pub fn $name(&self, other: &Tensor) -> Result<Tensor> {
+                    self.compare(CompareOp::$op, other)
+                }
+            )*
+        }
+    };
+}
+
+comparisons! {
+    /// a = b
+    eq => Eq;
+    /// a ≠ b
+    ne => Ne;
+    /// a < b
+    lt => Lt;
+    /// a ≤ b
+    le => Le;
+    /// a > b
+    gt => Gt;
+    /// a ≥ b
+    ge => Ge;
+}
+
+macro_rules! logic {
+    ($($(#[$doc:meta])* $name:ident => $op:ident;)*) => {
+        /// Logic of truth values, broadcast by NumPy's rule.
+        impl Tensor {
+            $(
+                $(#[$doc])*
+                ///
+                /// # Errors
+                /// Not bools, shapes that do not broadcast, or out of memory.
+                pub fn $name(&self, other: &Tensor) -> Result<Tensor> {
+                    self.apply(&Logical { op: LogicalOp::$op }, &[Some(other)])
+                }
+            )*
+
+            /// Not a.
+            ///
+            /// # Errors
+            /// Not bools, or out of memory.
+            pub fn logical_not(&self) -> Result<Tensor> {
+                self.apply(&LogicalNot, &[])
+            }
+        }
+    };
+}
+
+logic! {
+    /// a and b
+    logical_and => And;
+    /// a or b
+    logical_or => Or;
+    /// a or b, but not both
+    logical_xor => Xor;
 }
 
 macro_rules! reductions {
@@ -425,7 +495,7 @@ impl Tensor {
     ///
     /// # Errors
     /// An axis outside the shape or without elements.
-    pub fn arg_max(&self, axis: isize, keepdims: bool) -> Result<Tensor> {
+    pub fn argmax(&self, axis: isize, keepdims: bool) -> Result<Tensor> {
         self.apply(&ArgReduce { largest: true, axis: Some(axis), keepdims, select_last: false, dtype: DType::I64 }, &[])
     }
 
@@ -433,7 +503,7 @@ impl Tensor {
     ///
     /// # Errors
     /// An axis outside the shape or without elements.
-    pub fn arg_min(&self, axis: isize, keepdims: bool) -> Result<Tensor> {
+    pub fn argmin(&self, axis: isize, keepdims: bool) -> Result<Tensor> {
         self.apply(&ArgReduce { largest: false, axis: Some(axis), keepdims, select_last: false, dtype: DType::I64 }, &[])
     }
 

@@ -3,7 +3,7 @@
 use super::exp::{Exponential, LOWERED, exp_of, exp_of_sum};
 use super::hyperbolic::tanh;
 use super::log::log1p_of_sum;
-use super::{clamp, fma, polynomial, mantissa_reciprocal, two_product, two_sum};
+use super::{clamp, fma, mantissa_reciprocal, polynomial, two_product, two_sum};
 
 /// A weight in `[0, 1]`, `factor · (hi + lo)`.
 #[derive(Clone, Copy)]

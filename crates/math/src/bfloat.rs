@@ -4,7 +4,7 @@
 use super::{
     ROUND,
     exp::{LOWERED, RAISE},
-    fma, polynomial, pow2, mantissa_reciprocal,
+    fma, mantissa_reciprocal, polynomial, pow2,
 };
 
 /// `e^r` on `|r| <= 0.347`, highest coefficient first; relative error 2^-21.2.

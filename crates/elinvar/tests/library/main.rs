@@ -5,3 +5,4 @@
 mod executor;
 mod fusion;
 mod metal;
+mod tensors;

@@ -102,8 +102,7 @@ impl Binary {
             return Ok(over_words(launch, space.elements(), types[0].size()));
         }
         let kernel = if is_power { cpu::power(types[0], types[1])? } else { cpu::kernel(self.op, types[0])? };
-        let launch = Launch::new(key, kernel, &BinaryParams { space, a: left, b: right }, buffers)
-            .with_metal(METAL.with_arguments(object));
+        let launch = Launch::new(key, kernel, &BinaryParams { space, a: left, b: right }, buffers).with_metal(METAL.with_arguments(object));
         Ok(over_elements(launch, space.elements()))
     }
 }

@@ -106,16 +106,18 @@ impl FromStr for Scalar {
     }
 }
 
-impl From<f64> for Scalar {
-    fn from(value: f64) -> Self {
-        Scalar::Float(value)
-    }
+macro_rules! numbers {
+    ($($variant:ident: $($type:ty)*;)*) => {$($(
+        impl From<$type> for Scalar {
+            fn from(value: $type) -> Self {
+                Scalar::$variant(value.into())
+            }
+        }
+    )*)*};
 }
-
-impl From<i64> for Scalar {
-    fn from(value: i64) -> Self {
-        Scalar::Int(i128::from(value))
-    }
+numbers! {
+    Float: f32 f64;
+    Int: i32 i64 u32;
 }
 
 #[cfg(test)]

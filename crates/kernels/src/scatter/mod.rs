@@ -12,10 +12,11 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, Error, HostKernel, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
+    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
     binary::BinaryOp,
-    functions,
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, cast, copy,
+    cast, copy,
     elementwise::{self, Operand, Space, THREADS, dispatch::named, over_groups, same_dtype, storage},
+    functions,
     gather::{GatherElementsParams, TUPLES, TupleParams, index},
     metal::{self, metal_file, params},
     required,

@@ -39,7 +39,9 @@ pub(crate) fn cases() -> Vec<Case> {
     let special = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1.0, -1.0, 2.5, -3.5, 1e-8, -1e-30, 88.5, -104.0, 6e4];
     let random = |dtype: DType, [low, high]: [f64; 2]| HostTensor::random(dtype, &[3, 11, 101], low, high, 1);
     let mut cases = Vec::new();
-    for (&op, &dtype) in UnaryOp::ALL.iter().flat_map(|op| DType::NUMBERS.iter().map(move |dtype| (op, dtype))).filter(|(op, dtype)| op.takes(**dtype)) {
+    for (&op, &dtype) in
+        UnaryOp::ALL.iter().flat_map(|op| DType::NUMBERS.iter().map(move |dtype| (op, dtype))).filter(|(op, dtype)| op.takes(**dtype))
+    {
         // How many bits a negative number has set depends on its type.
         let low = if op == UnaryOp::Popcount { 0.0 } else { -11.0 };
         cases.push(case(op, random(dtype, if dtype.is_float() { [-30.0, 30.0] } else { [low, 11.0] })));
@@ -54,6 +56,13 @@ pub(crate) fn cases() -> Vec<Case> {
         }
         // Zeros keep their sign.
         cases.push(with_scalar(op, -0.5, HostTensor::new(&[2], &[0.0f32, -0.0])));
+    }
+    for (op, scalar) in
+        [(BinaryOp::Add, 0.3), (BinaryOp::Sub, 1.7), (BinaryOp::Mul, -2.5), (BinaryOp::Div, 3.0), (BinaryOp::Rem, 0.7), (BinaryOp::Max, 0.5)]
+    {
+        for &dtype in DType::FLOATS {
+            cases.push(with_scalar(op, scalar, random(dtype, [-30.0, 30.0])));
+        }
     }
     // One element more than whole threads have.
     let transposed = layout(&[301, 69]).permute(&[1, 0]).unwrap_or_else(|e| unreachable!("{e}"));

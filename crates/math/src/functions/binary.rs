@@ -2,10 +2,7 @@
 
 use elinvar_core::{DType, MetalFile};
 
-use super::{
-    Compare, ErrorBound, Expression, Function2, Integer, Unary, Visitor2,
-    table::functions,
-};
+use super::{Compare, ErrorBound, Expression, Function2, Integer, Unary, Visitor2, table::functions};
 use crate as math;
 
 /// The derivative of the larger or smaller of two: half of each where they are equal.

@@ -67,7 +67,13 @@ impl Binary {
 
 impl Compare {
     /// `then` where `a` and `b` compare so, else `otherwise`.
-    pub fn select(self, a: impl Into<Expression>, b: impl Into<Expression>, then: impl Into<Expression>, otherwise: impl Into<Expression>) -> Expression {
+    pub fn select(
+        self,
+        a: impl Into<Expression>,
+        b: impl Into<Expression>,
+        then: impl Into<Expression>,
+        otherwise: impl Into<Expression>,
+    ) -> Expression {
         Expression::Select(self, Box::new([a.into(), b.into(), then.into(), otherwise.into()]))
     }
 }

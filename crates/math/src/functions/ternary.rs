@@ -2,10 +2,7 @@
 
 use elinvar_core::{DType, MetalFile};
 
-use super::{
-    ErrorBound, Expression, Function3, Integer, Visitor3,
-    table::functions,
-};
+use super::{ErrorBound, Expression, Function3, Integer, Visitor3, table::functions};
 
 functions! {
     /// Functions of three values of one type.

@@ -95,7 +95,9 @@ impl Visitor2 for At {
     }
 
     fn integer<T: Integer, F: Function2<T>>(self) -> f64 {
-        let number = |x: f64| (0..x.abs() as usize).fold(T::zeroed(), |sum, _| if x < 0.0 { sum.add(T::zeroed().not()) } else { sum.add(T::zeroed().not().neg()) });
+        let number = |x: f64| {
+            (0..x.abs() as usize).fold(T::zeroed(), |sum, _| if x < 0.0 { sum.add(T::zeroed().not()) } else { sum.add(T::zeroed().not().neg()) })
+        };
         let value = F::at(number(self.0[0]), number(self.0[1]));
         (0..100).chain(-100..0).map(f64::from).find(|&x| number(x) == value).unwrap_or(f64::NAN)
     }

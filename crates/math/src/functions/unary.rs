@@ -4,10 +4,7 @@ use std::f64::consts::{FRAC_2_SQRT_PI, LN_2, LN_10, PI};
 
 use elinvar_core::{DType, MetalFile};
 
-use super::{
-    Compare, ErrorBound, Expression, Function1, Integer, Visitor1,
-    table::functions,
-};
+use super::{Compare, ErrorBound, Expression, Function1, Integer, Visitor1, table::functions};
 use crate::{self as math, reference};
 
 functions! {

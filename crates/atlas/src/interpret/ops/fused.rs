@@ -71,9 +71,31 @@ pub(in crate::interpret) fn times(op: Unary) -> Option<(Two, Gate)> {
         Unary::Erf => loops::<types::Erf>(),
         Unary::Gelu => loops::<types::Gelu>(),
         Unary::GeluTanh => loops::<types::GeluTanh>(),
-        Unary::Neg | Unary::Abs | Unary::Sign | Unary::Square | Unary::Relu | Unary::Not | Unary::Popcount | Unary::Floor | Unary::Ceil
-        | Unary::Trunc | Unary::Round | Unary::Sqrt | Unary::Rsqrt | Unary::Reciprocal | Unary::Exp2 | Unary::Log | Unary::Log2 | Unary::Log10
-        | Unary::Log1p | Unary::Sin | Unary::Cos | Unary::Tan | Unary::Softplus | Unary::Mish | Unary::HardSwish => None,
+        Unary::Neg
+        | Unary::Abs
+        | Unary::Sign
+        | Unary::Square
+        | Unary::Relu
+        | Unary::Not
+        | Unary::Popcount
+        | Unary::Floor
+        | Unary::Ceil
+        | Unary::Trunc
+        | Unary::Round
+        | Unary::Sqrt
+        | Unary::Rsqrt
+        | Unary::Reciprocal
+        | Unary::Exp2
+        | Unary::Log
+        | Unary::Log2
+        | Unary::Log10
+        | Unary::Log1p
+        | Unary::Sin
+        | Unary::Cos
+        | Unary::Tan
+        | Unary::Softplus
+        | Unary::Mish
+        | Unary::HardSwish => None,
     }
 }
 

@@ -1,0 +1,115 @@
+//! What a tensor offers beside operators: arithmetic by operators, constructors, axes, indices, values as text.
+
+use std::num::NonZeroUsize;
+
+use elinvar::{DType, Executor, Tensor};
+
+fn cpu() -> Executor {
+    Executor::new_cpu(NonZeroUsize::MIN).unwrap()
+}
+
+#[test]
+fn operators_are_the_methods() {
+    let executor = cpu();
+    let a = executor.tensor(&[3], &[7f32, -2.0, 0.5]).unwrap();
+    let b = executor.tensor(&[3], &[2f32, 4.0, -1.0]).unwrap();
+    let values = |tensor: elinvar::Result<Tensor>| tensor.unwrap().to_vec::<f32>().unwrap();
+    assert_eq!(values(&a + &b), [9.0, 2.0, -0.5]);
+    assert_eq!(values(a.clone() - &b), [5.0, -6.0, 1.5]);
+    assert_eq!(values(&a * b.clone()), [14.0, -8.0, -0.5]);
+    assert_eq!(values(a.clone() / b.clone()), [3.5, -0.5, -0.5]);
+    assert_eq!(values(&a % &b), [1.0, -2.0, 0.5]);
+    assert_eq!(values(-&a), [-7.0, 2.0, -0.5]);
+    assert_eq!([values(&a * 2.0), values(2 * &a)], [[14.0, -4.0, 1.0]; 2]);
+    assert_eq!([values(1.0 - &a), values(1.0 / &a)], [[-6.0, 3.0, 0.5], [1.0 / 7.0, -0.5, 2.0]]);
+    assert!((&a + executor.tensor(&[2], &[1f32; 2]).unwrap()).is_err());
+}
+
+#[test]
+fn numbers_take_the_type_of_the_tensor() {
+    let executor = cpu();
+    let x = executor.tensor(&[3], &[1i32, -5, 9]).unwrap();
+    assert_eq!((&x * 3).unwrap().to_vec::<i32>().unwrap(), [3, -15, 27]);
+    assert_eq!((100 - &x).unwrap().to_vec::<i32>().unwrap(), [99, 105, 91]);
+    assert!((&x + 0.5).unwrap_err().to_string().contains("0.5 is no value of i32"));
+    // One rounding, of a product with the f32 nearest to the number.
+    let x = executor.tensor(&[2], &[3f32, 1000.0]).unwrap().cast(DType::BF16).unwrap();
+    let exact = executor.tensor(&[2], &[3f32 * 0.1, 1000.0 * 0.1]).unwrap().cast(DType::BF16).unwrap();
+    assert_eq!((&x * 0.1).unwrap().to_bytes().unwrap(), exact.to_bytes().unwrap());
+}
+
+#[test]
+fn tensors_are_made_of_nothing() {
+    let executor = cpu();
+    assert_eq!(executor.eye(DType::U8, 3).unwrap().to_vec::<u8>().unwrap(), [1, 0, 0, 0, 1, 0, 0, 0, 1]);
+    assert_eq!(executor.arange(DType::I64, 5, -1, -2).unwrap().to_vec::<i64>().unwrap(), [5, 3, 1]);
+    assert!(executor.full(DType::U8, &[1], -1).is_err() && executor.arange(DType::F32, 0, 1, 0).is_err());
+    let n = 100_000;
+    let statistics = |x: Tensor| {
+        let values = x.to_vec::<f32>().unwrap();
+        let mean = values.iter().map(|&v| f64::from(v)).sum::<f64>() / n as f64;
+        (mean, values.iter().map(|&v| (f64::from(v) - mean).powi(2)).sum::<f64>() / n as f64)
+    };
+    let (mean, variance) = statistics(executor.rand(&[n], 1).unwrap());
+    assert!((mean - 0.5).abs() < 0.005 && (variance - 1.0 / 12.0).abs() < 0.002, "{mean} {variance}");
+    let (mean, variance) = statistics(executor.randn(&[n], 2).unwrap());
+    assert!(mean.abs() < 0.02 && (variance - 1.0).abs() < 0.02, "{mean} {variance}");
+    assert_eq!(executor.randn(&[4], 7).unwrap().to_vec::<f32>().unwrap(), executor.randn(&[4], 7).unwrap().to_vec::<f32>().unwrap());
+}
+
+#[test]
+fn axes_come_and_go() {
+    let executor = cpu();
+    let x = executor.arange(DType::I32, 0, 24, 1).unwrap().reshape(&[2, 3, 4]).unwrap();
+    assert_eq!(x.unsqueeze(-1).unwrap().shape().to_vec(), [2, 3, 4, 1]);
+    assert_eq!(x.unsqueeze(1).unwrap().squeeze(1).unwrap().shape().to_vec(), [2, 3, 4]);
+    assert!(x.squeeze(0).is_err() && x.unsqueeze(4).is_err() && x.unsqueeze(-5).is_err());
+    let parts = x.split(&[1, 2], 1).unwrap();
+    assert_eq!(parts.iter().map(|part| part.shape().to_vec()).collect::<Vec<_>>(), [[2, 1, 4], [2, 2, 4]]);
+    assert_eq!(parts[0].flatten().unwrap().to_vec::<i32>().unwrap(), [0, 1, 2, 3, 12, 13, 14, 15]);
+    assert!(x.split(&[1, 1], 1).is_err() && x.split(&[usize::MAX, 4], 1).is_err());
+    let rows = [x.i(0).unwrap(), x.i(1).unwrap()];
+    assert_eq!(Tensor::stack(&[&rows[0], &rows[1]], 0).unwrap().to_vec::<i32>().unwrap(), x.to_vec::<i32>().unwrap());
+    assert!(Tensor::stack(&[&x, &rows[0]], 0).is_err() && Tensor::stack(&[], 0).is_err());
+}
+
+#[test]
+fn indices_are_numpy_s() {
+    let executor = cpu();
+    let x = executor.arange(DType::I32, 0, 24, 1).unwrap().reshape(&[2, 3, 4]).unwrap();
+    assert_eq!(x.i((1, .., 2)).unwrap().to_vec::<i32>().unwrap(), [14, 18, 22]);
+    assert_eq!(x.i((.., 1..=1, ..2)).unwrap().shape().to_vec(), [2, 1, 2]);
+    assert_eq!(x.i((1, 2, 3)).unwrap().item::<i32>().unwrap(), 23);
+    assert_eq!(x.i((.., 2..2)).unwrap().shape().to_vec(), [2, 0, 4]);
+    for wrong in [x.i(2), x.i((0, 0, 0, 0)), x.i((.., 2..5)), x.i((.., .., 3..2))] {
+        assert!(wrong.unwrap_err().is_invalid_argument());
+    }
+    assert!(x.item::<i32>().is_err() && x.i((0, 0, 0)).unwrap().item::<f32>().is_err());
+}
+
+#[test]
+fn comparisons_and_logic_have_methods() {
+    let executor = cpu();
+    let (a, b) = (executor.tensor(&[3], &[1f32, 2.0, 3.0]).unwrap(), executor.tensor(&[1], &[2f32]).unwrap());
+    let bits = |tensor: elinvar::Result<Tensor>| tensor.unwrap().to_bytes().unwrap();
+    let found = [a.eq(&b), a.ne(&b), a.lt(&b), a.le(&b), a.gt(&b), a.ge(&b)].map(bits);
+    assert_eq!(found, [[0, 1, 0], [1, 0, 1], [1, 0, 0], [1, 1, 0], [0, 0, 1], [0, 1, 1]]);
+    let (x, y) = (a.le(&b).unwrap(), a.ge(&b).unwrap());
+    let found = [x.logical_and(&y), x.logical_or(&y), x.logical_xor(&y), x.logical_not()].map(bits);
+    assert_eq!(found, [[0, 1, 0], [1, 1, 1], [1, 0, 1], [0, 0, 1]]);
+}
+
+#[test]
+fn values_are_printed_as_numpy_does() {
+    let executor = cpu();
+    let shown = |dims: &[usize]| executor.arange(DType::I32, 0, dims.iter().product::<usize>() as i64, 1).unwrap().reshape(dims).unwrap().to_string();
+    assert_eq!(shown(&[]), "0");
+    assert_eq!(shown(&[0]), "[]");
+    assert_eq!(shown(&[2, 2, 2]), "[[[0, 1],\n  [2, 3]],\n\n [[4, 5],\n  [6, 7]]]");
+    assert_eq!(shown(&[2000]), "[   0,    1,    2, ..., 1997, 1998, 1999]");
+    let large = "[[   0,    1,    2, ...,  997,  998,  999],\n [1000, 1001, 1002, ..., 1997, 1998, 1999]]";
+    assert_eq!(shown(&[2, 1000]), large);
+    assert!(shown(&[1000, 2]).starts_with("[[   0,    1],\n [   2,    3],\n [   4,    5],\n ...,\n [1994, 1995],"), "{}", shown(&[1000, 2]));
+    let half = executor.tensor(&[2], &[0.1f32, f32::NAN]).unwrap().cast(DType::F16).unwrap();
+    assert_eq!(half.to_string(), "[0.099975586,         NaN]");
+}
