@@ -122,7 +122,7 @@ pub trait Backend: Send + Sync {
     /// Device lost.
     fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion>;
 
-    /// Times every command from now on, until [`Backend::end_profile`]: what was submitted before has ended.
+    /// Times every command from now on, until [`Backend::end_profile`]: what was submitted before has ended, and what was timed before is dropped.
     ///
     /// # Errors
     /// The device cannot time its commands here; the message says what it needs. Without an implementation no device can.

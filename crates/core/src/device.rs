@@ -216,7 +216,7 @@ impl Device {
         self.0.backend.submit(commands)
     }
 
-    /// Times every command from now on; this changes no result, but commands may take longer.
+    /// Times every command from now on, and drops what was timed before. This changes no result, but commands may take longer.
     ///
     /// # Errors
     /// The device cannot time its commands here; the message says what it needs.

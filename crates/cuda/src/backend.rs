@@ -52,8 +52,6 @@ struct Queue {
     staging: Staging,
     /// The profile that is being taken.
     profile: Option<Profile>,
-    /// Whether one was taken: graphs made before CUPTI was there are not timed.
-    was_profiled: bool,
 }
 
 impl CudaBackend {
@@ -267,10 +265,10 @@ impl Backend for CudaBackend {
         let cupti = Cupti::find()?;
         self.context.synchronize()?;
         cupti.start()?;
-        if !std::mem::replace(&mut queue.was_profiled, true) {
+        if queue.profile.replace(Profile::default()).is_none() {
+            // CUPTI may know nothing of the kernels of a graph that was made without it.
             queue.seen = Seen::default();
         }
-        queue.profile = Some(Profile::default());
         Ok(())
     }
 
@@ -278,6 +276,8 @@ impl Backend for CudaBackend {
         let mut queue = self.queue();
         let Some(profile) = queue.profile.take() else { return Ok(Vec::new()) };
         let done = self.context.enter().and_then(|()| self.context.synchronize());
+        // Nor need those that were made with it be as fast without.
+        queue.seen = Seen::default();
         let records = Cupti::find()?.end();
         done?;
         profile.events(records?, u32::try_from(self.context.device).unwrap_or(0))

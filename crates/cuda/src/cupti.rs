@@ -162,19 +162,23 @@ impl Cupti {
         // SAFETY: the initialisers of NVIDIA's library have no conditions.
         let library = unsafe { Library::new(path) }.map_err(|cause| cause.to_string())?;
         let functions = Functions::of(&library).map_err(|cause| format!("it is no CUPTI: {cause}"))?;
-        Ok(Self { functions, file: path.to_owned(), _library: ManuallyDrop::new(library) })
+        let cupti = Self { functions, file: path.to_owned(), _library: ManuallyDrop::new(library) };
+        // SAFETY: the callbacks live as long as the process.
+        cupti.check("registering callbacks", unsafe { (cupti.functions.register)(requested, completed) }).map_err(|e| e.to_string())?;
+        Ok(cupti)
     }
 
-    /// Keeps records from now on.
+    /// Keeps records from now on; what was kept before is dropped. Nothing runs.
     ///
     /// # Errors
     /// The library refuses: it does not fit the driver, or another profiler uses it.
     pub(crate) fn start(&self) -> Result<()> {
-        // SAFETY: the callbacks live as long as the process.
-        self.check("registering its callbacks", unsafe { (self.functions.register)(requested, completed) })?;
+        // SAFETY: calls without conditions.
+        KINDS.into_iter().try_for_each(|kind| self.check("starting", unsafe { (self.functions.enable)(kind) }))?;
+        // SAFETY: as above.
+        self.check("asking for its records", unsafe { (self.functions.flush)(FORCED) })?;
         records().clear();
-        // SAFETY: a call without conditions, for each kind.
-        KINDS.into_iter().try_for_each(|kind| self.check("starting", unsafe { (self.functions.enable)(kind) }))
+        Ok(())
     }
 
     /// Keeps no more; what was kept since the start. Nothing runs any more.
