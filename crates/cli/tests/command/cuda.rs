@@ -132,12 +132,13 @@ fn a_profile_has_the_times_that_cupti_gives() {
     // The kernel may read what it may write, and the value is a buffer of four bytes.
     let events: Vec<_> = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["name"] == "scale").collect();
     assert!(events.len() == 4 && events.iter().all(|event| event["dur"] == 0.01 && event["args"]["bytes_at_most"] == 3004), "{events:?}");
-    // The decoding step is a graph from its third time on.
-    let (code, _, err) = elinvar("allocate=0", &[&GENERATE[..1], &["-n", "9", "--temperature", "0"], &profile, &["ROMEO:"]].concat());
+    // The steps that are timed are graphs.
+    let bench = ["bench", "decode", "--shape", "tiny", "--prompt", "8", "--generate", "6", "--rounds", "1"];
+    let (code, _, err) = elinvar("allocate=0", &[&bench, &profile[..]].concat());
     assert_eq!(code, 0, "{err}");
-    let (prefill, decode) = err.split_once("\ndecode ").unwrap();
-    assert!(row(prefill, "gather")[0] == "1" && row(decode, "gather")[0] == "8", "{err}");
-    assert!(decode.contains("8 tokens, each busy "), "{err}");
+    let (prefill, decode) = err.split_once("\ntg6 ").unwrap();
+    assert!(row(prefill, "gather")[0] == "1" && row(decode, "gather")[0] == "6", "{err}");
+    assert!(row(decode, "(read to host)").len() > 4 && decode.contains("6 tokens, each busy "), "{err}");
 }
 
 #[test]
