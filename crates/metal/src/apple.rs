@@ -262,12 +262,12 @@ impl Api for Apple {
         if !manager.supportsDestination(MTLCaptureDestination::GPUTraceDocument) {
             return Err(Error::invalid_argument("the system allows no captures now: set MTL_CAPTURE_ENABLED=1"));
         }
-        let descriptor = MTLCaptureDescriptor::new();
+        let (descriptor, place) = (MTLCaptureDescriptor::new(), url(file)?);
         let queue: &AnyObject = (*self.queue).as_ref();
         // SAFETY: a queue is one of the objects that can be captured.
         unsafe { descriptor.setCaptureObject(Some(queue)) };
         descriptor.setDestination(MTLCaptureDestination::GPUTraceDocument);
-        descriptor.setOutputURL(Some(&url(file)?));
+        descriptor.setOutputURL(Some(&place));
         let started = manager.startCaptureWithDescriptor_error(&descriptor);
         started.map_err(|e| Error::invalid_argument(format!("cannot capture to {}: {}", file.display(), told(&e))))?;
         Ok(Capture(manager))

@@ -90,6 +90,9 @@ fn contained(args: &LaunchArgs, trace: Option<&Path>) -> Result<bool> {
         Ok(as_expected)
     })?;
     let as_expected = outcome.verdict?;
+    if let Some(trace) = trace {
+        eprintln!("timeline: {}", trace.display());
+    }
     print_line(outcome.report);
     Ok(as_expected)
 }
