@@ -166,7 +166,7 @@ mod tests {
         let event = |start_ns| ProfileEvent { activity: Activity::Fill, start_ns, duration_ns: 1, bytes: 1, list: None };
         log.add(event(1));
         log.start();
-        [9, 8].map(|start| log.add(event(start)));
+        [9, 8].into_iter().for_each(|start| log.add(event(start)));
         assert_eq!(log.end().iter().map(|event| event.start_ns).collect::<Vec<_>>(), [8, 9]);
         assert!(!log.is_on() && log.end().is_empty());
     }

@@ -5,7 +5,7 @@ mod trace;
 
 use std::{
     fs::{self, File},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Instant,
 };
 
@@ -116,7 +116,7 @@ impl Profiler {
     }
 
     /// Prints the tables and writes the timeline.
-    pub(crate) fn finish(&self, file: &PathBuf) -> Result<()> {
+    pub(crate) fn finish(&self, file: &Path) -> Result<()> {
         tensors::write_bytes(file, &self.trace())?;
         eprintln!("{}\ntimeline: {}", self.tables(), file.display());
         Ok(())

@@ -35,7 +35,11 @@ impl Ceilings {
             return Ok(Self { memory, arithmetic: gpu_arithmetic(executor)?, how: [how, "bf16 matrix product"] });
         }
         let threads = properties.compute_units;
-        let arithmetic = threads as f64 * OPERATIONS / fastest(5, || Ok(multiply_add(threads)))?;
+        let arithmetic = threads as f64 * OPERATIONS
+            / fastest(5, || {
+                multiply_add(threads);
+                Ok(())
+            })?;
         Ok(Self { memory, arithmetic, how: [how, "f32 fused multiply-add"] })
     }
 
@@ -57,7 +61,11 @@ pub(crate) fn memory_bandwidth(executor: &Executor) -> Result<(f64, &'static str
     let properties = executor.properties();
     if !is_gpu(properties) {
         let words = Words::new(BYTES)?;
-        return Ok((BYTES as f64 / fastest(9, || Ok(read(words.get(), properties.compute_units)))?, "read"));
+        let seconds = fastest(9, || {
+            read(words.get(), properties.compute_units);
+            Ok(())
+        });
+        return Ok((BYTES as f64 / seconds?, "read"));
     }
     if let Some(published) = published_bandwidth(&properties.name) {
         return Ok((published, "published"));
