@@ -79,8 +79,6 @@ fn programs_kernels_and_benchmarks_are_profiled() {
     let (_, err, count) = profiled("profile-decode", DECODE);
     assert_eq!([count("pp4"), count("tg3"), count("greedy_f32")], [1, 1, 3], "{err}");
     assert!(err.contains(" without a profile; 3 tokens"), "{err}");
-    let (_, err, count) = profiled("profile-ops", &["bench", "ops", "--device", "cpu", "--filter", "add f32", "--seconds", "0.01"]);
-    assert!(count("add_f32") > 0, "{err}");
 }
 
 #[cfg(target_os = "linux")]
