@@ -7,6 +7,7 @@ mod contained;
 mod embedded;
 mod kernel;
 mod model;
+mod profile;
 mod sampling;
 mod tensors;
 

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::Args;
-use elinvar::{DType, Result};
+use elinvar::{DType, Executor, Result};
 use elinvar_llm::{Config, MemoryEstimate, Model, ModelFiles, Session, Weights};
 use indicatif::ProgressBar;
 
@@ -38,12 +38,18 @@ impl ModelArgs {
     ///
     /// What does not fit the device is refused before anything is loaded.
     pub(crate) fn load(&self, files: &ModelFiles, needed: usize) -> Result<Session> {
+        self.load_on(files, needed, |_| Ok(()))
+    }
+
+    /// The same; `opened` may refuse the device before anything is loaded.
+    pub(crate) fn load_on(&self, files: &ModelFiles, needed: usize, opened: impl FnOnce(&Executor) -> Result<()>) -> Result<Session> {
         let config = Config::read(files)?;
         let weights = Weights::open(files)?;
         let context = self.context.unwrap_or_else(|| needed.min(config.max_context));
         let estimate = |chunk: usize| MemoryEstimate::of(&config, &weights, context, self.cache_dtype, chunk);
         // For a GPU, whose steps are the larger ones.
         let executor = self.device.executor_for(estimate(self.chunk.unwrap_or(Session::GPU_CHUNK)).total())?;
+        opened(&executor)?;
         let chunk = self.chunk.unwrap_or_else(|| Session::default_chunk(executor.properties()));
         estimate(chunk).check(executor.memory())?;
         let spinner = ProgressBar::new_spinner().with_message(format!("loading {files}"));

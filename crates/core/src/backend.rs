@@ -1,6 +1,9 @@
 use std::sync::Arc;
 
-use crate::{CommandList, Completion, DeviceProperties, HostMemory, KernelSource, Pipeline, RawBuffer, Reading, Result, Storage, host_memory};
+use crate::{
+    CommandList, Completion, DeviceProperties, Error, HostMemory, KernelSource, Pipeline, ProfileEvent, RawBuffer, Reading, Result, Storage,
+    host_memory,
+};
 
 /// A device's memory, in bytes, at the moment of asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,4 +121,20 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// Device lost.
     fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion>;
+
+    /// Times every command from now on, until [`Backend::end_profile`]: what was submitted before has ended, and what was timed before is dropped.
+    ///
+    /// # Errors
+    /// The device cannot time its commands here; the message says what it needs. Without an implementation no device can.
+    fn start_profile(&self) -> Result<()> {
+        Err(Error::unsupported(format!("{} times no commands: profile another device", self.properties().name)))
+    }
+
+    /// Waits for everything submitted and times no more: what ran since [`Backend::start_profile`], by start; nothing where no profile is taken.
+    ///
+    /// # Errors
+    /// What was timed cannot be matched with what was submitted, or was lost.
+    fn end_profile(&self) -> Result<Vec<ProfileEvent>> {
+        Ok(Vec::new())
+    }
 }

@@ -6,7 +6,7 @@ use std::{
 
 use crate::{
     Backend, Buffer, CommandList, Completion, DeviceProperties, Error, HostMemory, KernelKey, KernelSource, MemoryInfo, MemoryPressure, Pipeline,
-    Pool, PoolStatistics, RawBuffer, Reading, Result, Storage, pool::Slot,
+    Pool, PoolStatistics, ProfileEvent, RawBuffer, Reading, Result, Storage, pool::Slot,
 };
 
 /// A device as the crates above use it: a backend with its buffer pool and its compiled kernels. Clones are the same device.
@@ -214,6 +214,22 @@ impl Device {
     /// Device lost.
     pub fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
         self.0.backend.submit(commands)
+    }
+
+    /// Times every command from now on, and drops what was timed before. This changes no result, but commands may take longer.
+    ///
+    /// # Errors
+    /// The device cannot time its commands here; the message says what it needs.
+    pub fn start_profile(&self) -> Result<()> {
+        self.0.backend.start_profile()
+    }
+
+    /// Waits for everything submitted and times no more: what ran since [`Device::start_profile`], by start.
+    ///
+    /// # Errors
+    /// What was timed cannot be matched with what was submitted, or was lost.
+    pub fn end_profile(&self) -> Result<Vec<ProfileEvent>> {
+        self.0.backend.end_profile()
     }
 
     fn check_size(&self, bytes: usize) -> Result<()> {

@@ -29,6 +29,17 @@ impl DeviceKind {
             DeviceKind::Null => "null",
         }
     }
+
+    /// What times the events of its profiles.
+    pub const fn clock(self) -> &'static str {
+        match self {
+            DeviceKind::Cpu => "the host's clock around each command",
+            DeviceKind::Cuda => "the GPU's, by CUPTI",
+            DeviceKind::Metal => "the GPU's, of a command buffer for each command",
+            DeviceKind::MetalSim => "the simulator's on this machine's processor, not a GPU's",
+            DeviceKind::Null => "none",
+        }
+    }
 }
 
 impl fmt::Display for DeviceKind {

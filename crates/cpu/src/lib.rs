@@ -16,8 +16,8 @@ use std::{
 };
 
 use elinvar_core::{
-    Backend, CommandList, Completion, DType, DeviceKind, DeviceProperties, Error, HostMemory, KernelSource, MemoryInfo, Pipeline, RawBuffer, Result,
-    Signal, Storage,
+    Backend, CommandList, Completion, DType, DeviceKind, DeviceProperties, Error, HostMemory, KernelSource, MemoryInfo, Pipeline, ProfileEvent,
+    RawBuffer, Result, Signal, Storage,
 };
 use memory::{Allocation, Memory};
 use worker::Worker;
@@ -126,5 +126,18 @@ impl Backend for CpuBackend {
         let signal = Signal::new();
         self.worker().submit(commands.clone(), signal.clone())?;
         Ok(Completion::new(signal))
+    }
+
+    fn start_profile(&self) -> Result<()> {
+        let mut worker = self.worker();
+        worker.wait();
+        worker.profile.start();
+        Ok(())
+    }
+
+    fn end_profile(&self) -> Result<Vec<ProfileEvent>> {
+        let mut worker = self.worker();
+        worker.wait();
+        Ok(worker.profile.end())
     }
 }

@@ -5,9 +5,13 @@ use std::{
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread,
+    time::Instant,
 };
 
-use elinvar_core::{Access, Binding, Command, CommandList, Dispatch, Error, Extent, HostArguments, HostBinding, HostForm, InFlight, Result, Signal};
+use elinvar_core::{
+    Access, Binding, Command, CommandList, Dispatch, Error, Extent, HostArguments, HostBinding, HostForm, InFlight, ProfileEvent, ProfileLog, Result,
+    Signal,
+};
 
 use crate::{memory::Memory, placement::Placement};
 
@@ -33,10 +37,14 @@ fn lost() -> Error {
 pub(crate) struct Worker {
     queue: SyncSender<Job>,
     in_flight: InFlight<Signal>,
+    /// What is timed while a profile is taken.
+    pub(crate) profile: Arc<ProfileLog>,
 }
 
 impl Worker {
     pub(crate) fn start(threads: usize) -> Result<Self> {
+        let profile = Arc::<ProfileLog>::default();
+        let log = profile.clone();
         let (queue, jobs) = sync_channel(QUEUE);
         let (ready, started) = sync_channel(1);
         let refused = |e: &dyn std::fmt::Display| Error::device_unavailable(format!("the CPU device cannot start {threads} threads: {e}"));
@@ -46,7 +54,7 @@ impl Worker {
             match pool {
                 Ok(_pool) => {
                     let _ = ready.send(Ok(()));
-                    run(&jobs);
+                    run(&jobs, &log);
                 }
                 Err(error) => {
                     let _ = ready.send(Err(error));
@@ -55,7 +63,7 @@ impl Worker {
         };
         thread::Builder::new().name("elinvar-cpu".into()).spawn(body).map_err(|e| refused(&e))?;
         started.recv().map_err(|e| refused(&e))?.map_err(|e| refused(&e))?;
-        Ok(Self { queue, in_flight: InFlight::default() })
+        Ok(Self { queue, in_flight: InFlight::default(), profile })
     }
 
     pub(crate) fn submit(&mut self, list: Arc<CommandList>, signal: Arc<Signal>) -> Result<()> {
@@ -75,12 +83,21 @@ impl Worker {
     }
 }
 
-fn run(jobs: &Receiver<Job>) {
-    let mut placement = Placement::of_current_pool();
+fn run(jobs: &Receiver<Job>, profile: &ProfileLog) {
+    let (mut placement, clock) = (Placement::of_current_pool(), Instant::now());
+    let now = || u64::try_from(clock.elapsed().as_nanos()).unwrap_or(u64::MAX);
     while let Ok((list, promise)) = jobs.recv() {
+        let is_timed = profile.is_on();
         let result = list.commands().iter().try_for_each(|command| {
             placement.follow();
-            execute(command)
+            if !is_timed {
+                return execute(command);
+            }
+            let start_ns = now();
+            let result = execute(command);
+            let duration_ns = now() - start_ns;
+            profile.add(ProfileEvent { activity: command.activity(), start_ns, duration_ns, bytes: command.bytes(), list: Some(list.id()) });
+            result
         });
         // The list's buffers go back to the pool before anyone learns that it is done.
         drop(list);
@@ -139,7 +156,7 @@ mod tests {
     #[test]
     fn lists_fail_whose_device_s_thread_has_ended() {
         let (queue, jobs) = sync_channel(QUEUE);
-        let mut worker = Worker { queue, in_flight: InFlight::default() };
+        let mut worker = Worker { queue, in_flight: InFlight::default(), profile: Arc::default() };
         let signals = [Signal::new(), Signal::new()];
         worker.submit(ListBuilder::new().finish(), signals[0].clone()).unwrap();
         drop(jobs);

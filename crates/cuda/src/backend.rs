@@ -8,8 +8,8 @@ use std::{
 
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use elinvar_core::{
-    Backend, CommandList, Completion, CudaForm, DType, DeviceKind, DeviceProperties, InFlight, KernelSource, MemoryInfo, Pipeline, REFUSAL_WORD,
-    RawBuffer, Reading, Result, Storage,
+    Backend, CommandList, Completion, CudaForm, DType, DeviceKind, DeviceProperties, InFlight, KernelSource, MemoryInfo, Pipeline, ProfileEvent,
+    REFUSAL_WORD, RawBuffer, Reading, Result, Storage,
 };
 use elinvar_msl::cuda::Threadgroups;
 
@@ -17,11 +17,14 @@ use crate::{
     carrier::Carrier,
     commands::{Target, kernels, refusing},
     compile::{Code, Compiler},
+    cupti::Cupti,
     driver::{self, Context, Driver},
     graph::{Graph, Seen, Turn},
     kernel::{Begin, Forms, Function, Kernel, Pending},
     memory::{Memory, Pieces},
+    nvtx,
     products::{self, Products},
+    profile::Profile,
     staging::Staging,
     submission::{Arriving, Refusals, Submission},
 };
@@ -47,6 +50,8 @@ struct Queue {
     seen: Seen<Graph>,
     in_flight: InFlight<Submission>,
     staging: Staging,
+    /// The profile that is being taken.
+    profile: Option<Profile>,
 }
 
 impl CudaBackend {
@@ -191,10 +196,13 @@ impl Backend for CudaBackend {
 
     fn read_later(&self, buffer: &RawBuffer, offset: usize, bytes: usize) -> Result<Reading> {
         let from = buffer.downcast::<Memory>()?.pointer + offset as u64;
-        let _order = self.queue();
+        let mut queue = self.queue();
         self.context.enter()?;
         let piece = self.pieces.take(&self.context, bytes)?;
         self.carrier.carry(from, &piece, bytes)?;
+        if let Some(profile) = &mut queue.profile {
+            profile.read(bytes);
+        }
         let done = Arc::new(Submission::new(self.context.record()?, None));
         let arriving = Arriving::new(piece, bytes, self.pieces.clone(), done.clone());
         Ok(Reading::new(Completion::new(done), move || arriving.take()))
@@ -227,6 +235,7 @@ impl Backend for CudaBackend {
 
     fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
         let mut queue = self.queue();
+        let _range = nvtx::range(commands);
         self.context.enter()?;
         let refusals = match queue.seen.turn(commands) {
             Turn::Commands => self.start(commands)?,
@@ -241,9 +250,37 @@ impl Backend for CudaBackend {
                 None => self.start(commands)?,
             },
         };
+        if let Some(profile) = &mut queue.profile {
+            profile.list(&self.context, commands)?;
+            profile.read(refusals.as_ref().map_or(0, Refusals::bytes));
+        }
         let submission = Arc::new(Submission::new(self.context.record()?, refusals));
         queue.in_flight.push(submission.clone());
         Ok(Completion::new(submission))
+    }
+
+    fn start_profile(&self) -> Result<()> {
+        let mut queue = self.queue();
+        self.context.enter()?;
+        let cupti = Cupti::find()?;
+        self.context.synchronize()?;
+        cupti.start()?;
+        if queue.profile.replace(Profile::default()).is_none() {
+            // CUPTI may know nothing of the kernels of a graph that was made without it.
+            queue.seen = Seen::default();
+        }
+        Ok(())
+    }
+
+    fn end_profile(&self) -> Result<Vec<ProfileEvent>> {
+        let mut queue = self.queue();
+        let Some(profile) = queue.profile.take() else { return Ok(Vec::new()) };
+        let done = self.context.enter().and_then(|()| self.context.synchronize());
+        // Nor need those that were made with it be as fast without.
+        queue.seen = Seen::default();
+        let records = Cupti::find()?.end();
+        done?;
+        profile.events(records?, u32::try_from(self.context.device).unwrap_or(0))
     }
 }
 

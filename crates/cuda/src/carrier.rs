@@ -30,13 +30,21 @@ pub(crate) struct Carrier {
 }
 
 impl Carrier {
+    /// The kernel's name.
+    pub(crate) const SYMBOL: &str = "carry";
+
+    /// Whether so many bytes are carried by the kernel.
+    pub(crate) fn takes(bytes: usize) -> bool {
+        (1..=MOST as usize).contains(&bytes)
+    }
+
     /// With a kernel that is still being compiled.
     pub(crate) fn new(context: &Arc<Context>, kernel: Arc<Pending<Function>>) -> Self {
         Self { context: context.clone(), kernel }
     }
 
     pub(crate) fn code(compiler: &Compiler, capability: u32) -> Result<Code> {
-        compiler.own("carry", TEXT, capability)
+        compiler.own(Self::SYMBOL, TEXT, capability)
     }
 
     /// Starts a copy, for which `to` has room. Both ends stay until it is done in stream order.

@@ -108,6 +108,8 @@ pub(crate) struct Function {
     context: Arc<Context>,
     module: sys::CUmodule,
     raw: sys::CUfunction,
+    /// What the driver calls it.
+    pub(crate) symbol: Arc<str>,
     arguments: Vec<Slot>,
     overlaps: bool,
     max_threads: usize,
@@ -132,7 +134,8 @@ impl Function {
         // SAFETY: the context is current; NVRTC's machine code is an image of the format expected, which the driver checks.
         context.check("loading machine code", unsafe { sys::cuModuleLoadData(&mut module, code.image.as_ptr().cast()) })?;
         let (context, raw, shared) = (context.clone(), ptr::null_mut(), AtomicUsize::new(FREE_SHARED));
-        let mut function = Self { context, module, raw, arguments: entry.arguments.clone(), overlaps: entry.overlaps, max_threads: 0, shared };
+        let (name, arguments) = (entry.symbol.as_str().into(), entry.arguments.clone());
+        let mut function = Self { context, module, raw, symbol: name, arguments, overlaps: entry.overlaps, max_threads: 0, shared };
         let symbol = CString::new(entry.symbol.as_str()).map_err(|_| Error::compile_failed("a zero byte in a kernel's symbol"))?;
         // SAFETY: the module is loaded; the name lives through the call.
         let found = unsafe { sys::cuModuleGetFunction(&mut function.raw, module, symbol.as_ptr()) };

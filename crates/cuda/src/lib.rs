@@ -2,7 +2,7 @@
 //! machine code.
 //!
 //! Needed at run time are NVIDIA's driver and NVRTC; cuBLASLt is used for fast matrix products where it is installed. All three are loaded when the
-//! device is opened, so a program built with this crate starts on machines without them.
+//! device is opened, and CUPTI when a profile is asked for; so a program built with this crate starts on machines without them.
 //!
 //! # Order
 //!
@@ -18,13 +18,16 @@ mod backend;
 mod carrier;
 mod commands;
 mod compile;
+mod cupti;
 mod driver;
 mod graph;
 mod kernel;
 mod libraries;
 mod memory;
 mod nvrtc;
+mod nvtx;
 mod products;
+mod profile;
 mod staging;
 mod submission;
 

@@ -33,7 +33,7 @@ fn folders() -> Vec<PathBuf> {
     let programs = env::var_os("PATH").map(|path| env::split_paths(&path).collect::<Vec<_>>()).unwrap_or_default();
     let prefixes = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(from);
     let prefixes = prefixes.chain(programs.iter().filter(|folder| folder.ends_with("bin")).filter_map(|folder| folder.parent().map(Path::to_owned)));
-    let mut folders: Vec<_> = toolkits.flat_map(|root| [root.join("lib64"), root.join("lib"), root.join("bin")]).collect();
+    let mut folders: Vec<_> = toolkits.flat_map(|root| ["lib64", "lib", "bin", "extras/CUPTI/lib64"].map(|folder| root.join(folder))).collect();
     prefixes.for_each(|prefix| python_packages(&prefix, &mut folders));
     folders
 }

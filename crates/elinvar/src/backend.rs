@@ -96,7 +96,7 @@ fn metal(ordinal: usize) -> Result<Opened> {
     use elinvar_metal::{Apple, MetalBackend, api::Api};
     let apple = Apple::new(ordinal)?;
     let facts = apple.facts();
-    let backend = MetalBackend::new(apple, elinvar_core::DeviceKind::Metal).with_archives(None);
+    let backend = MetalBackend::new(apple, elinvar_core::DeviceKind::Metal).with_archives(None).with_capture(|name| std::env::var_os(name))?;
     Ok(Opened { software: facts.system, family: facts.family.map(|number| format!("Apple {number}")), ..Opened::new(backend) })
 }
 

@@ -50,7 +50,7 @@ impl Executor {
         if let Some(backend) = BackendType::from_environment()? {
             return Ok((Self::new_with_backend(backend)?, None));
         }
-        let (gpu, passed_over) = first_open(&[BackendType::Metal(0), BackendType::Cuda(0)], BackendType::is_expected, Self::new_with_backend);
+        let (gpu, passed_over) = first_open(&[BackendType::Metal(0), BackendType::Cuda(0)], BackendType::is_expected, Self::new_with_backend)?;
         Ok((gpu.map_or_else(|| Self::new_with_backend(BackendType::Cpu), Ok)?, passed_over))
     }
 
@@ -298,20 +298,24 @@ impl Executor {
 }
 
 /// The first device that opens, and why those before it do not that are expected to.
+///
+/// # Errors
+/// One is there, but something else that was asked of it cannot be done: a capture.
 fn first_open<T>(
     backends: &[BackendType],
     is_expected: impl Fn(BackendType) -> bool,
     open: impl Fn(BackendType) -> Result<T>,
-) -> (Option<T>, Option<String>) {
+) -> Result<(Option<T>, Option<String>)> {
     let mut reasons = Vec::new();
     for &backend in backends {
         match open(backend) {
-            Ok(device) => return (Some(device), passed_over(backend, &reasons)),
+            Ok(device) => return Ok((Some(device), passed_over(backend, &reasons))),
+            Err(error) if error.is_invalid_argument() => return Err(error),
             Err(error) if is_expected(backend) => reasons.push(format!("{backend} is not available: {error}")),
             Err(_) => {}
         }
     }
-    (None, passed_over(BackendType::Cpu, &reasons))
+    Ok((None, passed_over(BackendType::Cpu, &reasons)))
 }
 
 /// Why the work is done on this device.
@@ -350,12 +354,14 @@ mod tests {
         let refused = |backend| Err(Error::device_unavailable(format!("no {backend} today")));
         let only_cuda = |backend| if backend == BackendType::Cuda(0) { Ok(()) } else { refused(backend) };
         let is_metal = |backend| backend == BackendType::Metal(0);
-        let told = |(_, told): (Option<()>, Option<String>)| told.unwrap_or_default();
+        let told = |opened: Result<(Option<()>, Option<String>)>| opened.unwrap().1.unwrap_or_default();
         assert_eq!(told(first_open(GPUS, is_metal, refused)), "computing on the cpu, as metal is not available: no metal today");
         assert_eq!(told(first_open(GPUS, is_metal, only_cuda)), "computing on the cuda, as metal is not available: no metal today");
         let both = "computing on the cpu, as metal is not available: no metal today; cuda is not available: no cuda today";
         assert_eq!(told(first_open(GPUS, |_| true, refused)), both);
-        assert_eq!(first_open(GPUS, |_| false, refused), (None, None));
-        assert_eq!(first_open(GPUS, |_| false, only_cuda), (Some(()), None));
+        assert_eq!(first_open(GPUS, |_| false, refused).unwrap(), (None, None));
+        assert_eq!(first_open(GPUS, |_| false, only_cuda).unwrap(), (Some(()), None));
+        let no_capture = |_| Err::<(), _>(Error::invalid_argument("no capture"));
+        assert!(first_open(GPUS, |_| true, no_capture).unwrap_err().is_invalid_argument());
     }
 }

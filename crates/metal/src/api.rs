@@ -5,7 +5,7 @@
 //!
 //! Each method is one call, or a few, of Metal's; whatever needs thought is above this trait, in [`MetalBackend`](crate::MetalBackend).
 
-use std::path::Path;
+use std::{ops::Range, path::Path};
 
 use elinvar_core::{ConstantValue, Extent, Grid, HostMemory, MemoryInfo, PipelineFacts, Relief, Result};
 
@@ -104,8 +104,8 @@ pub enum StorageMode {
     Private,
 }
 
-/// What a device hears when a command buffer has completed.
-pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
+/// What a device hears when a command buffer has completed: from when to when it ran (`GPUStartTime`, `GPUEndTime`), in nanoseconds of one clock.
+pub type Done = Box<dyn FnOnce(Result<Range<u64>>) + Send>;
 
 /// A Metal device with one command queue.
 pub trait Api: Send + Sync + 'static {
@@ -121,6 +121,8 @@ pub trait Api: Send + Sync + 'static {
     type ResidencySet: Send;
     /// The system's notices of memory pressure (a dispatch source), until it is dropped.
     type PressureWatch: Send + Sync;
+    /// A capture (`MTLCaptureManager`) until it is dropped.
+    type Capture: Send + Sync;
     /// `MTLCommandBuffer` while it is encoded, with a concurrent encoder. It keeps what it uses alive until it has completed.
     type CommandBuffer;
 
@@ -138,13 +140,19 @@ pub trait Api: Send + Sync + 'static {
     /// Calls `relieve` at each notice of memory pressure from now on, on a thread of the system's.
     fn watch_pressure(&self, relieve: Relief) -> Self::PressureWatch;
 
-    /// A buffer.
+    /// Captures what the queue does from now on in a file for Xcode.
+    ///
+    /// # Errors
+    /// The system does not allow that now, or cannot make the file.
+    fn capture(&self, file: &Path) -> Result<Self::Capture>;
+
+    /// A buffer that tools show under a label.
     ///
     /// # Errors
     /// Out of memory.
-    fn buffer(&self, bytes: usize, mode: StorageMode) -> Result<Self::Buffer>;
+    fn buffer(&self, bytes: usize, mode: StorageMode, label: &str) -> Result<Self::Buffer>;
 
-    /// A buffer over the pages that hold host memory, and where in it the memory begins; it keeps the memory's owner.
+    /// A buffer labelled `adopted memory` over the pages that hold host memory, and where in it the memory begins; it keeps the memory's owner.
     /// None if the system does not share these pages.
     ///
     /// # Errors
@@ -190,7 +198,7 @@ pub trait Api: Send + Sync + 'static {
     /// A range outside the buffer.
     fn view(&self, buffer: &Self::Buffer, offset: usize, bytes: usize, see: &mut dyn FnMut(&[u8])) -> Result<()>;
 
-    /// A pipeline of a library's kernel, taken from the archive if that has it.
+    /// A pipeline of a library's kernel, under whose name tools show it, taken from the archive if that has it.
     ///
     /// # Errors
     /// No such kernel, or one the device cannot run.
@@ -217,11 +225,11 @@ pub trait Api: Send + Sync + 'static {
     /// What a pipeline is.
     fn pipeline_facts(&self, pipeline: &Self::Pipeline) -> PipelineFacts;
 
-    /// A command buffer of the queue.
+    /// A command buffer of the queue, which tools show, as its encoders, under a label.
     ///
     /// # Errors
     /// The device failed.
-    fn command_buffer(&self) -> Result<Self::CommandBuffer>;
+    fn command_buffer(&self, label: &str) -> Result<Self::CommandBuffer>;
 
     /// Encodes a launch. Commands of a command buffer take effect in any order between two barriers.
     ///
@@ -244,6 +252,6 @@ pub trait Api: Send + Sync + 'static {
     /// A range outside the buffer.
     fn fill(&self, commands: &mut Self::CommandBuffer, to: (&Self::Buffer, usize), bytes: usize, value: u8) -> Result<()>;
 
-    /// Starts a command buffer; `done` is called once it has completed, with its error.
+    /// Starts a command buffer; `done` is called once it has completed, with its times or its error.
     fn commit(&self, commands: Self::CommandBuffer, done: Done);
 }

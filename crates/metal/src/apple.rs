@@ -5,6 +5,7 @@ mod constants;
 mod devices;
 
 use std::{
+    ops::Range,
     path::Path,
     ptr::NonNull,
     sync::{Arc, Mutex, PoisonError},
@@ -16,16 +17,16 @@ use dispatch2::{
 };
 use elinvar_core::{ConstantValue, Error, Grid, HostMemory, MemoryInfo, MemoryPressure, PipelineFacts, Relief, Result};
 use objc2::{
-    available,
+    available, msg_send,
     rc::{Retained, autoreleasepool},
-    runtime::ProtocolObject,
+    runtime::{AnyObject, ProtocolObject},
 };
-use objc2_foundation::{NSArray, NSError, NSRange, NSString, NSURL};
+use objc2_foundation::{NSArray, NSError, NSRange, NSString, NSURL, ns_string};
 use objc2_metal::{
-    MTLBinaryArchive, MTLBinaryArchiveDescriptor, MTLBlitCommandEncoder, MTLBuffer, MTLCommandBuffer, MTLCommandQueue, MTLCompileOptions,
-    MTLComputeCommandEncoder, MTLComputePipelineDescriptor, MTLComputePipelineState, MTLDevice, MTLFunction, MTLFunctionConstantValues, MTLGPUFamily,
-    MTLLanguageVersion, MTLLibrary, MTLMathFloatingPointFunctions, MTLMathMode, MTLPipelineOption, MTLResidencySet, MTLResidencySetDescriptor,
-    MTLResourceOptions, MTLSize,
+    MTLBinaryArchive, MTLBinaryArchiveDescriptor, MTLBlitCommandEncoder, MTLBuffer, MTLCaptureDescriptor, MTLCaptureDestination, MTLCaptureManager,
+    MTLCommandBuffer, MTLCommandQueue, MTLCompileOptions, MTLComputeCommandEncoder, MTLComputePipelineDescriptor, MTLComputePipelineState, MTLDevice,
+    MTLFunction, MTLFunctionConstantValues, MTLGPUFamily, MTLLanguageVersion, MTLLibrary, MTLMathFloatingPointFunctions, MTLMathMode,
+    MTLPipelineOption, MTLResidencySet, MTLResidencySetDescriptor, MTLResource, MTLResourceOptions, MTLSize,
 };
 
 use crate::{
@@ -86,6 +87,21 @@ impl Drop for PressureWatch {
     }
 }
 
+/// A capture that is being taken.
+pub struct Capture(Retained<MTLCaptureManager>);
+
+// SAFETY: the system's one manager, an object without ties to a thread.
+unsafe impl Send for Capture {}
+// SAFETY: as above.
+unsafe impl Sync for Capture {}
+
+impl Drop for Capture {
+    /// The file is written now.
+    fn drop(&mut self) {
+        autoreleasepool(|_| self.0.stopCapture());
+    }
+}
+
 impl Apple {
     /// A device of the system, counted from 0, the system's default.
     ///
@@ -136,6 +152,7 @@ impl Apple {
             let made = library.newFunctionWithName_constantValues_error(&name, &values);
             Some(made.map_err(|e| Error::compile_failed(format!("{}: {}", kernel.name, told(&e))))?)
         };
+        descriptor.setLabel(Some(&name));
         descriptor.setComputeFunction(Some(&*function.ok_or_else(|| no_kernel(kernel.name))?));
         if let Some(threads) = kernel.threads {
             descriptor.setMaxTotalThreadsPerThreadgroup(threads);
@@ -180,6 +197,13 @@ fn values(function: &ProtocolObject<dyn MTLFunction>, constants: &[(u32, Constan
     Ok(values)
 }
 
+/// From when to when a completed command buffer ran.
+fn ran(buffer: &ProtocolObject<dyn MTLCommandBuffer>) -> Range<u64> {
+    // SAFETY: properties without arguments, of the type `CFTimeInterval`, which is a double: seconds since the system was started.
+    let [start, end]: [f64; 2] = unsafe { [msg_send![buffer, GPUStartTime], msg_send![buffer, GPUEndTime]] };
+    (start * 1e9) as u64..(end * 1e9) as u64
+}
+
 /// The range's first byte.
 fn at(buffer: &ProtocolObject<dyn MTLBuffer>, offset: usize, bytes: usize) -> Result<NonNull<u8>> {
     let length = buffer.length();
@@ -197,6 +221,7 @@ impl Api for Apple {
     type Archive = Retained<ProtocolObject<dyn MTLBinaryArchive>>;
     type ResidencySet = Resident;
     type PressureWatch = PressureWatch;
+    type Capture = Capture;
     type CommandBuffer = Commands;
 
     fn scope<R>(&self, work: impl FnOnce() -> R) -> R {
@@ -231,14 +256,33 @@ impl Api for Apple {
         }))
     }
 
-    fn buffer(&self, bytes: usize, mode: StorageMode) -> Result<Buffer> {
+    fn capture(&self, file: &Path) -> Result<Capture> {
+        // SAFETY: the system's manager, which is asked by one thread at a time: devices are opened one after the other.
+        let manager = unsafe { MTLCaptureManager::sharedCaptureManager() };
+        if !manager.supportsDestination(MTLCaptureDestination::GPUTraceDocument) {
+            return Err(Error::invalid_argument("the system allows no captures now: set MTL_CAPTURE_ENABLED=1"));
+        }
+        let (descriptor, place) = (MTLCaptureDescriptor::new(), url(file)?);
+        let queue: &AnyObject = (*self.queue).as_ref();
+        // SAFETY: a queue is one of the objects that can be captured.
+        unsafe { descriptor.setCaptureObject(Some(queue)) };
+        descriptor.setDestination(MTLCaptureDestination::GPUTraceDocument);
+        descriptor.setOutputURL(Some(&place));
+        let started = manager.startCaptureWithDescriptor_error(&descriptor);
+        started.map_err(|e| Error::invalid_argument(format!("cannot capture to {}: {}", file.display(), told(&e))))?;
+        Ok(Capture(manager))
+    }
+
+    fn buffer(&self, bytes: usize, mode: StorageMode, label: &str) -> Result<Buffer> {
         let options = match mode {
             StorageMode::Shared => MTLResourceOptions::StorageModeShared,
             StorageMode::Private => MTLResourceOptions::StorageModePrivate,
         };
         let buffer = self.device.newBufferWithLength_options(bytes.max(1), options);
         let refused = || Error::out_of_memory(format!("Metal refuses a buffer of {bytes} bytes: close other programs, or choose a smaller model"));
-        buffer.map(Buffer).ok_or_else(refused)
+        let buffer = buffer.ok_or_else(refused)?;
+        buffer.setLabel(Some(&NSString::from_str(label)));
+        Ok(Buffer(buffer))
     }
 
     fn adopt(&self, memory: HostMemory) -> Result<Option<(Self::Buffer, usize)>> {
@@ -256,6 +300,9 @@ impl Api for Apple {
             let options = MTLResourceOptions::StorageModeShared;
             self.device.newBufferWithBytesNoCopy_length_options_deallocator(first, length, options, Some(&release))
         };
+        if let Some(buffer) = &buffer {
+            buffer.setLabel(Some(ns_string!("adopted memory")));
+        }
         Ok(buffer.map(|buffer| (Buffer(buffer), start)))
     }
 
@@ -364,9 +411,9 @@ impl Api for Apple {
         }
     }
 
-    fn command_buffer(&self) -> Result<Commands> {
+    fn command_buffer(&self, label: &str) -> Result<Commands> {
         let buffer = self.queue.commandBuffer().ok_or_else(|| Error::out_of_memory("Metal gives no command buffer"))?;
-        Ok(Commands::new(buffer))
+        Ok(Commands::new(buffer, NSString::from_str(label)))
     }
 
     fn launch(&self, commands: &mut Commands, launch: &Launch<'_, Self>) -> Result<()> {
@@ -414,7 +461,8 @@ impl Api for Apple {
         let handler = RcBlock::new(move |buffer: NonNull<ProtocolObject<dyn MTLCommandBuffer>>| {
             autoreleasepool(|_| {
                 // SAFETY: Metal passes the command buffer that has completed, alive during the call.
-                let outcome = outcome(unsafe { buffer.as_ref() });
+                let buffer = unsafe { buffer.as_ref() };
+                let outcome = outcome(buffer).map(|()| ran(buffer));
                 if let Some(done) = done.lock().unwrap_or_else(PoisonError::into_inner).take() {
                     done(outcome);
                 }

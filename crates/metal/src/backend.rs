@@ -1,17 +1,19 @@
 use std::{
     borrow::Cow,
     collections::HashMap,
-    path::Path,
+    ffi::OsString,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use elinvar_core::{
-    Backend, CommandList, Completion, DType, DeviceKind, DeviceProperties, Error, HostMemory, InFlight, KernelSource, MemoryInfo, MetalFile,
-    Pipeline, RawBuffer, Reading, Relief, Result, Signal, Storage,
+    Activity, Backend, CommandList, Completion, DType, DeviceKind, DeviceProperties, Error, HostMemory, InFlight, KernelSource, MemoryInfo,
+    MetalFile, Pipeline, ProfileEvent, ProfileLog, RawBuffer, Reading, Relief, Result, Signal, Storage,
 };
 
 use crate::{
     api::{Api, LibrarySource, StorageMode},
+    capture,
     compile::Pipelines,
     encode::Encoder,
     hazards::Hazards,
@@ -19,7 +21,7 @@ use crate::{
     refusal::Refusals,
     residency::Residency,
     staging::Staging,
-    submission::{Batch, BatchLimits, Pending},
+    submission::{Batch, BatchLimits, Pending, Timed, done},
 };
 
 /// Heads the text of strict kernels: Metal's math mode *safe* still contracts a product and a sum of one expression.
@@ -28,6 +30,8 @@ pub(crate) const STRICT: &str = "#pragma METAL fp contract(off)\n#pragma clang f
 
 /// The Metal backend over one implementation of Metal's objects.
 pub struct MetalBackend<A: Api> {
+    /// Ends before what it captures goes.
+    _capture: Option<A::Capture>,
     pub(crate) api: Arc<A>,
     properties: DeviceProperties,
     texts: HashMap<String, String>,
@@ -38,6 +42,7 @@ pub struct MetalBackend<A: Api> {
     pressure: OnceLock<A::PressureWatch>,
     in_flight: Mutex<InFlight<Signal>>,
     lost: Arc<OnceLock<Error>>,
+    profile: Arc<ProfileLog>,
 }
 
 impl<A: Api> MetalBackend<A> {
@@ -70,6 +75,8 @@ impl<A: Api> MetalBackend<A> {
             pressure: OnceLock::new(),
             in_flight: Mutex::default(),
             lost: Arc::default(),
+            profile: Arc::default(),
+            _capture: None,
         }
     }
 
@@ -87,6 +94,16 @@ impl<A: Api> MetalBackend<A> {
     /// Where the folder cannot be made, every start compiles.
     pub fn with_archives(self, folder: Option<&Path>) -> Self {
         Self { pipelines: self.pipelines.with_archives(folder), ..self }
+    }
+
+    /// The same with all that the device does from now on captured for Xcode, if `ELINVAR_METAL_CAPTURE` names a file in the environment given.
+    ///
+    /// # Errors
+    /// Captures are not allowed (`MTL_CAPTURE_ENABLED=1` allows them), or the file cannot be made.
+    pub fn with_capture(self, environment: impl Fn(&str) -> Option<OsString>) -> Result<Self> {
+        let begin = |file: PathBuf| self.api.scope(|| self.api.capture(&file));
+        let capture = capture::file(&environment)?.map(begin).transpose()?;
+        Ok(Self { _capture: capture, ..self })
     }
 
     /// Metal's objects.
@@ -107,9 +124,9 @@ impl<A: Api> MetalBackend<A> {
         self.texts.get(file.name).map_or(file.text, String::as_str)
     }
 
-    fn buffer(&self, bytes: usize, mode: StorageMode) -> Result<A::Buffer> {
+    fn buffer(&self, bytes: usize, mode: StorageMode, label: &str) -> Result<A::Buffer> {
         check_working_set(bytes, self.api.memory())?;
-        self.api.scope(|| self.api.buffer(bytes, mode))
+        self.api.scope(|| self.api.buffer(bytes, mode, label))
     }
 
     /// Fills memory that nothing in flight uses.
@@ -121,7 +138,7 @@ impl<A: Api> MetalBackend<A> {
     }
 
     fn staging(&self) -> Staging<'_, A> {
-        Staging { api: &self.api, encoder: &self.encoder, pipelines: &self.pipelines }
+        Staging { api: &self.api, encoder: &self.encoder, pipelines: &self.pipelines, profile: &self.profile }
     }
 
     fn in_flight(&self) -> MutexGuard<'_, InFlight<Signal>> {
@@ -130,12 +147,13 @@ impl<A: Api> MetalBackend<A> {
 
     /// Encodes a list into as many command buffers as it takes, and commits each as soon as it is full.
     fn encode(&self, list: &CommandList, refusals: &mut Option<Refusals<A>>, pending: &Arc<Pending>) -> Result<()> {
-        let mut commands = list.commands();
-        while !commands.is_empty() {
-            let mut encoded = self.api.command_buffer()?;
+        let (mut commands, label, is_timed) = (list.commands(), list.to_string(), self.profile.is_on());
+        let limits = if is_timed { BatchLimits::PROFILED } else { self.limits };
+        while let Some(first) = commands.first() {
+            let mut encoded = self.api.command_buffer(&label)?;
             let (mut batch, mut hazards, mut taken) = (Batch::default(), Hazards::default(), 0);
             for command in commands {
-                if batch.is_full(command, self.limits) {
+                if batch.is_full(command, limits) {
                     break;
                 }
                 if hazards.add(command) {
@@ -147,7 +165,8 @@ impl<A: Api> MetalBackend<A> {
             commands = &commands[taken..];
             pending.begin();
             let told = pending.clone();
-            self.api.commit(encoded, Box::new(move |result| told.end(result)));
+            let timed = is_timed.then(|| Timed { activity: first.activity(), bytes: first.bytes(), list: Some(list.id()) });
+            self.api.commit(encoded, done(&self.profile, timed, move |result| told.end(result)));
         }
         Ok(())
     }
@@ -164,7 +183,7 @@ impl<A: Api> Backend for MetalBackend<A> {
 
     fn allocate(&self, bytes: usize, storage: Storage) -> Result<RawBuffer> {
         let mode = self.mode(storage);
-        Ok(RawBuffer::new(Memory::<A>::new(self.buffer(bytes, mode)?, bytes, mode)))
+        Ok(RawBuffer::new(Memory::<A>::new(self.buffer(bytes, mode, "memory")?, bytes, mode)))
     }
 
     fn adopt(&self, memory: HostMemory) -> Result<RawBuffer> {
@@ -176,7 +195,7 @@ impl<A: Api> Backend for MetalBackend<A> {
             return Ok(RawBuffer::new(Memory::adopted(buffer, start, bytes, mode, &self.residency)));
         }
         // Pages that the system does not share, such as a program's own constants, are copied.
-        let buffer = self.buffer(bytes, mode)?;
+        let buffer = self.buffer(bytes, mode, "copied memory")?;
         self.fill(&buffer, mode, 0, memory.bytes())?;
         Ok(RawBuffer::new(Memory::adopted(buffer, 0, bytes, mode, &self.residency)))
     }
@@ -217,14 +236,15 @@ impl<A: Api> Backend for MetalBackend<A> {
         let memory = buffer.downcast::<Memory<A>>()?;
         self.api.scope(|| {
             // What is submitted next may write the range: a copy keeps it as it is.
-            let (api, copy, signal) = (self.api.clone(), self.api.buffer(bytes, StorageMode::Shared)?, Signal::new());
+            let (api, copy, signal) = (self.api.clone(), self.api.buffer(bytes, StorageMode::Shared, "read later")?, Signal::new());
             let mut in_flight = self.in_flight();
-            let mut encoded = api.command_buffer()?;
+            let mut encoded = api.command_buffer("read later")?;
             let from = (&memory.buffer, memory.start + offset);
             self.encoder.copy(&api, &self.pipelines, &mut encoded, from, (&copy, 0), bytes)?;
             in_flight.push(signal.clone());
             let told = signal.clone();
-            api.commit(encoded, Box::new(move |result| told.complete(result)));
+            let timed = Timed { activity: Activity::Read, bytes: bytes as u64, list: None };
+            api.commit(encoded, done(&self.profile, Some(timed), move |result| told.complete(result)));
             Ok(Reading::new(Completion::new(signal), move || {
                 let mut read = vec![0; bytes];
                 api.read(&copy, 0, &mut read)?;
@@ -275,5 +295,19 @@ impl<A: Api> Backend for MetalBackend<A> {
             }));
             encoded.map(|()| Completion::new(signal))
         })
+    }
+
+    /// Each command has a command buffer of its own meanwhile.
+    fn start_profile(&self) -> Result<()> {
+        let mut in_flight = self.in_flight();
+        in_flight.wait();
+        self.profile.start();
+        Ok(())
+    }
+
+    fn end_profile(&self) -> Result<Vec<ProfileEvent>> {
+        let mut in_flight = self.in_flight();
+        in_flight.wait();
+        Ok(self.profile.end())
     }
 }

@@ -142,7 +142,7 @@ impl<A: Api> Encoder<A> {
         if let Some(absent) = self.absent.get() {
             return Ok(absent);
         }
-        let made = api.buffer(WORD, StorageMode::Shared)?;
+        let made = api.buffer(WORD, StorageMode::Shared, "absent")?;
         Ok(self.absent.get_or_init(|| made))
     }
 }

@@ -9,6 +9,7 @@ pub mod api;
 #[cfg(target_vendor = "apple")]
 mod apple;
 mod backend;
+mod capture;
 mod compile;
 mod encode;
 mod hazards;

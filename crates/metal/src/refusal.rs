@@ -18,7 +18,7 @@ impl<A: Api> Refusals<A> {
         if kernels.is_empty() {
             return Ok(None);
         }
-        let words = api.buffer(WORD * kernels.len(), StorageMode::Shared)?;
+        let words = api.buffer(WORD * kernels.len(), StorageMode::Shared, "refusals")?;
         api.write(&words, 0, &vec![0; WORD * kernels.len()])?;
         Ok(Some(Self { words, kernels, bound: 0 }))
     }

@@ -9,6 +9,7 @@ use std::{
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     thread,
+    time::Instant,
 };
 
 use elinvar_core::{Error, HostMemory, KernelSource, METAL_VERSION, MemoryInfo, MemoryPressure, Metal, PipelineFacts, Relief, Result};
@@ -100,6 +101,9 @@ pub struct Simulated {
     simulator: Simulator,
     queue: Queue,
     options: SimulatorOptions,
+    opened: Instant,
+    /// When the last command buffer that has completed did so, in nanoseconds since the device was opened.
+    idle_since: Arc<AtomicU64>,
 }
 
 impl Simulated {
@@ -110,7 +114,7 @@ impl Simulated {
     pub fn new(options: SimulatorOptions) -> Result<Self> {
         let simulator = Simulator::new(options.config.clone())?;
         let queue = simulator.queue()?;
-        Ok(Self { simulator, queue, options })
+        Ok(Self { simulator, queue, options, opened: Instant::now(), idle_since: Arc::default() })
     }
 }
 
@@ -181,6 +185,8 @@ impl Api for Simulated {
     /// There is none: all memory is at hand.
     type ResidencySet = ();
     type PressureWatch = Arc<Relief>;
+    /// There is none.
+    type Capture = ();
     type CommandBuffer = CommandBuffer;
 
     fn facts(&self) -> Facts {
@@ -205,7 +211,11 @@ impl Api for Simulated {
         self.options.system_memory.watch(relieve)
     }
 
-    fn buffer(&self, bytes: usize, mode: StorageMode) -> Result<Self::Buffer> {
+    fn capture(&self, _file: &Path) -> Result<()> {
+        Err(Error::unsupported("the simulator captures nothing: `elinvar check` shows what a kernel does there"))
+    }
+
+    fn buffer(&self, bytes: usize, mode: StorageMode, _label: &str) -> Result<Self::Buffer> {
         Ok((self.simulator.buffer("buffer", bytes)?, mode))
     }
 
@@ -274,7 +284,7 @@ impl Api for Simulated {
         PipelineFacts { execution_width: 32, max_threads, threadgroup_memory: 0 }
     }
 
-    fn command_buffer(&self) -> Result<CommandBuffer> {
+    fn command_buffer(&self, _label: &str) -> Result<CommandBuffer> {
         Ok(CommandBuffer::with_seed(self.options.seed.get()))
     }
 
@@ -312,8 +322,16 @@ impl Api for Simulated {
         commands.fill(&to.0.0, to.1, bytes, value)
     }
 
+    /// The times are the simulator's own: a command buffer begins when it is committed and the one before has completed.
     fn commit(&self, mut commands: CommandBuffer, done: Done) {
         commands.barrier();
-        self.queue.submit_then(commands, move |outcome| done(verdict(outcome)));
+        let (opened, idle_since) = (self.opened, self.idle_since.clone());
+        let now = move || u64::try_from(opened.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let committed = now();
+        self.queue.submit_then(commands, move |outcome| {
+            let end = now();
+            let start = committed.max(idle_since.swap(end, Ordering::Relaxed));
+            done(verdict(outcome).map(|()| start..end));
+        });
     }
 }

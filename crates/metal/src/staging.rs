@@ -1,11 +1,14 @@
 //! Copies between the host and private memory, through a shared buffer, piece by piece.
 
-use elinvar_core::{Result, Signal, Wait};
+use std::sync::Arc;
+
+use elinvar_core::{Activity, ProfileLog, Result, Signal, Wait};
 
 use crate::{
     api::{Api, StorageMode},
     compile::Pipelines,
     encode::Encoder,
+    submission::{Timed, done},
 };
 
 /// The most bytes of the shared buffer.
@@ -16,6 +19,7 @@ pub(crate) struct Staging<'a, A: Api> {
     pub(crate) api: &'a A,
     pub(crate) encoder: &'a Encoder<A>,
     pub(crate) pipelines: &'a Pipelines<A>,
+    pub(crate) profile: &'a Arc<ProfileLog>,
 }
 
 impl<A: Api> Staging<'_, A> {
@@ -24,7 +28,7 @@ impl<A: Api> Staging<'_, A> {
         let shared = self.buffer(bytes.len())?;
         for (number, piece) in bytes.chunks(PIECE).enumerate() {
             self.api.write(&shared, 0, piece)?;
-            self.copy((&shared, 0), (buffer, offset + number * PIECE), piece.len())?;
+            self.copy(Activity::Write, (&shared, 0), (buffer, offset + number * PIECE), piece.len())?;
         }
         Ok(())
     }
@@ -33,23 +37,24 @@ impl<A: Api> Staging<'_, A> {
     pub(crate) fn read(&self, (buffer, offset): (&A::Buffer, usize), bytes: &mut [u8]) -> Result<()> {
         let shared = self.buffer(bytes.len())?;
         for (number, piece) in bytes.chunks_mut(PIECE).enumerate() {
-            self.copy((buffer, offset + number * PIECE), (&shared, 0), piece.len())?;
+            self.copy(Activity::Read, (buffer, offset + number * PIECE), (&shared, 0), piece.len())?;
             self.api.read(&shared, 0, piece)?;
         }
         Ok(())
     }
 
     fn buffer(&self, bytes: usize) -> Result<A::Buffer> {
-        self.api.scope(|| self.api.buffer(bytes.min(PIECE), StorageMode::Shared))
+        self.api.scope(|| self.api.buffer(bytes.min(PIECE), StorageMode::Shared, "staging"))
     }
 
-    fn copy(&self, from: (&A::Buffer, usize), to: (&A::Buffer, usize), bytes: usize) -> Result<()> {
+    fn copy(&self, activity: Activity, from: (&A::Buffer, usize), to: (&A::Buffer, usize), bytes: usize) -> Result<()> {
         let signal = Signal::new();
         self.api.scope(|| {
-            let mut commands = self.api.command_buffer()?;
+            let mut commands = self.api.command_buffer("staging")?;
             self.encoder.copy(self.api, self.pipelines, &mut commands, from, to, bytes)?;
             let told = signal.clone();
-            self.api.commit(commands, Box::new(move |result| told.complete(result)));
+            let timed = Timed { activity, bytes: bytes as u64, list: None };
+            self.api.commit(commands, done(self.profile, Some(timed), move |result| told.complete(result)));
             Ok(())
         })?;
         signal.wait()

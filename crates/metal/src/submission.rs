@@ -1,8 +1,8 @@
 //! A list's command buffers on their way.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use elinvar_core::{Command, Result};
+use elinvar_core::{Activity, Command, ProfileEvent, ProfileLog, Result};
 
 use crate::api::Done;
 
@@ -13,6 +13,29 @@ pub struct BatchLimits {
     pub commands: usize,
     /// Bytes that its commands read and write.
     pub bytes: usize,
+}
+
+impl BatchLimits {
+    /// While a profile is taken: Metal says when a command buffer ran, not when each of its commands did.
+    pub(crate) const PROFILED: Self = Self { commands: 1, bytes: usize::MAX };
+}
+
+/// What a command buffer's only command is, for a profile.
+pub(crate) struct Timed {
+    pub(crate) activity: Activity,
+    pub(crate) bytes: u64,
+    pub(crate) list: Option<u64>,
+}
+
+/// Has a command buffer's outcome told, and its time kept if it is timed while a profile is taken.
+pub(crate) fn done(profile: &Arc<ProfileLog>, timed: Option<Timed>, tell: impl FnOnce(Result<()>) + Send + 'static) -> Done {
+    let profile = profile.clone();
+    Box::new(move |ran| {
+        if let (Some(Timed { activity, bytes, list }), Ok(ran)) = (timed, &ran) {
+            profile.add(ProfileEvent { activity, start_ns: ran.start, duration_ns: ran.end.saturating_sub(ran.start), bytes, list });
+        }
+        tell(ran.map(drop));
+    })
 }
 
 impl Default for BatchLimits {
@@ -32,11 +55,7 @@ pub(crate) struct Batch {
 impl Batch {
     /// Whether the command is too much for this one; it is counted otherwise.
     pub(crate) fn is_full(&mut self, command: &Command, limits: BatchLimits) -> bool {
-        let bytes = match command {
-            Command::Dispatch(dispatch) => dispatch.bindings.iter().flatten().map(|binding| binding.bytes()).sum(),
-            Command::Copy(copy) => 2 * copy.source.bytes(),
-            Command::Fill(fill) => fill.destination.bytes(),
-        };
+        let bytes = usize::try_from(command.bytes()).unwrap_or(usize::MAX);
         let full = self.commands > 0 && (self.commands >= limits.commands || self.bytes.saturating_add(bytes) > limits.bytes);
         if !full {
             self.commands += 1;
@@ -52,8 +71,11 @@ pub(crate) struct Pending(Mutex<State>);
 struct State {
     left: usize,
     result: Result<()>,
-    done: Option<Done>,
+    done: Option<Ended>,
 }
+
+/// Called once a list has ended.
+type Ended = Box<dyn FnOnce(Result<()>) + Send>;
 
 impl Default for Pending {
     fn default() -> Self {
@@ -84,7 +106,7 @@ impl Pending {
     }
 
     /// No more will begin: `done` is called once all have completed, with the first failure.
-    pub(crate) fn close(&self, done: Done) {
+    pub(crate) fn close(&self, done: Ended) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).done = Some(done);
         self.end(Ok(()));
     }

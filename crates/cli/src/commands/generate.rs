@@ -10,7 +10,11 @@ use elinvar::{Error, ErrorKind, Result};
 use elinvar_llm::{Event, Finish, GenerationConfig, GenerationOptions, Generator, Statistics, Tokenizer, end_tokens};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::{model::ModelArgs, sampling::SamplingArgs};
+use crate::{
+    model::ModelArgs,
+    profile::{Known, ProfileArgs, Profiler},
+    sampling::SamplingArgs,
+};
 
 /// Arguments of `elinvar generate`.
 #[derive(Debug, Args)]
@@ -30,24 +34,47 @@ pub(crate) struct GenerateArgs {
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
+    profile: ProfileArgs,
+    #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
     model: ModelArgs,
 }
 
 pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
+    let trace = args.profile.open()?;
     let files = args.model.files()?;
     let tokenizer = Tokenizer::open(&files)?;
     let recommended = GenerationConfig::read(&files)?;
     let prompt = tokenizer.encode(&text(args)?.unwrap_or_default())?;
-    let session = args.model.load(&files, prompt.len().saturating_add(args.max_tokens))?;
+    let mut profiler = None;
+    let session = args.model.load_on(&files, prompt.len().saturating_add(args.max_tokens), |executor| {
+        profiler = args.profile.profiler(executor)?;
+        Ok(())
+    })?;
     let ends = end_tokens(session.model().config(), &recommended, &tokenizer);
     let mut generator = Generator::new(session, tokenizer, ends)?;
     let options = GenerationOptions { max_tokens: args.max_tokens, stop: args.stop.clone(), sampling: args.sampling.settings(&recommended) };
     let progress = progress_bar(prompt.len());
-    let answer = generator.generate(&prompt, &options, &mut |event| show(event, &progress))?;
+    let mut prefilled = profiler.as_mut().map_or(Ok(()), Profiler::begin);
+    let answer = generator.generate(&prompt, &options, &mut |event| {
+        if let (Event::Prefilled { done, total }, Some(profiler)) = (event, &mut profiler)
+            && done == total
+        {
+            prefilled = std::mem::replace(&mut prefilled, Ok(())).and_then(|()| {
+                profiler.end("prefill", Known { tokens: Some(total), unprofiled: None })?;
+                profiler.begin()
+            });
+        }
+        if prefilled.is_err() { ControlFlow::Break(()) } else { show(event, &progress) }
+    })?;
     progress.finish_and_clear();
     super::print_line("");
+    prefilled?;
+    if let (Some(mut profiler), Some(file)) = (profiler, trace) {
+        profiler.end("decode", Known { tokens: Some(answer.statistics.generated_tokens.saturating_sub(1)), unprofiled: None })?;
+        profiler.finish(&file)?;
+    }
     if !args.quiet {
         eprintln!("{}", summary(&answer.statistics, answer.finish));
     }

@@ -1,5 +1,7 @@
 //! `elinvar launch`: anyone's Metal kernels, run on a device.
 
+#[cfg(target_os = "linux")]
+use std::path::Path;
 use std::time::Instant;
 
 use clap::Args;
@@ -19,6 +21,7 @@ use crate::{
         self, KernelArgs,
         expected::{self, Expected},
     },
+    profile::{ProfileArgs, Profiler, profiled},
     tensors,
 };
 
@@ -39,6 +42,8 @@ pub(crate) struct LaunchArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    profile: ProfileArgs,
+    #[command(flatten)]
     device: DeviceArgs,
 }
 
@@ -52,13 +57,17 @@ fn refuse(lints: &[Lint]) -> Result<()> {
 
 /// Whether the buffers hold what is expected.
 pub(crate) fn run(args: &LaunchArgs) -> Result<bool> {
+    let trace = args.profile.open()?;
     #[cfg(target_os = "linux")]
     if args.device.is_simulator()? {
-        return contained(args);
+        return contained(args, trace.as_deref());
     }
-    let Launched { report, file, as_expected } = launch(args)?;
+    let Launched { report, file, profiler, as_expected } = launch(args)?;
     if let (Some(place), Some(bytes)) = (&args.kernel.save, file) {
         tensors::write_bytes(place, &bytes)?;
+    }
+    if let (Some(profiler), Some(file)) = (profiler, trace) {
+        profiler.finish(&file)?;
     }
     print_line(report);
     Ok(as_expected)
@@ -66,15 +75,24 @@ pub(crate) fn run(args: &LaunchArgs) -> Result<bool> {
 
 /// A simulated kernel is native code of somebody's.
 #[cfg(target_os = "linux")]
-fn contained(args: &LaunchArgs) -> Result<bool> {
+fn contained(args: &LaunchArgs, trace: Option<&Path>) -> Result<bool> {
+    const SAVED: u8 = 0;
+    const TRACE: u8 = 1;
     let limit = elinvar_sim::Config::default().time_limit;
-    let outcome = contained::run(&args.kernel.file, limit, args.kernel.save.as_deref(), |parent| {
-        let Launched { report, file, as_expected } = launch(args)?;
-        file.map_or(Ok(()), |bytes| parent.save(bytes))?;
+    let outcome = contained::run(&args.kernel.file, limit, &[args.kernel.save.as_deref(), trace], |parent| {
+        let Launched { report, file, profiler, as_expected } = launch(args)?;
+        file.map_or(Ok(()), |bytes| parent.save(SAVED, bytes))?;
+        if let Some(profiler) = profiler {
+            parent.save(TRACE, profiler.trace())?;
+            eprintln!("{}", profiler.tables());
+        }
         parent.report(report)?;
         Ok(as_expected)
     })?;
     let as_expected = outcome.verdict?;
+    if let Some(trace) = trace {
+        eprintln!("timeline: {}", trace.display());
+    }
     print_line(outcome.report);
     Ok(as_expected)
 }
@@ -85,11 +103,14 @@ struct Launched {
     report: String,
     /// What is to be saved.
     file: Option<Vec<u8>>,
+    /// What was profiled.
+    profiler: Option<Profiler>,
     as_expected: bool,
 }
 
 fn launch(args: &LaunchArgs) -> Result<Launched> {
     let executor = args.device.executor()?;
+    let mut profiler = args.profile.profiler(&executor)?;
     args.kernel.check_folders()?;
     let mut source = MetalSource::read(&args.kernel.file)?;
     source.include_folders = args.kernel.include.clone();
@@ -115,10 +136,10 @@ fn launch(args: &LaunchArgs) -> Result<Launched> {
         Some(threads) => compiled_kernel.launch_threads(threads.0, threadgroup, &arguments),
         None => compiled_kernel.launch(args.kernel.grid.0, threadgroup, &arguments),
     })?;
-    executor.replay(&recording)?.wait()?;
+    profiled(&mut profiler, "first launch", || executor.replay(&recording)?.wait())?;
     let file = args.kernel.save.as_ref().map(|_| kernel::saved(&buffers)).transpose()?;
     let differences = differences(&args.kernel, &expected, &buffers)?;
-    let time = kernel::median_seconds(&executor, &recording, args.repeat)?;
+    let time = kernel::median_seconds(&executor, &recording, args.repeat, &mut profiler)?;
     let (device, as_expected) = (&executor.properties().name, differences.is_empty());
     let report = if args.json {
         let report = json!({ "kernel": name, "device": device, "compile_seconds": compiled, "seconds": time, "differences": differences });
@@ -127,7 +148,7 @@ fn launch(args: &LaunchArgs) -> Result<Launched> {
         let took = kernel::shown_median(time, args.repeat);
         differences.into_iter().chain([format!("{name} on {device}: compiled in {compiled:.2} s{took}")]).collect::<Vec<_>>().join("\n")
     };
-    Ok(Launched { report, file, as_expected })
+    Ok(Launched { report, file, profiler, as_expected })
 }
 
 /// How the buffers differ from what is expected of them.

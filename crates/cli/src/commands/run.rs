@@ -12,6 +12,7 @@ use super::{emit, print_line};
 use crate::{
     args::DeviceArgs,
     kernel::{self, BufferArgument, ConstantArgument, ExtentArgument, PictureArgument},
+    profile::{ProfileArgs, profiled},
     tensors,
 };
 
@@ -68,11 +69,15 @@ pub(crate) struct RunArgs {
     #[arg(long, default_value_t = 0, value_name = "COUNT")]
     repeat: usize,
     #[command(flatten)]
+    profile: ProfileArgs,
+    #[command(flatten)]
     device: DeviceArgs,
 }
 
 pub(crate) fn run(args: &RunArgs) -> Result<()> {
+    let trace = args.profile.open()?;
     let executor = args.device.executor()?;
+    let mut profiler = args.profile.profiler(&executor)?;
     let start = Instant::now();
     let defaults = Limits::default();
     let limits = Limits { steps: args.steps.or(defaults.steps), unchecked: args.unchecked, ..defaults };
@@ -84,7 +89,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     arguments.extend(scalars.iter().map(|(name, value)| (*name, ProgramArgument::Scalar(*value))));
     let launch = launch(args, program.program());
     let (recording, ()) = executor.record(|| program.launch(&launch, &arguments))?;
-    executor.replay(&recording)?.wait()?;
+    profiled(&mut profiler, "first launch", || executor.replay(&recording)?.wait())?;
     print(args, &program, &buffers)?;
     for picture in &args.png {
         let buffer = buffers.iter().find(|(name, _)| *name == picture.name);
@@ -94,7 +99,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     if let Some(file) = &args.save {
         tensors::write_bytes(file, &kernel::saved(&buffers)?)?;
     }
-    let took = kernel::shown_median(kernel::median_seconds(&executor, &recording, args.repeat)?, args.repeat);
+    let took = kernel::shown_median(kernel::median_seconds(&executor, &recording, args.repeat, &mut profiler)?, args.repeat);
+    if let (Some(profiler), Some(file)) = (profiler, trace) {
+        profiler.finish(&file)?;
+    }
     print_line(format!("{} on {}: prepared in {compiled:.2} s{took}", program.program().name, executor.properties().name));
     Ok(())
 }

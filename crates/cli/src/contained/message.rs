@@ -10,8 +10,8 @@ use std::{
 pub(super) enum Message {
     /// All that is to be printed so far.
     Report(String),
-    /// What is to be written to the user's file.
-    File(Vec<u8>),
+    /// What is to be written to the user's file of this number.
+    File(u8, Vec<u8>),
     /// The work has ended, and says whether nothing was found.
     Verdict(bool),
     /// The work has failed.
@@ -35,7 +35,7 @@ impl Message {
     pub(super) fn write(&self, to: &mut impl Write) -> Result<()> {
         let (tag, content): (u8, &[u8]) = match self {
             Message::Report(text) => (b'R', text.as_bytes()),
-            Message::File(bytes) => (b'F', bytes),
+            Message::File(number, bytes) => (b'F', &[&[*number], bytes.as_slice()].concat()),
             Message::Verdict(verdict) => (b'V', &[u8::from(*verdict)]),
             Message::Failed(why) => (b'E', why.as_bytes()),
             Message::Denied(call) => return to.write_all(&Self::denied(*call)),
@@ -49,7 +49,7 @@ impl Message {
         let text = || String::from_utf8_lossy(content).into_owned();
         match (tag, content) {
             (b'R', _) => Message::Report(text()),
-            (b'F', bytes) => Message::File(bytes.to_vec()),
+            (b'F', [number, bytes @ ..]) => Message::File(*number, bytes.to_vec()),
             (b'V', [verdict]) => Message::Verdict(*verdict != 0),
             (b'E', _) => Message::Failed(text()),
             (b'D', &[a, b, c, d]) => Message::Denied(c_int::from_le_bytes([a, b, c, d])),
@@ -86,7 +86,7 @@ mod tests {
     fn messages_arrive_whole_however_their_bytes_come() {
         let sent = [
             Message::Report("text".to_owned()),
-            Message::File(vec![7; 1000]),
+            Message::File(1, vec![7; 1000]),
             Message::Report(String::new()),
             Message::Denied(231),
             Message::Failed("why".to_owned()),

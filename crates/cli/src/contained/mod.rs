@@ -46,9 +46,9 @@ impl Parent {
         self.send(&Message::Report(text))
     }
 
-    /// Has the parent write its file.
-    pub(crate) fn save(&mut self, bytes: Vec<u8>) -> Result<()> {
-        self.send(&Message::File(bytes))
+    /// Has the parent write its file of this number.
+    pub(crate) fn save(&mut self, number: u8, bytes: Vec<u8>) -> Result<()> {
+        self.send(&Message::File(number, bytes))
     }
 
     fn send(&mut self, message: &Message) -> Result<()> {
@@ -57,13 +57,13 @@ impl Parent {
 }
 
 /// Runs `work` on the kernels of `source` in a process of its own, which is ended when a threadgroup runs or waits for longer than `limit`. What it saves goes
-/// to `file`.
+/// to `files`.
 ///
 /// To be called before this process has a second thread.
 ///
 /// # Errors
-/// The system refuses a process; the file cannot be written.
-pub(crate) fn run(source: &Path, limit: Duration, file: Option<&Path>, work: impl FnOnce(&mut Parent) -> Result<bool>) -> Result<Outcome> {
+/// The system refuses a process; a file cannot be written.
+pub(crate) fn run(source: &Path, limit: Duration, files: &[Option<&Path>], work: impl FnOnce(&mut Parent) -> Result<bool>) -> Result<Outcome> {
     let refused = |cause| Error::with_source(ErrorKind::Io, "cannot start a process for the kernel", cause);
     let watch = Watch::new(running_threadgroup()?, limit);
     let (ours, theirs) = UnixStream::pair().map_err(refused)?;
@@ -77,7 +77,7 @@ pub(crate) fn run(source: &Path, limit: Duration, file: Option<&Path>, work: imp
         }
         process => {
             drop(theirs);
-            Ok(Process(process).supervise(source, ours, watch, file))
+            Ok(Process(process).supervise(source, ours, watch, files))
         }
     }
 }
@@ -133,7 +133,7 @@ struct Process(libc::pid_t);
 
 impl Process {
     /// Takes what the process reports until it ends, or is to be ended.
-    fn supervise(self, source: &Path, mut reports: UnixStream, mut watch: Watch, file: Option<&Path>) -> Outcome {
+    fn supervise(self, source: &Path, mut reports: UnixStream, mut watch: Watch, files: &[Option<&Path>]) -> Outcome {
         let ended = |what: &str| Err(Error::invalid_launch(format!("{}: the kernel {what}: its process was ended", source.display())));
         let mut inbox = Inbox::default();
         let mut report = String::new();
@@ -150,7 +150,8 @@ impl Process {
             while let Some(message) = inbox.next() {
                 match message {
                     Message::Report(text) => report = text,
-                    Message::File(bytes) => {
+                    Message::File(number, bytes) => {
+                        let file = files.get(usize::from(number)).copied().flatten();
                         let written = file.map_or(Ok(()), |file| tensors::write_bytes(file, &bytes));
                         verdict = written.err().map(Err);
                     }

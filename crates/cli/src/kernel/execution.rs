@@ -5,7 +5,11 @@ use std::time::Instant;
 use elinvar::{DType, Executor, Recording, Result, Tensor};
 
 use super::BufferArgument;
-use crate::{commands::bench::median, tensors};
+use crate::{
+    commands::bench::median,
+    profile::{Profiler, profiled},
+    tensors,
+};
 
 /// What the buffers hold at first.
 pub(crate) fn contents(arguments: &[BufferArgument], seed: u64) -> Result<Vec<(DType, Vec<u8>)>> {
@@ -30,14 +34,16 @@ pub(crate) fn saved(buffers: &[(&str, Tensor)]) -> Result<Vec<u8>> {
 }
 
 /// The median of `count` replays in seconds, waiting included; none of no replays.
-pub(crate) fn median_seconds(executor: &Executor, recording: &Recording, count: usize) -> Result<Option<f64>> {
-    let mut seconds = Vec::new();
-    for _ in 0..count {
+pub(crate) fn median_seconds(executor: &Executor, recording: &Recording, count: usize, profiler: &mut Option<Profiler>) -> Result<Option<f64>> {
+    if count == 0 {
+        return Ok(None);
+    }
+    let replay = |_| {
         let start = Instant::now();
         executor.replay(recording)?.wait()?;
-        seconds.push(start.elapsed().as_secs_f64());
-    }
-    Ok((count > 0).then(|| median(seconds)))
+        Ok(start.elapsed().as_secs_f64())
+    };
+    profiled(profiler, "repeated", || (0..count).map(replay).collect()).map(|seconds| Some(median(seconds)))
 }
 
 /// That median for a reader, after what else is told of the launch.

@@ -36,6 +36,11 @@ fn elinvar(fault: &str, arguments: &[&str]) -> (i32, String, String) {
     let mut command = Command::new("timeout");
     command.args(["60", env!("CARGO_BIN_EXE_elinvar")]).args(arguments).env("FAKE_CUDA", fault).env_remove("ELINVAR_DEVICE");
     command.env("LD_LIBRARY_PATH", if fault == "incomplete" { folder.join(fault) } else { folder.to_owned() });
+    // The driver's own file: what CUPTI has is what that was asked for.
+    command.env("ELINVAR_CUPTI", fault.strip_prefix("cupti=/").map_or_else(|| folder.join("libcuda.so"), |file| PathBuf::from(format!("/{file}"))));
+    if arguments.contains(&"--profile") {
+        command.env("NVTX_INJECTION64_PATH", folder.join("libcuda.so"));
+    }
     command.env("ELINVAR_NVRTC", fault.strip_prefix("nvrtc=").map_or_else(|| folder.join("libnvrtc.so.13"), PathBuf::from));
     // Not the user's folder: what a real compiler of the same version made would be found there.
     command.env("ELINVAR_CACHE", folder.join("cache"));
@@ -90,5 +95,57 @@ fn a_device_that_disappears_is_told_once_and_plainly() {
         let told = "nothing on it can be used any more: start a new process, or use another device";
         assert!(code == 2 && out.is_empty() && err.contains("the GPU failed") && err.contains(told), "{result}: {err}");
         assert!(err.trim_end().lines().count() == 1 && !err.contains("panicked"), "{result}: {err}");
+    }
+}
+
+const SCALE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/scale.metal");
+const LAUNCH: &[&str] = &[
+    "launch",
+    SCALE,
+    "--kernel",
+    "scale",
+    "--grid",
+    "4",
+    "--threadgroup",
+    "64",
+    "--buffer",
+    "x=f32:250",
+    "--buffer",
+    "out=f32:250",
+    "--value",
+    "n=u32:250",
+];
+
+#[test]
+fn a_profile_has_the_times_that_cupti_gives() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("profile-cuda");
+    let profile = ["--device", "cuda", "--profile", folder.to_str().unwrap()];
+    let row = |err: &str, name: &str| -> Vec<String> {
+        let line = err.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name}: {err}"));
+        line.split_whitespace().skip(1).map(str::to_owned).collect()
+    };
+    let (code, _, err) = elinvar("allocate=0", &[LAUNCH, &["--repeat", "3"], &profile].concat());
+    assert!(code == 0 && err.contains("the GPU's, by CUPTI"), "{err}");
+    assert_eq!(row(&err, "scale")[..2], ["1", "0.000"], "{err}");
+    assert!(err.contains("\nNVTX: list ") && err.contains(" of 1 command from scale\nNVTX: end\n"), "{err}");
+    let trace: serde_json::Value = serde_json::from_slice(&fs::read(folder.join("trace.json")).unwrap()).unwrap();
+    // The kernel may read what it may write, and the value is a buffer of four bytes.
+    let events: Vec<_> = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["name"] == "scale").collect();
+    assert!(events.len() == 4 && events.iter().all(|event| event["dur"] == 0.01 && event["args"]["bytes_at_most"] == 3004), "{events:?}");
+    // The steps that are timed are graphs.
+    let bench = ["bench", "decode", "--shape", "tiny", "--prompt", "8", "--generate", "6", "--rounds", "1"];
+    let (code, _, err) = elinvar("allocate=0", &[&bench, &profile[..]].concat());
+    assert_eq!(code, 0, "{err}");
+    let (prefill, decode) = err.split_once("\ntg6 ").unwrap();
+    assert!(row(prefill, "gather")[0] == "1" && row(decode, "gather")[0] == "6", "{err}");
+    assert!(row(decode, "(read to host)").len() > 4 && decode.contains("6 tokens, each busy "), "{err}");
+}
+
+#[test]
+fn a_profile_without_cupti_is_refused_before_the_run() {
+    for (fault, reason) in [("cupti=/nowhere/libcupti.so", "pip install nvidia-cuda-cupti"), ("cupti=39", "starting: said by the fake (error 39)")] {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("profile-none");
+        let (code, out, err) = elinvar(fault, &[LAUNCH, &["--device", "cuda", "--profile", folder.to_str().unwrap()]].concat());
+        assert!(code == 2 && out.is_empty() && err.contains(reason) && err.trim_end().lines().count() == 1, "{fault}: {err}");
     }
 }

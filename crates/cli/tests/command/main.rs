@@ -9,3 +9,4 @@ mod cuda;
 mod doctor;
 mod launch;
 mod models;
+mod profile;

@@ -180,3 +180,21 @@ fn kernels_run_over_threads_that_threadgroups_divide() {
     let error = launch(13).unwrap_err();
     assert!(error.is_unsupported() && error.to_string().contains("whole threadgroups"), "{error}");
 }
+
+#[test]
+fn a_profile_has_what_ran_while_it_was_taken() {
+    let device = device();
+    let buffer = device.allocate(8).unwrap();
+    let list = list(&device, "slow", SLOW, &buffer);
+    device.submit(&list).unwrap();
+    device.start_profile().unwrap();
+    (0..2).for_each(|_| drop(device.submit(&list).unwrap()));
+    let events = device.end_profile().unwrap();
+    assert_eq!(events.iter().map(|event| (event.activity.to_string(), event.bytes, event.list)).collect::<Vec<_>>(), {
+        let once = ("slow_f32".to_owned(), 16, Some(list.id()));
+        [once.clone(), once]
+    });
+    assert!(events.iter().all(|event| event.duration_ns >= 50_000_000) && events[0].end_ns() <= events[1].start_ns);
+    device.submit(&list).unwrap().wait().unwrap();
+    assert!(device.end_profile().unwrap().is_empty());
+}

@@ -24,6 +24,7 @@ impl Api for Nothing {
     type Archive = ();
     type ResidencySet = ();
     type PressureWatch = ();
+    type Capture = ();
     type CommandBuffer = ();
 
     fn facts(&self) -> Facts {
@@ -45,7 +46,11 @@ impl Api for Nothing {
 
     fn watch_pressure(&self, _: Relief) {}
 
-    fn buffer(&self, _: usize, _: StorageMode) -> Result<()> {
+    fn capture(&self, _: &Path) -> Result<()> {
+        Ok(())
+    }
+
+    fn buffer(&self, _: usize, _: StorageMode, _: &str) -> Result<()> {
         Ok(())
     }
 
@@ -103,7 +108,7 @@ impl Api for Nothing {
         PipelineFacts { execution_width: 32, max_threads: 1024, threadgroup_memory: 0 }
     }
 
-    fn command_buffer(&self) -> Result<()> {
+    fn command_buffer(&self, _: &str) -> Result<()> {
         Ok(())
     }
 
@@ -125,6 +130,6 @@ impl Api for Nothing {
     }
 
     fn commit(&self, (): (), done: Done) {
-        done(Ok(()));
+        done(Ok(0..0));
     }
 }

@@ -2,6 +2,7 @@
 
 use elinvar_core::{Error, Result};
 use objc2::{rc::Retained, runtime::ProtocolObject};
+use objc2_foundation::NSString;
 use objc2_metal::{
     MTLBarrierScope, MTLBlitCommandEncoder, MTLCommandBuffer, MTLCommandBufferError, MTLCommandBufferStatus, MTLCommandEncoder,
     MTLComputeCommandEncoder, MTLDispatchType,
@@ -13,6 +14,7 @@ use super::told;
 pub struct Commands {
     pub(super) buffer: Retained<ProtocolObject<dyn MTLCommandBuffer>>,
     encoder: Encoder,
+    label: Retained<NSString>,
 }
 
 enum Encoder {
@@ -23,15 +25,17 @@ enum Encoder {
 
 impl Commands {
     /// Of a command buffer that has none.
-    pub(super) fn new(buffer: Retained<ProtocolObject<dyn MTLCommandBuffer>>) -> Self {
-        Self { buffer, encoder: Encoder::None }
+    pub(super) fn new(buffer: Retained<ProtocolObject<dyn MTLCommandBuffer>>, label: Retained<NSString>) -> Self {
+        buffer.setLabel(Some(&label));
+        Self { buffer, encoder: Encoder::None, label }
     }
 
     pub(super) fn compute(&mut self) -> Result<&ProtocolObject<dyn MTLComputeCommandEncoder>> {
         if !matches!(self.encoder, Encoder::Compute(_)) {
             self.end();
-            let encoder = self.buffer.computeCommandEncoderWithDispatchType(MTLDispatchType::Concurrent);
-            self.encoder = Encoder::Compute(encoder.ok_or_else(no_encoder)?);
+            let encoder = self.buffer.computeCommandEncoderWithDispatchType(MTLDispatchType::Concurrent).ok_or_else(no_encoder)?;
+            encoder.setLabel(Some(&self.label));
+            self.encoder = Encoder::Compute(encoder);
         }
         match &self.encoder {
             Encoder::Compute(encoder) => Ok(encoder),
@@ -43,7 +47,9 @@ impl Commands {
     pub(super) fn blit(&mut self) -> Result<&ProtocolObject<dyn MTLBlitCommandEncoder>> {
         if !matches!(self.encoder, Encoder::Blit(_)) {
             self.end();
-            self.encoder = Encoder::Blit(self.buffer.blitCommandEncoder().ok_or_else(no_encoder)?);
+            let encoder = self.buffer.blitCommandEncoder().ok_or_else(no_encoder)?;
+            encoder.setLabel(Some(&self.label));
+            self.encoder = Encoder::Blit(encoder);
         }
         match &self.encoder {
             Encoder::Blit(encoder) => Ok(encoder),

@@ -2,10 +2,10 @@
 
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, Weak,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -61,6 +61,12 @@ pub(crate) struct State {
     /// Whether events are kept.
     pub(crate) writes: AtomicBool,
     pub(crate) committed: Mutex<Vec<Vec<Event>>>,
+    /// What pipelines, buffers and command buffers are labelled.
+    pub(crate) labels: Mutex<Vec<String>>,
+    /// When the next command buffer begins, in nanoseconds; each runs for seven.
+    pub(crate) clock: AtomicU64,
+    /// The file that a capture is written to.
+    pub(crate) captured: Mutex<Option<PathBuf>>,
     /// Whether command buffers wait to be completed by hand.
     pub(crate) holds: AtomicBool,
     pub(crate) held: Mutex<Vec<Done>>,
@@ -73,7 +79,7 @@ impl Default for State {
         let (most, zero) = (|| AtomicUsize::new(usize::MAX), || AtomicUsize::new(0));
         let (shares, writes, holds) = (AtomicBool::new(true), AtomicBool::new(true), AtomicBool::new(false));
         let (committed, held, watch) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let (text, grid) = (Mutex::default(), Mutex::default());
+        let (text, grid, labels, clock, captured) = (Mutex::default(), Mutex::default(), Mutex::default(), AtomicU64::new(0), Mutex::default());
         let (created, released, written, libraries, version, archived, found) = (zero(), zero(), zero(), zero(), zero(), zero(), zero());
         let (buffers, command_buffers, available) = (most(), most(), most());
         let (shared_bytes, private_bytes, resident, evicted, commits, requests) = (zero(), zero(), zero(), zero(), zero(), zero());
@@ -106,6 +112,9 @@ impl Default for State {
             shares,
             writes,
             committed,
+            labels,
+            clock,
+            captured,
             holds,
             held,
             watch,
@@ -126,7 +135,13 @@ impl State {
     /// Completes the held command buffer of this number.
     pub(crate) fn complete(&self, number: usize, result: Result<()>) {
         let done = self.held.lock().unwrap().remove(number);
-        done(result);
+        done(result.map(|()| 0..0));
+    }
+
+    fn label(&self, what: &str, label: &str) {
+        if self.writes.load(Relaxed) {
+            self.labels.lock().unwrap().push(format!("{what} {label}"));
+        }
     }
 
     fn spend(counter: &AtomicUsize) -> bool {
@@ -168,6 +183,7 @@ impl Api for Recorder {
     type Archive = Mutex<String>;
     type ResidencySet = Object;
     type PressureWatch = Arc<Relief>;
+    type Capture = Object;
     type CommandBuffer = (Object, Vec<Event>);
 
     fn facts(&self) -> Facts {
@@ -193,7 +209,13 @@ impl Api for Recorder {
         watch
     }
 
-    fn buffer(&self, bytes: usize, mode: StorageMode) -> Result<Self::Buffer> {
+    fn capture(&self, file: &Path) -> Result<Object> {
+        *self.0.captured.lock().unwrap() = Some(file.to_owned());
+        Ok(self.object())
+    }
+
+    fn buffer(&self, bytes: usize, mode: StorageMode, label: &str) -> Result<Self::Buffer> {
+        self.0.label("buffer", label);
         if !State::spend(&self.0.buffers) {
             return Err(Error::out_of_memory(format!("a buffer of {bytes} bytes")));
         }
@@ -262,6 +284,7 @@ impl Api for Recorder {
         if archive.is_some_and(|archive| archive.lock().unwrap().lines().any(|name| name == kernel.name)) {
             self.0.found.fetch_add(1, Relaxed);
         }
+        self.0.label("pipeline", kernel.name);
         let most = self.0.max_threads.load(Relaxed).max(kernel.threads.map_or(0, |threads| threads.min(self.0.wide_threads.load(Relaxed))));
         Ok((self.object(), most))
     }
@@ -286,7 +309,8 @@ impl Api for Recorder {
         PipelineFacts { execution_width: 32, max_threads, threadgroup_memory: self.0.declared_memory.load(Relaxed) }
     }
 
-    fn command_buffer(&self) -> Result<Self::CommandBuffer> {
+    fn command_buffer(&self, label: &str) -> Result<Self::CommandBuffer> {
+        self.0.label("command buffer", label);
         if !State::spend(&self.0.command_buffers) {
             return Err(Error::out_of_memory("no command buffer"));
         }
@@ -320,6 +344,7 @@ impl Api for Recorder {
         if self.0.holds.load(Relaxed) {
             return self.0.held.lock().unwrap().push(done);
         }
-        done(Ok(()));
+        let start = self.0.clock.fetch_add(10, Relaxed);
+        done(Ok(start..start + 7));
     }
 }

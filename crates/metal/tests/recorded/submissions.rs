@@ -2,12 +2,15 @@
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-use elinvar_core::{Binding, Buffer, Error, ListBuilder};
-use elinvar_metal::BatchLimits;
+use elinvar_core::{Binding, Buffer, CommandList, DeviceKind, Error, HostMemory, ListBuilder};
+use elinvar_metal::{BatchLimits, MetalBackend};
 
 use crate::{
     chain, open,
-    recorder::Event::{Barrier, Copy, Fill, Launch},
+    recorder::{
+        Event::{Barrier, Copy, Fill, Launch},
+        Recorder,
+    },
     whole,
 };
 
@@ -125,4 +128,54 @@ fn a_submission_that_nobody_waits_for_is_done_all_the_same() {
     // A device that cancels says so by an error, here for nobody.
     state.complete(0, Err(Error::device_lost("cancelled")));
     assert_eq!((weak.strong_count(), state.live()), (0, 0));
+}
+
+#[test]
+fn a_profile_gives_each_command_a_command_buffer_and_its_time() {
+    let (device, state) = open(BatchLimits::default());
+    let [a, b] = [64, 64].map(|bytes| device.allocate(bytes).unwrap());
+    let submitted = |list: &Arc<CommandList>| {
+        device.submit(list).unwrap().wait().unwrap();
+        state.take().len()
+    };
+    let list = chain(&device, &[(whole(&a), whole(&b)), (whole(&b), whole(&a))]).unwrap();
+    assert_eq!(submitted(&list), 1);
+    device.start_profile().unwrap();
+    assert_eq!(submitted(&list), 2);
+    device.read_later(&a, 0, 8).unwrap().wait().unwrap();
+    let events = device.end_profile().unwrap();
+    let id = Some(list.id());
+    let times: Vec<_> = events.iter().map(|e| (e.activity.to_string(), e.start_ns, e.duration_ns, e.bytes, e.list)).collect();
+    let [step, read] = ["step", "(read to host)"].map(str::to_owned);
+    assert_eq!(times, [(step.clone(), 10, 7, 128, id), (step, 20, 7, 128, id), (read, 30, 7, 8, None)]);
+    state.take();
+    assert_eq!((submitted(&list), device.end_profile().unwrap().len()), (1, 0));
+}
+
+#[test]
+fn what_tools_show_has_a_name() {
+    let (device, state) = open(BatchLimits::default());
+    let owner: Arc<Vec<u8>> = Arc::new(vec![0; 64]);
+    state.shares.store(false, Relaxed);
+    let (a, b) = (device.adopt(HostMemory::new(owner)).unwrap(), device.allocate(64).unwrap());
+    let list = chain(&device, &[(whole(&a), whole(&b)), (whole(&a), whole(&b))]).unwrap();
+    device.submit(&list).unwrap().wait().unwrap();
+    device.read_later(&b, 0, 8).unwrap();
+    let of_list = format!("command buffer list {} of 2 commands from step", list.id());
+    assert_eq!(
+        *state.labels.lock().unwrap(),
+        ["buffer copied memory", "buffer memory", "pipeline step", &of_list, "buffer read later", "command buffer read later"]
+    );
+}
+
+#[test]
+fn a_capture_begins_with_the_device_and_ends_with_it() {
+    let recorder = Recorder::default();
+    let state = recorder.0.clone();
+    let environment = |name: &str| Some(if name == "MTL_CAPTURE_ENABLED" { "1" } else { "of this run.gputrace" }.into());
+    let backend = MetalBackend::new(recorder, DeviceKind::Metal).with_capture(environment).unwrap();
+    assert_eq!((state.captured.lock().unwrap().clone(), state.live()), (Some("of this run.gputrace".into()), 1));
+    drop(backend);
+    assert_eq!(state.live(), 0);
+    assert!(MetalBackend::new(Recorder(state.clone()), DeviceKind::Metal).with_capture(|_| Some("0".into())).err().unwrap().is_invalid_argument());
 }

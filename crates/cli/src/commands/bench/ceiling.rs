@@ -30,44 +30,17 @@ impl Ceilings {
     /// Measures an executor's device.
     pub(crate) fn of(executor: &Executor) -> Result<Self> {
         let properties = executor.properties();
-        if is_gpu(properties) { Self::of_gpu(executor) } else { Self::of_host(properties.compute_units) }
-    }
-
-    fn of_host(threads: usize) -> Result<Self> {
-        const BYTES: usize = 1 << 30;
-        let words = Words::new(BYTES)?;
-        let seconds = |passes: usize, pass: &dyn Fn()| {
-            let pass = || {
-                pass();
+        let (memory, how) = memory_bandwidth(executor)?;
+        if is_gpu(properties) {
+            return Ok(Self { memory, arithmetic: gpu_arithmetic(executor)?, how: [how, "bf16 matrix product"] });
+        }
+        let threads = properties.compute_units;
+        let arithmetic = threads as f64 * OPERATIONS
+            / fastest(5, || {
+                multiply_add(threads);
                 Ok(())
-            };
-            fastest(passes, pass)
-        };
-        let memory = BYTES as f64 / seconds(9, &|| read(words.get(), threads))?;
-        let arithmetic = threads as f64 * OPERATIONS / seconds(5, &|| multiply_add(threads))?;
-        Ok(Self { memory, arithmetic, how: ["read", "f32 fused multiply-add"] })
-    }
-
-    fn of_gpu(executor: &Executor) -> Result<Self> {
-        const BYTES: usize = 1 << 30;
-        const REPEATS: usize = 8;
-        const SIDE: usize = 4096;
-        let seconds = |body: &dyn Fn() -> Result<()>| -> Result<f64> {
-            let (recording, ()) = executor.record(|| (0..REPEATS).try_for_each(|_| body()))?;
-            Ok(fastest(9, || executor.replay(&recording)?.wait())? / REPEATS as f64)
-        };
-        // Faster than the driver's own copies, which a GPU's copy engines make.
-        let (a, b) = (executor.zeros(DType::F32, &[BYTES / 4])?, executor.zeros(DType::F32, &[BYTES / 4])?);
-        let published = published_bandwidth(&executor.properties().name);
-        let add = Binary { op: BinaryOp::Add };
-        let added = || executor.apply(&add, &[Some(&a), Some(&b)]).map(drop);
-        let memory = published.map_or_else(|| Ok(3.0 * BYTES as f64 / seconds(&added)?), Ok::<_, Error>)?;
-        // Zeros would flatter: they cost less power, and so leave more clock.
-        let values: Vec<f32> = (0..SIDE * SIDE).map(|i| (i * 2_654_435_761 % 65_521) as f32 / 32_760.0 - 1.0).collect();
-        let square = executor.tensor(&[SIDE, SIDE], &values)?.cast(DType::BF16)?;
-        let square = square.on(&executor.with_precision(Some(Precision::Fast)))?;
-        let arithmetic = 2.0 * (SIDE as f64).powi(3) / seconds(&|| square.linear(&square, None).map(|_| ()))?;
-        Ok(Self { memory, arithmetic, how: [if published.is_some() { "published" } else { "add" }, "bf16 matrix product"] })
+            })?;
+        Ok(Self { memory, arithmetic, how: [how, "f32 fused multiply-add"] })
     }
 
     /// For a reader.
@@ -80,6 +53,43 @@ impl Ceilings {
     pub(crate) fn json(self) -> Value {
         json!({ "memory_bytes_per_second": self.memory, "operations_per_second": self.arithmetic, "measured": self.how })
     }
+}
+
+/// As [`Ceilings::memory`], and what it is.
+pub(crate) fn memory_bandwidth(executor: &Executor) -> Result<(f64, &'static str)> {
+    const BYTES: usize = 1 << 30;
+    let properties = executor.properties();
+    if !is_gpu(properties) {
+        let words = Words::new(BYTES)?;
+        let seconds = fastest(9, || {
+            read(words.get(), properties.compute_units);
+            Ok(())
+        });
+        return Ok((BYTES as f64 / seconds?, "read"));
+    }
+    if let Some(published) = published_bandwidth(&properties.name) {
+        return Ok((published, "published"));
+    }
+    // Faster than the driver's own copies, which a GPU's copy engines make.
+    let (a, b) = (executor.zeros(DType::F32, &[BYTES / 4])?, executor.zeros(DType::F32, &[BYTES / 4])?);
+    let add = Binary { op: BinaryOp::Add };
+    Ok((3.0 * BYTES as f64 / replayed(executor, || executor.apply(&add, &[Some(&a), Some(&b)]).map(drop))?, "add"))
+}
+
+fn gpu_arithmetic(executor: &Executor) -> Result<f64> {
+    const SIDE: usize = 4096;
+    // Zeros would flatter: they cost less power, and so leave more clock.
+    let values: Vec<f32> = (0..SIDE * SIDE).map(|i| (i * 2_654_435_761 % 65_521) as f32 / 32_760.0 - 1.0).collect();
+    let square = executor.tensor(&[SIDE, SIDE], &values)?.cast(DType::BF16)?;
+    let square = square.on(&executor.with_precision(Some(Precision::Fast)))?;
+    Ok(2.0 * (SIDE as f64).powi(3) / replayed(executor, || square.linear(&square, None).map(drop))?)
+}
+
+/// Seconds of work that is replayed several times in a row.
+fn replayed(executor: &Executor, work: impl Fn() -> Result<()>) -> Result<f64> {
+    const REPEATS: usize = 8;
+    let (recording, ()) = executor.record(|| (0..REPEATS).try_for_each(|_| work()))?;
+    Ok(fastest(9, || executor.replay(&recording)?.wait())? / REPEATS as f64)
 }
 
 /// Seconds of the fastest of several passes, after one to warm up.

@@ -5,8 +5,16 @@ use elinvar::{DType, Result};
 use elinvar_llm::{Config, MemoryEstimate, Model, Sampling, Session};
 use serde_json::json;
 
-use super::{ceiling::Ceilings, timing::median, units};
-use crate::{args::ComputeArgs, commands::print_line};
+use super::{
+    ceiling::Ceilings,
+    timing::{median, round_profiled},
+    units,
+};
+use crate::{
+    args::ComputeArgs,
+    commands::print_line,
+    profile::{Known, ProfileArgs},
+};
 
 /// Arguments of `elinvar bench decode`.
 #[derive(Debug, Args)]
@@ -42,6 +50,8 @@ pub(crate) struct DecodeArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    profile: ProfileArgs,
+    #[command(flatten)]
     device: ComputeArgs,
 }
 
@@ -76,7 +86,9 @@ fn bytes_per_token(config: &Config, dtype: DType) -> usize {
 }
 
 pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
+    let trace = args.profile.open()?;
     let executor = args.device.executor()?;
+    let mut profiler = args.profile.profiler(&executor)?;
     let properties = executor.properties().clone();
     let config = args.shape.config();
     let bytes = bytes_per_token(&config, args.dtype);
@@ -88,12 +100,20 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
     let sampling = Sampling { temperature: args.temperature, top_k: args.top_k, top_p: args.top_p, ..Sampling::default() };
     let mut rows = Vec::new();
     for &tokens in &args.prompt {
-        rows.push((format!("pp{tokens}"), tokens, rounds(args.rounds, || prefill(&mut session, tokens))?, None));
+        let (name, seconds) = (format!("pp{tokens}"), rounds(args.rounds, || prefill(&mut session, tokens))?);
+        round_profiled(&mut profiler, &name, Known { tokens: Some(tokens), unprofiled: Some(seconds) }, || prefill(&mut session, tokens).map(drop))?;
+        rows.push((name, tokens, seconds, None));
     }
     for &tokens in &args.generate {
         let seconds = rounds(args.rounds, || decode(&mut session, tokens, &sampling))?;
-        let limit = bytes as f64 * tokens as f64 / seconds / ceilings.memory;
-        rows.push((format!("tg{tokens}"), tokens, seconds, Some(limit)));
+        let (name, limit) = (format!("tg{tokens}"), bytes as f64 * tokens as f64 / seconds / ceilings.memory);
+        round_profiled(&mut profiler, &name, Known { tokens: Some(tokens), unprofiled: Some(seconds) }, || {
+            decode(&mut session, tokens, &sampling).map(drop)
+        })?;
+        rows.push((name, tokens, seconds, Some(limit)));
+    }
+    if let (Some(profiler), Some(file)) = (&profiler, &trace) {
+        profiler.finish(file)?;
     }
     if args.json {
         let row = |(test, tokens, seconds, limit): &(String, usize, f64, Option<f64>)| json!({ "test": test, "tokens_per_second": *tokens as f64 / seconds, "fraction_of_bandwidth": limit });

@@ -9,11 +9,12 @@ mod rows;
 mod table;
 mod timing;
 
+pub(crate) use ceiling::memory_bandwidth;
 use clap::{Args, Subcommand};
 use elinvar::{DeviceKind, DeviceProperties, Result};
 pub(crate) use timing::median;
 
-use crate::args::ComputeArgs;
+use crate::{args::ComputeArgs, profile::ProfileArgs};
 
 /// Arguments of `elinvar bench`.
 #[derive(Debug, Args)]
@@ -31,6 +32,8 @@ struct RowArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    profile: ProfileArgs,
     #[command(flatten)]
     device: ComputeArgs,
 }

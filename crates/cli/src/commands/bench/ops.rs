@@ -10,10 +10,10 @@ use super::{
     RowArgs,
     ceiling::Ceilings,
     rows::{CHAIN, Row, chain, rows},
-    timing::replay_seconds,
+    timing::{replay_profiled, replay_seconds},
     units,
 };
-use crate::commands::print_line;
+use crate::{commands::print_line, profile::Profiler};
 
 /// Arguments of `elinvar bench ops`.
 #[derive(Debug, Args)]
@@ -29,7 +29,9 @@ pub(crate) struct OpsArgs {
 }
 
 pub(crate) fn run(args: &OpsArgs) -> Result<()> {
+    let trace = args.rows.profile.open()?;
     let executor = args.rows.device.executor()?;
+    let mut profiler = args.rows.profile.profiler(&executor)?;
     let properties = executor.properties().clone();
     let ceilings = Ceilings::of(&executor)?;
     let mut results = Vec::new();
@@ -39,11 +41,14 @@ pub(crate) fn run(args: &OpsArgs) -> Result<()> {
         print_line(format!("{:<62} {:>11} {:>9} {:>9} {:>7}", "operator", "µs", "GB/s", "GFLOP/s", "limit"));
     }
     for row in rows(&properties).into_iter().filter(|r| r.name().contains(&args.filter)) {
-        let result = measure(&executor, &row, ceilings, args)?;
+        let result = measure(&executor, &row, ceilings, args, &mut profiler)?;
         if !args.rows.json {
             print_line(&result.text);
         }
         results.push(result.json);
+    }
+    if let (Some(profiler), Some(file)) = (&profiler, &trace) {
+        profiler.finish(file)?;
     }
     if args.rows.json {
         print_line(json!({
@@ -58,7 +63,7 @@ struct Measured {
     json: Value,
 }
 
-fn measure(executor: &Executor, row: &Row, ceilings: Ceilings, args: &OpsArgs) -> Result<Measured> {
+fn measure(executor: &Executor, row: &Row, ceilings: Ceilings, args: &OpsArgs, profiler: &mut Option<Profiler>) -> Result<Measured> {
     /// Bytes of inputs to rotate through: more than the largest cache.
     const ARENA: usize = 1 << 30;
     const MOST_SETS: usize = 256;
@@ -102,7 +107,9 @@ fn measure(executor: &Executor, row: &Row, ceilings: Ceilings, args: &OpsArgs) -
     if calls > sets {
         recording = record(calls)?.0;
     }
-    let time = replay_seconds(executor, &recording, Duration::from_secs_f64(args.rows.seconds))? / calls as f64;
+    let seconds = replay_seconds(executor, &recording, Duration::from_secs_f64(args.rows.seconds))?;
+    replay_profiled(executor, &recording, &row.name(), seconds, profiler)?;
+    let time = seconds / calls as f64;
     let bytes = (set_bytes + output_bytes) as f64;
     let (bandwidth, rate) = (bytes / time, row.operations / time);
     let limit = (bandwidth / ceilings.memory).max(rate / ceilings.arithmetic);

@@ -15,8 +15,12 @@ use elinvar::{
 };
 use serde_json::{Value, json};
 
-use super::{RowArgs, apple::published_bandwidth, timing::replay_seconds};
-use crate::commands::print_line;
+use super::{
+    RowArgs,
+    apple::published_bandwidth,
+    timing::{replay_profiled, replay_seconds},
+};
+use crate::{commands::print_line, profile::Profiler};
 
 /// One piece of work and the time that was published for MLX on an M-series chip, whose measurement evaluated lazily.
 struct Row {
@@ -31,7 +35,9 @@ const REPEATS: usize = 100;
 const EPSILON: f32 = 1e-5;
 
 pub(crate) fn run(args: &RowArgs) -> Result<()> {
+    let trace = args.profile.open()?;
     let executor = args.device.executor()?;
+    let mut profiler = args.profile.profiler(&executor)?;
     let properties = executor.properties();
     let bandwidth = if properties.kind == DeviceKind::Metal { published_bandwidth(&properties.name) } else { None };
     let simulated = properties.kind == DeviceKind::MetalSim;
@@ -48,14 +54,21 @@ pub(crate) fn run(args: &RowArgs) -> Result<()> {
     }
     for row in rows(executor.matmul_precision(256)) {
         verify(&executor, &row.case)?;
-        let time = |count| measure(&executor, &row.case, count, args.seconds / 2.0).map(|seconds| 1e6 * seconds);
-        let (alone, of_100) = (time(1)?, if simulated { None } else { Some(time(REPEATS)?) });
+        let mut time = |count, profiled: bool| {
+            let mut none = None;
+            measure(&executor, &row, count, args.seconds / 2.0, if profiled { &mut profiler } else { &mut none }).map(|seconds| 1e6 * seconds)
+        };
+        let alone = time(1, simulated)?;
+        let of_100 = if simulated { None } else { Some(time(REPEATS, true)?) };
         let limit = bandwidth.map(|bandwidth| 1e6 * bytes(&row.case) as f64 / bandwidth);
         if !args.json {
             let [of_100, limit] = [of_100, limit].map(|us| us.map_or_else(|| "–".to_owned(), |us| format!("{us:.2}")));
             print_line(format!("{:<34} {alone:>10.2} {of_100:>10} {:>10.2} {limit:>9}", row.name, row.target_us));
         }
         results.push(json!({ "name": row.name, "alone_us": alone, "of_100_us": of_100, "published_us": row.target_us, "limit_us": limit }));
+    }
+    if let (Some(profiler), Some(file)) = (&profiler, &trace) {
+        profiler.finish(file)?;
     }
     if args.json {
         print_line(json!({ "device": properties.name, "rows": Value::Array(results) }));
@@ -68,14 +81,17 @@ fn verify(executor: &Executor, case: &Case) -> Result<()> {
     case.check(&run_case(case, executor.device(), Placement::Aligned)?)
 }
 
-/// Seconds of one of `count` operators that are submitted together, timed for so long.
-fn measure(executor: &Executor, case: &Case, count: usize, seconds: f64) -> Result<f64> {
+/// Seconds of one of `count` operators that are submitted together, timed for so long, and then profiled.
+fn measure(executor: &Executor, row: &Row, count: usize, seconds: f64, profiler: &mut Option<Profiler>) -> Result<f64> {
+    let case = &row.case;
     let tensor = |host: &HostTensor| executor.tensor_from_bytes(host.dtype(), host.dims(), host.bytes());
     let inputs = case.inputs.iter().map(|input| input.as_ref().map(tensor).transpose()).collect::<Result<Vec<_>>>()?;
     let bound: Vec<Option<&Tensor>> = inputs.iter().map(Option::as_ref).collect();
     // The outputs are kept, so that none waits for the memory of another.
     let (recording, _outputs) = executor.record(|| (0..count).map(|_| executor.apply(&*case.operator, &bound)).collect::<Result<Vec<_>>>())?;
-    Ok(replay_seconds(executor, &recording, Duration::from_secs_f64(seconds))? / count as f64)
+    let seconds = replay_seconds(executor, &recording, Duration::from_secs_f64(seconds))?;
+    replay_profiled(executor, &recording, row.name, seconds, profiler)?;
+    Ok(seconds / count as f64)
 }
 
 fn bytes(case: &Case) -> usize {

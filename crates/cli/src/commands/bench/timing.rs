@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use elinvar::{Executor, Recording, Result};
 
+use crate::profile::{Known, Profiler};
+
 /// The median of some durations, in seconds.
 pub(crate) fn median(mut seconds: Vec<f64>) -> f64 {
     seconds.sort_by(f64::total_cmp);
@@ -21,4 +23,19 @@ pub(crate) fn replay_seconds(executor: &Executor, recording: &Recording, budget:
         samples.push(before.elapsed().as_secs_f64());
     }
     Ok(median(samples))
+}
+
+/// Profiles a replay more of what takes so many seconds without a profile, after two for what a device prepares anew where a profile begins.
+pub(crate) fn replay_profiled(executor: &Executor, recording: &Recording, name: &str, seconds: f64, profiler: &mut Option<Profiler>) -> Result<()> {
+    round_profiled(profiler, name, Known { tokens: None, unprofiled: Some(seconds) }, || executor.replay(recording)?.wait())
+}
+
+/// The same for any work.
+pub(crate) fn round_profiled(profiler: &mut Option<Profiler>, name: &str, known: Known, mut work: impl FnMut() -> Result<()>) -> Result<()> {
+    let Some(profiler) = profiler else { return Ok(()) };
+    profiler.begin()?;
+    (0..2).try_for_each(|_| work())?;
+    profiler.begin()?;
+    work()?;
+    profiler.end(name, known)
 }

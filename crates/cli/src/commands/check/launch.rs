@@ -68,7 +68,7 @@ pub(super) fn run(args: &CheckArgs, simulator: &Simulator, library: &Library, ke
         let is_over = seed + 1 == end;
         if is_over && args.kernel.save.is_some() {
             let named = args.kernel.buffer.iter().zip(&contents).zip(&buffers);
-            parent.save(tensors::bytes_of(named.map(|((argument, (dtype, _)), buffer)| (argument.name.clone(), *dtype, buffer.to_vec())))?)?;
+            parent.save(0, tensors::bytes_of(named.map(|((argument, (dtype, _)), buffer)| (argument.name.clone(), *dtype, buffer.to_vec())))?)?;
         }
         parent.report(report::found(&findings, lints, args.json, is_over))?;
     }

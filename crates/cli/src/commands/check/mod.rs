@@ -58,7 +58,7 @@ enum Tiny {
 pub(crate) fn run(args: &CheckArgs) -> Result<bool> {
     args.kernel.check_folders()?;
     let (given, limit) = (&args.kernel, Duration::from_secs(args.time_limit.max(1)));
-    let Outcome { report, verdict } = contained::run(&given.file, limit, given.save.as_deref(), |parent| check(args, limit, parent))?;
+    let Outcome { report, verdict } = contained::run(&given.file, limit, &[given.save.as_deref()], |parent| check(args, limit, parent))?;
     let report = match &verdict {
         Err(error) if args.json => report::with_error(&report, error),
         _ => report,

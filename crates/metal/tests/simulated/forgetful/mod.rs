@@ -56,6 +56,7 @@ impl Api for Forgetful {
     type Archive = ();
     type ResidencySet = ();
     type PressureWatch = <Simulated as Api>::PressureWatch;
+    type Capture = ();
     type CommandBuffer = Commands;
 
     fn barrier(&self, commands: &mut Commands) {
@@ -82,8 +83,12 @@ impl Api for Forgetful {
         self.inner.watch_pressure(relieve)
     }
 
-    fn buffer(&self, bytes: usize, mode: StorageMode) -> Result<Buffer> {
-        self.inner.buffer(bytes, mode)
+    fn capture(&self, file: &Path) -> Result<()> {
+        self.inner.capture(file)
+    }
+
+    fn buffer(&self, bytes: usize, mode: StorageMode, label: &str) -> Result<Buffer> {
+        self.inner.buffer(bytes, mode, label)
     }
 
     fn adopt(&self, memory: HostMemory) -> Result<Option<(Buffer, usize)>> {
@@ -146,8 +151,8 @@ impl Api for Forgetful {
         self.inner.pipeline_facts(pipeline)
     }
 
-    fn command_buffer(&self) -> Result<Commands> {
-        self.inner.command_buffer()
+    fn command_buffer(&self, label: &str) -> Result<Commands> {
+        self.inner.command_buffer(label)
     }
 
     fn copy(&self, commands: &mut Commands, from: (&Buffer, usize), to: (&Buffer, usize), bytes: usize) -> Result<()> {
