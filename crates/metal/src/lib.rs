@@ -9,6 +9,7 @@ pub mod api;
 #[cfg(target_vendor = "apple")]
 mod apple;
 mod backend;
+pub mod chips;
 mod compile;
 mod encode;
 mod hazards;

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     Argument, Launch,
     metal::{self, metal_file},
+    operator::product_operations,
     order,
 };
 
@@ -245,7 +246,9 @@ impl Product {
         ];
         buffers[1].0.early = matches!(tiling, Tiling::Along { .. });
         let (extents, params) = (geometry.extents(), Params::new(geometry, self.bias, self.output));
-        let launch = |key, form| Launch::new(key, twin::run, &params, buffers).with_metal(form);
+        let [batches, m, n] = extents;
+        let operations = product_operations(&[batches, m, n, geometry.k]);
+        let launch = |key, form| Launch::new(key, twin::run, &params, buffers).with_metal(form).with_operations(operations);
         let key = KernelKey::new(name, &[a, b, bias_type, self.output]);
         let row_bytes = shared_row_bytes(geometry.k);
         match tiling {
