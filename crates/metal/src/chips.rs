@@ -15,6 +15,10 @@
 //! [metal-benchmarks]: https://github.com/philipturner/metal-benchmarks
 //! [applegpuinfo]: https://github.com/philipturner/applegpuinfo
 
+use std::{fmt, str::FromStr};
+
+use elinvar_core::{DType, DeviceKind, DeviceProperties, Error, Result};
+
 /// A chip as Apple sells it.
 #[derive(Debug, PartialEq)]
 pub struct Chip {
@@ -91,6 +95,32 @@ impl Chip {
     }
 }
 
+/// `Apple M3 Max, 40 cores`.
+impl fmt::Display for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Apple {}, {} cores", self.chip.name, self.cores)
+    }
+}
+
+impl FromStr for Gpu {
+    type Err = Error;
+
+    /// A name as it is shown, or without the cores: those of the smallest configuration then.
+    fn from_str(text: &str) -> Result<Self> {
+        let (name, cores) = text.split_once(',').map_or((text, None), |(name, cores)| (name, Some(cores)));
+        let chip = Chip::named(name.trim()).ok_or_else(|| {
+            let names: Vec<_> = CHIPS.iter().map(|chip| chip.name).collect();
+            Error::invalid_argument(format!("'{}' is no chip known here: Apple {}", name.trim(), names.join(", ")))
+        })?;
+        let Some(cores) = cores else { return Ok(Self::identify(name.trim(), None, None).0) };
+        let number = cores.trim().trim_end_matches("cores").trim_end().parse().ok();
+        Self::of(chip).find(|gpu| Some(gpu.cores) == number).ok_or_else(|| {
+            let known: Vec<_> = Self::of(chip).map(|gpu| gpu.to_string()).collect();
+            Error::invalid_argument(format!("no '{}' is sold: {}", text.trim(), known.join("; ")))
+        })
+    }
+}
+
 /// A GPU of one of the chips, as launch plans and predictions take it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gpu {
@@ -124,14 +154,26 @@ impl Gpu {
         (gpu, assumed)
     }
 
+    /// What launch plans know of it.
+    pub fn properties(&self) -> DeviceProperties {
+        DeviceProperties {
+            kind: DeviceKind::Metal,
+            name: format!("Apple {}", self.chip.name),
+            compute_units: self.cores,
+            simd_width: 32,
+            max_threads_per_threadgroup: 1024,
+            threadgroup_memory: 32 << 10,
+            max_buffer_bytes: 1 << 40,
+            unified_memory: true,
+            dtypes: DType::ALL,
+            compute_capability: None,
+            matrix_library: false,
+        }
+    }
+
     /// Every configuration of a chip.
     pub fn of(chip: &'static Chip) -> impl Iterator<Item = Self> {
         chip.configurations.iter().map(move |&(cores, bandwidth)| Self { chip, cores, bandwidth })
-    }
-
-    /// The name of the GPU, with its cores.
-    pub fn name(&self) -> String {
-        format!("Apple {}, {} cores", self.chip.name, self.cores)
     }
 
     /// Operations per second in f32 that all lanes make together, a fused multiply-add being two; of an assumed clock where the chip's is not known.
@@ -158,6 +200,19 @@ mod tests {
     }
 
     #[test]
+    fn a_name_is_read_as_it_is_shown() {
+        for gpu in CHIPS.iter().flat_map(Gpu::of) {
+            assert_eq!(gpu.to_string().parse::<Gpu>().unwrap(), gpu);
+        }
+        assert_eq!("Apple M3 Max".parse::<Gpu>().unwrap().cores, 30);
+        let refused = ["Apple M3 Max, 31 cores", "Apple M3 Max, many", "M3"].map(|text| text.parse::<Gpu>().unwrap_err().to_string());
+        assert!(
+            refused[0].contains("30 cores; Apple M3 Max, 40 cores") && refused[1].contains("40 cores") && refused[2].contains("M5 Max"),
+            "{refused:?}"
+        );
+    }
+
+    #[test]
     fn configurations_grow_and_more_cores_compute_more() {
         for chip in CHIPS {
             assert!((7..=10).contains(&chip.family), "{chip:?}");
@@ -176,7 +231,10 @@ mod tests {
     fn arithmetic_is_lanes_times_clock() {
         let tera = |name, cores| (Gpu::identify(name, None, Some(cores)).0.arithmetic() / 1e9).round();
         // The figures of metal-benchmarks, in GFLOP/s.
-        assert_eq!([tera("Apple M1", 8), tera("Apple M1 Max", 32), tera("Apple M2 Max", 38), tera("Apple A14 GPU", 4)], [2617.0, 10_617.0, 13_600.0, 654.0]);
+        assert_eq!(
+            [tera("Apple M1", 8), tera("Apple M1 Max", 32), tera("Apple M2 Max", 38), tera("Apple A14 GPU", 4)],
+            [2617.0, 10_617.0, 13_600.0, 654.0]
+        );
     }
 
     #[test]

@@ -1,15 +1,15 @@
 //! What a device's memory and arithmetic can do, the best of several passes: the ceilings that figures are compared with.
 
-use std::time::Instant;
+use std::{thread::available_parallelism, time::Instant};
 
 use elinvar::{
-    DType, Error, Executor, Precision, Result,
+    DType, DeviceKind, DeviceProperties, Error, Executor, Precision, Result,
+    chips::{Chip, Gpu},
     kernels::binary::{Binary, BinaryOp},
 };
 use serde_json::{Value, json};
 
 use super::{
-    apple::published_bandwidth,
     is_gpu,
     loops::{OPERATIONS, multiply_add, read},
 };
@@ -30,7 +30,11 @@ impl Ceilings {
     /// Measures an executor's device.
     pub(crate) fn of(executor: &Executor) -> Result<Self> {
         let properties = executor.properties();
-        if is_gpu(properties) { Self::of_gpu(executor) } else { Self::of_host(properties.compute_units) }
+        match properties.kind {
+            DeviceKind::Cpu => Self::of_host(properties.compute_units),
+            _ if is_gpu(properties) => Self::of_gpu(executor),
+            _ => Self::of_host(available_parallelism().map_or(1, usize::from)),
+        }
     }
 
     fn of_host(threads: usize) -> Result<Self> {
@@ -58,7 +62,7 @@ impl Ceilings {
         };
         // Faster than the driver's own copies, which a GPU's copy engines make.
         let (a, b) = (executor.zeros(DType::F32, &[BYTES / 4])?, executor.zeros(DType::F32, &[BYTES / 4])?);
-        let published = published_bandwidth(&executor.properties().name);
+        let published = published_bandwidth(executor.properties());
         let add = Binary { op: BinaryOp::Add };
         let added = || executor.apply(&add, &[Some(&a), Some(&b)]).map(drop);
         let memory = published.map_or_else(|| Ok(3.0 * BYTES as f64 / seconds(&added)?), Ok::<_, Error>)?;
@@ -80,6 +84,12 @@ impl Ceilings {
     pub(crate) fn json(self) -> Value {
         json!({ "memory_bytes_per_second": self.memory, "operations_per_second": self.arithmetic, "measured": self.how })
     }
+}
+
+/// Memory bandwidth in bytes per second as Apple publishes it for a GPU of this name and so many cores; nothing for GPUs not known.
+pub(super) fn published_bandwidth(properties: &DeviceProperties) -> Option<f64> {
+    let (name, cores) = (&properties.name, Some(properties.compute_units));
+    Chip::named(name).map(|_| 1e9 * Gpu::identify(name, None, cores).0.bandwidth)
 }
 
 /// Seconds of the fastest of several passes, after one to warm up.

@@ -15,7 +15,7 @@ use elinvar::{
 };
 use serde_json::{Value, json};
 
-use super::{RowArgs, apple::published_bandwidth, timing::replay_seconds};
+use super::{RowArgs, ceiling::published_bandwidth, timing::replay_seconds};
 use crate::commands::print_line;
 
 /// One piece of work and the time that was published for MLX on an M-series chip, whose measurement evaluated lazily.
@@ -33,7 +33,7 @@ const EPSILON: f32 = 1e-5;
 pub(crate) fn run(args: &RowArgs) -> Result<()> {
     let executor = args.device.executor()?;
     let properties = executor.properties();
-    let bandwidth = if properties.kind == DeviceKind::Metal { published_bandwidth(&properties.name) } else { None };
+    let bandwidth = if properties.kind == DeviceKind::Metal { published_bandwidth(properties) } else { None };
     let simulated = properties.kind == DeviceKind::MetalSim;
     let mut results = Vec::new();
     if !args.json {
