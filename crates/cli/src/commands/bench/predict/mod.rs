@@ -83,7 +83,7 @@ fn predict(args: &PredictArgs, gpu: Gpu) -> Result<Prediction> {
     let device = Device::new(NullBackend::with_properties(gpu.properties()).observed(observe));
     let cost = || Cost::of(std::mem::take(&mut *submitted.lock().unwrap_or_else(PoisonError::into_inner)).iter().map(Arc::as_ref), &gpu);
     let executor = Executor::from_device(device).with_precision(args.precision);
-    let model = Arc::new(Model::random(&executor, args.shape.config(), args.dtype, 1)?);
+    let model = Arc::new(Model::without_weights(&executor, args.shape.config(), args.dtype)?);
     // Caches of just the tokens of each test: launches bind them whole.
     let session = |tokens: usize| Session::new(model.clone(), tokens, args.cache_dtype);
     let mut prefilled = session(args.prompt)?;
