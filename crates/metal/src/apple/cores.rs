@@ -5,7 +5,7 @@
 pub(super) fn gpu_cores() -> Option<usize> {
     use std::ffi::{CStr, c_char, c_void};
 
-    use objc2::{Message, rc::Retained};
+    use objc2::rc::Retained;
     use objc2_foundation::{NSNumber, NSObject, NSString};
 
     #[link(name = "IOKit", kind = "framework")]
