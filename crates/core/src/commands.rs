@@ -21,6 +21,15 @@ impl Extent {
     }
 }
 
+/// What a launch costs, as its plan counts it: for predictions and reports. Devices ignore it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Floating-point operations of matrix products and attention, a multiplication and its addition being two; others, which memory bounds, count none.
+    pub operations: u64,
+    /// Bytes of memory read and written, where they are fewer than those that are bound.
+    pub bytes: Option<u64>,
+}
+
 /// One kernel launch.
 #[derive(Clone, Debug)]
 pub struct Dispatch {
@@ -36,6 +45,8 @@ pub struct Dispatch {
     pub threadgroup: Extent,
     /// Bytes of each of its arguments in threadgroup memory.
     pub threadgroup_memory: Vec<usize>,
+    /// What it costs.
+    pub work: Work,
 }
 
 /// A copy between two ranges of equal length.

@@ -37,7 +37,7 @@ mod units;
 pub use backend::{Backend, MemoryInfo, MemoryPressure, Relief};
 pub use buffer::{Binding, Buffer, DeviceMemory, HostMemory, RawBuffer, Storage};
 pub use cache::{Cache, CacheKey, cache_error};
-pub use commands::{Command, CommandList, Copy, Dispatch, Extent, Fill, ListBuilder};
+pub use commands::{Command, CommandList, Copy, Dispatch, Extent, Fill, ListBuilder, Work};
 pub use completion::{Completion, InFlight, Signal, Wait};
 pub use cuda::{CudaArchitecture, CudaForm, CudaSource, MatrixProduct};
 pub use device::Device;

@@ -10,7 +10,10 @@ use crate::{
 /// Lists pass the same validation as on any device. Reads give zeros.
 pub struct NullBackend {
     properties: DeviceProperties,
+    observer: Option<Observer>,
 }
+
+type Observer = Box<dyn Fn(&Arc<CommandList>) + Send + Sync>;
 
 struct NullMemory(usize);
 
@@ -36,12 +39,17 @@ impl NullBackend {
             compute_capability: None,
             matrix_library: false,
         };
-        Self { properties }
+        Self::with_properties(properties)
     }
 
     /// The same with other limits.
     pub fn with_properties(properties: DeviceProperties) -> Self {
-        Self { properties }
+        Self { properties, observer: None }
+    }
+
+    /// The same, and `observer` is shown every list that is submitted.
+    pub fn observed(self, observer: impl Fn(&Arc<CommandList>) + Send + Sync + 'static) -> Self {
+        Self { observer: Some(Box::new(observer)), ..self }
     }
 }
 
@@ -81,7 +89,10 @@ impl Backend for NullBackend {
         Ok(Pipeline::new(kernel.clone(), Arc::new(())))
     }
 
-    fn submit(&self, _commands: &Arc<CommandList>) -> Result<Completion> {
+    fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
+        if let Some(observer) = &self.observer {
+            observer(commands);
+        }
         Ok(Completion::ready(Ok(())))
     }
 }

@@ -66,13 +66,21 @@ impl Command {
         }
     }
 
-    /// Bytes that it reads and writes at most: the sizes of the bound ranges, twice where a kernel updates one. A kernel that reads part of what is bound,
-    /// such as attention over a cache that is not full, moves fewer.
+    /// Bytes of memory read and written, each once however often threads come back to them: as the plan counts them, else at most the sizes of the bound
+    /// ranges, twice where a kernel updates one. A kernel that reads part of what is bound, such as attention over a cache that is not full, moves fewer.
     pub fn bytes(&self) -> u64 {
         match self {
             Command::Dispatch(dispatch) => dispatch.bytes(),
             Command::Copy(copy) => 2 * copy.source.bytes() as u64,
             Command::Fill(fill) => fill.destination.bytes() as u64,
+        }
+    }
+
+    /// Floating-point operations, as [`Work::operations`](crate::Work::operations) counts them.
+    pub fn operations(&self) -> u64 {
+        match self {
+            Command::Dispatch(dispatch) => dispatch.work.operations,
+            Command::Copy(_) | Command::Fill(_) => 0,
         }
     }
 }
@@ -82,7 +90,7 @@ impl Dispatch {
     pub fn bytes(&self) -> u64 {
         let bound = self.pipeline.source().parameters.iter().zip(&self.bindings);
         let bytes = bound.filter_map(|(parameter, binding)| binding.as_ref().map(|binding| (parameter.access, binding.bytes() as u64)));
-        bytes.map(|(access, bytes)| if access == Access::ReadWrite { 2 * bytes } else { bytes }).sum()
+        self.work.bytes.unwrap_or_else(|| bytes.map(|(access, bytes)| if access == Access::ReadWrite { 2 * bytes } else { bytes }).sum())
     }
 }
 
@@ -151,7 +159,11 @@ mod tests {
         let bindings = vec![Some(x.clone()), Some(cache), Some(y), None];
         let (grid, threadgroup) = (Grid::Threadgroups([1; 3]), Extent::linear(1));
         let mut list = ListBuilder::new();
-        list.dispatch(Dispatch { pipeline, bindings, params: vec![], grid, threadgroup, threadgroup_memory: vec![] }, device.properties()).unwrap();
+        list.dispatch(
+            Dispatch { pipeline, bindings, params: vec![], grid, threadgroup, threadgroup_memory: vec![], work: Default::default() },
+            device.properties(),
+        )
+        .unwrap();
         list.copy(x.clone(), device.allocate(100).unwrap().bind(0, 100).unwrap()).unwrap();
         list.fill(x, 0).unwrap();
         let list = list.finish();

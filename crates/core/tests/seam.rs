@@ -20,7 +20,15 @@ fn kernel(parameters: &[Parameter]) -> Arc<KernelSource> {
 fn probe(device: &Device, parameters: &[Parameter], bindings: Vec<Option<elinvar_core::Binding>>) -> Dispatch {
     let pipeline = device.pipeline(&kernel(parameters)).unwrap();
     let one = Extent::linear(1);
-    Dispatch { pipeline, bindings, params: vec![0; 4], grid: Grid::Threadgroups(one.0), threadgroup: one, threadgroup_memory: Vec::new() }
+    Dispatch {
+        pipeline,
+        bindings,
+        params: vec![0; 4],
+        grid: Grid::Threadgroups(one.0),
+        threadgroup: one,
+        threadgroup_memory: Vec::new(),
+        work: Default::default(),
+    }
 }
 
 fn refusal(device: &Device, dispatch: Dispatch) -> String {

@@ -152,8 +152,15 @@ mod tests {
         for buffers in launches {
             let bindings = buffers.map(|buffer| Some(buffer.bind(0, 64).unwrap())).to_vec();
             let (pipeline, one) = (pipeline.clone(), Extent::linear(1));
-            let dispatch =
-                Dispatch { pipeline, bindings, params: vec![], grid: Grid::Threadgroups(one.0), threadgroup: one, threadgroup_memory: vec![] };
+            let dispatch = Dispatch {
+                pipeline,
+                bindings,
+                params: vec![],
+                grid: Grid::Threadgroups(one.0),
+                threadgroup: one,
+                threadgroup_memory: vec![],
+                work: Default::default(),
+            };
             list.dispatch(dispatch, device.properties()).unwrap();
         }
         let list = list.finish();

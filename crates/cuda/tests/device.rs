@@ -215,6 +215,7 @@ fn threads_that_do_not_exist_take_no_part() {
             grid: Grid::Threads(threads),
             threadgroup: Extent(threadgroup),
             threadgroup_memory: Vec::new(),
+            work: Default::default(),
         };
         let mut list = ListBuilder::new();
         // As a list, and as a graph.

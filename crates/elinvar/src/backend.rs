@@ -83,11 +83,12 @@ struct Opened {
     device: Device,
     software: String,
     family: Option<String>,
+    assumed: Option<String>,
 }
 
 impl Opened {
     fn new(backend: impl Backend + 'static) -> Self {
-        Self { device: Device::new(backend), software: String::new(), family: None }
+        Self { device: Device::new(backend), software: String::new(), family: None, assumed: None }
     }
 }
 
@@ -97,7 +98,8 @@ fn metal(ordinal: usize) -> Result<Opened> {
     let apple = Apple::new(ordinal)?;
     let facts = apple.facts();
     let backend = MetalBackend::new(apple, elinvar_core::DeviceKind::Metal).with_archives(None).with_capture(|name| std::env::var_os(name))?;
-    Ok(Opened { software: facts.system, family: facts.family.map(|number| format!("Apple {number}")), ..Opened::new(backend) })
+    let family = facts.family.map(|number| format!("Apple {number}"));
+    Ok(Opened { software: facts.system, family, assumed: facts.assumed, ..Opened::new(backend) })
 }
 
 #[cfg(not(target_vendor = "apple"))]
@@ -169,10 +171,18 @@ fn cuda_devices() -> usize {
     1
 }
 
+/// The environment variable that names the chip which the simulator plans launches for, `Apple M3 Max` or `Apple M3 Max, 40 cores`.
+#[cfg(target_os = "linux")]
+const SIMULATED_CHIP: &str = "ELINVAR_SIMULATED_CHIP";
+
 #[cfg(target_os = "linux")]
 fn simulator() -> Result<Opened> {
     use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
-    let simulated = Simulated::new(SimulatorOptions::default())?;
+    let mut options = SimulatorOptions::default();
+    if let Ok(name) = std::env::var(SIMULATED_CHIP) {
+        options.gpu = name.parse().map_err(|error: Error| error.context(SIMULATED_CHIP))?;
+    }
+    let simulated = Simulated::new(options)?;
     Ok(Opened::new(MetalBackend::new(simulated, elinvar_core::DeviceKind::MetalSim)))
 }
 
@@ -225,6 +235,8 @@ pub struct DeviceState {
     pub properties: DeviceProperties,
     /// The vendor's family of GPUs that it belongs to, where it tells.
     pub family: Option<String>,
+    /// What launch plans assume of it because the system does not report it.
+    pub assumed: Option<String>,
     /// Its memory now.
     pub memory: MemoryInfo,
     /// What drives it: versions of the driver and the compiler; empty where there is nothing to say.
@@ -239,8 +251,13 @@ pub fn devices() -> Vec<DeviceReport> {
         other => vec![other],
     });
     let report = |backend: BackendType| {
-        let state =
-            |Opened { device, software, family }| DeviceState { properties: device.properties().clone(), family, memory: device.memory(), software };
+        let state = |Opened { device, software, family, assumed }| DeviceState {
+            properties: device.properties().clone(),
+            family,
+            assumed,
+            memory: device.memory(),
+            software,
+        };
         DeviceReport { backend, state: backend.opened().map(state) }
     };
     each.map(report).collect()

@@ -252,7 +252,7 @@ impl MetalKernel {
             }
         }
         let (pipeline, threadgroup) = (self.pipeline.clone(), Extent(threadgroup));
-        let dispatch = Dispatch { pipeline, bindings, params: Vec::new(), grid, threadgroup, threadgroup_memory };
+        let dispatch = Dispatch { pipeline, bindings, params: Vec::new(), grid, threadgroup, threadgroup_memory, work: Default::default() };
         self.executor.enqueue_after_all(|list| list.dispatch(dispatch, self.executor.properties()))
     }
 

@@ -229,7 +229,7 @@ impl Prepared {
         let pipeline = self.pipeline(executor, &bindings)?;
         let (grid, threadgroup) = (Grid::Threadgroups(launch.grid), Extent(launch.block));
         let threadgroup_memory = if launch.shared_memory == 0 { Vec::new() } else { vec![launch.shared_memory as usize] };
-        let dispatch = Dispatch { pipeline, bindings, params, grid, threadgroup, threadgroup_memory };
+        let dispatch = Dispatch { pipeline, bindings, params, grid, threadgroup, threadgroup_memory, work: Default::default() };
         executor.enqueue(|list| list.dispatch(dispatch, executor.properties()))
     }
 }

@@ -2,7 +2,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use elinvar_core::{
     Binding, Buffer, CudaForm, DType, Device, DeviceProperties, Dispatch, Error, Extent, Grid, HostForm, HostKernel, KernelKey, KernelSource, Layout,
-    ListBuilder, Metal, MetalForm, Parameter, Result, Shape,
+    ListBuilder, Metal, MetalForm, Parameter, Result, Shape, Work,
 };
 
 /// How a matrix product or attention may be computed.
@@ -149,10 +149,25 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// The same with the floating-point operations that it takes, all of them its first launch's.
+    pub fn with_operations(mut self, operations: u64) -> Self {
+        if let Some(launch) = self.launches.first_mut() {
+            launch.work.operations = operations;
+        }
+        self
+    }
+}
+
 impl From<Launch> for Plan {
     fn from(launch: Launch) -> Self {
         Self { launches: vec![launch], scratch: Vec::new() }
     }
+}
+
+/// Operations of a product of these extents, that of its sums among them: two for each of its terms.
+pub(crate) fn product_operations(extents: &[usize]) -> u64 {
+    extents.iter().fold(2, |count: u64, &extent| count.saturating_mul(extent as u64))
 }
 
 /// One kernel launch before its buffers are known.
@@ -170,6 +185,8 @@ pub struct Launch {
     pub threadgroup: Extent,
     /// Bytes of threadgroup memory.
     pub threadgroup_memory: usize,
+    /// What it costs.
+    pub work: Work,
 }
 
 impl Launch {
@@ -213,7 +230,7 @@ impl Launch {
         let kernel =
             Arc::new(KernelSource { key, parameters, params_bytes: size_of::<P>(), host: host.map(HostForm::Twin), metal: None, cuda: None });
         let params = bytemuck::bytes_of(params).to_vec();
-        Self { kernel, params, arguments, grid: Extent::linear(1), threadgroup: Extent::linear(1), threadgroup_memory: 0 }
+        Self { kernel, params, arguments, grid: Extent::linear(1), threadgroup: Extent::linear(1), threadgroup_memory: 0, work: Work::default() }
     }
 
     /// The same with the kernel's Metal form.
@@ -238,6 +255,18 @@ impl Launch {
     /// The same with threadgroup memory.
     pub fn with_threadgroup_memory(mut self, bytes: usize) -> Self {
         self.threadgroup_memory = bytes;
+        self
+    }
+
+    /// The same with the floating-point operations that it takes.
+    pub fn with_operations(mut self, operations: u64) -> Self {
+        self.work.operations = operations;
+        self
+    }
+
+    /// The same with the bytes that it reads and writes, where they are fewer than those bound.
+    pub fn with_bytes(mut self, bytes: u64) -> Self {
+        self.work.bytes = Some(bytes);
         self
     }
 }
@@ -302,7 +331,7 @@ pub fn encode(
         let pipeline = device.pipeline(&launch.kernel)?;
         let (params, grid, threadgroup) = (launch.params.clone(), Grid::Threadgroups(launch.grid.0), launch.threadgroup);
         let threadgroup_memory = if launch.threadgroup_memory > 0 { vec![launch.threadgroup_memory] } else { Vec::new() };
-        list.dispatch(Dispatch { pipeline, bindings, params, grid, threadgroup, threadgroup_memory }, device.properties())?;
+        list.dispatch(Dispatch { pipeline, bindings, params, grid, threadgroup, threadgroup_memory, work: launch.work }, device.properties())?;
     }
     Ok(())
 }

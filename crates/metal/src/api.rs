@@ -20,6 +20,8 @@ pub struct Facts {
     pub family: Option<u32>,
     /// Cores.
     pub compute_units: usize,
+    /// What is assumed of it because the system does not report it.
+    pub assumed: Option<String>,
     /// `maxThreadgroupMemoryLength`, in bytes.
     pub threadgroup_memory: usize,
     /// `maxThreadsPerThreadgroup`.

@@ -2,6 +2,7 @@
 
 mod commands;
 mod constants;
+mod cores;
 mod devices;
 
 use std::{

@@ -10,6 +10,7 @@ pub mod api;
 mod apple;
 mod backend;
 mod capture;
+pub mod chips;
 mod compile;
 mod encode;
 mod hazards;

@@ -30,6 +30,7 @@ mod tests {
             system: String::new(),
             family,
             compute_units: 1,
+            assumed: None,
             threadgroup_memory: 0,
             max_threads: 0,
             max_buffer_bytes: 0,

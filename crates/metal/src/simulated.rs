@@ -22,6 +22,7 @@ use crate::{
     MetalBackend,
     api::{Api, Done, Facts, Kernel, Launch, LibrarySource, StorageMode},
     backend::STRICT,
+    chips::Gpu,
 };
 
 /// Decides the order of threads and threadgroups; 0 is the natural one. Clones are the same: a device can be given another schedule while it lives.
@@ -72,6 +73,8 @@ impl fmt::Debug for SystemMemory {
 /// How the simulated device runs kernels.
 #[derive(Clone, Debug)]
 pub struct SimulatorOptions {
+    /// The GPU that launches are planned for: its cores. It changes neither the bits nor what is checked.
+    pub gpu: Gpu,
     /// Check every access; otherwise kernels run faster and only their results can tell.
     pub checked: bool,
     /// What becomes of subnormal numbers: Apple's GPUs flush those of f32 and bf16.
@@ -92,7 +95,9 @@ pub struct SimulatorOptions {
 impl Default for SimulatorOptions {
     fn default() -> Self {
         let (seed, system_memory, config) = (Seed::default(), SystemMemory::default(), Config::default());
-        Self { checked: true, subnormals: Subnormals::Keep, seed, max_threads: 1024, unified_memory: true, system_memory, config }
+        // The smallest GPU of a Mac.
+        let (gpu, _) = Gpu::identify("Apple M1", None, None);
+        Self { gpu, checked: true, subnormals: Subnormals::Keep, seed, max_threads: 1024, unified_memory: true, system_memory, config }
     }
 }
 
@@ -192,10 +197,11 @@ impl Api for Simulated {
     fn facts(&self) -> Facts {
         let checks = if self.options.checked { "checked" } else { "unchecked" };
         Facts {
-            name: format!("Metal simulator ({checks}), {}", self.simulator.toolchain().describe()),
+            name: format!("Metal simulator ({checks}) of an {}, {}", self.options.gpu, self.simulator.toolchain().describe()),
             system: String::new(),
             family: None,
-            compute_units: self.simulator.threads(),
+            compute_units: self.options.gpu.cores,
+            assumed: None,
             threadgroup_memory: 32 << 10,
             max_threads: 1024,
             max_buffer_bytes: Simulator::MAX_BUFFER_BYTES,

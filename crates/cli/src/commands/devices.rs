@@ -26,12 +26,13 @@ pub(crate) fn run(args: &DevicesArgs) -> Result<()> {
 
 fn as_json(report: &DeviceReport) -> Value {
     match &report.state {
-        Ok(DeviceState { properties, family, memory, software }) => json!({
+        Ok(DeviceState { properties, family, assumed, memory, software }) => json!({
             "device": report.backend.to_string(),
             "available": true,
             "name": properties.name,
             "family": family,
             "compute_units": properties.compute_units,
+            "assumed": assumed,
             "simd_width": properties.simd_width,
             "unified_memory": properties.unified_memory,
             "threadgroup_memory": properties.threadgroup_memory,
@@ -51,14 +52,15 @@ fn as_json(report: &DeviceReport) -> Value {
 /// A device on one line.
 pub(super) fn as_text(report: &DeviceReport) -> String {
     match &report.state {
-        Ok(DeviceState { properties: p, family, memory, software }) => {
+        Ok(DeviceState { properties: p, family, assumed, memory, software }) => {
             let [free, total] = [memory.available, memory.total].map(|bytes| shown_bytes(bytes as u64));
             let units = match p.kind {
                 DeviceKind::Cuda => "multiprocessors",
-                DeviceKind::Metal => "cores at least",
+                DeviceKind::Metal | DeviceKind::MetalSim => "cores",
                 _ => "threads",
             };
             let mut parts = vec![p.name.clone(), format!("{} {units}", p.compute_units), format!("{free} of {total} free")];
+            parts.extend(assumed.clone());
             parts.extend(family.iter().map(|family| format!("family {family}")));
             if p.has_simdgroups() {
                 let memory = if p.unified_memory { "memory shared with the host" } else { "memory of its own" };

@@ -19,8 +19,15 @@ pub(crate) fn list(device: &Device, operator: &'static str, host: HostKernel, bu
     let one = Extent::linear(1);
     let bindings = vec![Some(buffer.bind(0, buffer.bytes()).unwrap())];
     let mut list = ListBuilder::new();
-    let dispatch =
-        Dispatch { pipeline, bindings, params: Vec::new(), grid: Grid::Threadgroups(one.0), threadgroup: one, threadgroup_memory: Vec::new() };
+    let dispatch = Dispatch {
+        pipeline,
+        bindings,
+        params: Vec::new(),
+        grid: Grid::Threadgroups(one.0),
+        threadgroup: one,
+        threadgroup_memory: Vec::new(),
+        work: Default::default(),
+    };
     list.dispatch(dispatch, device.properties()).unwrap();
     list.finish()
 }

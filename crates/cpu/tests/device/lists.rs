@@ -141,8 +141,15 @@ fn adopted_memory_is_read_in_place() {
     let bindings = vec![Some(buffer.bind(64, 64).unwrap())];
     let pipeline = device.pipeline(&source).unwrap();
     let mut list = ListBuilder::new();
-    let dispatch =
-        Dispatch { pipeline, bindings, params: Vec::new(), grid: Grid::Threadgroups(one.0), threadgroup: one, threadgroup_memory: Vec::new() };
+    let dispatch = Dispatch {
+        pipeline,
+        bindings,
+        params: Vec::new(),
+        grid: Grid::Threadgroups(one.0),
+        threadgroup: one,
+        threadgroup_memory: Vec::new(),
+        work: Default::default(),
+    };
     list.dispatch(dispatch, device.properties()).unwrap();
     device.submit(&list.finish()).unwrap().wait().unwrap();
     assert_eq!(TOUCHED.load(Ordering::SeqCst), address + 64);
@@ -168,7 +175,8 @@ fn kernels_run_over_threads_that_threadgroups_divide() {
     let launch = |threads| {
         let (pipeline, bindings, threadgroup) = (pipeline.clone(), vec![Some(buffer.bind(0, 8).unwrap())], Extent::linear(4));
         let grid = Grid::Threads([threads, 1, 1]);
-        let dispatch = Dispatch { pipeline, bindings, params: Vec::new(), grid, threadgroup, threadgroup_memory: Vec::new() };
+        let dispatch =
+            Dispatch { pipeline, bindings, params: Vec::new(), grid, threadgroup, threadgroup_memory: Vec::new(), work: Default::default() };
         let mut list = ListBuilder::new();
         list.dispatch(dispatch, device.properties()).unwrap();
         device.submit(&list.finish()).unwrap().wait()

@@ -64,5 +64,6 @@ pub(crate) fn over(device: &Device, kernel: &Arc<KernelSource>, buffer: &elinvar
         grid: Grid::Threadgroups([threads.div_ceil(64), 1, 1]),
         threadgroup: Extent::linear(64),
         threadgroup_memory: Vec::new(),
+        work: Default::default(),
     }
 }

@@ -336,10 +336,12 @@ fn chain(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     a.silu()?.mul(b)?.add(a)?.clamp(-1.0, 1.0)
 }
 
+type UnaryMethod = fn(&Tensor) -> Result<Tensor>;
+
 /// Every function of the table, by the method that applies it.
-fn unary_methods() -> Vec<(UnaryOp, fn(&Tensor) -> Result<Tensor>)> {
+fn unary_methods() -> Vec<(UnaryOp, UnaryMethod)> {
     macro_rules! methods {
-        ($($op:ident $method:ident)*) => { vec![$((UnaryOp::$op, Tensor::$method as fn(&Tensor) -> Result<Tensor>)),*] };
+        ($($op:ident $method:ident)*) => { vec![$((UnaryOp::$op, Tensor::$method as UnaryMethod)),*] };
     }
     methods! {
         Abs abs Neg neg Sign sign Square square Relu relu Not bitwise_not Popcount bitwise_count Floor floor Ceil ceil Trunc trunc Round round

@@ -81,7 +81,7 @@ fn indices_are_numpy_s() {
     assert_eq!(x.i((.., 1..=1, ..2)).unwrap().shape().to_vec(), [2, 1, 2]);
     assert_eq!(x.i((1, 2, 3)).unwrap().item::<i32>().unwrap(), 23);
     assert_eq!(x.i((.., 2..2)).unwrap().shape().to_vec(), [2, 0, 4]);
-    for wrong in [x.i(2), x.i((0, 0, 0, 0)), x.i((.., 2..5)), x.i((.., .., 3..2))] {
+    for wrong in [x.i(2), x.i((0, 0, 0, 0)), x.i((.., 2..5)), x.i((.., .., 5..))] {
         assert!(wrong.unwrap_err().is_invalid_argument());
     }
     assert!(x.item::<i32>().is_err() && x.i((0, 0, 0)).unwrap().item::<f32>().is_err());

@@ -47,7 +47,7 @@ use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, Parameter,
 
 use crate::{
     Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, Precision, TensorInfo, matmul::PRECISION, metal::params,
-    optional, required,
+    operator::product_operations, optional, required,
 };
 
 pub(crate) use scoring::{ATTRIBUTES, four, is_pair};
@@ -101,10 +101,11 @@ impl Operator for Attention {
         if device.simd_width <= 1 {
             return Ok(types.for_cpu(&params));
         }
-        if let Some(plan) = prefill::plan(&params, types, self.precision, device) {
-            return Ok(plan);
-        }
-        split::plan(&params, types, self.precision, device)?.map_or_else(|| gpu::plan(&params, types, device), Ok)
+        let plan = match prefill::plan(&params, types, self.precision, device) {
+            Some(plan) => plan,
+            None => split::plan(&params, types, self.precision, device)?.map_or_else(|| gpu::plan(&params, types, device), Ok)?,
+        };
+        Ok(plan.with_operations(params.operations()))
     }
 
     fn precision(&self) -> Precision {
@@ -154,6 +155,13 @@ impl Params {
     /// Rows of the output.
     fn rows(&self) -> u64 {
         self.score.batch * self.score.heads * self.score.queries
+    }
+
+    /// Operations of both products. Positions may lie on the device: the queries are taken to be the last of the sequence.
+    fn operations(&self) -> u64 {
+        let s = &self.score;
+        let attended = s.attended_at_the_end() as usize;
+        product_operations(&[s.batch as usize, s.heads as usize, attended, (s.width + self.value_width) as usize])
     }
 }
 

@@ -261,6 +261,20 @@ impl ScoreParams {
         (self.heads / self.kv_heads) as usize
     }
 
+    /// Pairs of a query and a key that it may attend, of one sequence and head, where the queries are the last of the sequence.
+    pub(crate) fn attended_at_the_end(&self) -> u64 {
+        let (queries, keys) = (i128::from(self.queries), i128::from(self.keys));
+        // The sum of `first + t` for each query `t`, within the keys.
+        let sum = |first: i128| {
+            let (begun, ended) = ((-first).clamp(0, queries), (keys - first).clamp(0, queries));
+            (ended - begun) * (2 * first + begun + ended - 1) / 2 + (queries - ended) * keys
+        };
+        let first = keys - queries;
+        let after = if self.right < 0 { queries * keys } else { sum(first + i128::from(self.right) + 1) };
+        let before = if self.left < 0 { 0 } else { sum(first - i128::from(self.left)) };
+        u64::try_from((after - before).max(0)).unwrap_or(u64::MAX)
+    }
+
     /// The keys that query `t` of sequence `b` may attend, before any mask.
     #[inline]
     pub(crate) fn attended(&self, b: usize, t: usize, positions: Option<&[i32]>, lengths: Option<&[i32]>) -> Range<usize> {

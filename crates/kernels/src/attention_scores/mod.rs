@@ -19,6 +19,7 @@ use crate::{
     attention::{ATTRIBUTES, LENGTHS_PORT, MASK_PORT, MaskView, POSITIONS_PORT, ScoreParams, Scoring, View, scoring},
     math,
     metal::{self, metal_file, params},
+    operator::product_operations,
     optional, order, required,
     rows::Rows,
     softmax,
@@ -108,9 +109,11 @@ fn scores(inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], params: &Params
         Argument::Scratch(_) => Launch::on_gpu(key, form, params, buffers),
         _ => Launch::new(key, cpu::run, params, buffers).with_metal(form),
     };
+    let s = &params.score;
+    let extents = [s.batch * s.heads, s.attended_at_the_end(), s.width].map(|extent| extent as usize);
+    let launch = launch.with_operations(product_operations(&extents));
     let extent = |n: u64| n.min(u64::from(u32::MAX)) as u32;
     // A simdgroup for four rows and 32 keys, up to four of them side by side.
-    let s = &params.score;
     let simdgroups = s.keys.div_ceil(32).clamp(1, 4);
     let tiles = s.keys.div_ceil(32 * simdgroups) * (s.queries * s.group() as u64).div_ceil(4);
     let empty = outputs.iter().all(|y| y.elements() == 0);

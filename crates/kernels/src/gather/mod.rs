@@ -72,7 +72,9 @@ impl Operator for Gather {
             axis: axis as u64,
         };
         let twin = cpu::twin(x.dtype, indices.dtype)?;
-        Ok(over_elements(launch("gather", x.dtype, indices.dtype, twin, &params).with_metal(METAL), outputs[0].elements()).into())
+        let bytes = |info: &TensorInfo| (info.elements() * info.dtype.size()) as u64;
+        let launch = launch("gather", x.dtype, indices.dtype, twin, &params).with_metal(METAL);
+        Ok(over_elements(launch.with_bytes(bytes(&indices) + 2 * bytes(&outputs[0])), outputs[0].elements()).into())
     }
 }
 

@@ -21,6 +21,7 @@ use crate::{
     Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, Precision, TensorInfo,
     matmul::{ABSENT, DOT, FAST, Geometry, LINES, Operands, PLACE, PRECISION, Product, STRICT, Tiling, check_extents, dtype_code},
     metal::{self, metal_file, params},
+    operator::product_operations,
     optional, order, required,
 };
 
@@ -163,6 +164,7 @@ fn fused(params: &Params, [x, weight, _, b, bias]: [DType; 5]) -> Launch {
     ];
     let launch = Launch::on_gpu(KernelKey::new("lora_fused", &[x, weight, b, bias]), FUSED_FORM, params, buffers);
     let threadgroups = Extent::linear(n.div_ceil(FUSED_COLUMNS) as u32);
+    let launch = launch.with_operations(product_operations(&[n + r, params.k as usize]).saturating_add(product_operations(&[n, r])));
     launch.over(threadgroups, Extent::linear(32 * FUSED_COLUMNS as u32)).with_threadgroup_memory(4 * r)
 }
 
@@ -186,7 +188,8 @@ fn adapter(params: &Params, [x, _, a, b, bias]: [DType; 5]) -> Result<Launch> {
     ];
     let key = KernelKey::new("lora_adapter", &[x, a, b, bias]).with("rows", rows as u32);
     let threadgroups = u32::try_from(m.div_ceil(rows)).map_err(|_| Error::unsupported(format!("{m} rows: too many for one launch")))?;
-    let launch = Launch::on_gpu(key, ADAPTER_FORM, params, buffers);
+    let operations = product_operations(&[m, r, (params.k + params.n) as usize]);
+    let launch = Launch::on_gpu(key, ADAPTER_FORM, params, buffers).with_operations(operations);
     Ok(launch.over(Extent::linear(threadgroups), Extent::linear(32 * ADAPTER_SIMDGROUPS)).with_threadgroup_memory(4 * rows * r))
 }
 
@@ -244,7 +247,8 @@ impl LoraLinear {
             Tiling::Tiled { .. } => TILED_FORM,
             Tiling::Along { .. } | Tiling::Across { .. } => FEW_FORM,
         };
-        let layer = tiling.over(Launch::on_gpu(key, form, params, buffers), [1, m, n])?;
+        let layer = Launch::on_gpu(key, form, params, buffers).with_operations(product_operations(&[m, n, k + r]));
+        let layer = tiling.over(layer, [1, m, n])?;
         Ok(Plan { launches: vec![projection.launch("matmul", arguments, device)?, layer], scratch: vec![4 * m * r] })
     }
 }

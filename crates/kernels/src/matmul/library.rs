@@ -3,7 +3,7 @@
 use elinvar_core::{CudaForm, DType, DeviceKind, DeviceProperties, KernelKey, MatrixProduct, Parameter, Result};
 
 use super::geometry::{Factor, Geometry};
-use crate::{Argument, Launch, Plan, TensorInfo, cast};
+use crate::{Argument, Launch, Plan, TensorInfo, cast, operator::product_operations};
 
 /// A product's operands as the operator has them: its inputs 0 and 1, the bias input 2.
 pub(crate) struct Operands {
@@ -50,6 +50,7 @@ impl Operands {
             (y, Argument::Output(0)),
         ];
         Launch::on_cuda(KernelKey::new(name, &[operands, output]), CudaForm::MatrixProduct, params, buffers)
+            .with_operations(product_operations(&[params.batches, params.m, params.n, params.k].map(|extent| extent as usize)))
     }
 
     /// The product in the library's terms: at most one batch axis, and one of the steps of each operand 1.

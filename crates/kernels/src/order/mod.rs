@@ -310,6 +310,17 @@ mod tests {
         assert_eq!(launch(1 << 20, 1000), [1 << 17, 256]);
         assert_eq!(launch(1 << 20, 1), [1 << 12, 256]);
         assert_eq!(launch(3, 0), [1, 32]);
+        // From an M1 to an M3 Ultra, each core has eight simdgroups before any share a threadgroup.
+        for compute_units in [7, 40, 80] {
+            let device = DeviceProperties { compute_units, ..device(1024) };
+            for rows in [1, 60, 500, 4096, 1 << 20] {
+                let [Extent([groups, ..]), Extent([threads, ..])] = row_launch(rows, 1000, &device);
+                assert!(
+                    groups as usize >= rows.min(8 * compute_units) && groups as usize * threads as usize / 32 >= rows,
+                    "{rows} rows on {compute_units} cores"
+                );
+            }
+        }
         let few = |most| row_launch(1 << 20, 1000, &device(most)).map(|Extent([x, ..])| x);
         assert_eq!([few(128), few(31)], [[1 << 18, 128], [1 << 20, 32]]);
     }

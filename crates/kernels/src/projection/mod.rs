@@ -20,6 +20,7 @@ use crate::{
     math,
     matmul::{DOT, LINES, MatMul, SHARED_ROW, check_extents, shared_row_bytes},
     metal::{self, metal_file, params},
+    operator::product_operations,
     optional, order, required,
     rms_norm::{RmsNorm, check_weight},
     swiglu::SwiGlu,
@@ -260,6 +261,7 @@ impl Projection {
         };
         let groups = if m == 0 { 0 } else { tiles.div_ceil(SIMDGROUPS * repeats) };
         let launch = self.kernel(layers, x, &params, [source, self.gated.into(), rows as u32, columns as u32]);
+        let launch = launch.with_operations(product_operations(&[m, k, n.iter().sum()]));
         let memory = if kept { shared } else { order::PARTIALS };
         let grid = Extent([groups as u32, m.div_ceil(rows) as u32, 1]);
         plan.launches.push(launch.over(grid, Extent::linear(32 * SIMDGROUPS as u32)).with_threadgroup_memory(memory));

@@ -18,6 +18,7 @@ use crate::{
     attention::{View, four, is_pair},
     matmul::dtype_code,
     metal::{self, metal_file, params},
+    operator::product_operations,
     required,
 };
 
@@ -78,6 +79,8 @@ impl Operator for WeightedSum {
         let tiles = rows.div_ceil(8 * simdgroups) * params.width.div_ceil(128);
         let empty = outputs.iter().all(|y| y.elements() == 0);
         let grid = if empty { [0; 3] } else { [tiles, params.kv_heads, params.batch].map(extent) };
+        let extents = [params.batch * params.heads, params.queries, params.keys, params.width].map(|extent| extent as usize);
+        let launch = launch.with_operations(product_operations(&extents));
         Ok(launch.over(Extent(grid), Extent::linear(32 * simdgroups as u32)).into())
     }
 

@@ -33,6 +33,7 @@ impl Api for Nothing {
             system: "none".to_owned(),
             family: Some(9),
             compute_units: 7,
+            assumed: None,
             threadgroup_memory: 32 << 10,
             max_threads: 1024,
             max_buffer_bytes: 1 << 40,

@@ -10,7 +10,7 @@ mod session;
 
 use std::collections::BTreeSet;
 
-use elinvar::{DType, Error, Executor, Result, Tensor, kernels::rope::frequencies};
+use elinvar::{DType, Error, Executor, Result, Storage, Tensor, kernels::rope::frequencies};
 
 use crate::{Config, Weight, Weights};
 use layer::{Layer, Linear, Norm, Places, only};
@@ -31,6 +31,18 @@ pub struct Model {
 trait Source {
     /// The tensor of this name and shape.
     fn tensor(&mut self, name: &str, dims: &[usize]) -> Result<Tensor>;
+}
+
+/// Tensors of whatever their memory holds.
+struct Shapes<'a> {
+    executor: &'a Executor,
+    dtype: DType,
+}
+
+impl Source for Shapes<'_> {
+    fn tensor(&mut self, _name: &str, dims: &[usize]) -> Result<Tensor> {
+        self.executor.empty(self.dtype, dims, Storage::Automatic)
+    }
 }
 
 /// Tensors of files, adopted.
@@ -72,6 +84,14 @@ impl Model {
     /// Out of memory, or a `dtype` that is not f32, f16 or bf16.
     pub fn random(executor: &Executor, config: Config, dtype: DType, seed: u64) -> Result<Self> {
         Self::build(executor, config, &mut random::Random::new(executor, dtype, seed)?)
+    }
+
+    /// A model whose weights have shapes and types alone, for devices that plan and run nothing.
+    ///
+    /// # Errors
+    /// A configuration that contradicts itself.
+    pub fn without_weights(executor: &Executor, config: Config, dtype: DType) -> Result<Self> {
+        Self::build(executor, config, &mut Shapes { executor, dtype })
     }
 
     fn build(executor: &Executor, config: Config, source: &mut dyn Source) -> Result<Self> {

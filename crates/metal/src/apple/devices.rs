@@ -3,8 +3,8 @@
 use objc2_foundation::NSProcessInfo;
 use objc2_metal::{MTLCopyAllDevices, MTLCreateSystemDefaultDevice, MTLDevice, MTLGPUFamily};
 
-use super::Device;
-use crate::api::Facts;
+use super::{Device, cores::gpu_cores};
+use crate::{api::Facts, chips::Gpu};
 
 /// The system's devices, the default first.
 pub(super) fn devices() -> Vec<Device> {
@@ -26,12 +26,15 @@ pub(super) fn facts(device: &Device) -> Facts {
         (MTLGPUFamily::Apple2, 2),
         (MTLGPUFamily::Apple1, 1),
     ];
+    let name = device.name().to_string();
+    let family = FAMILIES.into_iter().find(|(family, _)| device.supportsFamily(*family)).map(|(_, number)| number);
+    let (gpu, assumed) = Gpu::identify(&name, family, gpu_cores());
     Facts {
-        name: device.name().to_string(),
+        name,
         system: NSProcessInfo::processInfo().operatingSystemVersionString().to_string(),
-        family: FAMILIES.into_iter().find(|(family, _)| device.supportsFamily(*family)).map(|(_, number)| number),
-        // Metal does not tell: the cores of the smallest M-series GPU.
-        compute_units: 7,
+        family,
+        compute_units: gpu.cores,
+        assumed,
         threadgroup_memory: device.maxThreadgroupMemoryLength(),
         max_threads: device.maxThreadsPerThreadgroup().width,
         max_buffer_bytes: device.maxBufferLength(),

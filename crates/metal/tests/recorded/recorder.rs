@@ -192,6 +192,7 @@ impl Api for Recorder {
             system: "none".to_owned(),
             family: Some(9),
             compute_units: 8,
+            assumed: None,
             threadgroup_memory: 32 << 10,
             max_threads: 1024,
             max_buffer_bytes: 1 << 40,

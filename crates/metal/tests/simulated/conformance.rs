@@ -62,6 +62,26 @@ fn every_operator_has_the_bits_of_the_cpu_and_no_findings_under_any_schedule() {
 }
 
 #[test]
+fn plans_for_any_chip_have_the_bits_of_the_cpu() {
+    let simulated = |name: &str| {
+        let options = SimulatorOptions { gpu: name.parse().unwrap(), ..SimulatorOptions::default() };
+        Device::new(MetalBackend::new(Simulated::new(options).unwrap(), DeviceKind::MetalSim))
+    };
+    let default = backend().properties().clone();
+    assert!(default.compute_units == 7 && default.name.contains("Apple M1, 7 cores"), "{default:?}");
+    let cpu = Device::new(CpuBackend::new(NonZeroUsize::new(1)).unwrap());
+    let cases = conformance::sample(conformance::cases(), &default);
+    let shape = |plan: elinvar_kernels::Plan| plan.launches.iter().map(|launch| (launch.grid, launch.kernel.key.clone())).collect::<Vec<_>>();
+    for name in ["Apple M4 Max, 40 cores", "Apple M3 Ultra, 80 cores"] {
+        let device = simulated(name);
+        let differs = |case: &&Case| shape(case.plan(&default).unwrap()) != shape(case.plan(device.properties()).unwrap());
+        let different: Vec<_> = cases.iter().filter(differs).take(8).collect();
+        assert!(!different.is_empty(), "{name} is planned for as the default");
+        different.into_iter().for_each(|case| conformance::compare(case, &device, &cpu, Placement::Aligned).unwrap());
+    }
+}
+
+#[test]
 fn kernels_that_need_many_registers_run_with_smaller_threadgroups_and_the_same_bits() {
     const MOST: usize = 64;
     let simulated = |max_threads| {

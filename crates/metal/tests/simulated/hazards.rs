@@ -56,7 +56,7 @@ impl Recorder<'_> {
         let pipeline = prepare(self.device, name, &buffers.iter().map(|(_, access)| *access).collect::<Vec<_>>());
         let bindings = buffers.iter().map(|(buffer, _)| buffer.bind(0, BYTES).ok()).collect();
         let (grid, threadgroup) = (Grid::Threadgroups([2, 1, 1]), Extent::linear(32));
-        let dispatch = Dispatch { pipeline, bindings, params: vec![], grid, threadgroup, threadgroup_memory: vec![] };
+        let dispatch = Dispatch { pipeline, bindings, params: vec![], grid, threadgroup, threadgroup_memory: vec![], work: Default::default() };
         self.list.dispatch(dispatch, self.device.properties()).unwrap();
     }
 
@@ -164,7 +164,11 @@ fn commands_on_other_bytes_of_a_buffer_do_not_race() {
     for to in [BYTES, 2 * BYTES] {
         let (bindings, params) = (vec![Some(part(0)), Some(part(to))], vec![]);
         let (pipeline, grid, threadgroup) = (take.clone(), Grid::Threadgroups([2, 1, 1]), Extent::linear(32));
-        list.dispatch(Dispatch { pipeline, bindings, params, grid, threadgroup, threadgroup_memory: vec![] }, device.properties()).unwrap();
+        list.dispatch(
+            Dispatch { pipeline, bindings, params, grid, threadgroup, threadgroup_memory: vec![], work: Default::default() },
+            device.properties(),
+        )
+        .unwrap();
     }
     list.copy(part(0), part(3 * BYTES)).unwrap();
     run(&device, &list.finish()).unwrap();

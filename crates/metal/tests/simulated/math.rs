@@ -71,6 +71,7 @@ fn run(device: &Device, x: &[f32], exponent: &[f32]) -> Vec<f32> {
         grid: Grid::Threadgroups([GROUPS, 1, 1]),
         threadgroup: Extent::linear(256),
         threadgroup_memory: Vec::new(),
+        work: Default::default(),
     };
     list.dispatch(dispatch, device.properties()).unwrap();
     device.submit(&list.finish()).unwrap().wait().unwrap();

@@ -1,15 +1,15 @@
 //! What a device's memory and arithmetic can do, the best of several passes: the ceilings that figures are compared with.
 
-use std::time::Instant;
+use std::{thread::available_parallelism, time::Instant};
 
 use elinvar::{
-    DType, Error, Executor, Precision, Result,
+    DType, DeviceKind, DeviceProperties, Error, Executor, Precision, Result,
+    chips::{Chip, Gpu},
     kernels::binary::{Binary, BinaryOp},
 };
 use serde_json::{Value, json};
 
 use super::{
-    apple::published_bandwidth,
     is_gpu,
     loops::{OPERATIONS, multiply_add, read},
 };
@@ -34,7 +34,7 @@ impl Ceilings {
         if is_gpu(properties) {
             return Ok(Self { memory, arithmetic: gpu_arithmetic(executor)?, how: [how, "bf16 matrix product"] });
         }
-        let threads = properties.compute_units;
+        let threads = host_threads(properties);
         let arithmetic = threads as f64 * OPERATIONS
             / fastest(5, || {
                 multiply_add(threads);
@@ -55,6 +55,11 @@ impl Ceilings {
     }
 }
 
+/// Threads that probe this machine's processor: the CPU device's, or all where the device is simulated.
+fn host_threads(properties: &DeviceProperties) -> usize {
+    if properties.kind == DeviceKind::Cpu { properties.compute_units } else { available_parallelism().map_or(1, usize::from) }
+}
+
 /// As [`Ceilings::memory`], and what it is.
 pub(crate) fn memory_bandwidth(executor: &Executor) -> Result<(f64, &'static str)> {
     const BYTES: usize = 1 << 30;
@@ -62,12 +67,12 @@ pub(crate) fn memory_bandwidth(executor: &Executor) -> Result<(f64, &'static str
     if !is_gpu(properties) {
         let words = Words::new(BYTES)?;
         let seconds = fastest(9, || {
-            read(words.get(), properties.compute_units);
+            read(words.get(), host_threads(properties));
             Ok(())
         });
         return Ok((BYTES as f64 / seconds?, "read"));
     }
-    if let Some(published) = published_bandwidth(&properties.name) {
+    if let Some(published) = published_bandwidth(properties) {
         return Ok((published, "published"));
     }
     // Faster than the driver's own copies, which a GPU's copy engines make.
@@ -90,6 +95,12 @@ fn replayed(executor: &Executor, work: impl Fn() -> Result<()>) -> Result<f64> {
     const REPEATS: usize = 8;
     let (recording, ()) = executor.record(|| (0..REPEATS).try_for_each(|_| work()))?;
     Ok(fastest(9, || executor.replay(&recording)?.wait())? / REPEATS as f64)
+}
+
+/// Memory bandwidth in bytes per second as Apple publishes it for a GPU of this name and so many cores; nothing for GPUs not known.
+pub(super) fn published_bandwidth(properties: &DeviceProperties) -> Option<f64> {
+    let (name, cores) = (&properties.name, Some(properties.compute_units));
+    Chip::named(name).map(|_| 1e9 * Gpu::identify(name, None, cores).0.bandwidth)
 }
 
 /// Seconds of the fastest of several passes, after one to warm up.

@@ -57,7 +57,7 @@ pub(crate) struct DecodeArgs {
 
 /// Known shapes.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Shape {
+pub(super) enum Shape {
     /// 2 layers of width 256: a quick check
     Tiny,
     /// 16 layers, 2048/8192, 32/8 heads, vocabulary 128256, tied
@@ -66,20 +66,24 @@ enum Shape {
     /// 32 layers, 4096/14336, 32/8 heads, vocabulary 128256
     #[value(name = "llama-8b")]
     Llama8b,
+    /// 32 layers, 4096/11008, 32/32 heads, vocabulary 32000: the first Llama, and Llama 2
+    #[value(name = "llama-7b")]
+    Llama7b,
 }
 
 impl Shape {
-    fn config(self) -> Config {
+    pub(super) fn config(self) -> Config {
         match self {
             Shape::Tiny => Config { tied_embeddings: true, ..Config::llama3(2, [256, 704], [8, 4], 2048) },
             Shape::Llama1b => Config { tied_embeddings: true, ..Config::llama3(16, [2048, 8192], [32, 8], 128_256) },
             Shape::Llama8b => Config::llama3(32, [4096, 14_336], [32, 8], 128_256),
+            Shape::Llama7b => Config::llama3(32, [4096, 11_008], [32, 32], 32_000),
         }
     }
 }
 
 /// Weights a decoded token reads: all matrices but the embedding, or with it where it is the output projection too.
-fn bytes_per_token(config: &Config, dtype: DType) -> usize {
+pub(super) fn bytes_per_token(config: &Config, dtype: DType) -> usize {
     let (queries, keys) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
     let layer = config.hidden_size * (2 * queries + 2 * keys + 3 * config.intermediate_size);
     (config.layers * layer + config.vocab_size * config.hidden_size) * dtype.size()

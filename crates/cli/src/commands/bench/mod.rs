@@ -1,10 +1,10 @@
 //! Benchmarks any device can be put through: operators against the machine's measured ceilings, and decoding.
 
-mod apple;
 mod ceiling;
 mod decode;
 mod loops;
 mod ops;
+mod predict;
 mod rows;
 mod table;
 mod timing;
@@ -44,6 +44,8 @@ enum What {
     Ops(ops::OpsArgs),
     /// Time prefill and decoding of a Llama of random weights
     Decode(decode::DecodeArgs),
+    /// Predict prefill and decoding of a Llama on Apple's GPUs, from the launches planned for each; nothing is run or measured
+    Predict(predict::PredictArgs),
     /// Time a fixed table of small operators beside figures published for MLX
     Table(RowArgs),
 }
@@ -52,6 +54,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     match &args.what {
         What::Ops(args) => ops::run(args),
         What::Decode(args) => decode::run(args),
+        What::Predict(args) => predict::run(args),
         What::Table(args) => table::run(args),
     }
 }
@@ -63,5 +66,9 @@ fn is_gpu(properties: &DeviceProperties) -> bool {
 
 /// What a device's compute units are called.
 fn units(properties: &DeviceProperties) -> &'static str {
-    if is_gpu(properties) { "multiprocessors" } else { "threads" }
+    match properties.kind {
+        DeviceKind::Metal | DeviceKind::MetalSim => "cores",
+        DeviceKind::Cuda => "multiprocessors",
+        _ => "threads",
+    }
 }

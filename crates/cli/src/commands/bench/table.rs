@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::{
     RowArgs,
-    apple::published_bandwidth,
+    ceiling::published_bandwidth,
     timing::{replay_profiled, replay_seconds},
 };
 use crate::{commands::print_line, profile::Profiler};
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &RowArgs) -> Result<()> {
     let executor = args.device.executor()?;
     let mut profiler = args.profile.profiler(&executor)?;
     let properties = executor.properties();
-    let bandwidth = if properties.kind == DeviceKind::Metal { published_bandwidth(&properties.name) } else { None };
+    let bandwidth = if properties.kind == DeviceKind::Metal { published_bandwidth(properties) } else { None };
     let simulated = properties.kind == DeviceKind::MetalSim;
     let mut results = Vec::new();
     if !args.json {

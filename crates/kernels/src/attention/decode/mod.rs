@@ -190,7 +190,7 @@ impl DecodeAttention {
             let block = DecodeSplitParams { decode: block, split: split.block };
             let source = CudaSource { refusal: Some(kv_append::REFUSAL), ..split.source("attention_decode_fast") };
             // Cosines and sines of each pair, and the new key.
-            return Ok(split.plan(FAST, source, &block, buffers, 8 * params.score.width as usize));
+            return Ok(split.plan(FAST, source, &block, buffers, 8 * params.score.width as usize).with_operations(params.operations()));
         }
         let shape = gpu::Shape::spread(&params, device);
         let key = shape.key("attention_decode", &[types.q, types.kv]);
@@ -198,7 +198,7 @@ impl DecodeAttention {
         // The new key and value.
         let memory = shape.memory() + 4 * (8 * shape.lanes + shape.padded_width()) as usize;
         let launch = shape.over_blocks(launch, &params)?.with_threadgroup_memory(memory);
-        gpu::merged(launch, &params, types.q, [positions, (lengths.0, Argument::Absent)])
+        Ok(gpu::merged(launch, &params, types.q, [positions, (lengths.0, Argument::Absent)])?.with_operations(params.operations()))
     }
 }
 
