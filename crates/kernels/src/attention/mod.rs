@@ -42,6 +42,7 @@ mod split;
 mod tensor_cores;
 #[cfg(test)]
 mod tests;
+mod tiled;
 
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, Parameter, Result};
 
@@ -101,7 +102,8 @@ impl Operator for Attention {
         if device.simd_width <= 1 {
             return Ok(types.for_cpu(&params));
         }
-        if let Some(plan) = prefill::plan(&params, types, self.precision, device) {
+        let plans = [prefill::plan, tiled::plan];
+        if let Some(plan) = plans.into_iter().find_map(|plan| plan(&params, types, self.precision, device)) {
             return Ok(plan);
         }
         split::plan(&params, types, self.precision, device)?.map_or_else(|| gpu::plan(&params, types, device), Ok)
