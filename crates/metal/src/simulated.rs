@@ -14,7 +14,7 @@ use std::{
 use elinvar_core::{Error, HostMemory, KernelSource, METAL_VERSION, MemoryInfo, MemoryPressure, Metal, PipelineFacts, Relief, Result};
 use elinvar_msl::ParameterKind;
 use elinvar_sim::{
-    Binding, Buffer, CommandBuffer, CompileOptions, Config, Dispatch, Library, Math, Output, Pipeline, Queue, Report, Simulator, Source, Subnormals,
+    Binding, Buffer, CommandBuffer, CompileOptions, Config, Dispatch, Library, Math, Output, Pipeline, Queue, Report, Simulator, Source, Subnormals, Work,
 };
 
 use crate::{
@@ -35,6 +35,21 @@ impl Seed {
 
     fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts what checked kernels ask of a GPU. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct WorkMeter(Arc<Mutex<Work>>);
+
+impl WorkMeter {
+    /// What was counted since the last call.
+    pub fn take(&self) -> Work {
+        std::mem::take(&mut *self.counted())
+    }
+
+    fn counted(&self) -> MutexGuard<'_, Work> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -82,6 +97,8 @@ pub struct SimulatorOptions {
     pub max_threads: usize,
     /// Whether the device says that it shares the host's memory; otherwise the host reaches most buffers through copies alone.
     pub unified_memory: bool,
+    /// What kernels do is counted here.
+    pub work: WorkMeter,
     /// Where notices of memory pressure come from.
     pub system_memory: SystemMemory,
     /// The simulator's own configuration.
@@ -90,8 +107,16 @@ pub struct SimulatorOptions {
 
 impl Default for SimulatorOptions {
     fn default() -> Self {
-        let (seed, system_memory, config) = (Seed::default(), SystemMemory::default(), Config::default());
-        Self { checked: true, subnormals: Subnormals::Keep, seed, max_threads: 1024, unified_memory: true, system_memory, config }
+        Self {
+            checked: true,
+            subnormals: Subnormals::Keep,
+            seed: Seed::default(),
+            max_threads: 1024,
+            unified_memory: true,
+            work: WorkMeter::default(),
+            system_memory: SystemMemory::default(),
+            config: Config::default(),
+        }
     }
 }
 
@@ -314,6 +339,12 @@ impl Api for Simulated {
 
     fn commit(&self, mut commands: CommandBuffer, done: Done) {
         commands.barrier();
-        self.queue.submit_then(commands, move |outcome| done(verdict(outcome)));
+        let work = self.options.work.clone();
+        self.queue.submit_then(commands, move |outcome| {
+            if let Ok(report) = &outcome {
+                *work.counted() += report.work;
+            }
+            done(verdict(outcome));
+        });
     }
 }

@@ -120,6 +120,13 @@ pub(crate) fn bound(d: Dims, s: &Scoring) -> f64 {
     (2.0 * (13.0 * e + 4.0) + 60.0 + 6.0 * d.keys.div_ceil(256) as f64) * 2f64.powi(-24)
 }
 
+/// The same by simdgroup matrices.
+fn matrix_bound(d: Dims, s: &Scoring) -> f64 {
+    let e = f64::from(s.scale.unwrap_or(1.0 / (d.width as f32).sqrt())) * d.width as f64 * 0.4;
+    let (n, largest) = (d.keys.max(1) as f64, e + 1.0);
+    (2.0 * (d.width as f64 * e + 5.0 * largest + 4.0 * n.log2() + 8.0) + 1.1 * n + 16.0) * 2f64.powi(-24)
+}
+
 fn case(scoring: Scoring, d: Dims, [q, kv]: [DType; 2], extra: Extra) -> Case {
     let random = |dtype, dims: [usize; 4], seed: u64| HostTensor::random(dtype, &dims, -1.0, 1.0, seed + d.keys as u64);
     let q = random(q, [d.batch, d.heads, d.queries, d.width], 1);
@@ -130,11 +137,13 @@ fn case(scoring: Scoring, d: Dims, [q, kv]: [DType; 2], extra: Extra) -> Case {
 
 fn case_of(operator: Attention, d: Dims, [q, k, v]: [HostTensor; 3], extra: Extra) -> Case {
     let (mask, scoring) = (extra.mask.clone(), operator.scoring);
+    // On tensor cores weights and queries are rounded to the keys' type; the output's own rounding is included.
+    let tensor_cores = [64, 128].contains(&d.width) && d.width == d.value_width && scoring.softcap == 0.0 && extra.mask.is_none();
     let bound = match (operator.precision, k.dtype()) {
         (Precision::Strict, _) => Bound::EXACT.with_absolute(bound(d, &scoring)),
-        // Weights and queries rounded to the keys' type, and the output's own rounding.
-        (Precision::Fast, DType::F16) => Bound::normalised(2.0 * 2f64.powi(-11)),
-        (Precision::Fast, _) => Bound::normalised(2.0 * 2f64.powi(-8)),
+        (Precision::Fast, DType::F16) if tensor_cores => Bound::normalised(2.0 * 2f64.powi(-11)),
+        (Precision::Fast, DType::BF16) if tensor_cores => Bound::normalised(2.0 * 2f64.powi(-8)),
+        (Precision::Fast, _) => Bound::EXACT.with_absolute(matrix_bound(d, &scoring)),
     };
     let inputs = [Some(q), Some(k), Some(v), extra.mask, extra.positions, extra.lengths];
     Case::new(operator, inputs, bound, move |inputs| {
@@ -346,6 +355,49 @@ fn fast_cases() -> Vec<Case> {
     cases.push(case_of(operator, d, [q, k, v], Extra::default()));
     cases.extend(PAIRS.into_iter().flat_map(|pair| [(66, 70), (3, 270)].map(|(queries, keys)| made(fast_strided(pair, queries, keys)))));
     cases.extend([270, 4300].map(fast_narrow).map(made));
+    cases.extend(matrix_cases());
+    cases
+}
+
+/// What a device may compute on simdgroup matrices, of extents that are none of theirs, and whatever makes a score.
+fn matrix_cases() -> Vec<Case> {
+    let plain = Scoring::default();
+    let causal = Scoring { causal: true, ..plain };
+    let fast = |scoring, d: Dims, [q, kv]: [DType; 2], extra| {
+        let random = |dtype, dims: [usize; 4], seed: u64| HostTensor::random(dtype, &dims, -1.0, 1.0, seed + d.width as u64);
+        let q = random(q, [d.batch, d.heads, d.queries, d.width], 71);
+        let k = random(kv, [d.batch, d.kv_heads, d.keys, d.width], 72);
+        let v = random(kv, [d.batch, d.kv_heads, d.keys, d.value_width], 73);
+        case_of(Attention { scoring, precision: Precision::Fast, ..Attention::default() }, d, [q, k, v], extra)
+    };
+    // Three heads a tile's rows, a second tile with one row, rows narrower than a matrix, a soft cap and what is added to it.
+    let narrow = Dims { value_width: 5, ..Dims::new(3, 1, 11, 70, 20) };
+    let mask = Some(HostTensor::random(DType::F32, &[3, 11, 70], -1.0, 1.0, 74));
+    let mut cases =
+        vec![fast(Scoring { softcap: 0.7, scale: Some(0.5), ..plain }, narrow, PAIRS[0], Extra { mask: mask.clone(), ..Extra::default() })];
+    // A window before positions in no order; sequences without keys, with some and with all.
+    let places: Vec<i32> = (0..3 * 20).map(|i| i * 37 % 130 - 5).collect();
+    let extra = Extra { positions: Some(HostTensor::new(&[3, 20], &places)), lengths: Some(HostTensor::new(&[3], &[0, 33, 100])), ..Extra::default() };
+    let sequences = Dims { batch: 3, ..Dims::new(2, 2, 20, 100, 40) };
+    cases.push(fast(Scoring { left_window: Some(40), ..causal }, sequences, PAIRS[3], extra));
+    for pair in PAIRS {
+        // The last tile is no whole one, the keys end within a block, and values are wider than keys.
+        cases.push(fast(Scoring { offset: 60, ..causal }, Dims { value_width: 96, ..Dims::new(4, 2, 21, 81, 72) }, pair, Extra::default()));
+    }
+    // Rows without a key beside a row with one, and a query that is no number; great scores, and more blocks than one whose greatest grows.
+    let d = Dims { value_width: 104, ..Dims::new(1, 1, 40, 90, 80) };
+    let attend: Vec<f64> = (0..40 * 90).map(|i| f64::from(u8::from(i / 90 % 3 > 0 || i % 90 == 7))).collect();
+    let mut masked = attend.clone();
+    masked[5 * 90..6 * 90].fill(0.0);
+    let extra = Extra { mask: Some(HostTensor::from_f64(DType::Bool, &[40, 90], &masked)), ..Extra::default() };
+    let q = HostTensor::random(DType::BF16, &[1, 1, 40, 80], -1.0, 1.0, 75);
+    let mut queries = q.to_f64();
+    queries[9 * 80 + 3] = f64::NAN;
+    let k: Vec<f64> = HostTensor::random(DType::BF16, &[90, 80], -1.0, 1.0, 76).to_f64().iter().enumerate().map(|(i, x)| x * (i / 80) as f64).collect();
+    let k = HostTensor::from_f64(DType::BF16, &[1, 1, 90, 80], &k);
+    let v = HostTensor::random(DType::BF16, &[1, 1, 90, 104], -1.0, 1.0, 77);
+    let operator = Attention { precision: Precision::Fast, scoring: Scoring { scale: Some(0.01), ..plain }, ..Attention::default() };
+    cases.push(case_of(operator, d, [HostTensor::from_f64(DType::BF16, q.dims(), &queries), k, v], extra));
     cases
 }
 
