@@ -120,11 +120,11 @@ pub(crate) fn bound(d: Dims, s: &Scoring) -> f64 {
     (2.0 * (13.0 * e + 4.0) + 60.0 + 6.0 * d.keys.div_ceil(256) as f64) * 2f64.powi(-24)
 }
 
-/// The same by simdgroup matrices.
+/// The same by simdgroup matrices; masks add at most one.
 fn matrix_bound(d: Dims, s: &Scoring) -> f64 {
     let e = f64::from(s.scale.unwrap_or(1.0 / (d.width as f32).sqrt())) * d.width as f64 * 0.4;
-    let (n, largest) = (d.keys.max(1) as f64, e + 1.0);
-    (2.0 * (d.width as f64 * e + 5.0 * largest + 4.0 * n.log2() + 8.0) + 1.1 * n + 16.0) * 2f64.powi(-24)
+    let keys = d.keys.max(1) as f64;
+    (2.0 * (d.width as f64 * e + 10.0 * (e + 1.0) + 6.0 + 4.0 * keys.log2()) + 1.1 * keys + 16.0) * 2f64.powi(-24)
 }
 
 fn case(scoring: Scoring, d: Dims, [q, kv]: [DType; 2], extra: Extra) -> Case {
@@ -373,8 +373,7 @@ fn matrix_cases() -> Vec<Case> {
     // Three heads a tile's rows, a second tile with one row, rows narrower than a matrix, a soft cap and what is added to it.
     let narrow = Dims { value_width: 5, ..Dims::new(3, 1, 11, 70, 20) };
     let mask = Some(HostTensor::random(DType::F32, &[3, 11, 70], -1.0, 1.0, 74));
-    let mut cases =
-        vec![fast(Scoring { softcap: 0.7, scale: Some(0.5), ..plain }, narrow, PAIRS[0], Extra { mask: mask.clone(), ..Extra::default() })];
+    let mut cases = vec![fast(Scoring { softcap: 0.7, scale: Some(0.5), ..plain }, narrow, PAIRS[0], Extra { mask, ..Extra::default() })];
     // A window before positions in no order; sequences without keys, with some and with all.
     let places: Vec<i32> = (0..3 * 20).map(|i| i * 37 % 130 - 5).collect();
     let extra = Extra { positions: Some(HostTensor::new(&[3, 20], &places)), lengths: Some(HostTensor::new(&[3], &[0, 33, 100])), ..Extra::default() };
@@ -384,20 +383,18 @@ fn matrix_cases() -> Vec<Case> {
         // The last tile is no whole one, the keys end within a block, and values are wider than keys.
         cases.push(fast(Scoring { offset: 60, ..causal }, Dims { value_width: 96, ..Dims::new(4, 2, 21, 81, 72) }, pair, Extra::default()));
     }
-    // Rows without a key beside a row with one, and a query that is no number; great scores, and more blocks than one whose greatest grows.
+    // A row without a key beside rows with one or all, a query that is no number, and scores that grow from block to block.
     let d = Dims { value_width: 104, ..Dims::new(1, 1, 40, 90, 80) };
-    let attend: Vec<f64> = (0..40 * 90).map(|i| f64::from(u8::from(i / 90 % 3 > 0 || i % 90 == 7))).collect();
-    let mut masked = attend.clone();
-    masked[5 * 90..6 * 90].fill(0.0);
-    let extra = Extra { mask: Some(HostTensor::from_f64(DType::Bool, &[40, 90], &masked)), ..Extra::default() };
-    let q = HostTensor::random(DType::BF16, &[1, 1, 40, 80], -1.0, 1.0, 75);
-    let mut queries = q.to_f64();
-    queries[9 * 80 + 3] = f64::NAN;
-    let k: Vec<f64> = HostTensor::random(DType::BF16, &[90, 80], -1.0, 1.0, 76).to_f64().iter().enumerate().map(|(i, x)| x * (i / 80) as f64).collect();
-    let k = HostTensor::from_f64(DType::BF16, &[1, 1, 90, 80], &k);
-    let v = HostTensor::random(DType::BF16, &[1, 1, 90, 104], -1.0, 1.0, 77);
-    let operator = Attention { precision: Precision::Fast, scoring: Scoring { scale: Some(0.01), ..plain }, ..Attention::default() };
-    cases.push(case_of(operator, d, [HostTensor::from_f64(DType::BF16, q.dims(), &queries), k, v], extra));
+    let attended = |i: usize| i / 90 != 5 && (i / 90 % 3 > 0 || i % 90 == 7);
+    let mask: Vec<f64> = (0..40 * 90).map(|i| f64::from(u8::from(attended(i)))).collect();
+    let extra = Extra { mask: Some(HostTensor::from_f64(DType::Bool, &[40, 90], &mask)), ..Extra::default() };
+    let random = |rows, width, seed| HostTensor::random(DType::F32, &[1, 1, rows, width], -1.0, 1.0, seed);
+    let (mut q, mut k) = (random(40, 80, 75).to_f64(), random(90, 80, 76).to_f64());
+    q[9 * 80 + 3] = f64::NAN;
+    k.iter_mut().enumerate().for_each(|(i, x)| *x *= (i / 80) as f64 / 90.0);
+    let [q, k] = [(40, q), (90, k)].map(|(rows, values)| HostTensor::from_f64(DType::F32, &[1, 1, rows, 80], &values));
+    let operator = Attention { precision: Precision::Fast, scoring: Scoring { scale: Some(1.0), ..plain }, ..Attention::default() };
+    cases.push(case_of(operator, d, [q, k, random(90, 104, 77)], extra));
     cases
 }
 

@@ -244,7 +244,7 @@ impl LoraLinear {
             Tiling::Tiled { .. } => TILED_FORM,
             Tiling::Along { .. } | Tiling::Across { .. } => FEW_FORM,
         };
-        let layer = tiling.over(Launch::on_gpu(key, form, params, buffers), [1, m, n])?;
+        let layer = tiling.over(Launch::on_gpu(key, form, params, buffers), [1, m, n], &[[DType::F32, b], [x, weight]])?;
         Ok(Plan { launches: vec![projection.launch("matmul", arguments, device)?, layer], scratch: vec![4 * m * r] })
     }
 }
