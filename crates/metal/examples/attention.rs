@@ -29,7 +29,8 @@ mod simulated {
             let sums: Vec<f64> = (0..dims.iter().product()).map(|at| uniform.iter().map(|values| values[at]).sum()).collect();
             Some(HostTensor::from_f64(dtype, &dims, &sums))
         };
-        let inputs = [normal(q, [1, heads, queries, WIDTH], 1), normal(kv, [1, 1, keys, WIDTH], 2), normal(kv, [1, 1, keys, WIDTH], 3), None, None, None];
+        let inputs =
+            [normal(q, [1, heads, queries, WIDTH], 1), normal(kv, [1, 1, keys, WIDTH], 2), normal(kv, [1, 1, keys, WIDTH], 3), None, None, None];
         let scoring = Scoring { causal: true, offset: (keys - queries) as i64, ..Scoring::default() };
         Ok(Case::new(Attention { scoring, precision, ..Attention::default() }, inputs, Bound::EXACT, |_| Vec::new()))
     }
@@ -37,7 +38,8 @@ mod simulated {
     /// The same in f64, for one head.
     fn exact(inputs: &[Vec<f64>], [queries, keys]: [usize; 2]) -> Vec<f64> {
         let row = |t: usize| {
-            let dot = |j: usize| (0..WIDTH).map(|i| inputs[0][t * WIDTH + i] * inputs[1][j * WIDTH + i]).sum::<f64>() / f64::from((WIDTH as f32).sqrt());
+            let dot =
+                |j: usize| (0..WIDTH).map(|i| inputs[0][t * WIDTH + i] * inputs[1][j * WIDTH + i]).sum::<f64>() / f64::from((WIDTH as f32).sqrt());
             let scores: Vec<f64> = (0..=t + keys - queries).map(dot).collect();
             let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let weights: Vec<f64> = scores.iter().map(|s| (s - most).exp()).collect();
@@ -48,7 +50,8 @@ mod simulated {
     }
 
     pub(super) fn errors() -> Result<()> {
-        let device = Device::new(MetalBackend::new(Simulated::new(SimulatorOptions { checked: false, ..SimulatorOptions::default() })?, DeviceKind::MetalSim));
+        let device =
+            Device::new(MetalBackend::new(Simulated::new(SimulatorOptions { checked: false, ..SimulatorOptions::default() })?, DeviceKind::MetalSim));
         let [queries, keys] = [640, 1000];
         println!("{queries} queries over {keys} keys of {WIDTH} elements: the largest error, and the largest normalised error of a row\n");
         println!("| q | k, v | strict | | fast | | rounding the exact result to q's type | |\n| --- | --- | --- | --- | --- | --- | --- | --- |");
@@ -83,7 +86,9 @@ mod simulated {
         let options = SimulatorOptions::default();
         let meter = options.work.clone();
         let device = Device::new(MetalBackend::new(Simulated::new(options)?, DeviceKind::MetalSim));
-        println!("\n| queries = keys | kernel | threads | device loads | bytes | stores | bytes | threadgroup loads | bytes | stores | bytes | products of matrices |");
+        println!(
+            "\n| queries = keys | kernel | threads | device loads | bytes | stores | bytes | threadgroup loads | bytes | stores | bytes | products of matrices |"
+        );
         println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
         for &queries in queries {
             for precision in PRECISIONS {

@@ -14,7 +14,8 @@ use std::{
 use elinvar_core::{Error, HostMemory, KernelSource, METAL_VERSION, MemoryInfo, MemoryPressure, Metal, PipelineFacts, Relief, Result};
 use elinvar_msl::ParameterKind;
 use elinvar_sim::{
-    Binding, Buffer, CommandBuffer, CompileOptions, Config, Dispatch, Library, Math, Output, Pipeline, Queue, Report, Simulator, Source, Subnormals, Work,
+    Binding, Buffer, CommandBuffer, CompileOptions, Config, Dispatch, Library, Math, Output, Pipeline, Queue, Report, Simulator, Source, Subnormals,
+    Work,
 };
 
 use crate::{

@@ -176,13 +176,14 @@ fn fast_precision_takes_tensor_cores_where_they_serve() {
 fn fast_precision_takes_simdgroup_matrices_on_metal() {
     let apple = DeviceProperties { kind: DeviceKind::Metal, simd_width: 32, ..properties() };
     let fast = Attention { precision: Precision::Fast, ..Attention::default() };
-    let plan = |operator: Attention, device: &DeviceProperties, [q, kv]: [DType; 2], [queries, keys]: [usize; 2], [width, value_width]: [usize; 2]| {
-        let of = |dtype, heads: usize, tokens: usize, width| info(dtype, &[1, heads, tokens, width]);
-        let inputs = [of(q, 32, queries, width), of(kv, 8, keys, width), of(kv, 8, keys, value_width), info(DType::Bool, &[1]), None, None];
-        let plan = operator.plan(&inputs, &operator.infer(&inputs).unwrap(), device).unwrap();
-        let first = &plan.launches[0];
-        (first.kernel.key.to_string(), first.grid.0[0], first.threadgroup.0[0], first.threadgroup_memory)
-    };
+    let plan =
+        |operator: Attention, device: &DeviceProperties, [q, kv]: [DType; 2], [queries, keys]: [usize; 2], [width, value_width]: [usize; 2]| {
+            let of = |dtype, heads: usize, tokens: usize, width| info(dtype, &[1, heads, tokens, width]);
+            let inputs = [of(q, 32, queries, width), of(kv, 8, keys, width), of(kv, 8, keys, value_width), info(DType::Bool, &[1]), None, None];
+            let plan = operator.plan(&inputs, &operator.infer(&inputs).unwrap(), device).unwrap();
+            let first = &plan.launches[0];
+            (first.kernel.key.to_string(), first.grid.0[0], first.threadgroup.0[0], first.threadgroup_memory)
+        };
     let [f32, f16, bf16] = [DType::F32, DType::F16, DType::BF16];
     let (long, wide) = ([500, 2000], [128; 2]);
     // Strips, and 32 rows of keys or values: of 128 elements, and of 96 in f32.

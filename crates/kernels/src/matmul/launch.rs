@@ -315,6 +315,12 @@ mod tests {
         assert_eq!(tiling(2, 4096, false, true), Tiling::Across { rows: 2 });
         assert_eq!(tiling(100, 8, true, false), Tiling::Tiled { down: 4 });
         assert_eq!(tiling(9, 9, true, false), Tiling::Fast);
+        let memory = |operands: &[[DType; 2]]| {
+            let launch = Launch::on_gpu(KernelKey::new("matmul", &[]), GEMM, &0u32, []);
+            Tiling::Fast.over(launch, [1, 9, 9], operands).unwrap().threadgroup_memory
+        };
+        let (wide, mixed, narrow) = ([DType::F32; 2], [DType::F32, DType::BF16], [DType::F16; 2]);
+        assert_eq!([memory(&[wide]), memory(&[mixed]), memory(&[narrow]), memory(&[mixed, narrow])], [18_432, 14_336, 10_240, 14_336]);
         assert_eq!(tiling(5, 9, true, true), Tiling::Along { rows: 4, columns: 2 });
         assert_eq!(tiling(5, 9, false, true), Tiling::Tiled { down: 2 });
     }

@@ -121,7 +121,7 @@ struct TileRows {
         }
     }
 
-    // Leaves the dot products with all keys in the strip.
+    // Leaves the dot products with all keys in the strip. What is in the strip from here to `add` is handed over by the threadgroup's barriers.
     void score(threadgroup const KV* keys) {
         Sums sums[ABREAST];
         for (uint i = 0; i < ABREAST; ++i) {
@@ -135,11 +135,9 @@ struct TileRows {
                 simdgroup_multiply_accumulate(sums[i], queries[d], key, sums[i]);
             }
         }
-        simdgroup_barrier(mem_flags::mem_threadgroup);
         for (uint i = 0; i < ABREAST; ++i) {
             simdgroup_store(sums[i], strip + i * SIDE, PITCH);
         }
-        simdgroup_barrier(mem_flags::mem_threadgroup);
     }
 
     void take_scores(thread float (&scores)[SLOTS]) const {
@@ -169,7 +167,6 @@ struct TileRows {
     void put_weights(thread const float (&weights)[SLOTS]) {
         slots()[0] = float4(weights[0], weights[1], weights[2], weights[3]);
         slots()[1] = float4(weights[4], weights[5], weights[6], weights[7]);
-        simdgroup_barrier(mem_flags::mem_threadgroup);
     }
 
     // Adds the values by the weights in the strip.
