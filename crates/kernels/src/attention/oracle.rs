@@ -371,8 +371,8 @@ fn matrix_cases() -> Vec<Case> {
         case_of(Attention { scoring, precision: Precision::Fast, ..Attention::default() }, d, [q, k, v], extra)
     };
     // Three heads a tile's rows, a second tile with one row, a soft cap and what is added to it; rows narrower than a matrix, in keys with no number after each.
-    let narrow = Dims { value_width: 5, ..Dims::new(3, 1, 11, 70, 23) };
-    let [q, v] = [[1, 3, 11, 23], [1, 1, 70, 5]].map(|dims| HostTensor::random(DType::F32, &dims, -1.0, 1.0, 78));
+    let narrow = Dims { value_width: 15, ..Dims::new(3, 1, 11, 70, 23) };
+    let [q, v] = [[1, 3, 11, 23], [1, 1, 70, 15]].map(|dims| HostTensor::random(DType::F32, &dims, -1.0, 1.0, 78));
     let mut k = HostTensor::random(DType::F32, &[1, 1, 70, 24], -1.0, 1.0, 79).to_f64();
     k.iter_mut().skip(23).step_by(24).for_each(|after| *after = f64::NAN);
     let k = made(HostTensor::from_f64(DType::F32, &[1, 1, 70, 24], &k).viewed(|layout| layout.slice(3, 0, 23, 1)));
@@ -383,7 +383,7 @@ fn matrix_cases() -> Vec<Case> {
     let places: Vec<i32> = (0..3 * 20).map(|i| i * 37 % 130 - 5).collect();
     let extra =
         Extra { positions: Some(HostTensor::new(&[3, 20], &places)), lengths: Some(HostTensor::new(&[3], &[0, 33, 100])), ..Extra::default() };
-    let sequences = Dims { batch: 3, ..Dims::new(2, 2, 20, 100, 40) };
+    let sequences = Dims { batch: 3, value_width: 41, ..Dims::new(2, 2, 20, 100, 40) };
     cases.push(fast(Scoring { left_window: Some(40), ..causal }, sequences, PAIRS[3], extra));
     for pair in PAIRS {
         // The last tile is no whole one, the keys end within a block, and values are wider than keys.
