@@ -391,7 +391,7 @@ fn matrix_cases() -> Vec<Case> {
     }
     // A row without a key beside rows with one or all, a query that is no number, and scores that grow from block to block.
     let d = Dims { value_width: 104, ..Dims::new(1, 1, 40, 90, 80) };
-    let attended = |i: usize| i / 90 != 5 && (i / 90 % 3 > 0 || i % 90 == 7);
+    let attended = |i: usize| i / 90 != 5 && (!(i / 90).is_multiple_of(3) || i % 90 == 7);
     let mask: Vec<f64> = (0..40 * 90).map(|i| f64::from(u8::from(attended(i)))).collect();
     let extra = Extra { mask: Some(HostTensor::from_f64(DType::Bool, &[40, 90], &mask)), ..Extra::default() };
     let random = |rows, width, seed| HostTensor::random(DType::F32, &[1, 1, rows, width], -1.0, 1.0, seed);
