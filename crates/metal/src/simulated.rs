@@ -16,6 +16,7 @@ use elinvar_core::{Error, HostMemory, KernelSource, METAL_VERSION, MemoryInfo, M
 use elinvar_msl::ParameterKind;
 use elinvar_sim::{
     Binding, Buffer, CommandBuffer, CompileOptions, Config, Dispatch, Library, Math, Output, Pipeline, Queue, Report, Simulator, Source, Subnormals,
+    Work,
 };
 
 use crate::{
@@ -37,6 +38,21 @@ impl Seed {
 
     fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts what checked kernels ask of a GPU. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct WorkMeter(Arc<Mutex<Work>>);
+
+impl WorkMeter {
+    /// What was counted since the last call.
+    pub fn take(&self) -> Work {
+        std::mem::take(&mut *self.counted())
+    }
+
+    fn counted(&self) -> MutexGuard<'_, Work> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -86,6 +102,8 @@ pub struct SimulatorOptions {
     pub max_threads: usize,
     /// Whether the device says that it shares the host's memory; otherwise the host reaches most buffers through copies alone.
     pub unified_memory: bool,
+    /// What kernels do is counted here.
+    pub work: WorkMeter,
     /// Where notices of memory pressure come from.
     pub system_memory: SystemMemory,
     /// The simulator's own configuration.
@@ -94,10 +112,19 @@ pub struct SimulatorOptions {
 
 impl Default for SimulatorOptions {
     fn default() -> Self {
-        let (seed, system_memory, config) = (Seed::default(), SystemMemory::default(), Config::default());
         // The smallest GPU of a Mac.
         let (gpu, _) = Gpu::identify("Apple M1", None, None);
-        Self { gpu, checked: true, subnormals: Subnormals::Keep, seed, max_threads: 1024, unified_memory: true, system_memory, config }
+        Self {
+            gpu,
+            checked: true,
+            subnormals: Subnormals::Keep,
+            seed: Seed::default(),
+            max_threads: 1024,
+            unified_memory: true,
+            work: WorkMeter::default(),
+            system_memory: SystemMemory::default(),
+            config: Config::default(),
+        }
     }
 }
 
@@ -334,7 +361,11 @@ impl Api for Simulated {
         let (opened, idle_since) = (self.opened, self.idle_since.clone());
         let now = move || u64::try_from(opened.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let committed = now();
+        let work = self.options.work.clone();
         self.queue.submit_then(commands, move |outcome| {
+            if let Ok(report) = &outcome {
+                *work.counted() += report.work;
+            }
             let end = now();
             let start = committed.max(idle_since.swap(end, Ordering::Relaxed));
             done(verdict(outcome).map(|()| start..end));

@@ -34,6 +34,7 @@ pub(crate) struct Cell {
 pub(crate) const SPACE_UNBOUND: u8 = 0;
 pub(crate) const SPACE_DEVICE: u8 = 1;
 pub(crate) const SPACE_THREADGROUP: u8 = 2;
+pub(crate) const SPACE_INLINE: u8 = 3;
 
 /// What the running dispatch may touch in one slot of the arena.
 #[repr(C)]
@@ -67,6 +68,14 @@ impl Region {
         touched: 0,
         padding: [0; 4],
     };
+}
+
+/// How often a kind of memory was read, or written.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Accesses {
+    pub(crate) count: u64,
+    pub(crate) bytes: u64,
 }
 
 /// A threadgroup variable that the running kernel declared.
@@ -155,6 +164,8 @@ pub(crate) struct Context {
     pub(crate) module_low: u64,
     pub(crate) module_high: u64,
     pub(crate) variables: *mut Variable,
+    /// Of each space from [`SPACE_DEVICE`] on: reads, writes.
+    pub(crate) accesses: [[Accesses; 2]; 3],
     pub(crate) barrier: extern "C" fn(u32, u32, *const c_char, u32),
     pub(crate) collective: extern "C" fn(Combine, *mut c_void, *const c_char, *const c_char, u32),
     pub(crate) threadgroup_variable: extern "C" fn(u64, *const c_char, *const c_char, u64, u64) -> u64,
@@ -163,7 +174,7 @@ pub(crate) struct Context {
 
 const _: () = {
     assert!(size_of::<Cell>() == 24 && size_of::<Region>() == 48 && size_of::<Variable>() == 24);
-    assert!(size_of::<Event>() == 104 && size_of::<Context>() == 136);
+    assert!(size_of::<Event>() == 104 && size_of::<Context>() == 232);
 };
 
 /// Who made an access: one number, as `runtime/context.h` lays it out.

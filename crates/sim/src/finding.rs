@@ -1,6 +1,6 @@
 //! What the checks found.
 
-use std::fmt;
+use std::{fmt, ops::AddAssign};
 
 use elinvar_msl::Location;
 
@@ -142,6 +142,47 @@ pub struct BufferUse {
     pub written: bool,
 }
 
+/// Reads and writes of one kind of memory, each of a thread's counted on its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Loads.
+    pub reads: u64,
+    /// Their bytes.
+    pub read_bytes: u64,
+    /// Stores.
+    pub writes: u64,
+    /// Their bytes.
+    pub written_bytes: u64,
+}
+
+impl AddAssign for Traffic {
+    fn add_assign(&mut self, other: Self) {
+        self.reads += other.reads;
+        self.read_bytes += other.read_bytes;
+        self.writes += other.writes;
+        self.written_bytes += other.written_bytes;
+    }
+}
+
+/// What checked dispatches asked of a GPU. Accesses are those of the compiled text: what the optimiser dropped or joined is not counted twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Buffers, without the bytes that a dispatch brings itself.
+    pub device: Traffic,
+    /// Threadgroup memory.
+    pub threadgroup: Traffic,
+    /// Products of simdgroup matrices, 8 · 8 · 8 multiply-adds each.
+    pub matrix_products: u64,
+}
+
+impl AddAssign for Work {
+    fn add_assign(&mut self, other: Self) {
+        self.device += other.device;
+        self.threadgroup += other.threadgroup;
+        self.matrix_products += other.matrix_products;
+    }
+}
+
 /// What a command buffer did.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
@@ -151,6 +192,8 @@ pub struct Report {
     pub threads: u64,
     /// Switches from one GPU thread to another at barriers and simdgroup operations.
     pub switches: u64,
+    /// Memory traffic and matrix products of checked dispatches.
+    pub work: Work,
     /// The uses of buffers that checked dispatches may write.
     pub uses: Vec<BufferUse>,
     /// Whether a dispatch was stopped before its end, after too many findings or too much time; later commands were not executed.

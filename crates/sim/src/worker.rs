@@ -72,6 +72,7 @@ impl Worker {
         };
         report.threads += outcome.threads;
         report.switches += outcome.switches;
+        report.work += outcome.work;
         report.stopped |= outcome.stopped;
         report.findings.extend(findings(&job, outcome, stretch));
         self.dispatches += 1;

@@ -139,6 +139,11 @@ pub(super) fn is_split(params: &Params, tiles: u64) -> bool {
     params.score.keys > BLOCK && tiles <= BUSY
 }
 
+/// The strict kernels' tiles.
+pub(super) fn tiles(params: &Params) -> u64 {
+    Shape::new(params).tiles(params)
+}
+
 /// What the kernels count in 32 bits.
 pub(super) fn check_extents(params: &Params, device: &DeviceProperties) -> Result<()> {
     let s = &params.score;

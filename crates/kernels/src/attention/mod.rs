@@ -21,14 +21,19 @@
 //!   `o' = fma(o, a, o_b · b)`, starting with the first block whose `m_b` is not −∞; later blocks with `m_b = −∞` are passed over.
 //! * `y = o · (1 / l)`. The exponentials are [`exp_nonpositive`](crate::math::exp_nonpositive).
 //!
-//! Fast precision gives the same on devices without kernels of their own for it. NVIDIA GPUs have two where keys and values are f16 or bf16, of 64 or 128
+//! Fast precision gives the same on devices without kernels of their own for it. Metal devices have one for 16 rows and more of a key head (a row is a query of
+//! one of its heads), of at most 128 elements, unless there are so few of them that the keys are split as above. It works on simdgroup matrices, for tiles of 32
+//! rows and blocks of 32 keys: sums are f32 in another order, and nothing is rounded to a narrower type before the output. NVIDIA GPUs have two where keys and values are f16 or bf16, of 64 or 128
 //! elements, without mask and soft cap: of compute capability 9.0 for 64 queries and more, from 8.0 on where the keys of few queries are split. Queries and
-//! weights are rounded to the keys' type, sums are f32 in another order. There an infinity or NaN in a key or value reaches all queries of a tile, of 128 or of
-//! 8 rows, if any of them attends it.
+//! weights are rounded to the keys' type, sums are f32 in another order. There, and on simdgroup matrices, an infinity or NaN in a key or value reaches all
+//! queries of a tile, of 128, 8 or 32 rows, if any of them attends it.
 //!
 //! # Error
 //! With `u = 2^-24`, `E = |scale| Σ |q_i k_i|` of the worst key, and `n` blocks: before the rounding of the output, the error is at most
-//! `(2 · (12 E + |s|) + 60 + 6 n) · u · max |v|`. Where fast precision rounds to f16 or bf16, each query's output has a normalised error
+//! `(2 · (12 E + |s|) + 60 + 6 n) · u · max |v|`. On simdgroup matrices, with `D` elements of a key and `n` keys, it is at most
+//! `(2 · (D E + 10 |s| + 6 + 4 log2 n) + 1.1 n + 16) · u · max |v|`: `D E` for a dot product in any order, `10 |s|` for scale, soft cap, mask, the factor to
+//! powers of two and the difference to the greatest, `6 + 4 log2 n` for powers of two within `3 + 2 |x|` units in the last place, which is what relaxed math
+//! usually promises, and `n` for the sums of values with a sixteenth for the factors when the greatest score grows. Where fast precision rounds to f16 or bf16, each query's output has a normalised error
 //! `‖found − exact‖ / ‖exact‖` of about half of that type's unit `2^-11` or `2^-8` on random inputs; the conformance suite allows two units.
 
 pub(crate) mod cpu;
@@ -42,6 +47,7 @@ mod split;
 mod tensor_cores;
 #[cfg(test)]
 mod tests;
+mod tiled;
 
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, Parameter, Result};
 
@@ -101,7 +107,8 @@ impl Operator for Attention {
         if device.simd_width <= 1 {
             return Ok(types.for_cpu(&params));
         }
-        let plan = match prefill::plan(&params, types, self.precision, device) {
+        let plans = [prefill::plan, tiled::plan];
+        let plan = match plans.into_iter().find_map(|plan| plan(&params, types, self.precision, device)) {
             Some(plan) => plan,
             None => split::plan(&params, types, self.precision, device)?.map_or_else(|| gpu::plan(&params, types, device), Ok)?,
         };

@@ -120,6 +120,13 @@ pub(crate) fn bound(d: Dims, s: &Scoring) -> f64 {
     (2.0 * (13.0 * e + 4.0) + 60.0 + 6.0 * d.keys.div_ceil(256) as f64) * 2f64.powi(-24)
 }
 
+/// The same by simdgroup matrices; masks add at most one.
+fn matrix_bound(d: Dims, s: &Scoring) -> f64 {
+    let e = f64::from(s.scale.unwrap_or(1.0 / (d.width as f32).sqrt())) * d.width as f64 * 0.4;
+    let keys = d.keys.max(1) as f64;
+    (2.0 * (d.width as f64 * e + 10.0 * (e + 1.0) + 6.0 + 4.0 * keys.log2()) + 1.1 * keys + 16.0) * 2f64.powi(-24)
+}
+
 fn case(scoring: Scoring, d: Dims, [q, kv]: [DType; 2], extra: Extra) -> Case {
     let random = |dtype, dims: [usize; 4], seed: u64| HostTensor::random(dtype, &dims, -1.0, 1.0, seed + d.keys as u64);
     let q = random(q, [d.batch, d.heads, d.queries, d.width], 1);
@@ -130,11 +137,13 @@ fn case(scoring: Scoring, d: Dims, [q, kv]: [DType; 2], extra: Extra) -> Case {
 
 fn case_of(operator: Attention, d: Dims, [q, k, v]: [HostTensor; 3], extra: Extra) -> Case {
     let (mask, scoring) = (extra.mask.clone(), operator.scoring);
+    // On tensor cores weights and queries are rounded to the keys' type; the output's own rounding is included.
+    let tensor_cores = [64, 128].contains(&d.width) && d.width == d.value_width && scoring.softcap == 0.0 && extra.mask.is_none();
     let bound = match (operator.precision, k.dtype()) {
         (Precision::Strict, _) => Bound::EXACT.with_absolute(bound(d, &scoring)),
-        // Weights and queries rounded to the keys' type, and the output's own rounding.
-        (Precision::Fast, DType::F16) => Bound::normalised(2.0 * 2f64.powi(-11)),
-        (Precision::Fast, _) => Bound::normalised(2.0 * 2f64.powi(-8)),
+        (Precision::Fast, DType::F16) if tensor_cores => Bound::normalised(2.0 * 2f64.powi(-11)),
+        (Precision::Fast, DType::BF16) if tensor_cores => Bound::normalised(2.0 * 2f64.powi(-8)),
+        (Precision::Fast, _) => Bound::EXACT.with_absolute(matrix_bound(d, &scoring)),
     };
     let inputs = [Some(q), Some(k), Some(v), extra.mask, extra.positions, extra.lengths];
     Case::new(operator, inputs, bound, move |inputs| {
@@ -346,6 +355,52 @@ fn fast_cases() -> Vec<Case> {
     cases.push(case_of(operator, d, [q, k, v], Extra::default()));
     cases.extend(PAIRS.into_iter().flat_map(|pair| [(66, 70), (3, 270)].map(|(queries, keys)| made(fast_strided(pair, queries, keys)))));
     cases.extend([270, 4300].map(fast_narrow).map(made));
+    cases.extend(matrix_cases());
+    cases
+}
+
+/// What a device may compute on simdgroup matrices, of extents that are none of theirs, and whatever makes a score.
+fn matrix_cases() -> Vec<Case> {
+    let plain = Scoring::default();
+    let causal = Scoring { causal: true, ..plain };
+    let fast = |scoring, d: Dims, [q, kv]: [DType; 2], extra| {
+        let random = |dtype, dims: [usize; 4], seed: u64| HostTensor::random(dtype, &dims, -1.0, 1.0, seed + d.width as u64);
+        let q = random(q, [d.batch, d.heads, d.queries, d.width], 71);
+        let k = random(kv, [d.batch, d.kv_heads, d.keys, d.width], 72);
+        let v = random(kv, [d.batch, d.kv_heads, d.keys, d.value_width], 73);
+        case_of(Attention { scoring, precision: Precision::Fast, ..Attention::default() }, d, [q, k, v], extra)
+    };
+    // Three heads a tile's rows, a second tile with one row, a soft cap and what is added to it; rows narrower than a matrix, in keys with no number after each.
+    let narrow = Dims { value_width: 15, ..Dims::new(3, 1, 11, 70, 23) };
+    let [q, v] = [[1, 3, 11, 23], [1, 1, 70, 15]].map(|dims| HostTensor::random(DType::F32, &dims, -1.0, 1.0, 78));
+    let mut k = HostTensor::random(DType::F32, &[1, 1, 70, 24], -1.0, 1.0, 79).to_f64();
+    k.iter_mut().skip(23).step_by(24).for_each(|after| *after = f64::NAN);
+    let k = made(HostTensor::from_f64(DType::F32, &[1, 1, 70, 24], &k).viewed(|layout| layout.slice(3, 0, 23, 1)));
+    let extra = Extra { mask: Some(HostTensor::random(DType::F32, &[3, 11, 70], -1.0, 1.0, 74)), ..Extra::default() };
+    let capped = Scoring { softcap: 0.7, scale: Some(0.5), ..plain };
+    let mut cases = vec![case_of(Attention { scoring: capped, precision: Precision::Fast, ..Attention::default() }, narrow, [q, k, v], extra)];
+    // A window before positions in no order; sequences without keys, with some and with all.
+    let places: Vec<i32> = (0..3 * 20).map(|i| i * 37 % 130 - 5).collect();
+    let extra =
+        Extra { positions: Some(HostTensor::new(&[3, 20], &places)), lengths: Some(HostTensor::new(&[3], &[0, 33, 100])), ..Extra::default() };
+    let sequences = Dims { batch: 3, value_width: 41, ..Dims::new(2, 2, 20, 100, 40) };
+    cases.push(fast(Scoring { left_window: Some(40), ..causal }, sequences, PAIRS[3], extra));
+    for pair in PAIRS {
+        // The last tile is no whole one, the keys end within a block, and values are wider than keys.
+        cases.push(fast(Scoring { offset: 60, ..causal }, Dims { value_width: 96, ..Dims::new(4, 2, 21, 81, 72) }, pair, Extra::default()));
+    }
+    // A row without a key beside rows with one or all, a query that is no number, and scores that grow from block to block.
+    let d = Dims { value_width: 104, ..Dims::new(1, 1, 40, 90, 80) };
+    let attended = |i: usize| i / 90 != 5 && (!(i / 90).is_multiple_of(3) || i % 90 == 7);
+    let mask: Vec<f64> = (0..40 * 90).map(|i| f64::from(u8::from(attended(i)))).collect();
+    let extra = Extra { mask: Some(HostTensor::from_f64(DType::Bool, &[40, 90], &mask)), ..Extra::default() };
+    let random = |rows, width, seed| HostTensor::random(DType::F32, &[1, 1, rows, width], -1.0, 1.0, seed);
+    let (mut q, mut k) = (random(40, 80, 75).to_f64(), random(90, 80, 76).to_f64());
+    q[9 * 80 + 3] = f64::NAN;
+    k.iter_mut().enumerate().for_each(|(i, x)| *x *= (i / 80) as f64 / 90.0);
+    let [q, k] = [(40, q), (90, k)].map(|(rows, values)| HostTensor::from_f64(DType::F32, &[1, 1, rows, 80], &values));
+    let operator = Attention { precision: Precision::Fast, scoring: Scoring { scale: Some(1.0), ..plain }, ..Attention::default() };
+    cases.push(case_of(operator, d, [q, k, random(90, 104, 77)], extra));
     cases
 }
 

@@ -173,6 +173,42 @@ fn fast_precision_takes_tensor_cores_where_they_serve() {
 }
 
 #[test]
+fn fast_precision_takes_simdgroup_matrices_on_metal() {
+    let apple = DeviceProperties { kind: DeviceKind::Metal, simd_width: 32, ..properties() };
+    let fast = Attention { precision: Precision::Fast, ..Attention::default() };
+    let plan =
+        |operator: Attention, device: &DeviceProperties, [q, kv]: [DType; 2], [queries, keys]: [usize; 2], [width, value_width]: [usize; 2]| {
+            let of = |dtype, heads: usize, tokens: usize, width| info(dtype, &[1, heads, tokens, width]);
+            let inputs = [of(q, 32, queries, width), of(kv, 8, keys, width), of(kv, 8, keys, value_width), info(DType::Bool, &[1]), None, None];
+            let plan = operator.plan(&inputs, &operator.infer(&inputs).unwrap(), device).unwrap();
+            let first = &plan.launches[0];
+            (first.kernel.key.to_string(), first.grid.0[0], first.threadgroup.0[0], first.threadgroup_memory)
+        };
+    let [f32, f16, bf16] = [DType::F32, DType::F16, DType::BF16];
+    let (long, wide) = ([500, 2000], [128; 2]);
+    // Strips, and 32 rows of keys or values: of 128 elements, and of 96 in f32.
+    let key = |types: &str, widths: &str| format!("attention_tiled_{types}_bool_{widths}");
+    let expected = (key("f32_bf16", "width128_value_width128"), 8 * 63, 128, 32 * 144 + 32 * (256 + 16));
+    assert_eq!(plan(fast, &apple, [f32, bf16], long, wide), expected);
+    let expected = (key("f32_f32", "width72_value_width96"), 8 * 2, 128, 32 * 144 + 32 * (384 + 16));
+    assert_eq!(plan(fast, &apple, [f32; 2], [9, 256], [67, 96]), expected);
+    let simulated = DeviceProperties { kind: DeviceKind::MetalSim, ..apple.clone() };
+    assert_eq!(plan(fast, &simulated, [f16; 2], long, wide).0, key("f16_f16", "width128_value_width128"));
+    let small = DeviceProperties { threadgroup_memory: 20_000, ..apple.clone() };
+    let cuda = DeviceProperties { kind: DeviceKind::Cuda, compute_capability: Some(80), ..apple.clone() };
+    let other = [
+        plan(Attention::default(), &apple, [bf16; 2], long, wide),
+        plan(fast, &cuda, [bf16; 2], long, wide),
+        plan(fast, &small, [f32; 2], long, wide),
+        plan(fast, &apple, [bf16; 2], long, [128, 136]),
+        // Half of a tile, and keys that are split.
+        plan(fast, &apple, [bf16; 2], [3, 256], wide),
+        plan(fast, &apple, [bf16; 2], [16, 257], wide),
+    ];
+    assert!(other.iter().all(|(key, ..)| !key.contains("tiled")), "{other:?}");
+}
+
+#[test]
 fn attributes_make_the_operator() {
     let build = |attributes: &[(&str, &str)]| find("attention").and_then(|d| d.operator(attributes.iter().copied()));
     let made = build(&[("causal", "true"), ("left_window", "7"), ("scale", "0.5"), ("tokens_first", "1"), ("precision", "fast")]).unwrap();

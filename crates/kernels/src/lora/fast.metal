@@ -19,11 +19,16 @@ template <typename X, typename W, typename B, typename C>
     FastTile tile;
     tile.add(row_major(projected, p.r, row, m), row_major(b, p.r, column, n), uint(p.r), shared, thread_index, simdgroup);
     tile.add(row_major(x, p.k, row, m), row_major(weight, p.k, column, n), uint(p.k), shared, thread_index, simdgroup);
-    tile.share(shared, simdgroup);
-    for (uint i = thread_index; i < EDGE * EDGE; i += FAST_THREADS) {
-        const uint r = row + i / EDGE, c = column + i % EDGE;
-        if (r < m && c < n) {
-            finish(p, bias, y, r, c, shared[i / EDGE * FAST_PITCH + i % EDGE], 0.0f);
+    threadgroup float* strip = shared + simdgroup * 8 * STRIP_PITCH;
+    const uint lane = thread_index % 32, c = column + tile.first_column(simdgroup) + lane;
+#pragma unroll
+    for (uint rows = 0; rows < PART / 8; ++rows) {
+        tile.share(rows, strip);
+        for (uint i = 0; i < 8; ++i) {
+            const uint r = row + tile.first_row(simdgroup) + 8 * rows + i;
+            if (r < m && c < n) {
+                finish(p, bias, y, r, c, strip[i * STRIP_PITCH + lane], 0.0f);
+            }
         }
     }
 }

@@ -248,7 +248,7 @@ impl LoraLinear {
             Tiling::Along { .. } | Tiling::Across { .. } => FEW_FORM,
         };
         let layer = Launch::on_gpu(key, form, params, buffers).with_operations(product_operations(&[m, n, k + r]));
-        let layer = tiling.over(layer, [1, m, n])?;
+        let layer = tiling.over(layer, [1, m, n], &[[DType::F32, b], [x, weight]])?;
         Ok(Plan { launches: vec![projection.launch("matmul", arguments, device)?, layer], scratch: vec![4 * m * r] })
     }
 }

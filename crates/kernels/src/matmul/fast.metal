@@ -1,36 +1,21 @@
 // Fast products by simdgroup matrices: a threadgroup of four simdgroups sums a tile of EDGE x EDGE elements, DEPTH elements of k at a time from
-// threadgroup memory. Operands of one type stay in it; others are widened to f32. Sums are f32.
+// threadgroup memory, each operand in its own type. Sums are f32.
 
 constant constexpr uint EDGE = 64;
 constant constexpr uint DEPTH = 32;
 constant constexpr uint FAST_THREADS = 128;
-// From row to row of a finished tile: spreads rows over the banks.
-constant constexpr uint FAST_PITCH = EDGE + 4;
-
-// What two operands are staged as.
-template <typename A, typename B>
-struct Staged {
-    typedef float Type;
-};
+// Rows and columns of a simdgroup's part of a tile; from row to row of what it shares of that: spreads rows over the banks.
+constant constexpr uint PART = 32;
+constant constexpr uint STRIP_PITCH = PART + 4;
 
 template <typename T>
-struct Staged<T, T> {
-    typedef T Type;
-};
-
-template <typename S>
 struct Stage {
     // From line to line: a multiple of 16 bytes that spreads lines over the banks.
-    static constexpr constant uint PITCH = DEPTH + 16 / sizeof(S);
+    static constexpr constant uint PITCH = DEPTH + 16 / sizeof(T);
     static constexpr constant uint ELEMENTS = EDGE * PITCH;
 
-    template <typename T>
-    static S convert(T x) { return S(widen(x)); }
-    static S convert(S x) { return x; }
-
     // Elements k … k + DEPTH - 1 of EDGE lines; zeros where there are none.
-    template <typename T>
-    static void fill(threadgroup S* to, Lines<T> from, uint k, uint n, uint thread_index) {
+    static void fill(threadgroup T* to, Lines<T> from, uint k, uint n, uint thread_index) {
         if (from.step == 1) {
             // Four threads a line.
             for (uint line = thread_index / 4; line < EDGE; line += FAST_THREADS / 4) {
@@ -40,22 +25,20 @@ struct Stage {
         }
         const uint line = thread_index % EDGE;
         for (uint i = thread_index / EDGE; i < DEPTH; i += FAST_THREADS / EDGE) {
-            to[line * PITCH + i] = line <= from.last && k + i < n ? convert(*from.at(line, k + i)) : S(0);
+            to[line * PITCH + i] = line <= from.last && k + i < n ? *from.at(line, k + i) : T(0);
         }
     }
 
-    template <typename T>
-    static void eight(threadgroup S* to, Lines<T> from, uint line, uint k, uint n) {
-        const bool whole = line <= from.last && k + SLOTS <= n;
-        if (sizeof(S) == sizeof(T) && from.wide && whole) {
-            device const uint4* words = reinterpret_cast<device const uint4*>(from.at(line, k));
-            for (uint i = 0; i < SLOTS * sizeof(S) / 16; ++i) {
-                reinterpret_cast<threadgroup uint4*>(to)[i] = words[i];
+    static void eight(threadgroup T* to, Lines<T> from, uint line, uint k, uint n) {
+        if (from.wide && line <= from.last && k + SLOTS <= n) {
+            const Words<T> words = load_words(from.at(line, k));
+            for (uint i = 0; i < sizeof(T) / 2; ++i) {
+                reinterpret_cast<threadgroup uint4*>(to)[i] = words.at[i];
             }
             return;
         }
         for (uint i = 0; i < SLOTS; ++i) {
-            to[i] = line <= from.last && k + i < n ? convert(*from.at(line, k + i)) : S(0);
+            to[i] = line <= from.last && k + i < n ? *from.at(line, k + i) : T(0);
         }
     }
 };
@@ -73,27 +56,26 @@ struct FastTile {
     // Adds the products of lines of `n` elements.
     template <typename A, typename B>
     void add(Lines<A> a, Lines<B> b, uint n, threadgroup float* shared, uint thread_index, uint simdgroup) {
-        typedef typename Staged<A, B>::Type S;
-        typedef Stage<S> Side;
-        threadgroup S* left = reinterpret_cast<threadgroup S*>(shared);
-        threadgroup S* right = left + Side::ELEMENTS;
+        threadgroup A* left = reinterpret_cast<threadgroup A*>(shared);
+        threadgroup B* right = reinterpret_cast<threadgroup B*>(left + Stage<A>::ELEMENTS);
         for (uint k = 0; k < n; k += DEPTH) {
-            Side::fill(left, a, k, n, thread_index);
-            Side::fill(right, b, k, n, thread_index);
+            Stage<A>::fill(left, a, k, n, thread_index);
+            Stage<B>::fill(right, b, k, n, thread_index);
             threadgroup_barrier(mem_flags::mem_threadgroup);
             for (uint i = 0; i < DEPTH; i += 8) {
-                multiply<S>(left + simdgroup / 2 * 32 * Side::PITCH + i, right + simdgroup % 2 * 32 * Side::PITCH + i);
+                multiply(left + first_row(simdgroup) * Stage<A>::PITCH + i, right + first_column(simdgroup) * Stage<B>::PITCH + i);
             }
             threadgroup_barrier(mem_flags::mem_threadgroup);
         }
     }
 
-    template <typename S>
-    void multiply(threadgroup const S* left, threadgroup const S* right) {
-        simdgroup_matrix<S, 8, 8> rows[4], columns[4];
+    template <typename A, typename B>
+    void multiply(threadgroup const A* left, threadgroup const B* right) {
+        simdgroup_matrix<A, 8, 8> rows[4];
+        simdgroup_matrix<B, 8, 8> columns[4];
         for (uint i = 0; i < 4; ++i) {
-            simdgroup_load(rows[i], left + i * 8 * Stage<S>::PITCH, Stage<S>::PITCH);
-            simdgroup_load(columns[i], right + i * 8 * Stage<S>::PITCH, Stage<S>::PITCH, ulong2(0), true);
+            simdgroup_load(rows[i], left + i * 8 * Stage<A>::PITCH, Stage<A>::PITCH);
+            simdgroup_load(columns[i], right + i * 8 * Stage<B>::PITCH, Stage<B>::PITCH, ulong2(0), true);
         }
         for (uint r = 0; r < 4; ++r) {
             for (uint c = 0; c < 4; ++c) {
@@ -102,12 +84,15 @@ struct FastTile {
         }
     }
 
-    // The whole tile, row by row, for every thread.
-    void share(threadgroup float* shared, uint simdgroup) {
-        threadgroup float* quarter = shared + simdgroup / 2 * 32 * FAST_PITCH + simdgroup % 2 * 32;
-        for (uint i = 0; i < 16; ++i) {
-            simdgroup_store(sums[i / 4][i % 4], quarter + i / 4 * 8 * FAST_PITCH + i % 4 * 8, FAST_PITCH);
+    static uint first_row(uint simdgroup) { return simdgroup / 2 * PART; }
+    static uint first_column(uint simdgroup) { return simdgroup % 2 * PART; }
+
+    // Leaves eight rows, from 8 `rows` on, of the simdgroup's part in a strip of its own; lane l takes the elements of column l.
+    void share(uint rows, threadgroup float* strip) {
+        simdgroup_barrier(mem_flags::mem_threadgroup);
+        for (uint i = 0; i < 4; ++i) {
+            simdgroup_store(sums[rows][i], strip + i * 8, STRIP_PITCH);
         }
-        threadgroup_barrier(mem_flags::mem_threadgroup);
+        simdgroup_barrier(mem_flags::mem_threadgroup);
     }
 };

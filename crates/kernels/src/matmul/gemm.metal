@@ -1,4 +1,4 @@
-// Fast products of many rows: fast.metal, then scale and bias, EDGE neighbouring elements of y at a time.
+// Fast products of many rows: fast.metal, then scale and bias, PART neighbouring elements of y at a time.
 
 template <typename A, typename B, typename C, typename Y>
 [[kernel]] void matmul_fast(
@@ -16,11 +16,16 @@ template <typename A, typename B, typename C, typename Y>
     const uint m = uint(p.m), n = uint(p.n);
     FastTile tile;
     tile.add(lines(p, p.a, a, place.batch, place.row, m), lines(p, p.b, b, place.batch, place.column, n), uint(p.k), shared, thread_index, simdgroup);
-    tile.share(shared, simdgroup);
-    for (uint i = thread_index; i < EDGE * EDGE; i += FAST_THREADS) {
-        const uint row = place.row + i / EDGE, column = place.column + i % EDGE;
-        if (row < m && column < n) {
-            finish(p, bias, y, place, row, column, shared[i / EDGE * FAST_PITCH + i % EDGE]);
+    threadgroup float* strip = shared + simdgroup * 8 * STRIP_PITCH;
+    const uint first = place.row + tile.first_row(simdgroup), lane = thread_index % 32, column = place.column + tile.first_column(simdgroup) + lane;
+#pragma unroll
+    for (uint rows = 0; rows < PART / 8; ++rows) {
+        tile.share(rows, strip);
+        for (uint i = 0; i < 8; ++i) {
+            const uint row = first + 8 * rows + i;
+            if (row < m && column < n) {
+                finish(p, bias, y, place, row, column, strip[i * STRIP_PITCH + lane]);
+            }
         }
     }
 }

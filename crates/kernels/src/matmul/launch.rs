@@ -146,19 +146,18 @@ impl Tiling {
         }
     }
 
-    /// The launch over enough threadgroups for `batches` products of `m` by `n`.
-    pub(crate) fn over(self, launch: Launch, [batches, m, n]: [usize; 3]) -> Result<Launch> {
+    /// The launch over enough threadgroups for `batches` products of `m` by `n`, or sums of such products, of operands of these types.
+    pub(crate) fn over(self, launch: Launch, [batches, m, n]: [usize; 3], operands: &[[DType; 2]]) -> Result<Launch> {
         let [height, width] = self.tile();
         let tiles = tiles([batches, m, n], [height as usize, width as usize])?;
-        let (threads, floats) = match self {
+        let (threads, bytes) = match self {
             Tiling::Along { .. } => (128, 0),
-            Tiling::Across { rows } => (1024, 32 * 32 * rows),
+            Tiling::Across { rows } => (1024, 4 * 32 * 32 * rows as usize),
             // Lines of 64 floats and four to spread them.
-            Tiling::Tiled { .. } => (256, (height + width) * 68),
-            // Two stages of 64 lines of 36 floats; the finished tile is smaller.
-            Tiling::Fast => (128, 2 * 64 * 36),
+            Tiling::Tiled { .. } => (256, 4 * 68 * (height + width) as usize),
+            Tiling::Fast => (128, operands.iter().map(|types| types.iter().map(|dtype| staged_bytes(*dtype)).sum()).max().unwrap_or(0)),
         };
-        Ok(launch.over(Extent::linear(tiles), Extent::linear(threads)).with_threadgroup_memory(4 * floats as usize))
+        Ok(launch.over(Extent::linear(tiles), Extent::linear(threads)).with_threadgroup_memory(bytes))
     }
 
     fn form(self) -> MetalForm {
@@ -179,6 +178,11 @@ impl Tiling {
             Tiling::Fast => key,
         }
     }
+}
+
+/// Bytes of threadgroup memory of an operand's part in a fast product: 64 lines of 32 elements and 16 bytes. The finished tile's strips are smaller.
+const fn staged_bytes(dtype: DType) -> usize {
+    64 * (32 * dtype.size() + 16)
 }
 
 /// Threadgroups for `batches` products of `m` by `n`, each with a tile of `height` by `width`.
@@ -261,7 +265,7 @@ impl Product {
                 let blocks = Extent::linear(tiles(extents, [BLOCK; 2])?);
                 Ok(launch(key.with("visits", BLOCK_VISITS as u32), BLOCKS).over(blocks, Extent::linear(256)).with_threadgroup_memory(BLOCK_BYTES))
             }
-            _ => tiling.over(launch(tiling.key(key), tiling.form()), extents),
+            _ => tiling.over(launch(tiling.key(key), tiling.form()), extents, &[[a, b]]),
         }
     }
 }
@@ -319,6 +323,12 @@ mod tests {
         assert_eq!(tiling(2, 4096, false, true), Tiling::Across { rows: 2 });
         assert_eq!(tiling(100, 8, true, false), Tiling::Tiled { down: 4 });
         assert_eq!(tiling(9, 9, true, false), Tiling::Fast);
+        let memory = |operands: &[[DType; 2]]| {
+            let launch = Launch::on_gpu(KernelKey::new("matmul", &[]), GEMM, &0u32, []);
+            Tiling::Fast.over(launch, [1, 9, 9], operands).unwrap().threadgroup_memory
+        };
+        let (wide, mixed, narrow) = ([DType::F32; 2], [DType::F32, DType::BF16], [DType::F16; 2]);
+        assert_eq!([memory(&[wide]), memory(&[mixed]), memory(&[narrow]), memory(&[mixed, narrow])], [18_432, 14_336, 10_240, 14_336]);
         assert_eq!(tiling(5, 9, true, true), Tiling::Along { rows: 4, columns: 2 });
         assert_eq!(tiling(5, 9, false, true), Tiling::Tiled { down: 2 });
     }

@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use elinvar_core::{Device, DeviceKind, DeviceProperties, MetalFile, NullBackend};
+use elinvar_core::{Device, DeviceKind, DeviceProperties, MetalFile};
 use elinvar_cpu::CpuBackend;
 use elinvar_kernels::conformance::{self, Case, Placement};
 use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
@@ -60,7 +60,7 @@ pub(crate) fn main() -> Result<()> {
     let accepted = conformance::cases();
     let first_refused = accepted.len();
     let cases: Vec<Case> = accepted.into_iter().chain(conformance::refused()).collect();
-    let device = Device::new(NullBackend::new());
+    let device = Device::new(MetalBackend::new(Simulated::new(SimulatorOptions::default())?, DeviceKind::MetalSim));
     let files = files_of(&cases, device.properties());
     let is_wanted = |place: &str| wanted.is_empty() || wanted.iter().any(|part| place.contains(part.as_str()));
     let mut slowest_first: Vec<_> = files.values().collect();

@@ -25,9 +25,10 @@ use local::Locals;
 use shared::{Shared, VariableRequest};
 
 use crate::{
-    abi::{BINDINGS, Context, MAX_THREADS, Record, Region, SIMD_WIDTH, SPACE_DEVICE, Variable},
+    abi::{Accesses, BINDINGS, Context, MAX_THREADS, Record, Region, SIMD_WIDTH, SPACE_DEVICE, SPACE_INLINE, Variable},
     arena::{Arena, Slot},
     buffer::{Buffer, State, Touched},
+    finding::{Traffic, Work},
     loaded::Runtime,
     random::Random,
 };
@@ -42,6 +43,7 @@ pub(crate) type Locked<'a> = (&'a Buffer, MutexGuard<'a, State>);
 pub(crate) struct Outcome {
     pub(crate) threads: u64,
     pub(crate) switches: u64,
+    pub(crate) work: Work,
     pub(crate) findings: Findings,
     /// Bytes of threadgroup memory the kernel declared or was given.
     pub(crate) threadgroup_memory: usize,
@@ -55,6 +57,7 @@ impl Outcome {
     pub(crate) fn add(&mut self, other: Self) {
         self.threads += other.threads;
         self.switches += other.switches;
+        self.work += other.work;
         self.findings.found.extend(other.findings.found);
         self.threadgroup_memory = self.threadgroup_memory.max(other.threadgroup_memory);
         self.ended |= other.ended;
@@ -97,6 +100,7 @@ impl Executor {
             module_low: 0,
             module_high: 0,
             variables: variables.as_mut_ptr(),
+            accesses: Default::default(),
             barrier: shared::barrier,
             collective: shared::collective,
             threadgroup_variable: shared::threadgroup_variable,
@@ -124,6 +128,7 @@ impl Executor {
         let mut runner = Runner { executor: self, job, states, checked, outcome: Outcome::default(), error: None };
         let result = runner.bind().map(|()| runner.initialise()).and_then(|()| runner.run_groups(share));
         runner.keep_touched();
+        runner.keep_work();
         let Runner { outcome, error, .. } = runner;
         self.release();
         match error {
@@ -202,6 +207,7 @@ impl Runner<'_, '_, '_, '_> {
         executor.random = Random::new(job.seed);
         let context = executor.context();
         context.variable_count = 0;
+        context.accesses = Default::default();
         (context.module_low, context.module_high) = (code.start, code.end);
         context.oldest_group = [job.oldest % Record::GROUPS; 2];
         shared::enter(&raw const *executor.shared);
@@ -214,6 +220,17 @@ impl Runner<'_, '_, '_, '_> {
         for (buffer, state) in self.states.iter_mut() {
             state.touched = Touched::from(self.executor.regions[buffer.slot() as usize].touched);
         }
+    }
+
+    fn keep_work(&mut self) {
+        let [device, threadgroup, _] = self.executor.context().accesses;
+        let traffic = |[reads, writes]: [Accesses; 2]| Traffic {
+            reads: reads.count,
+            read_bytes: reads.bytes,
+            writes: writes.count,
+            written_bytes: writes.bytes,
+        };
+        (self.outcome.work.device, self.outcome.work.threadgroup) = (traffic(device), traffic(threadgroup));
     }
 
     /// Places a variable that the kernel declares.
@@ -312,7 +329,7 @@ impl Executor {
         let Some(slot) = &self.inline[index] else { return Err(Error::out_of_memory("no room for inline bytes")) };
         // SAFETY: the slot holds the most bytes a dispatch may give, and no kernel runs on this executor.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), slot.pointer(), bytes.len()) };
-        let region = Region { base: slot.address(), size: bytes.len() as u64, space: SPACE_DEVICE, read_only: 1, ..Region::UNBOUND };
+        let region = Region { base: slot.address(), size: bytes.len() as u64, space: SPACE_INLINE, read_only: 1, ..Region::UNBOUND };
         let (index, address) = (slot.index(), slot.address());
         self.open(index, region);
         Ok(address)

@@ -144,13 +144,15 @@ impl Runner<'_, '_, '_, '_> {
             }
         }
         let (site, collective) = (self.site(chosen), self.shared().threads[chosen].collective.get());
+        let operation = text(collective.operation);
         let first = lanes.start + active.trailing_zeros() as usize;
-        let wanted = if text(collective.operation).starts_with("quad_") { quads(active) } else { u32::MAX };
+        let wanted = if operation.starts_with("quad_") { quads(active) } else { u32::MAX };
         let missing = !(active | now.ended) & mask(lanes.len()) & wanted;
         // Operations on matrices read all 32 slots.
-        let impossible = active != u32::MAX && text(collective.operation).starts_with("simdgroup_");
+        let impossible = active != u32::MAX && operation.starts_with("simdgroup_");
+        self.outcome.work.matrix_products += u64::from(operation == "simdgroup_multiply_accumulate");
         if missing != 0 || (impossible && now.ended == 0) {
-            self.divergent_collective(first, site, &text(collective.operation), active, missing);
+            self.divergent_collective(first, site, &operation, active, missing);
         }
         for thread in bits(active).map(|lane| lanes.start + lane) {
             match impossible {

@@ -119,6 +119,9 @@ static inline __attribute__((always_inline)) void access(const void* pointer, u6
   u64 offset = address - r.base;
   u64 within = offset - r.low;
   if (__builtin_expect(within >= r.size || size > r.size - within, 0)) return tell(WRITE ? OUT_OF_BOUNDS_WRITE : OUT_OF_BOUNDS_READ, pc, region, offset, size);
+  Accesses& accesses = c->accesses[r.space - DEVICE][WRITE];
+  accesses.count++;
+  accesses.bytes += size;
   if (WRITE && __builtin_expect(r.read_only, 0)) tell(READ_ONLY_WRITE, pc, region, offset, size);
   if (__builtin_expect(r.initialised != nullptr, 0)) {
     if (WRITE) initialise(r.initialised, offset, size);

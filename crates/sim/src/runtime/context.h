@@ -16,7 +16,7 @@ struct Cell {
   u32 write_pc, read_pc;  // relative to the module
 };
 
-enum Space : u8 { UNBOUND, DEVICE, THREADGROUP };
+enum Space : u8 { UNBOUND, DEVICE, THREADGROUP, INLINE };
 
 struct Region {
   u64 base, low, size;  // of the buffer; of what the dispatch may touch of it, from the base
@@ -27,6 +27,10 @@ struct Region {
   u8 read_only;
   u8 touched;  // bit 0: read, bit 1: written; kept where there are cells
   u8 padding[4];
+};
+
+struct Accesses {
+  u64 count, bytes;
 };
 
 struct Variable {
@@ -73,13 +77,14 @@ struct Context {
   u64 oldest_group[2];  // records of earlier threadgroups are forgotten
   u64 module_low, module_high;
   Variable* variables;
+  Accesses accesses[3][2];  // of the spaces from DEVICE on: reads, writes
   void (*barrier)(u32 flags, u32 scope, const char* file, u32 line);
   void (*collective)(elv_combine combine, void* slot, const char* operation, const char* file, u32 line);
   u64 (*threadgroup_variable)(u64 site, const char* function, const char* names, u64 size, u64 alignment);
   void (*event)(const Event* event);
 };
 
-static_assert(sizeof(Cell) == 24 && sizeof(Region) == 48 && sizeof(Variable) == 24 && sizeof(Event) == 104 && sizeof(Context) == 136, "abi.rs");
+static_assert(sizeof(Cell) == 24 && sizeof(Region) == 48 && sizeof(Variable) == 24 && sizeof(Event) == 104 && sizeof(Context) == 232, "abi.rs");
 
 extern thread_local Context* context __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
