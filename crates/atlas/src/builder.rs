@@ -172,7 +172,7 @@ impl Builder {
         self.push_to(self.dtype(a), |to| Instruction::Shuffle { kind, to, a, by })
     }
 
-    /// A function of values that calls may name; `body` calculates its result from its parameters.
+    /// A function of values that calls may name; `body` computes its result from its parameters.
     pub fn function(&mut self, name: &str, parameters: &[(&str, DType)], body: impl FnOnce(&mut Self, &[Operand]) -> Operand) -> u32 {
         let registers = parameters.iter().map(|(name, dtype)| Register { name: (*name).to_owned(), dtype: *dtype }).collect();
         let function = Function { name: name.to_owned(), registers, parameters: parameters.len() as u32, ..Function::default() };

@@ -35,7 +35,7 @@ pub enum MemoryPressure {
 /// What is to be done when the system lacks memory; called on any thread.
 pub type Relief = Box<dyn Fn(MemoryPressure) + Send + Sync>;
 
-/// The seam: everything a device must do.
+/// The backend interface: everything a device must do.
 ///
 /// Lists arrive validated (see the crate's documentation). Lists, reads and writes take effect in the order of the calls.
 pub trait Backend: Send + Sync {

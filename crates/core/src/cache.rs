@@ -16,7 +16,7 @@ use crate::{Error, Result};
 /// A folder of files named by content hash. Several processes may share it.
 ///
 /// What is found there is run, so it must be nobody else's. The first file that is kept has unfinished files of long ago removed, and those that were
-/// used longest ago once all together exceed [`Cache::MOST_BYTES`].
+/// used longest ago once all together exceed [`Cache::MAX_BYTES`].
 #[derive(Clone, Debug)]
 pub struct Cache {
     folder: PathBuf,
@@ -25,7 +25,7 @@ pub struct Cache {
 
 impl Cache {
     /// Bytes that files may take once the first of a process is kept.
-    pub const MOST_BYTES: u64 = 2 << 30;
+    pub const MAX_BYTES: u64 = 2 << 30;
 
     /// The subfolder `part` of `folder`, else of `$ELINVAR_CACHE`, else of `elinvar` in the user's cache folder.
     ///
@@ -68,7 +68,7 @@ impl Cache {
     /// # Errors
     /// The system refuses.
     pub fn keep(&self, made: &Path, place: &Path) -> Result<()> {
-        self.tidied.call_once(|| tidy(&self.folder, Self::MOST_BYTES, SystemTime::now()));
+        self.tidied.call_once(|| tidy(&self.folder, Self::MAX_BYTES, SystemTime::now()));
         fs::rename(made, place).map_err(|cause| cache_error("move a file to", place, cause))
     }
 

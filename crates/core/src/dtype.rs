@@ -96,7 +96,7 @@ impl DType {
     /// The integer types (bool is none).
     pub const INTEGERS: &[DType] = &[DType::I8, DType::I16, DType::I32, DType::I64, DType::U8, DType::U16, DType::U32, DType::U64];
 
-    /// The types one can calculate with: floating-point and integer.
+    /// The types one can compute with: floating-point and integer.
     pub const NUMBERS: &[DType] =
         &[DType::F32, DType::F16, DType::BF16, DType::I8, DType::I16, DType::I32, DType::I64, DType::U8, DType::U16, DType::U32, DType::U64];
 
@@ -114,7 +114,7 @@ impl DType {
         (elements / block.elements).checked_mul(block.bytes)
     }
 
-    /// f32, f16 or bf16: what is calculated in f32.
+    /// f32, f16 or bf16: what is computed in f32.
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F32 | DType::F16 | DType::BF16)
     }

@@ -2,7 +2,7 @@ use std::{fmt, marker::PhantomData, sync::Arc};
 
 use crate::{Access, Element, Error, Extent, Result};
 
-/// A kernel's CPU twin. It runs inside the device's rayon pool and may use all of it.
+/// A kernel's CPU kernel. It runs inside the device's rayon pool and may use all of it.
 pub type HostKernel = fn(&mut HostArguments<'_>) -> Result<()>;
 
 /// A kernel that is data: what the CPU device runs for it.
@@ -17,8 +17,8 @@ pub trait HostProgram: fmt::Debug + Send + Sync {
 /// What the CPU device runs for a kernel.
 #[derive(Clone, Debug)]
 pub enum HostForm {
-    /// The library's: a CPU twin.
-    Twin(HostKernel),
+    /// The library's: a CPU kernel.
+    Kernel(HostKernel),
     /// A user's program.
     Program(Arc<dyn HostProgram>),
 }
@@ -27,10 +27,10 @@ impl HostForm {
     /// Runs it.
     ///
     /// # Errors
-    /// Those of the twin or the program.
+    /// Those of the kernel or the program.
     pub fn run(&self, arguments: &mut HostArguments<'_>) -> Result<()> {
         match self {
-            HostForm::Twin(twin) => twin(arguments),
+            HostForm::Kernel(kernel) => kernel(arguments),
             HostForm::Program(program) => program.run(arguments),
         }
     }
@@ -55,7 +55,7 @@ impl HostBinding {
     }
 }
 
-/// What a CPU twin receives: its buffers in binding order and its parameter block.
+/// What a CPU kernel receives: its buffers in binding order and its parameter block.
 pub struct HostArguments<'a> {
     bindings: Vec<Option<HostBinding>>,
     params: &'a [u8],

@@ -135,7 +135,7 @@ impl KernelSource {
 
 /// What a device says of a kernel it has prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PipelineFacts {
+pub struct PipelineInfo {
     /// Threads that run in lockstep (Metal's `threadExecutionWidth`).
     pub execution_width: usize,
     /// The most threads of a threadgroup (Metal's `maxTotalThreadsPerThreadgroup`): fewer than the device allows where the kernel needs many registers.
@@ -150,23 +150,23 @@ pub struct PipelineFacts {
 pub struct Pipeline {
     source: Arc<KernelSource>,
     state: Arc<dyn Any + Send + Sync>,
-    facts: Option<PipelineFacts>,
+    info: Option<PipelineInfo>,
 }
 
 impl Pipeline {
     /// `state` is whatever the device needs to launch it.
     pub fn new(source: Arc<KernelSource>, state: Arc<dyn Any + Send + Sync>) -> Self {
-        Self { source, state, facts: None }
+        Self { source, state, info: None }
     }
 
     /// The same with what the device says of it.
-    pub fn with_facts(self, facts: PipelineFacts) -> Self {
-        Self { facts: Some(facts), ..self }
+    pub fn with_facts(self, info: PipelineInfo) -> Self {
+        Self { info: Some(info), ..self }
     }
 
     /// What the device says of it, if it says anything: the device's own properties hold otherwise.
-    pub fn facts(&self) -> Option<PipelineFacts> {
-        self.facts
+    pub fn info(&self) -> Option<PipelineInfo> {
+        self.info
     }
 
     /// The kernel it was made from.

@@ -1,4 +1,4 @@
-//! The floor everything stands on: data types, shapes, errors, and the seam between what asks for work and what does it.
+//! The layer that everything stands on: data types, shapes, errors, and the backend interface between what asks for work and what does it.
 //!
 //! Everything above a device hands it **data**: a [`CommandList`] of dispatches, copies and fills over [`Buffer`]s. A device
 //! implements [`Backend`]: allocate, copy in, copy out, compile, submit; freeing is RAII and waiting is a [`Completion`].
@@ -6,7 +6,7 @@
 //!
 //! # Where validation happens
 //!
-//! Once, above the seam, while a list is recorded: [`ListBuilder`] checks every binding against its buffer's bounds, the
+//! Once, above the backend interface, while a list is recorded: [`ListBuilder`] checks every binding against its buffer's bounds, the
 //! kernel's signature (count, access, alignment), aliasing (a written range may not overlap another bound range), read-only
 //! memory, and the device's launch limits. A backend may rely on all of it and checks nothing again.
 
@@ -45,7 +45,7 @@ pub use dtype::{BlockLayout, DType, Element};
 pub use error::{Error, ErrorKind, Result};
 pub use grid::Grid;
 pub use host::{HostArguments, HostBinding, HostForm, HostKernel, HostProgram};
-pub use kernel::{Access, KernelKey, KernelSource, Parameter, Pipeline, PipelineFacts};
+pub use kernel::{Access, KernelKey, KernelSource, Parameter, Pipeline, PipelineInfo};
 pub use layout::{Layout, MAX_RANK, Shape};
 pub use metal::{ConstantValue, METAL_VERSION, Metal, MetalFile, MetalForm, MetalText, REFUSAL_WORD, first_refusal, metal_type};
 pub use null::NullBackend;
@@ -54,4 +54,4 @@ pub use profile::{Activity, ProfileEvent, ProfileLog};
 pub use properties::{DeviceKind, DeviceProperties};
 pub use random::SplitMix64;
 pub use reading::Reading;
-pub use units::shown_bytes;
+pub use units::format_bytes;

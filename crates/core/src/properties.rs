@@ -76,7 +76,7 @@ pub struct DeviceProperties {
 }
 
 impl DeviceProperties {
-    /// Whether launches run as threadgroups of simdgroups (a GPU, or the simulator of one), not by CPU twins.
+    /// Whether launches run as threadgroups of simdgroups (a GPU, or the simulator of one), not by CPU kernels.
     pub const fn has_simdgroups(&self) -> bool {
         self.simd_width > 1
     }

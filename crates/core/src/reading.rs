@@ -2,7 +2,7 @@ use std::fmt;
 
 use crate::{Completion, Result};
 
-/// Bytes on their way from a device: what a read that does not wait gives. Dropping it cancels nothing, and may wait for them.
+/// Bytes in flight from a device: what a read that does not wait gives. Dropping it cancels nothing, and may wait for them.
 pub struct Reading {
     arrival: Completion,
     take: Box<dyn FnOnce() -> Result<Vec<u8>> + Send>,

@@ -1,7 +1,7 @@
-//! The CPU device: executes command lists by the kernels' CPU twins.
+//! The CPU device: executes command lists by the kernels' CPU kernels.
 //!
 //! One thread owns the device and runs lists in the order they were submitted; it is also one of the threads of the rayon pool that
-//! the twins share, so a small dispatch costs no hand-over. The number of threads never changes a result: every twin computes each
+//! the CPU kernels share, so a small dispatch costs no hand-over. The number of threads never changes a result: every kernel computes each
 //! output element by the same operations in the same order.
 
 mod memory;

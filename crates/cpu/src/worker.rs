@@ -49,7 +49,7 @@ impl Worker {
         let (ready, started) = sync_channel(1);
         let refused = |e: &dyn std::fmt::Display| Error::device_unavailable(format!("the CPU device cannot start {threads} threads: {e}"));
         let body = move || {
-            // The device's thread is one of the pool's, so twins that run on it split work without a hand-over.
+            // The device's thread is one of the pool's, so CPU kernels that run on it split work without a hand-over.
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).use_current_thread().thread_name(|i| format!("elinvar-cpu-{i}")).build();
             match pool {
                 Ok(_pool) => {

@@ -42,7 +42,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     // Asking for every kernel first has them compiled side by side.
     conformance::compile(&cases, &device, |_, _| {});
     let mut failures = 0;
-    let tally = conformance::put_through(&cases, &device, &reference, |number, placement, outcome| {
+    let tally = conformance::run_suite(&cases, &device, &reference, |number, placement, outcome| {
         if let Err(error) = outcome {
             failures += 1;
             println!("{placement:?}: {error}");

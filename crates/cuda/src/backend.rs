@@ -14,12 +14,12 @@ use elinvar_core::{
 use elinvar_msl::cuda::Threadgroups;
 
 use crate::{
-    carrier::Carrier,
     commands::{Target, kernels, refusing},
     compile::{Code, Compiler},
     cupti::Cupti,
     driver::{self, Context, Driver},
     graph::{Graph, Seen, Turn},
+    host_copy::HostCopy,
     kernel::{Begin, Forms, Function, Kernel, Pending},
     memory::{Memory, Pieces},
     nvtx,
@@ -34,7 +34,7 @@ pub struct CudaBackend {
     context: Arc<Context>,
     compiler: Arc<Compiler>,
     products: Arc<Products>,
-    carrier: Carrier,
+    host_copy: HostCopy,
     properties: DeviceProperties,
     capability: u32,
     driver: i32,
@@ -102,11 +102,11 @@ impl CudaBackend {
             matrix_library: products::is_present(),
         };
         let (compiler, jobs) = (Arc::new(compiler), Arc::new(Jobs::default()));
-        let carrying = compiler.clone();
-        let carrier = Carrier::new(&context, jobs.function(&context, "carry".to_owned(), move || Carrier::code(&carrying, capability)));
+        let copying = compiler.clone();
+        let host_copy = HostCopy::new(&context, jobs.function(&context, "copy_to_host".to_owned(), move || HostCopy::code(&copying, capability)));
         Ok(Self {
             products: Arc::new(Products::new(context.clone())),
-            carrier,
+            host_copy,
             context,
             compiler,
             properties,
@@ -160,7 +160,7 @@ impl CudaBackend {
         let Some(words) = words else { return Ok(None) };
         let piece = self.pieces.take(&self.context, REFUSAL_WORD * kernels.len())?;
         let refusals = Refusals { words: piece, kernels: kernels.clone(), pieces: self.pieces.clone() };
-        self.carrier.carry(words.pointer, &refusals.words, refusals.bytes())?;
+        self.host_copy.copy(words.pointer, &refusals.words, refusals.bytes())?;
         Ok(Some(refusals))
     }
 }
@@ -199,7 +199,7 @@ impl Backend for CudaBackend {
         let mut queue = self.queue();
         self.context.enter()?;
         let piece = self.pieces.take(&self.context, bytes)?;
-        self.carrier.carry(from, &piece, bytes)?;
+        self.host_copy.copy(from, &piece, bytes)?;
         if let Some(profile) = &mut queue.profile {
             profile.read(bytes);
         }

@@ -15,12 +15,12 @@
 //! outside every allocation, ends the device: that call and every later one fail with the names of the kernels that may have caused it.
 
 mod backend;
-mod carrier;
 mod commands;
 mod compile;
 mod cupti;
 mod driver;
 mod graph;
+mod host_copy;
 mod kernel;
 mod libraries;
 mod memory;

@@ -6,9 +6,9 @@ use elinvar_core::{Activity, Command, CommandList, Error, ProfileEvent, Result};
 use elinvar_msl::cuda::Threadgroups;
 
 use crate::{
-    carrier::Carrier,
     cupti::{Direction, Record, What},
     driver::Context,
+    host_copy::HostCopy,
     kernel::{Function, Kernel},
 };
 
@@ -46,9 +46,9 @@ impl Profile {
 
     /// So many bytes were sent for.
     pub(crate) fn read(&mut self, bytes: usize) {
-        if Carrier::takes(bytes) {
-            let carry = Launch { symbol: Some(Arc::from(Carrier::SYMBOL)), activity: Activity::Read, bytes: 2 * bytes as u64, list: None };
-            self.submitted.push(Arc::new([carry]));
+        if HostCopy::takes(bytes) {
+            let copy = Launch { symbol: Some(Arc::from(HostCopy::SYMBOL)), activity: Activity::Read, bytes: 2 * bytes as u64, list: None };
+            self.submitted.push(Arc::new([copy]));
         }
     }
 

@@ -12,7 +12,7 @@ use crate::{
 
 /// Bytes that one copy moves at most.
 const PIECE: usize = 4 << 20;
-/// Bytes that may be on their way to the device.
+/// Bytes that may be in flight to the device.
 const RING: usize = 4 * PIECE;
 /// Copies start at multiples of it.
 const ALIGNMENT: usize = 256;

@@ -1,4 +1,4 @@
-//! Lists on their way: when they are done, and what they refused.
+//! Lists in flight: when they are done, and what they refused.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -44,7 +44,7 @@ impl Refusals {
     }
 }
 
-/// Bytes on their way to the host.
+/// Bytes in flight to the host.
 pub(crate) struct Arriving {
     piece: Option<Pinned>,
     bytes: usize,

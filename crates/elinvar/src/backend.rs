@@ -96,10 +96,10 @@ impl Opened {
 fn metal(ordinal: usize) -> Result<Opened> {
     use elinvar_metal::{Apple, MetalBackend, api::Api};
     let apple = Apple::new(ordinal)?;
-    let facts = apple.facts();
+    let info = apple.info();
     let backend = MetalBackend::new(apple, elinvar_core::DeviceKind::Metal).with_archives(None).with_capture(|name| std::env::var_os(name))?;
-    let family = facts.family.map(|number| format!("Apple {number}"));
-    Ok(Opened { software: facts.system, family, assumed: facts.assumed, ..Opened::new(backend) })
+    let family = info.family.map(|number| format!("Apple {number}"));
+    Ok(Opened { software: info.system, family, assumed: info.assumed, ..Opened::new(backend) })
 }
 
 #[cfg(not(target_vendor = "apple"))]

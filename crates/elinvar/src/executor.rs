@@ -5,7 +5,7 @@ use std::{
 
 use elinvar_core::{
     Binding, Buffer, Completion, DType, Device, DeviceKind, DeviceProperties, Element, Error, HostMemory, Layout, ListBuilder, MemoryInfo, Pool,
-    Result, Shape, Storage, shown_bytes,
+    Result, Shape, Storage, format_bytes,
 };
 use elinvar_cpu::CpuBackend;
 use elinvar_kernels::{Operator, Precision, TensorInfo, copy::Copy, encode, plan_for};
@@ -41,7 +41,7 @@ impl Executor {
         if kind == DeviceKind::Cpu || free >= bytes || BackendType::from_environment()?.is_some() {
             return Ok((best, passed_over));
         }
-        let why = format!("{kind} has {} free, {} are needed: computing on the cpu", shown_bytes(free), shown_bytes(bytes));
+        let why = format!("{kind} has {} free, {} are needed: computing on the cpu", format_bytes(free), format_bytes(bytes));
         Ok((Self::new_with_backend(BackendType::Cpu)?, Some(why)))
     }
 
@@ -70,12 +70,12 @@ impl Executor {
         Ok(Self::from_device(Device::new(CpuBackend::new(Some(threads))?)))
     }
 
-    /// Any device behind the seam.
+    /// Any device behind the backend interface.
     pub fn from_device(device: Device) -> Self {
         Self { device, precision: None }
     }
 
-    /// The device behind the seam.
+    /// The device behind the backend interface.
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -268,7 +268,7 @@ impl Executor {
         Ok(buffer)
     }
 
-    /// As [`Executor::enqueue`], for a command that may change what was put off reads.
+    /// As [`Executor::enqueue`], for a command that may change what was deferred reads.
     pub(crate) fn enqueue_after_all(&self, add: impl FnOnce(&mut ListBuilder) -> Result<()>) -> Result<()> {
         fusion::flush()?;
         self.enqueue(add)

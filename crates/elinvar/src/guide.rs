@@ -12,7 +12,7 @@
 //! | `newBufferWithBytesNoCopy` | [`Executor::adopt`](crate::Executor::adopt): a file mapped into memory, say, kept resident |
 //! | `contents` | [`Tensor::with_values`](crate::Tensor::with_values), [`Tensor::write`](crate::Tensor::write) |
 //! | `newLibraryWithSource`, function constants | [`Executor::compile_metal`](crate::Executor::compile_metal), [`MetalLibrary::kernel`](crate::MetalLibrary::kernel) |
-//! | `threadExecutionWidth`, `maxTotalThreadsPerThreadgroup`, `staticThreadgroupMemoryLength` | [`MetalKernel::facts`](crate::MetalKernel::facts) |
+//! | `threadExecutionWidth`, `maxTotalThreadsPerThreadgroup`, `staticThreadgroupMemoryLength` | [`MetalKernel::info`](crate::MetalKernel::info) |
 //! | `dispatchThreads:threadsPerThreadgroup:` | [`MetalKernel::launch_threads`](crate::MetalKernel::launch_threads), with smaller threadgroups at the end; [`MetalKernel::threadgroup_for`](crate::MetalKernel::threadgroup_for) sizes them |
 //! | `dispatchThreadgroups:threadsPerThreadgroup:` | [`MetalKernel::launch`](crate::MetalKernel::launch) |
 //! | `MPSMatrixMultiplication`, `MPSGraph` | [`Tensor`](crate::Tensor)'s methods; every other operator, as [`attention_scores`](crate::kernels::attention_scores) or [`weighted_sum`](crate::kernels::weighted_sum), by [`Executor::apply`](crate::Executor::apply) |
@@ -33,7 +33,7 @@
 //!                   y[at.y * extent.x + at.x] = factor * x[at.y * extent.x + at.x];
 //!               }";
 //! let scale = executor.compile_metal(&MetalSource::new("scale.metal", source))?.kernel("scale", &[])?;
-//! assert_eq!((scale.facts().execution_width, scale.facts().max_threads), (32, 1024));
+//! assert_eq!((scale.info().execution_width, scale.info().max_threads), (32, 1024));
 //!
 //! let (rows, columns) = (3, 50);
 //! let x = executor.tensor(&[rows, columns], &vec![1.5f32; rows * columns])?;

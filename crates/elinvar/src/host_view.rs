@@ -6,7 +6,7 @@ impl Tensor {
     /// Whether the host reaches its memory where that lies, so that [`Tensor::with_values`] copies nothing of a row-major tensor.
     ///
     /// # Errors
-    /// Its elements could not be calculated.
+    /// Its elements could not be computed.
     pub fn is_shared(&self) -> Result<bool> {
         Ok(self.binding()?.buffer().raw().is_shared())
     }

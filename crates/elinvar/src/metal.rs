@@ -8,7 +8,7 @@ use std::{
 
 use elinvar_core::{
     Access, Binding, ConstantValue, DType, Dispatch, Error, Extent, Grid, KernelKey, KernelSource, METAL_VERSION, Metal, MetalText, Parameter,
-    Pipeline, PipelineFacts, Result,
+    Pipeline, PipelineInfo, Result,
 };
 use elinvar_msl::{Folders, Kernel, Module, ParameterKind, preprocess};
 
@@ -187,17 +187,17 @@ impl MetalKernel {
     }
 
     /// What the device says of it: the width of its simdgroups, and how many threads its threadgroups may have at most.
-    pub fn facts(&self) -> PipelineFacts {
+    pub fn info(&self) -> PipelineInfo {
         let properties = self.executor.properties();
         let (execution_width, max_threads) = (properties.simd_width, properties.max_threads_per_threadgroup);
-        let facts = self.pipeline.facts().unwrap_or(PipelineFacts { execution_width, max_threads, threadgroup_memory: 0 });
+        let info = self.pipeline.info().unwrap_or(PipelineInfo { execution_width, max_threads, threadgroup_memory: 0 });
         let declared = self.kernel.max_total_threads.map_or(usize::MAX, |most| most as usize);
-        PipelineFacts { max_threads: facts.max_threads.min(declared), ..facts }
+        PipelineInfo { max_threads: info.max_threads.min(declared), ..info }
     }
 
     /// A threadgroup for [`MetalKernel::launch_threads`] over `threads` threads in one, two or three dimensions: whole simdgroups along the first.
     pub fn threadgroup_for(&self, threads: [u32; 3]) -> [u32; 3] {
-        let PipelineFacts { execution_width, max_threads, .. } = self.facts();
+        let PipelineInfo { execution_width, max_threads, .. } = self.info();
         let [width, most] = [execution_width, max_threads].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
         threadgroups::threadgroup(threads, width, most)
     }

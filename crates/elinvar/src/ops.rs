@@ -294,7 +294,7 @@ impl Tensor {
     /// An operator on elements, which may be fused with others.
     fn elementwise<O: Operator + Clone + 'static>(&self, op: Op, operator: &O, others: &[&Tensor]) -> Result<Tensor> {
         let inputs: Vec<_> = std::iter::once(self).chain(others.iter().copied()).collect();
-        if let Some(tensor) = fusion::put_off(op, operator, &inputs)? {
+        if let Some(tensor) = fusion::defer(op, operator, &inputs)? {
             return Ok(tensor);
         }
         let inputs: Vec<_> = inputs.into_iter().map(Some).collect();

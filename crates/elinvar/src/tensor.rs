@@ -12,7 +12,7 @@ use crate::{
     recording,
 };
 
-/// The memory of a tensor and its views, or what its elements will be calculated from. Its address is the identity a recording watches.
+/// The memory of a tensor and its views, or what its elements will be computed from. Its address is the identity a recording watches.
 #[derive(Default)]
 pub(crate) struct TensorMemory {
     buffer: OnceLock<Buffer>,
@@ -48,7 +48,7 @@ impl TensorMemory {
         self.buffer.get().is_some()
     }
 
-    /// What its elements will be calculated from.
+    /// What its elements will be computed from.
     pub(crate) fn node(&self) -> Option<Arc<Node>> {
         self.node.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -109,7 +109,7 @@ impl Tensor {
         buffer.bind(start, span.len() * size)
     }
 
-    /// What its elements will be calculated from, where they are not yet.
+    /// What its elements will be computed from, where they are not yet.
     pub(crate) fn pending_node(&self) -> Option<Arc<Node>> {
         self.memory.node().filter(|node| self.layout == node.layout())
     }

@@ -1,4 +1,4 @@
-//! The operator library: for every operator one folder with its documentation, parameters and launch plan (`mod.rs`), its CPU twin
+//! The operator library: for every operator one folder with its documentation, parameters and launch plan (`mod.rs`), its CPU kernel
 //! (`cpu.rs`) and its naive f64 reference (`oracle.rs`).
 //!
 //! An operator is a value: a struct of its attributes that implements [`Operator`]. From the types of its inputs it infers those of its

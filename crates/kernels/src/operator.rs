@@ -190,7 +190,7 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// A launch of `key` with its CPU twin, its parameter block and its buffers in order; of one thread until [`Launch::over`] says otherwise.
+    /// A launch of `key` with its CPU kernel, its parameter block and its buffers in order; of one thread until [`Launch::over`] says otherwise.
     pub fn new<P: bytemuck::NoUninit>(
         key: KernelKey,
         host: HostKernel,
@@ -200,7 +200,7 @@ impl Launch {
         Self::of(key, Some(host), params, buffers)
     }
 
-    /// The same without a CPU twin: a launch of plans for GPUs.
+    /// The same without a CPU kernel: a launch of plans for GPUs.
     pub fn on_gpu<P: bytemuck::NoUninit>(
         key: KernelKey,
         form: MetalForm,
@@ -228,7 +228,7 @@ impl Launch {
     ) -> Self {
         let (parameters, arguments) = buffers.into_iter().unzip();
         let kernel =
-            Arc::new(KernelSource { key, parameters, params_bytes: size_of::<P>(), host: host.map(HostForm::Twin), metal: None, cuda: None });
+            Arc::new(KernelSource { key, parameters, params_bytes: size_of::<P>(), host: host.map(HostForm::Kernel), metal: None, cuda: None });
         let params = bytemuck::bytes_of(params).to_vec();
         Self { kernel, params, arguments, grid: Extent::linear(1), threadgroup: Extent::linear(1), threadgroup_memory: 0, work: Work::default() }
     }
@@ -286,7 +286,7 @@ pub fn plan_for(operator: &dyn Operator, inputs: &[Option<TensorInfo>], outputs:
     loop {
         let mut fewer = most;
         for launch in &plan.launches {
-            let limit = device.pipeline(&launch.kernel)?.facts().map_or(usize::MAX, |facts| facts.max_threads);
+            let limit = device.pipeline(&launch.kernel)?.info().map_or(usize::MAX, |info| info.max_threads);
             if launch.threadgroup.count() > limit as u128 {
                 fewer = fewer.min(limit);
             }

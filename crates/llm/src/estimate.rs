@@ -1,6 +1,6 @@
 //! The memory a model needs, known before anything is loaded.
 
-use elinvar::{DType, Error, MemoryInfo, Result, shown_bytes};
+use elinvar::{DType, Error, MemoryInfo, Result, format_bytes};
 
 use crate::{Config, Weights};
 
@@ -55,8 +55,8 @@ impl MemoryEstimate {
         if self.total() <= memory.available as u64 {
             return Ok(());
         }
-        let [need, weights, cache, activations] = [self.total(), self.weights, self.cache, self.activations].map(shown_bytes);
-        let [available, total] = [memory.available, memory.total].map(|bytes| shown_bytes(bytes as u64));
+        let [need, weights, cache, activations] = [self.total(), self.weights, self.cache, self.activations].map(format_bytes);
+        let [available, total] = [memory.available, memory.total].map(|bytes| format_bytes(bytes as u64));
         Err(Error::out_of_memory(format!(
             "the model needs {need} (weights {weights}, cache {cache}, activations {activations}), {available} of {total} are free: use a smaller \
              model, a shorter context or a 16-bit cache, or free memory"

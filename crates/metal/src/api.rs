@@ -7,11 +7,11 @@
 
 use std::{ops::Range, path::Path};
 
-use elinvar_core::{ConstantValue, Extent, Grid, HostMemory, MemoryInfo, PipelineFacts, Relief, Result};
+use elinvar_core::{ConstantValue, Extent, Grid, HostMemory, MemoryInfo, PipelineInfo, Relief, Result};
 
 /// What a device says of itself.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub struct DeviceInfo {
     /// `MTLDevice.name`.
     pub name: String,
     /// The system whose compiler and driver these are, with its version.
@@ -134,7 +134,7 @@ pub trait Api: Send + Sync + 'static {
     }
 
     /// What the device is.
-    fn facts(&self) -> Facts;
+    fn info(&self) -> DeviceInfo;
 
     /// Memory now (`recommendedMaxWorkingSetSize` and `currentAllocatedSize`).
     fn memory(&self) -> MemoryInfo;
@@ -225,7 +225,7 @@ pub trait Api: Send + Sync + 'static {
     fn save(&self, archive: &Self::Archive, file: &Path) -> Result<()>;
 
     /// What a pipeline is.
-    fn pipeline_facts(&self, pipeline: &Self::Pipeline) -> PipelineFacts;
+    fn pipeline_info(&self, pipeline: &Self::Pipeline) -> PipelineInfo;
 
     /// A command buffer of the queue, which tools show, as its encoders, under a label.
     ///

@@ -16,7 +16,7 @@ use block2::RcBlock;
 use dispatch2::{
     _dispatch_source_type_memorypressure, DispatchObject, DispatchRetained, DispatchSource, dispatch_source_memorypressure_flags_t as PressureFlags,
 };
-use elinvar_core::{ConstantValue, Error, Grid, HostMemory, MemoryInfo, MemoryPressure, PipelineFacts, Relief, Result};
+use elinvar_core::{ConstantValue, Error, Grid, HostMemory, MemoryInfo, MemoryPressure, PipelineInfo, Relief, Result};
 use objc2::{
     available, msg_send,
     rc::{Retained, autoreleasepool},
@@ -31,7 +31,7 @@ use objc2_metal::{
 };
 
 use crate::{
-    api::{Api, Done, Facts, Kernel, Launch, LibrarySource, StorageMode},
+    api::{Api, DeviceInfo, Done, Kernel, Launch, LibrarySource, StorageMode},
     compile::first_errors,
     encode::threadgroup_bytes,
     memory::pages,
@@ -39,7 +39,7 @@ use crate::{
 };
 use commands::{Commands, outcome};
 use constants::constant_bytes;
-use devices::{devices, facts};
+use devices::{devices, info};
 
 // What MTLCreateSystemDefaultDevice needs and does not link itself.
 // SAFETY: nothing is declared.
@@ -110,7 +110,7 @@ impl Apple {
     /// No such device, one before the M1, or a system before macOS 14; the message says which.
     pub fn new(ordinal: usize) -> Result<Self> {
         let apple = Self::on_trial(ordinal)?;
-        requirements::check(&apple.facts())?;
+        requirements::check(&apple.info())?;
         Ok(apple)
     }
 
@@ -229,8 +229,8 @@ impl Api for Apple {
         autoreleasepool(|_| work())
     }
 
-    fn facts(&self) -> Facts {
-        autoreleasepool(|_| facts(&self.device))
+    fn info(&self) -> DeviceInfo {
+        autoreleasepool(|_| info(&self.device))
     }
 
     fn memory(&self) -> MemoryInfo {
@@ -296,7 +296,7 @@ impl Api for Apple {
             let _held = &owner;
         });
         // SAFETY: whole pages around live memory, mapped as long as its owner lives; the block, which Metal keeps as long as the buffer, holds the owner
-        // and may go on any thread, since `HostMemory` is Send and Sync. Kernels only read the pages (the seam calls the buffer read-only).
+        // and may go on any thread, since `HostMemory` is Send and Sync. Kernels only read the pages (the backend interface calls the buffer read-only).
         let buffer = unsafe {
             let options = MTLResourceOptions::StorageModeShared;
             self.device.newBufferWithBytesNoCopy_length_options_deallocator(first, length, options, Some(&release))
@@ -404,8 +404,8 @@ impl Api for Apple {
         archive.serializeToURL_error(&*url(file)?).map_err(|e| Error::io(format!("cannot write {}: {}", file.display(), told(&e))))
     }
 
-    fn pipeline_facts(&self, pipeline: &Self::Pipeline) -> PipelineFacts {
-        PipelineFacts {
+    fn pipeline_info(&self, pipeline: &Self::Pipeline) -> PipelineInfo {
+        PipelineInfo {
             execution_width: pipeline.threadExecutionWidth(),
             max_threads: pipeline.maxTotalThreadsPerThreadgroup(),
             threadgroup_memory: pipeline.staticThreadgroupMemoryLength(),

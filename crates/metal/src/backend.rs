@@ -48,17 +48,17 @@ pub struct MetalBackend<A: Api> {
 impl<A: Api> MetalBackend<A> {
     /// The backend of a device.
     pub fn new(api: A, kind: DeviceKind) -> Self {
-        let facts = api.facts();
-        let (pipelines, encoder) = (Pipelines::new(&facts), Encoder::new(&facts));
+        let info = api.info();
+        let (pipelines, encoder) = (Pipelines::new(&info), Encoder::new(&info));
         let properties = DeviceProperties {
             kind,
-            name: facts.name,
-            compute_units: facts.compute_units,
+            name: info.name,
+            compute_units: info.compute_units,
             simd_width: 32,
-            max_threads_per_threadgroup: facts.max_threads,
-            threadgroup_memory: facts.threadgroup_memory,
-            max_buffer_bytes: facts.max_buffer_bytes,
-            unified_memory: facts.unified_memory,
+            max_threads_per_threadgroup: info.max_threads,
+            threadgroup_memory: info.threadgroup_memory,
+            max_buffer_bytes: info.max_buffer_bytes,
+            unified_memory: info.unified_memory,
             dtypes: DType::ALL,
             compute_capability: None,
             matrix_library: false,
@@ -260,8 +260,8 @@ impl<A: Api> Backend for MetalBackend<A> {
         let text = if metal.fast_math() { text } else { Cow::Owned(STRICT.to_owned() + &text) };
         let source = LibrarySource { name: &name, text: &text, fast_math: metal.fast_math(), version: metal.version() };
         let compiled = self.api.scope(|| self.pipelines.get(&self.api, source, &name, metal.constants()))?;
-        let facts = compiled.facts;
-        Ok(Pipeline::new(kernel.clone(), compiled).with_facts(facts))
+        let info = compiled.info;
+        Ok(Pipeline::new(kernel.clone(), compiled).with_facts(info))
     }
 
     fn on_memory_pressure(&self, relieve: Relief) {

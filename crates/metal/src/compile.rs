@@ -6,14 +6,14 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use elinvar_core::{Cache, CacheKey, ConstantValue, Error, PipelineFacts, Result};
+use elinvar_core::{Cache, CacheKey, ConstantValue, Error, PipelineInfo, Result};
 
-use crate::api::{Api, Facts, Kernel, LibrarySource};
+use crate::api::{Api, DeviceInfo, Kernel, LibrarySource};
 
 /// A pipeline and what it says of itself.
 pub(crate) struct Compiled<A: Api> {
     pipeline: Arc<A::Pipeline>,
-    pub(crate) facts: PipelineFacts,
+    pub(crate) info: PipelineInfo,
     narrow: Option<Narrow<A>>,
 }
 
@@ -29,11 +29,11 @@ struct Narrow<A: Api> {
 impl<A: Api> Compiled<A> {
     /// The pipeline for a threadgroup of so many threads: another one, with fewer registers for each, where this one cannot run so many.
     pub(crate) fn for_threads(&self, api: &A, threads: usize) -> Result<Arc<A::Pipeline>> {
-        if threads <= self.facts.max_threads {
+        if threads <= self.info.max_threads {
             return Ok(self.pipeline.clone());
         }
         let refused = |why: &str| {
-            let most = self.facts.max_threads;
+            let most = self.info.max_threads;
             let message =
                 format!("{threads} threads in a threadgroup: this device can run the kernel with at most {most}, for it needs many registers");
             Error::invalid_launch(format!("{message}{why}; launch fewer"))
@@ -45,7 +45,7 @@ impl<A: Api> Compiled<A> {
         }
         let kernel = Kernel { library: &narrow.library, name: &narrow.name, constants: &narrow.constants, threads: Some(threads) };
         let made = api.pipeline(kernel, None).map_err(|e| refused(&format!(", and does not compile for more ({e})")))?;
-        if api.pipeline_facts(&made).max_threads < threads {
+        if api.pipeline_info(&made).max_threads < threads {
             return Err(refused(", even when it is compiled for more"));
         }
         let made = Arc::new(made);
@@ -64,9 +64,9 @@ pub(crate) struct Pipelines<A: Api> {
 
 impl<A: Api> Pipelines<A> {
     /// None yet, and none on disk.
-    pub(crate) fn new(facts: &Facts) -> Self {
-        let device = format!("{}, {}, {}", facts.name, facts.system, env!("CARGO_PKG_VERSION"));
-        Self { device, max_threads: facts.max_threads, known: Mutex::default(), archives: None }
+    pub(crate) fn new(info: &DeviceInfo) -> Self {
+        let device = format!("{}, {}, {}", info.name, info.system, env!("CARGO_PKG_VERSION"));
+        Self { device, max_threads: info.max_threads, known: Mutex::default(), archives: None }
     }
 
     /// The same with machine code kept in the cache folder.
@@ -83,12 +83,12 @@ impl<A: Api> Pipelines<A> {
         }
         let library = api.library(source)?;
         let pipeline = self.pipeline(api, Kernel { library: &library, name, constants, threads: None }, &key)?;
-        let facts = api.pipeline_facts(&pipeline);
-        if facts.execution_width != 32 {
-            return Err(Error::unsupported(format!("{name}: its simdgroups have {} threads, kernels need 32", facts.execution_width)));
+        let info = api.pipeline_info(&pipeline);
+        if info.execution_width != 32 {
+            return Err(Error::unsupported(format!("{name}: its simdgroups have {} threads, kernels need 32", info.execution_width)));
         }
         let narrow = || Narrow { library, name: name.to_owned(), constants: constants.to_vec(), wider: Mutex::default() };
-        let made = Arc::new(Compiled { pipeline: Arc::new(pipeline), facts, narrow: (facts.max_threads < self.max_threads).then(narrow) });
+        let made = Arc::new(Compiled { pipeline: Arc::new(pipeline), info, narrow: (info.max_threads < self.max_threads).then(narrow) });
         let mut known = self.known();
         known.retain(|_, compiled| compiled.strong_count() > 0);
         known.insert(key, Arc::downgrade(&made));

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use elinvar_core::{Access, Binding, Command, Dispatch, Error, Extent, Grid, METAL_VERSION, Pipeline, Result};
 
 use crate::{
-    api::{Api, Bound, Facts, Launch, LibrarySource, StorageMode},
+    api::{Api, Bound, DeviceInfo, Launch, LibrarySource, StorageMode},
     compile::{Compiled, Pipelines},
     memory::Memory,
     refusal::Refusals,
@@ -15,7 +15,7 @@ use crate::{
 const WORD: usize = 4;
 
 /// The most bytes that `setBytes` takes.
-const MOST_BYTES: usize = 4096;
+const MAX_BYTES: usize = 4096;
 
 /// Encodes the commands of a device's lists.
 pub(crate) struct Encoder<A: Api> {
@@ -29,8 +29,8 @@ pub(crate) struct Encoder<A: Api> {
 
 impl<A: Api> Encoder<A> {
     /// For a device.
-    pub(crate) fn new(facts: &Facts) -> Self {
-        Self { threadgroup_memory: facts.threadgroup_memory, copy_bytes: OnceLock::new(), fill_bytes: OnceLock::new(), absent: OnceLock::new() }
+    pub(crate) fn new(info: &DeviceInfo) -> Self {
+        Self { threadgroup_memory: info.threadgroup_memory, copy_bytes: OnceLock::new(), fill_bytes: OnceLock::new(), absent: OnceLock::new() }
     }
 
     /// What can be wrong with a command before anything of its list has begun.
@@ -42,10 +42,10 @@ impl<A: Api> Encoder<A> {
     fn check_dispatch(&self, api: &A, dispatch: &Dispatch) -> Result<()> {
         pipeline(api, dispatch)?;
         dispatch.grid.threads(dispatch.threadgroup)?;
-        if dispatch.params.len() > MOST_BYTES {
-            return Err(Error::unsupported(format!("a parameter block of {} bytes: Metal takes at most {MOST_BYTES}", dispatch.params.len())));
+        if dispatch.params.len() > MAX_BYTES {
+            return Err(Error::unsupported(format!("a parameter block of {} bytes: Metal takes at most {MAX_BYTES}", dispatch.params.len())));
         }
-        let declared = compiled::<A>(&dispatch.pipeline)?.facts.threadgroup_memory;
+        let declared = compiled::<A>(&dispatch.pipeline)?.info.threadgroup_memory;
         let (given, most) = (dispatch.threadgroup_memory.iter().copied().map(threadgroup_bytes).sum::<usize>(), self.threadgroup_memory);
         if declared + given > most {
             let message =

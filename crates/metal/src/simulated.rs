@@ -12,7 +12,7 @@ use std::{
     time::Instant,
 };
 
-use elinvar_core::{Error, HostMemory, KernelSource, METAL_VERSION, MemoryInfo, MemoryPressure, Metal, PipelineFacts, Relief, Result};
+use elinvar_core::{Error, HostMemory, KernelSource, METAL_VERSION, MemoryInfo, MemoryPressure, Metal, PipelineInfo, Relief, Result};
 use elinvar_msl::ParameterKind;
 use elinvar_sim::{
     Binding, Buffer, CommandBuffer, CompileOptions, Config, Dispatch, Library, Math, Output, Pipeline, Queue, Report, Simulator, Source, Subnormals,
@@ -21,7 +21,7 @@ use elinvar_sim::{
 
 use crate::{
     MetalBackend,
-    api::{Api, Done, Facts, Kernel, Launch, LibrarySource, StorageMode},
+    api::{Api, DeviceInfo, Done, Kernel, Launch, LibrarySource, StorageMode},
     backend::STRICT,
     chips::Gpu,
 };
@@ -221,9 +221,9 @@ impl Api for Simulated {
     type Capture = ();
     type CommandBuffer = CommandBuffer;
 
-    fn facts(&self) -> Facts {
+    fn info(&self) -> DeviceInfo {
         let checks = if self.options.checked { "checked" } else { "unchecked" };
-        Facts {
+        DeviceInfo {
             name: format!("Metal simulator ({checks}) of an {}, {}", self.options.gpu, self.simulator.toolchain().describe()),
             system: String::new(),
             family: None,
@@ -313,8 +313,8 @@ impl Api for Simulated {
         Err(no_archive())
     }
 
-    fn pipeline_facts(&self, &(_, max_threads): &Self::Pipeline) -> PipelineFacts {
-        PipelineFacts { execution_width: 32, max_threads, threadgroup_memory: 0 }
+    fn pipeline_info(&self, &(_, max_threads): &Self::Pipeline) -> PipelineInfo {
+        PipelineInfo { execution_width: 32, max_threads, threadgroup_memory: 0 }
     }
 
     fn command_buffer(&self, _label: &str) -> Result<CommandBuffer> {

@@ -1,4 +1,4 @@
-//! A list's command buffers on their way.
+//! A list's command buffers in flight.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -25,7 +25,7 @@ fn every_operator_has_the_bits_of_the_cpu() {
     let cpu = Device::new(CpuBackend::new(None).unwrap());
     let cases = conformance::cases();
     let mut failures = Vec::new();
-    let tally = conformance::put_through(&cases, &metal, &cpu, |_, placement, outcome| {
+    let tally = conformance::run_suite(&cases, &metal, &cpu, |_, placement, outcome| {
         failures.extend(outcome.as_ref().err().map(|error| format!("{placement:?}: {error}")));
     });
     println!("{tally:?} on {}", metal.properties().name);

@@ -54,7 +54,7 @@ impl Strip<'_> {
         stored
     }
 
-    /// The operation on operands of which enough is known to calculate with that instead of their lanes.
+    /// The operation on operands of which enough is known to compute with that instead of their lanes.
     pub(super) fn apply_to_known(&mut self, apply: &Apply) -> bool {
         if apply.from[..apply.count].iter().all(|&slot| self.slots[slot as usize].uniform.is_some()) {
             let bits = self.apply_once(apply);

@@ -2,7 +2,7 @@
 //!
 //! A block runs in lockstep: each register is a vector over the block's threads, each instruction a loop over its lanes, and where threads
 //! part a mask says who runs. Blocks that share nothing are run together in strips of a thousand lanes or more, so that the cost of an instruction
-//! is spread and registers stay in the first cache. What is the same in all lanes is calculated once, and lanes that count up (positions and
+//! is spread and registers stay in the first cache. What is the same in all lanes is computed once, and lanes that count up (positions and
 //! what is added to them) are not even written down: a load at such an index is a slice of the buffer. Blocks run in parallel.
 
 mod active;

@@ -3,7 +3,7 @@
 /// A load waits for a store before it whose address differs by a multiple of so many bytes, as if it were the same.
 pub(super) const ALIAS: usize = 4096;
 /// Bytes of the widest value of a piece. Values between operations lie half of [`ALIAS`] away from the result's elements, so that
-/// neither waits for the other; and stores of one piece to memory are few enough to be under way while the next one is calculated.
+/// neither waits for the other; and stores of one piece to memory are few enough to be under way while the next one is computed.
 pub(super) const PIECE: usize = ALIAS / 2;
 /// Bytes of the memory for a value: wherever a piece begins in the first half, it ends in the second.
 pub(super) const TILE: usize = 2 * ALIAS;

@@ -43,7 +43,7 @@ pub(super) fn zero(dtype: DType) -> String {
     format!("{}(0)", element_name(dtype))
 }
 
-/// The type in which a reduction calculates.
+/// The type in which a reduction computes.
 pub(super) const fn exchanged(dtype: DType) -> &'static str {
     match dtype {
         DType::Bool => "uint",

@@ -2,7 +2,7 @@
 
 use elinvar_core::Result;
 
-use super::{Limits, MOST_DEPTH, at};
+use super::{Limits, MAX_DEPTH, at};
 use crate::program::{Function, Instruction, Operand};
 
 /// A set of registers.
@@ -114,8 +114,8 @@ pub(super) fn check(function: &Function, limits: &Limits) -> Result<()> {
             Instruction::Exit => (assigned, reachable) = (full.clone(), false),
             _ => {}
         }
-        if open.len() > MOST_DEPTH {
-            return fail(&format!("blocks in one another are {MOST_DEPTH} deep at most"));
+        if open.len() > MAX_DEPTH {
+            return fail(&format!("blocks in one another are {MAX_DEPTH} deep at most"));
         }
     }
     if !open.is_empty() {

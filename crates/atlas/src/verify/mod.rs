@@ -40,13 +40,13 @@ pub(crate) const REDUCTION_BYTES: u64 = 2 << 10;
 /// What is wrong with a loop that takes more steps than [`Limits::steps`].
 pub(crate) const TOO_MANY_STEPS: &str = "the loops of a thread took more steps than they may: this one may have no end";
 /// Instructions of a program, calls expanded.
-const MOST_INSTRUCTIONS: u64 = 1 << 16;
+const MAX_INSTRUCTIONS: u64 = 1 << 16;
 /// Registers of a program, calls expanded.
-const MOST_REGISTERS: u64 = 1 << 12;
+const MAX_REGISTERS: u64 = 1 << 12;
 /// Parameters and shared arrays, each.
-const MOST_PARAMETERS: usize = 24;
+const MAX_PARAMETERS: usize = 24;
 /// Blocks in one another.
-const MOST_DEPTH: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// A program that was verified.
 #[derive(Clone, Debug)]
@@ -181,8 +181,8 @@ fn header(program: &Program, limits: &Limits) -> Result<()> {
     for (count, what, places) in
         [(program.parameters.len(), "parameters", &places.parameters), (program.shared.len(), "shared arrays", &places.shared)]
     {
-        if count > MOST_PARAMETERS {
-            return Err(about(places.get(MOST_PARAMETERS), format_args!("{count} {what}: {MOST_PARAMETERS} at most")));
+        if count > MAX_PARAMETERS {
+            return Err(about(places.get(MAX_PARAMETERS), format_args!("{count} {what}: {MAX_PARAMETERS} at most")));
         }
     }
     let mut bytes = 0u64;
@@ -221,17 +221,17 @@ fn size(program: &Program, function: &Function, before: &[(u64, u64)]) -> Result
             instructions += more_instructions + 2 + u64::from(program.functions[*callee as usize].parameters);
             registers += more_registers;
         }
-        if instructions > MOST_INSTRUCTIONS || registers > MOST_REGISTERS {
+        if instructions > MAX_INSTRUCTIONS || registers > MAX_REGISTERS {
             return Err(at(
                 function,
                 index,
-                format_args!("too large with its calls: {MOST_INSTRUCTIONS} instructions and {MOST_REGISTERS} registers at most"),
+                format_args!("too large with its calls: {MAX_INSTRUCTIONS} instructions and {MAX_REGISTERS} registers at most"),
             ));
         }
     }
-    if instructions > MOST_INSTRUCTIONS || registers > MOST_REGISTERS {
+    if instructions > MAX_INSTRUCTIONS || registers > MAX_REGISTERS {
         return Err(wrong(format!(
-            "{}: {instructions} instructions, {registers} registers: {MOST_INSTRUCTIONS}, {MOST_REGISTERS} at most",
+            "{}: {instructions} instructions, {registers} registers: {MAX_INSTRUCTIONS}, {MAX_REGISTERS} at most",
             function.name
         )));
     }

@@ -60,7 +60,7 @@ impl Checker<'_> {
     fn element(&self, memory: Memory, index: Operand, reads: bool, writes: bool) -> Checked<DType> {
         let (name, dtype) = self.program.memory(memory).ok_or_else(|| format!("there is no {memory:?}"))?;
         if self.function.result.is_some() {
-            return Err(format!("functions calculate on values: '{name}' can be used in the kernel alone"));
+            return Err(format!("functions compute on values: '{name}' can be used in the kernel alone"));
         }
         let found = self.operand(index)?;
         if !matches!(found, DType::U32 | DType::I32 | DType::U64 | DType::I64) {

@@ -1,7 +1,7 @@
 //! Barriers and reductions over a block are where all its threads come together, operations of a simdgroup where all its threads do.
 //!
 //! Every register has a variance: the same for a whole block, for each simdgroup, or for no two threads. A register varies as what it is
-//! calculated from does, and as the conditions on which it is assigned do. Each register and block can rise twice, so a worklist ends.
+//! computed from does, and as the conditions on which it is assigned do. Each register and block can rise twice, so a worklist ends.
 
 use elinvar_core::{Access, Result};
 

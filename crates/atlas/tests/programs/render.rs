@@ -51,7 +51,7 @@ fn what_is_no_run_of_neighbours_is_not_a_word() {
     not("i = add i 8\na = load x[i]\nb = load x[i1]\n");
     not("a = load x[i]\ni1 = mul i1 3\nb = load x[i1]\n");
     not("i = load x[i]\nb = load x[i]\n");
-    // The second time around, `i` is not what `i1` was calculated from.
+    // The second time around, `i` is not what `i1` was computed from.
     not("loop 2\na = load x[i]\nb = load x[i1]\ni = add i 8\nend\n");
     not("c = lt i 9\nif c\ni = add i 8\nend\na = load x[i]\nb = load x[i1]\n");
     not("a = load x[0]\nb = load x[1]\n");

@@ -1,5 +1,5 @@
 use clap::Args;
-use elinvar::{DeviceKind, DeviceReport, DeviceState, Result, devices, shown_bytes};
+use elinvar::{DeviceKind, DeviceReport, DeviceState, Result, devices, format_bytes};
 use serde_json::{Value, json};
 
 use super::print_line;
@@ -53,7 +53,7 @@ fn as_json(report: &DeviceReport) -> Value {
 pub(super) fn as_text(report: &DeviceReport) -> String {
     match &report.state {
         Ok(DeviceState { properties: p, family, assumed, memory, software }) => {
-            let [free, total] = [memory.available, memory.total].map(|bytes| shown_bytes(bytes as u64));
+            let [free, total] = [memory.available, memory.total].map(|bytes| format_bytes(bytes as u64));
             let units = match p.kind {
                 DeviceKind::Cuda => "multiprocessors",
                 DeviceKind::Metal | DeviceKind::MetalSim => "cores",

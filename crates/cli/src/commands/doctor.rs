@@ -8,9 +8,8 @@ use std::{
 
 use clap::Args;
 use elinvar::{
-    BackendType, Cache, Device, DeviceReport, Error, Executor, MemoryInfo, Result, cuda_compiler, devices,
-    kernels::conformance::{Tally, cases, compile, each_kernel_once, put_through},
-    shown_bytes,
+    BackendType, Cache, Device, DeviceReport, Error, Executor, MemoryInfo, Result, cuda_compiler, devices, format_bytes,
+    kernels::conformance::{Tally, cases, compile, each_kernel_once, run_suite},
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -40,14 +39,14 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<bool> {
     print_line(format!("processor {} · {} threads", processor(), std::thread::available_parallelism().map_or(1, usize::from)));
     let memory = MemoryInfo::of_host();
     if memory.total != usize::MAX {
-        let [available, total] = [memory.available, memory.total].map(|bytes| shown_bytes(bytes as u64));
+        let [available, total] = [memory.available, memory.total].map(|bytes| format_bytes(bytes as u64));
         print_line(format!("memory    {available} of {total} free"));
     }
     for (purpose, found) in compilers() {
         print_line(format!("compiler  for {purpose}: {}", found.unwrap_or_else(|error| format!("none: {error}"))));
     }
     match Cache::default_folder() {
-        Ok(folder) => print_line(format!("cache     {} in {}", shown_bytes(bytes_in(&folder)), folder.display())),
+        Ok(folder) => print_line(format!("cache     {} in {}", format_bytes(bytes_in(&folder)), folder.display())),
         Err(error) => print_line(format!("cache     none: {error}")),
     }
     let reference = Executor::new_cpu(NonZeroUsize::MIN)?;
@@ -104,7 +103,7 @@ fn examine(report: &DeviceReport, reference: &Device, full: bool) -> Result<bool
     gathered(&refused).iter().for_each(|line| print_line(format!("          {line}")));
     let (start, mut failures) = (Instant::now(), Vec::new());
     let running = progress("cases run");
-    let Tally { passed, failed } = put_through(&chosen, device, reference, |number, placement, outcome| {
+    let Tally { passed, failed } = run_suite(&chosen, device, reference, |number, placement, outcome| {
         show(&running, number, chosen.len());
         failures.extend(outcome.as_ref().err().map(|error| format!("{placement:?}: {error}")));
     });

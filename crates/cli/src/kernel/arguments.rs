@@ -91,11 +91,11 @@ impl BufferArgument {
 }
 
 /// Bytes a buffer may have.
-const MOST_BYTES: usize = 1 << 31;
+const MAX_BYTES: usize = 1 << 31;
 
 fn checked_size(count: usize, size: usize) -> Result<usize> {
-    let bytes = count.checked_mul(size).filter(|&bytes| bytes <= MOST_BYTES);
-    bytes.ok_or_else(|| Error::invalid_argument(format!("{count} elements of {size} bytes: a buffer holds at most {MOST_BYTES} bytes here")))
+    let bytes = count.checked_mul(size).filter(|&bytes| bytes <= MAX_BYTES);
+    bytes.ok_or_else(|| Error::invalid_argument(format!("{count} elements of {size} bytes: a buffer holds at most {MAX_BYTES} bytes here")))
 }
 
 fn tensor_bytes(file: &Path, tensor: &str) -> Result<(DType, Vec<u8>)> {

@@ -11,7 +11,7 @@ pub(crate) fn list(device: &Device, operator: &'static str, host: HostKernel, bu
         key,
         parameters: vec![Parameter::update("x", DType::F32)],
         params_bytes: 0,
-        host: Some(HostForm::Twin(host)),
+        host: Some(HostForm::Kernel(host)),
         metal: None,
         cuda: None,
     });

@@ -133,7 +133,7 @@ fn adopted_memory_is_read_in_place() {
         key,
         parameters: vec![Parameter::read("x", DType::U8)],
         params_bytes: 0,
-        host: Some(HostForm::Twin(host)),
+        host: Some(HostForm::Kernel(host)),
         metal: None,
         cuda: None,
     });
@@ -169,7 +169,7 @@ fn kernels_run_over_threads_that_threadgroups_divide() {
         Ok(())
     };
     let key = KernelKey::new("extents", &[DType::U32]);
-    let (parameters, host) = (vec![Parameter::update("x", DType::U32)], Some(HostForm::Twin(host)));
+    let (parameters, host) = (vec![Parameter::update("x", DType::U32)], Some(HostForm::Kernel(host)));
     let pipeline = device.pipeline(&Arc::new(KernelSource { key, parameters, params_bytes: 0, host, metal: None, cuda: None })).unwrap();
     let buffer = device.allocate(8).unwrap();
     let launch = |threads| {

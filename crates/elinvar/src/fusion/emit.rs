@@ -8,11 +8,11 @@ use elinvar_kernels::Scalar;
 
 use super::{
     graph::{From, Graph, Op, Step},
-    space::{MOST_WORDS, Space, Tiling},
+    space::{MAX_WORDS, Space, Tiling},
 };
 
 /// Parameters of a program.
-const MOST_PARAMETERS: usize = 24;
+const MAX_PARAMETERS: usize = 24;
 /// Threads of a block on devices that have threads.
 const THREADS: usize = 256;
 /// Registers of a thread for which a multiprocessor of NVIDIA's holds the most threads.
@@ -68,7 +68,7 @@ impl Plan {
                     's'
                 });
                 if stride != 0 && stride != 1 {
-                    // Modulo 2^32, as programs calculate: negative steps come out right.
+                    // Modulo 2^32, as programs compute: negative steps come out right.
                     scalars.push((format!("s{leaf}_{axis}"), (stride / unit as isize) as u32));
                 }
             }
@@ -80,7 +80,7 @@ impl Plan {
             let _ = write!(key, ";{step}");
         }
         let buffers = graph.leaves.len() + graph.outputs.len();
-        (buffers + scalars.len() <= MOST_PARAMETERS).then_some(Self {
+        (buffers + scalars.len() <= MAX_PARAMETERS).then_some(Self {
             key,
             grid: grid.map(|n| n as u32),
             block: [block as u32, 1, 1],
@@ -99,7 +99,7 @@ impl Plan {
 
     /// How many registers a thread is to do with: where its words leave room, as few as let all threads run that a multiprocessor of NVIDIA's holds.
     pub(super) fn registers(&self) -> Option<u32> {
-        self.tiling.filter(|tiling| tiling.words * self.leaves <= MOST_WORDS).map(|_| REGISTERS)
+        self.tiling.filter(|tiling| tiling.words * self.leaves <= MAX_WORDS).map(|_| REGISTERS)
     }
 
     /// The program.
@@ -108,7 +108,7 @@ impl Plan {
     /// A step has other operands than its operator takes: a fault of the library's.
     pub(super) fn program(&self, graph: &Graph, space: &Space) -> Result<Program> {
         let mut b = Builder::new("fused");
-        // Every index is calculated from extents and strides that were checked.
+        // Every index is computed from extents and strides that were checked.
         b.bounds(Bounds::Unchecked);
         let leaves: Vec<_> = graph.leaves.iter().enumerate().map(|(i, leaf)| b.buffer(&format!("x{i}"), leaf.dtype(), Access::Read)).collect();
         let dtype = |step: usize| graph.steps[step].node.info.dtype;

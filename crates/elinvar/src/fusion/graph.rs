@@ -9,11 +9,11 @@ use std::{
 use elinvar_core::{DType, Layout, Result, Shape};
 use elinvar_kernels::{Operator, Scalar, TensorInfo, binary::BinaryOp, compare::CompareOp, unary::UnaryOp};
 
-use super::{MOST_LEAVES, MOST_OPERATORS};
+use super::{MAX_LEAVES, MAX_OPERATORS};
 use crate::{Executor, Tensor, tensor::TensorMemory};
 
 /// Outputs of one program.
-const MOST_OUTPUTS: usize = 4;
+const MAX_OUTPUTS: usize = 4;
 
 /// An operator on elements, as far as programs have it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -135,13 +135,13 @@ impl Graph {
     pub(super) fn join(&mut self, memory: &Arc<TensorMemory>, node: &Arc<Node>) -> bool {
         if let Some(From::Step(place)) = self.known.get(&Arc::as_ptr(node)).copied() {
             let is_output = self.outputs.iter().any(|(_, output)| Arc::ptr_eq(output, memory));
-            if !is_output && self.outputs.len() < MOST_OUTPUTS {
+            if !is_output && self.outputs.len() < MAX_OUTPUTS {
                 self.outputs.push((place, memory.clone()));
                 return true;
             }
             return is_output;
         }
-        let fits = *node.info.shape() == self.shape && self.outputs.len() < MOST_OUTPUTS && self.steps.len() + node.operators <= MOST_OPERATORS;
+        let fits = *node.info.shape() == self.shape && self.outputs.len() < MAX_OUTPUTS && self.steps.len() + node.operators <= MAX_OPERATORS;
         if !fits {
             return false;
         }
@@ -149,7 +149,7 @@ impl Graph {
         let is_shared = |leaf: &Tensor| self.leaves.iter().any(|own| own.same_memory(leaf));
         let more = other.leaves.iter().filter(|leaf| !self.has_leaf(leaf)).count();
         let joins =
-            other.leaves.iter().any(is_shared) && self.leaves.len() + more <= MOST_LEAVES && self.outputs.len() + other.outputs.len() <= MOST_OUTPUTS;
+            other.leaves.iter().any(is_shared) && self.leaves.len() + more <= MAX_LEAVES && self.outputs.len() + other.outputs.len() <= MAX_OUTPUTS;
         joins && self.visit(node, Some(memory)).is_ok()
     }
 
@@ -173,7 +173,7 @@ impl Graph {
         if let Some(memory) = &alive
             && (memory.has_buffer() || *node.info.shape() != self.shape)
         {
-            // What somebody holds is calculated once.
+            // What somebody holds is computed once.
             super::force(memory)?;
             let from = self.leaf(&Tensor::new(&node.executor, memory.clone(), node.info.dtype, node.info.layout));
             self.known.insert(Arc::as_ptr(node), from);
@@ -188,7 +188,7 @@ impl Graph {
         }
         let place = self.steps.len();
         self.steps.push(Step { node: node.clone(), from });
-        if let Some(memory) = target.cloned().or(alive.filter(|_| self.outputs.len() < MOST_OUTPUTS - 1)) {
+        if let Some(memory) = target.cloned().or(alive.filter(|_| self.outputs.len() < MAX_OUTPUTS - 1)) {
             self.outputs.push((place, memory));
         }
         self.known.insert(Arc::as_ptr(node), From::Step(place));

@@ -1,6 +1,6 @@
 //! Chains of operators on elements as one kernel: see `docs/fusion.md`.
 //!
-//! While a thread records, or runs the body of [`Executor::fuse`], such operators put off their work: their tensors hold an expression
+//! While a thread records, or runs the body of [`Executor::fuse`], such operators defer their work: their tensors hold an expression
 //! ([`graph::Node`]) in place of memory. What needs the elements makes one Atlas program of the expression ([`emit`]) and launches it.
 
 mod emit;
@@ -23,13 +23,13 @@ use crate::{Executor, Tensor, programs::Prepared, tensor::TensorMemory};
 use graph::{Graph, Input};
 
 /// Operators of one expression.
-const MOST_OPERATORS: usize = 48;
+const MAX_OPERATORS: usize = 48;
 /// Operands of one expression.
-const MOST_LEAVES: usize = 8;
+const MAX_LEAVES: usize = 8;
 /// Elements of one launch, and of memory up to the last that an operand has: what programs count them in has 32 bits.
-const MOST_ELEMENTS: usize = 1 << 31;
+const MAX_ELEMENTS: usize = 1 << 31;
 /// Programs that are kept for a device.
-const MOST_PROGRAMS: usize = 1024;
+const MAX_PROGRAMS: usize = 1024;
 
 /// The programs made for a device, by their structure.
 #[derive(Default)]
@@ -38,11 +38,11 @@ struct Programs(Mutex<HashMap<String, Prepared>>);
 thread_local! {
     /// How many recordings and calls of [`Executor::fuse`] this thread is in.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
-    /// What was put off.
+    /// What was deferred.
     static PENDING: RefCell<Vec<Weak<TensorMemory>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// While it lives, this thread puts work off.
+/// While it lives, this thread defers work.
 pub(crate) struct Scope;
 
 impl Scope {
@@ -87,10 +87,10 @@ impl Executor {
     }
 }
 
-/// The result of an operator on elements, put off if this thread does that and the operator can be part of a program.
+/// The result of an operator on elements, deferred if this thread does that and the operator can be part of a program.
 ///
 /// `None`: it is to be launched by itself.
-pub(crate) fn put_off<O: Operator + Clone + 'static>(op: Op, operator: &O, inputs: &[&Tensor]) -> Result<Option<Tensor>> {
+pub(crate) fn defer<O: Operator + Clone + 'static>(op: Op, operator: &O, inputs: &[&Tensor]) -> Result<Option<Tensor>> {
     let Some(first) = inputs.first().filter(|_| DEPTH.get() > 0) else { return Ok(None) };
     let executor = first.executor();
     if inputs.iter().any(|t| !t.executor().device.same(&executor.device)) {
@@ -100,12 +100,12 @@ pub(crate) fn put_off<O: Operator + Clone + 'static>(op: Op, operator: &O, input
     let [info] = operator.infer(&infos)?[..] else { return Ok(None) };
     let dtypes: Vec<_> = inputs.iter().map(|t| t.dtype()).collect();
     let reaches = inputs.iter().map(|t| t.layout().span().end);
-    if !op.fuses(&dtypes) || reaches.chain([info.shape().elements()]).any(|elements| elements > MOST_ELEMENTS) {
+    if !op.fuses(&dtypes) || reaches.chain([info.shape().elements()]).any(|elements| elements > MAX_ELEMENTS) {
         return Ok(None);
     }
     let mut taken: Vec<_> = inputs.iter().map(|t| Input::of(t)).collect();
     // An expression that would be too large takes the results of its parts.
-    while taken.iter().map(Input::operators).sum::<usize>() >= MOST_OPERATORS || taken.iter().map(Input::leaves).sum::<usize>() > MOST_LEAVES {
+    while taken.iter().map(Input::operators).sum::<usize>() >= MAX_OPERATORS || taken.iter().map(Input::leaves).sum::<usize>() > MAX_LEAVES {
         let Some(largest) = (0..taken.len()).max_by_key(|&i| taken[i].operators()).filter(|&i| taken[i].operators() > 0) else { return Ok(None) };
         inputs[largest].binding()?;
         taken[largest] = Input::of(inputs[largest]);
@@ -119,7 +119,7 @@ pub(crate) fn put_off<O: Operator + Clone + 'static>(op: Op, operator: &O, input
     Ok(Some(Tensor::new(executor, memory, info.dtype, Layout::contiguous(*info.shape()))))
 }
 
-/// Does what this thread has put off and somebody still holds: before memory changes that it may read, and at the end.
+/// Does what this thread has deferred and somebody still holds: before memory changes that it may read, and at the end.
 pub(crate) fn flush() -> Result<()> {
     let pending = PENDING.take();
     // The last first: what it takes on its way, and is held, becomes another output of the same kernel.
@@ -135,7 +135,7 @@ pub(crate) fn flush() -> Result<()> {
     Ok(())
 }
 
-/// Does what `memory` was put off for.
+/// Does what `memory` was deferred for.
 pub(crate) fn force(memory: &Arc<TensorMemory>) -> Result<()> {
     match memory.node() {
         None => Ok(()),
@@ -199,7 +199,7 @@ fn programs(executor: &Executor, key: &str, make: impl FnOnce() -> Result<Prepar
     }
     let made = make()?;
     let mut kept = lock();
-    if kept.len() >= MOST_PROGRAMS {
+    if kept.len() >= MAX_PROGRAMS {
         kept.clear();
     }
     kept.insert(key.to_owned(), made.clone());

@@ -4,7 +4,7 @@ use elinvar_core::{Layout, Result, Shape};
 use elinvar_kernels::TensorInfo;
 
 /// Words of 16 bytes that a thread has under way at once.
-pub(super) const MOST_WORDS: usize = 4;
+pub(super) const MAX_WORDS: usize = 4;
 
 /// Where an operand's elements lie: the first, and the steps along the axes of the space.
 pub(super) struct Place {
@@ -72,7 +72,7 @@ impl Tiling {
         while space.rank() > 1 && !inner.is_multiple_of(width) {
             width /= 2;
         }
-        let words = if space.places.len() * 2 <= MOST_WORDS { 2 } else { 1 };
+        let words = if space.places.len() * 2 <= MAX_WORDS { 2 } else { 1 };
         Self { width, words: (words * 16 / widest.max(2)) / width }
     }
 }

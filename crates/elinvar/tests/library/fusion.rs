@@ -94,7 +94,7 @@ fn programs_go_when_the_system_is_about_to_end_others() {
     assert_eq!(programs(), (1, 1));
     lack(MemoryPressure::Critical);
     assert_eq!(short.compiled.lock().unwrap()[0].strong_count(), 0);
-    assert_eq!(programs(), (2, 1), "made anew");
+    assert_eq!(programs(), (2, 1), "made again");
 }
 
 #[test]
@@ -436,7 +436,7 @@ fn outputs_of_one_shape_share_a_launch_and_what_nobody_holds_has_none() {
 }
 
 #[test]
-fn what_is_put_off_reads_memory_as_it_was() {
+fn what_is_deferred_reads_memory_as_it_was() {
     let executor = cpu();
     let (x, z) = (executor.tensor(&[3], &[1f32, 2.0, 3.0]).unwrap(), executor.tensor(&[3], &[7f32, 8.0, 9.0]).unwrap());
     let body = || {
@@ -460,7 +460,7 @@ fn what_is_put_off_reads_memory_as_it_was() {
 }
 
 #[test]
-fn views_and_reads_of_what_is_put_off_are_of_its_elements() {
+fn views_and_reads_of_what_is_deferred_are_of_its_elements() {
     let executor = cpu();
     let x = executor.tensor(&[2, 3], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
     let (read, t, sum) = executor

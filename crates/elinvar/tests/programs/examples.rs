@@ -1,4 +1,4 @@
-//! The example programs calculate what Rust does, on every device with the same bits.
+//! The example programs compute what Rust does, on every device with the same bits.
 
 use elinvar::atlas::{self, Constant, LaunchConfig};
 

@@ -1,4 +1,4 @@
-//! Programs on every device that is there, or on the one that `ELINVAR_DEVICE` names: what they calculate, and the bits of the CPU.
+//! Programs on every device that is there, or on the one that `ELINVAR_DEVICE` names: what they compute, and the bits of the CPU.
 //! `ELINVAR_PROGRAMS` says how many random ones, `ELINVAR_SEED` where to start.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]

@@ -1,6 +1,6 @@
 // What a block of keys gives a tile's rows: their sums and states, for merge.metal to put together in order.
 
-// The block's first keys are on their way, and the queries are shared.
+// The block's first keys are in flight, and the queries are shared.
 template <uint ROWS, uint COLUMNS, uint CHUNKS, typename T>
 inline void sum_block(thread T& tile, uint block, uint blocks, device float* values, device float* states) {
     const uint width = uint(tile.p.value_width);

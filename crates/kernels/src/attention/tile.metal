@@ -39,10 +39,10 @@ struct Tile {
     static constexpr constant uint MEETING = ROWS < THREADS / WIDTH ? ROWS : THREADS / WIDTH;
     static constexpr constant uint PASSES = ROWS / MEETING;
 
-    // Keys that a simdgroup scores together. A lane has some in turn, whose sums go up one tree, and whose successors are on their way meanwhile.
+    // Keys that a simdgroup scores together. A lane has some in turn, whose sums go up one tree, and whose successors are in flight meanwhile.
     static constexpr constant uint TOGETHER = 32 / LANES;
     static constexpr constant uint BATCH = LANES < 4 ? LANES : 4;
-    // Values that are on their way.
+    // Values that are in flight.
     static constexpr constant uint AT_ONCE = 8;
 
     typedef LaneSums<ROWS * BATCH, LANES> Tree;
@@ -74,7 +74,7 @@ struct Tile {
     KeyRange stored;
     KeyRange common;
     Newest newest;
-    // A thread's part of a query, until it is shared; elements of keys on their way.
+    // A thread's part of a query, until it is shared; elements of keys in flight.
     float own_query[SLOTS];
     Words<KV> words[BATCH];
 

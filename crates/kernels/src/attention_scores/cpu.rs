@@ -1,4 +1,4 @@
-//! The CPU twin: the tiles of attention, their scores gathered row by row.
+//! The CPU kernel: the tiles of attention, their scores gathered row by row.
 
 use elinvar_core::{HostArguments, Result};
 use rayon::prelude::*;

@@ -1,4 +1,4 @@
-//! The CPU twin: one vectorised loop for each pair of types; halves go through f32, block by block.
+//! The CPU kernel: one vectorised loop for each pair of types; halves go through f32, block by block.
 
 use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
 use half::{bf16, f16};
@@ -81,7 +81,7 @@ fn leading_bits(magnitude: u64) -> f32 {
 }
 
 /// The kernel of a pair of types; of integers only the pairs that [`super::canonical`] leaves.
-pub(super) fn twin(from: DType, to: DType) -> Result<HostKernel> {
+pub(super) fn kernel(from: DType, to: DType) -> Result<HostKernel> {
     let kernel = match (from, to) {
         (DType::F16, DType::F32) => Some(run::<f16, f32> as HostKernel),
         (DType::F16, _) => from_half::<f16>(to),
@@ -204,7 +204,7 @@ mod tests {
     fn every_pair_of_types_has_a_kernel_or_moves_bits() {
         for (&from, &to) in DType::ALL.iter().flat_map(|from| DType::ALL.iter().map(move |to| (from, to))) {
             let (source, target) = super::super::canonical(from, to);
-            assert!(source == target || twin(source, target).is_ok(), "{from} to {to}");
+            assert!(source == target || kernel(source, target).is_ok(), "{from} to {to}");
         }
     }
 }

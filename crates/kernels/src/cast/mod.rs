@@ -67,7 +67,7 @@ pub(crate) fn launch(x: &TensorInfo, to: DType, from: Argument, into: Argument) 
     }
     let (space, [operand]) = Space::collapse([&x.layout]);
     let buffers = [(Parameter::read("x", source), from), (Parameter::write("y", target), into)];
-    let launch = Launch::new(KernelKey::new("cast", &[source, target]), cpu::twin(source, target)?, &CastParams { space, x: operand }, buffers);
+    let launch = Launch::new(KernelKey::new("cast", &[source, target]), cpu::kernel(source, target)?, &CastParams { space, x: operand }, buffers);
     Ok(over_elements(launch.with_metal(METAL), space.elements()))
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use elinvar_core::{Binding, Buffer, DType, Device, DeviceProperties, Error, ListBuilder, Result};
 
 pub use refused::refused;
-pub use suite::{Tally, compile, each_kernel_once, put_through, runs_all, sample, skipped};
+pub use suite::{Tally, compile, each_kernel_once, run_suite, runs_all, sample, skipped};
 pub use tensor::HostTensor;
 
 use crate::{Operator, Plan, Precision, TensorInfo, encode, plan_for};

@@ -87,7 +87,7 @@ pub struct Tally {
 }
 
 /// Compares a device with a reference on each case, aligned and at odd offsets, until the device is lost; `tell` hears of each run, with the case's number.
-pub fn put_through(cases: &[Case], device: &Device, reference: &Device, mut tell: impl FnMut(usize, Placement, &Result<()>)) -> Tally {
+pub fn run_suite(cases: &[Case], device: &Device, reference: &Device, mut tell: impl FnMut(usize, Placement, &Result<()>)) -> Tally {
     let mut tally = Tally::default();
     for (number, case) in cases.iter().enumerate() {
         for &placement in Placement::ALL {

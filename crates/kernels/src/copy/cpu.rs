@@ -1,4 +1,4 @@
-//! The CPU twin: contiguous runs, or tiles where two axes change places.
+//! The CPU kernel: contiguous runs, or tiles where two axes change places.
 
 use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
 
@@ -12,7 +12,7 @@ use crate::{
     parallel::for_each,
 };
 
-pub(super) fn twin(bits: DType) -> HostKernel {
+pub(super) fn kernel(bits: DType) -> HostKernel {
     for_storage!(bits, T => run::<T>)
 }
 

@@ -95,7 +95,7 @@ fn record(name: &'static str, layouts: [&Layout; 2], x: (Parameter, Argument), y
     let (space, [from, to]) = Space::collapse(layouts);
     let params = CopyParams { space, from, to, axis: 0 };
     let dtype = x.0.dtype;
-    let launch = |name, params| Launch::new(KernelKey::new(name, &[dtype]), cpu::twin(dtype), &params, [x, y]);
+    let launch = |name, params| Launch::new(KernelKey::new(name, &[dtype]), cpu::kernel(dtype), &params, [x, y]);
     let Some(axis) = params.exchanged_axis() else {
         return over_elements(launch(name, params).with_metal(METAL), space.elements());
     };

@@ -1,4 +1,4 @@
-//! The CPU twin: rows in parallel; rows along other axes than the last as tiles of neighbours, in vectors across them.
+//! The CPU kernel: rows in parallel; rows along other axes than the last as tiles of neighbours, in vectors across them.
 
 use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
 
@@ -14,7 +14,7 @@ use crate::{
 /// Lanes of a simdgroup: elements of a segment, and segments of a block.
 const LANES: usize = 32;
 
-pub(super) fn twin(dtype: DType) -> Result<HostKernel> {
+pub(super) fn kernel(dtype: DType) -> Result<HostKernel> {
     if dtype.is_float() {
         return Ok(with_float!(dtype, "cumsum", T => run::<T>));
     }

@@ -56,7 +56,7 @@ impl Operator for CumSum {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         let x = required(inputs, 0, "x")?;
         x.shape().axis(self.axis)?;
-        cpu::twin(x.dtype)?;
+        cpu::kernel(x.dtype)?;
         Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }
 
@@ -67,7 +67,7 @@ impl Operator for CumSum {
         let simdgroups = (rows.length as usize).div_ceil(4 * 32).next_power_of_two().min(8);
         let params = Params { rows, exclusive: self.exclusive.into(), reverse: self.reverse.into(), simdgroups: simdgroups as u32, reserved: 0 };
         let buffers = [(Parameter::read("x", x.dtype), Argument::Input(0)), (Parameter::write("y", x.dtype), Argument::Output(0))];
-        let launch = Launch::new(KernelKey::new("cumsum", &[x.dtype]), cpu::twin(x.dtype)?, &params, buffers);
+        let launch = Launch::new(KernelKey::new("cumsum", &[x.dtype]), cpu::kernel(x.dtype)?, &params, buffers);
         let launch = launch.with_metal(MetalForm::new(FILES, "cumsum")).with_threadgroup_memory(totals(x.dtype));
         let count = if rows.length == 0 { 0 } else { rows.count() };
         let most = (device.max_threads_per_threadgroup / 32).min(8);

@@ -31,24 +31,24 @@ struct Stored<bool> {
     typedef uchar type;
 };
 
-// What it is calculated with.
+// What it is computed with.
 template <typename T>
-struct Calculated {
+struct Computed {
     typedef T type;
 };
 
 template <>
-struct Calculated<half> {
+struct Computed<half> {
     typedef float type;
 };
 
 template <>
-struct Calculated<bfloat> {
+struct Computed<bfloat> {
     typedef float type;
 };
 
 template <typename T>
-inline typename Calculated<T>::type unpack(typename Stored<T>::type x) {
+inline typename Computed<T>::type unpack(typename Stored<T>::type x) {
     return x;
 }
 
@@ -73,7 +73,7 @@ inline bool unpack<bool>(uchar x) {
 }
 
 template <typename T>
-inline typename Stored<T>::type pack(typename Calculated<T>::type x) {
+inline typename Stored<T>::type pack(typename Computed<T>::type x) {
     return x;
 }
 

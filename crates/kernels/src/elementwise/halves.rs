@@ -1,4 +1,4 @@
-//! Sixteen-bit floating-point blocks, calculated on in f32: widened, worked on and narrowed in L1.
+//! Sixteen-bit floating-point blocks, computed on in f32: widened, worked on and narrowed in L1.
 //!
 //! So that the functions, which are long, are compiled for f32 alone.
 

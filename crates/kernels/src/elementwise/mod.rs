@@ -1,6 +1,6 @@
 //! The frame of every operator that visits elements in row-major order: collapsed dimensions, strided and broadcast operands.
 //!
-//! A plan collapses the axes of all operands together ([`Space::collapse`]); a CPU twin then hands contiguous blocks to one vectorised
+//! A plan collapses the axes of all operands together ([`Space::collapse`]); a CPU kernel then hands contiguous blocks to one vectorised
 //! loop, and whatever is not contiguous is first gathered into a block that stays in L1 ([`blocks`]). Each output element is computed by
 //! itself, so nothing depends on the blocks or on the threads.
 

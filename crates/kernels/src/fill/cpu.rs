@@ -1,4 +1,4 @@
-//! The CPU twins.
+//! The CPU kernels.
 
 use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
 use half::{bf16, f16};

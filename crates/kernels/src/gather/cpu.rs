@@ -1,4 +1,4 @@
-//! The CPU twin: each row is copied whole.
+//! The CPU kernel: each row is copied whole.
 
 use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
 
@@ -11,7 +11,7 @@ use crate::{
     parallel::for_each_part,
 };
 
-pub(super) fn twin(dtype: DType, indices: DType) -> Result<HostKernel> {
+pub(super) fn kernel(dtype: DType, indices: DType) -> Result<HostKernel> {
     let kernel: Option<HostKernel> = for_storage!(dtype, T => for_indices!(indices, I => run::<T, I>));
     kernel.ok_or_else(|| Error::unsupported(format!("gather by {indices}")))
 }

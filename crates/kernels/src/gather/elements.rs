@@ -86,9 +86,9 @@ impl Operator for GatherElements {
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
         let (x, indices) = (required(inputs, 0, "x")?, required(inputs, 1, "indices")?);
         let params = GatherElementsParams::new("gather_elements", &x, &indices, self.axis)?;
-        let twin: Option<HostKernel> = for_storage!(x.dtype, T => for_indices!(indices.dtype, I => run::<T, I>));
-        let twin = twin.ok_or_else(|| Error::unsupported(format!("gather_elements by {}", indices.dtype)))?;
-        Ok(over_elements(launch("gather_elements", x.dtype, indices.dtype, twin, &params).with_metal(METAL), indices.elements()).into())
+        let kernel: Option<HostKernel> = for_storage!(x.dtype, T => for_indices!(indices.dtype, I => run::<T, I>));
+        let kernel = kernel.ok_or_else(|| Error::unsupported(format!("gather_elements by {}", indices.dtype)))?;
+        Ok(over_elements(launch("gather_elements", x.dtype, indices.dtype, kernel, &params).with_metal(METAL), indices.elements()).into())
     }
 }
 

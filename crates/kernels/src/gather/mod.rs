@@ -71,22 +71,22 @@ impl Operator for Gather {
             count: indices.elements() as u64,
             axis: axis as u64,
         };
-        let twin = cpu::twin(x.dtype, indices.dtype)?;
+        let kernel = cpu::kernel(x.dtype, indices.dtype)?;
         let bytes = |info: &TensorInfo| (info.elements() * info.dtype.size()) as u64;
-        let launch = launch("gather", x.dtype, indices.dtype, twin, &params).with_metal(METAL);
+        let launch = launch("gather", x.dtype, indices.dtype, kernel, &params).with_metal(METAL);
         Ok(over_elements(launch.with_bytes(bytes(&indices) + 2 * bytes(&outputs[0])), outputs[0].elements()).into())
     }
 }
 
 /// A launch that reads `x` by `indices`.
-fn launch<P: bytemuck::NoUninit>(name: &'static str, dtype: DType, indices: DType, twin: elinvar_core::HostKernel, params: &P) -> Launch {
+fn launch<P: bytemuck::NoUninit>(name: &'static str, dtype: DType, indices: DType, kernel: elinvar_core::HostKernel, params: &P) -> Launch {
     let bits = storage(dtype);
     let buffers = [
         (Parameter::read("x", bits), Argument::Input(0)),
         (Parameter::read("indices", indices), Argument::Input(1)),
         (Parameter::write("y", bits), Argument::Output(0)),
     ];
-    Launch::new(KernelKey::new(name, &[bits, indices]), twin, params, buffers)
+    Launch::new(KernelKey::new(name, &[bits, indices]), kernel, params, buffers)
 }
 
 const AXIS: AttributeInfo =

@@ -121,9 +121,9 @@ impl Operator for GatherNd {
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
         let (x, indices) = (required(inputs, 0, "x")?, required(inputs, 1, "indices")?);
         let (params, _) = TupleParams::new("gather_nd", &x, &indices, self.batch_dims)?;
-        let twin: Option<HostKernel> = for_storage!(x.dtype, T => for_indices!(indices.dtype, I => run::<T, I>));
-        let twin = twin.ok_or_else(|| Error::unsupported(format!("gather_nd by {}", indices.dtype)))?;
-        Ok(over_elements(launch("gather_nd", x.dtype, indices.dtype, twin, &params).with_metal(METAL), outputs[0].elements()).into())
+        let kernel: Option<HostKernel> = for_storage!(x.dtype, T => for_indices!(indices.dtype, I => run::<T, I>));
+        let kernel = kernel.ok_or_else(|| Error::unsupported(format!("gather_nd by {}", indices.dtype)))?;
+        Ok(over_elements(launch("gather_nd", x.dtype, indices.dtype, kernel, &params).with_metal(METAL), outputs[0].elements()).into())
     }
 }
 

@@ -1,4 +1,4 @@
-//! The CPU twin: a row is folded to its greatest logit, then searched for it: two looks, both in vectors.
+//! The CPU kernel: a row is folded to its greatest logit, then searched for it: two looks, both in vectors.
 
 use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
 
@@ -7,7 +7,7 @@ use crate::{
     order, simd,
 };
 
-pub(super) fn twin(logits: DType) -> Result<HostKernel> {
+pub(super) fn kernel(logits: DType) -> Result<HostKernel> {
     Ok(with_float!(logits, "greedy", T => run::<T>))
 }
 

@@ -66,7 +66,7 @@ impl Operator for Greedy {
         if shape.elements() == 0 || shape.last() != Some(&shape.elements()) || shape.elements() > i32::MAX as usize {
             return Err(Error::invalid_argument(format!("logits have shape {shape}: one row, not empty, expected")));
         }
-        cpu::twin(logits.dtype)?;
+        cpu::kernel(logits.dtype)?;
         Ok(Vec::new())
     }
 
@@ -78,7 +78,7 @@ impl Operator for Greedy {
         let parts = tokens.div_ceil(8 * THREADS as usize).min(PARTS);
         let params = Params { tokens: tokens as u64, parts: parts as u64 };
         if device.simd_width == 1 {
-            let launch = Launch::new(KernelKey::new("greedy", &[logits.dtype]), cpu::twin(logits.dtype)?, &params, [state, row]);
+            let launch = Launch::new(KernelKey::new("greedy", &[logits.dtype]), cpu::kernel(logits.dtype)?, &params, [state, row]);
             return Ok(launch.over(Extent::linear(1), Extent::linear(1)).into());
         }
         let found = [("bests", logits.dtype, 0), ("tokens", DType::U32, 1)];

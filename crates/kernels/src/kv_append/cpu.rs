@@ -1,4 +1,4 @@
-//! The CPU twin: checks every position, then copies row by row. A new token is a few KiB, far below what a second thread is worth.
+//! The CPU kernel: checks every position, then copies row by row. A new token is a few KiB, far below what a second thread is worth.
 
 use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
 
@@ -29,7 +29,7 @@ macro_rules! with_pair {
 }
 pub(crate) use with_pair;
 
-pub(super) fn twin(rows: DType, cache: DType) -> Result<HostKernel> {
+pub(super) fn kernel(rows: DType, cache: DType) -> Result<HostKernel> {
     Ok(with_pair!((rows, cache), "kv_append", A, B => run::<A, B>))
 }
 

@@ -65,7 +65,7 @@ impl Operator for KvAppend {
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let params = self.params(inputs)?;
         let (cache, rows) = (required(inputs, 0, "cache")?.dtype, required(inputs, 1, "rows")?.dtype);
-        let launch = Launch::new(KernelKey::new("kv_append", &[rows, cache]), cpu::twin(rows, cache)?, &params, buffers(rows, cache));
+        let launch = Launch::new(KernelKey::new("kv_append", &[rows, cache]), cpu::kernel(rows, cache)?, &params, buffers(rows, cache));
         // A simdgroup takes 256 elements at once.
         let most = (device.max_threads_per_threadgroup as u64 / 32).clamp(1, 8);
         let threads = params.width.div_ceil(256).clamp(1, most) as u32 * 32;

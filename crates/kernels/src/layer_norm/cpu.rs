@@ -1,4 +1,4 @@
-//! The CPU twin: a row is read from memory once, by the fold for the mean; the rest finds it in L1 or L2.
+//! The CPU kernel: a row is read from memory once, by the fold for the mean; the rest finds it in L1 or L2.
 
 use elinvar_core::{DType, HostArguments, HostKernel, Result};
 
@@ -22,7 +22,7 @@ struct Norm<'a> {
     statistics: Option<[Shared<'a, f32>; 2]>,
 }
 
-pub(super) fn twin(x: DType, weight: DType) -> Result<HostKernel> {
+pub(super) fn kernel(x: DType, weight: DType) -> Result<HostKernel> {
     Ok(with_float!(x, "layer_norm", T => with_float!(weight, "a weight", W => run::<T, W>)))
 }
 

@@ -58,7 +58,7 @@ impl Operator for LayerNorm {
         {
             return Err(Error::invalid_argument(format!("weight is {} and bias is {}: they must be alike", w.dtype, b.dtype)));
         }
-        cpu::twin(x.dtype, DType::F32)?;
+        cpu::kernel(x.dtype, DType::F32)?;
         let mut outputs = vec![TensorInfo::of(x.dtype, *x.shape())];
         if self.statistics {
             let mut dims = x.shape().to_vec();
@@ -94,7 +94,7 @@ impl Operator for LayerNorm {
             false => 1024,
         };
         let key = rows.key(KernelKey::new("layer_norm", &[x.dtype, weight])).with("threads", threads).with("at_once", u32::from(at_once));
-        let launch = Launch::new(key, cpu::twin(x.dtype, weight)?, &params, buffers);
+        let launch = Launch::new(key, cpu::kernel(x.dtype, weight)?, &params, buffers);
         // Rows without elements still have statistics.
         let launched = Rows { length: rows.length.max(self.statistics.into()), ..rows };
         let launch = launched.launch(launch.with_metal(MetalForm::new(FILES, "layer_norm")), device);

@@ -1,4 +1,4 @@
-//! The CPU twin: the adapter's product first, so that the long one can add it before its only rounding.
+//! The CPU kernel: the adapter's product first, so that the long one can add it before its only rounding.
 
 use elinvar_core::{Error, HostArguments, Result};
 

@@ -9,7 +9,7 @@ constant constexpr uint BLOCK_THREADS = 256;
 constant constexpr uint VISIT = 32 * SLOTS;
 constant constexpr uint QUAD = 4;
 
-// A lane's elements of COUNT lines on their way, VISITS visits at once: a thread brings four neighbours TASKS times.
+// A lane's elements of COUNT lines in flight, VISITS visits at once: a thread brings four neighbours TASKS times.
 template <typename T, uint COUNT, uint VISITS>
 struct IncomingQuads {
     static constexpr constant uint TASKS = COUNT * 2 * VISITS / BLOCK_THREADS;

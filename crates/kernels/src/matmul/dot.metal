@@ -108,7 +108,7 @@ struct DotTile {
         }
     }
 
-    // The same, and starts another tile, with its first elements on their way before the last of these are folded.
+    // The same, and starts another tile, with its first elements in flight before the last of these are folded.
     void fold_lines(Left a, uint n, uint lane, Right following) {
         if (!(a.wide && wide && following.wide) || n == 0 || n % (AHEAD * STRIDE) != 0) {
             fold_lines(a, n, lane);

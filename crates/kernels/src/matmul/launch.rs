@@ -4,7 +4,7 @@ use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile,
 
 use super::{
     geometry::Geometry,
-    twin::{self, Operand, Params},
+    host::{self, Operand, Params},
 };
 use crate::{
     Argument, Launch,
@@ -252,7 +252,7 @@ impl Product {
         let (extents, params) = (geometry.extents(), Params::new(geometry, self.bias, self.output));
         let [batches, m, n] = extents;
         let operations = product_operations(&[batches, m, n, geometry.k]);
-        let launch = |key, form| Launch::new(key, twin::run, &params, buffers).with_metal(form).with_operations(operations);
+        let launch = |key, form| Launch::new(key, host::run, &params, buffers).with_metal(form).with_operations(operations);
         let key = KernelKey::new(name, &[a, b, bias_type, self.output]);
         let row_bytes = shared_row_bytes(geometry.k);
         match tiling {
@@ -270,7 +270,7 @@ impl Product {
     }
 }
 
-/// Threadgroups of products of one row, which take columns in turn unless the products are several, and words of 16 bytes that each lane has on their way:
+/// Threadgroups of products of one row, which take columns in turn unless the products are several, and words of 16 bytes that each lane has in flight:
 /// fewer where a simdgroup has one column alone.
 fn row_launch(extents: [usize; 3], device: &DeviceProperties) -> Result<(Extent, usize)> {
     let all = tiles(extents, [1, ROW_SIMDGROUPS])?;

@@ -16,7 +16,7 @@ template <typename A, typename B, typename C, typename Y, uint ROWS, uint COLUMN
 {
     const Place place(p, index, ROWS, SIMDGROUPS * COLUMNS);
     const uint m = uint(p.m), n = uint(p.n), row = place.row, column = place.column + simdgroup * COLUMNS;
-    // More elements of b on their way would leave room for fewer simdgroups.
+    // More elements of b in flight would leave room for fewer simdgroups.
     constexpr uint AHEAD = COLUMNS == 1 ? 12 / sizeof(B) : 4 / COLUMNS;
     DotTile<Lines<A>, Lines<B>, ROWS, COLUMNS, AHEAD> tile;
     if (column < n) {

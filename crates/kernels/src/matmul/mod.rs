@@ -13,19 +13,19 @@
 
 pub(crate) mod cpu;
 mod geometry;
+mod host;
 mod launch;
 mod library;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
-mod twin;
 
 use elinvar_core::{DType, DeviceProperties, Error, Result};
 
 use crate::{Argument, AttributeInfo, AttributeKind, Attributes, Description, Operator, Plan, Port, Precision, TensorInfo, optional, required};
 pub(crate) use geometry::Geometry;
+pub(crate) use host::{ABSENT, dtype_code, matrix, values};
 pub(crate) use launch::{DOT, FAST, LINES, PLACE, Product, SHARED_ROW, STRICT, Tiling, check_extents, shared_row_bytes};
 pub(crate) use library::Operands;
-pub(crate) use twin::{ABSENT, dtype_code, matrix, values};
 
 /// A matrix product. Inputs `a […, m, k]`, `b […, k, n]` and, optionally, `bias [n]`; output `[…, m, n]`.
 ///

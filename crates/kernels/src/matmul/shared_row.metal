@@ -23,7 +23,7 @@ struct SharedRow {
     }
 };
 
-// A thread's visits to a row: all on their way at once if it has whole words, and nothing waits for them until `elements`; others are loaded then.
+// A thread's visits to a row: all in flight at once if it has whole words, and nothing waits for them until `elements`; others are loaded then.
 template <typename T>
 struct Visits {
     RowReader<T> from;

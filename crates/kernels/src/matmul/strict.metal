@@ -11,7 +11,7 @@ constant constexpr uint STRICT_THREADS = 256;
 // Words of four floats from line to line: lines start in different banks.
 constant constexpr uint PITCH = PART / 4 + 1;
 
-// One operand's COUNT lines on their way: a thread brings eight elements of up to TASKS lines.
+// One operand's COUNT lines in flight: a thread brings eight elements of up to TASKS lines.
 template <typename T, uint COUNT>
 struct Incoming {
     static constexpr constant uint TASKS = (COUNT * PART / SLOTS + STRICT_THREADS - 1) / STRICT_THREADS;

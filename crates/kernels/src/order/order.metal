@@ -307,7 +307,7 @@ struct RowShare {
         }
     }
 
-    // All visits' elements, on their way at once: apart from what may be anywhere, whose loads would make the wide ones wait for them. Beyond the row's
+    // All visits' elements, in flight at once: apart from what may be anywhere, whose loads would make the wide ones wait for them. Beyond the row's
     // end, `other`.
     template <typename U>
     void load(device const U* row, float other, thread Kept<U>& kept) const {

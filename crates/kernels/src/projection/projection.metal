@@ -194,7 +194,7 @@ template <typename N, typename W, typename C, uint SOURCE, uint GATED, uint ROWS
     const uint end = min(number + p.repeats * PROJECTION_SIMDGROUPS, p.tiles);
     const Rows<SOURCE, N> source(norm, p, simdgroup, lane);
     DotTile<X, typename Part::Right, ROWS, COLUMNS> dots;
-    // A tile's first weights are on their way while the launches ahead end and the row is made ready, or the tile before is finished.
+    // A tile's first weights are in flight while the launches ahead end and the row is made ready, or the tile before is finished.
     if (number < end) {
         dots.start(Part(layers, number).lines(k), k, lane);
     }

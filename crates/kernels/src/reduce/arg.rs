@@ -54,7 +54,7 @@ impl ArgReduce {
 impl Operator for ArgReduce {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         let x = required(inputs, 0, "x")?;
-        arg_cpu::twin(x.dtype, self.dtype, self.largest)?;
+        arg_cpu::kernel(x.dtype, self.dtype, self.largest)?;
         let reduced = self.reduced(x.shape())?;
         let output = output_shape(x.shape(), &reduced, self.keepdims)?;
         let length = Geometry::new(x.shape(), &reduced).length;
@@ -74,7 +74,7 @@ impl Operator for ArgReduce {
         let buffers = [(Parameter::read("x", x.dtype), Argument::Input(0)), (Parameter::write("index", self.dtype), Argument::Output(0))];
         let key = KernelKey::new(self.name(), &[x.dtype, self.dtype]).with("columns", geometry.inner > 1);
         let form = MetalForm::new(FILES, "arg_reduce").with_arguments(if self.largest { &["ArgMax"] } else { &["ArgMin"] });
-        let launch = Launch::new(key, arg_cpu::twin(x.dtype, self.dtype, self.largest)?, &params, buffers).with_metal(form);
+        let launch = Launch::new(key, arg_cpu::kernel(x.dtype, self.dtype, self.largest)?, &params, buffers).with_metal(form);
         let candidate = 2 * x.dtype.size().max(4);
         Ok(lay_out(launch, &geometry, device, candidate, 1).into())
     }

@@ -1,4 +1,4 @@
-//! The CPU twin of the arg reductions. A row is folded to its best element, then searched for it: two looks, both in vectors. Columns keep
+//! The CPU kernel of the arg reductions. A row is folded to its best element, then searched for it: two looks, both in vectors. Columns keep
 //! their best element and its index line by line.
 
 use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
@@ -110,7 +110,7 @@ macro_rules! indices {
 }
 indices!(i64, i32, u32);
 
-pub(super) fn twin(x: DType, index: DType, largest: bool) -> Result<HostKernel> {
+pub(super) fn kernel(x: DType, index: DType, largest: bool) -> Result<HostKernel> {
     fn with<T: Candidate>(index: DType, largest: bool) -> Result<HostKernel> {
         Ok(match (index, largest) {
             (DType::I64, true) => run::<T, i64, Largest>,

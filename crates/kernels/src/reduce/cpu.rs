@@ -1,4 +1,4 @@
-//! The CPU twin for floats. A unit of work is a block of rows, or a tile of columns; where there are too few units for the threads, the
+//! The CPU kernel for floats. A unit of work is a block of rows, or a tile of columns; where there are too few units for the threads, the
 //! simdgroups of the canonical order are shared out instead.
 
 use std::ops::Range;
@@ -54,7 +54,7 @@ steps! {
     Prod 1.0, |a, x, _shift| a * x, |a, b| a * b;
 }
 
-pub(super) fn twin(reduction: Reduction, dtype: DType) -> Result<HostKernel> {
+pub(super) fn kernel(reduction: Reduction, dtype: DType) -> Result<HostKernel> {
     Ok(with_float!(dtype, reduction.name(), T => match reduction {
         Reduction::Sum => run::<T, Sum, SUM>,
         Reduction::Mean => run::<T, Sum, MEAN>,

@@ -1,4 +1,4 @@
-//! The CPU twin for integers and bools: exact, so lines are simply folded in the order they lie in memory.
+//! The CPU kernel for integers and bools: exact, so lines are simply folded in the order they lie in memory.
 
 use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
 
@@ -11,7 +11,7 @@ use crate::{
     parallel::{Shared, for_each},
 };
 
-pub(super) fn twin(reduction: Reduction, dtype: DType) -> Result<HostKernel> {
+pub(super) fn kernel(reduction: Reduction, dtype: DType) -> Result<HostKernel> {
     let found = match (reduction, dtype) {
         // Bools are bytes 0 and 1; of none of them, any is false and all is true.
         (Reduction::Max, DType::Bool) => Some(any as HostKernel),

@@ -112,8 +112,8 @@ fn metal(reduction: Reduction, dtype: DType) -> (MetalForm, usize) {
     (form, dtype.size().max(4))
 }
 
-fn twin(reduction: Reduction, dtype: DType) -> Result<HostKernel> {
-    if dtype.is_float() { cpu::twin(reduction, dtype) } else { integer::twin(reduction, dtype) }
+fn kernel(reduction: Reduction, dtype: DType) -> Result<HostKernel> {
+    if dtype.is_float() { cpu::kernel(reduction, dtype) } else { integer::kernel(reduction, dtype) }
 }
 
 /// Rows of the last axis as [`order::row_launch`] lays them out; for other axes threadgroups of 256 threads, up to eight for each output.
@@ -134,7 +134,7 @@ fn lay_out(launch: Launch, geometry: &Geometry, device: &DeviceProperties, accum
 impl Operator for Reduce {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         let x = required(inputs, 0, "x")?;
-        twin(self.reduction, x.dtype)?;
+        kernel(self.reduction, x.dtype)?;
         let reduced = reduced_axes(x.shape(), &self.axes)?;
         Ok(vec![TensorInfo::of(x.dtype, output_shape(x.shape(), &reduced, self.keepdims)?)])
     }
@@ -145,7 +145,7 @@ impl Operator for Reduce {
         let buffers = [(Parameter::read("x", x.dtype), Argument::Input(0)), (Parameter::write("y", x.dtype), Argument::Output(0))];
         let key = KernelKey::new(self.reduction.name(), &[x.dtype]).with("columns", geometry.inner > 1);
         let (form, accumulator) = metal(self.reduction, x.dtype);
-        let launch = Launch::new(key, twin(self.reduction, x.dtype)?, &geometry, buffers).with_metal(form);
+        let launch = Launch::new(key, kernel(self.reduction, x.dtype)?, &geometry, buffers).with_metal(form);
         let folds = if self.reduction == Reduction::LogSumExp { 2 } else { 1 };
         Ok(lay_out(launch, &geometry, device, accumulator, folds).into())
     }

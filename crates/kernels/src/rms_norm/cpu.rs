@@ -1,4 +1,4 @@
-//! The CPU twin: a row is read from memory once, by the fold; the scaling finds it in L1 or L2. The blocks of a sum do too.
+//! The CPU kernel: a row is read from memory once, by the fold; the scaling finds it in L1 or L2. The blocks of a sum do too.
 
 use elinvar_core::{DType, HostArguments, HostKernel, Result};
 
@@ -11,11 +11,11 @@ use crate::{
     simd,
 };
 
-pub(super) fn twin(x: DType, weight: DType) -> Result<HostKernel> {
+pub(super) fn kernel(x: DType, weight: DType) -> Result<HostKernel> {
     Ok(with_float!(x, "rms_norm", T => with_float!(weight, "a weight", W => run::<T, W>)))
 }
 
-pub(super) fn add_twin(x: DType, weight: DType) -> Result<HostKernel> {
+pub(super) fn add_kernel(x: DType, weight: DType) -> Result<HostKernel> {
     Ok(with_float!(x, "add_rms_norm", T => with_float!(weight, "a weight", W => run_add::<T, W>)))
 }
 

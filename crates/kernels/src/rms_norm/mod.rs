@@ -73,7 +73,7 @@ impl Operator for RmsNorm {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         let x = required(inputs, 0, "x")?;
         check_weight(x.shape(), self.axis, optional(inputs, 1), "weight")?;
-        cpu::twin(x.dtype, DType::F32)?;
+        cpu::kernel(x.dtype, DType::F32)?;
         Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }
 
@@ -88,7 +88,7 @@ impl Operator for RmsNorm {
         ];
         let params = Params { rows, epsilon: self.epsilon, weighted };
         let key = rows.key(KernelKey::new("rms_norm", &[x.dtype, weight])).with("threads", order::row_threads_bound(rows.length as usize));
-        let launch = Launch::new(key, cpu::twin(x.dtype, weight)?, &params, buffers).with_metal(MetalForm::new(FILES, "rms_norm"));
+        let launch = Launch::new(key, cpu::kernel(x.dtype, weight)?, &params, buffers).with_metal(MetalForm::new(FILES, "rms_norm"));
         Ok(rows.launch(launch, device).with_threadgroup_memory(order::PARTIALS).into())
     }
 }
@@ -101,7 +101,7 @@ impl Operator for AddRmsNorm {
             return Err(Error::invalid_argument(format!("a is {} {x} and b is {} {y}: they must be alike", a.dtype, b.dtype)));
         }
         check_weight(a.shape(), self.axis, optional(inputs, 2), "weight")?;
-        cpu::add_twin(a.dtype, DType::F32)?;
+        cpu::add_kernel(a.dtype, DType::F32)?;
         Ok(vec![TensorInfo::of(a.dtype, *a.shape()); 2])
     }
 
@@ -118,7 +118,7 @@ impl Operator for AddRmsNorm {
         ];
         let params = Params { rows, epsilon: self.epsilon, weighted };
         let key = rows.key(KernelKey::new("add_rms_norm", &[a.dtype, weight])).with("threads", order::row_threads_bound(rows.length as usize));
-        let launch = Launch::new(key, cpu::add_twin(a.dtype, weight)?, &params, buffers).with_metal(MetalForm::new(FILES, "add_rms_norm"));
+        let launch = Launch::new(key, cpu::add_kernel(a.dtype, weight)?, &params, buffers).with_metal(MetalForm::new(FILES, "add_rms_norm"));
         Ok(rows.launch(launch, device).with_threadgroup_memory(order::PARTIALS).into())
     }
 }

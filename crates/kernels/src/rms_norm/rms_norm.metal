@@ -70,7 +70,7 @@ inline float rms_scale(float squares, float n, constant Params& params) {
     return 1.0f / sqrt(squares / n + params.epsilon);
 }
 
-// A row that is kept in registers; so are its weights, which are on their way meanwhile.
+// A row that is kept in registers; so are its weights, which are in flight meanwhile.
 template <typename Source, typename T, typename W, uint VISITS, uint COUNT>
 inline void rms_normalize_kept(Source source, device const W* weight, device T* to, RowShare<T, VISITS, COUNT> share, constant Params& params,
                                threadgroup float* partial) {

@@ -1,4 +1,4 @@
-//! The CPU twin: tokens in parallel; a token's cosines and sines serve all its heads.
+//! The CPU kernel: tokens in parallel; a token's cosines and sines serve all its heads.
 
 use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
 
@@ -12,11 +12,11 @@ use crate::{
     simd,
 };
 
-pub(super) fn twin(x: DType, positions: DType) -> Result<HostKernel> {
+pub(super) fn kernel(x: DType, positions: DType) -> Result<HostKernel> {
     with_float!(x, "rope", T => for_indices!(positions, P => run::<T, P> as HostKernel).ok_or_else(|| refuse(positions)))
 }
 
-pub(super) fn cached_twin(x: DType, cache: DType, positions: DType) -> Result<HostKernel> {
+pub(super) fn cached_kernel(x: DType, cache: DType, positions: DType) -> Result<HostKernel> {
     with_float!(x, "rotary_embedding", T => with_float!(cache, "a cache", C => {
         for_indices!(positions, P => run_cached::<T, C, P> as HostKernel).ok_or_else(|| refuse(positions))
     }))

@@ -70,7 +70,7 @@ impl Operator for RotaryEmbedding {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         let (x, cos) = (required(inputs, 0, "x")?, required(inputs, 1, "cos_cache")?);
         self.params(inputs)?;
-        cpu::cached_twin(x.dtype, cos.dtype, optional(inputs, 3).map_or(DType::I32, |p| p.dtype))?;
+        cpu::cached_kernel(x.dtype, cos.dtype, optional(inputs, 3).map_or(DType::I32, |p| p.dtype))?;
         Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }
 
@@ -86,7 +86,7 @@ impl Operator for RotaryEmbedding {
         ];
         let params = self.params(inputs)?;
         let key = KernelKey::new("rotary_embedding", &[x.dtype, cos.dtype, positions]);
-        let launch = Launch::new(key, cpu::cached_twin(x.dtype, cos.dtype, positions)?, &params, buffers);
+        let launch = Launch::new(key, cpu::cached_kernel(x.dtype, cos.dtype, positions)?, &params, buffers);
         Ok(params.launch(launch.with_metal(METAL), device).into())
     }
 }

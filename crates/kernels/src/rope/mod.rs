@@ -142,7 +142,7 @@ impl Operator for Rope {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         let x = required(inputs, 0, "x")?;
         self.params(inputs)?;
-        cpu::twin(x.dtype, required(inputs, 1, "positions")?.dtype)?;
+        cpu::kernel(x.dtype, required(inputs, 1, "positions")?.dtype)?;
         Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }
 
@@ -156,7 +156,7 @@ impl Operator for Rope {
         ];
         let params = self.params(inputs)?;
         let key = KernelKey::new("rope", &[x.dtype, positions.dtype]);
-        let launch = Launch::new(key, cpu::twin(x.dtype, positions.dtype)?, &params, buffers).with_metal(MetalForm::new(FILES, "rope"));
+        let launch = Launch::new(key, cpu::kernel(x.dtype, positions.dtype)?, &params, buffers).with_metal(MetalForm::new(FILES, "rope"));
         Ok(params.launch(launch, device).into())
     }
 

@@ -1,4 +1,4 @@
-//! The CPU twin: checks every position, then turns and rounds row by row; a token's cosines and sines serve all its heads.
+//! The CPU kernel: checks every position, then turns and rounds row by row; a token's cosines and sines serve all its heads.
 
 use elinvar_core::{DType, HostArguments, HostKernel, Result};
 
@@ -10,7 +10,7 @@ use crate::{
     rows::with_scratch,
 };
 
-pub(super) fn twin(rows: DType, cache: DType) -> Result<HostKernel> {
+pub(super) fn kernel(rows: DType, cache: DType) -> Result<HostKernel> {
     Ok(with_pair!((rows, cache), "rope_append", A, B => run::<A, B>))
 }
 

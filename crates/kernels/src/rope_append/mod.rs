@@ -136,7 +136,7 @@ impl Operator for RopeAppend {
             (Parameter::update("queries", rows).or_absent(), Argument::Input(6)),
         ];
         let buffers = kv_append::buffers(rows, cache).into_iter().chain(others);
-        let launch = Launch::new(KernelKey::new("rope_append", &[rows, cache]), cpu::twin(rows, cache)?, &params, buffers);
+        let launch = Launch::new(KernelKey::new("rope_append", &[rows, cache]), cpu::kernel(rows, cache)?, &params, buffers);
         let threads = (params.append.width as u32 - params.half_dim)
             .next_multiple_of(32)
             .min((device.max_threads_per_threadgroup as u32 / 32 * 32).clamp(32, 256));

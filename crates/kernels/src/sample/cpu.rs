@@ -1,4 +1,4 @@
-//! The CPU twin, which is also what a host asks that has the logits.
+//! The CPU kernel, which is also what a host asks that has the logits.
 
 use std::cmp::Reverse;
 
@@ -11,7 +11,7 @@ use crate::{
     math,
 };
 
-pub(super) fn twin(logits: DType) -> Result<HostKernel> {
+pub(super) fn kernel(logits: DType) -> Result<HostKernel> {
     Ok(with_float!(logits, "sample", T => run::<T>))
 }
 

@@ -112,7 +112,7 @@ impl Operator for Sample {
             (Parameter::read("numbers", DType::U32), Argument::Input(3)),
         ];
         let params = Params { tokens: logits.elements() as u64 };
-        let launch = Launch::new(KernelKey::new("sample", &[logits.dtype]), cpu::twin(logits.dtype)?, &params, buffers).with_metal(METAL);
+        let launch = Launch::new(KernelKey::new("sample", &[logits.dtype]), cpu::kernel(logits.dtype)?, &params, buffers).with_metal(METAL);
         Ok(launch.over(Extent::linear(1), Extent::linear(THREADS)).with_threadgroup_memory(SHARED).into())
     }
 }

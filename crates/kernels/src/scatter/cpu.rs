@@ -1,4 +1,4 @@
-//! The CPU twins: every index is checked before anything is written; updates are applied one after the other.
+//! The CPU kernels: every index is checked before anything is written; updates are applied one after the other.
 
 use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
 

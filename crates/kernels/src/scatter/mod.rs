@@ -156,7 +156,7 @@ impl Inputs {
     fn plan<P: bytemuck::NoUninit>(
         &self,
         reduction: Reduction,
-        (metal, twin): (MetalForm, fn(DType) -> Result<HostKernel>),
+        (metal, kernel): (MetalForm, fn(DType) -> Result<HostKernel>),
         params: &P,
         lines: u64,
     ) -> Result<Plan> {
@@ -175,7 +175,7 @@ impl Inputs {
         ];
         let key = KernelKey::new(metal.function, &[dtype]).with("reduction", reduction as u32);
         let groups = if self.updates.elements() > 0 { lines.div_ceil(width(lines)) as usize } else { 0 };
-        let launch = over_groups(Launch::new(key, twin(dtype)?, params, buffers), groups).with_metal(metal);
+        let launch = over_groups(Launch::new(key, kernel(dtype)?, params, buffers), groups).with_metal(metal);
         plan.launches.push(launch.with_threadgroup_memory(THREADS * size_of::<u64>()));
         Ok(plan)
     }

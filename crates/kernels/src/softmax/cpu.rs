@@ -1,4 +1,4 @@
-//! The CPU twin. Along the last axis a row is read from memory once, by the fold for the maximum, and its exponentials are scaled where they
+//! The CPU kernel. Along the last axis a row is read from memory once, by the fold for the maximum, and its exponentials are scaled where they
 //! were written, still in cache; along other axes a tile of neighbouring rows is worked on in L2, in vectors across them.
 
 use elinvar_core::{DType, HostArguments, HostKernel, Result};
@@ -11,7 +11,7 @@ use crate::{
     simd,
 };
 
-pub(super) fn twin(dtype: DType, log: bool) -> Result<HostKernel> {
+pub(super) fn kernel(dtype: DType, log: bool) -> Result<HostKernel> {
     Ok(with_float!(dtype, "softmax", T => if log { run::<T, true> } else { run::<T, false> }))
 }
 

@@ -40,7 +40,7 @@ pub struct Softmax {
 impl Operator for Softmax {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         let x = required(inputs, 0, "x")?;
-        cpu::twin(x.dtype, self.log)?;
+        cpu::kernel(x.dtype, self.log)?;
         x.shape().axis(self.axis)?;
         Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }
@@ -50,7 +50,7 @@ impl Operator for Softmax {
         let rows = Rows::new(x.shape(), self.axis)?;
         let key = rows.key(KernelKey::new("softmax", &[x.dtype]).with("log", u32::from(self.log)));
         let buffers = [(Parameter::read("x", x.dtype), Argument::Input(0)), (Parameter::write("y", x.dtype), Argument::Output(0))];
-        let launch = Launch::new(key, cpu::twin(x.dtype, self.log)?, &rows, buffers).with_metal(METAL);
+        let launch = Launch::new(key, cpu::kernel(x.dtype, self.log)?, &rows, buffers).with_metal(METAL);
         Ok(rows.launch(launch, device).with_threadgroup_memory(2 * order::PARTIALS).into())
     }
 }

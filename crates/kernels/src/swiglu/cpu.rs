@@ -1,4 +1,4 @@
-//! The CPU twin: blocks of the output, in parallel, each cut at the ends of rows.
+//! The CPU kernel: blocks of the output, in parallel, each cut at the ends of rows.
 
 use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
 use half::{bf16, f16};
@@ -9,7 +9,7 @@ use crate::{elementwise::halves, float::Float, math, parallel::spread_parts, sim
 /// Elements of a task: small enough that even a single token's vector is shared.
 const BLOCK: usize = 4 << 10;
 
-pub(super) fn twin(dtype: DType) -> Result<HostKernel> {
+pub(super) fn kernel(dtype: DType) -> Result<HostKernel> {
     Ok(match dtype {
         DType::F32 => |arguments| run::<f32>(arguments, gate),
         DType::F16 => |arguments| run::<f16>(arguments, gate_halves),

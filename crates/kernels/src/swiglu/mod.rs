@@ -47,7 +47,7 @@ params! {
 impl Operator for SwiGlu {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         let a = required(inputs, 0, "a")?;
-        cpu::twin(a.dtype)?;
+        cpu::kernel(a.dtype)?;
         if let Some(b) = optional(inputs, 1) {
             if (a.dtype, a.shape()) != (b.dtype, b.shape()) {
                 let (x, y) = (a.shape(), b.shape());
@@ -80,7 +80,7 @@ impl Operator for SwiGlu {
             (Parameter::read("b", a.dtype), b),
             (Parameter::write("y", a.dtype), Argument::Output(0)),
         ];
-        let launch = Launch::new(KernelKey::new("swiglu", &[a.dtype]), cpu::twin(a.dtype)?, &params, buffers);
+        let launch = Launch::new(KernelKey::new("swiglu", &[a.dtype]), cpu::kernel(a.dtype)?, &params, buffers);
         Ok(over_elements(launch.with_metal(METAL), elements as usize).into())
     }
 }

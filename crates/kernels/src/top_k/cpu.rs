@@ -1,4 +1,4 @@
-//! The CPU twin: rows in parallel. An element is looked at again only if it beats the worst of `k` seen before; whole blocks that cannot are
+//! The CPU kernel: rows in parallel. An element is looked at again only if it beats the worst of `k` seen before; whole blocks that cannot are
 //! passed over in vectors.
 
 use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
@@ -53,7 +53,7 @@ fn candidate<T: Key>(x: T, index: usize, flip: u64) -> Candidate {
     (x.key() ^ flip, !(index as u32))
 }
 
-pub(super) fn twin(dtype: DType) -> Result<HostKernel> {
+pub(super) fn kernel(dtype: DType) -> Result<HostKernel> {
     let refuse = || Error::invalid_argument(format!("top_k of {dtype} is not defined: cast it first"));
     for_numbers!(dtype, T => run::<T> as HostKernel).ok_or_else(refuse)
 }

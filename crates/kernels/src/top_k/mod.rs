@@ -66,7 +66,7 @@ impl TopK {
 impl Operator for TopK {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         let x = required(inputs, 0, "x")?;
-        cpu::twin(x.dtype)?;
+        cpu::kernel(x.dtype)?;
         let axis = x.shape().axis(self.axis)?;
         let mut dims = x.shape().to_vec();
         if self.k > dims[axis] {
@@ -89,7 +89,7 @@ impl Operator for TopK {
             (Parameter::write("values", x.dtype), Argument::Output(0)),
             (Parameter::write("indices", DType::I64), Argument::Output(1)),
         ];
-        let launch = Launch::new(KernelKey::new("top_k", &[x.dtype]), cpu::twin(x.dtype)?, &params, buffers);
+        let launch = Launch::new(KernelKey::new("top_k", &[x.dtype]), cpu::kernel(x.dtype)?, &params, buffers);
         let launch = launch.with_metal(MetalForm::new(FILES, "top_k")).with_threadgroup_memory(self.memory(x.dtype));
         let groups = if self.k == 0 { 0 } else { rows.count().min(u32::MAX as usize) as u32 };
         Ok(launch.over(Extent::linear(groups), Extent::linear(order::row_threads(rows.length as usize) as u32)).into())

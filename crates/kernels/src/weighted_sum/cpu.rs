@@ -1,4 +1,4 @@
-//! The CPU twin: tiles of up to 64 rows that share values, group by group.
+//! The CPU kernel: tiles of up to 64 rows that share values, group by group.
 
 use elinvar_core::{HostArguments, Result};
 use rayon::prelude::*;

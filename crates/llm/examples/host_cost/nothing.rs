@@ -8,8 +8,8 @@ use std::{
     },
 };
 
-use elinvar_core::{HostMemory, MemoryInfo, PipelineFacts, Relief, Result};
-use elinvar_metal::api::{Api, Done, Facts, Kernel, Launch, LibrarySource, StorageMode};
+use elinvar_core::{HostMemory, MemoryInfo, PipelineInfo, Relief, Result};
+use elinvar_metal::api::{Api, DeviceInfo, Done, Kernel, Launch, LibrarySource, StorageMode};
 
 #[derive(Clone, Default)]
 pub(crate) struct Nothing {
@@ -27,8 +27,8 @@ impl Api for Nothing {
     type Capture = ();
     type CommandBuffer = ();
 
-    fn facts(&self) -> Facts {
-        Facts {
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
             name: "no device".to_owned(),
             system: "none".to_owned(),
             family: Some(9),
@@ -105,8 +105,8 @@ impl Api for Nothing {
         Ok(())
     }
 
-    fn pipeline_facts(&self, (): &()) -> PipelineFacts {
-        PipelineFacts { execution_width: 32, max_threads: 1024, threadgroup_memory: 0 }
+    fn pipeline_info(&self, (): &()) -> PipelineInfo {
+        PipelineInfo { execution_width: 32, max_threads: 1024, threadgroup_memory: 0 }
     }
 
     fn command_buffer(&self, _: &str) -> Result<()> {

@@ -14,7 +14,7 @@ pub struct TextStream {
 }
 
 /// A character takes at most four bytes, so at most four tokens: what is undecodable for longer stays so.
-const MOST_HELD: usize = 4;
+const MAX_HELD: usize = 4;
 const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
 
 impl TextStream {
@@ -42,7 +42,7 @@ impl TextStream {
         }
         self.window.push(id);
         let text = self.fresh()?;
-        if text.is_empty() || (text.ends_with(REPLACEMENT) && self.window.len() - self.given <= MOST_HELD) {
+        if text.is_empty() || (text.ends_with(REPLACEMENT) && self.window.len() - self.given <= MAX_HELD) {
             return Ok(String::new());
         }
         self.window.drain(..self.given);

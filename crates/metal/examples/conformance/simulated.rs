@@ -26,7 +26,7 @@ pub(crate) fn main() -> Result<ExitCode, Box<dyn Error>> {
     let (mut passed, mut failed) = (0, 0);
     for number in 0..seeds {
         seed.set(number);
-        let tally = conformance::put_through(&cases, &device, &reference, |_, placement, outcome| {
+        let tally = conformance::run_suite(&cases, &device, &reference, |_, placement, outcome| {
             if let Err(error) = outcome {
                 println!("{placement:?} seed {number}: {error}");
             }

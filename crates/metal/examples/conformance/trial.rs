@@ -8,14 +8,14 @@ use elinvar_metal::{Apple, MetalBackend, api::Api};
 pub(crate) fn main() -> Result<ExitCode, Box<dyn Error>> {
     let filter = std::env::args().nth(1).unwrap_or_default();
     let apple = Apple::on_trial(0)?;
-    let facts = apple.facts();
-    println!("{}, {}, family Apple {}", facts.name, facts.system, facts.family.map_or_else(|| "none".to_owned(), |family| family.to_string()));
+    let info = apple.info();
+    println!("{}, {}, family Apple {}", info.name, info.system, info.family.map_or_else(|| "none".to_owned(), |family| family.to_string()));
     let (device, reference) = (Device::new(MetalBackend::new(apple, DeviceKind::Metal)), Device::new(CpuBackend::new(None)?));
     let cases: Vec<_> = conformance::cases().into_iter().filter(|case| case.name().contains(&filter)).collect();
     let (kernels, refused) = conformance::compile(&cases, &device, |_, _| {});
     refused.iter().for_each(|error| println!("{error}"));
     println!("{kernels} kernels, {} of them do not compile", refused.len());
-    let tally = conformance::put_through(&cases, &device, &reference, |_, placement, outcome| {
+    let tally = conformance::run_suite(&cases, &device, &reference, |_, placement, outcome| {
         if let Err(error) = outcome {
             println!("{placement:?}: {error}");
         }

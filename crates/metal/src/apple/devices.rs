@@ -4,7 +4,7 @@ use objc2_foundation::NSProcessInfo;
 use objc2_metal::{MTLCopyAllDevices, MTLCreateSystemDefaultDevice, MTLDevice, MTLGPUFamily};
 
 use super::{Device, cores::gpu_cores};
-use crate::{api::Facts, chips::Gpu};
+use crate::{api::DeviceInfo, chips::Gpu};
 
 /// The system's devices, the default first.
 pub(super) fn devices() -> Vec<Device> {
@@ -13,7 +13,7 @@ pub(super) fn devices() -> Vec<Device> {
     default.iter().cloned().chain(others).collect()
 }
 
-pub(super) fn facts(device: &Device) -> Facts {
+pub(super) fn info(device: &Device) -> DeviceInfo {
     const FAMILIES: [(MTLGPUFamily, u32); 10] = [
         (MTLGPUFamily::Apple10, 10),
         (MTLGPUFamily::Apple9, 9),
@@ -29,7 +29,7 @@ pub(super) fn facts(device: &Device) -> Facts {
     let name = device.name().to_string();
     let family = FAMILIES.into_iter().find(|(family, _)| device.supportsFamily(*family)).map(|(_, number)| number);
     let (gpu, assumed) = Gpu::identify(&name, family, gpu_cores());
-    Facts {
+    DeviceInfo {
         name,
         system: NSProcessInfo::processInfo().operatingSystemVersionString().to_string(),
         family,

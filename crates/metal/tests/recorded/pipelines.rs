@@ -21,7 +21,7 @@ fn a_kernel_that_needs_many_registers_is_compiled_again_for_large_threadgroups()
     let (device, state) = open(BatchLimits::default());
     state.max_threads.store(512, Relaxed);
     let pipeline = device.prepare(&source("many_registers", &[Access::Write])).unwrap();
-    assert_eq!(pipeline.facts().unwrap().max_threads, 512);
+    assert_eq!(pipeline.info().unwrap().max_threads, 512);
     let (a, made) = (device.allocate(4).unwrap(), state.live());
     for (threads, wider) in [(512, 0), (1024, 1), (1024, 1), (768, 2)] {
         let mut list = ListBuilder::new();

@@ -9,8 +9,8 @@ use std::{
     },
 };
 
-use elinvar_core::{Error, Grid, HostMemory, MemoryInfo, PipelineFacts, Relief, Result};
-use elinvar_metal::api::{Api, Done, Facts, Kernel, Launch, LibrarySource, StorageMode};
+use elinvar_core::{Error, Grid, HostMemory, MemoryInfo, PipelineInfo, Relief, Result};
+use elinvar_metal::api::{Api, DeviceInfo, Done, Kernel, Launch, LibrarySource, StorageMode};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Event {
@@ -186,8 +186,8 @@ impl Api for Recorder {
     type Capture = Object;
     type CommandBuffer = (Object, Vec<Event>);
 
-    fn facts(&self) -> Facts {
-        Facts {
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
             name: "recorder".to_owned(),
             system: "none".to_owned(),
             family: Some(9),
@@ -306,8 +306,8 @@ impl Api for Recorder {
         fs::write(file, format!("archive\n{}", archive.lock().unwrap())).map_err(|e| Error::io(e.to_string()))
     }
 
-    fn pipeline_facts(&self, &(_, max_threads): &Self::Pipeline) -> PipelineFacts {
-        PipelineFacts { execution_width: 32, max_threads, threadgroup_memory: self.0.declared_memory.load(Relaxed) }
+    fn pipeline_info(&self, &(_, max_threads): &Self::Pipeline) -> PipelineInfo {
+        PipelineInfo { execution_width: 32, max_threads, threadgroup_memory: self.0.declared_memory.load(Relaxed) }
     }
 
     fn command_buffer(&self, label: &str) -> Result<Self::CommandBuffer> {

@@ -1,4 +1,4 @@
-//! The Metal device over the simulator as the seam sees it.
+//! The Metal device over the simulator as the backend interface sees it.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// A dispatch with so many different findings is stopped.
-const MOST_FINDINGS: usize = 100;
+const MAX_FINDINGS: usize = 100;
 /// Addresses below this come from a pointer that was null.
 const NULL_BYTES: u64 = 1 << 20;
 
@@ -63,7 +63,7 @@ impl Runner<'_, '_, '_, '_> {
             None => {
                 findings.index.insert((raw.kind, place, other_pc, region), findings.found.len());
                 findings.found.push(raw);
-                self.outcome.stopped |= findings.found.len() >= MOST_FINDINGS;
+                self.outcome.stopped |= findings.found.len() >= MAX_FINDINGS;
             }
         }
     }

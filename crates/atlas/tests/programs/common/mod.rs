@@ -1,4 +1,4 @@
-//! Every instruction on values of a type, and what each must give: calculated one value at a time, integers in i128, floats in f32.
+//! Every instruction on values of a type, and what each must give: computed one value at a time, integers in i128, floats in f32.
 
 #![allow(dead_code, reason = "each test uses a part")]
 

@@ -72,7 +72,7 @@ pub(crate) fn program(seed: u64, types: &'static [DType]) -> Program {
     while g.statements > 0 {
         if together && g.below(4) == 0 { g.meeting(block) } else { g.statement(0, false) }
     }
-    // What threads have calculated is told; some end before.
+    // What threads have computed is told; some end before.
     if g.below(3) == 0 {
         let condition = g.value(DType::Bool);
         g.b.begin_if(condition);
@@ -112,7 +112,7 @@ impl Generator {
         self.one(&fitting)
     }
 
-    fn calculate(&mut self) {
+    fn compute(&mut self) {
         let dtype = self.one(self.types);
         let (a, b, c) = (self.value(dtype), self.value(dtype), self.value(dtype));
         let result = match self.below(7) {
@@ -181,7 +181,7 @@ impl Generator {
     fn statement(&mut self, depth: usize, looped: bool) {
         self.statements = self.statements.saturating_sub(1);
         match self.below(if depth < 3 { 15 } else { 11 }) {
-            0..=4 => self.calculate(),
+            0..=4 => self.compute(),
             5 | 6 => {
                 let dtype = self.one(self.types);
                 let (register, value) = (self.register(dtype), self.value(dtype));

@@ -66,16 +66,16 @@ struct Measured {
 fn measure(executor: &Executor, row: &Row, ceilings: Ceilings, args: &OpsArgs, profiler: &mut Option<Profiler>) -> Result<Measured> {
     /// Bytes of inputs to rotate through: more than the largest cache.
     const ARENA: usize = 1 << 30;
-    const MOST_SETS: usize = 256;
+    const MAX_SETS: usize = 256;
     /// What one replay takes at least, unless that would be too many calls: launching it and waiting for it must not count.
     const REPLAY_SECONDS: f64 = 4e-3;
-    const MOST_CALLS: usize = 1024;
+    const MAX_CALLS: usize = 1024;
     let operator = if row.operator == CHAIN { None } else { Some(find(row.operator)?) };
     let operator = operator.map(|found| Ok::<_, Error>((found.operator(row.attributes.clone())?, found.inputs.len()))).transpose()?;
     let set_bytes = row.input_bytes();
     let sets = match (args.warm, row.is_cold()) {
         (true, _) => 1,
-        (false, true) => ARENA.div_ceil(set_bytes.max(1)).clamp(2, MOST_SETS),
+        (false, true) => ARENA.div_ceil(set_bytes.max(1)).clamp(2, MAX_SETS),
         (false, false) => 2,
     };
     let mut inputs = Vec::new();
@@ -103,7 +103,7 @@ fn measure(executor: &Executor, row: &Row, ceilings: Ceilings, args: &OpsArgs, p
     };
     let (mut recording, output_bytes) = record(sets)?;
     let once = replay_seconds(executor, &recording, Duration::ZERO)?;
-    let calls = sets * ((REPLAY_SECONDS / once).ceil() as usize).clamp(1, MOST_CALLS / sets);
+    let calls = sets * ((REPLAY_SECONDS / once).ceil() as usize).clamp(1, MAX_CALLS / sets);
     if calls > sets {
         recording = record(calls)?.0;
     }

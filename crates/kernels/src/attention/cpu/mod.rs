@@ -1,4 +1,4 @@
-//! The CPU twin. A task takes up to 64 rows (queries times the heads of a group) that share keys and values, and walks over their blocks:
+//! The CPU kernel. A task takes up to 64 rows (queries times the heads of a group) that share keys and values, and walks over their blocks:
 //! dot products against panels of transposed keys, weights, groups of values, merge. Where there are fewer tasks than threads need, the
 //! blocks are spread over threads instead and merged afterwards in the same order.
 

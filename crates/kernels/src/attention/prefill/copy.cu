@@ -32,7 +32,7 @@ struct Copier {
     int warp;
     int lane;
     u32 items;
-    // Whether queries are on their way of which nobody has been told.
+    // Whether queries are in flight of which nobody has been told.
     bool pending;
 
     DEVICE void announce(u32 barrier) {

@@ -3,7 +3,7 @@
 // Macros: Q (float, f16 or bf16) and WIDTH.
 
 constexpr int WARPS = 4;
-constexpr int TOGETHER = 64;  // Parts whose sums are on their way at once.
+constexpr int TOGETHER = 64;  // Parts whose sums are in flight at once.
 constexpr int SHARE = TOGETHER / WARPS;
 constexpr int GROUP = 4;  // Of a share: groups without parts are not asked for.
 
@@ -44,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 8) attention_merge_fast
 
     float base = NEVER, sum = 0.0f, total = 0.0f;
     for (int first = 0; first < parts; first += TOGETHER) {
-        // All on their way at once.
+        // All in flight at once.
         float next[SHARE] = {};
         State own[TOGETHER / 32];
 #pragma unroll

@@ -8,10 +8,10 @@ use std::{
     },
 };
 
-use elinvar_core::{HostMemory, MemoryInfo, PipelineFacts, Relief, Result};
+use elinvar_core::{HostMemory, MemoryInfo, PipelineInfo, Relief, Result};
 use elinvar_metal::{
     Simulated,
-    api::{Api, Bound, Done, Facts, Kernel, Launch, LibrarySource, StorageMode},
+    api::{Api, Bound, DeviceInfo, Done, Kernel, Launch, LibrarySource, StorageMode},
 };
 
 /// Barriers that were asked for, and the number of the one that is left out. Clones are the same.
@@ -71,8 +71,8 @@ impl Api for Forgetful {
         self.inner.launch(commands, &Launch { pipeline, buffers, bytes, threadgroup_memory, grid, threadgroup })
     }
 
-    fn facts(&self) -> Facts {
-        self.inner.facts()
+    fn info(&self) -> DeviceInfo {
+        self.inner.info()
     }
 
     fn memory(&self) -> MemoryInfo {
@@ -147,8 +147,8 @@ impl Api for Forgetful {
         self.inner.save(archive, file)
     }
 
-    fn pipeline_facts(&self, pipeline: &Self::Pipeline) -> PipelineFacts {
-        self.inner.pipeline_facts(pipeline)
+    fn pipeline_info(&self, pipeline: &Self::Pipeline) -> PipelineInfo {
+        self.inner.pipeline_info(pipeline)
     }
 
     fn command_buffer(&self, label: &str) -> Result<Commands> {

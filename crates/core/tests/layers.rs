@@ -1,11 +1,11 @@
-//! A crate may use only crates on floors below its own; its tests, also its neighbours: devices are compared with each other.
+//! A crate may use only crates on layers below its own; its tests, also its neighbours: devices are compared with each other.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-/// Folder under `crates/` and its floor, from the ground up.
-const FLOORS: &[(&str, u32)] = &[
+/// Folder under `crates/` and its layer, from the ground up.
+const LAYERS: &[(&str, u32)] = &[
     ("core", 0),
     ("math", 1),
     ("msl", 1),
@@ -36,16 +36,16 @@ fn dependencies(manifest: &str) -> Vec<(String, bool)> {
     found
 }
 
-fn violations(manifests: &BTreeMap<String, String>, floors: &BTreeMap<&str, u32>) -> Vec<String> {
+fn violations(manifests: &BTreeMap<String, String>, layers: &BTreeMap<&str, u32>) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, manifest) in manifests {
-        let Some(floor) = floors.get(name.as_str()) else {
-            wrong.push(format!("{name} has no floor"));
+        let Some(layer) = layers.get(name.as_str()) else {
+            wrong.push(format!("{name} has no layer"));
             continue;
         };
         for (dependency, for_tests) in dependencies(manifest) {
-            if floors.get(dependency.as_str()).is_none_or(|other| *other > *floor || *other == *floor && !for_tests) {
-                wrong.push(format!("{name} (floor {floor}) uses {dependency}, which is not below it"));
+            if layers.get(dependency.as_str()).is_none_or(|other| *other > *layer || *other == *layer && !for_tests) {
+                wrong.push(format!("{name} (layer {layer}) uses {dependency}, which is not below it"));
             }
         }
     }
@@ -62,16 +62,16 @@ fn every_crate_stands_on_lower_floors_only() {
             manifests.insert(folder.file_name().into_string().unwrap(), manifest);
         }
     }
-    let floors: BTreeMap<_, _> = FLOORS.iter().copied().collect();
-    assert_eq!(manifests.len(), floors.len(), "{:?}", manifests.keys());
-    assert_eq!(violations(&manifests, &floors), Vec::<String>::new());
+    let layers: BTreeMap<_, _> = LAYERS.iter().copied().collect();
+    assert_eq!(manifests.len(), layers.len(), "{:?}", manifests.keys());
+    assert_eq!(violations(&manifests, &layers), Vec::<String>::new());
 }
 
 #[test]
 fn a_dependency_upwards_is_told() {
-    let found = |name: &str, manifest: &str| violations(&BTreeMap::from([(name.to_owned(), manifest.to_owned())]), &FLOORS.iter().copied().collect());
+    let found = |name: &str, manifest: &str| violations(&BTreeMap::from([(name.to_owned(), manifest.to_owned())]), &LAYERS.iter().copied().collect());
     const TESTS_USE_CPU: &str = "[dev-dependencies]\nelinvar-cpu.workspace = true\n";
-    assert_eq!(found("core", TESTS_USE_CPU), ["core (floor 0) uses cpu, which is not below it"]);
+    assert_eq!(found("core", TESTS_USE_CPU), ["core (layer 0) uses cpu, which is not below it"]);
     assert!(found("metal", TESTS_USE_CPU).is_empty());
-    assert_eq!(found("metal", "[dependencies]\nelinvar-cpu.workspace = true\n"), ["metal (floor 3) uses cpu, which is not below it"]);
+    assert_eq!(found("metal", "[dependencies]\nelinvar-cpu.workspace = true\n"), ["metal (layer 3) uses cpu, which is not below it"]);
 }

@@ -70,7 +70,7 @@ impl Params {
     }
 }
 
-/// The CPU twin: batches in parallel, and each product in parallel.
+/// The CPU kernel: batches in parallel, and each product in parallel.
 pub(super) fn run(arguments: &mut HostArguments<'_>) -> Result<()> {
     let params: Params = arguments.params()?;
     let [a, b, bias, _] = params.dtypes;

@@ -1,4 +1,4 @@
-//! The seam over the null device and over one that fails on purpose: validation, pool, errors.
+//! The backend interface over the null device and over one that fails on purpose: validation, pool, errors.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 

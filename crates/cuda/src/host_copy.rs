@@ -15,23 +15,23 @@ use crate::{
 
 /// A thread for each byte.
 const TEXT: &str = r#"
-extern "C" __global__ void carry(unsigned char *to, const unsigned char *from) {
+extern "C" __global__ void copy_to_host(unsigned char *to, const unsigned char *from) {
     to[threadIdx.x] = from[threadIdx.x];
 }
 "#;
 
-/// Bytes that the kernel carries at most: the threads of one threadgroup.
+/// Bytes that the kernel copies at most: the threads of one threadgroup.
 const MOST: u32 = 1024;
 
 /// Copies to the host in stream order.
-pub(crate) struct Carrier {
+pub(crate) struct HostCopy {
     context: Arc<Context>,
     kernel: Arc<Pending<Function>>,
 }
 
-impl Carrier {
+impl HostCopy {
     /// The kernel's name.
-    pub(crate) const SYMBOL: &str = "carry";
+    pub(crate) const SYMBOL: &str = "copy_to_host";
 
     /// Whether so many bytes are carried by the kernel.
     pub(crate) fn takes(bytes: usize) -> bool {
@@ -48,7 +48,7 @@ impl Carrier {
     }
 
     /// Starts a copy, for which `to` has room. Both ends stay until it is done in stream order.
-    pub(crate) fn carry(&self, from: sys::CUdeviceptr, to: &Pinned, bytes: usize) -> Result<()> {
+    pub(crate) fn copy(&self, from: sys::CUdeviceptr, to: &Pinned, bytes: usize) -> Result<()> {
         let stream = self.context.stream();
         let result = match u32::try_from(bytes) {
             Ok(0) => return Ok(()),
@@ -74,7 +74,7 @@ mod tests {
     fn the_kernel_compiles_for_every_kind_of_gpu() {
         let compiler = Compiler::new(None).unwrap();
         for capability in [80, 90, 120] {
-            assert_eq!(Carrier::code(&compiler, capability).unwrap().entries[0].symbol, "carry");
+            assert_eq!(HostCopy::code(&compiler, capability).unwrap().entries[0].symbol, "copy_to_host");
         }
     }
 }
