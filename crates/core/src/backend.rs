@@ -61,7 +61,7 @@ pub trait Backend: Send + Sync {
         Ok(buffer)
     }
 
-    /// Copies `bytes` into the buffer, after everything submitted before, also after what failed: that is told by what reads.
+    /// Copies `bytes` into the buffer, after everything submitted before, also after what failed: that is reported by what reads.
     ///
     /// # Errors
     /// Device lost.
@@ -86,7 +86,7 @@ pub trait Backend: Send + Sync {
     }
 
     /// Starts to copy out of the buffer, after everything submitted before and before everything submitted after: a loop can submit its next list and
-    /// then look at the results of the last, whose errors its completion tells. Without an implementation the copy is waited for.
+    /// then look at the results of the last, whose errors its completion reports. Without an implementation the copy is waited for.
     ///
     /// # Errors
     /// Device lost; where the copy is waited for, as [`Backend::read`].
@@ -110,7 +110,7 @@ pub trait Backend: Send + Sync {
         Ok(())
     }
 
-    /// Calls `relieve` from now on whenever the system tells that it lacks memory, until the backend is dropped. Without an implementation it never does.
+    /// Calls `relieve` from now on whenever the system reports that it lacks memory, until the backend is dropped. Without an implementation it never does.
     fn on_memory_pressure(&self, relieve: Relief) {
         drop(relieve);
     }

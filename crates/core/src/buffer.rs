@@ -2,7 +2,7 @@ use std::{any::Any, fmt, ops::Range, sync::Arc};
 
 use crate::{Error, Result, pool::Slot};
 
-/// Who reaches a buffer's memory where it lies. A device without a choice has one kind for all; [`RawBuffer::is_shared`] tells which it is.
+/// Who reaches a buffer's memory where it lies. A device without a choice has one kind for all; [`RawBuffer::is_shared`] says which it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Storage {
     /// Host and device where memory is unified, else the device alone.

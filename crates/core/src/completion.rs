@@ -5,7 +5,7 @@ use std::{
 
 use crate::{Error, Result};
 
-/// How a device tells that a list is done.
+/// How a device reports that a list is done.
 pub trait Wait: Send + Sync {
     /// Blocks until the list has completed: whether its result was told before, and the result, an error if its execution failed.
     fn settle(&self) -> (bool, Result<()>);

@@ -200,7 +200,7 @@ impl Device {
         self.0.backend.ready(kernel)
     }
 
-    /// A kernel prepared for an owner who keeps it: a user's, which no key tells from others.
+    /// A kernel prepared for an owner who keeps it: a user's, which no key distinguishes from others.
     ///
     /// # Errors
     /// The kernel does not compile.

@@ -50,7 +50,7 @@ impl MetalForm {
     /// The same, but the kernel refuses some inputs, which then fail the submission; `why` says what is wrong with them.
     ///
     /// Its last buffer, after the parameter block, is a `device atomic_uint*` that is zero before the launch and that it raises to
-    /// `2^32 - 1 - number`, by atomic maximum, for an element of that number that it refuses: the first one is told.
+    /// `2^32 - 1 - number`, by atomic maximum, for an element of that number that it refuses: the first one is reported.
     pub const fn with_refusal(self, why: &'static str) -> Self {
         Self { refusal: Some(why), ..self }
     }
@@ -107,7 +107,7 @@ pub struct MetalText {
     pub buffers: Vec<u32>,
     /// The index in the table of threadgroup memory of each argument of that kind.
     pub threadgroup: Vec<u32>,
-    /// What the kernel may find wrong, by the number it tells, as in [`MetalForm::with_refusal`]; empty for a kernel that refuses nothing.
+    /// What the kernel may find wrong, by the number it reports, as in [`MetalForm::with_refusal`]; empty for a kernel that refuses nothing.
     pub refusals: Vec<String>,
     /// How many registers a thread is to do with, where the device's compiler can be told: with fewer, more threads run at once.
     pub registers: Option<u32>,
@@ -216,10 +216,10 @@ impl Metal {
     }
 }
 
-/// Bytes of the word by which a launch tells what it refuses.
+/// Bytes of the word by which a launch reports what it rejects.
 pub const REFUSAL_WORD: usize = size_of::<u32>();
 
-/// What a library's kernel tells by `word`.
+/// What a library's kernel reports by `word`.
 pub(crate) fn refusal(why: &str, word: u32) -> Error {
     Error::invalid_argument(format!("{why} (number {})", !word))
 }

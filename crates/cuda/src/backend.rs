@@ -208,7 +208,7 @@ impl Backend for CudaBackend {
         Ok(Reading::new(Completion::new(done), move || arriving.take()))
     }
 
-    /// Returns before the kernel is compiled: whoever launches it first waits, and is told if it does not compile. So the kernels of a recording
+    /// Returns before the kernel is compiled: whoever launches it first waits, and gets an error if it does not compile. So the kernels of a recording
     /// are compiled side by side.
     fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
         if let Some(CudaForm::MatrixProduct) = kernel.cuda {

@@ -109,7 +109,7 @@ impl Driver {
     }
 }
 
-/// Whether there is an NVIDIA GPU, as far as the system tells, or a driver for one.
+/// Whether there is an NVIDIA GPU, as far as the system reports, or a driver for one.
 pub(crate) fn is_expected() -> bool {
     // SAFETY: looks for the driver's library, whose initialisers have no conditions.
     (unsafe { sys::is_culib_present() }) || has_gpu(Path::new("/sys/bus/pci/devices"))
@@ -283,10 +283,10 @@ impl Context {
         let among = match names.as_slice() {
             [] => String::new(),
             [one] => format!(" in {one}"),
-            many => format!(" in one of {}{more} (with CUDA_LAUNCH_BLOCKING=1 this message tells which)", many.join(", ")),
+            many => format!(" in one of {}{more} (with CUDA_LAUNCH_BLOCKING=1 this message names it)", many.join(", ")),
         };
         Error::device_lost(format!(
-            "the GPU failed{among}: {}, told when {what}; nothing on it can be used any more: start a new process, or use another device",
+            "the GPU failed{among}: {}, found when {what}; nothing on it can be used any more: start a new process, or use another device",
             describe(result)
         ))
     }
@@ -312,7 +312,7 @@ impl Context {
         }
     }
 
-    /// A number the device tells of itself.
+    /// A number the device reports of itself.
     ///
     /// # Errors
     /// The driver refuses.

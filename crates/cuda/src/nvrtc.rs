@@ -104,7 +104,7 @@ impl Nvrtc {
         // SAFETY: as many integers as the library said it writes.
         let listed = unsafe { (functions.architectures)(architectures.as_mut_ptr()) };
         if status != [0, 0] || listed != 0 {
-            return Err("it does not tell its version".into());
+            return Err("it does not report its version".into());
         }
         if version[0] < 12 {
             return Err(format!("it is version {}.{}: 12 or later is needed", version[0], version[1]));

@@ -108,7 +108,7 @@ fn name(record: &Record) -> &str {
 
 /// The records of kernels, both in order, as the launches' events.
 ///
-/// Products of the vendor's library that follow each other are told apart if they have a kernel each. If they have more, and all are of one kind, the
+/// Products of the vendor's library that follow each other are distinguished if they have a kernel each. If they have more, and all are of one kind, the
 /// records are of that kind and the first of them have the bytes.
 fn matched(launches: &[&Launch], records: &[&Record]) -> Result<Vec<ProfileEvent>> {
     let defect = |what: String| Err(Error::device_lost(format!("the profile is not that of the work: {what}: please report this")));

@@ -45,7 +45,7 @@ impl BackendType {
         }
     }
 
-    /// Whether the device can be used here; [`devices`] tells why not.
+    /// Whether the device can be used here; [`devices`] says why not.
     pub fn is_available(self) -> bool {
         self.open().is_ok()
     }
@@ -233,7 +233,7 @@ pub struct DeviceReport {
 pub struct DeviceState {
     /// What it is.
     pub properties: DeviceProperties,
-    /// The vendor's family of GPUs that it belongs to, where it tells.
+    /// The vendor's family of GPUs that it belongs to, where it reports one.
     pub family: Option<String>,
     /// What launch plans assume of it because the system does not report it.
     pub assumed: Option<String>,

@@ -22,7 +22,7 @@ pub struct Executor {
 impl Executor {
     /// The best device here, an Apple or NVIDIA GPU before the CPU, or the one named by the environment variable `ELINVAR_DEVICE`.
     ///
-    /// [`devices`](crate::devices) tells why a device cannot be used, and [`Executor::new_auto_for`] if one was passed over.
+    /// [`devices`](crate::devices) says why a device cannot be used, and [`Executor::new_auto_for`] if one was passed over.
     ///
     /// # Errors
     /// `ELINVAR_DEVICE` names a device that is not available; the message says which are.
@@ -156,7 +156,7 @@ impl Executor {
     }
 
     /// A tensor whose elements nobody has set yet, in memory that host and device share, or that is the device's alone, where the device has a choice;
-    /// [`Tensor::is_shared`] tells which it became. Every other tensor lies where [`Storage::Automatic`] says.
+    /// [`Tensor::is_shared`] says which it became. Every other tensor lies where [`Storage::Automatic`] says.
     ///
     /// ```
     /// use elinvar::{DType, Executor, Storage};
@@ -284,7 +284,7 @@ impl Executor {
         self.device.submit(&list.finish()).map(drop)
     }
 
-    /// Starts a recording; its errors are told by the completion, and by the next read.
+    /// Starts a recording; its errors are reported by the completion, and by the next read.
     ///
     /// # Errors
     /// It was recorded on another device, or the device is lost.

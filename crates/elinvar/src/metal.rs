@@ -232,7 +232,7 @@ impl MetalKernel {
     ///
     /// # Errors
     /// An argument that is missing, given twice or unknown, of the wrong kind or too short; tensors of another device or with gaps; a launch
-    /// beyond the device's limits. Errors of execution are told when something is read.
+    /// beyond the device's limits. Errors of execution are reported when something is read.
     pub fn launch(&self, grid: [u32; 3], threadgroup: [u32; 3], arguments: &[(&str, KernelArgument<'_>)]) -> Result<()> {
         self.dispatch(Grid::Threadgroups(grid), threadgroup, arguments)
     }

@@ -312,7 +312,7 @@ impl Tensor {
     /// The entries along `axis` that `indices` (i32, i64 or u32) name. With axis 0 of a `[vocabulary, width]` matrix: the embedding lookup.
     ///
     /// # Errors
-    /// An axis outside the shape. An index outside the axis is told when the result is read.
+    /// An axis outside the shape. An index outside the axis is reported when the result is read.
     pub fn gather(&self, indices: &Tensor, axis: isize) -> Result<Tensor> {
         self.apply(&Gather { axis }, &[Some(indices)])
     }
@@ -410,7 +410,7 @@ impl Tensor {
     /// `logits`, one row, and the position after.
     ///
     /// # Errors
-    /// Shapes or types that do not fit. A logit that is no number is told when something is read.
+    /// Shapes or types that do not fit. A logit that is no number is reported when something is read.
     pub fn greedy(&self, logits: &Tensor) -> Result<()> {
         self.executor().apply(&Greedy, &[Some(self), Some(logits)]).map(|_| ())
     }
@@ -435,7 +435,7 @@ impl Tensor {
     /// Writes `rows [tokens, heads, head_dim]` into this cache `[heads, capacity, head_dim]` at `positions [tokens]` (i32), in place.
     ///
     /// # Errors
-    /// Shapes or types that do not fit. A position outside the cache is told when something is read.
+    /// Shapes or types that do not fit. A position outside the cache is reported when something is read.
     pub fn kv_append(&self, rows: &Tensor, positions: &Tensor) -> Result<()> {
         self.executor().apply(&KvAppend, &[Some(self), Some(rows), Some(positions)]).map(|_| ())
     }
@@ -445,7 +445,7 @@ impl Tensor {
     /// turned in place.
     ///
     /// # Errors
-    /// Shapes or types that do not fit. A position outside the cache is told when something is read.
+    /// Shapes or types that do not fit. A position outside the cache is reported when something is read.
     pub fn rope_append(
         &self,
         rows: &Tensor,
@@ -463,7 +463,7 @@ impl Tensor {
     /// first, queries and key turned by its position: in the fewest launches [`Tensor::rope_append`] and [`Tensor::attention`].
     ///
     /// # Errors
-    /// Shapes or types that do not fit. A position outside the caches is told when something is read.
+    /// Shapes or types that do not fit. A position outside the caches is reported when something is read.
     pub fn decode_attention(
         &self,
         operator: &DecodeAttention,

@@ -149,7 +149,7 @@ impl ProgramKernel {
     ///
     /// # Errors
     /// An argument that is missing, given twice or unknown, or of another type; tensors of another device or with gaps; a launch that the program
-    /// or the device does not allow. Errors of execution are told when something is read.
+    /// or the device does not allow. Errors of execution are reported when something is read.
     pub fn launch(&self, launch: &LaunchConfig, arguments: &[(&str, ProgramArgument<'_>)]) -> Result<()> {
         self.dispatch(launch, arguments).map_err(|e| e.context(format_args!("program {}", self.program().name)))
     }

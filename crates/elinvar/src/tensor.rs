@@ -163,7 +163,7 @@ impl Tensor {
     }
 
     /// Starts to read its elements in row-major order, as native-endian bytes: what they are after everything submitted before, whatever is submitted
-    /// after. A loop can start its next step before it looks at the results of the last, whose errors its completion tells.
+    /// after. A loop can start its next step before it looks at the results of the last, whose errors its completion reports.
     ///
     /// # Errors
     /// As [`Tensor::to_bytes`].

@@ -103,7 +103,7 @@ pub fn operators() -> Vec<&'static Description> {
 /// The operator called `name`.
 ///
 /// # Errors
-/// No such operator; the nearest names are told.
+/// No such operator; the error lists the nearest names.
 pub fn find(name: &str) -> Result<&'static Description> {
     let all = operators();
     if let Some(found) = all.iter().find(|d| d.name == name) {

@@ -137,7 +137,7 @@ impl Shadow {
         Ok(())
     }
 
-    /// Enters a copy's or fill's access, and tells the first earlier one of a group from `oldest` on that it races with: nothing orders the two, since each
+    /// Enters a copy's or fill's access, and reports the first earlier one of a group from `oldest` on that it races with: nothing orders the two, since each
     /// transfer counts as a threadgroup.
     pub(crate) fn transfer(&mut self, range: Range<usize>, written: bool, record: Record, oldest: u64) -> Result<Option<Race>> {
         let finest = ((range.start | range.end).trailing_zeros() as u8).min(COARSEST);

@@ -100,7 +100,7 @@ impl<'a> Stretch<'a> {
         Ok(findings)
     }
 
-    /// What is told of an earlier command's access.
+    /// What is reported of an earlier command's access.
     pub(crate) fn access(&self, pc: u64, record: Record) -> OtherAccess {
         let unplaced = |kernel: &str| OtherAccess { at: None, kernel: kernel.to_owned(), thread: [0; 3], threadgroup: [0; 3] };
         let of = |past: &Past<'_>| match past {

@@ -143,7 +143,7 @@ impl<'a> Body<'a> {
         self.context.words.get(at).copied().flatten().filter(|_| is_kernel)
     }
 
-    /// The index of an element, which is told where it is out of bounds and the program traps.
+    /// The index of an element, which is reported where it is out of bounds and the program traps.
     pub(super) fn index(&self, at: usize, index: Operand, length: &str) -> String {
         let place = self.operand(index);
         let fault = self.context.faults.of(self.number, at);

@@ -23,7 +23,7 @@ pub(super) struct Fault {
 
 /// The faults of a program.
 pub(super) struct Faults {
-    /// What each is told as, by number.
+    /// What each is reported as, by number.
     pub(super) told: Vec<String>,
     /// Of each function, the kernel last, those of its instructions.
     of: Vec<Vec<Option<Fault>>>,

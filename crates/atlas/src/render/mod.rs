@@ -33,7 +33,7 @@ pub struct MetalProgram {
     pub kernel: String,
     /// The version of Metal that it needs, as `__METAL_VERSION__` has it: fences came with 3.2.
     pub version: u32,
-    /// What its launch fails with, by the number that the kernel tells, as a [`Metal::refused`](elinvar_core::Metal::refused) does.
+    /// What its launch fails with, by the number that the kernel reports, as a [`Metal::refused`](elinvar_core::Metal::refused) does.
     pub refusals: Vec<String>,
     /// What the block of parameters, the buffer after the program's own, is made of, in order.
     pub block: Vec<Field>,

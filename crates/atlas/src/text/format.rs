@@ -138,7 +138,7 @@ impl Body<'_> {
     }
 }
 
-/// Whether an operand tells its type in text.
+/// Whether an operand gives its type in text.
 fn is_typed(operands: &[Operand]) -> bool {
     operands.iter().any(|operand| !matches!(operand, Operand::Constant(_)))
 }

@@ -165,7 +165,7 @@ fn alike<const N: usize>(line: &mut Line, scope: &Scope<'_>, wanted: Option<DTyp
         raws.push(raw(line, scope)?);
     }
     let dtype = raws.iter().find_map(Raw::dtype).or(wanted);
-    let dtype = dtype.ok_or_else(|| error_at(at, "no operand tells the type: write it after the name, as in 'x: f32 = …'"))?;
+    let dtype = dtype.ok_or_else(|| error_at(at, "no operand gives the type: write it after the name, as in 'x: f32 = …'"))?;
     let mut operands = [Operand::Constant(Constant::bool(false)); N];
     for (operand, raw) in operands.iter_mut().zip(raws) {
         *operand = raw.of(dtype)?;

@@ -36,7 +36,7 @@ fn what_is_wrong_is_told_with_its_place() {
         ("  i = position.x\n  j = add i 1.5", "line 13, column 13: '1.5' is no u32"),
         ("  i = position.x\n  j = add i 4294967296", "line 13, column 13: '4294967296' is no u32"),
         ("  j = add k 1", "line 12, column 11: 'k' is not known here"),
-        ("  j = add 2 1", "line 12, column 7: no operand tells the type"),
+        ("  j = add 2 1", "line 12, column 7: no operand gives the type"),
         ("  v = load x[0]\n  v = position.x", "line 13, column 3: 'v' is f32, the value is u32"),
         ("  v = load x[0]\n  store x[0] v", "line 13, column 3: 'x' is declared 'read', and this writes to it"),
         ("  c = lt n 4\n  if c\n    v = load x[0]\n  end\n  store y[0] v", "line 16, column 3: 'v' is used here, but not every path"),

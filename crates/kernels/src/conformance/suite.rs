@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use crate::conformance::cases;
 
-    /// Begins to compile at once, and tells later whether that succeeds.
+    /// Begins to compile at once, and reports later whether that succeeds.
     struct Late(NullBackend, bool);
 
     impl Backend for Late {

@@ -68,7 +68,7 @@ impl Runner<'_, '_, '_, '_> {
         }
     }
 
-    /// Acts on what a check tells; whether the thread goes on.
+    /// Acts on what a check reports; whether the thread goes on.
     pub(super) fn event(&mut self, event: &Event) -> bool {
         let Some(kind) = event.kind() else {
             self.refine(event.region, event.offset as u8);

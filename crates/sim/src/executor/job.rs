@@ -98,7 +98,7 @@ impl Job<'_> {
         self.taken.store(self.schedule.len(), Ordering::Relaxed);
     }
 
-    /// What is told of an earlier access, if it was this job's.
+    /// What is reported of an earlier access, if it was this job's.
     pub(crate) fn access(&self, pc: u64, record: Record) -> Option<OtherAccess> {
         let threadgroup = self.schedule.position_of(record.group())?;
         let (pipeline, thread) = (self.pipeline(), thread_position(record.thread(), self.size_of(threadgroup)));

@@ -74,7 +74,7 @@ fn told(report: &Report) -> Vec<(u32, String)> {
     report.findings.iter().map(|finding| (finding.at.as_ref().map_or(0, |at| at.line), finding.kind.to_string())).collect()
 }
 
-/// What is told of the kernels of `file` against what is expected.
+/// What is reported of the kernels of `file` against what is expected.
 fn wrong(file: &'static str, text: &str) -> Vec<String> {
     let queue = queue();
     let mut wrong = Vec::new();

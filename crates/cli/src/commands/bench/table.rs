@@ -47,7 +47,7 @@ pub(crate) fn run(args: &RowArgs) -> Result<()> {
         print_line("alone: one operator submitted and waited for; of 100: its share of a recording of a hundred that depend on nothing");
         print_line("published: for MLX on an M-series chip, evaluated lazily: not measured here, and not the same work as `alone`");
         if simulated {
-            print_line("the simulator runs and checks the kernels on this machine's processor: its times tell nothing of a GPU, nor of repetition");
+            print_line("the simulator runs and checks the kernels on this machine's processor: its times say nothing of a GPU, nor of repetition");
         }
         let limit = bandwidth.map_or_else(String::new, |b| format!("limit: bytes over the {:.0} GB/s that Apple publishes\n", b / 1e9));
         print_line(format!("{limit}\n{:<34} {:>10} {:>10} {:>10} {:>9}", "µs", "alone", "of 100", "published", "limit"));
