@@ -1,17 +1,18 @@
 //! Apple's chips by the names of their GPUs: cores, memory bandwidth, Metal family and arithmetic.
 //!
-//! * Cores and bandwidth are those of Apple's technical specifications and press releases (support.apple.com/specs, apple.com/newsroom), in the units used
-//!   there: 1 GB is 10⁹ bytes. Apple gives no bandwidth for the M1 and for the A series: there it is the memory's rate times its width, 4266 MT/s on
-//!   128 bits for the M1, on 64 bits for the A14 and A15, 6400 MT/s on 64 bits for the A16 and A17 Pro ([applegpuinfo], which computes it so), 8533 MT/s for
-//!   the A18, A18 Pro and A19, 9600 MT/s for the A19 Pro (press).
-//! * Families are those of Apple's *Metal feature set tables*.
+//! * Cores and bandwidth of the M1 to M4 are those of the table in [llama.cpp's discussion 4167], with Apple's 819 GB/s for the M3 Ultra; those of the M5, M5 Pro and
+//!   M5 Max, and the base chips of 8 and 9 cores, those of press reports of Apple's announcements. 1 GB is 10⁹ bytes. Apple gives no bandwidth for the M1 and for
+//!   the A series: there it is the memory's rate times its width, as [applegpuinfo] computes it up to the A17 Pro, and as the press has it for the A19 (8533 MT/s
+//!   on 64 bits) and the A19 Pro (9600 MT/s); the A18's is taken to be the A19's.
+//! * Families up to Apple 9 are those of Apple's *Metal feature set tables*. That M5 and A19 are Apple 10, and that an M3 has 8 cores, we have not read on a page of Apple's.
 //! * A core has 128 lanes, each with a fused multiply-add a clock, in f32 and f16 alike; the A14's are half as many in f32. `simdgroup_matrix` runs on the
 //!   same lanes. Clocks are the highest ones: M1, M2 and A14 to A16 of [metal-benchmarks], M3 and A17 Pro of [applegpuinfo], M4 of what `powermetrics` lists on
-//!   such Macs. Those of A18, A19 and M5 are published nowhere that we read: [`Chip::megahertz`] is empty. (The M5's and A19's matrix units, which Metal 4's
+//!   such Macs in public reports. Those of A18, A19 and M5 we have read nowhere: [`Chip::megahertz`] is empty. (The matrix units of M5 and A19, which Metal 4's
 //!   tensors reach, are not counted: no kernel here uses them.)
 //!
 //! A name that is not listed is taken for the newest base chip of its family ([`Gpu::identify`]).
 //!
+//! [llama.cpp's discussion 4167]: https://github.com/ggml-org/llama.cpp/discussions/4167
 //! [metal-benchmarks]: https://github.com/philipturner/metal-benchmarks
 //! [applegpuinfo]: https://github.com/philipturner/applegpuinfo
 
@@ -41,10 +42,10 @@ const fn chip(name: &'static str, family: u32, megahertz: u32, configurations: &
 pub const CHIPS: &[Chip] = &[
     chip("A14", 7, 1278, &[(4, 34.1)]),
     chip("A15", 8, 1338, &[(4, 34.1), (5, 34.1)]),
-    chip("A16", 8, 1398, &[(4, 51.2), (5, 51.2)]),
-    chip("A17 Pro", 9, 1380, &[(5, 51.2), (6, 51.2)]),
+    chip("A16", 8, 1398, &[(5, 51.2)]),
+    chip("A17 Pro", 9, 1380, &[(6, 51.2)]),
     chip("A18", 9, 0, &[(4, 68.3), (5, 68.3)]),
-    chip("A18 Pro", 9, 0, &[(5, 68.3), (6, 68.3)]),
+    chip("A18 Pro", 9, 0, &[(6, 68.3)]),
     chip("A19", 10, 0, &[(5, 68.3)]),
     chip("A19 Pro", 10, 0, &[(5, 76.8), (6, 76.8)]),
     chip("M1", 7, 1278, &[(7, 68.25), (8, 68.25)]),
