@@ -13,27 +13,14 @@ use std::{
 use elinvar_core::{Error, Result};
 use libloading::Library;
 
-use crate::libraries;
+use crate::libraries::{self, functions};
 
 type Status = c_int;
 type Requested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
 
-macro_rules! functions {
-    ($($name:ident = $symbol:literal ($($argument:ty),*);)*) => {
-        /// The library's functions, as `cupti_activity.h` and `cupti_result.h` declare them.
-        struct Functions { $($name: unsafe extern "C" fn($($argument),*) -> Status,)* }
-
-        impl Functions {
-            fn of(library: &Library) -> Result<Self, libloading::Error> {
-                // SAFETY: the types are those of CUPTI's headers, which no version from 12.0 to 13.0 has changed.
-                Ok(unsafe { Self { $($name: *library.get($symbol)?,)* } })
-            }
-        }
-    };
-}
-
 functions! {
+    /// The library's functions, as `cupti_activity.h` and `cupti_result.h` declare them; no version from 12.0 to 13.0 has changed them.
     register = b"cuptiActivityRegisterCallbacks" (Requested, Completed);
     enable = b"cuptiActivityEnable" (c_int);
     disable = b"cuptiActivityDisable" (c_int);

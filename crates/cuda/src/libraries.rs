@@ -5,6 +5,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Declares `Functions`: a library's functions by name, as its C headers, named in the documentation, declare them.
+macro_rules! functions {
+    ($(#[$doc:meta])* $($name:ident = $symbol:literal ($($argument:ty),*);)*) => {
+        $(#[$doc])*
+        struct Functions { $($name: unsafe extern "C" fn($($argument),*) -> Status,)* }
+
+        impl Functions {
+            fn of(library: &Library) -> Result<Self, libloading::Error> {
+                // SAFETY: the types are those of the library's headers, for every version that is looked for.
+                Ok(unsafe { Self { $($name: *library.get($symbol)?,)* } })
+            }
+        }
+    };
+}
+
+pub(crate) use functions;
+
 /// Names of a library for the loader, newest major version first.
 fn names(stem: &str) -> Vec<String> {
     let majors = ["13", "12"];

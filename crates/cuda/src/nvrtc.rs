@@ -11,26 +11,13 @@ use std::{
 use elinvar_core::{Error, Result};
 use libloading::Library;
 
-use crate::libraries;
+use crate::libraries::{self, functions};
 
 type Status = c_int;
 type Program = *mut c_void;
 
-macro_rules! functions {
-    ($($name:ident = $symbol:literal ($($argument:ty),*);)*) => {
-        /// The library's functions, as `nvrtc.h` declares them.
-        struct Functions { $($name: unsafe extern "C" fn($($argument),*) -> Status,)* }
-
-        impl Functions {
-            fn of(library: &Library) -> Result<Self, libloading::Error> {
-                // SAFETY: the types are those of `nvrtc.h`, which no version from 11.1 on has changed.
-                Ok(unsafe { Self { $($name: *library.get($symbol)?,)* } })
-            }
-        }
-    };
-}
-
 functions! {
+    /// The library's functions, as `nvrtc.h` declares them; no version from 11.1 on has changed them.
     version = b"nvrtcVersion" (*mut c_int, *mut c_int);
     architecture_count = b"nvrtcGetNumSupportedArchs" (*mut c_int);
     architectures = b"nvrtcGetSupportedArchs" (*mut c_int);

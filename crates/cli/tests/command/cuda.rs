@@ -9,6 +9,8 @@ use std::{
     sync::OnceLock,
 };
 
+use crate::LAUNCH;
+
 /// The folder with the libraries and the kernels compiled with them, made when first asked for. Its subfolder `incomplete` has a driver that lacks a
 /// function.
 fn libraries() -> &'static Path {
@@ -97,24 +99,6 @@ fn a_device_that_disappears_is_told_once_and_plainly() {
         assert!(err.trim_end().lines().count() == 1 && !err.contains("panicked"), "{result}: {err}");
     }
 }
-
-const SCALE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/scale.metal");
-const LAUNCH: &[&str] = &[
-    "launch",
-    SCALE,
-    "--kernel",
-    "scale",
-    "--grid",
-    "4",
-    "--threadgroup",
-    "64",
-    "--buffer",
-    "x=f32:250",
-    "--buffer",
-    "out=f32:250",
-    "--value",
-    "n=u32:250",
-];
 
 #[test]
 fn a_profile_has_the_times_that_cupti_gives() {

@@ -10,3 +10,22 @@ mod doctor;
 mod launch;
 mod models;
 mod profile;
+
+/// A launch of a kernel over random numbers.
+#[cfg(feature = "embedded-model")]
+const LAUNCH: &[&str] = &[
+    "launch",
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/scale.metal"),
+    "--kernel",
+    "scale",
+    "--grid",
+    "4",
+    "--threadgroup",
+    "64",
+    "--buffer",
+    "x=f32:250",
+    "--buffer",
+    "out=f32:250",
+    "--value",
+    "n=u32:250",
+];

@@ -4,6 +4,8 @@
 
 use std::{fs, path::Path, process::Command};
 
+use crate::LAUNCH;
+
 /// Exit code, standard output and standard error.
 fn elinvar(arguments: &[&str]) -> (i32, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_elinvar")).current_dir(env!("CARGO_MANIFEST_DIR")).args(arguments).output().unwrap();
@@ -27,24 +29,7 @@ const RUN: &[&str] = &[
     "--scalar",
     "n=100",
 ];
-const LAUNCH: &[&str] = &[
-    "launch",
-    "tests/kernels/scale.metal",
-    "--device",
-    "metal-sim",
-    "--kernel",
-    "scale",
-    "--grid",
-    "4",
-    "--threadgroup",
-    "64",
-    "--buffer",
-    "x=f32:250",
-    "--buffer",
-    "out=f32:250",
-    "--value",
-    "n=u32:250",
-];
+const SIMULATED: &[&str] = &["--device", "metal-sim"];
 const DECODE: &[&str] = &["bench", "decode", "--device", "cpu", "--shape", "tiny", "--prompt", "4", "--generate", "3", "--rounds", "1"];
 
 /// Standard output and standard error of a command with a profile, and the number of its timeline's events of each name and phase.
@@ -84,7 +69,7 @@ fn programs_kernels_and_benchmarks_are_profiled() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_kernel_on_the_simulator_is_profiled_in_its_own_process() {
-    let (_, err, count) = profiled("profile-launch", LAUNCH);
+    let (_, err, count) = profiled("profile-launch", &[LAUNCH, SIMULATED].concat());
     assert!(count("scale") == 1 && err.contains("the simulator's on this machine's processor, not a GPU's"), "{err}");
 }
 
@@ -92,7 +77,7 @@ fn a_kernel_on_the_simulator_is_profiled_in_its_own_process() {
 fn a_folder_that_cannot_be_written_is_an_error_before_the_run() {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-folder");
     fs::write(&file, "").unwrap();
-    for arguments in [GENERATE, RUN, LAUNCH, DECODE, &["bench", "ops"], &["bench", "table"]] {
+    for arguments in [GENERATE, RUN, &[LAUNCH, SIMULATED].concat(), DECODE, &["bench", "ops"], &["bench", "table"]] {
         let (code, out, err) = elinvar(&[arguments, &["--profile", file.to_str().unwrap()]].concat());
         let told = format!("error: --profile: cannot write {}: ", file.display());
         assert!(code == 2 && out.is_empty() && err.starts_with(&told) && err.lines().count() == 1, "{arguments:?}: {err}");
