@@ -111,7 +111,7 @@ fn name(record: &Record) -> &str {
 /// Products of the vendor's library that follow each other are distinguished if they have a kernel each. If they have more, and all are of one kind, the
 /// records are of that kind and the first of them have the bytes.
 fn matched(launches: &[&Launch], records: &[&Record]) -> Result<Vec<ProfileEvent>> {
-    let defect = |what: String| Err(Error::device_lost(format!("the profile is not that of the work: {what}: please report this")));
+    let defect = |what: String| Err(Error::internal(format!("the profile is not that of the work: {what}: please report this")));
     let (mut launches, mut records, mut events) = (launches, records, Vec::with_capacity(records.len()));
     while let [first, ..] = launches {
         let products = launches.iter().take_while(|launch| launch.symbol.is_none()).count();

@@ -45,7 +45,7 @@ fn judge(texts: &[(String, u32, usize)]) -> BTreeSet<String> {
 fn every_kernel_of_the_library() {
     let mut texts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let metal = DeviceProperties { kind: DeviceKind::Metal, ..NullBackend::new().properties().clone() };
-    let cases = conformance::cases().into_iter().chain(conformance::refused());
+    let cases = conformance::sample(conformance::cases(), &metal).into_iter().chain(conformance::refused());
     for case in cases {
         // Texts that plans for other devices alone take, too.
         let launches = [&metal, &gpu(90)].map(|device| case.plan(device).unwrap().launches);
@@ -61,7 +61,7 @@ fn every_kernel_of_the_library() {
     let texts: Vec<_> = texts.into_iter().map(whole).collect();
     let found = judge(&texts);
     println!("{kernels} kernels of {} texts", texts.len());
-    assert!(kernels > 1000 && found.is_empty(), "{found:#?}");
+    assert!(kernels > if conformance::runs_all() { 1000 } else { 200 } && found.is_empty(), "{kernels} kernels: {found:#?}");
 }
 
 /// The text of a program under each policy of bounds.
@@ -79,10 +79,14 @@ fn every_operator_of_atlas_on_every_type_and_programs_at_random() {
     let tables = random::TYPES.iter().map(|&dtype| parse(&table(dtype, random::TYPES, dtype == DType::BF16).text).unwrap());
     let together = Cooperation::all(random::TYPES).into_iter().map(|cooperation| cooperation.program);
     let fence = parse("atlas 1\nprogram fenced\nbuffer y: write f32\nkernel\n  fence\n  store y[0] 1.0\nend\n").unwrap();
+    let count = if conformance::runs_all() { 40 } else { 8 };
+    if count < 40 {
+        conformance::skipped("32 of 40 random programs");
+    }
     let programs: Vec<Program> =
-        [fence].into_iter().chain(tables).chain(together).chain((0..40).map(|seed| random::program(seed, random::TYPES))).collect();
+        [fence].into_iter().chain(tables).chain(together).chain((0..count).map(|seed| random::program(seed, random::TYPES))).collect();
     let texts: Vec<_> = programs.iter().flat_map(rendered).collect();
-    assert!(texts.len() > 150 && texts.iter().any(|(_, version, _)| *version > METAL_VERSION));
+    assert!(texts.len() > 60 && texts.iter().any(|(_, version, _)| *version > METAL_VERSION));
     let found = judge(&texts);
     assert!(found.is_empty(), "{found:#?}");
 }
