@@ -2,7 +2,7 @@ use std::{fmt, marker::PhantomData, sync::Arc};
 
 use crate::{Access, Element, Error, Extent, Result};
 
-/// A kernel's CPU kernel. It runs inside the device's rayon pool and may use all of it.
+/// A CPU kernel. It runs inside the device's rayon pool and may use all of it.
 pub type HostKernel = fn(&mut HostArguments<'_>) -> Result<()>;
 
 /// A kernel that is data: what the CPU device runs for it.

@@ -160,7 +160,7 @@ impl Pipeline {
     }
 
     /// The same with what the device says of it.
-    pub fn with_facts(self, info: PipelineInfo) -> Self {
+    pub fn with_info(self, info: PipelineInfo) -> Self {
         Self { info: Some(info), ..self }
     }
 

@@ -1,4 +1,4 @@
-//! The layer that everything stands on: data types, shapes, errors, and the backend interface between what asks for work and what does it.
+//! The layer that everything stands on: data types, shapes, errors, and the interface between what asks for work and the devices that do it.
 //!
 //! Everything above a device hands it **data**: a [`CommandList`] of dispatches, copies and fills over [`Buffer`]s. A device
 //! implements [`Backend`]: allocate, copy in, copy out, compile, submit; freeing is RAII and waiting is a [`Completion`].

@@ -4,7 +4,6 @@ use crate::DType;
 
 /// The kinds of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum DeviceKind {
     /// The host's processor.
     Cpu,

@@ -250,12 +250,13 @@ impl Backend for CudaBackend {
                 None => self.start(commands)?,
             },
         };
-        if let Some(profile) = &mut queue.profile {
-            profile.list(&self.context, commands)?;
-            profile.read(refusals.as_ref().map_or(0, Refusals::bytes));
-        }
+        let read = refusals.as_ref().map_or(0, Refusals::bytes);
         let submission = Arc::new(Submission::new(self.context.record()?, refusals));
         queue.in_flight.push(submission.clone());
+        if let Some(profile) = &mut queue.profile {
+            profile.list(&self.context, commands)?;
+            profile.read(read);
+        }
         Ok(Completion::new(submission))
     }
 

@@ -64,7 +64,7 @@ impl Executor {
     /// As [`Executor::tensor`].
     pub fn rand(&self, dims: &[usize], seed: u64) -> Result<Tensor> {
         let mut random = SplitMix64::new(seed);
-        let values: Vec<f32> = (0..dims.iter().product()).map(|_| uniform(&mut random) as f32).collect();
+        let values: Vec<f32> = (0..dims.iter().product()).map(|_| uniform(&mut random)).collect();
         self.tensor(dims, &values)
     }
 
@@ -76,7 +76,7 @@ impl Executor {
         let mut random = SplitMix64::new(seed);
         // Box and Muller, with the library's own functions: those of the system differ from machine to machine.
         let mut normal = || {
-            let (u, v) = (uniform(&mut random) as f32, uniform(&mut random) as f32);
+            let (u, v) = (uniform(&mut random), uniform(&mut random));
             (-2.0 * elinvar_kernels::math::log(1.0 - u)).sqrt() * elinvar_kernels::math::cos(std::f32::consts::TAU * v)
         };
         let values: Vec<f32> = (0..dims.iter().product()).map(|_| normal()).collect();
@@ -85,6 +85,6 @@ impl Executor {
 }
 
 /// A number in [0, 1) of 24 bits.
-fn uniform(random: &mut SplitMix64) -> f64 {
-    (random.next_u64() >> 40) as f64 / f64::from(1 << 24)
+fn uniform(random: &mut SplitMix64) -> f32 {
+    (random.next_u64() >> 40) as f32 * 2f32.powi(-24)
 }

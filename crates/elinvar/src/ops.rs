@@ -231,7 +231,7 @@ macro_rules! logic {
                 /// # Errors
                 /// Not bools, shapes that do not broadcast, or out of memory.
                 pub fn $name(&self, other: &Tensor) -> Result<Tensor> {
-                    self.apply(&Logical { op: LogicalOp::$op }, &[Some(other)])
+                    self.elementwise(Op::Binary(BinaryOp::$op), &Logical { op: LogicalOp::$op }, &[other])
                 }
             )*
 
@@ -240,7 +240,7 @@ macro_rules! logic {
             /// # Errors
             /// Not bools, or out of memory.
             pub fn logical_not(&self) -> Result<Tensor> {
-                self.apply(&LogicalNot, &[])
+                self.elementwise(Op::Unary(UnaryOp::Not), &LogicalNot, &[])
             }
         }
     };

@@ -261,7 +261,7 @@ impl<A: Api> Backend for MetalBackend<A> {
         let source = LibrarySource { name: &name, text: &text, fast_math: metal.fast_math(), version: metal.version() };
         let compiled = self.api.scope(|| self.pipelines.get(&self.api, source, &name, metal.constants()))?;
         let info = compiled.info;
-        Ok(Pipeline::new(kernel.clone(), compiled).with_facts(info))
+        Ok(Pipeline::new(kernel.clone(), compiled).with_info(info))
     }
 
     fn on_memory_pressure(&self, relieve: Relief) {

@@ -27,7 +27,7 @@ pub(crate) struct Timed {
     pub(crate) list: Option<u64>,
 }
 
-/// Has a command buffer's outcome told, and its time kept if it is timed while a profile is taken.
+/// Passes a command buffer's outcome on, and keeps its time if it is timed while a profile is taken.
 pub(crate) fn done(profile: &Arc<ProfileLog>, timed: Option<Timed>, tell: impl FnOnce(Result<()>) + Send + 'static) -> Done {
     let profile = profile.clone();
     Box::new(move |ran| {

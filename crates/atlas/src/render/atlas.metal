@@ -1,4 +1,4 @@
-// What Atlas programs use of Metal, one meaning for every type: integers wrap, division is total, halves compute in f32.
+// What Atlas programs use of Metal, one meaning for every type: integers wrap, division is total, 16-bit floats compute in f32.
 
 namespace atlas {
 

@@ -70,7 +70,8 @@ impl Operator for Binary {
         }
         if self.op != BinaryOp::Pow && !self.op.takes(a.dtype) {
             let names: Vec<_> = DType::NUMBERS.iter().filter(|dtype| self.op.takes(**dtype)).map(|dtype| dtype.name()).collect();
-            return Err(Error::invalid_argument(format!("{} of {}: one of {} expected", self.op.name(), a.dtype, names.join(", "))));
+            let name = operator_name(self.op).unwrap_or(self.op.name());
+            return Err(Error::invalid_argument(format!("{name} of {}: one of {} expected", a.dtype, names.join(", "))));
         }
         Ok(vec![TensorInfo::of(a.dtype, broadcast_shape(&[&a, &b])?)])
     }
@@ -224,6 +225,6 @@ mod tests {
             assert_eq!(operator_name(*op), Some(description.name));
         }
         assert_eq!(DESCRIPTIONS.iter().map(|d| d.name).collect::<std::collections::BTreeSet<_>>().len(), COUNT);
-        assert!(infer(BinaryOp::And, (DType::F32, &[2]), (DType::F32, &[2])).unwrap_err().to_string().contains("and of f32: one of i8"));
+        assert!(infer(BinaryOp::And, (DType::F32, &[2]), (DType::F32, &[2])).unwrap_err().to_string().contains("bitwise_and of f32: one of i8"));
     }
 }

@@ -10,10 +10,13 @@ use crate::{
 };
 
 fn at(op: BinaryOp, a: f64, b: f64, dtype: DType) -> f64 {
+    if !dtype.is_integer() {
+        return op.reference([a, b]);
+    }
     match op {
-        BinaryOp::Div | BinaryOp::Rem if dtype.is_integer() && b == 0.0 => [0.0, a][usize::from(op == BinaryOp::Rem)],
-        _ if dtype.is_integer() => wrap(dtype, op.reference([a, b]).trunc()),
-        _ => op.reference([a, b]),
+        BinaryOp::Div if b == 0.0 => 0.0,
+        BinaryOp::Rem if b == 0.0 => a,
+        op => wrap(dtype, op.reference([a, b]).trunc()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The CPU kernel: one vectorised loop for each pair of types; halves go through f32, block by block.
+//! The CPU kernel: one vectorised loop for each pair of types; 16-bit floats go through f32, block by block.
 
 use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
 use half::{bf16, f16};

@@ -265,7 +265,9 @@ impl Product {
                 let blocks = Extent::linear(tiles(extents, [BLOCK; 2])?);
                 Ok(launch(key.with("visits", BLOCK_VISITS as u32), BLOCKS).over(blocks, Extent::linear(256)).with_threadgroup_memory(BLOCK_BYTES))
             }
-            _ => tiling.over(launch(tiling.key(key), tiling.form()), extents, &[[a, b]]),
+            Tiling::Along { .. } | Tiling::Across { .. } | Tiling::Tiled { .. } | Tiling::Fast => {
+                tiling.over(launch(tiling.key(key), tiling.form()), extents, &[[a, b]])
+            }
         }
     }
 }

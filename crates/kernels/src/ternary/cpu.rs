@@ -1,4 +1,4 @@
-//! The CPU kernels: one vectorised loop for each type; halves are widened block by block.
+//! The CPU kernels: one vectorised loop for each type; 16-bit floats are widened block by block.
 
 use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
 use half::{bf16, f16};

@@ -102,7 +102,7 @@ fn plan(
 
 impl Operator for Unary {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        infer(self.op.name(), |dtype| DType::NUMBERS.contains(&dtype) && self.op.takes(dtype), inputs)
+        infer(operator_name(self.op), |dtype| DType::NUMBERS.contains(&dtype) && self.op.takes(dtype), inputs)
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {

@@ -72,7 +72,7 @@ pub(crate) fn program(seed: u64, types: &'static [DType]) -> Program {
     while g.statements > 0 {
         if together && g.below(4) == 0 { g.meeting(block) } else { g.statement(0, false) }
     }
-    // What threads have computed is told; some end before.
+    // What threads have computed is stored; some end before.
     if g.below(3) == 0 {
         let condition = g.value(DType::Bool);
         g.b.begin_if(condition);

@@ -69,6 +69,6 @@ fn units(properties: &DeviceProperties) -> &'static str {
     match properties.kind {
         DeviceKind::Metal | DeviceKind::MetalSim => "cores",
         DeviceKind::Cuda => "multiprocessors",
-        _ => "threads",
+        DeviceKind::Cpu | DeviceKind::Null => "threads",
     }
 }

@@ -25,7 +25,7 @@ pub(crate) fn replay_seconds(executor: &Executor, recording: &Recording, budget:
     Ok(median(samples))
 }
 
-/// Profiles a replay more of what takes so many seconds without a profile, after two for what a device prepares anew where a profile begins.
+/// Profiles a replay more of what takes so many seconds without a profile, after two for what a device prepares again where a profile begins.
 pub(crate) fn replay_profiled(executor: &Executor, recording: &Recording, name: &str, seconds: f64, profiler: &mut Option<Profiler>) -> Result<()> {
     round_profiled(profiler, name, Known { tokens: None, unprofiled: Some(seconds) }, || executor.replay(recording)?.wait())
 }
