@@ -84,7 +84,7 @@ mod simulated {
 
     pub(super) fn work(queries: &[usize]) -> Result<()> {
         let options = SimulatorOptions::default();
-        let meter = options.work.clone();
+        let meter = options.meter.clone();
         let device = Device::new(MetalBackend::new(Simulated::new(options)?, DeviceKind::MetalSim));
         println!(
             "\n| queries = keys | kernel | threads | device loads | bytes | stores | bytes | threadgroup loads | bytes | stores | bytes | products of matrices |"
@@ -97,10 +97,10 @@ mod simulated {
                 let kernels: Vec<_> = plan.launches.iter().map(|launch| launch.kernel.key.operator.to_string()).collect();
                 let threads: u128 = plan.launches.iter().map(|launch| launch.grid.count() * launch.threadgroup.count()).sum();
                 conformance::run(&case, &device, Placement::Aligned)?;
-                let work = meter.take();
-                let [device, threadgroup] = [work.device, work.threadgroup]
+                let counters = meter.take();
+                let [device, threadgroup] = [counters.device, counters.threadgroup]
                     .map(|Traffic { reads, read_bytes, writes, written_bytes }| format!("{reads} | {read_bytes} | {writes} | {written_bytes}"));
-                println!("| {queries} | {} | {threads} | {device} | {threadgroup} | {} |", kernels.join(", "), work.matrix_products);
+                println!("| {queries} | {} | {threads} | {device} | {threadgroup} | {} |", kernels.join(", "), counters.matrix_products);
             }
         }
         Ok(())

@@ -27,7 +27,7 @@ mod submission;
 pub use apple::Apple;
 pub use backend::MetalBackend;
 #[cfg(target_os = "linux")]
-pub use elinvar_sim::{Subnormals, Traffic, Work};
+pub use elinvar_sim::{Counters, Subnormals, Traffic};
 #[cfg(target_os = "linux")]
-pub use simulated::{Seed, Simulated, SimulatorOptions, SystemMemory, WorkMeter};
+pub use simulated::{Meter, Seed, Simulated, SimulatorOptions, SystemMemory};
 pub use submission::BatchLimits;

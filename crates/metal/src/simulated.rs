@@ -15,8 +15,8 @@ use std::{
 use elinvar_core::{Error, HostMemory, KernelSource, METAL_VERSION, MemoryInfo, MemoryPressure, Metal, PipelineInfo, Relief, Result};
 use elinvar_msl::ParameterKind;
 use elinvar_sim::{
-    Binding, Buffer, CommandBuffer, CompileOptions, Config, Dispatch, Library, Math, Output, Pipeline, Queue, Report, Simulator, Source, Subnormals,
-    Work,
+    Binding, Buffer, CommandBuffer, CompileOptions, Config, Counters, Dispatch, Library, Math, Output, Pipeline, Queue, Report, Simulator, Source,
+    Subnormals,
 };
 
 use crate::{
@@ -43,15 +43,15 @@ impl Seed {
 
 /// Counts what checked kernels ask of a GPU. Clones are the same.
 #[derive(Clone, Debug, Default)]
-pub struct WorkMeter(Arc<Mutex<Work>>);
+pub struct Meter(Arc<Mutex<Counters>>);
 
-impl WorkMeter {
+impl Meter {
     /// What was counted since the last call.
-    pub fn take(&self) -> Work {
+    pub fn take(&self) -> Counters {
         std::mem::take(&mut *self.counted())
     }
 
-    fn counted(&self) -> MutexGuard<'_, Work> {
+    fn counted(&self) -> MutexGuard<'_, Counters> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -103,7 +103,7 @@ pub struct SimulatorOptions {
     /// Whether the device says that it shares the host's memory; otherwise the host reaches most buffers through copies alone.
     pub unified_memory: bool,
     /// What kernels do is counted here.
-    pub work: WorkMeter,
+    pub meter: Meter,
     /// Where notices of memory pressure come from.
     pub system_memory: SystemMemory,
     /// The simulator's own configuration.
@@ -121,7 +121,7 @@ impl Default for SimulatorOptions {
             seed: Seed::default(),
             max_threads: 1024,
             unified_memory: true,
-            work: WorkMeter::default(),
+            meter: Meter::default(),
             system_memory: SystemMemory::default(),
             config: Config::default(),
         }
@@ -361,10 +361,10 @@ impl Api for Simulated {
         let (opened, idle_since) = (self.opened, self.idle_since.clone());
         let now = move || u64::try_from(opened.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let committed = now();
-        let work = self.options.work.clone();
+        let meter = self.options.meter.clone();
         self.queue.submit_then(commands, move |outcome| {
             if let Ok(report) = &outcome {
-                *work.counted() += report.work;
+                *meter.counted() += report.counters;
             }
             let end = now();
             let start = committed.max(idle_since.swap(end, Ordering::Relaxed));

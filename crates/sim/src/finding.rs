@@ -166,7 +166,7 @@ impl AddAssign for Traffic {
 
 /// What checked dispatches asked of a GPU. Accesses are those of the compiled text: what the optimiser dropped or joined is not counted twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
+pub struct Counters {
     /// Buffers, without the bytes that a dispatch brings itself.
     pub device: Traffic,
     /// Threadgroup memory.
@@ -175,7 +175,7 @@ pub struct Work {
     pub matrix_products: u64,
 }
 
-impl AddAssign for Work {
+impl AddAssign for Counters {
     fn add_assign(&mut self, other: Self) {
         self.device += other.device;
         self.threadgroup += other.threadgroup;
@@ -193,7 +193,7 @@ pub struct Report {
     /// Switches from one GPU thread to another at barriers and simdgroup operations.
     pub switches: u64,
     /// Memory traffic and matrix products of checked dispatches.
-    pub work: Work,
+    pub counters: Counters,
     /// The uses of buffers that checked dispatches may write.
     pub uses: Vec<BufferUse>,
     /// Whether a dispatch was stopped before its end, after too many findings or too much time; later commands were not executed.

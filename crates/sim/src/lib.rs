@@ -58,7 +58,7 @@ pub use elinvar_msl::{Lint, Location};
 pub use confinement::{Confinement, confine, running_threadgroup, system_call_name};
 pub use dispatch::{Binding, Dispatch, Output};
 pub use elinvar_core::{ConstantValue, Grid};
-pub use finding::{BufferUse, Finding, FindingKind, OtherAccess, Report, Traffic, Work};
+pub use finding::{BufferUse, Counters, Finding, FindingKind, OtherAccess, Report, Traffic};
 pub use library::{CompileOptions, Library, Math, Pipeline, Source, Subnormals, preprocess};
 pub use queue::{CommandBuffer, Completion, Queue};
 pub use rules::Judge;

@@ -72,7 +72,7 @@ impl Worker {
         };
         report.threads += outcome.threads;
         report.switches += outcome.switches;
-        report.work += outcome.work;
+        report.counters += outcome.counters;
         report.stopped |= outcome.stopped;
         report.findings.extend(findings(&job, outcome, stretch));
         self.dispatches += 1;

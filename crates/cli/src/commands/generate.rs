@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
     model::ModelArgs,
-    profile::{Known, ProfileArgs, Profiler},
+    profile::{self, Known, ProfileArgs, Profiler},
     sampling::SamplingArgs,
 };
 
@@ -71,10 +71,10 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     progress.finish_and_clear();
     super::print_line("");
     prefilled?;
-    if let (Some(mut profiler), Some(file)) = (profiler, trace) {
+    if let Some(profiler) = &mut profiler {
         profiler.end("decode", Known { tokens: Some(answer.statistics.generated_tokens.saturating_sub(1)), unprofiled: None })?;
-        profiler.finish(&file)?;
     }
+    profile::finish(profiler, trace.as_deref())?;
     if !args.quiet {
         eprintln!("{}", summary(&answer.statistics, answer.finish));
     }

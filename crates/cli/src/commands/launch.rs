@@ -21,7 +21,7 @@ use crate::{
         self, KernelArgs,
         expected::{self, Expected},
     },
-    profile::{ProfileArgs, Profiler, profiled},
+    profile::{self, ProfileArgs, Profiler, profiled},
     tensors,
 };
 
@@ -66,9 +66,7 @@ pub(crate) fn run(args: &LaunchArgs) -> Result<bool> {
     if let (Some(place), Some(bytes)) = (&args.kernel.save, file) {
         tensors::write_bytes(place, &bytes)?;
     }
-    if let (Some(profiler), Some(file)) = (profiler, trace) {
-        profiler.finish(&file)?;
-    }
+    profile::finish(profiler, trace.as_deref())?;
     print_line(report);
     Ok(as_expected)
 }

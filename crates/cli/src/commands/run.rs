@@ -12,7 +12,7 @@ use super::{emit, print_line};
 use crate::{
     args::DeviceArgs,
     kernel::{self, BufferArgument, ConstantArgument, ExtentArgument, PictureArgument},
-    profile::{ProfileArgs, profiled},
+    profile::{self, ProfileArgs, profiled},
     tensors,
 };
 
@@ -100,9 +100,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
         tensors::write_bytes(file, &kernel::saved(&buffers)?)?;
     }
     let took = kernel::shown_median(kernel::median_seconds(&executor, &recording, args.repeat, &mut profiler)?, args.repeat);
-    if let (Some(profiler), Some(file)) = (profiler, trace) {
-        profiler.finish(&file)?;
-    }
+    profile::finish(profiler, trace.as_deref())?;
     print_line(format!("{} on {}: prepared in {compiled:.2} s{took}", program.program().name, executor.properties().name));
     Ok(())
 }

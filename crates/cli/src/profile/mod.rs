@@ -114,13 +114,14 @@ impl Profiler {
     pub(crate) fn trace(&self) -> Vec<u8> {
         trace::trace(self.executor.properties(), &self.phases).to_string().into_bytes()
     }
+}
 
-    /// Prints the tables and writes the timeline.
-    pub(crate) fn finish(&self, file: &Path) -> Result<()> {
-        tensors::write_bytes(file, &self.trace())?;
-        eprintln!("{}\ntimeline: {}", self.tables(), file.display());
-        Ok(())
-    }
+/// Prints the tables and writes the timeline, if a profile was asked for.
+pub(crate) fn finish(profiler: Option<Profiler>, file: Option<&Path>) -> Result<()> {
+    let (Some(profiler), Some(file)) = (profiler, file) else { return Ok(()) };
+    tensors::write_bytes(file, &profiler.trace())?;
+    eprintln!("{}\ntimeline: {}", profiler.tables(), file.display());
+    Ok(())
 }
 
 /// Profiles `work` as one part, if there is a profiler.

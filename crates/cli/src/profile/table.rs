@@ -29,7 +29,7 @@ fn rows(phase: &Phase) -> Vec<(String, Row)> {
 
 /// A table for each phase.
 pub(super) fn tables(device: &DeviceProperties, bandwidth: Option<(f64, &str)>, phases: &[Phase]) -> String {
-    let mut text = format!("profile of {} · times: {} · bytes: at most, as bound", device.name, device.kind.clock());
+    let mut text = format!("profile of {} · times: {} · bytes: as planned or bound", device.name, device.kind.clock());
     if let Some((bandwidth, how)) = bandwidth {
         let _ = write!(text, " · bandwidth: {how} {:.1} GB/s", bandwidth / 1e9);
     }

@@ -28,7 +28,7 @@ use crate::{
     abi::{Accesses, BINDINGS, Context, MAX_THREADS, Record, Region, SIMD_WIDTH, SPACE_DEVICE, SPACE_INLINE, Variable},
     arena::{Arena, Slot},
     buffer::{Buffer, State, Touched},
-    finding::{Traffic, Work},
+    finding::{Counters, Traffic},
     loaded::Runtime,
     random::Random,
 };
@@ -43,7 +43,7 @@ pub(crate) type Locked<'a> = (&'a Buffer, MutexGuard<'a, State>);
 pub(crate) struct Outcome {
     pub(crate) threads: u64,
     pub(crate) switches: u64,
-    pub(crate) work: Work,
+    pub(crate) counters: Counters,
     pub(crate) findings: Findings,
     /// Bytes of threadgroup memory the kernel declared or was given.
     pub(crate) threadgroup_memory: usize,
@@ -57,7 +57,7 @@ impl Outcome {
     pub(crate) fn add(&mut self, other: Self) {
         self.threads += other.threads;
         self.switches += other.switches;
-        self.work += other.work;
+        self.counters += other.counters;
         self.findings.found.extend(other.findings.found);
         self.threadgroup_memory = self.threadgroup_memory.max(other.threadgroup_memory);
         self.ended |= other.ended;
@@ -230,7 +230,7 @@ impl Runner<'_, '_, '_, '_> {
             writes: writes.count,
             written_bytes: writes.bytes,
         };
-        (self.outcome.work.device, self.outcome.work.threadgroup) = (traffic(device), traffic(threadgroup));
+        (self.outcome.counters.device, self.outcome.counters.threadgroup) = (traffic(device), traffic(threadgroup));
     }
 
     /// Places a variable that the kernel declares.

@@ -150,7 +150,7 @@ impl Runner<'_, '_, '_, '_> {
         let missing = !(active | now.ended) & mask(lanes.len()) & wanted;
         // Operations on matrices read all 32 slots.
         let impossible = active != u32::MAX && operation.starts_with("simdgroup_");
-        self.outcome.work.matrix_products += u64::from(operation == "simdgroup_multiply_accumulate");
+        self.outcome.counters.matrix_products += u64::from(operation == "simdgroup_multiply_accumulate");
         if missing != 0 || (impossible && now.ended == 0) {
             self.divergent_collective(first, site, &operation, active, missing);
         }

@@ -1,6 +1,6 @@
 //! Small kernels give right answers, checked or not, in any order of threads, without findings.
 
-use elinvar_sim::{Binding, CommandBuffer, CompileOptions, ConstantValue, Dispatch, FindingKind, Grid, Output, Source, Traffic, Work};
+use elinvar_sim::{Binding, CommandBuffer, CompileOptions, ConstantValue, Counters, Dispatch, FindingKind, Grid, Output, Source, Traffic};
 
 use crate::common::{buffer, library, queue, run, simulator, values};
 
@@ -28,7 +28,7 @@ fn a_vector_is_added_to_the_last_element() {
         assert_eq!(report.findings, []);
         assert_eq!(report.threads, 1024);
         let device = Traffic { reads: 2 * 1003, read_bytes: 2 * 4012, writes: 1003, written_bytes: 4012 };
-        assert_eq!(report.work, if checked { Work { device, ..Work::default() } } else { Work::default() });
+        assert_eq!(report.counters, if checked { Counters { device, ..Counters::default() } } else { Counters::default() });
         assert!(values::<f32>(&sum).iter().enumerate().all(|(i, sum)| *sum == 1.5 * i as f32));
         assert_eq!(sum.unwritten_ranges(), []);
     });
@@ -48,7 +48,7 @@ fn barriers_hand_over_threadgroup_memory() {
         let report = run(&queue, dispatch, seed);
         assert_eq!(report.findings, []);
         let moved = Traffic { reads: 192, read_bytes: 768, writes: 192, written_bytes: 768 };
-        assert_eq!(report.work, if checked { Work { device: moved, threadgroup: moved, matrix_products: 0 } } else { Work::default() });
+        assert_eq!(report.counters, if checked { Counters { device: moved, threadgroup: moved, matrix_products: 0 } } else { Counters::default() });
         let expected: Vec<i32> = (0..192).map(|i| i / 64 * 64 + 63 - i % 64).collect();
         assert_eq!(values::<i32>(&y), expected);
     });

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     args::ComputeArgs,
     commands::print_line,
-    profile::{Known, ProfileArgs},
+    profile::{self, Known, ProfileArgs},
 };
 
 /// Arguments of `elinvar bench decode`.
@@ -116,9 +116,7 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
         })?;
         rows.push((name, tokens, seconds, Some(limit)));
     }
-    if let (Some(profiler), Some(file)) = (&profiler, &trace) {
-        profiler.finish(file)?;
-    }
+    profile::finish(profiler, trace.as_deref())?;
     if args.json {
         let row = |(test, tokens, seconds, limit): &(String, usize, f64, Option<f64>)| json!({ "test": test, "tokens_per_second": *tokens as f64 / seconds, "fraction_of_bandwidth": limit });
         print_line(serde_json::Value::Array(rows.iter().map(row).collect()));

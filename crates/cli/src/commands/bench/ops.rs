@@ -13,7 +13,10 @@ use super::{
     timing::{replay_profiled, replay_seconds},
     units,
 };
-use crate::{commands::print_line, profile::Profiler};
+use crate::{
+    commands::print_line,
+    profile::{self, Profiler},
+};
 
 /// Arguments of `elinvar bench ops`.
 #[derive(Debug, Args)]
@@ -47,9 +50,7 @@ pub(crate) fn run(args: &OpsArgs) -> Result<()> {
         }
         results.push(result.json);
     }
-    if let (Some(profiler), Some(file)) = (&profiler, &trace) {
-        profiler.finish(file)?;
-    }
+    profile::finish(profiler, trace.as_deref())?;
     if args.rows.json {
         print_line(json!({
             "device": properties.name, "compute_units": properties.compute_units, "ceilings": ceilings.json(), "rows": Value::Array(results)

@@ -20,7 +20,10 @@ use super::{
     ceiling::published_bandwidth,
     timing::{replay_profiled, replay_seconds},
 };
-use crate::{commands::print_line, profile::Profiler};
+use crate::{
+    commands::print_line,
+    profile::{self, Profiler},
+};
 
 /// One piece of work and the time that was published for MLX on an M-series chip, whose measurement evaluated lazily.
 struct Row {
@@ -67,9 +70,7 @@ pub(crate) fn run(args: &RowArgs) -> Result<()> {
         }
         results.push(json!({ "name": row.name, "alone_us": alone, "of_100_us": of_100, "published_us": row.target_us, "limit_us": limit }));
     }
-    if let (Some(profiler), Some(file)) = (&profiler, &trace) {
-        profiler.finish(file)?;
-    }
+    profile::finish(profiler, trace.as_deref())?;
     if args.json {
         print_line(json!({ "device": properties.name, "rows": Value::Array(results) }));
     }
