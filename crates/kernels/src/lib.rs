@@ -19,6 +19,7 @@ pub mod rows;
 pub use elinvar_math::{self as math, functions, simd};
 
 mod attributes;
+mod definition;
 mod elementwise;
 mod metal;
 mod operator;
@@ -55,6 +56,7 @@ pub mod weighted_sum;
 pub mod conformance;
 
 pub use attributes::{AttributeInfo, AttributeKind, Attributes};
-pub use elementwise::scalar::Scalar;
+pub use definition::{Definition, Operand, Source, Step};
+pub use elementwise::{ElementOp, scalar::Scalar};
 pub use operator::{Argument, Launch, Operator, Plan, Precision, TensorInfo, encode, optional, plan_for, required};
 pub use registry::{Description, Port};

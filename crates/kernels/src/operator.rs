@@ -1,9 +1,11 @@
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{any::Any, fmt, str::FromStr, sync::Arc};
 
 use elinvar_core::{
     Binding, Buffer, CudaForm, DType, Device, DeviceProperties, Dispatch, Error, Extent, Grid, HostForm, HostKernel, KernelKey, KernelSource, Layout,
     ListBuilder, Metal, MetalForm, Parameter, Result, Shape, Work,
 };
+
+use crate::{Definition, ElementOp};
 
 /// How a matrix product or attention may be computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -64,7 +66,7 @@ impl TensorInfo {
 /// An operator: its attributes, and how it is inferred and planned.
 ///
 /// `inputs` always has one entry for each declared input; absent optional inputs are `None`.
-pub trait Operator: fmt::Debug + Send + Sync {
+pub trait Operator: Any + fmt::Debug + Send + Sync {
     /// The outputs' types (row-major). An operator that only updates an input in place has none.
     ///
     /// # Errors
@@ -86,6 +88,43 @@ pub trait Operator: fmt::Debug + Send + Sync {
     fn accepts_strides(&self, index: usize) -> bool {
         let _ = index;
         false
+    }
+
+    /// Whether input `index` is updated in place.
+    fn updates(&self, index: usize) -> bool {
+        let _ = index;
+        false
+    }
+
+    /// The same in strict precision, where the operator offers a choice.
+    fn strict(&self) -> Option<Arc<dyn Operator>> {
+        None
+    }
+
+    /// What it is to a program that computes element by element, if that can have it.
+    fn element_op(&self) -> Option<ElementOp> {
+        None
+    }
+
+    /// For a fused operator: the plain operators whose bits it has.
+    ///
+    /// # Errors
+    /// As [`Operator::infer`].
+    fn stands_for(&self, inputs: &[Option<TensorInfo>]) -> Result<Option<Definition>> {
+        let _ = inputs;
+        Ok(None)
+    }
+}
+
+impl dyn Operator {
+    /// It as an operator of this type, if it is one.
+    pub fn downcast_ref<T: Operator>(&self) -> Option<&T> {
+        (self as &dyn Any).downcast_ref()
+    }
+
+    /// Whether both are the same operator with the same attributes, which its `Debug` form lists.
+    pub fn is_same(&self, other: &dyn Operator) -> bool {
+        self.type_id() == other.type_id() && format!("{self:?}") == format!("{other:?}")
     }
 }
 
@@ -128,8 +167,8 @@ impl Plan {
 pub(crate) type Bound = (TensorInfo, Argument);
 
 impl Plan {
-    /// Adds the launches of an operator, its inputs and its only output bound to these.
-    pub(crate) fn add(&mut self, operator: &dyn Operator, inputs: &[Option<Bound>], output: Argument, device: &DeviceProperties) -> Result<()> {
+    /// Adds the launches of an operator, its inputs and its outputs bound to these.
+    pub(crate) fn add(&mut self, operator: &dyn Operator, inputs: &[Option<Bound>], outputs: &[Argument], device: &DeviceProperties) -> Result<()> {
         let infos: Vec<_> = inputs.iter().map(|input| input.map(|(info, _)| info)).collect();
         let plan = operator.plan(&infos, &operator.infer(&infos)?, device)?;
         let before = self.scratch.len();
@@ -138,7 +177,7 @@ impl Plan {
             for argument in &mut launch.arguments {
                 *argument = match *argument {
                     Argument::Input(index) => inputs.get(index).copied().flatten().map_or(Argument::Absent, |(_, to)| to),
-                    Argument::Output(_) => output,
+                    Argument::Output(index) => outputs.get(index).copied().unwrap_or(Argument::Absent),
                     Argument::Scratch(index) => Argument::Scratch(before + index),
                     other => other,
                 };

@@ -49,6 +49,8 @@ mod tensor_cores;
 mod tests;
 mod tiled;
 
+use std::sync::Arc;
+
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, Parameter, Result};
 
 use crate::{
@@ -117,6 +119,10 @@ impl Operator for Attention {
 
     fn precision(&self) -> Precision {
         self.precision
+    }
+
+    fn strict(&self) -> Option<Arc<dyn Operator>> {
+        Some(Arc::new(Self { precision: Precision::Strict, ..*self }))
     }
 
     fn accepts_strides(&self, index: usize) -> bool {

@@ -15,7 +15,7 @@ use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalFo
 
 pub use crate::functions::Binary as BinaryOp;
 use crate::{
-    Argument, Attributes, Description, Launch, Operator, Plan, Port, TensorInfo, cast,
+    Argument, Attributes, Description, ElementOp, Launch, Operator, Plan, Port, TensorInfo, cast,
     elementwise::{self, Dense, Operand, Space, broadcast_shape, over_elements, over_words, same_dtype, with_words},
     functions, math,
     metal::{self, metal_file, params},
@@ -86,6 +86,10 @@ impl Operator for Binary {
 
     fn accepts_strides(&self, _index: usize) -> bool {
         true
+    }
+
+    fn element_op(&self) -> Option<ElementOp> {
+        Some(ElementOp::Binary(self.op))
     }
 }
 

@@ -12,7 +12,7 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, copy,
+    Argument, AttributeInfo, AttributeKind, Description, ElementOp, Launch, Operator, Plan, Port, TensorInfo, copy,
     elementwise::{self, Operand, Space, over_elements, storage},
     metal::{self, metal_file, params},
     required,
@@ -49,6 +49,10 @@ impl Operator for Cast {
 
     fn accepts_strides(&self, _index: usize) -> bool {
         true
+    }
+
+    fn element_op(&self) -> Option<ElementOp> {
+        Some(ElementOp::Cast(self.to))
     }
 }
 

@@ -4,7 +4,7 @@ use elinvar_core::{DType, DeviceProperties, Error, HostArguments, KernelKey, Met
 
 use super::{Compare, CompareOp};
 use crate::{
-    Argument, Description, Launch, Operator, Plan, Port, TensorInfo,
+    Argument, Description, ElementOp, Launch, Operator, Plan, Port, TensorInfo,
     binary::{Binary, BinaryOp},
     elementwise::{
         self, Operand, Space,
@@ -15,6 +15,7 @@ use crate::{
     },
     metal::{self, metal_file, params},
     required, simd,
+    unary::UnaryOp,
 };
 
 const FILES: &[MetalFile] = &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, NotParams::METAL, metal_file!("compare/logical.metal")];
@@ -61,6 +62,14 @@ impl Operator for Logical {
     fn accepts_strides(&self, _index: usize) -> bool {
         true
     }
+
+    fn element_op(&self) -> Option<ElementOp> {
+        Some(ElementOp::Binary(match self.op {
+            LogicalOp::And => BinaryOp::And,
+            LogicalOp::Or => BinaryOp::Or,
+            LogicalOp::Xor => BinaryOp::Xor,
+        }))
+    }
 }
 
 /// `y = not x` of bools.
@@ -95,6 +104,10 @@ impl Operator for LogicalNot {
 
     fn accepts_strides(&self, _index: usize) -> bool {
         true
+    }
+
+    fn element_op(&self) -> Option<ElementOp> {
+        Some(ElementOp::Unary(UnaryOp::Not))
     }
 }
 

@@ -15,7 +15,7 @@ pub use logical::{Logical, LogicalNot, LogicalOp, NotParams};
 
 pub use crate::functions::Compare as CompareOp;
 use crate::{
-    Argument, Attributes, Description, Launch, Operator, Plan, Port, TensorInfo,
+    Argument, Attributes, Description, ElementOp, Launch, Operator, Plan, Port, TensorInfo,
     binary::BinaryParams,
     elementwise::{self, Operand, Space, broadcast_shape, over_elements, same_dtype},
     metal::{self, metal_file},
@@ -57,6 +57,10 @@ impl Operator for Compare {
 
     fn accepts_strides(&self, _index: usize) -> bool {
         true
+    }
+
+    fn element_op(&self) -> Option<ElementOp> {
+        Some(ElementOp::Compare(self.op))
     }
 }
 

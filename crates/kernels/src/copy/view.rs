@@ -8,7 +8,7 @@ use super::launch;
 use crate::{Argument, Operator, Plan, TensorInfo, required};
 
 /// An operator that only looks at its input in another way. Run as an operator it copies; where strides are accepted, the view will do.
-pub trait View: Debug + Send + Sync {
+pub trait View: 'static + Debug + Send + Sync {
     /// The input's elements as the output shows them; offsets stay relative to the same memory.
     ///
     /// # Errors

@@ -10,8 +10,11 @@ pub(crate) mod check;
 pub(crate) mod dispatch;
 pub(crate) mod halves;
 pub(crate) mod number;
+mod op;
 pub(crate) mod scalar;
 mod stream;
+
+pub use op::ElementOp;
 
 use elinvar_core::{DType, Error, Extent, KernelKey, Layout, MAX_RANK, MetalFile, Result, Shape};
 

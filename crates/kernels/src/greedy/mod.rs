@@ -94,6 +94,10 @@ impl Operator for Greedy {
         let last = launch("greedy", [vec![state], read.to_vec()].concat(), 1);
         Ok(Plan { launches: vec![part, last], scratch: vec![logits.dtype.size() * parts, 4 * parts] })
     }
+
+    fn updates(&self, index: usize) -> bool {
+        index == 0
+    }
 }
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {

@@ -75,6 +75,10 @@ impl Operator for KvAppend {
     fn accepts_strides(&self, index: usize) -> bool {
         index < 2
     }
+
+    fn updates(&self, index: usize) -> bool {
+        index == 0
+    }
 }
 
 /// The buffers every kernel that appends begins with.

@@ -15,6 +15,8 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
+use std::sync::Arc;
+
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
@@ -111,6 +113,10 @@ impl Operator for LoraLinear {
 
     fn precision(&self) -> Precision {
         self.precision
+    }
+
+    fn strict(&self) -> Option<Arc<dyn Operator>> {
+        Some(Arc::new(Self { precision: Precision::Strict, ..*self }))
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {

@@ -19,6 +19,8 @@ mod library;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
+use std::sync::Arc;
+
 use elinvar_core::{DType, DeviceProperties, Error, Result};
 
 use crate::{Argument, AttributeInfo, AttributeKind, Attributes, Description, Operator, Plan, Port, Precision, TensorInfo, optional, required};
@@ -103,6 +105,10 @@ impl Operator for MatMul {
 
     fn precision(&self) -> Precision {
         self.precision
+    }
+
+    fn strict(&self) -> Option<Arc<dyn Operator>> {
+        Some(Arc::new(Self { precision: Precision::Strict, ..*self }))
     }
 
     fn accepts_strides(&self, index: usize) -> bool {

@@ -15,7 +15,7 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalForm, Parameter, Result};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, Precision, TensorInfo,
+    Argument, AttributeInfo, AttributeKind, Definition, Description, Launch, Operator, Plan, Port, Precision, TensorInfo,
     binary::{Binary, BinaryOp},
     math,
     matmul::{DOT, LINES, MatMul, SHARED_ROW, check_extents, shared_row_bytes},
@@ -179,7 +179,11 @@ impl Operator for Projection {
 
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let layers = Layers::new(inputs)?;
-        if device.simd_width > 1 { self.for_gpu(&layers, device) } else { self.composed(&layers, device) }
+        if device.simd_width > 1 { self.for_gpu(&layers, device) } else { self.definition(inputs)?.plan(device) }
+    }
+
+    fn stands_for(&self, inputs: &[Option<TensorInfo>]) -> Result<Option<Definition>> {
+        self.definition(inputs).map(Some)
     }
 }
 
@@ -187,40 +191,30 @@ impl Projection {
     /// The rows normalised into a temporary.
     fn normalise(&self, plan: &mut Plan, layers: &Layers, epsilon: f32, to: Argument, device: &DeviceProperties) -> Result<()> {
         let inputs = [Some((layers.x, Argument::Input(X))), layers.norm.map(|norm| (norm, Argument::Input(NORM)))];
-        plan.add(&RmsNorm { axis: -1, epsilon }, &inputs, to, device)
+        plan.add(&RmsNorm { axis: -1, epsilon }, &inputs, &[to], device)
     }
 
-    /// The operators it stands for.
-    fn composed(&self, layers: &Layers, device: &DeviceProperties) -> Result<Plan> {
-        let mut plan = Plan::default();
-        let temporary = |info: &TensorInfo, plan: &mut Plan| {
-            plan.scratch.push(info.elements() * info.dtype.size());
-            Argument::Scratch(plan.scratch.len() - 1)
-        };
-        let mut x = (layers.x, Argument::Input(X));
+    fn definition(&self, inputs: &[Option<TensorInfo>]) -> Result<Definition> {
+        let layers = Layers::new(inputs)?;
+        let mut definition = Definition::new(inputs);
+        let mut x = definition.input(X);
         if let Some(epsilon) = self.epsilon {
-            x.1 = temporary(&x.0, &mut plan);
-            self.normalise(&mut plan, layers, epsilon, x.1, device)?;
+            x = Some(definition.apply_one(RmsNorm { axis: -1, epsilon }, &[x, definition.input(NORM)])?);
         }
         let linear = MatMul { transpose_b: true, precision: Precision::Strict, ..MatMul::default() };
-        let mut results = Vec::new();
         for index in 0..layers.count() {
-            let (weight, bias) = (layers.weights[index], layers.biases[index]);
-            let result = layers.result(index)?;
-            let passes_on = self.gated || layers.residual.is_some();
-            let to = if passes_on { temporary(&result, &mut plan) } else { Argument::Output(index) };
-            let inputs = [Some(x), weight.map(|w| (w, Argument::Input(WEIGHTS + index))), bias.map(|b| (b, Argument::Input(BIASES + index)))];
-            plan.add(&linear, &inputs, to, device)?;
-            results.push(Some((result, to)));
+            let (weight, bias) = (definition.input(WEIGHTS + index), definition.input(BIASES + index));
+            let result = definition.apply_one(linear, &[x, weight, bias])?;
+            definition.outputs.push(result);
         }
         if self.gated {
-            plan.add(&SwiGlu { alpha: 1.0 }, &results, Argument::Output(0), device)?;
+            let both: Vec<_> = std::mem::take(&mut definition.outputs).into_iter().map(Some).collect();
+            definition.outputs = definition.apply(SwiGlu { alpha: 1.0 }, &both)?;
         }
-        if let Some(residual) = layers.residual {
-            results.insert(0, Some((residual, Argument::Input(RESIDUAL))));
-            plan.add(&Binary { op: BinaryOp::Add }, &results, Argument::Output(0), device)?;
+        if let (Some(residual), &[result]) = (definition.input(RESIDUAL), &*definition.outputs) {
+            definition.outputs = definition.apply(Binary { op: BinaryOp::Add }, &[Some(residual), Some(result)])?;
         }
-        Ok(plan)
+        Ok(definition)
     }
 
     fn for_gpu(&self, layers: &Layers, device: &DeviceProperties) -> Result<Plan> {

@@ -16,7 +16,8 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Parameter, Result, Shape};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
+    Argument, AttributeInfo, AttributeKind, Definition, Description, Launch, Operator, Plan, Port, TensorInfo,
+    binary::{Binary, BinaryOp},
     metal::{self, metal_file, params},
     optional, order, required,
     rows::Rows,
@@ -120,6 +121,16 @@ impl Operator for AddRmsNorm {
         let key = rows.key(KernelKey::new("add_rms_norm", &[a.dtype, weight])).with("threads", order::row_threads_bound(rows.length as usize));
         let launch = Launch::new(key, cpu::add_kernel(a.dtype, weight)?, &params, buffers).with_metal(MetalForm::new(FILES, "add_rms_norm"));
         Ok(rows.launch(launch, device).with_threadgroup_memory(order::PARTIALS).into())
+    }
+
+    fn stands_for(&self, inputs: &[Option<TensorInfo>]) -> Result<Option<Definition>> {
+        self.infer(inputs)?;
+        let mut definition = Definition::new(inputs);
+        let sum = definition.apply_one(Binary { op: BinaryOp::Add }, &[definition.input(0), definition.input(1)])?;
+        let norm = RmsNorm { axis: self.axis, epsilon: self.epsilon };
+        let normalised = definition.apply_one(norm, &[Some(sum), definition.input(2)])?;
+        definition.outputs = vec![sum, normalised];
+        Ok(Some(definition))
     }
 }
 

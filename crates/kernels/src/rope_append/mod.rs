@@ -15,13 +15,14 @@ use bytemuck::Zeroable;
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
-    Argument, AttributeInfo, Description, Launch, Operator, Plan, Port, TensorInfo,
+    Argument, AttributeInfo, Definition, Description, Launch, Operator, Plan, Port, TensorInfo,
     attention::View,
     elementwise::{self, Operand, Space},
     kv_append::{self, KvAppend, Params},
     math,
     metal::{self, metal_file, params},
-    optional, required, rope,
+    optional, required,
+    rope::{self, Rope},
 };
 
 const FILES: &[MetalFile] = &[
@@ -148,6 +149,27 @@ impl Operator for RopeAppend {
 
     fn accepts_strides(&self, index: usize) -> bool {
         matches!(index, 0 | 1 | 4 | 5 | 6)
+    }
+
+    fn updates(&self, index: usize) -> bool {
+        matches!(index, 0 | 4 | 6)
+    }
+
+    fn stands_for(&self, inputs: &[Option<TensorInfo>]) -> Result<Option<Definition>> {
+        self.infer(inputs)?;
+        let mut definition = Definition::new(inputs);
+        let [cache, rows, positions, frequencies, value_cache, values, queries] = [0, 1, 2, 3, 4, 5, 6].map(|index| definition.input(index));
+        let rope = Rope { interleaved: self.interleaved };
+        let keys = definition.apply_one(rope, &[rows, positions, frequencies])?;
+        definition.apply(KvAppend, &[cache, Some(keys), positions])?;
+        if value_cache.is_some() {
+            definition.apply(KvAppend, &[value_cache, values, positions])?;
+        }
+        if queries.is_some() {
+            let rotated = definition.apply_one(rope, &[queries, positions, frequencies])?;
+            definition.updated.push((6, rotated));
+        }
+        Ok(Some(definition))
     }
 }
 

@@ -115,6 +115,10 @@ impl Operator for Sample {
         let launch = Launch::new(KernelKey::new("sample", &[logits.dtype]), cpu::kernel(logits.dtype)?, &params, buffers).with_metal(METAL);
         Ok(launch.over(Extent::linear(1), Extent::linear(THREADS)).with_threadgroup_memory(SHARED).into())
     }
+
+    fn updates(&self, index: usize) -> bool {
+        index == 0
+    }
 }
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {

@@ -4,7 +4,7 @@ use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalFo
 
 use super::cpu;
 use crate::{
-    Argument, Launch, Operator, Plan, TensorInfo,
+    Argument, ElementOp, Launch, Operator, Plan, TensorInfo,
     elementwise::{self, Operand, Space, broadcast_shape, over_elements, same_dtype, scalar::Scalar},
     functions,
     metal::{self, metal_file, params},
@@ -92,6 +92,10 @@ impl Operator for Clamp {
 
     fn accepts_strides(&self, _index: usize) -> bool {
         true
+    }
+
+    fn element_op(&self) -> Option<ElementOp> {
+        self.min.zip(self.max).map(|(min, max)| ElementOp::Clamp(min, max))
     }
 }
 

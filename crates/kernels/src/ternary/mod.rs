@@ -15,7 +15,7 @@ use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalFo
 pub use clamp::{Clamp, ClampParams};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
+    Argument, AttributeInfo, AttributeKind, Description, ElementOp, Launch, Operator, Plan, Port, TensorInfo,
     elementwise::{self, Operand, Space, broadcast_shape, over_elements, same_dtype, storage},
     metal::{self, metal_file, params},
     required,
@@ -70,6 +70,10 @@ impl Operator for Fma {
     fn accepts_strides(&self, _index: usize) -> bool {
         true
     }
+
+    fn element_op(&self) -> Option<ElementOp> {
+        Some(ElementOp::Fma)
+    }
 }
 
 impl Operator for Where {
@@ -97,6 +101,10 @@ impl Operator for Where {
 
     fn accepts_strides(&self, _index: usize) -> bool {
         true
+    }
+
+    fn element_op(&self) -> Option<ElementOp> {
+        Some(ElementOp::Select)
     }
 }
 

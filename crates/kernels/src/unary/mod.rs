@@ -13,7 +13,7 @@ use elinvar_core::{DType, DeviceProperties, Error, HostKernel, KernelKey, MetalF
 
 pub use crate::functions::Unary as UnaryOp;
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Attributes, Description, Launch, Operator, Plan, Port, TensorInfo,
+    Argument, AttributeInfo, AttributeKind, Attributes, Description, ElementOp, Launch, Operator, Plan, Port, TensorInfo,
     binary::BinaryOp,
     elementwise::{self, Dense, Operand, Space, over_elements, over_words, with_words},
     functions, math,
@@ -113,6 +113,10 @@ impl Operator for Unary {
     fn accepts_strides(&self, _index: usize) -> bool {
         true
     }
+
+    fn element_op(&self) -> Option<ElementOp> {
+        Some(ElementOp::Unary(self.op))
+    }
 }
 
 impl Operator for WithScalar {
@@ -127,6 +131,10 @@ impl Operator for WithScalar {
 
     fn accepts_strides(&self, _index: usize) -> bool {
         true
+    }
+
+    fn element_op(&self) -> Option<ElementOp> {
+        Some(ElementOp::WithScalar(self.op, self.scalar))
     }
 }
 

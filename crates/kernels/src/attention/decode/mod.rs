@@ -10,7 +10,9 @@
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{CudaSource, DType, DeviceProperties, Error, MetalFile, MetalForm, Parameter, Result, Shape};
+use std::sync::Arc;
+
+use elinvar_core::{CudaSource, DType, DeviceProperties, Error, Layout, MetalFile, MetalForm, Parameter, Result, Shape};
 
 use super::{
     Attention, Params, Types, gpu,
@@ -18,7 +20,9 @@ use super::{
     split::{self, Split, SplitParams},
 };
 use crate::{
-    Argument, AttributeInfo, Description, Launch, Operator, Plan, Port, Precision, TensorInfo, kv_append, math,
+    Argument, AttributeInfo, Definition, Description, Launch, Operand, Operator, Plan, Port, Precision, TensorInfo,
+    kv_append::{self, KvAppend},
+    math,
     matmul::PRECISION,
     metal::{self, metal_file, params},
     order, required,
@@ -53,7 +57,7 @@ const fn fast(clustered: bool) -> [MetalFile; 15] {
 const FAST: [&[MetalFile]; 2] = [&fast(false), &fast(true)];
 
 /// Elements of the longest key that the kernel takes.
-const LONGEST: u64 = 256;
+pub const LONGEST: u64 = 256;
 
 /// Attention of one token, appended first.
 ///
@@ -108,13 +112,6 @@ const VALUE_CACHE: usize = 4;
 const VALUES: usize = 5;
 const QUERIES: usize = 6;
 
-/// The inputs as [`Attention`] takes them, and what it makes of them.
-struct Attended {
-    inputs: [Option<TensorInfo>; 6],
-    params: Params,
-    y: TensorInfo,
-}
-
 impl DecodeAttention {
     fn append(self) -> RopeAppend {
         RopeAppend { interleaved: self.interleaved }
@@ -126,7 +123,8 @@ impl DecodeAttention {
         Attention { scoring, precision, ..Attention::default() }
     }
 
-    fn attended(self, inputs: &[Option<TensorInfo>]) -> Result<Attended> {
+    /// What [`Attention`] makes of the inputs: its parameters and its output.
+    fn attended(self, inputs: &[Option<TensorInfo>]) -> Result<(Params, TensorInfo)> {
         required(inputs, VALUES, "values")?;
         let value_cache = required(inputs, VALUE_CACHE, "value_cache")?;
         let (queries, cache) = (required(inputs, QUERIES, "queries")?, required(inputs, CACHE, "cache")?);
@@ -140,29 +138,38 @@ impl DecodeAttention {
         };
         let heads_first = TensorInfo { layout: queries.layout.permute(&[1, 0, 2])?, ..queries };
         let inputs = [Some(batched(&heads_first)?), Some(batched(&cache)?), Some(batched(&value_cache)?), None, inputs[POSITIONS], None];
-        let (params, y) = self.attention().params(&inputs)?;
-        Ok(Attended { inputs, params, y })
+        self.attention().params(&inputs)
     }
 
-    /// The operators it stands for.
-    fn composed(self, inputs: &[Option<TensorInfo>], attended: &Attended, device: &DeviceProperties) -> Result<Plan> {
-        let mut plan = Plan::default();
-        let bound = |index: usize| inputs[index].map(|info| (info, Argument::Input(index)));
-        let appended = [CACHE, ROWS, POSITIONS, FREQUENCIES, VALUE_CACHE, VALUES].map(bound);
-        plan.add(&self.append(), &appended, Argument::Absent, device)?;
-        let queries = required(inputs, QUERIES, "queries")?;
-        plan.scratch.push(queries.elements() * queries.dtype.size());
-        let turned = Argument::Scratch(0);
-        plan.add(&Rope { interleaved: self.interleaved }, &[QUERIES, POSITIONS, FREQUENCIES].map(bound), turned, device)?;
-        let [q, k, v, ..] = attended.inputs;
-        let q = q.map(|q| TensorInfo::new(q.dtype, q.shape())).transpose()?.map(|q| (q, turned));
-        let [k, v] = [(k, CACHE), (v, VALUE_CACHE)].map(|(info, index)| info.map(|info| (info, Argument::Input(index))));
-        plan.add(&self.attention(), &[q, k, v, None, bound(POSITIONS)], Argument::Output(0), device)?;
-        Ok(plan)
+    fn definition(self, inputs: &[Option<TensorInfo>]) -> Result<Definition> {
+        let (_, y) = self.attended(inputs)?;
+        let mut definition = Definition::new(inputs);
+        let [cache, rows, positions, frequencies, value_cache, values, queries] =
+            [CACHE, ROWS, POSITIONS, FREQUENCIES, VALUE_CACHE, VALUES, QUERIES].map(|index| definition.input(index));
+        let rope = Rope { interleaved: self.interleaved };
+        let key = definition.apply_one(rope, &[rows, positions, frequencies])?;
+        definition.apply(KvAppend, &[cache, Some(key), positions])?;
+        definition.apply(KvAppend, &[value_cache, values, positions])?;
+        let rotated = definition.apply_one(rope, &[queries, positions, frequencies])?;
+        let batched =
+            |operand: Operand, dims: [usize; 4]| -> Result<Operand> { Ok(operand.view(operand.info.layout.broadcast_to(Shape::new(&dims)?)?)) };
+        let whole = |cache: Option<Operand>| {
+            let extents = |cache: Operand| [0, 1, 2].map(|axis| cache.info.shape()[axis]);
+            cache
+                .map(|cache| (extents(cache), cache))
+                .map(|([heads, capacity, width], cache)| batched(cache, [1, heads, capacity, width]))
+                .transpose()
+        };
+        let [_, heads, width] = [0, 1, 2].map(|axis| rotated.info.shape()[axis]);
+        let heads_first = rotated.view(Layout::contiguous(Shape::new(&[1, heads, 1, width])?));
+        let attention = Attention { tokens_first: true, ..self.attention() };
+        let attended = definition.apply_one(attention, &[Some(heads_first), whole(cache)?, whole(value_cache)?, None, positions, None])?;
+        let dims = [1, heads, y.shape()[3]];
+        definition.outputs.push(attended.view(Layout::contiguous(Shape::new(&dims)?)));
+        Ok(definition)
     }
 
-    fn for_gpu(self, inputs: &[Option<TensorInfo>], attended: &Attended, device: &DeviceProperties) -> Result<Plan> {
-        let params = attended.params;
+    fn for_gpu(self, inputs: &[Option<TensorInfo>], params: Params, device: &DeviceProperties) -> Result<Plan> {
         gpu::check_extents(&params, device)?;
         let (rows, values) = (required(inputs, ROWS, "rows")?, required(inputs, VALUES, "values")?);
         let (frequencies, cache) = (required(inputs, FREQUENCIES, "frequencies")?, required(inputs, CACHE, "cache")?);
@@ -204,16 +211,27 @@ impl DecodeAttention {
 
 impl Operator for DecodeAttention {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let y = self.attended(inputs)?.y;
+        let (_, y) = self.attended(inputs)?;
         let [_, heads, _, width] = [0, 1, 2, 3].map(|axis| y.shape()[axis]);
         Ok(vec![TensorInfo::new(y.dtype, &[1, heads, width])?])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let attended = self.attended(inputs)?;
-        let params = &attended.params;
+        let (params, _) = self.attended(inputs)?;
         let fits = device.simd_width > 1 && params.score.width <= LONGEST && params.rows() * params.value_width * params.score.keys > 0;
-        if fits { self.for_gpu(inputs, &attended, device) } else { self.composed(inputs, &attended, device) }
+        if fits { self.for_gpu(inputs, params, device) } else { self.definition(inputs)?.plan(device) }
+    }
+
+    fn stands_for(&self, inputs: &[Option<TensorInfo>]) -> Result<Option<Definition>> {
+        self.definition(inputs).map(Some)
+    }
+
+    fn updates(&self, index: usize) -> bool {
+        matches!(index, CACHE | VALUE_CACHE)
+    }
+
+    fn strict(&self) -> Option<Arc<dyn Operator>> {
+        Some(Arc::new(Self { precision: Precision::Strict, ..*self }))
     }
 
     fn precision(&self) -> Precision {
