@@ -165,6 +165,11 @@ impl ListBuilder {
         Ok(())
     }
 
+    /// Adds the commands of another list.
+    pub fn append(&mut self, list: &CommandList) {
+        self.commands.extend_from_slice(&list.commands);
+    }
+
     /// The list.
     pub fn finish(self) -> Arc<CommandList> {
         static NEXT: AtomicU64 = AtomicU64::new(1);

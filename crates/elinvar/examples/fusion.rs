@@ -49,15 +49,12 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     println!("{}\n\n| work | fused, µs | one by one, µs | ratio |\n| --- | --- | --- | --- |", executor.properties().name);
     for dtype in [DType::F32, DType::BF16] {
         let (a, b) = (random(&executor, &[n], dtype)?, random(&executor, &[n], dtype)?);
-        let (fused, y) = executor.record(|| a.silu()?.mul(&b)?.add(&a)?.clamp(-1.0, 1.0))?;
-        // A scope of its own for each operator.
-        let alone = |operator: &dyn Fn() -> Result<Tensor>| executor.fuse(operator);
-        let (single, z) = executor.record(|| {
-            let s = alone(&|| a.silu())?;
-            let m = alone(&|| s.mul(&b))?;
-            let p = alone(&|| m.add(&a))?;
-            alone(&|| p.clamp(-1.0, 1.0))
-        })?;
+        let (fused, y) = executor.record(|recorded| a.on(recorded)?.silu()?.mul(&b)?.add(&a)?.clamp(-1.0, 1.0))?;
+        let (first, s) = executor.record(|recorded| a.on(recorded)?.silu())?;
+        let (second, m) = executor.record(|recorded| s.on(recorded)?.mul(&b))?;
+        let (third, p) = executor.record(|recorded| m.on(recorded)?.add(&a))?;
+        let (fourth, z) = executor.record(|recorded| p.on(recorded)?.clamp(-1.0, 1.0))?;
+        let single = Recording::concat([&first, &second, &third, &fourth])?;
         let times = race(&executor, [&fused, &single])?;
         assert!(y.to_bytes()? == z.to_bytes()?, "the bits differ");
         row(&format!("clamp(silu(a)·b + a), {dtype}, n = {n}: {} launch, {} launches", fused.len(), single.len()), times);
@@ -69,8 +66,8 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
         let launch = LaunchConfig::new([rows[0] as u32, 1, 1], [256, 1, 1]);
         let words = Constant::u32(rows[1] as u32 / 4);
         let arguments = [("x", ProgramArgument::Tensor(&x)), ("y", ProgramArgument::Tensor(&y)), ("words", ProgramArgument::Scalar(words))];
-        let (program, ()) = executor.record(|| sum.launch(&launch, &arguments))?;
-        let (kernel, _z) = executor.record(|| x.sum(&[-1], false))?;
+        let (program, ()) = executor.record(|recorded| sum.on(recorded)?.launch(&launch, &arguments))?;
+        let (kernel, _z) = executor.record(|recorded| x.on(recorded)?.sum(&[-1], false))?;
         row(&format!("block reduction as an Atlas program and `sum`, f32 {rows:?}"), race(&executor, [&program, &kernel])?);
     }
     Ok(())

@@ -43,7 +43,7 @@ fn run(executor: &Executor, program: &Program) -> Result<()> {
     let arguments: Vec<_> = arguments.collect();
     let given = program.shared.iter().find(|shared| shared.length == 0).map_or(0, |shared| 16 * shared.dtype.size() as u32);
     let launch = LaunchConfig::new([2, 1, 1], program.block.unwrap_or([32, 1, 1])).with_shared_memory(given);
-    let (recording, ()) = executor.record(|| kernel.launch(&launch, &arguments))?;
+    let (recording, ()) = executor.record(|recorded| kernel.on(recorded)?.launch(&launch, &arguments))?;
     executor.replay(&recording)?.wait()
 }
 

@@ -1,5 +1,7 @@
 //! Tensors made of nothing.
 
+use std::sync::Arc;
+
 use elinvar_core::{DType, Result, SplitMix64};
 use elinvar_kernels::{
     Scalar,
@@ -22,7 +24,7 @@ impl Executor {
     /// # Errors
     /// A value that the type does not have, a shape beyond the limits, or out of memory.
     pub fn full(&self, dtype: DType, dims: &[usize], value: impl Into<Scalar>) -> Result<Tensor> {
-        only(self.apply(&Fill { shape: dims.to_vec(), dtype, value: value.into() }, &[])?)
+        only(self.apply(Arc::new(Fill { shape: dims.to_vec(), dtype, value: value.into() }), &[])?)
     }
 
     /// A tensor of ones.
@@ -46,7 +48,7 @@ impl Executor {
     /// # Errors
     /// A step of zero, values that the type does not have, or out of memory.
     pub fn arange(&self, dtype: DType, start: impl Into<Scalar>, limit: impl Into<Scalar>, step: impl Into<Scalar>) -> Result<Tensor> {
-        only(self.apply(&Arange { start: start.into(), limit: limit.into(), step: step.into(), dtype }, &[])?)
+        only(self.apply(Arc::new(Arange { start: start.into(), limit: limit.into(), step: step.into(), dtype }), &[])?)
     }
 
     /// The `n` by `n` matrix with ones on its diagonal and zeros elsewhere.

@@ -1,22 +1,25 @@
-use std::{
-    num::NonZeroUsize,
-    sync::{Arc, Weak},
-};
+use std::{num::NonZeroUsize, sync::Arc};
 
 use elinvar_core::{
-    Binding, Buffer, Completion, DType, Device, DeviceKind, DeviceProperties, Element, Error, HostMemory, Layout, ListBuilder, MemoryInfo, Pool,
-    Result, Shape, Storage, format_bytes,
+    Binding, Completion, DType, Device, DeviceKind, DeviceProperties, Element, Error, HostMemory, Layout, ListBuilder, MemoryInfo, Pool, Result,
+    Shape, Storage, format_bytes,
 };
 use elinvar_cpu::CpuBackend;
 use elinvar_kernels::{Operator, Precision, TensorInfo, copy::Copy, encode, plan_for};
 
-use crate::{BackendType, Recording, Tensor, fusion, recording, tensor::TensorMemory};
+use crate::{
+    BackendType, Recording, Tensor,
+    graph::{Action, Shared},
+    tensor::TensorMemory,
+};
 
 /// A device with the choices that go with it. Clones are the same device.
 #[derive(Clone)]
 pub struct Executor {
     pub(crate) device: Device,
     precision: Option<Precision>,
+    /// What records its operators, in place of running them.
+    pub(crate) recorder: Option<Arc<Shared>>,
 }
 
 impl Executor {
@@ -72,7 +75,7 @@ impl Executor {
 
     /// Any device behind the backend interface.
     pub fn from_device(device: Device) -> Self {
-        Self { device, precision: None }
+        Self { device, precision: None, recorder: None }
     }
 
     /// The device behind the backend interface.
@@ -176,111 +179,133 @@ impl Executor {
         Ok(Tensor::new(self, TensorMemory::new(buffer), dtype, Layout::contiguous(shape)))
     }
 
-    /// Runs an operator, or records it inside [`Executor::record`]. Inputs it cannot take with strides are made row-major first.
+    /// Runs an operator, or records it where this executor, or one of the tensors, belongs to a [`Recorder`](crate::Recorder). Inputs it cannot take with
+    /// strides are made row-major first.
     ///
     /// # Errors
-    /// What the operator refuses, tensors of another device, or out of memory.
-    pub fn apply(&self, operator: &dyn Operator, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>> {
-        if inputs.iter().flatten().any(|t| !t.executor().device.same(&self.device)) {
-            return Err(Error::invalid_argument("tensors of different devices: copy one through the host first"));
-        }
-        let adjust = |(index, tensor): (usize, &Option<&Tensor>)| match tensor {
-            Some(tensor) if !operator.accepts_strides(index) => tensor.contiguous().map(Some),
-            tensor => Ok(tensor.cloned()),
-        };
-        let adjusted = inputs.iter().enumerate().map(adjust).collect::<Result<Vec<_>>>()?;
-        let copied = |index: usize| matches!((inputs[index], &adjusted[index]), (Some(a), Some(b)) if !a.same_memory(b));
-        self.launch(operator, &adjusted, copied, None)
+    /// What the operator refuses, tensors of another device or another recorder, or out of memory.
+    pub fn apply(&self, operator: Arc<dyn Operator>, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>> {
+        self.launch(operator, inputs, None)
+    }
+
+    /// The same with results that go to tensors that exist: row-major, of the results' types and shapes, in memory that no input has.
+    ///
+    /// # Errors
+    /// As [`Executor::apply`]; tensors of other types or shapes, views with gaps, memory in common with an input, or read-only memory.
+    pub fn apply_into(&self, operator: Arc<dyn Operator>, inputs: &[Option<&Tensor>], outputs: &[&Tensor]) -> Result<()> {
+        self.launch(operator, inputs, Some(outputs)).map(drop)
     }
 
     /// The row-major copy of a tensor with any strides.
     pub(crate) fn copy(&self, tensor: &Tensor) -> Result<Tensor> {
-        only(self.launch(&Copy, &[Some(tensor.clone())], |_| false, None)?)
+        only(self.apply(Arc::new(Copy), &[Some(tensor)])?)
     }
 
-    /// Launches an operator; its outputs go to `targets`, memory that has no buffer yet, if there are such.
-    pub(crate) fn launch(
-        &self,
-        operator: &dyn Operator,
-        inputs: &[Option<Tensor>],
-        copied: impl Fn(usize) -> bool,
-        targets: Option<Vec<Arc<TensorMemory>>>,
-    ) -> Result<Vec<Tensor>> {
+    fn launch(&self, operator: Arc<dyn Operator>, inputs: &[Option<&Tensor>], into: Option<&[&Tensor]>) -> Result<Vec<Tensor>> {
+        let recorder = self.recorder_of(inputs.iter().copied().flatten().chain(into.unwrap_or_default().iter().copied()))?;
+        let adjust = |(index, tensor): (usize, &Option<&Tensor>)| match tensor {
+            Some(tensor) if !tensor.layout().is_contiguous() && !operator.accepts_strides(index) => {
+                if operator.updates(index) {
+                    return Err(Error::invalid_argument(format!("input {index} is updated in place and must be row-major: pass it without a view")));
+                }
+                self.copy(tensor).map(Some)
+            }
+            tensor => Ok(tensor.cloned()),
+        };
+        let inputs = inputs.iter().enumerate().map(adjust).collect::<Result<Vec<_>>>()?;
+        if let Some(targets) = into {
+            check_targets(&checked_types(&*operator, &inputs)?, &inputs, targets)?;
+        }
+        match recorder {
+            Some(recorder) => recorder.operator(self, operator, &inputs, into),
+            None => self.run(&*operator, &inputs, into),
+        }
+    }
+
+    /// Plans and submits one operator.
+    fn run(&self, operator: &dyn Operator, inputs: &[Option<Tensor>], into: Option<&[&Tensor]>) -> Result<Vec<Tensor>> {
+        let types = checked_types(operator, inputs)?;
         let infos: Vec<_> = inputs.iter().map(|t| t.as_ref().map(Tensor::info)).collect();
-        let types = operator.infer(&infos)?;
-        let dtypes = infos.iter().flatten().chain(&types).map(|info| info.dtype);
-        if let Some(dtype) = dtypes.into_iter().find(|dtype| !DType::ALL.contains(dtype)) {
-            return Err(Error::unsupported(format!("{dtype} is for programs (Executor::compile_program): no operator takes or gives it")));
-        }
         let plan = plan_for(operator, &infos, &types, &self.device)?;
-        if let Some(index) = plan.updated_inputs().find(|&index| copied(index)) {
-            return Err(Error::invalid_argument(format!("input {index} is updated in place and must be row-major: pass it without a view")));
-        }
-        if plan.updated_inputs().next().is_some() {
-            fusion::flush()?;
-        }
         let bindings = inputs.iter().map(|t| t.as_ref().map(Tensor::binding).transpose()).collect::<Result<Vec<_>>>()?;
-        let recording = recording::is_recording(&self.device);
-        let memories = targets.unwrap_or_else(|| types.iter().map(|_| TensorMemory::empty()).collect());
-        let target = |(info, memory): (&TensorInfo, &Arc<TensorMemory>)| {
-            let bytes = byte_size(info.dtype, info.shape())?;
-            self.allocate_for(memory, bytes)?.bind(0, bytes)
+        let targets = match into {
+            Some(targets) => targets.iter().map(|target| target.binding()).collect::<Result<Vec<_>>>()?,
+            None => {
+                let target = |info: &TensorInfo| -> Result<Binding> {
+                    let bytes = byte_size(info.dtype, info.shape())?;
+                    self.device.allocate(bytes)?.bind(0, bytes)
+                };
+                types.iter().map(target).collect::<Result<_>>()?
+            }
         };
-        let targets = types.iter().zip(&memories).map(target).collect::<Result<Vec<_>>>()?;
-        if recording {
-            let mut temporaries = Vec::new();
-            for &bytes in &plan.scratch {
-                temporaries.push(recording::allocate(&self.device, bytes)?);
-            }
-            let mut ready = temporaries.iter().cloned();
-            let next = |bytes: usize| ready.next().map_or_else(|| self.device.allocate(bytes), Ok);
-            recording::append(|list| encode(&plan, &bindings, &targets, &self.device, list, next))?;
-            temporaries.iter().for_each(|t| recording::lend(t, Weak::new()));
-        } else {
-            let mut list = ListBuilder::new();
-            encode(&plan, &bindings, &targets, &self.device, &mut list, |bytes| self.device.allocate(bytes))?;
-            if !list.is_empty() {
-                self.device.submit(&list.finish())?;
-            }
+        let mut list = ListBuilder::new();
+        encode(&plan, &bindings, &targets, &self.device, &mut list, |bytes| self.device.allocate(bytes))?;
+        if !list.is_empty() {
+            self.device.submit(&list.finish())?;
         }
-        let output = |((info, memory), target): ((&TensorInfo, Arc<TensorMemory>), &Binding)| {
-            memory.set(target.buffer().clone());
-            Tensor::new(self, memory, info.dtype, info.layout)
-        };
-        Ok(types.iter().zip(memories).zip(&targets).map(output).collect())
+        if into.is_some() {
+            return Ok(Vec::new());
+        }
+        let output = |(info, target): (&TensorInfo, &Binding)| Tensor::new(self, TensorMemory::new(target.buffer().clone()), info.dtype, info.layout);
+        Ok(types.iter().zip(&targets).map(output).collect())
     }
 
-    /// Records what `body` does on this device from this thread, without executing it.
+    /// What records work on these tensors.
     ///
     /// # Errors
-    /// Those of `body`; recordings do not nest.
-    pub fn record<T>(&self, body: impl FnOnce() -> Result<T>) -> Result<(Recording, T)> {
-        recording::record(&self.device, body)
-    }
-
-    /// A buffer for memory, which gets it when what fills it is on its way.
-    pub(crate) fn allocate_for(&self, memory: &Arc<TensorMemory>, bytes: usize) -> Result<Buffer> {
-        if !recording::is_recording(&self.device) {
-            return self.device.allocate(bytes);
+    /// Tensors of another device, or of different recorders.
+    pub(crate) fn recorder_of<'a>(&'a self, tensors: impl Iterator<Item = &'a Tensor>) -> Result<Option<&'a Arc<Shared>>> {
+        let tensors: Vec<_> = tensors.collect();
+        let mut recorder = self.recorder.as_ref();
+        if let Some(ended) = recorder.filter(|recorder| !recorder.is_open()) {
+            // What was moved to a recorder stays a tensor when that has ended.
+            if !tensors.iter().any(|tensor| tensor.executor.recorder.as_ref().is_some_and(|other| Arc::ptr_eq(ended, other))) {
+                return Err(Error::invalid_argument("the recorder of this executor ended: use the executor that it was made for"));
+            }
+            recorder = None;
         }
-        let buffer = recording::allocate(&self.device, bytes)?;
-        recording::lend(&buffer, Arc::downgrade(memory));
-        Ok(buffer)
-    }
-
-    /// As [`Executor::enqueue`], for a command that may change what was deferred reads.
-    pub(crate) fn enqueue_after_all(&self, add: impl FnOnce(&mut ListBuilder) -> Result<()>) -> Result<()> {
-        fusion::flush()?;
-        self.enqueue(add)
-    }
-
-    /// Records a command, or submits it where this thread is not recording.
-    pub(crate) fn enqueue(&self, add: impl FnOnce(&mut ListBuilder) -> Result<()>) -> Result<()> {
-        if recording::is_recording(&self.device) {
-            return recording::append(add);
+        for tensor in tensors {
+            self.check_same_device(tensor.executor())?;
+            match (recorder, tensor.recorder()) {
+                (Some(known), Some(other)) if !Arc::ptr_eq(known, other) => {
+                    return Err(Error::invalid_argument("tensors of different recorders: finish one and use its results in the other's recording"));
+                }
+                (known, other) => recorder = known.or(other),
+            }
         }
+        Ok(recorder)
+    }
+
+    /// This executor, for what was made for `other`.
+    pub(crate) fn take_over(&self, other: &Executor) -> Result<Executor> {
+        self.check_same_device(other)?;
+        self.recorder.iter().for_each(|recorder| recorder.move_to());
+        Ok(self.clone())
+    }
+
+    fn check_same_device(&self, other: &Executor) -> Result<()> {
+        if self.device.same(&other.device) {
+            Ok(())
+        } else {
+            Err(Error::invalid_argument("tensors or kernels of different devices: copy one through the host first"))
+        }
+    }
+
+    /// The same device and choices with a recorder or none.
+    pub(crate) fn with_recorder(&self, recorder: Option<Arc<Shared>>) -> Executor {
+        Executor { recorder, ..self.clone() }
+    }
+
+    /// Runs a dispatch over these buffers, or records it.
+    pub(crate) fn dispatch(&self, inputs: &[Option<Tensor>], action: Action) -> Result<()> {
+        if let Some(recorder) = self.recorder_of(inputs.iter().flatten())? {
+            return recorder.dispatch(inputs, action);
+        }
+        let Action::Dispatch { make, .. } = action else { return Err(Error::internal("an operator is dispatched as a kernel")) };
+        let bindings = inputs.iter().map(|tensor| tensor.as_ref().map(Tensor::binding).transpose()).collect::<Result<Vec<_>>>()?;
+        let Some(dispatch) = make(bindings)? else { return Ok(()) };
         let mut list = ListBuilder::new();
-        add(&mut list)?;
+        list.dispatch(dispatch, self.properties())?;
         self.device.submit(&list.finish()).map(drop)
     }
 
@@ -292,7 +317,6 @@ impl Executor {
         if !recording.device.same(&self.device) {
             return Err(Error::invalid_argument("the recording belongs to another device: record it again on this one"));
         }
-        fusion::flush()?;
         self.device.submit(&recording.list)
     }
 }
@@ -331,7 +355,34 @@ pub(crate) fn only(mut outputs: Vec<Tensor>) -> Result<Tensor> {
     }
 }
 
-fn byte_size(dtype: DType, shape: &Shape) -> Result<usize> {
+/// The outputs' types of an operator on these inputs.
+pub(crate) fn checked_types(operator: &dyn Operator, inputs: &[Option<Tensor>]) -> Result<Vec<TensorInfo>> {
+    let infos: Vec<_> = inputs.iter().map(|t| t.as_ref().map(Tensor::info)).collect();
+    let types = operator.infer(&infos)?;
+    match infos.iter().flatten().chain(&types).map(|info| info.dtype).find(|dtype| !DType::ALL.contains(dtype)) {
+        Some(dtype) => Err(Error::unsupported(format!("{dtype} is for programs (Executor::compile_program): no operator takes or gives it"))),
+        None => Ok(types),
+    }
+}
+
+/// Whether results of these types can go to these tensors.
+fn check_targets(types: &[TensorInfo], inputs: &[Option<Tensor>], targets: &[&Tensor]) -> Result<()> {
+    if types.len() != targets.len() {
+        return Err(Error::invalid_argument(format!("{} tensors are given for {} results", targets.len(), types.len())));
+    }
+    for (info, target) in types.iter().zip(targets) {
+        if (info.dtype, info.shape()) != (target.dtype(), target.shape()) || !target.layout().is_contiguous() {
+            let found = format!("{target:?}{}", if target.layout().is_contiguous() { "" } else { ", a view with gaps," });
+            return Err(Error::invalid_argument(format!("the result is {}{}: {found} cannot take it", info.dtype, info.shape())));
+        }
+        if inputs.iter().flatten().any(|input| input.same_memory(target)) || targets.iter().filter(|other| other.same_memory(target)).count() > 1 {
+            return Err(Error::invalid_argument(format!("{target:?} shares memory with another operand: results need memory of their own")));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn byte_size(dtype: DType, shape: &Shape) -> Result<usize> {
     dtype.bytes(shape.elements()).ok_or_else(|| Error::invalid_argument(format!("a {dtype} tensor of shape {shape} is too large to address")))
 }
 

@@ -1,6 +1,6 @@
 use elinvar_core::{DType, Element, Error, Result};
 
-use crate::{Tensor, recording};
+use crate::Tensor;
 
 impl Tensor {
     /// Whether the host reaches its memory where that lies, so that [`Tensor::with_values`] copies nothing of a row-major tensor.
@@ -27,12 +27,7 @@ impl Tensor {
         if T::DTYPE != self.dtype() && !(T::DTYPE == DType::U8 && self.dtype() == DType::Bool) {
             return Err(Error::invalid_argument(format!("the tensor holds {}, {} was asked for: cast it first", self.dtype(), T::DTYPE)));
         }
-        let device = self.executor().device();
-        if recording::is_recording(device) {
-            return Err(Error::invalid_argument("a tensor cannot be read while recording: replay the recording first"));
-        }
-        let contiguous = self.contiguous()?;
-        let binding = contiguous.binding()?;
+        let (device, binding) = (self.executor().device(), self.readable()?);
         let (mut see, mut seen) = (Some(see), None);
         device.view(binding.buffer(), binding.offset(), binding.bytes(), &mut |bytes| {
             if let Some(see) = see.take() {

@@ -7,12 +7,12 @@ use std::{
 };
 
 use elinvar_core::{
-    Access, Binding, ConstantValue, DType, Dispatch, Error, Extent, Grid, KernelKey, KernelSource, METAL_VERSION, Metal, MetalText, Parameter,
-    Pipeline, PipelineInfo, Result,
+    Access, ConstantValue, DType, Dispatch, Error, Extent, Grid, KernelKey, KernelSource, METAL_VERSION, Metal, MetalText, Parameter, Pipeline,
+    PipelineInfo, Result,
 };
 use elinvar_msl::{Folders, Kernel, Module, ParameterKind, preprocess};
 
-use crate::{Executor, Tensor, threadgroups};
+use crate::{Executor, Tensor, graph::Action, threadgroups};
 
 /// A Metal source text and how it is read.
 #[derive(Clone, Debug)]
@@ -181,6 +181,14 @@ pub struct MetalKernel {
 }
 
 impl MetalKernel {
+    /// The same for an executor of the same device: one that records, for example.
+    ///
+    /// # Errors
+    /// Another device.
+    pub fn on(&self, executor: &Executor) -> Result<MetalKernel> {
+        Ok(MetalKernel { executor: executor.take_over(&self.executor)?, ..self.clone() })
+    }
+
     /// What it takes.
     pub fn signature(&self) -> &Kernel {
         &self.kernel
@@ -240,10 +248,13 @@ impl MetalKernel {
     fn dispatch(&self, grid: Grid, threadgroup: [u32; 3], arguments: &[(&str, KernelArgument<'_>)]) -> Result<()> {
         self.check(threadgroup, arguments).map_err(|e| e.context(format_args!("kernel {}", self.kernel.name)))?;
         let given = |name: &str| arguments.iter().find(|(given, _)| *given == name).map(|(_, argument)| *argument);
-        let (mut bindings, mut threadgroup_memory) = (Vec::new(), Vec::new());
+        let (mut inputs, mut writes, mut threadgroup_memory) = (Vec::new(), Vec::new(), Vec::new());
         for parameter in &self.kernel.parameters {
             match parameter.kind {
-                ParameterKind::Buffer { .. } => bindings.push(given(&parameter.name).map(|argument| self.bind(argument)).transpose()?),
+                ParameterKind::Buffer { written, .. } => {
+                    inputs.push(given(&parameter.name).map(|argument| self.buffer(argument)).transpose()?);
+                    writes.push(written);
+                }
                 ParameterKind::Threadgroup { .. } => threadgroup_memory.push(match given(&parameter.name) {
                     Some(KernelArgument::ThreadgroupMemory(bytes)) => bytes,
                     _ => 0,
@@ -252,8 +263,11 @@ impl MetalKernel {
             }
         }
         let (pipeline, threadgroup) = (self.pipeline.clone(), Extent(threadgroup));
-        let dispatch = Dispatch { pipeline, bindings, params: Vec::new(), grid, threadgroup, threadgroup_memory, work: Default::default() };
-        self.executor.enqueue_after_all(|list| list.dispatch(dispatch, self.executor.properties()))
+        let make = move |bindings| {
+            let (pipeline, threadgroup_memory) = (pipeline.clone(), threadgroup_memory.clone());
+            Ok(Some(Dispatch { pipeline, bindings, params: Vec::new(), grid, threadgroup, threadgroup_memory, work: Default::default() }))
+        };
+        self.executor.dispatch(&inputs, Action::Dispatch { writes: writes.into(), outputs: Arc::new([]), make: Arc::new(make) })
     }
 
     fn check(&self, threadgroup: [u32; 3], arguments: &[(&str, KernelArgument<'_>)]) -> Result<()> {
@@ -291,23 +305,13 @@ impl MetalKernel {
         }
     }
 
-    fn bind(&self, argument: KernelArgument<'_>) -> Result<Binding> {
-        let device = &self.executor.device;
+    fn buffer(&self, argument: KernelArgument<'_>) -> Result<Tensor> {
         match argument {
+            KernelArgument::Tensor(tensor) if tensor.layout().is_contiguous() => Ok(tensor.clone()),
             KernelArgument::Tensor(tensor) => {
-                if !tensor.executor().device.same(device) {
-                    return Err(Error::invalid_argument("a tensor of another device: copy it through the host"));
-                }
-                if !tensor.layout().is_contiguous() {
-                    return Err(Error::invalid_argument(format!("{tensor:?} is a view with gaps: pass its row-major copy (Tensor::contiguous)")));
-                }
-                tensor.binding()
+                Err(Error::invalid_argument(format!("{tensor:?} is a view with gaps: pass its row-major copy (Tensor::contiguous)")))
             }
-            KernelArgument::Bytes(bytes) => {
-                let buffer = device.allocate(bytes.len())?;
-                device.write(&buffer, 0, bytes)?;
-                buffer.bind(0, bytes.len())
-            }
+            KernelArgument::Bytes(bytes) => self.executor.tensor(&[bytes.len()], bytes),
             KernelArgument::ThreadgroupMemory(_) => Err(Error::invalid_argument("threadgroup memory is no buffer")),
         }
     }

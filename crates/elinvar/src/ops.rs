@@ -1,6 +1,8 @@
 //! Operators as methods of [`Tensor`]: each builds the operator's value and applies it. What has no method here is called with
 //! [`Executor::apply`](crate::Executor::apply).
 
+use std::sync::Arc;
+
 use elinvar_core::{DType, Result};
 use elinvar_kernels::{
     Operator,
@@ -29,11 +31,7 @@ use elinvar_kernels::{
     unary::{Unary, UnaryOp, WithScalar},
 };
 
-use crate::{
-    Error, Tensor,
-    executor::only,
-    fusion::{self, Op},
-};
+use crate::{Error, Tensor, executor::only};
 
 macro_rules! unary {
     ($($(#[$doc:meta])* $name:ident => $op:expr;)*) => {
@@ -44,7 +42,7 @@ macro_rules! unary {
                 ///
                 /// # Errors
                 /// A data type the function does not take, or out of memory.
-                pub fn $name(&self) -> Result<Tensor> { self.elementwise(Op::Unary($op), &Unary { op: $op }, &[]) }
+                pub fn $name(&self) -> Result<Tensor> { self.apply(Unary { op: $op }, &[]) }
             )*
         }
     };
@@ -181,11 +179,11 @@ impl Tensor {
     }
 
     pub(crate) fn binary(&self, op: BinaryOp, other: &Tensor) -> Result<Tensor> {
-        self.elementwise(Op::Binary(op), &Binary { op }, &[other])
+        self.apply(Binary { op }, &[Some(other)])
     }
 
     pub(crate) fn with_scalar(&self, op: BinaryOp, scalar: f32) -> Result<Tensor> {
-        self.elementwise(Op::WithScalar(op, scalar), &WithScalar { op, scalar }, &[])
+        self.apply(WithScalar { op, scalar }, &[])
     }
 }
 
@@ -231,7 +229,7 @@ macro_rules! logic {
                 /// # Errors
                 /// Not bools, shapes that do not broadcast, or out of memory.
                 pub fn $name(&self, other: &Tensor) -> Result<Tensor> {
-                    self.elementwise(Op::Binary(BinaryOp::$op), &Logical { op: LogicalOp::$op }, &[other])
+                    self.apply(Logical { op: LogicalOp::$op }, &[Some(other)])
                 }
             )*
 
@@ -240,7 +238,7 @@ macro_rules! logic {
             /// # Errors
             /// Not bools, or out of memory.
             pub fn logical_not(&self) -> Result<Tensor> {
-                self.elementwise(Op::Unary(UnaryOp::Not), &LogicalNot, &[])
+                self.apply(LogicalNot, &[])
             }
         }
     };
@@ -265,7 +263,7 @@ macro_rules! reductions {
                 /// # Errors
                 /// A data type it does not take, an axis outside the shape, or out of memory.
                 pub fn $name(&self, axes: &[isize], keepdims: bool) -> Result<Tensor> {
-                    self.apply(&Reduce { reduction: Reduction::$reduction, axes: axes.to_vec(), keepdims }, &[])
+                    self.apply(Reduce { reduction: Reduction::$reduction, axes: axes.to_vec(), keepdims }, &[])
                 }
             )*
         }
@@ -286,19 +284,9 @@ reductions! {
 }
 
 impl Tensor {
-    fn apply(&self, operator: &dyn Operator, others: &[Option<&Tensor>]) -> Result<Tensor> {
+    fn apply(&self, operator: impl Operator, others: &[Option<&Tensor>]) -> Result<Tensor> {
         let inputs: Vec<_> = std::iter::once(Some(self)).chain(others.iter().copied()).collect();
-        only(self.executor().apply(operator, &inputs)?)
-    }
-
-    /// An operator on elements, which may be fused with others.
-    fn elementwise<O: Operator + Clone + 'static>(&self, op: Op, operator: &O, others: &[&Tensor]) -> Result<Tensor> {
-        let inputs: Vec<_> = std::iter::once(self).chain(others.iter().copied()).collect();
-        if let Some(tensor) = fusion::defer(op, operator, &inputs)? {
-            return Ok(tensor);
-        }
-        let inputs: Vec<_> = inputs.into_iter().map(Some).collect();
-        only(self.executor().apply(operator, &inputs)?)
+        only(self.executor().apply(Arc::new(operator), &inputs)?)
     }
 
     /// The elements converted to another type; itself if it has that type.
@@ -306,7 +294,7 @@ impl Tensor {
     /// # Errors
     /// Out of memory.
     pub fn cast(&self, to: DType) -> Result<Tensor> {
-        if to == self.dtype() { Ok(self.clone()) } else { self.elementwise(Op::Cast(to), &Cast { to }, &[]) }
+        if to == self.dtype() { Ok(self.clone()) } else { self.apply(Cast { to }, &[]) }
     }
 
     /// The entries along `axis` that `indices` (i32, i64 or u32) name. With axis 0 of a `[vocabulary, width]` matrix: the embedding lookup.
@@ -314,7 +302,7 @@ impl Tensor {
     /// # Errors
     /// An axis outside the shape. An index outside the axis is reported when the result is read.
     pub fn gather(&self, indices: &Tensor, axis: isize) -> Result<Tensor> {
-        self.apply(&Gather { axis }, &[Some(indices)])
+        self.apply(Gather { axis }, &[Some(indices)])
     }
 
     /// Tensors one after the other along `axis`.
@@ -323,7 +311,7 @@ impl Tensor {
     /// No tensors, or shapes that differ on another axis.
     pub fn concat(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
         let [first, rest @ ..] = tensors else { return Err(Error::invalid_argument("concat of no tensors: give at least one")) };
-        first.apply(&Concat { axis }, &rest.iter().map(|t| Some(*t)).collect::<Vec<_>>())
+        first.apply(Concat { axis }, &rest.iter().map(|t| Some(*t)).collect::<Vec<_>>())
     }
 
     /// Softmax along an axis.
@@ -331,7 +319,7 @@ impl Tensor {
     /// # Errors
     /// Not a floating-point tensor, or an axis outside its shape.
     pub fn softmax(&self, axis: isize) -> Result<Tensor> {
-        self.apply(&Softmax { axis, log: false }, &[])
+        self.apply(Softmax { axis, log: false }, &[])
     }
 
     /// The logarithm of the softmax along an axis.
@@ -339,7 +327,7 @@ impl Tensor {
     /// # Errors
     /// Not a floating-point tensor, or an axis outside its shape.
     pub fn log_softmax(&self, axis: isize) -> Result<Tensor> {
-        self.apply(&Softmax { axis, log: true }, &[])
+        self.apply(Softmax { axis, log: true }, &[])
     }
 
     /// RMS normalisation of the last axis, times `weight`.
@@ -347,7 +335,7 @@ impl Tensor {
     /// # Errors
     /// Not a floating-point tensor, or a weight of another shape than the last axis.
     pub fn rms_norm(&self, weight: Option<&Tensor>, epsilon: f32) -> Result<Tensor> {
-        self.apply(&RmsNorm { axis: -1, epsilon }, &[weight])
+        self.apply(RmsNorm { axis: -1, epsilon }, &[weight])
     }
 
     /// `silu(self) · up`: the gate of SwiGLU.
@@ -355,7 +343,7 @@ impl Tensor {
     /// # Errors
     /// Shapes or types that differ.
     pub fn swiglu(&self, up: &Tensor) -> Result<Tensor> {
-        self.apply(&SwiGlu { alpha: 1.0 }, &[Some(up)])
+        self.apply(SwiGlu { alpha: 1.0 }, &[Some(up)])
     }
 
     /// Residual addition, then RMS normalisation of the last axis times `weight`: the sum, and the normalised sum.
@@ -363,7 +351,7 @@ impl Tensor {
     /// # Errors
     /// Shapes or types that differ.
     pub fn add_rms_norm(&self, residual: &Tensor, weight: Option<&Tensor>, epsilon: f32) -> Result<(Tensor, Tensor)> {
-        pair(self.executor().apply(&AddRmsNorm { axis: -1, epsilon }, &[Some(self), Some(residual), weight])?)
+        pair(self.executor().apply(Arc::new(AddRmsNorm { axis: -1, epsilon }), &[Some(self), Some(residual), weight])?)
     }
 
     /// The matrix product `[…, m, k] · […, k, n]`, leading axes broadcast.
@@ -374,7 +362,7 @@ impl Tensor {
         let shape = self.shape();
         let rows = if shape.rank() < 2 { 1 } else { shape[shape.rank() - 2] };
         let precision = self.executor().matmul_precision(rows);
-        self.apply(&MatMul { precision, ..MatMul::default() }, &[Some(other), None])
+        self.apply(MatMul { precision, ..MatMul::default() }, &[Some(other), None])
     }
 
     /// The linear layer `x Wᵀ + bias`: `x […, k]`, `weight [n, k]` of any floating-point type, `bias [n]`; the result has the type of `x`.
@@ -383,7 +371,7 @@ impl Tensor {
     /// Shapes that do not fit, or types other than f32, f16 and bf16.
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
         let precision = self.executor().matmul_precision(self.row_count());
-        self.apply(&MatMul { transpose_b: true, precision, ..MatMul::default() }, &[Some(weight), bias])
+        self.apply(MatMul { transpose_b: true, precision, ..MatMul::default() }, &[Some(weight), bias])
     }
 
     /// Linear layers of this input, always strict, in one launch: each of `layers` is a weight `[n, k]` and a bias `[n]`, one to three of them; see
@@ -403,7 +391,7 @@ impl Tensor {
         }
         let weight = |index: usize| layers.get(index).map(|(weight, _)| *weight);
         let bias = |index: usize| layers.get(index).and_then(|(_, bias)| *bias);
-        self.executor().apply(operator, &[Some(self), norm, weight(0), weight(1), weight(2), bias(0), bias(1), bias(2), residual])
+        self.executor().apply(Arc::new(*operator), &[Some(self), norm, weight(0), weight(1), weight(2), bias(0), bias(1), bias(2), residual])
     }
 
     /// Takes the step of greedy decoding that this state `[2]` (i32: a token and its position) stands for: it becomes the likeliest token of
@@ -412,7 +400,7 @@ impl Tensor {
     /// # Errors
     /// Shapes or types that do not fit. A logit that is no number is reported when something is read.
     pub fn greedy(&self, logits: &Tensor) -> Result<()> {
-        self.executor().apply(&Greedy, &[Some(self), Some(logits)]).map(|_| ())
+        self.executor().apply(Arc::new(Greedy), &[Some(self), Some(logits)]).map(|_| ())
     }
 
     /// As [`Tensor::greedy`], but the token is drawn, as `factors` and `numbers` say: see [`elinvar_kernels::sample`].
@@ -420,7 +408,7 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::greedy`].
     pub fn sample(&self, logits: &Tensor, factors: &Tensor, numbers: &Tensor) -> Result<()> {
-        self.executor().apply(&Sample, &[Some(self), Some(logits), Some(factors), Some(numbers)]).map(|_| ())
+        self.executor().apply(Arc::new(Sample), &[Some(self), Some(logits), Some(factors), Some(numbers)]).map(|_| ())
     }
 
     /// Rotary position embedding of `[…, tokens, heads, head_dim]` at `positions [tokens]` (i32), with the frequencies that
@@ -429,7 +417,7 @@ impl Tensor {
     /// # Errors
     /// Shapes or types that do not fit.
     pub fn rope(&self, positions: &Tensor, frequencies: &Tensor) -> Result<Tensor> {
-        self.apply(&Rope { interleaved: false }, &[Some(positions), Some(frequencies)])
+        self.apply(Rope { interleaved: false }, &[Some(positions), Some(frequencies)])
     }
 
     /// Writes `rows [tokens, heads, head_dim]` into this cache `[heads, capacity, head_dim]` at `positions [tokens]` (i32), in place.
@@ -437,7 +425,7 @@ impl Tensor {
     /// # Errors
     /// Shapes or types that do not fit. A position outside the cache is reported when something is read.
     pub fn kv_append(&self, rows: &Tensor, positions: &Tensor) -> Result<()> {
-        self.executor().apply(&KvAppend, &[Some(self), Some(rows), Some(positions)]).map(|_| ())
+        self.executor().apply(Arc::new(KvAppend), &[Some(self), Some(rows), Some(positions)]).map(|_| ())
     }
 
     /// Turns `rows [tokens, heads, head_dim]` by their positions, as [`Tensor::rope`] does, and writes them into this cache, as [`Tensor::kv_append`]
@@ -456,7 +444,7 @@ impl Tensor {
     ) -> Result<()> {
         let (value_cache, values) = values.unzip();
         let inputs = [Some(self), Some(rows), Some(positions), Some(frequencies), value_cache, values, queries];
-        self.executor().apply(&RopeAppend { interleaved: false }, &inputs).map(|_| ())
+        self.executor().apply(Arc::new(RopeAppend { interleaved: false }), &inputs).map(|_| ())
     }
 
     /// Attention of one token's queries `[1, heads, D]` over caches `[kv_heads, capacity, D]` to which its key and value `[1, kv_heads, D]` are appended
@@ -473,7 +461,7 @@ impl Tensor {
         frequencies: &Tensor,
     ) -> Result<Tensor> {
         let inputs = [keys, key, positions, frequencies, values, value, self].map(Some);
-        only(self.executor().apply(operator, &inputs)?)
+        only(self.executor().apply(Arc::new(*operator), &inputs)?)
     }
 
     /// Attention of this query `[B, heads, tokens, D]` over keys and values `[B, kv_heads, keys, D]`; see [`Attention`] for masks and positions.
@@ -488,7 +476,7 @@ impl Tensor {
         mask: Option<&Tensor>,
         positions: Option<&Tensor>,
     ) -> Result<Tensor> {
-        self.apply(operator, &[Some(keys), Some(values), mask, positions, None])
+        self.apply(*operator, &[Some(keys), Some(values), mask, positions, None])
     }
 
     /// Where the largest element along an axis is, the first of equals, as i64.
@@ -496,7 +484,7 @@ impl Tensor {
     /// # Errors
     /// An axis outside the shape or without elements.
     pub fn argmax(&self, axis: isize, keepdims: bool) -> Result<Tensor> {
-        self.apply(&ArgReduce { largest: true, axis: Some(axis), keepdims, select_last: false, dtype: DType::I64 }, &[])
+        self.apply(ArgReduce { largest: true, axis: Some(axis), keepdims, select_last: false, dtype: DType::I64 }, &[])
     }
 
     /// Where the smallest element along an axis is, the first of equals, as i64.
@@ -504,7 +492,7 @@ impl Tensor {
     /// # Errors
     /// An axis outside the shape or without elements.
     pub fn argmin(&self, axis: isize, keepdims: bool) -> Result<Tensor> {
-        self.apply(&ArgReduce { largest: false, axis: Some(axis), keepdims, select_last: false, dtype: DType::I64 }, &[])
+        self.apply(ArgReduce { largest: false, axis: Some(axis), keepdims, select_last: false, dtype: DType::I64 }, &[])
     }
 
     /// The running sum along an axis.
@@ -512,7 +500,7 @@ impl Tensor {
     /// # Errors
     /// An axis outside the shape.
     pub fn cumsum(&self, axis: isize) -> Result<Tensor> {
-        self.apply(&CumSum { axis, exclusive: false, reverse: false }, &[])
+        self.apply(CumSum { axis, exclusive: false, reverse: false }, &[])
     }
 
     /// The `k` largest elements along an axis, best first, and where they are (i64).
@@ -520,7 +508,7 @@ impl Tensor {
     /// # Errors
     /// An axis outside the shape or shorter than `k`.
     pub fn top_k(&self, k: usize, axis: isize) -> Result<(Tensor, Tensor)> {
-        pair(self.executor().apply(&TopK { k, axis, largest: true, sorted: true }, &[Some(self)])?)
+        pair(self.executor().apply(Arc::new(TopK { k, axis, largest: true, sorted: true }), &[Some(self)])?)
     }
 
     /// Layer normalisation of the last axis, times `weight`, plus `bias`.
@@ -528,7 +516,7 @@ impl Tensor {
     /// # Errors
     /// Not a floating-point tensor, or a weight or bias of another shape than the last axis.
     pub fn layer_norm(&self, weight: Option<&Tensor>, bias: Option<&Tensor>, epsilon: f32) -> Result<Tensor> {
-        self.apply(&LayerNorm { axis: -1, epsilon, statistics: false }, &[weight, bias])
+        self.apply(LayerNorm { axis: -1, epsilon, statistics: false }, &[weight, bias])
     }
 
     /// `self · b + c`, broadcast, rounded once in f32.
@@ -536,7 +524,7 @@ impl Tensor {
     /// # Errors
     /// Shapes that do not broadcast, or types that differ.
     pub fn fma(&self, b: &Tensor, c: &Tensor) -> Result<Tensor> {
-        self.elementwise(Op::Fma, &Fma, &[b, c])
+        self.apply(Fma, &[Some(b), Some(c)])
     }
 
     /// Elements below `min` become `min`, those above `max` become `max`.
@@ -544,8 +532,7 @@ impl Tensor {
     /// # Errors
     /// A data type it does not take.
     pub fn clamp(&self, min: f64, max: f64) -> Result<Tensor> {
-        let (min, max) = (min.into(), max.into());
-        self.elementwise(Op::Clamp(min, max), &Clamp { min: Some(min), max: Some(max) }, &[])
+        self.apply(Clamp { min: Some(min.into()), max: Some(max.into()) }, &[])
     }
 
     /// Where this tensor of truth values is true the element of `a`, else that of `b`, broadcast.
@@ -553,7 +540,7 @@ impl Tensor {
     /// # Errors
     /// Not a bool tensor, shapes that do not broadcast, or types that differ.
     pub fn select(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
-        self.elementwise(Op::Select, &Where, &[a, b])
+        self.apply(Where, &[Some(a), Some(b)])
     }
 
     /// Compares element by element, broadcast; the result is bool.
@@ -561,7 +548,7 @@ impl Tensor {
     /// # Errors
     /// Shapes that do not broadcast, or types that differ.
     pub fn compare(&self, op: CompareOp, other: &Tensor) -> Result<Tensor> {
-        self.elementwise(Op::Compare(op), &Compare { op }, &[other])
+        self.apply(Compare { op }, &[Some(other)])
     }
 
     /// The LoRA linear layer `x Wᵀ + scale · (x Aᵀ) Bᵀ`: `x […, k]`, `weight [n, k]`, `a [r, k]`, `b [n, r]`.
@@ -570,7 +557,7 @@ impl Tensor {
     /// Shapes that do not fit, or types other than f32, f16 and bf16.
     pub fn lora_linear(&self, weight: &Tensor, a: &Tensor, b: &Tensor, scale: f32) -> Result<Tensor> {
         let precision = self.executor().matmul_precision(self.row_count());
-        self.apply(&LoraLinear { scale, precision }, &[Some(weight), Some(a), Some(b), None])
+        self.apply(LoraLinear { scale, precision }, &[Some(weight), Some(a), Some(b), None])
     }
 
     /// Rows of the last axis.

@@ -13,7 +13,7 @@ use elinvar_core::{
     MetalText, Parameter, Pipeline, Result,
 };
 
-use crate::{Executor, Tensor, fusion};
+use crate::{Executor, Tensor, graph::Action};
 
 /// Where memory of devices begins: at a multiple of so many bytes.
 const ALIGNMENT: usize = 16;
@@ -140,6 +140,14 @@ impl Executor {
 }
 
 impl ProgramKernel {
+    /// The same for an executor of the same device: one that records, for example.
+    ///
+    /// # Errors
+    /// Another device.
+    pub fn on(&self, executor: &Executor) -> Result<ProgramKernel> {
+        Ok(ProgramKernel { executor: executor.take_over(&self.executor)?, ..self.clone() })
+    }
+
     /// The program.
     pub fn program(&self) -> &Program {
         self.prepared.host.interpreter.program().program()
@@ -165,13 +173,14 @@ impl ProgramKernel {
                 return Err(Error::invalid_argument(format!("there is no parameter '{name}': it takes {}", names.join(", "))));
             }
         }
-        let (mut bindings, mut lengths, mut scalars) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut inputs, mut writes, mut lengths, mut scalars) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for parameter in parameters {
             let (name, dtype) = (&parameter.name, parameter.dtype);
             let given = arguments.iter().find(|(given, _)| given == name).map(|(_, argument)| argument);
             let (length, scalar) = match (given, parameter.access) {
-                (Some(ProgramArgument::Tensor(tensor)), Some(_)) => {
-                    bindings.push(Some(self.bind(name, tensor, dtype)?));
+                (Some(ProgramArgument::Tensor(tensor)), Some(access)) => {
+                    inputs.push(Some(self.buffer(name, tensor, dtype)?));
+                    writes.push(access != Access::Read);
                     (tensor.shape().elements() as u64, Constant::bool(false))
                 }
                 (Some(ProgramArgument::Scalar(value)), None) if value.dtype == dtype && value.is_valid() => (0, *value),
@@ -182,21 +191,20 @@ impl ProgramKernel {
             lengths.push(length);
             scalars.push(scalar);
         }
-        fusion::flush()?;
-        self.prepared.dispatch(&self.executor, launch, bindings, |index| lengths[index], |index| scalars[index])
+        self.prepared.host.interpreter.program().check_launch(launch)?;
+        let (prepared, executor, launch) = (self.prepared.clone(), self.executor.with_recorder(None), *launch);
+        let make = move |bindings| prepared.dispatch(&executor, &launch, bindings, |index| lengths[index], |index| scalars[index]).map(Some);
+        self.executor.dispatch(&inputs, Action::Dispatch { writes: writes.into(), outputs: Arc::new([]), make: Arc::new(make) })
     }
 
-    fn bind(&self, name: &str, tensor: &Tensor, dtype: DType) -> Result<Binding> {
+    fn buffer(&self, name: &str, tensor: &Tensor, dtype: DType) -> Result<Tensor> {
         if tensor.dtype() != dtype {
             return Err(Error::invalid_argument(format!("'{name}' is a buffer of {dtype}, the tensor has {}", tensor.dtype())));
-        }
-        if !tensor.executor().device.same(&self.executor.device) {
-            return Err(Error::invalid_argument(format!("'{name}': a tensor of another device: copy it through the host")));
         }
         if !tensor.layout().is_contiguous() {
             return Err(Error::invalid_argument(format!("'{name}': a view with gaps: pass its row-major copy (Tensor::contiguous)")));
         }
-        tensor.binding()
+        Ok(tensor.clone())
     }
 }
 
@@ -214,7 +222,7 @@ impl Prepared {
         Ok(self.unaligned.get_or_init(|| made).clone())
     }
 
-    /// Launches it, or records that; the length or the scalar is told of each parameter.
+    /// A launch of it, given the length or the scalar of each parameter.
     pub(crate) fn dispatch(
         &self,
         executor: &Executor,
@@ -222,15 +230,13 @@ impl Prepared {
         bindings: Vec<Option<Binding>>,
         length: impl Fn(usize) -> u64,
         scalar: impl Fn(usize) -> Constant,
-    ) -> Result<()> {
-        self.host.interpreter.program().check_launch(launch)?;
+    ) -> Result<Dispatch> {
         let program = self.host.interpreter.program().program();
         let params = self.host.metal.block(length, scalar, |array| program.shared[array].elements(launch).into());
         let pipeline = self.pipeline(executor, &bindings)?;
         let (grid, threadgroup) = (Grid::Threadgroups(launch.grid), Extent(launch.block));
         let threadgroup_memory = if launch.shared_memory == 0 { Vec::new() } else { vec![launch.shared_memory as usize] };
-        let dispatch = Dispatch { pipeline, bindings, params, grid, threadgroup, threadgroup_memory, work: Default::default() };
-        executor.enqueue(|list| list.dispatch(dispatch, executor.properties()))
+        Ok(Dispatch { pipeline, bindings, params, grid, threadgroup, threadgroup_memory, work: Default::default() })
     }
 }
 

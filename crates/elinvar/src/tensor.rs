@@ -1,63 +1,77 @@
 use std::{
     fmt,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
 };
 
 use elinvar_core::{Binding, Buffer, DType, Element, Error, Layout, Reading, Result, Shape};
-use elinvar_kernels::TensorInfo;
+use elinvar_kernels::{TensorInfo, copy::Copy};
 
 use crate::{
     Executor,
-    fusion::{self, Node},
-    recording,
+    graph::{Shared, Value},
 };
 
-/// The memory of a tensor and its views, or what its elements will be computed from. Its address is the identity a recording watches.
+/// The memory of a tensor and its views, or what will give it some. Its address is the identity a recorder watches.
 #[derive(Default)]
 pub(crate) struct TensorMemory {
     buffer: OnceLock<Buffer>,
-    node: Mutex<Option<Arc<Node>>>,
+    pending: Option<Pending>,
+}
+
+/// A recorder's value that has no memory yet.
+#[derive(Clone)]
+pub(crate) struct Pending {
+    pub(crate) recorder: Arc<Shared>,
+    pub(crate) value: Value,
+}
+
+impl Pending {
+    /// Why it cannot be used here.
+    pub(crate) fn error(&self) -> Error {
+        Error::invalid_argument(match self.recorder.is_open() {
+            true => "the tensor is a result of a recorder that has not ended: finish that, and replay its recording, first",
+            false => "the tensor is a result of a recorder that was dropped, or failed, before it ended: it has no elements",
+        })
+    }
 }
 
 impl TensorMemory {
     pub(crate) fn new(buffer: Buffer) -> Arc<Self> {
-        let memory = Self::default();
-        memory.set(buffer);
-        Arc::new(memory)
+        Arc::new(Self { buffer: buffer.into(), pending: None })
     }
 
-    /// What is yet to get its buffer.
-    pub(crate) fn empty() -> Arc<Self> {
-        Arc::default()
-    }
-
-    /// What gets its elements when they are needed.
-    pub(crate) fn pending(node: &Arc<Node>) -> Arc<Self> {
-        let memory = Arc::new(Self { buffer: OnceLock::new(), node: Mutex::new(Some(node.clone())) });
-        node.remember(&memory);
-        memory
+    /// What gets a buffer when the recorder ends.
+    pub(crate) fn pending_on(pending: Pending) -> Arc<Self> {
+        Arc::new(Self { buffer: OnceLock::new(), pending: Some(pending) })
     }
 
     /// Gives it its buffer, for good.
     pub(crate) fn set(&self, buffer: Buffer) {
         let _ = self.buffer.set(buffer);
-        self.node.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    pub(crate) fn has_buffer(&self) -> bool {
-        self.buffer.get().is_some()
+    pub(crate) fn buffer(&self) -> Option<Buffer> {
+        self.buffer.get().cloned()
     }
 
-    /// What its elements will be computed from.
-    pub(crate) fn node(&self) -> Option<Arc<Node>> {
-        self.node.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// What is to give it its buffer, if it has none.
+    pub(crate) fn pending(&self) -> Option<&Pending> {
+        self.pending.as_ref().filter(|_| self.buffer.get().is_none())
     }
+}
+
+/// The bytes that a layout touches.
+pub(crate) fn binding(buffer: &Buffer, dtype: DType, layout: &Layout) -> Result<Binding> {
+    let (span, size) = (layout.span(), dtype.size());
+    // A view without elements may begin beyond the end.
+    let start = if span.is_empty() { 0 } else { span.start * size };
+    buffer.bind(start, span.len() * size)
 }
 
 /// Elements of one type on a device, in a shape with strides. Clones and views share memory.
 #[derive(Clone)]
 pub struct Tensor {
-    executor: Executor,
+    pub(crate) executor: Executor,
     memory: Arc<TensorMemory>,
     dtype: DType,
     layout: Layout,
@@ -101,22 +115,21 @@ impl Tensor {
 
     /// The bytes it touches.
     pub(crate) fn binding(&self) -> Result<Binding> {
-        let (span, size) = (self.layout.span(), self.dtype.size());
-        fusion::force(&self.memory)?;
-        let buffer = self.memory.buffer.get().ok_or_else(|| Error::invalid_argument("the tensor's operator failed before: it has no elements"))?;
-        // A view without elements may begin beyond the end.
-        let start = if span.is_empty() { 0 } else { span.start * size };
-        buffer.bind(start, span.len() * size)
+        match (self.memory.buffer.get(), self.memory.pending()) {
+            (Some(buffer), _) => binding(buffer, self.dtype, &self.layout),
+            (None, Some(pending)) => Err(pending.error()),
+            (None, None) => Err(Error::internal("a tensor has no memory")),
+        }
     }
 
-    /// What its elements will be computed from, where they are not yet.
-    pub(crate) fn pending_node(&self) -> Option<Arc<Node>> {
-        self.memory.node().filter(|node| self.layout == node.layout())
+    pub(crate) fn memory(&self) -> &Arc<TensorMemory> {
+        &self.memory
     }
 
-    /// Whether both are the same elements of the same memory.
-    pub(crate) fn same_elements(&self, other: &Tensor) -> bool {
-        self.same_memory(other) && self.dtype == other.dtype && self.layout == other.layout
+    /// What records operators of this tensor.
+    pub(crate) fn recorder(&self) -> Option<&Arc<Shared>> {
+        let moved = || self.executor.recorder.as_ref().filter(|recorder| recorder.is_open());
+        self.memory.pending().map(|pending| &pending.recorder).or_else(moved)
     }
 
     pub(crate) fn same_memory(&self, other: &Tensor) -> bool {
@@ -127,15 +140,12 @@ impl Tensor {
         Tensor { executor: self.executor.clone(), memory: self.memory.clone(), dtype: self.dtype, layout }
     }
 
-    /// The same tensor for an executor of the same device with other choices (precision).
+    /// The same tensor for an executor of the same device with other choices: of precision, or of a recorder.
     ///
     /// # Errors
     /// Another device.
     pub fn on(&self, executor: &Executor) -> Result<Tensor> {
-        if !executor.device.same(&self.executor.device) {
-            return Err(Error::invalid_argument("the tensor lives on another device: copy it through the host"));
-        }
-        Ok(Tensor { executor: executor.clone(), ..self.clone() })
+        Ok(Tensor { executor: executor.take_over(&self.executor)?, ..self.clone() })
     }
 
     /// Its elements in row-major order, as native-endian bytes.
@@ -173,8 +183,8 @@ impl Tensor {
     }
 
     /// Its elements as a row-major range, for reading.
-    fn readable(&self) -> Result<Binding> {
-        if recording::is_recording(&self.executor.device) {
+    pub(crate) fn readable(&self) -> Result<Binding> {
+        if self.recorder().is_some_and(|recorder| recorder.is_open()) {
             return Err(Error::invalid_argument("a tensor cannot be read while recording: replay the recording first"));
         }
         self.contiguous()?.binding()
@@ -194,26 +204,19 @@ impl Tensor {
             let found = format!("{} values of {}", values.len(), T::DTYPE);
             return Err(Error::invalid_argument(format!("cannot write {found} to {self:?}: type, count and a row-major layout must match")));
         }
-        fusion::flush()?;
         let binding = self.binding()?;
         self.executor.device.write(binding.buffer(), binding.offset(), bytemuck::cast_slice(values))
     }
 
-    /// Overwrites all elements with those of another row-major tensor of the same type and number of elements, by the device's own copy.
-    /// Recorded inside [`Executor::record`].
+    /// Overwrites all elements with those of another tensor of the same type and shape, or row-major with the same number of elements.
     ///
     /// # Errors
     /// Another type, number of elements or device; a view with gaps; memory in common; or read-only memory.
     pub fn copy_from(&self, source: &Tensor) -> Result<()> {
-        let fits = source.dtype == self.dtype && source.shape().elements() == self.shape().elements();
-        if !fits || !source.layout.is_contiguous() || !self.layout.is_contiguous() {
-            return Err(Error::invalid_argument(format!("cannot copy {source:?} to {self:?}: type, count and row-major layouts must match")));
+        if source.dtype != self.dtype || source.shape().elements() != self.shape().elements() {
+            return Err(Error::invalid_argument(format!("cannot copy {source:?} to {self:?}: type and count must match")));
         }
-        if !source.executor.device.same(&self.executor.device) {
-            return Err(Error::invalid_argument("tensors of different devices: copy one through the host"));
-        }
-        let (from, to) = (source.binding()?, self.binding()?);
-        self.executor.enqueue_after_all(|list| list.copy(from, to))
+        self.executor.apply_into(Arc::new(Copy), &[Some(&source.reshape(self.shape())?)], &[self])
     }
 
     /// Itself if it is row-major, else a row-major copy.

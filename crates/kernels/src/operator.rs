@@ -122,9 +122,14 @@ impl dyn Operator {
         (self as &dyn Any).downcast_ref()
     }
 
+    /// Whether both are operators of one type.
+    pub fn is_like(&self, other: &dyn Operator) -> bool {
+        self.type_id() == other.type_id()
+    }
+
     /// Whether both are the same operator with the same attributes, which its `Debug` form lists.
     pub fn is_same(&self, other: &dyn Operator) -> bool {
-        self.type_id() == other.type_id() && format!("{self:?}") == format!("{other:?}")
+        self.is_like(other) && format!("{self:?}") == format!("{other:?}")
     }
 }
 

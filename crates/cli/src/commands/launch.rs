@@ -130,9 +130,9 @@ fn launch(args: &LaunchArgs) -> Result<Launched> {
     let compiled = start.elapsed().as_secs_f64();
     let arguments = arguments(&args.kernel, &buffers);
     let threadgroup = args.kernel.threadgroup.0;
-    let (recording, ()) = executor.record(|| match args.kernel.threads {
-        Some(threads) => compiled_kernel.launch_threads(threads.0, threadgroup, &arguments),
-        None => compiled_kernel.launch(args.kernel.grid.0, threadgroup, &arguments),
+    let (recording, ()) = executor.record(|recorded| match args.kernel.threads {
+        Some(threads) => compiled_kernel.on(recorded)?.launch_threads(threads.0, threadgroup, &arguments),
+        None => compiled_kernel.on(recorded)?.launch(args.kernel.grid.0, threadgroup, &arguments),
     })?;
     profiled(&mut profiler, "first launch", || executor.replay(&recording)?.wait())?;
     let file = args.kernel.save.as_ref().map(|_| kernel::saved(&buffers)).transpose()?;

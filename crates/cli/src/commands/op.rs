@@ -57,7 +57,7 @@ pub(crate) fn run(args: &OpArgs) -> Result<()> {
     let executor = args.device.executor()?;
     let given = args.input.as_deref().map(|file| tensors::read(&executor, file)).transpose()?.unwrap_or_default();
     let inputs = in_order(description, &given)?;
-    let results = executor.apply(operator.as_ref(), &inputs).map_err(|e| e.context(description.name))?;
+    let results = executor.apply(operator.into(), &inputs).map_err(|e| e.context(description.name))?;
     tensors::write(output, named(description, &inputs, results)?)
 }
 

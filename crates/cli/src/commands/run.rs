@@ -88,7 +88,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let mut arguments: Vec<_> = buffers.iter().map(|(name, tensor)| (*name, ProgramArgument::Tensor(tensor))).collect();
     arguments.extend(scalars.iter().map(|(name, value)| (*name, ProgramArgument::Scalar(*value))));
     let launch = launch(args, program.program());
-    let (recording, ()) = executor.record(|| program.launch(&launch, &arguments))?;
+    let (recording, ()) = executor.record(|recorded| program.on(recorded)?.launch(&launch, &arguments))?;
     profiled(&mut profiler, "first launch", || executor.replay(&recording)?.wait())?;
     print(args, &program, &buffers)?;
     for picture in &args.png {

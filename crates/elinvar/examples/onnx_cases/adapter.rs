@@ -66,7 +66,7 @@ impl Context<'_> {
         if !description.inputs.iter().any(|p| p.variadic) {
             inputs.resize(declared.max(inputs.len()), None);
         }
-        Ok(self.executor.apply(operator.as_ref(), &inputs)?.into_iter().map(Some).collect())
+        Ok(self.executor.apply(operator.into(), &inputs)?.into_iter().map(Some).collect())
     }
 
     /// Runs an operator with one output.

@@ -60,7 +60,7 @@ fn kernels_run_with_structs_constants_templates_and_threadgroup_memory() {
         ("line", KernelArgument::Bytes(bytemuck::cast_slice(&parameters))),
         ("n", KernelArgument::Bytes(&n)),
     ];
-    let (recording, ()) = executor.record(|| line.launch([2, 1, 1], [32, 1, 1], &arguments)).unwrap();
+    let (recording, ()) = executor.record(|recorded| line.on(recorded)?.launch([2, 1, 1], [32, 1, 1], &arguments)).unwrap();
     assert_eq!(y.to_vec::<f32>().unwrap(), [0.0; 50], "a recorded launch waits for its replay");
     executor.replay(&recording).unwrap().wait().unwrap();
     assert_eq!(y.to_vec::<f32>().unwrap(), (0..50).map(|i| -(2.0 * i as f32 + 0.5)).collect::<Vec<_>>());
@@ -88,7 +88,8 @@ fn launches_over_threads_run_no_other_threads() {
     let size = |at: usize, full: usize, all: usize| full.min(all - at / full * full);
     let expected: Vec<u32> = (0..91).map(|i| (size(i % 13, 8, 13) * 1000 + size(i / 13, 4, 7) * 100 + 12) as u32).collect();
     assert_eq!(c.to_vec::<u32>().unwrap(), expected);
-    let (recording, ()) = executor.record(|| count.launch_threads([13, 7, 1], count.threadgroup_for([13, 7, 1]), &arguments)).unwrap();
+    let (recording, ()) =
+        executor.record(|recorded| count.on(recorded)?.launch_threads([13, 7, 1], count.threadgroup_for([13, 7, 1]), &arguments)).unwrap();
     executor.replay(&recording).unwrap().wait().unwrap();
     assert_eq!(c.to_vec::<u32>().unwrap()[0], expected[0] + 13 * 1000 + 7 * 100 + 39);
     count.launch_threads([13, 0, 1], [8, 4, 1], &arguments).unwrap();

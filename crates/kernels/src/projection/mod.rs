@@ -196,6 +196,7 @@ impl Projection {
 
     fn definition(&self, inputs: &[Option<TensorInfo>]) -> Result<Definition> {
         let layers = Layers::new(inputs)?;
+        layers.check(*self)?;
         let mut definition = Definition::new(inputs);
         let mut x = definition.input(X);
         if let Some(epsilon) = self.epsilon {

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use elinvar::{DType, Error, Executor, Result, Storage, Tensor, kernels::rope::frequencies};
 
 use crate::{Config, Weight, Weights};
-use layer::{Layer, Linear, Norm, Places, only};
+use layer::{Layer, Linear, Places};
 pub use session::{Decoding, Logits, Session};
 
 /// A model on a device.
@@ -130,39 +130,16 @@ impl Model {
 
     /// The logits `[wanted tokens, vocab_size]` of a step of `tokens [n]`, if any are wanted. The layers' caches are appended to.
     fn logits(&self, tokens: &Tensor, positions: &Tensor, cache: &[(Tensor, Tensor)], wanted: Logits) -> Result<Option<Tensor>> {
-        /// Tokens up to which each product reads more than it computes.
-        const FEW: usize = 8;
-        let count = tokens.shape()[0];
         let places = Places { positions, frequencies: &self.frequencies };
-        let stream = self.embedding.gather(tokens, 0)?.cast(DType::F32)?;
-        let few = count <= FEW;
-        let hidden = if few { self.step(stream, places, cache)? } else { self.hidden(stream, places, cache)? };
+        let mut stream = self.embedding.gather(tokens, 0)?.cast(DType::F32)?;
+        for (layer, cache) in self.layers.iter().zip(cache) {
+            stream = layer.forward(&self.config, &stream, places, cache)?;
+        }
         let rows = match wanted {
             Logits::None => return Ok(None),
-            Logits::Last => hidden.slice(0, count - 1, 1, 1)?,
-            Logits::All => hidden,
+            Logits::Last => stream.slice(0, tokens.shape()[0] - 1, 1, 1)?,
+            Logits::All => stream,
         };
-        let norm = Norm { weight: &self.norm, epsilon: self.config.norm_epsilon };
-        Ok(Some(if few { only(norm.project(&rows, &[&self.head])?)? } else { self.head.apply(&rows)? }))
-    }
-
-    /// The residual stream after the last layer, for a few tokens: `[tokens, hidden]`.
-    fn step(&self, stream: Tensor, places: Places<'_>, cache: &[(Tensor, Tensor)]) -> Result<Tensor> {
-        self.layers.iter().zip(cache).try_fold(stream, |stream, (layer, cache)| layer.step(&self.config, &stream, places, cache))
-    }
-
-    /// The residual stream after the last layer, normalised: `[tokens, hidden]`.
-    fn hidden(&self, mut stream: Tensor, places: Places<'_>, cache: &[(Tensor, Tensor)]) -> Result<Tensor> {
-        let epsilon = self.config.norm_epsilon;
-        let Some(first) = self.layers.first() else { return stream.rms_norm(Some(&self.norm), epsilon) };
-        let mut normalised = stream.rms_norm(Some(&first.input_norm), epsilon)?;
-        for (index, (layer, cache)) in self.layers.iter().zip(cache).enumerate() {
-            let attended = layer.attend(&self.config, &normalised, places, cache)?;
-            (stream, normalised) = stream.add_rms_norm(&attended, Some(&layer.post_norm), epsilon)?;
-            let fed = layer.feed_forward(&normalised)?;
-            let next = self.layers.get(index + 1).map_or(&self.norm, |next| &next.input_norm);
-            (stream, normalised) = stream.add_rms_norm(&fed, Some(next), epsilon)?;
-        }
-        Ok(normalised)
+        self.head.apply(&rows.rms_norm(Some(&self.norm), self.config.norm_epsilon)?).map(Some)
     }
 }

@@ -205,8 +205,8 @@ impl Session {
         let model = &self.model;
         let state = model.executor().zeros(DType::I32, &[2 * count])?;
         let (tokens, positions) = (state.slice(0, 0, count, 1)?, state.slice(0, count, count, 1)?);
-        let (recording, logits) = model.executor().record(|| {
-            let logits = model.logits(&tokens, &positions, &self.cache, wanted)?;
+        let (recording, logits) = model.executor().record(|recorded| {
+            let logits = model.logits(&tokens.on(recorded)?, &positions.on(recorded)?, &self.cache, wanted)?;
             end(&state, logits.as_ref())?;
             Ok(logits)
         })?;

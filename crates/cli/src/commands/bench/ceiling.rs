@@ -1,9 +1,10 @@
 //! What a device's memory and arithmetic can do, the best of several passes: the ceilings that figures are compared with.
 
+use std::sync::Arc;
 use std::{thread::available_parallelism, time::Instant};
 
 use elinvar::{
-    DType, DeviceKind, DeviceProperties, Error, Executor, Precision, Result,
+    DType, DeviceKind, DeviceProperties, Error, Executor, Operator, Precision, Result,
     chips::{Chip, Gpu},
     kernels::binary::{Binary, BinaryOp},
 };
@@ -77,8 +78,8 @@ pub(crate) fn memory_bandwidth(executor: &Executor) -> Result<(f64, &'static str
     }
     // Faster than the driver's own copies, which a GPU's copy engines make.
     let (a, b) = (executor.zeros(DType::F32, &[BYTES / 4])?, executor.zeros(DType::F32, &[BYTES / 4])?);
-    let add = Binary { op: BinaryOp::Add };
-    Ok((3.0 * BYTES as f64 / replayed(executor, || executor.apply(&add, &[Some(&a), Some(&b)]).map(drop))?, "add"))
+    let add: Arc<dyn Operator> = Arc::new(Binary { op: BinaryOp::Add });
+    Ok((3.0 * BYTES as f64 / replayed(executor, |recorded| recorded.apply(add.clone(), &[Some(&a), Some(&b)]).map(drop))?, "add"))
 }
 
 fn gpu_arithmetic(executor: &Executor) -> Result<f64> {
@@ -86,14 +87,14 @@ fn gpu_arithmetic(executor: &Executor) -> Result<f64> {
     // Zeros would flatter: they cost less power, and so leave more clock.
     let values: Vec<f32> = (0..SIDE * SIDE).map(|i| (i * 2_654_435_761 % 65_521) as f32 / 32_760.0 - 1.0).collect();
     let square = executor.tensor(&[SIDE, SIDE], &values)?.cast(DType::BF16)?;
-    let square = square.on(&executor.with_precision(Some(Precision::Fast)))?;
-    Ok(2.0 * (SIDE as f64).powi(3) / replayed(executor, || square.linear(&square, None).map(drop))?)
+    let fast = executor.with_precision(Some(Precision::Fast));
+    Ok(2.0 * (SIDE as f64).powi(3) / replayed(&fast, |recorded| square.on(recorded)?.linear(&square, None).map(drop))?)
 }
 
 /// Seconds of work that is replayed several times in a row.
-fn replayed(executor: &Executor, work: impl Fn() -> Result<()>) -> Result<f64> {
+fn replayed(executor: &Executor, work: impl Fn(&Executor) -> Result<()>) -> Result<f64> {
     const REPEATS: usize = 8;
-    let (recording, ()) = executor.record(|| (0..REPEATS).try_for_each(|_| work()))?;
+    let (recording, ()) = executor.record(|recorded| (0..REPEATS).try_for_each(|_| work(recorded)))?;
     Ok(fastest(9, || executor.replay(&recording)?.wait())? / REPEATS as f64)
 }
 

@@ -1,8 +1,9 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytemuck::cast_slice;
 use clap::Args;
-use elinvar::{DType, Error, Executor, Result, SplitMix64, Tensor, kernels::registry::find};
+use elinvar::{DType, Error, Executor, Operator, Result, SplitMix64, Tensor, kernels::registry::find};
 use half::{bf16, f16};
 use serde_json::{Value, json};
 
@@ -72,7 +73,8 @@ fn measure(executor: &Executor, row: &Row, ceilings: Ceilings, args: &OpsArgs, p
     const REPLAY_SECONDS: f64 = 4e-3;
     const MAX_CALLS: usize = 1024;
     let operator = if row.operator == CHAIN { None } else { Some(find(row.operator)?) };
-    let operator = operator.map(|found| Ok::<_, Error>((found.operator(row.attributes.clone())?, found.inputs.len()))).transpose()?;
+    let operator =
+        operator.map(|found| Ok::<_, Error>((Arc::<dyn Operator>::from(found.operator(row.attributes.clone())?), found.inputs.len()))).transpose()?;
     let set_bytes = row.input_bytes();
     let sets = match (args.warm, row.is_cold()) {
         (true, _) => 1,
@@ -85,16 +87,16 @@ fn measure(executor: &Executor, row: &Row, ceilings: Ceilings, args: &OpsArgs, p
         inputs.push(row.inputs.iter().map(make).collect::<Result<Vec<_>>>()?);
     }
     let record = |calls: usize| {
-        executor.record(|| {
+        executor.record(|recorded| {
             let mut output_bytes = 0;
             for set in inputs.iter().cycle().take(calls) {
                 let outputs = match (&operator, &set[..]) {
-                    (None, [a, b, ..]) => vec![chain(executor, a, b)?],
+                    (None, [a, b, ..]) => vec![chain(recorded, a, b)?],
                     (None, _) => return Err(Error::invalid_argument("a chain of fewer than two tensors")),
                     (Some((operator, inputs)), _) => {
                         let mut bound: Vec<_> = set.iter().map(Some).collect();
                         bound.resize(*inputs, None);
-                        executor.apply(operator.as_ref(), &bound)?
+                        recorded.apply(operator.clone(), &bound)?
                     }
                 };
                 output_bytes = outputs.iter().map(|t| t.shape().elements() * t.dtype().size()).sum();

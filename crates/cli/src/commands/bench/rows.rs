@@ -18,8 +18,8 @@ pub(super) struct Row {
 pub(super) const CHAIN: &str = "clamp(silu(a)*b+a,-1,1)";
 
 /// The work of [`CHAIN`].
-pub(super) fn chain(executor: &Executor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    executor.fuse(|| a.silu()?.mul(b)?.add(a)?.clamp(-1.0, 1.0))
+pub(super) fn chain(recorded: &Executor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    a.on(recorded)?.silu()?.mul(b)?.add(a)?.clamp(-1.0, 1.0)
 }
 
 impl Row {

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use elinvar::{
-    DType, DeviceKind, Executor, Operator, Precision, Result, Tensor,
+    DType, DeviceKind, Executor, Operator, Precision, Recording, Result, Tensor,
     kernels::{
         binary::{Binary, BinaryOp},
         conformance::{Bound, Case, HostTensor, Placement, run as run_case},
@@ -88,8 +88,9 @@ fn measure(executor: &Executor, row: &Row, count: usize, seconds: f64, profiler:
     let tensor = |host: &HostTensor| executor.tensor_from_bytes(host.dtype(), host.dims(), host.bytes());
     let inputs = case.inputs.iter().map(|input| input.as_ref().map(tensor).transpose()).collect::<Result<Vec<_>>>()?;
     let bound: Vec<Option<&Tensor>> = inputs.iter().map(Option::as_ref).collect();
-    // The outputs are kept, so that none waits for the memory of another.
-    let (recording, _outputs) = executor.record(|| (0..count).map(|_| executor.apply(&*case.operator, &bound)).collect::<Result<Vec<_>>>())?;
+    // Each has outputs of its own, so that none waits for the memory of another.
+    let recordings = (0..count).map(|_| executor.record(|recorded| recorded.apply(case.operator.clone(), &bound)).map(|(recording, _)| recording));
+    let recording = Recording::concat(&recordings.collect::<Result<Vec<_>>>()?)?;
     let seconds = replay_seconds(executor, &recording, Duration::from_secs_f64(seconds))?;
     replay_profiled(executor, &recording, row.name, seconds, profiler)?;
     Ok(seconds / count as f64)

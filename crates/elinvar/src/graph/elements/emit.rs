@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use elinvar_atlas::{Binary, Bounds, Builder, Compare, Constant, Memory, Operand, Position, Program, Ternary};
 use elinvar_core::{Access, DType, Error, Result};
-use elinvar_kernels::Scalar;
+use elinvar_kernels::{ElementOp as Op, Scalar};
 
 use super::{
-    graph::{From, Graph, Op, Step},
+    region::{Expression, From, Step},
     space::{MAX_WORDS, Space, Tiling},
 };
 
@@ -35,8 +35,8 @@ pub(super) struct Plan {
 
 impl Plan {
     /// `None`: it has more parameters than programs may have.
-    pub(super) fn new(graph: &Graph, space: &Space, threads: bool) -> Option<Self> {
-        let dtypes = || graph.leaves.iter().map(|leaf| leaf.dtype()).chain(graph.outputs.iter().map(|(step, _)| graph.steps[*step].node.info.dtype));
+    pub(super) fn new(graph: &Expression, space: &Space, threads: bool) -> Option<Self> {
+        let dtypes = || graph.leaves.iter().map(|leaf| leaf.info.dtype).chain(graph.outputs.iter().map(|(step, _)| graph.steps[*step].info.dtype));
         let widest = dtypes().map(|dtype| dtype.size()).max().unwrap_or(4);
         let tiling = threads.then(|| Tiling::new(space, widest));
         let (rank, elements) = (space.rank(), graph.shape.elements().max(1));
@@ -52,9 +52,9 @@ impl Plan {
         let mut scalars = vec![("n".to_owned(), if threads { elements } else { inner } as u32)];
         let first = if threads { 1 } else { 1.min(rank - 1) };
         scalars.extend((first..rank).map(|axis| (format!("e{axis}"), (if axis + 1 == rank { inner / width } else { space.extents[axis] }) as u32)));
-        for (leaf, (tensor, place)) in graph.leaves.iter().zip(&space.places).enumerate() {
+        for (leaf, (leaf_operand, place)) in graph.leaves.iter().zip(&space.places).enumerate() {
             let unit = place.unit(width);
-            let _ = write!(key, ";{} {unit}", tensor.dtype());
+            let _ = write!(key, ";{} {unit}", leaf_operand.info.dtype);
             if place.origin != 0 {
                 key.push('o');
                 scalars.push((format!("o{leaf}"), (place.origin / unit) as u32));
@@ -74,7 +74,7 @@ impl Plan {
             }
         }
         for step in &graph.steps {
-            let _ = write!(key, ";{:?} {:?} {}", step.node.op, step.from, step.node.info.dtype);
+            let _ = write!(key, ";{:?} {:?} {}", step.op, step.from, step.info.dtype);
         }
         for (step, _) in &graph.outputs {
             let _ = write!(key, ";{step}");
@@ -106,12 +106,12 @@ impl Plan {
     ///
     /// # Errors
     /// A step has other operands than its operator takes: a fault of the library's.
-    pub(super) fn program(&self, graph: &Graph, space: &Space) -> Result<Program> {
+    pub(super) fn program(&self, graph: &Expression, space: &Space) -> Result<Program> {
         let mut b = Builder::new("fused");
         // Every index is computed from extents and strides that were checked.
         b.bounds(Bounds::Unchecked);
-        let leaves: Vec<_> = graph.leaves.iter().enumerate().map(|(i, leaf)| b.buffer(&format!("x{i}"), leaf.dtype(), Access::Read)).collect();
-        let dtype = |step: usize| graph.steps[step].node.info.dtype;
+        let leaves: Vec<_> = graph.leaves.iter().enumerate().map(|(i, leaf)| b.buffer(&format!("x{i}"), leaf.info.dtype, Access::Read)).collect();
+        let dtype = |step: usize| graph.steps[step].info.dtype;
         let outputs: Vec<_> =
             graph.outputs.iter().enumerate().map(|(i, (step, _))| b.buffer(&format!("y{i}"), dtype(*step), Access::Write)).collect();
         let scalars = self.scalars.iter().map(|(name, _)| (name.clone(), b.scalar(name, DType::U32))).collect();
@@ -122,7 +122,7 @@ impl Plan {
 
 struct Emitter<'a> {
     b: Builder,
-    graph: &'a Graph,
+    graph: &'a Expression,
     space: &'a Space,
     leaves: Vec<Memory>,
     outputs: Vec<Memory>,
@@ -323,8 +323,8 @@ impl Emitter<'_> {
     }
 
     fn step(&mut self, step: &Step, operands: &[Operand]) -> Result<Operand> {
-        let (dtype, b) = (step.node.info.dtype, &mut self.b);
-        Ok(match (step.node.op, operands) {
+        let (dtype, b) = (step.info.dtype, &mut self.b);
+        Ok(match (step.op, operands) {
             (Op::Unary(op), &[x]) => b.unary(op, x),
             (Op::Binary(op), &[x, y]) => b.binary(op, x, y),
             (Op::WithScalar(op, scalar), &[x]) => {

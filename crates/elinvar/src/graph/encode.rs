@@ -1,0 +1,115 @@
+//! Values get their memory, nodes their commands.
+
+use std::sync::Arc;
+
+use elinvar_core::{Binding, Buffer, CommandList, Device, Error, ListBuilder, Result};
+use elinvar_kernels::{encode as encode_plan, plan_for};
+
+use super::{Action, Graph, Operand, Output, Value};
+use crate::{
+    executor::byte_size,
+    tensor::{TensorMemory, binding},
+};
+
+/// The commands of a graph. `memories` has what is given and what somebody wants; other values share memory as soon as nothing needs one any more.
+///
+/// # Errors
+/// Out of memory, or a kernel that does not compile.
+pub(super) fn encode(graph: &Graph, memories: &[Option<Arc<TensorMemory>>], device: &Device) -> Result<Arc<CommandList>> {
+    let mut memory = Memory { device, buffers: memories.iter().map(|memory| memory.as_ref()?.buffer()).collect(), free: Vec::new() };
+    let last_uses = last_uses(graph);
+    let mut list = ListBuilder::new();
+    for (index, node) in graph.nodes.iter().enumerate() {
+        let inputs =
+            node.inputs.iter().map(|operand| operand.as_ref().map(|operand| memory.binding(operand)).transpose()).collect::<Result<Vec<_>>>()?;
+        match &node.action {
+            Action::Operator(operator) => {
+                let infos: Vec<_> = node.inputs.iter().map(|operand| operand.map(|operand| operand.seen())).collect();
+                let types = operator.infer(&infos)?;
+                let mut targets = Vec::new();
+                for (output, info) in node.outputs.iter().zip(&types) {
+                    targets.push(match output {
+                        Output::Value(value) => memory.result(*value, byte_size(info.dtype, info.shape())?, graph.wanted[*value])?,
+                        Output::Into(operand) => memory.binding(operand)?,
+                    });
+                }
+                let plan = plan_for(&**operator, &infos, &types, device)?;
+                let mut temporaries = Vec::new();
+                encode_plan(&plan, &inputs, &targets, device, &mut list, |bytes| {
+                    let buffer = memory.transient(bytes)?;
+                    temporaries.push(buffer.clone());
+                    Ok(buffer)
+                })?;
+                memory.free.extend(temporaries);
+            }
+            Action::Dispatch { make, outputs, .. } => {
+                let mut bindings = inputs;
+                for (output, info) in node.outputs.iter().zip(&**outputs) {
+                    let Output::Value(value) = output else { return Err(Error::internal("a program writes into memory that is there")) };
+                    bindings.push(Some(memory.result(*value, byte_size(info.dtype, info.shape())?, graph.wanted[*value])?));
+                }
+                if let Some(dispatch) = make(bindings)? {
+                    list.dispatch(dispatch, device.properties())?;
+                }
+            }
+        }
+        for value in last_uses[index].iter().filter(|value| !graph.wanted[**value]) {
+            memory.free.extend(memory.buffers[*value].take());
+        }
+    }
+    for (memory, buffer) in memories.iter().zip(memory.buffers) {
+        if let (Some(memory), Some(buffer)) = (memory, buffer) {
+            memory.set(buffer);
+        }
+    }
+    Ok(list.finish())
+}
+
+/// Of each node the values that none after it takes.
+fn last_uses(graph: &Graph) -> Vec<Vec<Value>> {
+    let mut seen = vec![false; graph.wanted.len()];
+    let mut last: Vec<_> = graph
+        .nodes
+        .iter()
+        .rev()
+        .map(|node| {
+            let values = node.inputs.iter().flatten().map(|operand| operand.value).chain(node.results());
+            values.filter(|value| !std::mem::replace(&mut seen[*value], true)).collect()
+        })
+        .collect();
+    last.reverse();
+    last
+}
+
+struct Memory<'a> {
+    device: &'a Device,
+    /// Of each value that has one now.
+    buffers: Vec<Option<Buffer>>,
+    /// What transient values had.
+    free: Vec<Buffer>,
+}
+
+impl Memory<'_> {
+    fn binding(&self, operand: &Operand) -> Result<Binding> {
+        let buffer = self.buffers[operand.value].as_ref().ok_or_else(|| Error::internal("a value is used before it is there"))?;
+        binding(buffer, operand.info.dtype, &operand.info.layout)
+    }
+
+    /// Memory for a result.
+    fn result(&mut self, value: Value, bytes: usize, wanted: bool) -> Result<Binding> {
+        let buffer = if wanted { self.device.allocate(bytes)? } else { self.transient(bytes)? };
+        self.buffers[value] = Some(buffer.clone());
+        buffer.bind(0, bytes)
+    }
+
+    /// Memory that is free again, if some fits well, else new.
+    fn transient(&mut self, bytes: usize) -> Result<Buffer> {
+        let fits = |buffer: &Buffer| buffer.raw().bytes() >= bytes && buffer.raw().bytes() / 4 <= bytes.max(64);
+        let best =
+            self.free.iter().enumerate().filter(|(_, buffer)| fits(buffer)).min_by_key(|(_, buffer)| buffer.raw().bytes()).map(|(index, _)| index);
+        match best.and_then(|index| self.free.swap_remove(index).resized(bytes)) {
+            Some(buffer) => Ok(buffer),
+            None => self.device.allocate(bytes),
+        }
+    }
+}

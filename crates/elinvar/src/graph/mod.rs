@@ -1,0 +1,206 @@
+//! What was asked for, as data, between the tensors' methods and a command list.
+//!
+//! A [`Recorder`] writes nodes down. When it ends, passes change the graph: [`matching`] puts fused operators in place of those they stand for, [`elements`]
+//! makes one program of operators on elements that follow each other. [`encode`] gives values their memory and makes the commands. What was asked for
+//! is done, also where nobody looks at the result.
+
+mod elements;
+mod encode;
+mod matching;
+mod recorder;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeSet, fmt, ops::Range, sync::Arc};
+
+use elinvar_core::{Binding, Dispatch, Result};
+use elinvar_kernels::{Operator, TensorInfo};
+
+pub(crate) use recorder::Shared;
+pub use recorder::{Recorder, Recording};
+
+/// A value's index: memory that was given, or a node's result.
+pub(crate) type Value = usize;
+
+/// A value through a layout, whose offset counts from the value's first element.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Operand {
+    pub(crate) value: Value,
+    pub(crate) info: TensorInfo,
+}
+
+impl Operand {
+    /// What an operator sees of it.
+    fn seen(&self) -> TensorInfo {
+        TensorInfo { layout: self.info.layout.rebased(), ..self.info }
+    }
+}
+
+/// Makes a dispatch of the bindings of a node's inputs, and its outputs after them; none if there is nothing to do.
+type MakeDispatch = dyn Fn(Vec<Option<Binding>>) -> Result<Option<Dispatch>> + Send + Sync;
+
+/// What a node does.
+#[derive(Clone)]
+pub(crate) enum Action {
+    /// An operator, planned when its turn comes.
+    Operator(Arc<dyn Operator>),
+    /// One dispatch: a user's kernel, or a program of fused operators.
+    Dispatch {
+        /// Whether it writes to an input, for each.
+        writes: Arc<[bool]>,
+        /// The types of its outputs, row-major.
+        outputs: Arc<[TensorInfo]>,
+        make: Arc<MakeDispatch>,
+    },
+}
+
+impl fmt::Debug for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Action::Operator(operator) => operator.fmt(f),
+            Action::Dispatch { .. } => f.write_str("dispatch"),
+        }
+    }
+}
+
+/// Where a node's output goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Output {
+    /// To memory of its own.
+    Value(Value),
+    /// To elements that are there.
+    Into(Operand),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) action: Action,
+    pub(crate) inputs: Vec<Option<Operand>>,
+    pub(crate) outputs: Vec<Output>,
+}
+
+impl Node {
+    /// Its operator, if it is of this type.
+    fn operator<T: Operator>(&self) -> Option<&T> {
+        match &self.action {
+            Action::Operator(operator) => operator.downcast_ref(),
+            Action::Dispatch { .. } => None,
+        }
+    }
+
+    /// The input, if it is there.
+    fn input(&self, index: usize) -> Option<Operand> {
+        self.inputs.get(index).copied().flatten()
+    }
+
+    /// The value of its only output, if that has memory of its own.
+    fn result(&self) -> Option<Value> {
+        match self.outputs[..] {
+            [Output::Value(value)] => Some(value),
+            _ => None,
+        }
+    }
+
+    fn results(&self) -> impl Iterator<Item = Value> {
+        self.outputs.iter().filter_map(|output| match output {
+            Output::Value(value) => Some(*value),
+            Output::Into(_) => None,
+        })
+    }
+
+    fn uses(&self, value: Value) -> bool {
+        self.inputs.iter().flatten().any(|operand| operand.value == value)
+    }
+
+    /// Values that it changes.
+    fn changes(&self) -> impl Iterator<Item = Value> {
+        let writes = |index: usize| match &self.action {
+            Action::Operator(operator) => operator.updates(index),
+            Action::Dispatch { writes, .. } => writes[index],
+        };
+        let updated = self.inputs.iter().enumerate().filter(move |(index, _)| writes(*index)).filter_map(|(_, operand)| operand.map(|o| o.value));
+        let targets = self.outputs.iter().filter_map(|output| match output {
+            Output::Into(operand) => Some(operand.value),
+            Output::Value(_) => None,
+        });
+        updated.chain(targets)
+    }
+
+    /// Whether it must come after `earlier`: it uses a result, or one of them changes what the other looks at.
+    fn depends_on(&self, earlier: &Node) -> bool {
+        let touches = |node: &Node, value: Value| node.uses(value) || node.changes().any(|changed| changed == value);
+        earlier.results().any(|value| touches(self, value))
+            || earlier.changes().any(|value| touches(self, value))
+            || self.changes().any(|value| touches(earlier, value))
+    }
+}
+
+/// Nodes in an order in which they can run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Graph {
+    pub(crate) nodes: Vec<Node>,
+    /// Of each value whether somebody wants it when the graph has run. Given memory is always wanted.
+    pub(crate) wanted: Vec<bool>,
+}
+
+impl Graph {
+    fn value(&mut self, wanted: bool) -> Value {
+        self.wanted.push(wanted);
+        self.wanted.len() - 1
+    }
+
+    /// The node whose result this is, and which of its outputs.
+    fn producer(&self, value: Value) -> Option<(usize, usize)> {
+        self.nodes.iter().enumerate().find_map(|(index, node)| {
+            let output = node.outputs.iter().position(|output| *output == Output::Value(value))?;
+            Some((index, output))
+        })
+    }
+
+    /// The nodes that take the value.
+    fn users(&self, value: Value) -> impl Iterator<Item = usize> {
+        self.nodes.iter().enumerate().filter(move |(_, node)| node.uses(value)).map(|(index, _)| index)
+    }
+
+    /// Whether the node at `user` alone takes the value.
+    fn is_only_for(&self, value: Value, user: usize) -> bool {
+        !self.wanted[value] && self.users(value).eq([user])
+    }
+
+    /// Those nodes between the first and the last of `set` that must come after it; none if one of the set needs one of them.
+    fn following(&self, set: &BTreeSet<usize>) -> Option<BTreeSet<usize>> {
+        let window = set.first().copied().unwrap_or(0)..set.last().map_or(0, |last| last + 1);
+        let mut following = BTreeSet::new();
+        for index in window {
+            let node = &self.nodes[index];
+            let needs =
+                |others: &BTreeSet<usize>| others.iter().take_while(|other| **other < index).any(|other| node.depends_on(&self.nodes[*other]));
+            if set.contains(&index) {
+                if needs(&following) {
+                    return None;
+                }
+            } else if needs(set) || needs(&following) {
+                following.insert(index);
+            }
+        }
+        Some(following)
+    }
+
+    /// Puts one node in the place of a set, if the order allows it. Gives the places that the nodes between have now.
+    fn replace(&mut self, set: &BTreeSet<usize>, node: Node) -> Option<Range<usize>> {
+        let following = self.following(set)?;
+        let (first, last) = (*set.first()?, *set.last()?);
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        for (index, node) in (first..).zip(self.nodes.drain(first..=last)) {
+            match (set.contains(&index), following.contains(&index)) {
+                (true, _) => {}
+                (false, true) => after.push(node),
+                (false, false) => before.push(node),
+            }
+        }
+        let count = before.len() + 1 + after.len();
+        self.nodes.splice(first..first, before.into_iter().chain([node]).chain(after));
+        Some(first..first + count)
+    }
+}

@@ -1,0 +1,159 @@
+//! Where fused operators may stand.
+
+use std::sync::Arc;
+
+use elinvar_core::{DType, DeviceProperties};
+use elinvar_kernels::{
+    attention::{Attention, decode},
+    binary::{Binary, BinaryOp},
+    kv_append::KvAppend,
+    matmul::MatMul,
+    projection::Projection,
+    rms_norm::{AddRmsNorm, RmsNorm},
+    rope::Rope,
+    rope_append::RopeAppend,
+    swiglu::SwiGlu,
+};
+
+use super::{Graph, Operand, Value, matching::Proposal};
+
+/// What may end at a node, the best first.
+type Rule = fn(&Graph, usize, &DeviceProperties) -> Vec<Proposal>;
+
+/// In the order in which they look at the whole graph.
+pub(super) const RULES: &[Rule] = &[attention, normalised, added, normalised_sum];
+
+/// Rows up to which a product reads more than it computes: a launch takes it together with what stands around it.
+const FEW_ROWS: usize = 8;
+
+/// Attention of queries that were rotated, over caches to which rotated keys and values were appended.
+fn attention(graph: &Graph, index: usize, device: &DeviceProperties) -> Vec<Proposal> {
+    let propose = || {
+        let node = &graph.nodes[index];
+        let attention = node.operator::<Attention>()?;
+        let [rotated, keys, values, positions] = [0, 1, 2, 4].map(|input| node.input(input));
+        let (keys, values, positions) = (keys?, values?, positions?);
+        let (rope, [queries, _, frequencies]) = rotation(graph, rotated?.value)?;
+        let appended = |cache: Value| {
+            let last = graph.nodes[..index].iter().rev().find(|node| node.changes().any(|value| value == cache))?;
+            last.operator::<KvAppend>()?;
+            Some([last.input(0)?, last.input(1)?])
+        };
+        let ([cache, keys], [value_cache, values]) = (appended(keys.value)?, appended(values.value)?);
+        let (_, [rows, ..]) = rotation(graph, keys.value)?;
+        let inputs: Vec<_> = [cache, rows, positions, frequencies, value_cache, values, queries].map(Some).into();
+        let (scoring, interleaved) = (attention.scoring, rope.interleaved);
+        let mut proposals = Vec::new();
+        let is_one_token = queries.info.shape().rank() == 3 && queries.info.shape()[0] == 1;
+        let fits = queries.info.shape().last().is_some_and(|&width| width as u64 <= decode::LONGEST);
+        if is_one_token && fits && device.has_simdgroups() {
+            let (scale, softcap, left_window, precision) = (scoring.scale, scoring.softcap, scoring.left_window, attention.precision);
+            let operator = Arc::new(decode::DecodeAttention { scale, softcap, left_window, interleaved, precision });
+            proposals.push(Proposal { operator, inputs: inputs.clone(), outputs: vec![node.result()?] });
+        }
+        proposals.push(Proposal { operator: Arc::new(RopeAppend { interleaved }), inputs, outputs: Vec::new() });
+        Some(proposals)
+    };
+    propose().unwrap_or_default()
+}
+
+/// The rotation whose result this is, and what it takes.
+fn rotation(graph: &Graph, value: Value) -> Option<(Rope, [Operand; 3])> {
+    let node = &graph.nodes[graph.producer(value)?.0];
+    Some((*node.operator::<Rope>()?, [node.input(0)?, node.input(1)?, node.input(2)?]))
+}
+
+/// A linear layer of few rows.
+struct Linear {
+    x: Operand,
+    weight: Operand,
+    bias: Option<Operand>,
+    result: Value,
+}
+
+impl Linear {
+    fn at(graph: &Graph, index: usize) -> Option<Self> {
+        let node = &graph.nodes[index];
+        let product = node.operator::<MatMul>()?;
+        let (x, weight) = (node.input(0)?, node.input(1)?);
+        let is_plain = product.transpose_b && !product.transpose_a && product.alpha == 1.0 && product.output.is_none();
+        let is_few = x.info.dtype == DType::F32 && rows(&x) <= FEW_ROWS && weight.info.shape().rank() == 2;
+        (is_plain && is_few).then_some(Linear { x, weight, bias: node.input(2), result: node.result()? })
+    }
+
+    fn of(graph: &Graph, value: Value) -> Option<Self> {
+        Self::at(graph, graph.producer(value)?.0)
+    }
+
+    /// Whether one launch takes both.
+    fn is_like(&self, other: &Linear) -> bool {
+        let types = |linear: &Linear| (linear.weight.info.dtype, linear.bias.map(|bias| bias.info.dtype));
+        types(self) == types(other)
+    }
+}
+
+fn rows(x: &Operand) -> usize {
+    x.info.elements() / x.info.shape().last().copied().unwrap_or(1).max(1)
+}
+
+fn projection(
+    operator: Projection,
+    x: Operand,
+    norm: Option<Operand>,
+    linears: &[Linear],
+    residual: Option<Operand>,
+    outputs: Vec<Value>,
+) -> Proposal {
+    let weight = |index: usize| linears.get(index).map(|linear| linear.weight);
+    let bias = |index: usize| linears.get(index).and_then(|linear| linear.bias);
+    let inputs = vec![Some(x), norm, weight(0), weight(1), weight(2), bias(0), bias(1), bias(2), residual];
+    Proposal { operator: Arc::new(operator), inputs, outputs }
+}
+
+/// Linear layers of normalised rows, gated or not.
+fn normalised(graph: &Graph, index: usize, _: &DeviceProperties) -> Vec<Proposal> {
+    let node = &graph.nodes[index];
+    let (Some(norm), Some(x), Some(y)) = (node.operator::<RmsNorm>(), node.input(0), node.result()) else { return Vec::new() };
+    let mut linears: Vec<_> = graph.users(y).filter_map(|user| Linear::at(graph, user)).filter(|linear| linear.x.value == y).collect();
+    let operator = |gated| Projection { epsilon: Some(norm.epsilon), gated };
+    let gate = graph.nodes.iter().find_map(|node| {
+        node.operator::<SwiGlu>()?;
+        let (gate, up) = (Linear::of(graph, node.input(0)?.value)?, Linear::of(graph, node.input(1)?.value)?);
+        (gate.x.value == y && up.x.value == y && gate.is_like(&up)).then_some((gate, up, node.result()?))
+    });
+    let mut proposals = Vec::new();
+    if let Some((gate, up, result)) = gate {
+        linears.retain(|linear| linear.result != gate.result && linear.result != up.result);
+        proposals.push(projection(operator(true), x, node.input(1), &[gate, up], None, vec![result]));
+    }
+    for group in linears.chunk_by(Linear::is_like).flat_map(|group| group.chunks(3)) {
+        proposals.push(projection(operator(false), x, node.input(1), group, None, group.iter().map(|linear| linear.result).collect()));
+    }
+    proposals
+}
+
+/// A linear layer and the residual it is added to.
+fn added(graph: &Graph, index: usize, _: &DeviceProperties) -> Vec<Proposal> {
+    let propose = || {
+        let node = &graph.nodes[index];
+        let (residual, y) = (node.input(0)?, node.input(1)?);
+        let is_sum = node.operator::<Binary>()?.op == BinaryOp::Add;
+        let linear = Linear::of(graph, y.value).filter(|linear| is_sum && graph.is_only_for(linear.result, index))?;
+        let (x, result) = (linear.x, node.result()?);
+        Some(projection(Projection::default(), x, None, &[linear], Some(residual), vec![result]))
+    };
+    propose().into_iter().collect()
+}
+
+/// A sum and its normalised rows.
+fn normalised_sum(graph: &Graph, index: usize, _: &DeviceProperties) -> Vec<Proposal> {
+    let propose = || {
+        let node = &graph.nodes[index];
+        let norm = node.operator::<RmsNorm>()?;
+        let sum = &graph.nodes[graph.producer(node.input(0)?.value)?.0];
+        (sum.operator::<Binary>()?.op == BinaryOp::Add).then_some(())?;
+        let operator = Arc::new(AddRmsNorm { axis: norm.axis, epsilon: norm.epsilon });
+        Some(Proposal { operator, inputs: vec![sum.input(0), sum.input(1), node.input(1)], outputs: vec![sum.result()?, node.result()?] })
+    };
+    propose().into_iter().collect()
+}
