@@ -92,7 +92,7 @@ pub(crate) struct ComputeArgs {
     /// Threads of the CPU device [default: one for each core]
     #[arg(long)]
     pub(crate) threads: Option<NonZeroUsize>,
-    /// Precision of matrix products and attention: strict (the same bits everywhere) or fast [default: strict for a few rows, fast for many]
+    /// Precision of matrix products and attention: strict (the same bits everywhere) or fast [default: fast]
     #[arg(long)]
     pub(crate) precision: Option<Precision>,
 }
@@ -105,6 +105,6 @@ impl ComputeArgs {
 
     /// Opens the device for work that needs so much memory: what `auto` chooses has it, or is the CPU.
     pub(crate) fn executor_for(&self, bytes: u64) -> Result<Executor> {
-        Ok(self.device.open(self.threads, bytes)?.with_precision(self.precision))
+        Ok(self.device.open(self.threads, bytes)?.with_precision(self.precision.unwrap_or(Executor::DEFAULT_PRECISION)))
     }
 }

@@ -17,7 +17,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Executor {
     pub(crate) device: Device,
-    precision: Option<Precision>,
+    precision: Precision,
     /// What records its operators, in place of running them.
     pub(crate) recorder: Option<Arc<Shared>>,
 }
@@ -75,7 +75,7 @@ impl Executor {
 
     /// Any device behind the backend interface.
     pub fn from_device(device: Device) -> Self {
-        Self { device, precision: None, recorder: None }
+        Self { device, precision: Self::DEFAULT_PRECISION, recorder: None }
     }
 
     /// The device behind the backend interface.
@@ -83,20 +83,17 @@ impl Executor {
         &self.device
     }
 
-    /// The same device with a precision for every matrix product and attention; `None` (the default) means strict for a few rows and fast for many.
-    pub fn with_precision(&self, precision: Option<Precision>) -> Self {
+    /// The precision of an executor that was given none: fast. (Strict prefill costs several times as much.)
+    pub const DEFAULT_PRECISION: Precision = Precision::Fast;
+
+    /// The same device with a precision for every matrix product and attention, whatever their shapes.
+    pub fn with_precision(&self, precision: Precision) -> Self {
         Self { precision, ..self.clone() }
     }
 
     /// The precision of matrix products and attention.
-    pub fn precision(&self) -> Option<Precision> {
+    pub fn precision(&self) -> Precision {
         self.precision
-    }
-
-    /// The precision of a matrix product, or of attention, with this many rows: what was chosen, or strict for up to eight rows and fast for more.
-    pub fn matmul_precision(&self, rows: usize) -> Precision {
-        const FEW_ROWS: usize = 8;
-        self.precision.unwrap_or(if rows <= FEW_ROWS { Precision::Strict } else { Precision::Fast })
     }
 
     /// What the device is.

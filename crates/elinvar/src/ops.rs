@@ -359,9 +359,7 @@ impl Tensor {
     /// # Errors
     /// Shapes that do not fit, or types other than f32, f16 and bf16.
     pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
-        let shape = self.shape();
-        let rows = if shape.rank() < 2 { 1 } else { shape[shape.rank() - 2] };
-        let precision = self.executor().matmul_precision(rows);
+        let precision = self.executor().precision();
         self.apply(MatMul { precision, ..MatMul::default() }, &[Some(other), None])
     }
 
@@ -370,7 +368,7 @@ impl Tensor {
     /// # Errors
     /// Shapes that do not fit, or types other than f32, f16 and bf16.
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-        let precision = self.executor().matmul_precision(self.row_count());
+        let precision = self.executor().precision();
         self.apply(MatMul { transpose_b: true, precision, ..MatMul::default() }, &[Some(weight), bias])
     }
 
@@ -556,14 +554,8 @@ impl Tensor {
     /// # Errors
     /// Shapes that do not fit, or types other than f32, f16 and bf16.
     pub fn lora_linear(&self, weight: &Tensor, a: &Tensor, b: &Tensor, scale: f32) -> Result<Tensor> {
-        let precision = self.executor().matmul_precision(self.row_count());
+        let precision = self.executor().precision();
         self.apply(LoraLinear { scale, precision }, &[Some(weight), Some(a), Some(b), None])
-    }
-
-    /// Rows of the last axis.
-    fn row_count(&self) -> usize {
-        let shape = self.shape();
-        shape.elements() / shape.last().copied().unwrap_or(1).max(1)
     }
 }
 

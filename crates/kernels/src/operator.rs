@@ -17,6 +17,15 @@ pub enum Precision {
     Fast,
 }
 
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Precision::Strict => "strict",
+            Precision::Fast => "fast",
+        })
+    }
+}
+
 impl FromStr for Precision {
     type Err = Error;
 

@@ -1,5 +1,5 @@
 use clap::Args;
-use elinvar::{DeviceKind, DeviceReport, DeviceState, Result, devices, format_bytes};
+use elinvar::{DeviceKind, DeviceReport, DeviceState, Executor, Result, devices, format_bytes};
 use serde_json::{Value, json};
 
 use super::print_line;
@@ -21,6 +21,7 @@ pub(crate) fn run(args: &DevicesArgs) -> Result<()> {
     for report in &reports {
         print_line(as_text(report));
     }
+    print_line(format!("matrix products and attention are {} unless --precision says otherwise", Executor::DEFAULT_PRECISION));
     Ok(())
 }
 
@@ -57,7 +58,7 @@ pub(super) fn as_text(report: &DeviceReport) -> String {
             let units = match p.kind {
                 DeviceKind::Cuda => "multiprocessors",
                 DeviceKind::Metal | DeviceKind::MetalSim => "cores",
-                _ => "threads",
+                DeviceKind::Cpu | DeviceKind::Null => "threads",
             };
             let mut parts = vec![p.name.clone(), format!("{} {units}", p.compute_units), format!("{free} of {total} free")];
             parts.extend(assumed.clone());

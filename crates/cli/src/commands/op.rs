@@ -51,7 +51,7 @@ pub(crate) fn run(args: &OpArgs) -> Result<()> {
     }
     let takes_precision = description.attributes.iter().any(|a| a.name == "precision");
     if let Some(precision) = args.device.precision.filter(|_| takes_precision) {
-        attributes.push(("precision".to_owned(), if precision == Precision::Strict { "strict" } else { "fast" }.to_owned()));
+        attributes.push(("precision".to_owned(), precision.to_string()));
     }
     let operator = description.operator(attributes)?;
     let executor = args.device.executor()?;

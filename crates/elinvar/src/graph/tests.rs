@@ -1,1 +1,151 @@
+//! The passes, each on graphs that a recorder wrote down for the null device.
 
+use std::sync::Arc;
+
+use elinvar_core::{Command, DType};
+use elinvar_kernels::attention::{Attention, Scoring};
+
+use crate::{BackendType, Executor, Precision, Recording, Result, Tensor};
+
+fn null() -> Executor {
+    Executor::new_with_backend(BackendType::Null).unwrap()
+}
+
+/// The kernels' operators, in order.
+fn kernels(recording: &Recording) -> Vec<String> {
+    let name = |command: &Command| match command {
+        Command::Dispatch(dispatch) => dispatch.pipeline.source().key.operator.to_string(),
+        Command::Copy { .. } => "copy".to_owned(),
+        Command::Fill { .. } => "fill".to_owned(),
+    };
+    recording.list.commands().iter().map(name).collect()
+}
+
+struct Weights {
+    executor: Executor,
+    norm: Tensor,
+    q: Tensor,
+    k: Tensor,
+}
+
+impl Weights {
+    fn new(executor: &Executor) -> Self {
+        let zeros = |dtype, dims: &[usize]| executor.zeros(dtype, dims).unwrap();
+        let (norm, q, k) = (zeros(DType::F32, &[64]), zeros(DType::BF16, &[64, 64]), zeros(DType::BF16, &[32, 64]));
+        Self { executor: executor.clone(), norm, q, k }
+    }
+
+    fn x(&self, rows: usize) -> Tensor {
+        self.executor.zeros(DType::F32, &[rows, 64]).unwrap()
+    }
+
+    fn recorded<T>(&self, rows: usize, body: impl FnOnce(&Tensor) -> Result<T>) -> Vec<String> {
+        let x = self.x(rows);
+        kernels(&self.executor.record(|recorded| body(&x.on(recorded)?)).unwrap().0)
+    }
+}
+
+#[test]
+fn linear_layers_of_normalised_rows_are_one_launch_for_a_few_rows() {
+    let w = Weights::new(&null());
+    let body = |x: &Tensor| {
+        let normalised = x.rms_norm(Some(&w.norm), 1e-5)?;
+        Ok((normalised.linear(&w.q, None)?, normalised.linear(&w.k, None)?))
+    };
+    assert_eq!(w.recorded(1, body), ["projection"]);
+    assert_eq!(w.recorded(9, body), ["rms_norm", "matmul", "matmul"]);
+    let gated = |x: &Tensor| {
+        let normalised = x.rms_norm(Some(&w.norm), 1e-5)?;
+        x.add(&normalised.linear(&w.q, None)?.swiglu(&normalised.linear(&w.q, None)?)?.linear(&w.q, None)?)
+    };
+    assert_eq!(w.recorded(1, gated), ["projection", "projection"]);
+}
+
+#[test]
+fn what_somebody_wants_is_not_fused_away() {
+    let w = Weights::new(&null());
+    // The normalised rows are wanted too: they are computed once more.
+    let both = |x: &Tensor| {
+        let normalised = x.rms_norm(Some(&w.norm), 1e-5)?;
+        Ok((normalised.linear(&w.q, None)?, normalised))
+    };
+    assert_eq!(w.recorded(1, both), ["rms_norm", "projection"]);
+    // So is the product that a residual is added to.
+    let product = |x: &Tensor| {
+        let y = x.linear(&w.q, None)?;
+        Ok((x.add(&y)?, y))
+    };
+    assert_eq!(w.recorded(1, product), ["matmul", "add"]);
+    // A sum that broadcasts is no residual.
+    let row = w.x(1);
+    assert_eq!(w.recorded(2, |x| row.add(&x.linear(&w.q, None)?)), ["matmul", "add"]);
+}
+
+#[test]
+fn sums_are_normalised_in_one_launch_with_many_rows() {
+    let w = Weights::new(&null());
+    let body = |x: &Tensor| {
+        let sum = x.add(x)?;
+        Ok((sum.rms_norm(Some(&w.norm), 1e-5)?, sum))
+    };
+    assert_eq!(w.recorded(100, body), ["add_rms_norm"]);
+}
+
+/// Attention over caches, with something done to the keys' cache between.
+fn attend(tokens: usize, heads: usize, between: impl Fn(&Tensor) -> Result<()>) -> Vec<String> {
+    let executor = null();
+    let zeros = |dtype, dims: &[usize]| executor.zeros(dtype, dims).unwrap();
+    let rows = |heads: usize| zeros(DType::F32, &[tokens * heads * 32]);
+    let (keys, values) = (zeros(DType::F16, &[2, 128, 32]), zeros(DType::F16, &[2, 128, 32]));
+    let (positions, frequencies) = (zeros(DType::I32, &[tokens]), zeros(DType::F32, &[16]));
+    let (q, k, v) = (rows(heads), rows(2), rows(2));
+    let (recording, _) = executor
+        .record(|recorded| {
+            let made = |x: &Tensor, heads: usize| x.on(recorded)?.neg()?.reshape(&[tokens, heads, 32]);
+            let (q, k, v) = (made(&q, heads)?, made(&k, 2)?, made(&v, 2)?);
+            keys.kv_append(&k.rope(&positions, &frequencies)?, &positions)?;
+            between(&keys.on(recorded)?)?;
+            values.kv_append(&v, &positions)?;
+            let queries = q.rope(&positions, &frequencies)?.reshape(&[1, tokens, heads, 32])?.transpose(1, 2)?;
+            let attention = Attention { scoring: Scoring { causal: true, ..Scoring::default() }, tokens_first: true, precision: Precision::Strict };
+            let whole = |cache: &Tensor| cache.reshape(&[1, 2, 128, 32]);
+            queries.attention(&attention, &whole(&keys)?, &whole(&values)?, None, Some(&positions))
+        })
+        .unwrap();
+    kernels(&recording).split_off(3)
+}
+
+#[test]
+fn a_token_s_way_into_the_caches_and_its_attention_are_one_operator() {
+    let decode = attend(1, 4, |_| Ok(()));
+    assert!(decode[0].starts_with("attention_decode") && decode.len() <= 2, "{decode:?}");
+    let several = attend(5, 4, |_| Ok(()));
+    assert_eq!(several[0], "rope_append");
+    assert!(!several.iter().any(|name| name == "rope" || name == "kv_append"), "{several:?}");
+}
+
+#[test]
+fn a_cache_that_something_else_looks_at_or_changes_in_between_keeps_its_order() {
+    // Who reads what was appended may as well read it after the attention.
+    let read = attend(1, 4, |keys| keys.sum(&[], false).map(drop));
+    assert!(read[0] == "attention_decode" && read.last().unwrap() == "reduce_sum", "{read:?}");
+    let changed = attend(1, 4, |keys| keys.copy_from(&keys.executor().zeros(DType::F16, &[2, 128, 32])?));
+    assert_eq!(changed.iter().filter(|name| *name == "kv_append").count(), 2, "{changed:?}");
+}
+
+#[test]
+fn the_order_of_nodes_that_do_not_depend_on_each_other_may_change_and_of_others_not() {
+    use super::{Action, Graph, Node, Operand, Output};
+    use elinvar_kernels::{TensorInfo, copy::Copy};
+    let operand = |value| Some(Operand { value, info: TensorInfo::new(DType::F32, &[4]).unwrap() });
+    let node =
+        |from: usize, to: usize| Node { action: Action::Operator(Arc::new(Copy)), inputs: vec![operand(from)], outputs: vec![Output::Value(to)] };
+    // 0 → 1 → 2, 0 → 3, 2 → 4.
+    let graph = Graph { nodes: vec![node(0, 1), node(0, 3), node(1, 2), node(2, 4)], wanted: vec![true; 5] };
+    let order = |graph: &Graph| graph.nodes.iter().map(|node| node.result().unwrap()).collect::<Vec<_>>();
+    let mut joined = graph.clone();
+    assert_eq!(joined.replace(&[0, 2].into(), node(0, 2)), Some(0..2));
+    assert_eq!(order(&joined), [3, 2, 4]);
+    // What lies between needs the first and is needed by the last.
+    assert_eq!(graph.clone().replace(&[0, 3].into(), node(0, 4)), None);
+}

@@ -135,13 +135,13 @@ fn strict_products_have_the_same_bits_alone_and_in_a_batch_and_fast_ones_are_clo
         executor.tensor(dims, &(0..dims.iter().product()).map(value).collect::<Vec<_>>()).unwrap()
     };
     let (x, w) = (random(&[64, 300], 1), random(&[50, 300], 2).cast(DType::BF16).unwrap());
-    let strict = x.on(&executor.with_precision(Some(Precision::Strict))).unwrap().linear(&w, None).unwrap();
+    let strict = x.on(&executor.with_precision(Precision::Strict)).unwrap().linear(&w, None).unwrap();
     let all = strict.to_vec::<f32>().unwrap();
     for row in 0..64 {
         let alone = x.slice(0, row, 1, 1).unwrap().linear(&w, None).unwrap().to_vec::<f32>().unwrap();
         assert!(alone.iter().zip(&all[row * 50..]).all(|(a, b)| a.to_bits() == b.to_bits()), "row {row}");
     }
-    let fast = x.on(&executor.with_precision(Some(Precision::Fast))).unwrap().linear(&w, None).unwrap().to_vec::<f32>().unwrap();
+    let fast = x.on(&executor.with_precision(Precision::Fast)).unwrap().linear(&w, None).unwrap().to_vec::<f32>().unwrap();
     assert!(fast.iter().zip(&all).all(|(a, b)| (a - b).abs() < 1e-4));
 }
 
@@ -155,7 +155,7 @@ fn the_null_device_checks_and_executes_nothing() {
 
 #[test]
 fn a_projection_has_the_bits_of_its_parts() {
-    let executor = cpu().with_precision(Some(Precision::Strict));
+    let executor = cpu().with_precision(Precision::Strict);
     let random = |dtype: DType, dims: &[usize], seed: u32| {
         let value = |i: u32| ((i.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 8) as f32 / (1 << 23) as f32) - 1.0;
         let values: Vec<f32> = (0..dims.iter().product::<usize>() as u32).map(value).collect();

@@ -108,7 +108,7 @@ impl Layer {
         let queries = q.rope(positions, frequencies)?.reshape(&[1, tokens, config.heads, dim])?.transpose(1, 2)?;
         let left_window = self.window.map(|window| window.saturating_sub(1) as u64);
         let scoring = Scoring { causal: true, left_window, ..Scoring::default() };
-        let attention = Attention { scoring, tokens_first: true, precision: x.executor().matmul_precision(tokens) };
+        let attention = Attention { scoring, tokens_first: true, precision: x.executor().precision() };
         let batched = |cache: &Tensor| cache.reshape(&[1, config.kv_heads, capacity, dim]);
         let attended = queries.attention(&attention, &batched(keys)?, &batched(values)?, None, Some(positions))?;
         self.output.apply(&attended.reshape(&[tokens, config.heads * dim])?)

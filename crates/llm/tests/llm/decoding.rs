@@ -39,7 +39,7 @@ impl Backend for Late {
 
 fn late() -> Executor {
     let backend = CpuBackend::new(NonZeroUsize::new(2)).unwrap();
-    Executor::from_device(Device::new(Late(backend))).with_precision(Some(Precision::Strict))
+    Executor::from_device(Device::new(Late(backend))).with_precision(Precision::Strict)
 }
 
 /// The likeliest tokens after `prompt`, and the logits after the last of them, by reading all logits.

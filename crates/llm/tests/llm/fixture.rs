@@ -51,7 +51,7 @@ pub(crate) fn open(folder: &Path, executor: &Executor) -> Result<Arc<Model>> {
 
 /// A CPU whose matrix products are strict.
 pub(crate) fn strict(threads: usize) -> Executor {
-    Executor::new_cpu(threads.try_into().unwrap()).unwrap().with_precision(Some(Precision::Strict))
+    Executor::new_cpu(threads.try_into().unwrap()).unwrap().with_precision(Precision::Strict)
 }
 
 fn random_tensors(config: &Config, dtype: DType) -> Tensors {

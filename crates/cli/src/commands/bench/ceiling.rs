@@ -87,7 +87,7 @@ fn gpu_arithmetic(executor: &Executor) -> Result<f64> {
     // Zeros would flatter: they cost less power, and so leave more clock.
     let values: Vec<f32> = (0..SIDE * SIDE).map(|i| (i * 2_654_435_761 % 65_521) as f32 / 32_760.0 - 1.0).collect();
     let square = executor.tensor(&[SIDE, SIDE], &values)?.cast(DType::BF16)?;
-    let fast = executor.with_precision(Some(Precision::Fast));
+    let fast = executor.with_precision(Precision::Fast);
     Ok(2.0 * (SIDE as f64).powi(3) / replayed(&fast, |recorded| square.on(recorded)?.linear(&square, None).map(drop))?)
 }
 

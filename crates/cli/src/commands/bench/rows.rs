@@ -34,7 +34,7 @@ impl Row {
     }
 
     fn precisely(self, precision: Precision) -> Self {
-        self.with("precision", if precision == Precision::Strict { "strict" } else { "fast" })
+        self.with("precision", precision)
     }
 
     /// `[m, k]` times a weight `[n, k]`.

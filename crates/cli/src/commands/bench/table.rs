@@ -55,7 +55,7 @@ pub(crate) fn run(args: &RowArgs) -> Result<()> {
         let limit = bandwidth.map_or_else(String::new, |b| format!("limit: bytes over the {:.0} GB/s that Apple publishes\n", b / 1e9));
         print_line(format!("{limit}\n{:<34} {:>10} {:>10} {:>10} {:>9}", "µs", "alone", "of 100", "published", "limit"));
     }
-    for row in rows(executor.matmul_precision(256)) {
+    for row in rows(executor.precision()) {
         verify(&executor, &row.case)?;
         let mut time = |count, profiled: bool| {
             let mut none = None;

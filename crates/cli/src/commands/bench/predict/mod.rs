@@ -39,7 +39,7 @@ pub(crate) struct PredictArgs {
     /// Tokens to decode from an empty context
     #[arg(long, default_value_t = 128, value_name = "TOKENS")]
     generate: usize,
-    /// Precision of matrix products and attention: strict or fast [default: strict for a few rows, fast for many]
+    /// Precision of matrix products and attention: strict or fast [default: fast]
     #[arg(long)]
     precision: Option<Precision>,
     /// Print JSON
@@ -82,7 +82,7 @@ fn predict(args: &PredictArgs, gpu: Gpu) -> Result<Prediction> {
     let observe = move |list: &Arc<CommandList>| lists.lock().unwrap_or_else(PoisonError::into_inner).push(list.clone());
     let device = Device::new(NullBackend::with_properties(gpu.properties()).observed(observe));
     let cost = || Cost::of(std::mem::take(&mut *submitted.lock().unwrap_or_else(PoisonError::into_inner)).iter().map(Arc::as_ref), &gpu);
-    let executor = Executor::from_device(device).with_precision(args.precision);
+    let executor = Executor::from_device(device).with_precision(args.precision.unwrap_or(Executor::DEFAULT_PRECISION));
     let model = Arc::new(Model::without_weights(&executor, args.shape.config(), args.dtype)?);
     // Caches of just the tokens of each test: launches bind them whole.
     let session = |tokens: usize| Session::new(model.clone(), tokens, args.cache_dtype);
