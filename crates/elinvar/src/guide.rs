@@ -79,7 +79,7 @@
 //! let rows = executor.tensor(&[2, heads, width], &[1.0f32, 2.0, 3.0, 4.0])?;
 //! // Where the rows go is data on the device: a recorded step is replayed for the next position.
 //! let positions = executor.tensor(&[2], &[0i32, 1])?;
-//! let (append, ()) = executor.record(|| cache.kv_append(&rows, &positions))?;
+//! let (append, ()) = executor.record(|recorded| cache.on(recorded)?.kv_append(&rows, &positions))?;
 //! executor.replay(&append)?.wait()?;
 //! positions.write(&[2i32, 3])?;
 //! executor.replay(&append)?.wait()?;

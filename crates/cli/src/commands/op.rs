@@ -2,7 +2,7 @@ use std::{collections::HashMap, path::PathBuf};
 
 use clap::Args;
 use elinvar::{
-    Error, Precision, Result, Tensor,
+    Error, Result, Tensor,
     kernels::{
         Description, Port,
         registry::{find, operators},

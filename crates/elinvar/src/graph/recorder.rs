@@ -194,12 +194,12 @@ impl Shared {
         inputs: &[Option<Tensor>],
         into: Option<&[&Tensor]>,
     ) -> Result<Vec<Tensor>> {
-        let types = checked_types(&*operator, inputs)?;
         let mut guard = self.open();
         let open = guard.as_mut().ok_or_else(ended)?;
         let place = open.graph.nodes.len();
-        let mut operand =
-            |tensor: &Tensor| open.operand(self, tensor).map_err(|e| e.context(format_args!("operator {place} of a recording, {operator:?}")));
+        let here = |error: Error| error.context(format_args!("operator {place} of a recording"));
+        let types = checked_types(&*operator, inputs).map_err(here)?;
+        let mut operand = |tensor: &Tensor| open.operand(self, tensor).map_err(here);
         let inputs = inputs.iter().map(|tensor| tensor.as_ref().map(&mut operand).transpose()).collect::<Result<Vec<_>>>()?;
         let mut results = Vec::new();
         let outputs = match into {

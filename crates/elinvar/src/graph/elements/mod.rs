@@ -1,4 +1,4 @@
-//! Chains of operators on elements as one kernel: see `docs/fusion.md`.
+//! Chains of operators on elements as one kernel: see `docs/graph.md`.
 //!
 //! A [`region`] of the graph becomes one Atlas program ([`emit`]) over the [`space`] of its operands.
 
