@@ -52,9 +52,17 @@ fn errors(output: &str) -> Vec<(Diagnostic<'_>, Vec<Diagnostic<'_>>)> {
     errors
 }
 
-/// Whether an error says that a call finds no function.
+/// Whether an error says that a call, or an instantiation under a second name, finds no function.
 fn is_about_call(message: &str) -> bool {
-    ["no matching", "no member named", "too many arguments", "too few arguments"].iter().any(|start| message.starts_with(start))
+    const STARTS: &[&str] = &[
+        "no matching",
+        "no member named",
+        "too many arguments",
+        "too few arguments",
+        "reference to overloaded function could not be resolved",
+        "explicit instantiation of",
+    ];
+    STARTS.iter().any(|start| message.starts_with(start))
 }
 
 /// Instantiations that clang gave up because plain C++ refuses what Metal does not: later calls of them find no function.

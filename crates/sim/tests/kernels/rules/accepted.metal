@@ -31,6 +31,15 @@ kernel void scaled(device T* out [[buffer(0)]], constant array<float, 2>& factor
 }
 template [[host_name("scaled_float")]] [[kernel]] decltype(scaled<float>) scaled<float>;
 
+// One instance of two names.
+template <typename T, int N = 1>
+kernel void moved(device T* out [[buffer(0)]], device T* from [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+    T kept = from[N * i];
+    out[i] = kept;
+}
+template [[host_name("moved_one")]] [[kernel]] decltype(moved<Plain, 1>) moved<Plain, 1>;
+template [[host_name("moved_plain")]] [[kernel]] decltype(moved<Plain>) moved<Plain>;
+
 template <typename T, int N>
 static vec<T, N> doubled(vec<T, N> v) {
     return v + v;
