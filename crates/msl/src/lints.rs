@@ -49,7 +49,7 @@ pub(crate) fn lints(module: &Module, metal_version: u32) -> Vec<Lint> {
     classes::classes(&mut findings);
     pointers::pointers(&mut findings);
     let mut lints = findings.lints;
-    lints.extend(crate::rules::positions(module));
+    lints.extend(crate::rules::positions(module).into_iter().chain(crate::rules::bindings(module)));
     lints.sort_by(|a, b| (&a.location.file, a.location.line).cmp(&(&b.location.file, b.location.line)));
     lints
 }
