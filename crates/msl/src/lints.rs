@@ -1,6 +1,6 @@
 //! What clang accepts and Apple's compiler does not, as far as tokens tell.
 
-mod calls;
+mod classes;
 mod declarations;
 mod pointers;
 mod words;
@@ -46,10 +46,10 @@ pub(crate) fn lints(module: &Module, metal_version: u32) -> Vec<Lint> {
     let mut findings = Findings { module, lints: Vec::new() };
     words::words(&mut findings, metal_version);
     declarations::declarations(&mut findings);
-    calls::calls(&mut findings);
+    classes::classes(&mut findings);
     pointers::pointers(&mut findings);
     let mut lints = findings.lints;
-    lints.extend(crate::rules::positions(module));
+    lints.extend(crate::rules::positions(module).into_iter().chain(crate::rules::bindings(module)));
     lints.sort_by(|a, b| (&a.location.file, a.location.line).cmp(&(&b.location.file, b.location.line)));
     lints
 }

@@ -4,12 +4,14 @@
 //! spaces do not convert, `this` is a thread's own memory, and [`PRELUDE`] declares the overloads of Apple's headers and no others.
 //! [`findings`] reads what clang refuses there.
 
+mod bindings;
 mod diagnostics;
 mod lower;
 mod methods;
 mod positions;
 mod vectors;
 
+pub(crate) use bindings::bindings;
 pub use diagnostics::findings;
 pub(crate) use lower::lower;
 pub(crate) use positions::positions;

@@ -10,19 +10,27 @@ struct Sum {
 };
 
 template <typename T>
-struct Mean : Sum<T> {
+struct Mean {
+    typedef float A;
+    static float identity() { return 0; }
+    static float apply(float a, float b) { return a + b; }
     static float finish(float total, ulong n) { return total / float(n); }
+    float step(float a, T x, ulong) const { return a + accumulable<float>(x); }
 };
 
-template <typename T>
-struct SumSquare : Sum<T> {
+template <typename T, bool ROOT>
+struct Squares {
+    typedef float A;
+    static float identity() { return 0; }
+    static float apply(float a, float b) { return a + b; }
+    static float finish(float total, ulong) { return ROOT ? sqrt(total) : total; }
     float step(float a, T x, ulong) const { return fma(accumulable<float>(x), accumulable<float>(x), a); }
 };
 
 template <typename T>
-struct L2 : SumSquare<T> {
-    static float finish(float total, ulong) { return sqrt(total); }
-};
+using SumSquare = Squares<T, false>;
+template <typename T>
+using L2 = Squares<T, true>;
 
 template <typename T>
 struct Product {
@@ -100,10 +108,12 @@ template <template <typename> class Op, typename T, uint COLUMNS>
 
 // Adds exp(x - shift).
 template <typename T>
-struct SumExp : Sum<T> {
+struct SumExp {
+    typedef float A;
     float shift;
 
-    SumExp(float shift) : shift(shift) {}
+    static float identity() { return 0; }
+    static float apply(float a, float b) { return a + b; }
     float step(float a, T x, ulong) const { return a + strict::exp(widen(x) - shift); }
 };
 
@@ -121,7 +131,7 @@ template <typename T, uint COLUMNS>
     const Share<COLUMNS> share(geometry, group, threads, simdgroup, lane);
     const float largest = share.broadcast(share.fold(Largest<T>(), x, geometry, memory), memory);
     const float shift = isfinite(largest) ? largest : 0.0f;
-    const float total = share.fold(SumExp<T>(shift), x, geometry, memory + 32);
+    const float total = share.fold(SumExp<T>{shift}, x, geometry, memory + 32);
     if (share.leads) {
         y[share.output] = narrow<T>(strict::log(total) + shift);
     }

@@ -69,12 +69,26 @@ fn variables_outside_kernels_are_constant() {
 }
 
 #[test]
-fn functions_neither_return_to_themselves_nor_take_anything() {
-    assert_eq!(rules("int f(int n) { return n ? n * f(n - 1) : 1; }"), [(1, "recursion")]);
-    assert_eq!(rules("int g(int);\nint f(int n) { return g(n); }\nint g(int n) { return n ? f(n - 1) : 0; }"), [(2, "recursion"), (3, "recursion")]);
-    assert_eq!(rules("int f(int a) { return a; }\nint f(float a) { return f((int)a); }"), []);
+fn functions_may_call_themselves_but_not_be_main_or_take_anything() {
+    assert_eq!(rules("int f(int n) { return n ? n * f(n - 1) : 1; }"), []);
     assert_eq!(rules("int main() { return 0; }"), [(1, "main")]);
     assert_eq!(rules("int print(constant char* text, ...);"), [(1, "variadic")]);
+}
+
+#[test]
+fn classes_have_no_base_outside_apple_s_own_code() {
+    assert_eq!(rules("struct A {};\nstruct B : A {};\nclass alignas(8) n::C<A, 2> final : public A {};"), [(2, "inheritance"), (3, "inheritance")]);
+    assert_eq!(rules("enum class E : uint {};\nstruct F { uint x : 3; struct F* thread next; };\ntemplate <class T> struct G {};"), []);
+    let pragma = |state: &str| format!("#pragma METAL internals : {state}\nstruct B : A {{}};\n");
+    assert_eq!(rules(&(pragma("enable") + &pragma("disable"))), [(4, "inheritance")]);
+}
+
+#[test]
+fn lambdas_wait_for_metal_3_2() {
+    let text = "void f() {\n auto g = [](int x) { return x; };\n h([&] { return 1; }, a[0](1), [=]() mutable -> int { return 2; });\n}";
+    assert_eq!(rules_for(text, 320), []);
+    assert_eq!(rules_for(text, 310), [(2, "lambda"), (3, "lambda")]);
+    assert_eq!(rules_for("[[kernel]] void k(device int* x [[buffer(0)]]) { int y[2] = {[0] = 1}; (x)[0] = y[1]; auto [a, b] = p(); }", 310), []);
 }
 
 #[test]

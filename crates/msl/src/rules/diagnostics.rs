@@ -15,12 +15,19 @@ pub fn findings(output: &str, module: &Module, strict_bfloat: bool) -> Vec<Lint>
     let errors = errors(output);
     let mut invalidated =
         Invalidated::new(module, errors.iter().filter(|(error, notes)| is_ours(error.message, notes)).map(|(_, notes)| notes.as_slice()));
-    let mut lints: Vec<Lint> = Vec::new();
+    let (mut lints, mut accepted): (Vec<Lint>, HashSet<Location>) = Default::default();
     for (error, notes) in &errors {
-        let verdict = if strict_bfloat { narrowing(error.message) } else { reader.verdict(error.message, notes) };
-        let Some((rule, message)) = verdict else { continue };
         let own = |diagnostic: &&Diagnostic<'_>| is_own(diagnostic.file);
         let Some(place) = Some(error).filter(own).or_else(|| notes.iter().find(own)) else { continue };
+        let verdict = if strict_bfloat { narrowing(error.message) } else { reader.verdict(error.message, notes) };
+        let Some((rule, message)) = verdict else {
+            accepted.insert(place.location());
+            continue;
+        };
+        // An instantiation has no initialiser where plain C++ refused it in the template.
+        if error.message.starts_with("default initialization of an object of const type") && accepted.contains(&place.location()) {
+            continue;
+        }
         if is_about_call(error.message) && invalidated.is_called(place) {
             continue;
         }
@@ -45,9 +52,17 @@ fn errors(output: &str) -> Vec<(Diagnostic<'_>, Vec<Diagnostic<'_>>)> {
     errors
 }
 
-/// Whether an error says that a call finds no function.
+/// Whether an error says that a call, or an instantiation under a second name, finds no function.
 fn is_about_call(message: &str) -> bool {
-    ["no matching", "no member named", "too many arguments", "too few arguments"].iter().any(|start| message.starts_with(start))
+    const STARTS: &[&str] = &[
+        "no matching",
+        "no member named",
+        "too many arguments",
+        "too few arguments",
+        "reference to overloaded function could not be resolved",
+        "explicit instantiation of",
+    ];
+    STARTS.iter().any(|start| message.starts_with(start))
 }
 
 /// Instantiations that clang gave up because plain C++ refuses what Metal does not: later calls of them find no function.

@@ -40,6 +40,7 @@ fn the_version_chooses_the_rules() {
     let rules = kernels().join("rules");
     assert_eq!(judged(&rules.join("version.metal"), 320), []);
     assert_eq!(judged(&rules.join("cxx17.metal"), 400), []);
+    assert_eq!(judged(&rules.join("lambda.metal"), 320), []);
 }
 
 #[test]
