@@ -1,6 +1,6 @@
 use std::{any::Any, fmt, ops::Range, sync::Arc};
 
-use crate::{Error, Result, pool::Slot};
+use crate::{Error, Result, device::DeviceId, pool::Slot};
 
 /// Who reaches a buffer's memory where it lies. A device without a choice has one kind for all; [`RawBuffer::is_shared`] says which it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -121,6 +121,11 @@ impl Buffer {
     /// The device's allocation (which may be larger).
     pub fn raw(&self) -> &RawBuffer {
         self.slot.raw()
+    }
+
+    /// The device that it was allocated on.
+    pub(crate) fn device(&self) -> DeviceId {
+        self.slot.device()
     }
 
     /// The same memory under another size, if it is large enough: for reuse inside a recording.

@@ -3,7 +3,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use crate::{Access, Binding, DeviceProperties, Error, Grid, Pipeline, Result};
+use crate::{Access, Binding, DeviceProperties, Error, Grid, Pipeline, Result, device::DeviceId};
 
 /// Three extents: x (fastest), y, z.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,10 +82,16 @@ pub enum Command {
 #[derive(Debug)]
 pub struct CommandList {
     id: u64,
+    device: Option<DeviceId>,
     commands: Vec<Command>,
 }
 
 impl CommandList {
+    /// The device whose memory the commands use; none if they use none.
+    pub(crate) fn device(&self) -> Option<DeviceId> {
+        self.device
+    }
+
     /// A number no other list of this process has, for devices that cache what they make of a list (a captured graph).
     pub fn id(&self) -> u64 {
         self.id
@@ -109,6 +115,8 @@ impl CommandList {
 #[derive(Debug, Default)]
 pub struct ListBuilder {
     commands: Vec<Command>,
+    /// Of the memory that the commands use.
+    device: Option<DeviceId>,
 }
 
 impl ListBuilder {
@@ -132,7 +140,9 @@ impl ListBuilder {
     /// # Errors
     /// Bindings or parameters that contradict the kernel's signature, aliasing, or a launch beyond the device's limits.
     pub fn dispatch(&mut self, dispatch: Dispatch, limits: &DeviceProperties) -> Result<()> {
-        check_dispatch(&dispatch, limits).map_err(|e| e.context(&dispatch.pipeline.source().key))?;
+        let bound = dispatch.bindings.iter().flatten().map(|binding| binding.buffer().device());
+        let belongs = self.belongs_to(dispatch.pipeline.device().into_iter().chain(bound));
+        belongs.and_then(|()| check_dispatch(&dispatch, limits)).map_err(|e| e.context(&dispatch.pipeline.source().key))?;
         if !dispatch.grid.is_empty() {
             self.commands.push(Command::Dispatch(dispatch));
         }
@@ -151,6 +161,7 @@ impl ListBuilder {
             return Err(Error::invalid_launch("copy between overlapping ranges of one buffer"));
         }
         check_writable("destination", &destination)?;
+        self.belongs_to([source.buffer().device(), destination.buffer().device()])?;
         self.commands.push(Command::Copy(Copy { source, destination }));
         Ok(())
     }
@@ -161,19 +172,37 @@ impl ListBuilder {
     /// A read-only destination.
     pub fn fill(&mut self, destination: Binding, value: u8) -> Result<()> {
         check_writable("destination", &destination)?;
+        self.belongs_to([destination.buffer().device()])?;
         self.commands.push(Command::Fill(Fill { destination, value }));
         Ok(())
     }
 
     /// Adds the commands of another list.
-    pub fn append(&mut self, list: &CommandList) {
+    ///
+    /// # Errors
+    /// It was recorded for another device.
+    pub fn append(&mut self, list: &CommandList) -> Result<()> {
+        self.belongs_to(list.device)?;
         self.commands.extend_from_slice(&list.commands);
+        Ok(())
+    }
+
+    /// A list's commands run on one device.
+    fn belongs_to(&mut self, devices: impl IntoIterator<Item = DeviceId>) -> Result<()> {
+        for device in devices {
+            if *self.device.get_or_insert(device) != device {
+                return Err(Error::invalid_launch(
+                    "memory and kernels of different devices in one list: copy through the host, and record a list for each device",
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// The list.
     pub fn finish(self) -> Arc<CommandList> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Arc::new(CommandList { id: NEXT.fetch_add(1, Ordering::Relaxed), commands: self.commands })
+        Arc::new(CommandList { id: NEXT.fetch_add(1, Ordering::Relaxed), device: self.device, commands: self.commands })
     }
 }
 

@@ -1,7 +1,10 @@
 use std::{
     any::{Any, TypeId},
     collections::HashMap,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use crate::{
@@ -13,7 +16,12 @@ use crate::{
 #[derive(Clone)]
 pub struct Device(Arc<Inner>);
 
+/// Tells the devices of this process apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceId(u64);
+
 struct Inner {
+    id: DeviceId,
     backend: Box<dyn Backend>,
     pool: Arc<Pool>,
     pipelines: RwLock<HashMap<KernelKey, Pipeline>>,
@@ -39,7 +47,9 @@ impl Device {
     /// and what is [kept](Device::kept).
     pub fn new(backend: impl Backend + 'static) -> Self {
         let (pool, pipelines, kept) = (Pool::new(Self::DEFAULT_POOL_CAP), RwLock::default(), RwLock::default());
-        let inner = Arc::new(Inner { backend: Box::new(backend), pool, pipelines, kept });
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let id = DeviceId(NEXT.fetch_add(1, Ordering::Relaxed));
+        let inner = Arc::new(Inner { id, backend: Box::new(backend), pool, pipelines, kept });
         let device = Arc::downgrade(&inner);
         inner.backend.on_memory_pressure(Box::new(move |pressure| {
             if let Some(device) = device.upgrade() {
@@ -88,7 +98,7 @@ impl Device {
     /// As [`Device::allocate`].
     pub fn allocate_in(&self, bytes: usize, storage: Storage) -> Result<Buffer> {
         self.check_size(bytes)?;
-        let slot = self.0.pool.take(bytes, storage, |class| self.0.backend.allocate(class, storage))?;
+        let slot = self.0.pool.take(self.0.id, bytes, storage, |class| self.0.backend.allocate(class, storage))?;
         Ok(Buffer::new(slot, bytes))
     }
 
@@ -99,7 +109,7 @@ impl Device {
     pub fn allocate_dedicated(&self, bytes: usize) -> Result<Buffer> {
         self.check_size(bytes)?;
         let raw = self.or_without_cache(|| self.0.backend.allocate(bytes, Storage::Automatic))?;
-        Ok(Buffer::new(Slot::dedicated(raw), bytes))
+        Ok(Buffer::new(Slot::dedicated(self.0.id, raw), bytes))
     }
 
     /// Tries again with the pool's cache freed where memory has run out.
@@ -121,7 +131,7 @@ impl Device {
         let bytes = memory.bytes().len();
         self.check_size(bytes)?;
         let raw = self.or_without_cache(|| self.0.backend.adopt(memory.clone()))?;
-        Ok(Buffer::new(Slot::dedicated(raw), bytes))
+        Ok(Buffer::new(Slot::dedicated(self.0.id, raw), bytes))
     }
 
     /// Copies into a buffer, after everything submitted before.
@@ -172,7 +182,7 @@ impl Device {
         if let Some(found) = self.0.pipelines.read().unwrap_or_else(PoisonError::into_inner).get(&source.key) {
             return Ok(found.clone());
         }
-        let made = self.0.backend.compile(source)?;
+        let made = self.prepare(source)?;
         let mut cache = self.0.pipelines.write().unwrap_or_else(PoisonError::into_inner);
         Ok(cache.entry(source.key.clone()).or_insert(made).clone())
     }
@@ -205,14 +215,17 @@ impl Device {
     /// # Errors
     /// The kernel does not compile.
     pub fn prepare(&self, source: &Arc<KernelSource>) -> Result<Pipeline> {
-        self.0.backend.compile(source)
+        Ok(self.0.backend.compile(source)?.of(self.0.id))
     }
 
     /// Starts a recorded list.
     ///
     /// # Errors
-    /// Device lost.
+    /// The list's memory is another device's, or the device is lost.
     pub fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
+        if commands.device().is_some_and(|device| device != self.0.id) {
+            return Err(Error::invalid_argument("the commands were recorded for another device: record them again on this one"));
+        }
         self.0.backend.submit(commands)
     }
 

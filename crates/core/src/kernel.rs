@@ -1,6 +1,6 @@
 use std::{any::Any, borrow::Cow, fmt, sync::Arc};
 
-use crate::{CudaForm, DType, Error, HostForm, Metal, metal::refusal};
+use crate::{CudaForm, DType, Error, HostForm, Metal, device::DeviceId, metal::refusal};
 
 /// What a kernel does with a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -151,17 +151,28 @@ pub struct Pipeline {
     source: Arc<KernelSource>,
     state: Arc<dyn Any + Send + Sync>,
     info: Option<PipelineInfo>,
+    /// The device that keeps it, if it went through one.
+    device: Option<DeviceId>,
 }
 
 impl Pipeline {
     /// `state` is whatever the device needs to launch it.
     pub fn new(source: Arc<KernelSource>, state: Arc<dyn Any + Send + Sync>) -> Self {
-        Self { source, state, info: None }
+        Self { source, state, info: None, device: None }
     }
 
     /// The same with what the device says of it.
     pub fn with_info(self, info: PipelineInfo) -> Self {
         Self { info: Some(info), ..self }
+    }
+
+    /// The same, kept by that device.
+    pub(crate) fn of(self, device: DeviceId) -> Self {
+        Self { device: Some(device), ..self }
+    }
+
+    pub(crate) fn device(&self) -> Option<DeviceId> {
+        self.device
     }
 
     /// What the device says of it, if it says anything: the device's own properties hold otherwise.

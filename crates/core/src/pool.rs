@@ -3,7 +3,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use crate::{Error, RawBuffer, Result, Storage};
+use crate::{Error, RawBuffer, Result, Storage, device::DeviceId};
 
 /// What a pool has done and holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,7 +80,13 @@ impl Pool {
     }
 
     /// Memory for `bytes` bytes: cached if there is some, else from `allocate`.
-    pub(crate) fn take(self: &Arc<Self>, bytes: usize, storage: Storage, allocate: impl Fn(usize) -> Result<RawBuffer>) -> Result<Slot> {
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        device: DeviceId,
+        bytes: usize,
+        storage: Storage,
+        allocate: impl Fn(usize) -> Result<RawBuffer>,
+    ) -> Result<Slot> {
         let class = size_class(bytes);
         let cached = {
             let mut state = self.state();
@@ -100,7 +106,7 @@ impl Pool {
         *if hit { &mut statistics.hits } else { &mut statistics.misses } += 1;
         statistics.live_bytes += size;
         statistics.peak_bytes = statistics.peak_bytes.max(statistics.live_bytes + statistics.cached_bytes);
-        Ok(Slot { raw, home: Some((Arc::downgrade(self), size, storage)) })
+        Ok(Slot { raw, device, home: Some((Arc::downgrade(self), size, storage)) })
     }
 
     /// Memory of the class and its size; where that runs out, with the cache freed; and at last of no more than is asked.
@@ -147,13 +153,18 @@ impl State {
 /// An allocation and the pool it returns to when dropped, if any.
 pub(crate) struct Slot {
     raw: RawBuffer,
+    device: DeviceId,
     home: Option<(Weak<Pool>, usize, Storage)>,
 }
 
 impl Slot {
     /// Memory that belongs to no pool.
-    pub(crate) fn dedicated(raw: RawBuffer) -> Self {
-        Self { raw, home: None }
+    pub(crate) fn dedicated(device: DeviceId, raw: RawBuffer) -> Self {
+        Self { raw, device, home: None }
+    }
+
+    pub(crate) fn device(&self) -> DeviceId {
+        self.device
     }
 
     pub(crate) fn raw(&self) -> &RawBuffer {

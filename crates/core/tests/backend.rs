@@ -94,6 +94,26 @@ fn copies_and_fills_are_checked() {
 }
 
 #[test]
+fn a_list_is_of_one_device() {
+    let [device, other] = [(); 2].map(|()| Device::new(NullBackend::new()));
+    let [x, y] = [&device, &other].map(|device| device.allocate(64).unwrap().bind(0, 64).unwrap());
+    assert!(refusal(&device, probe(&device, READ_WRITE, vec![Some(x.clone()), Some(y.clone())])).contains("different devices"));
+    assert!(refusal(&other, probe(&device, READ_WRITE, vec![Some(y.clone()), Some(y.clone())])).contains("different devices"));
+    assert!(ListBuilder::new().copy(x.clone(), y.clone()).unwrap_err().to_string().contains("different devices"));
+    let list = |on: elinvar_core::Binding| {
+        let mut list = ListBuilder::new();
+        list.fill(on, 0).unwrap();
+        list.finish()
+    };
+    let (here, there) = (list(x.clone()), list(y));
+    assert!(device.submit(&there).unwrap_err().to_string().contains("another device"));
+    device.submit(&here).unwrap();
+    let mut joined = ListBuilder::new();
+    joined.append(&here).unwrap();
+    assert!(joined.append(&there).unwrap_err().to_string().contains("different devices"));
+}
+
+#[test]
 fn memory_returns_to_the_pool_only_when_no_list_holds_it() {
     let device = Device::new(NullBackend::new());
     let buffer = device.allocate(1000).unwrap();

@@ -3,7 +3,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use elinvar_core::{CommandList, Device, Error, ListBuilder, Result};
+use elinvar_core::{CommandList, Error, ListBuilder, Result};
 use elinvar_kernels::Operator;
 
 use super::{Action, Graph, Node, Operand, Output, Value, elements, encode, matching};
@@ -20,7 +20,6 @@ use crate::{
 #[derive(Clone)]
 pub struct Recording {
     pub(crate) list: Arc<CommandList>,
-    pub(crate) device: Device,
 }
 
 impl Recording {
@@ -32,19 +31,11 @@ impl Recording {
     /// One that does what these do, one after the other.
     ///
     /// # Errors
-    /// No recordings, or of different devices.
+    /// They are of different devices.
     pub fn concat<'a>(recordings: impl IntoIterator<Item = &'a Recording>) -> Result<Recording> {
-        let mut recordings = recordings.into_iter().peekable();
-        let Some(first) = recordings.peek() else { return Err(Error::invalid_argument("no recordings: give at least one")) };
-        let device = first.device.clone();
         let mut list = ListBuilder::new();
-        for recording in recordings {
-            if !recording.device.same(&device) {
-                return Err(Error::invalid_argument("recordings of different devices: one list runs on one device"));
-            }
-            list.append(&recording.list);
-        }
-        Ok(Recording { list: list.finish(), device })
+        recordings.into_iter().try_for_each(|recording| list.append(&recording.list))?;
+        Ok(Recording { list: list.finish() })
     }
 
     /// Whether it does nothing.
@@ -101,7 +92,7 @@ impl Recorder {
         matching::fuse(&mut graph, self.executor.properties());
         elements::fuse(&mut graph, &self.executor)?;
         let list = encode::encode(&graph, &results, &self.executor.device)?;
-        Ok(Recording { list, device: self.executor.device.clone() })
+        Ok(Recording { list })
     }
 }
 
