@@ -106,7 +106,7 @@ fn a_list_is_of_one_device() {
         list.finish()
     };
     let (here, there) = (list(x.clone()), list(y));
-    assert!(device.submit(&there).unwrap_err().to_string().contains("another device"));
+    assert!(device.submit(&there).map(drop).unwrap_err().to_string().contains("another device"));
     device.submit(&here).unwrap();
     let mut joined = ListBuilder::new();
     joined.append(&here).unwrap();
