@@ -106,34 +106,3 @@ pub fn run_suite(cases: &[Case], device: &Device, reference: &Device, mut tell: 
     }
     tally
 }
-
-#[cfg(test)]
-mod tests {
-    use elinvar_core::{Backend, NullBackend, Pipeline, forward};
-
-    use super::*;
-    use crate::conformance::cases;
-
-    /// Begins to compile at once, and reports later whether that succeeds.
-    struct Late(NullBackend, bool);
-
-    impl Backend for Late {
-        forward!(0: properties memory allocate write read compile submit);
-
-        fn ready(&self, _: &Pipeline) -> Result<()> {
-            if self.1 { Ok(()) } else { Err(Error::compile_failed("on purpose")) }
-        }
-    }
-
-    #[test]
-    fn what_does_not_compile_is_told_also_by_devices_that_only_begin() {
-        let chosen: Vec<_> = cases().into_iter().filter(|case| case.name().starts_with("Softmax")).collect();
-        let outcome = |succeeds| {
-            let (kernels, refused) = compile(&chosen, &Device::new(Late(NullBackend::new(), succeeds)), |_, _| {});
-            (kernels, refused.len())
-        };
-        let (kernels, refused) = outcome(false);
-        assert!(kernels > 0 && refused == kernels, "{kernels} kernels, {refused} refused");
-        assert_eq!(outcome(true), (kernels, 0));
-    }
-}
