@@ -204,21 +204,10 @@ fn fold_rows<T: Float, S: Step>(x: &[T], geometry: &Geometry, unit: &Unit, group
         *out = if T::DTYPE == DType::F16 {
             // Widened by the instruction for it, which loops over single elements do not use.
             T::widen_into(row, &mut wide);
-            fold_row::<f32, S>(&wide, groups.clone(), shift)
+            order::fold_groups(&wide, groups.clone(), S::IDENTITY, |a, x: f32| S::step(a, x, shift), S::combine)
         } else {
-            fold_row::<T, S>(row, groups.clone(), shift)
+            order::fold_groups(row, groups.clone(), S::IDENTITY, |a, x: T| S::step(a, x.to_f32(), shift), S::combine)
         };
-    }
-}
-
-/// All simdgroups of a row, or one of them.
-#[inline(always)]
-fn fold_row<T: Float, S: Step>(row: &[T], groups: Range<usize>, shift: f32) -> f32 {
-    let step = |a: f32, x: T| S::step(a, x.to_f32(), shift);
-    if groups.len() == order::row_groups(row.len()) {
-        order::fold(row, S::IDENTITY, step, S::combine)
-    } else {
-        order::fold_group(row, groups.start, S::IDENTITY, step, S::combine)
     }
 }
 
@@ -231,11 +220,5 @@ fn fold_tile<T: Float, S: Step>(x: &[T], geometry: &Geometry, unit: &Unit, group
     let shifts = shifts.map_or(&none[..width], |s| &s[unit.outputs.clone()]);
     let step = |a: f32, x: f32, column: usize| S::step(a, x, shifts[column]);
     let fold = Fold { identity: S::IDENTITY, step, combine: S::combine };
-    with_scratch(width + order::columns_scratch(width), |scratch| {
-        if groups.len() == order::row_groups(length) {
-            order::fold_columns(line, length, fold, scratch, out);
-        } else {
-            order::fold_columns_group(line, length, groups.start, fold, scratch, out);
-        }
-    });
+    with_scratch(order::columns_scratch(width), |scratch| order::fold_columns(line, length, groups, fold, scratch, out));
 }
