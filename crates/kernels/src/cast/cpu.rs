@@ -126,17 +126,17 @@ fn run_half<S: Float, T: Element>(arguments: &mut HostArguments<'_>) -> Result<(
 where
     f32: To<T>,
 {
-    convert::<S, T>(arguments, &|x, y| halves::map_to([x], y, |[x], y| block::<f32, T>(x, y)))
+    convert::<S, T>(arguments, &|x, y| halves::map_to([x], y, &|[x], y| block::<f32, T>(x, y)))
 }
 
 /// To a half from what f32 holds exactly.
 fn run_through<S: Element + To<f32>, T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
-    convert::<S, T>(arguments, &|x, y| halves::map_from(x, y, block::<S, f32>))
+    convert::<S, T>(arguments, &|x, y| halves::map_from(x, y, &block::<S, f32>))
 }
 
 /// To a half from an integer that f32 might have to round.
 fn run_rounding<S: Element + Wide, T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
-    convert::<S, T>(arguments, &|x, y| halves::map_from(x, y, odd_block::<S>))
+    convert::<S, T>(arguments, &|x, y| halves::map_from(x, y, &odd_block::<S>))
 }
 
 fn convert<S: Element, T: Element>(arguments: &mut HostArguments<'_>, block: &(dyn Fn(&[S], &mut [T]) + Sync)) -> Result<()> {

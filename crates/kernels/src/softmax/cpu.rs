@@ -132,7 +132,12 @@ fn max_of_columns(lines: &[f32], scratch: &mut [f32], max: &mut [f32]) {
 }
 
 #[inline(always)]
-fn fold_lines(lines: &[f32], fold: Fold<impl Fn(f32, f32, usize) -> f32 + Copy, impl Fn(f32, f32) -> f32 + Copy>, scratch: &mut [f32], out: &mut [f32]) {
+fn fold_lines(
+    lines: &[f32],
+    fold: Fold<impl Fn(f32, f32, usize) -> f32 + Copy, impl Fn(f32, f32) -> f32 + Copy>,
+    scratch: &mut [f32],
+    out: &mut [f32],
+) {
     let (width, length) = (out.len(), lines.len() / out.len());
     order::fold_columns(|k| &lines[k * width..][..width], length, 0..order::row_groups(length), fold, scratch, out);
 }
