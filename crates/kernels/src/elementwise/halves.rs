@@ -10,6 +10,9 @@ use crate::{
 /// Elements widened at once.
 const BLOCK: usize = 1024;
 
+/// What is done with `N` blocks in f32, for a block of results.
+type Body<'a, Y, const N: usize> = &'a dyn Fn([&[f32]; N], &mut [Y]);
+
 /// Widens `N` blocks and calls `body` with them, a block for results, and the start and number of their elements.
 #[inline(always)]
 fn widened<T: Float, const N: usize>(x: [&[T]; N], mut body: impl FnMut([&[f32]; N], &mut [f32], usize, usize)) {
@@ -37,7 +40,7 @@ fn fetch<T>(block: *const T) {
 }
 
 /// `f` over blocks of halves, rounded once.
-pub(crate) fn map<T: Float, const N: usize>(x: [&[T]; N], y: &mut [T], f: &dyn Fn([&[f32]; N], &mut [f32])) {
+pub(crate) fn map<T: Float, const N: usize>(x: [&[T]; N], y: &mut [T], f: Body<'_, f32, N>) {
     widened(x, |x, result, start, count| {
         f(x, result);
         T::narrow_into(result, &mut y[start..start + count]);
@@ -45,7 +48,7 @@ pub(crate) fn map<T: Float, const N: usize>(x: [&[T]; N], y: &mut [T], f: &dyn F
 }
 
 /// `f` over blocks of halves, to another type.
-pub(crate) fn map_to<T: Float, Y, const N: usize>(x: [&[T]; N], y: &mut [Y], f: &dyn Fn([&[f32]; N], &mut [Y])) {
+pub(crate) fn map_to<T: Float, Y, const N: usize>(x: [&[T]; N], y: &mut [Y], f: Body<'_, Y, N>) {
     widened(x, |x, _, start, count| f(x, &mut y[start..start + count]));
 }
 
