@@ -113,28 +113,3 @@ pub fn find(name: &str) -> Result<&'static Description> {
     let hint = if near.is_empty() { "list them with 'elinvar op --list'".to_owned() } else { format!("did you mean {}?", near.join(", ")) };
     Err(Error::invalid_argument(format!("unknown operator '{name}': {hint}")))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_unique_and_everything_is_documented() {
-        let all = operators();
-        for pair in all.windows(2) {
-            assert_ne!(pair[0].name, pair[1].name, "two operators of one name");
-        }
-        for operator in all {
-            assert!(!operator.summary.is_empty(), "{}", operator.name);
-            assert!(operator.inputs.iter().chain(operator.outputs).all(|p| !p.doc.is_empty() && !p.dtypes.is_empty()), "{}", operator.name);
-            assert!(operator.inputs.iter().rev().skip(1).all(|p| !p.variadic), "{}: only the last input may be variadic", operator.name);
-            assert!(operator.attributes.iter().all(|a| !a.doc.is_empty()), "{}", operator.name);
-        }
-    }
-
-    #[test]
-    fn an_unknown_operator_is_told_with_its_neighbours() {
-        let message = find("log_soft").map(|d| d.name).unwrap_err().to_string();
-        assert_eq!(message, "unknown operator 'log_soft': did you mean log, log_softmax?");
-    }
-}

@@ -13,10 +13,11 @@ pub enum Level {
     Avx512,
 }
 
+static KNOWN: AtomicU8 = AtomicU8::new(u8::MAX);
+
 /// The best level here. Levels change speed only: bodies use explicit `mul_add` and fixed orders, so bits are the same.
 #[inline]
 pub fn level() -> Level {
-    static KNOWN: AtomicU8 = AtomicU8::new(u8::MAX);
     match KNOWN.load(Relaxed) {
         0 => Level::Baseline,
         1 => Level::Avx2,
@@ -27,6 +28,12 @@ pub fn level() -> Level {
             level
         }
     }
+}
+
+/// From now on, in the whole process, the best level is the lower of this one and the processor's: for tests of every level.
+#[cfg(feature = "reference")]
+pub fn limit(most: Level) {
+    KNOWN.store(detect().min(most) as u8, Relaxed);
 }
 
 #[cold]

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, num::NonZeroUsize, sync::Arc};
 
-use elinvar_core::{Device, DeviceProperties, Result};
+use elinvar_core::{Backend, Device, DeviceProperties, Error, NullBackend, Pipeline, Result, forward};
 use elinvar_cpu::CpuBackend;
 use elinvar_kernels::{
     Operator, Plan, Precision, TensorInfo,
@@ -22,6 +22,7 @@ fn strict_operators_on_floats(cases: &[Case], tiny: bool) -> BTreeSet<String> {
 
 #[test]
 fn every_operator_agrees_with_its_oracle_at_any_number_of_threads() {
+    let _level = crate::LEVEL.read().unwrap();
     let devices = [device(1), device(2), device(7)];
     let cases = conformance::cases();
     assert!(!cases.is_empty());
@@ -75,4 +76,27 @@ fn a_fused_operator_has_the_bits_of_what_it_stands_for() {
         tried.insert(format!("{operator:?}").split([' ', '(']).next().unwrap().to_owned());
     }
     assert_eq!(tried.into_iter().collect::<Vec<_>>(), ["AddRmsNorm", "DecodeAttention", "Projection", "RopeAppend"]);
+}
+
+/// Begins to compile at once, and reports later whether that succeeds.
+struct Late(NullBackend, bool);
+
+impl Backend for Late {
+    forward!(0: properties memory allocate write read compile submit);
+
+    fn ready(&self, _: &Pipeline) -> Result<()> {
+        if self.1 { Ok(()) } else { Err(Error::compile_failed("on purpose")) }
+    }
+}
+
+#[test]
+fn what_does_not_compile_is_told_also_by_devices_that_only_begin() {
+    let chosen: Vec<_> = conformance::cases().into_iter().filter(|case| case.name().starts_with("Softmax")).collect();
+    let outcome = |succeeds| {
+        let (kernels, refused) = conformance::compile(&chosen, &Device::new(Late(NullBackend::new(), succeeds)), |_, _| {});
+        (kernels, refused.len())
+    };
+    let (kernels, refused) = outcome(false);
+    assert!(kernels > 0 && refused == kernels, "{kernels} kernels, {refused} refused");
+    assert_eq!(outcome(true), (kernels, 0));
 }

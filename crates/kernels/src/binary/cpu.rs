@@ -70,7 +70,7 @@ fn run_halves<F: Function2<f32>, T: Float>(arguments: &mut HostArguments<'_>) ->
     let BinaryParams { space, a, b } = arguments.params()?;
     let a = Strided::new(&space, &a, arguments.input::<T>(0)?)?;
     let b = Strided::new(&space, &b, arguments.input::<T>(1)?)?;
-    map2(a, b, arguments.output::<T>(2)?, |a, b, y| halves::map([a, b], y, |[a, b], y| block::<F, f32>(a, b, y)));
+    map2(a, b, arguments.output::<T>(2)?, |a, b, y| halves::map([a, b], y, &|[a, b], y| block::<F, f32>(a, b, y)));
     Ok(())
 }
 

@@ -41,7 +41,7 @@ fn run<R: Relation, T: Element>(arguments: &mut HostArguments<'_>) -> Result<()>
 }
 
 fn run_halves<R: Relation, T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
-    compare::<T>(arguments, |a, b, y| halves::map_to([a, b], y, |[a, b], y| block::<R, f32>(a, b, y)))
+    compare::<T>(arguments, |a, b, y| halves::map_to([a, b], y, &|[a, b], y| block::<R, f32>(a, b, y)))
 }
 
 fn compare<T: Element>(arguments: &mut HostArguments<'_>, block: fn(&[T], &[T], &mut [Truth])) -> Result<()> {

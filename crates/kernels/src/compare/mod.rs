@@ -91,18 +91,3 @@ pub(crate) const DESCRIPTIONS: &[Description] = &{
     }
     all
 };
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn comparisons_take_two_of_one_type_and_give_bool() {
-        let info = |dtype| Some(TensorInfo::new(dtype, &[3]).unwrap());
-        for &op in CompareOp::ALL {
-            assert!(DESCRIPTIONS.iter().any(|d| d.name == op.name() && d.operator::<&str, &str>([]).is_ok()));
-            assert_eq!(Compare { op }.infer(&[info(DType::I8), info(DType::I8)]).unwrap()[0].dtype, DType::Bool);
-            assert!(Compare { op }.infer(&[info(DType::I8), info(DType::U8)]).is_err());
-        }
-    }
-}

@@ -10,24 +10,30 @@ use std::{
     thread,
 };
 
-use elinvar_core::{Device, DeviceProperties, Error, KernelKey, Result};
+use elinvar_core::{Device, DeviceProperties, Error, KernelKey, KernelSource, Metal, Result};
 
 use super::{Case, Placement, compare};
 
 /// Of some cases those that launch, on a device, a kernel that none before them launches: a short way through all kernels.
 pub fn each_kernel_once(cases: Vec<Case>, device: &DeviceProperties) -> Vec<Case> {
-    first_of_each(cases, device, |key| key.clone())
+    first_of_each(cases, device, |kernel| vec![kernel.key.to_string()])
 }
 
-/// The cases that a test runs: all of them where [`runs_all`] says so, otherwise those that launch a kernel which none before them launches for any data
-/// types. Prints how many are left out, and how to run them.
+/// The cases that a test runs: all of them where [`runs_all`] says so, otherwise those that launch a kernel whose operator, text or value of a constant no
+/// case before them has, for whatever data types. Prints how many are left out, and how to run them.
 pub fn sample(cases: Vec<Case>, device: &DeviceProperties) -> Vec<Case> {
     if runs_all() {
         return cases;
     }
     let count = cases.len();
-    let sampled = first_of_each(cases, device, |key| KernelKey { dtypes: Vec::new(), ..key.clone() });
-    skipped(format_args!("{} of {count} cases, kernels for other data types and other sizes", count - sampled.len()));
+    let sampled = first_of_each(cases, device, |kernel| {
+        let KernelKey { operator, constants, .. } = &kernel.key;
+        let files = kernel.metal.as_ref().and_then(Metal::form).map(|form| form.text(|file| file.name));
+        let values = constants.iter().map(|constant| format!("{operator} {constant:?}"));
+        values.chain([format!("{operator} {files:?}")]).collect()
+    });
+    let left_out = count - sampled.len();
+    skipped(format_args!("{left_out} of {count} cases, kernels for other data types, sizes and combinations of constants"));
     sampled
 }
 
@@ -42,11 +48,11 @@ pub fn runs_all() -> bool {
     std::env::var_os("ELINVAR_TESTS").is_some_and(|tests| tests == "all")
 }
 
-/// Of some cases those that launch a kernel whose `identity` no kernel of a case before them has.
-fn first_of_each(cases: Vec<Case>, device: &DeviceProperties, identity: impl Fn(&KernelKey) -> KernelKey) -> Vec<Case> {
+/// Of some cases those that launch a kernel with a trait which no kernel of a case before them has.
+fn first_of_each(cases: Vec<Case>, device: &DeviceProperties, traits: impl Fn(&KernelSource) -> Vec<String>) -> Vec<Case> {
     let mut seen = HashSet::new();
     let mut is_first = |case: &Case| match case.plan(device) {
-        Ok(plan) => plan.launches.iter().filter(|launch| seen.insert(identity(&launch.kernel.key))).count() > 0,
+        Ok(plan) => plan.launches.iter().flat_map(|launch| traits(&launch.kernel)).filter(|found| seen.insert(found.clone())).count() > 0,
         // What the device refuses is reported when the case is run.
         Err(_) => true,
     };
@@ -105,35 +111,4 @@ pub fn run_suite(cases: &[Case], device: &Device, reference: &Device, mut tell: 
         }
     }
     tally
-}
-
-#[cfg(test)]
-mod tests {
-    use elinvar_core::{Backend, NullBackend, Pipeline, forward};
-
-    use super::*;
-    use crate::conformance::cases;
-
-    /// Begins to compile at once, and reports later whether that succeeds.
-    struct Late(NullBackend, bool);
-
-    impl Backend for Late {
-        forward!(0: properties memory allocate write read compile submit);
-
-        fn ready(&self, _: &Pipeline) -> Result<()> {
-            if self.1 { Ok(()) } else { Err(Error::compile_failed("on purpose")) }
-        }
-    }
-
-    #[test]
-    fn what_does_not_compile_is_told_also_by_devices_that_only_begin() {
-        let chosen: Vec<_> = cases().into_iter().filter(|case| case.name().starts_with("Softmax")).collect();
-        let outcome = |succeeds| {
-            let (kernels, refused) = compile(&chosen, &Device::new(Late(NullBackend::new(), succeeds)), |_, _| {});
-            (kernels, refused.len())
-        };
-        let (kernels, refused) = outcome(false);
-        assert!(kernels > 0 && refused == kernels, "{kernels} kernels, {refused} refused");
-        assert_eq!(outcome(true), (kernels, 0));
-    }
 }

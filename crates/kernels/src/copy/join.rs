@@ -110,34 +110,3 @@ impl Operator for Split {
         true
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use elinvar_core::DType;
-
-    fn info(dims: &[usize]) -> Option<TensorInfo> {
-        Some(TensorInfo::new(DType::F32, dims).unwrap())
-    }
-
-    #[test]
-    fn concat_refuses_what_does_not_fit() {
-        let shape = |axis, inputs: &[Option<TensorInfo>]| Concat { axis }.infer(inputs).map(|y| y[0].shape().to_vec());
-        assert_eq!(shape(-1, &[info(&[2, 3]), info(&[2, 0]), info(&[2, 4])]).unwrap(), [2, 7]);
-        assert!(shape(0, &[]).is_err() && shape(2, &[info(&[2, 3])]).is_err());
-        assert!(shape(0, &[info(&[2, 3]), info(&[2, 4])]).unwrap_err().to_string().contains("other extents"));
-        assert!(shape(0, &[info(&[2]), Some(TensorInfo::new(DType::I8, &[2]).unwrap())]).is_err());
-    }
-
-    #[test]
-    fn splits_are_even_from_the_front_or_add_up() {
-        let split = |sizes: Option<Vec<usize>>, parts| {
-            let found = Split { axis: 0, sizes, parts }.infer(&[info(&[7])]);
-            found.map(|y| y.iter().map(|t| t.elements()).collect::<Vec<_>>())
-        };
-        assert_eq!(split(None, Some(4)).unwrap(), [2, 2, 2, 1]);
-        assert_eq!(split(Some(vec![0, 5, 2]), None).unwrap(), [0, 5, 2]);
-        assert!(split(Some(vec![5, 3]), None).is_err() && split(None, None).is_err());
-        assert!(split(None, Some(0)).is_err() && split(None, Some(8)).is_err());
-    }
-}

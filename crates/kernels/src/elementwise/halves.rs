@@ -1,6 +1,6 @@
 //! Sixteen-bit floating-point blocks, computed on in f32: widened, worked on and narrowed in L1.
 //!
-//! So that the functions, which are long, are compiled for f32 alone.
+//! So that the functions, which are long, are compiled for f32 alone; and they come as `dyn Fn`, so that this is compiled once for each type.
 
 use crate::{
     float::Float,
@@ -9,6 +9,9 @@ use crate::{
 
 /// Elements widened at once.
 const BLOCK: usize = 1024;
+
+/// What is done with `N` blocks in f32, for a block of results.
+type Body<'a, Y, const N: usize> = &'a dyn Fn([&[f32]; N], &mut [Y]);
 
 /// Widens `N` blocks and calls `body` with them, a block for results, and the start and number of their elements.
 #[inline(always)]
@@ -37,7 +40,7 @@ fn fetch<T>(block: *const T) {
 }
 
 /// `f` over blocks of halves, rounded once.
-pub(crate) fn map<T: Float, const N: usize>(x: [&[T]; N], y: &mut [T], f: impl Fn([&[f32]; N], &mut [f32])) {
+pub(crate) fn map<T: Float, const N: usize>(x: [&[T]; N], y: &mut [T], f: Body<'_, f32, N>) {
     widened(x, |x, result, start, count| {
         f(x, result);
         T::narrow_into(result, &mut y[start..start + count]);
@@ -45,12 +48,12 @@ pub(crate) fn map<T: Float, const N: usize>(x: [&[T]; N], y: &mut [T], f: impl F
 }
 
 /// `f` over blocks of halves, to another type.
-pub(crate) fn map_to<T: Float, Y, const N: usize>(x: [&[T]; N], y: &mut [Y], f: impl Fn([&[f32]; N], &mut [Y])) {
+pub(crate) fn map_to<T: Float, Y, const N: usize>(x: [&[T]; N], y: &mut [Y], f: Body<'_, Y, N>) {
     widened(x, |x, _, start, count| f(x, &mut y[start..start + count]));
 }
 
 /// `f` over blocks of another type, its f32 results rounded to halves.
-pub(crate) fn map_from<X, T: Float>(x: &[X], y: &mut [T], f: impl Fn(&[X], &mut [f32])) {
+pub(crate) fn map_from<X, T: Float>(x: &[X], y: &mut [T], f: &dyn Fn(&[X], &mut [f32])) {
     with_scratch(BLOCK, |result| {
         for (x, y) in x.chunks(BLOCK).zip(y.chunks_mut(BLOCK)) {
             f(x, &mut result[..x.len()]);

@@ -96,16 +96,3 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
         build: |a| Ok(Box::new(Arange { start: a.get("start")?, limit: a.get("limit")?, step: a.get("step")?, dtype: a.get("dtype")? })),
     },
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_the_type_does_not_have_are_refused() {
-        let infer = |dtype, value: f64| Fill { shape: vec![2, 3], dtype, value: value.into() }.infer(&[]);
-        assert_eq!(&**infer(DType::F16, 0.1).unwrap()[0].shape(), [2, 3]);
-        assert!(infer(DType::U8, -1.0).is_err() && infer(DType::I32, 0.5).is_err() && infer(DType::Bool, 2.0).is_err());
-        assert!(Fill { shape: vec![usize::MAX, 2], dtype: DType::U8, value: 0.0.into() }.infer(&[]).is_err());
-    }
-}

@@ -111,18 +111,3 @@ fn run<T: Element, I: Index>(arguments: &mut HostArguments<'_>) -> Result<()> {
     });
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use elinvar_core::DType;
-
-    #[test]
-    fn index_shapes_must_fit() {
-        let info = |dtype, dims: &[usize]| Some(TensorInfo::new(dtype, dims).unwrap());
-        let infer = |axis, x: &[usize], by: &[usize]| GatherElements { axis }.infer(&[info(DType::F32, x), info(DType::I64, by)]);
-        assert_eq!(&**infer(1, &[3, 2], &[2, 9]).unwrap()[0].shape(), [2, 9]);
-        assert!(infer(0, &[3, 2], &[2, 9]).is_err() && infer(0, &[3, 2], &[2]).is_err() && infer(2, &[3, 2], &[3, 2]).is_err());
-        assert!(infer(0, &[0, 2], &[5, 2]).is_ok());
-    }
-}

@@ -126,18 +126,3 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
         build: |a| Ok(Box::new(GatherNd { batch_dims: a.get("batch_dims")? })),
     },
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shapes_are_inferred_and_types_checked() {
-        let info = |dtype, dims: &[usize]| Some(TensorInfo::new(dtype, dims).unwrap());
-        let infer = |axis, dtype, indices: &[usize]| Gather { axis }.infer(&[info(DType::F16, &[2, 3, 4]), info(dtype, indices)]);
-        assert_eq!(&**infer(-2, DType::I64, &[5, 6]).unwrap()[0].shape(), [2, 5, 6, 4]);
-        assert_eq!(&**infer(0, DType::U32, &[]).unwrap()[0].shape(), [3, 4]);
-        assert!(infer(3, DType::I32, &[1]).is_err());
-        assert!(infer(0, DType::F32, &[1]).unwrap_err().to_string().contains("i32, i64 or u32"));
-    }
-}

@@ -145,22 +145,3 @@ fn run<T: Element, I: Index>(arguments: &mut HostArguments<'_>) -> Result<()> {
     });
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use elinvar_core::DType;
-
-    #[test]
-    fn tuples_must_fit() {
-        let info = |dtype, dims: &[usize]| Some(TensorInfo::new(dtype, dims).unwrap());
-        let infer = |batch_dims, x: &[usize], by: &[usize]| {
-            GatherNd { batch_dims }.infer(&[info(DType::I32, x), info(DType::I64, by)]).map(|y| y[0].shape().to_vec())
-        };
-        assert_eq!(infer(0, &[2, 3, 4], &[5, 2]).unwrap(), [5, 4]);
-        assert_eq!(infer(1, &[2, 3, 4], &[2, 7, 1]).unwrap(), [2, 7, 4]);
-        assert_eq!(infer(0, &[2, 3], &[2]).unwrap(), [0usize; 0]);
-        assert!(infer(0, &[2, 3], &[5, 3]).is_err() && infer(1, &[2, 3], &[3, 1]).is_err());
-        assert!(infer(0, &[2, 3], &[]).is_err() && infer(2, &[2, 3], &[2, 1]).is_err());
-    }
-}

@@ -117,17 +117,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn misfits_are_refused() {
-        let info = |dtype, dims: &[usize]| Some(TensorInfo::new(dtype, dims).unwrap());
-        let (state, logits) = (info(DType::I32, &[2]), info(DType::F32, &[1, 5]));
-        assert!(Greedy.infer(&[state, logits]).unwrap().is_empty());
-        assert!(Greedy.infer(&[info(DType::I64, &[2]), logits]).unwrap_err().to_string().contains("i32 [2] expected"));
-        assert!(Greedy.infer(&[state, info(DType::F32, &[2, 5])]).unwrap_err().to_string().contains("one row"));
-        assert!(Greedy.infer(&[state, info(DType::F32, &[0])]).unwrap_err().to_string().contains("not empty"));
-        assert!(Greedy.infer(&[state, info(DType::I32, &[5])]).unwrap_err().to_string().contains("i32"));
-    }
-
-    #[test]
     fn the_first_of_the_greatest_is_found_and_what_is_no_number_named() {
         assert_eq!(likeliest(&[-1.0f32, 3.0, 3.0, f32::NEG_INFINITY]).unwrap(), 1);
         assert_eq!(likeliest(&[0.0f32, -0.0]).unwrap(), 0);

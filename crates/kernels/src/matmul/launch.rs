@@ -291,32 +291,6 @@ fn has_blocks(extents: [usize; 3], device: &DeviceProperties) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::TensorInfo;
-
-    #[test]
-    fn one_row_is_kept_and_many_are_summed_in_blocks() {
-        let properties = elinvar_core::Backend::properties(&elinvar_core::NullBackend::new()).clone();
-        let of_cores = |compute_units| DeviceProperties { compute_units, threadgroup_memory: 32 << 10, ..properties.clone() };
-        let launch_on = |cores: usize, [m, n, k]: [usize; 3]| {
-            let info = |dims: &[usize]| TensorInfo::new(DType::BF16, dims).unwrap();
-            let (geometry, _) = Geometry::new(info(&[m, k]), info(&[n, k]), [false, true]).unwrap();
-            let product = Product { geometry, bias: None, output: DType::BF16 };
-            let launch = product.launch("matmul", [Argument::Absent; 4], &of_cores(cores)).unwrap();
-            assert_eq!(launch.work.operations, 2 * (m * n * k) as u64);
-            (launch.grid.0[0], launch.kernel.key.constants.clone())
-        };
-        let launch = |extents| launch_on(10, extents);
-        let ahead = |visits: u32| vec![("ahead", visits)];
-        // A decoded token's widest and narrowest products on an M1, an M4 Max and an M3 Ultra.
-        assert_eq!([7, 40, 80].map(|cores| launch_on(cores, [1, 14_336, 4096]).0), [14, 80, 160]);
-        assert_eq!([7, 40, 80].map(|cores| launch_on(cores, [1, 1024, 4096])), [(14, ahead(8)), (80, ahead(8)), (128, ahead(4))]);
-        // Twice ten threadgroups of eight simdgroups take columns in turn; fewer columns have a simdgroup each.
-        assert_eq!([launch([1, 1000, 4096]), launch([1, 150, 4096])], [(20, ahead(8)), (19, ahead(4))]);
-        assert_eq!(launch([1, 1000, 9000]), (250, vec![("rows", 1), ("columns", 1)]));
-        // 16 by 16 elements a tile; 64 by 64 a block.
-        assert_eq!([launch([130, 70, 40]), launch([33, 32, 40])], [(6, vec![("visits", 4)]), (6, vec![("down", 4)])]);
-        assert_eq!(launch([600, 31, 40]), (76, vec![("down", 4)]));
-    }
 
     #[test]
     fn few_rows_are_summed_strictly_and_many_by_tiles() {

@@ -1,9 +1,11 @@
 //! The canonical order for many rows side by side: row `c` is column `c` of a matrix whose lines lie in memory, so all of them are
 //! folded a line at a time, in vectors across columns.
 
+use std::ops::Range;
+
 use elinvar_core::DType;
 
-use super::{GROUP, row_groups, row_threads};
+use super::{GROUP, row_threads};
 use crate::float::Float;
 
 /// Columns folded at once: few enough that the lanes of a simdgroup stay in L2 and its slots in L1.
@@ -12,9 +14,9 @@ pub const TILE: usize = 512;
 /// Lines taken at once: as many as a row of up to 32768 elements has for each accumulator.
 const STEPS: usize = 4;
 
-/// Temporary memory of [`fold_columns_group`], in floats, for `width` columns.
+/// Temporary memory of [`fold_columns`], in floats, for `width` columns.
 pub const fn columns_scratch(width: usize) -> usize {
-    (32 + 8 + STEPS) * width
+    (1 + 32 + 8 + STEPS) * width
 }
 
 /// How columns are folded: the accumulators' first value, how an element of a column is taken into one, how two are combined.
@@ -30,10 +32,9 @@ pub struct Fold<S, C> {
     pub combine: C,
 }
 
-/// Folds simdgroup `group` of as many columns as `out` has, each a row of `n` elements: `line(k)` is element `k` of all of them. `scratch` has
-/// [`columns_scratch`] floats.
+/// Folds simdgroup `group` of as many columns as `out` has, each a row of `n` elements.
 #[inline(always)]
-pub fn fold_columns_group<'a, T: Float>(
+fn fold_columns_group<'a, T: Float>(
     line: impl Fn(usize) -> &'a [T],
     n: usize,
     group: usize,
@@ -42,7 +43,7 @@ pub fn fold_columns_group<'a, T: Float>(
     out: &mut [f32],
 ) {
     let width = out.len();
-    let (lanes, rest) = scratch[..columns_scratch(width)].split_at_mut(32 * width);
+    let (lanes, rest) = scratch.split_at_mut(32 * width);
     let (slots, wide) = rest.split_at_mut(8 * width);
     let used = n.saturating_sub(group * GROUP).div_ceil(8).min(32);
     for (index, lane) in lanes.chunks_exact_mut(width).take(used).enumerate() {
@@ -64,21 +65,25 @@ pub fn fold_columns_group<'a, T: Float>(
     if used == 0 { out.fill(fold.identity) } else { out.copy_from_slice(&lanes[..width]) }
 }
 
-/// Folds all simdgroups of columns, as [`fold_columns_group`] does each; `scratch` has `out.len()` more floats.
+/// Folds the simdgroups `groups`, at least one, of as many columns as `out` has, each a row of `n` elements: `line(k)` is element `k` of all of them.
+/// `scratch` has [`columns_scratch`] floats.
 #[inline(always)]
 pub fn fold_columns<'a, T: Float>(
     line: impl Fn(usize) -> &'a [T],
     n: usize,
+    groups: Range<usize>,
     fold: Fold<impl Fn(f32, f32, usize) -> f32 + Copy, impl Fn(f32, f32) -> f32 + Copy>,
     scratch: &mut [f32],
     out: &mut [f32],
 ) {
     let (part, scratch) = scratch.split_at_mut(out.len());
-    fold_columns_group(&line, n, 0, fold, scratch, out);
-    for group in 1..row_groups(n) {
+    let first = groups.start;
+    for group in groups {
         fold_columns_group(&line, n, group, fold, scratch, part);
-        for (out, part) in out.iter_mut().zip(&*part) {
-            *out = (fold.combine)(*out, *part);
+        if group == first {
+            out.copy_from_slice(part);
+        } else {
+            out.iter_mut().zip(&*part).for_each(|(out, part)| *out = (fold.combine)(*out, *part));
         }
     }
 }
@@ -155,16 +160,16 @@ fn combine_slots(slots: &[f32], op: impl Fn(f32, f32) -> f32 + Copy, lane: &mut 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::{add, fold};
+    use crate::order::{add, fold, row_groups};
 
     #[test]
     fn columns_have_the_bits_of_rows() {
         for (n, width) in [(1, 3), (5, 1), (9, 17), (40, 33), (255, 5), (257, 20), (1025, 40), (2500, 7), (9000, 3)] {
             let data: Vec<f32> = (0..n * width).map(|i| ((i * 7919 % 1013) as f32 - 500.0) * 1.37e-3).collect();
-            let (mut scratch, mut total) = (vec![0.0; width + columns_scratch(width)], vec![0.0; width]);
+            let (mut scratch, mut total) = (vec![0.0; columns_scratch(width)], vec![0.0; width]);
             let line = |k: usize| &data[k * width..][..width];
             let sum = Fold { identity: 0.0, step: |a, x, _| a + x, combine: add };
-            fold_columns(line, n, sum, &mut scratch, &mut total);
+            fold_columns(line, n, 0..row_groups(n), sum, &mut scratch, &mut total);
             for (c, total) in total.iter().enumerate() {
                 let row: Vec<f32> = data.iter().skip(c).step_by(width).copied().collect();
                 assert_eq!(total.to_bits(), fold(&row, 0.0, add, add).to_bits(), "n = {n}, column {c}");

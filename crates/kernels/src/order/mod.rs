@@ -12,9 +12,11 @@ mod columns;
 #[cfg(target_arch = "x86_64")]
 mod tree;
 
+use std::ops::Range;
+
 use elinvar_core::{DeviceProperties, Extent};
 
-pub use columns::{Fold, TILE, columns_scratch, fold_columns, fold_columns_group};
+pub use columns::{Fold, TILE, columns_scratch, fold_columns};
 
 /// The same order in Metal.
 pub(crate) const METAL: elinvar_core::MetalFile = crate::metal::metal_file!("order/order.metal");
@@ -97,14 +99,7 @@ const SHORT: usize = 64;
 /// `op(a, identity)` must be `a` for every `a` that accumulators can hold.
 #[inline(always)]
 pub fn fold<T: Copy>(row: &[T], identity: f32, step: impl Fn(f32, T) -> f32 + Copy, op: impl Fn(f32, f32) -> f32 + Copy) -> f32 {
-    if row.len() < SHORT {
-        return fold_short(row, identity, step, op);
-    }
-    let mut total = fold_group(row, 0, identity, step, op);
-    for group in 1..row_groups(row.len()) {
-        total = op(total, fold_group(row, group, identity, step, op));
-    }
-    total
+    fold_groups(row, 0..row_groups(row.len()), identity, step, op)
 }
 
 /// [`fold`] from zero with accumulators that are added: the same bits, sooner.
@@ -113,17 +108,34 @@ pub fn sum<T: Copy>(row: &[T], step: impl Fn(f32, T) -> f32 + Copy) -> f32 {
     if row.len() < SHORT {
         return fold_short(row, 0.0, step, add);
     }
-    let mut total = sum_group(&accumulate(row, 0, 0.0, step));
-    for group in 1..row_groups(row.len()) {
-        total += sum_group(&accumulate(row, group, 0.0, step));
-    }
-    total
+    in_order(0..row_groups(row.len()), |group| sum_group(&accumulate(row, group, 0.0, step)), add)
 }
 
-/// The part of [`fold`] that simdgroup `group` does; the parts are combined in order.
+/// The part of [`fold`] that the simdgroups `groups`, at least one, do; the parts are combined in order.
 #[inline(always)]
-pub fn fold_group<T: Copy>(row: &[T], group: usize, identity: f32, step: impl Fn(f32, T) -> f32 + Copy, op: impl Fn(f32, f32) -> f32 + Copy) -> f32 {
-    combine_group(&accumulate(row, group, identity, step).0, op)
+pub fn fold_groups<T: Copy>(
+    row: &[T],
+    groups: Range<usize>,
+    identity: f32,
+    step: impl Fn(f32, T) -> f32 + Copy,
+    op: impl Fn(f32, f32) -> f32 + Copy,
+) -> f32 {
+    if row.len() < SHORT {
+        return fold_short(row, identity, step, op);
+    }
+    in_order(groups, |group| combine_group(&accumulate(row, group, identity, step).0, op), op)
+}
+
+/// What simdgroups found, combined in order. What they do stands once in the compiled code.
+#[inline(always)]
+fn in_order(groups: Range<usize>, found: impl Fn(usize) -> f32, op: impl Fn(f32, f32) -> f32) -> f32 {
+    let first = groups.start;
+    let mut total = 0.0;
+    for group in groups {
+        let part = found(group);
+        total = if group == first { part } else { op(total, part) };
+    }
+    total
 }
 
 /// A simdgroup's accumulators, on cache lines of their own.

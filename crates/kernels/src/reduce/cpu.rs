@@ -174,68 +174,60 @@ impl Units {
     }
 }
 
-simd! {
-    /// The part that the simdgroups `groups` do of a unit's outputs.
-    fn fold_unit<T: Float, S: Step>(x: &[T], geometry: &Geometry, unit: &Unit, groups: Range<usize>, shifts: Option<&[f32]>, out: &mut [f32]) {
-        if geometry.inner == 1 {
-            fold_rows::<T, S>(x, geometry, unit, groups, shifts, out);
-        } else {
-            fold_tile::<T, S>(x, geometry, unit, groups, shifts, out);
-        }
-    }
-}
-
-#[inline(always)]
-fn fold_rows<T: Float, S: Step>(x: &[T], geometry: &Geometry, unit: &Unit, groups: Range<usize>, shifts: Option<&[f32]>, out: &mut [f32]) {
-    let (length, run) = (geometry.length as usize, geometry.run());
-    let mut gathered = vec![T::zeroed(); if run < length { length } else { 0 }];
-    let mut wide = vec![0.0; if T::DTYPE == DType::F16 { length } else { 0 }];
-    for (o, out) in unit.outputs.clone().zip(out) {
-        let start = geometry.kept(o);
-        let row = if run < length {
-            for (index, part) in gathered.chunks_exact_mut(run).enumerate() {
-                part.copy_from_slice(&x[start + geometry.reduced(index * run)..][..run]);
-            }
-            &gathered
-        } else {
-            &x[start..start + length]
-        };
-        let shift = shifts.map_or(0.0, |s| s[o]);
-        *out = if T::DTYPE == DType::F16 {
-            // Widened by the instruction for it, which loops over single elements do not use.
-            T::widen_into(row, &mut wide);
-            fold_row::<f32, S>(&wide, groups.clone(), shift)
-        } else {
-            fold_row::<T, S>(row, groups.clone(), shift)
-        };
-    }
-}
-
-/// All simdgroups of a row, or one of them.
-#[inline(always)]
-fn fold_row<T: Float, S: Step>(row: &[T], groups: Range<usize>, shift: f32) -> f32 {
-    let step = |a: f32, x: T| S::step(a, x.to_f32(), shift);
-    if groups.len() == order::row_groups(row.len()) {
-        order::fold(row, S::IDENTITY, step, S::combine)
+/// The part that the simdgroups `groups` do of a unit's outputs.
+fn fold_unit<T: Float, S: Step>(x: &[T], geometry: &Geometry, unit: &Unit, groups: Range<usize>, shifts: Option<&[f32]>, out: &mut [f32]) {
+    if geometry.inner == 1 {
+        fold_rows::<T, S>(x, geometry, unit, groups, shifts, out);
     } else {
-        order::fold_group(row, groups.start, S::IDENTITY, step, S::combine)
+        let scratch = order::columns_scratch(out.len());
+        with_scratch(scratch, |scratch| fold_tile::<T, S>(x, geometry, unit, groups, shifts, scratch, out));
     }
 }
 
-#[inline(always)]
-fn fold_tile<T: Float, S: Step>(x: &[T], geometry: &Geometry, unit: &Unit, groups: Range<usize>, shifts: Option<&[f32]>, out: &mut [f32]) {
-    let (width, inner, length) = (out.len(), geometry.inner as usize, geometry.length as usize);
-    let start = geometry.kept(unit.outputs.start / inner) + unit.outputs.start % inner;
-    let line = |k: usize| &x[start + geometry.reduced(k)..][..width];
-    let none = [0.0; order::TILE];
-    let shifts = shifts.map_or(&none[..width], |s| &s[unit.outputs.clone()]);
-    let step = |a: f32, x: f32, column: usize| S::step(a, x, shifts[column]);
-    let fold = Fold { identity: S::IDENTITY, step, combine: S::combine };
-    with_scratch(width + order::columns_scratch(width), |scratch| {
-        if groups.len() == order::row_groups(length) {
-            order::fold_columns(line, length, fold, scratch, out);
-        } else {
-            order::fold_columns_group(line, length, groups.start, fold, scratch, out);
+simd! {
+    fn fold_rows<T: Float, S: Step>(x: &[T], geometry: &Geometry, unit: &Unit, groups: Range<usize>, shifts: Option<&[f32]>, out: &mut [f32]) {
+        let (length, run) = (geometry.length as usize, geometry.run());
+        let mut gathered = vec![T::zeroed(); if run < length { length } else { 0 }];
+        let mut wide = vec![0.0; if T::DTYPE == DType::F16 { length } else { 0 }];
+        for (o, out) in unit.outputs.clone().zip(out) {
+            let start = geometry.kept(o);
+            let row = if run < length {
+                for (index, part) in gathered.chunks_exact_mut(run).enumerate() {
+                    part.copy_from_slice(&x[start + geometry.reduced(index * run)..][..run]);
+                }
+                &gathered
+            } else {
+                &x[start..start + length]
+            };
+            let shift = shifts.map_or(0.0, |s| s[o]);
+            *out = if T::DTYPE == DType::F16 {
+                // Widened by the instruction for it, which loops over single elements do not use.
+                T::widen_into(row, &mut wide);
+                order::fold_groups(&wide, groups.clone(), S::IDENTITY, |a, x: f32| S::step(a, x, shift), S::combine)
+            } else {
+                order::fold_groups(row, groups.clone(), S::IDENTITY, |a, x: T| S::step(a, x.to_f32(), shift), S::combine)
+            };
         }
-    });
+    }
+}
+
+simd! {
+    fn fold_tile<T: Float, S: Step>(
+        x: &[T],
+        geometry: &Geometry,
+        unit: &Unit,
+        groups: Range<usize>,
+        shifts: Option<&[f32]>,
+        scratch: &mut [f32],
+        out: &mut [f32],
+    ) {
+        let (width, inner, length) = (out.len(), geometry.inner as usize, geometry.length as usize);
+        let start = geometry.kept(unit.outputs.start / inner) + unit.outputs.start % inner;
+        let line = |k: usize| &x[start + geometry.reduced(k)..][..width];
+        let none = [0.0; order::TILE];
+        let shifts = shifts.map_or(&none[..width], |s| &s[unit.outputs.clone()]);
+        let step = |a: f32, x: f32, column: usize| S::step(a, x, shifts[column]);
+        let fold = Fold { identity: S::IDENTITY, step, combine: S::combine };
+        order::fold_columns(line, length, groups, fold, scratch, out);
+    }
 }

@@ -192,24 +192,3 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
     arg::ARGMAX,
     arg::ARGMIN,
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shapes_and_types_are_inferred_and_misfits_refused() {
-        let info = |dtype, dims: &[usize]| [Some(TensorInfo::new(dtype, dims).unwrap())];
-        let reduce = |reduction, axes: &[isize], keepdims| Reduce { reduction, axes: axes.to_vec(), keepdims };
-        let x = info(DType::BF16, &[2, 3, 4]);
-        let shape = |op: Reduce| op.infer(&x).unwrap()[0].shape().to_vec();
-        assert_eq!(shape(reduce(Reduction::Sum, &[0, -1], false)), [3]);
-        assert_eq!(shape(reduce(Reduction::Sum, &[], true)), [1, 1, 1]);
-        assert!(reduce(Reduction::Sum, &[3], true).infer(&x).is_err());
-        for (reduction, dtype) in [(Reduction::Mean, DType::I32), (Reduction::Sum, DType::Bool), (Reduction::LogSumExp, DType::U8)] {
-            let message = reduce(reduction, &[], true).infer(&info(dtype, &[2])).unwrap_err().to_string();
-            assert!(message.contains(reduction.name()) && message.contains(dtype.name()), "{message}");
-        }
-        assert_eq!(reduce(Reduction::Max, &[], true).infer(&info(DType::Bool, &[2])).unwrap()[0].dtype, DType::Bool);
-    }
-}

@@ -119,25 +119,3 @@ pub(super) const DESCRIPTION: Description = Description {
         }))
     },
 };
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn caches_must_fit() {
-        let info = |dtype, dims: &[usize]| Some(TensorInfo::new(dtype, dims).unwrap());
-        let op = RotaryEmbedding { rotary_embedding_dim: 4, ..Default::default() };
-        let x = info(DType::F32, &[2, 4, 3, 8]);
-        let (flat, full) = (info(DType::F32, &[50, 2]), info(DType::F32, &[2, 3, 2]));
-        assert!(op.infer(&[x, flat, flat, info(DType::I64, &[2, 3])]).is_ok());
-        assert!(op.infer(&[x, full, full, None]).is_ok());
-        for (cos, positions) in [(full, info(DType::I64, &[2, 3])), (flat, None), (info(DType::F32, &[50, 4]), info(DType::I64, &[2, 3]))] {
-            assert!(op.infer(&[x, cos, cos, positions]).unwrap_err().to_string().contains("caches"));
-        }
-        assert!(op.infer(&[x, flat, full, None]).is_err());
-        let three = info(DType::F32, &[2, 3, 32]);
-        assert!(op.infer(&[three, full, full, None]).unwrap_err().to_string().contains("num_heads"));
-        assert!(RotaryEmbedding { num_heads: 4, ..op }.infer(&[three, full, full, None]).is_ok());
-    }
-}

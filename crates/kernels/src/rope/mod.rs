@@ -190,27 +190,3 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
     },
     embedding::DESCRIPTION,
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn misfits_are_refused_in_a_line() {
-        let info = |dtype, dims: &[usize]| Some(TensorInfo::new(dtype, dims).unwrap());
-        let op = Rope { interleaved: false };
-        let (x, frequencies) = (info(DType::BF16, &[2, 5, 4, 64]), info(DType::F32, &[16]));
-        assert!(op.infer(&[x, info(DType::I32, &[5]), frequencies]).is_ok());
-        assert!(op.infer(&[x, info(DType::I64, &[2, 5]), frequencies]).is_ok());
-        let refused = |inputs: &[Option<TensorInfo>], word: &str| {
-            let message = op.infer(inputs).unwrap_err().to_string();
-            assert!(message.contains(word), "{message}");
-        };
-        refused(&[x, info(DType::I32, &[2]), frequencies], "[5] or [2, 5]");
-        refused(&[x, info(DType::F32, &[5]), frequencies], "i32");
-        refused(&[x, info(DType::I32, &[5]), info(DType::F32, &[33])], "1 to 32");
-        refused(&[x, info(DType::I32, &[5]), info(DType::BF16, &[32])], "f32");
-        refused(&[info(DType::F32, &[5, 64]), info(DType::I32, &[5]), frequencies], "heads");
-        refused(&[info(DType::I32, &[5, 4, 64]), info(DType::I32, &[5]), frequencies], "i32");
-    }
-}

@@ -89,22 +89,3 @@ fn a_temperature_of_zero_takes_the_first_of_the_greatest() {
     assert_eq!(choose(&[3e38f32, -3e38, 0.0], &ALL, 0).unwrap(), 0);
     assert_eq!(choose(&[3e38f32, -3e38, 0.0], &Settings { temperature: 1e-30, ..ALL }, 0).unwrap(), 0);
 }
-
-#[test]
-fn misfits_are_refused() {
-    let info = |dtype, dims: &[usize]| Some(TensorInfo::new(dtype, dims).unwrap());
-    let fitting = [info(DType::I32, &[2]), info(DType::BF16, &[1, 5]), info(DType::F32, &[3]), info(DType::U32, &[3])];
-    assert!(Sample.infer(&fitting).unwrap().is_empty());
-    for (index, wrong, expected) in [
-        (0, info(DType::I32, &[3]), "i32 [2]"),
-        (1, info(DType::F32, &[0]), "not empty"),
-        (2, info(DType::F32, &[2]), "factors are f32 [2]: f32 [3]"),
-        (3, info(DType::I32, &[3]), "numbers are i32"),
-        (3, None, "'numbers' is missing"),
-    ] {
-        let mut inputs = fitting;
-        inputs[index] = wrong;
-        let message = Sample.infer(&inputs).unwrap_err().to_string();
-        assert!(message.contains(expected), "{message}");
-    }
-}

@@ -20,7 +20,7 @@ fn run<T: Float, const LOG: bool>(arguments: &mut HostArguments<'_>) -> Result<(
     let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(1)?);
     let n = rows.length as usize;
     if rows.inner > 1 {
-        let scratch = |width: usize| 3 * width + order::columns_scratch(width);
+        let scratch = |width: usize| 2 * width + order::columns_scratch(width);
         for_each_tile(rows, x, y, scratch, if LOG { log_softmax_tile } else { softmax_tile });
     } else {
         for_each_block(n, x, y, |_, x, y| in_f32(n, x, y, |_, x, y, ahead| if LOG { log_softmax(x, y, n, ahead) } else { softmax(x, y, n, ahead) }));
@@ -99,7 +99,7 @@ simd! {
             }
         }
         let sum = Fold { identity: 0.0, step: |a, x, _| a + x, combine: order::add };
-        order::fold_columns(|k| &lines[k * width..][..width], lines.len() / width, sum, scratch, scale);
+        fold_lines(lines, sum, scratch, scale);
         scale.iter_mut().for_each(|sum| *sum = 1.0 / *sum);
         for line in lines.chunks_exact_mut(width) {
             for (y, scale) in line.iter_mut().zip(&*scale) {
@@ -115,7 +115,7 @@ simd! {
         let (log, scratch) = rest.split_at_mut(width);
         max_of_columns(lines, scratch, max);
         let sum = Fold { identity: 0.0, step: |a, x, column: usize| a + math::exp_nonpositive(x - max[column]), combine: order::add };
-        order::fold_columns(|k| &lines[k * width..][..width], lines.len() / width, sum, scratch, log);
+        fold_lines(lines, sum, scratch, log);
         log.iter_mut().for_each(|sum| *sum = math::log(*sum));
         for line in lines.chunks_exact_mut(width) {
             for ((y, max), log) in line.iter_mut().zip(&*max).zip(&*log) {
@@ -127,7 +127,17 @@ simd! {
 
 #[inline(always)]
 fn max_of_columns(lines: &[f32], scratch: &mut [f32], max: &mut [f32]) {
-    let width = max.len();
     let larger = Fold { identity: f32::NEG_INFINITY, step: |a, x, _| order::larger(a, x), combine: order::larger };
-    order::fold_columns(|k| &lines[k * width..][..width], lines.len() / width, larger, scratch, max);
+    fold_lines(lines, larger, scratch, max);
+}
+
+#[inline(always)]
+fn fold_lines(
+    lines: &[f32],
+    fold: Fold<impl Fn(f32, f32, usize) -> f32 + Copy, impl Fn(f32, f32) -> f32 + Copy>,
+    scratch: &mut [f32],
+    out: &mut [f32],
+) {
+    let (width, length) = (out.len(), lines.len() / out.len());
+    order::fold_columns(|k| &lines[k * width..][..width], length, 0..order::row_groups(length), fold, scratch, out);
 }

@@ -19,7 +19,7 @@ pub(super) fn kernel(dtype: DType) -> Result<HostKernel> {
 }
 
 fn gate_halves<T: Float>(a: &[T], b: &[T], y: &mut [T], alpha: f32) {
-    halves::map([a, b], y, |[a, b], y| gate(a, b, y, alpha));
+    halves::map([a, b], y, &|[a, b], y| gate(a, b, y, alpha));
 }
 
 fn run<T: Float>(arguments: &mut HostArguments<'_>, gate: fn(&[T], &[T], &mut [T], f32)) -> Result<()> {

@@ -101,19 +101,3 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     }],
     build: |a| Ok(Box::new(SwiGlu { alpha: a.get("alpha")? })),
 }];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shapes_are_inferred_and_misfits_refused() {
-        let info = |dtype, dims: &[usize]| Some(TensorInfo::new(dtype, dims).unwrap());
-        let op = SwiGlu { alpha: 1.0 };
-        assert_eq!(**op.infer(&[info(DType::BF16, &[3, 8]), None]).unwrap()[0].shape(), [3, 4]);
-        assert!(op.infer(&[info(DType::F32, &[3, 7]), None]).unwrap_err().to_string().contains("even"));
-        assert!(op.infer(&[info(DType::F32, &[]), None]).is_err());
-        assert!(op.infer(&[info(DType::F32, &[4]), info(DType::F32, &[5])]).unwrap_err().to_string().contains("alike"));
-        assert!(op.infer(&[info(DType::I32, &[4]), None]).is_err());
-    }
-}

@@ -20,10 +20,10 @@ pub(super) fn fma(dtype: DType) -> Result<HostKernel> {
     match dtype {
         DType::F32 => Ok(|arguments| ternary(arguments, fma_block)),
         DType::F16 => {
-            Ok(|arguments| ternary::<f16, f16, f16>(arguments, |a, b, c, y| halves::map([a, b, c], y, |[a, b, c], y| fma_block(a, b, c, y))))
+            Ok(|arguments| ternary::<f16, f16, f16>(arguments, |a, b, c, y| halves::map([a, b, c], y, &|[a, b, c], y| fma_block(a, b, c, y))))
         }
         DType::BF16 => {
-            Ok(|arguments| ternary::<bf16, bf16, bf16>(arguments, |a, b, c, y| halves::map([a, b, c], y, |[a, b, c], y| fma_block(a, b, c, y))))
+            Ok(|arguments| ternary::<bf16, bf16, bf16>(arguments, |a, b, c, y| halves::map([a, b, c], y, &|[a, b, c], y| fma_block(a, b, c, y))))
         }
         _ => Err(Error::unsupported(format!("fma of {dtype}"))),
     }
@@ -59,7 +59,7 @@ fn run_clamp<T: Number>(arguments: &mut HostArguments<'_>) -> Result<()> {
 }
 
 fn run_clamp_halves<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
-    clamped::<T>(arguments, |x, low, high, y| halves::map([x, low, high], y, |[x, low, high], y| clamp_block(x, low, high, y)))
+    clamped::<T>(arguments, |x, low, high, y| halves::map([x, low, high], y, &|[x, low, high], y| clamp_block(x, low, high, y)))
 }
 
 fn clamped<T: Element>(arguments: &mut HostArguments<'_>, block: Block<T, T, T>) -> Result<()> {

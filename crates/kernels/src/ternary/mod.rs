@@ -153,22 +153,3 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
         build: |_| Ok(Box::new(Where)),
     },
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn info(dtype: DType, dims: &[usize]) -> Option<TensorInfo> {
-        Some(TensorInfo::new(dtype, dims).unwrap())
-    }
-
-    #[test]
-    fn types_and_shapes_are_checked() {
-        let (x, flag) = (info(DType::F16, &[2, 1]), info(DType::Bool, &[3]));
-        assert_eq!(&**Fma.infer(&[x, x, info(DType::F16, &[5])]).unwrap()[0].shape(), [2, 5]);
-        assert!(Fma.infer(&[info(DType::I32, &[2]); 3]).is_err() && Fma.infer(&[x, x, None]).is_err());
-        assert_eq!(&**Where.infer(&[flag, x, x]).unwrap()[0].shape(), [2, 3]);
-        assert!(Where.infer(&[x, x, x]).unwrap_err().to_string().contains("bool expected"));
-        assert!(Where.infer(&[flag, x, info(DType::F32, &[2, 1])]).is_err());
-    }
-}

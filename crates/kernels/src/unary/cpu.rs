@@ -100,7 +100,7 @@ fn run<F: WithScalar<T>, T: Element>(arguments: &mut HostArguments<'_>) -> Resul
 fn run_halves<F: WithScalar<f32>, T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let UnaryParams { space, x, scalar, .. } = arguments.params()?;
     let x = Strided::new(&space, &x, arguments.input::<T>(0)?)?;
-    map1(x, arguments.output::<T>(1)?, &|x, y| halves::map([x], y, |[x], y| block::<F, f32>(x, y, scalar)));
+    map1(x, arguments.output::<T>(1)?, &|x, y| halves::map([x], y, &|[x], y| block::<F, f32>(x, y, scalar)));
     Ok(())
 }
 

@@ -203,27 +203,3 @@ pub(crate) const DESCRIPTIONS: &[Description] = &{
     }
     all
 };
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn types_are_checked_by_function() {
-        let infer = |op, dtype| Unary { op }.infer(&[Some(TensorInfo::new(dtype, &[2]).unwrap())]);
-        assert!(infer(UnaryOp::Abs, DType::I64).is_ok());
-        assert_eq!(infer(UnaryOp::Exp, DType::I64).unwrap_err().to_string(), "exp of i64: one of f32, f16, bf16 expected");
-        assert!(infer(UnaryOp::Neg, DType::Bool).is_err() && Unary { op: UnaryOp::Neg }.infer(&[None]).is_err());
-    }
-
-    #[test]
-    fn every_function_is_an_operator_of_its_name() {
-        for &op in UnaryOp::ALL {
-            let description = DESCRIPTIONS.iter().find(|d| d.name == operator_name(op)).unwrap();
-            assert_eq!(format!("{:?}", description.operator::<&str, &str>([]).unwrap()), format!("{:?}", Unary { op }));
-            assert!(description.inputs[0].dtypes.iter().all(|&dtype| op.takes(dtype)), "{}", op.name());
-        }
-        let elu = DESCRIPTIONS.iter().find(|d| d.name == "elu").unwrap();
-        assert!(format!("{:?}", elu.operator([("alpha", "0.5")]).unwrap()).contains("scalar: 0.5"));
-    }
-}

@@ -3,7 +3,10 @@
 
 use std::{
     num::NonZeroUsize,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        LazyLock,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
 };
 
@@ -41,20 +44,25 @@ fn backend() -> MetalBackend<Simulated> {
     MetalBackend::new(Simulated::new(SimulatorOptions::default()).unwrap(), DeviceKind::MetalSim)
 }
 
-fn compile_all(cases: &[Case]) {
-    let backend = backend();
-    let launches = cases.iter().flat_map(|case| case.plan(backend.properties()).unwrap().launches);
-    backend.compile_all(&launches.map(|launch| launch.kernel).collect::<Vec<_>>()).unwrap();
+/// The cases that are run here. Their kernels are compiled, many in one run of the compiler.
+fn cases() -> &'static [Case] {
+    static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| {
+        let backend = backend();
+        let cases = conformance::sample(conformance::cases(), backend.properties());
+        let launches = cases.iter().flat_map(|case| case.plan(backend.properties()).unwrap().launches);
+        backend.compile_all(&launches.map(|launch| launch.kernel).collect::<Vec<_>>()).unwrap();
+        cases
+    });
+    &CASES
 }
 
 #[test]
 fn every_operator_has_the_bits_of_the_cpu_and_no_findings_under_any_schedule() {
-    let (cases, next) = (conformance::sample(conformance::cases(), backend().properties()), AtomicUsize::new(0));
+    let (cases, next) = (cases(), AtomicUsize::new(0));
     let schedules = if conformance::runs_all() { SCHEDULES } else { 1 };
-    compile_all(&cases);
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let failures: Vec<_> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| work(&cases, &next, schedules))).collect();
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| work(cases, &next, schedules))).collect();
         workers.into_iter().flat_map(|w| w.join().unwrap()).collect()
     });
     println!("{} cases, each under {schedules} of {SCHEDULES} schedules, {} failed", cases.len(), failures.len());
@@ -70,12 +78,11 @@ fn plans_for_any_chip_have_the_bits_of_the_cpu() {
     let default = backend().properties().clone();
     assert!(default.compute_units == 7 && default.name.contains("Apple M1, 7 cores"), "{default:?}");
     let cpu = Device::new(CpuBackend::new(NonZeroUsize::new(1)).unwrap());
-    let cases = conformance::sample(conformance::cases(), &default);
     let shape = |plan: elinvar_kernels::Plan| plan.launches.iter().map(|launch| (launch.grid, launch.kernel.key.clone())).collect::<Vec<_>>();
     for name in ["Apple M4 Max, 40 cores", "Apple M3 Ultra, 80 cores"] {
         let device = simulated(name);
         let differs = |case: &&Case| shape(case.plan(&default).unwrap()) != shape(case.plan(device.properties()).unwrap());
-        let different: Vec<_> = cases.iter().filter(differs).take(8).collect();
+        let different: Vec<_> = cases().iter().filter(differs).take(8).collect();
         assert!(!different.is_empty(), "{name} is planned for as the default");
         different.into_iter().for_each(|case| conformance::compare(case, &device, &cpu, Placement::Aligned).unwrap());
     }

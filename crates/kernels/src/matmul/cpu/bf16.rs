@@ -26,14 +26,9 @@ impl Bf16Pairs {
         static DETECTED: LazyLock<Option<Bf16Pairs>> = LazyLock::new(|| {
             let vendor = __cpuid(0);
             let is_amd = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).as_flattened() == b"AuthenticAMD";
-            if is_amd { Bf16Pairs::possible() } else { None }
+            Avx512::detect().filter(|_| is_amd && is_x86_feature_detected!("avx512bf16")).map(Bf16Pairs)
         });
         *DETECTED
-    }
-
-    /// AVX-512 BF16 at any speed.
-    pub(crate) fn possible() -> Option<Self> {
-        Avx512::detect().filter(|_| is_x86_feature_detected!("avx512bf16")).map(Self)
     }
 
     /// The vectors it works on.

@@ -11,8 +11,6 @@ pub(crate) mod product;
 pub(crate) mod rows;
 pub(crate) mod scratch;
 pub(crate) mod simd;
-#[cfg(test)]
-mod tests;
 pub(crate) mod tile;
 pub(crate) mod unit;
 #[cfg(target_arch = "x86_64")]

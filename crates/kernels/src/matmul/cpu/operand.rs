@@ -83,11 +83,6 @@ impl Values<'_> {
     pub(crate) fn len(&self) -> usize {
         with_values!(self, |v| v.len())
     }
-
-    #[cfg(test)]
-    pub(crate) fn get(&self, index: usize) -> f32 {
-        with_values!(self, |v| v[index].to_f32())
-    }
 }
 
 /// A strided view of a matrix. Every element is in bounds.

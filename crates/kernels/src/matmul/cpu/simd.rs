@@ -6,6 +6,9 @@
 
 use half::{bf16, f16};
 
+#[cfg(target_arch = "x86_64")]
+use crate::simd;
+
 /// A set of vector instructions.
 pub(crate) trait Simd: Copy + Send + Sync {
     /// A vector of [`Simd::LANES`] f32.
@@ -69,31 +72,19 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    /// The widest level of this processor.
+    /// The vectors of the best level ([`crate::simd::level`]).
     pub(crate) fn best() -> Self {
         #[cfg(target_arch = "x86_64")]
         {
-            if let Some(simd) = super::x86::Avx512::detect() {
+            let best = simd::level();
+            if let Some(simd) = super::x86::Avx512::detect().filter(|_| best >= simd::Level::Avx512) {
                 return Level::Avx512(simd);
             }
-            if let Some(simd) = super::x86::Avx2::detect() {
+            if let Some(simd) = super::x86::Avx2::detect().filter(|_| best >= simd::Level::Avx2) {
                 return Level::Avx2(simd);
             }
         }
         Level::Portable(Portable)
-    }
-
-    /// Every level of this processor.
-    #[cfg(test)]
-    pub(crate) fn all() -> Vec<Self> {
-        #[allow(unused_mut)]
-        let mut levels = vec![Level::Portable(Portable)];
-        #[cfg(target_arch = "x86_64")]
-        {
-            levels.extend(super::x86::Avx2::detect().map(Level::Avx2));
-            levels.extend(super::x86::Avx512::detect().map(Level::Avx512));
-        }
-        levels
     }
 
     /// Runs `work` with this level's instructions.

@@ -23,7 +23,9 @@ impl Unit {
     /// The fastest that may sum these operands in this order.
     pub(crate) fn best(level: Level, summation: Summation, a: Values<'_>, b: Values<'_>) -> Self {
         #[cfg(target_arch = "x86_64")]
-        if let (Summation::Fast, Values::Bf16(_), Values::Bf16(_), Some(pairs)) = (summation, a, b, Bf16Pairs::detect()) {
+        if let (Level::Avx512(_), Summation::Fast, Values::Bf16(_), Values::Bf16(_)) = (level, summation, a, b)
+            && let Some(pairs) = Bf16Pairs::detect()
+        {
             return Unit::Bf16Pairs(pairs);
         }
         let _ = (summation, a, b);

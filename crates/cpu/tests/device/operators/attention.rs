@@ -1,0 +1,257 @@
+//! Attention: what it takes, and its launch plans, pure functions of shapes, data types and the device.
+
+use elinvar_core::{DType, DeviceKind, DeviceProperties};
+use elinvar_kernels::{
+    Operator, Plan, Precision, TensorInfo,
+    attention::{Attention, Scoring, decode::DecodeAttention},
+    attention_scores::AttentionScores,
+    kv_append::KvAppend,
+    weighted_sum::WeightedSum,
+};
+
+use super::{f32, info};
+
+fn properties() -> DeviceProperties {
+    DeviceProperties {
+        kind: DeviceKind::Cpu,
+        name: "test".into(),
+        compute_units: 1,
+        simd_width: 1,
+        max_threads_per_threadgroup: 1024,
+        threadgroup_memory: 32 << 10,
+        max_buffer_bytes: usize::MAX,
+        unified_memory: true,
+        dtypes: DType::ALL,
+        compute_capability: None,
+        matrix_library: false,
+    }
+}
+
+/// Inputs that fit: `q`, `k`, `v`, mask, positions, lengths.
+fn inputs() -> [Option<TensorInfo>; 6] {
+    let mask = info(DType::Bool, &[4, 1, 9]);
+    [f32(&[2, 4, 3, 8]), info(DType::BF16, &[2, 2, 9, 8]), info(DType::BF16, &[2, 2, 9, 5]), mask, info(DType::I32, &[2, 3]), info(DType::I32, &[2])]
+}
+
+#[test]
+fn outputs_have_the_queries_type_and_the_values_width() {
+    let shape = |tokens_first| *Attention { tokens_first, ..Attention::default() }.infer(&inputs()).unwrap()[0].shape();
+    assert_eq!((&shape(false)[..], &shape(true)[..]), (&[2, 4, 3, 5][..], &[2, 3, 4, 5][..]));
+    let [q, k, _, rest @ ..] = inputs();
+    let scores = AttentionScores::default().infer(&[&[q, k], &rest[..]].concat()).unwrap();
+    assert_eq!((scores[0].dtype, &scores[0].shape()[..]), (DType::F32, &[2, 4, 3, 9][..]));
+    let sums = WeightedSum.infer(&[scores.first().copied(), inputs()[2]]).unwrap();
+    assert_eq!(&sums[0].shape()[..], [2, 4, 3, 5]);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_in_one_line() {
+    let wrong = [
+        (0, f32(&[2, 4, 3, 7]), "Hq a multiple of Hkv"),
+        (0, f32(&[2, 3, 3, 8]), "Hq a multiple of Hkv"),
+        (0, f32(&[4, 3, 8]), "four axes"),
+        (0, info(DType::F16, &[2, 4, 3, 8]), "q is f16 and k is bf16"),
+        (0, info(DType::I32, &[2, 4, 3, 8]), "q is i32"),
+        (1, None, "'k' is missing"),
+        (2, info(DType::BF16, &[2, 2, 8, 5]), "must agree in all but the last axis"),
+        (2, f32(&[2, 2, 9, 5]), "must agree"),
+        (3, info(DType::I32, &[3, 9]), "the mask is i32"),
+        (3, info(DType::Bool, &[3, 8]), "does not broadcast"),
+        (4, info(DType::I32, &[4]), "positions are i32[4]: i32 [3] or [2, 3] expected"),
+        (4, info(DType::I64, &[3]), "positions are i64"),
+        (5, info(DType::I32, &[3]), "lengths are i32[3]: i32[2] expected"),
+    ];
+    for (index, input, expected) in wrong {
+        let mut inputs = inputs();
+        inputs[index] = input;
+        let error = Attention::default().infer(&inputs).unwrap_err();
+        assert!(error.is_invalid_argument() && error.to_string().contains(expected) && !error.to_string().contains('\n'), "{error}");
+    }
+    let offset = Attention { scoring: Scoring { offset: 1, ..Scoring::default() }, ..Attention::default() };
+    assert!(offset.infer(&inputs()).unwrap_err().to_string().contains("give one of them"));
+    let softcap = Attention { scoring: Scoring { softcap: f32::NAN, ..Scoring::default() }, ..Attention::default() };
+    assert!(softcap.infer(&inputs()).unwrap_err().to_string().contains("softcap is NaN"));
+    let mut transposed = inputs();
+    transposed[1] = transposed[1].map(|k| TensorInfo { layout: k.layout.slice(3, 7, 8, -1).unwrap(), ..k });
+    assert!(Attention::default().infer(&transposed).unwrap_err().to_string().contains("the last axis of k has stride -1"));
+}
+
+#[test]
+fn appended_rows_must_fit_the_cache() {
+    let cache = info(DType::BF16, &[2, 8, 5]);
+    let refuse = |inputs: [Option<TensorInfo>; 3], expected: &str| {
+        let error = KvAppend.infer(&inputs).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    };
+    refuse([cache, f32(&[3, 2, 4]), info(DType::I32, &[3])], "rows [3, 2, 4]");
+    refuse([cache, f32(&[1, 3, 2, 5]), info(DType::I32, &[3])], "both with or both without B");
+    refuse([cache, f32(&[3, 2, 5]), info(DType::I32, &[2])], "positions [2] for 3 tokens");
+    refuse([cache, f32(&[3, 2, 5]), info(DType::I64, &[3])], "positions are i64");
+    refuse([cache, info(DType::F16, &[3, 2, 5]), info(DType::I32, &[3])], "rows of f16 into a cache of bf16");
+    assert!(KvAppend.infer(&[cache, f32(&[3, 2, 5]), info(DType::I32, &[3])]).unwrap().is_empty());
+}
+
+#[test]
+fn plans_are_pure_and_kernels_are_told_apart_by_their_mask() {
+    let key = |mask: Option<TensorInfo>| {
+        let mut inputs = inputs();
+        inputs[3] = mask;
+        let operator = Attention::default();
+        let plan = |inputs: &[Option<TensorInfo>]| operator.plan(inputs, &operator.infer(inputs).unwrap(), &properties()).unwrap();
+        let (first, second) = (plan(&inputs), plan(&inputs));
+        assert_eq!((&first.launches[0].params, &first.launches[0].kernel.key), (&second.launches[0].params, &second.launches[0].kernel.key));
+        first.launches[0].kernel.key.to_string()
+    };
+    assert_eq!(
+        [key(None), key(info(DType::Bool, &[1])), key(f32(&[9]))],
+        ["attention_f32_bf16", "attention_f32_bf16_bool", "attention_f32_bf16_f32"]
+    );
+}
+
+#[test]
+fn a_gpu_splits_long_contexts_of_few_queries() {
+    let gpu = DeviceProperties { simd_width: 32, ..properties() };
+    let plan = |queries: usize, keys: usize| {
+        let inputs = [f32(&[1, 8, queries, 64]), f32(&[1, 2, keys, 64]), f32(&[1, 2, keys, 64]), None, None, None];
+        Attention::default().plan(&inputs, &Attention::default().infer(&inputs).unwrap(), &gpu).unwrap()
+    };
+    let grids = |plan: &Plan| plan.launches.iter().map(|l| (l.kernel.key.to_string(), l.grid.0[0])).collect::<Vec<_>>();
+    let constants = "f32_f32_bool_rows4_lanes8_columns2_chunks1";
+    assert_eq!(grids(&plan(1, 1000)), [(format!("attention_split_{constants}"), 2 * 4), ("attention_merge_f32".to_owned(), 16)]);
+    assert_eq!(grids(&plan(1, 256)), [(format!("attention_{constants}"), 2)]);
+    assert_eq!(plan(1, 1000).scratch, [4 * 8 * 4 * 64, 4 * 8 * 4 * 2]);
+    assert_eq!(plan(100, 1000).launches.len(), 1);
+    assert!(plan(0, 1000).launches.is_empty());
+    assert!(plan(100, 1000).launches.iter().all(|l| l.threadgroup_memory <= gpu.threadgroup_memory));
+}
+
+#[test]
+fn fast_precision_takes_tensor_cores_where_they_serve() {
+    let hopper = DeviceProperties {
+        kind: DeviceKind::Cuda,
+        compute_units: 132,
+        simd_width: 32,
+        threadgroup_memory: 227 << 10,
+        compute_capability: Some(90),
+        ..properties()
+    };
+    let fast = Attention { precision: Precision::Fast, ..Attention::default() };
+    let plan = |operator: Attention, device: &DeviceProperties, q: DType, kv: DType, queries: usize, width: usize, mask: bool| {
+        let of = |dtype, heads: usize, tokens: usize| info(dtype, &[1, heads, tokens, width]);
+        let mask = info(DType::Bool, &[1]).filter(|_| mask);
+        let inputs = [of(q, 8, queries), of(kv, 2, 500), of(kv, 2, 500), mask, None, None];
+        let plan = operator.plan(&inputs, &operator.infer(&inputs).unwrap(), device).unwrap();
+        let first = &plan.launches[0];
+        (first.kernel.key.to_string(), first.grid.0[0], first.threadgroup.0[0], first.threadgroup_memory, first.kernel.cuda.is_some())
+    };
+    let [f32, f16, bf16] = [DType::F32, DType::F16, DType::BF16];
+    let expected = ("attention_prefill_f32_bf16_width128".to_owned(), 16, 384, 1024 + 7 * (32 << 10), true);
+    assert_eq!(plan(fast, &hopper, f32, bf16, 200, 128, false), expected);
+    let expected = ("attention_prefill_f16_f16_width64".to_owned(), 132, 384, 1024 + 7 * (16 << 10), true);
+    assert_eq!(plan(fast, &hopper, f16, f16, 20_000, 64, false), expected);
+    let softcap = Attention { scoring: Scoring { softcap: 1.0, ..Scoring::default() }, ..fast };
+    let inverted = Attention { scoring: Scoring { scale: Some(-1.0), ..Scoring::default() }, ..fast };
+    let [ampere, blackwell, unknown] =
+        [Some(80), Some(100), None].map(|compute_capability| DeviceProperties { compute_capability, ..hopper.clone() });
+    let simulated = DeviceProperties { kind: DeviceKind::MetalSim, ..hopper.clone() };
+    let other = [
+        plan(Attention::default(), &hopper, bf16, bf16, 200, 128, false),
+        plan(fast, &hopper, f32, f32, 200, 128, false),
+        plan(fast, &hopper, bf16, bf16, 63, 128, false),
+        plan(fast, &hopper, bf16, bf16, 200, 80, false),
+        plan(fast, &hopper, bf16, bf16, 200, 128, true),
+        plan(softcap, &hopper, bf16, bf16, 200, 128, false),
+        plan(inverted, &hopper, bf16, bf16, 200, 128, false),
+        plan(fast, &ampere, bf16, bf16, 200, 128, false),
+        plan(fast, &blackwell, bf16, bf16, 200, 128, false),
+        plan(fast, &unknown, bf16, bf16, 200, 128, false),
+        plan(fast, &simulated, bf16, bf16, 200, 128, false),
+    ];
+    // Those whose keys are split have kernels of their own.
+    assert!(other.iter().all(|(key, .., cuda)| !key.contains("prefill") && *cuda == key.starts_with("attention_split_fast")), "{other:?}");
+    assert_eq!(other.iter().filter(|(.., cuda)| *cuda).count(), 1, "{other:?}");
+}
+
+#[test]
+fn fast_precision_takes_simdgroup_matrices_on_metal() {
+    let apple = DeviceProperties { kind: DeviceKind::Metal, simd_width: 32, ..properties() };
+    let fast = Attention { precision: Precision::Fast, ..Attention::default() };
+    let plan =
+        |operator: Attention, device: &DeviceProperties, [q, kv]: [DType; 2], [queries, keys]: [usize; 2], [width, value_width]: [usize; 2]| {
+            let of = |dtype, heads: usize, tokens: usize, width| info(dtype, &[1, heads, tokens, width]);
+            let inputs = [of(q, 32, queries, width), of(kv, 8, keys, width), of(kv, 8, keys, value_width), info(DType::Bool, &[1]), None, None];
+            let plan = operator.plan(&inputs, &operator.infer(&inputs).unwrap(), device).unwrap();
+            let first = &plan.launches[0];
+            (first.kernel.key.to_string(), first.grid.0[0], first.threadgroup.0[0], first.threadgroup_memory)
+        };
+    let [f32, f16, bf16] = [DType::F32, DType::F16, DType::BF16];
+    let (long, wide) = ([500, 2000], [128; 2]);
+    // Strips, and 32 rows of keys or values: of 128 elements, and of 96 in f32.
+    let key = |types: &str, widths: &str| format!("attention_tiled_{types}_bool_{widths}");
+    let expected = (key("f32_bf16", "width128_value_width128"), 8 * 63, 128, 32 * 144 + 32 * (256 + 16));
+    assert_eq!(plan(fast, &apple, [f32, bf16], long, wide), expected);
+    let expected = (key("f32_f32", "width72_value_width96"), 8 * 2, 128, 32 * 144 + 32 * (384 + 16));
+    assert_eq!(plan(fast, &apple, [f32; 2], [9, 256], [67, 96]), expected);
+    let simulated = DeviceProperties { kind: DeviceKind::MetalSim, ..apple.clone() };
+    assert_eq!(plan(fast, &simulated, [f16; 2], long, wide).0, key("f16_f16", "width128_value_width128"));
+    let small = DeviceProperties { threadgroup_memory: 20_000, ..apple.clone() };
+    let cuda = DeviceProperties { kind: DeviceKind::Cuda, compute_capability: Some(80), ..apple.clone() };
+    let other = [
+        plan(Attention::default(), &apple, [bf16; 2], long, wide),
+        plan(fast, &cuda, [bf16; 2], long, wide),
+        plan(fast, &small, [f32; 2], long, wide),
+        plan(fast, &apple, [bf16; 2], long, [128, 136]),
+        // Half of a tile, and keys that are split.
+        plan(fast, &apple, [bf16; 2], [3, 256], wide),
+        plan(fast, &apple, [bf16; 2], [16, 257], wide),
+    ];
+    assert!(other.iter().all(|(key, ..)| !key.contains("tiled")), "{other:?}");
+}
+
+#[test]
+fn a_token_is_appended_and_attends_in_two_launches_or_one() {
+    let inputs = |tokens: usize, width: usize| {
+        let (cache, row) = (info(DType::F16, &[2, 600, width]), f32(&[tokens, 2, width]));
+        vec![cache, row, info(DType::I32, &[tokens]), f32(&[width / 2]), cache, row, f32(&[tokens, 8, width])]
+    };
+    let operator = DecodeAttention::default();
+    let gpu = DeviceProperties { simd_width: 32, ..properties() };
+    let launches = |device: &DeviceProperties, width: usize| {
+        let plan = operator.plan(&inputs(1, width), &operator.infer(&inputs(1, width)).unwrap(), device).unwrap();
+        plan.launches.iter().map(|l| l.kernel.key.operator.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(launches(&gpu, 64), ["attention_decode", "attention_merge"]);
+    assert_eq!(launches(&gpu, 300), ["rope_append", "rope", "attention_split", "attention_merge"]);
+    assert_eq!(launches(&properties(), 64), ["rope_append", "rope", "attention"]);
+    let fast = DecodeAttention { precision: Precision::Fast, ..operator };
+    let plan = |device: &DeviceProperties| fast.plan(&inputs(1, 64), &fast.infer(&inputs(1, 64)).unwrap(), device).unwrap();
+    let ampere = DeviceProperties { kind: DeviceKind::Cuda, compute_capability: Some(80), compute_units: 10, ..gpu.clone() };
+    let on_tensor_cores = plan(&ampere).launches.iter().map(|l| (l.kernel.key.to_string(), l.grid.0)).collect::<Vec<_>>();
+    // There is room for 10 parts of each key head; of 7, too, no warp takes more than a step.
+    let expected = [("attention_decode_fast_f32_f16_width64", [7, 1, 2]), ("attention_merge_fast_f32_f16_width64", [2, 8, 1])];
+    assert_eq!(on_tensor_cores, expected.map(|(key, grid)| (key.to_owned(), grid)));
+    // A cluster takes few keys.
+    let hopper = DeviceProperties { compute_capability: Some(90), ..ampere };
+    let clustered = plan(&hopper);
+    assert_eq!(
+        clustered.launches.iter().map(|l| (l.kernel.key.to_string(), l.grid.0)).collect::<Vec<_>>(),
+        [("attention_decode_fast_f32_f16_width64_cluster8".to_owned(), [8, 1, 2])]
+    );
+    assert!(clustered.scratch.is_empty());
+    assert_eq!(plan(&gpu).launches[0].kernel.key.operator, "attention_decode");
+    let message = operator.infer(&inputs(2, 64)).unwrap_err().to_string();
+    assert!(message.contains("one token of one sequence") && !message.contains('\n'), "{message}");
+}
+
+#[test]
+fn tiles_have_fewer_rows_where_units_would_be_idle() {
+    let inputs = [info(DType::BF16, &[1, 32, 1, 64]), info(DType::BF16, &[1, 8, 1024, 64]), info(DType::BF16, &[1, 8, 1024, 64]), None, None, None];
+    let key = |compute_units: usize| {
+        let device = DeviceProperties { simd_width: 32, compute_units, ..properties() };
+        let operator = Attention::default();
+        let plan = operator.plan(&inputs, &operator.infer(&inputs).unwrap(), &device).unwrap();
+        (plan.launches[0].kernel.key.to_string(), plan.launches[0].grid.0[0])
+    };
+    assert_eq!(key(16), ("attention_split_bf16_bf16_bool_rows4_lanes8_columns2_chunks1".to_owned(), 32));
+    assert_eq!(key(132), ("attention_split_bf16_bf16_bool_rows1_lanes8_columns2_chunks1".to_owned(), 128));
+}

@@ -1,0 +1,181 @@
+//! Matrix products and what contains them.
+
+use elinvar_core::{Backend, DType, DeviceKind, DeviceProperties, MatrixProduct, NullBackend};
+use elinvar_kernels::{
+    Operator, Plan, Precision, TensorInfo,
+    lora::LoraLinear,
+    matmul::{MatMul, MatVec},
+    projection::Projection,
+};
+
+use super::{f32, info};
+
+fn properties() -> DeviceProperties {
+    NullBackend::new().properties().clone()
+}
+
+#[test]
+fn one_row_is_kept_and_many_are_summed_in_blocks() {
+    let of_cores = |compute_units| DeviceProperties { compute_units, threadgroup_memory: 32 << 10, ..properties() };
+    let launch_on = |cores: usize, [m, n, k]: [usize; 3]| {
+        let (operator, inputs) = (MatMul { transpose_b: true, ..MatMul::default() }, [[m, k], [n, k]].map(|dims| info(DType::BF16, &dims)));
+        let plan = operator.plan(&inputs, &operator.infer(&inputs).unwrap(), &of_cores(cores)).unwrap();
+        let [launch] = &plan.launches[..] else { panic!("{} launches", plan.launches.len()) };
+        assert_eq!(launch.work.operations, 2 * (m * n * k) as u64);
+        (launch.grid.0[0], launch.kernel.key.constants.clone())
+    };
+    let launch = |extents| launch_on(10, extents);
+    let ahead = |visits: u32| vec![("ahead", visits)];
+    // A decoded token's widest and narrowest products on an M1, an M4 Max and an M3 Ultra.
+    assert_eq!([7, 40, 80].map(|cores| launch_on(cores, [1, 14_336, 4096]).0), [14, 80, 160]);
+    assert_eq!([7, 40, 80].map(|cores| launch_on(cores, [1, 1024, 4096])), [(14, ahead(8)), (80, ahead(8)), (128, ahead(4))]);
+    // Twice ten threadgroups of eight simdgroups take columns in turn; fewer columns have a simdgroup each.
+    assert_eq!([launch([1, 1000, 4096]), launch([1, 150, 4096])], [(20, ahead(8)), (19, ahead(4))]);
+    assert_eq!(launch([1, 1000, 9000]), (250, vec![("rows", 1), ("columns", 1)]));
+    // 16 by 16 elements a tile; 64 by 64 a block.
+    assert_eq!([launch([130, 70, 40]), launch([33, 32, 40])], [(6, vec![("visits", 4)]), (6, vec![("down", 4)])]);
+    assert_eq!(launch([600, 31, 40]), (76, vec![("down", 4)]));
+}
+
+fn plan(dtypes: [DType; 3], precision: Precision, library: bool) -> Plan {
+    let device = DeviceProperties { kind: DeviceKind::Cuda, matrix_library: library, ..properties() };
+    let operator = MatMul { transpose_b: true, precision, output: Some(dtypes[2]), ..MatMul::default() };
+    let inputs = [info(dtypes[0], &[2, 20, 64]), info(dtypes[1], &[32, 64]), None];
+    operator.plan(&inputs, &operator.infer(&inputs).unwrap(), &device).unwrap()
+}
+
+#[test]
+fn the_library_gets_fast_products_of_operands_it_takes() {
+    let by_library = |dtypes, precision, library| plan(dtypes, precision, library).launches.iter().any(|l| l.kernel.cuda.is_some());
+    let (f32, f16, bf16) = (DType::F32, DType::F16, DType::BF16);
+    assert!(by_library([bf16, bf16, f32], Precision::Fast, true));
+    assert!(!by_library([bf16, bf16, f32], Precision::Fast, false));
+    assert!(!by_library([bf16, bf16, f32], Precision::Strict, true));
+    assert!(!by_library([bf16, f32, f32], Precision::Fast, true));
+    assert!(!by_library([f16, f16, bf16], Precision::Fast, true));
+}
+
+#[test]
+fn a_wider_input_is_rounded_first() {
+    let plan = plan([DType::F32, DType::BF16, DType::F32], Precision::Fast, true);
+    assert_eq!(plan.scratch, [2 * 20 * 64 * 2]);
+    let keys: Vec<_> = plan.launches.iter().map(|launch| launch.kernel.key.to_string()).collect();
+    assert_eq!(keys, ["cast_f32_bf16", "matrix_product_bf16_f32"]);
+    let params: MatrixProduct = bytemuck::pod_read_unaligned(&plan.launches[1].params);
+    assert_eq!((params.m, params.n, params.k, params.a, params.b), (40, 32, 64, [0, 64, 1], [0, 64, 1]));
+}
+
+#[test]
+fn one_row_of_a_small_rank_is_one_launch_on_a_gpu() {
+    let launches = |m: usize, r: usize| {
+        let inputs = [[m, 64], [40, 64], [r, 64], [40, r]].map(|dims| info(DType::F32, &dims));
+        let plan = LoraLinear { scale: 1.0, precision: Precision::Strict }.plan(&inputs, &[], &properties()).unwrap();
+        plan.launches.iter().map(|launch| launch.grid.0[0]).collect::<Vec<_>>()
+    };
+    assert_eq!([launches(1, 8), launches(1, 16)], [[5], [5]]);
+    assert_eq!([launches(2, 8).len(), launches(1, 17).len()], [2, 2]);
+}
+
+#[test]
+fn many_rows_of_fast_precision_are_the_library_s_on_cuda() {
+    let device = DeviceProperties { kind: DeviceKind::Cuda, matrix_library: true, ..properties() };
+    let keys = |x: DType, weight: DType, r: usize, precision: Precision| {
+        let inputs = [info(x, &[2, 10, 64]), info(weight, &[40, 64]), info(DType::F32, &[r, 64]), info(DType::F16, &[40, r])];
+        let plan = LoraLinear { scale: 2.0, precision }.plan(&inputs, &[], &device).unwrap();
+        plan.launches.iter().map(|launch| launch.kernel.key.to_string()).collect::<Vec<_>>()
+    };
+    let (f32, bf16) = (DType::F32, DType::BF16);
+    assert_eq!(keys(f32, f32, 8, Precision::Fast), ["lora_adapter_f32_f32_f16_f32_rows1", "matrix_product_added_f32_f32"]);
+    assert_eq!(keys(f32, bf16, 8, Precision::Fast)[1..], ["cast_f32_bf16", "matrix_product_added_bf16_f32"]);
+    for others in [keys(f32, f32, 8, Precision::Strict), keys(bf16, f32, 8, Precision::Fast), keys(f32, f32, 300, Precision::Fast)] {
+        assert!(others.len() == 2 && others.iter().all(|key| !key.contains("product")), "{others:?}");
+    }
+}
+
+#[test]
+fn a_row_that_fits_is_normalised_in_the_launch() {
+    let launches = |rows: usize, k: usize| {
+        let inputs = [info(DType::F32, &[rows, k]), None, info(DType::BF16, &[4096, k]), None, None, None, None, None, None];
+        let operator = Projection { epsilon: Some(1e-5), gated: false };
+        let plan = operator.plan(&inputs, &operator.infer(&inputs).unwrap(), &properties()).unwrap();
+        plan.launches.iter().map(|l| l.kernel.key.operator.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(launches(1, 4096), ["projection"]);
+    assert_eq!(launches(2, 4096), ["rms_norm", "projection"]);
+    assert_eq!(launches(1, 14_336), ["rms_norm", "projection"]);
+}
+
+fn dims(operator: &impl Operator, inputs: &[Option<TensorInfo>]) -> Vec<usize> {
+    operator.infer(inputs).unwrap()[0].shape().to_vec()
+}
+
+#[test]
+fn shapes_follow_numpy() {
+    let (op, f) = (MatMul::default(), DType::F32);
+    assert_eq!(dims(&op, &[info(f, &[2, 1, 3, 4]), info(f, &[5, 4, 6]), None]), [2, 5, 3, 6]);
+    assert_eq!(dims(&op, &[info(f, &[4]), info(f, &[5, 4, 6]), None]), [5, 6]);
+    assert_eq!(dims(&op, &[info(f, &[5, 3, 4]), info(f, &[4]), None]), [5, 3]);
+    assert_eq!(dims(&op, &[info(f, &[4]), info(f, &[4]), None]), [0usize; 0]);
+    let transposed = MatMul { transpose_a: true, transpose_b: true, output: Some(DType::BF16), ..op };
+    assert_eq!(dims(&transposed, &[info(f, &[4, 3]), info(f, &[6, 4]), info(f, &[6])]), [3, 6]);
+    assert_eq!(transposed.infer(&[info(f, &[4, 3]), info(f, &[6, 4]), None]).unwrap()[0].dtype, DType::BF16);
+    assert_eq!(dims(&MatVec, &[info(DType::BF16, &[2, 5, 4]), info(f, &[3, 1, 4]), None]), [3, 2, 5]);
+}
+
+#[test]
+fn operands_of_a_product_that_do_not_fit_are_refused() {
+    let (op, f) = (MatMul::default(), DType::F32);
+    let refusal = |a, b, bias| op.infer(&[a, b, bias]).unwrap_err().to_string();
+    assert!(refusal(info(f, &[2, 3]), info(f, &[4, 5]), None).contains("k"));
+    assert!(refusal(info(f, &[]), info(f, &[4, 5]), None).contains("axis"));
+    assert!(refusal(info(f, &[2, 3, 4]), info(f, &[3, 4, 5]), None).contains("broadcast"));
+    assert!(refusal(info(f, &[3, 4]), info(f, &[4, 5]), info(f, &[4])).contains("[5]"));
+    assert!(refusal(info(DType::I32, &[3, 4]), info(f, &[4, 5]), None).contains("i32"));
+    assert!(refusal(None, info(f, &[4, 5]), None).contains("'a' is missing"));
+    assert!(MatMul { output: Some(DType::U8), ..op }.infer(&[info(f, &[3, 4]), info(f, &[4, 5]), None]).is_err());
+    assert!(MatVec.infer(&[info(f, &[4]), info(f, &[4]), None]).is_err());
+    assert!(MatVec.infer(&[info(f, &[3, 4]), info(f, &[5]), None]).is_err());
+}
+
+#[test]
+fn an_adapter_must_fit() {
+    let operator = LoraLinear { scale: 1.0, precision: Precision::Strict };
+    let fitting = [f32(&[2, 3, 8]), f32(&[5, 8]), f32(&[4, 8]), f32(&[5, 4]), f32(&[5])];
+    assert_eq!(**operator.infer(&fitting).unwrap()[0].shape(), [2, 3, 5]);
+    let wrong: [(usize, &[usize], &str); 6] =
+        [(0, &[], "x"), (1, &[8], "[n, k]"), (1, &[5, 7], "[5, 8]"), (2, &[4, 5], "[4, 8]"), (3, &[4, 5], "[5, 4]"), (4, &[8], "[5]")];
+    for (index, dims, expected) in wrong {
+        let mut inputs = fitting;
+        inputs[index] = f32(dims);
+        let message = operator.infer(&inputs).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+    }
+    let mut inputs = fitting;
+    inputs[3] = info(DType::I8, &[5, 4]);
+    assert!(operator.infer(&inputs).unwrap_err().to_string().contains("b is i8"));
+}
+
+#[test]
+fn a_projection_refuses_misfits_in_a_line() {
+    let (x, w) = (info(DType::F32, &[2, 8]), info(DType::BF16, &[6, 8]));
+    let refused = |operator: Projection, change: &dyn Fn(&mut [Option<TensorInfo>; 9]), word: &str| {
+        let mut inputs = [x, None, w, None, None, None, None, None, None];
+        assert!(Projection::default().infer(&inputs).is_ok());
+        change(&mut inputs);
+        let message = operator.infer(&inputs).unwrap_err().to_string();
+        assert!(message.contains(word) && !message.contains('\n'), "{message}");
+    };
+    let (plain, gated) = (Projection::default(), Projection { gated: true, epsilon: None });
+    refused(plain, &|i| i[0] = info(DType::BF16, &[2, 8]), "x is bf16");
+    refused(plain, &|i| i[2] = None, "'w0' is missing");
+    refused(plain, &|i| i[2] = info(DType::F32, &[6, 7]), "[n, 8] expected");
+    refused(plain, &|i| i[4] = w, "w2 is given without w1");
+    refused(plain, &|i| i[3] = info(DType::F16, &[6, 8]), "project them separately");
+    refused(plain, &|i| i[5] = info(DType::F32, &[5]), "[6] expected");
+    refused(plain, &|i| i[1] = info(DType::F32, &[8]), "without epsilon");
+    refused(Projection { epsilon: Some(0.0), gated: false }, &|i| i[1] = info(DType::F32, &[7]), "norm has shape [7]");
+    refused(gated, &|_| (), "two weights of the same shape");
+    refused(gated, &|i| i[3] = info(DType::BF16, &[5, 8]), "two weights of the same shape");
+    refused(plain, &|i| (i[3], i[8]) = (w, info(DType::F32, &[2, 6])), "beside several weights");
+    refused(plain, &|i| i[8] = info(DType::F32, &[2, 8]), "f32 [2, 6] expected");
+}
