@@ -1,6 +1,8 @@
 use std::{
     collections::VecDeque,
+    pin::Pin,
     sync::{Arc, Condvar, Mutex, PoisonError},
+    task::{Context, Poll, Waker},
 };
 
 use crate::{Error, Result};
@@ -20,9 +22,14 @@ pub trait Wait: Send + Sync {
 
     /// Whether it has completed (or failed).
     fn is_complete(&self) -> bool;
+
+    /// Calls `then` when it has completed, on a thread of the device's, or at once. Later work may wait for what `then` does.
+    fn notify(self: Arc<Self>, then: Box<dyn FnOnce() + Send>);
 }
 
 /// A submitted list's future end. Dropping it neither waits nor cancels.
+///
+/// A thread waits for it with [`Completion::wait`], an asynchronous task with `.await`, and [`Completion::on_complete`] calls back.
 #[derive(Clone)]
 pub struct Completion(Arc<dyn Wait>);
 
@@ -51,6 +58,48 @@ impl Completion {
     pub fn is_complete(&self) -> bool {
         self.0.is_complete()
     }
+
+    /// Calls `then` with the result when it is done: on a thread of the device's, which should not be kept long, or at once.
+    pub fn on_complete(&self, then: impl FnOnce(Result<()>) + Send + 'static) {
+        let done = self.clone();
+        self.0.clone().notify(Box::new(move || then(done.wait())));
+    }
+}
+
+impl IntoFuture for Completion {
+    type Output = Result<()>;
+    type IntoFuture = Completing;
+
+    fn into_future(self) -> Completing {
+        Completing { completion: self, waker: None }
+    }
+}
+
+/// What `.await` of a [`Completion`] polls.
+pub struct Completing {
+    completion: Completion,
+    /// The task to wake, once it has asked to be.
+    waker: Option<Arc<Mutex<Option<Waker>>>>,
+}
+
+impl Future for Completing {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let task = Some(context.waker().clone());
+        match &self.waker {
+            Some(waker) => *waker.lock().unwrap_or_else(PoisonError::into_inner) = task,
+            None => {
+                let waker = Arc::new(Mutex::new(task));
+                self.waker = Some(waker.clone());
+                self.completion.on_complete(move |_| {
+                    let task = waker.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    task.into_iter().for_each(Waker::wake);
+                });
+            }
+        }
+        if self.completion.is_complete() { Poll::Ready(self.completion.wait()) } else { Poll::Pending }
+    }
 }
 
 /// A completion that a host thread fulfils.
@@ -64,6 +113,8 @@ pub struct Signal {
 struct State {
     result: Option<Result<()>>,
     told: bool,
+    /// What to call when there is one.
+    then: Vec<Box<dyn FnOnce() + Send>>,
 }
 
 impl Signal {
@@ -74,8 +125,12 @@ impl Signal {
 
     /// Fulfils it; the first result stands.
     pub fn complete(&self, result: Result<()>) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).result.get_or_insert(result);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.result.get_or_insert(result);
+        let then = std::mem::take(&mut state.then);
+        drop(state);
         self.done.notify_all();
+        then.into_iter().for_each(|then| then());
     }
 }
 
@@ -95,6 +150,15 @@ impl Wait for Signal {
 
     fn is_complete(&self) -> bool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).result.is_some()
+    }
+
+    fn notify(self: Arc<Self>, then: Box<dyn FnOnce() + Send>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.result.is_none() {
+            return state.then.push(then);
+        }
+        drop(state);
+        then();
     }
 }
 
@@ -126,6 +190,17 @@ impl<W: Wait> InFlight<W> {
         }
     }
 
+    /// Forgets those that have completed; the first error since the last call that nobody was told.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub fn settle_completed(&mut self) -> Result<()> {
+        while let Some(oldest) = self.submissions.pop_front_if(|oldest| oldest.is_complete()) {
+            self.keep(&oldest);
+        }
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
     /// Waits for all of them; the first error since the last call that nobody was told.
     ///
     /// # Errors
@@ -139,5 +214,63 @@ impl<W: Wait> InFlight<W> {
         if let (false, Err(error)) = submission.settle() {
             self.failure.get_or_insert(error);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::mpsc,
+        task::Wake,
+        thread::{self, Thread},
+    };
+
+    use super::*;
+    use crate::Reading;
+
+    struct Unpark(Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    /// The least of executors.
+    fn block_on<F: Future>(future: F) -> F::Output {
+        let (waker, mut future) = (Arc::new(Unpark(thread::current())).into(), std::pin::pin!(future));
+        loop {
+            match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(value) => return value,
+                Poll::Pending => thread::park(),
+            }
+        }
+    }
+
+    #[test]
+    fn a_completion_calls_back_once_before_and_after_it_is_done() {
+        let signal = Signal::new();
+        let completion = Completion::new(signal.clone());
+        let (sender, results) = mpsc::channel();
+        let call = |sender: &mpsc::Sender<Result<()>>| {
+            let sender = sender.clone();
+            completion.on_complete(move |result| sender.send(result).unwrap());
+        };
+        call(&sender);
+        assert!(results.try_recv().is_err());
+        signal.complete(Err(Error::device_lost("gone")));
+        assert!(results.recv().unwrap().unwrap_err().to_string().contains("gone"));
+        call(&sender);
+        assert!(results.recv().unwrap().is_err() && results.try_recv().is_err());
+    }
+
+    #[test]
+    fn completions_and_readings_are_awaited() {
+        let signal = Signal::new();
+        let reading = Reading::new(Completion::new(signal.clone()), || Ok(vec![1, 2]));
+        let waiting = thread::spawn(move || block_on(async move { reading.await }));
+        signal.complete(Ok(()));
+        assert_eq!(waiting.join().unwrap().unwrap(), [1, 2]);
+        assert!(block_on(Completion::ready(Err(Error::device_lost("gone"))).into_future()).is_err());
     }
 }

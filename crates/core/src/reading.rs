@@ -1,4 +1,4 @@
-use std::fmt;
+use std::{fmt, pin::Pin};
 
 use crate::{Completion, Result};
 
@@ -31,6 +31,18 @@ impl Reading {
     pub fn wait(self) -> Result<Vec<u8>> {
         self.arrival.wait()?;
         (self.take)()
+    }
+}
+
+impl IntoFuture for Reading {
+    type Output = Result<Vec<u8>>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Result<Vec<u8>>> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            self.arrival.await?;
+            (self.take)()
+        })
     }
 }
 

@@ -187,6 +187,11 @@ impl Backend for CudaBackend {
     }
 
     fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        if bytes.len() <= Staging::PIECE {
+            // Others may submit while the bytes are in flight.
+            bytes.copy_from_slice(&self.read_later(buffer, offset, bytes.len())?.wait()?);
+            return self.queue().in_flight.settle_completed();
+        }
         let from = buffer.downcast::<Memory>()?.pointer + offset as u64;
         let mut queue = self.queue();
         self.context.enter()?;

@@ -7,7 +7,8 @@ use std::{
     fs,
     path::Path,
     ptr,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc},
+    thread,
 };
 
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
@@ -180,6 +181,35 @@ pub(crate) struct Context {
     /// Each launch waits for its end (the driver's own debugging aid).
     blocking: bool,
     lost: OnceLock<Error>,
+    watcher: Watcher,
+}
+
+/// A thread that waits for events in the order of the stream, made when somebody first asks to be called back.
+#[derive(Default)]
+pub(crate) struct Watcher(Mutex<Option<mpsc::Sender<Watch>>>);
+
+type Watch = Box<dyn FnOnce() + Send>;
+
+impl Watcher {
+    /// Has the thread do this after what it was given before.
+    pub(crate) fn start(&self, watch: Watch) {
+        let mut sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let watch = match &*sender {
+            Some(known) => known.send(watch).err().map(|unsent| unsent.0),
+            None => Some(watch),
+        };
+        let Some(watch) = watch else { return };
+        let (new, watches) = mpsc::channel::<Watch>();
+        let watcher = thread::Builder::new().name("elinvar-completions".into());
+        match watcher.spawn(move || watches.into_iter().for_each(|watch| watch())) {
+            Ok(_) => {
+                let _ = new.send(watch);
+                *sender = Some(new);
+            }
+            // A system that gives no thread has the caller wait.
+            Err(_) => watch(),
+        }
+    }
 }
 
 // SAFETY: contexts, streams and events may be used from any thread; calls go to the driver, which locks.
@@ -216,6 +246,7 @@ impl Context {
             suspects: Mutex::default(),
             blocking: env::var("CUDA_LAUNCH_BLOCKING").is_ok_and(|value| value == "1"),
             lost: OnceLock::new(),
+            watcher: Watcher::default(),
         };
         if context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? == 0 {
             return Err(Error::device_unavailable(format!("CUDA device {ordinal} has no stream-ordered memory: use another device")));
@@ -417,6 +448,11 @@ impl Event {
     pub(crate) fn is_past(&self) -> bool {
         // SAFETY: the event lives. The context need not be current.
         self.context.enter().is_err() || unsafe { sys::cuEventQuery(self.raw) } != CUresult::CUDA_ERROR_NOT_READY
+    }
+
+    /// What waits for it beside the caller.
+    pub(crate) fn watcher(&self) -> &Watcher {
+        &self.context.watcher
     }
 
     /// Blocks until it has passed.

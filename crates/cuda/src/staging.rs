@@ -10,10 +10,8 @@ use crate::{
     memory::Pinned,
 };
 
-/// Bytes that one copy moves at most.
-const PIECE: usize = 4 << 20;
 /// Bytes that may be in flight to the device.
-const RING: usize = 4 * PIECE;
+const RING: usize = 4 * Staging::PIECE;
 /// Copies start at multiples of it.
 const ALIGNMENT: usize = 256;
 
@@ -40,11 +38,14 @@ fn place(next: usize, bytes: usize) -> Range<usize> {
 }
 
 impl Staging {
+    /// Bytes that one copy moves at most.
+    pub(crate) const PIECE: usize = 4 << 20;
+
     /// Copies to the device in stream order. The bytes are read before it returns.
     pub(crate) fn write(&mut self, context: &Arc<Context>, to: sys::CUdeviceptr, bytes: &[u8]) -> Result<()> {
         let base = pinned(&mut self.ring, context, RING)?.pointer;
         let mut to = to;
-        for piece in bytes.chunks(PIECE) {
+        for piece in bytes.chunks(Staging::PIECE) {
             let range = place(self.next, piece.len());
             while let Some((_, sent)) = self.on_their_way.front() {
                 let in_the_way = self.on_their_way.iter().any(|(other, _)| other.start < range.end && range.start < other.end);
@@ -72,11 +73,11 @@ impl Staging {
 
     /// Copies from the device, after everything submitted, which is done when it returns.
     pub(crate) fn read(&mut self, context: &Arc<Context>, from: sys::CUdeviceptr, bytes: &mut [u8]) -> Result<()> {
-        let base = pinned(&mut self.back, context, 2 * PIECE)?.pointer;
+        let base = pinned(&mut self.back, context, 2 * Staging::PIECE)?.pointer;
         let mut arriving: Option<(&mut [u8], usize, Event)> = None;
         let mut from = from;
-        for (number, piece) in bytes.chunks_mut(PIECE).enumerate() {
-            let (half, length) = (number % 2 * PIECE, piece.len());
+        for (number, piece) in bytes.chunks_mut(Staging::PIECE).enumerate() {
+            let (half, length) = (number % 2 * Staging::PIECE, piece.len());
             // SAFETY: the half is inside the pinned memory; what arrived in it before was taken out a round ago.
             let result = unsafe { sys::cuMemcpyDtoHAsync_v2(base.add(half).cast(), from, length, context.stream()) };
             context.check(&format!("copying {length} bytes from the GPU"), result)?;
@@ -105,8 +106,8 @@ mod tests {
 
     #[test]
     fn copies_follow_each_other_and_begin_again_at_the_end() {
-        assert_eq!(place(0, PIECE), 0..PIECE);
-        assert_eq!(place(3 * PIECE, PIECE), 3 * PIECE..RING);
-        assert_eq!(place(3 * PIECE + ALIGNMENT, PIECE), 0..PIECE);
+        assert_eq!(place(0, Staging::PIECE), 0..Staging::PIECE);
+        assert_eq!(place(3 * Staging::PIECE, Staging::PIECE), 3 * Staging::PIECE..RING);
+        assert_eq!(place(3 * Staging::PIECE + ALIGNMENT, Staging::PIECE), 0..Staging::PIECE);
     }
 }

@@ -98,4 +98,13 @@ impl Wait for Submission {
     fn is_complete(&self) -> bool {
         self.done.is_past()
     }
+
+    fn notify(self: Arc<Self>, then: Box<dyn FnOnce() + Send>) {
+        let (submission, watcher) = (self.clone(), self.done.watcher());
+        watcher.start(Box::new(move || {
+            // Who asks for the result is told it.
+            let _ = submission.done.wait();
+            then();
+        }));
+    }
 }

@@ -110,6 +110,21 @@ fn a_refusal_belongs_to_its_own_submission() {
 }
 
 #[test]
+fn completions_call_back_in_order() {
+    let Some(device) = common::device() else { return };
+    let (x, indices, y) = (words(&device, &[5, 6, 7, 8]), words(&device, &[0, 1]), device.allocate(8).unwrap());
+    let list = choosing(&device, &x, &indices, &y);
+    let (sender, results) = std::sync::mpsc::channel();
+    for last in [1u32, 4, 2] {
+        device.write(&indices, 4, &last.to_ne_bytes()).unwrap();
+        let sender = sender.clone();
+        device.submit(&list).unwrap().on_complete(move |result| sender.send((last, result.is_ok())).unwrap());
+    }
+    let found: Vec<_> = (0..3).map(|_| results.recv_timeout(std::time::Duration::from_secs(60)).unwrap()).collect();
+    assert_eq!(found, [(1, true), (4, false), (2, true)]);
+}
+
+#[test]
 fn every_input_that_is_refused_elsewhere_is_refused() {
     let Some(device) = common::device() else { return };
     for case in conformance::refused() {
