@@ -91,6 +91,23 @@ fn sums_are_normalised_in_one_launch_with_many_rows() {
     assert_eq!(w.recorded(100, body), ["add_rms_norm"]);
 }
 
+#[test]
+fn chains_of_the_same_operands_are_programs_of_their_own() {
+    let executor = null();
+    let [a, b] = [(); 2].map(|()| executor.zeros(DType::F32, &[100]).unwrap());
+    let (recording, ()) = executor
+        .record(|recorded| {
+            let a = a.on(recorded)?;
+            (0..3).try_for_each(|_| a.silu()?.mul(&b)?.add(&a).map(drop))
+        })
+        .unwrap();
+    let parameters = |command: &Command| match command {
+        Command::Dispatch(dispatch) => dispatch.bindings.len(),
+        Command::Copy { .. } | Command::Fill { .. } => 0,
+    };
+    assert_eq!(recording.list.commands().iter().map(parameters).collect::<Vec<_>>(), [3; 3]);
+}
+
 /// Attention over caches, with something done to the keys' cache between.
 fn attend(tokens: usize, heads: usize, between: impl Fn(&Tensor) -> Result<()>) -> Vec<String> {
     let executor = null();

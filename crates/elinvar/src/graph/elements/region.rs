@@ -70,8 +70,9 @@ impl Region {
         let mut region = Self { shape, nodes: BTreeSet::from([root]) };
         region.absorb(graph);
         for other in (0..root).rev() {
-            let is_used = |value: Value| graph.wanted[value] || graph.users(value).next().is_some();
-            let is_end = |element: &Element| *element.info.shape() == shape && is_used(element.value) && region.is_stored(graph, element.value);
+            // What goes into operators on elements alone is part of their program.
+            let is_needed = |value: Value| graph.wanted[value] || graph.users(value).any(|user| Element::of(&graph.nodes[user]).is_none());
+            let is_end = |element: &Element| *element.info.shape() == shape && is_needed(element.value);
             if region.nodes.contains(&other) || !Element::of(&graph.nodes[other]).is_some_and(|element| is_end(&element)) {
                 continue;
             }
