@@ -19,9 +19,11 @@ pub mod rows;
 pub use elinvar_math::{self as math, functions, simd};
 
 mod attributes;
+mod description;
 mod elementwise;
 mod metal;
 mod operator;
+mod signature;
 
 pub mod attention;
 pub mod attention_scores;

@@ -20,10 +20,10 @@ pub use triangle::{Trilu, TriluParams};
 pub use view::{Expand, Reshape, Slice, Transpose, View};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
+    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, TensorInfo,
     elementwise::{self, Operand, Space, over_elements, over_groups, storage},
     metal::{self, metal_file, params},
-    required,
+    signature::operands,
 };
 
 const FILES: &[MetalFile] = &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, CopyParams::METAL, metal_file!("copy/copy.metal")];
@@ -62,14 +62,21 @@ impl CopyParams {
     }
 }
 
+operands! {
+    mod operands {
+        x: read(DType::ALL) bits, "any shape";
+        -> y: write(like x) bits, "row-major";
+    }
+}
+
 impl Operator for Copy {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let x = required(inputs, 0, "x")?;
+        let operands::Inputs { x } = operands::Inputs::new("copy", inputs)?;
         Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let x = required(inputs, 0, "x")?;
+        let operands::Inputs { x } = operands::Inputs::new("copy", inputs)?;
         Ok(launch(x.dtype, &x.layout, Argument::Input(0), Argument::Output(0)).into())
     }
 
@@ -109,28 +116,32 @@ fn record(name: &'static str, layouts: [&Layout; 2], x: (Parameter, Argument), y
 /// Elements of a side of the tile that a threadgroup exchanges.
 const TILE: usize = 32;
 
-const X: Port = Port::new("x", DType::ALL, "any shape");
-const Y: Port = Port::new("y", DType::ALL, "row-major");
-
 const fn ints(name: &'static str, default: Option<&'static str>, doc: &'static str) -> AttributeInfo {
     AttributeInfo { name, kind: AttributeKind::Ints, default, doc }
 }
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
-    Description { name: "copy", summary: "x, row-major", inputs: &[X], outputs: &[Y], attributes: &[], build: |_| Ok(Box::new(Copy)) },
+    Description {
+        name: "copy",
+        summary: "x, row-major",
+        inputs: operands::INPUTS,
+        outputs: operands::OUTPUTS,
+        attributes: &[],
+        build: |_| Ok(Box::new(Copy)),
+    },
     Description {
         name: "transpose",
         summary: "x with its axes in another order",
-        inputs: &[X],
-        outputs: &[Y],
+        inputs: operands::INPUTS,
+        outputs: operands::OUTPUTS,
         attributes: &[ints("perm", Some(""), "for each axis of y the axis of x, negative from the end; all reversed if not given")],
         build: |a| Ok(Box::new(Transpose { perm: a.list("perm")? })),
     },
     Description {
         name: "slice",
         summary: "a range of x along each of some axes, as in Python: bounds are clamped, negative ones count from the end",
-        inputs: &[X],
-        outputs: &[Y],
+        inputs: operands::INPUTS,
+        outputs: operands::OUTPUTS,
         attributes: &[
             ints("starts", None, "first index of each axis sliced"),
             ints("ends", None, "index before which each ends (exclusive)"),
@@ -145,16 +156,16 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {
         name: "expand",
         summary: "x broadcast to a shape",
-        inputs: &[X],
-        outputs: &[Y],
+        inputs: operands::INPUTS,
+        outputs: operands::OUTPUTS,
         attributes: &[ints("shape", None, "the shape to broadcast with")],
         build: |a| Ok(Box::new(Expand { shape: a.list("shape")?.unwrap_or_default() })),
     },
     Description {
         name: "reshape",
         summary: "the elements of x in row-major order under another shape",
-        inputs: &[X],
-        outputs: &[Y],
+        inputs: operands::INPUTS,
+        outputs: operands::OUTPUTS,
         attributes: &[
             ints("shape", None, "the shape; one extent may be -1: what is left; 0 keeps the extent of x at that place"),
             AttributeInfo { name: "allow_zero", kind: AttributeKind::Bool, default: Some("false"), doc: "0 is an extent of zero" },
@@ -164,16 +175,16 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {
         name: "concat",
         summary: "tensors one after the other along an axis",
-        inputs: &[Port::new("x", DType::ALL, "shapes that are equal but along the axis, all of one type").repeated()],
-        outputs: &[Y],
+        inputs: join::joined::INPUTS,
+        outputs: join::joined::OUTPUTS,
         attributes: &[AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("0"), doc: "the axis; negative counts from the end" }],
         build: |a| Ok(Box::new(Concat { axis: a.get("axis")? })),
     },
     Description {
         name: "split",
         summary: "x cut into parts along an axis",
-        inputs: &[X],
-        outputs: &[Port::new("y", DType::ALL, "the parts").repeated()],
+        inputs: join::cut::INPUTS,
+        outputs: join::cut::OUTPUTS,
         attributes: &[
             AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("0"), doc: "the axis; negative counts from the end" },
             ints("sizes", Some(""), "extent of each part along the axis"),
@@ -189,8 +200,8 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {
         name: "pad",
         summary: "x with a value around it, or less of x",
-        inputs: &[X],
-        outputs: &[Y],
+        inputs: operands::INPUTS,
+        outputs: operands::OUTPUTS,
         attributes: &[
             ints("before", None, "for each axis the elements added before x; a negative number takes that many away"),
             ints("after", None, "for each axis the elements added after x, alike"),
@@ -204,8 +215,8 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {
         name: "trilu",
         summary: "the upper or lower triangle of matrices, zero elsewhere",
-        inputs: &[Port::new("x", DType::ALL, "[…, m, n]")],
-        outputs: &[Port::new("y", DType::ALL, "as x")],
+        inputs: triangle::operands::INPUTS,
+        outputs: triangle::operands::OUTPUTS,
         attributes: &[
             AttributeInfo { name: "upper", kind: AttributeKind::Bool, default: Some("true"), doc: "the upper triangle, else the lower" },
             AttributeInfo {

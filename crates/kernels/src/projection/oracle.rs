@@ -4,7 +4,7 @@ use elinvar_core::DType;
 
 use super::{BIASES, NORM, Projection, RESIDUAL, WEIGHTS, X};
 use crate::{
-    conformance::{Bound, Case, HostTensor},
+    conformance::case::{Bound, Case, HostTensor},
     matmul::oracle::product,
     rms_norm::oracle::rms_norm,
 };

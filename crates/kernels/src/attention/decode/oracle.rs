@@ -6,7 +6,7 @@ use super::{CACHE, DecodeAttention, FREQUENCIES, POSITIONS, QUERIES, ROWS, VALUE
 use crate::{
     Precision,
     attention::oracle::{Dims, PAIRS, bound, probabilities, scores, weighted_sum},
-    conformance::{Bound, Case, HostTensor, made},
+    conformance::case::{Bound, Case, HostTensor, made},
     rope::{RopeScaling, frequencies, oracle::rotate},
 };
 
