@@ -58,5 +58,5 @@ pub mod conformance;
 
 pub use attributes::{AttributeInfo, AttributeKind, Attributes};
 pub use elementwise::scalar::Scalar;
-pub use operator::{Argument, Launch, Operator, Plan, Precision, TensorInfo, encode, optional, plan_for, required};
+pub use operator::{Argument, Launch, Operator, Plan, Precision, TensorInfo, encode, plan_for};
 pub use registry::{Description, Port};

@@ -31,28 +31,20 @@ pub struct Port {
 
 /// The words of a declaration.
 impl Port {
-    pub(crate) const fn new(name: &'static str, dtypes: &'static [DType], doc: &'static str) -> Self {
-        Self::read(name, dtypes, None, doc)
-    }
-
-    pub(crate) const fn or_absent(self) -> Self {
-        self.optional()
-    }
-
-    const fn declared(name: &'static str, access: Access, dtypes: &'static [DType], like: Option<usize>, doc: &'static str) -> Self {
+    const fn new(name: &'static str, access: Access, dtypes: &'static [DType], like: Option<usize>, doc: &'static str) -> Self {
         Self { name, dtypes, access, like, optional: false, variadic: false, doc, early: false, bits: false }
     }
 
     pub(crate) const fn read(name: &'static str, dtypes: &'static [DType], like: Option<usize>, doc: &'static str) -> Self {
-        Self::declared(name, Access::Read, dtypes, like, doc)
+        Self::new(name, Access::Read, dtypes, like, doc)
     }
 
     pub(crate) const fn write(name: &'static str, dtypes: &'static [DType], like: Option<usize>, doc: &'static str) -> Self {
-        Self::declared(name, Access::Write, dtypes, like, doc)
+        Self::new(name, Access::Write, dtypes, like, doc)
     }
 
     pub(crate) const fn update(name: &'static str, dtypes: &'static [DType], like: Option<usize>, doc: &'static str) -> Self {
-        Self::declared(name, Access::ReadWrite, dtypes, like, doc)
+        Self::new(name, Access::ReadWrite, dtypes, like, doc)
     }
 
     pub(crate) const fn optional(self) -> Self {
@@ -82,6 +74,11 @@ impl Port {
             return Ok(());
         }
         Err(Error::invalid_argument(format!("{operator}: {} is {dtype}: {} expected", self.name, names(self.dtypes))))
+    }
+
+    /// The parameter of a launch that is composed by hand.
+    pub(crate) fn bind(&self, dtype: DType, to: Argument) -> (Parameter, Argument) {
+        (self.parameter(dtype), to)
     }
 
     fn parameter(&self, dtype: DType) -> Parameter {
@@ -207,20 +204,25 @@ pub(crate) fn parameters<const N: usize>(
     inputs: &[Option<TensorInfo>],
     outputs: &[TensorInfo],
 ) -> Result<[(Parameter, Argument); N]> {
-    let infos: Vec<_> = inputs.iter().copied().chain(outputs.iter().copied().map(Some)).collect();
     let declared = &ports[inputs.len()..];
     let contradiction = || Error::internal(format!("{} outputs of {} are planned", outputs.len(), declared.len()));
     if outputs.len() > declared.len() || declared[outputs.len()..].iter().any(|port| !port.optional) {
         return Err(contradiction());
     }
-    Ok(std::array::from_fn(|index| {
-        let argument = match index.checked_sub(inputs.len()) {
+    let infos: Vec<_> = inputs.iter().copied().chain(outputs.iter().copied().map(Some)).collect();
+    Ok(bound(ports, &infos, inputs.len()))
+}
+
+/// The first parameters of such a launch, of so many inputs and of outputs.
+pub(crate) fn bound<const N: usize>(ports: &[Port], infos: &[Option<TensorInfo>], inputs: usize) -> [(Parameter, Argument); N] {
+    std::array::from_fn(|index| {
+        let argument = match index.checked_sub(inputs) {
             None => Argument::Input(index),
-            Some(output) if output < outputs.len() => Argument::Output(output),
+            Some(output) if index < infos.len() => Argument::Output(output),
             Some(_) => Argument::Absent,
         };
-        (ports[index].parameter(dtype(ports, &infos, index)), argument)
-    }))
+        (ports[index].parameter(dtype(ports, infos, index)), argument)
+    })
 }
 
 /// Declares an operator's operands once: inputs, and after `->` outputs, each with what the kernel does with it (`read`, `write`, or `update` for an input
@@ -284,6 +286,11 @@ macro_rules! operands {
                 /// The type of an input; of an absent one, the type that stands for it in kernels.
                 pub(crate) fn dtype(&self, at: usize) -> elinvar_core::DType {
                     signature::dtype(INPUTS, &self.infos(), at)
+                }
+
+                /// The inputs as parameters of launches.
+                pub(crate) fn buffers(&self) -> [(elinvar_core::Parameter, $crate::Argument); INPUT_COUNT] {
+                    signature::bound(INPUTS, &self.infos(), INPUT_COUNT)
                 }
 
                 /// The parameters of a launch that takes all operands in this order.

@@ -57,7 +57,6 @@ const FILES: &[MetalFile] = &[metal::TYPES, order::METAL, Rows::METAL, Params::M
 pub(crate) fn check_weight(shape: &Shape, axis: isize, weight: Option<TensorInfo>, name: &str) -> Result<()> {
     let normalised = &shape[shape.axis(axis)?..];
     match weight {
-        Some(w) if !w.dtype.is_float() => Err(Error::invalid_argument(format!("{name} is {}: f32, f16 or bf16 expected", w.dtype))),
         Some(w) if **w.shape() != *normalised => {
             Err(Error::invalid_argument(format!("{name} has shape {}: {normalised:?} expected, the normalised axes of x", w.shape())))
         }
