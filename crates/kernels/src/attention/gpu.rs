@@ -160,13 +160,13 @@ pub(super) fn check_extents(params: &Params, device: &DeviceProperties) -> Resul
 
 /// Where a launch puts what each block gives: its sums, and its greatest score with the sum of its weights.
 pub(super) const SUMS_OF_BLOCKS: [(Parameter, Argument); 2] =
-    [(Parameter::update("values", DType::F32), Argument::Scratch(0)), (Parameter::update("states", DType::F32), Argument::Scratch(1))];
+    [(Parameter::update("sums", DType::F32), Argument::Scratch(0)), (Parameter::update("states", DType::F32), Argument::Scratch(1))];
 
 /// `launch`, and the one that merges what it gives for each block of keys; `places` are the positions and the lengths.
 pub(super) fn merged(launch: Launch, params: &Params, dtype: DType, places: [(Parameter, Argument); 2]) -> Result<Plan> {
     let [positions, lengths] = places.map(|(parameter, argument)| (parameter.early(), argument));
     let buffers = [
-        (Parameter::read("values", DType::F32), Argument::Scratch(0)),
+        (Parameter::read("sums", DType::F32), Argument::Scratch(0)),
         (Parameter::read("states", DType::F32), Argument::Scratch(1)),
         positions,
         lengths,

@@ -96,10 +96,10 @@ fn misfits_are_refused() {
     let fitting = [info(DType::I32, &[2]), info(DType::BF16, &[1, 5]), info(DType::F32, &[3]), info(DType::U32, &[3])];
     assert!(Sample.infer(&fitting).unwrap().is_empty());
     for (index, wrong, expected) in [
-        (0, info(DType::I32, &[3]), "i32 [2]"),
+        (0, info(DType::I32, &[3]), "[2]"),
         (1, info(DType::F32, &[0]), "not empty"),
-        (2, info(DType::F32, &[2]), "factors are f32 [2]: f32 [3]"),
-        (3, info(DType::I32, &[3]), "numbers are i32"),
+        (2, info(DType::F32, &[2]), "factors have shape [2]: [3]"),
+        (3, info(DType::I32, &[3]), "numbers is i32"),
         (3, None, "'numbers' is missing"),
     ] {
         let mut inputs = fitting;

@@ -193,8 +193,8 @@ impl DecodeAttention {
         // The new key and value.
         let memory = shape.memory() + 4 * (8 * shape.lanes + shape.padded_width()) as usize;
         let launch = shape.over_blocks(launch, &params)?.with_threadgroup_memory(memory);
-        let [.., lengths] = attended.inputs.buffers();
-        Ok(gpu::merged(launch, &params, q, [positions, (lengths.0, Argument::Absent)])?.with_operations(params.operations()))
+        let [.., (place, _), (lengths, _)] = attended.inputs.buffers();
+        Ok(gpu::merged(launch, &params, q, [(place, positions.1), (lengths, Argument::Absent)])?.with_operations(params.operations()))
     }
 }
 
