@@ -229,7 +229,7 @@ pub(crate) fn bound<const N: usize>(ports: &[Port], infos: &[Option<TensorInfo>]
 /// that is updated in place), the types it takes or the operand that it is `like`, and its shape and meaning. Words between: `optional`, `variadic`,
 /// `early` and `bits`, as [`Port`] has them.
 ///
-/// Makes a module with
+/// Makes a module, `operands` unless the declaration names it, with
 /// * `INPUTS` and `OUTPUTS`, as a description has them, and `ALL`, both in one;
 /// * `AT.name`, the index of each among all, and so among the arguments of a kernel that takes them in this order;
 /// * `Inputs`, the types of the inputs by name: [`Inputs::new`] checks presence and data types, `parameters` are those of the launch.
@@ -300,6 +300,11 @@ macro_rules! operands {
             }
         }
     };
+    ($($operands:tt)*) => {
+        $crate::signature::operands! {
+            mod operands { $($operands)* }
+        }
+    };
 }
 
 /// A declared operand.
@@ -329,14 +334,12 @@ mod tests {
     use super::*;
 
     operands! {
-        mod norm {
-            x: read(DType::FLOATS), "[…]";
-            weight: read(DType::FLOATS) optional early, "[n]";
-            bias: read(like weight) optional, "as weight";
-            state: update(&[DType::I32]), "[2]";
-            -> y: write(like x) bits, "as x";
-            mean: write(&[DType::F32]) optional, "[1]";
-        }
+        x: read(DType::FLOATS), "[…]";
+        weight: read(DType::FLOATS) optional early, "[n]";
+        bias: read(like weight) optional, "as weight";
+        state: update(&[DType::I32]), "[2]";
+        -> y: write(like x) bits, "as x";
+        mean: write(&[DType::F32]) optional, "[1]";
     }
 
     fn info(dtype: DType) -> Option<TensorInfo> {
@@ -346,14 +349,14 @@ mod tests {
     #[test]
     fn ports_and_places_follow_the_declaration() {
         let name = |ports: &[Port]| ports.iter().map(|port| port.name).collect::<Vec<_>>();
-        assert_eq!((name(norm::INPUTS), name(norm::OUTPUTS)), (vec!["x", "weight", "bias", "state"], vec!["y", "mean", "state"]));
-        assert_eq!((norm::AT.bias, norm::AT.y, norm::ALL[norm::AT.bias].dtypes), (2, 4, DType::FLOATS));
+        assert_eq!((name(operands::INPUTS), name(operands::OUTPUTS)), (vec!["x", "weight", "bias", "state"], vec!["y", "mean", "state"]));
+        assert_eq!((operands::AT.bias, operands::AT.y, operands::ALL[operands::AT.bias].dtypes), (2, 4, DType::FLOATS));
     }
 
     #[test]
     fn misfits_are_named() {
         let (f32, f16, state) = (info(DType::F32), info(DType::F16), info(DType::I32));
-        let refused = |inputs: &[Option<TensorInfo>]| norm::Inputs::new("norm", inputs).unwrap_err().to_string();
+        let refused = |inputs: &[Option<TensorInfo>]| operands::Inputs::new("norm", inputs).unwrap_err().to_string();
         assert_eq!(refused(&[info(DType::I8), None, None, state]), "norm: x is i8: f32, f16 or bf16 expected");
         assert_eq!(refused(&[f32, f32, f16, state]), "norm: bias is f16, weight f32: they must have one type");
         assert_eq!(refused(&[f32, None, None, f32]), "norm: state is f32: i32 expected");
@@ -363,8 +366,8 @@ mod tests {
 
     #[test]
     fn parameters_are_in_the_order_declared() {
-        let inputs = norm::Inputs::new("norm", &[info(DType::BF16), None, info(DType::F16), info(DType::I32)]).unwrap();
-        assert_eq!((inputs.dtype(norm::AT.weight), inputs.weight), (DType::F16, None));
+        let inputs = operands::Inputs::new("norm", &[info(DType::BF16), None, info(DType::F16), info(DType::I32)]).unwrap();
+        assert_eq!((inputs.dtype(operands::AT.weight), inputs.weight), (DType::F16, None));
         let parameters = inputs.parameters(&[TensorInfo::new(DType::BF16, &[2]).unwrap()]).unwrap();
         let [x, weight, bias, state, y, mean] = parameters;
         assert_eq!(x, (Parameter::read("x", DType::BF16), Argument::Input(0)));

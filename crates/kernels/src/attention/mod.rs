@@ -52,8 +52,8 @@ mod tiled;
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, Result};
 
 use crate::{
-    AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Precision, TensorInfo, matmul::PRECISION, metal::params,
-    operator::product_operations, signature::operands,
+    AttributeInfo, Description, Launch, Operator, Plan, Precision, TensorInfo, matmul::PRECISION, metal::params, operator::product_operations,
+    signature::operands,
 };
 
 pub(crate) use scoring::{ATTRIBUTES, four, is_pair};
@@ -96,15 +96,13 @@ params! {
 pub(crate) const ROWS: u64 = 64;
 
 operands! {
-    mod operands {
-        q: read(DType::FLOATS), "[B, Hq, Tq, D]";
-        k: read(DType::FLOATS), "[B, Hkv, Tk, D], of q's type or any beside an f32 q";
-        v: read(like k), "[B, Hkv, Tk, Dv], of k's type";
-        mask: read(scoring::MASKS) optional, scoring::MASK;
-        positions: read(&[DType::I32]) optional, scoring::POSITIONS;
-        lengths: read(&[DType::I32]) optional, scoring::LENGTHS;
-        -> y: write(like q), "[B, Hq, Tq, Dv], or [B, Tq, Hq, Dv], of q's type";
-    }
+    q: read(DType::FLOATS), "[B, Hq, Tq, D]";
+    k: read(DType::FLOATS), "[B, Hkv, Tk, D], of q's type or any beside an f32 q";
+    v: read(like k), "[B, Hkv, Tk, Dv], of k's type";
+    mask: read(scoring::MASKS) optional, scoring::MASK;
+    positions: read(&[DType::I32]) optional, scoring::POSITIONS;
+    lengths: read(&[DType::I32]) optional, scoring::LENGTHS;
+    -> y: write(like q), "[B, Hq, Tq, Dv], or [B, Tq, Hq, Dv], of q's type";
 }
 use operands::Inputs;
 
@@ -179,8 +177,7 @@ impl Attention {
     }
 }
 
-const TOKENS_FIRST: AttributeInfo =
-    AttributeInfo { name: "tokens_first", kind: AttributeKind::Bool, default: Some("false"), doc: "give [B, Tq, Hq, Dv]" };
+const TOKENS_FIRST: AttributeInfo = AttributeInfo::bool("tokens_first", Some("false"), "give [B, Tq, Hq, Dv]");
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     name: "attention",

@@ -6,7 +6,7 @@ use bytemuck::Zeroable;
 use elinvar_core::{DType, Error, MetalFile, Result, Shape};
 
 use crate::{
-    AttributeInfo, AttributeKind, Attributes, TensorInfo,
+    AttributeInfo, Attributes, TensorInfo,
     matmul::dtype_code,
     metal::{metal_file, params},
 };
@@ -41,12 +41,12 @@ impl Default for Scoring {
 pub(crate) const METAL: MetalFile = metal_file!("attention/scoring.metal");
 
 pub(crate) const ATTRIBUTES: [AttributeInfo; 6] = [
-    AttributeInfo { name: "scale", kind: AttributeKind::Float, default: Some(""), doc: "factor of the dot product; 1 / sqrt(D) if absent" },
-    AttributeInfo { name: "softcap", kind: AttributeKind::Float, default: Some("0"), doc: "c: a score s becomes c * tanh(s / c); 0 for none" },
-    AttributeInfo { name: "causal", kind: AttributeKind::Bool, default: Some("false"), doc: "attend no key after the query's position" },
-    AttributeInfo { name: "offset", kind: AttributeKind::Int, default: Some("0"), doc: "position of query 0 where no positions are given" },
-    AttributeInfo { name: "left_window", kind: AttributeKind::Int, default: Some("-1"), doc: "most keys before the position; -1 for all" },
-    AttributeInfo { name: "right_window", kind: AttributeKind::Int, default: Some("-1"), doc: "most keys after the position; -1 for all" },
+    AttributeInfo::float("scale", Some(""), "factor of the dot product; 1 / sqrt(D) if absent"),
+    AttributeInfo::float("softcap", Some("0"), "c: a score s becomes c * tanh(s / c); 0 for none"),
+    AttributeInfo::bool("causal", Some("false"), "attend no key after the query's position"),
+    AttributeInfo::int("offset", Some("0"), "position of query 0 where no positions are given"),
+    AttributeInfo::int("left_window", Some("-1"), "most keys before the position; -1 for all"),
+    AttributeInfo::int("right_window", Some("-1"), "most keys after the position; -1 for all"),
 ];
 
 /// The types of a mask.

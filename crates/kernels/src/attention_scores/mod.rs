@@ -15,7 +15,7 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceKind, DeviceProperties, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, TensorInfo,
+    Argument, AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
     attention::{ATTRIBUTES, MaskView, ScoreParams, Scoring, View, scoring},
     math,
     metal::{self, metal_file, params},
@@ -64,14 +64,12 @@ const PROBABILITIES: &[MetalFile] =
     &[metal::TYPES, math::METAL, order::METAL, Rows::METAL, softmax::ROW, metal_file!("attention_scores/probabilities.metal")];
 
 operands! {
-    mod operands {
-        q: read(DType::FLOATS), "[B, Hq, Tq, D]";
-        k: read(DType::FLOATS), "[B, Hkv, Tk, D], of q's type or any beside an f32 q";
-        mask: read(scoring::MASKS) optional, scoring::MASK;
-        positions: read(&[DType::I32]) optional, scoring::POSITIONS;
-        lengths: read(&[DType::I32]) optional, scoring::LENGTHS;
-        -> y: write(DType::FLOATS), "[B, Hq, Tq, Tk], of q's type";
-    }
+    q: read(DType::FLOATS), "[B, Hq, Tq, D]";
+    k: read(DType::FLOATS), "[B, Hkv, Tk, D], of q's type or any beside an f32 q";
+    mask: read(scoring::MASKS) optional, scoring::MASK;
+    positions: read(&[DType::I32]) optional, scoring::POSITIONS;
+    lengths: read(&[DType::I32]) optional, scoring::LENGTHS;
+    -> y: write(DType::FLOATS), "[B, Hq, Tq, Tk], of q's type";
 }
 
 impl AttentionScores {
@@ -132,8 +130,7 @@ fn scores(inputs: operands::Inputs, outputs: &[TensorInfo], params: &Params, y: 
     Ok(launch.over(Extent(grid), Extent::linear(32 * simdgroups as u32)))
 }
 
-const SOFTMAX: AttributeInfo =
-    AttributeInfo { name: "softmax", kind: AttributeKind::Bool, default: Some("false"), doc: "give the softmax of each row of scores" };
+const SOFTMAX: AttributeInfo = AttributeInfo::bool("softmax", Some("false"), "give the softmax of each row of scores");
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     name: "attention_scores",

@@ -12,7 +12,7 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, TensorInfo, copy,
+    Argument, AttributeInfo, Description, Launch, Operator, Plan, TensorInfo, copy,
     elementwise::{self, Operand, Space, over_elements, storage},
     metal::{self, metal_file, params},
     signature::operands,
@@ -39,10 +39,8 @@ params! {
 }
 
 operands! {
-    mod operands {
-        x: read(DType::ALL), "any shape";
-        -> y: write(DType::ALL), "as x, of type to";
-    }
+    x: read(DType::ALL), "any shape";
+    -> y: write(DType::ALL), "as x, of type to";
 }
 
 impl Operator for Cast {
@@ -88,11 +86,6 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     summary: "conversion to another data type: to nearest even, towards zero and saturating, low bits, or not zero",
     inputs: operands::INPUTS,
     outputs: operands::OUTPUTS,
-    attributes: &[AttributeInfo {
-        name: "to",
-        kind: AttributeKind::Text,
-        default: None,
-        doc: "the data type: f32, f16, bf16, i8 to i64, u8 to u64, bool",
-    }],
+    attributes: &[AttributeInfo::text("to", None, "the data type: f32, f16, bf16, i8 to i64, u8 to u64, bool")],
     build: |a| Ok(Box::new(Cast { to: a.get("to")? })),
 }];

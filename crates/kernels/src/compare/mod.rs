@@ -34,11 +34,9 @@ pub struct Compare {
 }
 
 operands! {
-    mod operands {
-        a: read(DType::ALL), "any shape";
-        b: read(like a), "any shape that broadcasts with a";
-        -> y: write(&[DType::Bool]), "the shape a and b broadcast to";
-    }
+    a: read(DType::ALL), "any shape";
+    b: read(like a), "any shape that broadcasts with a";
+    -> y: write(&[DType::Bool]), "the shape a and b broadcast to";
 }
 
 impl Operator for Compare {

@@ -16,7 +16,7 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
-    AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, TensorInfo,
+    AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
     metal::{self, metal_file, params},
     order,
     rows::Rows,
@@ -54,10 +54,8 @@ fn totals(dtype: DType) -> usize {
 }
 
 operands! {
-    mod operands {
-        x: read(DType::NUMBERS), "[…], any shape with at least one axis";
-        -> y: write(like x), "as x";
-    }
+    x: read(DType::NUMBERS), "[…], any shape with at least one axis";
+    -> y: write(like x), "as x";
 }
 
 impl Operator for CumSum {
@@ -90,14 +88,9 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     inputs: operands::INPUTS,
     outputs: operands::OUTPUTS,
     attributes: &[
-        AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("-1"), doc: "the axis; negative counts from the end" },
-        AttributeInfo {
-            name: "exclusive",
-            kind: AttributeKind::Bool,
-            default: Some("false"),
-            doc: "leave each element itself out of its sum: the first is zero",
-        },
-        AttributeInfo { name: "reverse", kind: AttributeKind::Bool, default: Some("false"), doc: "sum from the end" },
+        AttributeInfo::int("axis", Some("-1"), "the axis; negative counts from the end"),
+        AttributeInfo::bool("exclusive", Some("false"), "leave each element itself out of its sum: the first is zero"),
+        AttributeInfo::bool("reverse", Some("false"), "sum from the end"),
     ],
     build: |a| Ok(Box::new(CumSum { axis: a.get("axis")?, exclusive: a.flag("exclusive")?, reverse: a.flag("reverse")? })),
 }];

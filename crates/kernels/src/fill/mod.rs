@@ -14,7 +14,7 @@ use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Res
 pub use arange::{Arange, ArangeParams};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, TensorInfo,
+    Argument, AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
     elementwise::{self, Operand, Space, over_elements, scalar::Scalar},
     metal::{self, metal_file, params},
     signature::operands,
@@ -45,9 +45,7 @@ params! {
 }
 
 operands! {
-    mod operands {
-        -> y: write(DType::ALL) bits, "of the given shape";
-    }
+    -> y: write(DType::ALL) bits, "of the given shape";
 }
 
 impl Operator for Fill {
@@ -70,12 +68,8 @@ pub(crate) fn launch(value: Scalar, y: &TensorInfo, into: Argument) -> Result<La
     Ok(over_elements(launch.with_metal(METAL), y.elements()))
 }
 
-const fn attribute(name: &'static str, kind: AttributeKind, default: Option<&'static str>, doc: &'static str) -> AttributeInfo {
-    AttributeInfo { name, kind, default, doc }
-}
-
 /// The type named by an attribute.
-const DTYPE: AttributeInfo = attribute("dtype", AttributeKind::Text, Some("f32"), "the data type: f32, f16, bf16, i8 to i64, u8 to u64, bool");
+const DTYPE: AttributeInfo = AttributeInfo::text("dtype", Some("f32"), "the data type: f32, f16, bf16, i8 to i64, u8 to u64, bool");
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {
@@ -84,9 +78,9 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
         inputs: operands::INPUTS,
         outputs: operands::OUTPUTS,
         attributes: &[
-            attribute("shape", AttributeKind::Ints, None, "the extents"),
+            AttributeInfo::ints("shape", None, "the extents"),
             DTYPE,
-            attribute("value", AttributeKind::Float, Some("0"), "the value, one that the type has"),
+            AttributeInfo::float("value", Some("0"), "the value, one that the type has"),
         ],
         build: |a| Ok(Box::new(Fill { shape: a.list("shape")?.unwrap_or_default(), dtype: a.get("dtype")?, value: a.get("value")? })),
     },
@@ -96,9 +90,9 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
         inputs: arange::operands::INPUTS,
         outputs: arange::operands::OUTPUTS,
         attributes: &[
-            attribute("start", AttributeKind::Float, Some("0"), "the first value"),
-            attribute("limit", AttributeKind::Float, None, "where the values end; it is not one of them"),
-            attribute("step", AttributeKind::Float, Some("1"), "the distance, negative to count down"),
+            AttributeInfo::float("start", Some("0"), "the first value"),
+            AttributeInfo::float("limit", None, "where the values end; it is not one of them"),
+            AttributeInfo::float("step", Some("1"), "the distance, negative to count down"),
             DTYPE,
         ],
         build: |a| Ok(Box::new(Arange { start: a.get("start")?, limit: a.get("limit")?, step: a.get("step")?, dtype: a.get("dtype")? })),

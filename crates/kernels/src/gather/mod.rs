@@ -18,7 +18,7 @@ pub(crate) use nd::TUPLES;
 pub use nd::{GatherNd, TupleParams};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, TensorInfo,
+    Argument, AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
     elementwise::{self, Operand, Space, over_elements},
     metal::{self, metal_file, params},
     signature::operands,
@@ -52,11 +52,9 @@ params! {
 }
 
 operands! {
-    mod operands {
-        x: read(DType::ALL) bits, "[A…, n, B…]";
-        indices: read(index::TYPES), "[I…], in -n..n; negative ones count from the end";
-        -> y: write(like x) bits, "[A…, I…, B…]";
-    }
+    x: read(DType::ALL) bits, "[A…, n, B…]";
+    indices: read(index::TYPES), "[I…], in -n..n; negative ones count from the end";
+    -> y: write(like x) bits, "[A…, I…, B…]";
 }
 
 impl Operator for Gather {
@@ -92,8 +90,7 @@ fn launch<P: bytemuck::NoUninit>(name: &'static str, kernel: HostKernel, params:
     Launch::new(KernelKey::new(name, &[x.dtype, indices.dtype]), kernel, params, buffers)
 }
 
-const AXIS: AttributeInfo =
-    AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("0"), doc: "the axis; negative counts from the end" };
+const AXIS: AttributeInfo = AttributeInfo::int("axis", Some("0"), "the axis; negative counts from the end");
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {
@@ -117,12 +114,7 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
         summary: "slices of x by tuples of leading coordinates",
         inputs: nd::operands::INPUTS,
         outputs: nd::operands::OUTPUTS,
-        attributes: &[AttributeInfo {
-            name: "batch_dims",
-            kind: AttributeKind::Int,
-            default: Some("0"),
-            doc: "number of leading axes that x and indices share",
-        }],
+        attributes: &[AttributeInfo::int("batch_dims", Some("0"), "number of leading axes that x and indices share")],
         build: |a| Ok(Box::new(GatherNd { batch_dims: a.get("batch_dims")? })),
     },
 ];

@@ -58,10 +58,8 @@ const FOUND: usize = THREADS as usize / 32 * 8;
 const PARTS: usize = THREADS as usize;
 
 operands! {
-    mod operands {
-        state: update(&[DType::I32]), "[2], a token and its position, updated in place to the likeliest token and the position after";
-        logits: read(DType::FLOATS), "[…, vocabulary], one row";
-    }
+    state: update(&[DType::I32]), "[2], a token and its position, updated in place to the likeliest token and the position after";
+    logits: read(DType::FLOATS), "[…, vocabulary], one row";
 }
 
 /// Checks the shapes of the state and of the logits.

@@ -63,11 +63,9 @@ pub(crate) const ROWS: &str = "[tokens, Hkv, D] or [B, tokens, Hkv, D], f32 or t
 pub(crate) const POSITIONS: &str = "[tokens] or [B, tokens]: where each token goes, below the capacity, all different";
 
 operands! {
-    mod operands {
-        cache: update(DType::FLOATS), CACHE;
-        rows: read(DType::FLOATS), ROWS;
-        positions: read(&[DType::I32]), POSITIONS;
-    }
+    cache: update(DType::FLOATS), CACHE;
+    rows: read(DType::FLOATS), ROWS;
+    positions: read(&[DType::I32]), POSITIONS;
 }
 
 impl operands::Inputs {

@@ -15,7 +15,7 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result, Shape};
 
 use crate::{
-    AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, TensorInfo,
+    AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
     metal::{self, metal_file, params},
     order,
     rms_norm::check_weight,
@@ -50,14 +50,12 @@ params! {
 const FILES: &[MetalFile] = &[metal::TYPES, order::METAL, Rows::METAL, Params::METAL, metal_file!("layer_norm/layer_norm.metal")];
 
 operands! {
-    mod operands {
-        x: read(DType::FLOATS), "[…]";
-        weight: read(DType::FLOATS) optional, "the shape of x from axis on; 1 where absent";
-        bias: read(like weight) optional, "as weight; 0 where absent";
-        -> y: write(like x), "as x";
-        mean: write(&[DType::F32]) optional, "with statistics: the shape of x, 1 from axis on";
-        inv_std: write(&[DType::F32]) optional, "with statistics: 1 / sqrt(var x + epsilon), as mean";
-    }
+    x: read(DType::FLOATS), "[…]";
+    weight: read(DType::FLOATS) optional, "the shape of x from axis on; 1 where absent";
+    bias: read(like weight) optional, "as weight; 0 where absent";
+    -> y: write(like x), "as x";
+    mean: write(&[DType::F32]) optional, "with statistics: the shape of x, 1 from axis on";
+    inv_std: write(&[DType::F32]) optional, "with statistics: 1 / sqrt(var x + epsilon), as mean";
 }
 
 impl Operator for LayerNorm {
@@ -104,9 +102,9 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     inputs: operands::INPUTS,
     outputs: operands::OUTPUTS,
     attributes: &[
-        AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("-1"), doc: "the first normalised axis; negative counts from the end" },
-        AttributeInfo { name: "epsilon", kind: AttributeKind::Float, default: Some("1e-5"), doc: "added to the variance" },
-        AttributeInfo { name: "statistics", kind: AttributeKind::Bool, default: Some("false"), doc: "also give mean and inv_std" },
+        AttributeInfo::int("axis", Some("-1"), "the first normalised axis; negative counts from the end"),
+        AttributeInfo::float("epsilon", Some("1e-5"), "added to the variance"),
+        AttributeInfo::bool("statistics", Some("false"), "also give mean and inv_std"),
     ],
     build: |a| Ok(Box::new(LayerNorm { axis: a.get("axis")?, epsilon: a.get("epsilon")?, statistics: a.flag("statistics")? })),
 }];

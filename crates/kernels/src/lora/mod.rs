@@ -18,7 +18,7 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Precision, TensorInfo,
+    Argument, AttributeInfo, Description, Launch, Operator, Plan, Precision, TensorInfo,
     matmul::{ABSENT, DOT, FAST, Geometry, LINES, Operands, PLACE, PRECISION, Product, STRICT, Tiling, check_extents, dtype_code},
     metal::{self, metal_file, params},
     operator::product_operations,
@@ -74,14 +74,12 @@ params! {
 }
 
 operands! {
-    mod operands {
-        x: read(DType::FLOATS), "[..., k]";
-        weight: read(DType::FLOATS), "[n, k]";
-        a: read(DType::FLOATS), "[r, k]";
-        b: read(DType::FLOATS), "[n, r]";
-        bias: read(DType::FLOATS) optional, "[n]; none where absent";
-        -> y: write(like x), "[..., n], of the type of x";
-    }
+    x: read(DType::FLOATS), "[..., k]";
+    weight: read(DType::FLOATS), "[n, k]";
+    a: read(DType::FLOATS), "[r, k]";
+    b: read(DType::FLOATS), "[n, r]";
+    bias: read(DType::FLOATS) optional, "[n]; none where absent";
+    -> y: write(like x), "[..., n], of the type of x";
 }
 use operands::{AT, Inputs};
 
@@ -248,7 +246,7 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     summary: "linear layer with a low-rank adapter: x W^T + scale (x A^T) B^T + bias",
     inputs: operands::INPUTS,
     outputs: operands::OUTPUTS,
-    attributes: &[AttributeInfo { name: "scale", kind: AttributeKind::Float, default: Some("1"), doc: "scales the adapter: alpha / r" }, PRECISION],
+    attributes: &[AttributeInfo::float("scale", Some("1"), "scales the adapter: alpha / r"), PRECISION],
     build: |a| Ok(Box::new(LoraLinear { scale: a.get("scale")?, precision: a.get("precision")? })),
 }];
 

@@ -21,7 +21,7 @@ pub(crate) mod oracle;
 
 use elinvar_core::{DType, DeviceProperties, Error, Result};
 
-use crate::{AttributeInfo, AttributeKind, Attributes, Description, Operator, Plan, Precision, TensorInfo, signature::operands};
+use crate::{AttributeInfo, Attributes, Description, Operator, Plan, Precision, TensorInfo, signature::operands};
 pub(crate) use geometry::Geometry;
 pub(crate) use host::{ABSENT, dtype_code, matrix, values};
 pub(crate) use launch::{DOT, FAST, LINES, PLACE, Product, SHARED_ROW, STRICT, Tiling, check_extents, shared_row_bytes};
@@ -59,12 +59,10 @@ pub struct MatVec;
 const BIAS: &str = "[n]; none where absent";
 
 operands! {
-    mod operands {
-        a: read(DType::FLOATS), "[..., m, k] (or [k])";
-        b: read(DType::FLOATS), "[..., k, n] (or [k]); its type may differ from that of a";
-        bias: read(DType::FLOATS) optional, BIAS;
-        -> y: write(DType::FLOATS), "[..., m, n]";
-    }
+    a: read(DType::FLOATS), "[..., m, k] (or [k])";
+    b: read(DType::FLOATS), "[..., k, n] (or [k]); its type may differ from that of a";
+    bias: read(DType::FLOATS) optional, BIAS;
+    -> y: write(DType::FLOATS), "[..., m, n]";
 }
 
 operands! {
@@ -147,20 +145,16 @@ impl Operator for MatVec {
 }
 
 const ATTRIBUTES: &[AttributeInfo] = &[
-    AttributeInfo { name: "transpose_a", kind: AttributeKind::Bool, default: Some("false"), doc: "a is [..., k, m]" },
-    AttributeInfo { name: "transpose_b", kind: AttributeKind::Bool, default: Some("false"), doc: "b is [..., n, k]: the weight of a linear layer" },
-    AttributeInfo { name: "alpha", kind: AttributeKind::Float, default: Some("1"), doc: "scales the product, not the bias" },
+    AttributeInfo::bool("transpose_a", Some("false"), "a is [..., k, m]"),
+    AttributeInfo::bool("transpose_b", Some("false"), "b is [..., n, k]: the weight of a linear layer"),
+    AttributeInfo::float("alpha", Some("1"), "scales the product, not the bias"),
     PRECISION,
-    AttributeInfo { name: "output", kind: AttributeKind::Text, default: Some(""), doc: "type of y: f32, f16 or bf16; that of a if not given" },
+    AttributeInfo::text("output", Some(""), "type of y: f32, f16 or bf16; that of a if not given"),
 ];
 
 /// The attribute that chooses the order of sums.
-pub(crate) const PRECISION: AttributeInfo = AttributeInfo {
-    name: "precision",
-    kind: AttributeKind::Text,
-    default: Some("strict"),
-    doc: "strict (the same bits on every device) or fast (sums in any order)",
-};
+pub(crate) const PRECISION: AttributeInfo =
+    AttributeInfo::text("precision", Some("strict"), "strict (the same bits on every device) or fast (sums in any order)");
 
 fn matmul(attributes: &Attributes) -> Result<Box<dyn Operator>> {
     Ok(Box::new(MatMul {

@@ -15,7 +15,7 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalForm, Result};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Precision, TensorInfo,
+    Argument, AttributeInfo, Description, Launch, Operator, Plan, Precision, TensorInfo,
     binary::{Binary, BinaryOp},
     math,
     matmul::{DOT, LINES, MatMul, SHARED_ROW, check_extents, shared_row_bytes},
@@ -80,20 +80,18 @@ params! {
 const SIMDGROUPS: usize = 8;
 
 operands! {
-    mod operands {
-        x: read(&[DType::F32]), "[…, k]";
-        norm: read(DType::FLOATS) optional early, "[k], the norm's weight; 1 where absent";
-        w0: read(DType::FLOATS) early, "[n0, k]";
-        w1: read(like w0) optional early, "[n1, k], of the type of w0";
-        w2: read(like w0) optional early, "[n2, k], of the type of w0";
-        b0: read(DType::FLOATS) optional, "[n0]; none where absent";
-        b1: read(like b0) optional, "[n1]; none where absent; biases have one type";
-        b2: read(like b0) optional, "[n2]; none where absent";
-        residual: read(&[DType::F32]) optional, "[…, n0], added to the product of a single weight";
-        -> y0: write(&[DType::F32]), "[…, n0]";
-        y1: write(&[DType::F32]) optional, "[…, n1], for a second weight that is not the gated one";
-        y2: write(&[DType::F32]) optional, "[…, n2], for a third weight";
-    }
+    x: read(&[DType::F32]), "[…, k]";
+    norm: read(DType::FLOATS) optional early, "[k], the norm's weight; 1 where absent";
+    w0: read(DType::FLOATS) early, "[n0, k]";
+    w1: read(like w0) optional early, "[n1, k], of the type of w0";
+    w2: read(like w0) optional early, "[n2, k], of the type of w0";
+    b0: read(DType::FLOATS) optional, "[n0]; none where absent";
+    b1: read(like b0) optional, "[n1]; none where absent; biases have one type";
+    b2: read(like b0) optional, "[n2]; none where absent";
+    residual: read(&[DType::F32]) optional, "[…, n0], added to the product of a single weight";
+    -> y0: write(&[DType::F32]), "[…, n0]";
+    y1: write(&[DType::F32]) optional, "[…, n1], for a second weight that is not the gated one";
+    y2: write(&[DType::F32]) optional, "[…, n2], for a third weight";
 }
 use operands::{AT, Inputs as Layers};
 
@@ -275,13 +273,8 @@ impl Projection {
 }
 
 const ATTRIBUTES: &[AttributeInfo] = &[
-    AttributeInfo {
-        name: "epsilon",
-        kind: AttributeKind::Float,
-        default: Some(""),
-        doc: "normalise the rows of x first, with this added to the mean of the squares",
-    },
-    AttributeInfo { name: "gated", kind: AttributeKind::Bool, default: Some("false"), doc: "give silu(x w0^T + b0) * (x w1^T + b1)" },
+    AttributeInfo::float("epsilon", Some(""), "normalise the rows of x first, with this added to the mean of the squares"),
+    AttributeInfo::bool("gated", Some("false"), "give silu(x w0^T + b0) * (x w1^T + b1)"),
 ];
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {

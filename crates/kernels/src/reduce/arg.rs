@@ -2,7 +2,7 @@ use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalFo
 
 use super::{Geometry, KEEPDIMS, SHARED, arg_cpu, lay_out, output_shape};
 use crate::{
-    AttributeInfo, AttributeKind, Attributes, Description, Launch, Operator, Plan, TensorInfo,
+    AttributeInfo, Attributes, Description, Launch, Operator, Plan, TensorInfo,
     metal::{metal_file, params},
     order,
     signature::operands,
@@ -90,15 +90,10 @@ impl Operator for ArgReduce {
 
 const INDICES: &[DType] = &[DType::I64, DType::I32, DType::U32];
 const ATTRIBUTES: &[AttributeInfo] = &[
-    AttributeInfo {
-        name: "axis",
-        kind: AttributeKind::Int,
-        default: Some(""),
-        doc: "the axis, negative counting from the end; without it the index counts through the whole tensor",
-    },
+    AttributeInfo::int("axis", Some(""), "the axis, negative counting from the end; without it the index counts through the whole tensor"),
     KEEPDIMS,
-    AttributeInfo { name: "select_last_index", kind: AttributeKind::Bool, default: Some("false"), doc: "of equal elements take the last" },
-    AttributeInfo { name: "dtype", kind: AttributeKind::Text, default: Some("i64"), doc: "type of the index: i64, i32 or u32" },
+    AttributeInfo::bool("select_last_index", Some("false"), "of equal elements take the last"),
+    AttributeInfo::text("dtype", Some("i64"), "type of the index: i64, i32 or u32"),
 ];
 
 fn build(a: &Attributes, largest: bool) -> Result<Box<dyn Operator>> {

@@ -26,7 +26,7 @@ pub use arg::ArgReduce;
 use geometry::{Geometry, output_shape, reduced_axes};
 
 use crate::{
-    AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, math,
+    AttributeInfo, Description, Launch, Operator, Plan, Port, TensorInfo, math,
     metal::{self, metal_file},
     order,
     signature::{limited, operands},
@@ -172,18 +172,10 @@ impl Operator for Reduce {
     }
 }
 
-const KEEPDIMS: AttributeInfo =
-    AttributeInfo { name: "keepdims", kind: AttributeKind::Bool, default: Some("true"), doc: "keep the reduced axes, with extents of one" };
+const KEEPDIMS: AttributeInfo = AttributeInfo::bool("keepdims", Some("true"), "keep the reduced axes, with extents of one");
 
-const ATTRIBUTES: &[AttributeInfo] = &[
-    AttributeInfo {
-        name: "axes",
-        kind: AttributeKind::Ints,
-        default: Some(""),
-        doc: "the reduced axes, negative ones counting from the end; none for all",
-    },
-    KEEPDIMS,
-];
+const ATTRIBUTES: &[AttributeInfo] =
+    &[AttributeInfo::ints("axes", Some(""), "the reduced axes, negative ones counting from the end; none for all"), KEEPDIMS];
 
 macro_rules! description {
     ($reduction:expr, $summary:expr) => {

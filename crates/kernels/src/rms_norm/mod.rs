@@ -16,7 +16,7 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Result, Shape};
 
 use crate::{
-    AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, TensorInfo,
+    AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
     metal::{self, metal_file, params},
     order,
     rows::Rows,
@@ -67,11 +67,9 @@ pub(crate) fn check_weight(shape: &Shape, axis: isize, weight: Option<TensorInfo
 const WEIGHT: &str = "the shape of x from axis on; 1 where absent";
 
 operands! {
-    mod operands {
-        x: read(DType::FLOATS), "[…]";
-        weight: read(DType::FLOATS) optional, WEIGHT;
-        -> y: write(like x), "as x";
-    }
+    x: read(DType::FLOATS), "[…]";
+    weight: read(DType::FLOATS) optional, WEIGHT;
+    -> y: write(like x), "as x";
 }
 
 operands! {
@@ -126,8 +124,8 @@ impl Operator for AddRmsNorm {
 }
 
 const ATTRIBUTES: &[AttributeInfo] = &[
-    AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("-1"), doc: "the first normalised axis; negative counts from the end" },
-    AttributeInfo { name: "epsilon", kind: AttributeKind::Float, default: Some("1e-5"), doc: "added to the mean of the squares" },
+    AttributeInfo::int("axis", Some("-1"), "the first normalised axis; negative counts from the end"),
+    AttributeInfo::float("epsilon", Some("1e-5"), "added to the mean of the squares"),
 ];
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[

@@ -1,7 +1,7 @@
 use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalForm, Result};
 
 use super::{FILES, INTERLEAVED, Params, check_half, cpu, position_stride};
-use crate::{AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, TensorInfo, gather::index, signature::operands};
+use crate::{AttributeInfo, Description, Launch, Operator, Plan, TensorInfo, gather::index, signature::operands};
 
 /// Rotary position embedding by caches of cosines and sines: ONNX `RotaryEmbedding`.
 ///
@@ -97,13 +97,8 @@ pub(super) const DESCRIPTION: Description = Description {
     outputs: operands::OUTPUTS,
     attributes: &[
         INTERLEAVED,
-        AttributeInfo {
-            name: "rotary_embedding_dim",
-            kind: AttributeKind::Int,
-            default: Some("0"),
-            doc: "rotating elements of a head, the rest is copied; 0 for all",
-        },
-        AttributeInfo { name: "num_heads", kind: AttributeKind::Int, default: Some("0"), doc: "heads of a three-dimensional x" },
+        AttributeInfo::int("rotary_embedding_dim", Some("0"), "rotating elements of a head, the rest is copied; 0 for all"),
+        AttributeInfo::int("num_heads", Some("0"), "heads of a three-dimensional x"),
     ],
     build: |a| {
         Ok(Box::new(RotaryEmbedding {

@@ -24,7 +24,7 @@ pub use embedding::RotaryEmbedding;
 pub use frequencies::{RopeScaling, frequencies};
 
 use crate::{
-    AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, TensorInfo,
+    AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
     gather::index,
     math,
     metal::{self, metal_file, params},
@@ -115,12 +115,10 @@ pub(crate) fn check_half(half: usize, dim: usize) -> Result<u32> {
 pub(crate) const FREQUENCIES: &str = "[rotary_dim / 2], radians for each position; the rest of a head is copied";
 
 operands! {
-    mod operands {
-        x: read(DType::FLOATS), "[tokens, heads, head_dim] or [batch, tokens, heads, head_dim]";
-        positions: read(index::TYPES), "[tokens] or [batch, tokens]";
-        frequencies: read(&[DType::F32]), FREQUENCIES;
-        -> y: write(like x), "as x";
-    }
+    x: read(DType::FLOATS), "[tokens, heads, head_dim] or [batch, tokens, heads, head_dim]";
+    positions: read(index::TYPES), "[tokens] or [batch, tokens]";
+    frequencies: read(&[DType::F32]), FREQUENCIES;
+    -> y: write(like x), "as x";
 }
 
 impl Rope {
@@ -173,12 +171,8 @@ impl Operator for Rope {
     }
 }
 
-pub(crate) const INTERLEAVED: AttributeInfo = AttributeInfo {
-    name: "interleaved",
-    kind: AttributeKind::Bool,
-    default: Some("false"),
-    doc: "pairs are (2i, 2i + 1) instead of (i, i + rotary_dim / 2)",
-};
+pub(crate) const INTERLEAVED: AttributeInfo =
+    AttributeInfo::bool("interleaved", Some("false"), "pairs are (2i, 2i + 1) instead of (i, i + rotary_dim / 2)");
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {

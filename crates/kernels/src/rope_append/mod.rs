@@ -72,15 +72,13 @@ pub(crate) const VALUE_CACHE: &str = "as cache, updated in place";
 pub(crate) const VALUES: &str = "as rows, what goes into value_cache as it is";
 
 operands! {
-    mod operands {
-        cache: update(DType::FLOATS), kv_append::CACHE;
-        rows: read(DType::FLOATS), kv_append::ROWS;
-        positions: read(&[DType::I32]), kv_append::POSITIONS;
-        frequencies: read(&[DType::F32]), rope::FREQUENCIES;
-        value_cache: update(like cache) optional, VALUE_CACHE;
-        values: read(like rows) optional, VALUES;
-        queries: update(like rows) optional, "[tokens, Hq, D] or [B, tokens, Hq, D] of the type of rows, turned in place";
-    }
+    cache: update(DType::FLOATS), kv_append::CACHE;
+    rows: read(DType::FLOATS), kv_append::ROWS;
+    positions: read(&[DType::I32]), kv_append::POSITIONS;
+    frequencies: read(&[DType::F32]), rope::FREQUENCIES;
+    value_cache: update(like cache) optional, VALUE_CACHE;
+    values: read(like rows) optional, VALUES;
+    queries: update(like rows) optional, "[tokens, Hq, D] or [B, tokens, Hq, D] of the type of rows, turned in place";
 }
 use operands::{AT, Inputs};
 

@@ -93,12 +93,10 @@ const THREADS: u32 = 1024;
 const SHARED: usize = 2 * 4 * 256 + 8 * THREADS as usize / 32;
 
 operands! {
-    mod operands {
-        state: update(&[DType::I32]), "[2], a token and its position, updated in place to the token drawn and the position after";
-        logits: read(DType::FLOATS), "[…, vocabulary], one row";
-        factors: read(&[DType::F32]), "[3]: temperature, top-p, min-p";
-        numbers: read(&[DType::U32]), "[3]: top-k, the seed's lower and upper word";
-    }
+    state: update(&[DType::I32]), "[2], a token and its position, updated in place to the token drawn and the position after";
+    logits: read(DType::FLOATS), "[…, vocabulary], one row";
+    factors: read(&[DType::F32]), "[3]: temperature, top-p, min-p";
+    numbers: read(&[DType::U32]), "[3]: top-k, the seed's lower and upper word";
 }
 
 impl Operator for Sample {

@@ -12,7 +12,7 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, Error, HostKernel, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, TensorInfo,
+    Argument, AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
     binary::BinaryOp,
     cast, copy,
     elementwise::{self, Operand, Space, THREADS, dispatch::named, over_groups, storage},
@@ -236,12 +236,8 @@ impl Operator for ScatterNd {
     }
 }
 
-const REDUCTION: AttributeInfo = AttributeInfo {
-    name: "reduction",
-    kind: AttributeKind::Text,
-    default: Some("none"),
-    doc: "none (the update replaces), add, mul, min or max, in ascending order of the updates",
-};
+const REDUCTION: AttributeInfo =
+    AttributeInfo::text("reduction", Some("none"), "none (the update replaces), add, mul, min or max, in ascending order of the updates");
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {
@@ -249,10 +245,7 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
         summary: "x with single elements along an axis combined with updates, by an index for each",
         inputs: elements::INPUTS,
         outputs: elements::OUTPUTS,
-        attributes: &[
-            AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("0"), doc: "the axis; negative counts from the end" },
-            REDUCTION,
-        ],
+        attributes: &[AttributeInfo::int("axis", Some("0"), "the axis; negative counts from the end"), REDUCTION],
         build: |a| Ok(Box::new(ScatterElements { axis: a.get("axis")?, reduction: a.get("reduction")? })),
     },
     Description {

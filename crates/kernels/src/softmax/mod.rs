@@ -16,7 +16,7 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
-    AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, TensorInfo, math,
+    AttributeInfo, Description, Launch, Operator, Plan, TensorInfo, math,
     metal::{self, metal_file},
     order,
     rows::Rows,
@@ -39,10 +39,8 @@ pub struct Softmax {
 }
 
 operands! {
-    mod operands {
-        x: read(DType::FLOATS), "[…], any shape with at least one axis";
-        -> y: write(like x), "as x";
-    }
+    x: read(DType::FLOATS), "[…], any shape with at least one axis";
+    -> y: write(like x), "as x";
 }
 
 impl Softmax {
@@ -68,8 +66,7 @@ impl Operator for Softmax {
     }
 }
 
-const ATTRIBUTES: &[AttributeInfo] =
-    &[AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("-1"), doc: "the axis; negative counts from the end" }];
+const ATTRIBUTES: &[AttributeInfo] = &[AttributeInfo::int("axis", Some("-1"), "the axis; negative counts from the end")];
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {

@@ -13,7 +13,7 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Result, Shape};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, TensorInfo,
+    Argument, AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
     elementwise::{self, Operand, Space, over_elements},
     math,
     metal::{self, metal_file, params},
@@ -45,11 +45,9 @@ params! {
 }
 
 operands! {
-    mod operands {
-        a: read(DType::FLOATS), "[…]; without b […, 2n], its halves along the last axis standing for a and b";
-        b: read(like a) optional, "as a";
-        -> y: write(like a), "as a; without b […, n]";
-    }
+    a: read(DType::FLOATS), "[…]; without b […, 2n], its halves along the last axis standing for a and b";
+    b: read(like a) optional, "as a";
+    -> y: write(like a), "as a; without b […, n]";
 }
 
 impl Operator for SwiGlu {
@@ -91,12 +89,7 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     summary: "silu(a) * b, or of the two halves of a's last axis",
     inputs: operands::INPUTS,
     outputs: operands::OUTPUTS,
-    attributes: &[AttributeInfo {
-        name: "alpha",
-        kind: AttributeKind::Float,
-        default: Some("1"),
-        doc: "scales the argument of the sigmoid: a * sigmoid(alpha * a) * b",
-    }],
+    attributes: &[AttributeInfo::float("alpha", Some("1"), "scales the argument of the sigmoid: a * sigmoid(alpha * a) * b")],
     build: |a| Ok(Box::new(SwiGlu { alpha: a.get("alpha")? })),
 }];
 

@@ -15,7 +15,7 @@ use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Res
 pub use clamp::{Clamp, ClampParams};
 
 use crate::{
-    AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, TensorInfo,
+    AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
     elementwise::{self, Operand, Space, broadcast_shape, over_elements},
     metal::{self, metal_file, params},
     signature::operands,
@@ -45,12 +45,10 @@ params! {
 }
 
 operands! {
-    mod operands {
-        a: read(DType::FLOATS), "any shape";
-        b: read(like a), "any shape that broadcasts with a and c";
-        c: read(like a), "any shape that broadcasts with a and b";
-        -> y: write(like a), "the shape all broadcast to";
-    }
+    a: read(DType::FLOATS), "any shape";
+    b: read(like a), "any shape that broadcasts with a and c";
+    c: read(like a), "any shape that broadcasts with a and b";
+    -> y: write(like a), "the shape all broadcast to";
 }
 
 operands! {
@@ -101,10 +99,6 @@ impl Operator for Where {
     }
 }
 
-const fn number(name: &'static str, doc: &'static str) -> AttributeInfo {
-    AttributeInfo { name, kind: AttributeKind::Float, default: Some(""), doc }
-}
-
 pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {
         name: "fma",
@@ -120,8 +114,8 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
         inputs: clamp::operands::INPUTS,
         outputs: clamp::operands::OUTPUTS,
         attributes: &[
-            number("min", "the lower bound where there is no tensor of them; none if not given"),
-            number("max", "the upper bound where there is no tensor of them; none if not given"),
+            AttributeInfo::float("min", Some(""), "the lower bound where there is no tensor of them; none if not given"),
+            AttributeInfo::float("max", Some(""), "the upper bound where there is no tensor of them; none if not given"),
         ],
         build: |a| Ok(Box::new(Clamp { min: a.optional("min")?, max: a.optional("max")? })),
     },

@@ -12,7 +12,7 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Result, Shape};
 
 use crate::{
-    AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, TensorInfo,
+    AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
     metal::{self, metal_file, params},
     order,
     rows::Rows,
@@ -65,11 +65,9 @@ impl TopK {
 }
 
 operands! {
-    mod operands {
-        x: read(DType::NUMBERS), "[…], any shape with at least one axis";
-        -> values: write(like x), "as x, with k for the axis";
-        indices: write(&[DType::I64]), "as values";
-    }
+    x: read(DType::NUMBERS), "[…], any shape with at least one axis";
+    -> values: write(like x), "as x, with k for the axis";
+    indices: write(&[DType::I64]), "as values";
 }
 
 impl Operator for TopK {
@@ -106,10 +104,10 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     inputs: operands::INPUTS,
     outputs: operands::OUTPUTS,
     attributes: &[
-        AttributeInfo { name: "k", kind: AttributeKind::Int, default: None, doc: "how many, at most the extent of the axis" },
-        AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("-1"), doc: "the axis; negative counts from the end" },
-        AttributeInfo { name: "largest", kind: AttributeKind::Bool, default: Some("true"), doc: "the largest; else the smallest" },
-        AttributeInfo { name: "sorted", kind: AttributeKind::Bool, default: Some("true"), doc: "best first; else in the order of their indices" },
+        AttributeInfo::int("k", None, "how many, at most the extent of the axis"),
+        AttributeInfo::int("axis", Some("-1"), "the axis; negative counts from the end"),
+        AttributeInfo::bool("largest", Some("true"), "the largest; else the smallest"),
+        AttributeInfo::bool("sorted", Some("true"), "best first; else in the order of their indices"),
     ],
     build: |a| Ok(Box::new(TopK { k: a.get("k")?, axis: a.get("axis")?, largest: a.flag("largest")?, sorted: a.flag("sorted")? })),
 }];

@@ -13,7 +13,7 @@ use elinvar_core::{DType, DeviceProperties, Error, HostKernel, KernelKey, MetalF
 
 pub use crate::functions::Unary as UnaryOp;
 use crate::{
-    AttributeInfo, AttributeKind, Attributes, Description, Launch, Operator, Plan, Port, TensorInfo,
+    AttributeInfo, Attributes, Description, Launch, Operator, Plan, Port, TensorInfo,
     binary::BinaryOp,
     elementwise::{self, Dense, Operand, Space, over_elements, over_words, with_words},
     functions, math,
@@ -68,10 +68,8 @@ params! {
 }
 
 operands! {
-    mod operands {
-        x: read(DType::NUMBERS), "any shape";
-        -> y: write(like x), "as x";
-    }
+    x: read(DType::NUMBERS), "any shape";
+    -> y: write(like x), "as x";
 }
 
 const FLOATS: &[Port; 2] = &limited(operands::ALL, DType::FLOATS);
@@ -176,7 +174,7 @@ const WITH_SCALAR: [Description; 2] = [
         summary: "`x` where positive, else `alpha * x`.",
         inputs: FLOATS.split_at(1).0,
         outputs: FLOATS.split_at(1).1,
-        attributes: &[AttributeInfo { name: "alpha", kind: AttributeKind::Float, default: Some("0.01"), doc: "the slope below zero" }],
+        attributes: &[AttributeInfo::float("alpha", Some("0.01"), "the slope below zero")],
         build: |a| Ok(Box::new(WithScalar { op: BinaryOp::LeakyRelu, scalar: a.get("alpha")? })),
     },
     Description {
@@ -184,7 +182,7 @@ const WITH_SCALAR: [Description; 2] = [
         summary: "`x` where positive, else `alpha * (exp(x) - 1)`.",
         inputs: FLOATS.split_at(1).0,
         outputs: FLOATS.split_at(1).1,
-        attributes: &[AttributeInfo { name: "alpha", kind: AttributeKind::Float, default: Some("1"), doc: "minus the limit far below zero" }],
+        attributes: &[AttributeInfo::float("alpha", Some("1"), "minus the limit far below zero")],
         build: |a| Ok(Box::new(WithScalar { op: BinaryOp::Elu, scalar: a.get("alpha")? })),
     },
 ];

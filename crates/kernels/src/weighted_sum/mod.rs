@@ -56,11 +56,9 @@ params! {
 const FILES: &[MetalFile] = &[metal::TYPES, View::METAL, Params::METAL, metal_file!("weighted_sum/weighted_sum.metal")];
 
 operands! {
-    mod operands {
-        p: read(DType::FLOATS), "[B, Hq, Tq, Tk], weights of each key";
-        v: read(DType::FLOATS), "[B, Hkv, Tk, Dv], of p's type or any beside an f32 p";
-        -> y: write(like p), "[B, Hq, Tq, Dv], of p's type";
-    }
+    p: read(DType::FLOATS), "[B, Hq, Tq, Tk], weights of each key";
+    v: read(DType::FLOATS), "[B, Hkv, Tk, Dv], of p's type or any beside an f32 p";
+    -> y: write(like p), "[B, Hq, Tq, Dv], of p's type";
 }
 
 impl Operator for WeightedSum {

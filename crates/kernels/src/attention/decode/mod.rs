@@ -101,16 +101,14 @@ params! {
 }
 
 operands! {
-    mod operands {
-        cache: update(DType::FLOATS), kv_append::CACHE;
-        rows: read(DType::FLOATS), kv_append::ROWS;
-        positions: read(&[DType::I32]), kv_append::POSITIONS;
-        frequencies: read(&[DType::F32]), rope::FREQUENCIES;
-        value_cache: update(like cache), rope_append::VALUE_CACHE;
-        values: read(like rows), rope_append::VALUES;
-        queries: read(like rows), "[1, Hq, D] of the type of rows";
-        -> y: write(like rows), "[1, Hq, Dv], of the queries' type";
-    }
+    cache: update(DType::FLOATS), kv_append::CACHE;
+    rows: read(DType::FLOATS), kv_append::ROWS;
+    positions: read(&[DType::I32]), kv_append::POSITIONS;
+    frequencies: read(&[DType::F32]), rope::FREQUENCIES;
+    value_cache: update(like cache), rope_append::VALUE_CACHE;
+    values: read(like rows), rope_append::VALUES;
+    queries: read(like rows), "[1, Hq, D] of the type of rows";
+    -> y: write(like rows), "[1, Hq, Dv], of the queries' type";
 }
 use operands::{AT, Inputs};
 
