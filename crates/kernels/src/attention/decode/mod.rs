@@ -10,7 +10,7 @@
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{CudaSource, DType, DeviceProperties, Error, MetalFile, MetalForm, Parameter, Result, Shape};
+use elinvar_core::{CudaSource, DType, DeviceProperties, Error, MetalFile, MetalForm, Result, Shape};
 
 use super::{
     Attention, Params, gpu, operands as attention,
@@ -100,12 +100,13 @@ params! {
     }
 }
 
+// The launch ahead writes none of what is read early: it makes the new rows.
 operands! {
-    cache: update(DType::FLOATS), kv_append::CACHE;
+    cache: update(DType::FLOATS) early, kv_append::CACHE;
     rows: read(DType::FLOATS), kv_append::ROWS;
-    positions: read(&[DType::I32]), kv_append::POSITIONS;
-    frequencies: read(&[DType::F32]), rope::FREQUENCIES;
-    value_cache: update(like cache), rope_append::VALUE_CACHE;
+    positions: read(&[DType::I32]) early, kv_append::POSITIONS;
+    frequencies: read(&[DType::F32]) early, rope::FREQUENCIES;
+    value_cache: update(like cache) early, rope_append::VALUE_CACHE;
     values: read(like rows), rope_append::VALUES;
     queries: read(like rows), "[1, Hq, D] of the type of rows";
     -> y: write(like rows), "[1, Hq, Dv], of the queries' type";
@@ -174,11 +175,8 @@ impl DecodeAttention {
             interleaved: self.interleaved.into(),
         };
         let [cache, rows, positions, frequencies, value_cache, values, queries] = inputs.buffers();
-        let early = |(parameter, argument): &(Parameter, Argument)| (parameter.clone().early(), *argument);
-        // The launch ahead writes none of what is read early: it makes the new rows.
-        let (cache, value_cache, frequencies) = (early(&cache), early(&value_cache), early(&frequencies));
         let (q, kv) = (rows.0.dtype, cache.0.dtype);
-        let buffers = [cache, value_cache, queries, rows, values, early(&positions), frequencies];
+        let buffers = [cache, value_cache, queries, rows, values, positions, frequencies];
         if let Some(split) = Split::new(&params, attended.inputs, self.precision, device)? {
             let block = DecodeSplitParams { decode: block, split: split.block };
             let source = CudaSource { refusal: Some(kv_append::REFUSAL), ..split.source("attention_decode_fast") };
@@ -192,7 +190,7 @@ impl DecodeAttention {
         let memory = shape.memory() + 4 * (8 * shape.lanes + shape.padded_width()) as usize;
         let launch = shape.over_blocks(launch, &params)?.with_threadgroup_memory(memory);
         let [.., (place, _), (lengths, _)] = attended.inputs.buffers();
-        Ok(gpu::merged(launch, &params, q, [(place, positions.1), (lengths, Argument::Absent)])?.with_operations(params.operations()))
+        Ok(gpu::merged(launch, &params, q, [(place, Argument::Input(AT.positions)), (lengths, Argument::Absent)])?.with_operations(params.operations()))
     }
 }
 
