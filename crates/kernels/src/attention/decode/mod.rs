@@ -190,7 +190,8 @@ impl DecodeAttention {
         let memory = shape.memory() + 4 * (8 * shape.lanes + shape.padded_width()) as usize;
         let launch = shape.over_blocks(launch, &params)?.with_threadgroup_memory(memory);
         let [.., (place, _), (lengths, _)] = attended.inputs.buffers();
-        Ok(gpu::merged(launch, &params, q, [(place, Argument::Input(AT.positions)), (lengths, Argument::Absent)])?.with_operations(params.operations()))
+        Ok(gpu::merged(launch, &params, q, [(place, Argument::Input(AT.positions)), (lengths, Argument::Absent)])?
+            .with_operations(params.operations()))
     }
 }
 
