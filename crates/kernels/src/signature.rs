@@ -1,4 +1,4 @@
-//! What operators take and give: each declares its operands once, by [`operands!`]. From the declaration follow the ports that the registry shows, the
+//! What operators take and give: each declares its operands once, by `operands!`. From the declaration follow the ports that the registry shows, the
 //! checks of inference, the parameters of the launch, and the indices by which the CPU kernel finds its arguments.
 
 use elinvar_core::{Access, DType, Error, Parameter, Result};
@@ -232,7 +232,7 @@ pub(crate) fn bound<const N: usize>(ports: &[Port], infos: &[Option<TensorInfo>]
 /// Makes a module, `operands` unless the declaration names it, with
 /// * `INPUTS` and `OUTPUTS`, as a description has them, and `ALL`, both in one;
 /// * `AT.name`, the index of each among all, and so among the arguments of a kernel that takes them in this order;
-/// * `Inputs`, the types of the inputs by name: [`Inputs::new`] checks presence and data types, `parameters` are those of the launch.
+/// * `Inputs`, the types of the inputs by name: `Inputs::new` checks presence and data types, `parameters` are those of the launch.
 macro_rules! operands {
     ($(#[$doc:meta])* $vis:vis mod $module:ident {
         $($input:ident: $access:ident $types:tt $($word:ident)*, $input_doc:expr;)*
