@@ -42,6 +42,27 @@ pub struct AttributeInfo {
     pub doc: &'static str,
 }
 
+macro_rules! constructors {
+    ($($name:ident $kind:ident,)*) => {
+        impl AttributeInfo {
+            $(
+                #[doc = concat!("An attribute of the kind [`AttributeKind::", stringify!($kind), "`].")]
+                pub const fn $name(name: &'static str, default: Option<&'static str>, doc: &'static str) -> Self {
+                    Self { name, kind: AttributeKind::$kind, default, doc }
+                }
+            )*
+        }
+    };
+}
+
+constructors! {
+    int Int,
+    float Float,
+    bool Bool,
+    text Text,
+    ints Ints,
+}
+
 /// Attribute values by name, as text, checked against an operator's declarations.
 #[derive(Clone, Debug, Default)]
 pub struct Attributes {

@@ -2,7 +2,7 @@
 
 pub use elinvar_math::float::*;
 
-/// `$body` with `$type` standing for the element type of a floating-point `$dtype`; others are refused for `$what`.
+/// `$body` with `$type` standing for the element type of a floating-point `$dtype`; others contradict the declaration of `$what`.
 macro_rules! with_float {
     ($dtype:expr, $what:expr, $type:ident => $body:expr) => {
         match $dtype {
@@ -18,7 +18,7 @@ macro_rules! with_float {
                 type $type = half::bf16;
                 $body
             }
-            other => return Err(elinvar_core::Error::invalid_argument(format!("{} of {other}: f32, f16 or bf16 expected", $what))),
+            other => return Err($crate::signature::no_kernel($what, other)),
         }
     };
 }

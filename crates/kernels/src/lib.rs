@@ -20,9 +20,11 @@ pub use elinvar_math::{self as math, functions, simd};
 
 mod attributes;
 mod definition;
+mod description;
 mod elementwise;
 mod metal;
 mod operator;
+mod signature;
 
 pub mod attention;
 pub mod attention_scores;
@@ -58,5 +60,5 @@ pub mod conformance;
 pub use attributes::{AttributeInfo, AttributeKind, Attributes};
 pub use definition::{Definition, Operand, Source, Step};
 pub use elementwise::{ElementOp, scalar::Scalar};
-pub use operator::{Argument, Launch, Operator, Plan, Precision, TensorInfo, encode, optional, plan_for, required};
+pub use operator::{Argument, Launch, Operator, Plan, Precision, TensorInfo, encode, plan_for};
 pub use registry::{Description, Port};

@@ -388,16 +388,3 @@ pub fn encode(
     }
     Ok(())
 }
-
-/// A required input.
-///
-/// # Errors
-/// It is absent.
-pub fn required(inputs: &[Option<TensorInfo>], index: usize, name: &str) -> Result<TensorInfo> {
-    optional(inputs, index).ok_or_else(|| Error::invalid_argument(format!("input '{name}' is missing")))
-}
-
-/// An optional input.
-pub fn optional(inputs: &[Option<TensorInfo>], index: usize) -> Option<TensorInfo> {
-    inputs.get(index).copied().flatten()
-}

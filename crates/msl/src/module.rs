@@ -391,11 +391,14 @@ pub(crate) fn is_explicit_instantiation(tokens: &Tokens, start: usize) -> bool {
 
 /// What stands for each template parameter: the argument given, else the default.
 fn substitution(declaration: &Declaration, arguments: &[String]) -> Vec<(String, String)> {
-    let stand_in = |(index, parameter): (usize, &TemplateParameter)| {
-        let argument = arguments.get(index).or(parameter.default.as_ref())?;
-        Some((parameter.name.clone(), argument.clone()))
-    };
-    declaration.template.iter().flatten().enumerate().filter_map(stand_in).collect()
+    let mut all: Vec<(String, String)> = Vec::new();
+    for (index, parameter) in declaration.template.iter().flatten().enumerate() {
+        // A default may be a parameter before it.
+        let of = |default: &String| all.iter().find(|(name, _)| name == default).map_or(default, |(_, argument)| argument).clone();
+        let argument = arguments.get(index).cloned().or_else(|| parameter.default.as_ref().map(of));
+        all.extend(argument.map(|argument| (parameter.name.clone(), argument)));
+    }
+    all
 }
 
 /// Takes the types from the parameters that an instantiation repeats.

@@ -57,8 +57,13 @@ pub(crate) fn run(args: &OpArgs) -> Result<()> {
     let executor = args.device.executor()?;
     let given = args.input.as_deref().map(|file| tensors::read(&executor, file)).transpose()?.unwrap_or_default();
     let inputs = in_order(description, &given)?;
-    let results = executor.apply(operator.into(), &inputs).map_err(|e| e.context(description.name))?;
+    let results = executor.apply(operator.into(), &inputs).map_err(|e| of(description, e))?;
     tensors::write(output, named(description, &inputs, results)?)
+}
+
+/// The error with the operator's name before it, unless it begins with that.
+fn of(description: &Description, error: Error) -> Error {
+    if error.to_string().starts_with(&format!("{}: ", description.name)) { error } else { error.context(description.name) }
 }
 
 /// The inputs in the order the operator declares them.
@@ -159,5 +164,16 @@ mod tests {
         assert_eq!(in_order(softmax, &wrong).unwrap_err().to_string(), "softmax: input 'x' is missing: it takes x");
         let extra = HashMap::from([("x".to_owned(), x.clone()), ("z".to_owned(), x)]);
         assert!(in_order(softmax, &extra).unwrap_err().to_string().contains("unknown input 'z'"));
+    }
+
+    #[test]
+    fn errors_name_the_operator_once() {
+        let (softmax, executor) = (find("softmax").unwrap(), Executor::new_auto().unwrap());
+        let refused = |x: Tensor| {
+            let operator = softmax.operator([("axis", "3")]).unwrap();
+            of(softmax, executor.apply(operator.into(), &[Some(&x)]).unwrap_err()).to_string()
+        };
+        assert_eq!(refused(executor.tensor(&[2], &[1i8, 2]).unwrap()), "softmax: x is i8: f32, f16 or bf16 expected");
+        assert!(refused(executor.tensor(&[2], &[1.0f32, 2.0]).unwrap()).starts_with("softmax: axis 3"));
     }
 }

@@ -3,7 +3,7 @@
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use super::{
-    Params, Types,
+    Inputs, Params,
     scoring::{self, MaskView, ScoreParams, View},
 };
 use crate::{
@@ -114,21 +114,21 @@ impl Shape {
     }
 }
 
-pub(super) fn plan(params: &Params, types: Types, device: &DeviceProperties) -> Result<Plan> {
+pub(super) fn plan(params: &Params, inputs: Inputs, device: &DeviceProperties) -> Result<Plan> {
     check_extents(params, device)?;
     if params.rows() * params.value_width == 0 {
         return Ok(Plan::default());
     }
     let shape = Shape::new(params);
     if is_split(params, shape.tiles(params)) {
-        let (shape, [.., positions, lengths]) = (Shape::spread(params, device), types.inputs());
-        let key = shape.key("attention_split", &types.of_tile());
-        let launch = Launch::on_gpu(key, SPLIT, params, types.inputs().into_iter().chain(SUMS_OF_BLOCKS));
+        let (shape, [.., positions, lengths]) = (Shape::spread(params, device), inputs.buffers());
+        let key = shape.key("attention_split", &inputs.of_tile());
+        let launch = Launch::on_gpu(key, SPLIT, params, inputs.buffers().into_iter().chain(SUMS_OF_BLOCKS));
         let launch = shape.over_blocks(launch, params)?.with_threadgroup_memory(shape.memory());
-        return merged(launch, params, types.q, [positions, lengths]);
+        return merged(launch, params, inputs.q.dtype, [positions, lengths]);
     }
-    let buffers = types.inputs().into_iter().chain([(Parameter::write("y", types.q), Argument::Output(0))]);
-    let launch = Launch::on_gpu(shape.key("attention", &types.of_tile()), WHOLE, params, buffers);
+    let buffers = inputs.buffers().into_iter().chain([(Parameter::write("y", inputs.q.dtype), Argument::Output(0))]);
+    let launch = Launch::on_gpu(shape.key("attention", &inputs.of_tile()), WHOLE, params, buffers);
     // A row's factors and scale.
     let memory = shape.memory() + 4 * (2 + 1) * shape.rows as usize;
     Ok(over(launch, shape.tiles(params))?.with_threadgroup_memory(memory).into())
@@ -160,13 +160,13 @@ pub(super) fn check_extents(params: &Params, device: &DeviceProperties) -> Resul
 
 /// Where a launch puts what each block gives: its sums, and its greatest score with the sum of its weights.
 pub(super) const SUMS_OF_BLOCKS: [(Parameter, Argument); 2] =
-    [(Parameter::update("values", DType::F32), Argument::Scratch(0)), (Parameter::update("states", DType::F32), Argument::Scratch(1))];
+    [(Parameter::update("sums", DType::F32), Argument::Scratch(0)), (Parameter::update("states", DType::F32), Argument::Scratch(1))];
 
 /// `launch`, and the one that merges what it gives for each block of keys; `places` are the positions and the lengths.
 pub(super) fn merged(launch: Launch, params: &Params, dtype: DType, places: [(Parameter, Argument); 2]) -> Result<Plan> {
     let [positions, lengths] = places.map(|(parameter, argument)| (parameter.early(), argument));
     let buffers = [
-        (Parameter::read("values", DType::F32), Argument::Scratch(0)),
+        (Parameter::read("sums", DType::F32), Argument::Scratch(0)),
         (Parameter::read("states", DType::F32), Argument::Scratch(1)),
         positions,
         lengths,

@@ -21,7 +21,7 @@ inline float greatest_up_to(float value, uint lane) {
 
 template <typename Q>
 [[kernel, max_total_threads_per_threadgroup(256)]] void attention_merge(
-    device const float* values [[buffer(0)]],
+    device const float* sums [[buffer(0)]],
     device const float* states [[buffer(1)]],
     device const int* positions [[buffer(2)]],
     device const int* lengths [[buffer(3)]],
@@ -33,8 +33,8 @@ template <typename Q>
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
     threadgroup Factors* factors = reinterpret_cast<threadgroup Factors*>(products + 32 * MERGED);
-    threadgroup float* sums = reinterpret_cast<threadgroup float*>(factors + MERGED);
-    threadgroup float* greatest_of = sums + MERGED;
+    threadgroup float* totals = reinterpret_cast<threadgroup float*>(factors + MERGED);
+    threadgroup float* greatest_of = totals + MERGED;
 
     const uint width = uint(p.value_width), chunks = (width + 31) / 32, column = index % chunks * 32 + lane;
     const uint row = index / chunks, queries = uint(p.score.queries), heads = uint(p.score.heads);
@@ -55,7 +55,7 @@ template <typename Q>
         for (uint i = 0; i < FEW; ++i) {
             if (simdgroup == 0 && block + i < end) {
                 const ulong at = first + block + i;
-                next[i] = values[at * width + min(column, width - 1)];
+                next[i] = sums[at * width + min(column, width - 1)];
                 states_of[i] = {states[2 * at], states[2 * at + 1]};
             }
         }
@@ -75,7 +75,7 @@ template <typename Q>
 #pragma unroll
         for (uint i = 0; i < SHARE; ++i) {
             const uint at = min(i * SIMDGROUPS + simdgroup, count - 1);
-            next[i] = values[(first + block + at) * width + min(column, width - 1)];
+            next[i] = sums[(first + block + at) * width + min(column, width - 1)];
         }
         State mine = {-INFINITY, 0.0f};
         if (own < count) {
@@ -96,7 +96,7 @@ template <typename Q>
         if (own < count) {
             const Factors f = Factors::of(before, mine.greatest);
             factors[own] = f;
-            sums[own] = mine.sum * f.next;
+            totals[own] = mine.sum * f.next;
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
 #pragma unroll
@@ -111,7 +111,7 @@ template <typename Q>
 #pragma unroll 8
             for (uint i = 0; i < count; ++i) {
                 const float factor = factors[i].before;
-                state.sum = fma(state.sum, factor, sums[i]);
+                state.sum = fma(state.sum, factor, totals[i]);
                 total = fma(total, factor, products[i * 32 + lane]);
             }
         }

@@ -51,11 +51,11 @@ mod tiled;
 
 use std::sync::Arc;
 
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, Result};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, Precision, TensorInfo, matmul::PRECISION, metal::params,
-    operator::product_operations, optional, required,
+    AttributeInfo, Description, Launch, Operator, Plan, Precision, TensorInfo, matmul::PRECISION, metal::params, operator::product_operations,
+    signature::operands,
 };
 
 pub(crate) use scoring::{ATTRIBUTES, four, is_pair};
@@ -97,22 +97,32 @@ params! {
 /// Rows of queries (times heads of a group) that a threadgroup takes.
 pub(crate) const ROWS: u64 = 64;
 
+operands! {
+    q: read(DType::FLOATS), "[B, Hq, Tq, D]";
+    k: read(DType::FLOATS), "[B, Hkv, Tk, D], of q's type or any beside an f32 q";
+    v: read(like k), "[B, Hkv, Tk, Dv], of k's type";
+    mask: read(scoring::MASKS) optional, scoring::MASK;
+    positions: read(&[DType::I32]) optional, scoring::POSITIONS;
+    lengths: read(&[DType::I32]) optional, scoring::LENGTHS;
+    -> y: write(like q), "[B, Hq, Tq, Dv], or [B, Tq, Hq, Dv], of q's type";
+}
+use operands::Inputs;
+
 impl Operator for Attention {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        self.params(inputs).map(|(_, y)| vec![y])
+        self.params(Inputs::new("attention", inputs)?).map(|(_, y)| vec![y])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let (params, y) = self.params(inputs)?;
-        let (kv, mask) = (required(inputs, 1, "k")?.dtype, optional(inputs, 3).map(|m| m.dtype));
-        let types = Types { q: y.dtype, kv, mask };
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        let inputs = Inputs::new("attention", inputs)?;
+        let (params, _) = self.params(inputs)?;
         if device.simd_width <= 1 {
-            return Ok(types.for_cpu(&params));
+            return inputs.for_cpu(outputs, &params);
         }
         let plans = [prefill::plan, tiled::plan];
-        let plan = match plans.into_iter().find_map(|plan| plan(&params, types, self.precision, device)) {
+        let plan = match plans.into_iter().find_map(|plan| plan(&params, inputs, self.precision, device)) {
             Some(plan) => plan,
-            None => split::plan(&params, types, self.precision, device)?.map_or_else(|| gpu::plan(&params, types, device), Ok)?,
+            None => split::plan(&params, inputs, self.precision, device)?.map_or_else(|| gpu::plan(&params, inputs, device), Ok)?,
         };
         Ok(plan.with_operations(params.operations()))
     }
@@ -130,37 +140,16 @@ impl Operator for Attention {
     }
 }
 
-/// Types of the inputs.
-#[derive(Clone, Copy)]
-struct Types {
-    q: DType,
-    kv: DType,
-    mask: Option<DType>,
-}
-
-impl Types {
-    /// The inputs as parameters of a kernel.
-    fn inputs(self) -> [(Parameter, Argument); 6] {
-        [
-            (Parameter::read("q", self.q), Argument::Input(0)),
-            (Parameter::read("k", self.kv), Argument::Input(1)),
-            (Parameter::read("v", self.kv), Argument::Input(2)),
-            (Parameter::read("mask", self.mask.unwrap_or(DType::Bool)).or_absent(), Argument::Input(3)),
-            (Parameter::read("positions", DType::I32).or_absent(), Argument::Input(4)),
-            (Parameter::read("lengths", DType::I32).or_absent(), Argument::Input(5)),
-        ]
-    }
-
+impl Inputs {
     /// The types that a tile's kernel is made for.
-    fn of_tile(self) -> [DType; 3] {
-        [self.q, self.kv, self.mask.unwrap_or(DType::Bool)]
+    fn of_tile(&self) -> [DType; 3] {
+        [self.q.dtype, self.k.dtype, self.dtype(operands::AT.mask)]
     }
 
-    fn for_cpu(self, params: &Params) -> Plan {
-        let dtypes: Vec<_> = [self.q, self.kv].into_iter().chain(self.mask).collect();
-        let buffers = self.inputs().into_iter().chain([(Parameter::write("y", self.q), Argument::Output(0))]);
-        let launch = Launch::new(KernelKey::new("attention", &dtypes), cpu::run, params, buffers);
-        launch.over(Extent::linear(u32::from(params.rows() * params.value_width > 0)), Extent::linear(1)).into()
+    fn for_cpu(&self, outputs: &[TensorInfo], params: &Params) -> Result<Plan> {
+        let dtypes: Vec<_> = [self.q, self.k].into_iter().chain(self.mask).map(|info| info.dtype).collect();
+        let launch = Launch::new(KernelKey::new("attention", &dtypes), cpu::run, params, self.parameters(outputs)?);
+        Ok(launch.over(Extent::linear(u32::from(params.rows() * params.value_width > 0)), Extent::linear(1)).into())
     }
 }
 
@@ -179,13 +168,11 @@ impl Params {
 }
 
 impl Attention {
-    fn params(&self, inputs: &[Option<TensorInfo>]) -> Result<(Params, TensorInfo)> {
-        let score = self.scoring.params(inputs, 3)?;
-        let (q, k, v) = (required(inputs, 0, "q")?, required(inputs, 1, "k")?, required(inputs, 2, "v")?);
+    fn params(&self, Inputs { q, k, v, mask, positions, lengths }: Inputs) -> Result<(Params, TensorInfo)> {
+        let score = self.scoring.params([q, k], mask, positions, lengths)?;
         let [batch, heads, keys, width] = four("v", &v)?;
-        if [batch, heads, keys] != k.shape()[..3] || v.dtype != k.dtype {
-            let (found, keys) = (format!("{}{}", v.dtype, v.shape()), format!("{}{}", k.dtype, k.shape()));
-            return Err(Error::invalid_argument(format!("v {found} and k {keys}: they must agree in all but the last axis")));
+        if [batch, heads, keys] != k.shape()[..3] {
+            return Err(Error::invalid_argument(format!("v {} and k {}: they must agree in all but the last axis", v.shape(), k.shape())));
         }
         let (batch, heads, queries) = (q.shape()[0], q.shape()[1], q.shape()[2]);
         let dims = if self.tokens_first { [batch, queries, heads, width] } else { [batch, heads, queries, width] };
@@ -196,31 +183,13 @@ impl Attention {
     }
 }
 
-const INPUTS: &[Port] = &[
-    Port::new("q", DType::FLOATS, "[B, Hq, Tq, D]"),
-    Port::new("k", DType::FLOATS, "[B, Hkv, Tk, D], of q's type or any beside an f32 q"),
-    Port::new("v", DType::FLOATS, "[B, Hkv, Tk, Dv], of k's type"),
-    MASK_PORT,
-    POSITIONS_PORT,
-    LENGTHS_PORT,
-];
-pub(crate) const MASK_PORT: Port = Port::new(
-    "mask",
-    &[DType::Bool, DType::F32, DType::F16, DType::BF16],
-    "broadcast to [B, Hq, Tq, Tk]; bool: true attends; float: added to the scores",
-)
-.or_absent();
-pub(crate) const POSITIONS_PORT: Port = Port::new("positions", &[DType::I32], "[Tq] or [B, Tq]: where each query stands among the keys").or_absent();
-pub(crate) const LENGTHS_PORT: Port = Port::new("lengths", &[DType::I32], "[B]: how many of the Tk keys each sequence has").or_absent();
-const OUTPUTS: &[Port] = &[Port::new("y", DType::FLOATS, "[B, Hq, Tq, Dv], or [B, Tq, Hq, Dv], of q's type")];
-const TOKENS_FIRST: AttributeInfo =
-    AttributeInfo { name: "tokens_first", kind: AttributeKind::Bool, default: Some("false"), doc: "give [B, Tq, Hq, Dv]" };
+const TOKENS_FIRST: AttributeInfo = AttributeInfo::bool("tokens_first", Some("false"), "give [B, Tq, Hq, Dv]");
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     name: "attention",
     summary: "softmax(softcap(scale q k^T) + mask) v over the keys each query attends; grouped heads, causal, windows, caches",
-    inputs: INPUTS,
-    outputs: OUTPUTS,
+    inputs: operands::INPUTS,
+    outputs: operands::OUTPUTS,
     attributes: {
         const ALL: [AttributeInfo; 8] = {
             let [a, b, c, d, e, f] = ATTRIBUTES;

@@ -5,7 +5,7 @@ use elinvar_core::{DType, Result};
 use super::{Attention, Scoring};
 use crate::{
     Precision,
-    conformance::{Bound, Case, HostTensor, made},
+    conformance::case::{Bound, Case, HostTensor, made},
 };
 
 /// Extents of `q [B, Hq, Tq, D]`, `k [B, Hkv, Tk, D]`, `v [B, Hkv, Tk, Dv]`.

@@ -6,10 +6,9 @@ use bytemuck::Zeroable;
 use elinvar_core::{DType, Error, MetalFile, Result, Shape};
 
 use crate::{
-    AttributeInfo, AttributeKind, Attributes, TensorInfo,
+    AttributeInfo, Attributes, TensorInfo,
     matmul::dtype_code,
     metal::{metal_file, params},
-    optional, required,
 };
 
 /// How queries and keys give scores: `softcap(scale · q·k) + mask`, and which keys a query attends.
@@ -42,13 +41,21 @@ impl Default for Scoring {
 pub(crate) const METAL: MetalFile = metal_file!("attention/scoring.metal");
 
 pub(crate) const ATTRIBUTES: [AttributeInfo; 6] = [
-    AttributeInfo { name: "scale", kind: AttributeKind::Float, default: Some(""), doc: "factor of the dot product; 1 / sqrt(D) if absent" },
-    AttributeInfo { name: "softcap", kind: AttributeKind::Float, default: Some("0"), doc: "c: a score s becomes c * tanh(s / c); 0 for none" },
-    AttributeInfo { name: "causal", kind: AttributeKind::Bool, default: Some("false"), doc: "attend no key after the query's position" },
-    AttributeInfo { name: "offset", kind: AttributeKind::Int, default: Some("0"), doc: "position of query 0 where no positions are given" },
-    AttributeInfo { name: "left_window", kind: AttributeKind::Int, default: Some("-1"), doc: "most keys before the position; -1 for all" },
-    AttributeInfo { name: "right_window", kind: AttributeKind::Int, default: Some("-1"), doc: "most keys after the position; -1 for all" },
+    AttributeInfo::float("scale", Some(""), "factor of the dot product; 1 / sqrt(D) if absent"),
+    AttributeInfo::float("softcap", Some("0"), "c: a score s becomes c * tanh(s / c); 0 for none"),
+    AttributeInfo::bool("causal", Some("false"), "attend no key after the query's position"),
+    AttributeInfo::int("offset", Some("0"), "position of query 0 where no positions are given"),
+    AttributeInfo::int("left_window", Some("-1"), "most keys before the position; -1 for all"),
+    AttributeInfo::int("right_window", Some("-1"), "most keys after the position; -1 for all"),
 ];
+
+/// The types of a mask.
+pub(crate) const MASKS: &[DType] = &[DType::Bool, DType::F32, DType::F16, DType::BF16];
+
+/// What the optional inputs are.
+pub(crate) const MASK: &str = "broadcast to [B, Hq, Tq, Tk]; bool: true attends; float: added to the scores";
+pub(crate) const POSITIONS: &str = "[Tq] or [B, Tq]: where each query stands among the keys";
+pub(crate) const LENGTHS: &str = "[B]: how many of the Tk keys each sequence has";
 
 impl Scoring {
     /// From attribute texts.
@@ -63,9 +70,14 @@ impl Scoring {
         })
     }
 
-    /// Checks the inputs `q`, `k`, mask, positions and lengths (the last three from `first` on) and gathers what a kernel needs.
-    pub(crate) fn params(&self, inputs: &[Option<TensorInfo>], first: usize) -> Result<ScoreParams> {
-        let (q, k) = (required(inputs, 0, "q")?, required(inputs, 1, "k")?);
+    /// Checks queries, keys and what goes with them, and gathers what a kernel needs.
+    pub(crate) fn params(
+        &self,
+        [q, k]: [TensorInfo; 2],
+        mask: Option<TensorInfo>,
+        positions: Option<TensorInfo>,
+        lengths: Option<TensorInfo>,
+    ) -> Result<ScoreParams> {
         let ([batch, heads, queries, width], [k_batch, kv_heads, keys, k_width]) = (four("q", &q)?, four("k", &k)?);
         let fits = batch == k_batch && width == k_width && width > 0 && kv_heads > 0 && heads % kv_heads == 0;
         if !fits {
@@ -79,15 +91,13 @@ impl Scoring {
             return Err(Error::invalid_argument(format!("softcap is {}: zero or a positive number expected", self.softcap)));
         }
         let scores = Shape::new(&[batch, heads, queries, keys])?;
-        let (mask, mask_type) = mask(optional(inputs, first), scores)?;
-        let position_stride = self.positions(optional(inputs, first + 1), batch, queries)?;
-        if let Some(lengths) = optional(inputs, first + 2)
-            && (lengths.dtype != DType::I32 || lengths.shape()[..] != [batch])
-        {
-            return Err(Error::invalid_argument(format!("lengths are {}{}: i32[{batch}] expected", lengths.dtype, lengths.shape())));
+        let (mask, mask_type) = mask_of(mask, scores)?;
+        let position_stride = self.positions(positions, batch, queries)?;
+        if let Some(lengths) = lengths.filter(|lengths| lengths.shape()[..] != [batch]) {
+            return Err(Error::invalid_argument(format!("lengths have shape {}: [{batch}] expected", lengths.shape())));
         }
-        let given = |index: usize, flag: u32| if optional(inputs, first + index).is_some() { flag } else { 0 };
-        let given = given(1, WITH_POSITIONS) + given(2, WITH_LENGTHS);
+        let given = |input: Option<TensorInfo>, flag: u32| if input.is_some() { flag } else { 0 };
+        let given = given(positions, WITH_POSITIONS) + given(lengths, WITH_LENGTHS);
         let limit = |n: Option<u64>| n.map_or(-1, |n| n.min(i64::MAX as u64 / 4) as i64);
         Ok(ScoreParams {
             q: View::new("q", &q, Some(0), 1, 2)?,
@@ -117,11 +127,11 @@ impl Scoring {
             return Err(Error::invalid_argument("positions and an offset: give one of them"));
         }
         match positions.shape()[..] {
-            [n] if n == queries && positions.dtype == DType::I32 => Ok(0),
-            [b, n] if b == batch && n == queries && positions.dtype == DType::I32 => Ok(n as u64),
+            [n] if n == queries => Ok(0),
+            [b, n] if b == batch && n == queries => Ok(n as u64),
             _ => {
-                let found = format!("{}{}", positions.dtype, positions.shape());
-                Err(Error::invalid_argument(format!("positions are {found}: i32 [{queries}] or [{batch}, {queries}] expected")))
+                let found = positions.shape();
+                Err(Error::invalid_argument(format!("positions have shape {found}: [{queries}] or [{batch}, {queries}] expected")))
             }
         }
     }
@@ -146,12 +156,11 @@ pub(crate) fn is_pair(wide: DType, narrow: DType) -> bool {
     wide.is_float() && narrow.is_float() && (wide == narrow || wide == DType::F32)
 }
 
-fn mask(mask: Option<TensorInfo>, scores: Shape) -> Result<(MaskView, u32)> {
+fn mask_of(mask: Option<TensorInfo>, scores: Shape) -> Result<(MaskView, u32)> {
     let Some(mask) = mask else { return Ok((MaskView::zeroed(), NO_MASK)) };
     let code = match mask.dtype {
         DType::Bool => BOOL_MASK,
-        dtype if dtype.is_float() => dtype_code(dtype),
-        other => return Err(Error::invalid_argument(format!("the mask is {other}: bool, f32, f16 or bf16 expected"))),
+        dtype => dtype_code(dtype),
     };
     let layout = mask.layout.broadcast_to(scores).map_err(|e| e.context("mask"))?;
     let stride = |axis: usize| layout.strides()[axis] as i64;

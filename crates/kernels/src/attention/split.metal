@@ -9,7 +9,7 @@ template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUM
     device const M* mask [[buffer(3)]],
     device const int* positions [[buffer(4)]],
     device const int* lengths [[buffer(5)]],
-    device float* values [[buffer(6)]],
+    device float* sums [[buffer(6)]],
     device float* states [[buffer(7)]],
     constant Params& p [[buffer(8)]],
     threadgroup float* shared [[threadgroup(0)]],
@@ -27,5 +27,5 @@ template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUM
     }
     tile.start_keys(block);
     tile.share_queries();
-    sum_block<ROWS, COLUMNS, CHUNKS>(tile, block, blocks, values, states);
+    sum_block<ROWS, COLUMNS, CHUNKS>(tile, block, blocks, sums, states);
 }

@@ -3,7 +3,7 @@
 use elinvar_core::{HostArguments, Result};
 use rayon::prelude::*;
 
-use super::Params;
+use super::{Params, operands::AT};
 use crate::{
     attention::cpu::{
         SERIAL,
@@ -20,8 +20,8 @@ pub(super) fn run(arguments: &mut HostArguments<'_>) -> Result<()> {
     let p: Params = arguments.params()?;
     let s = &p.score;
     let rows = (s.batch * s.heads * s.queries) as usize;
-    let y = target(arguments, 5, s.types[0], [rows, s.keys as usize])?;
-    let scorer = Scorer::bound(arguments, p.score, 2)?;
+    let y = target(arguments, AT.y, s.types[0], [rows, s.keys as usize])?;
+    let scorer = Scorer::bound(arguments, p.score, AT.mask)?;
     let one = |space: &mut Workspace, index| space.tile(&scorer, &scorer.tile(index), p.softmax != 0, &y);
     if rows as u64 * s.keys * s.width <= SERIAL {
         let mut space = Workspace::default();

@@ -15,13 +15,14 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceKind, DeviceProperties, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
-    attention::{ATTRIBUTES, LENGTHS_PORT, MASK_PORT, MaskView, POSITIONS_PORT, ScoreParams, Scoring, View, scoring},
+    Argument, AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
+    attention::{ATTRIBUTES, MaskView, ScoreParams, Scoring, View, scoring},
     math,
     metal::{self, metal_file, params},
     operator::product_operations,
-    optional, order, required,
+    order,
     rows::Rows,
+    signature::operands,
     softmax,
 };
 
@@ -62,16 +63,32 @@ const FILES: &[MetalFile] = &[
 const PROBABILITIES: &[MetalFile] =
     &[metal::TYPES, math::METAL, order::METAL, Rows::METAL, softmax::ROW, metal_file!("attention_scores/probabilities.metal")];
 
+operands! {
+    q: read(DType::FLOATS), "[B, Hq, Tq, D]";
+    k: read(DType::FLOATS), "[B, Hkv, Tk, D], of q's type or any beside an f32 q";
+    mask: read(scoring::MASKS) optional, scoring::MASK;
+    positions: read(&[DType::I32]) optional, scoring::POSITIONS;
+    lengths: read(&[DType::I32]) optional, scoring::LENGTHS;
+    -> y: write(DType::FLOATS), "[B, Hq, Tq, Tk], of q's type";
+}
+
+impl AttentionScores {
+    fn params(&self, operands::Inputs { q, k, mask, positions, lengths }: operands::Inputs) -> Result<Params> {
+        Ok(Params { score: self.scoring.params([q, k], mask, positions, lengths)?, softmax: self.softmax.into() })
+    }
+}
+
 impl Operator for AttentionScores {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        self.scoring.params(inputs, 2)?;
-        let (q, k) = (required(inputs, 0, "q")?, required(inputs, 1, "k")?);
+        let inputs = operands::Inputs::new("attention_scores", inputs)?;
+        self.params(inputs)?;
+        let operands::Inputs { q, k, .. } = inputs;
         Ok(vec![TensorInfo::new(q.dtype, &[q.shape()[0], q.shape()[1], q.shape()[2], k.shape()[2]])?])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let params = Params { score: self.scoring.params(inputs, 2)?, softmax: self.softmax.into() };
-        let y = required(inputs, 0, "q")?.dtype;
+        let inputs = operands::Inputs::new("attention_scores", inputs)?;
+        let (params, y) = (self.params(inputs)?, inputs.q.dtype);
         let count = outputs.iter().map(TensorInfo::elements).sum::<usize>();
         if !self.softmax || count == 0 || device.kind == DeviceKind::Cpu {
             return Ok(scores(inputs, outputs, &params, y, Argument::Output(0))?.into());
@@ -92,18 +109,10 @@ impl Operator for AttentionScores {
 }
 
 /// The launch that makes the scores, as elements of type `y`.
-fn scores(inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], params: &Params, y: DType, to: Argument) -> Result<Launch> {
-    let (q, k) = (required(inputs, 0, "q")?.dtype, required(inputs, 1, "k")?.dtype);
-    let mask = optional(inputs, 2).map_or(DType::Bool, |m| m.dtype);
-    let buffers = [
-        (Parameter::read("q", q), Argument::Input(0)),
-        (Parameter::read("k", k), Argument::Input(1)),
-        (Parameter::read("mask", mask).or_absent(), Argument::Input(2)),
-        (Parameter::read("positions", DType::I32).or_absent(), Argument::Input(3)),
-        (Parameter::read("lengths", DType::I32).or_absent(), Argument::Input(4)),
-        (Parameter::write("y", y), to),
-    ];
-    let key = KernelKey::new("attention_scores", &[q, k, mask, y]);
+fn scores(inputs: operands::Inputs, outputs: &[TensorInfo], params: &Params, y: DType, to: Argument) -> Result<Launch> {
+    let mut buffers = inputs.parameters(&[TensorInfo::of(y, *outputs[0].shape())])?;
+    buffers[operands::AT.y].1 = to;
+    let key = KernelKey::new("attention_scores", &[inputs.q.dtype, inputs.k.dtype, inputs.dtype(operands::AT.mask), y]);
     let form = MetalForm::new(FILES, "attention_scores");
     let launch = match to {
         Argument::Scratch(_) => Launch::on_gpu(key, form, params, buffers),
@@ -121,22 +130,13 @@ fn scores(inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], params: &Params
     Ok(launch.over(Extent(grid), Extent::linear(32 * simdgroups as u32)))
 }
 
-const INPUTS: &[Port] = &[
-    Port::new("q", DType::FLOATS, "[B, Hq, Tq, D]"),
-    Port::new("k", DType::FLOATS, "[B, Hkv, Tk, D], of q's type or any beside an f32 q"),
-    MASK_PORT,
-    POSITIONS_PORT,
-    LENGTHS_PORT,
-];
-const OUTPUTS: &[Port] = &[Port::new("y", DType::FLOATS, "[B, Hq, Tq, Tk], of q's type")];
-const SOFTMAX: AttributeInfo =
-    AttributeInfo { name: "softmax", kind: AttributeKind::Bool, default: Some("false"), doc: "give the softmax of each row of scores" };
+const SOFTMAX: AttributeInfo = AttributeInfo::bool("softmax", Some("false"), "give the softmax of each row of scores");
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     name: "attention_scores",
     summary: "softcap(scale q k^T) + mask, -inf where a key is not attended; or the softmax of it",
-    inputs: INPUTS,
-    outputs: OUTPUTS,
+    inputs: operands::INPUTS,
+    outputs: operands::OUTPUTS,
     attributes: {
         const ALL: [AttributeInfo; 7] = {
             let [a, b, c, d, e, f] = ATTRIBUTES;

@@ -8,7 +8,7 @@ use crate::{
         Scoring,
         oracle::{Dims, Extra, PAIRS, additive, probabilities, scores},
     },
-    conformance::{Bound, Case, HostTensor},
+    conformance::case::{Bound, Case, HostTensor},
 };
 
 fn case(operator: AttentionScores, d: Dims, [q, kv]: [DType; 2], extra: Extra) -> Case {

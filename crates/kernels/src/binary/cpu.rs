@@ -1,9 +1,9 @@
 //! The CPU kernels: one vectorised loop for each function and type; 16-bit floats are widened block by block.
 
-use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
+use elinvar_core::{DType, Element, HostArguments, HostKernel, Result};
 use half::{bf16, f16};
 
-use super::{BinaryOp, BinaryParams};
+use super::{BinaryOp, BinaryParams, operands::AT};
 use crate::{
     elementwise::{
         blocks::{Strided, map2},
@@ -12,6 +12,7 @@ use crate::{
     },
     float::Float,
     functions::{Function2, Integer, Visitor2},
+    signature::no_kernel,
     simd,
 };
 
@@ -45,7 +46,7 @@ impl Visitor2 for Kernels {
 }
 
 pub(super) fn kernel(op: BinaryOp, dtype: DType) -> Result<HostKernel> {
-    op.visit(dtype, Kernels(dtype)).flatten().ok_or_else(|| Error::unsupported(format!("{} of {dtype}", op.name())))
+    op.visit(dtype, Kernels(dtype)).flatten().ok_or_else(|| no_kernel(op.name(), dtype))
 }
 
 /// Powers of integers.
@@ -55,22 +56,22 @@ pub(super) fn power(base: DType, exponent: DType) -> Result<HostKernel> {
     } else {
         for_integers!(base, T => run_power::<T, u64> as HostKernel)
     };
-    kernel.ok_or_else(|| Error::unsupported(format!("pow of {base} and {exponent}")))
+    kernel.ok_or_else(|| no_kernel("pow", exponent))
 }
 
 fn run<F: Function2<T>, T: Element>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let BinaryParams { space, a, b } = arguments.params()?;
-    let a = Strided::new(&space, &a, arguments.input::<T>(0)?)?;
-    let b = Strided::new(&space, &b, arguments.input::<T>(1)?)?;
-    map2(a, b, arguments.output::<T>(2)?, block::<F, T>);
+    let a = Strided::new(&space, &a, arguments.input::<T>(AT.a)?)?;
+    let b = Strided::new(&space, &b, arguments.input::<T>(AT.b)?)?;
+    map2(a, b, arguments.output::<T>(AT.y)?, block::<F, T>);
     Ok(())
 }
 
 fn run_halves<F: Function2<f32>, T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let BinaryParams { space, a, b } = arguments.params()?;
-    let a = Strided::new(&space, &a, arguments.input::<T>(0)?)?;
-    let b = Strided::new(&space, &b, arguments.input::<T>(1)?)?;
-    map2(a, b, arguments.output::<T>(2)?, |a, b, y| halves::map([a, b], y, &|[a, b], y| block::<F, f32>(a, b, y)));
+    let a = Strided::new(&space, &a, arguments.input::<T>(AT.a)?)?;
+    let b = Strided::new(&space, &b, arguments.input::<T>(AT.b)?)?;
+    map2(a, b, arguments.output::<T>(AT.y)?, |a, b, y| halves::map([a, b], y, &|[a, b], y| block::<F, f32>(a, b, y)));
     Ok(())
 }
 
@@ -101,9 +102,9 @@ impl Exponent for u64 {
 
 fn run_power<T: Integer, E: Exponent>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let BinaryParams { space, a, b } = arguments.params()?;
-    let a = Strided::new(&space, &a, arguments.input::<T>(0)?)?;
-    let b = Strided::new(&space, &b, arguments.input::<E>(1)?)?;
-    map2(a, b, arguments.output::<T>(2)?, |a, b, y| {
+    let a = Strided::new(&space, &a, arguments.input::<T>(AT.a)?)?;
+    let b = Strided::new(&space, &b, arguments.input::<E>(AT.b)?)?;
+    map2(a, b, arguments.output::<T>(AT.y)?, |a, b, y| {
         for ((y, base), exponent) in y.iter_mut().zip(a).zip(b) {
             let (negative, magnitude) = exponent.parts();
             *y = base.power(negative, magnitude);

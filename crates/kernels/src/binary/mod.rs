@@ -11,15 +11,15 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Result};
 
 pub use crate::functions::Binary as BinaryOp;
 use crate::{
     Argument, Attributes, Description, ElementOp, Launch, Operator, Plan, Port, TensorInfo, cast,
-    elementwise::{self, Dense, Operand, Space, broadcast_shape, over_elements, over_words, same_dtype, with_words},
+    elementwise::{self, Dense, Operand, Space, broadcast_shape, over_elements, over_words, with_words},
     functions, math,
     metal::{self, metal_file, params},
-    required,
+    signature::{limited, operands},
 };
 
 const FILES: &[MetalFile] = &[
@@ -56,28 +56,46 @@ params! {
     }
 }
 
+operands! {
+    pub(crate) mod operands {
+        a: read(DType::NUMBERS), "any shape";
+        b: read(like a), "any shape that broadcasts with a";
+        -> y: write(like a), "the shape a and b broadcast to, of a's type";
+    }
+}
+
+operands! {
+    mod powers {
+        a: read(DType::NUMBERS), "any shape";
+        b: read(DType::NUMBERS), "any shape that broadcasts with a";
+        -> y: write(like a), "the shape a and b broadcast to, of a's type";
+    }
+}
+
+const INTEGERS: &[Port; 3] = &limited(operands::ALL, DType::INTEGERS);
+
+/// The operands of a function.
+const fn ports(op: BinaryOp) -> &'static [Port; 3] {
+    if matches!(op, BinaryOp::Pow) {
+        &powers::ALL
+    } else if op.takes(DType::F32) {
+        &operands::ALL
+    } else {
+        INTEGERS
+    }
+}
+
 impl Operator for Binary {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let (a, b) = (required(inputs, 0, "a")?, required(inputs, 1, "b")?);
-        if self.op != BinaryOp::Pow {
-            same_dtype(self.op.name(), &[&a, &b])?;
-        }
-        if a.dtype == DType::Bool || b.dtype == DType::Bool {
-            return Err(Error::invalid_argument(format!("{} of bool: cast it to a number first", self.op.name())));
-        }
-        if operator_name(self.op).is_none() {
+        let Some(name) = operator_name(self.op) else {
             return Err(Error::unsupported(format!("{} of two tensors: its second argument is a number, as in `WithScalar`", self.op.name())));
-        }
-        if self.op != BinaryOp::Pow && !self.op.takes(a.dtype) {
-            let names: Vec<_> = DType::NUMBERS.iter().filter(|dtype| self.op.takes(**dtype)).map(|dtype| dtype.name()).collect();
-            let name = operator_name(self.op).unwrap_or(self.op.name());
-            return Err(Error::invalid_argument(format!("{name} of {}: one of {} expected", a.dtype, names.join(", "))));
-        }
+        };
+        let powers::Inputs { a, b } = powers::Inputs::of(name, &ports(self.op)[..2], inputs)?;
         Ok(vec![TensorInfo::of(a.dtype, broadcast_shape(&[&a, &b])?)])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let (a, b, y) = (required(inputs, 0, "a")?, required(inputs, 1, "b")?, outputs[0]);
+        let (powers::Inputs { a, b }, y) = (powers::Inputs::new(self.op.name(), inputs)?, outputs[0]);
         if self.op == BinaryOp::Pow {
             return power(a, b, y, device);
         }
@@ -100,7 +118,8 @@ impl Binary {
         let key = KernelKey::new(self.op.name(), if types[0] == types[1] { &types[..1] } else { &types });
         let is_power = self.op == BinaryOp::Pow && types[0].is_integer();
         let object: &'static [&'static str] = if is_power { &["Power"] } else { self.op.object() };
-        let buffers = [(Parameter::read("a", types[0]), a.1), (Parameter::read("b", types[1]), b.1), (Parameter::write("y", y.0.dtype), y.1)];
+        let mut buffers = powers::Inputs { a: a.0, b: b.0 }.parameters(&[y.0])?;
+        buffers.iter_mut().zip([a.1, b.1, y.1]).for_each(|(buffer, to)| buffer.1 = to);
         if device.has_simdgroups() && types[0] == types[1] && left.is_linear(&space) && right.is_linear(&space) {
             let dense = Dense::new(&space, [left.origin, right.origin], 0.0);
             let launch = Launch::on_gpu(with_words(key), DENSE.with_arguments(object), &dense, buffers);
@@ -166,19 +185,8 @@ pub(crate) const fn operator_name(op: BinaryOp) -> Option<&'static str> {
     }
 }
 
-const fn ports(dtypes: &'static [DType]) -> [Port; 3] {
-    [
-        Port::new("a", dtypes, "any shape"),
-        Port::new("b", dtypes, "any shape that broadcasts with a"),
-        Port::new("y", dtypes, "the shape a and b broadcast to, of a's type"),
-    ]
-}
-
 const fn described(op: BinaryOp, name: &'static str) -> Description {
-    const INTEGERS: [Port; 3] = ports(DType::INTEGERS);
-    const NUMBERS: [Port; 3] = ports(DType::NUMBERS);
-    let ports: &[Port; 3] = if op.takes(DType::F32) { &NUMBERS } else { &INTEGERS };
-    let (inputs, outputs) = ports.split_at(2);
+    let (inputs, outputs) = ports(op).split_at(2);
     Description { name, summary: op.summary(), inputs, outputs, attributes: &[], build }
 }
 

@@ -4,7 +4,7 @@ use elinvar_core::{DType, Shape};
 
 use super::{Binary, BinaryOp, operator_name};
 use crate::{
-    conformance::{Bound, Case, HostTensor},
+    conformance::case::{Bound, Case, HostTensor},
     elementwise::check::{Viewed, broadcast, layout, shape, view},
     unary::oracle::{bound, wrap},
 };

@@ -1,9 +1,9 @@
 //! The CPU kernel: one vectorised loop for each pair of types; 16-bit floats go through f32, block by block.
 
-use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
+use elinvar_core::{DType, Element, HostArguments, HostKernel, Result};
 use half::{bf16, f16};
 
-use super::CastParams;
+use super::{CastParams, operands::AT};
 use crate::{
     elementwise::{
         blocks::{Strided, map1},
@@ -11,6 +11,7 @@ use crate::{
         halves,
     },
     float::Float,
+    signature::no_kernel,
     simd,
 };
 
@@ -105,7 +106,7 @@ pub(super) fn kernel(from: DType, to: DType) -> Result<HostKernel> {
         (DType::I8, _) => select!(to, T => run::<i8, T> as HostKernel; U16 u16, U32 u32, U64 u64),
         _ => None,
     };
-    kernel.ok_or_else(|| Error::unsupported(format!("cast of {from} to {to}")))
+    kernel.ok_or_else(|| no_kernel("cast", format_args!("{from} to {to}")))
 }
 
 fn from_f32(to: DType) -> Option<HostKernel> {
@@ -141,7 +142,7 @@ fn run_rounding<S: Element + Wide, T: Float>(arguments: &mut HostArguments<'_>) 
 
 fn convert<S: Element, T: Element>(arguments: &mut HostArguments<'_>, block: &(dyn Fn(&[S], &mut [T]) + Sync)) -> Result<()> {
     let CastParams { space, x } = arguments.params()?;
-    map1(Strided::new(&space, &x, arguments.input::<S>(0)?)?, arguments.output::<T>(1)?, block);
+    map1(Strided::new(&space, &x, arguments.input::<S>(AT.x)?)?, arguments.output::<T>(AT.y)?, block);
     Ok(())
 }
 

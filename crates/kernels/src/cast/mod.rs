@@ -9,13 +9,13 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, ElementOp, Launch, Operator, Plan, Port, TensorInfo, copy,
+    Argument, AttributeInfo, Description, ElementOp, Launch, Operator, Plan, TensorInfo, copy,
     elementwise::{self, Operand, Space, over_elements, storage},
     metal::{self, metal_file, params},
-    required,
+    signature::operands,
 };
 
 const FILES: &[MetalFile] = &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, CastParams::METAL, metal_file!("cast/cast.metal")];
@@ -38,13 +38,18 @@ params! {
     }
 }
 
+operands! {
+    x: read(DType::ALL), "any shape";
+    -> y: write(DType::ALL), "as x, of type to";
+}
+
 impl Operator for Cast {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        Ok(vec![TensorInfo::of(self.to, *required(inputs, 0, "x")?.shape())])
+        Ok(vec![TensorInfo::of(self.to, *operands::Inputs::new("cast", inputs)?.x.shape())])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        Ok(launch(&required(inputs, 0, "x")?, self.to, Argument::Input(0), Argument::Output(0))?.into())
+        Ok(launch(&operands::Inputs::new("cast", inputs)?.x, self.to, Argument::Input(0), Argument::Output(0))?.into())
     }
 
     fn accepts_strides(&self, _index: usize) -> bool {
@@ -70,21 +75,21 @@ pub(crate) fn launch(x: &TensorInfo, to: DType, from: Argument, into: Argument) 
         return Ok(copy::launch(to, &x.layout, from, into));
     }
     let (space, [operand]) = Space::collapse([&x.layout]);
-    let buffers = [(Parameter::read("x", source), from), (Parameter::write("y", target), into)];
-    let launch = Launch::new(KernelKey::new("cast", &[source, target]), cpu::kernel(source, target)?, &CastParams { space, x: operand }, buffers);
+    let [(x, _), (y, _)] = operands::Inputs { x: TensorInfo { dtype: source, ..*x } }.parameters(&[TensorInfo::of(target, *x.shape())])?;
+    let launch = Launch::new(
+        KernelKey::new("cast", &[source, target]),
+        cpu::kernel(source, target)?,
+        &CastParams { space, x: operand },
+        [(x, from), (y, into)],
+    );
     Ok(over_elements(launch.with_metal(METAL), space.elements()))
 }
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     name: "cast",
     summary: "conversion to another data type: to nearest even, towards zero and saturating, low bits, or not zero",
-    inputs: &[Port::new("x", DType::ALL, "any shape")],
-    outputs: &[Port::new("y", DType::ALL, "as x, of type to")],
-    attributes: &[AttributeInfo {
-        name: "to",
-        kind: AttributeKind::Text,
-        default: None,
-        doc: "the data type: f32, f16, bf16, i8 to i64, u8 to u64, bool",
-    }],
+    inputs: operands::INPUTS,
+    outputs: operands::OUTPUTS,
+    attributes: &[AttributeInfo::text("to", None, "the data type: f32, f16, bf16, i8 to i64, u8 to u64, bool")],
     build: |a| Ok(Box::new(Cast { to: a.get("to")? })),
 }];

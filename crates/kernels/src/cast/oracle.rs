@@ -4,7 +4,7 @@ use elinvar_core::DType;
 
 use super::Cast;
 use crate::{
-    conformance::{Bound, Case, HostTensor},
+    conformance::case::{Bound, Case, HostTensor},
     elementwise::check::{Viewed, layout, view},
 };
 

@@ -1,9 +1,9 @@
 //! The CPU kernels: one vectorised loop for each comparison and type; 16-bit floats are widened block by block.
 
-use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
+use elinvar_core::{DType, Element, HostArguments, HostKernel, Result};
 use half::{bf16, f16};
 
-use super::CompareOp;
+use super::{CompareOp, operands::AT};
 use crate::{
     binary::BinaryParams,
     elementwise::{
@@ -13,6 +13,7 @@ use crate::{
     },
     float::Float,
     functions::{Relation, RelationVisitor},
+    signature::no_kernel,
     simd,
 };
 
@@ -33,7 +34,7 @@ impl RelationVisitor for Kernels {
 }
 
 pub(super) fn kernel(op: CompareOp, dtype: DType) -> Result<HostKernel> {
-    op.visit(Kernels(dtype)).ok_or_else(|| Error::unsupported(format!("{} of {dtype}", op.name())))
+    op.visit(Kernels(dtype)).ok_or_else(|| no_kernel(op.name(), dtype))
 }
 
 fn run<R: Relation, T: Element>(arguments: &mut HostArguments<'_>) -> Result<()> {
@@ -46,9 +47,9 @@ fn run_halves<R: Relation, T: Float>(arguments: &mut HostArguments<'_>) -> Resul
 
 fn compare<T: Element>(arguments: &mut HostArguments<'_>, block: fn(&[T], &[T], &mut [Truth])) -> Result<()> {
     let BinaryParams { space, a, b } = arguments.params()?;
-    let a = Strided::new(&space, &a, arguments.input::<T>(0)?)?;
-    let b = Strided::new(&space, &b, arguments.input::<T>(1)?)?;
-    map2(a, b, arguments.output::<Truth>(2)?, block);
+    let a = Strided::new(&space, &a, arguments.input::<T>(AT.a)?)?;
+    let b = Strided::new(&space, &b, arguments.input::<T>(AT.b)?)?;
+    map2(a, b, arguments.output::<Truth>(AT.y)?, block);
     Ok(())
 }
 

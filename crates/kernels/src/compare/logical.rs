@@ -1,10 +1,10 @@
 //! Logic of truth values. They are bytes 0 and 1, so two of them meet in kernels that exist already.
 
-use elinvar_core::{DType, DeviceProperties, Error, HostArguments, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, HostArguments, KernelKey, MetalFile, MetalForm, Result};
 
 use super::{Compare, CompareOp};
 use crate::{
-    Argument, Description, ElementOp, Launch, Operator, Plan, Port, TensorInfo,
+    Description, ElementOp, Launch, Operator, Plan, TensorInfo,
     binary::{Binary, BinaryOp},
     elementwise::{
         self, Operand, Space,
@@ -14,7 +14,8 @@ use crate::{
         over_elements,
     },
     metal::{self, metal_file, params},
-    required, simd,
+    signature::operands,
+    simd,
     unary::UnaryOp,
 };
 
@@ -40,12 +41,24 @@ pub struct Logical {
     pub op: LogicalOp,
 }
 
+operands! {
+    mod pair {
+        a: read(&[DType::Bool]), "any shape";
+        b: read(&[DType::Bool]), "any shape that broadcasts with a";
+        -> y: write(&[DType::Bool]), "the shape a and b broadcast to";
+    }
+}
+
+operands! {
+    mod single {
+        x: read(&[DType::Bool]), "any shape";
+        -> y: write(&[DType::Bool]), "as x";
+    }
+}
+
 impl Operator for Logical {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let (a, b) = (required(inputs, 0, "a")?, required(inputs, 1, "b")?);
-        if let Some(wrong) = [&a, &b].iter().find(|t| t.dtype != DType::Bool) {
-            return Err(Error::invalid_argument(format!("{} of {}: bool expected", self.op, wrong.dtype)));
-        }
+        let pair::Inputs { a, b } = pair::Inputs::new(self.op.name(), inputs)?;
         Ok(vec![TensorInfo::of(DType::Bool, broadcast_shape(&[&a, &b])?)])
     }
 
@@ -88,17 +101,14 @@ params! {
 
 impl Operator for LogicalNot {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let x = required(inputs, 0, "x")?;
-        if x.dtype != DType::Bool {
-            return Err(Error::invalid_argument(format!("logical_not of {}: bool expected", x.dtype)));
-        }
+        let single::Inputs { x } = single::Inputs::new("logical_not", inputs)?;
         Ok(vec![TensorInfo::of(DType::Bool, *x.shape())])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let (space, [x]) = Space::collapse([&required(inputs, 0, "x")?.layout]);
-        let buffers = [(Parameter::read("x", DType::Bool), Argument::Input(0)), (Parameter::write("y", DType::Bool), Argument::Output(0))];
-        let launch = Launch::new(KernelKey::new("logical_not", &[DType::Bool]), not, &NotParams { space, x }, buffers);
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let inputs = single::Inputs::new("logical_not", inputs)?;
+        let (space, [x]) = Space::collapse([&inputs.x.layout]);
+        let launch = Launch::new(KernelKey::new("logical_not", &[DType::Bool]), not, &NotParams { space, x }, inputs.parameters(outputs)?);
         Ok(over_elements(launch.with_metal(METAL), space.elements()).into())
     }
 
@@ -113,7 +123,7 @@ impl Operator for LogicalNot {
 
 fn not(arguments: &mut HostArguments<'_>) -> Result<()> {
     let NotParams { space, x } = arguments.params()?;
-    map1(Strided::new(&space, &x, arguments.input::<Truth>(0)?)?, arguments.output::<Truth>(1)?, &not_block);
+    map1(Strided::new(&space, &x, arguments.input::<Truth>(single::AT.x)?)?, arguments.output::<Truth>(single::AT.y)?, &not_block);
     Ok(())
 }
 
@@ -125,18 +135,12 @@ simd! {
     }
 }
 
-const INPUTS: &[Port] = &[Port::new("a", &[DType::Bool], "any shape"), Port::new("b", &[DType::Bool], "any shape that broadcasts with a")];
-const OUTPUTS: &[Port] = &[Port::new("y", &[DType::Bool], "the shape a and b broadcast to")];
-
 const fn described(name: &'static str, summary: &'static str, build: fn(&crate::Attributes) -> Result<Box<dyn Operator>>) -> Description {
-    Description { name, summary, inputs: INPUTS, outputs: OUTPUTS, attributes: &[], build }
+    Description { name, summary, inputs: pair::INPUTS, outputs: pair::OUTPUTS, attributes: &[], build }
 }
 
 pub(super) const AND: Description = described("logical_and", "a and b, broadcast", |_| Ok(Box::new(Logical { op: LogicalOp::And })));
 pub(super) const OR: Description = described("logical_or", "a or b, broadcast", |_| Ok(Box::new(Logical { op: LogicalOp::Or })));
 pub(super) const XOR: Description = described("logical_xor", "a or b but not both, broadcast", |_| Ok(Box::new(Logical { op: LogicalOp::Xor })));
-pub(super) const NOT: Description = Description {
-    inputs: &[Port::new("x", &[DType::Bool], "any shape")],
-    outputs: &[Port::new("y", &[DType::Bool], "as x")],
-    ..described("logical_not", "not x", |_| Ok(Box::new(LogicalNot)))
-};
+pub(super) const NOT: Description =
+    Description { inputs: single::INPUTS, outputs: single::OUTPUTS, ..described("logical_not", "not x", |_| Ok(Box::new(LogicalNot))) };

@@ -9,17 +9,17 @@ mod logical;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Result};
 
 pub use logical::{Logical, LogicalNot, LogicalOp, NotParams};
 
 pub use crate::functions::Compare as CompareOp;
 use crate::{
-    Argument, Attributes, Description, ElementOp, Launch, Operator, Plan, Port, TensorInfo,
+    Attributes, Description, ElementOp, Launch, Operator, Plan, TensorInfo,
     binary::BinaryParams,
-    elementwise::{self, Operand, Space, broadcast_shape, over_elements, same_dtype},
+    elementwise::{self, Operand, Space, broadcast_shape, over_elements},
     metal::{self, metal_file},
-    required,
+    signature::operands,
 };
 
 const FILES: &[MetalFile] =
@@ -33,22 +33,24 @@ pub struct Compare {
     pub op: CompareOp,
 }
 
+operands! {
+    a: read(DType::ALL), "any shape";
+    b: read(like a), "any shape that broadcasts with a";
+    -> y: write(&[DType::Bool]), "the shape a and b broadcast to";
+}
+
 impl Operator for Compare {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let (a, b) = (required(inputs, 0, "a")?, required(inputs, 1, "b")?);
-        same_dtype(self.op.name(), &[&a, &b])?;
+        let operands::Inputs { a, b } = operands::Inputs::new(self.op.name(), inputs)?;
         Ok(vec![TensorInfo::of(DType::Bool, broadcast_shape(&[&a, &b])?)])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let (a, b) = (required(inputs, 0, "a")?, required(inputs, 1, "b")?);
+        let operands::Inputs { a, b } = operands::Inputs::new(self.op.name(), inputs)?;
         // Truth values are bytes 0 and 1.
         let dtype = if a.dtype == DType::Bool { DType::U8 } else { a.dtype };
-        let buffers = [
-            (Parameter::read("a", dtype), Argument::Input(0)),
-            (Parameter::read("b", dtype), Argument::Input(1)),
-            (Parameter::write("y", DType::Bool), Argument::Output(0)),
-        ];
+        let [a, b] = [a, b].map(|x| TensorInfo { dtype, ..x });
+        let buffers = operands::Inputs { a, b }.parameters(outputs)?;
         let (space, [a, b]) = Space::broadcast(*outputs[0].shape(), [&a, &b])?;
         let launch = Launch::new(KernelKey::new(self.op.name(), &[dtype]), cpu::kernel(self.op, dtype)?, &BinaryParams { space, a, b }, buffers)
             .with_metal(METAL.with_arguments(self.op.object()));
@@ -74,9 +76,7 @@ fn build(attributes: &Attributes) -> Result<Box<dyn Operator>> {
 }
 
 const fn described(op: CompareOp) -> Description {
-    const INPUTS: [Port; 2] = [Port::new("a", DType::ALL, "any shape"), Port::new("b", DType::ALL, "of a's type, any shape that broadcasts with a")];
-    const OUTPUTS: [Port; 1] = [Port::new("y", &[DType::Bool], "the shape a and b broadcast to")];
-    Description { name: op.name(), summary: op.summary(), inputs: &INPUTS, outputs: &OUTPUTS, attributes: &[], build }
+    Description { name: op.name(), summary: op.summary(), inputs: operands::INPUTS, outputs: operands::OUTPUTS, attributes: &[], build }
 }
 
 const LOGICAL: [Description; 4] = [logical::AND, logical::OR, logical::XOR, logical::NOT];

@@ -5,7 +5,7 @@ use elinvar_core::DType;
 use super::{Compare, CompareOp, Logical, LogicalNot, LogicalOp};
 use crate::{
     Operator,
-    conformance::{Bound, Case, HostTensor},
+    conformance::case::{Bound, Case, HostTensor},
     elementwise::check::{Viewed, broadcast, layout, shape, view},
 };
 

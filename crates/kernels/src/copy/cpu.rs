@@ -2,7 +2,7 @@
 
 use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
 
-use super::{CopyParams, exchange::Exchange};
+use super::{CopyParams, exchange::Exchange, operands::AT};
 use crate::{
     elementwise::{
         Operand, Space,
@@ -19,7 +19,7 @@ pub(super) fn kernel(bits: DType) -> HostKernel {
 fn run<T: Element>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let params: CopyParams = arguments.params()?;
     let CopyParams { space, from, to, .. } = params;
-    let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(1)?);
+    let (x, y) = (arguments.input::<T>(AT.x)?, arguments.output::<T>(AT.y)?);
     from.check(&space, x.len())?;
     to.check(&space, y.len())?;
     check_order(&space, &to)?;

@@ -1,9 +1,9 @@
 //! Several tensors along one axis: joining and cutting.
 
-use elinvar_core::{DeviceProperties, Error, Layout, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Error, Layout, Result, Shape};
 
 use super::{launch, launch_into_part};
-use crate::{Argument, Operator, Plan, TensorInfo, elementwise::same_dtype, required};
+use crate::{Argument, Operator, Plan, TensorInfo, signature::operands};
 
 /// Tensors one after the other along an axis. Inputs: any number, of one type, with shapes that are equal but along the axis.
 #[derive(Clone, Copy, Debug)]
@@ -12,35 +12,34 @@ pub struct Concat {
     pub axis: isize,
 }
 
-fn all(inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-    if inputs.is_empty() {
-        return Err(Error::invalid_argument("concat of no tensors: give at least one"));
+operands! {
+    pub(super) mod joined {
+        x: read(DType::ALL) variadic, "shapes that are equal but along the axis, all of one type";
+        -> y: write(like x), "row-major";
     }
-    (0..inputs.len()).map(|i| required(inputs, i, &format!("x{i}"))).collect()
 }
 
 impl Operator for Concat {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let tensors = all(inputs)?;
-        let dtype = same_dtype("concat", &tensors.iter().collect::<Vec<_>>())?;
-        let first = tensors[0].shape();
+        let joined::Inputs { x } = joined::Inputs::new("concat", inputs)?;
+        let first = x.shape();
         let axis = first.axis(self.axis)?;
         let mut dims = first.to_vec();
-        for shape in tensors[1..].iter().map(TensorInfo::shape) {
+        for shape in inputs[1..].iter().flatten().map(TensorInfo::shape) {
             let fits = shape.rank() == first.rank() && (0..first.rank()).all(|i| i == axis || shape[i] == first[i]);
             if !fits {
                 return Err(Error::invalid_argument(format!("concat of {first} and {shape} along axis {axis}: the other extents must be equal")));
             }
             dims[axis] = dims[axis].saturating_add(shape[axis]);
         }
-        Ok(vec![TensorInfo::new(dtype, &dims)?])
+        Ok(vec![TensorInfo::new(x.dtype, &dims)?])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
         let whole = outputs[0].layout;
         let axis = whole.shape().axis(self.axis)?;
         let (mut plan, mut start) = (Plan::default(), 0);
-        for (index, x) in all(inputs)?.iter().enumerate() {
+        for (index, x) in inputs.iter().flatten().enumerate() {
             let count = x.shape()[axis];
             if x.elements() > 0 {
                 let part = whole.slice(axis, start, count, 1)?;
@@ -93,14 +92,21 @@ impl Split {
     }
 }
 
+operands! {
+    pub(super) mod cut {
+        x: read(DType::ALL), "any shape";
+        -> y: write(like x) variadic, "the parts";
+    }
+}
+
 impl Operator for Split {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let x = required(inputs, 0, "x")?;
+        let cut::Inputs { x } = cut::Inputs::new("split", inputs)?;
         Ok(self.views(&x.layout)?.iter().map(|view| TensorInfo::of(x.dtype, *view.shape())).collect())
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let x = required(inputs, 0, "x")?;
+        let cut::Inputs { x } = cut::Inputs::new("split", inputs)?;
         let parts = self.views(&x.layout)?;
         let launches = parts.iter().enumerate().map(|(i, view)| launch(x.dtype, view, Argument::Input(0), Argument::Output(i)));
         Ok(Plan { launches: launches.collect(), scratch: Vec::new() })

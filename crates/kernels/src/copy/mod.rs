@@ -20,10 +20,10 @@ pub use triangle::{Trilu, TriluParams};
 pub use view::{Expand, Reshape, Slice, Transpose, View};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
+    Argument, AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
     elementwise::{self, Operand, Space, over_elements, over_groups, storage},
     metal::{self, metal_file, params},
-    required,
+    signature::operands,
 };
 
 const FILES: &[MetalFile] = &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, CopyParams::METAL, metal_file!("copy/copy.metal")];
@@ -62,14 +62,19 @@ impl CopyParams {
     }
 }
 
+operands! {
+    x: read(DType::ALL) bits, "any shape";
+    -> y: write(like x) bits, "row-major";
+}
+
 impl Operator for Copy {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let x = required(inputs, 0, "x")?;
+        let operands::Inputs { x } = operands::Inputs::new("copy", inputs)?;
         Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let x = required(inputs, 0, "x")?;
+        let operands::Inputs { x } = operands::Inputs::new("copy", inputs)?;
         Ok(launch(x.dtype, &x.layout, Argument::Input(0), Argument::Output(0)).into())
     }
 
@@ -109,33 +114,33 @@ fn record(name: &'static str, layouts: [&Layout; 2], x: (Parameter, Argument), y
 /// Elements of a side of the tile that a threadgroup exchanges.
 const TILE: usize = 32;
 
-const X: Port = Port::new("x", DType::ALL, "any shape");
-const Y: Port = Port::new("y", DType::ALL, "row-major");
-
-const fn ints(name: &'static str, default: Option<&'static str>, doc: &'static str) -> AttributeInfo {
-    AttributeInfo { name, kind: AttributeKind::Ints, default, doc }
-}
-
 pub(crate) const DESCRIPTIONS: &[Description] = &[
-    Description { name: "copy", summary: "x, row-major", inputs: &[X], outputs: &[Y], attributes: &[], build: |_| Ok(Box::new(Copy)) },
+    Description {
+        name: "copy",
+        summary: "x, row-major",
+        inputs: operands::INPUTS,
+        outputs: operands::OUTPUTS,
+        attributes: &[],
+        build: |_| Ok(Box::new(Copy)),
+    },
     Description {
         name: "transpose",
         summary: "x with its axes in another order",
-        inputs: &[X],
-        outputs: &[Y],
-        attributes: &[ints("perm", Some(""), "for each axis of y the axis of x, negative from the end; all reversed if not given")],
+        inputs: operands::INPUTS,
+        outputs: operands::OUTPUTS,
+        attributes: &[AttributeInfo::ints("perm", Some(""), "for each axis of y the axis of x, negative from the end; all reversed if not given")],
         build: |a| Ok(Box::new(Transpose { perm: a.list("perm")? })),
     },
     Description {
         name: "slice",
         summary: "a range of x along each of some axes, as in Python: bounds are clamped, negative ones count from the end",
-        inputs: &[X],
-        outputs: &[Y],
+        inputs: operands::INPUTS,
+        outputs: operands::OUTPUTS,
         attributes: &[
-            ints("starts", None, "first index of each axis sliced"),
-            ints("ends", None, "index before which each ends (exclusive)"),
-            ints("axes", Some(""), "the axes sliced, negative from the end; the first ones if not given"),
-            ints("steps", Some(""), "steps, negative to walk backwards; 1 if not given"),
+            AttributeInfo::ints("starts", None, "first index of each axis sliced"),
+            AttributeInfo::ints("ends", None, "index before which each ends (exclusive)"),
+            AttributeInfo::ints("axes", Some(""), "the axes sliced, negative from the end; the first ones if not given"),
+            AttributeInfo::ints("steps", Some(""), "steps, negative to walk backwards; 1 if not given"),
         ],
         build: |a| {
             let (starts, ends) = (a.list("starts")?.unwrap_or_default(), a.list("ends")?.unwrap_or_default());
@@ -145,56 +150,55 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {
         name: "expand",
         summary: "x broadcast to a shape",
-        inputs: &[X],
-        outputs: &[Y],
-        attributes: &[ints("shape", None, "the shape to broadcast with")],
+        inputs: operands::INPUTS,
+        outputs: operands::OUTPUTS,
+        attributes: &[AttributeInfo::ints("shape", None, "the shape to broadcast with")],
         build: |a| Ok(Box::new(Expand { shape: a.list("shape")?.unwrap_or_default() })),
     },
     Description {
         name: "reshape",
         summary: "the elements of x in row-major order under another shape",
-        inputs: &[X],
-        outputs: &[Y],
+        inputs: operands::INPUTS,
+        outputs: operands::OUTPUTS,
         attributes: &[
-            ints("shape", None, "the shape; one extent may be -1: what is left; 0 keeps the extent of x at that place"),
-            AttributeInfo { name: "allow_zero", kind: AttributeKind::Bool, default: Some("false"), doc: "0 is an extent of zero" },
+            AttributeInfo::ints("shape", None, "the shape; one extent may be -1: what is left; 0 keeps the extent of x at that place"),
+            AttributeInfo::bool("allow_zero", Some("false"), "0 is an extent of zero"),
         ],
         build: |a| Ok(Box::new(Reshape { shape: a.list("shape")?.unwrap_or_default(), allow_zero: a.flag("allow_zero")? })),
     },
     Description {
         name: "concat",
         summary: "tensors one after the other along an axis",
-        inputs: &[Port::new("x", DType::ALL, "shapes that are equal but along the axis, all of one type").repeated()],
-        outputs: &[Y],
-        attributes: &[AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("0"), doc: "the axis; negative counts from the end" }],
+        inputs: join::joined::INPUTS,
+        outputs: join::joined::OUTPUTS,
+        attributes: &[AttributeInfo::int("axis", Some("0"), "the axis; negative counts from the end")],
         build: |a| Ok(Box::new(Concat { axis: a.get("axis")? })),
     },
     Description {
         name: "split",
         summary: "x cut into parts along an axis",
-        inputs: &[X],
-        outputs: &[Port::new("y", DType::ALL, "the parts").repeated()],
+        inputs: join::cut::INPUTS,
+        outputs: join::cut::OUTPUTS,
         attributes: &[
-            AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("0"), doc: "the axis; negative counts from the end" },
-            ints("sizes", Some(""), "extent of each part along the axis"),
-            AttributeInfo {
-                name: "parts",
-                kind: AttributeKind::Int,
-                default: Some(""),
-                doc: "number of parts where sizes are not given: of equal extent, rounded up, the last one what is left",
-            },
+            AttributeInfo::int("axis", Some("0"), "the axis; negative counts from the end"),
+            AttributeInfo::ints("sizes", Some(""), "extent of each part along the axis"),
+            AttributeInfo::int(
+                "parts",
+                Some(""),
+                "number of parts where sizes are not given: of equal extent, rounded up, the last one what is left",
+            ),
         ],
         build: |a| Ok(Box::new(Split { axis: a.get("axis")?, sizes: a.list("sizes")?, parts: a.optional("parts")? })),
     },
     Description {
         name: "pad",
         summary: "x with a value around it, or less of x",
-        inputs: &[X],
-        outputs: &[Y],
+        inputs: operands::INPUTS,
+        outputs: operands::OUTPUTS,
         attributes: &[
-            ints("before", None, "for each axis the elements added before x; a negative number takes that many away"),
-            ints("after", None, "for each axis the elements added after x, alike"),
-            AttributeInfo { name: "value", kind: AttributeKind::Float, default: Some("0"), doc: "what is added, a value that x's type has" },
+            AttributeInfo::ints("before", None, "for each axis the elements added before x; a negative number takes that many away"),
+            AttributeInfo::ints("after", None, "for each axis the elements added after x, alike"),
+            AttributeInfo::float("value", Some("0"), "what is added, a value that x's type has"),
         ],
         build: |a| {
             let (before, after) = (a.list("before")?.unwrap_or_default(), a.list("after")?.unwrap_or_default());
@@ -204,16 +208,11 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {
         name: "trilu",
         summary: "the upper or lower triangle of matrices, zero elsewhere",
-        inputs: &[Port::new("x", DType::ALL, "[…, m, n]")],
-        outputs: &[Port::new("y", DType::ALL, "as x")],
+        inputs: triangle::operands::INPUTS,
+        outputs: triangle::operands::OUTPUTS,
         attributes: &[
-            AttributeInfo { name: "upper", kind: AttributeKind::Bool, default: Some("true"), doc: "the upper triangle, else the lower" },
-            AttributeInfo {
-                name: "k",
-                kind: AttributeKind::Int,
-                default: Some("0"),
-                doc: "the diagonal that bounds it: above zero to the right of the main one",
-            },
+            AttributeInfo::bool("upper", Some("true"), "the upper triangle, else the lower"),
+            AttributeInfo::int("k", Some("0"), "the diagonal that bounds it: above zero to the right of the main one"),
         ],
         build: |a| Ok(Box::new(Trilu { upper: a.flag("upper")?, k: a.get("k")? })),
     },

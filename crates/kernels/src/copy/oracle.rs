@@ -5,7 +5,7 @@ use elinvar_core::{DType, Layout};
 use super::{Concat, Copy, Expand, Pad, Reshape, Slice, Split, Transpose, Trilu, View};
 use crate::{
     Operator,
-    conformance::{Bound, Case, HostTensor},
+    conformance::case::{Bound, Case, HostTensor},
     elementwise::check::{Viewed, layout, view},
 };
 

@@ -2,8 +2,8 @@
 
 use elinvar_core::{DeviceProperties, Error, Layout, Result};
 
-use super::launch_into_part;
-use crate::{Argument, Operator, Plan, TensorInfo, elementwise::scalar::Scalar, fill, required};
+use super::{launch_into_part, operands};
+use crate::{Argument, Operator, Plan, TensorInfo, elementwise::scalar::Scalar, fill};
 
 /// `x` with elements of one value added before and after it along each axis; a negative number takes elements away.
 #[derive(Clone, Debug)]
@@ -46,14 +46,14 @@ impl Pad {
 
 impl Operator for Pad {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let x = required(inputs, 0, "x")?;
+        let operands::Inputs { x } = operands::Inputs::new("pad", inputs)?;
         self.value.bits(x.dtype).map_err(|e| e.context("pad"))?;
         Ok(vec![TensorInfo::new(x.dtype, &self.extents(&x)?)?])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let (x, y) = (required(inputs, 0, "x")?, outputs[0]);
-        let mut plan = Plan::from(fill::launch(x.dtype, self.value, y.elements(), Argument::Output(0))?);
+        let (operands::Inputs { x }, y) = (operands::Inputs::new("pad", inputs)?, outputs[0]);
+        let mut plan = Plan::from(fill::launch(self.value, &y, Argument::Output(0))?);
         let (from, to) = self.parts(&x.layout, &y.layout)?;
         if from.shape().elements() > 0 {
             plan.launches.push(launch_into_part(x.dtype, &from, &to, Argument::Input(0), Argument::Output(0)));

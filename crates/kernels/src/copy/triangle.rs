@@ -1,13 +1,13 @@
 //! Triangles of matrices.
 
-use elinvar_core::{DType, DeviceProperties, Element, Error, HostArguments, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Element, Error, HostArguments, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
-    Argument, Launch, Operator, Plan, TensorInfo,
-    elementwise::{self, Operand, Space, blocks::TASK, dispatch::for_storage, over_elements, storage},
+    Launch, Operator, Plan, TensorInfo,
+    elementwise::{self, Operand, Space, blocks::TASK, dispatch::for_storage, over_elements},
     metal::{self, metal_file, params},
     parallel::for_each_part,
-    required,
+    signature::operands,
 };
 
 const FILES: &[MetalFile] = &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, TriluParams::METAL, metal_file!("copy/triangle.metal")];
@@ -38,9 +38,16 @@ params! {
     }
 }
 
+operands! {
+    pub(super) mod operands {
+        x: read(DType::ALL) bits, "[…, m, n]";
+        -> y: write(like x) bits, "as x";
+    }
+}
+
 impl Operator for Trilu {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let x = required(inputs, 0, "x")?;
+        let operands::Inputs { x } = operands::Inputs::new("trilu", inputs)?;
         if x.shape().rank() < 2 {
             return Err(Error::invalid_argument(format!("trilu of shape {}: matrices […, m, n] expected", x.shape())));
         }
@@ -49,12 +56,12 @@ impl Operator for Trilu {
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
         let [.., rows, columns] = outputs[0].shape()[..] else {
-            return Err(Error::invalid_argument("trilu: matrices […, m, n] expected"));
+            return Err(Error::internal("trilu is planned for what is no matrix"));
         };
-        let bits: DType = storage(required(inputs, 0, "x")?.dtype);
+        let buffers = operands::Inputs::new("trilu", inputs)?.parameters(outputs)?;
+        let bits = buffers[operands::AT.x].0.dtype;
         let count = outputs[0].elements();
         let params = TriluParams { count: count as u64, rows: rows as u64, columns: columns as u64, k: self.k, upper: u64::from(self.upper) };
-        let buffers = [(Parameter::read("x", bits), Argument::Input(0)), (Parameter::write("y", bits), Argument::Output(0))];
         let launch = Launch::new(KernelKey::new("trilu", &[bits]), for_storage!(bits, T => run::<T>), &params, buffers);
         Ok(over_elements(launch.with_metal(METAL), count).into())
     }
@@ -62,7 +69,7 @@ impl Operator for Trilu {
 
 fn run<T: Element>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let TriluParams { rows, columns, k, upper, .. } = arguments.params()?;
-    let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(1)?);
+    let (x, y) = (arguments.input::<T>(operands::AT.x)?, arguments.output::<T>(operands::AT.y)?);
     if y.is_empty() {
         return Ok(());
     }

@@ -4,11 +4,14 @@ use std::fmt::Debug;
 
 use elinvar_core::{DeviceProperties, Error, Layout, MAX_RANK, Result, Shape};
 
-use super::launch;
-use crate::{Argument, Operator, Plan, TensorInfo, required};
+use super::{launch, operands};
+use crate::{Argument, Operator, Plan, TensorInfo};
 
 /// An operator that only looks at its input in another way. Run as an operator it copies; where strides are accepted, the view will do.
 pub trait View: 'static + Debug + Send + Sync {
+    /// The operator's name.
+    const NAME: &'static str;
+
     /// The input's elements as the output shows them; offsets stay relative to the same memory.
     ///
     /// # Errors
@@ -18,12 +21,12 @@ pub trait View: 'static + Debug + Send + Sync {
 
 impl<V: View> Operator for V {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let x = required(inputs, 0, "x")?;
+        let operands::Inputs { x } = operands::Inputs::new(V::NAME, inputs)?;
         Ok(vec![TensorInfo::of(x.dtype, *self.view(&x.layout)?.shape())])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let x = required(inputs, 0, "x")?;
+        let operands::Inputs { x } = operands::Inputs::new(V::NAME, inputs)?;
         Ok(launch(x.dtype, &self.view(&x.layout)?, Argument::Input(0), Argument::Output(0)).into())
     }
 
@@ -40,6 +43,8 @@ pub struct Transpose {
 }
 
 impl View for Transpose {
+    const NAME: &'static str = "transpose";
+
     fn view(&self, x: &Layout) -> Result<Layout> {
         let axes = match &self.perm {
             None => (0..x.shape().rank()).rev().collect(),
@@ -76,6 +81,8 @@ fn range(extent: usize, start: isize, end: isize, step: isize) -> (usize, usize)
 }
 
 impl View for Slice {
+    const NAME: &'static str = "slice";
+
     fn view(&self, x: &Layout) -> Result<Layout> {
         let count = self.starts.len();
         let given = [Some(self.ends.len()), self.axes.as_ref().map(Vec::len), self.steps.as_ref().map(Vec::len)];
@@ -106,6 +113,8 @@ pub struct Expand {
 }
 
 impl View for Expand {
+    const NAME: &'static str = "expand";
+
     fn view(&self, x: &Layout) -> Result<Layout> {
         x.broadcast_to(x.shape().broadcast(&Shape::new(&self.shape)?)?)
     }
@@ -154,12 +163,12 @@ impl Reshape {
 
 impl Operator for Reshape {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let x = required(inputs, 0, "x")?;
+        let operands::Inputs { x } = operands::Inputs::new("reshape", inputs)?;
         Ok(vec![TensorInfo::of(x.dtype, self.target(x.shape())?)])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let x = required(inputs, 0, "x")?;
+        let operands::Inputs { x } = operands::Inputs::new("reshape", inputs)?;
         Ok(launch(x.dtype, &x.layout, Argument::Input(0), Argument::Output(0)).into())
     }
 

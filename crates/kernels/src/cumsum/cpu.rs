@@ -1,13 +1,14 @@
 //! The CPU kernel: rows in parallel; rows along other axes than the last as tiles of neighbours, in vectors across them.
 
-use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
+use elinvar_core::{DType, HostArguments, HostKernel, Result};
 
-use super::Params;
+use super::{Params, operands::AT};
 use crate::{
     elementwise::{dispatch::for_integers, number::Number},
     float::{Float, with_float},
     parallel::{Shared, for_each},
     rows::{for_each_block, for_each_tile, in_f32},
+    signature::no_kernel,
     simd,
 };
 
@@ -19,12 +20,12 @@ pub(super) fn kernel(dtype: DType) -> Result<HostKernel> {
         return Ok(with_float!(dtype, "cumsum", T => run::<T>));
     }
     let found = for_integers!(dtype, T => run_integers::<T> as HostKernel);
-    found.ok_or_else(|| Error::invalid_argument(format!("cumsum of {dtype} is not defined: cast it first")))
+    found.ok_or_else(|| no_kernel("cumsum", dtype))
 }
 
 fn run<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let params: Params = arguments.params()?;
-    let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(1)?);
+    let (x, y) = (arguments.input::<T>(AT.x)?, arguments.output::<T>(AT.y)?);
     let n = params.rows.length as usize;
     if params.rows.inner > 1 {
         for_each_tile(params.rows, x, y, |width| (LANES + 1) * width, |lines, width, rest| scan_tile(lines, width, rest, params));
@@ -37,7 +38,7 @@ fn run<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
 /// Every row by itself: integers may be added in any order.
 fn run_integers<T: Number>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let Params { rows, exclusive, reverse, .. } = arguments.params()?;
-    let (x, y) = (arguments.input::<T>(0)?, Shared::new(arguments.output::<T>(1)?));
+    let (x, y) = (arguments.input::<T>(AT.x)?, Shared::new(arguments.output::<T>(AT.y)?));
     let (length, inner) = (rows.length as usize, rows.inner as usize);
     let work = |row: usize| {
         let start = row / inner * length * inner + row % inner;

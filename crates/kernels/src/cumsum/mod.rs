@@ -13,13 +13,14 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
+    AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
     metal::{self, metal_file, params},
-    order, required,
+    order,
     rows::Rows,
+    signature::operands,
 };
 
 /// A cumulative sum. Input and output `[…]` of one type, floats or integers.
@@ -52,22 +53,26 @@ fn totals(dtype: DType) -> usize {
     2 * 32 * dtype.size().max(4)
 }
 
+operands! {
+    x: read(DType::NUMBERS), "[…], any shape with at least one axis";
+    -> y: write(like x), "as x";
+}
+
 impl Operator for CumSum {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let x = required(inputs, 0, "x")?;
+        let operands::Inputs { x } = operands::Inputs::new("cumsum", inputs)?;
         x.shape().axis(self.axis)?;
-        cpu::kernel(x.dtype)?;
         Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let x = required(inputs, 0, "x")?;
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        let inputs = operands::Inputs::new("cumsum", inputs)?;
+        let x = inputs.x;
         let rows = Rows::new(x.shape(), self.axis)?;
         // Four segments of 32 elements for each simdgroup.
         let simdgroups = (rows.length as usize).div_ceil(4 * 32).next_power_of_two().min(8);
         let params = Params { rows, exclusive: self.exclusive.into(), reverse: self.reverse.into(), simdgroups: simdgroups as u32, reserved: 0 };
-        let buffers = [(Parameter::read("x", x.dtype), Argument::Input(0)), (Parameter::write("y", x.dtype), Argument::Output(0))];
-        let launch = Launch::new(KernelKey::new("cumsum", &[x.dtype]), cpu::kernel(x.dtype)?, &params, buffers);
+        let launch = Launch::new(KernelKey::new("cumsum", &[x.dtype]), cpu::kernel(x.dtype)?, &params, inputs.parameters(outputs)?);
         let launch = launch.with_metal(MetalForm::new(FILES, "cumsum")).with_threadgroup_memory(totals(x.dtype));
         let count = if rows.length == 0 { 0 } else { rows.count() };
         let most = (device.max_threads_per_threadgroup / 32).min(8);
@@ -77,23 +82,15 @@ impl Operator for CumSum {
     }
 }
 
-const NUMBERS: &[DType] =
-    &[DType::F32, DType::F16, DType::BF16, DType::I8, DType::I16, DType::I32, DType::I64, DType::U8, DType::U16, DType::U32, DType::U64];
-
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     name: "cumsum",
     summary: "cumulative sum along an axis",
-    inputs: &[Port::new("x", NUMBERS, "[…], any shape with at least one axis")],
-    outputs: &[Port::new("y", NUMBERS, "as x")],
+    inputs: operands::INPUTS,
+    outputs: operands::OUTPUTS,
     attributes: &[
-        AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("-1"), doc: "the axis; negative counts from the end" },
-        AttributeInfo {
-            name: "exclusive",
-            kind: AttributeKind::Bool,
-            default: Some("false"),
-            doc: "leave each element itself out of its sum: the first is zero",
-        },
-        AttributeInfo { name: "reverse", kind: AttributeKind::Bool, default: Some("false"), doc: "sum from the end" },
+        AttributeInfo::int("axis", Some("-1"), "the axis; negative counts from the end"),
+        AttributeInfo::bool("exclusive", Some("false"), "leave each element itself out of its sum: the first is zero"),
+        AttributeInfo::bool("reverse", Some("false"), "sum from the end"),
     ],
     build: |a| Ok(Box::new(CumSum { axis: a.get("axis")?, exclusive: a.flag("exclusive")?, reverse: a.flag("reverse")? })),
 }];

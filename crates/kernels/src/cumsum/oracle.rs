@@ -3,7 +3,7 @@
 use elinvar_core::DType;
 
 use super::CumSum;
-use crate::conformance::{Bound, Case, HostTensor, for_lengths};
+use crate::conformance::case::{Bound, Case, HostTensor, for_lengths};
 
 pub(crate) fn cumsum(row: &[f64], exclusive: bool, reverse: bool) -> Vec<f64> {
     let sum = |k: usize| {

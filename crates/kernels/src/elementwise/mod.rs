@@ -198,15 +198,6 @@ pub(crate) fn storage(dtype: DType) -> DType {
     }
 }
 
-/// Refuses operands of different types.
-pub(crate) fn same_dtype(name: impl std::fmt::Display, tensors: &[&TensorInfo]) -> Result<DType> {
-    let first = tensors[0].dtype;
-    match tensors.iter().find(|t| t.dtype != first) {
-        Some(other) => Err(Error::invalid_argument(format!("{name} of {first} and {}: cast one to the other's type first", other.dtype))),
-        None => Ok(first),
-    }
-}
-
 /// The shape all tensors broadcast to.
 pub(crate) fn broadcast_shape(tensors: &[&TensorInfo]) -> Result<Shape> {
     tensors[1..].iter().try_fold(*tensors[0].shape(), |shape, t| shape.broadcast(t.shape()))

@@ -1,12 +1,13 @@
 //! Evenly spaced values.
 
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Result};
 
 use super::cpu;
 use crate::{
-    Argument, Launch, Operator, Plan, TensorInfo,
+    Launch, Operator, Plan, TensorInfo,
     elementwise::{self, Operand, Space, over_elements, scalar::Scalar},
     metal::{self, metal_file, params},
+    signature::operands,
 };
 
 const FILES: &[MetalFile] = &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, ArangeParams::METAL, metal_file!("fill/arange.metal")];
@@ -62,6 +63,12 @@ impl Arange {
     }
 }
 
+operands! {
+    pub(super) mod operands {
+        -> y: write(DType::NUMBERS), "[ceil((limit - start) / step)]";
+    }
+}
+
 impl Operator for Arange {
     fn infer(&self, _inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         Ok(vec![TensorInfo::new(self.dtype, &[self.count()?])?])
@@ -74,7 +81,7 @@ impl Operator for Arange {
             _ => value.bits(DType::F32),
         };
         let params = ArangeParams { count: count as u64, start: bits(self.start)?, step: bits(self.step)? };
-        let buffers = [(Parameter::write("y", self.dtype), Argument::Output(0))];
+        let buffers = operands::Inputs {}.parameters(outputs)?;
         let launch = Launch::new(KernelKey::new("arange", &[self.dtype]), cpu::arange(self.dtype)?, &params, buffers);
         Ok(over_elements(launch.with_metal(METAL), count).into())
     }

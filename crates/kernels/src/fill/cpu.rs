@@ -1,9 +1,9 @@
 //! The CPU kernels.
 
-use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
+use elinvar_core::{DType, Element, HostArguments, HostKernel, Result};
 use half::{bf16, f16};
 
-use super::{ArangeParams, FillParams};
+use super::{ArangeParams, FillParams, operands::AT};
 use crate::{
     elementwise::{
         blocks::TASK,
@@ -13,6 +13,7 @@ use crate::{
     },
     float::Float,
     parallel::for_each_part,
+    signature::no_kernel,
 };
 
 pub(super) fn fill(bits: DType) -> HostKernel {
@@ -22,7 +23,7 @@ pub(super) fn fill(bits: DType) -> HostKernel {
 fn run_fill<T: Element>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let params: FillParams = arguments.params()?;
     let value = low_bits::<T>(params.bits);
-    for_each_part(arguments.output::<T>(0)?, TASK, |_, y| y.fill(value));
+    for_each_part(arguments.output::<T>(AT.y)?, TASK, |_, y| y.fill(value));
     Ok(())
 }
 
@@ -33,13 +34,13 @@ pub(super) fn arange(dtype: DType) -> Result<HostKernel> {
         DType::BF16 => Some(run_floats::<bf16> as HostKernel),
         _ => for_integers!(dtype, T => run_integers::<T> as HostKernel),
     };
-    kernel.ok_or_else(|| Error::unsupported(format!("arange of {dtype}")))
+    kernel.ok_or_else(|| no_kernel("arange", dtype))
 }
 
 fn run_floats<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let params: ArangeParams = arguments.params()?;
     let (start, step) = (f32::from_bits(params.start as u32), f32::from_bits(params.step as u32));
-    for_each_part(arguments.output::<T>(0)?, TASK, |part, y| {
+    for_each_part(arguments.output::<T>(AT.y)?, TASK, |part, y| {
         for (i, y) in (part * TASK..).zip(y) {
             *y = T::from_f32((i as f32).mul_add(step, start));
         }
@@ -50,7 +51,7 @@ fn run_floats<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
 fn run_integers<T: Number>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let params: ArangeParams = arguments.params()?;
     let (start, step) = (low_bits::<T>(params.start), low_bits::<T>(params.step));
-    for_each_part(arguments.output::<T>(0)?, TASK, |part, y| {
+    for_each_part(arguments.output::<T>(AT.y)?, TASK, |part, y| {
         for (i, y) in (part * TASK..).zip(y) {
             *y = T::add(start, T::mul(low_bits(i as u64), step));
         }

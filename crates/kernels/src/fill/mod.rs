@@ -9,14 +9,15 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Parameter, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result, Shape};
 
 pub use arange::{Arange, ArangeParams};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
-    elementwise::{self, Operand, Space, over_elements, scalar::Scalar, storage},
+    Argument, AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
+    elementwise::{self, Operand, Space, over_elements, scalar::Scalar},
     metal::{self, metal_file, params},
+    signature::operands,
 };
 
 const FILES: &[MetalFile] = &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, FillParams::METAL, metal_file!("fill/fill.metal")];
@@ -43,6 +44,10 @@ params! {
     }
 }
 
+operands! {
+    -> y: write(DType::ALL) bits, "of the given shape";
+}
+
 impl Operator for Fill {
     fn infer(&self, _inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         self.value.bits(self.dtype).map_err(|e| e.context("fill"))?;
@@ -50,47 +55,44 @@ impl Operator for Fill {
     }
 
     fn plan(&self, _inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        Ok(launch(self.dtype, self.value, outputs[0].elements(), Argument::Output(0))?.into())
+        Ok(launch(self.value, &outputs[0], Argument::Output(0))?.into())
     }
 }
 
-/// The launch that fills a buffer.
-pub(crate) fn launch(dtype: DType, value: Scalar, count: usize, into: Argument) -> Result<Launch> {
-    let bits = storage(dtype);
-    let params = FillParams { count: count as u64, bits: value.bits(dtype)? };
-    let launch = Launch::new(KernelKey::new("fill", &[bits]), cpu::fill(bits), &params, [(Parameter::write("y", bits), into)]);
-    Ok(over_elements(launch.with_metal(METAL), count))
-}
-
-const fn attribute(name: &'static str, kind: AttributeKind, default: Option<&'static str>, doc: &'static str) -> AttributeInfo {
-    AttributeInfo { name, kind, default, doc }
+/// The launch that fills a tensor.
+pub(crate) fn launch(value: Scalar, y: &TensorInfo, into: Argument) -> Result<Launch> {
+    let params = FillParams { count: y.elements() as u64, bits: value.bits(y.dtype)? };
+    let [(parameter, _)] = operands::Inputs {}.parameters(&[*y])?;
+    let bits = parameter.dtype;
+    let launch = Launch::new(KernelKey::new("fill", &[bits]), cpu::fill(bits), &params, [(parameter, into)]);
+    Ok(over_elements(launch.with_metal(METAL), y.elements()))
 }
 
 /// The type named by an attribute.
-const DTYPE: AttributeInfo = attribute("dtype", AttributeKind::Text, Some("f32"), "the data type: f32, f16, bf16, i8 to i64, u8 to u64, bool");
+const DTYPE: AttributeInfo = AttributeInfo::text("dtype", Some("f32"), "the data type: f32, f16, bf16, i8 to i64, u8 to u64, bool");
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {
         name: "fill",
         summary: "a tensor of one value",
-        inputs: &[],
-        outputs: &[Port::new("y", DType::ALL, "of the given shape")],
+        inputs: operands::INPUTS,
+        outputs: operands::OUTPUTS,
         attributes: &[
-            attribute("shape", AttributeKind::Ints, None, "the extents"),
+            AttributeInfo::ints("shape", None, "the extents"),
             DTYPE,
-            attribute("value", AttributeKind::Float, Some("0"), "the value, one that the type has"),
+            AttributeInfo::float("value", Some("0"), "the value, one that the type has"),
         ],
         build: |a| Ok(Box::new(Fill { shape: a.list("shape")?.unwrap_or_default(), dtype: a.get("dtype")?, value: a.get("value")? })),
     },
     Description {
         name: "arange",
         summary: "start, start + step, ... up to but not including limit",
-        inputs: &[],
-        outputs: &[Port::new("y", DType::NUMBERS, "[ceil((limit - start) / step)]")],
+        inputs: arange::operands::INPUTS,
+        outputs: arange::operands::OUTPUTS,
         attributes: &[
-            attribute("start", AttributeKind::Float, Some("0"), "the first value"),
-            attribute("limit", AttributeKind::Float, None, "where the values end; it is not one of them"),
-            attribute("step", AttributeKind::Float, Some("1"), "the distance, negative to count down"),
+            AttributeInfo::float("start", Some("0"), "the first value"),
+            AttributeInfo::float("limit", None, "where the values end; it is not one of them"),
+            AttributeInfo::float("step", Some("1"), "the distance, negative to count down"),
             DTYPE,
         ],
         build: |a| Ok(Box::new(Arange { start: a.get("start")?, limit: a.get("limit")?, step: a.get("step")?, dtype: a.get("dtype")? })),

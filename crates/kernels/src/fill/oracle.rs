@@ -4,7 +4,7 @@ use elinvar_core::DType;
 
 use super::{Arange, Fill};
 use crate::{
-    conformance::{Bound, Case},
+    conformance::case::{Bound, Case},
     elementwise::scalar::Scalar,
 };
 

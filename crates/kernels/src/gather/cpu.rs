@@ -1,24 +1,26 @@
 //! The CPU kernel: each row is copied whole.
 
-use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
+use elinvar_core::{DType, Element, HostArguments, HostKernel, Result};
 
 use super::{
     GatherParams,
     index::{Index, check_all, for_indices},
+    operands::AT,
 };
 use crate::{
     elementwise::{blocks::TASK, dispatch::for_storage},
     parallel::for_each_part,
+    signature::no_kernel,
 };
 
 pub(super) fn kernel(dtype: DType, indices: DType) -> Result<HostKernel> {
     let kernel: Option<HostKernel> = for_storage!(dtype, T => for_indices!(indices, I => run::<T, I>));
-    kernel.ok_or_else(|| Error::unsupported(format!("gather by {indices}")))
+    kernel.ok_or_else(|| no_kernel("gather", indices))
 }
 
 fn run<T: Element, I: Index>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let params: GatherParams = arguments.params()?;
-    let (x, indices, y) = (arguments.input::<T>(0)?, arguments.input::<I>(1)?, arguments.output::<T>(2)?);
+    let (x, indices, y) = (arguments.input::<T>(AT.x)?, arguments.input::<I>(AT.indices)?, arguments.output::<T>(AT.y)?);
     let (extent, inner, count) = (params.extent as usize, params.inner as usize, params.count as usize);
     if y.is_empty() {
         return Ok(());

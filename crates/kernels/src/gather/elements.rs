@@ -1,6 +1,6 @@
 //! Single elements along an axis, by an index for each.
 
-use elinvar_core::{DeviceProperties, Element, Error, HostArguments, HostKernel, Layout, MetalFile, MetalForm, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Element, Error, HostArguments, HostKernel, Layout, MetalFile, MetalForm, Result, Shape};
 
 use super::{
     index::{self, Index, check_all, for_indices},
@@ -16,7 +16,7 @@ use crate::{
     },
     metal::{self, metal_file, params},
     parallel::for_each_part,
-    required,
+    signature::{no_kernel, operands},
 };
 
 const FILES: &[MetalFile] = &[
@@ -59,7 +59,6 @@ impl GatherElementsParams {
     /// # Errors
     /// Shapes that do not fit.
     pub(crate) fn new(operator: &str, x: &TensorInfo, indices: &TensorInfo, axis: isize) -> Result<Self> {
-        index::check_type(operator, indices.dtype)?;
         let axis = x.shape().axis(axis)?;
         let (from, by) = (x.shape(), indices.shape());
         if from.rank() != by.rank() || (0..from.rank()).any(|i| i != axis && by[i] > from[i]) {
@@ -76,25 +75,35 @@ impl GatherElementsParams {
     }
 }
 
+operands! {
+    pub(super) mod operands {
+        x: read(DType::ALL) bits, "[…]";
+        indices: read(index::TYPES), "of x's rank, no larger than x but along the axis; negative ones count from the end";
+        -> y: write(like x) bits, "as indices";
+    }
+}
+
 impl Operator for GatherElements {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let (x, indices) = (required(inputs, 0, "x")?, required(inputs, 1, "indices")?);
+        let operands::Inputs { x, indices } = operands::Inputs::new("gather_elements", inputs)?;
         GatherElementsParams::new("gather_elements", &x, &indices, self.axis)?;
         Ok(vec![TensorInfo::of(x.dtype, *indices.shape())])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let (x, indices) = (required(inputs, 0, "x")?, required(inputs, 1, "indices")?);
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let inputs = operands::Inputs::new("gather_elements", inputs)?;
+        let operands::Inputs { x, indices } = inputs;
         let params = GatherElementsParams::new("gather_elements", &x, &indices, self.axis)?;
         let kernel: Option<HostKernel> = for_storage!(x.dtype, T => for_indices!(indices.dtype, I => run::<T, I>));
-        let kernel = kernel.ok_or_else(|| Error::unsupported(format!("gather_elements by {}", indices.dtype)))?;
-        Ok(over_elements(launch("gather_elements", x.dtype, indices.dtype, kernel, &params).with_metal(METAL), indices.elements()).into())
+        let kernel = kernel.ok_or_else(|| no_kernel("gather_elements", indices.dtype))?;
+        Ok(over_elements(launch("gather_elements", kernel, &params, inputs.parameters(outputs)?).with_metal(METAL), indices.elements()).into())
     }
 }
 
 fn run<T: Element, I: Index>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let GatherElementsParams { space, x: operand, stride, extent, axis } = arguments.params()?;
-    let (x, indices, y) = (arguments.input::<T>(0)?, arguments.input::<I>(1)?, arguments.output::<T>(2)?);
+    let (x, indices, y) =
+        (arguments.input::<T>(operands::AT.x)?, arguments.input::<I>(operands::AT.indices)?, arguments.output::<T>(operands::AT.y)?);
     let (stride, extent) = (stride as usize, extent as usize);
     check_all(indices, axis as usize, extent)?;
     let step = operand.strides[space.axes().len() - 1] as usize;

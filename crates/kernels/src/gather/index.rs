@@ -13,14 +13,6 @@ pub(crate) const OUTSIDE: &str = "an index is outside its axis: negative ones co
 /// The types an index may have.
 pub(crate) const TYPES: &[DType] = &[DType::I32, DType::I64, DType::U32];
 
-/// Refuses indices of other types.
-pub(crate) fn check_type(operator: &str, dtype: DType) -> Result<()> {
-    if TYPES.contains(&dtype) {
-        return Ok(());
-    }
-    Err(Error::invalid_argument(format!("{operator} with indices of {dtype}: i32, i64 or u32 expected")))
-}
-
 /// A number that names an entry of an axis.
 pub(crate) trait Index: Element {
     fn wide(self) -> i64;

@@ -11,17 +11,17 @@ mod nd;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, HostKernel, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 pub use elements::{GatherElements, GatherElementsParams};
 pub(crate) use nd::TUPLES;
 pub use nd::{GatherNd, TupleParams};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
-    elementwise::{self, Operand, Space, over_elements, storage},
+    Argument, AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
+    elementwise::{self, Operand, Space, over_elements},
     metal::{self, metal_file, params},
-    required,
+    signature::operands,
 };
 
 const FILES: &[MetalFile] =
@@ -51,17 +51,23 @@ params! {
     }
 }
 
+operands! {
+    x: read(DType::ALL) bits, "[A…, n, B…]";
+    indices: read(index::TYPES), "[I…], in -n..n; negative ones count from the end";
+    -> y: write(like x) bits, "[A…, I…, B…]";
+}
+
 impl Operator for Gather {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let (x, indices) = (required(inputs, 0, "x")?, required(inputs, 1, "indices")?);
-        index::check_type("gather", indices.dtype)?;
+        let operands::Inputs { x, indices } = operands::Inputs::new("gather", inputs)?;
         let axis = x.shape().axis(self.axis)?;
         let dims = [&x.shape()[..axis], &indices.shape()[..], &x.shape()[axis + 1..]].concat();
         Ok(vec![TensorInfo::new(x.dtype, &dims)?])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let (x, indices) = (required(inputs, 0, "x")?, required(inputs, 1, "indices")?);
+        let inputs = operands::Inputs::new("gather", inputs)?;
+        let operands::Inputs { x, indices } = inputs;
         let axis = x.shape().axis(self.axis)?;
         let product = |dims: &[usize]| dims.iter().product::<usize>() as u64;
         let params = GatherParams {
@@ -73,56 +79,42 @@ impl Operator for Gather {
         };
         let kernel = cpu::kernel(x.dtype, indices.dtype)?;
         let bytes = |info: &TensorInfo| (info.elements() * info.dtype.size()) as u64;
-        let launch = launch("gather", x.dtype, indices.dtype, kernel, &params).with_metal(METAL);
+        let launch = launch("gather", kernel, &params, inputs.parameters(outputs)?).with_metal(METAL);
         Ok(over_elements(launch.with_bytes(bytes(&indices) + 2 * bytes(&outputs[0])), outputs[0].elements()).into())
     }
 }
 
 /// A launch that reads `x` by `indices`.
-fn launch<P: bytemuck::NoUninit>(name: &'static str, dtype: DType, indices: DType, kernel: elinvar_core::HostKernel, params: &P) -> Launch {
-    let bits = storage(dtype);
-    let buffers = [
-        (Parameter::read("x", bits), Argument::Input(0)),
-        (Parameter::read("indices", indices), Argument::Input(1)),
-        (Parameter::write("y", bits), Argument::Output(0)),
-    ];
-    Launch::new(KernelKey::new(name, &[bits, indices]), kernel, params, buffers)
+fn launch<P: bytemuck::NoUninit>(name: &'static str, kernel: HostKernel, params: &P, buffers: [(Parameter, Argument); 3]) -> Launch {
+    let [(x, _), (indices, _), _] = &buffers;
+    Launch::new(KernelKey::new(name, &[x.dtype, indices.dtype]), kernel, params, buffers)
 }
 
-const AXIS: AttributeInfo =
-    AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("0"), doc: "the axis; negative counts from the end" };
+const AXIS: AttributeInfo = AttributeInfo::int("axis", Some("0"), "the axis; negative counts from the end");
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {
         name: "gather",
         summary: "entries of x along an axis by index: the embedding lookup",
-        inputs: &[Port::new("x", DType::ALL, "[A…, n, B…]"), Port::new("indices", index::TYPES, "[I…], in -n..n; negative ones count from the end")],
-        outputs: &[Port::new("y", DType::ALL, "[A…, I…, B…]")],
+        inputs: operands::INPUTS,
+        outputs: operands::OUTPUTS,
         attributes: &[AXIS],
         build: |a| Ok(Box::new(Gather { axis: a.get("axis")? })),
     },
     Description {
         name: "gather_elements",
         summary: "elements of x whose coordinate along an axis is the index at their place",
-        inputs: &[
-            Port::new("x", DType::ALL, "[…]"),
-            Port::new("indices", index::TYPES, "of x's rank, no larger than x but along the axis; negative ones count from the end"),
-        ],
-        outputs: &[Port::new("y", DType::ALL, "as indices")],
+        inputs: elements::operands::INPUTS,
+        outputs: elements::operands::OUTPUTS,
         attributes: &[AXIS],
         build: |a| Ok(Box::new(GatherElements { axis: a.get("axis")? })),
     },
     Description {
         name: "gather_nd",
         summary: "slices of x by tuples of leading coordinates",
-        inputs: &[Port::new("x", DType::ALL, "[B…, d1…dk, S…]"), Port::new("indices", index::TYPES, "[B…, I…, k]; negative ones count from the end")],
-        outputs: &[Port::new("y", DType::ALL, "[B…, I…, S…]")],
-        attributes: &[AttributeInfo {
-            name: "batch_dims",
-            kind: AttributeKind::Int,
-            default: Some("0"),
-            doc: "number of leading axes that x and indices share",
-        }],
+        inputs: nd::operands::INPUTS,
+        outputs: nd::operands::OUTPUTS,
+        attributes: &[AttributeInfo::int("batch_dims", Some("0"), "number of leading axes that x and indices share")],
         build: |a| Ok(Box::new(GatherNd { batch_dims: a.get("batch_dims")? })),
     },
 ];

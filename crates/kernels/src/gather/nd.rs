@@ -1,6 +1,6 @@
 //! Slices by tuples of coordinates.
 
-use elinvar_core::{DeviceProperties, Element, Error, HostArguments, HostKernel, MAX_RANK, MetalFile, MetalForm, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Element, Error, HostArguments, HostKernel, MAX_RANK, MetalFile, MetalForm, Result, Shape};
 
 use super::{
     index::{self, Index, for_indices, outside},
@@ -11,7 +11,7 @@ use crate::{
     elementwise::{self, Operand, Space, blocks::TASK, dispatch::for_storage, over_elements},
     metal::{self, metal_file, params},
     parallel::for_each_part,
-    required,
+    signature::{no_kernel, operands},
 };
 
 /// Tuples in Metal, after [`index::METAL`] and [`TupleParams`].
@@ -53,7 +53,6 @@ impl TupleParams {
     /// # Errors
     /// Shapes that do not fit.
     pub(crate) fn new(operator: &str, x: &TensorInfo, indices: &TensorInfo, batch_dims: usize) -> Result<(Self, Shape)> {
-        index::check_type(operator, indices.dtype)?;
         let (from, by) = (x.shape(), indices.shape());
         let refuse = |why: &str| Error::invalid_argument(format!("{operator} of {from} by tuples {by} with {batch_dims} batch axes: {why}"));
         let Some((&coordinates, tuples)) = by.split_last() else {
@@ -111,25 +110,35 @@ impl TupleParams {
     }
 }
 
+operands! {
+    pub(super) mod operands {
+        x: read(DType::ALL) bits, "[B…, d1…dk, S…]";
+        indices: read(index::TYPES), "[B…, I…, k]; negative ones count from the end";
+        -> y: write(like x) bits, "[B…, I…, S…]";
+    }
+}
+
 impl Operator for GatherNd {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let (x, indices) = (required(inputs, 0, "x")?, required(inputs, 1, "indices")?);
+        let operands::Inputs { x, indices } = operands::Inputs::new("gather_nd", inputs)?;
         let (_, shape) = TupleParams::new("gather_nd", &x, &indices, self.batch_dims)?;
         Ok(vec![TensorInfo::of(x.dtype, shape)])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let (x, indices) = (required(inputs, 0, "x")?, required(inputs, 1, "indices")?);
+        let inputs = operands::Inputs::new("gather_nd", inputs)?;
+        let operands::Inputs { x, indices } = inputs;
         let (params, _) = TupleParams::new("gather_nd", &x, &indices, self.batch_dims)?;
         let kernel: Option<HostKernel> = for_storage!(x.dtype, T => for_indices!(indices.dtype, I => run::<T, I>));
-        let kernel = kernel.ok_or_else(|| Error::unsupported(format!("gather_nd by {}", indices.dtype)))?;
-        Ok(over_elements(launch("gather_nd", x.dtype, indices.dtype, kernel, &params).with_metal(METAL), outputs[0].elements()).into())
+        let kernel = kernel.ok_or_else(|| no_kernel("gather_nd", indices.dtype))?;
+        Ok(over_elements(launch("gather_nd", kernel, &params, inputs.parameters(outputs)?).with_metal(METAL), outputs[0].elements()).into())
     }
 }
 
 fn run<T: Element, I: Index>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let params: TupleParams = arguments.params()?;
-    let (x, indices, y) = (arguments.input::<T>(0)?, arguments.input::<I>(1)?, arguments.output::<T>(2)?);
+    let (x, indices, y) =
+        (arguments.input::<T>(operands::AT.x)?, arguments.input::<I>(operands::AT.indices)?, arguments.output::<T>(operands::AT.y)?);
     let inner = params.inner as usize;
     if y.is_empty() {
         return Ok(());

@@ -3,7 +3,7 @@
 use elinvar_core::DType;
 
 use super::{Gather, GatherElements, GatherNd, index};
-use crate::conformance::{Bound, Case, HostTensor};
+use crate::conformance::case::{Bound, Case, HostTensor};
 
 fn wrap(index: f64, extent: usize) -> usize {
     (index as i64).rem_euclid(extent as i64) as usize

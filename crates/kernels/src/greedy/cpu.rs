@@ -2,6 +2,7 @@
 
 use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
 
+use super::operands::AT;
 use crate::{
     float::{Float, with_float},
     order, simd,
@@ -12,7 +13,7 @@ pub(super) fn kernel(logits: DType) -> Result<HostKernel> {
 }
 
 fn run<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
-    let (state, logits) = (arguments.output::<i32>(0)?, arguments.input::<T>(1)?);
+    let (state, logits) = (arguments.output::<i32>(AT.state)?, arguments.input::<T>(AT.logits)?);
     let [token, position, ..] = state else { return Err(Error::invalid_launch("the state has fewer than two elements")) };
     let found = likeliest(logits)?;
     *token = i32::try_from(found).map_err(|_| Error::invalid_launch(format!("token {found} does not fit an i32")))?;

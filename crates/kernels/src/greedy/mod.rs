@@ -11,10 +11,11 @@ pub use cpu::likeliest;
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
-    Argument, Description, Launch, Operator, Plan, Port, TensorInfo,
+    Argument, Description, Launch, Operator, Plan, TensorInfo,
     elementwise::{self, Operand, Space},
     metal::{self, metal_file, params},
-    order, required,
+    order,
+    signature::operands,
 };
 
 /// The best of the tokens seen, and its logit.
@@ -56,24 +57,32 @@ const FOUND: usize = THREADS as usize / 32 * 8;
 /// Most parts of a row: as many as the last threadgroup has threads.
 const PARTS: usize = THREADS as usize;
 
+operands! {
+    state: update(&[DType::I32]), "[2], a token and its position, updated in place to the likeliest token and the position after";
+    logits: read(DType::FLOATS), "[…, vocabulary], one row";
+}
+
+/// Checks the shapes of the state and of the logits.
+pub(crate) fn check(state: &TensorInfo, logits: &TensorInfo) -> Result<()> {
+    if **state.shape() != [2] {
+        return Err(Error::invalid_argument(format!("state has shape {}: [2] expected, a token and its position", state.shape())));
+    }
+    let shape = logits.shape();
+    if shape.elements() == 0 || shape.last() != Some(&shape.elements()) || shape.elements() > i32::MAX as usize {
+        return Err(Error::invalid_argument(format!("logits have shape {shape}: one row, not empty, expected")));
+    }
+    Ok(())
+}
+
 impl Operator for Greedy {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let (state, logits) = (required(inputs, 0, "state")?, required(inputs, 1, "logits")?);
-        if state.dtype != DType::I32 || **state.shape() != [2] {
-            return Err(Error::invalid_argument(format!("state is {} {}: i32 [2] expected, a token and its position", state.dtype, state.shape())));
-        }
-        let shape = logits.shape();
-        if shape.elements() == 0 || shape.last() != Some(&shape.elements()) || shape.elements() > i32::MAX as usize {
-            return Err(Error::invalid_argument(format!("logits have shape {shape}: one row, not empty, expected")));
-        }
-        cpu::kernel(logits.dtype)?;
-        Ok(Vec::new())
+        let operands::Inputs { state, logits } = operands::Inputs::new("greedy", inputs)?;
+        check(&state, &logits).map(|()| Vec::new())
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let logits = required(inputs, 1, "logits")?;
-        let state = (Parameter::update("state", DType::I32), Argument::Input(0));
-        let row = (Parameter::read("logits", logits.dtype), Argument::Input(1));
+        let inputs = operands::Inputs::new("greedy", inputs)?;
+        let (logits, [state, row]) = (inputs.logits, inputs.buffers());
         let tokens = logits.elements();
         let parts = tokens.div_ceil(8 * THREADS as usize).min(PARTS);
         let params = Params { tokens: tokens as u64, parts: parts as u64 };
@@ -103,11 +112,8 @@ impl Operator for Greedy {
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     name: "greedy",
     summary: "the likeliest token and the position after, in place: the end of a decoding step",
-    inputs: &[
-        Port::new("state", &[DType::I32], "[2], a token and its position, updated in place"),
-        Port::new("logits", DType::FLOATS, "[…, vocabulary], one row"),
-    ],
-    outputs: &[Port::new("state", &[DType::I32], "the likeliest token and the position after")],
+    inputs: operands::INPUTS,
+    outputs: operands::OUTPUTS,
     attributes: &[],
     build: |_| Ok(Box::new(Greedy)),
 }];

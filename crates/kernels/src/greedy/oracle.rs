@@ -3,7 +3,7 @@
 use elinvar_core::DType;
 
 use super::Greedy;
-use crate::conformance::{Bound, Case, HostTensor};
+use crate::conformance::case::{Bound, Case, HostTensor};
 
 fn case(logits: HostTensor) -> Case {
     let state = HostTensor::new(&[2], &[7i32, 41]);

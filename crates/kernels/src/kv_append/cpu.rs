@@ -2,13 +2,13 @@
 
 use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
 
-use super::Params;
+use super::{Params, operands::AT};
 use crate::{float::Float, simd};
 
 /// Calls `$body` with `$rows` and `$cache` standing for the types of new rows and of the cache they go to.
 macro_rules! with_pair {
     ($types:expr, $name:literal, $rows:ident, $cache:ident => $body:expr) => {{
-        use elinvar_core::{DType, Error};
+        use elinvar_core::DType;
         use half::{bf16, f16};
         macro_rules! of {
             ($a:ty, $b:ty) => {{
@@ -23,7 +23,7 @@ macro_rules! with_pair {
             (DType::F32, DType::BF16) => of!(f32, bf16),
             (DType::F16, DType::F16) => of!(f16, f16),
             (DType::BF16, DType::BF16) => of!(bf16, bf16),
-            (rows, cache) => return Err(Error::unsupported(format!(concat!($name, " of {} to {}"), rows, cache))),
+            (rows, cache) => return Err($crate::signature::no_kernel($name, format_args!("{rows} to {cache}"))),
         }
     }};
 }
@@ -35,7 +35,7 @@ pub(super) fn kernel(rows: DType, cache: DType) -> Result<HostKernel> {
 
 fn run<A: Float, B: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let params: Params = arguments.params()?;
-    let (cache, rows, positions) = (arguments.output::<B>(0)?, arguments.input::<A>(1)?, arguments.input::<i32>(2)?);
+    let (cache, rows, positions) = (arguments.output::<B>(AT.cache)?, arguments.input::<A>(AT.rows)?, arguments.input::<i32>(AT.positions)?);
     let (tokens, width) = (params.tokens as usize, params.width as usize);
     check_positions(&params, positions)?;
     for index in 0..params.batch as usize * tokens {

@@ -10,14 +10,14 @@ mod cpu;
 pub(crate) mod oracle;
 
 pub(crate) use cpu::{check_positions, round, with_pair};
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
-    Argument, Description, Launch, Operator, Plan, Port, TensorInfo,
+    Description, Launch, Operator, Plan, TensorInfo,
     attention::{View, is_pair},
     elementwise::{self, Operand, Space},
     metal::{self, metal_file, params},
-    required,
+    signature::operands,
 };
 
 const FILES: &[MetalFile] =
@@ -57,15 +57,32 @@ params! {
     }
 }
 
+/// What the operands of every operator that appends are.
+pub(crate) const CACHE: &str = "[Hkv, capacity, D] or [B, Hkv, capacity, D], updated in place";
+pub(crate) const ROWS: &str = "[tokens, Hkv, D] or [B, tokens, Hkv, D], f32 or the cache's type";
+pub(crate) const POSITIONS: &str = "[tokens] or [B, tokens]: where each token goes, below the capacity, all different";
+
+operands! {
+    cache: update(DType::FLOATS), CACHE;
+    rows: read(DType::FLOATS), ROWS;
+    positions: read(&[DType::I32]), POSITIONS;
+}
+
+impl operands::Inputs {
+    fn params(&self) -> Result<Params> {
+        Params::new(self.cache, self.rows, self.positions)
+    }
+}
+
 impl Operator for KvAppend {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        self.params(inputs).map(|_| Vec::new())
+        operands::Inputs::new("kv_append", inputs)?.params().map(|_| Vec::new())
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let params = self.params(inputs)?;
-        let (cache, rows) = (required(inputs, 0, "cache")?.dtype, required(inputs, 1, "rows")?.dtype);
-        let launch = Launch::new(KernelKey::new("kv_append", &[rows, cache]), cpu::kernel(rows, cache)?, &params, buffers(rows, cache));
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        let inputs = operands::Inputs::new("kv_append", inputs)?;
+        let (params, rows, cache) = (inputs.params()?, inputs.rows.dtype, inputs.cache.dtype);
+        let launch = Launch::new(KernelKey::new("kv_append", &[rows, cache]), cpu::kernel(rows, cache)?, &params, inputs.parameters(outputs)?);
         // A simdgroup takes 256 elements at once.
         let most = (device.max_threads_per_threadgroup as u64 / 32).clamp(1, 8);
         let threads = params.width.div_ceil(256).clamp(1, most) as u32 * 32;
@@ -81,32 +98,16 @@ impl Operator for KvAppend {
     }
 }
 
-/// The buffers every kernel that appends begins with.
-pub(crate) fn buffers(rows: DType, cache: DType) -> [(Parameter, Argument); 3] {
-    [
-        (Parameter::update("cache", cache), Argument::Input(0)),
-        (Parameter::read("rows", rows), Argument::Input(1)),
-        (Parameter::read("positions", DType::I32), Argument::Input(2)),
-    ]
-}
-
 impl Params {
     /// A threadgroup for each row.
     pub(crate) fn grid(&self) -> Extent {
         let extent = |n: u64| n.min(u64::from(u32::MAX)) as u32;
         Extent([extent(self.tokens * self.batch), extent(self.heads), u32::from(self.width > 0)])
     }
-}
 
-impl KvAppend {
-    pub(crate) fn params(&self, inputs: &[Option<TensorInfo>]) -> Result<Params> {
-        let (cache, rows) = (required(inputs, 0, "cache")?, required(inputs, 1, "rows")?);
-        let positions = required(inputs, 2, "positions")?;
+    pub(crate) fn new(cache: TensorInfo, rows: TensorInfo, positions: TensorInfo) -> Result<Params> {
         if !is_pair(rows.dtype, cache.dtype) {
             return Err(Error::invalid_argument(format!("rows of {} into a cache of {}: use f32 rows or the cache's type", rows.dtype, cache.dtype)));
-        }
-        if positions.dtype != DType::I32 {
-            return Err(Error::invalid_argument(format!("positions are {}: i32 expected", positions.dtype)));
         }
         let (c, r) = (cache.shape(), rows.shape());
         let ([.., heads, capacity, width], [.., tokens, row_heads, row_width]) = (&c[..], &r[..]) else {
@@ -142,18 +143,11 @@ impl KvAppend {
     }
 }
 
-pub(crate) const INPUTS: [Port; 3] = [
-    Port::new("cache", DType::FLOATS, "[Hkv, capacity, D] or [B, Hkv, capacity, D], updated in place"),
-    Port::new("rows", DType::FLOATS, "[tokens, Hkv, D] or [B, tokens, Hkv, D], f32 or the cache's type"),
-    Port::new("positions", &[DType::I32], "[tokens] or [B, tokens]: where each token goes, below the capacity, all different"),
-];
-pub(crate) const OUTPUTS: &[Port] = &[Port::new("cache", DType::FLOATS, "the cache with the new rows")];
-
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     name: "kv_append",
     summary: "writes new rows into a key or value cache at given positions, in place",
-    inputs: &INPUTS,
-    outputs: OUTPUTS,
+    inputs: operands::INPUTS,
+    outputs: operands::OUTPUTS,
     attributes: &[],
     build: |_| Ok(Box::new(KvAppend)),
 }];

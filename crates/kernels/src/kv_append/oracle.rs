@@ -5,7 +5,7 @@ use elinvar_core::DType;
 use super::KvAppend;
 use crate::{
     attention::oracle::PAIRS,
-    conformance::{Bound, Case, HostTensor},
+    conformance::case::{Bound, Case, HostTensor},
 };
 
 pub(crate) fn cases() -> Vec<Case> {

@@ -2,7 +2,7 @@
 
 use elinvar_core::{DType, HostArguments, HostKernel, Result};
 
-use super::Params;
+use super::{Params, operands::AT};
 use crate::{
     float::{Float, widen, with_float},
     order,
@@ -29,8 +29,10 @@ pub(super) fn kernel(x: DType, weight: DType) -> Result<HostKernel> {
 fn run<T: Float, W: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let Params { rows, epsilon, .. } = arguments.params()?;
     let n = rows.length as usize;
-    let (x, weight, bias) = (arguments.input::<T>(0)?, arguments.optional::<W>(1)?.map(widen), arguments.optional::<W>(2)?.map(widen));
-    let (y, mean, inv_std) = (arguments.output::<T>(3)?, arguments.optional_output::<f32>(4)?, arguments.optional_output::<f32>(5)?);
+    let (x, weight, bias) =
+        (arguments.input::<T>(AT.x)?, arguments.optional::<W>(AT.weight)?.map(widen), arguments.optional::<W>(AT.bias)?.map(widen));
+    let (y, mean, inv_std) =
+        (arguments.output::<T>(AT.y)?, arguments.optional_output::<f32>(AT.mean)?, arguments.optional_output::<f32>(AT.inv_std)?);
     if n == 0 {
         // Rows without elements still have statistics: 0 / 0, as for any mean of nothing.
         mean.into_iter().chain(inv_std).for_each(|s| s.fill(f32::NAN));

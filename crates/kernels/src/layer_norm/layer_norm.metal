@@ -156,8 +156,8 @@ template <typename T, typename W, uint VISITS, uint COUNT, uint THREADS, uint AT
     device const W* weight [[buffer(1)]],
     device const W* bias [[buffer(2)]],
     device T* y [[buffer(3)]],
-    device float* means [[buffer(4)]],
-    device float* inv_stds [[buffer(5)]],
+    device float* mean [[buffer(4)]],
+    device float* inv_std [[buffer(5)]],
     constant Params& params [[buffer(6)]],
     threadgroup float* partial [[threadgroup(0)]],
     uint group [[threadgroup_position_in_grid]],
@@ -187,7 +187,7 @@ template <typename T, typename W, uint VISITS, uint COUNT, uint THREADS, uint AT
         statistics = normalize(x + start, y + start, n, affine, params, t, partial);
     }
     if (params.statistics && exists && t.index == 0) {
-        means[t.row] = statistics.mean;
-        inv_stds[t.row] = statistics.scale;
+        mean[t.row] = statistics.mean;
+        inv_std[t.row] = statistics.scale;
     }
 }

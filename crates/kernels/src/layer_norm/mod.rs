@@ -12,14 +12,15 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Parameter, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result, Shape};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
+    AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
     metal::{self, metal_file, params},
-    optional, order, required,
+    order,
     rms_norm::check_weight,
     rows::Rows,
+    signature::operands,
 };
 
 /// Layer normalisation. Inputs `x […]` and, optionally, `weight` and `bias` of one type and of the shape of the normalised axes.
@@ -48,17 +49,20 @@ params! {
 
 const FILES: &[MetalFile] = &[metal::TYPES, order::METAL, Rows::METAL, Params::METAL, metal_file!("layer_norm/layer_norm.metal")];
 
+operands! {
+    x: read(DType::FLOATS), "[…]";
+    weight: read(DType::FLOATS) optional, "the shape of x from axis on; 1 where absent";
+    bias: read(like weight) optional, "as weight; 0 where absent";
+    -> y: write(like x), "as x";
+    mean: write(&[DType::F32]) optional, "with statistics: the shape of x, 1 from axis on";
+    inv_std: write(&[DType::F32]) optional, "with statistics: 1 / sqrt(var x + epsilon), as mean";
+}
+
 impl Operator for LayerNorm {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let (x, weight, bias) = (required(inputs, 0, "x")?, optional(inputs, 1), optional(inputs, 2));
+        let operands::Inputs { x, weight, bias } = operands::Inputs::new("layer_norm", inputs)?;
         check_weight(x.shape(), self.axis, weight, "weight")?;
         check_weight(x.shape(), self.axis, bias, "bias")?;
-        if let (Some(w), Some(b)) = (weight, bias)
-            && w.dtype != b.dtype
-        {
-            return Err(Error::invalid_argument(format!("weight is {} and bias is {}: they must be alike", w.dtype, b.dtype)));
-        }
-        cpu::kernel(x.dtype, DType::F32)?;
         let mut outputs = vec![TensorInfo::of(x.dtype, *x.shape())];
         if self.statistics {
             let mut dims = x.shape().to_vec();
@@ -68,21 +72,11 @@ impl Operator for LayerNorm {
         Ok(outputs)
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let x = required(inputs, 0, "x")?;
-        let (weighted, biased) = (optional(inputs, 1), optional(inputs, 2));
-        let weight = weighted.or(biased).map_or(DType::F32, |w| w.dtype);
-        let [mean, inv_std] = if self.statistics { [Argument::Output(1), Argument::Output(2)] } else { [Argument::Absent; 2] };
-        let buffers = [
-            (Parameter::read("x", x.dtype), Argument::Input(0)),
-            (Parameter::read("weight", weight).or_absent(), Argument::Input(1)),
-            (Parameter::read("bias", weight).or_absent(), Argument::Input(2)),
-            (Parameter::write("y", x.dtype), Argument::Output(0)),
-            (Parameter::write("mean", DType::F32).or_absent(), mean),
-            (Parameter::write("inv_std", DType::F32).or_absent(), inv_std),
-        ];
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        let inputs = operands::Inputs::new("layer_norm", inputs)?;
+        let (x, weight) = (inputs.x, inputs.dtype(operands::AT.weight));
         let rows = Rows::from_axis(x.shape(), self.axis)?;
-        let [weighted, biased] = [weighted, biased].map(|input| input.is_some().into());
+        let [weighted, biased] = [inputs.weight, inputs.bias].map(|input| input.is_some().into());
         let params = Params { rows, epsilon: self.epsilon, weighted, biased, statistics: self.statistics.into() };
         // Registers hold weight and bias beside a row of one simdgroup, or of f32 unless threads are many. Otherwise threads get as few registers as in
         // threadgroups of 1024, so that a unit has several rows under way.
@@ -94,7 +88,7 @@ impl Operator for LayerNorm {
             false => 1024,
         };
         let key = rows.key(KernelKey::new("layer_norm", &[x.dtype, weight])).with("threads", threads).with("at_once", u32::from(at_once));
-        let launch = Launch::new(key, cpu::kernel(x.dtype, weight)?, &params, buffers);
+        let launch = Launch::new(key, cpu::kernel(x.dtype, weight)?, &params, inputs.parameters(outputs)?);
         // Rows without elements still have statistics.
         let launched = Rows { length: rows.length.max(self.statistics.into()), ..rows };
         let launch = launched.launch(launch.with_metal(MetalForm::new(FILES, "layer_norm")), device);
@@ -105,20 +99,12 @@ impl Operator for LayerNorm {
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     name: "layer_norm",
     summary: "(x - mean x) / sqrt(var x + epsilon) * weight + bias over the axes from axis on",
-    inputs: &[
-        Port::new("x", DType::FLOATS, "[…]"),
-        Port::new("weight", DType::FLOATS, "the shape of x from axis on; 1 where absent").or_absent(),
-        Port::new("bias", DType::FLOATS, "as weight; 0 where absent").or_absent(),
-    ],
-    outputs: &[
-        Port::new("y", DType::FLOATS, "as x"),
-        Port::new("mean", &[DType::F32], "with statistics: the shape of x, 1 from axis on").or_absent(),
-        Port::new("inv_std", &[DType::F32], "with statistics: 1 / sqrt(var x + epsilon), as mean").or_absent(),
-    ],
+    inputs: operands::INPUTS,
+    outputs: operands::OUTPUTS,
     attributes: &[
-        AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("-1"), doc: "the first normalised axis; negative counts from the end" },
-        AttributeInfo { name: "epsilon", kind: AttributeKind::Float, default: Some("1e-5"), doc: "added to the variance" },
-        AttributeInfo { name: "statistics", kind: AttributeKind::Bool, default: Some("false"), doc: "also give mean and inv_std" },
+        AttributeInfo::int("axis", Some("-1"), "the first normalised axis; negative counts from the end"),
+        AttributeInfo::float("epsilon", Some("1e-5"), "added to the variance"),
+        AttributeInfo::bool("statistics", Some("false"), "also give mean and inv_std"),
     ],
     build: |a| Ok(Box::new(LayerNorm { axis: a.get("axis")?, epsilon: a.get("epsilon")?, statistics: a.flag("statistics")? })),
 }];

@@ -3,7 +3,7 @@
 use elinvar_core::DType;
 
 use super::LayerNorm;
-use crate::conformance::{Bound, Case, HostTensor, for_rows};
+use crate::conformance::case::{Bound, Case, HostTensor, for_rows};
 
 /// Rows of `n` elements; an empty weight counts as ones, an empty bias as zeros. Gives `[y, means, inverse deviations]`.
 pub(crate) fn layer_norm(x: &[f64], weight: &[f64], bias: &[f64], n: usize, epsilon: f64) -> [Vec<f64>; 3] {

@@ -2,7 +2,7 @@
 
 use elinvar_core::{Error, HostArguments, Result};
 
-use super::Params;
+use super::{Params, operands::AT};
 use crate::matmul::{
     cpu::{
         operand::{Matrix, Target, Values, ValuesMut},
@@ -17,9 +17,10 @@ pub(super) fn run(arguments: &mut HostArguments<'_>) -> Result<()> {
     let [m, n, k, r] = [params.m, params.n, params.k, params.r].map(|extent| extent as usize);
     let summation = if params.strict != 0 { Summation::Strict } else { Summation::Fast };
     let operand = |index: usize, dims| row_major(values(arguments, index, params.dtypes[index])?, dims);
-    let (x, weight) = (operand(0, [m, k])?, operand(1, [n, k])?);
-    let (a, b) = (operand(2, [r, k])?, operand(3, [n, r])?);
-    let bias = arguments.is_bound(4).then(|| values(arguments, 4, params.dtypes[4])).transpose()?;
+    let (x, weight) = (operand(AT.x, [m, k])?, operand(AT.weight, [n, k])?);
+    let (a, b) = (operand(AT.a, [r, k])?, operand(AT.b, [n, r])?);
+    let bias = arguments.is_bound(AT.bias).then(|| values(arguments, AT.bias, params.dtypes[AT.bias])).transpose()?;
+    // Two temporaries, and then the output.
     let projected: &mut [f32] = arguments.output(5)?;
     let delta: &mut [f32] = arguments.output(6)?;
     let y = match params.dtypes[0] {

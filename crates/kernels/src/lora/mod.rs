@@ -20,11 +20,12 @@ use std::sync::Arc;
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, Precision, TensorInfo,
+    Argument, AttributeInfo, Description, Launch, Operator, Plan, Precision, TensorInfo,
     matmul::{ABSENT, DOT, FAST, Geometry, LINES, Operands, PLACE, PRECISION, Product, STRICT, Tiling, check_extents, dtype_code},
     metal::{self, metal_file, params},
     operator::product_operations,
-    optional, order, required,
+    order,
+    signature::operands,
 };
 
 const FRAME: MetalFile = metal_file!("lora/frame.metal");
@@ -74,12 +75,21 @@ params! {
     }
 }
 
-const NAMES: [&str; 5] = ["x", "weight", "a", "b", "bias"];
+operands! {
+    x: read(DType::FLOATS), "[..., k]";
+    weight: read(DType::FLOATS), "[n, k]";
+    a: read(DType::FLOATS), "[r, k]";
+    b: read(DType::FLOATS), "[n, r]";
+    bias: read(DType::FLOATS) optional, "[n]; none where absent";
+    -> y: write(like x), "[..., n], of the type of x";
+}
+use operands::{AT, Inputs};
+
+/// The operands as parameters of launches, in the order declared.
+type Buffers = [(Parameter, Argument); 6];
 
 /// `[m, n, k, r]` of a call.
-fn extents(inputs: &[Option<TensorInfo>]) -> Result<[usize; 4]> {
-    let (x, weight) = (required(inputs, 0, "x")?, required(inputs, 1, "weight")?);
-    let (a, b) = (required(inputs, 2, "a")?, required(inputs, 3, "b")?);
+fn extents(Inputs { x, weight, a, b, bias }: Inputs) -> Result<[usize; 4]> {
     let refuse = |info: TensorInfo, name: &str, expected: &str| {
         Err(Error::invalid_argument(format!("{name} has shape {}: {expected} expected", info.shape())))
     };
@@ -91,7 +101,7 @@ fn extents(inputs: &[Option<TensorInfo>]) -> Result<[usize; 4]> {
             return refuse(info, name, &format!("{dims:?}"));
         }
     }
-    match optional(inputs, 4) {
+    match bias {
         Some(bias) if **bias.shape() != [n] => refuse(bias, "bias", &format!("[{n}]")),
         _ => Ok([rows.iter().product(), n, k, r]),
     }
@@ -99,11 +109,8 @@ fn extents(inputs: &[Option<TensorInfo>]) -> Result<[usize; 4]> {
 
 impl Operator for LoraLinear {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let [_, n, ..] = extents(inputs)?;
-        if let Some((name, info)) = NAMES.iter().zip(inputs.iter().flatten()).find(|(_, i)| !i.dtype.is_float()) {
-            return Err(Error::invalid_argument(format!("{name} is {}: f32, f16 or bf16 expected", info.dtype)));
-        }
-        let x = required(inputs, 0, "x")?;
+        let inputs = Inputs::new("lora_linear", inputs)?;
+        let ([_, n, ..], x) = (extents(inputs)?, inputs.x);
         let mut dims = x.shape().to_vec();
         if let Some(last) = dims.last_mut() {
             *last = n;
@@ -119,35 +126,32 @@ impl Operator for LoraLinear {
         Some(Arc::new(Self { precision: Precision::Strict, ..*self }))
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let [m, n, k, r] = extents(inputs)?;
-        let dtypes = [0, 1, 2, 3, 4].map(|i| optional(inputs, i).map_or(DType::F32, |info| info.dtype));
-        let mut codes = [0; 6];
-        codes.iter_mut().zip(dtypes).for_each(|(code, dtype)| *code = dtype_code(dtype));
-        if optional(inputs, 4).is_none() {
-            codes[4] = ABSENT;
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        let inputs = Inputs::new("lora_linear", inputs)?;
+        let ([m, n, k, r], buffers) = (extents(inputs)?, inputs.parameters(outputs)?);
+        let mut codes = types(&buffers).map(dtype_code);
+        codes[AT.y] = 0;
+        if inputs.bias.is_none() {
+            codes[AT.bias] = ABSENT;
         }
         let strict = u32::from(self.precision == Precision::Strict);
         let params = Params { m: m as u64, n: n as u64, k: k as u64, r: r as u64, scale: self.scale, strict, dtypes: codes };
-        if device.simd_width > 1 { self.for_gpu(inputs, &params, dtypes, device) } else { Ok(for_cpu(&params, dtypes)) }
+        if device.simd_width > 1 { self.for_gpu(inputs, &params, buffers, device) } else { Ok(for_cpu(&params, buffers)) }
     }
 }
 
+fn types(buffers: &Buffers) -> [DType; 6] {
+    buffers.each_ref().map(|(parameter, _)| parameter.dtype)
+}
+
 /// The whole layer in one launch.
-fn for_cpu(params: &Params, dtypes: [DType; 5]) -> Plan {
+fn for_cpu(params: &Params, buffers: Buffers) -> Plan {
     let [m, n, r] = [params.m, params.n, params.r].map(|extent| extent as usize);
-    let [x, weight, a, b, bias] = dtypes;
-    let buffers = [
-        (Parameter::read("x", x), Argument::Input(0)),
-        (Parameter::read("weight", weight), Argument::Input(1)),
-        (Parameter::read("a", a), Argument::Input(2)),
-        (Parameter::read("b", b), Argument::Input(3)),
-        (Parameter::read("bias", bias).or_absent(), Argument::Input(4)),
-        (Parameter::write("projected", DType::F32), Argument::Scratch(0)),
-        (Parameter::write("delta", DType::F32), Argument::Scratch(1)),
-        (Parameter::write("y", x), Argument::Output(0)),
-    ];
-    let launch = Launch::new(KernelKey::new("lora_linear", &dtypes), cpu::run, params, buffers);
+    let key = KernelKey::new("lora_linear", &types(&buffers)[..AT.y]);
+    let [x, weight, a, b, bias, y] = buffers;
+    let temporary = |name, index| (Parameter::write(name, DType::F32), Argument::Scratch(index));
+    let buffers = [x, weight, a, b, bias, temporary("projected", 0), temporary("delta", 1), y];
+    let launch = Launch::new(key, cpu::run, params, buffers);
     Plan { launches: vec![launch.over(Extent::linear(u32::from(m * n > 0)), Extent::linear(1))], scratch: vec![4 * m * r, 4 * m * n] }
 }
 
@@ -158,16 +162,10 @@ const FUSED_COLUMNS: usize = 8;
 const FUSED_RANK: usize = 2 * FUSED_COLUMNS;
 
 /// The layer of one row in one launch.
-fn fused(params: &Params, [x, weight, _, b, bias]: [DType; 5]) -> Launch {
+fn fused(params: &Params, mut buffers: Buffers) -> Launch {
     let (n, r) = (params.n as usize, params.r as usize);
-    let buffers = [
-        (Parameter::read("x", x), Argument::Input(0)),
-        (Parameter::read("weight", weight).early(), Argument::Input(1)),
-        (Parameter::read("a", weight).early(), Argument::Input(2)),
-        (Parameter::read("b", b), Argument::Input(3)),
-        (Parameter::read("bias", bias).or_absent(), Argument::Input(4)),
-        (Parameter::write("y", x), Argument::Output(0)),
-    ];
+    let [x, weight, _, b, bias, _] = types(&buffers);
+    [AT.weight, AT.a].into_iter().for_each(|index| buffers[index].0.early = true);
     let launch = Launch::on_gpu(KernelKey::new("lora_fused", &[x, weight, b, bias]), FUSED_FORM, params, buffers);
     let threadgroups = Extent::linear(n.div_ceil(FUSED_COLUMNS) as u32);
     let launch = launch.with_operations(product_operations(&[n + r, params.k as usize]).saturating_add(product_operations(&[n, r])));
@@ -181,21 +179,16 @@ const ADAPTER_RANK: usize = 256;
 const ADAPTER_SIMDGROUPS: u32 = 8;
 
 /// `y = round(bias + d)`, for the long product to be added to.
-fn adapter(params: &Params, [x, _, a, b, bias]: [DType; 5]) -> Result<Launch> {
+fn adapter(params: &Params, buffers: Buffers) -> Result<Launch> {
     let (m, r) = (params.m as usize, params.r as usize);
     // As many threadgroups as a large GPU has places for, before they share rows.
     let rows = if m <= 512 { 1 } else { 4 };
-    let buffers = [
-        (Parameter::read("x", x), Argument::Input(0)),
-        (Parameter::read("a", a), Argument::Input(2)),
-        (Parameter::read("b", b), Argument::Input(3)),
-        (Parameter::read("bias", bias).or_absent(), Argument::Input(4)),
-        (Parameter::write("y", x), Argument::Output(0)),
-    ];
+    let [x, _, a, b, bias, _] = types(&buffers);
     let key = KernelKey::new("lora_adapter", &[x, a, b, bias]).with("rows", rows as u32);
     let threadgroups = u32::try_from(m.div_ceil(rows)).map_err(|_| Error::unsupported(format!("{m} rows: too many for one launch")))?;
     let operations = product_operations(&[m, r, (params.k + params.n) as usize]);
-    let launch = Launch::on_gpu(key, ADAPTER_FORM, params, buffers).with_operations(operations);
+    let [x, _, a, b, bias, y] = buffers;
+    let launch = Launch::on_gpu(key, ADAPTER_FORM, params, [x, a, b, bias, y]).with_operations(operations);
     Ok(launch.over(Extent::linear(threadgroups), Extent::linear(32 * ADAPTER_SIMDGROUPS)).with_threadgroup_memory(4 * rows * r))
 }
 
@@ -206,7 +199,7 @@ impl LoraLinear {
         rows: TensorInfo,
         weight: TensorInfo,
         params: &Params,
-        dtypes: [DType; 5],
+        buffers: &Buffers,
         device: &DeviceProperties,
     ) -> Result<Option<Plan>> {
         if !(1..=ADAPTER_RANK as u64).contains(&params.r) {
@@ -215,38 +208,33 @@ impl LoraLinear {
         let geometry = |rows| Ok(Geometry::new(rows, weight, [false, true])?.0.with_precision(self.precision));
         let long = Operands { inputs: [rows, weight], bias: None, output: rows.dtype, adds: true, geometry: geometry(rows)? };
         let Some(mut plan) = long.plan(device, geometry)? else { return Ok(None) };
-        plan.launches.insert(0, adapter(params, dtypes)?);
+        plan.launches.insert(0, adapter(params, buffers.clone())?);
         Ok(Some(plan))
     }
 
     /// `t = x Aᵀ`, then the rest in one pass over the weight.
-    fn for_gpu(&self, inputs: &[Option<TensorInfo>], params: &Params, dtypes: [DType; 5], device: &DeviceProperties) -> Result<Plan> {
+    fn for_gpu(&self, inputs: Inputs, params: &Params, buffers: Buffers, device: &DeviceProperties) -> Result<Plan> {
         let [m, n, k, r] = [params.m, params.n, params.k, params.r].map(|extent| extent as usize);
         check_extents([m, n, k], device)?;
-        if m == 1 && n > 0 && (1..=FUSED_RANK).contains(&r) && dtypes[1] == dtypes[2] {
-            return Ok(fused(params, dtypes).into());
+        if m == 1 && n > 0 && (1..=FUSED_RANK).contains(&r) && inputs.weight.dtype == inputs.a.dtype {
+            return Ok(fused(params, buffers).into());
         }
-        let [x, weight, _, b, bias] = dtypes;
+        let [x, weight, _, b, bias, _] = types(&buffers);
         let rows = TensorInfo::new(x, &[m, k])?;
         let tiling = Tiling::new([m, n], true, params.strict != 0);
         if tiling == Tiling::Fast
-            && let Some(plan) = self.by_library(rows, required(inputs, 1, "weight")?, params, dtypes, device)?
+            && let Some(plan) = self.by_library(rows, inputs.weight, params, &buffers, device)?
         {
             return Ok(plan);
         }
         // Fast sums take the scaled projection as they come.
         let scale = if tiling == Tiling::Fast { self.scale } else { 1.0 };
-        let (geometry, _) = Geometry::new(rows, required(inputs, 2, "a")?, [false, true])?;
+        let (geometry, _) = Geometry::new(rows, inputs.a, [false, true])?;
         let projection = Product { geometry: geometry.scaled(scale).with_precision(self.precision), bias: None, output: DType::F32 };
-        let arguments = [Argument::Input(0), Argument::Input(2), Argument::Absent, Argument::Scratch(0)];
-        let buffers = [
-            (Parameter::read("x", x), Argument::Input(0)),
-            (Parameter::read("weight", weight), Argument::Input(1)),
-            (Parameter::read("projected", DType::F32), Argument::Scratch(0)),
-            (Parameter::read("b", b), Argument::Input(3)),
-            (Parameter::read("bias", bias).or_absent(), Argument::Input(4)),
-            (Parameter::write("y", x), Argument::Output(0)),
-        ];
+        let arguments = [Argument::Input(AT.x), Argument::Input(AT.a), Argument::Absent, Argument::Scratch(0)];
+        let mut buffers = buffers;
+        // The projection stands for the weight that made it.
+        buffers[AT.a] = (Parameter::read("projected", DType::F32), Argument::Scratch(0));
         let key = tiling.key(KernelKey::new("lora_linear", &[x, weight, b, bias]));
         let form = match tiling {
             Tiling::Fast => FAST_FORM,
@@ -262,14 +250,8 @@ impl LoraLinear {
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     name: "lora_linear",
     summary: "linear layer with a low-rank adapter: x W^T + scale (x A^T) B^T + bias",
-    inputs: &[
-        Port::new("x", DType::FLOATS, "[..., k]"),
-        Port::new("weight", DType::FLOATS, "[n, k]"),
-        Port::new("a", DType::FLOATS, "[r, k]"),
-        Port::new("b", DType::FLOATS, "[n, r]"),
-        Port::new("bias", DType::FLOATS, "[n]; none where absent").or_absent(),
-    ],
-    outputs: &[Port::new("y", DType::FLOATS, "[..., n], of the type of x")],
-    attributes: &[AttributeInfo { name: "scale", kind: AttributeKind::Float, default: Some("1"), doc: "scales the adapter: alpha / r" }, PRECISION],
+    inputs: operands::INPUTS,
+    outputs: operands::OUTPUTS,
+    attributes: &[AttributeInfo::float("scale", Some("1"), "scales the adapter: alpha / r"), PRECISION],
     build: |a| Ok(Box::new(LoraLinear { scale: a.get("scale")?, precision: a.get("precision")? })),
 }];

@@ -5,7 +5,7 @@ use elinvar_core::DType;
 use super::LoraLinear;
 use crate::{
     Precision,
-    conformance::{Bound, Case, HostTensor},
+    conformance::case::{Bound, Case, HostTensor},
     matmul::oracle::product,
 };
 

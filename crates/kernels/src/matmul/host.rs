@@ -8,6 +8,7 @@ use super::{
         product::product,
     },
     geometry::{Factor, Geometry},
+    operands::AT,
 };
 use crate::metal::params;
 
@@ -74,12 +75,12 @@ impl Params {
 pub(super) fn run(arguments: &mut HostArguments<'_>) -> Result<()> {
     let params: Params = arguments.params()?;
     let [a, b, bias, _] = params.dtypes;
-    let factors = [values(arguments, 0, a)?, values(arguments, 1, b)?];
-    let bias = arguments.is_bound(2).then(|| values(arguments, 2, bias)).transpose()?;
+    let factors = [values(arguments, AT.a, a)?, values(arguments, AT.b, b)?];
+    let bias = arguments.is_bound(AT.bias).then(|| values(arguments, AT.bias, bias)).transpose()?;
     match params.dtypes[3] {
-        F16 => batches(&params, factors, bias, arguments.output(3)?, |y| ValuesMut::F16(y)),
-        BF16 => batches(&params, factors, bias, arguments.output(3)?, |y| ValuesMut::Bf16(y)),
-        _ => batches(&params, factors, bias, arguments.output(3)?, |y| ValuesMut::F32(y)),
+        F16 => batches(&params, factors, bias, arguments.output(AT.y)?, |y| ValuesMut::F16(y)),
+        BF16 => batches(&params, factors, bias, arguments.output(AT.y)?, |y| ValuesMut::Bf16(y)),
+        _ => batches(&params, factors, bias, arguments.output(AT.y)?, |y| ValuesMut::F32(y)),
     }
 }
 

@@ -1,10 +1,11 @@
 //! Which kernel a product takes on a GPU, and over how many threadgroups.
 
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Result};
 
 use super::{
     geometry::Geometry,
     host::{self, Operand, Params},
+    operands::{self, AT},
 };
 use crate::{
     Argument, Launch,
@@ -240,20 +241,16 @@ impl Product {
         }
         check_extents([geometry.m, geometry.n, geometry.k], device)?;
         let [a, b] = geometry.dtypes();
-        let bias_type = self.bias.unwrap_or(DType::F32);
+        let bias_type = self.bias.unwrap_or(operands::ALL[AT.bias].dtypes[0]);
         let tiling = Tiling::new([geometry.m, geometry.n], geometry.k <= 1 || geometry.b.strides[1] == 1, geometry.is_strict());
-        let mut buffers = [
-            (Parameter::read("a", a), first),
-            (Parameter::read("b", b), second),
-            (Parameter::read("bias", bias_type).or_absent(), bias),
-            (Parameter::write("y", self.output), y),
-        ];
-        buffers[1].0.early = matches!(tiling, Tiling::Along { .. });
+        let (dtypes, bound) = ([a, b, bias_type, self.output], [first, second, bias, y]);
+        let mut buffers: [_; 4] = std::array::from_fn(|index| operands::ALL[index].bind(dtypes[index], bound[index]));
+        buffers[AT.b].0.early = matches!(tiling, Tiling::Along { .. });
         let (extents, params) = (geometry.extents(), Params::new(geometry, self.bias, self.output));
         let [batches, m, n] = extents;
         let operations = product_operations(&[batches, m, n, geometry.k]);
         let launch = |key, form| Launch::new(key, host::run, &params, buffers).with_metal(form).with_operations(operations);
-        let key = KernelKey::new(name, &[a, b, bias_type, self.output]);
+        let key = KernelKey::new(name, &dtypes);
         let row_bytes = shared_row_bytes(geometry.k);
         match tiling {
             Tiling::Along { rows: 1, .. } if row_bytes <= device.threadgroup_memory.min(KEPT_ROW) => {

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use elinvar_core::{DType, DeviceProperties, Error, Result};
 
-use crate::{Argument, AttributeInfo, AttributeKind, Attributes, Description, Operator, Plan, Port, Precision, TensorInfo, optional, required};
+use crate::{AttributeInfo, Attributes, Description, Operator, Plan, Precision, TensorInfo, signature::operands};
 pub(crate) use geometry::Geometry;
 pub(crate) use host::{ABSENT, dtype_code, matrix, values};
 pub(crate) use launch::{DOT, FAST, LINES, PLACE, Product, SHARED_ROW, STRICT, Tiling, check_extents, shared_row_bytes};
@@ -58,12 +58,25 @@ impl Default for MatMul {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MatVec;
 
-fn check(inputs: [TensorInfo; 2], bias: Option<TensorInfo>, output: DType, columns: usize) -> Result<()> {
-    for dtype in inputs.into_iter().chain(bias).map(|i| i.dtype).chain([output]) {
-        if !dtype.is_float() {
-            return Err(Error::invalid_argument(format!("matrix product of {dtype}: f32, f16 or bf16 expected")));
-        }
+const BIAS: &str = "[n]; none where absent";
+
+operands! {
+    a: read(DType::FLOATS), "[..., m, k] (or [k])";
+    b: read(DType::FLOATS), "[..., k, n] (or [k]); its type may differ from that of a";
+    bias: read(DType::FLOATS) optional, BIAS;
+    -> y: write(DType::FLOATS), "[..., m, n]";
+}
+
+operands! {
+    mod vector_operands {
+        matrix: read(DType::FLOATS), "[..., n, k]";
+        vector: read(DType::FLOATS), "[..., k]; its type may differ from that of the matrix";
+        bias: read(DType::FLOATS) optional, BIAS;
+        -> y: write(like vector), "[..., n], of the vector's type";
     }
+}
+
+fn check(bias: Option<TensorInfo>, columns: usize) -> Result<()> {
     match bias {
         Some(b) if **b.shape() != [columns] => Err(Error::invalid_argument(format!("bias has shape {}: [{columns}] expected", b.shape()))),
         _ => Ok(()),
@@ -71,8 +84,7 @@ fn check(inputs: [TensorInfo; 2], bias: Option<TensorInfo>, output: DType, colum
 }
 
 impl MatMul {
-    fn geometry(&self, inputs: &[Option<TensorInfo>]) -> Result<(Geometry, Vec<usize>)> {
-        let (a, b) = (required(inputs, 0, "a")?, required(inputs, 1, "b")?);
+    fn geometry(&self, a: TensorInfo, b: TensorInfo) -> Result<(Geometry, Vec<usize>)> {
         let (geometry, dims) = Geometry::new(a, b, [self.transpose_a, self.transpose_b])?;
         Ok((geometry.scaled(self.alpha).with_precision(self.precision), dims))
     }
@@ -80,21 +92,22 @@ impl MatMul {
 
 impl Operator for MatMul {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let (a, b) = (required(inputs, 0, "a")?, required(inputs, 1, "b")?);
-        let (geometry, dims) = self.geometry(inputs)?;
+        let operands::Inputs { a, b, bias } = operands::Inputs::new("matmul", inputs)?;
+        let (geometry, dims) = self.geometry(a, b)?;
         let output = self.output.unwrap_or(a.dtype);
-        check([a, b], optional(inputs, 2), output, geometry.extents()[2])?;
+        operands::OUTPUTS[0].check("matmul", output)?;
+        check(bias, geometry.extents()[2])?;
         Ok(vec![TensorInfo::new(output, &dims)?])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let output = outputs.first().map_or(DType::F32, |o| o.dtype);
-        let arguments = [Argument::Input(0), Argument::Input(1), Argument::Input(2), Argument::Output(0)];
-        let (geometry, bias) = (self.geometry(inputs)?.0, optional(inputs, 2).map(|b| b.dtype));
+        let inputs = operands::Inputs::new("matmul", inputs)?;
+        let arguments = inputs.parameters(outputs)?.map(|(_, argument)| argument);
+        let operands::Inputs { a, b, bias } = inputs;
+        let (geometry, bias, output) = (self.geometry(a, b)?.0, bias.map(|b| b.dtype), outputs[0].dtype);
         if launch::is_large(&geometry) {
-            let (a, b) = (required(inputs, 0, "a")?, required(inputs, 1, "b")?);
             let operands = Operands { inputs: [a, b], bias, output, adds: false, geometry };
-            let with_a = |a| Ok(self.geometry(&[Some(a), Some(b)])?.0);
+            let with_a = |a| Ok(self.geometry(a, b)?.0);
             if let Some(plan) = operands.plan(device, with_a)? {
                 return Ok(plan);
             }
@@ -116,26 +129,20 @@ impl Operator for MatMul {
     }
 }
 
-impl MatVec {
-    fn geometry(inputs: &[Option<TensorInfo>]) -> Result<(Geometry, Vec<usize>)> {
-        let (matrix, vector) = (required(inputs, 0, "matrix")?, required(inputs, 1, "vector")?);
-        Geometry::of_vector(vector, matrix)
-    }
-}
-
 impl Operator for MatVec {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let (matrix, vector) = (required(inputs, 0, "matrix")?, required(inputs, 1, "vector")?);
-        let (geometry, dims) = Self::geometry(inputs)?;
-        check([matrix, vector], optional(inputs, 2), vector.dtype, geometry.extents()[2])?;
+        let vector_operands::Inputs { matrix, vector, bias } = vector_operands::Inputs::new("matvec", inputs)?;
+        let (geometry, dims) = Geometry::of_vector(vector, matrix)?;
+        check(bias, geometry.extents()[2])?;
         Ok(vec![TensorInfo::new(vector.dtype, &dims)?])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let output = outputs.first().map_or(DType::F32, |o| o.dtype);
-        let arguments = [Argument::Input(1), Argument::Input(0), Argument::Input(2), Argument::Output(0)];
-        let product = Product { geometry: Self::geometry(inputs)?.0, bias: optional(inputs, 2).map(|b| b.dtype), output };
-        Ok(product.launch("matvec", arguments, device)?.into())
+        let inputs = vector_operands::Inputs::new("matvec", inputs)?;
+        let [matrix, vector, bias, y] = inputs.parameters(outputs)?.map(|(_, argument)| argument);
+        let (geometry, _) = Geometry::of_vector(inputs.vector, inputs.matrix)?;
+        let product = Product { geometry, bias: inputs.bias.map(|b| b.dtype), output: outputs[0].dtype };
+        Ok(product.launch("matvec", [vector, matrix, bias, y], device)?.into())
     }
 
     fn accepts_strides(&self, index: usize) -> bool {
@@ -143,23 +150,17 @@ impl Operator for MatVec {
     }
 }
 
-const BIAS: Port = Port::new("bias", DType::FLOATS, "[n]; none where absent").or_absent();
-
 const ATTRIBUTES: &[AttributeInfo] = &[
-    AttributeInfo { name: "transpose_a", kind: AttributeKind::Bool, default: Some("false"), doc: "a is [..., k, m]" },
-    AttributeInfo { name: "transpose_b", kind: AttributeKind::Bool, default: Some("false"), doc: "b is [..., n, k]: the weight of a linear layer" },
-    AttributeInfo { name: "alpha", kind: AttributeKind::Float, default: Some("1"), doc: "scales the product, not the bias" },
+    AttributeInfo::bool("transpose_a", Some("false"), "a is [..., k, m]"),
+    AttributeInfo::bool("transpose_b", Some("false"), "b is [..., n, k]: the weight of a linear layer"),
+    AttributeInfo::float("alpha", Some("1"), "scales the product, not the bias"),
     PRECISION,
-    AttributeInfo { name: "output", kind: AttributeKind::Text, default: Some(""), doc: "type of y: f32, f16 or bf16; that of a if not given" },
+    AttributeInfo::text("output", Some(""), "type of y: f32, f16 or bf16; that of a if not given"),
 ];
 
 /// The attribute that chooses the order of sums.
-pub(crate) const PRECISION: AttributeInfo = AttributeInfo {
-    name: "precision",
-    kind: AttributeKind::Text,
-    default: Some("strict"),
-    doc: "strict (the same bits on every device) or fast (sums in any order)",
-};
+pub(crate) const PRECISION: AttributeInfo =
+    AttributeInfo::text("precision", Some("strict"), "strict (the same bits on every device) or fast (sums in any order)");
 
 fn matmul(attributes: &Attributes) -> Result<Box<dyn Operator>> {
     Ok(Box::new(MatMul {
@@ -175,24 +176,16 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {
         name: "matmul",
         summary: "alpha a b + bias, batched, with broadcasting of leading axes",
-        inputs: &[
-            Port::new("a", DType::FLOATS, "[..., m, k] (or [k])"),
-            Port::new("b", DType::FLOATS, "[..., k, n] (or [k]); its type may differ from that of a"),
-            BIAS,
-        ],
-        outputs: &[Port::new("y", DType::FLOATS, "[..., m, n]")],
+        inputs: operands::INPUTS,
+        outputs: operands::OUTPUTS,
         attributes: ATTRIBUTES,
         build: matmul,
     },
     Description {
         name: "matvec",
         summary: "matrix times vector plus bias, strict, with broadcasting of leading axes",
-        inputs: &[
-            Port::new("matrix", DType::FLOATS, "[..., n, k]"),
-            Port::new("vector", DType::FLOATS, "[..., k]; its type may differ from that of the matrix"),
-            BIAS,
-        ],
-        outputs: &[Port::new("y", DType::FLOATS, "[..., n], of the vector's type")],
+        inputs: vector_operands::INPUTS,
+        outputs: vector_operands::OUTPUTS,
         attributes: &[],
         build: |_| Ok(Box::new(MatVec)),
     },

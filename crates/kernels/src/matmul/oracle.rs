@@ -5,7 +5,7 @@ use elinvar_core::DType;
 use super::{MatMul, MatVec};
 use crate::{
     Precision,
-    conformance::{Bound, Case, HostTensor, made},
+    conformance::case::{Bound, Case, HostTensor, made},
 };
 
 /// `Σ_k a[i, k] b[j, k]` for every `i < m` and `j < n`, by index functions.

@@ -12,17 +12,18 @@
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalForm, Result};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Definition, Description, Launch, Operator, Plan, Port, Precision, TensorInfo,
+    Argument, AttributeInfo, Definition, Description, Launch, Operator, Plan, Precision, TensorInfo,
     binary::{Binary, BinaryOp},
     math,
     matmul::{DOT, LINES, MatMul, SHARED_ROW, check_extents, shared_row_bytes},
     metal::{self, metal_file, params},
     operator::product_operations,
-    optional, order, required,
+    order,
     rms_norm::{RmsNorm, check_weight},
+    signature::operands,
     swiglu::SwiGlu,
 };
 
@@ -78,38 +79,38 @@ params! {
 /// Simdgroups of a threadgroup.
 const SIMDGROUPS: usize = 8;
 
-/// Where each input stands.
-const X: usize = 0;
-const NORM: usize = 1;
-const WEIGHTS: usize = 2;
-const BIASES: usize = 5;
-const RESIDUAL: usize = 8;
-
-/// The inputs, checked.
-#[derive(Clone, Copy)]
-struct Layers {
-    x: TensorInfo,
-    norm: Option<TensorInfo>,
-    weights: [Option<TensorInfo>; 3],
-    biases: [Option<TensorInfo>; 3],
-    residual: Option<TensorInfo>,
+operands! {
+    x: read(&[DType::F32]), "[…, k]";
+    norm: read(DType::FLOATS) optional early, "[k], the norm's weight; 1 where absent";
+    w0: read(DType::FLOATS) early, "[n0, k]";
+    w1: read(like w0) optional early, "[n1, k], of the type of w0";
+    w2: read(like w0) optional early, "[n2, k], of the type of w0";
+    b0: read(DType::FLOATS) optional, "[n0]; none where absent";
+    b1: read(like b0) optional, "[n1]; none where absent; biases have one type";
+    b2: read(like b0) optional, "[n2]; none where absent";
+    residual: read(&[DType::F32]) optional, "[…, n0], added to the product of a single weight";
+    -> y0: write(&[DType::F32]), "[…, n0]";
+    y1: write(&[DType::F32]) optional, "[…, n1], for a second weight that is not the gated one";
+    y2: write(&[DType::F32]) optional, "[…, n2], for a third weight";
 }
+use operands::{AT, Inputs as Layers};
 
 impl Layers {
-    fn new(inputs: &[Option<TensorInfo>]) -> Result<Self> {
-        let three = |first: usize| [first, first + 1, first + 2].map(|index| optional(inputs, index));
-        let (norm, residual) = (optional(inputs, NORM), optional(inputs, RESIDUAL));
-        required(inputs, WEIGHTS, "w0")?;
-        Ok(Self { x: required(inputs, X, "x")?, norm, weights: three(WEIGHTS), biases: three(BIASES), residual })
+    fn weights(&self) -> [Option<TensorInfo>; 3] {
+        [Some(self.w0), self.w1, self.w2]
+    }
+
+    fn biases(&self) -> [Option<TensorInfo>; 3] {
+        [self.b0, self.b1, self.b2]
     }
 
     fn count(&self) -> usize {
-        self.weights.iter().flatten().count()
+        self.weights().iter().flatten().count()
     }
 
     /// Rows of a weight.
     fn n(&self, index: usize) -> usize {
-        self.weights[index].map_or(0, |w| w.shape()[0])
+        self.weights()[index].map_or(0, |w| w.shape()[0])
     }
 
     /// Rows of x and elements of each.
@@ -127,36 +128,30 @@ impl Layers {
 
     fn check(&self, operator: Projection) -> Result<()> {
         let refuse = |text: String| Err(Error::invalid_argument(text));
-        if self.x.dtype != DType::F32 || self.x.shape().rank() == 0 {
-            return refuse(format!("x is {} {}: f32 of at least one axis expected", self.x.dtype, self.x.shape()));
+        if self.x.shape().rank() == 0 {
+            return refuse("x is a scalar: at least one axis expected".into());
         }
         if operator.epsilon.is_none() && self.norm.is_some() {
             return refuse("a norm's weight is given without epsilon: give both or neither".into());
         }
         check_weight(self.x.shape(), -1, self.norm, "norm")?;
         let [_, k] = self.extents();
-        if self.weights[1].is_none() && self.weights[2].is_some() {
+        if self.w1.is_none() && self.w2.is_some() {
             return refuse("w2 is given without w1".into());
         }
-        for (index, (weight, bias)) in self.weights.iter().zip(&self.biases).enumerate() {
-            let found = |name: &str, info: &TensorInfo| format!("{name}{index} is {} {}", info.dtype, info.shape());
+        for (index, (weight, bias)) in self.weights().iter().zip(&self.biases()).enumerate() {
+            let found = |name: &str, info: &TensorInfo| format!("{name}{index} has shape {}", info.shape());
             match weight {
-                Some(w) if !w.dtype.is_float() || w.shape().rank() != 2 || w.shape()[1] != k => {
-                    return refuse(format!("{}: f32, f16 or bf16 [n, {k}] expected", found("w", w)));
+                Some(w) if w.shape().rank() != 2 || w.shape()[1] != k => {
+                    return refuse(format!("{}: [n, {k}] expected", found("w", w)));
                 }
                 _ => {}
             }
             match bias {
-                Some(b) if !b.dtype.is_float() || **b.shape() != [self.n(index)] => {
-                    return refuse(format!("{}: f32, f16 or bf16 [{}] expected", found("b", b), self.n(index)));
+                Some(b) if **b.shape() != [self.n(index)] => {
+                    return refuse(format!("{}: [{}] expected", found("b", b), self.n(index)));
                 }
                 _ => {}
-            }
-        }
-        for (name, infos) in [("weights", &self.weights), ("biases", &self.biases)] {
-            let mut types = infos.iter().flatten().map(|info| info.dtype);
-            if let (Some(first), Some(other)) = (types.next(), types.find(|&t| Some(t) != infos.iter().flatten().next().map(|i| i.dtype))) {
-                return refuse(format!("{name} of {first} and of {other}: project them separately"));
             }
         }
         if operator.gated && (self.count() != 2 || self.n(0) != self.n(1)) {
@@ -172,14 +167,14 @@ impl Layers {
 
 impl Operator for Projection {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let layers = Layers::new(inputs)?;
+        let layers = Layers::new("projection", inputs)?;
         layers.check(*self)?;
         (0..if self.gated { 1 } else { layers.count() }).map(|index| layers.result(index)).collect()
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let layers = Layers::new(inputs)?;
-        if device.simd_width > 1 { self.for_gpu(&layers, device) } else { self.definition(inputs)?.plan(device) }
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        let layers = Layers::new("projection", inputs)?;
+        if device.simd_width > 1 { self.for_gpu(&layers, outputs, device) } else { self.definition(inputs)?.plan(device) }
     }
 
     fn stands_for(&self, inputs: &[Option<TensorInfo>]) -> Result<Option<Definition>> {
@@ -190,21 +185,21 @@ impl Operator for Projection {
 impl Projection {
     /// The rows normalised into a temporary.
     fn normalise(&self, plan: &mut Plan, layers: &Layers, epsilon: f32, to: Argument, device: &DeviceProperties) -> Result<()> {
-        let inputs = [Some((layers.x, Argument::Input(X))), layers.norm.map(|norm| (norm, Argument::Input(NORM)))];
+        let inputs = [Some((layers.x, Argument::Input(AT.x))), layers.norm.map(|norm| (norm, Argument::Input(AT.norm)))];
         plan.add(&RmsNorm { axis: -1, epsilon }, &inputs, &[to], device)
     }
 
     fn definition(&self, inputs: &[Option<TensorInfo>]) -> Result<Definition> {
-        let layers = Layers::new(inputs)?;
+        let layers = Layers::new("projection", inputs)?;
         layers.check(*self)?;
         let mut definition = Definition::new(inputs);
-        let mut x = definition.input(X);
+        let mut x = definition.input(AT.x);
         if let Some(epsilon) = self.epsilon {
-            x = Some(definition.apply_one(RmsNorm { axis: -1, epsilon }, &[x, definition.input(NORM)])?);
+            x = Some(definition.apply_one(RmsNorm { axis: -1, epsilon }, &[x, definition.input(AT.norm)])?);
         }
         let linear = MatMul { transpose_b: true, precision: Precision::Strict, ..MatMul::default() };
         for index in 0..layers.count() {
-            let (weight, bias) = (definition.input(WEIGHTS + index), definition.input(BIASES + index));
+            let (weight, bias) = (definition.input(AT.w0 + index), definition.input(AT.b0 + index));
             let result = definition.apply_one(linear, &[x, weight, bias])?;
             definition.outputs.push(result);
         }
@@ -212,13 +207,13 @@ impl Projection {
             let both: Vec<_> = std::mem::take(&mut definition.outputs).into_iter().map(Some).collect();
             definition.outputs = definition.apply(SwiGlu { alpha: 1.0 }, &both)?;
         }
-        if let (Some(residual), &[result]) = (definition.input(RESIDUAL), &*definition.outputs) {
+        if let (Some(residual), &[result]) = (definition.input(AT.residual), &*definition.outputs) {
             definition.outputs = definition.apply(Binary { op: BinaryOp::Add }, &[Some(residual), Some(result)])?;
         }
         Ok(definition)
     }
 
-    fn for_gpu(&self, layers: &Layers, device: &DeviceProperties) -> Result<Plan> {
+    fn for_gpu(&self, layers: &Layers, outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let [m, k] = layers.extents();
         let n = [0, 1, 2].map(|index| layers.n(index));
         check_extents([m, n.iter().sum(), k], device)?;
@@ -226,7 +221,7 @@ impl Projection {
         let kept = m == 1 && shared <= device.threadgroup_memory;
         let inside = kept && order::row_threads(k) <= 32 * SIMDGROUPS;
         let mut plan = Plan::default();
-        let mut x = Argument::Input(X);
+        let mut x = Argument::Input(AT.x);
         if let Some(epsilon) = self.epsilon.filter(|_| !inside) {
             plan.scratch.push(4 * m * k);
             x = Argument::Scratch(0);
@@ -242,7 +237,7 @@ impl Projection {
         // Where threadgroups keep the row, no more of them than run at once (as many as registers allow a unit), each with several tiles.
         const AT_ONCE: usize = 2;
         let repeats = if kept { tiles.div_ceil(SIMDGROUPS * AT_ONCE * device.compute_units.max(1)).max(1) } else { 1 };
-        let present = (0..3).map(|i| u32::from(layers.biases[i].is_some()) << i).sum::<u32>()
+        let present = (0..3).map(|i| u32::from(layers.biases()[i].is_some()) << i).sum::<u32>()
             | u32::from(layers.norm.is_some()) << 3
             | u32::from(layers.residual.is_some()) << 4;
         let params = Params {
@@ -255,7 +250,7 @@ impl Projection {
             epsilon: self.epsilon.unwrap_or(0.0),
         };
         let groups = if m == 0 { 0 } else { tiles.div_ceil(SIMDGROUPS * repeats) };
-        let launch = self.kernel(layers, x, &params, [source, self.gated.into(), rows as u32, columns as u32]);
+        let launch = Self::kernel(layers, x, outputs, &params, [source, self.gated.into(), rows as u32, columns as u32])?;
         let launch = launch.with_operations(product_operations(&[m, k, n.iter().sum()]));
         let memory = if kept { shared } else { order::PARTIALS };
         let grid = Extent([groups as u32, m.div_ceil(rows) as u32, 1]);
@@ -263,63 +258,25 @@ impl Projection {
         Ok(plan)
     }
 
-    fn kernel(&self, layers: &Layers, x: Argument, params: &Params, [source, gated, rows, columns]: [u32; 4]) -> Launch {
-        let type_of = |infos: &[Option<TensorInfo>]| infos.iter().flatten().next().map_or(DType::F32, |info| info.dtype);
-        let (norm, weight, bias) = (type_of(&[layers.norm]), type_of(&layers.weights), type_of(&layers.biases));
-        let output = |index: usize| if self.gated && index > 0 || index >= layers.count() { Argument::Absent } else { Argument::Output(index) };
-        let key = KernelKey::new("projection", &[norm, weight, bias]);
+    fn kernel(layers: &Layers, x: Argument, outputs: &[TensorInfo], params: &Params, [source, gated, rows, columns]: [u32; 4]) -> Result<Launch> {
+        let key = KernelKey::new("projection", &[AT.norm, AT.w0, AT.b0].map(|index| layers.dtype(index)));
         let key = key.with("source", source).with("gated", gated).with("rows", rows).with("columns", columns);
-        let buffers = [
-            (Parameter::read("x", DType::F32), x),
-            (Parameter::read("norm", norm).early().or_absent(), Argument::Input(NORM)),
-            (Parameter::read("w0", weight).early(), Argument::Input(WEIGHTS)),
-            (Parameter::read("w1", weight).early().or_absent(), Argument::Input(WEIGHTS + 1)),
-            (Parameter::read("w2", weight).early().or_absent(), Argument::Input(WEIGHTS + 2)),
-            (Parameter::read("b0", bias).or_absent(), Argument::Input(BIASES)),
-            (Parameter::read("b1", bias).or_absent(), Argument::Input(BIASES + 1)),
-            (Parameter::read("b2", bias).or_absent(), Argument::Input(BIASES + 2)),
-            (Parameter::read("residual", DType::F32).or_absent(), Argument::Input(RESIDUAL)),
-            (Parameter::write("y0", DType::F32), output(0)),
-            (Parameter::write("y1", DType::F32).or_absent(), output(1)),
-            (Parameter::write("y2", DType::F32).or_absent(), output(2)),
-        ];
-        Launch::on_gpu(key, METAL, params, buffers)
+        let mut buffers = layers.parameters(outputs)?;
+        buffers[AT.x].1 = x;
+        Ok(Launch::on_gpu(key, METAL, params, buffers))
     }
 }
 
-const INPUTS: &[Port] = &[
-    Port::new("x", &[DType::F32], "[…, k]"),
-    Port::new("norm", DType::FLOATS, "[k], the norm's weight; 1 where absent").or_absent(),
-    Port::new("w0", DType::FLOATS, "[n0, k]"),
-    Port::new("w1", DType::FLOATS, "[n1, k], of the type of w0").or_absent(),
-    Port::new("w2", DType::FLOATS, "[n2, k], of the type of w0").or_absent(),
-    Port::new("b0", DType::FLOATS, "[n0]; none where absent").or_absent(),
-    Port::new("b1", DType::FLOATS, "[n1]; none where absent; biases have one type").or_absent(),
-    Port::new("b2", DType::FLOATS, "[n2]; none where absent").or_absent(),
-    Port::new("residual", &[DType::F32], "[…, n0], added to the product of a single weight").or_absent(),
-];
-
-const OUTPUTS: &[Port] = &[
-    Port::new("y0", &[DType::F32], "[…, n0]"),
-    Port::new("y1", &[DType::F32], "[…, n1], for a second weight that is not the gated one").or_absent(),
-    Port::new("y2", &[DType::F32], "[…, n2], for a third weight").or_absent(),
-];
-
 const ATTRIBUTES: &[AttributeInfo] = &[
-    AttributeInfo {
-        name: "epsilon",
-        kind: AttributeKind::Float,
-        default: Some(""),
-        doc: "normalise the rows of x first, with this added to the mean of the squares",
-    },
-    AttributeInfo { name: "gated", kind: AttributeKind::Bool, default: Some("false"), doc: "give silu(x w0^T + b0) * (x w1^T + b1)" },
+    AttributeInfo::float("epsilon", Some(""), "normalise the rows of x first, with this added to the mean of the squares"),
+    AttributeInfo::bool("gated", Some("false"), "give silu(x w0^T + b0) * (x w1^T + b1)"),
 ];
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     name: "projection",
     summary: "linear layers of one input, strict: rms_norm before, a residual or a gate after, in one launch",
-    inputs: INPUTS,
-    outputs: OUTPUTS,
+    inputs: operands::INPUTS,
+    outputs: operands::OUTPUTS,
     attributes: ATTRIBUTES,
     build: |a| Ok(Box::new(Projection { epsilon: a.optional("epsilon")?, gated: a.flag("gated")? })),
 }];

@@ -2,9 +2,9 @@
 
 use elinvar_core::DType;
 
-use super::{BIASES, NORM, Projection, RESIDUAL, WEIGHTS, X};
+use super::{Projection, operands::AT};
 use crate::{
-    conformance::{Bound, Case, HostTensor},
+    conformance::case::{Bound, Case, HostTensor},
     matmul::oracle::product,
     rms_norm::oracle::rms_norm,
 };
@@ -27,25 +27,25 @@ impl Layers<'_> {
         let Self { m, k, gated, .. } = self;
         let n = self.n.to_vec();
         let uniform = |dtype, dims: &[usize], seed| Some(HostTensor::random(dtype, dims, -1.0, 1.0, seed));
-        let mut inputs = vec![None; RESIDUAL + 1];
-        inputs[X] = uniform(DType::F32, &[m, k], 1);
-        inputs[NORM] = self.norm.and_then(|dtype| uniform(dtype, &[k], 2));
+        let mut inputs = vec![None; AT.residual + 1];
+        inputs[AT.x] = uniform(DType::F32, &[m, k], 1);
+        inputs[AT.norm] = self.norm.and_then(|dtype| uniform(dtype, &[k], 2));
         for (index, &n) in n.iter().enumerate() {
-            inputs[WEIGHTS + index] = uniform(self.weight, &[n, k], 3 + index as u64);
+            inputs[AT.w0 + index] = uniform(self.weight, &[n, k], 3 + index as u64);
             // Not every layer has one.
-            inputs[BIASES + index] = self.bias.filter(|_| index != 1).and_then(|dtype| uniform(dtype, &[n], 6 + index as u64));
+            inputs[AT.b0 + index] = self.bias.filter(|_| index != 1).and_then(|dtype| uniform(dtype, &[n], 6 + index as u64));
         }
-        inputs[RESIDUAL] = if self.residual { uniform(DType::F32, &[m, n[0]], 9) } else { None };
+        inputs[AT.residual] = if self.residual { uniform(DType::F32, &[m, n[0]], 9) } else { None };
         let epsilon = self.norm.is_some().then_some(1e-5f32);
         // Normalised elements are at most about twice as large, and so are sums; a gate multiplies two of them.
         let size = (k as f64).sqrt() * if gated { 2.0 + (k as f64).sqrt() } else { 2.0 };
         let bound = Bound::relative(3e-6).with_absolute((k.div_ceil(256) + 70) as f64 * 2f64.powi(-24) * size);
         Case::new(Projection { epsilon, gated }, inputs, bound, move |i| {
-            let x = epsilon.map_or_else(|| i[X].clone(), |epsilon| rms_norm(&i[X], &i[NORM], k, epsilon.into()));
+            let x = epsilon.map_or_else(|| i[AT.x].clone(), |epsilon| rms_norm(&i[AT.x], &i[AT.norm], k, epsilon.into()));
             let layer = |index: usize| {
-                let sums = product([m, n[index], k], |r, l| x[r * k + l], |c, l| i[WEIGHTS + index][c * k + l]);
-                let bias = |at: usize| i[BIASES + index].get(at % n[index]).unwrap_or(&0.0);
-                sums.iter().enumerate().map(|(at, sum)| sum + bias(at) + i[RESIDUAL].get(at).unwrap_or(&0.0)).collect::<Vec<_>>()
+                let sums = product([m, n[index], k], |r, l| x[r * k + l], |c, l| i[AT.w0 + index][c * k + l]);
+                let bias = |at: usize| i[AT.b0 + index].get(at % n[index]).unwrap_or(&0.0);
+                sums.iter().enumerate().map(|(at, sum)| sum + bias(at) + i[AT.residual].get(at).unwrap_or(&0.0)).collect::<Vec<_>>()
             };
             if gated {
                 return vec![layer(0).iter().zip(layer(1)).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect()];

@@ -170,12 +170,12 @@ template <typename N, typename W, typename C, uint SOURCE, uint GATED, uint ROWS
 [[kernel, max_total_threads_per_threadgroup(256)]] void projection(
     device const float* x [[buffer(0)]],
     device const N* norm [[buffer(1)]],
-    device const W* weight0 [[buffer(2)]],
-    device const W* weight1 [[buffer(3)]],
-    device const W* weight2 [[buffer(4)]],
-    device const C* bias0 [[buffer(5)]],
-    device const C* bias1 [[buffer(6)]],
-    device const C* bias2 [[buffer(7)]],
+    device const W* w0 [[buffer(2)]],
+    device const W* w1 [[buffer(3)]],
+    device const W* w2 [[buffer(4)]],
+    device const C* b0 [[buffer(5)]],
+    device const C* b1 [[buffer(6)]],
+    device const C* b2 [[buffer(7)]],
     device const float* residual [[buffer(8)]],
     device float* y0 [[buffer(9)]],
     device float* y1 [[buffer(10)]],
@@ -189,7 +189,7 @@ template <typename N, typename W, typename C, uint SOURCE, uint GATED, uint ROWS
     typedef Tile<GATED, W, C, ROWS, COLUMNS> Part;
     typedef typename Rows<SOURCE, N>::Type X;
     const uint row = group.y * ROWS, k = uint(p.k);
-    const Layers<W, C> layers = {{weight0, bias0, y0, uint(p.n[0])}, {weight1, bias1, y1, uint(p.n[1])}, {weight2, bias2, y2, uint(p.n[2])}};
+    const Layers<W, C> layers = {{w0, b0, y0, uint(p.n[0])}, {w1, b1, y1, uint(p.n[1])}, {w2, b2, y2, uint(p.n[2])}};
     uint number = group.x * p.repeats * PROJECTION_SIMDGROUPS + simdgroup;
     const uint end = min(number + p.repeats * PROJECTION_SIMDGROUPS, p.tiles);
     const Rows<SOURCE, N> source(norm, p, simdgroup, lane);

@@ -1,10 +1,11 @@
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Parameter, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Result, Shape};
 
-use super::{Geometry, KEEPDIMS, NUMBERS, SHARED, arg_cpu, lay_out, output_shape};
+use super::{Geometry, KEEPDIMS, SHARED, arg_cpu, lay_out, output_shape};
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Attributes, Description, Launch, Operator, Plan, Port, TensorInfo,
+    AttributeInfo, Attributes, Description, Launch, Operator, Plan, TensorInfo,
     metal::{metal_file, params},
-    order, required,
+    order,
+    signature::operands,
 };
 
 /// The index of the largest or smallest element. Input `x […]`, floats or integers.
@@ -51,10 +52,17 @@ impl ArgReduce {
     }
 }
 
+operands! {
+    pub(super) mod operands {
+        x: read(DType::NUMBERS), "[…]";
+        -> index: write(INDICES), "the shape of x without the axis, or 1 there";
+    }
+}
+
 impl Operator for ArgReduce {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let x = required(inputs, 0, "x")?;
-        arg_cpu::kernel(x.dtype, self.dtype, self.largest)?;
+        let operands::Inputs { x } = operands::Inputs::new(self.name(), inputs)?;
+        operands::OUTPUTS[0].check(self.name(), self.dtype)?;
         let reduced = self.reduced(x.shape())?;
         let output = output_shape(x.shape(), &reduced, self.keepdims)?;
         let length = Geometry::new(x.shape(), &reduced).length;
@@ -67,32 +75,25 @@ impl Operator for ArgReduce {
         Ok(vec![TensorInfo::of(self.dtype, output)])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let x = required(inputs, 0, "x")?;
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        let inputs = operands::Inputs::new(self.name(), inputs)?;
+        let x = inputs.x;
         let geometry = Geometry::new(x.shape(), &self.reduced(x.shape())?);
         let params = Params { geometry, select_last: self.select_last.into(), reserved: 0 };
-        let buffers = [(Parameter::read("x", x.dtype), Argument::Input(0)), (Parameter::write("index", self.dtype), Argument::Output(0))];
         let key = KernelKey::new(self.name(), &[x.dtype, self.dtype]).with("columns", geometry.inner > 1);
         let form = MetalForm::new(FILES, "arg_reduce").with_arguments(if self.largest { &["ArgMax"] } else { &["ArgMin"] });
-        let launch = Launch::new(key, arg_cpu::kernel(x.dtype, self.dtype, self.largest)?, &params, buffers).with_metal(form);
+        let launch = Launch::new(key, arg_cpu::kernel(x.dtype, self.dtype, self.largest)?, &params, inputs.parameters(outputs)?).with_metal(form);
         let candidate = 2 * x.dtype.size().max(4);
         Ok(lay_out(launch, &geometry, device, candidate, 1).into())
     }
 }
 
 const INDICES: &[DType] = &[DType::I64, DType::I32, DType::U32];
-const INPUTS: &[Port] = &[Port::new("x", NUMBERS, "[…]")];
-const OUTPUTS: &[Port] = &[Port::new("index", INDICES, "the shape of x without the axis, or 1 there")];
 const ATTRIBUTES: &[AttributeInfo] = &[
-    AttributeInfo {
-        name: "axis",
-        kind: AttributeKind::Int,
-        default: Some(""),
-        doc: "the axis, negative counting from the end; without it the index counts through the whole tensor",
-    },
+    AttributeInfo::int("axis", Some(""), "the axis, negative counting from the end; without it the index counts through the whole tensor"),
     KEEPDIMS,
-    AttributeInfo { name: "select_last_index", kind: AttributeKind::Bool, default: Some("false"), doc: "of equal elements take the last" },
-    AttributeInfo { name: "dtype", kind: AttributeKind::Text, default: Some("i64"), doc: "type of the index: i64, i32 or u32" },
+    AttributeInfo::bool("select_last_index", Some("false"), "of equal elements take the last"),
+    AttributeInfo::text("dtype", Some("i64"), "type of the index: i64, i32 or u32"),
 ];
 
 fn build(a: &Attributes, largest: bool) -> Result<Box<dyn Operator>> {
@@ -108,8 +109,8 @@ fn build(a: &Attributes, largest: bool) -> Result<Box<dyn Operator>> {
 pub(super) const ARGMAX: Description = Description {
     name: "argmax",
     summary: "index of the largest element along an axis",
-    inputs: INPUTS,
-    outputs: OUTPUTS,
+    inputs: operands::INPUTS,
+    outputs: operands::OUTPUTS,
     attributes: ATTRIBUTES,
     build: |a| build(a, true),
 };
@@ -117,8 +118,8 @@ pub(super) const ARGMAX: Description = Description {
 pub(super) const ARGMIN: Description = Description {
     name: "argmin",
     summary: "index of the smallest element along an axis",
-    inputs: INPUTS,
-    outputs: OUTPUTS,
+    inputs: operands::INPUTS,
+    outputs: operands::OUTPUTS,
     attributes: ATTRIBUTES,
     build: |a| build(a, false),
 };

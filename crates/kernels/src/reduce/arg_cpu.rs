@@ -1,15 +1,20 @@
 //! The CPU kernel of the arg reductions. A row is folded to its best element, then searched for it: two looks, both in vectors. Columns keep
 //! their best element and its index line by line.
 
-use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
+use elinvar_core::{DType, Element, HostArguments, HostKernel, Result};
 use half::{bf16, f16};
 
-use super::{Geometry, arg::Params, cpu::Units};
+use super::{
+    Geometry,
+    arg::{Params, operands::AT},
+    cpu::Units,
+};
 use crate::{
     elementwise::dispatch::for_numbers,
     float::Float,
     order,
     parallel::{Shared, for_each},
+    signature::no_kernel,
     simd,
 };
 
@@ -119,18 +124,15 @@ pub(super) fn kernel(x: DType, index: DType, largest: bool) -> Result<HostKernel
             (DType::I64, false) => run::<T, i64, Smallest>,
             (DType::I32, false) => run::<T, i32, Smallest>,
             (DType::U32, false) => run::<T, u32, Smallest>,
-            _ => return Err(Error::invalid_argument(format!("indices of type {index}: i64, i32 or u32 expected"))),
+            _ => return Err(no_kernel("argmax", index)),
         })
     }
-    for_numbers!(x, T => with::<T>(index, largest)).unwrap_or_else(|| {
-        let name = if largest { "argmax" } else { "argmin" };
-        Err(Error::invalid_argument(format!("{name} of {x} is not defined: cast it first")))
-    })
+    for_numbers!(x, T => with::<T>(index, largest)).unwrap_or_else(|| Err(no_kernel("argmax", x)))
 }
 
 fn run<T: Candidate, I: Index, S: Side>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let Params { geometry, select_last, .. } = arguments.params()?;
-    let (x, y) = (arguments.input::<T>(0)?, Shared::new(arguments.output::<I>(1)?));
+    let (x, y) = (arguments.input::<T>(AT.x)?, Shared::new(arguments.output::<I>(AT.index)?));
     find::<T, S>(x, &geometry, select_last != 0, &|first, found| {
         // SAFETY: the outputs of one unit, which belong to its task.
         let out = unsafe { y.part(first, found.len()) };

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use elinvar_core::{DType, HostArguments, HostKernel, Result};
 
-use super::{Geometry, Reduction};
+use super::{Geometry, Reduction, operands::AT};
 use crate::{
     float::{Float, with_float},
     math,
@@ -74,7 +74,7 @@ const ROOT: u8 = 2;
 
 fn run<T: Float, S: Step, const FINISH: u8>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let geometry: Geometry = arguments.params()?;
-    let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(1)?);
+    let (x, y) = (arguments.input::<T>(AT.x)?, arguments.output::<T>(AT.y)?);
     let totals = totals::<T, S>(x, &geometry, None);
     for (y, total) in y.iter_mut().zip(totals) {
         *y = T::from_f32(match FINISH {
@@ -88,7 +88,7 @@ fn run<T: Float, S: Step, const FINISH: u8>(arguments: &mut HostArguments<'_>) -
 
 fn run_log_sum_exp<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let geometry: Geometry = arguments.params()?;
-    let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(1)?);
+    let (x, y) = (arguments.input::<T>(AT.x)?, arguments.output::<T>(AT.y)?);
     let mut shifts = totals::<T, Max>(x, &geometry, None);
     shifts.iter_mut().filter(|m| !m.is_finite()).for_each(|m| *m = 0.0);
     let totals = totals::<T, SumExp>(x, &geometry, Some(&shifts));

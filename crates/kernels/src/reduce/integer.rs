@@ -1,14 +1,15 @@
 //! The CPU kernel for integers and bools: exact, so lines are simply folded in the order they lie in memory.
 
-use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
+use elinvar_core::{DType, Element, HostArguments, HostKernel, Result};
 
-use super::{Geometry, Reduction};
+use super::{Geometry, Reduction, operands::AT};
 use crate::{
     elementwise::{
         dispatch::{Truth, for_integers},
         number::Number,
     },
     parallel::{Shared, for_each},
+    signature::no_kernel,
 };
 
 pub(super) fn kernel(reduction: Reduction, dtype: DType) -> Result<HostKernel> {
@@ -22,7 +23,7 @@ pub(super) fn kernel(reduction: Reduction, dtype: DType) -> Result<HostKernel> {
         (Reduction::Min, _) => for_integers!(dtype, T => (|a| run::<T>(a, T::MAX, Number::min)) as HostKernel),
         _ => None,
     };
-    found.ok_or_else(|| Error::invalid_argument(format!("{} of {dtype} is not defined: cast it first", reduction.name())))
+    found.ok_or_else(|| no_kernel(reduction.name(), dtype))
 }
 
 fn any(arguments: &mut HostArguments<'_>) -> Result<()> {
@@ -36,7 +37,7 @@ fn all(arguments: &mut HostArguments<'_>) -> Result<()> {
 #[inline(always)]
 fn run<T: Element>(arguments: &mut HostArguments<'_>, identity: T, op: impl Fn(T, T) -> T + Copy + Send + Sync) -> Result<()> {
     let geometry: Geometry = arguments.params()?;
-    let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(1)?);
+    let (x, y) = (arguments.input::<T>(AT.x)?, arguments.output::<T>(AT.y)?);
     y.fill(identity);
     if x.is_empty() {
         return Ok(());

@@ -20,15 +20,16 @@ mod integer;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Extent, HostKernel, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Extent, HostKernel, KernelKey, MetalFile, MetalForm, Result};
 
 pub use arg::ArgReduce;
 use geometry::{Geometry, output_shape, reduced_axes};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, math,
+    AttributeInfo, Description, Launch, Operator, Plan, Port, TensorInfo, math,
     metal::{self, metal_file},
-    order, required,
+    order,
+    signature::{limited, operands},
 };
 
 /// What a reduction computes.
@@ -131,49 +132,58 @@ fn lay_out(launch: Launch, geometry: &Geometry, device: &DeviceProperties, accum
     launch.over(Extent::linear(groups as u32), Extent::linear(THREADS as u32)).with_threadgroup_memory(memory)
 }
 
+operands! {
+    pub(super) mod operands {
+        x: read(DType::ALL), "[…]";
+        -> y: write(like x), "the shape of x without the reduced axes, or 1 there";
+    }
+}
+
+const FLOATS: &[Port; 2] = &limited(operands::ALL, DType::FLOATS);
+const NUMBERS: &[Port; 2] = &limited(operands::ALL, DType::NUMBERS);
+
+impl Reduction {
+    /// The operands: any type has an order, a number has sums.
+    const fn ports(self) -> &'static [Port; 2] {
+        match self {
+            Reduction::Max | Reduction::Min => &operands::ALL,
+            Reduction::Sum | Reduction::Prod => NUMBERS,
+            Reduction::Mean | Reduction::SumSquare | Reduction::L2 | Reduction::LogSumExp => FLOATS,
+        }
+    }
+}
+
 impl Operator for Reduce {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let x = required(inputs, 0, "x")?;
-        kernel(self.reduction, x.dtype)?;
+        let operands::Inputs { x } = operands::Inputs::of(self.reduction.name(), &self.reduction.ports()[..1], inputs)?;
         let reduced = reduced_axes(x.shape(), &self.axes)?;
         Ok(vec![TensorInfo::of(x.dtype, output_shape(x.shape(), &reduced, self.keepdims)?)])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let x = required(inputs, 0, "x")?;
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        let inputs = operands::Inputs::new(self.reduction.name(), inputs)?;
+        let x = inputs.x;
         let geometry = Geometry::new(x.shape(), &reduced_axes(x.shape(), &self.axes)?);
-        let buffers = [(Parameter::read("x", x.dtype), Argument::Input(0)), (Parameter::write("y", x.dtype), Argument::Output(0))];
         let key = KernelKey::new(self.reduction.name(), &[x.dtype]).with("columns", geometry.inner > 1);
         let (form, accumulator) = metal(self.reduction, x.dtype);
-        let launch = Launch::new(key, kernel(self.reduction, x.dtype)?, &geometry, buffers).with_metal(form);
+        let launch = Launch::new(key, kernel(self.reduction, x.dtype)?, &geometry, inputs.parameters(outputs)?).with_metal(form);
         let folds = if self.reduction == Reduction::LogSumExp { 2 } else { 1 };
         Ok(lay_out(launch, &geometry, device, accumulator, folds).into())
     }
 }
 
-const KEEPDIMS: AttributeInfo =
-    AttributeInfo { name: "keepdims", kind: AttributeKind::Bool, default: Some("true"), doc: "keep the reduced axes, with extents of one" };
+const KEEPDIMS: AttributeInfo = AttributeInfo::bool("keepdims", Some("true"), "keep the reduced axes, with extents of one");
 
-const ATTRIBUTES: &[AttributeInfo] = &[
-    AttributeInfo {
-        name: "axes",
-        kind: AttributeKind::Ints,
-        default: Some(""),
-        doc: "the reduced axes, negative ones counting from the end; none for all",
-    },
-    KEEPDIMS,
-];
-
-const NUMBERS: &[DType] =
-    &[DType::F32, DType::F16, DType::BF16, DType::I8, DType::I16, DType::I32, DType::I64, DType::U8, DType::U16, DType::U32, DType::U64];
+const ATTRIBUTES: &[AttributeInfo] =
+    &[AttributeInfo::ints("axes", Some(""), "the reduced axes, negative ones counting from the end; none for all"), KEEPDIMS];
 
 macro_rules! description {
-    ($reduction:expr, $dtypes:expr, $summary:expr) => {
+    ($reduction:expr, $summary:expr) => {
         Description {
             name: $reduction.name(),
             summary: $summary,
-            inputs: &[Port::new("x", $dtypes, "[…]")],
-            outputs: &[Port::new("y", $dtypes, "the shape of x without the reduced axes, or 1 there")],
+            inputs: $reduction.ports().split_at(1).0,
+            outputs: $reduction.ports().split_at(1).1,
             attributes: ATTRIBUTES,
             build: |a| Ok(Box::new(Reduce { reduction: $reduction, axes: a.list("axes")?.unwrap_or_default(), keepdims: a.flag("keepdims")? })),
         }
@@ -181,14 +191,14 @@ macro_rules! description {
 }
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
-    description!(Reduction::Sum, NUMBERS, "sum along axes"),
-    description!(Reduction::Mean, DType::FLOATS, "mean along axes"),
-    description!(Reduction::Max, DType::ALL, "largest element along axes"),
-    description!(Reduction::Min, DType::ALL, "smallest element along axes"),
-    description!(Reduction::Prod, NUMBERS, "product along axes"),
-    description!(Reduction::SumSquare, DType::FLOATS, "sum of the squares along axes"),
-    description!(Reduction::L2, DType::FLOATS, "square root of the sum of the squares along axes"),
-    description!(Reduction::LogSumExp, DType::FLOATS, "logarithm of the sum of the exponentials along axes"),
+    description!(Reduction::Sum, "sum along axes"),
+    description!(Reduction::Mean, "mean along axes"),
+    description!(Reduction::Max, "largest element along axes"),
+    description!(Reduction::Min, "smallest element along axes"),
+    description!(Reduction::Prod, "product along axes"),
+    description!(Reduction::SumSquare, "sum of the squares along axes"),
+    description!(Reduction::L2, "square root of the sum of the squares along axes"),
+    description!(Reduction::LogSumExp, "logarithm of the sum of the exponentials along axes"),
     arg::ARGMAX,
     arg::ARGMIN,
 ];

@@ -3,7 +3,7 @@
 use elinvar_core::DType;
 
 use super::{ArgReduce, Reduce, Reduction};
-use crate::conformance::{Bound, Case, HostTensor, for_lengths};
+use crate::conformance::case::{Bound, Case, HostTensor, for_lengths};
 
 /// One output from its elements.
 pub(crate) fn reduce(reduction: Reduction, x: &[f64]) -> f64 {

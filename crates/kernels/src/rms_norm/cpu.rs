@@ -2,7 +2,7 @@
 
 use elinvar_core::{DType, HostArguments, HostKernel, Result};
 
-use super::Params;
+use super::{Params, added, operands::AT};
 use crate::{
     float::{Float, widen, with_float},
     order,
@@ -21,7 +21,7 @@ pub(super) fn add_kernel(x: DType, weight: DType) -> Result<HostKernel> {
 
 fn run<T: Float, W: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let Params { rows, epsilon, .. } = arguments.params()?;
-    let (x, weight, y) = (arguments.input::<T>(0)?, arguments.optional::<W>(1)?.map(widen), arguments.output::<T>(2)?);
+    let (x, weight, y) = (arguments.input::<T>(AT.x)?, arguments.optional::<W>(AT.weight)?.map(widen), arguments.output::<T>(AT.y)?);
     let (n, weight) = (rows.length as usize, weight.as_deref());
     for_each_block(n, x, y, |_, x, y| in_f32(n, x, y, |_, x, y, ahead| rms_norm(x, weight, y, n, epsilon, ahead)));
     Ok(())
@@ -29,8 +29,9 @@ fn run<T: Float, W: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
 
 fn run_add<T: Float, W: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let Params { rows, epsilon, .. } = arguments.params()?;
-    let (a, b, weight) = (arguments.input::<T>(0)?, arguments.input::<T>(1)?, arguments.optional::<W>(2)?.map(widen));
-    let (sum, y) = (Shared::new(arguments.output::<T>(3)?), arguments.output::<T>(4)?);
+    const AT: added::Places = added::AT;
+    let (a, b, weight) = (arguments.input::<T>(AT.a)?, arguments.input::<T>(AT.b)?, arguments.optional::<W>(AT.weight)?.map(widen));
+    let (sum, y) = (Shared::new(arguments.output::<T>(AT.sum)?), arguments.output::<T>(AT.y)?);
     let (n, weight) = (rows.length as usize, weight.as_deref());
     for_each_block(n, a, y, |first, a, y| {
         // SAFETY: the rows of this block, which belong to one task.

@@ -13,14 +13,15 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Parameter, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Result, Shape};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Definition, Description, Launch, Operator, Plan, Port, TensorInfo,
+    AttributeInfo, Definition, Description, Launch, Operator, Plan, TensorInfo,
     binary::{Binary, BinaryOp},
     metal::{self, metal_file, params},
-    optional, order, required,
+    order,
     rows::Rows,
+    signature::operands,
 };
 
 /// RMS normalisation. Inputs `x […]` and, optionally, `weight` of the shape of the normalised axes.
@@ -57,7 +58,6 @@ const FILES: &[MetalFile] = &[metal::TYPES, order::METAL, Rows::METAL, Params::M
 pub(crate) fn check_weight(shape: &Shape, axis: isize, weight: Option<TensorInfo>, name: &str) -> Result<()> {
     let normalised = &shape[shape.axis(axis)?..];
     match weight {
-        Some(w) if !w.dtype.is_float() => Err(Error::invalid_argument(format!("{name} is {}: f32, f16 or bf16 expected", w.dtype))),
         Some(w) if **w.shape() != *normalised => {
             Err(Error::invalid_argument(format!("{name} has shape {}: {normalised:?} expected, the normalised axes of x", w.shape())))
         }
@@ -65,61 +65,61 @@ pub(crate) fn check_weight(shape: &Shape, axis: isize, weight: Option<TensorInfo
     }
 }
 
-/// Whether there is a weight, and its type.
-fn weight_type(weight: Option<TensorInfo>) -> (u32, DType) {
-    weight.map_or((0, DType::F32), |w| (1, w.dtype))
+const WEIGHT: &str = "the shape of x from axis on; 1 where absent";
+
+operands! {
+    x: read(DType::FLOATS), "[…]";
+    weight: read(DType::FLOATS) optional, WEIGHT;
+    -> y: write(like x), "as x";
+}
+
+operands! {
+    mod added {
+        a: read(DType::FLOATS), "[…]";
+        b: read(like a), "as a";
+        weight: read(DType::FLOATS) optional, WEIGHT;
+        -> sum: write(like a), "as a";
+        y: write(like a), "as a";
+    }
 }
 
 impl Operator for RmsNorm {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let x = required(inputs, 0, "x")?;
-        check_weight(x.shape(), self.axis, optional(inputs, 1), "weight")?;
-        cpu::kernel(x.dtype, DType::F32)?;
+        let operands::Inputs { x, weight } = operands::Inputs::new("rms_norm", inputs)?;
+        check_weight(x.shape(), self.axis, weight, "weight")?;
         Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let x = required(inputs, 0, "x")?;
-        let (weighted, weight) = weight_type(optional(inputs, 1));
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        let inputs = operands::Inputs::new("rms_norm", inputs)?;
+        let (x, weight) = (inputs.x, inputs.dtype(operands::AT.weight));
         let rows = Rows::from_axis(x.shape(), self.axis)?;
-        let buffers = [
-            (Parameter::read("x", x.dtype), Argument::Input(0)),
-            (Parameter::read("weight", weight).or_absent(), Argument::Input(1)),
-            (Parameter::write("y", x.dtype), Argument::Output(0)),
-        ];
-        let params = Params { rows, epsilon: self.epsilon, weighted };
+        let params = Params { rows, epsilon: self.epsilon, weighted: inputs.weight.is_some().into() };
         let key = rows.key(KernelKey::new("rms_norm", &[x.dtype, weight])).with("threads", order::row_threads_bound(rows.length as usize));
-        let launch = Launch::new(key, cpu::kernel(x.dtype, weight)?, &params, buffers).with_metal(MetalForm::new(FILES, "rms_norm"));
+        let launch =
+            Launch::new(key, cpu::kernel(x.dtype, weight)?, &params, inputs.parameters(outputs)?).with_metal(MetalForm::new(FILES, "rms_norm"));
         Ok(rows.launch(launch, device).with_threadgroup_memory(order::PARTIALS).into())
     }
 }
 
 impl Operator for AddRmsNorm {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let (a, b) = (required(inputs, 0, "a")?, required(inputs, 1, "b")?);
-        if (a.dtype, a.shape()) != (b.dtype, b.shape()) {
-            let (x, y) = (a.shape(), b.shape());
-            return Err(Error::invalid_argument(format!("a is {} {x} and b is {} {y}: they must be alike", a.dtype, b.dtype)));
+        let added::Inputs { a, b, weight } = added::Inputs::new("add_rms_norm", inputs)?;
+        if a.shape() != b.shape() {
+            return Err(Error::invalid_argument(format!("add_rms_norm: a has shape {} and b {}: they must be alike", a.shape(), b.shape())));
         }
-        check_weight(a.shape(), self.axis, optional(inputs, 2), "weight")?;
-        cpu::add_kernel(a.dtype, DType::F32)?;
+        check_weight(a.shape(), self.axis, weight, "weight")?;
         Ok(vec![TensorInfo::of(a.dtype, *a.shape()); 2])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let a = required(inputs, 0, "a")?;
-        let (weighted, weight) = weight_type(optional(inputs, 2));
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        let inputs = added::Inputs::new("add_rms_norm", inputs)?;
+        let (a, weight) = (inputs.a, inputs.dtype(added::AT.weight));
         let rows = Rows::from_axis(a.shape(), self.axis)?;
-        let buffers = [
-            (Parameter::read("a", a.dtype), Argument::Input(0)),
-            (Parameter::read("b", a.dtype), Argument::Input(1)),
-            (Parameter::read("weight", weight).or_absent(), Argument::Input(2)),
-            (Parameter::write("sum", a.dtype), Argument::Output(0)),
-            (Parameter::write("y", a.dtype), Argument::Output(1)),
-        ];
-        let params = Params { rows, epsilon: self.epsilon, weighted };
+        let params = Params { rows, epsilon: self.epsilon, weighted: inputs.weight.is_some().into() };
         let key = rows.key(KernelKey::new("add_rms_norm", &[a.dtype, weight])).with("threads", order::row_threads_bound(rows.length as usize));
-        let launch = Launch::new(key, cpu::add_kernel(a.dtype, weight)?, &params, buffers).with_metal(MetalForm::new(FILES, "add_rms_norm"));
+        let launch = Launch::new(key, cpu::add_kernel(a.dtype, weight)?, &params, inputs.parameters(outputs)?)
+            .with_metal(MetalForm::new(FILES, "add_rms_norm"));
         Ok(rows.launch(launch, device).with_threadgroup_memory(order::PARTIALS).into())
     }
 
@@ -134,27 +134,25 @@ impl Operator for AddRmsNorm {
     }
 }
 
-const WEIGHT: Port = Port::new("weight", DType::FLOATS, "the shape of x from axis on; 1 where absent").or_absent();
-
 const ATTRIBUTES: &[AttributeInfo] = &[
-    AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("-1"), doc: "the first normalised axis; negative counts from the end" },
-    AttributeInfo { name: "epsilon", kind: AttributeKind::Float, default: Some("1e-5"), doc: "added to the mean of the squares" },
+    AttributeInfo::int("axis", Some("-1"), "the first normalised axis; negative counts from the end"),
+    AttributeInfo::float("epsilon", Some("1e-5"), "added to the mean of the squares"),
 ];
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {
         name: "rms_norm",
         summary: "x / sqrt(mean x^2 + epsilon) * weight over the axes from axis on",
-        inputs: &[Port::new("x", DType::FLOATS, "[…]"), WEIGHT],
-        outputs: &[Port::new("y", DType::FLOATS, "as x")],
+        inputs: operands::INPUTS,
+        outputs: operands::OUTPUTS,
         attributes: ATTRIBUTES,
         build: |a| Ok(Box::new(RmsNorm { axis: a.get("axis")?, epsilon: a.get("epsilon")? })),
     },
     Description {
         name: "add_rms_norm",
         summary: "sum = a + b and its rms_norm",
-        inputs: &[Port::new("a", DType::FLOATS, "[…]"), Port::new("b", DType::FLOATS, "as a"), WEIGHT],
-        outputs: &[Port::new("sum", DType::FLOATS, "as a"), Port::new("y", DType::FLOATS, "as a")],
+        inputs: added::INPUTS,
+        outputs: added::OUTPUTS,
         attributes: ATTRIBUTES,
         build: |a| Ok(Box::new(AddRmsNorm { axis: a.get("axis")?, epsilon: a.get("epsilon")? })),
     },

@@ -3,7 +3,7 @@
 use elinvar_core::DType;
 
 use super::{AddRmsNorm, RmsNorm};
-use crate::conformance::{Bound, Case, HostTensor, KEPT, for_rows};
+use crate::conformance::case::{Bound, Case, HostTensor, KEPT, for_rows};
 
 /// Normalises rows of `n` elements; an empty `weight` counts as ones.
 pub(crate) fn rms_norm(x: &[f64], weight: &[f64], n: usize, epsilon: f64) -> Vec<f64> {

@@ -2,34 +2,31 @@
 
 use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
 
-use super::Params;
+use super::{Params, embedding, operands::AT};
 use crate::{
     float::{Float, with_float},
     gather::index::{Index, for_indices},
     math,
     parallel::{Shared, for_each},
     rows::{rows_per_task, with_scratch},
+    signature::no_kernel,
     simd,
 };
 
 pub(super) fn kernel(x: DType, positions: DType) -> Result<HostKernel> {
-    with_float!(x, "rope", T => for_indices!(positions, P => run::<T, P> as HostKernel).ok_or_else(|| refuse(positions)))
+    with_float!(x, "rope", T => for_indices!(positions, P => run::<T, P> as HostKernel).ok_or_else(|| no_kernel("rope", positions)))
 }
 
 pub(super) fn cached_kernel(x: DType, cache: DType, positions: DType) -> Result<HostKernel> {
     with_float!(x, "rotary_embedding", T => with_float!(cache, "a cache", C => {
-        for_indices!(positions, P => run_cached::<T, C, P> as HostKernel).ok_or_else(|| refuse(positions))
+        for_indices!(positions, P => run_cached::<T, C, P> as HostKernel).ok_or_else(|| no_kernel("rope", positions))
     }))
-}
-
-fn refuse(positions: DType) -> Error {
-    Error::invalid_argument(format!("positions are {positions}: i32, i64 or u32 expected"))
 }
 
 fn run<T: Float + Default, P: Index>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let params: Params = arguments.params()?;
-    let (positions, frequencies) = (arguments.input::<P>(1)?, arguments.input::<f32>(2)?);
-    let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(3)?);
+    let (positions, frequencies) = (arguments.input::<P>(AT.positions)?, arguments.input::<f32>(AT.frequencies)?);
+    let (x, y) = (arguments.input::<T>(AT.x)?, arguments.output::<T>(AT.y)?);
     for_each_token(&params, x, y, |batch, token, cos, sin| {
         let position = positions[batch * params.position_stride as usize + token];
         angles(frequencies, position.wide() as f32, cos, sin);
@@ -38,14 +35,16 @@ fn run<T: Float + Default, P: Index>(arguments: &mut HostArguments<'_>) -> Resul
 }
 
 fn run_cached<T: Float + Default, C: Float, P: Index>(arguments: &mut HostArguments<'_>) -> Result<()> {
+    const AT: embedding::operands::Places = embedding::operands::AT;
     let params: Params = arguments.params()?;
-    let (cosines, sines, positions) = (arguments.input::<C>(1)?, arguments.input::<C>(2)?, arguments.optional::<P>(3)?);
+    let (cosines, sines, positions) =
+        (arguments.input::<C>(AT.cos_cache)?, arguments.input::<C>(AT.sin_cache)?, arguments.optional::<P>(AT.position_ids)?);
     let outside = |(_, position): &(usize, i64)| !(0..params.cache_rows as i64).contains(position);
     if let Some((number, position)) = positions.and_then(|p| p.iter().map(|p| p.wide()).enumerate().find(outside)) {
         let rows = params.cache_rows;
         return Err(Error::invalid_argument(format!("position {position} (number {number}) is outside caches of {rows} rows: use caches with more")));
     }
-    let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(4)?);
+    let (x, y) = (arguments.input::<T>(AT.x)?, arguments.output::<T>(AT.y)?);
     for_each_token(&params, x, y, |batch, token, cos, sin| {
         let position = match positions {
             Some(positions) => positions[batch * params.position_stride as usize + token].wide(),

@@ -1,7 +1,7 @@
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalForm, Result};
 
 use super::{FILES, INTERLEAVED, Params, check_half, cpu, position_stride};
-use crate::{Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, gather::index, optional, required};
+use crate::{AttributeInfo, Description, Launch, Operator, Plan, TensorInfo, gather::index, signature::operands};
 
 /// Rotary position embedding by caches of cosines and sines: ONNX `RotaryEmbedding`.
 ///
@@ -20,9 +20,19 @@ pub struct RotaryEmbedding {
 
 const METAL: MetalForm = MetalForm::new(FILES, "rotary_embedding").with_refusal("a position is outside the caches: use caches with more rows");
 
+operands! {
+    pub(super) mod operands {
+        x: read(DType::FLOATS), "[batch, heads, tokens, head_dim], or [batch, tokens, heads * head_dim] with num_heads";
+        cos_cache: read(DType::FLOATS), "[positions, rotary_dim / 2]; without position_ids [batch, tokens, rotary_dim / 2]";
+        sin_cache: read(like cos_cache), "as cos_cache";
+        position_ids: read(index::TYPES) optional, "[batch, tokens] or [tokens]";
+        -> y: write(like x), "as x";
+    }
+}
+
 impl RotaryEmbedding {
-    fn params(&self, inputs: &[Option<TensorInfo>]) -> Result<Params> {
-        let x = required(inputs, 0, "x")?;
+    fn params(&self, inputs: operands::Inputs) -> Result<Params> {
+        let operands::Inputs { x, cos_cache: cos, sin_cache: sin, position_ids: positions } = inputs;
         let heads = self.num_heads;
         let ([batches, tokens, heads, dim], head_major) = match **x.shape() {
             [batches, heads, tokens, dim] if self.num_heads == 0 || self.num_heads == heads => ([batches, tokens, heads, dim], true),
@@ -34,13 +44,11 @@ impl RotaryEmbedding {
                 )));
             }
         };
-        let (cos, sin) = (required(inputs, 1, "cos_cache")?, required(inputs, 2, "sin_cache")?);
-        if (cos.dtype, cos.shape()) != (sin.dtype, sin.shape()) {
+        if cos.shape() != sin.shape() {
             return Err(Error::invalid_argument(format!("cos_cache has shape {} and sin_cache {}: they must be alike", cos.shape(), sin.shape())));
         }
         let rotary = if self.rotary_embedding_dim == 0 { dim } else { self.rotary_embedding_dim };
         let half = check_half(rotary / 2, dim)?;
-        let positions = optional(inputs, 3);
         let cache_rows = match **cos.shape() {
             [rows, n] if positions.is_some() && n == rotary / 2 => rows,
             [b, t, n] if positions.is_none() && (b, t, n) == (batches, tokens, rotary / 2) => b * t,
@@ -68,25 +76,16 @@ impl RotaryEmbedding {
 
 impl Operator for RotaryEmbedding {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let (x, cos) = (required(inputs, 0, "x")?, required(inputs, 1, "cos_cache")?);
+        let inputs = operands::Inputs::new("rotary_embedding", inputs)?;
         self.params(inputs)?;
-        cpu::cached_kernel(x.dtype, cos.dtype, optional(inputs, 3).map_or(DType::I32, |p| p.dtype))?;
-        Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
+        Ok(vec![TensorInfo::of(inputs.x.dtype, *inputs.x.shape())])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let (x, cos) = (required(inputs, 0, "x")?, required(inputs, 1, "cos_cache")?);
-        let positions = optional(inputs, 3).map_or(DType::I32, |p| p.dtype);
-        let buffers = [
-            (Parameter::read("x", x.dtype), Argument::Input(0)),
-            (Parameter::read("cos_cache", cos.dtype), Argument::Input(1)),
-            (Parameter::read("sin_cache", cos.dtype), Argument::Input(2)),
-            (Parameter::read("position_ids", positions).or_absent(), Argument::Input(3)),
-            (Parameter::write("y", x.dtype), Argument::Output(0)),
-        ];
-        let params = self.params(inputs)?;
-        let key = KernelKey::new("rotary_embedding", &[x.dtype, cos.dtype, positions]);
-        let launch = Launch::new(key, cpu::cached_kernel(x.dtype, cos.dtype, positions)?, &params, buffers);
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        let inputs = operands::Inputs::new("rotary_embedding", inputs)?;
+        let (params, x, cos, positions) = (self.params(inputs)?, inputs.x.dtype, inputs.cos_cache.dtype, inputs.dtype(operands::AT.position_ids));
+        let key = KernelKey::new("rotary_embedding", &[x, cos, positions]);
+        let launch = Launch::new(key, cpu::cached_kernel(x, cos, positions)?, &params, inputs.parameters(outputs)?);
         Ok(params.launch(launch.with_metal(METAL), device).into())
     }
 }
@@ -94,22 +93,12 @@ impl Operator for RotaryEmbedding {
 pub(super) const DESCRIPTION: Description = Description {
     name: "rotary_embedding",
     summary: "rotary position embedding by caches of cosines and sines",
-    inputs: &[
-        Port::new("x", DType::FLOATS, "[batch, heads, tokens, head_dim], or [batch, tokens, heads * head_dim] with num_heads"),
-        Port::new("cos_cache", DType::FLOATS, "[positions, rotary_dim / 2]; without position_ids [batch, tokens, rotary_dim / 2]"),
-        Port::new("sin_cache", DType::FLOATS, "as cos_cache"),
-        Port::new("position_ids", index::TYPES, "[batch, tokens] or [tokens]").or_absent(),
-    ],
-    outputs: &[Port::new("y", DType::FLOATS, "as x")],
+    inputs: operands::INPUTS,
+    outputs: operands::OUTPUTS,
     attributes: &[
         INTERLEAVED,
-        AttributeInfo {
-            name: "rotary_embedding_dim",
-            kind: AttributeKind::Int,
-            default: Some("0"),
-            doc: "rotating elements of a head, the rest is copied; 0 for all",
-        },
-        AttributeInfo { name: "num_heads", kind: AttributeKind::Int, default: Some("0"), doc: "heads of a three-dimensional x" },
+        AttributeInfo::int("rotary_embedding_dim", Some("0"), "rotating elements of a head, the rest is copied; 0 for all"),
+        AttributeInfo::int("num_heads", Some("0"), "heads of a three-dimensional x"),
     ],
     build: |a| {
         Ok(Box::new(RotaryEmbedding {

@@ -17,18 +17,18 @@ mod frequencies;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Result};
 
 pub(crate) use cpu::{angles, half_split, interleaved};
 pub use embedding::RotaryEmbedding;
 pub use frequencies::{RopeScaling, frequencies};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
+    AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
     gather::index,
     math,
     metal::{self, metal_file, params},
-    required,
+    signature::operands,
 };
 
 /// Rotary position embedding by computed angles.
@@ -96,6 +96,14 @@ fn position_stride(positions: &TensorInfo, batches: Option<usize>, tokens: usize
     }
 }
 
+/// Half the rotating part of a head of `dim` elements: there is a frequency for each.
+pub(crate) fn half_of(frequencies: &TensorInfo, dim: usize) -> Result<u32> {
+    match **frequencies.shape() {
+        [half] => check_half(half, dim),
+        _ => Err(Error::invalid_argument(format!("frequencies have shape {}: [rotary_dim / 2] expected", frequencies.shape()))),
+    }
+}
+
 /// Half the rotating part of a head of `dim` elements, checked.
 pub(crate) fn check_half(half: usize, dim: usize) -> Result<u32> {
     if half == 0 || 2 * half > dim {
@@ -104,19 +112,24 @@ pub(crate) fn check_half(half: usize, dim: usize) -> Result<u32> {
     u32::try_from(half).map_err(|_| Error::invalid_argument(format!("{half} pairs rotate: too many")))
 }
 
+pub(crate) const FREQUENCIES: &str = "[rotary_dim / 2], radians for each position; the rest of a head is copied";
+
+operands! {
+    x: read(DType::FLOATS), "[tokens, heads, head_dim] or [batch, tokens, heads, head_dim]";
+    positions: read(index::TYPES), "[tokens] or [batch, tokens]";
+    frequencies: read(&[DType::F32]), FREQUENCIES;
+    -> y: write(like x), "as x";
+}
+
 impl Rope {
-    fn params(&self, inputs: &[Option<TensorInfo>]) -> Result<Params> {
-        let (x, positions, table) = (required(inputs, 0, "x")?, required(inputs, 1, "positions")?, required(inputs, 2, "frequencies")?);
+    fn params(&self, operands::Inputs { x, positions, frequencies }: operands::Inputs) -> Result<Params> {
         let refuse = || Error::invalid_argument(format!("x has shape {}: [tokens, heads, dim] or [batch, tokens, heads, dim] expected", x.shape()));
         let (batches, [tokens, heads, dim]) = match **x.shape() {
             [tokens, heads, dim] => (None, [tokens, heads, dim]),
             [batches, tokens, heads, dim] => (Some(batches), [tokens, heads, dim]),
             _ => return Err(refuse()),
         };
-        let half = match **table.shape() {
-            [half] if table.dtype == DType::F32 => check_half(half, dim)?,
-            _ => return Err(Error::invalid_argument(format!("frequencies are {} {}: f32 [rotary_dim / 2] expected", table.dtype, table.shape()))),
-        };
+        let half = half_of(&frequencies, dim)?;
         let mut strides = [0; 4];
         for (to, from) in strides.iter_mut().rev().zip(x.layout.strides().iter().rev()) {
             *to = *from as i64;
@@ -140,23 +153,16 @@ impl Rope {
 
 impl Operator for Rope {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let x = required(inputs, 0, "x")?;
+        let inputs = operands::Inputs::new("rope", inputs)?;
         self.params(inputs)?;
-        cpu::kernel(x.dtype, required(inputs, 1, "positions")?.dtype)?;
-        Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
+        Ok(vec![TensorInfo::of(inputs.x.dtype, *inputs.x.shape())])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let (x, positions) = (required(inputs, 0, "x")?, required(inputs, 1, "positions")?);
-        let buffers = [
-            (Parameter::read("x", x.dtype), Argument::Input(0)),
-            (Parameter::read("positions", positions.dtype), Argument::Input(1)),
-            (Parameter::read("frequencies", DType::F32), Argument::Input(2)),
-            (Parameter::write("y", x.dtype), Argument::Output(0)),
-        ];
-        let params = self.params(inputs)?;
-        let key = KernelKey::new("rope", &[x.dtype, positions.dtype]);
-        let launch = Launch::new(key, cpu::kernel(x.dtype, positions.dtype)?, &params, buffers).with_metal(MetalForm::new(FILES, "rope"));
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        let inputs = operands::Inputs::new("rope", inputs)?;
+        let (params, x, positions) = (self.params(inputs)?, inputs.x.dtype, inputs.positions.dtype);
+        let key = KernelKey::new("rope", &[x, positions]);
+        let launch = Launch::new(key, cpu::kernel(x, positions)?, &params, inputs.parameters(outputs)?).with_metal(MetalForm::new(FILES, "rope"));
         Ok(params.launch(launch, device).into())
     }
 
@@ -165,26 +171,15 @@ impl Operator for Rope {
     }
 }
 
-pub(crate) const FREQUENCIES: Port =
-    Port::new("frequencies", &[DType::F32], "[rotary_dim / 2], radians for each position; the rest of a head is copied");
-
-pub(crate) const INTERLEAVED: AttributeInfo = AttributeInfo {
-    name: "interleaved",
-    kind: AttributeKind::Bool,
-    default: Some("false"),
-    doc: "pairs are (2i, 2i + 1) instead of (i, i + rotary_dim / 2)",
-};
+pub(crate) const INTERLEAVED: AttributeInfo =
+    AttributeInfo::bool("interleaved", Some("false"), "pairs are (2i, 2i + 1) instead of (i, i + rotary_dim / 2)");
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {
         name: "rope",
         summary: "rotary position embedding by angles position * frequency",
-        inputs: &[
-            Port::new("x", DType::FLOATS, "[tokens, heads, head_dim] or [batch, tokens, heads, head_dim]"),
-            Port::new("positions", index::TYPES, "[tokens] or [batch, tokens]"),
-            FREQUENCIES,
-        ],
-        outputs: &[Port::new("y", DType::FLOATS, "as x")],
+        inputs: operands::INPUTS,
+        outputs: operands::OUTPUTS,
         attributes: &[INTERLEAVED],
         build: |a| Ok(Box::new(Rope { interleaved: a.flag("interleaved")? })),
     },

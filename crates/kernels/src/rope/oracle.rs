@@ -3,7 +3,7 @@
 use elinvar_core::{DType, Layout, Result};
 
 use super::{Rope, RopeScaling, RotaryEmbedding, frequencies};
-use crate::conformance::{Bound, Case, HostTensor, made};
+use crate::conformance::case::{Bound, Case, HostTensor, made};
 
 /// One head's vector, turned by angles.
 pub(crate) fn rotate(x: &[f64], angles: &[f64], interleaved: bool) -> Vec<f64> {

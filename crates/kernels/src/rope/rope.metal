@@ -106,9 +106,9 @@ template <typename T, typename P>
 template <typename T, typename C, typename P>
 [[kernel]] void rotary_embedding(
     device const T* x [[buffer(0)]],
-    device const C* cosines [[buffer(1)]],
-    device const C* sines [[buffer(2)]],
-    device const P* positions [[buffer(3)]],
+    device const C* cos_cache [[buffer(1)]],
+    device const C* sin_cache [[buffer(2)]],
+    device const P* position_ids [[buffer(3)]],
     device T* y [[buffer(4)]],
     constant Params& params [[buffer(5)]],
     device atomic_uint* refusal [[buffer(6)]],
@@ -117,11 +117,11 @@ template <typename T, typename C, typename P>
     uint2 threads [[threads_per_threadgroup]])
 {
     const uint2 token = token_of(params, group.x);
-    const ulong number = token.x * params.position_stride + token.y, row = params.indexed ? ulong(positions[number]) : group.x;
+    const ulong number = token.x * params.position_stride + token.y, row = params.indexed ? ulong(position_ids[number]) : group.x;
     const bool exists = row < params.cache_rows;
     if (!exists) {
         refuse(refusal, number);
     }
-    const Cached<C> angles = {cosines + row * params.half_dim, sines + row * params.half_dim, exists};
+    const Cached<C> angles = {cos_cache + row * params.half_dim, sin_cache + row * params.half_dim, exists};
     rotate(Heads<T>(x, y, params, token, group.y, place.y, threads.y), angles, params, place.x, threads.x);
 }

@@ -2,7 +2,7 @@
 
 use elinvar_core::{DType, HostArguments, HostKernel, Result};
 
-use super::TurnedRows;
+use super::{TurnedRows, operands::AT};
 use crate::{
     float::Float,
     kv_append::{check_positions, round, with_pair},
@@ -16,10 +16,10 @@ pub(super) fn kernel(rows: DType, cache: DType) -> Result<HostKernel> {
 
 fn run<A: Float, B: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let params: TurnedRows = arguments.params()?;
-    let (cache, rows) = (arguments.output::<B>(0)?, arguments.input::<A>(1)?);
-    let (positions, frequencies) = (arguments.input::<i32>(2)?, arguments.input::<f32>(3)?);
+    let (cache, rows) = (arguments.output::<B>(AT.cache)?, arguments.input::<A>(AT.rows)?);
+    let (positions, frequencies) = (arguments.input::<i32>(AT.positions)?, arguments.input::<f32>(AT.frequencies)?);
     let (mut value_cache, values, mut queries) =
-        (arguments.optional_output::<B>(4)?, arguments.optional::<A>(5)?, arguments.optional_output::<A>(6)?);
+        (arguments.optional_output::<B>(AT.value_cache)?, arguments.optional::<A>(AT.values)?, arguments.optional_output::<A>(AT.queries)?);
     let (keys, half, tokens) = (&params.append, params.half_dim as usize, params.append.tokens as usize);
     let width = keys.width as usize;
     check_positions(keys, positions)?;

@@ -12,17 +12,17 @@ mod cpu;
 pub(crate) mod oracle;
 
 use bytemuck::Zeroable;
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
-    Argument, AttributeInfo, Definition, Description, Launch, Operator, Plan, Port, TensorInfo,
+    Definition, Description, Launch, Operator, Plan, TensorInfo,
     attention::View,
     elementwise::{self, Operand, Space},
     kv_append::{self, KvAppend, Params},
     math,
     metal::{self, metal_file, params},
-    optional, required,
     rope::{self, Rope},
+    signature::operands,
 };
 
 const FILES: &[MetalFile] = &[
@@ -68,76 +68,67 @@ params! {
     }
 }
 
+pub(crate) const VALUE_CACHE: &str = "as cache, updated in place";
+pub(crate) const VALUES: &str = "as rows, what goes into value_cache as it is";
+
+operands! {
+    cache: update(DType::FLOATS), kv_append::CACHE;
+    rows: read(DType::FLOATS), kv_append::ROWS;
+    positions: read(&[DType::I32]), kv_append::POSITIONS;
+    frequencies: read(&[DType::F32]), rope::FREQUENCIES;
+    value_cache: update(like cache) optional, VALUE_CACHE;
+    values: read(like rows) optional, VALUES;
+    queries: update(like rows) optional, "[tokens, Hq, D] or [B, tokens, Hq, D] of the type of rows, turned in place";
+}
+use operands::{AT, Inputs};
+
 impl RopeAppend {
-    fn params(&self, inputs: &[Option<TensorInfo>]) -> Result<TurnedRows> {
-        let append = KvAppend.params(inputs)?;
-        let frequencies = required(inputs, 3, "frequencies")?;
-        let half_dim = match **frequencies.shape() {
-            [half] if frequencies.dtype == DType::F32 => rope::check_half(half, append.width as usize)?,
-            _ => {
-                let found = format!("{} {}", frequencies.dtype, frequencies.shape());
-                return Err(Error::invalid_argument(format!("frequencies are {found}: f32 [rotary_dim / 2] expected")));
-            }
-        };
+    fn params(&self, inputs: &Inputs) -> Result<TurnedRows> {
+        let append = Params::new(inputs.cache, inputs.rows, inputs.positions)?;
+        let half_dim = rope::half_of(&inputs.frequencies, append.width as usize)?;
         let values = values(inputs, &append)?;
         let (queries, query_heads) = queries(inputs)?;
         Ok(TurnedRows { append, values, queries, query_heads, half_dim, interleaved: self.interleaved.into() })
     }
 }
 
-fn values(inputs: &[Option<TensorInfo>], keys: &Params) -> Result<Params> {
-    let (cache, values) = (optional(inputs, 4), optional(inputs, 5));
-    let (Some(cache), Some(values)) = (cache, values) else {
-        let alone = cache.is_some() || values.is_some();
+fn values(inputs: &Inputs, keys: &Params) -> Result<Params> {
+    let (Some(cache), Some(values)) = (inputs.value_cache, inputs.values) else {
+        let alone = inputs.value_cache.is_some() || inputs.values.is_some();
         return if alone {
             Err(Error::invalid_argument("value_cache and values belong together: give both or neither"))
         } else {
             Ok(Params::zeroed())
         };
     };
-    let (key_cache, rows) = (required(inputs, 0, "cache")?, required(inputs, 1, "rows")?);
-    if (cache.dtype, values.dtype) != (key_cache.dtype, rows.dtype) {
-        let (found, expected) = (format!("{} into {}", values.dtype, cache.dtype), format!("{} into {}", rows.dtype, key_cache.dtype));
-        return Err(Error::invalid_argument(format!("values go {found}, keys {expected}: the types must agree")));
-    }
-    let params = KvAppend.params(&[Some(cache), Some(values), inputs[2]]).map_err(|e| e.context("values"))?;
+    let params = Params::new(cache, values, inputs.positions).map_err(|e| e.context("values"))?;
     if (params.batch, params.capacity) != (keys.batch, keys.capacity) {
-        return Err(Error::invalid_argument(format!("cache {} and value_cache {}: batch and capacity must agree", key_cache.shape(), cache.shape())));
+        let (keys, values) = (inputs.cache.shape(), cache.shape());
+        return Err(Error::invalid_argument(format!("cache {keys} and value_cache {values}: batch and capacity must agree")));
     }
     Ok(params)
 }
 
-fn queries(inputs: &[Option<TensorInfo>]) -> Result<(View, u64)> {
-    let Some(queries) = optional(inputs, 6) else { return Ok((View::zeroed(), 0)) };
-    let rows = required(inputs, 1, "rows")?;
-    let (q, r) = (queries.shape(), rows.shape());
+fn queries(inputs: &Inputs) -> Result<(View, u64)> {
+    let Some(queries) = inputs.queries else { return Ok((View::zeroed(), 0)) };
+    let (q, r) = (queries.shape(), inputs.rows.shape());
     let heads = q.rank().wrapping_sub(2);
     let alike = q.rank() == r.rank() && (0..q.rank()).all(|axis| axis == heads || q[axis] == r[axis]);
-    if queries.dtype != rows.dtype || !alike {
-        return Err(Error::invalid_argument(format!(
-            "queries are {} {q}, rows {} {r}: they must agree in all but the number of heads",
-            queries.dtype, rows.dtype
-        )));
+    if !alike {
+        return Err(Error::invalid_argument(format!("queries {q} and rows {r}: they must agree in all but the number of heads")));
     }
     Ok((View::new("queries", &queries, (q.rank() == 4).then_some(0), heads, heads - 1)?, q[heads] as u64))
 }
 
 impl Operator for RopeAppend {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        self.params(inputs).map(|_| Vec::new())
+        self.params(&Inputs::new("rope_append", inputs)?).map(|_| Vec::new())
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let params = self.params(inputs)?;
-        let (cache, rows) = (required(inputs, 0, "cache")?.dtype, required(inputs, 1, "rows")?.dtype);
-        let others = [
-            (Parameter::read("frequencies", DType::F32), Argument::Input(3)),
-            (Parameter::update("value_cache", cache).or_absent(), Argument::Input(4)),
-            (Parameter::read("values", rows).or_absent(), Argument::Input(5)),
-            (Parameter::update("queries", rows).or_absent(), Argument::Input(6)),
-        ];
-        let buffers = kv_append::buffers(rows, cache).into_iter().chain(others);
-        let launch = Launch::new(KernelKey::new("rope_append", &[rows, cache]), cpu::kernel(rows, cache)?, &params, buffers);
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        let inputs = Inputs::new("rope_append", inputs)?;
+        let (params, rows, cache) = (self.params(&inputs)?, inputs.rows.dtype, inputs.cache.dtype);
+        let launch = Launch::new(KernelKey::new("rope_append", &[rows, cache]), cpu::kernel(rows, cache)?, &params, inputs.parameters(outputs)?);
         let threads = (params.append.width as u32 - params.half_dim)
             .next_multiple_of(32)
             .min((device.max_threads_per_threadgroup as u32 / 32 * 32).clamp(32, 256));
@@ -148,7 +139,7 @@ impl Operator for RopeAppend {
     }
 
     fn accepts_strides(&self, index: usize) -> bool {
-        matches!(index, 0 | 1 | 4 | 5 | 6)
+        index != AT.positions && index != AT.frequencies
     }
 
     fn updates(&self, index: usize) -> bool {
@@ -173,30 +164,11 @@ impl Operator for RopeAppend {
     }
 }
 
-pub(crate) const VALUE_CACHE: Port = Port::new("value_cache", DType::FLOATS, "as cache, updated in place");
-pub(crate) const VALUES: Port = Port::new("values", DType::FLOATS, "as rows, what goes into value_cache as it is");
-const QUERIES: Port = Port::new("queries", DType::FLOATS, "[tokens, Hq, D] or [B, tokens, Hq, D] of the type of rows, turned in place");
-
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     name: "rope_append",
     summary: "turns new keys by their positions and writes them into a cache, in place, beside values and queries: rope and kv_append in one",
-    inputs: {
-        const ALL: [Port; 7] = {
-            let [cache, rows, positions] = kv_append::INPUTS;
-            [cache, rows, positions, rope::FREQUENCIES, VALUE_CACHE.or_absent(), VALUES.or_absent(), QUERIES.or_absent()]
-        };
-        &ALL
-    },
-    outputs: {
-        const ALL: [Port; 3] = {
-            let [cache, ..] = kv_append::INPUTS;
-            [cache, VALUE_CACHE.or_absent(), QUERIES.or_absent()]
-        };
-        &ALL
-    },
-    attributes: {
-        const ALL: [AttributeInfo; 1] = [rope::INTERLEAVED];
-        &ALL
-    },
+    inputs: operands::INPUTS,
+    outputs: operands::OUTPUTS,
+    attributes: &[rope::INTERLEAVED],
     build: |a| Ok(Box::new(RopeAppend { interleaved: a.flag("interleaved")? })),
 }];

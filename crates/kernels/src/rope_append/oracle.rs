@@ -5,7 +5,7 @@ use elinvar_core::DType;
 use super::RopeAppend;
 use crate::{
     attention::oracle::PAIRS,
-    conformance::{Bound, Case, HostTensor, made},
+    conformance::case::{Bound, Case, HostTensor, made},
     rope::{RopeScaling, frequencies, oracle::rotate},
 };
 

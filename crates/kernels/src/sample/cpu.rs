@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
 
-use super::{Settings, philox::philox};
+use super::{Settings, operands::AT, philox::philox};
 use crate::{
     float::{Float, with_float},
     greedy::likeliest,
@@ -16,8 +16,8 @@ pub(super) fn kernel(logits: DType) -> Result<HostKernel> {
 }
 
 fn run<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
-    let (state, logits) = (arguments.output::<i32>(0)?, arguments.input::<T>(1)?);
-    let (&[temperature, top_p, min_p], &[top_k, low, high]) = (arguments.input::<f32>(2)?, arguments.input::<u32>(3)?) else {
+    let (state, logits) = (arguments.output::<i32>(AT.state)?, arguments.input::<T>(AT.logits)?);
+    let (&[temperature, top_p, min_p], &[top_k, low, high]) = (arguments.input::<f32>(AT.factors)?, arguments.input::<u32>(AT.numbers)?) else {
         return Err(Error::invalid_launch("three factors and three numbers are expected"));
     };
     let [token, position, ..] = state else { return Err(Error::invalid_launch("the state has fewer than two elements")) };

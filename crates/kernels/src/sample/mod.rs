@@ -22,14 +22,15 @@ pub(crate) mod oracle;
 mod philox;
 
 pub use cpu::choose;
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
-    Argument, Description, Launch, Operator, Plan, Port, TensorInfo,
+    Description, Launch, Operator, Plan, TensorInfo,
     elementwise::{self, Operand, Space},
     greedy, math,
     metal::{self, metal_file, params},
-    order, required,
+    order,
+    signature::operands,
 };
 
 const FILES: &[MetalFile] = &[
@@ -91,26 +92,28 @@ params! {
 const THREADS: u32 = 1024;
 const SHARED: usize = 2 * 4 * 256 + 8 * THREADS as usize / 32;
 
+operands! {
+    state: update(&[DType::I32]), "[2], a token and its position, updated in place to the token drawn and the position after";
+    logits: read(DType::FLOATS), "[…, vocabulary], one row";
+    factors: read(&[DType::F32]), "[3]: temperature, top-p, min-p";
+    numbers: read(&[DType::U32]), "[3]: top-k, the seed's lower and upper word";
+}
+
 impl Operator for Sample {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        greedy::Greedy.infer(&inputs[..inputs.len().min(2)])?;
-        for (index, name, dtype) in [(2, "factors", DType::F32), (3, "numbers", DType::U32)] {
-            let info = required(inputs, index, name)?;
-            if info.dtype != dtype || **info.shape() != [3] {
-                return Err(Error::invalid_argument(format!("{name} are {} {}: {dtype} [3] expected", info.dtype, info.shape())));
+        let operands::Inputs { state, logits, factors, numbers } = operands::Inputs::new("sample", inputs)?;
+        greedy::check(&state, &logits)?;
+        for (name, info) in [("factors", factors), ("numbers", numbers)] {
+            if **info.shape() != [3] {
+                return Err(Error::invalid_argument(format!("{name} have shape {}: [3] expected", info.shape())));
             }
         }
         Ok(Vec::new())
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let logits = required(inputs, 1, "logits")?;
-        let buffers = [
-            (Parameter::update("state", DType::I32), Argument::Input(0)),
-            (Parameter::read("logits", logits.dtype), Argument::Input(1)),
-            (Parameter::read("factors", DType::F32), Argument::Input(2)),
-            (Parameter::read("numbers", DType::U32), Argument::Input(3)),
-        ];
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let inputs = operands::Inputs::new("sample", inputs)?;
+        let (logits, buffers) = (inputs.logits, inputs.parameters(outputs)?);
         let params = Params { tokens: logits.elements() as u64 };
         let launch = Launch::new(KernelKey::new("sample", &[logits.dtype]), cpu::kernel(logits.dtype)?, &params, buffers).with_metal(METAL);
         Ok(launch.over(Extent::linear(1), Extent::linear(THREADS)).with_threadgroup_memory(SHARED).into())
@@ -124,13 +127,8 @@ impl Operator for Sample {
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     name: "sample",
     summary: "a token drawn from logits and the position after, in place: the end of a decoding step",
-    inputs: &[
-        Port::new("state", &[DType::I32], "[2], a token and its position, updated in place"),
-        Port::new("logits", DType::FLOATS, "[…, vocabulary], one row"),
-        Port::new("factors", &[DType::F32], "[3]: temperature, top-p, min-p"),
-        Port::new("numbers", &[DType::U32], "[3]: top-k, the seed's lower and upper word"),
-    ],
-    outputs: &[Port::new("state", &[DType::I32], "the token drawn and the position after")],
+    inputs: operands::INPUTS,
+    outputs: operands::OUTPUTS,
     attributes: &[],
     build: |_| Ok(Box::new(Sample)),
 }];

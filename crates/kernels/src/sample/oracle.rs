@@ -3,7 +3,7 @@
 use elinvar_core::DType;
 
 use super::{Sample, Settings, philox::philox};
-use crate::conformance::{Bound, Case, HostTensor};
+use crate::conformance::case::{Bound, Case, HostTensor};
 
 /// The token drawn: everything sorted, summed and drawn in f64.
 fn token(logits: &[f64], s: &Settings, position: u32) -> usize {

@@ -1,24 +1,25 @@
 //! The CPU kernels: every index is checked before anything is written; updates are applied one after the other.
 
-use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
+use elinvar_core::{DType, HostArguments, HostKernel, Result};
 
-use super::{Reduction, ScatterElementsParams, ScatterNdParams};
+use super::{Reduction, ScatterElementsParams, ScatterNdParams, updating::AT};
 use crate::{
     elementwise::{blocks::walk, dispatch::for_numbers, number::Number},
     gather::index::{Index, check_all},
+    signature::no_kernel,
 };
 
 pub(super) fn elements(dtype: DType) -> Result<HostKernel> {
-    for_numbers!(dtype, T => run_elements::<T> as HostKernel).ok_or_else(|| Error::unsupported(format!("scatter_elements of {dtype}")))
+    for_numbers!(dtype, T => run_elements::<T> as HostKernel).ok_or_else(|| no_kernel("scatter_elements", dtype))
 }
 
 pub(super) fn slices(dtype: DType) -> Result<HostKernel> {
-    for_numbers!(dtype, T => run_slices::<T> as HostKernel).ok_or_else(|| Error::unsupported(format!("scatter_nd of {dtype}")))
+    for_numbers!(dtype, T => run_slices::<T> as HostKernel).ok_or_else(|| no_kernel("scatter_nd", dtype))
 }
 
 fn run_elements<T: Number>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let ScatterElementsParams { places, reduction, .. } = arguments.params()?;
-    let (indices, updates, y) = (arguments.input::<i64>(0)?, arguments.input::<T>(1)?, arguments.output::<T>(2)?);
+    let (indices, updates, y) = (arguments.input::<i64>(AT.indices)?, arguments.input::<T>(AT.updates)?, arguments.output::<T>(AT.y)?);
     let (stride, extent) = (places.stride as usize, places.extent as usize);
     check_all(indices, places.axis as usize, extent)?;
     let step = places.x.strides[places.space.axes().len() - 1] as usize;
@@ -33,7 +34,7 @@ fn run_elements<T: Number>(arguments: &mut HostArguments<'_>) -> Result<()> {
 
 fn run_slices<T: Number>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let ScatterNdParams { places, reduction, .. } = arguments.params()?;
-    let (indices, updates, y) = (arguments.input::<i64>(0)?, arguments.input::<T>(1)?, arguments.output::<T>(2)?);
+    let (indices, updates, y) = (arguments.input::<i64>(AT.indices)?, arguments.input::<T>(AT.updates)?, arguments.output::<T>(AT.y)?);
     places.check(indices)?;
     let slice = |number| places.slice(number, places.tuple(indices, number)).unwrap_or(0);
     let targets: Vec<usize> = (0..places.tuples as usize).map(slice).collect();

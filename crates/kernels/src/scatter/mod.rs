@@ -9,17 +9,17 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Error, HostKernel, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, HostKernel, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
+    Argument, AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
     binary::BinaryOp,
     cast, copy,
-    elementwise::{self, Operand, Space, THREADS, dispatch::named, over_groups, same_dtype, storage},
+    elementwise::{self, Operand, Space, THREADS, dispatch::named, over_groups, storage},
     functions,
     gather::{GatherElementsParams, TUPLES, TupleParams, index},
     metal::{self, metal_file, params},
-    required,
+    signature::operands,
 };
 
 const ELEMENT_FILES: &[MetalFile] = &[
@@ -126,19 +126,40 @@ fn width(lines: u64) -> u64 {
     lines.clamp(1, 32).next_power_of_two()
 }
 
-struct Inputs {
-    x: TensorInfo,
-    indices: TensorInfo,
-    updates: TensorInfo,
+operands! {
+    mod elements {
+        x: read(DType::ALL), "[…]";
+        indices: read(index::TYPES), "of x's rank, no larger than x but along the axis; negative ones count from the end";
+        updates: read(like x), "as indices, of x's type";
+        -> y: write(like x), "as x";
+    }
 }
 
-impl Inputs {
-    fn new(name: &str, reduction: Reduction, inputs: &[Option<TensorInfo>]) -> Result<Self> {
-        let (x, indices, updates) = (required(inputs, 0, "x")?, required(inputs, 1, "indices")?, required(inputs, 2, "updates")?);
-        if same_dtype(name, &[&x, &updates])? == DType::Bool && reduction != Reduction::None {
+operands! {
+    mod slices {
+        x: read(DType::ALL), "[d1…dk, S…]";
+        indices: read(index::TYPES), "[I…, k]; negative ones count from the end";
+        updates: read(like x), "[I…, S…], of x's type";
+        -> y: write(like x), "as x";
+    }
+}
+
+operands! {
+    /// What the launch takes that updates the copy.
+    mod updating {
+        indices: read(&[DType::I64]), "as i64";
+        updates: read(DType::ALL), "as given, bits where they replace";
+        y: update(like updates), "the copy";
+    }
+}
+
+impl elements::Inputs {
+    fn checked(name: &str, reduction: Reduction, inputs: &[Option<TensorInfo>]) -> Result<Self> {
+        let inputs = Self::new(name, inputs)?;
+        if inputs.x.dtype == DType::Bool && reduction != Reduction::None {
             return Err(Error::invalid_argument(format!("{name} of bool with reduction {reduction}: only none is possible")));
         }
-        Ok(Self { x, indices, updates })
+        Ok(inputs)
     }
 
     fn expect_updates(&self, name: &str, shape: &[usize]) -> Result<Vec<TensorInfo>> {
@@ -160,19 +181,18 @@ impl Inputs {
         params: &P,
         lines: u64,
     ) -> Result<Plan> {
-        let mut plan = Plan::from(copy::launch(self.x.dtype, &self.x.layout, Argument::Input(0), Argument::Output(0)));
-        let mut indices = Argument::Input(1);
+        let mut plan = Plan::from(copy::launch(self.x.dtype, &self.x.layout, Argument::Input(elements::AT.x), Argument::Output(0)));
+        let mut indices = Argument::Input(elements::AT.indices);
         if self.indices.dtype != DType::I64 {
             indices = Argument::Scratch(0);
             plan.scratch.push(DType::I64.size() * self.indices.elements());
-            plan.launches.push(cast::launch(&self.indices, DType::I64, Argument::Input(1), indices)?);
+            plan.launches.push(cast::launch(&self.indices, DType::I64, Argument::Input(elements::AT.indices), indices)?);
         }
         let dtype = if reduction == Reduction::None { storage(self.x.dtype) } else { self.x.dtype };
-        let buffers = [
-            (Parameter::read("indices", DType::I64), indices),
-            (Parameter::read("updates", dtype), Argument::Input(2)),
-            (Parameter::update("y", dtype), Argument::Output(0)),
-        ];
+        let of = |info: &TensorInfo, dtype| TensorInfo { dtype, ..*info };
+        let operands = updating::Inputs { indices: of(&self.indices, DType::I64), updates: of(&self.updates, dtype), y: of(&self.x, dtype) };
+        let bound = [indices, Argument::Input(elements::AT.updates), Argument::Output(0)];
+        let buffers = operands.parameters(&[])?.into_iter().zip(bound).map(|((parameter, _), to)| (parameter, to));
         let key = KernelKey::new(metal.function, &[dtype]).with("reduction", reduction as u32);
         let groups = if self.updates.elements() > 0 { lines.div_ceil(width(lines)) as usize } else { 0 };
         let launch = over_groups(Launch::new(key, kernel(dtype)?, params, buffers), groups).with_metal(metal);
@@ -183,13 +203,13 @@ impl Inputs {
 
 impl Operator for ScatterElements {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let inputs = Inputs::new("scatter_elements", self.reduction, inputs)?;
+        let inputs = elements::Inputs::checked("scatter_elements", self.reduction, inputs)?;
         GatherElementsParams::new("scatter_elements", &inputs.x, &inputs.indices, self.axis)?;
         inputs.expect_updates("scatter_elements", inputs.indices.shape())
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let inputs = Inputs::new("scatter_elements", self.reduction, inputs)?;
+        let inputs = elements::Inputs::checked("scatter_elements", self.reduction, inputs)?;
         let places = GatherElementsParams::new("scatter_elements", &outputs[0], &inputs.indices, self.axis)?;
         let shape = inputs.indices.shape();
         let axis = shape.axis(self.axis)?;
@@ -203,52 +223,36 @@ impl Operator for ScatterElements {
 
 impl Operator for ScatterNd {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let inputs = Inputs::new("scatter_nd", self.reduction, inputs)?;
+        let inputs = elements::Inputs::checked("scatter_nd", self.reduction, inputs)?;
         let (_, shape) = TupleParams::new("scatter_nd", &inputs.x, &inputs.indices, 0)?;
         inputs.expect_updates("scatter_nd", &shape)
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let inputs = Inputs::new("scatter_nd", self.reduction, inputs)?;
+        let inputs = elements::Inputs::checked("scatter_nd", self.reduction, inputs)?;
         let (places, _) = TupleParams::new("scatter_nd", &outputs[0], &inputs.indices, 0)?;
         let params = ScatterNdParams { places, width: width(places.inner), reduction: self.reduction as u64 };
         inputs.plan(self.reduction, (SLICES, cpu::slices), &params, places.inner)
     }
 }
 
-const REDUCTION: AttributeInfo = AttributeInfo {
-    name: "reduction",
-    kind: AttributeKind::Text,
-    default: Some("none"),
-    doc: "none (the update replaces), add, mul, min or max, in ascending order of the updates",
-};
-const Y: &[Port] = &[Port::new("y", DType::ALL, "as x")];
+const REDUCTION: AttributeInfo =
+    AttributeInfo::text("reduction", Some("none"), "none (the update replaces), add, mul, min or max, in ascending order of the updates");
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {
         name: "scatter_elements",
         summary: "x with single elements along an axis combined with updates, by an index for each",
-        inputs: &[
-            Port::new("x", DType::ALL, "[…]"),
-            Port::new("indices", index::TYPES, "of x's rank, no larger than x but along the axis; negative ones count from the end"),
-            Port::new("updates", DType::ALL, "as indices, of x's type"),
-        ],
-        outputs: Y,
-        attributes: &[
-            AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("0"), doc: "the axis; negative counts from the end" },
-            REDUCTION,
-        ],
+        inputs: elements::INPUTS,
+        outputs: elements::OUTPUTS,
+        attributes: &[AttributeInfo::int("axis", Some("0"), "the axis; negative counts from the end"), REDUCTION],
         build: |a| Ok(Box::new(ScatterElements { axis: a.get("axis")?, reduction: a.get("reduction")? })),
     },
     Description {
         name: "scatter_nd",
         summary: "x with slices combined with updates, by tuples of leading coordinates",
-        inputs: &[
-            Port::new("x", DType::ALL, "[d1…dk, S…]"),
-            Port::new("indices", index::TYPES, "[I…, k]; negative ones count from the end"),
-            Port::new("updates", DType::ALL, "[I…, S…], of x's type"),
-        ],
-        outputs: Y,
+        inputs: slices::INPUTS,
+        outputs: slices::OUTPUTS,
         attributes: &[REDUCTION],
         build: |a| Ok(Box::new(ScatterNd { reduction: a.get("reduction")? })),
     },

@@ -3,6 +3,7 @@
 
 use elinvar_core::{DType, HostArguments, HostKernel, Result};
 
+use super::operands::AT;
 use crate::{
     float::{Float, with_float},
     math,
@@ -17,7 +18,7 @@ pub(super) fn kernel(dtype: DType, log: bool) -> Result<HostKernel> {
 
 fn run<T: Float, const LOG: bool>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let rows: Rows = arguments.params()?;
-    let (x, y) = (arguments.input::<T>(0)?, arguments.output::<T>(1)?);
+    let (x, y) = (arguments.input::<T>(AT.x)?, arguments.output::<T>(AT.y)?);
     let n = rows.length as usize;
     if rows.inner > 1 {
         let scratch = |width: usize| 2 * width + order::columns_scratch(width);

@@ -13,13 +13,14 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo, math,
+    AttributeInfo, Description, Launch, Operator, Plan, TensorInfo, math,
     metal::{self, metal_file},
-    order, required,
+    order,
     rows::Rows,
+    signature::operands,
 };
 
 /// The softmax of one row, in Metal.
@@ -37,43 +38,50 @@ pub struct Softmax {
     pub log: bool,
 }
 
+operands! {
+    x: read(DType::FLOATS), "[…], any shape with at least one axis";
+    -> y: write(like x), "as x";
+}
+
+impl Softmax {
+    const fn name(self) -> &'static str {
+        if self.log { "log_softmax" } else { "softmax" }
+    }
+}
+
 impl Operator for Softmax {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let x = required(inputs, 0, "x")?;
-        cpu::kernel(x.dtype, self.log)?;
+        let operands::Inputs { x } = operands::Inputs::new(self.name(), inputs)?;
         x.shape().axis(self.axis)?;
         Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let x = required(inputs, 0, "x")?;
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        let inputs = operands::Inputs::new(self.name(), inputs)?;
+        let x = inputs.x;
         let rows = Rows::new(x.shape(), self.axis)?;
         let key = rows.key(KernelKey::new("softmax", &[x.dtype]).with("log", u32::from(self.log)));
-        let buffers = [(Parameter::read("x", x.dtype), Argument::Input(0)), (Parameter::write("y", x.dtype), Argument::Output(0))];
-        let launch = Launch::new(key, cpu::kernel(x.dtype, self.log)?, &rows, buffers).with_metal(METAL);
+        let launch = Launch::new(key, cpu::kernel(x.dtype, self.log)?, &rows, inputs.parameters(outputs)?).with_metal(METAL);
         Ok(rows.launch(launch, device).with_threadgroup_memory(2 * order::PARTIALS).into())
     }
 }
 
-const INPUTS: &[Port] = &[Port::new("x", DType::FLOATS, "[…], any shape with at least one axis")];
-const OUTPUTS: &[Port] = &[Port::new("y", DType::FLOATS, "as x")];
-const ATTRIBUTES: &[AttributeInfo] =
-    &[AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("-1"), doc: "the axis; negative counts from the end" }];
+const ATTRIBUTES: &[AttributeInfo] = &[AttributeInfo::int("axis", Some("-1"), "the axis; negative counts from the end")];
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {
         name: "softmax",
         summary: "exp(x - max x) / sum exp(x - max x) along an axis",
-        inputs: INPUTS,
-        outputs: OUTPUTS,
+        inputs: operands::INPUTS,
+        outputs: operands::OUTPUTS,
         attributes: ATTRIBUTES,
         build: |a| Ok(Box::new(Softmax { axis: a.get("axis")?, log: false })),
     },
     Description {
         name: "log_softmax",
         summary: "logarithm of the softmax along an axis",
-        inputs: INPUTS,
-        outputs: OUTPUTS,
+        inputs: operands::INPUTS,
+        outputs: operands::OUTPUTS,
         attributes: ATTRIBUTES,
         build: |a| Ok(Box::new(Softmax { axis: a.get("axis")?, log: true })),
     },

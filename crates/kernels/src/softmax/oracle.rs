@@ -1,7 +1,7 @@
 //! The naive reference, in f64.
 
 use super::Softmax;
-use crate::conformance::{Bound, Case, HostTensor, for_rows};
+use crate::conformance::case::{Bound, Case, HostTensor, for_rows};
 use elinvar_core::DType;
 
 pub(crate) fn softmax(x: &[f64], log: bool) -> Vec<f64> {

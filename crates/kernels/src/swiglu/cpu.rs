@@ -1,10 +1,10 @@
 //! The CPU kernel: blocks of the output, in parallel, each cut at the ends of rows.
 
-use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
+use elinvar_core::{DType, HostArguments, HostKernel, Result};
 use half::{bf16, f16};
 
-use super::Params;
-use crate::{elementwise::halves, float::Float, math, parallel::spread_parts, simd};
+use super::{Params, operands::AT};
+use crate::{elementwise::halves, float::Float, math, parallel::spread_parts, signature::no_kernel, simd};
 
 /// Elements of a task: small enough that even a single token's vector is shared.
 const BLOCK: usize = 4 << 10;
@@ -14,7 +14,7 @@ pub(super) fn kernel(dtype: DType) -> Result<HostKernel> {
         DType::F32 => |arguments| run::<f32>(arguments, gate),
         DType::F16 => |arguments| run::<f16>(arguments, gate_halves),
         DType::BF16 => |arguments| run::<bf16>(arguments, gate_halves),
-        _ => return Err(Error::invalid_argument(format!("swiglu of {dtype}: f32, f16 or bf16 expected"))),
+        _ => return Err(no_kernel("swiglu", dtype)),
     })
 }
 
@@ -24,7 +24,7 @@ fn gate_halves<T: Float>(a: &[T], b: &[T], y: &mut [T], alpha: f32) {
 
 fn run<T: Float>(arguments: &mut HostArguments<'_>, gate: fn(&[T], &[T], &mut [T], f32)) -> Result<()> {
     let params: Params = arguments.params()?;
-    let (a, b, y) = (arguments.input::<T>(0)?, arguments.input::<T>(1)?, arguments.output::<T>(2)?);
+    let (a, b, y) = (arguments.input::<T>(AT.a)?, arguments.input::<T>(AT.b)?, arguments.output::<T>(AT.y)?);
     let columns = params.columns as usize;
     spread_parts(y, BLOCK, &|index, mut y| {
         let mut at = index * BLOCK;

@@ -10,14 +10,14 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Parameter, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Result, Shape};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
+    Argument, AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
     elementwise::{self, Operand, Space, over_elements},
     math,
     metal::{self, metal_file, params},
-    optional, required,
+    signature::operands,
 };
 
 const FILES: &[MetalFile] =
@@ -44,14 +44,18 @@ params! {
     }
 }
 
+operands! {
+    a: read(DType::FLOATS), "[…]; without b […, 2n], its halves along the last axis standing for a and b";
+    b: read(like a) optional, "as a";
+    -> y: write(like a), "as a; without b […, n]";
+}
+
 impl Operator for SwiGlu {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let a = required(inputs, 0, "a")?;
-        cpu::kernel(a.dtype)?;
-        if let Some(b) = optional(inputs, 1) {
-            if (a.dtype, a.shape()) != (b.dtype, b.shape()) {
-                let (x, y) = (a.shape(), b.shape());
-                return Err(Error::invalid_argument(format!("a is {} {x} and b is {} {y}: they must be alike", a.dtype, b.dtype)));
+        let operands::Inputs { a, b } = operands::Inputs::new("swiglu", inputs)?;
+        if let Some(b) = b {
+            if a.shape() != b.shape() {
+                return Err(Error::invalid_argument(format!("swiglu: a has shape {} and b {}: they must be alike", a.shape(), b.shape())));
             }
             return Ok(vec![TensorInfo::of(a.dtype, *a.shape())]);
         }
@@ -64,22 +68,17 @@ impl Operator for SwiGlu {
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let a = required(inputs, 0, "a")?;
-        let elements = outputs.first().map_or(0, TensorInfo::elements) as u64;
-        let (params, b) = if optional(inputs, 1).is_some() {
-            let params = Params { rows: 1, columns: elements, a_stride: 0, b_stride: 0, b_offset: 0, alpha: self.alpha, reserved: 0 };
-            (params, Argument::Input(1))
+        let inputs = operands::Inputs::new("swiglu", inputs)?;
+        let (a, mut buffers) = (inputs.a, inputs.parameters(outputs)?);
+        let elements = outputs[0].elements() as u64;
+        let params = if inputs.b.is_some() {
+            Params { rows: 1, columns: elements, a_stride: 0, b_stride: 0, b_offset: 0, alpha: self.alpha, reserved: 0 }
         } else {
             let columns = a.shape().last().map_or(0, |&n| n as u64 / 2);
             let rows = elements.checked_div(columns).unwrap_or(0);
-            let params = Params { rows, columns, a_stride: 2 * columns, b_stride: 2 * columns, b_offset: columns, alpha: self.alpha, reserved: 0 };
-            (params, Argument::Input(0))
+            buffers[operands::AT.b].1 = Argument::Input(operands::AT.a);
+            Params { rows, columns, a_stride: 2 * columns, b_stride: 2 * columns, b_offset: columns, alpha: self.alpha, reserved: 0 }
         };
-        let buffers = [
-            (Parameter::read("a", a.dtype), Argument::Input(0)),
-            (Parameter::read("b", a.dtype), b),
-            (Parameter::write("y", a.dtype), Argument::Output(0)),
-        ];
         let launch = Launch::new(KernelKey::new("swiglu", &[a.dtype]), cpu::kernel(a.dtype)?, &params, buffers);
         Ok(over_elements(launch.with_metal(METAL), elements as usize).into())
     }
@@ -88,16 +87,8 @@ impl Operator for SwiGlu {
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     name: "swiglu",
     summary: "silu(a) * b, or of the two halves of a's last axis",
-    inputs: &[
-        Port::new("a", DType::FLOATS, "[…]; without b […, 2n], its halves along the last axis standing for a and b"),
-        Port::new("b", DType::FLOATS, "as a").or_absent(),
-    ],
-    outputs: &[Port::new("y", DType::FLOATS, "as a; without b […, n]")],
-    attributes: &[AttributeInfo {
-        name: "alpha",
-        kind: AttributeKind::Float,
-        default: Some("1"),
-        doc: "scales the argument of the sigmoid: a * sigmoid(alpha * a) * b",
-    }],
+    inputs: operands::INPUTS,
+    outputs: operands::OUTPUTS,
+    attributes: &[AttributeInfo::float("alpha", Some("1"), "scales the argument of the sigmoid: a * sigmoid(alpha * a) * b")],
     build: |a| Ok(Box::new(SwiGlu { alpha: a.get("alpha")? })),
 }];

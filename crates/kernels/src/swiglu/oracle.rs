@@ -3,7 +3,7 @@
 use elinvar_core::DType;
 
 use super::SwiGlu;
-use crate::conformance::{Bound, Case, HostTensor};
+use crate::conformance::case::{Bound, Case, HostTensor};
 
 fn gate(a: f64, b: f64, alpha: f64) -> f64 {
     a / (1.0 + (-alpha * a).exp()) * b

@@ -1,4 +1,4 @@
-// min(max(x, low), high), broadcast; a bound is a tensor or one value. Each tensor is read once, the output is written once.
+// min(max(x, min), max), broadcast; a bound is a tensor or one value. Each tensor is read once, the output is written once.
 
 template <typename T>
 inline Elements<T> load_bound(device const T* bounds, constant ClampParams& params, uint which, Run run) {
@@ -15,8 +15,8 @@ inline Elements<T> load_bound(device const T* bounds, constant ClampParams& para
 template <typename T>
 [[kernel]] void clamp_between(
     device const T* x [[buffer(0)]],
-    device const T* low [[buffer(1)]],
-    device const T* high [[buffer(2)]],
+    device const T* min [[buffer(1)]],
+    device const T* max [[buffer(2)]],
     device T* y [[buffer(3)]],
     constant ClampParams& params [[buffer(4)]],
     uint group [[threadgroup_position_in_grid]],
@@ -28,8 +28,8 @@ template <typename T>
     }
     const Run run(params.space, first);
     Elements<T> block = load(x, params.space, params.x, run);
-    const Elements<T> lows = load_bound(low, params, 0, run);
-    const Elements<T> highs = load_bound(high, params, 1, run);
+    const Elements<T> lows = load_bound(min, params, 0, run);
+    const Elements<T> highs = load_bound(max, params, 1, run);
     for (uint i = 0; i < SLOTS; ++i) {
         block.at[i] = pack<T>(strict::min(strict::max(unpack<T>(block.at[i]), unpack<T>(lows.at[i])), unpack<T>(highs.at[i])));
     }

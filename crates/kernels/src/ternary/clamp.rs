@@ -1,14 +1,14 @@
 //! Holding values between bounds.
 
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Result};
 
 use super::cpu;
 use crate::{
-    Argument, ElementOp, Launch, Operator, Plan, TensorInfo,
-    elementwise::{self, Operand, Space, broadcast_shape, over_elements, same_dtype, scalar::Scalar},
+    ElementOp, Launch, Operator, Plan, TensorInfo,
+    elementwise::{self, Operand, Space, broadcast_shape, over_elements, scalar::Scalar},
     functions,
     metal::{self, metal_file, params},
-    optional, required,
+    signature::operands,
 };
 
 const FILES: &[MetalFile] =
@@ -40,12 +40,16 @@ params! {
     }
 }
 
-const NAMES: [&str; 2] = ["min", "max"];
-
-/// The given tensors: the input and its bounds.
-fn tensors(inputs: &[Option<TensorInfo>]) -> Result<(TensorInfo, [Option<TensorInfo>; 2])> {
-    Ok((required(inputs, 0, "x")?, [optional(inputs, 1), optional(inputs, 2)]))
+operands! {
+    pub(super) mod operands {
+        x: read(DType::NUMBERS), "any shape";
+        min: read(like x) optional, "lower bounds, of any shape that broadcasts with x";
+        max: read(like x) optional, "upper bounds, alike";
+        -> y: write(like x), "the shape all broadcast to";
+    }
 }
+
+const NAMES: [&str; 2] = ["min", "max"];
 
 impl Clamp {
     /// The bits of a bound that is no tensor.
@@ -58,10 +62,8 @@ impl Clamp {
 
 impl Operator for Clamp {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let (x, bounds) = tensors(inputs)?;
-        if x.dtype == DType::Bool {
-            return Err(Error::invalid_argument("clamp of bool: cast it to a number first"));
-        }
+        let operands::Inputs { x, min, max } = operands::Inputs::new("clamp", inputs)?;
+        let bounds = [min, max];
         for (index, given) in [self.min, self.max].iter().enumerate() {
             self.value(index, x.dtype)?;
             if given.is_some() && bounds[index].is_some() {
@@ -69,24 +71,19 @@ impl Operator for Clamp {
             }
         }
         let all: Vec<_> = [Some(&x), bounds[0].as_ref(), bounds[1].as_ref()].into_iter().flatten().collect();
-        Ok(vec![TensorInfo::of(same_dtype("clamp", &all)?, broadcast_shape(&all)?)])
+        Ok(vec![TensorInfo::of(x.dtype, broadcast_shape(&all)?)])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let (x, bounds) = tensors(inputs)?;
+        let inputs = operands::Inputs::new("clamp", inputs)?;
+        let (x, bounds) = (inputs.x, [inputs.min, inputs.max]);
         let scalar = TensorInfo::new(x.dtype, &[])?;
         let is_tensor = bounds.map(|b| u64::from(b.is_some()));
         let [low, high] = bounds.map(|b| b.unwrap_or(scalar));
         let (space, [x_operand, low, high]) = Space::broadcast(*outputs[0].shape(), [&x, &low, &high])?;
         let values = [self.value(0, x.dtype)?, self.value(1, x.dtype)?];
-        let buffers = [
-            (Parameter::read("x", x.dtype), Argument::Input(0)),
-            (Parameter::read("min", x.dtype).or_absent(), Argument::Input(1)),
-            (Parameter::read("max", x.dtype).or_absent(), Argument::Input(2)),
-            (Parameter::write("y", x.dtype), Argument::Output(0)),
-        ];
         let params = ClampParams { space, x: x_operand, bounds: [low, high], is_tensor, values };
-        let launch = Launch::new(KernelKey::new("clamp", &[x.dtype]), cpu::clamp(x.dtype)?, &params, buffers);
+        let launch = Launch::new(KernelKey::new("clamp", &[x.dtype]), cpu::clamp(x.dtype)?, &params, inputs.parameters(outputs)?);
         Ok(over_elements(launch.with_metal(METAL), space.elements()).into())
     }
 

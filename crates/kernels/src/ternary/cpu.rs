@@ -1,9 +1,9 @@
 //! The CPU kernels: one vectorised loop for each type; 16-bit floats are widened block by block.
 
-use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
+use elinvar_core::{DType, Element, HostArguments, HostKernel, Result};
 use half::{bf16, f16};
 
-use super::{ClampParams, TernaryParams};
+use super::{ClampParams, TernaryParams, clamp::operands::AT, operands};
 use crate::{
     elementwise::{
         blocks::{Strided, map3},
@@ -13,6 +13,7 @@ use crate::{
         scalar::low_bits,
     },
     float::Float,
+    signature::no_kernel,
     simd,
 };
 
@@ -25,7 +26,7 @@ pub(super) fn fma(dtype: DType) -> Result<HostKernel> {
         DType::BF16 => {
             Ok(|arguments| ternary::<bf16, bf16, bf16>(arguments, |a, b, c, y| halves::map([a, b, c], y, &|[a, b, c], y| fma_block(a, b, c, y))))
         }
-        _ => Err(Error::unsupported(format!("fma of {dtype}"))),
+        _ => Err(no_kernel("fma", dtype)),
     }
 }
 
@@ -40,17 +41,17 @@ pub(super) fn clamp(dtype: DType) -> Result<HostKernel> {
         DType::BF16 => Some(run_clamp_halves::<bf16> as HostKernel),
         _ => for_integers!(dtype, T => run_clamp::<T> as HostKernel),
     };
-    kernel.ok_or_else(|| Error::unsupported(format!("clamp of {dtype}")))
+    kernel.ok_or_else(|| no_kernel("clamp", dtype))
 }
 
 type Block<A, B, Y> = fn(&[A], &[B], &[B], &mut [Y]);
 
 fn ternary<A: Element, B: Element, Y: Element>(arguments: &mut HostArguments<'_>, block: Block<A, B, Y>) -> Result<()> {
     let TernaryParams { space, operands: [a, b, c] } = arguments.params()?;
-    let a = Strided::new(&space, &a, arguments.input::<A>(0)?)?;
-    let b = Strided::new(&space, &b, arguments.input::<B>(1)?)?;
-    let c = Strided::new(&space, &c, arguments.input::<B>(2)?)?;
-    map3(a, b, c, arguments.output::<Y>(3)?, block);
+    let a = Strided::new(&space, &a, arguments.input::<A>(operands::AT.a)?)?;
+    let b = Strided::new(&space, &b, arguments.input::<B>(operands::AT.b)?)?;
+    let c = Strided::new(&space, &c, arguments.input::<B>(operands::AT.c)?)?;
+    map3(a, b, c, arguments.output::<Y>(operands::AT.y)?, block);
     Ok(())
 }
 
@@ -65,10 +66,10 @@ fn run_clamp_halves<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
 fn clamped<T: Element>(arguments: &mut HostArguments<'_>, block: Block<T, T, T>) -> Result<()> {
     let ClampParams { space, x, bounds, values, .. } = arguments.params()?;
     let [low, high] = values.map(|bits| [low_bits::<T>(bits)]);
-    let x = Strided::new(&space, &x, arguments.input(0)?)?;
-    let low = Strided::new(&space, &bounds[0], arguments.optional(1)?.unwrap_or(&low))?;
-    let high = Strided::new(&space, &bounds[1], arguments.optional(2)?.unwrap_or(&high))?;
-    map3(x, low, high, arguments.output(3)?, block);
+    let x = Strided::new(&space, &x, arguments.input(AT.x)?)?;
+    let low = Strided::new(&space, &bounds[0], arguments.optional(AT.min)?.unwrap_or(&low))?;
+    let high = Strided::new(&space, &bounds[1], arguments.optional(AT.max)?.unwrap_or(&high))?;
+    map3(x, low, high, arguments.output(AT.y)?, block);
     Ok(())
 }
 

@@ -10,15 +10,15 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result};
 
 pub use clamp::{Clamp, ClampParams};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, ElementOp, Launch, Operator, Plan, Port, TensorInfo,
-    elementwise::{self, Operand, Space, broadcast_shape, over_elements, same_dtype, storage},
+    AttributeInfo, Description, ElementOp, Launch, Operator, Plan, TensorInfo,
+    elementwise::{self, Operand, Space, broadcast_shape, over_elements},
     metal::{self, metal_file, params},
-    required,
+    signature::operands,
 };
 
 const FILES: &[MetalFile] =
@@ -44,25 +44,32 @@ params! {
     }
 }
 
+operands! {
+    a: read(DType::FLOATS), "any shape";
+    b: read(like a), "any shape that broadcasts with a and c";
+    c: read(like a), "any shape that broadcasts with a and b";
+    -> y: write(like a), "the shape all broadcast to";
+}
+
+operands! {
+    mod choice {
+        condition: read(&[DType::Bool]), "any shape";
+        a: read(DType::ALL) bits, "any shape that broadcasts with the others";
+        b: read(like a) bits, "any shape that broadcasts with the others";
+        -> y: write(like a) bits, "the shape all broadcast to";
+    }
+}
+
 impl Operator for Fma {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let (a, b, c) = (required(inputs, 0, "a")?, required(inputs, 1, "b")?, required(inputs, 2, "c")?);
-        let dtype = same_dtype("fma", &[&a, &b, &c])?;
-        if !dtype.is_float() {
-            return Err(Error::invalid_argument(format!("fma of {dtype}: f32, f16 or bf16 expected")));
-        }
-        Ok(vec![TensorInfo::of(dtype, broadcast_shape(&[&a, &b, &c])?)])
+        let operands::Inputs { a, b, c } = operands::Inputs::new("fma", inputs)?;
+        Ok(vec![TensorInfo::of(a.dtype, broadcast_shape(&[&a, &b, &c])?)])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let (a, b, c, y) = (required(inputs, 0, "a")?, required(inputs, 1, "b")?, required(inputs, 2, "c")?, outputs[0]);
-        let (space, operands) = Space::broadcast(*y.shape(), [&a, &b, &c])?;
-        let buffers = [
-            (Parameter::read("a", y.dtype), Argument::Input(0)),
-            (Parameter::read("b", y.dtype), Argument::Input(1)),
-            (Parameter::read("c", y.dtype), Argument::Input(2)),
-            (Parameter::write("y", y.dtype), Argument::Output(0)),
-        ];
+        let (inputs, y) = (operands::Inputs::new("fma", inputs)?, outputs[0]);
+        let (space, operands) = Space::broadcast(*y.shape(), [&inputs.a, &inputs.b, &inputs.c])?;
+        let buffers = inputs.parameters(outputs)?;
         let launch = Launch::new(KernelKey::new("fma", &[y.dtype]), cpu::fma(y.dtype)?, &TernaryParams { space, operands }, buffers);
         Ok(over_elements(launch.with_metal(FMA), space.elements()).into())
     }
@@ -78,23 +85,15 @@ impl Operator for Fma {
 
 impl Operator for Where {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let (condition, a, b) = (required(inputs, 0, "condition")?, required(inputs, 1, "a")?, required(inputs, 2, "b")?);
-        if condition.dtype != DType::Bool {
-            return Err(Error::invalid_argument(format!("where with a condition of {}: bool expected", condition.dtype)));
-        }
-        Ok(vec![TensorInfo::of(same_dtype("where", &[&a, &b])?, broadcast_shape(&[&condition, &a, &b])?)])
+        let choice::Inputs { condition, a, b } = choice::Inputs::new("where", inputs)?;
+        Ok(vec![TensorInfo::of(a.dtype, broadcast_shape(&[&condition, &a, &b])?)])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let (condition, a, b) = (required(inputs, 0, "condition")?, required(inputs, 1, "a")?, required(inputs, 2, "b")?);
-        let (space, operands) = Space::broadcast(*outputs[0].shape(), [&condition, &a, &b])?;
-        let bits = storage(a.dtype);
-        let buffers = [
-            (Parameter::read("condition", DType::Bool), Argument::Input(0)),
-            (Parameter::read("a", bits), Argument::Input(1)),
-            (Parameter::read("b", bits), Argument::Input(2)),
-            (Parameter::write("y", bits), Argument::Output(0)),
-        ];
+        let inputs = choice::Inputs::new("where", inputs)?;
+        let (space, operands) = Space::broadcast(*outputs[0].shape(), [&inputs.condition, &inputs.a, &inputs.b])?;
+        let buffers = inputs.parameters(outputs)?;
+        let bits = buffers[choice::AT.y].0.dtype;
         let launch = Launch::new(KernelKey::new("where", &[bits]), cpu::select(bits), &TernaryParams { space, operands }, buffers);
         Ok(over_elements(launch.with_metal(WHERE), space.elements()).into())
     }
@@ -108,47 +107,31 @@ impl Operator for Where {
     }
 }
 
-const fn number(name: &'static str, doc: &'static str) -> AttributeInfo {
-    AttributeInfo { name, kind: AttributeKind::Float, default: Some(""), doc }
-}
-
 pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {
         name: "fma",
         summary: "a * b + c, rounded once, broadcast",
-        inputs: &[
-            Port::new("a", DType::FLOATS, "any shape"),
-            Port::new("b", DType::FLOATS, "any shape that broadcasts with a and c"),
-            Port::new("c", DType::FLOATS, "any shape that broadcasts with a and b"),
-        ],
-        outputs: &[Port::new("y", DType::FLOATS, "the shape all broadcast to")],
+        inputs: operands::INPUTS,
+        outputs: operands::OUTPUTS,
         attributes: &[],
         build: |_| Ok(Box::new(Fma)),
     },
     Description {
         name: "clamp",
         summary: "min(max(x, min), max), broadcast",
-        inputs: &[
-            Port::new("x", DType::NUMBERS, "any shape"),
-            Port::new("min", DType::NUMBERS, "lower bounds, of x's type, any shape that broadcasts with x").or_absent(),
-            Port::new("max", DType::NUMBERS, "upper bounds, alike").or_absent(),
-        ],
-        outputs: &[Port::new("y", DType::NUMBERS, "the shape all broadcast to")],
+        inputs: clamp::operands::INPUTS,
+        outputs: clamp::operands::OUTPUTS,
         attributes: &[
-            number("min", "the lower bound where there is no tensor of them; none if not given"),
-            number("max", "the upper bound where there is no tensor of them; none if not given"),
+            AttributeInfo::float("min", Some(""), "the lower bound where there is no tensor of them; none if not given"),
+            AttributeInfo::float("max", Some(""), "the upper bound where there is no tensor of them; none if not given"),
         ],
         build: |a| Ok(Box::new(Clamp { min: a.optional("min")?, max: a.optional("max")? })),
     },
     Description {
         name: "where",
         summary: "a where the condition holds, else b, broadcast",
-        inputs: &[
-            Port::new("condition", &[DType::Bool], "any shape"),
-            Port::new("a", DType::ALL, "any shape that broadcasts with the others"),
-            Port::new("b", DType::ALL, "of a's type, any shape that broadcasts with the others"),
-        ],
-        outputs: &[Port::new("y", DType::ALL, "the shape all broadcast to")],
+        inputs: choice::INPUTS,
+        outputs: choice::OUTPUTS,
         attributes: &[],
         build: |_| Ok(Box::new(Where)),
     },

@@ -5,7 +5,7 @@ use elinvar_core::DType;
 use super::{Clamp, Fma, Where};
 use crate::{
     Operator,
-    conformance::{Bound, Case, HostTensor},
+    conformance::case::{Bound, Case, HostTensor},
     elementwise::{
         check::{broadcast, shape},
         scalar::Scalar,

@@ -1,13 +1,14 @@
 //! The CPU kernel: rows in parallel. An element is looked at again only if it beats the worst of `k` seen before; whole blocks that cannot are
 //! passed over in vectors.
 
-use elinvar_core::{DType, Element, Error, HostArguments, HostKernel, Result};
+use elinvar_core::{DType, Element, HostArguments, HostKernel, Result};
 
-use super::Params;
+use super::{Params, operands::AT};
 use crate::{
     elementwise::dispatch::for_numbers,
     float::Float,
     parallel::{Shared, for_each},
+    signature::no_kernel,
     simd,
 };
 
@@ -54,13 +55,12 @@ fn candidate<T: Key>(x: T, index: usize, flip: u64) -> Candidate {
 }
 
 pub(super) fn kernel(dtype: DType) -> Result<HostKernel> {
-    let refuse = || Error::invalid_argument(format!("top_k of {dtype} is not defined: cast it first"));
-    for_numbers!(dtype, T => run::<T> as HostKernel).ok_or_else(refuse)
+    for_numbers!(dtype, T => run::<T> as HostKernel).ok_or_else(|| no_kernel("top_k", dtype))
 }
 
 fn run<T: Key>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let params: Params = arguments.params()?;
-    let (x, values, indices) = (arguments.input::<T>(0)?, arguments.output::<T>(1)?, arguments.output::<i64>(2)?);
+    let (x, values, indices) = (arguments.input::<T>(AT.x)?, arguments.output::<T>(AT.values)?, arguments.output::<i64>(AT.indices)?);
     let (length, inner, k) = (params.rows.length as usize, params.rows.inner as usize, params.k as usize);
     if values.is_empty() {
         return Ok(());

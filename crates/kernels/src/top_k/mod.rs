@@ -9,13 +9,14 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Result, Shape};
 
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Description, Launch, Operator, Plan, Port, TensorInfo,
+    AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
     metal::{self, metal_file, params},
-    order, required,
+    order,
     rows::Rows,
+    signature::operands,
 };
 
 /// The `k` first elements of each row. Input `x […]`, floats or integers; outputs `values` of its type and `indices`, i64, with `k` for the
@@ -63,10 +64,15 @@ impl TopK {
     }
 }
 
+operands! {
+    x: read(DType::NUMBERS), "[…], any shape with at least one axis";
+    -> values: write(like x), "as x, with k for the axis";
+    indices: write(&[DType::I64]), "as values";
+}
+
 impl Operator for TopK {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let x = required(inputs, 0, "x")?;
-        cpu::kernel(x.dtype)?;
+        let operands::Inputs { x } = operands::Inputs::new("top_k", inputs)?;
         let axis = x.shape().axis(self.axis)?;
         let mut dims = x.shape().to_vec();
         if self.k > dims[axis] {
@@ -80,35 +86,28 @@ impl Operator for TopK {
         Ok(vec![TensorInfo::of(x.dtype, shape), TensorInfo::of(DType::I64, shape)])
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let x = required(inputs, 0, "x")?;
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let inputs = operands::Inputs::new("top_k", inputs)?;
+        let x = inputs.x;
         let rows = Rows::new(x.shape(), self.axis)?;
         let params = Params { rows, k: self.k as u64, largest: self.largest.into(), sorted: self.sorted.into() };
-        let buffers = [
-            (Parameter::read("x", x.dtype), Argument::Input(0)),
-            (Parameter::write("values", x.dtype), Argument::Output(0)),
-            (Parameter::write("indices", DType::I64), Argument::Output(1)),
-        ];
-        let launch = Launch::new(KernelKey::new("top_k", &[x.dtype]), cpu::kernel(x.dtype)?, &params, buffers);
+        let launch = Launch::new(KernelKey::new("top_k", &[x.dtype]), cpu::kernel(x.dtype)?, &params, inputs.parameters(outputs)?);
         let launch = launch.with_metal(MetalForm::new(FILES, "top_k")).with_threadgroup_memory(self.memory(x.dtype));
         let groups = if self.k == 0 { 0 } else { rows.count().min(u32::MAX as usize) as u32 };
         Ok(launch.over(Extent::linear(groups), Extent::linear(order::row_threads(rows.length as usize) as u32)).into())
     }
 }
 
-const NUMBERS: &[DType] =
-    &[DType::F32, DType::F16, DType::BF16, DType::I8, DType::I16, DType::I32, DType::I64, DType::U8, DType::U16, DType::U32, DType::U64];
-
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     name: "top_k",
     summary: "the k largest or smallest elements along an axis and their indices",
-    inputs: &[Port::new("x", NUMBERS, "[…], any shape with at least one axis")],
-    outputs: &[Port::new("values", NUMBERS, "as x, with k for the axis"), Port::new("indices", &[DType::I64], "as values")],
+    inputs: operands::INPUTS,
+    outputs: operands::OUTPUTS,
     attributes: &[
-        AttributeInfo { name: "k", kind: AttributeKind::Int, default: None, doc: "how many, at most the extent of the axis" },
-        AttributeInfo { name: "axis", kind: AttributeKind::Int, default: Some("-1"), doc: "the axis; negative counts from the end" },
-        AttributeInfo { name: "largest", kind: AttributeKind::Bool, default: Some("true"), doc: "the largest; else the smallest" },
-        AttributeInfo { name: "sorted", kind: AttributeKind::Bool, default: Some("true"), doc: "best first; else in the order of their indices" },
+        AttributeInfo::int("k", None, "how many, at most the extent of the axis"),
+        AttributeInfo::int("axis", Some("-1"), "the axis; negative counts from the end"),
+        AttributeInfo::bool("largest", Some("true"), "the largest; else the smallest"),
+        AttributeInfo::bool("sorted", Some("true"), "best first; else in the order of their indices"),
     ],
     build: |a| Ok(Box::new(TopK { k: a.get("k")?, axis: a.get("axis")?, largest: a.flag("largest")?, sorted: a.flag("sorted")? })),
 }];

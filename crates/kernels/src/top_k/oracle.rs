@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use elinvar_core::DType;
 
 use super::TopK;
-use crate::conformance::{Bound, Case, HostTensor};
+use crate::conformance::case::{Bound, Case, HostTensor};
 
 pub(crate) fn top_k(row: &[f64], k: usize, largest: bool, sorted: bool) -> Vec<(f64, f64)> {
     let mut order: Vec<usize> = (0..row.len()).collect();

@@ -3,7 +3,7 @@
 use elinvar_core::{DType, Element, HostArguments, HostKernel, Result};
 use half::{bf16, f16};
 
-use super::UnaryParams;
+use super::{UnaryParams, operands::AT};
 use crate::{
     elementwise::{
         blocks::{Strided, map1},
@@ -92,15 +92,15 @@ fn float<F: WithScalar<f32>>(dtype: DType) -> Option<HostKernel> {
 
 fn run<F: WithScalar<T>, T: Element>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let UnaryParams { space, x, scalar, .. } = arguments.params()?;
-    let x = Strided::new(&space, &x, arguments.input::<T>(0)?)?;
-    map1(x, arguments.output::<T>(1)?, &|x, y| block::<F, T>(x, y, scalar));
+    let x = Strided::new(&space, &x, arguments.input::<T>(AT.x)?)?;
+    map1(x, arguments.output::<T>(AT.y)?, &|x, y| block::<F, T>(x, y, scalar));
     Ok(())
 }
 
 fn run_halves<F: WithScalar<f32>, T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let UnaryParams { space, x, scalar, .. } = arguments.params()?;
-    let x = Strided::new(&space, &x, arguments.input::<T>(0)?)?;
-    map1(x, arguments.output::<T>(1)?, &|x, y| halves::map([x], y, &|[x], y| block::<F, f32>(x, y, scalar)));
+    let x = Strided::new(&space, &x, arguments.input::<T>(AT.x)?)?;
+    map1(x, arguments.output::<T>(AT.y)?, &|x, y| halves::map([x], y, &|[x], y| block::<F, f32>(x, y, scalar)));
     Ok(())
 }
 

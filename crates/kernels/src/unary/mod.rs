@@ -9,16 +9,16 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Error, HostKernel, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, HostKernel, KernelKey, MetalFile, MetalForm, Result};
 
 pub use crate::functions::Unary as UnaryOp;
 use crate::{
-    Argument, AttributeInfo, AttributeKind, Attributes, Description, ElementOp, Launch, Operator, Plan, Port, TensorInfo,
+    AttributeInfo, Attributes, Description, ElementOp, Launch, Operator, Plan, Port, TensorInfo,
     binary::BinaryOp,
     elementwise::{self, Dense, Operand, Space, over_elements, over_words, with_words},
     functions, math,
     metal::{self, metal_file, params},
-    required,
+    signature::{self, limited, operands},
 };
 
 const FILES: &[MetalFile] = &[
@@ -67,13 +67,26 @@ params! {
     }
 }
 
-/// The output, of a function that takes these types.
-fn infer(name: &str, takes: impl Fn(DType) -> bool, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-    let x = required(inputs, 0, "x")?;
-    if !takes(x.dtype) {
-        let names: Vec<_> = DType::NUMBERS.iter().filter(|dtype| takes(**dtype)).map(|dtype| dtype.name()).collect();
-        return Err(Error::invalid_argument(format!("{name} of {}: one of {} expected", x.dtype, names.join(", "))));
+operands! {
+    x: read(DType::NUMBERS), "any shape";
+    -> y: write(like x), "as x";
+}
+
+const FLOATS: &[Port; 2] = &limited(operands::ALL, DType::FLOATS);
+const INTEGERS: &[Port; 2] = &limited(operands::ALL, DType::INTEGERS);
+
+/// The operands of a function.
+const fn ports(op: UnaryOp) -> &'static [Port; 2] {
+    match (op.takes(DType::F32), op.takes(DType::I32)) {
+        (true, false) => FLOATS,
+        (false, _) => INTEGERS,
+        (true, true) => &operands::ALL,
     }
+}
+
+/// The input and the output of an operator with these operands.
+fn infer(name: &str, ports: &[Port; 2], inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+    let operands::Inputs { x } = operands::Inputs::of(name, &ports[..1], inputs)?;
     Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
 }
 
@@ -84,30 +97,31 @@ fn plan(
     kernel: impl FnOnce(DType) -> Option<HostKernel>,
     scalar: f32,
     inputs: &[Option<TensorInfo>],
+    outputs: &[TensorInfo],
     device: &DeviceProperties,
 ) -> Result<Plan> {
-    let x = required(inputs, 0, "x")?;
+    let inputs = operands::Inputs::new(&name, inputs)?;
+    let (x, buffers) = (inputs.x, inputs.parameters(outputs)?);
     let (space, [operand]) = Space::collapse([&x.layout]);
-    let buffers = [(Parameter::read("x", x.dtype), Argument::Input(0)), (Parameter::write("y", x.dtype), Argument::Output(0))];
     let key = KernelKey::new(name, &[x.dtype]);
     if device.has_simdgroups() && operand.is_linear(&space) {
         let dense = Dense::new(&space, [operand.origin, 0], scalar);
         let launch = Launch::on_gpu(with_words(key), DENSE.with_arguments(object), &dense, buffers);
         return Ok(over_words(launch, space.elements(), x.dtype.size()).into());
     }
-    let kernel = kernel(x.dtype).ok_or_else(|| Error::unsupported(format!("{key}: no such kernel")))?;
+    let kernel = kernel(x.dtype).ok_or_else(|| signature::no_kernel(&key.operator, x.dtype))?;
     let params = UnaryParams { space, x: operand, scalar, padding: 0 };
     Ok(over_elements(Launch::new(key, kernel, &params, buffers).with_metal(METAL.with_arguments(object)), space.elements()).into())
 }
 
 impl Operator for Unary {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        infer(operator_name(self.op), |dtype| DType::NUMBERS.contains(&dtype) && self.op.takes(dtype), inputs)
+        infer(operator_name(self.op), ports(self.op), inputs)
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let kernel = |dtype| self.op.visit(dtype, cpu::Kernels(dtype)).flatten();
-        plan(self.op.name().to_owned(), self.op.object(), kernel, 0.0, inputs, device)
+        plan(self.op.name().to_owned(), self.op.object(), kernel, 0.0, inputs, outputs, device)
     }
 
     fn accepts_strides(&self, _index: usize) -> bool {
@@ -121,12 +135,12 @@ impl Operator for Unary {
 
 impl Operator for WithScalar {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        infer(self.op.name(), |dtype| dtype.is_float() && self.op.takes(dtype), inputs)
+        infer(self.op.name(), FLOATS, inputs)
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let kernel = |dtype| self.op.visit(dtype, cpu::Kernels(dtype)).flatten();
-        plan(format!("{}_scalar", self.op.name()), self.op.object(), kernel, self.scalar, inputs, device)
+        plan(format!("{}_scalar", self.op.name()), self.op.object(), kernel, self.scalar, inputs, outputs, device)
     }
 
     fn accepts_strides(&self, _index: usize) -> bool {
@@ -156,20 +170,8 @@ const fn operator_name(op: UnaryOp) -> &'static str {
     }
 }
 
-const fn ports(dtypes: &'static [DType]) -> [Port; 2] {
-    [Port::new("x", dtypes, "any shape"), Port::new("y", dtypes, "as x")]
-}
-
 const fn described(op: UnaryOp) -> Description {
-    const FLOATS: [Port; 2] = ports(DType::FLOATS);
-    const INTEGERS: [Port; 2] = ports(DType::INTEGERS);
-    const NUMBERS: [Port; 2] = ports(DType::NUMBERS);
-    let ports: &[Port; 2] = match (op.takes(DType::F32), op.takes(DType::I32)) {
-        (true, false) => &FLOATS,
-        (false, _) => &INTEGERS,
-        (true, true) => &NUMBERS,
-    };
-    let (inputs, outputs) = ports.split_at(1);
+    let (inputs, outputs) = ports(op).split_at(1);
     Description { name: operator_name(op), summary: op.summary(), inputs, outputs, attributes: &[], build }
 }
 
@@ -178,17 +180,17 @@ const WITH_SCALAR: [Description; 2] = [
     Description {
         name: "leaky_relu",
         summary: "`x` where positive, else `alpha * x`.",
-        inputs: &[Port::new("x", DType::FLOATS, "any shape")],
-        outputs: &[Port::new("y", DType::FLOATS, "as x")],
-        attributes: &[AttributeInfo { name: "alpha", kind: AttributeKind::Float, default: Some("0.01"), doc: "the slope below zero" }],
+        inputs: FLOATS.split_at(1).0,
+        outputs: FLOATS.split_at(1).1,
+        attributes: &[AttributeInfo::float("alpha", Some("0.01"), "the slope below zero")],
         build: |a| Ok(Box::new(WithScalar { op: BinaryOp::LeakyRelu, scalar: a.get("alpha")? })),
     },
     Description {
         name: "elu",
         summary: "`x` where positive, else `alpha * (exp(x) - 1)`.",
-        inputs: &[Port::new("x", DType::FLOATS, "any shape")],
-        outputs: &[Port::new("y", DType::FLOATS, "as x")],
-        attributes: &[AttributeInfo { name: "alpha", kind: AttributeKind::Float, default: Some("1"), doc: "minus the limit far below zero" }],
+        inputs: FLOATS.split_at(1).0,
+        outputs: FLOATS.split_at(1).1,
+        attributes: &[AttributeInfo::float("alpha", Some("1"), "minus the limit far below zero")],
         build: |a| Ok(Box::new(WithScalar { op: BinaryOp::Elu, scalar: a.get("alpha")? })),
     },
 ];

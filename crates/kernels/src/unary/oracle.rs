@@ -6,7 +6,7 @@ use super::{Unary, UnaryOp, WithScalar};
 use crate::{
     Operator,
     binary::BinaryOp,
-    conformance::{Bound, Case, HostTensor, for_lengths},
+    conformance::case::{Bound, Case, HostTensor, for_lengths},
     elementwise::check::{Viewed, layout, view},
     functions::ErrorBound,
 };

@@ -3,7 +3,7 @@
 use elinvar_core::{HostArguments, Result};
 use rayon::prelude::*;
 
-use super::Params;
+use super::{Params, operands::AT};
 use crate::{
     attention::{
         ROWS,
@@ -28,9 +28,9 @@ pub(super) fn run(arguments: &mut HostArguments<'_>) -> Result<()> {
     let rows = (params.batch * params.heads * params.queries) as usize;
     let launch = Launch {
         level: Level::best(),
-        p: matmul::values(arguments, 0, params.types[0])?,
-        v: matmul::values(arguments, 1, params.types[1])?,
-        y: target(arguments, 2, params.types[0], [rows, params.width as usize])?,
+        p: matmul::values(arguments, AT.p, params.types[0])?,
+        v: matmul::values(arguments, AT.v, params.types[1])?,
+        y: target(arguments, AT.y, params.types[0], [rows, params.width as usize])?,
         params,
     };
     let tiles = (params.queries * (params.heads / params.kv_heads)).div_ceil(ROWS) * params.kv_heads * params.batch;

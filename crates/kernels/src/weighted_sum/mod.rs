@@ -11,15 +11,15 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
-    Argument, Description, Launch, Operator, Plan, Port, TensorInfo,
+    Description, Launch, Operator, Plan, TensorInfo,
     attention::{View, four, is_pair},
     matmul::dtype_code,
     metal::{self, metal_file, params},
     operator::product_operations,
-    required,
+    signature::operands,
 };
 
 /// Weighted sums of values.
@@ -55,23 +55,25 @@ params! {
 
 const FILES: &[MetalFile] = &[metal::TYPES, View::METAL, Params::METAL, metal_file!("weighted_sum/weighted_sum.metal")];
 
+operands! {
+    p: read(DType::FLOATS), "[B, Hq, Tq, Tk], weights of each key";
+    v: read(DType::FLOATS), "[B, Hkv, Tk, Dv], of p's type or any beside an f32 p";
+    -> y: write(like p), "[B, Hq, Tq, Dv], of p's type";
+}
+
 impl Operator for WeightedSum {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let params = self.params(inputs)?;
+        let inputs = operands::Inputs::new("weighted_sum", inputs)?;
+        let params = Self::params(inputs)?;
         let dims = [params.batch, params.heads, params.queries, params.width].map(|n| n as usize);
-        Ok(vec![TensorInfo::new(required(inputs, 0, "p")?.dtype, &dims)?])
+        Ok(vec![TensorInfo::new(inputs.p.dtype, &dims)?])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let params = self.params(inputs)?;
-        let (p, v) = (required(inputs, 0, "p")?.dtype, required(inputs, 1, "v")?.dtype);
-        let buffers = [
-            (Parameter::read("p", p), Argument::Input(0)),
-            (Parameter::read("v", v), Argument::Input(1)),
-            (Parameter::write("y", p), Argument::Output(0)),
-        ];
+        let inputs = operands::Inputs::new("weighted_sum", inputs)?;
+        let (params, p, v) = (Self::params(inputs)?, inputs.p.dtype, inputs.v.dtype);
         let form = MetalForm::new(FILES, "weighted_sum");
-        let launch = Launch::new(KernelKey::new("weighted_sum", &[p, v]), cpu::run, &params, buffers).with_metal(form);
+        let launch = Launch::new(KernelKey::new("weighted_sum", &[p, v]), cpu::run, &params, inputs.parameters(outputs)?).with_metal(form);
         let extent = |n: u64| n.min(u64::from(u32::MAX)) as u32;
         // A simdgroup for eight rows and 128 columns, up to four of them side by side.
         let rows = params.queries * (params.heads / params.kv_heads);
@@ -90,8 +92,7 @@ impl Operator for WeightedSum {
 }
 
 impl WeightedSum {
-    fn params(&self, inputs: &[Option<TensorInfo>]) -> Result<Params> {
-        let (p, v) = (required(inputs, 0, "p")?, required(inputs, 1, "v")?);
+    fn params(operands::Inputs { p, v }: operands::Inputs) -> Result<Params> {
         let ([batch, heads, queries, keys], [v_batch, kv_heads, v_keys, width]) = (four("p", &p)?, four("v", &v)?);
         if (batch, keys) != (v_batch, v_keys) || kv_heads == 0 || heads % kv_heads != 0 {
             let expected = "p [B, Hq, Tq, Tk] and v [B, Hkv, Tk, Dv] with Hq a multiple of Hkv expected";
@@ -114,17 +115,11 @@ impl WeightedSum {
     }
 }
 
-const INPUTS: &[Port] = &[
-    Port::new("p", DType::FLOATS, "[B, Hq, Tq, Tk], weights of each key"),
-    Port::new("v", DType::FLOATS, "[B, Hkv, Tk, Dv], of p's type or any beside an f32 p"),
-];
-const OUTPUTS: &[Port] = &[Port::new("y", DType::FLOATS, "[B, Hq, Tq, Dv], of p's type")];
-
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     name: "weighted_sum",
     summary: "sums of values weighted by attention's probabilities: p v, with grouped heads",
-    inputs: INPUTS,
-    outputs: OUTPUTS,
+    inputs: operands::INPUTS,
+    outputs: operands::OUTPUTS,
     attributes: &[],
     build: |_| Ok(Box::new(WeightedSum)),
 }];

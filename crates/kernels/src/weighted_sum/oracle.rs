@@ -5,7 +5,7 @@ use elinvar_core::DType;
 use super::WeightedSum;
 use crate::{
     attention::oracle::{Dims, PAIRS, weighted_sum},
-    conformance::{Bound, Case, HostTensor},
+    conformance::case::{Bound, Case, HostTensor},
 };
 
 fn case(d: Dims, [p, v]: [DType; 2]) -> Case {

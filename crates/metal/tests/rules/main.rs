@@ -19,19 +19,25 @@ use std::{
 
 use common::{cooperation::Cooperation, random, table};
 use elinvar_atlas::{Bounds, Limits, Program, parse, render, verify};
-use elinvar_core::{Backend, DType, DeviceKind, DeviceProperties, METAL_VERSION, NullBackend};
-use elinvar_kernels::conformance;
-use elinvar_msl::{MetalHeaders, Module, preprocess};
+use elinvar_core::{Backend, DType, DeviceKind, DeviceProperties, METAL_VERSION, NullBackend, metal_type};
+use elinvar_kernels::{
+    Launch,
+    conformance::{self, Case},
+};
+use elinvar_msl::{MetalHeaders, Module, Parameter, ParameterKind, preprocess};
 use elinvar_sim::Judge;
 use properties::gpu;
+
+fn preprocessed(text: &str, version: u32) -> String {
+    preprocess("text", text, &[("__METAL_VERSION__", &version.to_string())], &MetalHeaders).unwrap()
+}
 
 /// What is found in texts, each with its version and the number of its kernels.
 fn judge(texts: &[(String, u32, usize)]) -> BTreeSet<String> {
     let (judge, next, found) = (Judge::open(None).unwrap(), AtomicUsize::new(0), Mutex::new(BTreeSet::new()));
     let work = || {
         while let Some((text, version, kernels)) = texts.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let version_text = version.to_string();
-            let module = Module::read(&preprocess("text", text, &[("__METAL_VERSION__", &version_text)], &MetalHeaders).unwrap()).unwrap();
+            let module = Module::read(&preprocessed(text, *version)).unwrap();
             let names: Vec<&str> = module.kernels().iter().map(|kernel| kernel.name.as_str()).collect();
             assert_eq!(names.len(), *kernels, "{text}");
             found.lock().unwrap().extend(judge.judge(&module, &names, *version).unwrap().iter().map(ToString::to_string));
@@ -41,34 +47,80 @@ fn judge(texts: &[(String, u32, usize)]) -> BTreeSet<String> {
     found.into_inner().unwrap()
 }
 
-#[test]
-fn every_kernel_of_the_library() {
-    let mut texts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    let mut functions = [BTreeSet::new(), BTreeSet::new()];
+/// The launches of cases on GPUs, one for each kernel, by the text and the instance of it that they take.
+fn launches(cases: impl IntoIterator<Item = Case>) -> BTreeMap<String, BTreeMap<String, Launch>> {
     let metal = DeviceProperties { kind: DeviceKind::Metal, ..NullBackend::new().properties().clone() };
-    let cases = conformance::sample(conformance::cases(), &metal).into_iter().chain(conformance::refused());
+    let mut texts: BTreeMap<String, BTreeMap<String, Launch>> = BTreeMap::new();
     for case in cases {
         // Texts that plans for other devices alone take, too.
-        for (device, functions) in [&metal, &gpu(90)].into_iter().zip(&mut functions) {
-            for launch in case.plan(device).unwrap().launches {
-                let Some(form) = launch.kernel.metal.as_ref().and_then(|metal| metal.form()) else { continue };
-                texts.entry(form.text(|file| file.text)).or_default().insert(form.instance(&launch.kernel.key));
-                functions.insert(form.function);
-            }
+        let launches = [&metal, &gpu(90)].map(|device| case.plan(device).unwrap().launches);
+        for launch in launches.into_iter().flatten() {
+            let Some(form) = launch.kernel.metal.as_ref().and_then(|metal| metal.form()) else { continue };
+            texts.entry(form.text(|file| file.text)).or_default().insert(form.instance(&launch.kernel.key), launch);
         }
     }
+    texts
+}
+
+fn with_instances(text: String, launches: &BTreeMap<String, Launch>) -> String {
+    text + &launches.keys().map(String::as_str).collect::<String>()
+}
+
+#[test]
+fn every_kernel_of_the_library() {
+    let metal = DeviceProperties { kind: DeviceKind::Metal, ..NullBackend::new().properties().clone() };
+    let cases: Vec<_> = conformance::sample(conformance::cases(), &metal).into_iter().chain(conformance::refused()).collect();
     // What the suite does not run on the simulator, since no plan for Apple's GPUs takes it, has a test of its own there.
-    let [here, elsewhere] = &functions;
-    let alone: Vec<_> = elsewhere.difference(here).collect();
-    assert!(alone.iter().all(|function| **function == "lora_adapter"), "{alone:?}");
-    let kernels: usize = texts.values().map(BTreeSet::len).sum();
-    let whole = |(text, instances): (String, BTreeSet<String>)| {
-        (text + &instances.iter().map(String::as_str).collect::<String>(), METAL_VERSION, instances.len())
+    let functions = |device: &DeviceProperties| -> BTreeSet<_> {
+        let forms =
+            |case: &Case| case.plan(device).unwrap().launches.into_iter().filter_map(|launch| Some(launch.kernel.metal.as_ref()?.form()?.function));
+        cases.iter().flat_map(forms).collect()
     };
+    let (here, elsewhere) = (functions(&metal), functions(&gpu(90)));
+    let alone: Vec<_> = elsewhere.difference(&here).collect();
+    assert!(alone.iter().all(|function| **function == "lora_adapter"), "{alone:?}");
+    let texts = launches(cases);
+    let kernels: usize = texts.values().map(BTreeMap::len).sum();
+    let whole = |(text, launches): (String, BTreeMap<String, Launch>)| (with_instances(text, &launches), METAL_VERSION, launches.len());
     let texts: Vec<_> = texts.into_iter().map(whole).collect();
     let found = judge(&texts);
     println!("{kernels} kernels of {} texts", texts.len());
     assert!(kernels > if conformance::runs_all() { 1000 } else { 200 } && found.is_empty(), "{kernels} kernels: {found:#?}");
+}
+
+/// What a kernel's text takes is what its launch declares: names, order, types of elements, and what is only read.
+#[test]
+fn every_kernel_takes_the_operands_that_its_launch_declares() {
+    let (mut kernels, mut wrong) = (0, BTreeSet::new());
+    for (text, launches) in launches(conformance::cases().into_iter().chain(conformance::refused())) {
+        let module = Module::read(&preprocessed(&with_instances(text, &launches), METAL_VERSION)).unwrap();
+        for launch in launches.values() {
+            let (source, name) = (&launch.kernel, launch.kernel.key.to_string());
+            let kernel = module.kernels().iter().find(|kernel| kernel.name == name).unwrap();
+            // The parameter block and the word of a kernel that rejects come after the operands.
+            let others = usize::from(!launch.params.is_empty()) + usize::from(source.refuses());
+            let declared = source.parameters.iter().enumerate();
+            let declared = declared.map(|(index, p)| (index as u32, p.name.to_string(), p.access.writes(), metal_type(p.dtype).to_owned()));
+            let mut found: Vec<_> = kernel.parameters.iter().filter_map(operand).collect();
+            if found.len() != source.parameters.len() + others {
+                wrong.insert(format!("{name} has {} buffers: {} and {others} others declared", found.len(), source.parameters.len()));
+            }
+            found.truncate(source.parameters.len());
+            let differ = declared.zip(found).filter(|(declared, found)| declared != found);
+            wrong.extend(differ.map(|(declared, found)| format!("{} takes {found:?}: {declared:?} declared", source.key.operator)));
+            kernels += 1;
+        }
+    }
+    println!("{kernels} kernels");
+    assert!(kernels > 1000 && wrong.is_empty(), "{kernels} kernels: {wrong:#?}");
+}
+
+/// A buffer's index, name, whether it is written, and the type of its elements.
+fn operand(parameter: &Parameter) -> Option<(u32, String, bool, String)> {
+    match &parameter.kind {
+        ParameterKind::Buffer { index, written, element, .. } => Some((*index, parameter.name.clone(), *written, element.clone())),
+        ParameterKind::Threadgroup { .. } | ParameterKind::Position(_) => None,
+    }
 }
 
 /// The text of a program under each policy of bounds.

@@ -105,6 +105,8 @@ fn templates_are_instantiated_on_demand() {
     let kernel = module.kernel("k<metal::vec<float, 2>, (1 > 0)>").unwrap();
     assert_eq!(kernel.function, "ns::k<metal::vec<float, 2>, (1> 0)>");
     assert_eq!(kernel.parameters[0].kind, buffer(0, AddressSpace::Device, true, "metal::vec<float, 2>", false));
+    let by_default = read("template <typename T, typename E = T> kernel void k(device const E* x [[buffer(0)]]) {}");
+    assert_eq!(by_default.kernel("k<half>").unwrap().parameters[0].kind, buffer(0, AddressSpace::Device, false, "half", false));
     let message = module.kernel("missing").unwrap_err().to_string();
     assert!(message.contains("no kernel \"missing\"") && message.contains("ns::k"), "{message}");
 }

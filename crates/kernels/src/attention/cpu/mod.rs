@@ -18,7 +18,7 @@ use self::{
     task::{Launch, Task, Workspace},
     tile::Scorer,
 };
-use super::Params;
+use super::{Params, operands::AT};
 use crate::matmul::{
     self,
     cpu::operand::{Target, ValuesMut},
@@ -31,8 +31,8 @@ pub(super) fn run(arguments: &mut HostArguments<'_>) -> Result<()> {
     let p: Params = arguments.params()?;
     let s = &p.score;
     let rows = (s.batch * s.heads * s.queries) as usize;
-    let y = target(arguments, 6, s.types[0], [rows, p.value_width as usize])?;
-    let launch = Launch { p, scorer: Scorer::bound(arguments, p.score, 3)?, v: matmul::values(arguments, 2, s.types[1])?, y };
+    let y = target(arguments, AT.y, s.types[0], [rows, p.value_width as usize])?;
+    let launch = Launch { p, scorer: Scorer::bound(arguments, p.score, AT.mask)?, v: matmul::values(arguments, AT.v, s.types[1])?, y };
     let count = launch.scorer.tiles();
     let task = |index: usize| Task { launch: &launch, tile: launch.scorer.tile(index) };
     let threads = rayon::current_num_threads();

@@ -11,7 +11,7 @@ use super::{
     scores::{Dots, PanelKeys, Waiting},
 };
 use crate::{
-    attention::{ROWS, ScoreParams, View},
+    attention::{ROWS, ScoreParams, View, operands::AT},
     matmul::{
         self,
         cpu::{
@@ -38,8 +38,8 @@ impl<'a> Scorer<'a> {
         Ok(Self {
             level: Level::best(),
             p,
-            q: matmul::values(arguments, 0, p.types[0])?,
-            k: matmul::values(arguments, 1, p.types[1])?,
+            q: matmul::values(arguments, AT.q, p.types[0])?,
+            k: matmul::values(arguments, AT.k, p.types[1])?,
             mask: Mask::bound(arguments, first, &p)?,
             positions: arguments.optional(first + 1)?,
             lengths: arguments.optional(first + 2)?,

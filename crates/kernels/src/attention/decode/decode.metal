@@ -63,14 +63,14 @@ struct Turn {
 
 template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHUNKS>
 [[kernel, max_total_threads_per_threadgroup(512)]] void attention_decode(
-    device KV* key_cache [[buffer(0)]],
+    device KV* cache [[buffer(0)]],
     device KV* value_cache [[buffer(1)]],
     device const Q* queries [[buffer(2)]],
-    device const Q* new_key [[buffer(3)]],
-    device const Q* new_value [[buffer(4)]],
+    device const Q* rows [[buffer(3)]],
+    device const Q* values [[buffer(4)]],
     device const int* positions [[buffer(5)]],
     device const float* frequencies [[buffer(6)]],
-    device float* values [[buffer(7)]],
+    device float* sums [[buffer(7)]],
     device float* states [[buffer(8)]],
     constant DecodeParams& params [[buffer(9)]],
     device atomic_uint* refusal [[buffer(10)]],
@@ -84,7 +84,7 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
     const uint keys = uint(p.score.keys), blocks = (keys + BLOCK - 1) / BLOCK, block = index % blocks;
     const uint number = index / blocks / uint(p.score.kv_heads), thread_index = simdgroup * 32 + lane;
     const uint width = uint(p.score.width), value_width = uint(p.value_width);
-    T tile(p, queries, key_cache, value_cache, nullptr, shared, lane, simdgroup, number, index / blocks % uint(p.score.kv_heads));
+    T tile(p, queries, cache, value_cache, nullptr, shared, lane, simdgroup, number, index / blocks % uint(p.score.kv_heads));
 
     const int position = positions[0];
     const bool fits = position >= 0 && uint(position) < keys;
@@ -129,9 +129,9 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
         }
     }
     if (appends && thread_index < pairs) {
-        own_key = turn.load(new_key + row_of(params.new_key, 0, head, 0), thread_index);
+        own_key = turn.load(rows + row_of(params.new_key, 0, head, 0), thread_index);
     }
-    device const Q* value_row = new_value + row_of(params.new_value, 0, head, 0);
+    device const Q* value_row = values + row_of(params.new_value, 0, head, 0);
     if (appends && thread_index < value_width) {
         own_value = value_row[thread_index];
     }
@@ -149,7 +149,7 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
         tile.put_query(item % ROWS, width + item / ROWS, -0.0f);
     }
     if (appends) {
-        device KV* key_row = key_cache + row_of(p.score.k, 0, head, position);
+        device KV* key_row = cache + row_of(p.score.k, 0, head, position);
         device KV* to = value_cache + row_of(p.v, 0, head, position);
         const bool writes = number == 0;
         if (thread_index < pairs) {
@@ -179,5 +179,5 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
         }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    sum_block<ROWS, COLUMNS, CHUNKS>(tile, block, blocks, values, states);
+    sum_block<ROWS, COLUMNS, CHUNKS>(tile, block, blocks, sums, states);
 }

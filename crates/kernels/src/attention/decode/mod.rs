@@ -12,22 +12,23 @@ pub(crate) mod oracle;
 
 use std::sync::Arc;
 
-use elinvar_core::{CudaSource, DType, DeviceProperties, Error, Layout, MetalFile, MetalForm, Parameter, Result, Shape};
+use elinvar_core::{CudaSource, DType, DeviceProperties, Error, Layout, MetalFile, MetalForm, Result, Shape};
 
 use super::{
-    Attention, Params, Types, gpu,
+    Attention, Params, gpu, operands as attention,
     scoring::{self, ATTRIBUTES, MaskView, ScoreParams, Scoring, View},
     split::{self, Split, SplitParams},
 };
 use crate::{
-    Argument, AttributeInfo, Definition, Description, Launch, Operand, Operator, Plan, Port, Precision, TensorInfo,
+    Argument, AttributeInfo, Definition, Description, Launch, Operand, Operator, Plan, Precision, TensorInfo,
     kv_append::{self, KvAppend},
     math,
     matmul::PRECISION,
     metal::{self, metal_file, params},
-    order, required,
+    order,
     rope::{self, Rope},
     rope_append::{self, RopeAppend},
+    signature::operands,
 };
 
 const FILES: &[MetalFile] = &[
@@ -103,14 +104,25 @@ params! {
     }
 }
 
-/// Where each input stands.
-const CACHE: usize = 0;
-const ROWS: usize = 1;
-const POSITIONS: usize = 2;
-const FREQUENCIES: usize = 3;
-const VALUE_CACHE: usize = 4;
-const VALUES: usize = 5;
-const QUERIES: usize = 6;
+// The launch ahead writes none of what is read early: it makes the new rows.
+operands! {
+    cache: update(DType::FLOATS) early, kv_append::CACHE;
+    rows: read(DType::FLOATS), kv_append::ROWS;
+    positions: read(&[DType::I32]) early, kv_append::POSITIONS;
+    frequencies: read(&[DType::F32]) early, rope::FREQUENCIES;
+    value_cache: update(like cache) early, rope_append::VALUE_CACHE;
+    values: read(like rows), rope_append::VALUES;
+    queries: read(like rows), "[1, Hq, D] of the type of rows";
+    -> y: write(like rows), "[1, Hq, Dv], of the queries' type";
+}
+use operands::{AT, Inputs};
+
+/// The inputs as [`Attention`] takes them, and what it makes of them.
+struct Attended {
+    inputs: attention::Inputs,
+    params: Params,
+    y: TensorInfo,
+}
 
 impl DecodeAttention {
     fn append(self) -> RopeAppend {
@@ -123,11 +135,9 @@ impl DecodeAttention {
         Attention { scoring, precision, ..Attention::default() }
     }
 
-    /// What [`Attention`] makes of the inputs: its parameters and its output.
-    fn attended(self, inputs: &[Option<TensorInfo>]) -> Result<(Params, TensorInfo)> {
-        required(inputs, VALUES, "values")?;
-        let value_cache = required(inputs, VALUE_CACHE, "value_cache")?;
-        let (queries, cache) = (required(inputs, QUERIES, "queries")?, required(inputs, CACHE, "cache")?);
+    fn attended(self, inputs: &[Option<TensorInfo>]) -> Result<(Inputs, Attended)> {
+        let given = Inputs::new("decode_attention", inputs)?;
+        let Inputs { queries, cache, value_cache, positions, .. } = given;
         self.append().infer(inputs)?;
         if queries.shape().rank() != 3 || queries.shape()[0] != 1 {
             return Err(Error::invalid_argument(format!("queries have shape {}: one token of one sequence, [1, Hq, D], expected", queries.shape())));
@@ -137,15 +147,17 @@ impl DecodeAttention {
             Ok(TensorInfo { layout: info.layout.broadcast_to(Shape::new(&[1, heads, tokens, width])?)?, ..*info })
         };
         let heads_first = TensorInfo { layout: queries.layout.permute(&[1, 0, 2])?, ..queries };
-        let inputs = [Some(batched(&heads_first)?), Some(batched(&cache)?), Some(batched(&value_cache)?), None, inputs[POSITIONS], None];
-        self.attention().params(&inputs)
+        let (q, k, v) = (batched(&heads_first)?, batched(&cache)?, batched(&value_cache)?);
+        let inputs = attention::Inputs { q, k, v, mask: None, positions: Some(positions), lengths: None };
+        let (params, y) = self.attention().params(inputs)?;
+        Ok((given, Attended { inputs, params, y }))
     }
 
     fn definition(self, inputs: &[Option<TensorInfo>]) -> Result<Definition> {
-        let (_, y) = self.attended(inputs)?;
+        let y = self.attended(inputs)?.1.y;
         let mut definition = Definition::new(inputs);
         let [cache, rows, positions, frequencies, value_cache, values, queries] =
-            [CACHE, ROWS, POSITIONS, FREQUENCIES, VALUE_CACHE, VALUES, QUERIES].map(|index| definition.input(index));
+            [AT.cache, AT.rows, AT.positions, AT.frequencies, AT.value_cache, AT.values, AT.queries].map(|index| definition.input(index));
         let rope = Rope { interleaved: self.interleaved };
         let key = definition.apply_one(rope, &[rows, positions, frequencies])?;
         definition.apply(KvAppend, &[cache, Some(key), positions])?;
@@ -169,57 +181,49 @@ impl DecodeAttention {
         Ok(definition)
     }
 
-    fn for_gpu(self, inputs: &[Option<TensorInfo>], params: Params, device: &DeviceProperties) -> Result<Plan> {
+    fn for_gpu(self, inputs: Inputs, attended: &Attended, device: &DeviceProperties) -> Result<Plan> {
+        let params = attended.params;
         gpu::check_extents(&params, device)?;
-        let (rows, values) = (required(inputs, ROWS, "rows")?, required(inputs, VALUES, "values")?);
-        let (frequencies, cache) = (required(inputs, FREQUENCIES, "frequencies")?, required(inputs, CACHE, "cache")?);
         let block = DecodeParams {
             attention: params,
-            new_key: View::new("rows", &rows, None, 1, 0)?,
-            new_value: View::new("values", &values, None, 1, 0)?,
-            half_dim: rope::check_half(frequencies.elements(), params.score.width as usize)?,
+            new_key: View::new("rows", &inputs.rows, None, 1, 0)?,
+            new_value: View::new("values", &inputs.values, None, 1, 0)?,
+            half_dim: rope::check_half(inputs.frequencies.elements(), params.score.width as usize)?,
             interleaved: self.interleaved.into(),
         };
-        let types = Types { q: rows.dtype, kv: cache.dtype, mask: None };
-        let [_, _, _, _, (positions, _), lengths] = types.inputs();
-        let positions = (positions, Argument::Input(POSITIONS));
-        // The launch ahead writes none of what is read early: it makes the new rows.
-        let buffers = [
-            (Parameter::update("cache", types.kv).early(), Argument::Input(CACHE)),
-            (Parameter::update("value_cache", types.kv).early(), Argument::Input(VALUE_CACHE)),
-            (Parameter::read("queries", types.q), Argument::Input(QUERIES)),
-            (Parameter::read("rows", types.q), Argument::Input(ROWS)),
-            (Parameter::read("values", types.q), Argument::Input(VALUES)),
-            (positions.0.clone().early(), positions.1),
-            (Parameter::read("frequencies", DType::F32).early(), Argument::Input(FREQUENCIES)),
-        ];
-        if let Some(split) = Split::new(&params, types, self.precision, device)? {
+        let [cache, rows, positions, frequencies, value_cache, values, queries] = inputs.buffers();
+        let (q, kv) = (rows.0.dtype, cache.0.dtype);
+        let buffers = [cache, value_cache, queries, rows, values, positions, frequencies];
+        if let Some(split) = Split::new(&params, attended.inputs, self.precision, device)? {
             let block = DecodeSplitParams { decode: block, split: split.block };
             let source = CudaSource { refusal: Some(kv_append::REFUSAL), ..split.source("attention_decode_fast") };
             // Cosines and sines of each pair, and the new key.
             return Ok(split.plan(FAST, source, &block, buffers, 8 * params.score.width as usize).with_operations(params.operations()));
         }
         let shape = gpu::Shape::spread(&params, device);
-        let key = shape.key("attention_decode", &[types.q, types.kv]);
+        let key = shape.key("attention_decode", &[q, kv]);
         let launch = Launch::on_gpu(key, METAL, &block, buffers.into_iter().chain(gpu::SUMS_OF_BLOCKS));
         // The new key and value.
         let memory = shape.memory() + 4 * (8 * shape.lanes + shape.padded_width()) as usize;
         let launch = shape.over_blocks(launch, &params)?.with_threadgroup_memory(memory);
-        Ok(gpu::merged(launch, &params, types.q, [positions, (lengths.0, Argument::Absent)])?.with_operations(params.operations()))
+        let [.., (place, _), (lengths, _)] = attended.inputs.buffers();
+        Ok(gpu::merged(launch, &params, q, [(place, Argument::Input(AT.positions)), (lengths, Argument::Absent)])?
+            .with_operations(params.operations()))
     }
 }
 
 impl Operator for DecodeAttention {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let (_, y) = self.attended(inputs)?;
+        let y = self.attended(inputs)?.1.y;
         let [_, heads, _, width] = [0, 1, 2, 3].map(|axis| y.shape()[axis]);
         Ok(vec![TensorInfo::new(y.dtype, &[1, heads, width])?])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let (params, _) = self.attended(inputs)?;
+        let (given, attended) = self.attended(inputs)?;
+        let params = &attended.params;
         let fits = device.simd_width > 1 && params.score.width <= LONGEST && params.rows() * params.value_width * params.score.keys > 0;
-        if fits { self.for_gpu(inputs, params, device) } else { self.definition(inputs)?.plan(device) }
+        if fits { self.for_gpu(given, &attended, device) } else { self.definition(inputs)?.plan(device) }
     }
 
     fn stands_for(&self, inputs: &[Option<TensorInfo>]) -> Result<Option<Definition>> {
@@ -227,7 +231,7 @@ impl Operator for DecodeAttention {
     }
 
     fn updates(&self, index: usize) -> bool {
-        matches!(index, CACHE | VALUE_CACHE)
+        matches!(index, 0 | 4)
     }
 
     fn strict(&self) -> Option<Arc<dyn Operator>> {
@@ -239,25 +243,15 @@ impl Operator for DecodeAttention {
     }
 
     fn accepts_strides(&self, index: usize) -> bool {
-        matches!(index, CACHE | ROWS | VALUE_CACHE | VALUES | QUERIES)
+        index != AT.positions && index != AT.frequencies
     }
 }
-
-const INPUTS: &[Port] = &{
-    let [cache, rows, positions] = kv_append::INPUTS;
-    let queries = Port::new("queries", DType::FLOATS, "[1, Hq, D] of the type of rows");
-    [cache, rows, positions, rope::FREQUENCIES, rope_append::VALUE_CACHE, rope_append::VALUES, queries]
-};
-const OUTPUTS: &[Port] = &{
-    let [cache, ..] = kv_append::INPUTS;
-    [Port::new("y", DType::FLOATS, "[1, Hq, Dv], of the queries' type"), cache, rope_append::VALUE_CACHE]
-};
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     name: "decode_attention",
     summary: "appends a token's turned key and its value to the caches, in place, and gives its attention: rope_append and attention in one",
-    inputs: INPUTS,
-    outputs: OUTPUTS,
+    inputs: operands::INPUTS,
+    outputs: operands::OUTPUTS,
     attributes: {
         const ALL: [AttributeInfo; 5] = {
             let [scale, softcap, _, _, left_window, _] = ATTRIBUTES;

@@ -2,11 +2,11 @@
 
 use elinvar_core::{DType, Result};
 
-use super::{CACHE, DecodeAttention, FREQUENCIES, POSITIONS, QUERIES, ROWS, VALUE_CACHE, VALUES};
+use super::{DecodeAttention, operands::AT};
 use crate::{
     Precision,
     attention::oracle::{Dims, PAIRS, bound, probabilities, scores, weighted_sum},
-    conformance::{Bound, Case, HostTensor, made},
+    conformance::case::{Bound, Case, HostTensor, made},
     rope::{RopeScaling, frequencies, oracle::rotate},
 };
 
@@ -57,7 +57,7 @@ impl Token {
         let inputs: Vec<_> = inputs.into_iter().map(Some).collect();
         let case = Case::new(operator, inputs, bound, move |inputs| {
             let turned = |rows: &[f64]| -> Vec<f64> {
-                let angles: Vec<f64> = inputs[FREQUENCIES].iter().map(|&f| f64::from(position as f32 * f as f32)).collect();
+                let angles: Vec<f64> = inputs[AT.frequencies].iter().map(|&f| f64::from(position as f32 * f as f32)).collect();
                 rows.chunks(d.width).flat_map(|row| rotate(row, &angles, operator.interleaved)).collect()
             };
             let append = |cache: &[f64], rows: &[f64], width: usize| {
@@ -67,13 +67,13 @@ impl Token {
                 }
                 cache
             };
-            let keys = append(&inputs[CACHE], &turned(&inputs[ROWS]), d.width);
-            let values = append(&inputs[VALUE_CACHE], &inputs[VALUES], d.value_width);
-            let rest = [vec![], inputs[POSITIONS].clone(), vec![]];
-            let scores = scores(&scoring, d, &[], &turned(&inputs[QUERIES]), &keys, &rest);
+            let keys = append(&inputs[AT.cache], &turned(&inputs[AT.rows]), d.width);
+            let values = append(&inputs[AT.value_cache], &inputs[AT.values], d.value_width);
+            let rest = [vec![], inputs[AT.positions].clone(), vec![]];
+            let scores = scores(&scoring, d, &[], &turned(&inputs[AT.queries]), &keys, &rest);
             vec![weighted_sum(d, &probabilities(&scores, d.keys), &values), keys, values]
         });
-        case.updating(CACHE).updating(VALUE_CACHE)
+        case.updating(AT.cache).updating(AT.value_cache)
     }
 }
 
@@ -128,7 +128,7 @@ fn strided(operator: DecodeAttention) -> Result<Case> {
         stored.viewed(|layout| layout.slice(1, 0, heads, 2))
     };
     let mut inputs = token.inputs()?;
-    for index in [ROWS, VALUES, QUERIES] {
+    for index in [AT.rows, AT.values, AT.queries] {
         inputs[index] = between(inputs[index].clone())?;
     }
     Ok(token.of(operator, inputs))

@@ -3,7 +3,7 @@
 use elinvar_core::{CudaArchitecture, CudaForm, CudaSource, DeviceProperties, Extent, KernelKey, MetalFile, Parameter};
 
 use super::{
-    Params, Types,
+    Inputs, Params,
     scoring::{MaskView, ScoreParams, View},
     tensor_cores::{NUMBERS, SCORING, defines, is_plain},
 };
@@ -37,7 +37,7 @@ const STAGES: u64 = 6;
 const THREADS: u32 = 3 * 128;
 
 /// The launch, where the kernel serves.
-pub(super) fn plan(params: &Params, types: Types, precision: Precision, device: &DeviceProperties) -> Option<Plan> {
+pub(super) fn plan(params: &Params, inputs: Inputs, precision: Precision, device: &DeviceProperties) -> Option<Plan> {
     let s = &params.score;
     let small = s.keys <= 1 << 30 && s.queries <= 1 << 30;
     let memory = 1024 + 2 * (ROWS + STAGES * KEYS) * s.width;
@@ -55,13 +55,13 @@ pub(super) fn plan(params: &Params, types: Types, precision: Precision, device: 
     let source = CudaSource {
         files: FILES,
         entry: "attention_prefill",
-        defines: defines(types, s.width)?,
+        defines: defines(inputs, s.width)?,
         architecture: ARCHITECTURE,
         overlaps: false,
         refusal: None,
     };
-    let key = KernelKey::new("attention_prefill", &[types.q, types.kv]).with("width", s.width as u32);
-    let buffers = types.inputs().into_iter().chain([(Parameter::write("y", types.q), Argument::Output(0))]);
+    let key = KernelKey::new("attention_prefill", &[inputs.q.dtype, inputs.k.dtype]).with("width", s.width as u32);
+    let buffers = inputs.buffers().into_iter().chain([(Parameter::write("y", inputs.q.dtype), Argument::Output(0))]);
     let launch = Launch::on_cuda(key, CudaForm::Source(source), params, buffers);
     let groups = tiles.min(device.compute_units as u32);
     Some(launch.over(Extent::linear(groups), Extent::linear(THREADS)).with_threadgroup_memory(memory as usize).into())

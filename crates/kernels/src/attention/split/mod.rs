@@ -3,7 +3,7 @@
 use elinvar_core::{CudaArchitecture, CudaForm, CudaSource, DType, DeviceProperties, Extent, KernelKey, MetalFile, Parameter, Result};
 
 use super::{
-    Params, Types, gpu,
+    Inputs, Params, gpu,
     scoring::{MaskView, ScoreParams, View},
     tensor_cores::{NUMBERS, SCORING, defines, is_plain},
 };
@@ -95,7 +95,7 @@ const CLUSTER_ELEMENTS: u64 = 80 << 10;
 /// Attention whose keys are split: into as many parts as the GPU has room for at once, or few of them into those of a cluster.
 pub(super) struct Split<'a> {
     params: &'a Params,
-    types: Types,
+    inputs: Inputs,
     defines: &'static [(&'static str, &'static str)],
     tiles: u64,
     clustered: bool,
@@ -104,17 +104,17 @@ pub(super) struct Split<'a> {
 
 impl<'a> Split<'a> {
     /// Where the kernels serve.
-    pub(super) fn new(params: &'a Params, types: Types, precision: Precision, device: &DeviceProperties) -> Result<Option<Self>> {
+    pub(super) fn new(params: &'a Params, inputs: Inputs, precision: Precision, device: &DeviceProperties) -> Result<Option<Self>> {
         let s = &params.score;
         let (tiles, heads) = ((s.queries * s.group() as u64).div_ceil(ROWS), s.kv_heads * s.batch);
         let serves = precision == Precision::Fast && ARCHITECTURE.is_of(device) && is_plain(params) && gpu::is_split(params, tiles * heads);
-        let Some(defines) = defines(types, s.width).filter(|_| serves && tiles * heads > 0) else { return Ok(None) };
+        let Some(defines) = defines(inputs, s.width).filter(|_| serves && tiles * heads > 0) else { return Ok(None) };
         gpu::check_extents(params, device)?;
         let clustered = CLUSTERS.is_of(device) && s.keys * s.width <= CLUSTER_ELEMENTS;
         let (warps, _) = warps(clustered);
         let room = RESIDENT / warps * device.compute_units as u64 / (tiles * heads);
         let parts = if clustered { CLUSTER } else { fewest_parts(s.keys, room.max(1), STEP * warps) };
-        Ok(Some(Self { params, types, defines, tiles, clustered, block: SplitParams { group: s.group() as u32, parts: parts as u32 } }))
+        Ok(Some(Self { params, inputs, defines, tiles, clustered, block: SplitParams { group: s.group() as u32, parts: parts as u32 } }))
     }
 
     /// The launch of a kernel, of these files apart and clustered, for each part, with `memory` bytes beside those of part.cu; and, where the parts are no
@@ -129,7 +129,7 @@ impl<'a> Split<'a> {
     ) -> Plan {
         let s = &self.params.score;
         let (parts, width, rows) = (u64::from(self.block.parts), s.width, self.params.rows());
-        let y = (Parameter::write("y", self.types.q), Argument::Output(0));
+        let y = (Parameter::write("y", self.inputs.q.dtype), Argument::Output(0));
         let left = match self.clustered {
             true => y.clone(),
             false => (Parameter::write("found", DType::F32), Argument::Scratch(0)),
@@ -157,7 +157,7 @@ impl<'a> Split<'a> {
     }
 
     fn launch<P: bytemuck::NoUninit>(&self, source: CudaSource, params: &P, buffers: impl IntoIterator<Item = (Parameter, Argument)>) -> Launch {
-        let key = KernelKey::new(source.entry, &[self.types.q, self.types.kv]).with("width", self.params.score.width as u32);
+        let key = KernelKey::new(source.entry, &[self.inputs.q.dtype, self.inputs.k.dtype]).with("width", self.params.score.width as u32);
         let key = if self.clustered { key.with("cluster", CLUSTER as u32) } else { key };
         Launch::on_cuda(key, CudaForm::Source(source), params, buffers)
     }
@@ -170,9 +170,9 @@ fn fewest_parts(keys: u64, room: u64, turn: u64) -> u64 {
 }
 
 /// The launches, where the kernels serve.
-pub(super) fn plan(params: &Params, types: Types, precision: Precision, device: &DeviceProperties) -> Result<Option<Plan>> {
-    let Some(split) = Split::new(params, types, precision, device)? else { return Ok(None) };
-    let [q, early @ ..] = types.inputs();
+pub(super) fn plan(params: &Params, inputs: Inputs, precision: Precision, device: &DeviceProperties) -> Result<Option<Plan>> {
+    let Some(split) = Split::new(params, inputs, precision, device)? else { return Ok(None) };
+    let [q, early @ ..] = inputs.buffers();
     let early = early.map(|(parameter, argument)| (parameter.early(), argument));
     let block = AttentionSplitParams { attention: *params, split: split.block };
     Ok(Some(split.plan(SPLIT, split.source("attention_split_fast"), &block, [q].into_iter().chain(early), 0)))
