@@ -29,6 +29,13 @@ impl Executor {
 
     /// A tensor of ones.
     ///
+    /// ```
+    /// # use elinvar::{DType, Executor};
+    /// # let executor = Executor::new_auto()?;
+    /// assert_eq!(executor.ones(DType::I32, &[2])?.to_vec::<i32>()?, [1, 1]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Executor::full`].
     pub fn ones(&self, dtype: DType, dims: &[usize]) -> Result<Tensor> {
@@ -53,6 +60,13 @@ impl Executor {
 
     /// The `n` by `n` matrix with ones on its diagonal and zeros elsewhere.
     ///
+    /// ```
+    /// # use elinvar::{DType, Executor};
+    /// # let executor = Executor::new_auto()?;
+    /// assert_eq!(executor.eye(DType::I32, 2)?.to_vec::<i32>()?, [1, 0, 0, 1]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// A shape beyond the limits, or out of memory.
     pub fn eye(&self, dtype: DType, n: usize) -> Result<Tensor> {
@@ -61,6 +75,13 @@ impl Executor {
     }
 
     /// Numbers in [0, 1), the same for a seed wherever they are made.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.rand(&[100], 1)?;
+    /// assert!(x.to_vec::<f32>()?.iter().all(|x| (0.0..1.0).contains(x)));
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Executor::tensor`].
@@ -71,6 +92,13 @@ impl Executor {
     }
 
     /// Numbers of the normal distribution with mean 0 and deviation 1, the same for a seed wherever they are made.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.randn(&[10_000], 1)?;
+    /// assert!(x.mean(&[], false)?.item::<f32>()?.abs() < 0.1);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Executor::tensor`].

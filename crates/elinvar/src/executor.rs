@@ -27,6 +27,13 @@ impl Executor {
     ///
     /// [`devices`](crate::devices) says why a device cannot be used, and [`Executor::new_auto_for`] if one was passed over.
     ///
+    /// ```
+    /// # use elinvar::Executor;
+    /// let executor = Executor::new_auto()?;
+    /// println!("computing on the {}", executor.properties().name);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `ELINVAR_DEVICE` names a device that is not available; the message says which are.
     pub fn new_auto() -> Result<Self> {
@@ -35,6 +42,15 @@ impl Executor {
 
     /// As [`Executor::new_auto`], but where a device that nobody named has not `bytes` of memory free, the CPU. And what is to be told the user: why that
     /// GPU, or one that is here and does not open, is not used.
+    ///
+    /// ```
+    /// # use elinvar::Executor;
+    /// let (executor, why) = Executor::new_auto_for(64 << 20)?;
+    /// if let Some(why) = why {
+    ///     eprintln!("{why}");
+    /// }
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Executor::new_auto`].
@@ -59,6 +75,13 @@ impl Executor {
 
     /// A device of this kind.
     ///
+    /// ```
+    /// # use elinvar::{BackendType, DeviceKind, Executor};
+    /// let executor = Executor::new_with_backend(BackendType::Cpu)?;
+    /// assert_eq!(executor.properties().kind, DeviceKind::Cpu);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// It is not available here.
     pub fn new_with_backend(backend: BackendType) -> Result<Self> {
@@ -67,6 +90,13 @@ impl Executor {
 
     /// The CPU with this many threads.
     ///
+    /// ```
+    /// # use elinvar::Executor;
+    /// let executor = Executor::new_cpu(std::num::NonZero::<usize>::MIN)?;
+    /// assert_eq!(executor.properties().compute_units, 1);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// The operating system refuses the threads.
     pub fn new_cpu(threads: NonZeroUsize) -> Result<Self> {
@@ -74,11 +104,26 @@ impl Executor {
     }
 
     /// Any device behind the backend interface.
+    ///
+    /// ```
+    /// # use elinvar::Executor;
+    /// # let executor = Executor::new_auto()?;
+    /// let same = Executor::from_device(executor.device().clone());
+    /// assert!(same.tensor(&[1], &[1f32])?.add(&executor.tensor(&[1], &[1f32])?).is_ok());
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     pub fn from_device(device: Device) -> Self {
         Self { device, precision: Self::DEFAULT_PRECISION, recorder: None }
     }
 
     /// The device behind the backend interface.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// executor.device().start_profile().or_else(|error| if error.is_unsupported() { Ok(()) } else { Err(error) })?;
+    /// println!("{} commands", executor.device().end_profile()?.len());
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -87,31 +132,75 @@ impl Executor {
     pub const DEFAULT_PRECISION: Precision = Precision::Fast;
 
     /// The same device with a precision for every matrix product and attention, whatever their shapes.
+    ///
+    /// ```
+    /// # use elinvar::{Executor, Precision};
+    /// # let executor = Executor::new_auto()?;
+    /// let strict = executor.with_precision(Precision::Strict);
+    /// let x = strict.tensor(&[1, 2], &[1f32, 2.0])?;
+    /// assert_eq!(x.linear(&x, None)?.item::<f32>()?, 5.0);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     pub fn with_precision(&self, precision: Precision) -> Self {
         Self { precision, ..self.clone() }
     }
 
     /// The precision of matrix products and attention.
+    ///
+    /// ```
+    /// # use elinvar::Executor;
+    /// # let executor = Executor::new_auto()?;
+    /// assert_eq!(executor.precision(), Executor::DEFAULT_PRECISION);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     pub fn precision(&self) -> Precision {
         self.precision
     }
 
     /// What the device is.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let properties = executor.properties();
+    /// println!("{} ({}), {} units", properties.name, properties.kind, properties.compute_units);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     pub fn properties(&self) -> &DeviceProperties {
         self.device.properties()
     }
 
     /// Its memory now.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let memory = executor.memory();
+    /// assert!(memory.available <= memory.total);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     pub fn memory(&self) -> MemoryInfo {
         self.device.memory()
     }
 
     /// Its buffer pool: statistics, cap, clearing.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[1000], &[0f32; 1000])?;
+    /// assert!(executor.pool().statistics().live_bytes >= 4000);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     pub fn pool(&self) -> &Pool {
         self.device.pool()
     }
 
     /// A row-major tensor of `values`.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[2, 2], &[1f32, 2.0, 3.0, 4.0])?;
+    /// assert_eq!(x.i((0, 1))?.item::<f32>()?, 2.0);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Another number of values than the shape holds, or out of memory.
@@ -120,6 +209,14 @@ impl Executor {
     }
 
     /// A row-major tensor of native-endian bytes.
+    ///
+    /// ```
+    /// # use elinvar::{DType, Executor};
+    /// # let executor = Executor::new_auto()?;
+    /// let x = executor.tensor_from_bytes(DType::U16, &[1], &258u16.to_ne_bytes())?;
+    /// assert_eq!(x.item::<u16>()?, 258);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Another number of bytes than the shape holds, or out of memory.
@@ -132,6 +229,15 @@ impl Executor {
 
     /// Host memory as a read-only tensor, without a copy where memory is unified.
     ///
+    /// ```
+    /// # use elinvar::{DType, Executor, HostMemory};
+    /// # let executor = Executor::new_auto()?;
+    /// let weights = executor.adopt(DType::U8, &[3], HostMemory::new(std::sync::Arc::new(vec![1u8, 2, 3])))?;
+    /// assert_eq!(weights.to_vec::<u8>()?, [1, 2, 3]);
+    /// assert!(weights.write(&[0u8; 3]).is_err());
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Another number of bytes than the shape holds, memory not aligned for the type, or out of memory.
     pub fn adopt(&self, dtype: DType, dims: &[usize], memory: HostMemory) -> Result<Tensor> {
@@ -143,6 +249,13 @@ impl Executor {
     }
 
     /// A zeroed tensor in memory of its own, outside the pool: for caches and other long-lived state.
+    ///
+    /// ```
+    /// # use elinvar::{DType, Executor};
+    /// # let executor = Executor::new_auto()?;
+    /// assert_eq!(executor.zeros(DType::I32, &[2])?.to_vec::<i32>()?, [0, 0]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// A shape beyond the limits, or out of memory.
@@ -179,6 +292,16 @@ impl Executor {
     /// Runs an operator, or records it where this executor, or one of the tensors, belongs to a [`Recorder`](crate::Recorder). Inputs it cannot take with
     /// strides are made row-major first.
     ///
+    /// ```
+    /// # use elinvar::{Executor, kernels::top_k::TopK};
+    /// # let executor = Executor::new_auto()?;
+    /// let x = executor.tensor(&[3], &[5i32, 1, 3])?;
+    /// let smallest = TopK { k: 2, axis: 0, largest: false, sorted: true };
+    /// let outputs = executor.apply(std::sync::Arc::new(smallest), &[Some(&x)])?;
+    /// assert_eq!(outputs[0].to_vec::<i32>()?, [1, 3]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// What the operator refuses, tensors of another device or another recorder, or out of memory.
     pub fn apply(&self, operator: Arc<dyn Operator>, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>> {
@@ -186,6 +309,15 @@ impl Executor {
     }
 
     /// The same with results that go to tensors that exist: row-major, of the results' types and shapes, in memory that no input has.
+    ///
+    /// ```
+    /// # use elinvar::{DType, Executor, kernels::softmax::Softmax};
+    /// # let executor = Executor::new_auto()?;
+    /// let (x, y) = (executor.tensor(&[2], &[0f32, 0.0])?, executor.zeros(DType::F32, &[2])?);
+    /// executor.apply_into(std::sync::Arc::new(Softmax { axis: 0, log: false }), &[Some(&x)], &[&y])?;
+    /// assert_eq!(y.to_vec::<f32>()?, [0.5, 0.5]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Executor::apply`]; tensors of other types or shapes, views with gaps, memory in common with an input, or read-only memory.
@@ -307,6 +439,16 @@ impl Executor {
     }
 
     /// Starts a recording; its errors are reported by the completion, and by the next read.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[2], &[1i32, 2])?;
+    /// let (double, ()) = executor.record(|recorded| x.on(recorded)?.add_(&x))?;
+    /// executor.replay(&double)?;
+    /// executor.replay(&double)?.wait()?;
+    /// assert_eq!(x.to_vec::<i32>()?, [4, 8]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// It was recorded on another device, or the device is lost.

@@ -89,26 +89,61 @@ impl Tensor {
     }
 
     /// The executor it lives on.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[1], &[2.5f32])?;
+    /// assert_eq!(x.executor().properties().kind, executor.properties().kind);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     pub fn executor(&self) -> &Executor {
         &self.executor
     }
 
     /// Type of its elements.
+    ///
+    /// ```
+    /// # use elinvar::{DType, Executor};
+    /// # let executor = Executor::new_auto()?;
+    /// assert_eq!(executor.tensor(&[1], &[2.5f32])?.dtype(), DType::F32);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
     /// Its extents.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[2, 3], &[0i32; 6])?;
+    /// assert_eq!((x.shape()[1], x.shape().elements(), x.shape().to_string()), (3, 6, "[2, 3]".to_owned()));
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     pub fn shape(&self) -> &Shape {
         self.layout.shape()
     }
 
     /// Where its elements lie in its memory.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[2, 3], &[0i32; 6])?;
+    /// assert_eq!(x.transpose(0, 1)?.layout().strides(), [1, 3]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
     /// What an operator sees of it.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let rows = executor.tensor(&[2, 3], &[0i32; 6])?.i(1..)?;
+    /// assert_eq!((rows.layout().offset(), rows.info().layout.offset()), (3, 0));
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     pub fn info(&self) -> TensorInfo {
         TensorInfo { dtype: self.dtype, layout: self.layout.rebased() }
     }
@@ -142,13 +177,48 @@ impl Tensor {
 
     /// The same tensor for an executor of the same device with other choices: of precision, or of a recorder.
     ///
+    /// ```
+    /// # use elinvar::{Executor, Precision};
+    /// # let executor = Executor::new_auto()?;
+    /// let x = executor.tensor(&[1], &[2.5f32])?;
+    /// let strict = x.on(&executor.with_precision(Precision::Strict))?;
+    /// assert_eq!(strict.matmul(&x)?.item::<f32>()?, 6.25);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Another device.
     pub fn on(&self, executor: &Executor) -> Result<Tensor> {
         Ok(Tensor { executor: executor.take_over(&self.executor)?, ..self.clone() })
     }
 
+    /// The same tensor on another executor's device, copied through the host; on the same device it is [`Tensor::on`].
+    ///
+    /// ```
+    /// # use elinvar::{BackendType, Executor};
+    /// # let executor = Executor::new_auto()?;
+    /// let cpu = Executor::new_with_backend(BackendType::Cpu)?;
+    /// let x = executor.tensor(&[2], &[1i32, 2])?;
+    /// assert_eq!(x.to(&cpu)?.add(&cpu.tensor(&[1], &[10i32])?)?.to_vec::<i32>()?, [11, 12]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::to_bytes`]; out of memory.
+    pub fn to(&self, executor: &Executor) -> Result<Tensor> {
+        if self.executor.device.same(&executor.device) {
+            return self.on(executor);
+        }
+        executor.tensor_from_bytes(self.dtype, self.shape(), &self.to_bytes()?)
+    }
+
     /// Its elements in row-major order, as native-endian bytes.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// assert_eq!(executor.tensor(&[2], &[1u8, 255])?.to_bytes()?, [1, 255]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// A recording is in progress, or the device failed, now or in work submitted before.
@@ -159,6 +229,13 @@ impl Tensor {
     }
 
     /// Its elements in row-major order. Truth values are read as `u8`.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[2, 2], &[1i32, 2, 3, 4])?;
+    /// assert_eq!(x.transpose(0, 1)?.to_vec::<i32>()?, [1, 3, 2, 4]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Another element type, and those of [`Tensor::to_bytes`].
@@ -174,6 +251,15 @@ impl Tensor {
 
     /// Starts to read its elements in row-major order, as native-endian bytes: what they are after everything submitted before, whatever is submitted
     /// after. A loop can start its next step before it looks at the results of the last, whose errors its completion reports.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[2], &[1u8, 2])?;
+    /// let before = x.read_later()?;
+    /// x.add_(&x)?;
+    /// assert_eq!((before.wait()?, x.to_bytes()?), (vec![1, 2], vec![2, 4]));
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Tensor::to_bytes`].
@@ -197,6 +283,14 @@ impl Tensor {
 
     /// Overwrites all elements, after everything submitted before: new inputs for a recording.
     ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[3], &[1i32, 2, 3])?;
+    /// x.i(..2)?.write(&[7i32, 8])?;
+    /// assert_eq!(x.to_vec::<i32>()?, [7, 8, 3]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Another type or number of values, a view with gaps, read-only memory, or a failed device.
     pub fn write<T: Element>(&self, values: &[T]) -> Result<()> {
@@ -210,6 +304,14 @@ impl Tensor {
 
     /// Overwrites all elements with those of another tensor of the same type and shape, or row-major with the same number of elements.
     ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let (x, y) = (executor.tensor(&[2, 2], &[0i32; 4])?, executor.tensor(&[2], &[7i32, 8])?);
+    /// x.i(1)?.copy_from(&y)?;
+    /// assert_eq!(x.to_vec::<i32>()?, [0, 0, 7, 8]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Another type, number of elements or device; a view with gaps; memory in common; or read-only memory.
     pub fn copy_from(&self, source: &Tensor) -> Result<()> {
@@ -221,6 +323,13 @@ impl Tensor {
 
     /// Itself if it is row-major, else a row-major copy.
     ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[2, 2], &[1i32, 2, 3, 4])?;
+    /// assert_eq!(x.transpose(0, 1)?.contiguous()?.layout().strides(), [2, 1]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Out of memory.
     pub fn contiguous(&self) -> Result<Tensor> {
@@ -228,6 +337,13 @@ impl Tensor {
     }
 
     /// The same elements in another shape; a copy only if they are not row-major.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[4], &[1i32, 2, 3, 4])?;
+    /// assert_eq!(x.reshape(&[2, 2])?.i(1)?.to_vec::<i32>()?, [3, 4]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Another number of elements.
@@ -241,6 +357,13 @@ impl Tensor {
 
     /// A view with the axes in another order.
     ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[1, 2, 3], &[0i32; 6])?;
+    /// assert_eq!(x.permute(&[2, 0, 1])?.shape().to_vec(), [3, 1, 2]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `axes` is no permutation.
     pub fn permute(&self, axes: &[usize]) -> Result<Tensor> {
@@ -248,6 +371,13 @@ impl Tensor {
     }
 
     /// A view with two axes exchanged; negative axes count from the end.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[2, 2], &[1i32, 2, 3, 4])?;
+    /// assert_eq!(x.transpose(-1, -2)?.to_vec::<i32>()?, [1, 3, 2, 4]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// An axis outside the shape.
@@ -260,6 +390,13 @@ impl Tensor {
 
     /// A view of `count` elements of one axis from `start`, `step` apart (negative walks backwards).
     ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[5], &[0i32, 1, 2, 3, 4])?;
+    /// assert_eq!(x.slice(0, 4, 3, -2)?.to_vec::<i32>()?, [4, 2, 0]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Elements outside the shape.
     pub fn slice(&self, axis: isize, start: usize, count: usize, step: isize) -> Result<Tensor> {
@@ -267,6 +404,13 @@ impl Tensor {
     }
 
     /// A view that repeats axes of extent one, by NumPy's rule.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[2, 1], &[1i32, 2])?;
+    /// assert_eq!(x.broadcast_to(&[2, 2])?.to_vec::<i32>()?, [1, 1, 2, 2]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// A shape it does not broadcast to.
