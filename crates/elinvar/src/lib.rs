@@ -37,6 +37,7 @@ pub use elinvar_core::{
 };
 pub use elinvar_kernels as kernels;
 pub use elinvar_kernels::{Operator, Precision, Scalar};
+#[cfg(feature = "metal")]
 pub use elinvar_metal::chips;
 pub use elinvar_msl as msl;
 pub use executor::Executor;
