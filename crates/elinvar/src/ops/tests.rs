@@ -1,16 +1,19 @@
-//! Every operator of the registry has a method.
+//! Every operator of the registry has a method, and every method an example.
 
 use elinvar_kernels::registry;
 
 /// The sources of methods of `Tensor` and constructors of `Executor`.
 const SOURCES: &[&str] = &[
     include_str!("../creation.rs"),
+    include_str!("../executor.rs"),
+    include_str!("../host_view.rs"),
     include_str!("../shape.rs"),
     include_str!("../tensor.rs"),
     include_str!("attention.rs"),
     include_str!("functions.rs"),
     include_str!("indexing.rs"),
     include_str!("layout.rs"),
+    include_str!("mod.rs"),
     include_str!("norms.rs"),
     include_str!("pairs.rs"),
     include_str!("products.rs"),
@@ -57,4 +60,17 @@ fn every_operator_is_a_method() {
     }
     assert!(NAMES.iter().all(|(name, _)| operators.iter().any(|operator| operator.name == *name)), "a name of no operator");
     assert!(!is_method("softmin") && !is_method("soft") && !is_method("reduce_sum"));
+}
+
+#[test]
+fn every_method_has_an_example() {
+    for source in SOURCES {
+        let mut has_example = false;
+        for line in source.lines().map(str::trim_start) {
+            has_example |= line.starts_with("/// ```") || line.starts_with("#[doc = operators!(@example");
+            if let Some(method) = line.strip_prefix("pub fn ") {
+                assert!(std::mem::take(&mut has_example), "no example: {method}");
+            }
+        }
+    }
 }
