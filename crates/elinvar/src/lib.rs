@@ -21,7 +21,7 @@ mod display;
 mod executor;
 mod graph;
 pub mod guide;
-mod host_view;
+mod host;
 mod metal;
 mod ops;
 mod programs;

@@ -3,8 +3,8 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use elinvar_core::{Binding, Buffer, DType, Element, Error, Layout, Reading, Result, Shape};
-use elinvar_kernels::{TensorInfo, copy::Copy};
+use elinvar_core::{Binding, Buffer, DType, Error, Layout, Result, Shape};
+use elinvar_kernels::TensorInfo;
 
 use crate::{
     Executor,
@@ -190,135 +190,6 @@ impl Tensor {
     /// Another device.
     pub fn on(&self, executor: &Executor) -> Result<Tensor> {
         Ok(Tensor { executor: executor.take_over(&self.executor)?, ..self.clone() })
-    }
-
-    /// The same tensor on another executor's device, copied through the host; on the same device it is [`Tensor::on`].
-    ///
-    /// ```
-    /// # use elinvar::{BackendType, Executor};
-    /// # let executor = Executor::new_auto()?;
-    /// let cpu = Executor::new_with_backend(BackendType::Cpu)?;
-    /// let x = executor.tensor(&[2], &[1i32, 2])?;
-    /// assert_eq!(x.to(&cpu)?.add(&cpu.tensor(&[1], &[10i32])?)?.to_vec::<i32>()?, [11, 12]);
-    /// # Ok::<(), elinvar::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Tensor::to_bytes`]; out of memory.
-    pub fn to(&self, executor: &Executor) -> Result<Tensor> {
-        if self.executor.device.same(&executor.device) {
-            return self.on(executor);
-        }
-        executor.tensor_from_bytes(self.dtype, self.shape(), &self.to_bytes()?)
-    }
-
-    /// Its elements in row-major order, as native-endian bytes.
-    ///
-    /// ```
-    /// # let executor = elinvar::Executor::new_auto()?;
-    /// assert_eq!(executor.tensor(&[2], &[1u8, 255])?.to_bytes()?, [1, 255]);
-    /// # Ok::<(), elinvar::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// A recording is in progress, or the device failed, now or in work submitted before.
-    pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; self.shape().elements() * self.dtype.size()];
-        self.read(&mut bytes)?;
-        Ok(bytes)
-    }
-
-    /// Its elements in row-major order. Truth values are read as `u8`.
-    ///
-    /// ```
-    /// # let executor = elinvar::Executor::new_auto()?;
-    /// let x = executor.tensor(&[2, 2], &[1i32, 2, 3, 4])?;
-    /// assert_eq!(x.transpose(0, 1)?.to_vec::<i32>()?, [1, 3, 2, 4]);
-    /// # Ok::<(), elinvar::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Another element type, and those of [`Tensor::to_bytes`].
-    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        let matches = T::DTYPE == self.dtype || (T::DTYPE == DType::U8 && self.dtype == DType::Bool);
-        if !matches {
-            return Err(Error::invalid_argument(format!("the tensor holds {}, {} was asked for: cast it first", self.dtype, T::DTYPE)));
-        }
-        let mut values = vec![T::zeroed(); self.shape().elements()];
-        self.read(bytemuck::cast_slice_mut(&mut values))?;
-        Ok(values)
-    }
-
-    /// Starts to read its elements in row-major order, as native-endian bytes: what they are after everything submitted before, whatever is submitted
-    /// after. A loop can start its next step before it looks at the results of the last, whose errors its completion reports.
-    ///
-    /// ```
-    /// # let executor = elinvar::Executor::new_auto()?;
-    /// let x = executor.tensor(&[2], &[1u8, 2])?;
-    /// let before = x.read_later()?;
-    /// x.add_(&x)?;
-    /// assert_eq!((before.wait()?, x.to_bytes()?), (vec![1, 2], vec![2, 4]));
-    /// # Ok::<(), elinvar::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Tensor::to_bytes`].
-    pub fn read_later(&self) -> Result<Reading> {
-        let binding = self.readable()?;
-        self.executor.device.read_later(binding.buffer(), binding.offset(), binding.bytes())
-    }
-
-    /// Its elements as a row-major range, for reading.
-    pub(crate) fn readable(&self) -> Result<Binding> {
-        if self.recorder().is_some_and(|recorder| recorder.is_open()) {
-            return Err(Error::invalid_argument("a tensor cannot be read while recording: replay the recording first"));
-        }
-        self.contiguous()?.binding()
-    }
-
-    fn read(&self, bytes: &mut [u8]) -> Result<()> {
-        let binding = self.readable()?;
-        self.executor.device.read(binding.buffer(), binding.offset(), bytes)
-    }
-
-    /// Overwrites all elements, after everything submitted before: new inputs for a recording.
-    ///
-    /// ```
-    /// # let executor = elinvar::Executor::new_auto()?;
-    /// let x = executor.tensor(&[3], &[1i32, 2, 3])?;
-    /// x.i(..2)?.write(&[7i32, 8])?;
-    /// assert_eq!(x.to_vec::<i32>()?, [7, 8, 3]);
-    /// # Ok::<(), elinvar::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Another type or number of values, a view with gaps, read-only memory, or a failed device.
-    pub fn write<T: Element>(&self, values: &[T]) -> Result<()> {
-        if T::DTYPE != self.dtype || values.len() != self.shape().elements() || !self.layout.is_contiguous() {
-            let found = format!("{} values of {}", values.len(), T::DTYPE);
-            return Err(Error::invalid_argument(format!("cannot write {found} to {self:?}: type, count and a row-major layout must match")));
-        }
-        let binding = self.binding()?;
-        self.executor.device.write(binding.buffer(), binding.offset(), bytemuck::cast_slice(values))
-    }
-
-    /// Overwrites all elements with those of another tensor of the same type and shape, or row-major with the same number of elements.
-    ///
-    /// ```
-    /// # let executor = elinvar::Executor::new_auto()?;
-    /// let (x, y) = (executor.tensor(&[2, 2], &[0i32; 4])?, executor.tensor(&[2], &[7i32, 8])?);
-    /// x.i(1)?.copy_from(&y)?;
-    /// assert_eq!(x.to_vec::<i32>()?, [0, 0, 7, 8]);
-    /// # Ok::<(), elinvar::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Another type, number of elements or device; a view with gaps; memory in common; or read-only memory.
-    pub fn copy_from(&self, source: &Tensor) -> Result<()> {
-        if source.dtype != self.dtype || source.shape().elements() != self.shape().elements() {
-            return Err(Error::invalid_argument(format!("cannot copy {source:?} to {self:?}: type and count must match")));
-        }
-        self.executor.apply_into(Arc::new(Copy), &[Some(&source.reshape(self.shape())?)], &[self])
     }
 
     /// Itself if it is row-major, else a row-major copy.

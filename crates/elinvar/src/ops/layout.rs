@@ -89,6 +89,25 @@ impl Tensor {
         self.executor().apply_into(Arc::new(fill), &[], &[self])
     }
 
+    /// Overwrites all elements with those of another tensor of the same type and shape, or row-major with the same number of elements.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let (x, y) = (executor.tensor(&[2, 2], &[0i32; 4])?, executor.tensor(&[2], &[7i32, 8])?);
+    /// x.i(1)?.copy_from(&y)?;
+    /// assert_eq!(x.to_vec::<i32>()?, [0, 0, 7, 8]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another type, number of elements or device; a view with gaps; memory in common; or read-only memory.
+    pub fn copy_from(&self, source: &Tensor) -> Result<()> {
+        if source.dtype() != self.dtype() || source.shape().elements() != self.shape().elements() {
+            return Err(Error::invalid_argument(format!("cannot copy {source:?} to {self:?}: type and count must match")));
+        }
+        source.reshape(self.shape())?.apply_into(Copy, &[], self)
+    }
+
     /// Tensors one after the other along `axis`.
     ///
     /// ```

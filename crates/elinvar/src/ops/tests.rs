@@ -5,8 +5,10 @@ use elinvar_kernels::registry;
 /// The sources of methods of `Tensor` and constructors of `Executor`.
 const SOURCES: &[&str] = &[
     include_str!("../creation.rs"),
-    include_str!("../executor.rs"),
-    include_str!("../host_view.rs"),
+    include_str!("../executor/launch.rs"),
+    include_str!("../executor/choice.rs"),
+    include_str!("../executor/mod.rs"),
+    include_str!("../host.rs"),
     include_str!("../shape.rs"),
     include_str!("../tensor.rs"),
     include_str!("attention.rs"),
