@@ -1,6 +1,6 @@
 //! Which device an executor takes.
 
-use elinvar_core::{DeviceKind, Error, Result, format_bytes};
+use elinvar_core::{DeviceKind, Result, format_bytes};
 
 use crate::{BackendType, Executor};
 
@@ -84,6 +84,8 @@ fn passed_over(chosen: BackendType, reasons: &[String]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use elinvar_core::Error;
+
     use super::*;
 
     #[test]
