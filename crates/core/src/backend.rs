@@ -85,6 +85,18 @@ pub trait Backend: Send + Sync {
         Ok(())
     }
 
+    /// Lets the host change bytes of the buffer, after everything submitted before: where they lie if the host reaches them there, else a copy that is written
+    /// back. What else is asked of the device waits meanwhile, so `change` may ask nothing of it; without an implementation that copies, it does not wait.
+    ///
+    /// # Errors
+    /// As [`Backend::read`] and [`Backend::write`].
+    fn view_mut(&self, buffer: &RawBuffer, offset: usize, bytes: usize, change: &mut dyn FnMut(&mut [u8])) -> Result<()> {
+        let mut copy = vec![0; bytes];
+        self.read(buffer, offset, &mut copy)?;
+        change(&mut copy);
+        self.write(buffer, offset, &copy)
+    }
+
     /// Starts to copy out of the buffer, after everything submitted before and before everything submitted after: a loop can submit its next list and
     /// then look at the results of the last, whose errors its completion reports. Without an implementation the copy is waited for.
     ///

@@ -139,10 +139,8 @@ impl Device {
     /// # Errors
     /// A range outside the buffer, read-only memory, or a failed device.
     pub fn write(&self, buffer: &Buffer, offset: usize, bytes: &[u8]) -> Result<()> {
+        check_writable(buffer)?;
         buffer.bind(offset, bytes.len())?;
-        if buffer.raw().is_read_only() {
-            return Err(Error::invalid_argument("cannot write to read-only host memory (adopted weights)"));
-        }
         self.0.backend.write(buffer.raw(), offset, bytes)
     }
 
@@ -163,6 +161,17 @@ impl Device {
     pub fn view(&self, buffer: &Buffer, offset: usize, bytes: usize, see: &mut dyn FnMut(&[u8])) -> Result<()> {
         buffer.bind(offset, bytes)?;
         self.0.backend.view(buffer.raw(), offset, bytes, see)
+    }
+
+    /// Lets the host change bytes of a buffer, after everything submitted before: where they lie if the host reaches them there, else a copy that is written
+    /// back. `change` may ask nothing of the device.
+    ///
+    /// # Errors
+    /// As [`Device::read`] and [`Device::write`].
+    pub fn view_mut(&self, buffer: &Buffer, offset: usize, bytes: usize, change: &mut dyn FnMut(&mut [u8])) -> Result<()> {
+        check_writable(buffer)?;
+        buffer.bind(offset, bytes)?;
+        self.0.backend.view_mut(buffer.raw(), offset, bytes, change)
     }
 
     /// Starts to copy out of a buffer, after everything submitted before and before everything submitted after.
@@ -252,4 +261,11 @@ impl Device {
         }
         Ok(())
     }
+}
+
+fn check_writable(buffer: &Buffer) -> Result<()> {
+    if buffer.raw().is_read_only() {
+        return Err(Error::invalid_argument("cannot write to read-only host memory (adopted weights)"));
+    }
+    Ok(())
 }

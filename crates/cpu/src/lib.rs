@@ -98,7 +98,7 @@ impl Backend for CpuBackend {
         let mut worker = self.worker();
         worker.wait();
         // SAFETY: nothing runs, and nothing begins while the worker is held.
-        unsafe { memory.write(offset, bytes) }
+        unsafe { memory.change(offset, bytes.len(), |to| to.copy_from_slice(bytes)) }
     }
 
     fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
@@ -115,6 +115,13 @@ impl Backend for CpuBackend {
         // SAFETY: as in `write`.
         see(unsafe { memory.slice(offset, bytes)? });
         Ok(())
+    }
+
+    fn view_mut(&self, buffer: &RawBuffer, offset: usize, bytes: usize, change: &mut dyn FnMut(&mut [u8])) -> Result<()> {
+        let memory = buffer.downcast::<Memory>()?;
+        let _worker = self.settled()?;
+        // SAFETY: as in `write`.
+        unsafe { memory.change(offset, bytes, change) }
     }
 
     fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {

@@ -84,13 +84,13 @@ impl Memory {
 
     /// # Safety
     /// Nothing else touches the memory meanwhile.
-    pub(crate) unsafe fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
-        self.check(offset, bytes.len())?;
+    pub(crate) unsafe fn change(&self, offset: usize, bytes: usize, change: impl FnOnce(&mut [u8])) -> Result<()> {
+        self.check(offset, bytes)?;
         if self.is_read_only() {
             return Err(Error::invalid_launch("cannot write to adopted host memory"));
         }
-        // SAFETY: in bounds, writable, and exclusive by the caller's promise.
-        unsafe { self.pointer().add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        // SAFETY: in bounds, initialised, writable, and exclusive by the caller's promise.
+        change(unsafe { std::slice::from_raw_parts_mut(self.pointer().add(offset), bytes) });
         Ok(())
     }
 

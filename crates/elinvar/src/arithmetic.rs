@@ -14,7 +14,11 @@
 use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
 
 use elinvar_core::Result;
-use elinvar_kernels::{Scalar, binary::BinaryOp};
+use elinvar_kernels::{
+    Scalar,
+    binary::{Binary, BinaryOp},
+    unary::WithScalar,
+};
 
 use crate::Tensor;
 
@@ -85,8 +89,8 @@ impl Tensor {
 
     fn with_number(&self, op: BinaryOp, number: Scalar) -> Result<Tensor> {
         if self.dtype().is_float() {
-            return self.with_scalar(op, number.to_f64() as f32);
+            return self.apply(WithScalar { op, scalar: number.to_f64() as f32 }, &[]);
         }
-        self.binary(op, &self.number(number)?)
+        self.apply(Binary { op }, &[Some(&self.number(number)?)])
     }
 }

@@ -1,16 +1,116 @@
-//! Tensors made of nothing.
+//! Tensors made of values, of memory and of nothing.
 
 use std::sync::Arc;
 
-use elinvar_core::{DType, Result, SplitMix64};
+use elinvar_core::{DType, Element, Error, HostMemory, Layout, ListBuilder, Result, Shape, SplitMix64, Storage};
 use elinvar_kernels::{
     Scalar,
     fill::{Arange, Fill},
 };
 
-use crate::{Executor, Tensor, executor::only};
+use crate::{
+    Executor, Tensor,
+    executor::{byte_size, only},
+    tensor::TensorMemory,
+};
 
 impl Executor {
+    /// A row-major tensor of `values`.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[2, 2], &[1f32, 2.0, 3.0, 4.0])?;
+    /// assert_eq!(x.i((0, 1))?.item::<f32>()?, 2.0);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another number of values than the shape holds, or out of memory.
+    pub fn tensor<T: Element>(&self, dims: &[usize], values: &[T]) -> Result<Tensor> {
+        self.tensor_from_bytes(T::DTYPE, dims, bytemuck::cast_slice(values))
+    }
+
+    /// A row-major tensor of native-endian bytes.
+    ///
+    /// ```
+    /// # use elinvar::{DType, Executor};
+    /// # let executor = Executor::new_auto()?;
+    /// let x = executor.tensor_from_bytes(DType::U16, &[1], &258u16.to_ne_bytes())?;
+    /// assert_eq!(x.item::<u16>()?, 258);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another number of bytes than the shape holds, or out of memory.
+    pub fn tensor_from_bytes(&self, dtype: DType, dims: &[usize], bytes: &[u8]) -> Result<Tensor> {
+        let shape = checked_shape(dtype, dims, bytes.len())?;
+        let buffer = self.device.allocate(bytes.len())?;
+        self.device.write(&buffer, 0, bytes)?;
+        Ok(Tensor::new(self, TensorMemory::new(buffer), dtype, Layout::contiguous(shape)))
+    }
+
+    /// Host memory as a read-only tensor, without a copy where memory is unified.
+    ///
+    /// ```
+    /// # use elinvar::{DType, Executor, HostMemory};
+    /// # let executor = Executor::new_auto()?;
+    /// let weights = executor.adopt(DType::U8, &[3], HostMemory::new(std::sync::Arc::new(vec![1u8, 2, 3])))?;
+    /// assert_eq!(weights.to_vec::<u8>()?, [1, 2, 3]);
+    /// assert!(weights.write(&[0u8; 3]).is_err());
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another number of bytes than the shape holds, memory not aligned for the type, or out of memory.
+    pub fn adopt(&self, dtype: DType, dims: &[usize], memory: HostMemory) -> Result<Tensor> {
+        let shape = checked_shape(dtype, dims, memory.bytes().len())?;
+        if !memory.bytes().as_ptr().addr().is_multiple_of(dtype.size()) {
+            return Err(Error::invalid_argument(format!("memory is not aligned for {dtype}: copy it with tensor_from_bytes")));
+        }
+        Ok(Tensor::new(self, TensorMemory::new(self.device.adopt(memory)?), dtype, Layout::contiguous(shape)))
+    }
+
+    /// A zeroed tensor in memory of its own, outside the pool: for caches and other long-lived state.
+    ///
+    /// ```
+    /// # use elinvar::{DType, Executor};
+    /// # let executor = Executor::new_auto()?;
+    /// assert_eq!(executor.zeros(DType::I32, &[2])?.to_vec::<i32>()?, [0, 0]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A shape beyond the limits, or out of memory.
+    pub fn zeros(&self, dtype: DType, dims: &[usize]) -> Result<Tensor> {
+        let shape = Shape::new(dims)?;
+        let buffer = self.device.allocate_dedicated(byte_size(dtype, &shape)?)?;
+        let mut list = ListBuilder::new();
+        list.fill(buffer.bind(0, buffer.bytes())?, 0)?;
+        self.device.submit(&list.finish())?;
+        Ok(Tensor::new(self, TensorMemory::new(buffer), dtype, Layout::contiguous(shape)))
+    }
+
+    /// A tensor whose elements nobody has set yet, in memory that host and device share, or that is the device's alone, where the device has a choice;
+    /// [`Tensor::is_shared`] says which it became. Every other tensor lies where [`Storage::Automatic`] says.
+    ///
+    /// ```
+    /// use elinvar::{DType, Executor, Storage};
+    ///
+    /// let executor = Executor::new_auto()?;
+    /// let x = executor.empty(DType::F32, &[3], Storage::Shared)?;
+    /// x.write(&[1.0f32, 2.0, 3.0])?;
+    /// assert_eq!(x.with_values(|values: &[f32]| values.iter().sum::<f32>())?, 6.0);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A shape beyond the limits, or out of memory.
+    pub fn empty(&self, dtype: DType, dims: &[usize], storage: Storage) -> Result<Tensor> {
+        let shape = Shape::new(dims)?;
+        let buffer = self.device.allocate_in(byte_size(dtype, &shape)?, storage)?;
+        Ok(Tensor::new(self, TensorMemory::new(buffer), dtype, Layout::contiguous(shape)))
+    }
+
     /// A tensor of one value.
     ///
     /// ```
@@ -28,6 +128,13 @@ impl Executor {
     }
 
     /// A tensor of ones.
+    ///
+    /// ```
+    /// # use elinvar::{DType, Executor};
+    /// # let executor = Executor::new_auto()?;
+    /// assert_eq!(executor.ones(DType::I32, &[2])?.to_vec::<i32>()?, [1, 1]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Executor::full`].
@@ -53,6 +160,13 @@ impl Executor {
 
     /// The `n` by `n` matrix with ones on its diagonal and zeros elsewhere.
     ///
+    /// ```
+    /// # use elinvar::{DType, Executor};
+    /// # let executor = Executor::new_auto()?;
+    /// assert_eq!(executor.eye(DType::I32, 2)?.to_vec::<i32>()?, [1, 0, 0, 1]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// A shape beyond the limits, or out of memory.
     pub fn eye(&self, dtype: DType, n: usize) -> Result<Tensor> {
@@ -61,6 +175,13 @@ impl Executor {
     }
 
     /// Numbers in [0, 1), the same for a seed wherever they are made.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.rand(&[100], 1)?;
+    /// assert!(x.to_vec::<f32>()?.iter().all(|x| (0.0..1.0).contains(x)));
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Executor::tensor`].
@@ -71,6 +192,13 @@ impl Executor {
     }
 
     /// Numbers of the normal distribution with mean 0 and deviation 1, the same for a seed wherever they are made.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.randn(&[10_000], 1)?;
+    /// assert!(x.mean(&[], false)?.item::<f32>()?.abs() < 0.1);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Executor::tensor`].
@@ -89,4 +217,13 @@ impl Executor {
 /// A number in [0, 1) of 24 bits.
 fn uniform(random: &mut SplitMix64) -> f32 {
     (random.next_u64() >> 40) as f32 * 2f32.powi(-24)
+}
+
+fn checked_shape(dtype: DType, dims: &[usize], bytes: usize) -> Result<Shape> {
+    let shape = Shape::new(dims)?;
+    let expected = byte_size(dtype, &shape)?;
+    if bytes != expected {
+        return Err(Error::invalid_argument(format!("a {dtype} tensor of shape {shape} takes {expected} bytes, {bytes} were given")));
+    }
+    Ok(shape)
 }

@@ -10,12 +10,12 @@
 //! | `newBufferWithBytes`, `newBufferWithLength` | [`Executor::tensor`](crate::Executor::tensor), [`Executor::zeros`](crate::Executor::zeros): shared with the host where memory is unified, else private |
 //! | `MTLStorageModeShared`, `MTLStorageModePrivate` | [`Executor::empty`](crate::Executor::empty), [`Tensor::is_shared`](crate::Tensor::is_shared) |
 //! | `newBufferWithBytesNoCopy` | [`Executor::adopt`](crate::Executor::adopt): a file mapped into memory, say, kept resident |
-//! | `contents` | [`Tensor::with_values`](crate::Tensor::with_values), [`Tensor::write`](crate::Tensor::write) |
+//! | `contents` | [`Tensor::with_values`](crate::Tensor::with_values), [`Tensor::with_values_mut`](crate::Tensor::with_values_mut), [`Tensor::write`](crate::Tensor::write) |
 //! | `newLibraryWithSource`, function constants | [`Executor::compile_metal`](crate::Executor::compile_metal), [`MetalLibrary::kernel`](crate::MetalLibrary::kernel) |
 //! | `threadExecutionWidth`, `maxTotalThreadsPerThreadgroup`, `staticThreadgroupMemoryLength` | [`MetalKernel::info`](crate::MetalKernel::info) |
 //! | `dispatchThreads:threadsPerThreadgroup:` | [`MetalKernel::launch_threads`](crate::MetalKernel::launch_threads), with smaller threadgroups at the end; [`MetalKernel::threadgroup_for`](crate::MetalKernel::threadgroup_for) sizes them |
 //! | `dispatchThreadgroups:threadsPerThreadgroup:` | [`MetalKernel::launch`](crate::MetalKernel::launch) |
-//! | `MPSMatrixMultiplication`, `MPSGraph` | [`Tensor`](crate::Tensor)'s methods; every other operator, as [`attention_scores`](crate::kernels::attention_scores) or [`weighted_sum`](crate::kernels::weighted_sum), by [`Executor::apply`](crate::Executor::apply) |
+//! | `MPSMatrixMultiplication`, `MPSGraph` | [`Tensor`](crate::Tensor)'s methods; their forms `_into` take the place of `encodeToCommandBuffer` with a result matrix |
 //! | a command buffer encoded once | [`Executor::record`](crate::Executor::record), [`Executor::replay`](crate::Executor::replay); barriers come from what commands read and write |
 //! | `dispatch_source` of memory pressure | the device listens to it: the pool gives back what nobody uses |
 //! | `MTLHeap` | [`Executor::pool`](crate::Executor::pool): memory that tensors give back is taken again |

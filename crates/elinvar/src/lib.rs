@@ -21,7 +21,7 @@ mod display;
 mod executor;
 mod graph;
 pub mod guide;
-mod host_view;
+mod host;
 mod metal;
 mod ops;
 mod programs;
@@ -37,6 +37,7 @@ pub use elinvar_core::{
 };
 pub use elinvar_kernels as kernels;
 pub use elinvar_kernels::{Operator, Precision, Scalar};
+#[cfg(feature = "metal")]
 pub use elinvar_metal::chips;
 pub use elinvar_msl as msl;
 pub use executor::Executor;

@@ -75,6 +75,15 @@ impl Executor {
 
     /// The same for a program that is granted more or less than others are.
     ///
+    /// ```
+    /// # use elinvar::{Executor, atlas::{self, Limits}};
+    /// # let executor = Executor::new_auto()?;
+    /// let program = || atlas::parse("atlas 1\nprogram nothing\nbounds unchecked\nkernel\nend");
+    /// assert!(executor.compile_program(program()?).is_err());
+    /// executor.compile_program_within(program()?, &Limits { unchecked: true, ..Limits::default() })?;
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Executor::compile_program`].
     pub fn compile_program_within(&self, program: Program, limits: &Limits) -> Result<ProgramKernel> {

@@ -120,6 +120,13 @@ impl Tensor {
 
     /// A view without an axis of extent one; a negative axis counts from the end.
     ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[2, 1], &[1i32, 2])?;
+    /// assert_eq!(x.squeeze(-1)?.shape().to_vec(), [2]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// An axis outside the shape, or of another extent.
     pub fn squeeze(&self, axis: isize) -> Result<Tensor> {
@@ -131,6 +138,13 @@ impl Tensor {
     }
 
     /// A view with an axis of extent one at `axis`; a negative one counts from the end of the new shape.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[2], &[1i32, 2])?;
+    /// assert_eq!(x.unsqueeze(0)?.shape().to_vec(), [1, 2]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// An axis outside the new shape, or too many axes.
@@ -144,6 +158,13 @@ impl Tensor {
     }
 
     /// The elements in one axis.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[2, 2], &[1i32, 2, 3, 4])?;
+    /// assert_eq!(x.flatten()?.shape().to_vec(), [4]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Out of memory, where they are not row-major.
@@ -175,6 +196,13 @@ impl Tensor {
 
     /// Views of consecutive parts of an axis, of these extents.
     ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let parts = executor.tensor(&[3], &[1i32, 2, 3])?.split(&[1, 2], 0)?;
+    /// assert_eq!(parts[1].to_vec::<i32>()?, [2, 3]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// An axis outside the shape, or extents that do not add up to its own.
     pub fn split(&self, sizes: &[usize], axis: isize) -> Result<Vec<Tensor>> {
@@ -191,6 +219,12 @@ impl Tensor {
     }
 
     /// The element of a tensor that has one.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// assert_eq!(executor.tensor(&[1, 1], &[2.5f32])?.item::<f32>()?, 2.5);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Another number of elements, another type, or a failed device.

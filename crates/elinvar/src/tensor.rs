@@ -3,8 +3,8 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use elinvar_core::{Binding, Buffer, DType, Element, Error, Layout, Reading, Result, Shape};
-use elinvar_kernels::{TensorInfo, copy::Copy};
+use elinvar_core::{Binding, Buffer, DType, Error, Layout, Result, Shape};
+use elinvar_kernels::TensorInfo;
 
 use crate::{
     Executor,
@@ -89,26 +89,61 @@ impl Tensor {
     }
 
     /// The executor it lives on.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[1], &[2.5f32])?;
+    /// assert_eq!(x.executor().properties().kind, executor.properties().kind);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     pub fn executor(&self) -> &Executor {
         &self.executor
     }
 
     /// Type of its elements.
+    ///
+    /// ```
+    /// # use elinvar::{DType, Executor};
+    /// # let executor = Executor::new_auto()?;
+    /// assert_eq!(executor.tensor(&[1], &[2.5f32])?.dtype(), DType::F32);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
     /// Its extents.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[2, 3], &[0i32; 6])?;
+    /// assert_eq!((x.shape()[1], x.shape().elements(), x.shape().to_string()), (3, 6, "[2, 3]".to_owned()));
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     pub fn shape(&self) -> &Shape {
         self.layout.shape()
     }
 
     /// Where its elements lie in its memory.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[2, 3], &[0i32; 6])?;
+    /// assert_eq!(x.transpose(0, 1)?.layout().strides(), [1, 3]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
     /// What an operator sees of it.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let rows = executor.tensor(&[2, 3], &[0i32; 6])?.i(1..)?;
+    /// assert_eq!((rows.layout().offset(), rows.info().layout.offset()), (3, 0));
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     pub fn info(&self) -> TensorInfo {
         TensorInfo { dtype: self.dtype, layout: self.layout.rebased() }
     }
@@ -142,84 +177,29 @@ impl Tensor {
 
     /// The same tensor for an executor of the same device with other choices: of precision, or of a recorder.
     ///
+    /// ```
+    /// # use elinvar::{Executor, Precision};
+    /// # let executor = Executor::new_auto()?;
+    /// let x = executor.tensor(&[1], &[2.5f32])?;
+    /// let strict = x.on(&executor.with_precision(Precision::Strict))?;
+    /// assert_eq!(strict.matmul(&x)?.item::<f32>()?, 6.25);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Another device.
     pub fn on(&self, executor: &Executor) -> Result<Tensor> {
         Ok(Tensor { executor: executor.take_over(&self.executor)?, ..self.clone() })
     }
 
-    /// Its elements in row-major order, as native-endian bytes.
-    ///
-    /// # Errors
-    /// A recording is in progress, or the device failed, now or in work submitted before.
-    pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; self.shape().elements() * self.dtype.size()];
-        self.read(&mut bytes)?;
-        Ok(bytes)
-    }
-
-    /// Its elements in row-major order. Truth values are read as `u8`.
-    ///
-    /// # Errors
-    /// Another element type, and those of [`Tensor::to_bytes`].
-    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        let matches = T::DTYPE == self.dtype || (T::DTYPE == DType::U8 && self.dtype == DType::Bool);
-        if !matches {
-            return Err(Error::invalid_argument(format!("the tensor holds {}, {} was asked for: cast it first", self.dtype, T::DTYPE)));
-        }
-        let mut values = vec![T::zeroed(); self.shape().elements()];
-        self.read(bytemuck::cast_slice_mut(&mut values))?;
-        Ok(values)
-    }
-
-    /// Starts to read its elements in row-major order, as native-endian bytes: what they are after everything submitted before, whatever is submitted
-    /// after. A loop can start its next step before it looks at the results of the last, whose errors its completion reports.
-    ///
-    /// # Errors
-    /// As [`Tensor::to_bytes`].
-    pub fn read_later(&self) -> Result<Reading> {
-        let binding = self.readable()?;
-        self.executor.device.read_later(binding.buffer(), binding.offset(), binding.bytes())
-    }
-
-    /// Its elements as a row-major range, for reading.
-    pub(crate) fn readable(&self) -> Result<Binding> {
-        if self.recorder().is_some_and(|recorder| recorder.is_open()) {
-            return Err(Error::invalid_argument("a tensor cannot be read while recording: replay the recording first"));
-        }
-        self.contiguous()?.binding()
-    }
-
-    fn read(&self, bytes: &mut [u8]) -> Result<()> {
-        let binding = self.readable()?;
-        self.executor.device.read(binding.buffer(), binding.offset(), bytes)
-    }
-
-    /// Overwrites all elements, after everything submitted before: new inputs for a recording.
-    ///
-    /// # Errors
-    /// Another type or number of values, a view with gaps, read-only memory, or a failed device.
-    pub fn write<T: Element>(&self, values: &[T]) -> Result<()> {
-        if T::DTYPE != self.dtype || values.len() != self.shape().elements() || !self.layout.is_contiguous() {
-            let found = format!("{} values of {}", values.len(), T::DTYPE);
-            return Err(Error::invalid_argument(format!("cannot write {found} to {self:?}: type, count and a row-major layout must match")));
-        }
-        let binding = self.binding()?;
-        self.executor.device.write(binding.buffer(), binding.offset(), bytemuck::cast_slice(values))
-    }
-
-    /// Overwrites all elements with those of another tensor of the same type and shape, or row-major with the same number of elements.
-    ///
-    /// # Errors
-    /// Another type, number of elements or device; a view with gaps; memory in common; or read-only memory.
-    pub fn copy_from(&self, source: &Tensor) -> Result<()> {
-        if source.dtype != self.dtype || source.shape().elements() != self.shape().elements() {
-            return Err(Error::invalid_argument(format!("cannot copy {source:?} to {self:?}: type and count must match")));
-        }
-        self.executor.apply_into(Arc::new(Copy), &[Some(&source.reshape(self.shape())?)], &[self])
-    }
-
     /// Itself if it is row-major, else a row-major copy.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[2, 2], &[1i32, 2, 3, 4])?;
+    /// assert_eq!(x.transpose(0, 1)?.contiguous()?.layout().strides(), [2, 1]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Out of memory.
@@ -228,6 +208,13 @@ impl Tensor {
     }
 
     /// The same elements in another shape; a copy only if they are not row-major.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[4], &[1i32, 2, 3, 4])?;
+    /// assert_eq!(x.reshape(&[2, 2])?.i(1)?.to_vec::<i32>()?, [3, 4]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Another number of elements.
@@ -241,6 +228,13 @@ impl Tensor {
 
     /// A view with the axes in another order.
     ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[1, 2, 3], &[0i32; 6])?;
+    /// assert_eq!(x.permute(&[2, 0, 1])?.shape().to_vec(), [3, 1, 2]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `axes` is no permutation.
     pub fn permute(&self, axes: &[usize]) -> Result<Tensor> {
@@ -248,6 +242,13 @@ impl Tensor {
     }
 
     /// A view with two axes exchanged; negative axes count from the end.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[2, 2], &[1i32, 2, 3, 4])?;
+    /// assert_eq!(x.transpose(-1, -2)?.to_vec::<i32>()?, [1, 3, 2, 4]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// An axis outside the shape.
@@ -260,6 +261,13 @@ impl Tensor {
 
     /// A view of `count` elements of one axis from `start`, `step` apart (negative walks backwards).
     ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[5], &[0i32, 1, 2, 3, 4])?;
+    /// assert_eq!(x.slice(0, 4, 3, -2)?.to_vec::<i32>()?, [4, 2, 0]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Elements outside the shape.
     pub fn slice(&self, axis: isize, start: usize, count: usize, step: isize) -> Result<Tensor> {
@@ -267,6 +275,13 @@ impl Tensor {
     }
 
     /// A view that repeats axes of extent one, by NumPy's rule.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[2, 1], &[1i32, 2])?;
+    /// assert_eq!(x.broadcast_to(&[2, 2])?.to_vec::<i32>()?, [1, 1, 2, 2]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// A shape it does not broadcast to.

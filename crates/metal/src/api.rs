@@ -200,6 +200,17 @@ pub trait Api: Send + Sync + 'static {
     /// A range outside the buffer.
     fn view(&self, buffer: &Self::Buffer, offset: usize, bytes: usize, see: &mut dyn FnMut(&[u8])) -> Result<()>;
 
+    /// Lets the host change a range of a shared buffer where it lies; nothing that uses it is in flight. Without an implementation a copy is written back.
+    ///
+    /// # Errors
+    /// A range outside the buffer.
+    fn view_mut(&self, buffer: &Self::Buffer, offset: usize, bytes: usize, change: &mut dyn FnMut(&mut [u8])) -> Result<()> {
+        let mut copy = vec![0; bytes];
+        self.read(buffer, offset, &mut copy)?;
+        change(&mut copy);
+        self.write(buffer, offset, &copy)
+    }
+
     /// A pipeline of a library's kernel, under whose name tools show it, taken from the archive if that has it.
     ///
     /// # Errors

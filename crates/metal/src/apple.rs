@@ -354,6 +354,13 @@ impl Api for Apple {
         Ok(())
     }
 
+    fn view_mut(&self, buffer: &Self::Buffer, offset: usize, bytes: usize, change: &mut dyn FnMut(&mut [u8])) -> Result<()> {
+        let range = at(&buffer.0, offset, bytes)?;
+        // SAFETY: inside shared memory that no command uses while the view lasts, as the trait demands; Metal gives zeroed memory.
+        change(unsafe { std::slice::from_raw_parts_mut(range.as_ptr(), bytes) });
+        Ok(())
+    }
+
     fn library(&self, source: LibrarySource<'_>) -> Result<Library> {
         let options = MTLCompileOptions::new();
         let (major, minor) = (source.version as usize / 100, source.version as usize / 10 % 10);

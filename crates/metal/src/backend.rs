@@ -232,6 +232,21 @@ impl<A: Api> Backend for MetalBackend<A> {
         }
     }
 
+    fn view_mut(&self, buffer: &RawBuffer, offset: usize, bytes: usize, change: &mut dyn FnMut(&mut [u8])) -> Result<()> {
+        let memory = buffer.downcast::<Memory<A>>()?;
+        let mut in_flight = self.in_flight();
+        in_flight.settle()?;
+        match memory.mode {
+            StorageMode::Shared => self.api.view_mut(&memory.buffer, memory.start + offset, bytes, change),
+            StorageMode::Private => {
+                let (mut copy, range) = (vec![0; bytes], (&memory.buffer, memory.start + offset));
+                self.staging().read(range, &mut copy)?;
+                change(&mut copy);
+                self.staging().write(range, &copy)
+            }
+        }
+    }
+
     fn read_later(&self, buffer: &RawBuffer, offset: usize, bytes: usize) -> Result<Reading> {
         let memory = buffer.downcast::<Memory<A>>()?;
         self.api.scope(|| {

@@ -73,7 +73,7 @@ fn last_uses(graph: &Graph) -> Vec<Vec<Value>> {
         .iter()
         .rev()
         .map(|node| {
-            let values = node.inputs.iter().flatten().map(|operand| operand.value).chain(node.results());
+            let values = node.operands().map(|operand| operand.value).chain(node.results());
             values.filter(|value| !std::mem::replace(&mut seen[*value], true)).collect()
         })
         .collect();

@@ -109,8 +109,21 @@ impl Node {
         })
     }
 
+    /// Memory that it looks at or changes, beside its results'.
+    fn operands(&self) -> impl Iterator<Item = &Operand> {
+        self.inputs.iter().flatten().chain(self.targets())
+    }
+
+    /// Where outputs go that have no memory of their own.
+    fn targets(&self) -> impl Iterator<Item = &Operand> {
+        self.outputs.iter().filter_map(|output| match output {
+            Output::Into(operand) => Some(operand),
+            Output::Value(_) => None,
+        })
+    }
+
     fn uses(&self, value: Value) -> bool {
-        self.inputs.iter().flatten().any(|operand| operand.value == value)
+        self.operands().any(|operand| operand.value == value)
     }
 
     /// Values that it changes.
@@ -120,19 +133,12 @@ impl Node {
             Action::Dispatch { writes, .. } => writes[index],
         };
         let updated = self.inputs.iter().enumerate().filter(move |(index, _)| writes(*index)).filter_map(|(_, operand)| operand.map(|o| o.value));
-        let targets = self.outputs.iter().filter_map(|output| match output {
-            Output::Into(operand) => Some(operand.value),
-            Output::Value(_) => None,
-        });
-        updated.chain(targets)
+        updated.chain(self.targets().map(|operand| operand.value))
     }
 
     /// Whether it must come after `earlier`: it uses a result, or one of them changes what the other looks at.
     fn depends_on(&self, earlier: &Node) -> bool {
-        let touches = |node: &Node, value: Value| node.uses(value) || node.changes().any(|changed| changed == value);
-        earlier.results().any(|value| touches(self, value))
-            || earlier.changes().any(|value| touches(self, value))
-            || self.changes().any(|value| touches(earlier, value))
+        earlier.results().chain(earlier.changes()).any(|value| self.uses(value)) || self.changes().any(|value| earlier.uses(value))
     }
 }
 
@@ -158,12 +164,12 @@ impl Graph {
         })
     }
 
-    /// The nodes that take the value.
+    /// The nodes that take or change the value.
     fn users(&self, value: Value) -> impl Iterator<Item = usize> {
         self.nodes.iter().enumerate().filter(move |(_, node)| node.uses(value)).map(|(index, _)| index)
     }
 
-    /// Whether the node at `user` alone takes the value.
+    /// Whether the node at `user` alone takes the value, and nothing changes it.
     fn is_only_for(&self, value: Value, user: usize) -> bool {
         !self.wanted[value] && self.users(value).eq([user])
     }

@@ -231,6 +231,16 @@ fn ended() -> Error {
 impl Executor {
     /// Records what `body` asks of the executor that it is given, and of tensors moved to that with [`Tensor::on`]: see [`Recorder`].
     ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[2], &[1f32, 2.0])?;
+    /// let (recording, y) = executor.record(|recorded| x.on(recorded)?.exp()?.log())?;
+    /// x.write(&[3f32, 4.0])?;
+    /// executor.replay(&recording)?;
+    /// assert_eq!((recording.len(), y.to_vec::<f32>()?.len()), (1, 2));
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of `body` and of [`Recorder::finish`].
     pub fn record<T>(&self, body: impl FnOnce(&Executor) -> Result<T>) -> Result<(Recording, T)> {

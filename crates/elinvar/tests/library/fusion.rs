@@ -7,7 +7,7 @@ use std::{
 
 use elinvar::{
     DType, Executor, Recorder, Result, Tensor,
-    kernels::{binary::BinaryOp, compare::CompareOp, unary::UnaryOp},
+    kernels::{binary::BinaryOp, unary::UnaryOp},
 };
 use elinvar_core::{Backend, Device, KernelSource, MemoryPressure, NullBackend, Pipeline, Relief, forward};
 use elinvar_cpu::CpuBackend;
@@ -164,7 +164,7 @@ fn evaluate(operands: &[Tensor], choices: &[Choice], outputs: &[usize]) -> Resul
                 }
             }
             Choice::Select(c, a, b) => {
-                let condition = all[c].compare(CompareOp::Lt, &same(a, &all[c])?)?;
+                let condition = all[c].lt(&same(a, &all[c])?)?;
                 condition.select(&all[a], &same(b, &all[a])?)?
             }
             Choice::Fma(a, b, c) if all[a].dtype().is_float() => all[a].fma(&same(b, &all[a])?, &same(c, &all[a])?)?,

@@ -119,3 +119,106 @@ fn values_are_printed_as_numpy_does() {
     let half = executor.tensor(&[2], &[0.1f32, f32::NAN]).unwrap().cast(DType::F16).unwrap();
     assert_eq!(half.to_string(), "[0.099975586,         NaN]");
 }
+
+#[test]
+fn results_go_into_tensors_and_back_in_place() {
+    let executor = cpu();
+    let x = executor.tensor(&[2, 3], &[1f32, -2.0, 3.0, -4.0, 5.0, -6.0]).unwrap();
+    let y = executor.zeros(DType::F32, &[2, 3]).unwrap();
+    let values = |tensor: &Tensor| tensor.to_vec::<f32>().unwrap();
+    x.softmax_into(-1, &y).unwrap();
+    assert_eq!(values(&y), values(&x.softmax(-1).unwrap()));
+    // A row of another tensor takes a result too, and a row changes in place.
+    x.i(0).unwrap().abs_into(&y.i(1).unwrap()).unwrap();
+    y.i(0).unwrap().fill_(-1.0).unwrap();
+    y.i(0).unwrap().add_(&x.i(0).unwrap()).unwrap();
+    assert_eq!(values(&y), [0.0, -3.0, 2.0, 1.0, 2.0, 3.0]);
+    x.add_(&x).unwrap();
+    assert_eq!(values(&x), [2.0, -4.0, 6.0, -8.0, 10.0, -12.0]);
+    // What cannot take the result is refused and stays as it was.
+    let row = executor.tensor(&[3], &[1f32, 2.0, 3.0]).unwrap();
+    assert!(row.add_(&x).unwrap_err().to_string().contains("the result is f32[2, 3]"));
+    assert!(x.transpose(0, 1).unwrap().relu_().unwrap_err().to_string().contains("a view with gaps"));
+    assert!(x.relu_into(&x).unwrap_err().to_string().contains("shares memory"));
+    assert!(x.eq_into(&x, &y).unwrap_err().to_string().contains("the result is bool"));
+    assert_eq!((values(&row), values(&x)[0]), (vec![1.0, 2.0, 3.0], 2.0));
+    let adopted = executor.adopt(DType::U8, &[2], elinvar::HostMemory::new(std::sync::Arc::new(vec![1u8, 2]))).unwrap();
+    assert!(adopted.add_(&adopted).unwrap_err().to_string().contains("read-only"));
+    assert_eq!(adopted.to_bytes().unwrap(), [1, 2]);
+}
+
+#[test]
+fn changes_in_place_are_recorded_in_order() {
+    let executor = cpu();
+    let x = executor.tensor(&[3], &[-1f32, 2.0, 3.0]).unwrap();
+    let out = executor.zeros(DType::F32, &[3]).unwrap();
+    let (recording, (before, after)) = executor
+        .record(|recorded| {
+            let x = x.on(recorded)?;
+            let before = x.mul(&x)?;
+            x.relu_()?;
+            x.add_into(&before, &out)?;
+            Ok((before, x.neg()?))
+        })
+        .unwrap();
+    for input in [[-1f32, 2.0, 3.0], [4.0, -5.0, -0.5]] {
+        x.write(&input).unwrap();
+        executor.replay(&recording).unwrap();
+        let relu = input.map(|v| v.max(0.0));
+        let values = [&before, &x, &after, &out].map(|tensor| tensor.to_vec::<f32>().unwrap());
+        let sum: [f32; 3] = std::array::from_fn(|i| relu[i] + input[i] * input[i]);
+        assert_eq!(values, [input.map(|v| v * v), relu, relu.map(|v| -v), sum]);
+    }
+    // A result that is changed in place, whether or not anything looks at it afterwards.
+    for is_used in [true, false] {
+        let run = |recorded: &Executor| {
+            let y = x.on(recorded)?.add(&x)?;
+            let z = y.exp()?;
+            y.cumsum_(0)?;
+            if is_used { y.neg() } else { Ok(z) }
+        };
+        let found = executor.fuse(run).unwrap();
+        assert_eq!(found.to_vec::<f32>().unwrap(), run(&executor).unwrap().to_vec::<f32>().unwrap());
+    }
+}
+
+#[test]
+fn the_host_changes_values_where_they_lie_or_in_a_copy() {
+    for executor in [Some(cpu()), metal_sim()].into_iter().flatten() {
+        let x = executor.tensor(&[2, 2], &[1f32, 2.0, 3.0, 4.0]).unwrap();
+        let private = executor.empty(DType::F32, &[2, 2], elinvar::Storage::Private).unwrap();
+        private.copy_from(&x).unwrap();
+        for tensor in [&x, &private] {
+            // What was submitted before comes before, what is submitted afterwards sees the change.
+            tensor.add_(&x).unwrap();
+            let sum = tensor.with_values_mut(|values: &mut [f32]| std::mem::replace(&mut values[3], 0.5) + values[0]).unwrap();
+            assert_eq!((sum, tensor.neg().unwrap().i((1, 1)).unwrap().item::<f32>().unwrap()), (10.0, -0.5));
+            assert_eq!(tensor.i(0).unwrap().with_values_mut(|row: &mut [f32]| row.len()).unwrap(), 2);
+            tensor.copy_from(&executor.tensor(&[4], &[1f32, 2.0, 3.0, 4.0]).unwrap()).unwrap();
+        }
+        let refused = |result: elinvar::Result<()>| result.unwrap_err().to_string();
+        assert!(refused(x.with_values_mut(|_: &mut [i32]| ())).contains("cannot change values of i32"));
+        assert!(refused(x.transpose(0, 1).unwrap().with_values_mut(|_: &mut [f32]| ())).contains("row-major"));
+        let adopted = executor.adopt(DType::U8, &[2], elinvar::HostMemory::new(std::sync::Arc::new(vec![1u8, 2]))).unwrap();
+        assert!(refused(adopted.with_values_mut(|_: &mut [u8]| ())).contains("read-only"));
+        let recorded = executor.record(|recorded| x.on(recorded)?.with_values_mut(|_: &mut [f32]| ())).map(drop);
+        assert!(refused(recorded).contains("while recording"));
+    }
+}
+
+/// The simulator, on systems that have one.
+fn metal_sim() -> Option<Executor> {
+    cfg!(target_os = "linux").then(|| Executor::new_with_backend(elinvar::BackendType::MetalSim).unwrap())
+}
+
+#[test]
+fn tensors_move_between_devices() {
+    let (executor, other) = (cpu(), cpu());
+    let x = executor.tensor(&[2, 2], &[1i32, 2, 3, 4]).unwrap().transpose(0, 1).unwrap();
+    let y = x.to(&other).unwrap();
+    assert!(y.add(&x).is_err());
+    assert_eq!(y.add(&y).unwrap().to_vec::<i32>().unwrap(), [2, 6, 4, 8]);
+    let same = x.to(&executor.with_precision(elinvar::Precision::Strict)).unwrap();
+    x.transpose(0, 1).unwrap().neg_().unwrap();
+    assert_eq!(same.to_vec::<i32>().unwrap(), [-1, -3, -2, -4], "the same memory");
+}

@@ -1,7 +1,12 @@
+mod cuda;
+mod metal;
+
 use std::{fmt, str::FromStr};
 
 use elinvar_core::{Backend, Device, DeviceProperties, Error, MemoryInfo, NullBackend, Result};
 use elinvar_cpu::CpuBackend;
+
+pub use cuda::cuda_compiler;
 
 /// The devices this build can drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,18 +66,18 @@ impl BackendType {
     /// Whether this machine should have such a device, so that one which does not open is news: Macs have a GPU, others one of NVIDIA's, or its driver.
     pub(crate) fn is_expected(self) -> bool {
         match self {
-            BackendType::Metal(_) => cfg!(target_vendor = "apple"),
-            BackendType::Cuda(_) => expects_cuda(),
+            BackendType::Metal(_) => cfg!(all(feature = "metal", target_vendor = "apple")),
+            BackendType::Cuda(_) => cuda::is_expected(),
             BackendType::Cpu | BackendType::MetalSim | BackendType::Null => false,
         }
     }
 
     fn opened(self) -> Result<Opened> {
         match self {
-            BackendType::Metal(ordinal) => metal(ordinal),
-            BackendType::Cuda(ordinal) => cuda(ordinal),
+            BackendType::Metal(ordinal) => metal::open(ordinal),
+            BackendType::Cuda(ordinal) => cuda::open(ordinal),
             BackendType::Cpu => Ok(Opened::new(CpuBackend::new(None)?)),
-            BackendType::MetalSim => simulator(),
+            BackendType::MetalSim => metal::open_simulator(),
             BackendType::Null => Ok(Opened::new(NullBackend::new())),
         }
     }
@@ -92,103 +97,12 @@ impl Opened {
     }
 }
 
-#[cfg(target_vendor = "apple")]
-fn metal(ordinal: usize) -> Result<Opened> {
-    use elinvar_metal::{Apple, MetalBackend, api::Api};
-    let apple = Apple::new(ordinal)?;
-    let info = apple.info();
-    let backend = MetalBackend::new(apple, elinvar_core::DeviceKind::Metal).with_archives(None).with_capture(|name| std::env::var_os(name))?;
-    let family = info.family.map(|number| format!("Apple {number}"));
-    Ok(Opened { software: info.system, family, assumed: info.assumed, ..Opened::new(backend) })
-}
-
-#[cfg(not(target_vendor = "apple"))]
-fn metal(_ordinal: usize) -> Result<Opened> {
-    let message = "Metal backend is only available on Apple platforms; use `--device metal-sim` to run Metal kernels here";
-    Err(Error::device_unavailable(message))
-}
-
-/// Metal's devices, at least one, so that there is something to say why it cannot be used.
-#[cfg(target_vendor = "apple")]
-fn metal_devices() -> usize {
-    elinvar_metal::Apple::count().max(1)
-}
-
-#[cfg(not(target_vendor = "apple"))]
-fn metal_devices() -> usize {
-    1
-}
-
-#[cfg(not(target_vendor = "apple"))]
-fn cuda(ordinal: usize) -> Result<Opened> {
-    let backend = elinvar_cuda::CudaBackend::new(ordinal)?;
-    let software = backend.software();
-    Ok(Opened { software, ..Opened::new(backend) })
-}
-
-#[cfg(target_vendor = "apple")]
-fn cuda(_ordinal: usize) -> Result<Opened> {
-    Err(Error::device_unavailable("NVIDIA offers no driver for this system: use cpu here"))
-}
-
-#[cfg(not(target_vendor = "apple"))]
-fn expects_cuda() -> bool {
-    elinvar_cuda::CudaBackend::is_expected()
-}
-
-#[cfg(target_vendor = "apple")]
-fn expects_cuda() -> bool {
-    false
-}
-
-/// The compiler for NVIDIA's GPUs, which need not be there.
-///
-/// # Errors
-/// It is not found, or this system has none; the message says what to do.
-#[cfg(not(target_vendor = "apple"))]
-pub fn cuda_compiler() -> Result<String> {
-    let [major, minor] = elinvar_cuda::Compiler::new(None)?.version();
-    Ok(format!("NVRTC {major}.{minor}"))
-}
-
-/// The compiler for NVIDIA's GPUs, which need not be there.
-///
-/// # Errors
-/// It is not found, or this system has none; the message says what to do.
-#[cfg(target_vendor = "apple")]
-pub fn cuda_compiler() -> Result<String> {
-    Err(Error::unsupported("NVIDIA offers none for this system"))
-}
-
-/// GPUs the driver sees, at least one, so that there is something to say why it cannot be used.
-#[cfg(not(target_vendor = "apple"))]
-fn cuda_devices() -> usize {
-    elinvar_cuda::CudaBackend::count().unwrap_or(1)
-}
-
-#[cfg(target_vendor = "apple")]
-fn cuda_devices() -> usize {
-    1
-}
-
-/// The environment variable that names the chip which the simulator plans launches for, `Apple M3 Max` or `Apple M3 Max, 40 cores`.
-#[cfg(target_os = "linux")]
-const SIMULATED_CHIP: &str = "ELINVAR_SIMULATED_CHIP";
-
-#[cfg(target_os = "linux")]
-fn simulator() -> Result<Opened> {
-    use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
-    let mut options = SimulatorOptions::default();
-    if let Ok(name) = std::env::var(SIMULATED_CHIP) {
-        options.gpu = name.parse().map_err(|error: Error| error.context(SIMULATED_CHIP))?;
+/// Why a device cannot be opened that needs this feature of the crate, which this build has or not.
+fn absent(feature: &str, is_built: bool, otherwise: &str) -> Error {
+    if is_built {
+        return Error::device_unavailable(otherwise);
     }
-    let simulated = Simulated::new(options)?;
-    Ok(Opened::new(MetalBackend::new(simulated, elinvar_core::DeviceKind::MetalSim)))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn simulator() -> Result<Opened> {
-    Err(Error::device_unavailable("the Metal simulator runs on Linux: use cpu here"))
+    Error::device_unavailable(format!("this build leaves it out: build elinvar with its feature '{feature}', or use cpu"))
 }
 
 impl fmt::Display for BackendType {
@@ -246,8 +160,8 @@ pub struct DeviceState {
 /// Every device of this build and whether it can be used here.
 pub fn devices() -> Vec<DeviceReport> {
     let each = BackendType::ALL.iter().flat_map(|&backend| match backend {
-        BackendType::Metal(_) => (0..metal_devices()).map(BackendType::Metal).collect(),
-        BackendType::Cuda(_) => (0..cuda_devices()).map(BackendType::Cuda).collect(),
+        BackendType::Metal(_) => (0..metal::count()).map(BackendType::Metal).collect(),
+        BackendType::Cuda(_) => (0..cuda::count()).map(BackendType::Cuda).collect(),
         other => vec![other],
     });
     let report = |backend: BackendType| {
@@ -275,9 +189,15 @@ mod tests {
         assert_eq!("cuda:3".parse::<BackendType>().unwrap(), BackendType::Cuda(3));
         assert_eq!("metal:1".parse::<BackendType>().unwrap(), BackendType::Metal(1));
         assert_eq!([BackendType::Cuda(3), BackendType::Metal(1)].map(|b| b.to_string()), ["cuda:3", "metal:1"]);
-        #[cfg(not(target_vendor = "apple"))]
+        #[cfg(all(feature = "metal", not(target_vendor = "apple")))]
         assert!(BackendType::Metal(0).open().err().unwrap().to_string().contains("only available on Apple platforms"));
         let error = "cuda:x".parse::<BackendType>().unwrap_err().to_string();
         assert!(error.contains("metal-sim"), "{error}");
+        for (feature, is_built, backend) in
+            [("cuda", cfg!(feature = "cuda"), BackendType::Cuda(0)), ("metal", cfg!(feature = "metal"), BackendType::MetalSim)]
+        {
+            let is_left_out = backend.open().is_err_and(|error| error.to_string().contains(&format!("feature '{feature}'")));
+            assert_eq!(is_left_out, !is_built, "{feature}");
+        }
     }
 }

@@ -1,0 +1,167 @@
+//! Operators planned, checked and run, or recorded.
+
+use std::sync::Arc;
+
+use elinvar_core::{Binding, Completion, DType, Error, ListBuilder, Result};
+use elinvar_kernels::{Operator, TensorInfo, copy::Copy, encode, plan_for};
+
+use super::byte_size;
+use crate::{Executor, Recording, Tensor, graph::Action, tensor::TensorMemory};
+
+impl Executor {
+    /// Runs an operator, or records it where this executor, or one of the tensors, belongs to a [`Recorder`](crate::Recorder). Inputs it cannot take with
+    /// strides are made row-major first.
+    ///
+    /// ```
+    /// # use elinvar::{Executor, kernels::top_k::TopK};
+    /// # let executor = Executor::new_auto()?;
+    /// let x = executor.tensor(&[3], &[5i32, 1, 3])?;
+    /// let smallest = TopK { k: 2, axis: 0, largest: false, sorted: true };
+    /// let outputs = executor.apply(std::sync::Arc::new(smallest), &[Some(&x)])?;
+    /// assert_eq!(outputs[0].to_vec::<i32>()?, [1, 3]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What the operator refuses, tensors of another device or another recorder, or out of memory.
+    pub fn apply(&self, operator: Arc<dyn Operator>, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>> {
+        self.launch(operator, inputs, None)
+    }
+
+    /// The same with results that go to tensors that exist: row-major, of the results' types and shapes, in memory that no input has.
+    ///
+    /// ```
+    /// # use elinvar::{DType, Executor, kernels::softmax::Softmax};
+    /// # let executor = Executor::new_auto()?;
+    /// let (x, y) = (executor.tensor(&[2], &[0f32, 0.0])?, executor.zeros(DType::F32, &[2])?);
+    /// executor.apply_into(std::sync::Arc::new(Softmax { axis: 0, log: false }), &[Some(&x)], &[&y])?;
+    /// assert_eq!(y.to_vec::<f32>()?, [0.5, 0.5]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Executor::apply`]; tensors of other types or shapes, views with gaps, memory in common with an input, or read-only memory.
+    pub fn apply_into(&self, operator: Arc<dyn Operator>, inputs: &[Option<&Tensor>], outputs: &[&Tensor]) -> Result<()> {
+        self.launch(operator, inputs, Some(outputs)).map(drop)
+    }
+
+    /// The row-major copy of a tensor with any strides.
+    pub(crate) fn copy(&self, tensor: &Tensor) -> Result<Tensor> {
+        only(self.apply(Arc::new(Copy), &[Some(tensor)])?)
+    }
+
+    fn launch(&self, operator: Arc<dyn Operator>, inputs: &[Option<&Tensor>], into: Option<&[&Tensor]>) -> Result<Vec<Tensor>> {
+        let recorder = self.recorder_of(inputs.iter().copied().flatten().chain(into.unwrap_or_default().iter().copied()))?;
+        let adjust = |(index, tensor): (usize, &Option<&Tensor>)| match tensor {
+            Some(tensor) if !tensor.layout().is_contiguous() && !operator.accepts_strides(index) => {
+                if operator.updates(index) {
+                    return Err(Error::invalid_argument(format!("input {index} is updated in place and must be row-major: pass it without a view")));
+                }
+                self.copy(tensor).map(Some)
+            }
+            tensor => Ok(tensor.cloned()),
+        };
+        let inputs = inputs.iter().enumerate().map(adjust).collect::<Result<Vec<_>>>()?;
+        if let Some(targets) = into {
+            check_targets(&checked_types(&*operator, &inputs)?, &inputs, targets)?;
+        }
+        match recorder {
+            Some(recorder) => recorder.operator(self, operator, &inputs, into),
+            None => self.run(&*operator, &inputs, into),
+        }
+    }
+
+    /// Plans and submits one operator.
+    fn run(&self, operator: &dyn Operator, inputs: &[Option<Tensor>], into: Option<&[&Tensor]>) -> Result<Vec<Tensor>> {
+        let types = checked_types(operator, inputs)?;
+        let infos: Vec<_> = inputs.iter().map(|t| t.as_ref().map(Tensor::info)).collect();
+        let plan = plan_for(operator, &infos, &types, &self.device)?;
+        let bindings = inputs.iter().map(|t| t.as_ref().map(Tensor::binding).transpose()).collect::<Result<Vec<_>>>()?;
+        let targets = match into {
+            Some(targets) => targets.iter().map(|target| target.binding()).collect::<Result<Vec<_>>>()?,
+            None => {
+                let target = |info: &TensorInfo| -> Result<Binding> {
+                    let bytes = byte_size(info.dtype, info.shape())?;
+                    self.device.allocate(bytes)?.bind(0, bytes)
+                };
+                types.iter().map(target).collect::<Result<_>>()?
+            }
+        };
+        let mut list = ListBuilder::new();
+        encode(&plan, &bindings, &targets, &self.device, &mut list, |bytes| self.device.allocate(bytes))?;
+        if !list.is_empty() {
+            self.device.submit(&list.finish())?;
+        }
+        if into.is_some() {
+            return Ok(Vec::new());
+        }
+        let output = |(info, target): (&TensorInfo, &Binding)| Tensor::new(self, TensorMemory::new(target.buffer().clone()), info.dtype, info.layout);
+        Ok(types.iter().zip(&targets).map(output).collect())
+    }
+
+    /// Runs a dispatch over these buffers, or records it.
+    pub(crate) fn dispatch(&self, inputs: &[Option<Tensor>], action: Action) -> Result<()> {
+        if let Some(recorder) = self.recorder_of(inputs.iter().flatten())? {
+            return recorder.dispatch(inputs, action);
+        }
+        let Action::Dispatch { make, .. } = action else { return Err(Error::internal("an operator is dispatched as a kernel")) };
+        let bindings = inputs.iter().map(|tensor| tensor.as_ref().map(Tensor::binding).transpose()).collect::<Result<Vec<_>>>()?;
+        let Some(dispatch) = make(bindings)? else { return Ok(()) };
+        let mut list = ListBuilder::new();
+        list.dispatch(dispatch, self.properties())?;
+        self.device.submit(&list.finish()).map(drop)
+    }
+
+    /// Starts a recording; its errors are reported by the completion, and by the next read.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[2], &[1i32, 2])?;
+    /// let (double, ()) = executor.record(|recorded| x.on(recorded)?.add_(&x))?;
+    /// executor.replay(&double)?;
+    /// executor.replay(&double)?.wait()?;
+    /// assert_eq!(x.to_vec::<i32>()?, [4, 8]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// It was recorded on another device, or the device is lost.
+    pub fn replay(&self, recording: &Recording) -> Result<Completion> {
+        self.device.submit(&recording.list)
+    }
+}
+
+/// The single output of an operator that has one.
+pub(crate) fn only(mut outputs: Vec<Tensor>) -> Result<Tensor> {
+    match (outputs.pop(), outputs.is_empty()) {
+        (Some(output), true) => Ok(output),
+        _ => Err(Error::invalid_argument("the operator does not have exactly one output")),
+    }
+}
+
+/// The outputs' types of an operator on these inputs.
+pub(crate) fn checked_types(operator: &dyn Operator, inputs: &[Option<Tensor>]) -> Result<Vec<TensorInfo>> {
+    let infos: Vec<_> = inputs.iter().map(|t| t.as_ref().map(Tensor::info)).collect();
+    let types = operator.infer(&infos)?;
+    match infos.iter().flatten().chain(&types).map(|info| info.dtype).find(|dtype| !DType::ALL.contains(dtype)) {
+        Some(dtype) => Err(Error::unsupported(format!("{dtype} is for programs (Executor::compile_program): no operator takes or gives it"))),
+        None => Ok(types),
+    }
+}
+
+/// Whether results of these types can go to these tensors.
+fn check_targets(types: &[TensorInfo], inputs: &[Option<Tensor>], targets: &[&Tensor]) -> Result<()> {
+    if types.len() != targets.len() {
+        return Err(Error::invalid_argument(format!("{} tensors are given for {} results", targets.len(), types.len())));
+    }
+    for (info, target) in types.iter().zip(targets) {
+        if (info.dtype, info.shape()) != (target.dtype(), target.shape()) || !target.layout().is_contiguous() {
+            let found = format!("{target:?}{}", if target.layout().is_contiguous() { "" } else { ", a view with gaps," });
+            return Err(Error::invalid_argument(format!("the result is {}{}: {found} cannot take it", info.dtype, info.shape())));
+        }
+        if inputs.iter().flatten().any(|input| input.same_memory(target)) || targets.iter().filter(|other| other.same_memory(target)).count() > 1 {
+            return Err(Error::invalid_argument(format!("{target:?} shares memory with another operand: results need memory of their own")));
+        }
+    }
+    Ok(())
+}

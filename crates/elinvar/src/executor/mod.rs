@@ -1,0 +1,193 @@
+mod choice;
+mod launch;
+
+use std::{num::NonZeroUsize, sync::Arc};
+
+use elinvar_core::{DType, Device, DeviceProperties, Error, MemoryInfo, Pool, Result, Shape};
+use elinvar_cpu::CpuBackend;
+use elinvar_kernels::Precision;
+
+pub(crate) use launch::{checked_types, only};
+
+use crate::{BackendType, Tensor, graph::Shared};
+
+/// A device with the choices that go with it. Clones are the same device.
+#[derive(Clone)]
+pub struct Executor {
+    pub(crate) device: Device,
+    precision: Precision,
+    /// What records its operators, in place of running them.
+    pub(crate) recorder: Option<Arc<Shared>>,
+}
+
+impl Executor {
+    /// A device of this kind.
+    ///
+    /// ```
+    /// # use elinvar::{BackendType, DeviceKind, Executor};
+    /// let executor = Executor::new_with_backend(BackendType::Cpu)?;
+    /// assert_eq!(executor.properties().kind, DeviceKind::Cpu);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// It is not available here.
+    pub fn new_with_backend(backend: BackendType) -> Result<Self> {
+        backend.open().map(Self::from_device)
+    }
+
+    /// The CPU with this many threads.
+    ///
+    /// ```
+    /// # use elinvar::Executor;
+    /// let executor = Executor::new_cpu(std::num::NonZero::<usize>::MIN)?;
+    /// assert_eq!(executor.properties().compute_units, 1);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The operating system refuses the threads.
+    pub fn new_cpu(threads: NonZeroUsize) -> Result<Self> {
+        Ok(Self::from_device(Device::new(CpuBackend::new(Some(threads))?)))
+    }
+
+    /// Any device behind the backend interface.
+    ///
+    /// ```
+    /// # use elinvar::Executor;
+    /// # let executor = Executor::new_auto()?;
+    /// let same = Executor::from_device(executor.device().clone());
+    /// assert!(same.tensor(&[1], &[1f32])?.add(&executor.tensor(&[1], &[1f32])?).is_ok());
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    pub fn from_device(device: Device) -> Self {
+        Self { device, precision: Self::DEFAULT_PRECISION, recorder: None }
+    }
+
+    /// The device behind the backend interface.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// executor.device().start_profile().or_else(|error| if error.is_unsupported() { Ok(()) } else { Err(error) })?;
+    /// println!("{} commands", executor.device().end_profile()?.len());
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The precision of an executor that was given none: fast. (Strict prefill costs several times as much.)
+    pub const DEFAULT_PRECISION: Precision = Precision::Fast;
+
+    /// The same device with a precision for every matrix product and attention, whatever their shapes.
+    ///
+    /// ```
+    /// # use elinvar::{Executor, Precision};
+    /// # let executor = Executor::new_auto()?;
+    /// let strict = executor.with_precision(Precision::Strict);
+    /// let x = strict.tensor(&[1, 2], &[1f32, 2.0])?;
+    /// assert_eq!(x.linear(&x, None)?.item::<f32>()?, 5.0);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    pub fn with_precision(&self, precision: Precision) -> Self {
+        Self { precision, ..self.clone() }
+    }
+
+    /// The precision of matrix products and attention.
+    ///
+    /// ```
+    /// # use elinvar::Executor;
+    /// # let executor = Executor::new_auto()?;
+    /// assert_eq!(executor.precision(), Executor::DEFAULT_PRECISION);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    /// What the device is.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let properties = executor.properties();
+    /// println!("{} ({}), {} units", properties.name, properties.kind, properties.compute_units);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    pub fn properties(&self) -> &DeviceProperties {
+        self.device.properties()
+    }
+
+    /// Its memory now.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let memory = executor.memory();
+    /// assert!(memory.available <= memory.total);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    pub fn memory(&self) -> MemoryInfo {
+        self.device.memory()
+    }
+
+    /// Its buffer pool: statistics, cap, clearing.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[1000], &[0f32; 1000])?;
+    /// assert!(executor.pool().statistics().live_bytes >= 4000);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    pub fn pool(&self) -> &Pool {
+        self.device.pool()
+    }
+
+    /// What records work on these tensors.
+    ///
+    /// # Errors
+    /// Tensors of another device, or of different recorders.
+    pub(crate) fn recorder_of<'a>(&'a self, tensors: impl Iterator<Item = &'a Tensor>) -> Result<Option<&'a Arc<Shared>>> {
+        let tensors: Vec<_> = tensors.collect();
+        let mut recorder = self.recorder.as_ref();
+        if let Some(ended) = recorder.filter(|recorder| !recorder.is_open()) {
+            // What was moved to a recorder stays a tensor when that has ended.
+            if !tensors.iter().any(|tensor| tensor.executor.recorder.as_ref().is_some_and(|other| Arc::ptr_eq(ended, other))) {
+                return Err(Error::invalid_argument("the recorder of this executor ended: use the executor that it was made for"));
+            }
+            recorder = None;
+        }
+        for tensor in tensors {
+            self.check_same_device(tensor.executor())?;
+            match (recorder, tensor.recorder()) {
+                (Some(known), Some(other)) if !Arc::ptr_eq(known, other) => {
+                    return Err(Error::invalid_argument("tensors of different recorders: finish one and use its results in the other's recording"));
+                }
+                (known, other) => recorder = known.or(other),
+            }
+        }
+        Ok(recorder)
+    }
+
+    /// This executor, for what was made for `other`.
+    pub(crate) fn take_over(&self, other: &Executor) -> Result<Executor> {
+        self.check_same_device(other)?;
+        self.recorder.iter().for_each(|recorder| recorder.move_to());
+        Ok(self.clone())
+    }
+
+    fn check_same_device(&self, other: &Executor) -> Result<()> {
+        if self.device.same(&other.device) {
+            Ok(())
+        } else {
+            Err(Error::invalid_argument("tensors or kernels of different devices: copy one through the host first"))
+        }
+    }
+
+    /// The same device and choices with a recorder or none.
+    pub(crate) fn with_recorder(&self, recorder: Option<Arc<Shared>>) -> Executor {
+        Executor { recorder, ..self.clone() }
+    }
+}
+
+pub(crate) fn byte_size(dtype: DType, shape: &Shape) -> Result<usize> {
+    dtype.bytes(shape.elements()).ok_or_else(|| Error::invalid_argument(format!("a {dtype} tensor of shape {shape} is too large to address")))
+}

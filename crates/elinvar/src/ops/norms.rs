@@ -1,0 +1,62 @@
+//! Softmax, norms and gates.
+
+use std::sync::Arc;
+
+use elinvar_core::Result;
+use elinvar_kernels::{
+    layer_norm::LayerNorm,
+    rms_norm::{AddRmsNorm, RmsNorm},
+    softmax::Softmax,
+    swiglu::SwiGlu,
+};
+
+use super::{operators, pair};
+use crate::Tensor;
+
+operators! {
+    /// Softmax along an axis.
+    softmax softmax_into softmax_ (&self, axis: isize) => Softmax { axis, log: false };
+    errors "Not a floating-point tensor, or an axis outside its shape.";
+    example "let x = executor.tensor(&[2, 2], &[1f32, 1.0, 0.0, 200.0])?;"; ("-1") => "[[0.5, 0.5],\\n [0.0, 1.0]]";
+
+    /// The logarithm of the softmax along an axis.
+    log_softmax log_softmax_into log_softmax_ (&self, axis: isize) => Softmax { axis, log: true };
+    errors "Not a floating-point tensor, or an axis outside its shape.";
+    example "let x = executor.tensor(&[2], &[200f32, 0.0])?;"; ("-1") => "[   0.0, -200.0]";
+
+    /// RMS normalisation of the last axis, times `weight`.
+    rms_norm rms_norm_into rms_norm_ (&self, weight: Option<&Tensor>, epsilon: f32) => RmsNorm { axis: -1, epsilon }, weight;
+    errors "Not a floating-point tensor, or a weight of another shape than the last axis.";
+    example "let (x, weight) = (executor.tensor(&[2], &[-4f32, 4.0])?, executor.tensor(&[2], &[1f32, 3.0])?);";
+    ("Some(&weight)", "0.0") => "[-1.0,  3.0]";
+
+    /// Layer normalisation of the last axis, times `weight`, plus `bias`.
+    layer_norm layer_norm_into layer_norm_ (&self, weight: Option<&Tensor>, bias: Option<&Tensor>, epsilon: f32) =>
+        LayerNorm { axis: -1, epsilon, statistics: false }, weight, bias;
+    errors "Not a floating-point tensor, or a weight or bias of another shape than the last axis.";
+    example "let (x, bias) = (executor.tensor(&[2], &[3f32, 5.0])?, executor.tensor(&[2], &[0f32, 1.0])?);";
+    ("None", "Some(&bias)", "0.0") => "[-1.0,  2.0]";
+
+    /// `silu(self) · up`: the gate of SwiGLU.
+    swiglu swiglu_into swiglu_ (&self, up: &Tensor) => SwiGlu { alpha: 1.0 }, Some(up);
+    errors "Shapes or types that differ.";
+    example "let (x, up) = (executor.tensor(&[2], &[0f32, 50.0])?, executor.tensor(&[2], &[3f32, 2.0])?);"; ("&up") => "[  0.0, 100.0]";
+}
+
+impl Tensor {
+    /// Residual addition, then RMS normalisation of the last axis times `weight`: the sum, and the normalised sum.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let (x, residual) = (executor.tensor(&[2], &[-1f32, 3.0])?, executor.tensor(&[2], &[-3f32, 1.0])?);
+    /// let (sum, normalised) = x.add_rms_norm(&residual, None, 0.0)?;
+    /// assert_eq!((sum.to_vec::<f32>()?, normalised.to_vec::<f32>()?), (vec![-4.0, 4.0], vec![-1.0, 1.0]));
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Shapes or types that differ.
+    pub fn add_rms_norm(&self, residual: &Tensor, weight: Option<&Tensor>, epsilon: f32) -> Result<(Tensor, Tensor)> {
+        pair(self.apply_all(Arc::new(AddRmsNorm { axis: -1, epsilon }), &[Some(residual), weight])?)
+    }
+}

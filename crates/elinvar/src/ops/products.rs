@@ -1,0 +1,75 @@
+//! Matrix products and linear layers, of the executor's precision.
+
+use std::sync::Arc;
+
+use elinvar_core::{Error, Result};
+use elinvar_kernels::{
+    lora::LoraLinear,
+    matmul::{MatMul, MatVec},
+    projection::Projection,
+};
+
+use super::operators;
+use crate::Tensor;
+
+operators! {
+    /// The matrix product `[…, m, k] · […, k, n]`, leading axes broadcast.
+    matmul matmul_into (&self, other: &Tensor) => MatMul { precision: self.executor().precision(), ..MatMul::default() }, Some(other), None;
+    errors "Shapes that do not fit, or types other than f32, f16 and bf16.";
+    example "let (x, y) = (executor.tensor(&[2, 2], &[1f32, 2.0, 3.0, 4.0])?, executor.tensor(&[2, 1], &[10f32, 1.0])?);";
+    ("&y") => "[[12.0],\\n [34.0]]" of "DType::F32, &[2, 1]";
+
+    /// The linear layer `x Wᵀ + bias`: `x […, k]`, `weight [n, k]` of any floating-point type, `bias [n]`; the result has the type of `x`.
+    linear linear_into (&self, weight: &Tensor, bias: Option<&Tensor>) =>
+        MatMul { transpose_b: true, precision: self.executor().precision(), ..MatMul::default() }, Some(weight), bias;
+    errors "Shapes that do not fit, or types other than f32, f16 and bf16.";
+    example "let (x, weight) = (executor.tensor(&[1, 2], &[1f32, 2.0])?, executor.tensor(&[2, 2], &[1f32, 0.0, 10.0, 1.0])?);\n\
+             let bias = executor.tensor(&[2], &[0f32, 5.0])?;";
+    ("&weight", "Some(&bias)") => "[[ 1.0, 17.0]]";
+
+    /// This matrix `[…, n, k]` times `vector […, k]`, always strict, leading axes broadcast; the result has the vector's type.
+    matvec matvec_into (&self, vector: &Tensor) => MatVec, Some(vector), None;
+    errors "Shapes that do not fit, or types other than f32, f16 and bf16.";
+    example "let (x, vector) = (executor.tensor(&[2, 2], &[1f32, 2.0, 3.0, 4.0])?, executor.tensor(&[2], &[10f32, 1.0])?);";
+    ("&vector") => "[12.0, 34.0]" of "DType::F32, &[2]";
+
+    /// The LoRA linear layer `x Wᵀ + scale · (x Aᵀ) Bᵀ`: `x […, k]`, `weight [n, k]`, `a [r, k]`, `b [n, r]`.
+    lora_linear lora_linear_into (&self, weight: &Tensor, a: &Tensor, b: &Tensor, scale: f32) =>
+        LoraLinear { scale, precision: self.executor().precision() }, Some(weight), Some(a), Some(b), None;
+    errors "Shapes that do not fit, or types other than f32, f16 and bf16.";
+    example "let (x, weight) = (executor.tensor(&[1, 2], &[1f32, 2.0])?, executor.tensor(&[1, 2], &[1f32, 1.0])?);\n\
+             let (a, b) = (executor.tensor(&[1, 2], &[1f32, 0.0])?, executor.tensor(&[1, 1], &[4f32])?);";
+    ("&weight", "&a", "&b", "0.5") => "[[5.0]]" of "DType::F32, &[1, 1]";
+}
+
+impl Tensor {
+    /// Linear layers of this input, always strict, in one launch: each of `layers` is a weight `[n, k]` and a bias `[n]`, one to three of them; see
+    /// [`Projection`] for the normalisation before (whose weight is `norm`), the gate and the `residual` after, and for what the types must be.
+    ///
+    /// ```
+    /// use elinvar::{Executor, kernels::projection::Projection};
+    ///
+    /// let executor = Executor::new_auto()?;
+    /// let (x, weight) = (executor.tensor(&[1, 2], &[1f32, 2.0])?, executor.tensor(&[1, 2], &[10f32, 1.0])?);
+    /// let outputs = x.project(&Projection::default(), None, &[(&weight, None), (&weight, None)], None)?;
+    /// assert_eq!((outputs.len(), outputs[1].to_vec::<f32>()?), (2, vec![12.0]));
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Shapes or types that do not fit, more than three layers, or out of memory.
+    pub fn project(
+        &self,
+        operator: &Projection,
+        norm: Option<&Tensor>,
+        layers: &[(&Tensor, Option<&Tensor>)],
+        residual: Option<&Tensor>,
+    ) -> Result<Vec<Tensor>> {
+        if layers.len() > 3 {
+            return Err(Error::invalid_argument(format!("{} layers of one input: at most 3 are projected at once", layers.len())));
+        }
+        let weight = |index: usize| layers.get(index).map(|(weight, _)| *weight);
+        let bias = |index: usize| layers.get(index).and_then(|(_, bias)| *bias);
+        self.apply_all(Arc::new(*operator), &[norm, weight(0), weight(1), weight(2), bias(0), bias(1), bias(2), residual])
+    }
+}

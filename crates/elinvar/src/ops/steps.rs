@@ -1,0 +1,43 @@
+//! The end of a decoding step, on the device.
+
+use elinvar_core::Result;
+use elinvar_kernels::{greedy::Greedy, sample::Sample};
+
+use crate::Tensor;
+
+impl Tensor {
+    /// Takes the step of greedy decoding that this state `[2]` (i32: a token and its position) stands for: it becomes the likeliest token of
+    /// `logits`, one row, and the position after.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let (state, logits) = (executor.tensor(&[2], &[9i32, 4])?, executor.tensor(&[1, 3], &[0.5f32, 2.0, -1.0])?);
+    /// state.greedy(&logits)?;
+    /// assert_eq!(state.to_vec::<i32>()?, [1, 5]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Shapes or types that do not fit. A logit that is no number is reported when something is read.
+    pub fn greedy(&self, logits: &Tensor) -> Result<()> {
+        self.update(Greedy, &[Some(logits)])
+    }
+
+    /// As [`Tensor::greedy`], but the token is drawn, as `factors` and `numbers` say: see [`elinvar_kernels::sample`].
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let (state, logits) = (executor.tensor(&[2], &[9i32, 4])?, executor.tensor(&[1, 3], &[0.5f32, 2.0, -1.0])?);
+    /// // A temperature of 0 takes the best token.
+    /// let (factors, numbers) = (executor.tensor(&[3], &[0f32, 1.0, 0.0])?, executor.tensor(&[3], &[0u32, 1, 2])?);
+    /// state.sample(&logits, &factors, &numbers)?;
+    /// assert_eq!(state.to_vec::<i32>()?, [1, 5]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::greedy`].
+    pub fn sample(&self, logits: &Tensor, factors: &Tensor, numbers: &Tensor) -> Result<()> {
+        self.update(Sample, &[Some(logits), Some(factors), Some(numbers)])
+    }
+}
