@@ -54,12 +54,12 @@ fn what_does_not_fit_is_refused_in_one_line() {
         (0, info(DType::I32, &[2, 4, 3, 8]), "q is i32"),
         (1, None, "'k' is missing"),
         (2, info(DType::BF16, &[2, 2, 8, 5]), "must agree in all but the last axis"),
-        (2, f32(&[2, 2, 9, 5]), "must agree"),
-        (3, info(DType::I32, &[3, 9]), "the mask is i32"),
+        (2, f32(&[2, 2, 9, 5]), "v is f32, k bf16: they must have one type"),
+        (3, info(DType::I32, &[3, 9]), "mask is i32"),
         (3, info(DType::Bool, &[3, 8]), "does not broadcast"),
-        (4, info(DType::I32, &[4]), "positions are i32[4]: i32 [3] or [2, 3] expected"),
-        (4, info(DType::I64, &[3]), "positions are i64"),
-        (5, info(DType::I32, &[3]), "lengths are i32[3]: i32[2] expected"),
+        (4, info(DType::I32, &[4]), "positions have shape [4]: [3] or [2, 3] expected"),
+        (4, info(DType::I64, &[3]), "positions is i64"),
+        (5, info(DType::I32, &[3]), "lengths have shape [3]: [2] expected"),
     ];
     for (index, input, expected) in wrong {
         let mut inputs = inputs();
@@ -86,7 +86,7 @@ fn appended_rows_must_fit_the_cache() {
     refuse([cache, f32(&[3, 2, 4]), info(DType::I32, &[3])], "rows [3, 2, 4]");
     refuse([cache, f32(&[1, 3, 2, 5]), info(DType::I32, &[3])], "both with or both without B");
     refuse([cache, f32(&[3, 2, 5]), info(DType::I32, &[2])], "positions [2] for 3 tokens");
-    refuse([cache, f32(&[3, 2, 5]), info(DType::I64, &[3])], "positions are i64");
+    refuse([cache, f32(&[3, 2, 5]), info(DType::I64, &[3])], "positions is i64");
     refuse([cache, info(DType::F16, &[3, 2, 5]), info(DType::I32, &[3])], "rows of f16 into a cache of bf16");
     assert!(KvAppend.infer(&[cache, f32(&[3, 2, 5]), info(DType::I32, &[3])]).unwrap().is_empty());
 }
@@ -221,8 +221,8 @@ fn a_token_is_appended_and_attends_in_two_launches_or_one() {
         plan.launches.iter().map(|l| l.kernel.key.operator.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(launches(&gpu, 64), ["attention_decode", "attention_merge"]);
-    assert_eq!(launches(&gpu, 300), ["rope_append", "rope", "attention_split", "attention_merge"]);
-    assert_eq!(launches(&properties(), 64), ["rope_append", "rope", "attention"]);
+    assert_eq!(launches(&gpu, 300), ["rope", "kv_append", "kv_append", "rope", "attention_split", "attention_merge"]);
+    assert_eq!(launches(&properties(), 64), ["rope", "kv_append", "kv_append", "rope", "attention"]);
     let fast = DecodeAttention { precision: Precision::Fast, ..operator };
     let plan = |device: &DeviceProperties| fast.plan(&inputs(1, 64), &fast.infer(&inputs(1, 64)).unwrap(), device).unwrap();
     let ampere = DeviceProperties { kind: DeviceKind::Cuda, compute_capability: Some(80), compute_units: 10, ..gpu.clone() };

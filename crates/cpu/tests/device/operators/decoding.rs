@@ -48,7 +48,7 @@ fn caches_of_a_rotary_embedding_must_fit() {
 fn greedy_refuses_misfits() {
     let (state, logits) = (info(DType::I32, &[2]), info(DType::F32, &[1, 5]));
     assert!(Greedy.infer(&[state, logits]).unwrap().is_empty());
-    assert!(Greedy.infer(&[info(DType::I64, &[2]), logits]).unwrap_err().to_string().contains("i32 [2] expected"));
+    assert!(Greedy.infer(&[info(DType::I32, &[3]), logits]).unwrap_err().to_string().contains("[2] expected"));
     assert!(Greedy.infer(&[state, info(DType::F32, &[2, 5])]).unwrap_err().to_string().contains("one row"));
     assert!(Greedy.infer(&[state, info(DType::F32, &[0])]).unwrap_err().to_string().contains("not empty"));
     assert!(Greedy.infer(&[state, info(DType::I32, &[5])]).unwrap_err().to_string().contains("i32"));
@@ -59,10 +59,10 @@ fn sampling_refuses_misfits() {
     let fitting = [info(DType::I32, &[2]), info(DType::BF16, &[1, 5]), info(DType::F32, &[3]), info(DType::U32, &[3])];
     assert!(Sample.infer(&fitting).unwrap().is_empty());
     for (index, wrong, expected) in [
-        (0, info(DType::I32, &[3]), "i32 [2]"),
+        (0, info(DType::I32, &[3]), "[2]"),
         (1, info(DType::F32, &[0]), "not empty"),
-        (2, info(DType::F32, &[2]), "factors are f32 [2]: f32 [3]"),
-        (3, info(DType::I32, &[3]), "numbers are i32"),
+        (2, info(DType::F32, &[2]), "factors have shape [2]: [3]"),
+        (3, info(DType::I32, &[3]), "numbers is i32"),
         (3, None, "'numbers' is missing"),
     ] {
         let mut inputs = fitting;

@@ -20,7 +20,7 @@ fn binary(op: BinaryOp, a: (DType, &[usize]), b: (DType, &[usize])) -> Result<Ve
 #[test]
 fn operands_of_functions_that_do_not_fit_are_refused() {
     let error = binary(BinaryOp::Add, (DType::F32, &[2]), (DType::F16, &[2])).unwrap_err().to_string();
-    assert_eq!(error, "add of f32 and f16: cast one to the other's type first");
+    assert_eq!(error, "add: b is f16, a f32: they must have one type");
     assert!(binary(BinaryOp::Mul, (DType::F32, &[2]), (DType::F32, &[3])).is_err());
     assert!(binary(BinaryOp::Mul, (DType::Bool, &[2]), (DType::Bool, &[2])).is_err());
     assert!(binary(BinaryOp::Pow, (DType::F32, &[2]), (DType::Bool, &[2])).is_err());
@@ -38,7 +38,7 @@ fn broadcasting_and_mixed_exponents_are_inferred() {
 fn types_are_checked_by_function() {
     let infer = |op, dtype| Unary { op }.infer(&[info(dtype, &[2])]);
     assert!(infer(UnaryOp::Abs, DType::I64).is_ok());
-    assert_eq!(infer(UnaryOp::Exp, DType::I64).unwrap_err().to_string(), "exp of i64: one of f32, f16, bf16 expected");
+    assert_eq!(infer(UnaryOp::Exp, DType::I64).unwrap_err().to_string(), "exp: x is i64: f32, f16 or bf16 expected");
     assert!(infer(UnaryOp::Neg, DType::Bool).is_err() && Unary { op: UnaryOp::Neg }.infer(&[None]).is_err());
 }
 

@@ -69,7 +69,8 @@ fn a_wider_input_is_rounded_first() {
 fn one_row_of_a_small_rank_is_one_launch_on_a_gpu() {
     let launches = |m: usize, r: usize| {
         let inputs = [[m, 64], [40, 64], [r, 64], [40, r]].map(|dims| info(DType::F32, &dims));
-        let plan = LoraLinear { scale: 1.0, precision: Precision::Strict }.plan(&inputs, &[], &properties()).unwrap();
+        let operator = LoraLinear { scale: 1.0, precision: Precision::Strict };
+        let plan = operator.plan(&inputs, &operator.infer(&inputs).unwrap(), &properties()).unwrap();
         plan.launches.iter().map(|launch| launch.grid.0[0]).collect::<Vec<_>>()
     };
     assert_eq!([launches(1, 8), launches(1, 16)], [[5], [5]]);
@@ -81,7 +82,8 @@ fn many_rows_of_fast_precision_are_the_library_s_on_cuda() {
     let device = DeviceProperties { kind: DeviceKind::Cuda, matrix_library: true, ..properties() };
     let keys = |x: DType, weight: DType, r: usize, precision: Precision| {
         let inputs = [info(x, &[2, 10, 64]), info(weight, &[40, 64]), info(DType::F32, &[r, 64]), info(DType::F16, &[40, r])];
-        let plan = LoraLinear { scale: 2.0, precision }.plan(&inputs, &[], &device).unwrap();
+        let operator = LoraLinear { scale: 2.0, precision };
+        let plan = operator.plan(&inputs, &operator.infer(&inputs).unwrap(), &device).unwrap();
         plan.launches.iter().map(|launch| launch.kernel.key.to_string()).collect::<Vec<_>>()
     };
     let (f32, bf16) = (DType::F32, DType::BF16);
@@ -170,7 +172,7 @@ fn a_projection_refuses_misfits_in_a_line() {
     refused(plain, &|i| i[2] = None, "'w0' is missing");
     refused(plain, &|i| i[2] = info(DType::F32, &[6, 7]), "[n, 8] expected");
     refused(plain, &|i| i[4] = w, "w2 is given without w1");
-    refused(plain, &|i| i[3] = info(DType::F16, &[6, 8]), "project them separately");
+    refused(plain, &|i| i[3] = info(DType::F16, &[6, 8]), "w1 is f16, w0 bf16: they must have one type");
     refused(plain, &|i| i[5] = info(DType::F32, &[5]), "[6] expected");
     refused(plain, &|i| i[1] = info(DType::F32, &[8]), "without epsilon");
     refused(Projection { epsilon: Some(0.0), gated: false }, &|i| i[1] = info(DType::F32, &[7]), "norm has shape [7]");

@@ -47,7 +47,7 @@ fn outputs_of_a_layer_norm_follow_its_attributes() {
     let outputs = op.infer(&[x, weight, weight]).unwrap();
     assert_eq!((outputs.len(), &**outputs[1].shape(), outputs[2].dtype), (3, &[2, 1, 1][..], DType::F32));
     assert_eq!(LayerNorm { statistics: false, ..op }.infer(&[x, None, None]).unwrap().len(), 1);
-    assert!(op.infer(&[x, weight, info(DType::F32, &[3, 4])]).unwrap_err().to_string().contains("alike"));
+    assert!(op.infer(&[x, weight, info(DType::F32, &[3, 4])]).unwrap_err().to_string().contains("one type"));
     assert!(op.infer(&[x, weight, info(DType::F16, &[4])]).unwrap_err().to_string().contains("bias"));
     assert!(op.infer(&[info(DType::I8, &[3, 4]), None, None]).unwrap_err().to_string().contains("i8"));
     assert!(LayerNorm { axis: -4, ..op }.infer(&[x, None, None]).is_err());
@@ -64,7 +64,7 @@ fn weights_of_an_rms_norm_must_fit() {
     assert!(op.infer(&[info(DType::I32, &[3, 4]), None]).unwrap_err().to_string().contains("i32"));
     assert!(RmsNorm { axis: 3, epsilon: 0.0 }.infer(&[x, None]).is_err());
     let add = AddRmsNorm { axis: -1, epsilon: 0.0 };
-    assert!(add.infer(&[x, info(DType::F16, &[2, 3, 4]), None]).unwrap_err().to_string().contains("alike"));
+    assert!(add.infer(&[x, info(DType::F32, &[2, 12]), None]).unwrap_err().to_string().contains("alike"));
 }
 
 #[test]
