@@ -41,7 +41,7 @@ const METAL: MetalForm = MetalForm::new(FILES, "rope_append").with_refusal(kv_ap
 
 /// Appends turned keys, and values, to caches, and turns queries, all in place.
 ///
-/// Inputs: `cache`, `rows` and `positions` as for [`KvAppend`], and `frequencies [rotary_dim / 2]` as for [`Rope`](rope::Rope); the elements of a row
+/// Inputs: `cache`, `rows` and `positions` as for [`KvAppend`], and `frequencies [rotary_dim / 2]` as for [`Rope`]; the elements of a row
 /// from `rotary_dim` on are copied. Optional: `value_cache` and `values`, as [`KvAppend`] has them, of the types of `cache` and `rows`; `queries [T,
 /// Hq, D]` (or with a batch), of the type of `rows`.
 #[derive(Clone, Copy, Debug, Default)]
