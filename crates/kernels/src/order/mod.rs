@@ -108,7 +108,12 @@ pub fn sum<T: Copy>(row: &[T], step: impl Fn(f32, T) -> f32 + Copy) -> f32 {
     if row.len() < SHORT {
         return fold_short(row, 0.0, step, add);
     }
-    in_order(0..row_groups(row.len()), |group| sum_group(&accumulate(row, group, 0.0, step)), add)
+    let mut total = 0.0;
+    for group in 0..row_groups(row.len()) {
+        let part = sum_group(&accumulate(row, group, 0.0, step));
+        total = if group == 0 { part } else { add(total, part) };
+    }
+    total
 }
 
 /// The part of [`fold`] that the simdgroups `groups`, at least one, do; the parts are combined in order.
@@ -123,16 +128,11 @@ pub fn fold_groups<T: Copy>(
     if row.len() < SHORT {
         return fold_short(row, identity, step, op);
     }
-    in_order(groups, |group| combine_group(&accumulate(row, group, identity, step).0, op), op)
-}
-
-/// What simdgroups found, combined in order. What they do stands once in the compiled code.
-#[inline(always)]
-fn in_order(groups: Range<usize>, found: impl Fn(usize) -> f32, op: impl Fn(f32, f32) -> f32) -> f32 {
+    // No closure between the loop and its work: that would be compiled without the caller's vector instructions.
     let first = groups.start;
     let mut total = 0.0;
     for group in groups {
-        let part = found(group);
+        let part = combine_group(&accumulate(row, group, identity, step).0, op);
         total = if group == first { part } else { op(total, part) };
     }
     total
