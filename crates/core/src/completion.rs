@@ -9,7 +9,7 @@ use crate::{Error, Result};
 
 /// How a device reports that a list is done.
 pub trait Wait: Send + Sync {
-    /// Blocks until the list has completed: whether its result was told before, and the result, an error if its execution failed.
+    /// Blocks until the list has completed: whether its result was reported before, and the result, an error if its execution failed.
     fn settle(&self) -> (bool, Result<()>);
 
     /// Blocks until the list has completed; the error of its execution, if any.
@@ -112,7 +112,7 @@ pub struct Signal {
 #[derive(Default)]
 struct State {
     result: Option<Result<()>>,
-    told: bool,
+    reported: bool,
     /// What to call when there is one.
     then: Vec<Box<dyn FnOnce() + Send>>,
 }
@@ -141,7 +141,7 @@ impl Wait for Signal {
             match &state.result {
                 Some(done) => {
                     let done = done.clone();
-                    return (std::mem::replace(&mut state.told, true), done);
+                    return (std::mem::replace(&mut state.reported, true), done);
                 }
                 None => state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner),
             }
@@ -162,7 +162,7 @@ impl Wait for Signal {
     }
 }
 
-/// Submissions that may not have completed yet, in the order they will, and the first error nobody was told.
+/// Submissions that may not have completed yet, in the order they will, and the first error that was not reported.
 pub struct InFlight<W> {
     submissions: VecDeque<Arc<W>>,
     failure: Option<Error>,
@@ -190,7 +190,7 @@ impl<W: Wait> InFlight<W> {
         }
     }
 
-    /// Forgets those that have completed; the first error since the last call that nobody was told.
+    /// Forgets those that have completed; the first error since the last call that was not reported.
     ///
     /// # Errors
     /// What went wrong on the device.
@@ -201,7 +201,7 @@ impl<W: Wait> InFlight<W> {
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    /// Waits for all of them; the first error since the last call that nobody was told.
+    /// Waits for all of them; the first error since the last call that was not reported.
     ///
     /// # Errors
     /// What went wrong on the device.

@@ -16,7 +16,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Device(Arc<Inner>);
 
-/// Tells the devices of this process apart.
+/// The identity of a device in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceId(u64);
 

@@ -18,7 +18,7 @@ pub(crate) struct Submission {
 struct State {
     refusals: Option<Refusals>,
     result: Option<Result<()>>,
-    told: bool,
+    reported: bool,
 }
 
 /// Where the words of the launches that may refuse arrive, in order.
@@ -79,7 +79,7 @@ impl Drop for Arriving {
 impl Submission {
     /// One that is done once the event has passed.
     pub(crate) fn new(done: Event, refusals: Option<Refusals>) -> Self {
-        Self { done, state: Mutex::new(State { refusals, result: None, told: false }) }
+        Self { done, state: Mutex::new(State { refusals, result: None, reported: false }) }
     }
 }
 
@@ -92,7 +92,7 @@ impl Wait for Submission {
             state.result = Some(waited.and(refused));
         }
         let result = state.result.clone().unwrap_or(Ok(()));
-        (std::mem::replace(&mut state.told, true), result)
+        (std::mem::replace(&mut state.reported, true), result)
     }
 
     fn is_complete(&self) -> bool {
@@ -102,7 +102,7 @@ impl Wait for Submission {
     fn notify(self: Arc<Self>, then: Box<dyn FnOnce() + Send>) {
         let (submission, watcher) = (self.clone(), self.done.watcher());
         watcher.start(Box::new(move || {
-            // Who asks for the result is told it.
+            // The result is reported to whatever asks for it.
             let _ = submission.done.wait();
             then();
         }));

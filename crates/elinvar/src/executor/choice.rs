@@ -22,7 +22,7 @@ impl Executor {
         Self::best().map(|(best, _)| best)
     }
 
-    /// As [`Executor::new_auto`], but where a device that nobody named has not `bytes` of memory free, the CPU. And what is to be told the user: why that
+    /// As [`Executor::new_auto`], but where a device that nobody named has not `bytes` of memory free, the CPU. And what the user should see: why that
     /// GPU, or one that is here and does not open, is not used.
     ///
     /// ```
@@ -94,11 +94,11 @@ mod tests {
         let refused = |backend| Err(Error::device_unavailable(format!("no {backend} today")));
         let only_cuda = |backend| if backend == BackendType::Cuda(0) { Ok(()) } else { refused(backend) };
         let is_metal = |backend| backend == BackendType::Metal(0);
-        let told = |opened: Result<(Option<()>, Option<String>)>| opened.unwrap().1.unwrap_or_default();
-        assert_eq!(told(first_open(GPUS, is_metal, refused)), "computing on the cpu, as metal is not available: no metal today");
-        assert_eq!(told(first_open(GPUS, is_metal, only_cuda)), "computing on the cuda, as metal is not available: no metal today");
+        let reason = |opened: Result<(Option<()>, Option<String>)>| opened.unwrap().1.unwrap_or_default();
+        assert_eq!(reason(first_open(GPUS, is_metal, refused)), "computing on the cpu, as metal is not available: no metal today");
+        assert_eq!(reason(first_open(GPUS, is_metal, only_cuda)), "computing on the cuda, as metal is not available: no metal today");
         let both = "computing on the cpu, as metal is not available: no metal today; cuda is not available: no cuda today";
-        assert_eq!(told(first_open(GPUS, |_| true, refused)), both);
+        assert_eq!(reason(first_open(GPUS, |_| true, refused)), both);
         assert_eq!(first_open(GPUS, |_| false, refused).unwrap(), (None, None));
         assert_eq!(first_open(GPUS, |_| false, only_cuda).unwrap(), (Some(()), None));
         let no_capture = |_| Err::<(), _>(Error::invalid_argument("no capture"));

@@ -55,15 +55,11 @@ fn accept(graph: &mut Graph, Proposal { operator, inputs, outputs }: Proposal) -
         renamed.push((value, given.value));
     }
     let Some(gone) = found.gone(graph, &outputs, &renamed) else { return false };
-    let node = Node { action: Action::Operator(operator), inputs, outputs: outputs.into_iter().map(Output::Value).collect() };
+    let node = Node::new(Action::Operator(operator), inputs, outputs.into_iter().map(Output::Value).collect());
     if graph.replace(&gone, node).is_none() {
         return false;
     }
-    for operand in graph.nodes.iter_mut().flat_map(|node| node.inputs.iter_mut().flatten()) {
-        if let Some((_, new)) = renamed.iter().find(|(old, _)| *old == operand.value) {
-            operand.value = *new;
-        }
-    }
+    renamed.into_iter().for_each(|(old, new)| graph.rename(old, new));
     true
 }
 

@@ -17,6 +17,7 @@ use std::{collections::BTreeSet, fmt, ops::Range, sync::Arc};
 use elinvar_core::{Binding, Dispatch, Result};
 use elinvar_kernels::{Operator, TensorInfo};
 
+use elements::Element;
 pub(crate) use recorder::Shared;
 pub use recorder::{Recorder, Recording};
 
@@ -75,12 +76,19 @@ pub(crate) enum Output {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    pub(crate) action: Action,
-    pub(crate) inputs: Vec<Option<Operand>>,
-    pub(crate) outputs: Vec<Output>,
+    action: Action,
+    inputs: Vec<Option<Operand>>,
+    outputs: Vec<Output>,
+    /// What a program can have of it.
+    element: Option<Element>,
 }
 
 impl Node {
+    fn new(action: Action, inputs: Vec<Option<Operand>>, outputs: Vec<Output>) -> Self {
+        let element = Element::of(&action, &inputs, &outputs);
+        Self { action, inputs, outputs, element }
+    }
+
     /// Its operator, if it is of this type.
     fn operator<T: Operator>(&self) -> Option<&T> {
         match &self.action {
@@ -96,10 +104,7 @@ impl Node {
 
     /// The value of its only output, if that has memory of its own.
     fn result(&self) -> Option<Value> {
-        match self.outputs[..] {
-            [Output::Value(value)] => Some(value),
-            _ => None,
-        }
+        only(&self.outputs)
     }
 
     fn results(&self) -> impl Iterator<Item = Value> {
@@ -142,36 +147,80 @@ impl Node {
     }
 }
 
+/// The only output, if it has memory of its own.
+fn only(outputs: &[Output]) -> Option<Value> {
+    let &[Output::Value(value)] = outputs else { return None };
+    Some(value)
+}
+
 /// Nodes in an order in which they can run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Graph {
-    pub(crate) nodes: Vec<Node>,
+    nodes: Vec<Node>,
     /// Of each value whether somebody wants it when the graph has run. Given memory is always wanted.
-    pub(crate) wanted: Vec<bool>,
+    wanted: Vec<bool>,
+    /// Of each value the node whose result it is, and which of its outputs.
+    producers: Vec<Option<(usize, usize)>>,
+    /// Of each value the nodes that take or change it, in order.
+    users: Vec<Vec<usize>>,
 }
 
 impl Graph {
-    fn value(&mut self, wanted: bool) -> Value {
-        self.wanted.push(wanted);
-        self.wanted.len() - 1
+    fn new(nodes: Vec<Node>, wanted: Vec<bool>) -> Self {
+        let (producers, users) = (vec![None; wanted.len()], vec![Vec::new(); wanted.len()]);
+        let mut graph = Self { nodes, wanted, producers, users };
+        graph.index(0);
+        graph
+    }
+
+    /// Finds producers and users again, where the nodes from `first` on are others than before.
+    fn index(&mut self, first: usize) {
+        for (producer, users) in self.producers.iter_mut().zip(&mut self.users) {
+            producer.take_if(|(node, _)| *node >= first);
+            users.truncate(users.partition_point(|user| *user < first));
+        }
+        for (index, node) in self.nodes.iter().enumerate().skip(first) {
+            for (place, output) in node.outputs.iter().enumerate() {
+                if let Output::Value(value) = output {
+                    self.producers[*value] = Some((index, place));
+                }
+            }
+            for operand in node.operands() {
+                if self.users[operand.value].last() != Some(&index) {
+                    self.users[operand.value].push(index);
+                }
+            }
+        }
     }
 
     /// The node whose result this is, and which of its outputs.
     fn producer(&self, value: Value) -> Option<(usize, usize)> {
-        self.nodes.iter().enumerate().find_map(|(index, node)| {
-            let output = node.outputs.iter().position(|output| *output == Output::Value(value))?;
-            Some((index, output))
-        })
+        self.producers[value]
     }
 
     /// The nodes that take or change the value.
     fn users(&self, value: Value) -> impl Iterator<Item = usize> {
-        self.nodes.iter().enumerate().filter(move |(_, node)| node.uses(value)).map(|(index, _)| index)
+        self.users[value].iter().copied()
     }
 
     /// Whether the node at `user` alone takes the value, and nothing changes it.
     fn is_only_for(&self, value: Value, user: usize) -> bool {
         !self.wanted[value] && self.users(value).eq([user])
+    }
+
+    /// What took or changed one value takes or changes another.
+    fn rename(&mut self, old: Value, new: Value) {
+        let users = std::mem::take(&mut self.users[old]);
+        let Some(&first) = users.first() else { return };
+        for user in users {
+            let Node { inputs, outputs, .. } = &mut self.nodes[user];
+            let targets = outputs.iter_mut().filter_map(|output| match output {
+                Output::Into(operand) => Some(operand),
+                Output::Value(_) => None,
+            });
+            inputs.iter_mut().flatten().chain(targets).filter(|operand| operand.value == old).for_each(|operand| operand.value = new);
+        }
+        self.index(first);
     }
 
     /// Those nodes between the first and the last of `set` that must come after it; none if one of the set needs one of them.
@@ -207,6 +256,7 @@ impl Graph {
         }
         let count = before.len() + 1 + after.len();
         self.nodes.splice(first..first, before.into_iter().chain([node]).chain(after));
+        self.index(first);
         Some(first..first + count)
     }
 }

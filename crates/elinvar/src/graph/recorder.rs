@@ -4,7 +4,7 @@ use std::{
 };
 
 use elinvar_core::{CommandList, Error, ListBuilder, Result};
-use elinvar_kernels::Operator;
+use elinvar_kernels::{Operator, TensorInfo};
 
 use super::{Action, Graph, Node, Operand, Output, Value, elements, encode, matching};
 use crate::{
@@ -86,9 +86,9 @@ impl Recorder {
     /// Out of memory, or a kernel that does not compile.
     pub fn finish(self) -> Result<Recording> {
         let open = self.shared.open().take();
-        let Some(Open { mut graph, memories, .. }) = open else { return Err(Error::internal("a recorder ended twice")) };
+        let Some(Open { nodes, memories, .. }) = open else { return Err(Error::internal("a recorder ended twice")) };
         let results: Vec<_> = memories.iter().map(Memory::held).collect();
-        graph.wanted.iter_mut().zip(&results).for_each(|(wanted, held)| *wanted = held.is_some());
+        let mut graph = Graph::new(nodes, results.iter().map(Option::is_some).collect());
         matching::fuse(&mut graph, self.executor.properties());
         elements::fuse(&mut graph, &self.executor)?;
         let list = encode::encode(&graph, &results, &self.executor.device)?;
@@ -110,7 +110,7 @@ pub(crate) struct Shared {
 /// What was recorded so far.
 #[derive(Default)]
 struct Open {
-    graph: Graph,
+    nodes: Vec<Node>,
     /// Of each value.
     memories: Vec<Memory>,
     /// Memory that was given, by its address.
@@ -136,9 +136,14 @@ impl Memory {
 }
 
 impl Open {
+    fn value(&mut self, memory: Memory) -> Value {
+        self.memories.push(memory);
+        self.memories.len() - 1
+    }
+
     /// A tensor as an operand.
     fn operand(&mut self, recorder: &Arc<Shared>, tensor: &Tensor) -> Result<Operand> {
-        let info = elinvar_kernels::TensorInfo { dtype: tensor.dtype(), layout: *tensor.layout() };
+        let info = TensorInfo { dtype: tensor.dtype(), layout: *tensor.layout() };
         let memory = tensor.memory();
         if let Some(pending) = memory.pending() {
             let is_own = Arc::ptr_eq(&pending.recorder, recorder);
@@ -148,8 +153,7 @@ impl Open {
         let value = match self.given.get(&address) {
             Some(value) => *value,
             None => {
-                let value = self.graph.value(true);
-                self.memories.push(Memory::Given(memory.clone()));
+                let value = self.value(Memory::Given(memory.clone()));
                 self.given.insert(address, value);
                 value
             }
@@ -187,7 +191,7 @@ impl Shared {
     ) -> Result<Vec<Tensor>> {
         let mut guard = self.open();
         let open = guard.as_mut().ok_or_else(ended)?;
-        let place = open.graph.nodes.len();
+        let place = open.nodes.len();
         let here = |error: Error| error.context(format_args!("operator {place} of a recording"));
         let types = checked_types(&*operator, inputs).map_err(here)?;
         let mut operand = |tensor: &Tensor| open.operand(self, tensor).map_err(here);
@@ -196,17 +200,16 @@ impl Shared {
         let outputs = match into {
             Some(targets) => targets.iter().map(|target| operand(target).map(Output::Into)).collect::<Result<Vec<_>>>()?,
             None => {
-                let mut output = |info: &elinvar_kernels::TensorInfo| {
-                    let value = open.graph.value(false);
-                    let memory = TensorMemory::pending_on(Pending { recorder: self.clone(), value });
-                    open.memories.push(Memory::Result(Arc::downgrade(&memory)));
+                let mut output = |info: &TensorInfo| {
+                    let memory = TensorMemory::pending_on(Pending { recorder: self.clone(), value: open.memories.len() });
+                    let value = open.value(Memory::Result(Arc::downgrade(&memory)));
                     results.push(Tensor::new(&executor.with_recorder(None), memory, info.dtype, info.layout));
                     Output::Value(value)
                 };
                 types.iter().map(&mut output).collect()
             }
         };
-        open.graph.nodes.push(Node { action: Action::Operator(operator), inputs, outputs });
+        open.nodes.push(Node::new(Action::Operator(operator), inputs, outputs));
         Ok(results)
     }
 
@@ -219,7 +222,7 @@ impl Shared {
         let open = guard.as_mut().ok_or_else(ended)?;
         let operand = |tensor: &Option<Tensor>| tensor.as_ref().map(|tensor| open.operand(self, tensor)).transpose();
         let inputs = inputs.iter().map(operand).collect::<Result<Vec<_>>>()?;
-        open.graph.nodes.push(Node { action, inputs, outputs: Vec::new() });
+        open.nodes.push(Node::new(action, inputs, Vec::new()));
         Ok(())
     }
 }
@@ -246,7 +249,7 @@ impl Executor {
     pub fn record<T>(&self, body: impl FnOnce(&Executor) -> Result<T>) -> Result<(Recording, T)> {
         let recorder = Recorder::new(self);
         let value = body(recorder.executor())?;
-        let is_forgotten = |open: &Open| open.graph.nodes.is_empty() && !open.is_moved_to;
+        let is_forgotten = |open: &Open| open.nodes.is_empty() && !open.is_moved_to;
         if recorder.shared.open().as_ref().is_none_or(is_forgotten) {
             return Err(Error::invalid_argument(
                 "nothing was recorded: move an input to the executor that is given (Tensor::on), or apply operators to that",

@@ -143,7 +143,7 @@ fn a_token_s_way_into_the_caches_and_its_attention_are_one_operator() {
 
 #[test]
 fn a_cache_that_something_else_looks_at_or_changes_in_between_keeps_its_order() {
-    // Who reads what was appended may as well read it after the attention.
+    // A reader of what was appended may as well come after the attention.
     let read = attend(1, 4, |keys| keys.sum(&[], false).map(drop));
     assert!(read[0] == "attention_decode" && read.last().unwrap() == "reduce_sum", "{read:?}");
     let changed = attend(1, 4, |keys| keys.copy_from(&keys.executor().zeros(DType::F16, &[2, 128, 32])?));
@@ -155,14 +155,16 @@ fn the_order_of_nodes_that_do_not_depend_on_each_other_may_change_and_of_others_
     use super::{Action, Graph, Node, Operand, Output};
     use elinvar_kernels::{TensorInfo, copy::Copy};
     let operand = |value| Some(Operand { value, info: TensorInfo::new(DType::F32, &[4]).unwrap() });
-    let node =
-        |from: usize, to: usize| Node { action: Action::Operator(Arc::new(Copy)), inputs: vec![operand(from)], outputs: vec![Output::Value(to)] };
+    let node = |from: usize, to: usize| Node::new(Action::Operator(Arc::new(Copy)), vec![operand(from)], vec![Output::Value(to)]);
     // 0 → 1 → 2, 0 → 3, 2 → 4.
-    let graph = Graph { nodes: vec![node(0, 1), node(0, 3), node(1, 2), node(2, 4)], wanted: vec![true; 5] };
+    let graph = Graph::new(vec![node(0, 1), node(0, 3), node(1, 2), node(2, 4)], vec![true; 5]);
     let order = |graph: &Graph| graph.nodes.iter().map(|node| node.result().unwrap()).collect::<Vec<_>>();
     let mut joined = graph.clone();
     assert_eq!(joined.replace(&[0, 2].into(), node(0, 2)), Some(0..2));
     assert_eq!(order(&joined), [3, 2, 4]);
+    assert_eq!((joined.producer(4), joined.producer(1), joined.users(2).collect::<Vec<_>>()), (Some((2, 0)), None, vec![2]));
+    joined.rename(0, 1);
+    assert_eq!((joined.users(0).count(), joined.users(1).collect::<Vec<_>>()), (0, vec![0, 1]));
     // What lies between needs the first and is needed by the last.
     assert_eq!(graph.clone().replace(&[0, 3].into(), node(0, 4)), None);
 }

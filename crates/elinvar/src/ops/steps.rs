@@ -6,7 +6,7 @@ use elinvar_kernels::{greedy::Greedy, sample::Sample};
 use crate::Tensor;
 
 impl Tensor {
-    /// Takes the step of greedy decoding that this state `[2]` (i32: a token and its position) stands for: it becomes the likeliest token of
+    /// Takes the step of greedy decoding that this state `[2]` (i32: a token and its position) stands for: it becomes the token of the greatest of
     /// `logits`, one row, and the position after.
     ///
     /// ```

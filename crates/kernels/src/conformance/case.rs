@@ -43,7 +43,9 @@ impl Bound {
             DType::F32 => (2f64.powi(-24), 2f64.powi(-150), f64::from(f32::MAX)),
             DType::F16 => (2f64.powi(-11), 2f64.powi(-25), 65504.0),
             DType::BF16 => (2f64.powi(-8), 2f64.powi(-134), f64::from(half::bf16::MAX)),
-            _ => (0.0, 0.0, f64::INFINITY),
+            DType::Bool | DType::U8 | DType::I8 | DType::U16 | DType::I16 | DType::U32 | DType::I32 | DType::U64 | DType::I64 | DType::F64 => {
+                (0.0, 0.0, f64::INFINITY)
+            }
         };
         if found.is_infinite() {
             return exact.signum() == found.signum() && exact.abs() > largest * (1.0 - self.relative);

@@ -58,7 +58,7 @@ const FOUND: usize = THREADS as usize / 32 * 8;
 const PARTS: usize = THREADS as usize;
 
 operands! {
-    state: update(&[DType::I32]), "[2], a token and its position, updated in place to the likeliest token and the position after";
+    state: update(&[DType::I32]), "[2], a token and its position, updated in place to the token of the greatest logit and the position after";
     logits: read(DType::FLOATS), "[…, vocabulary], one row";
 }
 

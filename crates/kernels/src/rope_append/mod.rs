@@ -78,7 +78,7 @@ operands! {
     frequencies: read(&[DType::F32]), rope::FREQUENCIES;
     value_cache: update(like cache) optional, VALUE_CACHE;
     values: read(like rows) optional, VALUES;
-    queries: update(like rows) optional, "[tokens, Hq, D] or [B, tokens, Hq, D] of the type of rows, turned in place";
+    queries: update(like rows) optional, "[tokens, Hq, D] or [B, tokens, Hq, D] of the type of rows, rotated in place";
 }
 use operands::{AT, Inputs};
 

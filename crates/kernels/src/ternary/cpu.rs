@@ -26,7 +26,9 @@ pub(super) fn fma(dtype: DType) -> Result<HostKernel> {
         DType::BF16 => {
             Ok(|arguments| ternary::<bf16, bf16, bf16>(arguments, |a, b, c, y| halves::map([a, b, c], y, &|[a, b, c], y| fma_block(a, b, c, y))))
         }
-        _ => Err(no_kernel("fma", dtype)),
+        DType::Bool | DType::U8 | DType::I8 | DType::U16 | DType::I16 | DType::U32 | DType::I32 | DType::U64 | DType::I64 | DType::F64 => {
+            Err(no_kernel("fma", dtype))
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! The Llama family's forward pass.
 //!
 //! Activations are f32; weights stay as stored (f32, f16 or bf16) and are adopted from the mapped file, so that a device with unified memory reads
-//! them in place. A step is recorded once and replayed with new tokens and positions: see [`Session`]. Steps of a few tokens are bound by the reading
-//! of weights and are recorded with the fewest launches, strict; others with a launch for each operator, in the precision that the executor chooses.
+//! them in place. A step is recorded once and replayed with new tokens and positions: see [`Session`]. It is written in plain operators; the recorder puts
+//! fused ones in their place, of which steps of a few tokens, bound by the reading of weights, take the most.
 
 mod layer;
 mod random;

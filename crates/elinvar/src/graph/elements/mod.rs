@@ -16,6 +16,7 @@ use elinvar_core::Result;
 
 use super::{Action, Graph, Node};
 use crate::{Executor, programs::Prepared};
+pub(super) use region::Element;
 use region::{Expression, Region};
 
 /// Operators of one program.
@@ -46,7 +47,7 @@ pub(super) fn fuse(graph: &mut Graph, executor: &Executor) -> Result<()> {
         let Some(expression) = region.expression(graph) else { continue };
         let Some(action) = action(&expression, executor)? else { continue };
         let (inputs, outputs) = expression.ports();
-        if let Some(places) = graph.replace(&region.nodes, Node { action, inputs, outputs }) {
+        if let Some(places) = graph.replace(&region.nodes, Node::new(action, inputs, outputs)) {
             end = places.end;
         }
     }

@@ -6,7 +6,7 @@ use elinvar_core::Shape;
 use elinvar_kernels::{ElementOp, TensorInfo};
 
 use super::{MAX_ELEMENTS, MAX_LEAVES, MAX_OPERATORS, MAX_OUTPUTS};
-use crate::graph::{Action, Graph, Node, Operand, Output, Value};
+use crate::graph::{Action, Graph, Operand, Output, Value, only};
 
 /// Where a step finds an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,17 +32,18 @@ pub(super) struct Expression {
 }
 
 /// An operator that a program can have.
-struct Element {
+#[derive(Clone, Copy, Debug)]
+pub(in crate::graph) struct Element {
     op: ElementOp,
     info: TensorInfo,
     value: Value,
 }
 
 impl Element {
-    fn of(node: &Node) -> Option<Self> {
-        let Action::Operator(operator) = &node.action else { return None };
-        let (op, value) = (operator.element_op()?, node.result()?);
-        let operands = node.inputs.iter().copied().collect::<Option<Vec<_>>>()?;
+    pub(in crate::graph) fn of(action: &Action, inputs: &[Option<Operand>], outputs: &[Output]) -> Option<Self> {
+        let Action::Operator(operator) = action else { return None };
+        let (op, value) = (operator.element_op()?, only(outputs)?);
+        let operands = inputs.iter().copied().collect::<Option<Vec<_>>>()?;
         let dtypes: Vec<_> = operands.iter().map(|operand| operand.info.dtype).collect();
         let infos: Vec<_> = operands.iter().map(|operand| Some(operand.seen())).collect();
         let info = *operator.infer(&infos).ok()?.first()?;
@@ -66,14 +67,14 @@ pub(super) struct Region {
 impl Region {
     /// All that can be computed together with the result of the node at `root`: what it is computed from, and others of the same operands.
     pub(super) fn grow(graph: &Graph, root: usize) -> Option<Self> {
-        let shape = *Element::of(&graph.nodes[root])?.info.shape();
+        let shape = *graph.nodes[root].element?.info.shape();
         let mut region = Self { shape, nodes: BTreeSet::from([root]) };
         region.absorb(graph);
         for other in (0..root).rev() {
             // What goes into operators on elements alone is part of their program.
-            let is_needed = |value: Value| graph.wanted[value] || graph.users(value).any(|user| Element::of(&graph.nodes[user]).is_none());
+            let is_needed = |value: Value| graph.wanted[value] || graph.users(value).any(|user| graph.nodes[user].element.is_none());
             let is_end = |element: &Element| *element.info.shape() == shape && is_needed(element.value);
-            if region.nodes.contains(&other) || !Element::of(&graph.nodes[other]).is_some_and(|element| is_end(&element)) {
+            if region.nodes.contains(&other) || !graph.nodes[other].element.is_some_and(|element| is_end(&element)) {
                 continue;
             }
             let mut alone = Self { shape, nodes: BTreeSet::from([other]) };
@@ -97,7 +98,7 @@ impl Region {
             let next = producers.find(|(_, node)| !self.nodes.contains(node) && !tried.contains(node));
             let Some((operand, node)) = next else { return };
             tried.insert(node);
-            let Some(element) = Element::of(&graph.nodes[node]).filter(|element| element.is_whole(&operand)) else { continue };
+            let Some(element) = graph.nodes[node].element.filter(|element| element.is_whole(&operand)) else { continue };
             let larger = Self { nodes: self.nodes.iter().copied().chain([node]).collect(), ..self.clone() };
             // What others look at is stored, so it must have the program's shape.
             if (*element.info.shape() == self.shape || !larger.is_stored(graph, element.value)) && larger.is_possible(graph) {
@@ -117,9 +118,7 @@ impl Region {
     /// Whether the node's operands that are results of the region's are taken as they lie there.
     fn takes_whole(&self, graph: &Graph, node: usize) -> bool {
         graph.nodes[node].inputs.iter().flatten().all(|operand| match graph.producer(operand.value) {
-            Some((producer, _)) if self.nodes.contains(&producer) => {
-                Element::of(&graph.nodes[producer]).is_some_and(|element| element.is_whole(operand))
-            }
+            Some((producer, _)) if self.nodes.contains(&producer) => graph.nodes[producer].element.is_some_and(|element| element.is_whole(operand)),
             Some(_) | None => true,
         })
     }
@@ -149,7 +148,7 @@ impl Region {
         let leaves = self.leaves(graph);
         let (mut steps, mut values, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
         for node in self.nodes.iter().map(|node| &graph.nodes[*node]) {
-            let Element { op, info, value } = Element::of(node)?;
+            let Element { op, info, value } = node.element?;
             let place = |operand: &Operand| match values.iter().position(|value| *value == operand.value) {
                 Some(step) => Some(From::Step(step)),
                 None => leaves.iter().position(|leaf| leaf == operand).map(From::Leaf),
