@@ -175,7 +175,7 @@ pub fn deviation(found: &[f32], reference: impl IntoIterator<Item = f64>) -> f64
     if count == found.len() { worst / largest } else { f64::INFINITY }
 }
 
-/// Refuses results that deviate by more than `tolerance`.
+/// Rejects results that deviate by more than `tolerance`.
 pub fn verify(what: &str, ours: &[f32], theirs: &[f32], tolerance: f64) -> Result<()> {
     let off = deviation(ours, theirs.iter().map(|&v| f64::from(v)));
     if off > tolerance { Err(format!("{what}: results differ by {off:.1e} of the largest").into()) } else { Ok(()) }

@@ -36,12 +36,12 @@ impl ModelArgs {
 
     /// Loads the model beside a cache for `needed` tokens, as far as its context reaches, unless `--context` says otherwise.
     ///
-    /// What does not fit the device is refused before anything is loaded.
+    /// What does not fit the device is rejected before anything is loaded.
     pub(crate) fn load(&self, files: &ModelFiles, needed: usize) -> Result<Session> {
         self.load_on(files, needed, |_| Ok(()))
     }
 
-    /// The same; `opened` may refuse the device before anything is loaded.
+    /// The same; `opened` may reject the device before anything is loaded.
     pub(crate) fn load_on(&self, files: &ModelFiles, needed: usize, opened: impl FnOnce(&Executor) -> Result<()>) -> Result<Session> {
         let config = Config::read(files)?;
         let weights = Weights::open(files)?;

@@ -6,19 +6,19 @@ use elinvar_llm::{GenerationConfig, Sampling};
 /// Sampling; what is not given is as the model recommends.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SamplingArgs {
-    /// Always take the likeliest token
+    /// Always take the most likely token
     #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p", "min_p"])]
     greedy: bool,
     /// Divide the logits: below 1 likelier tokens, above 1 more variety; 0 is greedy
     #[arg(long)]
     temperature: Option<f32>,
-    /// Choose among this many likeliest tokens; 0 for all
+    /// Choose among this many most likely tokens; 0 for all
     #[arg(long)]
     top_k: Option<usize>,
-    /// Choose among the likeliest tokens up to this probability
+    /// Choose among the most likely tokens up to this probability
     #[arg(long)]
     top_p: Option<f32>,
-    /// Drop tokens less likely than this fraction of the likeliest
+    /// Drop tokens less likely than this fraction of the most likely
     #[arg(long)]
     min_p: Option<f32>,
     /// Divide the logits of tokens that occurred; 1 for no penalty

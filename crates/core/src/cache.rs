@@ -66,7 +66,7 @@ impl Cache {
     /// Moves a finished file to its place in one step.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The system rejects.
     pub fn keep(&self, made: &Path, place: &Path) -> Result<()> {
         self.tidied.call_once(|| tidy(&self.folder, Self::MAX_BYTES, SystemTime::now()));
         fs::rename(made, place).map_err(|cause| cache_error("move a file to", place, cause))
@@ -89,7 +89,7 @@ impl Cache {
     /// Writes a file in one step, with its hash after the content.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The system rejects.
     pub fn write_sealed(&self, place: &Path, mut bytes: Vec<u8>) -> Result<()> {
         bytes.extend_from_slice(blake3::hash(&bytes).as_bytes());
         self.write(place, &bytes)
@@ -98,7 +98,7 @@ impl Cache {
     /// Writes a whole file in one step.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The system rejects.
     pub fn write(&self, place: &Path, bytes: &[u8]) -> Result<()> {
         let scratch = self.scratch("part");
         fs::write(&scratch, bytes).map_err(|cause| cache_error("write", &scratch, cause))?;
@@ -124,7 +124,7 @@ fn folder_from(variable: impl Fn(&str) -> Option<PathBuf>, home: Option<PathBuf>
     folder.ok_or_else(|| Error::io(message))
 }
 
-/// Removes unfinished files of more than a day before `now`, then those used longest ago until the others have `most` bytes. What the system refuses is
+/// Removes unfinished files of more than a day before `now`, then those used longest ago until the others have `most` bytes. What the system rejects is
 /// left for the next time.
 fn tidy(folder: &Path, most: u64, now: SystemTime) {
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);

@@ -14,7 +14,7 @@ pub enum CudaForm {
 /// CUDA C++ text and its entry.
 ///
 /// The entry is an `extern "C" __global__ void` function that takes one pointer for each of the kernel's buffers in binding order (null where an
-/// optional one is absent), then the parameter block by value, as `const __grid_constant__ Params`, if there is one, and the word for refusals, if it has any.
+/// optional one is absent), then the parameter block by value, as `const __grid_constant__ Params`, if there is one, and the error flag, if it has any.
 /// Grid, block and dynamic shared memory are the launch's.
 /// It is compiled with contraction off and without headers other than the compiler's own.
 #[derive(Clone, Copy, Debug)]
@@ -28,11 +28,11 @@ pub struct CudaSource {
     /// The devices it runs on.
     pub architecture: CudaArchitecture,
     /// Whether it may begin before the launches ahead have ended, for which it then waits itself (`griddepcontrol.wait`) before it reads what is not
-    /// [`early`](crate::Parameter::early), or writes.
+    /// [`prefetched`](crate::Parameter::prefetched), or writes.
     pub overlaps: bool,
-    /// What is wrong with an input that the kernel refuses, if it can: it then takes a pointer to the word after the parameter block, as
-    /// [`MetalForm::with_refusal`](crate::MetalForm::with_refusal) says.
-    pub refusal: Option<&'static str>,
+    /// What is wrong with an input that the kernel rejects, if it can: it then takes a pointer to the word after the parameter block, as
+    /// [`MetalForm::with_error_flag`](crate::MetalForm::with_error_flag) says.
+    pub rejection: Option<&'static str>,
 }
 
 /// The devices a CUDA kernel runs on, by compute capability: 90 is 9.0.

@@ -25,7 +25,7 @@ struct Inner {
     backend: Box<dyn Backend>,
     pool: Arc<Pool>,
     pipelines: RwLock<HashMap<KernelKey, Pipeline>>,
-    kept: RwLock<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
+    cached: RwLock<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
 }
 
 impl Inner {
@@ -33,8 +33,8 @@ impl Inner {
         self.pool.clear();
         if pressure == MemoryPressure::Critical {
             let kernels = std::mem::take(&mut *self.pipelines.write().unwrap_or_else(PoisonError::into_inner));
-            let kept = std::mem::take(&mut *self.kept.write().unwrap_or_else(PoisonError::into_inner));
-            drop((kernels, kept));
+            let cached = std::mem::take(&mut *self.cached.write().unwrap_or_else(PoisonError::into_inner));
+            drop((kernels, cached));
         }
     }
 }
@@ -44,12 +44,12 @@ impl Device {
     pub const DEFAULT_POOL_CAP: usize = 1 << 30;
 
     /// Wraps a backend. When the system lacks memory, the pool gives back what nobody uses, and at the worst prepared kernels go too that nobody holds,
-    /// and what is [kept](Device::kept).
+    /// and what is [cached](Device::cached).
     pub fn new(backend: impl Backend + 'static) -> Self {
-        let (pool, pipelines, kept) = (Pool::new(Self::DEFAULT_POOL_CAP), RwLock::default(), RwLock::default());
+        let (pool, pipelines, cached) = (Pool::new(Self::DEFAULT_POOL_CAP), RwLock::default(), RwLock::default());
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = DeviceId(NEXT.fetch_add(1, Ordering::Relaxed));
-        let inner = Arc::new(Inner { id, backend: Box::new(backend), pool, pipelines, kept });
+        let inner = Arc::new(Inner { id, backend: Box::new(backend), pool, pipelines, cached });
         let device = Arc::downgrade(&inner);
         inner.backend.on_memory_pressure(Box::new(move |pressure| {
             if let Some(device) = device.upgrade() {
@@ -198,15 +198,15 @@ impl Device {
 
     /// What the crates above keep for this device to save time, one of each type, made when it is first asked for. When the system is about to end
     /// programs it goes, as soon as nobody holds it. It may not hold the device.
-    pub fn kept<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
-        let of_type = |kept: &HashMap<_, Arc<dyn Any + Send + Sync>>| kept.get(&TypeId::of::<T>()).cloned().and_then(|it| it.downcast().ok());
-        if let Some(found) = of_type(&self.0.kept.read().unwrap_or_else(PoisonError::into_inner)) {
+    pub fn cached<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
+        let of_type = |cached: &HashMap<_, Arc<dyn Any + Send + Sync>>| cached.get(&TypeId::of::<T>()).cloned().and_then(|it| it.downcast().ok());
+        if let Some(found) = of_type(&self.0.cached.read().unwrap_or_else(PoisonError::into_inner)) {
             return found;
         }
-        let mut kept = self.0.kept.write().unwrap_or_else(PoisonError::into_inner);
-        of_type(&kept).unwrap_or_else(|| {
+        let mut cached = self.0.cached.write().unwrap_or_else(PoisonError::into_inner);
+        of_type(&cached).unwrap_or_else(|| {
             let made = Arc::<T>::default();
-            kept.insert(TypeId::of::<T>(), made.clone());
+            cached.insert(TypeId::of::<T>(), made.clone());
             made
         })
     }

@@ -23,7 +23,7 @@ pub enum ErrorKind {
     Unsupported,
     /// A file or a byte stream is damaged or contradicts itself.
     InvalidData,
-    /// The operating system refused to read or write.
+    /// The operating system failed to read or write.
     Io,
     /// Elinvar contradicts itself: a fault of its own, to be reported.
     Internal,
@@ -71,7 +71,7 @@ constructors! {
     unsupported => Unsupported, is_unsupported;
     /// Damaged or contradictory data.
     invalid_data => InvalidData, is_invalid_data;
-    /// A refused read or write.
+    /// A rejected read or write.
     io => Io, is_io;
     /// A contradiction in Elinvar itself.
     internal => Internal, is_internal;

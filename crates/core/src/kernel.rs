@@ -1,6 +1,6 @@
 use std::{any::Any, borrow::Cow, fmt, sync::Arc};
 
-use crate::{CudaForm, DType, Error, HostForm, Metal, device::DeviceId, metal::refusal};
+use crate::{CudaForm, DType, Error, HostForm, Metal, device::DeviceId, metal::rejection};
 
 /// What a kernel does with a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,23 +32,23 @@ pub struct Parameter {
     /// May be left unbound.
     pub optional: bool,
     /// Where launches overlap, the kernel reads it before those ahead have ended: it then begins early only if none of them writes it.
-    pub early: bool,
+    pub prefetched: bool,
 }
 
 impl Parameter {
     /// A buffer that is read.
     pub const fn read(name: &'static str, dtype: DType) -> Self {
-        Self { name: Cow::Borrowed(name), access: Access::Read, dtype, optional: false, early: false }
+        Self { name: Cow::Borrowed(name), access: Access::Read, dtype, optional: false, prefetched: false }
     }
 
     /// A buffer that is written in full.
     pub const fn write(name: &'static str, dtype: DType) -> Self {
-        Self { name: Cow::Borrowed(name), access: Access::Write, dtype, optional: false, early: false }
+        Self { name: Cow::Borrowed(name), access: Access::Write, dtype, optional: false, prefetched: false }
     }
 
     /// A buffer that is updated in place.
     pub const fn update(name: &'static str, dtype: DType) -> Self {
-        Self { name: Cow::Borrowed(name), access: Access::ReadWrite, dtype, optional: false, early: false }
+        Self { name: Cow::Borrowed(name), access: Access::ReadWrite, dtype, optional: false, prefetched: false }
     }
 
     /// The same, but it may be left unbound.
@@ -57,8 +57,8 @@ impl Parameter {
     }
 
     /// The same, read early.
-    pub fn early(self) -> Self {
-        Self { early: true, ..self }
+    pub fn prefetched(self) -> Self {
+        Self { prefetched: true, ..self }
     }
 }
 
@@ -117,16 +117,16 @@ pub struct KernelSource {
 }
 
 impl KernelSource {
-    /// Whether its Metal form may refuse what it is given: see [`MetalForm::with_refusal`](crate::MetalForm::with_refusal).
-    pub fn refuses(&self) -> bool {
-        self.metal.as_ref().is_some_and(Metal::refuses)
+    /// Whether its Metal form may reject what it is given: see [`MetalForm::with_error_flag`](crate::MetalForm::with_error_flag).
+    pub fn rejects(&self) -> bool {
+        self.metal.as_ref().is_some_and(Metal::rejects)
     }
 
-    /// What a launch fails with that has raised its word to `word`; nothing if the kernel refuses nothing.
-    pub fn refused(&self, word: u32) -> Option<Error> {
+    /// What a launch fails with that has raised its word to `word`; nothing if the kernel rejects nothing.
+    pub fn rejected(&self, word: u32) -> Option<Error> {
         let told = match (&self.metal, &self.cuda) {
-            (Some(metal), _) => metal.refused(word),
-            (None, Some(CudaForm::Source(source))) => refusal(source.refusal?, word),
+            (Some(metal), _) => metal.rejected(word),
+            (None, Some(CudaForm::Source(source))) => rejection(source.rejection?, word),
             (None, _) => return None,
         };
         Some(told.context(&self.key))

@@ -203,15 +203,15 @@ impl Layout {
     /// # Errors
     /// An axis or an element outside the shape, or a step of zero.
     pub fn slice(&self, axis: usize, start: usize, count: usize, step: isize) -> Result<Layout> {
-        let refuse = || Error::invalid_argument(format!("slice of axis {axis} ({count} from {start}, step {step}) is outside shape {}", self.shape));
+        let reject = || Error::invalid_argument(format!("slice of axis {axis} ({count} from {start}, step {step}) is outside shape {}", self.shape));
         if axis >= self.shape.rank || step == 0 {
-            return Err(refuse());
+            return Err(reject());
         }
         let extent = self.shape.dims[axis];
         if count > 0 {
             let reach = isize::try_from(count - 1).ok().and_then(|n| n.checked_mul(step)).and_then(|r| r.checked_add(start as isize));
             if start >= extent || reach.is_none_or(|last| last < 0 || last as usize >= extent) {
-                return Err(refuse());
+                return Err(reject());
             }
         }
         let mut out = *self;
@@ -219,7 +219,7 @@ impl Layout {
         if count > 0 {
             out.offset = (self.offset as isize + start as isize * self.strides[axis]) as usize;
         }
-        out.strides[axis] = self.strides[axis].checked_mul(step).ok_or_else(refuse)?;
+        out.strides[axis] = self.strides[axis].checked_mul(step).ok_or_else(reject)?;
         Ok(out)
     }
 
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn oversized_shapes_are_refused_even_with_a_zero_extent() {
+    fn oversized_shapes_are_rejected_even_with_a_zero_extent() {
         assert!(Shape::new(&[usize::MAX, 2]).is_err());
         assert!(Shape::new(&[0, usize::MAX, 2]).is_err());
         assert!(Shape::new(&[1; MAX_RANK + 1]).is_err());

@@ -47,7 +47,7 @@ pub use grid::Grid;
 pub use host::{HostArguments, HostBinding, HostForm, HostKernel, HostProgram};
 pub use kernel::{Access, KernelKey, KernelSource, Parameter, Pipeline, PipelineInfo};
 pub use layout::{Layout, MAX_RANK, Shape};
-pub use metal::{ConstantValue, METAL_VERSION, Metal, MetalFile, MetalForm, MetalText, REFUSAL_WORD, first_refusal, metal_type};
+pub use metal::{ConstantValue, ERROR_FLAG_BYTES, METAL_VERSION, Metal, MetalFile, MetalForm, MetalText, first_rejection, metal_type};
 pub use null::NullBackend;
 pub use pool::{Pool, PoolStatistics};
 pub use profile::{Activity, ProfileEvent, ProfileLog};

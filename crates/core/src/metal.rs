@@ -27,14 +27,14 @@ pub struct MetalForm {
     pub arguments: &'static [&'static str],
     /// Whether the compiler may contract and reassociate: for kernels of fast precision alone.
     pub fast_math: bool,
-    /// What is wrong with an input that the kernel refuses, if it can: see [`MetalForm::with_refusal`].
-    pub refusal: Option<&'static str>,
+    /// What is wrong with an input that the kernel rejects, if it can: see [`MetalForm::with_error_flag`].
+    pub rejection: Option<&'static str>,
 }
 
 impl MetalForm {
     /// A strict kernel whose template arguments all come from its key.
     pub const fn new(files: &'static [MetalFile], function: &'static str) -> Self {
-        Self { files, function, arguments: &[], fast_math: false, refusal: None }
+        Self { files, function, arguments: &[], fast_math: false, rejection: None }
     }
 
     /// The same with leading template arguments.
@@ -47,12 +47,12 @@ impl MetalForm {
         Self { fast_math: true, ..self }
     }
 
-    /// The same, but the kernel refuses some inputs, which then fail the submission; `why` says what is wrong with them.
+    /// The same, but the kernel rejects some inputs, which then fail the submission; `why` says what is wrong with them.
     ///
     /// Its last buffer, after the parameter block, is a `device atomic_uint*` that is zero before the launch and that it raises to
-    /// `2^32 - 1 - number`, by atomic maximum, for an element of that number that it refuses: the first one is reported.
-    pub const fn with_refusal(self, why: &'static str) -> Self {
-        Self { refusal: Some(why), ..self }
+    /// `2^32 - 1 - number`, by atomic maximum, for an element of that number that it rejects: the first one is reported.
+    pub const fn with_error_flag(self, why: &'static str) -> Self {
+        Self { rejection: Some(why), ..self }
     }
 
     /// The files as one text, which every instance shares; `text_of` gives a file's text.
@@ -107,8 +107,8 @@ pub struct MetalText {
     pub buffers: Vec<u32>,
     /// The index in the table of threadgroup memory of each argument of that kind.
     pub threadgroup: Vec<u32>,
-    /// What the kernel may find wrong, by the number it reports, as in [`MetalForm::with_refusal`]; empty for a kernel that refuses nothing.
-    pub refusals: Vec<String>,
+    /// What the kernel may find wrong, by the number it reports, as in [`MetalForm::with_error_flag`]; empty for a kernel that rejects nothing.
+    pub rejections: Vec<String>,
     /// How many registers a thread is to do with, where the device's compiler can be told: with fewer, more threads run at once.
     pub registers: Option<u32>,
 }
@@ -183,19 +183,19 @@ impl Metal {
         }
     }
 
-    /// Whether the kernel may refuse what it is given: see [`MetalForm::with_refusal`].
-    pub fn refuses(&self) -> bool {
+    /// Whether the kernel may reject what it is given: see [`MetalForm::with_error_flag`].
+    pub fn rejects(&self) -> bool {
         match self {
-            Metal::Form(form) => form.refusal.is_some(),
-            Metal::Text(text) => !text.refusals.is_empty(),
+            Metal::Form(form) => form.rejection.is_some(),
+            Metal::Text(text) => !text.rejections.is_empty(),
         }
     }
 
     /// What a launch fails with whose kernel has raised its word to `word`.
-    pub fn refused(&self, word: u32) -> Error {
+    pub fn rejected(&self, word: u32) -> Error {
         match self {
-            Metal::Form(form) => refusal(form.refusal.unwrap_or_default(), word),
-            Metal::Text(text) => Error::invalid_launch(text.refusals.get(!word as usize).map_or("the kernel refuses it", |told| told)),
+            Metal::Form(form) => rejection(form.rejection.unwrap_or_default(), word),
+            Metal::Text(text) => Error::invalid_launch(text.rejections.get(!word as usize).map_or("the kernel rejects it", |told| told)),
         }
     }
 
@@ -217,17 +217,17 @@ impl Metal {
 }
 
 /// Bytes of the word by which a launch reports what it rejects.
-pub const REFUSAL_WORD: usize = size_of::<u32>();
+pub const ERROR_FLAG_BYTES: usize = size_of::<u32>();
 
 /// What a library's kernel reports by `word`.
-pub(crate) fn refusal(why: &str, word: u32) -> Error {
+pub(crate) fn rejection(why: &str, word: u32) -> Error {
     Error::invalid_argument(format!("{why} (number {})", !word))
 }
 
-/// What the first launch refuses that has raised its word, if any has.
-pub fn first_refusal(words: impl IntoIterator<Item = u32>, kernels: &[Pipeline]) -> Option<Error> {
+/// What the first launch rejects that has raised its word, if any has.
+pub fn first_rejection(words: impl IntoIterator<Item = u32>, kernels: &[Pipeline]) -> Option<Error> {
     let (word, kernel) = words.into_iter().zip(kernels).find(|(word, _)| *word > 0)?;
-    kernel.source().refused(word)
+    kernel.source().rejected(word)
 }
 
 /// The Metal type of a data type's elements.
@@ -245,7 +245,7 @@ pub const fn metal_type(dtype: DType) -> &'static str {
         DType::U32 => "uint",
         DType::U64 => "ulong",
         DType::Bool => "bool",
-        // Metal has none: devices of Metal refuse programs that use it.
+        // Metal has none: devices of Metal reject programs that use it.
         DType::F64 => "double",
     }
 }

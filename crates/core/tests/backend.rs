@@ -31,7 +31,7 @@ fn probe(device: &Device, parameters: &[Parameter], bindings: Vec<Option<elinvar
     }
 }
 
-fn refusal(device: &Device, dispatch: Dispatch) -> String {
+fn rejection(device: &Device, dispatch: Dispatch) -> String {
     let error = ListBuilder::new().dispatch(dispatch, device.properties()).unwrap_err();
     assert!(error.is_invalid_launch(), "{error:?}");
     error.to_string()
@@ -40,7 +40,7 @@ fn refusal(device: &Device, dispatch: Dispatch) -> String {
 const READ_WRITE: &[Parameter] = &[Parameter::read("x", DType::F32), Parameter::write("y", DType::F32)];
 
 #[test]
-fn a_launch_that_contradicts_its_signature_is_refused_with_the_reason() {
+fn a_launch_that_contradicts_its_signature_is_rejected_with_the_reason() {
     let device = Device::new(NullBackend::new());
     let buffer = device.allocate(256).unwrap();
     let (low, high) = (buffer.bind(0, 128).unwrap(), buffer.bind(128, 128).unwrap());
@@ -50,19 +50,19 @@ fn a_launch_that_contradicts_its_signature_is_refused_with_the_reason() {
     assert_eq!(list.len(), 1);
 
     let few = Dispatch { bindings: vec![Some(low.clone())], ..good.clone() };
-    assert!(refusal(&device, few).contains("1 buffers bound, the kernel takes 2"));
+    assert!(rejection(&device, few).contains("1 buffers bound, the kernel takes 2"));
     let unbound = Dispatch { bindings: vec![None, Some(high.clone())], ..good.clone() };
-    assert!(refusal(&device, unbound).contains("'x' is not bound"));
+    assert!(rejection(&device, unbound).contains("'x' is not bound"));
     let params = Dispatch { params: vec![0; 8], ..good.clone() };
-    assert!(refusal(&device, params).contains("parameter block of 8 bytes"));
+    assert!(rejection(&device, params).contains("parameter block of 8 bytes"));
     let aliased = Dispatch { bindings: vec![Some(buffer.bind(64, 128).unwrap()), Some(high.clone())], ..good.clone() };
-    assert!(refusal(&device, aliased).contains("'y' is written but overlaps 'x'"));
+    assert!(rejection(&device, aliased).contains("'y' is written but overlaps 'x'"));
     let unaligned = Dispatch { bindings: vec![Some(buffer.bind(2, 16).unwrap()), Some(high)], ..good.clone() };
-    assert!(refusal(&device, unaligned).contains("multiples of 4"));
+    assert!(rejection(&device, unaligned).contains("multiples of 4"));
     let wide = Dispatch { threadgroup: Extent([64, 64, 1]), ..good.clone() };
-    assert!(refusal(&device, wide).contains("4096 threads in a threadgroup"));
+    assert!(rejection(&device, wide).contains("4096 threads in a threadgroup"));
     let hungry = Dispatch { threadgroup_memory: vec![1 << 20], ..good };
-    assert!(refusal(&device, hungry).contains("1048576 bytes of threadgroup memory"));
+    assert!(rejection(&device, hungry).contains("1048576 bytes of threadgroup memory"));
     assert!(buffer.bind(200, 100).unwrap_err().is_invalid_launch());
     assert!(buffer.bind(usize::MAX, 2).is_err());
 }
@@ -97,8 +97,8 @@ fn copies_and_fills_are_checked() {
 fn a_list_is_of_one_device() {
     let [device, other] = [(); 2].map(|()| Device::new(NullBackend::new()));
     let [x, y] = [&device, &other].map(|device| device.allocate(64).unwrap().bind(0, 64).unwrap());
-    assert!(refusal(&device, probe(&device, READ_WRITE, vec![Some(x.clone()), Some(y.clone())])).contains("different devices"));
-    assert!(refusal(&other, probe(&device, READ_WRITE, vec![Some(y.clone()), Some(y.clone())])).contains("different devices"));
+    assert!(rejection(&device, probe(&device, READ_WRITE, vec![Some(x.clone()), Some(y.clone())])).contains("different devices"));
+    assert!(rejection(&other, probe(&device, READ_WRITE, vec![Some(y.clone()), Some(y.clone())])).contains("different devices"));
     assert!(ListBuilder::new().copy(x.clone(), y.clone()).unwrap_err().to_string().contains("different devices"));
     let list = |on: elinvar_core::Binding| {
         let mut list = ListBuilder::new();
@@ -202,14 +202,14 @@ fn out_of_memory_flushes_the_pool_once_and_leaves_the_device_usable() {
 }
 
 #[test]
-fn a_buffer_beyond_what_the_device_allows_is_refused() {
+fn a_buffer_beyond_what_the_device_allows_is_rejected() {
     let properties = DeviceProperties { max_buffer_bytes: 1000, ..NullBackend::new().properties().clone() };
     let (inner, used, log) = (NullBackend::with_properties(properties), Arc::default(), Arc::default());
     let device = Device::new(SmallBackend { inner, used, log });
     let adopt = |bytes| device.adopt(HostMemory::new(Arc::new(vec![0u8; bytes])));
     assert!(device.allocate(1000).is_ok() && device.allocate_dedicated(1000).is_ok() && adopt(1000).is_ok());
-    for refused in [device.allocate(1001), device.allocate_dedicated(1001), adopt(1001)] {
-        let error = refused.unwrap_err();
+    for rejected in [device.allocate(1001), device.allocate_dedicated(1001), adopt(1001)] {
+        let error = rejected.unwrap_err();
         assert!(error.is_out_of_memory() && error.to_string().contains("allows at most 1000"), "{error}");
     }
 }
@@ -279,5 +279,5 @@ fn adopted_memory_is_read_only_where_it_is_not_copied() {
     assert!(device.write(&buffer, 0, &[1]).is_err());
     assert!(ListBuilder::new().fill(buffer.bind(0, 64).unwrap(), 0).is_err());
     let x = device.allocate(64).unwrap().bind(0, 64).unwrap();
-    assert!(refusal(&device, probe(&device, READ_WRITE, vec![Some(x), Some(buffer.bind(0, 64).unwrap())])).contains("read-only"));
+    assert!(rejection(&device, probe(&device, READ_WRITE, vec![Some(x), Some(buffer.bind(0, 64).unwrap())])).contains("read-only"));
 }

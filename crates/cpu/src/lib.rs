@@ -32,7 +32,7 @@ impl CpuBackend {
     /// A device with `threads` threads, or one for each core.
     ///
     /// # Errors
-    /// The operating system refuses the threads.
+    /// The operating system rejects the threads.
     pub fn new(threads: Option<NonZeroUsize>) -> Result<Self> {
         let threads = threads.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
         let properties = DeviceProperties {
@@ -73,7 +73,7 @@ impl Backend for CpuBackend {
     }
 
     fn allocate(&self, bytes: usize, _storage: Storage) -> Result<RawBuffer> {
-        // Linux grants more than there is and kills later: refuse what cannot fit while an error can still be given.
+        // Linux grants more than there is and kills later: reject what cannot fit while an error can still be given.
         const WORTH_ASKING: usize = 64 << 20;
         if bytes >= WORTH_ASKING {
             let memory = MemoryInfo::of_host();

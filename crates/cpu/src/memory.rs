@@ -33,7 +33,7 @@ impl Allocation {
             return Ok(Self { pointer: lines.as_ptr().cast::<u8>().cast_mut(), bytes, _owner: Owner::Lines { _lines: lines } });
         }
         let mut map = MmapMut::map_anon(bytes)
-            .map_err(|e| Error::with_source(ErrorKind::OutOfMemory, format!("the system refuses {} MiB of memory", bytes >> 20), e))?;
+            .map_err(|e| Error::with_source(ErrorKind::OutOfMemory, format!("the system rejects {} MiB of memory", bytes >> 20), e))?;
         #[cfg(target_os = "linux")]
         // Advice only: without huge pages the memory works the same.
         let _ = map.advise(memmap2::Advice::HugePage);

@@ -69,7 +69,7 @@ mod linux {
                 unsafe { CPU_CLR(here, &mut cores) };
             }
             for &helper in &self.helpers {
-                // A refusal leaves the thread where it may be now, which is only slower.
+                // A rejection leaves the thread where it may be now, which is only slower.
                 // SAFETY: reads a set of the size given; the threads live as long as the pool.
                 let _ = unsafe { sched_setaffinity(helper, size_of::<cpu_set_t>(), &cores) };
             }

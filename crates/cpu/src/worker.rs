@@ -47,7 +47,7 @@ impl Worker {
         let log = profile.clone();
         let (queue, jobs) = sync_channel(QUEUE);
         let (ready, started) = sync_channel(1);
-        let refused = |e: &dyn std::fmt::Display| Error::device_unavailable(format!("the CPU device cannot start {threads} threads: {e}"));
+        let rejected = |e: &dyn std::fmt::Display| Error::device_unavailable(format!("the CPU device cannot start {threads} threads: {e}"));
         let body = move || {
             // The device's thread is one of the pool's, so CPU kernels that run on it split work without a hand-over.
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).use_current_thread().thread_name(|i| format!("elinvar-cpu-{i}")).build();
@@ -61,8 +61,8 @@ impl Worker {
                 }
             }
         };
-        thread::Builder::new().name("elinvar-cpu".into()).spawn(body).map_err(|e| refused(&e))?;
-        started.recv().map_err(|e| refused(&e))?.map_err(|e| refused(&e))?;
+        thread::Builder::new().name("elinvar-cpu".into()).spawn(body).map_err(|e| rejected(&e))?;
+        started.recv().map_err(|e| rejected(&e))?.map_err(|e| rejected(&e))?;
         Ok(Self { queue, in_flight: InFlight::default(), profile })
     }
 

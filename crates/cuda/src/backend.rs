@@ -8,13 +8,13 @@ use std::{
 
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use elinvar_core::{
-    Backend, CommandList, Completion, CudaForm, DType, DeviceKind, DeviceProperties, InFlight, KernelSource, MemoryInfo, Pipeline, ProfileEvent,
-    REFUSAL_WORD, RawBuffer, Reading, Result, Storage,
+    Backend, CommandList, Completion, CudaForm, DType, DeviceKind, DeviceProperties, ERROR_FLAG_BYTES, InFlight, KernelSource, MemoryInfo, Pipeline,
+    ProfileEvent, RawBuffer, Reading, Result, Storage,
 };
 use elinvar_msl::cuda::Threadgroups;
 
 use crate::{
-    commands::{Target, kernels, refusing},
+    commands::{Target, kernels, rejecting},
     compile::{Code, Compiler},
     cupti::Cupti,
     driver::{self, Context, Driver},
@@ -26,7 +26,7 @@ use crate::{
     products::{self, Products},
     profile::Profile,
     staging::Staging,
-    submission::{Arriving, Refusals, Submission},
+    submission::{Arriving, ErrorFlags, Submission},
 };
 
 /// An NVIDIA GPU.
@@ -139,29 +139,29 @@ impl CudaBackend {
     }
 
     /// Starts a list's commands one by one.
-    fn start(&self, commands: &CommandList) -> Result<Option<Refusals>> {
-        let refusing: Arc<[Pipeline]> = refusing(commands).into();
-        let words = if refusing.is_empty() { None } else { Some(Memory::new(&self.context, REFUSAL_WORD * refusing.len())?) };
+    fn start(&self, commands: &CommandList) -> Result<Option<ErrorFlags>> {
+        let rejecting: Arc<[Pipeline]> = rejecting(commands).into();
+        let words = if rejecting.is_empty() { None } else { Some(Memory::new(&self.context, ERROR_FLAG_BYTES * rejecting.len())?) };
         self.context.suspect(kernels(commands));
         let target = Target { context: &self.context, stream: self.context.stream(), products: &self.products, words: words.as_ref() };
         target.run(commands)?;
-        self.fetch(words.as_ref(), &refusing)
+        self.fetch(words.as_ref(), &rejecting)
     }
 
     /// Starts a list's graph.
-    fn replay(&self, graph: &Graph) -> Result<Option<Refusals>> {
+    fn replay(&self, graph: &Graph) -> Result<Option<ErrorFlags>> {
         self.context.suspect(graph.kernels.clone());
         graph.launch()?;
-        self.fetch(graph.words.as_ref(), &graph.refusing)
+        self.fetch(graph.words.as_ref(), &graph.rejecting)
     }
 
-    /// Has the words of the launches that may refuse copied to the host.
-    fn fetch(&self, words: Option<&Memory>, kernels: &Arc<[Pipeline]>) -> Result<Option<Refusals>> {
+    /// Has the words of the launches that may reject copied to the host.
+    fn fetch(&self, words: Option<&Memory>, kernels: &Arc<[Pipeline]>) -> Result<Option<ErrorFlags>> {
         let Some(words) = words else { return Ok(None) };
-        let piece = self.pieces.take(&self.context, REFUSAL_WORD * kernels.len())?;
-        let refusals = Refusals { words: piece, kernels: kernels.clone(), pieces: self.pieces.clone() };
-        self.host_copy.copy(words.pointer, &refusals.words, refusals.bytes())?;
-        Ok(Some(refusals))
+        let piece = self.pieces.take(&self.context, ERROR_FLAG_BYTES * kernels.len())?;
+        let rejections = ErrorFlags { words: piece, kernels: kernels.clone(), pieces: self.pieces.clone() };
+        self.host_copy.copy(words.pointer, &rejections.words, rejections.bytes())?;
+        Ok(Some(rejections))
     }
 }
 
@@ -242,21 +242,21 @@ impl Backend for CudaBackend {
         let mut queue = self.queue();
         let _range = nvtx::range(commands);
         self.context.enter()?;
-        let refusals = match queue.seen.turn(commands) {
+        let rejections = match queue.seen.turn(commands) {
             Turn::Commands => self.start(commands)?,
             Turn::Record => {
                 let graph = Graph::record(&self.context, &self.products, commands)?;
-                let refusals = self.replay(&graph)?;
+                let rejections = self.replay(&graph)?;
                 queue.seen.keep(graph);
-                refusals
+                rejections
             }
             Turn::Replay => match queue.seen.graph() {
                 Some(graph) => self.replay(graph)?,
                 None => self.start(commands)?,
             },
         };
-        let read = refusals.as_ref().map_or(0, Refusals::bytes);
-        let submission = Arc::new(Submission::new(self.context.record()?, refusals));
+        let read = rejections.as_ref().map_or(0, ErrorFlags::bytes);
+        let submission = Arc::new(Submission::new(self.context.record()?, rejections));
         queue.in_flight.push(submission.clone());
         if let Some(profile) = &mut queue.profile {
             profile.list(&self.context, commands)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cudarc::driver::sys;
-use elinvar_core::{Access, Binding, Command, CommandList, CudaForm, Dispatch, Error, KernelSource, Parameter, Pipeline, REFUSAL_WORD, Result};
+use elinvar_core::{Access, Binding, Command, CommandList, CudaForm, Dispatch, ERROR_FLAG_BYTES, Error, KernelSource, Parameter, Pipeline, Result};
 use elinvar_msl::cuda::Threadgroups;
 
 use crate::{
@@ -13,17 +13,17 @@ use crate::{
     products::Products,
 };
 
-/// The kernels of a list whose launches may refuse an input, in order.
-pub(crate) fn refusing(list: &CommandList) -> Vec<Pipeline> {
-    list.kernels().filter(|kernel| refuses(kernel)).cloned().collect()
+/// The kernels of a list whose launches may reject an input, in order.
+pub(crate) fn rejecting(list: &CommandList) -> Vec<Pipeline> {
+    list.kernels().filter(|kernel| rejects(kernel)).cloned().collect()
 }
 
-/// Whether a kernel may refuse what it is given.
-fn refuses(kernel: &Pipeline) -> bool {
+/// Whether a kernel may reject what it is given.
+fn rejects(kernel: &Pipeline) -> bool {
     match &kernel.source().cuda {
-        Some(CudaForm::Source(source)) => source.refusal.is_some(),
+        Some(CudaForm::Source(source)) => source.rejection.is_some(),
         Some(CudaForm::MatrixProduct) => false,
-        None => kernel.source().refuses(),
+        None => kernel.source().rejects(),
     }
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Target<'a> {
     pub(crate) context: &'a Arc<Context>,
     pub(crate) stream: sys::CUstream,
     pub(crate) products: &'a Products,
-    /// A word for each launch that may refuse, in order.
+    /// A word for each launch that may reject, in order.
     pub(crate) words: Option<&'a Memory>,
 }
 
@@ -54,8 +54,8 @@ impl Target<'_> {
                 Command::Dispatch(dispatch) => {
                     let overlaps = ahead.overlaps(dispatch);
                     self.dispatch(dispatch, word, overlaps).map_err(|e| e.context(&dispatch.pipeline.source().key))?;
-                    if refuses(&dispatch.pipeline) {
-                        word += REFUSAL_WORD as u64;
+                    if rejects(&dispatch.pipeline) {
+                        word += ERROR_FLAG_BYTES as u64;
                     }
                     continue;
                 }
@@ -108,9 +108,9 @@ impl Ahead {
     /// Whether a launch may begin before those ahead have ended, which it joins: nothing that it reads early is written there. For the rest it waits for the
     /// one ahead, which has waited for the one before; but who waits sees what was written, and others are promised nothing.
     fn overlaps(&mut self, dispatch: &Dispatch) -> bool {
-        let early = bound(dispatch, |parameter| parameter.early);
-        let reads = |written: &Binding| early.iter().any(|read| read.overlaps(written));
-        let overlaps = early.is_empty() || self.written.as_ref().is_some_and(|ahead| !ahead.iter().any(reads));
+        let prefetched = bound(dispatch, |parameter| parameter.prefetched);
+        let reads = |written: &Binding| prefetched.iter().any(|read| read.overlaps(written));
+        let overlaps = prefetched.is_empty() || self.written.as_ref().is_some_and(|ahead| !ahead.iter().any(reads));
         if !overlaps {
             self.written = Some(Vec::new());
         }
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     fn dispatches(device: &Device, launches: &[[&Buffer; 3]]) -> Vec<Dispatch> {
-        let parameters = vec![Parameter::read("x", DType::U8), Parameter::read("w", DType::U8).early(), Parameter::write("y", DType::U8)];
+        let parameters = vec![Parameter::read("x", DType::U8), Parameter::read("w", DType::U8).prefetched(), Parameter::write("y", DType::U8)];
         let key = KernelKey { operator: Cow::Borrowed("k"), dtypes: vec![], constants: vec![] };
         let source = Arc::new(KernelSource { key, parameters, params_bytes: 0, host: None, metal: None, cuda: None });
         let pipeline = device.pipeline(&source).unwrap();

@@ -24,8 +24,8 @@ pub(crate) enum Slot {
     Buffer(usize),
     /// The parameter block.
     Params,
-    /// The address of the launch's refusal word.
-    Refusal,
+    /// The address of the launch's error flag.
+    ErrorFlag,
     /// Where the threadgroup memory of this number starts: bytes from the first.
     Threadgroup(usize),
     /// The grid's threads.
@@ -153,9 +153,9 @@ impl Compiler {
         let inline: Vec<_> = kernels.iter().map(|kernel| (kernel.params_bytes > 0).then_some(kernel.parameters.len() as u32)).collect();
         // What a caller's own text calls its functions says nothing: its entries wait.
         let wait = metal.form().is_some_and(|form| form.files.iter().any(|file| file.name == WAITING));
-        let early: Vec<_> = kernels.iter().map(|kernel| early(kernel)).collect();
-        let buffers = inline.iter().zip(&early).map(|(inline, early)| (inline.as_slice(), wait.then_some(early.as_slice())));
-        let wanted: Vec<_> = names.iter().zip(buffers).map(|(kernel, (inline, early))| CudaEntry { kernel, inline, early }).collect();
+        let prefetched: Vec<_> = kernels.iter().map(|kernel| prefetched(kernel)).collect();
+        let buffers = inline.iter().zip(&prefetched).map(|(inline, prefetched)| (inline.as_slice(), wait.then_some(prefetched.as_slice())));
+        let wanted: Vec<_> = names.iter().zip(buffers).map(|(kernel, (inline, prefetched))| CudaEntry { kernel, inline, prefetched }).collect();
         let lowered = module.lower_for_cuda(&wanted, threadgroups)?;
         let mut entries = Vec::new();
         for (kernel, entry) in kernels.iter().zip(lowered.entries) {
@@ -188,8 +188,8 @@ impl Compiler {
         let name = kernel.key.to_string();
         let image = self.cached(&Text { name: &name, text: &text, target, fast_math: false, headers: &[], options })?;
         let params = (kernel.params_bytes > 0).then_some(Slot::Params);
-        let refusal = source.refusal.map(|_| Slot::Refusal);
-        let arguments = (0..kernel.parameters.len()).map(Slot::Buffer).chain(params).chain(refusal).collect();
+        let rejection = source.rejection.map(|_| Slot::ErrorFlag);
+        let arguments = (0..kernel.parameters.len()).map(Slot::Buffer).chain(params).chain(rejection).collect();
         Ok(Code {
             image,
             entries: vec![Entry { symbol: source.entry.to_owned(), arguments, overlaps: source.overlaps && capability >= OVERLAPPING }],
@@ -223,9 +223,9 @@ impl Compiler {
 }
 
 /// Indices of the buffers that a library's kernel reads before the launches ahead have ended.
-fn early(kernel: &KernelSource) -> Vec<u32> {
+fn prefetched(kernel: &KernelSource) -> Vec<u32> {
     let indices = (0..).zip(&kernel.parameters);
-    indices.filter(|(_, parameter)| parameter.early).map(|(index, _)| index).collect()
+    indices.filter(|(_, parameter)| parameter.prefetched).map(|(index, _)| index).collect()
 }
 
 /// What each argument of a lowered entry is, in order; positions have none.
@@ -241,7 +241,7 @@ fn arguments(kernel: &KernelSource, metal: &Metal, read: &Kernel) -> Result<Vec<
                 slots.push(match (0..bindings).find(|&parameter| metal.buffer_index(parameter) == index) {
                     Some(parameter) => Slot::Buffer(parameter),
                     None if params > 0 && index == bindings => Slot::Params,
-                    None if metal.refuses() && index == bindings + params => Slot::Refusal,
+                    None if metal.rejects() && index == bindings + params => Slot::ErrorFlag,
                     None => return Err(Error::invalid_launch(format!("{}: nothing is bound to buffer {index}", kernel.key))),
                 });
             }

@@ -158,7 +158,7 @@ impl Cupti {
     /// Keeps records from now on; what was kept before is dropped. Nothing runs.
     ///
     /// # Errors
-    /// The library refuses: it does not fit the driver, or another profiler uses it.
+    /// The library rejects: it does not fit the driver, or another profiler uses it.
     pub(crate) fn start(&self) -> Result<()> {
         // SAFETY: calls without conditions.
         KINDS.into_iter().try_for_each(|kind| self.check("starting", unsafe { (self.functions.enable)(kind) }))?;
@@ -171,7 +171,7 @@ impl Cupti {
     /// Keeps no more; what was kept since the start. Nothing runs any more.
     ///
     /// # Errors
-    /// The library refuses, or says that it has lost records.
+    /// The library rejects, or says that it has lost records.
     pub(crate) fn end(&self) -> Result<Vec<Record>> {
         // SAFETY: calls without conditions.
         let flushed = unsafe { (self.functions.flush)(FORCED) };

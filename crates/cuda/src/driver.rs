@@ -221,7 +221,7 @@ impl Context {
     /// The context of device `ordinal`.
     ///
     /// # Errors
-    /// No such device; the driver refuses.
+    /// No such device; the driver rejects.
     pub(crate) fn open(driver: &Driver, ordinal: usize) -> Result<Arc<Self>> {
         let number = c_int::try_from(ordinal).ok().filter(|number| *number < driver.devices);
         let Some(number) = number else {
@@ -346,7 +346,7 @@ impl Context {
     /// A number the device reports of itself.
     ///
     /// # Errors
-    /// The driver refuses.
+    /// The driver rejects.
     pub(crate) fn attribute(&self, attribute: Attribute) -> Result<i32> {
         let mut value = 0;
         // SAFETY: the device exists; the pointer is to a variable of ours.
@@ -357,7 +357,7 @@ impl Context {
     /// The vendor's name for the device.
     ///
     /// # Errors
-    /// The driver refuses.
+    /// The driver rejects.
     pub(crate) fn name(&self) -> Result<String> {
         let mut name = [0u8; 256];
         // SAFETY: as many bytes as the call is told; it ends them with zero.

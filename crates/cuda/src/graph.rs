@@ -6,10 +6,10 @@ use std::{
 };
 
 use cudarc::driver::sys;
-use elinvar_core::{CommandList, KernelSource, Pipeline, REFUSAL_WORD, Result};
+use elinvar_core::{CommandList, ERROR_FLAG_BYTES, KernelSource, Pipeline, Result};
 
 use crate::{
-    commands::{Target, kernels, refusing},
+    commands::{Target, kernels, rejecting},
     driver::Context,
     memory::Memory,
     products::Products,
@@ -20,7 +20,7 @@ pub(crate) struct Graph {
     context: Arc<Context>,
     raw: sys::CUgraphExec,
     pub(crate) kernels: Arc<[Arc<KernelSource>]>,
-    pub(crate) refusing: Arc<[Pipeline]>,
+    pub(crate) rejecting: Arc<[Pipeline]>,
     pub(crate) words: Option<Memory>,
 }
 
@@ -30,8 +30,8 @@ unsafe impl Send for Graph {}
 impl Graph {
     /// Records the list. Nothing runs.
     pub(crate) fn record(context: &Arc<Context>, products: &Products, list: &CommandList) -> Result<Self> {
-        let refusing: Arc<[Pipeline]> = refusing(list).into();
-        let words = if refusing.is_empty() { None } else { Some(Memory::new(context, REFUSAL_WORD * refusing.len())?) };
+        let rejecting: Arc<[Pipeline]> = rejecting(list).into();
+        let words = if rejecting.is_empty() { None } else { Some(Memory::new(context, ERROR_FLAG_BYTES * rejecting.len())?) };
         let stream = context.capture();
         // SAFETY: the stream is for this alone, and the queue's lock keeps other threads from it.
         let begun = unsafe { sys::cuStreamBeginCapture_v2(stream, sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED) };
@@ -46,7 +46,7 @@ impl Graph {
         let mut raw = ptr::null_mut();
         // SAFETY: the graph was recorded above.
         context.check("making a graph", unsafe { sys::cuGraphInstantiateWithFlags(&mut raw, recorded.0, 0) })?;
-        Ok(Self { context: context.clone(), raw, kernels: kernels(list), refusing, words })
+        Ok(Self { context: context.clone(), raw, kernels: kernels(list), rejecting, words })
     }
 
     /// Starts it.

@@ -148,14 +148,14 @@ impl Function {
         Ok(function)
     }
 
-    /// Starts it on a stream. `addresses` are those of the bindings; `refusal` is that of the launch's word; `overlaps` if it may begin before the
+    /// Starts it on a stream. `addresses` are those of the bindings; `rejection` is that of the launch's word; `overlaps` if it may begin before the
     /// launch ahead has ended.
     pub(crate) fn launch(
         &self,
         stream: sys::CUstream,
         dispatch: &Dispatch,
         addresses: &[sys::CUdeviceptr],
-        refusal: sys::CUdeviceptr,
+        rejection: sys::CUdeviceptr,
         overlaps: bool,
     ) -> Result<()> {
         let (grid, [width, height, depth]) = (dispatch.grid.threadgroups(dispatch.threadgroup), dispatch.threadgroup.0);
@@ -170,7 +170,7 @@ impl Function {
         let mut zero = 0u32;
         let counted = self.arguments.iter().any(|argument| matches!(argument, Slot::Threads));
         let mut threads = if counted { dispatch.grid.threads(dispatch.threadgroup)? } else { [0; 3] };
-        let mut refusal = refusal;
+        let mut rejection = rejection;
         let mut values: Vec<*mut c_void> = Vec::with_capacity(self.arguments.len());
         for argument in &self.arguments {
             values.push(match *argument {
@@ -179,7 +179,7 @@ impl Function {
                     None => return Err(Error::invalid_launch(format!("nothing is bound to buffer {index}"))),
                 },
                 Slot::Params => dispatch.params.as_ptr().cast_mut().cast(),
-                Slot::Refusal => ptr::from_mut(&mut refusal).cast(),
+                Slot::ErrorFlag => ptr::from_mut(&mut rejection).cast(),
                 Slot::Threadgroup(number) => starts.get_mut(number).map_or(ptr::from_mut(&mut zero), ptr::from_mut).cast(),
                 Slot::Threads => ptr::from_mut(&mut threads).cast(),
             });

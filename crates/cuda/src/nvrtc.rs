@@ -60,8 +60,8 @@ impl Nvrtc {
     /// None; the message says how to get one.
     pub(crate) fn find() -> Result<Self> {
         if let Some(named) = env::var_os("ELINVAR_NVRTC").filter(|value| !value.is_empty()).map(PathBuf::from) {
-            let refused = |cause: String| Error::device_unavailable(format!("ELINVAR_NVRTC is {}: {cause}; {ADVICE}", named.display()));
-            return Self::load(&named).map_err(refused);
+            let rejected = |cause: String| Error::device_unavailable(format!("ELINVAR_NVRTC is {}: {cause}; {ADVICE}", named.display()));
+            return Self::load(&named).map_err(rejected);
         }
         let mut failures = Vec::new();
         for candidate in libraries::candidates("nvrtc") {
@@ -135,7 +135,7 @@ impl Nvrtc {
             (self.functions.create)(&mut program.raw, text.as_ptr(), name.as_ptr(), names.len() as c_int, headers.as_ptr(), names.as_ptr())
         };
         if status != 0 {
-            return Err(format!("NVRTC refuses the text (error {status})"));
+            return Err(format!("NVRTC rejects the text (error {status})"));
         }
         // SAFETY: the program was made above; the options live through the call.
         let status = unsafe { (self.functions.compile)(program.raw, options.len() as c_int, options.as_ptr()) };

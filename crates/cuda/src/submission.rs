@@ -1,8 +1,8 @@
-//! Lists in flight: when they are done, and what they refused.
+//! Lists in flight: when they are done, and what they rejected.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use elinvar_core::{Pipeline, REFUSAL_WORD, Result, Wait, first_refusal};
+use elinvar_core::{ERROR_FLAG_BYTES, Pipeline, Result, Wait, first_rejection};
 
 use crate::{
     driver::Event,
@@ -16,31 +16,31 @@ pub(crate) struct Submission {
 }
 
 struct State {
-    refusals: Option<Refusals>,
+    rejections: Option<ErrorFlags>,
     result: Option<Result<()>>,
     reported: bool,
 }
 
-/// Where the words of the launches that may refuse arrive, in order.
-pub(crate) struct Refusals {
+/// Where the words of the launches that may reject arrive, in order.
+pub(crate) struct ErrorFlags {
     pub(crate) words: Pinned,
     pub(crate) kernels: Arc<[Pipeline]>,
     pub(crate) pieces: Arc<Pieces>,
 }
 
-impl Refusals {
-    /// The first launch's refusal. The words have arrived.
+impl ErrorFlags {
+    /// The first launch's rejection. The words have arrived.
     fn check(self) -> Result<()> {
         // SAFETY: the piece holds as many words as there are kernels, and the copy into it is done.
         let words = unsafe { std::slice::from_raw_parts(self.words.pointer.cast::<u32>(), self.kernels.len()) };
-        let refused = first_refusal(words.iter().copied(), &self.kernels);
+        let rejected = first_rejection(words.iter().copied(), &self.kernels);
         self.pieces.put_back(self.words);
-        refused.map_or(Ok(()), Err)
+        rejected.map_or(Ok(()), Err)
     }
 
     /// Bytes of the words.
     pub(crate) fn bytes(&self) -> usize {
-        REFUSAL_WORD * self.kernels.len()
+        ERROR_FLAG_BYTES * self.kernels.len()
     }
 }
 
@@ -78,8 +78,8 @@ impl Drop for Arriving {
 
 impl Submission {
     /// One that is done once the event has passed.
-    pub(crate) fn new(done: Event, refusals: Option<Refusals>) -> Self {
-        Self { done, state: Mutex::new(State { refusals, result: None, reported: false }) }
+    pub(crate) fn new(done: Event, rejections: Option<ErrorFlags>) -> Self {
+        Self { done, state: Mutex::new(State { rejections, result: None, reported: false }) }
     }
 }
 
@@ -88,8 +88,8 @@ impl Wait for Submission {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.result.is_none() {
             let waited = self.done.wait();
-            let refused = state.refusals.take().filter(|_| waited.is_ok()).map_or(Ok(()), Refusals::check);
-            state.result = Some(waited.and(refused));
+            let rejected = state.rejections.take().filter(|_| waited.is_ok()).map_or(Ok(()), ErrorFlags::check);
+            state.result = Some(waited.and(rejected));
         }
         let result = state.result.clone().unwrap_or(Ok(()));
         (std::mem::replace(&mut state.reported, true), result)

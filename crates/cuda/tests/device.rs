@@ -1,4 +1,4 @@
-//! The device's own promises, on a GPU: order, graphs, refusals, errors it survives.
+//! The device's own promises, on a GPU: order, graphs, rejections, errors it survives.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
@@ -87,7 +87,7 @@ fn choosing(device: &Device, x: &elinvar_core::Buffer, indices: &elinvar_core::B
 }
 
 #[test]
-fn a_refusal_belongs_to_its_own_submission() {
+fn a_rejection_belongs_to_its_own_submission() {
     let Some(device) = common::device() else { return };
     let (x, indices, y) = (words(&device, &[5, 6, 7, 8]), words(&device, &[0, 1]), device.allocate(8).unwrap());
     let list = choosing(&device, &x, &indices, &y);
@@ -125,11 +125,11 @@ fn completions_call_back_in_order() {
 }
 
 #[test]
-fn every_input_that_is_refused_elsewhere_is_refused() {
+fn every_input_that_is_rejected_elsewhere_is_rejected() {
     let Some(device) = common::device() else { return };
-    for case in conformance::refused() {
+    for case in conformance::rejected() {
         for placement in Placement::ALL {
-            conformance::refuse(&case, &device, *placement).unwrap();
+            conformance::reject(&case, &device, *placement).unwrap();
         }
     }
 }
@@ -152,7 +152,7 @@ fn bytes_of_any_number_go_there_and_back() {
 }
 
 #[test]
-fn too_much_memory_is_refused_and_nothing_is_lost() {
+fn too_much_memory_is_rejected_and_nothing_is_lost() {
     let Some(device) = common::device() else { return };
     let kept = words(&device, &[1, 2, 3]);
     let total = device.memory().total;
@@ -248,7 +248,7 @@ fn threads_that_do_not_exist_take_no_part() {
 }
 
 #[test]
-fn a_grid_that_is_too_high_is_refused() {
+fn a_grid_that_is_too_high_is_rejected() {
     let Some(device) = common::device() else { return };
     let buffer = words(&device, &[0; 64]);
     let mut list = ListBuilder::new();

@@ -115,7 +115,7 @@ impl MetalLibrary {
                         access: if *written { Access::ReadWrite } else { Access::Read },
                         dtype: element_type(element),
                         optional: parameter.condition.is_some(),
-                        early: false,
+                        prefetched: false,
                     });
                 }
                 ParameterKind::Threadgroup { index, .. } => threadgroup.push(*index),
@@ -131,7 +131,7 @@ impl MetalLibrary {
             version: self.version,
             buffers,
             threadgroup,
-            refusals: Vec::new(),
+            rejections: Vec::new(),
             registers: None,
         };
         let key = KernelKey::new(name.to_owned(), &[]);

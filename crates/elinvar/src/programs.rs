@@ -117,7 +117,7 @@ impl Executor {
             access: if p.access == Some(Access::Read) { Access::Read } else { Access::ReadWrite },
             dtype: p.dtype,
             optional: false,
-            early: false,
+            prefetched: false,
         });
         let (parameters, params_bytes) = (parameters.collect(), metal.block_bytes());
         let (key, interpreted) = (KernelKey::new(program.name.clone(), &[]), HostForm::Program(host.clone()));
@@ -142,7 +142,7 @@ impl Executor {
             version: metal.version,
             buffers: Vec::new(),
             threadgroup: Vec::new(),
-            refusals: metal.refusals.clone(),
+            rejections: metal.rejections.clone(),
             registers,
         })
     }

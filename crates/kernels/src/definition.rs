@@ -68,7 +68,7 @@ impl Definition {
     /// Adds a step and gives its outputs. What the operator does not take with strides is copied by a step before.
     ///
     /// # Errors
-    /// What the operator refuses.
+    /// What the operator rejects.
     pub fn apply(&mut self, operator: impl Operator, inputs: &[Option<Operand>]) -> Result<Vec<Operand>> {
         let mut taken = Vec::new();
         for (index, input) in inputs.iter().enumerate() {

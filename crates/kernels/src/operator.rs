@@ -326,10 +326,10 @@ impl Launch {
 
 /// An operator's launches on a device whose kernels are prepared for them. A kernel that needs many registers may run with fewer threads than the
 /// device's properties say: the operator is then asked for launches of no more than these, until its kernels can run them or it has no smaller ones,
-/// which the device compiles the kernel for, or refuses when they are submitted.
+/// which the device compiles the kernel for, or rejects when they are submitted.
 ///
 /// # Errors
-/// What the operator refuses, or a kernel that does not compile.
+/// What the operator rejects, or a kernel that does not compile.
 pub fn plan_for(operator: &dyn Operator, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &Device) -> Result<Plan> {
     let mut plan = operator.plan(inputs, outputs, device.properties())?;
     let mut most = device.properties().max_threads_per_threadgroup;

@@ -27,7 +27,7 @@ folders! {
     cumsum,
     fill,
     gather,
-    greedy,
+    sample_argmax,
     kv_append,
     layer_norm,
     lora,

@@ -25,14 +25,14 @@ pub struct Port {
     pub variadic: bool,
     /// Its shape and meaning.
     pub doc: &'static str,
-    early: bool,
+    prefetched: bool,
     bits: bool,
 }
 
 /// The words of a declaration.
 impl Port {
     const fn new(name: &'static str, access: Access, dtypes: &'static [DType], like: Option<usize>, doc: &'static str) -> Self {
-        Self { name, dtypes, access, like, optional: false, variadic: false, doc, early: false, bits: false }
+        Self { name, dtypes, access, like, optional: false, variadic: false, doc, prefetched: false, bits: false }
     }
 
     pub(crate) const fn read(name: &'static str, dtypes: &'static [DType], like: Option<usize>, doc: &'static str) -> Self {
@@ -55,9 +55,9 @@ impl Port {
         Self { variadic: true, ..self }
     }
 
-    /// The launch may read it before those ahead have ended: [`Parameter::early`].
-    pub(crate) const fn early(self) -> Self {
-        Self { early: true, ..self }
+    /// The launch may read it before those ahead have ended: [`Parameter::prefetched`].
+    pub(crate) const fn prefetched(self) -> Self {
+        Self { prefetched: true, ..self }
     }
 
     /// The kernel moves it as bits: its parameter has the unsigned type of that size.
@@ -83,7 +83,7 @@ impl Port {
 
     fn parameter(&self, dtype: DType) -> Parameter {
         let dtype = if self.bits { storage(dtype) } else { dtype };
-        Parameter { name: self.name.into(), access: self.access, dtype, optional: self.optional, early: self.early }
+        Parameter { name: self.name.into(), access: self.access, dtype, optional: self.optional, prefetched: self.prefetched }
     }
 }
 
@@ -139,17 +139,17 @@ pub(crate) const fn results<const N: usize>(ports: &[Port], inputs: usize) -> [P
 /// # Errors
 /// What contradicts the declaration.
 pub(crate) fn check(operator: &str, ports: &[Port], inputs: &[Option<TensorInfo>]) -> Result<()> {
-    let refuse = |why: String| Err(Error::invalid_argument(format!("{operator}: {why}")));
+    let reject = |why: String| Err(Error::invalid_argument(format!("{operator}: {why}")));
     if let Some(last) = ports.last().filter(|port| port.variadic) {
         let (first, name) = (ports.len() - 1, last.name);
         for (index, input) in inputs.get(first..).unwrap_or_default().iter().enumerate() {
-            let Some(input) = input else { return refuse(format!("input '{name}{index}' is missing")) };
+            let Some(input) = input else { return reject(format!("input '{name}{index}' is missing")) };
             if let Some(before) = inputs[first].filter(|before| before.dtype != input.dtype) {
-                return refuse(format!("{name}{index} is {}, {name}0 {}: they must have one type", input.dtype, before.dtype));
+                return reject(format!("{name}{index} is {}, {name}0 {}: they must have one type", input.dtype, before.dtype));
             }
         }
     } else if inputs.len() > ports.len() {
-        return refuse(format!("{} inputs given: it takes {}", inputs.len(), ports.len()));
+        return reject(format!("{} inputs given: it takes {}", inputs.len(), ports.len()));
     }
     let present = || ports.iter().zip(inputs).enumerate().filter_map(|(index, (port, input))| Some((index, port, input.as_ref()?.dtype)));
     for (index, port, dtype) in present() {
@@ -158,7 +158,7 @@ pub(crate) fn check(operator: &str, ports: &[Port], inputs: &[Option<TensorInfo>
         if let Some((_, other, expected)) = present().find(|(other, p, _)| p.like.unwrap_or(*other) == group)
             && expected != dtype
         {
-            return refuse(format!("{} is {dtype}, {} {expected}: they must have one type", port.name, other.name));
+            return reject(format!("{} is {dtype}, {} {expected}: they must have one type", port.name, other.name));
         }
     }
     Ok(())
@@ -227,7 +227,7 @@ pub(crate) fn bound<const N: usize>(ports: &[Port], infos: &[Option<TensorInfo>]
 
 /// Declares an operator's operands once: inputs, and after `->` outputs, each with what the kernel does with it (`read`, `write`, or `update` for an input
 /// that is updated in place), the types it takes or the operand that it is `like`, and its shape and meaning. Words between: `optional`, `variadic`,
-/// `early` and `bits`, as [`Port`] has them.
+/// `prefetched` and `bits`, as [`Port`] has them.
 ///
 /// Makes a module, `operands` unless the declaration names it, with
 /// * `INPUTS` and `OUTPUTS`, as a description has them, and `ALL`, both in one;
@@ -335,7 +335,7 @@ mod tests {
 
     operands! {
         x: read(DType::FLOATS), "[…]";
-        weight: read(DType::FLOATS) optional early, "[n]";
+        weight: read(DType::FLOATS) optional prefetched, "[n]";
         bias: read(like weight) optional, "as weight";
         state: update(&[DType::I32]), "[2]";
         -> y: write(like x) bits, "as x";
@@ -356,12 +356,12 @@ mod tests {
     #[test]
     fn misfits_are_named() {
         let (f32, f16, state) = (info(DType::F32), info(DType::F16), info(DType::I32));
-        let refused = |inputs: &[Option<TensorInfo>]| operands::Inputs::new("norm", inputs).unwrap_err().to_string();
-        assert_eq!(refused(&[info(DType::I8), None, None, state]), "norm: x is i8: f32, f16 or bf16 expected");
-        assert_eq!(refused(&[f32, f32, f16, state]), "norm: bias is f16, weight f32: they must have one type");
-        assert_eq!(refused(&[f32, None, None, f32]), "norm: state is f32: i32 expected");
-        assert_eq!(refused(&[f32, f32]), "norm: input 'state' is missing");
-        assert_eq!(refused(&[None; 5]), "norm: 5 inputs given: it takes 4");
+        let rejected = |inputs: &[Option<TensorInfo>]| operands::Inputs::new("norm", inputs).unwrap_err().to_string();
+        assert_eq!(rejected(&[info(DType::I8), None, None, state]), "norm: x is i8: f32, f16 or bf16 expected");
+        assert_eq!(rejected(&[f32, f32, f16, state]), "norm: bias is f16, weight f32: they must have one type");
+        assert_eq!(rejected(&[f32, None, None, f32]), "norm: state is f32: i32 expected");
+        assert_eq!(rejected(&[f32, f32]), "norm: input 'state' is missing");
+        assert_eq!(rejected(&[None; 5]), "norm: 5 inputs given: it takes 4");
     }
 
     #[test]
@@ -371,7 +371,7 @@ mod tests {
         let parameters = inputs.parameters(&[TensorInfo::new(DType::BF16, &[2]).unwrap()]).unwrap();
         let [x, weight, bias, state, y, mean] = parameters;
         assert_eq!(x, (Parameter::read("x", DType::BF16), Argument::Input(0)));
-        assert_eq!(weight, (Parameter::read("weight", DType::F16).or_absent().early(), Argument::Input(1)));
+        assert_eq!(weight, (Parameter::read("weight", DType::F16).or_absent().prefetched(), Argument::Input(1)));
         assert_eq!(bias, (Parameter::read("bias", DType::F16).or_absent(), Argument::Input(2)));
         assert_eq!(state, (Parameter::update("state", DType::I32), Argument::Input(3)));
         assert_eq!(y, (Parameter::write("y", DType::U16), Argument::Output(0)));

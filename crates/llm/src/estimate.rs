@@ -47,7 +47,7 @@ impl MemoryEstimate {
         self.weights.saturating_add(self.cache).saturating_add(self.activations)
     }
 
-    /// Refuses what does not fit into the memory that is available.
+    /// Rejects what does not fit into the memory that is available.
     ///
     /// # Errors
     /// It does not; the message has the figures.
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_with_the_figures() {
+    fn what_does_not_fit_is_rejected_with_the_figures() {
         let estimate = MemoryEstimate { weights: 15 << 30, cache: 1 << 30, activations: 300 << 20 };
         assert!(estimate.check(MemoryInfo { total: 64 << 30, available: 17 << 30 }).is_ok());
         let error = estimate.check(MemoryInfo { total: 16 << 30, available: 9 << 29 }).unwrap_err();

@@ -67,12 +67,12 @@ impl ModelFiles {
             Self::Folder(_) if !self.contains(name) => Ok(None),
             Self::Folder(path) => {
                 let path = path.join(name);
-                let refuse = |e| Error::with_source(ErrorKind::Io, format!("cannot read {}", path.display()), e);
-                let bytes = fs::metadata(&path).map_err(refuse)?.len();
+                let reject = |e| Error::with_source(ErrorKind::Io, format!("cannot read {}", path.display()), e);
+                let bytes = fs::metadata(&path).map_err(reject)?.len();
                 if bytes > MAX_TEXT_BYTES {
                     return Err(Error::invalid_data(format!("{}: {bytes} bytes, at most {MAX_TEXT_BYTES} are read", path.display())));
                 }
-                fs::read(&path).map(|bytes| Some(Cow::Owned(bytes))).map_err(refuse)
+                fs::read(&path).map(|bytes| Some(Cow::Owned(bytes))).map_err(reject)
             }
         }
     }
@@ -89,7 +89,7 @@ impl ModelFiles {
     /// A file as host memory, mapped rather than read. It must not be changed while it is in use.
     ///
     /// # Errors
-    /// It is not there, or the system refuses to map it.
+    /// It is not there, or the system cannot map it.
     pub fn map(&self, name: &str) -> Result<HostMemory> {
         match self {
             Self::Embedded { files, .. } => {
@@ -98,13 +98,13 @@ impl ModelFiles {
             }
             Self::Folder(path) => {
                 let path = path.join(name);
-                let refuse = |e| Error::with_source(ErrorKind::Io, format!("cannot open {}", path.display()), e);
-                let file = File::open(&path).map_err(refuse)?;
-                if !file.metadata().map_err(refuse)?.is_file() {
+                let reject = |e| Error::with_source(ErrorKind::Io, format!("cannot open {}", path.display()), e);
+                let file = File::open(&path).map_err(reject)?;
+                if !file.metadata().map_err(reject)?.is_file() {
                     return Err(Error::io(format!("{} is not a regular file", path.display())));
                 }
                 // SAFETY: a map is sound while nobody truncates or writes the file, which the documentation asks of the user.
-                let map = unsafe { Mmap::map(&file) }.map_err(refuse)?;
+                let map = unsafe { Mmap::map(&file) }.map_err(reject)?;
                 Ok(HostMemory::new(Arc::new(map)))
             }
         }

@@ -232,7 +232,7 @@ pub trait Api: Send + Sync + 'static {
     /// Writes an archive to a file.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The system rejects.
     fn save(&self, archive: &Self::Archive, file: &Path) -> Result<()>;
 
     /// What a pipeline is.

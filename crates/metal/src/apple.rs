@@ -280,8 +280,8 @@ impl Api for Apple {
             StorageMode::Private => MTLResourceOptions::StorageModePrivate,
         };
         let buffer = self.device.newBufferWithLength_options(bytes.max(1), options);
-        let refused = || Error::out_of_memory(format!("Metal refuses a buffer of {bytes} bytes: close other programs, or choose a smaller model"));
-        let buffer = buffer.ok_or_else(refused)?;
+        let rejected = || Error::out_of_memory(format!("Metal rejects a buffer of {bytes} bytes: close other programs, or choose a smaller model"));
+        let buffer = buffer.ok_or_else(rejected)?;
         buffer.setLabel(Some(&NSString::from_str(label)));
         Ok(Buffer(buffer))
     }

@@ -16,9 +16,9 @@ use crate::{
     capture,
     compile::Pipelines,
     encode::Encoder,
+    error_flag::ErrorFlags,
     hazards::Hazards,
     memory::{Memory, check_working_set},
-    refusal::Refusals,
     residency::Residency,
     staging::Staging,
     submission::{Batch, BatchLimits, Pending, Timed, done},
@@ -146,7 +146,7 @@ impl<A: Api> MetalBackend<A> {
     }
 
     /// Encodes a list into as many command buffers as it takes, and commits each as soon as it is full.
-    fn encode(&self, list: &CommandList, refusals: &mut Option<Refusals<A>>, pending: &Arc<Pending>) -> Result<()> {
+    fn encode(&self, list: &CommandList, rejections: &mut Option<ErrorFlags<A>>, pending: &Arc<Pending>) -> Result<()> {
         let (mut commands, label, is_timed) = (list.commands(), list.to_string(), self.profile.is_on());
         let limits = if is_timed { BatchLimits::PROFILED } else { self.limits };
         while let Some(first) = commands.first() {
@@ -159,7 +159,7 @@ impl<A: Api> MetalBackend<A> {
                 if hazards.add(command) {
                     self.api.barrier(&mut encoded);
                 }
-                self.encoder.encode(&self.api, &self.pipelines, &mut encoded, command, refusals.as_mut())?;
+                self.encoder.encode(&self.api, &self.pipelines, &mut encoded, command, rejections.as_mut())?;
                 taken += 1;
             }
             commands = &commands[taken..];
@@ -290,15 +290,15 @@ impl<A: Api> Backend for MetalBackend<A> {
         self.api.scope(|| {
             commands.commands().iter().try_for_each(|command| self.encoder.check(&self.api, command))?;
             self.residency.settle();
-            let mut refusals = Refusals::new(&*self.api, commands)?;
+            let mut rejections = ErrorFlags::new(&*self.api, commands)?;
             let (signal, pending) = (Signal::new(), Arc::<Pending>::default());
             // Held to the end: what is submitted at the same time comes before or after, not between.
             let mut in_flight = self.in_flight();
             in_flight.push(signal.clone());
-            let encoded = self.encode(commands, &mut refusals, &pending);
+            let encoded = self.encode(commands, &mut rejections, &pending);
             let (list, told, api, lost) = (commands.clone(), signal.clone(), self.api.clone(), self.lost.clone());
             pending.close(Box::new(move |result| {
-                let result = result.and_then(|()| refusals.map_or(Ok(()), |r| r.check(&api)));
+                let result = result.and_then(|()| rejections.map_or(Ok(()), |r| r.check(&api)));
                 if let Err(error) = result.as_ref().map_err(Error::clone)
                     && error.is_device_lost()
                 {

@@ -206,10 +206,10 @@ mod tests {
             assert_eq!(gpu.to_string().parse::<Gpu>().unwrap(), gpu);
         }
         assert_eq!("Apple M3 Max".parse::<Gpu>().unwrap().cores, 30);
-        let refused = ["Apple M3 Max, 31 cores", "Apple M3 Max, many", "M3"].map(|text| text.parse::<Gpu>().unwrap_err().to_string());
+        let rejected = ["Apple M3 Max, 31 cores", "Apple M3 Max, many", "M3"].map(|text| text.parse::<Gpu>().unwrap_err().to_string());
         assert!(
-            refused[0].contains("30 cores; Apple M3 Max, 40 cores") && refused[1].contains("40 cores") && refused[2].contains("M5 Max"),
-            "{refused:?}"
+            rejected[0].contains("30 cores; Apple M3 Max, 40 cores") && rejected[1].contains("40 cores") && rejected[2].contains("M5 Max"),
+            "{rejected:?}"
         );
     }
 

@@ -32,21 +32,21 @@ impl<A: Api> Compiled<A> {
         if threads <= self.info.max_threads {
             return Ok(self.pipeline.clone());
         }
-        let refused = |why: &str| {
+        let rejected = |why: &str| {
             let most = self.info.max_threads;
             let message =
                 format!("{threads} threads in a threadgroup: this device can run the kernel with at most {most}, for it needs many registers");
             Error::invalid_launch(format!("{message}{why}; launch fewer"))
         };
-        let narrow = self.narrow.as_ref().ok_or_else(|| refused(""))?;
+        let narrow = self.narrow.as_ref().ok_or_else(|| rejected(""))?;
         let mut wider = narrow.wider.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = wider.get(&threads) {
             return Ok(found.clone());
         }
         let kernel = Kernel { library: &narrow.library, name: &narrow.name, constants: &narrow.constants, threads: Some(threads) };
-        let made = api.pipeline(kernel, None).map_err(|e| refused(&format!(", and does not compile for more ({e})")))?;
+        let made = api.pipeline(kernel, None).map_err(|e| rejected(&format!(", and does not compile for more ({e})")))?;
         if api.pipeline_info(&made).max_threads < threads {
-            return Err(refused(", even when it is compiled for more"));
+            return Err(rejected(", even when it is compiled for more"));
         }
         let made = Arc::new(made);
         wider.insert(threads, made.clone());

@@ -7,8 +7,8 @@ use elinvar_core::{Access, Binding, Command, Dispatch, Error, Extent, Grid, META
 use crate::{
     api::{Api, Bound, DeviceInfo, Launch, LibrarySource, StorageMode},
     compile::{Compiled, Pipelines},
+    error_flag::ErrorFlags,
     memory::Memory,
-    refusal::Refusals,
 };
 
 /// What Metal's own copies and fills take: multiples of so many bytes.
@@ -62,10 +62,10 @@ impl<A: Api> Encoder<A> {
         pipelines: &Pipelines<A>,
         commands: &mut A::CommandBuffer,
         command: &Command,
-        refusals: Option<&mut Refusals<A>>,
+        rejections: Option<&mut ErrorFlags<A>>,
     ) -> Result<()> {
         match command {
-            Command::Dispatch(dispatch) => self.dispatch(api, commands, dispatch, refusals).map_err(|e| e.context(&dispatch.pipeline.source().key)),
+            Command::Dispatch(dispatch) => self.dispatch(api, commands, dispatch, rejections).map_err(|e| e.context(&dispatch.pipeline.source().key)),
             Command::Copy(copy) => self.copy(api, pipelines, commands, part::<A>(&copy.source)?, part::<A>(&copy.destination)?, copy.source.bytes()),
             Command::Fill(fill) => self.fill(api, pipelines, commands, part::<A>(&fill.destination)?, fill.destination.bytes(), fill.value),
         }
@@ -112,7 +112,7 @@ impl<A: Api> Encoder<A> {
         bytewise(api, commands, kept(&self.fill_bytes, api, pipelines, "fill_bytes")?, buffers, &params, bytes)
     }
 
-    fn dispatch(&self, api: &A, commands: &mut A::CommandBuffer, dispatch: &Dispatch, refusals: Option<&mut Refusals<A>>) -> Result<()> {
+    fn dispatch(&self, api: &A, commands: &mut A::CommandBuffer, dispatch: &Dispatch, rejections: Option<&mut ErrorFlags<A>>) -> Result<()> {
         let source = dispatch.pipeline.source();
         let metal = source.metal.as_ref().ok_or_else(|| Error::unsupported("it has no Metal text"))?;
         let pipeline = pipeline(api, dispatch)?;
@@ -127,8 +127,8 @@ impl<A: Api> Encoder<A> {
             let (written, output) = (parameter.access.writes(), parameter.access == Access::Write);
             buffers.push(Bound { index, buffer, offset, bytes: binding.bytes(), written, output });
         }
-        if let Some(refusals) = refusals.filter(|_| dispatch.pipeline.source().refuses()) {
-            buffers.push(refusals.bind(dispatch.bindings.len() + usize::from(!dispatch.params.is_empty())));
+        if let Some(rejections) = rejections.filter(|_| dispatch.pipeline.source().rejects()) {
+            buffers.push(rejections.bind(dispatch.bindings.len() + usize::from(!dispatch.params.is_empty())));
         }
         let bytes = (!dispatch.params.is_empty()).then_some((dispatch.bindings.len(), dispatch.params.as_slice()));
         let threadgroup_memory = dispatch.threadgroup_memory.iter().enumerate().map(|(i, &bytes)| (metal.threadgroup_index(i), bytes)).collect();

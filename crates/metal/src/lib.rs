@@ -13,9 +13,9 @@ mod capture;
 pub mod chips;
 mod compile;
 mod encode;
+mod error_flag;
 mod hazards;
 mod memory;
-mod refusal;
 mod requirements;
 mod residency;
 #[cfg(target_os = "linux")]

@@ -54,7 +54,7 @@ impl<A: Api> DeviceMemory for Memory<A> {
     }
 }
 
-/// Refuses what the device cannot keep at hand: beyond its working set, pages come and go and every command waits for them.
+/// Rejects what the device cannot keep at hand: beyond its working set, pages come and go and every command waits for them.
 pub(crate) fn check_working_set(bytes: usize, memory: MemoryInfo) -> Result<()> {
     if bytes <= memory.available {
         return Ok(());
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exceeds_the_working_set_is_refused() {
+    fn what_exceeds_the_working_set_is_rejected() {
         let memory = MemoryInfo { total: 8 << 30, available: 1 << 30 };
         assert!(check_working_set(1 << 30, memory).is_ok());
         let error = check_working_set((1 << 30) + 1, memory).unwrap_err();

@@ -7,7 +7,7 @@ use crate::api::DeviceInfo;
 /// The family of the M1: simdgroup reductions and matrices, simdgroups of 32 threads.
 const MIN_FAMILY: u32 = 7;
 
-/// Refuses a device that lacks what the kernels need: GPUs of Intel Macs, whichever vendor's, virtual ones, and Apple's before the M1.
+/// Rejects a device that lacks what the kernels need: GPUs of Intel Macs, whichever vendor's, virtual ones, and Apple's before the M1.
 #[cfg_attr(not(target_vendor = "apple"), allow(dead_code, reason = "for Apple's devices; tested everywhere"))]
 pub(crate) fn check(info: &DeviceInfo) -> Result<()> {
     let lacks = match info.family {
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_before_the_m1_are_refused_by_name() {
+    fn devices_before_the_m1_are_rejected_by_name() {
         let info = |family| DeviceInfo {
             name: "Some GPU".into(),
             system: String::new(),

@@ -142,7 +142,7 @@ impl Simulated {
     /// A device.
     ///
     /// # Errors
-    /// No compiler, with advice how to install one; or the system refuses memory or threads.
+    /// No compiler, with advice how to install one; or the system rejects memory or threads.
     pub fn new(options: SimulatorOptions) -> Result<Self> {
         let simulator = Simulator::new(options.config.clone())?;
         let queue = simulator.queue()?;

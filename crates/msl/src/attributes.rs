@@ -29,7 +29,7 @@ pub(crate) fn attributes(tokens: &Tokens, index: usize) -> Vec<Attribute<'_>> {
     tokens.split(index + 2, end).into_iter().map(read).collect()
 }
 
-/// What an attribute may be called anywhere in a compute library; others are refused by name.
+/// What an attribute may be called anywhere in a compute library; others are rejected by name.
 const KNOWN: &[&str] = &[
     "kernel",
     "host_name",

@@ -45,7 +45,7 @@ pub struct CudaEntry<'a> {
     pub inline: &'a [u32],
     /// Of a kernel that waits for the launches ahead itself (`elv::await_launches`), indices of the buffers that it reads before, which no launch in
     /// flight may write. `None`: the entry waits before the kernel begins.
-    pub early: Option<&'a [u32]>,
+    pub prefetched: Option<&'a [u32]>,
 }
 
 /// The threadgroups of the launches that a lowered text is for.

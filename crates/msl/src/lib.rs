@@ -1,7 +1,7 @@
 //! Reads Metal Shading Language and lowers it for other devices.
 //!
 //! [`preprocess`] expands macros and includes files. [`Module::read`] takes the result and finds its kernels (plain ones and instantiations of
-//! templates), what their parameters are bound to, and its function constants. [`Module::lints`] reports what tokens show that Apple's compiler refuses, and
+//! templates), what their parameters are bound to, and its function constants. [`Module::lints`] reports what tokens show that Apple's compiler rejects, and
 //! [`Module::lower_for_rules`] gives the text that a front end judges for the rest. [`Module::lower_for_simulator`] gives the text that clang compiles for a CPU, against the headers in [`simulator`]; [`Module::lower_for_cuda`]
 //! the one that NVRTC compiles, against those in [`cuda`].
 //!

@@ -104,12 +104,12 @@ impl Module {
         &self.function_constants
     }
 
-    /// What tokens show that Apple's compiler refuses, when it compiles for `metal_version`: 310 is Metal 3.1.
+    /// What tokens show that Apple's compiler rejects, when it compiles for `metal_version`: 310 is Metal 3.1.
     pub fn lints(&self, metal_version: u32) -> Vec<Lint> {
         lints::lints(self, metal_version)
     }
 
-    /// Plain C++ that clang refuses where Apple's compiler refuses the text, with `kernels` instantiated: see [`rules`].
+    /// Plain C++ that clang rejects where Apple's compiler rejects the text, with `kernels` instantiated: see [`rules`].
     ///
     /// # Errors
     ///

@@ -48,7 +48,7 @@ const PREDEFINED: &[(&str, &str)] = &[
 ///
 /// # Errors
 ///
-/// What a compiler's preprocessor refuses, as `file:line: …`: a file not found, `#error`, conditions that cannot be evaluated or do not end,
+/// What a compiler's preprocessor rejects, as `file:line: …`: a file not found, `#error`, conditions that cannot be evaluated or do not end,
 /// misused macros; and texts that grow or nest out of all bounds.
 pub fn preprocess(name: &str, text: &str, defines: &[(&str, &str)], includes: &dyn Includes) -> Result<String> {
     let mut reader = Reader::new(name, text, includes);

@@ -2,7 +2,7 @@
 //!
 //! [`Module::lower_for_rules`](crate::Module::lower_for_rules) gives a text that clang only checks, in the language that Metal is made from: address
 //! spaces do not convert, `this` is a thread's own memory, and [`PRELUDE`] declares the overloads of Apple's headers and no others.
-//! [`findings`] reads what clang refuses there.
+//! [`findings`] reads what clang rejects there.
 
 mod bindings;
 mod diagnostics;

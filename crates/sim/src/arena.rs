@@ -43,7 +43,7 @@ impl Arena {
         if base == libc::MAP_FAILED {
             let cause = std::io::Error::last_os_error();
             return Err(Error::out_of_memory(format!(
-                "the simulator reserves {} TiB of address space and was refused ({cause}): lift `ulimit -v`",
+                "the simulator reserves {} TiB of address space and was rejected ({cause}): lift `ulimit -v`",
                 (SLOTS as u64 * SLOT) >> 40
             )));
         }
@@ -82,7 +82,7 @@ impl Arena {
         // SAFETY: the range lies in this arena's reservation, in a slot nobody else holds.
         if unsafe { libc::mprotect(slot.pointer().cast(), slot.mapped, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
             let cause = std::io::Error::last_os_error();
-            return Err(Error::out_of_memory(format!("{bytes} bytes for a simulated buffer were refused: {cause}")));
+            return Err(Error::out_of_memory(format!("{bytes} bytes for a simulated buffer were rejected: {cause}")));
         }
         Ok(slot)
     }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_beyond_the_limit_is_refused() {
+    fn a_buffer_beyond_the_limit_is_rejected() {
         let arena = Arena::new().unwrap();
         assert!(arena.allocate(MAX_BYTES + 1).err().unwrap().is_out_of_memory());
     }

@@ -138,7 +138,7 @@ impl Library {
         &self.module
     }
 
-    /// What Apple's compiler would refuse of the text, with the kernels named instantiated: clang reads it once more, by Metal's rules.
+    /// What Apple's compiler would reject of the text, with the kernels named instantiated: clang reads it once more, by Metal's rules.
     ///
     /// # Errors
     /// No such kernel; the compiler cannot be run.
@@ -248,7 +248,7 @@ impl Library {
 /// The text with macros expanded and files included.
 ///
 /// # Errors
-/// A file that is not found, or what the preprocessor refuses, with its line.
+/// A file that is not found, or what the preprocessor rejects, with its line.
 pub fn preprocess(source: &Source, options: &CompileOptions) -> Result<String> {
     let version = options.metal_version.to_string();
     let given = options.defines.iter().map(|define| define.split_once('=').unwrap_or((define, "1")));

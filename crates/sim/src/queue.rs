@@ -116,13 +116,13 @@ impl Simulator {
     /// A queue, with a host thread of its own.
     ///
     /// # Errors
-    /// The system refuses a thread, its stacks or its timer.
+    /// The system rejects a thread, its stacks or its timer.
     pub fn queue(&self) -> Result<Queue> {
         let (submit, submitted) = channel();
         let (ready, started) = channel();
         let device = self.0.clone();
         let thread = std::thread::Builder::new().name("metal-sim".to_owned()).spawn(move || serve(&device, &submitted, &ready));
-        let thread = thread.map_err(|cause| Error::out_of_memory(format!("a thread for a simulated queue was refused: {cause}")))?;
+        let thread = thread.map_err(|cause| Error::out_of_memory(format!("a thread for a simulated queue was rejected: {cause}")))?;
         started.recv().unwrap_or_else(|_| Err(lost()))?;
         Ok(Queue { submit: Some(submit), thread: Some(thread) })
     }

@@ -14,7 +14,7 @@ use crate::{
     toolchain::Toolchain,
 };
 
-/// A front end that refuses what Apple's compiler refuses.
+/// A front end that rejects what Apple's compiler rejects.
 #[derive(Clone)]
 pub struct Judge {
     toolchain: Toolchain,
@@ -36,7 +36,7 @@ impl Judge {
         Ok(Self { toolchain, cache, prelude })
     }
 
-    /// What Apple's compiler would refuse in a text, compiled as `metal_version`, with `kernels` instantiated; in the order of its lines.
+    /// What Apple's compiler would reject in a text, compiled as `metal_version`, with `kernels` instantiated; in the order of its lines.
     ///
     /// # Errors
     /// No such kernel; the compiler cannot be run.
@@ -81,7 +81,7 @@ impl Judge {
     }
 }
 
-/// Whether something like it is known of its line: tokens show some of what clang refuses.
+/// Whether something like it is known of its line: tokens show some of what clang rejects.
 fn is_known(lints: &[Lint], lint: &Lint) -> bool {
     lints.iter().any(|known| (&known.location.file, known.location.line, known.rule) == (&lint.location.file, lint.location.line, lint.rule))
 }

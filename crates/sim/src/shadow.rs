@@ -100,7 +100,7 @@ impl Shadow {
         let cells = unsafe { libc::mmap(ptr::null_mut(), count * size_of::<Cell>(), protection, flags, -1, 0) };
         if cells == libc::MAP_FAILED {
             return Err(Error::out_of_memory(format!(
-                "the record of accesses to {bytes} bytes was refused ({} bytes): run without checks, or with smaller buffers",
+                "the record of accesses to {bytes} bytes was rejected ({} bytes): run without checks, or with smaller buffers",
                 count * size_of::<Cell>()
             )));
         }

@@ -59,7 +59,7 @@ impl Simulator {
     /// Finds the compiler, and compiles the runtime unless that was done before.
     ///
     /// # Errors
-    /// No compiler, or too old a one; a cache folder that cannot be written; address space refused.
+    /// No compiler, or too old a one; a cache folder that cannot be written; address space rejected.
     pub fn new(config: Config) -> Result<Self> {
         let toolchain = config.toolchain.map_or_else(Toolchain::find, Ok)?;
         let cache = Cache::open(config.cache_dir.as_deref(), "sim")?;
@@ -128,7 +128,7 @@ impl Device {
         let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
         if self.pool.get().is_none() {
             let named = ThreadPoolBuilder::new().num_threads(self.threads).thread_name(|number| format!("metal-sim {number}"));
-            let pool = named.build().map_err(|cause| Error::out_of_memory(format!("{} simulator threads were refused: {cause}", self.threads)))?;
+            let pool = named.build().map_err(|cause| Error::out_of_memory(format!("{} simulator threads were rejected: {cause}", self.threads)))?;
             return Ok(Some(self.pool.get_or_init(|| pool)));
         }
         Ok(self.pool.get())

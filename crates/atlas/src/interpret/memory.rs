@@ -92,7 +92,7 @@ impl<'a> Range<'a> {
 }
 
 impl Strip<'_> {
-    /// Refuses an index out of bounds of a lane that runs, where the program asks for that.
+    /// Rejects an index out of bounds of a lane that runs, where the program asks for that.
     fn trap(&mut self, memory: u32, index: u32, at: usize) -> Result<()> {
         if !self.traps || self.active.is_none() {
             return Ok(());

@@ -98,7 +98,7 @@ impl Interpreter {
         }
         let (mut memory, mut scalars) = (Vec::new(), Vec::new());
         for (parameter, argument) in program.parameters.iter().zip(arguments) {
-            let refuse = |what: &str| Error::invalid_argument(format!("program {}, '{}': {what}", program.name, parameter.name));
+            let reject = |what: &str| Error::invalid_argument(format!("program {}, '{}': {what}", program.name, parameter.name));
             let size = parameter.dtype.size();
             let is_whole = |bytes: &[u8]| bytes.len().is_multiple_of(size) && bytes.as_ptr().align_offset(size) == 0;
             memory.push(match (parameter.access, argument) {
@@ -108,9 +108,9 @@ impl Interpreter {
                     scalars.push(value.bits);
                     Range::none()
                 }
-                (None, _) => return Err(refuse(&format!("a scalar of {} is expected", parameter.dtype))),
+                (None, _) => return Err(reject(&format!("a scalar of {} is expected", parameter.dtype))),
                 (Some(access), _) => {
-                    return Err(refuse(&format!("an aligned buffer of whole {} for access {access:?} is expected", parameter.dtype)));
+                    return Err(reject(&format!("an aligned buffer of whole {} for access {access:?} is expected", parameter.dtype)));
                 }
             });
             if parameter.access.is_some() {

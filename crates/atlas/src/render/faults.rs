@@ -1,6 +1,6 @@
 //! What may go wrong while a program runs: indices out of bounds where it traps, loops that take too many steps.
 //!
-//! A fault has a number, which the kernel tells through its refusal word; the least is kept. Loops whose repetitions are bounded and few are
+//! A fault has a number, which the kernel tells through its error flag; the least is kept. Loops whose repetitions are bounded and few are
 //! not counted. The others take what a repetition costs from a counter: one for loops that all threads of a block repeat together, one for those
 //! that the threads of a simdgroup do, one for the rest. So threads that are to meet at a barrier run out of steps together.
 

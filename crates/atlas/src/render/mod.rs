@@ -33,8 +33,8 @@ pub struct MetalProgram {
     pub kernel: String,
     /// The version of Metal that it needs, as `__METAL_VERSION__` has it: fences came with 3.2.
     pub version: u32,
-    /// What its launch fails with, by the number that the kernel reports, as a [`Metal::refused`](elinvar_core::Metal::refused) does.
-    pub refusals: Vec<String>,
+    /// What its launch fails with, by the number that the kernel reports, as a [`Metal::rejected`](elinvar_core::Metal::rejected) does.
+    pub rejections: Vec<String>,
     /// What the block of parameters, the buffer after the program's own, is made of, in order.
     pub block: Vec<Field>,
     /// Whether it is for buffers that begin at multiples of 16 bytes, and for no others.
@@ -161,7 +161,7 @@ pub fn metal(verified: &Verified, aligned: bool) -> MetalProgram {
     context.kernel(&kernel, &mut text);
     let has_fence = all_functions(program).flat_map(|f| &f.body).any(|instruction| matches!(instruction, Instruction::Fence));
     let version = if has_fence { 320 } else { METAL_VERSION };
-    MetalProgram { text, kernel, version, refusals: context.faults.told, block, is_aligned }
+    MetalProgram { text, kernel, version, rejections: context.faults.told, block, is_aligned }
 }
 
 /// How many elements a shared array has, as the text says it.

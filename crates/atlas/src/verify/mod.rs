@@ -78,37 +78,37 @@ impl Verified {
     /// A grid or block with an extent of zero, more threads than the limit or than 2^32 along an axis, another block than the program
     /// demands, part of a simdgroup where threads work together, or shared memory that the program has no use for, lacks, or that is too much.
     pub fn check_launch(&self, launch: &LaunchConfig) -> Result<()> {
-        let refuse = |message: String| Err(Error::invalid_launch(format!("program {}: {message}", self.program.name)));
+        let reject = |message: String| Err(Error::invalid_launch(format!("program {}: {message}", self.program.name)));
         if launch.grid.contains(&0) || launch.block.contains(&0) {
-            return refuse(format!("a grid of {:?} blocks of {:?} threads: no extent may be zero", launch.grid, launch.block));
+            return reject(format!("a grid of {:?} blocks of {:?} threads: no extent may be zero", launch.grid, launch.block));
         }
         if launch.threads() > u128::from(self.limits.threads) {
-            return refuse(format!("a block of {} threads: {} at most", launch.threads(), self.limits.threads));
+            return reject(format!("a block of {} threads: {} at most", launch.threads(), self.limits.threads));
         }
         let too_long = |axis: &usize| u64::from(launch.grid[*axis]) * u64::from(launch.block[*axis]) > 1 << 32;
         if let Some(axis) = (0..3).find(too_long) {
-            return refuse(format!("{} blocks of {} threads along an axis: 2^32 threads at most", launch.grid[axis], launch.block[axis]));
+            return reject(format!("{} blocks of {} threads along an axis: 2^32 threads at most", launch.grid[axis], launch.block[axis]));
         }
         let blocks: u128 = launch.grid.iter().map(|&n| u128::from(n)).product();
         if blocks * launch.threads() > 1 << 48 {
-            return refuse(format!("{} threads in all: 2^48 at most", blocks * launch.threads()));
+            return reject(format!("{} threads in all: 2^48 at most", blocks * launch.threads()));
         }
         if let Some(block) = self.program.block.filter(|b| *b != launch.block) {
-            return refuse(format!("it is written for blocks of {block:?} threads, not {:?}", launch.block));
+            return reject(format!("it is written for blocks of {block:?} threads, not {:?}", launch.block));
         }
         let bytes: u64 = self.program.shared.iter().map(|s| u64::from(s.length) * s.dtype.size() as u64).sum();
         let (given, most) = (u64::from(launch.shared_memory), self.limits.shared_bytes);
         match self.program.shared.iter().find(|s| s.length == 0) {
-            None if given > 0 => return refuse(format!("{given} bytes of shared memory: it has no shared array whose length a launch gives")),
+            None if given > 0 => return reject(format!("{given} bytes of shared memory: it has no shared array whose length a launch gives")),
             Some(s) if given == 0 || !given.is_multiple_of(s.dtype.size() as u64) => {
                 let needed = format!("'{}' needs whole elements of {}, one at least", s.name, s.dtype);
-                return refuse(format!("{given} bytes of shared memory: {needed} (LaunchConfig::shared_memory, or --shared-memory)"));
+                return reject(format!("{given} bytes of shared memory: {needed} (LaunchConfig::shared_memory, or --shared-memory)"));
             }
-            _ if bytes + given > most => return refuse(format!("{} bytes of shared arrays: {most} are possible", bytes + given)),
+            _ if bytes + given > most => return reject(format!("{} bytes of shared arrays: {most} are possible", bytes + given)),
             _ => {}
         }
         if self.collective && !launch.threads().is_multiple_of(32) {
-            return refuse(format!("its threads work together in simdgroups: a block of {} threads is no multiple of 32", launch.threads()));
+            return reject(format!("its threads work together in simdgroups: a block of {} threads is no multiple of 32", launch.threads()));
         }
         Ok(())
     }

@@ -85,15 +85,15 @@ fn forms_round_trip() {
 }
 
 #[test]
-fn damaged_binaries_are_refused() {
+fn damaged_binaries_are_rejected() {
     let bytes = encode(&parse(&table(DType::F16, DType::ALL, true).text).unwrap());
-    let refused = |bytes: &[u8]| decode(bytes).unwrap_err().to_string();
-    assert!(refused(b"ELF").contains("no Atlas binary"));
-    assert!((8..bytes.len()).step_by(7).all(|end| refused(&bytes[..end]).contains("damaged")));
+    let rejected = |bytes: &[u8]| decode(bytes).unwrap_err().to_string();
+    assert!(rejected(b"ELF").contains("no Atlas binary"));
+    assert!((8..bytes.len()).step_by(7).all(|end| rejected(&bytes[..end]).contains("damaged")));
     let mut newer = bytes.clone();
     newer[4] = 3;
-    assert!(refused(&newer).contains("of version 3: this build reads version 2"));
-    // Damage that the checksum was made to fit is read or refused, and what is read is verified or refused: nothing panics.
+    assert!(rejected(&newer).contains("of version 3: this build reads version 2"));
+    // Damage that the checksum was made to fit is read or rejected, and what is read is verified or rejected: nothing panics.
     let mut verified = 0;
     for place in 8..bytes.len() - 8 {
         for value in [0, 1, 0x7f, 0xff] {

@@ -1,4 +1,4 @@
-//! The text form: what is read, what is written, what is refused and where.
+//! The text form: what is read, what is written, what is rejected and where.
 
 use elinvar_atlas::{Binary, Builder, Limits, Position, format, parse, verify};
 use elinvar_core::{Access, DType};
@@ -11,8 +11,8 @@ fn program(kernel: &str) -> String {
     )
 }
 
-/// The message for a kernel that is refused; its first line is line 12.
-fn refusal(kernel: &str) -> String {
+/// The message for a kernel that is rejected; its first line is line 12.
+fn rejection(kernel: &str) -> String {
     let parsed = parse(&program(kernel)).and_then(|program| verify(program, &Limits::default()));
     parsed.expect_err(kernel).to_string()
 }
@@ -58,7 +58,7 @@ fn what_is_wrong_is_told_with_its_place() {
         ("  a = add n ☃", "line 12, column 13: '☃' is no part of the language"),
         ("  if true", "the text ends where 'end' is expected"),
     ] {
-        let message = refusal(kernel);
+        let message = rejection(kernel);
         assert!(message.contains(told), "{kernel}\n{message}");
     }
     for (line, told) in [
@@ -121,11 +121,11 @@ fn uniform_conditions_allow_barriers() {
 }
 
 #[test]
-fn hostile_text_is_refused_quickly() {
+fn hostile_text_is_rejected_quickly() {
     let deep = "if true\n".repeat(200_000);
-    assert!(refusal(&deep).contains("the text ends"));
+    assert!(rejection(&deep).contains("the text ends"));
     let balanced = "if true\n".repeat(1000) + &"end\n".repeat(1000);
-    assert!(refusal(&balanced).contains("64 deep at most"));
+    assert!(rejection(&balanced).contains("64 deep at most"));
     let mut doubling = String::from("atlas 1\nprogram p\nfunction f0(a: f32) -> f32\nb = add a a\nreturn b\nend\n");
     for i in 1..64 {
         doubling += &format!("function f{i}(a: f32) -> f32\nb = call f{0} a\nc = call f{0} b\nreturn c\nend\n", i - 1);
@@ -133,6 +133,6 @@ fn hostile_text_is_refused_quickly() {
     let message = parse(&(doubling + "kernel\nend\n")).and_then(|p| verify(p, &Limits::default())).unwrap_err().to_string();
     assert!(message.contains("too large with its calls"), "{message}");
     let many: String = (0..5000).map(|i| format!("r{i} = position.x\n")).collect();
-    assert!(refusal(&many).contains("registers"));
-    assert!(refusal(&"i = position.x\n".repeat(70_000)).contains("too large"));
+    assert!(rejection(&many).contains("registers"));
+    assert!(rejection(&"i = position.x\n".repeat(70_000)).contains("too large"));
 }

@@ -97,10 +97,10 @@ fn examine(report: &DeviceReport, reference: &Device, full: bool) -> Result<bool
     let chosen = if full { all } else { each_kernel_once(all, device.properties()) };
     let start = Instant::now();
     let compiling = progress("kernels compiled");
-    let (kernels, refused) = compile(&chosen, device, |done, all| show(&compiling, done, all));
+    let (kernels, rejected) = compile(&chosen, device, |done, all| show(&compiling, done, all));
     compiling.finish_and_clear();
-    print_line(format!("          {kernels} kernels, {} of them do not compile, {:.1} s", refused.len(), start.elapsed().as_secs_f64()));
-    gathered(&refused).iter().for_each(|line| print_line(format!("          {line}")));
+    print_line(format!("          {kernels} kernels, {} of them do not compile, {:.1} s", rejected.len(), start.elapsed().as_secs_f64()));
+    gathered(&rejected).iter().for_each(|line| print_line(format!("          {line}")));
     let (start, mut failures) = (Instant::now(), Vec::new());
     let running = progress("cases run");
     let Tally { passed, failed } = run_suite(&chosen, device, reference, |number, placement, outcome| {
@@ -118,13 +118,13 @@ fn examine(report: &DeviceReport, reference: &Device, full: bool) -> Result<bool
     if failures.len() > SHOWN {
         print_line(format!("          and {} more", failures.len() - SHOWN));
     }
-    Ok(refused.is_empty() && failed == 0)
+    Ok(rejected.is_empty() && failed == 0)
 }
 
 /// What does not compile, each message once: kernels share files, and so what is wrong in them.
-fn gathered(refused: &[Error]) -> Vec<String> {
+fn gathered(rejected: &[Error]) -> Vec<String> {
     let mut messages: Vec<(String, Vec<String>)> = Vec::new();
-    for error in refused {
+    for error in rejected {
         let text = error.to_string();
         let (kernel, message) = text.split_once(": ").unwrap_or(("", &text));
         match messages.iter_mut().find(|(known, _)| known == message) {
@@ -205,11 +205,11 @@ mod tests {
 
     #[test]
     fn every_kernel_that_does_not_compile_is_reported_and_each_reason_once() {
-        let refused = |number: usize| match number % 3 {
+        let rejected = |number: usize| match number % 3 {
             0 => Error::compile_failed(format!("k{number}: shared.metal:3:1: error: no such type")),
             _ => Error::compile_failed(format!("k{number}: own{number}.metal:1:1: error: no such function")),
         };
-        let lines = gathered(&(0..30).map(refused).collect::<Vec<_>>());
+        let lines = gathered(&(0..30).map(rejected).collect::<Vec<_>>());
         assert_eq!(lines.len(), 21, "{lines:?}");
         assert_eq!(lines[0], "k0 and 9 more: shared.metal:3:1: error: no such type");
         assert_eq!(lines[1], "k1: own1.metal:1:1: error: no such function");

@@ -78,7 +78,7 @@ fn cuda(metal: &render::MetalProgram, program: &Program) -> Result<String> {
     let text = msl::preprocess(&program.name, &metal.text, &[("EXACT_BFLOAT", "1")], &MetalHeaders)?;
     let buffers = program.parameters.iter().filter(|p| p.access.is_some()).count() as u32;
     let inline = (metal.block_bytes() > 0).then_some(buffers);
-    let entry = CudaEntry { kernel: &metal.kernel, inline: inline.as_slice(), early: None };
+    let entry = CudaEntry { kernel: &metal.kernel, inline: inline.as_slice(), prefetched: None };
     let lowered = Module::read(&text)?.lower_for_cuda(&[entry], Threadgroups::Uniform)?;
     Ok(lowered.text)
 }

@@ -83,16 +83,16 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
 
 /// The prompt, if one was given.
 fn text(args: &GenerateArgs) -> Result<Option<String>> {
-    let refuse = |what: String| move |e| Error::with_source(ErrorKind::Io, what, e);
+    let reject = |what: String| move |e| Error::with_source(ErrorKind::Io, what, e);
     let text = match (&args.prompt, &args.prompt_file) {
         (None, None) => return Ok(None),
         (Some(dash), _) if dash == "-" => {
             let mut text = String::new();
-            stdin().read_to_string(&mut text).map_err(refuse("cannot read the prompt from standard input".into()))?;
+            stdin().read_to_string(&mut text).map_err(reject("cannot read the prompt from standard input".into()))?;
             text
         }
         (Some(prompt), _) => prompt.clone(),
-        (None, Some(file)) => fs::read_to_string(file).map_err(refuse(format!("cannot read the prompt from {}", file.display())))?,
+        (None, Some(file)) => fs::read_to_string(file).map_err(reject(format!("cannot read the prompt from {}", file.display())))?,
     };
     if text.is_empty() {
         return Err(Error::invalid_argument("the prompt is empty: give a text, or leave it out and the model begins by itself"));

@@ -47,12 +47,12 @@ pub(crate) struct LaunchArgs {
     device: DeviceArgs,
 }
 
-/// Fails with what Apple's compiler would refuse.
+/// Fails with what Apple's compiler would reject.
 #[cfg(target_os = "linux")]
-fn refuse(lints: &[Lint]) -> Result<()> {
+fn reject(lints: &[Lint]) -> Result<()> {
     let Some(first) = lints.first() else { return Ok(()) };
     let others = if lints.len() > 1 { format!(" (and {} others: see `elinvar check`)", lints.len() - 1) } else { String::new() };
-    Err(Error::compile_failed(format!("{first}{others}; Apple's compiler would refuse it: --run-anyway launches it all the same")))
+    Err(Error::compile_failed(format!("{first}{others}; Apple's compiler would reject it: --run-anyway launches it all the same")))
 }
 
 /// Whether the buffers hold what is expected.
@@ -119,7 +119,7 @@ fn launch(args: &LaunchArgs) -> Result<Launched> {
     let name = args.kernel.kernel(library.module())?;
     #[cfg(target_os = "linux")]
     if executor.properties().kind == DeviceKind::MetalSim && !args.kernel.run_anyway {
-        refuse(&Judge::open(None)?.judge(library.module(), &[name], args.kernel.metal_version)?)?;
+        reject(&Judge::open(None)?.judge(library.module(), &[name], args.kernel.metal_version)?)?;
     }
     // Before the kernel, with which a process may lose the right to read files.
     let contents = kernel::contents(&args.kernel.buffer, args.kernel.seed)?;

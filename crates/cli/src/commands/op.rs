@@ -169,11 +169,11 @@ mod tests {
     #[test]
     fn errors_name_the_operator_once() {
         let (softmax, executor) = (find("softmax").unwrap(), Executor::new_auto().unwrap());
-        let refused = |x: Tensor| {
+        let rejected = |x: Tensor| {
             let operator = softmax.operator([("axis", "3")]).unwrap();
             of(softmax, executor.apply(operator.into(), &[Some(&x)]).unwrap_err()).to_string()
         };
-        assert_eq!(refused(executor.tensor(&[2], &[1i8, 2]).unwrap()), "softmax: x is i8: f32, f16 or bf16 expected");
-        assert!(refused(executor.tensor(&[2], &[1.0f32, 2.0]).unwrap()).starts_with("softmax: axis 3"));
+        assert_eq!(rejected(executor.tensor(&[2], &[1i8, 2]).unwrap()), "softmax: x is i8: f32, f16 or bf16 expected");
+        assert!(rejected(executor.tensor(&[2], &[1.0f32, 2.0]).unwrap()).starts_with("softmax: axis 3"));
     }
 }

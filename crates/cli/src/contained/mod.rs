@@ -62,15 +62,15 @@ impl Parent {
 /// To be called before this process has a second thread.
 ///
 /// # Errors
-/// The system refuses a process; a file cannot be written.
+/// The system rejects a process; a file cannot be written.
 pub(crate) fn run(source: &Path, limit: Duration, files: &[Option<&Path>], work: impl FnOnce(&mut Parent) -> Result<bool>) -> Result<Outcome> {
-    let refused = |cause| Error::with_source(ErrorKind::Io, "cannot start a process for the kernel", cause);
+    let rejected = |cause| Error::with_source(ErrorKind::Io, "cannot start a process for the kernel", cause);
     let watch = Watch::new(running_threadgroup()?, limit);
-    let (ours, theirs) = UnixStream::pair().map_err(refused)?;
+    let (ours, theirs) = UnixStream::pair().map_err(rejected)?;
     let parent = std::process::id();
     // SAFETY: this process has one thread, so that the other one can do all that this one could.
     match unsafe { libc::fork() } {
-        -1 => Err(refused(std::io::Error::last_os_error())),
+        -1 => Err(rejected(std::io::Error::last_os_error())),
         0 => {
             drop(ours);
             child(Parent(File::from(OwnedFd::from(theirs))), parent, work)
@@ -113,7 +113,7 @@ fn child(mut parent: Parent, parent_id: u32, work: impl FnOnce(&mut Parent) -> R
 fn own_group(parent: u32) {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let nothing = File::open("/dev/null");
-    // SAFETY: calls of the system on this process alone. What is refused costs a way to end it sooner.
+    // SAFETY: calls of the system on this process alone. What is rejected costs a way to end it sooner.
     unsafe {
         libc::setpgid(0, 0);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);

@@ -60,7 +60,7 @@ pub(crate) struct KernelArgs {
     /// Version of Metal that the text is compiled as, the value of __METAL_VERSION__: 310 is Metal 3.1. Its rules judge the text
     #[arg(long, default_value_t = METAL_VERSION)]
     pub(crate) metal_version: u32,
-    /// Run it on the simulator though Apple's compiler would refuse it
+    /// Run it on the simulator though Apple's compiler would reject it
     #[arg(long)]
     pub(crate) run_anyway: bool,
     /// Let products and sums be contracted, as Metal's fast math does

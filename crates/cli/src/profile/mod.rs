@@ -29,10 +29,10 @@ impl ProfileArgs {
     /// The folder or the file cannot be made or written.
     pub(crate) fn open(&self) -> Result<Option<PathBuf>> {
         let Some(folder) = &self.profile else { return Ok(None) };
-        let refused = |what: &PathBuf, cause| Error::with_source(ErrorKind::Io, format!("--profile: cannot write {}", what.display()), cause);
-        fs::create_dir_all(folder).map_err(|cause| refused(folder, cause))?;
+        let rejected = |what: &PathBuf, cause| Error::with_source(ErrorKind::Io, format!("--profile: cannot write {}", what.display()), cause);
+        fs::create_dir_all(folder).map_err(|cause| rejected(folder, cause))?;
         let file = folder.join("trace.json");
-        File::create(&file).map_err(|cause| refused(&file, cause))?;
+        File::create(&file).map_err(|cause| rejected(&file, cause))?;
         Ok(Some(file))
     }
 
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_written_is_refused() {
+    fn a_folder_that_cannot_be_written_is_rejected() {
         let folder = std::env::temp_dir().join(format!("elinvar-profile-{}", std::process::id()));
         let open = |folder: &std::path::Path| ProfileArgs { profile: Some(folder.to_owned()) }.open();
         let file = open(&folder.join("deep")).unwrap().unwrap();

@@ -156,29 +156,29 @@ fn what_cannot_be_checked_is_one_line_and_exit_code_two() {
     let broken = folder.join("broken.metal");
     fs::write(&broken, "#include <metal_stdlib>\nusing namespace metal;\nkernel void k(device float* x [[buffer(0)]]) {\n    x[0] = y;\n}\n")
         .unwrap();
-    let refusal = |arguments: &[&str], wanted: &str| {
+    let rejection = |arguments: &[&str], wanted: &str| {
         let (code, out, err) = check(arguments);
         assert_eq!((code, out.as_str()), (2, ""), "{arguments:?}: {err}");
         assert!(err.contains(wanted) && !err.contains("panicked"), "{arguments:?}: {err}");
     };
     let (code, out, err) = check(&[broken.to_str().unwrap(), "--buffer", "x=f32:1", "--run-anyway"]);
     assert!(code == 2 && out.contains("broken.metal:4: use of undeclared identifier 'y'") && err.contains("broken.metal:4"), "{out}{err}");
-    refusal(&with(SCALE, &["-I", "no/such/folder"]), "-I no/such/folder: no such folder");
-    refusal(&["nowhere.metal"], "nowhere.metal");
-    refusal(&[FILE], "choose one with --kernel");
-    refusal(&with(&["--kernel", "scalar"], &[]), "scalar");
-    refusal(&with(&["--kernel", "scale", "--buffer", "x=f32:4", "--value", "n=u32:4"], &[]), "`out`, is missing");
-    refusal(&with(SCALE, &["--buffer", "z=f32:4"]), "no parameter `z`: it takes x, out, n");
-    refusal(&with(SCALE, &["--value", "n=u32:4"]), "'n' is given twice");
-    refusal(&with(&["--kernel", "scale", "--grid", "0"], &[]), "at least 1");
-    refusal(&with(SCALE, &["--constant", "negated=true"]), "negate (0)");
-    refusal(&with(SCALE, &["--outputs", "z"]), "no parameter `z`");
-    refusal(&with(SCALE, &["--expect", "z=f32:250:1"]), "--expect z: no --buffer of that name");
-    refusal(&with(SCALE, &["--expect", "out=f32:25:1"]), "the buffer holds 250 elements of f32, expected are 25 elements of f32");
+    rejection(&with(SCALE, &["-I", "no/such/folder"]), "-I no/such/folder: no such folder");
+    rejection(&["nowhere.metal"], "nowhere.metal");
+    rejection(&[FILE], "choose one with --kernel");
+    rejection(&with(&["--kernel", "scalar"], &[]), "scalar");
+    rejection(&with(&["--kernel", "scale", "--buffer", "x=f32:4", "--value", "n=u32:4"], &[]), "`out`, is missing");
+    rejection(&with(SCALE, &["--buffer", "z=f32:4"]), "no parameter `z`: it takes x, out, n");
+    rejection(&with(SCALE, &["--value", "n=u32:4"]), "'n' is given twice");
+    rejection(&with(&["--kernel", "scale", "--grid", "0"], &[]), "at least 1");
+    rejection(&with(SCALE, &["--constant", "negated=true"]), "negate (0)");
+    rejection(&with(SCALE, &["--outputs", "z"]), "no parameter `z`");
+    rejection(&with(SCALE, &["--expect", "z=f32:250:1"]), "--expect z: no --buffer of that name");
+    rejection(&with(SCALE, &["--expect", "out=f32:25:1"]), "the buffer holds 250 elements of f32, expected are 25 elements of f32");
 }
 
 #[test]
-fn what_apples_compiler_would_refuse_is_told() {
+fn what_apples_compiler_would_reject_is_told() {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unqualified.metal");
     fs::write(&file, "#include <metal_stdlib>\nusing namespace metal;\nkernel void k(device float* x [[buffer(0)]]) {\n    float* y = &x[0];\n    y[0] = double(1);\n}\n").unwrap();
     let run = [file.to_str().unwrap(), "--threadgroup", "1", "--buffer", "x=f32:1"];

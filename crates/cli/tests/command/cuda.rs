@@ -77,7 +77,7 @@ fn a_device_that_does_not_open_says_why_and_auto_takes_the_cpu() {
 }
 
 #[test]
-fn a_model_that_does_not_fit_is_refused_or_computed_on_the_cpu() {
+fn a_model_that_does_not_fit_is_rejected_or_computed_on_the_cpu() {
     let (code, out, err) = elinvar("free=1000000", GENERATE);
     assert!(
         code == 0 && !out.is_empty() && err.starts_with("cuda has 976.6 KiB free, ") && err.trim_end().ends_with("computing on the cpu"),
@@ -126,7 +126,7 @@ fn a_profile_has_the_times_that_cupti_gives() {
 }
 
 #[test]
-fn a_profile_without_cupti_is_refused_before_the_run() {
+fn a_profile_without_cupti_is_rejected_before_the_run() {
     for (fault, reason) in [("cupti=/nowhere/libcupti.so", "pip install nvidia-cuda-cupti"), ("cupti=39", "starting: said by the fake (error 39)")] {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("profile-none");
         let (code, out, err) = elinvar(fault, &[LAUNCH, &["--device", "cuda", "--profile", folder.to_str().unwrap()]].concat());

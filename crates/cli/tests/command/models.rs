@@ -19,7 +19,7 @@ fn stdout(arguments: &[&str]) -> String {
 }
 
 /// The one-line error of a command that must fail.
-fn refusal(arguments: &[&str]) -> String {
+fn rejection(arguments: &[&str]) -> String {
     let output = elinvar(arguments);
     assert!(!output.status.success(), "{arguments:?} succeeded");
     assert!(output.stdout.is_empty(), "{arguments:?} printed a result");
@@ -141,7 +141,7 @@ fn devices_are_listed() {
 }
 
 #[test]
-fn bad_input_is_refused_in_one_line_and_leaves_nothing_half_written() {
+fn bad_input_is_rejected_in_one_line_and_leaves_nothing_half_written() {
     let folder = scratch("bad");
     let output = folder.join("out.safetensors");
     let out = text(&output);
@@ -162,21 +162,21 @@ fn bad_input_is_refused_in_one_line_and_leaves_nothing_half_written() {
         (&["op", "softmax", "--input", "/nowhere.safetensors", "--output", out], "cannot read /nowhere.safetensors"),
     ];
     for (arguments, expected) in cases {
-        let message = refusal(arguments);
+        let message = rejection(arguments);
         assert!(message.contains(expected), "{arguments:?}: {message}");
         assert!(!output.exists());
     }
     let damaged = folder.join("damaged.safetensors");
     fs::write(&damaged, [200, 0, 0, 0, 0, 0, 0, 0, b'{']).unwrap();
-    assert!(refusal(&["op", "softmax", "--input", text(&damaged), "--output", out]).contains("damaged.safetensors"));
+    assert!(rejection(&["op", "softmax", "--input", text(&damaged), "--output", out]).contains("damaged.safetensors"));
     let mismatched = folder.join("mismatched.safetensors");
     save(&mismatched, &[("a", Dtype::F32, &[2], vec![0; 8]), ("b", Dtype::F32, &[3], vec![0; 12])]);
-    assert!(refusal(&["op", "add", "--input", text(&mismatched), "--output", out]).contains("do not broadcast"));
+    assert!(rejection(&["op", "add", "--input", text(&mismatched), "--output", out]).contains("do not broadcast"));
     assert!(!output.exists());
 }
 
 #[test]
-fn a_damaged_model_folder_is_refused_with_the_file_and_the_tensor() {
+fn a_damaged_model_folder_is_rejected_with_the_file_and_the_tensor() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/shakespeare");
     let copy = |name: &str| {
         let folder = scratch(name);
@@ -188,15 +188,15 @@ fn a_damaged_model_folder_is_refused_with_the_file_and_the_tensor() {
     let truncated = copy("truncated");
     let weights = fs::read(truncated.join("model.safetensors")).unwrap();
     fs::write(truncated.join("model.safetensors"), &weights[..weights.len() / 2]).unwrap();
-    assert!(refusal(&["generate", "A", "--model", text(&truncated)]).contains("model.safetensors"));
+    assert!(rejection(&["generate", "A", "--model", text(&truncated)]).contains("model.safetensors"));
     let contradictory = copy("contradictory");
     let config = fs::read_to_string(contradictory.join("config.json")).unwrap();
     fs::write(contradictory.join("config.json"), config.replace("\"hidden_size\": 256", "\"hidden_size\": 512")).unwrap();
-    let message = refusal(&["generate", "A", "--model", text(&contradictory)]);
+    let message = rejection(&["generate", "A", "--model", text(&contradictory)]);
     assert!(message.contains("tensor 'model.") && message.contains("[2048, 512]"), "{message}");
     let huge = copy("huge");
     fs::write(huge.join("config.json"), config.replace("\"max_position_embeddings\": 512", "\"max_position_embeddings\": 200000000")).unwrap();
-    let message = refusal(&["generate", "A", "--model", text(&huge), "--context", "200000000"]);
+    let message = rejection(&["generate", "A", "--model", text(&huge), "--context", "200000000"]);
     assert!(message.contains("the model needs") && message.contains("free"), "{message}");
 }
 

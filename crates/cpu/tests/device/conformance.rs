@@ -93,10 +93,10 @@ impl Backend for Late {
 fn what_does_not_compile_is_told_also_by_devices_that_only_begin() {
     let chosen: Vec<_> = conformance::cases().into_iter().filter(|case| case.name().starts_with("Softmax")).collect();
     let outcome = |succeeds| {
-        let (kernels, refused) = conformance::compile(&chosen, &Device::new(Late(NullBackend::new(), succeeds)), |_, _| {});
-        (kernels, refused.len())
+        let (kernels, rejected) = conformance::compile(&chosen, &Device::new(Late(NullBackend::new(), succeeds)), |_, _| {});
+        (kernels, rejected.len())
     };
-    let (kernels, refused) = outcome(false);
-    assert!(kernels > 0 && refused == kernels, "{kernels} kernels, {refused} refused");
+    let (kernels, rejected) = outcome(false);
+    assert!(kernels > 0 && rejected == kernels, "{kernels} kernels, {rejected} rejected");
     assert_eq!(outcome(true), (kernels, 0));
 }

@@ -156,7 +156,7 @@ fn adopted_memory_is_read_in_place() {
 }
 
 #[test]
-fn more_memory_than_there_is_is_refused() {
+fn more_memory_than_there_is_is_rejected() {
     let error = device().allocate_dedicated(1 << 50).unwrap_err();
     assert!(error.is_out_of_memory(), "{error:?}");
 }

@@ -17,7 +17,7 @@ pub(crate) fn kernel(name: &'static str) -> Arc<KernelSource> {
         version: elinvar_core::METAL_VERSION,
         buffers: vec![0, 1],
         threadgroup: Vec::new(),
-        refusals: Vec::new(),
+        rejections: Vec::new(),
         registers: None,
     };
     let (key, parameters) = (KernelKey::new(name, &[]), vec![Parameter::read("x", DType::U32), Parameter::write("out", DType::U32)]);

@@ -91,15 +91,15 @@ mod tests {
     #[test]
     fn a_gpu_that_is_here_and_does_not_open_is_named_with_the_reason() {
         const GPUS: &[BackendType] = &[BackendType::Metal(0), BackendType::Cuda(0)];
-        let refused = |backend| Err(Error::device_unavailable(format!("no {backend} today")));
-        let only_cuda = |backend| if backend == BackendType::Cuda(0) { Ok(()) } else { refused(backend) };
+        let rejected = |backend| Err(Error::device_unavailable(format!("no {backend} today")));
+        let only_cuda = |backend| if backend == BackendType::Cuda(0) { Ok(()) } else { rejected(backend) };
         let is_metal = |backend| backend == BackendType::Metal(0);
         let reason = |opened: Result<(Option<()>, Option<String>)>| opened.unwrap().1.unwrap_or_default();
-        assert_eq!(reason(first_open(GPUS, is_metal, refused)), "computing on the cpu, as metal is not available: no metal today");
+        assert_eq!(reason(first_open(GPUS, is_metal, rejected)), "computing on the cpu, as metal is not available: no metal today");
         assert_eq!(reason(first_open(GPUS, is_metal, only_cuda)), "computing on the cuda, as metal is not available: no metal today");
         let both = "computing on the cpu, as metal is not available: no metal today; cuda is not available: no cuda today";
-        assert_eq!(reason(first_open(GPUS, |_| true, refused)), both);
-        assert_eq!(first_open(GPUS, |_| false, refused).unwrap(), (None, None));
+        assert_eq!(reason(first_open(GPUS, |_| true, rejected)), both);
+        assert_eq!(first_open(GPUS, |_| false, rejected).unwrap(), (None, None));
         assert_eq!(first_open(GPUS, |_| false, only_cuda).unwrap(), (Some(()), None));
         let no_capture = |_| Err::<(), _>(Error::invalid_argument("no capture"));
         assert!(first_open(GPUS, |_| true, no_capture).unwrap_err().is_invalid_argument());

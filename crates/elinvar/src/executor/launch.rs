@@ -23,7 +23,7 @@ impl Executor {
     /// ```
     ///
     /// # Errors
-    /// What the operator refuses, tensors of another device or another recorder, or out of memory.
+    /// What the operator rejects, tensors of another device or another recorder, or out of memory.
     pub fn apply(&self, operator: Arc<dyn Operator>, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>> {
         self.launch(operator, inputs, None)
     }

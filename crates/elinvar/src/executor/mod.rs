@@ -46,7 +46,7 @@ impl Executor {
     /// ```
     ///
     /// # Errors
-    /// The operating system refuses the threads.
+    /// The operating system rejects the threads.
     pub fn new_cpu(threads: NonZeroUsize) -> Result<Self> {
         Ok(Self::from_device(Device::new(CpuBackend::new(Some(threads))?)))
     }

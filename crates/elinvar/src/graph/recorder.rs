@@ -181,7 +181,7 @@ impl Shared {
     /// Adds an operator; its results go to `into`, if that is given, else to tensors that get their memory when the recorder ends.
     ///
     /// # Errors
-    /// What the operator refuses; the recorder ended; or a tensor of another recorder.
+    /// What the operator rejects; the recorder ended; or a tensor of another recorder.
     pub(crate) fn operator(
         self: &Arc<Self>,
         executor: &Executor,

@@ -1,7 +1,7 @@
 //! The end of a decoding step, on the device.
 
 use elinvar_core::Result;
-use elinvar_kernels::{greedy::Greedy, sample::Sample};
+use elinvar_kernels::{sample::Sample, sample_argmax::SampleArgmax};
 
 use crate::Tensor;
 
@@ -12,18 +12,18 @@ impl Tensor {
     /// ```
     /// # let executor = elinvar::Executor::new_auto()?;
     /// let (state, logits) = (executor.tensor(&[2], &[9i32, 4])?, executor.tensor(&[1, 3], &[0.5f32, 2.0, -1.0])?);
-    /// state.greedy(&logits)?;
+    /// state.sample_argmax(&logits)?;
     /// assert_eq!(state.to_vec::<i32>()?, [1, 5]);
     /// # Ok::<(), elinvar::Error>(())
     /// ```
     ///
     /// # Errors
     /// Shapes or types that do not fit. A logit that is no number is reported when something is read.
-    pub fn greedy(&self, logits: &Tensor) -> Result<()> {
-        self.update(Greedy, &[Some(logits)])
+    pub fn sample_argmax(&self, logits: &Tensor) -> Result<()> {
+        self.update(SampleArgmax, &[Some(logits)])
     }
 
-    /// As [`Tensor::greedy`], but the token is drawn, as `factors` and `numbers` say: see [`elinvar_kernels::sample`].
+    /// As [`Tensor::sample_argmax`], but the token is drawn, as `factors` and `numbers` say: see [`elinvar_kernels::sample`].
     ///
     /// ```
     /// # let executor = elinvar::Executor::new_auto()?;
@@ -36,7 +36,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// As [`Tensor::greedy`].
+    /// As [`Tensor::sample_argmax`].
     pub fn sample(&self, logits: &Tensor, factors: &Tensor, numbers: &Tensor) -> Result<()> {
         self.update(Sample, &[Some(logits), Some(factors), Some(numbers)])
     }

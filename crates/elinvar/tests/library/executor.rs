@@ -88,7 +88,7 @@ fn results_dropped_inside_a_recording_share_memory() {
 }
 
 #[test]
-fn reading_while_recording_is_refused_and_leaves_nothing_behind() {
+fn reading_while_recording_is_rejected_and_leaves_nothing_behind() {
     let executor = cpu();
     let x = executor.tensor(&[1], &[1.0f32]).unwrap();
     let error = executor.record(|recorded| x.on(recorded)?.exp()?.to_vec::<f32>()).map(|_| ()).unwrap_err();
@@ -190,14 +190,14 @@ fn caches_take_what_rope_and_append_would_write() {
     let cache = || executor.zeros(DType::F16, &[2, 5, 8]).unwrap();
     let (keys, values, queries) = (row(0.7, 2), row(1.3, 2), row(2.1, 6));
     let [k, v, k_apart, v_apart] = [cache(), cache(), cache(), cache()];
-    let turned = queries.rope(&positions, &frequencies).unwrap().to_bytes().unwrap();
+    let rotated = queries.rope(&positions, &frequencies).unwrap().to_bytes().unwrap();
     k_apart.kv_append(&keys.rope(&positions, &frequencies).unwrap(), &positions).unwrap();
     v_apart.kv_append(&values, &positions).unwrap();
     k.rope_append(&keys, &positions, &frequencies, Some((&v, &values)), Some(&queries)).unwrap();
     for (found, expected) in [(&k, &k_apart), (&v, &v_apart)] {
         assert_eq!(found.to_bytes().unwrap(), expected.to_bytes().unwrap());
     }
-    assert_eq!(queries.to_bytes().unwrap(), turned);
+    assert_eq!(queries.to_bytes().unwrap(), rotated);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn greedy_steps_follow_each_other_on_the_device() {
     let executor = cpu();
     let state = executor.tensor(&[2], &[9i32, 4]).unwrap();
     let logits = executor.tensor(&[1, 5], &[0.5f32, 2.0, -1.0, 2.0, 1.0]).unwrap();
-    let (recording, ()) = executor.record(|recorded| state.on(recorded)?.greedy(&logits)).unwrap();
+    let (recording, ()) = executor.record(|recorded| state.on(recorded)?.sample_argmax(&logits)).unwrap();
     executor.replay(&recording).unwrap();
     let first = state.read_later().unwrap();
     executor.replay(&recording).unwrap();

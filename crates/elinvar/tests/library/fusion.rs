@@ -439,15 +439,15 @@ fn views_of_results_are_of_their_elements() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_when_it_is_recorded() {
+fn what_does_not_fit_is_rejected_when_it_is_recorded() {
     let (executor, other) = (cpu(), cpu());
     let x = executor.tensor(&[2], &[1f32, 2.0]).unwrap();
     let half = x.cast(DType::F16).unwrap();
-    let refused = |body: &dyn Fn(Tensor) -> Result<Tensor>| executor.fuse(|recorded| body(x.on(recorded)?)).map(drop).unwrap_err().to_string();
-    assert_eq!(refused(&|x| x.exp()?.add(&half)), "operator 1 of a recording: add: b is f16, a f32: they must have one type");
-    assert!(refused(&|x| x.exp()?.add(&executor.tensor(&[3], &[0f32; 3])?)).contains("broadcast"));
-    assert!(refused(&|x| x.add(&other.tensor(&[2], &[0f32; 2])?)).contains("different devices"));
-    assert!(refused(&|_| other.record(|recorded| x.on(recorded)?.exp()).map(|(_, y)| y)).contains("different devices"));
+    let rejected = |body: &dyn Fn(Tensor) -> Result<Tensor>| executor.fuse(|recorded| body(x.on(recorded)?)).map(drop).unwrap_err().to_string();
+    assert_eq!(rejected(&|x| x.exp()?.add(&half)), "operator 1 of a recording: add: b is f16, a f32: they must have one type");
+    assert!(rejected(&|x| x.exp()?.add(&executor.tensor(&[3], &[0f32; 3])?)).contains("broadcast"));
+    assert!(rejected(&|x| x.add(&other.tensor(&[2], &[0f32; 2])?)).contains("different devices"));
+    assert!(rejected(&|_| other.record(|recorded| x.on(recorded)?.exp()).map(|(_, y)| y)).contains("different devices"));
     // An error leaves nothing behind.
     let y = x.add(&x).unwrap();
     assert_eq!(y.to_vec::<f32>().unwrap(), [2.0, 4.0]);
@@ -478,15 +478,15 @@ fn recorders_live_side_by_side_and_on_any_thread() {
 }
 
 #[test]
-fn a_recorder_that_ended_or_was_dropped_is_refused() {
+fn a_recorder_that_ended_or_was_dropped_is_rejected() {
     let executor = cpu();
     let x = executor.tensor(&[2], &[1f32, 2.0]).unwrap();
     let recorder = Recorder::new(&executor);
     let (handle, moved) = (recorder.executor().clone(), x.on(recorder.executor()).unwrap());
     let y = moved.exp().unwrap();
     recorder.finish().unwrap();
-    let refused = handle.apply(Arc::new(elinvar::kernels::copy::Copy), &[Some(&x)]).map(drop).unwrap_err().to_string();
-    assert!(refused.contains("the recorder of this executor ended"), "{refused}");
+    let rejected = handle.apply(Arc::new(elinvar::kernels::copy::Copy), &[Some(&x)]).map(drop).unwrap_err().to_string();
+    assert!(rejected.contains("the recorder of this executor ended"), "{rejected}");
     // Its results, and what was moved to it, are tensors as others are.
     y.add(&moved.exp().unwrap()).unwrap().to_vec::<f32>().unwrap();
     let recorder = Recorder::new(&executor);
@@ -512,10 +512,10 @@ fn results_go_into_tensors_that_exist() {
         executor.record(|recorded| recorded.apply_into(add(), &[Some(&x.slice(0, 0, 1, 1)?), Some(&x.slice(0, 0, 1, 1)?)], &[&row])).unwrap();
     executor.replay(&recording).unwrap().wait().unwrap();
     assert_eq!(y.to_vec::<f32>().unwrap(), [2.0, 4.0, 2.0, 4.0]);
-    let refused = |target: &Tensor| executor.apply_into(add(), &[Some(&x), Some(&x)], &[target]).unwrap_err().to_string();
-    assert!(refused(&row).contains("the result is f32[2, 2]") && refused(&x).contains("shares memory"));
-    assert!(refused(&y.transpose(0, 1).unwrap()).contains("a view with gaps"));
-    assert!(refused(&y.cast(DType::F16).unwrap()).contains("f16"));
+    let rejected = |target: &Tensor| executor.apply_into(add(), &[Some(&x), Some(&x)], &[target]).unwrap_err().to_string();
+    assert!(rejected(&row).contains("the result is f32[2, 2]") && rejected(&x).contains("shares memory"));
+    assert!(rejected(&y.transpose(0, 1).unwrap()).contains("a view with gaps"));
+    assert!(rejected(&y.cast(DType::F16).unwrap()).contains("f16"));
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn launches_over_threads_run_no_other_threads() {
 #[test]
 fn what_a_kernel_does_not_take_is_told_by_name() {
     let executor = Executor::new_with_backend(BackendType::MetalSim).unwrap();
-    let library = executor.compile_metal(&source("refused")).unwrap();
+    let library = executor.compile_metal(&source("rejected")).unwrap();
     assert!(library.kernel("lines", &[]).err().unwrap().to_string().contains("line"));
     assert!(library.kernel("line", &[("negate", ConstantValue::Int(1))]).err().unwrap().to_string().contains("bool"));
     assert!(library.kernel("line", &[("negated", ConstantValue::Bool(true))]).err().unwrap().to_string().contains("negate"));

@@ -135,7 +135,7 @@ fn results_go_into_tensors_and_back_in_place() {
     assert_eq!(values(&y), [0.0, -3.0, 2.0, 1.0, 2.0, 3.0]);
     x.add_(&x).unwrap();
     assert_eq!(values(&x), [2.0, -4.0, 6.0, -8.0, 10.0, -12.0]);
-    // What cannot take the result is refused and stays as it was.
+    // What cannot take the result is rejected and stays as it was.
     let row = executor.tensor(&[3], &[1f32, 2.0, 3.0]).unwrap();
     assert!(row.add_(&x).unwrap_err().to_string().contains("the result is f32[2, 3]"));
     assert!(x.transpose(0, 1).unwrap().relu_().unwrap_err().to_string().contains("a view with gaps"));
@@ -196,13 +196,13 @@ fn the_host_changes_values_where_they_lie_or_in_a_copy() {
             assert_eq!(tensor.i(0).unwrap().with_values_mut(|row: &mut [f32]| row.len()).unwrap(), 2);
             tensor.copy_from(&executor.tensor(&[4], &[1f32, 2.0, 3.0, 4.0]).unwrap()).unwrap();
         }
-        let refused = |result: elinvar::Result<()>| result.unwrap_err().to_string();
-        assert!(refused(x.with_values_mut(|_: &mut [i32]| ())).contains("cannot change values of i32"));
-        assert!(refused(x.transpose(0, 1).unwrap().with_values_mut(|_: &mut [f32]| ())).contains("row-major"));
+        let rejected = |result: elinvar::Result<()>| result.unwrap_err().to_string();
+        assert!(rejected(x.with_values_mut(|_: &mut [i32]| ())).contains("cannot change values of i32"));
+        assert!(rejected(x.transpose(0, 1).unwrap().with_values_mut(|_: &mut [f32]| ())).contains("row-major"));
         let adopted = executor.adopt(DType::U8, &[2], elinvar::HostMemory::new(std::sync::Arc::new(vec![1u8, 2]))).unwrap();
-        assert!(refused(adopted.with_values_mut(|_: &mut [u8]| ())).contains("read-only"));
+        assert!(rejected(adopted.with_values_mut(|_: &mut [u8]| ())).contains("read-only"));
         let recorded = executor.record(|recorded| x.on(recorded)?.with_values_mut(|_: &mut [f32]| ())).map(drop);
-        assert!(refused(recorded).contains("while recording"));
+        assert!(rejected(recorded).contains("while recording"));
     }
 }
 

@@ -164,27 +164,27 @@ fn functions_of_every_bfloat_are_rounded_like_those_of_f32() {
 }
 
 #[test]
-fn a_launch_that_does_not_fit_is_refused_before_it_starts() {
+fn a_launch_that_does_not_fit_is_rejected_before_it_starts() {
     let executor = cpu();
     let kernel = executor.compile_program(atlas::parse(example!("saxpy")).unwrap()).unwrap();
     let (x, bytes) = (executor.tensor(&[8], &[0f32; 8]).unwrap(), executor.tensor(&[8], &[0u8; 8]).unwrap());
     let (a, n) = (ProgramArgument::Scalar(Constant::f32(1.0)), ProgramArgument::Scalar(Constant::u32(8)));
     let tensor = ProgramArgument::Tensor;
     let launch = LaunchConfig::linear(8, 32);
-    let refused = |launch: &LaunchConfig, arguments: &[(&str, ProgramArgument<'_>)], told: &str| {
+    let rejected = |launch: &LaunchConfig, arguments: &[(&str, ProgramArgument<'_>)], told: &str| {
         let message = kernel.launch(launch, arguments).unwrap_err().to_string();
         assert!(message.contains(told), "{message}");
     };
     let y = executor.tensor(&[8], &[0f32; 8]).unwrap();
     let whole = [("x", tensor(&x)), ("y", tensor(&y)), ("a", a), ("n", n)];
-    refused(&launch, &whole[..3], "'n' (u32) is not given");
-    refused(&launch, &[whole[0], ("y", tensor(&bytes)), whole[2], whole[3]], "'y' is a buffer of f32, the tensor has u8");
-    refused(&launch, &[whole[0], whole[1], ("a", n), whole[3]], "'a' is a scalar of f32");
-    refused(&launch, &[whole[0], whole[1], whole[2], whole[3], ("z", a)], "there is no parameter 'z'");
-    refused(&launch, &[whole[0], whole[0]], "'x' is given twice");
-    refused(&launch, &[whole[0], ("y", tensor(&x)), whole[2], whole[3]], "overlaps");
-    refused(&LaunchConfig { grid: [0, 1, 1], ..launch }, &whole, "no extent may be zero");
-    refused(&LaunchConfig { block: [2048, 1, 1], ..launch }, &whole, "1024 at most");
+    rejected(&launch, &whole[..3], "'n' (u32) is not given");
+    rejected(&launch, &[whole[0], ("y", tensor(&bytes)), whole[2], whole[3]], "'y' is a buffer of f32, the tensor has u8");
+    rejected(&launch, &[whole[0], whole[1], ("a", n), whole[3]], "'a' is a scalar of f32");
+    rejected(&launch, &[whole[0], whole[1], whole[2], whole[3], ("z", a)], "there is no parameter 'z'");
+    rejected(&launch, &[whole[0], whole[0]], "'x' is given twice");
+    rejected(&launch, &[whole[0], ("y", tensor(&x)), whole[2], whole[3]], "overlaps");
+    rejected(&LaunchConfig { grid: [0, 1, 1], ..launch }, &whole, "no extent may be zero");
+    rejected(&LaunchConfig { block: [2048, 1, 1], ..launch }, &whole, "1024 at most");
     kernel.launch(&launch, &whole).unwrap();
 }
 
@@ -237,15 +237,15 @@ fn names_that_mean_something_elsewhere_are_names_like_others() {
 }
 
 #[test]
-fn f64_is_refused_where_there_is_none() {
+fn f64_is_rejected_where_there_is_none() {
     let text = "atlas 1\nprogram wide\nbuffer y: update f64\nkernel\ni = position.x\nv = load y[i]\nv = mul v 1e300\nstore y[i] v\nend";
     let program = atlas::parse(text).unwrap();
     let given = [("y", buffer(&[2.0f64, 1e-300]))];
     let launch = LaunchConfig::new([1, 1, 1], [2, 1, 1]);
     assert_eq!(elements::<f64>(&run_on(&cpu(), &program, &launch, &given)[0]), [2e300, 1.0]);
     let tensor = cpu().tensor(&[2], &[1f64, 2.0]).unwrap();
-    for refused in [tensor.add(&tensor), tensor.cast(DType::F32), cpu().tensor(&[1], &[1f32]).unwrap().cast(DType::F64)] {
-        assert!(refused.err().unwrap().to_string().contains("f64"));
+    for rejected in [tensor.add(&tensor), tensor.cast(DType::F32), cpu().tensor(&[1], &[1f32]).unwrap().cast(DType::F64)] {
+        assert!(rejected.err().unwrap().to_string().contains("f64"));
     }
     for device in devices() {
         let message = device.compile_program(program.clone()).err().unwrap().to_string();

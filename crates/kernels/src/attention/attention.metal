@@ -1,4 +1,4 @@
-// Attention of many queries: a threadgroup for each tile of rows walks over its blocks of keys and merges them as it goes. Keys and values are read once
+// Attention of many queries: a threadgroup for each tile of rows walks over its blocks of keys and combines them as it goes. Keys and values are read once
 // for each tile, queries once a block, and nothing else leaves the GPU's cores.
 
 template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUMNS, uint CHUNKS>
@@ -41,7 +41,7 @@ template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUM
         if (simdgroup < ROWS) {
             const State next = tile.weigh(block);
             const Factors f = Factors::of(state.greatest, next.greatest);
-            state = {Greatest::apply(state.greatest, next.greatest), f.merge(state.sum, next.sum)};
+            state = {Greatest::apply(state.greatest, next.greatest), f.combine(state.sum, next.sum)};
             if (lane == 0) {
                 factors[simdgroup] = f;
             }
@@ -59,7 +59,7 @@ template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUM
                 const float next = tile.meet(sums, pass);
                 if (tile.meets()) {
                     const Factors f = factors[tile.meeting_row(pass)];
-                    totals[chunk][pass] = f.merge(totals[chunk][pass], next);
+                    totals[chunk][pass] = f.combine(totals[chunk][pass], next);
                 }
             }
         }

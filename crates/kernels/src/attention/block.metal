@@ -1,4 +1,4 @@
-// What a block of keys gives a tile's rows: their sums and states, for merge.metal to put together in order.
+// What a block of keys gives a tile's rows: their sums and states, for combine.metal to put together in order.
 
 // The block's first keys are in flight, and the queries are shared.
 template <uint ROWS, uint COLUMNS, uint CHUNKS, typename T>

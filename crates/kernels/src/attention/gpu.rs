@@ -24,7 +24,7 @@ const fn of_tiles(kernel: MetalFile) -> [MetalFile; 14] {
 
 const WHOLE: MetalForm = MetalForm::new(&of_tiles(metal_file!("attention/attention.metal")), "attention");
 const SPLIT: MetalForm = MetalForm::new(&of_tiles(metal_file!("attention/split.metal")), "attention_split");
-const MERGE: MetalForm = MetalForm::new(
+const COMBINE: MetalForm = MetalForm::new(
     &[
         metal::TYPES,
         metal::LAUNCHES,
@@ -35,9 +35,9 @@ const MERGE: MetalForm = MetalForm::new(
         Params::METAL,
         scoring::METAL,
         STATES,
-        metal_file!("attention/merge.metal"),
+        metal_file!("attention/combine.metal"),
     ],
-    "attention_merge",
+    "attention_combine",
 );
 
 /// Keys of a block.
@@ -49,8 +49,8 @@ const ROWS: u64 = 8;
 /// Tiles below which a GPU is kept busy by splitting the keys.
 const BUSY: u64 = 64;
 
-/// Blocks that are merged at a time.
-const MERGED: usize = 128;
+/// Blocks that are combined at a time.
+const COMBINED: usize = 128;
 
 /// How tiles are laid out: the kernels' constants.
 pub(super) struct Shape {
@@ -125,7 +125,7 @@ pub(super) fn plan(params: &Params, inputs: Inputs, device: &DeviceProperties) -
         let key = shape.key("attention_split", &inputs.of_tile());
         let launch = Launch::on_gpu(key, SPLIT, params, inputs.buffers().into_iter().chain(SUMS_OF_BLOCKS));
         let launch = shape.over_blocks(launch, params)?.with_threadgroup_memory(shape.memory());
-        return merged(launch, params, inputs.q.dtype, [positions, lengths]);
+        return combined(launch, params, inputs.q.dtype, [positions, lengths]);
     }
     let buffers = inputs.buffers().into_iter().chain([(Parameter::write("y", inputs.q.dtype), Argument::Output(0))]);
     let launch = Launch::on_gpu(shape.key("attention", &inputs.of_tile()), WHOLE, params, buffers);
@@ -162,9 +162,9 @@ pub(super) fn check_extents(params: &Params, device: &DeviceProperties) -> Resul
 pub(super) const SUMS_OF_BLOCKS: [(Parameter, Argument); 2] =
     [(Parameter::update("sums", DType::F32), Argument::Scratch(0)), (Parameter::update("states", DType::F32), Argument::Scratch(1))];
 
-/// `launch`, and the one that merges what it gives for each block of keys; `places` are the positions and the lengths.
-pub(super) fn merged(launch: Launch, params: &Params, dtype: DType, places: [(Parameter, Argument); 2]) -> Result<Plan> {
-    let [positions, lengths] = places.map(|(parameter, argument)| (parameter.early(), argument));
+/// `launch`, and the one that combines what it gives for each block of keys; `places` are the positions and the lengths.
+pub(super) fn combined(launch: Launch, params: &Params, dtype: DType, places: [(Parameter, Argument); 2]) -> Result<Plan> {
+    let [positions, lengths] = places.map(|(parameter, argument)| (parameter.prefetched(), argument));
     let buffers = [
         (Parameter::read("sums", DType::F32), Argument::Scratch(0)),
         (Parameter::read("states", DType::F32), Argument::Scratch(1)),
@@ -172,11 +172,11 @@ pub(super) fn merged(launch: Launch, params: &Params, dtype: DType, places: [(Pa
         lengths,
         (Parameter::write("y", dtype), Argument::Output(0)),
     ];
-    let merge = Launch::on_gpu(KernelKey::new("attention_merge", &[dtype]), MERGE, params, buffers);
+    let combine = Launch::on_gpu(KernelKey::new("attention_combine", &[dtype]), COMBINE, params, buffers);
     let (rows, chunks, blocks) = (params.rows(), params.value_width.div_ceil(32), params.score.keys.div_ceil(BLOCK));
     // Products of 32 columns, two factors and a sum for each block, and the greatest score of each simdgroup's blocks.
-    let merging = 4 * (MERGED * (32 + 2 + 1) + 8);
-    let launches = vec![launch, over(merge, rows * chunks)?.with_threadgroup_memory(merging)];
+    let combining = 4 * (COMBINED * (32 + 2 + 1) + 8);
+    let launches = vec![launch, over(combine, rows * chunks)?.with_threadgroup_memory(combining)];
     let floats = |n: u64| (4 * rows * blocks * n) as usize;
     Ok(Plan { launches, scratch: vec![floats(params.value_width), floats(2)] })
 }

@@ -4,7 +4,7 @@
 //! ([`Scoring`]). A query that attends no key gives zeros. Computed in f32, rounded once.
 //!
 //! Memory traffic: each block of keys and values is read once for all the query heads that share it, and again for every 64 rows of
-//! queries (8 on a GPU); nothing else leaves the cache. On a GPU few queries are spread over the blocks of keys, and a second launch merges what
+//! queries (8 on a GPU); nothing else leaves the cache. On a GPU few queries are spread over the blocks of keys, and a second launch combines what
 //! they give.
 //!
 //! # Order
@@ -17,7 +17,7 @@
 //!   row of 256 accumulators (slots pairwise, lanes by xor). `o_b = ((0 + g_0) + g_1) + … + g_7` where `g_i` is the sum of `p_j v_j` over the 32
 //!   keys `32 i … 32 i + 31` of the block: from +0.0, one fma after the other, ascending. Keys whose `p_j` is zero are passed over, whatever
 //!   their values hold.
-//! * Blocks are merged in index order: `m' = max(m, m_b)`, `a = exp(m − m')`, `b = exp(m_b − m')`, `l' = fma(l, a, l_b · b)`,
+//! * Blocks are combined in index order: `m' = max(m, m_b)`, `a = exp(m − m')`, `b = exp(m_b − m')`, `l' = fma(l, a, l_b · b)`,
 //!   `o' = fma(o, a, o_b · b)`, starting with the first block whose `m_b` is not −∞; later blocks with `m_b = −∞` are passed over.
 //! * `y = o · (1 / l)`. The exponentials are [`exp_nonpositive`](crate::math::exp_nonpositive).
 //!

@@ -192,7 +192,7 @@ pub(crate) fn cases() -> Vec<Case> {
             Extra { positions: positions(200, 70), ..Extra::default() },
         ));
     }
-    // Enough rows to walk over the blocks one after the other, with wide values; and more blocks than are merged at once.
+    // Enough rows to walk over the blocks one after the other, with wide values; and more blocks than are combined at once.
     let d = Dims { value_width: 200, ..Dims::new(16, 16, 40, 520, 16) };
     cases.push(case(Scoring { offset: 490, ..causal }, d, PAIRS[1], Extra::default()));
     cases.push(case(causal, Dims::new(2, 1, 1, 33_100, 4), PAIRS[4], Extra { positions: positions(33_000, 1), ..Extra::default() }));

@@ -1,5 +1,5 @@
 // Attention of few queries: a threadgroup for each tile of rows and block of keys, so that a long context keeps the whole GPU busy. The sums of each
-// block go to memory, for merge.metal to put together in order: 4 bytes for each element of a value and row, against 2 · 256 elements read.
+// block go to memory, for combine.metal to put together in order: 4 bytes for each element of a value and row, against 2 · 256 elements read.
 
 template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUMNS, uint CHUNKS>
 [[kernel, max_total_threads_per_threadgroup(512)]] void attention_split(

@@ -29,5 +29,5 @@ struct Factors {
         return {before, none ? 0.0f : first ? 1.0f : strict::exp_nonpositive(next_greatest - both)};
     }
 
-    float merge(float sum, float next_sum) const { return fma(sum, before, next_sum * next); }
+    float combine(float sum, float next_sum) const { return fma(sum, before, next_sum * next); }
 };

@@ -102,7 +102,7 @@ impl Case {
     /// The launches on a device.
     ///
     /// # Errors
-    /// What the operator refuses.
+    /// What the operator rejects.
     pub fn plan(&self, device: &DeviceProperties) -> Result<Plan> {
         let infos = self.infos()?;
         self.operator.plan(&infos, &self.operator.infer(&infos)?, device)

@@ -5,7 +5,7 @@
 //! for bit.
 
 pub(crate) mod case;
-mod refused;
+mod rejected;
 mod subnormals;
 mod suite;
 pub(crate) mod tensor;
@@ -13,7 +13,7 @@ pub(crate) mod tensor;
 use elinvar_core::{Binding, Buffer, DType, Device, Error, ListBuilder, Result};
 
 pub use case::{Bound, Case, KEPT, LENGTHS, for_lengths, for_rows};
-pub use refused::refused;
+pub use rejected::rejected;
 pub use suite::{Tally, compile, each_kernel_once, run_suite, runs_all, sample, skipped};
 pub use tensor::HostTensor;
 
@@ -61,22 +61,22 @@ pub fn compare(case: &Case, device: &Device, reference: &Device, placement: Plac
     Ok(())
 }
 
-/// Runs a case of [`refused`] on a device, which must say that an input is wrong.
+/// Runs a case of [`rejected`] on a device, which must say that an input is wrong.
 ///
 /// # Errors
 /// It accepts the inputs, or anything else is wrong.
-pub fn refuse(case: &Case, device: &Device, placement: Placement) -> Result<()> {
+pub fn reject(case: &Case, device: &Device, placement: Placement) -> Result<()> {
     match run(case, device, placement) {
         Err(error) if error.is_invalid_argument() => Ok(()),
         Err(error) => Err(error.context(case.name())),
-        Ok(_) => Err(Error::invalid_data(format!("{}: {} accepts what it must refuse", case.name(), device.properties().name))),
+        Ok(_) => Err(Error::invalid_data(format!("{}: {} accepts what it must reject", case.name(), device.properties().name))),
     }
 }
 
 /// Runs a case on a device and gives its outputs.
 ///
 /// # Errors
-/// What the operator or the device refuses; a write outside an output.
+/// What the operator or the device rejects; a write outside an output.
 pub fn run(case: &Case, device: &Device, placement: Placement) -> Result<Vec<HostTensor>> {
     const POISON: u8 = 0xa5;
     let infos = case.infos()?;

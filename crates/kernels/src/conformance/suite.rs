@@ -53,7 +53,7 @@ fn first_of_each(cases: Vec<Case>, device: &DeviceProperties, traits: impl Fn(&K
     let mut seen = HashSet::new();
     let mut is_first = |case: &Case| match case.plan(device) {
         Ok(plan) => plan.launches.iter().flat_map(|launch| traits(&launch.kernel)).filter(|found| seen.insert(found.clone())).count() > 0,
-        // What the device refuses is reported when the case is run.
+        // What the device rejects is reported when the case is run.
         Err(_) => true,
     };
     cases.into_iter().filter(|case| is_first(case)).collect()

@@ -98,7 +98,7 @@ impl HostTensor {
     /// A view of a row-major tensor: permuted, sliced or broadcast.
     ///
     /// # Errors
-    /// What `change` refuses.
+    /// What `change` rejects.
     pub fn viewed(self, change: impl FnOnce(Layout) -> Result<Layout>) -> Result<Self> {
         let view = change(Layout::contiguous(Shape::new(&self.dims)?))?;
         let (span, size) = (view.span(), self.dtype.size());

@@ -31,7 +31,7 @@ fn run<T: Element>(arguments: &mut HostArguments<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a destination that might visit an element twice.
+/// Rejects a destination that might visit an element twice.
 fn check_order(space: &Space, to: &Operand) -> Result<()> {
     let mut spanned = 1;
     for (&extent, &stride) in space.axes().iter().zip(&to.strides).rev().filter(|&(&extent, _)| extent > 1) {

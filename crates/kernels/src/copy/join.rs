@@ -70,18 +70,18 @@ impl Split {
     /// Start and extent of each part.
     fn cuts(&self, shape: &Shape, axis: usize) -> Result<Vec<(usize, usize)>> {
         let extent = shape[axis];
-        let refuse = |why: String| Error::invalid_argument(format!("split of axis {axis} of {shape}: {why}"));
+        let reject = |why: String| Error::invalid_argument(format!("split of axis {axis} of {shape}: {why}"));
         let sizes = match (&self.sizes, self.parts) {
             (Some(sizes), None) => sizes.clone(),
             (None, Some(parts)) if parts > 0 && parts <= extent.max(1) => {
                 let each = extent.div_ceil(parts);
                 (0..parts).map(|i| each.min(extent.saturating_sub(i * each))).collect()
             }
-            (None, Some(parts)) => return Err(refuse(format!("{parts} parts are asked of {extent}"))),
-            _ => return Err(refuse("give either sizes or parts".into())),
+            (None, Some(parts)) => return Err(reject(format!("{parts} parts are asked of {extent}"))),
+            _ => return Err(reject("give either sizes or parts".into())),
         };
         if sizes.iter().try_fold(0usize, |sum, &n| sum.checked_add(n)) != Some(extent) {
-            return Err(refuse(format!("sizes {sizes:?} do not add up to {extent}")));
+            return Err(reject(format!("sizes {sizes:?} do not add up to {extent}")));
         }
         Ok(sizes.iter().scan(0, |start, &n| Some((std::mem::replace(start, *start + n), n))).collect())
     }

@@ -20,13 +20,13 @@ impl Pad {
     /// The output's extents.
     fn extents(&self, x: &TensorInfo) -> Result<Vec<usize>> {
         let rank = x.shape().rank();
-        let refuse = |why: String| Error::invalid_argument(format!("pad of {}: {why}", x.shape()));
+        let reject = |why: String| Error::invalid_argument(format!("pad of {}: {why}", x.shape()));
         if self.before.len() != rank || self.after.len() != rank {
-            return Err(refuse(format!("{} and {} numbers are given for {rank} axes", self.before.len(), self.after.len())));
+            return Err(reject(format!("{} and {} numbers are given for {rank} axes", self.before.len(), self.after.len())));
         }
         let extent = |axis: usize| {
             let sum = x.shape()[axis] as i128 + self.before[axis] as i128 + self.after[axis] as i128;
-            usize::try_from(sum).map_err(|_| refuse(format!("axis {axis} would have an extent of {sum}")))
+            usize::try_from(sum).map_err(|_| reject(format!("axis {axis} would have an extent of {sum}")))
         };
         (0..rank).map(extent).collect()
     }

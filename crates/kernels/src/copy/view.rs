@@ -135,27 +135,27 @@ impl Reshape {
     /// # Errors
     /// Another number of elements, or extents that say nothing.
     pub fn target(&self, x: &Shape) -> Result<Shape> {
-        let refuse = |why: &str| Error::invalid_argument(format!("cannot reshape {x} to {:?}: {why}", self.shape));
+        let reject = |why: &str| Error::invalid_argument(format!("cannot reshape {x} to {:?}: {why}", self.shape));
         let (mut dims, mut open) = (Vec::with_capacity(self.shape.len()), None);
         for (axis, &extent) in self.shape.iter().enumerate() {
             dims.push(match extent {
-                0 if !self.allow_zero => *x.get(axis).ok_or_else(|| refuse("0 keeps an extent that the input does not have"))?,
+                0 if !self.allow_zero => *x.get(axis).ok_or_else(|| reject("0 keeps an extent that the input does not have"))?,
                 -1 if open.is_none() => {
                     open = Some(axis);
                     1
                 }
-                -1 => return Err(refuse("only one extent may be -1")),
-                _ => usize::try_from(extent).map_err(|_| refuse("extents are at least -1"))?,
+                -1 => return Err(reject("only one extent may be -1")),
+                _ => usize::try_from(extent).map_err(|_| reject("extents are at least -1"))?,
             });
         }
         let known = Shape::new(&dims)?.elements();
         if let Some(axis) = open {
             if known == 0 || !x.elements().is_multiple_of(known) {
-                return Err(refuse(&format!("{} elements are no multiple of {known}", x.elements())));
+                return Err(reject(&format!("{} elements are no multiple of {known}", x.elements())));
             }
             dims[axis] = x.elements() / known;
         } else if known != x.elements() {
-            return Err(refuse(&format!("{} elements are not {known}", x.elements())));
+            return Err(reject(&format!("{} elements are not {known}", x.elements())));
         }
         Shape::new(&dims)
     }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_that_say_nothing_are_refused() {
+    fn slices_that_say_nothing_are_rejected() {
         let x = Layout::contiguous(Shape::new(&[4, 3]).unwrap());
         let slice = |starts: &[isize], axes: &[isize], steps: &[isize]| {
             let slice = Slice { starts: starts.into(), ends: vec![2; starts.len()], axes: Some(axes.into()), steps: Some(steps.into()) };
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn reshape_infers_keeps_and_refuses() {
+    fn reshape_infers_keeps_and_rejects() {
         let x = Shape::new(&[2, 3, 4]).unwrap();
         let reshape = |shape: &[isize], allow_zero| Reshape { shape: shape.into(), allow_zero }.target(&x).map(|s| s.to_vec());
         assert_eq!(reshape(&[2, 0, 1, -1], false).unwrap(), [2, 3, 1, 4]);

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_become_bits_of_their_type_or_are_refused() {
+    fn numbers_become_bits_of_their_type_or_are_rejected() {
         let scalar = |text: &str| text.parse::<Scalar>().unwrap();
         assert_eq!(scalar("-1").bits(DType::I8).unwrap() as u8, 255);
         assert_eq!(scalar("18446744073709551615").bits(DType::U64).unwrap(), u64::MAX);

@@ -40,26 +40,26 @@ params! {
 
 impl Arange {
     fn count(&self) -> Result<usize> {
-        let refuse = |why: &str| Error::invalid_argument(format!("arange from {} to {} by {}: {why}", self.start, self.limit, self.step));
+        let reject = |why: &str| Error::invalid_argument(format!("arange from {} to {} by {}: {why}", self.start, self.limit, self.step));
         if self.dtype == DType::Bool {
-            return Err(refuse("bool has no sequence of values"));
+            return Err(reject("bool has no sequence of values"));
         }
         if self.step.to_f64() == 0.0 {
-            return Err(refuse("the step must not be zero"));
+            return Err(reject("the step must not be zero"));
         }
         let count = if self.dtype.is_float() {
             let count = ((self.limit.to_f64() - self.start.to_f64()) / self.step.to_f64()).ceil();
             if !count.is_finite() || count > isize::MAX as f64 {
-                return Err(refuse("it does not end"));
+                return Err(reject("it does not end"));
             }
             count as i128
         } else {
-            let whole = |value: Scalar| value.whole().ok_or_else(|| refuse("whole numbers are expected for an integer type"));
+            let whole = |value: Scalar| value.whole().ok_or_else(|| reject("whole numbers are expected for an integer type"));
             let (start, limit, step) = (whole(self.start)?, whole(self.limit)?, whole(self.step)?);
-            let distance = limit.checked_sub(start).ok_or_else(|| refuse("it is too long"))?;
+            let distance = limit.checked_sub(start).ok_or_else(|| reject("it is too long"))?;
             distance.div_euclid(step) + i128::from(distance.rem_euclid(step) != 0 && step > 0)
         };
-        usize::try_from(count.max(0)).map_err(|_| refuse("it is too long"))
+        usize::try_from(count.max(0)).map_err(|_| reject("it is too long"))
     }
 }
 
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_without_end_are_refused() {
+    fn sequences_without_end_are_rejected() {
         for (dtype, values) in [
             (DType::F32, ["0", "1", "0"]),
             (DType::F32, ["0", "inf", "1"]),

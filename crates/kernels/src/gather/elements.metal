@@ -6,7 +6,7 @@ template <typename T, typename I>
     device const I* indices [[buffer(1)]],
     device T* y [[buffer(2)]],
     constant GatherElementsParams& params [[buffer(3)]],
-    device atomic_uint* refusal [[buffer(4)]],
+    device atomic_uint* error_flag [[buffer(4)]],
     uint group [[threadgroup_position_in_grid]],
     uint index [[thread_index_in_threadgroup]])
 {
@@ -17,7 +17,7 @@ template <typename T, typename I>
     const Run run(params.space, first);
     long at[SLOTS];
     locate(params.space, params.x, run, at);
-    const Indices<I> of = {indices, refusal};
+    const Indices<I> of = {indices, error_flag};
     Block<T> block;
     for (uint i = 0; i < SLOTS; ++i) {
         const ulong entry = i < run.count ? of.resolve(first + i, params.extent) : OUTSIDE;

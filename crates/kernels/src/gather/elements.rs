@@ -28,7 +28,7 @@ const FILES: &[MetalFile] = &[
     GatherElementsParams::METAL,
     metal_file!("gather/elements.metal"),
 ];
-const METAL: MetalForm = MetalForm::new(FILES, "gather_elements").with_refusal(index::OUTSIDE);
+const METAL: MetalForm = MetalForm::new(FILES, "gather_elements").with_error_flag(index::OUTSIDE);
 
 /// `y[…, i, …] = x[…, indices[…, i, …], …]` along an axis. `indices` has the rank of `x` and is no larger but along the axis.
 #[derive(Clone, Copy, Debug)]

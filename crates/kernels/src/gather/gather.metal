@@ -19,7 +19,7 @@ template <typename T, typename I>
     device const I* indices [[buffer(1)]],
     device T* y [[buffer(2)]],
     constant GatherParams& params [[buffer(3)]],
-    device atomic_uint* refusal [[buffer(4)]],
+    device atomic_uint* error_flag [[buffer(4)]],
     uint group [[threadgroup_position_in_grid]],
     uint index [[thread_index_in_threadgroup]])
 {
@@ -27,6 +27,6 @@ template <typename T, typename I>
     if (first >= total) {
         return;
     }
-    const Entries<I> entries = {{indices, refusal}, params.count, params.extent};
+    const Entries<I> entries = {{indices, error_flag}, params.count, params.extent};
     gather_rows(x, y, first, total, params.inner, entries);
 }

@@ -5,16 +5,16 @@ constant constexpr ulong OUTSIDE = ~0ul;
 template <typename I>
 struct Indices {
     device const I* indices;
-    device atomic_uint* refusal;
+    device atomic_uint* error_flag;
 
-    // The entry of an axis that it names, negative ones from the end. One that is outside is refused.
+    // The entry of an axis that it names, negative ones from the end. One that is outside is rejected.
     ulong resolve(ulong number, ulong extent) const {
         const I index = indices[number];
         const ulong entry = index < I(0) ? extent + ulong(index) : ulong(index);
         if (entry < extent) {
             return entry;
         }
-        refuse(refusal, number);
+        reject(error_flag, number);
         return OUTSIDE;
     }
 };

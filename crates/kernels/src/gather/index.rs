@@ -7,7 +7,7 @@ use crate::metal::metal_file;
 /// The same in Metal, after the frame of elementwise kernels.
 pub(crate) const METAL: MetalFile = metal_file!("gather/index.metal");
 
-/// Why a kernel refuses an index.
+/// Why a kernel rejects an index.
 pub(crate) const OUTSIDE: &str = "an index is outside its axis: negative ones count from its end";
 
 /// The types an index may have.

@@ -26,7 +26,7 @@ use crate::{
 
 const FILES: &[MetalFile] =
     &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, index::METAL, GatherParams::METAL, metal_file!("gather/gather.metal")];
-const METAL: MetalForm = MetalForm::new(FILES, "gather").with_refusal(index::OUTSIDE);
+const METAL: MetalForm = MetalForm::new(FILES, "gather").with_error_flag(index::OUTSIDE);
 
 /// The entries of `x` along an axis that the indices name: `x [A…, n, B…]`, `indices [I…]`, output `[A…, I…, B…]`.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ template <typename T, typename I>
     device const I* indices [[buffer(1)]],
     device T* y [[buffer(2)]],
     constant TupleParams& params [[buffer(3)]],
-    device atomic_uint* refusal [[buffer(4)]],
+    device atomic_uint* error_flag [[buffer(4)]],
     uint group [[threadgroup_position_in_grid]],
     uint index [[thread_index_in_threadgroup]])
 {
@@ -14,6 +14,6 @@ template <typename T, typename I>
     if (first >= total) {
         return;
     }
-    const Tuples<I> tuples = {{indices, refusal}, &params};
+    const Tuples<I> tuples = {{indices, error_flag}, &params};
     gather_rows(x, y, first, total, params.inner, tuples);
 }

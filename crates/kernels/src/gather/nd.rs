@@ -19,7 +19,7 @@ pub(crate) const TUPLES: MetalFile = metal_file!("gather/tuples.metal");
 
 const FILES: &[MetalFile] =
     &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, index::METAL, TupleParams::METAL, TUPLES, metal_file!("gather/nd.metal")];
-const METAL: MetalForm = MetalForm::new(FILES, "gather_nd").with_refusal(index::OUTSIDE);
+const METAL: MetalForm = MetalForm::new(FILES, "gather_nd").with_error_flag(index::OUTSIDE);
 
 /// The slices of `x` whose leading coordinates (after the batch) are the tuples along the last axis of `indices`:
 /// `x [B…, d1…dk, S…]`, `indices [B…, I…, k]`, output `[B…, I…, S…]`.
@@ -54,15 +54,15 @@ impl TupleParams {
     /// Shapes that do not fit.
     pub(crate) fn new(operator: &str, x: &TensorInfo, indices: &TensorInfo, batch_dims: usize) -> Result<(Self, Shape)> {
         let (from, by) = (x.shape(), indices.shape());
-        let refuse = |why: &str| Error::invalid_argument(format!("{operator} of {from} by tuples {by} with {batch_dims} batch axes: {why}"));
+        let reject = |why: &str| Error::invalid_argument(format!("{operator} of {from} by tuples {by} with {batch_dims} batch axes: {why}"));
         let Some((&coordinates, tuples)) = by.split_last() else {
-            return Err(refuse("indices need a last axis that holds the coordinates"));
+            return Err(reject("indices need a last axis that holds the coordinates"));
         };
         if batch_dims > tuples.len() || from.get(..batch_dims) != tuples.get(..batch_dims) {
-            return Err(refuse("both must start with the batch axes"));
+            return Err(reject("both must start with the batch axes"));
         }
         if batch_dims + coordinates > from.rank() {
-            return Err(refuse("the tuples have more coordinates than there are axes"));
+            return Err(reject("the tuples have more coordinates than there are axes"));
         }
         let (named, rest) = from[batch_dims..].split_at(coordinates);
         let mut extents = [1; MAX_RANK];

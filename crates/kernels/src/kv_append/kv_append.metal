@@ -6,7 +6,7 @@ template <typename S, typename T>
     device const S* rows [[buffer(1)]],
     device const int* positions [[buffer(2)]],
     constant Params& params [[buffer(3)]],
-    device atomic_uint* refusal [[buffer(4)]],
+    device atomic_uint* error_flag [[buffer(4)]],
     uint3 group [[threadgroup_position_in_grid]],
     uint index [[thread_index_in_threadgroup]],
     uint3 threads [[threads_per_threadgroup]])
@@ -15,7 +15,7 @@ template <typename S, typename T>
     const long batch = long(place.quotient), token = long(place.remainder), head = group.y;
     const long position = positions[batch * long(params.position_stride) + token];
     if (position < 0 || position >= long(params.capacity)) {
-        refuse(refusal, group.x);
+        reject(error_flag, group.x);
         return;
     }
     device const typename Stored<S>::type* from = stored(rows) + (long(params.rows.origin) + batch * params.rows.batch + head * params.rows.head + token * params.rows.token);

@@ -22,10 +22,10 @@ use crate::{
 
 const FILES: &[MetalFile] =
     &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, View::METAL, Params::METAL, metal_file!("kv_append/kv_append.metal")];
-/// What a kernel says of a position that it refuses.
-pub(crate) const REFUSAL: &str = "a token goes to a position outside the cache: use a cache with more capacity";
+/// What a kernel says of a position that it rejects.
+pub(crate) const REJECTION: &str = "a token goes to a position outside the cache: use a cache with more capacity";
 
-const METAL: MetalForm = MetalForm::new(FILES, "kv_append").with_refusal(REFUSAL);
+const METAL: MetalForm = MetalForm::new(FILES, "kv_append").with_error_flag(REJECTION);
 
 /// Appends to a cache in place.
 ///

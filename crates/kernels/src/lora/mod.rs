@@ -90,19 +90,19 @@ type Buffers = [(Parameter, Argument); 6];
 
 /// `[m, n, k, r]` of a call.
 fn extents(Inputs { x, weight, a, b, bias }: Inputs) -> Result<[usize; 4]> {
-    let refuse = |info: TensorInfo, name: &str, expected: &str| {
+    let reject = |info: TensorInfo, name: &str, expected: &str| {
         Err(Error::invalid_argument(format!("{name} has shape {}: {expected} expected", info.shape())))
     };
-    let Some((&k, rows)) = x.shape().split_last() else { return refuse(x, "x", "at least one axis") };
-    let [n, _] = **weight.shape() else { return refuse(weight, "weight", "[n, k]") };
-    let [r, _] = **a.shape() else { return refuse(a, "a", "[r, k]") };
+    let Some((&k, rows)) = x.shape().split_last() else { return reject(x, "x", "at least one axis") };
+    let [n, _] = **weight.shape() else { return reject(weight, "weight", "[n, k]") };
+    let [r, _] = **a.shape() else { return reject(a, "a", "[r, k]") };
     for (info, name, dims) in [(weight, "weight", [n, k]), (a, "a", [r, k]), (b, "b", [n, r])] {
         if **info.shape() != dims {
-            return refuse(info, name, &format!("{dims:?}"));
+            return reject(info, name, &format!("{dims:?}"));
         }
     }
     match bias {
-        Some(bias) if **bias.shape() != [n] => refuse(bias, "bias", &format!("[{n}]")),
+        Some(bias) if **bias.shape() != [n] => reject(bias, "bias", &format!("[{n}]")),
         _ => Ok([rows.iter().product(), n, k, r]),
     }
 }
@@ -165,7 +165,7 @@ const FUSED_RANK: usize = 2 * FUSED_COLUMNS;
 fn fused(params: &Params, mut buffers: Buffers) -> Launch {
     let (n, r) = (params.n as usize, params.r as usize);
     let [x, weight, _, b, bias, _] = types(&buffers);
-    [AT.weight, AT.a].into_iter().for_each(|index| buffers[index].0.early = true);
+    [AT.weight, AT.a].into_iter().for_each(|index| buffers[index].0.prefetched = true);
     let launch = Launch::on_gpu(KernelKey::new("lora_fused", &[x, weight, b, bias]), FUSED_FORM, params, buffers);
     let threadgroups = Extent::linear(n.div_ceil(FUSED_COLUMNS) as u32);
     let launch = launch.with_operations(product_operations(&[n + r, params.k as usize]).saturating_add(product_operations(&[n, r])));

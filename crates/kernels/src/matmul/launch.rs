@@ -245,7 +245,7 @@ impl Product {
         let tiling = Tiling::new([geometry.m, geometry.n], geometry.k <= 1 || geometry.b.strides[1] == 1, geometry.is_strict());
         let (dtypes, bound) = ([a, b, bias_type, self.output], [first, second, bias, y]);
         let mut buffers: [_; 4] = std::array::from_fn(|index| operands::ALL[index].bind(dtypes[index], bound[index]));
-        buffers[AT.b].0.early = matches!(tiling, Tiling::Along { .. });
+        buffers[AT.b].0.prefetched = matches!(tiling, Tiling::Along { .. });
         let (extents, params) = (geometry.extents(), Params::new(geometry, self.bias, self.output));
         let [batches, m, n] = extents;
         let operations = product_operations(&[batches, m, n, geometry.k]);

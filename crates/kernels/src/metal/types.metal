@@ -150,6 +150,6 @@ inline void narrow(thread const float* values, thread Piece<T, N>& piece) {
 }
 
 // Tells that element `number` of an input cannot be accepted.
-inline void refuse(device atomic_uint* refusal, ulong number) {
-    atomic_fetch_max_explicit(refusal, ~uint(min(number, 0xfffffffeul)), memory_order_relaxed);
+inline void reject(device atomic_uint* error_flag, ulong number) {
+    atomic_fetch_max_explicit(error_flag, ~uint(min(number, 0xfffffffeul)), memory_order_relaxed);
 }

@@ -81,10 +81,10 @@ const SIMDGROUPS: usize = 8;
 
 operands! {
     x: read(&[DType::F32]), "[…, k]";
-    norm: read(DType::FLOATS) optional early, "[k], the norm's weight; 1 where absent";
-    w0: read(DType::FLOATS) early, "[n0, k]";
-    w1: read(like w0) optional early, "[n1, k], of the type of w0";
-    w2: read(like w0) optional early, "[n2, k], of the type of w0";
+    norm: read(DType::FLOATS) optional prefetched, "[k], the norm's weight; 1 where absent";
+    w0: read(DType::FLOATS) prefetched, "[n0, k]";
+    w1: read(like w0) optional prefetched, "[n1, k], of the type of w0";
+    w2: read(like w0) optional prefetched, "[n2, k], of the type of w0";
     b0: read(DType::FLOATS) optional, "[n0]; none where absent";
     b1: read(like b0) optional, "[n1]; none where absent; biases have one type";
     b2: read(like b0) optional, "[n2]; none where absent";
@@ -127,39 +127,39 @@ impl Layers {
     }
 
     fn check(&self, operator: Projection) -> Result<()> {
-        let refuse = |text: String| Err(Error::invalid_argument(text));
+        let reject = |text: String| Err(Error::invalid_argument(text));
         if self.x.shape().rank() == 0 {
-            return refuse("x is a scalar: at least one axis expected".into());
+            return reject("x is a scalar: at least one axis expected".into());
         }
         if operator.epsilon.is_none() && self.norm.is_some() {
-            return refuse("a norm's weight is given without epsilon: give both or neither".into());
+            return reject("a norm's weight is given without epsilon: give both or neither".into());
         }
         check_weight(self.x.shape(), -1, self.norm, "norm")?;
         let [_, k] = self.extents();
         if self.w1.is_none() && self.w2.is_some() {
-            return refuse("w2 is given without w1".into());
+            return reject("w2 is given without w1".into());
         }
         for (index, (weight, bias)) in self.weights().iter().zip(&self.biases()).enumerate() {
             let found = |name: &str, info: &TensorInfo| format!("{name}{index} has shape {}", info.shape());
             match weight {
                 Some(w) if w.shape().rank() != 2 || w.shape()[1] != k => {
-                    return refuse(format!("{}: [n, {k}] expected", found("w", w)));
+                    return reject(format!("{}: [n, {k}] expected", found("w", w)));
                 }
                 _ => {}
             }
             match bias {
                 Some(b) if **b.shape() != [self.n(index)] => {
-                    return refuse(format!("{}: [{}] expected", found("b", b), self.n(index)));
+                    return reject(format!("{}: [{}] expected", found("b", b), self.n(index)));
                 }
                 _ => {}
             }
         }
         if operator.gated && (self.count() != 2 || self.n(0) != self.n(1)) {
-            return refuse("a gated projection takes two weights of the same shape".into());
+            return reject("a gated projection takes two weights of the same shape".into());
         }
         match self.residual {
-            Some(r) if operator.gated || self.count() > 1 => refuse(format!("a residual {} beside several weights: one expected", r.shape())),
-            Some(r) if r != self.result(0)? => refuse(format!("the residual is {} {}: f32 {} expected", r.dtype, r.shape(), self.result(0)?.shape())),
+            Some(r) if operator.gated || self.count() > 1 => reject(format!("a residual {} beside several weights: one expected", r.shape())),
+            Some(r) if r != self.result(0)? => reject(format!("the residual is {} {}: f32 {} expected", r.dtype, r.shape(), self.result(0)?.shape())),
             _ => Ok(()),
         }
     }

@@ -11,7 +11,7 @@ use crate::{
 /// The index of the largest or smallest element. Input `x […]`, floats or integers.
 ///
 /// A NaN counts as larger than any number for the largest and as smaller for the smallest; of equal elements the first is taken. An axis
-/// without elements has no such index and is refused.
+/// without elements has no such index and is rejected.
 #[derive(Clone, Copy, Debug)]
 pub struct ArgReduce {
     /// The largest; else the smallest.

@@ -111,7 +111,7 @@ simd! {
 }
 
 #[inline(always)]
-fn turn<T: Float>(u: &mut T, v: &mut T, cos: f32, sin: f32) {
+fn rotate_pair<T: Float>(u: &mut T, v: &mut T, cos: f32, sin: f32) {
     let (a, b) = (u.to_f32(), v.to_f32());
     (*u, *v) = (T::from_f32(a * cos - b * sin), T::from_f32(b * cos + a * sin));
 }
@@ -120,7 +120,7 @@ fn turn<T: Float>(u: &mut T, v: &mut T, cos: f32, sin: f32) {
 pub(crate) fn half_split<T: Float>(y: &mut [T], cos: &[f32], sin: &[f32]) {
     let (low, high) = y.split_at_mut(cos.len());
     for ((u, v), (cos, sin)) in low.iter_mut().zip(high).zip(cos.iter().zip(sin)) {
-        turn(u, v, *cos, *sin);
+        rotate_pair(u, v, *cos, *sin);
     }
 }
 
@@ -128,6 +128,6 @@ pub(crate) fn half_split<T: Float>(y: &mut [T], cos: &[f32], sin: &[f32]) {
 pub(crate) fn interleaved<T: Float>(y: &mut [T], cos: &[f32], sin: &[f32]) {
     for (pair, (cos, sin)) in y.chunks_exact_mut(2).zip(cos.iter().zip(sin)) {
         let (u, v) = pair.split_at_mut(1);
-        turn(&mut u[0], &mut v[0], *cos, *sin);
+        rotate_pair(&mut u[0], &mut v[0], *cos, *sin);
     }
 }

@@ -18,7 +18,7 @@ pub struct RotaryEmbedding {
     pub num_heads: usize,
 }
 
-const METAL: MetalForm = MetalForm::new(FILES, "rotary_embedding").with_refusal("a position is outside the caches: use caches with more rows");
+const METAL: MetalForm = MetalForm::new(FILES, "rotary_embedding").with_error_flag("a position is outside the caches: use caches with more rows");
 
 operands! {
     pub(super) mod operands {

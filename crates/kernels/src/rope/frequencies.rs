@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn nonsense_is_rejected() {
         assert!(frequencies(&RopeScaling::None, 1e4, 7).is_err());
         assert!(frequencies(&RopeScaling::None, -1.0, 8).is_err());
         assert!(frequencies(&RopeScaling::Linear { factor: 0.0 }, 1e4, 8).unwrap_err().to_string().contains("factor"));

@@ -1,4 +1,4 @@
-//! Rotary position embedding: pairs of a head's elements turned by an angle that grows with the token's position.
+//! Rotary position embedding: pairs of a head's elements rotated by an angle that grows with the token's position.
 //!
 //! `(u, v) → (u cos φ − v sin φ, v cos φ + u sin φ)` with `φ = position · frequency`, where the pairs of a head's first `rotary_dim`
 //! elements are `(i, i + rotary_dim / 2)` (half split: GPT-NeoX, Llama as Hugging Face stores it) or `(2i, 2i + 1)` (interleaved: GPT-J,
@@ -123,11 +123,11 @@ operands! {
 
 impl Rope {
     fn params(&self, operands::Inputs { x, positions, frequencies }: operands::Inputs) -> Result<Params> {
-        let refuse = || Error::invalid_argument(format!("x has shape {}: [tokens, heads, dim] or [batch, tokens, heads, dim] expected", x.shape()));
+        let reject = || Error::invalid_argument(format!("x has shape {}: [tokens, heads, dim] or [batch, tokens, heads, dim] expected", x.shape()));
         let (batches, [tokens, heads, dim]) = match **x.shape() {
             [tokens, heads, dim] => (None, [tokens, heads, dim]),
             [batches, tokens, heads, dim] => (Some(batches), [tokens, heads, dim]),
-            _ => return Err(refuse()),
+            _ => return Err(reject()),
         };
         let half = half_of(&frequencies, dim)?;
         let mut strides = [0; 4];

@@ -5,7 +5,7 @@ use elinvar_core::{DType, Layout, Result};
 use super::{Rope, RopeScaling, RotaryEmbedding, frequencies};
 use crate::conformance::case::{Bound, Case, HostTensor, made};
 
-/// One head's vector, turned by angles.
+/// One head's vector, rotated by angles.
 pub(crate) fn rotate(x: &[f64], angles: &[f64], interleaved: bool) -> Vec<f64> {
     let mut y = x.to_vec();
     for (i, angle) in angles.iter().enumerate() {

@@ -1,4 +1,4 @@
-// Rotary position embedding: a thread makes the cosine and the sine of a pair once and turns the pair in up to HEADS heads of its token.
+// Rotary position embedding: a thread makes the cosine and the sine of a pair once and rotates the pair in up to HEADS heads of its token.
 // Elements that do not rotate are copied in the same way.
 //
 // Memory: the input is read once, the output is written once, neighbouring threads at neighbouring pairs.
@@ -28,8 +28,8 @@ struct Heads {
         y_head = params.y[2];
     }
 
-    // Turns elements i and j of every head.
-    void turn(uint i, uint j, float2 angle) const {
+    // Rotates elements i and j of every head.
+    void rotate(uint i, uint j, float2 angle) const {
         for (uint head = first; head < end; head += step) {
             device const T* from = x + long(head) * x_head;
             device T* to = y + head * y_head;
@@ -47,7 +47,7 @@ struct Heads {
     }
 };
 
-// Turns or copies the thread's elements; `angles.of(pair)` gives the cosine and the sine of what a pair is turned by.
+// Rotates or copies the thread's elements; `angles.of(pair)` gives the cosine and the sine of what a pair is rotated by.
 template <typename T, typename Angles>
 inline void rotate(Heads<T> heads, Angles angles, constant Params& params, uint first, uint threads) {
     const uint pairs = params.half_dim, dim = uint(params.extents[3]);
@@ -57,7 +57,7 @@ inline void rotate(Heads<T> heads, Angles angles, constant Params& params, uint 
             continue;
         }
         const uint i = params.interleaved ? 2 * pair : pair;
-        heads.turn(i, params.interleaved ? i + 1 : i + pairs, angles.of(pair));
+        heads.rotate(i, params.interleaved ? i + 1 : i + pairs, angles.of(pair));
     }
 }
 
@@ -111,7 +111,7 @@ template <typename T, typename C, typename P>
     device const P* position_ids [[buffer(3)]],
     device T* y [[buffer(4)]],
     constant Params& params [[buffer(5)]],
-    device atomic_uint* refusal [[buffer(6)]],
+    device atomic_uint* error_flag [[buffer(6)]],
     uint2 group [[threadgroup_position_in_grid]],
     uint2 place [[thread_position_in_threadgroup]],
     uint2 threads [[threads_per_threadgroup]])
@@ -120,7 +120,7 @@ template <typename T, typename C, typename P>
     const ulong number = token.x * params.position_stride + token.y, row = params.indexed ? ulong(position_ids[number]) : group.x;
     const bool exists = row < params.cache_rows;
     if (!exists) {
-        refuse(refusal, number);
+        reject(error_flag, number);
     }
     const Cached<C> angles = {cos_cache + row * params.half_dim, sin_cache + row * params.half_dim, exists};
     rotate(Heads<T>(x, y, params, token, group.y, place.y, threads.y), angles, params, place.x, threads.x);

@@ -1,8 +1,8 @@
-//! The CPU kernel: checks every position, then turns and rounds row by row; a token's cosines and sines serve all its heads.
+//! The CPU kernel: checks every position, then rotates and rounds row by row; a token's cosines and sines serve all its heads.
 
 use elinvar_core::{DType, HostArguments, HostKernel, Result};
 
-use super::{TurnedRows, operands::AT};
+use super::{RotatedRows, operands::AT};
 use crate::{
     float::Float,
     kv_append::{check_positions, round, with_pair},
@@ -15,7 +15,7 @@ pub(super) fn kernel(rows: DType, cache: DType) -> Result<HostKernel> {
 }
 
 fn run<A: Float, B: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
-    let params: TurnedRows = arguments.params()?;
+    let params: RotatedRows = arguments.params()?;
     let (cache, rows) = (arguments.output::<B>(AT.cache)?, arguments.input::<A>(AT.rows)?);
     let (positions, frequencies) = (arguments.input::<i32>(AT.positions)?, arguments.input::<f32>(AT.frequencies)?);
     let (mut value_cache, values, mut queries) =
@@ -23,18 +23,18 @@ fn run<A: Float, B: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let (keys, half, tokens) = (&params.append, params.half_dim as usize, params.append.tokens as usize);
     let width = keys.width as usize;
     check_positions(keys, positions)?;
-    let mut turned = vec![A::from_f32(0.0); width];
+    let mut rotated = vec![A::from_f32(0.0); width];
     with_scratch(2 * half, |table| {
         let (cos, sin) = table.split_at_mut(half);
         for index in 0..keys.batch as usize * tokens {
             let (b, t) = (index / tokens, index % tokens);
             let position = positions[b * keys.position_stride as usize + t];
             angles(frequencies, position as f32, cos, sin);
-            let turn = |row: &mut [A]| if params.interleaved == 0 { half_split(row, cos, sin) } else { interleaved(row, cos, sin) };
+            let rotate = |row: &mut [A]| if params.interleaved == 0 { half_split(row, cos, sin) } else { interleaved(row, cos, sin) };
             for h in 0..keys.heads as usize {
-                turned.copy_from_slice(&rows[keys.rows.at(b, h, t)..][..width]);
-                turn(&mut turned);
-                round(&turned, &mut cache[keys.cache.at(b, h, position as usize)..][..width]);
+                rotated.copy_from_slice(&rows[keys.rows.at(b, h, t)..][..width]);
+                rotate(&mut rotated);
+                round(&rotated, &mut cache[keys.cache.at(b, h, position as usize)..][..width]);
             }
             if let (Some(cache), Some(values)) = (value_cache.as_deref_mut(), values) {
                 let (v, width) = (&params.values, params.values.width as usize);
@@ -44,7 +44,7 @@ fn run<A: Float, B: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
             }
             if let Some(queries) = queries.as_deref_mut() {
                 for h in 0..params.query_heads as usize {
-                    turn(&mut queries[params.queries.at(b, h, t)..][..width]);
+                    rotate(&mut queries[params.queries.at(b, h, t)..][..width]);
                 }
             }
         }

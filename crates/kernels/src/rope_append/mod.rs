@@ -1,9 +1,9 @@
-//! What a step adds to the caches, in one launch: new keys, turned by their positions, new values, and the queries turned in place. The bits of
+//! What a step adds to the caches, in one launch: new keys, rotated by their positions, new values, and the queries rotated in place. The bits of
 //! [`crate::rope`] and [`crate::kv_append`].
 //!
 //! `cache[…, h, p_t, :] = rope(rows[…, t, h, :], p_t)`, `value_cache[…, h, p_t, :] = values[…, t, h, :]` and `queries[…, t, h, :] = rope(queries[…,
-//! t, h, :], p_t)` with `p = positions`. Each row is read once and written once; turned keys never go to memory by themselves. Order, rounding and
-//! error are those of the two operators: a turned element is rounded to the rows' type, then to the cache's.
+//! t, h, :], p_t)` with `p = positions`. Each row is read once and written once; rotated keys never go to memory by themselves. Order, rounding and
+//! error are those of the two operators: a rotated element is rounded to the rows' type, then to the cache's.
 //!
 //! Positions of one sequence must differ from each other. A position outside the cache is an error; on a CPU nothing is written then.
 
@@ -34,12 +34,12 @@ const FILES: &[MetalFile] = &[
     elementwise::METAL,
     View::METAL,
     Params::METAL,
-    TurnedRows::METAL,
+    RotatedRows::METAL,
     metal_file!("rope_append/rope_append.metal"),
 ];
-const METAL: MetalForm = MetalForm::new(FILES, "rope_append").with_refusal(kv_append::REFUSAL);
+const METAL: MetalForm = MetalForm::new(FILES, "rope_append").with_error_flag(kv_append::REJECTION);
 
-/// Appends turned keys, and values, to caches, and turns queries, all in place.
+/// Appends rotated keys, and values, to caches, and rotates queries, all in place.
 ///
 /// Inputs: `cache`, `rows` and `positions` as for [`KvAppend`], and `frequencies [rotary_dim / 2]` as for [`Rope`]; the elements of a row
 /// from `rotary_dim` on are copied. Optional: `value_cache` and `values`, as [`KvAppend`] has them, of the types of `cache` and `rows`; `queries [T,
@@ -52,7 +52,7 @@ pub struct RopeAppend {
 
 params! {
     /// What the kernel gets besides its buffers.
-    struct TurnedRows {
+    struct RotatedRows {
         /// Where the keys come from and go to.
         pub append: Params,
         /// Where the values come from and go to; no heads where there are none.
@@ -83,12 +83,12 @@ operands! {
 use operands::{AT, Inputs};
 
 impl RopeAppend {
-    fn params(&self, inputs: &Inputs) -> Result<TurnedRows> {
+    fn params(&self, inputs: &Inputs) -> Result<RotatedRows> {
         let append = Params::new(inputs.cache, inputs.rows, inputs.positions)?;
         let half_dim = rope::half_of(&inputs.frequencies, append.width as usize)?;
         let values = values(inputs, &append)?;
         let (queries, query_heads) = queries(inputs)?;
-        Ok(TurnedRows { append, values, queries, query_heads, half_dim, interleaved: self.interleaved.into() })
+        Ok(RotatedRows { append, values, queries, query_heads, half_dim, interleaved: self.interleaved.into() })
     }
 }
 
@@ -166,7 +166,7 @@ impl Operator for RopeAppend {
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     name: "rope_append",
-    summary: "turns new keys by their positions and writes them into a cache, in place, beside values and queries: rope and kv_append in one",
+    summary: "rotates new keys by their positions and writes them into a cache, in place, beside values and queries: rope and kv_append in one",
     inputs: operands::INPUTS,
     outputs: operands::OUTPUTS,
     attributes: &[rope::INTERLEAVED],

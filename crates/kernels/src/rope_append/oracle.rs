@@ -46,23 +46,23 @@ impl Step {
         let bound = Bound::relative(twice * 1.01).with_absolute(2e-6);
         let case = Case::new(RopeAppend { interleaved }, inputs, bound, move |inputs| {
             let position = |row: usize, heads: usize| inputs[2][if inputs[2].len() == tokens { row / heads % tokens } else { row / heads }];
-            let turned = |row: &[f64], position: f64| {
+            let rotated = |row: &[f64], position: f64| {
                 let angles: Vec<f64> = inputs[3].iter().map(|&f| f64::from(position as f32 * f as f32)).collect();
                 rotate(row, &angles, interleaved)
             };
-            let append = |cache: &[f64], rows: &[f64], heads: usize, width: usize, turns: bool| {
+            let append = |cache: &[f64], rows: &[f64], heads: usize, width: usize, rotates: bool| {
                 let mut cache = cache.to_vec();
                 for (i, row) in rows.chunks(width).enumerate() {
                     let (sequence, h, position) = (i / (heads * tokens), i % heads, position(i, heads));
                     let at = ((sequence * heads + h) * CAPACITY + position as usize) * width;
-                    cache[at..][..width].copy_from_slice(&if turns { turned(row, position) } else { row.to_vec() });
+                    cache[at..][..width].copy_from_slice(&if rotates { rotated(row, position) } else { row.to_vec() });
                 }
                 cache
             };
             let mut results = vec![append(&inputs[0], &inputs[1], heads, width, true)];
             if let Some([value_heads, value_width, query_heads]) = self.others {
                 results.push(append(&inputs[4], &inputs[5], value_heads, value_width, false));
-                results.push(inputs[6].chunks(width).enumerate().flat_map(|(i, row)| turned(row, position(i, query_heads))).collect());
+                results.push(inputs[6].chunks(width).enumerate().flat_map(|(i, row)| rotated(row, position(i, query_heads))).collect());
             }
             results
         });

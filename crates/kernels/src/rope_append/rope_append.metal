@@ -1,8 +1,8 @@
-// What a step adds to the caches: keys turned by their positions and values, and the queries turned in place. A threadgroup for each row, a thread for
-// each pair or copied element. Read once, turned, rounded to the rows' type and to the cache's, written once.
+// What a step adds to the caches: keys rotated by their positions and values, and the queries rotated in place. A threadgroup for each row, a thread for
+// each pair or copied element. Read once, rotated, rounded to the rows' type and to the cache's, written once.
 
 template <typename S, typename T>
-inline void turn(device const S* from, device T* to, constant TurnedRows& p, float position, device const float* frequencies, uint pair) {
+inline void rotate(device const S* from, device T* to, constant RotatedRows& p, float position, device const float* frequencies, uint pair) {
     const float angle = position * frequencies[pair], cos = strict::cos(angle), sin = strict::sin(angle);
     const uint i = p.interleaved ? 2 * pair : pair, j = p.interleaved ? i + 1 : i + p.half_dim;
     const float u = widen(from[i]), v = widen(from[j]);
@@ -24,8 +24,8 @@ template <typename S, typename T>
     device T* value_cache [[buffer(4)]],
     device const S* values [[buffer(5)]],
     device S* queries [[buffer(6)]],
-    constant TurnedRows& params [[buffer(7)]],
-    device atomic_uint* refusal [[buffer(8)]],
+    constant RotatedRows& params [[buffer(7)]],
+    device atomic_uint* error_flag [[buffer(8)]],
     uint2 group [[threadgroup_position_in_grid]],
     uint index [[thread_index_in_threadgroup]],
     uint2 threads_of_group [[threads_per_threadgroup]])
@@ -37,7 +37,7 @@ template <typename S, typename T>
     const long batch = group.x / uint(keys.tokens), token = group.x % uint(keys.tokens);
     const long position = positions[batch * long(keys.position_stride) + token];
     if (position < 0 || position >= long(keys.capacity)) {
-        refuse(refusal, group.x);
+        reject(error_flag, group.x);
         return;
     }
     if (group.y < key_heads) {
@@ -45,7 +45,7 @@ template <typename S, typename T>
         device T* to = row_at(cache, keys.cache, batch, group.y, position);
         for (uint pair = index; pair < width - pairs; pair += threads) {
             if (pair < pairs) {
-                turn(from, to, params, float(position), frequencies, pair);
+                rotate(from, to, params, float(position), frequencies, pair);
             } else {
                 to[pair + pairs] = narrow<T>(widen(from[pair + pairs]));
             }
@@ -60,7 +60,7 @@ template <typename S, typename T>
     } else {
         device S* row = row_at(queries, params.queries, batch, group.y - key_heads - value_heads, token);
         for (uint pair = index; pair < pairs; pair += threads) {
-            turn(row, row, params, float(position), frequencies, pair);
+            rotate(row, row, params, float(position), frequencies, pair);
         }
     }
 }

@@ -7,8 +7,8 @@ use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
 use super::{Settings, operands::AT, philox::philox};
 use crate::{
     float::{Float, with_float},
-    greedy::likeliest,
     math,
+    sample_argmax::argmax,
 };
 
 pub(super) fn kernel(logits: DType) -> Result<HostKernel> {
@@ -33,7 +33,7 @@ fn run<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
 /// # Errors
 /// A logit that is NaN or +∞, or none that is finite.
 pub fn choose<T: Float>(logits: &[T], settings: &Settings, position: u32) -> Result<usize> {
-    let best = likeliest(logits)?;
+    let best = argmax(logits)?;
     if settings.temperature <= 0.0 {
         return Ok(best);
     }
@@ -60,7 +60,7 @@ impl<T: Float> Row<'_, T> {
         u64::from(ordered) << 32 | u64::from(!(token as u32))
     }
 
-    /// The probability relative to the likeliest's, in units of 2^-31.
+    /// The probability relative to the most likely's, in units of 2^-31.
     fn weight(&self, key: u64) -> u64 {
         let token = !(key as u32) as usize;
         (math::exp(self.score(self.logits[token].to_f32())) * 2f32.powi(31)) as u64

@@ -27,9 +27,9 @@ use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile,
 use crate::{
     Description, Launch, Operator, Plan, TensorInfo,
     elementwise::{self, Operand, Space},
-    greedy, math,
+    math,
     metal::{self, metal_file, params},
-    order,
+    order, sample_argmax,
     signature::operands,
 };
 
@@ -41,12 +41,12 @@ const FILES: &[MetalFile] = &[
     order::METAL,
     math::METAL,
     Params::METAL,
-    greedy::LIKELIEST,
+    sample_argmax::BEST,
     metal_file!("sample/philox.metal"),
     metal_file!("sample/reach.metal"),
     metal_file!("sample/sample.metal"),
 ];
-const METAL: MetalForm = MetalForm::new(FILES, "sample").with_refusal(greedy::REFUSAL);
+const METAL: MetalForm = MetalForm::new(FILES, "sample").with_error_flag(sample_argmax::REJECTION);
 
 /// Draws a token. Inputs: `state [2]`, i32, updated in place: a token and its position; `logits […, vocabulary]` of one row; `factors [3]`, f32, and
 /// `numbers [3]`, u32, as [`Settings`] gives them.
@@ -60,7 +60,7 @@ pub struct Settings {
     pub temperature: f32,
     /// Keeps the best tokens until their probabilities sum to this; one keeps all.
     pub top_p: f32,
-    /// Keeps tokens at least this likely, relative to the likeliest; zero keeps all.
+    /// Keeps tokens at least this likely, relative to the most likely; zero keeps all.
     pub min_p: f32,
     /// Keeps this many of the best tokens; zero keeps all.
     pub top_k: u32,
@@ -102,7 +102,7 @@ operands! {
 impl Operator for Sample {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         let operands::Inputs { state, logits, factors, numbers } = operands::Inputs::new("sample", inputs)?;
-        greedy::check(&state, &logits)?;
+        sample_argmax::check(&state, &logits)?;
         for (name, info) in [("factors", factors), ("numbers", numbers)] {
             if **info.shape() != [3] {
                 return Err(Error::invalid_argument(format!("{name} have shape {}: [3] expected", info.shape())));

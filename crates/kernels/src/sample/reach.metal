@@ -5,7 +5,7 @@ constant constexpr uint DIGITS = 256;
 struct Shared {
     // Amounts of keys by digit: the lower words, then the upper.
     atomic_uint bins[2 * DIGITS];
-    Likeliest best[32];
+    Best best[32];
 };
 
 // A thread's place in the threadgroup.
@@ -19,7 +19,7 @@ struct Worker {
     static void wait() { threadgroup_barrier(mem_flags::mem_threadgroup); }
 
     // The best of all threads', for all of them.
-    Likeliest best(Likeliest mine) const {
+    Best best(Best mine) const {
         mine.share();
         if (lane == 0) {
             shared->best[simdgroup] = mine;
@@ -65,7 +65,7 @@ inline ulong rank_key(float logit, uint token) {
     return ulong(bits ^ (bits >> 31 ? 0xffffffffu : 0x80000000u)) << 32 | ~token;
 }
 
-// A row's tokens and what each weighs: 1, or its probability relative to the likeliest's in units of 2^-31.
+// A row's tokens and what each weighs: 1, or its probability relative to the most likely's in units of 2^-31.
 template <typename T>
 struct Tokens {
     RowReader<T> row;

@@ -1,4 +1,4 @@
-// A token drawn from a row of logits, by one threadgroup. The row is read once for the likeliest token, once more to draw, and by each filter a few times
+// A token drawn from a row of logits, by one threadgroup. The row is read once for the most likely token, once more to draw, and by each filter a few times
 // (reach.metal), all but the first from the caches.
 
 // -log(-log(1 - v)) for v = (word + 1/2) / 2^32: a number of Gumbel's distribution.
@@ -19,7 +19,7 @@ template <typename T>
     device const float* factors [[buffer(2)]],
     device const uint* numbers [[buffer(3)]],
     constant Params& params [[buffer(4)]],
-    device atomic_uint* refusal [[buffer(5)]],
+    device atomic_uint* error_flag [[buffer(5)]],
     threadgroup Shared* shared [[threadgroup(0)]],
     uint index [[thread_index_in_threadgroup]],
     uint threads [[threads_per_threadgroup]],
@@ -32,13 +32,13 @@ template <typename T>
     const uint2 seed(numbers[1], numbers[2]);
     const int position = state[1] + 1;
     const RowReader<T> row(logits, 1, n);
-    Likeliest best = {-INFINITY, n};
+    Best best = {-INFINITY, n};
     for (uint k = SLOTS * index; k < n; k += SLOTS * threads) {
         float slots[SLOTS];
         row.load(k, -INFINITY, slots);
         for (uint i = 0; i < SLOTS; ++i) {
             if (!(slots[i] < INFINITY)) {
-                refuse(refusal, k + i);
+                reject(error_flag, k + i);
             }
             best.see(slots[i], k + i);
         }
@@ -79,7 +79,7 @@ template <typename T>
             state[0] = int(best.token);
         } else {
             // No logit is finite.
-            refuse(refusal, 0);
+            reject(error_flag, 0);
         }
         state[1] = position;
     }

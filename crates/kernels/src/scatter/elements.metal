@@ -22,7 +22,7 @@ template <typename T, uint REDUCTION>
     device const T* updates [[buffer(1)]],
     device T* y [[buffer(2)]],
     constant ScatterElementsParams& params [[buffer(3)]],
-    device atomic_uint* refusal [[buffer(4)]],
+    device atomic_uint* error_flag [[buffer(4)]],
     threadgroup ulong* elements [[threadgroup(0)]],
     uint group [[threadgroup_position_in_grid]],
     uint index [[thread_index_in_threadgroup]])
@@ -33,6 +33,6 @@ template <typename T, uint REDUCTION>
     const ulong first = outer.quotient * params.length * params.inner + outer.remainder;
     const Division place = division(first, places.space.extents[places.space.rank - 1]);
     const ulong start = row_start(places.space, places.x, place.quotient) + place.remainder * inner_step(places.space, places.x);
-    const ElementPlaces of = {{indices, refusal}, first, params.inner, start, places.stride, places.extent};
+    const ElementPlaces of = {{indices, error_flag}, first, params.inner, start, places.stride, places.extent};
     scatter_line<typename Reduction<REDUCTION>::Op>(updates, y, of, line < params.lines, params.length, uint(params.width), elements, index);
 }

@@ -38,7 +38,7 @@ const ELEMENT_FILES: &[MetalFile] = &[
     metal_file!("scatter/scatter.metal"),
     metal_file!("scatter/elements.metal"),
 ];
-const ELEMENTS: MetalForm = MetalForm::new(ELEMENT_FILES, "scatter_elements").with_refusal(index::OUTSIDE);
+const ELEMENTS: MetalForm = MetalForm::new(ELEMENT_FILES, "scatter_elements").with_error_flag(index::OUTSIDE);
 const SLICE_FILES: &[MetalFile] = &[
     metal::TYPES,
     Space::METAL,
@@ -56,7 +56,7 @@ const SLICE_FILES: &[MetalFile] = &[
     metal_file!("scatter/scatter.metal"),
     metal_file!("scatter/slices.metal"),
 ];
-const SLICES: MetalForm = MetalForm::new(SLICE_FILES, "scatter_nd").with_refusal(index::OUTSIDE);
+const SLICES: MetalForm = MetalForm::new(SLICE_FILES, "scatter_nd").with_error_flag(index::OUTSIDE);
 
 named! {
     /// What becomes of an element and its update.

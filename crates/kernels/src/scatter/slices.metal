@@ -19,12 +19,12 @@ template <typename T, uint REDUCTION>
     device const T* updates [[buffer(1)]],
     device T* y [[buffer(2)]],
     constant ScatterNdParams& params [[buffer(3)]],
-    device atomic_uint* refusal [[buffer(4)]],
+    device atomic_uint* error_flag [[buffer(4)]],
     threadgroup ulong* elements [[threadgroup(0)]],
     uint group [[threadgroup_position_in_grid]],
     uint index [[thread_index_in_threadgroup]])
 {
     const ulong line = ulong(group) * params.width + index % params.width;
-    const SlicePlaces of = {{{indices, refusal}, &params.places}, params.places.inner, line};
+    const SlicePlaces of = {{{indices, error_flag}, &params.places}, params.places.inner, line};
     scatter_line<typename Reduction<REDUCTION>::Op>(updates, y, of, line < params.places.inner, params.places.tuples, uint(params.width), elements, index);
 }

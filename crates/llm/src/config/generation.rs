@@ -9,15 +9,15 @@ use crate::ModelFiles;
 pub struct GenerationConfig {
     /// Tokens that end a text; empty if the file names none.
     pub eos: Vec<u32>,
-    /// Whether to sample rather than take the likeliest token.
+    /// Whether to sample rather than take the most likely token.
     pub do_sample: Option<bool>,
     /// Divides the logits.
     pub temperature: Option<f32>,
-    /// Keeps the likeliest tokens.
+    /// Keeps the most likely tokens.
     pub top_k: Option<usize>,
-    /// Keeps the likeliest tokens up to this probability mass.
+    /// Keeps the most likely tokens up to this probability mass.
     pub top_p: Option<f32>,
-    /// Keeps tokens at least this likely, relative to the likeliest.
+    /// Keeps tokens at least this likely, relative to the most likely.
     pub min_p: Option<f32>,
     /// Divides the logits of tokens that occurred.
     pub repetition_penalty: Option<f32>,

@@ -23,7 +23,7 @@ fn with(changes: &str) -> Result<Config> {
     Config::parse(&serde_json::to_string(&object).unwrap())
 }
 
-fn refused(changes: &str) -> String {
+fn rejected(changes: &str) -> String {
     let message = with(changes).unwrap_err().to_string();
     assert!(!message.contains('\n'), "{message}");
     message
@@ -73,27 +73,27 @@ fn qwen_slides_in_the_upper_layers_or_in_those_named() {
     let named = r#"{"architectures": ["Qwen3ForCausalLM"], "use_sliding_window": true, "sliding_window": 32,
         "layer_types": ["sliding_attention", "full_attention", "full_attention"]}"#;
     assert_eq!(with(named).unwrap().windows, [Some(32), None, None]);
-    assert!(refused(&named.replace("true", "false")).contains("none is enabled"));
+    assert!(rejected(&named.replace("true", "false")).contains("none is enabled"));
 }
 
 #[test]
 fn what_is_not_supported_is_named_with_what_is() {
-    assert!(refused(r#"{"architectures": ["GemmaForCausalLM"]}"#).contains("'GemmaForCausalLM' is not supported: LlamaForCausalLM, Mistral"));
-    assert!(refused(r#"{"hidden_act": "gelu"}"#).contains("'gelu' is not supported: silu"));
-    assert!(refused(r#"{"rope_scaling": {"rope_type": "yarn", "factor": 2}}"#).contains("'yarn' is not supported: default, linear and llama3"));
-    assert!(refused(r#"{"quantization_config": {"quant_method": "awq"}}"#).contains("quantised"));
+    assert!(rejected(r#"{"architectures": ["GemmaForCausalLM"]}"#).contains("'GemmaForCausalLM' is not supported: LlamaForCausalLM, Mistral"));
+    assert!(rejected(r#"{"hidden_act": "gelu"}"#).contains("'gelu' is not supported: silu"));
+    assert!(rejected(r#"{"rope_scaling": {"rope_type": "yarn", "factor": 2}}"#).contains("'yarn' is not supported: default, linear and llama3"));
+    assert!(rejected(r#"{"quantization_config": {"quant_method": "awq"}}"#).contains("quantised"));
 }
 
 #[test]
-fn contradictions_are_refused() {
-    assert!(refused(r#"{"hidden_size": "remove"}"#).contains("'hidden_size' is missing"));
-    assert!(refused(r#"{"vocab_size": 0}"#).contains("'vocab_size' is 0"));
-    assert!(refused(r#"{"num_hidden_layers": 5000}"#).contains("at most 4096"));
-    assert!(refused(r#"{"num_key_value_heads": 5}"#).contains("evenly"));
-    assert!(refused(r#"{"hidden_size": 2049}"#).contains("no multiple"));
-    assert!(refused(r#"{"head_dim": 63}"#).contains("even number"));
-    assert!(refused(r#"{"rope_scaling": {"rope_type": "llama3", "factor": 8}}"#).contains("lack 'low_freq_factor'"));
-    assert!(refused(r#"{"rope_theta": -1}"#).contains("positive"));
-    assert!(refused(r#"{"vocab_size": "many"}"#).contains("invalid type"));
+fn contradictions_are_rejected() {
+    assert!(rejected(r#"{"hidden_size": "remove"}"#).contains("'hidden_size' is missing"));
+    assert!(rejected(r#"{"vocab_size": 0}"#).contains("'vocab_size' is 0"));
+    assert!(rejected(r#"{"num_hidden_layers": 5000}"#).contains("at most 4096"));
+    assert!(rejected(r#"{"num_key_value_heads": 5}"#).contains("evenly"));
+    assert!(rejected(r#"{"hidden_size": 2049}"#).contains("no multiple"));
+    assert!(rejected(r#"{"head_dim": 63}"#).contains("even number"));
+    assert!(rejected(r#"{"rope_scaling": {"rope_type": "llama3", "factor": 8}}"#).contains("lack 'low_freq_factor'"));
+    assert!(rejected(r#"{"rope_theta": -1}"#).contains("positive"));
+    assert!(rejected(r#"{"vocab_size": "many"}"#).contains("invalid type"));
     assert!(Config::parse("{").unwrap_err().is_invalid_data());
 }

@@ -46,7 +46,7 @@ impl Chat {
     /// Answers the user. A turn that fails leaves the conversation as it was; an answer that was cancelled is kept as far as it came.
     ///
     /// # Errors
-    /// The template refuses the turns, and those of [`Generator::generate`].
+    /// The template rejects the turns, and those of [`Generator::generate`].
     pub fn answer(&mut self, user: &str, options: &GenerationOptions, listener: &mut Listener<'_>) -> Result<Generated> {
         self.messages.push(Message::new("user", user));
         let result = self.template.render(&self.messages, &self.options).and_then(|prompt| {

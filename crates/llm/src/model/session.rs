@@ -213,7 +213,7 @@ impl Session {
         Ok(Step { state, recording, logits })
     }
 
-    /// Appends `token` and gives the likeliest token after it, appends that, and so on, for as long as it is asked for: at most `most` tokens, and as
+    /// Appends `token` and gives the most likely token after it, appends that, and so on, for as long as it is asked for: at most `most` tokens, and as
     /// many as fit the context. The last token given is not appended yet.
     ///
     /// The device chooses each token and feeds it to its next step, of the same bits as [`Session::feed`] and the first of the greatest logits. Where
@@ -243,13 +243,13 @@ impl Session {
         Ok(Decoding { session: self, first: Some(token), settings, coming: VecDeque::new(), left })
     }
 
-    /// Makes the recorded step that chooses as `settings` say (without any: the likeliest) ready for `token`.
+    /// Makes the recorded step that chooses as `settings` say (without any: the most likely) ready for `token`.
     fn prepare(&mut self, token: u32, settings: Option<&Settings>) -> Result<()> {
         let state = self.state(&[token])?;
         let step = match settings {
             None => {
                 if self.greedy.is_none() {
-                    let end = |state: &Tensor, logits: Option<&Tensor>| logits.map_or(Ok(()), |logits| state.greedy(logits));
+                    let end = |state: &Tensor, logits: Option<&Tensor>| logits.map_or(Ok(()), |logits| state.sample_argmax(logits));
                     self.greedy = Some(self.record_with(1, Logits::Last, end)?);
                 }
                 self.greedy.as_ref()
@@ -283,7 +283,7 @@ pub struct Decoding<'a> {
     session: &'a mut Session,
     /// What begins, until it is given to the device.
     first: Option<u32>,
-    /// How tokens are drawn; the likeliest without.
+    /// How tokens are drawn; the most likely without.
     settings: Option<Settings>,
     /// Steps that were submitted, and their tokens.
     coming: VecDeque<(Completion, Reading)>,

@@ -17,13 +17,13 @@ use crate::GenerationConfig;
 /// How the next token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// Divides the logits; zero takes the likeliest token.
+    /// Divides the logits; zero takes the most likely token.
     pub temperature: f32,
-    /// Keeps this many of the likeliest tokens; zero keeps all.
+    /// Keeps this many of the most likely tokens; zero keeps all.
     pub top_k: usize,
-    /// Keeps the likeliest tokens until their probabilities sum to this; one keeps all.
+    /// Keeps the most likely tokens until their probabilities sum to this; one keeps all.
     pub top_p: f32,
-    /// Keeps tokens at least this likely, relative to the likeliest; zero keeps all.
+    /// Keeps tokens at least this likely, relative to the most likely; zero keeps all.
     pub min_p: f32,
     /// Divides positive and multiplies negative logits of tokens that occurred; one changes nothing.
     pub repetition_penalty: f32,
@@ -38,7 +38,7 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// The likeliest token, always.
+    /// The most likely token, always.
     pub fn greedy() -> Self {
         Self::default()
     }

@@ -34,18 +34,18 @@ fn the_repetition_penalty_counts_each_token_once() {
 }
 
 #[test]
-fn logits_that_are_no_numbers_are_refused() {
+fn logits_that_are_no_numbers_are_rejected() {
     let mut sampler = Sampler::new(Sampling { temperature: 1.0, ..Sampling::default() }).unwrap();
-    let mut refused = |logits: &[f32]| sampler.sample(logits, &[]).unwrap_err().to_string();
-    assert!(refused(&[0.0, f32::NAN]).contains("logit of token 1 is NaN"));
-    assert!(refused(&[f32::INFINITY]).contains("token 0 is inf"));
-    assert!(refused(&[f32::NEG_INFINITY; 3]).contains("none of the 3 logits is finite"));
-    assert!(refused(&[]).contains("none of the 0"));
+    let mut rejected = |logits: &[f32]| sampler.sample(logits, &[]).unwrap_err().to_string();
+    assert!(rejected(&[0.0, f32::NAN]).contains("logit of token 1 is NaN"));
+    assert!(rejected(&[f32::INFINITY]).contains("token 0 is inf"));
+    assert!(rejected(&[f32::NEG_INFINITY; 3]).contains("none of the 3 logits is finite"));
+    assert!(rejected(&[]).contains("none of the 0"));
     assert!(sampler.sample(&[3e38, -3e38, 0.0], &[]).is_ok());
 }
 
 #[test]
-fn settings_outside_their_range_are_refused() {
+fn settings_outside_their_range_are_rejected() {
     let base = Sampling::default();
     for (sampling, name) in [
         (Sampling { temperature: -1.0, ..base }, "temperature is -1"),

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_stop_string_is_refused() {
+    fn an_empty_stop_string_is_rejected() {
         assert!(StopMatcher::new(&[String::new()]).is_err());
     }
 

@@ -173,20 +173,20 @@ fn the_template_is_found_where_it_may_be() {
 }
 
 #[test]
-fn damaged_tokenizers_are_refused_in_one_line() {
+fn damaged_tokenizers_are_rejected_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
-    let refused = |text: &[u8]| {
+    let rejected = |text: &[u8]| {
         fs::write(folder.path().join("tokenizer.json"), text).unwrap();
         let error = Tokenizer::open(&ModelFiles::open(folder.path()).unwrap()).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("tokenizer.json") && !error.contains('\n'), "{error}");
     };
     let whole = byte_level().to_string();
     for length in (0..whole.len()).step_by(97) {
-        refused(&whole.as_bytes()[..length]);
+        rejected(&whole.as_bytes()[..length]);
     }
-    refused(b"[]");
-    refused(br#"{"version": "1.0", "model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["b c"]}}"#);
-    refused(b"\xff\xfe");
+    rejected(b"[]");
+    rejected(br#"{"version": "1.0", "model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["b c"]}}"#);
+    rejected(b"\xff\xfe");
     fs::remove_file(folder.path().join("tokenizer.json")).unwrap();
     let error = Tokenizer::open(&ModelFiles::open(folder.path()).unwrap()).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("tokenizer.json is missing"), "{error}");

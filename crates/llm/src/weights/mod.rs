@@ -111,15 +111,15 @@ impl Weights {
     pub fn get(&self, name: &str, dims: &[usize]) -> Result<Weight> {
         let (file, info) = self.tensors.get(name).ok_or_else(|| self.missing(name))?;
         let shard = self.files.get(*file).ok_or_else(|| self.missing(name))?;
-        let refuse = |message: String| Error::invalid_data(format!("{}: tensor '{name}' {message}", shard.label));
+        let reject = |message: String| Error::invalid_data(format!("{}: tensor '{name}' {message}", shard.label));
         if info.shape != dims {
-            return Err(refuse(format!("has shape {:?}, the configuration asks for {dims:?}", info.shape)));
+            return Err(reject(format!("has shape {:?}, the configuration asks for {dims:?}", info.shape)));
         }
         let dtype = match info.dtype {
             Dtype::F32 => DType::F32,
             Dtype::F16 => DType::F16,
             Dtype::BF16 => DType::BF16,
-            other => return Err(refuse(format!("is of type {other}: F32, F16 and BF16 are supported"))),
+            other => return Err(reject(format!("is of type {other}: F32, F16 and BF16 are supported"))),
         };
         let memory = shard.data.slice(info.data_offsets.0..info.data_offsets.1).map_err(|e| e.context(name))?;
         Ok(Weight { dtype, dims: dims.to_vec(), memory: aligned(memory, dtype) })
@@ -135,7 +135,7 @@ impl Weights {
 /// A shard lies beside its index: anything but a plain file name could reach elsewhere.
 fn check_shard_name(name: &str) -> Result<()> {
     if name.is_empty() || name.contains(['/', '\\', ':', '\0']) || name.starts_with('.') {
-        return Err(Error::invalid_data(format!("shard '{}' is no plain file name: refused", name.escape_debug())));
+        return Err(Error::invalid_data(format!("shard '{}' is no plain file name: rejected", name.escape_debug())));
     }
     Ok(())
 }

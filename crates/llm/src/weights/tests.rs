@@ -36,7 +36,7 @@ fn open(folder: &Path) -> Result<Weights> {
     Weights::open(&ModelFiles::open(folder)?)
 }
 
-fn refused(folder: &Path) -> String {
+fn rejected(folder: &Path) -> String {
     let error = open(folder).map(|_| ()).unwrap_err().to_string();
     assert!(!error.contains('\n'), "{error}");
     error
@@ -96,30 +96,30 @@ fn shards_are_found_through_the_index() {
     assert_eq!(weights.get("a", &[2]).unwrap().memory.bytes()[..4], 1f32.to_le_bytes());
 
     index(r#"{"a": "model-2.safetensors"}"#);
-    assert!(refused(folder.path()).contains("tensor 'a' is not in its shard 'model-2.safetensors'"));
+    assert!(rejected(folder.path()).contains("tensor 'a' is not in its shard 'model-2.safetensors'"));
     index(r#"{"a": "model-3.safetensors"}"#);
-    assert!(refused(folder.path()).contains("model-3.safetensors"));
+    assert!(rejected(folder.path()).contains("model-3.safetensors"));
     for outside in ["../x.safetensors", "/etc/passwd", "..", "a/../b", "C:x", ""] {
         index(&serde_json::json!({ "a": outside }).to_string());
-        assert!(refused(folder.path()).contains("no plain file name"), "{outside}");
+        assert!(rejected(folder.path()).contains("no plain file name"), "{outside}");
     }
 }
 
 #[test]
-fn a_file_cut_anywhere_is_refused() {
+fn a_file_cut_anywhere_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let whole = write(folder.path(), SINGLE, vec![("a", f32s(&[2, 3], 1.0)), ("b", f32s(&[1], 0.0))]);
     for length in 0..whole.len() {
         fs::write(folder.path().join(SINGLE), &whole[..length]).unwrap();
-        let message = refused(folder.path());
+        let message = rejected(folder.path());
         assert!(message.contains("model.safetensors"), "{length}: {message}");
     }
     fs::write(folder.path().join(SINGLE), &whole[..whole.len() - 4]).unwrap();
-    assert!(refused(folder.path()).contains("it is cut or damaged, fetch it again"));
+    assert!(rejected(folder.path()).contains("it is cut or damaged, fetch it again"));
 }
 
 #[test]
-fn hostile_headers_are_refused_with_the_tensor_named() {
+fn hostile_headers_are_rejected_with_the_tensor_named() {
     let folder = tempfile::tempdir().unwrap();
     let cases = [
         (r#"{"x":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}"#, 4, "'x'"),
@@ -135,19 +135,19 @@ fn hostile_headers_are_refused_with_the_tensor_named() {
     ];
     for (header, data, expected) in cases {
         fs::write(folder.path().join(SINGLE), raw(header, data)).unwrap();
-        let message = refused(folder.path());
+        let message = rejected(folder.path());
         assert!(message.contains(expected), "{header}: {message}");
     }
     let huge: Vec<u8> = u64::MAX.to_le_bytes().into_iter().chain(*b"{}").collect();
     fs::write(folder.path().join(SINGLE), huge).unwrap();
-    assert!(refused(folder.path()).contains("the header takes 18446744073709551615 bytes"));
+    assert!(rejected(folder.path()).contains("the header takes 18446744073709551615 bytes"));
 }
 
 #[test]
 fn a_folder_without_weights_says_what_it_wants() {
     let folder = tempfile::tempdir().unwrap();
-    assert!(refused(folder.path()).contains("has neither model.safetensors nor model.safetensors.index.json"));
+    assert!(rejected(folder.path()).contains("has neither model.safetensors nor model.safetensors.index.json"));
     fs::create_dir(folder.path().join(SINGLE)).unwrap();
-    assert!(refused(folder.path()).contains("neither"));
+    assert!(rejected(folder.path()).contains("neither"));
     assert!(ModelFiles::open(folder.path().join("nowhere")).unwrap_err().to_string().contains("does not exist"));
 }

@@ -5,7 +5,7 @@ use elinvar_llm::{Event, Finish, GenerationOptions, Generator, MemoryEstimate, M
 
 use crate::fixture::{Fixture, config, strict};
 
-fn refused<T>(result: Result<T>) -> String {
+fn rejected<T>(result: Result<T>) -> String {
     let message = result.map(|_| ()).unwrap_err().to_string();
     assert!(!message.contains('\n'), "{message}");
     message
@@ -32,7 +32,7 @@ fn weights_that_contradict_the_configuration_name_the_tensor() {
         fixture.tensors = whole.clone();
         edit(&mut fixture.tensors);
         fixture.save(DType::F32);
-        refused(fixture.open(&executor))
+        rejected(fixture.open(&executor))
     };
     let name = "model.layers.1.mlp.up_proj.weight";
     assert!(change(&|t| drop(t.remove(name))).contains("tensor 'model.layers.1.mlp.up_proj.weight' is missing"));
@@ -49,46 +49,46 @@ fn weights_that_contradict_the_configuration_name_the_tensor() {
 #[test]
 fn a_configuration_of_another_model_is_found_out() {
     let fixture = llama("");
-    let refused_with = |from: &str, to: &str| {
+    let rejected_with = |from: &str, to: &str| {
         let text = config("LlamaForCausalLM", "").replace(from, to);
         fs::write(fixture.folder.path().join("config.json"), text).unwrap();
-        refused(fixture.open(&strict(1)))
+        rejected(fixture.open(&strict(1)))
     };
-    assert!(refused_with("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4").contains("'model.layers.3.input_layernorm.weight' is missing"));
-    assert!(refused_with("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 2").contains("no place in the configuration"));
-    assert!(refused_with("\"vocab_size\": 97", "\"vocab_size\": 98").contains("'model.embed_tokens.weight' has shape [97, 48]"));
-    assert!(refused_with("LlamaFor", "Qwen3For").contains("'model.layers.0.self_attn"));
+    assert!(rejected_with("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4").contains("'model.layers.3.input_layernorm.weight' is missing"));
+    assert!(rejected_with("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 2").contains("no place in the configuration"));
+    assert!(rejected_with("\"vocab_size\": 97", "\"vocab_size\": 98").contains("'model.embed_tokens.weight' has shape [97, 48]"));
+    assert!(rejected_with("LlamaFor", "Qwen3For").contains("'model.layers.0.self_attn"));
 }
 
 #[test]
-fn sessions_refuse_what_they_cannot_hold() {
+fn sessions_reject_what_they_cannot_hold() {
     let model = llama("").open(&strict(1)).unwrap();
-    assert!(refused(Session::new(model.clone(), 65, DType::F32)).contains("65 tokens: the model has 1 to 64"));
-    assert!(refused(Session::new(model.clone(), 0, DType::F32)).contains("0 tokens"));
-    assert!(refused(Session::new(model.clone(), 8, DType::I8)).contains("cache of i8"));
+    assert!(rejected(Session::new(model.clone(), 65, DType::F32)).contains("65 tokens: the model has 1 to 64"));
+    assert!(rejected(Session::new(model.clone(), 0, DType::F32)).contains("0 tokens"));
+    assert!(rejected(Session::new(model.clone(), 8, DType::I8)).contains("cache of i8"));
     let mut session = Session::new(model, 8, DType::F32).unwrap();
-    assert!(refused(session.feed(&[])).contains("no tokens"));
-    assert!(refused(session.feed(&[1, 97])).contains("token id 97 is outside the vocabulary of 97"));
-    assert!(refused(session.feed(&[0; 9])).contains("9 tokens after 0 do not fit a context of 8"));
+    assert!(rejected(session.feed(&[])).contains("no tokens"));
+    assert!(rejected(session.feed(&[1, 97])).contains("token id 97 is outside the vocabulary of 97"));
+    assert!(rejected(session.feed(&[0; 9])).contains("9 tokens after 0 do not fit a context of 8"));
     assert!(session.is_empty() && session.feed(&[0; 8]).is_ok() && session.feed(&[0]).is_err());
     assert_eq!(session.len(), 8);
 }
 
 #[test]
-fn generators_refuse_prompts_without_room_or_words() {
+fn generators_reject_prompts_without_room_or_words() {
     let fixture = llama("");
     let session = Session::new(fixture.open(&strict(1)).unwrap(), 8, DType::F32).unwrap();
     let mut generator = Generator::new(session, tokenizer(&fixture), vec![]).unwrap();
     let options = GenerationOptions::default();
     let mut run =
         |prompt: &[u32], options: &GenerationOptions| generator.generate(prompt, options, &mut |_: Event<'_>| std::ops::ControlFlow::Continue(()));
-    assert!(refused(run(&[], &options)).contains("the prompt is empty"));
-    assert!(refused(run(&[1; 8], &options)).contains("the prompt of 8 tokens leaves no room in a context of 8"));
-    assert!(refused(run(&[1, 1000], &options)).contains("token id 1000"));
+    assert!(rejected(run(&[], &options)).contains("the prompt is empty"));
+    assert!(rejected(run(&[1; 8], &options)).contains("the prompt of 8 tokens leaves no room in a context of 8"));
+    assert!(rejected(run(&[1, 1000], &options)).contains("token id 1000"));
     let empty_stop = GenerationOptions { stop: vec![String::new()], ..options.clone() };
-    assert!(refused(run(&[1], &empty_stop)).contains("stop string is empty"));
+    assert!(rejected(run(&[1], &empty_stop)).contains("stop string is empty"));
     let cold = GenerationOptions { sampling: Sampling { temperature: -1.0, ..Sampling::default() }, ..options.clone() };
-    assert!(refused(run(&[1], &cold)).contains("temperature"));
+    assert!(rejected(run(&[1], &cold)).contains("temperature"));
     let full = run(&[1, 2, 3], &options).unwrap();
     assert_eq!((full.finish, full.tokens.len()), (Finish::ContextFull, 5));
 }
@@ -101,11 +101,11 @@ fn damaged_weights_are_noticed_at_the_first_token() {
     let session = Session::new(fixture.open(&strict(1)).unwrap(), 8, DType::F32).unwrap();
     let mut generator = Generator::new(session, tokenizer(&fixture), vec![]).unwrap();
     let result = generator.generate(&[1], &GenerationOptions::default(), &mut |_: Event<'_>| std::ops::ControlFlow::Continue(()));
-    assert!(refused(result).contains("logit of token 0 is NaN"));
+    assert!(rejected(result).contains("logit of token 0 is NaN"));
 }
 
 #[test]
-fn a_model_that_cannot_fit_is_refused_before_it_is_loaded() {
+fn a_model_that_cannot_fit_is_rejected_before_it_is_loaded() {
     let fixture = llama("");
     let weights = Weights::open(&ModelFiles::open(fixture.folder.path()).unwrap()).unwrap();
     let estimate = MemoryEstimate::of(&fixture.config, &weights, 64, DType::F32, 16);
@@ -113,5 +113,5 @@ fn a_model_that_cannot_fit_is_refused_before_it_is_loaded() {
     assert_eq!((estimate.weights, estimate.cache), (4 * parameters as u64, 3 * 2 * 64 * 16 * 4));
     assert!(estimate.check(strict(1).memory()).is_ok());
     let huge = MemoryEstimate { cache: u64::MAX / 2, ..estimate };
-    assert!(refused(huge.check(strict(1).memory())).contains("the model needs"));
+    assert!(rejected(huge.check(strict(1).memory())).contains("the model needs"));
 }

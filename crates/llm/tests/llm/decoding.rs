@@ -46,7 +46,7 @@ fn late() -> Executor {
     Executor::from_device(Device::new(Late(backend))).with_precision(Precision::Strict)
 }
 
-/// The likeliest tokens after `prompt`, and the logits after the last of them, by reading all logits.
+/// The most likely tokens after `prompt`, and the logits after the last of them, by reading all logits.
 fn by_hand(session: &mut Session, prompt: &[u32], count: usize) -> (Vec<u32>, Vec<f32>) {
     let mut logits = session.feed(prompt).unwrap();
     let mut tokens = Vec::new();
@@ -106,10 +106,10 @@ fn the_device_draws_what_a_sampler_draws() {
             let found: Vec<u32> = session.sampled(context[3], 36, &sampling).unwrap().map(Result::unwrap).collect();
             assert_eq!((&found[..], session.len()), (&context[4..], 39), "{sampling:?}");
         }
-        let likeliest: Vec<u32> = session.greedy(5, 3).unwrap().map(Result::unwrap).collect();
+        let best: Vec<u32> = session.greedy(5, 3).unwrap().map(Result::unwrap).collect();
         session.truncate(39);
         let cold: Vec<u32> = session.sampled(5, 3, &Sampling { temperature: 0.0, ..base }).unwrap().map(Result::unwrap).collect();
-        assert_eq!(cold, likeliest);
+        assert_eq!(cold, best);
         assert!(session.sampled(5, 3, &Sampling { temperature: -1.0, ..base }).is_err());
         assert!(session.sampled(5, 3, &Sampling { repetition_penalty: 1.1, ..base }).is_err());
     }

@@ -1,5 +1,5 @@
 //! Mutation run of the kernels' texts: deletes each barrier, widens each bound and drops each store in turn, runs the conformance cases that
-//! use the file on the simulator, those that must be refused included, and reports the fraction noticed:
+//! use the file on the simulator, those that must be rejected included, and reports the fraction noticed:
 //! `mutate [--seeds 4] [--cases N] [--named TEXT] [--shard 0/8] [FILE[:LINE]…]`. `--cases` takes at most so many of a file's cases, seemingly at
 //! random: files that most kernels use have hundreds. `--named` takes those whose name contains a text.
 //!

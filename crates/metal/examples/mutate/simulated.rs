@@ -58,8 +58,8 @@ pub(crate) fn main() -> Result<()> {
         }
     }
     let accepted = conformance::cases();
-    let first_refused = accepted.len();
-    let cases: Vec<Case> = accepted.into_iter().chain(conformance::refused()).collect();
+    let first_rejected = accepted.len();
+    let cases: Vec<Case> = accepted.into_iter().chain(conformance::rejected()).collect();
     let device = Device::new(MetalBackend::new(Simulated::new(SimulatorOptions::default())?, DeviceKind::MetalSim));
     let files = files_of(&cases, device.properties());
     let is_wanted = |place: &str| wanted.is_empty() || wanted.iter().any(|part| place.contains(part.as_str()));
@@ -75,7 +75,7 @@ pub(crate) fn main() -> Result<()> {
             let mut users: Vec<_> = files[mutant.file].1.iter().copied().filter(|&i| cases[i].name().contains(&named)).collect();
             // Cases come in runs of the same lengths and types, which any even choice would keep step with.
             users.sort_by_key(|&i| (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            let used: Vec<(&Case, bool)> = users.iter().take(most).map(|&i| (&cases[i], i >= first_refused)).collect();
+            let used: Vec<(&Case, bool)> = users.iter().take(most).map(|&i| (&cases[i], i >= first_rejected)).collect();
             let outcome = run(mutant, &used, &reference, seeds)?;
             eprintln!("{}: {}:{} {}: {}", outcome.name(), mutant.file, mutant.line, mutant.kind, mutant.before);
             outcomes.lock().map_err(|_| "a worker panicked")?.insert(index, outcome);
@@ -155,7 +155,7 @@ fn is_store(statement: &str) -> bool {
     target.is_some_and(|t| t.len() < statement.len() && !t.contains(' ') && (t.ends_with(']') || t.starts_with('*')))
 }
 
-/// `cases` with whether a device must refuse them.
+/// `cases` with whether a device must reject them.
 fn run(mutant: &Mutant, cases: &[(&Case, bool)], reference: &Device, seeds: u64) -> Result<Outcome> {
     let options = SimulatorOptions::default();
     let seed = options.seed.clone();
@@ -164,10 +164,10 @@ fn run(mutant: &Mutant, cases: &[(&Case, bool)], reference: &Device, seeds: u64)
     let mut compiled = false;
     for number in 0..seeds {
         seed.set(number);
-        for (index, (case, refused)) in cases.iter().enumerate() {
+        for (index, (case, rejected)) in cases.iter().enumerate() {
             let placement = Placement::ALL[(index + number as usize) % 2];
             let outcome =
-                if *refused { conformance::refuse(case, &device, placement) } else { conformance::compare(case, &device, reference, placement) };
+                if *rejected { conformance::reject(case, &device, placement) } else { conformance::compare(case, &device, reference, placement) };
             match outcome {
                 Ok(()) => compiled = true,
                 Err(error) if error.is_compile_failed() && !compiled => return Ok(Outcome::DoesNotCompile),

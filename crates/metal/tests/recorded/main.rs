@@ -39,7 +39,7 @@ pub(crate) fn user_source(name: &str, text: &str, version: u32) -> Arc<KernelSou
 pub(crate) fn source_with(name: &str, accesses: &[Access], fast_math: bool) -> Arc<KernelSource> {
     let parameter = |(index, &access): (usize, &Access)| {
         let name = ["a", "b", "c", "d", "e", "f"][index].into();
-        Parameter { name, access, dtype: DType::U8, optional: false, early: false }
+        Parameter { name, access, dtype: DType::U8, optional: false, prefetched: false }
     };
     let text = MetalText {
         name: "test.metal".into(),
@@ -50,7 +50,7 @@ pub(crate) fn source_with(name: &str, accesses: &[Access], fast_math: bool) -> A
         version: METAL_VERSION,
         buffers: (0..accesses.len() as u32).collect(),
         threadgroup: Vec::new(),
-        refusals: Vec::new(),
+        rejections: Vec::new(),
         registers: None,
     };
     let parameters = accesses.iter().enumerate().map(parameter).collect();

@@ -140,7 +140,7 @@ fn memory_pressure_empties_the_pool_and_at_its_worst_forgets_kernels() {
     let relieve = |pressure| watch().unwrap()(pressure);
     let kernel = source("step", &[Access::Read, Access::Write]);
     let held = device.allocate(64).unwrap();
-    let kept = || device.kept::<Mutex<usize>>();
+    let kept = || device.cached::<Mutex<usize>>();
     for (pressure, kernels) in [(MemoryPressure::Warning, 1), (MemoryPressure::Critical, 0)] {
         drop(device.pipeline(&kernel).unwrap());
         drop(device.allocate(1 << 20).unwrap());

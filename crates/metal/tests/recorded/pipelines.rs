@@ -35,7 +35,7 @@ fn a_kernel_that_needs_many_registers_is_compiled_again_for_large_threadgroups()
 }
 
 #[test]
-fn a_threadgroup_beyond_what_the_pipeline_can_run_is_refused() {
+fn a_threadgroup_beyond_what_the_pipeline_can_run_is_rejected() {
     let (device, state) = open(BatchLimits::default());
     state.max_threads.store(512, Relaxed);
     state.wide_threads.store(768, Relaxed);
@@ -76,7 +76,7 @@ fn threadgroup_memory_is_counted_with_what_the_kernel_declares_and_as_metal_take
 }
 
 #[test]
-fn a_grid_whose_positions_have_more_than_32_bits_is_refused() {
+fn a_grid_whose_positions_have_more_than_32_bits_is_rejected() {
     let (device, state) = open(BatchLimits::default());
     let pipeline = device.prepare(&source("long", &[Access::Write])).unwrap();
     let a = device.allocate(4).unwrap();

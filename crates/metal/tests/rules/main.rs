@@ -69,7 +69,7 @@ fn with_instances(text: String, launches: &BTreeMap<String, Launch>) -> String {
 #[test]
 fn every_kernel_of_the_library() {
     let metal = DeviceProperties { kind: DeviceKind::Metal, ..NullBackend::new().properties().clone() };
-    let cases: Vec<_> = conformance::sample(conformance::cases(), &metal).into_iter().chain(conformance::refused()).collect();
+    let cases: Vec<_> = conformance::sample(conformance::cases(), &metal).into_iter().chain(conformance::rejected()).collect();
     // What the suite does not run on the simulator, since no plan for Apple's GPUs takes it, has a test of its own there.
     let functions = |device: &DeviceProperties| -> BTreeSet<_> {
         let forms =
@@ -92,13 +92,13 @@ fn every_kernel_of_the_library() {
 #[test]
 fn every_kernel_takes_the_operands_that_its_launch_declares() {
     let (mut kernels, mut wrong) = (0, BTreeSet::new());
-    for (text, launches) in launches(conformance::cases().into_iter().chain(conformance::refused())) {
+    for (text, launches) in launches(conformance::cases().into_iter().chain(conformance::rejected())) {
         let module = Module::read(&preprocessed(&with_instances(text, &launches), METAL_VERSION)).unwrap();
         for launch in launches.values() {
             let (source, name) = (&launch.kernel, launch.kernel.key.to_string());
             let kernel = module.kernels().iter().find(|kernel| kernel.name == name).unwrap();
             // The parameter block and the word of a kernel that rejects come after the operands.
-            let others = usize::from(!launch.params.is_empty()) + usize::from(source.refuses());
+            let others = usize::from(!launch.params.is_empty()) + usize::from(source.rejects());
             let declared = source.parameters.iter().enumerate();
             let declared = declared.map(|(index, p)| (index as u32, p.name.to_string(), p.access.writes(), metal_type(p.dtype).to_owned()));
             let mut found: Vec<_> = kernel.parameters.iter().filter_map(operand).collect();

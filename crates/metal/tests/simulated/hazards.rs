@@ -27,7 +27,7 @@ fn open(seed: u64) -> (Device, Barriers) {
 }
 
 fn prepare(device: &Device, name: &'static str, accesses: &[Access]) -> Pipeline {
-    let parameter = |access: &Access| Parameter { name: "buffer".into(), access: *access, dtype: DType::U32, optional: false, early: false };
+    let parameter = |access: &Access| Parameter { name: "buffer".into(), access: *access, dtype: DType::U32, optional: false, prefetched: false };
     let text = MetalText {
         name: "hazards.metal".into(),
         text: TEXT.to_owned(),
@@ -37,7 +37,7 @@ fn prepare(device: &Device, name: &'static str, accesses: &[Access]) -> Pipeline
         version: METAL_VERSION,
         buffers: (0..accesses.len() as u32).collect(),
         threadgroup: vec![],
-        refusals: vec![],
+        rejections: vec![],
         registers: None,
     };
     let (parameters, metal) = (accesses.iter().map(parameter).collect(), Some(Metal::Text(Arc::new(text))));

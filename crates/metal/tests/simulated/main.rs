@@ -9,4 +9,4 @@ mod device;
 mod forgetful;
 mod hazards;
 mod math;
-mod refusals;
+mod rejections;

@@ -39,8 +39,8 @@ fn entry(number: usize, kernel: &Kernel, wanted: &CudaEntry<'_>, threadgroups: T
                 arguments.push(format!("elv::bind<elv::parameter_t<{at}, {function}>>::to(&a{at})"));
             }
             ParameterKind::Buffer { index, written, .. } => {
-                let is_early = wanted.early.is_some_and(|early| early.contains(index));
-                let restrict = if is_early && !written { "__restrict__ " } else { "" };
+                let is_prefetched = wanted.prefetched.is_some_and(|prefetched| prefetched.contains(index));
+                let restrict = if is_prefetched && !written { "__restrict__ " } else { "" };
                 parameters.push(format!("elv::target_t<{at}, {function}>* {restrict}a{at}"));
                 arguments.push(format!("elv::bind<elv::parameter_t<{at}, {function}>>::to(a{at})"));
             }
@@ -71,7 +71,7 @@ fn entry(number: usize, kernel: &Kernel, wanted: &CudaEntry<'_>, threadgroups: T
     if shared > 0 {
         text.push_str("  extern __shared__ __align__(16) char elv_shared[];\n");
     }
-    if wanted.early.is_none() {
+    if wanted.prefetched.is_none() {
         text.push_str("  elv::await_launches();\n");
     }
     if is_nonuniform {

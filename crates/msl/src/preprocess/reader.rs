@@ -269,7 +269,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Refuses results that grow without bounds.
+    /// Rejects results that grow without bounds.
     pub(super) fn check_output(&self, length: usize) -> Result<()> {
         if length <= OUTPUT {
             return Ok(());

@@ -32,7 +32,7 @@ fn expanded(text: &str) -> String {
     whole.lines().filter(|line| !line.starts_with("# ")).flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
 }
 
-fn refused(text: &str) -> String {
+fn rejected(text: &str) -> String {
     result(text).unwrap_err().to_string()
 }
 
@@ -61,8 +61,8 @@ fn quoting_and_joining_take_arguments_as_written() {
     assert_eq!(text("#define three(x,y,z) x ## y ## z\nthree(1,2,3) three(,4,5) three(6,,7) three(,,) three(,8,) ;"), "123 45 67 8 ;");
     assert_eq!(text("#define hashes # ## #\n#define show(a) str(a)\n#define both(c, d) show(c hashes d)\nboth(p, q)"), "\"p ## q\"");
     assert_eq!(text("join(+, +) join(0x, 1p) join(-, >) join(L, 'c')"), "++ 0x1p -> L'c'");
-    assert!(refused(&format!("{macros}\njoin(+, x)")).starts_with("k.metal:9: `##` makes `+x`"));
-    assert!(refused(&format!("{macros}join(/, /)")).contains("makes `//`"));
+    assert!(rejected(&format!("{macros}\njoin(+, x)")).starts_with("k.metal:9: `##` makes `+x`"));
+    assert!(rejected(&format!("{macros}join(/, /)")).contains("makes `//`"));
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn metals_own_headers_stay_where_they_stand_and_stay_once() {
 }
 
 #[test]
-fn refusals_say_where_and_why() {
+fn rejections_say_where_and_why() {
     for (text, message) in [
         ("\n#if 1\n#if 0\n#endif\n", "k.metal:2: the condition does not end"),
         ("#include \"open.h\"\n", "open.h:1: the condition does not end"),
@@ -183,7 +183,7 @@ fn refusals_say_where_and_why() {
         ("#nonsense\n", "k.metal:1: `#nonsense` is no directive"),
         ("#line x\n", "`#line` is not followed"),
     ] {
-        let found = refused(text);
+        let found = rejected(text);
         assert!(found.contains(message), "{text:?}: {found}");
     }
 }
@@ -191,23 +191,23 @@ fn refusals_say_where_and_why() {
 #[test]
 fn hostile_texts_end() {
     let doubling: String = (0..60).map(|level| format!("#define A{} A{level} A{level}\n", level + 1)).collect();
-    assert!(refused(&format!("{doubling}A60")).contains("do they multiply"));
+    assert!(rejected(&format!("{doubling}A60")).contains("do they multiply"));
     let joining: String = (0..60).map(|level| format!("#define A{}(x) A{level}(x ## x)\n", level + 1)).collect();
-    assert!(refused(&format!("#define A0(x) x\n{joining}A60(aaaa)")).contains("do they multiply"));
+    assert!(rejected(&format!("#define A0(x) x\n{joining}A60(aaaa)")).contains("do they multiply"));
     let chain: String = (0..5000).map(|level| format!("#define A{} A{level}\n", level + 1)).collect();
-    assert!(refused(&format!("{chain}A5000")).contains("in each other's replacements"));
+    assert!(rejected(&format!("{chain}A5000")).contains("in each other's replacements"));
     assert_eq!(expanded(&format!("{chain}A4000")), "A0");
-    assert!(refused(&format!("#define q(x) {}\nq({})", "#x ".repeat(100_000), "x".repeat(100_000))).contains("do they multiply"));
-    assert!(refused(&format!("#define p({}) 1", (0..5000).map(|at| format!("p{at},")).collect::<String>() + "q")).contains("parameters"));
+    assert!(rejected(&format!("#define q(x) {}\nq({})", "#x ".repeat(100_000), "x".repeat(100_000))).contains("do they multiply"));
+    assert!(rejected(&format!("#define p({}) 1", (0..5000).map(|at| format!("p{at},")).collect::<String>() + "q")).contains("parameters"));
     let nested = |count: usize, word: &str| word.repeat(count);
-    assert!(refused(&format!("#define f(x) x\n{}1{}", nested(10_000, "f("), nested(10_000, ")"))).contains("nest deeper"));
-    assert!(refused(&format!("#if {}1{}\n#endif", nested(10_000, "("), nested(10_000, ")"))).contains("nests deeper"));
-    assert!(refused(&format!("#if {}1\n#endif", nested(10_000, "- "))).contains("nests deeper"));
-    assert!(refused(&nested(10_000, "#if 1\n")).contains("does not end"));
+    assert!(rejected(&format!("#define f(x) x\n{}1{}", nested(10_000, "f("), nested(10_000, ")"))).contains("nest deeper"));
+    assert!(rejected(&format!("#if {}1{}\n#endif", nested(10_000, "("), nested(10_000, ")"))).contains("nests deeper"));
+    assert!(rejected(&format!("#if {}1\n#endif", nested(10_000, "- "))).contains("nests deeper"));
+    assert!(rejected(&nested(10_000, "#if 1\n")).contains("does not end"));
     assert_eq!(expanded(&format!("#define f(x) x\n{}1{}", nested(100, "f("), nested(100, ")"))), "1");
 }
 
-/// Any bytes whatever are refused or preprocessed, and what is preprocessed stays as it is.
+/// Any bytes whatever are rejected or preprocessed, and what is preprocessed stays as it is.
 #[test]
 fn scrambled_texts_do_not_panic() {
     let pieces = [

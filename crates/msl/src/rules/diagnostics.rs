@@ -24,7 +24,7 @@ pub fn findings(output: &str, module: &Module, strict_bfloat: bool) -> Vec<Lint>
             accepted.insert(place.location());
             continue;
         };
-        // An instantiation has no initialiser where plain C++ refused it in the template.
+        // An instantiation has no initialiser where plain C++ rejected it in the template.
         if error.message.starts_with("default initialization of an object of const type") && accepted.contains(&place.location()) {
             continue;
         }
@@ -65,7 +65,7 @@ fn is_about_call(message: &str) -> bool {
     STARTS.iter().any(|start| message.starts_with(start))
 }
 
-/// Instantiations that clang gave up because plain C++ refuses what Metal does not: later calls of them find no function.
+/// Instantiations that clang gave up because plain C++ rejects what Metal does not: later calls of them find no function.
 struct Invalidated<'a> {
     names: HashSet<&'a str>,
     module: &'a Module,
@@ -136,7 +136,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The rule that an error shows broken, and what to write instead; none for what only plain C++ refuses.
+    /// The rule that an error shows broken, and what to write instead; none for what only plain C++ rejects.
     fn verdict(&self, message: &str, notes: &[Diagnostic<'_>]) -> Verdict {
         if is_ours(message, notes) {
             return None;
@@ -186,7 +186,7 @@ const SINCE: &[(&str, &str)] = &[
     ("memory_order_seq_cst", "3.2"),
 ];
 
-/// What plain C++ refuses and Metal does not: parts of messages.
+/// What plain C++ rejects and Metal does not: parts of messages.
 const OURS: &[&str] = &[
     // Vectors are constructed and converted in more ways there, and their elements are objects.
     "(vector of ",
@@ -204,7 +204,7 @@ const OURS: &[&str] = &[
     "'__local' variable cannot have an initializer",
 ];
 
-/// What notes say where plain C++ refuses a text and Metal does not: a structure is copied across address spaces, an object in threadgroup memory has a
+/// What notes say where plain C++ rejects a text and Metal does not: a structure is copied across address spaces, an object in threadgroup memory has a
 /// constructor, a vector is given as a list.
 const OUR_NOTES: &[(&str, &str)] = &[
     ("(the implicit copy constructor) not viable", "address space"),
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_float_is_refused_for_a_bfloat() {
+    fn only_a_float_is_rejected_for_a_bfloat() {
         assert!(narrowing("cannot initialize a variable of type 'const bfloat' with an rvalue of type 'float'").is_some());
         assert!(narrowing("assigning to '__global T' (aka '__global bfloat') from incompatible type 'U' (aka 'float')").is_some());
         assert_eq!(narrowing("assigning to 'bfloat' from incompatible type 'int'"), None);

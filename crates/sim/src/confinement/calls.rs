@@ -23,7 +23,7 @@ pub(super) enum Rule {
         bits: u32,
     },
     /// Fails as if the user had no right to: the C library and the standard library ask the system things that they can do without.
-    Refuse,
+    Reject,
 }
 
 /// What threads of the simulator that have begun, and the C library below them, ask of the system until they end.
@@ -80,7 +80,7 @@ pub(super) fn rules(confinement: &Confinement, loading: bool) -> Vec<(c_long, Ru
     rules.push((libc::SYS_write, Rule::AllowIf { argument: 0, values: confinement.writable.map(|file| file as u32).to_vec() }));
     rules.push((libc::SYS_tgkill, Rule::AllowIf { argument: 0, values: vec![process] }));
     let writing = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u32;
-    let open = |argument| if loading { Rule::AllowWithout { argument, bits: writing } } else { Rule::Refuse };
+    let open = |argument| if loading { Rule::AllowWithout { argument, bits: writing } } else { Rule::Reject };
     rules.push((libc::SYS_openat, open(2)));
     #[cfg(target_arch = "x86_64")]
     rules.push((libc::SYS_open, open(1)));

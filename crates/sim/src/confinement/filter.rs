@@ -36,7 +36,7 @@ pub(super) fn is_supported() -> bool {
 pub(super) fn apply(confinement: &Confinement, code: Option<Range<u64>>) -> Result<()> {
     let first = code.is_none();
     let mut program = program(&rules(confinement, first), code);
-    let refused = || Error::unsupported(format!("the system refuses a filter of system calls: {}", std::io::Error::last_os_error()));
+    let rejected = || Error::unsupported(format!("the system rejects a filter of system calls: {}", std::io::Error::last_os_error()));
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // SAFETY: zero is a valid value of the handler's description, which is filled in; the program lives until the call is over.
     let applied = unsafe {
@@ -48,7 +48,7 @@ pub(super) fn apply(confinement: &Confinement, code: Option<Range<u64>>) -> Resu
             && (!first || libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0)
             && libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_TSYNC, &raw const filter) == 0
     };
-    if applied { Ok(()) } else { Err(refused()) }
+    if applied { Ok(()) } else { Err(rejected()) }
 }
 
 /// A system call was denied.
@@ -126,7 +126,7 @@ fn block(rule: &Rule) -> Vec<sock_filter> {
         }
         Rule::AllowWith { argument: index, bits } => vec![argument(index), jump(libc::BPF_JSET, *bits, 0, 1), allow, trap],
         Rule::AllowWithout { argument: index, bits } => vec![argument(index), jump(libc::BPF_JSET, *bits, 1, 0), allow, trap],
-        Rule::Refuse => vec![end(libc::SECCOMP_RET_ERRNO | libc::EACCES as u32)],
+        Rule::Reject => vec![end(libc::SECCOMP_RET_ERRNO | libc::EACCES as u32)],
     }
 }
 

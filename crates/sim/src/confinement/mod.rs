@@ -37,7 +37,7 @@ static RUNNING: OnceLock<&'static AtomicU64> = OnceLock::new();
 /// one share: one can watch whether the other goes on.
 ///
 /// # Errors
-/// The system refuses a page.
+/// The system rejects a page.
 pub fn running_threadgroup() -> Result<&'static AtomicU64> {
     static MAKING: Mutex<()> = Mutex::new(());
     let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,7 +48,7 @@ pub fn running_threadgroup() -> Result<&'static AtomicU64> {
     // SAFETY: a fresh mapping.
     let page: *mut c_void = unsafe { libc::mmap(ptr::null_mut(), size_of::<AtomicU64>(), protection, flags, -1, 0) };
     if page == libc::MAP_FAILED {
-        return Err(Error::out_of_memory(format!("a page to share with another process was refused: {}", std::io::Error::last_os_error())));
+        return Err(Error::out_of_memory(format!("a page to share with another process was rejected: {}", std::io::Error::last_os_error())));
     }
     // SAFETY: the page is zeroed, aligned and never unmapped.
     Ok(RUNNING.get_or_init(|| unsafe { &*page.cast::<AtomicU64>() }))

@@ -48,7 +48,7 @@ impl Fiber {
     /// `shared` must outlive the fiber, at the same address.
     pub(super) fn new(number: usize, shared: *const Shared) -> Result<Self> {
         let inner = DefaultStack::new(STACK_BYTES)
-            .map_err(|cause| Error::out_of_memory(format!("the stack of a simulated thread ({STACK_BYTES} bytes) was refused: {cause}")))?;
+            .map_err(|cause| Error::out_of_memory(format!("the stack of a simulated thread ({STACK_BYTES} bytes) was rejected: {cause}")))?;
         let stack = ColouredStack { inner, offset: number % COLOURS * COLOUR_BYTES };
         let (low, high) = (stack.limit().get() as u64, stack.base().get() as u64);
         Ok(Self { body: Some(start(stack, shared)), low, high })

@@ -113,8 +113,8 @@ impl Drop for Guard {
     }
 }
 
-fn refused(what: &str) -> Error {
-    Error::out_of_memory(format!("the simulator's {what} was refused: {}", std::io::Error::last_os_error()))
+fn rejected(what: &str) -> Error {
+    Error::out_of_memory(format!("the simulator's {what} was rejected: {}", std::io::Error::last_os_error()))
 }
 
 fn alternate_stack() -> Result<*mut c_void> {
@@ -122,13 +122,13 @@ fn alternate_stack() -> Result<*mut c_void> {
     // SAFETY: a fresh mapping.
     let stack = unsafe { libc::mmap(ptr::null_mut(), ALTERNATE_STACK_BYTES, protection, flags, -1, 0) };
     if stack == libc::MAP_FAILED {
-        return Err(refused("signal stack"));
+        return Err(rejected("signal stack"));
     }
     let description = libc::stack_t { ss_sp: stack, ss_flags: 0, ss_size: ALTERNATE_STACK_BYTES };
     // SAFETY: the mapping lives until the guard replaces it.
     match unsafe { libc::sigaltstack(&description, ptr::null_mut()) } {
         0 => Ok(stack),
-        _ => Err(refused("signal stack")),
+        _ => Err(rejected("signal stack")),
     }
 }
 
@@ -144,14 +144,14 @@ fn timer() -> Result<libc::timer_t> {
         libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &mut event, &mut timer) == 0
     };
     if !made {
-        return Err(refused("timer"));
+        return Err(rejected("timer"));
     }
     let tick = libc::timespec { tv_sec: 0, tv_nsec: TICK.as_nanos() as libc::c_long };
     let interval = libc::itimerspec { it_interval: tick, it_value: tick };
     // SAFETY: a timer of this thread's.
     match unsafe { libc::timer_settime(timer, 0, &interval, ptr::null_mut()) } {
         0 => Ok(timer),
-        _ => Err(refused("timer")),
+        _ => Err(rejected("timer")),
     }
 }
 

@@ -8,7 +8,7 @@ mod common;
 mod execution;
 mod nonuniform;
 mod planted;
-mod refusals;
+mod rejections;
 mod rules;
 mod subnormals;
 mod vocabulary;

@@ -1,4 +1,4 @@
-//! Texts that Apple's compiler would refuse are refused at their lines, and others are not.
+//! Texts that Apple's compiler would reject are rejected at their lines, and others are not.
 
 use std::{fs, path::Path};
 
@@ -19,12 +19,12 @@ fn kernels() -> std::path::PathBuf {
 }
 
 #[test]
-fn what_breaks_a_rule_is_refused_at_its_line_and_nothing_else_is() {
+fn what_breaks_a_rule_is_rejected_at_its_line_and_nothing_else_is() {
     let mut rules = 0;
     for entry in fs::read_dir(kernels().join("rules")).unwrap() {
         let path = entry.unwrap().path();
         let text = fs::read_to_string(&path).unwrap();
-        let planted = text.lines().enumerate().filter_map(|(at, line)| Some((at as u32 + 1, line.split_once("// refused: ")?.1)));
+        let planted = text.lines().enumerate().filter_map(|(at, line)| Some((at as u32 + 1, line.split_once("// rejected: ")?.1)));
         let planted: Vec<(u32, &str)> = planted.collect();
         let found = judged(&path, METAL_VERSION);
         let same =
@@ -44,7 +44,7 @@ fn the_version_chooses_the_rules() {
 }
 
 #[test]
-fn sound_kernels_are_not_refused() {
+fn sound_kernels_are_not_rejected() {
     for file in ["small.metal", "sound.metal", "initialisers.metal"] {
         assert_eq!(judged(&kernels().join(file), METAL_VERSION), [], "{file}");
     }

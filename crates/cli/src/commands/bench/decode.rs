@@ -34,13 +34,13 @@ pub(crate) struct DecodeArgs {
     /// Numbers of tokens to decode from an empty context, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "32", value_name = "TOKENS")]
     generate: Vec<usize>,
-    /// Draw the decoded tokens at this temperature instead of taking the likeliest
+    /// Draw the decoded tokens at this temperature instead of taking the most likely
     #[arg(long, default_value_t = 0.0)]
     temperature: f32,
-    /// Draw among this many likeliest tokens; 0 for all
+    /// Draw among this many most likely tokens; 0 for all
     #[arg(long, default_value_t = 0)]
     top_k: usize,
-    /// Draw among the likeliest tokens up to this probability
+    /// Draw among the most likely tokens up to this probability
     #[arg(long, default_value_t = 1.0)]
     top_p: f32,
     /// Repetitions; the median is reported

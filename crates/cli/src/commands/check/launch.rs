@@ -101,7 +101,7 @@ fn dispatch(args: &CheckArgs, pipeline: &Pipeline, buffers: &[Buffer]) -> Result
     Ok(dispatch)
 }
 
-/// Refuses an argument given twice, and an output that is no buffer.
+/// Rejects an argument given twice, and an output that is no buffer.
 fn check_names(args: &CheckArgs, pipeline: &Pipeline) -> Result<()> {
     let names = args
         .kernel

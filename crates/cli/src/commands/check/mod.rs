@@ -88,8 +88,8 @@ fn check(args: &CheckArgs, time_limit: Duration, parent: &mut Parent) -> Result<
     if args.compile_only {
         let names: Vec<_> = library.module().kernels().iter().map(|kernel| kernel.name.as_str()).collect();
         let lints = library.judge(&names)?;
-        if is_refused(&lints, args) {
-            parent.report(report::refused(&lints, args.json))?;
+        if is_rejected(&lints, args) {
+            parent.report(report::rejected(&lints, args.json))?;
             return Ok(false);
         }
         library.compile_all(&names)?;
@@ -98,15 +98,15 @@ fn check(args: &CheckArgs, time_limit: Duration, parent: &mut Parent) -> Result<
     }
     let kernel = given.kernel(library.module())?;
     let lints = library.judge(&[kernel])?;
-    if is_refused(&lints, args) {
-        parent.report(report::refused(&lints, args.json))?;
+    if is_rejected(&lints, args) {
+        parent.report(report::rejected(&lints, args.json))?;
         return Ok(false);
     }
     let findings = launch::run(args, &simulator, &library, kernel, &lints, parent)?;
     Ok(findings.count() == 0 && lints.is_empty())
 }
 
-/// What Apple's compiler would refuse does not run here.
-fn is_refused(lints: &[Lint], args: &CheckArgs) -> bool {
+/// What Apple's compiler would reject does not run here.
+fn is_rejected(lints: &[Lint], args: &CheckArgs) -> bool {
     !lints.is_empty() && !args.kernel.run_anyway
 }

@@ -16,12 +16,12 @@ fn lines(lints: &[Lint]) -> Vec<String> {
     lints.iter().take(SHOWN).map(Lint::to_string).chain(more).collect()
 }
 
-/// A text that Apple's compiler would refuse, and that is not run for that.
-pub(super) fn refused(lints: &[Lint], as_json: bool) -> String {
+/// A text that Apple's compiler would reject, and that is not run for that.
+pub(super) fn rejected(lints: &[Lint], as_json: bool) -> String {
     if as_json {
-        return json!({ "refused": true, "lints": lints.iter().map(lint).collect::<Vec<_>>() }).to_string();
+        return json!({ "rejected": true, "lints": lints.iter().map(lint).collect::<Vec<_>>() }).to_string();
     }
-    let verdict = format!("Apple's compiler would refuse it: {} lints, not run; --run-anyway runs it all the same", lints.len());
+    let verdict = format!("Apple's compiler would reject it: {} lints, not run; --run-anyway runs it all the same", lints.len());
     lines(lints).into_iter().chain([verdict]).collect::<Vec<_>>().join("\n")
 }
 

@@ -45,7 +45,7 @@ fn outputs_have_the_queries_type_and_the_values_width() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_in_one_line() {
+fn what_does_not_fit_is_rejected_in_one_line() {
     let wrong = [
         (0, f32(&[2, 4, 3, 7]), "Hq a multiple of Hkv"),
         (0, f32(&[2, 3, 3, 8]), "Hq a multiple of Hkv"),
@@ -79,15 +79,15 @@ fn what_does_not_fit_is_refused_in_one_line() {
 #[test]
 fn appended_rows_must_fit_the_cache() {
     let cache = info(DType::BF16, &[2, 8, 5]);
-    let refuse = |inputs: [Option<TensorInfo>; 3], expected: &str| {
+    let reject = |inputs: [Option<TensorInfo>; 3], expected: &str| {
         let error = KvAppend.infer(&inputs).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
     };
-    refuse([cache, f32(&[3, 2, 4]), info(DType::I32, &[3])], "rows [3, 2, 4]");
-    refuse([cache, f32(&[1, 3, 2, 5]), info(DType::I32, &[3])], "both with or both without B");
-    refuse([cache, f32(&[3, 2, 5]), info(DType::I32, &[2])], "positions [2] for 3 tokens");
-    refuse([cache, f32(&[3, 2, 5]), info(DType::I64, &[3])], "positions is i64");
-    refuse([cache, info(DType::F16, &[3, 2, 5]), info(DType::I32, &[3])], "rows of f16 into a cache of bf16");
+    reject([cache, f32(&[3, 2, 4]), info(DType::I32, &[3])], "rows [3, 2, 4]");
+    reject([cache, f32(&[1, 3, 2, 5]), info(DType::I32, &[3])], "both with or both without B");
+    reject([cache, f32(&[3, 2, 5]), info(DType::I32, &[2])], "positions [2] for 3 tokens");
+    reject([cache, f32(&[3, 2, 5]), info(DType::I64, &[3])], "positions is i64");
+    reject([cache, info(DType::F16, &[3, 2, 5]), info(DType::I32, &[3])], "rows of f16 into a cache of bf16");
     assert!(KvAppend.infer(&[cache, f32(&[3, 2, 5]), info(DType::I32, &[3])]).unwrap().is_empty());
 }
 
@@ -117,7 +117,7 @@ fn a_gpu_splits_long_contexts_of_few_queries() {
     };
     let grids = |plan: &Plan| plan.launches.iter().map(|l| (l.kernel.key.to_string(), l.grid.0[0])).collect::<Vec<_>>();
     let constants = "f32_f32_bool_rows4_lanes8_columns2_chunks1";
-    assert_eq!(grids(&plan(1, 1000)), [(format!("attention_split_{constants}"), 2 * 4), ("attention_merge_f32".to_owned(), 16)]);
+    assert_eq!(grids(&plan(1, 1000)), [(format!("attention_split_{constants}"), 2 * 4), ("attention_combine_f32".to_owned(), 16)]);
     assert_eq!(grids(&plan(1, 256)), [(format!("attention_{constants}"), 2)]);
     assert_eq!(plan(1, 1000).scratch, [4 * 8 * 4 * 64, 4 * 8 * 4 * 2]);
     assert_eq!(plan(100, 1000).launches.len(), 1);
@@ -220,24 +220,24 @@ fn a_token_is_appended_and_attends_in_two_launches_or_one() {
         let plan = operator.plan(&inputs(1, width), &operator.infer(&inputs(1, width)).unwrap(), device).unwrap();
         plan.launches.iter().map(|l| l.kernel.key.operator.to_string()).collect::<Vec<_>>()
     };
-    assert_eq!(launches(&gpu, 64), ["attention_decode", "attention_merge"]);
-    assert_eq!(launches(&gpu, 300), ["rope", "kv_append", "kv_append", "rope", "attention_split", "attention_merge"]);
+    assert_eq!(launches(&gpu, 64), ["attention_decode", "attention_combine"]);
+    assert_eq!(launches(&gpu, 300), ["rope", "kv_append", "kv_append", "rope", "attention_split", "attention_combine"]);
     assert_eq!(launches(&properties(), 64), ["rope", "kv_append", "kv_append", "rope", "attention"]);
     let fast = DecodeAttention { precision: Precision::Fast, ..operator };
     let plan = |device: &DeviceProperties| fast.plan(&inputs(1, 64), &fast.infer(&inputs(1, 64)).unwrap(), device).unwrap();
     let ampere = DeviceProperties { kind: DeviceKind::Cuda, compute_capability: Some(80), compute_units: 10, ..gpu.clone() };
     let on_tensor_cores = plan(&ampere).launches.iter().map(|l| (l.kernel.key.to_string(), l.grid.0)).collect::<Vec<_>>();
     // There is room for 10 parts of each key head; of 7, too, no warp takes more than a step.
-    let expected = [("attention_decode_fast_f32_f16_width64", [7, 1, 2]), ("attention_merge_fast_f32_f16_width64", [2, 8, 1])];
+    let expected = [("attention_decode_fast_f32_f16_width64", [7, 1, 2]), ("attention_combine_fast_f32_f16_width64", [2, 8, 1])];
     assert_eq!(on_tensor_cores, expected.map(|(key, grid)| (key.to_owned(), grid)));
     // A cluster takes few keys.
     let hopper = DeviceProperties { compute_capability: Some(90), ..ampere };
-    let clustered = plan(&hopper);
+    let in_cluster = plan(&hopper);
     assert_eq!(
-        clustered.launches.iter().map(|l| (l.kernel.key.to_string(), l.grid.0)).collect::<Vec<_>>(),
+        in_cluster.launches.iter().map(|l| (l.kernel.key.to_string(), l.grid.0)).collect::<Vec<_>>(),
         [("attention_decode_fast_f32_f16_width64_cluster8".to_owned(), [8, 1, 2])]
     );
-    assert!(clustered.scratch.is_empty());
+    assert!(in_cluster.scratch.is_empty());
     assert_eq!(plan(&gpu).launches[0].kernel.key.operator, "attention_decode");
     let message = operator.infer(&inputs(2, 64)).unwrap_err().to_string();
     assert!(message.contains("one token of one sequence") && !message.contains('\n'), "{message}");

@@ -3,29 +3,29 @@
 use elinvar_core::DType;
 use elinvar_kernels::{
     Operator, TensorInfo,
-    greedy::Greedy,
     rope::{Rope, RotaryEmbedding},
     sample::Sample,
+    sample_argmax::SampleArgmax,
 };
 
 use super::info;
 
 #[test]
-fn rope_refuses_misfits_in_a_line() {
+fn rope_rejects_misfits_in_a_line() {
     let op = Rope { interleaved: false };
     let (x, frequencies) = (info(DType::BF16, &[2, 5, 4, 64]), info(DType::F32, &[16]));
     assert!(op.infer(&[x, info(DType::I32, &[5]), frequencies]).is_ok());
     assert!(op.infer(&[x, info(DType::I64, &[2, 5]), frequencies]).is_ok());
-    let refused = |inputs: &[Option<TensorInfo>], word: &str| {
+    let rejected = |inputs: &[Option<TensorInfo>], word: &str| {
         let message = op.infer(inputs).unwrap_err().to_string();
         assert!(message.contains(word), "{message}");
     };
-    refused(&[x, info(DType::I32, &[2]), frequencies], "[5] or [2, 5]");
-    refused(&[x, info(DType::F32, &[5]), frequencies], "i32");
-    refused(&[x, info(DType::I32, &[5]), info(DType::F32, &[33])], "1 to 32");
-    refused(&[x, info(DType::I32, &[5]), info(DType::BF16, &[32])], "f32");
-    refused(&[info(DType::F32, &[5, 64]), info(DType::I32, &[5]), frequencies], "heads");
-    refused(&[info(DType::I32, &[5, 4, 64]), info(DType::I32, &[5]), frequencies], "i32");
+    rejected(&[x, info(DType::I32, &[2]), frequencies], "[5] or [2, 5]");
+    rejected(&[x, info(DType::F32, &[5]), frequencies], "i32");
+    rejected(&[x, info(DType::I32, &[5]), info(DType::F32, &[33])], "1 to 32");
+    rejected(&[x, info(DType::I32, &[5]), info(DType::BF16, &[32])], "f32");
+    rejected(&[info(DType::F32, &[5, 64]), info(DType::I32, &[5]), frequencies], "heads");
+    rejected(&[info(DType::I32, &[5, 4, 64]), info(DType::I32, &[5]), frequencies], "i32");
 }
 
 #[test]
@@ -45,17 +45,17 @@ fn caches_of_a_rotary_embedding_must_fit() {
 }
 
 #[test]
-fn greedy_refuses_misfits() {
+fn argmax_sampling_rejects_misfits() {
     let (state, logits) = (info(DType::I32, &[2]), info(DType::F32, &[1, 5]));
-    assert!(Greedy.infer(&[state, logits]).unwrap().is_empty());
-    assert!(Greedy.infer(&[info(DType::I32, &[3]), logits]).unwrap_err().to_string().contains("[2] expected"));
-    assert!(Greedy.infer(&[state, info(DType::F32, &[2, 5])]).unwrap_err().to_string().contains("one row"));
-    assert!(Greedy.infer(&[state, info(DType::F32, &[0])]).unwrap_err().to_string().contains("not empty"));
-    assert!(Greedy.infer(&[state, info(DType::I32, &[5])]).unwrap_err().to_string().contains("i32"));
+    assert!(SampleArgmax.infer(&[state, logits]).unwrap().is_empty());
+    assert!(SampleArgmax.infer(&[info(DType::I32, &[3]), logits]).unwrap_err().to_string().contains("[2] expected"));
+    assert!(SampleArgmax.infer(&[state, info(DType::F32, &[2, 5])]).unwrap_err().to_string().contains("one row"));
+    assert!(SampleArgmax.infer(&[state, info(DType::F32, &[0])]).unwrap_err().to_string().contains("not empty"));
+    assert!(SampleArgmax.infer(&[state, info(DType::I32, &[5])]).unwrap_err().to_string().contains("i32"));
 }
 
 #[test]
-fn sampling_refuses_misfits() {
+fn sampling_rejects_misfits() {
     let fitting = [info(DType::I32, &[2]), info(DType::BF16, &[1, 5]), info(DType::F32, &[3]), info(DType::U32, &[3])];
     assert!(Sample.infer(&fitting).unwrap().is_empty());
     for (index, wrong, expected) in [

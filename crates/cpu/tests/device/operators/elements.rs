@@ -18,7 +18,7 @@ fn binary(op: BinaryOp, a: (DType, &[usize]), b: (DType, &[usize])) -> Result<Ve
 }
 
 #[test]
-fn operands_of_functions_that_do_not_fit_are_refused() {
+fn operands_of_functions_that_do_not_fit_are_rejected() {
     let error = binary(BinaryOp::Add, (DType::F32, &[2]), (DType::F16, &[2])).unwrap_err().to_string();
     assert_eq!(error, "add: b is f16, a f32: they must have one type");
     assert!(binary(BinaryOp::Mul, (DType::F32, &[2]), (DType::F32, &[3])).is_err());
@@ -83,7 +83,7 @@ fn swiglu_halves_the_last_axis_or_takes_two() {
 }
 
 #[test]
-fn values_the_type_does_not_have_are_refused() {
+fn values_the_type_does_not_have_are_rejected() {
     let infer = |dtype, value: f64| Fill { shape: vec![2, 3], dtype, value: value.into() }.infer(&[]);
     assert_eq!(&**infer(DType::F16, 0.1).unwrap()[0].shape(), [2, 3]);
     assert!(infer(DType::U8, -1.0).is_err() && infer(DType::I32, 0.5).is_err() && infer(DType::Bool, 2.0).is_err());

@@ -11,7 +11,7 @@ use elinvar_kernels::{
 use super::{f32, info};
 
 #[test]
-fn concat_refuses_what_does_not_fit() {
+fn concat_rejects_what_does_not_fit() {
     let shape = |axis, inputs: &[Option<TensorInfo>]| Concat { axis }.infer(inputs).map(|y| y[0].shape().to_vec());
     assert_eq!(shape(-1, &[f32(&[2, 3]), f32(&[2, 0]), f32(&[2, 4])]).unwrap(), [2, 7]);
     assert!(shape(0, &[]).is_err() && shape(2, &[f32(&[2, 3])]).is_err());

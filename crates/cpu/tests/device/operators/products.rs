@@ -125,15 +125,15 @@ fn shapes_follow_numpy() {
 }
 
 #[test]
-fn operands_of_a_product_that_do_not_fit_are_refused() {
+fn operands_of_a_product_that_do_not_fit_are_rejected() {
     let (op, f) = (MatMul::default(), DType::F32);
-    let refusal = |a, b, bias| op.infer(&[a, b, bias]).unwrap_err().to_string();
-    assert!(refusal(info(f, &[2, 3]), info(f, &[4, 5]), None).contains("k"));
-    assert!(refusal(info(f, &[]), info(f, &[4, 5]), None).contains("axis"));
-    assert!(refusal(info(f, &[2, 3, 4]), info(f, &[3, 4, 5]), None).contains("broadcast"));
-    assert!(refusal(info(f, &[3, 4]), info(f, &[4, 5]), info(f, &[4])).contains("[5]"));
-    assert!(refusal(info(DType::I32, &[3, 4]), info(f, &[4, 5]), None).contains("i32"));
-    assert!(refusal(None, info(f, &[4, 5]), None).contains("'a' is missing"));
+    let rejection = |a, b, bias| op.infer(&[a, b, bias]).unwrap_err().to_string();
+    assert!(rejection(info(f, &[2, 3]), info(f, &[4, 5]), None).contains("k"));
+    assert!(rejection(info(f, &[]), info(f, &[4, 5]), None).contains("axis"));
+    assert!(rejection(info(f, &[2, 3, 4]), info(f, &[3, 4, 5]), None).contains("broadcast"));
+    assert!(rejection(info(f, &[3, 4]), info(f, &[4, 5]), info(f, &[4])).contains("[5]"));
+    assert!(rejection(info(DType::I32, &[3, 4]), info(f, &[4, 5]), None).contains("i32"));
+    assert!(rejection(None, info(f, &[4, 5]), None).contains("'a' is missing"));
     assert!(MatMul { output: Some(DType::U8), ..op }.infer(&[info(f, &[3, 4]), info(f, &[4, 5]), None]).is_err());
     assert!(MatVec.infer(&[info(f, &[4]), info(f, &[4]), None]).is_err());
     assert!(MatVec.infer(&[info(f, &[3, 4]), info(f, &[5]), None]).is_err());
@@ -158,9 +158,9 @@ fn an_adapter_must_fit() {
 }
 
 #[test]
-fn a_projection_refuses_misfits_in_a_line() {
+fn a_projection_rejects_misfits_in_a_line() {
     let (x, w) = (info(DType::F32, &[2, 8]), info(DType::BF16, &[6, 8]));
-    let refused = |operator: Projection, change: &dyn Fn(&mut [Option<TensorInfo>; 9]), word: &str| {
+    let rejected = |operator: Projection, change: &dyn Fn(&mut [Option<TensorInfo>; 9]), word: &str| {
         let mut inputs = [x, None, w, None, None, None, None, None, None];
         assert!(Projection::default().infer(&inputs).is_ok());
         change(&mut inputs);
@@ -168,16 +168,16 @@ fn a_projection_refuses_misfits_in_a_line() {
         assert!(message.contains(word) && !message.contains('\n'), "{message}");
     };
     let (plain, gated) = (Projection::default(), Projection { gated: true, epsilon: None });
-    refused(plain, &|i| i[0] = info(DType::BF16, &[2, 8]), "x is bf16");
-    refused(plain, &|i| i[2] = None, "'w0' is missing");
-    refused(plain, &|i| i[2] = info(DType::F32, &[6, 7]), "[n, 8] expected");
-    refused(plain, &|i| i[4] = w, "w2 is given without w1");
-    refused(plain, &|i| i[3] = info(DType::F16, &[6, 8]), "w1 is f16, w0 bf16: they must have one type");
-    refused(plain, &|i| i[5] = info(DType::F32, &[5]), "[6] expected");
-    refused(plain, &|i| i[1] = info(DType::F32, &[8]), "without epsilon");
-    refused(Projection { epsilon: Some(0.0), gated: false }, &|i| i[1] = info(DType::F32, &[7]), "norm has shape [7]");
-    refused(gated, &|_| (), "two weights of the same shape");
-    refused(gated, &|i| i[3] = info(DType::BF16, &[5, 8]), "two weights of the same shape");
-    refused(plain, &|i| (i[3], i[8]) = (w, info(DType::F32, &[2, 6])), "beside several weights");
-    refused(plain, &|i| i[8] = info(DType::F32, &[2, 8]), "f32 [2, 6] expected");
+    rejected(plain, &|i| i[0] = info(DType::BF16, &[2, 8]), "x is bf16");
+    rejected(plain, &|i| i[2] = None, "'w0' is missing");
+    rejected(plain, &|i| i[2] = info(DType::F32, &[6, 7]), "[n, 8] expected");
+    rejected(plain, &|i| i[4] = w, "w2 is given without w1");
+    rejected(plain, &|i| i[3] = info(DType::F16, &[6, 8]), "w1 is f16, w0 bf16: they must have one type");
+    rejected(plain, &|i| i[5] = info(DType::F32, &[5]), "[6] expected");
+    rejected(plain, &|i| i[1] = info(DType::F32, &[8]), "without epsilon");
+    rejected(Projection { epsilon: Some(0.0), gated: false }, &|i| i[1] = info(DType::F32, &[7]), "norm has shape [7]");
+    rejected(gated, &|_| (), "two weights of the same shape");
+    rejected(gated, &|i| i[3] = info(DType::BF16, &[5, 8]), "two weights of the same shape");
+    rejected(plain, &|i| (i[3], i[8]) = (w, info(DType::F32, &[2, 6])), "beside several weights");
+    rejected(plain, &|i| i[8] = info(DType::F32, &[2, 8]), "f32 [2, 6] expected");
 }

@@ -13,7 +13,7 @@ use elinvar_kernels::{
 use super::info;
 
 #[test]
-fn reductions_infer_shapes_and_refuse_types() {
+fn reductions_infer_shapes_and_reject_types() {
     let info = |dtype, dims: &[usize]| [info(dtype, dims)];
     let reduce = |reduction, axes: &[isize], keepdims| Reduce { reduction, axes: axes.to_vec(), keepdims };
     let x = info(DType::BF16, &[2, 3, 4]);
@@ -29,7 +29,7 @@ fn reductions_infer_shapes_and_refuse_types() {
 }
 
 #[test]
-fn empty_axes_and_other_index_types_are_refused() {
+fn empty_axes_and_other_index_types_are_rejected() {
     let info = |dtype, dims: &[usize]| [info(dtype, dims)];
     let op = ArgReduce { largest: true, axis: Some(1), keepdims: false, select_last: false, dtype: DType::U32 };
     let output = op.infer(&info(DType::F16, &[2, 3, 4])).unwrap()[0];
@@ -68,7 +68,7 @@ fn weights_of_an_rms_norm_must_fit() {
 }
 
 #[test]
-fn cumsum_refuses_bools_scalars_and_far_axes() {
+fn cumsum_rejects_bools_scalars_and_far_axes() {
     let info = |dtype, dims: &[usize]| [info(dtype, dims)];
     let op = CumSum { axis: 1, exclusive: false, reverse: false };
     assert!(op.infer(&info(DType::I64, &[2, 3])).is_ok());
@@ -78,7 +78,7 @@ fn cumsum_refuses_bools_scalars_and_far_axes() {
 }
 
 #[test]
-fn top_k_of_more_than_there_are_is_refused() {
+fn top_k_of_more_than_there_are_is_rejected() {
     let x = [info(DType::F32, &[2, 5, 3])];
     let op = TopK { k: 5, axis: 1, largest: true, sorted: true };
     let outputs = op.infer(&x).unwrap();

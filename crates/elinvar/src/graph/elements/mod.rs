@@ -75,7 +75,7 @@ fn action(expression: &Expression, executor: &Executor) -> Result<Option<Action>
 }
 
 fn programs(executor: &Executor, key: &str, make: impl FnOnce() -> Result<Prepared>) -> Result<Prepared> {
-    let known = executor.device.kept::<Programs>();
+    let known = executor.device.cached::<Programs>();
     let lock = || known.0.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = lock().get(key) {
         return Ok(known.clone());

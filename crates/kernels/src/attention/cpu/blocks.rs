@@ -1,4 +1,4 @@
-//! The softmax of one block, and the merging of blocks.
+//! The softmax of one block, and the combining of blocks.
 
 use crate::{
     math,
@@ -83,13 +83,13 @@ impl Partial {
     }
 }
 
-/// Merges the next block into what came before.
-pub(crate) struct Merge<'a> {
+/// Combines the next block into what came before.
+pub(crate) struct Combine<'a> {
     pub(crate) total: &'a mut Partial,
     pub(crate) block: &'a Partial,
 }
 
-impl Work for Merge<'_> {
+impl Work for Combine<'_> {
     type Output = ();
 
     #[inline(always)]

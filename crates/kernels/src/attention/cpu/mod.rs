@@ -1,6 +1,6 @@
 //! The CPU kernel. A task takes up to 64 rows (queries times the heads of a group) that share keys and values, and walks over their blocks:
-//! dot products against panels of transposed keys, weights, groups of values, merge. Where there are fewer tasks than threads need, the
-//! blocks are spread over threads instead and merged afterwards in the same order.
+//! dot products against panels of transposed keys, weights, groups of values, combine. Where there are fewer tasks than threads need, the
+//! blocks are spread over threads instead and combined afterwards in the same order.
 
 pub(crate) mod blocks;
 pub(crate) mod mask;
@@ -64,5 +64,5 @@ fn split(task: &Task<'_>) {
     let run = blocks.len().div_ceil(2 * rayon::current_num_threads()).max(1);
     let parts = partials.par_chunks_mut(run).enumerate();
     parts.for_each_init(Workspace::default, |space, (i, partials)| task.part(space, blocks.start + i * run, partials));
-    task.merge(&partials);
+    task.combine(&partials);
 }

@@ -1,7 +1,7 @@
 //! One task of attention: a tile of rows, block by block.
 
 use super::{
-    blocks::{BLOCK, Merge, Partial, Weigh},
+    blocks::{BLOCK, Combine, Partial, Weigh},
     rows::padded,
     tile::{Scorer, Scratch, Tile},
     values::{self, GROUP},
@@ -41,7 +41,7 @@ impl Task<'_> {
         space.total.reset(self.tile.rows(), self.width());
         for block in self.tile.blocks() {
             self.fold(space, block);
-            self.launch.scorer.level.run(Merge { total: &mut space.total, block: &space.block });
+            self.launch.scorer.level.run(Combine { total: &mut space.total, block: &space.block });
         }
         self.store(&mut space.total);
     }
@@ -55,12 +55,12 @@ impl Task<'_> {
         }
     }
 
-    /// Merges the partials of all blocks, in order.
-    pub(super) fn merge(&self, partials: &[Partial]) {
+    /// Combines the partials of all blocks, in order.
+    pub(super) fn combine(&self, partials: &[Partial]) {
         let mut total = Partial::default();
         total.reset(self.tile.rows(), self.width());
         for block in partials {
-            self.launch.scorer.level.run(Merge { total: &mut total, block });
+            self.launch.scorer.level.run(Combine { total: &mut total, block });
         }
         self.store(&mut total);
     }

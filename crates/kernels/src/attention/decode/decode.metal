@@ -1,5 +1,5 @@
-// Attention of one new token, which goes into the caches first: a threadgroup for each tile of heads and block of keys, as split.metal. Each turns its own
-// queries; those with the block that the token falls into turn its key too, and the first of them writes it and its value to the caches. None reads
+// Attention of one new token, which goes into the caches first: a threadgroup for each tile of heads and block of keys, as split.metal. Each rotates its own
+// queries; those with the block that the token falls into rotate its key too, and the first of them writes it and its value to the caches. None reads
 // that row there, so that the other rows, which earlier steps wrote, may be sent for before the launches ahead have ended.
 
 // The key that is not in memory yet, at `key`, and its value, as the caches will hold them.
@@ -28,15 +28,15 @@ struct Appended {
 
 constant constexpr uint NO_KEY = 0xffffffffu;
 
-// Two elements of a row that turn together, or one that is copied, as both.
+// Two elements of a row that rotate together, or one that is copied, as both.
 template <typename Q>
 struct Pair {
     Q u;
     Q v;
 };
 
-// Where the pairs of a row are, and by how much they turn.
-struct Turn {
+// Where the pairs of a row are, and by how much they rotation.
+struct Rotation {
     uint count;
     uint interleaved;
     threadgroup const float* cosines;
@@ -73,7 +73,7 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
     device float* sums [[buffer(7)]],
     device float* states [[buffer(8)]],
     constant DecodeParams& params [[buffer(9)]],
-    device atomic_uint* refusal [[buffer(10)]],
+    device atomic_uint* error_flag [[buffer(10)]],
     threadgroup float* shared [[threadgroup(0)]],
     uint index [[threadgroup_position_in_grid]],
     uint lane [[thread_index_in_simdgroup]],
@@ -100,7 +100,7 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
     // Where sums will meet.
     threadgroup float* cosines = tile.meeting;
     threadgroup float* sines = cosines + params.half_dim;
-    const Turn turn = {params.half_dim, params.interleaved, cosines, sines};
+    const Rotation rotation = {params.half_dim, params.interleaved, cosines, sines};
     for (uint i = thread_index; i < params.half_dim && has_block; i += THREADS) {
         const float angle = float(position) * frequencies[i];
         cosines[i] = strict::cos(angle);
@@ -109,39 +109,39 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
     threadgroup_barrier(mem_flags::mem_threadgroup);
     await_launches();
     if (!fits && index == 0 && thread_index == 0) {
-        refuse(refusal, 0);
+        reject(error_flag, 0);
     }
     if (!has_block) {
         return;
     }
 
     // All that is new comes at once.
-    constexpr uint TURNS = (ROWS * LANES * SLOTS + THREADS - 1) / THREADS;
+    constexpr uint ROTATIONS = (ROWS * LANES * SLOTS + THREADS - 1) / THREADS;
     const uint pairs = width - params.half_dim, head = tile.kv_head;
     const bool appends = fits && uint(position) / BLOCK == block;
-    Pair<Q> own[TURNS], own_key;
+    Pair<Q> own[ROTATIONS], own_key;
     Q own_value;
 #pragma unroll
-    for (uint i = 0; i < TURNS; ++i) {
+    for (uint i = 0; i < ROTATIONS; ++i) {
         const uint item = thread_index + i * THREADS;
         if (item < ROWS * pairs) {
-            own[i] = turn.load(queries + row_of(p.score.q, 0, tile.head(item / pairs), 0), item % pairs);
+            own[i] = rotation.load(queries + row_of(p.score.q, 0, tile.head(item / pairs), 0), item % pairs);
         }
     }
     if (appends && thread_index < pairs) {
-        own_key = turn.load(rows + row_of(params.new_key, 0, head, 0), thread_index);
+        own_key = rotation.load(rows + row_of(params.new_key, 0, head, 0), thread_index);
     }
     device const Q* value_row = values + row_of(params.new_value, 0, head, 0);
     if (appends && thread_index < value_width) {
         own_value = value_row[thread_index];
     }
 #pragma unroll
-    for (uint i = 0; i < TURNS; ++i) {
+    for (uint i = 0; i < ROTATIONS; ++i) {
         const uint item = thread_index + i * THREADS, r = item / pairs, pair = item % pairs;
         if (item < ROWS * pairs) {
-            const float2 turned = turn.apply(own[i], pair);
-            tile.put_query(r, turn.first(pair), turned.x);
-            tile.put_query(r, turn.second(pair), turned.y);
+            const float2 rotated = rotation.apply(own[i], pair);
+            tile.put_query(r, rotation.first(pair), rotated.x);
+            tile.put_query(r, rotation.second(pair), rotated.y);
         }
     }
     // Elements beyond the width change no sum.
@@ -153,10 +153,10 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
         device KV* to = value_cache + row_of(p.v, 0, head, position);
         const bool writes = number == 0;
         if (thread_index < pairs) {
-            const float2 turned = turn.apply(own_key, thread_index);
-            const uint at[2] = {turn.first(thread_index), turn.second(thread_index)};
+            const float2 rotated = rotation.apply(own_key, thread_index);
+            const uint at[2] = {rotation.first(thread_index), rotation.second(thread_index)};
             for (uint i = 0; i < 2; ++i) {
-                const KV element = narrow<KV>(turned[i]);
+                const KV element = narrow<KV>(rotated[i]);
                 key[at[i]] = widen(element);
                 if (writes) {
                     key_row[at[i]] = element;

@@ -1,8 +1,8 @@
-//! Attention of one new token over a cache that it is appended to: [`RopeAppend`], the turning of the queries and [`Attention`] in one.
+//! Attention of one new token over a cache that it is appended to: [`RopeAppend`], the rotation of the queries and [`Attention`] in one.
 //!
-//! The new key, turned by the token's position, and the new value go into the caches; then the turned queries attend the caches up to that position.
+//! The new key, rotated by the token's position, and the new value go into the caches; then the rotated queries attend the caches up to that position.
 //!
-//! * Memory: that of [`Attention`]; on a GPU neither the turned queries nor the new key and value are read back. There the launches are two, or one where
+//! * Memory: that of [`Attention`]; on a GPU neither the rotated queries nor the new key and value are read back. There the launches are two, or one where
 //!   few keys are split over a cluster of thread blocks, and the cache's rows may be sent for before the launches ahead have ended.
 //! * Order and error: those of the operators it stands for, in strict precision their bits. On a CPU, and for keys of more than 256 elements, the plan is
 //!   theirs.
@@ -48,13 +48,13 @@ const FILES: &[MetalFile] = &[
     gpu::SUMS,
     metal_file!("attention/decode/decode.metal"),
 ];
-const METAL: MetalForm = MetalForm::new(FILES, "attention_decode").with_refusal(kv_append::REFUSAL);
+const METAL: MetalForm = MetalForm::new(FILES, "attention_decode").with_error_flag(kv_append::REJECTION);
 
-const fn fast(clustered: bool) -> [MetalFile; 15] {
-    let [a, b, c, d, e, f, g, h, i, j, k, l] = split::parts(clustered);
+const fn fast(in_cluster: bool) -> [MetalFile; 15] {
+    let [a, b, c, d, e, f, g, h, i, j, k, l] = split::parts(in_cluster);
     [a, b, c, d, e, f, g, h, i, j, k, l, DecodeParams::METAL, DecodeSplitParams::METAL, metal_file!("attention/decode/decode.cu")]
 }
-/// Apart and clustered.
+/// Apart and in_cluster.
 const FAST: [&[MetalFile]; 2] = [&fast(false), &fast(true)];
 
 /// Elements of the longest key that the kernel takes.
@@ -106,11 +106,11 @@ params! {
 
 // The launch ahead writes none of what is read early: it makes the new rows.
 operands! {
-    cache: update(DType::FLOATS) early, kv_append::CACHE;
+    cache: update(DType::FLOATS) prefetched, kv_append::CACHE;
     rows: read(DType::FLOATS), kv_append::ROWS;
-    positions: read(&[DType::I32]) early, kv_append::POSITIONS;
-    frequencies: read(&[DType::F32]) early, rope::FREQUENCIES;
-    value_cache: update(like cache) early, rope_append::VALUE_CACHE;
+    positions: read(&[DType::I32]) prefetched, kv_append::POSITIONS;
+    frequencies: read(&[DType::F32]) prefetched, rope::FREQUENCIES;
+    value_cache: update(like cache) prefetched, rope_append::VALUE_CACHE;
     values: read(like rows), rope_append::VALUES;
     queries: read(like rows), "[1, Hq, D] of the type of rows";
     -> y: write(like rows), "[1, Hq, Dv], of the queries' type";
@@ -196,7 +196,7 @@ impl DecodeAttention {
         let buffers = [cache, value_cache, queries, rows, values, positions, frequencies];
         if let Some(split) = Split::new(&params, attended.inputs, self.precision, device)? {
             let block = DecodeSplitParams { decode: block, split: split.block };
-            let source = CudaSource { refusal: Some(kv_append::REFUSAL), ..split.source("attention_decode_fast") };
+            let source = CudaSource { rejection: Some(kv_append::REJECTION), ..split.source("attention_decode_fast") };
             // Cosines and sines of each pair, and the new key.
             return Ok(split.plan(FAST, source, &block, buffers, 8 * params.score.width as usize).with_operations(params.operations()));
         }
@@ -207,7 +207,7 @@ impl DecodeAttention {
         let memory = shape.memory() + 4 * (8 * shape.lanes + shape.padded_width()) as usize;
         let launch = shape.over_blocks(launch, &params)?.with_threadgroup_memory(memory);
         let [.., (place, _), (lengths, _)] = attended.inputs.buffers();
-        Ok(gpu::merged(launch, &params, q, [(place, Argument::Input(AT.positions)), (lengths, Argument::Absent)])?
+        Ok(gpu::combined(launch, &params, q, [(place, Argument::Input(AT.positions)), (lengths, Argument::Absent)])?
             .with_operations(params.operations()))
     }
 }
@@ -249,7 +249,7 @@ impl Operator for DecodeAttention {
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     name: "decode_attention",
-    summary: "appends a token's turned key and its value to the caches, in place, and gives its attention: rope_append and attention in one",
+    summary: "appends a token's rotated key and its value to the caches, in place, and gives its attention: rope_append and attention in one",
     inputs: operands::INPUTS,
     outputs: operands::OUTPUTS,
     attributes: {

@@ -10,7 +10,7 @@ use crate::{
     rope::{RopeScaling, frequencies, oracle::rotate},
 };
 
-/// A token at `position` of a cache of `d.keys`, of which `rotary` elements turn.
+/// A token at `position` of a cache of `d.keys`, of which `rotary` elements rotation.
 #[derive(Clone, Copy)]
 struct Token {
     d: Dims,
@@ -42,7 +42,7 @@ impl Token {
     fn of(self, operator: DecodeAttention, inputs: Vec<HostTensor>) -> Case {
         let Self { d, types: [rows, cache], position, .. } = self;
         let scoring = operator.attention().scoring;
-        // Turned elements, up to 1.5, are rounded to the rows' type and to the cache's: what that makes of scores and values.
+        // Rotated elements, up to 1.5, are rounded to the rows' type and to the cache's: what that makes of scores and values.
         let unit = |dtype| {
             2f64.powi(match dtype {
                 DType::F16 => -11,
@@ -56,7 +56,7 @@ impl Token {
         let bound = Bound::EXACT.with_absolute(bound(d, &scoring) + 4.0 * twice * rounding);
         let inputs: Vec<_> = inputs.into_iter().map(Some).collect();
         let case = Case::new(operator, inputs, bound, move |inputs| {
-            let turned = |rows: &[f64]| -> Vec<f64> {
+            let rotated = |rows: &[f64]| -> Vec<f64> {
                 let angles: Vec<f64> = inputs[AT.frequencies].iter().map(|&f| f64::from(position as f32 * f as f32)).collect();
                 rows.chunks(d.width).flat_map(|row| rotate(row, &angles, operator.interleaved)).collect()
             };
@@ -67,10 +67,10 @@ impl Token {
                 }
                 cache
             };
-            let keys = append(&inputs[AT.cache], &turned(&inputs[AT.rows]), d.width);
+            let keys = append(&inputs[AT.cache], &rotated(&inputs[AT.rows]), d.width);
             let values = append(&inputs[AT.value_cache], &inputs[AT.values], d.value_width);
             let rest = [vec![], inputs[AT.positions].clone(), vec![]];
-            let scores = scores(&scoring, d, &[], &turned(&inputs[AT.queries]), &keys, &rest);
+            let scores = scores(&scoring, d, &[], &rotated(&inputs[AT.queries]), &keys, &rest);
             vec![weighted_sum(d, &probabilities(&scores, d.keys), &values), keys, values]
         });
         case.updating(AT.cache).updating(AT.value_cache)
@@ -86,7 +86,7 @@ pub(crate) fn cases() -> Vec<Case> {
         for position in [0, 31, 255, 256, 300, 599] {
             cases.push(token(Dims::new(8, 2, 1, 600, 64), position, types).case(plain));
         }
-        // Heads of odd widths, of which a part turns; several tiles of heads for one of keys; a cache of one block, and of one key.
+        // Heads of odd widths, of which a part rotates; several tiles of heads for one of keys; a cache of one block, and of one key.
         let ragged = Dims { value_width: 37 + i, ..Dims::new(6, 2, 1, 280, 70 + i) };
         cases.push(Token { rotary: 64, ..token(ragged, 270, types) }.case(DecodeAttention { interleaved: i % 2 == 1, ..plain }));
         cases.push(token(Dims::new(24, 2, 1, 270, 16), 263, types).case(plain));
@@ -110,7 +110,7 @@ pub(crate) fn cases() -> Vec<Case> {
         for (width, position) in [(64, 0), (64, 3999), (128, 16), (128, 3600)] {
             cases.push(token(Dims::new(8, 8, 1, 4000, width), position, types).case(fast));
         }
-        // Several tiles of heads for one of keys, of which a part turns; a window.
+        // Several tiles of heads for one of keys, of which a part rotates; a window.
         let many = token(Dims::new(24, 2, 1, 400, 128), 390, types);
         cases.push(Token { rotary: 64, ..many }.case(DecodeAttention { interleaved: i % 2 == 1, ..fast }));
         cases.push(token(Dims::new(4, 1, 1, 5000, 128), 4100, types).case(DecodeAttention { left_window: Some(40), scale: Some(0.5), ..fast }));

@@ -58,7 +58,7 @@ pub(super) fn plan(params: &Params, inputs: Inputs, precision: Precision, device
         defines: defines(inputs, s.width)?,
         architecture: ARCHITECTURE,
         overlaps: false,
-        refusal: None,
+        rejection: None,
     };
     let key = KernelKey::new("attention_prefill", &[inputs.q.dtype, inputs.k.dtype]).with("width", s.width as u32);
     let buffers = inputs.buffers().into_iter().chain([(Parameter::write("y", inputs.q.dtype), Argument::Output(0))]);

@@ -5,7 +5,7 @@ constexpr int SHARE = WIDTH / PARTS;
 
 typedef Q Result;
 #define CLUSTERED __cluster_dims__(PARTS, 1, 1)
-constexpr bool EARLY = true;
+constexpr bool PREFETCHED = true;
 
 // Until all thread blocks of the cluster are here.
 DEVICE void meet() {

@@ -30,28 +30,28 @@ macro_rules! warps {
         ($count, MetalFile { name: "attention/split/warps", text: concat!("constexpr int WARPS = ", $count, ";\n") })
     };
 }
-/// Those of a cluster, or apart: fewer and larger thread blocks leave less to merge.
-const fn warps(clustered: bool) -> (u64, MetalFile) {
-    if clustered { warps!(4) } else { warps!(6) }
+/// Those of a cluster, or apart: fewer and larger thread blocks leave less to combine.
+const fn warps(in_cluster: bool) -> (u64, MetalFile) {
+    if in_cluster { warps!(4) } else { warps!(6) }
 }
 
 /// The files of kernels that work on parts of the keys, before those of one: thread blocks leave what they find to another launch, or a cluster of them
 /// puts it together.
-pub(super) const fn parts(clustered: bool) -> [MetalFile; 12] {
+pub(super) const fn parts(in_cluster: bool) -> [MetalFile; 12] {
     let [a, b, c, d, e, f, g, h] = COMMON;
-    let (_, warps) = warps(clustered);
-    let end = if clustered { metal_file!("attention/split/cluster.cu") } else { metal_file!("attention/split/apart.cu") };
+    let (_, warps) = warps(in_cluster);
+    let end = if in_cluster { metal_file!("attention/split/cluster.cu") } else { metal_file!("attention/split/two_pass.cu") };
     [a, b, c, d, e, f, g, h, warps, metal_file!("attention/split/step.cu"), metal_file!("attention/split/part.cu"), end]
 }
-const fn split(clustered: bool) -> [MetalFile; 14] {
-    let [a, b, c, d, e, f, g, h, i, j, k, l] = parts(clustered);
+const fn split(in_cluster: bool) -> [MetalFile; 14] {
+    let [a, b, c, d, e, f, g, h, i, j, k, l] = parts(in_cluster);
     [a, b, c, d, e, f, g, h, i, j, k, l, AttentionSplitParams::METAL, metal_file!("attention/split/split.cu")]
 }
-/// Apart and clustered.
+/// Apart and in_cluster.
 const SPLIT: [&[MetalFile]; 2] = [&split(false), &split(true)];
-const MERGE: &[MetalFile] = &{
+const COMBINE: &[MetalFile] = &{
     let [a, b, c, d, e, f, g, h] = COMMON;
-    [a, b, c, d, e, f, g, h, AttentionSplitParams::METAL, metal_file!("attention/split/merge.cu")]
+    [a, b, c, d, e, f, g, h, AttentionSplitParams::METAL, metal_file!("attention/split/combine.cu")]
 };
 
 const ARCHITECTURE: CudaArchitecture = CudaArchitecture::From(80);
@@ -83,8 +83,8 @@ const RESIDENT: u64 = 12;
 /// Keys of a step, as in step.cu.
 const STEP: u64 = 16;
 
-/// Threads that merge, as in merge.cu.
-const MERGING: u32 = 128;
+/// Threads that combine, as in combine.cu.
+const COMBINING: u32 = 128;
 
 /// Thread blocks of a cluster, as in cluster.cu; the devices that have clusters; and the most elements of a head's keys that these few take in less time
 /// than many and a second launch (measured on an H200: 576 keys of 64 elements faster, of 128 as fast, 1024 of 128 slower).
@@ -98,7 +98,7 @@ pub(super) struct Split<'a> {
     inputs: Inputs,
     defines: &'static [(&'static str, &'static str)],
     tiles: u64,
-    clustered: bool,
+    in_cluster: bool,
     pub(super) block: SplitParams,
 }
 
@@ -110,15 +110,15 @@ impl<'a> Split<'a> {
         let serves = precision == Precision::Fast && ARCHITECTURE.is_of(device) && is_plain(params) && gpu::is_split(params, tiles * heads);
         let Some(defines) = defines(inputs, s.width).filter(|_| serves && tiles * heads > 0) else { return Ok(None) };
         gpu::check_extents(params, device)?;
-        let clustered = CLUSTERS.is_of(device) && s.keys * s.width <= CLUSTER_ELEMENTS;
-        let (warps, _) = warps(clustered);
+        let in_cluster = CLUSTERS.is_of(device) && s.keys * s.width <= CLUSTER_ELEMENTS;
+        let (warps, _) = warps(in_cluster);
         let room = RESIDENT / warps * device.compute_units as u64 / (tiles * heads);
-        let parts = if clustered { CLUSTER } else { fewest_parts(s.keys, room.max(1), STEP * warps) };
-        Ok(Some(Self { params, inputs, defines, tiles, clustered, block: SplitParams { group: s.group() as u32, parts: parts as u32 } }))
+        let parts = if in_cluster { CLUSTER } else { fewest_parts(s.keys, room.max(1), STEP * warps) };
+        Ok(Some(Self { params, inputs, defines, tiles, in_cluster, block: SplitParams { group: s.group() as u32, parts: parts as u32 } }))
     }
 
-    /// The launch of a kernel, of these files apart and clustered, for each part, with `memory` bytes beside those of part.cu; and, where the parts are no
-    /// cluster, the one that merges what it leaves in its last buffer.
+    /// The launch of a kernel, of these files apart and in_cluster, for each part, with `memory` bytes beside those of part.cu; and, where the parts are no
+    /// cluster, the one that combines what it leaves in its last buffer.
     pub(super) fn plan<P: bytemuck::NoUninit>(
         &self,
         files: [&'static [MetalFile]; 2],
@@ -130,40 +130,40 @@ impl<'a> Split<'a> {
         let s = &self.params.score;
         let (parts, width, rows) = (u64::from(self.block.parts), s.width, self.params.rows());
         let y = (Parameter::write("y", self.inputs.q.dtype), Argument::Output(0));
-        let left = match self.clustered {
+        let left = match self.in_cluster {
             true => y.clone(),
             false => (Parameter::write("found", DType::F32), Argument::Scratch(0)),
         };
-        let (warps, _) = warps(self.clustered);
+        let (warps, _) = warps(self.in_cluster);
         let own = 16 * 32 * (width / 32) + 4 * (warps * ROWS * (2 + width + 4) + ROWS + width);
-        let source = CudaSource { files: files[usize::from(self.clustered)], ..source };
+        let source = CudaSource { files: files[usize::from(self.in_cluster)], ..source };
         let split = self.launch(source, params, buffers.into_iter().chain([left])).with_threadgroup_memory(own as usize + memory);
         let split = split.over(Extent([parts as u32, self.tiles as u32, (s.kv_heads * s.batch) as u32]), Extent::linear(32 * warps as u32));
-        if self.clustered {
+        if self.in_cluster {
             return split.into();
         }
         let found = (Parameter::read("found", DType::F32), Argument::Scratch(0));
         let block = AttentionSplitParams { attention: *self.params, split: self.block };
-        let merge = self.launch(CudaSource { files: MERGE, ..self.source("attention_merge_fast") }, &block, [found, y]);
-        let merge = merge.over(Extent([(width / 32) as u32, rows as u32, 1]), Extent::linear(MERGING));
+        let combine = self.launch(CudaSource { files: COMBINE, ..self.source("attention_combine_fast") }, &block, [found, y]);
+        let combine = combine.over(Extent([(width / 32) as u32, rows as u32, 1]), Extent::linear(COMBINING));
         // Sums, and states of two numbers.
-        Plan { launches: vec![split, merge], scratch: vec![(4 * rows * parts * (width + 2)) as usize] }
+        Plan { launches: vec![split, combine], scratch: vec![(4 * rows * parts * (width + 2)) as usize] }
     }
 
     /// An instance of a kernel that may begin before the launches ahead have ended, without its files.
     pub(super) fn source(&self, entry: &'static str) -> CudaSource {
-        let architecture = if self.clustered { CLUSTERS } else { ARCHITECTURE };
-        CudaSource { files: &[], entry, defines: self.defines, architecture, overlaps: true, refusal: None }
+        let architecture = if self.in_cluster { CLUSTERS } else { ARCHITECTURE };
+        CudaSource { files: &[], entry, defines: self.defines, architecture, overlaps: true, rejection: None }
     }
 
     fn launch<P: bytemuck::NoUninit>(&self, source: CudaSource, params: &P, buffers: impl IntoIterator<Item = (Parameter, Argument)>) -> Launch {
         let key = KernelKey::new(source.entry, &[self.inputs.q.dtype, self.inputs.k.dtype]).with("width", self.params.score.width as u32);
-        let key = if self.clustered { key.with("cluster", CLUSTER as u32) } else { key };
+        let key = if self.in_cluster { key.with("cluster", CLUSTER as u32) } else { key };
         Launch::on_cuda(key, CudaForm::Source(source), params, buffers)
     }
 }
 
-/// The fewest parts of `keys` whose warps take no more steps than with as many parts as there is `room` for: more would end no sooner, and leave more to merge.
+/// The fewest parts of `keys` whose warps take no more steps than with as many parts as there is `room` for: more would end no sooner, and leave more to combine.
 /// A part's warps take a step each of every `turn` keys.
 fn fewest_parts(keys: u64, room: u64, turn: u64) -> u64 {
     keys.div_ceil(turn * keys.div_ceil(turn * room))
@@ -172,10 +172,10 @@ fn fewest_parts(keys: u64, room: u64, turn: u64) -> u64 {
 /// The launches, where the kernels serve.
 pub(super) fn plan(params: &Params, inputs: Inputs, precision: Precision, device: &DeviceProperties) -> Result<Option<Plan>> {
     let Some(split) = Split::new(params, inputs, precision, device)? else { return Ok(None) };
-    let [q, early @ ..] = inputs.buffers();
-    let early = early.map(|(parameter, argument)| (parameter.early(), argument));
+    let [q, prefetched @ ..] = inputs.buffers();
+    let prefetched = prefetched.map(|(parameter, argument)| (parameter.prefetched(), argument));
     let block = AttentionSplitParams { attention: *params, split: split.block };
-    Ok(Some(split.plan(SPLIT, split.source("attention_split_fast"), &block, [q].into_iter().chain(early), 0)))
+    Ok(Some(split.plan(SPLIT, split.source("attention_split_fast"), &block, [q].into_iter().chain(prefetched), 0)))
 }
 
 #[cfg(test)]

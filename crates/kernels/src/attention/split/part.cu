@@ -1,7 +1,7 @@
 // A part of the keys that eight rows attend (a row is a query of one of the heads that share keys), by a thread block whose warps take steps in turn and
 // put their sums together at the end. Keys and values are read once.
 
-// Twelve warps fit a multiprocessor, with registers left for those of merge.cu beside them, where the compiler can be told so.
+// Twelve warps fit a multiprocessor, with registers left for those of combine.cu beside them, where the compiler can be told so.
 #if __CUDACC_VER_MAJOR__ > 12 || __CUDACC_VER_MINOR__ >= 4
 #define RESIDENT __maxnreg__(144)
 #else
@@ -41,11 +41,11 @@ struct Tile {
 };
 
 // The steps of a warp, from `step` on. The first one's elements are sent for before the launches ahead have ended, after which `ready` shares the queries;
-// but the values of one of several are sent for then, unless all are EARLY: the launch ahead reads memory too, and waits behind what is sent for.
-template <bool EARLY, bool WIDE, typename Ready>
+// but the values of one of several are sent for then, unless all are PREFETCHED: the launch ahead reads memory too, and waits behind what is sent for.
+template <bool PREFETCHED, bool WIDE, typename Ready>
 DEVICE void attend(const Memory& memory, float scale, Step<WIDE> coming, const KeyRange (&ranges)[2], int step, int end, Softmax& softmax, Ready ready) {
     const int lane = threadIdx.x % 32;
-    const bool late = !EARLY && step + WARPS < end;
+    const bool late = !PREFETCHED && step + WARPS < end;
     if (step < end) {
         coming.load_keys(step);
         if (!late) {
@@ -85,7 +85,7 @@ DEVICE void attend(const Memory& memory, float scale, Step<WIDE> coming, const K
 }
 
 // A thread block's part of the keys `all`, of which a lane's rows attend `ranges`.
-template <bool EARLY, typename Ready>
+template <bool PREFETCHED, typename Ready>
 DEVICE void attend(Memory& memory, const Tile& tile, const KV* k, const KV* v, KeyRange all, const KeyRange (&ranges)[2], Softmax& softmax, Ready ready) {
     const Params& p = tile.p;
     const u32 part = blockIdx.x, parts = gridDim.x;
@@ -98,9 +98,9 @@ DEVICE void attend(Memory& memory, const Tile& tile, const KV* k, const KV* v, K
     const float scale = p.score.scale * LOG2_E;
     softmax.clear();
     if (is_wide(keys, p.score.k.token) && is_wide(values, p.v.token)) {
-        attend<EARLY>(memory, scale, Step<true>(keys, values, p, all), ranges, step, end, softmax, ready);
+        attend<PREFETCHED>(memory, scale, Step<true>(keys, values, p, all), ranges, step, end, softmax, ready);
     } else {
-        attend<EARLY>(memory, scale, Step<false>(keys, values, p, all), ranges, step, end, softmax, ready);
+        attend<PREFETCHED>(memory, scale, Step<false>(keys, values, p, all), ranges, step, end, softmax, ready);
     }
 }
 

@@ -40,7 +40,7 @@ extern "C" __global__ void CLUSTERED RESIDENT
     }
 
     Softmax softmax;
-    attend<EARLY>(memory, tile, k, v, all, ranges, softmax, [&] {
+    attend<PREFETCHED>(memory, tile, k, v, all, ranges, softmax, [&] {
         await_launches();
         admit_launches();
         share_queries(memory, tile, q);

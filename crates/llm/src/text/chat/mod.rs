@@ -71,24 +71,24 @@ impl ChatTemplate {
     /// # Errors
     /// Syntax that is wrong, or not supported.
     pub fn new(source: &str, bos: Option<&str>, eos: Option<&str>) -> Result<Self> {
-        let refuse = |e: minijinja::Error| Error::invalid_data(format!("{NAME}: {}", one_line(&e)));
+        let reject = |e: minijinja::Error| Error::invalid_data(format!("{NAME}: {}", one_line(&e)));
         let mut environment = Environment::new();
-        environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(refuse)?);
+        environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(reject)?);
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         environment.set_debug(false);
         environment.set_fuel(Some(FUEL));
         environment.set_recursion_limit(RECURSION);
         functions::install(&mut environment);
-        environment.add_template_owned(NAME, without_generation_blocks(source)).map_err(refuse)?;
+        environment.add_template_owned(NAME, without_generation_blocks(source)).map_err(reject)?;
         Ok(Self { environment, bos: bos.unwrap_or_default().to_owned(), eos: eos.unwrap_or_default().to_owned() })
     }
 
     /// The prompt for a conversation.
     ///
     /// # Errors
-    /// The template raises an exception (it refuses the roles or their order), fails, or exceeds a bound.
+    /// The template raises an exception (it rejects the roles or their order), fails, or exceeds a bound.
     pub fn render(&self, messages: &[Message], options: &ChatOptions) -> Result<String> {
-        let refuse = |e: minijinja::Error| Error::invalid_argument(format!("{NAME}: {}", describe(&e)));
+        let reject = |e: minijinja::Error| Error::invalid_argument(format!("{NAME}: {}", describe(&e)));
         let turn = |m: &Message| Value::from_pairs([("role", Value::from(&*m.role)), ("content", Value::from(&*m.content))]);
         let fixed = [
             ("messages", messages.iter().map(turn).collect::<Vec<_>>().into()),
@@ -102,8 +102,8 @@ impl ChatTemplate {
         let extra = options.variables.iter().map(|(name, value)| (name.as_str(), variable(value)));
         let context = Value::from_pairs(fixed.into_iter().chain(extra));
         let mut output = Bounded(Vec::new());
-        let template = self.environment.get_template(NAME).map_err(refuse)?;
-        template.render_captured_to(context, &mut output).map_err(refuse)?;
+        let template = self.environment.get_template(NAME).map_err(reject)?;
+        template.render_captured_to(context, &mut output).map_err(reject)?;
         String::from_utf8(output.0).map_err(|_| Error::invalid_data(format!("{NAME}: the output is not UTF-8")))
     }
 }
@@ -143,7 +143,7 @@ fn without_generation_blocks(source: &str) -> String {
     out + rest
 }
 
-/// A writer that refuses to grow beyond [`MAX_OUTPUT`].
+/// A writer that does not grow beyond [`MAX_OUTPUT`].
 struct Bounded(Vec<u8>);
 
 impl io::Write for Bounded {

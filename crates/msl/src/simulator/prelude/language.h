@@ -24,7 +24,7 @@
 #define atomic_bool elv_identifier_atomic_bool
 
 // Address spaces. `thread` is left to clang, for which an unqualified pointer is generic, as `this` is. `device` is the narrow one and `constant` the
-// wide one, so that constant to device is an error. What Metal's stricter rules refuse beyond that, a front end of its own judges (../../rules).
+// wide one, so that constant to device is an error. What Metal's stricter rules reject beyond that, a front end of its own judges (../../rules).
 #define device __attribute__((opencl_global_device))
 #define constant const __global
 #define ELV_TABLE const __global

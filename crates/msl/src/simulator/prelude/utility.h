@@ -45,7 +45,7 @@ template <class T, class U> constexpr ELV_INLINE T elv_static_cast(U&& value) {
 }
 #define static_cast elv_static_cast
 
-// An operand of `c ? a : b` as a value: clang refuses operands in different address spaces.
+// An operand of `c ? a : b` as a value: clang rejects operands in different address spaces.
 template <class T> constexpr ELV_INLINE elv::value_t<T> elv_value(T&& x) { return x; }
 template <class T, size_t N> constexpr ELV_INLINE T* elv_value(T (&x)[N]) { return x; }
 

@@ -1,7 +1,7 @@
 #include <metal_stdlib>
 using namespace metal;
 
-template <auto N> // refused: compile
+template <auto N> // rejected: compile
 struct Constant {
     static constexpr constant int value = N;
 };

@@ -13,17 +13,17 @@ struct Box {
     uint length : 16;
 };
 
-struct Derived : Base { // refused: inheritance
+struct Derived : Base { // rejected: inheritance
     float y;
 };
 
 template <typename T>
-struct alignas(16) Wide final : public Box<vec<T, 2>> { // refused: inheritance
+struct alignas(16) Wide final : public Box<vec<T, 2>> { // rejected: inheritance
     T more;
 };
 
 template <>
-struct Box<half> : true_type {}; // refused: inheritance
+struct Box<half> : true_type {}; // rejected: inheritance
 
 #pragma METAL internals : enable
 struct yes : bool_constant<true> {};

@@ -7,5 +7,5 @@ struct Pair {
 
 kernel void k(device float* x [[buffer(0)]]) {
     x[0] = numeric_limits<float>::max();
-    x[1] = numeric_limits<Pair>::max().x; // refused: compile
+    x[1] = numeric_limits<Pair>::max().x; // rejected: compile
 }

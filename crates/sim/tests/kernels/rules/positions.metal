@@ -1,7 +1,7 @@
 #include <metal_stdlib>
 using namespace metal;
 
-kernel void k( // refused: positions
+kernel void k( // rejected: positions
     device uint* out [[buffer(0)]],
     uint2 place [[thread_position_in_grid]],
     uint threads [[threads_per_threadgroup]],

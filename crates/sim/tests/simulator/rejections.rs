@@ -1,4 +1,4 @@
-//! What cannot be compiled or run is refused with a message that says why and where.
+//! What cannot be compiled or run is rejected with a message that says why and where.
 
 use std::{env, fs};
 
@@ -7,7 +7,7 @@ use elinvar_sim::{Binding, CommandBuffer, CompileOptions, Dispatch, Grid, Pipeli
 
 use crate::common::{library, queue, run, simulator, values};
 
-fn refused(text: &str) -> String {
+fn rejected(text: &str) -> String {
     let library = simulator().library(&Source::new("user.metal", text), &CompileOptions::default());
     let error = library.and_then(|library| library.pipeline("k", &[]).map(|_| ())).unwrap_err();
     assert!(error.is_compile_failed() || error.is_invalid_argument(), "{error:?}");
@@ -16,7 +16,7 @@ fn refused(text: &str) -> String {
 
 /// The message for a kernel whose body, on line 4, is wrong.
 fn body(body: &str) -> String {
-    refused(&format!(
+    rejected(&format!(
         "#include <metal_stdlib>\nusing namespace metal;\n\
          kernel void k(device float* a [[buffer(0)]], constant float* c [[buffer(1)]], uint i [[thread_position_in_grid]]) {{\n{body}\n}}\n"
     ))
@@ -28,7 +28,7 @@ fn the_compilers_messages_name_the_users_line() {
     assert!(message.starts_with("user.metal:4:8: error: ") && message.contains("nonsense"), "{message}");
     let message = body("a[i] = simd_sum(a);");
     assert!(message.starts_with("user.metal:4:"), "{message}");
-    let message = refused("#include \"absent.h\"\n");
+    let message = rejected("#include \"absent.h\"\n");
     assert!(message.starts_with("user.metal:1: cannot find \"absent.h\""), "{message}");
 }
 
@@ -74,9 +74,9 @@ fn address_spaces_that_clang_would_convert_are_told() {
 
 #[test]
 fn kernels_that_cannot_be_launched_are_told() {
-    let message = refused("kernel void k(device float* a [[unheard_of]]) {}\n");
+    let message = rejected("kernel void k(device float* a [[unheard_of]]) {}\n");
     assert!(message.contains("user.metal:1") && message.contains("unheard_of"), "{message}");
-    let message = refused("kernel void other(device float* a [[buffer(0)]]) {}\n");
+    let message = rejected("kernel void other(device float* a [[buffer(0)]]) {}\n");
     assert!(message.contains("\"k\"") && message.contains("other"), "{message}");
 }
 
@@ -116,7 +116,7 @@ fn launches_are_checked_against_the_signature_and_the_limits() {
 }
 
 #[test]
-fn a_grid_of_more_threads_than_a_kernel_can_count_is_refused_where_it_counts_them() {
+fn a_grid_of_more_threads_than_a_kernel_can_count_is_rejected_where_it_counts_them() {
     let text = "kernel void counts(device uint* x [[buffer(0)]], uint2 n [[threads_per_grid]]) { x[0] = n.x; }\n\
                 kernel void other(device uint* x [[buffer(0)]]) { x[0] = 1; }";
     let library = simulator().library(&Source::new("grid.metal", text), &CompileOptions::default()).unwrap();
@@ -133,7 +133,7 @@ fn a_grid_of_more_threads_than_a_kernel_can_count_is_refused_where_it_counts_the
 }
 
 #[test]
-fn ranges_outside_a_buffer_are_refused() {
+fn ranges_outside_a_buffer_are_rejected() {
     let x = simulator().buffer("x", 16).unwrap();
     assert!(x.write(9, &[0; 8]).unwrap_err().to_string().contains("cannot write 8 bytes at offset 9 of buffer `x`: it holds 16 bytes"));
     assert!(x.read(usize::MAX, &mut [0; 2]).is_err());

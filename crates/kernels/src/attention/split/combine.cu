@@ -1,4 +1,4 @@
-// Puts together what apart.cu left for the parts of the keys: a thread block for each row and 32 elements, whose warps take parts in turn.
+// Puts together what two_pass.cu left for the parts of the keys: a thread block for each row and 32 elements, whose warps take parts in turn.
 //
 // Macros: Q (float, f16 or bf16) and WIDTH.
 
@@ -28,7 +28,7 @@ DEVICE State load(const State* from) {
 
 // Eight thread blocks to a multiprocessor leave registers for all that is on its way at once. Where as many as possible were to fit, the compiler would load
 // one part after another.
-extern "C" __global__ void __launch_bounds__(32 * WARPS, 8) attention_merge_fast(const float* found, Q* y,
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 8) attention_combine_fast(const float* found, Q* y,
                                                                                  const __grid_constant__ AttentionSplitParams params) {
     __shared__ float totals[WARPS][32];
     const Params& p = params.attention;

@@ -5,16 +5,16 @@ use crate::{
     Operator, Precision,
     attention::decode::DecodeAttention,
     gather::{Gather, GatherElements, GatherNd},
-    greedy::Greedy,
     kv_append::KvAppend,
     rope::RotaryEmbedding,
     rope_append::RopeAppend,
     sample::{Sample, Settings},
+    sample_argmax::SampleArgmax,
     scatter::{Reduction, ScatterElements, ScatterNd},
 };
 
-/// Inputs that every device must refuse: index or position number 1 names the entry after the last, or one long before the first; logits are no numbers.
-pub fn refused() -> Vec<Case> {
+/// Inputs that every device must reject: index or position number 1 names the entry after the last, or one long before the first; logits are no numbers.
+pub fn rejected() -> Vec<Case> {
     let indices = [1i32, i32::MIN].into_iter().flat_map(with_index);
     let logits = [[1.0, f32::INFINITY], [f32::NAN, 1.0], [f32::NEG_INFINITY; 2]].into_iter().flat_map(with_logits);
     indices.chain(logits).collect()
@@ -64,5 +64,5 @@ fn with_logits(logits: [f32; 2]) -> Vec<Case> {
     let settings = Settings { temperature: 0.0, top_p: 1.0, min_p: 0.0, top_k: 0, seed: 1 };
     let (state, logits) = (Some(HostTensor::new(&[2], &[0, 0])), Some(HostTensor::new(&[2], &logits)));
     let (factors, numbers) = (HostTensor::new(&[3], &settings.factors()), HostTensor::new(&[3], &settings.numbers()));
-    vec![case(Greedy, [state.clone(), logits.clone()]).updating(0), case(Sample, [state, logits, Some(factors), Some(numbers)]).updating(0)]
+    vec![case(SampleArgmax, [state.clone(), logits.clone()]).updating(0), case(Sample, [state, logits, Some(factors), Some(numbers)]).updating(0)]
 }

@@ -9,13 +9,13 @@ use crate::{
 };
 
 pub(super) fn kernel(logits: DType) -> Result<HostKernel> {
-    Ok(with_float!(logits, "greedy", T => run::<T>))
+    Ok(with_float!(logits, "sample_argmax", T => run::<T>))
 }
 
 fn run<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let (state, logits) = (arguments.output::<i32>(AT.state)?, arguments.input::<T>(AT.logits)?);
     let [token, position, ..] = state else { return Err(Error::invalid_launch("the state has fewer than two elements")) };
-    let found = likeliest(logits)?;
+    let found = argmax(logits)?;
     *token = i32::try_from(found).map_err(|_| Error::invalid_launch(format!("token {found} does not fit an i32")))?;
     *position += 1;
     Ok(())
@@ -25,7 +25,7 @@ fn run<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
 ///
 /// # Errors
 /// A logit that is NaN or +∞, or none that is finite.
-pub fn likeliest<T: Float>(logits: &[T]) -> Result<usize> {
+pub fn argmax<T: Float>(logits: &[T]) -> Result<usize> {
     let most = greatest(logits);
     if most == f32::NEG_INFINITY {
         return Err(Error::invalid_argument(format!("none of the {} logits is finite: no token can be chosen", logits.len())));

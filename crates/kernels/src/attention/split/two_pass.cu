@@ -1,8 +1,8 @@
-// What a thread block finds goes to device memory, where merge.cu puts the parts together: all rows' sums of each part, then their states.
+// What a thread block finds goes to device memory, where combine.cu puts the parts together: all rows' sums of each part, then their states.
 
 typedef float Result;
 #define CLUSTERED
-constexpr bool EARLY = false;
+constexpr bool PREFETCHED = false;
 
 template <bool NEWEST>
 DEVICE void finish(Memory& memory, const Tile& tile, Result* result) {

@@ -1,14 +1,14 @@
-// Merges the sums of a row's blocks in index order: a threadgroup for each row and 32 elements of its values.
+// Combines the sums of a row's blocks in index order: a threadgroup for each row and 32 elements of its values.
 //
-// MERGED blocks at a time: their factors are made side by side, as the greatest score so far can be had without the sums, and so are the products of
+// COMBINED blocks at a time: their factors are made side by side, as the greatest score so far can be had without the sums, and so are the products of
 // their sums; one simdgroup then follows the order, a multiplication and addition for each block.
 
-constant constexpr uint MERGED = 128;
+constant constexpr uint COMBINED = 128;
 constant constexpr uint SIMDGROUPS = 8;
-// Blocks that one simdgroup merges by itself.
+// Blocks that one simdgroup combines by itself.
 constant constexpr uint FEW = 8;
 // Blocks whose sums a simdgroup brings.
-constant constexpr uint SHARE = MERGED / SIMDGROUPS;
+constant constexpr uint SHARE = COMBINED / SIMDGROUPS;
 
 // The greatest of a simdgroup's numbers up to this lane's.
 inline float greatest_up_to(float value, uint lane) {
@@ -20,7 +20,7 @@ inline float greatest_up_to(float value, uint lane) {
 }
 
 template <typename Q>
-[[kernel, max_total_threads_per_threadgroup(256)]] void attention_merge(
+[[kernel, max_total_threads_per_threadgroup(256)]] void attention_combine(
     device const float* sums [[buffer(0)]],
     device const float* states [[buffer(1)]],
     device const int* positions [[buffer(2)]],
@@ -32,9 +32,9 @@ template <typename Q>
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
-    threadgroup Factors* factors = reinterpret_cast<threadgroup Factors*>(products + 32 * MERGED);
-    threadgroup float* totals = reinterpret_cast<threadgroup float*>(factors + MERGED);
-    threadgroup float* greatest_of = totals + MERGED;
+    threadgroup Factors* factors = reinterpret_cast<threadgroup Factors*>(products + 32 * COMBINED);
+    threadgroup float* totals = reinterpret_cast<threadgroup float*>(factors + COMBINED);
+    threadgroup float* greatest_of = totals + COMBINED;
 
     const uint width = uint(p.value_width), chunks = (width + 31) / 32, column = index % chunks * 32 + lane;
     const uint row = index / chunks, queries = uint(p.score.queries), heads = uint(p.score.heads);
@@ -63,14 +63,14 @@ template <typename Q>
         for (uint i = 0; i < FEW; ++i) {
             if (simdgroup == 0 && block + i < end) {
                 const Factors f = Factors::of(state.greatest, states_of[i].greatest);
-                state = {Greatest::apply(state.greatest, states_of[i].greatest), f.merge(state.sum, states_of[i].sum)};
-                total = f.merge(total, next[i]);
+                state = {Greatest::apply(state.greatest, states_of[i].greatest), f.combine(state.sum, states_of[i].sum)};
+                total = f.combine(total, next[i]);
             }
         }
         block = end;
     }
-    for (; block < end; block += MERGED) {
-        const uint count = min(MERGED, end - block);
+    for (; block < end; block += COMBINED) {
+        const uint count = min(COMBINED, end - block);
         float next[SHARE];
 #pragma unroll
         for (uint i = 0; i < SHARE; ++i) {
@@ -87,7 +87,7 @@ template <typename Q>
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         float before = state.greatest;
-        for (uint g = 0; g < MERGED / 32; ++g) {
+        for (uint g = 0; g < COMBINED / 32; ++g) {
             before = g < simdgroup ? Greatest::apply(before, greatest_of[g]) : before;
             state.greatest = Greatest::apply(state.greatest, greatest_of[g]);
         }

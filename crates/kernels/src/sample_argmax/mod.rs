@@ -1,4 +1,4 @@
-//! The end of a greedy decoding step, on the device: the likeliest token, and the position after, ready for the next step.
+//! The end of a greedy decoding step, on the device: the most likely token, and the position after, ready for the next step.
 //!
 //! `state = [token, position]` becomes `[argmax logits, position + 1]`; of equal logits the first counts. A logit that is NaN or +∞, or a row without
 //! a finite one, is an error. Memory: the logits are read once (on a CPU twice), by as many threadgroups as they fill. Exact, so in any order.
@@ -7,7 +7,7 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-pub use cpu::likeliest;
+pub use cpu::argmax;
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The best of the tokens seen, and its logit.
-pub(crate) const LIKELIEST: MetalFile = metal_file!("greedy/likeliest.metal");
+pub(crate) const BEST: MetalFile = metal_file!("sample_argmax/best.metal");
 
 const FILES: &[MetalFile] = &[
     metal::TYPES,
@@ -29,17 +29,17 @@ const FILES: &[MetalFile] = &[
     elementwise::METAL,
     order::METAL,
     Params::METAL,
-    LIKELIEST,
-    metal_file!("greedy/greedy.metal"),
+    BEST,
+    metal_file!("sample_argmax/sample_argmax.metal"),
 ];
 
 /// What is wrong where logits are no numbers.
 const DAMAGED: &str = "the model's weights are damaged, or its activations overflow";
-pub(crate) const REFUSAL: &str = "a logit is NaN or infinite: the model's weights are damaged, or its activations overflow";
+pub(crate) const REJECTION: &str = "a logit is NaN or infinite: the model's weights are damaged, or its activations overflow";
 
-/// Chooses the likeliest token. Inputs: `state [2]`, i32, updated in place: a token and its position; `logits […, vocabulary]` of one row.
+/// Chooses the most likely token. Inputs: `state [2]`, i32, updated in place: a token and its position; `logits […, vocabulary]` of one row.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Greedy;
+pub struct SampleArgmax;
 
 params! {
     /// What the kernel gets besides its buffers.
@@ -74,20 +74,20 @@ pub(crate) fn check(state: &TensorInfo, logits: &TensorInfo) -> Result<()> {
     Ok(())
 }
 
-impl Operator for Greedy {
+impl Operator for SampleArgmax {
     fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { state, logits } = operands::Inputs::new("greedy", inputs)?;
+        let operands::Inputs { state, logits } = operands::Inputs::new("sample_argmax", inputs)?;
         check(&state, &logits).map(|()| Vec::new())
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let inputs = operands::Inputs::new("greedy", inputs)?;
+        let inputs = operands::Inputs::new("sample_argmax", inputs)?;
         let (logits, [state, row]) = (inputs.logits, inputs.buffers());
         let tokens = logits.elements();
         let parts = tokens.div_ceil(8 * THREADS as usize).min(PARTS);
         let params = Params { tokens: tokens as u64, parts: parts as u64 };
         if device.simd_width == 1 {
-            let launch = Launch::new(KernelKey::new("greedy", &[logits.dtype]), cpu::kernel(logits.dtype)?, &params, [state, row]);
+            let launch = Launch::new(KernelKey::new("sample_argmax", &[logits.dtype]), cpu::kernel(logits.dtype)?, &params, [state, row]);
             return Ok(launch.over(Extent::linear(1), Extent::linear(1)).into());
         }
         let found = [("bests", logits.dtype, 0), ("tokens", DType::U32, 1)];
@@ -96,11 +96,12 @@ impl Operator for Greedy {
             found.map(|(name, dtype, index)| (Parameter::read(name, dtype), Argument::Scratch(index))),
         );
         let launch = |name: &'static str, buffers: Vec<(Parameter, Argument)>, groups: usize| {
-            let launch = Launch::on_gpu(KernelKey::new(name, &[logits.dtype]), MetalForm::new(FILES, name).with_refusal(REFUSAL), &params, buffers);
+            let launch =
+                Launch::on_gpu(KernelKey::new(name, &[logits.dtype]), MetalForm::new(FILES, name).with_error_flag(REJECTION), &params, buffers);
             launch.over(Extent::linear(groups as u32), Extent::linear(THREADS)).with_threadgroup_memory(FOUND)
         };
-        let part = launch("greedy_part", [vec![row], written.to_vec()].concat(), parts);
-        let last = launch("greedy", [vec![state], read.to_vec()].concat(), 1);
+        let part = launch("sample_argmax_part", [vec![row], written.to_vec()].concat(), parts);
+        let last = launch("sample_argmax", [vec![state], read.to_vec()].concat(), 1);
         Ok(Plan { launches: vec![part, last], scratch: vec![logits.dtype.size() * parts, 4 * parts] })
     }
 
@@ -110,12 +111,12 @@ impl Operator for Greedy {
 }
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "greedy",
-    summary: "the likeliest token and the position after, in place: the end of a decoding step",
+    name: "sample_argmax",
+    summary: "the most likely token and the position after, in place: the end of a decoding step",
     inputs: operands::INPUTS,
     outputs: operands::OUTPUTS,
     attributes: &[],
-    build: |_| Ok(Box::new(Greedy)),
+    build: |_| Ok(Box::new(SampleArgmax)),
 }];
 
 #[cfg(test)]
@@ -124,10 +125,10 @@ mod tests {
 
     #[test]
     fn the_first_of_the_greatest_is_found_and_what_is_no_number_named() {
-        assert_eq!(likeliest(&[-1.0f32, 3.0, 3.0, f32::NEG_INFINITY]).unwrap(), 1);
-        assert_eq!(likeliest(&[0.0f32, -0.0]).unwrap(), 0);
-        assert!(likeliest(&[1.0f32, f32::NAN, f32::INFINITY]).unwrap_err().to_string().contains("the logit of token 1 is NaN"));
-        assert!(likeliest(&[1.0f32, 2.0, f32::INFINITY]).unwrap_err().to_string().contains("the logit of token 2 is inf"));
-        assert!(likeliest(&[f32::NEG_INFINITY; 3]).unwrap_err().to_string().contains("none of the 3 logits"));
+        assert_eq!(argmax(&[-1.0f32, 3.0, 3.0, f32::NEG_INFINITY]).unwrap(), 1);
+        assert_eq!(argmax(&[0.0f32, -0.0]).unwrap(), 0);
+        assert!(argmax(&[1.0f32, f32::NAN, f32::INFINITY]).unwrap_err().to_string().contains("the logit of token 1 is NaN"));
+        assert!(argmax(&[1.0f32, 2.0, f32::INFINITY]).unwrap_err().to_string().contains("the logit of token 2 is inf"));
+        assert!(argmax(&[f32::NEG_INFINITY; 3]).unwrap_err().to_string().contains("none of the 3 logits"));
     }
 }

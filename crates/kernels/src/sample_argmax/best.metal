@@ -1,5 +1,5 @@
 // A logit and its token: the best of those seen. The greatest wins, of equals the first, which is the same in any order.
-struct Likeliest {
+struct Best {
     float logit;
     uint token;
 

@@ -6,9 +6,9 @@ use elinvar_kernels::{
     Operator,
     conformance::{self, Bound, Case, HostTensor, Placement},
     gather::{Gather, GatherElements, GatherNd},
-    greedy::Greedy,
     kv_append::KvAppend,
     rope::RotaryEmbedding,
+    sample_argmax::SampleArgmax,
     scatter::{Reduction, ScatterElements, ScatterNd},
 };
 use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
@@ -28,7 +28,7 @@ fn outcome(device: &Device, operator: impl Operator + 'static, dims: &[usize], a
 }
 
 #[test]
-fn indices_outside_their_axis_are_refused() {
+fn indices_outside_their_axis_are_rejected() {
     let device = Device::new(MetalBackend::new(Simulated::new(SimulatorOptions::default()).unwrap(), DeviceKind::MetalSim));
     for (at, inside) in [(3, true), (-4, true), (4, false), (-5, false), (i32::MAX, false)] {
         let reduction = Reduction::Add;
@@ -49,19 +49,19 @@ fn indices_outside_their_axis_are_refused() {
 }
 
 #[test]
-fn every_device_refuses_the_same_inputs() {
+fn every_device_rejects_the_same_inputs() {
     let simulated = Device::new(MetalBackend::new(Simulated::new(SimulatorOptions::default()).unwrap(), DeviceKind::MetalSim));
     let cpu = Device::new(CpuBackend::new(None).unwrap());
-    for case in conformance::refused() {
+    for case in conformance::rejected() {
         for placement in Placement::ALL {
-            conformance::refuse(&case, &cpu, *placement).unwrap();
-            conformance::refuse(&case, &simulated, *placement).unwrap();
+            conformance::reject(&case, &cpu, *placement).unwrap();
+            conformance::reject(&case, &simulated, *placement).unwrap();
         }
     }
 }
 
 #[test]
-fn positions_outside_the_caches_are_refused() {
+fn positions_outside_the_caches_are_rejected() {
     let device = Device::new(MetalBackend::new(Simulated::new(SimulatorOptions::default()).unwrap(), DeviceKind::MetalSim));
     for (at, inside) in [(4i64, true), (5, false), (-1, false), (i64::MIN, false), (i64::MAX, false)] {
         let inputs = [Some(values(&[1, 3, 2, 8])), Some(values(&[5, 4])), Some(values(&[5, 4])), Some(HostTensor::new(&[2], &[0, at]))];
@@ -74,7 +74,7 @@ fn positions_outside_the_caches_are_refused() {
 }
 
 #[test]
-fn tokens_outside_the_cache_are_refused() {
+fn tokens_outside_the_cache_are_rejected() {
     let device = Device::new(MetalBackend::new(Simulated::new(SimulatorOptions::default()).unwrap(), DeviceKind::MetalSim));
     for (at, inside) in [(4, true), (5, false), (-1, false)] {
         let inputs = [Some(values(&[2, 5, 8])), Some(values(&[2, 2, 8])), Some(HostTensor::new(&[2], &[0, at]))];
@@ -87,13 +87,13 @@ fn tokens_outside_the_cache_are_refused() {
 }
 
 #[test]
-fn logits_that_are_no_numbers_are_refused() {
+fn logits_that_are_no_numbers_are_rejected() {
     let device = Device::new(MetalBackend::new(Simulated::new(SimulatorOptions::default()).unwrap(), DeviceKind::MetalSim));
     for (logits, number) in
         [([1.0, 2.0, 3.0], None), ([1.0, f32::NAN, 3.0], Some(1)), ([1.0, 2.0, f32::INFINITY], Some(2)), ([f32::NEG_INFINITY; 3], Some(0))]
     {
         let inputs = [Some(HostTensor::new(&[2], &[5i32, 6])), Some(HostTensor::new(&[3], &logits))];
-        let case = Case::new(Greedy, inputs, Bound::EXACT, |_| Vec::new()).updating(0);
+        let case = Case::new(SampleArgmax, inputs, Bound::EXACT, |_| Vec::new()).updating(0);
         match (conformance::run(&case, &device, Placement::Aligned), number) {
             (Ok(state), None) => assert_eq!(state[0].to_f64(), [2.0, 7.0]),
             (Err(error), Some(number)) => assert!(

@@ -2,12 +2,12 @@
 
 use elinvar_core::DType;
 
-use super::Greedy;
+use super::SampleArgmax;
 use crate::conformance::case::{Bound, Case, HostTensor};
 
 fn case(logits: HostTensor) -> Case {
     let state = HostTensor::new(&[2], &[7i32, 41]);
-    Case::new(Greedy, [Some(state), Some(logits)], Bound::EXACT, |i| {
+    Case::new(SampleArgmax, [Some(state), Some(logits)], Bound::EXACT, |i| {
         let first = (0..i[1].len()).fold(0, |best, k| if i[1][k] > i[1][best] { k } else { best });
         vec![vec![first as f64, i[0][1] + 1.0]]
     })
