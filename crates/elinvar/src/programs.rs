@@ -121,7 +121,7 @@ impl Executor {
         });
         let (parameters, params_bytes) = (parameters.collect(), metal.block_bytes());
         let (key, interpreted) = (KernelKey::new(program.name.clone(), &[]), HostForm::Program(host.clone()));
-        let source = KernelSource { key, parameters, params_bytes, host: Some(interpreted), metal: form, cuda: None };
+        let source = KernelSource { key, parameters, params_bytes, host: Some(interpreted), metal: form, native: None };
         self.device.prepare(&Arc::new(source))
     }
 

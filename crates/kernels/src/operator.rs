@@ -1,11 +1,11 @@
 use std::{any::Any, fmt, str::FromStr, sync::Arc};
 
 use elinvar_core::{
-    Binding, Buffer, CudaForm, DType, Device, DeviceProperties, Dispatch, Error, Extent, Grid, HostForm, HostKernel, KernelKey, KernelSource, Layout,
+    Binding, Buffer, DType, Device, DeviceProperties, Dispatch, Error, Extent, Grid, HostForm, HostKernel, KernelKey, KernelSource, Layout,
     ListBuilder, Metal, MetalForm, Parameter, Result, Shape, Work,
 };
 
-use crate::{Definition, ElementOp};
+use crate::{Definition, ElementOp, cuda::CudaForm};
 
 /// How a matrix product or attention may be computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -281,7 +281,7 @@ impl Launch {
     ) -> Self {
         let (parameters, arguments) = buffers.into_iter().unzip();
         let kernel =
-            Arc::new(KernelSource { key, parameters, params_bytes: size_of::<P>(), host: host.map(HostForm::Kernel), metal: None, cuda: None });
+            Arc::new(KernelSource { key, parameters, params_bytes: size_of::<P>(), host: host.map(HostForm::Kernel), metal: None, native: None });
         let params = bytemuck::bytes_of(params).to_vec();
         Self { kernel, params, arguments, grid: Extent::linear(1), threadgroup: Extent::linear(1), threadgroup_memory: 0, work: Work::default() }
     }
@@ -294,7 +294,7 @@ impl Launch {
 
     /// The same with what a CUDA device runs in place of the Metal form.
     pub fn with_cuda(mut self, form: CudaForm) -> Self {
-        Arc::make_mut(&mut self.kernel).cuda = Some(form);
+        Arc::make_mut(&mut self.kernel).native = Some(Arc::new(form));
         self
     }
 

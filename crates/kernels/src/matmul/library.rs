@@ -1,9 +1,13 @@
 //! Fast products by the vendor's library, on devices that have one.
 
-use elinvar_core::{CudaForm, DType, DeviceKind, DeviceProperties, KernelKey, MatrixProduct, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, KernelKey, Parameter, Result};
 
 use super::geometry::{Factor, Geometry};
-use crate::{Argument, Launch, Plan, TensorInfo, cast, operator::product_operations};
+use crate::{
+    Argument, Launch, Plan, TensorInfo, cast,
+    cuda::{CudaFeatures, CudaForm, MatrixProduct},
+    operator::product_operations,
+};
 
 /// A product's operands as the operator has them: its inputs 0 and 1, the bias input 2.
 pub(crate) struct Operands {
@@ -21,7 +25,7 @@ impl Operands {
     /// An f32 `a` with a narrower `b` is rounded to the type of `b` first; `geometry_of` gives the geometry with `a` replaced.
     pub(crate) fn plan(&self, device: &DeviceProperties, geometry_of: impl Fn(TensorInfo) -> Result<Geometry>) -> Result<Option<Plan>> {
         let [a, b] = self.inputs;
-        let offered = device.kind == DeviceKind::Cuda && device.matrix_library;
+        let offered = device.features().is_some_and(|cuda: &CudaFeatures| cuda.matrix_library);
         if !offered || self.bias.is_some_and(|bias| bias != self.output) || !matches!(self.output, DType::F32) && self.output != b.dtype {
             return Ok(None);
         }

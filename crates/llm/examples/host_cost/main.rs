@@ -67,6 +67,10 @@ fn eager() -> Result<(), Box<dyn Error>> {
     round()?;
     let mut seconds = (0..ROUNDS).map(|_| round()).collect::<Result<Vec<_>, _>>()?;
     seconds.sort_by(f64::total_cmp);
-    println!("eager add of 8 numbers on the CPU: fastest of {ROUNDS} rounds of {CALLS} {:.2} µs, median {:.2} µs", 1e6 * seconds[0], 1e6 * seconds[ROUNDS / 2]);
+    println!(
+        "eager add of 8 numbers on the CPU: fastest of {ROUNDS} rounds of {CALLS} {:.2} µs, median {:.2} µs",
+        1e6 * seconds[0],
+        1e6 * seconds[ROUNDS / 2]
+    );
     Ok(())
 }

@@ -12,7 +12,7 @@ pub(crate) mod oracle;
 
 use std::sync::Arc;
 
-use elinvar_core::{CudaSource, DType, DeviceProperties, Error, Layout, MetalFile, MetalForm, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Error, Layout, MetalFile, MetalForm, Result, Shape};
 
 use super::{
     Attention, Params, gpu, operands as attention,
@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     Argument, AttributeInfo, Definition, Description, Launch, Operand, Operator, Plan, Precision, TensorInfo,
+    cuda::CudaSource,
     kv_append::{self, KvAppend},
     math,
     matmul::PRECISION,
