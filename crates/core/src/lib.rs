@@ -39,7 +39,7 @@ pub use cache::{Cache, CacheKey, cache_error};
 pub use commands::{Command, CommandList, Copy, Dispatch, Extent, Fill, ListBuilder, Work};
 pub use completion::{Completion, InFlight, Signal, Wait};
 pub use device::Device;
-pub use dtype::{BlockLayout, DType, Element};
+pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
 pub use grid::Grid;
 pub use host::{HostArguments, HostBinding, HostForm, HostKernel, HostProgram};

@@ -70,6 +70,11 @@ impl TensorInfo {
     pub fn elements(&self) -> usize {
         self.shape().elements()
     }
+
+    /// Bytes of its elements, row-major.
+    pub fn bytes(&self) -> usize {
+        self.elements() * self.dtype.size()
+    }
 }
 
 /// An operator: its attributes, and how it is inferred and planned.

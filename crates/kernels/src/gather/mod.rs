@@ -78,7 +78,7 @@ impl Operator for Gather {
             axis: axis as u64,
         };
         let kernel = cpu::kernel(x.dtype, indices.dtype)?;
-        let bytes = |info: &TensorInfo| (info.elements() * info.dtype.size()) as u64;
+        let bytes = |info: &TensorInfo| info.bytes() as u64;
         let launch = launch("gather", kernel, &params, inputs.parameters(outputs)?).with_metal(METAL);
         Ok(over_elements(launch.with_bytes(bytes(&indices) + 2 * bytes(&outputs[0])), outputs[0].elements()).into())
     }

@@ -38,7 +38,7 @@ impl Operands {
         let rounded = TensorInfo::of(b.dtype, *a.shape());
         let Some(params) = self.product(&geometry_of(rounded)?) else { return Ok(None) };
         let round = cast::launch(&a, b.dtype, Argument::Input(0), Argument::Scratch(0))?;
-        Ok(Some(Plan { launches: vec![round, self.launch(Argument::Scratch(0), &params)], scratch: vec![rounded.elements() * b.dtype.size()] }))
+        Ok(Some(Plan { launches: vec![round, self.launch(Argument::Scratch(0), &params)], scratch: vec![rounded.bytes()] }))
     }
 
     fn launch(&self, a: Argument, params: &MatrixProduct) -> Launch {
