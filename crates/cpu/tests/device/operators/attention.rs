@@ -153,7 +153,7 @@ fn fast_precision_takes_tensor_cores_where_they_serve() {
     let inverted = Attention { scoring: Scoring { scale: Some(-1.0), ..Scoring::default() }, ..fast };
     let [ampere, blackwell, unknown] =
         [CudaFeatures::of(80, true), CudaFeatures::of(100, true), None].map(|features| DeviceProperties { features, ..hopper.clone() });
-    let simulated = DeviceProperties { kind: DeviceKind::MetalSim, ..hopper.clone() };
+    let simulated = DeviceProperties { kind: DeviceKind::MetalSim, features: None, ..hopper.clone() };
     let other = [
         plan(Attention::default(), &hopper, bf16, bf16, 200, 128, false),
         plan(fast, &hopper, f32, f32, 200, 128, false),
