@@ -2,7 +2,7 @@ use clap::Args;
 use elinvar::{DeviceKind, DeviceReport, DeviceState, Executor, Result, devices, format_bytes};
 use serde_json::{Value, json};
 
-use super::print_line;
+use crate::output::print_line;
 
 /// Arguments of `elinvar devices`.
 #[derive(Debug, Args)]
