@@ -1,6 +1,6 @@
 //! Times Elinvar's CPU device against `gemm`, `candle` and the machine's ceilings; see the README.
 
-#[path = "../../../crates/cli/src/commands/bench/loops.rs"]
+#[path = "../../../crates/cli/src/measure/loops.rs"]
 mod ceilings;
 mod decoding;
 mod harness;

@@ -1,52 +1,12 @@
-//! What the command line says, and the executor it asks for.
+//! Groups of arguments that several commands take, and the executor they ask for.
 
 use std::num::NonZeroUsize;
 
-use clap::{Args as Group, Parser, Subcommand};
+use clap::Args;
 use elinvar::{BackendType, Error, Executor, Precision, Result};
 
-#[cfg(target_os = "linux")]
-use crate::commands::check;
-use crate::commands::{bench, chat, devices, doctor, emit, generate, launch, logits, op, run};
-
-/// Transformer kernels and language models with the same bits on every device.
-#[derive(Debug, Parser)]
-#[command(name = "elinvar", version, about)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    pub(crate) command: Command,
-}
-
-/// What to do.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// Continue a text
-    Generate(generate::GenerateArgs),
-    /// Talk with a model that has a chat template
-    Chat(chat::ChatArgs),
-    /// Run a Metal kernel on the simulator and tell its faults
-    #[cfg(target_os = "linux")]
-    Check(Box<check::CheckArgs>),
-    /// Measure operators and decoding
-    Bench(bench::BenchArgs),
-    /// Report what is here, compile every kernel for each device and try it: one page to paste into a report
-    Doctor(doctor::DoctorArgs),
-    /// Write an Atlas program in another form: Metal, CUDA, its text or its binary
-    Emit(emit::EmitArgs),
-    /// Run an Atlas program on a device
-    Run(Box<run::RunArgs>),
-    /// List the devices of this build and what they are
-    Devices(devices::DevicesArgs),
-    /// Run a Metal kernel on a device
-    Launch(Box<launch::LaunchArgs>),
-    /// Write the logits of given tokens to a file
-    Logits(logits::LogitsArgs),
-    /// Run one operator on tensors from a file, or list the operators
-    Op(op::OpArgs),
-}
-
 /// Where to run.
-#[derive(Clone, Debug, Group)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct DeviceArgs {
     /// Device to run on: auto, metal, cuda (metal:1, cuda:1 for the second GPU), cpu, metal-sim [default: auto; the environment variable ELINVAR_DEVICE chooses for auto]
     #[arg(long, default_value = "auto", hide_default_value = true)]
@@ -85,7 +45,7 @@ impl DeviceArgs {
 }
 
 /// Where and how to compute. (Commands that launch a kernel have `--threads` of their own: those of its grid.)
-#[derive(Clone, Debug, Group)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct ComputeArgs {
     #[command(flatten)]
     pub(crate) device: DeviceArgs,

@@ -6,7 +6,9 @@ mod commands;
 mod contained;
 mod embedded;
 mod kernel;
+mod measure;
 mod model;
+mod output;
 mod profile;
 mod sampling;
 mod tensors;
@@ -16,7 +18,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let args = commands::Args::parse();
     match commands::run(&args) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

@@ -1,27 +1,9 @@
 use std::sync::Arc;
 
 use crate::{
-    CommandList, Completion, DeviceProperties, Error, HostMemory, KernelSource, Pipeline, ProfileEvent, RawBuffer, Reading, Result, Storage,
-    host_memory,
+    CommandList, Completion, DeviceProperties, Error, HostMemory, KernelSource, MemoryInfo, Pipeline, ProfileEvent, RawBuffer, Reading, Result,
+    Storage,
 };
-
-/// A device's memory, in bytes, at the moment of asking.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemoryInfo {
-    /// Installed (or granted by the container's limit).
-    pub total: usize,
-    /// Free for this process.
-    pub available: usize,
-}
-
-impl MemoryInfo {
-    /// Of this machine, within the limit of the control group this process lives in.
-    ///
-    /// Where the system does not tell, nothing is rejected in advance.
-    pub fn of_host() -> Self {
-        host_memory::read().unwrap_or(Self { total: usize::MAX, available: usize::MAX })
-    }
-}
 
 /// How short of memory the system is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,23 +3,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use crate::{Access, Binding, DeviceProperties, Error, Grid, Pipeline, Result, device::DeviceId};
-
-/// Three extents: x (fastest), y, z.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent(pub [u32; 3]);
-
-impl Extent {
-    /// `x` by one by one.
-    pub const fn linear(x: u32) -> Self {
-        Self([x, 1, 1])
-    }
-
-    /// The product, in a type that cannot overflow.
-    pub fn count(self) -> u128 {
-        self.0.iter().map(|&n| u128::from(n)).product()
-    }
-}
+use crate::{Access, Binding, DeviceProperties, Error, Extent, Grid, Pipeline, Result, device_id::DeviceId};
 
 /// What a launch costs, as its plan counts it: for predictions and reports. Devices ignore it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

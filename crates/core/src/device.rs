@@ -1,24 +1,17 @@
 use std::{
     any::{Any, TypeId},
     collections::HashMap,
-    sync::{
-        Arc, PoisonError, RwLock,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use crate::{
     Backend, Buffer, CommandList, Completion, DeviceProperties, Error, HostMemory, KernelKey, KernelSource, MemoryInfo, MemoryPressure, Pipeline,
-    Pool, PoolStatistics, ProfileEvent, RawBuffer, Reading, Result, Storage, pool::Slot,
+    Pool, PoolStatistics, ProfileEvent, RawBuffer, Reading, Result, Storage, device_id::DeviceId, pool::Slot,
 };
 
 /// A device as the crates above use it: a backend with its buffer pool and its compiled kernels. Clones are the same device.
 #[derive(Clone)]
 pub struct Device(Arc<Inner>);
-
-/// The identity of a device in this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DeviceId(u64);
 
 struct Inner {
     id: DeviceId,
@@ -47,9 +40,7 @@ impl Device {
     /// and what is [cached](Device::cached).
     pub fn new(backend: impl Backend + 'static) -> Self {
         let (pool, pipelines, cached) = (Pool::new(Self::DEFAULT_POOL_CAP), RwLock::default(), RwLock::default());
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let id = DeviceId(NEXT.fetch_add(1, Ordering::Relaxed));
-        let inner = Arc::new(Inner { id, backend: Box::new(backend), pool, pipelines, cached });
+        let inner = Arc::new(Inner { id: DeviceId::new(), backend: Box::new(backend), pool, pipelines, cached });
         let device = Arc::downgrade(&inner);
         inner.backend.on_memory_pressure(Box::new(move |pressure| {
             if let Some(device) = device.upgrade() {

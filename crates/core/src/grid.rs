@@ -1,4 +1,20 @@
-use crate::{Error, Extent, Result};
+use crate::{Error, Result};
+
+/// Three extents: x (fastest), y, z.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent(pub [u32; 3]);
+
+impl Extent {
+    /// `x` by one by one.
+    pub const fn linear(x: u32) -> Self {
+        Self([x, 1, 1])
+    }
+
+    /// The product, in a type that cannot overflow.
+    pub fn count(self) -> u128 {
+        self.0.iter().map(|&n| u128::from(n)).product()
+    }
+}
 
 /// How many threads a launch has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,26 @@
 //! The memory of this machine, as its operating system counts it.
 
-use crate::MemoryInfo;
+/// A device's memory, in bytes, at the moment of asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryInfo {
+    /// Installed (or granted by the container's limit).
+    pub total: usize,
+    /// Free for this process.
+    pub available: usize,
+}
+
+impl MemoryInfo {
+    /// Of this machine, within the limit of the control group this process lives in.
+    ///
+    /// Where the system does not tell, nothing is rejected in advance.
+    pub fn of_host() -> Self {
+        read().unwrap_or(Self { total: usize::MAX, available: usize::MAX })
+    }
+}
 
 /// From `/proc` and the control group.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) fn read() -> Option<MemoryInfo> {
+fn read() -> Option<MemoryInfo> {
     use std::fs::read_to_string;
     let info = read_to_string("/proc/meminfo").ok()?;
     let kib = |key: &str| {
@@ -22,7 +38,7 @@ pub(crate) fn read() -> Option<MemoryInfo> {
 
 /// From the kernel: pages that are free, or that it can take back without asking anyone.
 #[cfg(target_vendor = "apple")]
-pub(crate) fn read() -> Option<MemoryInfo> {
+fn read() -> Option<MemoryInfo> {
     let (mut total, mut length) = (0u64, size_of::<u64>());
     // SAFETY: writes as many bytes as its caller says there are.
     let read = unsafe { libc::sysctlbyname(c"hw.memsize".as_ptr(), (&raw mut total).cast(), &raw mut length, std::ptr::null_mut(), 0) };
@@ -58,7 +74,7 @@ fn available() -> Option<usize> {
 
 /// From the system: physical memory, which is what computing wants.
 #[cfg(windows)]
-pub(crate) fn read() -> Option<MemoryInfo> {
+fn read() -> Option<MemoryInfo> {
     use windows_sys::Win32::System::SystemInformation::{GlobalMemoryStatusEx, MEMORYSTATUSEX};
     let mut status = MEMORYSTATUSEX { dwLength: u32::try_from(size_of::<MEMORYSTATUSEX>()).ok()?, ..Default::default() };
     // SAFETY: a structure that says its own length.
@@ -69,7 +85,7 @@ pub(crate) fn read() -> Option<MemoryInfo> {
 
 /// Nobody knows.
 #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple", windows)))]
-pub(crate) fn read() -> Option<MemoryInfo> {
+fn read() -> Option<MemoryInfo> {
     None
 }
 

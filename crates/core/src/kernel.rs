@@ -1,103 +1,6 @@
-use std::{any::Any, borrow::Cow, fmt, sync::Arc};
+use std::{any::Any, fmt, sync::Arc};
 
-use crate::{DType, Error, HostForm, Metal, device::DeviceId};
-
-/// What a kernel does with a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Access {
-    /// Reads it.
-    Read,
-    /// Writes all of it, reads nothing.
-    Write,
-    /// Reads it, or writes only a part.
-    ReadWrite,
-}
-
-impl Access {
-    /// Write or read-write.
-    pub const fn writes(self) -> bool {
-        !matches!(self, Access::Read)
-    }
-}
-
-/// One buffer of a kernel's signature, in binding order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parameter {
-    /// Its name, as the documentation and error messages use it.
-    pub name: Cow<'static, str>,
-    /// What the kernel does with it.
-    pub access: Access,
-    /// Type of its elements.
-    pub dtype: DType,
-    /// May be left unbound.
-    pub optional: bool,
-    /// Where launches overlap, the kernel reads it before those ahead have ended: it then begins early only if none of them writes it.
-    pub prefetched: bool,
-}
-
-impl Parameter {
-    /// A buffer that is read.
-    pub const fn read(name: &'static str, dtype: DType) -> Self {
-        Self { name: Cow::Borrowed(name), access: Access::Read, dtype, optional: false, prefetched: false }
-    }
-
-    /// A buffer that is written in full.
-    pub const fn write(name: &'static str, dtype: DType) -> Self {
-        Self { name: Cow::Borrowed(name), access: Access::Write, dtype, optional: false, prefetched: false }
-    }
-
-    /// A buffer that is updated in place.
-    pub const fn update(name: &'static str, dtype: DType) -> Self {
-        Self { name: Cow::Borrowed(name), access: Access::ReadWrite, dtype, optional: false, prefetched: false }
-    }
-
-    /// The same, but it may be left unbound.
-    pub fn or_absent(self) -> Self {
-        Self { optional: true, ..self }
-    }
-
-    /// The same, read early.
-    pub fn prefetched(self) -> Self {
-        Self { prefetched: true, ..self }
-    }
-}
-
-/// A kernel's identity: operator, data types and compile-time constants. Two kernels with equal keys are the same kernel.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct KernelKey {
-    /// The operator, or the name of a user's kernel.
-    pub operator: Cow<'static, str>,
-    /// The data types it is instantiated for.
-    pub dtypes: Vec<DType>,
-    /// Compile-time constants.
-    pub constants: Vec<(&'static str, u32)>,
-}
-
-impl KernelKey {
-    /// An operator for these data types, without constants.
-    pub fn new(operator: impl Into<Cow<'static, str>>, dtypes: &[DType]) -> Self {
-        Self { operator: operator.into(), dtypes: dtypes.to_vec(), constants: Vec::new() }
-    }
-
-    /// Adds a constant.
-    pub fn with(mut self, name: &'static str, value: impl Into<u32>) -> Self {
-        self.constants.push((name, value.into()));
-        self
-    }
-}
-
-impl fmt::Display for KernelKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.operator)?;
-        for dtype in &self.dtypes {
-            write!(f, "_{dtype}")?;
-        }
-        for (name, value) in &self.constants {
-            write!(f, "_{name}{value}")?;
-        }
-        Ok(())
-    }
-}
+use crate::{Error, HostForm, KernelKey, Metal, Parameter, device_id::DeviceId};
 
 /// What one vendor's devices run in place of a kernel's Metal form; a device knows its own form's type.
 pub trait NativeForm: Any + fmt::Debug + Send + Sync {
@@ -207,4 +110,10 @@ impl fmt::Debug for Pipeline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Pipeline({})", self.source.key)
     }
+}
+
+/// What the first launch rejects that has raised its word, if any has.
+pub fn first_rejection(words: impl IntoIterator<Item = u32>, kernels: &[Pipeline]) -> Option<Error> {
+    let (word, kernel) = words.into_iter().zip(kernels).find(|(word, _)| *word > 0)?;
+    kernel.source().rejected(word)
 }

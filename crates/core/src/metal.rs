@@ -1,6 +1,6 @@
 use std::{borrow::Cow, fmt::Write, sync::Arc};
 
-use crate::{DType, Error, KernelKey, Pipeline};
+use crate::{DType, Error, KernelKey};
 
 /// The version of Metal that texts are compiled as unless they ask for a later one, as `__METAL_VERSION__` has it: 3.1, the first with bfloat.
 pub const METAL_VERSION: u32 = 310;
@@ -222,12 +222,6 @@ pub const ERROR_FLAG_BYTES: usize = size_of::<u32>();
 /// What a launch of a library's kernel fails with that has raised its error flag to `word`; `why` says what is wrong with the input.
 pub fn rejection(why: &str, word: u32) -> Error {
     Error::invalid_argument(format!("{why} (number {})", !word))
-}
-
-/// What the first launch rejects that has raised its word, if any has.
-pub fn first_rejection(words: impl IntoIterator<Item = u32>, kernels: &[Pipeline]) -> Option<Error> {
-    let (word, kernel) = words.into_iter().zip(kernels).find(|(word, _)| *word > 0)?;
-    kernel.source().rejected(word)
 }
 
 /// The Metal type of a data type's elements.

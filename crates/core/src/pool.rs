@@ -3,7 +3,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use crate::{Error, RawBuffer, Result, Storage, device::DeviceId};
+use crate::{Error, RawBuffer, Result, Storage, device_id::DeviceId};
 
 /// What a pool has done and holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

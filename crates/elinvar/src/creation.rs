@@ -11,7 +11,7 @@ use elinvar_kernels::{
 use crate::{
     Executor, Tensor,
     executor::{byte_size, only},
-    tensor::TensorMemory,
+    graph::TensorMemory,
 };
 
 impl Executor {

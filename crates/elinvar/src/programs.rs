@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use elinvar_atlas::{
     Constant, LaunchConfig, Limits, Program,
     interpret::{Argument, Interpreter},
-    render::{self, Field, MetalProgram},
+    render::{self, Field, MetalProgram, ParameterBlock},
     verify,
 };
 use elinvar_core::{
@@ -38,6 +38,8 @@ pub struct ProgramKernel {
 #[derive(Clone)]
 pub(crate) struct Prepared {
     pipeline: Pipeline,
+    /// Whether that is for aligned buffers only.
+    is_aligned: bool,
     /// For buffers that begin anywhere, made when they first do.
     unaligned: Arc<OnceLock<Pipeline>>,
     host: Arc<Host>,
@@ -47,7 +49,7 @@ pub(crate) struct Prepared {
 #[derive(Debug)]
 struct Host {
     interpreter: Interpreter,
-    metal: MetalProgram,
+    block: ParameterBlock,
     /// How many registers a thread is to do with, if not as many as the device's compiler likes.
     registers: Option<u32>,
 }
@@ -97,20 +99,18 @@ impl Executor {
         if let Some(dtype) = DType::PROGRAMS.iter().find(|dtype| verified.program().uses(**dtype) && !known.contains(dtype)) {
             return Err(Error::unsupported(format!("program {name} uses {dtype}, which {kind} does not have: run it on the cpu device, or use f32")));
         }
-        let metal = render::metal(&verified, true);
-        let host = Arc::new(Host { interpreter: Interpreter::new(verified), metal, registers });
-        let pipeline = self.pipeline_of(&host, &host.metal)?;
-        Ok(Prepared { pipeline, unaligned: Arc::default(), host })
+        let block = ParameterBlock::of(verified.program());
+        let host = Arc::new(Host { interpreter: Interpreter::new(verified), block, registers });
+        let (pipeline, is_aligned) = self.pipeline_of(&host, true)?;
+        Ok(Prepared { pipeline, is_aligned, unaligned: Arc::default(), host })
     }
 
-    /// A program in one of its forms for GPUs, or interpreted.
-    fn pipeline_of(&self, host: &Arc<Host>, metal: &MetalProgram) -> Result<Pipeline> {
+    /// A program interpreted, or, on devices that compile, in Metal: for `aligned` buffers or for all; and whether it is for aligned ones only.
+    fn pipeline_of(&self, host: &Arc<Host>, aligned: bool) -> Result<(Pipeline, bool)> {
         let program = host.interpreter.program().program();
-        let form = if self.properties().has_simdgroups() {
-            Some(Metal::Text(Arc::new(self.metal_text(&program.name, metal, host.registers)?)))
-        } else {
-            None
-        };
+        let metal = self.properties().has_simdgroups().then(|| render::metal(host.interpreter.program(), aligned));
+        let is_aligned = metal.as_ref().is_some_and(|metal| metal.is_aligned);
+        let text = metal.map(|metal| self.metal_text(&program.name, metal, host.registers)).transpose()?;
         let buffers = program.parameters.iter().filter(|p| p.access.is_some());
         let parameters = buffers.map(|p| Parameter {
             name: p.name.clone().into(),
@@ -119,13 +119,18 @@ impl Executor {
             optional: false,
             prefetched: false,
         });
-        let (parameters, params_bytes) = (parameters.collect(), metal.block_bytes());
-        let (key, interpreted) = (KernelKey::new(program.name.clone(), &[]), HostForm::Program(host.clone()));
-        let source = KernelSource { key, parameters, params_bytes, host: Some(interpreted), metal: form, native: None };
-        self.device.prepare(&Arc::new(source))
+        let source = KernelSource {
+            key: KernelKey::new(program.name.clone(), &[]),
+            parameters: parameters.collect(),
+            params_bytes: host.block.size(),
+            host: Some(HostForm::Program(host.clone())),
+            metal: text.map(|text| Metal::Text(Arc::new(text))),
+            native: None,
+        };
+        Ok((self.device.prepare(&Arc::new(source))?, is_aligned))
     }
 
-    fn metal_text(&self, name: &str, metal: &MetalProgram, registers: Option<u32>) -> Result<MetalText> {
+    fn metal_text(&self, name: &str, metal: MetalProgram, registers: Option<u32>) -> Result<MetalText> {
         // CUDA's conversions keep denormals.
         let version = metal.version.to_string();
         let mut defines = vec![("__METAL_VERSION__", version.as_str())];
@@ -136,13 +141,13 @@ impl Executor {
         Ok(MetalText {
             name: name.to_owned(),
             text,
-            kernel: metal.kernel.clone(),
+            kernel: metal.kernel,
             constants: Vec::new(),
             fast_math: false,
             version: metal.version,
             buffers: Vec::new(),
             threadgroup: Vec::new(),
-            rejections: metal.rejections.clone(),
+            rejections: metal.rejections,
             registers,
         })
     }
@@ -221,13 +226,13 @@ impl Prepared {
     /// The form for where the buffers begin. Memory that a device allocates begins at a multiple of 16 bytes, what it adopts may begin anywhere.
     fn pipeline(&self, executor: &Executor, bindings: &[Option<Binding>]) -> Result<Pipeline> {
         let is_aligned = |binding: &Binding| binding.offset().is_multiple_of(ALIGNMENT) && !binding.buffer().raw().is_read_only();
-        if !self.host.metal.is_aligned || bindings.iter().flatten().all(is_aligned) {
+        if !self.is_aligned || bindings.iter().flatten().all(is_aligned) {
             return Ok(self.pipeline.clone());
         }
         if let Some(known) = self.unaligned.get() {
             return Ok(known.clone());
         }
-        let made = executor.pipeline_of(&self.host, &render::metal(self.host.interpreter.program(), false))?;
+        let (made, _) = executor.pipeline_of(&self.host, false)?;
         Ok(self.unaligned.get_or_init(|| made).clone())
     }
 
@@ -241,7 +246,7 @@ impl Prepared {
         scalar: impl Fn(usize) -> Constant,
     ) -> Result<Dispatch> {
         let program = self.host.interpreter.program().program();
-        let params = self.host.metal.block(length, scalar, |array| program.shared[array].elements(launch).into());
+        let params = self.host.block.bytes(length, scalar, |array| program.shared[array].elements(launch).into());
         let pipeline = self.pipeline(executor, &bindings)?;
         let (grid, threadgroup) = (Grid::Threadgroups(launch.grid), Extent(launch.block));
         let threadgroup_memory = if launch.shared_memory == 0 { Vec::new() } else { vec![launch.shared_memory as usize] };
@@ -254,7 +259,7 @@ impl HostProgram for Host {
         let program = self.interpreter.program().program();
         let mut block = arguments.params_bytes();
         let (mut scalars, mut shared_memory) = (vec![None; program.parameters.len()], 0);
-        for field in &self.metal.block {
+        for field in self.block.fields() {
             let (bytes, rest) = block.split_at_checked(field.size()).ok_or_else(|| Error::invalid_launch("the parameter block is too short"))?;
             block = rest;
             let mut bits = [0; 8];

@@ -1,72 +1,12 @@
-use std::{
-    fmt,
-    sync::{Arc, OnceLock},
-};
+use std::{fmt, sync::Arc};
 
-use elinvar_core::{Binding, Buffer, DType, Error, Layout, Result, Shape};
+use elinvar_core::{Binding, DType, Error, Layout, Result, Shape};
 use elinvar_kernels::TensorInfo;
 
 use crate::{
     Executor,
-    graph::{Shared, Value},
+    graph::{Shared, TensorMemory, binding},
 };
-
-/// The memory of a tensor and its views, or what will give it some. Its address is the identity a recorder watches.
-#[derive(Default)]
-pub(crate) struct TensorMemory {
-    buffer: OnceLock<Buffer>,
-    pending: Option<Pending>,
-}
-
-/// A recorder's value that has no memory yet.
-#[derive(Clone)]
-pub(crate) struct Pending {
-    pub(crate) recorder: Arc<Shared>,
-    pub(crate) value: Value,
-}
-
-impl Pending {
-    /// Why it cannot be used here.
-    pub(crate) fn error(&self) -> Error {
-        Error::invalid_argument(match self.recorder.is_open() {
-            true => "the tensor is a result of a recorder that has not ended: finish that, and replay its recording, first",
-            false => "the tensor is a result of a recorder that was dropped, or failed, before it ended: it has no elements",
-        })
-    }
-}
-
-impl TensorMemory {
-    pub(crate) fn new(buffer: Buffer) -> Arc<Self> {
-        Arc::new(Self { buffer: buffer.into(), pending: None })
-    }
-
-    /// What gets a buffer when the recorder ends.
-    pub(crate) fn pending_on(pending: Pending) -> Arc<Self> {
-        Arc::new(Self { buffer: OnceLock::new(), pending: Some(pending) })
-    }
-
-    /// Gives it its buffer, for good.
-    pub(crate) fn set(&self, buffer: Buffer) {
-        let _ = self.buffer.set(buffer);
-    }
-
-    pub(crate) fn buffer(&self) -> Option<Buffer> {
-        self.buffer.get().cloned()
-    }
-
-    /// What is to give it its buffer, if it has none.
-    pub(crate) fn pending(&self) -> Option<&Pending> {
-        self.pending.as_ref().filter(|_| self.buffer.get().is_none())
-    }
-}
-
-/// The bytes that a layout touches.
-pub(crate) fn binding(buffer: &Buffer, dtype: DType, layout: &Layout) -> Result<Binding> {
-    let (span, size) = (layout.span(), dtype.size());
-    // A view without elements may begin beyond the end.
-    let start = if span.is_empty() { 0 } else { span.start * size };
-    buffer.bind(start, span.len() * size)
-}
 
 /// Elements of one type on a device, in a shape with strides. Clones and views share memory.
 #[derive(Clone)]
@@ -150,8 +90,8 @@ impl Tensor {
 
     /// The bytes it touches.
     pub(crate) fn binding(&self) -> Result<Binding> {
-        match (self.memory.buffer.get(), self.memory.pending()) {
-            (Some(buffer), _) => binding(buffer, self.dtype, &self.layout),
+        match (self.memory.buffer(), self.memory.pending()) {
+            (Some(buffer), _) => binding(&buffer, self.dtype, &self.layout),
             (None, Some(pending)) => Err(pending.error()),
             (None, None) => Err(Error::internal("a tensor has no memory")),
         }

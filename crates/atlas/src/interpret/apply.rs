@@ -3,7 +3,7 @@
 use elinvar_core::DType;
 
 use super::{
-    lower::{Apply, Rule},
+    code::{Apply, Rule},
     slot::{Line, largest},
     strip::{Strip, bytes, bytes_mut, narrow, widen},
 };

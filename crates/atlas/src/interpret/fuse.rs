@@ -3,7 +3,7 @@
 use elinvar_core::DType;
 
 use super::{
-    lower::{Apply, Kernel, Rule, Step},
+    code::{Apply, Kernel, Rule, Step},
     ops,
 };
 use crate::{

@@ -2,7 +2,11 @@
 
 use elinvar_core::DType;
 
-use super::{lower::Kernel, pieces::Lanes};
+use super::{
+    code::Kernel,
+    pieces::{ALIAS, Extent, Lanes, PIECE, TILE},
+    slot::{Line, lines_of},
+};
 
 /// No value.
 pub(super) const NONE: usize = usize::MAX;
@@ -81,4 +85,56 @@ pub(super) struct Value {
     pub(super) last: usize,
     /// The piece of memory it lies in.
     pub(super) tile: usize,
+}
+
+/// A line being made and run. Kept for the next one, for its memory.
+pub(super) struct Straight<'a> {
+    pub(super) operations: Vec<Operation<'a>>,
+    pub(super) values: Vec<Value>,
+    /// The value that each register has, if it is one of the line.
+    pub(super) current: Vec<usize>,
+    /// Numbers that are the same in every lane.
+    pub(super) same: Vec<Same>,
+    /// Memory for pieces of values, [`TILE`] for each, and the free ones among it.
+    pub(super) tiles: Vec<Line>,
+    pub(super) free: Vec<usize>,
+    /// Lanes of a piece.
+    pub(super) piece: usize,
+    /// Halves as f32: three operands and a result.
+    pub(super) wide: [Vec<Line>; 4],
+}
+
+impl Straight<'_> {
+    /// For so many registers, with lanes of at most so many bytes.
+    pub(super) fn new(slots: usize, width: usize) -> Self {
+        let (operations, values, same, tiles, free, wide) = Default::default();
+        Self { operations, values, current: vec![NONE; slots], same, tiles, free, piece: PIECE / width, wide }
+    }
+
+    /// Whether it is one operation, which takes no tile and may so run on the whole strip at once.
+    pub(super) fn is_whole(&self) -> bool {
+        let [operation] = &self.operations[..] else { return false };
+        let rounds = matches!(operation.work, Work::Apply { widen, narrow, .. } if widen || narrow);
+        !rounds && operation.lanes.iter().all(|lanes| !matches!(lanes.extent, Extent::Piece))
+    }
+
+    /// How far into their tiles the values of the piece from lane `first` on lie.
+    pub(super) fn shift(&self, first: usize) -> usize {
+        let result = self.operations.last().map_or(0, |last| last.lanes[3].start.addr() + first * last.lanes[3].size);
+        let away = result.wrapping_sub(self.tiles.as_ptr().addr()).wrapping_add(ALIAS / 2) % ALIAS;
+        away / size_of::<Line>() * size_of::<Line>()
+    }
+
+    pub(super) fn take_tile(&mut self) -> usize {
+        self.free.pop().unwrap_or_else(|| {
+            let tiles = self.made();
+            self.tiles.append(&mut lines_of(TILE));
+            tiles
+        })
+    }
+
+    /// How many tiles there are.
+    pub(super) fn made(&self) -> usize {
+        size_of_val(&*self.tiles) / TILE
+    }
 }

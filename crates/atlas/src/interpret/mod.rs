@@ -7,7 +7,9 @@
 
 mod active;
 mod apply;
+mod code;
 mod collective;
+mod fault;
 mod flatten;
 mod fuse;
 mod line;
@@ -15,7 +17,10 @@ mod lower;
 mod memory;
 mod ops;
 mod pieces;
+mod place;
 mod positions;
+mod range;
+mod run;
 mod slot;
 mod straight;
 mod strip;
@@ -27,9 +32,10 @@ use crate::{
     program::{Bounds, Constant, LaunchConfig, Site},
     verify::Verified,
 };
-use lower::Code;
-use memory::Range;
-use positions::Place;
+use code::Code;
+use fault::Result;
+use place::Place;
+use range::Range;
 use strip::Strip;
 
 /// Lanes of a strip of several blocks.
@@ -51,14 +57,6 @@ pub enum Argument<'a> {
     /// For a scalar.
     Scalar(Constant),
 }
-
-/// What ends a launch: the step and what is wrong there.
-struct Fault {
-    step: usize,
-    what: String,
-}
-
-type Result<T> = std::result::Result<T, Fault>;
 
 /// A program prepared for the CPU.
 pub struct Interpreter {

@@ -5,65 +5,13 @@ use bytemuck::cast_slice_mut;
 use elinvar_core::DType;
 
 use super::{
-    line::{NONE, Operation, Same, Source, Target, Value, Work},
-    lower::{Apply, Step},
+    code::{Apply, Kernel, Step},
+    line::{NONE, Operation, Same, Source, Straight, Target, Value, Work},
     ops,
-    pieces::{ALIAS, Extent, Lanes, NOWHERE, PIECE, TILE},
+    pieces::{Extent, Lanes, NOWHERE, PIECE, TILE},
     slot::{Line, count_up, lines_of},
     strip::{Strip, bytes, bytes_mut, narrow, widen},
 };
-
-/// A line being made and run. Kept for the next one, for its memory.
-pub(super) struct Straight<'a> {
-    operations: Vec<Operation<'a>>,
-    values: Vec<Value>,
-    /// The value that each register has, if it is one of the line.
-    current: Vec<usize>,
-    /// Numbers that are the same in every lane.
-    same: Vec<Same>,
-    /// Memory for pieces of values, [`TILE`] for each, and the free ones among it.
-    tiles: Vec<Line>,
-    free: Vec<usize>,
-    /// Lanes of a piece.
-    piece: usize,
-    /// Halves as f32: three operands and a result.
-    wide: [Vec<Line>; 4],
-}
-
-impl Straight<'_> {
-    /// For so many registers, with lanes of at most so many bytes.
-    pub(super) fn new(slots: usize, width: usize) -> Self {
-        let (operations, values, same, tiles, free, wide) = Default::default();
-        Self { operations, values, current: vec![NONE; slots], same, tiles, free, piece: PIECE / width, wide }
-    }
-
-    /// Whether it is one operation, which takes no tile and may so run on the whole strip at once.
-    fn is_whole(&self) -> bool {
-        let [operation] = &self.operations[..] else { return false };
-        let rounds = matches!(operation.work, Work::Apply { widen, narrow, .. } if widen || narrow);
-        !rounds && operation.lanes.iter().all(|lanes| !matches!(lanes.extent, Extent::Piece))
-    }
-
-    /// How far into their tiles the values of the piece from lane `first` on lie.
-    fn shift(&self, first: usize) -> usize {
-        let result = self.operations.last().map_or(0, |last| last.lanes[3].start.addr() + first * last.lanes[3].size);
-        let away = result.wrapping_sub(self.tiles.as_ptr().addr()).wrapping_add(ALIAS / 2) % ALIAS;
-        away / size_of::<Line>() * size_of::<Line>()
-    }
-
-    fn take_tile(&mut self) -> usize {
-        self.free.pop().unwrap_or_else(|| {
-            let tiles = self.made();
-            self.tiles.append(&mut lines_of(TILE));
-            tiles
-        })
-    }
-
-    /// How many tiles there are.
-    fn made(&self) -> usize {
-        size_of_val(&*self.tiles) / TILE
-    }
-}
 
 impl<'a> Strip<'a> {
     /// Runs the steps from `at` to `until`, or to the first that takes its own way: which that is.
@@ -175,7 +123,8 @@ impl<'a> Strip<'a> {
     fn plan_load(&mut self, to: u32, memory: u32, index: u32) -> usize {
         let dtype = self.slots[to as usize].dtype;
         let is_truth = dtype == DType::Bool;
-        let work = Work::Apply { kernel: if is_truth { ops::truth() } else { ops::same(dtype.size()) }, widen: false, narrow: false };
+        let kernel = Kernel::One(if is_truth { ops::truth() } else { ops::same(dtype.size()) });
+        let work = Work::Apply { kernel, widen: false, narrow: false };
         match self.stretch(memory, index) {
             Some((_, first)) => match self.memory[memory as usize].constant_elements(first, self.lanes) {
                 Some(view) if is_truth => self.plan(work, [Source::View(view), Source::None, Source::None], [dtype; 3], (to, None)),
@@ -197,7 +146,7 @@ impl<'a> Strip<'a> {
     fn plan_store(&mut self, memory: u32, index: u32, value: u32) -> usize {
         let Some(stretch) = self.stretch(memory, index) else { return 0 };
         let (from, dtype) = (self.source(value), self.slots[value as usize].dtype);
-        let work = Work::Apply { kernel: ops::same(dtype.size()), widen: false, narrow: false };
+        let work = Work::Apply { kernel: Kernel::One(ops::same(dtype.size())), widen: false, narrow: false };
         self.plan(work, [from, Source::None, Source::None], [dtype; 3], (value, Some(stretch)));
         1
     }

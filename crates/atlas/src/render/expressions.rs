@@ -2,82 +2,12 @@
 
 use elinvar_core::{DType, metal_type};
 
-use super::{body::Body, names::element_name, words::Part};
-use crate::program::{Binary, Constant, Instruction, Memory, Operand, Position, Scope, Shuffle, Ternary, Unary, is_floating, is_signed};
-
-const fn is_half(dtype: DType) -> bool {
-    matches!(dtype, DType::F16 | DType::BF16)
-}
-
-/// A constant.
-pub(super) fn constant(constant: Constant) -> String {
-    let dtype = constant.dtype;
-    if dtype == DType::Bool {
-        return (constant.bits != 0).to_string();
-    }
-    if dtype.is_float() {
-        let value = constant.as_f32();
-        let text = match value {
-            v if v.is_nan() => "NAN".to_owned(),
-            v if v.is_infinite() => "INFINITY".to_owned(),
-            v => format!("{:?}f", v.abs()),
-        };
-        return if value.is_sign_negative() && !value.is_nan() { format!("(-{text})") } else { text };
-    }
-    let value = constant.as_integer();
-    match dtype {
-        DType::U32 => format!("{value}u"),
-        DType::U64 => format!("{value}ul"),
-        DType::I32 if value == i128::from(i32::MIN) => "(-2147483647 - 1)".to_owned(),
-        DType::I64 if value == i128::from(i64::MIN) => "(-9223372036854775807l - 1l)".to_owned(),
-        DType::I32 if value < 0 => format!("({value})"),
-        DType::I32 => value.to_string(),
-        DType::I64 if value < 0 => format!("({value}l)"),
-        DType::I64 => format!("{value}l"),
-        _ => format!("{}({value})", metal_type(dtype)),
-    }
-}
-
-/// Zero, as an element of memory.
-pub(super) fn zero(dtype: DType) -> String {
-    format!("{}(0)", element_name(dtype))
-}
-
-/// The type in which a reduction computes.
-pub(super) const fn exchanged(dtype: DType) -> &'static str {
-    match dtype {
-        DType::Bool => "uint",
-        _ => held(dtype),
-    }
-}
-
-/// The type of a register: halves are held as the f32 of the same value.
-pub(super) const fn held(dtype: DType) -> &'static str {
-    if is_half(dtype) { "float" } else { metal_type(dtype) }
-}
-
-/// An element of memory as a register's value.
-pub(super) fn loaded(dtype: DType, element: String) -> String {
-    match dtype {
-        DType::Bool => format!("({element} != 0)"),
-        _ if is_half(dtype) => format!("atlas::widen({element})"),
-        _ => element,
-    }
-}
-
-/// A register's value as an element of memory.
-fn stored(dtype: DType, value: String) -> String {
-    match dtype {
-        DType::Bool => format!("uchar({value})"),
-        _ if is_half(dtype) => format!("atlas::narrow<{}>({value})", metal_type(dtype)),
-        _ => value,
-    }
-}
-
-/// The value of an expression over f32 as one of the type.
-fn rounded(dtype: DType, value: String) -> String {
-    if is_half(dtype) { format!("atlas::rounded<{}>({value})", metal_type(dtype)) } else { value }
-}
+use super::{
+    body::Body,
+    names::{element_name, exchanged, held, is_half, loaded, rounded, stored},
+    words::Part,
+};
+use crate::program::{Binary, Instruction, Memory, Operand, Position, Scope, Shuffle, Ternary, Unary, is_floating, is_signed};
 
 /// Whether the operation on halves gives a half.
 const fn is_exact(op: Unary) -> bool {

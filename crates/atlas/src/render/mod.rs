@@ -1,9 +1,12 @@
 //! Writes programs in Metal Shading Language, with their own names. Every other device has the text lowered like any kernel's.
 
+mod block;
 mod body;
+mod context;
 mod expressions;
 mod faults;
 mod names;
+mod statements;
 mod words;
 
 use std::fmt::Write;
@@ -12,14 +15,16 @@ use elinvar_core::{Access, DType, METAL_VERSION};
 use elinvar_math::functions;
 
 use crate::{
-    program::{Binary, Bounds, Constant, Function, Instruction, Operand, Position, Program, Scope, Shared},
+    program::{Binary, Bounds, Function, Instruction, Operand, Position, Program, Scope},
     verify::Verified,
 };
 use body::Body;
-use expressions::held;
+use context::Context;
 use faults::Faults;
-use names::{element_name, own};
-use words::{Part, words};
+use names::{element_name, held, length_of, own, zero};
+use words::words;
+
+pub use block::{Field, ParameterBlock};
 
 /// What programs use of Metal.
 const PRELUDE: &str = include_str!("atlas.metal");
@@ -35,81 +40,15 @@ pub struct MetalProgram {
     pub version: u32,
     /// What its launch fails with, by the number that the kernel reports, as a [`Metal::rejected`](elinvar_core::Metal::rejected) does.
     pub rejections: Vec<String>,
-    /// What the block of parameters, the buffer after the program's own, is made of, in order.
-    pub block: Vec<Field>,
     /// Whether it is for buffers that begin at multiples of 16 bytes, and for no others.
     pub is_aligned: bool,
-}
-
-/// A field of the block of parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Field {
-    /// How many elements the buffer of that parameter has, a u64.
-    Length(usize),
-    /// How many elements that shared array has, whose length a launch gives, a u64.
-    Shared(usize),
-    /// The scalar of that parameter.
-    Scalar(usize, DType),
-}
-
-impl Field {
-    /// Its bytes.
-    pub const fn size(self) -> usize {
-        match self {
-            Field::Length(_) | Field::Shared(_) => 8,
-            Field::Scalar(_, dtype) => dtype.size(),
-        }
-    }
-}
-
-impl MetalProgram {
-    /// Bytes of the block of parameters; zero for none.
-    pub fn block_bytes(&self) -> usize {
-        let bytes: usize = self.block.iter().map(|field| field.size()).sum();
-        bytes.next_multiple_of(self.block.first().map_or(1, |field| field.size()))
-    }
-
-    /// The block of parameters, given the length or the scalar of each parameter, and of each shared array.
-    pub fn block(&self, length: impl Fn(usize) -> u64, scalar: impl Fn(usize) -> Constant, shared: impl Fn(usize) -> u64) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.block_bytes());
-        for field in &self.block {
-            match *field {
-                Field::Length(parameter) => bytes.extend_from_slice(&length(parameter).to_le_bytes()),
-                Field::Shared(array) => bytes.extend_from_slice(&shared(array).to_le_bytes()),
-                Field::Scalar(parameter, dtype) => bytes.extend_from_slice(&scalar(parameter).bits.to_le_bytes()[..dtype.size()]),
-            }
-        }
-        bytes.resize(self.block_bytes(), 0);
-        bytes
-    }
-}
-
-/// What the text of a program's functions refers to.
-struct Context<'a> {
-    program: &'a Program,
-    /// Names of parameters, shared arrays and functions.
-    parameters: Vec<String>,
-    shared: Vec<String>,
-    functions: Vec<String>,
-    checked: bool,
-    has_block: bool,
-    faults: Faults,
-    /// Of each instruction of the kernel, the part of a word that it is.
-    words: Vec<Option<Part>>,
-    /// Steps that a thread's loops may take.
-    steps: u32,
 }
 
 /// Writes a program in Metal: if its buffers begin at multiples of 16 bytes (`aligned`), with neighbouring elements in one access.
 pub fn metal(verified: &Verified, aligned: bool) -> MetalProgram {
     let program = verified.program();
     let checked = program.bounds != Bounds::Unchecked;
-    let lengths = program.parameters.iter().enumerate().filter(|(_, p)| p.access.is_some() && checked).map(|(index, _)| Field::Length(index));
-    let scalars = program.parameters.iter().enumerate().filter(|(_, p)| p.access.is_none()).map(|(index, p)| Field::Scalar(index, p.dtype));
-    let given = program.shared.iter().enumerate().filter(|(_, s)| s.length == 0).map(|(index, _)| Field::Shared(index));
-    let mut block: Vec<_> = lengths.chain(given).chain(scalars).collect();
-    // The largest first: so there are no gaps.
-    block.sort_by_key(|field| std::cmp::Reverse(field.size()));
+    let block = ParameterBlock::of(program);
     // The one name that another may have as well.
     let kernel = format!("program_{}", program.name);
     let parameters = program.parameters.iter().map(|p| own(&p.name)).collect();
@@ -124,7 +63,7 @@ pub fn metal(verified: &Verified, aligned: bool) -> MetalProgram {
         shared,
         functions,
         checked,
-        has_block: !block.is_empty(),
+        has_block: block.size() > 0,
         faults,
         words,
         steps: verified.limits().steps.unwrap_or(0),
@@ -140,9 +79,9 @@ pub fn metal(verified: &Verified, aligned: bool) -> MetalProgram {
     for op in Binary::ALL.iter().filter(|op| reduces(program, **op)) {
         text += op.definition().text;
     }
-    if !block.is_empty() {
+    if block.size() > 0 {
         text += "\nstruct AtlasParameters {\n";
-        for field in &block {
+        for field in block.fields() {
             let _ = match *field {
                 Field::Length(parameter) => writeln!(text, "    ulong length_{};", program.parameters[parameter].name),
                 Field::Shared(array) => writeln!(text, "    ulong length_{};", program.shared[array].name),
@@ -161,12 +100,7 @@ pub fn metal(verified: &Verified, aligned: bool) -> MetalProgram {
     context.kernel(&kernel, &mut text);
     let has_fence = all_functions(program).flat_map(|f| &f.body).any(|instruction| matches!(instruction, Instruction::Fence));
     let version = if has_fence { 320 } else { METAL_VERSION };
-    MetalProgram { text, kernel, version, rejections: context.faults.told, block, is_aligned }
-}
-
-/// How many elements a shared array has, as the text says it.
-fn length_of(shared: &Shared) -> String {
-    if shared.length == 0 { format!("atlas_parameters.length_{}", shared.name) } else { format!("{}ul", shared.length) }
+    MetalProgram { text, kernel, version, rejections: context.faults.told, is_aligned }
 }
 
 /// Whether the library's strict functions are needed: those that approximate.
@@ -263,7 +197,7 @@ impl Context<'_> {
         if !program.shared.is_empty() {
             text.push_str("    const uint atlas_threads = atlas_block_size.x * atlas_block_size.y * atlas_block_size.z;\n");
             for (array, name) in shared() {
-                let (length, zero) = (length_of(array), expressions::zero(array.dtype));
+                let (length, zero) = (length_of(array), zero(array.dtype));
                 let _ = writeln!(text, "    for (uint atlas_i = atlas_index; atlas_i < {length}; atlas_i += atlas_threads) {{");
                 let _ = writeln!(text, "        {name}[atlas_i] = {zero};\n    }}");
             }
@@ -271,13 +205,5 @@ impl Context<'_> {
         }
         Body::new(self, program.functions.len()).write(text);
         text.push_str("}\n");
-    }
-
-    /// What the simdgroups of a block exchange for a reduction.
-    fn reduced_type(&self, instruction: &Instruction) -> Option<&'static str> {
-        match *instruction {
-            Instruction::Reduce { scope: Scope::Group, to, .. } => Some(expressions::exchanged(self.program.kernel.registers[to as usize].dtype)),
-            _ => None,
-        }
     }
 }

@@ -2,8 +2,10 @@
 
 mod format;
 mod lexer;
+mod line;
 mod literal;
 mod parser;
+mod scope;
 mod statement;
 
 pub use format::format;

@@ -5,147 +5,15 @@ use std::collections::HashMap;
 use elinvar_core::{Access, DType, Result};
 
 use super::{
-    lexer::{Kind, Token, error_at, tokens},
+    lexer::{error_at, tokens},
+    line::Line,
+    scope::{Global, Scope, check_name},
     statement,
 };
-use crate::program::{self, Bounds, Function, Location, Memory, Operand, Parameter, Program, Register, Shared};
+use crate::program::{Bounds, Function, Location, Memory, Parameter, Program, Register, Shared};
 
 /// The version of the text form that this crate reads.
 const VERSION: &str = "1";
-
-/// The tokens of a line, taken one after the other.
-pub(super) struct Line {
-    tokens: std::vec::IntoIter<Token>,
-    /// Where the line ends.
-    end: Location,
-}
-
-impl Line {
-    pub(super) fn at(&self) -> Location {
-        self.tokens.as_slice().first().map_or(self.end, |t| t.at)
-    }
-
-    pub(super) fn peek(&self) -> Option<&Token> {
-        self.tokens.as_slice().first()
-    }
-
-    pub(super) fn next(&mut self, what: &str) -> Result<Token> {
-        let end = self.end;
-        self.tokens.next().ok_or_else(|| error_at(end, format_args!("the line ends where {what} is expected")))
-    }
-
-    pub(super) fn name(&mut self, what: &str) -> Result<(String, Location)> {
-        let token = self.next(what)?;
-        match token.kind {
-            Kind::Name(name) => Ok((name, token.at)),
-            _ => Err(error_at(token.at, format_args!("'{}' where {what} is expected", token.text()))),
-        }
-    }
-
-    pub(super) fn mark(&mut self, mark: &str) -> Result<()> {
-        let token = self.next(&format!("'{mark}'"))?;
-        if token.kind != Kind::Mark(MARK_NAMES.iter().find(|m| **m == mark).copied().unwrap_or("")) {
-            return Err(error_at(token.at, format_args!("'{}' where '{mark}' is expected", token.text())));
-        }
-        Ok(())
-    }
-
-    pub(super) fn takes(&mut self, mark: &str) -> bool {
-        let found = self.peek().is_some_and(|t| matches!(t.kind, Kind::Mark(m) if m == mark));
-        if found {
-            self.tokens.next();
-        }
-        found
-    }
-
-    pub(super) fn dtype(&mut self) -> Result<DType> {
-        let (name, at) = self.name("a type")?;
-        DType::of_program(&name).map_err(|error| error_at(at, error))
-    }
-
-    pub(super) fn count(&mut self, what: &str) -> Result<u32> {
-        let token = self.next(what)?;
-        token.text().parse().map_err(|_| error_at(token.at, format_args!("'{}' where {what} is expected", token.text())))
-    }
-
-    pub(super) fn finish(mut self) -> Result<()> {
-        match self.tokens.next() {
-            Some(token) => Err(error_at(token.at, format_args!("'{}' where the line should end", token.text()))),
-            None => Ok(()),
-        }
-    }
-}
-
-const MARK_NAMES: &[&str] = &["->", ":", "=", "[", "]", "(", ")", ","];
-
-/// What a name of a function's text means.
-pub(super) struct Scope<'a> {
-    pub(super) program: &'a Program,
-    globals: &'a HashMap<String, Global>,
-    registers: HashMap<String, u32>,
-    pub(super) function: Function,
-}
-
-#[derive(Clone, Copy)]
-enum Global {
-    Scalar(u32),
-    Memory(Memory),
-    Function(u32),
-}
-
-impl Scope<'_> {
-    /// The operand of that name.
-    pub(super) fn operand(&self, name: &str, at: Location) -> Result<Operand> {
-        match (self.registers.get(name), self.globals.get(name)) {
-            (Some(&register), _) => Ok(Operand::Register(register)),
-            (None, Some(Global::Scalar(index))) => Ok(Operand::Parameter(*index)),
-            (None, Some(Global::Memory(_))) => Err(error_at(at, format_args!("'{name}' is memory: load its elements"))),
-            (None, Some(Global::Function(_))) => Err(error_at(at, format_args!("'{name}' is a function: call it"))),
-            (None, None) => Err(error_at(at, format_args!("'{name}' is not known here: nothing was assigned to it and no parameter has that name"))),
-        }
-    }
-
-    pub(super) fn memory(&self, name: &str, at: Location) -> Result<(Memory, DType)> {
-        let known = match self.globals.get(name) {
-            Some(Global::Memory(memory)) => self.program.memory(*memory).map(|(_, dtype)| (*memory, dtype)),
-            _ => None,
-        };
-        known.ok_or_else(|| error_at(at, format_args!("'{name}' is no buffer and no shared array")))
-    }
-
-    pub(super) fn callee(&self, name: &str, at: Location) -> Result<u32> {
-        match self.globals.get(name) {
-            Some(Global::Function(index)) => Ok(*index),
-            _ => Err(error_at(at, format_args!("'{name}' is no function written before this one"))),
-        }
-    }
-
-    pub(super) fn register(&self, name: &str) -> Option<(u32, DType)> {
-        self.registers.get(name).and_then(|&r| self.function.registers.get(r as usize).map(|register| (r, register.dtype)))
-    }
-
-    /// The register of that name, made if there is none.
-    pub(super) fn assign(&mut self, name: &str, dtype: DType, at: Location) -> Result<u32> {
-        if let Some((register, known)) = self.register(name) {
-            if known != dtype {
-                return Err(error_at(at, format_args!("'{name}' is {known}, the value is {dtype}: convert it, or use another name")));
-            }
-            return Ok(register);
-        }
-        check_name(name, at)?;
-        if self.globals.contains_key(name) {
-            return Err(error_at(at, format_args!("'{name}' is a parameter, a shared array or a function: use another name")));
-        }
-        let register = self.function.registers.len() as u32;
-        self.function.registers.push(Register { name: name.to_owned(), dtype });
-        self.registers.insert(name.to_owned(), register);
-        Ok(register)
-    }
-}
-
-fn check_name(name: &str, at: Location) -> Result<()> {
-    program::check_name(name).map_err(|message| error_at(at, message))
-}
 
 /// Reads the text form.
 ///
@@ -177,7 +45,7 @@ impl Reader<'_> {
             let tokens = tokens(text, number)?;
             if !tokens.is_empty() {
                 let end = Location { line: number, column: text.chars().count() as u32 + 1 };
-                return Ok(Some(Line { tokens: tokens.into_iter(), end }));
+                return Ok(Some(Line::new(tokens, end)));
             }
         }
         Ok(None)

@@ -4,8 +4,9 @@ use elinvar_core::{DType, Result};
 
 use super::{
     lexer::{Kind, Token, error_at},
+    line::Line,
     literal,
-    parser::{Line, Scope},
+    scope::Scope,
 };
 use crate::program::{
     Atomic, Binary, Compare, Constant, Instruction, Location, Memory, Operand, Position, Scope as Sharing, Shuffle, Ternary, Unary,

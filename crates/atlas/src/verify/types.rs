@@ -2,7 +2,7 @@
 
 use elinvar_core::{Access, DType, Result};
 
-use super::at;
+use super::place::at;
 use crate::program::{Binary, Compare, Function, Instruction, Memory, Operand, Program, Scope};
 
 /// Checks a function, which may call the `callees` first functions.

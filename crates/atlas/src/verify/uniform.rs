@@ -6,8 +6,8 @@
 use elinvar_core::{Access, Result};
 
 use super::{
-    at,
-    flow::{Shape, shape},
+    place::at,
+    shape::{Shape, shape},
 };
 use crate::program::{Instruction, Memory, Operand, Position, Program, Scope};
 

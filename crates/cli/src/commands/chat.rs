@@ -10,7 +10,7 @@ use elinvar_llm::{Chat, ChatOptions, GenerationConfig, GenerationOptions, Genera
 use indicatif::ProgressBar;
 
 use super::generate::{show, summary};
-use crate::{model::ModelArgs, sampling::SamplingArgs};
+use crate::{model::ModelArgs, output::print_line, sampling::SamplingArgs};
 
 /// Arguments of `elinvar chat`.
 #[derive(Debug, Args)]
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &ChatArgs) -> Result<()> {
             "" => {}
             message => {
                 let answer = chat.answer(message, &options, &mut |event| show(event, &ProgressBar::hidden()))?;
-                super::print_line("");
+                print_line("");
                 if !args.quiet {
                     eprintln!("{}", summary(&answer.statistics, answer.finish));
                 }

@@ -2,7 +2,7 @@ use clap::Args;
 use elinvar::{DeviceKind, DeviceProperties, DeviceReport, DeviceState, Executor, Result, devices, format_bytes, kernels::cuda::CudaFeatures};
 use serde_json::{Value, json};
 
-use super::print_line;
+use crate::output::print_line;
 
 /// Arguments of `elinvar devices`.
 #[derive(Debug, Args)]

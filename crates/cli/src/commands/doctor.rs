@@ -13,7 +13,8 @@ use elinvar::{
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{devices::as_text, print_line};
+use super::devices::as_text;
+use crate::output::print_line;
 
 /// Arguments of `elinvar doctor`.
 #[derive(Debug, Args)]

@@ -9,7 +9,10 @@ use std::{
 use clap::{Args, ValueEnum};
 use elinvar::{
     DType, Error, Result,
-    atlas::{self, Limits, Program, render},
+    atlas::{
+        self, Limits, Program,
+        render::{self, MetalProgram, ParameterBlock},
+    },
     msl::{
         self, MetalHeaders, Module,
         cuda::{CudaEntry, Threadgroups},
@@ -74,10 +77,10 @@ pub(crate) fn run(args: &EmitArgs) -> Result<()> {
     }
 }
 
-fn cuda(metal: &render::MetalProgram, program: &Program) -> Result<String> {
+fn cuda(metal: &MetalProgram, program: &Program) -> Result<String> {
     let text = msl::preprocess(&program.name, &metal.text, &[("EXACT_BFLOAT", "1")], &MetalHeaders)?;
     let buffers = program.parameters.iter().filter(|p| p.access.is_some()).count() as u32;
-    let inline = (metal.block_bytes() > 0).then_some(buffers);
+    let inline = (ParameterBlock::of(program).size() > 0).then_some(buffers);
     let entry = CudaEntry { kernel: &metal.kernel, inline: inline.as_slice(), prefetched: None };
     let lowered = Module::read(&text)?.lower_for_cuda(&[entry], Threadgroups::Uniform)?;
     Ok(lowered.text)

@@ -12,6 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
     model::ModelArgs,
+    output::print_line,
     profile::{self, Known, ProfileArgs, Profiler},
     sampling::SamplingArgs,
 };
@@ -69,7 +70,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
         if prefilled.is_err() { ControlFlow::Break(()) } else { show(event, &progress) }
     })?;
     progress.finish_and_clear();
-    super::print_line("");
+    print_line("");
     prefilled?;
     if let Some(profiler) = &mut profiler {
         profiler.end("decode", Known { tokens: Some(answer.statistics.generated_tokens.saturating_sub(1)), unprofiled: None })?;

@@ -12,9 +12,9 @@ use elinvar::{DeviceKind, Error};
 use elinvar_sim::{Judge, Lint};
 use serde_json::json;
 
-use super::print_line;
 #[cfg(target_os = "linux")]
 use crate::contained;
+use crate::output::print_line;
 use crate::{
     args::DeviceArgs,
     kernel::{

@@ -1,21 +1,56 @@
-//! One file for each command.
+//! One file for each command, with its arguments.
 
-pub(crate) mod bench;
-pub(crate) mod chat;
+mod bench;
+mod chat;
 #[cfg(target_os = "linux")]
-pub(crate) mod check;
-pub(crate) mod devices;
-pub(crate) mod doctor;
-pub(crate) mod emit;
-pub(crate) mod generate;
-pub(crate) mod launch;
-pub(crate) mod logits;
-pub(crate) mod op;
-pub(crate) mod run;
+mod check;
+mod devices;
+mod doctor;
+mod emit;
+mod generate;
+mod launch;
+mod logits;
+mod op;
+mod run;
 
+use clap::{Parser, Subcommand};
 use elinvar::{Error, Result};
 
-use crate::args::{Args, Command};
+/// Transformer kernels and language models with the same bits on every device.
+#[derive(Debug, Parser)]
+#[command(name = "elinvar", version, about)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Continue a text
+    Generate(generate::GenerateArgs),
+    /// Talk with a model that has a chat template
+    Chat(chat::ChatArgs),
+    /// Run a Metal kernel on the simulator and report its faults
+    #[cfg(target_os = "linux")]
+    Check(Box<check::CheckArgs>),
+    /// Measure operators and decoding
+    Bench(bench::BenchArgs),
+    /// Report what is here, compile every kernel for each device and try it: one page to paste into a report
+    Doctor(doctor::DoctorArgs),
+    /// Write an Atlas program in another form: Metal, CUDA, its text or its binary
+    Emit(emit::EmitArgs),
+    /// Run an Atlas program on a device
+    Run(Box<run::RunArgs>),
+    /// List the devices of this build and what they are
+    Devices(devices::DevicesArgs),
+    /// Run a Metal kernel on a device
+    Launch(Box<launch::LaunchArgs>),
+    /// Write the logits of given tokens to a file
+    Logits(logits::LogitsArgs),
+    /// Run one operator on tensors from a file, or list the operators
+    Op(op::OpArgs),
+}
 
 /// Runs the command that was given: whether it may end with success.
 pub(crate) fn run(args: &Args) -> Result<bool> {
@@ -42,14 +77,6 @@ fn without_the_device(error: Error) -> Error {
         return error;
     }
     Error::compile_failed(format!("{error}; `--device cpu` computes without this kernel, `elinvar doctor` lists all that do not compile"))
-}
-
-/// Prints a line to standard output; a closed pipe ends the program quietly.
-pub(crate) fn print_line(line: impl std::fmt::Display) {
-    use std::io::Write;
-    if writeln!(std::io::stdout(), "{line}").is_err() {
-        std::process::exit(0);
-    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use elinvar::{
 };
 use serde_json::{Value, json};
 
-use super::print_line;
+use crate::output::print_line;
 use crate::{args::ComputeArgs, tensors};
 
 /// Arguments of `elinvar op`.

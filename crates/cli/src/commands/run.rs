@@ -8,7 +8,8 @@ use elinvar::{
     atlas::{Constant, LaunchConfig, Limits, Program},
 };
 
-use super::{emit, print_line};
+use super::emit;
+use crate::output::print_line;
 use crate::{
     args::DeviceArgs,
     kernel::{self, BufferArgument, ConstantArgument, ExtentArgument, PictureArgument},

@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use elinvar::{DType, Executor, Recording, Result, Tensor};
 
-use super::BufferArgument;
+use super::arguments::BufferArgument;
 use crate::{
-    commands::bench::median,
+    measure::median,
     profile::{Profiler, profiled},
     tensors,
 };

@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt::Write};
 
 use elinvar::DeviceProperties;
 
-use super::{Phase, own_times};
+use super::phase::{Phase, own_times};
 
 /// All events of one name.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -85,7 +85,7 @@ fn summary(phase: &Phase, busy: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::tests::overlapping, *};
+    use super::{super::phase::tests::overlapping, *};
 
     #[test]
     fn rows_add_up_what_has_one_name() {

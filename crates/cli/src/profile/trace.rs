@@ -3,7 +3,7 @@
 use elinvar::DeviceProperties;
 use serde_json::{Value, json};
 
-use super::Phase;
+use super::phase::Phase;
 
 const PROCESS: u32 = 1;
 /// The thread of the run's parts. What the device does has those after it: events of one thread do not overlap.
@@ -44,7 +44,7 @@ pub(super) fn trace(device: &DeviceProperties, phases: &[Phase]) -> Value {
 mod tests {
     use elinvar::{BackendType, Executor};
 
-    use super::{super::tests::overlapping, *};
+    use super::{super::phase::tests::overlapping, *};
 
     #[test]
     fn events_are_complete_and_those_of_a_thread_do_not_overlap() {

@@ -2,7 +2,7 @@
 
 use elinvar_core::Result;
 
-use super::Opened;
+use super::opened::Opened;
 
 #[cfg(all(feature = "cuda", not(target_vendor = "apple")))]
 pub(super) fn open(ordinal: usize) -> Result<Opened> {
@@ -13,7 +13,7 @@ pub(super) fn open(ordinal: usize) -> Result<Opened> {
 
 #[cfg(not(all(feature = "cuda", not(target_vendor = "apple"))))]
 pub(super) fn open(_ordinal: usize) -> Result<Opened> {
-    Err(super::absent("cuda", cfg!(feature = "cuda"), "NVIDIA offers no driver for this system: use cpu here"))
+    Err(super::opened::absent("cuda", cfg!(feature = "cuda"), "NVIDIA offers no driver for this system: use cpu here"))
 }
 
 /// Whether there is one, or its driver.
@@ -50,5 +50,5 @@ fn compiler_version() -> Result<[i32; 2]> {
 
 #[cfg(not(all(feature = "cuda", not(target_vendor = "apple"))))]
 fn compiler_version() -> Result<[i32; 2]> {
-    Err(super::absent("cuda", cfg!(feature = "cuda"), "NVIDIA offers none for this system"))
+    Err(super::opened::absent("cuda", cfg!(feature = "cuda"), "NVIDIA offers none for this system"))
 }

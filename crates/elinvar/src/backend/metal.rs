@@ -2,7 +2,7 @@
 
 use elinvar_core::Result;
 
-use super::Opened;
+use super::opened::Opened;
 
 #[cfg(all(feature = "metal", target_vendor = "apple"))]
 pub(super) fn open(ordinal: usize) -> Result<Opened> {
@@ -17,7 +17,7 @@ pub(super) fn open(ordinal: usize) -> Result<Opened> {
 #[cfg(not(all(feature = "metal", target_vendor = "apple")))]
 pub(super) fn open(_ordinal: usize) -> Result<Opened> {
     let message = "Metal backend is only available on Apple platforms; use `--device metal-sim` to run Metal kernels here";
-    Err(super::absent("metal", cfg!(feature = "metal"), message))
+    Err(super::opened::absent("metal", cfg!(feature = "metal"), message))
 }
 
 /// Metal's devices, at least one, so that there is something to say why it cannot be used.
@@ -46,5 +46,5 @@ pub(super) fn open_simulator() -> Result<Opened> {
 
 #[cfg(not(all(feature = "metal", target_os = "linux")))]
 pub(super) fn open_simulator() -> Result<Opened> {
-    Err(super::absent("metal", cfg!(feature = "metal"), "the Metal simulator runs on Linux: use cpu here"))
+    Err(super::opened::absent("metal", cfg!(feature = "metal"), "the Metal simulator runs on Linux: use cpu here"))
 }

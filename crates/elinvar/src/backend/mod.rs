@@ -1,12 +1,14 @@
 mod cuda;
 mod metal;
+mod opened;
 
 use std::{fmt, str::FromStr};
 
-use elinvar_core::{Backend, Device, DeviceProperties, Error, MemoryInfo, NullBackend, Result};
+use elinvar_core::{Device, DeviceProperties, Error, MemoryInfo, NullBackend, Result};
 use elinvar_cpu::CpuBackend;
 
 pub use cuda::cuda_compiler;
+use opened::Opened;
 
 /// The devices this build can drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,28 +83,6 @@ impl BackendType {
             BackendType::Null => Ok(Opened::new(NullBackend::new())),
         }
     }
-}
-
-/// A device and what only its own crate knows of it.
-struct Opened {
-    device: Device,
-    software: String,
-    family: Option<String>,
-    assumed: Option<String>,
-}
-
-impl Opened {
-    fn new(backend: impl Backend + 'static) -> Self {
-        Self { device: Device::new(backend), software: String::new(), family: None, assumed: None }
-    }
-}
-
-/// Why a device cannot be opened that needs this feature of the crate, which this build has or not.
-fn absent(feature: &str, is_built: bool, otherwise: &str) -> Error {
-    if is_built {
-        return Error::device_unavailable(otherwise);
-    }
-    Error::device_unavailable(format!("this build leaves it out: build elinvar with its feature '{feature}', or use cpu"))
 }
 
 impl fmt::Display for BackendType {

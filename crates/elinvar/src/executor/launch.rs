@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use elinvar_core::{Binding, Completion, DType, Error, ListBuilder, Result};
+use elinvar_core::{Binding, Completion, Error, ListBuilder, Result};
 use elinvar_kernels::{Operator, TensorInfo, copy::Copy, encode, plan_for};
 
-use super::byte_size;
-use crate::{Executor, Recording, Tensor, graph::Action, tensor::TensorMemory};
+use super::{byte_size, types::checked_types};
+use crate::{
+    Executor, Recording, Tensor,
+    graph::{Action, Shared, TensorMemory},
+};
 
 impl Executor {
     /// Runs an operator, or records it where this executor, or one of the tensors, belongs to a [`Recorder`](crate::Recorder). Inputs it cannot take with
@@ -43,6 +46,32 @@ impl Executor {
     /// As [`Executor::apply`]; tensors of other types or shapes, views with gaps, memory in common with an input, or read-only memory.
     pub fn apply_into(&self, operator: Arc<dyn Operator>, inputs: &[Option<&Tensor>], outputs: &[&Tensor]) -> Result<()> {
         self.launch(operator, inputs, Some(outputs)).map(drop)
+    }
+
+    /// What records work on these tensors.
+    ///
+    /// # Errors
+    /// Tensors of another device, or of different recorders.
+    fn recorder_of<'a>(&'a self, tensors: impl Iterator<Item = &'a Tensor>) -> Result<Option<&'a Arc<Shared>>> {
+        let tensors: Vec<_> = tensors.collect();
+        let mut recorder = self.recorder.as_ref();
+        if let Some(ended) = recorder.filter(|recorder| !recorder.is_open()) {
+            // What was moved to a recorder stays a tensor when that has ended.
+            if !tensors.iter().any(|tensor| tensor.executor.recorder.as_ref().is_some_and(|other| Arc::ptr_eq(ended, other))) {
+                return Err(Error::invalid_argument("the recorder of this executor ended: use the executor that it was made for"));
+            }
+            recorder = None;
+        }
+        for tensor in tensors {
+            self.check_same_device(tensor.executor())?;
+            match (recorder, tensor.recorder()) {
+                (Some(known), Some(other)) if !Arc::ptr_eq(known, other) => {
+                    return Err(Error::invalid_argument("tensors of different recorders: finish one and use its results in the other's recording"));
+                }
+                (known, other) => recorder = known.or(other),
+            }
+        }
+        Ok(recorder)
     }
 
     /// The row-major copy of a tensor with any strides.
@@ -136,16 +165,6 @@ pub(crate) fn only(mut outputs: Vec<Tensor>) -> Result<Tensor> {
     match (outputs.pop(), outputs.is_empty()) {
         (Some(output), true) => Ok(output),
         _ => Err(Error::invalid_argument("the operator does not have exactly one output")),
-    }
-}
-
-/// The outputs' types of an operator on these inputs.
-pub(crate) fn checked_types(operator: &dyn Operator, inputs: &[Option<Tensor>]) -> Result<Vec<TensorInfo>> {
-    let infos: Vec<_> = inputs.iter().map(|t| t.as_ref().map(Tensor::info)).collect();
-    let types = operator.infer(&infos)?;
-    match infos.iter().flatten().chain(&types).map(|info| info.dtype).find(|dtype| !DType::ALL.contains(dtype)) {
-        Some(dtype) => Err(Error::unsupported(format!("{dtype} is for programs (Executor::compile_program): no operator takes or gives it"))),
-        None => Ok(types),
     }
 }
 

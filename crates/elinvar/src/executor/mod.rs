@@ -1,5 +1,6 @@
 mod choice;
 mod launch;
+mod types;
 
 use std::{num::NonZeroUsize, sync::Arc};
 
@@ -7,9 +8,10 @@ use elinvar_core::{DType, Device, DeviceProperties, Error, MemoryInfo, Pool, Res
 use elinvar_cpu::CpuBackend;
 use elinvar_kernels::Precision;
 
-pub(crate) use launch::{checked_types, only};
+pub(crate) use launch::only;
+pub(crate) use types::checked_types;
 
-use crate::{BackendType, Tensor, graph::Shared};
+use crate::{BackendType, graph::Shared};
 
 /// A device with the choices that go with it. Clones are the same device.
 #[derive(Clone)]
@@ -139,32 +141,6 @@ impl Executor {
     /// ```
     pub fn pool(&self) -> &Pool {
         self.device.pool()
-    }
-
-    /// What records work on these tensors.
-    ///
-    /// # Errors
-    /// Tensors of another device, or of different recorders.
-    pub(crate) fn recorder_of<'a>(&'a self, tensors: impl Iterator<Item = &'a Tensor>) -> Result<Option<&'a Arc<Shared>>> {
-        let tensors: Vec<_> = tensors.collect();
-        let mut recorder = self.recorder.as_ref();
-        if let Some(ended) = recorder.filter(|recorder| !recorder.is_open()) {
-            // What was moved to a recorder stays a tensor when that has ended.
-            if !tensors.iter().any(|tensor| tensor.executor.recorder.as_ref().is_some_and(|other| Arc::ptr_eq(ended, other))) {
-                return Err(Error::invalid_argument("the recorder of this executor ended: use the executor that it was made for"));
-            }
-            recorder = None;
-        }
-        for tensor in tensors {
-            self.check_same_device(tensor.executor())?;
-            match (recorder, tensor.recorder()) {
-                (Some(known), Some(other)) if !Arc::ptr_eq(known, other) => {
-                    return Err(Error::invalid_argument("tensors of different recorders: finish one and use its results in the other's recording"));
-                }
-                (known, other) => recorder = known.or(other),
-            }
-        }
-        Ok(recorder)
     }
 
     /// This executor, for what was made for `other`.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use elinvar_core::{Binding, Buffer, CommandList, Device, Error, ListBuilder, Result};
 use elinvar_kernels::{encode as encode_plan, plan_for};
 
-use super::{Action, Graph, Operand, Output, Value};
-use crate::{
-    executor::byte_size,
-    tensor::{TensorMemory, binding},
+use super::{
+    node::Graph,
+    shared::{TensorMemory, binding},
+    value::{Action, Operand, Output, Value},
 };
+use crate::executor::byte_size;
 
 /// The commands of a graph. `memories` has what is given and what somebody wants; other values share memory as soon as nothing needs one any more.
 ///

@@ -3,26 +3,20 @@
 //! A [`rule`](super::rules) proposes a fused operator where its end is found. Whether the graph has what it stands for is not the rule's to say: every step of
 //! its definition must be there, with the same operands in the same layouts.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeSet, HashMap};
 
 use elinvar_core::{DeviceProperties, Layout};
 use elinvar_kernels::{Definition, Operator, Source, TensorInfo};
 
-use super::{Action, Graph, Node, Operand, Output, Value, rules};
-
-/// A fused operator, what it would take, and the values that its outputs would be.
-pub(super) struct Proposal {
-    pub(super) operator: Arc<dyn Operator>,
-    pub(super) inputs: Vec<Option<Operand>>,
-    pub(super) outputs: Vec<Value>,
-}
+use super::{
+    node::{Graph, Node},
+    rules::{Proposal, RULES},
+    value::{Action, Operand, Output, Value},
+};
 
 /// Puts fused operators in.
 pub(super) fn fuse(graph: &mut Graph, device: &DeviceProperties) {
-    for rule in rules::RULES {
+    for rule in RULES {
         let mut index = 0;
         'nodes: while index < graph.nodes.len() {
             for proposal in rule(graph, index, device) {

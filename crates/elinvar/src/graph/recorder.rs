@@ -1,48 +1,14 @@
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+use std::sync::{Arc, Mutex};
+
+use elinvar_core::{Error, Result};
+
+use super::{
+    elements, encode, matching,
+    node::Graph,
+    recording::Recording,
+    shared::{Memory, Open, Shared},
 };
-
-use elinvar_core::{CommandList, Error, ListBuilder, Result};
-use elinvar_kernels::{Operator, TensorInfo};
-
-use super::{Action, Graph, Node, Operand, Output, Value, elements, encode, matching};
-use crate::{
-    Executor, Tensor,
-    executor::checked_types,
-    tensor::{Pending, TensorMemory},
-};
-
-/// Commands recorded once, to be replayed with [`crate::Executor::replay`].
-///
-/// It keeps every buffer it uses. Tensors that outlive the recorder are its inputs and outputs: write the inputs, replay, read the outputs. Results that
-/// nobody holds when it ends share memory among themselves.
-#[derive(Clone)]
-pub struct Recording {
-    pub(crate) list: Arc<CommandList>,
-}
-
-impl Recording {
-    /// Number of commands.
-    pub fn len(&self) -> usize {
-        self.list.commands().len()
-    }
-
-    /// One that does what these do, one after the other.
-    ///
-    /// # Errors
-    /// They are of different devices.
-    pub fn concat<'a>(recordings: impl IntoIterator<Item = &'a Recording>) -> Result<Recording> {
-        let mut list = ListBuilder::new();
-        recordings.into_iter().try_for_each(|recording| list.append(&recording.list))?;
-        Ok(Recording { list: list.finish() })
-    }
-
-    /// Whether it does nothing.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
+use crate::Executor;
 
 /// Writes down what is asked of a device, until it ends.
 ///
@@ -100,135 +66,6 @@ impl Drop for Recorder {
     fn drop(&mut self) {
         self.shared.open().take();
     }
-}
-
-/// A recorder, as its executors and its results know it.
-pub(crate) struct Shared {
-    open: Mutex<Option<Open>>,
-}
-
-/// What was recorded so far.
-#[derive(Default)]
-struct Open {
-    nodes: Vec<Node>,
-    /// Of each value.
-    memories: Vec<Memory>,
-    /// Memory that was given, by its address.
-    given: HashMap<usize, Value>,
-    /// Whether a tensor or a kernel was moved to its executor.
-    is_moved_to: bool,
-}
-
-enum Memory {
-    /// It was there before.
-    Given(Arc<TensorMemory>),
-    /// It is to get a result.
-    Result(Weak<TensorMemory>),
-}
-
-impl Memory {
-    fn held(&self) -> Option<Arc<TensorMemory>> {
-        match self {
-            Memory::Given(memory) => Some(memory.clone()),
-            Memory::Result(memory) => memory.upgrade(),
-        }
-    }
-}
-
-impl Open {
-    fn value(&mut self, memory: Memory) -> Value {
-        self.memories.push(memory);
-        self.memories.len() - 1
-    }
-
-    /// A tensor as an operand.
-    fn operand(&mut self, recorder: &Arc<Shared>, tensor: &Tensor) -> Result<Operand> {
-        let info = TensorInfo { dtype: tensor.dtype(), layout: *tensor.layout() };
-        let memory = tensor.memory();
-        if let Some(pending) = memory.pending() {
-            let is_own = Arc::ptr_eq(&pending.recorder, recorder);
-            return if is_own { Ok(Operand { value: pending.value, info }) } else { Err(pending.error()) };
-        }
-        let address = Arc::as_ptr(memory).addr();
-        let value = match self.given.get(&address) {
-            Some(value) => *value,
-            None => {
-                let value = self.value(Memory::Given(memory.clone()));
-                self.given.insert(address, value);
-                value
-            }
-        };
-        Ok(Operand { value, info })
-    }
-}
-
-impl Shared {
-    fn open(&self) -> MutexGuard<'_, Option<Open>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn is_open(&self) -> bool {
-        self.open().is_some()
-    }
-
-    /// Something was moved to its executor.
-    pub(crate) fn move_to(&self) {
-        if let Some(open) = self.open().as_mut() {
-            open.is_moved_to = true;
-        }
-    }
-
-    /// Adds an operator; its results go to `into`, if that is given, else to tensors that get their memory when the recorder ends.
-    ///
-    /// # Errors
-    /// What the operator rejects; the recorder ended; or a tensor of another recorder.
-    pub(crate) fn operator(
-        self: &Arc<Self>,
-        executor: &Executor,
-        operator: Arc<dyn Operator>,
-        inputs: &[Option<Tensor>],
-        into: Option<&[&Tensor]>,
-    ) -> Result<Vec<Tensor>> {
-        let mut guard = self.open();
-        let open = guard.as_mut().ok_or_else(ended)?;
-        let place = open.nodes.len();
-        let here = |error: Error| error.context(format_args!("operator {place} of a recording"));
-        let types = checked_types(&*operator, inputs).map_err(here)?;
-        let mut operand = |tensor: &Tensor| open.operand(self, tensor).map_err(here);
-        let inputs = inputs.iter().map(|tensor| tensor.as_ref().map(&mut operand).transpose()).collect::<Result<Vec<_>>>()?;
-        let mut results = Vec::new();
-        let outputs = match into {
-            Some(targets) => targets.iter().map(|target| operand(target).map(Output::Into)).collect::<Result<Vec<_>>>()?,
-            None => {
-                let mut output = |info: &TensorInfo| {
-                    let memory = TensorMemory::pending_on(Pending { recorder: self.clone(), value: open.memories.len() });
-                    let value = open.value(Memory::Result(Arc::downgrade(&memory)));
-                    results.push(Tensor::new(&executor.with_recorder(None), memory, info.dtype, info.layout));
-                    Output::Value(value)
-                };
-                types.iter().map(&mut output).collect()
-            }
-        };
-        open.nodes.push(Node::new(Action::Operator(operator), inputs, outputs));
-        Ok(results)
-    }
-
-    /// Adds a dispatch over these buffers.
-    ///
-    /// # Errors
-    /// The recorder ended, or a tensor of another recorder.
-    pub(crate) fn dispatch(self: &Arc<Self>, inputs: &[Option<Tensor>], action: Action) -> Result<()> {
-        let mut guard = self.open();
-        let open = guard.as_mut().ok_or_else(ended)?;
-        let operand = |tensor: &Option<Tensor>| tensor.as_ref().map(|tensor| open.operand(self, tensor)).transpose();
-        let inputs = inputs.iter().map(operand).collect::<Result<Vec<_>>>()?;
-        open.nodes.push(Node::new(action, inputs, Vec::new()));
-        Ok(())
-    }
-}
-
-fn ended() -> Error {
-    Error::invalid_argument("the recorder ended: finish it when everything is recorded")
 }
 
 impl Executor {

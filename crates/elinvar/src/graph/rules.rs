@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use elinvar_core::{DType, DeviceProperties};
 use elinvar_kernels::{
+    Operator,
     attention::{Attention, decode},
     binary::{Binary, BinaryOp},
     kv_append::KvAppend,
@@ -15,7 +16,17 @@ use elinvar_kernels::{
     swiglu::SwiGlu,
 };
 
-use super::{Graph, Operand, Value, matching::Proposal};
+use super::{
+    node::Graph,
+    value::{Operand, Value},
+};
+
+/// A fused operator, what it would take, and the values that its outputs would be.
+pub(super) struct Proposal {
+    pub(super) operator: Arc<dyn Operator>,
+    pub(super) inputs: Vec<Option<Operand>>,
+    pub(super) outputs: Vec<Value>,
+}
 
 /// What may end at a node, the best first.
 type Rule = fn(&Graph, usize, &DeviceProperties) -> Vec<Proposal>;

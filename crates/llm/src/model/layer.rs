@@ -5,7 +5,7 @@ use elinvar::{
     kernels::attention::{Attention, Scoring},
 };
 
-use super::Source;
+use super::source::Source;
 use crate::Config;
 
 /// A projection: `x Wᵀ + bias`.

@@ -7,14 +7,16 @@
 mod layer;
 mod random;
 mod session;
+mod source;
 
 use std::collections::BTreeSet;
 
-use elinvar::{DType, Error, Executor, Result, Storage, Tensor, kernels::rope::frequencies};
+use elinvar::{DType, Error, Executor, Result, Tensor, kernels::rope::frequencies};
 
-use crate::{Config, Weight, Weights};
+use crate::{Config, Weights};
 use layer::{Layer, Linear, Places};
-pub use session::{Decoding, Logits, Session};
+pub use session::{Decoding, Session};
+use source::{Shapes, Source, Stored};
 
 /// A model on a device.
 pub struct Model {
@@ -27,37 +29,15 @@ pub struct Model {
     frequencies: Tensor,
 }
 
-/// Where a model's tensors come from.
-trait Source {
-    /// The tensor of this name and shape.
-    fn tensor(&mut self, name: &str, dims: &[usize]) -> Result<Tensor>;
-}
-
-/// Tensors of whatever their memory holds.
-struct Shapes<'a> {
-    executor: &'a Executor,
-    dtype: DType,
-}
-
-impl Source for Shapes<'_> {
-    fn tensor(&mut self, _name: &str, dims: &[usize]) -> Result<Tensor> {
-        self.executor.empty(self.dtype, dims, Storage::Automatic)
-    }
-}
-
-/// Tensors of files, adopted.
-struct Stored<'a> {
-    executor: &'a Executor,
-    weights: &'a Weights,
-    used: BTreeSet<String>,
-}
-
-impl Source for Stored<'_> {
-    fn tensor(&mut self, name: &str, dims: &[usize]) -> Result<Tensor> {
-        let Weight { dtype, dims, memory } = self.weights.get(name, dims)?;
-        self.used.insert(name.to_owned());
-        self.executor.adopt(dtype, &dims, memory).map_err(|e| e.context(format!("tensor '{name}'")))
-    }
+/// Which tokens' logits a step computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Logits {
+    /// None: the step only fills the cache.
+    None,
+    /// The last token's.
+    Last,
+    /// Every token's.
+    All,
 }
 
 impl Model {

@@ -4,7 +4,7 @@ use elinvar::{DType, Error, Executor, Result, SplitMix64, Tensor};
 use half::{bf16, f16};
 use rayon::prelude::*;
 
-use super::Source;
+use super::source::Source;
 
 pub(super) struct Random<'a> {
     executor: &'a Executor,

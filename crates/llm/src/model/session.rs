@@ -7,19 +7,8 @@ use std::{
 
 use elinvar::{Completion, DType, DeviceProperties, Error, Reading, Recording, Result, Tensor, kernels::sample::Settings};
 
-use super::Model;
+use super::{Logits, Model};
 use crate::Sampling;
-
-/// Which tokens' logits a step computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Logits {
-    /// None: the step only fills the cache.
-    None,
-    /// The last token's.
-    Last,
-    /// Every token's.
-    All,
-}
 
 /// A step of a fixed number of tokens, recorded: write the state, which is the tokens and their positions, replay, read the logits.
 struct Step {

@@ -68,3 +68,13 @@ impl TextStream {
         Ok(after.get(common..).unwrap_or_default().to_owned())
     }
 }
+
+impl Tokenizer {
+    /// Decodes what follows `prompt`, token by token.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::decode`].
+    pub fn stream(&self, prompt: &[u32]) -> Result<TextStream> {
+        TextStream::after(self, prompt)
+    }
+}

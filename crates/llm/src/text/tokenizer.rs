@@ -6,7 +6,7 @@ use std::{
 use elinvar::{Error, ErrorKind, Result};
 use serde::{Deserialize, de::IgnoredAny};
 
-use crate::{ModelFiles, text::TextStream};
+use crate::ModelFiles;
 
 const TOKENIZER: &str = "tokenizer.json";
 const CONFIG: &str = "tokenizer_config.json";
@@ -131,14 +131,6 @@ impl Tokenizer {
     /// The tokenizer's decoder fails.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
         guarded(|| self.inner.decode(ids, true)).map_err(|e| Error::with_source(ErrorKind::InvalidData, "the tokens cannot be decoded", one_line(&e)))
-    }
-
-    /// Decodes what follows `prompt`, token by token.
-    ///
-    /// # Errors
-    /// As [`Tokenizer::decode`].
-    pub fn stream(&self, prompt: &[u32]) -> Result<TextStream> {
-        TextStream::after(self, prompt)
     }
 
     /// A token's id.

@@ -5,7 +5,7 @@ use elinvar_math::{
     simd,
 };
 
-use super::{Gate, Three, Two, elements, elements_mut, map2, map3};
+use super::loops::{Gate, Three, Two, elements, elements_mut, map2, map3};
 use crate::program::{Binary, Unary};
 
 /// The product rounded, and the sum.

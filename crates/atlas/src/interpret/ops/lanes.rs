@@ -3,7 +3,7 @@
 use elinvar_core::DType;
 use elinvar_math::simd;
 
-use super::{elements, elements_mut};
+use super::loops::{Three, elements, elements_mut};
 
 simd! {
     fn blend_as<T: bytemuck::Pod>(mask: &[u8], new: &[u8], old: &mut [u8]) {
@@ -40,7 +40,7 @@ pub(in crate::interpret) fn blend(size: usize, mask: &[u8], new: &[u8], old: &mu
 }
 
 /// `a` where the mask is set, else `b`.
-pub(in crate::interpret) fn select(size: usize) -> super::Three {
+pub(in crate::interpret) fn select(size: usize) -> Three {
     match size {
         1 => select_as::<u8>,
         2 => select_as::<u16>,

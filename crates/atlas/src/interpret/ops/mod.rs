@@ -3,6 +3,7 @@
 mod convert;
 mod fused;
 mod lanes;
+mod loops;
 
 use bytemuck::Pod;
 use elinvar_core::DType;
@@ -14,59 +15,11 @@ use elinvar_math::{
 pub(super) use convert::convert;
 pub(super) use fused::{pair, times};
 pub(super) use lanes::{all_equal, and, and_not, blend, gather, or, scatter, select, splat};
+pub(super) use loops::{Gate, One, Three, Two, elements, elements_mut};
 
-use super::lower::Kernel;
+use loops::{map1, map2, map3};
+
 use crate::program::{Binary, Compare, Ternary, Unary};
-
-/// A loop over the lanes of one operand: bytes of aligned elements.
-pub(super) type One = fn(&[u8], &mut [u8]);
-/// Of two; the second may be one element, for all lanes.
-pub(super) type Two = fn(&[u8], &[u8], &mut [u8]);
-/// Of three; the second and the third may be one element each, for all lanes.
-pub(super) type Three = fn(&[u8], &[u8], &[u8], &mut [u8]);
-
-/// Of three as [`Three`], and numbers that the results are kept between.
-pub(super) type Gate = fn(&[u8], &[u8], &[u8], [f32; 2], &mut [u8]);
-
-/// Bytes as elements; none if the bytes are not aligned for them.
-#[inline(always)]
-pub(super) fn elements<T: Pod>(bytes: &[u8]) -> &[T] {
-    bytemuck::try_cast_slice(bytes).unwrap_or(&[])
-}
-
-/// The same for writing.
-#[inline(always)]
-pub(super) fn elements_mut<T: Pod>(bytes: &mut [u8]) -> &mut [T] {
-    bytemuck::try_cast_slice_mut(bytes).unwrap_or(&mut [])
-}
-
-simd! {
-    fn map1<F: Function1<T>, T: Pod>(a: &[u8], out: &mut [u8]) {
-        for (out, a) in elements_mut::<T>(out).iter_mut().zip(elements::<T>(a)) {
-            *out = F::at(*a);
-        }
-    }
-}
-
-simd! {
-    fn map2<F: Function2<T>, T: Pod>(a: &[u8], b: &[u8], out: &mut [u8]) {
-        let lanes = elements_mut::<T>(out).iter_mut().zip(elements::<T>(a));
-        match elements::<T>(b) {
-            [b] => lanes.for_each(|(out, a)| *out = F::at(*a, *b)),
-            b => lanes.zip(b).for_each(|((out, a), b)| *out = F::at(*a, *b)),
-        }
-    }
-}
-
-simd! {
-    fn map3<F: Function3<T>, T: Pod>(a: &[u8], b: &[u8], c: &[u8], out: &mut [u8]) {
-        let lanes = elements_mut::<T>(out).iter_mut().zip(elements::<T>(a));
-        match (elements::<T>(b), elements::<T>(c)) {
-            ([b], [c]) => lanes.for_each(|(out, a)| *out = F::at(*a, *b, *c)),
-            (b, c) => lanes.zip(b).zip(c).for_each(|(((out, a), b), c)| *out = F::at(*a, *b, *c)),
-        }
-    }
-}
 
 simd! {
     fn compare_as<R: Relation, T: Ordered>(a: &[u8], b: &[u8], out: &mut [u8]) {
@@ -137,19 +90,19 @@ impl RelationVisitor for CompareLoop {
 }
 
 /// The loop that moves elements of a size as they are.
-pub(super) fn same(size: usize) -> Kernel {
+pub(super) fn same(size: usize) -> One {
     let dtype = match size {
         1 => DType::U8,
         2 => DType::U16,
         4 => DType::U32,
         _ => DType::U64,
     };
-    Kernel::One(convert(dtype, dtype))
+    convert(dtype, dtype)
 }
 
 /// The loop that makes truth values, 0 or 1, of any bytes.
-pub(super) fn truth() -> Kernel {
-    Kernel::One(convert(DType::U8, DType::Bool))
+pub(super) fn truth() -> One {
+    convert(DType::U8, DType::Bool)
 }
 
 /// The loop of a function, if it takes the type.

@@ -5,14 +5,11 @@ use elinvar::{DType, Result};
 use elinvar_llm::{Config, MemoryEstimate, Model, Sampling, Session};
 use serde_json::json;
 
-use super::{
-    ceiling::Ceilings,
-    timing::{median, round_profiled},
-    units,
-};
+use super::timing::round_profiled;
 use crate::{
     args::ComputeArgs,
-    commands::print_line,
+    measure::{Ceilings, median, units},
+    output::print_line,
     profile::{self, Known, ProfileArgs},
 };
 

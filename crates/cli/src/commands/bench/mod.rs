@@ -1,41 +1,23 @@
 //! Benchmarks any device can be put through: operators against the machine's measured ceilings, and decoding.
 
-mod ceiling;
+mod args;
 mod decode;
-mod loops;
 mod ops;
 mod predict;
 mod rows;
 mod table;
 mod timing;
 
-pub(crate) use ceiling::memory_bandwidth;
 use clap::{Args, Subcommand};
-use elinvar::{DeviceKind, DeviceProperties, Result};
-pub(crate) use timing::median;
+use elinvar::Result;
 
-use crate::{args::ComputeArgs, profile::ProfileArgs};
+use args::RowArgs;
 
 /// Arguments of `elinvar bench`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
     what: What,
-}
-
-/// What benchmarks of rows take.
-#[derive(Debug, Args)]
-struct RowArgs {
-    /// Seconds spent on each row
-    #[arg(long, default_value_t = 0.5)]
-    seconds: f64,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    profile: ProfileArgs,
-    #[command(flatten)]
-    device: ComputeArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -56,19 +38,5 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         What::Decode(args) => decode::run(args),
         What::Predict(args) => predict::run(args),
         What::Table(args) => table::run(args),
-    }
-}
-
-/// Whether the device is a graphics processor, not the simulator of one.
-fn is_gpu(properties: &DeviceProperties) -> bool {
-    properties.has_simdgroups() && properties.kind != DeviceKind::MetalSim
-}
-
-/// What a device's compute units are called.
-fn units(properties: &DeviceProperties) -> &'static str {
-    match properties.kind {
-        DeviceKind::Metal | DeviceKind::MetalSim => "cores",
-        DeviceKind::Cuda => "multiprocessors",
-        DeviceKind::Cpu | DeviceKind::Null => "threads",
     }
 }

@@ -8,14 +8,13 @@ use half::{bf16, f16};
 use serde_json::{Value, json};
 
 use super::{
-    RowArgs,
-    ceiling::Ceilings,
+    args::RowArgs,
     rows::{CHAIN, Row, chain, rows},
     timing::{replay_profiled, replay_seconds},
-    units,
 };
 use crate::{
-    commands::print_line,
+    measure::{Ceilings, units},
+    output::print_line,
     profile::{self, Profiler},
 };
 

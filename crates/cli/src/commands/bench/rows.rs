@@ -3,7 +3,7 @@
 use elinvar::{DType, DeviceProperties, Executor, Precision, Result, Tensor};
 use serde_json::{Value, json};
 
-use super::is_gpu;
+use crate::measure::is_gpu;
 
 /// One measured operator: its inputs are random, rotated so that they come from memory and not from a cache.
 pub(super) struct Row {

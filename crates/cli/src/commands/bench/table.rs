@@ -16,12 +16,12 @@ use elinvar::{
 use serde_json::{Value, json};
 
 use super::{
-    RowArgs,
-    ceiling::published_bandwidth,
+    args::RowArgs,
     timing::{replay_profiled, replay_seconds},
 };
 use crate::{
-    commands::print_line,
+    measure::published_bandwidth,
+    output::print_line,
     profile::{self, Profiler},
 };
 

@@ -1,19 +1,16 @@
-//! Medians of repeated replays.
+//! Repeated replays.
 
 use std::time::{Duration, Instant};
 
 use elinvar::{Executor, Recording, Result};
 
-use crate::profile::{Known, Profiler};
-
-/// The median of some durations, in seconds.
-pub(crate) fn median(mut seconds: Vec<f64>) -> f64 {
-    seconds.sort_by(f64::total_cmp);
-    seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN)
-}
+use crate::{
+    measure::median,
+    profile::{Known, Profiler},
+};
 
 /// Seconds of one replay: the median of at least five and of `budget` worth of them, after one that warms up. Waiting for the device is counted.
-pub(crate) fn replay_seconds(executor: &Executor, recording: &Recording, budget: Duration) -> Result<f64> {
+pub(super) fn replay_seconds(executor: &Executor, recording: &Recording, budget: Duration) -> Result<f64> {
     executor.replay(recording)?.wait()?;
     let start = Instant::now();
     let mut samples = Vec::new();
@@ -26,12 +23,12 @@ pub(crate) fn replay_seconds(executor: &Executor, recording: &Recording, budget:
 }
 
 /// Profiles a replay more of what takes so many seconds without a profile, after two for what a device prepares again where a profile begins.
-pub(crate) fn replay_profiled(executor: &Executor, recording: &Recording, name: &str, seconds: f64, profiler: &mut Option<Profiler>) -> Result<()> {
+pub(super) fn replay_profiled(executor: &Executor, recording: &Recording, name: &str, seconds: f64, profiler: &mut Option<Profiler>) -> Result<()> {
     round_profiled(profiler, name, Known { tokens: None, unprofiled: Some(seconds) }, || executor.replay(recording)?.wait())
 }
 
 /// The same for any work.
-pub(crate) fn round_profiled(profiler: &mut Option<Profiler>, name: &str, known: Known, mut work: impl FnMut() -> Result<()>) -> Result<()> {
+pub(super) fn round_profiled(profiler: &mut Option<Profiler>, name: &str, known: Known, mut work: impl FnMut() -> Result<()>) -> Result<()> {
     let Some(profiler) = profiler else { return Ok(()) };
     profiler.begin()?;
     (0..2).try_for_each(|_| work())?;

@@ -5,37 +5,12 @@ use std::collections::HashSet;
 use elinvar::{DType, Error, Result};
 use elinvar_sim::{Binding, Buffer, CommandBuffer, Dispatch, Finding, Grid, Library, Lint, Output, Pipeline, Simulator};
 
-use super::{CheckArgs, report};
+use super::{args::CheckArgs, findings::Findings, report};
 use crate::{
     contained::Parent,
-    kernel::{
-        self,
-        expected::{self, Difference},
-    },
+    kernel::{self, expected},
     tensors,
 };
-
-/// What all schedules found together.
-#[derive(Debug, Default)]
-pub(super) struct Findings {
-    /// The kernel.
-    pub(super) kernel: String,
-    /// Each finding once, with the first seed that showed it.
-    pub(super) found: Vec<(u64, Finding)>,
-    /// The first difference of each buffer from what is expected, with its seed.
-    pub(super) differences: Vec<(u64, Difference)>,
-    /// Schedules tried.
-    pub(super) seeds: u64,
-    /// GPU threads run, over all schedules.
-    pub(super) threads: u64,
-}
-
-impl Findings {
-    /// How many there are.
-    pub(super) fn count(&self) -> usize {
-        self.found.len() + self.differences.len()
-    }
-}
 
 pub(super) fn run(args: &CheckArgs, simulator: &Simulator, library: &Library, kernel: &str, lints: &[Lint], parent: &mut Parent) -> Result<Findings> {
     let constants: Vec<_> = args.kernel.constants(library.module())?.into_iter().map(|(_, index, value)| (index, value)).collect();

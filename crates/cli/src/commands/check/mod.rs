@@ -1,58 +1,22 @@
 //! `elinvar check`: anyone's Metal kernels, run on the simulator.
 
+mod args;
+mod findings;
 mod launch;
 mod report;
 
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
 use elinvar::Result;
 use elinvar_sim::{CompileOptions, Config, Lint, Math, Simulator, Source, Subnormals};
 
-use super::print_line;
+pub(super) use args::CheckArgs;
+use args::Tiny;
+
 use crate::{
     contained::{self, Outcome, Parent},
-    kernel::KernelArgs,
+    output::print_line,
 };
-
-/// Arguments of `elinvar check`.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Example:\n  elinvar check k.metal --kernel scale --grid 4 --threadgroup 64 \\\n    --buffer x=f32:256 --buffer out=f32:256 --value n=u32:256 --seeds 4 \\\n    --expect out=expected.safetensors#out --tolerance 1e-5\n\n\
-    The kernel runs in a process of its own, which is ended if it hangs, crashes or makes a system call.\n\
-    Exit code: 0 without findings, 1 with findings, 2 if the check could not be made or the kernel had to be ended."
-)]
-pub(crate) struct CheckArgs {
-    #[command(flatten)]
-    kernel: KernelArgs,
-    /// Buffers that must be written in full [default: those the kernel writes and never reads]
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    outputs: Option<Vec<String>>,
-    /// What becomes of subnormal float and bfloat numbers
-    #[arg(long, value_enum, default_value_t = Tiny::Keep)]
-    subnormals: Tiny,
-    /// Schedules to try
-    #[arg(long, default_value_t = 1)]
-    seeds: u64,
-    /// Processor seconds one threadgroup may take
-    #[arg(long, default_value_t = 20, value_name = "SECONDS")]
-    time_limit: u64,
-    /// Compile every kernel of the file and run none
-    #[arg(long, conflicts_with_all = ["kernel", "buffer", "value", "expect"])]
-    compile_only: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
-/// What becomes of numbers below the least normal one.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Tiny {
-    /// They are numbers like others, as on NVIDIA's GPUs and on CPUs
-    Keep,
-    /// Arithmetic, comparisons and conversions take and give zeros in their place, as on Apple's GPUs
-    Flush,
-}
 
 /// Whether nothing was found.
 pub(crate) fn run(args: &CheckArgs) -> Result<bool> {

@@ -4,7 +4,7 @@ use elinvar::Error;
 use elinvar_sim::{Finding, Lint, Location};
 use serde_json::{Value, json};
 
-use super::launch::Findings;
+use super::findings::Findings;
 use crate::kernel::expected::Difference;
 
 /// How many lints a report shows.

@@ -14,19 +14,13 @@ use std::{
 use elinvar_atlas::{LaunchConfig, Limits};
 use elinvar_core::Result;
 
-use super::{Action, Graph, Node};
+use super::{
+    node::{Graph, Node},
+    value::Action,
+};
 use crate::{Executor, programs::Prepared};
-pub(super) use region::Element;
 use region::{Expression, Region};
 
-/// Operators of one program.
-const MAX_OPERATORS: usize = 48;
-/// Operands of one program.
-const MAX_LEAVES: usize = 8;
-/// Outputs of one program.
-const MAX_OUTPUTS: usize = 4;
-/// Elements of one launch, and of memory up to the last that an operand has: what programs count them in has 32 bits.
-const MAX_ELEMENTS: usize = 1 << 31;
 /// Programs that are kept for a device.
 const MAX_PROGRAMS: usize = 1024;
 

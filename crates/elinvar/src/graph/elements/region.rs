@@ -5,8 +5,18 @@ use std::collections::BTreeSet;
 use elinvar_core::Shape;
 use elinvar_kernels::{ElementOp, TensorInfo};
 
-use super::{MAX_ELEMENTS, MAX_LEAVES, MAX_OPERATORS, MAX_OUTPUTS};
-use crate::graph::{Action, Graph, Operand, Output, Value, only};
+use crate::graph::{
+    element::Element,
+    node::Graph,
+    value::{Operand, Output, Value},
+};
+
+/// Operators of one program.
+const MAX_OPERATORS: usize = 48;
+/// Operands of one program.
+const MAX_LEAVES: usize = 8;
+/// Outputs of one program.
+const MAX_OUTPUTS: usize = 4;
 
 /// Where a step finds an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,32 +39,6 @@ pub(super) struct Expression {
     pub(super) steps: Vec<Step>,
     /// Steps whose results are stored, and as which values.
     pub(super) outputs: Vec<(usize, Value)>,
-}
-
-/// An operator that a program can have.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::graph) struct Element {
-    op: ElementOp,
-    info: TensorInfo,
-    value: Value,
-}
-
-impl Element {
-    pub(in crate::graph) fn of(action: &Action, inputs: &[Option<Operand>], outputs: &[Output]) -> Option<Self> {
-        let Action::Operator(operator) = action else { return None };
-        let (op, value) = (operator.element_op()?, only(outputs)?);
-        let operands = inputs.iter().copied().collect::<Option<Vec<_>>>()?;
-        let dtypes: Vec<_> = operands.iter().map(|operand| operand.info.dtype).collect();
-        let infos: Vec<_> = operands.iter().map(|operand| Some(operand.seen())).collect();
-        let info = *operator.infer(&infos).ok()?.first()?;
-        let mut reaches = operands.iter().map(|operand| operand.info.layout.span().end).chain([info.elements()]);
-        (op.fuses(&dtypes) && reaches.all(|elements| elements <= MAX_ELEMENTS)).then_some(Self { op, info, value })
-    }
-
-    /// Whether the operand is this result as it lies there.
-    fn is_whole(&self, operand: &Operand) -> bool {
-        operand.value == self.value && operand.info == self.info
-    }
 }
 
 /// Nodes that become one program.

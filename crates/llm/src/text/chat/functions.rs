@@ -1,7 +1,7 @@
 use minijinja::{Environment, Error, ErrorKind, Value, escape_formatter, value::Kwargs};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
-use super::{MAX_OUTPUT, json};
+use super::{json, limits::MAX_OUTPUT};
 
 /// Adds what transformers' environment has beyond Jinja, and bounds the strings that pass through.
 pub(super) fn install(environment: &mut Environment<'static>) {

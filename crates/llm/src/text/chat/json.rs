@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use minijinja::{Error, ErrorKind, Value, value::ValueKind};
 
-use super::MAX_OUTPUT;
+use super::limits::MAX_OUTPUT;
 
 const DEPTH: usize = 64;
 

@@ -6,6 +6,7 @@
 
 mod functions;
 mod json;
+mod limits;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -15,14 +16,10 @@ use std::{io, time::SystemTime};
 use elinvar::{Error, Result};
 use minijinja::{AutoEscape, Environment, Value, syntax::SyntaxConfig};
 
+use limits::{FUEL, MAX_OUTPUT, RECURSION};
+
 use crate::text::tokenizer::one_line;
 
-/// Instructions a template may execute.
-const FUEL: u64 = 5_000_000;
-/// Depth of macros calling macros.
-const RECURSION: usize = 64;
-/// Bytes a template may write.
-const MAX_OUTPUT: usize = 16 << 20;
 const NAME: &str = "chat template";
 
 /// A turn of a conversation.

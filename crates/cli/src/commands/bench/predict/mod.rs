@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use self::model::Cost;
 use super::decode::Shape;
-use crate::commands::print_line;
+use crate::output::print_line;
 
 /// Arguments of `elinvar bench predict`.
 #[derive(Debug, Args)]

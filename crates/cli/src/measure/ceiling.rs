@@ -11,7 +11,7 @@ use elinvar::{
 use serde_json::{Value, json};
 
 use super::{
-    is_gpu,
+    device::is_gpu,
     loops::{OPERATIONS, multiply_add, read},
 };
 
@@ -99,7 +99,7 @@ fn replayed(executor: &Executor, work: impl Fn(&Executor) -> Result<()>) -> Resu
 }
 
 /// Memory bandwidth in bytes per second as Apple publishes it for a GPU of this name and so many cores; nothing for GPUs not known.
-pub(super) fn published_bandwidth(properties: &DeviceProperties) -> Option<f64> {
+pub(crate) fn published_bandwidth(properties: &DeviceProperties) -> Option<f64> {
     let (name, cores) = (&properties.name, Some(properties.compute_units));
     Chip::named(name).map(|_| 1e9 * Gpu::identify(name, None, cores).0.bandwidth)
 }

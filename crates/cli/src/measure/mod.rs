@@ -1,0 +1,14 @@
+//! What a machine can do, and what is made of measurements.
+
+mod ceiling;
+mod device;
+mod loops;
+
+pub(crate) use ceiling::{Ceilings, memory_bandwidth, published_bandwidth};
+pub(crate) use device::{is_gpu, units};
+
+/// The median of some durations, in seconds.
+pub(crate) fn median(mut seconds: Vec<f64>) -> f64 {
+    seconds.sort_by(f64::total_cmp);
+    seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,124 @@
+//! Recorders and the memory of tensors, each of which may wait for the other.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+};
+
+use elinvar_core::{Binding, Buffer, DType, Error, Layout, Result};
+
+use super::{node::Node, value::Value};
+
+/// A recorder, as its executors and its results know it.
+pub(crate) struct Shared {
+    pub(super) open: Mutex<Option<Open>>,
+}
+
+/// What was recorded so far.
+#[derive(Default)]
+pub(super) struct Open {
+    pub(super) nodes: Vec<Node>,
+    /// Of each value.
+    pub(super) memories: Vec<Memory>,
+    /// Memory that was given, by its address.
+    pub(super) given: HashMap<usize, Value>,
+    /// Whether a tensor or a kernel was moved to its executor.
+    pub(super) is_moved_to: bool,
+}
+
+pub(super) enum Memory {
+    /// It was there before.
+    Given(Arc<TensorMemory>),
+    /// It is to get a result.
+    Result(Weak<TensorMemory>),
+}
+
+impl Memory {
+    pub(super) fn held(&self) -> Option<Arc<TensorMemory>> {
+        match self {
+            Memory::Given(memory) => Some(memory.clone()),
+            Memory::Result(memory) => memory.upgrade(),
+        }
+    }
+}
+
+impl Open {
+    pub(super) fn value(&mut self, memory: Memory) -> Value {
+        self.memories.push(memory);
+        self.memories.len() - 1
+    }
+}
+
+impl Shared {
+    pub(super) fn open(&self) -> MutexGuard<'_, Option<Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.open().is_some()
+    }
+
+    /// Something was moved to its executor.
+    pub(crate) fn move_to(&self) {
+        if let Some(open) = self.open().as_mut() {
+            open.is_moved_to = true;
+        }
+    }
+}
+
+/// The memory of a tensor and its views, or what will give it some. Its address is the identity a recorder watches.
+#[derive(Default)]
+pub(crate) struct TensorMemory {
+    buffer: OnceLock<Buffer>,
+    pending: Option<Pending>,
+}
+
+/// A recorder's value that has no memory yet.
+#[derive(Clone)]
+pub(crate) struct Pending {
+    pub(crate) recorder: Arc<Shared>,
+    pub(crate) value: Value,
+}
+
+impl Pending {
+    /// Why it cannot be used here.
+    pub(crate) fn error(&self) -> Error {
+        Error::invalid_argument(match self.recorder.is_open() {
+            true => "the tensor is a result of a recorder that has not ended: finish that, and replay its recording, first",
+            false => "the tensor is a result of a recorder that was dropped, or failed, before it ended: it has no elements",
+        })
+    }
+}
+
+impl TensorMemory {
+    pub(crate) fn new(buffer: Buffer) -> Arc<Self> {
+        Arc::new(Self { buffer: buffer.into(), pending: None })
+    }
+
+    /// What gets a buffer when the recorder ends.
+    pub(crate) fn pending_on(pending: Pending) -> Arc<Self> {
+        Arc::new(Self { buffer: OnceLock::new(), pending: Some(pending) })
+    }
+
+    /// Gives it its buffer, for good.
+    pub(crate) fn set(&self, buffer: Buffer) {
+        let _ = self.buffer.set(buffer);
+    }
+
+    pub(crate) fn buffer(&self) -> Option<Buffer> {
+        self.buffer.get().cloned()
+    }
+
+    /// What is to give it its buffer, if it has none.
+    pub(crate) fn pending(&self) -> Option<&Pending> {
+        self.pending.as_ref().filter(|_| self.buffer.get().is_none())
+    }
+}
+
+/// The bytes that a layout touches.
+pub(crate) fn binding(buffer: &Buffer, dtype: DType, layout: &Layout) -> Result<Binding> {
+    let (span, size) = (layout.span(), dtype.size());
+    // A view without elements may begin beyond the end.
+    let start = if span.is_empty() { 0 } else { span.start * size };
+    buffer.bind(start, span.len() * size)
+}
