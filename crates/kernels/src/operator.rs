@@ -1,40 +1,21 @@
-use std::{any::Any, fmt, str::FromStr, sync::Arc};
+use std::{any::Any, fmt, sync::Arc};
 
 use elinvar_core::{
     Binding, Buffer, DType, Device, DeviceProperties, Dispatch, Error, Extent, Grid, HostForm, HostKernel, KernelKey, KernelSource, Layout,
     ListBuilder, Metal, MetalForm, Parameter, Result, Shape, Work,
 };
 
-use crate::{Definition, ElementOp, cuda::CudaForm};
+use crate::{Definition, ElementOp, cuda::CudaForm, elementwise::dispatch::named};
 
-/// How a matrix product or attention may be computed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Precision {
-    /// The canonical order of operations: the same bits everywhere.
-    #[default]
-    Strict,
-    /// Any order and any matrix unit, f32 accumulation: compared by normalised error.
-    Fast,
-}
-
-impl fmt::Display for Precision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Precision::Strict => "strict",
-            Precision::Fast => "fast",
-        })
-    }
-}
-
-impl FromStr for Precision {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "strict" => Ok(Precision::Strict),
-            "fast" => Ok(Precision::Fast),
-            _ => Err(Error::invalid_argument(format!("unknown precision '{name}': use strict or fast"))),
-        }
+named! {
+    /// How a matrix product or attention may be computed.
+    #[derive(Default)]
+    pub enum Precision("precision") {
+        /// The canonical order of operations: the same bits everywhere.
+        #[default]
+        Strict "strict",
+        /// Any order and any matrix unit, f32 accumulation: compared by normalised error.
+        Fast "fast",
     }
 }
 
