@@ -24,7 +24,7 @@ pub(crate) enum Command {
     Generate(generate::GenerateArgs),
     /// Talk with a model that has a chat template
     Chat(chat::ChatArgs),
-    /// Run a Metal kernel on the simulator and tell its faults
+    /// Run a Metal kernel on the simulator and report its faults
     #[cfg(target_os = "linux")]
     Check(Box<check::CheckArgs>),
     /// Measure operators and decoding

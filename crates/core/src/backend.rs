@@ -17,7 +17,7 @@ pub struct MemoryInfo {
 impl MemoryInfo {
     /// Of this machine, within the limit of the control group this process lives in.
     ///
-    /// Where the system does not tell, nothing is rejected in advance.
+    /// Where the system does not report it, nothing is rejected in advance.
     pub fn of_host() -> Self {
         host_memory::read().unwrap_or(Self { total: usize::MAX, available: usize::MAX })
     }
@@ -70,7 +70,7 @@ pub trait Backend: Send + Sync {
     /// Copies out of the buffer, after everything submitted before.
     ///
     /// # Errors
-    /// Device lost, or the error of an earlier submission that nobody waited for.
+    /// Device lost, or the error of an earlier submission that nothing waited for.
     fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()>;
 
     /// Shows the host bytes of the buffer, after everything submitted before: where they lie if the host reaches them there, else a copy. What else

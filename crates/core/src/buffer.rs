@@ -77,7 +77,7 @@ impl HostMemory {
     /// All of `owner`'s bytes. They must not change while any clone lives.
     pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Self {
         let bytes: *const [u8] = (*owner).as_ref();
-        // SAFETY: `owner` is shared, so neither moved nor borrowed mutably, as long as any clone lives; `bytes` lends them no longer than a clone.
+        // SAFETY: `owner` is shared, so neither moved nor borrowed mutably, as long as any clone lives, and `bytes` borrows from a clone.
         let bytes = unsafe { &*bytes };
         Self { bytes, owner }
     }
@@ -101,7 +101,7 @@ impl HostMemory {
 /// Memory on a device. Clones share it; when the last is dropped it goes back to the pool it came from, or is freed.
 ///
 /// A recorded command list holds clones of its buffers, and a device holds a submitted list until it has completed, or until all that is asked of it
-/// comes later in its own order: so memory is never used anew while a command may still use it.
+/// comes later in its own order: so memory is never reused while a command may still use it.
 #[derive(Clone)]
 pub struct Buffer {
     slot: Arc<Slot>,

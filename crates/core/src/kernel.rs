@@ -99,7 +99,7 @@ impl fmt::Display for KernelKey {
     }
 }
 
-/// A kernel as data: who it is, what it binds, and its forms; each device compiles the form it can run.
+/// A kernel as data: its identity, what it binds, and its forms; each device compiles the form it can run.
 #[derive(Clone, Debug)]
 pub struct KernelSource {
     /// Its identity.
@@ -124,12 +124,12 @@ impl KernelSource {
 
     /// What a launch fails with that has raised its word to `word`; nothing if the kernel rejects nothing.
     pub fn rejected(&self, word: u32) -> Option<Error> {
-        let told = match (&self.metal, &self.cuda) {
+        let error = match (&self.metal, &self.cuda) {
             (Some(metal), _) => metal.rejected(word),
             (None, Some(CudaForm::Source(source))) => rejection(source.rejection?, word),
             (None, _) => return None,
         };
-        Some(told.context(&self.key))
+        Some(error.context(&self.key))
     }
 }
 
@@ -141,7 +141,7 @@ pub struct PipelineInfo {
     /// The most threads of a threadgroup (Metal's `maxTotalThreadsPerThreadgroup`): fewer than the device allows where the kernel needs many registers.
     pub max_threads: usize,
     /// Bytes of threadgroup memory that the kernel declares itself (Metal's `staticThreadgroupMemoryLength`), beside what a launch gives it; 0 where the
-    /// device does not tell.
+    /// device does not report it.
     pub threadgroup_memory: usize,
 }
 

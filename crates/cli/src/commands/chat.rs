@@ -15,7 +15,7 @@ use crate::{model::ModelArgs, sampling::SamplingArgs};
 /// Arguments of `elinvar chat`.
 #[derive(Debug, Args)]
 pub(crate) struct ChatArgs {
-    /// What the system tells the model first
+    /// System message, before the conversation
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
     /// Chat template (Jinja) in place of the model's
@@ -33,7 +33,7 @@ pub(crate) struct ChatArgs {
     model: ModelArgs,
 }
 
-/// Context of a conversation unless told otherwise.
+/// Context of a conversation unless it is given.
 const CONTEXT: usize = 4096;
 
 pub(crate) fn run(args: &ChatArgs) -> Result<()> {
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &ChatArgs) -> Result<()> {
     begin(&mut chat);
     let talking = stdin().is_terminal();
     if talking {
-        eprintln!("Type a message; /clear begins anew, /exit or Ctrl-D ends.");
+        eprintln!("Type a message; /clear starts again, /exit or Ctrl-D ends.");
     }
     loop {
         if talking {

@@ -150,7 +150,7 @@ fn bytes_in(folder: &Path) -> u64 {
     entries.filter_map(bytes).sum()
 }
 
-/// A line, where somebody looks on, that says how many are done.
+/// A progress line, on a terminal, with how many are done.
 fn progress(done: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{pos} of {len} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
     let progress = ProgressBar::new(0).with_style(style).with_message(done);

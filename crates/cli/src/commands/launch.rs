@@ -71,7 +71,7 @@ pub(crate) fn run(args: &LaunchArgs) -> Result<bool> {
     Ok(as_expected)
 }
 
-/// A simulated kernel is native code of somebody's.
+/// A simulated kernel is someone else's native code.
 #[cfg(target_os = "linux")]
 fn contained(args: &LaunchArgs, trace: Option<&Path>) -> Result<bool> {
     const SAVED: u8 = 0;

@@ -2,7 +2,7 @@
 //!
 //! A [`Recorder`] writes nodes down. When it ends, passes change the graph: [`matching`] puts fused operators in place of those they stand for, [`elements`]
 //! makes one program of operators on elements that follow each other. [`encode`] gives values their memory and makes the commands. What was asked for
-//! is done, also where nobody looks at the result.
+//! is done, also where nothing reads the result.
 
 mod elements;
 mod encode;
@@ -157,7 +157,7 @@ fn only(outputs: &[Output]) -> Option<Value> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Graph {
     nodes: Vec<Node>,
-    /// Of each value whether somebody wants it when the graph has run. Given memory is always wanted.
+    /// Of each value whether it is wanted when the graph has run. Given memory is always wanted.
     wanted: Vec<bool>,
     /// Of each value the node whose result it is, and which of its outputs.
     producers: Vec<Option<(usize, usize)>>,

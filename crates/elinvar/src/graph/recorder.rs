@@ -16,7 +16,7 @@ use crate::{
 /// Commands recorded once, to be replayed with [`crate::Executor::replay`].
 ///
 /// It keeps every buffer it uses. Tensors that outlive the recorder are its inputs and outputs: write the inputs, replay, read the outputs. Results that
-/// nobody holds when it ends share memory among themselves.
+/// nothing holds when it ends share memory among themselves.
 #[derive(Clone)]
 pub struct Recording {
     pub(crate) list: Arc<CommandList>,
@@ -80,7 +80,7 @@ impl Recorder {
         &self.executor
     }
 
-    /// Ends it: what was recorded can be replayed. Results that somebody holds get their memory.
+    /// Ends it: what was recorded can be replayed. Results that are still held get their memory.
     ///
     /// # Errors
     /// Out of memory, or a kernel that does not compile.

@@ -41,7 +41,7 @@ impl Message {
     }
 }
 
-/// What a template is told besides the messages.
+/// What a template gets besides the messages.
 #[derive(Clone, Debug)]
 pub struct ChatOptions {
     /// End with the beginning of the assistant's turn.

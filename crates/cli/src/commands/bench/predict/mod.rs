@@ -63,7 +63,7 @@ pub(crate) fn run(args: &PredictArgs) -> Result<()> {
         return Ok(());
     }
     print_line(format!(
-        "predictions for {:?} in {}, from bytes and operations of the planned launches; nobody has measured them",
+        "predictions for {:?} in {}, from bytes and operations of the planned launches; none of them was measured",
         args.shape, args.dtype
     ));
     let tests = [format!("pp{} t/s", args.prompt), format!("tg{} t/s", args.generate)];
