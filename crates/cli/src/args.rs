@@ -22,24 +22,24 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Continue a text
     Generate(generate::GenerateArgs),
-    /// Talk with a model that has a chat template
+    /// Chat with a model that has a chat template
     Chat(chat::ChatArgs),
     /// Run a Metal kernel on the simulator and report its faults
     #[cfg(target_os = "linux")]
     Check(Box<check::CheckArgs>),
-    /// Measure operators and decoding
+    /// Benchmark operators and decoding
     Bench(bench::BenchArgs),
-    /// Report what is here, compile every kernel for each device and try it: one page to paste into a report
+    /// Report what this machine has, compile every kernel for each device and run it: one page for a report
     Doctor(doctor::DoctorArgs),
     /// Write an Atlas program in another form: Metal, CUDA, its text or its binary
     Emit(emit::EmitArgs),
     /// Run an Atlas program on a device
     Run(Box<run::RunArgs>),
-    /// List the devices of this build and what they are
+    /// List the devices of this build and their properties
     Devices(devices::DevicesArgs),
     /// Run a Metal kernel on a device
     Launch(Box<launch::LaunchArgs>),
-    /// Write the logits of given tokens to a file
+    /// Write the logits of the given tokens to a file
     Logits(logits::LogitsArgs),
     /// Run one operator on tensors from a file, or list the operators
     Op(op::OpArgs),
@@ -48,7 +48,7 @@ pub(crate) enum Command {
 /// Where to run.
 #[derive(Clone, Debug, Group)]
 pub(crate) struct DeviceArgs {
-    /// Device to run on: auto, metal, cuda (metal:1, cuda:1 for the second GPU), cpu, metal-sim [default: auto; the environment variable ELINVAR_DEVICE chooses for auto]
+    /// Run on this device: auto, metal, cuda (metal:1, cuda:1 for the second GPU), cpu, metal-sim [default: auto; ELINVAR_DEVICE overrides auto]
     #[arg(long, default_value = "auto", hide_default_value = true)]
     pub(crate) device: String,
 }
@@ -89,10 +89,10 @@ impl DeviceArgs {
 pub(crate) struct ComputeArgs {
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
-    /// Threads of the CPU device [default: one for each core]
+    /// Use this many threads on the CPU device [default: one per core]
     #[arg(long)]
     pub(crate) threads: Option<NonZeroUsize>,
-    /// Precision of matrix products and attention: strict (the same bits everywhere) or fast [default: fast]
+    /// Compute matmul and attention in this precision: strict (the same bits everywhere) or fast [default: fast]
     #[arg(long)]
     pub(crate) precision: Option<Precision>,
 }

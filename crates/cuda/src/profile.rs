@@ -44,7 +44,7 @@ impl Profile {
         Ok(())
     }
 
-    /// So many bytes were sent for.
+    /// So many bytes were requested.
     pub(crate) fn read(&mut self, bytes: usize) {
         if HostCopy::takes(bytes) {
             let copy = Launch { symbol: Some(Arc::from(HostCopy::SYMBOL)), activity: Activity::Read, bytes: 2 * bytes as u64, list: None };

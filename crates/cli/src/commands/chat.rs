@@ -15,13 +15,13 @@ use crate::{model::ModelArgs, sampling::SamplingArgs};
 /// Arguments of `elinvar chat`.
 #[derive(Debug, Args)]
 pub(crate) struct ChatArgs {
-    /// System message, before the conversation
+    /// Start the conversation with this system message
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
-    /// Chat template (Jinja) in place of the model's
+    /// Use this chat template (Jinja) instead of the model's
     #[arg(long, value_name = "FILE")]
     template: Option<PathBuf>,
-    /// Tokens of an answer at most
+    /// Generate at most this many tokens per answer
     #[arg(short = 'n', long, default_value_t = 512)]
     max_tokens: usize,
     /// Print no statistics

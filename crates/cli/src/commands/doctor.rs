@@ -21,10 +21,10 @@ pub(crate) struct DoctorArgs {
     /// Run every conformance case, also on the simulator, where it takes minutes
     #[arg(long, conflicts_with = "quick")]
     full: bool,
-    /// Run only as many conformance cases as use each kernel once, on every device
+    /// Run only enough conformance cases to use each kernel once, on every device
     #[arg(long)]
     quick: bool,
-    /// Try only this device, as `--device` of other commands names it
+    /// Try only this device, named as for --device of other commands
     #[arg(long)]
     device: Option<BackendType>,
 }

@@ -35,7 +35,7 @@ use crate::{
 pub(crate) struct LaunchArgs {
     #[command(flatten)]
     kernel: KernelArgs,
-    /// Launches to time, after the one whose results are saved; they go on with its buffers
+    /// Time this many more launches, after the one whose results are saved, on the same buffers
     #[arg(long, default_value_t = 0, value_name = "COUNT")]
     repeat: usize,
     /// Print JSON

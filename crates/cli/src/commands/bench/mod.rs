@@ -26,7 +26,7 @@ pub(crate) struct BenchArgs {
 /// What benchmarks of rows take.
 #[derive(Debug, Args)]
 struct RowArgs {
-    /// Seconds spent on each row
+    /// Spend this many seconds on each row
     #[arg(long, default_value_t = 0.5)]
     seconds: f64,
     /// Print JSON
@@ -42,7 +42,7 @@ struct RowArgs {
 enum What {
     /// Time operators; bytes and operations are counted and compared with the machine's measured ceilings
     Ops(ops::OpsArgs),
-    /// Time prefill and decoding of a Llama of random weights
+    /// Time prefill and decoding of a Llama with random weights
     Decode(decode::DecodeArgs),
     /// Predict prefill and decoding of a Llama on Apple's GPUs, from the launches planned for each; nothing is run or measured
     Predict(predict::PredictArgs),
