@@ -48,7 +48,7 @@ pub struct ChatOptions {
     pub add_generation_prompt: bool,
     /// Further variables (`enable_thinking=false`): `true`, `false` and integers become such values, all else strings.
     pub variables: Vec<(String, String)>,
-    /// The time `strftime_now` tells, in UTC.
+    /// The time that `strftime_now` returns, in UTC.
     pub now: SystemTime,
 }
 
