@@ -8,7 +8,7 @@ use elinvar::{BackendType, Error, Executor, Precision, Result};
 /// Where to run.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DeviceArgs {
-    /// Device to run on: auto, metal, cuda (metal:1, cuda:1 for the second GPU), cpu, metal-sim [default: auto; the environment variable ELINVAR_DEVICE chooses for auto]
+    /// Run on this device: auto, metal, cuda (metal:1, cuda:1 for the second GPU), cpu, metal-sim [default: auto; ELINVAR_DEVICE overrides auto]
     #[arg(long, default_value = "auto", hide_default_value = true)]
     pub(crate) device: String,
 }
@@ -49,10 +49,10 @@ impl DeviceArgs {
 pub(crate) struct ComputeArgs {
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
-    /// Threads of the CPU device [default: one for each core]
+    /// Use this many threads on the CPU device [default: one per core]
     #[arg(long)]
     pub(crate) threads: Option<NonZeroUsize>,
-    /// Precision of matrix products and attention: strict (the same bits everywhere) or fast [default: fast]
+    /// Compute matmul and attention in this precision: strict (the same bits everywhere) or fast [default: fast]
     #[arg(long)]
     pub(crate) precision: Option<Precision>,
 }

@@ -12,16 +12,16 @@ use crate::{args::ComputeArgs, embedded};
 /// Which model, where, and with what memory.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ModelArgs {
-    /// Folder with config.json, model.safetensors and tokenizer.json [default: the embedded model]
+    /// Load the model from this folder with config.json, model.safetensors and tokenizer.json [default: the embedded model]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) model: Option<PathBuf>,
-    /// Tokens the text may reach [default: what the command needs, at most the model's context]
+    /// Limit the context to this many tokens [default: what the command needs, at most the model's context]
     #[arg(long, value_name = "TOKENS")]
     pub(crate) context: Option<usize>,
-    /// Type of the keys and values in memory: f32, f16 or bf16
+    /// Store the KV cache in this type: f32, f16 or bf16
     #[arg(long, default_value = "f32", value_name = "TYPE")]
     pub(crate) cache_dtype: DType,
-    /// Tokens of a prefill step [default: 256 on a CPU, 1024 on a GPU]
+    /// Prefill this many tokens per step [default: 256 on a CPU, 1024 on a GPU]
     #[arg(long, value_name = "TOKENS")]
     pub(crate) chunk: Option<usize>,
     #[command(flatten)]

@@ -9,22 +9,22 @@ pub(crate) struct SamplingArgs {
     /// Always take the most likely token
     #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p", "min_p"])]
     greedy: bool,
-    /// Divide the logits: below 1 likelier tokens, above 1 more variety; 0 is greedy
+    /// Divide the logits by this: below 1 favours likely tokens, above 1 gives more variety; 0 is greedy
     #[arg(long)]
     temperature: Option<f32>,
-    /// Choose among this many most likely tokens; 0 for all
+    /// Sample from this many most likely tokens; 0 for all
     #[arg(long)]
     top_k: Option<usize>,
-    /// Choose among the most likely tokens up to this probability
+    /// Sample from the most likely tokens up to this cumulative probability
     #[arg(long)]
     top_p: Option<f32>,
     /// Drop tokens less likely than this fraction of the most likely
     #[arg(long)]
     min_p: Option<f32>,
-    /// Divide the logits of tokens that occurred; 1 for no penalty
+    /// Penalise the logits of tokens that occurred by this factor; 1 for no penalty
     #[arg(long)]
     repetition_penalty: Option<f32>,
-    /// Seed: with --precision strict the same seed gives the same text on every machine
+    /// Seed the sampling: with --precision strict the same seed gives the same text on every machine
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
 }

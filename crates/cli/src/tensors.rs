@@ -66,7 +66,7 @@ pub(crate) fn read(executor: &Executor, file: &Path) -> Result<HashMap<String, T
     tensors.tensors().into_iter().map(load).collect()
 }
 
-/// A tensor on its way to a file.
+/// A tensor to be written to a file.
 struct Stored {
     dtype: Dtype,
     dims: Vec<usize>,

@@ -52,7 +52,7 @@ pub trait Backend: Send + Sync {
     /// Copies out of the buffer, after everything submitted before.
     ///
     /// # Errors
-    /// Device lost, or the error of an earlier submission that nobody waited for.
+    /// Device lost, or the error of an earlier submission that nothing waited for.
     fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()>;
 
     /// Shows the host bytes of the buffer, after everything submitted before: where they lie if the host reaches them there, else a copy. What else

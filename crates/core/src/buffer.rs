@@ -5,7 +5,7 @@ use crate::{Error, RawBuffer, Result, device_id::DeviceId, pool::Slot};
 /// Memory on a device. Clones share it; when the last is dropped it goes back to the pool it came from, or is freed.
 ///
 /// A recorded command list holds clones of its buffers, and a device holds a submitted list until it has completed, or until all that is asked of it
-/// comes later in its own order: so memory is never used anew while a command may still use it.
+/// comes later in its own order: so memory is never reused while a command may still use it.
 #[derive(Clone)]
 pub struct Buffer {
     slot: Arc<Slot>,

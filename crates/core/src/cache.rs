@@ -15,7 +15,7 @@ use crate::{Error, Result};
 
 /// A folder of files named by content hash. Several processes may share it.
 ///
-/// What is found there is run, so it must be nobody else's. The first file that is kept has unfinished files of long ago removed, and those that were
+/// What is found there is run, so only the user may write it. The first file that is kept has unfinished files of long ago removed, and those that were
 /// used longest ago once all together exceed [`Cache::MAX_BYTES`].
 #[derive(Clone, Debug)]
 pub struct Cache {
@@ -57,7 +57,7 @@ impl Cache {
         self.folder.join(format!("{}.{extension}", key.0))
     }
 
-    /// Where to make a file before it goes to its place; nobody else uses the name.
+    /// Where to make a file before it goes to its place; nothing else uses the name.
     pub fn scratch(&self, extension: &str) -> PathBuf {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         self.folder.join(format!("{UNFINISHED}{}-{}.{extension}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)))
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_tell_parts_apart() {
+    fn keys_distinguish_parts() {
         let of = |parts: &[&str]| CacheKey::of(parts.iter().map(|part| part.as_bytes()));
         assert_eq!(of(&["ab", "c"]), of(&["ab", "c"]));
         assert_ne!(of(&["ab", "c"]), of(&["a", "bc"]));

@@ -33,10 +33,10 @@ impl Inner {
 }
 
 impl Device {
-    /// Unused memory a pool keeps unless told otherwise.
+    /// Unused memory a pool keeps by default.
     pub const DEFAULT_POOL_CAP: usize = 1 << 30;
 
-    /// Wraps a backend. When the system lacks memory, the pool gives back what nobody uses, and at the worst prepared kernels go too that nobody holds,
+    /// Wraps a backend. When the system lacks memory, the pool releases unused memory, and at the critical level unused prepared kernels go too,
     /// and what is [cached](Device::cached).
     pub fn new(backend: impl Backend + 'static) -> Self {
         let (pool, pipelines, cached) = (Pool::new(Self::DEFAULT_POOL_CAP), RwLock::default(), RwLock::default());
@@ -188,7 +188,7 @@ impl Device {
     }
 
     /// What the crates above keep for this device to save time, one of each type, made when it is first asked for. When the system is about to end
-    /// programs it goes, as soon as nobody holds it. It may not hold the device.
+    /// programs it goes, as soon as nothing holds it. It may not hold the device.
     pub fn cached<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
         let of_type = |cached: &HashMap<_, Arc<dyn Any + Send + Sync>>| cached.get(&TypeId::of::<T>()).cloned().and_then(|it| it.downcast().ok());
         if let Some(found) = of_type(&self.0.cached.read().unwrap_or_else(PoisonError::into_inner)) {
@@ -210,7 +210,7 @@ impl Device {
         self.0.backend.ready(kernel)
     }
 
-    /// A kernel prepared for an owner who keeps it: a user's, which no key distinguishes from others.
+    /// A kernel prepared for an owner that keeps it: a user's, which no key distinguishes from others.
     ///
     /// # Errors
     /// The kernel does not compile.

@@ -29,7 +29,7 @@ pub enum ErrorKind {
     Internal,
 }
 
-/// An error: opaque, cheap to clone, with predicates for the kinds a caller may want to tell apart.
+/// An error: opaque, cheap to clone, with predicates for the kinds a caller may want to distinguish.
 ///
 /// Its message is one line: what was asked, what was found, and what to do.
 #[derive(Clone)]

@@ -12,7 +12,7 @@ pub struct MemoryInfo {
 impl MemoryInfo {
     /// Of this machine, within the limit of the control group this process lives in.
     ///
-    /// Where the system does not tell, nothing is rejected in advance.
+    /// Where the system does not report it, nothing is rejected in advance.
     pub fn of_host() -> Self {
         read().unwrap_or(Self { total: usize::MAX, available: usize::MAX })
     }

@@ -56,7 +56,7 @@ pub struct PipelineInfo {
     /// The most threads of a threadgroup (Metal's `maxTotalThreadsPerThreadgroup`): fewer than the device allows where the kernel needs many registers.
     pub max_threads: usize,
     /// Bytes of threadgroup memory that the kernel declares itself (Metal's `staticThreadgroupMemoryLength`), beside what a launch gives it; 0 where the
-    /// device does not tell.
+    /// device does not report it.
     pub threadgroup_memory: usize,
 }
 

@@ -198,7 +198,7 @@ impl Layout {
         Ok(Layout { shape, strides, offset: self.offset })
     }
 
-    /// `count` elements of one axis from `start`, `step` apart (a negative step walks backwards).
+    /// `count` elements of one axis from `start`, at a distance of `step` (negative walks backwards).
     ///
     /// # Errors
     /// An axis or an element outside the shape, or a step of zero.

@@ -77,7 +77,7 @@ impl HostMemory {
     /// All of `owner`'s bytes. They must not change while any clone lives.
     pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Self {
         let bytes: *const [u8] = (*owner).as_ref();
-        // SAFETY: `owner` is shared, so neither moved nor borrowed mutably, as long as any clone lives; `bytes` lends them no longer than a clone.
+        // SAFETY: `owner` is shared, so neither moved nor borrowed mutably, as long as any clone lives, and `bytes` borrows from a clone.
         let bytes = unsafe { &*bytes };
         Self { bytes, owner }
     }

@@ -109,7 +109,7 @@ pub struct MetalText {
     pub threadgroup: Vec<u32>,
     /// What the kernel may find wrong, by the number it reports, as in [`MetalForm::with_error_flag`]; empty for a kernel that rejects nothing.
     pub rejections: Vec<String>,
-    /// How many registers a thread is to do with, where the device's compiler can be told: with fewer, more threads run at once.
+    /// How many registers a thread is to do with, where the device's compiler takes a limit: with fewer, more threads run at once.
     pub registers: Option<u32>,
 }
 
@@ -195,7 +195,7 @@ impl Metal {
     pub fn rejected(&self, word: u32) -> Error {
         match self {
             Metal::Form(form) => rejection(form.rejection.unwrap_or_default(), word),
-            Metal::Text(text) => Error::invalid_launch(text.rejections.get(!word as usize).map_or("the kernel rejects it", |told| told)),
+            Metal::Text(text) => Error::invalid_launch(text.rejections.get(!word as usize).map_or("the kernel rejects it", |message| message)),
         }
     }
 

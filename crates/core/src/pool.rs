@@ -22,7 +22,7 @@ pub struct PoolStatistics {
 
 /// A capped cache of device memory in size classes.
 ///
-/// Classes are an eighth of a power of two apart, so a buffer is at most an eighth larger than asked; it has the size asked where the device has no more.
+/// Classes have steps of an eighth of a power of two, so a buffer is at most an eighth larger than asked, or as asked where the device has no more.
 /// What would exceed the cap is freed, the longest unused first.
 pub struct Pool {
     state: Mutex<State>,

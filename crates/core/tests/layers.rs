@@ -53,7 +53,7 @@ fn violations(manifests: &BTreeMap<String, String>, layers: &BTreeMap<&str, u32>
 }
 
 #[test]
-fn every_crate_stands_on_lower_floors_only() {
+fn every_crate_uses_only_lower_layers() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut manifests = BTreeMap::new();
     for entry in fs::read_dir(crates).unwrap() {
@@ -68,7 +68,7 @@ fn every_crate_stands_on_lower_floors_only() {
 }
 
 #[test]
-fn a_dependency_upwards_is_told() {
+fn a_dependency_upwards_is_reported() {
     let found = |name: &str, manifest: &str| violations(&BTreeMap::from([(name.to_owned(), manifest.to_owned())]), &LAYERS.iter().copied().collect());
     const TESTS_USE_CPU: &str = "[dev-dependencies]\nelinvar-cpu.workspace = true\n";
     assert_eq!(found("core", TESTS_USE_CPU), ["core (layer 0) uses cpu, which is not below it"]);

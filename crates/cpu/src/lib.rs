@@ -50,7 +50,7 @@ impl CpuBackend {
         Ok(Self { properties, worker: Mutex::new(Worker::start(threads)?) })
     }
 
-    /// The worker when everything submitted is done, and nothing begins while it is held; the first error nobody waited for.
+    /// The worker when everything submitted is done, and nothing begins while it is held; the first error that nothing waited for.
     fn settled(&self) -> Result<MutexGuard<'_, Worker>> {
         let mut worker = self.worker();
         worker.settle()?;

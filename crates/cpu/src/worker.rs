@@ -82,7 +82,7 @@ impl Worker {
         self.in_flight.wait();
     }
 
-    /// Waits for everything submitted; the first error since the last call that nobody was told.
+    /// Waits for everything submitted; the first error since the last call that was not reported.
     pub(crate) fn settle(&mut self) -> Result<()> {
         self.in_flight.settle()
     }

@@ -213,12 +213,12 @@ impl Backend for CudaBackend {
         Ok(Reading::new(Completion::new(done), move || arriving.take()))
     }
 
-    /// Returns before the kernel is compiled: whoever launches it first waits, and gets an error if it does not compile. So the kernels of a recording
+    /// Returns before the kernel is compiled: its first launch waits, and fails if it does not compile. So the kernels of a recording
     /// are compiled side by side.
     fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
         if let Some(CudaForm::MatrixProduct) = kernel.native() {
             let products = self.products.clone();
-            // What is wrong is told by the first launch.
+            // The first launch reports errors.
             self.jobs.start(move || drop(products.prepare()));
             return Ok(Pipeline::new(kernel.clone(), Arc::new(Kernel::Product)));
         }
@@ -339,7 +339,7 @@ impl Jobs {
 
     fn work(&self) {
         loop {
-            // Whoever finds nothing to do leaves under the lock, so that no job is left to nobody.
+            // A thread that finds nothing to do leaves under the lock, so that no job is left behind.
             let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(job) = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front() else {
                 *running -= 1;
@@ -347,7 +347,7 @@ impl Jobs {
                 return;
             };
             drop(running);
-            // A panic has told of itself; who waits for the end must not wait for ever.
+            // A panic has been printed; threads that wait for the end must not wait for ever.
             let _ = panic::catch_unwind(AssertUnwindSafe(job));
         }
     }
@@ -400,18 +400,18 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_panics_leaves_nobody_waiting() {
+    fn a_job_that_panics_leaves_no_thread_waiting() {
         let jobs = Arc::new(Jobs::default());
         (0..50).for_each(|_| jobs.start(|| panic!("a job that fails")));
         let (sender, receiver) = mpsc::channel();
         let last = sender.clone();
         jobs.start(move || last.send("done").unwrap());
-        let told = || receiver.recv_timeout(Duration::from_secs(60));
-        assert_eq!(told(), Ok("done"));
+        let received = || receiver.recv_timeout(Duration::from_secs(60));
+        assert_eq!(received(), Ok("done"));
         thread::spawn(move || {
             jobs.finish();
             sender.send("finished").unwrap();
         });
-        assert_eq!(told(), Ok("finished"));
+        assert_eq!(received(), Ok("finished"));
     }
 }

@@ -107,7 +107,7 @@ struct Ahead {
 
 impl Ahead {
     /// Whether a launch may begin before those ahead have ended, which it joins: nothing that it reads early is written there. For the rest it waits for the
-    /// one ahead, which has waited for the one before; but who waits sees what was written, and others are promised nothing.
+    /// one ahead, which has waited for the one before; but only a launch that waits is guaranteed to see what was written.
     fn overlaps(&mut self, dispatch: &Dispatch) -> bool {
         let prefetched = bound(dispatch, |parameter| parameter.prefetched);
         let reads = |written: &Binding| prefetched.iter().any(|read| read.overlaps(written));
@@ -180,7 +180,7 @@ mod tests {
         // What is ahead of the first is not known. The second reads what the first has written, but only after it has waited.
         assert_eq!(overlapping(&[[&a, &b, &c], [&c, &b, &d]]), [false, true]);
         assert_eq!(overlapping(&[[&a, &b, &c], [&a, &c, &d]]), [false, false]);
-        // So far back that it has ended, but nobody has made its writes visible to the third.
+        // So far back that it has ended, but its writes are not yet visible to the third.
         assert_eq!(overlapping(&[[&a, &b, &c], [&a, &b, &d], [&a, &c, &d], [&a, &c, &d]]), [false, true, false, true]);
     }
 }

@@ -142,7 +142,7 @@ impl Compiler {
             Metal::Form(form) => {
                 let form_of = |kernel: &KernelSource| kernel.metal.as_ref().and_then(Metal::form).copied().unwrap_or(*form);
                 let instances: String = kernels.iter().map(|kernel| form_of(kernel).instance(&kernel.key)).collect();
-                // Launches may overlap; from compute capability 8.0 on, loads tell caches what to do, and conversions to bfloat are an instruction that
+                // Launches may overlap; from compute capability 8.0 on, loads carry cache hints, and conversions to bfloat are an instruction that
                 // keeps denormals.
                 let defines = [("OVERLAPPING_LAUNCHES", "1"), ("CACHE_HINTS", "1"), ("EXACT_BFLOAT", "1")];
                 let defines = if capability >= 80 { &defines[..] } else { &defines[..1] };

@@ -88,9 +88,9 @@ impl Driver {
         }
         let mut version = 0;
         // SAFETY: the library has this function.
-        let told = unsafe { sys::cuDriverGetVersion(&mut version) };
-        if told != CUresult::CUDA_SUCCESS || version < OLDEST_DRIVER {
-            let found = if told == CUresult::CUDA_SUCCESS { shown(version) } else { "none".into() };
+        let status = unsafe { sys::cuDriverGetVersion(&mut version) };
+        if status != CUresult::CUDA_SUCCESS || version < OLDEST_DRIVER {
+            let found = if status == CUresult::CUDA_SUCCESS { shown(version) } else { "none".into() };
             return Err(Error::device_unavailable(format!("the NVIDIA driver offers CUDA {found}: a driver for CUDA 12.0 or later is needed")));
         }
         let mut devices = 0;
@@ -184,7 +184,7 @@ pub(crate) struct Context {
     watcher: Watcher,
 }
 
-/// A thread that waits for events in the order of the stream, made when somebody first asks to be called back.
+/// A thread that waits for events in the order of the stream, made when a callback is first asked for.
 #[derive(Default)]
 pub(crate) struct Watcher(Mutex<Option<mpsc::Sender<Watch>>>);
 
@@ -305,12 +305,12 @@ impl Context {
     }
 
     fn loss(&self, what: &str, result: CUresult) -> Error {
-        const TOLD: usize = 16;
+        const SHOWN: usize = 16;
         let mut names: Vec<_> = self.suspects().iter().flat_map(|kernels| kernels.iter()).map(|kernel| kernel.key.to_string()).collect();
         names.sort();
         names.dedup();
-        let more = if names.len() > TOLD { format!(" and {} others", names.len() - TOLD) } else { String::new() };
-        names.truncate(TOLD);
+        let more = if names.len() > SHOWN { format!(" and {} others", names.len() - SHOWN) } else { String::new() };
+        names.truncate(SHOWN);
         let among = match names.as_slice() {
             [] => String::new(),
             [one] => format!(" in {one}"),
@@ -360,7 +360,7 @@ impl Context {
     /// The driver rejects.
     pub(crate) fn name(&self) -> Result<String> {
         let mut name = [0u8; 256];
-        // SAFETY: as many bytes as the call is told; it ends them with zero.
+        // SAFETY: the call gets the number of bytes, and ends them with zero.
         let result = unsafe { sys::cuDeviceGetName(name.as_mut_ptr().cast(), name.len() as c_int, self.device) };
         self.check("asking for the name", result)?;
         Ok(CStr::from_bytes_until_nul(&name).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default())
@@ -414,7 +414,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // Errors have nobody to be told to; a lost context is torn down all the same.
+        // Errors cannot be reported here; a lost context is torn down all the same.
         // SAFETY: all of these were made by this context and are not used again.
         unsafe {
             sys::cuCtxSetCurrent(self.raw);

@@ -73,7 +73,7 @@ impl<T> Default for Pending<T> {
 }
 
 impl<T> Pending<T> {
-    /// Makes it, and tells whoever waits what became of it, even if making it panics.
+    /// Makes it, and reports the outcome to the threads that wait, even if making it panics.
     pub(crate) fn make(&self, name: &str, compile: impl FnOnce() -> Result<Code>, load: impl Fn(&Code) -> Result<T>) {
         let made = panic::catch_unwind(AssertUnwindSafe(|| match compile() {
             Ok(code) => load(&code).map_or(Made::Compiled(code), |loaded| Made::Loaded(Arc::new(loaded))),
@@ -142,8 +142,8 @@ impl Function {
         function.context.check(&format!("finding {}", symbol.to_string_lossy()), found)?;
         let mut threads: c_int = 0;
         // SAFETY: the function exists; the pointer is to a variable of ours.
-        let told = unsafe { sys::cuFuncGetAttribute(&mut threads, Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function.raw) };
-        function.context.check("asking for a kernel's limit", told)?;
+        let status = unsafe { sys::cuFuncGetAttribute(&mut threads, Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function.raw) };
+        function.context.check("asking for a kernel's limit", status)?;
         function.max_threads = usize::try_from(threads).unwrap_or(0);
         Ok(function)
     }
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grid_too_high_is_told() {
+    fn a_grid_too_high_is_rejected() {
         assert!(check_grid([1 << 30, 65535, 1]).is_ok());
         let error = check_grid([1, 65536, 1]).unwrap_err();
         assert!(error.is_unsupported() && error.to_string().contains("65536"), "{error}");
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_told_of_failure() {
+    fn waiting_threads_get_the_error() {
         let pending = Arc::new(Pending::<()>::default());
         let other = pending.clone();
         let waiting = std::thread::spawn(move || other.wait(|_| Ok(())));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_told_of_a_panic() {
+    fn waiting_threads_get_an_error_after_a_panic() {
         let code = || Ok(Code { image: vec![], entries: vec![] });
         let (compiled, loaded) = (Pending::<()>::default(), Pending::<()>::default());
         compiled.make("a", || panic!("while compiling"), |_| Ok(()));

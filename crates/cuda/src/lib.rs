@@ -11,7 +11,7 @@
 //!
 //! # Errors
 //!
-//! What a kernel rejects (an index outside its axis) is told by the list's completion, or by the next read. A fault of the GPU, such as an access
+//! What a kernel rejects (an index outside its axis) is reported by the list's completion, or by the next read. A fault of the GPU, such as an access
 //! outside every allocation, ends the device: that call and every later one fail with the names of the kernels that may have caused it.
 
 mod backend;

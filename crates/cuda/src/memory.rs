@@ -37,7 +37,7 @@ impl Memory {
     }
 }
 
-/// Gives freed memory back to the system.
+/// Returns freed memory to the system.
 fn trim(context: &Context) -> Result<()> {
     let mut pool = ptr::null_mut();
     // SAFETY: the device exists; the pointer is to a variable of ours.
@@ -55,7 +55,7 @@ impl DeviceMemory for Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if self.context.enter().is_ok() {
-            // Nobody can be told of an error; the next call tells of a lost device.
+            // An error cannot be reported here; the next call reports a lost device.
             // SAFETY: allocated from this stream, freed once, after everything that uses it.
             unsafe { sys::cuMemFreeAsync(self.pointer, self.context.stream()) };
         }
@@ -69,7 +69,7 @@ pub(crate) struct Pinned {
     pub(crate) bytes: usize,
 }
 
-// SAFETY: plain memory; who may touch it when is its holders' business.
+// SAFETY: plain memory; its holders decide when it may be touched.
 unsafe impl Send for Pinned {}
 // SAFETY: as above.
 unsafe impl Sync for Pinned {}
@@ -86,7 +86,7 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         if self.context.enter().is_ok() {
-            // SAFETY: allocated by the driver, freed once; holders wait for copies before they let go.
+            // SAFETY: allocated by the driver, freed once; holders wait for copies before they drop it.
             unsafe { sys::cuMemFreeHost(self.pointer.cast()) };
         }
     }

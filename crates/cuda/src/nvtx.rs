@@ -101,7 +101,7 @@ struct Tool {
 /// The tool that the environment names; what it cannot do is the tool's to say.
 static TOOL: LazyLock<Option<Tool>> = LazyLock::new(|| {
     let path = env::var_os(VARIABLE).filter(|path| !path.is_empty())?;
-    // SAFETY: whoever names a library has its initialisers run.
+    // SAFETY: naming a library runs its initialisers.
     let library = unsafe { Library::new(path) }.ok()?;
     type Initialize = unsafe extern "C" fn(unsafe extern "C" fn(u32) -> *const c_void) -> c_int;
     // SAFETY: the function that every tool for NVTX has, with NVTX's type.

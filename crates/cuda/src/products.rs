@@ -330,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_along_k_and_across_it_are_told_apart() {
+    fn lines_along_k_and_across_it_are_distinguished() {
         // A linear layer's weight [n, k], then a weight [k, n], a column of k = 1, and a single row inside a wider matrix.
         assert_eq!(orientation([0, 64, 1], 32, 64), (true, 64, [64, 32]));
         assert_eq!(orientation([0, 1, 32], 32, 64), (false, 32, [32, 64]));

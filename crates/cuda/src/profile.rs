@@ -44,7 +44,7 @@ impl Profile {
         Ok(())
     }
 
-    /// So many bytes were sent for.
+    /// So many bytes were requested.
     pub(crate) fn read(&mut self, bytes: usize) {
         if HostCopy::takes(bytes) {
             let copy = Launch { symbol: Some(Arc::from(HostCopy::SYMBOL)), activity: Activity::Read, bytes: 2 * bytes as u64, list: None };
@@ -168,7 +168,7 @@ mod tests {
         Ok(events.iter().map(|event| (event.activity.to_string(), event.start_ns, event.bytes)).collect())
     }
 
-    fn told(launches: &[(&str, u64)], names: &[&str]) -> String {
+    fn outcome(launches: &[(&str, u64)], names: &[&str]) -> String {
         let records = names.iter().zip(1..).map(|(name, start)| record(name, 10 * start)).collect();
         match profile(launches, records) {
             Ok(events) => events.iter().map(|(name, _, bytes)| format!("{name}:{bytes} ")).collect(),
@@ -189,24 +189,24 @@ mod tests {
             events,
             names.into_iter().zip([(10, 8), (20, 1), (30, 2), (40, 16), (50, 8), (60, 8)]).map(|(n, (s, b))| (n, s, b)).collect::<Vec<_>>()
         );
-        assert_eq!(told(&[("a", 1), ("b", 2), ("a", 3)], &["a", "b", "a"]), "a:1 b:2 a:3 ");
+        assert_eq!(outcome(&[("a", 1), ("b", 2), ("a", 3)], &["a", "b", "a"]), "a:1 b:2 a:3 ");
     }
 
     #[test]
     fn what_does_not_match_is_no_profile() {
-        assert!(told(&[("a", 1)], &["b"]).contains("the GPU ran b where a was launched"));
-        assert!(told(&[("a", 1), ("b", 1)], &["a"]).contains("no record of 1 of 2 launches"));
-        assert!(told(&[("a", 1)], &["a", "c"]).contains("the GPU ran c, which was not launched"));
+        assert!(outcome(&[("a", 1)], &["b"]).contains("the GPU ran b where a was launched"));
+        assert!(outcome(&[("a", 1), ("b", 1)], &["a"]).contains("no record of 1 of 2 launches"));
+        assert!(outcome(&[("a", 1)], &["a", "c"]).contains("the GPU ran c, which was not launched"));
         assert!(profile(&[("a", 1)], vec![record("a", 0)]).unwrap_err().to_string().contains("no time for a"));
     }
 
     #[test]
     fn kernels_of_other_names_are_a_library_s_products() {
-        assert_eq!(told(&[("*p", 4), ("a", 1)], &["gemm", "a"]), "p:4 a:1 ");
-        assert_eq!(told(&[("*p", 4), ("*q", 5), ("a", 1)], &["gemm", "gemm", "a"]), "p:4 q:5 a:1 ");
-        assert_eq!(told(&[("*p", 4), ("*p", 5), ("a", 1)], &["gemm", "sum", "gemm", "a"]), "p:4 p:5 p:0 a:1 ");
-        assert_eq!(told(&[("a", 1), ("*p", 4)], &["a", "gemm", "sum"]), "a:1 p:4 p:0 ");
-        assert!(told(&[("*p", 4), ("*q", 5)], &["gemm", "sum", "gemm"]).contains("3 kernels for 2 products from p"));
-        assert!(told(&[("*p", 4), ("a", 1)], &["a"]).contains("0 kernels for 1 products from p"));
+        assert_eq!(outcome(&[("*p", 4), ("a", 1)], &["gemm", "a"]), "p:4 a:1 ");
+        assert_eq!(outcome(&[("*p", 4), ("*q", 5), ("a", 1)], &["gemm", "gemm", "a"]), "p:4 q:5 a:1 ");
+        assert_eq!(outcome(&[("*p", 4), ("*p", 5), ("a", 1)], &["gemm", "sum", "gemm", "a"]), "p:4 p:5 p:0 a:1 ");
+        assert_eq!(outcome(&[("a", 1), ("*p", 4)], &["a", "gemm", "sum"]), "a:1 p:4 p:0 ");
+        assert!(outcome(&[("*p", 4), ("*q", 5)], &["gemm", "sum", "gemm"]).contains("3 kernels for 2 products from p"));
+        assert!(outcome(&[("*p", 4), ("a", 1)], &["a"]).contains("0 kernels for 1 products from p"));
     }
 }

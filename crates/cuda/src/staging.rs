@@ -19,7 +19,7 @@ const ALIGNMENT: usize = 256;
 #[derive(Default)]
 pub(crate) struct Staging {
     ring: Option<Pinned>,
-    on_their_way: VecDeque<(Range<usize>, Event)>,
+    in_flight: VecDeque<(Range<usize>, Event)>,
     next: usize,
     back: Option<Pinned>,
 }
@@ -47,17 +47,17 @@ impl Staging {
         let mut to = to;
         for piece in bytes.chunks(Staging::PIECE) {
             let range = place(self.next, piece.len());
-            while let Some((_, sent)) = self.on_their_way.front() {
-                let in_the_way = self.on_their_way.iter().any(|(other, _)| other.start < range.end && range.start < other.end);
+            while let Some((_, sent)) = self.in_flight.front() {
+                let in_the_way = self.in_flight.iter().any(|(other, _)| other.start < range.end && range.start < other.end);
                 if !sent.is_past() {
                     if !in_the_way {
                         break;
                     }
                     sent.wait()?;
                 }
-                self.on_their_way.pop_front();
+                self.in_flight.pop_front();
             }
-            // SAFETY: the range is inside the ring, and no copy on its way reads it.
+            // SAFETY: the range is inside the ring, and no copy in flight reads it.
             let result = unsafe {
                 let staged = base.add(range.start);
                 slice::from_raw_parts_mut(staged, piece.len()).copy_from_slice(piece);
@@ -65,7 +65,7 @@ impl Staging {
             };
             context.check(&format!("copying {} bytes to the GPU", piece.len()), result)?;
             self.next = range.end.next_multiple_of(ALIGNMENT);
-            self.on_their_way.push_back((range, context.record()?));
+            self.in_flight.push_back((range, context.record()?));
             to += piece.len() as u64;
         }
         Ok(())

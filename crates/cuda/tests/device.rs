@@ -101,7 +101,7 @@ fn a_rejection_belongs_to_its_own_submission() {
             assert!(outcome.is_ok() || outcome.unwrap_err().contains("(number 1)"));
         }
     }
-    // One that nobody waits for is told by the next read, once.
+    // The next read reports one that nothing waits for, once.
     device.write(&indices, 4, &9u32.to_ne_bytes()).unwrap();
     device.submit(&list).unwrap();
     let mut bytes = [0; 8];
@@ -241,8 +241,8 @@ fn threads_that_do_not_exist_take_no_part() {
             device.submit(&list).unwrap();
             let (found, width) = (read(&device, &written), out.len() * 4 / x.bytes());
             let first = found.iter().zip(&out).position(|(found, expected)| found != expected);
-            let told = first.map(|at| (at / width, at % width, found[at], out[at]));
-            assert_eq!(told, None, "{kernel} over {threads:?} by {threadgroup:?}: thread, number, found, expected");
+            let mismatch = first.map(|at| (at / width, at % width, found[at], out[at]));
+            assert_eq!(mismatch, None, "{kernel} over {threads:?} by {threadgroup:?}: thread, number, found, expected");
         }
     }
 }

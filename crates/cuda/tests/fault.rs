@@ -13,7 +13,7 @@ const WILD: &[MetalFile] = &[MetalFile {
 }];
 
 #[test]
-fn a_wild_access_is_told_by_every_later_call() {
+fn every_later_call_reports_a_wild_access() {
     let Some(device) = common::device() else { return };
     let buffer = device.allocate(256).unwrap();
     let mut list = ListBuilder::new();

@@ -1,6 +1,6 @@
 //! Runs whatever a fuzzer has found to be verified on a device: `hostile DEVICE FOLDER`, the folder being a corpus of `fuzz/fuzz_targets/run.rs`.
 //!
-//! Programs may race and may spend their steps. On the simulator, which checks every access, anything else it tells is a hole in the verifier or
+//! Programs may race and may spend their steps. On the simulator, which checks every access, anything else it reports is a hole in the verifier or
 //! the renderer, as is a program that does not compile.
 
 use std::{
@@ -60,8 +60,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let next = AtomicUsize::new(0);
     let work = || {
         while let Some((path, program)) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let told = run(&executor, program).err().map(|error| error.to_string());
-            let class = match told.as_deref() {
+            let message = run(&executor, program).err().map(|error| error.to_string());
+            let class = match message.as_deref() {
                 None => 0,
                 Some(message) if message.contains("more steps than they may") => 1,
                 Some(message) if message.contains("is out of bounds") && message.contains("an element of") => 2,

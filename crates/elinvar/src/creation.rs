@@ -90,7 +90,7 @@ impl Executor {
         Ok(Tensor::new(self, TensorMemory::new(buffer), dtype, Layout::contiguous(shape)))
     }
 
-    /// A tensor whose elements nobody has set yet, in memory that host and device share, or that is the device's alone, where the device has a choice;
+    /// A tensor whose elements are not set yet, in memory that host and device share, or that is the device's alone, where the device has a choice;
     /// [`Tensor::is_shared`] says which it became. Every other tensor lies where [`Storage::Automatic`] says.
     ///
     /// ```

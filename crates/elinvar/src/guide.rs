@@ -1,4 +1,4 @@
-//! For those who come from Metal: what of this crate does what there, in one page.
+//! For Metal programmers: what in this crate takes the place of what there, in one page.
 //!
 //! The examples run on the Mac's GPU with `BackendType::Metal(0)`; here they run over the simulator, which needs clang 19 or later and Linux.
 //!
@@ -17,8 +17,8 @@
 //! | `dispatchThreadgroups:threadsPerThreadgroup:` | [`MetalKernel::launch`](crate::MetalKernel::launch) |
 //! | `MPSMatrixMultiplication`, `MPSGraph` | [`Tensor`](crate::Tensor)'s methods; their forms `_into` take the place of `encodeToCommandBuffer` with a result matrix |
 //! | a command buffer encoded once | [`Executor::record`](crate::Executor::record), [`Executor::replay`](crate::Executor::replay); barriers come from what commands read and write |
-//! | `dispatch_source` of memory pressure | the device listens to it: the pool gives back what nobody uses |
-//! | `MTLHeap` | [`Executor::pool`](crate::Executor::pool): memory that tensors give back is taken again |
+//! | `dispatch_source` of memory pressure | the device listens to it: the pool releases unused memory |
+//! | `MTLHeap` | [`Executor::pool`](crate::Executor::pool): memory that tensors release is used again |
 //! | `MTLBinaryArchive` | kept by itself, in the folder `ELINVAR_CACHE` or the user's cache folder |
 //!
 //! # A kernel of one's own

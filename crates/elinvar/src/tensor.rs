@@ -199,7 +199,7 @@ impl Tensor {
         self.permute(&axes)
     }
 
-    /// A view of `count` elements of one axis from `start`, `step` apart (negative walks backwards).
+    /// A view of `count` elements of one axis from `start`, at a distance of `step` (negative walks backwards).
     ///
     /// ```
     /// # let executor = elinvar::Executor::new_auto()?;

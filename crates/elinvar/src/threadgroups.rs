@@ -1,4 +1,4 @@
-//! How many threads a threadgroup has where nobody says.
+//! How many threads a threadgroup has by default.
 
 /// Threads of a threadgroup that leave room for several on a core.
 const SOME: u32 = 256;

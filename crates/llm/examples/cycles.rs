@@ -1,4 +1,4 @@
-//! Loads a model, generates and lets go, again and again: `cycles [FOLDER] [COUNT]`. The device's free memory must stay what it was.
+//! Loads a model, generates and drops it, again and again: `cycles [FOLDER] [COUNT]`. The device's free memory must stay what it was.
 //!
 //! The device is the automatic choice, or the one that `ELINVAR_DEVICE` names. The first cycles are left out of the comparison: libraries and compiled
 //! kernels settle in them.

@@ -103,7 +103,7 @@ impl ModelFiles {
                 if !file.metadata().map_err(reject)?.is_file() {
                     return Err(Error::io(format!("{} is not a regular file", path.display())));
                 }
-                // SAFETY: a map is sound while nobody truncates or writes the file, which the documentation asks of the user.
+                // SAFETY: a map is sound while nothing truncates or writes the file, which the documentation asks of the user.
                 let map = unsafe { Mmap::map(&file) }.map_err(reject)?;
                 Ok(HostMemory::new(Arc::new(map)))
             }

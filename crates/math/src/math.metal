@@ -1,4 +1,4 @@
-// The strict transcendental functions: the same sequences of operations as math/*.rs, where their ideas and errors are told.
+// The strict transcendental functions: the same sequences of operations as math/*.rs, where their ideas and errors are explained.
 
 namespace strict {
 

@@ -128,7 +128,7 @@ pub trait Api: Send + Sync + 'static {
     /// `MTLCommandBuffer` while it is encoded, with a concurrent encoder. It keeps what it uses alive until it has completed.
     type CommandBuffer;
 
-    /// Does `work` and lets go of the temporary objects that it made (an autorelease pool).
+    /// Does `work` and releases the temporary objects that it made (an autorelease pool).
     fn scope<R>(&self, work: impl FnOnce() -> R) -> R {
         work()
     }

@@ -60,7 +60,7 @@ pub struct Apple {
 /// A buffer.
 pub struct Buffer(Retained<ProtocolObject<dyn MTLBuffer>>);
 
-// SAFETY: Metal's buffers may be used and released on any thread; who touches their memory when is ordered by the backend.
+// SAFETY: Metal's buffers may be used and released on any thread; the backend orders accesses to their memory.
 unsafe impl Send for Buffer {}
 // SAFETY: as above.
 unsafe impl Sync for Buffer {}
@@ -72,7 +72,7 @@ pub struct Resident(Retained<ProtocolObject<dyn MTLResidencySet>>);
 unsafe impl Send for Resident {}
 
 impl Drop for Resident {
-    /// What was requested stands, whoever holds the set, until it is ended.
+    /// What was requested stands until it is ended, independent of the set's holders.
     fn drop(&mut self) {
         autoreleasepool(|_| self.0.endResidency());
     }
@@ -115,7 +115,7 @@ impl Apple {
     }
 
     /// The same, even if the device says that it lacks what the kernels need: virtual machines' GPUs say less of themselves than what they run on can do,
-    /// and nobody promises what becomes of a kernel there.
+    /// but there is no guarantee for a kernel there.
     ///
     /// # Errors
     /// No such device, or a system before macOS 14.
@@ -151,7 +151,7 @@ impl Apple {
             let declared = library.newFunctionWithName(&name).ok_or_else(|| no_kernel(kernel.name))?;
             let values = values(&declared, kernel.constants).map_err(|e| e.context(kernel.name))?;
             let made = library.newFunctionWithName_constantValues_error(&name, &values);
-            Some(made.map_err(|e| Error::compile_failed(format!("{}: {}", kernel.name, told(&e))))?)
+            Some(made.map_err(|e| Error::compile_failed(format!("{}: {}", kernel.name, message_of(&e))))?)
         };
         descriptor.setLabel(Some(&name));
         descriptor.setComputeFunction(Some(&*function.ok_or_else(|| no_kernel(kernel.name))?));
@@ -168,7 +168,7 @@ fn no_kernel(name: &str) -> Error {
     Error::invalid_argument(format!("the library has no kernel '{name}'"))
 }
 
-fn told(error: &NSError) -> String {
+fn message_of(error: &NSError) -> String {
     first_errors(&error.localizedDescription().to_string())
 }
 
@@ -270,7 +270,7 @@ impl Api for Apple {
         descriptor.setDestination(MTLCaptureDestination::GPUTraceDocument);
         descriptor.setOutputURL(Some(&place));
         let started = manager.startCaptureWithDescriptor_error(&descriptor);
-        started.map_err(|e| Error::invalid_argument(format!("cannot capture to {}: {}", file.display(), told(&e))))?;
+        started.map_err(|e| Error::invalid_argument(format!("cannot capture to {}: {}", file.display(), message_of(&e))))?;
         Ok(Capture(manager))
     }
 
@@ -384,7 +384,7 @@ impl Api for Apple {
             options.setFastMathEnabled(source.fast_math);
         }
         let made = self.device.newLibraryWithSource_options_error(&NSString::from_str(source.text), Some(&options));
-        made.map_err(|e| Error::compile_failed(format!("{}: {}", source.name, told(&e))))
+        made.map_err(|e| Error::compile_failed(format!("{}: {}", source.name, message_of(&e))))
     }
 
     fn pipeline(&self, kernel: Kernel<'_, Library>, archive: Option<&Self::Archive>) -> Result<Self::Pipeline> {
@@ -393,22 +393,22 @@ impl Api for Apple {
             descriptor.setBinaryArchives(Some(&NSArray::from_slice(&[&**archive])));
         }
         let made = self.device.newComputePipelineStateWithDescriptor_options_reflection_error(&descriptor, MTLPipelineOption::None, None);
-        made.map_err(|e| Error::compile_failed(format!("{}: {}", kernel.name, told(&e))))
+        made.map_err(|e| Error::compile_failed(format!("{}: {}", kernel.name, message_of(&e))))
     }
 
     fn archive(&self, file: Option<&Path>) -> Result<Self::Archive> {
         let descriptor = MTLBinaryArchiveDescriptor::new();
         descriptor.setUrl(file.map(url).transpose()?.as_deref());
-        self.device.newBinaryArchiveWithDescriptor_error(&descriptor).map_err(|e| Error::io(format!("a binary archive: {}", told(&e))))
+        self.device.newBinaryArchiveWithDescriptor_error(&descriptor).map_err(|e| Error::io(format!("a binary archive: {}", message_of(&e))))
     }
 
     fn add(&self, archive: &Self::Archive, kernel: Kernel<'_, Library>) -> Result<()> {
         let added = archive.addComputePipelineFunctionsWithDescriptor_error(&*self.descriptor(kernel)?);
-        added.map_err(|e| Error::compile_failed(format!("{}: {}", kernel.name, told(&e))))
+        added.map_err(|e| Error::compile_failed(format!("{}: {}", kernel.name, message_of(&e))))
     }
 
     fn save(&self, archive: &Self::Archive, file: &Path) -> Result<()> {
-        archive.serializeToURL_error(&*url(file)?).map_err(|e| Error::io(format!("cannot write {}: {}", file.display(), told(&e))))
+        archive.serializeToURL_error(&*url(file)?).map_err(|e| Error::io(format!("cannot write {}: {}", file.display(), message_of(&e))))
     }
 
     fn pipeline_info(&self, pipeline: &Self::Pipeline) -> PipelineInfo {

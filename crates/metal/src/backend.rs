@@ -163,9 +163,9 @@ impl<A: Api> MetalBackend<A> {
             }
             commands = &commands[taken..];
             pending.begin();
-            let told = pending.clone();
+            let submitted = pending.clone();
             let timed = is_timed.then(|| Timed { activity: first.activity(), bytes: first.bytes(), list: Some(list.id()) });
-            self.api.commit(encoded, done(&self.profile, timed, move |result| told.end(result)));
+            self.api.commit(encoded, done(&self.profile, timed, move |result| submitted.end(result)));
         }
         Ok(())
     }
@@ -256,9 +256,9 @@ impl<A: Api> Backend for MetalBackend<A> {
             let from = (&memory.buffer, memory.start + offset);
             self.encoder.copy(&api, &self.pipelines, &mut encoded, from, (&copy, 0), bytes)?;
             in_flight.push(signal.clone());
-            let told = signal.clone();
+            let completed = signal.clone();
             let timed = Timed { activity: Activity::Read, bytes: bytes as u64, list: None };
-            api.commit(encoded, done(&self.profile, Some(timed), move |result| told.complete(result)));
+            api.commit(encoded, done(&self.profile, Some(timed), move |result| completed.complete(result)));
             Ok(Reading::new(Completion::new(signal), move || {
                 let mut read = vec![0; bytes];
                 api.read(&copy, 0, &mut read)?;
@@ -295,7 +295,7 @@ impl<A: Api> Backend for MetalBackend<A> {
             let mut in_flight = self.in_flight();
             in_flight.push(signal.clone());
             let encoded = self.encode(commands, &mut rejections, &pending);
-            let (list, told, api, lost) = (commands.clone(), signal.clone(), self.api.clone(), self.lost.clone());
+            let (list, completed, api, lost) = (commands.clone(), signal.clone(), self.api.clone(), self.lost.clone());
             pending.close(Box::new(move |result| {
                 let result = result.and_then(|()| rejections.map_or(Ok(()), |r| r.check(&api)));
                 if let Err(error) = result.as_ref().map_err(Error::clone)
@@ -303,9 +303,9 @@ impl<A: Api> Backend for MetalBackend<A> {
                 {
                     let _ = lost.set(error);
                 }
-                // The list's buffers go back to the pool, and the device's objects are let go, before anyone learns that it is done.
+                // The list's buffers go back to the pool, and the device's objects are released, before the completion is reported.
                 drop((list, api));
-                told.complete(result);
+                completed.complete(result);
             }));
             encoded.map(|()| Completion::new(signal))
         })

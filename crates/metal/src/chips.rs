@@ -238,20 +238,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_reported_is_assumed_and_told() {
+    fn what_is_not_reported_is_assumed_and_said() {
         let identify = |name, family, cores| {
             let (gpu, assumed) = Gpu::identify(name, family, cores);
             (gpu.chip.name, gpu.cores, gpu.bandwidth, assumed.unwrap_or_default())
         };
-        let (name, cores, bandwidth, told) = identify("Apple M3 Max", Some(9), None);
-        assert!((name, cores, bandwidth) == ("M3 Max", 30, 300.0) && told.contains("smallest Apple M3 Max"), "{told}");
+        let (name, cores, bandwidth, assumed) = identify("Apple M3 Max", Some(9), None);
+        assert!((name, cores, bandwidth) == ("M3 Max", 30, 300.0) && assumed.contains("smallest Apple M3 Max"), "{assumed}");
         assert_eq!(identify("Apple A14 GPU", Some(7), None), ("A14", 4, 34.1, String::new()));
         // More, fewer and other cores than any configuration has.
         let of_cores = [50, 33, 7].map(|cores| Gpu::identify("Apple M4 Max", None, Some(cores)).0);
         assert_eq!(of_cores.map(|gpu| (gpu.cores, gpu.bandwidth)), [(50, 546.0), (33, 410.0), (7, 410.0)]);
         for (family, base) in [(7, "M1"), (8, "M2"), (9, "M4"), (10, "M5"), (11, "M5"), (99, "M5")] {
-            let (name, cores, _, told) = identify("Apple M17 Max", Some(family), None);
-            assert!(name == base && cores == Chip::of_family(Some(family)).configurations[0].0 && told.contains(base), "{told}");
+            let (name, cores, _, assumed) = identify("Apple M17 Max", Some(family), None);
+            assert!(name == base && cores == Chip::of_family(Some(family)).configurations[0].0 && assumed.contains(base), "{assumed}");
             assert_eq!(identify("Apple M17 Max", Some(family), Some(64)).1, 64);
         }
         assert_eq!(["", "Apple Paravirtual device"].map(|name| identify(name, None, None).0), ["M1"; 2]);

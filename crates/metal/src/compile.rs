@@ -1,4 +1,4 @@
-//! Pipelines, found again by what they are made from: in memory while somebody holds them, and as machine code on disk.
+//! Pipelines, found again by what they are made from: in memory while they are held, and as machine code on disk.
 
 use std::{
     collections::HashMap,

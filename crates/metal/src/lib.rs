@@ -2,7 +2,7 @@
 //! check it.
 //!
 //! A kernel's Metal form is compiled when it is first used. A command list becomes one command buffer, or several if it is long; between two
-//! barriers, which come from what the commands read and write, a device may run them side by side. Completion is told by the command buffers'
+//! barriers, which come from what the commands read and write, a device may run them side by side. Completion is reported by the command buffers'
 //! handlers. Errors of execution, which over the simulator are its findings, are read from the list's completion.
 
 pub mod api;

@@ -91,7 +91,7 @@ impl fmt::Debug for SystemMemory {
 pub struct SimulatorOptions {
     /// The GPU that launches are planned for: its cores. It changes neither the bits nor what is checked.
     pub gpu: Gpu,
-    /// Check every access; otherwise kernels run faster and only their results can tell.
+    /// Check every access; otherwise kernels run faster, and only their results show a fault.
     pub checked: bool,
     /// What becomes of subnormal numbers: Apple's GPUs flush those of f32 and bf16.
     pub subnormals: Subnormals,
@@ -252,7 +252,7 @@ impl Api for Simulated {
         Ok((self.simulator.buffer("buffer", bytes)?, mode))
     }
 
-    /// A copy that lies in its buffer as the memory lies in its pages, so that a kernel which loses its place reads what nobody wrote.
+    /// A copy that lies in its buffer as the memory lies in its pages, so that a kernel which loses its place reads what nothing wrote.
     fn adopt(&self, memory: HostMemory) -> Result<Option<(Self::Buffer, usize)>> {
         const PAGE: usize = 16 << 10;
         let start = memory.bytes().as_ptr().addr() % PAGE;

@@ -52,9 +52,9 @@ impl<A: Api> Staging<'_, A> {
         self.api.scope(|| {
             let mut commands = self.api.command_buffer("staging")?;
             self.encoder.copy(self.api, self.pipelines, &mut commands, from, to, bytes)?;
-            let told = signal.clone();
+            let completed = signal.clone();
             let timed = Timed { activity, bytes: bytes as u64, list: None };
-            self.api.commit(commands, done(self.profile, Some(timed), move |result| told.complete(result)));
+            self.api.commit(commands, done(self.profile, Some(timed), move |result| completed.complete(result)));
             Ok(())
         })?;
         signal.wait()

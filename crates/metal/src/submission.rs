@@ -28,13 +28,13 @@ pub(crate) struct Timed {
 }
 
 /// Passes a command buffer's outcome on, and keeps its time if it is timed while a profile is taken.
-pub(crate) fn done(profile: &Arc<ProfileLog>, timed: Option<Timed>, tell: impl FnOnce(Result<()>) + Send + 'static) -> Done {
+pub(crate) fn done(profile: &Arc<ProfileLog>, timed: Option<Timed>, report: impl FnOnce(Result<()>) + Send + 'static) -> Done {
     let profile = profile.clone();
     Box::new(move |ran| {
         if let (Some(Timed { activity, bytes, list }), Ok(ran)) = (timed, &ran) {
             profile.add(ProfileEvent { activity, start_ns: ran.start, duration_ns: ran.end.saturating_sub(ran.start), bytes, list });
         }
-        tell(ran.map(drop));
+        report(ran.map(drop));
     })
 }
 

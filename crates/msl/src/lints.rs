@@ -1,4 +1,4 @@
-//! What clang accepts and Apple's compiler does not, as far as tokens tell.
+//! What clang accepts and Apple's compiler does not, as far as tokens show.
 
 mod classes;
 mod declarations;

@@ -52,7 +52,7 @@ pub(crate) fn template_parameters(tokens: &Tokens, open: usize) -> Vec<TemplateP
     tokens.split(open + 1, end).into_iter().map(read).collect()
 }
 
-/// A parameter's tokens: attributes, type and name told apart.
+/// A parameter's tokens: attributes, type and name, separated.
 struct Raw<'a> {
     attributes: Vec<Attribute<'a>>,
     /// The indices of the type's tokens.

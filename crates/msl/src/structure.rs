@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn braces_are_told_apart() {
+    fn kinds_of_braces_are_distinguished() {
         assert_eq!(scope_of("namespace a { X x; }", "X"), Scope::Namespace);
         assert_eq!(scope_of("template <typename T, struct S> struct alignas(16) A : B<C> { X x; };", "X"), Scope::Class);
         assert_eq!(scope_of("struct S f(int a) const { X x; }", "X"), Scope::Function);

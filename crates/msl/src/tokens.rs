@@ -32,7 +32,7 @@ pub(crate) struct Tokens {
     lines: LineMap,
 }
 
-/// Operators of two characters. `>>` and `<<` are left apart: template argument lists end with them.
+/// Operators of two characters. `>>` and `<<` are left separate: template argument lists end with them.
 const PAIRS: &[&str] = &["==", "!=", "<=", ">=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "++", "--", "->", "::", "&&", "||", "##"];
 
 impl Tokens {
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn shifts_stay_apart_and_other_pairs_do_not() {
+    fn shifts_stay_separate_and_other_pairs_do_not() {
         assert_eq!(texts("a>>b->c<=d"), ["a", ">", ">", "b", "->", "c", "<=", "d"]);
     }
 

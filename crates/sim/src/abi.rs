@@ -87,7 +87,7 @@ pub(crate) struct Variable {
     pub(crate) address: u64,
 }
 
-/// What the checks tell, numbered from 1.
+/// What the checks report, numbered from 1.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventKind {
@@ -128,7 +128,7 @@ impl EventKind {
     ];
 }
 
-/// See `tell` in `runtime/access.h`.
+/// See `report` in `runtime/access.h`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Event {
@@ -182,7 +182,7 @@ const _: () = {
 pub(crate) struct Record(pub(crate) u64);
 
 impl Record {
-    /// Threadgroups that can be told apart before all cells must be forgotten.
+    /// Threadgroups that can be distinguished before all cells must be forgotten.
     pub(crate) const GROUPS: u64 = 1 << 23;
 
     /// Of a read: other threadgroups read it too.

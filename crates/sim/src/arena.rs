@@ -1,4 +1,4 @@
-//! One reservation of address space in which everything a kernel may touch has a slot of its own, far from all others: an address tells its
+//! One reservation of address space in which everything a kernel may touch has a slot of its own, far from all others: an address identifies its
 //! slot, and the slot its exact bounds.
 
 use std::{
@@ -79,7 +79,7 @@ impl Arena {
             Error::out_of_memory(format!("all {SLOTS} slots of the simulator's memory are in use: free some buffers, or combine small ones"))
         })?;
         let slot = Slot { arena: self.clone(), index, mapped: bytes.next_multiple_of(PAGE).max(PAGE) };
-        // SAFETY: the range lies in this arena's reservation, in a slot nobody else holds.
+        // SAFETY: the range lies in this arena's reservation, in a slot that nothing else holds.
         if unsafe { libc::mprotect(slot.pointer().cast(), slot.mapped, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
             let cause = std::io::Error::last_os_error();
             return Err(Error::out_of_memory(format!("{bytes} bytes for a simulated buffer were rejected: {cause}")));
@@ -119,7 +119,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        // SAFETY: replaces this slot's own pages, which nobody else holds, by reserved ones.
+        // SAFETY: replaces this slot's own pages, which nothing else holds, by reserved ones.
         unsafe { libc::mmap(self.pointer().cast(), self.mapped, libc::PROT_NONE, flags, -1, 0) };
         self.arena.free.lock().unwrap_or_else(PoisonError::into_inner).insert(self.index);
     }

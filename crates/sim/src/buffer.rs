@@ -52,7 +52,7 @@ impl From<u8> for Touched {
 }
 
 impl Buffer {
-    /// Uninitialised memory: checked kernels must not read what nobody wrote.
+    /// Uninitialised memory: checked kernels must not read what nothing wrote.
     pub(crate) fn new(arena: &Arc<Arena>, name: &str, bytes: usize) -> Result<Self> {
         let slot = arena.allocate(bytes)?;
         let state = State { initialised: Some(Initialised::nothing(bytes)), shadow: None, touched: Touched::default() };
@@ -161,7 +161,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Ranges that nobody wrote: neither the host, nor a copy, nor a checked kernel.
+    /// Ranges that nothing wrote: neither the host, nor a copy, nor a checked kernel.
     pub fn unwritten_ranges(&self) -> Vec<Range<usize>> {
         self.lock().initialised.as_ref().map_or_else(Vec::new, Initialised::unset_ranges)
     }

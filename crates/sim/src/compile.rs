@@ -51,7 +51,7 @@ const KERNEL_FLAGS: &[&str] = &[
 ];
 const OPTIMISATION_FLAGS: &[&str] = &["-w", "-fPIC", "-fno-vectorize", "-fno-slp-vectorize", "-O1"];
 /// Instrumentation for the callbacks in `runtime/runtime.cpp`. An array at the end of a structure has its declared length; what gets a pointer to a
-/// private array is inlined where it can be, so that its accesses are checked too; frame pointers let a finding in a called function be told at its caller.
+/// private array is inlined where it can be, so that its accesses are checked too; frame pointers let a finding in a called function name its caller.
 const CHECKED_FLAGS: &[&str] = &[
     "-fsanitize=thread",
     "-mllvm",

@@ -1,4 +1,4 @@
-//! The compiler's messages, told at the user's own lines.
+//! The compiler's messages, reported at the user's own lines.
 
 use std::path::Path;
 
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_in_the_prelude_is_told_where_it_was_led_to() {
+    fn an_error_in_the_prelude_is_reported_at_the_users_line() {
         let text = "/tmp/cache/prelude-12/vector.h:7:3: error: no member 'q'\n\
                     k.metal:12:5: note: in instantiation of member function requested here\n\
                     k.metal:30:1: error: expected ';'\n2 errors generated.\n";

@@ -34,7 +34,7 @@ kinds! {
     WriteToConstant = "write-to-constant";
     /// Two accesses that nothing orders, one of them a write.
     DataRace = "data-race";
-    /// A read of device or threadgroup memory that nobody wrote.
+    /// A read of device or threadgroup memory that nothing wrote.
     UninitialisedRead = "uninitialised-read";
     /// An access at an address its type does not allow.
     MisalignedAccess = "misaligned-access";

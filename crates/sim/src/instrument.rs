@@ -11,8 +11,8 @@ const CHECKS: &str = "
 define internal void @elv.shift.i32(i32 %amount, i32 %most) alwaysinline {
   %wide = sext i32 %amount to i64
   %bad = icmp ugt i32 %amount, %most
-  br i1 %bad, label %tell, label %end
-tell:
+  br i1 %bad, label %report, label %end
+report:
   call void @elv_shift_overflow(i64 %wide)
   br label %end
 end:
@@ -21,8 +21,8 @@ end:
 
 define internal void @elv.shift.i64(i64 %amount, i64 %most) alwaysinline {
   %bad = icmp ugt i64 %amount, %most
-  br i1 %bad, label %tell, label %end
-tell:
+  br i1 %bad, label %report, label %end
+report:
   call void @elv_shift_overflow(i64 %amount)
   br label %end
 end:
@@ -33,8 +33,8 @@ define internal void @elv.aligned(ptr %pointer, i64 %mask) alwaysinline {
   %address = ptrtoint ptr %pointer to i64
   %low = and i64 %address, %mask
   %bad = icmp ne i64 %low, 0
-  br i1 %bad, label %tell, label %end
-tell:
+  br i1 %bad, label %report, label %end
+report:
   call void @elv_misaligned(i64 %address)
   br label %end
 end:
@@ -44,8 +44,8 @@ end:
 define internal void @elv.within(ptr %pointer, i64 %bytes) alwaysinline {
   %left = call i64 @llvm.objectsize.i64.p0(ptr %pointer, i1 false, i1 true, i1 true)
   %bad = icmp ult i64 %left, %bytes
-  br i1 %bad, label %tell, label %end
-tell:
+  br i1 %bad, label %report, label %end
+report:
   call void @elv_beyond_array(i64 %bytes)
   br label %end
 end:

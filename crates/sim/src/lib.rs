@@ -3,7 +3,7 @@
 //! The text of a kernel is lowered by [`elinvar_msl`] to C++ for OpenCL and compiled by clang for the host. Each GPU thread is a fiber; barriers
 //! and simdgroup operations are where threads switch, in an order that a seed decides. Kernels compiled with
 //! [`CompileOptions::checked`] call back at every access: exact bounds, initialisation, and what orders it after the accesses of other threads.
-//! What is found is told with file and line, thread and threadgroup, buffer and offset ([`Finding`]). A kernel that faults or never ends is a
+//! What is found is reported with file and line, thread and threadgroup, buffer and offset ([`Finding`]). A kernel that faults or never ends is a
 //! finding too; the process goes on.
 //!
 //! ```no_run

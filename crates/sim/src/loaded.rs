@@ -50,7 +50,7 @@ impl Loaded {
         self.image.get().map_or(0..0, |image| image.range.clone())
     }
 
-    /// The initialisers that nobody has run yet; whoever takes them runs them before letting go.
+    /// The initialisers that have not run yet; the thread that takes them runs them before it releases the lock.
     pub(crate) fn initialisers(&self) -> Option<MutexGuard<'_, Vec<Entry>>> {
         self.image.get().map(|image| image.initialisers.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -134,7 +134,7 @@ impl Queue {
         self.submit_then(commands, |_| {})
     }
 
-    /// The same; `handler` is called on the queue's thread once they have completed, before anyone who waits learns of it.
+    /// The same; `handler` is called on the queue's thread once they have completed, before waiting threads return.
     pub fn submit_then(&self, commands: CommandBuffer, handler: impl FnOnce(Result<Arc<Report>>) + Send + 'static) -> Completion {
         let completion = Completion(Arc::new((Mutex::new(State { handler: Some(Box::new(handler)), result: None }), Condvar::new())));
         let sent = self.submit.as_ref().map(|submit| submit.send((commands, completion.clone())));
@@ -150,7 +150,7 @@ impl Drop for Queue {
         self.submit = None;
         // A handler may have held the last reference: then this is the queue's own thread, which ends by itself.
         if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id()) {
-            // A panic there has been printed, and waiting completions were told.
+            // A panic there has been printed, and waiting completions got an error.
             let _ = thread.join();
         }
     }
@@ -176,7 +176,7 @@ fn serve(device: &Arc<Device>, submitted: &Receiver<(CommandBuffer, Completion)>
     }
 }
 
-/// Tells those who wait if the queue's thread unwinds.
+/// Fails waiting completions if the queue's thread unwinds.
 struct Abandoned<'a>(&'a Completion);
 
 impl Drop for Abandoned<'_> {

@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn initialised_ranges_are_told_to_the_byte() {
+    fn initialised_ranges_are_exact_to_the_byte() {
         let mut map = Initialised::nothing(100);
         map.set(3..40, true);
         map.set(41..99, true);

@@ -138,7 +138,7 @@ impl Device {
     pub(crate) fn sequence(&self, groups: u64) -> Result<u64> {
         if groups >= Record::GROUPS {
             return Err(Error::unsupported(format!(
-                "{groups} threadgroups in one checked dispatch; at most {} can be told apart: check a smaller grid",
+                "{groups} threadgroups in one checked dispatch; at most {} can be distinguished: check a smaller grid",
                 Record::GROUPS - 1
             )));
         }

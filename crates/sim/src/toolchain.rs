@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compiler_that_is_not_there_is_told_with_advice() {
+    fn a_missing_compiler_is_reported_with_advice() {
         let error = Toolchain::probe(vec!["/nonexistent/clang".to_owned()]).map_err(|found| unavailable(&found)).unwrap_err();
         assert!(error.is_device_unavailable());
         let message = error.to_string();

@@ -15,13 +15,13 @@ use crate::{model::ModelArgs, output::print_line, sampling::SamplingArgs};
 /// Arguments of `elinvar chat`.
 #[derive(Debug, Args)]
 pub(crate) struct ChatArgs {
-    /// What the system tells the model first
+    /// Start the conversation with this system message
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
-    /// Chat template (Jinja) in place of the model's
+    /// Use this chat template (Jinja) instead of the model's
     #[arg(long, value_name = "FILE")]
     template: Option<PathBuf>,
-    /// Tokens of an answer at most
+    /// Generate at most this many tokens per answer
     #[arg(short = 'n', long, default_value_t = 512)]
     max_tokens: usize,
     /// Print no statistics
@@ -33,7 +33,7 @@ pub(crate) struct ChatArgs {
     model: ModelArgs,
 }
 
-/// Context of a conversation unless told otherwise.
+/// Context of a conversation unless it is given.
 const CONTEXT: usize = 4096;
 
 pub(crate) fn run(args: &ChatArgs) -> Result<()> {
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &ChatArgs) -> Result<()> {
     begin(&mut chat);
     let talking = stdin().is_terminal();
     if talking {
-        eprintln!("Type a message; /clear begins anew, /exit or Ctrl-D ends.");
+        eprintln!("Type a message; /clear starts again, /exit or Ctrl-D ends.");
     }
     loop {
         if talking {

@@ -22,10 +22,10 @@ pub(crate) struct DoctorArgs {
     /// Run every conformance case, also on the simulator, where it takes minutes
     #[arg(long, conflicts_with = "quick")]
     full: bool,
-    /// Run only as many conformance cases as use each kernel once, on every device
+    /// Run only enough conformance cases to use each kernel once, on every device
     #[arg(long)]
     quick: bool,
-    /// Try only this device, as `--device` of other commands names it
+    /// Try only this device, named as for --device of other commands
     #[arg(long)]
     device: Option<BackendType>,
 }
@@ -151,7 +151,7 @@ fn bytes_in(folder: &Path) -> u64 {
     entries.filter_map(bytes).sum()
 }
 
-/// A line, where somebody looks on, that says how many are done.
+/// A progress line, on a terminal, with how many are done.
 fn progress(done: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{pos} of {len} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
     let progress = ProgressBar::new(0).with_style(style).with_message(done);

@@ -25,10 +25,10 @@ use elinvar::{
 pub(crate) struct EmitArgs {
     /// Program, as text or binary
     file: PathBuf,
-    /// Form to write
+    /// Write this form
     #[arg(long, value_enum)]
     to: Form,
-    /// File to write [default: standard output]
+    /// Write to this file [default: standard output]
     #[arg(long)]
     out: Option<PathBuf>,
 }
@@ -39,11 +39,11 @@ enum Form {
     /// Metal Shading Language
     #[value(alias = "msl")]
     Metal,
-    /// CUDA C++, as NVRTC gets it
+    /// CUDA C++, as passed to NVRTC
     Cuda,
-    /// The text form, in its one layout; comments are lost
+    /// Atlas text, in canonical layout, without comments
     Text,
-    /// The binary form
+    /// Atlas binary
     Binary,
 }
 

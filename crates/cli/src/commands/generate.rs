@@ -20,12 +20,12 @@ use crate::{
 /// Arguments of `elinvar generate`.
 #[derive(Debug, Args)]
 pub(crate) struct GenerateArgs {
-    /// The text to continue; '-' reads it from standard input. Left out: the model begins by itself
+    /// Text to continue; '-' reads standard input; without it the model begins by itself
     prompt: Option<String>,
-    /// Read the text to continue from a file
+    /// Continue the text in this file
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     prompt_file: Option<PathBuf>,
-    /// Tokens to generate at most
+    /// Generate at most this many tokens
     #[arg(short = 'n', long, default_value_t = 200)]
     max_tokens: usize,
     /// Stop before this text; repeat for more

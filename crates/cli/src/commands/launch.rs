@@ -35,7 +35,7 @@ use crate::{
 pub(crate) struct LaunchArgs {
     #[command(flatten)]
     kernel: KernelArgs,
-    /// Launches to time, after the one whose results are saved; they go on with its buffers
+    /// Time this many more launches, after the one whose results are saved, on the same buffers
     #[arg(long, default_value_t = 0, value_name = "COUNT")]
     repeat: usize,
     /// Print JSON
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &LaunchArgs) -> Result<bool> {
     Ok(as_expected)
 }
 
-/// A simulated kernel is native code of somebody's.
+/// A simulated kernel is someone else's native code.
 #[cfg(target_os = "linux")]
 fn contained(args: &LaunchArgs, trace: Option<&Path>) -> Result<bool> {
     const SAVED: u8 = 0;

@@ -8,10 +8,10 @@ use crate::{model::ModelArgs, tensors};
 /// Arguments of `elinvar logits`.
 #[derive(Debug, Args)]
 pub(crate) struct LogitsArgs {
-    /// Token ids, separated by commas
+    /// Compute the logits of these token ids, separated by commas
     #[arg(long, value_delimiter = ',', required = true, value_name = "IDS")]
     tokens: Vec<u32>,
-    /// Safetensors file to write `logits` [tokens, vocabulary] to, f32
+    /// Write `logits`, f32 [tokens, vocabulary], to this safetensors file
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]

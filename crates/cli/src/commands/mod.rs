@@ -29,24 +29,24 @@ pub(crate) struct Args {
 enum Command {
     /// Continue a text
     Generate(generate::GenerateArgs),
-    /// Talk with a model that has a chat template
+    /// Chat with a model that has a chat template
     Chat(chat::ChatArgs),
     /// Run a Metal kernel on the simulator and report its faults
     #[cfg(target_os = "linux")]
     Check(Box<check::CheckArgs>),
-    /// Measure operators and decoding
+    /// Benchmark operators and decoding
     Bench(bench::BenchArgs),
-    /// Report what is here, compile every kernel for each device and try it: one page to paste into a report
+    /// Report what this machine has, compile every kernel for each device and run it: one page for a report
     Doctor(doctor::DoctorArgs),
     /// Write an Atlas program in another form: Metal, CUDA, its text or its binary
     Emit(emit::EmitArgs),
     /// Run an Atlas program on a device
     Run(Box<run::RunArgs>),
-    /// List the devices of this build and what they are
+    /// List the devices of this build and their properties
     Devices(devices::DevicesArgs),
     /// Run a Metal kernel on a device
     Launch(Box<launch::LaunchArgs>),
-    /// Write the logits of given tokens to a file
+    /// Write the logits of the given tokens to a file
     Logits(logits::LogitsArgs),
     /// Run one operator on tensors from a file, or list the operators
     Op(op::OpArgs),

@@ -16,22 +16,22 @@ use crate::{args::ComputeArgs, tensors};
 /// Arguments of `elinvar op`.
 #[derive(Debug, Args)]
 pub(crate) struct OpArgs {
-    /// The operator, as `--list` names it
+    /// Run this operator, as `--list` names it
     #[arg(required_unless_present = "list")]
     name: Option<String>,
     /// List every operator with its inputs, outputs, data types and attributes
     #[arg(long, conflicts_with_all = ["name", "input", "output", "attr"])]
     list: bool,
-    /// With --list: print JSON
+    /// Print JSON, with --list
     #[arg(long, requires = "list")]
     json: bool,
-    /// Safetensors file with the inputs by name (an operator without inputs needs none)
+    /// Read the inputs by name from this safetensors file; an operator without inputs needs none
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// Safetensors file to write the outputs to, by name
+    /// Write the outputs by name to this safetensors file
     #[arg(long, value_name = "FILE", required_unless_present = "list")]
     output: Option<PathBuf>,
-    /// An attribute; repeat for more. Lists are written 1,2,3
+    /// Set an attribute; lists are written 1,2,3; repeat for more
     #[arg(long, value_name = "NAME=VALUE")]
     attr: Vec<String>,
     #[command(flatten)]

@@ -30,43 +30,43 @@ const BLOCK: [u32; 3] = [256, 1, 1];
 pub(crate) struct RunArgs {
     /// Program, as text or binary
     file: PathBuf,
-    /// Blocks, as X, X,Y or X,Y,Z
+    /// Launch this many blocks: X, X,Y or X,Y,Z
     #[arg(long, value_name = "EXTENT", default_value = "1", conflicts_with = "threads")]
     grid: ExtentArgument,
-    /// As many blocks as have at least so many threads, as X, X,Y or X,Y,Z: blocks of a program are always whole
+    /// Launch this many threads, rounded up to whole blocks, instead of --grid: X, X,Y or X,Y,Z
     #[arg(long, value_name = "EXTENT", alias = "linear")]
     threads: Option<ExtentArgument>,
-    /// Threads of a block, as X, X,Y or X,Y,Z [default: what the program is written for, or 256]
+    /// Use this many threads per block: X, X,Y or X,Y,Z [default: what the program demands, or 256]
     #[arg(long, value_name = "EXTENT")]
     block: Option<ExtentArgument>,
-    /// Bytes of the shared array that has no length of its own
+    /// Give the shared array without a length this many bytes
     #[arg(long, value_name = "BYTES", default_value_t = 0, hide_default_value = true)]
     shared_memory: u32,
-    /// A buffer: NAME=TYPE:COUNT (seeded random numbers), NAME=TYPE:COUNT:VALUE or NAME=FILE#TENSOR of a safetensors file; repeat for more
+    /// Bind a buffer: NAME=TYPE:COUNT (seeded random numbers), NAME=TYPE:COUNT:VALUE or NAME=FILE#TENSOR of a safetensors file; repeat for more
     #[arg(long, value_name = "NAME=CONTENTS")]
     buffer: Vec<BufferArgument>,
-    /// A scalar, of the type that the program declares; repeat for more
+    /// Pass a scalar of the type that the program declares; repeat for more
     #[arg(long, value_name = "NAME=VALUE")]
     scalar: Vec<ConstantArgument>,
-    /// Seed of random buffers
+    /// Seed the random buffers
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Elements to print of each buffer that the program writes
+    /// Print this many elements of each buffer that the program writes
     #[arg(long, default_value_t = 8, value_name = "COUNT")]
     print: usize,
     /// Write all buffers to a safetensors file
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
-    /// Write a buffer as a picture: BUFFER=WIDTHxHEIGHT:FILE; three u8 for each point are its colour, one is its grey; other types are scaled; repeat for more
+    /// Write a buffer as a PNG image: BUFFER=WIDTHxHEIGHT:FILE; three u8 per pixel are RGB, one is grey, other types are scaled; repeat for more
     #[arg(long, value_name = "PICTURE")]
     png: Vec<PictureArgument>,
-    /// Steps that the loops of a thread may take before the launch is stopped [default: 268435456]
+    /// Stop the launch after this many loop steps of a thread [default: 268435456]
     #[arg(long, value_name = "COUNT")]
     steps: Option<u32>,
-    /// Grant the program 'bounds unchecked': for programs that you trust
+    /// Allow 'bounds unchecked', for programs that you trust
     #[arg(long)]
     unchecked: bool,
-    /// Launches to time, after the one whose results are saved; they go on with its buffers
+    /// Time this many more launches, after the one whose results are saved, on the same buffers
     #[arg(long, default_value_t = 0, value_name = "COUNT")]
     repeat: usize,
     #[command(flatten)]

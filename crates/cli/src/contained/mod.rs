@@ -89,7 +89,7 @@ fn child(mut parent: Parent, parent_id: u32, work: impl FnOnce(&mut Parent) -> R
     fn denied(call: c_int) {
         if let Some(reports) = REPORTS.get() {
             let bytes = Message::denied(call);
-            // SAFETY: writes those bytes; if nobody reads them any more, that changes nothing.
+            // SAFETY: writes those bytes; if nothing reads them any more, that changes nothing.
             unsafe { libc::write(*reports, bytes.as_ptr().cast(), bytes.len()) };
         }
     }
@@ -176,7 +176,7 @@ impl Process {
     /// Ends the process, if it has not ended yet, with all it has started.
     fn end(self) -> ExitStatus {
         let mut status = 0;
-        // SAFETY: a child of this process that nobody else waits for.
+        // SAFETY: a child of this process that nothing else waits for.
         unsafe {
             libc::kill(-self.0, libc::SIGKILL);
             libc::kill(self.0, libc::SIGKILL);

@@ -46,7 +46,7 @@ pub(crate) fn median_seconds(executor: &Executor, recording: &Recording, count: 
     profiled(profiler, "repeated", || (0..count).map(replay).collect()).map(|seconds| Some(median(seconds)))
 }
 
-/// That median for a reader, after what else is told of the launch.
+/// That median for a reader, after the rest of the launch's report.
 pub(crate) fn shown_median(seconds: Option<f64>, count: usize) -> String {
     seconds.map_or(String::new(), |s| format!(", {:.1} µs a launch with its wait (median of {count})", s * 1e6))
 }

@@ -23,56 +23,56 @@ pub(crate) use picture::PictureArgument;
 pub(crate) struct KernelArgs {
     /// Metal source
     pub(crate) file: PathBuf,
-    /// Kernel to run, by its host name [default: the only one of the file]
+    /// Run the kernel of this host name [default: the only one of the file]
     #[arg(long, value_name = "NAME")]
     pub(crate) kernel: Option<String>,
-    /// Threadgroups, as X, X,Y or X,Y,Z
+    /// Launch this many threadgroups: X, X,Y or X,Y,Z
     #[arg(long, value_name = "EXTENT", default_value = "1", conflicts_with = "threads")]
     pub(crate) grid: ExtentArgument,
-    /// Exactly so many threads in place of --grid, as X, X,Y or X,Y,Z: the last threadgroup along an axis is smaller where they do not divide
+    /// Launch exactly this many threads instead of --grid: X, X,Y or X,Y,Z; the last threadgroup along an axis may be smaller
     #[arg(long, value_name = "EXTENT")]
     pub(crate) threads: Option<ExtentArgument>,
-    /// Threads of a threadgroup, as X, X,Y or X,Y,Z
+    /// Use this many threads per threadgroup: X, X,Y or X,Y,Z
     #[arg(long, value_name = "EXTENT", default_value = "32")]
     pub(crate) threadgroup: ExtentArgument,
-    /// A buffer, by its name in the kernel's signature: NAME=TYPE:COUNT (seeded random numbers), NAME=TYPE:COUNT:VALUE or NAME=FILE#TENSOR of a
+    /// Bind a buffer by its name in the kernel's signature: NAME=TYPE:COUNT (seeded random numbers), NAME=TYPE:COUNT:VALUE or NAME=FILE#TENSOR of a
     /// safetensors file; repeat for more
     #[arg(long, value_name = "NAME=CONTENTS")]
     pub(crate) buffer: Vec<BufferArgument>,
-    /// Bytes of a constant: NAME=TYPE:VALUE, or comma-separated values for a struct or an array of one type
+    /// Set the bytes of a constant: NAME=TYPE:VALUE, or comma-separated values for a struct or an array of one type
     #[arg(long, value_name = "NAME=TYPE:VALUE")]
     pub(crate) value: Vec<ValueArgument>,
-    /// Bytes of a threadgroup argument
+    /// Set the bytes of a threadgroup argument
     #[arg(long, value_name = "NAME=BYTES")]
     pub(crate) threadgroup_memory: Vec<SizeArgument>,
-    /// Value of a function constant, by name or index
+    /// Set a function constant, by name or index
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) constant: Vec<ConstantArgument>,
-    /// Seed of random buffers, and of the first schedule of a check
+    /// Seed the random buffers, and the first schedule of a check
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
-    /// Folder where included files are looked for; repeat for more
+    /// Look for included files in this folder; repeat for more
     #[arg(short = 'I', long, value_name = "FOLDER")]
     pub(crate) include: Vec<PathBuf>,
-    /// NAME or NAME=VALUE for the preprocessor; repeat for more
+    /// Define NAME or NAME=VALUE for the preprocessor; repeat for more
     #[arg(short = 'D', long, value_name = "NAME")]
     pub(crate) define: Vec<String>,
-    /// Version of Metal that the text is compiled as, the value of __METAL_VERSION__: 310 is Metal 3.1. Its rules judge the text
+    /// Compile and check as this version of Metal, the value of __METAL_VERSION__: 310 is Metal 3.1
     #[arg(long, default_value_t = METAL_VERSION)]
     pub(crate) metal_version: u32,
-    /// Run it on the simulator though Apple's compiler would reject it
+    /// Run on the simulator even if Apple's compiler would reject the text
     #[arg(long)]
     pub(crate) run_anyway: bool,
-    /// Let products and sums be contracted, as Metal's fast math does
+    /// Contract products and sums, as Metal's fast math does
     #[arg(long)]
     pub(crate) fast_math: bool,
-    /// What a buffer must hold after each run: NAME=FILE#TENSOR of a safetensors file, or NAME=TYPE:COUNT:VALUE; repeat for more
+    /// Require this content of a buffer after each run: NAME=FILE#TENSOR of a safetensors file, or NAME=TYPE:COUNT:VALUE; repeat for more
     #[arg(long, value_name = "NAME=CONTENTS")]
     pub(crate) expect: Vec<BufferArgument>,
-    /// How far an element may be from what is expected: so much, or so much of it if it is larger than 1 [default: the bits must be the same]
+    /// Accept this difference from an expected element, relative to it if it is larger than 1 [default: the bits must be the same]
     #[arg(long, value_name = "NUMBER", requires = "expect")]
     pub(crate) tolerance: Option<f64>,
-    /// Safetensors file to write the buffers to, as they are left
+    /// Write the buffers after the run to this safetensors file
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
 }

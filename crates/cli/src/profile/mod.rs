@@ -20,7 +20,7 @@ use crate::{measure::memory_bandwidth, tensors};
 /// Whether a profile is taken.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ProfileArgs {
-    /// Time what the device does: a table on standard error, and a timeline in FOLDER/trace.json for chrome://tracing and ui.perfetto.dev
+    /// Profile the device: a table on standard error, and a timeline in FOLDER/trace.json for chrome://tracing and ui.perfetto.dev
     #[arg(long, value_name = "FOLDER")]
     profile: Option<PathBuf>,
 }

@@ -81,7 +81,7 @@ fn a_buffer_is_drawn() {
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn faulty_programs_are_reported() {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wrong.atlas");
     fs::write(&file, "atlas 1\nprogram wrong\nkernel\n  i = position.w\nend\n").unwrap();
     let (code, _, err) = elinvar(&["run", file.to_str().unwrap()]);

@@ -55,7 +55,7 @@ fn function_constants_templates_and_threadgroup_memory_are_given_by_name() {
 }
 
 #[test]
-fn findings_are_told_with_their_line_and_exit_code_one() {
+fn findings_are_reported_with_their_line_and_exit_code_one() {
     let arguments = ["--kernel", "beyond", "--threadgroup", "64", "--buffer", "x=f32:64", "--buffer", "out=f32:64"];
     let (code, out, _) = check(&with(&arguments, &[]));
     let line =
@@ -91,8 +91,8 @@ fn a_buffer_is_compared_with_what_is_expected() {
     let (same, other) = (format!("out={}#out", file.to_str().unwrap()), format!("out={}#x", file.to_str().unwrap()));
     assert_eq!(check(&with(SCALE, &["--seeds", "2", "--expect", &same])).0, 0);
     let (code, out, _) = check(&with(SCALE, &["--seeds", "2", "--expect", &other]));
-    let told = "unexpected-output: `out` holds 3.0 at offset 0, where 1.5 is expected [250 elements] (seed 0)\n";
-    assert!(code == 1 && out.starts_with(told) && out.ends_with("2 schedules, 1 findings\n"), "{out}");
+    let expected = "unexpected-output: `out` holds 3.0 at offset 0, where 1.5 is expected [250 elements] (seed 0)\n";
+    assert!(code == 1 && out.starts_with(expected) && out.ends_with("2 schedules, 1 findings\n"), "{out}");
     let (code, out, _) = check(&with(SCALE, &["--expect", "out=f32:250:3.01", "--json"]));
     let finding = &serde_json::from_str::<Value>(&out).unwrap()["findings"][0];
     assert_eq!((code, &finding["kind"], &finding["buffer"]), (1, &"unexpected-output".into(), &"out".into()));
@@ -128,7 +128,7 @@ fn a_kernel_without_a_bounds_check_runs_over_exactly_the_threads_asked_for() {
 }
 
 #[test]
-fn the_race_of_the_readme_is_told() {
+fn the_race_of_the_readme_is_reported() {
     let shape = [
         "--grid",
         "4",
@@ -178,7 +178,7 @@ fn what_cannot_be_checked_is_one_line_and_exit_code_two() {
 }
 
 #[test]
-fn what_apples_compiler_would_reject_is_told() {
+fn what_apples_compiler_would_reject_is_reported() {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unqualified.metal");
     fs::write(&file, "#include <metal_stdlib>\nusing namespace metal;\nkernel void k(device float* x [[buffer(0)]]) {\n    float* y = &x[0];\n    y[0] = double(1);\n}\n").unwrap();
     let run = [file.to_str().unwrap(), "--threadgroup", "1", "--buffer", "x=f32:1"];
@@ -201,7 +201,7 @@ fn many_errors_are_cut_short_in_the_order_of_their_lines() {
 }
 
 #[test]
-fn a_kernel_that_never_ends_is_told() {
+fn a_kernel_that_never_ends_is_reported() {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("endless.metal");
     fs::write(&file, "#include <metal_stdlib>\nusing namespace metal;\nkernel void k(device uint* x [[buffer(0)]]) {\n    while (x[0] < 7) {}\n}\n")
         .unwrap();
@@ -210,7 +210,7 @@ fn a_kernel_that_never_ends_is_told() {
 }
 
 #[test]
-fn a_missing_compiler_is_told_with_advice() {
+fn a_missing_compiler_is_reported_with_advice() {
     let output = Command::new(env!("CARGO_BIN_EXE_elinvar"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .args(["check", FILE, "--compile-only"])

@@ -1,4 +1,4 @@
-//! Kernels that do what no Metal kernel can end with a message, and harm nobody.
+//! Kernels that do what no Metal kernel can end with a message, and harm nothing.
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 

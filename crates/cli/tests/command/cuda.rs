@@ -1,4 +1,4 @@
-//! What a user is told of a CUDA device that cannot be used, by a driver and a compiler library that are not real.
+//! What the command reports of a CUDA device that cannot be used, with a fake driver and a fake compiler library.
 
 #![cfg(all(target_os = "linux", feature = "embedded-model"))]
 
@@ -91,11 +91,11 @@ fn a_model_that_does_not_fit_is_rejected_or_computed_on_the_cpu() {
 }
 
 #[test]
-fn a_device_that_disappears_is_told_once_and_plainly() {
+fn a_device_that_disappears_is_reported_once_in_one_line() {
     for result in [46, 100, 101, 719, 999] {
         let (code, out, err) = elinvar(&format!("allocate={result}"), &["generate", "--device", "cuda", "-n", "2"]);
-        let told = "nothing on it can be used any more: start a new process, or use another device";
-        assert!(code == 2 && out.is_empty() && err.contains("the GPU failed") && err.contains(told), "{result}: {err}");
+        let expected = "nothing on it can be used any more: start a new process, or use another device";
+        assert!(code == 2 && out.is_empty() && err.contains("the GPU failed") && err.contains(expected), "{result}: {err}");
         assert!(err.trim_end().lines().count() == 1 && !err.contains("panicked"), "{result}: {err}");
     }
 }

@@ -36,12 +36,12 @@ fn launch(device: &str, arguments: &[&str]) -> (i32, String, String) {
 }
 
 #[test]
-fn a_kernel_s_results_are_saved_and_its_time_told() {
+fn a_kernel_s_results_are_saved_and_its_time_reported() {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("launched.safetensors");
     let (code, out, err) = launch("metal-sim", &[SCALE, &["--save", file.to_str().unwrap(), "--repeat", "3", "--json"]].concat());
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
-    let told: serde_json::Value = serde_json::from_str(&out).unwrap();
-    assert!(told["kernel"] == "scale" && told["seconds"].as_f64().unwrap() > 0.0, "{out}");
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert!(report["kernel"] == "scale" && report["seconds"].as_f64().unwrap() > 0.0, "{out}");
     let bytes = fs::read(&file).unwrap();
     let saved = SafeTensors::deserialize(&bytes).unwrap();
     let out = saved.tensor("out").unwrap();
@@ -82,7 +82,7 @@ fn the_sample_kernels_compute_what_they_should() {
 }
 
 #[test]
-fn what_cannot_be_launched_is_told() {
+fn invalid_launches_are_rejected() {
     let (code, _, err) = launch("cpu", SCALE);
     assert!(code == 2 && err.contains("metal-sim"), "{err}");
     let (code, _, err) = launch("metal-sim", &SCALE[..11]);

@@ -79,7 +79,7 @@ fn a_folder_that_cannot_be_written_is_an_error_before_the_run() {
     fs::write(&file, "").unwrap();
     for arguments in [GENERATE, RUN, &[LAUNCH, SIMULATED].concat(), DECODE, &["bench", "ops"], &["bench", "table"]] {
         let (code, out, err) = elinvar(&[arguments, &["--profile", file.to_str().unwrap()]].concat());
-        let told = format!("error: --profile: cannot write {}: ", file.display());
-        assert!(code == 2 && out.is_empty() && err.starts_with(&told) && err.lines().count() == 1, "{arguments:?}: {err}");
+        let expected = format!("error: --profile: cannot write {}: ", file.display());
+        assert!(code == 2 && out.is_empty() && err.starts_with(&expected) && err.lines().count() == 1, "{arguments:?}: {err}");
     }
 }

@@ -12,7 +12,7 @@ use std::{
     sync::Mutex,
 };
 
-fn told(key: &str, otherwise: u64) -> u64 {
+fn setting(key: &str, otherwise: u64) -> u64 {
     let text = env::var("FAKE_CUDA").unwrap_or_default();
     text.split_once('=').filter(|(name, _)| *name == key).and_then(|(_, number)| number.parse().ok()).unwrap_or(otherwise)
 }
@@ -38,9 +38,9 @@ macro_rules! functions {
 }
 
 functions! {
-    cuDriverGetVersion(version: *mut c_int) => give(version, told("version", 13000) as c_int);
-    cuInit(_flags: c_uint) => told("init", 0) as c_int;
-    cuDeviceGetCount(count: *mut c_int) => give(count, told("devices", 1) as c_int);
+    cuDriverGetVersion(version: *mut c_int) => give(version, setting("version", 13000) as c_int);
+    cuInit(_flags: c_uint) => setting("init", 0) as c_int;
+    cuDeviceGetCount(count: *mut c_int) => give(count, setting("devices", 1) as c_int);
     cuGetErrorString(_result: c_int, text: *mut *const c_char) => give(text, c"said by the fake".as_ptr());
     cuGetErrorName(_result: c_int, text: *mut *const c_char) => give(text, c"FAKE".as_ptr());
     cuDeviceGet(device: *mut c_int, ordinal: c_int) => give(device, ordinal);
@@ -57,12 +57,12 @@ functions! {
     cuStreamCreate(stream: *mut *mut c_void, _flags: c_uint) => give(stream, ptr::dangling_mut());
     cuStreamDestroy_v2(_stream: *mut c_void) => 0;
     cuStreamSynchronize(_stream: *mut c_void) => 0;
-    cuMemGetInfo_v2(free: *mut usize, total: *mut usize) => give(free, told("free", 1 << 36) as usize) + give(total, 1 << 36);
-    cuMemAllocAsync(memory: *mut u64, _bytes: usize, _stream: *mut c_void) => give(memory, 256) + told("allocate", 999) as c_int;
+    cuMemGetInfo_v2(free: *mut usize, total: *mut usize) => give(free, setting("free", 1 << 36) as usize) + give(total, 1 << 36);
+    cuMemAllocAsync(memory: *mut u64, _bytes: usize, _stream: *mut c_void) => give(memory, 256) + setting("allocate", 999) as c_int;
     cuMemFreeAsync(_memory: u64, _stream: *mut c_void) => 0;
     cuMemHostAlloc(memory: *mut *mut c_void, bytes: usize, _flags: c_uint) => {
         give(memory, vec![0u64; bytes / 8 + 1].leak().as_mut_ptr().cast());
-        told("allocate", 999) as c_int
+        setting("allocate", 999) as c_int
     };
     cuDeviceGetMemPool(pool: *mut *mut c_void, _device: c_int) => give(pool, ptr::dangling_mut());
     cuMemPoolTrimTo(_pool: *mut c_void, _bytes: usize) => 0;
@@ -100,7 +100,7 @@ functions! {
 
     nvrtcVersion(major: *mut c_int, minor: *mut c_int) => give(major, 13) + give(minor, 0);
     nvrtcGetNumSupportedArchs(count: *mut c_int) => give(count, 1);
-    nvrtcGetSupportedArchs(architectures: *mut c_int) => give(architectures, told("architecture", 90) as c_int);
+    nvrtcGetSupportedArchs(architectures: *mut c_int) => give(architectures, setting("architecture", 90) as c_int);
     nvrtcCreateProgram(program: *mut *mut c_void) => give(program, ptr::dangling_mut());
     nvrtcCompileProgram() => 0;
     nvrtcDestroyProgram() => 0;
@@ -115,7 +115,7 @@ functions! {
     };
     cuptiActivityEnable(kind: c_int) => {
         STATE.lock().unwrap().enabled.push(kind as u32);
-        told("cupti", 0) as c_int
+        setting("cupti", 0) as c_int
     };
     cuptiActivityDisable(kind: c_int) => {
         STATE.lock().unwrap().enabled.retain(|enabled| *enabled != kind as u32);

@@ -181,7 +181,7 @@ fn a_position_outside_the_cache_is_an_error_and_writes_nothing() {
     encode(&plan, &bindings, &[], &device, &mut list, |bytes| device.allocate(bytes)).unwrap();
     assert!(device.submit(&list.finish()).unwrap().wait().is_err());
     let mut after = vec![0; 32];
-    // A device may tell of the failure once more.
+    // A device may report the failure once more.
     device.read(&buffer, 0, &mut after).or_else(|_| device.read(&buffer, 0, &mut after)).unwrap();
     assert_eq!(after, cache.bytes());
 }

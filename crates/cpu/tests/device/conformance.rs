@@ -90,7 +90,7 @@ impl Backend for Late {
 }
 
 #[test]
-fn what_does_not_compile_is_told_also_by_devices_that_only_begin() {
+fn compile_errors_are_reported_by_devices_that_compile_later_too() {
     let chosen: Vec<_> = conformance::cases().into_iter().filter(|case| case.name().starts_with("Softmax")).collect();
     let outcome = |succeeds| {
         let (kernels, rejected) = conformance::compile(&chosen, &Device::new(Late(NullBackend::new(), succeeds)), |_, _| {});

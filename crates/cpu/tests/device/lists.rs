@@ -98,7 +98,7 @@ fn a_failing_or_panicking_kernel_is_an_error_and_the_device_goes_on() {
     drop(device.submit(&panicking).unwrap());
     device.write(&buffer, 0, &2f32.to_ne_bytes()).unwrap();
     let mut bytes = [0; 4];
-    assert!(device.read(&buffer, 0, &mut bytes).unwrap_err().is_device_lost(), "a failure nobody waited for is told by what reads next");
+    assert!(device.read(&buffer, 0, &mut bytes).unwrap_err().is_device_lost(), "the next read reports a failure that nothing waited for");
     assert_eq!(read(&device, &buffer), [2.0], "a write takes effect whatever failed before");
     let good = list(&device, "add_one", ADD_ONE, &buffer);
     device.submit(&good).unwrap().wait().unwrap();

@@ -22,7 +22,7 @@ impl Executor {
         Self::best().map(|(best, _)| best)
     }
 
-    /// As [`Executor::new_auto`], but where a device that nobody named has not `bytes` of memory free, the CPU. And what the user should see: why that
+    /// As [`Executor::new_auto`], but the CPU where a device that was not named has less than `bytes` free. And what the user should see: why that
     /// GPU, or one that is here and does not open, is not used.
     ///
     /// ```

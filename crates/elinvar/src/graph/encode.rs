@@ -12,7 +12,7 @@ use super::{
 };
 use crate::executor::byte_size;
 
-/// The commands of a graph. `memories` has what is given and what somebody wants; other values share memory as soon as nothing needs one any more.
+/// The commands of a graph. `memories` has what is given and what is wanted; other values share memory as soon as nothing needs one any more.
 ///
 /// # Errors
 /// Out of memory, or a kernel that does not compile.

@@ -37,7 +37,7 @@ fn accept(graph: &mut Graph, Proposal { operator, inputs, outputs }: Proposal) -
     // What the operator does not take is not what it stands for.
     let Ok(Some(definition)) = operator.stands_for(&infos) else { return false };
     let Some(found) = Found::new(graph, &definition, &inputs, &outputs) else { return false };
-    // What an input holds afterwards takes its place; nobody may look for what it held before.
+    // What an input holds afterwards takes its place; nothing may read what it held before.
     let mut renamed = Vec::new();
     for (input, operand) in &definition.updated {
         let (Some(given), Some(value)) = (inputs[*input], found.value(graph, operand.source)) else { return false };

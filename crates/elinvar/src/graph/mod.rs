@@ -2,7 +2,7 @@
 //!
 //! A [`Recorder`] writes nodes down. When it ends, passes change the graph: [`matching`] puts fused operators in place of those they stand for, [`elements`]
 //! makes one program of operators on elements that follow each other. [`encode`] gives values their memory and makes the commands. What was asked for
-//! is done, also where nobody looks at the result.
+//! is done, also where nothing reads the result.
 
 mod element;
 mod elements;

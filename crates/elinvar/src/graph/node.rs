@@ -86,7 +86,7 @@ impl Node {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Graph {
     pub(super) nodes: Vec<Node>,
-    /// Of each value whether somebody wants it when the graph has run. Given memory is always wanted.
+    /// Of each value whether it is wanted when the graph has run. Given memory is always wanted.
     pub(super) wanted: Vec<bool>,
     /// Of each value the node whose result it is, and which of its outputs.
     producers: Vec<Option<(usize, usize)>>,

@@ -46,7 +46,7 @@ impl Recorder {
         &self.executor
     }
 
-    /// Ends it: what was recorded can be replayed. Results that somebody holds get their memory.
+    /// Ends it: what was recorded can be replayed. Results that are still held get their memory.
     ///
     /// # Errors
     /// Out of memory, or a kernel that does not compile.

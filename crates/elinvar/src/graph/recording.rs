@@ -5,7 +5,7 @@ use elinvar_core::{CommandList, ListBuilder, Result};
 /// Commands recorded once, to be replayed with [`crate::Executor::replay`].
 ///
 /// It keeps every buffer it uses. Tensors that outlive the recorder are its inputs and outputs: write the inputs, replay, read the outputs. Results that
-/// nobody holds when it ends share memory among themselves.
+/// nothing holds when it ends share memory among themselves.
 #[derive(Clone)]
 pub struct Recording {
     pub(crate) list: Arc<CommandList>,

@@ -62,7 +62,7 @@ fn linear_layers_of_normalised_rows_are_one_launch_for_a_few_rows() {
 }
 
 #[test]
-fn what_somebody_wants_is_not_fused_away() {
+fn wanted_results_are_not_fused_away() {
     let w = Weights::new(&null());
     // The normalised rows are wanted too: they are computed once more.
     let both = |x: &Tensor| {

@@ -38,7 +38,7 @@ operators! {
     ("&values") => "[[[[2.0, 3.0]]]]";
 
     /// Rotary position embedding of `[…, tokens, heads, head_dim]` at `positions [tokens]` (i32), with the frequencies that
-    /// [`elinvar_kernels::rope::frequencies`] gives; pairs half a head apart.
+    /// [`elinvar_kernels::rope::frequencies`] gives; pairs at a distance of half a head.
     rope rope_into rope_ (&self, positions: &Tensor, frequencies: &Tensor) => Rope { interleaved: false }, Some(positions), Some(frequencies);
     errors "Shapes or types that do not fit.";
     example "let x = executor.tensor(&[2, 1, 2], &[1f32, 2.0, 3.0, 4.0])?;\n\

@@ -97,7 +97,7 @@ fn reading_while_recording_is_rejected_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn mistakes_are_told_in_one_line() {
+fn errors_are_one_line() {
     let executor = cpu();
     let (x, y) = (executor.tensor(&[2, 3], &[0.0f32; 6]).unwrap(), executor.tensor(&[4], &[0i64; 4]).unwrap());
     let messages = [
@@ -118,7 +118,7 @@ fn mistakes_are_told_in_one_line() {
 }
 
 #[test]
-fn an_index_outside_a_table_is_told_when_the_result_is_read() {
+fn an_index_outside_a_table_is_reported_when_the_result_is_read() {
     let executor = cpu();
     let table = executor.tensor(&[2, 2], &[1.0f32, 2.0, 3.0, 4.0]).unwrap();
     let indices = executor.tensor(&[2], &[1i32, 7]).unwrap();
@@ -167,13 +167,13 @@ fn a_projection_has_the_bits_of_its_parts() {
         let (a, b) = (random(DType::BF16, &[40, 300], 4), random(DType::BF16, &[40, 300], 5));
         let bias = random(DType::F16, &[40], 6);
         let normed = x.rms_norm(Some(&norm), 1e-5).unwrap();
-        let apart = [normed.linear(&a, Some(&bias)).unwrap(), normed.linear(&b, None).unwrap()];
+        let separate = [normed.linear(&a, Some(&bias)).unwrap(), normed.linear(&b, None).unwrap()];
 
         let operator = Projection { epsilon: Some(1e-5), gated: false };
         let together = x.project(&operator, Some(&norm), &[(&a, Some(&bias)), (&b, None)], None).unwrap();
-        assert!(together.iter().map(bits).eq(apart.iter().map(bits)));
+        assert!(together.iter().map(bits).eq(separate.iter().map(bits)));
         let gated = x.project(&Projection { gated: true, ..operator }, Some(&norm), &[(&a, Some(&bias)), (&b, None)], None).unwrap();
-        assert!(gated.len() == 1 && bits(&gated[0]) == bits(&apart[0].swiglu(&apart[1]).unwrap()));
+        assert!(gated.len() == 1 && bits(&gated[0]) == bits(&separate[0].swiglu(&separate[1]).unwrap()));
         let added = x.project(&Projection::default(), None, &[(&a, None)], Some(&residual)).unwrap();
         assert_eq!(bits(&added[0]), bits(&residual.add(&x.linear(&a, None).unwrap()).unwrap()));
         let four = x.project(&operator, None, &[(&a, None); 4], None).unwrap_err().to_string();

@@ -18,7 +18,7 @@ fn cpu() -> Executor {
     Executor::new_cpu(NonZeroUsize::new(2).unwrap()).unwrap()
 }
 
-/// A CPU of a system that lacks memory when it is told to, and the kernels it has compiled.
+/// A CPU of a system that lacks memory on demand, and the kernels it has compiled.
 #[derive(Clone)]
 struct Short {
     cpu: Arc<CpuBackend>,
@@ -63,7 +63,7 @@ fn programs_go_when_the_system_is_about_to_end_others() {
 #[test]
 fn operands_that_reach_beyond_32_bits_are_not_fused() {
     let executor = Executor::from_device(Device::new(NullBackend::new()));
-    // Rows 2^22 elements apart, of which the last begins at 2^32.
+    // Rows at a distance of 2^22 elements, of which the last begins at 2^32.
     let x = executor.zeros(DType::U8, &[1025, 1 << 22]).unwrap().slice(1, 0, 4, 1).unwrap();
     let launches = || {
         let (recording, _) = executor.record(|recorded| x.on(recorded)?.add(&x)?.add(&x)).unwrap();
@@ -172,7 +172,7 @@ fn evaluate(operands: &[Tensor], choices: &[Choice], outputs: &[usize]) -> Resul
             Choice::Clamp(a) => all[a].clamp(-2.0, 3.0)?,
             Choice::Cast(a, to) => all[a].cast(to)?,
             Choice::Reduce(a, ..) if !all[a].dtype().is_float() || all[a].shape().rank() == 0 => all[a].neg()?,
-            Choice::Reduce(a, reduction, apart) => {
+            Choice::Reduce(a, reduction, subtracts) => {
                 let x = &all[a];
                 let row = match reduction {
                     0 => x.sum(&[-1], true)?,
@@ -180,7 +180,7 @@ fn evaluate(operands: &[Tensor], choices: &[Choice], outputs: &[usize]) -> Resul
                     2 => x.max(&[-1], true)?,
                     _ => x.min(&[x.shape().rank() as isize - 1], true)?,
                 };
-                if apart { x.sub(&row)? } else { row }
+                if subtracts { x.sub(&row)? } else { row }
             }
         });
     }
@@ -399,7 +399,7 @@ fn outputs_of_one_shape_share_a_launch() {
     executor.replay(&recording).unwrap().wait().unwrap();
     let expected = body(x).unwrap();
     assert!(same_bits(&expected.0, &recorded.0) && same_bits(&expected.1, &recorded.1) && same_bits(&expected.2, &recorded.2));
-    // What nobody holds is done all the same.
+    // What nothing holds runs all the same.
     let (recording, ()) = executor.record(|recorded| expected.0.on(recorded)?.tanh()?.sin().map(drop)).unwrap();
     assert_eq!(recording.len(), 1);
 }

@@ -93,14 +93,14 @@ fn launches_over_threads_run_no_other_threads() {
     executor.replay(&recording).unwrap().wait().unwrap();
     assert_eq!(c.to_vec::<u32>().unwrap()[0], expected[0] + 13 * 1000 + 7 * 100 + 39);
     count.launch_threads([13, 0, 1], [8, 4, 1], &arguments).unwrap();
-    for (threadgroup, told) in [([0, 1, 1], "0 threads in a threadgroup"), ([64, 32, 1], "2048 threads in a threadgroup")] {
+    for (threadgroup, expected) in [([0, 1, 1], "0 threads in a threadgroup"), ([64, 32, 1], "2048 threads in a threadgroup")] {
         let error = count.launch_threads([13, 7, 1], threadgroup, &arguments).unwrap_err().to_string();
-        assert!(error.contains(told) && error.contains("1 to 1024"), "{error}");
+        assert!(error.contains(expected) && error.contains("1 to 1024"), "{error}");
     }
 }
 
 #[test]
-fn what_a_kernel_does_not_take_is_told_by_name() {
+fn rejected_arguments_are_named() {
     let executor = Executor::new_with_backend(BackendType::MetalSim).unwrap();
     let library = executor.compile_metal(&source("rejected")).unwrap();
     assert!(library.kernel("lines", &[]).err().unwrap().to_string().contains("line"));
@@ -116,11 +116,11 @@ fn what_a_kernel_does_not_take_is_told_by_name() {
         ("line", KernelArgument::Bytes(&[0; 8])),
         ("n", KernelArgument::Bytes(&n)),
     );
-    let told = |arguments: &[(&str, KernelArgument<'_>)]| line.launch([1, 1, 1], [32, 1, 1], arguments).unwrap_err().to_string();
-    assert!(told(&[x_, y_, line_]).contains("'n'"));
-    assert!(told(&[x_, x_, y_, line_, n_]).contains("twice"));
-    assert!(told(&[x_, y_, line_, ("n", KernelArgument::Bytes(&[1]))]).contains("takes 4"));
-    assert!(told(&[x_, y_, line_, n_, ("z", KernelArgument::Tensor(&x))]).contains("'z'") || told(&[x_, y_, line_, n_, ("z", n_.1)]).contains("`z`"));
+    let fail = |arguments: &[(&str, KernelArgument<'_>)]| line.launch([1, 1, 1], [32, 1, 1], arguments).unwrap_err().to_string();
+    assert!(fail(&[x_, y_, line_]).contains("'n'"));
+    assert!(fail(&[x_, x_, y_, line_, n_]).contains("twice"));
+    assert!(fail(&[x_, y_, line_, ("n", KernelArgument::Bytes(&[1]))]).contains("takes 4"));
+    assert!(fail(&[x_, y_, line_, n_, ("z", KernelArgument::Tensor(&x))]).contains("'z'") || fail(&[x_, y_, line_, n_, ("z", n_.1)]).contains("`z`"));
     let small = library.kernel("small", &[("negate", ConstantValue::Bool(true))]).unwrap();
     assert!(small.launch([1, 1, 1], [128, 1, 1], &[x_]).unwrap_err().to_string().contains("at most 64"));
     let broken = executor.compile_metal(&MetalSource::new("broken.metal", "kernel void k(device float* x [[buffer(0)]]) { x[0] = nothing; }"));

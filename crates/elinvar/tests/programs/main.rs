@@ -171,9 +171,9 @@ fn a_launch_that_does_not_fit_is_rejected_before_it_starts() {
     let (a, n) = (ProgramArgument::Scalar(Constant::f32(1.0)), ProgramArgument::Scalar(Constant::u32(8)));
     let tensor = ProgramArgument::Tensor;
     let launch = LaunchConfig::linear(8, 32);
-    let rejected = |launch: &LaunchConfig, arguments: &[(&str, ProgramArgument<'_>)], told: &str| {
+    let rejected = |launch: &LaunchConfig, arguments: &[(&str, ProgramArgument<'_>)], expected: &str| {
         let message = kernel.launch(launch, arguments).unwrap_err().to_string();
-        assert!(message.contains(told), "{message}");
+        assert!(message.contains(expected), "{message}");
     };
     let y = executor.tensor(&[8], &[0f32; 8]).unwrap();
     let whole = [("x", tensor(&x)), ("y", tensor(&y)), ("a", a), ("n", n)];
@@ -205,9 +205,9 @@ fn a_launch_gives_a_shared_array_its_length() {
     let tensors = [(); 2].map(|()| executor.tensor(&[192], &[0u16; 192]).unwrap());
     let arguments = [("x", ProgramArgument::Tensor(&tensors[0])), ("y", ProgramArgument::Tensor(&tensors[1]))];
     let most = Limits::default().shared_bytes as u32;
-    for (bytes, told) in [(0, "one at least"), (191, "whole elements of u16"), (most - 10, "bytes of shared arrays: 30")] {
+    for (bytes, expected) in [(0, "one at least"), (191, "whole elements of u16"), (most - 10, "bytes of shared arrays: 30")] {
         let message = backwards.launch(&launch.with_shared_memory(bytes), &arguments).unwrap_err().to_string();
-        assert!(message.contains(told), "{message}");
+        assert!(message.contains(expected), "{message}");
     }
     backwards.launch(&launch.with_shared_memory(most - 12), &arguments).unwrap();
     let floats = [(); 2].map(|()| executor.tensor(&[8], &[0f32; 8]).unwrap());
@@ -286,17 +286,17 @@ fn threads_together_give_the_same_everywhere() {
 
 #[test]
 fn functions_and_fences_do_the_same_everywhere() {
-    // The number of steps of Collatz's sequence, by a function that calls another; the last block to come adds up what all have told.
-    let text = "atlas 1\nprogram collatz\nbuffer told: update u32\nbuffer come: update u32\nbuffer total: write u32\n\
+    // The number of steps of Collatz's sequence, by a function that calls another; the last block to arrive adds up what all have stored.
+    let text = "atlas 1\nprogram collatz\nbuffer sums: update u32\nbuffer come: update u32\nbuffer total: write u32\n\
         function next(n: u32) -> u32\n  bit = and n 1\n  odd = eq bit 1\n  if odd\n    m = mad n 3 1\n  else\n    m = shr n 1\n  end\n  return m\nend\n\
         function steps(n: u32) -> u32\n  k: u32 = move 0\n  m = move n\n  loop 1000\n    more = gt m 1\n    while more\n    m = call next m\n    k = add k 1\n  end\n  \
         return k\nend\n\
         kernel\n  i = position.x\n  n = add i 1\n  k = call steps n\n  sum = group_add k\n  first = local_index\n  is_first = eq first 0\n  if is_first\n    b = block.x\n    \
-        old = atomic_exchange told[b] sum\n    fence\n    before = atomic_add come[0] 1\n    last = grid_size.x\n    last = sub last 1\n    is_last = eq before last\n    \
+        old = atomic_exchange sums[b] sum\n    fence\n    before = atomic_add come[0] 1\n    last = grid_size.x\n    last = sub last 1\n    is_last = eq before last\n    \
         if is_last\n      fence\n      all: u32 = move 0\n      j: u32 = move 0\n      loop\n        inside = le j last\n        while inside\n        \
-        one = atomic_or told[j] 0\n        all = add all one\n        j = add j 1\n      end\n      store total[0] all\n    end\n  end\nend\n";
+        one = atomic_or sums[j] 0\n        all = add all one\n        j = add j 1\n      end\n      store total[0] all\n    end\n  end\nend\n";
     let launch = LaunchConfig::new([6, 1, 1], [64, 1, 1]);
-    let found = run(text, launch, &[("told", zeros::<u32>(6)), ("come", zeros::<u32>(1)), ("total", zeros::<u32>(1))]);
+    let found = run(text, launch, &[("sums", zeros::<u32>(6)), ("come", zeros::<u32>(1)), ("total", zeros::<u32>(1))]);
     let steps = |n: u32| std::iter::successors(Some(n), |&n| Some(if n % 2 == 1 { 3 * n + 1 } else { n / 2 })).take_while(|&n| n > 1).count() as u32;
     assert_eq!(elements::<u32>(&found[2]), [(1..=384).map(steps).sum::<u32>()]);
 }

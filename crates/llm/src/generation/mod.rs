@@ -42,7 +42,7 @@ pub enum Event<'a> {
     Text(&'a str),
 }
 
-/// Is told each [`Event`]; `Break` cancels.
+/// Gets each [`Event`]; `Break` cancels.
 pub type Listener<'a> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'a;
 
 /// Why a text ended.

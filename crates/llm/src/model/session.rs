@@ -41,10 +41,10 @@ struct SampledStep {
 }
 
 impl Session {
-    /// Tokens of a prefill step on a GPU unless told otherwise.
+    /// Tokens of a prefill step on a GPU by default.
     pub const GPU_CHUNK: usize = 1024;
 
-    /// Tokens of a prefill step unless told otherwise: enough to keep the device busy.
+    /// Tokens of a prefill step by default: enough to keep the device busy.
     pub fn default_chunk(device: &DeviceProperties) -> usize {
         if device.simd_width > 1 { Self::GPU_CHUNK } else { 256 }
     }

@@ -1,6 +1,6 @@
 //! The choice of the next token.
 //!
-//! Filters come in the order of transformers: repetition penalty, temperature, top-k, top-p, min-p. Equal logits rank by the lower id. What is drawn is told by
+//! Filters come in the order of transformers: repetition penalty, temperature, top-k, top-p, min-p. Equal logits rank by the lower id. The draw is defined by
 //! [`elinvar::kernels::sample`], whose meaning is the same on every device: it depends on the bits of the logits, the settings, the seed and the token's
 //! place in the text.
 

@@ -21,23 +21,23 @@ fn greedy(max_tokens: usize) -> GenerationOptions {
     GenerationOptions { max_tokens, ..GenerationOptions::default() }
 }
 
-/// Generates, and checks that the pieces told are the text.
+/// Generates, and checks that the reported pieces are the text.
 fn run(generator: &mut Generator, prompt: &str, options: &GenerationOptions) -> Generated {
     let prompt = generator.tokenizer().encode(prompt).unwrap();
     run_tokens(generator, &prompt, options)
 }
 
 fn run_tokens(generator: &mut Generator, prompt: &[u32], options: &GenerationOptions) -> Generated {
-    let mut told = String::new();
+    let mut text_of_events = String::new();
     let mut listen = |event: Event<'_>| {
         if let Event::Text(text) = event {
             assert!(!text.is_empty());
-            told.push_str(text);
+            text_of_events.push_str(text);
         }
         ControlFlow::Continue(())
     };
     let generated = generator.generate(prompt, options, &mut listen).unwrap();
-    assert_eq!(told, generated.text);
+    assert_eq!(text_of_events, generated.text);
     generated
 }
 

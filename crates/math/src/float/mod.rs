@@ -166,13 +166,13 @@ mod tests {
 
     #[test]
     fn slices_are_converted_as_their_elements_are() {
-        let halves: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
-        let mut wide = vec![0.0; halves.len()];
-        Float::widen_into(&halves, &mut wide);
+        let narrow_values: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+        let mut wide = vec![0.0; narrow_values.len()];
+        Float::widen_into(&narrow_values, &mut wide);
         let floats: Vec<f32> = (0..u32::MAX).step_by(30_011).map(f32::from_bits).collect();
         let mut narrow = vec![f16::ZERO; floats.len()];
         Float::narrow_into(&floats, &mut narrow);
-        for (half, wide) in halves.iter().zip(wide).chain(narrow.iter().zip(floats.iter().copied())) {
+        for (half, wide) in narrow_values.iter().zip(wide).chain(narrow.iter().zip(floats.iter().copied())) {
             let (exact, found) = (Float::to_f32(*half), <f16 as Float>::from_f32(wide));
             assert!(found.to_bits() == half.to_bits() || half.is_nan() && found.is_nan() && exact.is_nan(), "{wide:e}");
         }

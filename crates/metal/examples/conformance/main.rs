@@ -1,7 +1,7 @@
 //! Runs conformance cases on the simulated Metal device: `conformance [--sources crates/kernels/src] [--seeds N] [FILTER]`.
 //!
 //! With `--sources` the kernels' texts are read from that folder, so that work on them needs no rebuild. On a Mac, `conformance [FILTER]` runs them on its
-//! GPU, even on one that the device rejects: a trial, whose failures tell what such a GPU lacks.
+//! GPU, even on one that the device rejects: a trial, whose failures show what such a GPU lacks.
 
 #[cfg(target_os = "linux")]
 mod simulated;

@@ -8,7 +8,7 @@ use objc2_metal::{
     MTLComputeCommandEncoder, MTLDispatchType,
 };
 
-use super::told;
+use super::message_of;
 
 /// A command buffer and the encoder that is open on it.
 pub struct Commands {
@@ -92,7 +92,7 @@ pub(super) fn outcome(buffer: &ProtocolObject<dyn MTLCommandBuffer>) -> Result<(
         return Ok(());
     }
     let Some(error) = buffer.error() else { return Err(Error::device_lost("Metal ended a command buffer with an error that it does not name")) };
-    let (code, message) = (MTLCommandBufferError(error.code().unsigned_abs()), told(&error));
+    let (code, message) = (MTLCommandBufferError(error.code().unsigned_abs()), message_of(&error));
     Err(match code {
         MTLCommandBufferError::OutOfMemory => Error::out_of_memory(format!("Metal had too little memory to run a command buffer: {message}")),
         MTLCommandBufferError::InvalidResource => Error::invalid_launch(message),

@@ -15,7 +15,7 @@ use crate::{
 };
 
 #[test]
-fn memory_that_runs_out_is_told_and_cached_memory_is_given_back_first() {
+fn out_of_memory_is_reported_after_cached_memory_is_released() {
     let (device, state) = open(BatchLimits::default());
     for number in 0..4 {
         state.buffers.store(number, Relaxed);
@@ -154,7 +154,7 @@ fn memory_pressure_empties_the_pool_and_at_its_worst_forgets_kernels() {
     let pipeline = device.pipeline(&kernel).unwrap();
     relieve(MemoryPressure::Critical);
     drop(device.pipeline(&kernel).unwrap());
-    assert_eq!(state.libraries.load(Relaxed), libraries + 1, "a kernel that somebody holds is found again");
+    assert_eq!(state.libraries.load(Relaxed), libraries + 1, "a kernel that is held is found again");
     drop((pipeline, held, device));
     assert!(state.live() == 0 && watch().is_none(), "nothing is watched any more");
 }

@@ -106,7 +106,7 @@ fn metal_is_asked_for_threads_or_for_threadgroups_as_the_launch_says() {
 }
 
 #[test]
-fn pipelines_are_shared_while_somebody_holds_one() {
+fn pipelines_are_shared_while_one_is_held() {
     let (device, state) = open(BatchLimits::default());
     let [one, other] = ["one", "other"].map(|name| source(name, &[]));
     let first = device.prepare(&one).unwrap();
@@ -114,7 +114,7 @@ fn pipelines_are_shared_while_somebody_holds_one() {
     let another = device.prepare(&other).unwrap();
     assert_eq!(state.libraries.load(Relaxed), 2);
     drop((first, again));
-    assert_eq!(state.live(), 1, "nobody holds the first");
+    assert_eq!(state.live(), 1, "nothing holds the first");
     device.prepare(&one).unwrap();
     assert_eq!(state.libraries.load(Relaxed), 3);
     drop(another);
@@ -152,7 +152,7 @@ fn machine_code_is_kept_on_disk_and_made_again_when_it_is_damaged() {
 }
 
 #[test]
-fn strict_kernels_tell_the_compiler_not_to_contract() {
+fn strict_kernels_are_compiled_without_contraction() {
     let (device, state) = open(BatchLimits::default());
     for (fast_math, pragmas) in [(false, 1), (true, 0)] {
         device.prepare(&source_with("kernel", &[], fast_math)).unwrap();
@@ -189,7 +189,7 @@ fn every_text_brings_metals_headers_and_asks_for_its_version() {
 }
 
 #[test]
-fn an_absent_buffer_is_bound_to_one_that_holds_nothing_of_anyones() {
+fn an_absent_buffer_is_bound_to_an_empty_one() {
     let (device, state) = open(BatchLimits::default());
     let mut kernel = (*source("optional", &[Access::Write, Access::Read])).clone();
     kernel.parameters[1].optional = true;

@@ -1,4 +1,4 @@
-//! Metal's objects without a device: they write down what is asked of them, count themselves, and fail when they are told to.
+//! Metal's objects without a device: they record the calls, count themselves, and fail on demand.
 
 use std::{
     fs,

@@ -28,7 +28,7 @@ fn barriers_come_from_what_commands_read_and_write() {
     assert_eq!(shape(&[(w(&a), w(&b)), (w(&c), w(&a))]), "x|x", "write after read");
     assert_eq!(shape(&[(w(&a), w(&b)), (w(&c), w(&b))]), "x|x", "write after write");
     assert_eq!(shape(&[(w(&a), w(&b)), (w(&a), w(&c)), (w(&a), w(&d))]), "xxx", "reads only");
-    assert_eq!(shape(&[(w(&a), half(&b, 0)), (w(&a), half(&b, 32)), (half(&b, 0), w(&c))]), "xx|x", "ranges apart");
+    assert_eq!(shape(&[(w(&a), half(&b, 0)), (w(&a), half(&b, 32)), (half(&b, 0), w(&c))]), "xx|x", "separate ranges");
     assert_eq!(shape(&[(w(&a), w(&b)), (w(&b), w(&c)), (w(&a), w(&d)), (w(&d), half(&b, 0))]), "x|xx|x", "each barrier settles all before it");
     let mut list = ListBuilder::new();
     list.fill(w(&a), 0).unwrap();
@@ -67,7 +67,7 @@ fn long_lists_go_in_bounded_command_buffers() {
 }
 
 #[test]
-fn a_list_is_done_when_all_its_command_buffers_are_and_tells_the_first_error() {
+fn a_list_is_done_when_all_its_command_buffers_are_and_reports_the_first_error() {
     let (device, state) = open(BatchLimits { commands: 1, bytes: usize::MAX });
     state.holds.store(true, Relaxed);
     let (a, b) = (device.allocate(4).unwrap(), device.allocate(4).unwrap());
@@ -82,7 +82,7 @@ fn a_list_is_done_when_all_its_command_buffers_are_and_tells_the_first_error() {
 
     let unwaited = device.submit(&list).unwrap();
     (0..3).for_each(|_| state.complete(0, Err(Error::out_of_memory("no room"))));
-    assert!(device.read(&a, 0, &mut [0; 4]).unwrap_err().is_out_of_memory(), "a read tells what nobody waited for");
+    assert!(device.read(&a, 0, &mut [0; 4]).unwrap_err().is_out_of_memory(), "a read reports what nothing waited for");
     drop(unwaited);
     device.read(&a, 0, &mut [0; 4]).unwrap();
 }
@@ -115,7 +115,7 @@ fn a_submission_that_cannot_be_encoded_ends_when_what_was_committed_has() {
 }
 
 #[test]
-fn a_submission_that_nobody_waits_for_is_done_all_the_same() {
+fn a_submission_that_nothing_waits_for_completes() {
     let (device, state) = open(BatchLimits::default());
     state.holds.store(true, Relaxed);
     let (a, b) = (device.allocate_dedicated(4).unwrap(), device.allocate_dedicated(4).unwrap());
@@ -125,7 +125,7 @@ fn a_submission_that_nobody_waits_for_is_done_all_the_same() {
     let weak = Arc::downgrade(&list);
     drop((list, device));
     assert!(weak.strong_count() == 1 && state.live() > 0, "held until the device has done it");
-    // A device that cancels says so by an error, here for nobody.
+    // A device that cancels reports an error, which nothing reads here.
     state.complete(0, Err(Error::device_lost("cancelled")));
     assert_eq!((weak.strong_count(), state.live()), (0, 0));
 }

@@ -82,27 +82,27 @@ fn a_device_may_be_dropped_while_a_list_runs() {
 }
 
 /// The first error among an operator's cases when a line of one of its files is another, on a device that checks no access.
-fn told(operator: &str, file: &str, line: &str, other: &str) -> String {
+fn first_error(operator: &str, file: &str, line: &str, other: &str) -> String {
     let text = source(file).replacen(line, other, 1);
     assert_ne!(text, source(file));
     let device = device_with(SimulatorOptions { checked: false, ..SimulatorOptions::default() }, &[(file, text)]);
     let cases = conformance::cases().into_iter().filter(|case| case.name().starts_with(operator));
     let mut errors = cases.filter_map(|case| conformance::run(&case, &device, Placement::Aligned).err());
-    errors.next().unwrap_or_else(|| panic!("no case of {operator} told anything")).to_string()
+    errors.next().unwrap_or_else(|| panic!("no case of {operator} reported anything")).to_string()
 }
 
 #[test]
-fn cases_tell_writes_beside_outputs_and_beside_what_is_updated() {
+fn cases_notice_writes_beside_outputs_and_beside_what_is_updated() {
     let store = "    store_block(y + first, block, elements_from(first, params.count));\n";
-    let beside_output = told("Fill ", "fill/fill.metal", store, &format!("{store}    y[-1] = T(0);\n"));
+    let beside_output = first_error("Fill ", "fill/fill.metal", store, &format!("{store}    y[-1] = T(0);\n"));
     assert!(beside_output.contains("wrote outside"), "{beside_output}");
     let to = "    const uint width = uint(params.width);\n";
-    let beside_cache = told("KvAppend", "kv_append/kv_append.metal", to, &format!("{to}    stored(cache)[-1] = 0;\n"));
+    let beside_cache = first_error("KvAppend", "kv_append/kv_append.metal", to, &format!("{to}    stored(cache)[-1] = 0;\n"));
     assert!(beside_cache.contains("wrote outside"), "{beside_cache}");
 }
 
 #[test]
-fn a_finding_is_told_once_by_whoever_waits_first() {
+fn a_finding_is_reported_once_to_the_first_that_waits() {
     const FILE: &str = "softmax/row.metal";
     let broken = source(FILE).replacen("share.store(", "if (v > 0) share.store(", 1);
     assert_ne!(broken, source(FILE));
@@ -116,7 +116,7 @@ fn a_finding_is_told_once_by_whoever_waits_first() {
 }
 
 #[test]
-fn a_text_that_does_not_compile_is_told_with_its_line() {
+fn a_text_that_does_not_compile_is_reported_with_its_line() {
     const FILE: &str = "softmax/softmax.metal";
     let line = source(FILE).lines().position(|l| l.contains("[[kernel]]")).unwrap() + 1;
     let device = device(&[(FILE, source(FILE).replacen("[[kernel]] void", "[[kernel]] vojd", 1))]);
@@ -198,7 +198,7 @@ fn shared_or_private_memory_is_had_by_choice() {
 }
 
 #[test]
-fn memory_pressure_frees_what_nobody_uses() {
+fn memory_pressure_frees_unused_memory() {
     let system_memory = SystemMemory::default();
     let options = SimulatorOptions { system_memory: system_memory.clone(), ..SimulatorOptions::default() };
     let device = Device::new(MetalBackend::new(Simulated::new(options).unwrap(), DeviceKind::MetalSim));

@@ -1,4 +1,4 @@
-//! Barriers that are left out: the simulator tells each, whatever they were derived from.
+//! Barriers that are left out: the simulator reports each, whatever they were derived from.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const TEXT: &str = "#include <metal_stdlib>
     kernel void make(device uint* y [[buffer(0)]], uint i [[thread_position_in_grid]]) { y[i] = 3 * i; }
     kernel void take(device const uint* x [[buffer(0)]], device uint* y [[buffer(1)]], uint i [[thread_position_in_grid]]) { y[i] = x[i] + 1; }";
 
-/// A device that leaves out one barrier of each command buffer, if it is told to.
+/// A device that leaves out one barrier of each command buffer, on demand.
 fn open(seed: u64) -> (Device, Barriers) {
     let (options, barriers) = (SimulatorOptions::default(), Barriers::default());
     options.seed.set(seed);
@@ -142,10 +142,10 @@ fn each_barrier_of_a_longer_list_is_missed() {
 }
 
 #[test]
-fn an_access_that_is_not_declared_is_told_with_both_kernels() {
+fn an_access_that_is_not_declared_is_reported_with_both_kernels() {
     for seed in 0..SEEDS {
         let (device, barriers) = open(seed);
-        // A launch that is said to read what it writes needs no barrier after it, as far as anyone can tell from the list.
+        // A launch that is said to read what it writes needs no barrier after it, as far as the list shows.
         let list = recorded(&device, Access::Read, |r, [a, b, _]| (r.make(a), r.take(a, b)).1);
         let error = run(&device, &list).unwrap_err().to_string();
         assert_eq!(barriers.take(), 0);

@@ -1,4 +1,4 @@
-//! Functions and specialisations that only address spaces told apart: the first one stays.
+//! Functions and specialisations that only address spaces distinguished: the first one stays.
 
 use std::collections::HashSet;
 
@@ -59,7 +59,7 @@ fn trailing(tokens: &Tokens, function: &Function<'_>) -> (usize, usize) {
     (close + 1, tokens.find(close + 1, function.end, &["{", ";", ":", "="]))
 }
 
-/// What tells a function from others: its scope, its name, the types of its parameters, whether it is a definition.
+/// What distinguishes a function from others: its scope, its name, the types of its parameters, whether it is a definition.
 fn function_key(module: &Module, function: &Function<'_>) -> String {
     let tokens = &module.tokens;
     let name = name_start(tokens, function);
@@ -79,7 +79,7 @@ fn function_key(module: &Module, function: &Function<'_>) -> String {
     key + ") " + &plain(tokens, start, end)
 }
 
-/// A partial or explicit specialisation of a class or variable template: what tells it from others, and its end.
+/// A partial or explicit specialisation of a class or variable template: what distinguishes it from others, and its end.
 fn specialisation(module: &Module, start: usize) -> Option<(String, usize)> {
     let tokens = &module.tokens;
     let mut head = start;

@@ -58,7 +58,7 @@ fn threadgroup_variables_are_shared() {
 }
 
 #[test]
-fn functions_that_only_address_spaces_told_apart_are_one() {
+fn functions_that_differ_only_in_address_spaces_are_one() {
     assert_eq!(
         words("float f(device T* p) { return 0; } float f(thread T* q) { return 1; } float f(constant T* p) { return 2; }"),
         "float f( T* p) { return 0; } float f(const T* p) { return 2; }"
@@ -101,7 +101,7 @@ fn literals_are_float_or_half() {
 }
 
 #[test]
-fn conditions_beside_literals_are_told_their_type() {
+fn conditions_beside_literals_get_their_type() {
     assert_eq!(words("float f() { return c ? x : 0; }"), "float f() { return c ? x : elv::like<decltype(x)>(0); }");
     assert_eq!(words("float f() { return c ? -1.0 : x[i]; }"), "float f() { return c ? -1.0f : elv::at_least_float(x[i]); }");
     assert_eq!(words("float f() { return c ? x : y; }"), "float f() { return c ? x : y; }");

@@ -57,7 +57,7 @@ fn unqualified(tokens: &Tokens, (start, end): (usize, usize), function: &Functio
         }
         at = if tokens.text(at) == "<" { tokens.after(at) } else { at + 1 };
     }
-    // A type's name comes before: expressions in a variable's parentheses, `x(a * b)`, have none that is told apart.
+    // A type's name comes before: expressions in a variable's parentheses, `x(a * b)`, have none that tokens distinguish.
     indirection.filter(|&at| words > 0 && (at + 1 == end || tokens.is_identifier(at + 1)) && is_type(tokens, last, function))
 }
 

@@ -46,7 +46,7 @@ fn a_kernel_without_faults_has_no_lints() {
 }
 
 #[test]
-fn words_are_told_with_their_lines() {
+fn words_are_reported_with_their_lines() {
     let text = "float f() {\n double x = 1;\n goto end;\n end: try { throw 1; } catch (int) {}\n auto p = new int; delete p;\n return (float)dynamic_cast<int>(x); }";
     assert_eq!(rules(text), [(2, "double"), (3, "goto"), (4, "exception"), (5, "new"), (5, "delete"), (6, "run-time-type")]);
     assert_eq!(rules("struct A {\n virtual void f();\n};"), [(2, "virtual")]);

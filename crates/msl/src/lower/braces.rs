@@ -1,4 +1,4 @@
-//! `uint4 v = {x, y, z}`: vectors of Metal are aggregates and fill up with zeros, those of the prelude are classes and have to be told.
+//! `uint4 v = {x, y, z}`: vectors of Metal are aggregates and fill up with zeros, those of the prelude are classes and need it written out.
 
 use super::edits::Edits;
 use crate::{module::Module, tokens::Tokens};

@@ -24,7 +24,7 @@ pub(crate) fn function_constants(module: &Module, edits: &mut Edits<'_>) {
     }
 }
 
-/// Gives the macros of constants without a value one, and tells them apart: the head of the lowered text.
+/// Gives the macros of constants without a value one, and distinguishes them: the head of the lowered text.
 pub(crate) fn defaults(module: &Module) -> String {
     let mut indices: Vec<u32> = module.constants.iter().map(|declared| declared.constant.index).collect();
     indices.sort_unstable();
@@ -38,7 +38,7 @@ pub(crate) fn defaults(module: &Module) -> String {
 }
 
 /// `constant T name[] = …` outside functions: a variable, which may live in another address space than a `constant` pointer's target.
-/// `spelled` gives the word for it, told whether the declaration says `constexpr`.
+/// `spelled` gives the word for it; its argument says whether the declaration has `constexpr`.
 pub(crate) fn tables(module: &Module, edits: &mut Edits<'_>, spelled: impl Fn(bool) -> &'static str) {
     let tokens = &module.tokens;
     for at in 0..tokens.len() {

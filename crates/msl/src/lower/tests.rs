@@ -97,7 +97,7 @@ fn function_constants_take_the_values_of_macros() {
 }
 
 #[test]
-fn tables_are_told_from_pointers_to_constant_memory() {
+fn tables_are_distinguished_from_pointers_to_constant_memory() {
     assert_eq!(
         words("constant float t[] = {1}; float f(constant float* p); struct S { static constant int n = 1; };"),
         "ELV_TABLE float t[] = {1}; float f(constant float* p); struct S { static ELV_TABLE int n = 1; };"

@@ -112,7 +112,7 @@ fn templates_are_instantiated_on_demand() {
 }
 
 #[test]
-fn function_constants_are_told_with_type_and_index() {
+fn function_constants_are_listed_with_type_and_index() {
     let module = read(
         "constant bool flag [[function_constant(0)]];\nconstant metal::uint2 size [[function_constant(600 + 2)]];\nconstant bool both = flag && size.x > 1;
         kernel void k(device float* x [[buffer(0), function_constant(flag)]]) {}",
@@ -124,7 +124,7 @@ fn function_constants_are_told_with_type_and_index() {
 }
 
 #[test]
-fn what_cannot_be_launched_is_told_with_its_line() {
+fn kernels_that_cannot_be_launched_are_reported_with_their_line() {
     let cases = [
         ("\nkernel void k(device float* x [[buffers(0)]]) {}", "k.metal:2: unknown attribute [[buffers]]"),
         ("kernel void k(\nuint i) {}", "k.metal:2: kernel \"k\", parameter \"i\": has neither an attribute"),

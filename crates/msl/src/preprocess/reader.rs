@@ -16,7 +16,7 @@ use super::{
     token::{EMPTY, Kind, Name, Names, Token},
 };
 
-/// What a text may cost: a byte for each character and eight for each token, counted whenever a macro or an include makes them anew.
+/// What a text may cost: a byte for each character and eight for each token, counted whenever a macro or an include makes them again.
 const WORK: usize = 1 << 26;
 /// How long the result may be, in bytes.
 const OUTPUT: usize = 1 << 26;

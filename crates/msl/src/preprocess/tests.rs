@@ -76,7 +76,7 @@ fn arguments_for_an_ellipsis_may_be_missing() {
 }
 
 #[test]
-fn tokens_stay_apart() {
+fn tokens_stay_separate() {
     assert_eq!(
         expanded("#define plus +\n#define minus -1\n#define e\n#define dot .\n-minus +plus+ +e+ a.e b dot.. x e y"),
         "- -1 + + + + + a. b . .. x y"

@@ -141,8 +141,8 @@ impl Reader<'_> {
         if is_ours(message, notes) {
             return None;
         }
-        let told = std::iter::once(message).chain(notes.iter().map(|note| note.message));
-        if told.flat_map(types).any(|name| space(name).is_some() && words(name).any(|word| self.elsewhere.contains(word))) {
+        let messages = std::iter::once(message).chain(notes.iter().map(|note| note.message));
+        if messages.flat_map(types).any(|name| space(name).is_some() && words(name).any(|word| self.elsewhere.contains(word))) {
             return None;
         }
         if let Some(space) = method_space(message, notes) {

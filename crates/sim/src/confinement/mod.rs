@@ -54,7 +54,7 @@ pub fn running_threadgroup() -> Result<&'static AtomicU64> {
     Ok(RUNNING.get_or_init(|| unsafe { &*page.cast::<AtomicU64>() }))
 }
 
-/// Notes which threadgroup runs, for whoever watches.
+/// Notes which threadgroup runs, for the watching process.
 pub(crate) fn set_running(group: u64) {
     if let Some(running) = RUNNING.get() {
         running.store(group, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What the runtime's checks and the processor tell, as findings whose lines are looked up later.
+//! What the runtime's checks and the processor report, as findings whose lines are looked up later.
 
 use std::collections::HashMap;
 
@@ -46,7 +46,7 @@ pub(crate) struct Findings {
 
 impl Runner<'_, '_, '_, '_> {
     pub(super) fn raw(&self, kind: FindingKind, thread: usize, message: String) -> Raw {
-        // SAFETY: no fiber runs, so nobody writes the coordinates.
+        // SAFETY: no fiber runs, so nothing writes the coordinates.
         let thread = unsafe { &*self.shared().coordinates.get() }.get(thread).copied().unwrap_or_else(|| thread_position(thread, [1024, 1, 1]));
         let threadgroup = self.shared().group.get().position;
         Raw { kind, thread, threadgroup, buffer: None, offset: None, message, frames: Vec::new(), at: None, other: None, count: 1 }
@@ -78,8 +78,8 @@ impl Runner<'_, '_, '_, '_> {
         if kind == EventKind::Uninitialised && self.outcome.ended {
             return true;
         }
-        let (told, message) = self.describe(kind, event);
-        let mut raw = self.raw_here(told, message);
+        let (reported, message) = self.describe(kind, event);
+        let mut raw = self.raw_here(reported, message);
         let low = self.job.pipeline().0.loaded.range().start;
         raw.frames = event.frames[..event.frame_count as usize].iter().map(|pc| pc.saturating_sub(low)).collect();
         let in_region = !matches!(
@@ -126,7 +126,7 @@ impl Runner<'_, '_, '_, '_> {
                 (FindingKind::DataRace, format!("a read at offset {offset} of {memory} that nothing orders after another thread's write"))
             }
             EventKind::Uninitialised => {
-                (FindingKind::UninitialisedRead, format!("read at offset {offset} of {memory} ({bytes} bytes), which nobody wrote"))
+                (FindingKind::UninitialisedRead, format!("read at offset {offset} of {memory} ({bytes} bytes), which nothing wrote"))
             }
             EventKind::Misaligned => (FindingKind::MisalignedAccess, "access at an address that its type's alignment does not divide".to_owned()),
             EventKind::ArrayBounds => (FindingKind::ArrayBounds, format!("index {offset} lies outside the array")),

@@ -93,7 +93,7 @@ impl Job<'_> {
         start..(start + wanted).min(len)
     }
 
-    /// Lets nobody take more.
+    /// Lets no thread take more.
     pub(crate) fn stop(&self) {
         self.taken.store(self.schedule.len(), Ordering::Relaxed);
     }

@@ -211,7 +211,7 @@ impl Runner<'_, '_, '_, '_> {
         (context.module_low, context.module_high) = (code.start, code.end);
         context.oldest_group = [job.oldest % Record::GROUPS; 2];
         shared::enter(&raw const *executor.shared);
-        // SAFETY: the context lives in the executor, which enters it anew for each job.
+        // SAFETY: the context lives in the executor, which enters it again for each job.
         unsafe { runtime.enter(executor.shared.context.get()) };
         Ok(())
     }

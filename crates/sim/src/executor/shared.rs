@@ -96,7 +96,7 @@ pub(super) enum Signal {
     Idle,
     /// Its thread parked.
     Parked,
-    /// A check has something to tell: `event`.
+    /// A check has something to report: `event`.
     Event,
     /// A variable is to be placed: `request`.
     Variable,

@@ -132,7 +132,7 @@ fn alternate_stack() -> Result<*mut c_void> {
     }
 }
 
-/// Ticks of this thread's processor time, told to this thread.
+/// Ticks of this thread's processor time, signalled to this thread.
 fn timer() -> Result<libc::timer_t> {
     let mut timer = ptr::null_mut();
     // SAFETY: plain data, zero is a valid value of it; the calls read it and write the timer.

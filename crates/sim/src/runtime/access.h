@@ -44,7 +44,7 @@ static inline u64 join_readers(u64 readers, u64 reader) {
 }
 
 // Tells the executor, with the calls that led here. Returns only if the thread goes on.
-static __attribute__((noinline, cold)) void tell(EventKind kind, u64 pc, u32 region = 0, u64 offset = 0, u64 size = 0, u64 other_record = 0, u32 other_pc = 0) {
+static __attribute__((noinline, cold)) void report(EventKind kind, u64 pc, u32 region = 0, u64 offset = 0, u64 size = 0, u64 other_record = 0, u32 other_pc = 0) {
   Context* c = context;
   if (!c) return;
   Event event = {kind, region, offset, size, other_record, other_pc, 1, {pc}};
@@ -61,7 +61,7 @@ static __attribute__((noinline, cold)) void tell(EventKind kind, u64 pc, u32 reg
 static __attribute__((noinline, cold)) void outside(bool write, u64 address, u64 size, u64 pc) {
   Context* c = context;
   bool stack = address >= c->stack_low && address < c->stack_high, image = address >= c->module_low && address < c->module_high;
-  if (!stack && !image) tell(write ? WILD_WRITE : WILD_READ, pc, 0, address, size);
+  if (!stack && !image) report(write ? WILD_WRITE : WILD_READ, pc, 0, address, size);
 }
 
 // Up to 16 bits of the map at once; the map is padded for that.
@@ -94,15 +94,15 @@ static inline void check_cell(Context* c, Region& r, u32 region, u64 index, u64 
   if (group_of(write) < oldest) write = 0;
   if (group_of(read) < oldest) read = 0;
   if (write && !ordered(write, record) && !(write & record & ATOMIC))
-    tell(WRITE ? RACE_WRITE_WRITE : RACE_WRITE_READ, pc, region, index << r.granule, size, write, cell.write_pc);
+    report(WRITE ? RACE_WRITE_WRITE : RACE_WRITE_READ, pc, region, index << r.granule, size, write, cell.write_pc);
   u32 here = (u32)(pc - c->module_low);
   if (WRITE) {
-    if (read && !(read & record & ATOMIC) && !readers_ordered(read, record)) tell(RACE_READ_WRITE, pc, region, index << r.granule, size, read, cell.read_pc);
+    if (read && !(read & record & ATOMIC) && !readers_ordered(read, record)) report(RACE_READ_WRITE, pc, region, index << r.granule, size, read, cell.read_pc);
     cell.write = record;
     cell.write_pc = here;
     cell.read = 0;
   } else {
-    if (!write && r.space == THREADGROUP) tell(UNINITIALISED, pc, region, index << r.granule, size);
+    if (!write && r.space == THREADGROUP) report(UNINITIALISED, pc, region, index << r.granule, size);
     cell.read = join_readers(read, record);
     cell.read_pc = here;
   }
@@ -118,19 +118,19 @@ static inline __attribute__((always_inline)) void access(const void* pointer, u6
   Region& r = c->regions[region];
   u64 offset = address - r.base;
   u64 within = offset - r.low;
-  if (__builtin_expect(within >= r.size || size > r.size - within, 0)) return tell(WRITE ? OUT_OF_BOUNDS_WRITE : OUT_OF_BOUNDS_READ, pc, region, offset, size);
+  if (__builtin_expect(within >= r.size || size > r.size - within, 0)) return report(WRITE ? OUT_OF_BOUNDS_WRITE : OUT_OF_BOUNDS_READ, pc, region, offset, size);
   Accesses& accesses = c->accesses[r.space - DEVICE][WRITE];
   accesses.count++;
   accesses.bytes += size;
-  if (WRITE && __builtin_expect(r.read_only, 0)) tell(READ_ONLY_WRITE, pc, region, offset, size);
+  if (WRITE && __builtin_expect(r.read_only, 0)) report(READ_ONLY_WRITE, pc, region, offset, size);
   if (__builtin_expect(r.initialised != nullptr, 0)) {
     if (WRITE) initialise(r.initialised, offset, size);
-    else if (!initialised(r.initialised, offset, size)) tell(UNINITIALISED, pc, region, offset, size);
+    else if (!initialised(r.initialised, offset, size)) report(UNINITIALISED, pc, region, offset, size);
   }
   if (!r.cells) return;
   r.touched |= WRITE ? 2 : 1;
   u64 low = (offset | size) & 15;
-  if (__builtin_expect(low & ((1u << r.granule) - 1), 0)) tell(REFINE, pc, region, __builtin_ctzll(low), 0);
+  if (__builtin_expect(low & ((1u << r.granule) - 1), 0)) report(REFINE, pc, region, __builtin_ctzll(low), 0);
   u64 record = c->records[r.space == THREADGROUP] | atomic;
   for (u64 index = offset >> r.granule, last = (offset + size - 1) >> r.granule; index <= last; index++) check_cell<WRITE>(c, r, region, index, size, pc, record);
 }

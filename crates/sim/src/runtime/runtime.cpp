@@ -93,11 +93,11 @@ EXPORT void __tsan_atomic_signal_fence(int) {}
 ATOMICS(8, u8) ATOMICS(16, u16) ATOMICS(32, u32) ATOMICS(64, u64)
 
 // ---- checks that instrument.rs adds -----------------------------------------------------------------------------------------------------------
-EXPORT void elv_shift_overflow(u64 amount) { tell(SHIFT, RETURN_ADDRESS, 0, amount); }
-EXPORT void elv_beyond_array(u64 bytes) { tell(BEYOND_ARRAY, RETURN_ADDRESS, 0, 0, bytes); }
-EXPORT void elv_misaligned(u64 address) { tell(MISALIGNED, RETURN_ADDRESS, 0, address); }
+EXPORT void elv_shift_overflow(u64 amount) { report(SHIFT, RETURN_ADDRESS, 0, amount); }
+EXPORT void elv_beyond_array(u64 bytes) { report(BEYOND_ARRAY, RETURN_ADDRESS, 0, 0, bytes); }
+EXPORT void elv_misaligned(u64 address) { report(MISALIGNED, RETURN_ADDRESS, 0, address); }
 
 // ---- undefined-behaviour sanitizer ------------------------------------------------------------------------------------------------------------
-EXPORT void __ubsan_handle_out_of_bounds(void*, u64 index) { tell(ARRAY_BOUNDS, RETURN_ADDRESS, 0, index); }
-EXPORT void __ubsan_handle_divrem_overflow(void*, u64 dividend, u64) { tell(DIVISION, RETURN_ADDRESS, 0, dividend); }
-EXPORT void __ubsan_handle_type_mismatch_v1(void*, u64 address) { tell(MISALIGNED, RETURN_ADDRESS, 0, address); }
+EXPORT void __ubsan_handle_out_of_bounds(void*, u64 index) { report(ARRAY_BOUNDS, RETURN_ADDRESS, 0, index); }
+EXPORT void __ubsan_handle_divrem_overflow(void*, u64 dividend, u64) { report(DIVISION, RETURN_ADDRESS, 0, dividend); }
+EXPORT void __ubsan_handle_type_mismatch_v1(void*, u64 address) { report(MISALIGNED, RETURN_ADDRESS, 0, address); }

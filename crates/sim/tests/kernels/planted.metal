@@ -1,7 +1,7 @@
-// Kernels with one bug each (and some with none). The line that must be told carries `expect:` and the finding's kind; a comment before a kernel
+// Kernels with one bug each (and some with none). The line that must be reported carries `expect:` and the finding's kind; a comment before a kernel
 // gives its launch: threadgroups x threads, the value of `n`, and whether it is compiled without checks.
 //
-// `a` holds 256 numbers, `o` as many; `fresh` is a buffer nobody has written, `out` an output of 256 numbers that must be written.
+// `a` holds 256 numbers, `o` as many; `fresh` is a buffer that was not written, `out` an output of 256 numbers that must be written.
 #include <metal_stdlib>
 using namespace metal;
 

@@ -1,4 +1,4 @@
-// Kernels that come near a bug and have none: nothing may be told of them. Launches and buffers as in planted.metal.
+// Kernels that come near a bug and have none: nothing may be reported. Launches and buffers as in planted.metal.
 #include <metal_stdlib>
 using namespace metal;
 

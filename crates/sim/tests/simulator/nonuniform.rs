@@ -58,7 +58,7 @@ fn a_smaller_threadgroup_has_its_races_and_its_divergence() {
         run(&queue, Dispatch::new(&pipeline, Grid::Threads([threads, 1, 1]), [64, 1, 1]).with(Binding::new(1, &out)), 0).findings
     };
     assert!(findings("races", 5).iter().any(|finding| finding.kind == FindingKind::DataRace));
-    assert_eq!(findings("races", 1), [], "one thread has nobody to race with");
+    assert_eq!(findings("races", 1), [], "one thread has no other to race with");
     let divergent = findings("diverges", 64 + 8);
     let expected = |f: &Finding| f.kind == FindingKind::DivergentBarrier && f.threadgroup == [1, 0, 0] && f.message.starts_with("7 threads wait");
     assert!(divergent.iter().any(expected), "{divergent:?}");

@@ -1,4 +1,4 @@
-//! Planted bugs: each is told, at its line, under every seed; nothing else is, and nothing of sound kernels.
+//! Planted bugs: each is reported, at its line, under every seed; nothing else is, and nothing of sound kernels.
 
 use elinvar_msl::ParameterKind;
 use elinvar_sim::{Binding, Dispatch, FindingKind, Grid, Output, Pipeline, Report};
@@ -15,7 +15,7 @@ struct Planted {
     threads: u32,
     n: u32,
     unchecked: bool,
-    /// Lines and kinds that may be told; at least one must.
+    /// Lines and kinds that may be reported; at least one must.
     expected: Vec<(u32, String)>,
 }
 
@@ -70,7 +70,7 @@ fn dispatch(planted: &Planted, pipeline: &Pipeline) -> Dispatch {
     dispatch
 }
 
-fn told(report: &Report) -> Vec<(u32, String)> {
+fn reported(report: &Report) -> Vec<(u32, String)> {
     report.findings.iter().map(|finding| (finding.at.as_ref().map_or(0, |at| at.line), finding.kind.to_string())).collect()
 }
 
@@ -87,11 +87,11 @@ fn wrong(file: &'static str, text: &str) -> Vec<String> {
         let pipeline = library(file, !planted.unchecked).pipeline(&planted.name, &[]).unwrap();
         for seed in SEEDS {
             let report = run(&queue, dispatch(&planted, &pipeline), seed);
-            let told = told(&report);
-            let right = told.iter().all(|finding| planted.expected.contains(finding)) && told.is_empty() == planted.expected.is_empty();
+            let reported = reported(&report);
+            let right = reported.iter().all(|finding| planted.expected.contains(finding)) && reported.is_empty() == planted.expected.is_empty();
             if !right {
                 let shown: Vec<String> = report.findings.iter().map(|finding| format!("\n    {finding}")).collect();
-                wrong.push(format!("{} (seed {seed}): expected {:?}, told{}", planted.name, planted.expected, shown.concat()));
+                wrong.push(format!("{} (seed {seed}): expected {:?}, reported{}", planted.name, planted.expected, shown.concat()));
             }
         }
     }
@@ -99,13 +99,13 @@ fn wrong(file: &'static str, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_planted_bug_is_told_at_its_line_and_nothing_else() {
+fn every_planted_bug_is_reported_at_its_line_and_nothing_else() {
     let wrong = wrong("planted.metal", include_str!("../kernels/planted.metal"));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
-fn nothing_is_told_of_sound_kernels() {
+fn sound_kernels_have_no_finding() {
     let wrong = wrong("sound.metal", include_str!("../kernels/sound.metal"));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -54,7 +54,7 @@ fn lints(text: &str) -> Vec<(u32, &'static str)> {
 }
 
 #[test]
-fn address_spaces_that_clang_would_convert_are_told() {
+fn address_spaces_that_clang_would_convert_are_rejected() {
     let text = |body: &str| {
         format!(
             "#include <metal_stdlib>\nusing namespace metal;\nstruct Item {{ float x; float twice() thread {{ return 2 * x; }} }};\n\
@@ -73,7 +73,7 @@ fn address_spaces_that_clang_would_convert_are_told() {
 }
 
 #[test]
-fn kernels_that_cannot_be_launched_are_told() {
+fn kernels_that_cannot_be_launched_are_rejected() {
     let message = rejected("kernel void k(device float* a [[unheard_of]]) {}\n");
     assert!(message.contains("user.metal:1") && message.contains("unheard_of"), "{message}");
     let message = rejected("kernel void other(device float* a [[buffer(0)]]) {}\n");
@@ -95,24 +95,24 @@ fn launches_are_checked_against_the_signature_and_the_limits() {
     let (x, y) = (simulator().buffer("x", 64).unwrap(), simulator().buffer("y", 64).unwrap());
     let reverse = pipeline("reverse");
     let whole = |grid, threads| Dispatch::new(&reverse, grid, threads).with(Binding::new(0, &x)).with(Binding::new(1, &y));
-    let told = |dispatch: Dispatch, words: &str| {
+    let rejected = |dispatch: Dispatch, words: &str| {
         let message = launch(dispatch).to_string();
         assert!(message.starts_with("kernel `reverse`: ") && message.contains(words), "{message}");
     };
     let grid = Grid::Threads([16, 1, 1]);
-    told(whole(grid, [16, 1, 1]), "the size of threadgroup(0), its parameter `tile`, is missing");
-    told(Dispatch::new(&reverse, grid, [16, 1, 1]).with(Binding::new(0, &x)), "buffer(1), its parameter `y`, is missing");
-    told(whole(Grid::Threads([16, 0, 1]), [16, 1, 1]), "holds no thread");
-    told(whole(Grid::Threadgroups([0, 1, 1]), [16, 1, 1]), "holds no thread");
-    told(whole(grid, [0, 1, 1]), "it must hold 1 to 1024");
-    told(whole(grid, [64, 32, 1]), "it must hold 1 to 1024");
-    told(whole(grid, [u32::MAX, u32::MAX, 2]), "it must hold 1 to 1024");
-    told(whole(Grid::Threadgroups([1 << 20, 1 << 20, 1]), [1, 1, 1]), "more threadgroups than");
-    told(whole(grid, [16, 1, 1]).with(Binding::new(1, &y)), "buffer(1) was given twice");
-    told(whole(grid, [16, 1, 1]).with(Binding::new(31, &y)), "indices end at 30");
-    told(whole(grid, [16, 1, 1]).with(Binding::new(2, &y).range(32, 64)), "buffer(2) binds 64 bytes at offset 32 of `y`, which holds 64");
-    told(whole(grid, [16, 1, 1]).with(Binding::new(2, &y).at(usize::MAX)), "which holds 64");
-    told(whole(grid, [16, 1, 1]).with_bytes(2, Vec::new()), "was given 0 bytes");
+    rejected(whole(grid, [16, 1, 1]), "the size of threadgroup(0), its parameter `tile`, is missing");
+    rejected(Dispatch::new(&reverse, grid, [16, 1, 1]).with(Binding::new(0, &x)), "buffer(1), its parameter `y`, is missing");
+    rejected(whole(Grid::Threads([16, 0, 1]), [16, 1, 1]), "holds no thread");
+    rejected(whole(Grid::Threadgroups([0, 1, 1]), [16, 1, 1]), "holds no thread");
+    rejected(whole(grid, [0, 1, 1]), "it must hold 1 to 1024");
+    rejected(whole(grid, [64, 32, 1]), "it must hold 1 to 1024");
+    rejected(whole(grid, [u32::MAX, u32::MAX, 2]), "it must hold 1 to 1024");
+    rejected(whole(Grid::Threadgroups([1 << 20, 1 << 20, 1]), [1, 1, 1]), "more threadgroups than");
+    rejected(whole(grid, [16, 1, 1]).with(Binding::new(1, &y)), "buffer(1) was given twice");
+    rejected(whole(grid, [16, 1, 1]).with(Binding::new(31, &y)), "indices end at 30");
+    rejected(whole(grid, [16, 1, 1]).with(Binding::new(2, &y).range(32, 64)), "buffer(2) binds 64 bytes at offset 32 of `y`, which holds 64");
+    rejected(whole(grid, [16, 1, 1]).with(Binding::new(2, &y).at(usize::MAX)), "which holds 64");
+    rejected(whole(grid, [16, 1, 1]).with_bytes(2, Vec::new()), "was given 0 bytes");
 }
 
 #[test]

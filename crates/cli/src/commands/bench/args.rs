@@ -7,7 +7,7 @@ use crate::{args::ComputeArgs, profile::ProfileArgs};
 /// How long, on what, and how it is shown.
 #[derive(Debug, Args)]
 pub(super) struct RowArgs {
-    /// Seconds spent on each row
+    /// Spend this many seconds on each row
     #[arg(long, default_value_t = 0.5)]
     pub(super) seconds: f64,
     /// Print JSON

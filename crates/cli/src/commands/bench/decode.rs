@@ -16,31 +16,31 @@ use crate::{
 /// Arguments of `elinvar bench decode`.
 #[derive(Debug, Args)]
 pub(crate) struct DecodeArgs {
-    /// Shape of the model, whose weights are random
+    /// Use a model of this shape, with random weights
     #[arg(long, value_enum, default_value_t = Shape::Llama1b)]
     shape: Shape,
-    /// Type of the weights: f32, f16 or bf16
+    /// Store weights in this type: f32, f16 or bf16
     #[arg(long, default_value = "bf16", value_name = "TYPE")]
     dtype: DType,
-    /// Type of the keys and values
+    /// Store the KV cache in this type: f32, f16 or bf16
     #[arg(long, default_value = "f16", value_name = "TYPE")]
     cache_dtype: DType,
-    /// Prompt lengths to prefill, separated by commas
+    /// Prefill prompts of these lengths, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "128", value_name = "TOKENS")]
     prompt: Vec<usize>,
-    /// Numbers of tokens to decode from an empty context, separated by commas
+    /// Decode these numbers of tokens from an empty context, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "32", value_name = "TOKENS")]
     generate: Vec<usize>,
-    /// Draw the decoded tokens at this temperature instead of taking the most likely
+    /// Sample at this temperature instead of taking the most likely token
     #[arg(long, default_value_t = 0.0)]
     temperature: f32,
-    /// Draw among this many most likely tokens; 0 for all
+    /// Sample from this many most likely tokens; 0 for all
     #[arg(long, default_value_t = 0)]
     top_k: usize,
-    /// Draw among the most likely tokens up to this probability
+    /// Sample from the most likely tokens up to this cumulative probability
     #[arg(long, default_value_t = 1.0)]
     top_p: f32,
-    /// Repetitions; the median is reported
+    /// Repeat this often and report the median
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Print JSON

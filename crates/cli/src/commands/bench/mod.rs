@@ -24,7 +24,7 @@ pub(crate) struct BenchArgs {
 enum What {
     /// Time operators; bytes and operations are counted and compared with the machine's measured ceilings
     Ops(ops::OpsArgs),
-    /// Time prefill and decoding of a Llama of random weights
+    /// Time prefill and decoding of a Llama with random weights
     Decode(decode::DecodeArgs),
     /// Predict prefill and decoding of a Llama on Apple's GPUs, from the launches planned for each; nothing is run or measured
     Predict(predict::PredictArgs),

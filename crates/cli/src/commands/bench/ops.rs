@@ -21,7 +21,7 @@ use crate::{
 /// Arguments of `elinvar bench ops`.
 #[derive(Debug, Args)]
 pub(crate) struct OpsArgs {
-    /// Only rows whose name contains this
+    /// Run only the rows whose name contains this
     #[arg(long, default_value = "", hide_default_value = true)]
     filter: String,
     /// Give every call the same inputs, which may then come from a cache

@@ -14,16 +14,16 @@ use crate::kernel::KernelArgs;
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(super) kernel: KernelArgs,
-    /// Buffers that must be written in full [default: those the kernel writes and never reads]
+    /// Require these buffers to be written in full [default: those the kernel writes and never reads]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(super) outputs: Option<Vec<String>>,
-    /// What becomes of subnormal float and bfloat numbers
+    /// Treat subnormal float and bfloat numbers this way
     #[arg(long, value_enum, default_value_t = Tiny::Keep)]
     pub(super) subnormals: Tiny,
-    /// Schedules to try
+    /// Try this many schedules
     #[arg(long, default_value_t = 1)]
     pub(super) seeds: u64,
-    /// Processor seconds one threadgroup may take
+    /// Stop a threadgroup after this much processor time
     #[arg(long, default_value_t = 20, value_name = "SECONDS")]
     pub(super) time_limit: u64,
     /// Compile every kernel of the file and run none
@@ -37,8 +37,8 @@ pub(crate) struct CheckArgs {
 /// What becomes of numbers below the least normal one.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Tiny {
-    /// They are numbers like others, as on NVIDIA's GPUs and on CPUs
+    /// Keep them, as on NVIDIA's GPUs and on CPUs
     Keep,
-    /// Arithmetic, comparisons and conversions take and give zeros in their place, as on Apple's GPUs
+    /// Flush them to zero in arithmetic, comparisons and conversions, as on Apple's GPUs
     Flush,
 }

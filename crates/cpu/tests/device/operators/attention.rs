@@ -92,7 +92,7 @@ fn appended_rows_must_fit_the_cache() {
 }
 
 #[test]
-fn plans_are_pure_and_kernels_are_told_apart_by_their_mask() {
+fn plans_are_pure_and_kernels_differ_by_their_mask() {
     let key = |mask: Option<TensorInfo>| {
         let mut inputs = inputs();
         inputs[3] = mask;

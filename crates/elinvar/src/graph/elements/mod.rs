@@ -33,7 +33,7 @@ struct Programs(Mutex<HashMap<String, Prepared>>);
 /// # Errors
 /// A program that does not compile.
 pub(super) fn fuse(graph: &mut Graph, executor: &Executor) -> Result<()> {
-    // The last first: what it takes on its way, and is wanted, becomes another output of the same kernel.
+    // The last first: what it takes along, and is wanted, becomes another output of the same kernel.
     let mut end = graph.nodes.len();
     while end > 0 {
         end -= 1;

@@ -38,14 +38,14 @@ impl Message {
     }
 }
 
-/// What a template is told besides the messages.
+/// What a template gets besides the messages.
 #[derive(Clone, Debug)]
 pub struct ChatOptions {
     /// End with the beginning of the assistant's turn.
     pub add_generation_prompt: bool,
     /// Further variables (`enable_thinking=false`): `true`, `false` and integers become such values, all else strings.
     pub variables: Vec<(String, String)>,
-    /// The time `strftime_now` tells, in UTC.
+    /// The time that `strftime_now` returns, in UTC.
     pub now: SystemTime,
 }
 

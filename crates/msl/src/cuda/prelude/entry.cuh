@@ -1,4 +1,4 @@
-// Entry points: what a kernel's parameters are, told from the kernel itself, and where the thread is.
+// Entry points: a kernel's parameters, deduced from the kernel itself, and where the thread is.
 #pragma once
 
 namespace elv {

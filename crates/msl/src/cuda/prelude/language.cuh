@@ -14,7 +14,7 @@
 #define assert(...) ((void)0)
 
 // What headers that other devices share say of this one: the namespace they are in, pointers to a thread's own memory, the compiler's question, and
-// where a call comes from, which nobody asks.
+// where a call comes from, which nothing asks.
 #define ELV_ROOT ::msl
 #define ELV_THREAD
 #define ELV_IS_CONVERTIBLE __is_convertible_to

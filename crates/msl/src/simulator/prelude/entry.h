@@ -43,7 +43,7 @@ ELV_PLAIN ELV_INLINE void enter(sources<S...>, void (*f)(P...), const ulong* buf
 } // namespace elv
 
 // ELV_ENTRY(symbol, (address of the kernel), sources of its parameters...)
-// (The kernel's name is looked up in the scope of the parameters, so theirs must be nobody else's.)
+// (The kernel's name is looked up in the scope of the parameters, so theirs must be unique.)
 #define ELV_ENTRY(symbol, address, ...)                                                                                                    \
   extern "C" ELV_PLAIN void symbol(const ulong* elv_buffers, const ulong* elv_threadgroups, const elv_positions* elv_now) {                \
     elv::enter(elv::sources<__VA_ARGS__>{}, address, elv_buffers, elv_threadgroups, elv_now);                                              \

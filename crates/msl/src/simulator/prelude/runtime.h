@@ -20,7 +20,7 @@ struct elv_positions {
 // where `buffers` and `threadgroup` hold an address for each index a kernel binds. N counts the wanted kernels; `Entry::symbol` is the name.
 //
 // A function constant with index 3 takes its value when the lowered text is compiled: -DELV_CONSTANT_3=<expression>, such as true, -1, 0x1p-3f,
-// (half)0.5f or metal::vec<uint, 2>(1, 2). Without that macro it is undefined, as Metal's `is_function_constant_defined` tells, and zero.
+// (half)0.5f or metal::vec<uint, 2>(1, 2). Without that macro it is undefined, as Metal's `is_function_constant_defined` reports, and zero.
 
 // Bits of `mem_flags`, as Metal numbers them.
 enum elv_flags { ELV_DEVICE = 1, ELV_THREADGROUP = 2, ELV_TEXTURE = 4 };
@@ -34,7 +34,7 @@ extern "C" {
 // Waits for the threads of `scope` (ELV_SCOPE_SIMDGROUP or ELV_SCOPE_THREADGROUP) and orders the memory that `flags` name.
 void elv_barrier(unsigned int flags, unsigned int scope, elv_text file, int line);
 
-// Orders the calling thread's accesses to the memory that `flags` name; waits for nobody. `order` is Metal's memory_order.
+// Orders the calling thread's accesses to the memory that `flags` name; waits for no thread. `order` is Metal's memory_order.
 void elv_fence(unsigned int flags, unsigned int order, unsigned int scope, elv_text file, int line);
 
 // Parks the lane with its slot; when every lane of the simdgroup has parked, `combine` runs and all go on.
@@ -44,6 +44,6 @@ void elv_collective(elv_combine combine, void* slot, elv_text operation, elv_tex
 unsigned int elv_lane(void);
 
 // The address of threadgroup variables declared in a function: the same for all threads of a threadgroup. `site` numbers the declaration in its
-// text and `function` tells instantiations of a template apart (by address: the literal is one per instantiation).
+// text and `function` distinguishes instantiations of a template (by address: the literal is one per instantiation).
 unsigned long elv_threadgroup_variable(int site, elv_text function, elv_text names, unsigned long size, unsigned long alignment);
 }

@@ -24,22 +24,22 @@ use crate::output::print_line;
 pub(crate) struct PredictArgs {
     /// GPUs by name, `Apple M3 Max` (its smallest configuration) or `Apple M3 Max, 40 cores` [default: every one known of the M series]
     chips: Vec<Gpu>,
-    /// Shape of the model
+    /// Use a model of this shape
     #[arg(long, value_enum, default_value_t = Shape::Llama1b)]
     shape: Shape,
-    /// Type of the weights: f32, f16 or bf16
+    /// Store weights in this type: f32, f16 or bf16
     #[arg(long, default_value = "bf16", value_name = "TYPE")]
     dtype: DType,
-    /// Type of the keys and values
+    /// Store the KV cache in this type: f32, f16 or bf16
     #[arg(long, default_value = "f16", value_name = "TYPE")]
     cache_dtype: DType,
-    /// Length of the prompt
+    /// Prefill a prompt of this length
     #[arg(long, default_value_t = 512, value_name = "TOKENS")]
     prompt: usize,
-    /// Tokens to decode from an empty context
+    /// Decode this many tokens from an empty context
     #[arg(long, default_value_t = 128, value_name = "TOKENS")]
     generate: usize,
-    /// Precision of matrix products and attention: strict or fast [default: fast]
+    /// Compute matmul and attention in this precision: strict or fast [default: fast]
     #[arg(long)]
     precision: Option<Precision>,
     /// Print JSON
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &PredictArgs) -> Result<()> {
         return Ok(());
     }
     print_line(format!(
-        "predictions for {:?} in {}, from bytes and operations of the planned launches; nobody has measured them",
+        "predictions for {:?} in {}, from bytes and operations of the planned launches; none of them was measured",
         args.shape, args.dtype
     ));
     let tests = [format!("pp{} t/s", args.prompt), format!("tg{} t/s", args.generate)];
