@@ -1,4 +1,7 @@
-use crate::{DeviceKind, DeviceProperties, MetalFile};
+use crate::{
+    metal::MetalFile,
+    properties::{DeviceKind, DeviceProperties},
+};
 
 /// What a CUDA device runs in place of a kernel's Metal form: for kernels written for its hardware, of fast precision.
 ///

@@ -2,7 +2,7 @@ use bytemuck::Pod;
 use half::{bf16, f16};
 use std::{fmt, str::FromStr};
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// How many elements share one indivisible block of bytes: one for plain types, 32 or 256 for quantised formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

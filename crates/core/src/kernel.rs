@@ -1,6 +1,14 @@
 use std::{any::Any, fmt, sync::Arc};
 
-use crate::{CudaForm, Error, HostForm, KernelKey, Metal, Parameter, device_id::DeviceId, metal::rejection};
+use crate::{
+    cuda::CudaForm,
+    device_id::DeviceId,
+    error::Error,
+    host::HostForm,
+    key::KernelKey,
+    metal::{Metal, rejection},
+    signature::Parameter,
+};
 
 /// A kernel as data: who it is, what it binds, and its forms; each device compiles the form it can run.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::DType;
+use crate::dtype::DType;
 
 /// The kinds of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

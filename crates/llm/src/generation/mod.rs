@@ -7,7 +7,12 @@ use std::ops::ControlFlow;
 
 use elinvar::{Error, Result};
 
-use crate::{Config, Decoding, GenerationConfig, Sampler, Sampling, Session, StopMatcher, TextStream, Tokenizer};
+use crate::{
+    config::{Config, GenerationConfig},
+    model::{Decoding, Session},
+    sampling::{Sampler, Sampling},
+    text::{StopMatcher, TextStream, Tokenizer},
+};
 pub use chat::Chat;
 pub use statistics::Statistics;
 

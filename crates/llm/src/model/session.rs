@@ -9,7 +9,7 @@ use std::{
 use elinvar::{Completion, DType, DeviceProperties, Error, Reading, Recording, Result, Tensor, kernels::sample::Settings};
 
 use super::{Logits, Model};
-use crate::Sampling;
+use crate::sampling::Sampling;
 
 /// A step of a fixed number of tokens, recorded: write the state, which is the tokens and their positions, replay, read the logits.
 struct Step {
@@ -335,7 +335,7 @@ mod tests {
     use elinvar::{BackendType, Executor};
 
     use super::*;
-    use crate::Config;
+    use crate::config::Config;
 
     const CONFIG: &str = r#"{"architectures": ["LlamaForCausalLM"], "vocab_size": 97, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3,
         "num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 1024, "rms_norm_eps": 1e-5}"#;
