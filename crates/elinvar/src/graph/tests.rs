@@ -155,7 +155,10 @@ fn a_cache_that_something_else_looks_at_or_changes_in_between_keeps_its_order() 
 
 #[test]
 fn the_order_of_nodes_that_do_not_depend_on_each_other_may_change_and_of_others_not() {
-    use super::{Action, Graph, Node, Operand, Output};
+    use super::{
+        node::{Graph, Node},
+        value::{Action, Operand, Output},
+    };
     use elinvar_kernels::{TensorInfo, copy::Copy};
     let operand = |value| Some(Operand { value, info: TensorInfo::new(DType::F32, &[4]).unwrap() });
     let node = |from: usize, to: usize| Node::new(Action::Operator(Arc::new(Copy)), vec![operand(from)], vec![Output::Value(to)]);
