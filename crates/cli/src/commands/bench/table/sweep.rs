@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_gpu_pays_from_where_it_is_never_slower_again() {
         let points = |times: &[(f64, f64)]| {
-            let point = |(index, &(cpu, resident))| Point { elements: 1 << index, cpu, gpu: Some(Gpu { resident, copied: 9.0 }) };
+            let point = |(index, &(cpu, resident))| Point { elements: 1usize << index, cpu, gpu: Some(Gpu { resident, copied: 9.0 }) };
             times.iter().enumerate().map(point).collect::<Vec<_>>()
         };
         let from = |times| wins_from(&points(times), |gpu| gpu.resident);
