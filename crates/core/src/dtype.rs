@@ -4,20 +4,10 @@ use std::{fmt, str::FromStr};
 
 use crate::error::{Error, Result};
 
-/// How many elements share one indivisible block of bytes: one for plain types, 32 or 256 for quantised formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockLayout {
-    /// Elements in a block.
-    pub elements: usize,
-    /// Bytes of a block.
-    pub bytes: usize,
-}
-
 macro_rules! dtypes {
     ($($(#[$doc:meta])* $variant:ident $name:literal $bytes:literal;)* => $(#[$more_doc:meta])* $more:ident $more_name:literal $more_bytes:literal;) => {
-        /// The type of a tensor's elements.
-        ///
-        /// Storage goes through [`DType::block`], so that block-quantised formats are further variants and no further mechanism.
+        /// The type of a tensor's elements, each of which has bytes of its own. Formats that quantise blocks of elements are no data types: such a tensor is
+        /// one of bytes, and the operators that read it have the format as an attribute, so that no other can take a block for an element.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum DType { $($(#[$doc])* $variant,)* $(#[$more_doc])* $more, }
 
@@ -33,12 +23,9 @@ macro_rules! dtypes {
                 match self { $(DType::$variant => $name,)* DType::$more => $more_name }
             }
 
-            /// The block layout.
-            pub const fn block(self) -> BlockLayout {
-                match self {
-                    $(DType::$variant => BlockLayout { elements: 1, bytes: $bytes },)*
-                    DType::$more => BlockLayout { elements: 1, bytes: $more_bytes },
-                }
+            /// Bytes of one element.
+            pub const fn size(self) -> usize {
+                match self { $(DType::$variant => $bytes,)* DType::$more => $more_bytes }
             }
         }
     };
@@ -100,18 +87,9 @@ impl DType {
     pub const NUMBERS: &[DType] =
         &[DType::F32, DType::F16, DType::BF16, DType::I8, DType::I16, DType::I32, DType::I64, DType::U8, DType::U16, DType::U32, DType::U64];
 
-    /// Bytes of one element of a plain type.
-    pub const fn size(self) -> usize {
-        self.block().bytes
-    }
-
-    /// Bytes of `elements` elements, or `None` on overflow or a broken block.
+    /// Bytes of `elements` elements, or `None` on overflow.
     pub fn bytes(self, elements: usize) -> Option<usize> {
-        let block = self.block();
-        if !elements.is_multiple_of(block.elements) {
-            return None;
-        }
-        (elements / block.elements).checked_mul(block.bytes)
+        elements.checked_mul(self.size())
     }
 
     /// f32, f16 or bf16: what is computed in f32.

@@ -1,16 +1,14 @@
 use std::{any::Any, fmt, sync::Arc};
 
-use crate::{
-    cuda::CudaForm,
-    device_id::DeviceId,
-    error::Error,
-    host::HostForm,
-    key::KernelKey,
-    metal::{Metal, rejection},
-    signature::Parameter,
-};
+use crate::{device_id::DeviceId, error::Error, host::HostForm, key::KernelKey, metal::Metal, signature::Parameter};
 
-/// A kernel as data: who it is, what it binds, and its forms; each device compiles the form it can run.
+/// What one vendor's devices run in place of a kernel's Metal form; a device knows its own form's type.
+pub trait NativeForm: Any + fmt::Debug + Send + Sync {
+    /// What a launch fails with that has raised its error flag to `flag`, if the form may reject an input: see [`MetalForm::with_error_flag`](crate::MetalForm).
+    fn rejected(&self, flag: u32) -> Option<Error>;
+}
+
+/// A kernel as data: its identity, what it binds, and its forms; each device compiles the form it can run.
 #[derive(Clone, Debug)]
 pub struct KernelSource {
     /// Its identity.
@@ -23,11 +21,17 @@ pub struct KernelSource {
     pub host: Option<HostForm>,
     /// The Metal text, from which GPU devices compile.
     pub metal: Option<Metal>,
-    /// What a CUDA device runs in place of the Metal form.
-    pub cuda: Option<CudaForm>,
+    /// What devices that know its type run in place of the Metal form.
+    pub native: Option<Arc<dyn NativeForm>>,
 }
 
 impl KernelSource {
+    /// Its native form, if that is of this type.
+    pub fn native<F: NativeForm>(&self) -> Option<&F> {
+        let form: &dyn Any = &**self.native.as_ref()?;
+        form.downcast_ref()
+    }
+
     /// Whether its Metal form may reject what it is given: see [`MetalForm::with_error_flag`](crate::MetalForm::with_error_flag).
     pub fn rejects(&self) -> bool {
         self.metal.as_ref().is_some_and(Metal::rejects)
@@ -35,12 +39,12 @@ impl KernelSource {
 
     /// What a launch fails with that has raised its word to `word`; nothing if the kernel rejects nothing.
     pub fn rejected(&self, word: u32) -> Option<Error> {
-        let told = match (&self.metal, &self.cuda) {
-            (Some(metal), _) => metal.rejected(word),
-            (None, Some(CudaForm::Source(source))) => rejection(source.rejection?, word),
-            (None, _) => return None,
+        let error = match (&self.metal, &self.native) {
+            (Some(metal), _) => Some(metal.rejected(word)),
+            (None, Some(native)) => native.rejected(word),
+            (None, None) => None,
         };
-        Some(told.context(&self.key))
+        error.map(|error| error.context(&self.key))
     }
 }
 

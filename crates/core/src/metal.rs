@@ -219,8 +219,8 @@ impl Metal {
 /// Bytes of the word by which a launch reports what it rejects.
 pub const ERROR_FLAG_BYTES: usize = size_of::<u32>();
 
-/// What a library's kernel reports by `word`.
-pub(crate) fn rejection(why: &str, word: u32) -> Error {
+/// What a launch of a library's kernel fails with that has raised its error flag to `word`; `why` says what is wrong with the input.
+pub fn rejection(why: &str, word: u32) -> Error {
     Error::invalid_argument(format!("{why} (number {})", !word))
 }
 

@@ -43,8 +43,7 @@ impl NullBackend {
             max_buffer_bytes: 1 << 40,
             unified_memory: true,
             dtypes: DType::ALL,
-            compute_capability: None,
-            matrix_library: false,
+            features: None,
         };
         Self::with_properties(properties)
     }

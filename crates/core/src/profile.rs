@@ -165,7 +165,7 @@ mod tests {
             Parameter::read("bias", DType::U8).or_absent(),
         ];
         let key = KernelKey::new("mix", &[DType::F32]);
-        let source = Arc::new(KernelSource { key, parameters, params_bytes: 0, host: None, metal: None, cuda: None });
+        let source = Arc::new(KernelSource { key, parameters, params_bytes: 0, host: None, metal: None, native: None });
         let pipeline = device.pipeline(&source).unwrap();
         let [x, cache, y] = [100, 10, 1].map(|bytes| device.allocate(bytes).unwrap().bind(0, bytes).unwrap());
         let bindings = vec![Some(x.clone()), Some(cache), Some(y), None];

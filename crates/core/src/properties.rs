@@ -1,4 +1,4 @@
-use std::fmt;
+use std::{any::Any, fmt, sync::Arc};
 
 use crate::dtype::DType;
 
@@ -47,6 +47,9 @@ impl fmt::Display for DeviceKind {
     }
 }
 
+/// What devices of one vendor have beyond [`DeviceProperties`], for plans that know its type.
+pub trait DeviceFeatures: Any + fmt::Debug + Send + Sync {}
+
 /// What a launch plan may know of a device. Plans are pure functions of shapes, data types and this.
 #[derive(Clone, Debug)]
 pub struct DeviceProperties {
@@ -68,13 +71,17 @@ pub struct DeviceProperties {
     pub unified_memory: bool,
     /// Data types kernels may use on it.
     pub dtypes: &'static [DType],
-    /// Compute capability of an NVIDIA GPU, ten times the major number and the minor one: 90 for 9.0.
-    pub compute_capability: Option<u32>,
-    /// The vendor's library for matrix products is there: [`CudaForm::MatrixProduct`](crate::CudaForm::MatrixProduct) can run.
-    pub matrix_library: bool,
+    /// What only devices of its vendor have.
+    pub features: Option<Arc<dyn DeviceFeatures>>,
 }
 
 impl DeviceProperties {
+    /// The features of this type, if it has such.
+    pub fn features<F: DeviceFeatures>(&self) -> Option<&F> {
+        let features: &dyn Any = &**self.features.as_ref()?;
+        features.downcast_ref()
+    }
+
     /// Whether launches run as threadgroups of simdgroups (a GPU, or the simulator of one), not by CPU kernels.
     pub const fn has_simdgroups(&self) -> bool {
         self.simd_width > 1

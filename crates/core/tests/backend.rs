@@ -14,7 +14,7 @@ use elinvar_core::{
 
 fn kernel(parameters: &[Parameter]) -> Arc<KernelSource> {
     let key = KernelKey::new("probe", &[DType::F32]);
-    Arc::new(KernelSource { key, parameters: parameters.to_vec(), params_bytes: 4, host: None, metal: None, cuda: None })
+    Arc::new(KernelSource { key, parameters: parameters.to_vec(), params_bytes: 4, host: None, metal: None, native: None })
 }
 
 fn probe(device: &Device, parameters: &[Parameter], bindings: Vec<Option<elinvar_core::Binding>>) -> Dispatch {

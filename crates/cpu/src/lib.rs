@@ -45,8 +45,7 @@ impl CpuBackend {
             max_buffer_bytes: isize::MAX as usize,
             unified_memory: true,
             dtypes: DType::PROGRAMS,
-            compute_capability: None,
-            matrix_library: false,
+            features: None,
         };
         Ok(Self { properties, worker: Mutex::new(Worker::start(threads)?) })
     }

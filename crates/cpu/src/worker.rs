@@ -1,8 +1,9 @@
 use std::{
+    hint,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
-        mpsc::{Receiver, SyncSender, sync_channel},
+        mpsc::{Receiver, SyncSender, TryRecvError, sync_channel},
     },
     thread,
     time::Instant,
@@ -17,6 +18,10 @@ use crate::{memory::Memory, placement::Placement};
 
 /// Lists waiting at once; a submitter that runs further ahead waits, so that intermediate results do not pile up.
 const QUEUE: usize = 32;
+
+/// How often the thread looks for the next list before it sleeps: some ten microseconds, in which a loop of small operators submits the next. Waking a thread
+/// costs the submitter more than such an operator.
+const LOOKS: usize = 200;
 
 type Job = (Arc<CommandList>, Promise);
 
@@ -86,7 +91,7 @@ impl Worker {
 fn run(jobs: &Receiver<Job>, profile: &ProfileLog) {
     let (mut placement, clock) = (Placement::of_current_pool(), Instant::now());
     let now = || u64::try_from(clock.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    while let Ok((list, promise)) = jobs.recv() {
+    while let Some((list, promise)) = next(jobs) {
         let is_timed = profile.is_on();
         let result = list.commands().iter().try_for_each(|command| {
             placement.follow();
@@ -103,6 +108,17 @@ fn run(jobs: &Receiver<Job>, profile: &ProfileLog) {
         drop(list);
         promise.0.complete(result);
     }
+}
+
+fn next(jobs: &Receiver<Job>) -> Option<Job> {
+    for _ in 0..LOOKS {
+        match jobs.try_recv() {
+            Ok(job) => return Some(job),
+            Err(TryRecvError::Disconnected) => return None,
+            Err(TryRecvError::Empty) => hint::spin_loop(),
+        }
+    }
+    jobs.recv().ok()
 }
 
 fn execute(command: &Command) -> Result<()> {

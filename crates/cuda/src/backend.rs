@@ -8,9 +8,10 @@ use std::{
 
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use elinvar_core::{
-    Backend, CommandList, Completion, CudaForm, DType, DeviceKind, DeviceProperties, ERROR_FLAG_BYTES, InFlight, KernelSource, MemoryInfo, Pipeline,
+    Backend, CommandList, Completion, DType, DeviceKind, DeviceProperties, ERROR_FLAG_BYTES, InFlight, KernelSource, MemoryInfo, Pipeline,
     ProfileEvent, RawBuffer, Reading, Result, Storage,
 };
+use elinvar_kernels::cuda::{CudaFeatures, CudaForm};
 use elinvar_msl::cuda::Threadgroups;
 
 use crate::{
@@ -98,8 +99,7 @@ impl CudaBackend {
             max_buffer_bytes: context.memory()?[1],
             unified_memory: false,
             dtypes: DType::ALL,
-            compute_capability: Some(capability),
-            matrix_library: products::is_present(),
+            features: CudaFeatures::of(capability, products::is_present()),
         };
         let (compiler, jobs) = (Arc::new(compiler), Arc::new(Jobs::default()));
         let copying = compiler.clone();
@@ -129,7 +129,7 @@ impl CudaBackend {
     /// The device's compute capability, and the versions of what drives it and compiles for it.
     pub fn software(&self) -> String {
         let ([major, minor], capability) = (self.compiler.version(), self.capability);
-        let library = if self.properties.matrix_library { "cuBLASLt" } else { "no cuBLASLt" };
+        let library = if self.properties.features().is_some_and(|cuda: &CudaFeatures| cuda.matrix_library) { "cuBLASLt" } else { "no cuBLASLt" };
         let driver = driver::shown(self.driver);
         format!("compute capability {}.{}, driver for CUDA {driver}, NVRTC {major}.{minor}, {library}", capability / 10, capability % 10)
     }
@@ -216,7 +216,7 @@ impl Backend for CudaBackend {
     /// Returns before the kernel is compiled: whoever launches it first waits, and gets an error if it does not compile. So the kernels of a recording
     /// are compiled side by side.
     fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
-        if let Some(CudaForm::MatrixProduct) = kernel.cuda {
+        if let Some(CudaForm::MatrixProduct) = kernel.native() {
             let products = self.products.clone();
             // What is wrong is told by the first launch.
             self.jobs.start(move || drop(products.prepare()));

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use cudarc::driver::sys;
-use elinvar_core::{Access, Binding, Command, CommandList, CudaForm, Dispatch, ERROR_FLAG_BYTES, Error, KernelSource, Parameter, Pipeline, Result};
+use elinvar_core::{Access, Binding, Command, CommandList, Dispatch, ERROR_FLAG_BYTES, Error, KernelSource, Parameter, Pipeline, Result};
+use elinvar_kernels::cuda::CudaForm;
 use elinvar_msl::cuda::Threadgroups;
 
 use crate::{
@@ -20,7 +21,7 @@ pub(crate) fn rejecting(list: &CommandList) -> Vec<Pipeline> {
 
 /// Whether a kernel may reject what it is given.
 fn rejects(kernel: &Pipeline) -> bool {
-    match &kernel.source().cuda {
+    match kernel.source().native() {
         Some(CudaForm::Source(source)) => source.rejection.is_some(),
         Some(CudaForm::MatrixProduct) => false,
         None => kernel.source().rejects(),
@@ -114,7 +115,7 @@ impl Ahead {
         if !overlaps {
             self.written = Some(Vec::new());
         }
-        if matches!(dispatch.pipeline.source().cuda, Some(CudaForm::MatrixProduct)) {
+        if matches!(dispatch.pipeline.source().native(), Some(CudaForm::MatrixProduct)) {
             // A library's product may let others come before it has waited.
             self.written = None;
         } else if let Some(written) = &mut self.written {
@@ -146,7 +147,7 @@ mod tests {
     fn dispatches(device: &Device, launches: &[[&Buffer; 3]]) -> Vec<Dispatch> {
         let parameters = vec![Parameter::read("x", DType::U8), Parameter::read("w", DType::U8).prefetched(), Parameter::write("y", DType::U8)];
         let key = KernelKey { operator: Cow::Borrowed("k"), dtypes: vec![], constants: vec![] };
-        let source = Arc::new(KernelSource { key, parameters, params_bytes: 0, host: None, metal: None, cuda: None });
+        let source = Arc::new(KernelSource { key, parameters, params_bytes: 0, host: None, metal: None, native: None });
         let pipeline = device.pipeline(&source).unwrap();
         let mut list = ListBuilder::new();
         for buffers in launches {

@@ -2,7 +2,8 @@
 
 use std::{collections::HashMap, path::Path};
 
-use elinvar_core::{Cache, CacheKey, ConstantValue, CudaArchitecture, CudaForm, CudaSource, Error, KernelSource, Metal, MetalForm, Result};
+use elinvar_core::{Cache, CacheKey, ConstantValue, Error, KernelSource, Metal, MetalForm, Result};
+use elinvar_kernels::cuda::{CudaArchitecture, CudaForm, CudaSource};
 use elinvar_msl::{
     Kernel, Module, ParameterKind,
     cuda::{self, CudaEntry, Threadgroups},
@@ -99,7 +100,7 @@ impl Compiler {
     /// They do not compile; or they do not share a text.
     pub fn check(&self, kernels: &[&KernelSource], threadgroups: Threadgroups, capability: u32) -> Result<usize> {
         if let [kernel] = kernels
-            && let Some(CudaForm::Source(source)) = &kernel.cuda
+            && let Some(CudaForm::Source(source)) = kernel.native()
         {
             return Ok(self.source(kernel, source, capability)?.image.len());
         }
@@ -118,7 +119,7 @@ impl Compiler {
 
     /// The kernel's code for a compute capability and launches of such threadgroups.
     pub(crate) fn compile(&self, kernel: &KernelSource, threadgroups: Threadgroups, capability: u32) -> Result<Code> {
-        match &kernel.cuda {
+        match kernel.native() {
             Some(CudaForm::Source(_)) if threadgroups == Threadgroups::Nonuniform => {
                 Err(Error::unsupported(format!("{} runs over whole threadgroups only: round the threads up", kernel.key)))
             }

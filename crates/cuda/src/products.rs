@@ -15,7 +15,8 @@ use cudarc::{
     },
     driver::sys as driver,
 };
-use elinvar_core::{DType, Dispatch, Error, MatrixProduct, Result};
+use elinvar_core::{DType, Dispatch, Error, Result};
+use elinvar_kernels::cuda::MatrixProduct;
 use libloading::Library;
 
 use crate::{driver::Context, libraries, memory::Memory};

@@ -153,7 +153,7 @@ mod tests {
     fn launch(symbol: &str, bytes: u64) -> Launch {
         let (symbol, is_product) = symbol.strip_prefix('*').map_or((symbol, false), |product| (product, true));
         let key = KernelKey::new(symbol.to_owned(), &[] as &[DType]);
-        let source = KernelSource { key, parameters: vec![], params_bytes: 0, host: None, metal: None, cuda: None };
+        let source = KernelSource { key, parameters: vec![], params_bytes: 0, host: None, metal: None, native: None };
         Launch { symbol: (!is_product).then(|| Arc::from(symbol)), activity: Activity::Kernel(Arc::new(source)), bytes, list: Some(7) }
     }
 

@@ -16,9 +16,10 @@ use std::{
     time::Instant,
 };
 
-use elinvar_core::{CudaForm, KernelSource, Metal};
+use elinvar_core::{KernelSource, Metal};
 use elinvar_cuda::Compiler;
 use elinvar_kernels::conformance;
+use elinvar_kernels::cuda::CudaForm;
 use elinvar_msl::cuda::Threadgroups;
 use properties::gpu;
 
@@ -36,7 +37,7 @@ fn kernels(capability: u32) -> Vec<Vec<Arc<KernelSource>>> {
         if seen.insert(launch.kernel.key.clone(), ()).is_some() {
             continue;
         }
-        let name = match &launch.kernel.cuda {
+        let name = match launch.kernel.native() {
             Some(CudaForm::MatrixProduct) => continue,
             Some(CudaForm::Source(_)) => launch.kernel.key.to_string(),
             None => {

@@ -135,7 +135,7 @@ impl MetalLibrary {
             registers: None,
         };
         let key = KernelKey::new(name.to_owned(), &[]);
-        let source = KernelSource { key, parameters, params_bytes: 0, host: None, metal: Some(Metal::Text(Arc::new(text))), cuda: None };
+        let source = KernelSource { key, parameters, params_bytes: 0, host: None, metal: Some(Metal::Text(Arc::new(text))), native: None };
         let pipeline = self.executor.device.prepare(&Arc::new(source)).map_err(|e| e.context(&self.name))?;
         Ok(MetalKernel { executor: self.executor.clone(), pipeline, kernel, module: self.module.clone() })
     }

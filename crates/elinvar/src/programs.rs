@@ -125,7 +125,7 @@ impl Executor {
             params_bytes: host.block.size(),
             host: Some(HostForm::Program(host.clone())),
             metal: text.map(|text| Metal::Text(Arc::new(text))),
-            cuda: None,
+            native: None,
         };
         Ok((self.device.prepare(&Arc::new(source))?, is_aligned))
     }

@@ -119,7 +119,7 @@ impl Definition {
                 let own = self.outputs.iter().position(|operand| operand.source == Source::Step(index, output));
                 own.map_or_else(
                     || {
-                        plan.scratch.push(info.elements() * info.dtype.size());
+                        plan.scratch.push(info.bytes());
                         Argument::Scratch(plan.scratch.len() - 1)
                     },
                     Argument::Output,

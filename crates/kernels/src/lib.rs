@@ -32,6 +32,7 @@ pub mod binary;
 pub mod cast;
 pub mod compare;
 pub mod copy;
+pub mod cuda;
 pub mod cumsum;
 pub mod fill;
 pub mod gather;

@@ -1,40 +1,21 @@
-use std::{any::Any, fmt, str::FromStr, sync::Arc};
+use std::{any::Any, fmt, sync::Arc};
 
 use elinvar_core::{
-    Binding, Buffer, CudaForm, DType, Device, DeviceProperties, Dispatch, Error, Extent, Grid, HostForm, HostKernel, KernelKey, KernelSource, Layout,
+    Binding, Buffer, DType, Device, DeviceProperties, Dispatch, Error, Extent, Grid, HostForm, HostKernel, KernelKey, KernelSource, Layout,
     ListBuilder, Metal, MetalForm, Parameter, Result, Shape, Work,
 };
 
-use crate::{Definition, ElementOp};
+use crate::{Definition, ElementOp, cuda::CudaForm, elementwise::dispatch::named};
 
-/// How a matrix product or attention may be computed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Precision {
-    /// The canonical order of operations: the same bits everywhere.
-    #[default]
-    Strict,
-    /// Any order and any matrix unit, f32 accumulation: compared by normalised error.
-    Fast,
-}
-
-impl fmt::Display for Precision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Precision::Strict => "strict",
-            Precision::Fast => "fast",
-        })
-    }
-}
-
-impl FromStr for Precision {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "strict" => Ok(Precision::Strict),
-            "fast" => Ok(Precision::Fast),
-            _ => Err(Error::invalid_argument(format!("unknown precision '{name}': use strict or fast"))),
-        }
+named! {
+    /// How a matrix product or attention may be computed.
+    #[derive(Default)]
+    pub enum Precision("precision") {
+        /// The canonical order of operations: the same bits everywhere.
+        #[default]
+        Strict "strict",
+        /// Any order and any matrix unit, f32 accumulation: compared by normalised error.
+        Fast "fast",
     }
 }
 
@@ -69,6 +50,11 @@ impl TensorInfo {
     /// Number of elements.
     pub fn elements(&self) -> usize {
         self.shape().elements()
+    }
+
+    /// Bytes of its elements, row-major.
+    pub fn bytes(&self) -> usize {
+        self.elements() * self.dtype.size()
     }
 }
 
@@ -281,7 +267,7 @@ impl Launch {
     ) -> Self {
         let (parameters, arguments) = buffers.into_iter().unzip();
         let kernel =
-            Arc::new(KernelSource { key, parameters, params_bytes: size_of::<P>(), host: host.map(HostForm::Kernel), metal: None, cuda: None });
+            Arc::new(KernelSource { key, parameters, params_bytes: size_of::<P>(), host: host.map(HostForm::Kernel), metal: None, native: None });
         let params = bytemuck::bytes_of(params).to_vec();
         Self { kernel, params, arguments, grid: Extent::linear(1), threadgroup: Extent::linear(1), threadgroup_memory: 0, work: Work::default() }
     }
@@ -294,7 +280,7 @@ impl Launch {
 
     /// The same with what a CUDA device runs in place of the Metal form.
     pub fn with_cuda(mut self, form: CudaForm) -> Self {
-        Arc::make_mut(&mut self.kernel).cuda = Some(form);
+        Arc::make_mut(&mut self.kernel).native = Some(Arc::new(form));
         self
     }
 

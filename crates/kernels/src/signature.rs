@@ -73,7 +73,11 @@ impl Port {
         if self.dtypes.contains(&dtype) {
             return Ok(());
         }
-        Err(Error::invalid_argument(format!("{operator}: {} is {dtype}: {} expected", self.name, names(self.dtypes))))
+        Err(Error::invalid_argument(format!(
+            "{operator}: {} is {dtype}: {} expected",
+            self.name,
+            choice(self.dtypes.iter().map(|dtype| dtype.name()))
+        )))
     }
 
     /// The parameter of a launch that is composed by hand.
@@ -165,9 +169,8 @@ pub(crate) fn check(operator: &str, ports: &[Port], inputs: &[Option<TensorInfo>
 }
 
 /// `f32, f16 or bf16`.
-fn names(dtypes: &[DType]) -> String {
-    let names: Vec<_> = dtypes.iter().map(|dtype| dtype.name()).collect();
-    match names.split_last() {
+pub(crate) fn choice<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    match names.collect::<Vec<_>>().split_last() {
         Some((last, [])) => (*last).to_owned(),
         Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
         None => "nothing".to_owned(),

@@ -60,8 +60,7 @@ impl<A: Api> MetalBackend<A> {
             max_buffer_bytes: info.max_buffer_bytes,
             unified_memory: info.unified_memory,
             dtypes: DType::ALL,
-            compute_capability: None,
-            matrix_library: false,
+            features: None,
         };
         let api = Arc::new(api);
         Self {

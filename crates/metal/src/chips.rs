@@ -167,8 +167,7 @@ impl Gpu {
             max_buffer_bytes: 1 << 40,
             unified_memory: true,
             dtypes: DType::ALL,
-            compute_capability: None,
-            matrix_library: false,
+            features: None,
         }
     }
 

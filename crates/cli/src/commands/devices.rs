@@ -1,5 +1,5 @@
 use clap::Args;
-use elinvar::{DeviceKind, DeviceReport, DeviceState, Executor, Result, devices, format_bytes};
+use elinvar::{DeviceKind, DeviceProperties, DeviceReport, DeviceState, Executor, Result, devices, format_bytes, kernels::cuda::CudaFeatures};
 use serde_json::{Value, json};
 
 use crate::output::print_line;
@@ -41,13 +41,17 @@ fn as_json(report: &DeviceReport) -> Value {
             "max_buffer_bytes": properties.max_buffer_bytes,
             "memory_total": memory.total,
             "memory_available": memory.available,
-            "compute_capability": properties.compute_capability.map(|c| format!("{}.{}", c / 10, c % 10)),
-            "matrix_library": properties.matrix_library,
+            "compute_capability": cuda(properties).map(|cuda| format!("{}.{}", cuda.compute_capability / 10, cuda.compute_capability % 10)),
+            "matrix_library": cuda(properties).is_some_and(|cuda| cuda.matrix_library),
             "software": software,
             "dtypes": properties.dtypes.iter().map(|d| d.name()).collect::<Vec<_>>(),
         }),
         Err(error) => json!({ "device": report.backend.to_string(), "available": false, "reason": error.to_string() }),
     }
+}
+
+fn cuda(properties: &DeviceProperties) -> Option<&CudaFeatures> {
+    properties.features()
 }
 
 /// A device on one line.

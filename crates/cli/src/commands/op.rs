@@ -4,7 +4,7 @@ use clap::Args;
 use elinvar::{
     Error, Result, Tensor,
     kernels::{
-        Description, Port,
+        AttributeInfo, Description, Port,
         registry::{find, operators},
     },
 };
@@ -137,7 +137,10 @@ fn describe(description: &Description) -> Value {
         let dtypes: Vec<_> = p.dtypes.iter().map(|d| d.name()).collect();
         json!({ "name": p.name, "dtypes": dtypes, "optional": p.optional, "variadic": p.variadic, "doc": p.doc })
     };
-    let attribute = |a: &elinvar::kernels::AttributeInfo| json!({ "name": a.name, "kind": a.kind.to_string(), "default": a.default, "required": a.default.is_none(), "doc": a.doc });
+    let attribute = |a: &AttributeInfo| {
+        let (kind, values) = (a.kind.to_string(), a.kind.values());
+        json!({ "name": a.name, "kind": kind, "values": values, "default": a.default, "required": a.default.is_none(), "doc": a.doc })
+    };
     json!({
         "name": description.name,
         "summary": description.summary,

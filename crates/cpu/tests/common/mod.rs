@@ -13,7 +13,7 @@ pub(crate) fn list(device: &Device, operator: &'static str, host: HostKernel, bu
         params_bytes: 0,
         host: Some(HostForm::Kernel(host)),
         metal: None,
-        cuda: None,
+        native: None,
     });
     let pipeline = device.pipeline(&source).unwrap();
     let one = Extent::linear(1);

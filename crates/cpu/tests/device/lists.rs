@@ -135,7 +135,7 @@ fn adopted_memory_is_read_in_place() {
         params_bytes: 0,
         host: Some(HostForm::Kernel(host)),
         metal: None,
-        cuda: None,
+        native: None,
     });
     let one = Extent::linear(1);
     let bindings = vec![Some(buffer.bind(64, 64).unwrap())];
@@ -170,7 +170,7 @@ fn kernels_run_over_threads_that_threadgroups_divide() {
     };
     let key = KernelKey::new("extents", &[DType::U32]);
     let (parameters, host) = (vec![Parameter::update("x", DType::U32)], Some(HostForm::Kernel(host)));
-    let pipeline = device.pipeline(&Arc::new(KernelSource { key, parameters, params_bytes: 0, host, metal: None, cuda: None })).unwrap();
+    let pipeline = device.pipeline(&Arc::new(KernelSource { key, parameters, params_bytes: 0, host, metal: None, native: None })).unwrap();
     let buffer = device.allocate(8).unwrap();
     let launch = |threads| {
         let (pipeline, bindings, threadgroup) = (pipeline.clone(), vec![Some(buffer.bind(0, 8).unwrap())], Extent::linear(4));

@@ -50,7 +50,7 @@ pub(crate) fn keyed(key: KernelKey, operator: &'static str, files: &'static [Met
         params_bytes: 0,
         host: None,
         metal: Some(Metal::Form(MetalForm::new(files, operator))),
-        cuda: None,
+        native: None,
     })
 }
 

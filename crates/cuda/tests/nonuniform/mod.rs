@@ -21,5 +21,5 @@ pub(crate) fn kernel(name: &'static str) -> Arc<KernelSource> {
         registers: None,
     };
     let (key, parameters) = (KernelKey::new(name, &[]), vec![Parameter::read("x", DType::U32), Parameter::write("out", DType::U32)]);
-    Arc::new(KernelSource { key, parameters, params_bytes: 0, host: None, metal: Some(Metal::Text(Arc::new(text))), cuda: None })
+    Arc::new(KernelSource { key, parameters, params_bytes: 0, host: None, metal: Some(Metal::Text(Arc::new(text))), native: None })
 }

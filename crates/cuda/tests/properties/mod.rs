@@ -1,6 +1,7 @@
 //! What launch plans may know of a GPU that need not be there.
 
 use elinvar_core::{DType, DeviceKind, DeviceProperties};
+use elinvar_kernels::cuda::CudaFeatures;
 
 /// A GPU of this compute capability, cuBLASLt beside it.
 pub(crate) fn gpu(capability: u32) -> DeviceProperties {
@@ -14,7 +15,6 @@ pub(crate) fn gpu(capability: u32) -> DeviceProperties {
         max_buffer_bytes: 1 << 36,
         unified_memory: false,
         dtypes: DType::ALL,
-        compute_capability: Some(capability),
-        matrix_library: true,
+        features: CudaFeatures::of(capability, true),
     }
 }

@@ -61,7 +61,7 @@ operators! {
 }
 
 fn position(largest: bool, axis: isize, keepdims: bool) -> ArgReduce {
-    ArgReduce { largest, axis: Some(axis), keepdims, select_last: false, dtype: DType::I64 }
+    ArgReduce { largest, axis: Some(axis), keepdims, select_last_index: false, dtype: DType::I64 }
 }
 
 impl Tensor {

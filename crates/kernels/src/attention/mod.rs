@@ -54,30 +54,36 @@ use std::sync::Arc;
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, Result};
 
 use crate::{
-    AttributeInfo, Description, Launch, Operator, Plan, Precision, TensorInfo, matmul::PRECISION, metal::params, operator::product_operations,
+    Description, Launch, Operator, Plan, Precision, TensorInfo,
+    attributes::{attributes, joined},
+    metal::params,
+    operator::product_operations,
     signature::operands,
 };
 
-pub(crate) use scoring::{ATTRIBUTES, four, is_pair};
 pub use scoring::{MaskView, ScoreParams, Scoring, View, WITH_LENGTHS, WITH_POSITIONS};
+pub(crate) use scoring::{four, is_pair};
 
-/// Attention.
-///
-/// Inputs: `q [B, Hq, Tq, D]`, `k [B, Hkv, Tk, D]`, `v [B, Hkv, Tk, Dv]`, of one float type or `q` f32 beside `k` and `v` of another; `Hq` is a
-/// multiple of `Hkv`, and query head `h` uses key head `h / (Hq / Hkv)`. Optional: `mask`, broadcast to `[B, Hq, Tq, Tk]` (bool: true attends; float:
-/// added), `positions` i32 `[Tq]` or `[B, Tq]`, `lengths` i32 `[B]`. `q`, `k`, `v` may have any strides along which the last axis is contiguous,
-/// the mask any at all. Output: `[B, Hq, Tq, Dv]` (or `[B, Tq, Hq, Dv]`) of `q`'s type.
-///
-/// Keys at or after `Tk` do not exist: a cache of a fixed capacity is passed whole, with `causal` and positions (or lengths) that say how much
-/// of it is filled, so that one plan serves every step.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Attention {
-    /// How scores are made, and which keys are attended.
-    pub scoring: Scoring,
-    /// Give `[B, Tq, Hq, Dv]`: token by token, as the projection that follows reads it.
-    pub tokens_first: bool,
-    /// How sums may be ordered.
-    pub precision: Precision,
+attributes! {
+    /// Attention.
+    ///
+    /// Inputs: `q [B, Hq, Tq, D]`, `k [B, Hkv, Tk, D]`, `v [B, Hkv, Tk, Dv]`, of one float type or `q` f32 beside `k` and `v` of another; `Hq` is a
+    /// multiple of `Hkv`, and query head `h` uses key head `h / (Hq / Hkv)`. Optional: `mask`, broadcast to `[B, Hq, Tq, Tk]` (bool: true attends; float:
+    /// added), `positions` i32 `[Tq]` or `[B, Tq]`, `lengths` i32 `[B]`. `q`, `k`, `v` may have any strides along which the last axis is contiguous,
+    /// the mask any at all. Output: `[B, Hq, Tq, Dv]` (or `[B, Tq, Hq, Dv]`) of `q`'s type.
+    ///
+    /// Keys at or after `Tk` do not exist: a cache of a fixed capacity is passed whole, with `causal` and positions (or lengths) that say how much
+    /// of it is filled, so that one plan serves every step.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct Attention {
+        /// Give `[B, Tq, Hq, Dv]`: token by token, as the projection that follows reads it.
+        pub tokens_first: bool = false,
+        /// How sums may be ordered: strict (the same bits on every device) or fast (any order).
+        pub precision: Precision = strict,
+    } and {
+        /// How scores are made, and which keys are attended.
+        pub scoring: Scoring,
+    }
 }
 
 params! {
@@ -183,22 +189,11 @@ impl Attention {
     }
 }
 
-const TOKENS_FIRST: AttributeInfo = AttributeInfo::bool("tokens_first", Some("false"), "give [B, Tq, Hq, Dv]");
-
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     name: "attention",
     summary: "softmax(softcap(scale q k^T) + mask) v over the keys each query attends; grouped heads, causal, windows, caches",
     inputs: operands::INPUTS,
     outputs: operands::OUTPUTS,
-    attributes: {
-        const ALL: [AttributeInfo; 8] = {
-            let [a, b, c, d, e, f] = ATTRIBUTES;
-            [a, b, c, d, e, f, TOKENS_FIRST, PRECISION]
-        };
-        &ALL
-    },
-    build: |a| {
-        let scoring = Scoring::from_attributes(a)?;
-        Ok(Box::new(Attention { scoring, tokens_first: a.flag("tokens_first")?, precision: a.get("precision")? }))
-    },
+    attributes: &joined::<{ Scoring::ATTRIBUTES.len() + Attention::ATTRIBUTES.len() }>(Scoring::ATTRIBUTES, Attention::ATTRIBUTES),
+    build: |a| Ok(Box::new(Attention::read(a, Scoring::read(a)?)?)),
 }];

@@ -6,48 +6,36 @@ use bytemuck::Zeroable;
 use elinvar_core::{DType, Error, MetalFile, Result, Shape};
 
 use crate::{
-    AttributeInfo, Attributes, TensorInfo,
+    TensorInfo,
+    attributes::attributes,
     matmul::dtype_code,
     metal::{metal_file, params},
 };
 
-/// How queries and keys give scores: `softcap(scale · q·k) + mask`, and which keys a query attends.
-///
-/// Query `i` of sequence `b` stands at position `p = positions[b, i]`, or `i + offset` without positions. It attends key `j` if `j` is a key
-/// of the sequence (`j < lengths[b]`), is not after it (`causal`: `j ≤ p`), lies in its window (`p − left ≤ j ≤ p + right`) and is not masked.
-#[derive(Clone, Copy, Debug)]
-pub struct Scoring {
-    /// Factor of the dot product; `None` for `1 / √D`.
-    pub scale: Option<f32>,
-    /// `s` becomes `c · tanh(s / c)`; zero for none.
-    pub softcap: f32,
-    /// Attend no key after the query's position.
-    pub causal: bool,
-    /// Position of query 0 where no positions are given.
-    pub offset: i64,
-    /// Attend at most this many keys before the query's position (a sliding window of `w` tokens is `w − 1`); `None` for all.
-    pub left_window: Option<u64>,
-    /// Attend at most this many keys after it; `None` for all.
-    pub right_window: Option<u64>,
-}
-
-impl Default for Scoring {
-    fn default() -> Self {
-        Self { scale: None, softcap: 0.0, causal: false, offset: 0, left_window: None, right_window: None }
+attributes! {
+    /// How queries and keys give scores: `softcap(scale · q·k) + mask`, and which keys a query attends.
+    ///
+    /// Query `i` of sequence `b` stands at position `p = positions[b, i]`, or `i + offset` without positions. It attends key `j` if `j` is a key
+    /// of the sequence (`j < lengths[b]`), is not after it (`causal`: `j ≤ p`), lies in its window (`p − left ≤ j ≤ p + right`) and is not masked.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct Scoring {
+        /// Factor of the dot product; `None` for `1 / √D`.
+        pub scale: Option<f32>,
+        /// `s` becomes `c · tanh(s / c)`; zero for none.
+        pub softcap: f32 = 0,
+        /// Attend no key after the query's position.
+        pub causal: bool = false,
+        /// Position of query 0 where no positions are given.
+        pub offset: i64 = 0,
+        /// Attend at most this many keys before the query's position (a sliding window of `w` tokens is `w − 1`); `None` for all.
+        pub left_window: Option<u64>,
+        /// Attend at most this many keys after it; `None` for all.
+        pub right_window: Option<u64>,
     }
 }
 
 /// Which keys a query attends, and how a dot product becomes a score, in Metal; after [`ScoreParams`] and the functions of [`crate::math`].
 pub(crate) const METAL: MetalFile = metal_file!("attention/scoring.metal");
-
-pub(crate) const ATTRIBUTES: [AttributeInfo; 6] = [
-    AttributeInfo::float("scale", Some(""), "factor of the dot product; 1 / sqrt(D) if absent"),
-    AttributeInfo::float("softcap", Some("0"), "c: a score s becomes c * tanh(s / c); 0 for none"),
-    AttributeInfo::bool("causal", Some("false"), "attend no key after the query's position"),
-    AttributeInfo::int("offset", Some("0"), "position of query 0 where no positions are given"),
-    AttributeInfo::int("left_window", Some("-1"), "most keys before the position; -1 for all"),
-    AttributeInfo::int("right_window", Some("-1"), "most keys after the position; -1 for all"),
-];
 
 /// The types of a mask.
 pub(crate) const MASKS: &[DType] = &[DType::Bool, DType::F32, DType::F16, DType::BF16];
@@ -58,18 +46,6 @@ pub(crate) const POSITIONS: &str = "[Tq] or [B, Tq]: where each query stands amo
 pub(crate) const LENGTHS: &str = "[B]: how many of the Tk keys each sequence has";
 
 impl Scoring {
-    /// From attribute texts.
-    pub(crate) fn from_attributes(a: &Attributes) -> Result<Self> {
-        Ok(Self {
-            scale: a.optional("scale")?,
-            softcap: a.get("softcap")?,
-            causal: a.flag("causal")?,
-            offset: a.get("offset")?,
-            left_window: window(a, "left_window")?,
-            right_window: window(a, "right_window")?,
-        })
-    }
-
     /// Checks queries, keys and what goes with them, and gathers what a kernel needs.
     pub(crate) fn params(
         &self,
@@ -134,14 +110,6 @@ impl Scoring {
                 Err(Error::invalid_argument(format!("positions have shape {found}: [{queries}] or [{batch}, {queries}] expected")))
             }
         }
-    }
-}
-
-/// A window from its attribute.
-pub(super) fn window(a: &Attributes, name: &str) -> Result<Option<u64>> {
-    match a.get::<i64>(name)? {
-        -1 => Ok(None),
-        n => u64::try_from(n).map(Some).map_err(|_| Error::invalid_argument(format!("{name} is {n}: -1 (all) or a number of keys expected"))),
     }
 }
 

@@ -15,8 +15,9 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceKind, DeviceProperties, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
-    Argument, AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
-    attention::{ATTRIBUTES, MaskView, ScoreParams, Scoring, View, scoring},
+    Argument, Description, Launch, Operator, Plan, TensorInfo,
+    attention::{MaskView, ScoreParams, Scoring, View, scoring},
+    attributes::{attributes, joined},
     math,
     metal::{self, metal_file, params},
     operator::product_operations,
@@ -26,16 +27,19 @@ use crate::{
     softmax,
 };
 
-/// Attention's scores.
-///
-/// Inputs as for [`Attention`](crate::attention::Attention), without `v`: `q [B, Hq, Tq, D]`, `k [B, Hkv, Tk, D]` and, optionally, `mask`, `positions`,
-/// `lengths`. Output `[B, Hq, Tq, Tk]` of `q`'s type.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct AttentionScores {
-    /// How scores are made, and which keys are attended.
-    pub scoring: Scoring,
-    /// Give the softmax of each row.
-    pub softmax: bool,
+attributes! {
+    /// Attention's scores.
+    ///
+    /// Inputs as for [`Attention`](crate::attention::Attention), without `v`: `q [B, Hq, Tq, D]`, `k [B, Hkv, Tk, D]` and, optionally, `mask`, `positions`,
+    /// `lengths`. Output `[B, Hq, Tq, Tk]` of `q`'s type.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct AttentionScores {
+        /// Give the softmax of each row.
+        pub softmax: bool = false,
+    } and {
+        /// How scores are made, and which keys are attended.
+        pub scoring: Scoring,
+    }
 }
 
 params! {
@@ -130,19 +134,11 @@ fn scores(inputs: operands::Inputs, outputs: &[TensorInfo], params: &Params, y: 
     Ok(launch.over(Extent(grid), Extent::linear(32 * simdgroups as u32)))
 }
 
-const SOFTMAX: AttributeInfo = AttributeInfo::bool("softmax", Some("false"), "give the softmax of each row of scores");
-
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     name: "attention_scores",
     summary: "softcap(scale q k^T) + mask, -inf where a key is not attended; or the softmax of it",
     inputs: operands::INPUTS,
     outputs: operands::OUTPUTS,
-    attributes: {
-        const ALL: [AttributeInfo; 7] = {
-            let [a, b, c, d, e, f] = ATTRIBUTES;
-            [a, b, c, d, e, f, SOFTMAX]
-        };
-        &ALL
-    },
-    build: |a| Ok(Box::new(AttentionScores { scoring: Scoring::from_attributes(a)?, softmax: a.flag("softmax")? })),
+    attributes: &joined::<{ Scoring::ATTRIBUTES.len() + AttentionScores::ATTRIBUTES.len() }>(Scoring::ATTRIBUTES, AttentionScores::ATTRIBUTES),
+    build: |a| Ok(Box::new(AttentionScores::read(a, Scoring::read(a)?)?)),
 }];

@@ -12,7 +12,9 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
-    Argument, AttributeInfo, Description, ElementOp, Launch, Operator, Plan, TensorInfo, copy,
+    Argument, Description, ElementOp, Launch, Operator, Plan, TensorInfo,
+    attributes::attributes,
+    copy,
     elementwise::{self, Operand, Space, over_elements, storage},
     metal::{self, metal_file, params},
     signature::operands,
@@ -21,11 +23,13 @@ use crate::{
 const FILES: &[MetalFile] = &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, CastParams::METAL, metal_file!("cast/cast.metal")];
 const METAL: MetalForm = MetalForm::new(FILES, "cast");
 
-/// `x` converted to another type; the shape stays.
-#[derive(Clone, Copy, Debug)]
-pub struct Cast {
-    /// The type.
-    pub to: DType,
+attributes! {
+    /// `x` converted to another type; the shape stays.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Cast {
+        /// The type.
+        pub to: DType,
+    }
 }
 
 params! {
@@ -90,6 +94,6 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     summary: "conversion to another data type: to nearest even, towards zero and saturating, low bits, or not zero",
     inputs: operands::INPUTS,
     outputs: operands::OUTPUTS,
-    attributes: &[AttributeInfo::text("to", None, "the data type: f32, f16, bf16, i8 to i64, u8 to u64, bool")],
-    build: |a| Ok(Box::new(Cast { to: a.get("to")? })),
+    attributes: Cast::ATTRIBUTES,
+    build: |a| Ok(Box::new(Cast::read(a)?)),
 }];

@@ -104,7 +104,7 @@ pub fn run(case: &Case, device: &Device, placement: Placement) -> Result<Vec<Hos
     }
     let mut outputs = Vec::new();
     for info in &types {
-        let bytes = info.elements() * info.dtype.size();
+        let bytes = info.bytes();
         let offset = placement.offset(info.dtype);
         let buffer = device.allocate(offset + bytes + MARGIN)?;
         poison(&buffer)?;

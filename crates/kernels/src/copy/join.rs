@@ -3,13 +3,15 @@
 use elinvar_core::{DType, DeviceProperties, Error, Layout, Result, Shape};
 
 use super::{launch, launch_into_part};
-use crate::{Argument, Operator, Plan, TensorInfo, signature::operands};
+use crate::{Argument, Operator, Plan, TensorInfo, attributes::attributes, signature::operands};
 
-/// Tensors one after the other along an axis. Inputs: any number, of one type, with shapes that are equal but along the axis.
-#[derive(Clone, Copy, Debug)]
-pub struct Concat {
-    /// The axis; negative counts from the end.
-    pub axis: isize,
+attributes! {
+    /// Tensors one after the other along an axis. Inputs: any number, of one type, with shapes that are equal but along the axis.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Concat {
+        /// The axis; negative counts from the end.
+        pub axis: isize = 0,
+    }
 }
 
 operands! {
@@ -55,15 +57,17 @@ impl Operator for Concat {
     }
 }
 
-/// `x` cut into parts along an axis.
-#[derive(Clone, Debug)]
-pub struct Split {
-    /// The axis; negative counts from the end.
-    pub axis: isize,
-    /// Extent of each part along it.
-    pub sizes: Option<Vec<usize>>,
-    /// Number of parts where `sizes` is absent: of equal extent, rounded up; the last one gets what is left.
-    pub parts: Option<usize>,
+attributes! {
+    /// `x` cut into parts along an axis.
+    #[derive(Clone, Debug)]
+    pub struct Split {
+        /// The axis; negative counts from the end.
+        pub axis: isize = 0,
+        /// Extent of each part along it.
+        pub sizes: Option<Vec<usize>>,
+        /// Number of parts where `sizes` is absent: of equal extent, rounded up; the last one gets what is left.
+        pub parts: Option<usize>,
+    }
 }
 
 impl Split {

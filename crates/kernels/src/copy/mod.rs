@@ -20,7 +20,7 @@ pub use triangle::{Trilu, TriluParams};
 pub use view::{Expand, Reshape, Slice, Transpose, View};
 
 use crate::{
-    Argument, AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
+    Argument, Description, Launch, Operator, Plan, TensorInfo,
     elementwise::{self, Operand, Space, over_elements, over_groups, storage},
     metal::{self, metal_file, params},
     signature::operands,
@@ -128,92 +128,63 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
         summary: "x with its axes in another order",
         inputs: operands::INPUTS,
         outputs: operands::OUTPUTS,
-        attributes: &[AttributeInfo::ints("perm", Some(""), "for each axis of y the axis of x, negative from the end; all reversed if not given")],
-        build: |a| Ok(Box::new(Transpose { perm: a.list("perm")? })),
+        attributes: Transpose::ATTRIBUTES,
+        build: |a| Ok(Box::new(Transpose::read(a)?)),
     },
     Description {
         name: "slice",
         summary: "a range of x along each of some axes, as in Python: bounds are clamped, negative ones count from the end",
         inputs: operands::INPUTS,
         outputs: operands::OUTPUTS,
-        attributes: &[
-            AttributeInfo::ints("starts", None, "first index of each axis sliced"),
-            AttributeInfo::ints("ends", None, "index before which each ends (exclusive)"),
-            AttributeInfo::ints("axes", Some(""), "the axes sliced, negative from the end; the first ones if not given"),
-            AttributeInfo::ints("steps", Some(""), "steps, negative to walk backwards; 1 if not given"),
-        ],
-        build: |a| {
-            let (starts, ends) = (a.list("starts")?.unwrap_or_default(), a.list("ends")?.unwrap_or_default());
-            Ok(Box::new(Slice { starts, ends, axes: a.list("axes")?, steps: a.list("steps")? }))
-        },
+        attributes: Slice::ATTRIBUTES,
+        build: |a| Ok(Box::new(Slice::read(a)?)),
     },
     Description {
         name: "expand",
         summary: "x broadcast to a shape",
         inputs: operands::INPUTS,
         outputs: operands::OUTPUTS,
-        attributes: &[AttributeInfo::ints("shape", None, "the shape to broadcast with")],
-        build: |a| Ok(Box::new(Expand { shape: a.list("shape")?.unwrap_or_default() })),
+        attributes: Expand::ATTRIBUTES,
+        build: |a| Ok(Box::new(Expand::read(a)?)),
     },
     Description {
         name: "reshape",
         summary: "the elements of x in row-major order under another shape",
         inputs: operands::INPUTS,
         outputs: operands::OUTPUTS,
-        attributes: &[
-            AttributeInfo::ints("shape", None, "the shape; one extent may be -1: what is left; 0 keeps the extent of x at that place"),
-            AttributeInfo::bool("allow_zero", Some("false"), "0 is an extent of zero"),
-        ],
-        build: |a| Ok(Box::new(Reshape { shape: a.list("shape")?.unwrap_or_default(), allow_zero: a.flag("allow_zero")? })),
+        attributes: Reshape::ATTRIBUTES,
+        build: |a| Ok(Box::new(Reshape::read(a)?)),
     },
     Description {
         name: "concat",
         summary: "tensors one after the other along an axis",
         inputs: join::joined::INPUTS,
         outputs: join::joined::OUTPUTS,
-        attributes: &[AttributeInfo::int("axis", Some("0"), "the axis; negative counts from the end")],
-        build: |a| Ok(Box::new(Concat { axis: a.get("axis")? })),
+        attributes: Concat::ATTRIBUTES,
+        build: |a| Ok(Box::new(Concat::read(a)?)),
     },
     Description {
         name: "split",
         summary: "x cut into parts along an axis",
         inputs: join::cut::INPUTS,
         outputs: join::cut::OUTPUTS,
-        attributes: &[
-            AttributeInfo::int("axis", Some("0"), "the axis; negative counts from the end"),
-            AttributeInfo::ints("sizes", Some(""), "extent of each part along the axis"),
-            AttributeInfo::int(
-                "parts",
-                Some(""),
-                "number of parts where sizes are not given: of equal extent, rounded up, the last one what is left",
-            ),
-        ],
-        build: |a| Ok(Box::new(Split { axis: a.get("axis")?, sizes: a.list("sizes")?, parts: a.optional("parts")? })),
+        attributes: Split::ATTRIBUTES,
+        build: |a| Ok(Box::new(Split::read(a)?)),
     },
     Description {
         name: "pad",
         summary: "x with a value around it, or less of x",
         inputs: operands::INPUTS,
         outputs: operands::OUTPUTS,
-        attributes: &[
-            AttributeInfo::ints("before", None, "for each axis the elements added before x; a negative number takes that many away"),
-            AttributeInfo::ints("after", None, "for each axis the elements added after x, alike"),
-            AttributeInfo::float("value", Some("0"), "what is added, a value that x's type has"),
-        ],
-        build: |a| {
-            let (before, after) = (a.list("before")?.unwrap_or_default(), a.list("after")?.unwrap_or_default());
-            Ok(Box::new(Pad { before, after, value: a.get("value")? }))
-        },
+        attributes: Pad::ATTRIBUTES,
+        build: |a| Ok(Box::new(Pad::read(a)?)),
     },
     Description {
         name: "trilu",
         summary: "the upper or lower triangle of matrices, zero elsewhere",
         inputs: triangle::operands::INPUTS,
         outputs: triangle::operands::OUTPUTS,
-        attributes: &[
-            AttributeInfo::bool("upper", Some("true"), "the upper triangle, else the lower"),
-            AttributeInfo::int("k", Some("0"), "the diagonal that bounds it: above zero to the right of the main one"),
-        ],
-        build: |a| Ok(Box::new(Trilu { upper: a.flag("upper")?, k: a.get("k")? })),
+        attributes: Trilu::ATTRIBUTES,
+        build: |a| Ok(Box::new(Trilu::read(a)?)),
     },
 ];

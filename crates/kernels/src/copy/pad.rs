@@ -3,17 +3,19 @@
 use elinvar_core::{DeviceProperties, Error, Layout, Result};
 
 use super::{launch_into_part, operands};
-use crate::{Argument, Operator, Plan, TensorInfo, elementwise::scalar::Scalar, fill};
+use crate::{Argument, Operator, Plan, TensorInfo, attributes::attributes, elementwise::scalar::Scalar, fill};
 
-/// `x` with elements of one value added before and after it along each axis; a negative number takes elements away.
-#[derive(Clone, Debug)]
-pub struct Pad {
-    /// Elements added before, for each axis.
-    pub before: Vec<isize>,
-    /// Elements added after, for each axis.
-    pub after: Vec<isize>,
-    /// Their value.
-    pub value: Scalar,
+attributes! {
+    /// `x` with elements of one value added before and after it along each axis; a negative number takes elements away.
+    #[derive(Clone, Debug)]
+    pub struct Pad {
+        /// Elements added before, for each axis.
+        pub before: Vec<isize>,
+        /// Elements added after, for each axis.
+        pub after: Vec<isize>,
+        /// Their value.
+        pub value: Scalar = 0,
+    }
 }
 
 impl Pad {

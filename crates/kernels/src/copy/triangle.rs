@@ -4,6 +4,7 @@ use elinvar_core::{DType, DeviceProperties, Element, Error, HostArguments, Kerne
 
 use crate::{
     Launch, Operator, Plan, TensorInfo,
+    attributes::attributes,
     elementwise::{self, Operand, Space, blocks::TASK, dispatch::for_storage, over_elements},
     metal::{self, metal_file, params},
     parallel::for_each_part,
@@ -13,13 +14,15 @@ use crate::{
 const FILES: &[MetalFile] = &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, TriluParams::METAL, metal_file!("copy/triangle.metal")];
 const METAL: MetalForm = MetalForm::new(FILES, "trilu");
 
-/// The upper or lower triangle of matrices `[…, m, n]`, zero elsewhere.
-#[derive(Clone, Copy, Debug)]
-pub struct Trilu {
-    /// The upper triangle, columns − rows ≥ k; else the lower one, columns − rows ≤ k.
-    pub upper: bool,
-    /// The diagonal that bounds it: above zero to the right of the main one.
-    pub k: i64,
+attributes! {
+    /// The upper or lower triangle of matrices `[…, m, n]`, zero elsewhere.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Trilu {
+        /// The upper triangle, columns − rows ≥ k; else the lower one, columns − rows ≤ k.
+        pub upper: bool = true,
+        /// The diagonal that bounds it: above zero to the right of the main one.
+        pub k: i64 = 0,
+    }
 }
 
 params! {

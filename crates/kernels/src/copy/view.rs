@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use elinvar_core::{DeviceProperties, Error, Layout, MAX_RANK, Result, Shape};
 
 use super::{launch, operands};
-use crate::{Argument, Operator, Plan, TensorInfo};
+use crate::{Argument, Operator, Plan, TensorInfo, attributes::attributes};
 
 /// An operator that only looks at its input in another way. Run as an operator it copies; where strides are accepted, the view will do.
 pub trait View: 'static + Debug + Send + Sync {
@@ -35,11 +35,13 @@ impl<V: View> Operator for V {
     }
 }
 
-/// `x` with its axes in another order.
-#[derive(Clone, Debug)]
-pub struct Transpose {
-    /// For each axis of the output the axis of the input, negative from the end; all reversed if absent.
-    pub perm: Option<Vec<isize>>,
+attributes! {
+    /// `x` with its axes in another order.
+    #[derive(Clone, Debug)]
+    pub struct Transpose {
+        /// For each axis of the output the axis of the input, negative from the end; all reversed if absent.
+        pub perm: Option<Vec<isize>>,
+    }
 }
 
 impl View for Transpose {
@@ -54,17 +56,19 @@ impl View for Transpose {
     }
 }
 
-/// A range of `x` along each of some axes, as in Python and ONNX: bounds are clamped, negative ones count from the end.
-#[derive(Clone, Debug)]
-pub struct Slice {
-    /// First index along each axis sliced.
-    pub starts: Vec<isize>,
-    /// Index before which each ends.
-    pub ends: Vec<isize>,
-    /// The axes sliced, negative from the end; the first ones if absent.
-    pub axes: Option<Vec<isize>>,
-    /// Steps, negative to walk backwards; 1 if absent.
-    pub steps: Option<Vec<isize>>,
+attributes! {
+    /// A range of `x` along each of some axes, as in Python and ONNX: bounds are clamped, negative ones count from the end.
+    #[derive(Clone, Debug)]
+    pub struct Slice {
+        /// First index along each axis sliced.
+        pub starts: Vec<isize>,
+        /// Index before which each ends.
+        pub ends: Vec<isize>,
+        /// The axes sliced, negative from the end; the first ones if absent.
+        pub axes: Option<Vec<isize>>,
+        /// Steps, negative to walk backwards; 1 if absent.
+        pub steps: Option<Vec<isize>>,
+    }
 }
 
 /// First index and number of indices of `start..end` by `step` on an axis of `extent`.
@@ -105,11 +109,13 @@ impl View for Slice {
     }
 }
 
-/// `x` broadcast with a shape, by NumPy's rule.
-#[derive(Clone, Debug)]
-pub struct Expand {
-    /// The shape to broadcast with: an extent of 1 keeps that of `x`.
-    pub shape: Vec<usize>,
+attributes! {
+    /// `x` broadcast with a shape, by NumPy's rule.
+    #[derive(Clone, Debug)]
+    pub struct Expand {
+        /// The shape to broadcast with: an extent of 1 keeps that of `x`.
+        pub shape: Vec<usize>,
+    }
 }
 
 impl View for Expand {
@@ -120,13 +126,15 @@ impl View for Expand {
     }
 }
 
-/// The elements of `x`, in row-major order, under another shape.
-#[derive(Clone, Debug)]
-pub struct Reshape {
-    /// The extents; one may be -1: what is left; 0 keeps the input's extent at that place.
-    pub shape: Vec<isize>,
-    /// 0 is an extent of zero.
-    pub allow_zero: bool,
+attributes! {
+    /// The elements of `x`, in row-major order, under another shape.
+    #[derive(Clone, Debug)]
+    pub struct Reshape {
+        /// The extents; one may be -1: what is left; 0 keeps the input's extent at that place.
+        pub shape: Vec<isize>,
+        /// 0 is an extent of zero.
+        pub allow_zero: bool = false,
+    }
 }
 
 impl Reshape {

@@ -16,22 +16,25 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
-    AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
+    Description, Launch, Operator, Plan, TensorInfo,
+    attributes::attributes,
     metal::{self, metal_file, params},
     order,
     rows::Rows,
     signature::operands,
 };
 
-/// A cumulative sum. Input and output `[…]` of one type, floats or integers.
-#[derive(Clone, Copy, Debug)]
-pub struct CumSum {
-    /// The axis; negative counts from the end.
-    pub axis: isize,
-    /// Leave each element itself out of its sum.
-    pub exclusive: bool,
-    /// Sum from the end.
-    pub reverse: bool,
+attributes! {
+    /// A cumulative sum. Input and output `[…]` of one type, floats or integers.
+    #[derive(Clone, Copy, Debug)]
+    pub struct CumSum {
+        /// The axis; negative counts from the end.
+        pub axis: isize = -1,
+        /// Leave each element itself out of its sum.
+        pub exclusive: bool = false,
+        /// Sum from the end.
+        pub reverse: bool = false,
+    }
 }
 
 params! {
@@ -87,10 +90,6 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     summary: "cumulative sum along an axis",
     inputs: operands::INPUTS,
     outputs: operands::OUTPUTS,
-    attributes: &[
-        AttributeInfo::int("axis", Some("-1"), "the axis; negative counts from the end"),
-        AttributeInfo::bool("exclusive", Some("false"), "leave each element itself out of its sum: the first is zero"),
-        AttributeInfo::bool("reverse", Some("false"), "sum from the end"),
-    ],
-    build: |a| Ok(Box::new(CumSum { axis: a.get("axis")?, exclusive: a.flag("exclusive")?, reverse: a.flag("reverse")? })),
+    attributes: CumSum::ATTRIBUTES,
+    build: |a| Ok(Box::new(CumSum::read(a)?)),
 }];

@@ -77,7 +77,7 @@ macro_rules! select {
 
 pub(crate) use {for_integers, for_numbers, for_storage, select};
 
-/// Defines an enumeration whose variants, names and documentation come from one table.
+/// Defines an enumeration whose variants, names and documentation come from one table; attributes may have it.
 macro_rules! named {
     ($(#[$meta:meta])* $vis:vis enum $type:ident ($what:literal) { $($(#[$doc:meta])* $variant:ident $name:literal,)* }) => {
         $(#[$meta])*
@@ -100,13 +100,21 @@ macro_rules! named {
             }
         }
 
+        impl $crate::attributes::Attribute for $type {
+            const KIND: $crate::AttributeKind = $crate::AttributeKind::Word(&[$($name,)*]);
+
+            fn parse(text: &str) -> Option<Self> {
+                text.parse().ok()
+            }
+        }
+
         impl std::str::FromStr for $type {
             type Err = elinvar_core::Error;
 
             fn from_str(name: &str) -> elinvar_core::Result<Self> {
                 $type::ALL.iter().copied().find(|v| v.name() == name).ok_or_else(|| {
-                    let names: Vec<_> = $type::ALL.iter().map(|v| v.name()).collect();
-                    elinvar_core::Error::invalid_argument(format!(concat!("unknown ", $what, " '{}': use one of {}"), name, names.join(", ")))
+                    let names = $crate::signature::choice($type::ALL.iter().map(|v| v.name()));
+                    elinvar_core::Error::invalid_argument(format!(concat!("unknown ", $what, " '{}': expected {}"), name, names))
                 })
             }
         }

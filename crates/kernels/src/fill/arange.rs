@@ -5,6 +5,7 @@ use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalFo
 use super::cpu;
 use crate::{
     Launch, Operator, Plan, TensorInfo,
+    attributes::attributes,
     elementwise::{self, Operand, Space, over_elements, scalar::Scalar},
     metal::{self, metal_file, params},
     signature::operands,
@@ -13,17 +14,19 @@ use crate::{
 const FILES: &[MetalFile] = &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, ArangeParams::METAL, metal_file!("fill/arange.metal")];
 const METAL: MetalForm = MetalForm::new(FILES, "arange");
 
-/// `start, start + step, …` up to but not including `limit`: `[⌈(limit − start) / step⌉]`. No inputs.
-#[derive(Clone, Copy, Debug)]
-pub struct Arange {
-    /// The first value.
-    pub start: Scalar,
-    /// Where the values end; it is not one of them.
-    pub limit: Scalar,
-    /// The distance; negative counts down.
-    pub step: Scalar,
-    /// The type.
-    pub dtype: DType,
+attributes! {
+    /// `start, start + step, …` up to but not including `limit`: `[⌈(limit − start) / step⌉]`. No inputs.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Arange {
+        /// The first value.
+        pub start: Scalar = 0,
+        /// Where the values end; it is not one of them.
+        pub limit: Scalar,
+        /// The distance; negative counts down.
+        pub step: Scalar = 1,
+        /// The type.
+        pub dtype: DType = f32,
+    }
 }
 
 params! {

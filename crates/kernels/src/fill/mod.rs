@@ -14,7 +14,8 @@ use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Res
 pub use arange::{Arange, ArangeParams};
 
 use crate::{
-    Argument, AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
+    Argument, Description, Launch, Operator, Plan, TensorInfo,
+    attributes::attributes,
     elementwise::{self, Operand, Space, over_elements, scalar::Scalar},
     metal::{self, metal_file, params},
     signature::operands,
@@ -23,15 +24,17 @@ use crate::{
 const FILES: &[MetalFile] = &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, FillParams::METAL, metal_file!("fill/fill.metal")];
 const METAL: MetalForm = MetalForm::new(FILES, "fill");
 
-/// A tensor of one value. No inputs.
-#[derive(Clone, Debug)]
-pub struct Fill {
-    /// The extents.
-    pub shape: Vec<usize>,
-    /// The type.
-    pub dtype: DType,
-    /// The value.
-    pub value: Scalar,
+attributes! {
+    /// A tensor of one value. No inputs.
+    #[derive(Clone, Debug)]
+    pub struct Fill {
+        /// The extents.
+        pub shape: Vec<usize>,
+        /// The type.
+        pub dtype: DType = f32,
+        /// The value.
+        pub value: Scalar = 0,
+    }
 }
 
 params! {
@@ -68,33 +71,21 @@ pub(crate) fn launch(value: Scalar, y: &TensorInfo, into: Argument) -> Result<La
     Ok(over_elements(launch.with_metal(METAL), y.elements()))
 }
 
-/// The type named by an attribute.
-const DTYPE: AttributeInfo = AttributeInfo::text("dtype", Some("f32"), "the data type: f32, f16, bf16, i8 to i64, u8 to u64, bool");
-
 pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {
         name: "fill",
         summary: "a tensor of one value",
         inputs: operands::INPUTS,
         outputs: operands::OUTPUTS,
-        attributes: &[
-            AttributeInfo::ints("shape", None, "the extents"),
-            DTYPE,
-            AttributeInfo::float("value", Some("0"), "the value, one that the type has"),
-        ],
-        build: |a| Ok(Box::new(Fill { shape: a.list("shape")?.unwrap_or_default(), dtype: a.get("dtype")?, value: a.get("value")? })),
+        attributes: Fill::ATTRIBUTES,
+        build: |a| Ok(Box::new(Fill::read(a)?)),
     },
     Description {
         name: "arange",
         summary: "start, start + step, ... up to but not including limit",
         inputs: arange::operands::INPUTS,
         outputs: arange::operands::OUTPUTS,
-        attributes: &[
-            AttributeInfo::float("start", Some("0"), "the first value"),
-            AttributeInfo::float("limit", None, "where the values end; it is not one of them"),
-            AttributeInfo::float("step", Some("1"), "the distance, negative to count down"),
-            DTYPE,
-        ],
-        build: |a| Ok(Box::new(Arange { start: a.get("start")?, limit: a.get("limit")?, step: a.get("step")?, dtype: a.get("dtype")? })),
+        attributes: Arange::ATTRIBUTES,
+        build: |a| Ok(Box::new(Arange::read(a)?)),
     },
 ];

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     Operator, Plan, TensorInfo,
+    attributes::attributes,
     elementwise::{
         self, Operand, Space,
         blocks::{TASK, walk},
@@ -30,11 +31,13 @@ const FILES: &[MetalFile] = &[
 ];
 const METAL: MetalForm = MetalForm::new(FILES, "gather_elements").with_error_flag(index::OUTSIDE);
 
-/// `y[…, i, …] = x[…, indices[…, i, …], …]` along an axis. `indices` has the rank of `x` and is no larger but along the axis.
-#[derive(Clone, Copy, Debug)]
-pub struct GatherElements {
-    /// The axis; negative counts from the end.
-    pub axis: isize,
+attributes! {
+    /// `y[…, i, …] = x[…, indices[…, i, …], …]` along an axis. `indices` has the rank of `x` and is no larger but along the axis.
+    #[derive(Clone, Copy, Debug)]
+    pub struct GatherElements {
+        /// The axis; negative counts from the end.
+        pub axis: isize = 0,
+    }
 }
 
 params! {

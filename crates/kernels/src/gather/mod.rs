@@ -18,7 +18,8 @@ pub(crate) use nd::TUPLES;
 pub use nd::{GatherNd, TupleParams};
 
 use crate::{
-    Argument, AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
+    Argument, Description, Launch, Operator, Plan, TensorInfo,
+    attributes::attributes,
     elementwise::{self, Operand, Space, over_elements},
     metal::{self, metal_file, params},
     signature::operands,
@@ -28,11 +29,13 @@ const FILES: &[MetalFile] =
     &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, index::METAL, GatherParams::METAL, metal_file!("gather/gather.metal")];
 const METAL: MetalForm = MetalForm::new(FILES, "gather").with_error_flag(index::OUTSIDE);
 
-/// The entries of `x` along an axis that the indices name: `x [A…, n, B…]`, `indices [I…]`, output `[A…, I…, B…]`.
-#[derive(Clone, Copy, Debug)]
-pub struct Gather {
-    /// The axis; negative counts from the end.
-    pub axis: isize,
+attributes! {
+    /// The entries of `x` along an axis that the indices name: `x [A…, n, B…]`, `indices [I…]`, output `[A…, I…, B…]`.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Gather {
+        /// The axis; negative counts from the end.
+        pub axis: isize = 0,
+    }
 }
 
 params! {
@@ -78,7 +81,7 @@ impl Operator for Gather {
             axis: axis as u64,
         };
         let kernel = cpu::kernel(x.dtype, indices.dtype)?;
-        let bytes = |info: &TensorInfo| (info.elements() * info.dtype.size()) as u64;
+        let bytes = |info: &TensorInfo| info.bytes() as u64;
         let launch = launch("gather", kernel, &params, inputs.parameters(outputs)?).with_metal(METAL);
         Ok(over_elements(launch.with_bytes(bytes(&indices) + 2 * bytes(&outputs[0])), outputs[0].elements()).into())
     }
@@ -90,31 +93,29 @@ fn launch<P: bytemuck::NoUninit>(name: &'static str, kernel: HostKernel, params:
     Launch::new(KernelKey::new(name, &[x.dtype, indices.dtype]), kernel, params, buffers)
 }
 
-const AXIS: AttributeInfo = AttributeInfo::int("axis", Some("0"), "the axis; negative counts from the end");
-
 pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {
         name: "gather",
         summary: "entries of x along an axis by index: the embedding lookup",
         inputs: operands::INPUTS,
         outputs: operands::OUTPUTS,
-        attributes: &[AXIS],
-        build: |a| Ok(Box::new(Gather { axis: a.get("axis")? })),
+        attributes: Gather::ATTRIBUTES,
+        build: |a| Ok(Box::new(Gather::read(a)?)),
     },
     Description {
         name: "gather_elements",
         summary: "elements of x whose coordinate along an axis is the index at their place",
         inputs: elements::operands::INPUTS,
         outputs: elements::operands::OUTPUTS,
-        attributes: &[AXIS],
-        build: |a| Ok(Box::new(GatherElements { axis: a.get("axis")? })),
+        attributes: GatherElements::ATTRIBUTES,
+        build: |a| Ok(Box::new(GatherElements::read(a)?)),
     },
     Description {
         name: "gather_nd",
         summary: "slices of x by tuples of leading coordinates",
         inputs: nd::operands::INPUTS,
         outputs: nd::operands::OUTPUTS,
-        attributes: &[AttributeInfo::int("batch_dims", Some("0"), "number of leading axes that x and indices share")],
-        build: |a| Ok(Box::new(GatherNd { batch_dims: a.get("batch_dims")? })),
+        attributes: GatherNd::ATTRIBUTES,
+        build: |a| Ok(Box::new(GatherNd::read(a)?)),
     },
 ];

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     Operator, Plan, TensorInfo,
+    attributes::attributes,
     elementwise::{self, Operand, Space, blocks::TASK, dispatch::for_storage, over_elements},
     metal::{self, metal_file, params},
     parallel::for_each_part,
@@ -21,12 +22,14 @@ const FILES: &[MetalFile] =
     &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, index::METAL, TupleParams::METAL, TUPLES, metal_file!("gather/nd.metal")];
 const METAL: MetalForm = MetalForm::new(FILES, "gather_nd").with_error_flag(index::OUTSIDE);
 
-/// The slices of `x` whose leading coordinates (after the batch) are the tuples along the last axis of `indices`:
-/// `x [B…, d1…dk, S…]`, `indices [B…, I…, k]`, output `[B…, I…, S…]`.
-#[derive(Clone, Copy, Debug)]
-pub struct GatherNd {
-    /// Number of leading axes that `x` and `indices` share.
-    pub batch_dims: usize,
+attributes! {
+    /// The slices of `x` whose leading coordinates (after the batch) are the tuples along the last axis of `indices`:
+    /// `x [B…, d1…dk, S…]`, `indices [B…, I…, k]`, output `[B…, I…, S…]`.
+    #[derive(Clone, Copy, Debug)]
+    pub struct GatherNd {
+        /// Number of leading axes that `x` and `indices` share.
+        pub batch_dims: usize = 0,
+    }
 }
 
 params! {

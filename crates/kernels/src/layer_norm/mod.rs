@@ -15,7 +15,8 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result, Shape};
 
 use crate::{
-    AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
+    Description, Launch, Operator, Plan, TensorInfo,
+    attributes::attributes,
     metal::{self, metal_file, params},
     order,
     rms_norm::check_weight,
@@ -23,15 +24,17 @@ use crate::{
     signature::operands,
 };
 
-/// Layer normalisation. Inputs `x […]` and, optionally, `weight` and `bias` of one type and of the shape of the normalised axes.
-#[derive(Clone, Copy, Debug)]
-pub struct LayerNorm {
-    /// The first normalised axis; negative counts from the end.
-    pub axis: isize,
-    /// Added to the variance.
-    pub epsilon: f32,
-    /// Also give `μ` and `r`, f32, of the shape of `x` with extents of one for the normalised axes.
-    pub statistics: bool,
+attributes! {
+    /// Layer normalisation. Inputs `x […]` and, optionally, `weight` and `bias` of one type and of the shape of the normalised axes.
+    #[derive(Clone, Copy, Debug)]
+    pub struct LayerNorm {
+        /// The first normalised axis; negative counts from the end.
+        pub axis: isize = -1,
+        /// Added to the variance.
+        pub epsilon: f32 = 1e-5,
+        /// Also give `μ` and `r`, f32, of the shape of `x` with extents of one for the normalised axes.
+        pub statistics: bool = false,
+    }
 }
 
 params! {
@@ -101,10 +104,6 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     summary: "(x - mean x) / sqrt(var x + epsilon) * weight + bias over the axes from axis on",
     inputs: operands::INPUTS,
     outputs: operands::OUTPUTS,
-    attributes: &[
-        AttributeInfo::int("axis", Some("-1"), "the first normalised axis; negative counts from the end"),
-        AttributeInfo::float("epsilon", Some("1e-5"), "added to the variance"),
-        AttributeInfo::bool("statistics", Some("false"), "also give mean and inv_std"),
-    ],
-    build: |a| Ok(Box::new(LayerNorm { axis: a.get("axis")?, epsilon: a.get("epsilon")?, statistics: a.flag("statistics")? })),
+    attributes: LayerNorm::ATTRIBUTES,
+    build: |a| Ok(Box::new(LayerNorm::read(a)?)),
 }];

@@ -20,8 +20,9 @@ use std::sync::Arc;
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
-    Argument, AttributeInfo, Description, Launch, Operator, Plan, Precision, TensorInfo,
-    matmul::{ABSENT, DOT, FAST, Geometry, LINES, Operands, PLACE, PRECISION, Product, STRICT, Tiling, check_extents, dtype_code},
+    Argument, Description, Launch, Operator, Plan, Precision, TensorInfo,
+    attributes::attributes,
+    matmul::{ABSENT, DOT, FAST, Geometry, LINES, Operands, PLACE, Product, STRICT, Tiling, check_extents, dtype_code},
     metal::{self, metal_file, params},
     operator::product_operations,
     order,
@@ -45,14 +46,16 @@ const ADAPTER_FORM: MetalForm = MetalForm::new(
 );
 const FAST_FORM: MetalForm = MetalForm::new(&[metal::TYPES, LINES, FAST, Params::METAL, PLACE, FRAME, metal_file!("lora/fast.metal")], "lora_fast");
 
-/// A linear layer with a low-rank adapter. Inputs `x […, k]`, `weight [n, k]`, `a [r, k]`, `b [n, r]` and, optionally, `bias [n]`; output
-/// `[…, n]` of the type of `x`. The other inputs may have other types.
-#[derive(Clone, Copy, Debug)]
-pub struct LoraLinear {
-    /// Scales the adapter.
-    pub scale: f32,
-    /// How sums may be ordered.
-    pub precision: Precision,
+attributes! {
+    /// A linear layer with a low-rank adapter. Inputs `x […, k]`, `weight [n, k]`, `a [r, k]`, `b [n, r]` and, optionally, `bias [n]`; output
+    /// `[…, n]` of the type of `x`. The other inputs may have other types.
+    #[derive(Clone, Copy, Debug)]
+    pub struct LoraLinear {
+        /// Scales the adapter.
+        pub scale: f32 = 1,
+        /// How sums may be ordered: strict (the same bits on every device) or fast (any order).
+        pub precision: Precision = strict,
+    }
 }
 
 params! {
@@ -252,6 +255,6 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     summary: "linear layer with a low-rank adapter: x W^T + scale (x A^T) B^T + bias",
     inputs: operands::INPUTS,
     outputs: operands::OUTPUTS,
-    attributes: &[AttributeInfo::float("scale", Some("1"), "scales the adapter: alpha / r"), PRECISION],
-    build: |a| Ok(Box::new(LoraLinear { scale: a.get("scale")?, precision: a.get("precision")? })),
+    attributes: LoraLinear::ATTRIBUTES,
+    build: |a| Ok(Box::new(LoraLinear::read(a)?)),
 }];

@@ -1,9 +1,13 @@
 //! Fast products by the vendor's library, on devices that have one.
 
-use elinvar_core::{CudaForm, DType, DeviceKind, DeviceProperties, KernelKey, MatrixProduct, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, KernelKey, Parameter, Result};
 
 use super::geometry::{Factor, Geometry};
-use crate::{Argument, Launch, Plan, TensorInfo, cast, operator::product_operations};
+use crate::{
+    Argument, Launch, Plan, TensorInfo, cast,
+    cuda::{CudaFeatures, CudaForm, MatrixProduct},
+    operator::product_operations,
+};
 
 /// A product's operands as the operator has them: its inputs 0 and 1, the bias input 2.
 pub(crate) struct Operands {
@@ -21,7 +25,7 @@ impl Operands {
     /// An f32 `a` with a narrower `b` is rounded to the type of `b` first; `geometry_of` gives the geometry with `a` replaced.
     pub(crate) fn plan(&self, device: &DeviceProperties, geometry_of: impl Fn(TensorInfo) -> Result<Geometry>) -> Result<Option<Plan>> {
         let [a, b] = self.inputs;
-        let offered = device.kind == DeviceKind::Cuda && device.matrix_library;
+        let offered = device.features().is_some_and(|cuda: &CudaFeatures| cuda.matrix_library);
         if !offered || self.bias.is_some_and(|bias| bias != self.output) || !matches!(self.output, DType::F32) && self.output != b.dtype {
             return Ok(None);
         }
@@ -34,7 +38,7 @@ impl Operands {
         let rounded = TensorInfo::of(b.dtype, *a.shape());
         let Some(params) = self.product(&geometry_of(rounded)?) else { return Ok(None) };
         let round = cast::launch(&a, b.dtype, Argument::Input(0), Argument::Scratch(0))?;
-        Ok(Some(Plan { launches: vec![round, self.launch(Argument::Scratch(0), &params)], scratch: vec![rounded.elements() * b.dtype.size()] }))
+        Ok(Some(Plan { launches: vec![round, self.launch(Argument::Scratch(0), &params)], scratch: vec![rounded.bytes()] }))
     }
 
     fn launch(&self, a: Argument, params: &MatrixProduct) -> Launch {

@@ -23,28 +23,30 @@ use std::sync::Arc;
 
 use elinvar_core::{DType, DeviceProperties, Error, Result};
 
-use crate::{AttributeInfo, Attributes, Description, Operator, Plan, Precision, TensorInfo, signature::operands};
+use crate::{Description, Operator, Plan, Precision, TensorInfo, attributes::attributes, signature::operands};
 pub(crate) use geometry::Geometry;
 pub(crate) use host::{ABSENT, dtype_code, matrix, values};
 pub(crate) use launch::{DOT, FAST, LINES, PLACE, Product, SHARED_ROW, STRICT, Tiling, check_extents, shared_row_bytes};
 pub(crate) use library::Operands;
 
-/// A matrix product. Inputs `a […, m, k]`, `b […, k, n]` and, optionally, `bias [n]`; output `[…, m, n]`.
-///
-/// Leading axes broadcast. An operand of one axis is a row (as `a`) or a column (as `b`), and its extent of one is left out of the output, as in
-/// NumPy's `matmul`. The operands may have different types and any strides.
-#[derive(Clone, Copy, Debug)]
-pub struct MatMul {
-    /// `a` is `[…, k, m]`.
-    pub transpose_a: bool,
-    /// `b` is `[…, n, k]`: the weight of a linear layer.
-    pub transpose_b: bool,
-    /// Scales the product, not the bias.
-    pub alpha: f32,
-    /// How sums may be ordered.
-    pub precision: Precision,
-    /// Type of the output; that of `a` if absent.
-    pub output: Option<DType>,
+attributes! {
+    /// A matrix product. Inputs `a […, m, k]`, `b […, k, n]` and, optionally, `bias [n]`; output `[…, m, n]`.
+    ///
+    /// Leading axes broadcast. An operand of one axis is a row (as `a`) or a column (as `b`), and its extent of one is left out of the output, as in
+    /// NumPy's `matmul`. The operands may have different types and any strides.
+    #[derive(Clone, Copy, Debug)]
+    pub struct MatMul {
+        /// `a` is `[…, k, m]`.
+        pub transpose_a: bool = false,
+        /// `b` is `[…, n, k]`: the weight of a linear layer.
+        pub transpose_b: bool = false,
+        /// Scales the product, not the bias.
+        pub alpha: f32 = 1,
+        /// How sums may be ordered: strict (the same bits on every device) or fast (any order).
+        pub precision: Precision = strict,
+        /// Type of the output; that of `a` if absent.
+        pub output: Option<DType>,
+    }
 }
 
 impl Default for MatMul {
@@ -150,36 +152,14 @@ impl Operator for MatVec {
     }
 }
 
-const ATTRIBUTES: &[AttributeInfo] = &[
-    AttributeInfo::bool("transpose_a", Some("false"), "a is [..., k, m]"),
-    AttributeInfo::bool("transpose_b", Some("false"), "b is [..., n, k]: the weight of a linear layer"),
-    AttributeInfo::float("alpha", Some("1"), "scales the product, not the bias"),
-    PRECISION,
-    AttributeInfo::text("output", Some(""), "type of y: f32, f16 or bf16; that of a if not given"),
-];
-
-/// The attribute that chooses the order of sums.
-pub(crate) const PRECISION: AttributeInfo =
-    AttributeInfo::text("precision", Some("strict"), "strict (the same bits on every device) or fast (sums in any order)");
-
-fn matmul(attributes: &Attributes) -> Result<Box<dyn Operator>> {
-    Ok(Box::new(MatMul {
-        transpose_a: attributes.flag("transpose_a")?,
-        transpose_b: attributes.flag("transpose_b")?,
-        alpha: attributes.get("alpha")?,
-        precision: attributes.get("precision")?,
-        output: attributes.optional("output")?,
-    }))
-}
-
 pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {
         name: "matmul",
         summary: "alpha a b + bias, batched, with broadcasting of leading axes",
         inputs: operands::INPUTS,
         outputs: operands::OUTPUTS,
-        attributes: ATTRIBUTES,
-        build: matmul,
+        attributes: MatMul::ATTRIBUTES,
+        build: |a| Ok(Box::new(MatMul::read(a)?)),
     },
     Description {
         name: "matvec",

@@ -15,7 +15,8 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalForm, Result};
 
 use crate::{
-    Argument, AttributeInfo, Definition, Description, Launch, Operator, Plan, Precision, TensorInfo,
+    Argument, Definition, Description, Launch, Operator, Plan, Precision, TensorInfo,
+    attributes::attributes,
     binary::{Binary, BinaryOp},
     math,
     matmul::{DOT, LINES, MatMul, SHARED_ROW, check_extents, shared_row_bytes},
@@ -43,17 +44,19 @@ const METAL: MetalForm = MetalForm::new(
     "projection",
 );
 
-/// Linear layers of one input.
-///
-/// Inputs: `x […, k]`, f32; `norm [k]`, the norm's weight, where `epsilon` is given; `w0 [n0, k]`, `w1 [n1, k]`, `w2 [n2, k]` of one type, the latter
-/// two optional; `b0 [n0]`, `b1 [n1]`, `b2 [n2]` of one type, each optional; `residual […, n0]`, f32, optional beside a single weight. Outputs, f32:
-/// `[…, n]` for each weight; one if `gated`, which takes two weights alike.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Projection {
-    /// Normalise the rows first, with this added to the mean of the squares.
-    pub epsilon: Option<f32>,
-    /// Give `silu(y0) · y1`.
-    pub gated: bool,
+attributes! {
+    /// Linear layers of one input.
+    ///
+    /// Inputs: `x […, k]`, f32; `norm [k]`, the norm's weight, where `epsilon` is given; `w0 [n0, k]`, `w1 [n1, k]`, `w2 [n2, k]` of one type, the latter
+    /// two optional; `b0 [n0]`, `b1 [n1]`, `b2 [n2]` of one type, each optional; `residual […, n0]`, f32, optional beside a single weight. Outputs, f32:
+    /// `[…, n]` for each weight; one if `gated`, which takes two weights alike.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct Projection {
+        /// Normalise the rows first, with this added to the mean of the squares.
+        pub epsilon: Option<f32>,
+        /// Give `silu(y0) · y1`.
+        pub gated: bool = false,
+    }
 }
 
 params! {
@@ -267,16 +270,11 @@ impl Projection {
     }
 }
 
-const ATTRIBUTES: &[AttributeInfo] = &[
-    AttributeInfo::float("epsilon", Some(""), "normalise the rows of x first, with this added to the mean of the squares"),
-    AttributeInfo::bool("gated", Some("false"), "give silu(x w0^T + b0) * (x w1^T + b1)"),
-];
-
 pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     name: "projection",
     summary: "linear layers of one input, strict: rms_norm before, a residual or a gate after, in one launch",
     inputs: operands::INPUTS,
     outputs: operands::OUTPUTS,
-    attributes: ATTRIBUTES,
-    build: |a| Ok(Box::new(Projection { epsilon: a.optional("epsilon")?, gated: a.flag("gated")? })),
+    attributes: Projection::ATTRIBUTES,
+    build: |a| Ok(Box::new(Projection::read(a)?)),
 }];

@@ -1,29 +1,33 @@
 use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Result, Shape};
 
-use super::{Geometry, KEEPDIMS, SHARED, arg_cpu, lay_out, output_shape};
+use super::{Geometry, SHARED, arg_cpu, lay_out, output_shape};
 use crate::{
-    AttributeInfo, Attributes, Description, Launch, Operator, Plan, TensorInfo,
+    Description, Launch, Operator, Plan, TensorInfo,
+    attributes::attributes,
     metal::{metal_file, params},
     order,
     signature::operands,
 };
 
-/// The index of the largest or smallest element. Input `x […]`, floats or integers.
-///
-/// A NaN counts as larger than any number for the largest and as smaller for the smallest; of equal elements the first is taken. An axis
-/// without elements has no such index and is rejected.
-#[derive(Clone, Copy, Debug)]
-pub struct ArgReduce {
-    /// The largest; else the smallest.
-    pub largest: bool,
-    /// The axis, negative counting from the end; `None` for the index in row-major order over the whole tensor.
-    pub axis: Option<isize>,
-    /// Keep the reduced axes, with extents of one.
-    pub keepdims: bool,
-    /// Of equal elements take the last.
-    pub select_last: bool,
-    /// Type of the index: i64, i32 or u32.
-    pub dtype: DType,
+attributes! {
+    /// The index of the largest or smallest element. Input `x […]`, floats or integers.
+    ///
+    /// A NaN counts as larger than any number for the largest and as smaller for the smallest; of equal elements the first is taken. An axis
+    /// without elements has no such index and is rejected.
+    #[derive(Clone, Copy, Debug)]
+    pub struct ArgReduce {
+        /// The axis, negative counting from the end; `None` for the index in row-major order over the whole tensor.
+        pub axis: Option<isize>,
+        /// Keep the reduced axes, with extents of one.
+        pub keepdims: bool = true,
+        /// Of equal elements take the last.
+        pub select_last_index: bool = false,
+        /// Type of the index: i64, i32 or u32.
+        pub dtype: DType = i64,
+    } and {
+        /// The largest; else the smallest.
+        pub largest: bool,
+    }
 }
 
 params! {
@@ -79,7 +83,7 @@ impl Operator for ArgReduce {
         let inputs = operands::Inputs::new(self.name(), inputs)?;
         let x = inputs.x;
         let geometry = Geometry::new(x.shape(), &self.reduced(x.shape())?);
-        let params = Params { geometry, select_last: self.select_last.into(), reserved: 0 };
+        let params = Params { geometry, select_last: self.select_last_index.into(), reserved: 0 };
         let key = KernelKey::new(self.name(), &[x.dtype, self.dtype]).with("columns", geometry.inner > 1);
         let form = MetalForm::new(FILES, "arg_reduce").with_arguments(if self.largest { &["ArgMax"] } else { &["ArgMin"] });
         let launch = Launch::new(key, arg_cpu::kernel(x.dtype, self.dtype, self.largest)?, &params, inputs.parameters(outputs)?).with_metal(form);
@@ -89,30 +93,14 @@ impl Operator for ArgReduce {
 }
 
 const INDICES: &[DType] = &[DType::I64, DType::I32, DType::U32];
-const ATTRIBUTES: &[AttributeInfo] = &[
-    AttributeInfo::int("axis", Some(""), "the axis, negative counting from the end; without it the index counts through the whole tensor"),
-    KEEPDIMS,
-    AttributeInfo::bool("select_last_index", Some("false"), "of equal elements take the last"),
-    AttributeInfo::text("dtype", Some("i64"), "type of the index: i64, i32 or u32"),
-];
-
-fn build(a: &Attributes, largest: bool) -> Result<Box<dyn Operator>> {
-    Ok(Box::new(ArgReduce {
-        largest,
-        axis: a.optional("axis")?,
-        keepdims: a.flag("keepdims")?,
-        select_last: a.flag("select_last_index")?,
-        dtype: a.get("dtype")?,
-    }))
-}
 
 pub(super) const ARGMAX: Description = Description {
     name: "argmax",
     summary: "index of the largest element along an axis",
     inputs: operands::INPUTS,
     outputs: operands::OUTPUTS,
-    attributes: ATTRIBUTES,
-    build: |a| build(a, true),
+    attributes: ArgReduce::ATTRIBUTES,
+    build: |a| Ok(Box::new(ArgReduce::read(a, true)?)),
 };
 
 pub(super) const ARGMIN: Description = Description {
@@ -120,6 +108,6 @@ pub(super) const ARGMIN: Description = Description {
     summary: "index of the smallest element along an axis",
     inputs: operands::INPUTS,
     outputs: operands::OUTPUTS,
-    attributes: ATTRIBUTES,
-    build: |a| build(a, false),
+    attributes: ArgReduce::ATTRIBUTES,
+    build: |a| Ok(Box::new(ArgReduce::read(a, false)?)),
 };

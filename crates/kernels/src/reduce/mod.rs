@@ -26,7 +26,9 @@ pub use arg::ArgReduce;
 use geometry::{Geometry, output_shape, reduced_axes};
 
 use crate::{
-    AttributeInfo, Description, Launch, Operator, Plan, Port, TensorInfo, math,
+    Description, Launch, Operator, Plan, Port, TensorInfo,
+    attributes::attributes,
+    math,
     metal::{self, metal_file},
     order,
     signature::{limited, operands},
@@ -69,15 +71,18 @@ impl Reduction {
     }
 }
 
-/// A reduction. Input `x […]`; output of its type.
-#[derive(Clone, Debug)]
-pub struct Reduce {
-    /// What is computed.
-    pub reduction: Reduction,
-    /// The reduced axes, negative ones counting from the end; none for all of them.
-    pub axes: Vec<isize>,
-    /// Keep the reduced axes, with extents of one.
-    pub keepdims: bool,
+attributes! {
+    /// A reduction. Input `x […]`; output of its type.
+    #[derive(Clone, Debug)]
+    pub struct Reduce {
+        /// The reduced axes, negative ones counting from the end; none for all of them.
+        pub axes: Vec<isize> = [],
+        /// Keep the reduced axes, with extents of one.
+        pub keepdims: bool = true,
+    } and {
+        /// What is computed.
+        pub reduction: Reduction,
+    }
 }
 
 /// What the kernels of all reductions share.
@@ -172,11 +177,6 @@ impl Operator for Reduce {
     }
 }
 
-const KEEPDIMS: AttributeInfo = AttributeInfo::bool("keepdims", Some("true"), "keep the reduced axes, with extents of one");
-
-const ATTRIBUTES: &[AttributeInfo] =
-    &[AttributeInfo::ints("axes", Some(""), "the reduced axes, negative ones counting from the end; none for all"), KEEPDIMS];
-
 macro_rules! description {
     ($reduction:expr, $summary:expr) => {
         Description {
@@ -184,8 +184,8 @@ macro_rules! description {
             summary: $summary,
             inputs: $reduction.ports().split_at(1).0,
             outputs: $reduction.ports().split_at(1).1,
-            attributes: ATTRIBUTES,
-            build: |a| Ok(Box::new(Reduce { reduction: $reduction, axes: a.list("axes")?.unwrap_or_default(), keepdims: a.flag("keepdims")? })),
+            attributes: Reduce::ATTRIBUTES,
+            build: |a| Ok(Box::new(Reduce::read(a, $reduction)?)),
         }
     };
 }

@@ -95,7 +95,7 @@ fn special() -> Vec<Case> {
 
 fn arg_case(largest: bool, last: bool, x: HostTensor, axis: Option<isize>, dtype: DType) -> Case {
     let dims = x.dims().to_vec();
-    let operator = ArgReduce { largest, axis, keepdims: false, select_last: last, dtype };
+    let operator = ArgReduce { largest, axis, keepdims: false, select_last_index: last, dtype };
     Case::new(operator, [Some(x)], Bound::EXACT, move |i| {
         let reduced: Vec<bool> = (0..dims.len()).map(|d| axis.is_none_or(|a| a == d as isize)).collect();
         vec![gather(&i[0], &dims, &reduced).iter().map(|row| arg(largest, last, row)).collect()]

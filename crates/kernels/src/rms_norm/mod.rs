@@ -16,7 +16,8 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Result, Shape};
 
 use crate::{
-    AttributeInfo, Definition, Description, Launch, Operator, Plan, TensorInfo,
+    Definition, Description, Launch, Operator, Plan, TensorInfo,
+    attributes::attributes,
     binary::{Binary, BinaryOp},
     metal::{self, metal_file, params},
     order,
@@ -24,23 +25,27 @@ use crate::{
     signature::operands,
 };
 
-/// RMS normalisation. Inputs `x […]` and, optionally, `weight` of the shape of the normalised axes.
-#[derive(Clone, Copy, Debug)]
-pub struct RmsNorm {
-    /// The first normalised axis; negative counts from the end.
-    pub axis: isize,
-    /// Added to the mean of the squares.
-    pub epsilon: f32,
+attributes! {
+    /// RMS normalisation. Inputs `x […]` and, optionally, `weight` of the shape of the normalised axes.
+    #[derive(Clone, Copy, Debug)]
+    pub struct RmsNorm {
+        /// The first normalised axis; negative counts from the end.
+        pub axis: isize = -1,
+        /// Added to the mean of the squares.
+        pub epsilon: f32 = 1e-5,
+    }
 }
 
-/// Residual addition and RMS normalisation. Inputs `a`, `b` of one shape and type and, optionally, `weight`; outputs the sum and the
-/// normalised sum.
-#[derive(Clone, Copy, Debug)]
-pub struct AddRmsNorm {
-    /// As [`RmsNorm::axis`].
-    pub axis: isize,
-    /// As [`RmsNorm::epsilon`].
-    pub epsilon: f32,
+attributes! {
+    /// Residual addition and RMS normalisation. Inputs `a`, `b` of one shape and type and, optionally, `weight`; outputs the sum and the
+    /// normalised sum.
+    #[derive(Clone, Copy, Debug)]
+    pub struct AddRmsNorm {
+        /// As [`RmsNorm::axis`].
+        pub axis: isize = -1,
+        /// As [`RmsNorm::epsilon`].
+        pub epsilon: f32 = 1e-5,
+    }
 }
 
 params! {
@@ -134,26 +139,21 @@ impl Operator for AddRmsNorm {
     }
 }
 
-const ATTRIBUTES: &[AttributeInfo] = &[
-    AttributeInfo::int("axis", Some("-1"), "the first normalised axis; negative counts from the end"),
-    AttributeInfo::float("epsilon", Some("1e-5"), "added to the mean of the squares"),
-];
-
 pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {
         name: "rms_norm",
         summary: "x / sqrt(mean x^2 + epsilon) * weight over the axes from axis on",
         inputs: operands::INPUTS,
         outputs: operands::OUTPUTS,
-        attributes: ATTRIBUTES,
-        build: |a| Ok(Box::new(RmsNorm { axis: a.get("axis")?, epsilon: a.get("epsilon")? })),
+        attributes: RmsNorm::ATTRIBUTES,
+        build: |a| Ok(Box::new(RmsNorm::read(a)?)),
     },
     Description {
         name: "add_rms_norm",
         summary: "sum = a + b and its rms_norm",
         inputs: added::INPUTS,
         outputs: added::OUTPUTS,
-        attributes: ATTRIBUTES,
-        build: |a| Ok(Box::new(AddRmsNorm { axis: a.get("axis")?, epsilon: a.get("epsilon")? })),
+        attributes: AddRmsNorm::ATTRIBUTES,
+        build: |a| Ok(Box::new(AddRmsNorm::read(a)?)),
     },
 ];

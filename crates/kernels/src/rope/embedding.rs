@@ -1,21 +1,23 @@
 use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalForm, Result};
 
-use super::{FILES, INTERLEAVED, Params, check_half, cpu, position_stride};
-use crate::{AttributeInfo, Description, Launch, Operator, Plan, TensorInfo, gather::index, signature::operands};
+use super::{FILES, Params, check_half, cpu, position_stride};
+use crate::{Description, Launch, Operator, Plan, TensorInfo, attributes::attributes, gather::index, signature::operands};
 
-/// Rotary position embedding by caches of cosines and sines: ONNX `RotaryEmbedding`.
-///
-/// Inputs: `x [batch, heads, tokens, head_dim]`, or `[batch, tokens, heads · head_dim]` with `num_heads`; `cos_cache`, `sin_cache` and,
-/// optionally, `position_ids [batch, tokens]` or `[tokens]`, i32, i64 or u32. With positions the caches are `[positions, rotary_dim / 2]`, without
-/// `[batch, tokens, rotary_dim / 2]`. A position outside the caches is an error of the submission that names it; nothing outside the caches is read.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RotaryEmbedding {
-    /// Pairs are neighbours instead of half a head apart.
-    pub interleaved: bool,
-    /// Rotating elements of a head; zero for all of them.
-    pub rotary_embedding_dim: usize,
-    /// Heads of a three-dimensional `x`; zero otherwise.
-    pub num_heads: usize,
+attributes! {
+    /// Rotary position embedding by caches of cosines and sines: ONNX `RotaryEmbedding`.
+    ///
+    /// Inputs: `x [batch, heads, tokens, head_dim]`, or `[batch, tokens, heads · head_dim]` with `num_heads`; `cos_cache`, `sin_cache` and,
+    /// optionally, `position_ids [batch, tokens]` or `[tokens]`, i32, i64 or u32. With positions the caches are `[positions, rotary_dim / 2]`, without
+    /// `[batch, tokens, rotary_dim / 2]`. A position outside the caches is an error of the submission that names it; nothing outside the caches is read.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct RotaryEmbedding {
+        /// Pairs are neighbours instead of half a head apart.
+        pub interleaved: bool = false,
+        /// Rotating elements of a head; zero for all of them.
+        pub rotary_embedding_dim: usize = 0,
+        /// Heads of a three-dimensional `x`; zero otherwise.
+        pub num_heads: usize = 0,
+    }
 }
 
 const METAL: MetalForm = MetalForm::new(FILES, "rotary_embedding").with_error_flag("a position is outside the caches: use caches with more rows");
@@ -95,16 +97,6 @@ pub(super) const DESCRIPTION: Description = Description {
     summary: "rotary position embedding by caches of cosines and sines",
     inputs: operands::INPUTS,
     outputs: operands::OUTPUTS,
-    attributes: &[
-        INTERLEAVED,
-        AttributeInfo::int("rotary_embedding_dim", Some("0"), "rotating elements of a head, the rest is copied; 0 for all"),
-        AttributeInfo::int("num_heads", Some("0"), "heads of a three-dimensional x"),
-    ],
-    build: |a| {
-        Ok(Box::new(RotaryEmbedding {
-            interleaved: a.flag("interleaved")?,
-            rotary_embedding_dim: a.get("rotary_embedding_dim")?,
-            num_heads: a.get("num_heads")?,
-        }))
-    },
+    attributes: RotaryEmbedding::ATTRIBUTES,
+    build: |a| Ok(Box::new(RotaryEmbedding::read(a)?)),
 };

@@ -24,22 +24,25 @@ pub use embedding::RotaryEmbedding;
 pub use frequencies::{RopeScaling, frequencies};
 
 use crate::{
-    AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
+    Description, Launch, Operator, Plan, TensorInfo,
+    attributes::attributes,
     gather::index,
     math,
     metal::{self, metal_file, params},
     signature::operands,
 };
 
-/// Rotary position embedding by computed angles.
-///
-/// Inputs: `x [tokens, heads, head_dim]` or `[batch, tokens, heads, head_dim]` with any strides; `positions [tokens]` or
-/// `[batch, tokens]`, i32, i64 or u32; `frequencies [rotary_dim / 2]` in radians for each position, f32, as [`frequencies()`] gives them.
-/// Positions are converted to f32: exact up to 2^24.
-#[derive(Clone, Copy, Debug)]
-pub struct Rope {
-    /// Pairs are neighbours instead of half a head apart.
-    pub interleaved: bool,
+attributes! {
+    /// Rotary position embedding by computed angles.
+    ///
+    /// Inputs: `x [tokens, heads, head_dim]` or `[batch, tokens, heads, head_dim]` with any strides; `positions [tokens]` or
+    /// `[batch, tokens]`, i32, i64 or u32; `frequencies [rotary_dim / 2]` in radians for each position, f32, as [`frequencies()`] gives them.
+    /// Positions are converted to f32: exact up to 2^24.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Rope {
+        /// Pairs are neighbours instead of half a head apart.
+        pub interleaved: bool = false,
+    }
 }
 
 params! {
@@ -171,17 +174,14 @@ impl Operator for Rope {
     }
 }
 
-pub(crate) const INTERLEAVED: AttributeInfo =
-    AttributeInfo::bool("interleaved", Some("false"), "pairs are (2i, 2i + 1) instead of (i, i + rotary_dim / 2)");
-
 pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {
         name: "rope",
         summary: "rotary position embedding by angles position * frequency",
         inputs: operands::INPUTS,
         outputs: operands::OUTPUTS,
-        attributes: &[INTERLEAVED],
-        build: |a| Ok(Box::new(Rope { interleaved: a.flag("interleaved")? })),
+        attributes: Rope::ATTRIBUTES,
+        build: |a| Ok(Box::new(Rope::read(a)?)),
     },
     embedding::DESCRIPTION,
 ];

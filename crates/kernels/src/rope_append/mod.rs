@@ -17,6 +17,7 @@ use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile,
 use crate::{
     Definition, Description, Launch, Operator, Plan, TensorInfo,
     attention::View,
+    attributes::attributes,
     elementwise::{self, Operand, Space},
     kv_append::{self, KvAppend, Params},
     math,
@@ -39,15 +40,17 @@ const FILES: &[MetalFile] = &[
 ];
 const METAL: MetalForm = MetalForm::new(FILES, "rope_append").with_error_flag(kv_append::REJECTION);
 
-/// Appends rotated keys, and values, to caches, and rotates queries, all in place.
-///
-/// Inputs: `cache`, `rows` and `positions` as for [`KvAppend`], and `frequencies [rotary_dim / 2]` as for [`Rope`]; the elements of a row
-/// from `rotary_dim` on are copied. Optional: `value_cache` and `values`, as [`KvAppend`] has them, of the types of `cache` and `rows`; `queries [T,
-/// Hq, D]` (or with a batch), of the type of `rows`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RopeAppend {
-    /// Pairs are neighbours instead of half of `rotary_dim` apart.
-    pub interleaved: bool,
+attributes! {
+    /// Appends rotated keys, and values, to caches, and rotates queries, all in place.
+    ///
+    /// Inputs: `cache`, `rows` and `positions` as for [`KvAppend`], and `frequencies [rotary_dim / 2]` as for [`Rope`]; the elements of a row
+    /// from `rotary_dim` on are copied. Optional: `value_cache` and `values`, as [`KvAppend`] has them, of the types of `cache` and `rows`; `queries [T,
+    /// Hq, D]` (or with a batch), of the type of `rows`.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct RopeAppend {
+        /// Pairs are neighbours instead of half of `rotary_dim` apart.
+        pub interleaved: bool = false,
+    }
 }
 
 params! {
@@ -169,6 +172,6 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     summary: "rotates new keys by their positions and writes them into a cache, in place, beside values and queries: rope and kv_append in one",
     inputs: operands::INPUTS,
     outputs: operands::OUTPUTS,
-    attributes: &[rope::INTERLEAVED],
-    build: |a| Ok(Box::new(RopeAppend { interleaved: a.flag("interleaved")? })),
+    attributes: RopeAppend::ATTRIBUTES,
+    build: |a| Ok(Box::new(RopeAppend::read(a)?)),
 }];

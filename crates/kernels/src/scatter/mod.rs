@@ -12,7 +12,8 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, Error, HostKernel, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
-    Argument, AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
+    Argument, Description, Launch, Operator, Plan, TensorInfo,
+    attributes::attributes,
     binary::BinaryOp,
     cast, copy,
     elementwise::{self, Operand, Space, THREADS, dispatch::named, over_groups, storage},
@@ -74,21 +75,25 @@ named! {
     }
 }
 
-/// `y = x`, but `y[…, indices[…, i, …], …]` combined with `updates[…, i, …]` along an axis. `indices` and `updates` have one shape, of the
-/// rank of `x`, no larger but along the axis.
-#[derive(Clone, Copy, Debug)]
-pub struct ScatterElements {
-    /// The axis; negative counts from the end.
-    pub axis: isize,
-    /// How updates are combined.
-    pub reduction: Reduction,
+attributes! {
+    /// `y = x`, but `y[…, indices[…, i, …], …]` combined with `updates[…, i, …]` along an axis. `indices` and `updates` have one shape, of the
+    /// rank of `x`, no larger but along the axis.
+    #[derive(Clone, Copy, Debug)]
+    pub struct ScatterElements {
+        /// The axis; negative counts from the end.
+        pub axis: isize = 0,
+        /// What becomes of an element and its updates, in their order; with none the last update replaces it.
+        pub reduction: Reduction = none,
+    }
 }
 
-/// `y = x`, but slices combined with updates: `x [d1…dk, S…]`, `indices [I…, k]`, `updates [I…, S…]`.
-#[derive(Clone, Copy, Debug)]
-pub struct ScatterNd {
-    /// How updates are combined.
-    pub reduction: Reduction,
+attributes! {
+    /// `y = x`, but slices combined with updates: `x [d1…dk, S…]`, `indices [I…, k]`, `updates [I…, S…]`.
+    #[derive(Clone, Copy, Debug)]
+    pub struct ScatterNd {
+        /// What becomes of an element and its updates, in their order; with none the last update replaces it.
+        pub reduction: Reduction = none,
+    }
 }
 
 params! {
@@ -236,25 +241,22 @@ impl Operator for ScatterNd {
     }
 }
 
-const REDUCTION: AttributeInfo =
-    AttributeInfo::text("reduction", Some("none"), "none (the update replaces), add, mul, min or max, in ascending order of the updates");
-
 pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {
         name: "scatter_elements",
         summary: "x with single elements along an axis combined with updates, by an index for each",
         inputs: elements::INPUTS,
         outputs: elements::OUTPUTS,
-        attributes: &[AttributeInfo::int("axis", Some("0"), "the axis; negative counts from the end"), REDUCTION],
-        build: |a| Ok(Box::new(ScatterElements { axis: a.get("axis")?, reduction: a.get("reduction")? })),
+        attributes: ScatterElements::ATTRIBUTES,
+        build: |a| Ok(Box::new(ScatterElements::read(a)?)),
     },
     Description {
         name: "scatter_nd",
         summary: "x with slices combined with updates, by tuples of leading coordinates",
         inputs: slices::INPUTS,
         outputs: slices::OUTPUTS,
-        attributes: &[REDUCTION],
-        build: |a| Ok(Box::new(ScatterNd { reduction: a.get("reduction")? })),
+        attributes: ScatterNd::ATTRIBUTES,
+        build: |a| Ok(Box::new(ScatterNd::read(a)?)),
     },
 ];
 

@@ -16,7 +16,9 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
-    AttributeInfo, Description, Launch, Operator, Plan, TensorInfo, math,
+    Description, Launch, Operator, Plan, TensorInfo,
+    attributes::attributes,
+    math,
     metal::{self, metal_file},
     order,
     rows::Rows,
@@ -29,13 +31,16 @@ pub(crate) const ROW: MetalFile = metal_file!("softmax/row.metal");
 const FILES: &[MetalFile] = &[metal::TYPES, math::METAL, order::METAL, Rows::METAL, ROW, metal_file!("softmax/softmax.metal")];
 const METAL: MetalForm = MetalForm::new(FILES, "softmax");
 
-/// Softmax (or its logarithm) along `axis`. Input and output `[…]`, f32, f16 or bf16.
-#[derive(Clone, Copy, Debug)]
-pub struct Softmax {
-    /// The axis; negative counts from the end.
-    pub axis: isize,
-    /// Give the logarithm.
-    pub log: bool,
+attributes! {
+    /// Softmax (or its logarithm) along `axis`. Input and output `[…]`, f32, f16 or bf16.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Softmax {
+        /// The axis; negative counts from the end.
+        pub axis: isize = -1,
+    } and {
+        /// Give the logarithm.
+        pub log: bool,
+    }
 }
 
 operands! {
@@ -66,23 +71,21 @@ impl Operator for Softmax {
     }
 }
 
-const ATTRIBUTES: &[AttributeInfo] = &[AttributeInfo::int("axis", Some("-1"), "the axis; negative counts from the end")];
-
 pub(crate) const DESCRIPTIONS: &[Description] = &[
     Description {
         name: "softmax",
         summary: "exp(x - max x) / sum exp(x - max x) along an axis",
         inputs: operands::INPUTS,
         outputs: operands::OUTPUTS,
-        attributes: ATTRIBUTES,
-        build: |a| Ok(Box::new(Softmax { axis: a.get("axis")?, log: false })),
+        attributes: Softmax::ATTRIBUTES,
+        build: |a| Ok(Box::new(Softmax::read(a, false)?)),
     },
     Description {
         name: "log_softmax",
         summary: "logarithm of the softmax along an axis",
         inputs: operands::INPUTS,
         outputs: operands::OUTPUTS,
-        attributes: ATTRIBUTES,
-        build: |a| Ok(Box::new(Softmax { axis: a.get("axis")?, log: true })),
+        attributes: Softmax::ATTRIBUTES,
+        build: |a| Ok(Box::new(Softmax::read(a, true)?)),
     },
 ];

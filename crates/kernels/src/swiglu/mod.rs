@@ -13,7 +13,8 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Result, Shape};
 
 use crate::{
-    Argument, AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
+    Argument, Description, Launch, Operator, Plan, TensorInfo,
+    attributes::attributes,
     elementwise::{self, Operand, Space, over_elements},
     math,
     metal::{self, metal_file, params},
@@ -24,11 +25,13 @@ const FILES: &[MetalFile] =
     &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, Params::METAL, math::METAL, metal_file!("swiglu/swiglu.metal")];
 const METAL: MetalForm = MetalForm::new(FILES, "swiglu");
 
-/// SwiGLU. Inputs `a […]` and `b`, alike; or `a […, 2n]` alone, whose first half of the last axis is gated and second half multiplied.
-#[derive(Clone, Copy, Debug)]
-pub struct SwiGlu {
-    /// Scales the argument of the sigmoid.
-    pub alpha: f32,
+attributes! {
+    /// SwiGLU. Inputs `a […]` and `b`, alike; or `a […, 2n]` alone, whose first half of the last axis is gated and second half multiplied.
+    #[derive(Clone, Copy, Debug)]
+    pub struct SwiGlu {
+        /// Scales the argument of the sigmoid.
+        pub alpha: f32 = 1,
+    }
 }
 
 params! {
@@ -89,6 +92,6 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     summary: "silu(a) * b, or of the two halves of a's last axis",
     inputs: operands::INPUTS,
     outputs: operands::OUTPUTS,
-    attributes: &[AttributeInfo::float("alpha", Some("1"), "scales the argument of the sigmoid: a * sigmoid(alpha * a) * b")],
-    build: |a| Ok(Box::new(SwiGlu { alpha: a.get("alpha")? })),
+    attributes: SwiGlu::ATTRIBUTES,
+    build: |a| Ok(Box::new(SwiGlu::read(a)?)),
 }];

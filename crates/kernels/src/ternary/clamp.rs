@@ -5,6 +5,7 @@ use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalFo
 use super::cpu;
 use crate::{
     ElementOp, Launch, Operator, Plan, TensorInfo,
+    attributes::attributes,
     elementwise::{self, Operand, Space, broadcast_shape, over_elements, scalar::Scalar},
     functions,
     metal::{self, metal_file, params},
@@ -15,13 +16,15 @@ const FILES: &[MetalFile] =
     &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, functions::METAL, ClampParams::METAL, metal_file!("ternary/clamp.metal")];
 const METAL: MetalForm = MetalForm::new(FILES, "clamp_between");
 
-/// `min(max(x, min), max)`, broadcast. The bounds are tensors of the type of `x` (inputs 1 and 2), or attributes, or absent.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Clamp {
-    /// The lower bound, where there is no tensor of them.
-    pub min: Option<Scalar>,
-    /// The upper bound, where there is no tensor of them.
-    pub max: Option<Scalar>,
+attributes! {
+    /// `min(max(x, min), max)`, broadcast. The bounds are tensors of the type of `x` (inputs 1 and 2), or attributes, or absent.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct Clamp {
+        /// The lower bound, where there is no tensor of them.
+        pub min: Option<Scalar>,
+        /// The upper bound, where there is no tensor of them.
+        pub max: Option<Scalar>,
+    }
 }
 
 params! {

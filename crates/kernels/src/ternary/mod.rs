@@ -15,7 +15,7 @@ use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Res
 pub use clamp::{Clamp, ClampParams};
 
 use crate::{
-    AttributeInfo, Description, ElementOp, Launch, Operator, Plan, TensorInfo,
+    Description, ElementOp, Launch, Operator, Plan, TensorInfo,
     elementwise::{self, Operand, Space, broadcast_shape, over_elements},
     metal::{self, metal_file, params},
     signature::operands,
@@ -121,11 +121,8 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[
         summary: "min(max(x, min), max), broadcast",
         inputs: clamp::operands::INPUTS,
         outputs: clamp::operands::OUTPUTS,
-        attributes: &[
-            AttributeInfo::float("min", Some(""), "the lower bound where there is no tensor of them; none if not given"),
-            AttributeInfo::float("max", Some(""), "the upper bound where there is no tensor of them; none if not given"),
-        ],
-        build: |a| Ok(Box::new(Clamp { min: a.optional("min")?, max: a.optional("max")? })),
+        attributes: Clamp::ATTRIBUTES,
+        build: |a| Ok(Box::new(Clamp::read(a)?)),
     },
     Description {
         name: "where",

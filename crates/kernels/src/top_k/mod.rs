@@ -12,25 +12,28 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Result, Shape};
 
 use crate::{
-    AttributeInfo, Description, Launch, Operator, Plan, TensorInfo,
+    Description, Launch, Operator, Plan, TensorInfo,
+    attributes::attributes,
     metal::{self, metal_file, params},
     order,
     rows::Rows,
     signature::operands,
 };
 
-/// The `k` first elements of each row. Input `x […]`, floats or integers; outputs `values` of its type and `indices`, i64, with `k` for the
-/// extent of the axis.
-#[derive(Clone, Copy, Debug)]
-pub struct TopK {
-    /// How many.
-    pub k: usize,
-    /// The axis; negative counts from the end.
-    pub axis: isize,
-    /// The largest; else the smallest.
-    pub largest: bool,
-    /// In order; else by index.
-    pub sorted: bool,
+attributes! {
+    /// The `k` first elements of each row. Input `x […]`, floats or integers; outputs `values` of its type and `indices`, i64, with `k` for the
+    /// extent of the axis.
+    #[derive(Clone, Copy, Debug)]
+    pub struct TopK {
+        /// How many.
+        pub k: usize,
+        /// The axis; negative counts from the end.
+        pub axis: isize = -1,
+        /// The largest; else the smallest.
+        pub largest: bool = true,
+        /// In order; else by index.
+        pub sorted: bool = true,
+    }
 }
 
 params! {
@@ -103,11 +106,6 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     summary: "the k largest or smallest elements along an axis and their indices",
     inputs: operands::INPUTS,
     outputs: operands::OUTPUTS,
-    attributes: &[
-        AttributeInfo::int("k", None, "how many, at most the extent of the axis"),
-        AttributeInfo::int("axis", Some("-1"), "the axis; negative counts from the end"),
-        AttributeInfo::bool("largest", Some("true"), "the largest; else the smallest"),
-        AttributeInfo::bool("sorted", Some("true"), "best first; else in the order of their indices"),
-    ],
-    build: |a| Ok(Box::new(TopK { k: a.get("k")?, axis: a.get("axis")?, largest: a.flag("largest")?, sorted: a.flag("sorted")? })),
+    attributes: TopK::ATTRIBUTES,
+    build: |a| Ok(Box::new(TopK::read(a)?)),
 }];

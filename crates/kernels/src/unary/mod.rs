@@ -13,7 +13,8 @@ use elinvar_core::{DType, DeviceProperties, Error, HostKernel, KernelKey, MetalF
 
 pub use crate::functions::Unary as UnaryOp;
 use crate::{
-    AttributeInfo, Attributes, Description, ElementOp, Launch, Operator, Plan, Port, TensorInfo,
+    Attributes, Description, ElementOp, Launch, Operator, Plan, Port, TensorInfo,
+    attributes::attributes,
     binary::BinaryOp,
     elementwise::{self, Dense, Operand, Space, over_elements, over_words, with_words},
     functions, math,
@@ -175,6 +176,20 @@ const fn described(op: UnaryOp) -> Description {
     Description { name: operator_name(op), summary: op.summary(), inputs, outputs, attributes: &[], build }
 }
 
+attributes! {
+    struct LeakyRelu {
+        /// The slope below zero.
+        alpha: f32 = 0.01,
+    }
+}
+
+attributes! {
+    struct Elu {
+        /// Minus the limit far below zero.
+        alpha: f32 = 1,
+    }
+}
+
 /// Functions with a parameter.
 const WITH_SCALAR: [Description; 2] = [
     Description {
@@ -182,16 +197,16 @@ const WITH_SCALAR: [Description; 2] = [
         summary: "`x` where positive, else `alpha * x`.",
         inputs: FLOATS.split_at(1).0,
         outputs: FLOATS.split_at(1).1,
-        attributes: &[AttributeInfo::float("alpha", Some("0.01"), "the slope below zero")],
-        build: |a| Ok(Box::new(WithScalar { op: BinaryOp::LeakyRelu, scalar: a.get("alpha")? })),
+        attributes: LeakyRelu::ATTRIBUTES,
+        build: |a| Ok(Box::new(WithScalar { op: BinaryOp::LeakyRelu, scalar: LeakyRelu::read(a)?.alpha })),
     },
     Description {
         name: "elu",
         summary: "`x` where positive, else `alpha * (exp(x) - 1)`.",
         inputs: FLOATS.split_at(1).0,
         outputs: FLOATS.split_at(1).1,
-        attributes: &[AttributeInfo::float("alpha", Some("1"), "minus the limit far below zero")],
-        build: |a| Ok(Box::new(WithScalar { op: BinaryOp::Elu, scalar: a.get("alpha")? })),
+        attributes: Elu::ATTRIBUTES,
+        build: |a| Ok(Box::new(WithScalar { op: BinaryOp::Elu, scalar: Elu::read(a)?.alpha })),
     },
 ];
 

@@ -1,4 +1,5 @@
-//! What the Metal device costs the host to decode a token with a model of the 8b shape: `host_cost [LAYERS]`.
+//! What the Metal device costs the host to decode a token with a model of the 8b shape, and what an operator on eight numbers costs on the CPU device:
+//! `host_cost [LAYERS]`.
 //!
 //! Everything is the library's but Metal's objects, which do nothing: what Apple's framework and driver take comes on top. The time is that of whole
 //! steps as `elinvar generate` takes them, the reading of the token included, over their launches.
@@ -11,7 +12,7 @@ use std::{
     time::Instant,
 };
 
-use elinvar::{DType, Executor};
+use elinvar::{BackendType, DType, Executor};
 use elinvar_core::{Device, DeviceKind};
 use elinvar_llm::{Config, Model, Session};
 use elinvar_metal::MetalBackend;
@@ -46,5 +47,30 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (name, seconds) in [("fastest", seconds[0]), ("median", seconds[ROUNDS / 2])] {
         println!("{name} of {ROUNDS} rounds of {TOKENS} tokens: {:.1} µs a token, {:.0} ns a launch", 1e6 * seconds, 1e9 * seconds / launches);
     }
+    eager()
+}
+
+/// One operator after another, each waiting for nothing, on tensors so small that computing them takes no time.
+fn eager() -> Result<(), Box<dyn Error>> {
+    const CALLS: usize = 10_000;
+    let executor = Executor::new_with_backend(BackendType::Cpu)?;
+    let (x, y) = (executor.tensor(&[8], &[1f32; 8])?, executor.tensor(&[8], &[2f32; 8])?);
+    let round = || -> Result<f64, Box<dyn Error>> {
+        let start = Instant::now();
+        let mut sum = x.add(&y)?;
+        for _ in 1..CALLS {
+            sum = x.add(&y)?;
+        }
+        sum.to_vec::<f32>()?;
+        Ok(start.elapsed().as_secs_f64() / CALLS as f64)
+    };
+    round()?;
+    let mut seconds = (0..ROUNDS).map(|_| round()).collect::<Result<Vec<_>, _>>()?;
+    seconds.sort_by(f64::total_cmp);
+    println!(
+        "eager add of 8 numbers on the CPU: fastest of {ROUNDS} rounds of {CALLS} {:.2} µs, median {:.2} µs",
+        1e6 * seconds[0],
+        1e6 * seconds[ROUNDS / 2]
+    );
     Ok(())
 }

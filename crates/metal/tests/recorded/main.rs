@@ -55,7 +55,7 @@ pub(crate) fn source_with(name: &str, accesses: &[Access], fast_math: bool) -> A
     };
     let parameters = accesses.iter().enumerate().map(parameter).collect();
     let (key, metal) = (KernelKey::new(name.to_owned(), &[]), Some(Metal::Text(Arc::new(text))));
-    Arc::new(KernelSource { key, parameters, params_bytes: 0, host: None, metal, cuda: None })
+    Arc::new(KernelSource { key, parameters, params_bytes: 0, host: None, metal, native: None })
 }
 
 pub(crate) fn dispatch(pipeline: &Pipeline, bindings: &[Binding], threads: u32) -> Dispatch {

@@ -4,6 +4,7 @@ use elinvar_core::{DType, Device, DeviceKind, DeviceProperties, Result};
 use elinvar_kernels::{
     Operator, Plan, Precision, TensorInfo,
     conformance::{self, Bound, Case, HostTensor, Placement},
+    cuda::CudaFeatures,
     lora::LoraLinear,
 };
 use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
@@ -20,7 +21,8 @@ impl Operator for Adapter {
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let mut plan = LAYER.plan(inputs, outputs, &DeviceProperties { kind: DeviceKind::Cuda, matrix_library: true, ..device.clone() })?;
+        let mut plan =
+            LAYER.plan(inputs, outputs, &DeviceProperties { kind: DeviceKind::Cuda, features: CudaFeatures::of(90, true), ..device.clone() })?;
         plan.launches.truncate(1);
         Ok(plan)
     }

@@ -41,7 +41,7 @@ fn prepare(device: &Device, name: &'static str, accesses: &[Access]) -> Pipeline
         registers: None,
     };
     let (parameters, metal) = (accesses.iter().map(parameter).collect(), Some(Metal::Text(Arc::new(text))));
-    device.prepare(&Arc::new(KernelSource { key: KernelKey::new(name, &[]), parameters, params_bytes: 0, host: None, metal, cuda: None })).unwrap()
+    device.prepare(&Arc::new(KernelSource { key: KernelKey::new(name, &[]), parameters, params_bytes: 0, host: None, metal, native: None })).unwrap()
 }
 
 /// Records commands on buffers that hold numbers.

@@ -61,7 +61,7 @@ fn run(device: &Device, x: &[f32], exponent: &[f32]) -> Vec<f32> {
     let parameters = vec![Parameter::read("x", DType::F32), Parameter::read("exponent", DType::F32), Parameter::write("y", DType::F32)];
     let key = KernelKey::new("every", &[DType::F32]);
     let pipeline = device
-        .pipeline(&Arc::new(KernelSource { key, parameters, params_bytes: 0, host: None, metal: Some(Metal::Form(FORM)), cuda: None }))
+        .pipeline(&Arc::new(KernelSource { key, parameters, params_bytes: 0, host: None, metal: Some(Metal::Form(FORM)), native: None }))
         .unwrap();
     let mut list = ListBuilder::new();
     let dispatch = Dispatch {

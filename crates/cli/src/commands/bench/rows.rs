@@ -142,7 +142,7 @@ mod tests {
 
     use elinvar::{
         DeviceKind,
-        kernels::{TensorInfo, conformance, registry::find},
+        kernels::{TensorInfo, conformance, cuda::CudaFeatures, registry::find},
     };
 
     use super::*;
@@ -160,8 +160,7 @@ mod tests {
             max_buffer_bytes: 1 << 36,
             unified_memory: false,
             dtypes: DType::ALL,
-            compute_capability: Some(90),
-            matrix_library: true,
+            features: CudaFeatures::of(90, true),
         };
         let tried: HashSet<_> =
             conformance::cases().iter().flat_map(|case| case.plan(&device).unwrap().launches).map(|launch| launch.kernel.key.clone()).collect();

@@ -5,6 +5,7 @@ use elinvar_kernels::{
     Operator, Plan, Precision, TensorInfo,
     attention::{Attention, Scoring, decode::DecodeAttention},
     attention_scores::AttentionScores,
+    cuda::CudaFeatures,
     kv_append::KvAppend,
     weighted_sum::WeightedSum,
 };
@@ -22,8 +23,7 @@ fn properties() -> DeviceProperties {
         max_buffer_bytes: usize::MAX,
         unified_memory: true,
         dtypes: DType::ALL,
-        compute_capability: None,
-        matrix_library: false,
+        features: None,
     }
 }
 
@@ -132,7 +132,7 @@ fn fast_precision_takes_tensor_cores_where_they_serve() {
         compute_units: 132,
         simd_width: 32,
         threadgroup_memory: 227 << 10,
-        compute_capability: Some(90),
+        features: CudaFeatures::of(90, true),
         ..properties()
     };
     let fast = Attention { precision: Precision::Fast, ..Attention::default() };
@@ -142,7 +142,7 @@ fn fast_precision_takes_tensor_cores_where_they_serve() {
         let inputs = [of(q, 8, queries), of(kv, 2, 500), of(kv, 2, 500), mask, None, None];
         let plan = operator.plan(&inputs, &operator.infer(&inputs).unwrap(), device).unwrap();
         let first = &plan.launches[0];
-        (first.kernel.key.to_string(), first.grid.0[0], first.threadgroup.0[0], first.threadgroup_memory, first.kernel.cuda.is_some())
+        (first.kernel.key.to_string(), first.grid.0[0], first.threadgroup.0[0], first.threadgroup_memory, first.kernel.native.is_some())
     };
     let [f32, f16, bf16] = [DType::F32, DType::F16, DType::BF16];
     let expected = ("attention_prefill_f32_bf16_width128".to_owned(), 16, 384, 1024 + 7 * (32 << 10), true);
@@ -152,8 +152,8 @@ fn fast_precision_takes_tensor_cores_where_they_serve() {
     let softcap = Attention { scoring: Scoring { softcap: 1.0, ..Scoring::default() }, ..fast };
     let inverted = Attention { scoring: Scoring { scale: Some(-1.0), ..Scoring::default() }, ..fast };
     let [ampere, blackwell, unknown] =
-        [Some(80), Some(100), None].map(|compute_capability| DeviceProperties { compute_capability, ..hopper.clone() });
-    let simulated = DeviceProperties { kind: DeviceKind::MetalSim, ..hopper.clone() };
+        [CudaFeatures::of(80, true), CudaFeatures::of(100, true), None].map(|features| DeviceProperties { features, ..hopper.clone() });
+    let simulated = DeviceProperties { kind: DeviceKind::MetalSim, features: None, ..hopper.clone() };
     let other = [
         plan(Attention::default(), &hopper, bf16, bf16, 200, 128, false),
         plan(fast, &hopper, f32, f32, 200, 128, false),
@@ -195,7 +195,7 @@ fn fast_precision_takes_simdgroup_matrices_on_metal() {
     let simulated = DeviceProperties { kind: DeviceKind::MetalSim, ..apple.clone() };
     assert_eq!(plan(fast, &simulated, [f16; 2], long, wide).0, key("f16_f16", "width128_value_width128"));
     let small = DeviceProperties { threadgroup_memory: 20_000, ..apple.clone() };
-    let cuda = DeviceProperties { kind: DeviceKind::Cuda, compute_capability: Some(80), ..apple.clone() };
+    let cuda = DeviceProperties { kind: DeviceKind::Cuda, features: CudaFeatures::of(80, true), ..apple.clone() };
     let other = [
         plan(Attention::default(), &apple, [bf16; 2], long, wide),
         plan(fast, &cuda, [bf16; 2], long, wide),
@@ -225,13 +225,13 @@ fn a_token_is_appended_and_attends_in_two_launches_or_one() {
     assert_eq!(launches(&properties(), 64), ["rope", "kv_append", "kv_append", "rope", "attention"]);
     let fast = DecodeAttention { precision: Precision::Fast, ..operator };
     let plan = |device: &DeviceProperties| fast.plan(&inputs(1, 64), &fast.infer(&inputs(1, 64)).unwrap(), device).unwrap();
-    let ampere = DeviceProperties { kind: DeviceKind::Cuda, compute_capability: Some(80), compute_units: 10, ..gpu.clone() };
+    let ampere = DeviceProperties { kind: DeviceKind::Cuda, features: CudaFeatures::of(80, true), compute_units: 10, ..gpu.clone() };
     let on_tensor_cores = plan(&ampere).launches.iter().map(|l| (l.kernel.key.to_string(), l.grid.0)).collect::<Vec<_>>();
     // There is room for 10 parts of each key head; of 7, too, no warp takes more than a step.
     let expected = [("attention_decode_fast_f32_f16_width64", [7, 1, 2]), ("attention_combine_fast_f32_f16_width64", [2, 8, 1])];
     assert_eq!(on_tensor_cores, expected.map(|(key, grid)| (key.to_owned(), grid)));
     // A cluster takes few keys.
-    let hopper = DeviceProperties { compute_capability: Some(90), ..ampere };
+    let hopper = DeviceProperties { features: CudaFeatures::of(90, true), ..ampere };
     let in_cluster = plan(&hopper);
     assert_eq!(
         in_cluster.launches.iter().map(|l| (l.kernel.key.to_string(), l.grid.0)).collect::<Vec<_>>(),

@@ -1,8 +1,9 @@
 //! Matrix products and what contains them.
 
-use elinvar_core::{Backend, DType, DeviceKind, DeviceProperties, MatrixProduct, NullBackend};
+use elinvar_core::{Backend, DType, DeviceKind, DeviceProperties, NullBackend};
 use elinvar_kernels::{
     Operator, Plan, Precision, TensorInfo,
+    cuda::{CudaFeatures, MatrixProduct},
     lora::LoraLinear,
     matmul::{MatMul, MatVec},
     projection::Projection,
@@ -38,7 +39,7 @@ fn one_row_is_kept_and_many_are_summed_in_blocks() {
 }
 
 fn plan(dtypes: [DType; 3], precision: Precision, library: bool) -> Plan {
-    let device = DeviceProperties { kind: DeviceKind::Cuda, matrix_library: library, ..properties() };
+    let device = DeviceProperties { kind: DeviceKind::Cuda, features: CudaFeatures::of(90, library), ..properties() };
     let operator = MatMul { transpose_b: true, precision, output: Some(dtypes[2]), ..MatMul::default() };
     let inputs = [info(dtypes[0], &[2, 20, 64]), info(dtypes[1], &[32, 64]), None];
     operator.plan(&inputs, &operator.infer(&inputs).unwrap(), &device).unwrap()
@@ -46,7 +47,7 @@ fn plan(dtypes: [DType; 3], precision: Precision, library: bool) -> Plan {
 
 #[test]
 fn the_library_gets_fast_products_of_operands_it_takes() {
-    let by_library = |dtypes, precision, library| plan(dtypes, precision, library).launches.iter().any(|l| l.kernel.cuda.is_some());
+    let by_library = |dtypes, precision, library| plan(dtypes, precision, library).launches.iter().any(|l| l.kernel.native.is_some());
     let (f32, f16, bf16) = (DType::F32, DType::F16, DType::BF16);
     assert!(by_library([bf16, bf16, f32], Precision::Fast, true));
     assert!(!by_library([bf16, bf16, f32], Precision::Fast, false));
@@ -79,7 +80,7 @@ fn one_row_of_a_small_rank_is_one_launch_on_a_gpu() {
 
 #[test]
 fn many_rows_of_fast_precision_are_the_library_s_on_cuda() {
-    let device = DeviceProperties { kind: DeviceKind::Cuda, matrix_library: true, ..properties() };
+    let device = DeviceProperties { kind: DeviceKind::Cuda, features: CudaFeatures::of(90, true), ..properties() };
     let keys = |x: DType, weight: DType, r: usize, precision: Precision| {
         let inputs = [info(x, &[2, 10, 64]), info(weight, &[40, 64]), info(DType::F32, &[r, 64]), info(DType::F16, &[40, r])];
         let operator = LoraLinear { scale: 2.0, precision };

@@ -31,7 +31,7 @@ fn reductions_infer_shapes_and_reject_types() {
 #[test]
 fn empty_axes_and_other_index_types_are_rejected() {
     let info = |dtype, dims: &[usize]| [info(dtype, dims)];
-    let op = ArgReduce { largest: true, axis: Some(1), keepdims: false, select_last: false, dtype: DType::U32 };
+    let op = ArgReduce { largest: true, axis: Some(1), keepdims: false, select_last_index: false, dtype: DType::U32 };
     let output = op.infer(&info(DType::F16, &[2, 3, 4])).unwrap()[0];
     assert_eq!((output.dtype, &**output.shape()), (DType::U32, &[2, 4][..]));
     assert!(op.infer(&info(DType::F16, &[0, 3])).is_ok());

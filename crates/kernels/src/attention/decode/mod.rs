@@ -12,18 +12,19 @@ pub(crate) mod oracle;
 
 use std::sync::Arc;
 
-use elinvar_core::{CudaSource, DType, DeviceProperties, Error, Layout, MetalFile, MetalForm, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Error, Layout, MetalFile, MetalForm, Result, Shape};
 
 use super::{
     Attention, Params, gpu, operands as attention,
-    scoring::{self, ATTRIBUTES, MaskView, ScoreParams, Scoring, View},
+    scoring::{self, MaskView, ScoreParams, Scoring, View},
     split::{self, Split, SplitParams},
 };
 use crate::{
-    Argument, AttributeInfo, Definition, Description, Launch, Operand, Operator, Plan, Precision, TensorInfo,
+    Argument, Definition, Description, Launch, Operand, Operator, Plan, Precision, TensorInfo,
+    attributes::attributes,
+    cuda::CudaSource,
     kv_append::{self, KvAppend},
     math,
-    matmul::PRECISION,
     metal::{self, metal_file, params},
     order,
     rope::{self, Rope},
@@ -60,22 +61,24 @@ const FAST: [&[MetalFile]; 2] = [&fast(false), &fast(true)];
 /// Elements of the longest key that the kernel takes.
 pub const LONGEST: u64 = 256;
 
-/// Attention of one token, appended first.
-///
-/// Inputs: `cache`, `rows`, `positions`, `frequencies`, `value_cache`, `values` and `queries` as for [`RopeAppend`], of one sequence and one token; the
-/// queries stay as they are. Output: `[1, Hq, Dv]` of the queries' type. Query head `h` uses key head `h / (Hq / Hkv)`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct DecodeAttention {
-    /// Factor of the dot product; `None` for `1 / √D`.
-    pub scale: Option<f32>,
-    /// `s` becomes `c · tanh(s / c)`; zero for none.
-    pub softcap: f32,
-    /// Attend at most this many keys before the token; `None` for all.
-    pub left_window: Option<u64>,
-    /// Pairs are neighbours instead of half of `rotary_dim` apart.
-    pub interleaved: bool,
-    /// How sums may be ordered: as [`Attention`] does.
-    pub precision: Precision,
+attributes! {
+    /// Attention of one token, appended first.
+    ///
+    /// Inputs: `cache`, `rows`, `positions`, `frequencies`, `value_cache`, `values` and `queries` as for [`RopeAppend`], of one sequence and one token; the
+    /// queries stay as they are. Output: `[1, Hq, Dv]` of the queries' type. Query head `h` uses key head `h / (Hq / Hkv)`.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct DecodeAttention {
+        /// Factor of the dot product; `None` for `1 / √D`.
+        pub scale: Option<f32>,
+        /// `s` becomes `c · tanh(s / c)`; zero for none.
+        pub softcap: f32 = 0,
+        /// Attend at most this many keys before the token; `None` for all.
+        pub left_window: Option<u64>,
+        /// Pairs are neighbours instead of half of `rotary_dim` apart.
+        pub interleaved: bool = false,
+        /// How sums may be ordered: as [`Attention`] does.
+        pub precision: Precision = strict,
+    }
 }
 
 params! {
@@ -252,16 +255,6 @@ pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
     summary: "appends a token's rotated key and its value to the caches, in place, and gives its attention: rope_append and attention in one",
     inputs: operands::INPUTS,
     outputs: operands::OUTPUTS,
-    attributes: {
-        const ALL: [AttributeInfo; 5] = {
-            let [scale, softcap, _, _, left_window, _] = ATTRIBUTES;
-            [scale, softcap, left_window, rope::INTERLEAVED, PRECISION]
-        };
-        &ALL
-    },
-    build: |a| {
-        let (scale, softcap, left_window) = (a.optional("scale")?, a.get("softcap")?, scoring::window(a, "left_window")?);
-        let (interleaved, precision) = (a.flag("interleaved")?, a.get("precision")?);
-        Ok(Box::new(DecodeAttention { scale, softcap, left_window, interleaved, precision }))
-    },
+    attributes: DecodeAttention::ATTRIBUTES,
+    build: |a| Ok(Box::new(DecodeAttention::read(a)?)),
 }];

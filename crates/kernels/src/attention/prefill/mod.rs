@@ -1,13 +1,17 @@
 //! Attention of many queries on tensor cores: a CUDA kernel for compute capability 9.0, of fast precision.
 
-use elinvar_core::{CudaArchitecture, CudaForm, CudaSource, DeviceProperties, Extent, KernelKey, MetalFile, Parameter};
+use elinvar_core::{DeviceProperties, Extent, KernelKey, MetalFile, Parameter};
 
 use super::{
     Inputs, Params,
     scoring::{MaskView, ScoreParams, View},
     tensor_cores::{NUMBERS, SCORING, defines, is_plain},
 };
-use crate::{Argument, Launch, Plan, Precision, metal::metal_file};
+use crate::{
+    Argument, Launch, Plan, Precision,
+    cuda::{CudaArchitecture, CudaForm, CudaSource},
+    metal::metal_file,
+};
 
 const FILES: &[MetalFile] = &[
     NUMBERS,

@@ -1,6 +1,6 @@
 //! Attention of few queries on tensor cores: CUDA kernels for compute capability 8.0 and later, of fast precision.
 
-use elinvar_core::{CudaArchitecture, CudaForm, CudaSource, DType, DeviceProperties, Extent, KernelKey, MetalFile, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, Parameter, Result};
 
 use super::{
     Inputs, Params, gpu,
@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     Argument, Launch, Plan, Precision,
+    cuda::{CudaArchitecture, CudaForm, CudaSource},
     metal::{metal_file, params},
 };
 

@@ -7,7 +7,7 @@ fn list(bytes: usize, operations: u64) -> Arc<CommandList> {
     let device = Device::new(NullBackend::new());
     let parameters = vec![Parameter { access: Access::Read, ..Parameter::read("x", DType::F32) }];
     let key = KernelKey::new("user", &[]);
-    let source = Arc::new(KernelSource { key, parameters, params_bytes: 0, host: None, metal: None, cuda: None });
+    let source = Arc::new(KernelSource { key, parameters, params_bytes: 0, host: None, metal: None, native: None });
     let (buffer, one) = (device.allocate(bytes).unwrap(), Extent::linear(1));
     let whole = buffer.bind(0, bytes).unwrap();
     let mut list = ListBuilder::new();

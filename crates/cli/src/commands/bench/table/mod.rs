@@ -147,5 +147,5 @@ fn replayed(executor: &Executor, row: &Row, count: usize, seconds: f64, profiler
 fn bytes(case: &Case) -> usize {
     let inputs = case.inputs.iter().flatten().map(|input| input.bytes().len()).sum::<usize>();
     let outputs = case.infos().and_then(|infos| case.operator.infer(&infos)).unwrap_or_default();
-    inputs + outputs.iter().map(|output| output.elements() * output.dtype.size()).sum::<usize>()
+    inputs + outputs.iter().map(|output| output.bytes()).sum::<usize>()
 }

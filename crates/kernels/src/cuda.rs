@@ -1,17 +1,45 @@
-use crate::{
-    metal::MetalFile,
-    properties::{DeviceKind, DeviceProperties},
-};
+//! Forms of kernels for NVIDIA's GPUs alone, and what plans know of those.
+
+use std::sync::Arc;
+
+use elinvar_core::{DeviceFeatures, DeviceProperties, Error, MetalFile, NativeForm, rejection};
 
 /// What a CUDA device runs in place of a kernel's Metal form: for kernels written for its hardware, of fast precision.
 ///
-/// A launch plan gives one only where the device's kind is [`DeviceKind::Cuda`].
+/// A launch plan gives one only to a device with [`CudaFeatures`].
 #[derive(Clone, Copy, Debug)]
 pub enum CudaForm {
     /// A kernel written in CUDA C++.
     Source(CudaSource),
     /// A matrix product by the vendor's library (cuBLASLt). Buffers `a`, `b`, `bias` (optional) and `y`; the parameter block is a [`MatrixProduct`].
     MatrixProduct,
+}
+
+impl NativeForm for CudaForm {
+    fn rejected(&self, flag: u32) -> Option<Error> {
+        match self {
+            Self::Source(source) => source.rejection.map(|why| rejection(why, flag)),
+            Self::MatrixProduct => None,
+        }
+    }
+}
+
+/// What plans know of an NVIDIA GPU beyond the properties that all devices have.
+#[derive(Clone, Copy, Debug)]
+pub struct CudaFeatures {
+    /// Compute capability: ten times the major number and the minor one, 90 for 9.0.
+    pub compute_capability: u32,
+    /// cuBLASLt is there: [`CudaForm::MatrixProduct`] can run.
+    pub matrix_library: bool,
+}
+
+impl DeviceFeatures for CudaFeatures {}
+
+impl CudaFeatures {
+    /// As [`DeviceProperties::features`].
+    pub fn of(compute_capability: u32, matrix_library: bool) -> Option<Arc<dyn DeviceFeatures>> {
+        Some(Arc::new(Self { compute_capability, matrix_library }))
+    }
 }
 
 /// CUDA C++ text and its entry.
@@ -31,10 +59,10 @@ pub struct CudaSource {
     /// The devices it runs on.
     pub architecture: CudaArchitecture,
     /// Whether it may begin before the launches ahead have ended, for which it then waits itself (`griddepcontrol.wait`) before it reads what is not
-    /// [`prefetched`](crate::Parameter::prefetched), or writes.
+    /// [`prefetched`](elinvar_core::Parameter::prefetched), or writes.
     pub overlaps: bool,
     /// What is wrong with an input that the kernel rejects, if it can: it then takes a pointer to the word after the parameter block, as
-    /// [`MetalForm::with_error_flag`](crate::MetalForm::with_error_flag) says.
+    /// [`MetalForm::with_error_flag`](elinvar_core::MetalForm::with_error_flag) says.
     pub rejection: Option<&'static str>,
 }
 
@@ -50,11 +78,10 @@ pub enum CudaArchitecture {
 impl CudaArchitecture {
     /// Whether a device has it; no device but a CUDA device does.
     pub fn is_of(self, device: &DeviceProperties) -> bool {
-        let Some(capability) = device.compute_capability.filter(|_| device.kind == DeviceKind::Cuda) else { return false };
-        match self {
-            Self::From(least) => capability >= least,
-            Self::Only(one) => capability == one,
-        }
+        device.features().is_some_and(|CudaFeatures { compute_capability, .. }| match self {
+            Self::From(least) => *compute_capability >= least,
+            Self::Only(one) => *compute_capability == one,
+        })
     }
 }
 
