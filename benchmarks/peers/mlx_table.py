@@ -85,7 +85,9 @@ def main():
         ours = {}
         if options.against:
             table = json.loads(subprocess.run(shlex.split(options.against), check=True, capture_output=True, text=True).stdout)
-            ours = {row["name"]: (row["alone_us"], row["of_100_us"]) for row in table["rows"]}
+            # Of a CPU there are no columns of a device.
+            of = "cpu_" if "alone_us" not in table["rows"][0] else ""
+            ours = {row["name"]: (row[f"{of}alone_us"], row[f"{of}of_100_us"]) for row in table["rows"]}
         rounds.append({"mlx": peer, "ours": ours})
 
     def median(side, name, which):

@@ -52,7 +52,9 @@ impl Constant {
             DType::F64 => f64::from(value).to_bits(),
             DType::F16 => u64::from(half::f16::from_f32(value).to_bits()),
             DType::BF16 => u64::from(half::bf16::from_f32(value).to_bits()),
-            _ => u64::from(value.to_bits()),
+            DType::F32 | DType::Bool | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::U16 | DType::U32 | DType::U64 => {
+                u64::from(value.to_bits())
+            }
         };
         if value.is_nan() { Self { dtype, bits: nan_bits(dtype) } } else { Self { dtype, bits } }
     }
@@ -62,7 +64,17 @@ impl Constant {
         match self.dtype {
             DType::F16 => half::f16::from_bits(self.bits as u16).to_f32(),
             DType::BF16 => half::bf16::from_bits(self.bits as u16).to_f32(),
-            _ => f32::from_bits(self.bits as u32),
+            DType::F64
+            | DType::F32
+            | DType::Bool
+            | DType::I8
+            | DType::I16
+            | DType::I32
+            | DType::I64
+            | DType::U8
+            | DType::U16
+            | DType::U32
+            | DType::U64 => f32::from_bits(self.bits as u32),
         }
     }
 
@@ -80,11 +92,11 @@ impl Constant {
     /// Whether the bits are a value of the type; there is one NaN.
     pub fn is_valid(self) -> bool {
         let width = 8 * self.dtype.size() as u32;
+        let fits = width == 64 || self.bits >> width == 0;
         match self.dtype {
             DType::Bool => self.bits <= 1,
-            _ if width < 64 && self.bits >> width != 0 => false,
-            d if is_floating(d) => !self.as_f64().is_nan() || self.bits == nan_bits(d),
-            _ => true,
+            DType::F32 | DType::F16 | DType::BF16 | DType::F64 => fits && (!self.as_f64().is_nan() || self.bits == nan_bits(self.dtype)),
+            DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::U16 | DType::U32 | DType::U64 => fits,
         }
     }
 }
@@ -95,7 +107,7 @@ const fn nan_bits(dtype: DType) -> u64 {
         DType::F64 => 0x7ff8_0000_0000_0000,
         DType::F16 => 0x7e00,
         DType::BF16 => 0x7fc0,
-        _ => 0x7fc0_0000,
+        DType::F32 | DType::Bool | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::U16 | DType::U32 | DType::U64 => 0x7fc0_0000,
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) fn numbers(dtype: DType, bytes: &[u8]) -> Vec<f64> {
         DType::U16 => read!(u16, |x| f64::from(x)),
         DType::U32 => read!(u32, |x| f64::from(x)),
         DType::U64 => read!(u64, |x| x as f64),
-        _ => read!(u8, |x| f64::from(x)),
+        DType::U8 | DType::Bool => read!(u8, |x| f64::from(x)),
     }
 }
 

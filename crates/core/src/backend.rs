@@ -1,8 +1,15 @@
 use std::sync::Arc;
 
 use crate::{
-    CommandList, Completion, DeviceProperties, Error, HostMemory, KernelSource, MemoryInfo, Pipeline, ProfileEvent, RawBuffer, Reading, Result,
-    Storage,
+    commands::CommandList,
+    completion::Completion,
+    error::{Error, Result},
+    host_memory::MemoryInfo,
+    kernel::{KernelSource, Pipeline},
+    memory::{HostMemory, RawBuffer, Storage},
+    profile::ProfileEvent,
+    properties::DeviceProperties,
+    reading::Reading,
 };
 
 /// How short of memory the system is.

@@ -1,6 +1,11 @@
 use std::{fmt, sync::Arc};
 
-use crate::{Error, RawBuffer, Result, device_id::DeviceId, pool::Slot};
+use crate::{
+    device_id::DeviceId,
+    error::{Error, Result},
+    memory::RawBuffer,
+    pool::Slot,
+};
 
 /// Memory on a device. Clones share it; when the last is dropped it goes back to the pool it came from, or is freed.
 ///

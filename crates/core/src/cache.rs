@@ -11,7 +11,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// A folder of files named by content hash. Several processes may share it.
 ///

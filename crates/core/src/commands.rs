@@ -3,7 +3,15 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use crate::{Access, Binding, DeviceProperties, Error, Extent, Grid, Pipeline, Result, device_id::DeviceId};
+use crate::{
+    buffer::Binding,
+    device_id::DeviceId,
+    error::{Error, Result},
+    grid::{Extent, Grid},
+    kernel::Pipeline,
+    properties::DeviceProperties,
+    signature::Access,
+};
 
 /// What a launch costs, as its plan counts it: for predictions and reports. Devices ignore it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// How a device reports that a list is done.
 pub trait Wait: Send + Sync {
@@ -226,7 +226,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::Reading;
+    use crate::reading::Reading;
 
     struct Unpark(Thread);
 

@@ -5,8 +5,20 @@ use std::{
 };
 
 use crate::{
-    Backend, Buffer, CommandList, Completion, DeviceProperties, Error, HostMemory, KernelKey, KernelSource, MemoryInfo, MemoryPressure, Pipeline,
-    Pool, PoolStatistics, ProfileEvent, RawBuffer, Reading, Result, Storage, device_id::DeviceId, pool::Slot,
+    backend::{Backend, MemoryPressure},
+    buffer::Buffer,
+    commands::CommandList,
+    completion::Completion,
+    device_id::DeviceId,
+    error::{Error, Result},
+    host_memory::MemoryInfo,
+    kernel::{KernelSource, Pipeline},
+    key::KernelKey,
+    memory::{HostMemory, RawBuffer, Storage},
+    pool::{Pool, PoolStatistics, Slot},
+    profile::ProfileEvent,
+    properties::DeviceProperties,
+    reading::Reading,
 };
 
 /// A device as the crates above use it: a backend with its buffer pool and its compiled kernels. Clones are the same device.

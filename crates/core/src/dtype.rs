@@ -2,7 +2,7 @@ use bytemuck::Pod;
 use half::{bf16, f16};
 use std::{fmt, str::FromStr};
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 macro_rules! dtypes {
     ($($(#[$doc:meta])* $variant:ident $name:literal $bytes:literal;)* => $(#[$more_doc:meta])* $more:ident $more_name:literal $more_bytes:literal;) => {

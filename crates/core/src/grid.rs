@@ -1,4 +1,4 @@
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Three extents: x (fastest), y, z.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

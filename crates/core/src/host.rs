@@ -1,6 +1,11 @@
 use std::{fmt, marker::PhantomData, sync::Arc};
 
-use crate::{Access, Element, Error, Extent, Result};
+use crate::{
+    dtype::Element,
+    error::{Error, Result},
+    grid::Extent,
+    signature::Access,
+};
 
 /// A CPU kernel. It runs inside the device's rayon pool and may use all of it.
 pub type HostKernel = fn(&mut HostArguments<'_>) -> Result<()>;

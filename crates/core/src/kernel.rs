@@ -1,6 +1,6 @@
 use std::{any::Any, fmt, sync::Arc};
 
-use crate::{Error, HostForm, KernelKey, Metal, Parameter, device_id::DeviceId};
+use crate::{device_id::DeviceId, error::Error, host::HostForm, key::KernelKey, metal::Metal, signature::Parameter};
 
 /// What one vendor's devices run in place of a kernel's Metal form; a device knows its own form's type.
 pub trait NativeForm: Any + fmt::Debug + Send + Sync {

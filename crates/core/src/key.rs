@@ -1,6 +1,6 @@
 use std::{borrow::Cow, fmt};
 
-use crate::DType;
+use crate::dtype::DType;
 
 /// A kernel's identity: operator, data types and compile-time constants. Two kernels with equal keys are the same kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

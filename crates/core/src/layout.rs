@@ -1,6 +1,6 @@
 use std::{fmt, ops::Deref, ops::Range};
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// The most dimensions a tensor may have.
 pub const MAX_RANK: usize = 8;

@@ -1,6 +1,6 @@
 use std::{any::Any, ops::Range, sync::Arc};
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Who reaches a buffer's memory where it lies. A device without a choice has one kind for all; [`RawBuffer::is_shared`] says which it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,6 +1,6 @@
 use std::{borrow::Cow, fmt::Write, sync::Arc};
 
-use crate::{DType, Error, KernelKey};
+use crate::{dtype::DType, error::Error, key::KernelKey};
 
 /// The version of Metal that texts are compiled as unless they ask for a later one, as `__METAL_VERSION__` has it: 3.1, the first with bfloat.
 pub const METAL_VERSION: u32 = 310;

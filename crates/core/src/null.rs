@@ -1,8 +1,15 @@
 use std::sync::Arc;
 
 use crate::{
-    Backend, CommandList, Completion, DType, DeviceKind, DeviceMemory, DeviceProperties, Error, KernelSource, MemoryInfo, Pipeline, RawBuffer,
-    Result, Storage,
+    backend::Backend,
+    commands::CommandList,
+    completion::Completion,
+    dtype::DType,
+    error::{Error, Result},
+    host_memory::MemoryInfo,
+    kernel::{KernelSource, Pipeline},
+    memory::{DeviceMemory, RawBuffer, Storage},
+    properties::{DeviceKind, DeviceProperties},
 };
 
 /// A device with the limits of a GPU that allocates no memory and executes nothing: recorders and planners are tested on it.

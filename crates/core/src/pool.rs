@@ -3,7 +3,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use crate::{Error, RawBuffer, Result, Storage, device_id::DeviceId};
+use crate::{
+    device_id::DeviceId,
+    error::{Error, Result},
+    memory::{RawBuffer, Storage},
+};
 
 /// What a pool has done and holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

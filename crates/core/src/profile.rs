@@ -5,7 +5,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{Access, Command, CommandList, Dispatch, KernelSource};
+use crate::{
+    commands::{Command, CommandList, Dispatch},
+    kernel::KernelSource,
+    signature::Access,
+};
 
 /// What a device was busy with.
 #[derive(Clone, Debug)]
@@ -139,7 +143,15 @@ impl ProfileLog {
 
 #[cfg(test)]
 mod tests {
-    use crate::{DType, Device, Extent, Grid, KernelKey, ListBuilder, NullBackend, Parameter};
+    use crate::{
+        commands::ListBuilder,
+        device::Device,
+        dtype::DType,
+        grid::{Extent, Grid},
+        key::KernelKey,
+        null::NullBackend,
+        signature::Parameter,
+    };
 
     use super::*;
 

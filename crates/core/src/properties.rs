@@ -1,6 +1,6 @@
 use std::{any::Any, fmt, sync::Arc};
 
-use crate::DType;
+use crate::dtype::DType;
 
 /// The kinds of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

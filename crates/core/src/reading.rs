@@ -1,6 +1,6 @@
 use std::{fmt, pin::Pin};
 
-use crate::{Completion, Result};
+use crate::{completion::Completion, error::Result};
 
 /// Bytes in flight from a device: what a read that does not wait gives. Dropping it cancels nothing, and may wait for them.
 pub struct Reading {

@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 
-use crate::DType;
+use crate::dtype::DType;
 
 /// What a kernel does with a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -20,7 +20,7 @@ use elinvar_kernels::{
     unary::WithScalar,
 };
 
-use crate::Tensor;
+use crate::tensor::Tensor;
 
 macro_rules! operators {
     ($($trait:ident $method:ident $of_tensors:ident $op:ident;)*) => {$(

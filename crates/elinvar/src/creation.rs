@@ -9,9 +9,9 @@ use elinvar_kernels::{
 };
 
 use crate::{
-    Executor, Tensor,
-    executor::{byte_size, only},
+    executor::{Executor, byte_size, only},
     graph::TensorMemory,
+    tensor::Tensor,
 };
 
 impl Executor {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::Tensor;
+use crate::tensor::Tensor;
 use elinvar_core::{DType, Result};
 
 /// Elements up to which all are shown.

@@ -2,7 +2,7 @@
 
 use elinvar_core::{Binding, DType, Element, Error, Reading, Result};
 
-use crate::{Executor, Tensor};
+use crate::{executor::Executor, tensor::Tensor};
 
 impl Tensor {
     /// The same tensor on another executor's device, copied through the host; on the same device it is [`Tensor::on`].

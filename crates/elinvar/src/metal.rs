@@ -12,7 +12,7 @@ use elinvar_core::{
 };
 use elinvar_msl::{Folders, Kernel, Module, ParameterKind, preprocess};
 
-use crate::{Executor, Tensor, graph::Action, threadgroups};
+use crate::{executor::Executor, graph::Action, tensor::Tensor, threadgroups};
 
 /// A Metal source text and how it is read.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use elinvar_core::{
     MetalText, Parameter, Pipeline, Result,
 };
 
-use crate::{Executor, Tensor, graph::Action};
+use crate::{executor::Executor, graph::Action, tensor::Tensor};
 
 /// Where memory of devices begins: at a multiple of so many bytes.
 const ALIGNMENT: usize = 16;

@@ -4,7 +4,7 @@ use std::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, 
 
 use elinvar_core::{Element, Error, Result};
 
-use crate::Tensor;
+use crate::tensor::Tensor;
 
 /// What is taken of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

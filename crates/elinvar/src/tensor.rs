@@ -4,7 +4,7 @@ use elinvar_core::{Binding, DType, Error, Layout, Result, Shape};
 use elinvar_kernels::TensorInfo;
 
 use crate::{
-    Executor,
+    executor::Executor,
     graph::{Shared, TensorMemory, binding},
 };
 

@@ -2,7 +2,7 @@
 
 use elinvar::{DType, Error, MemoryInfo, Result, format_bytes};
 
-use crate::{Config, Weights};
+use crate::{config::Config, weights::Weights};
 
 /// Bytes a model needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

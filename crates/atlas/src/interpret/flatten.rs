@@ -78,7 +78,8 @@ fn renumbered(mut instruction: Instruction, base: u32) -> Instruction {
         }
         I::If { condition } | I::While { condition } => shift(condition),
         // Memory and positions are the kernel's, whose registers stay where they are.
-        _ => {}
+        I::Position { .. } | I::Load { .. } | I::Store { .. } | I::Atomic { .. } | I::CompareExchange { .. } | I::Call { .. } => {}
+        I::Else | I::Loop { .. } | I::Break | I::Continue | I::End | I::Exit | I::Barrier | I::Fence => {}
     }
     instruction
 }

@@ -130,10 +130,12 @@ impl Lowering<'_> {
         match self.body[index] {
             I::Unary { op, to, a } => self.apply(index, to, ops::unary(op, self.dtype(to)).map(Kernel::One), &[a], Rule::None),
             I::Binary { op, to, a, b } => {
-                let rule = match op {
-                    Binary::Add => Rule::Add,
-                    Binary::Sub => Rule::Sub,
-                    _ => Rule::None,
+                let rule = if op == Binary::Add {
+                    Rule::Add
+                } else if op == Binary::Sub {
+                    Rule::Sub
+                } else {
+                    Rule::None
                 };
                 self.apply(index, to, ops::binary(op, self.dtype(to)).map(Kernel::Two), &[a, b], rule)
             }
@@ -142,7 +144,7 @@ impl Lowering<'_> {
                 let rule = match op {
                     Compare::Lt => Rule::Lt,
                     Compare::Ge => Rule::Ge,
-                    _ => Rule::None,
+                    Compare::Eq | Compare::Ne | Compare::Le | Compare::Gt => Rule::None,
                 };
                 let slot = self.slot(a);
                 self.apply(index, to, Some(Kernel::Two(ops::compare(op, self.dtype(slot)))), &[a, b], rule)

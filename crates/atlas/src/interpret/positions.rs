@@ -10,7 +10,8 @@ impl Strip<'_> {
         let axis = match position {
             P::GlobalX | P::LocalX | P::BlockX | P::BlockSizeX | P::GridSizeX => 0,
             P::GlobalY | P::LocalY | P::BlockY | P::BlockSizeY | P::GridSizeY => 1,
-            _ => 2,
+            P::GlobalZ | P::LocalZ | P::BlockZ | P::BlockSizeZ | P::GridSizeZ => 2,
+            P::LocalIndex | P::Lane | P::Simdgroup => 0,
         };
         let place = &self.place;
         let (row, single, size, first) = (place.is_row(), place.blocks == 1, place.launch.block[axis], place.first[axis]);
@@ -22,7 +23,8 @@ impl Strip<'_> {
             P::GlobalY | P::GlobalZ if row => return self.set_uniform(to, u64::from(first), blend),
             P::LocalX if row && single => return self.set_first(to, 0, blend),
             P::LocalIndex if single => return self.set_first(to, 0, blend),
-            _ => {}
+            P::GlobalX | P::GlobalY | P::GlobalZ | P::LocalX | P::LocalY | P::LocalZ | P::BlockX | P::BlockY | P::BlockZ => {}
+            P::LocalIndex | P::Lane | P::Simdgroup => {}
         }
         self.place.make_local(axis);
         let (place, local, mut made) = (&self.place, &self.place.local[axis], self.tiles.take());
@@ -35,7 +37,9 @@ impl Strip<'_> {
                 P::BlockX | P::BlockY | P::BlockZ => out.fill(block[axis]),
                 P::LocalIndex => out.iter_mut().enumerate().for_each(|(t, out)| *out = t as u32),
                 P::Lane => out.iter_mut().enumerate().for_each(|(t, out)| *out = t as u32 % 32),
-                _ => out.iter_mut().enumerate().for_each(|(t, out)| *out = t as u32 / 32),
+                P::Simdgroup => out.iter_mut().enumerate().for_each(|(t, out)| *out = t as u32 / 32),
+                P::BlockSizeX | P::BlockSizeY | P::BlockSizeZ => out.fill(size),
+                P::GridSizeX | P::GridSizeY | P::GridSizeZ => out.fill(place.launch.grid[axis]),
             }
         }
         self.commit(to, blend, made);

@@ -163,6 +163,6 @@ pub(super) fn largest(dtype: DType) -> Option<u64> {
         DType::I32 => Some(i32::MAX as u64),
         DType::U64 => Some(u64::MAX),
         DType::I64 => Some(i64::MAX as u64),
-        _ => None,
+        DType::F32 | DType::F16 | DType::BF16 | DType::F64 | DType::I8 | DType::I16 | DType::U8 | DType::U16 | DType::Bool => None,
     }
 }

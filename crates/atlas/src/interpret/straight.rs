@@ -73,7 +73,7 @@ impl<'a> Strip<'a> {
                 line.operations.push(Operation { work: Work::Count(first), from, dtypes: [dtype; 3], dtype, target, lanes: [NOWHERE; 4] });
                 Source::Value(value)
             }
-            _ => Source::Slot(known.bytes(self.lanes).as_ptr()),
+            (None, None) => Source::Slot(known.bytes(self.lanes).as_ptr()),
         }
     }
 

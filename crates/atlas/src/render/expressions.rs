@@ -19,6 +19,7 @@ impl Body<'_> {
         self.context.program.dtype(self.function, operand).unwrap_or(DType::F32)
     }
 
+    /// The value of an instruction; empty for those that have none.
     pub(super) fn value(&self, at: usize, instruction: &Instruction) -> String {
         let register = |to: u32| self.function.registers[to as usize].dtype;
         match *instruction {
@@ -81,7 +82,9 @@ impl Body<'_> {
                 let arguments: Vec<_> = arguments.chain(block).chain(counter).collect();
                 format!("program::{}({})", self.context.functions[function as usize], arguments.join(", "))
             }
-            _ => String::new(),
+            Instruction::If { .. } | Instruction::Else | Instruction::Loop { .. } | Instruction::While { .. } | Instruction::End => String::new(),
+            Instruction::Break | Instruction::Continue | Instruction::Exit | Instruction::Barrier | Instruction::Fence => String::new(),
+            Instruction::Store { .. } => String::new(),
         }
     }
 

@@ -11,10 +11,7 @@ pub(super) fn own(name: &str) -> String {
 
 /// The type of an element in memory: truth values are bytes, zero or not.
 pub(super) const fn element_name(dtype: DType) -> &'static str {
-    match dtype {
-        DType::Bool => "uchar",
-        _ => metal_type(dtype),
-    }
+    if matches!(dtype, DType::Bool) { "uchar" } else { metal_type(dtype) }
 }
 
 /// How many elements a shared array has, as the text says it.
@@ -51,7 +48,9 @@ pub(super) fn literal(constant: Constant) -> String {
         DType::I32 => value.to_string(),
         DType::I64 if value < 0 => format!("({value}l)"),
         DType::I64 => format!("{value}l"),
-        _ => format!("{}({value})", metal_type(dtype)),
+        DType::I8 | DType::I16 | DType::U8 | DType::U16 | DType::Bool | DType::F32 | DType::F16 | DType::BF16 | DType::F64 => {
+            format!("{}({value})", metal_type(dtype))
+        }
     }
 }
 
@@ -62,10 +61,7 @@ pub(super) fn zero(dtype: DType) -> String {
 
 /// The type in which a reduction computes.
 pub(super) const fn exchanged(dtype: DType) -> &'static str {
-    match dtype {
-        DType::Bool => "uint",
-        _ => held(dtype),
-    }
+    if matches!(dtype, DType::Bool) { "uint" } else { held(dtype) }
 }
 
 /// The type of a register: halves are held as the f32 of the same value.
@@ -77,8 +73,8 @@ pub(super) const fn held(dtype: DType) -> &'static str {
 pub(super) fn loaded(dtype: DType, element: String) -> String {
     match dtype {
         DType::Bool => format!("({element} != 0)"),
-        _ if is_half(dtype) => format!("atlas::widen({element})"),
-        _ => element,
+        DType::F16 | DType::BF16 => format!("atlas::widen({element})"),
+        DType::F32 | DType::F64 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::U16 | DType::U32 | DType::U64 => element,
     }
 }
 
@@ -86,8 +82,8 @@ pub(super) fn loaded(dtype: DType, element: String) -> String {
 pub(super) fn stored(dtype: DType, value: String) -> String {
     match dtype {
         DType::Bool => format!("uchar({value})"),
-        _ if is_half(dtype) => format!("atlas::narrow<{}>({value})", metal_type(dtype)),
-        _ => value,
+        DType::F16 | DType::BF16 => format!("atlas::narrow<{}>({value})", metal_type(dtype)),
+        DType::F32 | DType::F64 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::U16 | DType::U32 | DType::U64 => value,
     }
 }
 

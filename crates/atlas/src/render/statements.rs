@@ -85,7 +85,20 @@ impl Body<'_> {
             Instruction::Barrier => "threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);".to_owned(),
             Instruction::Fence => "atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device);".to_owned(),
             Instruction::Store { memory, index, value } => self.store(at, memory, index, value),
-            _ => {
+            Instruction::Unary { .. }
+            | Instruction::Binary { .. }
+            | Instruction::Ternary { .. }
+            | Instruction::Compare { .. }
+            | Instruction::Select { .. }
+            | Instruction::Convert { .. }
+            | Instruction::Move { .. }
+            | Instruction::Position { .. }
+            | Instruction::Load { .. }
+            | Instruction::Atomic { .. }
+            | Instruction::CompareExchange { .. }
+            | Instruction::Reduce { .. }
+            | Instruction::Shuffle { .. }
+            | Instruction::Call { .. } => {
                 let value = self.value(at, instruction);
                 let word = self.load_word(at, instruction).unwrap_or_default();
                 word + &match instruction.target() {

@@ -5,7 +5,7 @@ use std::fmt;
 use elinvar_core::{DType, Error, Result};
 
 use super::lexer::error_at;
-use crate::program::{Constant, Location, is_floating};
+use crate::program::{Constant, Location};
 
 /// The constant of a type that `text` says, or what is wrong with it.
 pub(crate) fn value(text: &str, dtype: DType) -> Result<Constant, String> {
@@ -21,7 +21,7 @@ pub(crate) fn value(text: &str, dtype: DType) -> Result<Constant, String> {
             let value = text.parse::<f64>().ok().filter(|value| matches!(body, "inf" | "nan") || is_number(body) && value.is_finite());
             value.map(Constant::f64).ok_or_else(|| wrong(", or too large for one"))
         }
-        _ if dtype.is_float() => {
+        DType::F32 | DType::F16 | DType::BF16 => {
             let body = text.trim_start_matches(['-', '+']);
             let value = match body {
                 "inf" | "nan" => text.parse::<f32>().ok(),
@@ -35,7 +35,7 @@ pub(crate) fn value(text: &str, dtype: DType) -> Result<Constant, String> {
             }
             Ok(constant)
         }
-        _ => {
+        DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::U16 | DType::U32 | DType::U64 => {
             let (negative, body) = text.strip_prefix('-').map_or((false, text), |body| (true, body));
             let digits = body.strip_prefix("0x").map_or_else(|| body.parse::<u64>().ok(), |hex| u64::from_str_radix(hex, 16).ok());
             let value = digits.filter(|_| body.starts_with(|c: char| c.is_ascii_digit())).map(i128::from);
@@ -71,12 +71,14 @@ impl fmt::Display for Constant {
         match self.dtype {
             DType::Bool => write!(f, "{}", self.bits != 0),
             DType::F32 | DType::F16 | DType::BF16 if self.as_f32().is_finite() => write!(f, "{:?}", self.as_f32()),
-            d if is_floating(d) => match self.as_f64() {
+            DType::F32 | DType::F16 | DType::BF16 | DType::F64 => match self.as_f64() {
                 value if value.is_nan() => f.write_str("nan"),
                 value if value.is_infinite() => f.write_str(if value > 0.0 { "inf" } else { "-inf" }),
                 value => write!(f, "{value:?}"),
             },
-            _ => write!(f, "{}", self.as_integer()),
+            DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::U16 | DType::U32 | DType::U64 => {
+                write!(f, "{}", self.as_integer())
+            }
         }
     }
 }

@@ -37,7 +37,7 @@ impl Scope<'_> {
     pub(super) fn memory(&self, name: &str, at: Location) -> Result<(Memory, DType)> {
         let known = match self.globals.get(name) {
             Some(Global::Memory(memory)) => self.program.memory(*memory).map(|(_, dtype)| (*memory, dtype)),
-            _ => None,
+            Some(Global::Scalar(_) | Global::Function(_)) | None => None,
         };
         known.ok_or_else(|| error_at(at, format_args!("'{name}' is no buffer and no shared array")))
     }
@@ -45,7 +45,7 @@ impl Scope<'_> {
     pub(super) fn callee(&self, name: &str, at: Location) -> Result<u32> {
         match self.globals.get(name) {
             Some(Global::Function(index)) => Ok(*index),
-            _ => Err(error_at(at, format_args!("'{name}' is no function written before this one"))),
+            Some(Global::Scalar(_) | Global::Memory(_)) | None => Err(error_at(at, format_args!("'{name}' is no function written before this one"))),
         }
     }
 

@@ -155,7 +155,8 @@ fn set_target(instruction: &mut Instruction, register: u32) {
         I::Convert { to, .. } | I::Move { to, .. } | I::Position { to, .. } | I::Load { to, .. } | I::Reduce { to, .. } => *to = register,
         I::Shuffle { to, .. } | I::Call { to, .. } => *to = register,
         I::Atomic { to, .. } | I::CompareExchange { to, .. } => *to = Some(register),
-        _ => {}
+        I::Store { .. } | I::Barrier | I::Fence | I::If { .. } | I::Else | I::Loop { .. } | I::While { .. } => {}
+        I::Break | I::Continue | I::End | I::Exit => {}
     }
 }
 

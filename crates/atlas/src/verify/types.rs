@@ -73,7 +73,7 @@ impl Checker<'_> {
             match self.program.parameters[index as usize].access {
                 Some(Access::Read) if writes => return Err(format!("'{name}' is declared 'read', and this writes to it")),
                 Some(Access::Write) if reads => return Err(format!("'{name}' is declared 'write', and this reads it: declare it 'update'")),
-                _ => {}
+                Some(Access::Read | Access::Write | Access::ReadWrite) | None => {}
             }
         }
         Ok(dtype)

@@ -101,7 +101,28 @@ pub(super) fn check(program: &Program) -> Result<()> {
             Instruction::Barrier => ("a barrier", Variance::Block),
             Instruction::Reduce { scope: Scope::Group, .. } => ("a reduction over the block", Variance::Block),
             Instruction::Reduce { .. } | Instruction::Shuffle { .. } => ("an operation of a simdgroup", Variance::Simdgroup),
-            _ => continue,
+            Instruction::Unary { .. }
+            | Instruction::Binary { .. }
+            | Instruction::Ternary { .. }
+            | Instruction::Compare { .. }
+            | Instruction::Select { .. }
+            | Instruction::Convert { .. }
+            | Instruction::Move { .. } => continue,
+            Instruction::Position { .. }
+            | Instruction::Load { .. }
+            | Instruction::Store { .. }
+            | Instruction::Atomic { .. }
+            | Instruction::CompareExchange { .. }
+            | Instruction::Call { .. }
+            | Instruction::Fence => continue,
+            Instruction::If { .. }
+            | Instruction::Else
+            | Instruction::Loop { .. }
+            | Instruction::While { .. }
+            | Instruction::Break
+            | Instruction::Continue
+            | Instruction::End
+            | Instruction::Exit => continue,
         };
         if around > most {
             let whom = if most == Variance::Block { "block" } else { "simdgroup" };
@@ -144,7 +165,28 @@ fn connect(program: &Program, shape: &Shape, index: usize, instruction: &Instruc
                 graph.edge(register, registers + around);
             }
         }
-        _ => {}
+        Instruction::Unary { .. }
+        | Instruction::Binary { .. }
+        | Instruction::Ternary { .. }
+        | Instruction::Compare { .. }
+        | Instruction::Select { .. }
+        | Instruction::Convert { .. }
+        | Instruction::Move { .. } => {}
+        Instruction::Position { .. }
+        | Instruction::Load { .. }
+        | Instruction::Store { .. }
+        | Instruction::Atomic { .. }
+        | Instruction::CompareExchange { .. }
+        | Instruction::Reduce { .. }
+        | Instruction::Shuffle { .. }
+        | Instruction::Call { .. } => {}
+        Instruction::If { .. }
+        | Instruction::Else
+        | Instruction::Loop { .. }
+        | Instruction::End
+        | Instruction::Exit
+        | Instruction::Barrier
+        | Instruction::Fence => {}
     }
 }
 
@@ -154,7 +196,9 @@ fn own_variance(program: &Program, instruction: &Instruction) -> Variance {
             Position::GlobalX | Position::GlobalY | Position::GlobalZ | Position::LocalX | Position::LocalY | Position::LocalZ => Variance::Thread,
             Position::LocalIndex | Position::Lane => Variance::Thread,
             Position::Simdgroup => Variance::Simdgroup,
-            _ => Variance::Block,
+            Position::BlockX | Position::BlockY | Position::BlockZ => Variance::Block,
+            Position::BlockSizeX | Position::BlockSizeY | Position::BlockSizeZ => Variance::Block,
+            Position::GridSizeX | Position::GridSizeY | Position::GridSizeZ => Variance::Block,
         },
         Instruction::Load { memory: Memory::Buffer(index), .. } => {
             let is_constant = program.parameters[index as usize].access == Some(Access::Read);
@@ -162,7 +206,26 @@ fn own_variance(program: &Program, instruction: &Instruction) -> Variance {
         }
         Instruction::Load { .. } | Instruction::Atomic { .. } | Instruction::CompareExchange { .. } | Instruction::Shuffle { .. } => Variance::Thread,
         Instruction::Reduce { scope: Scope::Simd, .. } => Variance::Simdgroup,
-        _ => Variance::Block,
+        Instruction::Reduce { .. } => Variance::Block,
+        // They are what their operands are.
+        Instruction::Unary { .. }
+        | Instruction::Binary { .. }
+        | Instruction::Ternary { .. }
+        | Instruction::Compare { .. }
+        | Instruction::Select { .. }
+        | Instruction::Convert { .. }
+        | Instruction::Move { .. } => Variance::Block,
+        Instruction::Call { .. } => Variance::Block,
+        // They assign nothing.
+        Instruction::Store { .. } | Instruction::Barrier | Instruction::Fence => Variance::Block,
+        Instruction::If { .. }
+        | Instruction::Else
+        | Instruction::Loop { .. }
+        | Instruction::While { .. }
+        | Instruction::Break
+        | Instruction::Continue
+        | Instruction::End
+        | Instruction::Exit => Variance::Block,
     }
 }
 

@@ -210,7 +210,9 @@ fn random_element(bits: u64, dtype: DType, bytes: &mut Vec<u8>) {
         DType::F16 => bytes.extend(f16::from_f32(float).to_ne_bytes()),
         DType::BF16 => bytes.extend(bf16::from_f32(float).to_ne_bytes()),
         DType::Bool => bytes.push((bits & 1) as u8),
-        _ => bytes.extend_from_slice(&(bits % 100).to_le_bytes()[..dtype.size()]),
+        DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::U16 | DType::U32 | DType::U64 => {
+            bytes.extend_from_slice(&(bits % 100).to_le_bytes()[..dtype.size()])
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::{
     device::is_gpu,
     loops::{OPERATIONS, multiply_add, read},
+    spread,
 };
 
 /// Measured ceilings of a device.
@@ -84,9 +85,7 @@ pub(crate) fn memory_bandwidth(executor: &Executor) -> Result<(f64, &'static str
 
 fn gpu_arithmetic(executor: &Executor) -> Result<f64> {
     const SIDE: usize = 4096;
-    // Zeros would flatter: they cost less power, and so leave more clock.
-    let values: Vec<f32> = (0..SIDE * SIDE).map(|i| (i * 2_654_435_761 % 65_521) as f32 / 32_760.0 - 1.0).collect();
-    let square = executor.tensor(&[SIDE, SIDE], &values)?.cast(DType::BF16)?;
+    let square = executor.tensor(&[SIDE, SIDE], &spread(SIDE * SIDE))?.cast(DType::BF16)?;
     let fast = executor.with_precision(Precision::Fast);
     Ok(2.0 * (SIDE as f64).powi(3) / replayed(&fast, |recorded| square.on(recorded)?.linear(&square, None).map(drop))?)
 }

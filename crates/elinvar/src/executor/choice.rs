@@ -2,7 +2,7 @@
 
 use elinvar_core::{DeviceKind, Result, format_bytes};
 
-use crate::{BackendType, Executor};
+use crate::{backend::BackendType, executor::Executor};
 
 impl Executor {
     /// The best device here, an Apple or NVIDIA GPU before the CPU, or the one named by the environment variable `ELINVAR_DEVICE`.

@@ -7,8 +7,9 @@ use elinvar_kernels::{Operator, TensorInfo, copy::Copy, encode, plan_for};
 
 use super::{byte_size, types::checked_types};
 use crate::{
-    Executor, Recording, Tensor,
-    graph::{Action, Shared, TensorMemory},
+    executor::Executor,
+    graph::{Action, Recording, Shared, TensorMemory},
+    tensor::Tensor,
 };
 
 impl Executor {

@@ -11,7 +11,7 @@ use elinvar_kernels::Precision;
 pub(crate) use launch::only;
 pub(crate) use types::checked_types;
 
-use crate::{BackendType, graph::Shared};
+use crate::{backend::BackendType, graph::Shared};
 
 /// A device with the choices that go with it. Clones are the same device.
 #[derive(Clone)]

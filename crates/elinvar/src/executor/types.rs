@@ -3,7 +3,7 @@
 use elinvar_core::{DType, Error, Result};
 use elinvar_kernels::{Operator, TensorInfo};
 
-use crate::Tensor;
+use crate::tensor::Tensor;
 
 /// The outputs' types of an operator on these inputs.
 pub(crate) fn checked_types(operator: &dyn Operator, inputs: &[Option<Tensor>]) -> Result<Vec<TensorInfo>> {

@@ -10,7 +10,10 @@ use super::{
     shared::{Memory, Open, Pending, Shared, TensorMemory},
     value::{Action, Operand, Output},
 };
-use crate::{Executor, Tensor, executor::checked_types};
+use crate::{
+    executor::{Executor, checked_types},
+    tensor::Tensor,
+};
 
 impl Open {
     /// A tensor as an operand.

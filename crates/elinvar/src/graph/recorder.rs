@@ -8,7 +8,7 @@ use super::{
     recording::Recording,
     shared::{Memory, Open, Shared},
 };
-use crate::Executor;
+use crate::executor::Executor;
 
 /// Writes down what is asked of a device, until it ends.
 ///

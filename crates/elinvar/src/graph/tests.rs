@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use elinvar_core::{Command, DType};
-use elinvar_kernels::attention::{Attention, Scoring};
+use elinvar_core::{Command, DType, Result};
+use elinvar_kernels::{
+    Precision,
+    attention::{Attention, Scoring},
+};
 
-use crate::{BackendType, Executor, Precision, Recording, Result, Tensor};
+use crate::{backend::BackendType, executor::Executor, graph::Recording, tensor::Tensor};
 
 fn null() -> Executor {
     Executor::new_with_backend(BackendType::Null).unwrap()

@@ -11,7 +11,7 @@ use elinvar_kernels::{
 };
 
 use super::operators;
-use crate::Tensor;
+use crate::tensor::Tensor;
 
 operators! {
     /// Attention of this query `[B, heads, tokens, D]` over keys and values `[B, kv_heads, keys, D]`; see [`Attention`] for masks and positions.

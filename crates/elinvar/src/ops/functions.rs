@@ -7,7 +7,7 @@ use elinvar_kernels::{
 };
 
 use super::operators;
-use crate::Tensor;
+use crate::tensor::Tensor;
 
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident $into:ident $in_place:ident = $op:ident $x:literal => $shown:literal;)*) => {

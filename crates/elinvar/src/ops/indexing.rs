@@ -6,7 +6,7 @@ use elinvar_kernels::{
 };
 
 use super::operators;
-use crate::Tensor;
+use crate::tensor::Tensor;
 
 operators! {
     /// The entries along `axis` that `indices` name: of `[A…, n, B…]` and indices `[I…]` the result is `[A…, I…, B…]`. With axis 0 of a

@@ -11,7 +11,7 @@ use elinvar_kernels::{
 };
 
 use super::operators;
-use crate::Tensor;
+use crate::tensor::Tensor;
 
 operators! {
     /// The elements in memory of their own, row-major.

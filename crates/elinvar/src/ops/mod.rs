@@ -18,7 +18,7 @@ use std::sync::Arc;
 use elinvar_core::{Error, Result};
 use elinvar_kernels::{Operator, copy::Copy};
 
-use crate::{Tensor, executor::only};
+use crate::{executor::only, tensor::Tensor};
 
 /// Methods of operators with one result. A row has
 ///

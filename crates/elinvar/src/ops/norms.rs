@@ -11,7 +11,7 @@ use elinvar_kernels::{
 };
 
 use super::{operators, pair};
-use crate::Tensor;
+use crate::tensor::Tensor;
 
 operators! {
     /// Softmax along an axis.

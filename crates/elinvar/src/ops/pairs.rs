@@ -7,7 +7,7 @@ use elinvar_kernels::{
 };
 
 use super::operators;
-use crate::Tensor;
+use crate::tensor::Tensor;
 
 macro_rules! pairs {
     ($operator:ident $ops:ident $errors:literal;

@@ -10,7 +10,7 @@ use elinvar_kernels::{
 };
 
 use super::operators;
-use crate::Tensor;
+use crate::tensor::Tensor;
 
 operators! {
     /// The matrix product `[…, m, k] · […, k, n]`, leading axes broadcast.

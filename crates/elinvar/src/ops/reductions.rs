@@ -10,7 +10,7 @@ use elinvar_kernels::{
 };
 
 use super::{operators, pair};
-use crate::Tensor;
+use crate::tensor::Tensor;
 
 macro_rules! reductions {
     ($($(#[$doc:meta])* $name:ident $into:ident = $reduction:ident $x:literal => $shown:literal;)*) => {

@@ -3,7 +3,7 @@
 use elinvar_core::Result;
 use elinvar_kernels::{sample::Sample, sample_argmax::SampleArgmax};
 
-use crate::Tensor;
+use crate::tensor::Tensor;
 
 impl Tensor {
     /// Takes the step of greedy decoding that this state `[2]` (i32: a token and its position) stands for: it becomes the token of the greatest of

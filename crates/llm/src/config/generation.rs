@@ -2,7 +2,7 @@ use elinvar::Result;
 use serde::Deserialize;
 
 use super::Ids;
-use crate::ModelFiles;
+use crate::files::ModelFiles;
 
 /// `generation_config.json`: what the model's authors recommend. Every field may be absent.
 #[derive(Clone, Debug, Default, PartialEq)]

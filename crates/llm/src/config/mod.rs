@@ -8,7 +8,7 @@ mod tests;
 use elinvar::{Error, Result, kernels::rope::RopeScaling};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 
-use crate::ModelFiles;
+use crate::files::ModelFiles;
 pub use generation::GenerationConfig;
 pub use rope::Rope;
 use rope::RopeDictionary;

@@ -1,7 +1,7 @@
 use elinvar::{Error, Result};
 
 use super::{Generated, GenerationOptions, Generator, Listener};
-use crate::{ChatOptions, ChatTemplate, Message};
+use crate::text::{ChatOptions, ChatTemplate, Message};
 
 /// A conversation. Each turn renders all of it, and computes only what the cache does not hold.
 pub struct Chat {

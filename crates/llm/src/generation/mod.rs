@@ -7,7 +7,12 @@ use std::ops::ControlFlow;
 
 use elinvar::{Error, Result};
 
-use crate::{Config, Decoding, GenerationConfig, Sampler, Sampling, Session, StopMatcher, TextStream, Tokenizer};
+use crate::{
+    config::{Config, GenerationConfig},
+    model::{Decoding, Session},
+    sampling::{Sampler, Sampling},
+    text::{StopMatcher, TextStream, Tokenizer},
+};
 pub use chat::Chat;
 pub use statistics::Statistics;
 
@@ -174,7 +179,7 @@ impl Generator {
                 "the prompt of {length} tokens leaves no room in a context of {capacity}: shorten it or raise the context"
             )));
         }
-        self.session.model().check_tokens(prompt)
+        Ok(())
     }
 
     /// The logits after the prompt, or `None` if cancelled. At least the last token is computed, even if all are cached.
@@ -183,20 +188,13 @@ impl Generator {
         self.session.truncate(common);
         self.cached.truncate(common);
         watch.reused(common);
-        let mut chunks = prompt[common..].chunks(self.session.chunk()).peekable();
-        let mut logits = Vec::new();
-        while let Some(chunk) = chunks.next() {
-            match chunks.peek() {
-                Some(_) => self.session.fill(chunk)?,
-                None => logits = self.session.feed(chunk)?,
-            }
-            self.cached.extend_from_slice(chunk);
-            if listener(Event::Prefilled { done: self.cached.len(), total: prompt.len() }).is_break() {
-                return Ok(None);
-            }
+        let mut report = |appended| listener(Event::Prefilled { done: common + appended, total: prompt.len() });
+        let logits = self.session.feed_with(&prompt[common..], &mut report)?;
+        self.cached.extend_from_slice(&prompt[common..self.session.len()]);
+        if logits.is_some() {
+            watch.prefilled();
         }
-        watch.prefilled();
-        Ok(Some(logits))
+        Ok(logits)
     }
 }
 

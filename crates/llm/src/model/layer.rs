@@ -6,7 +6,7 @@ use elinvar::{
 };
 
 use super::source::Source;
-use crate::Config;
+use crate::config::Config;
 
 /// A projection: `x Wᵀ + bias`.
 pub(super) struct Linear {

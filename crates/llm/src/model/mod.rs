@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use elinvar::{DType, Error, Executor, Result, Tensor, kernels::rope::frequencies};
 
-use crate::{Config, Weights};
+use crate::{config::Config, weights::Weights};
 use layer::{Layer, Linear, Places};
 pub use session::{Decoding, Session};
 use source::{Shapes, Source, Stored};

@@ -2,13 +2,14 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    ops::ControlFlow,
     sync::Arc,
 };
 
 use elinvar::{Completion, DType, DeviceProperties, Error, Reading, Recording, Result, Tensor, kernels::sample::Settings};
 
 use super::{Logits, Model};
-use crate::Sampling;
+use crate::sampling::Sampling;
 
 /// A step of a fixed number of tokens, recorded: write the state, which is the tokens and their positions, replay, read the logits.
 struct Step {
@@ -88,11 +89,6 @@ impl Session {
         self.capacity
     }
 
-    /// Tokens of a prefill step.
-    pub fn chunk(&self) -> usize {
-        self.chunk
-    }
-
     /// Changes the number of tokens of a prefill step (at least one).
     pub fn set_chunk(&mut self, tokens: usize) {
         self.chunk = tokens.max(1);
@@ -109,15 +105,20 @@ impl Session {
     /// # Errors
     /// No tokens, one outside the vocabulary, more than fit the context, or a failed device. The text is unchanged then.
     pub fn feed(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
-        self.advance(tokens, Logits::Last)
+        self.advance(tokens, Logits::Last, &mut |_| ControlFlow::Continue(()))
     }
 
-    /// Appends tokens without computing logits.
+    /// As [`Session::feed`], reporting to `progress` after each step how many of the tokens are appended: where that breaks, the text ends, and there are no logits.
     ///
     /// # Errors
     /// As [`Session::feed`].
-    pub fn fill(&mut self, tokens: &[u32]) -> Result<()> {
-        self.advance(tokens, Logits::None).map(drop)
+    pub fn feed_with(&mut self, tokens: &[u32], progress: &mut dyn FnMut(usize) -> ControlFlow<()>) -> Result<Option<Vec<f32>>> {
+        let mut flow = ControlFlow::Continue(());
+        let logits = self.advance(tokens, Logits::Last, &mut |appended| {
+            flow = progress(appended);
+            flow
+        })?;
+        Ok(flow.is_continue().then_some(logits))
     }
 
     /// Appends tokens and gives the logits after each: `[tokens, vocab_size]`.
@@ -125,10 +126,10 @@ impl Session {
     /// # Errors
     /// As [`Session::feed`].
     pub fn feed_all(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
-        self.advance(tokens, Logits::All)
+        self.advance(tokens, Logits::All, &mut |_| ControlFlow::Continue(()))
     }
 
-    fn advance(&mut self, tokens: &[u32], wanted: Logits) -> Result<Vec<f32>> {
+    fn advance(&mut self, tokens: &[u32], wanted: Logits, progress: &mut dyn FnMut(usize) -> ControlFlow<()>) -> Result<Vec<f32>> {
         if tokens.is_empty() {
             return Err(Error::invalid_argument("no tokens were given: a text begins with at least one"));
         }
@@ -141,20 +142,24 @@ impl Session {
             )));
         }
         let before = self.length;
-        let result = self.run(tokens, wanted);
+        let result = self.run(tokens, wanted, progress);
         if result.is_err() {
             self.length = before;
         }
         result
     }
 
-    fn run(&mut self, tokens: &[u32], wanted: Logits) -> Result<Vec<f32>> {
-        let mut logits = Vec::new();
+    /// Step by step, until `progress` breaks.
+    fn run(&mut self, tokens: &[u32], wanted: Logits, progress: &mut dyn FnMut(usize) -> ControlFlow<()>) -> Result<Vec<f32>> {
+        let (before, mut logits) = (self.length, Vec::new());
         let mut chunks = tokens.chunks(self.chunk).peekable();
         while let Some(chunk) = chunks.next() {
             let wanted = if wanted == Logits::Last && chunks.peek().is_some() { Logits::None } else { wanted };
             self.step(chunk, wanted, &mut logits)?;
             self.length += chunk.len();
+            if progress(self.length - before).is_break() {
+                break;
+            }
         }
         Ok(logits)
     }
@@ -330,7 +335,7 @@ mod tests {
     use elinvar::{BackendType, Executor};
 
     use super::*;
-    use crate::Config;
+    use crate::config::Config;
 
     const CONFIG: &str = r#"{"architectures": ["LlamaForCausalLM"], "vocab_size": 97, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3,
         "num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 1024, "rms_norm_eps": 1e-5}"#;

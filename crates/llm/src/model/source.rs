@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use elinvar::{DType, Executor, Result, Storage, Tensor};
 
-use crate::{Weight, Weights};
+use crate::weights::{Weight, Weights};
 
 /// Gives tensors.
 pub(super) trait Source {

@@ -12,7 +12,7 @@ use elinvar::{
     kernels::sample::{Settings, choose},
 };
 
-use crate::GenerationConfig;
+use crate::config::GenerationConfig;
 
 /// How the next token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]

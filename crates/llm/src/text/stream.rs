@@ -1,6 +1,6 @@
 use elinvar::Result;
 
-use crate::Tokenizer;
+use crate::text::tokenizer::Tokenizer;
 
 /// Decodes tokens as they come, giving out whole characters only.
 ///

@@ -3,7 +3,7 @@ use std::{fs, path::Path};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::ModelFiles;
+use crate::files::ModelFiles;
 
 /// A tokenizer in the manner of Llama 2: `▁` for spaces, a prefix space that decoding strips, bytes as `<0xNN>`. Ids: 3 special tokens,
 /// 256 bytes, then pieces.

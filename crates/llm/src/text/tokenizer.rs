@@ -6,7 +6,7 @@ use std::{
 use elinvar::{Error, ErrorKind, Result};
 use serde::{Deserialize, de::IgnoredAny};
 
-use crate::ModelFiles;
+use crate::files::ModelFiles;
 
 const TOKENIZER: &str = "tokenizer.json";
 const CONFIG: &str = "tokenizer_config.json";

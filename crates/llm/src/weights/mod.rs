@@ -13,7 +13,7 @@ use elinvar::{DType, Error, HostMemory, Result};
 use safetensors::tensor::{Dtype, TensorInfo};
 use serde::Deserialize;
 
-use crate::ModelFiles;
+use crate::files::ModelFiles;
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";

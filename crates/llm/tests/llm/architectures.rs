@@ -1,3 +1,5 @@
+use std::ops::ControlFlow;
+
 use elinvar::DType;
 use elinvar_llm::Session;
 
@@ -70,4 +72,25 @@ fn a_truncated_text_continues_as_if_it_had_never_been_longer() {
     session.feed(&[1, 2, 3]).unwrap();
     session.truncate(11);
     assert_eq!(session.feed(&tokens[11..]).unwrap(), expected);
+}
+
+#[test]
+fn a_prompt_that_is_broken_off_keeps_the_steps_that_were_made() {
+    let fixture = Fixture::new(&config("LlamaForCausalLM", ""), DType::F32);
+    let mut session = Session::new(fixture.open(&strict(2)).unwrap(), 64, DType::F32).unwrap();
+    session.set_chunk(8);
+    let tokens = tokens(20);
+    let mut feed = |from: usize, most: usize| {
+        let mut seen = Vec::new();
+        let logits = session.feed_with(&tokens[from..], &mut |appended| {
+            seen.push(appended);
+            if seen.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        (seen, logits.unwrap(), session.len())
+    };
+    assert_eq!(feed(0, 2), (vec![8, 16], None, 16));
+    let (seen, rest, length) = feed(16, 2);
+    assert_eq!((seen, length), (vec![4], 20));
+    session.truncate(0);
+    assert_eq!(Some(session.feed(&tokens).unwrap()), rest);
 }

@@ -11,8 +11,6 @@ mod timing;
 use clap::{Args, Subcommand};
 use elinvar::Result;
 
-use args::RowArgs;
-
 /// Arguments of `elinvar bench`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -28,8 +26,8 @@ enum What {
     Decode(decode::DecodeArgs),
     /// Predict prefill and decoding of a Llama on Apple's GPUs, from the launches planned for each; nothing is run or measured
     Predict(predict::PredictArgs),
-    /// Time a fixed table of small operators beside figures published for MLX
-    Table(RowArgs),
+    /// Time a fixed table of small operators on the CPU and on a GPU, and find the problem sizes at which the GPU pays
+    Table(table::TableArgs),
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<()> {

@@ -137,7 +137,9 @@ fn random(executor: &Executor, dtype: DType, shape: &[usize], seed: u64) -> Resu
         DType::F32 => cast_slice(&values).to_vec(),
         DType::F16 => cast_slice(&values.iter().map(|&v| f16::from_f32(v)).collect::<Vec<_>>()).to_vec(),
         DType::BF16 => cast_slice(&values.iter().map(|&v| bf16::from_f32(v)).collect::<Vec<_>>()).to_vec(),
-        _ => return Err(Error::unsupported(format!("random values of {dtype}"))),
+        DType::F64 | DType::Bool | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::U16 | DType::U32 | DType::U64 => {
+            return Err(Error::unsupported(format!("random values of {dtype}")));
+        }
     };
     let bytes: Vec<u8> = pattern.iter().copied().cycle().take(count * dtype.size()).collect();
     executor.tensor_from_bytes(dtype, shape, &bytes)

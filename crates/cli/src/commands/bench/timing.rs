@@ -9,14 +9,19 @@ use crate::{
     profile::{Known, Profiler},
 };
 
-/// Seconds of one replay: the median of at least five and of `budget` worth of them, after one that warms up. Waiting for the device is counted.
+/// Seconds of one replay, as [`median_seconds`] takes them. Waiting for the device is counted.
 pub(super) fn replay_seconds(executor: &Executor, recording: &Recording, budget: Duration) -> Result<f64> {
-    executor.replay(recording)?.wait()?;
+    median_seconds(budget, || executor.replay(recording)?.wait())
+}
+
+/// Seconds of some work: the median of at least five times and of `budget` worth of them, after one that warms up.
+pub(super) fn median_seconds(budget: Duration, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
+    work()?;
     let start = Instant::now();
     let mut samples = Vec::new();
     while samples.len() < 5 || start.elapsed() < budget {
         let before = Instant::now();
-        executor.replay(recording)?.wait()?;
+        work()?;
         samples.push(before.elapsed().as_secs_f64());
     }
     Ok(median(samples))

@@ -18,7 +18,7 @@ use super::{
     node::{Graph, Node},
     value::Action,
 };
-use crate::{Executor, programs::Prepared};
+use crate::{executor::Executor, programs::Prepared};
 use region::{Expression, Region};
 
 /// Programs that are kept for a device.
