@@ -48,12 +48,16 @@ operands! {
 }
 
 impl Operator for Cast {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        Ok(vec![TensorInfo::of(self.to, *operands::Inputs::new("cast", inputs)?.x.shape())])
+    fn name(&self) -> &'static str {
+        "cast"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        Ok(vec![TensorInfo::of(self.to, *operands::Inputs::new(inputs)?.x.shape())])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        Ok(launch(&operands::Inputs::new("cast", inputs)?.x, self.to, Argument::Input(0), Argument::Output(0))?.into())
+        Ok(launch(&operands::Inputs::new(inputs)?.x, self.to, Argument::Input(0), Argument::Output(0))?.into())
     }
 
     fn accepts_strides(&self, _index: usize) -> bool {

@@ -52,8 +52,12 @@ operands! {
 }
 
 impl Operator for Fill {
-    fn infer(&self, _inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        self.value.bits(self.dtype).map_err(|e| e.context("fill"))?;
+    fn name(&self) -> &'static str {
+        "fill"
+    }
+
+    fn outputs(&self, _inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        self.value.bits(self.dtype)?;
         Ok(vec![TensorInfo::of(self.dtype, Shape::new(&self.shape)?)])
     }
 

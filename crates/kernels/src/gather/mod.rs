@@ -22,7 +22,7 @@ use crate::{
     attributes::attributes,
     elementwise::{self, Operand, Space, over_elements},
     metal::{self, metal_file, params},
-    signature::operands,
+    signature::{self, operands},
 };
 
 const FILES: &[MetalFile] =
@@ -61,15 +61,19 @@ operands! {
 }
 
 impl Operator for Gather {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { x, indices } = operands::Inputs::new("gather", inputs)?;
-        let axis = x.shape().axis(self.axis)?;
+    fn name(&self) -> &'static str {
+        "gather"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { x, indices } = operands::Inputs::new(inputs)?;
+        let axis = signature::axis("x", &x, self.axis)?;
         let dims = [&x.shape()[..axis], &indices.shape()[..], &x.shape()[axis + 1..]].concat();
         Ok(vec![TensorInfo::new(x.dtype, &dims)?])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let inputs = operands::Inputs::new("gather", inputs)?;
+        let inputs = operands::Inputs::new(inputs)?;
         let operands::Inputs { x, indices } = inputs;
         let axis = x.shape().axis(self.axis)?;
         let product = |dims: &[usize]| dims.iter().product::<usize>() as u64;

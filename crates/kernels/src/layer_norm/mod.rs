@@ -62,10 +62,14 @@ operands! {
 }
 
 impl Operator for LayerNorm {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { x, weight, bias } = operands::Inputs::new("layer_norm", inputs)?;
-        check_weight(x.shape(), self.axis, weight, "weight")?;
-        check_weight(x.shape(), self.axis, bias, "bias")?;
+    fn name(&self) -> &'static str {
+        "layer_norm"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { x, weight, bias } = operands::Inputs::new(inputs)?;
+        check_weight(("x", x), self.axis, ("weight", weight))?;
+        check_weight(("x", x), self.axis, ("bias", bias))?;
         let mut outputs = vec![TensorInfo::of(x.dtype, *x.shape())];
         if self.statistics {
             let mut dims = x.shape().to_vec();
@@ -76,7 +80,7 @@ impl Operator for LayerNorm {
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let inputs = operands::Inputs::new("layer_norm", inputs)?;
+        let inputs = operands::Inputs::new(inputs)?;
         let (x, weight) = (inputs.x, inputs.dtype(operands::AT.weight));
         let rows = Rows::from_axis(x.shape(), self.axis)?;
         let [weighted, biased] = [inputs.weight, inputs.bias].map(|input| input.is_some().into());

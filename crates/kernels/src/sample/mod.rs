@@ -22,7 +22,7 @@ pub(crate) mod oracle;
 mod philox;
 
 pub use cpu::choose;
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Result};
+use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
     Description, Launch, Operator, Plan, TensorInfo,
@@ -30,7 +30,7 @@ use crate::{
     math,
     metal::{self, metal_file, params},
     order, sample_argmax,
-    signature::operands,
+    signature::{mismatch, operands, shape_of},
 };
 
 const FILES: &[MetalFile] = &[
@@ -100,19 +100,23 @@ operands! {
 }
 
 impl Operator for Sample {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { state, logits, factors, numbers } = operands::Inputs::new("sample", inputs)?;
+    fn name(&self) -> &'static str {
+        "sample"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { state, logits, factors, numbers } = operands::Inputs::new(inputs)?;
         sample_argmax::check(&state, &logits)?;
         for (name, info) in [("factors", factors), ("numbers", numbers)] {
             if **info.shape() != [3] {
-                return Err(Error::invalid_argument(format!("{name} have shape {}: [3] expected", info.shape())));
+                return Err(mismatch(&[shape_of(name, &info)], "[3]"));
             }
         }
         Ok(Vec::new())
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let inputs = operands::Inputs::new("sample", inputs)?;
+        let inputs = operands::Inputs::new(inputs)?;
         let (logits, buffers) = (inputs.logits, inputs.parameters(outputs)?);
         let params = Params { tokens: logits.elements() as u64 };
         let launch = Launch::new(KernelKey::new("sample", &[logits.dtype]), cpu::kernel(logits.dtype)?, &params, buffers).with_metal(METAL);

@@ -22,7 +22,7 @@ use crate::{
     metal::{self, metal_file},
     order,
     rows::Rows,
-    signature::operands,
+    signature::{self, operands},
 };
 
 /// The softmax of one row, in Metal.
@@ -48,21 +48,19 @@ operands! {
     -> y: write(like x), "as x";
 }
 
-impl Softmax {
-    const fn name(self) -> &'static str {
+impl Operator for Softmax {
+    fn name(&self) -> &'static str {
         if self.log { "log_softmax" } else { "softmax" }
     }
-}
 
-impl Operator for Softmax {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { x } = operands::Inputs::new(self.name(), inputs)?;
-        x.shape().axis(self.axis)?;
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { x } = operands::Inputs::new(inputs)?;
+        signature::axis("x", &x, self.axis)?;
         Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let inputs = operands::Inputs::new(self.name(), inputs)?;
+        let inputs = operands::Inputs::new(inputs)?;
         let x = inputs.x;
         let rows = Rows::new(x.shape(), self.axis)?;
         let key = rows.key(KernelKey::new("softmax", &[x.dtype]).with("log", u32::from(self.log)));
