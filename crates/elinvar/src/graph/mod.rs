@@ -56,6 +56,15 @@ pub(crate) enum Action {
     },
 }
 
+impl Action {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Action::Operator(operator) => operator.name(),
+            Action::Dispatch { .. } => "kernel",
+        }
+    }
+}
+
 impl fmt::Debug for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -63,6 +72,12 @@ impl fmt::Debug for Action {
             Action::Dispatch { .. } => f.write_str("dispatch"),
         }
     }
+}
+
+/// Where an operator stands: `operator 12 of the recording (rms_norm of [2, 4] f32)`.
+fn placed(place: usize, name: &str, inputs: impl Iterator<Item = TensorInfo>) -> String {
+    let inputs: Vec<_> = inputs.map(|info| format!("{} {}", info.shape(), info.dtype)).collect();
+    format!("operator {place} of the recording ({name}{}{})", if inputs.is_empty() { "" } else { " of " }, inputs.join(", "))
 }
 
 /// Where a node's output goes.
@@ -76,6 +91,8 @@ pub(crate) enum Output {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
+    /// How many were recorded before it, or before the first of those whose place it takes.
+    place: usize,
     action: Action,
     inputs: Vec<Option<Operand>>,
     outputs: Vec<Output>,
@@ -86,7 +103,12 @@ pub(crate) struct Node {
 impl Node {
     fn new(action: Action, inputs: Vec<Option<Operand>>, outputs: Vec<Output>) -> Self {
         let element = Element::of(&action, &inputs, &outputs);
-        Self { action, inputs, outputs, element }
+        Self { place: 0, action, inputs, outputs, element }
+    }
+
+    /// Where it stands, for errors.
+    fn described(&self) -> String {
+        placed(self.place, self.action.name(), self.inputs.iter().flatten().map(|operand| operand.info))
     }
 
     /// Its operator, if it is of this type.
@@ -245,6 +267,7 @@ impl Graph {
     /// Puts one node in the place of a set, if the order allows it. Gives the places that the nodes between have now.
     fn replace(&mut self, set: &BTreeSet<usize>, node: Node) -> Option<Range<usize>> {
         let following = self.following(set)?;
+        let node = Node { place: set.iter().map(|index| self.nodes[*index].place).min()?, ..node };
         let (first, last) = (*set.first()?, *set.last()?);
         let (mut before, mut after) = (Vec::new(), Vec::new());
         for (index, node) in (first..).zip(self.nodes.drain(first..=last)) {

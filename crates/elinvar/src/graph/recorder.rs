@@ -6,7 +6,7 @@ use std::{
 use elinvar_core::{CommandList, Error, ListBuilder, Result};
 use elinvar_kernels::{Operator, TensorInfo};
 
-use super::{Action, Graph, Node, Operand, Output, Value, elements, encode, matching};
+use super::{Action, Graph, Node, Operand, Output, Value, elements, encode, matching, placed};
 use crate::{
     Executor, Tensor,
     executor::checked_types,
@@ -141,6 +141,10 @@ impl Open {
         self.memories.len() - 1
     }
 
+    fn push(&mut self, node: Node) {
+        self.nodes.push(Node { place: self.nodes.len(), ..node });
+    }
+
     /// A tensor as an operand.
     fn operand(&mut self, recorder: &Arc<Shared>, tensor: &Tensor) -> Result<Operand> {
         let info = TensorInfo { dtype: tensor.dtype(), layout: *tensor.layout() };
@@ -171,6 +175,14 @@ impl Shared {
         self.open().is_some()
     }
 
+    /// The error of what was to be recorded next.
+    pub(crate) fn rejected(&self, error: Error, name: &str, inputs: impl Iterator<Item = TensorInfo>) -> Error {
+        match self.open().as_ref() {
+            Some(open) => error.context(placed(open.nodes.len(), name, inputs)),
+            None => error,
+        }
+    }
+
     /// Something was moved to its executor.
     pub(crate) fn move_to(&self) {
         if let Some(open) = self.open().as_mut() {
@@ -191,10 +203,8 @@ impl Shared {
     ) -> Result<Vec<Tensor>> {
         let mut guard = self.open();
         let open = guard.as_mut().ok_or_else(ended)?;
-        let place = open.nodes.len();
-        let here = |error: Error| error.context(format_args!("operator {place} of a recording"));
-        let types = checked_types(&*operator, inputs).map_err(here)?;
-        let mut operand = |tensor: &Tensor| open.operand(self, tensor).map_err(here);
+        let types = checked_types(&*operator, inputs)?;
+        let mut operand = |tensor: &Tensor| open.operand(self, tensor);
         let inputs = inputs.iter().map(|tensor| tensor.as_ref().map(&mut operand).transpose()).collect::<Result<Vec<_>>>()?;
         let mut results = Vec::new();
         let outputs = match into {
@@ -209,7 +219,7 @@ impl Shared {
                 types.iter().map(&mut output).collect()
             }
         };
-        open.nodes.push(Node::new(Action::Operator(operator), inputs, outputs));
+        open.push(Node::new(Action::Operator(operator), inputs, outputs));
         Ok(results)
     }
 
@@ -222,7 +232,7 @@ impl Shared {
         let open = guard.as_mut().ok_or_else(ended)?;
         let operand = |tensor: &Option<Tensor>| tensor.as_ref().map(|tensor| open.operand(self, tensor)).transpose();
         let inputs = inputs.iter().map(operand).collect::<Result<Vec<_>>>()?;
-        open.nodes.push(Node::new(action, inputs, Vec::new()));
+        open.push(Node::new(action, inputs, Vec::new()));
         Ok(())
     }
 }
