@@ -253,8 +253,8 @@ pub(crate) fn dtype(ports: &[Port], infos: &[Option<TensorInfo>], index: usize) 
 }
 
 /// The error of a kernel that the declared types need and that does not exist.
-pub(crate) fn no_kernel(operator: &str, types: impl std::fmt::Display) -> Error {
-    Error::internal(format!("{operator} has no CPU kernel for {types}"))
+pub(crate) fn no_kernel(types: impl fmt::Display) -> Error {
+    Error::internal(format!("there is no CPU kernel for {types}"))
 }
 
 /// The parameters of a launch that takes inputs and outputs in the order declared, and what each is bound to.

@@ -101,7 +101,7 @@ impl Operator for GatherElements {
         let operands::Inputs { x, indices } = inputs;
         let params = GatherElementsParams::new(&x, &indices, self.axis)?;
         let kernel: Option<HostKernel> = for_storage!(x.dtype, T => for_indices!(indices.dtype, I => run::<T, I>));
-        let kernel = kernel.ok_or_else(|| no_kernel("gather_elements", indices.dtype))?;
+        let kernel = kernel.ok_or_else(|| no_kernel(indices.dtype))?;
         Ok(over_elements(launch("gather_elements", kernel, &params, inputs.parameters(outputs)?).with_metal(METAL), indices.elements()).into())
     }
 }

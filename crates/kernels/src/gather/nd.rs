@@ -137,7 +137,7 @@ impl Operator for GatherNd {
         let operands::Inputs { x, indices } = inputs;
         let (params, _) = TupleParams::new(&x, &indices, self.batch_dims)?;
         let kernel: Option<HostKernel> = for_storage!(x.dtype, T => for_indices!(indices.dtype, I => run::<T, I>));
-        let kernel = kernel.ok_or_else(|| no_kernel("gather_nd", indices.dtype))?;
+        let kernel = kernel.ok_or_else(|| no_kernel(indices.dtype))?;
         Ok(over_elements(launch("gather_nd", kernel, &params, inputs.parameters(outputs)?).with_metal(METAL), outputs[0].elements()).into())
     }
 }

@@ -110,7 +110,7 @@ fn plan(
         let launch = Launch::on_gpu(with_words(key), DENSE.with_arguments(object), &dense, buffers);
         return Ok(over_words(launch, space.elements(), x.dtype.size()).into());
     }
-    let kernel = kernel(x.dtype).ok_or_else(|| signature::no_kernel(&key.operator, x.dtype))?;
+    let kernel = kernel(x.dtype).ok_or_else(|| signature::no_kernel(x.dtype))?;
     let params = UnaryParams { space, x: operand, scalar, padding: 0 };
     Ok(over_elements(Launch::new(key, kernel, &params, buffers).with_metal(METAL.with_arguments(object)), space.elements()).into())
 }
