@@ -57,7 +57,7 @@ pub(crate) fn run(args: &OpArgs) -> Result<()> {
     let executor = args.device.executor()?;
     let given = args.input.as_deref().map(|file| tensors::read(&executor, file)).transpose()?.unwrap_or_default();
     let inputs = in_order(description, &given)?;
-    let results = executor.apply(operator.into(), &inputs);
+    let results = executor.apply(operator.into(), &inputs)?;
     tensors::write(output, named(description, &inputs, results)?)
 }
 
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_operator_once() {
+    fn errors_name_the_operator() {
         let (softmax, executor) = (find("softmax").unwrap(), Executor::new_auto().unwrap());
         let rejected = |x: Tensor| {
             let operator = softmax.operator([("axis", "3")]).unwrap();

@@ -15,6 +15,7 @@ use crate::{
     Argument, Description, ElementOp, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
     copy,
+    description::describe,
     elementwise::{self, Operand, Space, over_elements, storage},
     metal::{self, metal_file, params},
     signature::operands,
@@ -93,11 +94,5 @@ pub(crate) fn launch(x: &TensorInfo, to: DType, from: Argument, into: Argument) 
     Ok(over_elements(launch.with_metal(METAL), space.elements()))
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "cast",
-    summary: "conversion to another data type: to nearest even, towards zero and saturating, low bits, or not zero",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: Cast::ATTRIBUTES,
-    build: |a| Ok(Box::new(Cast::read(a)?)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] =
+    &[describe!("cast", "conversion to another data type: to nearest even, towards zero and saturating, low bits, or not zero", operands, Cast)];

@@ -18,6 +18,7 @@ use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalF
 use crate::{
     Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
+    description::describe,
     metal::{self, metal_file, params},
     order,
     rows::Rows,
@@ -89,11 +90,4 @@ impl Operator for CumSum {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "cumsum",
-    summary: "cumulative sum along an axis",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: CumSum::ATTRIBUTES,
-    build: |a| Ok(Box::new(CumSum::read(a)?)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] = &[describe!("cumsum", "cumulative sum along an axis", operands, CumSum)];

@@ -15,6 +15,7 @@ use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalF
 use crate::{
     Description, Launch, Operator, Plan, TensorInfo,
     attention::{View, is_pair},
+    description::describe,
     elementwise::{self, Operand, Space},
     metal::{self, metal_file, params},
     signature::{mismatch, operands, shape_of, type_of},
@@ -146,11 +147,5 @@ impl Params {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "kv_append",
-    summary: "writes new rows into a key or value cache at given positions, in place",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: &[],
-    build: |_| Ok(Box::new(KvAppend)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] =
+    &[describe!("kv_append", "writes new rows into a key or value cache at given positions, in place", operands, = KvAppend)];

@@ -17,6 +17,7 @@ use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Res
 use crate::{
     Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
+    description::describe,
     metal::{self, metal_file, params},
     order,
     rms_norm::check_weight,
@@ -103,11 +104,5 @@ impl Operator for LayerNorm {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "layer_norm",
-    summary: "(x - mean x) / sqrt(var x + epsilon) * weight + bias over the axes from axis on",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: LayerNorm::ATTRIBUTES,
-    build: |a| Ok(Box::new(LayerNorm::read(a)?)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] =
+    &[describe!("layer_norm", "(x - mean x) / sqrt(var x + epsilon) * weight + bias over the axes from axis on", operands, LayerNorm)];

@@ -22,6 +22,7 @@ use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile,
 use crate::{
     Argument, Description, Launch, Operator, Plan, Precision, TensorInfo,
     attributes::attributes,
+    description::describe,
     matmul::{ABSENT, DOT, FAST, Geometry, LINES, Operands, PLACE, Product, STRICT, Tiling, check_extents, dtype_code},
     metal::{self, metal_file, params},
     operator::product_operations,
@@ -254,11 +255,5 @@ impl LoraLinear {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "lora_linear",
-    summary: "linear layer with a low-rank adapter: x W^T + scale (x A^T) B^T + bias",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: LoraLinear::ATTRIBUTES,
-    build: |a| Ok(Box::new(LoraLinear::read(a)?)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] =
+    &[describe!("lora_linear", "linear layer with a low-rank adapter: x W^T + scale (x A^T) B^T + bias", operands, LoraLinear)];

@@ -26,6 +26,7 @@ use elinvar_core::{DType, DeviceProperties, Result};
 use crate::{
     Description, Operator, Plan, Precision, TensorInfo,
     attributes::attributes,
+    description::describe,
     signature::{mismatch, operands, shape_of},
 };
 pub(crate) use geometry::Geometry;
@@ -165,20 +166,6 @@ impl Operator for MatVec {
 }
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
-    Description {
-        name: "matmul",
-        summary: "alpha a b + bias, batched, with broadcasting of leading axes",
-        inputs: operands::INPUTS,
-        outputs: operands::OUTPUTS,
-        attributes: MatMul::ATTRIBUTES,
-        build: |a| Ok(Box::new(MatMul::read(a)?)),
-    },
-    Description {
-        name: "matvec",
-        summary: "matrix times vector plus bias, strict, with broadcasting of leading axes",
-        inputs: vector_operands::INPUTS,
-        outputs: vector_operands::OUTPUTS,
-        attributes: &[],
-        build: |_| Ok(Box::new(MatVec)),
-    },
+    describe!("matmul", "alpha a b + bias, batched, with broadcasting of leading axes", operands, MatMul),
+    describe!("matvec", "matrix times vector plus bias, strict, with broadcasting of leading axes", vector_operands, = MatVec),
 ];

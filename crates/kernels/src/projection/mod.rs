@@ -18,6 +18,7 @@ use crate::{
     Argument, Definition, Description, Launch, Operator, Plan, Precision, TensorInfo,
     attributes::attributes,
     binary::{Binary, BinaryOp},
+    description::describe,
     math,
     matmul::{DOT, LINES, MatMul, SHARED_ROW, check_extents, shared_row_bytes},
     metal::{self, metal_file, params},
@@ -281,11 +282,9 @@ impl Projection {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "projection",
-    summary: "linear layers of one input, strict: rms_norm before, a residual or a gate after, in one launch",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: Projection::ATTRIBUTES,
-    build: |a| Ok(Box::new(Projection::read(a)?)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] = &[describe!(
+    "projection",
+    "linear layers of one input, strict: rms_norm before, a residual or a gate after, in one launch",
+    operands,
+    Projection
+)];

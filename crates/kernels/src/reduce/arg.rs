@@ -4,6 +4,7 @@ use super::{Geometry, SHARED, arg_cpu, lay_out, output_shape, reduced_axes};
 use crate::{
     Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
+    description::describe,
     metal::{metal_file, params},
     order,
     signature::{misshapen, operands},
@@ -92,20 +93,6 @@ impl Operator for ArgReduce {
 
 const INDICES: &[DType] = &[DType::I64, DType::I32, DType::U32];
 
-pub(super) const ARGMAX: Description = Description {
-    name: "argmax",
-    summary: "index of the largest element along an axis",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: ArgReduce::ATTRIBUTES,
-    build: |a| Ok(Box::new(ArgReduce::read(a, true)?)),
-};
+pub(super) const ARGMAX: Description = describe!("argmax", "index of the largest element along an axis", operands, ArgReduce(true));
 
-pub(super) const ARGMIN: Description = Description {
-    name: "argmin",
-    summary: "index of the smallest element along an axis",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: ArgReduce::ATTRIBUTES,
-    build: |a| Ok(Box::new(ArgReduce::read(a, false)?)),
-};
+pub(super) const ARGMIN: Description = describe!("argmin", "index of the smallest element along an axis", operands, ArgReduce(false));

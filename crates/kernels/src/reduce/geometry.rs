@@ -143,10 +143,10 @@ mod tests {
 
     #[test]
     fn axes_are_checked() {
-        let shape = Shape::new(&[2, 3]).unwrap();
-        assert_eq!(reduced_axes(&shape, &[]).unwrap(), [true, true]);
-        assert_eq!(*output_shape(&shape, &[false, true], true).unwrap(), [2, 1]);
-        assert!(reduced_axes(&shape, &[1, -1]).unwrap_err().to_string().contains("twice"));
-        assert!(reduced_axes(&shape, &[2]).is_err());
+        let x = TensorInfo::new(elinvar_core::DType::F32, &[2, 3]).unwrap();
+        assert_eq!(reduced_axes(&x, &[]).unwrap(), [true, true]);
+        assert_eq!(*output_shape(x.shape(), &[false, true], true).unwrap(), [2, 1]);
+        assert!(reduced_axes(&x, &[1, -1]).unwrap_err().to_string().contains("each axis once"));
+        assert!(reduced_axes(&x, &[2]).is_err());
     }
 }

@@ -19,6 +19,7 @@ use crate::{
     Definition, Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
     binary::{Binary, BinaryOp},
+    description::describe,
     metal::{self, metal_file, params},
     order,
     rows::Rows,
@@ -148,20 +149,6 @@ impl Operator for AddRmsNorm {
 }
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
-    Description {
-        name: "rms_norm",
-        summary: "x / sqrt(mean x^2 + epsilon) * weight over the axes from axis on",
-        inputs: operands::INPUTS,
-        outputs: operands::OUTPUTS,
-        attributes: RmsNorm::ATTRIBUTES,
-        build: |a| Ok(Box::new(RmsNorm::read(a)?)),
-    },
-    Description {
-        name: "add_rms_norm",
-        summary: "sum = a + b and its rms_norm",
-        inputs: added::INPUTS,
-        outputs: added::OUTPUTS,
-        attributes: AddRmsNorm::ATTRIBUTES,
-        build: |a| Ok(Box::new(AddRmsNorm::read(a)?)),
-    },
+    describe!("rms_norm", "x / sqrt(mean x^2 + epsilon) * weight over the axes from axis on", operands, RmsNorm),
+    describe!("add_rms_norm", "sum = a + b and its rms_norm", added, AddRmsNorm),
 ];

@@ -4,6 +4,7 @@ use super::{FILES, Params, cpu, position_stride};
 use crate::{
     Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
+    description::describe,
     gather::index,
     signature::{misshapen, operands},
 };
@@ -101,11 +102,5 @@ impl Operator for RotaryEmbedding {
     }
 }
 
-pub(super) const DESCRIPTION: Description = Description {
-    name: "rotary_embedding",
-    summary: "rotary position embedding by caches of cosines and sines",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: RotaryEmbedding::ATTRIBUTES,
-    build: |a| Ok(Box::new(RotaryEmbedding::read(a)?)),
-};
+pub(super) const DESCRIPTION: Description =
+    describe!("rotary_embedding", "rotary position embedding by caches of cosines and sines", operands, RotaryEmbedding);

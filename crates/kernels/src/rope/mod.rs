@@ -26,6 +26,7 @@ pub use frequencies::{RopeScaling, frequencies};
 use crate::{
     Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
+    description::describe,
     gather::index,
     math,
     metal::{self, metal_file, params},
@@ -173,14 +174,5 @@ impl Operator for Rope {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[
-    Description {
-        name: "rope",
-        summary: "rotary position embedding by angles position * frequency",
-        inputs: operands::INPUTS,
-        outputs: operands::OUTPUTS,
-        attributes: Rope::ATTRIBUTES,
-        build: |a| Ok(Box::new(Rope::read(a)?)),
-    },
-    embedding::DESCRIPTION,
-];
+pub(crate) const DESCRIPTIONS: &[Description] =
+    &[describe!("rope", "rotary position embedding by angles position * frequency", operands, Rope), embedding::DESCRIPTION];

@@ -18,6 +18,7 @@ use crate::{
     Definition, Description, Launch, Operator, Plan, TensorInfo,
     attention::View,
     attributes::attributes,
+    description::describe,
     elementwise::{self, Operand, Space},
     kv_append::{self, KvAppend, Params},
     math,
@@ -172,11 +173,9 @@ impl Operator for RopeAppend {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "rope_append",
-    summary: "rotates new keys by their positions and writes them into a cache, in place, beside values and queries: rope and kv_append in one",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: RopeAppend::ATTRIBUTES,
-    build: |a| Ok(Box::new(RopeAppend::read(a)?)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] = &[describe!(
+    "rope_append",
+    "rotates new keys by their positions and writes them into a cache, in place, beside values and queries: rope and kv_append in one",
+    operands,
+    RopeAppend
+)];

@@ -26,6 +26,7 @@ use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalF
 
 use crate::{
     Description, Launch, Operator, Plan, TensorInfo,
+    description::describe,
     elementwise::{self, Operand, Space},
     math,
     metal::{self, metal_file, params},
@@ -128,14 +129,8 @@ impl Operator for Sample {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "sample",
-    summary: "a token drawn from logits and the position after, in place: the end of a decoding step",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: &[],
-    build: |_| Ok(Box::new(Sample)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] =
+    &[describe!("sample", "a token drawn from logits and the position after, in place: the end of a decoding step", operands, = Sample)];
 
 #[cfg(test)]
 mod tests;

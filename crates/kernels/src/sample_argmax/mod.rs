@@ -12,6 +12,7 @@ use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalF
 
 use crate::{
     Argument, Description, Launch, Operator, Plan, TensorInfo,
+    description::describe,
     elementwise::{self, Operand, Space},
     metal::{self, metal_file, params},
     order,
@@ -114,14 +115,8 @@ impl Operator for SampleArgmax {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "sample_argmax",
-    summary: "the most likely token and the position after, in place: the end of a decoding step",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: &[],
-    build: |_| Ok(Box::new(SampleArgmax)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] =
+    &[describe!("sample_argmax", "the most likely token and the position after, in place: the end of a decoding step", operands, = SampleArgmax)];
 
 #[cfg(test)]
 mod tests {

@@ -16,6 +16,7 @@ use crate::{
     attributes::attributes,
     binary::BinaryOp,
     cast, copy,
+    description::describe,
     elementwise::{self, Operand, Space, THREADS, dispatch::named, over_groups, storage},
     functions,
     gather::{GatherElementsParams, TUPLES, TupleParams, index},
@@ -247,22 +248,8 @@ impl Operator for ScatterNd {
 }
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
-    Description {
-        name: "scatter_elements",
-        summary: "x with single elements along an axis combined with updates, by an index for each",
-        inputs: elements::INPUTS,
-        outputs: elements::OUTPUTS,
-        attributes: ScatterElements::ATTRIBUTES,
-        build: |a| Ok(Box::new(ScatterElements::read(a)?)),
-    },
-    Description {
-        name: "scatter_nd",
-        summary: "x with slices combined with updates, by tuples of leading coordinates",
-        inputs: slices::INPUTS,
-        outputs: slices::OUTPUTS,
-        attributes: ScatterNd::ATTRIBUTES,
-        build: |a| Ok(Box::new(ScatterNd::read(a)?)),
-    },
+    describe!("scatter_elements", "x with single elements along an axis combined with updates, by an index for each", elements, ScatterElements),
+    describe!("scatter_nd", "x with slices combined with updates, by tuples of leading coordinates", slices, ScatterNd),
 ];
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Res
 use crate::{
     Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
+    description::describe,
     math,
     metal::{self, metal_file},
     order,
@@ -70,20 +71,6 @@ impl Operator for Softmax {
 }
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
-    Description {
-        name: "softmax",
-        summary: "exp(x - max x) / sum exp(x - max x) along an axis",
-        inputs: operands::INPUTS,
-        outputs: operands::OUTPUTS,
-        attributes: Softmax::ATTRIBUTES,
-        build: |a| Ok(Box::new(Softmax::read(a, false)?)),
-    },
-    Description {
-        name: "log_softmax",
-        summary: "logarithm of the softmax along an axis",
-        inputs: operands::INPUTS,
-        outputs: operands::OUTPUTS,
-        attributes: Softmax::ATTRIBUTES,
-        build: |a| Ok(Box::new(Softmax::read(a, true)?)),
-    },
+    describe!("softmax", "exp(x - max x) / sum exp(x - max x) along an axis", operands, Softmax(false)),
+    describe!("log_softmax", "logarithm of the softmax along an axis", operands, Softmax(true)),
 ];

@@ -15,6 +15,7 @@ use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Res
 use crate::{
     Argument, Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
+    description::describe,
     elementwise::{self, Operand, Space, over_elements},
     math,
     metal::{self, metal_file, params},
@@ -91,11 +92,4 @@ impl Operator for SwiGlu {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "swiglu",
-    summary: "silu(a) * b, or of the two halves of a's last axis",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: SwiGlu::ATTRIBUTES,
-    build: |a| Ok(Box::new(SwiGlu::read(a)?)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] = &[describe!("swiglu", "silu(a) * b, or of the two halves of a's last axis", operands, SwiGlu)];

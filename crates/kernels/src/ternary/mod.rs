@@ -16,6 +16,7 @@ pub use clamp::{Clamp, ClampParams};
 
 use crate::{
     Description, ElementOp, Launch, Operator, Plan, TensorInfo,
+    description::describe,
     elementwise::{self, Operand, Space, over_elements},
     metal::{self, metal_file, params},
     signature::{self, operands},
@@ -116,28 +117,7 @@ impl Operator for Where {
 }
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
-    Description {
-        name: "fma",
-        summary: "a * b + c, rounded once, broadcast",
-        inputs: operands::INPUTS,
-        outputs: operands::OUTPUTS,
-        attributes: &[],
-        build: |_| Ok(Box::new(Fma)),
-    },
-    Description {
-        name: "clamp",
-        summary: "min(max(x, min), max), broadcast",
-        inputs: clamp::operands::INPUTS,
-        outputs: clamp::operands::OUTPUTS,
-        attributes: Clamp::ATTRIBUTES,
-        build: |a| Ok(Box::new(Clamp::read(a)?)),
-    },
-    Description {
-        name: "where",
-        summary: "a where the condition holds, else b, broadcast",
-        inputs: choice::INPUTS,
-        outputs: choice::OUTPUTS,
-        attributes: &[],
-        build: |_| Ok(Box::new(Where)),
-    },
+    describe!("fma", "a * b + c, rounded once, broadcast", operands, = Fma),
+    describe!("clamp", "min(max(x, min), max), broadcast", clamp::operands, Clamp),
+    describe!("where", "a where the condition holds, else b, broadcast", choice, = Where),
 ];

@@ -14,6 +14,7 @@ use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalF
 use crate::{
     Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
+    description::describe,
     metal::{self, metal_file, params},
     order,
     rows::Rows,
@@ -105,11 +106,5 @@ impl Operator for TopK {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "top_k",
-    summary: "the k largest or smallest elements along an axis and their indices",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: TopK::ATTRIBUTES,
-    build: |a| Ok(Box::new(TopK::read(a)?)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] =
+    &[describe!("top_k", "the k largest or smallest elements along an axis and their indices", operands, TopK)];

@@ -16,6 +16,7 @@ use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalF
 use crate::{
     Description, Launch, Operator, Plan, TensorInfo,
     attention::{View, four, is_pair},
+    description::describe,
     matmul::dtype_code,
     metal::{self, metal_file, params},
     operator::product_operations,
@@ -118,11 +119,5 @@ impl WeightedSum {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "weighted_sum",
-    summary: "sums of values weighted by attention's probabilities: p v, with grouped heads",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: &[],
-    build: |_| Ok(Box::new(WeightedSum)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] =
+    &[describe!("weighted_sum", "sums of values weighted by attention's probabilities: p v, with grouped heads", operands, = WeightedSum)];

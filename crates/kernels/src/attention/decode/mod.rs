@@ -22,6 +22,7 @@ use super::{
 use crate::{
     Argument, Definition, Description, Launch, Operand, Operator, Plan, Precision, TensorInfo,
     attributes::attributes,
+    description::describe,
     kv_append::{self, KvAppend},
     math,
     metal::{self, metal_file, params},
@@ -260,11 +261,9 @@ impl Operator for DecodeAttention {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "decode_attention",
-    summary: "appends a token's rotated key and its value to the caches, in place, and gives its attention: rope_append and attention in one",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: DecodeAttention::ATTRIBUTES,
-    build: |a| Ok(Box::new(DecodeAttention::read(a)?)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] = &[describe!(
+    "decode_attention",
+    "appends a token's rotated key and its value to the caches, in place, and gives its attention: rope_append and attention in one",
+    operands,
+    DecodeAttention
+)];
