@@ -172,7 +172,7 @@ fn bad_input_is_rejected_in_one_line_and_leaves_nothing_half_written() {
     assert!(rejection(&["op", "softmax", "--input", text(&damaged), "--output", out]).contains("damaged.safetensors"));
     let mismatched = folder.join("mismatched.safetensors");
     save(&mismatched, &[("a", Dtype::F32, &[2], vec![0; 8]), ("b", Dtype::F32, &[3], vec![0; 12])]);
-    assert!(rejection(&["op", "add", "--input", text(&mismatched), "--output", out]).contains("do not broadcast"));
+    assert!(rejection(&["op", "add", "--input", text(&mismatched), "--output", out]).contains("expected shapes that broadcast"));
     assert!(!output.exists());
 }
 
