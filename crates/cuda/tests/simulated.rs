@@ -18,8 +18,12 @@ use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
 struct Adapter(LoraLinear);
 
 impl Operator for Adapter {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        self.0.infer(inputs)
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        self.0.outputs(inputs)
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {

@@ -1,4 +1,4 @@
-//! What operators are told beside their inputs: each declares its attributes once, by `attributes!`. From the declaration follow the operator's value, the
+//! What operators take beside their inputs: each declares its attributes once, by `attributes!`. From the declaration follow the operator's value, the
 //! attributes that the registry shows, and how they are read from text.
 
 use std::{collections::BTreeMap, fmt};

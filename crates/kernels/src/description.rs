@@ -32,3 +32,28 @@ impl Description {
         Attributes::new(self.name, self.attributes, attributes).and_then(|a| (self.build)(&a)).map_err(|e| e.context(self.name))
     }
 }
+
+/// The description of an operator: its name, what it computes, the module that declares its operands, and the operator: a type that `attributes!` declares,
+/// with the values of the fields that are no attributes, or after `=` a value that has none.
+macro_rules! describe {
+    ($name:expr, $summary:expr, $($operands:ident)::+, = $operator:expr) => {
+        $crate::description::describe!(@ $name, $summary, $($operands)::+, &[], |_| Ok(Box::new($operator)))
+    };
+    ($name:expr, $summary:expr, $($operands:ident)::+, $operator:ident $(($($given:expr),+))?) => {
+        $crate::description::describe!(
+            @ $name, $summary, $($operands)::+, $operator::ATTRIBUTES, |attributes| Ok(Box::new($operator::read(attributes $($(, $given)+)?)?))
+        )
+    };
+    (@ $name:expr, $summary:expr, $($operands:ident)::+, $attributes:expr, $build:expr) => {
+        $crate::Description {
+            name: $name,
+            summary: $summary,
+            inputs: $($operands)::+::INPUTS,
+            outputs: $($operands)::+::OUTPUTS,
+            attributes: $attributes,
+            build: $build,
+        }
+    };
+}
+
+pub(crate) use describe;

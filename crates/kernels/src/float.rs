@@ -2,9 +2,9 @@
 
 pub use elinvar_math::float::*;
 
-/// `$body` with `$type` standing for the element type of a floating-point `$dtype`; others contradict the declaration of `$what`.
+/// `$body` with `$type` standing for the element type of a floating-point `$dtype`; others contradict the declaration.
 macro_rules! with_float {
-    ($dtype:expr, $what:expr, $type:ident => $body:expr) => {
+    ($dtype:expr, $type:ident => $body:expr) => {
         match $dtype {
             elinvar_core::DType::F32 => {
                 type $type = f32;
@@ -18,7 +18,7 @@ macro_rules! with_float {
                 type $type = half::bf16;
                 $body
             }
-            other => return Err($crate::signature::no_kernel($what, other)),
+            other => return Err($crate::signature::no_kernel(other)),
         }
     };
 }

@@ -62,11 +62,22 @@ impl TensorInfo {
 ///
 /// `inputs` always has one entry for each declared input; absent optional inputs are `None`.
 pub trait Operator: Any + fmt::Debug + Send + Sync {
+    /// Its name, as the registry has it.
+    fn name(&self) -> &'static str;
+
+    /// What [`Operator::infer`] gives.
+    ///
+    /// # Errors
+    /// Shapes or data types that do not fit, said in one line that names the operands.
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>>;
+
     /// The outputs' types (row-major). An operator that only updates an input in place has none.
     ///
     /// # Errors
-    /// Shapes or data types that do not fit, said in one line.
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>>;
+    /// Shapes or data types that do not fit: `rms_norm: weight has shape [5], x has shape [2, 4]: expected [4]`.
+    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        self.outputs(inputs).map_err(|e| e.context(self.name()))
+    }
 
     /// The launches. Called after [`Operator::infer`] has accepted the inputs.
     ///
@@ -112,6 +123,11 @@ pub trait Operator: Any + fmt::Debug + Send + Sync {
 }
 
 impl dyn Operator {
+    /// [`Operator::plan`], with errors that name the operator.
+    fn named_plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        self.plan(inputs, outputs, device).map_err(|e| e.context(self.name()))
+    }
+
     /// It as an operator of this type, if it is one.
     pub fn downcast_ref<T: Operator>(&self) -> Option<&T> {
         (self as &dyn Any).downcast_ref()
@@ -170,7 +186,7 @@ impl Plan {
     /// Adds the launches of an operator, its inputs and its outputs bound to these.
     pub(crate) fn add(&mut self, operator: &dyn Operator, inputs: &[Option<Bound>], outputs: &[Argument], device: &DeviceProperties) -> Result<()> {
         let infos: Vec<_> = inputs.iter().map(|input| input.map(|(info, _)| info)).collect();
-        let plan = operator.plan(&infos, &operator.infer(&infos)?, device)?;
+        let plan = operator.named_plan(&infos, &operator.infer(&infos)?, device)?;
         let before = self.scratch.len();
         self.scratch.extend(plan.scratch);
         for mut launch in plan.launches {
@@ -317,7 +333,7 @@ impl Launch {
 /// # Errors
 /// What the operator rejects, or a kernel that does not compile.
 pub fn plan_for(operator: &dyn Operator, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &Device) -> Result<Plan> {
-    let mut plan = operator.plan(inputs, outputs, device.properties())?;
+    let mut plan = operator.named_plan(inputs, outputs, device.properties())?;
     let mut most = device.properties().max_threads_per_threadgroup;
     if !device.properties().has_simdgroups() {
         return Ok(plan);
@@ -334,7 +350,7 @@ pub fn plan_for(operator: &dyn Operator, inputs: &[Option<TensorInfo>], outputs:
             return Ok(plan);
         }
         most = fewer;
-        plan = operator.plan(inputs, outputs, &DeviceProperties { max_threads_per_threadgroup: most, ..device.properties().clone() })?;
+        plan = operator.named_plan(inputs, outputs, &DeviceProperties { max_threads_per_threadgroup: most, ..device.properties().clone() })?;
     }
 }
 

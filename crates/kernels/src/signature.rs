@@ -1,7 +1,9 @@
 //! What operators take and give: each declares its operands once, by `operands!`. From the declaration follow the ports that the registry shows, the
 //! checks of inference, the parameters of the launch, and the indices by which the CPU kernel finds its arguments.
 
-use elinvar_core::{Access, DType, Error, Parameter, Result};
+use std::fmt;
+
+use elinvar_core::{Access, DType, Error, Parameter, Result, Shape};
 
 use crate::{
     elementwise::storage,
@@ -69,15 +71,11 @@ impl Port {
     ///
     /// # Errors
     /// It takes others.
-    pub(crate) fn check(&self, operator: &str, dtype: DType) -> Result<()> {
+    pub(crate) fn check(&self, dtype: DType) -> Result<()> {
         if self.dtypes.contains(&dtype) {
             return Ok(());
         }
-        Err(Error::invalid_argument(format!(
-            "{operator}: {} is {dtype}: {} expected",
-            self.name,
-            choice(self.dtypes.iter().map(|dtype| dtype.name()))
-        )))
+        Err(mismatch(&[type_of(self.name, dtype)], choice(self.dtypes.iter().map(|dtype| dtype.name()))))
     }
 
     /// The parameter of a launch that is composed by hand.
@@ -142,27 +140,27 @@ pub(crate) const fn results<const N: usize>(ports: &[Port], inputs: usize) -> [P
 ///
 /// # Errors
 /// What contradicts the declaration.
-pub(crate) fn check(operator: &str, ports: &[Port], inputs: &[Option<TensorInfo>]) -> Result<()> {
-    let reject = |why: String| Err(Error::invalid_argument(format!("{operator}: {why}")));
+pub(crate) fn check(ports: &[Port], inputs: &[Option<TensorInfo>]) -> Result<()> {
     if let Some(last) = ports.last().filter(|port| port.variadic) {
         let (first, name) = (ports.len() - 1, last.name);
         for (index, input) in inputs.get(first..).unwrap_or_default().iter().enumerate() {
-            let Some(input) = input else { return reject(format!("input '{name}{index}' is missing")) };
+            let Some(input) = input else { return Err(missing(&format!("{name}{index}"))) };
             if let Some(before) = inputs[first].filter(|before| before.dtype != input.dtype) {
-                return reject(format!("{name}{index} is {}, {name}0 {}: they must have one type", input.dtype, before.dtype));
+                let found = [type_of(&format!("{name}{index}"), input.dtype), type_of(&format!("{name}0"), before.dtype)];
+                return Err(mismatch(&found, "one type"));
             }
         }
     } else if inputs.len() > ports.len() {
-        return reject(format!("{} inputs given: it takes {}", inputs.len(), ports.len()));
+        return Err(mismatch(&[format!("{} inputs are given", inputs.len())], format_args!("at most {}", ports.len())));
     }
     let present = || ports.iter().zip(inputs).enumerate().filter_map(|(index, (port, input))| Some((index, port, input.as_ref()?.dtype)));
     for (index, port, dtype) in present() {
-        port.check(operator, dtype)?;
+        port.check(dtype)?;
         let group = port.like.unwrap_or(index);
         if let Some((_, other, expected)) = present().find(|(other, p, _)| p.like.unwrap_or(*other) == group)
             && expected != dtype
         {
-            return reject(format!("{} is {dtype}, {} {expected}: they must have one type", port.name, other.name));
+            return Err(mismatch(&[type_of(port.name, dtype), type_of(other.name, expected)], "one type"));
         }
     }
     Ok(())
@@ -181,9 +179,70 @@ pub(crate) fn choice<'a>(names: impl Iterator<Item = &'a str>) -> String {
 ///
 /// # Errors
 /// It is not.
-pub(crate) fn required(operator: &str, port: &Port, input: Option<TensorInfo>) -> Result<TensorInfo> {
-    let missing = || Error::invalid_argument(format!("{operator}: input '{}{}' is missing", port.name, if port.variadic { "0" } else { "" }));
-    input.ok_or_else(missing)
+pub(crate) fn required(port: &Port, input: Option<TensorInfo>) -> Result<TensorInfo> {
+    input.ok_or_else(|| missing(&format!("{}{}", port.name, if port.variadic { "0" } else { "" })))
+}
+
+fn missing(name: &str) -> Error {
+    Error::invalid_argument(format!("input '{name}' is missing"))
+}
+
+/// The error of operands that do not fit: what each was found to be, and what fits.
+pub(crate) fn mismatch(found: &[String], expected: impl fmt::Display) -> Error {
+    Error::invalid_argument(format!("{}: expected {expected}", found.join(", ")))
+}
+
+/// `x is f32`.
+pub(crate) fn type_of(name: &str, dtype: DType) -> String {
+    format!("{name} is {dtype}")
+}
+
+/// `x has shape [2, 4]`.
+pub(crate) fn shape_of(name: &str, info: &TensorInfo) -> String {
+    format!("{name} has shape {}", info.shape())
+}
+
+/// The error of operands whose shapes do not fit, variables of their declared names: `misshapen!(weight, x; "{n:?}")` for `weight has shape [5], x has shape
+/// [2, 4]: expected [4]`. With `= value`, an attribute.
+macro_rules! misshapen {
+    ($($operand:ident $(= $value:expr)?),+; $($expected:tt)+) => {
+        $crate::signature::mismatch(&[$($crate::signature::misshapen!(@found $operand $($value)?)),+], format_args!($($expected)+))
+    };
+    (@found $operand:ident) => { $crate::signature::shape_of(stringify!($operand), &$operand) };
+    (@found $attribute:ident $value:expr) => { format!("{} is {}", stringify!($attribute), $value) };
+}
+
+/// The same of operands whose types do not fit.
+macro_rules! mistyped {
+    ($($operand:ident),+; $($expected:tt)+) => {
+        $crate::signature::mismatch(&[$($crate::signature::type_of(stringify!($operand), $operand.dtype)),+], format_args!($($expected)+))
+    };
+}
+
+/// The axis of an operand that an attribute names; negative ones count from the end.
+///
+/// # Errors
+/// The operand has no such axis.
+pub(crate) fn axis(name: &str, info: &TensorInfo, axis: isize) -> Result<usize> {
+    info.shape().axis(axis).map_err(|_| {
+        let found = [shape_of(name, info), format!("the axis is {axis}")];
+        match info.shape().rank() as isize {
+            0 => mismatch(&found, "at least one axis"),
+            rank => mismatch(&found, format_args!("an axis from {} to {}", -rank, rank - 1)),
+        }
+    })
+}
+
+/// The shape that operands broadcast to.
+///
+/// # Errors
+/// They do not.
+pub(crate) fn broadcast(operands: &[(&str, TensorInfo)]) -> Result<Shape> {
+    let whole = operands.iter().try_fold(Shape::new(&[])?, |shape, (_, info)| shape.broadcast(info.shape()));
+    whole.map_err(|_| {
+        let found: Vec<_> = operands.iter().map(|(name, info)| shape_of(name, info)).collect();
+        mismatch(&found, "shapes that broadcast: extents are equal, or 1")
+    })
 }
 
 /// The type of operand `index`: its own, where it is absent that of one of the same type, else the first that it takes.
@@ -194,8 +253,8 @@ pub(crate) fn dtype(ports: &[Port], infos: &[Option<TensorInfo>], index: usize) 
 }
 
 /// The error of a kernel that the declared types need and that does not exist.
-pub(crate) fn no_kernel(operator: &str, types: impl std::fmt::Display) -> Error {
-    Error::internal(format!("{operator} has no CPU kernel for {types}"))
+pub(crate) fn no_kernel(types: impl fmt::Display) -> Error {
+    Error::internal(format!("there is no CPU kernel for {types}"))
 }
 
 /// The parameters of a launch that takes inputs and outputs in the order declared, and what each is bound to.
@@ -272,14 +331,14 @@ macro_rules! operands {
             pub(crate) struct Inputs { $(pub(crate) $input: signature::field!($($word)*),)* }
 
             impl Inputs {
-                pub(crate) fn new(operator: &str, inputs: &[Option<TensorInfo>]) -> elinvar_core::Result<Self> {
-                    Self::of(operator, INPUTS, inputs)
+                pub(crate) fn new(inputs: &[Option<TensorInfo>]) -> elinvar_core::Result<Self> {
+                    Self::of(INPUTS, inputs)
                 }
 
                 /// Of an operator of the family whose inputs are these.
-                pub(crate) fn of(operator: &str, ports: &[Port], inputs: &[Option<TensorInfo>]) -> elinvar_core::Result<Self> {
-                    signature::check(operator, ports, inputs)?;
-                    Ok(Self { $($input: signature::field!(operator, &INPUTS[AT.$input], inputs.get(AT.$input).copied().flatten(); $($word)*),)* })
+                pub(crate) fn of(ports: &[Port], inputs: &[Option<TensorInfo>]) -> elinvar_core::Result<Self> {
+                    signature::check(ports, inputs)?;
+                    Ok(Self { $($input: signature::field!(&INPUTS[AT.$input], inputs.get(AT.$input).copied().flatten(); $($word)*),)* })
                 }
 
                 fn infos(&self) -> [Option<TensorInfo>; INPUT_COUNT] {
@@ -325,12 +384,12 @@ macro_rules! field {
     () => { $crate::TensorInfo };
     (optional $($word:ident)*) => { Option<$crate::TensorInfo> };
     ($other:ident $($word:ident)*) => { $crate::signature::field!($($word)*) };
-    ($operator:expr, $port:expr, $input:expr;) => { $crate::signature::required($operator, $port, $input)? };
-    ($operator:expr, $port:expr, $input:expr; optional $($word:ident)*) => { $input };
-    ($operator:expr, $port:expr, $input:expr; $other:ident $($word:ident)*) => { $crate::signature::field!($operator, $port, $input; $($word)*) };
+    ($port:expr, $input:expr;) => { $crate::signature::required($port, $input)? };
+    ($port:expr, $input:expr; optional $($word:ident)*) => { $input };
+    ($port:expr, $input:expr; $other:ident $($word:ident)*) => { $crate::signature::field!($port, $input; $($word)*) };
 }
 
-pub(crate) use {field, operands, port};
+pub(crate) use {field, misshapen, mistyped, operands, port};
 
 #[cfg(test)]
 mod tests {
@@ -359,17 +418,17 @@ mod tests {
     #[test]
     fn misfits_are_named() {
         let (f32, f16, state) = (info(DType::F32), info(DType::F16), info(DType::I32));
-        let rejected = |inputs: &[Option<TensorInfo>]| operands::Inputs::new("norm", inputs).unwrap_err().to_string();
-        assert_eq!(rejected(&[info(DType::I8), None, None, state]), "norm: x is i8: f32, f16 or bf16 expected");
-        assert_eq!(rejected(&[f32, f32, f16, state]), "norm: bias is f16, weight f32: they must have one type");
-        assert_eq!(rejected(&[f32, None, None, f32]), "norm: state is f32: i32 expected");
-        assert_eq!(rejected(&[f32, f32]), "norm: input 'state' is missing");
-        assert_eq!(rejected(&[None; 5]), "norm: 5 inputs given: it takes 4");
+        let rejected = |inputs: &[Option<TensorInfo>]| operands::Inputs::new(inputs).unwrap_err().to_string();
+        assert_eq!(rejected(&[info(DType::I8), None, None, state]), "x is i8: expected f32, f16 or bf16");
+        assert_eq!(rejected(&[f32, f32, f16, state]), "bias is f16, weight is f32: expected one type");
+        assert_eq!(rejected(&[f32, None, None, f32]), "state is f32: expected i32");
+        assert_eq!(rejected(&[f32, f32]), "input 'state' is missing");
+        assert_eq!(rejected(&[None; 5]), "5 inputs are given: expected at most 4");
     }
 
     #[test]
     fn parameters_are_in_the_order_declared() {
-        let inputs = operands::Inputs::new("norm", &[info(DType::BF16), None, info(DType::F16), info(DType::I32)]).unwrap();
+        let inputs = operands::Inputs::new(&[info(DType::BF16), None, info(DType::F16), info(DType::I32)]).unwrap();
         assert_eq!((inputs.dtype(operands::AT.weight), inputs.weight), (DType::F16, None));
         let parameters = inputs.parameters(&[TensorInfo::new(DType::BF16, &[2]).unwrap()]).unwrap();
         let [x, weight, bias, state, y, mean] = parameters;

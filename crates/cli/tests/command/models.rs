@@ -128,6 +128,7 @@ fn the_operator_list_is_json_with_inputs_attributes_and_types() {
     assert!(operators.len() > 60, "{}", operators.len());
     let softmax = operators.iter().find(|o| o["name"] == "softmax").unwrap();
     assert_eq!((&softmax["inputs"][0]["name"], &softmax["attributes"][0]["default"]), (&"x".into(), &"-1".into()));
+    assert_eq!((&softmax["attributes"][0]["kind"], &softmax["attributes"][0]["values"]), (&"int".into(), &"a whole number".into()));
     assert!(softmax["inputs"][0]["dtypes"].as_array().unwrap().contains(&"bf16".into()));
 }
 
@@ -157,7 +158,7 @@ fn bad_input_is_rejected_in_one_line_and_leaves_nothing_half_written() {
         (&["logits", "--tokens", "1,5000", "--output", out], "token id 5000 is outside the vocabulary of 2048"),
         (&["op", "sofmax", "--output", out], "unknown operator 'sofmax'"),
         (&["op", "softmax", "--output", out, "--attr", "axs=1"], "unknown attribute 'axs'"),
-        (&["op", "softmax", "--output", out, "--attr", "axis=one"], "int expected"),
+        (&["op", "softmax", "--output", out, "--attr", "axis=one"], "softmax: attribute 'axis' is 'one': expected a whole number"),
         (&["op", "softmax", "--output", out], "input 'x' is missing"),
         (&["op", "softmax", "--input", "/nowhere.safetensors", "--output", out], "cannot read /nowhere.safetensors"),
     ];
@@ -171,7 +172,7 @@ fn bad_input_is_rejected_in_one_line_and_leaves_nothing_half_written() {
     assert!(rejection(&["op", "softmax", "--input", text(&damaged), "--output", out]).contains("damaged.safetensors"));
     let mismatched = folder.join("mismatched.safetensors");
     save(&mismatched, &[("a", Dtype::F32, &[2], vec![0; 8]), ("b", Dtype::F32, &[3], vec![0; 12])]);
-    assert!(rejection(&["op", "add", "--input", text(&mismatched), "--output", out]).contains("do not broadcast"));
+    assert!(rejection(&["op", "add", "--input", text(&mismatched), "--output", out]).contains("expected shapes that broadcast"));
     assert!(!output.exists());
 }
 

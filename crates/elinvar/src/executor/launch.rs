@@ -81,7 +81,28 @@ impl Executor {
     }
 
     fn launch(&self, operator: Arc<dyn Operator>, inputs: &[Option<&Tensor>], into: Option<&[&Tensor]>) -> Result<Vec<Tensor>> {
-        let recorder = self.recorder_of(inputs.iter().copied().flatten().chain(into.unwrap_or_default().iter().copied()))?;
+        let given = inputs.iter().copied().flatten();
+        let recorder = self.recorder_of(given.clone().chain(into.unwrap_or_default().iter().copied()));
+        let done = recorder.and_then(|recorder| self.launch_on(recorder, &operator, inputs, into));
+        done.map_err(|error| self.placed(error, operator.name(), given))
+    }
+
+    /// The error of an operator, with its place where it was to be recorded.
+    fn placed<'a>(&'a self, error: Error, name: &str, inputs: impl Iterator<Item = &'a Tensor> + Clone) -> Error {
+        let recorder = self.recorder.as_ref().or_else(|| inputs.clone().find_map(Tensor::recorder));
+        match recorder {
+            Some(recorder) => recorder.rejected(error, name, inputs.map(Tensor::info)),
+            None => error,
+        }
+    }
+
+    fn launch_on(
+        &self,
+        recorder: Option<&Arc<Shared>>,
+        operator: &Arc<dyn Operator>,
+        inputs: &[Option<&Tensor>],
+        into: Option<&[&Tensor]>,
+    ) -> Result<Vec<Tensor>> {
         let adjust = |(index, tensor): (usize, &Option<&Tensor>)| match tensor {
             Some(tensor) if !tensor.layout().is_contiguous() && !operator.accepts_strides(index) => {
                 if operator.updates(index) {
@@ -93,11 +114,11 @@ impl Executor {
         };
         let inputs = inputs.iter().enumerate().map(adjust).collect::<Result<Vec<_>>>()?;
         if let Some(targets) = into {
-            check_targets(&checked_types(&*operator, &inputs)?, &inputs, targets)?;
+            check_targets(&checked_types(&**operator, &inputs)?, &inputs, targets)?;
         }
         match recorder {
-            Some(recorder) => recorder.operator(self, operator, &inputs, into),
-            None => self.run(&*operator, &inputs, into),
+            Some(recorder) => recorder.operator(self, operator.clone(), &inputs, into),
+            None => self.run(&**operator, &inputs, into),
         }
     }
 
@@ -131,6 +152,11 @@ impl Executor {
 
     /// Runs a dispatch over these buffers, or records it.
     pub(crate) fn dispatch(&self, inputs: &[Option<Tensor>], action: Action) -> Result<()> {
+        let name = action.name();
+        self.dispatch_on(inputs, action).map_err(|error| self.placed(error, name, inputs.iter().flatten()))
+    }
+
+    fn dispatch_on(&self, inputs: &[Option<Tensor>], action: Action) -> Result<()> {
         if let Some(recorder) = self.recorder_of(inputs.iter().flatten())? {
             return recorder.dispatch(inputs, action);
         }

@@ -6,7 +6,7 @@ use elinvar_core::{Binding, Buffer, CommandList, Device, Error, ListBuilder, Res
 use elinvar_kernels::{encode as encode_plan, plan_for};
 
 use super::{
-    node::Graph,
+    node::{Graph, Node},
     shared::{TensorMemory, binding},
     value::{Action, Operand, Output, Value},
 };
@@ -21,39 +21,7 @@ pub(super) fn encode(graph: &Graph, memories: &[Option<Arc<TensorMemory>>], devi
     let last_uses = last_uses(graph);
     let mut list = ListBuilder::new();
     for (index, node) in graph.nodes.iter().enumerate() {
-        let inputs =
-            node.inputs.iter().map(|operand| operand.as_ref().map(|operand| memory.binding(operand)).transpose()).collect::<Result<Vec<_>>>()?;
-        match &node.action {
-            Action::Operator(operator) => {
-                let infos: Vec<_> = node.inputs.iter().map(|operand| operand.map(|operand| operand.seen())).collect();
-                let types = operator.infer(&infos)?;
-                let mut targets = Vec::new();
-                for (output, info) in node.outputs.iter().zip(&types) {
-                    targets.push(match output {
-                        Output::Value(value) => memory.result(*value, byte_size(info.dtype, info.shape())?, graph.wanted[*value])?,
-                        Output::Into(operand) => memory.binding(operand)?,
-                    });
-                }
-                let plan = plan_for(&**operator, &infos, &types, device)?;
-                let mut temporaries = Vec::new();
-                encode_plan(&plan, &inputs, &targets, device, &mut list, |bytes| {
-                    let buffer = memory.transient(bytes)?;
-                    temporaries.push(buffer.clone());
-                    Ok(buffer)
-                })?;
-                memory.free.extend(temporaries);
-            }
-            Action::Dispatch { make, outputs, .. } => {
-                let mut bindings = inputs;
-                for (output, info) in node.outputs.iter().zip(&**outputs) {
-                    let Output::Value(value) = output else { return Err(Error::internal("a program writes into memory that is there")) };
-                    bindings.push(Some(memory.result(*value, byte_size(info.dtype, info.shape())?, graph.wanted[*value])?));
-                }
-                if let Some(dispatch) = make(bindings)? {
-                    list.dispatch(dispatch, device.properties())?;
-                }
-            }
-        }
+        memory.commands(graph, node, &mut list).map_err(|error| error.context(node.described()))?;
         for value in last_uses[index].iter().filter(|value| !graph.wanted[**value]) {
             memory.free.extend(memory.buffers[*value].take());
         }
@@ -91,6 +59,44 @@ struct Memory<'a> {
 }
 
 impl Memory<'_> {
+    /// Adds what a node does.
+    fn commands(&mut self, graph: &Graph, node: &Node, list: &mut ListBuilder) -> Result<()> {
+        let inputs =
+            node.inputs.iter().map(|operand| operand.as_ref().map(|operand| self.binding(operand)).transpose()).collect::<Result<Vec<_>>>()?;
+        match &node.action {
+            Action::Operator(operator) => {
+                let infos: Vec<_> = node.inputs.iter().map(|operand| operand.map(|operand| operand.seen())).collect();
+                let types = operator.infer(&infos)?;
+                let mut targets = Vec::new();
+                for (output, info) in node.outputs.iter().zip(&types) {
+                    targets.push(match output {
+                        Output::Value(value) => self.result(*value, byte_size(info.dtype, info.shape())?, graph.wanted[*value])?,
+                        Output::Into(operand) => self.binding(operand)?,
+                    });
+                }
+                let plan = plan_for(&**operator, &infos, &types, self.device)?;
+                let mut temporaries = Vec::new();
+                encode_plan(&plan, &inputs, &targets, self.device, list, |bytes| {
+                    let buffer = self.transient(bytes)?;
+                    temporaries.push(buffer.clone());
+                    Ok(buffer)
+                })?;
+                self.free.extend(temporaries);
+            }
+            Action::Dispatch { make, outputs, .. } => {
+                let mut bindings = inputs;
+                for (output, info) in node.outputs.iter().zip(&**outputs) {
+                    let Output::Value(value) = output else { return Err(Error::internal("a program writes into memory that is there")) };
+                    bindings.push(Some(self.result(*value, byte_size(info.dtype, info.shape())?, graph.wanted[*value])?));
+                }
+                if let Some(dispatch) = make(bindings)? {
+                    list.dispatch(dispatch, self.device.properties())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn binding(&self, operand: &Operand) -> Result<Binding> {
         let buffer = self.buffers[operand.value].as_ref().ok_or_else(|| Error::internal("a value is used before it is there"))?;
         binding(buffer, operand.info.dtype, &operand.info.layout)

@@ -6,11 +6,13 @@ use elinvar_kernels::Operator;
 
 use super::{
     element::Element,
-    value::{Action, Operand, Output, Value, only},
+    value::{Action, Operand, Output, Value, only, placed},
 };
 
 #[derive(Clone, Debug)]
 pub(super) struct Node {
+    /// How many were recorded before it, or before the first of those whose place it takes.
+    pub(super) place: usize,
     pub(super) action: Action,
     pub(super) inputs: Vec<Option<Operand>>,
     pub(super) outputs: Vec<Output>,
@@ -21,7 +23,12 @@ pub(super) struct Node {
 impl Node {
     pub(super) fn new(action: Action, inputs: Vec<Option<Operand>>, outputs: Vec<Output>) -> Self {
         let element = Element::of(&action, &inputs, &outputs);
-        Self { action, inputs, outputs, element }
+        Self { place: 0, action, inputs, outputs, element }
+    }
+
+    /// Where it stands, for errors.
+    pub(super) fn described(&self) -> String {
+        placed(self.place, self.action.name(), self.inputs.iter().flatten().map(|operand| operand.info))
     }
 
     /// Its operator, if it is of this type.
@@ -175,6 +182,7 @@ impl Graph {
     pub(super) fn replace(&mut self, set: &BTreeSet<usize>, node: Node) -> Option<Range<usize>> {
         let following = self.following(set)?;
         let (first, last) = (*set.first()?, *set.last()?);
+        let node = Node { place: set.iter().map(|index| self.nodes[*index].place).min()?, ..node };
         let (mut before, mut after) = (Vec::new(), Vec::new());
         for (index, node) in (first..).zip(self.nodes.drain(first..=last)) {
             match (set.contains(&index), following.contains(&index)) {

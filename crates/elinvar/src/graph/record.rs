@@ -51,10 +51,8 @@ impl Shared {
     ) -> Result<Vec<Tensor>> {
         let mut guard = self.open();
         let open = guard.as_mut().ok_or_else(ended)?;
-        let place = open.nodes.len();
-        let here = |error: Error| error.context(format_args!("operator {place} of a recording"));
-        let types = checked_types(&*operator, inputs).map_err(here)?;
-        let mut operand = |tensor: &Tensor| open.operand(self, tensor).map_err(here);
+        let types = checked_types(&*operator, inputs)?;
+        let mut operand = |tensor: &Tensor| open.operand(self, tensor);
         let inputs = inputs.iter().map(|tensor| tensor.as_ref().map(&mut operand).transpose()).collect::<Result<Vec<_>>>()?;
         let mut results = Vec::new();
         let outputs = match into {
@@ -69,7 +67,7 @@ impl Shared {
                 types.iter().map(&mut output).collect()
             }
         };
-        open.nodes.push(Node::new(Action::Operator(operator), inputs, outputs));
+        open.push(Node::new(Action::Operator(operator), inputs, outputs));
         Ok(results)
     }
 
@@ -82,7 +80,7 @@ impl Shared {
         let open = guard.as_mut().ok_or_else(ended)?;
         let operand = |tensor: &Option<Tensor>| tensor.as_ref().map(|tensor| open.operand(self, tensor)).transpose();
         let inputs = inputs.iter().map(operand).collect::<Result<Vec<_>>>()?;
-        open.nodes.push(Node::new(action, inputs, Vec::new()));
+        open.push(Node::new(action, inputs, Vec::new()));
         Ok(())
     }
 }

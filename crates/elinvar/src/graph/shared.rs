@@ -6,8 +6,12 @@ use std::{
 };
 
 use elinvar_core::{Binding, Buffer, DType, Error, Layout, Result};
+use elinvar_kernels::TensorInfo;
 
-use super::{node::Node, value::Value};
+use super::{
+    node::Node,
+    value::{Value, placed},
+};
 
 /// A recorder, as its executors and its results know it.
 pub(crate) struct Shared {
@@ -47,6 +51,10 @@ impl Open {
         self.memories.push(memory);
         self.memories.len() - 1
     }
+
+    pub(super) fn push(&mut self, node: Node) {
+        self.nodes.push(Node { place: self.nodes.len(), ..node });
+    }
 }
 
 impl Shared {
@@ -56,6 +64,14 @@ impl Shared {
 
     pub(crate) fn is_open(&self) -> bool {
         self.open().is_some()
+    }
+
+    /// The error of what was to be recorded next.
+    pub(crate) fn rejected(&self, error: Error, name: &str, inputs: impl Iterator<Item = TensorInfo>) -> Error {
+        match self.open().as_ref() {
+            Some(open) => error.context(placed(open.nodes.len(), name, inputs)),
+            None => error,
+        }
     }
 
     /// Something was moved to its executor.

@@ -40,6 +40,15 @@ pub(crate) enum Action {
     },
 }
 
+impl Action {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Action::Operator(operator) => operator.name(),
+            Action::Dispatch { .. } => "kernel",
+        }
+    }
+}
+
 impl fmt::Debug for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -62,4 +71,10 @@ pub(crate) enum Output {
 pub(super) fn only(outputs: &[Output]) -> Option<Value> {
     let &[Output::Value(value)] = outputs else { return None };
     Some(value)
+}
+
+/// Where an operator stands: `operator 12 of the recording (rms_norm of [2, 4] f32)`.
+pub(super) fn placed(place: usize, name: &str, inputs: impl Iterator<Item = TensorInfo>) -> String {
+    let inputs: Vec<_> = inputs.map(|info| format!("{} {}", info.shape(), info.dtype)).collect();
+    format!("operator {place} of the recording ({name}{}{})", if inputs.is_empty() { "" } else { " of " }, inputs.join(", "))
 }

@@ -313,7 +313,7 @@ fn unary_methods() -> Vec<(UnaryOp, UnaryMethod)> {
     methods! {
         Abs abs Neg neg Sign sign Square square Relu relu Not bitwise_not Popcount bitwise_count Floor floor Ceil ceil Trunc trunc Round round
         Sqrt sqrt Rsqrt rsqrt Reciprocal reciprocal Exp exp Exp2 exp2 Log log Log2 log2 Log10 log10 Log1p log1p Sin sin Cos cos Tan tan Tanh tanh
-        Sigmoid sigmoid Softplus softplus Silu silu Mish mish HardSwish hard_swish Erf erf Gelu gelu GeluTanh gelu_tanh
+        Sigmoid sigmoid Softplus softplus Silu silu Mish mish Softsign softsign HardSwish hard_swish Erf erf Gelu gelu GeluTanh gelu_tanh
     }
 }
 
@@ -444,10 +444,25 @@ fn what_does_not_fit_is_rejected_when_it_is_recorded() {
     let x = executor.tensor(&[2], &[1f32, 2.0]).unwrap();
     let half = x.cast(DType::F16).unwrap();
     let rejected = |body: &dyn Fn(Tensor) -> Result<Tensor>| executor.fuse(|recorded| body(x.on(recorded)?)).map(drop).unwrap_err().to_string();
-    assert_eq!(rejected(&|x| x.exp()?.add(&half)), "operator 1 of a recording: add: b is f16, a f32: they must have one type");
-    assert!(rejected(&|x| x.exp()?.add(&executor.tensor(&[3], &[0f32; 3])?)).contains("broadcast"));
-    assert!(rejected(&|x| x.add(&other.tensor(&[2], &[0f32; 2])?)).contains("different devices"));
+    let expected = "operator 1 of the recording (add of [2] f32, [2] f16): add: b is f16, a is f32: expected one type";
+    assert_eq!(rejected(&|x| x.exp()?.add(&half)), expected);
+    assert!(rejected(&|x| x.exp()?.add(&executor.tensor(&[3], &[0f32; 3])?)).contains("a has shape [2], b has shape [3]"));
+    let expected = "operator 0 of the recording (add of [2] f32, [2] f32): tensors or kernels of different devices";
+    assert!(rejected(&|x| x.add(&other.tensor(&[2], &[0f32; 2])?)).starts_with(expected));
+    let add = || Arc::new(elinvar::kernels::binary::Binary { op: BinaryOp::Add });
+    let overlapping = |x: Tensor| executor.apply_into(add(), &[Some(&x), Some(&x)], &[&x]).map(|()| x.clone());
+    let message = rejected(&|y| overlapping(y.exp()?));
+    assert!(message.starts_with("operator 1 of the recording (add of [2] f32, [2] f32): ") && message.contains("shares memory"), "{message}");
     assert!(rejected(&|_| other.record(|recorded| x.on(recorded)?.exp()).map(|(_, y)| y)).contains("different devices"));
+    // What is found when commands are made says it too, where operators before it were fused.
+    let (cache, position) = (executor.zeros(DType::F32, &[1, 4, 2]).unwrap(), executor.tensor(&[1], &[0i32]).unwrap());
+    let message = rejected(&|x| {
+        let y = x.exp()?.neg()?;
+        cache.kv_append(&cache.slice(1, 2, 1, 1)?, &position.on(x.executor())?)?;
+        Ok(y)
+    });
+    let expected = "operator 2 of the recording (kv_append of [1, 4, 2] f32, [1, 1, 2] f32, [1] i32): ";
+    assert!(message.starts_with(expected) && message.contains("'cache' is written but overlaps 'rows'"), "{message}");
     // An error leaves nothing behind.
     let y = x.add(&x).unwrap();
     assert_eq!(y.to_vec::<f32>().unwrap(), [2.0, 4.0]);

@@ -149,11 +149,11 @@ pub(super) fn check_extents(params: &Params, device: &DeviceProperties) -> Resul
     let s = &params.score;
     let largest = [s.keys, s.queries * s.group() as u64, s.width, params.value_width].into_iter().max().unwrap_or(0);
     if largest > i32::MAX as u64 {
-        return Err(Error::unsupported(format!("attention with an extent of {largest} on {}: less than 2^31 expected", device.name)));
+        return Err(Error::unsupported(format!("an extent of {largest} on {}: expected less than 2^31", device.name)));
     }
     let reach = [s.k.token, params.v.token].map(|token| u128::from(token.unsigned_abs()) * u128::from(s.keys));
     if let Some(reach) = reach.into_iter().find(|&reach| reach > i32::MAX as u128) {
-        return Err(Error::unsupported(format!("attention to keys {reach} elements apart on {}: less than 2^31 expected", device.name)));
+        return Err(Error::unsupported(format!("keys {reach} elements apart on {}: expected less than 2^31", device.name)));
     }
     Ok(())
 }

@@ -51,14 +51,14 @@ mod tiled;
 
 use std::sync::Arc;
 
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, Result};
+use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, Result};
 
 use crate::{
     Description, Launch, Operator, Plan, Precision, TensorInfo,
     attributes::{attributes, joined},
     metal::params,
     operator::product_operations,
-    signature::operands,
+    signature::{misshapen, operands},
 };
 
 pub use scoring::{MaskView, ScoreParams, Scoring, View, WITH_LENGTHS, WITH_POSITIONS};
@@ -115,12 +115,16 @@ operands! {
 use operands::Inputs;
 
 impl Operator for Attention {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        self.params(Inputs::new("attention", inputs)?).map(|(_, y)| vec![y])
+    fn name(&self) -> &'static str {
+        "attention"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        self.params(Inputs::new(inputs)?).map(|(_, y)| vec![y])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let inputs = Inputs::new("attention", inputs)?;
+        let inputs = Inputs::new(inputs)?;
         let (params, _) = self.params(inputs)?;
         if device.simd_width <= 1 {
             return inputs.for_cpu(outputs, &params);
@@ -178,7 +182,7 @@ impl Attention {
         let score = self.scoring.params([q, k], mask, positions, lengths)?;
         let [batch, heads, keys, width] = four("v", &v)?;
         if [batch, heads, keys] != k.shape()[..3] {
-            return Err(Error::invalid_argument(format!("v {} and k {}: they must agree in all but the last axis", v.shape(), k.shape())));
+            return Err(misshapen!(v, k; "one shape but for the last axis"));
         }
         let (batch, heads, queries) = (q.shape()[0], q.shape()[1], q.shape()[2]);
         let dims = if self.tokens_first { [batch, queries, heads, width] } else { [batch, heads, queries, width] };

@@ -10,6 +10,7 @@ use crate::{
     attributes::attributes,
     matmul::dtype_code,
     metal::{metal_file, params},
+    signature::{mismatch, misshapen, mistyped, shape_of},
 };
 
 attributes! {
@@ -57,20 +58,19 @@ impl Scoring {
         let ([batch, heads, queries, width], [k_batch, kv_heads, keys, k_width]) = (four("q", &q)?, four("k", &k)?);
         let fits = batch == k_batch && width == k_width && width > 0 && kv_heads > 0 && heads % kv_heads == 0;
         if !fits {
-            let expected = "q [B, Hq, Tq, D] and k [B, Hkv, Tk, D] with Hq a multiple of Hkv expected";
-            return Err(Error::invalid_argument(format!("q {} and k {}: {expected}", q.shape(), k.shape())));
+            return Err(misshapen!(q, k; "[B, Hq, Tq, D] and [B, Hkv, Tk, D] with Hq a multiple of Hkv"));
         }
         if !is_pair(q.dtype, k.dtype) {
-            return Err(Error::invalid_argument(format!("q is {} and k is {}: both alike, or an f32 q, expected", q.dtype, k.dtype)));
+            return Err(mistyped!(q, k; "one type, or an f32 q"));
         }
         if !self.softcap.is_finite() || self.softcap < 0.0 {
-            return Err(Error::invalid_argument(format!("softcap is {}: zero or a positive number expected", self.softcap)));
+            return Err(Error::invalid_argument(format!("softcap is {}: expected zero or a positive number", self.softcap)));
         }
         let scores = Shape::new(&[batch, heads, queries, keys])?;
         let (mask, mask_type) = mask_of(mask, scores)?;
-        let position_stride = self.positions(positions, batch, queries)?;
+        let position_stride = self.positions(positions, q)?;
         if let Some(lengths) = lengths.filter(|lengths| lengths.shape()[..] != [batch]) {
-            return Err(Error::invalid_argument(format!("lengths have shape {}: [{batch}] expected", lengths.shape())));
+            return Err(misshapen!(lengths, q; "[{batch}]"));
         }
         let given = |input: Option<TensorInfo>, flag: u32| if input.is_some() { flag } else { 0 };
         let given = given(positions, WITH_POSITIONS) + given(lengths, WITH_LENGTHS);
@@ -97,26 +97,23 @@ impl Scoring {
         })
     }
 
-    fn positions(&self, positions: Option<TensorInfo>, batch: usize, queries: usize) -> Result<u64> {
+    fn positions(&self, positions: Option<TensorInfo>, q: TensorInfo) -> Result<u64> {
         let Some(positions) = positions else { return Ok(0) };
         if self.offset != 0 {
-            return Err(Error::invalid_argument("positions and an offset: give one of them"));
+            return Err(Error::invalid_argument("positions and an offset are given: expected one of them"));
         }
+        let (batch, queries) = (q.shape()[0], q.shape()[2]);
         match positions.shape()[..] {
             [n] if n == queries => Ok(0),
             [b, n] if b == batch && n == queries => Ok(n as u64),
-            _ => {
-                let found = positions.shape();
-                Err(Error::invalid_argument(format!("positions have shape {found}: [{queries}] or [{batch}, {queries}] expected")))
-            }
+            _ => Err(misshapen!(positions, q; "[{queries}] or [{batch}, {queries}]")),
         }
     }
 }
 
 /// The extents of a tensor of four axes.
 pub(crate) fn four(name: &str, info: &TensorInfo) -> Result<[usize; 4]> {
-    <[usize; 4]>::try_from(&info.shape()[..])
-        .map_err(|_| Error::invalid_argument(format!("{name} is {}: four axes [batch, heads, tokens, elements] expected", info.shape())))
+    <[usize; 4]>::try_from(&info.shape()[..]).map_err(|_| mismatch(&[shape_of(name, info)], "[batch, heads, tokens, elements]"))
 }
 
 /// Whether f32 accumulation from these two types is offered: both alike, or f32 beside any.
@@ -130,7 +127,7 @@ fn mask_of(mask: Option<TensorInfo>, scores: Shape) -> Result<(MaskView, u32)> {
         DType::Bool => BOOL_MASK,
         dtype => dtype_code(dtype),
     };
-    let layout = mask.layout.broadcast_to(scores).map_err(|e| e.context("mask"))?;
+    let layout = mask.layout.broadcast_to(scores).map_err(|_| misshapen!(mask; "a shape that broadcasts to {scores}, those of q and k"))?;
     let stride = |axis: usize| layout.strides()[axis] as i64;
     let view = View { origin: mask.layout.origin() as u64, batch: stride(0), head: stride(1), token: stride(2) };
     Ok((MaskView { view, key: stride(3) }, code))
@@ -167,7 +164,7 @@ impl View {
     pub(crate) fn new(name: &str, info: &TensorInfo, batch: Option<usize>, head: usize, token: usize) -> Result<Self> {
         let (strides, last) = (info.layout.strides(), info.shape().rank() - 1);
         if strides[last] != 1 && info.shape()[last] > 1 {
-            return Err(Error::invalid_argument(format!("the last axis of {name} has stride {}: make it contiguous", strides[last])));
+            return Err(mismatch(&[format!("the last axis of {name} has stride {}", strides[last])], "a contiguous one"));
         }
         let stride = |axis: usize| strides[axis] as i64;
         Ok(Self { origin: info.layout.origin() as u64, batch: batch.map_or(0, stride), head: stride(head), token: stride(token) })

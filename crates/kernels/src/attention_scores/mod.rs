@@ -83,15 +83,19 @@ impl AttentionScores {
 }
 
 impl Operator for AttentionScores {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let inputs = operands::Inputs::new("attention_scores", inputs)?;
+    fn name(&self) -> &'static str {
+        "attention_scores"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let inputs = operands::Inputs::new(inputs)?;
         self.params(inputs)?;
         let operands::Inputs { q, k, .. } = inputs;
         Ok(vec![TensorInfo::new(q.dtype, &[q.shape()[0], q.shape()[1], q.shape()[2], k.shape()[2]])?])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let inputs = operands::Inputs::new("attention_scores", inputs)?;
+        let inputs = operands::Inputs::new(inputs)?;
         let (params, y) = (self.params(inputs)?, inputs.q.dtype);
         let count = outputs.iter().map(TensorInfo::elements).sum::<usize>();
         if !self.softmax || count == 0 || device.kind == DeviceKind::Cpu {

@@ -46,7 +46,7 @@ impl Visitor2 for Kernels {
 }
 
 pub(super) fn kernel(op: BinaryOp, dtype: DType) -> Result<HostKernel> {
-    op.visit(dtype, Kernels(dtype)).flatten().ok_or_else(|| no_kernel(op.name(), dtype))
+    op.visit(dtype, Kernels(dtype)).flatten().ok_or_else(|| no_kernel(dtype))
 }
 
 /// Powers of integers.
@@ -56,7 +56,7 @@ pub(super) fn power(base: DType, exponent: DType) -> Result<HostKernel> {
     } else {
         for_integers!(base, T => run_power::<T, u64> as HostKernel)
     };
-    kernel.ok_or_else(|| no_kernel("pow", exponent))
+    kernel.ok_or_else(|| no_kernel(exponent))
 }
 
 fn run<F: Function2<T>, T: Element>(arguments: &mut HostArguments<'_>) -> Result<()> {

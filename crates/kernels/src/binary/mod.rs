@@ -16,10 +16,10 @@ use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalFo
 pub use crate::functions::Binary as BinaryOp;
 use crate::{
     Argument, Attributes, Description, ElementOp, Launch, Operator, Plan, Port, TensorInfo, cast,
-    elementwise::{self, Dense, Operand, Space, broadcast_shape, over_elements, over_words, with_words},
+    elementwise::{self, Dense, Operand, Space, over_elements, over_words, with_words},
     functions, math,
     metal::{self, metal_file, params},
-    signature::{limited, operands},
+    signature::{self, limited, operands},
 };
 
 const FILES: &[MetalFile] = &[
@@ -86,16 +86,20 @@ const fn ports(op: BinaryOp) -> &'static [Port; 3] {
 }
 
 impl Operator for Binary {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let Some(name) = operator_name(self.op) else {
-            return Err(Error::unsupported(format!("{} of two tensors: its second argument is a number, as in `WithScalar`", self.op.name())));
-        };
-        let powers::Inputs { a, b } = powers::Inputs::of(name, &ports(self.op)[..2], inputs)?;
-        Ok(vec![TensorInfo::of(a.dtype, broadcast_shape(&[&a, &b])?)])
+    fn name(&self) -> &'static str {
+        operator_name(self.op).unwrap_or(self.op.name())
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        if operator_name(self.op).is_none() {
+            return Err(Error::unsupported("its second argument is a number, as in `WithScalar`"));
+        }
+        let powers::Inputs { a, b } = powers::Inputs::of(&ports(self.op)[..2], inputs)?;
+        Ok(vec![TensorInfo::of(a.dtype, signature::broadcast(&[("a", a), ("b", b)])?)])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let (powers::Inputs { a, b }, y) = (powers::Inputs::new(self.op.name(), inputs)?, outputs[0]);
+        let (powers::Inputs { a, b }, y) = (powers::Inputs::new(inputs)?, outputs[0]);
         if self.op == BinaryOp::Pow {
             return power(a, b, y, device);
         }

@@ -106,7 +106,7 @@ pub(super) fn kernel(from: DType, to: DType) -> Result<HostKernel> {
         (DType::I8, _) => select!(to, T => run::<i8, T> as HostKernel; U16 u16, U32 u32, U64 u64),
         _ => None,
     };
-    kernel.ok_or_else(|| no_kernel("cast", format_args!("{from} to {to}")))
+    kernel.ok_or_else(|| no_kernel(format_args!("{from} to {to}")))
 }
 
 fn from_f32(to: DType) -> Option<HostKernel> {

@@ -15,6 +15,7 @@ use crate::{
     Argument, Description, ElementOp, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
     copy,
+    description::describe,
     elementwise::{self, Operand, Space, over_elements, storage},
     metal::{self, metal_file, params},
     signature::operands,
@@ -48,12 +49,16 @@ operands! {
 }
 
 impl Operator for Cast {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        Ok(vec![TensorInfo::of(self.to, *operands::Inputs::new("cast", inputs)?.x.shape())])
+    fn name(&self) -> &'static str {
+        "cast"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        Ok(vec![TensorInfo::of(self.to, *operands::Inputs::new(inputs)?.x.shape())])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        Ok(launch(&operands::Inputs::new("cast", inputs)?.x, self.to, Argument::Input(0), Argument::Output(0))?.into())
+        Ok(launch(&operands::Inputs::new(inputs)?.x, self.to, Argument::Input(0), Argument::Output(0))?.into())
     }
 
     fn accepts_strides(&self, _index: usize) -> bool {
@@ -89,11 +94,5 @@ pub(crate) fn launch(x: &TensorInfo, to: DType, from: Argument, into: Argument) 
     Ok(over_elements(launch.with_metal(METAL), space.elements()))
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "cast",
-    summary: "conversion to another data type: to nearest even, towards zero and saturating, low bits, or not zero",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: Cast::ATTRIBUTES,
-    build: |a| Ok(Box::new(Cast::read(a)?)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] =
+    &[describe!("cast", "conversion to another data type: to nearest even, towards zero and saturating, low bits, or not zero", operands, Cast)];

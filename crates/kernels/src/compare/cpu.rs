@@ -34,7 +34,7 @@ impl RelationVisitor for Kernels {
 }
 
 pub(super) fn kernel(op: CompareOp, dtype: DType) -> Result<HostKernel> {
-    op.visit(Kernels(dtype)).ok_or_else(|| no_kernel(op.name(), dtype))
+    op.visit(Kernels(dtype)).ok_or_else(|| no_kernel(dtype))
 }
 
 fn run<R: Relation, T: Element>(arguments: &mut HostArguments<'_>) -> Result<()> {

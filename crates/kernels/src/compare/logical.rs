@@ -9,12 +9,11 @@ use crate::{
     elementwise::{
         self, Operand, Space,
         blocks::{Strided, map1},
-        broadcast_shape,
         dispatch::{Truth, named},
         over_elements,
     },
     metal::{self, metal_file, params},
-    signature::operands,
+    signature::{self, operands},
     simd,
     unary::UnaryOp,
 };
@@ -57,9 +56,13 @@ operands! {
 }
 
 impl Operator for Logical {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let pair::Inputs { a, b } = pair::Inputs::new(self.op.name(), inputs)?;
-        Ok(vec![TensorInfo::of(DType::Bool, broadcast_shape(&[&a, &b])?)])
+    fn name(&self) -> &'static str {
+        self.op.name()
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let pair::Inputs { a, b } = pair::Inputs::new(inputs)?;
+        Ok(vec![TensorInfo::of(DType::Bool, signature::broadcast(&[("a", a), ("b", b)])?)])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
@@ -100,13 +103,17 @@ params! {
 }
 
 impl Operator for LogicalNot {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let single::Inputs { x } = single::Inputs::new("logical_not", inputs)?;
+    fn name(&self) -> &'static str {
+        "logical_not"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let single::Inputs { x } = single::Inputs::new(inputs)?;
         Ok(vec![TensorInfo::of(DType::Bool, *x.shape())])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let inputs = single::Inputs::new("logical_not", inputs)?;
+        let inputs = single::Inputs::new(inputs)?;
         let (space, [x]) = Space::collapse([&inputs.x.layout]);
         let launch = Launch::new(KernelKey::new("logical_not", &[DType::Bool]), not, &NotParams { space, x }, inputs.parameters(outputs)?);
         Ok(over_elements(launch.with_metal(METAL), space.elements()).into())

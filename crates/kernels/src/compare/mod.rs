@@ -17,9 +17,9 @@ pub use crate::functions::Compare as CompareOp;
 use crate::{
     Attributes, Description, ElementOp, Launch, Operator, Plan, TensorInfo,
     binary::BinaryParams,
-    elementwise::{self, Operand, Space, broadcast_shape, over_elements},
+    elementwise::{self, Operand, Space, over_elements},
     metal::{self, metal_file},
-    signature::operands,
+    signature::{self, operands},
 };
 
 const FILES: &[MetalFile] =
@@ -40,13 +40,17 @@ operands! {
 }
 
 impl Operator for Compare {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { a, b } = operands::Inputs::new(self.op.name(), inputs)?;
-        Ok(vec![TensorInfo::of(DType::Bool, broadcast_shape(&[&a, &b])?)])
+    fn name(&self) -> &'static str {
+        self.op.name()
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { a, b } = operands::Inputs::new(inputs)?;
+        Ok(vec![TensorInfo::of(DType::Bool, signature::broadcast(&[("a", a), ("b", b)])?)])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let operands::Inputs { a, b } = operands::Inputs::new(self.op.name(), inputs)?;
+        let operands::Inputs { a, b } = operands::Inputs::new(inputs)?;
         // Truth values are bytes 0 and 1.
         let dtype = if a.dtype == DType::Bool { DType::U8 } else { a.dtype };
         let [a, b] = [a, b].map(|x| TensorInfo { dtype, ..x });

@@ -3,7 +3,11 @@
 use elinvar_core::{DType, DeviceProperties, Error, Layout, Result, Shape};
 
 use super::{launch, launch_into_part};
-use crate::{Argument, Operator, Plan, TensorInfo, attributes::attributes, signature::operands};
+use crate::{
+    Argument, Operator, Plan, TensorInfo,
+    attributes::attributes,
+    signature::{self, mismatch, operands, shape_of},
+};
 
 attributes! {
     /// Tensors one after the other along an axis. Inputs: any number, of one type, with shapes that are equal but along the axis.
@@ -22,15 +26,21 @@ operands! {
 }
 
 impl Operator for Concat {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let joined::Inputs { x } = joined::Inputs::new("concat", inputs)?;
+    fn name(&self) -> &'static str {
+        "concat"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let joined::Inputs { x } = joined::Inputs::new(inputs)?;
         let first = x.shape();
-        let axis = first.axis(self.axis)?;
+        let axis = signature::axis("x0", &x, self.axis)?;
         let mut dims = first.to_vec();
-        for shape in inputs[1..].iter().flatten().map(TensorInfo::shape) {
+        for (index, other) in inputs.iter().flatten().enumerate().skip(1) {
+            let shape = other.shape();
             let fits = shape.rank() == first.rank() && (0..first.rank()).all(|i| i == axis || shape[i] == first[i]);
             if !fits {
-                return Err(Error::invalid_argument(format!("concat of {first} and {shape} along axis {axis}: the other extents must be equal")));
+                let found = [shape_of(&format!("x{index}"), other), shape_of("x0", &x)];
+                return Err(mismatch(&found, format_args!("one shape but along axis {axis}")));
             }
             dims[axis] = dims[axis].saturating_add(shape[axis]);
         }
@@ -74,15 +84,15 @@ impl Split {
     /// Start and extent of each part.
     fn cuts(&self, shape: &Shape, axis: usize) -> Result<Vec<(usize, usize)>> {
         let extent = shape[axis];
-        let reject = |why: String| Error::invalid_argument(format!("split of axis {axis} of {shape}: {why}"));
+        let reject = |why: String| Error::invalid_argument(format!("along axis {axis} {why}"));
         let sizes = match (&self.sizes, self.parts) {
             (Some(sizes), None) => sizes.clone(),
             (None, Some(parts)) if parts > 0 && parts <= extent.max(1) => {
                 let each = extent.div_ceil(parts);
                 (0..parts).map(|i| each.min(extent.saturating_sub(i * each))).collect()
             }
-            (None, Some(parts)) => return Err(reject(format!("{parts} parts are asked of {extent}"))),
-            _ => return Err(reject("give either sizes or parts".into())),
+            (None, Some(parts)) => return Err(reject(format!("{parts} parts are asked of {extent} elements"))),
+            _ => return Err(Error::invalid_argument("expected either sizes or parts")),
         };
         if sizes.iter().try_fold(0usize, |sum, &n| sum.checked_add(n)) != Some(extent) {
             return Err(reject(format!("sizes {sizes:?} do not add up to {extent}")));
@@ -104,13 +114,17 @@ operands! {
 }
 
 impl Operator for Split {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let cut::Inputs { x } = cut::Inputs::new("split", inputs)?;
-        Ok(self.views(&x.layout)?.iter().map(|view| TensorInfo::of(x.dtype, *view.shape())).collect())
+    fn name(&self) -> &'static str {
+        "split"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let cut::Inputs { x } = cut::Inputs::new(inputs)?;
+        Ok(self.views(&x.layout).map_err(|e| e.context(shape_of("x", &x)))?.iter().map(|view| TensorInfo::of(x.dtype, *view.shape())).collect())
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let cut::Inputs { x } = cut::Inputs::new("split", inputs)?;
+        let cut::Inputs { x } = cut::Inputs::new(inputs)?;
         let parts = self.views(&x.layout)?;
         let launches = parts.iter().enumerate().map(|(i, view)| launch(x.dtype, view, Argument::Input(0), Argument::Output(i)));
         Ok(Plan { launches: launches.collect(), scratch: Vec::new() })

@@ -21,6 +21,7 @@ pub use view::{Expand, Reshape, Slice, Transpose, View};
 
 use crate::{
     Argument, Description, Launch, Operator, Plan, TensorInfo,
+    description::describe,
     elementwise::{self, Operand, Space, over_elements, over_groups, storage},
     metal::{self, metal_file, params},
     signature::operands,
@@ -68,13 +69,17 @@ operands! {
 }
 
 impl Operator for Copy {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { x } = operands::Inputs::new("copy", inputs)?;
+    fn name(&self) -> &'static str {
+        "copy"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { x } = operands::Inputs::new(inputs)?;
         Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let operands::Inputs { x } = operands::Inputs::new("copy", inputs)?;
+        let operands::Inputs { x } = operands::Inputs::new(inputs)?;
         Ok(launch(x.dtype, &x.layout, Argument::Input(0), Argument::Output(0)).into())
     }
 
@@ -115,76 +120,13 @@ fn record(name: &'static str, layouts: [&Layout; 2], x: (Parameter, Argument), y
 const TILE: usize = 32;
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
-    Description {
-        name: "copy",
-        summary: "x, row-major",
-        inputs: operands::INPUTS,
-        outputs: operands::OUTPUTS,
-        attributes: &[],
-        build: |_| Ok(Box::new(Copy)),
-    },
-    Description {
-        name: "transpose",
-        summary: "x with its axes in another order",
-        inputs: operands::INPUTS,
-        outputs: operands::OUTPUTS,
-        attributes: Transpose::ATTRIBUTES,
-        build: |a| Ok(Box::new(Transpose::read(a)?)),
-    },
-    Description {
-        name: "slice",
-        summary: "a range of x along each of some axes, as in Python: bounds are clamped, negative ones count from the end",
-        inputs: operands::INPUTS,
-        outputs: operands::OUTPUTS,
-        attributes: Slice::ATTRIBUTES,
-        build: |a| Ok(Box::new(Slice::read(a)?)),
-    },
-    Description {
-        name: "expand",
-        summary: "x broadcast to a shape",
-        inputs: operands::INPUTS,
-        outputs: operands::OUTPUTS,
-        attributes: Expand::ATTRIBUTES,
-        build: |a| Ok(Box::new(Expand::read(a)?)),
-    },
-    Description {
-        name: "reshape",
-        summary: "the elements of x in row-major order under another shape",
-        inputs: operands::INPUTS,
-        outputs: operands::OUTPUTS,
-        attributes: Reshape::ATTRIBUTES,
-        build: |a| Ok(Box::new(Reshape::read(a)?)),
-    },
-    Description {
-        name: "concat",
-        summary: "tensors one after the other along an axis",
-        inputs: join::joined::INPUTS,
-        outputs: join::joined::OUTPUTS,
-        attributes: Concat::ATTRIBUTES,
-        build: |a| Ok(Box::new(Concat::read(a)?)),
-    },
-    Description {
-        name: "split",
-        summary: "x cut into parts along an axis",
-        inputs: join::cut::INPUTS,
-        outputs: join::cut::OUTPUTS,
-        attributes: Split::ATTRIBUTES,
-        build: |a| Ok(Box::new(Split::read(a)?)),
-    },
-    Description {
-        name: "pad",
-        summary: "x with a value around it, or less of x",
-        inputs: operands::INPUTS,
-        outputs: operands::OUTPUTS,
-        attributes: Pad::ATTRIBUTES,
-        build: |a| Ok(Box::new(Pad::read(a)?)),
-    },
-    Description {
-        name: "trilu",
-        summary: "the upper or lower triangle of matrices, zero elsewhere",
-        inputs: triangle::operands::INPUTS,
-        outputs: triangle::operands::OUTPUTS,
-        attributes: Trilu::ATTRIBUTES,
-        build: |a| Ok(Box::new(Trilu::read(a)?)),
-    },
+    describe!("copy", "x, row-major", operands, = Copy),
+    describe!("transpose", "x with its axes in another order", operands, Transpose),
+    describe!("slice", "a range of x along each of some axes, as in Python: bounds are clamped, negative ones count from the end", operands, Slice),
+    describe!("expand", "x broadcast to a shape", operands, Expand),
+    describe!("reshape", "the elements of x in row-major order under another shape", operands, Reshape),
+    describe!("concat", "tensors one after the other along an axis", join::joined, Concat),
+    describe!("split", "x cut into parts along an axis", join::cut, Split),
+    describe!("pad", "x with a value around it, or less of x", operands, Pad),
+    describe!("trilu", "the upper or lower triangle of matrices, zero elsewhere", triangle::operands, Trilu),
 ];

@@ -3,7 +3,13 @@
 use elinvar_core::{DeviceProperties, Error, Layout, Result};
 
 use super::{launch_into_part, operands};
-use crate::{Argument, Operator, Plan, TensorInfo, attributes::attributes, elementwise::scalar::Scalar, fill};
+use crate::{
+    Argument, Operator, Plan, TensorInfo,
+    attributes::attributes,
+    elementwise::scalar::Scalar,
+    fill,
+    signature::{shape_of, type_of},
+};
 
 attributes! {
     /// `x` with elements of one value added before and after it along each axis; a negative number takes elements away.
@@ -22,7 +28,7 @@ impl Pad {
     /// The output's extents.
     fn extents(&self, x: &TensorInfo) -> Result<Vec<usize>> {
         let rank = x.shape().rank();
-        let reject = |why: String| Error::invalid_argument(format!("pad of {}: {why}", x.shape()));
+        let reject = |why: String| Error::invalid_argument(format!("{}: {why}", shape_of("x", x)));
         if self.before.len() != rank || self.after.len() != rank {
             return Err(reject(format!("{} and {} numbers are given for {rank} axes", self.before.len(), self.after.len())));
         }
@@ -47,14 +53,18 @@ impl Pad {
 }
 
 impl Operator for Pad {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { x } = operands::Inputs::new("pad", inputs)?;
-        self.value.bits(x.dtype).map_err(|e| e.context("pad"))?;
+    fn name(&self) -> &'static str {
+        "pad"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { x } = operands::Inputs::new(inputs)?;
+        self.value.bits(x.dtype).map_err(|e| e.context(type_of("x", x.dtype)))?;
         Ok(vec![TensorInfo::new(x.dtype, &self.extents(&x)?)?])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let (operands::Inputs { x }, y) = (operands::Inputs::new("pad", inputs)?, outputs[0]);
+        let (operands::Inputs { x }, y) = (operands::Inputs::new(inputs)?, outputs[0]);
         let mut plan = Plan::from(fill::launch(self.value, &y, Argument::Output(0))?);
         let (from, to) = self.parts(&x.layout, &y.layout)?;
         if from.shape().elements() > 0 {

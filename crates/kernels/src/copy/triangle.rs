@@ -8,7 +8,7 @@ use crate::{
     elementwise::{self, Operand, Space, blocks::TASK, dispatch::for_storage, over_elements},
     metal::{self, metal_file, params},
     parallel::for_each_part,
-    signature::operands,
+    signature::{misshapen, operands},
 };
 
 const FILES: &[MetalFile] = &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, TriluParams::METAL, metal_file!("copy/triangle.metal")];
@@ -49,10 +49,14 @@ operands! {
 }
 
 impl Operator for Trilu {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { x } = operands::Inputs::new("trilu", inputs)?;
+    fn name(&self) -> &'static str {
+        "trilu"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { x } = operands::Inputs::new(inputs)?;
         if x.shape().rank() < 2 {
-            return Err(Error::invalid_argument(format!("trilu of shape {}: matrices […, m, n] expected", x.shape())));
+            return Err(misshapen!(x; "matrices […, m, n]"));
         }
         Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }
@@ -61,7 +65,7 @@ impl Operator for Trilu {
         let [.., rows, columns] = outputs[0].shape()[..] else {
             return Err(Error::internal("trilu is planned for what is no matrix"));
         };
-        let buffers = operands::Inputs::new("trilu", inputs)?.parameters(outputs)?;
+        let buffers = operands::Inputs::new(inputs)?.parameters(outputs)?;
         let bits = buffers[operands::AT.x].0.dtype;
         let count = outputs[0].elements();
         let params = TriluParams { count: count as u64, rows: rows as u64, columns: columns as u64, k: self.k, upper: u64::from(self.upper) };

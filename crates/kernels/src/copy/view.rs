@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use elinvar_core::{DeviceProperties, Error, Layout, MAX_RANK, Result, Shape};
 
 use super::{launch, operands};
-use crate::{Argument, Operator, Plan, TensorInfo, attributes::attributes};
+use crate::{Argument, Operator, Plan, TensorInfo, attributes::attributes, signature::shape_of};
 
 /// An operator that only looks at its input in another way. Run as an operator it copies; where strides are accepted, the view will do.
 pub trait View: 'static + Debug + Send + Sync {
@@ -20,13 +20,17 @@ pub trait View: 'static + Debug + Send + Sync {
 }
 
 impl<V: View> Operator for V {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { x } = operands::Inputs::new(V::NAME, inputs)?;
-        Ok(vec![TensorInfo::of(x.dtype, *self.view(&x.layout)?.shape())])
+    fn name(&self) -> &'static str {
+        V::NAME
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { x } = operands::Inputs::new(inputs)?;
+        Ok(vec![TensorInfo::of(x.dtype, *self.view(&x.layout).map_err(|e| e.context(shape_of("x", &x)))?.shape())])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let operands::Inputs { x } = operands::Inputs::new(V::NAME, inputs)?;
+        let operands::Inputs { x } = operands::Inputs::new(inputs)?;
         Ok(launch(x.dtype, &self.view(&x.layout)?, Argument::Input(0), Argument::Output(0)).into())
     }
 
@@ -91,7 +95,7 @@ impl View for Slice {
         let count = self.starts.len();
         let given = [Some(self.ends.len()), self.axes.as_ref().map(Vec::len), self.steps.as_ref().map(Vec::len)];
         if given.iter().flatten().any(|&n| n != count) {
-            return Err(Error::invalid_argument(format!("slice with {count} starts but not as many ends, axes or steps: give one for each axis")));
+            return Err(Error::invalid_argument(format!("{count} starts are given: expected as many ends, axes and steps")));
         }
         let (mut view, mut seen) = (*x, [false; MAX_RANK]);
         for i in 0..count {
@@ -170,13 +174,17 @@ impl Reshape {
 }
 
 impl Operator for Reshape {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { x } = operands::Inputs::new("reshape", inputs)?;
-        Ok(vec![TensorInfo::of(x.dtype, self.target(x.shape())?)])
+    fn name(&self) -> &'static str {
+        "reshape"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { x } = operands::Inputs::new(inputs)?;
+        Ok(vec![TensorInfo::of(x.dtype, self.target(x.shape()).map_err(|e| e.context(shape_of("x", &x)))?)])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let operands::Inputs { x } = operands::Inputs::new("reshape", inputs)?;
+        let operands::Inputs { x } = operands::Inputs::new(inputs)?;
         Ok(launch(x.dtype, &x.layout, Argument::Input(0), Argument::Output(0)).into())
     }
 

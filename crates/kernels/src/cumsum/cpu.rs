@@ -17,10 +17,10 @@ const LANES: usize = 32;
 
 pub(super) fn kernel(dtype: DType) -> Result<HostKernel> {
     if dtype.is_float() {
-        return Ok(with_float!(dtype, "cumsum", T => run::<T>));
+        return Ok(with_float!(dtype, T => run::<T>));
     }
     let found = for_integers!(dtype, T => run_integers::<T> as HostKernel);
-    found.ok_or_else(|| no_kernel("cumsum", dtype))
+    found.ok_or_else(|| no_kernel(dtype))
 }
 
 fn run<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {

@@ -18,10 +18,11 @@ use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalF
 use crate::{
     Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
+    description::describe,
     metal::{self, metal_file, params},
     order,
     rows::Rows,
-    signature::operands,
+    signature::{self, operands},
 };
 
 attributes! {
@@ -62,14 +63,18 @@ operands! {
 }
 
 impl Operator for CumSum {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { x } = operands::Inputs::new("cumsum", inputs)?;
-        x.shape().axis(self.axis)?;
+    fn name(&self) -> &'static str {
+        "cumsum"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { x } = operands::Inputs::new(inputs)?;
+        signature::axis("x", &x, self.axis)?;
         Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let inputs = operands::Inputs::new("cumsum", inputs)?;
+        let inputs = operands::Inputs::new(inputs)?;
         let x = inputs.x;
         let rows = Rows::new(x.shape(), self.axis)?;
         // Four segments of 32 elements for each simdgroup.
@@ -85,11 +90,4 @@ impl Operator for CumSum {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "cumsum",
-    summary: "cumulative sum along an axis",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: CumSum::ATTRIBUTES,
-    build: |a| Ok(Box::new(CumSum::read(a)?)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] = &[describe!("cumsum", "cumulative sum along an axis", operands, CumSum)];

@@ -17,8 +17,12 @@ impl<O: Operator> Viewed<O> {
 }
 
 impl<O: Operator> Operator for Viewed<O> {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        self.0.infer(&self.views(inputs))
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        self.0.outputs(&self.views(inputs))
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {

@@ -198,11 +198,6 @@ pub(crate) fn storage(dtype: DType) -> DType {
     }
 }
 
-/// The shape all tensors broadcast to.
-pub(crate) fn broadcast_shape(tensors: &[&TensorInfo]) -> Result<Shape> {
-    tensors[1..].iter().try_fold(*tensors[0].shape(), |shape, t| shape.broadcast(t.shape()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

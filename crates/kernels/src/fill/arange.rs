@@ -43,7 +43,7 @@ params! {
 
 impl Arange {
     fn count(&self) -> Result<usize> {
-        let reject = |why: &str| Error::invalid_argument(format!("arange from {} to {} by {}: {why}", self.start, self.limit, self.step));
+        let reject = |why: &str| Error::invalid_argument(format!("from {} to {} by {}: {why}", self.start, self.limit, self.step));
         if self.dtype == DType::Bool {
             return Err(reject("bool has no sequence of values"));
         }
@@ -73,7 +73,11 @@ operands! {
 }
 
 impl Operator for Arange {
-    fn infer(&self, _inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+    fn name(&self) -> &'static str {
+        "arange"
+    }
+
+    fn outputs(&self, _inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         Ok(vec![TensorInfo::new(self.dtype, &[self.count()?])?])
     }
 

@@ -34,7 +34,7 @@ pub(super) fn arange(dtype: DType) -> Result<HostKernel> {
         DType::BF16 => Some(run_floats::<bf16> as HostKernel),
         _ => for_integers!(dtype, T => run_integers::<T> as HostKernel),
     };
-    kernel.ok_or_else(|| no_kernel("arange", dtype))
+    kernel.ok_or_else(|| no_kernel(dtype))
 }
 
 fn run_floats<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {

@@ -16,6 +16,7 @@ pub use arange::{Arange, ArangeParams};
 use crate::{
     Argument, Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
+    description::describe,
     elementwise::{self, Operand, Space, over_elements, scalar::Scalar},
     metal::{self, metal_file, params},
     signature::operands,
@@ -52,8 +53,12 @@ operands! {
 }
 
 impl Operator for Fill {
-    fn infer(&self, _inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        self.value.bits(self.dtype).map_err(|e| e.context("fill"))?;
+    fn name(&self) -> &'static str {
+        "fill"
+    }
+
+    fn outputs(&self, _inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        self.value.bits(self.dtype)?;
         Ok(vec![TensorInfo::of(self.dtype, Shape::new(&self.shape)?)])
     }
 
@@ -72,20 +77,6 @@ pub(crate) fn launch(value: Scalar, y: &TensorInfo, into: Argument) -> Result<La
 }
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
-    Description {
-        name: "fill",
-        summary: "a tensor of one value",
-        inputs: operands::INPUTS,
-        outputs: operands::OUTPUTS,
-        attributes: Fill::ATTRIBUTES,
-        build: |a| Ok(Box::new(Fill::read(a)?)),
-    },
-    Description {
-        name: "arange",
-        summary: "start, start + step, ... up to but not including limit",
-        inputs: arange::operands::INPUTS,
-        outputs: arange::operands::OUTPUTS,
-        attributes: Arange::ATTRIBUTES,
-        build: |a| Ok(Box::new(Arange::read(a)?)),
-    },
+    describe!("fill", "a tensor of one value", operands, Fill),
+    describe!("arange", "start, start + step, ... up to but not including limit", arange::operands, Arange),
 ];

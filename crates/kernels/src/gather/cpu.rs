@@ -15,7 +15,7 @@ use crate::{
 
 pub(super) fn kernel(dtype: DType, indices: DType) -> Result<HostKernel> {
     let kernel: Option<HostKernel> = for_storage!(dtype, T => for_indices!(indices, I => run::<T, I>));
-    kernel.ok_or_else(|| no_kernel("gather", indices))
+    kernel.ok_or_else(|| no_kernel(indices))
 }
 
 fn run<T: Element, I: Index>(arguments: &mut HostArguments<'_>) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Single elements along an axis, by an index for each.
 
-use elinvar_core::{DType, DeviceProperties, Element, Error, HostArguments, HostKernel, Layout, MetalFile, MetalForm, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Element, HostArguments, HostKernel, Layout, MetalFile, MetalForm, Result, Shape};
 
 use super::{
     index::{self, Index, check_all, for_indices},
@@ -17,7 +17,7 @@ use crate::{
     },
     metal::{self, metal_file, params},
     parallel::for_each_part,
-    signature::{no_kernel, operands},
+    signature::{self, misshapen, no_kernel, operands},
 };
 
 const FILES: &[MetalFile] = &[
@@ -61,12 +61,11 @@ impl GatherElementsParams {
     ///
     /// # Errors
     /// Shapes that do not fit.
-    pub(crate) fn new(operator: &str, x: &TensorInfo, indices: &TensorInfo, axis: isize) -> Result<Self> {
-        let axis = x.shape().axis(axis)?;
+    pub(crate) fn new(x: &TensorInfo, indices: &TensorInfo, axis: isize) -> Result<Self> {
+        let axis = signature::axis("x", x, axis)?;
         let (from, by) = (x.shape(), indices.shape());
         if from.rank() != by.rank() || (0..from.rank()).any(|i| i != axis && by[i] > from[i]) {
-            let why = "they need its rank, and extents no larger than its own but along the axis";
-            return Err(Error::invalid_argument(format!("{operator} along axis {axis} of {from} by indices {by}: {why}")));
+            return Err(misshapen!(indices, x; "x's rank, and extents no larger than its own but along axis {axis}"));
         }
         // The coordinate along the axis comes from the index: here it stays zero.
         let mut lines = if from[axis] == 0 { Layout::contiguous(Shape::new(&[])?) } else { x.layout.slice(axis, 0, 1, 1)? };
@@ -87,18 +86,22 @@ operands! {
 }
 
 impl Operator for GatherElements {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { x, indices } = operands::Inputs::new("gather_elements", inputs)?;
-        GatherElementsParams::new("gather_elements", &x, &indices, self.axis)?;
+    fn name(&self) -> &'static str {
+        "gather_elements"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { x, indices } = operands::Inputs::new(inputs)?;
+        GatherElementsParams::new(&x, &indices, self.axis)?;
         Ok(vec![TensorInfo::of(x.dtype, *indices.shape())])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let inputs = operands::Inputs::new("gather_elements", inputs)?;
+        let inputs = operands::Inputs::new(inputs)?;
         let operands::Inputs { x, indices } = inputs;
-        let params = GatherElementsParams::new("gather_elements", &x, &indices, self.axis)?;
+        let params = GatherElementsParams::new(&x, &indices, self.axis)?;
         let kernel: Option<HostKernel> = for_storage!(x.dtype, T => for_indices!(indices.dtype, I => run::<T, I>));
-        let kernel = kernel.ok_or_else(|| no_kernel("gather_elements", indices.dtype))?;
+        let kernel = kernel.ok_or_else(|| no_kernel(indices.dtype))?;
         Ok(over_elements(launch("gather_elements", kernel, &params, inputs.parameters(outputs)?).with_metal(METAL), indices.elements()).into())
     }
 }

@@ -20,9 +20,10 @@ pub use nd::{GatherNd, TupleParams};
 use crate::{
     Argument, Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
+    description::describe,
     elementwise::{self, Operand, Space, over_elements},
     metal::{self, metal_file, params},
-    signature::operands,
+    signature::{self, operands},
 };
 
 const FILES: &[MetalFile] =
@@ -61,15 +62,19 @@ operands! {
 }
 
 impl Operator for Gather {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { x, indices } = operands::Inputs::new("gather", inputs)?;
-        let axis = x.shape().axis(self.axis)?;
+    fn name(&self) -> &'static str {
+        "gather"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { x, indices } = operands::Inputs::new(inputs)?;
+        let axis = signature::axis("x", &x, self.axis)?;
         let dims = [&x.shape()[..axis], &indices.shape()[..], &x.shape()[axis + 1..]].concat();
         Ok(vec![TensorInfo::new(x.dtype, &dims)?])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let inputs = operands::Inputs::new("gather", inputs)?;
+        let inputs = operands::Inputs::new(inputs)?;
         let operands::Inputs { x, indices } = inputs;
         let axis = x.shape().axis(self.axis)?;
         let product = |dims: &[usize]| dims.iter().product::<usize>() as u64;
@@ -94,28 +99,7 @@ fn launch<P: bytemuck::NoUninit>(name: &'static str, kernel: HostKernel, params:
 }
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
-    Description {
-        name: "gather",
-        summary: "entries of x along an axis by index: the embedding lookup",
-        inputs: operands::INPUTS,
-        outputs: operands::OUTPUTS,
-        attributes: Gather::ATTRIBUTES,
-        build: |a| Ok(Box::new(Gather::read(a)?)),
-    },
-    Description {
-        name: "gather_elements",
-        summary: "elements of x whose coordinate along an axis is the index at their place",
-        inputs: elements::operands::INPUTS,
-        outputs: elements::operands::OUTPUTS,
-        attributes: GatherElements::ATTRIBUTES,
-        build: |a| Ok(Box::new(GatherElements::read(a)?)),
-    },
-    Description {
-        name: "gather_nd",
-        summary: "slices of x by tuples of leading coordinates",
-        inputs: nd::operands::INPUTS,
-        outputs: nd::operands::OUTPUTS,
-        attributes: GatherNd::ATTRIBUTES,
-        build: |a| Ok(Box::new(GatherNd::read(a)?)),
-    },
+    describe!("gather", "entries of x along an axis by index: the embedding lookup", operands, Gather),
+    describe!("gather_elements", "elements of x whose coordinate along an axis is the index at their place", elements::operands, GatherElements),
+    describe!("gather_nd", "slices of x by tuples of leading coordinates", nd::operands, GatherNd),
 ];

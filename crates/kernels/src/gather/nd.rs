@@ -1,6 +1,6 @@
 //! Slices by tuples of coordinates.
 
-use elinvar_core::{DType, DeviceProperties, Element, Error, HostArguments, HostKernel, MAX_RANK, MetalFile, MetalForm, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Element, HostArguments, HostKernel, MAX_RANK, MetalFile, MetalForm, Result, Shape};
 
 use super::{
     index::{self, Index, for_indices, outside},
@@ -12,7 +12,7 @@ use crate::{
     elementwise::{self, Operand, Space, blocks::TASK, dispatch::for_storage, over_elements},
     metal::{self, metal_file, params},
     parallel::for_each_part,
-    signature::{no_kernel, operands},
+    signature::{misshapen, no_kernel, operands},
 };
 
 /// Tuples in Metal, after [`index::METAL`] and [`TupleParams`].
@@ -55,17 +55,17 @@ impl TupleParams {
     ///
     /// # Errors
     /// Shapes that do not fit.
-    pub(crate) fn new(operator: &str, x: &TensorInfo, indices: &TensorInfo, batch_dims: usize) -> Result<(Self, Shape)> {
+    pub(crate) fn new(x: &TensorInfo, indices: &TensorInfo, batch_dims: usize) -> Result<(Self, Shape)> {
         let (from, by) = (x.shape(), indices.shape());
-        let reject = |why: &str| Error::invalid_argument(format!("{operator} of {from} by tuples {by} with {batch_dims} batch axes: {why}"));
+        let reject = |expected: &str| misshapen!(indices, x, batch_dims = batch_dims; "{expected}");
         let Some((&coordinates, tuples)) = by.split_last() else {
-            return Err(reject("indices need a last axis that holds the coordinates"));
+            return Err(reject("a last axis of indices that holds the coordinates"));
         };
         if batch_dims > tuples.len() || from.get(..batch_dims) != tuples.get(..batch_dims) {
-            return Err(reject("both must start with the batch axes"));
+            return Err(reject("both to begin with the batch axes"));
         }
         if batch_dims + coordinates > from.rank() {
-            return Err(reject("the tuples have more coordinates than there are axes"));
+            return Err(reject("at most as many coordinates in a tuple as x has axes after the batch"));
         }
         let (named, rest) = from[batch_dims..].split_at(coordinates);
         let mut extents = [1; MAX_RANK];
@@ -122,18 +122,22 @@ operands! {
 }
 
 impl Operator for GatherNd {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { x, indices } = operands::Inputs::new("gather_nd", inputs)?;
-        let (_, shape) = TupleParams::new("gather_nd", &x, &indices, self.batch_dims)?;
+    fn name(&self) -> &'static str {
+        "gather_nd"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { x, indices } = operands::Inputs::new(inputs)?;
+        let (_, shape) = TupleParams::new(&x, &indices, self.batch_dims)?;
         Ok(vec![TensorInfo::of(x.dtype, shape)])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let inputs = operands::Inputs::new("gather_nd", inputs)?;
+        let inputs = operands::Inputs::new(inputs)?;
         let operands::Inputs { x, indices } = inputs;
-        let (params, _) = TupleParams::new("gather_nd", &x, &indices, self.batch_dims)?;
+        let (params, _) = TupleParams::new(&x, &indices, self.batch_dims)?;
         let kernel: Option<HostKernel> = for_storage!(x.dtype, T => for_indices!(indices.dtype, I => run::<T, I>));
-        let kernel = kernel.ok_or_else(|| no_kernel("gather_nd", indices.dtype))?;
+        let kernel = kernel.ok_or_else(|| no_kernel(indices.dtype))?;
         Ok(over_elements(launch("gather_nd", kernel, &params, inputs.parameters(outputs)?).with_metal(METAL), outputs[0].elements()).into())
     }
 }

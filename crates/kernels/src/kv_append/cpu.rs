@@ -7,7 +7,7 @@ use crate::{float::Float, simd};
 
 /// Calls `$body` with `$rows` and `$cache` standing for the types of new rows and of the cache they go to.
 macro_rules! with_pair {
-    ($types:expr, $name:literal, $rows:ident, $cache:ident => $body:expr) => {{
+    ($types:expr, $rows:ident, $cache:ident => $body:expr) => {{
         use elinvar_core::DType;
         use half::{bf16, f16};
         macro_rules! of {
@@ -23,14 +23,14 @@ macro_rules! with_pair {
             (DType::F32, DType::BF16) => of!(f32, bf16),
             (DType::F16, DType::F16) => of!(f16, f16),
             (DType::BF16, DType::BF16) => of!(bf16, bf16),
-            (rows, cache) => return Err($crate::signature::no_kernel($name, format_args!("{rows} to {cache}"))),
+            (rows, cache) => return Err($crate::signature::no_kernel(format_args!("{rows} to {cache}"))),
         }
     }};
 }
 pub(crate) use with_pair;
 
 pub(super) fn kernel(rows: DType, cache: DType) -> Result<HostKernel> {
-    Ok(with_pair!((rows, cache), "kv_append", A, B => run::<A, B>))
+    Ok(with_pair!((rows, cache), A, B => run::<A, B>))
 }
 
 fn run<A: Float, B: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {

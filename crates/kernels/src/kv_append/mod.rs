@@ -10,14 +10,15 @@ mod cpu;
 pub(crate) mod oracle;
 
 pub(crate) use cpu::{check_positions, round, with_pair};
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Result};
+use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
     Description, Launch, Operator, Plan, TensorInfo,
     attention::{View, is_pair},
+    description::describe,
     elementwise::{self, Operand, Space},
     metal::{self, metal_file, params},
-    signature::operands,
+    signature::{mismatch, operands, shape_of, type_of},
 };
 
 const FILES: &[MetalFile] =
@@ -70,17 +71,21 @@ operands! {
 
 impl operands::Inputs {
     fn params(&self) -> Result<Params> {
-        Params::new(self.cache, self.rows, self.positions)
+        Params::new(("cache", self.cache), ("rows", self.rows), self.positions)
     }
 }
 
 impl Operator for KvAppend {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        operands::Inputs::new("kv_append", inputs)?.params().map(|_| Vec::new())
+    fn name(&self) -> &'static str {
+        "kv_append"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        operands::Inputs::new(inputs)?.params().map(|_| Vec::new())
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let inputs = operands::Inputs::new("kv_append", inputs)?;
+        let inputs = operands::Inputs::new(inputs)?;
         let (params, rows, cache) = (inputs.params()?, inputs.rows.dtype, inputs.cache.dtype);
         let launch = Launch::new(KernelKey::new("kv_append", &[rows, cache]), cpu::kernel(rows, cache)?, &params, inputs.parameters(outputs)?);
         // A simdgroup takes 256 elements at once.
@@ -105,34 +110,33 @@ impl Params {
         Extent([extent(self.tokens * self.batch), extent(self.heads), u32::from(self.width > 0)])
     }
 
-    pub(crate) fn new(cache: TensorInfo, rows: TensorInfo, positions: TensorInfo) -> Result<Params> {
+    pub(crate) fn new((cache_name, cache): (&str, TensorInfo), (rows_name, rows): (&str, TensorInfo), positions: TensorInfo) -> Result<Params> {
         if !is_pair(rows.dtype, cache.dtype) {
-            return Err(Error::invalid_argument(format!("rows of {} into a cache of {}: use f32 rows or the cache's type", rows.dtype, cache.dtype)));
+            let found = [type_of(rows_name, rows.dtype), type_of(cache_name, cache.dtype)];
+            return Err(mismatch(&found, format_args!("one type, or f32 {rows_name}")));
         }
+        let reject = |expected: &str| Err(mismatch(&[shape_of(cache_name, &cache), shape_of(rows_name, &rows)], expected));
         let (c, r) = (cache.shape(), rows.shape());
         let ([.., heads, capacity, width], [.., tokens, row_heads, row_width]) = (&c[..], &r[..]) else {
-            return Err(Error::invalid_argument(format!("cache {c} and rows {r}: [Hkv, capacity, D] and [tokens, Hkv, D] expected")));
+            return reject("[Hkv, capacity, D] and [tokens, Hkv, D]");
         };
         let batched = c.rank() == 4;
         if !(3..=4).contains(&c.rank()) || r.rank() != c.rank() || (heads, width) != (row_heads, row_width) || batched && c[0] != r[0] {
-            let expected = "cache [B, Hkv, capacity, D] and rows [B, tokens, Hkv, D], both with or both without B, expected";
-            return Err(Error::invalid_argument(format!("cache {c} and rows {r}: {expected}")));
+            return reject("[B, Hkv, capacity, D] and [B, tokens, Hkv, D], both with or both without B");
         }
         let batch = if batched { c[0] } else { 1 };
         let position_stride = match positions.shape()[..] {
             [n] if n == *tokens => 0,
             [b, n] if b == batch && n == *tokens => n as u64,
             _ => {
-                return Err(Error::invalid_argument(format!(
-                    "positions {} for {tokens} tokens: [tokens] or [B, tokens] expected",
-                    positions.shape()
-                )));
+                let found = [shape_of("positions", &positions), shape_of(rows_name, &rows)];
+                return Err(mismatch(&found, format_args!("[{tokens}] or [B, {tokens}]")));
             }
         };
         let lead = usize::from(batched);
         Ok(Params {
-            cache: View::new("cache", &cache, batched.then_some(0), lead, lead + 1)?,
-            rows: View::new("rows", &rows, batched.then_some(0), lead + 1, lead)?,
+            cache: View::new(cache_name, &cache, batched.then_some(0), lead, lead + 1)?,
+            rows: View::new(rows_name, &rows, batched.then_some(0), lead + 1, lead)?,
             batch: batch as u64,
             tokens: *tokens as u64,
             heads: *heads as u64,
@@ -143,11 +147,5 @@ impl Params {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "kv_append",
-    summary: "writes new rows into a key or value cache at given positions, in place",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: &[],
-    build: |_| Ok(Box::new(KvAppend)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] =
+    &[describe!("kv_append", "writes new rows into a key or value cache at given positions, in place", operands, = KvAppend)];

@@ -23,7 +23,7 @@ struct Norm<'a> {
 }
 
 pub(super) fn kernel(x: DType, weight: DType) -> Result<HostKernel> {
-    Ok(with_float!(x, "layer_norm", T => with_float!(weight, "a weight", W => run::<T, W>)))
+    Ok(with_float!(x, T => with_float!(weight, W => run::<T, W>)))
 }
 
 fn run<T: Float, W: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {

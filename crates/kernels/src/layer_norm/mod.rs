@@ -17,6 +17,7 @@ use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Res
 use crate::{
     Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
+    description::describe,
     metal::{self, metal_file, params},
     order,
     rms_norm::check_weight,
@@ -62,10 +63,14 @@ operands! {
 }
 
 impl Operator for LayerNorm {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { x, weight, bias } = operands::Inputs::new("layer_norm", inputs)?;
-        check_weight(x.shape(), self.axis, weight, "weight")?;
-        check_weight(x.shape(), self.axis, bias, "bias")?;
+    fn name(&self) -> &'static str {
+        "layer_norm"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { x, weight, bias } = operands::Inputs::new(inputs)?;
+        check_weight(("x", x), self.axis, ("weight", weight))?;
+        check_weight(("x", x), self.axis, ("bias", bias))?;
         let mut outputs = vec![TensorInfo::of(x.dtype, *x.shape())];
         if self.statistics {
             let mut dims = x.shape().to_vec();
@@ -76,7 +81,7 @@ impl Operator for LayerNorm {
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let inputs = operands::Inputs::new("layer_norm", inputs)?;
+        let inputs = operands::Inputs::new(inputs)?;
         let (x, weight) = (inputs.x, inputs.dtype(operands::AT.weight));
         let rows = Rows::from_axis(x.shape(), self.axis)?;
         let [weighted, biased] = [inputs.weight, inputs.bias].map(|input| input.is_some().into());
@@ -99,11 +104,5 @@ impl Operator for LayerNorm {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "layer_norm",
-    summary: "(x - mean x) / sqrt(var x + epsilon) * weight + bias over the axes from axis on",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: LayerNorm::ATTRIBUTES,
-    build: |a| Ok(Box::new(LayerNorm::read(a)?)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] =
+    &[describe!("layer_norm", "(x - mean x) / sqrt(var x + epsilon) * weight + bias over the axes from axis on", operands, LayerNorm)];

@@ -22,11 +22,12 @@ use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile,
 use crate::{
     Argument, Description, Launch, Operator, Plan, Precision, TensorInfo,
     attributes::attributes,
+    description::describe,
     matmul::{ABSENT, DOT, FAST, Geometry, LINES, Operands, PLACE, Product, STRICT, Tiling, check_extents, dtype_code},
     metal::{self, metal_file, params},
     operator::product_operations,
     order,
-    signature::operands,
+    signature::{misshapen, operands},
 };
 
 const FRAME: MetalFile = metal_file!("lora/frame.metal");
@@ -93,26 +94,30 @@ type Buffers = [(Parameter, Argument); 6];
 
 /// `[m, n, k, r]` of a call.
 fn extents(Inputs { x, weight, a, b, bias }: Inputs) -> Result<[usize; 4]> {
-    let reject = |info: TensorInfo, name: &str, expected: &str| {
-        Err(Error::invalid_argument(format!("{name} has shape {}: {expected} expected", info.shape())))
+    let Some((&k, rows)) = x.shape().split_last() else { return Err(misshapen!(x; "at least one axis")) };
+    let (n, r) = match (&weight.shape()[..], &a.shape()[..]) {
+        (&[n, width], _) if width != k => return Err(misshapen!(weight, x; "[{n}, {k}]")),
+        (_, &[r, width]) if width != k => return Err(misshapen!(a, x; "[{r}, {k}]")),
+        (&[n, _], &[r, _]) => (n, r),
+        (&[_, _], _) => return Err(misshapen!(a, x; "[r, {k}]")),
+        _ => return Err(misshapen!(weight, x; "[n, {k}]")),
     };
-    let Some((&k, rows)) = x.shape().split_last() else { return reject(x, "x", "at least one axis") };
-    let [n, _] = **weight.shape() else { return reject(weight, "weight", "[n, k]") };
-    let [r, _] = **a.shape() else { return reject(a, "a", "[r, k]") };
-    for (info, name, dims) in [(weight, "weight", [n, k]), (a, "a", [r, k]), (b, "b", [n, r])] {
-        if **info.shape() != dims {
-            return reject(info, name, &format!("{dims:?}"));
-        }
+    if **b.shape() != [n, r] {
+        return Err(misshapen!(b, weight, a; "b of [{n}, {r}]"));
     }
     match bias {
-        Some(bias) if **bias.shape() != [n] => reject(bias, "bias", &format!("[{n}]")),
+        Some(bias) if **bias.shape() != [n] => Err(misshapen!(bias, weight; "[{n}]")),
         _ => Ok([rows.iter().product(), n, k, r]),
     }
 }
 
 impl Operator for LoraLinear {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let inputs = Inputs::new("lora_linear", inputs)?;
+    fn name(&self) -> &'static str {
+        "lora_linear"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let inputs = Inputs::new(inputs)?;
         let ([_, n, ..], x) = (extents(inputs)?, inputs.x);
         let mut dims = x.shape().to_vec();
         if let Some(last) = dims.last_mut() {
@@ -130,7 +135,7 @@ impl Operator for LoraLinear {
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let inputs = Inputs::new("lora_linear", inputs)?;
+        let inputs = Inputs::new(inputs)?;
         let ([m, n, k, r], buffers) = (extents(inputs)?, inputs.parameters(outputs)?);
         let mut codes = types(&buffers).map(dtype_code);
         codes[AT.y] = 0;
@@ -250,11 +255,5 @@ impl LoraLinear {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "lora_linear",
-    summary: "linear layer with a low-rank adapter: x W^T + scale (x A^T) B^T + bias",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: LoraLinear::ATTRIBUTES,
-    build: |a| Ok(Box::new(LoraLinear::read(a)?)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] =
+    &[describe!("lora_linear", "linear layer with a low-rank adapter: x W^T + scale (x A^T) B^T + bias", operands, LoraLinear)];

@@ -1,6 +1,11 @@
-use elinvar_core::{DType, Error, MAX_RANK, Result, Shape};
+use std::fmt;
 
-use crate::{Precision, TensorInfo};
+use elinvar_core::{DType, MAX_RANK, Result, Shape};
+
+use crate::{
+    Precision, TensorInfo,
+    signature::{mismatch, misshapen, shape_of},
+};
 
 /// Batch axes of a product at most.
 pub(super) const BATCH_AXES: usize = MAX_RANK - 1;
@@ -29,6 +34,8 @@ pub(crate) struct Geometry {
 
 /// An operand as a batch of matrices, its rows first.
 struct Matrices {
+    info: TensorInfo,
+    name: &'static str,
     dims: [usize; 2],
     strides: [isize; 2],
     batch: Shape,
@@ -37,28 +44,28 @@ struct Matrices {
 
 impl Matrices {
     /// The last two axes, k last; a single axis is k.
-    fn new(info: TensorInfo, name: &str, k_first: bool) -> Result<Self> {
+    fn new(info: TensorInfo, name: &'static str, k_first: bool) -> Result<Self> {
         let (dims, strides) = (info.shape(), info.layout.strides());
         let rank = dims.rank();
         if rank == 0 {
-            return Err(Error::invalid_argument(format!("{name} is a scalar: at least one axis expected")));
+            return Err(mismatch(&[shape_of(name, &info)], "at least one axis"));
         }
         if rank == 1 {
-            return Ok(Self { dims: [1, dims[0]], strides: [0, strides[0]], batch: Shape::new(&[])?, batch_strides: Vec::new() });
+            return Ok(Self { info, name, dims: [1, dims[0]], strides: [0, strides[0]], batch: Shape::new(&[])?, batch_strides: Vec::new() });
         }
         let (row, column) = if k_first { (rank - 1, rank - 2) } else { (rank - 2, rank - 1) };
         let batch = Shape::new(&dims[..rank - 2])?;
         let batch_strides = strides[..rank - 2].to_vec();
-        Ok(Self { dims: [dims[row], dims[column]], strides: [strides[row], strides[column]], batch, batch_strides })
+        Ok(Self { info, name, dims: [dims[row], dims[column]], strides: [strides[row], strides[column]], batch, batch_strides })
     }
 
-    fn factor(&self, info: TensorInfo, batch: &Shape) -> Factor {
+    fn factor(&self, batch: &Shape) -> Factor {
         let mut strides = [0; BATCH_AXES];
         let skipped = batch.rank() - self.batch.rank();
         for (axis, (&extent, &stride)) in self.batch.iter().zip(&self.batch_strides).enumerate() {
             strides[skipped + axis] = if extent == 1 { 0 } else { stride };
         }
-        Factor { dtype: info.dtype, origin: info.layout.origin(), batch: strides, strides: self.strides }
+        Factor { dtype: self.info.dtype, origin: self.info.layout.origin(), batch: strides, strides: self.strides }
     }
 }
 
@@ -67,7 +74,7 @@ impl Geometry {
     pub(crate) fn new(a: TensorInfo, b: TensorInfo, [transpose_a, transpose_b]: [bool; 2]) -> Result<(Self, Vec<usize>)> {
         let left = Matrices::new(a, "a", transpose_a)?;
         let right = Matrices::new(b, "b", !transpose_b)?;
-        let (geometry, batch) = Self::of(&left, &right, a, b)?;
+        let (geometry, batch) = Self::of(&left, &right)?;
         let rows = (a.shape().rank() > 1).then_some(geometry.m);
         let columns = (b.shape().rank() > 1).then_some(geometry.n);
         let dims = batch.iter().copied().chain(rows).chain(columns).collect();
@@ -78,32 +85,35 @@ impl Geometry {
     pub(crate) fn of_vector(vector: TensorInfo, matrix: TensorInfo) -> Result<(Self, Vec<usize>)> {
         let right = Matrices::new(matrix, "matrix", false)?;
         if matrix.shape().rank() < 2 {
-            return Err(Error::invalid_argument(format!("matrix has shape {}: at least two axes expected", matrix.shape())));
+            return Err(misshapen!(matrix; "at least two axes"));
         }
         let (dims, strides) = (vector.shape(), vector.layout.strides());
         let Some(last) = dims.rank().checked_sub(1) else {
-            return Err(Error::invalid_argument("vector is a scalar: at least one axis expected"));
+            return Err(misshapen!(vector; "at least one axis"));
         };
         let left = Matrices {
+            info: vector,
+            name: "vector",
             dims: [1, dims[last]],
             strides: [0, strides[last]],
             batch: Shape::new(&dims[..last])?,
             batch_strides: strides[..last].to_vec(),
         };
-        let (geometry, batch) = Self::of(&left, &right, vector, matrix)?;
+        let (geometry, batch) = Self::of(&left, &right)?;
         let dims = batch.iter().copied().chain([geometry.n]).collect();
         Ok((geometry.collapsed(batch.rank()), dims))
     }
 
-    fn of(left: &Matrices, right: &Matrices, a: TensorInfo, b: TensorInfo) -> Result<(Self, Shape)> {
+    fn of(left: &Matrices, right: &Matrices) -> Result<(Self, Shape)> {
         let ([m, k], [n, other]) = (left.dims, right.dims);
+        let reject = |expected: fmt::Arguments<'_>| mismatch(&[left, right].map(|matrices| shape_of(matrices.name, &matrices.info)), expected);
         if k != other {
-            return Err(Error::invalid_argument(format!("k is {k} in {} and {other} in {}: the summed axes must be equal", a.shape(), b.shape())));
+            return Err(reject(format_args!("equal extents along the summed axes, not {k} and {other}")));
         }
-        let batch = left.batch.broadcast(&right.batch)?;
+        let batch = left.batch.broadcast(&right.batch).map_err(|_| reject(format_args!("batches that broadcast")))?;
         let mut extents = [1; BATCH_AXES];
         extents[..batch.rank()].copy_from_slice(&batch);
-        let (a, b) = (left.factor(a, &batch), right.factor(b, &batch));
+        let (a, b) = (left.factor(&batch), right.factor(&batch));
         Ok((Self { batch: extents, m, n, k, a, b, alpha: 1.0, precision: Precision::Strict }, batch))
     }
 

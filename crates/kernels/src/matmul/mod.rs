@@ -21,9 +21,14 @@ pub(crate) mod oracle;
 
 use std::sync::Arc;
 
-use elinvar_core::{DType, DeviceProperties, Error, Result};
+use elinvar_core::{DType, DeviceProperties, Result};
 
-use crate::{Description, Operator, Plan, Precision, TensorInfo, attributes::attributes, signature::operands};
+use crate::{
+    Description, Operator, Plan, Precision, TensorInfo,
+    attributes::attributes,
+    description::describe,
+    signature::{mismatch, operands, shape_of},
+};
 pub(crate) use geometry::Geometry;
 pub(crate) use host::{ABSENT, dtype_code, matrix, values};
 pub(crate) use launch::{DOT, FAST, LINES, PLACE, Product, SHARED_ROW, STRICT, Tiling, check_extents, shared_row_bytes};
@@ -78,9 +83,9 @@ operands! {
     }
 }
 
-fn check(bias: Option<TensorInfo>, columns: usize) -> Result<()> {
+fn check(bias: Option<TensorInfo>, columns: usize, (name, matrix): (&str, TensorInfo)) -> Result<()> {
     match bias {
-        Some(b) if **b.shape() != [columns] => Err(Error::invalid_argument(format!("bias has shape {}: [{columns}] expected", b.shape()))),
+        Some(bias) if **bias.shape() != [columns] => Err(mismatch(&[shape_of("bias", &bias), shape_of(name, &matrix)], format_args!("[{columns}]"))),
         _ => Ok(()),
     }
 }
@@ -93,17 +98,21 @@ impl MatMul {
 }
 
 impl Operator for MatMul {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { a, b, bias } = operands::Inputs::new("matmul", inputs)?;
+    fn name(&self) -> &'static str {
+        "matmul"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { a, b, bias } = operands::Inputs::new(inputs)?;
         let (geometry, dims) = self.geometry(a, b)?;
         let output = self.output.unwrap_or(a.dtype);
-        operands::OUTPUTS[0].check("matmul", output)?;
-        check(bias, geometry.extents()[2])?;
+        operands::OUTPUTS[0].check(output)?;
+        check(bias, geometry.extents()[2], ("b", b))?;
         Ok(vec![TensorInfo::new(output, &dims)?])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let inputs = operands::Inputs::new("matmul", inputs)?;
+        let inputs = operands::Inputs::new(inputs)?;
         let arguments = inputs.parameters(outputs)?.map(|(_, argument)| argument);
         let operands::Inputs { a, b, bias } = inputs;
         let (geometry, bias, output) = (self.geometry(a, b)?.0, bias.map(|b| b.dtype), outputs[0].dtype);
@@ -132,15 +141,19 @@ impl Operator for MatMul {
 }
 
 impl Operator for MatVec {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let vector_operands::Inputs { matrix, vector, bias } = vector_operands::Inputs::new("matvec", inputs)?;
+    fn name(&self) -> &'static str {
+        "matvec"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let vector_operands::Inputs { matrix, vector, bias } = vector_operands::Inputs::new(inputs)?;
         let (geometry, dims) = Geometry::of_vector(vector, matrix)?;
-        check(bias, geometry.extents()[2])?;
+        check(bias, geometry.extents()[2], ("matrix", matrix))?;
         Ok(vec![TensorInfo::new(vector.dtype, &dims)?])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let inputs = vector_operands::Inputs::new("matvec", inputs)?;
+        let inputs = vector_operands::Inputs::new(inputs)?;
         let [matrix, vector, bias, y] = inputs.parameters(outputs)?.map(|(_, argument)| argument);
         let (geometry, _) = Geometry::of_vector(inputs.vector, inputs.matrix)?;
         let product = Product { geometry, bias: inputs.bias.map(|b| b.dtype), output: outputs[0].dtype };
@@ -153,20 +166,6 @@ impl Operator for MatVec {
 }
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
-    Description {
-        name: "matmul",
-        summary: "alpha a b + bias, batched, with broadcasting of leading axes",
-        inputs: operands::INPUTS,
-        outputs: operands::OUTPUTS,
-        attributes: MatMul::ATTRIBUTES,
-        build: |a| Ok(Box::new(MatMul::read(a)?)),
-    },
-    Description {
-        name: "matvec",
-        summary: "matrix times vector plus bias, strict, with broadcasting of leading axes",
-        inputs: vector_operands::INPUTS,
-        outputs: vector_operands::OUTPUTS,
-        attributes: &[],
-        build: |_| Ok(Box::new(MatVec)),
-    },
+    describe!("matmul", "alpha a b + bias, batched, with broadcasting of leading axes", operands, MatMul),
+    describe!("matvec", "matrix times vector plus bias, strict, with broadcasting of leading axes", vector_operands, = MatVec),
 ];

@@ -18,13 +18,14 @@ use crate::{
     Argument, Definition, Description, Launch, Operator, Plan, Precision, TensorInfo,
     attributes::attributes,
     binary::{Binary, BinaryOp},
+    description::describe,
     math,
     matmul::{DOT, LINES, MatMul, SHARED_ROW, check_extents, shared_row_bytes},
     metal::{self, metal_file, params},
     operator::product_operations,
     order,
     rms_norm::{RmsNorm, check_weight},
-    signature::operands,
+    signature::{mismatch, misshapen, operands, shape_of},
     swiglu::SwiGlu,
 };
 
@@ -130,53 +131,64 @@ impl Layers {
     }
 
     fn check(&self, operator: Projection) -> Result<()> {
-        let reject = |text: String| Err(Error::invalid_argument(text));
-        if self.x.shape().rank() == 0 {
-            return reject("x is a scalar: at least one axis expected".into());
-        }
+        let x = self.x;
         if operator.epsilon.is_none() && self.norm.is_some() {
-            return reject("a norm's weight is given without epsilon: give both or neither".into());
+            return Err(Error::invalid_argument("norm is given without epsilon: expected both or neither"));
         }
-        check_weight(self.x.shape(), -1, self.norm, "norm")?;
+        check_weight(("x", x), -1, ("norm", self.norm))?;
         let [_, k] = self.extents();
         if self.w1.is_none() && self.w2.is_some() {
-            return reject("w2 is given without w1".into());
+            return Err(Error::invalid_argument("w2 is given without w1: expected both or w1 alone"));
         }
         for (index, (weight, bias)) in self.weights().iter().zip(&self.biases()).enumerate() {
-            let found = |name: &str, info: &TensorInfo| format!("{name}{index} has shape {}", info.shape());
+            let found = |name: &str, info: &TensorInfo| shape_of(&format!("{name}{index}"), info);
             match weight {
                 Some(w) if w.shape().rank() != 2 || w.shape()[1] != k => {
-                    return reject(format!("{}: [n, {k}] expected", found("w", w)));
+                    return Err(mismatch(&[found("w", w), shape_of("x", &x)], format_args!("[n, {k}]")));
                 }
-                _ => {}
+                Some(_) | None => {}
             }
-            match bias {
-                Some(b) if **b.shape() != [self.n(index)] => {
-                    return reject(format!("{}: [{}] expected", found("b", b), self.n(index)));
+            match (bias, weight) {
+                (Some(b), None) => return Err(mismatch(&[found("b", b)], format_args!("a w{index} beside it"))),
+                (Some(b), Some(w)) if **b.shape() != [self.n(index)] => {
+                    return Err(mismatch(&[found("b", b), found("w", w)], format_args!("[{}]", self.n(index))));
                 }
-                _ => {}
+                (Some(_) | None, _) => {}
             }
         }
-        if operator.gated && (self.count() != 2 || self.n(0) != self.n(1)) {
-            return reject("a gated projection takes two weights of the same shape".into());
+        if operator.gated {
+            let (w0, Some(w1)) = (self.w0, self.w1.filter(|_| self.w2.is_none())) else {
+                return Err(Error::invalid_argument(format!("{} weights are given: expected w0 and w1, as it is gated", self.count())));
+            };
+            if w0.shape() != w1.shape() {
+                return Err(misshapen!(w0, w1; "one shape, as it is gated"));
+            }
         }
-        match self.residual {
-            Some(r) if operator.gated || self.count() > 1 => reject(format!("a residual {} beside several weights: one expected", r.shape())),
-            Some(r) if r != self.result(0)? => reject(format!("the residual is {} {}: f32 {} expected", r.dtype, r.shape(), self.result(0)?.shape())),
-            _ => Ok(()),
+        let (Some(residual), y0) = (self.residual, self.result(0)?) else { return Ok(()) };
+        if operator.gated || self.count() > 1 {
+            return Err(Error::invalid_argument(format!("residual is given beside {} weights: expected one", self.count())));
         }
+        if residual.shape() != y0.shape() {
+            let w0 = self.w0;
+            return Err(misshapen!(residual, x, w0; "a residual of {}", y0.shape()));
+        }
+        Ok(())
     }
 }
 
 impl Operator for Projection {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let layers = Layers::new("projection", inputs)?;
+    fn name(&self) -> &'static str {
+        "projection"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let layers = Layers::new(inputs)?;
         layers.check(*self)?;
         (0..if self.gated { 1 } else { layers.count() }).map(|index| layers.result(index)).collect()
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let layers = Layers::new("projection", inputs)?;
+        let layers = Layers::new(inputs)?;
         if device.simd_width > 1 { self.for_gpu(&layers, outputs, device) } else { self.definition(inputs)?.plan(device) }
     }
 
@@ -193,7 +205,7 @@ impl Projection {
     }
 
     fn definition(&self, inputs: &[Option<TensorInfo>]) -> Result<Definition> {
-        let layers = Layers::new("projection", inputs)?;
+        let layers = Layers::new(inputs)?;
         layers.check(*self)?;
         let mut definition = Definition::new(inputs);
         let mut x = definition.input(AT.x);
@@ -270,11 +282,9 @@ impl Projection {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "projection",
-    summary: "linear layers of one input, strict: rms_norm before, a residual or a gate after, in one launch",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: Projection::ATTRIBUTES,
-    build: |a| Ok(Box::new(Projection::read(a)?)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] = &[describe!(
+    "projection",
+    "linear layers of one input, strict: rms_norm before, a residual or a gate after, in one launch",
+    operands,
+    Projection
+)];

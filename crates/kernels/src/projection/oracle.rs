@@ -30,10 +30,11 @@ impl Layers<'_> {
         let mut inputs = vec![None; AT.residual + 1];
         inputs[AT.x] = uniform(DType::F32, &[m, k], 1);
         inputs[AT.norm] = self.norm.and_then(|dtype| uniform(dtype, &[k], 2));
+        let layers = n.len();
         for (index, &n) in n.iter().enumerate() {
             inputs[AT.w0 + index] = uniform(self.weight, &[n, k], 3 + index as u64);
             // Not every layer has one.
-            inputs[AT.b0 + index] = self.bias.filter(|_| index != 1).and_then(|dtype| uniform(dtype, &[n], 6 + index as u64));
+            inputs[AT.b0 + index] = self.bias.filter(|_| index != layers % 2).and_then(|dtype| uniform(dtype, &[n], 6 + index as u64));
         }
         inputs[AT.residual] = if self.residual { uniform(DType::F32, &[m, n[0]], 9) } else { None };
         let epsilon = self.norm.is_some().then_some(1e-5f32);
@@ -70,6 +71,7 @@ pub(crate) fn cases() -> Vec<Case> {
             cases.push(normed(Layers { m, k: 513, n: &[33, 33], gated: true, ..of }, weight));
             cases.push(Layers { m, k: 520, n: &[19], residual: true, ..of }.case());
             cases.push(Layers { m, k: 40, n: &[19, 6], bias: Some(weight), ..of }.case());
+            cases.push(Layers { m, k: 40, n: &[5, 4, 3], bias: Some(DType::F32), ..of }.case());
         }
         cases.push(Layers { m: 2, k: 31, n: &[7, 7], gated: true, bias: Some(DType::F32), ..of }.case());
         cases.push(Layers { k: 65, n: &[5], residual: true, bias: Some(weight), ..of }.case());

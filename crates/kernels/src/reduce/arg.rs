@@ -1,12 +1,13 @@
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result};
 
-use super::{Geometry, SHARED, arg_cpu, lay_out, output_shape};
+use super::{Geometry, SHARED, arg_cpu, lay_out, output_shape, reduced_axes};
 use crate::{
     Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
+    description::describe,
     metal::{metal_file, params},
     order,
-    signature::operands,
+    signature::{misshapen, operands},
 };
 
 attributes! {
@@ -45,14 +46,8 @@ const FILES: &[MetalFile] = &{
 };
 
 impl ArgReduce {
-    fn reduced(&self, shape: &Shape) -> Result<Vec<bool>> {
-        let Some(axis) = self.axis else { return Ok(vec![true; shape.rank()]) };
-        let axis = shape.axis(axis)?;
-        Ok((0..shape.rank()).map(|a| a == axis).collect())
-    }
-
-    fn name(&self) -> &'static str {
-        if self.largest { "argmax" } else { "argmin" }
+    fn reduced(&self, x: &TensorInfo) -> Result<Vec<bool>> {
+        reduced_axes(x, self.axis.as_slice())
     }
 }
 
@@ -64,25 +59,29 @@ operands! {
 }
 
 impl Operator for ArgReduce {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { x } = operands::Inputs::new(self.name(), inputs)?;
-        operands::OUTPUTS[0].check(self.name(), self.dtype)?;
-        let reduced = self.reduced(x.shape())?;
+    fn name(&self) -> &'static str {
+        if self.largest { "argmax" } else { "argmin" }
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { x } = operands::Inputs::new(inputs)?;
+        operands::OUTPUTS[0].check(self.dtype)?;
+        let reduced = self.reduced(&x)?;
         let output = output_shape(x.shape(), &reduced, self.keepdims)?;
         let length = Geometry::new(x.shape(), &reduced).length;
         if length == 0 && output.elements() > 0 {
-            return Err(Error::invalid_argument(format!("{} of no elements: x has shape {}", self.name(), x.shape())));
+            return Err(misshapen!(x; "elements along the axis"));
         }
         if length > 1 << 31 {
-            return Err(Error::invalid_argument(format!("{} over {length} elements: at most 2^31 are supported", self.name())));
+            return Err(misshapen!(x; "at most 2^31 elements along the axis"));
         }
         Ok(vec![TensorInfo::of(self.dtype, output)])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let inputs = operands::Inputs::new(self.name(), inputs)?;
+        let inputs = operands::Inputs::new(inputs)?;
         let x = inputs.x;
-        let geometry = Geometry::new(x.shape(), &self.reduced(x.shape())?);
+        let geometry = Geometry::new(x.shape(), &self.reduced(&x)?);
         let params = Params { geometry, select_last: self.select_last_index.into(), reserved: 0 };
         let key = KernelKey::new(self.name(), &[x.dtype, self.dtype]).with("columns", geometry.inner > 1);
         let form = MetalForm::new(FILES, "arg_reduce").with_arguments(if self.largest { &["ArgMax"] } else { &["ArgMin"] });
@@ -94,20 +93,6 @@ impl Operator for ArgReduce {
 
 const INDICES: &[DType] = &[DType::I64, DType::I32, DType::U32];
 
-pub(super) const ARGMAX: Description = Description {
-    name: "argmax",
-    summary: "index of the largest element along an axis",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: ArgReduce::ATTRIBUTES,
-    build: |a| Ok(Box::new(ArgReduce::read(a, true)?)),
-};
+pub(super) const ARGMAX: Description = describe!("argmax", "index of the largest element along an axis", operands, ArgReduce(true));
 
-pub(super) const ARGMIN: Description = Description {
-    name: "argmin",
-    summary: "index of the smallest element along an axis",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: ArgReduce::ATTRIBUTES,
-    build: |a| Ok(Box::new(ArgReduce::read(a, false)?)),
-};
+pub(super) const ARGMIN: Description = describe!("argmin", "index of the smallest element along an axis", operands, ArgReduce(false));

@@ -124,10 +124,10 @@ pub(super) fn kernel(x: DType, index: DType, largest: bool) -> Result<HostKernel
             (DType::I64, false) => run::<T, i64, Smallest>,
             (DType::I32, false) => run::<T, i32, Smallest>,
             (DType::U32, false) => run::<T, u32, Smallest>,
-            _ => return Err(no_kernel("argmax", index)),
+            _ => return Err(no_kernel(index)),
         })
     }
-    for_numbers!(x, T => with::<T>(index, largest)).unwrap_or_else(|| Err(no_kernel("argmax", x)))
+    for_numbers!(x, T => with::<T>(index, largest)).unwrap_or_else(|| Err(no_kernel(x)))
 }
 
 fn run<T: Candidate, I: Index, S: Side>(arguments: &mut HostArguments<'_>) -> Result<()> {

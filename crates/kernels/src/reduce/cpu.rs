@@ -55,7 +55,7 @@ steps! {
 }
 
 pub(super) fn kernel(reduction: Reduction, dtype: DType) -> Result<HostKernel> {
-    Ok(with_float!(dtype, reduction.name(), T => match reduction {
+    Ok(with_float!(dtype, T => match reduction {
         Reduction::Sum => run::<T, Sum, SUM>,
         Reduction::Mean => run::<T, Sum, MEAN>,
         Reduction::Max => run::<T, Max, SUM>,

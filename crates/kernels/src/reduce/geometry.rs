@@ -1,6 +1,10 @@
-use elinvar_core::{Error, Result, Shape};
+use elinvar_core::{Result, Shape};
 
-use crate::metal::params;
+use crate::{
+    TensorInfo,
+    metal::params,
+    signature::{self, misshapen},
+};
 
 params! {
     /// A row-major tensor seen as outputs and the elements that each of them reduces.
@@ -25,12 +29,12 @@ params! {
     }
 }
 
-/// Which axes of `shape` are reduced; none given means all.
-pub(super) fn reduced_axes(shape: &Shape, axes: &[isize]) -> Result<Vec<bool>> {
-    let mut reduced = vec![axes.is_empty(); shape.rank()];
+/// Which axes of `x` are reduced; none given means all.
+pub(super) fn reduced_axes(x: &TensorInfo, axes: &[isize]) -> Result<Vec<bool>> {
+    let mut reduced = vec![axes.is_empty(); x.shape().rank()];
     for &axis in axes {
-        if std::mem::replace(&mut reduced[shape.axis(axis)?], true) {
-            return Err(Error::invalid_argument(format!("axis {axis} is given twice in {axes:?}")));
+        if std::mem::replace(&mut reduced[signature::axis("x", x, axis)?], true) {
+            return Err(misshapen!(x; "each axis once, not {axes:?}"));
         }
     }
     Ok(reduced)
@@ -139,10 +143,10 @@ mod tests {
 
     #[test]
     fn axes_are_checked() {
-        let shape = Shape::new(&[2, 3]).unwrap();
-        assert_eq!(reduced_axes(&shape, &[]).unwrap(), [true, true]);
-        assert_eq!(*output_shape(&shape, &[false, true], true).unwrap(), [2, 1]);
-        assert!(reduced_axes(&shape, &[1, -1]).unwrap_err().to_string().contains("twice"));
-        assert!(reduced_axes(&shape, &[2]).is_err());
+        let x = TensorInfo::new(elinvar_core::DType::F32, &[2, 3]).unwrap();
+        assert_eq!(reduced_axes(&x, &[]).unwrap(), [true, true]);
+        assert_eq!(*output_shape(x.shape(), &[false, true], true).unwrap(), [2, 1]);
+        assert!(reduced_axes(&x, &[1, -1]).unwrap_err().to_string().contains("each axis once"));
+        assert!(reduced_axes(&x, &[2]).is_err());
     }
 }

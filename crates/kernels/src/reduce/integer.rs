@@ -23,7 +23,7 @@ pub(super) fn kernel(reduction: Reduction, dtype: DType) -> Result<HostKernel> {
         (Reduction::Min, _) => for_integers!(dtype, T => (|a| run::<T>(a, T::MAX, Number::min)) as HostKernel),
         _ => None,
     };
-    found.ok_or_else(|| no_kernel(reduction.name(), dtype))
+    found.ok_or_else(|| no_kernel(dtype))
 }
 
 fn any(arguments: &mut HostArguments<'_>) -> Result<()> {

@@ -159,16 +159,20 @@ impl Reduction {
 }
 
 impl Operator for Reduce {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { x } = operands::Inputs::of(self.reduction.name(), &self.reduction.ports()[..1], inputs)?;
-        let reduced = reduced_axes(x.shape(), &self.axes)?;
+    fn name(&self) -> &'static str {
+        self.reduction.name()
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { x } = operands::Inputs::of(&self.reduction.ports()[..1], inputs)?;
+        let reduced = reduced_axes(&x, &self.axes)?;
         Ok(vec![TensorInfo::of(x.dtype, output_shape(x.shape(), &reduced, self.keepdims)?)])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let inputs = operands::Inputs::new(self.reduction.name(), inputs)?;
+        let inputs = operands::Inputs::new(inputs)?;
         let x = inputs.x;
-        let geometry = Geometry::new(x.shape(), &reduced_axes(x.shape(), &self.axes)?);
+        let geometry = Geometry::new(x.shape(), &reduced_axes(&x, &self.axes)?);
         let key = KernelKey::new(self.reduction.name(), &[x.dtype]).with("columns", geometry.inner > 1);
         let (form, accumulator) = metal(self.reduction, x.dtype);
         let launch = Launch::new(key, kernel(self.reduction, x.dtype)?, &geometry, inputs.parameters(outputs)?).with_metal(form);

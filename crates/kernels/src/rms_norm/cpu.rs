@@ -12,11 +12,11 @@ use crate::{
 };
 
 pub(super) fn kernel(x: DType, weight: DType) -> Result<HostKernel> {
-    Ok(with_float!(x, "rms_norm", T => with_float!(weight, "a weight", W => run::<T, W>)))
+    Ok(with_float!(x, T => with_float!(weight, W => run::<T, W>)))
 }
 
 pub(super) fn add_kernel(x: DType, weight: DType) -> Result<HostKernel> {
-    Ok(with_float!(x, "add_rms_norm", T => with_float!(weight, "a weight", W => run_add::<T, W>)))
+    Ok(with_float!(x, T => with_float!(weight, W => run_add::<T, W>)))
 }
 
 fn run<T: Float, W: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {

@@ -13,16 +13,17 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
     Definition, Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
     binary::{Binary, BinaryOp},
+    description::describe,
     metal::{self, metal_file, params},
     order,
     rows::Rows,
-    signature::operands,
+    signature::{self, mismatch, misshapen, operands, shape_of},
 };
 
 attributes! {
@@ -59,12 +60,12 @@ params! {
 
 const FILES: &[MetalFile] = &[metal::TYPES, order::METAL, Rows::METAL, Params::METAL, metal_file!("rms_norm/rms_norm.metal")];
 
-/// Checks the weight (or bias) of a normalisation over the axes of `shape` from `axis`.
-pub(crate) fn check_weight(shape: &Shape, axis: isize, weight: Option<TensorInfo>, name: &str) -> Result<()> {
-    let normalised = &shape[shape.axis(axis)?..];
+/// Checks the weight (or bias) of a normalisation over the axes of `x` from `axis`; both with their names.
+pub(crate) fn check_weight((name, x): (&str, TensorInfo), axis: isize, (weight_name, weight): (&str, Option<TensorInfo>)) -> Result<()> {
+    let normalised = &x.shape()[signature::axis(name, &x, axis)?..];
     match weight {
-        Some(w) if **w.shape() != *normalised => {
-            Err(Error::invalid_argument(format!("{name} has shape {}: {normalised:?} expected, the normalised axes of x", w.shape())))
+        Some(weight) if **weight.shape() != *normalised => {
+            Err(mismatch(&[shape_of(weight_name, &weight), shape_of(name, &x)], format_args!("{normalised:?}")))
         }
         _ => Ok(()),
     }
@@ -89,14 +90,18 @@ operands! {
 }
 
 impl Operator for RmsNorm {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { x, weight } = operands::Inputs::new("rms_norm", inputs)?;
-        check_weight(x.shape(), self.axis, weight, "weight")?;
+    fn name(&self) -> &'static str {
+        "rms_norm"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { x, weight } = operands::Inputs::new(inputs)?;
+        check_weight(("x", x), self.axis, ("weight", weight))?;
         Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let inputs = operands::Inputs::new("rms_norm", inputs)?;
+        let inputs = operands::Inputs::new(inputs)?;
         let (x, weight) = (inputs.x, inputs.dtype(operands::AT.weight));
         let rows = Rows::from_axis(x.shape(), self.axis)?;
         let params = Params { rows, epsilon: self.epsilon, weighted: inputs.weight.is_some().into() };
@@ -108,17 +113,21 @@ impl Operator for RmsNorm {
 }
 
 impl Operator for AddRmsNorm {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let added::Inputs { a, b, weight } = added::Inputs::new("add_rms_norm", inputs)?;
+    fn name(&self) -> &'static str {
+        "add_rms_norm"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let added::Inputs { a, b, weight } = added::Inputs::new(inputs)?;
         if a.shape() != b.shape() {
-            return Err(Error::invalid_argument(format!("add_rms_norm: a has shape {} and b {}: they must be alike", a.shape(), b.shape())));
+            return Err(misshapen!(a, b; "one shape"));
         }
-        check_weight(a.shape(), self.axis, weight, "weight")?;
+        check_weight(("a", a), self.axis, ("weight", weight))?;
         Ok(vec![TensorInfo::of(a.dtype, *a.shape()); 2])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let inputs = added::Inputs::new("add_rms_norm", inputs)?;
+        let inputs = added::Inputs::new(inputs)?;
         let (a, weight) = (inputs.a, inputs.dtype(added::AT.weight));
         let rows = Rows::from_axis(a.shape(), self.axis)?;
         let params = Params { rows, epsilon: self.epsilon, weighted: inputs.weight.is_some().into() };
@@ -140,20 +149,6 @@ impl Operator for AddRmsNorm {
 }
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
-    Description {
-        name: "rms_norm",
-        summary: "x / sqrt(mean x^2 + epsilon) * weight over the axes from axis on",
-        inputs: operands::INPUTS,
-        outputs: operands::OUTPUTS,
-        attributes: RmsNorm::ATTRIBUTES,
-        build: |a| Ok(Box::new(RmsNorm::read(a)?)),
-    },
-    Description {
-        name: "add_rms_norm",
-        summary: "sum = a + b and its rms_norm",
-        inputs: added::INPUTS,
-        outputs: added::OUTPUTS,
-        attributes: AddRmsNorm::ATTRIBUTES,
-        build: |a| Ok(Box::new(AddRmsNorm::read(a)?)),
-    },
+    describe!("rms_norm", "x / sqrt(mean x^2 + epsilon) * weight over the axes from axis on", operands, RmsNorm),
+    describe!("add_rms_norm", "sum = a + b and its rms_norm", added, AddRmsNorm),
 ];

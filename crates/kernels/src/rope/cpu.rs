@@ -14,12 +14,12 @@ use crate::{
 };
 
 pub(super) fn kernel(x: DType, positions: DType) -> Result<HostKernel> {
-    with_float!(x, "rope", T => for_indices!(positions, P => run::<T, P> as HostKernel).ok_or_else(|| no_kernel("rope", positions)))
+    with_float!(x, T => for_indices!(positions, P => run::<T, P> as HostKernel).ok_or_else(|| no_kernel(positions)))
 }
 
 pub(super) fn cached_kernel(x: DType, cache: DType, positions: DType) -> Result<HostKernel> {
-    with_float!(x, "rotary_embedding", T => with_float!(cache, "a cache", C => {
-        for_indices!(positions, P => run_cached::<T, C, P> as HostKernel).ok_or_else(|| no_kernel("rope", positions))
+    with_float!(x, T => with_float!(cache, C => {
+        for_indices!(positions, P => run_cached::<T, C, P> as HostKernel).ok_or_else(|| no_kernel(positions))
     }))
 }
 

@@ -1,7 +1,13 @@
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalForm, Result};
+use elinvar_core::{DType, DeviceProperties, KernelKey, MetalForm, Result};
 
-use super::{FILES, Params, check_half, cpu, position_stride};
-use crate::{Description, Launch, Operator, Plan, TensorInfo, attributes::attributes, gather::index, signature::operands};
+use super::{FILES, Params, cpu, position_stride};
+use crate::{
+    Description, Launch, Operator, Plan, TensorInfo,
+    attributes::attributes,
+    description::describe,
+    gather::index,
+    signature::{misshapen, operands},
+};
 
 attributes! {
     /// Rotary position embedding by caches of cosines and sines: ONNX `RotaryEmbedding`.
@@ -34,29 +40,29 @@ operands! {
 
 impl RotaryEmbedding {
     fn params(&self, inputs: operands::Inputs) -> Result<Params> {
-        let operands::Inputs { x, cos_cache: cos, sin_cache: sin, position_ids: positions } = inputs;
+        let operands::Inputs { x, cos_cache, sin_cache, position_ids: positions } = inputs;
         let heads = self.num_heads;
         let ([batches, tokens, heads, dim], head_major) = match **x.shape() {
             [batches, heads, tokens, dim] if self.num_heads == 0 || self.num_heads == heads => ([batches, tokens, heads, dim], true),
             [batches, tokens, hidden] if heads > 0 && hidden.is_multiple_of(heads) => ([batches, tokens, heads, hidden / heads], false),
             _ => {
-                return Err(Error::invalid_argument(format!(
-                    "x has shape {} and num_heads is {heads}: [batch, heads, tokens, dim], or [batch, tokens, heads · dim] with num_heads, expected",
-                    x.shape()
-                )));
+                return Err(misshapen!(x, num_heads = heads; "[batch, heads, tokens, dim], or [batch, tokens, heads · dim] with num_heads"));
             }
         };
-        if cos.shape() != sin.shape() {
-            return Err(Error::invalid_argument(format!("cos_cache has shape {} and sin_cache {}: they must be alike", cos.shape(), sin.shape())));
+        if cos_cache.shape() != sin_cache.shape() {
+            return Err(misshapen!(cos_cache, sin_cache; "one shape"));
         }
         let rotary = if self.rotary_embedding_dim == 0 { dim } else { self.rotary_embedding_dim };
-        let half = check_half(rotary / 2, dim)?;
-        let cache_rows = match **cos.shape() {
+        let half_dim = match u32::try_from(rotary / 2) {
+            Ok(half) if half > 0 && rotary <= dim => half,
+            _ => return Err(misshapen!(x, rotary_embedding_dim = rotary; "2 to {dim}, the elements of a head")),
+        };
+        let cache_rows = match **cos_cache.shape() {
             [rows, n] if positions.is_some() && n == rotary / 2 => rows,
             [b, t, n] if positions.is_none() && (b, t, n) == (batches, tokens, rotary / 2) => b * t,
             _ => {
                 let rows = if positions.is_some() { "positions".to_owned() } else { format!("{batches}, {tokens}") };
-                return Err(Error::invalid_argument(format!("the caches have shape {}: [{rows}, {}] expected", cos.shape(), rotary / 2)));
+                return Err(misshapen!(cos_cache, sin_cache, x; "caches of [{rows}, {}]", rotary / 2));
             }
         };
         let (token, head) = if head_major { (dim, tokens * dim) } else { (heads * dim, dim) };
@@ -66,9 +72,9 @@ impl RotaryEmbedding {
             x: [y[0] as i64, y[1] as i64, y[2] as i64, 1],
             x_origin: 0,
             y,
-            position_stride: positions.map_or(Ok(0), |p| position_stride(&p, Some(batches), tokens))?,
+            position_stride: positions.map_or(Ok(0), |p| position_stride(("position_ids", p), x, Some(batches), tokens))?,
             cache_rows: cache_rows as u64,
-            half_dim: half,
+            half_dim,
             interleaved: self.interleaved.into(),
             indexed: positions.is_some().into(),
             reserved: 0,
@@ -77,14 +83,18 @@ impl RotaryEmbedding {
 }
 
 impl Operator for RotaryEmbedding {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let inputs = operands::Inputs::new("rotary_embedding", inputs)?;
+    fn name(&self) -> &'static str {
+        "rotary_embedding"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let inputs = operands::Inputs::new(inputs)?;
         self.params(inputs)?;
         Ok(vec![TensorInfo::of(inputs.x.dtype, *inputs.x.shape())])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let inputs = operands::Inputs::new("rotary_embedding", inputs)?;
+        let inputs = operands::Inputs::new(inputs)?;
         let (params, x, cos, positions) = (self.params(inputs)?, inputs.x.dtype, inputs.cos_cache.dtype, inputs.dtype(operands::AT.position_ids));
         let key = KernelKey::new("rotary_embedding", &[x, cos, positions]);
         let launch = Launch::new(key, cpu::cached_kernel(x, cos, positions)?, &params, inputs.parameters(outputs)?);
@@ -92,11 +102,5 @@ impl Operator for RotaryEmbedding {
     }
 }
 
-pub(super) const DESCRIPTION: Description = Description {
-    name: "rotary_embedding",
-    summary: "rotary position embedding by caches of cosines and sines",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: RotaryEmbedding::ATTRIBUTES,
-    build: |a| Ok(Box::new(RotaryEmbedding::read(a)?)),
-};
+pub(super) const DESCRIPTION: Description =
+    describe!("rotary_embedding", "rotary position embedding by caches of cosines and sines", operands, RotaryEmbedding);

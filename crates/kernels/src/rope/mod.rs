@@ -8,7 +8,7 @@
 //! * Memory: `x` is read once and the output written once; cosines and sines are made once for each token and serve all its heads.
 //! * Order: `φ` is one f32 product, cosine and sine are [`cos`](crate::math::cos) and [`sin`](crate::math::sin); each product and the sum
 //!   are rounded to f32, then once to the type of `x`.
-//! * Error, before the rounding of the output, absolute: `(|φ| + 4) · 2^-24 · (|u| + |v|)`.
+//! * before the rounding of the output, absolute: `(|φ| + 4) · 2^-24 · (|u| + |v|)`.
 //! * See Su et al., *RoFormer*, 2021; ONNX `RotaryEmbedding`.
 
 mod cpu;
@@ -17,7 +17,7 @@ mod frequencies;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Result};
+use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalForm, Result};
 
 pub(crate) use cpu::{angles, half_split, interleaved};
 pub use embedding::RotaryEmbedding;
@@ -26,10 +26,11 @@ pub use frequencies::{RopeScaling, frequencies};
 use crate::{
     Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
+    description::describe,
     gather::index,
     math,
     metal::{self, metal_file, params},
-    signature::operands,
+    signature::{mismatch, misshapen, operands, shape_of},
 };
 
 attributes! {
@@ -88,31 +89,27 @@ impl Params {
 }
 
 /// `positions` must give one for each token, or one for each token of each batch.
-fn position_stride(positions: &TensorInfo, batches: Option<usize>, tokens: usize) -> Result<u64> {
+fn position_stride((name, positions): (&str, TensorInfo), x: TensorInfo, batches: Option<usize>, tokens: usize) -> Result<u64> {
     match **positions.shape() {
         [n] if n == tokens => Ok(0),
         [b, n] if n == tokens && Some(b) == batches => Ok(tokens as u64),
         _ => {
             let batched = batches.map_or_else(String::new, |b| format!(" or [{b}, {tokens}]"));
-            Err(Error::invalid_argument(format!("positions have shape {}: [{tokens}]{batched} expected", positions.shape())))
+            Err(mismatch(&[shape_of(name, &positions), shape_of("x", &x)], format_args!("[{tokens}]{batched}")))
         }
     }
 }
 
-/// Half the rotating part of a head of `dim` elements: there is a frequency for each.
-pub(crate) fn half_of(frequencies: &TensorInfo, dim: usize) -> Result<u32> {
+/// Half the rotating part of the heads along the last axis of `x`: there is a frequency for each.
+pub(crate) fn half_of(frequencies: TensorInfo, (name, x): (&str, TensorInfo)) -> Result<u32> {
+    let most = x.shape().last().map_or(0, |dim| dim / 2).min(u32::MAX as usize);
     match **frequencies.shape() {
-        [half] => check_half(half, dim),
-        _ => Err(Error::invalid_argument(format!("frequencies have shape {}: [rotary_dim / 2] expected", frequencies.shape()))),
+        [half] if (1..=most).contains(&half) => Ok(half as u32),
+        _ => {
+            let found = [shape_of("frequencies", &frequencies), shape_of(name, &x)];
+            Err(mismatch(&found, format_args!("one for each pair that rotates, 1 to {most}")))
+        }
     }
-}
-
-/// Half the rotating part of a head of `dim` elements, checked.
-pub(crate) fn check_half(half: usize, dim: usize) -> Result<u32> {
-    if half == 0 || 2 * half > dim {
-        return Err(Error::invalid_argument(format!("{half} pairs rotate in heads of {dim} elements: 1 to {} expected", dim / 2)));
-    }
-    u32::try_from(half).map_err(|_| Error::invalid_argument(format!("{half} pairs rotate: too many")))
 }
 
 pub(crate) const FREQUENCIES: &str = "[rotary_dim / 2], radians for each position; the rest of a head is copied";
@@ -126,13 +123,12 @@ operands! {
 
 impl Rope {
     fn params(&self, operands::Inputs { x, positions, frequencies }: operands::Inputs) -> Result<Params> {
-        let reject = || Error::invalid_argument(format!("x has shape {}: [tokens, heads, dim] or [batch, tokens, heads, dim] expected", x.shape()));
         let (batches, [tokens, heads, dim]) = match **x.shape() {
             [tokens, heads, dim] => (None, [tokens, heads, dim]),
             [batches, tokens, heads, dim] => (Some(batches), [tokens, heads, dim]),
-            _ => return Err(reject()),
+            _ => return Err(misshapen!(x; "[tokens, heads, dim] or [batch, tokens, heads, dim]")),
         };
-        let half = half_of(&frequencies, dim)?;
+        let half = half_of(frequencies, ("x", x))?;
         let mut strides = [0; 4];
         for (to, from) in strides.iter_mut().rev().zip(x.layout.strides().iter().rev()) {
             *to = *from as i64;
@@ -144,7 +140,7 @@ impl Rope {
             x: strides,
             x_origin: x.layout.origin() as u64,
             y: [extents[1] * token, token, extents[3]],
-            position_stride: position_stride(&positions, batches, tokens)?,
+            position_stride: position_stride(("positions", positions), x, batches, tokens)?,
             cache_rows: 0,
             half_dim: half,
             interleaved: self.interleaved.into(),
@@ -155,14 +151,18 @@ impl Rope {
 }
 
 impl Operator for Rope {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let inputs = operands::Inputs::new("rope", inputs)?;
+    fn name(&self) -> &'static str {
+        "rope"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let inputs = operands::Inputs::new(inputs)?;
         self.params(inputs)?;
         Ok(vec![TensorInfo::of(inputs.x.dtype, *inputs.x.shape())])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let inputs = operands::Inputs::new("rope", inputs)?;
+        let inputs = operands::Inputs::new(inputs)?;
         let (params, x, positions) = (self.params(inputs)?, inputs.x.dtype, inputs.positions.dtype);
         let key = KernelKey::new("rope", &[x, positions]);
         let launch = Launch::new(key, cpu::kernel(x, positions)?, &params, inputs.parameters(outputs)?).with_metal(MetalForm::new(FILES, "rope"));
@@ -174,14 +174,5 @@ impl Operator for Rope {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[
-    Description {
-        name: "rope",
-        summary: "rotary position embedding by angles position * frequency",
-        inputs: operands::INPUTS,
-        outputs: operands::OUTPUTS,
-        attributes: Rope::ATTRIBUTES,
-        build: |a| Ok(Box::new(Rope::read(a)?)),
-    },
-    embedding::DESCRIPTION,
-];
+pub(crate) const DESCRIPTIONS: &[Description] =
+    &[describe!("rope", "rotary position embedding by angles position * frequency", operands, Rope), embedding::DESCRIPTION];

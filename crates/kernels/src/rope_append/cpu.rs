@@ -11,7 +11,7 @@ use crate::{
 };
 
 pub(super) fn kernel(rows: DType, cache: DType) -> Result<HostKernel> {
-    Ok(with_pair!((rows, cache), "rope_append", A, B => run::<A, B>))
+    Ok(with_pair!((rows, cache), A, B => run::<A, B>))
 }
 
 fn run<A: Float, B: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {

@@ -18,12 +18,13 @@ use crate::{
     Definition, Description, Launch, Operator, Plan, TensorInfo,
     attention::View,
     attributes::attributes,
+    description::describe,
     elementwise::{self, Operand, Space},
     kv_append::{self, KvAppend, Params},
     math,
     metal::{self, metal_file, params},
     rope::{self, Rope},
-    signature::operands,
+    signature::{misshapen, operands},
 };
 
 const FILES: &[MetalFile] = &[
@@ -87,8 +88,8 @@ use operands::{AT, Inputs};
 
 impl RopeAppend {
     fn params(&self, inputs: &Inputs) -> Result<RotatedRows> {
-        let append = Params::new(inputs.cache, inputs.rows, inputs.positions)?;
-        let half_dim = rope::half_of(&inputs.frequencies, append.width as usize)?;
+        let append = Params::new(("cache", inputs.cache), ("rows", inputs.rows), inputs.positions)?;
+        let half_dim = rope::half_of(inputs.frequencies, ("rows", inputs.rows))?;
         let values = values(inputs, &append)?;
         let (queries, query_heads) = queries(inputs)?;
         Ok(RotatedRows { append, values, queries, query_heads, half_dim, interleaved: self.interleaved.into() })
@@ -96,40 +97,45 @@ impl RopeAppend {
 }
 
 fn values(inputs: &Inputs, keys: &Params) -> Result<Params> {
-    let (Some(cache), Some(values)) = (inputs.value_cache, inputs.values) else {
+    let (Some(value_cache), Some(values)) = (inputs.value_cache, inputs.values) else {
         let alone = inputs.value_cache.is_some() || inputs.values.is_some();
         return if alone {
-            Err(Error::invalid_argument("value_cache and values belong together: give both or neither"))
+            Err(Error::invalid_argument("one of value_cache and values is given: expected both or neither"))
         } else {
             Ok(Params::zeroed())
         };
     };
-    let params = Params::new(cache, values, inputs.positions).map_err(|e| e.context("values"))?;
+    let params = Params::new(("value_cache", value_cache), ("values", values), inputs.positions)?;
     if (params.batch, params.capacity) != (keys.batch, keys.capacity) {
-        let (keys, values) = (inputs.cache.shape(), cache.shape());
-        return Err(Error::invalid_argument(format!("cache {keys} and value_cache {values}: batch and capacity must agree")));
+        let cache = inputs.cache;
+        return Err(misshapen!(value_cache, cache; "one batch and one capacity"));
     }
     Ok(params)
 }
 
 fn queries(inputs: &Inputs) -> Result<(View, u64)> {
     let Some(queries) = inputs.queries else { return Ok((View::zeroed(), 0)) };
-    let (q, r) = (queries.shape(), inputs.rows.shape());
+    let rows = inputs.rows;
+    let (q, r) = (queries.shape(), rows.shape());
     let heads = q.rank().wrapping_sub(2);
     let alike = q.rank() == r.rank() && (0..q.rank()).all(|axis| axis == heads || q[axis] == r[axis]);
     if !alike {
-        return Err(Error::invalid_argument(format!("queries {q} and rows {r}: they must agree in all but the number of heads")));
+        return Err(misshapen!(queries, rows; "one shape but for the number of heads"));
     }
     Ok((View::new("queries", &queries, (q.rank() == 4).then_some(0), heads, heads - 1)?, q[heads] as u64))
 }
 
 impl Operator for RopeAppend {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        self.params(&Inputs::new("rope_append", inputs)?).map(|_| Vec::new())
+    fn name(&self) -> &'static str {
+        "rope_append"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        self.params(&Inputs::new(inputs)?).map(|_| Vec::new())
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let inputs = Inputs::new("rope_append", inputs)?;
+        let inputs = Inputs::new(inputs)?;
         let (params, rows, cache) = (self.params(&inputs)?, inputs.rows.dtype, inputs.cache.dtype);
         let launch = Launch::new(KernelKey::new("rope_append", &[rows, cache]), cpu::kernel(rows, cache)?, &params, inputs.parameters(outputs)?);
         let threads = (params.append.width as u32 - params.half_dim)
@@ -167,11 +173,9 @@ impl Operator for RopeAppend {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "rope_append",
-    summary: "rotates new keys by their positions and writes them into a cache, in place, beside values and queries: rope and kv_append in one",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: RopeAppend::ATTRIBUTES,
-    build: |a| Ok(Box::new(RopeAppend::read(a)?)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] = &[describe!(
+    "rope_append",
+    "rotates new keys by their positions and writes them into a cache, in place, beside values and queries: rope and kv_append in one",
+    operands,
+    RopeAppend
+)];

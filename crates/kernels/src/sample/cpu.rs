@@ -12,7 +12,7 @@ use crate::{
 };
 
 pub(super) fn kernel(logits: DType) -> Result<HostKernel> {
-    Ok(with_float!(logits, "sample", T => run::<T>))
+    Ok(with_float!(logits, T => run::<T>))
 }
 
 fn run<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {

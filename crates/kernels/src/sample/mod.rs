@@ -22,15 +22,16 @@ pub(crate) mod oracle;
 mod philox;
 
 pub use cpu::choose;
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Result};
+use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
     Description, Launch, Operator, Plan, TensorInfo,
+    description::describe,
     elementwise::{self, Operand, Space},
     math,
     metal::{self, metal_file, params},
     order, sample_argmax,
-    signature::operands,
+    signature::{mismatch, operands, shape_of},
 };
 
 const FILES: &[MetalFile] = &[
@@ -100,19 +101,23 @@ operands! {
 }
 
 impl Operator for Sample {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { state, logits, factors, numbers } = operands::Inputs::new("sample", inputs)?;
+    fn name(&self) -> &'static str {
+        "sample"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { state, logits, factors, numbers } = operands::Inputs::new(inputs)?;
         sample_argmax::check(&state, &logits)?;
         for (name, info) in [("factors", factors), ("numbers", numbers)] {
             if **info.shape() != [3] {
-                return Err(Error::invalid_argument(format!("{name} have shape {}: [3] expected", info.shape())));
+                return Err(mismatch(&[shape_of(name, &info)], "[3]"));
             }
         }
         Ok(Vec::new())
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let inputs = operands::Inputs::new("sample", inputs)?;
+        let inputs = operands::Inputs::new(inputs)?;
         let (logits, buffers) = (inputs.logits, inputs.parameters(outputs)?);
         let params = Params { tokens: logits.elements() as u64 };
         let launch = Launch::new(KernelKey::new("sample", &[logits.dtype]), cpu::kernel(logits.dtype)?, &params, buffers).with_metal(METAL);
@@ -124,14 +129,8 @@ impl Operator for Sample {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "sample",
-    summary: "a token drawn from logits and the position after, in place: the end of a decoding step",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: &[],
-    build: |_| Ok(Box::new(Sample)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] =
+    &[describe!("sample", "a token drawn from logits and the position after, in place: the end of a decoding step", operands, = Sample)];
 
 #[cfg(test)]
 mod tests;

@@ -8,14 +8,15 @@ mod cpu;
 pub(crate) mod oracle;
 
 pub use cpu::argmax;
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
     Argument, Description, Launch, Operator, Plan, TensorInfo,
+    description::describe,
     elementwise::{self, Operand, Space},
     metal::{self, metal_file, params},
     order,
-    signature::operands,
+    signature::{misshapen, operands},
 };
 
 /// The best of the tokens seen, and its logit.
@@ -65,23 +66,27 @@ operands! {
 /// Checks the shapes of the state and of the logits.
 pub(crate) fn check(state: &TensorInfo, logits: &TensorInfo) -> Result<()> {
     if **state.shape() != [2] {
-        return Err(Error::invalid_argument(format!("state has shape {}: [2] expected, a token and its position", state.shape())));
+        return Err(misshapen!(state; "[2], a token and its position"));
     }
     let shape = logits.shape();
     if shape.elements() == 0 || shape.last() != Some(&shape.elements()) || shape.elements() > i32::MAX as usize {
-        return Err(Error::invalid_argument(format!("logits have shape {shape}: one row, not empty, expected")));
+        return Err(misshapen!(logits; "one row, not empty"));
     }
     Ok(())
 }
 
 impl Operator for SampleArgmax {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { state, logits } = operands::Inputs::new("sample_argmax", inputs)?;
+    fn name(&self) -> &'static str {
+        "sample_argmax"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { state, logits } = operands::Inputs::new(inputs)?;
         check(&state, &logits).map(|()| Vec::new())
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let inputs = operands::Inputs::new("sample_argmax", inputs)?;
+        let inputs = operands::Inputs::new(inputs)?;
         let (logits, [state, row]) = (inputs.logits, inputs.buffers());
         let tokens = logits.elements();
         let parts = tokens.div_ceil(8 * THREADS as usize).min(PARTS);
@@ -110,14 +115,8 @@ impl Operator for SampleArgmax {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "sample_argmax",
-    summary: "the most likely token and the position after, in place: the end of a decoding step",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: &[],
-    build: |_| Ok(Box::new(SampleArgmax)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] =
+    &[describe!("sample_argmax", "the most likely token and the position after, in place: the end of a decoding step", operands, = SampleArgmax)];
 
 #[cfg(test)]
 mod tests {

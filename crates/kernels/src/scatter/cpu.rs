@@ -10,11 +10,11 @@ use crate::{
 };
 
 pub(super) fn elements(dtype: DType) -> Result<HostKernel> {
-    for_numbers!(dtype, T => run_elements::<T> as HostKernel).ok_or_else(|| no_kernel("scatter_elements", dtype))
+    for_numbers!(dtype, T => run_elements::<T> as HostKernel).ok_or_else(|| no_kernel(dtype))
 }
 
 pub(super) fn slices(dtype: DType) -> Result<HostKernel> {
-    for_numbers!(dtype, T => run_slices::<T> as HostKernel).ok_or_else(|| no_kernel("scatter_nd", dtype))
+    for_numbers!(dtype, T => run_slices::<T> as HostKernel).ok_or_else(|| no_kernel(dtype))
 }
 
 fn run_elements<T: Number>(arguments: &mut HostArguments<'_>) -> Result<()> {

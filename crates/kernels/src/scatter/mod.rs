@@ -9,18 +9,19 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Error, HostKernel, KernelKey, MetalFile, MetalForm, Result};
+use elinvar_core::{DType, DeviceProperties, HostKernel, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
     Argument, Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
     binary::BinaryOp,
     cast, copy,
+    description::describe,
     elementwise::{self, Operand, Space, THREADS, dispatch::named, over_groups, storage},
     functions,
     gather::{GatherElementsParams, TUPLES, TupleParams, index},
     metal::{self, metal_file, params},
-    signature::operands,
+    signature::{mismatch, misshapen, operands, type_of},
 };
 
 const ELEMENT_FILES: &[MetalFile] = &[
@@ -159,23 +160,20 @@ operands! {
 }
 
 impl elements::Inputs {
-    fn checked(name: &str, reduction: Reduction, inputs: &[Option<TensorInfo>]) -> Result<Self> {
-        let inputs = Self::new(name, inputs)?;
+    fn checked(reduction: Reduction, inputs: &[Option<TensorInfo>]) -> Result<Self> {
+        let inputs = Self::new(inputs)?;
         if inputs.x.dtype == DType::Bool && reduction != Reduction::None {
-            return Err(Error::invalid_argument(format!("{name} of bool with reduction {reduction}: only none is possible")));
+            return Err(mismatch(&[type_of("x", DType::Bool), format!("reduction is {reduction}")], "reduction none"));
         }
         Ok(inputs)
     }
 
-    fn expect_updates(&self, name: &str, shape: &[usize]) -> Result<Vec<TensorInfo>> {
-        if self.updates.shape()[..] != *shape {
-            return Err(Error::invalid_argument(format!(
-                "{name} with updates {}: indices {} ask for {shape:?}",
-                self.updates.shape(),
-                self.indices.shape()
-            )));
+    fn expect_updates(&self, shape: &[usize]) -> Result<Vec<TensorInfo>> {
+        let Self { x, indices, updates } = self;
+        if updates.shape()[..] != *shape {
+            return Err(misshapen!(updates, indices, x; "updates of {shape:?}"));
         }
-        Ok(vec![TensorInfo::of(self.x.dtype, *self.x.shape())])
+        Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }
 
     /// The copy, the indices as i64, and the launch that updates the copy, of so many lines of updates.
@@ -207,15 +205,19 @@ impl elements::Inputs {
 }
 
 impl Operator for ScatterElements {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let inputs = elements::Inputs::checked("scatter_elements", self.reduction, inputs)?;
-        GatherElementsParams::new("scatter_elements", &inputs.x, &inputs.indices, self.axis)?;
-        inputs.expect_updates("scatter_elements", inputs.indices.shape())
+    fn name(&self) -> &'static str {
+        "scatter_elements"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let inputs = elements::Inputs::checked(self.reduction, inputs)?;
+        GatherElementsParams::new(&inputs.x, &inputs.indices, self.axis)?;
+        inputs.expect_updates(inputs.indices.shape())
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let inputs = elements::Inputs::checked("scatter_elements", self.reduction, inputs)?;
-        let places = GatherElementsParams::new("scatter_elements", &outputs[0], &inputs.indices, self.axis)?;
+        let inputs = elements::Inputs::checked(self.reduction, inputs)?;
+        let places = GatherElementsParams::new(&outputs[0], &inputs.indices, self.axis)?;
         let shape = inputs.indices.shape();
         let axis = shape.axis(self.axis)?;
         let product = |dims: &[usize]| dims.iter().product::<usize>() as u64;
@@ -227,37 +229,27 @@ impl Operator for ScatterElements {
 }
 
 impl Operator for ScatterNd {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let inputs = elements::Inputs::checked("scatter_nd", self.reduction, inputs)?;
-        let (_, shape) = TupleParams::new("scatter_nd", &inputs.x, &inputs.indices, 0)?;
-        inputs.expect_updates("scatter_nd", &shape)
+    fn name(&self) -> &'static str {
+        "scatter_nd"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let inputs = elements::Inputs::checked(self.reduction, inputs)?;
+        let (_, shape) = TupleParams::new(&inputs.x, &inputs.indices, 0)?;
+        inputs.expect_updates(&shape)
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let inputs = elements::Inputs::checked("scatter_nd", self.reduction, inputs)?;
-        let (places, _) = TupleParams::new("scatter_nd", &outputs[0], &inputs.indices, 0)?;
+        let inputs = elements::Inputs::checked(self.reduction, inputs)?;
+        let (places, _) = TupleParams::new(&outputs[0], &inputs.indices, 0)?;
         let params = ScatterNdParams { places, width: width(places.inner), reduction: self.reduction as u64 };
         inputs.plan(self.reduction, (SLICES, cpu::slices), &params, places.inner)
     }
 }
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
-    Description {
-        name: "scatter_elements",
-        summary: "x with single elements along an axis combined with updates, by an index for each",
-        inputs: elements::INPUTS,
-        outputs: elements::OUTPUTS,
-        attributes: ScatterElements::ATTRIBUTES,
-        build: |a| Ok(Box::new(ScatterElements::read(a)?)),
-    },
-    Description {
-        name: "scatter_nd",
-        summary: "x with slices combined with updates, by tuples of leading coordinates",
-        inputs: slices::INPUTS,
-        outputs: slices::OUTPUTS,
-        attributes: ScatterNd::ATTRIBUTES,
-        build: |a| Ok(Box::new(ScatterNd::read(a)?)),
-    },
+    describe!("scatter_elements", "x with single elements along an axis combined with updates, by an index for each", elements, ScatterElements),
+    describe!("scatter_nd", "x with slices combined with updates, by tuples of leading coordinates", slices, ScatterNd),
 ];
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::{
 };
 
 pub(super) fn kernel(dtype: DType, log: bool) -> Result<HostKernel> {
-    Ok(with_float!(dtype, "softmax", T => if log { run::<T, true> } else { run::<T, false> }))
+    Ok(with_float!(dtype, T => if log { run::<T, true> } else { run::<T, false> }))
 }
 
 fn run<T: Float, const LOG: bool>(arguments: &mut HostArguments<'_>) -> Result<()> {

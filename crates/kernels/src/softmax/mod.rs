@@ -18,11 +18,12 @@ use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Res
 use crate::{
     Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
+    description::describe,
     math,
     metal::{self, metal_file},
     order,
     rows::Rows,
-    signature::operands,
+    signature::{self, operands},
 };
 
 /// The softmax of one row, in Metal.
@@ -48,21 +49,19 @@ operands! {
     -> y: write(like x), "as x";
 }
 
-impl Softmax {
-    const fn name(self) -> &'static str {
+impl Operator for Softmax {
+    fn name(&self) -> &'static str {
         if self.log { "log_softmax" } else { "softmax" }
     }
-}
 
-impl Operator for Softmax {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { x } = operands::Inputs::new(self.name(), inputs)?;
-        x.shape().axis(self.axis)?;
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { x } = operands::Inputs::new(inputs)?;
+        signature::axis("x", &x, self.axis)?;
         Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let inputs = operands::Inputs::new(self.name(), inputs)?;
+        let inputs = operands::Inputs::new(inputs)?;
         let x = inputs.x;
         let rows = Rows::new(x.shape(), self.axis)?;
         let key = rows.key(KernelKey::new("softmax", &[x.dtype]).with("log", u32::from(self.log)));
@@ -72,20 +71,6 @@ impl Operator for Softmax {
 }
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
-    Description {
-        name: "softmax",
-        summary: "exp(x - max x) / sum exp(x - max x) along an axis",
-        inputs: operands::INPUTS,
-        outputs: operands::OUTPUTS,
-        attributes: Softmax::ATTRIBUTES,
-        build: |a| Ok(Box::new(Softmax::read(a, false)?)),
-    },
-    Description {
-        name: "log_softmax",
-        summary: "logarithm of the softmax along an axis",
-        inputs: operands::INPUTS,
-        outputs: operands::OUTPUTS,
-        attributes: Softmax::ATTRIBUTES,
-        build: |a| Ok(Box::new(Softmax::read(a, true)?)),
-    },
+    describe!("softmax", "exp(x - max x) / sum exp(x - max x) along an axis", operands, Softmax(false)),
+    describe!("log_softmax", "logarithm of the softmax along an axis", operands, Softmax(true)),
 ];

@@ -15,7 +15,7 @@ pub(super) fn kernel(dtype: DType) -> Result<HostKernel> {
         DType::F16 => |arguments| run::<f16>(arguments, gate_halves),
         DType::BF16 => |arguments| run::<bf16>(arguments, gate_halves),
         DType::Bool | DType::U8 | DType::I8 | DType::U16 | DType::I16 | DType::U32 | DType::I32 | DType::U64 | DType::I64 | DType::F64 => {
-            return Err(no_kernel("swiglu", dtype));
+            return Err(no_kernel(dtype));
         }
     })
 }

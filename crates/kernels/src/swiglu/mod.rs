@@ -3,22 +3,23 @@
 //! * Memory: inputs are read once, the output is written once.
 //! * Order: elementwise, in f32: [`silu`](crate::math::silu) (for another `alpha` than one: `a · sigmoid(alpha · a)`), then the product, then
 //!   one rounding to the output's type.
-//! * Error, before the rounding of the output, relative: `2 · 2^-24`; for another `alpha`: `(4 + |alpha · a|) · 2^-24`.
+//! * before the rounding of the output, relative: `2 · 2^-24`; for another `alpha`: `(4 + |alpha · a|) · 2^-24`.
 //! * See Shazeer, *GLU Variants Improve Transformer*, 2020; ONNX `SwiGLU`.
 
 mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result, Shape};
 
 use crate::{
     Argument, Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
+    description::describe,
     elementwise::{self, Operand, Space, over_elements},
     math,
     metal::{self, metal_file, params},
-    signature::operands,
+    signature::{misshapen, operands},
 };
 
 const FILES: &[MetalFile] =
@@ -54,24 +55,28 @@ operands! {
 }
 
 impl Operator for SwiGlu {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { a, b } = operands::Inputs::new("swiglu", inputs)?;
+    fn name(&self) -> &'static str {
+        "swiglu"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { a, b } = operands::Inputs::new(inputs)?;
         if let Some(b) = b {
             if a.shape() != b.shape() {
-                return Err(Error::invalid_argument(format!("swiglu: a has shape {} and b {}: they must be alike", a.shape(), b.shape())));
+                return Err(misshapen!(a, b; "one shape"));
             }
             return Ok(vec![TensorInfo::of(a.dtype, *a.shape())]);
         }
         let mut dims = a.shape().to_vec();
         match dims.last_mut() {
             Some(last) if last.is_multiple_of(2) => *last /= 2,
-            _ => return Err(Error::invalid_argument(format!("a has shape {}: without b, an even last axis is expected", a.shape()))),
+            _ => return Err(misshapen!(a; "an even last axis, as there is no b")),
         }
         Ok(vec![TensorInfo::of(a.dtype, Shape::new(&dims)?)])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let inputs = operands::Inputs::new("swiglu", inputs)?;
+        let inputs = operands::Inputs::new(inputs)?;
         let (a, mut buffers) = (inputs.a, inputs.parameters(outputs)?);
         let elements = outputs[0].elements() as u64;
         let params = if inputs.b.is_some() {
@@ -87,11 +92,4 @@ impl Operator for SwiGlu {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "swiglu",
-    summary: "silu(a) * b, or of the two halves of a's last axis",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: SwiGlu::ATTRIBUTES,
-    build: |a| Ok(Box::new(SwiGlu::read(a)?)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] = &[describe!("swiglu", "silu(a) * b, or of the two halves of a's last axis", operands, SwiGlu)];

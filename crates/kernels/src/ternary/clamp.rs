@@ -1,15 +1,15 @@
 //! Holding values between bounds.
 
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Result};
+use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result};
 
 use super::cpu;
 use crate::{
     ElementOp, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
-    elementwise::{self, Operand, Space, broadcast_shape, over_elements, scalar::Scalar},
+    elementwise::{self, Operand, Space, over_elements, scalar::Scalar},
     functions,
     metal::{self, metal_file, params},
-    signature::operands,
+    signature::{self, operands},
 };
 
 const FILES: &[MetalFile] =
@@ -59,26 +59,31 @@ impl Clamp {
     fn value(&self, index: usize, dtype: DType) -> Result<u64> {
         let open = Scalar::Float(if index == 0 { f64::NEG_INFINITY } else { f64::INFINITY });
         let given = [self.min, self.max][index];
-        given.unwrap_or(open).saturated_bits(dtype).map_err(|e| e.context(format!("clamp with {}", NAMES[index])))
+        given.unwrap_or(open).saturated_bits(dtype).map_err(|e| e.context(format_args!("{}, {}", signature::type_of("x", dtype), NAMES[index])))
     }
 }
 
 impl Operator for Clamp {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { x, min, max } = operands::Inputs::new("clamp", inputs)?;
+    fn name(&self) -> &'static str {
+        "clamp"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { x, min, max } = operands::Inputs::new(inputs)?;
         let bounds = [min, max];
         for (index, given) in [self.min, self.max].iter().enumerate() {
             self.value(index, x.dtype)?;
             if given.is_some() && bounds[index].is_some() {
-                return Err(Error::invalid_argument(format!("clamp with '{}' as attribute and as tensor: give one of them", NAMES[index])));
+                let found = format!("{} is given as attribute and as tensor", NAMES[index]);
+                return Err(signature::mismatch(&[found], "one of them"));
             }
         }
-        let all: Vec<_> = [Some(&x), bounds[0].as_ref(), bounds[1].as_ref()].into_iter().flatten().collect();
-        Ok(vec![TensorInfo::of(x.dtype, broadcast_shape(&all)?)])
+        let all = [Some(x), min, max].into_iter().zip(["x", "min", "max"]).filter_map(|(info, name)| Some((name, info?)));
+        Ok(vec![TensorInfo::of(x.dtype, signature::broadcast(&all.collect::<Vec<_>>())?)])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let inputs = operands::Inputs::new("clamp", inputs)?;
+        let inputs = operands::Inputs::new(inputs)?;
         let (x, bounds) = (inputs.x, [inputs.min, inputs.max]);
         let scalar = TensorInfo::new(x.dtype, &[])?;
         let is_tensor = bounds.map(|b| u64::from(b.is_some()));

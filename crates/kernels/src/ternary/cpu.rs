@@ -27,7 +27,7 @@ pub(super) fn fma(dtype: DType) -> Result<HostKernel> {
             Ok(|arguments| ternary::<bf16, bf16, bf16>(arguments, |a, b, c, y| halves::map([a, b, c], y, &|[a, b, c], y| fma_block(a, b, c, y))))
         }
         DType::Bool | DType::U8 | DType::I8 | DType::U16 | DType::I16 | DType::U32 | DType::I32 | DType::U64 | DType::I64 | DType::F64 => {
-            Err(no_kernel("fma", dtype))
+            Err(no_kernel(dtype))
         }
     }
 }
@@ -43,7 +43,7 @@ pub(super) fn clamp(dtype: DType) -> Result<HostKernel> {
         DType::BF16 => Some(run_clamp_halves::<bf16> as HostKernel),
         _ => for_integers!(dtype, T => run_clamp::<T> as HostKernel),
     };
-    kernel.ok_or_else(|| no_kernel("clamp", dtype))
+    kernel.ok_or_else(|| no_kernel(dtype))
 }
 
 type Block<A, B, Y> = fn(&[A], &[B], &[B], &mut [Y]);

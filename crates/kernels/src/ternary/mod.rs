@@ -16,9 +16,10 @@ pub use clamp::{Clamp, ClampParams};
 
 use crate::{
     Description, ElementOp, Launch, Operator, Plan, TensorInfo,
-    elementwise::{self, Operand, Space, broadcast_shape, over_elements},
+    description::describe,
+    elementwise::{self, Operand, Space, over_elements},
     metal::{self, metal_file, params},
-    signature::operands,
+    signature::{self, operands},
 };
 
 const FILES: &[MetalFile] =
@@ -61,13 +62,17 @@ operands! {
 }
 
 impl Operator for Fma {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { a, b, c } = operands::Inputs::new("fma", inputs)?;
-        Ok(vec![TensorInfo::of(a.dtype, broadcast_shape(&[&a, &b, &c])?)])
+    fn name(&self) -> &'static str {
+        "fma"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { a, b, c } = operands::Inputs::new(inputs)?;
+        Ok(vec![TensorInfo::of(a.dtype, signature::broadcast(&[("a", a), ("b", b), ("c", c)])?)])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let (inputs, y) = (operands::Inputs::new("fma", inputs)?, outputs[0]);
+        let (inputs, y) = (operands::Inputs::new(inputs)?, outputs[0]);
         let (space, operands) = Space::broadcast(*y.shape(), [&inputs.a, &inputs.b, &inputs.c])?;
         let buffers = inputs.parameters(outputs)?;
         let launch = Launch::new(KernelKey::new("fma", &[y.dtype]), cpu::fma(y.dtype)?, &TernaryParams { space, operands }, buffers);
@@ -84,13 +89,17 @@ impl Operator for Fma {
 }
 
 impl Operator for Where {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let choice::Inputs { condition, a, b } = choice::Inputs::new("where", inputs)?;
-        Ok(vec![TensorInfo::of(a.dtype, broadcast_shape(&[&condition, &a, &b])?)])
+    fn name(&self) -> &'static str {
+        "where"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let choice::Inputs { condition, a, b } = choice::Inputs::new(inputs)?;
+        Ok(vec![TensorInfo::of(a.dtype, signature::broadcast(&[("condition", condition), ("a", a), ("b", b)])?)])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let inputs = choice::Inputs::new("where", inputs)?;
+        let inputs = choice::Inputs::new(inputs)?;
         let (space, operands) = Space::broadcast(*outputs[0].shape(), [&inputs.condition, &inputs.a, &inputs.b])?;
         let buffers = inputs.parameters(outputs)?;
         let bits = buffers[choice::AT.y].0.dtype;
@@ -108,28 +117,7 @@ impl Operator for Where {
 }
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
-    Description {
-        name: "fma",
-        summary: "a * b + c, rounded once, broadcast",
-        inputs: operands::INPUTS,
-        outputs: operands::OUTPUTS,
-        attributes: &[],
-        build: |_| Ok(Box::new(Fma)),
-    },
-    Description {
-        name: "clamp",
-        summary: "min(max(x, min), max), broadcast",
-        inputs: clamp::operands::INPUTS,
-        outputs: clamp::operands::OUTPUTS,
-        attributes: Clamp::ATTRIBUTES,
-        build: |a| Ok(Box::new(Clamp::read(a)?)),
-    },
-    Description {
-        name: "where",
-        summary: "a where the condition holds, else b, broadcast",
-        inputs: choice::INPUTS,
-        outputs: choice::OUTPUTS,
-        attributes: &[],
-        build: |_| Ok(Box::new(Where)),
-    },
+    describe!("fma", "a * b + c, rounded once, broadcast", operands, = Fma),
+    describe!("clamp", "min(max(x, min), max), broadcast", clamp::operands, Clamp),
+    describe!("where", "a where the condition holds, else b, broadcast", choice, = Where),
 ];

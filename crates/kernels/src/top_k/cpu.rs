@@ -55,7 +55,7 @@ fn candidate<T: Key>(x: T, index: usize, flip: u64) -> Candidate {
 }
 
 pub(super) fn kernel(dtype: DType) -> Result<HostKernel> {
-    for_numbers!(dtype, T => run::<T> as HostKernel).ok_or_else(|| no_kernel("top_k", dtype))
+    for_numbers!(dtype, T => run::<T> as HostKernel).ok_or_else(|| no_kernel(dtype))
 }
 
 fn run<T: Key>(arguments: &mut HostArguments<'_>) -> Result<()> {

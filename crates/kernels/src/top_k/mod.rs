@@ -9,15 +9,16 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalForm, Result, Shape};
 
 use crate::{
     Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
+    description::describe,
     metal::{self, metal_file, params},
     order,
     rows::Rows,
-    signature::operands,
+    signature::{self, misshapen, operands},
 };
 
 attributes! {
@@ -74,15 +75,19 @@ operands! {
 }
 
 impl Operator for TopK {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { x } = operands::Inputs::new("top_k", inputs)?;
-        let axis = x.shape().axis(self.axis)?;
+    fn name(&self) -> &'static str {
+        "top_k"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { x } = operands::Inputs::new(inputs)?;
+        let axis = signature::axis("x", &x, self.axis)?;
         let mut dims = x.shape().to_vec();
         if self.k > dims[axis] {
-            return Err(Error::invalid_argument(format!("k is {}: axis {} of shape {} has fewer elements", self.k, self.axis, x.shape())));
+            return Err(misshapen!(x, k = self.k; "k of at most {}, the elements of axis {axis}", dims[axis]));
         }
         if dims[axis] > u32::MAX as usize {
-            return Err(Error::invalid_argument(format!("top_k over {} elements: at most 2^32 - 1 are supported", dims[axis])));
+            return Err(misshapen!(x; "at most 2^32 - 1 elements along axis {axis}"));
         }
         dims[axis] = self.k;
         let shape = Shape::new(&dims)?;
@@ -90,7 +95,7 @@ impl Operator for TopK {
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let inputs = operands::Inputs::new("top_k", inputs)?;
+        let inputs = operands::Inputs::new(inputs)?;
         let x = inputs.x;
         let rows = Rows::new(x.shape(), self.axis)?;
         let params = Params { rows, k: self.k as u64, largest: self.largest.into(), sorted: self.sorted.into() };
@@ -101,11 +106,5 @@ impl Operator for TopK {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "top_k",
-    summary: "the k largest or smallest elements along an axis and their indices",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: TopK::ATTRIBUTES,
-    build: |a| Ok(Box::new(TopK::read(a)?)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] =
+    &[describe!("top_k", "the k largest or smallest elements along an axis and their indices", operands, TopK)];

@@ -86,8 +86,8 @@ const fn ports(op: UnaryOp) -> &'static [Port; 2] {
 }
 
 /// The input and the output of an operator with these operands.
-fn infer(name: &str, ports: &[Port; 2], inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-    let operands::Inputs { x } = operands::Inputs::of(name, &ports[..1], inputs)?;
+fn outputs(ports: &[Port; 2], inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+    let operands::Inputs { x } = operands::Inputs::of(&ports[..1], inputs)?;
     Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
 }
 
@@ -101,7 +101,7 @@ fn plan(
     outputs: &[TensorInfo],
     device: &DeviceProperties,
 ) -> Result<Plan> {
-    let inputs = operands::Inputs::new(&name, inputs)?;
+    let inputs = operands::Inputs::new(inputs)?;
     let (x, buffers) = (inputs.x, inputs.parameters(outputs)?);
     let (space, [operand]) = Space::collapse([&x.layout]);
     let key = KernelKey::new(name, &[x.dtype]);
@@ -110,14 +110,18 @@ fn plan(
         let launch = Launch::on_gpu(with_words(key), DENSE.with_arguments(object), &dense, buffers);
         return Ok(over_words(launch, space.elements(), x.dtype.size()).into());
     }
-    let kernel = kernel(x.dtype).ok_or_else(|| signature::no_kernel(&key.operator, x.dtype))?;
+    let kernel = kernel(x.dtype).ok_or_else(|| signature::no_kernel(x.dtype))?;
     let params = UnaryParams { space, x: operand, scalar, padding: 0 };
     Ok(over_elements(Launch::new(key, kernel, &params, buffers).with_metal(METAL.with_arguments(object)), space.elements()).into())
 }
 
 impl Operator for Unary {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        infer(operator_name(self.op), ports(self.op), inputs)
+    fn name(&self) -> &'static str {
+        operator_name(self.op)
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        outputs(ports(self.op), inputs)
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
@@ -135,8 +139,12 @@ impl Operator for Unary {
 }
 
 impl Operator for WithScalar {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        infer(self.op.name(), FLOATS, inputs)
+    fn name(&self) -> &'static str {
+        self.op.name()
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        outputs(FLOATS, inputs)
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {

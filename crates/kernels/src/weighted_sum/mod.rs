@@ -5,21 +5,22 @@
 //! * Memory: `p` is read once, `v` once for every 64 rows of weights.
 //! * Order: keys in groups of 32 by index; in a group, from +0.0, one fma after the other, ascending; then `((0 + g_0) + g_1) + …` over all
 //!   groups. Keys whose weight is zero are passed over, whatever their values hold.
-//! * Error, before the rounding of the output: `(33 + Tk / 32) · 2^-24 · Σ |p v|`.
+//! * before the rounding of the output: `(33 + Tk / 32) · 2^-24 · Σ |p v|`.
 
 mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Result};
+use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
     Description, Launch, Operator, Plan, TensorInfo,
     attention::{View, four, is_pair},
+    description::describe,
     matmul::dtype_code,
     metal::{self, metal_file, params},
     operator::product_operations,
-    signature::operands,
+    signature::{misshapen, mistyped, operands},
 };
 
 /// Weighted sums of values.
@@ -62,15 +63,19 @@ operands! {
 }
 
 impl Operator for WeightedSum {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let inputs = operands::Inputs::new("weighted_sum", inputs)?;
+    fn name(&self) -> &'static str {
+        "weighted_sum"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let inputs = operands::Inputs::new(inputs)?;
         let params = Self::params(inputs)?;
         let dims = [params.batch, params.heads, params.queries, params.width].map(|n| n as usize);
         Ok(vec![TensorInfo::new(inputs.p.dtype, &dims)?])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
-        let inputs = operands::Inputs::new("weighted_sum", inputs)?;
+        let inputs = operands::Inputs::new(inputs)?;
         let (params, p, v) = (Self::params(inputs)?, inputs.p.dtype, inputs.v.dtype);
         let form = MetalForm::new(FILES, "weighted_sum");
         let launch = Launch::new(KernelKey::new("weighted_sum", &[p, v]), cpu::run, &params, inputs.parameters(outputs)?).with_metal(form);
@@ -95,11 +100,10 @@ impl WeightedSum {
     fn params(operands::Inputs { p, v }: operands::Inputs) -> Result<Params> {
         let ([batch, heads, queries, keys], [v_batch, kv_heads, v_keys, width]) = (four("p", &p)?, four("v", &v)?);
         if (batch, keys) != (v_batch, v_keys) || kv_heads == 0 || heads % kv_heads != 0 {
-            let expected = "p [B, Hq, Tq, Tk] and v [B, Hkv, Tk, Dv] with Hq a multiple of Hkv expected";
-            return Err(Error::invalid_argument(format!("p {} and v {}: {expected}", p.shape(), v.shape())));
+            return Err(misshapen!(p, v; "[B, Hq, Tq, Tk] and [B, Hkv, Tk, Dv] with Hq a multiple of Hkv"));
         }
         if !is_pair(p.dtype, v.dtype) {
-            return Err(Error::invalid_argument(format!("p is {} and v is {}: both alike, or an f32 p, expected", p.dtype, v.dtype)));
+            return Err(mistyped!(p, v; "one type, or an f32 p"));
         }
         Ok(Params {
             p: View::new("p", &p, Some(0), 1, 2)?,
@@ -115,11 +119,5 @@ impl WeightedSum {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "weighted_sum",
-    summary: "sums of values weighted by attention's probabilities: p v, with grouped heads",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: &[],
-    build: |_| Ok(Box::new(WeightedSum)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] =
+    &[describe!("weighted_sum", "sums of values weighted by attention's probabilities: p v, with grouped heads", operands, = WeightedSum)];

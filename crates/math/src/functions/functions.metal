@@ -156,6 +156,10 @@ inline float reciprocal(float a) {
     return 1.0f / a;
 }
 
+inline float softsign(float a) {
+    return a / (1.0f + metal::fabs(a));
+}
+
 inline float leaky_relu(float a, float slope) {
     return a < 0.0f ? slope * a : a;
 }

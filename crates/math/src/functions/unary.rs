@@ -193,6 +193,15 @@ functions! {
                 t + a * Unary::Sigmoid.of(a) * (1.0 - t * t)
             }];
         }
+        #[doc = "`a / (1 + |a|)`, each operation rounded."]
+        Softsign "softsign" {
+            f32 |a| a / (1.0 + a.abs());
+            reference |a| a / (1.0 + a.abs()), within 1.5;
+            derivative |a| _ => [{
+                let slope = &Unary::Reciprocal.of(1.0 + Unary::Abs.of(a));
+                slope * slope
+            }];
+        }
         #[doc = "`a * clamp(a / 6 + 1/2, 0, 1)`."]
         HardSwish "hard_swish" {
             f32 |a| math::hard_swish(a);

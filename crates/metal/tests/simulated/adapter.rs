@@ -16,8 +16,12 @@ const LAYER: LoraLinear = LoraLinear { scale: 0.25, precision: Precision::Fast }
 struct Adapter;
 
 impl Operator for Adapter {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        LAYER.infer(inputs)
+    fn name(&self) -> &'static str {
+        LAYER.name()
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        LAYER.outputs(inputs)
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {

@@ -95,6 +95,7 @@ pub(in crate::interpret) fn times(op: Unary) -> Option<(Two, Gate)> {
         | Unary::Tan
         | Unary::Softplus
         | Unary::Mish
+        | Unary::Softsign
         | Unary::HardSwish => None,
     }
 }

@@ -137,6 +137,7 @@ pub(crate) fn unary(op: Unary, dtype: DType, a: u64) -> Option<u64> {
         Unary::Log1p => math::log1p(x),
         Unary::Softplus => math::softplus(x),
         Unary::Mish => math::mish(x),
+        Unary::Softsign => x / (1.0 + x.abs()),
         Unary::HardSwish if x.is_nan() => x,
         Unary::HardSwish => x * (x / 6.0 + 0.5).clamp(0.0, 1.0),
         Unary::Sin => math::sin(x),

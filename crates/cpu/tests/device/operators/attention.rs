@@ -49,17 +49,17 @@ fn what_does_not_fit_is_rejected_in_one_line() {
     let wrong = [
         (0, f32(&[2, 4, 3, 7]), "Hq a multiple of Hkv"),
         (0, f32(&[2, 3, 3, 8]), "Hq a multiple of Hkv"),
-        (0, f32(&[4, 3, 8]), "four axes"),
-        (0, info(DType::F16, &[2, 4, 3, 8]), "q is f16 and k is bf16"),
+        (0, f32(&[4, 3, 8]), "q has shape [4, 3, 8]: expected [batch, heads, tokens, elements]"),
+        (0, info(DType::F16, &[2, 4, 3, 8]), "q is f16, k is bf16: expected one type, or an f32 q"),
         (0, info(DType::I32, &[2, 4, 3, 8]), "q is i32"),
         (1, None, "'k' is missing"),
-        (2, info(DType::BF16, &[2, 2, 8, 5]), "must agree in all but the last axis"),
-        (2, f32(&[2, 2, 9, 5]), "v is f32, k bf16: they must have one type"),
+        (2, info(DType::BF16, &[2, 2, 8, 5]), "v has shape [2, 2, 8, 5]"),
+        (2, f32(&[2, 2, 9, 5]), "v is f32, k is bf16: expected one type"),
         (3, info(DType::I32, &[3, 9]), "mask is i32"),
-        (3, info(DType::Bool, &[3, 8]), "does not broadcast"),
-        (4, info(DType::I32, &[4]), "positions have shape [4]: [3] or [2, 3] expected"),
+        (3, info(DType::Bool, &[3, 8]), "mask has shape [3, 8]: expected a shape that broadcasts to [2, 4, 3, 9]"),
+        (4, info(DType::I32, &[4]), "positions has shape [4], q has shape [2, 4, 3, 8]: expected [3] or [2, 3]"),
         (4, info(DType::I64, &[3]), "positions is i64"),
-        (5, info(DType::I32, &[3]), "lengths have shape [3]: [2] expected"),
+        (5, info(DType::I32, &[3]), "lengths has shape [3], q has shape [2, 4, 3, 8]: expected [2]"),
     ];
     for (index, input, expected) in wrong {
         let mut inputs = inputs();
@@ -68,7 +68,7 @@ fn what_does_not_fit_is_rejected_in_one_line() {
         assert!(error.is_invalid_argument() && error.to_string().contains(expected) && !error.to_string().contains('\n'), "{error}");
     }
     let offset = Attention { scoring: Scoring { offset: 1, ..Scoring::default() }, ..Attention::default() };
-    assert!(offset.infer(&inputs()).unwrap_err().to_string().contains("give one of them"));
+    assert!(offset.infer(&inputs()).unwrap_err().to_string().contains("expected one of them"));
     let softcap = Attention { scoring: Scoring { softcap: f32::NAN, ..Scoring::default() }, ..Attention::default() };
     assert!(softcap.infer(&inputs()).unwrap_err().to_string().contains("softcap is NaN"));
     let mut transposed = inputs();
@@ -83,11 +83,11 @@ fn appended_rows_must_fit_the_cache() {
         let error = KvAppend.infer(&inputs).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
     };
-    reject([cache, f32(&[3, 2, 4]), info(DType::I32, &[3])], "rows [3, 2, 4]");
+    reject([cache, f32(&[3, 2, 4]), info(DType::I32, &[3])], "cache has shape [2, 8, 5], rows has shape [3, 2, 4]");
     reject([cache, f32(&[1, 3, 2, 5]), info(DType::I32, &[3])], "both with or both without B");
-    reject([cache, f32(&[3, 2, 5]), info(DType::I32, &[2])], "positions [2] for 3 tokens");
+    reject([cache, f32(&[3, 2, 5]), info(DType::I32, &[2])], "positions has shape [2], rows has shape [3, 2, 5]: expected [3] or [B, 3]");
     reject([cache, f32(&[3, 2, 5]), info(DType::I64, &[3])], "positions is i64");
-    reject([cache, info(DType::F16, &[3, 2, 5]), info(DType::I32, &[3])], "rows of f16 into a cache of bf16");
+    reject([cache, info(DType::F16, &[3, 2, 5]), info(DType::I32, &[3])], "rows is f16, cache is bf16: expected one type, or f32 rows");
     assert!(KvAppend.infer(&[cache, f32(&[3, 2, 5]), info(DType::I32, &[3])]).unwrap().is_empty());
 }
 

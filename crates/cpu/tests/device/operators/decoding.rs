@@ -48,7 +48,7 @@ fn caches_of_a_rotary_embedding_must_fit() {
 fn argmax_sampling_rejects_misfits() {
     let (state, logits) = (info(DType::I32, &[2]), info(DType::F32, &[1, 5]));
     assert!(SampleArgmax.infer(&[state, logits]).unwrap().is_empty());
-    assert!(SampleArgmax.infer(&[info(DType::I32, &[3]), logits]).unwrap_err().to_string().contains("[2] expected"));
+    assert!(SampleArgmax.infer(&[info(DType::I32, &[3]), logits]).unwrap_err().to_string().contains("state has shape [3]: expected [2]"));
     assert!(SampleArgmax.infer(&[state, info(DType::F32, &[2, 5])]).unwrap_err().to_string().contains("one row"));
     assert!(SampleArgmax.infer(&[state, info(DType::F32, &[0])]).unwrap_err().to_string().contains("not empty"));
     assert!(SampleArgmax.infer(&[state, info(DType::I32, &[5])]).unwrap_err().to_string().contains("i32"));
@@ -61,7 +61,7 @@ fn sampling_rejects_misfits() {
     for (index, wrong, expected) in [
         (0, info(DType::I32, &[3]), "[2]"),
         (1, info(DType::F32, &[0]), "not empty"),
-        (2, info(DType::F32, &[2]), "factors have shape [2]: [3]"),
+        (2, info(DType::F32, &[2]), "factors has shape [2]: expected [3]"),
         (3, info(DType::I32, &[3]), "numbers is i32"),
         (3, None, "'numbers' is missing"),
     ] {

@@ -3,6 +3,7 @@
 mod attention;
 mod decoding;
 mod elements;
+mod misfits;
 mod movement;
 mod products;
 mod rows;

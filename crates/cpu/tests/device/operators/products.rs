@@ -129,7 +129,7 @@ fn shapes_follow_numpy() {
 fn operands_of_a_product_that_do_not_fit_are_rejected() {
     let (op, f) = (MatMul::default(), DType::F32);
     let rejection = |a, b, bias| op.infer(&[a, b, bias]).unwrap_err().to_string();
-    assert!(rejection(info(f, &[2, 3]), info(f, &[4, 5]), None).contains("k"));
+    assert!(rejection(info(f, &[2, 3]), info(f, &[4, 5]), None).contains("a has shape [2, 3], b has shape [4, 5]"));
     assert!(rejection(info(f, &[]), info(f, &[4, 5]), None).contains("axis"));
     assert!(rejection(info(f, &[2, 3, 4]), info(f, &[3, 4, 5]), None).contains("broadcast"));
     assert!(rejection(info(f, &[3, 4]), info(f, &[4, 5]), info(f, &[4])).contains("[5]"));
@@ -146,7 +146,7 @@ fn an_adapter_must_fit() {
     let fitting = [f32(&[2, 3, 8]), f32(&[5, 8]), f32(&[4, 8]), f32(&[5, 4]), f32(&[5])];
     assert_eq!(**operator.infer(&fitting).unwrap()[0].shape(), [2, 3, 5]);
     let wrong: [(usize, &[usize], &str); 6] =
-        [(0, &[], "x"), (1, &[8], "[n, k]"), (1, &[5, 7], "[5, 8]"), (2, &[4, 5], "[4, 8]"), (3, &[4, 5], "[5, 4]"), (4, &[8], "[5]")];
+        [(0, &[], "x"), (1, &[8], "[n, 8]"), (1, &[5, 7], "[5, 8]"), (2, &[4, 5], "[4, 8]"), (3, &[4, 5], "[5, 4]"), (4, &[8], "[5]")];
     for (index, dims, expected) in wrong {
         let mut inputs = fitting;
         inputs[index] = f32(dims);
@@ -171,14 +171,18 @@ fn a_projection_rejects_misfits_in_a_line() {
     let (plain, gated) = (Projection::default(), Projection { gated: true, epsilon: None });
     rejected(plain, &|i| i[0] = info(DType::BF16, &[2, 8]), "x is bf16");
     rejected(plain, &|i| i[2] = None, "'w0' is missing");
-    rejected(plain, &|i| i[2] = info(DType::F32, &[6, 7]), "[n, 8] expected");
+    rejected(plain, &|i| i[2] = info(DType::F32, &[6, 7]), "expected [n, 8]");
     rejected(plain, &|i| i[4] = w, "w2 is given without w1");
-    rejected(plain, &|i| i[3] = info(DType::F16, &[6, 8]), "w1 is f16, w0 bf16: they must have one type");
-    rejected(plain, &|i| i[5] = info(DType::F32, &[5]), "[6] expected");
+    rejected(plain, &|i| i[3] = info(DType::F16, &[6, 8]), "w1 is f16, w0 is bf16: expected one type");
+    rejected(plain, &|i| i[5] = info(DType::F32, &[5]), "b0 has shape [5], w0 has shape [6, 8]: expected [6]");
     rejected(plain, &|i| i[1] = info(DType::F32, &[8]), "without epsilon");
     rejected(Projection { epsilon: Some(0.0), gated: false }, &|i| i[1] = info(DType::F32, &[7]), "norm has shape [7]");
-    rejected(gated, &|_| (), "two weights of the same shape");
-    rejected(gated, &|i| i[3] = info(DType::BF16, &[5, 8]), "two weights of the same shape");
-    rejected(plain, &|i| (i[3], i[8]) = (w, info(DType::F32, &[2, 6])), "beside several weights");
-    rejected(plain, &|i| i[8] = info(DType::F32, &[2, 8]), "f32 [2, 6] expected");
+    rejected(gated, &|_| (), "1 weights are given: expected w0 and w1");
+    rejected(gated, &|i| i[3] = info(DType::BF16, &[5, 8]), "w0 has shape [6, 8], w1 has shape [5, 8]: expected one shape");
+    rejected(plain, &|i| (i[3], i[8]) = (w, info(DType::F32, &[2, 6])), "residual is given beside 2 weights: expected one");
+    rejected(
+        plain,
+        &|i| i[8] = info(DType::F32, &[2, 8]),
+        "residual has shape [2, 8], x has shape [2, 8], w0 has shape [6, 8]: expected a residual of [2, 6]",
+    );
 }

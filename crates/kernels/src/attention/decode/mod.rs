@@ -12,7 +12,7 @@ pub(crate) mod oracle;
 
 use std::sync::Arc;
 
-use elinvar_core::{DType, DeviceProperties, Error, Layout, MetalFile, MetalForm, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Layout, MetalFile, MetalForm, Result, Shape};
 
 use super::{
     Attention, Params, gpu, operands as attention,
@@ -23,13 +23,14 @@ use crate::{
     Argument, Definition, Description, Launch, Operand, Operator, Plan, Precision, TensorInfo,
     attributes::attributes,
     cuda::CudaSource,
+    description::describe,
     kv_append::{self, KvAppend},
     math,
     metal::{self, metal_file, params},
     order,
     rope::{self, Rope},
     rope_append::{self, RopeAppend},
-    signature::operands,
+    signature::{misshapen, operands},
 };
 
 const FILES: &[MetalFile] = &[
@@ -139,11 +140,18 @@ impl DecodeAttention {
     }
 
     fn attended(self, inputs: &[Option<TensorInfo>]) -> Result<(Inputs, Attended)> {
-        let given = Inputs::new("decode_attention", inputs)?;
+        let given = Inputs::new(inputs)?;
         let Inputs { queries, cache, value_cache, positions, .. } = given;
-        self.append().infer(inputs)?;
+        self.append().outputs(inputs)?;
         if queries.shape().rank() != 3 || queries.shape()[0] != 1 {
-            return Err(Error::invalid_argument(format!("queries have shape {}: one token of one sequence, [1, Hq, D], expected", queries.shape())));
+            return Err(misshapen!(queries; "one token of one sequence, [1, Hq, D]"));
+        }
+        let [heads, width] = [0, 2].map(|axis| cache.shape()[axis]);
+        if heads == 0 || width == 0 || queries.shape()[2] != width || !queries.shape()[1].is_multiple_of(heads) {
+            return Err(misshapen!(queries, cache; "[1, Hq, D] and [Hkv, capacity, D] with Hq a multiple of Hkv"));
+        }
+        if value_cache.shape()[0] != heads {
+            return Err(misshapen!(value_cache, cache; "as many heads"));
         }
         let batched = |info: &TensorInfo| -> Result<TensorInfo> {
             let [heads, tokens, width] = [0, 1, 2].map(|axis| info.shape()[axis]);
@@ -191,7 +199,7 @@ impl DecodeAttention {
             attention: params,
             new_key: View::new("rows", &inputs.rows, None, 1, 0)?,
             new_value: View::new("values", &inputs.values, None, 1, 0)?,
-            half_dim: rope::check_half(inputs.frequencies.elements(), params.score.width as usize)?,
+            half_dim: rope::half_of(inputs.frequencies, ("rows", inputs.rows))?,
             interleaved: self.interleaved.into(),
         };
         let [cache, rows, positions, frequencies, value_cache, values, queries] = inputs.buffers();
@@ -216,7 +224,11 @@ impl DecodeAttention {
 }
 
 impl Operator for DecodeAttention {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+    fn name(&self) -> &'static str {
+        "decode_attention"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         let y = self.attended(inputs)?.1.y;
         let [_, heads, _, width] = [0, 1, 2, 3].map(|axis| y.shape()[axis]);
         Ok(vec![TensorInfo::new(y.dtype, &[1, heads, width])?])
@@ -250,11 +262,9 @@ impl Operator for DecodeAttention {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "decode_attention",
-    summary: "appends a token's rotated key and its value to the caches, in place, and gives its attention: rope_append and attention in one",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: DecodeAttention::ATTRIBUTES,
-    build: |a| Ok(Box::new(DecodeAttention::read(a)?)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] = &[describe!(
+    "decode_attention",
+    "appends a token's rotated key and its value to the caches, in place, and gives its attention: rope_append and attention in one",
+    operands,
+    DecodeAttention
+)];
