@@ -78,7 +78,7 @@ functions! {
     /// x · tanh(log(1 + eˣ))
     mish mish_into mish_ = Mish "&[1], &[1f32]" => "[0.8650984]";
     /// x / (1 + |x|)
-    softsign softsign_into softsign_ = Softsign "&[2], &[-1f32, 3.0]" => "[-0.5 ,  0.75]";
+    softsign softsign_into softsign_ = Softsign "&[2], &[-1f32, 3.0]" => "[-0.5, 0.75]";
     /// x · clamp(x / 6 + 1/2, 0, 1)
     hard_swish hard_swish_into hard_swish_ = HardSwish "&[2], &[0f32, 3.0]" => "[0.0, 3.0]";
     /// The error function.
