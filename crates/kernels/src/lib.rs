@@ -41,6 +41,8 @@ pub mod layer_norm;
 pub mod lora;
 pub mod matmul;
 pub mod projection;
+pub mod quantized;
+pub mod quantized_linear;
 pub mod reduce;
 pub mod rms_norm;
 pub mod rope;

@@ -33,6 +33,7 @@ folders! {
     lora,
     matmul,
     projection,
+    quantized_linear,
     reduce,
     rms_norm,
     rope,

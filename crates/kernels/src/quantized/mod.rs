@@ -1,0 +1,24 @@
+//! Tensors whose elements are quantised in blocks. They are tensors of bytes; operators that read one have its [`Format`] as an attribute.
+
+pub(crate) mod format;
+
+pub use format::{CHUNK, Format};
+
+/// The layouts of [`Format`] in Metal: a struct for each, by the variant's name.
+pub(crate) const METAL: elinvar_core::MetalFile = crate::metal::metal_file!("quantized/formats.metal");
+
+impl Format {
+    /// The name of its struct in Metal, as a template's argument.
+    pub(crate) const fn object(self) -> &'static [&'static str] {
+        match self {
+            Format::Q4_0 => &["Q4_0"],
+            Format::Q4_1 => &["Q4_1"],
+            Format::Q5_0 => &["Q5_0"],
+            Format::Q5_1 => &["Q5_1"],
+            Format::Q8_0 => &["Q8_0"],
+            Format::Q4K => &["Q4K"],
+            Format::Q5K => &["Q5K"],
+            Format::Q6K => &["Q6K"],
+        }
+    }
+}

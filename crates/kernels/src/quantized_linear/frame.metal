@@ -1,0 +1,2 @@
+// Simdgroups of a threadgroup.
+constant constexpr uint SIMDGROUPS = 8;
