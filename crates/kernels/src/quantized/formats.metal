@@ -146,3 +146,79 @@ struct Q6K {
         }
     }
 };
+
+struct Q2K {
+    static constexpr constant uint ELEMENTS = 256, BYTES = 84, GROUP = 16;
+    static constexpr constant bool OFFSETS = true;
+
+    static void load(device const uchar* block, uint index, thread Chunk& chunk) {
+        device const uchar* bytes = block + 16 + 32 * (index / 4);
+        for (uint group = 0; group < 2; ++group) {
+            const uint packed = block[2 * index + group];
+            chunk.scale[group] = number(block + 80) * float(packed & 15u);
+            chunk.offset[group] = -(number(block + 82) * float(packed >> 4));
+        }
+        for (uint j = 0; j < 32; ++j) {
+            chunk.q[j] = short(uint(bytes[j]) >> (2 * (index % 4)) & 3u);
+        }
+    }
+};
+
+struct Q3K {
+    static constexpr constant uint ELEMENTS = 256, BYTES = 110, GROUP = 16;
+    static constexpr constant bool OFFSETS = false;
+
+    static void load(device const uchar* block, uint index, thread Chunk& chunk) {
+        device const uchar* bytes = block + 32 + 32 * (index / 4);
+        device const uchar* packed = block + 96;
+        for (uint group = 0; group < 2; ++group) {
+            const uint at = 2 * index + group;
+            const uint low = uint(packed[at % 8]) >> (4 * (at / 8)) & 15u, high = uint(packed[8 + at % 4]) >> (2 * (at / 4)) & 3u;
+            chunk.scale[group] = number(block + 108) * float(int(low | high << 4) - 32);
+        }
+        for (uint j = 0; j < 32; ++j) {
+            const uint q = (uint(bytes[j]) >> (2 * (index % 4)) & 3u) | (uint(block[j]) >> index & 1u) << 2;
+            chunk.q[j] = short(int(q) - 4);
+        }
+    }
+};
+
+// The integers of the nonlinear formats, and twice the numbers of four bits with a sign, two bits of exponent and one of mantissa.
+constant constexpr char NONLINEAR[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+constant constexpr char DOUBLED[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+inline void choose(thread Chunk& chunk, constant const char* table, device const uchar* bytes, float scale) {
+    share(chunk, scale, 0.0f);
+    for (uint j = 0; j < 32; ++j) {
+        chunk.q[j] = short(table[nibble(bytes, j)]);
+    }
+}
+
+struct Iq4Nl {
+    static constexpr constant uint ELEMENTS = 32, BYTES = 18, GROUP = 32;
+    static constexpr constant bool OFFSETS = false;
+
+    static void load(device const uchar* block, uint, thread Chunk& chunk) { choose(chunk, NONLINEAR, block + 2, number(block)); }
+};
+
+struct Iq4Xs {
+    static constexpr constant uint ELEMENTS = 256, BYTES = 136, GROUP = 32;
+    static constexpr constant bool OFFSETS = false;
+
+    static void load(device const uchar* block, uint index, thread Chunk& chunk) {
+        const uint low = uint(block[4 + index / 2]) >> (4 * (index % 2)) & 15u;
+        const uint high = (uint(block[2]) | uint(block[3]) << 8) >> (2 * index) & 3u;
+        choose(chunk, NONLINEAR, block + 8 + 16 * index, number(block) * float(int(low | high << 4) - 32));
+    }
+};
+
+struct Mxfp4 {
+    static constexpr constant uint ELEMENTS = 32, BYTES = 17, GROUP = 32;
+    static constexpr constant bool OFFSETS = false;
+
+    static void load(device const uchar* block, uint, thread Chunk& chunk) {
+        // Half the power of two, as the table is doubled; the least two are subnormal.
+        const uint exponent = block[0];
+        choose(chunk, DOUBLED, block + 1, as_type<float>(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23));
+    }
+};

@@ -16,9 +16,14 @@ impl Format {
             Format::Q5_0 => &["Q5_0"],
             Format::Q5_1 => &["Q5_1"],
             Format::Q8_0 => &["Q8_0"],
+            Format::Q2K => &["Q2K"],
+            Format::Q3K => &["Q3K"],
             Format::Q4K => &["Q4K"],
             Format::Q5K => &["Q5K"],
             Format::Q6K => &["Q6K"],
+            Format::Iq4Nl => &["Iq4Nl"],
+            Format::Iq4Xs => &["Iq4Xs"],
+            Format::Mxfp4 => &["Mxfp4"],
         }
     }
 }

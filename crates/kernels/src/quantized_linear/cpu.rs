@@ -17,7 +17,7 @@ use crate::{
 const ROWS: usize = 8;
 
 pub(super) fn kernel(x: DType, format: Format) -> Result<HostKernel> {
-    Ok(with_float!(x, "quantized_linear", T => with_blocks!(format, F => run::<T, F>)))
+    Ok(with_float!(x, T => with_blocks!(format, F => run::<T, F>)))
 }
 
 /// The sums of a row of y's element, one for each lane.

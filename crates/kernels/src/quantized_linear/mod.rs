@@ -17,10 +17,11 @@ use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile,
 use crate::{
     Argument, Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
+    description::describe,
     metal::{self, metal_file, params},
     operator::product_operations,
     quantized::{self, CHUNK, Format},
-    signature::operands,
+    signature::{misshapen, operands},
 };
 
 /// Simdgroups of a threadgroup, as in the text.
@@ -68,25 +69,27 @@ use operands::{AT, Inputs};
 
 impl QuantizedLinear {
     fn params(&self, Inputs { x, weight }: Inputs) -> Result<Params> {
-        let reject = |name: &str, info: TensorInfo, expected: String| {
-            Err(Error::invalid_argument(format!("quantized_linear: {name} has shape {}: expected {expected}", info.shape())))
-        };
-        let Some((&k, rows)) = x.shape().split_last() else { return reject("x", x, "at least one axis".to_owned()) };
-        let Some(row_bytes) = self.format.bytes(k) else {
-            return reject("x", x, format!("a last axis of a multiple of {} elements, the blocks of {}", self.format.block_elements(), self.format));
+        let format = self.format;
+        let Some((&k, rows)) = x.shape().split_last() else { return Err(misshapen!(x; "at least one axis")) };
+        let Some(row_bytes) = format.row_bytes(k) else {
+            return Err(misshapen!(x; "a last axis of whole blocks of {format}, {} elements each", format.weights()));
         };
         match **weight.shape() {
             [n, bytes] if bytes == row_bytes => {
                 Ok(Params { m: rows.iter().product::<usize>() as u64, n: n as u64, chunks: (k / CHUNK) as u64, row_bytes: row_bytes as u64 })
             }
-            _ => reject("weight", weight, format!("[n, {row_bytes}], the bytes of {k} elements in {}", self.format)),
+            _ => Err(misshapen!(weight, x; "weight of [n, {row_bytes}], the bytes of {k} elements in {format}")),
         }
     }
 }
 
 impl Operator for QuantizedLinear {
-    fn infer(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let inputs = Inputs::new("quantized_linear", inputs)?;
+    fn name(&self) -> &'static str {
+        "quantized_linear"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let inputs = Inputs::new(inputs)?;
         let (params, x) = (self.params(inputs)?, inputs.x);
         let mut dims = x.shape().to_vec();
         if let Some(last) = dims.last_mut() {
@@ -96,7 +99,7 @@ impl Operator for QuantizedLinear {
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let inputs = Inputs::new("quantized_linear", inputs)?;
+        let inputs = Inputs::new(inputs)?;
         let (params, x, buffers) = (self.params(inputs)?, inputs.x, inputs.parameters(outputs)?);
         let [m, n, chunks] = [params.m, params.n, params.chunks].map(|extent| extent as usize);
         let operations = product_operations(&[m, n, chunks, CHUNK]);
@@ -110,7 +113,7 @@ impl Operator for QuantizedLinear {
         let scales = (Parameter::write("scales", DType::F32), Argument::Scratch(1));
         let threadgroup = Extent::linear(32 * SIMDGROUPS as u32);
         let groups = |count: usize| -> Result<u32> {
-            u32::try_from(count).map_err(|_| Error::unsupported(format!("quantized_linear: {m} rows of {n} columns are too many for one launch")))
+            u32::try_from(count).map_err(|_| Error::unsupported(format!("{m} rows of {n} columns are too many for one launch")))
         };
         let rows = Launch::on_gpu(key("rows"), MetalForm::new(FILES, "quantized_rows"), &params, [x_buffer, integers, scales])
             .over(Extent::linear(groups((m * chunks).div_ceil(SIMDGROUPS))?), threadgroup);
@@ -125,11 +128,5 @@ impl Operator for QuantizedLinear {
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[Description {
-    name: "quantized_linear",
-    summary: "a linear layer whose weight is quantised in blocks: x times its transpose",
-    inputs: operands::INPUTS,
-    outputs: operands::OUTPUTS,
-    attributes: QuantizedLinear::ATTRIBUTES,
-    build: |a| Ok(Box::new(QuantizedLinear::read(a)?)),
-}];
+pub(crate) const DESCRIPTIONS: &[Description] =
+    &[describe!("quantized_linear", "a linear layer whose weight is quantised in blocks: x times its transpose", operands, QuantizedLinear)];

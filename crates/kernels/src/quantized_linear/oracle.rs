@@ -5,24 +5,27 @@ use half::f16;
 
 use super::QuantizedLinear;
 use crate::{
-    conformance::case::{Bound, Case, HostTensor},
+    conformance::case::{Bound, Case, HostTensor, made},
     matmul::oracle::product,
     quantized::{Format, format::Blocks, format::with_blocks},
 };
 
 /// Random blocks of `n` rows of `k` elements, whose f16 numbers keep decoded elements below one.
 pub(crate) fn random_blocks(format: Format, n: usize, k: usize, seed: u64) -> HostTensor {
-    let bytes = n * k / format.block_elements() * format.block_bytes();
+    let bytes = n * k / format.weights() * format.bytes();
     let mut blocks = HostTensor::random(DType::U8, &[bytes], 0.0, 256.0, seed).bytes().to_vec();
     let (numbers, largest) = with_blocks!(format, F => (F::NUMBERS, if F::ELEMENTS == 256 { 1.0 / 4096.0 } else { 1.0 / 256.0 }));
-    for (index, block) in blocks.chunks_exact_mut(format.block_bytes()).enumerate() {
+    for (index, block) in blocks.chunks_exact_mut(format.bytes()).enumerate() {
+        if format == Format::Mxfp4 {
+            block[0] = 110 + block[0] % 14;
+        }
         for &at in numbers {
             let sign = if index % 3 == 0 { -1.0 } else { 1.0 };
             let number = f16::from_f32(sign * largest * (f32::from(block[at]) + 1.0) / 256.0);
             block[at..at + 2].copy_from_slice(&number.to_le_bytes());
         }
     }
-    HostTensor::new(&[n, k / format.block_elements() * format.block_bytes()], &blocks)
+    HostTensor::new(&[n, k / format.weights() * format.bytes()], &blocks)
 }
 
 fn case(format: Format, dtype: DType, [m, n, k]: [usize; 3]) -> Case {
@@ -32,7 +35,7 @@ fn case(format: Format, dtype: DType, [m, n, k]: [usize; 3]) -> Case {
     Case::new(QuantizedLinear { format }, [Some(x), Some(weight)], bound, move |i| {
         let blocks: Vec<u8> = i[1].iter().map(|byte| *byte as u8).collect();
         let mut decoded = vec![0.0; n * k];
-        format.decode(&blocks, &mut decoded);
+        made(format.decode(&blocks, &mut decoded));
         vec![product([m, n, k], |row, l| i[0][row * k + l], |column, l| f64::from(decoded[column * k + l]))]
     })
 }
