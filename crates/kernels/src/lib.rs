@@ -41,6 +41,7 @@ pub mod layer_norm;
 pub mod lora;
 pub mod matmul;
 pub mod projection;
+pub mod quantized;
 pub mod reduce;
 pub mod rms_norm;
 pub mod rope;
