@@ -1,6 +1,8 @@
 //! Tensors whose elements are quantised in blocks. They are tensors of bytes; operators that read one have its [`Format`] as an attribute.
 
 pub(crate) mod format;
+#[cfg(test)]
+mod tests;
 
 pub use format::{CHUNK, Format};
 
