@@ -126,7 +126,7 @@ fn measure(executor: &Executor, row: &Row, ceilings: Ceilings, args: &OpsArgs, p
     Ok(Measured { text, json })
 }
 
-/// Uniform values in -1..1: a pattern whose length is prime, repeated, so that no two rows of a matrix are the same.
+/// Uniform values in -1..1, and bytes: a pattern whose length is prime, repeated, so that no two rows of a matrix are the same.
 fn random(executor: &Executor, dtype: DType, shape: &[usize], seed: u64) -> Result<Tensor> {
     const PATTERN: usize = 1_048_573;
     let mut random = SplitMix64::new(seed);
@@ -137,7 +137,8 @@ fn random(executor: &Executor, dtype: DType, shape: &[usize], seed: u64) -> Resu
         DType::F32 => cast_slice(&values).to_vec(),
         DType::F16 => cast_slice(&values.iter().map(|&v| f16::from_f32(v)).collect::<Vec<_>>()).to_vec(),
         DType::BF16 => cast_slice(&values.iter().map(|&v| bf16::from_f32(v)).collect::<Vec<_>>()).to_vec(),
-        DType::F64 | DType::Bool | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::U16 | DType::U32 | DType::U64 => {
+        DType::U8 => values.iter().map(|v| (128.0 * (v + 1.0)) as u8).collect(),
+        DType::F64 | DType::Bool | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U16 | DType::U32 | DType::U64 => {
             return Err(Error::unsupported(format!("random values of {dtype}")));
         }
     };

@@ -1,6 +1,6 @@
 //! What `bench ops` measures: the same operators everywhere, at sizes that fit the device.
 
-use elinvar::{DType, DeviceProperties, Executor, Precision, Result, Tensor};
+use elinvar::{DType, DeviceProperties, Executor, Precision, Result, Tensor, kernels::quantized::Format};
 use serde_json::{Value, json};
 
 use crate::measure::is_gpu;
@@ -48,6 +48,13 @@ impl Row {
         let row = Row::new("lora_linear", dtype, &[&[m, d], &[d, d], &[8, d], &[d, 8]]);
         let operations = 2.0 * (m * d * (d + 16)) as f64;
         Row { operations, ..row }.precisely(if m == 1 { Precision::Strict } else { Precision::Fast })
+    }
+
+    /// `m` rows of `k` elements times a weight of `n` such rows in blocks, of which all bytes are random.
+    fn quantized(format: Format, [m, n, k]: [usize; 3]) -> Self {
+        let row = Row::new("quantized_linear", DType::F32, &[&[m, k]]).with("format", format);
+        let weight = (DType::U8, vec![n, k / format.weights() * format.bytes()]);
+        Row { inputs: [row.inputs, vec![weight]].concat(), operations: 2.0 * (m * n * k) as f64, ..row }
     }
 
     /// 32 query heads and 8 of keys and values, 128 wide: one new token over a cache, or all tokens of a causal prompt.
@@ -105,6 +112,7 @@ fn cpu_rows() -> Vec<Row> {
         rows.push(Row::product(dtype, [1024, 1024, 1024], Precision::Strict));
         rows.push(Row::product(dtype, [1024, 1024, 1024], Precision::Fast));
     }
+    rows.extend([Format::Q8_0, Format::Q4_0, Format::Q4K].map(|format| Row::quantized(format, [1, 4096, 4096])));
     rows
 }
 
@@ -127,6 +135,7 @@ fn gpu_rows() -> Vec<Row> {
     for [n, k] in [[4096, 4096], [14_336, 4096], [4096, 14_336], [128_256, 4096]] {
         rows.push(Row::product(DType::BF16, [1, n, k], Precision::Strict));
     }
+    rows.extend([Format::Q8_0, Format::Q4_0, Format::Q4K].map(|format| Row::quantized(format, [1, 14_336, 4096])));
     for precision in [Precision::Strict, Precision::Fast] {
         rows.extend([1024, 8192, 65_536].map(|keys| Row::attention(1, keys, precision)));
     }
