@@ -8,6 +8,8 @@ mod layer;
 mod random;
 mod session;
 mod source;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 
