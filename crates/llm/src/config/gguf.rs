@@ -48,21 +48,19 @@ impl Keys<'_> {
 
     fn size(&self, key: &str) -> Result<Option<usize>> {
         let key = self.key(key);
-        match self.file.value(&key)? {
-            // Of each layer; one for all is supported.
-            Some(Value::Array(_)) => {
-                let sizes = self.file.list(&key, "an array of sizes", |value| match value {
-                    Value::Unsigned(n) => usize::try_from(n).ok(),
-                    Value::Signed(n) => usize::try_from(n).ok(),
-                    Value::Float(_) | Value::Bool(_) | Value::Text(_) | Value::Array(_) => None,
-                })?;
-                let sizes = sizes.unwrap_or_default();
-                match sizes.first() {
-                    Some(&first) if sizes.iter().all(|&size| size == first) => Ok(Some(first)),
-                    _ => Err(self.unsupported(&key, "differs by layer")),
-                }
-            }
-            _ => Ok(self.file.unsigned(&key)?.map(|n| usize::try_from(n).unwrap_or(usize::MAX))),
+        // An array has the size of each layer; one for all is supported.
+        if !matches!(self.file.value(&key)?, Some(Value::Array(_))) {
+            return Ok(self.file.unsigned(&key)?.map(|n| usize::try_from(n).unwrap_or(usize::MAX)));
+        }
+        let sizes = self.file.list(&key, "an array of sizes", |value| match value {
+            Value::Unsigned(n) => usize::try_from(n).ok(),
+            Value::Signed(n) => usize::try_from(n).ok(),
+            Value::Float(_) | Value::Bool(_) | Value::Text(_) | Value::Array(_) => None,
+        })?;
+        let sizes = sizes.unwrap_or_default();
+        match sizes.first() {
+            Some(&first) if sizes.iter().all(|&size| size == first) => Ok(Some(first)),
+            Some(_) | None => Err(self.unsupported(&key, "differs by layer")),
         }
     }
 

@@ -19,7 +19,9 @@ pub struct TensorType {
 /// What the bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Encoding {
-    Float(DType),
+    F32,
+    F16,
+    Bf16,
     F64,
     Integer,
     Block(Format),
@@ -39,8 +41,8 @@ const fn unsupported(id: u32, name: &'static str, weights: usize, bytes: usize) 
 }
 
 const TYPES: [TensorType; 33] = [
-    plain(0, "F32", 4, Encoding::Float(DType::F32)),
-    plain(1, "F16", 2, Encoding::Float(DType::F16)),
+    plain(0, "F32", 4, Encoding::F32),
+    plain(1, "F16", 2, Encoding::F16),
     block(2, Format::Q4_0),
     block(3, Format::Q4_1),
     block(6, Format::Q5_0),
@@ -67,7 +69,7 @@ const TYPES: [TensorType; 33] = [
     plain(27, "I64", 8, Encoding::Integer),
     plain(28, "F64", 8, Encoding::F64),
     unsupported(29, "IQ1_M", 256, 56),
-    plain(30, "BF16", 2, Encoding::Float(DType::BF16)),
+    plain(30, "BF16", 2, Encoding::Bf16),
     unsupported(34, "TQ1_0", 256, 54),
     unsupported(35, "TQ2_0", 256, 66),
     block(39, Format::Mxfp4),
@@ -94,7 +96,9 @@ impl TensorType {
     /// The type of a tensor of this library with the same bytes.
     pub fn dtype(&self) -> Option<DType> {
         match self.encoding {
-            Encoding::Float(dtype) => Some(dtype),
+            Encoding::F32 => Some(DType::F32),
+            Encoding::F16 => Some(DType::F16),
+            Encoding::Bf16 => Some(DType::BF16),
             Encoding::F64 | Encoding::Integer | Encoding::Block(_) | Encoding::Unsupported => None,
         }
     }
@@ -108,9 +112,9 @@ impl TensorType {
             return Err(Error::internal(format!("{} bytes of {} are not {} values", blocks.len(), self.name, values.len())));
         }
         match self.encoding {
-            Encoding::Float(DType::F16) => each(blocks, values, |b| f16::from_le_bytes(b).to_f32()),
-            Encoding::Float(DType::BF16) => each(blocks, values, |b| bf16::from_le_bytes(b).to_f32()),
-            Encoding::Float(_) => each(blocks, values, f32::from_le_bytes),
+            Encoding::F16 => each(blocks, values, |b| f16::from_le_bytes(b).to_f32()),
+            Encoding::Bf16 => each(blocks, values, |b| bf16::from_le_bytes(b).to_f32()),
+            Encoding::F32 => each(blocks, values, f32::from_le_bytes),
             Encoding::F64 => each(blocks, values, |b| f64::from_le_bytes(b) as f32),
             Encoding::Integer => match self.bytes {
                 1 => each(blocks, values, |b| i8::from_le_bytes(b).into()),

@@ -137,8 +137,7 @@ impl Archive for Decoded {
                 return Ok(());
             }
             info.kind.decode(source, values)?;
-            narrow(values, dtype, target);
-            Ok(())
+            write(values, dtype, target)
         };
         let targets = words.bytes_mut().par_chunks_mut((columns * dtype.size()).max(1)).enumerate();
         targets.map_init(|| vec![0.0; columns], decode).collect::<Result<()>>().map_err(|e| e.context(format!("tensor '{theirs}'")))?;
@@ -146,14 +145,18 @@ impl Archive for Decoded {
     }
 }
 
-/// Writes values in a narrower type, rounded to nearest even.
-fn narrow(values: &[f32], dtype: DType, target: &mut [u8]) {
-    let pairs = |target: &mut [u8], bits: fn(f32) -> u16| {
-        target.as_chunks_mut().0.iter_mut().zip(values).for_each(|(bytes, &value)| *bytes = bits(value).to_le_bytes());
-    };
-    match dtype {
-        DType::BF16 => pairs(target, |value| bf16::from_f32(value).to_bits()),
-        DType::F16 => pairs(target, |value| f16::from_f32(value).to_bits()),
-        _ => target.as_chunks_mut().0.iter_mut().zip(values).for_each(|(bytes, value)| *bytes = value.to_le_bytes()),
+/// Writes values in a type of floats, rounded to nearest even.
+fn write(values: &[f32], dtype: DType, target: &mut [u8]) -> Result<()> {
+    fn each<const BYTES: usize>(values: &[f32], target: &mut [u8], bytes: impl Fn(f32) -> [u8; BYTES]) {
+        target.as_chunks_mut().0.iter_mut().zip(values).for_each(|(target, &value)| *target = bytes(value));
     }
+    match dtype {
+        DType::F32 => each(values, target, f32::to_le_bytes),
+        DType::F16 => each(values, target, |value| f16::from_f32(value).to_le_bytes()),
+        DType::BF16 => each(values, target, |value| bf16::from_f32(value).to_le_bytes()),
+        DType::F64 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool => {
+            return Err(Error::internal(format!("weights decoded to {dtype}")));
+        }
+    }
+    Ok(())
 }
