@@ -106,7 +106,7 @@ impl Archive for Decoded {
     fn get(&self, name: &str, dims: &[usize]) -> Result<Weight> {
         let theirs = self.names.get(name).map_or(name, String::as_str);
         let reject = |message: String| self.file.reject(format!("tensor '{theirs}' {message}"));
-        let info = self.file.tensor(theirs).ok_or_else(|| reject(format!("is missing, which the configuration asks for as '{name}'")))?;
+        let info = self.file.tensor(theirs).ok_or_else(|| reject("is missing, which the configuration asks for".to_owned()))?;
         if info.dims != dims {
             return Err(reject(format!("has shape {:?}, the configuration asks for {dims:?}", info.dims)));
         }
