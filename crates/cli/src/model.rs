@@ -12,9 +12,12 @@ use crate::{args::ComputeArgs, embedded};
 /// Which model, where, and with what memory.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ModelArgs {
-    /// Load the model from this folder with config.json, model.safetensors and tokenizer.json [default: the embedded model]
-    #[arg(long, value_name = "FOLDER")]
+    /// Load the model from this GGUF file, or from this folder with config.json, model.safetensors and tokenizer.json [default: the embedded model]
+    #[arg(long, value_name = "PATH")]
     pub(crate) model: Option<PathBuf>,
+    /// Decode quantised weights to this type: f32, f16 or bf16
+    #[arg(long, default_value_t = Weights::DECODED, value_name = "TYPE")]
+    pub(crate) decode_to: DType,
     /// Limit the context to this many tokens [default: what the command needs, at most the model's context]
     #[arg(long, value_name = "TOKENS")]
     pub(crate) context: Option<usize>,
@@ -44,7 +47,7 @@ impl ModelArgs {
     /// The same; `opened` may reject the device before anything is loaded.
     pub(crate) fn load_on(&self, files: &ModelFiles, needed: usize, opened: impl FnOnce(&Executor) -> Result<()>) -> Result<Session> {
         let config = Config::read(files)?;
-        let weights = Weights::open(files)?;
+        let weights = Weights::open_decoded(files, self.decode_to)?;
         let context = self.context.unwrap_or_else(|| needed.min(config.max_context));
         let estimate = |chunk: usize| MemoryEstimate::of(&config, &weights, context, self.cache_dtype, chunk);
         // For a GPU, whose steps are the larger ones.

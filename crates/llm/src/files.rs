@@ -1,20 +1,22 @@
 use std::{
     borrow::Cow,
-    fmt,
-    fs::{self, File},
+    fmt, fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use elinvar::{Error, ErrorKind, HostMemory, Result};
-use memmap2::Mmap;
 use serde::de::DeserializeOwned;
 
-/// Where a model's files are: `config.json`, `model.safetensors`, `tokenizer.json` and so on, as Hugging Face lays them out.
+use crate::{gguf::Gguf, map::map};
+
+/// Where a model's files are: `config.json`, `model.safetensors`, `tokenizer.json` and so on, as Hugging Face lays them out, or one GGUF file.
 #[derive(Clone, Debug)]
 pub enum ModelFiles {
     /// A folder on disk.
     Folder(PathBuf),
+    /// A GGUF file, which holds everything, and no files by name.
+    Gguf(Arc<Gguf>),
     /// Files compiled into the program.
     Embedded {
         /// What error messages call them.
@@ -28,23 +30,29 @@ pub enum ModelFiles {
 const MAX_TEXT_BYTES: u64 = 256 << 20;
 
 impl ModelFiles {
-    /// The folder at `path`.
+    /// The folder at `path`, or the GGUF file.
     ///
     /// # Errors
-    /// There is no such folder.
+    /// There is neither, or the file is damaged or none of GGUF.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         if path.is_dir() {
             return Ok(Self::Folder(path.to_owned()));
         }
-        let found = if path.exists() { "is a file" } else { "does not exist" };
-        Err(Error::io(format!("{} {found}: give the folder that holds config.json, model.safetensors and tokenizer.json", path.display())))
+        if path.exists() {
+            return Gguf::open(path).map(|file| Self::Gguf(Arc::new(file)));
+        }
+        Err(Error::io(format!(
+            "{} does not exist: give a GGUF file, or the folder that holds config.json, model.safetensors and tokenizer.json",
+            path.display()
+        )))
     }
 
     /// How messages name a file.
     pub fn label(&self, name: &str) -> String {
         match self {
             Self::Folder(path) => path.join(name).display().to_string(),
+            Self::Gguf(file) => file.label().to_owned(),
             Self::Embedded { name: model, .. } => format!("{model}/{name}"),
         }
     }
@@ -53,6 +61,7 @@ impl ModelFiles {
     pub fn contains(&self, name: &str) -> bool {
         match self {
             Self::Folder(path) => path.join(name).is_file(),
+            Self::Gguf(_) => false,
             Self::Embedded { files, .. } => files.iter().any(|(n, _)| *n == name),
         }
     }
@@ -64,6 +73,7 @@ impl ModelFiles {
     pub fn read(&self, name: &str) -> Result<Option<Cow<'static, [u8]>>> {
         match self {
             Self::Embedded { files, .. } => Ok(files.iter().find(|(n, _)| *n == name).map(|(_, bytes)| Cow::Borrowed(*bytes))),
+            Self::Gguf(_) => Ok(None),
             Self::Folder(_) if !self.contains(name) => Ok(None),
             Self::Folder(path) => {
                 let path = path.join(name);
@@ -96,17 +106,8 @@ impl ModelFiles {
                 let (_, bytes) = files.iter().find(|(n, _)| *n == name).ok_or_else(|| Error::io(format!("{}: no such file", self.label(name))))?;
                 Ok(HostMemory::new(Arc::new(*bytes)))
             }
-            Self::Folder(path) => {
-                let path = path.join(name);
-                let reject = |e| Error::with_source(ErrorKind::Io, format!("cannot open {}", path.display()), e);
-                let file = File::open(&path).map_err(reject)?;
-                if !file.metadata().map_err(reject)?.is_file() {
-                    return Err(Error::io(format!("{} is not a regular file", path.display())));
-                }
-                // SAFETY: a map is sound while nothing truncates or writes the file, which the documentation asks of the user.
-                let map = unsafe { Mmap::map(&file) }.map_err(reject)?;
-                Ok(HostMemory::new(Arc::new(map)))
-            }
+            Self::Folder(path) => map(&path.join(name)),
+            Self::Gguf(file) => Err(file.reject(format!("it holds no file '{name}'"))),
         }
     }
 }
@@ -115,6 +116,7 @@ impl fmt::Display for ModelFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Folder(path) => path.display().fmt(f),
+            Self::Gguf(file) => f.write_str(file.label()),
             Self::Embedded { name, .. } => f.write_str(name),
         }
     }

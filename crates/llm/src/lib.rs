@@ -29,6 +29,8 @@ mod config;
 mod estimate;
 mod files;
 mod generation;
+pub mod gguf;
+mod map;
 mod model;
 mod sampling;
 mod text;

@@ -8,6 +8,7 @@ mod devices;
 mod doctor;
 mod emit;
 mod generate;
+mod inspect;
 mod launch;
 mod logits;
 mod op;
@@ -44,6 +45,8 @@ enum Command {
     Run(Box<run::RunArgs>),
     /// List the devices of this build and their properties
     Devices(devices::DevicesArgs),
+    /// Show what is in a GGUF file: metadata, tensors, the memory it needs, what is not supported
+    Inspect(inspect::InspectArgs),
     /// Run a Metal kernel on a device
     Launch(Box<launch::LaunchArgs>),
     /// Write the logits of the given tokens to a file
@@ -64,6 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         Command::Devices(args) => devices::run(args),
         Command::Emit(args) => emit::run(args),
         Command::Generate(args) => generate::run(args).map_err(without_the_device),
+        Command::Inspect(args) => inspect::run(args),
         Command::Logits(args) => logits::run(args).map_err(without_the_device),
         Command::Op(args) => op::run(args).map_err(without_the_device),
         Command::Run(args) => run::run(args).map_err(without_the_device),

@@ -1,6 +1,7 @@
 //! `config.json` of the Llama family, as transformers 4 and 5 write it.
 
 mod generation;
+pub(crate) mod gguf;
 mod rope;
 #[cfg(test)]
 mod tests;
@@ -93,6 +94,9 @@ pub struct Config {
     pub eos: Vec<u32>,
 }
 
+/// Layers at most.
+const MAX_LAYERS: usize = 4096;
+
 /// One id, several, or none.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
@@ -162,7 +166,7 @@ impl Config {
             head_dim,
             max_context: 8192,
             norm_epsilon: 1e-5,
-            rope: Rope { theta: 500_000.0, dimensions: head_dim, scaling: RopeScaling::None },
+            rope: Rope { theta: 500_000.0, dimensions: head_dim, scaling: RopeScaling::None, divisors: None },
             tied_embeddings: false,
             qkv_bias: false,
             output_bias: false,
@@ -174,12 +178,15 @@ impl Config {
         }
     }
 
-    /// Reads `config.json`.
+    /// Reads `config.json`, or the metadata of a GGUF file.
     ///
     /// # Errors
     /// It is missing, damaged, contradicts itself or asks for what is not supported.
     pub fn read(files: &ModelFiles) -> Result<Self> {
         const FILE: &str = "config.json";
+        if let ModelFiles::Gguf(file) = files {
+            return gguf::read(file);
+        }
         let raw: Option<Raw> = files.read_json(FILE)?;
         let raw = raw.ok_or_else(|| Error::io(format!("{} is missing: it describes the model", files.label(FILE))))?;
         raw.resolve().map_err(|e| e.context(files.label(FILE)))
@@ -245,9 +252,12 @@ impl Raw {
     }
 
     fn layers(&self) -> Result<usize> {
-        const MOST: usize = 4096;
         let layers = extent("num_hidden_layers", self.num_hidden_layers)?;
-        if layers <= MOST { Ok(layers) } else { Err(Error::invalid_data(format!("'num_hidden_layers' is {layers}: at most {MOST} are supported"))) }
+        if layers <= MAX_LAYERS {
+            Ok(layers)
+        } else {
+            Err(Error::invalid_data(format!("'num_hidden_layers' is {layers}: at most {MAX_LAYERS} are supported")))
+        }
     }
 
     /// transformers' default is one for each query head, but 8 in Mistral.

@@ -6,7 +6,7 @@ use elinvar::{Error, Result, kernels::rope::RopeScaling};
 use serde::{Deserialize, de::IgnoredAny};
 
 /// Rotary position embedding, half-split form.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
     /// Base of the geometric series of frequencies.
     pub theta: f64,
@@ -14,6 +14,8 @@ pub struct Rope {
     pub dimensions: usize,
     /// How frequencies are stretched to longer contexts.
     pub scaling: RopeScaling,
+    /// What each frequency is divided by after that, if anything.
+    pub divisors: Option<Vec<f32>>,
 }
 
 /// The dictionary `rope_parameters` or `rope_scaling`.
@@ -49,7 +51,7 @@ impl RopeDictionary {
                 "'partial_rotary_factor' {partial} of heads of {head_dim} elements: an even number must be rotated"
             )));
         }
-        Ok(Rope { theta, dimensions, scaling: self.scaling()? })
+        Ok(Rope { theta, dimensions, scaling: self.scaling()?, divisors: None })
     }
 
     fn scaling(&self) -> Result<RopeScaling> {

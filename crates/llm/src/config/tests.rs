@@ -34,7 +34,7 @@ fn a_llama_of_transformers_4() {
     let config = with("{}").unwrap();
     assert_eq!((config.head_dim, config.kv_heads, config.bos, &config.eos[..]), (64, 8, Some(128000), &[128001, 128008][..]));
     let scaling = RopeScaling::Llama3 { factor: 32.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position: 8192 };
-    assert_eq!(config.rope, Rope { theta: 500_000.0, dimensions: 64, scaling });
+    assert_eq!(config.rope, Rope { theta: 500_000.0, dimensions: 64, scaling, divisors: None });
     assert_eq!((config.tied_embeddings, config.qkv_bias, config.qk_norm, &config.windows[..]), (true, false, false, &[None; 3][..]));
 }
 
@@ -49,7 +49,7 @@ fn transformers_5_keeps_everything_rotary_in_one_dictionary() {
 #[test]
 fn linear_scaling_by_its_old_name_and_partial_rotation() {
     let config = with(r#"{"rope_scaling": {"type": "linear", "factor": 4}, "partial_rotary_factor": 0.5}"#).unwrap();
-    assert_eq!(config.rope, Rope { theta: 500_000.0, dimensions: 32, scaling: RopeScaling::Linear { factor: 4.0 } });
+    assert_eq!(config.rope, Rope { theta: 500_000.0, dimensions: 32, scaling: RopeScaling::Linear { factor: 4.0 }, divisors: None });
     assert_eq!(with(r#"{"rope_scaling": null, "rope_theta": "remove"}"#).unwrap().rope.theta, 10_000.0);
 }
 

@@ -21,7 +21,7 @@ impl Chat {
         let source = template.or(tokenizer.chat_template());
         let source = source.ok_or_else(|| {
             Error::unsupported(
-                "the model has no chat template (tokenizer_config.json, chat_template.jinja): let it continue a text instead, or give a template",
+                "the model has no chat template (tokenizer_config.json, chat_template.jinja, or the metadata of a GGUF file): let it continue a text instead, or give a template",
             )
         })?;
         let template = ChatTemplate::new(source, tokenizer.bos(), tokenizer.eos())?;

@@ -8,6 +8,8 @@ mod layer;
 mod random;
 mod session;
 mod source;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 
@@ -51,9 +53,9 @@ impl Model {
         // Rotary frequencies follow from the configuration, and a tied output projection may be stored twice.
         let redundant = |name: &str| name.ends_with("rotary_emb.inv_freq") || (model.config.tied_embeddings && name == "lm_head.weight");
         match weights.names().find(|&name| !stored.used.contains(name) && !redundant(name)) {
-            Some(name) => {
-                Err(Error::invalid_data(format!("tensor '{name}' has no place in the configuration: weights and config.json do not belong together")))
-            }
+            Some(name) => Err(Error::invalid_data(format!(
+                "tensor '{name}' has no place in the configuration: weights and configuration do not belong together"
+            ))),
             None => Ok(model),
         }
     }
@@ -82,7 +84,10 @@ impl Model {
             true => embedding.clone(),
             false => source.tensor("lm_head.weight", &[config.vocab_size, config.hidden_size])?,
         };
-        let rates = frequencies(&config.rope.scaling, config.rope.theta, config.rope.dimensions)?;
+        let mut rates = frequencies(&config.rope.scaling, config.rope.theta, config.rope.dimensions)?;
+        for (rate, divisor) in rates.iter_mut().zip(config.rope.divisors.iter().flatten()) {
+            *rate /= divisor;
+        }
         let frequencies = executor.tensor(&[rates.len()], &rates)?;
         Ok(Self { config, executor: executor.clone(), embedding, layers, norm, head: Linear::new(head), frequencies })
     }

@@ -6,19 +6,21 @@ use std::{
 use elinvar::{Error, ErrorKind, Result};
 use serde::{Deserialize, de::IgnoredAny};
 
-use crate::files::ModelFiles;
+use super::gguf;
+use crate::{files::ModelFiles, gguf::Gguf};
 
 const TOKENIZER: &str = "tokenizer.json";
 const CONFIG: &str = "tokenizer_config.json";
 const TEMPLATE: &str = "chat_template.jinja";
 
-/// `tokenizer.json` with the choices of `tokenizer_config.json`. Clones share it.
+/// `tokenizer.json` with the choices of `tokenizer_config.json`, or what the metadata of a GGUF file describe. Clones share it.
 #[derive(Clone)]
 pub struct Tokenizer {
     inner: Arc<tokenizers::Tokenizer>,
     bos: Option<String>,
     eos: Option<String>,
     add_bos: Option<bool>,
+    add_eos: bool,
     chat_template: Option<String>,
 }
 
@@ -71,11 +73,14 @@ impl Templates {
 }
 
 impl Tokenizer {
-    /// Reads `tokenizer.json` and, where they are there, `tokenizer_config.json` and `chat_template.jinja`.
+    /// Reads `tokenizer.json` and, where they are there, `tokenizer_config.json` and `chat_template.jinja`; or the metadata of a GGUF file.
     ///
     /// # Errors
-    /// No `tokenizer.json`, or a damaged file.
+    /// No `tokenizer.json`, a damaged file, or a kind of tokenizer in a GGUF file that is not supported.
     pub fn open(files: &ModelFiles) -> Result<Self> {
+        if let ModelFiles::Gguf(file) = files {
+            return Self::from_gguf(file);
+        }
         let bytes = files.read(TOKENIZER)?;
         let bytes =
             bytes.ok_or_else(|| Error::io(format!("{} is missing: other tokenizer files must be converted to it", files.label(TOKENIZER))))?;
@@ -92,8 +97,22 @@ impl Tokenizer {
             bos: raw.bos_token.map(Token::into_text),
             eos: raw.eos_token.map(Token::into_text),
             add_bos: raw.add_bos_token,
+            add_eos: false,
             chat_template: template,
         })
+    }
+
+    fn from_gguf(file: &Gguf) -> Result<Self> {
+        let mut parts = None;
+        // The library may panic on what contradicts itself.
+        guarded(|| {
+            parts = Some(gguf::read(file));
+            Ok(())
+        })
+        .map_err(|e| file.reject(one_line(&e)))?;
+        let parts = parts.ok_or_else(|| Error::internal("no tokenizer was read"))??;
+        let gguf::Parts { inner, bos, eos, add_bos, add_eos, chat_template } = parts;
+        Ok(Self { inner: Arc::new(inner), bos, eos, add_bos: Some(add_bos), add_eos, chat_template })
     }
 
     /// The ids of a text to be continued, with the special tokens the model expects around it.
@@ -108,6 +127,9 @@ impl Tokenizer {
                 (false, true) => drop(ids.remove(0)),
                 _ => {}
             }
+        }
+        if self.add_eos {
+            ids.extend(self.eos.as_deref().and_then(|t| self.id(t)));
         }
         Ok(ids)
     }

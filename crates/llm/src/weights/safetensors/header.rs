@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use ::safetensors::{SafeTensorError, SafeTensors, tensor::TensorInfo};
 use elinvar::{Error, Result};
-use safetensors::{SafeTensorError, SafeTensors, tensor::TensorInfo};
 use serde_json::{Map, Value};
 
 /// Bytes before the JSON.

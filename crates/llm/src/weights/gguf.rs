@@ -1,0 +1,162 @@
+//! Weights of GGUF files: other names, block formats, and in Llama's models rows of queries and keys in another order.
+
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use elinvar::{DType, Error, Result};
+use half::{bf16, f16};
+use rayon::prelude::*;
+
+use super::{
+    Archive, Weight,
+    words::{Words, aligned},
+};
+use crate::{
+    Architecture, Config,
+    config::gguf::{DIVISORS, read},
+    gguf::{Gguf, TensorInfo},
+};
+
+pub(super) struct Decoded {
+    file: Arc<Gguf>,
+    /// What blocks are decoded to.
+    dtype: DType,
+    /// The file's name of each tensor.
+    names: BTreeMap<String, String>,
+    /// For query and key projections: elements of a head, and how many of them rotate as adjacent pairs.
+    pairs: Option<(usize, usize)>,
+}
+
+/// Parts of a layer: the file's name and ours.
+const PARTS: [(&str, &str); 11] = [
+    ("attn_norm", "input_layernorm"),
+    ("ffn_norm", "post_attention_layernorm"),
+    ("attn_q", "self_attn.q_proj"),
+    ("attn_k", "self_attn.k_proj"),
+    ("attn_v", "self_attn.v_proj"),
+    ("attn_output", "self_attn.o_proj"),
+    ("attn_q_norm", "self_attn.q_norm"),
+    ("attn_k_norm", "self_attn.k_norm"),
+    ("ffn_gate", "mlp.gate_proj"),
+    ("ffn_up", "mlp.up_proj"),
+    ("ffn_down", "mlp.down_proj"),
+];
+
+/// Our name of a tensor; its own if it has none here.
+fn translate(name: &str) -> String {
+    let layer = || -> Option<String> {
+        let (index, rest) = name.strip_prefix("blk.")?.split_once('.')?;
+        let (part, kind) = rest.rsplit_once('.')?;
+        let (_, part) = PARTS.iter().find(|(theirs, _)| *theirs == part)?;
+        Some(format!("model.layers.{index}.{part}.{kind}"))
+    };
+    match name {
+        "token_embd.weight" => "model.embed_tokens.weight".to_owned(),
+        "output_norm.weight" => "model.norm.weight".to_owned(),
+        "output.weight" => "lm_head.weight".to_owned(),
+        _ => layer().unwrap_or_else(|| name.to_owned()),
+    }
+}
+
+impl Decoded {
+    pub(super) fn open(file: &Arc<Gguf>, dtype: DType) -> Result<Self> {
+        let Config { architecture, head_dim, rope, .. } = read(file)?;
+        let names = file.tensors().filter(|(name, _)| *name != DIVISORS).map(|(name, _)| (translate(name), name.to_owned())).collect();
+        let pairs = match architecture {
+            Architecture::Llama | Architecture::Mistral => Some((head_dim, rope.dimensions)),
+            Architecture::Qwen2 | Architecture::Qwen3 => None,
+        };
+        Ok(Self { file: file.clone(), dtype, names, pairs })
+    }
+
+    /// The type a tensor gets.
+    fn dtype(&self, info: &TensorInfo) -> DType {
+        let as_stored = if info.kind.weights == 1 { info.kind.dtype().unwrap_or(DType::F32) } else { self.dtype };
+        if info.dims.len() < 2 { DType::F32 } else { as_stored }
+    }
+
+    /// Where a row of the checkpoint is in the file. Files of Llama's models interleave the two halves of what rotates.
+    fn row(&self, name: &str, row: usize) -> usize {
+        let rotates = ["q_proj.weight", "k_proj.weight", "q_proj.bias", "k_proj.bias"].iter().any(|suffix| name.ends_with(suffix));
+        let Some((head, rotated)) = self.pairs.filter(|_| rotates) else { return row };
+        let (first, within) = (row / head * head, row % head);
+        match within.checked_sub(rotated / 2) {
+            _ if within >= rotated => row,
+            None => first + 2 * within,
+            Some(second) => first + 2 * second + 1,
+        }
+    }
+}
+
+impl Archive for Decoded {
+    fn names(&self) -> Box<dyn Iterator<Item = &str> + '_> {
+        Box::new(self.names.keys().map(String::as_str))
+    }
+
+    fn bytes(&self) -> u64 {
+        let size = |name: &String| {
+            let info = self.file.tensor(name)?;
+            Some((info.bytes() / info.kind.bytes * info.kind.weights) as u64 * self.dtype(info).size() as u64)
+        };
+        self.names.values().filter_map(size).sum()
+    }
+
+    fn get(&self, name: &str, dims: &[usize]) -> Result<Weight> {
+        let theirs = self.names.get(name).map_or(name, String::as_str);
+        let reject = |message: String| self.file.reject(format!("tensor '{theirs}' {message}"));
+        let info = self.file.tensor(theirs).ok_or_else(|| reject("is missing, which the configuration asks for".to_owned()))?;
+        if info.dims != dims {
+            return Err(reject(format!("has shape {:?}, the configuration asks for {dims:?}", info.dims)));
+        }
+        if !info.kind.is_supported() {
+            return Err(Error::unsupported(format!(
+                "{}: tensor '{theirs}' is of type {}, which is not supported",
+                self.file.label(),
+                info.kind.name
+            )));
+        }
+        let (dtype, memory) = (self.dtype(info), self.file.data(info)?);
+        // A vector has rows of one element.
+        let (rows, columns) = match dims {
+            [rows, rest @ ..] if !rest.is_empty() || info.kind.weights == 1 => (*rows, rest.iter().product::<usize>()),
+            _ => (1, dims.iter().product::<usize>()),
+        };
+        let in_place = (0..rows).all(|row| self.row(name, row) == row);
+        if info.kind.dtype() == Some(dtype) && in_place {
+            return Ok(Weight { dtype, dims: dims.to_vec(), memory: aligned(memory, dtype.size()) });
+        }
+        let stored = memory.bytes().len() / rows.max(1);
+        let mut words = Words::zeros(rows * columns * dtype.size());
+        let decode = |values: &mut Vec<f32>, (row, target): (usize, &mut [u8])| -> Result<()> {
+            let from = self.row(name, row) * stored;
+            let source = memory.bytes().get(from..from + stored).unwrap_or_default();
+            if info.kind.dtype() == Some(dtype) {
+                target.copy_from_slice(source);
+                return Ok(());
+            }
+            info.kind.decode(source, values)?;
+            write(values, dtype, target)
+        };
+        let targets = words.bytes_mut().par_chunks_mut((columns * dtype.size()).max(1)).enumerate();
+        targets.map_init(|| vec![0.0; columns], decode).collect::<Result<()>>().map_err(|e| e.context(format!("tensor '{theirs}'")))?;
+        Ok(Weight { dtype, dims: dims.to_vec(), memory: words.into_memory() })
+    }
+}
+
+/// Writes values in a type of floats, rounded to nearest even.
+fn write(values: &[f32], dtype: DType, target: &mut [u8]) -> Result<()> {
+    fn each<const BYTES: usize>(values: &[f32], target: &mut [u8], bytes: impl Fn(f32) -> [u8; BYTES]) {
+        target.as_chunks_mut().0.iter_mut().zip(values).for_each(|(target, &value)| *target = bytes(value));
+    }
+    match dtype {
+        DType::F32 => each(values, target, f32::to_le_bytes),
+        DType::F16 => each(values, target, |value| f16::from_f32(value).to_le_bytes()),
+        DType::BF16 => each(values, target, |value| bf16::from_f32(value).to_le_bytes()),
+        DType::F64 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool => {
+            return Err(Error::internal(format!("weights decoded to {dtype}")));
+        }
+    }
+    Ok(())
+}
