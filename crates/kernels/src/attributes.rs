@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 
 use elinvar_core::{DType, Error, Result};
 
-use crate::{Scalar, signature::choice};
+use crate::Scalar;
 
 /// What an attribute's value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +149,15 @@ impl<T: Attribute> Attribute for Vec<T> {
     fn parse(text: &str) -> Option<Self> {
         let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text).trim();
         if inner.is_empty() { Some(Vec::new()) } else { inner.split(',').map(|part| T::parse(part.trim())).collect() }
+    }
+}
+
+/// `f32, f16 or bf16`.
+pub(crate) fn choice<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    match names.collect::<Vec<_>>().split_last() {
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+        None => "nothing".to_owned(),
     }
 }
 

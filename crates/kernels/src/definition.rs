@@ -2,56 +2,13 @@
 
 use std::sync::Arc;
 
-use elinvar_core::{DeviceProperties, Error, Layout, Result};
+use elinvar_core::{DeviceProperties, Error, Result};
 
-use crate::{Argument, Operator, Plan, TensorInfo, copy::Copy};
-
-/// Where an operand comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// Input of the fused operator, by index.
-    Input(usize),
-    /// A step and which of its outputs.
-    Step(usize, usize),
-}
-
-/// What a step takes: a source, seen through a layout that is relative to its start.
-#[derive(Clone, Copy, Debug)]
-pub struct Operand {
-    /// Where it comes from.
-    pub source: Source,
-    /// Its type and layout.
-    pub info: TensorInfo,
-}
-
-impl Operand {
-    /// The same memory in another layout.
-    pub fn view(self, layout: Layout) -> Self {
-        Self { info: TensorInfo { layout, ..self.info }, ..self }
-    }
-}
-
-/// An operator and what it takes.
-#[derive(Clone, Debug)]
-pub struct Step {
-    /// The operator.
-    pub operator: Arc<dyn Operator>,
-    /// One for each declared input.
-    pub inputs: Vec<Option<Operand>>,
-}
-
-/// The plain operators that a fused operator stands for, in order. Their results have its bits; so a definition is at once the fused operator's meaning to
-/// whatever looks for it in a graph, and its plan where nothing better is there.
-#[derive(Clone, Debug)]
-pub struct Definition {
-    inputs: Vec<Option<TensorInfo>>,
-    /// The operators.
-    pub steps: Vec<Step>,
-    /// What the fused operator's outputs hold.
-    pub outputs: Vec<Operand>,
-    /// Inputs that are updated in place, beside those that a step updates, and what they hold then.
-    pub updated: Vec<(usize, Operand)>,
-}
+use crate::{
+    copy::Copy,
+    launch::{Argument, Plan},
+    operator::{Definition, Operand, Operator, Source, Step, TensorInfo},
+};
 
 impl Definition {
     /// Over these inputs, without a step.

@@ -22,6 +22,7 @@ mod attributes;
 mod definition;
 mod description;
 mod elementwise;
+mod launch;
 mod metal;
 mod operator;
 mod signature;
@@ -61,7 +62,7 @@ pub mod weighted_sum;
 pub mod conformance;
 
 pub use attributes::{AttributeInfo, AttributeKind, Attributes};
-pub use definition::{Definition, Operand, Source, Step};
 pub use elementwise::{ElementOp, scalar::Scalar};
-pub use operator::{Argument, Launch, Operator, Plan, Precision, TensorInfo, encode, plan_for};
+pub use launch::{Argument, Launch, Plan, encode};
+pub use operator::{Definition, Operand, Operator, Precision, Source, Step, TensorInfo, plan_for};
 pub use registry::{Description, Port};

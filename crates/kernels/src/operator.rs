@@ -1,11 +1,12 @@
 use std::{any::Any, fmt, sync::Arc};
 
-use elinvar_core::{
-    Binding, Buffer, DType, Device, DeviceProperties, Dispatch, Error, Extent, Grid, HostForm, HostKernel, KernelKey, KernelSource, Layout,
-    ListBuilder, Metal, MetalForm, Parameter, Result, Shape, Work,
-};
+use elinvar_core::{DType, Device, DeviceProperties, Layout, Result, Shape};
 
-use crate::{Definition, ElementOp, cuda::CudaForm, elementwise::dispatch::named};
+use crate::{
+    ElementOp,
+    elementwise::dispatch::named,
+    launch::{Argument, Plan},
+};
 
 named! {
     /// How a matrix product or attention may be computed.
@@ -144,39 +145,51 @@ impl dyn Operator {
     }
 }
 
-/// What an argument of a launch is bound to.
+/// Where an operand comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Argument {
-    /// Input by index; unbound if the input is absent.
+pub enum Source {
+    /// Input of the fused operator, by index.
     Input(usize),
-    /// Output by index.
-    Output(usize),
-    /// A range of bytes of an output: for launches that write a part of it.
-    OutputPart(usize, usize, usize),
-    /// Temporary memory by index.
-    Scratch(usize),
-    /// Nothing: for optional parameters.
-    Absent,
+    /// A step and which of its outputs.
+    Step(usize, usize),
 }
 
-/// The launches of an operator, in order, and the temporary memory they share.
-#[derive(Clone, Debug, Default)]
-pub struct Plan {
-    /// The launches.
-    pub launches: Vec<Launch>,
-    /// Bytes of each temporary.
-    pub scratch: Vec<usize>,
+/// What a step takes: a source, seen through a layout that is relative to its start.
+#[derive(Clone, Copy, Debug)]
+pub struct Operand {
+    /// Where it comes from.
+    pub source: Source,
+    /// Its type and layout.
+    pub info: TensorInfo,
 }
 
-impl Plan {
-    /// Inputs that a launch writes.
-    pub fn updated_inputs(&self) -> impl Iterator<Item = usize> {
-        let bound = self.launches.iter().flat_map(|l| l.kernel.parameters.iter().zip(&l.arguments));
-        bound.filter_map(|(parameter, argument)| match argument {
-            Argument::Input(index) if parameter.access.writes() => Some(*index),
-            _ => None,
-        })
+impl Operand {
+    /// The same memory in another layout.
+    pub fn view(self, layout: Layout) -> Self {
+        Self { info: TensorInfo { layout, ..self.info }, ..self }
     }
+}
+
+/// An operator and what it takes.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The operator.
+    pub operator: Arc<dyn Operator>,
+    /// One for each declared input.
+    pub inputs: Vec<Option<Operand>>,
+}
+
+/// The plain operators that a fused operator stands for, in order. Their results have its bits; so a definition is at once the fused operator's meaning to
+/// whatever looks for it in a graph, and its plan where nothing better is there.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    pub(crate) inputs: Vec<Option<TensorInfo>>,
+    /// The operators.
+    pub steps: Vec<Step>,
+    /// What the fused operator's outputs hold.
+    pub outputs: Vec<Operand>,
+    /// Inputs that are updated in place, beside those that a step updates, and what they hold then.
+    pub updated: Vec<(usize, Operand)>,
 }
 
 /// A tensor and what it is bound to.
@@ -201,128 +214,6 @@ impl Plan {
             self.launches.push(launch);
         }
         Ok(())
-    }
-}
-
-impl Plan {
-    /// The same with the floating-point operations that it takes, all of them its first launch's.
-    pub fn with_operations(mut self, operations: u64) -> Self {
-        if let Some(launch) = self.launches.first_mut() {
-            launch.work.operations = operations;
-        }
-        self
-    }
-}
-
-impl From<Launch> for Plan {
-    fn from(launch: Launch) -> Self {
-        Self { launches: vec![launch], scratch: Vec::new() }
-    }
-}
-
-/// Operations of a product of these extents, that of its sums among them: two for each of its terms.
-pub(crate) fn product_operations(extents: &[usize]) -> u64 {
-    extents.iter().fold(2, |count: u64, &extent| count.saturating_mul(extent as u64))
-}
-
-/// One kernel launch before its buffers are known.
-#[derive(Clone, Debug)]
-pub struct Launch {
-    /// The kernel.
-    pub kernel: Arc<KernelSource>,
-    /// Its parameter block.
-    pub params: Vec<u8>,
-    /// What each of its parameters is bound to.
-    pub arguments: Vec<Argument>,
-    /// Threadgroups.
-    pub grid: Extent,
-    /// Threads of a threadgroup.
-    pub threadgroup: Extent,
-    /// Bytes of threadgroup memory.
-    pub threadgroup_memory: usize,
-    /// What it costs.
-    pub work: Work,
-}
-
-impl Launch {
-    /// A launch of `key` with its CPU kernel, its parameter block and its buffers in order; of one thread until [`Launch::over`] says otherwise.
-    pub fn new<P: bytemuck::NoUninit>(
-        key: KernelKey,
-        host: HostKernel,
-        params: &P,
-        buffers: impl IntoIterator<Item = (Parameter, Argument)>,
-    ) -> Self {
-        Self::of(key, Some(host), params, buffers)
-    }
-
-    /// The same without a CPU kernel: a launch of plans for GPUs.
-    pub fn on_gpu<P: bytemuck::NoUninit>(
-        key: KernelKey,
-        form: MetalForm,
-        params: &P,
-        buffers: impl IntoIterator<Item = (Parameter, Argument)>,
-    ) -> Self {
-        Self::of(key, None, params, buffers).with_metal(form)
-    }
-
-    /// The same for a CUDA device alone.
-    pub fn on_cuda<P: bytemuck::NoUninit>(
-        key: KernelKey,
-        form: CudaForm,
-        params: &P,
-        buffers: impl IntoIterator<Item = (Parameter, Argument)>,
-    ) -> Self {
-        Self::of(key, None, params, buffers).with_cuda(form)
-    }
-
-    fn of<P: bytemuck::NoUninit>(
-        key: KernelKey,
-        host: Option<HostKernel>,
-        params: &P,
-        buffers: impl IntoIterator<Item = (Parameter, Argument)>,
-    ) -> Self {
-        let (parameters, arguments) = buffers.into_iter().unzip();
-        let kernel =
-            Arc::new(KernelSource { key, parameters, params_bytes: size_of::<P>(), host: host.map(HostForm::Kernel), metal: None, native: None });
-        let params = bytemuck::bytes_of(params).to_vec();
-        Self { kernel, params, arguments, grid: Extent::linear(1), threadgroup: Extent::linear(1), threadgroup_memory: 0, work: Work::default() }
-    }
-
-    /// The same with the kernel's Metal form.
-    pub fn with_metal(mut self, form: MetalForm) -> Self {
-        Arc::make_mut(&mut self.kernel).metal = Some(Metal::Form(form));
-        self
-    }
-
-    /// The same with what a CUDA device runs in place of the Metal form.
-    pub fn with_cuda(mut self, form: CudaForm) -> Self {
-        Arc::make_mut(&mut self.kernel).native = Some(Arc::new(form));
-        self
-    }
-
-    /// The same over `grid` threadgroups of `threadgroup` threads.
-    pub fn over(mut self, grid: Extent, threadgroup: Extent) -> Self {
-        self.grid = grid;
-        self.threadgroup = threadgroup;
-        self
-    }
-
-    /// The same with threadgroup memory.
-    pub fn with_threadgroup_memory(mut self, bytes: usize) -> Self {
-        self.threadgroup_memory = bytes;
-        self
-    }
-
-    /// The same with the floating-point operations that it takes.
-    pub fn with_operations(mut self, operations: u64) -> Self {
-        self.work.operations = operations;
-        self
-    }
-
-    /// The same with the bytes that it reads and writes, where they are fewer than those bound.
-    pub fn with_bytes(mut self, bytes: u64) -> Self {
-        self.work.bytes = Some(bytes);
-        self
     }
 }
 
@@ -352,41 +243,4 @@ pub fn plan_for(operator: &dyn Operator, inputs: &[Option<TensorInfo>], outputs:
         most = fewer;
         plan = operator.named_plan(inputs, outputs, &DeviceProperties { max_threads_per_threadgroup: most, ..device.properties().clone() })?;
     }
-}
-
-/// Records a plan's launches over real buffers; `allocate` provides its temporaries.
-///
-/// # Errors
-/// Out of memory for temporaries, a kernel that does not compile, or a launch that contradicts its signature.
-pub fn encode(
-    plan: &Plan,
-    inputs: &[Option<Binding>],
-    outputs: &[Binding],
-    device: &Device,
-    list: &mut ListBuilder,
-    mut allocate: impl FnMut(usize) -> Result<Buffer>,
-) -> Result<()> {
-    let scratch = plan.scratch.iter().map(|&bytes| allocate(bytes)?.bind(0, bytes)).collect::<Result<Vec<_>>>()?;
-    for launch in &plan.launches {
-        let bind = |argument: &Argument| -> Result<Option<Binding>> {
-            let missing = || Error::invalid_launch(format!("{}: {argument:?} does not exist", launch.kernel.key));
-            Ok(match *argument {
-                // Optional inputs at the end may be left out.
-                Argument::Input(i) => inputs.get(i).cloned().flatten(),
-                Argument::Output(i) => Some(outputs.get(i).ok_or_else(missing)?.clone()),
-                Argument::OutputPart(i, offset, bytes) => {
-                    let whole = outputs.get(i).ok_or_else(missing)?;
-                    Some(whole.buffer().bind(whole.offset() + offset, bytes)?)
-                }
-                Argument::Scratch(i) => Some(scratch.get(i).ok_or_else(missing)?.clone()),
-                Argument::Absent => None,
-            })
-        };
-        let bindings = launch.arguments.iter().map(bind).collect::<Result<Vec<_>>>()?;
-        let pipeline = device.pipeline(&launch.kernel)?;
-        let (params, grid, threadgroup) = (launch.params.clone(), Grid::Threadgroups(launch.grid.0), launch.threadgroup);
-        let threadgroup_memory = if launch.threadgroup_memory > 0 { vec![launch.threadgroup_memory] } else { Vec::new() };
-        list.dispatch(Dispatch { pipeline, bindings, params, grid, threadgroup, threadgroup_memory, work: launch.work }, device.properties())?;
-    }
-    Ok(())
 }

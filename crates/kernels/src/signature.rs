@@ -5,10 +5,7 @@ use std::fmt;
 
 use elinvar_core::{Access, DType, Error, Parameter, Result, Shape};
 
-use crate::{
-    elementwise::storage,
-    operator::{Argument, TensorInfo},
-};
+use crate::{attributes::choice, elementwise::storage, launch::Argument, operator::TensorInfo};
 
 /// One input or output of an operator.
 #[derive(Clone, Copy, Debug)]
@@ -164,15 +161,6 @@ pub(crate) fn check(ports: &[Port], inputs: &[Option<TensorInfo>]) -> Result<()>
         }
     }
     Ok(())
-}
-
-/// `f32, f16 or bf16`.
-pub(crate) fn choice<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    match names.collect::<Vec<_>>().split_last() {
-        Some((last, [])) => (*last).to_owned(),
-        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
-        None => "nothing".to_owned(),
-    }
 }
 
 /// An input that must be there.

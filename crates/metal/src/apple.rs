@@ -22,7 +22,7 @@ use objc2::{
     rc::{Retained, autoreleasepool},
     runtime::{AnyObject, ProtocolObject},
 };
-use objc2_foundation::{NSArray, NSError, NSRange, NSString, NSURL, ns_string};
+use objc2_foundation::{NSArray, NSRange, NSString, NSURL, ns_string};
 use objc2_metal::{
     MTLBinaryArchive, MTLBinaryArchiveDescriptor, MTLBlitCommandEncoder, MTLBuffer, MTLCaptureDescriptor, MTLCaptureDestination, MTLCaptureManager,
     MTLCommandBuffer, MTLCommandQueue, MTLCompileOptions, MTLComputeCommandEncoder, MTLComputePipelineDescriptor, MTLComputePipelineState, MTLDevice,
@@ -32,14 +32,13 @@ use objc2_metal::{
 
 use crate::{
     api::{Api, DeviceInfo, Done, Kernel, Launch, LibrarySource, StorageMode},
-    compile::first_errors,
     encode::threadgroup_bytes,
     memory::pages,
     requirements,
 };
-use commands::{Commands, outcome};
+use commands::{Commands, message_of, outcome};
 use constants::constant_bytes;
-use devices::{devices, info};
+use devices::{Device, devices, info};
 
 // What MTLCreateSystemDefaultDevice needs and does not link itself.
 // SAFETY: nothing is declared.
@@ -48,8 +47,6 @@ unsafe extern "C" {}
 
 /// Pages of a process, which buffers without copies are made of; one for Intel's processors has small ones on Apple's too.
 const PAGE: usize = if cfg!(target_arch = "x86_64") { 4 << 10 } else { 16 << 10 };
-
-type Device = Retained<ProtocolObject<dyn MTLDevice>>;
 
 /// A Mac's GPU with a queue.
 pub struct Apple {
@@ -166,10 +163,6 @@ type Library = Retained<ProtocolObject<dyn MTLLibrary>>;
 
 fn no_kernel(name: &str) -> Error {
     Error::invalid_argument(format!("the library has no kernel '{name}'"))
-}
-
-fn message_of(error: &NSError) -> String {
-    first_errors(&error.localizedDescription().to_string())
 }
 
 fn url(path: &Path) -> Result<Retained<NSURL>> {

@@ -14,11 +14,13 @@ mod ternaries;
 #[cfg(test)]
 mod tests;
 
+use elinvar_core::Result;
+
 use crate::{
-    kernel::Kernel,
     lower::{self, Lowered, braces, constants, edits::Edits, swizzles},
     module::Module,
 };
+pub use entries::{CudaEntry, Threadgroups};
 
 /// The prelude's files, name and text. The lowered text includes `msl.cuh`; no header of the toolkit is needed.
 pub const PRELUDE: &[(&str, &str)] = prelude! {
@@ -36,50 +38,44 @@ pub const OPTIONS: &[&str] = &["--std=c++17", "-default-device", "--diag-suppres
 /// A kernel that does not say how many threads its threadgroups have may be launched with 1024: then a thread can have so many registers.
 pub const REGISTERS: u32 = 64;
 
-/// A kernel wanted of a text.
-#[derive(Clone, Copy, Debug)]
-pub struct CudaEntry<'a> {
-    /// What the host calls it.
-    pub kernel: &'a str,
-    /// Indices of the `constant T&` buffers that are passed by value, as bytes of the launch.
-    pub inline: &'a [u32],
-    /// Of a kernel that waits for the launches ahead itself (`elv::await_launches`), indices of the buffers that it reads before, which no launch in
-    /// flight may write. `None`: the entry waits before the kernel begins.
-    pub prefetched: Option<&'a [u32]>,
-}
-
-/// The threadgroups of the launches that a lowered text is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Threadgroups {
-    /// All of one size.
-    Uniform,
-    /// At the grid's end smaller than the others.
-    Nonuniform,
-}
-
-pub(crate) fn lower(module: &Module, wanted: &[(Kernel, CudaEntry<'_>)], threadgroups: Threadgroups) -> Lowered {
-    let mut edits = Edits::new(&module.tokens);
-    lower::attributes(module, &mut edits);
-    lower::instantiations(module, &mut edits);
-    lower::declarations(module, &mut edits);
-    pragmas::pragmas(module, &mut edits);
-    constants::function_constants(module, &mut edits);
-    constants::tables(module, &mut edits, |constexpr| if constexpr { "" } else { "constexpr" });
-    qualifiers::threadgroup_variables(module, &mut edits);
-    qualifiers::global_names(module, &mut edits);
-    qualifiers::address_spaces(module, &mut edits);
-    swizzles::swizzles(module, &mut edits);
-    ternaries::ternaries(module, &mut edits);
-    fills::fills(module, &mut edits);
-    literals::literals(module, &mut edits);
-    braces::braces(module, &mut edits);
-    specialisations::specialisations(module, &mut edits);
-    duplicates::duplicates(module, &mut edits);
-    let mut text =
-        format!("{}#include \"msl.cuh\"\n{}namespace msl {{\n{}", defines(module, threadgroups), constants::defaults(module), edits.apply());
-    let entries = entries::entries(wanted, threadgroups, &mut text);
-    text.push_str("} // namespace msl\n");
-    Lowered { text, entries }
+impl Module {
+    /// CUDA C++ that behaves as the text does, with an entry point for each of `entries`.
+    ///
+    /// An entry point is `extern "C" __global__`; its arguments are those of the kernel, in order: a pointer for each buffer (null where none is
+    /// bound), for one that is passed inline the value itself, nothing for the first threadgroup memory, which starts where the launch's dynamic
+    /// shared memory does, for each further one its offset from there in bytes as a `u32`, nothing for positions; and, where [`Entry::grid`]
+    /// says so, the grid's threads as three `u32`. A buffer that the kernel writes may not overlap another one.
+    ///
+    /// [`Entry::grid`]: crate::Entry::grid
+    ///
+    /// # Errors
+    ///
+    /// A kernel that the text does not have.
+    pub fn lower_for_cuda(&self, entries: &[CudaEntry<'_>], threadgroups: Threadgroups) -> Result<Lowered> {
+        let wanted = entries.iter().map(|entry| Ok((self.kernel(entry.kernel)?, *entry))).collect::<Result<Vec<_>>>()?;
+        let mut edits = Edits::new(&self.tokens);
+        lower::attributes(self, &mut edits);
+        lower::instantiations(self, &mut edits);
+        lower::declarations(self, &mut edits);
+        pragmas::pragmas(self, &mut edits);
+        constants::function_constants(self, &mut edits);
+        constants::tables(self, &mut edits, |constexpr| if constexpr { "" } else { "constexpr" });
+        qualifiers::threadgroup_variables(self, &mut edits);
+        qualifiers::global_names(self, &mut edits);
+        qualifiers::address_spaces(self, &mut edits);
+        swizzles::swizzles(self, &mut edits);
+        ternaries::ternaries(self, &mut edits);
+        fills::fills(self, &mut edits);
+        literals::literals(self, &mut edits);
+        braces::braces(self, &mut edits);
+        specialisations::specialisations(self, &mut edits);
+        duplicates::duplicates(self, &mut edits);
+        let mut text =
+            format!("{}#include \"msl.cuh\"\n{}namespace msl {{\n{}", defines(self, threadgroups), constants::defaults(self), edits.apply());
+        let entries = entries::entries(&wanted, threadgroups, &mut text);
+        text.push_str("} // namespace msl\n");
+        Ok(Lowered { text, entries })
+    }
 }
 
 /// What the prelude has to know of a text: which of its rarer parts are used, whether it looks into the matrices of simdgroups, what it is for.

@@ -15,11 +15,11 @@ pub(crate) mod swizzles;
 pub(crate) mod ternaries;
 mod threadgroup_variables;
 
-use crate::{
-    kernel::Kernel,
-    module::{Module, is_explicit_instantiation},
-};
+use elinvar_core::Result;
+
+use crate::module::{Module, is_explicit_instantiation};
 use edits::Edits;
+pub use entries::Entry;
 
 /// A text for another compiler: clang in its C++ for OpenCL mode, with `simulator/prelude/msl.h` included before it, or NVRTC.
 #[derive(Clone, Debug)]
@@ -30,40 +30,37 @@ pub struct Lowered {
     pub entries: Vec<Entry>,
 }
 
-/// The entry point of a kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// The kernel's name.
-    pub kernel: String,
-    /// The symbol of its `elv_entry` function.
-    pub symbol: String,
-    /// On CUDA, whether the grid's threads, three `u32`, are a last argument.
-    pub grid: bool,
-}
-
-pub(crate) fn lower(module: &Module, kernels: &[Kernel]) -> Lowered {
-    let mut edits = Edits::new(&module.tokens);
-    attributes(module, &mut edits);
-    instantiations(module, &mut edits);
-    declarations(module, &mut edits);
-    pragmas(module, &mut edits);
-    constants::function_constants(module, &mut edits);
-    constants::tables(module, &mut edits, |_| "ELV_TABLE");
-    qualifiers::locals(module, &mut edits);
-    qualifiers::methods(module, &mut edits);
-    qualifiers::array_parameters(module, &mut edits);
-    qualifiers::function_pointers(module, &mut edits);
-    overloads::overloads(module, &mut edits);
-    deduction::deduction(module, &mut edits);
-    swizzles::swizzles(module, &mut edits);
-    literals::literals(module, &mut edits);
-    braces::braces(module, &mut edits);
-    amounts::amounts(module, &mut edits);
-    ternaries::ternaries(module, &mut edits);
-    threadgroup_variables::threadgroup_variables(module, &mut edits);
-    let mut text = constants::defaults(module) + edits.apply().trim_end();
-    let entries = entries::entries(kernels, &mut text);
-    Lowered { text, entries }
+impl Module {
+    /// C++ for OpenCL that behaves as the text does, with an entry point for each of `kernels`.
+    ///
+    /// # Errors
+    ///
+    /// A kernel that the text does not have.
+    pub fn lower_for_simulator(&self, kernels: &[&str]) -> Result<Lowered> {
+        let kernels = kernels.iter().map(|name| self.kernel(name)).collect::<Result<Vec<_>>>()?;
+        let mut edits = Edits::new(&self.tokens);
+        attributes(self, &mut edits);
+        instantiations(self, &mut edits);
+        declarations(self, &mut edits);
+        pragmas(self, &mut edits);
+        constants::function_constants(self, &mut edits);
+        constants::tables(self, &mut edits, |_| "ELV_TABLE");
+        qualifiers::locals(self, &mut edits);
+        qualifiers::methods(self, &mut edits);
+        qualifiers::array_parameters(self, &mut edits);
+        qualifiers::function_pointers(self, &mut edits);
+        overloads::overloads(self, &mut edits);
+        deduction::deduction(self, &mut edits);
+        swizzles::swizzles(self, &mut edits);
+        literals::literals(self, &mut edits);
+        braces::braces(self, &mut edits);
+        amounts::amounts(self, &mut edits);
+        ternaries::ternaries(self, &mut edits);
+        threadgroup_variables::threadgroup_variables(self, &mut edits);
+        let mut text = constants::defaults(self) + edits.apply().trim_end();
+        let entries = entries::entries(&kernels, &mut text);
+        Ok(Lowered { text, entries })
+    }
 }
 
 /// Drops explicit instantiations: entry points instantiate what is wanted.

@@ -6,14 +6,10 @@ use elinvar_core::{Error, Result};
 
 use crate::{
     attributes::{self, attributes},
-    cuda::{self, CudaEntry, Threadgroups},
     instantiation::{Instantiation, instantiation},
     integers::Integers,
     kernel::{FunctionConstant, Kernel, Parameter, ParameterKind},
-    lints::{self, Lint},
     location::Location,
-    lower::{self, Lowered},
-    rules::{self, RulesText},
     signature::{self, Declaration, TemplateParameter},
     structure::{Scope, Structure},
     tokens::{TokenKind, Tokens},
@@ -102,48 +98,6 @@ impl Module {
     /// The function constants, in the order of the text.
     pub fn constants(&self) -> &[FunctionConstant] {
         &self.function_constants
-    }
-
-    /// What tokens show that Apple's compiler rejects, when it compiles for `metal_version`: 310 is Metal 3.1.
-    pub fn lints(&self, metal_version: u32) -> Vec<Lint> {
-        lints::lints(self, metal_version)
-    }
-
-    /// Plain C++ that clang rejects where Apple's compiler rejects the text, with `kernels` instantiated: see [`rules`].
-    ///
-    /// # Errors
-    ///
-    /// A kernel that the text does not have.
-    pub fn lower_for_rules(&self, kernels: &[&str]) -> Result<RulesText> {
-        let kernels = kernels.iter().map(|name| self.kernel(name)).collect::<Result<Vec<_>>>()?;
-        Ok(rules::lower(self, &kernels))
-    }
-
-    /// C++ for OpenCL that behaves as the text does, with an entry point for each of `kernels`.
-    ///
-    /// # Errors
-    ///
-    /// A kernel that the text does not have.
-    pub fn lower_for_simulator(&self, kernels: &[&str]) -> Result<Lowered> {
-        let kernels = kernels.iter().map(|name| self.kernel(name)).collect::<Result<Vec<_>>>()?;
-        Ok(lower::lower(self, &kernels))
-    }
-
-    /// CUDA C++ that behaves as the text does, with an entry point for each of `entries`.
-    ///
-    /// An entry point is `extern "C" __global__`; its arguments are those of the kernel, in order: a pointer for each buffer (null where none is
-    /// bound), for one that is passed inline the value itself, nothing for the first threadgroup memory, which starts where the launch's dynamic
-    /// shared memory does, for each further one its offset from there in bytes as a `u32`, nothing for positions; and, where [`Entry::grid`]
-    /// says so, the grid's threads as three `u32`. A buffer that the kernel writes may not overlap another one.
-    ///
-    /// [`Entry::grid`]: crate::Entry::grid
-    ///
-    /// # Errors
-    ///
-    /// A kernel that the text does not have.
-    pub fn lower_for_cuda(&self, entries: &[CudaEntry<'_>], threadgroups: Threadgroups) -> Result<Lowered> {
-        let wanted = entries.iter().map(|entry| Ok((self.kernel(entry.kernel)?, *entry))).collect::<Result<Vec<_>>>()?;
-        Ok(cuda::lower(self, &wanted, threadgroups))
     }
 
     /// Each kernel that the text declares, templates as they are written: where, and its parameters.

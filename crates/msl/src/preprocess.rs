@@ -13,6 +13,7 @@ mod definition;
 mod directives;
 mod expansion;
 mod expression;
+mod file;
 mod includes;
 mod lexer;
 mod printer;

@@ -13,7 +13,6 @@ mod vectors;
 
 pub(crate) use bindings::bindings;
 pub use diagnostics::findings;
-pub(crate) use lower::lower;
 pub(crate) use positions::positions;
 
 use crate::module::Module;

@@ -2,27 +2,21 @@
 
 use std::{
     fs,
-    io::Write,
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::Command,
 };
 
-use elinvar_core::{Cache, CacheKey, Error, Result, cache_error};
+use elinvar_core::{Cache, CacheKey, Result};
 use elinvar_msl::simulator;
 
 use crate::{
-    cache, diagnostics,
+    cache::{self, folder},
     instrument::instrument,
-    library::{Math, Subnormals},
     rules::Judge,
     subnormals,
-    toolchain::Toolchain,
+    symbols::{COMPILATION_FOLDER, PRELUDE_FOLDER},
+    toolchain::{Toolchain, compile},
 };
-
-/// What line tables call the folder of the compiler's run, so that equal inputs give equal outputs anywhere.
-pub(crate) const COMPILATION_FOLDER: &str = "/elinvar";
-/// What line tables call the prelude's folder.
-pub(crate) const PRELUDE_FOLDER: &str = "/elinvar-prelude";
 
 const RUNTIME: &[(&str, &str)] = &[
     ("runtime.cpp", include_str!("runtime/runtime.cpp")),
@@ -76,6 +70,26 @@ pub(crate) struct Compiler {
     cache: Cache,
     prelude: PathBuf,
     runtime: PathBuf,
+}
+
+/// How the compiler may treat floating-point arithmetic. It never reassociates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Math {
+    /// As written.
+    #[default]
+    Safe,
+    /// Products and sums may be contracted to fused multiply-adds.
+    Fast,
+}
+
+/// What becomes of subnormal `float` and `bfloat` numbers; those of `half` are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Subnormals {
+    /// Operations take and give them, as IEEE 754 says.
+    #[default]
+    Keep,
+    /// Arithmetic, comparisons and conversions take them for zero, and give zero in place of one, as Apple's GPUs do. What moves or changes bits does not.
+    Flush,
 }
 
 /// Everything but the text that decides what is compiled.
@@ -260,39 +274,4 @@ fn machine_flags() -> &'static [&'static str] {
         return &["-march=x86-64-v3"];
     }
     &[]
-}
-
-/// The files, written once into a folder named by their content.
-pub(crate) fn folder(cache: &Cache, name: &str, files: &[(&str, &str)]) -> Result<PathBuf> {
-    let key = CacheKey::of(files.iter().flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]));
-    let folder = cache.folder().join(format!("{name}-{}", key.as_str()));
-    for (file, text) in files {
-        let place = folder.join(file);
-        if fs::read(&place).is_ok_and(|found| found == text.as_bytes()) {
-            continue;
-        }
-        let parent = place.parent().unwrap_or(&folder);
-        fs::create_dir_all(parent).map_err(|cause| cache_error("create", parent, cause))?;
-        cache.write(&place, text.as_bytes())?;
-    }
-    Ok(folder)
-}
-
-/// What the command writes; its messages if it fails at making `what`.
-pub(crate) fn compile(command: &mut Command, input: &[u8], what: &str) -> Result<Vec<u8>> {
-    let output = run(command, input)?;
-    if output.status.success() { Ok(output.stdout) } else { Err(diagnostics::error(what, &output.stderr)) }
-}
-
-pub(crate) fn run(command: &mut Command, input: &[u8]) -> Result<Output> {
-    let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let program = command.get_program().to_string_lossy().into_owned();
-    let failed = |cause: std::io::Error| Error::compile_failed(format!("cannot run `{program}`: {cause}"));
-    let mut child = started.map_err(failed)?;
-    let stdin = child.stdin.take();
-    std::thread::scope(|scope| {
-        // Written beside the reading of the output, or both sides could wait for each other. A compiler that stops reading says why itself.
-        scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input)));
-        child.wait_with_output().map_err(failed)
-    })
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use elinvar_core::Error;
 
-use crate::compile::{COMPILATION_FOLDER, PRELUDE_FOLDER};
+use crate::symbols::{COMPILATION_FOLDER, PRELUDE_FOLDER};
 
 /// At most so many messages are shown.
 const SHOWN: usize = 8;

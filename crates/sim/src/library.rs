@@ -15,7 +15,7 @@ use elinvar_msl::{Folders, Kernel, Lint, METAL_VERSION, MetalHeaders, Module, Pa
 use rayon::prelude::*;
 
 use crate::{
-    compile::{Compiler, Place, Target},
+    compile::{Compiler, Math, Place, Subnormals, Target},
     confinement,
     loaded::Loaded,
 };
@@ -49,26 +49,6 @@ impl Source {
         let folder = path.parent().map(Path::to_owned).filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| PathBuf::from("."));
         Ok(Self { name: path.display().to_string(), text, folder: Some(folder) })
     }
-}
-
-/// How the compiler may treat floating-point arithmetic. It never reassociates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Math {
-    /// As written.
-    #[default]
-    Safe,
-    /// Products and sums may be contracted to fused multiply-adds.
-    Fast,
-}
-
-/// What becomes of subnormal `float` and `bfloat` numbers; those of `half` are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Subnormals {
-    /// Operations take and give them, as IEEE 754 says.
-    #[default]
-    Keep,
-    /// Arithmetic, comparisons and conversions take them for zero, and give zero in place of one, as Apple's GPUs do. What moves or changes bits does not.
-    Flush,
 }
 
 /// How a source is compiled.

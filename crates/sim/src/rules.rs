@@ -10,8 +10,8 @@ use elinvar_core::{Cache, CacheKey, Result};
 use elinvar_msl::{Lint, Module, rules};
 
 use crate::{
-    compile::{compile, folder, run},
-    toolchain::Toolchain,
+    cache::folder,
+    toolchain::{Toolchain, compile, run},
 };
 
 /// A front end that rejects what Apple's compiler rejects.

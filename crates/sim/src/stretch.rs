@@ -11,9 +11,9 @@ use elinvar_core::Result;
 use crate::{
     abi::Record,
     buffer::Buffer,
+    commands::Command,
     executor::Job,
     finding::{Finding, FindingKind, OtherAccess},
-    queue::Command,
     simulator::Device,
 };
 

@@ -6,7 +6,10 @@ use addr2line::Loader;
 
 use elinvar_msl::Location;
 
-use crate::compile::{COMPILATION_FOLDER, PRELUDE_FOLDER};
+/// What line tables call the folder of the compiler's run, so that equal inputs give equal outputs anywhere.
+pub(crate) const COMPILATION_FOLDER: &str = "/elinvar";
+/// What line tables call the prelude's folder.
+pub(crate) const PRELUDE_FOLDER: &str = "/elinvar-prelude";
 
 /// The line tables of one compiled kernel library, read when first asked.
 pub(crate) struct Symbols {

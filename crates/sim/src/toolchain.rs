@@ -3,11 +3,14 @@
 use std::{
     env,
     ffi::OsStr,
+    io::Write,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
 };
 
 use elinvar_core::{Error, Result};
+
+use crate::diagnostics;
 
 /// The oldest clang whose C++ for OpenCL mode has everything the lowered kernels use (bfloat arithmetic came last).
 const OLDEST: u32 = 19;
@@ -92,6 +95,25 @@ fn command(words: &[String]) -> Command {
 fn output(words: &[String], arguments: &[&str]) -> Option<String> {
     let output = command(words).args(arguments).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// What the command writes; its messages if it fails at making `what`.
+pub(crate) fn compile(command: &mut Command, input: &[u8], what: &str) -> Result<Vec<u8>> {
+    let output = run(command, input)?;
+    if output.status.success() { Ok(output.stdout) } else { Err(diagnostics::error(what, &output.stderr)) }
+}
+
+pub(crate) fn run(command: &mut Command, input: &[u8]) -> Result<Output> {
+    let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let program = command.get_program().to_string_lossy().into_owned();
+    let failed = |cause: std::io::Error| Error::compile_failed(format!("cannot run `{program}`: {cause}"));
+    let mut child = started.map_err(failed)?;
+    let stdin = child.stdin.take();
+    std::thread::scope(|scope| {
+        // Written beside the reading of the output, or both sides could wait for each other. A compiler that stops reading says why itself.
+        scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input)));
+        child.wait_with_output().map_err(failed)
+    })
 }
 
 /// The number after the word `version`.

@@ -12,10 +12,10 @@ use rayon::ThreadPool;
 use crate::{
     abi::Record,
     buffer::{Buffer, Touched, lock_all},
+    commands::{Command, CommandBuffer},
     dispatch::{Binding, Dispatch, Output},
     executor::{Executor, Job, Locked, Outcome, Raw, RawOther, Schedule},
     finding::{BufferUse, Finding, FindingKind, Report},
-    queue::{Command, CommandBuffer},
     simulator::Device,
     stretch::Stretch,
 };

@@ -56,8 +56,8 @@ use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, Result};
 use crate::{
     Description, Launch, Operator, Plan, Precision, TensorInfo,
     attributes::{attributes, joined},
+    launch::product_operations,
     metal::params,
-    operator::product_operations,
     signature::{misshapen, operands},
 };
 
@@ -99,9 +99,6 @@ params! {
         pub value_width: u64,
     }
 }
-
-/// Rows of queries (times heads of a group) that a threadgroup takes.
-pub(crate) const ROWS: u64 = 64;
 
 operands! {
     q: read(DType::FLOATS), "[B, Hq, Tq, D]";

@@ -5,17 +5,19 @@
 //! * Memory: each operand is read once, the output is written once.
 
 mod cpu;
+mod descriptions;
 mod logical;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Result};
+use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result};
 
+pub(crate) use descriptions::DESCRIPTIONS;
 pub use logical::{Logical, LogicalNot, LogicalOp, NotParams};
 
 pub use crate::functions::Compare as CompareOp;
 use crate::{
-    Attributes, Description, ElementOp, Launch, Operator, Plan, TensorInfo,
+    ElementOp, Launch, Operator, Plan, TensorInfo,
     binary::BinaryParams,
     elementwise::{self, Operand, Space, over_elements},
     metal::{self, metal_file},
@@ -69,29 +71,3 @@ impl Operator for Compare {
         Some(ElementOp::Compare(self.op))
     }
 }
-
-/// The comparison of the operator's name.
-fn build(attributes: &Attributes) -> Result<Box<dyn Operator>> {
-    let name = attributes.operator();
-    match CompareOp::of_name(name) {
-        Some(op) => Ok(Box::new(Compare { op })),
-        None => Err(Error::internal(format!("there is no comparison '{name}'"))),
-    }
-}
-
-const fn described(op: CompareOp) -> Description {
-    Description { name: op.name(), summary: op.summary(), inputs: operands::INPUTS, outputs: operands::OUTPUTS, attributes: &[], build }
-}
-
-const LOGICAL: [Description; 4] = [logical::AND, logical::OR, logical::XOR, logical::NOT];
-
-const COUNT: usize = CompareOp::ALL.len() + LOGICAL.len();
-
-pub(crate) const DESCRIPTIONS: &[Description] = &{
-    let (mut all, mut index) = ([LOGICAL[0]; COUNT], 1);
-    while index < COUNT {
-        all[index] = if index < LOGICAL.len() { LOGICAL[index] } else { described(CompareOp::ALL[index - LOGICAL.len()]) };
-        index += 1;
-    }
-    all
-};

@@ -113,7 +113,7 @@ macro_rules! named {
 
             fn from_str(name: &str) -> elinvar_core::Result<Self> {
                 $type::ALL.iter().copied().find(|v| v.name() == name).ok_or_else(|| {
-                    let names = $crate::signature::choice($type::ALL.iter().map(|v| v.name()));
+                    let names = $crate::attributes::choice($type::ALL.iter().map(|v| v.name()));
                     elinvar_core::Error::invalid_argument(format!(concat!("unknown ", $what, " '{}': expected {}"), name, names))
                 })
             }

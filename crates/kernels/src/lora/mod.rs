@@ -23,9 +23,9 @@ use crate::{
     Argument, Description, Launch, Operator, Plan, Precision, TensorInfo,
     attributes::attributes,
     description::describe,
+    launch::product_operations,
     matmul::{ABSENT, DOT, FAST, Geometry, LINES, Operands, PLACE, Product, STRICT, Tiling, check_extents, dtype_code},
     metal::{self, metal_file, params},
-    operator::product_operations,
     order,
     signature::{misshapen, operands},
 };

@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{
     Argument, Launch,
+    launch::product_operations,
     metal::{self, metal_file},
-    operator::product_operations,
     order,
 };
 

@@ -6,7 +6,7 @@ use super::geometry::{Factor, Geometry};
 use crate::{
     Argument, Launch, Plan, TensorInfo, cast,
     cuda::{CudaFeatures, CudaForm, MatrixProduct},
-    operator::product_operations,
+    launch::product_operations,
 };
 
 /// A product's operands as the operator has them: its inputs 0 and 1, the bias input 2.

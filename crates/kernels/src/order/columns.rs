@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use elinvar_core::DType;
 
-use super::{GROUP, row_threads};
+use super::layout::{GROUP, row_threads};
 use crate::float::Float;
 
 /// Columns folded at once: few enough that the lanes of a simdgroup stay in L2 and its slots in L1.

@@ -5,7 +5,7 @@ use std::arch::x86_64::{
     _mm512_add_ps, _mm512_castps512_ps256, _mm512_extractf32x8_ps, _mm512_load_ps, _mm512_shuffle_f32x4, _mm512_shuffle_ps,
 };
 
-use super::Accumulators;
+use super::layout::Accumulators;
 
 /// Elements of a vector: two lanes of eight slots.
 const VECTOR: usize = 16;

@@ -18,8 +18,8 @@ use crate::{
     Argument, Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
     description::describe,
+    launch::product_operations,
     metal::{self, metal_file, params},
-    operator::product_operations,
     quantized::{self, CHUNK, Format},
     signature::{misshapen, operands},
 };

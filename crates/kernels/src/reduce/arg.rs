@@ -1,6 +1,9 @@
 use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result};
 
-use super::{Geometry, SHARED, arg_cpu, lay_out, output_shape, reduced_axes};
+use super::{
+    arg_cpu,
+    geometry::{Geometry, SHARED, lay_out, output_shape, reduced_axes},
+};
 use crate::{
     Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use elinvar_core::{DType, HostArguments, HostKernel, Result};
 
-use super::{Geometry, Reduction, operands::AT};
+use super::{geometry::Geometry, operands::AT, reduction::Reduction};
 use crate::{
     float::{Float, with_float},
     math,

@@ -1,8 +1,11 @@
-use elinvar_core::{Result, Shape};
+//! What a reduction visits, and how a launch is laid out over that.
+
+use elinvar_core::{DeviceProperties, Extent, MetalFile, Result, Shape};
 
 use crate::{
-    TensorInfo,
-    metal::params,
+    Launch, TensorInfo, math,
+    metal::{self, metal_file, params},
+    order,
     signature::{self, misshapen},
 };
 
@@ -107,6 +110,33 @@ fn offset(extents: &[u64; 4], strides: &[u64; 4], index: usize) -> usize {
         rest /= extent;
     }
     at as usize
+}
+
+/// What the kernels of all reductions share.
+pub(super) const SHARED: [MetalFile; 8] = [
+    metal::TYPES,
+    math::METAL,
+    order::METAL,
+    order::ACCUMULATOR,
+    order::SLOTS,
+    Geometry::METAL,
+    metal_file!("reduce/elements.metal"),
+    metal_file!("reduce/share.metal"),
+];
+
+/// Rows of the last axis as [`order::row_launch`] lays them out; for other axes threadgroups of 256 threads, up to eight for each output.
+/// Each of `folds` needs threadgroup memory of its own for accumulators of so many bytes.
+pub(super) fn lay_out(launch: Launch, geometry: &Geometry, device: &DeviceProperties, accumulator: usize, folds: usize) -> Launch {
+    const THREADS: usize = 256;
+    let (outputs, length) = (geometry.outputs(), geometry.length as usize);
+    if geometry.inner == 1 {
+        let [grid, threadgroup] = order::row_launch(outputs, length, device);
+        return launch.over(grid, threadgroup).with_threadgroup_memory(folds * 32 * accumulator);
+    }
+    let depth = length.div_ceil(8).next_power_of_two().min(8);
+    let groups = outputs.div_ceil(THREADS / depth).min(u32::MAX as usize);
+    let memory = (THREADS + (folds - 1) * 32) * accumulator;
+    launch.over(Extent::linear(groups as u32), Extent::linear(THREADS as u32)).with_threadgroup_memory(memory)
 }
 
 #[cfg(test)]

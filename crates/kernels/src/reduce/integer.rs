@@ -2,7 +2,7 @@
 
 use elinvar_core::{DType, Element, HostArguments, HostKernel, Result};
 
-use super::{Geometry, Reduction, operands::AT};
+use super::{geometry::Geometry, operands::AT, reduction::Reduction};
 use crate::{
     elementwise::{
         dispatch::{Truth, for_integers},

@@ -19,57 +19,20 @@ mod geometry;
 mod integer;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
+mod reduction;
 
-use elinvar_core::{DType, DeviceProperties, Extent, HostKernel, KernelKey, MetalFile, MetalForm, Result};
+use elinvar_core::{DType, DeviceProperties, HostKernel, KernelKey, MetalFile, MetalForm, Result};
 
 pub use arg::ArgReduce;
-use geometry::{Geometry, output_shape, reduced_axes};
+use geometry::{Geometry, SHARED, lay_out, output_shape, reduced_axes};
+pub use reduction::Reduction;
 
 use crate::{
     Description, Launch, Operator, Plan, Port, TensorInfo,
     attributes::attributes,
-    math,
-    metal::{self, metal_file},
-    order,
+    metal::metal_file,
     signature::{limited, operands},
 };
-
-/// What a reduction computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reduction {
-    /// The sum.
-    Sum,
-    /// The sum over the number of elements.
-    Mean,
-    /// The largest.
-    Max,
-    /// The smallest.
-    Min,
-    /// The product.
-    Prod,
-    /// The sum of the squares.
-    SumSquare,
-    /// The square root of the sum of the squares.
-    L2,
-    /// The logarithm of the sum of the exponentials.
-    LogSumExp,
-}
-
-impl Reduction {
-    /// The operator's name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Reduction::Sum => "reduce_sum",
-            Reduction::Mean => "reduce_mean",
-            Reduction::Max => "reduce_max",
-            Reduction::Min => "reduce_min",
-            Reduction::Prod => "reduce_prod",
-            Reduction::SumSquare => "reduce_sum_square",
-            Reduction::L2 => "reduce_l2",
-            Reduction::LogSumExp => "reduce_log_sum_exp",
-        }
-    }
-}
 
 attributes! {
     /// A reduction. Input `x […]`; output of its type.
@@ -84,18 +47,6 @@ attributes! {
         pub reduction: Reduction,
     }
 }
-
-/// What the kernels of all reductions share.
-const SHARED: [MetalFile; 8] = [
-    metal::TYPES,
-    math::METAL,
-    order::METAL,
-    order::ACCUMULATOR,
-    order::SLOTS,
-    Geometry::METAL,
-    metal_file!("reduce/elements.metal"),
-    metal_file!("reduce/share.metal"),
-];
 
 const FILES: &[MetalFile] = &{
     let [a, b, c, d, e, f, g, h] = SHARED;
@@ -120,21 +71,6 @@ fn metal(reduction: Reduction, dtype: DType) -> (MetalForm, usize) {
 
 fn kernel(reduction: Reduction, dtype: DType) -> Result<HostKernel> {
     if dtype.is_float() { cpu::kernel(reduction, dtype) } else { integer::kernel(reduction, dtype) }
-}
-
-/// Rows of the last axis as [`order::row_launch`] lays them out; for other axes threadgroups of 256 threads, up to eight for each output.
-/// Each of `folds` needs threadgroup memory of its own for accumulators of so many bytes.
-fn lay_out(launch: Launch, geometry: &Geometry, device: &DeviceProperties, accumulator: usize, folds: usize) -> Launch {
-    const THREADS: usize = 256;
-    let (outputs, length) = (geometry.outputs(), geometry.length as usize);
-    if geometry.inner == 1 {
-        let [grid, threadgroup] = order::row_launch(outputs, length, device);
-        return launch.over(grid, threadgroup).with_threadgroup_memory(folds * 32 * accumulator);
-    }
-    let depth = length.div_ceil(8).next_power_of_two().min(8);
-    let groups = outputs.div_ceil(THREADS / depth).min(u32::MAX as usize);
-    let memory = (THREADS + (folds - 1) * 32) * accumulator;
-    launch.over(Extent::linear(groups as u32), Extent::linear(THREADS as u32)).with_threadgroup_memory(memory)
 }
 
 operands! {

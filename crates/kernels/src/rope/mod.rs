@@ -12,6 +12,7 @@
 //! * See Su et al., *RoFormer*, 2021; ONNX `RotaryEmbedding`.
 
 mod cpu;
+mod descriptions;
 mod embedding;
 mod frequencies;
 #[cfg(any(test, feature = "conformance"))]
@@ -20,13 +21,13 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalForm, Result};
 
 pub(crate) use cpu::{angles, half_split, interleaved};
+pub(crate) use descriptions::DESCRIPTIONS;
 pub use embedding::RotaryEmbedding;
 pub use frequencies::{RopeScaling, frequencies};
 
 use crate::{
-    Description, Launch, Operator, Plan, TensorInfo,
+    Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
-    description::describe,
     gather::index,
     math,
     metal::{self, metal_file, params},
@@ -173,6 +174,3 @@ impl Operator for Rope {
         index == 0
     }
 }
-
-pub(crate) const DESCRIPTIONS: &[Description] =
-    &[describe!("rope", "rotary position embedding by angles position * frequency", operands, Rope), embedding::DESCRIPTION];

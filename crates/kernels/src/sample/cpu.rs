@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
 
-use super::{Settings, operands::AT, philox::philox};
+use super::{operands::AT, philox::philox, settings::Settings};
 use crate::{
     float::{Float, with_float},
     math,

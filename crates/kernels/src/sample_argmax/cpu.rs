@@ -8,6 +8,9 @@ use crate::{
     order, simd,
 };
 
+/// What is wrong where logits are no numbers.
+const DAMAGED: &str = "the model's weights are damaged, or its activations overflow";
+
 pub(super) fn kernel(logits: DType) -> Result<HostKernel> {
     Ok(with_float!(logits, T => run::<T>))
 }
@@ -35,7 +38,7 @@ pub fn argmax<T: Float>(logits: &[T]) -> Result<usize> {
         return Ok(first(&|x| x == most));
     }
     let token = first(&|x| x.is_nan() || x == f32::INFINITY);
-    Err(Error::invalid_argument(format!("the logit of token {token} is {}: {}", logits[token].to_f32(), super::DAMAGED)))
+    Err(Error::invalid_argument(format!("the logit of token {token} is {}: {}", logits[token].to_f32(), DAMAGED)))
 }
 
 simd! {

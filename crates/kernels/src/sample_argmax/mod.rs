@@ -34,8 +34,6 @@ const FILES: &[MetalFile] = &[
     metal_file!("sample_argmax/sample_argmax.metal"),
 ];
 
-/// What is wrong where logits are no numbers.
-const DAMAGED: &str = "the model's weights are damaged, or its activations overflow";
 pub(crate) const REJECTION: &str = "a logit is NaN or infinite: the model's weights are damaged, or its activations overflow";
 
 /// Chooses the most likely token. Inputs: `state [2]`, i32, updated in place: a token and its position; `logits […, vocabulary]` of one row.

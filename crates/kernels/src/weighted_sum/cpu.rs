@@ -5,20 +5,18 @@ use rayon::prelude::*;
 
 use super::{Params, operands::AT};
 use crate::{
-    attention::{
-        ROWS,
-        cpu::{
-            SERIAL,
-            rows::{Span, padded, widen},
-            target,
-            values::{GROUP, add_group},
-        },
+    attention::cpu::{
+        SERIAL,
+        rows::{Span, padded, widen},
+        target,
+        tile::ROWS,
+        values::{GROUP, add_group},
     },
     matmul::{
         self,
         cpu::{
+            level::Level,
             operand::{Target, Values},
-            simd::Level,
         },
     },
 };

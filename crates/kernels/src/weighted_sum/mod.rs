@@ -17,9 +17,9 @@ use crate::{
     Description, Launch, Operator, Plan, TensorInfo,
     attention::{View, four, is_pair},
     description::describe,
+    launch::product_operations,
     matmul::dtype_code,
     metal::{self, metal_file, params},
-    operator::product_operations,
     signature::{misshapen, mistyped, operands},
 };
 

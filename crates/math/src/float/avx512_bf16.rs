@@ -4,7 +4,7 @@ use std::arch::x86_64::{__m512bh, __m512i, _mm512_cvtne2ps_pbh, _mm512_fpclass_p
 
 use half::bf16;
 
-use super::Float;
+use super::scalar::bf16_from_f32;
 
 /// Elements of a step.
 const STEP: usize = 32;
@@ -32,6 +32,6 @@ pub(super) fn narrow(from: &[f32], to: &mut [bf16]) {
 #[inline(always)]
 fn narrow_each(from: &[f32], to: &mut [bf16]) {
     for (from, to) in from.iter().zip(to) {
-        *to = Float::from_f32(*from);
+        *to = bf16_from_f32(*from);
     }
 }

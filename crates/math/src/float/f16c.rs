@@ -6,7 +6,7 @@ use std::arch::x86_64::{
 
 use half::f16;
 
-use super::Float;
+use super::scalar::{f16_from_f32, f16_to_f32};
 
 /// Elements of a step.
 const STEP: usize = 8;
@@ -19,7 +19,7 @@ pub(super) fn widen(from: &[f16], to: &mut [f32]) {
         unsafe { _mm256_storeu_ps(to.as_mut_ptr(), _mm256_cvtph_ps(_mm_loadu_si128(from.as_ptr().cast()))) };
     }
     for (from, to) in from_rest.iter().zip(to_rest) {
-        *to = Float::to_f32(*from);
+        *to = f16_to_f32(*from);
     }
 }
 
@@ -31,6 +31,6 @@ pub(super) fn narrow(from: &[f32], to: &mut [f16]) {
         unsafe { _mm_storeu_si128(to.as_mut_ptr().cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_loadu_ps(from.as_ptr()))) };
     }
     for (from, to) in from_rest.iter().zip(to_rest) {
-        *to = Float::from_f32(*from);
+        *to = f16_from_f32(*from);
     }
 }

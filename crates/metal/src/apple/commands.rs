@@ -2,13 +2,13 @@
 
 use elinvar_core::{Error, Result};
 use objc2::{rc::Retained, runtime::ProtocolObject};
-use objc2_foundation::NSString;
+use objc2_foundation::{NSError, NSString};
 use objc2_metal::{
     MTLBarrierScope, MTLBlitCommandEncoder, MTLCommandBuffer, MTLCommandBufferError, MTLCommandBufferStatus, MTLCommandEncoder,
     MTLComputeCommandEncoder, MTLDispatchType,
 };
 
-use super::message_of;
+use crate::compile::first_errors;
 
 /// A command buffer and the encoder that is open on it.
 pub struct Commands {
@@ -84,6 +84,10 @@ impl Drop for Commands {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+pub(super) fn message_of(error: &NSError) -> String {
+    first_errors(&error.localizedDescription().to_string())
 }
 
 /// A completed command buffer's error.

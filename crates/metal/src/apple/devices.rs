@@ -1,10 +1,13 @@
 //! The system's devices and what they say of themselves.
 
+use objc2::{rc::Retained, runtime::ProtocolObject};
 use objc2_foundation::NSProcessInfo;
 use objc2_metal::{MTLCopyAllDevices, MTLCreateSystemDefaultDevice, MTLDevice, MTLGPUFamily};
 
-use super::{Device, cores::gpu_cores};
+use super::cores::gpu_cores;
 use crate::{api::DeviceInfo, chips::Gpu};
+
+pub(super) type Device = Retained<ProtocolObject<dyn MTLDevice>>;
 
 /// The system's devices, the default first.
 pub(super) fn devices() -> Vec<Device> {

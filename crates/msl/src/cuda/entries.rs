@@ -2,12 +2,33 @@
 
 use std::fmt::Write;
 
-use super::{CudaEntry, Threadgroups, qualifiers::without_address_spaces};
+use super::qualifiers::without_address_spaces;
 use crate::{
     kernel::{Kernel, ParameterKind},
     lower::Entry,
     tokens::{Tokens, join},
 };
+
+/// A kernel wanted of a text.
+#[derive(Clone, Copy, Debug)]
+pub struct CudaEntry<'a> {
+    /// What the host calls it.
+    pub kernel: &'a str,
+    /// Indices of the `constant T&` buffers that are passed by value, as bytes of the launch.
+    pub inline: &'a [u32],
+    /// Of a kernel that waits for the launches ahead itself (`elv::await_launches`), indices of the buffers that it reads before, which no launch in
+    /// flight may write. `None`: the entry waits before the kernel begins.
+    pub prefetched: Option<&'a [u32]>,
+}
+
+/// The threadgroups of the launches that a lowered text is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threadgroups {
+    /// All of one size.
+    Uniform,
+    /// At the grid's end smaller than the others.
+    Nonuniform,
+}
 
 /// Threads that a block can have at most.
 const MAX_THREADS: u32 = 1024;

@@ -1,6 +1,6 @@
 //! Classes that are made from others.
 
-use super::Findings;
+use super::findings::Findings;
 use crate::tokens::Tokens;
 
 /// Finds classes with a base. Apple's own headers have some, between `#pragma METAL internals : enable` and `disable`, and so may a text.

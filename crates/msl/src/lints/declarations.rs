@@ -1,6 +1,6 @@
 //! Variables and functions that Metal does not let a text declare.
 
-use super::Findings;
+use super::findings::Findings;
 use crate::structure::Scope;
 
 pub(super) fn declarations(findings: &mut Findings<'_>) {

@@ -1,6 +1,6 @@
 //! Pointers and references without an address space.
 
-use super::Findings;
+use super::findings::Findings;
 use crate::{
     functions::{Function, functions},
     structure::Scope,

@@ -1,6 +1,6 @@
 //! Words that Metal does not know.
 
-use super::Findings;
+use super::findings::Findings;
 use crate::tokens::{TokenKind, Tokens};
 
 /// Words, their rule, and what to say.

@@ -1,7 +1,17 @@
 //! Entry points: one function with C linkage for each wanted kernel, which unpacks the arguments.
 
-use super::Entry;
 use crate::kernel::{Kernel, ParameterKind};
+
+/// The entry point of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The kernel's name.
+    pub kernel: String,
+    /// The symbol of its `elv_entry` function.
+    pub symbol: String,
+    /// On CUDA, whether the grid's threads, three `u32`, are a last argument.
+    pub grid: bool,
+}
 
 /// Appends the entry points to `text`.
 pub(super) fn entries(kernels: &[Kernel], text: &mut String) -> Vec<Entry> {

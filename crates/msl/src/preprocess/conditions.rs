@@ -2,17 +2,7 @@
 
 use elinvar_core::Result;
 
-use super::{definition, expression, reader::Reader, token::Token};
-
-/// An open `#if`.
-pub(super) struct Condition {
-    /// Where it was opened: the text's own line.
-    pub(super) line: u32,
-    /// One of its groups was read.
-    taken: bool,
-    /// Its `#else` was seen.
-    last: bool,
-}
+use super::{definition, expression, file::Condition, reader::Reader, token::Token};
 
 impl Reader<'_> {
     /// Follows the directive `word`, if it is one of conditions.

@@ -2,10 +2,7 @@
 
 use std::cell::Cell;
 
-use super::{
-    queries::Query,
-    token::{CLOSE, COMMA, DEFINED, ELLIPSIS, HASH, HASH_DIGRAPH, Kind, Name, Names, OPEN, PASTE, PASTE_DIGRAPH, Token, VA_ARGS, VA_OPT},
-};
+use super::token::{CLOSE, COMMA, DEFINED, ELLIPSIS, HASH, HASH_DIGRAPH, Kind, Name, Names, OPEN, PASTE, PASTE_DIGRAPH, Token, VA_ARGS, VA_OPT};
 
 /// How many parameters a macro may have.
 const PARAMETERS: usize = 4096;
@@ -22,6 +19,49 @@ pub(super) enum Meaning {
     Query(Query),
     Object(Vec<Part>),
     Function { parameters: usize, variadic: bool, body: Vec<Part> },
+}
+
+/// A macro that is not a text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Query {
+    Line,
+    File,
+    FileName,
+    BaseFile,
+    IncludeLevel,
+    Counter,
+    Date,
+    Time,
+    Timestamp,
+    HasInclude,
+    /// What depends on the compiler.
+    Has,
+    Pragma,
+}
+
+impl Query {
+    pub(super) const ALL: &[(&str, Self)] = &[
+        ("__LINE__", Self::Line),
+        ("__FILE__", Self::File),
+        ("__FILE_NAME__", Self::FileName),
+        ("__BASE_FILE__", Self::BaseFile),
+        ("__INCLUDE_LEVEL__", Self::IncludeLevel),
+        ("__COUNTER__", Self::Counter),
+        ("__DATE__", Self::Date),
+        ("__TIME__", Self::Time),
+        ("__TIMESTAMP__", Self::Timestamp),
+        ("__has_include", Self::HasInclude),
+        ("__has_builtin", Self::Has),
+        ("__has_feature", Self::Has),
+        ("__has_extension", Self::Has),
+        ("__has_attribute", Self::Has),
+        ("__has_cpp_attribute", Self::Has),
+        ("_Pragma", Self::Pragma),
+    ];
+
+    pub(super) fn takes_arguments(self) -> bool {
+        matches!(self, Self::HasInclude | Self::Has | Self::Pragma)
+    }
 }
 
 /// A piece of a replacement.

@@ -3,52 +3,11 @@
 use elinvar_core::Result;
 
 use super::{
+    definition::Query,
     includes::Included,
     reader::Reader,
     token::{EMPTY, Kind, Token},
 };
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Query {
-    Line,
-    File,
-    FileName,
-    BaseFile,
-    IncludeLevel,
-    Counter,
-    Date,
-    Time,
-    Timestamp,
-    HasInclude,
-    /// What depends on the compiler.
-    Has,
-    Pragma,
-}
-
-impl Query {
-    pub(super) const ALL: &[(&str, Self)] = &[
-        ("__LINE__", Self::Line),
-        ("__FILE__", Self::File),
-        ("__FILE_NAME__", Self::FileName),
-        ("__BASE_FILE__", Self::BaseFile),
-        ("__INCLUDE_LEVEL__", Self::IncludeLevel),
-        ("__COUNTER__", Self::Counter),
-        ("__DATE__", Self::Date),
-        ("__TIME__", Self::Time),
-        ("__TIMESTAMP__", Self::Timestamp),
-        ("__has_include", Self::HasInclude),
-        ("__has_builtin", Self::Has),
-        ("__has_feature", Self::Has),
-        ("__has_extension", Self::Has),
-        ("__has_attribute", Self::Has),
-        ("__has_cpp_attribute", Self::Has),
-        ("_Pragma", Self::Pragma),
-    ];
-
-    pub(super) fn takes_arguments(self) -> bool {
-        matches!(self, Self::HasInclude | Self::Has | Self::Pragma)
-    }
-}
 
 impl Reader<'_> {
     /// What `query`, asked at `at`, is replaced by.

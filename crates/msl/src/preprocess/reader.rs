@@ -8,11 +8,10 @@ use std::{
 use elinvar_core::{Error, Result};
 
 use super::{
-    conditions::Condition,
-    definition::Definition,
+    definition::{Definition, Meaning, Query},
+    file::File,
     includes::Includes,
     lexer::{Lexer, Span},
-    queries::Query,
     token::{EMPTY, Kind, Name, Names, Token},
 };
 
@@ -47,22 +46,6 @@ pub(super) struct Reader<'a> {
     work: usize,
 }
 
-pub(super) struct File {
-    pub(super) lexer: Lexer,
-    pub(super) path: Name,
-    /// The name by the last `#line`.
-    pub(super) shown: Name,
-    /// What `#line` adds to a line's number.
-    pub(super) shift: i64,
-    pub(super) conditions: Vec<Condition>,
-}
-
-impl File {
-    pub(super) fn shown_line(&self, line: u32) -> u32 {
-        (i64::from(line) + self.shift).clamp(0, i64::from(u32::MAX)) as u32
-    }
-}
-
 pub(super) struct Replacement {
     tokens: Vec<Token>,
     at: usize,
@@ -90,7 +73,7 @@ impl<'a> Reader<'a> {
         reader.push_file(name, text);
         for (name, query) in Query::ALL {
             let name = reader.names.number(name);
-            reader.define(Definition { name, meaning: super::definition::Meaning::Query(*query), active: false.into() });
+            reader.define(Definition { name, meaning: Meaning::Query(*query), active: false.into() });
         }
         reader
     }

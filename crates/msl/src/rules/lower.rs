@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use elinvar_core::Result;
+
 use super::{RulesText, includes_library, methods::methods, vectors::vectors};
 use crate::{
     functions::functions,
@@ -13,27 +15,39 @@ use crate::{
     tokens::TokenKind,
 };
 
-/// The text with the kernels wanted, and no others, instantiated.
-pub(crate) fn lower(module: &Module, kernels: &[Kernel]) -> RulesText {
-    let mut edits = Edits::new(&module.tokens);
-    lower::attributes(module, &mut edits);
-    let asked_for = instantiations(module, kernels, &mut edits);
-    directives(module, &mut edits);
-    function_constants(module, &mut edits);
-    statics(module, &mut edits);
-    methods(module, &mut edits);
-    array_parameters(module, &mut edits);
-    literals::literals(module, &mut edits);
-    half_literals(module, &mut edits);
-    vectors(module, &mut edits);
-    let mut text = edits.apply();
-    for kernel in asked_for {
-        let location = &kernel.location;
-        text.push_str(&format!("\n# {} \"{}\"\ntemplate decltype({function}) {function};", location.line, location.file, function = kernel.function));
+impl Module {
+    /// Plain C++ that clang rejects where Apple's compiler rejects the text, with `kernels` instantiated: see [`rules`](crate::rules).
+    ///
+    /// # Errors
+    ///
+    /// A kernel that the text does not have.
+    pub fn lower_for_rules(&self, kernels: &[&str]) -> Result<RulesText> {
+        let kernels = kernels.iter().map(|name| self.kernel(name)).collect::<Result<Vec<_>>>()?;
+        let mut edits = Edits::new(&self.tokens);
+        lower::attributes(self, &mut edits);
+        let asked_for = instantiations(self, &kernels, &mut edits);
+        directives(self, &mut edits);
+        function_constants(self, &mut edits);
+        statics(self, &mut edits);
+        methods(self, &mut edits);
+        array_parameters(self, &mut edits);
+        literals::literals(self, &mut edits);
+        half_literals(self, &mut edits);
+        vectors(self, &mut edits);
+        let mut text = edits.apply();
+        for kernel in asked_for {
+            let location = &kernel.location;
+            text.push_str(&format!(
+                "\n# {} \"{}\"\ntemplate decltype({function}) {function};",
+                location.line,
+                location.file,
+                function = kernel.function
+            ));
+        }
+        text.push('\n');
+        let is_bfloat = |at: usize| self.tokens.text(at).starts_with("bfloat");
+        Ok(RulesText { text, header: if includes_library(self) { "stdlib.h" } else { "types.h" }, has_bfloat: (0..self.tokens.len()).any(is_bfloat) })
     }
-    text.push('\n');
-    let is_bfloat = |at: usize| module.tokens.text(at).starts_with("bfloat");
-    RulesText { text, header: if includes_library(module) { "stdlib.h" } else { "types.h" }, has_bfloat: (0..module.tokens.len()).any(is_bfloat) }
 }
 
 /// Drops the instantiations of kernels that are not wanted; the kernels that are wanted though the text does not instantiate them.

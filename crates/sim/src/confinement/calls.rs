@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_long};
 
-use super::Confinement;
+use super::wanted::Confinement;
 
 /// What becomes of a system call.
 pub(super) enum Rule {

@@ -11,8 +11,8 @@ use elinvar_core::{Error, Result};
 use libc::sock_filter;
 
 use super::{
-    Confinement, WANTED,
     calls::{Rule, rules},
+    wanted::{Confinement, WANTED},
 };
 
 /// From the system's `linux/audit.h`.

@@ -8,6 +8,7 @@
 mod calls;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod filter;
+mod wanted;
 
 use std::{
     ffi::{c_int, c_void},
@@ -21,16 +22,9 @@ use std::{
 
 use elinvar_core::{Error, Result};
 
-/// What a process keeps once it is confined.
-#[derive(Clone, Copy, Debug)]
-pub struct Confinement {
-    /// The open files that it may write to.
-    pub writable: [c_int; 2],
-    /// Called in a signal handler with the number of a system call that was denied; then the process ends.
-    pub denied: fn(c_int),
-}
+pub use wanted::Confinement;
+use wanted::WANTED;
 
-static WANTED: OnceLock<Confinement> = OnceLock::new();
 static RUNNING: OnceLock<&'static AtomicU64> = OnceLock::new();
 
 /// The number of the threadgroup that runs, other than 0 and never that of another, or 0 where none does. It lies in memory that processes forked from this

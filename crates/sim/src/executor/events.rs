@@ -1,10 +1,11 @@
 //! What the runtime's checks and the processor report, as findings whose lines are looked up later.
 
-use std::collections::HashMap;
-
-use elinvar_msl::Location;
-
-use super::{Runner, fiber::GUARD_BYTES, thread_position, trap};
+use super::{
+    Runner,
+    fiber::GUARD_BYTES,
+    raw::{Raw, RawOther},
+    thread_position, trap,
+};
 use crate::{
     abi::{Event, EventKind, Record, SPACE_THREADGROUP, SPACE_UNBOUND},
     finding::FindingKind,
@@ -14,35 +15,6 @@ use crate::{
 const MAX_FINDINGS: usize = 100;
 /// Addresses below this come from a pointer that was null.
 const NULL_BYTES: u64 = 1 << 20;
-
-/// A finding without its lines.
-pub(crate) struct Raw {
-    pub(crate) kind: FindingKind,
-    pub(crate) thread: [u32; 3],
-    pub(crate) threadgroup: [u32; 3],
-    pub(crate) buffer: Option<String>,
-    pub(crate) offset: Option<i64>,
-    pub(crate) message: String,
-    /// Return addresses, innermost first, relative to the library.
-    pub(crate) frames: Vec<u64>,
-    /// The place, where the kernel said it itself.
-    pub(crate) at: Option<Location>,
-    pub(crate) other: Option<RawOther>,
-    pub(crate) count: u64,
-}
-
-/// The earlier access of a race.
-pub(crate) struct RawOther {
-    pub(crate) pc: u64,
-    pub(crate) record: Record,
-}
-
-/// Findings by what makes them equal: the kind, the place, the other access, the region.
-#[derive(Default)]
-pub(crate) struct Findings {
-    index: HashMap<(FindingKind, u64, u32, u32), usize>,
-    pub(crate) found: Vec<Raw>,
-}
 
 impl Runner<'_, '_, '_, '_> {
     pub(super) fn raw(&self, kind: FindingKind, thread: usize, message: String) -> Raw {

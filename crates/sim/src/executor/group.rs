@@ -4,7 +4,7 @@ use elinvar_msl::{Location, Position};
 
 use super::{
     Runner,
-    events::Raw,
+    raw::Raw,
     shared::{self, Signal, Site, State},
     text, trap,
 };

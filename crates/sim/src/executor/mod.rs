@@ -5,6 +5,7 @@ mod fiber;
 mod group;
 mod job;
 mod local;
+mod raw;
 mod shared;
 mod simdgroup;
 mod trap;
@@ -17,11 +18,11 @@ use std::{
 use elinvar_core::{Error, Result};
 use elinvar_msl::Position;
 
-pub(crate) use events::{Findings, Raw, RawOther};
 use fiber::Fiber;
 use job::thread_position;
 pub(crate) use job::{Job, Schedule};
 use local::Locals;
+pub(crate) use raw::{Findings, Raw, RawOther};
 use shared::{Shared, VariableRequest};
 
 use crate::{

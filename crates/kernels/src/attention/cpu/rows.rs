@@ -3,8 +3,9 @@
 use elinvar_core::DType;
 
 use crate::matmul::cpu::{
+    level::Level,
     operand::{Load, Values, with_values},
-    simd::{Level, Simd, Work},
+    simd::{Simd, Work},
 };
 
 /// The most lanes of a vector; rows are padded to whole vectors of any level.

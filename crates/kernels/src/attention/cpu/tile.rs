@@ -11,15 +11,19 @@ use super::{
     scores::{Dots, PanelKeys, Waiting},
 };
 use crate::{
-    attention::{ROWS, ScoreParams, View, operands::AT},
+    attention::{ScoreParams, View, operands::AT},
     matmul::{
         self,
         cpu::{
+            level::Level,
             operand::Values,
-            simd::{Level, Simd, Work},
+            simd::{Simd, Work},
         },
     },
 };
+
+/// Rows of queries (times heads of a group) that a tile takes.
+pub(crate) const ROWS: u64 = 64;
 
 /// A launch's queries and keys.
 pub(crate) struct Scorer<'a> {

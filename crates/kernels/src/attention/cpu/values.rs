@@ -2,8 +2,9 @@
 
 use super::rows::{LANES, Rows, Span, padded, widen};
 use crate::matmul::cpu::{
+    level::Level,
     operand::{Load, Values, with_values},
-    simd::{Level, Simd, Work},
+    simd::{Simd, Work},
 };
 
 /// Keys of a group.

@@ -9,7 +9,7 @@ use super::{
     operand::{Matrix, Target},
     plan::{Plan, Summation},
     scratch::Scratch,
-    tile::{self, HighStack, LowStack, Shape},
+    tile::{HighStack, LowStack, Shape, Tile},
     unit::Unit,
 };
 use crate::parallel::{spread, spread_parts};
@@ -128,7 +128,7 @@ impl Product<'_> {
             for slab in self.plan.slabs() {
                 let pairs = group.clone().flat_map(|i| (0..right.count()).map(move |j| (i, j)));
                 for ((i, j), high) in pairs.zip(&mut stacks) {
-                    tile::multiply(self.unit, self.shape, self.plan, slab, [left.panel(i), right.panel(j)], &mut low, high);
+                    self.unit.run(Tile::new(self.shape, self.plan, slab, [left.panel(i), right.panel(j)], &mut low, high));
                 }
             }
             let pairs = group.clone().flat_map(|i| (0..right.count()).map(move |j| (i, j)));

@@ -4,6 +4,7 @@
 pub(crate) mod bf16;
 pub(crate) mod dot;
 pub(crate) mod gemm;
+pub(crate) mod level;
 pub(crate) mod operand;
 pub(crate) mod pack;
 pub(crate) mod plan;

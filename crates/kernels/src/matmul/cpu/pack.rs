@@ -5,9 +5,10 @@
 
 use super::{
     dot::LINE_BYTES,
+    level::Level,
     operand::{Load, Matrix, with_values},
     plan::Plan,
-    simd::{Level, Simd, Work},
+    simd::{Simd, Work},
 };
 use crate::rows::prefetch;
 

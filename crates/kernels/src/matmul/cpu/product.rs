@@ -2,10 +2,10 @@
 
 use super::{
     gemm,
+    level::Level,
     operand::{Matrix, Target},
     plan::Summation,
     rows,
-    simd::Level,
     unit::Unit,
 };
 

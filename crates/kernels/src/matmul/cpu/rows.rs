@@ -4,9 +4,10 @@
 
 use super::{
     dot::{self, LINE_BYTES, PARTIALS, Partials},
+    level::Level,
     operand::{Load, Matrix, Target, with_values},
     scratch::{LINE, Scratch},
-    simd::{Level, Simd, Work},
+    simd::{Simd, Work},
 };
 use crate::{float::Float, parallel::spread, simd};
 

@@ -1,13 +1,10 @@
 //! Vectors of f32 behind one small trait, so that a kernel is written once and compiled for each instruction set.
 //!
 //! A value of a [`Simd`] type is proof that the processor has its instructions. Kernels are `#[inline(always)]` bodies of a [`Work`],
-//! which [`Level::run`] compiles inside a function that enables the instruction set. Every operation is exact IEEE (fma, add, widening
+//! which [`Level::run`](super::level::Level::run) compiles inside a function that enables the instruction set. Every operation is exact IEEE (fma, add, widening
 //! conversion), so a kernel that fixes its order of operations gives the same bits on every level.
 
 use half::{bf16, f16};
-
-#[cfg(target_arch = "x86_64")]
-use crate::simd;
 
 /// A set of vector instructions.
 pub(crate) trait Simd: Copy + Send + Sync {
@@ -56,47 +53,6 @@ pub(crate) trait Simd: Copy + Send + Sync {
 pub(crate) trait Work {
     type Output;
     fn run<S: Simd>(self, simd: S) -> Self::Output;
-}
-
-/// A level of vector instructions that this processor has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Level {
-    /// What the compilation target guarantees.
-    Portable(Portable),
-    /// AVX2 with FMA and F16C.
-    #[cfg(target_arch = "x86_64")]
-    Avx2(super::x86::Avx2),
-    /// AVX-512 F, VL, BW and DQ.
-    #[cfg(target_arch = "x86_64")]
-    Avx512(super::x86::Avx512),
-}
-
-impl Level {
-    /// The vectors of the best level ([`crate::simd::level`]).
-    pub(crate) fn best() -> Self {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let best = simd::level();
-            if let Some(simd) = super::x86::Avx512::detect().filter(|_| best >= simd::Level::Avx512) {
-                return Level::Avx512(simd);
-            }
-            if let Some(simd) = super::x86::Avx2::detect().filter(|_| best >= simd::Level::Avx2) {
-                return Level::Avx2(simd);
-            }
-        }
-        Level::Portable(Portable)
-    }
-
-    /// Runs `work` with this level's instructions.
-    pub(crate) fn run<W: Work>(self, work: W) -> W::Output {
-        match self {
-            Level::Portable(simd) => work.run(simd),
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2(simd) => simd.run(work),
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512(simd) => simd.run(work),
-        }
-    }
 }
 
 const PORTABLE_LANES: usize = 8;

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use super::{
+    level::Level,
     plan::{LEVELS, LOW_LEVELS, Plan, Slab, Step},
     scratch::LINE,
-    simd::{Level, Simd, Work},
-    unit::Unit,
+    simd::{Simd, Work},
 };
 use crate::rows::prefetch;
 
@@ -74,14 +74,7 @@ impl Shape {
     }
 }
 
-/// Sums a slab of a packed left and a packed right panel onto a tile's stack.
-pub(crate) fn multiply(unit: Unit, shape: Shape, plan: &Plan, slab: &Slab, [left, right]: [&[f32]; 2], low: &mut LowStack, high: &mut HighStack) {
-    let Range { start, end } = slab.positions;
-    let (left, right) = (&left[start * shape.left..end * shape.left], &right[start * shape.right..end * shape.right]);
-    let tile = Tile { rows: shape.rows, steps: plan.steps(slab), left, right, low, high };
-    unit.run(tile);
-}
-
+/// A slab of a packed left and a packed right panel, to be summed onto a stack.
 pub(crate) struct Tile<'a> {
     rows: usize,
     steps: &'a [Step],
@@ -112,6 +105,21 @@ impl<S: Simd> Multiply<S> for Fma {
     #[inline(always)]
     fn add_product(simd: S, a: S::Vector, b: S::Vector, sum: S::Vector) -> S::Vector {
         simd.fma(a, b, sum)
+    }
+}
+
+impl<'a> Tile<'a> {
+    pub(crate) fn new(
+        shape: Shape,
+        plan: &'a Plan,
+        slab: &Slab,
+        [left, right]: [&'a [f32]; 2],
+        low: &'a mut LowStack,
+        high: &'a mut HighStack,
+    ) -> Self {
+        let Range { start, end } = slab.positions;
+        let (left, right) = (&left[start * shape.left..end * shape.left], &right[start * shape.right..end * shape.right]);
+        Self { rows: shape.rows, steps: plan.steps(slab), left, right, low, high }
     }
 }
 

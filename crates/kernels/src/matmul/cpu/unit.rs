@@ -1,8 +1,8 @@
 use super::{
+    level::Level,
     operand::{Matrix, Values},
     pack::pack,
     plan::{Plan, Summation},
-    simd::Level,
     tile::Tile,
 };
 
