@@ -58,8 +58,6 @@ pub(crate) trait Blocks {
     const GROUP: usize = CHUNK;
     /// Whether there are offsets.
     const OFFSETS: bool = false;
-    /// Where a block has its f16 numbers.
-    const NUMBERS: &'static [usize] = &[0];
 
     /// A chunk of a block.
     fn chunk(block: &[u8], index: usize) -> Chunk;
@@ -105,7 +103,6 @@ impl Blocks for Q4_1 {
     const ELEMENTS: usize = 32;
     const BYTES: usize = 20;
     const OFFSETS: bool = true;
-    const NUMBERS: &'static [usize] = &[0, 2];
 
     #[inline(always)]
     fn chunk(block: &[u8], _: usize) -> Chunk {
@@ -131,7 +128,6 @@ impl Blocks for Q5_1 {
     const ELEMENTS: usize = 32;
     const BYTES: usize = 24;
     const OFFSETS: bool = true;
-    const NUMBERS: &'static [usize] = &[0, 2];
 
     #[inline(always)]
     fn chunk(block: &[u8], _: usize) -> Chunk {
@@ -173,7 +169,6 @@ impl Blocks for Q4K {
     const ELEMENTS: usize = 256;
     const BYTES: usize = 144;
     const OFFSETS: bool = true;
-    const NUMBERS: &'static [usize] = &[0, 2];
 
     #[inline(always)]
     fn chunk(block: &[u8], index: usize) -> Chunk {
@@ -188,7 +183,6 @@ impl Blocks for Q5K {
     const ELEMENTS: usize = 256;
     const BYTES: usize = 176;
     const OFFSETS: bool = true;
-    const NUMBERS: &'static [usize] = &[0, 2];
 
     #[inline(always)]
     fn chunk(block: &[u8], index: usize) -> Chunk {
@@ -203,7 +197,6 @@ impl Blocks for Q6K {
     const ELEMENTS: usize = 256;
     const BYTES: usize = 210;
     const GROUP: usize = 16;
-    const NUMBERS: &'static [usize] = &[208];
 
     #[inline(always)]
     fn chunk(block: &[u8], index: usize) -> Chunk {
@@ -223,7 +216,6 @@ impl Blocks for Q2K {
     const BYTES: usize = 84;
     const GROUP: usize = 16;
     const OFFSETS: bool = true;
-    const NUMBERS: &'static [usize] = &[80, 82];
 
     #[inline(always)]
     fn chunk(block: &[u8], index: usize) -> Chunk {
@@ -244,7 +236,6 @@ impl Blocks for Q3K {
     const ELEMENTS: usize = 256;
     const BYTES: usize = 110;
     const GROUP: usize = 16;
-    const NUMBERS: &'static [usize] = &[108];
 
     #[inline(always)]
     fn chunk(block: &[u8], index: usize) -> Chunk {
@@ -305,7 +296,6 @@ pub(crate) struct Mxfp4;
 impl Blocks for Mxfp4 {
     const ELEMENTS: usize = 32;
     const BYTES: usize = 17;
-    const NUMBERS: &'static [usize] = &[];
 
     #[inline(always)]
     fn chunk(block: &[u8], _: usize) -> Chunk {
