@@ -12,7 +12,7 @@ use crate::executor::Executor;
 
 /// Writes down what is asked of a device, until it ends.
 ///
-/// Operators of its executor ([`Recorder::executor`]), of tensors that were moved to that with [`Tensor::on`], and of their results are recorded; whatever
+/// Operators of its executor ([`Recorder::executor`]), of tensors that were moved to that with [`Tensor::on`](crate::Tensor::on), and of their results are recorded; whatever
 /// else a thread does meanwhile is not. A recorder may be used from several threads, and there may be many at once.
 ///
 /// ```
@@ -69,7 +69,7 @@ impl Drop for Recorder {
 }
 
 impl Executor {
-    /// Records what `body` asks of the executor that it is given, and of tensors moved to that with [`Tensor::on`]: see [`Recorder`].
+    /// Records what `body` asks of the executor that it is given, and of tensors moved to that with [`Tensor::on`](crate::Tensor::on): see [`Recorder`].
     ///
     /// ```
     /// # let executor = elinvar::Executor::new_auto()?;
@@ -95,7 +95,7 @@ impl Executor {
         Ok((recorder.finish()?, value))
     }
 
-    /// Runs what `body` asks of the executor that it is given, and of tensors moved to that with [`Tensor::on`], when all of it is known: chains of operators
+    /// Runs what `body` asks of the executor that it is given, and of tensors moved to that with [`Tensor::on`](crate::Tensor::on), when all of it is known: chains of operators
     /// on elements (arithmetic, functions, comparisons, casts, `select`, `clamp`) as one kernel each, which writes nothing to memory in between, and
     /// fused operators for those that they stand for. The bits are those of the operators one by one.
     ///
