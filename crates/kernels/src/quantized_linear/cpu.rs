@@ -1,6 +1,6 @@
 //! The CPU kernel: rows of x as integers first, then each row of the weight against all of them, a tile of rows at a time.
 
-use elinvar_core::{DType, HostArguments, HostKernel, Result};
+use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
 
 use super::{AT, Params};
 use crate::{
@@ -16,15 +16,17 @@ use crate::{
 /// Rows of x that share what is unpacked of the weight.
 const ROWS: usize = 8;
 
-pub(super) fn kernel(x: DType, format: Format) -> Result<HostKernel> {
-    Ok(with_float!(x, T => with_blocks!(format, F => run::<T, F>)))
+pub(super) fn kernel(x: DType) -> Result<HostKernel> {
+    Ok(with_float!(x, T => run::<T>))
 }
 
 /// The sums of a row of y's element, one for each lane.
 type Sums = [f32; 32];
 
-fn run<T: Float, F: Blocks>(arguments: &mut HostArguments<'_>) -> Result<()> {
-    let Params { m, n, chunks, row_bytes } = arguments.params()?;
+fn run<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
+    let Params { m, n, chunks, row_bytes, format } = arguments.params()?;
+    let format = Format::ALL.get(format as usize).ok_or_else(|| Error::internal(format!("there is no format {format}")))?;
+    let add = with_blocks!(format, F => add::<F>);
     let [m, n, chunks, row_bytes] = [m, n, chunks, row_bytes].map(|extent| extent as usize);
     let (x, weight, y) = (arguments.input::<T>(AT.x)?, arguments.input::<u8>(AT.weight)?, arguments.output::<T>(AT.y)?);
     let mut q = vec![0i16; CHUNK * m * chunks];
@@ -42,7 +44,7 @@ fn run<T: Float, F: Blocks>(arguments: &mut HostArguments<'_>) -> Result<()> {
         for first in (0..m).step_by(ROWS) {
             let rows = ROWS.min(m - first);
             let mut sums = [[0.0; 32]; ROWS];
-            add::<F>(weight, &q[CHUNK * chunks * first..], &scales[chunks * first..], chunks, &mut sums[..rows]);
+            add(weight, &q[CHUNK * chunks * first..], &scales[chunks * first..], chunks, &mut sums[..rows]);
             for (row, sums) in sums[..rows].iter().enumerate() {
                 // SAFETY: this element belongs to this column's task.
                 unsafe { y.write((first + row) * n + column, T::from_f32(tree(*sums))) };

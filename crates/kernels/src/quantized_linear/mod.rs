@@ -57,6 +57,8 @@ params! {
         pub chunks: u64,
         /// Bytes of a row of the weight.
         pub row_bytes: u64,
+        /// The format's place in [`Format::ALL`].
+        pub format: u64,
     }
 }
 
@@ -75,9 +77,13 @@ impl QuantizedLinear {
             return Err(misshapen!(x; "a last axis of whole blocks of {format}, {} elements each", format.weights()));
         };
         match **weight.shape() {
-            [n, bytes] if bytes == row_bytes => {
-                Ok(Params { m: rows.iter().product::<usize>() as u64, n: n as u64, chunks: (k / CHUNK) as u64, row_bytes: row_bytes as u64 })
-            }
+            [n, bytes] if bytes == row_bytes => Ok(Params {
+                m: rows.iter().product::<usize>() as u64,
+                n: n as u64,
+                chunks: (k / CHUNK) as u64,
+                row_bytes: row_bytes as u64,
+                format: format as u64,
+            }),
             _ => Err(misshapen!(weight, x; "weight of [n, {row_bytes}], the bytes of {k} elements in {format}")),
         }
     }
@@ -105,7 +111,7 @@ impl Operator for QuantizedLinear {
         let operations = product_operations(&[m, n, chunks, CHUNK]);
         let key = |part: &str| KernelKey::new(format!("quantized_{part}"), &[x.dtype]);
         if !device.has_simdgroups() {
-            let launch = Launch::new(key(&format!("linear_{}", self.format)), cpu::kernel(x.dtype, self.format)?, &params, buffers);
+            let launch = Launch::new(key(&format!("linear_{}", self.format)), cpu::kernel(x.dtype)?, &params, buffers);
             return Ok(Plan::from(launch).with_operations(operations));
         }
         let [x_buffer, weight, y] = buffers;
