@@ -53,7 +53,7 @@ pub(super) struct Apply {
     pub(super) to: u32,
     pub(super) from: [u32; 3],
     pub(super) count: usize,
-    /// Operands are halves, which the loop takes as f32.
+    /// Operands are 16-bit floats, which the loop takes as f32.
     pub(super) widen: bool,
     /// The result is a half, which the loop gives as f32.
     pub(super) narrow: bool,

@@ -100,7 +100,7 @@ pub(super) struct Straight<'a> {
     pub(super) free: Vec<usize>,
     /// Lanes of a piece.
     pub(super) piece: usize,
-    /// Halves as f32: three operands and a result.
+    /// 16-bit floats as f32: three operands and a result.
     pub(super) wide: [Vec<Line>; 4],
 }
 

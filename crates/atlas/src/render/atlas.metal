@@ -69,12 +69,12 @@ inline float to_odd(T x) {
     return x < T(0) ? -leading_bits(0ul - ulong(x)) : leading_bits(ulong(x));
 }
 
-// A fault is told by its number, the least if there are several.
+// A fault is reported by its number, the least if there are several.
 inline void fail(device atomic_uint* fault, uint number) {
     atomic_fetch_max_explicit(fault, ~number, memory_order_relaxed);
 }
 
-// The index, told if it is beyond the end.
+// The index, reported if it is beyond the end.
 template <typename I>
 inline I inside(I index, ulong length, device atomic_uint* fault, uint number) {
     if (ulong(index) >= length) {

@@ -22,9 +22,7 @@ pub(super) struct Context<'a> {
 impl Context<'_> {
     /// What the simdgroups of a block exchange for a reduction.
     pub(super) fn reduced_type(&self, instruction: &Instruction) -> Option<&'static str> {
-        match *instruction {
-            Instruction::Reduce { scope: Scope::Group, to, .. } => Some(exchanged(self.program.kernel.registers[to as usize].dtype)),
-            _ => None,
-        }
+        let Instruction::Reduce { scope: Scope::Group, to, .. } = *instruction else { return None };
+        Some(exchanged(self.program.kernel.registers[to as usize].dtype))
     }
 }

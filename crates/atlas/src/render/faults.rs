@@ -1,6 +1,6 @@
 //! What may go wrong while a program runs: indices out of bounds where it traps, loops that take too many steps.
 //!
-//! A fault has a number, which the kernel tells through its error flag; the least is kept. Loops whose repetitions are bounded and few are
+//! A fault has a number, which the kernel reports through its error flag; the least is kept. Loops whose repetitions are bounded and few are
 //! not counted. The others take what a repetition costs from a counter: one for loops that all threads of a block repeat together, one for those
 //! that the threads of a simdgroup do, one for the rest. So threads that are to meet at a barrier run out of steps together.
 
@@ -24,7 +24,7 @@ pub(super) struct Fault {
 /// The faults of a program.
 pub(super) struct Faults {
     /// What each is reported as, by number.
-    pub(super) told: Vec<String>,
+    pub(super) messages: Vec<String>,
     /// Of each function, the kernel last, those of its instructions.
     of: Vec<Vec<Option<Fault>>>,
     /// Of each function whether it counts steps.
@@ -34,7 +34,7 @@ pub(super) struct Faults {
 impl Faults {
     pub(super) fn new(verified: &Verified) -> Self {
         let program = verified.program();
-        let mut faults = Self { told: Vec::new(), of: Vec::new(), counts: Vec::new() };
+        let mut faults = Self { messages: Vec::new(), of: Vec::new(), counts: Vec::new() };
         let mut totals = Vec::new();
         for function in program.functions.iter().chain([&program.kernel]) {
             let (costs, total) = costs(function, &totals, verified.limits().steps);
@@ -58,13 +58,13 @@ impl Faults {
             _ if cost > 0 => TOO_MANY_STEPS.to_owned(),
             _ => return None,
         };
-        self.told.push(format!("{}: {what}", Site::of(function, index)));
-        Some(Fault { number: self.told.len() as u32 - 1, cost })
+        self.messages.push(format!("{}: {what}", Site::of(function, index)));
+        Some(Fault { number: self.messages.len() as u32 - 1, cost })
     }
 
     /// Whether there is any.
     pub(super) fn any(&self) -> bool {
-        !self.told.is_empty()
+        !self.messages.is_empty()
     }
 
     /// The fault that an instruction of a function may have.

@@ -100,7 +100,7 @@ pub fn metal(verified: &Verified, aligned: bool) -> MetalProgram {
     context.kernel(&kernel, &mut text);
     let has_fence = all_functions(program).flat_map(|f| &f.body).any(|instruction| matches!(instruction, Instruction::Fence));
     let version = if has_fence { 320 } else { METAL_VERSION };
-    MetalProgram { text, kernel, version, rejections: context.faults.told, is_aligned }
+    MetalProgram { text, kernel, version, rejections: context.faults.messages, is_aligned }
 }
 
 /// Whether the library's strict functions are needed: those that approximate.

@@ -64,7 +64,7 @@ pub(super) const fn exchanged(dtype: DType) -> &'static str {
     if matches!(dtype, DType::Bool) { "uint" } else { held(dtype) }
 }
 
-/// The type of a register: halves are held as the f32 of the same value.
+/// The type of a register: 16-bit floats are held as the f32 of the same value.
 pub(super) const fn held(dtype: DType) -> &'static str {
     if is_half(dtype) { "float" } else { metal_type(dtype) }
 }

@@ -40,10 +40,12 @@ impl Body<'_> {
 
     /// The counters of the kernel.
     fn counters(&self) -> Vec<&'static str> {
-        let counts = |(index, instruction): (usize, &Instruction)| match *instruction {
-            Instruction::Loop { .. } => self.context.faults.of(self.number, index).map(|_| self.counter(index)),
-            Instruction::Call { function, .. } => self.context.faults.counts(function as usize).then(|| self.counter(index)),
-            _ => None,
+        let counts = |(index, instruction): (usize, &Instruction)| {
+            let is_counted = match instruction {
+                Instruction::Call { function, .. } => self.context.faults.counts(*function as usize),
+                loops => matches!(loops, Instruction::Loop { .. }) && self.context.faults.of(self.number, index).is_some(),
+            };
+            is_counted.then(|| self.counter(index))
         };
         let body = self.function.body.iter().enumerate().filter(|_| self.variances.is_some());
         let mut counters: Vec<_> = body.filter_map(counts).collect();

@@ -32,10 +32,10 @@ impl Line {
 
     pub(super) fn name(&mut self, what: &str) -> Result<(String, Location)> {
         let token = self.next(what)?;
-        match token.kind {
-            Kind::Name(name) => Ok((name, token.at)),
-            _ => Err(error_at(token.at, format_args!("'{}' where {what} is expected", token.text()))),
-        }
+        let Kind::Name(name) = &token.kind else {
+            return Err(error_at(token.at, format_args!("'{}' where {what} is expected", token.text())));
+        };
+        Ok((name.clone(), token.at))
     }
 
     pub(super) fn mark(&mut self, mark: &str) -> Result<()> {

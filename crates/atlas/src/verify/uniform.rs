@@ -145,48 +145,23 @@ fn connect(program: &Program, shape: &Shape, index: usize, instruction: &Instruc
             }
         }
     }
-    match *instruction {
-        Instruction::If { condition: Operand::Register(register) } => {
-            // Both branches depend on the condition.
-            let then = shape.opens[index];
-            graph.edge(register, registers + then);
-            if shape.other[then as usize] != u32::MAX {
-                graph.edge(registers + then, registers + shape.other[then as usize]);
-            }
+    if let Instruction::If { condition: Operand::Register(register) } = *instruction {
+        // Both branches depend on the condition.
+        let then = shape.opens[index];
+        graph.edge(register, registers + then);
+        if shape.other[then as usize] != u32::MAX {
+            graph.edge(registers + then, registers + shape.other[then as usize]);
         }
-        Instruction::While { .. } | Instruction::Break | Instruction::Continue => {
-            // Threads that leave a loop apart are apart in all of it.
-            let mut around = shape.block_of[index];
-            while around != 0 && !matches!(program.kernel.body[shape.opened_by[around as usize]], Instruction::Loop { .. }) {
-                around = shape.parent[around as usize];
-            }
-            graph.edge(block, registers + around);
-            if let Instruction::While { condition: Operand::Register(register) } = *instruction {
-                graph.edge(register, registers + around);
-            }
+    } else if matches!(instruction, Instruction::While { .. } | Instruction::Break | Instruction::Continue) {
+        // Threads that leave a loop at different times differ in all of it.
+        let mut around = shape.block_of[index];
+        while around != 0 && !matches!(program.kernel.body[shape.opened_by[around as usize]], Instruction::Loop { .. }) {
+            around = shape.parent[around as usize];
         }
-        Instruction::Unary { .. }
-        | Instruction::Binary { .. }
-        | Instruction::Ternary { .. }
-        | Instruction::Compare { .. }
-        | Instruction::Select { .. }
-        | Instruction::Convert { .. }
-        | Instruction::Move { .. } => {}
-        Instruction::Position { .. }
-        | Instruction::Load { .. }
-        | Instruction::Store { .. }
-        | Instruction::Atomic { .. }
-        | Instruction::CompareExchange { .. }
-        | Instruction::Reduce { .. }
-        | Instruction::Shuffle { .. }
-        | Instruction::Call { .. } => {}
-        Instruction::If { .. }
-        | Instruction::Else
-        | Instruction::Loop { .. }
-        | Instruction::End
-        | Instruction::Exit
-        | Instruction::Barrier
-        | Instruction::Fence => {}
+        graph.edge(block, registers + around);
+        if let Instruction::While { condition: Operand::Register(register) } = *instruction {
+            graph.edge(register, registers + around);
+        }
     }
 }
 

@@ -89,7 +89,7 @@ pub(crate) fn weighted_sum(d: Dims, p: &[f64], v: &[f64]) -> Vec<f64> {
     d.rows().enumerate().flat_map(|row| (0..d.value_width).map(move |e| element(row, e))).collect()
 }
 
-/// Inputs besides `q`, `k`, `v`; the mask's values are added (a bool mask is told by its type).
+/// Inputs besides `q`, `k`, `v`; the mask's values are added (a bool mask is known by its type).
 #[derive(Default)]
 pub(crate) struct Extra {
     pub(crate) mask: Option<HostTensor>,

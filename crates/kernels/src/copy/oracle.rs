@@ -58,7 +58,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Three tensors, one of them empty, each value told apart.
+/// Three tensors, one of them empty, each value distinct.
 fn concat(axis: isize) -> Case {
     let at = axis.rem_euclid(3) as usize;
     let dims = move |extent: usize| {

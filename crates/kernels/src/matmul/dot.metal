@@ -5,7 +5,7 @@
 constant constexpr uint SIMDGROUPS = 4;
 
 // `Left` and `Right` say where lines' elements come from, as Lines does; those of `Right` are contiguous. Its elements of AHEAD visits are always on
-// their way: eight words of 16 bytes, unless told otherwise.
+// their way: eight words of 16 bytes, by default.
 template <typename Left, typename Right, uint ROWS, uint COLUMNS, uint AHEAD = 16 / (sizeof(typename Right::Element) * COLUMNS)>
 struct DotTile {
     typedef typename Right::Element B;

@@ -45,22 +45,22 @@ fn plane(block: &mut [u8], q: &[u32], shift: u32, bits: usize, run: usize) {
 
 fn pack(format: Format, p: &Parts) -> Vec<u8> {
     let mut block = vec![0; format.bytes()];
-    let halves = |block: &mut [u8], at: usize, value: f16| block[at..at + 2].copy_from_slice(&value.to_le_bytes());
+    let put_f16 = |block: &mut [u8], at: usize, value: f16| block[at..at + 2].copy_from_slice(&value.to_le_bytes());
     match format {
         Format::Q4_0 | Format::Iq4Nl => {
-            halves(&mut block, 0, p.d);
+            put_f16(&mut block, 0, p.d);
             plane(&mut block[2..], &p.q, 0, 4, 16);
         }
         Format::Q4_1 => {
-            halves(&mut block, 0, p.d);
-            halves(&mut block, 2, p.m);
+            put_f16(&mut block, 0, p.d);
+            put_f16(&mut block, 2, p.m);
             plane(&mut block[4..], &p.q, 0, 4, 16);
         }
         Format::Q5_0 | Format::Q5_1 => {
             let at = if format == Format::Q5_1 { 4 } else { 2 };
-            halves(&mut block, 0, p.d);
+            put_f16(&mut block, 0, p.d);
             if format == Format::Q5_1 {
-                halves(&mut block, 2, p.m);
+                put_f16(&mut block, 2, p.m);
             }
             let high = p.q.iter().enumerate().fold(0u32, |bits, (i, q)| bits | q >> 4 << i);
             block[at..at + 4].copy_from_slice(&high.to_le_bytes());
@@ -68,14 +68,14 @@ fn pack(format: Format, p: &Parts) -> Vec<u8> {
             plane(&mut block[at + 4..], &low, 0, 4, 16);
         }
         Format::Q8_0 => {
-            halves(&mut block, 0, p.d);
+            put_f16(&mut block, 0, p.d);
             p.q.iter().enumerate().for_each(|(i, &q)| block[2 + i] = q as u8);
         }
         Format::Q2K => {
             p.scales.iter().enumerate().for_each(|(i, (s, m))| put(&mut block, i, 0, s | m << 4));
             plane(&mut block[16..80], &p.q, 0, 2, 32);
-            halves(&mut block, 80, p.d);
-            halves(&mut block, 82, p.m);
+            put_f16(&mut block, 80, p.d);
+            put_f16(&mut block, 82, p.m);
         }
         Format::Q3K => {
             plane(&mut block[..32], &p.q, 2, 1, 32);
@@ -84,11 +84,11 @@ fn pack(format: Format, p: &Parts) -> Vec<u8> {
                 put(&mut block, 96 + i % 8, i / 8 * 4, s & 15);
                 put(&mut block, 104 + i % 4, i / 4 * 2, s >> 4);
             }
-            halves(&mut block, 108, p.d);
+            put_f16(&mut block, 108, p.d);
         }
         Format::Q4K | Format::Q5K => {
-            halves(&mut block, 0, p.d);
-            halves(&mut block, 2, p.m);
+            put_f16(&mut block, 0, p.d);
+            put_f16(&mut block, 2, p.m);
             for (i, &(s, m)) in p.scales.iter().enumerate() {
                 if i < 4 {
                     put(&mut block, 4 + i, 0, s);
@@ -109,10 +109,10 @@ fn pack(format: Format, p: &Parts) -> Vec<u8> {
             plane(&mut block[..128], &p.q, 0, 4, 64);
             plane(&mut block[128..192], &p.q, 4, 2, 32);
             p.scales.iter().enumerate().for_each(|(i, (s, _))| block[192 + i] = *s as u8);
-            halves(&mut block, 208, p.d);
+            put_f16(&mut block, 208, p.d);
         }
         Format::Iq4Xs => {
-            halves(&mut block, 0, p.d);
+            put_f16(&mut block, 0, p.d);
             let high = p.scales.iter().enumerate().fold(0u32, |bits, (i, (s, _))| bits | s >> 4 << (2 * i));
             block[2..4].copy_from_slice(&(high as u16).to_le_bytes());
             p.scales.iter().enumerate().for_each(|(i, (s, _))| put(&mut block, 4 + i / 2, i % 2 * 4, s & 15));

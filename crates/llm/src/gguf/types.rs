@@ -23,7 +23,10 @@ enum Encoding {
     F16,
     Bf16,
     F64,
-    Integer,
+    I8,
+    I16,
+    I32,
+    I64,
     Block(Format),
     Unsupported,
 }
@@ -63,10 +66,10 @@ const TYPES: [TensorType; 33] = [
     unsupported(21, "IQ3_S", 256, 110),
     unsupported(22, "IQ2_S", 256, 82),
     block(23, Format::Iq4Xs),
-    plain(24, "I8", 1, Encoding::Integer),
-    plain(25, "I16", 2, Encoding::Integer),
-    plain(26, "I32", 4, Encoding::Integer),
-    plain(27, "I64", 8, Encoding::Integer),
+    plain(24, "I8", 1, Encoding::I8),
+    plain(25, "I16", 2, Encoding::I16),
+    plain(26, "I32", 4, Encoding::I32),
+    plain(27, "I64", 8, Encoding::I64),
     plain(28, "F64", 8, Encoding::F64),
     unsupported(29, "IQ1_M", 256, 56),
     plain(30, "BF16", 2, Encoding::Bf16),
@@ -99,7 +102,7 @@ impl TensorType {
             Encoding::F32 => Some(DType::F32),
             Encoding::F16 => Some(DType::F16),
             Encoding::Bf16 => Some(DType::BF16),
-            Encoding::F64 | Encoding::Integer | Encoding::Block(_) | Encoding::Unsupported => None,
+            Encoding::F64 | Encoding::I8 | Encoding::I16 | Encoding::I32 | Encoding::I64 | Encoding::Block(_) | Encoding::Unsupported => None,
         }
     }
 
@@ -116,12 +119,10 @@ impl TensorType {
             Encoding::Bf16 => each(blocks, values, |b| bf16::from_le_bytes(b).to_f32()),
             Encoding::F32 => each(blocks, values, f32::from_le_bytes),
             Encoding::F64 => each(blocks, values, |b| f64::from_le_bytes(b) as f32),
-            Encoding::Integer => match self.bytes {
-                1 => each(blocks, values, |b| i8::from_le_bytes(b).into()),
-                2 => each(blocks, values, |b| i16::from_le_bytes(b).into()),
-                4 => each(blocks, values, |b| i32::from_le_bytes(b) as f32),
-                _ => each(blocks, values, |b| i64::from_le_bytes(b) as f32),
-            },
+            Encoding::I8 => each(blocks, values, |b| i8::from_le_bytes(b).into()),
+            Encoding::I16 => each(blocks, values, |b| i16::from_le_bytes(b).into()),
+            Encoding::I32 => each(blocks, values, |b| i32::from_le_bytes(b) as f32),
+            Encoding::I64 => each(blocks, values, |b| i64::from_le_bytes(b) as f32),
             Encoding::Block(format) => return format.decode(blocks, values),
             Encoding::Unsupported => return Err(Error::unsupported(format!("type {} is not supported", self.name))),
         }

@@ -32,7 +32,7 @@ struct Copier {
     int warp;
     int lane;
     u32 items;
-    // Whether queries are in flight of which nobody has been told.
+    // Whether queries are in flight whose arrival has not been announced.
     bool pending;
 
     DEVICE void announce(u32 barrier) {

@@ -28,7 +28,7 @@ DEVICE void store_shared(u32 to, const u32 (&words)[4]) {
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory");
 }
 
-// What wgmma is told of a matrix in shared memory: rows of 128 bytes after each other, swizzled, in panels that are `panel` bytes apart.
+// How wgmma is given a matrix in shared memory: rows of 128 bytes after each other, swizzled, in panels that are `panel` bytes apart.
 DEVICE u64 descriptor(u32 address, u32 panel) { return u64(address >> 4) | u64(panel >> 4) << 16 | u64(1024 >> 4) << 32 | u64(1) << 62; }
 
 DEVICE void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

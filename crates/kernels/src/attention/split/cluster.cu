@@ -55,7 +55,7 @@ DEVICE void finish(Memory& memory, const Tile& tile, Result* result) {
         }
         store(result + row_of(tile.p.y, tile.batch, tile.head(r), tile.query(r)) + e, sum == 0.0f ? 0.0f : total / sum);
     }
-    // What others still read stays; nothing is told.
+    // What others still read stays; nothing is reported.
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
     asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 }

@@ -1,7 +1,7 @@
 // A part of the keys that eight rows attend (a row is a query of one of the heads that share keys), by a thread block whose warps take steps in turn and
 // put their sums together at the end. Keys and values are read once.
 
-// Twelve warps fit a multiprocessor, with registers left for those of combine.cu beside them, where the compiler can be told so.
+// Twelve warps fit a multiprocessor, with registers left for those of combine.cu beside them, where the compiler can be asked for that.
 #if __CUDACC_VER_MAJOR__ > 12 || __CUDACC_VER_MINOR__ >= 4
 #define RESIDENT __maxnreg__(144)
 #else
