@@ -144,7 +144,7 @@ impl Compiler {
                 let instances: String = kernels.iter().map(|kernel| form_of(kernel).instance(&kernel.key)).collect();
                 // Launches may overlap; from compute capability 8.0 on, loads carry cache hints, and conversions to bfloat are an instruction that
                 // keeps denormals.
-                let defines = [("OVERLAPPING_LAUNCHES", "1"), ("CACHE_HINTS", "1"), ("EXACT_BFLOAT", "1")];
+                let defines = [("OVERLAPPING_LAUNCHES", "1"), ("CACHE_HINTS", "1"), ("EXACT_BFLOAT", "1"), ("INTEGER_DOTS", "1")];
                 let defines = if capability >= 80 { &defines[..] } else { &defines[..1] };
                 Module::read(&elinvar_msl::preprocess(&name, &(self.text(form) + &instances), defines, &elinvar_msl::MetalHeaders)?)?
             }

@@ -9,7 +9,7 @@ use std::{
 use clap::Args;
 use elinvar::{
     BackendType, Cache, Device, DeviceReport, Error, Executor, MemoryInfo, Result, cuda_compiler, devices, format_bytes,
-    kernels::conformance::{Tally, cases, compile, each_kernel_once, run_suite},
+    kernels::conformance::{Case, Tally, cases, compile, each_kernel_once, run_suite},
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -28,6 +28,9 @@ pub(crate) struct DoctorArgs {
     /// Try only this device, named as for --device of other commands
     #[arg(long)]
     device: Option<BackendType>,
+    /// Run only the cases of this operator, named as `elinvar op` lists it
+    #[arg(long, value_name = "NAME")]
+    operator: Option<String>,
 }
 
 /// Failures that are shown of each device.
@@ -50,6 +53,13 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<bool> {
         Ok(folder) => print_line(format!("cache     {} in {}", format_bytes(bytes_in(&folder)), folder.display())),
         Err(error) => print_line(format!("cache     none: {error}")),
     }
+    let mut chosen = cases();
+    if let Some(name) = &args.operator {
+        chosen.retain(|case| case.operator.name() == name);
+        if chosen.is_empty() {
+            return Err(Error::invalid_argument(format!("there is no case of an operator '{name}': `elinvar op` lists the operators")));
+        }
+    }
     let reference = Executor::new_cpu(NonZeroUsize::MIN)?;
     let mut verdicts = Vec::new();
     for report in devices().into_iter().filter(|report| args.device.is_none_or(|device| device == report.backend)) {
@@ -60,7 +70,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<bool> {
         let full = args.full || report.backend != BackendType::MetalSim && !args.quick;
         if report.state.is_ok() {
             // One device's trouble says nothing of the next one.
-            let sound = examine(&report, reference.device(), full).unwrap_or_else(|error| {
+            let sound = examine(&report, reference.device(), chosen.clone(), full).unwrap_or_else(|error| {
                 print_line(format!("          {error}"));
                 false
             });
@@ -90,10 +100,9 @@ fn verdict(args: &DoctorArgs, verdicts: &[(BackendType, bool)]) -> Result<bool> 
 }
 
 /// Compiles and runs kernels on a device; whether nothing failed.
-fn examine(report: &DeviceReport, reference: &Device, full: bool) -> Result<bool> {
+fn examine(report: &DeviceReport, reference: &Device, all: Vec<Case>, full: bool) -> Result<bool> {
     let executor = Executor::new_with_backend(report.backend)?;
     let device = executor.device();
-    let all = cases();
     let count = all.len();
     let chosen = if full { all } else { each_kernel_once(all, device.properties()) };
     let start = Instant::now();

@@ -43,15 +43,18 @@ operators! {
              let (a, b) = (executor.tensor(&[1, 2], &[1f32, 0.0])?, executor.tensor(&[1, 1], &[4f32])?);";
     ("&weight", "&a", "&b", "0.5") => "[[5.0]]" of "DType::F32, &[1, 1]";
 
-    /// The linear layer `x Wᵀ` of a weight that is quantised in blocks: `x […, k]`, `weight [n, bytes of k elements]`, u8, the blocks of each row; the result has
-    /// the type of `x`. Always strict: see [`elinvar_kernels::quantized_linear`].
-    quantized_linear quantized_linear_into (&self, weight: &Tensor, format: Format) => QuantizedLinear { format }, Some(weight);
+    /// The linear layer `x Wᵀ + bias` of a weight that is quantised in blocks: `x […, k]`, `weight [n, packed bytes of k elements]`, u8, rows
+    /// [packed](Format::pack) from a file's blocks, `bias [n]`; the result has the type of `x`. Always strict: see [`elinvar_kernels::quantized_linear`].
+    quantized_linear quantized_linear_into (&self, weight: &Tensor, bias: Option<&Tensor>, format: Format) =>
+        QuantizedLinear { format, epsilon: None, gated: false }, Some(weight), None, None, bias;
     errors "Shapes that do not fit, or types other than f32, f16 and bf16.";
     example "use elinvar::kernels::quantized::Format;\n\
              // One block: the scale 0.5 as an f16, and 32 times the number 4.\n\
              let block: Vec<u8> = [0x00, 0x38].into_iter().chain([4; 32]).collect();\n\
-             let (x, weight) = (executor.ones(DType::F32, &[1, 32])?, executor.tensor(&[1, 34], &block)?);";
-    ("&weight", "Format::Q8_0") => "[[64.0]]" of "DType::F32, &[1, 1]";
+             let mut row = vec![0; Format::Q8_0.packed_row_bytes(32).unwrap_or(0)];\n\
+             Format::Q8_0.pack(&block, &mut row)?;\n\
+             let (x, weight) = (executor.ones(DType::F32, &[1, 32])?, executor.tensor(&[1, row.len()], &row)?);";
+    ("&weight", "None", "Format::Q8_0") => "[[64.0]]" of "DType::F32, &[1, 1]";
 }
 
 impl Tensor {

@@ -24,7 +24,7 @@ use crate::{
     matmul::{DOT, LINES, MatMul, SHARED_ROW, check_extents, shared_row_bytes},
     metal::{self, metal_file, params},
     order,
-    rms_norm::{RmsNorm, check_weight},
+    rms_norm::{NORMALISED, RmsNorm, check_weight},
     signature::{mismatch, misshapen, operands, shape_of},
     swiglu::SwiGlu,
 };
@@ -39,6 +39,7 @@ const METAL: MetalForm = MetalForm::new(
         LINES,
         DOT,
         SHARED_ROW,
+        NORMALISED,
         Params::METAL,
         metal_file!("projection/projection.metal"),
     ],

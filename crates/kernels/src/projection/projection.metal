@@ -41,41 +41,19 @@ template <typename N>
 struct Rows<2, N> {
     typedef SharedRow Type;
 
-    uint n;
-    // Threads beyond those that share a row share it once more.
-    RowThread t;
-    bool is_weighted;
-    Visits<N> norm;
+    NormalisedRow<N> norm;
 
-    Rows(device const N* norm, constant Params& p, uint simdgroup, uint lane)
-        : n(uint(p.k)), t(row_thread(n, 0, 32 * PROJECTION_SIMDGROUPS, simdgroup, lane)), is_weighted(p.present & WEIGHTED),
-          norm(RowReader<N>(norm, 1, is_weighted ? n : 0), SLOTS * t.index, SLOTS * t.count) {}
+    Rows(device const N* weight, constant Params& p, uint simdgroup, uint lane)
+        : norm(weight, uint(p.k), p.present & WEIGHTED, 32 * PROJECTION_SIMDGROUPS, simdgroup, lane) {}
 
     Type of(device const float* x, constant Params& p, uint row, uint, uint, threadgroup float* memory) const {
         const SharedRow shared = {reinterpret_cast<threadgroup float4*>(memory + 32)};
-        const uint first = SLOTS * t.index, stride = SLOTS * t.count, padded = (n + SLOTS - 1) / SLOTS * SLOTS;
-        await_launches();
-        float kept[KEPT][SLOTS], factors[KEPT][SLOTS];
-        Visits<float>(RowReader<float>(x + ulong(row) * n, 1, n), first, stride).elements(0.0f, kept);
-        float accumulators[SLOTS] = {};
+        float kept[KEPT][SLOTS];
+        norm.elements(x + ulong(row) * p.k, p.epsilon, memory, kept);
         for (uint v = 0; v < KEPT; ++v) {
-            for (uint i = 0; i < SLOTS; ++i) {
-                accumulators[i] = fma(kept[v][i], kept[v][i], accumulators[i]);
+            if (norm.owns(v)) {
+                shared.store(norm.place(v), kept[v]);
             }
-        }
-        const float mean = combine_row<Add>(accumulators, t, memory) / float(n);
-        const float scale = 1.0f / sqrt(mean + p.epsilon);
-        norm.elements(0.0f, factors);
-        for (uint v = 0; v < KEPT; ++v) {
-            const uint k = first + v * stride;
-            if (t.row > 0 || k >= padded) {
-                break;
-            }
-            for (uint i = 0; i < SLOTS; ++i) {
-                const float value = kept[v][i] * scale;
-                kept[v][i] = k + i >= n ? -0.0f : is_weighted ? value * factors[v][i] : value;
-            }
-            shared.store(k, kept[v]);
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         return shared;

@@ -42,47 +42,88 @@ named! {
 /// Elements that are unpacked at a time.
 pub const CHUNK: usize = 32;
 
-/// Elements of a chunk: `scale[j / 16] · q[j] + offset[j / 16]`.
-pub(crate) struct Chunk {
-    pub(crate) q: [i16; CHUNK],
+/// What 16 neighbours each of a chunk share: element j is `scale[j / 16] · q[j] + offset[j / 16]`.
+#[derive(Clone, Copy)]
+pub(crate) struct Scales {
     pub(crate) scale: [f32; 2],
     pub(crate) offset: [f32; 2],
 }
 
-/// How the blocks of a format lie in memory.
+/// What integers a format's fields stand for.
+#[derive(Clone, Copy)]
+pub(crate) enum Fields {
+    /// Themselves less a number.
+    Less(i16),
+    /// Bytes of two's complement.
+    Signed,
+    /// Places in a table.
+    Chosen(&'static [i8; 16]),
+}
+
+impl Fields {
+    #[inline(always)]
+    pub(crate) fn integer(self, field: u8) -> i16 {
+        match self {
+            Self::Less(zero) => i16::from(field) - zero,
+            Self::Signed => i16::from(field as i8),
+            Self::Chosen(table) => i16::from(table[usize::from(field & 15)]),
+        }
+    }
+}
+
+/// How the blocks of a format lie in a file. Each has its numbers (f16), and each chunk of it subscales of the numbers and 32 fields.
 pub(crate) trait Blocks {
     /// Elements of a block, and its bytes.
     const ELEMENTS: usize;
     const BYTES: usize;
+    /// Bits of a field.
+    const BITS: usize;
+    const FIELDS: Fields;
     /// Elements that share a scale and an offset.
     const GROUP: usize = CHUNK;
     /// Whether there are offsets.
     const OFFSETS: bool = false;
+    /// Where in a block its numbers are.
+    const NUMBERS: &'static [usize];
+    /// Bytes of a chunk's subscales.
+    const SUBSCALES: usize = 0;
 
-    /// A chunk of a block.
-    fn chunk(block: &[u8], index: usize) -> Chunk;
+    /// The fields of a chunk.
+    fn fields(block: &[u8], index: usize) -> [u8; CHUNK];
+
+    /// The subscales of a chunk, the first [`Blocks::SUBSCALES`] of them.
+    #[inline(always)]
+    fn subscales(_block: &[u8], _index: usize) -> [u8; 2] {
+        [0; 2]
+    }
+
+    /// What a chunk's elements share, of the numbers of its block and its subscales.
+    fn scales(numbers: [f32; 2], subscales: [u8; 2]) -> Scales;
+}
+
+/// The numbers of a block.
+#[inline(always)]
+pub(crate) fn numbers<F: Blocks>(block: &[u8]) -> [f32; 2] {
+    let number = |at: usize| f16::from_le_bytes([block[at], block[at + 1]]).to_f32();
+    std::array::from_fn(|index| if index < F::NUMBERS.len() { number(F::NUMBERS[index]) } else { 0.0 })
 }
 
 #[inline(always)]
-fn number(block: &[u8], at: usize) -> f32 {
-    f16::from_le_bytes([block[at], block[at + 1]]).to_f32()
-}
-
-#[inline(always)]
-fn alike(q: impl Fn(usize) -> i16, scale: f32, offset: f32) -> Chunk {
-    Chunk { q: std::array::from_fn(q), scale: [scale; 2], offset: [offset; 2] }
+fn alike(scale: f32, offset: f32) -> Scales {
+    Scales { scale: [scale; 2], offset: [offset; 2] }
 }
 
 /// The 4 low bits of the first 16 bytes, then the 4 high ones.
 #[inline(always)]
-fn nibble(bytes: &[u8], j: usize) -> i16 {
-    i16::from(if j < 16 { bytes[j] & 15 } else { bytes[j - 16] >> 4 })
+fn nibbles(bytes: &[u8]) -> [u8; CHUNK] {
+    std::array::from_fn(|j| if j < 16 { bytes[j] & 15 } else { bytes[j - 16] >> 4 })
 }
 
 /// The same with a fifth bit from a word.
 #[inline(always)]
-fn five(bits: &[u8], bytes: &[u8], j: usize) -> i16 {
-    nibble(bytes, j) | i16::from(bits[j / 8] >> (j % 8) & 1) << 4
+fn fives(bits: &[u8], bytes: &[u8]) -> [u8; CHUNK] {
+    let low = nibbles(bytes);
+    std::array::from_fn(|j| low[j] | (bits[j / 8] >> (j % 8) & 1) << 4)
 }
 
 pub(crate) struct Q4_0;
@@ -90,10 +131,18 @@ pub(crate) struct Q4_0;
 impl Blocks for Q4_0 {
     const ELEMENTS: usize = 32;
     const BYTES: usize = 18;
+    const BITS: usize = 4;
+    const FIELDS: Fields = Fields::Less(8);
+    const NUMBERS: &'static [usize] = &[0];
 
     #[inline(always)]
-    fn chunk(block: &[u8], _: usize) -> Chunk {
-        alike(|j| nibble(&block[2..18], j) - 8, number(block, 0), 0.0)
+    fn fields(block: &[u8], _: usize) -> [u8; CHUNK] {
+        nibbles(&block[2..18])
+    }
+
+    #[inline(always)]
+    fn scales([scale, _]: [f32; 2], _: [u8; 2]) -> Scales {
+        alike(scale, 0.0)
     }
 }
 
@@ -102,11 +151,19 @@ pub(crate) struct Q4_1;
 impl Blocks for Q4_1 {
     const ELEMENTS: usize = 32;
     const BYTES: usize = 20;
+    const BITS: usize = 4;
+    const FIELDS: Fields = Fields::Less(0);
     const OFFSETS: bool = true;
+    const NUMBERS: &'static [usize] = &[0, 2];
 
     #[inline(always)]
-    fn chunk(block: &[u8], _: usize) -> Chunk {
-        alike(|j| nibble(&block[4..20], j), number(block, 0), number(block, 2))
+    fn fields(block: &[u8], _: usize) -> [u8; CHUNK] {
+        nibbles(&block[4..20])
+    }
+
+    #[inline(always)]
+    fn scales([scale, offset]: [f32; 2], _: [u8; 2]) -> Scales {
+        alike(scale, offset)
     }
 }
 
@@ -115,10 +172,18 @@ pub(crate) struct Q5_0;
 impl Blocks for Q5_0 {
     const ELEMENTS: usize = 32;
     const BYTES: usize = 22;
+    const BITS: usize = 5;
+    const FIELDS: Fields = Fields::Less(16);
+    const NUMBERS: &'static [usize] = &[0];
 
     #[inline(always)]
-    fn chunk(block: &[u8], _: usize) -> Chunk {
-        alike(|j| five(&block[2..6], &block[6..22], j) - 16, number(block, 0), 0.0)
+    fn fields(block: &[u8], _: usize) -> [u8; CHUNK] {
+        fives(&block[2..6], &block[6..22])
+    }
+
+    #[inline(always)]
+    fn scales([scale, _]: [f32; 2], _: [u8; 2]) -> Scales {
+        alike(scale, 0.0)
     }
 }
 
@@ -127,11 +192,19 @@ pub(crate) struct Q5_1;
 impl Blocks for Q5_1 {
     const ELEMENTS: usize = 32;
     const BYTES: usize = 24;
+    const BITS: usize = 5;
+    const FIELDS: Fields = Fields::Less(0);
     const OFFSETS: bool = true;
+    const NUMBERS: &'static [usize] = &[0, 2];
 
     #[inline(always)]
-    fn chunk(block: &[u8], _: usize) -> Chunk {
-        alike(|j| five(&block[4..8], &block[8..24], j), number(block, 0), number(block, 2))
+    fn fields(block: &[u8], _: usize) -> [u8; CHUNK] {
+        fives(&block[4..8], &block[8..24])
+    }
+
+    #[inline(always)]
+    fn scales([scale, offset]: [f32; 2], _: [u8; 2]) -> Scales {
+        alike(scale, offset)
     }
 }
 
@@ -140,10 +213,18 @@ pub(crate) struct Q8_0;
 impl Blocks for Q8_0 {
     const ELEMENTS: usize = 32;
     const BYTES: usize = 34;
+    const BITS: usize = 8;
+    const FIELDS: Fields = Fields::Signed;
+    const NUMBERS: &'static [usize] = &[0];
 
     #[inline(always)]
-    fn chunk(block: &[u8], _: usize) -> Chunk {
-        alike(|j| i16::from(block[2 + j] as i8), number(block, 0), 0.0)
+    fn fields(block: &[u8], _: usize) -> [u8; CHUNK] {
+        std::array::from_fn(|j| block[2 + j])
+    }
+
+    #[inline(always)]
+    fn scales([scale, _]: [f32; 2], _: [u8; 2]) -> Scales {
+        alike(scale, 0.0)
     }
 }
 
@@ -157,10 +238,10 @@ fn six(packed: &[u8], index: usize) -> [u8; 2] {
     }
 }
 
+/// The numbers scale the scale and, subtracted, the offset.
 #[inline(always)]
-fn scaled(block: &[u8], index: usize, q: impl Fn(usize) -> i16) -> Chunk {
-    let [scale, offset] = six(&block[4..16], index);
-    alike(q, number(block, 0) * f32::from(scale), -(number(block, 2) * f32::from(offset)))
+fn both([scale, offset]: [f32; 2], subscales: [u8; 2]) -> Scales {
+    alike(scale * f32::from(subscales[0]), -(offset * f32::from(subscales[1])))
 }
 
 pub(crate) struct Q4K;
@@ -168,12 +249,26 @@ pub(crate) struct Q4K;
 impl Blocks for Q4K {
     const ELEMENTS: usize = 256;
     const BYTES: usize = 144;
+    const BITS: usize = 4;
+    const FIELDS: Fields = Fields::Less(0);
     const OFFSETS: bool = true;
+    const NUMBERS: &'static [usize] = &[0, 2];
+    const SUBSCALES: usize = 2;
 
     #[inline(always)]
-    fn chunk(block: &[u8], index: usize) -> Chunk {
+    fn fields(block: &[u8], index: usize) -> [u8; CHUNK] {
         let bytes = &block[16 + 32 * (index / 2)..][..32];
-        scaled(block, index, |j| i16::from(bytes[j] >> (4 * (index % 2)) & 15))
+        std::array::from_fn(|j| bytes[j] >> (4 * (index % 2)) & 15)
+    }
+
+    #[inline(always)]
+    fn subscales(block: &[u8], index: usize) -> [u8; 2] {
+        six(&block[4..16], index)
+    }
+
+    #[inline(always)]
+    fn scales(numbers: [f32; 2], subscales: [u8; 2]) -> Scales {
+        both(numbers, subscales)
     }
 }
 
@@ -182,13 +277,33 @@ pub(crate) struct Q5K;
 impl Blocks for Q5K {
     const ELEMENTS: usize = 256;
     const BYTES: usize = 176;
+    const BITS: usize = 5;
+    const FIELDS: Fields = Fields::Less(0);
     const OFFSETS: bool = true;
+    const NUMBERS: &'static [usize] = &[0, 2];
+    const SUBSCALES: usize = 2;
 
     #[inline(always)]
-    fn chunk(block: &[u8], index: usize) -> Chunk {
+    fn fields(block: &[u8], index: usize) -> [u8; CHUNK] {
         let (bits, bytes) = (&block[16..48], &block[48 + 32 * (index / 2)..][..32]);
-        scaled(block, index, |j| i16::from(bytes[j] >> (4 * (index % 2)) & 15 | (bits[j] >> index & 1) << 4))
+        std::array::from_fn(|j| bytes[j] >> (4 * (index % 2)) & 15 | (bits[j] >> index & 1) << 4)
     }
+
+    #[inline(always)]
+    fn subscales(block: &[u8], index: usize) -> [u8; 2] {
+        six(&block[4..16], index)
+    }
+
+    #[inline(always)]
+    fn scales(numbers: [f32; 2], subscales: [u8; 2]) -> Scales {
+        both(numbers, subscales)
+    }
+}
+
+/// A signed scale for each half of a chunk.
+#[inline(always)]
+fn each_half(number: f32, subscales: [u8; 2]) -> Scales {
+    Scales { scale: subscales.map(|sub| number * f32::from(sub as i8)), offset: [0.0; 2] }
 }
 
 pub(crate) struct Q6K;
@@ -196,16 +311,28 @@ pub(crate) struct Q6K;
 impl Blocks for Q6K {
     const ELEMENTS: usize = 256;
     const BYTES: usize = 210;
+    const BITS: usize = 6;
+    const FIELDS: Fields = Fields::Less(32);
     const GROUP: usize = 16;
+    const NUMBERS: &'static [usize] = &[208];
+    const SUBSCALES: usize = 2;
 
     #[inline(always)]
-    fn chunk(block: &[u8], index: usize) -> Chunk {
+    fn fields(block: &[u8], index: usize) -> [u8; CHUNK] {
         let (half, quarter) = (index / 4, index % 4);
         let low = &block[64 * half + 32 * (quarter % 2)..][..32];
         let high = &block[128 + 32 * half..][..32];
-        let scale = |group: usize| number(block, 208) * f32::from(block[192 + 2 * index + group] as i8);
-        let q = |j: usize| i16::from(low[j] >> (4 * (quarter / 2)) & 15 | (high[j] >> (2 * quarter) & 3) << 4) - 32;
-        Chunk { q: std::array::from_fn(q), scale: [scale(0), scale(1)], offset: [0.0; 2] }
+        std::array::from_fn(|j| low[j] >> (4 * (quarter / 2)) & 15 | (high[j] >> (2 * quarter) & 3) << 4)
+    }
+
+    #[inline(always)]
+    fn subscales(block: &[u8], index: usize) -> [u8; 2] {
+        std::array::from_fn(|group| block[192 + 2 * index + group])
+    }
+
+    #[inline(always)]
+    fn scales([number, _]: [f32; 2], subscales: [u8; 2]) -> Scales {
+        each_half(number, subscales)
     }
 }
 
@@ -214,19 +341,27 @@ pub(crate) struct Q2K;
 impl Blocks for Q2K {
     const ELEMENTS: usize = 256;
     const BYTES: usize = 84;
+    const BITS: usize = 2;
+    const FIELDS: Fields = Fields::Less(0);
     const GROUP: usize = 16;
     const OFFSETS: bool = true;
+    const NUMBERS: &'static [usize] = &[80, 82];
+    const SUBSCALES: usize = 2;
 
     #[inline(always)]
-    fn chunk(block: &[u8], index: usize) -> Chunk {
+    fn fields(block: &[u8], index: usize) -> [u8; CHUNK] {
         let bytes = &block[16 + 32 * (index / 4)..][..32];
-        let [scale, offset] = [number(block, 80), number(block, 82)];
-        let packed: [u8; 2] = std::array::from_fn(|group| block[2 * index + group]);
-        Chunk {
-            q: std::array::from_fn(|j| i16::from(bytes[j] >> (2 * (index % 4)) & 3)),
-            scale: packed.map(|packed| scale * f32::from(packed & 15)),
-            offset: packed.map(|packed| -(offset * f32::from(packed >> 4))),
-        }
+        std::array::from_fn(|j| bytes[j] >> (2 * (index % 4)) & 3)
+    }
+
+    #[inline(always)]
+    fn subscales(block: &[u8], index: usize) -> [u8; 2] {
+        std::array::from_fn(|group| block[2 * index + group])
+    }
+
+    #[inline(always)]
+    fn scales([scale, offset]: [f32; 2], subscales: [u8; 2]) -> Scales {
+        Scales { scale: subscales.map(|sub| scale * f32::from(sub & 15)), offset: subscales.map(|sub| -(offset * f32::from(sub >> 4))) }
     }
 }
 
@@ -235,21 +370,33 @@ pub(crate) struct Q3K;
 impl Blocks for Q3K {
     const ELEMENTS: usize = 256;
     const BYTES: usize = 110;
+    const BITS: usize = 3;
+    const FIELDS: Fields = Fields::Less(4);
     const GROUP: usize = 16;
+    const NUMBERS: &'static [usize] = &[108];
+    const SUBSCALES: usize = 2;
 
     #[inline(always)]
-    fn chunk(block: &[u8], index: usize) -> Chunk {
-        let (bits, bytes, packed) = (&block[..32], &block[32 + 32 * (index / 4)..][..32], &block[96..108]);
-        let scale = |group: usize| {
+    fn fields(block: &[u8], index: usize) -> [u8; CHUNK] {
+        let (bits, bytes) = (&block[..32], &block[32 + 32 * (index / 4)..][..32]);
+        std::array::from_fn(|j| bytes[j] >> (2 * (index % 4)) & 3 | (bits[j] >> index & 1) << 2)
+    }
+
+    /// The 6-bit scales less 32.
+    #[inline(always)]
+    fn subscales(block: &[u8], index: usize) -> [u8; 2] {
+        let packed = &block[96..108];
+        std::array::from_fn(|group| {
+            let group = 2 * index + group;
             let low = packed[group % 8] >> (4 * (group / 8)) & 15;
             let high = packed[8 + group % 4] >> (2 * (group / 4)) & 3;
-            number(block, 108) * (f32::from(low | high << 4) - 32.0)
-        };
-        Chunk {
-            q: std::array::from_fn(|j| i16::from(bytes[j] >> (2 * (index % 4)) & 3 | (bits[j] >> index & 1) << 2) - 4),
-            scale: std::array::from_fn(|group| scale(2 * index + group)),
-            offset: [0.0; 2],
-        }
+            (low | high << 4).wrapping_sub(32)
+        })
+    }
+
+    #[inline(always)]
+    fn scales([number, _]: [f32; 2], subscales: [u8; 2]) -> Scales {
+        each_half(number, subscales)
     }
 }
 
@@ -259,20 +406,23 @@ const NONLINEAR: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25
 /// Twice the numbers of four bits.
 const DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
-#[inline(always)]
-fn chosen(table: &[i8; 16], bytes: &[u8], scale: f32) -> Chunk {
-    alike(|j| i16::from(table[nibble(bytes, j) as usize]), scale, 0.0)
-}
-
 pub(crate) struct Iq4Nl;
 
 impl Blocks for Iq4Nl {
     const ELEMENTS: usize = 32;
     const BYTES: usize = 18;
+    const BITS: usize = 4;
+    const FIELDS: Fields = Fields::Chosen(&NONLINEAR);
+    const NUMBERS: &'static [usize] = &[0];
 
     #[inline(always)]
-    fn chunk(block: &[u8], _: usize) -> Chunk {
-        chosen(&NONLINEAR, &block[2..18], number(block, 0))
+    fn fields(block: &[u8], _: usize) -> [u8; CHUNK] {
+        nibbles(&block[2..18])
+    }
+
+    #[inline(always)]
+    fn scales([scale, _]: [f32; 2], _: [u8; 2]) -> Scales {
+        alike(scale, 0.0)
     }
 }
 
@@ -281,13 +431,27 @@ pub(crate) struct Iq4Xs;
 impl Blocks for Iq4Xs {
     const ELEMENTS: usize = 256;
     const BYTES: usize = 136;
+    const BITS: usize = 4;
+    const FIELDS: Fields = Fields::Chosen(&NONLINEAR);
+    const NUMBERS: &'static [usize] = &[0];
+    const SUBSCALES: usize = 1;
 
     #[inline(always)]
-    fn chunk(block: &[u8], index: usize) -> Chunk {
+    fn fields(block: &[u8], index: usize) -> [u8; CHUNK] {
+        nibbles(&block[8 + 16 * index..][..16])
+    }
+
+    /// The 6-bit scale less 32.
+    #[inline(always)]
+    fn subscales(block: &[u8], index: usize) -> [u8; 2] {
         let low = block[4 + index / 2] >> (4 * (index % 2)) & 15;
-        let high = u16::from_le_bytes([block[2], block[3]]) >> (2 * index) & 3;
-        let scale = f32::from(u16::from(low) | high << 4) - 32.0;
-        chosen(&NONLINEAR, &block[8 + 16 * index..][..16], number(block, 0) * scale)
+        let high = (u16::from_le_bytes([block[2], block[3]]) >> (2 * index) & 3) as u8;
+        [(low | high << 4).wrapping_sub(32), 0]
+    }
+
+    #[inline(always)]
+    fn scales([number, _]: [f32; 2], [sub, _]: [u8; 2]) -> Scales {
+        each_half(number, [sub; 2])
     }
 }
 
@@ -296,13 +460,26 @@ pub(crate) struct Mxfp4;
 impl Blocks for Mxfp4 {
     const ELEMENTS: usize = 32;
     const BYTES: usize = 17;
+    const BITS: usize = 4;
+    const FIELDS: Fields = Fields::Chosen(&DOUBLED);
+    const NUMBERS: &'static [usize] = &[];
+    const SUBSCALES: usize = 1;
 
     #[inline(always)]
-    fn chunk(block: &[u8], _: usize) -> Chunk {
-        // Half the power of two, as the table is doubled; the least two are subnormal.
-        let exponent = u32::from(block[0]);
-        let half = f32::from_bits(if exponent < 2 { 0x0020_0000 << exponent } else { (exponent - 1) << 23 });
-        chosen(&DOUBLED, &block[1..17], half)
+    fn fields(block: &[u8], _: usize) -> [u8; CHUNK] {
+        nibbles(&block[1..17])
+    }
+
+    #[inline(always)]
+    fn subscales(block: &[u8], _: usize) -> [u8; 2] {
+        [block[0], 0]
+    }
+
+    /// Half the power of two, as the table is doubled; the least two are subnormal.
+    #[inline(always)]
+    fn scales(_: [f32; 2], [exponent, _]: [u8; 2]) -> Scales {
+        let exponent = u32::from(exponent);
+        alike(f32::from_bits(if exponent < 2 { 0x0020_0000 << exponent } else { (exponent - 1) << 23 }), 0.0)
     }
 }
 
@@ -361,11 +538,16 @@ impl Format {
 fn decode<F: Blocks>(blocks: &[u8], values: &mut [f32]) {
     for (block, values) in blocks.chunks_exact(F::BYTES).zip(values.chunks_exact_mut(F::ELEMENTS)) {
         for (index, values) in values.chunks_exact_mut(CHUNK).enumerate() {
-            let Chunk { q, scale, offset } = F::chunk(block, index);
-            for (j, (value, q)) in values.iter_mut().zip(q).enumerate() {
-                let scaled = scale[j / 16] * f32::from(q);
-                *value = if F::OFFSETS { scaled + offset[j / 16] } else { scaled };
-            }
+            decode_chunk::<F>(&F::fields(block, index), F::scales(numbers::<F>(block), F::subscales(block, index)), values);
         }
+    }
+}
+
+/// The elements of a chunk, each as `scale · q + offset` with both operations rounded.
+#[inline(always)]
+pub(super) fn decode_chunk<F: Blocks>(fields: &[u8; CHUNK], Scales { scale, offset }: Scales, values: &mut [f32]) {
+    for (j, (value, field)) in values.iter_mut().zip(fields).enumerate() {
+        let scaled = scale[j / 16] * f32::from(F::FIELDS.integer(*field));
+        *value = if F::OFFSETS { scaled + offset[j / 16] } else { scaled };
     }
 }

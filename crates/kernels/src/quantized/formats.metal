@@ -1,224 +1,216 @@
-// The blocks of each format, 32 elements at a time: element j is scale[j / 16] * q[j] + offset[j / 16].
-struct Chunk {
-    short q[32];
-    float scale[2];
-    float offset[2];
-};
+// Chunks of 32 neighbours in packed rows of quantised weights, and their products with integers.
 
-inline float number(device const uchar* p) {
-    return float(as_type<half>(ushort(uint(p[0]) | uint(p[1]) << 8)));
+// 16-bit pairs times signed bytes.
+#ifdef INTEGER_DOTS
+inline int dot_four(uint low, uint high, uint bytes, int sum) {
+    return elv::dot_high(high, bytes, elv::dot_low(low, bytes, sum));
+}
+#else
+inline int dot_two(uint pair, uint bytes, int sum) {
+    sum += int(as_type<short>(ushort(pair))) * int(as_type<char>(uchar(bytes)));
+    return sum + int(as_type<short>(ushort(pair >> 16))) * int(as_type<char>(uchar(bytes >> 8)));
 }
 
-// The 4 low bits of the first 16 bytes, then the 4 high ones.
-inline uint nibble(device const uchar* bytes, uint j) {
-    return j < 16 ? bytes[j] & 15u : uint(bytes[j - 16]) >> 4;
+inline int dot_four(uint low, uint high, uint bytes, int sum) {
+    return dot_two(high, bytes >> 16, dot_two(low, bytes, sum));
+}
+#endif
+
+// The words of a plane of BITS bits of a chunk, of which field f of byte b is that of element b + 4 BITS f.
+template <uint BITS>
+struct Plane {
+    uint words[BITS];
+
+    // The fields of elements 4 i … 4 i + 3, a byte each.
+    uint bytes(uint i) const {
+        return (words[i % BITS] >> (i / BITS * BITS)) & (0xffu >> (8 - BITS)) * 0x01010101u;
+    }
+};
+
+template <>
+struct Plane<0> {
+    uint bytes(uint) const { return 0; }
+};
+
+// COUNT bytes from anywhere, the first lowest.
+template <uint COUNT>
+inline uint gathered(device const uchar* from) {
+    uint word = 0;
+    for (uint i = 0; i < COUNT; ++i) {
+        word |= uint(from[i]) << (8 * i);
+    }
+    return word;
 }
 
-// One scale and one offset for all of a chunk.
-inline void share(thread Chunk& chunk, float scale, float offset) {
-    for (uint group = 0; group < 2; ++group) {
-        chunk.scale[group] = scale;
-        chunk.offset[group] = offset;
+template <uint BITS>
+inline void gather_plane(device const uchar* from, thread Plane<BITS>& plane) {
+    for (uint i = 0; i < BITS; ++i) {
+        plane.words[i] = gathered<4>(from + 4 * i);
     }
 }
 
-struct Q4_0 {
-    static constexpr constant uint ELEMENTS = 32, BYTES = 18, GROUP = 32;
-    static constexpr constant bool OFFSETS = false;
+inline void gather_plane(device const uchar*, thread Plane<0>&) {}
 
-    static void load(device const uchar* block, uint, thread Chunk& chunk) {
-        share(chunk, number(block), 0.0f);
-        for (uint j = 0; j < 32; ++j) {
-            chunk.q[j] = short(int(nibble(block + 2, j)) - 8);
-        }
+inline void load_plane(device const uchar* from, thread Plane<8>& plane) {
+    const uint4 low = load_past_cache(reinterpret_cast<device const uint4*>(from));
+    const uint4 high = load_past_cache(reinterpret_cast<device const uint4*>(from) + 1);
+    for (uint i = 0; i < 4; ++i) {
+        plane.words[i] = low[i];
+        plane.words[4 + i] = high[i];
     }
-};
-
-struct Q4_1 {
-    static constexpr constant uint ELEMENTS = 32, BYTES = 20, GROUP = 32;
-    static constexpr constant bool OFFSETS = true;
-
-    static void load(device const uchar* block, uint, thread Chunk& chunk) {
-        share(chunk, number(block), number(block + 2));
-        for (uint j = 0; j < 32; ++j) {
-            chunk.q[j] = short(nibble(block + 4, j));
-        }
-    }
-};
-
-// The fifth bits of 32 elements.
-inline uint fifth(device const uchar* p) {
-    return uint(p[0]) | uint(p[1]) << 8 | uint(p[2]) << 16 | uint(p[3]) << 24;
 }
 
-struct Q5_0 {
-    static constexpr constant uint ELEMENTS = 32, BYTES = 22, GROUP = 32;
-    static constexpr constant bool OFFSETS = false;
-
-    static void load(device const uchar* block, uint, thread Chunk& chunk) {
-        share(chunk, number(block), 0.0f);
-        const uint bits = fifth(block + 2);
-        for (uint j = 0; j < 32; ++j) {
-            chunk.q[j] = short(int(nibble(block + 6, j) | (bits >> j & 1u) << 4) - 16);
-        }
+inline void load_plane(device const uchar* from, thread Plane<4>& plane) {
+    const uint4 words = load_past_cache(reinterpret_cast<device const uint4*>(from));
+    for (uint i = 0; i < 4; ++i) {
+        plane.words[i] = words[i];
     }
-};
-
-struct Q5_1 {
-    static constexpr constant uint ELEMENTS = 32, BYTES = 24, GROUP = 32;
-    static constexpr constant bool OFFSETS = true;
-
-    static void load(device const uchar* block, uint, thread Chunk& chunk) {
-        share(chunk, number(block), number(block + 2));
-        const uint bits = fifth(block + 4);
-        for (uint j = 0; j < 32; ++j) {
-            chunk.q[j] = short(nibble(block + 8, j) | (bits >> j & 1u) << 4);
-        }
-    }
-};
-
-struct Q8_0 {
-    static constexpr constant uint ELEMENTS = 32, BYTES = 34, GROUP = 32;
-    static constexpr constant bool OFFSETS = false;
-
-    static void load(device const uchar* block, uint, thread Chunk& chunk) {
-        share(chunk, number(block), 0.0f);
-        for (uint j = 0; j < 32; ++j) {
-            chunk.q[j] = short(as_type<char>(block[2 + j]));
-        }
-    }
-};
-
-// The scale and the offset of a chunk: 6 bits each, eight of both in the twelve bytes from the fourth on.
-inline void share_scaled(thread Chunk& chunk, device const uchar* block, uint index) {
-    device const uchar* packed = block + 4;
-    uint scale, offset;
-    if (index < 4) {
-        scale = packed[index] & 63u;
-        offset = packed[index + 4] & 63u;
-    } else {
-        scale = (packed[index + 4] & 15u) | (uint(packed[index - 4]) >> 6) << 4;
-        offset = uint(packed[index + 4]) >> 4 | (uint(packed[index]) >> 6) << 4;
-    }
-    share(chunk, number(block) * float(scale), -(number(block + 2) * float(offset)));
 }
 
-struct Q4K {
-    static constexpr constant uint ELEMENTS = 256, BYTES = 144, GROUP = 32;
-    static constexpr constant bool OFFSETS = true;
+inline void load_plane(device const uchar* from, thread Plane<2>& plane) {
+    const uint2 words = *reinterpret_cast<device const uint2*>(from);
+    plane.words[0] = words.x;
+    plane.words[1] = words.y;
+}
 
-    static void load(device const uchar* block, uint index, thread Chunk& chunk) {
-        share_scaled(chunk, block, index);
-        device const uchar* bytes = block + 16 + 32 * (index / 2);
-        for (uint j = 0; j < 32; ++j) {
-            chunk.q[j] = short(uint(bytes[j]) >> (4 * (index % 2)) & 15u);
-        }
-    }
+inline void load_plane(device const uchar* from, thread Plane<1>& plane) {
+    plane.words[0] = *reinterpret_cast<device const uint*>(from);
+}
+
+inline void load_plane(device const uchar*, thread Plane<0>&) {}
+
+inline float number(uint bits) {
+    return float(as_type<half>(ushort(bits)));
+}
+
+// A scale and an offset for each half of a chunk.
+struct Scales {
+    float2 scale;
+    float2 offset;
 };
 
-struct Q5K {
-    static constexpr constant uint ELEMENTS = 256, BYTES = 176, GROUP = 32;
-    static constexpr constant bool OFFSETS = true;
+inline Scales alike(float scale, float offset) {
+    return {float2(scale), float2(offset)};
+}
 
-    static void load(device const uchar* block, uint index, thread Chunk& chunk) {
-        share_scaled(chunk, block, index);
-        device const uchar* bytes = block + 48 + 32 * (index / 2);
-        for (uint j = 0; j < 32; ++j) {
-            chunk.q[j] = short((uint(bytes[j]) >> (4 * (index % 2)) & 15u) | (uint(block[16 + j]) >> index & 1u) << 4);
-        }
-    }
-};
+// Signed subscales of the number, one for each half.
+inline Scales each_half(uint numbers, uint first, uint second) {
+    const float of = number(numbers);
+    return {float2(of * float(as_type<char>(uchar(first))), of * float(as_type<char>(uchar(second)))), float2(0.0f)};
+}
 
-struct Q6K {
-    static constexpr constant uint ELEMENTS = 256, BYTES = 210, GROUP = 16;
-    static constexpr constant bool OFFSETS = false;
+// The same with offsets, which are subtracted: four bits each.
+inline Scales both_halves(uint numbers, uint subscales) {
+    const float scale = number(numbers), offset = number(numbers >> 16);
+    const uint first = subscales & 255u, second = subscales >> 8;
+    return {float2(scale * float(first & 15u), scale * float(second & 15u)), float2(-(offset * float(first >> 4)), -(offset * float(second >> 4)))};
+}
 
-    static void load(device const uchar* block, uint index, thread Chunk& chunk) {
-        const uint part = index / 4, quarter = index % 4;
-        device const uchar* low = block + 64 * part + 32 * (quarter % 2);
-        device const uchar* high = block + 128 + 32 * part;
-        for (uint group = 0; group < 2; ++group) {
-            chunk.scale[group] = number(block + 208) * float(as_type<char>(block[192 + 2 * index + group]));
-        }
-        for (uint j = 0; j < 32; ++j) {
-            const uint q = (uint(low[j]) >> (4 * (quarter / 2)) & 15u) | (uint(high[j]) >> (2 * quarter) & 3u) << 4;
-            chunk.q[j] = short(int(q) - 32);
-        }
-    }
-};
+// Half a power of two; the least two are subnormal.
+inline float half_power(uint exponent) {
+    return as_type<float>(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23);
+}
 
-struct Q2K {
-    static constexpr constant uint ELEMENTS = 256, BYTES = 84, GROUP = 16;
-    static constexpr constant bool OFFSETS = true;
+// Subscales of the scale and of the offset, which is subtracted.
+inline Scales both(uint numbers, uint subscales) {
+    return alike(number(numbers) * float(subscales & 255u), -(number(numbers >> 16) * float(subscales >> 8)));
+}
 
-    static void load(device const uchar* block, uint index, thread Chunk& chunk) {
-        device const uchar* bytes = block + 16 + 32 * (index / 4);
-        for (uint group = 0; group < 2; ++group) {
-            const uint packed = block[2 * index + group];
-            chunk.scale[group] = number(block + 80) * float(packed & 15u);
-            chunk.offset[group] = -(number(block + 82) * float(packed >> 4));
-        }
-        for (uint j = 0; j < 32; ++j) {
-            chunk.q[j] = short(uint(bytes[j]) >> (2 * (index % 4)) & 3u);
-        }
-    }
-};
-
-struct Q3K {
-    static constexpr constant uint ELEMENTS = 256, BYTES = 110, GROUP = 16;
-    static constexpr constant bool OFFSETS = false;
-
-    static void load(device const uchar* block, uint index, thread Chunk& chunk) {
-        device const uchar* bytes = block + 32 + 32 * (index / 4);
-        device const uchar* packed = block + 96;
-        for (uint group = 0; group < 2; ++group) {
-            const uint at = 2 * index + group;
-            const uint low = uint(packed[at % 8]) >> (4 * (at / 8)) & 15u, high = uint(packed[8 + at % 4]) >> (2 * (at / 4)) & 3u;
-            chunk.scale[group] = number(block + 108) * float(int(low | high << 4) - 32);
-        }
-        for (uint j = 0; j < 32; ++j) {
-            const uint q = (uint(bytes[j]) >> (2 * (index % 4)) & 3u) | (uint(block[j]) >> index & 1u) << 2;
-            chunk.q[j] = short(int(q) - 4);
-        }
-    }
-};
-
-// The integers of the nonlinear formats, and twice the numbers of four bits with a sign, two bits of exponent and one of mantissa.
+// What fields of four bits choose: the nonlinear formats' integers, and twice the numbers with a sign, two bits of exponent and one of mantissa.
 constant constexpr char NONLINEAR[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 constant constexpr char DOUBLED[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-inline void choose(thread Chunk& chunk, constant const char* table, device const uchar* bytes, float scale) {
-    share(chunk, scale, 0.0f);
-    for (uint j = 0; j < 32; ++j) {
-        chunk.q[j] = short(table[nibble(bytes, j)]);
+inline uint choose(constant const char* table, uint fields) {
+    uint bytes = 0;
+    for (uint i = 0; i < 4; ++i) {
+        bytes |= uint(as_type<uchar>(table[fields >> (8 * i) & 15u])) << (8 * i);
     }
+    return bytes;
 }
 
-struct Iq4Nl {
-    static constexpr constant uint ELEMENTS = 32, BYTES = 18, GROUP = 32;
-    static constexpr constant bool OFFSETS = false;
+// A format: bits of its planes, the lowest first; elements that share a scale; whether there are offsets; chunks of a block; bytes of subscales for each
+// chunk and f16 numbers for each block; what is subtracted from fields, and what they stand for as bytes; and the scales.
+#define FORMAT(NAME, FIRST, SECOND, SHARING, WITH_OFFSETS, CHUNKS, BYTES, COUNT, LESS, CHOSEN, SCALES) \
+    struct NAME { \
+        static constexpr constant uint LOW = FIRST, HIGH = SECOND, GROUP = SHARING, BLOCK = CHUNKS, SUBSCALES = BYTES, NUMBERS = COUNT; \
+        static constexpr constant int ZERO = LESS; \
+        static constexpr constant bool OFFSETS = WITH_OFFSETS; \
+        static uint chosen(uint fields) { return CHOSEN; } \
+        static Scales scales(uint numbers, uint subscales) { return SCALES; } \
+    };
 
-    static void load(device const uchar* block, uint, thread Chunk& chunk) { choose(chunk, NONLINEAR, block + 2, number(block)); }
-};
+FORMAT(Q4_0, 4, 0, 32, false, 1, 0, 1, 8, fields, alike(number(numbers), 0.0f))
+FORMAT(Q4_1, 4, 0, 32, true, 1, 0, 2, 0, fields, alike(number(numbers), number(numbers >> 16)))
+FORMAT(Q5_0, 4, 1, 32, false, 1, 0, 1, 16, fields, alike(number(numbers), 0.0f))
+FORMAT(Q5_1, 4, 1, 32, true, 1, 0, 2, 0, fields, alike(number(numbers), number(numbers >> 16)))
+FORMAT(Q8_0, 8, 0, 32, false, 1, 0, 1, 0, fields, alike(number(numbers), 0.0f))
+FORMAT(Q2K, 2, 0, 16, true, 8, 2, 2, 0, fields, both_halves(numbers, subscales))
+FORMAT(Q3K, 2, 1, 16, false, 8, 2, 1, 4, fields, each_half(numbers, subscales, subscales >> 8))
+FORMAT(Q4K, 4, 0, 32, true, 8, 2, 2, 0, fields, both(numbers, subscales))
+FORMAT(Q5K, 4, 1, 32, true, 8, 2, 2, 0, fields, both(numbers, subscales))
+FORMAT(Q6K, 4, 2, 16, false, 8, 2, 1, 32, fields, each_half(numbers, subscales, subscales >> 8))
+FORMAT(Iq4Nl, 4, 0, 32, false, 1, 0, 1, 0, choose(NONLINEAR, fields), alike(number(numbers), 0.0f))
+FORMAT(Iq4Xs, 4, 0, 32, false, 8, 1, 1, 0, choose(NONLINEAR, fields), each_half(numbers, subscales, subscales))
+FORMAT(Mxfp4, 4, 0, 32, false, 1, 1, 0, 0, choose(DOUBLED, fields), alike(half_power(subscales), 0.0f))
 
-struct Iq4Xs {
-    static constexpr constant uint ELEMENTS = 256, BYTES = 136, GROUP = 32;
-    static constexpr constant bool OFFSETS = false;
+// A chunk of a packed row.
+template <typename F>
+struct Packed {
+    Plane<F::LOW> low;
+    Plane<F::HIGH> high;
+    uint subscales;
+    uint numbers;
 
-    static void load(device const uchar* block, uint index, thread Chunk& chunk) {
-        const uint low = uint(block[4 + index / 2]) >> (4 * (index % 2)) & 15u;
-        const uint high = (uint(block[2]) | uint(block[3]) << 8) >> (2 * index) & 3u;
-        choose(chunk, NONLINEAR, block + 8 + 16 * index, number(block) * float(int(low | high << 4) - 32));
+    // Of a row of `chunks` that begins at a multiple of 16 bytes.
+    void load(device const uchar* row, uint chunk, uint chunks) {
+        load_plane(row + 4 * F::LOW * chunk, low);
+        load_plane(row + 4 * F::LOW * chunks + 4 * F::HIGH * chunk, high);
+        device const uchar* from = row + 4 * (F::LOW + F::HIGH) * chunks;
+        subscales = 0;
+        if (F::SUBSCALES == 1) {
+            subscales = from[chunk];
+        }
+        if (F::SUBSCALES == 2) {
+            subscales = reinterpret_cast<device const ushort*>(from)[chunk];
+        }
+        from += F::SUBSCALES * chunks;
+        numbers = 0;
+        if (F::NUMBERS == 1) {
+            numbers = reinterpret_cast<device const ushort*>(from)[chunk / F::BLOCK];
+        }
+        if (F::NUMBERS == 2) {
+            numbers = reinterpret_cast<device const uint*>(from)[chunk / F::BLOCK];
+        }
     }
-};
 
-struct Mxfp4 {
-    static constexpr constant uint ELEMENTS = 32, BYTES = 17, GROUP = 32;
-    static constexpr constant bool OFFSETS = false;
+    // Of one that begins anywhere.
+    void gather(device const uchar* row, uint chunk, uint chunks) {
+        gather_plane(row + 4 * F::LOW * chunk, low);
+        gather_plane(row + 4 * F::LOW * chunks + 4 * F::HIGH * chunk, high);
+        device const uchar* from = row + 4 * (F::LOW + F::HIGH) * chunks;
+        subscales = gathered<F::SUBSCALES>(from + F::SUBSCALES * chunk);
+        numbers = gathered<2 * F::NUMBERS>(from + F::SUBSCALES * chunks + 2 * F::NUMBERS * (chunk / F::BLOCK));
+    }
 
-    static void load(device const uchar* block, uint, thread Chunk& chunk) {
-        // Half the power of two, as the table is doubled; the least two are subnormal.
-        const uint exponent = block[0];
-        choose(chunk, DOUBLED, block + 1, as_type<float>(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23));
+    Scales scales() const { return F::scales(numbers, subscales); }
+
+    // The products of each half with integers, in pairs, whose sums are `total`.
+    int2 dots(thread const uint (&pairs)[16], int2 total) const {
+        int sums[2] = {0, 0}, above[2] = {0, 0};
+        for (uint i = 0; i < 8; ++i) {
+            sums[i / 4] = dot_four(pairs[2 * i], pairs[2 * i + 1], F::chosen(low.bytes(i)), sums[i / 4]);
+            if (F::HIGH > 0) {
+                above[i / 4] = dot_four(pairs[2 * i], pairs[2 * i + 1], high.bytes(i), above[i / 4]);
+            }
+        }
+        return int2(sums[0] + (above[0] << F::LOW), sums[1] + (above[1] << F::LOW)) - F::ZERO * total;
+    }
+
+    // Element j.
+    float element(uint j) const {
+        const uint field = F::chosen(low.bytes(j / 4) >> (8 * (j % 4)) & 255u) & 255u | (high.bytes(j / 4) >> (8 * (j % 4)) & 255u) << F::LOW;
+        const Scales of = scales();
+        const float scaled = of.scale[j / 16] * float(int(as_type<char>(uchar(field))) - F::ZERO);
+        return F::OFFSETS ? scaled + of.offset[j / 16] : scaled;
     }
 };

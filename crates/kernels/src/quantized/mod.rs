@@ -1,6 +1,7 @@
 //! Tensors whose elements are quantised in blocks. They are tensors of bytes; operators that read one have its [`Format`] as an attribute.
 
 pub(crate) mod format;
+pub(crate) mod packed;
 #[cfg(test)]
 mod tests;
 

@@ -1,90 +1,208 @@
-//! A linear layer whose weight is quantised in blocks: `y = x Wᵀ`.
+//! Linear layers of one input whose weights are quantised in blocks, alone or with what a transformer's layer does around them.
 //!
-//! * Memory: the weight's bytes are read once for every 4 rows of x (on a CPU: 8); x is read once and written once as 16-bit integers.
+//! `y_i = x' W_iᵀ + b_i` for one to three weights, with `x' = x` or `x' = rms_norm(x)`; then `residual + y_0` for a single weight, or, gated,
+//! `silu(y_0) · y_1` for two.
+//!
+//! * Memory: the weights, [packed](Format::pack), are read once for every 4 rows of x (on a CPU: 8); x is read and written once as 16-bit integers, or, a
+//!   single row on a GPU, kept as such by every threadgroup.
 //! * Order: 32 neighbours of a row of x are multiples `q` of `s = max |x| / 32767`, to the nearest integer, ties to even; `s` is zero if that is less than 2^-126.
 //!   Of the same 32 elements of a row of the weight, `Σ q w` and `Σ q` over those that share a scale `a` and an offset `b` are exact integers, rounded
-//!   once to f32. Sum `l` of 32 takes those of the elements `32 c …`, `c ≡ l (mod 32)`, in ascending order: `fma(a s, Σ q w, ·)`, then, in formats with offsets,
-//!   `fma(b s, Σ q, ·)`. The 32 sums are combined by the lanes' xor tree (16, 8, 4, 2, 1). So integers may be summed in any order, by any unit.
+//!   once to f32. Sum `l` of 8 takes those of the elements `32 c …`, `c ≡ l (mod 8)`, in ascending order: `fma(a s, Σ q w, ·)`, then, in formats with offsets,
+//!   `fma(b s, Σ q, ·)`. The 8 sums are combined by the lanes' xor tree (4, 2, 1); the bias is added. So integers may be summed in any order, by any unit.
+//!   What stands around the layers has the bits of the operators for it: [`RmsNorm`], [`SwiGlu`], [`Binary`].
 //! * Error, beside that of the weight: `max |x| / 65534` of each 32 elements for each of them, and f32's for the sums of `k / 32` products.
 //! * An element of x that is NaN or infinite makes its row of y NaN.
 
 mod cpu;
+mod gpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Result};
 
 use crate::{
-    Argument, Description, Launch, Operator, Plan, TensorInfo,
+    Definition, Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
+    binary::{Binary, BinaryOp},
     description::describe,
     launch::product_operations,
-    metal::{self, metal_file, params},
-    quantized::{self, CHUNK, Format},
-    signature::{misshapen, operands},
+    matmul::dtype_code,
+    metal::params,
+    quantized::{CHUNK, Format},
+    rms_norm::{RmsNorm, check_weight},
+    signature::{mismatch, misshapen, mistyped, operands, shape_of},
+    swiglu::SwiGlu,
 };
 
-/// Simdgroups of a threadgroup, as in the text.
-const SIMDGROUPS: usize = 8;
-/// Rows of x that share what is unpacked of the weight.
-const ROWS: usize = 4;
-
-const FILES: &[MetalFile] = &[
-    metal::TYPES,
-    Params::METAL,
-    quantized::METAL,
-    metal_file!("quantized_linear/frame.metal"),
-    metal_file!("quantized_linear/quantized_linear.metal"),
-];
+/// Sums of an element of y.
+const SUMS: usize = 8;
 
 attributes! {
-    /// A linear layer of a quantised weight. Inputs `x […, k]` and `weight [n, bytes of k elements]`, u8; output `[…, n]` of the type of `x`.
+    /// Linear layers of one input, of quantised weights.
+    ///
+    /// Inputs: `x […, k]`; `w0`, `w1`, `w2`, u8 `[n, packed bytes of k elements]`, the latter two optional; `b0 [n0]`, `b1 [n1]`, `b2 [n2]` of one type,
+    /// each optional; `norm [k]`, the norm's weight, where `epsilon` is given; `residual […, n0]`, optional beside a single weight. Outputs, of the type of
+    /// x: `[…, n]` for each weight; one if `gated`, which takes two weights alike. All that is not a single weight and its bias takes an x of f32.
     #[derive(Clone, Copy, Debug)]
     pub struct QuantizedLinear {
-        /// The weight's format.
+        /// The weights' format.
         pub format: Format,
+        /// Normalise the rows first, with this added to the mean of the squares.
+        pub epsilon: Option<f32>,
+        /// Give `silu(y0) · y1`.
+        pub gated: bool = false,
     }
 }
 
 params! {
-    /// The layer.
+    /// The layers.
     struct Params {
         /// Rows of x and y.
         pub m: u64,
-        /// Columns of y.
-        pub n: u64,
         /// 32 elements each of a row of x.
         pub chunks: u64,
-        /// Bytes of a row of the weight.
+        /// Bytes of a row of a weight.
         pub row_bytes: u64,
+        /// Rows of each weight; zero where it is absent.
+        pub n: [u64; 3],
+        /// Tiles of a row.
+        pub tiles: u32,
+        /// Tiles that a simdgroup makes one after the other.
+        pub repeats: u32,
+        /// Which of the biases, the norm's weight and the residual there are: a bit each.
+        pub present: u32,
+        /// Added to the mean of the squares.
+        pub epsilon: f32,
         /// The format's place in [`Format::ALL`].
-        pub format: u64,
+        pub format: u32,
+        /// The type of the biases.
+        pub bias: u32,
     }
 }
 
 operands! {
-    x: read(DType::FLOATS), "[..., k]";
-    weight: read(&[DType::U8]), "[n, bytes of k elements]: a row's blocks one after another";
-    -> y: write(like x), "[..., n], of the type of x";
+    x: read(DType::FLOATS), "[…, k]";
+    w0: read(&[DType::U8]) prefetched, "[n0, packed bytes of k elements]";
+    w1: read(&[DType::U8]) optional prefetched, "[n1, packed bytes of k elements]";
+    w2: read(&[DType::U8]) optional prefetched, "[n2, packed bytes of k elements]";
+    b0: read(DType::FLOATS) optional, "[n0]; none where absent";
+    b1: read(like b0) optional, "[n1]; none where absent; biases have one type";
+    b2: read(like b0) optional, "[n2]; none where absent";
+    norm: read(DType::FLOATS) optional prefetched, "[k], the norm's weight; 1 where absent";
+    residual: read(&[DType::F32]) optional, "[…, n0], added to the product of a single weight";
+    -> y0: write(like x), "[…, n0], of the type of x";
+    y1: write(like x) optional, "[…, n1], for a second weight that is not the gated one";
+    y2: write(like x) optional, "[…, n2], for a third weight";
 }
-use operands::{AT, Inputs};
+use operands::{AT, Inputs as Layers};
 
-impl QuantizedLinear {
-    fn params(&self, Inputs { x, weight }: Inputs) -> Result<Params> {
-        let format = self.format;
-        let Some((&k, rows)) = x.shape().split_last() else { return Err(misshapen!(x; "at least one axis")) };
-        let Some(row_bytes) = format.row_bytes(k) else {
+impl Layers {
+    fn weights(&self) -> [Option<TensorInfo>; 3] {
+        [Some(self.w0), self.w1, self.w2]
+    }
+
+    fn biases(&self) -> [Option<TensorInfo>; 3] {
+        [self.b0, self.b1, self.b2]
+    }
+
+    fn count(&self) -> usize {
+        self.weights().iter().flatten().count()
+    }
+
+    /// Rows of a weight.
+    fn n(&self, index: usize) -> usize {
+        self.weights()[index].map_or(0, |w| w.shape()[0])
+    }
+
+    /// Rows of x and elements of each.
+    fn extents(&self) -> [usize; 2] {
+        self.x.shape().split_last().map_or([1, 1], |(&k, rows)| [rows.iter().product(), k])
+    }
+
+    /// The result of weight `index`.
+    fn result(&self, index: usize) -> Result<TensorInfo> {
+        let mut dims = self.x.shape().to_vec();
+        dims.pop();
+        dims.push(self.n(index));
+        TensorInfo::new(self.x.dtype, &dims)
+    }
+
+    /// Whether there is nothing but a weight and its bias.
+    fn is_plain(&self, operator: QuantizedLinear) -> bool {
+        operator.epsilon.is_none() && !operator.gated && self.residual.is_none() && self.count() == 1
+    }
+
+    fn check(&self, operator: QuantizedLinear) -> Result<()> {
+        let (x, format) = (self.x, operator.format);
+        if x.shape().rank() == 0 {
+            return Err(misshapen!(x; "at least one axis"));
+        }
+        if operator.epsilon.is_none() && self.norm.is_some() {
+            return Err(Error::invalid_argument("norm is given without epsilon: expected both or neither"));
+        }
+        check_weight(("x", x), -1, ("norm", self.norm))?;
+        let [_, k] = self.extents();
+        let Some(row_bytes) = format.packed_row_bytes(k) else {
             return Err(misshapen!(x; "a last axis of whole blocks of {format}, {} elements each", format.weights()));
         };
-        match **weight.shape() {
-            [n, bytes] if bytes == row_bytes => Ok(Params {
-                m: rows.iter().product::<usize>() as u64,
-                n: n as u64,
-                chunks: (k / CHUNK) as u64,
-                row_bytes: row_bytes as u64,
-                format: format as u64,
-            }),
-            _ => Err(misshapen!(weight, x; "weight of [n, {row_bytes}], the bytes of {k} elements in {format}")),
+        if self.w1.is_none() && self.w2.is_some() {
+            return Err(Error::invalid_argument("w2 is given without w1: expected both or w1 alone"));
+        }
+        for (index, (weight, bias)) in self.weights().iter().zip(&self.biases()).enumerate() {
+            let found = |name: &str, info: &TensorInfo| shape_of(&format!("{name}{index}"), info);
+            match weight {
+                Some(w) if w.shape().rank() != 2 || w.shape()[1] != row_bytes => {
+                    let expected = format_args!("[n, {row_bytes}], packed rows of {k} elements in {format}");
+                    return Err(mismatch(&[found("w", w), shape_of("x", &x)], expected));
+                }
+                Some(_) | None => {}
+            }
+            match (bias, weight) {
+                (Some(b), None) => return Err(mismatch(&[found("b", b)], format_args!("a w{index} beside it"))),
+                (Some(b), Some(w)) if **b.shape() != [self.n(index)] => {
+                    return Err(mismatch(&[found("b", b), found("w", w)], format_args!("[{}]", self.n(index))));
+                }
+                (Some(_) | None, _) => {}
+            }
+        }
+        if x.dtype != DType::F32 && !self.is_plain(operator) {
+            return Err(mistyped!(x; "f32, as it is normalised, gated, added to or has several weights"));
+        }
+        if operator.gated {
+            let (w0, Some(w1)) = (self.w0, self.w1.filter(|_| self.w2.is_none())) else {
+                return Err(Error::invalid_argument(format!("{} weights are given: expected w0 and w1, as it is gated", self.count())));
+            };
+            if w0.shape() != w1.shape() {
+                return Err(misshapen!(w0, w1; "one shape, as it is gated"));
+            }
+        }
+        let (Some(residual), y0) = (self.residual, self.result(0)?) else { return Ok(()) };
+        if operator.gated || self.count() > 1 {
+            return Err(Error::invalid_argument(format!("residual is given beside {} weights: expected one", self.count())));
+        }
+        if residual.shape() != y0.shape() {
+            let w0 = self.w0;
+            return Err(misshapen!(residual, x, w0; "a residual of {}", y0.shape()));
+        }
+        Ok(())
+    }
+
+    fn params(&self, operator: QuantizedLinear) -> Params {
+        let [m, k] = self.extents();
+        let present = (0..3).map(|i| u32::from(self.biases()[i].is_some()) << i).sum::<u32>()
+            | u32::from(self.norm.is_some()) << 3
+            | u32::from(self.residual.is_some()) << 4;
+        Params {
+            m: m as u64,
+            chunks: (k / CHUNK) as u64,
+            row_bytes: self.w0.shape()[1] as u64,
+            n: [0, 1, 2].map(|index| self.n(index) as u64),
+            tiles: 0,
+            repeats: 1,
+            present,
+            epsilon: operator.epsilon.unwrap_or(0.0),
+            format: operator.format as u32,
+            bias: dtype_code(self.dtype(AT.b0)),
         }
     }
 }
@@ -95,44 +213,60 @@ impl Operator for QuantizedLinear {
     }
 
     fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let inputs = Inputs::new(inputs)?;
-        let (params, x) = (self.params(inputs)?, inputs.x);
-        let mut dims = x.shape().to_vec();
-        if let Some(last) = dims.last_mut() {
-            *last = params.n as usize;
-        }
-        Ok(vec![TensorInfo::new(x.dtype, &dims)?])
+        let layers = Layers::new(inputs)?;
+        layers.check(*self)?;
+        (0..if self.gated { 1 } else { layers.count() }).map(|index| layers.result(index)).collect()
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let inputs = Inputs::new(inputs)?;
-        let (params, x, buffers) = (self.params(inputs)?, inputs.x, inputs.parameters(outputs)?);
-        let [m, n, chunks] = [params.m, params.n, params.chunks].map(|extent| extent as usize);
-        let operations = product_operations(&[m, n, chunks, CHUNK]);
-        let key = |part: &str| KernelKey::new(format!("quantized_{part}"), &[x.dtype]);
-        if !device.has_simdgroups() {
-            let launch = Launch::new(key(&format!("linear_{}", self.format)), cpu::kernel(x.dtype)?, &params, buffers);
-            return Ok(Plan::from(launch).with_operations(operations));
+        let layers = Layers::new(inputs)?;
+        if device.has_simdgroups() {
+            return gpu::plan(*self, &layers, outputs, device);
         }
-        let [x_buffer, weight, y] = buffers;
-        let integers = (Parameter::write("q", DType::I16), Argument::Scratch(0));
-        let scales = (Parameter::write("scales", DType::F32), Argument::Scratch(1));
-        let threadgroup = Extent::linear(32 * SIMDGROUPS as u32);
-        let groups = |count: usize| -> Result<u32> {
-            u32::try_from(count).map_err(|_| Error::unsupported(format!("{m} rows of {n} columns are too many for one launch")))
-        };
-        let rows = Launch::on_gpu(key("rows"), MetalForm::new(FILES, "quantized_rows"), &params, [x_buffer, integers, scales])
-            .over(Extent::linear(groups((m * chunks).div_ceil(SIMDGROUPS))?), threadgroup);
-        let read = [(Parameter::read("q", DType::I16), Argument::Scratch(0)), (Parameter::read("scales", DType::F32), Argument::Scratch(1))];
-        let tile = m.clamp(1, ROWS);
-        let form = MetalForm::new(FILES, "quantized_linear").with_arguments(self.format.object());
-        let sums =
-            Launch::on_gpu(key(&format!("linear_{}", self.format)).with("rows", tile as u32), form, &params, read.into_iter().chain([weight, y]))
-                .over(Extent([groups(n.div_ceil(SIMDGROUPS))?, groups(m.div_ceil(tile))?, 1]), threadgroup)
-                .with_operations(operations);
-        Ok(Plan { launches: vec![rows, sums], scratch: vec![2 * CHUNK * m * chunks, 4 * m * chunks] })
+        if !layers.is_plain(*self) {
+            return self.definition(&layers, inputs)?.plan(device);
+        }
+        let [m, k] = layers.extents();
+        let key = KernelKey::new("quantized_linear", &[layers.x.dtype, layers.dtype(AT.b0)]).with("format", self.format as u32);
+        let host = cpu::kernel(layers.x.dtype)?;
+        let launch = Launch::new(key, host, &layers.params(*self), layers.parameters(outputs)?);
+        Ok(Plan::from(launch).with_operations(product_operations(&[m, k, layers.n(0)])))
+    }
+
+    fn stands_for(&self, inputs: &[Option<TensorInfo>]) -> Result<Option<Definition>> {
+        let layers = Layers::new(inputs)?;
+        layers.check(*self)?;
+        if layers.is_plain(*self) { Ok(None) } else { self.definition(&layers, inputs).map(Some) }
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] =
-    &[describe!("quantized_linear", "a linear layer whose weight is quantised in blocks: x times its transpose", operands, QuantizedLinear)];
+impl QuantizedLinear {
+    fn definition(&self, layers: &Layers, inputs: &[Option<TensorInfo>]) -> Result<Definition> {
+        let mut definition = Definition::new(inputs);
+        let mut x = definition.input(AT.x);
+        if let Some(epsilon) = self.epsilon {
+            x = Some(definition.apply_one(RmsNorm { axis: -1, epsilon }, &[x, definition.input(AT.norm)])?);
+        }
+        let linear = Self { epsilon: None, gated: false, ..*self };
+        for index in 0..layers.count() {
+            let (weight, bias) = (definition.input(AT.w0 + index), definition.input(AT.b0 + index));
+            let result = definition.apply_one(linear, &[x, weight, None, None, bias])?;
+            definition.outputs.push(result);
+        }
+        if self.gated {
+            let both: Vec<_> = std::mem::take(&mut definition.outputs).into_iter().map(Some).collect();
+            definition.outputs = definition.apply(SwiGlu { alpha: 1.0 }, &both)?;
+        }
+        if let (Some(residual), &[result]) = (definition.input(AT.residual), &*definition.outputs) {
+            definition.outputs = definition.apply(Binary { op: BinaryOp::Add }, &[Some(residual), Some(result)])?;
+        }
+        Ok(definition)
+    }
+}
+
+pub(crate) const DESCRIPTIONS: &[Description] = &[describe!(
+    "quantized_linear",
+    "linear layers whose weights are quantised in blocks: rms_norm before, a residual or a gate after, in one launch",
+    operands,
+    QuantizedLinear
+)];

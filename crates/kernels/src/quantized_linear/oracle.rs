@@ -1,32 +1,24 @@
-//! The naive reference, in f64, over the weights that the format decodes to.
+//! The naive reference, in f64, over the weights that the format decodes to, and the cases.
 
 use elinvar_core::DType;
 use half::f16;
 
-use super::QuantizedLinear;
+use super::{QuantizedLinear, operands::AT};
 use crate::{
     conformance::case::{Bound, Case, HostTensor, made},
     matmul::oracle::product,
-    quantized::Format,
+    quantized::{
+        Format,
+        format::{Blocks, with_blocks},
+    },
+    rms_norm::oracle::rms_norm,
 };
 
-/// Where a block has its f16 numbers.
-const fn numbers(format: Format) -> &'static [usize] {
-    match format {
-        Format::Q4_0 | Format::Q5_0 | Format::Q8_0 | Format::Iq4Nl | Format::Iq4Xs => &[0],
-        Format::Q4_1 | Format::Q5_1 | Format::Q4K | Format::Q5K => &[0, 2],
-        Format::Q2K => &[80, 82],
-        Format::Q3K => &[108],
-        Format::Q6K => &[208],
-        Format::Mxfp4 => &[],
-    }
-}
-
-/// Random blocks of `n` rows of `k` elements, whose f16 numbers keep decoded elements below one.
-pub(crate) fn random_blocks(format: Format, n: usize, k: usize, seed: u64) -> HostTensor {
-    let bytes = n * k / format.weights() * format.bytes();
-    let mut blocks = HostTensor::random(DType::U8, &[bytes], 0.0, 256.0, seed).bytes().to_vec();
-    let (numbers, largest) = (numbers(format), if format.weights() == 256 { 1.0 / 4096.0 } else { 1.0 / 256.0 });
+/// Random blocks of `n` rows of `k` elements, packed, whose f16 numbers keep decoded elements below one.
+pub(crate) fn random_rows(format: Format, n: usize, k: usize, seed: u64) -> HostTensor {
+    let [bytes, packed] = [format.row_bytes(k), format.packed_row_bytes(k)].map(Option::unwrap_or_default);
+    let mut blocks = HostTensor::random(DType::U8, &[n * bytes], 0.0, 256.0, seed).bytes().to_vec();
+    let (numbers, largest) = (with_blocks!(format, F => F::NUMBERS), if format.weights() == 256 { 1.0 / 4096.0 } else { 1.0 / 256.0 });
     for (index, block) in blocks.chunks_exact_mut(format.bytes()).enumerate() {
         if format == Format::Mxfp4 {
             block[0] = 110 + block[0] % 14;
@@ -37,35 +29,90 @@ pub(crate) fn random_blocks(format: Format, n: usize, k: usize, seed: u64) -> Ho
             block[at..at + 2].copy_from_slice(&number.to_le_bytes());
         }
     }
-    HostTensor::new(&[n, k / format.weights() * format.bytes()], &blocks)
+    let mut rows = vec![0u8; n * packed];
+    for (row, blocks) in rows.chunks_exact_mut(packed.max(1)).zip(blocks.chunks_exact(bytes.max(1))) {
+        made(format.pack(blocks, row));
+    }
+    HostTensor::new(&[n, packed], &rows)
 }
 
-fn case(format: Format, dtype: DType, [m, n, k]: [usize; 3]) -> Case {
-    let (x, weight) = (HostTensor::random(dtype, &[m, k], -1.0, 1.0, 1), random_blocks(format, n, k, 2));
-    // Decoded elements are at most one: an element of x is 1 / 65534 of the largest off at most, and a sum has its own roundings.
-    let bound = Bound::relative(2e-7).with_absolute(k as f64 * (1.0 / 65_534.0 + 2f64.powi(-22)));
-    Case::new(QuantizedLinear { format }, [Some(x), Some(weight)], bound, move |i| {
-        let blocks: Vec<u8> = i[1].iter().map(|byte| *byte as u8).collect();
-        let mut decoded = vec![0.0; n * k];
-        made(format.decode(&blocks, &mut decoded));
-        vec![product([m, n, k], |row, l| i[0][row * k + l], |column, l| f64::from(decoded[column * k + l]))]
-    })
+/// A case by its extents, types and parts.
+#[derive(Clone, Copy)]
+struct Layers<'a> {
+    format: Format,
+    m: usize,
+    k: usize,
+    n: &'a [usize],
+    x: DType,
+    norm: Option<DType>,
+    bias: Option<DType>,
+    gated: bool,
+    residual: bool,
+}
+
+impl Layers<'_> {
+    fn case(self) -> Case {
+        let Self { format, m, k, gated, .. } = self;
+        let n = self.n.to_vec();
+        let uniform = |dtype, dims: &[usize], seed| Some(HostTensor::random(dtype, dims, -1.0, 1.0, seed));
+        let mut inputs = vec![None; AT.residual + 1];
+        inputs[AT.x] = uniform(self.x, &[m, k], 1);
+        inputs[AT.norm] = self.norm.and_then(|dtype| uniform(dtype, &[k], 2));
+        for (index, &n) in n.iter().enumerate() {
+            inputs[AT.w0 + index] = Some(random_rows(format, n, k, 3 + index as u64));
+            // Not every layer has one.
+            inputs[AT.b0 + index] = self.bias.filter(|_| index != 1).and_then(|dtype| uniform(dtype, &[n], 6 + index as u64));
+        }
+        inputs[AT.residual] = if self.residual { uniform(DType::F32, &[m, n[0]], 9) } else { None };
+        let epsilon = self.norm.is_some().then_some(1e-5f32);
+        // Decoded elements are at most one, normalised ones about two: an element of x is 1 / 65534 of the largest off at most, and a sum has its own
+        // roundings. A gate multiplies two sums.
+        let size = if self.norm.is_some() { 2.0 } else { 1.0 } * if gated { 2.0 + (k as f64).sqrt() } else { 1.0 };
+        let bound = Bound::relative(3e-7).with_absolute(size * k as f64 * (1.0 / 65_534.0 + 2f64.powi(-22)));
+        Case::new(QuantizedLinear { format, epsilon, gated }, inputs, bound, move |i| {
+            let x = epsilon.map_or_else(|| i[AT.x].clone(), |epsilon| rms_norm(&i[AT.x], &i[AT.norm], k, epsilon.into()));
+            let layer = |index: usize| {
+                let packed: Vec<u8> = i[AT.w0 + index].iter().map(|byte| *byte as u8).collect();
+                let mut decoded = vec![0.0; n[index] * k];
+                for (row, values) in packed.chunks_exact((packed.len() / n[index].max(1)).max(1)).zip(decoded.chunks_exact_mut(k.max(1))) {
+                    made(format.decode_packed(row, values));
+                }
+                let sums = product([m, n[index], k], |r, l| x[r * k + l], |c, l| f64::from(decoded[c * k + l]));
+                let bias = |at: usize| i[AT.b0 + index].get(at % n[index]).unwrap_or(&0.0);
+                sums.iter().enumerate().map(|(at, sum)| sum + bias(at) + i[AT.residual].get(at).unwrap_or(&0.0)).collect::<Vec<_>>()
+            };
+            if gated {
+                return vec![layer(0).iter().zip(layer(1)).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect()];
+            }
+            (0..n.len()).map(layer).collect()
+        })
+    }
 }
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for &format in Format::ALL {
-        for (dtype, extents) in [
-            (DType::F32, [1, 33, 1280]),
-            (DType::BF16, [5, 9, 256]),
-            (DType::F16, [3, 17, 2304]),
-            (DType::F32, [0, 3, 256]),
-            (DType::F32, [9, 2, 512]),
-        ] {
-            cases.push(case(format, dtype, extents));
-        }
+        let of = Layers { format, m: 1, k: 256, n: &[33], x: DType::F32, norm: None, bias: None, gated: false, residual: false };
+        cases.push(Layers { k: 2560, ..of }.case());
+        cases.push(Layers { m: 5, n: &[9], x: DType::BF16, bias: Some(DType::BF16), ..of }.case());
+        cases.push(Layers { m: 3, k: 2304, n: &[17], x: DType::F16, ..of }.case());
+        cases.push(Layers { m: 9, k: 512, n: &[2], ..of }.case());
+        cases.push(Layers { k: 768, n: &[40, 10, 10], norm: Some(DType::BF16), ..of }.case());
+        cases.push(Layers { k: 1024, n: &[33, 33], norm: Some(DType::F32), gated: true, bias: Some(DType::F32), ..of }.case());
+        cases.push(Layers { m: 2, n: &[19], residual: true, ..of }.case());
     }
-    cases.push(case(Format::Q8_0, DType::F32, [2, 5, 32]));
-    cases.push(case(Format::Q4_0, DType::BF16, [2, 0, 96]));
+    let of = Layers { format: Format::Q4_0, m: 1, k: 288, n: &[5], x: DType::F32, norm: None, bias: None, gated: false, residual: false };
+    // Rows of blocks that are no multiple of eight; longer than a threadgroup normalises, and than it keeps.
+    cases.push(of.case());
+    cases.push(Layers { k: 32, n: &[1], norm: Some(DType::F16), ..of }.case());
+    cases.push(Layers { k: 8224, n: &[4], norm: Some(DType::F32), ..of }.case());
+    cases.push(Layers { k: 28_672, n: &[4], residual: true, ..of }.case());
+    cases.push(Layers { m: 3, k: 96, n: &[7, 7], norm: Some(DType::F32), gated: true, ..of }.case());
+    // More tiles than simdgroups at once, so that one makes several, on any GPU; nothing to do at all.
+    cases.push(Layers { k: 64, n: &[9000], norm: Some(DType::F32), ..of }.case());
+    cases.push(Layers { k: 96, n: &[5000, 5000], gated: true, ..of }.case());
+    cases.push(Layers { m: 0, ..of }.case());
+    cases.push(Layers { n: &[0, 3], ..of }.case());
+    cases.push(Layers { k: 0, n: &[3], format: Format::Q4K, ..of }.case());
     cases
 }

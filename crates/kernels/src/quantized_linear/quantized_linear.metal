@@ -1,92 +1,200 @@
-// Rows of x as 16-bit integers, and their dot products with rows of quantised weights: exact within 32 elements, and summed in f32 across them.
+// Linear layers of one input. Memory and order: mod.rs.
 
-// The 32 elements of a simdgroup as multiples of a scale: the integers, and by the first lane the scale.
-template <typename T>
-[[kernel]] void quantized_rows(
-    device const T* x [[buffer(0)]],
-    device short* q [[buffer(1)]],
-    device float* scales [[buffer(2)]],
-    constant Params& params [[buffer(3)]],
-    uint group [[threadgroup_position_in_grid]],
-    uint simdgroup [[simdgroup_index_in_threadgroup]],
-    uint lane [[thread_index_in_simdgroup]])
-{
-    const ulong chunk = ulong(group) * SIMDGROUPS + simdgroup;
-    if (chunk >= params.m * params.chunks) {
-        return;
-    }
-    const float value = widen(x[32 * chunk + lane]);
-    // Magnitudes sort as their bits do, infinity and NaN last.
-    const uint largest = simd_max(as_type<uint>(value) & 0x7fffffffu);
-    const float exact = as_type<float>(largest) / 32767.0f;
-    const bool is_finite = largest < 0x7f800000u, is_normal = is_finite && exact >= 0x1p-126f;
-    const float scale = is_normal ? exact : is_finite ? 0.0f : NAN;
-    q[32 * chunk + lane] = is_normal ? short(rint(value * (1.0f / exact))) : short(0);
-    if (lane == 0) {
-        scales[chunk] = scale;
-    }
-}
+constant constexpr uint LINEAR_SIMDGROUPS = 8;
+// Bits of Params::present, after those of the biases.
+constant constexpr uint WEIGHTED = 8;
+constant constexpr uint RESIDUAL = 16;
 
-// What a chunk of weights adds to the sum of a row.
-template <typename F>
-inline float add_chunk(thread const Chunk& chunk, device const short* q, float scale, float sum) {
-    int products[2] = {0, 0}, totals[2] = {0, 0};
-    for (uint i = 0; i < 8; ++i) {
-        const short4 values = reinterpret_cast<device const short4*>(q)[i];
-        const uint group = 4 * i / F::GROUP;
-        for (uint j = 0; j < 4; ++j) {
-            products[group] += int(chunk.q[4 * i + j]) * int(values[j]);
-            totals[group] += int(values[j]);
-        }
-    }
-    for (uint group = 0; group < 32 / F::GROUP; ++group) {
-        sum = fma(chunk.scale[group] * scale, float(products[group]), sum);
-        if (F::OFFSETS) {
-            sum = fma(chunk.offset[group] * scale, float(totals[group]), sum);
-        }
-    }
-    return sum;
-}
+// Where the integers of x come from, once the launches ahead have ended: device memory; or a single row, kept in threadgroup memory, 1 as it is, 2 normalised.
+template <uint SOURCE, typename T, typename N>
+struct Source {
+    typedef StoredIntegers Type;
 
-// A simdgroup for each column of y and ROWS rows; lane l has the chunks c = l (mod 32), in ascending order.
-template <typename F, typename T, uint ROWS>
-[[kernel]] void quantized_linear(
-    device const short* q [[buffer(0)]],
-    device const float* scales [[buffer(1)]],
-    device const uchar* weight [[buffer(2)]],
-    device T* y [[buffer(3)]],
-    constant Params& params [[buffer(4)]],
-    uint3 group [[threadgroup_position_in_grid]],
-    uint simdgroup [[simdgroup_index_in_threadgroup]],
-    uint lane [[thread_index_in_simdgroup]])
-{
-    const ulong column = ulong(group.x) * SIMDGROUPS + simdgroup, first = ulong(group.y) * ROWS;
-    if (column >= params.n) {
-        return;
+    Source(device const N*, constant Params&, uint, uint) {}
+
+    Type of(device const T* x, constant Params& p, uint, uint, threadgroup float*) const {
+        await_launches();
+        return StoredIntegers(x, p);
     }
-    device const uchar* row = weight + column * params.row_bytes;
-    float sums[ROWS];
-    for (uint r = 0; r < ROWS; ++r) {
-        sums[r] = 0.0f;
-    }
-    constexpr uint CHUNKS = F::ELEMENTS / 32;
-    for (ulong c = lane; c < params.chunks; c += 32) {
-        Chunk chunk;
-        F::load(row + c / CHUNKS * F::BYTES, uint(c % CHUNKS), chunk);
-        for (uint r = 0; r < ROWS; ++r) {
-            if (first + r < params.m) {
-                const ulong at = (first + r) * params.chunks + c;
-                sums[r] = add_chunk<F>(chunk, q + 32 * at, scales[at], sums[r]);
+};
+
+template <typename T, typename N>
+struct Source<1, T, N> {
+    typedef SharedIntegers Type;
+
+    Source(device const N*, constant Params&, uint, uint) {}
+
+    Type of(device const T* x, constant Params& p, uint simdgroup, uint lane, threadgroup float* memory) const {
+        constexpr uint STRIDE = SLOTS * 32 * LINEAR_SIMDGROUPS;
+        const uint chunks = uint(p.chunks), n = 32 * chunks;
+        const SharedIntegers shared(memory + 32, chunks);
+        await_launches();
+        for (uint first = 0; first < n; first += KEPT * STRIDE) {
+            const uint k = first + SLOTS * (32 * simdgroup + lane);
+            float kept[KEPT][SLOTS];
+            Visits<T>(RowReader<T>(x, 1, n), k, STRIDE).elements(0.0f, kept);
+            for (uint v = 0; v < KEPT && first + v * STRIDE < n; ++v) {
+                shared.store(k + v * STRIDE, k + v * STRIDE < n, kept[v]);
             }
         }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        return shared;
     }
-    for (uint r = 0; r < ROWS; ++r) {
-        float sum = sums[r];
-        for (ushort mask = 16; mask > 0; mask /= 2) {
-            sum += simd_shuffle_xor(sum, mask);
+};
+
+template <typename T, typename N>
+struct Source<2, T, N> {
+    typedef SharedIntegers Type;
+
+    NormalisedRow<N> norm;
+
+    Source(device const N* weight, constant Params& p, uint simdgroup, uint lane)
+        : norm(weight, 32 * uint(p.chunks), p.present & WEIGHTED, 32 * LINEAR_SIMDGROUPS, simdgroup, lane) {}
+
+    Type of(device const T* x, constant Params& p, uint, uint, threadgroup float* memory) const {
+        const SharedIntegers shared(memory + 32, uint(p.chunks));
+        float kept[KEPT][SLOTS];
+        norm.elements(x, p.epsilon, memory, kept);
+        for (uint v = 0; v < KEPT && v * norm.stride < norm.n; ++v) {
+            shared.store(norm.place(v), norm.owns(v), kept[v]);
         }
-        if (lane == 0 && first + r < params.m) {
-            y[(first + r) * params.n + column] = narrow<T>(sum);
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        return shared;
+    }
+};
+
+// The weight, the bias and the output of a layer.
+template <typename T, typename C>
+struct Layer {
+    device const uchar* weight;
+    device const C* bias;
+    device T* y;
+    uint n;
+
+    // A packed row; the last stands for those after it.
+    device const uchar* row(uint column, constant Params& p) const { return weight + min(column, n - 1) * p.row_bytes; }
+
+    float biased(bool has_bias, uint column, float sum) const { return has_bias ? sum + widen(bias[column]) : sum; }
+};
+
+// The layers of a launch.
+template <typename T, typename C>
+struct Layers {
+    Layer<T, C> first;
+    Layer<T, C> second;
+    Layer<T, C> third;
+};
+
+// COLUMNS neighbours in one layer for each eight lanes, and ROWS rows.
+template <uint GATED, typename T, typename C, uint ROWS, uint COLUMNS>
+struct Tile {
+    typedef LaneSums<ROWS * COLUMNS, 8> Tree;
+
+    Layer<T, C> layer;
+    uint number;
+    uint column;
+
+    Tile(Layers<T, C> of, uint tile, uint lane) : layer(of.first), number(0), column(tile) {
+        const uint before_second = (of.first.n + 4 * COLUMNS - 1) / (4 * COLUMNS);
+        const uint before_third = before_second + (of.second.n + 4 * COLUMNS - 1) / (4 * COLUMNS);
+        if (tile >= before_third) {
+            layer = of.third;
+            number = 2;
+            column -= before_third;
+        } else if (tile >= before_second) {
+            layer = of.second;
+            number = 1;
+            column -= before_second;
         }
+        column = (4 * column + lane / 8) * COLUMNS;
+    }
+
+    PackedRows<COLUMNS> rows(constant Params& p) const {
+        PackedRows<COLUMNS> rows;
+        for (uint c = 0; c < COLUMNS; ++c) {
+            rows.at[c] = layer.row(column + c, p);
+        }
+        return rows;
+    }
+
+    void store(float sum, device const float* residual, constant Params& p, uint row, uint lane) const {
+        const uint at = Tree::first(lane), r = row + at / COLUMNS, c = column + at % COLUMNS;
+        if (Tree::leads(lane) && r < p.m && c < layer.n) {
+            const float value = layer.biased(p.present >> number & 1, c, sum);
+            const ulong to = ulong(r) * layer.n + c;
+            layer.y[to] = narrow<T>(p.present & RESIDUAL ? residual[to] + value : value);
+        }
+    }
+};
+
+// An element of the gate and the same of the factor for each eight lanes.
+template <typename T, typename C, uint ROWS>
+struct Tile<1, T, C, ROWS, 2> {
+    typedef LaneSums<ROWS * 2, 8> Tree;
+
+    Layer<T, C> gate;
+    Layer<T, C> factor;
+    uint column;
+
+    Tile(Layers<T, C> of, uint tile, uint lane) : gate(of.first), factor(of.second), column(4 * tile + lane / 8) {}
+
+    PackedRows<2> rows(constant Params& p) const {
+        PackedRows<2> rows = {{gate.row(column, p), factor.row(column, p)}};
+        return rows;
+    }
+
+    void store(float sum, device const float*, constant Params& p, uint row, uint lane) const {
+        const uint at = Tree::first(lane), r = row + at / 2, c = min(column, gate.n - 1);
+        const float value = at % 2 == 0 ? gate.biased(p.present & 1, c, sum) : factor.biased(p.present & 2, c, sum);
+        const float other = simd_shuffle_xor(value, ushort(Tree::SHARING));
+        if (Tree::leads(lane) && at % 2 == 0 && r < p.m && column < gate.n) {
+            gate.y[ulong(r) * gate.n + column] = narrow<T>(strict::silu(value) * other);
+        }
+    }
+};
+
+template <typename F, typename T, typename N, typename C, uint SOURCE, uint GATED, uint ROWS, uint COLUMNS>
+[[kernel, max_total_threads_per_threadgroup(256)]] void quantized_linear(
+    device const T* x [[buffer(0)]],
+    device const uchar* w0 [[buffer(1)]],
+    device const uchar* w1 [[buffer(2)]],
+    device const uchar* w2 [[buffer(3)]],
+    device const C* b0 [[buffer(4)]],
+    device const C* b1 [[buffer(5)]],
+    device const C* b2 [[buffer(6)]],
+    device const N* norm [[buffer(7)]],
+    device const float* residual [[buffer(8)]],
+    device T* y0 [[buffer(9)]],
+    device T* y1 [[buffer(10)]],
+    device T* y2 [[buffer(11)]],
+    constant Params& p [[buffer(12)]],
+    threadgroup float* memory [[threadgroup(0)]],
+    uint2 group [[threadgroup_position_in_grid]],
+    uint lane [[thread_index_in_simdgroup]],
+    uint simdgroup [[simdgroup_index_in_threadgroup]])
+{
+    typedef Tile<GATED, T, C, ROWS, COLUMNS> Part;
+    typedef typename Source<SOURCE, T, N>::Type X;
+    const uint row = group.y * ROWS, chunks = uint(p.chunks);
+    const Layers<T, C> layers = {{w0, b0, y0, uint(p.n[0])}, {w1, b1, y1, uint(p.n[1])}, {w2, b2, y2, uint(p.n[2])}};
+    uint number = group.x * p.repeats * LINEAR_SIMDGROUPS + simdgroup;
+    const uint end = min(number + p.repeats * LINEAR_SIMDGROUPS, p.tiles);
+    const Source<SOURCE, T, N> source(norm, p, simdgroup, lane);
+    BlockTile<F, X, ROWS, COLUMNS> tile;
+    PackedRows<COLUMNS> rows;
+    // A tile's first weights are in flight while the launches ahead end and the row is made ready, or the tile before is finished.
+    if (number < end) {
+        rows = Part(layers, number, lane).rows(p);
+        tile.start(rows, chunks, lane);
+    }
+    const X integers = source.of(x, p, simdgroup, lane, memory);
+    while (number < end) {
+        const Part part(layers, number, lane);
+        number += LINEAR_SIMDGROUPS;
+        if (number < end) {
+            rows = Part(layers, number, lane).rows(p);
+        }
+        tile.fold_rows(integers, row, chunks, lane, number < end, rows);
+        part.store(tile.total(lane), residual, p, row, lane);
     }
 }

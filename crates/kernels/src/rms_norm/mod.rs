@@ -58,6 +58,9 @@ params! {
     }
 }
 
+/// A row that a threadgroup of another kernel normalises for itself; after [`crate::matmul::SHARED_ROW`].
+pub(crate) const NORMALISED: MetalFile = metal_file!("rms_norm/normalised.metal");
+
 const FILES: &[MetalFile] = &[metal::TYPES, order::METAL, Rows::METAL, Params::METAL, metal_file!("rms_norm/rms_norm.metal")];
 
 /// Checks the weight (or bias) of a normalisation over the axes of `x` from `axis`; both with their names.

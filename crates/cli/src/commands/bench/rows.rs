@@ -50,10 +50,10 @@ impl Row {
         Row { operations, ..row }.precisely(if m == 1 { Precision::Strict } else { Precision::Fast })
     }
 
-    /// `m` rows of `k` elements times a weight of `n` such rows in blocks, of which all bytes are random.
+    /// `m` rows of `k` elements times a weight of `n` such rows in blocks, packed, of which all bytes are random.
     fn quantized(format: Format, [m, n, k]: [usize; 3]) -> Self {
         let row = Row::new("quantized_linear", DType::F32, &[&[m, k]]).with("format", format);
-        let weight = (DType::U8, vec![n, k / format.weights() * format.bytes()]);
+        let weight = (DType::U8, vec![n, format.packed_row_bytes(k).unwrap_or(0)]);
         Row { inputs: [row.inputs, vec![weight]].concat(), operations: 2.0 * (m * n * k) as f64, ..row }
     }
 

@@ -1,2 +1,0 @@
-// Simdgroups of a threadgroup.
-constant constexpr uint SIMDGROUPS = 8;

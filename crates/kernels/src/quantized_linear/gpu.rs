@@ -1,0 +1,96 @@
+//! The launches on a GPU: rows of x as integers first, unless every threadgroup keeps a single row; then all layers in one.
+
+use elinvar_core::{DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
+
+use super::{AT, Layers, Params, QuantizedLinear, SUMS};
+use crate::{
+    Argument, Launch, Plan, TensorInfo,
+    launch::product_operations,
+    math,
+    matmul::SHARED_ROW,
+    metal::{self, metal_file},
+    order,
+    quantized::{self, CHUNK},
+    rms_norm::{NORMALISED, RmsNorm},
+};
+
+const FILES: &[MetalFile] = &[
+    metal::TYPES,
+    metal::LAUNCHES,
+    math::METAL,
+    order::METAL,
+    order::LANES,
+    SHARED_ROW,
+    NORMALISED,
+    Params::METAL,
+    quantized::METAL,
+    metal_file!("quantized_linear/integers.metal"),
+    metal_file!("quantized_linear/tile.metal"),
+    metal_file!("quantized_linear/quantized_linear.metal"),
+];
+
+/// Simdgroups of a threadgroup.
+const SIMDGROUPS: usize = 8;
+/// Threads of a threadgroup.
+const THREADS: usize = 32 * SIMDGROUPS;
+/// Rows of x that share what is unpacked of a weight.
+const ROWS: usize = 4;
+/// Threadgroups that run at once on a unit where each keeps the row.
+const AT_ONCE: usize = 2;
+/// Bytes of a chunk of a row of x: integers, their sums and their scale.
+const CHUNK_BYTES: usize = 2 * CHUNK + 8 + 4;
+
+pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+    let [m, k] = layers.extents();
+    let n = [0, 1, 2].map(|index| layers.n(index));
+    let chunks = k / CHUNK;
+    let shared = order::PARTIALS + CHUNK_BYTES * chunks.next_multiple_of(SUMS);
+    let kept = m == 1 && shared <= device.threadgroup_memory;
+    let inside = kept && order::row_threads(k) <= THREADS;
+    let mut plan = Plan::default();
+    let (mut params, mut x) = (layers.params(operator), Argument::Input(AT.x));
+    if let Some(epsilon) = operator.epsilon.filter(|_| !inside) {
+        plan.scratch.push(layers.x.bytes());
+        x = Argument::Scratch(0);
+        let inputs = [Some((layers.x, Argument::Input(AT.x))), layers.norm.map(|norm| (norm, Argument::Input(AT.norm)))];
+        plan.add(&RmsNorm { axis: -1, epsilon }, &inputs, &[x], device)?;
+    }
+    let mut buffers = layers.parameters(outputs)?;
+    buffers[AT.x].1 = x;
+    let groups = |count: usize| {
+        u32::try_from(count).map_err(|_| Error::unsupported(format!("{m} rows of {} columns are too many for one launch", n.iter().sum::<usize>())))
+    };
+    if !kept {
+        plan.scratch.push(CHUNK_BYTES * m * chunks);
+        let integers = Argument::Scratch(plan.scratch.len() - 1);
+        let write = (Parameter::write("integers", layers.x.dtype), integers);
+        let launch = Launch::on_gpu(
+            KernelKey::new("quantized_rows", &[layers.x.dtype]),
+            MetalForm::new(FILES, "quantized_rows"),
+            &params,
+            [buffers[AT.x].clone(), write],
+        );
+        plan.launches.push(launch.over(Extent::linear(groups((m * chunks * CHUNK / 8).div_ceil(THREADS))?), Extent::linear(THREADS as u32)));
+        buffers[AT.x].1 = integers;
+    }
+    let source: u32 = match operator.epsilon {
+        Some(_) if inside => 2,
+        _ => u32::from(kept),
+    };
+    let rows = m.next_power_of_two().clamp(1, ROWS);
+    // Eight lanes have two columns where enough simdgroups are left.
+    let is_many = n.iter().sum::<usize>() >= 8 * SIMDGROUPS * device.compute_units.max(1);
+    let columns = if operator.gated || rows > 1 || is_many { 2 } else { 1 };
+    let tiles: usize = if operator.gated { n[0].div_ceil(4) } else { n.iter().map(|n| n.div_ceil(4 * columns)).sum() };
+    let repeats = if kept { tiles.div_ceil(SIMDGROUPS * AT_ONCE * device.compute_units.max(1)).max(1) } else { 1 };
+    (params.tiles, params.repeats) = (groups(tiles)?, groups(repeats)?);
+    let form = MetalForm::new(FILES, "quantized_linear").with_arguments(operator.format.object());
+    let types = [AT.x, AT.norm, AT.b0].map(|index| layers.dtype(index));
+    let key = KernelKey::new(format!("quantized_linear_{}", operator.format), &types);
+    let key = key.with("source", source).with("gated", u32::from(operator.gated)).with("rows", rows as u32).with("columns", columns as u32);
+    let launch = Launch::on_gpu(key, form, &params, buffers).with_operations(product_operations(&[m, k, n.iter().sum()]));
+    let grid = if m == 0 { 0 } else { groups(tiles.div_ceil(SIMDGROUPS * repeats))? };
+    let memory = if kept { shared } else { order::PARTIALS };
+    plan.launches.push(launch.over(Extent([grid, groups(m.div_ceil(rows))?, 1]), Extent::linear(THREADS as u32)).with_threadgroup_memory(memory));
+    Ok(plan)
+}

@@ -1,0 +1,136 @@
+// Rows of x as 16-bit integers: 32 neighbours, a chunk, are multiples of one scale. Beside them the sum of each half.
+
+// What a thread has of a chunk: eight integers, the sum of the half that they are in, and the scale.
+struct Integers {
+    uint4 words;
+    int total;
+    float scale;
+};
+
+// The integers of eight elements; the four threads of a chunk are neighbours.
+inline Integers integers_of(thread const float (&values)[SLOTS]) {
+    // Magnitudes sort as their bits do, infinity and NaN last.
+    uint largest = 0;
+    for (uint i = 0; i < SLOTS; ++i) {
+        largest = max(largest, as_type<uint>(values[i]) & 0x7fffffffu);
+    }
+    largest = max(largest, simd_shuffle_xor(largest, 1));
+    largest = max(largest, simd_shuffle_xor(largest, 2));
+    const float exact = as_type<float>(largest) / 32767.0f;
+    const bool is_finite = largest < 0x7f800000u, is_normal = is_finite && exact >= 0x1p-126f;
+    const float inverse = 1.0f / exact;
+    Integers integers = {uint4(0), 0, is_normal ? exact : is_finite ? 0.0f : NAN};
+    for (uint i = 0; i < SLOTS; ++i) {
+        const int q = is_normal ? int(rint(values[i] * inverse)) : 0;
+        integers.words[i / 2] |= (uint(q) & 0xffffu) << (16 * (i % 2));
+        integers.total += q;
+    }
+    integers.total += simd_shuffle_xor(integers.total, 1);
+    return integers;
+}
+
+// A row in threadgroup memory. The words are placed so that threads take neighbours: of eight chunks first the first quarters.
+struct SharedIntegers {
+    threadgroup uint4* words;
+    threadgroup int2* totals;
+    threadgroup float* scales;
+
+    SharedIntegers(threadgroup float* memory, uint chunks) {
+        const uint room = (chunks + 7) / 8 * 8;
+        words = reinterpret_cast<threadgroup uint4*>(memory);
+        totals = reinterpret_cast<threadgroup int2*>(memory + 16 * room);
+        scales = memory + 18 * room;
+    }
+
+    static uint place(uint chunk, uint quarter) { return chunk / 8 * 32 + quarter * 8 + chunk % 8; }
+
+    // Elements k … k + 7, if there are any.
+    void store(uint k, bool exists, thread const float (&values)[SLOTS]) const {
+        const Integers integers = integers_of(values);
+        if (!exists) {
+            return;
+        }
+        const uint chunk = k / 32, quarter = k / 8 % 4;
+        words[place(chunk, quarter)] = integers.words;
+        if (quarter == 0) {
+            scales[chunk] = integers.scale;
+        }
+        if (quarter % 2 == 0) {
+            reinterpret_cast<threadgroup int*>(totals)[2 * chunk + quarter / 2] = integers.total;
+        }
+    }
+
+    void load(uint, uint chunk, thread uint (&pairs)[16]) const {
+        for (uint quarter = 0; quarter < 4; ++quarter) {
+            const uint4 word = words[place(chunk, quarter)];
+            for (uint i = 0; i < 4; ++i) {
+                pairs[4 * quarter + i] = word[i];
+            }
+        }
+    }
+
+    float scale(uint, uint chunk) const { return scales[chunk]; }
+
+    int2 total(uint, uint chunk) const { return totals[chunk]; }
+};
+
+// Rows in device memory: the words of all, then their sums, then their scales.
+struct StoredIntegers {
+    device const uint4* words;
+    device const int2* totals;
+    device const float* scales;
+    uint chunks;
+    // The last row; those after it stand for it.
+    uint last;
+
+    StoredIntegers(device const void* memory, constant Params& p) : chunks(uint(p.chunks)), last(uint(p.m) - 1) {
+        const ulong count = p.m * p.chunks;
+        words = reinterpret_cast<device const uint4*>(memory);
+        totals = reinterpret_cast<device const int2*>(words + 4 * count);
+        scales = reinterpret_cast<device const float*>(totals + count);
+    }
+
+    ulong at(uint row, uint chunk) const { return ulong(min(row, last)) * chunks + chunk; }
+
+    void load(uint row, uint chunk, thread uint (&pairs)[16]) const {
+        for (uint quarter = 0; quarter < 4; ++quarter) {
+            const uint4 word = words[4 * at(row, chunk) + quarter];
+            for (uint i = 0; i < 4; ++i) {
+                pairs[4 * quarter + i] = word[i];
+            }
+        }
+    }
+
+    float scale(uint row, uint chunk) const { return scales[at(row, chunk)]; }
+
+    int2 total(uint row, uint chunk) const { return totals[at(row, chunk)]; }
+};
+
+// Writes what StoredIntegers reads; a thread has eight elements.
+template <typename T>
+[[kernel, max_total_threads_per_threadgroup(256)]] void quantized_rows(
+    device const T* x [[buffer(0)]],
+    device T* stored [[buffer(1)]],
+    constant Params& p [[buffer(2)]],
+    uint group [[threadgroup_position_in_grid]],
+    uint thread_index [[thread_index_in_threadgroup]])
+{
+    await_launches();
+    const ulong count = p.m * p.chunks, k = SLOTS * (256 * ulong(group) + thread_index);
+    float values[SLOTS];
+    RowReader<T>(x, 1, 32 * count).load(k, 0.0f, values);
+    const Integers integers = integers_of(values);
+    if (k >= 32 * count) {
+        return;
+    }
+    device uint4* words = reinterpret_cast<device uint4*>(stored);
+    device int* totals = reinterpret_cast<device int*>(words + 4 * count);
+    device float* scales = reinterpret_cast<device float*>(totals + 2 * count);
+    words[k / 8] = integers.words;
+    if (k / 8 % 2 == 0) {
+        totals[k / 16] = integers.total;
+    }
+    if (k / 8 % 4 == 0) {
+        scales[k / 32] = integers.scale;
+    }
+}
