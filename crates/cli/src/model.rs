@@ -15,9 +15,9 @@ pub(crate) struct ModelArgs {
     /// Load the model from this GGUF file, or from this folder with config.json, model.safetensors and tokenizer.json [default: the embedded model]
     #[arg(long, value_name = "PATH")]
     pub(crate) model: Option<PathBuf>,
-    /// Decode quantised weights to this type: f32, f16 or bf16
-    #[arg(long, default_value_t = Weights::DECODED, value_name = "TYPE")]
-    pub(crate) decode_to: DType,
+    /// Decode quantised weights to this type, f32, f16 or bf16, instead of computing with their blocks
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) decode_to: Option<DType>,
     /// Limit the context to this many tokens [default: what the command needs, at most the model's context]
     #[arg(long, value_name = "TOKENS")]
     pub(crate) context: Option<usize>,
@@ -47,7 +47,7 @@ impl ModelArgs {
     /// The same; `opened` may reject the device before anything is loaded.
     pub(crate) fn load_on(&self, files: &ModelFiles, needed: usize, opened: impl FnOnce(&Executor) -> Result<()>) -> Result<Session> {
         let config = Config::read(files)?;
-        let weights = Weights::open_decoded(files, self.decode_to)?;
+        let weights = self.decode_to.map_or_else(|| Weights::open(files), |dtype| Weights::open_decoded(files, dtype))?;
         let context = self.context.unwrap_or_else(|| needed.min(config.max_context));
         let estimate = |chunk: usize| MemoryEstimate::of(&config, &weights, context, self.cache_dtype, chunk);
         // For a GPU, whose steps are the larger ones.

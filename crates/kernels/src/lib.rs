@@ -35,6 +35,7 @@ pub mod compare;
 pub mod copy;
 pub mod cuda;
 pub mod cumsum;
+pub mod dequantize;
 pub mod fill;
 pub mod gather;
 pub mod kv_append;

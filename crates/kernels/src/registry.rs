@@ -25,6 +25,7 @@ folders! {
     compare,
     copy,
     cumsum,
+    dequantize,
     fill,
     gather,
     sample_argmax,

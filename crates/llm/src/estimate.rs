@@ -2,7 +2,10 @@
 
 use elinvar::{DType, Error, MemoryInfo, Result, format_bytes};
 
-use crate::{config::Config, weights::Weights};
+use crate::{
+    config::Config,
+    weights::{WeightType, Weights},
+};
 
 /// Bytes a model needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,12 +24,12 @@ impl MemoryEstimate {
         Self::with_weights(config, weights.bytes(), context, cache, chunk)
     }
 
-    /// Of random weights of type `dtype`.
-    pub fn of_random(config: &Config, dtype: DType, context: usize, cache: DType, chunk: usize) -> Self {
+    /// Of random weights of type `kind`.
+    pub fn of_random(config: &Config, kind: WeightType, context: usize, cache: DType, chunk: usize) -> Self {
         let matrices = if config.tied_embeddings { 1 } else { 2 };
         let parameters = product(&[matrices, config.vocab_size, config.hidden_size]) + layer_parameters(config) * config.layers as u128;
         let parameters = parameters + config.hidden_size as u128;
-        Self::with_weights(config, clamp(parameters * dtype.size() as u128), context, cache, chunk)
+        Self::with_weights(config, clamp(kind.bytes(parameters)), context, cache, chunk)
     }
 
     fn with_weights(config: &Config, weights: u64, context: usize, cache: DType, chunk: usize) -> Self {
@@ -90,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_known_model_has_its_known_size() {
-        let estimate = MemoryEstimate::of_random(&llama_8b(), DType::BF16, 8192, DType::F16, 256);
+        let estimate = MemoryEstimate::of_random(&llama_8b(), WeightType::Plain(DType::BF16), 8192, DType::F16, 256);
         assert_eq!(estimate.weights, 2 * 8_030_261_248);
         assert_eq!(estimate.cache, 8192 * 131_072);
         assert!((200_000_000..400_000_000).contains(&estimate.activations), "{estimate:?}");
@@ -109,7 +112,7 @@ mod tests {
     #[test]
     fn absurd_sizes_saturate() {
         let config = Config { layers: 4096, kv_heads: 1 << 28, head_dim: 1 << 28, heads: 1 << 28, ..llama_8b() };
-        let estimate = MemoryEstimate::of_random(&config, DType::F32, usize::MAX, DType::F32, usize::MAX);
+        let estimate = MemoryEstimate::of_random(&config, WeightType::Plain(DType::F32), usize::MAX, DType::F32, usize::MAX);
         assert_eq!(estimate.total(), u64::MAX);
         assert!(estimate.check(MemoryInfo { total: 1, available: 1 }).is_err());
     }

@@ -43,4 +43,4 @@ pub use generation::{Chat, Event, Finish, Generated, GenerationOptions, Generato
 pub use model::{Decoding, Logits, Model, Session};
 pub use sampling::{Sampler, Sampling};
 pub use text::{ChatOptions, ChatTemplate, Message, StopMatcher, Stopped, TextStream, Tokenizer};
-pub use weights::{Weight, Weights};
+pub use weights::{Weight, WeightType, Weights};

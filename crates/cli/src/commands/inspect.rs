@@ -58,7 +58,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     }
     if let Some((context, estimate)) = memory {
         let [total, weights, cache] = [estimate.total(), estimate.weights, estimate.cache].map(format_bytes);
-        print_line(format!("memory for {context} tokens: {total} (weights decoded to {} {weights}, cache {cache})", Weights::DECODED));
+        print_line(format!("memory for {context} tokens: {total} (weights {weights}, cache {cache})"));
     }
     unsupported.iter().for_each(|reason| print_line(format!("unsupported: {reason}")));
     Ok(())
@@ -88,7 +88,7 @@ fn print_json(file: &Gguf, types: &BTreeMap<&str, (usize, usize)>, memory: Optio
     let tensor =
         |(name, t): (&str, &elinvar_llm::gguf::TensorInfo)| json!({ "name": name, "type": t.kind.name, "shape": t.dims, "bytes": t.bytes() });
     let memory = memory.map(|(context, m)| {
-        json!({ "context": context, "weights_type": Weights::DECODED.to_string(), "weights": m.weights, "cache": m.cache,
+        json!({ "context": context, "weights": m.weights, "cache": m.cache,
             "activations": m.activations, "total": m.total() })
     });
     print_line(json!({

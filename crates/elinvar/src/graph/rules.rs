@@ -10,6 +10,8 @@ use elinvar_kernels::{
     kv_append::KvAppend,
     matmul::MatMul,
     projection::Projection,
+    quantized::Format,
+    quantized_linear::QuantizedLinear,
     rms_norm::{AddRmsNorm, RmsNorm},
     rope::Rope,
     rope_append::RopeAppend,
@@ -74,22 +76,31 @@ fn rotation(graph: &Graph, value: Value) -> Option<(Rope, [Operand; 3])> {
     Some((*node.operator::<Rope>()?, [node.input(0)?, node.input(1)?, node.input(2)?]))
 }
 
-/// A linear layer of few rows.
+/// A linear layer that a launch may take together with others and what stands around them.
 struct Linear {
     x: Operand,
     weight: Operand,
     bias: Option<Operand>,
+    /// The weight's format if it is quantised.
+    format: Option<Format>,
     result: Value,
 }
 
 impl Linear {
     fn at(graph: &Graph, index: usize) -> Option<Self> {
         let node = &graph.nodes[index];
-        let product = node.operator::<MatMul>()?;
         let (x, weight) = (node.input(0)?, node.input(1)?);
-        let is_plain = product.transpose_b && !product.transpose_a && product.alpha == 1.0 && product.output.is_none();
-        let is_few = x.info.dtype == DType::F32 && rows(&x) <= FEW_ROWS && weight.info.shape().rank() == 2;
-        (is_plain && is_few).then_some(Linear { x, weight, bias: node.input(2), result: node.result()? })
+        let (bias, format) = if let Some(product) = node.operator::<MatMul>() {
+            let is_plain = product.transpose_b && !product.transpose_a && product.alpha == 1.0 && product.output.is_none();
+            is_plain.then(|| (node.input(2), None))?
+        } else {
+            let QuantizedLinear { format, epsilon, gated } = *node.operator()?;
+            let is_plain = epsilon.is_none() && !gated && node.outputs.len() == 1 && node.input(8).is_none();
+            is_plain.then(|| (node.input(4), Some(format)))?
+        };
+        // Quantised rows are shared by the layers whatever their number.
+        let fits = x.info.dtype == DType::F32 && (rows(&x) <= FEW_ROWS || format.is_some()) && weight.info.shape().rank() == 2;
+        fits.then_some(Linear { x, weight, bias, format, result: node.result()? })
     }
 
     fn of(graph: &Graph, value: Value) -> Option<Self> {
@@ -98,7 +109,7 @@ impl Linear {
 
     /// Whether one launch takes both.
     fn is_like(&self, other: &Linear) -> bool {
-        let types = |linear: &Linear| (linear.weight.info.dtype, linear.bias.map(|bias| bias.info.dtype));
+        let types = |linear: &Linear| (linear.format, linear.weight.info.dtype, linear.bias.map(|bias| bias.info.dtype));
         types(self) == types(other)
     }
 }
@@ -107,18 +118,29 @@ fn rows(x: &Operand) -> usize {
     x.info.elements() / x.info.shape().last().copied().unwrap_or(1).max(1)
 }
 
-fn projection(
-    operator: Projection,
-    x: Operand,
+/// What stands around linear layers of one input.
+#[derive(Default)]
+struct Around {
+    epsilon: Option<f32>,
     norm: Option<Operand>,
-    linears: &[Linear],
+    gated: bool,
     residual: Option<Operand>,
-    outputs: Vec<Value>,
-) -> Proposal {
-    let weight = |index: usize| linears.get(index).map(|linear| linear.weight);
-    let bias = |index: usize| linears.get(index).and_then(|linear| linear.bias);
-    let inputs = vec![Some(x), norm, weight(0), weight(1), weight(2), bias(0), bias(1), bias(2), residual];
-    Proposal { operator: Arc::new(operator), inputs, outputs }
+}
+
+fn projection(x: Operand, linears: &[Linear], Around { epsilon, norm, gated, residual }: Around, outputs: Vec<Value>) -> Proposal {
+    let weights = [0, 1, 2].map(|index| linears.get(index).map(|linear| linear.weight));
+    let biases = [0, 1, 2].map(|index| linears.get(index).and_then(|linear| linear.bias));
+    let (first, last) = (vec![Some(x)], vec![residual]);
+    match linears.first().and_then(|linear| linear.format) {
+        None => {
+            let inputs = [first, vec![norm], weights.into(), biases.into(), last].concat();
+            Proposal { operator: Arc::new(Projection { epsilon, gated }), inputs, outputs }
+        }
+        Some(format) => {
+            let inputs = [first, weights.into(), biases.into(), vec![norm], last].concat();
+            Proposal { operator: Arc::new(QuantizedLinear { format, epsilon, gated }), inputs, outputs }
+        }
+    }
 }
 
 /// Linear layers of normalised rows, gated or not.
@@ -126,7 +148,7 @@ fn normalised(graph: &Graph, index: usize, _: &DeviceProperties) -> Vec<Proposal
     let node = &graph.nodes[index];
     let (Some(norm), Some(x), Some(y)) = (node.operator::<RmsNorm>(), node.input(0), node.result()) else { return Vec::new() };
     let mut linears: Vec<_> = graph.users(y).filter_map(|user| Linear::at(graph, user)).filter(|linear| linear.x.value == y).collect();
-    let operator = |gated| Projection { epsilon: Some(norm.epsilon), gated };
+    let around = |gated| Around { epsilon: Some(norm.epsilon), norm: node.input(1), gated, residual: None };
     let gate = graph.nodes.iter().find_map(|node| {
         node.operator::<SwiGlu>()?;
         let (gate, up) = (Linear::of(graph, node.input(0)?.value)?, Linear::of(graph, node.input(1)?.value)?);
@@ -135,10 +157,10 @@ fn normalised(graph: &Graph, index: usize, _: &DeviceProperties) -> Vec<Proposal
     let mut proposals = Vec::new();
     if let Some((gate, up, result)) = gate {
         linears.retain(|linear| linear.result != gate.result && linear.result != up.result);
-        proposals.push(projection(operator(true), x, node.input(1), &[gate, up], None, vec![result]));
+        proposals.push(projection(x, &[gate, up], around(true), vec![result]));
     }
     for group in linears.chunk_by(Linear::is_like).flat_map(|group| group.chunks(3)) {
-        proposals.push(projection(operator(false), x, node.input(1), group, None, group.iter().map(|linear| linear.result).collect()));
+        proposals.push(projection(x, group, around(false), group.iter().map(|linear| linear.result).collect()));
     }
     proposals
 }
@@ -151,7 +173,7 @@ fn added(graph: &Graph, index: usize, _: &DeviceProperties) -> Vec<Proposal> {
         let is_sum = node.operator::<Binary>()?.op == BinaryOp::Add;
         let linear = Linear::of(graph, y.value).filter(|linear| is_sum && graph.is_only_for(linear.result, index))?;
         let (x, result) = (linear.x, node.result()?);
-        Some(projection(Projection::default(), x, None, &[linear], Some(residual), vec![result]))
+        Some(projection(x, &[linear], Around { residual: Some(residual), ..Around::default() }, vec![result]))
     };
     propose().into_iter().collect()
 }

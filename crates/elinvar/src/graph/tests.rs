@@ -6,6 +6,7 @@ use elinvar_core::{Command, DType, Result};
 use elinvar_kernels::{
     Precision,
     attention::{Attention, Scoring},
+    quantized::Format,
 };
 
 use crate::{backend::BackendType, executor::Executor, graph::Recording, tensor::Tensor};
@@ -62,6 +63,31 @@ fn linear_layers_of_normalised_rows_are_one_launch_for_a_few_rows() {
         x.add(&normalised.linear(&w.q, None)?.swiglu(&normalised.linear(&w.q, None)?)?.linear(&w.q, None)?)
     };
     assert_eq!(w.recorded(1, gated), ["projection", "projection"]);
+}
+
+#[test]
+fn quantised_layers_of_normalised_rows_are_one_launch() {
+    let executor = null();
+    let w = Weights::new(&executor);
+    let width = Format::Q4_0.packed_row_bytes(64).unwrap();
+    let [q, k] = [64, 32].map(|rows| executor.zeros(DType::U8, &[rows, width]).unwrap());
+    let other = executor.zeros(DType::U8, &[64, Format::Q8_0.packed_row_bytes(64).unwrap()]).unwrap();
+    let bias = executor.zeros(DType::F32, &[32]).unwrap();
+    let body = |x: &Tensor| {
+        let normalised = x.rms_norm(Some(&w.norm), 1e-5)?;
+        let layers = (normalised.quantized_linear(&q, None, Format::Q4_0)?, normalised.quantized_linear(&q, None, Format::Q4_0)?);
+        Ok((layers, normalised.quantized_linear(&other, None, Format::Q8_0)?, normalised.quantized_linear(&k, Some(&bias), Format::Q4_0)?))
+    };
+    // One for each format and kind of bias; on a device without simdgroups a launch is planned as its parts.
+    let launches = w.recorded(1, body);
+    assert_eq!(launches.iter().filter(|name| name.starts_with("quantized_linear")).count(), 3, "{launches:?}");
+    assert_eq!(launches.iter().filter(|name| *name == "rms_norm").count(), 0, "{launches:?}");
+    let gated = |x: &Tensor| {
+        let normalised = x.rms_norm(Some(&w.norm), 1e-5)?;
+        let layer = || normalised.quantized_linear(&q, None, Format::Q4_0);
+        x.add(&layer()?.swiglu(&layer()?)?.quantized_linear(&q, None, Format::Q4_0)?)
+    };
+    assert_eq!(w.recorded(1, gated), ["quantized_linear_Q4_0"; 2]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use elinvar_core::{Error, Result};
 use elinvar_kernels::{
+    dequantize::Dequantize,
     lora::LoraLinear,
     matmul::{MatMul, MatVec},
     projection::Projection,
@@ -55,6 +56,16 @@ operators! {
              Format::Q8_0.pack(&block, &mut row)?;\n\
              let (x, weight) = (executor.ones(DType::F32, &[1, 32])?, executor.tensor(&[1, row.len()], &row)?);";
     ("&weight", "None", "Format::Q8_0") => "[[64.0]]" of "DType::F32, &[1, 1]";
+
+    /// Packed rows of weights in `format`, u8 `[rows, packed bytes of width elements]`, as f32 `[rows, width]`.
+    dequantize dequantize_into (&self, format: Format, width: usize) => Dequantize { format, width: width as u64 };
+    errors "Another type or shape.";
+    example "use elinvar::kernels::quantized::Format;\n\
+             let block: Vec<u8> = [0x00, 0x38].into_iter().chain([4; 32]).collect();\n\
+             let mut row = vec![0; Format::Q8_0.packed_row_bytes(32).unwrap_or(0)];\n\
+             Format::Q8_0.pack(&block, &mut row)?;\n\
+             let x = executor.tensor(&[1, row.len()], &row)?;";
+    ("Format::Q8_0", "32") => "[[2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]]" of "DType::F32, &[1, 32]";
 }
 
 impl Tensor {

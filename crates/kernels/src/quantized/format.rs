@@ -511,6 +511,11 @@ impl Format {
         with_blocks!(self, F => F::BYTES)
     }
 
+    /// Where in a block its f16 numbers are: a scale and, in some formats, an offset.
+    pub const fn numbers(self) -> &'static [usize] {
+        with_blocks!(self, F => F::NUMBERS)
+    }
+
     /// Bytes of a row of `weights` weights; `None` if it is not made of whole blocks, or on overflow.
     pub const fn row_bytes(self, weights: usize) -> Option<usize> {
         if weights.is_multiple_of(self.weights()) { (weights / self.weights()).checked_mul(self.bytes()) } else { None }

@@ -7,10 +7,7 @@ use super::{QuantizedLinear, operands::AT};
 use crate::{
     conformance::case::{Bound, Case, HostTensor, made},
     matmul::oracle::product,
-    quantized::{
-        Format,
-        format::{Blocks, with_blocks},
-    },
+    quantized::Format,
     rms_norm::oracle::rms_norm,
 };
 
@@ -18,7 +15,7 @@ use crate::{
 pub(crate) fn random_rows(format: Format, n: usize, k: usize, seed: u64) -> HostTensor {
     let [bytes, packed] = [format.row_bytes(k), format.packed_row_bytes(k)].map(Option::unwrap_or_default);
     let mut blocks = HostTensor::random(DType::U8, &[n * bytes], 0.0, 256.0, seed).bytes().to_vec();
-    let (numbers, largest) = (with_blocks!(format, F => F::NUMBERS), if format.weights() == 256 { 1.0 / 4096.0 } else { 1.0 / 256.0 });
+    let (numbers, largest) = (format.numbers(), if format.weights() == 256 { 1.0 / 4096.0 } else { 1.0 / 256.0 });
     for (index, block) in blocks.chunks_exact_mut(format.bytes()).enumerate() {
         if format == Format::Mxfp4 {
             block[0] = 110 + block[0] % 14;

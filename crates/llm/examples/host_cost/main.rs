@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let config = Config::llama3(layers, [4096, 14_336], [32, 8], 128_256);
     let nothing = Nothing::default();
     let executor = Executor::from_device(Device::new(MetalBackend::new(nothing.clone(), DeviceKind::Metal)));
-    let model = Arc::new(Model::random(&executor, config, DType::BF16, 1)?);
+    let model = Arc::new(Model::random(&executor, config, elinvar_llm::WeightType::Plain(DType::BF16), 1)?);
     let mut session = Session::new(model, 8192, DType::F16)?;
     let mut round = || -> Result<f64, Box<dyn Error>> {
         session.truncate(0);

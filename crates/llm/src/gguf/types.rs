@@ -106,6 +106,11 @@ impl TensorType {
         }
     }
 
+    /// The format of its blocks, if it has any.
+    pub fn format(&self) -> Option<Format> {
+        if let Encoding::Block(format) = self.encoding { Some(format) } else { None }
+    }
+
     /// Decodes whole blocks. f64 and integers are rounded to the nearest f32.
     ///
     /// # Errors

@@ -5,28 +5,28 @@ use elinvar::{
     kernels::attention::{Attention, Scoring},
 };
 
-use super::source::Source;
+use super::{matrix::Matrix, source::Source};
 use crate::config::Config;
 
 /// A projection: `x Wᵀ + bias`.
 pub(super) struct Linear {
-    weight: Tensor,
+    weight: Matrix,
     bias: Option<Tensor>,
 }
 
 impl Linear {
-    pub(super) fn new(weight: Tensor) -> Self {
+    pub(super) fn new(weight: Matrix) -> Self {
         Self { weight, bias: None }
     }
 
     fn load(source: &mut dyn Source, name: &str, rows: usize, columns: usize, bias: bool) -> Result<Self> {
-        let weight = source.tensor(&format!("{name}.weight"), &[rows, columns])?;
+        let weight = source.matrix(&format!("{name}.weight"), [rows, columns])?;
         let bias = if bias { Some(source.tensor(&format!("{name}.bias"), &[rows])?) } else { None };
         Ok(Self { weight, bias })
     }
 
     pub(super) fn apply(&self, x: &Tensor) -> Result<Tensor> {
-        x.linear(&self.weight, self.bias.as_ref())
+        self.weight.linear(x, self.bias.as_ref())
     }
 }
 

@@ -1,10 +1,11 @@
 //! The Llama family's forward pass.
 //!
 //! Activations are f32; weights stay as stored (f32, f16 or bf16) and are adopted from the mapped file, so that a device with unified memory reads
-//! them in place. A step is recorded once and replayed with new tokens and positions: see [`Session`]. It is written in plain operators; the recorder puts
+//! them in place; quantised ones are packed. A step is recorded once and replayed with new tokens and positions: see [`Session`]. It is written in plain operators; the recorder puts
 //! fused ones in their place, of which steps of a few tokens, bound by the reading of weights, take the most.
 
 mod layer;
+mod matrix;
 mod random;
 mod session;
 mod source;
@@ -13,10 +14,14 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use elinvar::{DType, Error, Executor, Result, Tensor, kernels::rope::frequencies};
+use elinvar::{Error, Executor, Result, Tensor, kernels::rope::frequencies};
 
-use crate::{config::Config, weights::Weights};
+use crate::{
+    config::Config,
+    weights::{WeightType, Weights},
+};
 use layer::{Layer, Linear, Places};
+use matrix::Matrix;
 pub use session::{Decoding, Session};
 use source::{Shapes, Source, Stored};
 
@@ -24,7 +29,7 @@ use source::{Shapes, Source, Stored};
 pub struct Model {
     config: Config,
     executor: Executor,
-    embedding: Tensor,
+    embedding: Matrix,
     layers: Vec<Layer>,
     norm: Tensor,
     head: Linear,
@@ -60,29 +65,29 @@ impl Model {
         }
     }
 
-    /// A model of seeded random weights of type `dtype`, for benchmarks: speech-shaped, but nonsense.
+    /// A model of seeded random weights of type `kind`, for benchmarks: speech-shaped, but nonsense.
     ///
     /// # Errors
-    /// Out of memory, or a `dtype` that is not f32, f16 or bf16.
-    pub fn random(executor: &Executor, config: Config, dtype: DType, seed: u64) -> Result<Self> {
-        Self::build(executor, config, &mut random::Random::new(executor, dtype, seed)?)
+    /// Out of memory, a `kind` that is not f32, f16, bf16 or a format of blocks, or rows that are not made of whole blocks.
+    pub fn random(executor: &Executor, config: Config, kind: WeightType, seed: u64) -> Result<Self> {
+        Self::build(executor, config, &mut random::Random::new(executor, kind, seed)?)
     }
 
     /// A model whose weights have shapes and types alone, for devices that plan and run nothing.
     ///
     /// # Errors
     /// A configuration that contradicts itself.
-    pub fn without_weights(executor: &Executor, config: Config, dtype: DType) -> Result<Self> {
-        Self::build(executor, config, &mut Shapes { executor, dtype })
+    pub fn without_weights(executor: &Executor, config: Config, kind: WeightType) -> Result<Self> {
+        Self::build(executor, config, &mut Shapes { executor, kind })
     }
 
     fn build(executor: &Executor, config: Config, source: &mut dyn Source) -> Result<Self> {
-        let embedding = source.tensor("model.embed_tokens.weight", &[config.vocab_size, config.hidden_size])?;
+        let embedding = source.matrix("model.embed_tokens.weight", [config.vocab_size, config.hidden_size])?;
         let layers = (0..config.layers).map(|index| Layer::new(&config, index, source)).collect::<Result<Vec<_>>>()?;
         let norm = source.tensor("model.norm.weight", &[config.hidden_size])?;
         let head = match config.tied_embeddings {
             true => embedding.clone(),
-            false => source.tensor("lm_head.weight", &[config.vocab_size, config.hidden_size])?,
+            false => source.matrix("lm_head.weight", [config.vocab_size, config.hidden_size])?,
         };
         let mut rates = frequencies(&config.rope.scaling, config.rope.theta, config.rope.dimensions)?;
         for (rate, divisor) in rates.iter_mut().zip(config.rope.divisors.iter().flatten()) {
@@ -116,7 +121,7 @@ impl Model {
     /// The logits `[wanted tokens, vocab_size]` of a step of `tokens [n]`, if any are wanted. The layers' caches are appended to.
     fn logits(&self, tokens: &Tensor, positions: &Tensor, cache: &[(Tensor, Tensor)], wanted: Logits) -> Result<Option<Tensor>> {
         let places = Places { positions, frequencies: &self.frequencies };
-        let mut stream = self.embedding.gather(tokens, 0)?.cast(DType::F32)?;
+        let mut stream = self.embedding.gather(tokens)?;
         for (layer, cache) in self.layers.iter().zip(cache) {
             stream = layer.forward(&self.config, &stream, places, cache)?;
         }

@@ -1,23 +1,41 @@
 //! Random weights for benchmarks, written to the device in pieces so that no second copy of a tensor exists.
 
-use elinvar::{DType, Error, Executor, Result, SplitMix64, Tensor};
+use elinvar::{DType, Error, Executor, Result, SplitMix64, Tensor, kernels::quantized::Format};
 use half::{bf16, f16};
 use rayon::prelude::*;
 
-use super::source::Source;
+use super::{matrix::Matrix, source::Source};
+use crate::weights::WeightType;
 
 pub(super) struct Random<'a> {
     executor: &'a Executor,
-    dtype: DType,
+    kind: WeightType,
     seed: u64,
 }
 
 impl<'a> Random<'a> {
-    pub(super) fn new(executor: &'a Executor, dtype: DType, seed: u64) -> Result<Self> {
-        if !dtype.is_float() {
-            return Err(Error::invalid_argument(format!("random weights of {dtype}: f32, f16 or bf16 expected")));
+    pub(super) fn new(executor: &'a Executor, kind: WeightType, seed: u64) -> Result<Self> {
+        match kind {
+            WeightType::Plain(dtype) if !dtype.is_float() => {
+                Err(Error::invalid_argument(format!("random weights of {dtype}: f32, f16, bf16 or a format of blocks expected")))
+            }
+            WeightType::Plain(_) | WeightType::Block(_) => Ok(Self { executor, kind, seed }),
         }
-        Ok(Self { executor, dtype, seed })
+    }
+
+    /// The tensor whose rows, of `width` elements each, `fill` writes by their number.
+    fn rows<T: elinvar::Element + Default>(&self, [rows, width]: [usize; 2], fill: impl Fn(u64, &mut [T]) + Sync) -> Result<Tensor> {
+        /// Bytes written at once.
+        const PIECE: usize = 16 << 20;
+        let tensor = self.executor.zeros(T::DTYPE, &[rows, width])?;
+        let step = (PIECE / (width * size_of::<T>()).max(1)).max(1);
+        for start in (0..rows).step_by(step) {
+            let count = step.min(rows - start);
+            let mut values = vec![T::default(); count * width];
+            values.par_chunks_exact_mut(width.max(1)).enumerate().for_each(|(row, values)| fill((start + row) as u64, values));
+            tensor.slice(0, start, count, 1)?.write(&values)?;
+        }
+        Ok(tensor)
     }
 }
 
@@ -27,30 +45,83 @@ fn uniform(counter: u64) -> f32 {
 }
 
 impl Source for Random<'_> {
-    /// Matrices are uniform with the variance `1 / columns`, so that activations keep their size; vectors are ones.
+    /// Ones.
     fn tensor(&mut self, _name: &str, dims: &[usize]) -> Result<Tensor> {
-        /// Elements written at once.
-        const PIECE: usize = 4 << 20;
-        let &[rows, columns] = dims else {
-            let ones = vec![1.0f32; dims.iter().product()];
-            return self.executor.tensor(dims, &ones)?.cast(self.dtype);
-        };
-        let tensor = self.executor.zeros(self.dtype, dims)?;
+        let ones = vec![1.0f32; dims.iter().product()];
+        self.executor.tensor(dims, &ones)?.cast(self.kind.of_vectors())
+    }
+
+    /// Uniform with the variance `1 / columns`, so that activations keep their size.
+    fn matrix(&mut self, _name: &str, [rows, columns]: [usize; 2]) -> Result<Matrix> {
         let scale = (3.0 / columns as f32).sqrt();
-        let step = (PIECE / columns).max(1);
-        for start in (0..rows).step_by(step) {
-            let count = step.min(rows - start);
-            let first = self.seed.wrapping_mul(0x2545_f491_4f6c_dd1d).wrapping_add((start * columns) as u64);
-            let value = |i: usize| uniform(first.wrapping_add(i as u64)) * scale;
-            let piece = tensor.slice(0, start, count, 1)?;
-            let range = (0..count * columns).into_par_iter();
-            match self.dtype {
-                DType::F16 => piece.write(&range.map(|i| f16::from_f32(value(i))).collect::<Vec<_>>())?,
-                DType::BF16 => piece.write(&range.map(|i| bf16::from_f32(value(i))).collect::<Vec<_>>())?,
-                _ => piece.write(&range.map(value).collect::<Vec<_>>())?,
+        let first = self.seed.wrapping_mul(0x2545_f491_4f6c_dd1d);
+        self.seed = self.seed.wrapping_add(1);
+        let value = |row: u64, i: usize| uniform(first.wrapping_add(row * columns as u64 + i as u64)) * scale;
+        let (extents, kind) = ([rows, columns], self.kind);
+        Ok(match kind {
+            WeightType::Plain(DType::F16) => {
+                Matrix::Plain(self.rows(extents, |row, v: &mut [f16]| v.iter_mut().enumerate().for_each(|(i, v)| *v = f16::from_f32(value(row, i))))?)
+            }
+            WeightType::Plain(DType::BF16) => Matrix::Plain(
+                self.rows(extents, |row, v: &mut [bf16]| v.iter_mut().enumerate().for_each(|(i, v)| *v = bf16::from_f32(value(row, i))))?,
+            ),
+            WeightType::Plain(_) => {
+                Matrix::Plain(self.rows(extents, |row, v: &mut [f32]| v.iter_mut().enumerate().for_each(|(i, v)| *v = value(row, i)))?)
+            }
+            WeightType::Block(format) => {
+                let (width, blocks) = (kind.row_bytes(columns)?, Blocks::new(format, columns)?);
+                let rows = self.rows([rows, width], |row, packed: &mut [u8]| blocks.fill(first.wrapping_add(row), packed))?;
+                Matrix::Packed { rows, format, columns }
+            }
+        })
+    }
+}
+
+/// Rows of blocks of random fields.
+struct Blocks {
+    format: Format,
+    bytes: usize,
+    /// The two numbers of each block, for the mean 0 and the variance `1 / columns`.
+    numbers: [f16; 2],
+}
+
+impl Blocks {
+    fn new(format: Format, columns: usize) -> Result<Self> {
+        let bytes = format.row_bytes(columns).unwrap_or(0);
+        let mut blocks = Self { format, bytes, numbers: [f16::ZERO; 2] };
+        // What the fields give with each number alone.
+        let mut values = vec![0.0; 64 * format.weights()];
+        let mut statistics = |numbers: [f16; 2]| -> Result<[f64; 2]> {
+            let sample = Self { bytes: 64 * format.bytes(), numbers, ..blocks };
+            format.decode(&sample.row(1), &mut values)?;
+            let mean = |of: &dyn Fn(f64) -> f64| values.iter().map(|&v| of(v.into())).sum::<f64>() / values.len() as f64;
+            Ok([mean(&|v| v), mean(&|v| v * v)])
+        };
+        let ([first, _], [second, _]) = (statistics([f16::ONE, f16::ZERO])?, statistics([f16::ZERO, f16::ONE])?);
+        let ratio = if second == 0.0 { 0.0 } else { -first / second };
+        let [_, variance] = statistics([f16::ONE, f16::from_f64(ratio)])?;
+        let scale = (columns as f64 * variance).sqrt().recip();
+        blocks.numbers = [scale, scale * ratio].map(f16::from_f64);
+        Ok(blocks)
+    }
+
+    fn row(&self, seed: u64) -> Vec<u8> {
+        let mut bytes: Vec<u8> = (0..self.bytes.div_ceil(8) as u64).flat_map(|i| SplitMix64::nth(seed, i).to_le_bytes()).collect();
+        bytes.truncate(self.bytes);
+        for block in bytes.chunks_exact_mut(self.format.bytes()) {
+            for (&at, number) in self.format.numbers().iter().zip(self.numbers) {
+                block[at..at + 2].copy_from_slice(&number.to_le_bytes());
+            }
+            if self.format == Format::Mxfp4 {
+                // A power of two.
+                block[0] = 120;
             }
         }
-        self.seed = self.seed.wrapping_add(1);
-        Ok(tensor)
+        bytes
+    }
+
+    fn fill(&self, seed: u64, packed: &mut [u8]) {
+        let packed = self.format.pack(&self.row(seed), packed);
+        debug_assert!(packed.is_ok(), "rows have the format's length");
     }
 }

@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn a_step_of_one_token_is_a_few_launches_a_layer_on_a_gpu() {
         let executor = Executor::new_with_backend(BackendType::Null).unwrap();
-        let model = Arc::new(Model::random(&executor, Config::parse(CONFIG).unwrap(), DType::BF16, 1).unwrap());
+        let model = Arc::new(Model::random(&executor, Config::parse(CONFIG).unwrap(), crate::WeightType::Plain(DType::BF16), 1).unwrap());
         let launches = |capacity: usize, count: usize, wanted: Logits| {
             Session::new(model.clone(), capacity, DType::F16).unwrap().record(count, wanted).unwrap().recording.len()
         };

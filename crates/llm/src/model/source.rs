@@ -2,25 +2,37 @@
 
 use std::collections::BTreeSet;
 
-use elinvar::{DType, Executor, Result, Storage, Tensor};
+use elinvar::{DType, Error, Executor, Result, Storage, Tensor};
 
-use crate::weights::{Weight, Weights};
+use super::matrix::Matrix;
+use crate::weights::{Weight, WeightType, Weights};
 
 /// Gives tensors.
 pub(super) trait Source {
-    /// The tensor of this name and shape.
+    /// The vector, or other tensor that is not multiplied with, of this name and shape.
     fn tensor(&mut self, name: &str, dims: &[usize]) -> Result<Tensor>;
+
+    /// The matrix of this name and shape.
+    fn matrix(&mut self, name: &str, dims: [usize; 2]) -> Result<Matrix>;
 }
 
 /// Tensors of whatever their memory holds.
 pub(super) struct Shapes<'a> {
     pub(super) executor: &'a Executor,
-    pub(super) dtype: DType,
+    pub(super) kind: WeightType,
 }
 
 impl Source for Shapes<'_> {
     fn tensor(&mut self, _name: &str, dims: &[usize]) -> Result<Tensor> {
-        self.executor.empty(self.dtype, dims, Storage::Automatic)
+        self.executor.empty(self.kind.of_vectors(), dims, Storage::Automatic)
+    }
+
+    fn matrix(&mut self, _name: &str, [rows, columns]: [usize; 2]) -> Result<Matrix> {
+        let empty = |dtype: DType, width: usize| self.executor.empty(dtype, &[rows, width], Storage::Automatic);
+        Ok(match self.kind {
+            WeightType::Plain(dtype) => Matrix::Plain(empty(dtype, columns)?),
+            WeightType::Block(format) => Matrix::Packed { rows: empty(DType::U8, self.kind.row_bytes(columns)?)?, format, columns },
+        })
     }
 }
 
@@ -33,8 +45,30 @@ pub(super) struct Stored<'a> {
 
 impl Source for Stored<'_> {
     fn tensor(&mut self, name: &str, dims: &[usize]) -> Result<Tensor> {
-        let Weight { dtype, dims, memory } = self.weights.get(name, dims)?;
+        match self.adopt(name, dims)? {
+            (WeightType::Plain(_), tensor) => Ok(tensor),
+            (WeightType::Block(format), _) => Err(Error::unsupported(format!("tensor '{name}' is in {format}: matrices alone may be"))),
+        }
+    }
+
+    fn matrix(&mut self, name: &str, dims: [usize; 2]) -> Result<Matrix> {
+        Ok(match self.adopt(name, &dims)? {
+            (WeightType::Plain(_), tensor) => Matrix::Plain(tensor),
+            (WeightType::Block(format), rows) => Matrix::Packed { rows, format, columns: dims[1] },
+        })
+    }
+}
+
+impl Stored<'_> {
+    /// The tensor as the weights have it; of a matrix in blocks its packed rows.
+    fn adopt(&mut self, name: &str, dims: &[usize]) -> Result<(WeightType, Tensor)> {
+        let Weight { kind, memory } = self.weights.get(name, dims)?;
         self.used.insert(name.to_owned());
-        self.executor.adopt(dtype, &dims, memory).map_err(|e| e.context(format!("tensor '{name}'")))
+        let tensor = match (kind, dims) {
+            (WeightType::Block(_), &[rows, columns]) => self.executor.adopt(DType::U8, &[rows, kind.row_bytes(columns)?], memory),
+            (WeightType::Plain(dtype), dims) => self.executor.adopt(dtype, dims, memory),
+            (WeightType::Block(format), dims) => Err(Error::internal(format!("{dims:?} elements in {format}"))),
+        };
+        Ok((kind, tensor.map_err(|e| e.context(format!("tensor '{name}'")))?))
     }
 }

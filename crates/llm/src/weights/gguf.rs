@@ -10,7 +10,7 @@ use half::{bf16, f16};
 use rayon::prelude::*;
 
 use super::{
-    Archive, Weight,
+    Archive, Weight, WeightType,
     words::{Words, aligned},
 };
 use crate::{
@@ -19,10 +19,10 @@ use crate::{
     gguf::{Gguf, TensorInfo},
 };
 
-pub(super) struct Decoded {
+pub(super) struct Quantised {
     file: Arc<Gguf>,
-    /// What blocks are decoded to.
-    dtype: DType,
+    /// What blocks are decoded to, unless they stay.
+    decoded: Option<DType>,
     /// The file's name of each tensor.
     names: BTreeMap<String, String>,
     /// For query and key projections: elements of a head, and how many of them rotate as adjacent pairs.
@@ -60,21 +60,25 @@ fn translate(name: &str) -> String {
     }
 }
 
-impl Decoded {
-    pub(super) fn open(file: &Arc<Gguf>, dtype: DType) -> Result<Self> {
+impl Quantised {
+    pub(super) fn open(file: &Arc<Gguf>, decoded: Option<DType>) -> Result<Self> {
         let Config { architecture, head_dim, rope, .. } = read(file)?;
         let names = file.tensors().filter(|(name, _)| *name != DIVISORS).map(|(name, _)| (translate(name), name.to_owned())).collect();
         let pairs = match architecture {
             Architecture::Llama | Architecture::Mistral => Some((head_dim, rope.dimensions)),
             Architecture::Qwen2 | Architecture::Qwen3 => None,
         };
-        Ok(Self { file: file.clone(), dtype, names, pairs })
+        Ok(Self { file: file.clone(), decoded, names, pairs })
     }
 
     /// The type a tensor gets.
-    fn dtype(&self, info: &TensorInfo) -> DType {
-        let as_stored = if info.kind.weights == 1 { info.kind.dtype().unwrap_or(DType::F32) } else { self.dtype };
-        if info.dims.len() < 2 { DType::F32 } else { as_stored }
+    fn kind(&self, info: &TensorInfo) -> WeightType {
+        match (info.kind.format(), self.decoded) {
+            _ if info.dims.len() < 2 => WeightType::Plain(DType::F32),
+            (Some(format), None) => WeightType::Block(format),
+            (Some(_), Some(dtype)) => WeightType::Plain(dtype),
+            (None, _) => WeightType::Plain(info.kind.dtype().unwrap_or(DType::F32)),
+        }
     }
 
     /// Where a row of the checkpoint is in the file. Files of Llama's models interleave the two halves of what rotates.
@@ -90,7 +94,7 @@ impl Decoded {
     }
 }
 
-impl Archive for Decoded {
+impl Archive for Quantised {
     fn names(&self) -> Box<dyn Iterator<Item = &str> + '_> {
         Box::new(self.names.keys().map(String::as_str))
     }
@@ -98,7 +102,9 @@ impl Archive for Decoded {
     fn bytes(&self) -> u64 {
         let size = |name: &String| {
             let info = self.file.tensor(name)?;
-            Some((info.bytes() / info.kind.bytes * info.kind.weights) as u64 * self.dtype(info).size() as u64)
+            let columns = info.dims.last().copied().unwrap_or(1);
+            let rows = info.dims.iter().product::<usize>() / columns.max(1);
+            Some(self.kind(info).row_bytes(columns).ok()?.saturating_mul(rows) as u64)
         };
         self.names.values().filter_map(size).sum()
     }
@@ -117,31 +123,40 @@ impl Archive for Decoded {
                 info.kind.name
             )));
         }
-        let (dtype, memory) = (self.dtype(info), self.file.data(info)?);
+        let (kind, memory) = (self.kind(info), self.file.data(info)?);
         // A vector has rows of one element.
         let (rows, columns) = match dims {
             [rows, rest @ ..] if !rest.is_empty() || info.kind.weights == 1 => (*rows, rest.iter().product::<usize>()),
             _ => (1, dims.iter().product::<usize>()),
         };
         let in_place = (0..rows).all(|row| self.row(name, row) == row);
-        if info.kind.dtype() == Some(dtype) && in_place {
-            return Ok(Weight { dtype, dims: dims.to_vec(), memory: aligned(memory, dtype.size()) });
+        if let WeightType::Plain(dtype) = kind
+            && info.kind.dtype() == Some(dtype)
+            && in_place
+        {
+            return Ok(Weight { kind, memory: aligned(memory, dtype.size()) });
         }
-        let stored = memory.bytes().len() / rows.max(1);
-        let mut words = Words::zeros(rows * columns * dtype.size());
-        let decode = |values: &mut Vec<f32>, (row, target): (usize, &mut [u8])| -> Result<()> {
+        let (stored, target) = (memory.bytes().len() / rows.max(1), kind.row_bytes(columns)?);
+        let mut words = Words::zeros(rows * target);
+        let convert = |values: &mut Vec<f32>, (row, target): (usize, &mut [u8])| -> Result<()> {
             let from = self.row(name, row) * stored;
             let source = memory.bytes().get(from..from + stored).unwrap_or_default();
-            if info.kind.dtype() == Some(dtype) {
-                target.copy_from_slice(source);
-                return Ok(());
+            match kind {
+                WeightType::Block(format) => format.pack(source, target),
+                WeightType::Plain(dtype) if info.kind.dtype() == Some(dtype) => {
+                    target.copy_from_slice(source);
+                    Ok(())
+                }
+                WeightType::Plain(dtype) => {
+                    values.resize(columns, 0.0);
+                    info.kind.decode(source, values)?;
+                    write(values, dtype, target)
+                }
             }
-            info.kind.decode(source, values)?;
-            write(values, dtype, target)
         };
-        let targets = words.bytes_mut().par_chunks_mut((columns * dtype.size()).max(1)).enumerate();
-        targets.map_init(|| vec![0.0; columns], decode).collect::<Result<()>>().map_err(|e| e.context(format!("tensor '{theirs}'")))?;
-        Ok(Weight { dtype, dims: dims.to_vec(), memory: words.into_memory() })
+        let targets = words.bytes_mut().par_chunks_mut(target.max(1)).enumerate();
+        targets.map_init(Vec::new, convert).collect::<Result<()>>().map_err(|e| e.context(format!("tensor '{theirs}'")))?;
+        Ok(Weight { kind, memory: words.into_memory() })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The tensors of a model's files by the names of Hugging Face's checkpoints, mapped into memory: a device can adopt a tensor without a copy.
 
 mod gguf;
+mod kind;
 mod safetensors;
 #[cfg(test)]
 mod tests;
@@ -11,7 +12,8 @@ use std::sync::Arc;
 use elinvar::{DType, Error, HostMemory, Result};
 
 use crate::files::ModelFiles;
-use gguf::Decoded;
+use gguf::Quantised;
+pub use kind::WeightType;
 use safetensors::Safetensors;
 
 /// The tensors of a model's files, by name.
@@ -21,11 +23,10 @@ pub struct Weights(Arc<dyn Archive>);
 /// A tensor for a device to adopt.
 #[derive(Clone)]
 pub struct Weight {
-    /// f32, f16 or bf16.
-    pub dtype: DType,
-    /// Extents, row-major.
-    pub dims: Vec<usize>,
-    /// Its bytes, aligned for `dtype`: in the mapped file, or a copy where the file has them at an odd place or in another form.
+    /// What it is made of.
+    pub kind: WeightType,
+    /// Its elements, row-major, aligned for their type, or the packed rows of a matrix in blocks: in the mapped file, or a copy where the file has them at an
+    /// odd place or in another form.
     pub memory: HostMemory,
 }
 
@@ -40,30 +41,30 @@ trait Archive: Send + Sync {
 }
 
 impl Weights {
-    /// What quantised weights are decoded to unless another type is asked for.
-    pub const DECODED: DType = DType::BF16;
-
-    /// Opens `model.safetensors`, the shards that `model.safetensors.index.json` names, or a GGUF file, whose quantised weights are decoded to
-    /// [`Weights::DECODED`]. Only headers are read.
+    /// Opens `model.safetensors`, the shards that `model.safetensors.index.json` names, or a GGUF file, whose quantised matrices stay so. Only headers are
+    /// read.
     ///
     /// # Errors
     /// No such file, a damaged one, or an index that contradicts its shards.
     pub fn open(files: &ModelFiles) -> Result<Self> {
-        Self::open_decoded(files, Self::DECODED)
-    }
-
-    /// The same; quantised weights are decoded to `decoded`. Vectors, such as norms and biases, and the few that are f64 or integers become f32.
-    ///
-    /// # Errors
-    /// As [`Weights::open`], or `decoded` is not f32, f16 or bf16.
-    pub fn open_decoded(files: &ModelFiles, decoded: DType) -> Result<Self> {
-        if !decoded.is_float() {
-            return Err(Error::invalid_argument(format!("weights cannot be decoded to {decoded}: f32, f16 or bf16 expected")));
-        }
         Ok(match files {
-            ModelFiles::Gguf(file) => Self(Arc::new(Decoded::open(file, decoded)?)),
+            ModelFiles::Gguf(file) => Self(Arc::new(Quantised::open(file, None)?)),
             ModelFiles::Folder(_) | ModelFiles::Embedded { .. } => Self(Arc::new(Safetensors::open(files)?)),
         })
+    }
+
+    /// The same; quantised matrices are decoded to `dtype`.
+    ///
+    /// # Errors
+    /// As [`Weights::open`], or `dtype` is not f32, f16 or bf16.
+    pub fn open_decoded(files: &ModelFiles, dtype: DType) -> Result<Self> {
+        if !dtype.is_float() {
+            return Err(Error::invalid_argument(format!("weights cannot be decoded to {dtype}: f32, f16 or bf16 expected")));
+        }
+        match files {
+            ModelFiles::Gguf(file) => Ok(Self(Arc::new(Quantised::open(file, Some(dtype))?))),
+            ModelFiles::Folder(_) | ModelFiles::Embedded { .. } => Self::open(files),
+        }
     }
 
     /// Names of all tensors, in alphabetical order.
@@ -81,7 +82,7 @@ impl Weights {
         self.0.bytes()
     }
 
-    /// The tensor called `name`, which must have the extents `dims`.
+    /// The tensor called `name`, which must have the extents `dims`. Vectors, such as norms and biases, are never quantised; those of a GGUF file are f32.
     ///
     /// # Errors
     /// It is missing, has another shape, or a type that is not supported.

@@ -8,7 +8,7 @@ use ::safetensors::tensor::{Dtype, TensorInfo};
 use elinvar::{DType, Error, HostMemory, Result};
 use serde::Deserialize;
 
-use super::{Archive, Weight, words::aligned};
+use super::{Archive, Weight, WeightType, words::aligned};
 use crate::ModelFiles;
 
 const SINGLE: &str = "model.safetensors";
@@ -101,7 +101,7 @@ impl Archive for Safetensors {
             other => return Err(reject(format!("is of type {other}: F32, F16 and BF16 are supported"))),
         };
         let memory = shard.data.slice(info.data_offsets.0..info.data_offsets.1).map_err(|e| e.context(name))?;
-        Ok(Weight { dtype, dims: dims.to_vec(), memory: aligned(memory, dtype.size()) })
+        Ok(Weight { kind: WeightType::Plain(dtype), memory: aligned(memory, dtype.size()) })
     }
 }
 

@@ -59,7 +59,7 @@ fn a_tensor_lies_in_the_map_and_is_checked_against_the_configuration() {
     write(folder.path(), SINGLE, vec![("a", f32s(&[2, 3], 1.0)), ("odd", Stored(Dtype::I64, vec![1], vec![0; 8]))]);
     let weights = open(folder.path()).unwrap();
     let a = weights.get("a", &[2, 3]).unwrap();
-    assert_eq!((a.dtype, bytemuck::cast_slice::<u8, f32>(a.memory.bytes())), (DType::F32, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0][..]));
+    assert_eq!((a.kind, bytemuck::cast_slice::<u8, f32>(a.memory.bytes())), (WeightType::Plain(DType::F32), &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0][..]));
     // Every time the same bytes: those of the map.
     assert_eq!(a.memory.bytes().as_ptr(), weights.get("a", &[2, 3]).unwrap().memory.bytes().as_ptr());
     assert_eq!((weights.names().collect::<Vec<_>>(), weights.bytes()), (vec!["a", "odd"], 32));

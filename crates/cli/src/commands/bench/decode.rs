@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Instant};
 
 use clap::{Args, ValueEnum};
 use elinvar::{DType, Result};
-use elinvar_llm::{Config, MemoryEstimate, Model, Sampling, Session};
+use elinvar_llm::{Config, MemoryEstimate, Model, Sampling, Session, WeightType};
 use serde_json::json;
 
 use super::timing::round_profiled;
@@ -19,9 +19,9 @@ pub(crate) struct DecodeArgs {
     /// Use a model of this shape, with random weights
     #[arg(long, value_enum, default_value_t = Shape::Llama1b)]
     shape: Shape,
-    /// Store weights in this type: f32, f16 or bf16
+    /// Store weights in this type: f32, f16, bf16 or a format of blocks, such as q4_0
     #[arg(long, default_value = "bf16", value_name = "TYPE")]
-    dtype: DType,
+    dtype: WeightType,
     /// Store the KV cache in this type: f32, f16 or bf16
     #[arg(long, default_value = "f16", value_name = "TYPE")]
     cache_dtype: DType,
@@ -80,10 +80,10 @@ impl Shape {
 }
 
 /// Weights a decoded token reads: all matrices but the embedding, or with it where it is the output projection too.
-pub(super) fn bytes_per_token(config: &Config, dtype: DType) -> usize {
+pub(super) fn bytes_per_token(config: &Config, kind: WeightType) -> usize {
     let (queries, keys) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
     let layer = config.hidden_size * (2 * queries + 2 * keys + 3 * config.intermediate_size);
-    (config.layers * layer + config.vocab_size * config.hidden_size) * dtype.size()
+    kind.bytes((config.layers * layer + config.vocab_size * config.hidden_size) as u128) as usize
 }
 
 pub(crate) fn run(args: &DecodeArgs) -> Result<()> {

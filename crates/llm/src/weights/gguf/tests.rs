@@ -1,4 +1,4 @@
-use elinvar::HostMemory;
+use elinvar::{HostMemory, kernels::quantized::Format};
 
 use super::*;
 use crate::{
@@ -48,14 +48,20 @@ fn blocks_are_decoded_to_the_type_asked_for() {
     let name = "model.layers.0.mlp.down_proj.weight";
     let exact: Vec<f32> = (-16..16).map(|q| d.to_f32() * q as f32).collect();
     let weight = open(&writer, DType::F32).get(name, &[8, 32]).unwrap();
-    assert_eq!((weight.dtype, f32s(&weight.memory)), (DType::F32, &exact.repeat(8)[..]));
+    assert_eq!((weight.kind, f32s(&weight.memory)), (WeightType::Plain(DType::F32), &exact.repeat(8)[..]));
     let weights = open(&writer, DType::BF16);
     let narrow: Vec<bf16> = exact.iter().map(|&x| bf16::from_f32(x)).collect();
     assert_eq!(bytemuck::cast_slice::<_, bf16>(weights.get(name, &[8, 32]).unwrap().memory.bytes()), narrow.repeat(8));
     assert_eq!(weights.bytes(), 8 * 32 * 2 + 4);
+    // Or packed.
+    let weights = Weights::open(&ModelFiles::Gguf(Arc::new(parse(&writer).unwrap()))).unwrap();
+    let weight = weights.get(name, &[8, 32]).unwrap();
+    let mut values = [0.0; 32];
+    Format::Q8_0.decode_packed(&weight.memory.bytes()[7 * 48..], &mut values).unwrap();
+    assert_eq!((weight.kind, &values[..], weights.bytes()), (WeightType::Block(Format::Q8_0), &exact[..], 8 * 48 + 4));
     // Vectors are f32.
     let norm = weights.get("model.norm.weight", &[1]).unwrap();
-    assert_eq!((norm.dtype, f32s(&norm.memory)), (DType::F32, &[d.to_f32()][..]));
+    assert_eq!((norm.kind, f32s(&norm.memory)), (WeightType::Plain(DType::F32), &[d.to_f32()][..]));
     assert!(Weights::open_decoded(&ModelFiles::Gguf(Arc::new(parse(&writer).unwrap())), DType::I32).is_err());
 }
 

@@ -12,7 +12,7 @@ use elinvar::{
     chips::{CHIPS, Gpu},
 };
 use elinvar_core::{CommandList, Device, NullBackend};
-use elinvar_llm::{Model, Session};
+use elinvar_llm::{Model, Session, WeightType};
 use serde_json::{Value, json};
 
 use self::model::Cost;
@@ -27,9 +27,9 @@ pub(crate) struct PredictArgs {
     /// Use a model of this shape
     #[arg(long, value_enum, default_value_t = Shape::Llama1b)]
     shape: Shape,
-    /// Store weights in this type: f32, f16 or bf16
+    /// Store weights in this type: f32, f16, bf16 or a format of blocks, such as q4_0
     #[arg(long, default_value = "bf16", value_name = "TYPE")]
-    dtype: DType,
+    dtype: WeightType,
     /// Store the KV cache in this type: f32, f16 or bf16
     #[arg(long, default_value = "f16", value_name = "TYPE")]
     cache_dtype: DType,

@@ -1,0 +1,111 @@
+//! Rows of quantised weights as f32.
+//!
+//! * Each element is `scale · q + offset`, both operations rounded: the bits of [`Format::decode`].
+//! * Memory: the rows are read once, the output is written once.
+
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod oracle;
+
+use elinvar_core::{DType, DeviceProperties, Error, Extent, HostArguments, KernelKey, MetalFile, MetalForm, Result};
+
+use crate::{
+    Description, Launch, Operator, Plan, TensorInfo,
+    attributes::attributes,
+    description::describe,
+    metal::{self, metal_file, params},
+    order,
+    parallel::for_each_part,
+    quantized::{self, CHUNK, Format},
+    signature::{misshapen, operands},
+};
+
+const FILES: &[MetalFile] = &[metal::TYPES, order::METAL, Params::METAL, quantized::METAL, metal_file!("dequantize/dequantize.metal")];
+
+/// Threads of a threadgroup, each with a chunk.
+const THREADS: usize = 64;
+
+attributes! {
+    /// Packed rows of quantised weights as f32. Input `x [rows, packed bytes of width elements]`, u8; output `[rows, width]`.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Dequantize {
+        /// The rows' format.
+        pub format: Format,
+        /// Elements of a row.
+        pub width: u64,
+    }
+}
+
+params! {
+    /// The rows.
+    struct Params {
+        /// How many there are.
+        pub rows: u64,
+        /// 32 elements each of a row.
+        pub chunks: u64,
+        /// Bytes of a row.
+        pub row_bytes: u64,
+        /// The format's place in [`Format::ALL`].
+        pub format: u64,
+    }
+}
+
+operands! {
+    x: read(&[DType::U8]), "[rows, packed bytes of width elements]";
+    -> y: write(&[DType::F32]), "[rows, width]";
+}
+use operands::{AT, Inputs};
+
+impl Dequantize {
+    /// Elements of a row.
+    fn width(&self, Inputs { x }: Inputs) -> Result<usize> {
+        let (format, width) = (self.format, self.width);
+        let elements = usize::try_from(width).ok().filter(|elements| format.packed_row_bytes(*elements).is_some());
+        let elements = elements.ok_or_else(|| {
+            Error::invalid_argument(format!("width is {width}: expected whole blocks of {format}, {} elements each", format.weights()))
+        })?;
+        match **x.shape() {
+            [_, bytes] if Some(bytes) == format.packed_row_bytes(elements) => Ok(elements),
+            _ => Err(misshapen!(x; "[rows, {}], packed rows of {width} elements in {format}", format.packed_row_bytes(elements).unwrap_or(0))),
+        }
+    }
+}
+
+impl Operator for Dequantize {
+    fn name(&self) -> &'static str {
+        "dequantize"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let inputs = Inputs::new(inputs)?;
+        Ok(vec![TensorInfo::new(DType::F32, &[inputs.x.shape()[0], self.width(inputs)?])?])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
+        let inputs = Inputs::new(inputs)?;
+        let (rows, chunks) = (inputs.x.shape()[0], self.width(inputs)? / CHUNK);
+        let params = Params { rows: rows as u64, chunks: chunks as u64, row_bytes: inputs.x.shape()[1] as u64, format: self.format as u64 };
+        let groups = u32::try_from((rows * chunks).div_ceil(THREADS))
+            .map_err(|_| Error::unsupported(format!("{rows} rows of {} elements are too many for one launch", self.width)))?;
+        let key = KernelKey::new(format!("dequantize_{}", self.format), &[]);
+        let launch = Launch::new(key, run, &params, inputs.parameters(outputs)?);
+        let form = MetalForm::new(FILES, "dequantize").with_arguments(self.format.object());
+        Ok(launch.with_metal(form).over(Extent::linear(groups), Extent::linear(THREADS as u32)).into())
+    }
+}
+
+fn run(arguments: &mut HostArguments<'_>) -> Result<()> {
+    let Params { chunks, row_bytes, format, .. } = arguments.params()?;
+    let format = Format::ALL.get(format as usize).ok_or_else(|| Error::internal(format!("there is no format {format}")))?;
+    let (x, y) = (arguments.input::<u8>(AT.x)?, arguments.output::<f32>(AT.y)?);
+    let (width, row_bytes) = (CHUNK * chunks as usize, row_bytes as usize);
+    if y.is_empty() {
+        return Ok(());
+    }
+    for_each_part(y, width, |row, y| {
+        let decoded = x.get(row * row_bytes..(row + 1) * row_bytes).map(|x| format.decode_packed(x, y));
+        debug_assert!(matches!(decoded, Some(Ok(()))), "inference checked the rows' length");
+    });
+    Ok(())
+}
+
+pub(crate) const DESCRIPTIONS: &[Description] = &[describe!("dequantize", "packed rows of quantised weights as f32", operands, Dequantize)];
