@@ -70,7 +70,8 @@ impl MemoryEstimate {
 fn layer_parameters(config: &Config) -> u128 {
     let hidden = config.hidden_size as u128;
     let (queries, keys) = (product(&[config.heads, config.head_dim]), product(&[config.kv_heads, config.head_dim]));
-    hidden * (2 * queries + 2 * keys + 3 * config.intermediate_size as u128 + 2)
+    let norms = if config.post_norms { 4 } else { 2 };
+    hidden * (2 * queries + 2 * keys + 3 * config.intermediate_size as u128 + norms)
 }
 
 fn product(factors: &[usize]) -> u128 {

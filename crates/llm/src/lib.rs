@@ -36,7 +36,7 @@ mod sampling;
 mod text;
 mod weights;
 
-pub use config::{Architecture, Config, GenerationConfig, Rope};
+pub use config::{Activation, Architecture, Config, Divisors, GenerationConfig, Rope};
 pub use estimate::MemoryEstimate;
 pub use files::ModelFiles;
 pub use generation::{Chat, Event, Finish, Generated, GenerationOptions, Generator, Listener, Statistics, end_tokens};

@@ -22,6 +22,20 @@ pub enum RopeScaling {
         /// The context of the first training.
         original_max_position: u32,
     },
+    /// YaRN: pairs that turn often within the first context are kept, those that turn rarely are divided by the factor, a ramp between.
+    /// Its factor of the attention is not part of the frequencies.
+    Yarn {
+        /// The divisor.
+        factor: f32,
+        /// Pairs that turn more often than this within `original_max_position` are kept.
+        beta_fast: f32,
+        /// Pairs that turn less often than this are divided.
+        beta_slow: f32,
+        /// The context of the first training.
+        original_max_position: u32,
+        /// The ramp begins and ends at whole pairs.
+        truncate: bool,
+    },
 }
 
 /// The rotation frequency, in radians for each position, of every pair of a head of which `rotary_dim` elements rotate:
@@ -31,7 +45,8 @@ pub enum RopeScaling {
 /// reciprocal are each rounded to f32, and so is every step of the scaling.
 ///
 /// # Errors
-/// A `rotary_dim` that is odd or zero, a `theta` or a factor that is not positive, or Llama 3 factors that do not ascend.
+/// A `rotary_dim` that is odd or zero, a `theta` or a factor that is not positive, Llama 3 factors that do not ascend, YaRN's that do not descend, or YaRN
+/// with a `theta` of at most 1.
 pub fn frequencies(scaling: &RopeScaling, theta: f64, rotary_dim: usize) -> Result<Vec<f32>> {
     if rotary_dim == 0 || !rotary_dim.is_multiple_of(2) {
         return Err(Error::invalid_argument(format!("rotary dimension {rotary_dim}: a positive even number expected")));
@@ -39,16 +54,16 @@ pub fn frequencies(scaling: &RopeScaling, theta: f64, rotary_dim: usize) -> Resu
     if !(theta > 0.0 && theta.is_finite()) {
         return Err(Error::invalid_argument(format!("rotary base theta {theta}: a positive number expected")));
     }
-    scaling.check()?;
-    let base = |i: usize| {
+    scaling.check(theta)?;
+    let power = |i: usize| {
         let exponent = (2 * i) as f32 / rotary_dim as f32;
-        1.0 / theta.powf(exponent.into()) as f32
+        theta.powf(exponent.into()) as f32
     };
-    Ok((0..rotary_dim / 2).map(|i| scaling.apply(base(i))).collect())
+    Ok((0..rotary_dim / 2).map(|i| scaling.apply(i, power(i), theta, rotary_dim)).collect())
 }
 
 impl RopeScaling {
-    fn check(&self) -> Result<()> {
+    fn check(&self, theta: f64) -> Result<()> {
         let positive = |name: &str, value: f32| {
             let good = value > 0.0 && value.is_finite();
             if good { Ok(()) } else { Err(Error::invalid_argument(format!("RoPE scaling: {name} is {value}, a positive number expected"))) }
@@ -67,10 +82,24 @@ impl RopeScaling {
                     "RoPE scaling: high_freq_factor {high_freq_factor} must be greater than low_freq_factor {low_freq_factor}"
                 )))
             }
+            RopeScaling::Yarn { factor, beta_fast, beta_slow, original_max_position, .. } => {
+                positive("factor", factor)?;
+                positive("beta_slow", beta_slow)?;
+                positive("original_max_position", original_max_position as f32)?;
+                if theta <= 1.0 {
+                    return Err(Error::invalid_argument(format!("RoPE scaling: theta is {theta}, YaRN needs more than 1")));
+                }
+                if beta_fast > beta_slow && beta_fast.is_finite() {
+                    return Ok(());
+                }
+                Err(Error::invalid_argument(format!("RoPE scaling: beta_fast {beta_fast} must be greater than beta_slow {beta_slow}")))
+            }
         }
     }
 
-    fn apply(&self, frequency: f32) -> f32 {
+    /// The frequency of a pair, `1 / power` before it is scaled.
+    fn apply(&self, pair: usize, power: f32, theta: f64, rotary_dim: usize) -> f32 {
+        let frequency = 1.0 / power;
         match *self {
             RopeScaling::None => frequency,
             RopeScaling::Linear { factor } => frequency / factor,
@@ -89,6 +118,19 @@ impl RopeScaling {
                 let width = (f64::from(high_freq_factor) - f64::from(low_freq_factor)) as f32;
                 let smooth = ((1.0 / wavelength) * context as f32 - low_freq_factor) / width;
                 (1.0 - smooth) * frequency / factor + smooth * frequency
+            }
+            RopeScaling::Yarn { factor, beta_fast, beta_slow, original_max_position, truncate } => {
+                // The pair, as a fraction, that turns this often within the first context.
+                let pair_of = |turns: f32| {
+                    let wavelength = f64::from(original_max_position) / (f64::from(turns) * std::f64::consts::TAU);
+                    rotary_dim as f64 * wavelength.ln() / (2.0 * theta.ln())
+                };
+                let (low, high) = (pair_of(beta_fast), pair_of(beta_slow));
+                let (low, high) = if truncate { (low.floor(), high.ceil()) } else { (low, high) };
+                let (low, high) = (low.max(0.0), high.min(rotary_dim as f64 - 1.0));
+                let width = if low == high { 0.001 } else { high - low };
+                let kept = 1.0 - ((pair as f32 - low as f32) / width as f32).clamp(0.0, 1.0);
+                1.0 / (factor * power) * (1.0 - kept) + frequency * kept
             }
         }
     }
@@ -215,6 +257,17 @@ mod tests {
     }
 
     #[test]
+    fn frequencies_of_yarn_have_the_bits_of_transformers() {
+        let yarn = |beta_fast, truncate| RopeScaling::Yarn { factor: 4.0, beta_fast, beta_slow: 1.0, original_max_position: 32768, truncate };
+        let kept = [0x3f80_0000, 0x3ed7_e89b, 0x3e36_1887, 0x3d99_940d, 0x3d01_86e3, 0x3c5a_7bf2];
+        let divided = [0x383a_7753, 0x379d_43a4, 0x3704_a2b2, 0x365f_ba4f, 0x35bc_b0c1, 0x351f_23e4];
+        let truncated = [0x3b9c_a0b8, 0x3ad9_9312, 0x3a10_2de0, 0x3930_df50];
+        let exact = [0x3bb8_449c, 0x3b10_9559, 0x3a36_a6c5, 0x394c_cff6];
+        assert_eq!(bits(yarn(32.0, true), 1e6, 32), [&kept[..], &truncated, &divided].concat());
+        assert_eq!(bits(yarn(16.0, false), 1e6, 32), [&kept[..], &exact, &divided].concat());
+    }
+
+    #[test]
     fn nonsense_is_rejected() {
         assert!(frequencies(&RopeScaling::None, 1e4, 7).is_err());
         assert!(frequencies(&RopeScaling::None, -1.0, 8).is_err());
@@ -222,5 +275,8 @@ mod tests {
         let RopeScaling::Llama3 { factor, low_freq_factor, original_max_position, .. } = LLAMA3 else { return };
         let flat = RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor: low_freq_factor, original_max_position };
         assert!(frequencies(&flat, 1e4, 8).unwrap_err().to_string().contains("high_freq_factor"));
+        let yarn = |beta_fast| RopeScaling::Yarn { factor: 4.0, beta_fast, beta_slow: 1.0, original_max_position: 512, truncate: true };
+        assert!(frequencies(&yarn(1.0), 1e4, 8).unwrap_err().to_string().contains("beta_fast"));
+        assert!(frequencies(&yarn(32.0), 1.0, 8).unwrap_err().to_string().contains("YaRN needs more than 1"));
     }
 }

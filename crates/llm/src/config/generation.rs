@@ -1,7 +1,7 @@
 use elinvar::Result;
 use serde::Deserialize;
 
-use super::Ids;
+use super::json::Ids;
 use crate::files::ModelFiles;
 
 /// `generation_config.json`: what the model's authors recommend. Every field may be absent.

@@ -34,7 +34,7 @@ fn a_llama_of_transformers_4() {
     let config = with("{}").unwrap();
     assert_eq!((config.head_dim, config.kv_heads, config.bos, &config.eos[..]), (64, 8, Some(128000), &[128001, 128008][..]));
     let scaling = RopeScaling::Llama3 { factor: 32.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position: 8192 };
-    assert_eq!(config.rope, Rope { theta: 500_000.0, dimensions: 64, scaling, divisors: None });
+    assert_eq!(config.rope, Rope::new(500_000.0, 64, scaling));
     assert_eq!((config.tied_embeddings, config.qkv_bias, config.qk_norm, &config.windows[..]), (true, false, false, &[None; 3][..]));
 }
 
@@ -49,7 +49,7 @@ fn transformers_5_keeps_everything_rotary_in_one_dictionary() {
 #[test]
 fn linear_scaling_by_its_old_name_and_partial_rotation() {
     let config = with(r#"{"rope_scaling": {"type": "linear", "factor": 4}, "partial_rotary_factor": 0.5}"#).unwrap();
-    assert_eq!(config.rope, Rope { theta: 500_000.0, dimensions: 32, scaling: RopeScaling::Linear { factor: 4.0 }, divisors: None });
+    assert_eq!(config.rope, Rope::new(500_000.0, 32, RopeScaling::Linear { factor: 4.0 }));
     assert_eq!(with(r#"{"rope_scaling": null, "rope_theta": "remove"}"#).unwrap().rope.theta, 10_000.0);
 }
 
@@ -80,7 +80,7 @@ fn qwen_slides_in_the_upper_layers_or_in_those_named() {
 fn what_is_not_supported_is_named_with_what_is() {
     assert!(rejected(r#"{"architectures": ["GemmaForCausalLM"]}"#).contains("'GemmaForCausalLM' is not supported: LlamaForCausalLM, Mistral"));
     assert!(rejected(r#"{"hidden_act": "gelu"}"#).contains("'gelu' is not supported: silu"));
-    assert!(rejected(r#"{"rope_scaling": {"rope_type": "yarn", "factor": 2}}"#).contains("'yarn' is not supported: default, linear and llama3"));
+    assert!(rejected(r#"{"rope_scaling": {"rope_type": "dynamic", "factor": 2}}"#).contains("'dynamic' is not supported: default, linear, llama3, yarn"));
     assert!(rejected(r#"{"quantization_config": {"quant_method": "awq"}}"#).contains("quantised"));
 }
 

@@ -27,6 +27,14 @@ impl Matrix {
         }
     }
 
+    /// Some of its rows.
+    pub(super) fn slice(&self, start: usize, count: usize) -> Result<Self> {
+        Ok(match self {
+            Self::Plain(weight) => Self::Plain(weight.slice(0, start, count, 1)?),
+            Self::Packed { rows, format, columns } => Self::Packed { rows: rows.slice(0, start, count, 1)?, format: *format, columns: *columns },
+        })
+    }
+
     /// The rows that indices name, f32.
     pub(super) fn gather(&self, indices: &Tensor) -> Result<Tensor> {
         match self {

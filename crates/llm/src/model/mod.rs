@@ -1,11 +1,14 @@
-//! The Llama family's forward pass.
+//! The forward pass, written once: a Llama's, with parts that other architectures have besides.
 //!
 //! Activations are f32; weights stay as stored (f32, f16 or bf16) and are adopted from the mapped file, so that a device with unified memory reads
 //! them in place; quantised ones are packed. A step is recorded once and replayed with new tokens and positions: see [`Session`]. It is written in plain operators; the recorder puts
 //! fused ones in their place, of which steps of a few tokens, bound by the reading of weights, take the most.
 
+mod attention;
 mod layer;
 mod matrix;
+mod mlp;
+mod parts;
 mod random;
 mod session;
 mod source;
@@ -14,14 +17,16 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use elinvar::{Error, Executor, Result, Tensor, kernels::rope::frequencies};
+use elinvar::{DType, Error, Executor, Result, Tensor};
 
 use crate::{
-    config::Config,
+    config::{Config, Rope},
     weights::{WeightType, Weights},
 };
-use layer::{Layer, Linear, Places};
+use attention::LayerCache;
+use layer::Layer;
 use matrix::Matrix;
+use parts::{Linear, Norm};
 pub use session::{Decoding, Session};
 use source::{Shapes, Source, Stored};
 
@@ -31,9 +36,8 @@ pub struct Model {
     executor: Executor,
     embedding: Matrix,
     layers: Vec<Layer>,
-    norm: Tensor,
+    norm: Norm,
     head: Linear,
-    frequencies: Tensor,
 }
 
 /// Which tokens' logits a step computes.
@@ -53,10 +57,14 @@ impl Model {
     /// # Errors
     /// A tensor that is missing, contradicts the configuration or has no place in it, or out of memory.
     pub fn new(executor: &Executor, config: Config, weights: &Weights) -> Result<Self> {
-        let mut stored = Stored { executor, weights, used: BTreeSet::new() };
+        let prefix = config.tensor_prefix;
+        let mut stored = Stored { executor, weights, prefix, used: BTreeSet::new() };
         let model = Self::build(executor, config, &mut stored)?;
         // Rotary frequencies follow from the configuration, and a tied output projection may be stored twice.
-        let redundant = |name: &str| name.ends_with("rotary_emb.inv_freq") || (model.config.tied_embeddings && name == "lm_head.weight");
+        let redundant = |name: &str| match name.strip_prefix(prefix) {
+            Some(name) => name.ends_with("rotary_emb.inv_freq") || (model.config.tied_embeddings && name == "lm_head.weight"),
+            None => true,
+        };
         match weights.names().find(|&name| !stored.used.contains(name) && !redundant(name)) {
             Some(name) => Err(Error::invalid_data(format!(
                 "tensor '{name}' has no place in the configuration: weights and configuration do not belong together"
@@ -83,18 +91,13 @@ impl Model {
 
     fn build(executor: &Executor, config: Config, source: &mut dyn Source) -> Result<Self> {
         let embedding = source.matrix("model.embed_tokens.weight", [config.vocab_size, config.hidden_size])?;
-        let layers = (0..config.layers).map(|index| Layer::new(&config, index, source)).collect::<Result<Vec<_>>>()?;
-        let norm = source.tensor("model.norm.weight", &[config.hidden_size])?;
+        let layers = (0..config.layers).map(|index| Layer::load(&config, index, source)).collect::<Result<Vec<_>>>()?;
+        let norm = Norm::load(&config, source, "model.norm", config.hidden_size)?;
         let head = match config.tied_embeddings {
             true => embedding.clone(),
             false => source.matrix("lm_head.weight", [config.vocab_size, config.hidden_size])?,
         };
-        let mut rates = frequencies(&config.rope.scaling, config.rope.theta, config.rope.dimensions)?;
-        for (rate, divisor) in rates.iter_mut().zip(config.rope.divisors.iter().flatten()) {
-            *rate /= divisor;
-        }
-        let frequencies = executor.tensor(&[rates.len()], &rates)?;
-        Ok(Self { config, executor: executor.clone(), embedding, layers, norm, head: Linear::new(head), frequencies })
+        Ok(Self { config, executor: executor.clone(), embedding, layers, norm, head: Linear::new(head) })
     }
 
     /// The configuration.
@@ -118,18 +121,40 @@ impl Model {
         }
     }
 
+    /// What the layers keep of a text of at most `capacity` tokens, with keys and values stored as `dtype`.
+    fn cache(&self, capacity: usize, dtype: DType) -> Result<Vec<LayerCache>> {
+        let config = &self.config;
+        let dims = [config.kv_heads, capacity, config.head_dim];
+        let rates = |rope: &Rope| {
+            let rates = rope.frequencies(capacity)?;
+            self.executor.tensor(&[rates.len()], &rates)
+        };
+        let everywhere = rates(&config.rope)?;
+        let windowed = config.window_rope.as_ref().map_or(Ok(everywhere.clone()), rates)?;
+        let layer = |index: usize| {
+            let frequencies = if config.window(index).is_some() { &windowed } else { &everywhere };
+            let zeros = || self.executor.zeros(dtype, &dims);
+            Ok(LayerCache { keys: zeros()?, values: zeros()?, frequencies: frequencies.clone() })
+        };
+        (0..config.layers).map(layer).collect()
+    }
+
     /// The logits `[wanted tokens, vocab_size]` of a step of `tokens [n]`, if any are wanted. The layers' caches are appended to.
-    fn logits(&self, tokens: &Tensor, positions: &Tensor, cache: &[(Tensor, Tensor)], wanted: Logits) -> Result<Option<Tensor>> {
-        let places = Places { positions, frequencies: &self.frequencies };
-        let mut stream = self.embedding.gather(tokens)?;
+    fn logits(&self, tokens: &Tensor, positions: &Tensor, cache: &[LayerCache], wanted: Logits) -> Result<Option<Tensor>> {
+        let embedded = self.embedding.gather(tokens)?;
+        let mut stream = self.config.embedding_scale.map_or(Ok(embedded.clone()), |scale| embedded * f64::from(scale))?;
         for (layer, cache) in self.layers.iter().zip(cache) {
-            stream = layer.forward(&self.config, &stream, places, cache)?;
+            stream = layer.forward(&stream, positions, cache)?;
         }
         let rows = match wanted {
             Logits::None => return Ok(None),
             Logits::Last => stream.slice(0, tokens.shape()[0] - 1, 1, 1)?,
             Logits::All => stream,
         };
-        self.head.apply(&rows.rms_norm(Some(&self.norm), self.config.norm_epsilon)?).map(Some)
+        let logits = self.head.apply(&self.norm.apply(&rows)?)?;
+        match self.config.final_softcap.map(f64::from) {
+            Some(cap) => ((logits / cap)?.tanh()? * cap).map(Some),
+            None => Ok(Some(logits)),
+        }
     }
 }

@@ -75,6 +75,10 @@ impl Source for Random<'_> {
             }
         })
     }
+
+    fn executor(&self) -> &Executor {
+        self.executor
+    }
 }
 
 /// Rows of blocks of random fields.

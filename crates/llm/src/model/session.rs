@@ -8,7 +8,7 @@ use std::{
 
 use elinvar::{Completion, DType, DeviceProperties, Error, Reading, Recording, Result, Tensor, kernels::sample::Settings};
 
-use super::{Logits, Model};
+use super::{Logits, Model, attention::LayerCache};
 use crate::sampling::Sampling;
 
 /// A step of a fixed number of tokens, recorded: write the state, which is the tokens and their positions, replay, read the logits.
@@ -25,7 +25,7 @@ struct Step {
 /// chooses the tokens ([`Session::greedy`], [`Session::sampled`]) it also writes the next token and position there, so that nothing comes from the host.
 pub struct Session {
     model: Arc<Model>,
-    cache: Vec<(Tensor, Tensor)>,
+    cache: Vec<LayerCache>,
     capacity: usize,
     length: usize,
     chunk: usize,
@@ -62,9 +62,7 @@ impl Session {
         if !dtype.is_float() {
             return Err(Error::invalid_argument(format!("a cache of {dtype}: f32, f16 or bf16 expected")));
         }
-        let dims = [config.kv_heads, capacity, config.head_dim];
-        let pair = |_| Ok((model.executor().zeros(dtype, &dims)?, model.executor().zeros(dtype, &dims)?));
-        let cache = (0..config.layers).map(pair).collect::<Result<Vec<_>>>()?;
+        let cache = model.cache(capacity, dtype)?;
         let chunk = Self::default_chunk(model.executor().properties());
         Ok(Self { model, cache, capacity, length: 0, chunk, steps: HashMap::new(), greedy: None, sampled: None })
     }

@@ -14,6 +14,9 @@ pub(super) trait Source {
 
     /// The matrix of this name and shape.
     fn matrix(&mut self, name: &str, dims: [usize; 2]) -> Result<Matrix>;
+
+    /// Where tensors go.
+    fn executor(&self) -> &Executor;
 }
 
 /// Tensors of whatever their memory holds.
@@ -34,12 +37,18 @@ impl Source for Shapes<'_> {
             WeightType::Block(format) => Matrix::Packed { rows: empty(DType::U8, self.kind.row_bytes(columns)?)?, format, columns },
         })
     }
+
+    fn executor(&self) -> &Executor {
+        self.executor
+    }
 }
 
 /// Tensors of files, adopted.
 pub(super) struct Stored<'a> {
     pub(super) executor: &'a Executor,
     pub(super) weights: &'a Weights,
+    /// What every name begins with.
+    pub(super) prefix: &'static str,
     pub(super) used: BTreeSet<String>,
 }
 
@@ -57,18 +66,24 @@ impl Source for Stored<'_> {
             (WeightType::Block(format), rows) => Matrix::Packed { rows, format, columns: dims[1] },
         })
     }
+
+    fn executor(&self) -> &Executor {
+        self.executor
+    }
 }
 
 impl Stored<'_> {
     /// The tensor as the weights have it; of a matrix in blocks its packed rows.
     fn adopt(&mut self, name: &str, dims: &[usize]) -> Result<(WeightType, Tensor)> {
-        let Weight { kind, memory } = self.weights.get(name, dims)?;
-        self.used.insert(name.to_owned());
+        let name = format!("{}{name}", self.prefix);
+        let Weight { kind, memory } = self.weights.get(&name, dims)?;
         let tensor = match (kind, dims) {
             (WeightType::Block(_), &[rows, columns]) => self.executor.adopt(DType::U8, &[rows, kind.row_bytes(columns)?], memory),
             (WeightType::Plain(dtype), dims) => self.executor.adopt(dtype, dims, memory),
             (WeightType::Block(format), dims) => Err(Error::internal(format!("{dims:?} elements in {format}"))),
         };
-        Ok((kind, tensor.map_err(|e| e.context(format!("tensor '{name}'")))?))
+        let tensor = tensor.map_err(|e| e.context(format!("tensor '{name}'")))?;
+        self.used.insert(name);
+        Ok((kind, tensor))
     }
 }

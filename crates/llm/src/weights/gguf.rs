@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Architecture, Config,
-    config::gguf::{DIVISORS, read},
+    config::gguf::{is_configuration, read},
     gguf::{Gguf, TensorInfo},
 };
 
@@ -44,12 +44,25 @@ const PARTS: [(&str, &str); 11] = [
     ("ffn_down", "mlp.down_proj"),
 ];
 
+/// Parts that an architecture has besides, or that mean something else in it.
+fn own_parts(architecture: Architecture) -> &'static [(&'static str, &'static str)] {
+    match architecture {
+        Architecture::Llama | Architecture::Mistral | Architecture::Qwen2 | Architecture::Qwen3 => &[],
+        Architecture::Gemma2 | Architecture::Gemma3 => &[
+            ("post_attention_norm", "post_attention_layernorm"),
+            ("ffn_norm", "pre_feedforward_layernorm"),
+            ("post_ffw_norm", "post_feedforward_layernorm"),
+        ],
+        Architecture::Phi3 => &[("attn_qkv", "self_attn.qkv_proj"), ("ffn_up", "mlp.gate_up_proj")],
+    }
+}
+
 /// Our name of a tensor; its own if it has none here.
-fn translate(name: &str) -> String {
+fn translate(name: &str, architecture: Architecture) -> String {
     let layer = || -> Option<String> {
         let (index, rest) = name.strip_prefix("blk.")?.split_once('.')?;
         let (part, kind) = rest.rsplit_once('.')?;
-        let (_, part) = PARTS.iter().find(|(theirs, _)| *theirs == part)?;
+        let (_, part) = own_parts(architecture).iter().chain(&PARTS).find(|(theirs, _)| *theirs == part)?;
         Some(format!("model.layers.{index}.{part}.{kind}"))
     };
     match name {
@@ -63,10 +76,10 @@ fn translate(name: &str) -> String {
 impl Quantised {
     pub(super) fn open(file: &Arc<Gguf>, decoded: Option<DType>) -> Result<Self> {
         let Config { architecture, head_dim, rope, .. } = read(file)?;
-        let names = file.tensors().filter(|(name, _)| *name != DIVISORS).map(|(name, _)| (translate(name), name.to_owned())).collect();
+        let names = file.tensors().filter(|(name, _)| !is_configuration(name)).map(|(name, _)| (translate(name, architecture), name.to_owned())).collect();
         let pairs = match architecture {
             Architecture::Llama | Architecture::Mistral => Some((head_dim, rope.dimensions)),
-            Architecture::Qwen2 | Architecture::Qwen3 => None,
+            Architecture::Qwen2 | Architecture::Qwen3 | Architecture::Gemma2 | Architecture::Gemma3 | Architecture::Phi3 => None,
         };
         Ok(Self { file: file.clone(), decoded, names, pairs })
     }

@@ -1,8 +1,6 @@
 //! The forward pass, plainly, in f64 and without a cache.
 
-use std::f64::consts::TAU;
-
-use elinvar::kernels::rope::RopeScaling;
+use elinvar::kernels::rope::frequencies;
 use elinvar_llm::Config;
 
 use crate::fixture::Tensors;
@@ -68,24 +66,12 @@ fn norm(x: &Rows, weight: &[f32], config: &Config) -> Rows {
     x.iter().map(scale).collect()
 }
 
-fn frequency(pair: usize, config: &Config) -> f64 {
-    let plain = config.rope.theta.powf(-2.0 * pair as f64 / config.rope.dimensions as f64);
-    match config.rope.scaling {
-        RopeScaling::None => plain,
-        RopeScaling::Linear { factor } => plain / f64::from(factor),
-        RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_max_position } => {
-            let turns = f64::from(original_max_position) * plain / TAU;
-            let kept = ((turns - f64::from(low_freq_factor)) / f64::from(high_freq_factor - low_freq_factor)).clamp(0.0, 1.0);
-            plain * (kept + (1.0 - kept) / f64::from(factor))
-        }
-    }
-}
-
 fn rotate(head: &[f64], position: usize, config: &Config) -> Vec<f64> {
-    let half = config.rope.dimensions / 2;
+    let (rope, half) = (&config.rope, config.rope.dimensions / 2);
+    let frequencies = frequencies(&rope.scaling, rope.theta, rope.dimensions).unwrap();
     let mut out = head.to_vec();
     for i in 0..half {
-        let (sin, cos) = (position as f64 * frequency(i, config)).sin_cos();
+        let (sin, cos) = (position as f64 * f64::from(frequencies[i])).sin_cos();
         out[i] = head[i] * cos - head[i + half] * sin;
         out[i + half] = head[i + half] * cos + head[i] * sin;
     }

@@ -16,7 +16,7 @@ fn rejected(writer: &Writer, expected: &[&str]) {
 #[test]
 fn the_metadata_of_a_llama() {
     let config = read(&tiny("llama").f32("llama.rope.freq_base", 5e5).u32("llama.rope.dimension_count", 2)).unwrap();
-    let rope = Rope { theta: 5e5, dimensions: 2, scaling: RopeScaling::None, divisors: None };
+    let rope = Rope::new(5e5, 2, RopeScaling::None);
     let expected = Config {
         kv_heads: 2,
         intermediate_size: 32,
@@ -43,7 +43,7 @@ fn frequencies_are_stretched_by_factor_or_tensor() {
     let linear = tiny("llama").text("llama.rope.scaling.type", "linear").f32("llama.rope.scaling.factor", 4.0);
     assert_eq!(read(&linear).unwrap().rope.scaling, RopeScaling::Linear { factor: 4.0 });
     let divided = |divisors: &[f32]| tiny("llama").f32s("rope_freqs.weight", &[divisors.len() as u64], divisors);
-    assert_eq!(read(&divided(&[1.0, 8.0])).unwrap().rope.divisors, Some(vec![1.0, 8.0]));
+    assert_eq!(read(&divided(&[1.0, 8.0])).unwrap().rope.divisors, Divisors::Fixed(vec![1.0, 8.0]));
     rejected(&divided(&[1.0, 8.0, 8.0]), &["'rope_freqs.weight' has shape [3]: 2 divisors expected"]);
     rejected(&divided(&[1.0, 0.0]), &["'rope_freqs.weight' has the divisor 0"]);
     rejected(&tiny("llama").text("llama.rope.scaling.type", "yarn"), &["'llama.rope.scaling.type' is 'yarn', which is not supported"]);
@@ -61,7 +61,7 @@ fn tokens_that_end_a_text_are_found_by_key_and_by_text() {
 #[test]
 fn what_is_not_understood_is_rejected_by_name() {
     rejected(&Writer::new(), &["'general.architecture' is missing"]);
-    rejected(&tiny("gemma3"), &["architecture 'gemma3' is not supported: llama, qwen2 and qwen3 are"]);
+    rejected(&tiny("gemma4"), &["architecture 'gemma4' is not supported: llama, qwen2, qwen3, gemma2, gemma3, phi3 are"]);
     rejected(&tiny("llama").f32("llama.attention.scale", 0.5), &["'llama.attention.scale' may change the result"]);
     rejected(&tiny("llama").u32("llama.expert_count", 8), &["'llama.expert_count' asks for a mixture of experts"]);
     rejected(&tiny("llama").u32("llama.attention.sliding_window", 32), &["'llama.attention.sliding_window' is shorter than the context"]);

@@ -1,3 +1,5 @@
+mod references;
+
 use std::sync::Arc;
 
 use elinvar::{DType, Executor};

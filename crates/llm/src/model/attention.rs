@@ -1,0 +1,100 @@
+//! Grouped-query attention with rotary positions over a cache.
+
+use elinvar::{
+    Result, Tensor,
+    kernels::attention::{self, Scoring},
+};
+
+use super::{
+    parts::{Linear, Linears, Norm},
+    source::Source,
+};
+use crate::config::Config;
+
+/// What a layer keeps of a text.
+pub(super) struct LayerCache {
+    /// `[kv_heads, capacity, head_dim]`.
+    pub(super) keys: Tensor,
+    /// As the keys.
+    pub(super) values: Tensor,
+    /// By how much the layer's queries and keys are rotated with each position, in a text of this capacity.
+    pub(super) frequencies: Tensor,
+}
+
+/// The weights of an attention.
+pub(super) struct Attention {
+    q: Linear,
+    k: Linear,
+    v: Linear,
+    output: Linear,
+    q_norm: Option<Norm>,
+    k_norm: Option<Norm>,
+    /// Factors of a query's elements, where rotation scales some of them.
+    query_factors: Option<Tensor>,
+    scoring: Scoring,
+    heads: usize,
+    kv_heads: usize,
+    head_dim: usize,
+}
+
+impl Attention {
+    pub(super) fn load(config: &Config, index: usize, source: &mut dyn Source) -> Result<Self> {
+        let &Config { hidden_size, heads, kv_heads, head_dim, .. } = config;
+        let (queries, keys) = (heads * head_dim, kv_heads * head_dim);
+        let path = format!("model.layers.{index}.self_attn");
+        let (scale, query_factors) = Self::scale(config, index, source)?;
+        let left_window = config.window(index).map(|window| window.saturating_sub(1) as u64);
+        let softcap = config.attention_softcap.unwrap_or(0.0);
+        let fused = config.fused_projections.then_some(("qkv_proj", queries + 2 * keys));
+        let mut inputs = Linears::new(source, path.clone(), fused, hidden_size, config.qkv_bias)?;
+        Ok(Self {
+            q: inputs.next("q_proj", queries)?,
+            k: inputs.next("k_proj", keys)?,
+            v: inputs.next("v_proj", keys)?,
+            output: Linear::load(source, &format!("{path}.o_proj"), hidden_size, queries, config.output_bias)?,
+            q_norm: Norm::load_if(config.qk_norm, config, source, &format!("{path}.q_norm"), head_dim)?,
+            k_norm: Norm::load_if(config.qk_norm, config, source, &format!("{path}.k_norm"), head_dim)?,
+            query_factors,
+            scoring: Scoring { causal: true, left_window, scale, softcap, ..Scoring::default() },
+            heads,
+            kv_heads,
+            head_dim,
+        })
+    }
+
+    /// The factor of scores, and that of each of a query's elements. Cosines and sines of queries and keys have a factor each, which is as much as its square
+    /// for the scores of what rotates, so that the cache has keys without it.
+    fn scale(config: &Config, index: usize, source: &dyn Source) -> Result<(Option<f32>, Option<Tensor>)> {
+        let (rope, dim) = (config.rope_of(index), config.head_dim);
+        let factor = rope.attention_factor * rope.attention_factor;
+        if factor == 1.0 {
+            return Ok((config.attention_scale, None));
+        }
+        if rope.dimensions == dim {
+            return Ok((Some(factor * config.attention_scale.unwrap_or(1.0 / (dim as f32).sqrt())), None));
+        }
+        let factors: Vec<f32> = (0..dim).map(|element| if element < rope.dimensions { factor } else { 1.0 }).collect();
+        Ok((config.attention_scale, Some(source.executor().tensor(&[dim], &factors)?)))
+    }
+
+    /// Attention of `x [tokens, hidden]` over the cache, to which its keys and values are appended.
+    pub(super) fn forward(&self, x: &Tensor, positions: &Tensor, cache: &LayerCache) -> Result<Tensor> {
+        let LayerCache { keys, values, frequencies } = cache;
+        let (tokens, dim, capacity) = (x.shape()[0], self.head_dim, keys.shape()[1]);
+        let heads = |linear: &Linear, count: usize, norm: Option<&Norm>| -> Result<Tensor> {
+            let heads = linear.apply(x)?.reshape(&[tokens, count, dim])?;
+            norm.map_or(Ok(heads.clone()), |norm| norm.apply(&heads))
+        };
+        let q = heads(&self.q, self.heads, self.q_norm.as_ref())?;
+        let q = self.query_factors.as_ref().map_or(Ok(q.clone()), |factors| q.mul(factors))?;
+        let k = heads(&self.k, self.kv_heads, self.k_norm.as_ref())?;
+        let v = heads(&self.v, self.kv_heads, None)?;
+        keys.kv_append(&k.rope(positions, frequencies)?, positions)?;
+        values.kv_append(&v, positions)?;
+        let queries = q.rope(positions, frequencies)?.reshape(&[1, tokens, self.heads, dim])?.transpose(1, 2)?;
+        let attention = attention::Attention { scoring: self.scoring, tokens_first: true, precision: x.executor().precision() };
+        let batched = |cache: &Tensor| cache.reshape(&[1, self.kv_heads, capacity, dim]);
+        let attended = queries.attention(&attention, &batched(keys)?, &batched(values)?, None, Some(positions))?;
+        self.output.apply(&attended.reshape(&[tokens, self.heads * dim])?)
+    }
+}

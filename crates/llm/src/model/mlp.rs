@@ -1,0 +1,41 @@
+//! The gated feed-forward network.
+
+use elinvar::{Result, Tensor};
+
+use super::{
+    parts::{Linear, Linears},
+    source::Source,
+};
+use crate::config::{Activation, Config};
+
+/// `down(activation(gate(x)) · up(x))`.
+pub(super) struct Mlp {
+    gate: Linear,
+    up: Linear,
+    down: Linear,
+    activation: Activation,
+}
+
+impl Mlp {
+    pub(super) fn load(config: &Config, index: usize, source: &mut dyn Source) -> Result<Self> {
+        let (hidden, inner) = (config.hidden_size, config.intermediate_size);
+        let path = format!("model.layers.{index}.mlp");
+        let fused = config.fused_projections.then_some(("gate_up_proj", 2 * inner));
+        let mut inputs = Linears::new(source, path.clone(), fused, hidden, config.mlp_bias)?;
+        Ok(Self {
+            gate: inputs.next("gate_proj", inner)?,
+            up: inputs.next("up_proj", inner)?,
+            down: Linear::load(source, &format!("{path}.down_proj"), hidden, inner, config.mlp_bias)?,
+            activation: config.activation,
+        })
+    }
+
+    pub(super) fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let (gate, up) = (self.gate.apply(x)?, self.up.apply(x)?);
+        let gated = match self.activation {
+            Activation::Silu => gate.swiglu(&up)?,
+            Activation::GeluTanh => gate.gelu_tanh()?.mul(&up)?,
+        };
+        self.down.apply(&gated)
+    }
+}

@@ -1,0 +1,85 @@
+//! What layers are made of: linear layers and norms.
+
+use elinvar::{DType, Result, Tensor};
+
+use super::{matrix::Matrix, source::Source};
+use crate::config::Config;
+
+/// A projection: `x Wᵀ + bias`.
+pub(super) struct Linear {
+    weight: Matrix,
+    bias: Option<Tensor>,
+}
+
+impl Linear {
+    pub(super) fn new(weight: Matrix) -> Self {
+        Self { weight, bias: None }
+    }
+
+    pub(super) fn load(source: &mut dyn Source, name: &str, rows: usize, columns: usize, bias: bool) -> Result<Self> {
+        let weight = source.matrix(&format!("{name}.weight"), [rows, columns])?;
+        let bias = if bias { Some(source.tensor(&format!("{name}.bias"), &[rows])?) } else { None };
+        Ok(Self { weight, bias })
+    }
+
+    /// Rows of it, as a layer.
+    fn rows(&self, start: usize, count: usize) -> Result<Self> {
+        let bias = self.bias.as_ref().map(|bias| bias.slice(0, start, count, 1)).transpose()?;
+        Ok(Self { weight: self.weight.slice(start, count)?, bias })
+    }
+
+    pub(super) fn apply(&self, x: &Tensor) -> Result<Tensor> {
+        self.weight.linear(x, self.bias.as_ref())
+    }
+}
+
+/// Linear layers of one input, one after the other: each stored by itself, or all as the rows of one.
+pub(super) struct Linears<'a> {
+    source: &'a mut dyn Source,
+    path: String,
+    columns: usize,
+    bias: bool,
+    /// The one, and where the next layer's rows begin.
+    fused: Option<(Linear, usize)>,
+}
+
+impl<'a> Linears<'a> {
+    /// Of `path`; `fused` is the name and the rows of the one that holds them all.
+    pub(super) fn new(source: &'a mut dyn Source, path: String, fused: Option<(&str, usize)>, columns: usize, bias: bool) -> Result<Self> {
+        let load = |(name, rows): (&str, usize)| Linear::load(source, &format!("{path}.{name}"), rows, columns, bias).map(|whole| (whole, 0));
+        let fused = fused.map(load).transpose()?;
+        Ok(Self { source, path, columns, bias, fused })
+    }
+
+    /// The next, which has so many rows.
+    pub(super) fn next(&mut self, name: &str, rows: usize) -> Result<Linear> {
+        let Some((whole, start)) = &mut self.fused else {
+            return Linear::load(self.source, &format!("{}.{name}", self.path), rows, self.columns, self.bias);
+        };
+        *start += rows;
+        whole.rows(*start - rows, rows)
+    }
+}
+
+/// RMS normalisation of rows.
+pub(super) struct Norm {
+    weight: Tensor,
+    epsilon: f32,
+}
+
+impl Norm {
+    pub(super) fn load(config: &Config, source: &mut dyn Source, name: &str, width: usize) -> Result<Self> {
+        let stored = source.tensor(&format!("{name}.weight"), &[width])?;
+        let weight = if config.norms_less_one { (stored.cast(DType::F32)? + 1.0)? } else { stored };
+        Ok(Self { weight, epsilon: config.norm_epsilon })
+    }
+
+    /// As [`Norm::load`], if the model has it.
+    pub(super) fn load_if(has: bool, config: &Config, source: &mut dyn Source, name: &str, width: usize) -> Result<Option<Self>> {
+        if has { Self::load(config, source, name, width).map(Some) } else { Ok(None) }
+    }
+
+    pub(super) fn apply(&self, x: &Tensor) -> Result<Tensor> {
+        x.rms_norm(Some(&self.weight), self.epsilon)
+    }
+}
