@@ -1,4 +1,4 @@
-//! Language models of the Llama family on any device of Elinvar.
+//! Language models (Llama, Mistral, Qwen, Gemma, Phi-3) on any device of Elinvar.
 //!
 //! A folder as Hugging Face lays it out ([`ModelFiles`]) gives a [`Config`], [`Weights`] and a [`Tokenizer`]. A [`Model`] adopts the weights where
 //! they are mapped; a [`Session`] is one text with its KV cache, extended by recorded steps; a [`Generator`] continues prompts, and a [`Chat`] holds a

@@ -46,7 +46,41 @@ fn frequencies_are_stretched_by_factor_or_tensor() {
     assert_eq!(read(&divided(&[1.0, 8.0])).unwrap().rope.divisors, Divisors::Fixed(vec![1.0, 8.0]));
     rejected(&divided(&[1.0, 8.0, 8.0]), &["'rope_freqs.weight' has shape [3]: 2 divisors expected"]);
     rejected(&divided(&[1.0, 0.0]), &["'rope_freqs.weight' has the divisor 0"]);
-    rejected(&tiny("llama").text("llama.rope.scaling.type", "yarn"), &["'llama.rope.scaling.type' is 'yarn', which is not supported"]);
+    rejected(&tiny("llama").text("llama.rope.scaling.type", "longrope"), &["'llama.rope.scaling.type' is 'longrope', which is not supported"]);
+    let yarn = || tiny("llama").text("llama.rope.scaling.type", "yarn").f32("llama.rope.scaling.factor", 4.0);
+    let scaling = RopeScaling::Yarn { factor: 4.0, beta_fast: 32.0, beta_slow: 1.0, original_max_position: 64, truncate: true };
+    let rope = read(&yarn().f32("llama.rope.scaling.yarn_ext_factor", 1.0)).unwrap().rope;
+    assert_eq!((rope.scaling, rope.attention_factor), (scaling, (0.1 * 4f64.ln() + 1.0) as f32));
+    rejected(&yarn().f32("llama.rope.scaling.yarn_ext_factor", 0.5), &["'llama.rope.scaling.yarn_ext_factor' is not 1"]);
+    rejected(&yarn().f32("llama.rope.scaling.yarn_log_multiplier", 0.1), &["'llama.rope.scaling.yarn_log_multiplier' may change the result"]);
+    rejected(&yarn().f32("llama.rope.scaling.yarn_beta_slow", 40.0), &["YaRN from 40 to 32 turns"]);
+    let short = tiny("phi3").f32s("rope_factors_short.weight", &[2], &[1.0, 2.0]);
+    rejected(&short, &["it needs 'rope_freqs.weight', or both 'rope_factors_short.weight' and 'rope_factors_long.weight', or none of them"]);
+    let long = short.f32s("rope_factors_long.weight", &[2], &[4.0, 8.0]);
+    rejected(&long, &["'phi3.rope.scaling.original_context_length' is missing"]);
+    let rope = read(&long.u32("phi3.rope.scaling.original_context_length", 16).f32("phi3.rope.scaling.attn_factor", 1.25)).unwrap().rope;
+    assert_eq!(rope.divisors, Divisors::ByContext { original: 16, short: vec![1.0, 2.0], long: vec![4.0, 8.0] });
+    assert_eq!((rope.scaling, rope.attention_factor), (RopeScaling::None, 1.25));
+}
+
+#[test]
+fn windows_soft_caps_and_bases_of_gemma() {
+    let gemma2 = read(&tiny("gemma2")).unwrap();
+    assert_eq!((&gemma2.windows[..], gemma2.attention_softcap, gemma2.final_softcap), (&[Some(4096), None][..], Some(50.0), Some(30.0)));
+    assert_eq!((gemma2.attention_scale, gemma2.embedding_scale, gemma2.norms_less_one), (Some(0.5), Some(8f32.sqrt()), false));
+    assert_eq!(read(&tiny("gemma2").f32("gemma2.attn_logit_softcapping", 20.0)).unwrap().attention_softcap, Some(20.0));
+    let gemma3 = || tiny("gemma3").f32("gemma3.rope.freq_base", 1e6);
+    let plain = read(&gemma3()).unwrap();
+    assert_eq!((plain.rope.theta, plain.window_rope.unwrap().theta, &plain.windows[..]), (1e6, 1e4, &[None; 2][..]));
+    let windowed = || gemma3().u32("gemma3.attention.sliding_window", 8).f32("gemma3.rope.freq_base_swa", 5e4);
+    let config = read(&windowed()).unwrap();
+    assert_eq!((config.window_rope.unwrap().theta, &config.windows[..]), (5e4, &[Some(8); 2][..]));
+    let pattern = |slides: &[u8]| windowed().array("gemma3.attention.sliding_window_pattern", 7, &slides.iter().map(|&s| vec![s]).collect::<Vec<_>>());
+    assert_eq!(read(&pattern(&[0, 1])).unwrap().windows, [None, Some(8)]);
+    rejected(&pattern(&[0, 1, 1]), &["'gemma3.attention.sliding_window_pattern' has 3 entries for 2 layers"]);
+    rejected(&tiny("gemma3"), &["'gemma3.rope.freq_base' is missing"]);
+    rejected(&gemma3().f32("gemma3.attn_logit_softcapping", 50.0), &["'gemma3.attn_logit_softcapping' may change the result"]);
+    assert_eq!(read(&tiny("phi3").u32("phi3.attention.sliding_window", 7)).unwrap().windows, [Some(7); 2]);
 }
 
 #[test]
