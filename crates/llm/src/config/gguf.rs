@@ -139,13 +139,22 @@ impl Keys<'_> {
         if self.file.float(&blend)?.is_some_and(|blend| blend >= 0.0 && blend != 1.0) {
             return Err(self.unsupported(&blend, "is not 1"));
         }
-        let (beta_fast, beta_slow) = (self.positive("rope.scaling.yarn_beta_fast", Some(32.0))?, self.positive("rope.scaling.yarn_beta_slow", Some(1.0))?);
+        let (beta_fast, beta_slow) =
+            (self.positive("rope.scaling.yarn_beta_fast", Some(32.0))?, self.positive("rope.scaling.yarn_beta_slow", Some(1.0))?);
         if beta_fast <= beta_slow || theta <= 1.0 {
-            return Err(self.file.reject(format!("YaRN from {beta_slow} to {beta_fast} turns of base {theta}: they must ascend, and the base exceed 1")));
+            return Err(self
+                .file
+                .reject(format!("YaRN from {beta_slow} to {beta_fast} turns of base {theta}: they must ascend, and the base exceed 1")));
         }
         let original = self.size("rope.scaling.original_context_length")?.unwrap_or(max_context);
         let original_max_position = extent("rope.scaling.original_context_length", Some(original)).map_err(|e| e.context(self.file.label()))? as u32;
-        Ok(RopeScaling::Yarn { factor: factor as f32, beta_fast: beta_fast as f32, beta_slow: beta_slow as f32, original_max_position, truncate: true })
+        Ok(RopeScaling::Yarn {
+            factor: factor as f32,
+            beta_fast: beta_fast as f32,
+            beta_slow: beta_slow as f32,
+            original_max_position,
+            truncate: true,
+        })
     }
 
     fn divisors(&self, pairs: usize) -> Result<Divisors> {

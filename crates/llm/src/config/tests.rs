@@ -80,7 +80,9 @@ fn qwen_slides_in_the_upper_layers_or_in_those_named() {
 fn what_is_not_supported_is_named_with_what_is() {
     assert!(rejected(r#"{"architectures": ["GemmaForCausalLM"]}"#).contains("'GemmaForCausalLM' is not supported: LlamaForCausalLM, Mistral"));
     assert!(rejected(r#"{"hidden_act": "gelu"}"#).contains("'gelu' is not supported: silu"));
-    assert!(rejected(r#"{"rope_scaling": {"rope_type": "dynamic", "factor": 2}}"#).contains("'dynamic' is not supported: default, linear, llama3, yarn"));
+    assert!(
+        rejected(r#"{"rope_scaling": {"rope_type": "dynamic", "factor": 2}}"#).contains("'dynamic' is not supported: default, linear, llama3, yarn")
+    );
     assert!(rejected(r#"{"quantization_config": {"quant_method": "awq"}}"#).contains("quantised"));
 }
 
@@ -131,7 +133,8 @@ fn a_gemma_3_in_the_words_of_transformers_4_and_5() {
 #[test]
 fn the_text_part_of_a_gemma_3_with_vision() {
     let text = GEMMA3.replace(r#""architectures": ["Gemma3ForCausalLM"],"#, "");
-    let whole = format!(r#"{{"architectures": ["Gemma3ForConditionalGeneration"], "text_config": {text}, "vision_config": {{}}, "eos_token_id": [1, 106]}}"#);
+    let whole =
+        format!(r#"{{"architectures": ["Gemma3ForConditionalGeneration"], "text_config": {text}, "vision_config": {{}}, "eos_token_id": [1, 106]}}"#);
     let expected = Config { tensor_prefix: "language_model.", eos: vec![1, 106], ..gemma3("{}").unwrap() };
     assert_eq!(Config::parse(&whole).unwrap(), expected);
     let short = r#"{"architectures": ["Gemma3ForConditionalGeneration"],

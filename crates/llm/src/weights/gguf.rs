@@ -76,7 +76,8 @@ fn translate(name: &str, architecture: Architecture) -> String {
 impl Quantised {
     pub(super) fn open(file: &Arc<Gguf>, decoded: Option<DType>) -> Result<Self> {
         let Config { architecture, head_dim, rope, .. } = read(file)?;
-        let names = file.tensors().filter(|(name, _)| !is_configuration(name)).map(|(name, _)| (translate(name, architecture), name.to_owned())).collect();
+        let names =
+            file.tensors().filter(|(name, _)| !is_configuration(name)).map(|(name, _)| (translate(name, architecture), name.to_owned())).collect();
         let pairs = match architecture {
             Architecture::Llama | Architecture::Mistral => Some((head_dim, rope.dimensions)),
             Architecture::Qwen2 | Architecture::Qwen3 | Architecture::Gemma2 | Architecture::Gemma3 | Architecture::Phi3 => None,

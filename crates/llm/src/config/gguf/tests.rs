@@ -75,7 +75,8 @@ fn windows_soft_caps_and_bases_of_gemma() {
     let windowed = || gemma3().u32("gemma3.attention.sliding_window", 8).f32("gemma3.rope.freq_base_swa", 5e4);
     let config = read(&windowed()).unwrap();
     assert_eq!((config.window_rope.unwrap().theta, &config.windows[..]), (5e4, &[Some(8); 2][..]));
-    let pattern = |slides: &[u8]| windowed().array("gemma3.attention.sliding_window_pattern", 7, &slides.iter().map(|&s| vec![s]).collect::<Vec<_>>());
+    let pattern =
+        |slides: &[u8]| windowed().array("gemma3.attention.sliding_window_pattern", 7, &slides.iter().map(|&s| vec![s]).collect::<Vec<_>>());
     assert_eq!(read(&pattern(&[0, 1])).unwrap().windows, [None, Some(8)]);
     rejected(&pattern(&[0, 1, 1]), &["'gemma3.attention.sliding_window_pattern' has 3 entries for 2 layers"]);
     rejected(&tiny("gemma3"), &["'gemma3.rope.freq_base' is missing"]);
