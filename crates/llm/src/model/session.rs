@@ -333,15 +333,32 @@ mod tests {
     use elinvar::{BackendType, Executor};
 
     use super::*;
-    use crate::config::Config;
+    use crate::{WeightType, config::Config};
 
     const CONFIG: &str = r#"{"architectures": ["LlamaForCausalLM"], "vocab_size": 97, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3,
         "num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 1024, "rms_norm_eps": 1e-5}"#;
 
     #[test]
+    fn other_architectures_are_fused_where_a_llama_is() {
+        let executor = Executor::new_with_backend(BackendType::Null).unwrap();
+        let launches = |architecture: &str, more: &str| {
+            let config = CONFIG.replace("LlamaForCausalLM", architecture).replace("1e-5", &format!("1e-5, {more}"));
+            let model = Model::random(&executor, Config::parse(&config).unwrap(), WeightType::Plain(DType::BF16), 1).unwrap();
+            Session::new(Arc::new(model), 256, DType::F16).unwrap().record(1, Logits::Last).unwrap().recording.len()
+        };
+        // Rows of a projection stored as one are read where they lie.
+        assert_eq!(launches("Phi3ForCausalLM", r#""sliding_window": 100"#), 2 + 3 * 6 + 1);
+        // Norms of query and key heads.
+        assert_eq!(launches("Qwen3ForCausalLM", r#""head_dim": 8"#), 2 + 3 * 8 + 1);
+        // The gate's function; and, twice, the norm of what is added, and the sum. Then the soft cap.
+        assert_eq!(launches("Gemma2ForCausalLM", r#""head_dim": 8"#), 2 + 3 * (6 + 1 + 2 * 2) + 2);
+        assert_eq!(launches("Gemma3ForCausalLM", r#""head_dim": 8"#), 2 + 3 * (8 + 1 + 2 * 2) + 1);
+    }
+
+    #[test]
     fn a_step_of_one_token_is_a_few_launches_a_layer_on_a_gpu() {
         let executor = Executor::new_with_backend(BackendType::Null).unwrap();
-        let model = Arc::new(Model::random(&executor, Config::parse(CONFIG).unwrap(), crate::WeightType::Plain(DType::BF16), 1).unwrap());
+        let model = Arc::new(Model::random(&executor, Config::parse(CONFIG).unwrap(), WeightType::Plain(DType::BF16), 1).unwrap());
         let launches = |capacity: usize, count: usize, wanted: Logits| {
             Session::new(model.clone(), capacity, DType::F16).unwrap().record(count, wanted).unwrap().recording.len()
         };

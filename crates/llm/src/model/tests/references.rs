@@ -231,6 +231,18 @@ fn every_architecture_has_the_logits_of_transformers() {
 }
 
 #[test]
+fn a_gemma_3_with_vision_has_the_logits_of_its_text_part() {
+    let mut reference = Reference::all().into_iter().find(|reference| reference.name == "gemma3").unwrap();
+    reference.config = Map::from_iter([
+        ("architectures".to_owned(), Value::from(vec!["Gemma3ForConditionalGeneration"])),
+        ("text_config".to_owned(), Value::Object(reference.config)),
+    ]);
+    reference.tensors = reference.tensors.into_iter().map(|(name, tensor)| (format!("language_model.{name}"), tensor)).collect();
+    reference.tensors.insert("vision_tower.embeddings.weight".to_owned(), (vec![2], vec![1.0, 2.0]));
+    reference.check("a part", &ModelFiles::open(reference.folder().path()).unwrap());
+}
+
+#[test]
 fn gguf_files_have_the_logits_of_transformers() {
     let files: Vec<_> = Reference::all().into_iter().filter_map(|reference| reference.gguf().map(|writer| (reference, writer))).collect();
     assert_eq!(files.len(), 9);
