@@ -51,6 +51,7 @@ impl Session {
     }
 
     /// An empty text of at most `capacity` tokens, whose keys and values are stored as `dtype` (f32, f16 or bf16).
+    /// A model with two sets of rotary divisors takes the one for `capacity` tokens ([`Divisors`](crate::Divisors)).
     ///
     /// # Errors
     /// A capacity of zero or beyond the model's context, another `dtype`, or out of memory.

@@ -1,7 +1,7 @@
 use elinvar::{Result, kernels::rope::RopeScaling};
 
 use super::super::*;
-use crate::gguf::tests::{parse, tiny, writer::Writer};
+use crate::gguf::tests::{parse, tiny, with_layers, writer::Writer};
 
 fn read(writer: &Writer) -> Result<Config> {
     super::read(&parse(writer)?)
@@ -70,6 +70,10 @@ fn windows_soft_caps_and_bases_of_gemma() {
     assert_eq!((gemma2.attention_scale, gemma2.embedding_scale, gemma2.norms_less_one), (Some(0.5), Some(8f32.sqrt()), false));
     assert_eq!(read(&tiny("gemma2").f32("gemma2.attn_logit_softcapping", 20.0)).unwrap().attention_softcap, Some(20.0));
     let gemma3 = || tiny("gemma3").f32("gemma3.rope.freq_base", 1e6);
+    // The models of 27 billion parameters: 8 elements for 4 heads, not the 4 of a head.
+    let largest = |architecture, layers| read(&with_layers(architecture, layers).f32(&format!("{architecture}.rope.freq_base"), 1e6)).unwrap();
+    let root = Some(2f64.powf(-0.5) as f32);
+    assert_eq!([largest("gemma2", 46).attention_scale, largest("gemma3", 62).attention_scale], [root; 2]);
     let plain = read(&gemma3()).unwrap();
     assert_eq!((plain.rope.theta, plain.window_rope.unwrap().theta, &plain.windows[..]), (1e6, 1e4, &[None; 2][..]));
     let windowed = || gemma3().u32("gemma3.attention.sliding_window", 8).f32("gemma3.rope.freq_base_swa", 5e4);

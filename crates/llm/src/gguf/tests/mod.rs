@@ -235,10 +235,15 @@ fn no_byte_of_a_file_makes_the_reader_fail() {
 
 /// The metadata of a model of two layers of width 8, with four query heads of four elements and two key heads.
 pub(crate) fn tiny(architecture: &str) -> Writer {
+    with_layers(architecture, 2)
+}
+
+/// The same, of as many layers.
+pub(crate) fn with_layers(architecture: &str, layers: u32) -> Writer {
     let key = |name: &str| format!("{architecture}.{name}");
     Writer::new()
         .text("general.architecture", architecture)
-        .u32(&key("block_count"), 2)
+        .u32(&key("block_count"), layers)
         .u32(&key("context_length"), 64)
         .u32(&key("embedding_length"), 8)
         .u32(&key("feed_forward_length"), 32)
