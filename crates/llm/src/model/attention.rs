@@ -83,10 +83,15 @@ impl Attention {
         let (tokens, dim, capacity) = (x.shape()[0], self.head_dim, keys.shape()[1]);
         let heads = |linear: &Linear, count: usize, norm: Option<&Norm>| -> Result<Tensor> {
             let heads = linear.apply(x)?.reshape(&[tokens, count, dim])?;
-            norm.map_or(Ok(heads.clone()), |norm| norm.apply(&heads))
+            match norm {
+                Some(norm) => norm.apply(&heads),
+                None => Ok(heads),
+            }
         };
-        let q = heads(&self.q, self.heads, self.q_norm.as_ref())?;
-        let q = self.query_factors.as_ref().map_or(Ok(q.clone()), |factors| q.mul(factors))?;
+        let mut q = heads(&self.q, self.heads, self.q_norm.as_ref())?;
+        if let Some(factors) = &self.query_factors {
+            q = q.mul(factors)?;
+        }
         let k = heads(&self.k, self.kv_heads, self.k_norm.as_ref())?;
         let v = heads(&self.v, self.kv_heads, None)?;
         keys.kv_append(&k.rope(positions, frequencies)?, positions)?;

@@ -38,7 +38,10 @@ impl Layer {
 
     /// The residual stream `[tokens, hidden]` after this layer, whose keys and values are appended to the cache.
     pub(super) fn forward(&self, stream: &Tensor, positions: &Tensor, cache: &LayerCache) -> Result<Tensor> {
-        let normed = |norm: Option<&Norm>, x: Tensor| norm.map_or(Ok(x.clone()), |norm| norm.apply(&x));
+        let normed = |norm: Option<&Norm>, x: Tensor| match norm {
+            Some(norm) => norm.apply(&x),
+            None => Ok(x),
+        };
         let attended = self.attention.forward(&self.input_norm.apply(stream)?, positions, cache)?;
         let stream = stream.add(&normed(self.attended_norm.as_ref(), attended)?)?;
         let output = self.mlp.forward(&self.mlp_norm.apply(&stream)?)?;

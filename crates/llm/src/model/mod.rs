@@ -141,8 +141,10 @@ impl Model {
 
     /// The logits `[wanted tokens, vocab_size]` of a step of `tokens [n]`, if any are wanted. The layers' caches are appended to.
     fn logits(&self, tokens: &Tensor, positions: &Tensor, cache: &[LayerCache], wanted: Logits) -> Result<Option<Tensor>> {
-        let embedded = self.embedding.gather(tokens)?;
-        let mut stream = self.config.embedding_scale.map_or(Ok(embedded.clone()), |scale| embedded * f64::from(scale))?;
+        let mut stream = self.embedding.gather(tokens)?;
+        if let Some(scale) = self.config.embedding_scale {
+            stream = (stream * f64::from(scale))?;
+        }
         for (layer, cache) in self.layers.iter().zip(cache) {
             stream = layer.forward(&stream, positions, cache)?;
         }
