@@ -21,7 +21,7 @@ use crate::{
 
 const FILES: &[MetalFile] = &[metal::TYPES, order::METAL, Params::METAL, quantized::METAL, metal_file!("dequantize/dequantize.metal")];
 
-/// Threads of a threadgroup, each with a chunk.
+/// Threads of a threadgroup, each with half a chunk.
 const THREADS: usize = 64;
 
 attributes! {
@@ -84,7 +84,7 @@ impl Operator for Dequantize {
         let inputs = Inputs::new(inputs)?;
         let (rows, chunks) = (inputs.x.shape()[0], self.width(inputs)? / CHUNK);
         let params = Params { rows: rows as u64, chunks: chunks as u64, row_bytes: inputs.x.shape()[1] as u64, format: self.format as u64 };
-        let groups = u32::try_from((rows * chunks).div_ceil(THREADS))
+        let groups = u32::try_from((2 * rows * chunks).div_ceil(THREADS))
             .map_err(|_| Error::unsupported(format!("{rows} rows of {} elements are too many for one launch", self.width)))?;
         let key = KernelKey::new(format!("dequantize_{}", self.format), &[]);
         let launch = Launch::new(key, run, &params, inputs.parameters(outputs)?);

@@ -511,6 +511,11 @@ impl Format {
         with_blocks!(self, F => F::BYTES)
     }
 
+    /// Bits of a weight's field.
+    pub const fn bits(self) -> usize {
+        with_blocks!(self, F => F::BITS)
+    }
+
     /// Where in a block its f16 numbers are: a scale and, in some formats, an offset.
     pub const fn numbers(self) -> &'static [usize] {
         with_blocks!(self, F => F::NUMBERS)

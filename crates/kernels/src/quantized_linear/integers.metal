@@ -60,11 +60,12 @@ struct SharedIntegers {
         }
     }
 
-    void load(uint, uint chunk, thread uint (&pairs)[16]) const {
-        for (uint quarter = 0; quarter < 4; ++quarter) {
-            const uint4 word = words[place(chunk, quarter)];
+    // Pairs of quarters `part` and `part + 2`.
+    void load(uint, uint chunk, uint part, thread uint (&pairs)[8]) const {
+        for (uint q = 0; q < 2; ++q) {
+            const uint4 word = words[place(chunk, part + 2 * q)];
             for (uint i = 0; i < 4; ++i) {
-                pairs[4 * quarter + i] = word[i];
+                pairs[4 * q + i] = word[i];
             }
         }
     }
@@ -92,11 +93,11 @@ struct StoredIntegers {
 
     ulong at(uint row, uint chunk) const { return ulong(min(row, last)) * chunks + chunk; }
 
-    void load(uint row, uint chunk, thread uint (&pairs)[16]) const {
-        for (uint quarter = 0; quarter < 4; ++quarter) {
-            const uint4 word = words[4 * at(row, chunk) + quarter];
+    void load(uint row, uint chunk, uint part, thread uint (&pairs)[8]) const {
+        for (uint q = 0; q < 2; ++q) {
+            const uint4 word = words[4 * at(row, chunk) + part + 2 * q];
             for (uint i = 0; i < 4; ++i) {
-                pairs[4 * quarter + i] = word[i];
+                pairs[4 * q + i] = word[i];
             }
         }
     }

@@ -66,9 +66,7 @@ params! {
         /// Rows of each weight; zero where it is absent.
         pub n: [u64; 3],
         /// Tiles of a row.
-        pub tiles: u32,
-        /// Tiles that a simdgroup makes one after the other.
-        pub repeats: u32,
+        pub tiles: u64,
         /// Which of the biases, the norm's weight and the residual there are: a bit each.
         pub present: u32,
         /// Added to the mean of the squares.
@@ -198,7 +196,6 @@ impl Layers {
             row_bytes: self.w0.shape()[1] as u64,
             n: [0, 1, 2].map(|index| self.n(index) as u64),
             tiles: 0,
-            repeats: 1,
             present,
             epsilon: operator.epsilon.unwrap_or(0.0),
             format: operator.format as u32,

@@ -10,9 +10,7 @@ template <uint SOURCE, typename T, typename N>
 struct Source {
     typedef StoredIntegers Type;
 
-    Source(device const N*, constant Params&, uint, uint) {}
-
-    Type of(device const T* x, constant Params& p, uint, uint, threadgroup float*) const {
+    static Type of(device const T* x, device const N*, constant Params& p, uint, uint, threadgroup float*) {
         await_launches();
         return StoredIntegers(x, p);
     }
@@ -22,9 +20,7 @@ template <typename T, typename N>
 struct Source<1, T, N> {
     typedef SharedIntegers Type;
 
-    Source(device const N*, constant Params&, uint, uint) {}
-
-    Type of(device const T* x, constant Params& p, uint simdgroup, uint lane, threadgroup float* memory) const {
+    static Type of(device const T* x, device const N*, constant Params& p, uint simdgroup, uint lane, threadgroup float* memory) {
         constexpr uint STRIDE = SLOTS * 32 * LINEAR_SIMDGROUPS;
         const uint chunks = uint(p.chunks), n = 32 * chunks;
         const SharedIntegers shared(memory + 32, chunks);
@@ -42,21 +38,31 @@ struct Source<1, T, N> {
     }
 };
 
+// The row is read twice, so that few registers are taken from the weights in flight.
 template <typename T, typename N>
 struct Source<2, T, N> {
     typedef SharedIntegers Type;
 
-    NormalisedRow<N> norm;
-
-    Source(device const N* weight, constant Params& p, uint simdgroup, uint lane)
-        : norm(weight, 32 * uint(p.chunks), p.present & WEIGHTED, 32 * LINEAR_SIMDGROUPS, simdgroup, lane) {}
-
-    Type of(device const T* x, constant Params& p, uint, uint, threadgroup float* memory) const {
-        const SharedIntegers shared(memory + 32, uint(p.chunks));
+    static Type of(device const T* x, device const N* weight, constant Params& p, uint simdgroup, uint lane, threadgroup float* memory) {
+        constexpr uint THREADS = 32 * LINEAR_SIMDGROUPS;
+        const uint chunks = uint(p.chunks), n = 32 * chunks;
+        const SharedIntegers shared(memory + 32, chunks);
+        const RowThread t = row_thread(n, 0, THREADS, simdgroup, lane);
+        const RowReader<T> row(x, 1, n);
+        await_launches();
         float kept[KEPT][SLOTS];
-        norm.elements(x, p.epsilon, memory, kept);
-        for (uint v = 0; v < KEPT && v * norm.stride < norm.n; ++v) {
-            shared.store(norm.place(v), norm.owns(v), kept[v]);
+        Visits<T>(row, SLOTS * t.index, SLOTS * t.count).elements(0.0f, kept);
+        const float scale = norm_scale(kept, n, p.epsilon, t, memory);
+        const RowReader<N> factors(weight, 1, p.present & WEIGHTED ? n : 0);
+        for (uint first = 0; first < n; first += SLOTS * THREADS) {
+            const uint k = first + SLOTS * (32 * simdgroup + lane);
+            float values[SLOTS], weights[SLOTS];
+            row.load(k, 0.0f, values);
+            factors.load(k, 1.0f, weights);
+            for (uint i = 0; i < SLOTS; ++i) {
+                values[i] = values[i] * scale * weights[i];
+            }
+            shared.store(k, k < n, values);
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         return shared;
@@ -85,7 +91,7 @@ struct Layers {
     Layer<T, C> third;
 };
 
-// COLUMNS neighbours in one layer for each eight lanes, and ROWS rows.
+// COLUMNS neighbours in one layer for each sixteen lanes, and ROWS rows.
 template <uint GATED, typename T, typename C, uint ROWS, uint COLUMNS>
 struct Tile {
     typedef LaneSums<ROWS * COLUMNS, 8> Tree;
@@ -95,8 +101,8 @@ struct Tile {
     uint column;
 
     Tile(Layers<T, C> of, uint tile, uint lane) : layer(of.first), number(0), column(tile) {
-        const uint before_second = (of.first.n + 4 * COLUMNS - 1) / (4 * COLUMNS);
-        const uint before_third = before_second + (of.second.n + 4 * COLUMNS - 1) / (4 * COLUMNS);
+        const uint before_second = (of.first.n + 2 * COLUMNS - 1) / (2 * COLUMNS);
+        const uint before_third = before_second + (of.second.n + 2 * COLUMNS - 1) / (2 * COLUMNS);
         if (tile >= before_third) {
             layer = of.third;
             number = 2;
@@ -106,7 +112,7 @@ struct Tile {
             number = 1;
             column -= before_second;
         }
-        column = (4 * column + lane / 8) * COLUMNS;
+        column = (2 * column + lane / 16) * COLUMNS;
     }
 
     PackedRows<COLUMNS> rows(constant Params& p) const {
@@ -119,7 +125,7 @@ struct Tile {
 
     void store(float sum, device const float* residual, constant Params& p, uint row, uint lane) const {
         const uint at = Tree::first(lane), r = row + at / COLUMNS, c = column + at % COLUMNS;
-        if (Tree::leads(lane) && r < p.m && c < layer.n) {
+        if (lane % 16 < 8 && Tree::leads(lane) && r < p.m && c < layer.n) {
             const float value = layer.biased(p.present >> number & 1, c, sum);
             const ulong to = ulong(r) * layer.n + c;
             layer.y[to] = narrow<T>(p.present & RESIDUAL ? residual[to] + value : value);
@@ -127,7 +133,7 @@ struct Tile {
     }
 };
 
-// An element of the gate and the same of the factor for each eight lanes.
+// An element of the gate and the same of the factor for each sixteen lanes.
 template <typename T, typename C, uint ROWS>
 struct Tile<1, T, C, ROWS, 2> {
     typedef LaneSums<ROWS * 2, 8> Tree;
@@ -136,7 +142,7 @@ struct Tile<1, T, C, ROWS, 2> {
     Layer<T, C> factor;
     uint column;
 
-    Tile(Layers<T, C> of, uint tile, uint lane) : gate(of.first), factor(of.second), column(4 * tile + lane / 8) {}
+    Tile(Layers<T, C> of, uint tile, uint lane) : gate(of.first), factor(of.second), column(2 * tile + lane / 16) {}
 
     PackedRows<2> rows(constant Params& p) const {
         PackedRows<2> rows = {{gate.row(column, p), factor.row(column, p)}};
@@ -147,14 +153,14 @@ struct Tile<1, T, C, ROWS, 2> {
         const uint at = Tree::first(lane), r = row + at / 2, c = min(column, gate.n - 1);
         const float value = at % 2 == 0 ? gate.biased(p.present & 1, c, sum) : factor.biased(p.present & 2, c, sum);
         const float other = simd_shuffle_xor(value, ushort(Tree::SHARING));
-        if (Tree::leads(lane) && at % 2 == 0 && r < p.m && column < gate.n) {
+        if (lane % 16 < 8 && Tree::leads(lane) && at % 2 == 0 && r < p.m && column < gate.n) {
             gate.y[ulong(r) * gate.n + column] = narrow<T>(strict::silu(value) * other);
         }
     }
 };
 
-template <typename F, typename T, typename N, typename C, uint SOURCE, uint GATED, uint ROWS, uint COLUMNS>
-[[kernel, max_total_threads_per_threadgroup(256)]] void quantized_linear(
+template <typename F, typename T, typename N, typename C, uint SOURCE, uint GATED, uint ROWS, uint COLUMNS, uint AHEAD, uint THREADS>
+[[kernel, max_total_threads_per_threadgroup(THREADS)]] void quantized_linear(
     device const T* x [[buffer(0)]],
     device const uchar* w0 [[buffer(1)]],
     device const uchar* w1 [[buffer(2)]],
@@ -170,31 +176,32 @@ template <typename F, typename T, typename N, typename C, uint SOURCE, uint GATE
     constant Params& p [[buffer(12)]],
     threadgroup float* memory [[threadgroup(0)]],
     uint2 group [[threadgroup_position_in_grid]],
+    uint2 groups [[threadgroups_per_grid]],
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
     typedef Tile<GATED, T, C, ROWS, COLUMNS> Part;
     typedef typename Source<SOURCE, T, N>::Type X;
-    const uint row = group.y * ROWS, chunks = uint(p.chunks);
+    const uint row = group.y * ROWS, chunks = uint(p.chunks), tiles = uint(p.tiles);
     const Layers<T, C> layers = {{w0, b0, y0, uint(p.n[0])}, {w1, b1, y1, uint(p.n[1])}, {w2, b2, y2, uint(p.n[2])}};
-    uint number = group.x * p.repeats * LINEAR_SIMDGROUPS + simdgroup;
-    const uint end = min(number + p.repeats * LINEAR_SIMDGROUPS, p.tiles);
-    const Source<SOURCE, T, N> source(norm, p, simdgroup, lane);
-    BlockTile<F, X, ROWS, COLUMNS> tile;
+    // Threadgroups take neighbouring tiles, so that all have as many, or one less.
+    const uint step = groups.x * LINEAR_SIMDGROUPS;
+    uint number = simdgroup * groups.x + group.x;
+    BlockTile<F, X, ROWS, COLUMNS, AHEAD> tile;
     PackedRows<COLUMNS> rows;
     // A tile's first weights are in flight while the launches ahead end and the row is made ready, or the tile before is finished.
-    if (number < end) {
+    if (number < tiles) {
         rows = Part(layers, number, lane).rows(p);
         tile.start(rows, chunks, lane);
     }
-    const X integers = source.of(x, p, simdgroup, lane, memory);
-    while (number < end) {
+    const X integers = Source<SOURCE, T, N>::of(x, norm, p, simdgroup, lane, memory);
+    while (number < tiles) {
         const Part part(layers, number, lane);
-        number += LINEAR_SIMDGROUPS;
-        if (number < end) {
+        number += step;
+        if (number < tiles) {
             rows = Part(layers, number, lane).rows(p);
         }
-        tile.fold_rows(integers, row, chunks, lane, number < end, rows);
+        tile.fold_rows(integers, row, chunks, lane, number < tiles, rows);
         part.store(tile.total(lane), residual, p, row, lane);
     }
 }

@@ -13,13 +13,10 @@ struct PackedRows {
     }
 };
 
-// A tile of dot products with packed rows by a simdgroup, eight lanes to each of four groups of COLUMNS rows of weights: lane l of the eight has the chunks
-// c = l (mod 8), in ascending order. Chunks are always in flight.
-template <typename F, typename X, uint ROWS, uint COLUMNS>
+// A tile of dot products with packed rows by a simdgroup, sixteen lanes to each of two groups of COLUMNS rows of weights: lanes l and l + 8 of the sixteen
+// share the chunks c = l (mod 8), in ascending order, and end with the same sums. AHEAD of them are always in flight.
+template <typename F, typename X, uint ROWS, uint COLUMNS, uint AHEAD>
 struct BlockTile {
-    // Chunks of each row that a lane has in flight: 128 bytes of quantised fields, or 64 of several rows.
-    static constexpr constant uint AHEAD = (COLUMNS > 1 ? 16 : 32) / (F::LOW + F::HIGH);
-
     typedef LaneSums<ROWS * COLUMNS, 8> Tree;
 
     PackedRows<COLUMNS> rows;
@@ -27,10 +24,11 @@ struct BlockTile {
     Packed<F> ahead[AHEAD][COLUMNS];
     float sums[ROWS * COLUMNS];
 
-    void send(uint slot, uint chunk, uint chunks) {
+    // Sends for eight chunks from `chunk` on, if there are any; the last stands for those after it.
+    void send(uint slot, uint chunk, uint chunks, uint lane) {
         if (wide && chunk < chunks) {
             for (uint c = 0; c < COLUMNS; ++c) {
-                ahead[slot][c].load(rows.at[c], chunk, chunks);
+                ahead[slot][c].template load<Aligned>(rows.at[c], min(chunk + lane % 8, chunks - 1), chunks, lane / 8 % 2);
             }
         }
     }
@@ -40,32 +38,34 @@ struct BlockTile {
         wide = of.are_wide();
 #pragma unroll
         for (uint i = 0; i < AHEAD; ++i) {
-            send(i, lane % 8 + 8 * i, chunks);
+            send(i, 8 * i, chunks, lane);
         }
     }
 
-    void fold(uint slot, X x, uint row, uint chunk) {
+    // All lanes together: they exchange what they have. Nothing changes where the chunk does not exist.
+    void fold(uint slot, X x, uint row, uint chunk, bool exists, uint part) {
         Scales scales[COLUMNS];
         for (uint c = 0; c < COLUMNS; ++c) {
             scales[c] = ahead[slot][c].scales();
         }
         for (uint r = 0; r < ROWS; ++r) {
-            uint pairs[16];
-            x.load(row + r, chunk, pairs);
+            uint pairs[8];
+            x.load(row + r, chunk, part, pairs);
             const float scale = x.scale(row + r, chunk);
             const int2 total = x.total(row + r, chunk);
             for (uint c = 0; c < COLUMNS; ++c) {
-                const int2 dots = ahead[slot][c].dots(pairs, total);
+                const int2 dots = ahead[slot][c].dots(pairs);
                 float sum = sums[r * COLUMNS + c];
                 for (uint half_of = 0; half_of < 32 / F::GROUP; ++half_of) {
-                    const int product = F::GROUP == 32 ? dots.x + dots.y : dots[half_of];
+                    const int of = F::GROUP == 32 ? total.x + total.y : total[half_of];
+                    int product = F::GROUP == 32 ? dots.x + dots.y : dots[half_of];
+                    product += simd_shuffle_xor(product, 8) - F::ZERO * of;
                     sum = fma(scales[c].scale[half_of] * scale, float(product), sum);
                     if (F::OFFSETS) {
-                        const int of = F::GROUP == 32 ? total.x + total.y : total[half_of];
                         sum = fma(scales[c].offset[half_of] * scale, float(of), sum);
                     }
                 }
-                sums[r * COLUMNS + c] = sum;
+                sums[r * COLUMNS + c] = exists ? sum : sums[r * COLUMNS + c];
             }
         }
     }
@@ -75,19 +75,21 @@ struct BlockTile {
         for (uint i = 0; i < ROWS * COLUMNS; ++i) {
             sums[i] = 0.0f;
         }
-        const uint first = lane % 8;
-        uint c = first;
+        const uint first = lane % 8, part = lane / 8 % 2;
+        // The first lane's chunk.
+        uint c = 0;
         for (; !wide && c < chunks; c += 8) {
+            const uint chunk = min(c + first, chunks - 1);
             for (uint column = 0; column < COLUMNS; ++column) {
-                ahead[0][column].gather(rows.at[column], c, chunks);
+                ahead[0][column].template load<Anywhere>(rows.at[column], chunk, chunks, part);
             }
-            fold(0, x, row, c);
+            fold(0, x, row, chunk, c + first < chunks, part);
         }
         for (; c + 8 * AHEAD < chunks; c += 8 * AHEAD) {
 #pragma unroll
             for (uint i = 0; i < AHEAD; ++i) {
-                fold(i, x, row, c + 8 * i);
-                send(i, c + 8 * (AHEAD + i), chunks);
+                fold(i, x, row, c + first + 8 * i, true, part);
+                send(i, c + 8 * (AHEAD + i), chunks, lane);
             }
         }
         if (has_others) {
@@ -97,10 +99,10 @@ struct BlockTile {
 #pragma unroll
         for (uint i = 0; i < AHEAD; ++i) {
             if (c + 8 * i < chunks) {
-                fold(i, x, row, c + 8 * i);
+                fold(i, x, row, min(c + first + 8 * i, chunks - 1), c + first + 8 * i < chunks, part);
             }
             if (has_others) {
-                send(i, first + 8 * i, chunks);
+                send(i, 8 * i, chunks, lane);
             }
         }
     }

@@ -1,4 +1,16 @@
-// A row that a threadgroup normalises for itself, in the order of rms_norm.metal. Its weight is in flight from the start; the row is read once the launches
+// What a row's elements are multiplied with, for every thread, in the order of rms_norm.metal; `kept` are a thread's visits. `partial` holds a float for
+// each simdgroup.
+inline float norm_scale(thread const float (&kept)[KEPT][SLOTS], uint n, float epsilon, RowThread t, threadgroup float* partial) {
+    float accumulators[SLOTS] = {};
+    for (uint v = 0; v < KEPT; ++v) {
+        for (uint i = 0; i < SLOTS; ++i) {
+            accumulators[i] = fma(kept[v][i], kept[v][i], accumulators[i]);
+        }
+    }
+    return 1.0f / sqrt(combine_row<Add>(accumulators, t, partial) / float(n) + epsilon);
+}
+
+// A row that a threadgroup normalises for itself. Its weight is in flight from the start; the row is read once the launches
 // ahead have ended.
 template <typename N>
 struct NormalisedRow {
@@ -17,19 +29,12 @@ struct NormalisedRow {
     uint place(uint visit) const { return SLOTS * t.index + visit * stride; }
     bool owns(uint visit) const { return t.row == 0 && place(visit) < n; }
 
-    // The thread's elements, normalised; -0 beyond the row's end. `partial` holds a float for each simdgroup.
+    // The thread's elements, normalised; -0 beyond the row's end.
     void elements(device const float* x, float epsilon, threadgroup float* partial, thread float (&kept)[KEPT][SLOTS]) const {
         await_launches();
         float factors[KEPT][SLOTS];
         Visits<float>(RowReader<float>(x, 1, n), place(0), stride).elements(0.0f, kept);
-        float accumulators[SLOTS] = {};
-        for (uint v = 0; v < KEPT; ++v) {
-            for (uint i = 0; i < SLOTS; ++i) {
-                accumulators[i] = fma(kept[v][i], kept[v][i], accumulators[i]);
-            }
-        }
-        const float mean = combine_row<Add>(accumulators, t, partial) / float(n);
-        const float scale = 1.0f / sqrt(mean + epsilon);
+        const float scale = norm_scale(kept, n, epsilon, t, partial);
         norm.elements(0.0f, factors);
         for (uint v = 0; v < KEPT; ++v) {
             for (uint i = 0; i < SLOTS; ++i) {
