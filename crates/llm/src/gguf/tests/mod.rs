@@ -1,4 +1,5 @@
 pub(crate) mod writer;
+mod written;
 
 use std::{fs, sync::Arc};
 

@@ -3,6 +3,7 @@
 mod pre;
 #[cfg(test)]
 mod tests;
+pub(crate) mod write;
 
 use elinvar::{Error, ErrorKind, Result};
 use serde::de::DeserializeOwned;
