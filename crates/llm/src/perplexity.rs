@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn likelihoods_are_those_of_a_softmax() {
         let logits = [1000.0, 1000.0, 1000.0 - 2f32.ln()];
-        assert!((negative_log_likelihood(&logits, 0) - 2.5f64.ln()).abs() < 1e-6);
+        assert!((negative_log_likelihood(&logits, 0) - 2.5f64.ln()).abs() < 1e-4);
         assert!((negative_log_likelihood(&logits, 2) - 5f64.ln()).abs() < 1e-4);
         assert_eq!(negative_log_likelihood(&[0.0; 8], 3), 8f64.ln());
     }

@@ -97,7 +97,7 @@ impl Keys<'_> {
         let scaling = match (self.file.text(&kind)?, factor) {
             (Some("none"), _) | (None | Some("linear"), None) => RopeScaling::None,
             (None | Some("linear"), Some(_)) => RopeScaling::Linear { factor: self.positive("rope.scaling.factor", None)? as f32 },
-            (Some(other), _) => return Err(self.unsupported(&kind, &format!("is '{other}'"))),
+            (Some(other), _) => return Err(self.unsupported(&kind, &format!("is '{}'", other.escape_debug()))),
         };
         Ok(Rope { theta: self.positive("rope.freq_base", Some(10_000.0))?, dimensions, scaling, divisors: self.divisors(dimensions / 2)? })
     }
@@ -128,7 +128,8 @@ pub(crate) fn read(file: &Gguf) -> Result<Config> {
         "qwen2" => Architecture::Qwen2,
         "qwen3" => Architecture::Qwen3,
         other => {
-            return Err(Error::unsupported(format!("{}: architecture '{other}' is not supported: llama, qwen2 and qwen3 are", file.label())));
+            let (label, other) = (file.label(), other.escape_debug());
+            return Err(Error::unsupported(format!("{label}: architecture '{other}' is not supported: llama, qwen2 and qwen3 are")));
         }
     };
     let keys = Keys { file, name };

@@ -28,7 +28,7 @@ fn assert_same(a: &ModelFiles, b: &ModelFiles) {
         assert!(x.dims == y.dims && values(&x) == values(&y), "{name}");
     }
     let (ta, tb) = (Tokenizer::open(a).unwrap(), Tokenizer::open(b).unwrap());
-    for text in ["", "ROMEO: What, ho!\n\nThou  art 12 — é", "<|endoftext|>x"] {
+    for text in ["", "ROMEO: What, ho!\n\nThou  art 12 — é", "x<|endoftext|>"] {
         assert_eq!(ta.encode(text).unwrap(), tb.encode(text).unwrap(), "{text}");
     }
 }
@@ -74,8 +74,7 @@ fn relative_error(a: &ModelFiles, b: &ModelFiles) -> f64 {
 fn every_format_is_written_and_read() {
     let folder = tempfile::tempdir().unwrap();
     let original = shakespeare();
-    let bound =
-        [("f16", 1e-3), ("q8_0", 0.01), ("q6_k", 0.02), ("q5_k_m", 0.04), ("q4_k_m", 0.08), ("iq4_xs", 0.08), ("q3_k_m", 0.13), ("mxfp4", 0.12)];
+    let bound = [("q8_0", 0.01), ("q6_k", 0.02), ("q5_k_m", 0.04), ("q4_k_m", 0.08), ("iq4_xs", 0.08), ("q3_k_m", 0.13), ("mxfp4", 0.12)];
     let mut sizes = Vec::new();
     for (name, bound) in bound {
         let path = folder.path().join(name);
@@ -84,11 +83,11 @@ fn every_format_is_written_and_read() {
         assert_eq!(fs::metadata(&path).unwrap().len(), output.bytes());
         sizes.push(output.bytes());
         let error = relative_error(&original, &ModelFiles::open(&path).unwrap());
-        assert!((bound / 3.0..bound).contains(&error), "{name}: {error}");
+        assert!((bound / 10.0..bound).contains(&error), "{name}: {error}");
         // From the file it is the same as from the folder.
         assert_eq!(output.requantized(), 0);
     }
-    assert!(sizes[..6].is_sorted_by(|a, b| a > b), "{sizes:?}");
+    assert!(sizes[..5].is_sorted_by(|a, b| a > b), "{sizes:?}");
     for name in ["q4", "Q4_K_L", ""] {
         let message = name.parse::<Target>().unwrap_err().to_string();
         assert!(message.contains("is unknown: expected f32, f16, bf16, q4_0"), "{message}");
@@ -192,14 +191,14 @@ fn what_the_format_cannot_hold_is_rejected_and_nothing_is_left() {
         assert!(!message.contains('\n'), "{message}");
         message
     };
-    // The last weight of the file becomes infinite.
+    // The first weight of the file becomes infinite.
     let weights = fs::read(source.join("model.safetensors")).unwrap();
     let mut damaged = weights.clone();
-    let at = damaged.len() - 2;
-    damaged[at..].copy_from_slice(&half::bf16::INFINITY.to_le_bytes());
+    let at = 8 + u64::from_le_bytes(*weights.first_chunk().unwrap()) as usize;
+    damaged[at..at + 2].copy_from_slice(&half::bf16::INFINITY.to_le_bytes());
     fs::write(source.join("model.safetensors"), damaged).unwrap();
     let message = rejected(Target::from_format("q4_0"));
-    assert!(message.contains("tensor '") && (message.contains("inf") || message.contains("f16")), "{message}");
+    assert!(message.contains("tensor 'token_embd.weight': row 0: value 0 is inf: Q6_K has finite numbers only"), "{message}");
     fs::write(source.join("model.safetensors"), weights).unwrap();
 
     let tokenizer = fs::read_to_string(source.join("tokenizer.json")).unwrap();
