@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use elinvar::{DType, Result};
-use elinvar_llm::{GgufOutput, Importance, ModelFiles, Target, Weights, write_checkpoint};
+use elinvar_llm::{GgufOutput, Importance, ModelFiles, Target, write_checkpoint};
 
 use super::quantize;
 
@@ -22,7 +22,7 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     let files = ModelFiles::open(&args.input)?;
     if let ModelFiles::Gguf(file) = &files {
         let progress = quantize::progress(0);
-        write_checkpoint(file, args.dtype.unwrap_or(Weights::DECODED), &args.output, &mut |done, total| {
+        write_checkpoint(file, args.dtype.unwrap_or(DType::BF16), &args.output, &mut |done, total| {
             progress.set_length(total);
             progress.set_position(done);
         })?;

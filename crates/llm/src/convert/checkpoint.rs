@@ -10,7 +10,7 @@ use crate::{
     Architecture, Config, ModelFiles, Rope, Tokenizer, Weights,
     config::gguf::DIVISORS,
     gguf::{Gguf, TensorInfo, TensorType},
-    weights::gguf::translate,
+    weights::{WeightType, gguf::translate},
     whole::{write_file, write_folder},
 };
 
@@ -42,16 +42,18 @@ pub fn write_checkpoint(file: &Arc<Gguf>, dtype: DType, path: &Path, progress: &
             "clean_up_tokenization_spaces": false,
         });
         text("tokenizer_config.json", &format!("{described:#}\n"))?;
-        write_weights(file, &weights, dtype, &folder.join("model.safetensors"), progress)
+        write_weights(file, &weights, &folder.join("model.safetensors"), progress)
     })
 }
 
-fn write_weights(file: &Gguf, weights: &Weights, dtype: DType, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+fn write_weights(file: &Gguf, weights: &Weights, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
     let kept: Vec<(String, &TensorInfo)> = file.tensors().filter(|(name, _)| *name != DIVISORS).map(|(name, info)| (translate(name), info)).collect();
     let (mut header, mut end) = (Map::new(), 0u64);
     header.insert("__metadata__".to_owned(), json!({"format": "pt"}));
     for (name, info) in &kept {
-        let dtype = weights.dtype(name).unwrap_or(dtype);
+        let Some((_, Some(WeightType::Plain(dtype)))) = weights.info(name) else {
+            return Err(Error::internal(format!("tensor '{name}' is not decoded")));
+        };
         let bytes = info.dims.iter().product::<usize>() as u64 * dtype.size() as u64;
         header.insert(name.clone(), json!({"dtype": TensorType::of_dtype(dtype)?.name, "shape": info.dims, "data_offsets": [end, end + bytes]}));
         end += bytes;

@@ -15,7 +15,10 @@ use rayon::prelude::*;
 use crate::{
     Config, ModelFiles, Weights,
     gguf::{Gguf, Kind, TensorType, Value, Writer},
-    weights::gguf::{Order, translate_back},
+    weights::{
+        WeightType,
+        gguf::{Order, translate_back},
+    },
 };
 pub use checkpoint::write_checkpoint;
 pub use importance::Importance;
@@ -141,10 +144,12 @@ fn of_folder(files: &ModelFiles, config: &Config) -> Result<Vec<Task>> {
     let mut tasks = Vec::new();
     for name in weights.names().filter(|name| !redundant(name)) {
         let theirs = translate_back(name).ok_or_else(|| Error::unsupported(format!("{files}: tensor '{name}' has no name in GGUF files")))?;
-        let weight = weights.find(name)?;
-        let source = TensorType::of_dtype(weight.dtype)?;
+        let (dims, _) = weights.info(name).unwrap_or_default();
+        let weight = weights.get(name, &dims)?;
+        let WeightType::Plain(dtype) = weight.kind else { return Err(Error::internal(format!("tensor '{name}' of a folder is in blocks"))) };
+        let source = TensorType::of_dtype(dtype)?;
         let order = order.moves(name).then_some(order);
-        tasks.push(Task { name: theirs, kind: source, dims: weight.dims, source, memory: weight.memory, order });
+        tasks.push(Task { name: theirs, kind: source, dims, source, memory: weight.memory, order });
     }
     if let Some(divisors) = metadata::divisors(config)? {
         let source = TensorType::of_dtype(DType::F32)?;

@@ -12,20 +12,23 @@ fn convert(files: &ModelFiles, target: Target, path: &Path) -> ModelFiles {
     ModelFiles::open(path).unwrap()
 }
 
+/// The values of a tensor of floats.
+fn values(weights: &Weights, name: &str) -> Vec<f32> {
+    let (dims, _) = weights.info(name).unwrap();
+    let weight = weights.get(name, &dims).unwrap();
+    let WeightType::Plain(dtype) = weight.kind else { panic!("{name} is in blocks") };
+    let mut values = vec![0.0; dims.iter().product()];
+    TensorType::of_dtype(dtype).unwrap().decode(weight.memory.bytes(), &mut values).unwrap();
+    values
+}
+
 fn assert_same(a: &ModelFiles, b: &ModelFiles) {
     let config = |files: &ModelFiles| Config { eos: Vec::new(), ..Config::read(files).unwrap() };
     assert_eq!(config(a), config(b));
     let (wa, wb) = (Weights::open(a).unwrap(), Weights::open(b).unwrap());
     assert_eq!(wa.names().collect::<Vec<_>>(), wb.names().collect::<Vec<_>>());
     for name in wa.names() {
-        let (x, y) = (wa.find(name).unwrap(), wb.find(name).unwrap());
-        let values = |weight: &crate::Weight| {
-            let kind = TensorType::of_dtype(weight.dtype).unwrap();
-            let mut values = vec![0.0; weight.dims.iter().product()];
-            kind.decode(weight.memory.bytes(), &mut values).unwrap();
-            values
-        };
-        assert!(x.dims == y.dims && values(&x) == values(&y), "{name}");
+        assert!(wa.info(name).unwrap().0 == wb.info(name).unwrap().0 && values(&wa, name) == values(&wb, name), "{name}");
     }
     let (ta, tb) = (Tokenizer::open(a).unwrap(), Tokenizer::open(b).unwrap());
     for text in ["", "ROMEO: What, ho!\n\nThou  art 12 — é", "x<|endoftext|>"] {
@@ -56,13 +59,7 @@ fn relative_error(a: &ModelFiles, b: &ModelFiles) -> f64 {
     let (wa, wb) = (Weights::open_decoded(a, DType::F32).unwrap(), Weights::open_decoded(b, DType::F32).unwrap());
     let (mut error, mut square) = (0.0, 0.0);
     for name in wa.names() {
-        let values = |weights: &Weights| {
-            let weight = weights.find(name).unwrap();
-            let mut values = vec![0.0; weight.dims.iter().product()];
-            TensorType::of_dtype(weight.dtype).unwrap().decode(weight.memory.bytes(), &mut values).unwrap();
-            values
-        };
-        for (x, y) in values(&wa).into_iter().zip(values(&wb)) {
+        for (x, y) in values(&wa, name).into_iter().zip(values(&wb, name)) {
             error += f64::from(x - y).powi(2);
             square += f64::from(x).powi(2);
         }
@@ -140,12 +137,7 @@ fn importance_moves_errors_to_columns_that_matter_less() {
         let path = folder.path().join(name);
         GgufOutput::plan(&original, target, importance).unwrap().write(&original, &path, &mut |_| ()).unwrap();
         let ours = "model.layers.0.mlp.down_proj.weight";
-        let values = |files: &ModelFiles| {
-            let weight = Weights::open_decoded(files, DType::F32).unwrap().find(ours).unwrap();
-            let mut values = vec![0.0; weight.dims.iter().product()];
-            TensorType::of_dtype(weight.dtype).unwrap().decode(weight.memory.bytes(), &mut values).unwrap();
-            values
-        };
+        let values = |files: &ModelFiles| values(&Weights::open_decoded(files, DType::F32).unwrap(), ours);
         let pairs = values(&original).into_iter().zip(values(&ModelFiles::open(&path).unwrap()));
         pairs.enumerate().map(|(i, (x, y))| sums[i % 704] * (x - y) * (x - y)).sum::<f32>()
     };

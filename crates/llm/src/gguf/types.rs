@@ -123,22 +123,6 @@ impl TensorType {
         }
     }
 
-    /// The format of its blocks, if it has blocks that can be encoded.
-    pub fn format(&self) -> Option<Format> {
-        match self.encoding {
-            Encoding::Block(format) => Some(format),
-            Encoding::F32
-            | Encoding::F16
-            | Encoding::Bf16
-            | Encoding::F64
-            | Encoding::I8
-            | Encoding::I16
-            | Encoding::I32
-            | Encoding::I64
-            | Encoding::Unsupported => None,
-        }
-    }
-
     /// Encodes a row: floats rounded to nearest even, or blocks as [`Format::encode`] has them, with its `importance`.
     ///
     /// # Errors

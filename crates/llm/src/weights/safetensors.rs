@@ -87,8 +87,8 @@ impl Archive for Safetensors {
         self.tensors.values().map(|(_, info)| (info.data_offsets.1 - info.data_offsets.0) as u64).sum()
     }
 
-    fn info(&self, name: &str) -> Option<(Vec<usize>, Option<DType>)> {
-        self.tensors.get(name).map(|(_, info)| (info.shape.clone(), dtype(info.dtype)))
+    fn info(&self, name: &str) -> Option<(Vec<usize>, Option<WeightType>)> {
+        self.tensors.get(name).map(|(_, info)| (info.shape.clone(), dtype(info.dtype).map(WeightType::Plain)))
     }
 
     fn get(&self, name: &str, dims: &[usize]) -> Result<Weight> {

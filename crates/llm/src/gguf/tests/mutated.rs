@@ -26,7 +26,8 @@ fn use_file(bytes: Vec<u8>) -> elinvar::Result<()> {
     let weights = config.and_then(|_| Weights::open(&files));
     if let Ok(weights) = &weights {
         for name in weights.names() {
-            let _ = weights.find(name);
+            let (dims, _) = weights.info(name).unwrap_or_default();
+            let _ = weights.get(name, &dims);
         }
     }
     if let Ok(tokenizer) = &tokenizer
