@@ -80,7 +80,7 @@ fn write_weights(file: &Gguf, weights: &Weights, path: &Path, progress: &mut dyn
 fn stretched(rope: &Rope, divisors: &[f32], config: &Config) -> Result<RopeScaling> {
     let known = [8.0, 32.0].map(|factor| RopeScaling::Llama3 { factor, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position: 8192 });
     for scaling in known {
-        let candidate = Config { rope: Rope { scaling: scaling.clone(), divisors: None, ..rope.clone() }, ..config.clone() };
+        let candidate = Config { rope: Rope { scaling, divisors: None, ..rope.clone() }, ..config.clone() };
         let expected = metadata::divisors(&candidate)?.unwrap_or_default();
         if expected.iter().zip(divisors).all(|(a, b)| (a - b).abs() <= 1e-4 * b) {
             return Ok(scaling);

@@ -55,6 +55,9 @@ const MIXTURES: [Mixture; 16] = [
     uniform("mxfp4", 38, Format::Mxfp4),
 ];
 
+/// Small matrices that decide on much: routers of experts, embeddings of positions and of kinds of tokens.
+const KEPT: [&str; 3] = ["ffn_gate_inp", "position_embd", "token_types"];
+
 impl FromStr for Target {
     type Err = Error;
 
@@ -109,7 +112,7 @@ impl Target {
         match self {
             Self::Stored => Ok(source),
             Self::Plain(dtype) => TensorType::of_dtype(dtype),
-            Self::Quantized(_) if !name.ends_with("weight") => Ok(source),
+            Self::Quantized(_) if !name.ends_with("weight") || KEPT.contains(&name.rsplit('.').nth(1).unwrap_or_default()) => Ok(source),
             Self::Quantized(mixture) => {
                 let mut chosen = Some(mixture.wanted(name, tied, layers));
                 while let Some(format) = chosen {

@@ -110,7 +110,7 @@ fn widths_and_roles_decide_on_the_format() {
         ["IQ4_NL", "IQ4_NL", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL"]
     );
     assert_eq!(chosen("q4_0", "blk.1.attn_norm.weight", &[256], false), "F32");
-    assert_eq!(chosen("q4_0", "blk.1.odd", &[8, 256], false), "F32");
+    assert_eq!(["blk.1.odd", "blk.1.ffn_gate_inp.weight"].map(|name| chosen("q4_0", name, &[8, 256], false)), ["F32", "F32"]);
 }
 
 /// A file of importances of `blk.0.ffn_down`, whose sums are `sums`.
