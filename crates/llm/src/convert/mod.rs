@@ -145,6 +145,7 @@ fn of_folder(files: &ModelFiles, config: &Config) -> Result<Vec<Task>> {
     for name in weights.names().filter(|name| !redundant(name)) {
         let theirs = translate_back(name).ok_or_else(|| Error::unsupported(format!("{files}: tensor '{name}' has no name in GGUF files")))?;
         let (dims, _) = weights.info(name).unwrap_or_default();
+        order.check(name, dims.first().copied().unwrap_or(1)).map_err(|e| e.context(files))?;
         let weight = weights.get(name, &dims)?;
         let WeightType::Plain(dtype) = weight.kind else { return Err(Error::internal(format!("tensor '{name}' of a folder is in blocks"))) };
         let source = TensorType::of_dtype(dtype)?;

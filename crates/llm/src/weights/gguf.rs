@@ -51,6 +51,16 @@ impl Order {
         self.pairs.is_some() && rotates
     }
 
+    /// Rejects rows of a tensor of this name that are not whole heads.
+    pub(crate) fn check(self, name: &str, rows: usize) -> Result<()> {
+        match self.pairs {
+            Some((head, _)) if self.moves(name) && !rows.is_multiple_of(head) => {
+                Err(Error::invalid_data(format!("tensor '{name}' has {rows} rows: whole heads of {head} expected")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Where a row of the checkpoint is in the file.
     pub(crate) fn in_file(self, row: usize) -> usize {
         let Some((head, rotated)) = self.pairs else { return row };
@@ -179,6 +189,7 @@ impl Archive for Quantised {
             [rows, rest @ ..] if !rest.is_empty() || info.kind.weights == 1 => (*rows, rest.iter().product::<usize>()),
             _ => (1, dims.iter().product::<usize>()),
         };
+        self.order.check(name, rows).map_err(|e| e.context(self.file.label()))?;
         let in_place = (0..rows).all(|row| self.row(name, row) == row);
         if let WeightType::Plain(dtype) = kind
             && info.kind.dtype() == Some(dtype)
