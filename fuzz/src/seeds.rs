@@ -2,6 +2,9 @@
 
 use std::{error::Error, fs, path::Path};
 
+use elinvar::kernels::quantized::Format;
+use elinvar_llm::gguf::{Kind, TensorType, Value, Writer};
+
 use elinvar_atlas::{Atomic, Binary, Bounds, Compare, Position, Scope, Shuffle, Ternary, Unary, encode, parse};
 use elinvar_core::DType;
 
@@ -60,6 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             fs::write(binaries.join(name), &bytes[8..bytes.len() - 8])?;
         }
     }
+    gguf(&root.join("corpus/gguf"))?;
     let lists = [
         names(Unary::ALL, |op| op.name()),
         names(Binary::ALL, |op| op.name()),
@@ -74,6 +78,42 @@ fn main() -> Result<(), Box<dyn Error>> {
     ];
     let words = lists.concat().into_iter().chain(WORDS.iter().copied()).map(|word| format!("\"{word}\"\n"));
     fs::write(root.join("words.dict"), words.collect::<String>())?;
+    Ok(())
+}
+
+/// A model file with a tensor of each type, half of them with SentencePiece's tokens, half with byte-level ones.
+fn gguf(folder: &Path) -> Result<(), Box<dyn Error>> {
+    fs::create_dir_all(folder)?;
+    let mut types = DType::FLOATS.iter().map(|dtype| TensorType::of_dtype(*dtype)).collect::<Result<Vec<_>, _>>()?;
+    types.extend(Format::ALL.iter().map(|format| TensorType::of_format(*format)).collect::<Result<Vec<_>, _>>()?);
+    for (number, kind) in types.into_iter().enumerate() {
+        let mut writer = Writer::new();
+        let unsigned = [
+            ("llama.context_length", 64),
+            ("llama.embedding_length", 8),
+            ("llama.block_count", 1),
+            ("llama.feed_forward_length", 32),
+            ("llama.attention.head_count", 4),
+            ("tokenizer.ggml.bos_token_id", 1),
+        ];
+        writer.set("general.architecture", Kind::Text, Value::Text("llama"))?;
+        unsigned.iter().try_for_each(|(key, value)| writer.set(key, Kind::U32, Value::Unsigned(*value)))?;
+        writer.set("llama.attention.layer_norm_rms_epsilon", Kind::F32, Value::Float(1e-5))?;
+        let texts = |texts: &[&'static str]| texts.iter().copied().map(Value::Text).collect::<Vec<_>>();
+        if number % 2 == 0 {
+            writer.set("tokenizer.ggml.model", Kind::Text, Value::Text("llama"))?;
+            writer.set_array("tokenizer.ggml.tokens", Kind::Text, texts(&["<unk>", "<s>", "▁", "a", "▁a", "é"]))?;
+            writer.set_array("tokenizer.ggml.scores", Kind::F32, (0..6).map(|i| Value::Float(-f64::from(i))))?;
+            writer.set_array("tokenizer.ggml.token_type", Kind::I32, [2, 3, 1, 1, 1, 4].map(Value::Signed))?;
+        } else {
+            writer.set("tokenizer.ggml.model", Kind::Text, Value::Text("gpt2"))?;
+            writer.set("tokenizer.ggml.pre", Kind::Text, Value::Text("llama-bpe"))?;
+            writer.set_array("tokenizer.ggml.tokens", Kind::Text, texts(&["a", "<s>", "b", "Ġ", "ab", "Ġa"]))?;
+            writer.set_array("tokenizer.ggml.merges", Kind::Text, texts(&["a b", "Ġ a"]))?;
+        }
+        writer.tensor("blk.0.attn_q.weight", kind, &[2, kind.weights])?;
+        writer.write(&folder.join(kind.name), |_, put| put(&vec![0x35; 2 * kind.bytes]))?;
+    }
     Ok(())
 }
 

@@ -26,21 +26,26 @@
 //! ```
 
 mod config;
+mod convert;
 mod estimate;
 mod files;
 mod generation;
 pub mod gguf;
 mod map;
 mod model;
+mod perplexity;
 mod sampling;
 mod text;
 mod weights;
+mod whole;
 
 pub use config::{Activation, Architecture, Config, Divisors, GenerationConfig, Rope};
+pub use convert::{GgufOutput, Importance, Target, write_checkpoint};
 pub use estimate::MemoryEstimate;
 pub use files::ModelFiles;
 pub use generation::{Chat, Event, Finish, Generated, GenerationOptions, Generator, Listener, Statistics, end_tokens};
 pub use model::{Decoding, Logits, Model, Session};
+pub use perplexity::Perplexity;
 pub use sampling::{Sampler, Sampling};
 pub use text::{ChatOptions, ChatTemplate, Message, StopMatcher, Stopped, TextStream, Tokenizer};
 pub use weights::{Weight, WeightType, Weights};

@@ -4,6 +4,7 @@ mod bench;
 mod chat;
 #[cfg(target_os = "linux")]
 mod check;
+mod convert;
 mod devices;
 mod doctor;
 mod emit;
@@ -12,6 +13,8 @@ mod inspect;
 mod launch;
 mod logits;
 mod op;
+mod perplexity;
+mod quantize;
 mod run;
 
 use clap::{Parser, Subcommand};
@@ -35,6 +38,8 @@ enum Command {
     /// Run a Metal kernel on the simulator and report its faults
     #[cfg(target_os = "linux")]
     Check(Box<check::CheckArgs>),
+    /// Convert a model: a folder to a GGUF file, or a GGUF file to a folder
+    Convert(convert::ConvertArgs),
     /// Benchmark operators and decoding
     Bench(bench::BenchArgs),
     /// Report what this machine has, compile every kernel for each device and run it: one page for a report
@@ -51,6 +56,10 @@ enum Command {
     Launch(Box<launch::LaunchArgs>),
     /// Write the logits of the given tokens to a file
     Logits(logits::LogitsArgs),
+    /// Measure how well a model predicts a text
+    Perplexity(perplexity::PerplexityArgs),
+    /// Quantise a model's weights into a GGUF file
+    Quantize(quantize::QuantizeArgs),
     /// Run one operator on tensors from a file, or list the operators
     Op(op::OpArgs),
 }
@@ -64,12 +73,15 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         Command::Launch(args) => return launch::run(args),
         Command::Bench(args) => bench::run(args).map_err(without_the_device),
         Command::Chat(args) => chat::run(args).map_err(without_the_device),
+        Command::Convert(args) => convert::run(args),
         Command::Devices(args) => devices::run(args),
         Command::Emit(args) => emit::run(args),
         Command::Generate(args) => generate::run(args).map_err(without_the_device),
         Command::Inspect(args) => inspect::run(args),
         Command::Logits(args) => logits::run(args).map_err(without_the_device),
         Command::Op(args) => op::run(args).map_err(without_the_device),
+        Command::Perplexity(args) => perplexity::run(args).map_err(without_the_device),
+        Command::Quantize(args) => quantize::run(args),
         Command::Run(args) => run::run(args).map_err(without_the_device),
     }?;
     Ok(true)

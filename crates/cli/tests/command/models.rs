@@ -224,6 +224,56 @@ fn a_gguf_file_is_inspected_and_what_is_not_supported_is_named() {
 }
 
 #[test]
+fn a_model_is_converted_quantised_and_measured() {
+    let folder = scratch("convert");
+    let path = |name: &str| text(&folder.join(name)).to_owned();
+    let (plain, small, back) = (path("plain.gguf"), path("q8.gguf"), path("back"));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/shakespeare");
+    stdout(&["convert", text(&source), &plain]);
+    let output = elinvar(&["quantize", &plain, &small, "--format", "Q8_0"]);
+    let shown = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && output.stdout.is_empty() && shown.contains("43 Q8_0"), "{shown}");
+    assert!(shown.contains(&format!("{small} written in")), "{shown}");
+    stdout(&["convert", &plain, &back]);
+    let say = |model: &str| stdout(&["generate", "ROMEO:", "--greedy", "-n", "40", "--model", model]);
+    let original = say(text(&source));
+    assert_eq!([say(&plain), say(&back)], [original.clone(), original.clone()]);
+    assert_eq!(say(&small)[..40], original[..40]);
+
+    let spoken = text(&reference("greedy.txt")).to_owned();
+    let measured = |model: &str| {
+        let shown = stdout(&["perplexity", "--model", model, "--file", &spoken, "--context", "32", "--json"]);
+        serde_json::from_str::<serde_json::Value>(&shown).unwrap()
+    };
+    let (exact, rounded) = (measured(&plain), measured(&small));
+    assert_eq!(exact["tokens"].as_u64(), exact["windows"].as_u64().map(|windows| windows * 15));
+    let perplexity = |found: &serde_json::Value| found["perplexity"].as_f64().unwrap();
+    // What the model says by itself, it predicts well.
+    assert!((1.0..20.0).contains(&perplexity(&exact)) && (perplexity(&rounded) / perplexity(&exact) - 1.0).abs() < 0.02, "{exact} {rounded}");
+    assert!(exact["standard_error"].as_f64().unwrap() > 0.0);
+
+    let before = fs::read(&plain).unwrap();
+    let cases: [(&[&str], &str); 7] = [
+        (&["quantize", &plain, &plain, "--format", "q4_0"], "is read and cannot be written"),
+        (&["convert", &plain, &back], "exists: give the name of a new folder"),
+        (&["convert", "/nowhere", &plain], "/nowhere does not exist"),
+        (&["quantize", &plain, "/nowhere/m.gguf", "--format", "q4_0"], "cannot write /nowhere/m.gguf"),
+        (&["quantize", &plain, &small, "--format", "q4_0", "--importance", &plain], "no importance matrix"),
+        (&["perplexity", "--model", &plain, "--file", &spoken, "--context", "512"], "give a longer text or a smaller --context"),
+        (&["perplexity", "--model", &plain, "--file", "/nowhere.txt"], "cannot read /nowhere.txt"),
+    ];
+    for (arguments, expected) in cases {
+        let output = elinvar(arguments);
+        let shown = String::from_utf8(output.stderr).unwrap();
+        let last = shown.lines().last().unwrap_or_default();
+        assert!(!output.status.success() && last.starts_with("error: ") && last.contains(expected), "{arguments:?}: {shown}");
+    }
+    assert_eq!((fs::read(&plain).unwrap() == before, fs::read_dir(&folder).unwrap().count()), (true, 3));
+    let unknown = String::from_utf8(elinvar(&["quantize", &plain, &small, "--format", "q4"]).stderr).unwrap();
+    assert!(unknown.contains("format 'q4' is unknown"), "{unknown}");
+}
+
+#[test]
 fn benchmarks_print_json() {
     let rows: serde_json::Value =
         serde_json::from_str(&stdout(&["bench", "decode", "--shape", "tiny", "--prompt", "8", "--generate", "4", "--rounds", "1", "--json"]))

@@ -53,14 +53,14 @@ impl Architecture {
         Self::ALL.iter().find(matches).map(|(a, ..)| *a).ok_or_else(|| {
             let found = first.or(model_type).unwrap_or("(none)");
             let names: Vec<_> = Self::ALL.iter().map(|(_, name, ..)| *name).collect();
-            Error::unsupported(format!("architecture '{found}' is not supported: {} are", names.join(", ")))
+            Error::unsupported(format!("architecture '{}' is not supported: {} are", found.escape_debug(), names.join(", ")))
         })
     }
 
     pub(super) fn find_gguf(found: &str) -> Result<Self> {
         Self::ALL.iter().find(|(.., name)| *name == Some(found)).map(|(a, ..)| *a).ok_or_else(|| {
             let names: Vec<_> = Self::ALL.iter().filter_map(|(.., name)| *name).collect();
-            Error::unsupported(format!("architecture '{found}' is not supported: {} are", names.join(", ")))
+            Error::unsupported(format!("architecture '{}' is not supported: {} are", found.escape_debug(), names.join(", ")))
         })
     }
 }

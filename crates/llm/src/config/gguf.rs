@@ -9,7 +9,7 @@ use super::{Activation, Architecture, Config, Divisors, GEMMA3_WINDOW_THETA, Rop
 use crate::gguf::{Gguf, Value, Vocabulary};
 
 /// The tensor of frequency divisors: Llama 3's stretching of frequencies is in no key.
-const DIVISORS: &str = "rope_freqs.weight";
+pub(crate) const DIVISORS: &str = "rope_freqs.weight";
 /// LongRoPE's.
 const SHORT: &str = "rope_factors_short.weight";
 const LONG: &str = "rope_factors_long.weight";
@@ -127,7 +127,7 @@ impl Keys<'_> {
             (None | Some("linear"), Some(factor)) => (RopeScaling::Linear { factor: factor as f32 }, 1.0),
             (Some("yarn"), Some(factor)) => (self.yarn(factor, theta, max_context)?, yarn_attention_factor(factor, 1.0)),
             (Some("longrope"), _) if by_context => (RopeScaling::None, 1.0),
-            (Some(other), _) => return Err(self.unsupported(&kind, &format!("is '{other}'"))),
+            (Some(other), _) => return Err(self.unsupported(&kind, &format!("is '{}'", other.escape_debug()))),
         };
         let attention_factor = (sharpened * self.positive("rope.scaling.attn_factor", Some(1.0))?) as f32;
         Ok(Rope { theta, dimensions, scaling, divisors, attention_factor })

@@ -177,7 +177,12 @@ impl<'a> Cursor<'a> {
         if bytes.is_empty() || bytes.len() > most {
             return Err(Error::invalid_data(format!("a {what} of {} bytes: 1 to {most} expected", bytes.len())));
         }
-        std::str::from_utf8(bytes).map_err(|_| Error::invalid_data(format!("the {what} '{}' is not UTF-8", bytes.escape_ascii())))
+        let text = std::str::from_utf8(bytes).map_err(|_| Error::invalid_data(format!("the {what} '{}' is not UTF-8", bytes.escape_ascii())))?;
+        // Messages and listings show it.
+        match text.contains(char::is_control) {
+            true => Err(Error::invalid_data(format!("the {what} '{}' has control characters", text.escape_debug()))),
+            false => Ok(text),
+        }
     }
 
     fn entry(&mut self) -> Result<Entry> {

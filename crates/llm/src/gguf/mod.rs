@@ -9,6 +9,7 @@ pub(crate) mod tests;
 mod types;
 mod value;
 mod vocabulary;
+mod writer;
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -20,6 +21,7 @@ use header::{Entry, Header};
 pub use types::TensorType;
 pub use value::{Array, Kind, Value};
 pub(crate) use vocabulary::{TokenKind, Vocabulary};
+pub use writer::Writer;
 
 /// A GGUF file, or the parts of a split one.
 pub struct Gguf {
@@ -103,6 +105,11 @@ impl Gguf {
     /// What messages call it: the path of the (first) file.
     pub fn label(&self) -> &str {
         self.parts.first().map_or("", |part| &part.label)
+    }
+
+    /// The paths of all parts, in their order.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.parts.iter().map(|part| Path::new(&part.label))
     }
 
     /// The version of the format.

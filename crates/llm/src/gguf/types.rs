@@ -91,6 +91,65 @@ impl TensorType {
         })
     }
 
+    /// The number of it in files.
+    pub(super) fn id(&self) -> u32 {
+        self.id
+    }
+
+    fn with(encoding: Encoding) -> Result<&'static Self> {
+        TYPES.iter().find(|t| t.encoding == encoding).ok_or_else(|| Error::internal("a type that GGUF files lack"))
+    }
+
+    /// The type of blocks of a format.
+    ///
+    /// # Errors
+    /// None: files have every format.
+    pub fn of_format(format: Format) -> Result<&'static Self> {
+        Self::with(Encoding::Block(format))
+    }
+
+    /// The type of plain floats.
+    ///
+    /// # Errors
+    /// `dtype` is not f32, f16 or bf16.
+    pub fn of_dtype(dtype: DType) -> Result<&'static Self> {
+        match dtype {
+            DType::F32 => Self::with(Encoding::F32),
+            DType::F16 => Self::with(Encoding::F16),
+            DType::BF16 => Self::with(Encoding::Bf16),
+            DType::F64 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool => {
+                Err(Error::invalid_argument(format!("weights cannot be written as {dtype}: f32, f16 or bf16 expected")))
+            }
+        }
+    }
+
+    /// Encodes a row: floats rounded to nearest even, or blocks as [`Format::encode`] has them, with its `importance`.
+    ///
+    /// # Errors
+    /// A type that is not written, lengths that do not fit, or values that it cannot hold.
+    pub fn encode(&self, values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) -> Result<()> {
+        if let Some(format) = self.format() {
+            return format.encode(values, importance, bytes);
+        }
+        if bytes.len() != values.len() * self.bytes {
+            return Err(Error::internal(format!("{} values of {} in {} bytes", values.len(), self.name, bytes.len())));
+        }
+        match self.encoding {
+            Encoding::F32 => put(values, bytes, f32::to_le_bytes),
+            Encoding::F16 => {
+                if let Some(value) = values.iter().find(|v| v.is_finite() && f16::from_f32(**v).is_infinite()) {
+                    return Err(Error::unsupported(format!("the value {value} is beyond f16's range: bf16 and f32 have it")));
+                }
+                put(values, bytes, |value| f16::from_f32(value).to_le_bytes());
+            }
+            Encoding::Bf16 => put(values, bytes, |value| bf16::from_f32(value).to_le_bytes()),
+            Encoding::F64 | Encoding::I8 | Encoding::I16 | Encoding::I32 | Encoding::I64 | Encoding::Block(_) | Encoding::Unsupported => {
+                return Err(Error::unsupported(format!("type {} is not written", self.name)));
+            }
+        }
+        Ok(())
+    }
+
     /// Whether [`TensorType::decode`] knows it.
     pub fn is_supported(&self) -> bool {
         self.encoding != Encoding::Unsupported
@@ -139,4 +198,8 @@ fn each<const BYTES: usize>(numbers: &[u8], values: &mut [f32], number: impl Fn(
     for (bytes, value) in numbers.as_chunks().0.iter().zip(values) {
         *value = number(*bytes);
     }
+}
+
+fn put<const BYTES: usize>(values: &[f32], bytes: &mut [u8], number: impl Fn(f32) -> [u8; BYTES]) {
+    bytes.as_chunks_mut().0.iter_mut().zip(values).for_each(|(bytes, &value)| *bytes = number(value));
 }

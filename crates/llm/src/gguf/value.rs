@@ -46,6 +46,11 @@ impl Kind {
         found.map(|(kind, ..)| *kind).ok_or_else(|| Error::invalid_data(format!("value type {id} is unknown")))
     }
 
+    /// The number of it in files.
+    pub(super) fn id(self) -> u32 {
+        self as u32
+    }
+
     /// Bytes of a value, at least.
     pub(super) fn bytes(self) -> usize {
         Self::ALL[self as usize].2

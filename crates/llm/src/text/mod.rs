@@ -1,7 +1,7 @@
 //! Text: tokens to characters and back, streams of text, stop strings, chat templates.
 
 mod chat;
-mod gguf;
+pub(crate) mod gguf;
 mod stop;
 mod stream;
 #[cfg(test)]

@@ -115,6 +115,19 @@ impl Tokenizer {
         Ok(Self { inner: Arc::new(inner), bos, eos, add_bos: Some(add_bos), add_eos, chat_template })
     }
 
+    /// The text of a `tokenizer.json`.
+    ///
+    /// # Errors
+    /// The library cannot write it.
+    pub(crate) fn to_json(&self) -> Result<String> {
+        self.inner.to_string(true).map_err(|e| Error::with_source(ErrorKind::Internal, "the tokenizer cannot be written", one_line(&e)))
+    }
+
+    /// Whether texts end with the token for that.
+    pub(crate) fn adds_eos(&self) -> bool {
+        self.add_eos
+    }
+
     /// The ids of a text to be continued, with the special tokens the model expects around it.
     ///
     /// # Errors

@@ -25,8 +25,59 @@ pub(super) struct Quantised {
     decoded: Option<DType>,
     /// The file's name of each tensor.
     names: BTreeMap<String, String>,
-    /// For query and key projections: elements of a head, and how many of them rotate as adjacent pairs.
+    order: Order,
+}
+
+/// The order of rows in files. Those of Llama's models interleave the two halves of what rotates of queries and keys.
+#[derive(Clone, Copy)]
+pub(crate) struct Order {
+    /// Elements of a head, and how many of them rotate as adjacent pairs.
     pairs: Option<(usize, usize)>,
+}
+
+impl Order {
+    pub(crate) fn of(config: &Config) -> Self {
+        Self {
+            pairs: match config.architecture {
+                Architecture::Llama | Architecture::Mistral => Some((config.head_dim, config.rope.dimensions)),
+                Architecture::Qwen2 | Architecture::Qwen3 | Architecture::Gemma2 | Architecture::Gemma3 | Architecture::Phi3 => None,
+            },
+        }
+    }
+
+    /// Whether rows of a tensor of this name (ours) move.
+    pub(crate) fn moves(self, name: &str) -> bool {
+        let rotates = ["q_proj.weight", "k_proj.weight", "q_proj.bias", "k_proj.bias"].iter().any(|suffix| name.ends_with(suffix));
+        self.pairs.is_some() && rotates
+    }
+
+    /// Rejects rows of a tensor of this name that are not whole heads.
+    pub(crate) fn check(self, name: &str, rows: usize) -> Result<()> {
+        match self.pairs {
+            Some((head, _)) if self.moves(name) && !rows.is_multiple_of(head) => {
+                Err(Error::invalid_data(format!("tensor '{name}' has {rows} rows: whole heads of {head} expected")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Where a row of the checkpoint is in the file.
+    pub(crate) fn in_file(self, row: usize) -> usize {
+        let Some((head, rotated)) = self.pairs else { return row };
+        let (first, within) = (row / head * head, row % head);
+        match within.checked_sub(rotated / 2) {
+            _ if within >= rotated => row,
+            None => first + 2 * within,
+            Some(second) => first + 2 * second + 1,
+        }
+    }
+
+    /// Where a row of the file is in the checkpoint.
+    pub(crate) fn in_checkpoint(self, row: usize) -> usize {
+        let Some((head, rotated)) = self.pairs else { return row };
+        let (first, within) = (row / head * head, row % head);
+        if within >= rotated { row } else { first + within / 2 + within % 2 * (rotated / 2) }
+    }
 }
 
 /// Parts of a layer: the file's name and ours.
@@ -57,8 +108,23 @@ fn own_parts(architecture: Architecture) -> &'static [(&'static str, &'static st
     }
 }
 
+/// The file's name of a tensor of ours, if it has one.
+pub(crate) fn translate_back(name: &str) -> Option<String> {
+    match name {
+        "model.embed_tokens.weight" => Some("token_embd.weight".to_owned()),
+        "model.norm.weight" => Some("output_norm.weight".to_owned()),
+        "lm_head.weight" => Some("output.weight".to_owned()),
+        _ => {
+            let (index, rest) = name.strip_prefix("model.layers.")?.split_once('.')?;
+            let (part, kind) = rest.rsplit_once('.')?;
+            let (part, _) = PARTS.iter().find(|(_, ours)| *ours == part)?;
+            Some(format!("blk.{index}.{part}.{kind}"))
+        }
+    }
+}
+
 /// Our name of a tensor; its own if it has none here.
-fn translate(name: &str, architecture: Architecture) -> String {
+pub(crate) fn translate(name: &str, architecture: Architecture) -> String {
     let layer = || -> Option<String> {
         let (index, rest) = name.strip_prefix("blk.")?.split_once('.')?;
         let (part, kind) = rest.rsplit_once('.')?;
@@ -75,14 +141,11 @@ fn translate(name: &str, architecture: Architecture) -> String {
 
 impl Quantised {
     pub(super) fn open(file: &Arc<Gguf>, decoded: Option<DType>) -> Result<Self> {
-        let Config { architecture, head_dim, rope, .. } = read(file)?;
+        let config = read(file)?;
+        let (order, architecture) = (Order::of(&config), config.architecture);
         let names =
             file.tensors().filter(|(name, _)| !is_configuration(name)).map(|(name, _)| (translate(name, architecture), name.to_owned())).collect();
-        let pairs = match architecture {
-            Architecture::Llama | Architecture::Mistral => Some((head_dim, rope.dimensions)),
-            Architecture::Qwen2 | Architecture::Qwen3 | Architecture::Gemma2 | Architecture::Gemma3 | Architecture::Phi3 => None,
-        };
-        Ok(Self { file: file.clone(), decoded, names, pairs })
+        Ok(Self { file: file.clone(), decoded, names, order })
     }
 
     /// The type a tensor gets.
@@ -95,16 +158,9 @@ impl Quantised {
         }
     }
 
-    /// Where a row of the checkpoint is in the file. Files of Llama's models interleave the two halves of what rotates.
+    /// Where a row of the checkpoint is in the file.
     fn row(&self, name: &str, row: usize) -> usize {
-        let rotates = ["q_proj.weight", "k_proj.weight", "q_proj.bias", "k_proj.bias"].iter().any(|suffix| name.ends_with(suffix));
-        let Some((head, rotated)) = self.pairs.filter(|_| rotates) else { return row };
-        let (first, within) = (row / head * head, row % head);
-        match within.checked_sub(rotated / 2) {
-            _ if within >= rotated => row,
-            None => first + 2 * within,
-            Some(second) => first + 2 * second + 1,
-        }
+        if self.order.moves(name) { self.order.in_file(row) } else { row }
     }
 }
 
@@ -121,6 +177,11 @@ impl Archive for Quantised {
             Some(self.kind(info).row_bytes(columns).ok()?.saturating_mul(rows) as u64)
         };
         self.names.values().filter_map(size).sum()
+    }
+
+    fn info(&self, name: &str) -> Option<(Vec<usize>, Option<WeightType>)> {
+        let info = self.file.tensor(self.names.get(name)?)?;
+        Some((info.dims.clone(), Some(self.kind(info))))
     }
 
     fn get(&self, name: &str, dims: &[usize]) -> Result<Weight> {
@@ -143,6 +204,7 @@ impl Archive for Quantised {
             [rows, rest @ ..] if !rest.is_empty() || info.kind.weights == 1 => (*rows, rest.iter().product::<usize>()),
             _ => (1, dims.iter().product::<usize>()),
         };
+        self.order.check(name, rows).map_err(|e| e.context(self.file.label()))?;
         let in_place = (0..rows).all(|row| self.row(name, row) == row);
         if let WeightType::Plain(dtype) = kind
             && info.kind.dtype() == Some(dtype)

@@ -1,6 +1,6 @@
 //! The tensors of a model's files by the names of Hugging Face's checkpoints, mapped into memory: a device can adopt a tensor without a copy.
 
-mod gguf;
+pub(crate) mod gguf;
 mod kind;
 mod safetensors;
 #[cfg(test)]
@@ -38,6 +38,9 @@ trait Archive: Send + Sync {
     fn bytes(&self) -> u64;
 
     fn get(&self, name: &str, dims: &[usize]) -> Result<Weight>;
+
+    /// The extents of a tensor, and what [`Archive::get`] makes it of if it is of floats.
+    fn info(&self, name: &str) -> Option<(Vec<usize>, Option<WeightType>)>;
 }
 
 impl Weights {
@@ -80,6 +83,11 @@ impl Weights {
     /// Bytes of all tensors on a device.
     pub fn bytes(&self) -> u64 {
         self.0.bytes()
+    }
+
+    /// The extents of a tensor, and what [`Weights::get`] makes it of if it is of floats.
+    pub(crate) fn info(&self, name: &str) -> Option<(Vec<usize>, Option<WeightType>)> {
+        self.0.info(name)
     }
 
     /// The tensor called `name`, which must have the extents `dims`. Vectors, such as norms and biases, are never quantised; those of a GGUF file are f32.

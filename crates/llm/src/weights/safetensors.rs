@@ -87,6 +87,10 @@ impl Archive for Safetensors {
         self.tensors.values().map(|(_, info)| (info.data_offsets.1 - info.data_offsets.0) as u64).sum()
     }
 
+    fn info(&self, name: &str) -> Option<(Vec<usize>, Option<WeightType>)> {
+        self.tensors.get(name).map(|(_, info)| (info.shape.clone(), dtype(info.dtype).map(WeightType::Plain)))
+    }
+
     fn get(&self, name: &str, dims: &[usize]) -> Result<Weight> {
         let (file, info) = self.tensors.get(name).ok_or_else(|| self.missing(name))?;
         let shard = self.files.get(*file).ok_or_else(|| self.missing(name))?;
@@ -94,14 +98,19 @@ impl Archive for Safetensors {
         if info.shape != dims {
             return Err(reject(format!("has shape {:?}, the configuration asks for {dims:?}", info.shape)));
         }
-        let dtype = match info.dtype {
-            Dtype::F32 => DType::F32,
-            Dtype::F16 => DType::F16,
-            Dtype::BF16 => DType::BF16,
-            other => return Err(reject(format!("is of type {other}: F32, F16 and BF16 are supported"))),
-        };
+        let dtype = dtype(info.dtype).ok_or_else(|| reject(format!("is of type {}: F32, F16 and BF16 are supported", info.dtype)))?;
         let memory = shard.data.slice(info.data_offsets.0..info.data_offsets.1).map_err(|e| e.context(name))?;
         Ok(Weight { kind: WeightType::Plain(dtype), memory: aligned(memory, dtype.size()) })
+    }
+}
+
+/// The library's type of floats.
+fn dtype(stored: Dtype) -> Option<DType> {
+    match stored {
+        Dtype::F32 => Some(DType::F32),
+        Dtype::F16 => Some(DType::F16),
+        Dtype::BF16 => Some(DType::BF16),
+        _ => None,
     }
 }
 

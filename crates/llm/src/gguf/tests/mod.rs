@@ -1,4 +1,6 @@
+mod mutated;
 pub(crate) mod writer;
+mod written;
 
 use std::{fs, sync::Arc};
 
@@ -135,6 +137,8 @@ fn damaged_metadata_are_rejected_with_the_key() {
     rejected(&Writer::new().raw("k", 7, &[2]), &["key 'k'", "a bool is 2"]);
     rejected(&Writer::new().raw("k", 8, &[1, 0, 0, 0, 0, 0, 0, 0, 0xff]), &["key 'k'", "not UTF-8"]);
     rejected(&Writer::new().u32("", 1), &["key 0", "a key of 0 bytes"]);
+    rejected(&Writer::new().u32("a\n\u{1b}[31m", 1), &["key 0", r"the key 'a\n\u{1b}[31m' has control characters"]);
+    rejected(&Writer::new().f32s("a\rb", &[1], &[1.0]), &["tensor 0", r"the name 'a\rb' has control characters"]);
 }
 
 /// A zero divides, 2^30 overflows a pointer, and the bytes of another type are read as one.
@@ -163,6 +167,29 @@ fn sizes_that_overflow_are_rejected() {
     rejected(&x(&[1, 1, 1, 1, 1]), &["tensor 'x'", "5 dimensions"]);
     rejected(&Writer::new().tensor("x", 2, &[u64::MAX - 31], &[0; 64]), &["tensor 'x'"]);
     assert!(message(bytes(x(&[17]).bytes())).contains("68 bytes"));
+}
+
+/// What other readers were caught by, each as it was published.
+#[test]
+fn published_attacks_are_rejected() {
+    let dims = |dims: &[u64]| Writer::new().tensor("x", 0, dims, &[0; 64]);
+    let text = |length: u64| [length.to_le_bytes().to_vec(), b"a".to_vec()].concat();
+    let cases: [(&str, Writer, &str); 10] = [
+        ("CVE-2025-53630: the sum of sizes wraps", dims(&[16]).tensor_at("y", 0, &[(1 << 62) - 1], 64, &[]), "exceed the file"),
+        ("CVE-2026-27940: the sum of padded sizes wraps", dims(&[16]).tensor_at("y", 0, &[(1 << 62) - 8], 64, &[]), "exceed the file"),
+        ("CVE-2026-33298: bytes of a tensor wrap", dims(&[1 << 31, 1 << 31, 1 << 2, 1]), "have no possible size"),
+        ("CVE-2026-7482: a shape beyond the file", dims(&[1 << 20]), "exceed the file"),
+        ("GHSA-7rxv: a token longer than an int", Writer::new().array("tokenizer.ggml.tokens", 8, &[text(1 << 31)]), "a text of 2147483648 bytes"),
+        ("candle#3533: a count that takes gigabytes", Writer::new().raw("k", 9, &[4, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]), "16777216 values in"),
+        ("candle#3712: alignment 0", Writer::new().u32("general.alignment", 0), "a power of two expected"),
+        ("ggml#1516: alignment 2^30", Writer::new().u32("general.alignment", 1 << 30).f32s("x", &[1], &[1.0]), "exceed the file"),
+        ("llama.cpp#26318: an alignment of another type", Writer::new().text("general.alignment", "32"), "is of type string"),
+        ("gguf-rs: the product of extents wraps", dims(&[1 << 32, 1 << 32]), "have no possible size"),
+    ];
+    for (name, writer, expected) in cases {
+        let message = message(parse(&writer));
+        assert!(message.contains(expected), "{name}: {message}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod pre;
 #[cfg(test)]
 mod tests;
+pub(crate) mod write;
 
 use elinvar::{Error, ErrorKind, Result};
 use serde::de::DeserializeOwned;
@@ -41,6 +42,7 @@ pub(super) fn read(file: &Gguf) -> Result<Parts> {
         "gpt2" => byte_level(file, &vocabulary)?,
         "llama" => (sentence_piece(file, &vocabulary, flag("add_space_prefix")?.unwrap_or(true))?, true),
         other => {
+            let other = other.escape_debug();
             let message =
                 format!("{}: tokenizer model '{other}' is not supported: llama (SentencePiece) and gpt2 (byte-level BPE) are", file.label());
             return Err(Error::unsupported(message));
@@ -85,11 +87,13 @@ fn ids(vocabulary: &Vocabulary<'_>) -> Vocab {
 fn byte_level(file: &Gguf, vocabulary: &Vocabulary<'_>) -> Result<(tokenizers::Tokenizer, bool)> {
     let name = file.text(PRE)?.ok_or_else(|| file.reject(format!("key '{PRE}' is missing, by which texts are cut: convert the model again")))?;
     let pre = pre::find(name).ok_or_else(|| {
+        let name = name.escape_debug();
         Error::unsupported(format!("{}: key '{PRE}' is '{name}', which is not supported: texts would be cut at the wrong places", file.label()))
     })?;
     let merges = file.texts(MERGES)?.ok_or_else(|| file.reject(format!("key '{MERGES}' is missing")))?;
     let pair = |merge: &str| {
-        let (left, right) = merge.split_once(' ').ok_or_else(|| file.reject(format!("key '{MERGES}': '{merge}' is no pair of tokens")))?;
+        let (left, right) =
+            merge.split_once(' ').ok_or_else(|| file.reject(format!("key '{MERGES}': '{}' is no pair of tokens", merge.escape_debug())))?;
         Ok((left.to_owned(), right.to_owned()))
     };
     let merges = merges.into_iter().map(pair).collect::<Result<Merges>>()?;

@@ -60,6 +60,24 @@ pub(super) fn find(name: &str) -> Option<&'static PreTokenizer> {
     ALL.iter().find(|pre| pre.names.contains(&name))
 }
 
+/// The name of the one that applies these patterns, as `tokenizer.json` writes them.
+pub(super) fn find_patterns(patterns: &[String], ignore_merges: bool) -> Option<&'static str> {
+    // What no pattern takes is a piece by itself, so the last alternative may be there or not.
+    fn plain(pattern: &str) -> String {
+        let spelt = pattern.replace("(?i:'s|'t|'re|'ve|'m|'ll|'d)", "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])");
+        spelt.strip_suffix(r"|\s+").unwrap_or(&spelt).to_owned()
+    }
+    let same = |pre: &&PreTokenizer| {
+        pre.ignore_merges == ignore_merges
+            && pre.patterns.len() == patterns.len()
+            && pre.patterns.iter().zip(patterns).all(|(a, b)| plain(a) == plain(b))
+    };
+    ALL.iter().find(same).and_then(|pre| pre.names.first()).copied()
+}
+
+/// The pattern of byte-level tokenizers that name none.
+pub(super) const DEFAULT: &str = GPT2;
+
 #[cfg(test)]
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     ALL.iter().flat_map(|pre| pre.names).copied()

@@ -85,6 +85,11 @@ fn what_a_device_cannot_have_is_rejected_by_name() {
     assert_eq!(error(name, &[8, 256]), "m.gguf: tensor 'blk.0.attn_v.weight' is of type IQ2_XXS, which is not supported");
     assert_eq!(error(name, &[8, 8]), "m.gguf: tensor 'blk.0.attn_v.weight' has shape [8, 256], the configuration asks for [8, 8]");
     assert!(error("model.norm.weight", &[8]).contains("is missing, which the configuration asks for"));
+    // Rows of queries move within heads.
+    let weights = open(&tiny("llama").f32s("blk.0.attn_q.weight", &[14, 8], &numbered(14, 8)), DType::BF16);
+    let message = weights.get("model.layers.0.self_attn.q_proj.weight", &[14, 8]).map(|_| ()).unwrap_err().to_string();
+    assert!(message.contains("has 14 rows: whole heads of 4 expected"), "{message}");
+    let weights = open(&writer, DType::BF16);
     // The divisors are part of the configuration.
     assert_eq!(weights.names().collect::<Vec<_>>(), [name]);
 }

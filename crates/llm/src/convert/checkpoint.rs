@@ -1,0 +1,155 @@
+//! A folder as Hugging Face lays it out, from a GGUF file.
+
+use std::{fs, path::Path, sync::Arc};
+
+use elinvar::{DType, Error, ErrorKind, Result, kernels::rope::RopeScaling};
+use serde_json::{Map, Value as Json, json};
+
+use super::metadata;
+use crate::{
+    Architecture, Config, Divisors, ModelFiles, Rope, Tokenizer, Weights,
+    config::gguf::DIVISORS,
+    gguf::{Gguf, TensorInfo, TensorType},
+    weights::{WeightType, gguf::translate},
+    whole::{write_file, write_folder},
+};
+
+/// Writes a new folder with `config.json`, `model.safetensors`, `tokenizer.json` and `tokenizer_config.json`, whole or not at all. Matrices in blocks are
+/// decoded to `dtype`, vectors to f32; others stay as they are. Reports the bytes of tensors written, and of all, to `progress`.
+///
+/// # Errors
+/// A model or a tokenizer that is not supported or that these files cannot express, a folder that exists, or the system's: a full disk, no permission.
+pub fn write_checkpoint(file: &Arc<Gguf>, dtype: DType, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    let files = ModelFiles::Gguf(file.clone());
+    let config = Config::read(&files)?;
+    let architecture = config.architecture;
+    let config = config_json(&config, dtype).map_err(|e| e.context(file.label()))?;
+    let tokenizer = Tokenizer::open(&files)?;
+    let weights = Weights::open_decoded(&files, dtype)?;
+    write_folder(path, |folder| {
+        let text = |name: &str, text: &str| {
+            fs::write(folder.join(name), text)
+                .map_err(|e| Error::with_source(ErrorKind::Io, format!("cannot write {}", path.join(name).display()), e))
+        };
+        text("config.json", &format!("{config:#}\n"))?;
+        text("tokenizer.json", &tokenizer.to_json()?)?;
+        let bos = tokenizer.bos().and_then(|bos| tokenizer.id(bos));
+        let described = json!({
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "bos_token": tokenizer.bos(),
+            "eos_token": tokenizer.eos(),
+            "add_bos_token": bos.is_some() && tokenizer.encode("")?.first() == bos.as_ref(),
+            "add_eos_token": tokenizer.adds_eos(),
+            "chat_template": tokenizer.chat_template(),
+            "clean_up_tokenization_spaces": false,
+        });
+        text("tokenizer_config.json", &format!("{described:#}\n"))?;
+        write_weights(file, architecture, &weights, &folder.join("model.safetensors"), progress)
+    })
+}
+
+fn write_weights(file: &Gguf, architecture: Architecture, weights: &Weights, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    let kept = file.tensors().filter(|(name, _)| *name != DIVISORS).map(|(name, info)| (translate(name, architecture), info));
+    let kept: Vec<(String, &TensorInfo)> = kept.collect();
+    let (mut header, mut end) = (Map::new(), 0u64);
+    header.insert("__metadata__".to_owned(), json!({"format": "pt"}));
+    for (name, info) in &kept {
+        let Some((_, Some(WeightType::Plain(dtype)))) = weights.info(name) else {
+            return Err(Error::internal(format!("tensor '{name}' is not decoded")));
+        };
+        let bytes = info.dims.iter().product::<usize>() as u64 * dtype.size() as u64;
+        header.insert(name.clone(), json!({"dtype": TensorType::of_dtype(dtype)?.name, "shape": info.dims, "data_offsets": [end, end + bytes]}));
+        end += bytes;
+    }
+    let mut header = Json::Object(header).to_string().into_bytes();
+    header.resize(header.len().next_multiple_of(8), b' ');
+    write_file(path, |out| {
+        let mut put =
+            |bytes: &[u8]| out.write_all(bytes).map_err(|e| Error::with_source(ErrorKind::Io, format!("cannot write {}", path.display()), e));
+        put(&(header.len() as u64).to_le_bytes())?;
+        put(&header)?;
+        let mut done = 0;
+        for (name, info) in &kept {
+            let weight = weights.get(name, &info.dims)?;
+            put(weight.memory.bytes())?;
+            done += weight.memory.bytes().len() as u64;
+            progress(done, end);
+        }
+        Ok(())
+    })
+}
+
+/// Llama 3's stretching of frequencies, as its models have it: factor 8 in 3.1, 32 in 3.2.
+fn stretched(rope: &Rope, divisors: &[f32], config: &Config) -> Result<RopeScaling> {
+    let known = [8.0, 32.0].map(|factor| RopeScaling::Llama3 { factor, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position: 8192 });
+    for scaling in known {
+        let candidate = Config { rope: Rope { scaling, divisors: Divisors::None, ..rope.clone() }, ..config.clone() };
+        let expected = metadata::divisors(&candidate)?.unwrap_or_default();
+        if expected.iter().zip(divisors).all(|(a, b)| (a - b).abs() <= 1e-4 * b) {
+            return Ok(scaling);
+        }
+    }
+    Err(Error::unsupported(format!("tensor '{DIVISORS}' is no stretching of frequencies that config.json can name")))
+}
+
+/// The text of `config.json`, which reads as `config`.
+fn config_json(config: &Config, dtype: DType) -> Result<Json> {
+    let mut config = config.clone();
+    match std::mem::replace(&mut config.rope.divisors, Divisors::None) {
+        Divisors::None => {}
+        Divisors::Fixed(divisors) => config.rope.scaling = stretched(&config.rope, &divisors, &config)?,
+        Divisors::ByContext { .. } => return Err(metadata::not_converted(config.architecture)),
+    }
+    let scaling = match &config.rope.scaling {
+        RopeScaling::None => Json::Null,
+        RopeScaling::Yarn { .. } => return Err(Error::unsupported("frequencies scaled by YaRN are not converted")),
+        RopeScaling::Linear { factor } => json!({"rope_type": "linear", "factor": factor}),
+        RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_max_position } => json!({
+            "rope_type": "llama3",
+            "factor": factor,
+            "low_freq_factor": low_freq_factor,
+            "high_freq_factor": high_freq_factor,
+            "original_max_position_embeddings": original_max_position,
+        }),
+    };
+    let kind = match config.architecture {
+        Architecture::Llama => "llama",
+        Architecture::Mistral => "mistral",
+        Architecture::Qwen2 => "qwen2",
+        Architecture::Qwen3 => "qwen3",
+        Architecture::Gemma2 | Architecture::Gemma3 | Architecture::Phi3 => return Err(metadata::not_converted(config.architecture)),
+    };
+    // The shortest decimal that reads as this f32.
+    let decimal = |x: f32| x.to_string().parse::<f64>().unwrap_or(x.into());
+    let described = json!({
+        "architectures": [config.architecture.name()],
+        "model_type": kind,
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.hidden_size,
+        "intermediate_size": config.intermediate_size,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "num_key_value_heads": config.kv_heads,
+        "head_dim": config.head_dim,
+        "max_position_embeddings": config.max_context,
+        "hidden_act": "silu",
+        "rms_norm_eps": decimal(config.norm_epsilon),
+        "rope_theta": config.rope.theta,
+        "rope_scaling": scaling,
+        "partial_rotary_factor": config.rope.dimensions as f64 / config.head_dim as f64,
+        "attention_bias": config.output_bias || (config.qkv_bias && config.architecture != Architecture::Qwen2),
+        "mlp_bias": config.mlp_bias,
+        "tie_word_embeddings": config.tied_embeddings,
+        "bos_token_id": config.bos,
+        "eos_token_id": config.eos,
+        "torch_dtype": match TensorType::of_dtype(dtype)?.name {
+            "F16" => "float16",
+            "BF16" => "bfloat16",
+            _ => "float32",
+        },
+    });
+    match Config::parse(&described.to_string())? == config {
+        true => Ok(described),
+        false => Err(Error::unsupported("config.json cannot express this combination of biases and rotary parameters")),
+    }
+}
