@@ -1,4 +1,4 @@
-// A thread has two quarters of a chunk of 32 elements.
+// A thread has a chunk of 32 elements.
 template <typename F>
 [[kernel]] void dequantize(
     device const uchar* x [[buffer(0)]],
@@ -6,13 +6,13 @@ template <typename F>
     constant Params& p [[buffer(2)]],
     uint index [[thread_position_in_grid]])
 {
-    if (index >= 2 * p.rows * p.chunks) {
+    if (index >= p.rows * p.chunks) {
         return;
     }
-    const uint chunks = uint(p.chunks), at = index / 2, part = index % 2;
+    const uint chunks = uint(p.chunks), row = index / chunks, chunk = index % chunks;
     Packed<F> packed;
-    packed.template load<Anywhere>(x + at / chunks * p.row_bytes, at % chunks, chunks, part);
-    for (uint j = 0; j < 16; ++j) {
-        y[32 * ulong(at) + 8 * part + j / 8 * 16 + j % 8] = packed.element(j);
+    packed.template load<Anywhere>(PackedPlace<F>(x + row * p.row_bytes, chunk, chunks), 0);
+    for (uint j = 0; j < 32; ++j) {
+        y[32 * ulong(index) + j] = packed.element(j);
     }
 }

@@ -21,7 +21,7 @@ use crate::{
 
 const FILES: &[MetalFile] = &[metal::TYPES, order::METAL, Params::METAL, quantized::METAL, metal_file!("dequantize/dequantize.metal")];
 
-/// Threads of a threadgroup, each with half a chunk.
+/// Threads of a threadgroup, each with a chunk.
 const THREADS: usize = 64;
 
 attributes! {
@@ -77,14 +77,16 @@ impl Operator for Dequantize {
 
     fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         let inputs = Inputs::new(inputs)?;
-        Ok(vec![TensorInfo::new(DType::F32, &[inputs.x.shape()[0], self.width(inputs)?])?])
+        let width = self.width(inputs)?;
+        Ok(vec![TensorInfo::new(DType::F32, &[inputs.x.shape()[0], width])?])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
         let inputs = Inputs::new(inputs)?;
-        let (rows, chunks) = (inputs.x.shape()[0], self.width(inputs)? / CHUNK);
+        let chunks = self.width(inputs)? / CHUNK;
+        let rows = inputs.x.shape()[0];
         let params = Params { rows: rows as u64, chunks: chunks as u64, row_bytes: inputs.x.shape()[1] as u64, format: self.format as u64 };
-        let groups = u32::try_from((2 * rows * chunks).div_ceil(THREADS))
+        let groups = u32::try_from((rows * chunks).div_ceil(THREADS))
             .map_err(|_| Error::unsupported(format!("{rows} rows of {} elements are too many for one launch", self.width)))?;
         let key = KernelKey::new(format!("dequantize_{}", self.format), &[]);
         let launch = Launch::new(key, run, &params, inputs.parameters(outputs)?);

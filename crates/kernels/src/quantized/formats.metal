@@ -16,16 +16,14 @@ inline int dot_four(uint low, uint high, uint bytes, int sum) {
 }
 #endif
 
-// What a lane has of a plane of BITS bits of a chunk, of which field f of byte b is that of element b + 4 BITS f. Two lanes share a chunk: of its quarters one
-// has the first and the third, the other the second and the fourth.
+// The words of a plane of BITS bits of a chunk, of which field f of byte b is that of element b + 4 BITS f.
 template <uint BITS>
 struct Plane {
-    uint words[BITS > 4 ? 4 : BITS > 1 ? 2 : 1];
+    uint words[BITS];
 
-    // The fields of four neighbours, a byte each: number 0 and 1 of the lane's first quarter, 2 and 3 of its second.
+    // The fields of elements 4 i … 4 i + 3, a byte each.
     uint bytes(uint i) const {
-        const uint word = BITS > 4 ? words[i] : BITS > 1 ? words[i % 2] >> (i / 2 * 4) : words[0] >> (i / 2 * 4 + i % 2);
-        return word & (0xffu >> (8 - BITS)) * 0x01010101u;
+        return (words[i % BITS] >> (i / BITS * BITS)) & (0xffu >> (8 - BITS)) * 0x01010101u;
     }
 };
 
@@ -34,8 +32,9 @@ struct Plane<0> {
     uint bytes(uint) const { return 0; }
 };
 
-// Words at multiples of their size, or bytes from anywhere, the first lowest.
+// Words at multiples of their size, read once; or bytes from anywhere, the first lowest.
 struct Aligned {
+    static uint4 quad(device const uchar* from) { return load_past_cache(reinterpret_cast<device const uint4*>(from)); }
     static uint2 pair(device const uchar* from) { return *reinterpret_cast<device const uint2*>(from); }
     static uint word(device const uchar* from) { return *reinterpret_cast<device const uint*>(from); }
     static uint half_word(device const uchar* from) { return *reinterpret_cast<device const ushort*>(from); }
@@ -45,39 +44,40 @@ struct Anywhere {
     static uint half_word(device const uchar* from) { return uint(from[0]) | uint(from[1]) << 8; }
     static uint word(device const uchar* from) { return half_word(from) | half_word(from + 2) << 16; }
     static uint2 pair(device const uchar* from) { return uint2(word(from), word(from + 4)); }
+    static uint4 quad(device const uchar* from) { return uint4(pair(from), pair(from + 8)); }
 };
 
-// The parts of lane `part` of two, of the chunk's bytes.
 template <typename Place>
-inline void load_plane(device const uchar* from, uint part, thread Plane<8>& plane) {
-    const uint2 first = Place::pair(from + 8 * part), second = Place::pair(from + 16 + 8 * part);
-    plane.words[0] = first.x;
-    plane.words[1] = first.y;
-    plane.words[2] = second.x;
-    plane.words[3] = second.y;
+inline void load_plane(device const uchar* from, thread Plane<8>& plane) {
+    const uint4 low = Place::quad(from), high = Place::quad(from + 16);
+    for (uint i = 0; i < 4; ++i) {
+        plane.words[i] = low[i];
+        plane.words[4 + i] = high[i];
+    }
 }
 
 template <typename Place>
-inline void load_plane(device const uchar* from, uint part, thread Plane<4>& plane) {
-    const uint2 words = Place::pair(from + 8 * part);
+inline void load_plane(device const uchar* from, thread Plane<4>& plane) {
+    const uint4 words = Place::quad(from);
+    for (uint i = 0; i < 4; ++i) {
+        plane.words[i] = words[i];
+    }
+}
+
+template <typename Place>
+inline void load_plane(device const uchar* from, thread Plane<2>& plane) {
+    const uint2 words = Place::pair(from);
     plane.words[0] = words.x;
     plane.words[1] = words.y;
 }
 
 template <typename Place>
-inline void load_plane(device const uchar* from, uint part, thread Plane<2>& plane) {
-    const uint2 words = Place::pair(from);
-    plane.words[0] = words.x >> (2 * part);
-    plane.words[1] = words.y >> (2 * part);
+inline void load_plane(device const uchar* from, thread Plane<1>& plane) {
+    plane.words[0] = Place::word(from);
 }
 
 template <typename Place>
-inline void load_plane(device const uchar* from, uint part, thread Plane<1>& plane) {
-    plane.words[0] = Place::word(from) >> (2 * part);
-}
-
-template <typename Place>
-inline void load_plane(device const uchar*, uint, thread Plane<0>&) {}
+inline void load_plane(device const uchar*, thread Plane<0>&) {}
 
 inline float number(uint bits) {
     return float(as_type<half>(ushort(bits)));
@@ -153,7 +153,25 @@ FORMAT(Iq4Nl, 4, 0, 32, false, 1, 0, 1, 0, choose(NONLINEAR, fields), alike(numb
 FORMAT(Iq4Xs, 4, 0, 32, false, 8, 1, 1, 0, choose(NONLINEAR, fields), each_half(numbers, subscales, subscales))
 FORMAT(Mxfp4, 4, 0, 32, false, 1, 1, 0, 0, choose(DOUBLED, fields), alike(half_power(subscales), 0.0f))
 
-// What a lane has of a chunk of a packed row.
+// Where a chunk of a packed row of `chunks` has its parts.
+template <typename F>
+struct PackedPlace {
+    device const uchar* low;
+    device const uchar* high;
+    device const uchar* subscales;
+    device const uchar* numbers;
+
+    PackedPlace(device const uchar* row, uint chunk, uint chunks) {
+        low = row + 4 * F::LOW * ulong(chunk);
+        row += 4 * F::LOW * ulong(chunks);
+        high = row + 4 * F::HIGH * ulong(chunk);
+        row += 4 * F::HIGH * ulong(chunks);
+        subscales = row + F::SUBSCALES * ulong(chunk);
+        numbers = row + F::SUBSCALES * ulong(chunks) + 2 * F::NUMBERS * ulong(chunk / F::BLOCK);
+    }
+};
+
+// A chunk of a packed row.
 template <typename F>
 struct Packed {
     Plane<F::LOW> low;
@@ -161,37 +179,36 @@ struct Packed {
     uint subscales;
     uint numbers;
 
-    // Of a row of `chunks`.
+    // The chunk `8 * blocks` after the one at these places, counted in eights.
     template <typename Place>
-    void load(device const uchar* row, uint chunk, uint chunks, uint part) {
-        load_plane<Place>(row + 4 * F::LOW * chunk, part, low);
-        load_plane<Place>(row + 4 * F::LOW * chunks + 4 * F::HIGH * chunk, part, high);
-        device const uchar* from = row + 4 * (F::LOW + F::HIGH) * chunks;
-        device const uchar* scale = from + F::SUBSCALES * chunk;
+    void load(PackedPlace<F> at, ulong blocks) {
+        load_plane<Place>(at.low + 32 * F::LOW * blocks, low);
+        load_plane<Place>(at.high + 32 * F::HIGH * blocks, high);
+        device const uchar* scale = at.subscales + 8 * F::SUBSCALES * blocks;
         subscales = F::SUBSCALES == 2 ? Place::half_word(scale) : F::SUBSCALES == 1 ? uint(*scale) : 0;
-        from += F::SUBSCALES * chunks + 2 * F::NUMBERS * (chunk / F::BLOCK);
-        numbers = F::NUMBERS == 2 ? Place::word(from) : F::NUMBERS == 1 ? Place::half_word(from) : 0;
+        device const uchar* number = at.numbers + 16 / F::BLOCK * F::NUMBERS * blocks;
+        numbers = F::NUMBERS == 2 ? Place::word(number) : F::NUMBERS == 1 ? Place::half_word(number) : 0;
     }
 
     Scales scales() const { return F::scales(numbers, subscales); }
 
-    // The products of the lane's quarters with pairs of integers.
-    int2 dots(thread const uint (&pairs)[8]) const {
+    // The products of each half with integers, in pairs, whose sums are `total`.
+    int2 dots(thread const uint (&pairs)[16], int2 total) const {
         int sums[2] = {0, 0}, above[2] = {0, 0};
-        for (uint i = 0; i < 4; ++i) {
-            sums[i / 2] = dot_four(pairs[2 * i], pairs[2 * i + 1], F::chosen(low.bytes(i)), sums[i / 2]);
+        for (uint i = 0; i < 8; ++i) {
+            sums[i / 4] = dot_four(pairs[2 * i], pairs[2 * i + 1], F::chosen(low.bytes(i)), sums[i / 4]);
             if (F::HIGH > 0) {
-                above[i / 2] = dot_four(pairs[2 * i], pairs[2 * i + 1], high.bytes(i), above[i / 2]);
+                above[i / 4] = dot_four(pairs[2 * i], pairs[2 * i + 1], high.bytes(i), above[i / 4]);
             }
         }
-        return int2(sums[0] + (above[0] << F::LOW), sums[1] + (above[1] << F::LOW));
+        return int2(sums[0] + (above[0] << F::LOW), sums[1] + (above[1] << F::LOW)) - F::ZERO * total;
     }
 
-    // Element j of the lane's first quarter, or j - 8 of its second.
+    // Element j.
     float element(uint j) const {
-        const uint field = (F::chosen(low.bytes(j / 4)) >> (8 * (j % 4)) & 255u) | (high.bytes(j / 4) >> (8 * (j % 4)) & 255u) << F::LOW;
+        const uint field = F::chosen(low.bytes(j / 4) >> (8 * (j % 4)) & 255u) & 255u | (high.bytes(j / 4) >> (8 * (j % 4)) & 255u) << F::LOW;
         const Scales of = scales();
-        const float scaled = of.scale[j / 8] * float(int(as_type<char>(uchar(field))) - F::ZERO);
-        return F::OFFSETS ? scaled + of.offset[j / 8] : scaled;
+        const float scaled = of.scale[j / 16] * float(int(as_type<char>(uchar(field))) - F::ZERO);
+        return F::OFFSETS ? scaled + of.offset[j / 16] : scaled;
     }
 };

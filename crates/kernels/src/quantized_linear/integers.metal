@@ -60,19 +60,19 @@ struct SharedIntegers {
         }
     }
 
-    // Pairs of quarters `part` and `part + 2`.
-    void load(uint, uint chunk, uint part, thread uint (&pairs)[8]) const {
-        for (uint q = 0; q < 2; ++q) {
-            const uint4 word = words[place(chunk, part + 2 * q)];
+    // Of chunk `8 * block + lane`.
+    void load(uint, uint block, uint lane, thread uint (&pairs)[16]) const {
+        for (uint quarter = 0; quarter < 4; ++quarter) {
+            const uint4 word = words[32 * block + 8 * quarter + lane];
             for (uint i = 0; i < 4; ++i) {
-                pairs[4 * q + i] = word[i];
+                pairs[4 * quarter + i] = word[i];
             }
         }
     }
 
-    float scale(uint, uint chunk) const { return scales[chunk]; }
+    float scale(uint, uint block, uint lane) const { return scales[8 * block + lane]; }
 
-    int2 total(uint, uint chunk) const { return totals[chunk]; }
+    int2 total(uint, uint block, uint lane) const { return totals[8 * block + lane]; }
 };
 
 // Rows in device memory: the words of all, then their sums, then their scales.
@@ -91,20 +91,20 @@ struct StoredIntegers {
         scales = reinterpret_cast<device const float*>(totals + count);
     }
 
-    ulong at(uint row, uint chunk) const { return ulong(min(row, last)) * chunks + chunk; }
+    ulong at(uint row, uint block, uint lane) const { return ulong(min(row, last)) * chunks + 8 * block + lane; }
 
-    void load(uint row, uint chunk, uint part, thread uint (&pairs)[8]) const {
-        for (uint q = 0; q < 2; ++q) {
-            const uint4 word = words[4 * at(row, chunk) + part + 2 * q];
+    void load(uint row, uint block, uint lane, thread uint (&pairs)[16]) const {
+        for (uint quarter = 0; quarter < 4; ++quarter) {
+            const uint4 word = words[4 * at(row, block, lane) + quarter];
             for (uint i = 0; i < 4; ++i) {
-                pairs[4 * q + i] = word[i];
+                pairs[4 * quarter + i] = word[i];
             }
         }
     }
 
-    float scale(uint row, uint chunk) const { return scales[at(row, chunk)]; }
+    float scale(uint row, uint block, uint lane) const { return scales[at(row, block, lane)]; }
 
-    int2 total(uint row, uint chunk) const { return totals[at(row, chunk)]; }
+    int2 total(uint row, uint block, uint lane) const { return totals[at(row, block, lane)]; }
 };
 
 // Writes what StoredIntegers reads; a thread has eight elements.

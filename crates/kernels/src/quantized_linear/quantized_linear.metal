@@ -91,7 +91,7 @@ struct Layers {
     Layer<T, C> third;
 };
 
-// COLUMNS neighbours in one layer for each sixteen lanes, and ROWS rows.
+// COLUMNS neighbours in one layer for each eight lanes, and ROWS rows.
 template <uint GATED, typename T, typename C, uint ROWS, uint COLUMNS>
 struct Tile {
     typedef LaneSums<ROWS * COLUMNS, 8> Tree;
@@ -101,8 +101,8 @@ struct Tile {
     uint column;
 
     Tile(Layers<T, C> of, uint tile, uint lane) : layer(of.first), number(0), column(tile) {
-        const uint before_second = (of.first.n + 2 * COLUMNS - 1) / (2 * COLUMNS);
-        const uint before_third = before_second + (of.second.n + 2 * COLUMNS - 1) / (2 * COLUMNS);
+        const uint before_second = (of.first.n + 4 * COLUMNS - 1) / (4 * COLUMNS);
+        const uint before_third = before_second + (of.second.n + 4 * COLUMNS - 1) / (4 * COLUMNS);
         if (tile >= before_third) {
             layer = of.third;
             number = 2;
@@ -112,7 +112,7 @@ struct Tile {
             number = 1;
             column -= before_second;
         }
-        column = (2 * column + lane / 16) * COLUMNS;
+        column = (4 * column + lane / 8) * COLUMNS;
     }
 
     PackedRows<COLUMNS> rows(constant Params& p) const {
@@ -125,7 +125,7 @@ struct Tile {
 
     void store(float sum, device const float* residual, constant Params& p, uint row, uint lane) const {
         const uint at = Tree::first(lane), r = row + at / COLUMNS, c = column + at % COLUMNS;
-        if (lane % 16 < 8 && Tree::leads(lane) && r < p.m && c < layer.n) {
+        if (Tree::leads(lane) && r < p.m && c < layer.n) {
             const float value = layer.biased(p.present >> number & 1, c, sum);
             const ulong to = ulong(r) * layer.n + c;
             layer.y[to] = narrow<T>(p.present & RESIDUAL ? residual[to] + value : value);
@@ -133,7 +133,7 @@ struct Tile {
     }
 };
 
-// An element of the gate and the same of the factor for each sixteen lanes.
+// An element of the gate and the same of the factor for each eight lanes.
 template <typename T, typename C, uint ROWS>
 struct Tile<1, T, C, ROWS, 2> {
     typedef LaneSums<ROWS * 2, 8> Tree;
@@ -142,7 +142,7 @@ struct Tile<1, T, C, ROWS, 2> {
     Layer<T, C> factor;
     uint column;
 
-    Tile(Layers<T, C> of, uint tile, uint lane) : gate(of.first), factor(of.second), column(2 * tile + lane / 16) {}
+    Tile(Layers<T, C> of, uint tile, uint lane) : gate(of.first), factor(of.second), column(4 * tile + lane / 8) {}
 
     PackedRows<2> rows(constant Params& p) const {
         PackedRows<2> rows = {{gate.row(column, p), factor.row(column, p)}};
@@ -153,7 +153,7 @@ struct Tile<1, T, C, ROWS, 2> {
         const uint at = Tree::first(lane), r = row + at / 2, c = min(column, gate.n - 1);
         const float value = at % 2 == 0 ? gate.biased(p.present & 1, c, sum) : factor.biased(p.present & 2, c, sum);
         const float other = simd_shuffle_xor(value, ushort(Tree::SHARING));
-        if (lane % 16 < 8 && Tree::leads(lane) && at % 2 == 0 && r < p.m && column < gate.n) {
+        if (Tree::leads(lane) && at % 2 == 0 && r < p.m && column < gate.n) {
             gate.y[ulong(r) * gate.n + column] = narrow<T>(strict::silu(value) * other);
         }
     }
