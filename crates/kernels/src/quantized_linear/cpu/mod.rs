@@ -34,6 +34,17 @@ struct Octet {
     totals: [[i32; SUMS]; 2],
 }
 
+#[cfg(target_arch = "x86_64")]
+impl Octet {
+    /// Two neighbours of [`Octet::q`].
+    #[inline(always)]
+    fn pair(&self, index: usize) -> i32 {
+        assert!(index < self.q.len() / 2);
+        // SAFETY: in bounds, and aligned as the whole is.
+        unsafe { self.q.as_ptr().cast::<i32>().add(index).read() }
+    }
+}
+
 const NOTHING: Octet = Octet { q: [0; SUMS * CHUNK], scales: [0.0; SUMS], totals: [[0; SUMS]; 2] };
 
 /// Where element `j` of chunk `chunk` is in an octet: those of even and of odd places in each half of the chunks apart, eight neighbours of each chunk, as

@@ -4,21 +4,18 @@
 use std::arch::x86_64::*;
 
 use super::{
-    super::{COLUMNS, NOTHING, Octet, Rows, tree},
+    super::{COLUMNS, NOTHING, Octet, Rows},
     Weights,
     scales::Scaled,
-    words::{Unpack, Unpacked},
+    words::{PAIRS, Unpack},
 };
-use crate::{quantized::CHUNK, quantized::packed::PackedRow, quantized_linear::SUMS, simd};
+use crate::{quantized::packed::PackedRow, quantized_linear::SUMS, simd};
 
 /// Rows of x from which on turning the weight round pays.
 pub(super) const LEAST: usize = 8;
 
 /// Rows of x that share an unpacked octet. Their sums stay in the second-level cache.
 const BLOCK: usize = 128;
-
-/// Pairs of an octet's integers.
-const PAIRS: usize = SUMS * CHUNK / 2;
 
 /// The sums of a row of x and [`COLUMNS`] rows of the weight.
 type Sums = [[f32; COLUMNS]; SUMS];
@@ -27,10 +24,11 @@ type Sums = [[f32; COLUMNS]; SUMS];
 #[repr(C, align(64))]
 struct Tile {
     /// Pairs of integers, ordered as those of an octet of x.
-    words: [[i32; COLUMNS]; PAIRS],
-    /// By halves and chunks.
-    scale: [Sums; 2],
-    offset: [Sums; 2],
+    pairs: [[i32; COLUMNS]; PAIRS],
+    /// Scales, then offsets, each by halves and chunks.
+    scaled: [[Sums; 2]; 2],
+    /// Those rows as they are read.
+    rows: ([[i32; PAIRS]; COLUMNS], [Scaled; COLUMNS]),
 }
 
 static AFTER: Octet = NOTHING;
@@ -38,44 +36,46 @@ static AFTER: Octet = NOTHING;
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn multiply(weights: &Weights<'_>, unpack: Unpack, x: &Rows, products: &mut [[f32; COLUMNS]]) {
     let vnni = simd::level() >= simd::Level::Avx512 && is_x86_feature_detected!("avx512vnni");
-    let mut tile = Tile { words: [[0; COLUMNS]; PAIRS], scale: [[[0.0; COLUMNS]; SUMS]; 2], offset: [[[0.0; COLUMNS]; SUMS]; 2] };
-    let mut unpacked = [[[_mm256_setzero_si256(); SUMS / 2]; 4]; COLUMNS];
-    let mut scaled = [Scaled::default(); COLUMNS];
+    let rows = ([[0; PAIRS]; COLUMNS], [Scaled::default(); COLUMNS]);
+    let mut tile = Tile { pairs: [[0; COLUMNS]; PAIRS], scaled: [[[[0.0; COLUMNS]; SUMS]; 2]; 2], rows };
     let mut sums = vec![[[0.0; COLUMNS]; SUMS]; products.len().min(BLOCK).next_multiple_of(8)];
     for (block, products) in products.chunks_mut(BLOCK).enumerate() {
         sums.fill([[0.0; COLUMNS]; SUMS]);
         for octet in 0..x.octets() {
-            for ((bytes, unpacked), scaled) in weights.rows.clone().zip(&mut unpacked).zip(&mut scaled) {
+            let (unpacked, scaled) = &mut tile.rows;
+            for ((bytes, unpacked), scaled) in weights.rows.clone().zip(unpacked).zip(scaled) {
                 let row = PackedRow { bytes, places: weights.places };
                 // SAFETY: this function has the level that they ask for.
                 unsafe { (unpack(weights, row, octet, unpacked), (weights.scales)(row, weights.chunks, octet, std::slice::from_mut(scaled))) };
             }
-            turn(&unpacked, &mut tile.words);
-            for half in 0..if weights.halves { 2 } else { 1 } {
-                for (chunk, column) in (0..SUMS).flat_map(|chunk| (0..COLUMNS).map(move |column| (chunk, column))) {
-                    tile.scale[half][chunk][column] = scaled[column].scale[half][chunk];
-                    tile.offset[half][chunk][column] = scaled[column].offset[half][chunk];
-                }
-            }
+            turn::<PAIRS>(&tile.rows.0, &mut tile.pairs);
+            turn::<{ 4 * SUMS }>(bytemuck::cast_ref(&tile.rows.1), bytemuck::cast_mut(&mut tile.scaled));
             let row = |index: usize| if index < products.len() { &x.row(BLOCK * block + index)[octet] } else { &AFTER };
             let mut first = 0;
             while first < products.len() {
+                let sums = &mut sums[first..];
                 if vnni && products.len() - first > 4 {
                     // SAFETY: the processor has these instructions.
-                    unsafe { add_512::<8>(weights, &tile, std::array::from_fn(|i| row(first + i)), &mut sums[first..]) };
+                    unsafe { add_512::<8>(weights, &tile, std::array::from_fn(|i| row(first + i)), sums) };
                     first += 8;
-                } else if vnni {
-                    // SAFETY: as above.
-                    unsafe { add_512::<4>(weights, &tile, std::array::from_fn(|i| row(first + i)), &mut sums[first..]) };
-                    first += 4;
-                } else {
-                    add_256::<4>(weights, &tile, std::array::from_fn(|i| row(first + i)), &mut sums[first..]);
-                    first += 4;
+                    continue;
                 }
+                let rows: [_; 4] = std::array::from_fn(|i| row(first + i));
+                if vnni {
+                    // SAFETY: as above.
+                    unsafe { add_512(weights, &tile, rows, sums) };
+                } else {
+                    add_256(weights, &tile, rows, sums);
+                }
+                first += 4;
             }
         }
-        for (products, sums) in products.iter_mut().zip(&sums) {
-            *products = std::array::from_fn(|column| tree(sums.map(|sum| sum[column])));
+        for (products, sums) in products.iter_mut().zip(&mut sums) {
+            for mask in [4, 2, 1] {
+                let (sums, others) = sums.split_at_mut(mask);
+                sums.as_flattened_mut().iter_mut().zip(others.as_flattened()).for_each(|(sum, other)| *sum += other);
+            }
+            *products = sums[0];
         }
     }
 }
@@ -83,17 +83,17 @@ pub(super) fn multiply(weights: &Weights<'_>, unpack: Unpack, x: &Rows, products
 /// Rows to columns, eight by eight.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn turn(from: &[Unpacked; COLUMNS], to: &mut [[i32; COLUMNS]; PAIRS]) {
+fn turn<const LENGTH: usize>(from: &[[i32; LENGTH]; COLUMNS], to: &mut [[i32; COLUMNS]; LENGTH]) {
     for (at, to) in to.as_chunks_mut::<8>().0.iter_mut().enumerate() {
         for (part, from) in from.as_chunks::<8>().0.iter().enumerate() {
-            let (mut rows, mut fours) = ([_mm256_setzero_si256(); 8], [[_mm256_setzero_si256(); 4]; 2]);
-            for (row, from) in rows.iter_mut().zip(from) {
-                *row = from[at / 4][at % 4];
-            }
             // Word w and, in the upper lane, w + 4 of four rows.
-            for (fours, [a, b, c, d]) in fours.iter_mut().zip(rows.as_chunks::<4>().0) {
-                let low = [_mm256_unpacklo_epi32(*a, *b), _mm256_unpacklo_epi32(*c, *d)];
-                let high = [_mm256_unpackhi_epi32(*a, *b), _mm256_unpackhi_epi32(*c, *d)];
+            let mut fours = [[_mm256_setzero_si256(); 4]; 2];
+            for (fours, from) in fours.iter_mut().zip(from.as_chunks::<4>().0) {
+                // SAFETY: eight words.
+                let row = |row: usize| unsafe { _mm256_loadu_si256(from[row][8 * at..][..8].as_ptr().cast()) };
+                let (a, b, c, d) = (row(0), row(1), row(2), row(3));
+                let low = [_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d)];
+                let high = [_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d)];
                 *fours = [
                     _mm256_unpacklo_epi64(low[0], low[1]),
                     _mm256_unpackhi_epi64(low[0], low[1]),
@@ -126,17 +126,18 @@ fn add_512<const ROWS: usize>(weights: &Weights<'_>, tile: &Tile, x: [&Octet; RO
     for chunk in 0..SUMS {
         for half in 0..if halves { 2 } else { 1 } {
             let mut products = [_mm512_setzero_si512(); ROWS];
-            for pair in (if halves { 2 * half..2 * half + 2 } else { 0..4 }).flat_map(|at| (0..4).map(move |pair| (SUMS * at + chunk) * 4 + pair)) {
-                // SAFETY: sixteen columns.
-                let words = unsafe { _mm512_loadu_si512(tile.words[pair].as_ptr().cast()) };
-                for row in 0..ROWS {
-                    // SAFETY: an octet has so many pairs, and is aligned.
-                    let q = unsafe { x[row].q.as_ptr().cast::<i32>().add(pair).read() };
-                    products[row] = _mm512_dpwssd_epi32(products[row], words, _mm512_set1_epi32(q));
+            for place in 2 * half..if halves { 2 * half + 2 } else { 4 } {
+                for pair in (SUMS * place + chunk) * 4..(SUMS * place + chunk + 1) * 4 {
+                    // SAFETY: sixteen columns.
+                    let words = unsafe { _mm512_loadu_si512(tile.pairs[pair].as_ptr().cast()) };
+                    for row in 0..ROWS {
+                        products[row] = _mm512_dpwssd_epi32(products[row], words, _mm512_set1_epi32(x[row].pair(pair)));
+                    }
                 }
             }
-            // SAFETY: sixteen columns.
-            let [a, b] = unsafe { [_mm512_loadu_ps(tile.scale[half][chunk].as_ptr()), _mm512_loadu_ps(tile.offset[half][chunk].as_ptr())] };
+            let [a, b] = [&tile.scaled[0][half][chunk], &tile.scaled[1][half][chunk]];
+            // SAFETY: sixteen columns each.
+            let (a, b) = unsafe { (_mm512_loadu_ps(a.as_ptr()), _mm512_loadu_ps(b.as_ptr())) };
             for row in 0..ROWS {
                 let (s, to) = (_mm512_set1_ps(x[row].scales[chunk]), sums[row][chunk].as_mut_ptr());
                 // SAFETY: sixteen columns.
@@ -159,21 +160,22 @@ fn add_256<const ROWS: usize>(weights: &Weights<'_>, tile: &Tile, x: [&Octet; RO
     for chunk in 0..SUMS {
         for half in 0..if halves { 2 } else { 1 } {
             let mut products = [[_mm256_setzero_si256(); 2]; ROWS];
-            for pair in (if halves { 2 * half..2 * half + 2 } else { 0..4 }).flat_map(|at| (0..4).map(move |pair| (SUMS * at + chunk) * 4 + pair)) {
-                let words = tile.words[pair].as_ptr();
-                // SAFETY: sixteen columns.
-                let words = unsafe { [_mm256_loadu_si256(words.cast()), _mm256_loadu_si256(words.add(8).cast())] };
-                for row in 0..ROWS {
-                    // SAFETY: an octet has so many pairs, and is aligned.
-                    let q = _mm256_set1_epi32(unsafe { x[row].q.as_ptr().cast::<i32>().add(pair).read() });
-                    products[row][0] = _mm256_add_epi32(products[row][0], _mm256_madd_epi16(words[0], q));
-                    products[row][1] = _mm256_add_epi32(products[row][1], _mm256_madd_epi16(words[1], q));
+            for place in 2 * half..if halves { 2 * half + 2 } else { 4 } {
+                for pair in (SUMS * place + chunk) * 4..(SUMS * place + chunk + 1) * 4 {
+                    let words = tile.pairs[pair].as_ptr();
+                    // SAFETY: sixteen columns.
+                    let words = unsafe { [_mm256_loadu_si256(words.cast()), _mm256_loadu_si256(words.add(8).cast())] };
+                    for row in 0..ROWS {
+                        let q = _mm256_set1_epi32(x[row].pair(pair));
+                        products[row][0] = _mm256_add_epi32(products[row][0], _mm256_madd_epi16(words[0], q));
+                        products[row][1] = _mm256_add_epi32(products[row][1], _mm256_madd_epi16(words[1], q));
+                    }
                 }
             }
             for part in 0..2 {
-                let (a, b) = (&tile.scale[half][chunk][8 * part..][..8], &tile.offset[half][chunk][8 * part..][..8]);
+                let [a, b] = [&tile.scaled[0][half][chunk][8 * part..][..8], &tile.scaled[1][half][chunk][8 * part..][..8]];
                 // SAFETY: eight columns each.
-                let [a, b] = unsafe { [_mm256_loadu_ps(a.as_ptr()), _mm256_loadu_ps(b.as_ptr())] };
+                let (a, b) = unsafe { (_mm256_loadu_ps(a.as_ptr()), _mm256_loadu_ps(b.as_ptr())) };
                 for row in 0..ROWS {
                     let (s, to) = (_mm256_set1_ps(x[row].scales[chunk]), &mut sums[row][chunk][8 * part..][..8]);
                     // SAFETY: eight columns.

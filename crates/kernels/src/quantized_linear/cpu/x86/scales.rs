@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The scales and offsets of an octet's chunks, for each of their halves where these differ, else for the first. Those after a row's end are finite.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(32))]
 pub(super) struct Scaled {
     pub(super) scale: [[f32; SUMS]; 2],

@@ -11,24 +11,24 @@ use crate::{
 /// Of an octet: by pairs of chunks, then by the places that [`place`](super::super::place) sets apart.
 pub(super) type Words = [[__m256i; 4]; SUMS / 2];
 
-/// An octet's integers as memory has them.
-pub(super) type Unpacked = [[__m256i; SUMS / 2]; 4];
+/// Pairs of an octet's integers.
+pub(super) const PAIRS: usize = SUMS * CHUNK / 2;
 
-pub(super) type Unpack = unsafe fn(&Weights<'_>, PackedRow<'_>, usize, &mut Unpacked);
+pub(super) type Unpack = unsafe fn(&Weights<'_>, PackedRow<'_>, usize, &mut [i32; PAIRS]);
 
-/// The integers of an octet: its fields less the zero.
+/// The integers of an octet, in the order of an octet of x: its fields less the zero.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn unpack<const FIRST: i32, const SECOND: i32, const TABLE: bool>(
     weights: &Weights<'_>,
     row: PackedRow<'_>,
     octet: usize,
-    to: &mut Unpacked,
+    to: &mut [i32; PAIRS],
 ) {
     let (words, zero) = (words::<FIRST, SECOND, TABLE>(weights, row, octet), _mm256_set1_epi16(weights.zero));
-    for (pair, words) in words.into_iter().enumerate() {
-        for (to, word) in to.iter_mut().zip(words) {
-            to[pair] = _mm256_sub_epi16(word, zero);
-        }
+    for (index, to) in to.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let integers = _mm256_sub_epi16(words[index % (SUMS / 2)][index / (SUMS / 2)], zero);
+        // SAFETY: eight pairs.
+        unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), integers) };
     }
 }
 
