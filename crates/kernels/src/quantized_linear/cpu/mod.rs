@@ -26,8 +26,8 @@ const COLUMNS: usize = 16;
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Octet {
-    /// The integers: [`place`] says where.
-    q: [i16; SUMS * CHUNK],
+    /// The integers, as bytes of weights become words: element j of a chunk is `q[`[`place`]`(j)][chunk][j % 16 / 2]`.
+    q: [[[i16; 8]; SUMS]; 4],
     /// Of each chunk.
     scales: [f32; SUMS],
     /// The sums of each half of each chunk.
@@ -36,38 +36,45 @@ struct Octet {
 
 #[cfg(target_arch = "x86_64")]
 impl Octet {
-    /// Two neighbours of [`Octet::q`].
+    /// The four pairs of `q[place][chunk]`.
     #[inline(always)]
-    fn pair(&self, index: usize) -> i32 {
-        assert!(index < self.q.len() / 2);
-        // SAFETY: in bounds, and aligned as the whole is.
-        unsafe { self.q.as_ptr().cast::<i32>().add(index).read() }
+    fn pairs(&self, place: usize, chunk: usize) -> *const i32 {
+        self.q[place][chunk].as_ptr().cast()
     }
 }
 
-const NOTHING: Octet = Octet { q: [0; SUMS * CHUNK], scales: [0.0; SUMS], totals: [[0; SUMS]; 2] };
+const NOTHING: Octet = Octet { q: [[[0; 8]; SUMS]; 4], scales: [0.0; SUMS], totals: [[0; SUMS]; 2] };
 
-/// Where element `j` of chunk `chunk` is in an octet: those of even and of odd places in each half of the chunks apart, eight neighbours of each chunk, as
-/// bytes of weights become words.
-const fn place(chunk: usize, j: usize) -> usize {
-    ((j / 16 * 2 + j % 2) * SUMS + chunk) * 8 + j % 16 / 2
+/// The elements of even and of odd places in each half of a chunk are apart.
+const fn place(j: usize) -> usize {
+    j / 16 * 2 + j % 2
 }
 
 /// Rows of x.
 struct Rows {
+    m: usize,
     chunks: usize,
-    /// Of each row, one after another.
+    /// The first of each row, then the second of each…
     octets: Vec<Octet>,
 }
 
 impl Rows {
-    /// Octets of a row.
-    fn octets(&self) -> usize {
-        self.chunks.div_ceil(SUMS)
+    fn new<T: Float>(x: &[T], [m, chunks]: [usize; 2]) -> Self {
+        let mut rows = Self { m, chunks, octets: vec![NOTHING; m * chunks.div_ceil(SUMS)] };
+        let places = Shared::new(&mut rows.octets);
+        for_each(m, CHUNK * chunks, |row| {
+            for (octet, x) in x[CHUNK * chunks * row..][..CHUNK * chunks].chunks(SUMS * CHUNK).enumerate() {
+                // SAFETY: this row belongs to this task.
+                integers(&mut unsafe { places.part(m * octet + row, 1) }[0], x);
+            }
+        });
+        rows
     }
 
-    fn row(&self, row: usize) -> &[Octet] {
-        &self.octets[row * self.octets()..][..self.octets()]
+    /// An octet of each row.
+    #[inline(always)]
+    fn octet(&self, index: usize) -> &[Octet] {
+        &self.octets[self.m * index..][..self.m]
     }
 }
 
@@ -93,14 +100,7 @@ fn run<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let [m, n, chunks, row_bytes] = [m, n, chunks, row_bytes].map(|extent| extent as usize);
     let (x, weight, y) = (arguments.input::<T>(AT.x)?, arguments.input::<u8>(AT.w0)?, arguments.output::<T>(AT.y0)?);
     let bias = arguments.is_bound(AT.b0).then(|| values(arguments, AT.b0, bias)).transpose()?;
-    let (octets, multiply) = (chunks.div_ceil(SUMS), multiply(*format));
-    let mut rows = Rows { chunks, octets: vec![NOTHING; m * octets] };
-    let places = Shared::new(&mut rows.octets);
-    for_each(m, CHUNK * chunks, |row| {
-        // SAFETY: this row belongs to this task.
-        let row_octets = unsafe { places.part(row * octets, octets) };
-        integers(row_octets, &x[CHUNK * chunks * row..][..CHUNK * chunks]);
-    });
+    let (rows, multiply) = (Rows::new(x, [m, chunks]), multiply(*format));
     let y = Shared::new(y);
     for_each(n.div_ceil(COLUMNS), COLUMNS * CHUNK * m * chunks, |tile| {
         let columns = COLUMNS * tile..n.min(COLUMNS * (tile + 1));
@@ -118,10 +118,9 @@ fn run<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
 }
 
 simd! {
-    /// A row of x: the 32 elements of each chunk as multiples of their scale.
-    fn integers<T: Float>(octets: &mut [Octet], x: &[T]) {
-        for (index, x) in x.chunks_exact(CHUNK).enumerate() {
-            let (octet, chunk) = (&mut octets[index / SUMS], index % SUMS);
+    /// Up to eight chunks of a row of x: the 32 elements of each as multiples of their scale.
+    fn integers<T: Float>(octet: &mut Octet, x: &[T]) {
+        for (chunk, x) in x.chunks_exact(CHUNK).enumerate() {
             let largest = x.iter().fold(0, |largest, x| largest.max(x.to_f32().to_bits() & 0x7fff_ffff));
             let scale = f32::from_bits(largest) / 32767.0;
             if largest >= 0x7f80_0000 || scale < f32::MIN_POSITIVE {
@@ -134,9 +133,9 @@ simd! {
             q.iter_mut().zip(x).for_each(|(q, x)| *q = (x.to_f32() * inverse).round_ties_even() as i16);
             for (half, q) in q.as_chunks::<16>().0.iter().enumerate() {
                 octet.totals[half][chunk] = q.iter().map(|q| i32::from(*q)).sum();
-                for (pair, [even, odd]) in q.as_chunks::<2>().0.iter().enumerate() {
-                    (octet.q[place(chunk, 16 * half) + pair], octet.q[place(chunk, 16 * half + 1) + pair]) = (*even, *odd);
-                }
+            }
+            for (j, q) in q.into_iter().enumerate() {
+                octet.q[place(j)][chunk][j % 16 / 2] = q;
             }
         }
     }

@@ -9,16 +9,6 @@ use crate::{
 
 const LENGTHS: [usize; 8] = [0, 1, 7, 8, 9, 18, 80, 144];
 
-fn rows(x: &[f32], m: usize) -> Rows {
-    let chunks = x.len() / m / CHUNK;
-    let mut rows = Rows { chunks, octets: vec![NOTHING; m * chunks.div_ceil(SUMS)] };
-    for (row, x) in x.chunks_exact((CHUNK * chunks).max(1)).enumerate() {
-        let octets = rows.octets();
-        integers(&mut rows.octets[row * octets..][..octets], x);
-    }
-    rows
-}
-
 /// Values of every kind, of which some chunks are not finite, others far too small, and others as large as can be.
 fn values(m: usize, k: usize) -> Vec<f32> {
     let random = HostTensor::random(DType::F32, &[m, k], -1.0, 1.0, (m * 31 + k) as u64).to_f64();
@@ -70,7 +60,7 @@ fn every_level_has_the_definitions_bits() {
         limit(most);
         for m in [1, 3, 8, 9, 64, 130] {
             for chunks in LENGTHS.into_iter().filter(|chunks| m < 64 || *chunks < 19) {
-                let x = rows(&values(m, CHUNK * chunks), m);
+                let x = Rows::new(&values(m, CHUNK * chunks), [m, chunks]);
                 for &format in Format::ALL {
                     if !(CHUNK * chunks).is_multiple_of(format.weights()) {
                         continue;
@@ -82,12 +72,4 @@ fn every_level_has_the_definitions_bits() {
         }
     }
     limit(Level::Avx512);
-}
-
-/// The place of each element is its own, within an octet.
-#[test]
-fn elements_have_places() {
-    let mut places: Vec<_> = (0..SUMS).flat_map(|chunk| (0..CHUNK).map(move |j| place(chunk, j))).collect();
-    places.sort_unstable();
-    assert!(places.into_iter().eq(0..SUMS * CHUNK));
 }

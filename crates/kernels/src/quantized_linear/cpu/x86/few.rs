@@ -19,7 +19,7 @@ const AHEAD: usize = 4096;
 /// Less than [`many::LEAST`] rows.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn multiply<const FIRST: i32, const SECOND: i32, const TABLE: bool>(weights: &Weights<'_>, x: &Rows, products: &mut [[f32; COLUMNS]]) {
-    let octets = x.octets();
+    let octets = x.chunks.div_ceil(SUMS);
     let mut scaled = [Scaled::default(); SEGMENT];
     for (column, bytes) in weights.rows.clone().enumerate() {
         let row = PackedRow { bytes, places: weights.places };
@@ -35,11 +35,11 @@ pub(super) fn multiply<const FIRST: i32, const SECOND: i32, const TABLE: bool>(w
                 if products.len() == 1 {
                     // Unpacked here as well, the words need no memory.
                     let words = words::<FIRST, SECOND, TABLE>(weights, row, octet);
-                    sums[0] = add(weights, &words, scaled, &x.octets[octet], sums[0]);
+                    sums[0] = add(weights, &words, scaled, &x.octet(octet)[0], sums[0]);
                 } else {
                     let words = words::<FIRST, SECOND, TABLE>(weights, row, octet);
-                    for (row, sum) in sums[..products.len()].iter_mut().enumerate() {
-                        *sum = add(weights, &words, scaled, &x.octets[row * octets + octet], *sum);
+                    for (x, sum) in x.octet(octet).iter().zip(&mut sums) {
+                        *sum = add(weights, &words, scaled, x, *sum);
                     }
                 }
             }
@@ -60,7 +60,7 @@ fn add(weights: &Weights<'_>, words: &Words, scaled: &Scaled, x: &Octet, sums: _
     let (mut low, mut high) = ([_mm256_setzero_si256(); SUMS / 2], [_mm256_setzero_si256(); SUMS / 2]);
     for pair in 0..SUMS / 2 {
         // SAFETY: an octet has so many integers, and is aligned.
-        let product = |at: usize| unsafe { _mm256_madd_epi16(words[pair][at], _mm256_load_si256(x.q.as_ptr().add(64 * at + 16 * pair).cast())) };
+        let product = |at: usize| unsafe { _mm256_madd_epi16(words[pair][at], _mm256_load_si256(x.q[at].as_ptr().add(2 * pair).cast())) };
         low[pair] = _mm256_add_epi32(product(0), product(1));
         high[pair] = _mm256_add_epi32(product(2), product(3));
     }

@@ -24,7 +24,7 @@ type Sums = [[f32; COLUMNS]; SUMS];
 #[repr(C, align(64))]
 struct Tile {
     /// Pairs of integers, ordered as those of an octet of x.
-    pairs: [[i32; COLUMNS]; PAIRS],
+    pairs: [[[[i32; COLUMNS]; 4]; SUMS]; 4],
     /// Scales, then offsets, each by halves and chunks.
     scaled: [[Sums; 2]; 2],
     /// Those rows as they are read.
@@ -37,35 +37,37 @@ static AFTER: Octet = NOTHING;
 pub(super) fn multiply(weights: &Weights<'_>, unpack: Unpack, x: &Rows, products: &mut [[f32; COLUMNS]]) {
     let vnni = simd::level() >= simd::Level::Avx512 && is_x86_feature_detected!("avx512vnni");
     let rows = ([[0; PAIRS]; COLUMNS], [Scaled::default(); COLUMNS]);
-    let mut tile = Tile { pairs: [[0; COLUMNS]; PAIRS], scaled: [[[[0.0; COLUMNS]; SUMS]; 2]; 2], rows };
+    let mut tile = Tile { pairs: [[[[0; COLUMNS]; 4]; SUMS]; 4], scaled: [[[[0.0; COLUMNS]; SUMS]; 2]; 2], rows };
     let mut sums = vec![[[0.0; COLUMNS]; SUMS]; products.len().min(BLOCK).next_multiple_of(8)];
     for (block, products) in products.chunks_mut(BLOCK).enumerate() {
         sums.fill([[0.0; COLUMNS]; SUMS]);
-        for octet in 0..x.octets() {
+        for octet in 0..x.chunks.div_ceil(SUMS) {
             let (unpacked, scaled) = &mut tile.rows;
             for ((bytes, unpacked), scaled) in weights.rows.clone().zip(unpacked).zip(scaled) {
                 let row = PackedRow { bytes, places: weights.places };
                 // SAFETY: this function has the level that they ask for.
                 unsafe { (unpack(weights, row, octet, unpacked), (weights.scales)(row, weights.chunks, octet, std::slice::from_mut(scaled))) };
             }
-            turn::<PAIRS>(&tile.rows.0, &mut tile.pairs);
+            turn::<PAIRS>(&tile.rows.0, bytemuck::cast_mut(&mut tile.pairs));
             turn::<{ 4 * SUMS }>(bytemuck::cast_ref(&tile.rows.1), bytemuck::cast_mut(&mut tile.scaled));
-            let row = |index: usize| if index < products.len() { &x.row(BLOCK * block + index)[octet] } else { &AFTER };
+            let rows = &x.octet(octet)[BLOCK * block..][..products.len()];
             let mut first = 0;
             while first < products.len() {
                 let sums = &mut sums[first..];
                 if vnni && products.len() - first > 4 {
                     // SAFETY: the processor has these instructions.
-                    unsafe { add_512::<8>(weights, &tile, std::array::from_fn(|i| row(first + i)), sums) };
+                    unsafe {
+                        add_512::<8>(weights, &tile, std::array::from_fn(|i| rows.get(first + i).unwrap_or(&AFTER)), &mut sums.as_chunks_mut().0[0])
+                    };
                     first += 8;
                     continue;
                 }
-                let rows: [_; 4] = std::array::from_fn(|i| row(first + i));
+                let four: [_; 4] = std::array::from_fn(|i| rows.get(first + i).unwrap_or(&AFTER));
                 if vnni {
                     // SAFETY: as above.
-                    unsafe { add_512(weights, &tile, rows, sums) };
+                    unsafe { add_512(weights, &tile, four, &mut sums.as_chunks_mut().0[0]) };
                 } else {
-                    add_256(weights, &tile, rows, sums);
+                    add_256(weights, &tile, four, &mut sums.as_chunks_mut().0[0]);
                 }
                 first += 4;
             }
@@ -121,17 +123,24 @@ fn total(halves: bool, half: usize, chunk: usize, x: &Octet) -> f32 {
 
 /// The sums of some rows of x with an octet's products.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-fn add_512<const ROWS: usize>(weights: &Weights<'_>, tile: &Tile, x: [&Octet; ROWS], sums: &mut [Sums]) {
-    let (halves, sums) = (weights.halves, &mut sums[..ROWS]);
+fn add_512<const ROWS: usize>(weights: &Weights<'_>, tile: &Tile, x: [&Octet; ROWS], sums: &mut [Sums; ROWS]) {
+    let halves = weights.halves;
     for chunk in 0..SUMS {
         for half in 0..if halves { 2 } else { 1 } {
             let mut products = [_mm512_setzero_si512(); ROWS];
             for place in 2 * half..if halves { 2 * half + 2 } else { 4 } {
-                for pair in (SUMS * place + chunk) * 4..(SUMS * place + chunk + 1) * 4 {
-                    // SAFETY: sixteen columns.
-                    let words = unsafe { _mm512_loadu_si512(tile.pairs[pair].as_ptr().cast()) };
-                    for row in 0..ROWS {
-                        products[row] = _mm512_dpwssd_epi32(products[row], words, _mm512_set1_epi32(x[row].pair(pair)));
+                let pairs = &tile.pairs[place][chunk];
+                // SAFETY: sixteen columns each.
+                let words = |pair: usize| unsafe { _mm512_loadu_si512(pairs[pair].as_ptr().cast()) };
+                let words = [words(0), words(1), words(2), words(3)];
+                for row in 0..ROWS {
+                    let q = x[row].pairs(place, chunk);
+                    // SAFETY: there are four pairs.
+                    unsafe {
+                        products[row] = dot::<0>(products[row], words[0], q);
+                        products[row] = dot::<4>(products[row], words[1], q);
+                        products[row] = dot::<8>(products[row], words[2], q);
+                        products[row] = dot::<12>(products[row], words[3], q);
                     }
                 }
             }
@@ -139,45 +148,69 @@ fn add_512<const ROWS: usize>(weights: &Weights<'_>, tile: &Tile, x: [&Octet; RO
             // SAFETY: sixteen columns each.
             let (a, b) = unsafe { (_mm512_loadu_ps(a.as_ptr()), _mm512_loadu_ps(b.as_ptr())) };
             for row in 0..ROWS {
-                let (s, to) = (_mm512_set1_ps(x[row].scales[chunk]), sums[row][chunk].as_mut_ptr());
+                let (s, to) = (_mm512_set1_ps(x[row].scales[chunk]), &mut sums[row][chunk]);
                 // SAFETY: sixteen columns.
-                let mut sum = unsafe { _mm512_loadu_ps(to) };
+                let mut sum = unsafe { _mm512_loadu_ps(to.as_ptr()) };
                 sum = _mm512_fmadd_ps(_mm512_mul_ps(a, s), _mm512_cvtepi32_ps(products[row]), sum);
                 if weights.offsets {
                     sum = _mm512_fmadd_ps(_mm512_mul_ps(b, s), _mm512_set1_ps(total(halves, half, chunk, x[row])), sum);
                 }
                 // SAFETY: as above.
-                unsafe { _mm512_storeu_ps(to, sum) };
+                unsafe { _mm512_storeu_ps(to.as_mut_ptr(), sum) };
             }
         }
     }
 }
 
-/// The same with half as many columns at a time.
+/// The sums with the products of pairs of words and the pair at so many bytes. The compiler takes intrinsics apart that follow each other, into
+/// multiplications and additions.
+///
+/// # Safety
+/// That pair is there.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vnni")]
+unsafe fn dot<const AT: usize>(mut sums: __m512i, words: __m512i, pairs: *const i32) -> __m512i {
+    // SAFETY: it reads that pair.
+    unsafe {
+        std::arch::asm!(
+            "vpdpwssd {sums}, {words}, dword ptr [{pairs} + {at}]{{1to16}}",
+            sums = inout(zmm_reg) sums,
+            words = in(zmm_reg) words,
+            pairs = in(reg) pairs,
+            at = const AT,
+            options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+    sums
+}
+
+/// The same.
 #[target_feature(enable = "avx2,fma,f16c")]
-fn add_256<const ROWS: usize>(weights: &Weights<'_>, tile: &Tile, x: [&Octet; ROWS], sums: &mut [Sums]) {
-    let (halves, sums) = (weights.halves, &mut sums[..ROWS]);
+fn add_256<const ROWS: usize>(weights: &Weights<'_>, tile: &Tile, x: [&Octet; ROWS], sums: &mut [Sums; ROWS]) {
+    let halves = weights.halves;
     for chunk in 0..SUMS {
         for half in 0..if halves { 2 } else { 1 } {
             let mut products = [[_mm256_setzero_si256(); 2]; ROWS];
             for place in 2 * half..if halves { 2 * half + 2 } else { 4 } {
-                for pair in (SUMS * place + chunk) * 4..(SUMS * place + chunk + 1) * 4 {
-                    let words = tile.pairs[pair].as_ptr();
+                for (pair, words) in tile.pairs[place][chunk].iter().enumerate() {
+                    let words = words.as_ptr();
                     // SAFETY: sixteen columns.
                     let words = unsafe { [_mm256_loadu_si256(words.cast()), _mm256_loadu_si256(words.add(8).cast())] };
                     for row in 0..ROWS {
-                        let q = _mm256_set1_epi32(x[row].pair(pair));
+                        // SAFETY: there are four pairs.
+                        let q = _mm256_set1_epi32(unsafe { x[row].pairs(place, chunk).add(pair).read() });
                         products[row][0] = _mm256_add_epi32(products[row][0], _mm256_madd_epi16(words[0], q));
                         products[row][1] = _mm256_add_epi32(products[row][1], _mm256_madd_epi16(words[1], q));
                     }
                 }
             }
             for part in 0..2 {
-                let [a, b] = [&tile.scaled[0][half][chunk][8 * part..][..8], &tile.scaled[1][half][chunk][8 * part..][..8]];
+                let at = 8 * part..8 * part + 8;
+                let [a, b] = [0, 1].map(|of| tile.scaled[of][half][chunk][at.clone()].as_ptr());
                 // SAFETY: eight columns each.
-                let (a, b) = unsafe { (_mm256_loadu_ps(a.as_ptr()), _mm256_loadu_ps(b.as_ptr())) };
+                let (a, b) = unsafe { (_mm256_loadu_ps(a), _mm256_loadu_ps(b)) };
                 for row in 0..ROWS {
-                    let (s, to) = (_mm256_set1_ps(x[row].scales[chunk]), &mut sums[row][chunk][8 * part..][..8]);
+                    let (s, to) = (_mm256_set1_ps(x[row].scales[chunk]), &mut sums[row][chunk][at.clone()]);
                     // SAFETY: eight columns.
                     let mut sum = unsafe { _mm256_loadu_ps(to.as_ptr()) };
                     sum = _mm256_fmadd_ps(_mm256_mul_ps(a, s), _mm256_cvtepi32_ps(products[row][part]), sum);
