@@ -129,17 +129,20 @@ simd! {
             }
             octet.scales[chunk] = scale;
             let inverse = 1.0 / scale;
-            let mut q = [0i16; CHUNK];
-            q.iter_mut().zip(x).for_each(|(q, x)| *q = (x.to_f32() * inverse).round_ties_even() as i16);
-            for (half, q) in q.as_chunks::<16>().0.iter().enumerate() {
+            for (half, x) in x.as_chunks::<16>().0.iter().enumerate() {
+                // Added to a small number, it leaves the nearest integer in the low bits, ties to even: of vectors, unlike a cast that saturates.
+                let q = x.map(|x| (x.to_f32() * inverse + ROUND).to_bits().wrapping_sub(ROUND.to_bits()) as i16);
                 octet.totals[half][chunk] = q.iter().map(|q| i32::from(*q)).sum();
-            }
-            for (j, q) in q.into_iter().enumerate() {
-                octet.q[place(j)][chunk][j % 16 / 2] = q;
+                for (j, q) in q.into_iter().enumerate() {
+                    octet.q[place(16 * half + j)][chunk][j / 2] = q;
+                }
             }
         }
     }
 }
+
+/// Of what is added to it, the last bit of the sum is one.
+const ROUND: f32 = 1.5 * (1u32 << 23) as f32;
 
 /// The lanes' xor tree, as the first lane has it.
 #[inline(always)]

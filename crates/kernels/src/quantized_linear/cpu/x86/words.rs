@@ -33,6 +33,8 @@ pub(super) fn unpack<const FIRST: i32, const SECOND: i32, const TABLE: bool>(
 }
 
 /// The fields of an octet, or what they choose; zeros after the row's end.
+///
+/// Loops and not iterators: what takes a closure is compiled without these instructions, and would not be inlined.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn words<const FIRST: i32, const SECOND: i32, const TABLE: bool>(weights: &Weights<'_>, row: PackedRow<'_>, octet: usize) -> Words {
@@ -40,19 +42,15 @@ pub(super) fn words<const FIRST: i32, const SECOND: i32, const TABLE: bool>(weig
     let (first_bytes, second_bytes) = (4 * FIRST as usize, 4 * SECOND as usize);
     let (first, second) = (&row.bytes[first + SUMS * first_bytes * octet..], &row.bytes[second + SUMS * second_bytes * octet..]);
     let count = SUMS.min(weights.chunks - SUMS * octet);
-    if count == SUMS {
-        return whole::<FIRST, SECOND, TABLE>(weights, &first[..SUMS * first_bytes], &second[..SUMS * second_bytes]);
-    }
-    let mut room = [[0; SUMS * CHUNK]; 2];
-    room[0][..first_bytes * count].copy_from_slice(&first[..first_bytes * count]);
-    room[1][..second_bytes * count].copy_from_slice(&second[..second_bytes * count]);
-    whole::<FIRST, SECOND, TABLE>(weights, &room[0][..SUMS * first_bytes], &room[1][..SUMS * second_bytes])
-}
-
-/// Those of eight chunks. (Loops and not iterators: what these call is compiled without the instructions, and could not be inlined.)
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn whole<const FIRST: i32, const SECOND: i32, const TABLE: bool>(weights: &Weights<'_>, first: &[u8], second: &[u8]) -> Words {
+    let mut room;
+    let (first, second) = if count == SUMS {
+        (&first[..SUMS * first_bytes], &second[..SUMS * second_bytes])
+    } else {
+        room = [[0; SUMS * CHUNK]; 2];
+        room[0][..first_bytes * count].copy_from_slice(&first[..first_bytes * count]);
+        room[1][..second_bytes * count].copy_from_slice(&second[..second_bytes * count]);
+        (&room[0][..SUMS * first_bytes], &room[1][..SUMS * second_bytes])
+    };
     // SAFETY: 16 bytes.
     let table = _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(weights.table.as_ptr().cast()) });
     let mut words = [[_mm256_setzero_si256(); 4]; SUMS / 2];
