@@ -46,6 +46,51 @@ impl Places {
     }
 }
 
+/// `$function` of a plane of `bits` bits of a chunk, with the number of its bytes as a constant: loops over those are then compiled to vectors.
+macro_rules! of_bytes {
+    ($function:ident($plane:expr, $bits:expr, $shift:expr, $fields:expr)) => {
+        match $bits {
+            8 => $function::<32>($plane, $shift, $fields),
+            4 => $function::<16>($plane, $shift, $fields),
+            2 => $function::<8>($plane, $shift, $fields),
+            1 => $function::<4>($plane, $shift, $fields),
+            _ => {}
+        }
+    };
+}
+
+/// The fields of a plane into the bits of `fields` from `shift` on.
+#[inline(always)]
+fn get(plane: &[u8], bits: usize, shift: usize, fields: &mut [u8; CHUNK]) {
+    #[inline(always)]
+    fn of<const BYTES: usize>(plane: &[u8], shift: usize, fields: &mut [u8; CHUNK]) {
+        let (bits, mut bytes) = (BYTES / 4, [0; BYTES]);
+        bytes.copy_from_slice(&plane[..BYTES]);
+        for (place, fields) in fields.as_chunks_mut::<BYTES>().0.iter_mut().enumerate() {
+            for (field, byte) in fields.iter_mut().zip(bytes) {
+                *field |= (byte >> (bits * place) & (u8::MAX >> (8 - bits))) << shift;
+            }
+        }
+    }
+    of_bytes!(of(plane, bits, shift, fields));
+}
+
+/// The bits of `fields` from `shift` on into a plane.
+#[inline(always)]
+fn put(plane: &mut [u8], bits: usize, shift: usize, fields: &[u8; CHUNK]) {
+    #[inline(always)]
+    fn of<const BYTES: usize>(plane: &mut [u8], shift: usize, fields: &[u8; CHUNK]) {
+        let (bits, mut bytes) = (BYTES / 4, [0; BYTES]);
+        for (place, fields) in fields.as_chunks::<BYTES>().0.iter().enumerate() {
+            for (byte, field) in bytes.iter_mut().zip(fields) {
+                *byte |= (field >> shift & (u8::MAX >> (8 - bits))) << (bits * place);
+            }
+        }
+        plane[..BYTES].copy_from_slice(&bytes);
+    }
+    of_bytes!(of(plane, bits, shift, fields));
+}
+
 /// A row of packed weights.
 #[derive(Clone, Copy)]
 pub(crate) struct PackedRow<'a> {
@@ -58,18 +103,9 @@ impl PackedRow<'_> {
     #[inline(always)]
     pub(crate) fn fields<F: Blocks>(self, index: usize) -> [u8; CHUNK] {
         let mut fields = [0; CHUNK];
-        let mut shift = 0;
-        for (bits, place) in planes(F::BITS).into_iter().zip(self.places.planes) {
-            if bits == 0 {
-                continue;
-            }
-            let bytes = &self.bytes[place + 4 * bits * index..][..4 * bits];
-            for (j, field) in fields.iter_mut().enumerate() {
-                let (byte, place) = (j % (4 * bits), j / (4 * bits));
-                *field |= (bytes[byte] >> (bits * place) & (u8::MAX >> (8 - bits))) << shift;
-            }
-            shift += bits;
-        }
+        let [first, second] = const { planes(F::BITS) };
+        get(&self.bytes[self.places.planes[0] + 4 * first * index..], first, 0, &mut fields);
+        get(&self.bytes[self.places.planes[1] + 4 * second * index..], second, first, &mut fields);
         fields
     }
 
@@ -132,27 +168,19 @@ simd! {
     fn pack<F: Blocks>(blocks: &[u8], packed: &mut [u8]) {
         let chunks = blocks.len() / F::BYTES * (F::ELEMENTS / CHUNK);
         let Some(places) = Places::of::<F>(chunks) else { return };
-        packed.fill(0);
         for (number, block) in blocks.chunks_exact(F::BYTES).enumerate() {
             for index in 0..F::ELEMENTS / CHUNK {
                 let (fields, at) = (F::fields(block, index), number * (F::ELEMENTS / CHUNK) + index);
-                let mut shift = 0;
-                for (bits, place) in planes(F::BITS).into_iter().zip(places.planes) {
-                    if bits == 0 {
-                        continue;
-                    }
-                    let bytes = &mut packed[place + 4 * bits * at..][..4 * bits];
-                    for (j, field) in fields.iter().enumerate() {
-                        bytes[j % (4 * bits)] |= (field >> shift & (u8::MAX >> (8 - bits))) << (bits * (j / (4 * bits)));
-                    }
-                    shift += bits;
-                }
+                let [first, second] = const { planes(F::BITS) };
+                put(&mut packed[places.planes[0] + 4 * first * at..], first, 0, &fields);
+                put(&mut packed[places.planes[1] + 4 * second * at..], second, first, &fields);
                 let subscales = F::subscales(block, index);
                 packed[places.subscales + F::SUBSCALES * at..][..F::SUBSCALES].copy_from_slice(&subscales[..F::SUBSCALES]);
             }
             let numbers = &mut packed[places.numbers + 2 * F::NUMBERS.len() * number..][..2 * F::NUMBERS.len()];
             numbers.chunks_exact_mut(2).zip(F::NUMBERS).for_each(|(to, &from)| to.copy_from_slice(&block[from..from + 2]));
         }
+        packed[places.end..].fill(0);
     }
 }
 

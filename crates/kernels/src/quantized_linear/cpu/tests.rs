@@ -1,0 +1,75 @@
+//! Every level's products are, bit for bit, those of the definition.
+
+use super::{super::oracle::random_rows, *};
+use crate::{
+    conformance::case::HostTensor,
+    quantized::{format::Blocks, packed::Places},
+    simd::{Level, level, limit},
+};
+
+const LENGTHS: [usize; 8] = [0, 1, 7, 8, 9, 18, 80, 144];
+
+/// Values of every kind, of which some chunks are not finite, others far too small, and others as large as can be.
+fn values(m: usize, k: usize) -> Vec<f32> {
+    let random = HostTensor::random(DType::F32, &[m, k], -1.0, 1.0, (m * 31 + k) as u64).to_f64();
+    let mut values: Vec<_> = random.into_iter().map(|value| value as f32).collect();
+    for (index, chunk) in values.chunks_exact_mut(CHUNK).enumerate() {
+        match index % 23 {
+            3 => chunk.fill(1.0),
+            5 => chunk.fill(-f32::MAX),
+            7 => chunk.iter_mut().for_each(|value| *value *= 1e-40),
+            11 => chunk.fill(0.0),
+            13 => chunk[index % CHUNK] = 1e30,
+            17 if index % 5 == 0 => chunk[3] = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][index % 3],
+            _ => {}
+        }
+    }
+    values
+}
+
+fn bits(products: &[[f32; COLUMNS]], columns: usize) -> Vec<u32> {
+    products.iter().flat_map(|products| &products[..columns]).map(|value| if value.is_nan() { f32::NAN } else { *value }.to_bits()).collect()
+}
+
+/// Checks the multiplication of `m` rows of x with weights of `columns` rows, as they are and with all fields alike.
+fn check<F: Blocks>(format: Format, [m, chunks, columns]: [usize; 3], x: &Rows) {
+    let (row_bytes, random) = (format.packed_row_bytes(CHUNK * chunks).unwrap(), random_rows(format, columns, CHUNK * chunks, 7));
+    for fill in [None, Some(0xff), Some(0x80), Some(0x7f), Some(0)] {
+        let mut weights = random.bytes().to_vec();
+        for row in weights.chunks_exact_mut(row_bytes.max(1)) {
+            let fields = &mut row[..Places::of::<F>(chunks).unwrap().subscales];
+            fill.into_iter().for_each(|byte| fields.fill(byte));
+        }
+        let [mut expected, mut found] = [(); 2].map(|()| vec![[0.0; COLUMNS]; m]);
+        portable::multiply::<F>(x, row_bytes, &weights, &mut expected);
+        multiply(format)(x, row_bytes, &weights, &mut found);
+        assert_eq!(
+            bits(&found, columns),
+            bits(&expected, columns),
+            "{format}, {m} rows of {chunks} chunks, {columns} columns, fields {fill:?}, {:?}",
+            level()
+        );
+        assert!(fill.is_some() || chunks == 0 || expected.as_flattened().iter().any(|value| *value != 0.0));
+    }
+}
+
+#[test]
+fn every_level_has_the_definitions_bits() {
+    let best = level();
+    for most in [Level::Avx2, Level::Avx512].into_iter().filter(|&most| most <= best) {
+        limit(most);
+        for m in [1, 3, 8, 9, 64, 130] {
+            for chunks in LENGTHS.into_iter().filter(|chunks| m < 64 || *chunks < 19) {
+                let x = Rows::new(&values(m, CHUNK * chunks), [m, chunks]);
+                for &format in Format::ALL {
+                    if !(CHUNK * chunks).is_multiple_of(format.weights()) {
+                        continue;
+                    }
+                    let columns = [1, COLUMNS, 9][(m + chunks) % 3];
+                    with_blocks!(format, F => check::<F>(format, [m, chunks, columns], &x));
+                }
+            }
+        }
+    }
+    limit(Level::Avx512);
+}
