@@ -80,21 +80,15 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
     let rows = m.next_power_of_two().clamp(1, ROWS);
     // Eight lanes have two columns where enough simdgroups are left.
     let is_many = n.iter().sum::<usize>() >= 8 * SIMDGROUPS * device.compute_units.max(1);
-    let is_many = is_many && std::env::var("ELV_ONE").is_err();
     let columns = if operator.gated || rows > 1 || is_many { 2 } else { 1 };
     let tiles: usize = if operator.gated { n[0].div_ceil(4) } else { n.iter().map(|n| n.div_ceil(4 * columns)).sum() };
     // Where threadgroups keep the row, no more of them than run at once.
-    let at_once = std::env::var("ELV_ONCE").ok().and_then(|t| t.parse().ok()).unwrap_or(AT_ONCE);
-    let most = if kept { at_once * device.compute_units.max(1) } else { usize::MAX };
+    let most = if kept { AT_ONCE * device.compute_units.max(1) } else { usize::MAX };
     params.tiles = groups(tiles)?.into();
     let form = MetalForm::new(FILES, "quantized_linear").with_arguments(operator.format.object());
     let types = [AT.x, AT.norm, AT.b0].map(|index| layers.dtype(index));
     let key = KernelKey::new(format!("quantized_linear_{}", operator.format), &types);
     let key = key.with("source", source).with("gated", u32::from(operator.gated)).with("rows", rows as u32).with("columns", columns as u32);
-    let env = |name: &str, default: usize| std::env::var(name).ok().and_then(|t| t.parse().ok()).unwrap_or(default);
-    let ahead = (env("ELV_AHEAD", 32) / columns / operator.format.bits()).max(1);
-    let key = key.with("ahead", ahead as u32);
-    let key = key.with("threads", env("ELV_BOUND", 512) as u32);
     let launch = Launch::on_gpu(key, form, &params, buffers).with_operations(product_operations(&[m, k, n.iter().sum()]));
     let grid = if m == 0 { 0 } else { groups(tiles.div_ceil(SIMDGROUPS).min(most))? };
     let memory = if kept { shared } else { order::PARTIALS };

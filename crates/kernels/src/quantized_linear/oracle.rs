@@ -50,7 +50,7 @@ struct Layers<'a> {
 impl Layers<'_> {
     fn case(self) -> Case {
         let Self { format, m, k, gated, .. } = self;
-        let n = self.n.to_vec();
+        let (n, layers) = (self.n.to_vec(), self.n.len());
         let uniform = |dtype, dims: &[usize], seed| Some(HostTensor::random(dtype, dims, -1.0, 1.0, seed));
         let mut inputs = vec![None; AT.residual + 1];
         inputs[AT.x] = uniform(self.x, &[m, k], 1);
@@ -58,7 +58,7 @@ impl Layers<'_> {
         for (index, &n) in n.iter().enumerate() {
             inputs[AT.w0 + index] = Some(random_rows(format, n, k, 3 + index as u64));
             // Not every layer has one.
-            inputs[AT.b0 + index] = self.bias.filter(|_| index != 1).and_then(|dtype| uniform(dtype, &[n], 6 + index as u64));
+            inputs[AT.b0 + index] = self.bias.filter(|_| index != layers % 2).and_then(|dtype| uniform(dtype, &[n], 6 + index as u64));
         }
         inputs[AT.residual] = if self.residual { uniform(DType::F32, &[m, n[0]], 9) } else { None };
         let epsilon = self.norm.is_some().then_some(1e-5f32);
@@ -101,6 +101,7 @@ pub(crate) fn cases() -> Vec<Case> {
     let of = Layers { format: Format::Q4_0, m: 1, k: 288, n: &[5], x: DType::F32, norm: None, bias: None, gated: false, residual: false };
     // Rows of blocks that are no multiple of eight; longer than a threadgroup normalises, and than it keeps.
     cases.push(of.case());
+    cases.push(Layers { n: &[5, 4, 3], bias: Some(DType::F16), ..of }.case());
     cases.push(Layers { k: 32, n: &[1], norm: Some(DType::F16), ..of }.case());
     cases.push(Layers { k: 8224, n: &[4], norm: Some(DType::F32), ..of }.case());
     cases.push(Layers { k: 28_672, n: &[4], residual: true, ..of }.case());

@@ -159,8 +159,9 @@ struct Tile<1, T, C, ROWS, 2> {
     }
 };
 
-template <typename F, typename T, typename N, typename C, uint SOURCE, uint GATED, uint ROWS, uint COLUMNS, uint AHEAD, uint THREADS>
-[[kernel, max_total_threads_per_threadgroup(THREADS)]] void quantized_linear(
+// Compiled for more threads than a threadgroup has, so that registers are left for two of them on a unit.
+template <typename F, typename T, typename N, typename C, uint SOURCE, uint GATED, uint ROWS, uint COLUMNS>
+[[kernel, max_total_threads_per_threadgroup(512)]] void quantized_linear(
     device const T* x [[buffer(0)]],
     device const uchar* w0 [[buffer(1)]],
     device const uchar* w1 [[buffer(2)]],
@@ -187,7 +188,7 @@ template <typename F, typename T, typename N, typename C, uint SOURCE, uint GATE
     // Threadgroups take neighbouring tiles, so that all have as many, or one less.
     const uint step = groups.x * LINEAR_SIMDGROUPS;
     uint number = simdgroup * groups.x + group.x;
-    BlockTile<F, X, ROWS, COLUMNS, AHEAD> tile;
+    BlockTile<F, X, ROWS, COLUMNS> tile;
     PackedRows<COLUMNS> rows;
     // A tile's first weights are in flight while the launches ahead end and the row is made ready, or the tile before is finished.
     if (number < tiles) {

@@ -14,9 +14,12 @@ struct PackedRows {
 };
 
 // A tile of dot products with packed rows by a simdgroup, eight lanes to each of four groups of COLUMNS rows of weights: lane l of the eight has the chunks
-// c = l (mod 8), in ascending order. AHEAD of them are always in flight.
-template <typename F, typename X, uint ROWS, uint COLUMNS, uint AHEAD>
+// c = l (mod 8), in ascending order.
+template <typename F, typename X, uint ROWS, uint COLUMNS>
 struct BlockTile {
+    // Chunks of each row that a lane has in flight: 128 bytes of fields in all.
+    static constexpr constant uint AHEAD = 32 / COLUMNS / (F::LOW + F::HIGH);
+
     typedef LaneSums<ROWS * COLUMNS, 8> Tree;
 
     PackedRows<COLUMNS> rows;
