@@ -205,19 +205,19 @@ fn a_damaged_model_folder_is_rejected_with_the_file_and_the_tensor() {
 fn a_gguf_file_is_inspected_and_what_is_not_supported_is_named() {
     let text_of = |text: &str| [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();
     let mut file = [&b"GGUF\x03\0\0\0"[..], &1u64.to_le_bytes(), &1u64.to_le_bytes()].concat();
-    file.extend([text_of("general.architecture"), 8u32.to_le_bytes().to_vec(), text_of("gemma3")].concat());
+    file.extend([text_of("general.architecture"), 8u32.to_le_bytes().to_vec(), text_of("gemma4")].concat());
     file.extend([text_of("x"), 1u32.to_le_bytes().to_vec(), 256u64.to_le_bytes().to_vec()].concat());
     file.extend([&16u32.to_le_bytes()[..], &0u64.to_le_bytes()].concat());
     file.resize(file.len().next_multiple_of(32) + 66, 0);
     let path = scratch("inspect").join("model.gguf");
     fs::write(&path, &file).unwrap();
     let shown: serde_json::Value = serde_json::from_str(&stdout(&["inspect", text(&path), "--json"])).unwrap();
-    assert_eq!((&shown["version"], &shown["metadata"]["general.architecture"]["value"]), (&3.into(), &"gemma3".into()));
+    assert_eq!((&shown["version"], &shown["metadata"]["general.architecture"]["value"]), (&3.into(), &"gemma4".into()));
     assert_eq!(shown["tensors"][0], serde_json::json!({ "name": "x", "type": "IQ2_XXS", "shape": [256], "bytes": 66 }));
     let reasons = shown["unsupported"].to_string();
-    assert!(reasons.contains("tensor 'x': type IQ2_XXS is not supported") && reasons.contains("architecture 'gemma3'"), "{reasons}");
+    assert!(reasons.contains("tensor 'x': type IQ2_XXS is not supported") && reasons.contains("architecture 'gemma4'"), "{reasons}");
     let lines = stdout(&["inspect", text(&path)]);
-    assert!(lines.contains("general.architecture = \"gemma3\"") && lines.contains("unsupported: tensor 'x'"), "{lines}");
+    assert!(lines.contains("general.architecture = \"gemma4\"") && lines.contains("unsupported: tensor 'x'"), "{lines}");
     assert!(rejection(&["generate", "A", "--model", text(&path)]).contains("model.gguf"));
     fs::write(&path, &file[..file.len() - 1]).unwrap();
     assert!(rejection(&["inspect", text(&path)]).contains("tensor 'x': its 66 bytes at byte 0 of the data exceed the file"));

@@ -109,6 +109,9 @@ pub(crate) fn cases() -> Vec<Case> {
     // More tiles than simdgroups at once, so that one makes several, on any GPU; nothing to do at all.
     cases.push(Layers { k: 64, n: &[9000], norm: Some(DType::F32), ..of }.case());
     cases.push(Layers { k: 96, n: &[5000, 5000], gated: true, ..of }.case());
+    for format in [Format::Q8_0, Format::Q4_0, Format::Q4K] {
+        cases.push(Layers { format, k: 256, n: &[9000], ..of }.case());
+    }
     cases.push(Layers { m: 0, ..of }.case());
     cases.push(Layers { n: &[0, 3], ..of }.case());
     cases.push(Layers { k: 0, n: &[3], format: Format::Q4K, ..of }.case());
