@@ -63,7 +63,7 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
     if !kept {
         plan.scratch.push(CHUNK_BYTES * m * chunks);
         let integers = Argument::Scratch(plan.scratch.len() - 1);
-        let write = (Parameter::write("integers", layers.x.dtype), integers);
+        let write = (Parameter::write("stored", layers.x.dtype), integers);
         let launch = Launch::on_gpu(
             KernelKey::new("quantized_rows", &[layers.x.dtype]),
             MetalForm::new(FILES, "quantized_rows"),
