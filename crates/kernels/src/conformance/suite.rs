@@ -19,7 +19,7 @@ pub fn each_kernel_once(cases: Vec<Case>, device: &DeviceProperties) -> Vec<Case
     first_of_each(cases, device, |kernel| vec![kernel.key.to_string()])
 }
 
-/// The cases that a test runs: all of them where [`runs_all`] says so, otherwise those that launch a kernel whose operator, text or value of a constant no
+/// The cases that a test runs: all of them where [`runs_all`] says so, otherwise those that launch a kernel whose text, argument or value of a constant no
 /// case before them has, for whatever data types. Prints how many are left out, and how to run them.
 pub fn sample(cases: Vec<Case>, device: &DeviceProperties) -> Vec<Case> {
     if runs_all() {
@@ -28,9 +28,12 @@ pub fn sample(cases: Vec<Case>, device: &DeviceProperties) -> Vec<Case> {
     let count = cases.len();
     let sampled = first_of_each(cases, device, |kernel| {
         let KernelKey { operator, constants, .. } = &kernel.key;
-        let files = kernel.metal.as_ref().and_then(Metal::form).map(|form| form.text(|file| file.name));
-        let values = constants.iter().map(|constant| format!("{operator} {constant:?}"));
-        values.chain([format!("{operator} {files:?}")]).collect()
+        let form = kernel.metal.as_ref().and_then(Metal::form);
+        // Operators that differ in what their function is given share it.
+        let name = form.map_or(&**operator, |form| form.function);
+        let (files, arguments) = (form.map(|form| form.text(|file| file.name)), form.map(|form| form.arguments));
+        let values = constants.iter().map(|constant| format!("{name} {constant:?}"));
+        values.chain([format!("{name} {files:?}"), format!("{name} {arguments:?}")]).collect()
     });
     let left_out = count - sampled.len();
     skipped(format_args!("{left_out} of {count} cases, kernels for other data types, sizes and combinations of constants"));
