@@ -15,7 +15,7 @@ use crate::{
     metal::{self, metal_file, params},
     order,
     parallel::for_each_part,
-    quantized::{self, CHUNK, Format},
+    quantized::{self, CHUNK, Format, format::with_blocks, packed},
     signature::{misshapen, operands},
 };
 
@@ -59,14 +59,15 @@ impl Dequantize {
     /// Elements of a row.
     fn width(&self, Inputs { x }: Inputs) -> Result<usize> {
         let (format, width) = (self.format, self.width);
-        let elements = usize::try_from(width).ok().filter(|elements| format.packed_row_bytes(*elements).is_some());
-        let elements = elements.ok_or_else(|| {
-            Error::invalid_argument(format!("width is {width}: expected whole blocks of {format}, {} elements each", format.weights()))
-        })?;
-        match **x.shape() {
-            [_, bytes] if Some(bytes) == format.packed_row_bytes(elements) => Ok(elements),
-            _ => Err(misshapen!(x; "[rows, {}], packed rows of {width} elements in {format}", format.packed_row_bytes(elements).unwrap_or(0))),
+        let elements = usize::try_from(width).ok();
+        let Some((elements, row_bytes)) = elements.and_then(|elements| Some((elements, format.packed_row_bytes(elements)?))) else {
+            let weights = format.weights();
+            return Err(Error::invalid_argument(format!("width is {width}: expected whole blocks of {format}, {weights} elements each")));
+        };
+        if x.shape().rank() == 2 && x.shape()[1] == row_bytes {
+            return Ok(elements);
         }
+        Err(misshapen!(x; "[rows, {row_bytes}], packed rows of {width} elements in {format}"))
     }
 }
 
@@ -103,10 +104,8 @@ fn run(arguments: &mut HostArguments<'_>) -> Result<()> {
     if y.is_empty() {
         return Ok(());
     }
-    for_each_part(y, width, |row, y| {
-        let decoded = x.get(row * row_bytes..(row + 1) * row_bytes).map(|x| format.decode_packed(x, y));
-        debug_assert!(matches!(decoded, Some(Ok(()))), "inference checked the rows' length");
-    });
+    let decode = with_blocks!(format, F => packed::decode::<F>);
+    for_each_part(y, width, |row, y| decode(&x[row * row_bytes..][..row_bytes], y));
     Ok(())
 }
 

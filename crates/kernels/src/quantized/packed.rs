@@ -185,7 +185,8 @@ simd! {
 }
 
 simd! {
-    fn decode<F: Blocks>(packed: &[u8], values: &mut [f32]) {
+    /// [`Format::decode_packed`] of a row that has the length.
+    pub(crate) fn decode<F: Blocks>(packed: &[u8], values: &mut [f32]) {
         let Some(places) = Places::of::<F>(values.len() / CHUNK) else { return };
         let row = PackedRow { bytes: packed, places };
         for (index, values) in values.chunks_exact_mut(CHUNK).enumerate() {

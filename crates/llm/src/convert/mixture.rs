@@ -137,24 +137,13 @@ impl Mixture {
         // The first and the last eighth of the layers, and every third between.
         let eighth = layers / 8;
         let more = layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2;
-        match (part, self.base) {
-            ("attn_v", Format::Q3K) => {
-                if layer < 2 {
-                    Format::Q5K
-                } else {
-                    Format::Q4K
-                }
-            }
-            ("ffn_down", Format::Q3K) => {
-                if layer < layers / 16 {
-                    Format::Q5K
-                } else {
-                    Format::Q4K
-                }
-            }
-            ("attn_output", Format::Q3K) => Format::Q4K,
-            ("attn_v" | "ffn_down", _) if more => Format::Q6K,
-            _ => self.base,
+        let first = |count: usize| if layer < count { Format::Q5K } else { Format::Q4K };
+        match (part, self.base == Format::Q3K) {
+            ("attn_v", true) => first(2),
+            ("ffn_down", true) => first(layers / 16),
+            ("attn_output", true) => Format::Q4K,
+            ("attn_v" | "ffn_down", false) if more => Format::Q6K,
+            (_, true | false) => self.base,
         }
     }
 }

@@ -24,7 +24,7 @@ impl<'a> Random<'a> {
     }
 
     /// The tensor whose rows, of `width` elements each, `fill` writes by their number.
-    fn rows<T: elinvar::Element + Default>(&self, [rows, width]: [usize; 2], fill: impl Fn(u64, &mut [T]) + Sync) -> Result<Tensor> {
+    fn rows<T: elinvar::Element + Default>(&self, [rows, width]: [usize; 2], fill: impl Fn(u64, &mut [T]) -> Result<()> + Sync) -> Result<Tensor> {
         /// Bytes written at once.
         const PIECE: usize = 16 << 20;
         let tensor = self.executor.zeros(T::DTYPE, &[rows, width])?;
@@ -32,7 +32,7 @@ impl<'a> Random<'a> {
         for start in (0..rows).step_by(step) {
             let count = step.min(rows - start);
             let mut values = vec![T::default(); count * width];
-            values.par_chunks_exact_mut(width.max(1)).enumerate().for_each(|(row, values)| fill((start + row) as u64, values));
+            values.par_chunks_exact_mut(width.max(1)).enumerate().try_for_each(|(row, values)| fill((start + row) as u64, values))?;
             tensor.slice(0, start, count, 1)?.write(&values)?;
         }
         Ok(tensor)
@@ -56,18 +56,17 @@ impl Source for Random<'_> {
         let scale = (3.0 / columns as f32).sqrt();
         let first = self.seed.wrapping_mul(0x2545_f491_4f6c_dd1d);
         self.seed = self.seed.wrapping_add(1);
-        let value = |row: u64, i: usize| uniform(first.wrapping_add(row * columns as u64 + i as u64)) * scale;
         let (extents, kind) = ([rows, columns], self.kind);
+        /// A row of numbers in a type, each by its place in the row.
+        fn each<T>(row: &mut [T], number: impl Fn(usize) -> T) -> Result<()> {
+            row.iter_mut().enumerate().for_each(|(i, element)| *element = number(i));
+            Ok(())
+        }
+        let value = |row: u64, i: usize| uniform(first.wrapping_add(row * columns as u64 + i as u64)) * scale;
         Ok(match kind {
-            WeightType::Plain(DType::F16) => {
-                Matrix::Plain(self.rows(extents, |row, v: &mut [f16]| v.iter_mut().enumerate().for_each(|(i, v)| *v = f16::from_f32(value(row, i))))?)
-            }
-            WeightType::Plain(DType::BF16) => Matrix::Plain(
-                self.rows(extents, |row, v: &mut [bf16]| v.iter_mut().enumerate().for_each(|(i, v)| *v = bf16::from_f32(value(row, i))))?,
-            ),
-            WeightType::Plain(_) => {
-                Matrix::Plain(self.rows(extents, |row, v: &mut [f32]| v.iter_mut().enumerate().for_each(|(i, v)| *v = value(row, i)))?)
-            }
+            WeightType::Plain(DType::F16) => Matrix::Plain(self.rows(extents, |row, v| each(v, |i| f16::from_f32(value(row, i))))?),
+            WeightType::Plain(DType::BF16) => Matrix::Plain(self.rows(extents, |row, v| each(v, |i| bf16::from_f32(value(row, i))))?),
+            WeightType::Plain(_) => Matrix::Plain(self.rows(extents, |row, v| each(v, |i| value(row, i)))?),
             WeightType::Block(format) => {
                 let (width, blocks) = (kind.row_bytes(columns)?, Blocks::new(format, columns)?);
                 let rows = self.rows([rows, width], |row, packed: &mut [u8]| blocks.fill(first.wrapping_add(row), packed))?;
@@ -124,8 +123,7 @@ impl Blocks {
         bytes
     }
 
-    fn fill(&self, seed: u64, packed: &mut [u8]) {
-        let packed = self.format.pack(&self.row(seed), packed);
-        debug_assert!(packed.is_ok(), "rows have the format's length");
+    fn fill(&self, seed: u64, packed: &mut [u8]) -> Result<()> {
+        self.format.pack(&self.row(seed), packed)
     }
 }

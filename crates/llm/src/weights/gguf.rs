@@ -53,12 +53,8 @@ impl Order {
 
     /// Rejects rows of a tensor of this name that are not whole heads.
     pub(crate) fn check(self, name: &str, rows: usize) -> Result<()> {
-        match self.pairs {
-            Some((head, _)) if self.moves(name) && !rows.is_multiple_of(head) => {
-                Err(Error::invalid_data(format!("tensor '{name}' has {rows} rows: whole heads of {head} expected")))
-            }
-            _ => Ok(()),
-        }
+        let Some((head, _)) = self.pairs.filter(|(head, _)| self.moves(name) && !rows.is_multiple_of(*head)) else { return Ok(()) };
+        Err(Error::invalid_data(format!("tensor '{name}' has {rows} rows: whole heads of {head} expected")))
     }
 
     /// Where a row of the checkpoint is in the file.
@@ -79,6 +75,10 @@ impl Order {
         if within >= rotated { row } else { first + within / 2 + within % 2 * (rotated / 2) }
     }
 }
+
+/// Tensors of no layer: the file's name and ours.
+const WHOLE: [(&str, &str); 3] =
+    [("token_embd.weight", "model.embed_tokens.weight"), ("output_norm.weight", "model.norm.weight"), ("output.weight", "lm_head.weight")];
 
 /// Parts of a layer: the file's name and ours.
 const PARTS: [(&str, &str); 11] = [
@@ -110,17 +110,13 @@ fn own_parts(architecture: Architecture) -> &'static [(&'static str, &'static st
 
 /// The file's name of a tensor of ours, if it has one.
 pub(crate) fn translate_back(name: &str) -> Option<String> {
-    match name {
-        "model.embed_tokens.weight" => Some("token_embd.weight".to_owned()),
-        "model.norm.weight" => Some("output_norm.weight".to_owned()),
-        "lm_head.weight" => Some("output.weight".to_owned()),
-        _ => {
-            let (index, rest) = name.strip_prefix("model.layers.")?.split_once('.')?;
-            let (part, kind) = rest.rsplit_once('.')?;
-            let (part, _) = PARTS.iter().find(|(_, ours)| *ours == part)?;
-            Some(format!("blk.{index}.{part}.{kind}"))
-        }
+    if let Some((theirs, _)) = WHOLE.iter().find(|(_, ours)| *ours == name) {
+        return Some((*theirs).to_owned());
     }
+    let (index, rest) = name.strip_prefix("model.layers.")?.split_once('.')?;
+    let (part, kind) = rest.rsplit_once('.')?;
+    let (part, _) = PARTS.iter().find(|(_, ours)| *ours == part)?;
+    Some(format!("blk.{index}.{part}.{kind}"))
 }
 
 /// Our name of a tensor; its own if it has none here.
@@ -131,12 +127,8 @@ pub(crate) fn translate(name: &str, architecture: Architecture) -> String {
         let (_, part) = own_parts(architecture).iter().chain(&PARTS).find(|(theirs, _)| *theirs == part)?;
         Some(format!("model.layers.{index}.{part}.{kind}"))
     };
-    match name {
-        "token_embd.weight" => "model.embed_tokens.weight".to_owned(),
-        "output_norm.weight" => "model.norm.weight".to_owned(),
-        "output.weight" => "lm_head.weight".to_owned(),
-        _ => layer().unwrap_or_else(|| name.to_owned()),
-    }
+    let whole = WHOLE.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| (*ours).to_owned());
+    whole.or_else(layer).unwrap_or_else(|| name.to_owned())
 }
 
 impl Quantised {

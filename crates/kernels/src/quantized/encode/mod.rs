@@ -304,29 +304,29 @@ impl Encode for Mxfp4 {
     const GREATEST: f32 = f32::MAX;
 
     fn encode(x: &[f32], w: &[f32], block: &mut [u8]) -> Result<()> {
-        /// The nearest of the 16 numbers, doubled.
-        fn level(x: f32, halves: f64) -> (u8, f64) {
-            let magnitude = f64::from(x.abs()) / halves;
+        /// The nearest of the 16 numbers, which are multiples of `unit`, half the power of two.
+        fn level(x: f32, unit: f64) -> (u8, f64) {
+            let magnitude = f64::from(x.abs()) / unit;
             let nearer = |pair: &&[i8]| {
                 let [low, high] = [f64::from(pair[0]), f64::from(pair[1])];
-                2.0 * magnitude > low + high && high * halves <= f64::from(f32::MAX)
+                2.0 * magnitude > low + high && high * unit <= f64::from(f32::MAX)
             };
             let index = DOUBLED[..8].windows(2).take_while(nearer).count();
-            (index as u8 + if x < 0.0 { 8 } else { 0 }, f64::from(DOUBLED[index]) * halves - f64::from(x.abs()))
+            (index as u8 + if x < 0.0 { 8 } else { 0 }, f64::from(DOUBLED[index]) * unit - f64::from(x.abs()))
         }
         let most = f64::from(x.iter().fold(0.0, |most: f32, x| most.max(x.abs())));
-        let halves = |exponent: i32| 2f64.powi(exponent - 128);
+        let unit = |exponent: i32| 2f64.powi(exponent - 128);
         // The least exponent at which nothing is cut off much, and those around it.
         let around = if most > 0.0 { (most / 6.0).log2().ceil() as i32 + 127 } else { 0 };
         let (mut least, mut best) = (f64::INFINITY, 0);
         for exponent in [around - 1, around, around + 1].map(|e| e.clamp(0, 254)) {
-            let error = x.iter().zip(w).map(|(x, w)| f64::from(*w) * level(*x, halves(exponent)).1.powi(2)).sum();
+            let error = x.iter().zip(w).map(|(x, w)| f64::from(*w) * level(*x, unit(exponent)).1.powi(2)).sum();
             if error < least {
                 (least, best) = (error, exponent);
             }
         }
         block[0] = best as u8;
-        put_nibbles(&mut block[1..], x.iter().map(|x| level(*x, halves(best)).0));
+        put_nibbles(&mut block[1..], x.iter().map(|x| level(*x, unit(best)).0));
         Ok(())
     }
 }
