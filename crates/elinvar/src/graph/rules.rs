@@ -10,7 +10,6 @@ use elinvar_kernels::{
     kv_append::KvAppend,
     matmul::MatMul,
     projection::Projection,
-    quantized::Format,
     quantized_linear::QuantizedLinear,
     rms_norm::{AddRmsNorm, RmsNorm},
     rope::Rope,
@@ -81,8 +80,8 @@ struct Linear {
     x: Operand,
     weight: Operand,
     bias: Option<Operand>,
-    /// The weight's format if it is quantised.
-    format: Option<Format>,
+    /// The operator of a quantised weight.
+    quantized: Option<QuantizedLinear>,
     result: Value,
 }
 
@@ -90,17 +89,17 @@ impl Linear {
     fn at(graph: &Graph, index: usize) -> Option<Self> {
         let node = &graph.nodes[index];
         let (x, weight) = (node.input(0)?, node.input(1)?);
-        let (bias, format) = if let Some(product) = node.operator::<MatMul>() {
+        let (bias, quantized) = if let Some(product) = node.operator::<MatMul>() {
             let is_plain = product.transpose_b && !product.transpose_a && product.alpha == 1.0 && product.output.is_none();
             is_plain.then(|| (node.input(2), None))?
         } else {
-            let QuantizedLinear { format, epsilon, gated } = *node.operator()?;
-            let is_plain = epsilon.is_none() && !gated && node.outputs.len() == 1 && node.input(8).is_none();
-            is_plain.then(|| (node.input(4), Some(format)))?
+            let quantized: QuantizedLinear = *node.operator()?;
+            let is_plain = quantized.epsilon.is_none() && !quantized.gated && node.outputs.len() == 1 && node.input(8).is_none();
+            is_plain.then(|| (node.input(4), Some(quantized)))?
         };
         // Quantised rows are shared by the layers whatever their number.
-        let fits = x.info.dtype == DType::F32 && (rows(&x) <= FEW_ROWS || format.is_some()) && weight.info.shape().rank() == 2;
-        fits.then_some(Linear { x, weight, bias, format, result: node.result()? })
+        let fits = x.info.dtype == DType::F32 && (rows(&x) <= FEW_ROWS || quantized.is_some()) && weight.info.shape().rank() == 2;
+        fits.then_some(Linear { x, weight, bias, quantized, result: node.result()? })
     }
 
     fn of(graph: &Graph, value: Value) -> Option<Self> {
@@ -109,7 +108,9 @@ impl Linear {
 
     /// Whether one launch takes both.
     fn is_like(&self, other: &Linear) -> bool {
-        let types = |linear: &Linear| (linear.format, linear.weight.info.dtype, linear.bias.map(|bias| bias.info.dtype));
+        let types = |linear: &Linear| {
+            (linear.quantized.map(|of| (of.format, of.precision)), linear.weight.info.dtype, linear.bias.map(|bias| bias.info.dtype))
+        };
         types(self) == types(other)
     }
 }
@@ -131,14 +132,14 @@ fn projection(x: Operand, linears: &[Linear], Around { epsilon, norm, gated, res
     let weights = [0, 1, 2].map(|index| linears.get(index).map(|linear| linear.weight));
     let biases = [0, 1, 2].map(|index| linears.get(index).and_then(|linear| linear.bias));
     let (first, last) = (vec![Some(x)], vec![residual]);
-    match linears.first().and_then(|linear| linear.format) {
+    match linears.first().and_then(|linear| linear.quantized) {
         None => {
             let inputs = [first, vec![norm], weights.into(), biases.into(), last].concat();
             Proposal { operator: Arc::new(Projection { epsilon, gated }), inputs, outputs }
         }
-        Some(format) => {
+        Some(quantized) => {
             let inputs = [first, weights.into(), biases.into(), vec![norm], last].concat();
-            Proposal { operator: Arc::new(QuantizedLinear { format, epsilon, gated }), inputs, outputs }
+            Proposal { operator: Arc::new(QuantizedLinear { epsilon, gated, ..quantized }), inputs, outputs }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use elinvar_core::{Error, Result};
+use elinvar_core::{DType, Error, Result};
 use elinvar_kernels::{
     dequantize::Dequantize,
     lora::LoraLinear,
@@ -45,9 +45,9 @@ operators! {
     ("&weight", "&a", "&b", "0.5") => "[[5.0]]" of "DType::F32, &[1, 1]";
 
     /// The linear layer `x Wᵀ + bias` of a weight that is quantised in blocks: `x […, k]`, `weight [n, packed bytes of k elements]`, u8, rows
-    /// [packed](Format::pack) from a file's blocks, `bias [n]`; the result has the type of `x`. Always strict: see [`elinvar_kernels::quantized_linear`].
+    /// [packed](Format::pack) from a file's blocks, `bias [n]`; the result has the type of `x`. See [`elinvar_kernels::quantized_linear`].
     quantized_linear quantized_linear_into (&self, weight: &Tensor, bias: Option<&Tensor>, format: Format) =>
-        QuantizedLinear { format, epsilon: None, gated: false }, Some(weight), None, None, bias;
+        QuantizedLinear { precision: self.executor().precision(), ..QuantizedLinear::new(format) }, Some(weight), None, None, bias;
     errors "Shapes that do not fit, or types other than f32, f16 and bf16.";
     example "use elinvar::kernels::quantized::Format;\n\
              // One block: the scale 0.5 as an f16, and 32 times the number 4.\n\
@@ -58,7 +58,7 @@ operators! {
     ("&weight", "None", "Format::Q8_0") => "[[64.0]]" of "DType::F32, &[1, 1]";
 
     /// Packed rows of weights in `format`, u8 `[rows, packed bytes of width elements]`, as f32 `[rows, width]`.
-    dequantize dequantize_into (&self, format: Format, width: usize) => Dequantize { format, width: width as u64 };
+    dequantize dequantize_into (&self, format: Format, width: usize) => Dequantize { format, width: width as u64, dtype: DType::F32 };
     errors "Another type or shape.";
     example "use elinvar::kernels::quantized::Format;\n\
              let block: Vec<u8> = [0x00, 0x38].into_iter().chain([4; 32]).collect();\n\

@@ -21,15 +21,26 @@ template <uint BITS>
 struct Plane {
     uint words[BITS];
 
-    // The fields of elements 4 i … 4 i + 3, a byte each.
-    uint bytes(uint i) const {
-        return (words[i % BITS] >> (i / BITS * BITS)) & (0xffu >> (8 - BITS)) * 0x01010101u;
+    // Where the fields of elements 4 i … 4 i + 3 are, and they themselves, a byte each.
+    static uint word(uint i) { return i % BITS; }
+    static uint fields(uint word, uint i) { return (word >> (i / BITS * BITS)) & (0xffu >> (8 - BITS)) * 0x01010101u; }
+
+    uint bytes(uint i) const { return fields(words[word(i)], i); }
+
+    template <typename Place>
+    static uint bytes_at(device const uchar* plane, uint i) {
+        return fields(Place::word(plane + 4 * word(i)), i);
     }
 };
 
 template <>
 struct Plane<0> {
     uint bytes(uint) const { return 0; }
+
+    template <typename Place>
+    static uint bytes_at(device const uchar*, uint) {
+        return 0;
+    }
 };
 
 // Words at multiples of their size, read once; or bytes from anywhere, the first lowest.
@@ -153,6 +164,14 @@ FORMAT(Iq4Nl, 4, 0, 32, false, 1, 0, 1, 0, choose(NONLINEAR, fields), alike(numb
 FORMAT(Iq4Xs, 4, 0, 32, false, 8, 1, 1, 0, choose(NONLINEAR, fields), each_half(numbers, subscales, subscales))
 FORMAT(Mxfp4, 4, 0, 32, false, 1, 1, 0, 0, choose(DOUBLED, fields), alike(half_power(subscales), 0.0f))
 
+// The integers of four elements, a signed byte each, by the fields of both planes.
+template <typename F>
+inline uint signed_bytes(uint low, uint high) {
+    const uint fields = F::chosen(low) | high << F::LOW;
+    // A byte's own highest bit is set, so that nothing is borrowed from the next, and flipped.
+    return F::ZERO == 0 ? fields : ((fields | 0x80808080u) - F::ZERO * 0x01010101u) ^ 0x80808080u;
+}
+
 // Where a chunk of a packed row of `chunks` has its parts.
 template <typename F>
 struct PackedPlace {
@@ -169,6 +188,30 @@ struct PackedPlace {
         subscales = row + F::SUBSCALES * ulong(chunk);
         numbers = row + F::SUBSCALES * ulong(chunks) + 2 * F::NUMBERS * ulong(chunk / F::BLOCK);
     }
+
+    // The chunk `8 * blocks` after this, counted in eights.
+    template <typename Place>
+    uint subscales_after(ulong blocks) const {
+        device const uchar* at = subscales + 8 * F::SUBSCALES * blocks;
+        return F::SUBSCALES == 2 ? Place::half_word(at) : F::SUBSCALES == 1 ? uint(*at) : 0;
+    }
+
+    template <typename Place>
+    uint numbers_after(ulong blocks) const {
+        device const uchar* at = numbers + 16 / F::BLOCK * F::NUMBERS * blocks;
+        return F::NUMBERS == 2 ? Place::word(at) : F::NUMBERS == 1 ? Place::half_word(at) : 0;
+    }
+
+    template <typename Place>
+    Scales scales() const {
+        return F::scales(numbers_after<Place>(0), subscales_after<Place>(0));
+    }
+
+    // Elements 4 i … 4 i + 3.
+    template <typename Place>
+    uint integers(uint i) const {
+        return signed_bytes<F>(Plane<F::LOW>::template bytes_at<Place>(low, i), Plane<F::HIGH>::template bytes_at<Place>(high, i));
+    }
 };
 
 // A chunk of a packed row.
@@ -184,10 +227,8 @@ struct Packed {
     void load(PackedPlace<F> at, ulong blocks) {
         load_plane<Place>(at.low + 32 * F::LOW * blocks, low);
         load_plane<Place>(at.high + 32 * F::HIGH * blocks, high);
-        device const uchar* scale = at.subscales + 8 * F::SUBSCALES * blocks;
-        subscales = F::SUBSCALES == 2 ? Place::half_word(scale) : F::SUBSCALES == 1 ? uint(*scale) : 0;
-        device const uchar* number = at.numbers + 16 / F::BLOCK * F::NUMBERS * blocks;
-        numbers = F::NUMBERS == 2 ? Place::word(number) : F::NUMBERS == 1 ? Place::half_word(number) : 0;
+        subscales = at.template subscales_after<Place>(blocks);
+        numbers = at.template numbers_after<Place>(blocks);
     }
 
     Scales scales() const { return F::scales(numbers, subscales); }
@@ -204,11 +245,6 @@ struct Packed {
         return int2(sums[0] + (above[0] << F::LOW), sums[1] + (above[1] << F::LOW)) - F::ZERO * total;
     }
 
-    // Element j.
-    float element(uint j) const {
-        const uint field = F::chosen(low.bytes(j / 4) >> (8 * (j % 4)) & 255u) & 255u | (high.bytes(j / 4) >> (8 * (j % 4)) & 255u) << F::LOW;
-        const Scales of = scales();
-        const float scaled = of.scale[j / 16] * float(int(as_type<char>(uchar(field))) - F::ZERO);
-        return F::OFFSETS ? scaled + of.offset[j / 16] : scaled;
-    }
+    // Elements 4 i … 4 i + 3.
+    uint integers(uint i) const { return signed_bytes<F>(low.bytes(i), high.bytes(i)); }
 };

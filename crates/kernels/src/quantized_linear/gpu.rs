@@ -5,6 +5,7 @@ use elinvar_core::{DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalF
 use super::{AT, Layers, Params, QuantizedLinear, SUMS};
 use crate::{
     Argument, Launch, Plan, TensorInfo,
+    cuda::CudaFeatures,
     launch::product_operations,
     math,
     matmul::SHARED_ROW,
@@ -26,7 +27,9 @@ const FILES: &[MetalFile] = &[
     quantized::METAL,
     metal_file!("quantized_linear/integers.metal"),
     metal_file!("quantized_linear/tile.metal"),
+    metal_file!("quantized_linear/layers.metal"),
     metal_file!("quantized_linear/quantized_linear.metal"),
+    metal_file!("quantized_linear/blocks.metal"),
 ];
 
 /// Simdgroups of a threadgroup.
@@ -37,6 +40,15 @@ const THREADS: usize = 32 * SIMDGROUPS;
 const ROWS: usize = 4;
 /// Threadgroups that run at once on a unit where each keeps the row.
 const AT_ONCE: usize = 2;
+/// Rows and columns of a product on a matrix unit; how many such rows a threadgroup has at most, and how many columns.
+const ROW_BLOCK: usize = 16;
+const COLUMN_BLOCK: usize = 8;
+const MOST_BLOCKS: usize = 4;
+const COLUMNS: usize = 64;
+/// Rows of x from which matrix units gain.
+const MANY: usize = 9;
+/// Bytes of eight chunks of as many in threadgroup memory, and of at most four numbers of each.
+const STAGED_BYTES: usize = 4 * (72 * COLUMNS + 4 * 8 * 68);
 /// Bytes of a chunk of a row of x: integers, their sums and their scale.
 const CHUNK_BYTES: usize = 2 * CHUNK + 8 + 4;
 
@@ -60,18 +72,36 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
     let groups = |count: usize| {
         u32::try_from(count).map_err(|_| Error::unsupported(format!("{m} rows of {} columns are too many for one launch", n.iter().sum::<usize>())))
     };
+    let has_units = device.features().is_some_and(|cuda: &CudaFeatures| cuda.compute_capability >= 80);
+    let blocks = m.div_ceil(ROW_BLOCK).next_power_of_two().min(MOST_BLOCKS);
+    let block = if has_units && m >= MANY { Some(blocks * ROW_BLOCK) } else { None };
     if !kept {
-        plan.scratch.push(CHUNK_BYTES * m * chunks);
+        let (name, rows, threads) = match block {
+            Some(rows) => ("quantized_row_bytes", m.next_multiple_of(rows), 2),
+            None => ("quantized_rows", m, CHUNK / 8),
+        };
+        plan.scratch.push(CHUNK_BYTES * rows * chunks);
         let integers = Argument::Scratch(plan.scratch.len() - 1);
         let write = (Parameter::write("stored", layers.x.dtype), integers);
-        let launch = Launch::on_gpu(
-            KernelKey::new("quantized_rows", &[layers.x.dtype]),
-            MetalForm::new(FILES, "quantized_rows"),
-            &params,
-            [buffers[AT.x].clone(), write],
-        );
-        plan.launches.push(launch.over(Extent::linear(groups((m * chunks * CHUNK / 8).div_ceil(THREADS))?), Extent::linear(THREADS as u32)));
+        let key = KernelKey::new(name, &[layers.x.dtype]);
+        let key = if block.is_some() { key.with("blocks", blocks as u32) } else { key };
+        let launch = Launch::on_gpu(key, MetalForm::new(FILES, name), &params, [buffers[AT.x].clone(), write]);
+        plan.launches.push(launch.over(Extent::linear(groups((rows * chunks * threads).div_ceil(THREADS))?), Extent::linear(THREADS as u32)));
         buffers[AT.x].1 = integers;
+    }
+    let types = [AT.x, AT.norm, AT.b0].map(|index| layers.dtype(index));
+    let arguments = operator.format.object();
+    let operations = product_operations(&[m, k, n.iter().sum()]);
+    if let Some(rows) = block {
+        let key = KernelKey::new(format!("quantized_linear_blocks_{}", operator.format), &types);
+        let key = key.with("gated", u32::from(operator.gated)).with("blocks", blocks as u32);
+        let form = MetalForm::new(FILES, "quantized_linear_blocks").with_arguments(arguments);
+        let tiles = if operator.gated { n[0].div_ceil(COLUMNS / 2) } else { n.iter().map(|n| n.div_ceil(COLUMNS)).sum() };
+        let sums = 4 * SIMDGROUPS * rows * COLUMN_BLOCK * if operator.gated { 2 } else { 1 };
+        let launch = Launch::on_gpu(key, form, &params, buffers).with_operations(operations);
+        let grid = Extent::linear(groups(m.div_ceil(rows) * tiles)?);
+        plan.launches.push(launch.over(grid, Extent::linear(THREADS as u32)).with_threadgroup_memory(STAGED_BYTES.max(sums)));
+        return Ok(plan);
     }
     let source: u32 = match operator.epsilon {
         Some(_) if inside => 2,
@@ -85,11 +115,10 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
     // Where threadgroups keep the row, no more of them than run at once.
     let most = if kept { AT_ONCE * device.compute_units.max(1) } else { usize::MAX };
     params.tiles = groups(tiles)?.into();
-    let form = MetalForm::new(FILES, "quantized_linear").with_arguments(operator.format.object());
-    let types = [AT.x, AT.norm, AT.b0].map(|index| layers.dtype(index));
+    let form = MetalForm::new(FILES, "quantized_linear").with_arguments(arguments);
     let key = KernelKey::new(format!("quantized_linear_{}", operator.format), &types);
     let key = key.with("source", source).with("gated", u32::from(operator.gated)).with("rows", rows as u32).with("columns", columns as u32);
-    let launch = Launch::on_gpu(key, form, &params, buffers).with_operations(product_operations(&[m, k, n.iter().sum()]));
+    let launch = Launch::on_gpu(key, form, &params, buffers).with_operations(operations);
     let grid = if m == 0 { 0 } else { groups(tiles.div_ceil(SIMDGROUPS).min(most))? };
     let memory = if kept { shared } else { order::PARTIALS };
     plan.launches.push(launch.over(Extent([grid, groups(m.div_ceil(rows))?, 1]), Extent::linear(THREADS as u32)).with_threadgroup_memory(memory));

@@ -7,21 +7,32 @@ struct Integers {
     float scale;
 };
 
+// What elements are multiples of, where the largest magnitude has these bits: zero where it is no normal number, NaN where an element is not finite.
+inline float scale_of(uint largest) {
+    const float exact = as_type<float>(largest) / 32767.0f;
+    return largest >= 0x7f800000u ? NAN : exact >= 0x1p-126f ? exact : 0.0f;
+}
+
+inline int multiple(float value, float scale) {
+    return scale > 0.0f ? int(rint(value * (1.0f / scale))) : 0;
+}
+
+// Magnitudes sort as their bits do, infinity and NaN last.
+inline uint magnitude(float value) {
+    return as_type<uint>(value) & 0x7fffffffu;
+}
+
 // The integers of eight elements; the four threads of a chunk are neighbours.
 inline Integers integers_of(thread const float (&values)[SLOTS]) {
-    // Magnitudes sort as their bits do, infinity and NaN last.
     uint largest = 0;
     for (uint i = 0; i < SLOTS; ++i) {
-        largest = max(largest, as_type<uint>(values[i]) & 0x7fffffffu);
+        largest = max(largest, magnitude(values[i]));
     }
     largest = max(largest, simd_shuffle_xor(largest, 1));
     largest = max(largest, simd_shuffle_xor(largest, 2));
-    const float exact = as_type<float>(largest) / 32767.0f;
-    const bool is_finite = largest < 0x7f800000u, is_normal = is_finite && exact >= 0x1p-126f;
-    const float inverse = 1.0f / exact;
-    Integers integers = {uint4(0), 0, is_normal ? exact : is_finite ? 0.0f : NAN};
+    Integers integers = {uint4(0), 0, scale_of(largest)};
     for (uint i = 0; i < SLOTS; ++i) {
-        const int q = is_normal ? int(rint(values[i] * inverse)) : 0;
+        const int q = multiple(values[i], integers.scale);
         integers.words[i / 2] |= (uint(q) & 0xffffu) << (16 * (i % 2));
         integers.total += q;
     }

@@ -11,6 +11,7 @@
 //!   `fma(b s, Σ q, ·)`. The 8 sums are combined by the lanes' xor tree (4, 2, 1); the bias is added. So integers may be summed in any order, by any unit.
 //!   What stands around the layers has the bits of the operators for it: [`RmsNorm`], [`SwiGlu`], [`Binary`].
 //! * Error, beside that of the weight: `max |x| / 65534` of each 32 elements for each of them, and f32's for the sums of `k / 32` products.
+//! * Fast, of many rows on a GPU: the product of x and the weights, both rounded to bf16, as [`MatMul`] has it.
 //! * An element of x that is NaN or infinite makes its row of y NaN.
 
 mod cpu;
@@ -18,15 +19,18 @@ mod gpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
+use std::sync::Arc;
+
 use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Result};
 
 use crate::{
-    Definition, Description, Launch, Operator, Plan, TensorInfo,
+    Definition, Description, Launch, Operator, Plan, Precision, TensorInfo,
     attributes::attributes,
     binary::{Binary, BinaryOp},
+    dequantize::Dequantize,
     description::describe,
     launch::product_operations,
-    matmul::dtype_code,
+    matmul::{MatMul, dtype_code},
     metal::params,
     quantized::{CHUNK, Format},
     rms_norm::{RmsNorm, check_weight},
@@ -36,6 +40,8 @@ use crate::{
 
 /// Sums of an element of y.
 const SUMS: usize = 8;
+/// Rows of x from which decoded weights are faster.
+const DECODED: usize = 32;
 
 attributes! {
     /// Linear layers of one input, of quantised weights.
@@ -51,6 +57,8 @@ attributes! {
         pub epsilon: Option<f32>,
         /// Give `silu(y0) · y1`.
         pub gated: bool = false,
+        /// Fast: of many rows on a GPU, the weights are decoded to bf16 and multiplied as such.
+        pub precision: Precision = strict,
     }
 }
 
@@ -204,6 +212,13 @@ impl Layers {
     }
 }
 
+impl QuantizedLinear {
+    /// A strict layer by itself.
+    pub const fn new(format: Format) -> Self {
+        Self { format, epsilon: None, gated: false, precision: Precision::Strict }
+    }
+}
+
 impl Operator for QuantizedLinear {
     fn name(&self) -> &'static str {
         "quantized_linear"
@@ -217,6 +232,13 @@ impl Operator for QuantizedLinear {
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let layers = Layers::new(inputs)?;
+        if device.has_simdgroups() && self.precision == Precision::Fast && layers.extents()[0] >= DECODED {
+            return match layers.is_plain(*self) {
+                true => self.decoded(&layers, inputs),
+                false => self.definition(&layers, inputs),
+            }?
+            .plan(device);
+        }
         if device.has_simdgroups() {
             return gpu::plan(*self, &layers, outputs, device);
         }
@@ -230,6 +252,14 @@ impl Operator for QuantizedLinear {
         Ok(Plan::from(launch).with_operations(product_operations(&[m, k, layers.n(0)])))
     }
 
+    fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    fn strict(&self) -> Option<Arc<dyn Operator>> {
+        Some(Arc::new(Self { precision: Precision::Strict, ..*self }))
+    }
+
     fn stands_for(&self, inputs: &[Option<TensorInfo>]) -> Result<Option<Definition>> {
         let layers = Layers::new(inputs)?;
         layers.check(*self)?;
@@ -238,6 +268,18 @@ impl Operator for QuantizedLinear {
 }
 
 impl QuantizedLinear {
+    /// A layer by itself whose weights are decoded first.
+    fn decoded(&self, layers: &Layers, inputs: &[Option<TensorInfo>]) -> Result<Definition> {
+        let [_, k] = layers.extents();
+        let mut definition = Definition::new(inputs);
+        let decode = Dequantize { format: self.format, width: k as u64, dtype: DType::BF16 };
+        let weight = definition.apply_one(decode, &[definition.input(AT.w0)])?;
+        let product = MatMul { transpose_b: true, precision: Precision::Fast, output: Some(layers.x.dtype), ..MatMul::default() };
+        let result = definition.apply_one(product, &[definition.input(AT.x), Some(weight), definition.input(AT.b0)])?;
+        definition.outputs.push(result);
+        Ok(definition)
+    }
+
     fn definition(&self, layers: &Layers, inputs: &[Option<TensorInfo>]) -> Result<Definition> {
         let mut definition = Definition::new(inputs);
         let mut x = definition.input(AT.x);

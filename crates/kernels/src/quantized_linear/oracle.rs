@@ -5,6 +5,7 @@ use half::f16;
 
 use super::{QuantizedLinear, operands::AT};
 use crate::{
+    Precision,
     conformance::case::{Bound, Case, HostTensor, made},
     matmul::oracle::product,
     quantized::Format,
@@ -45,11 +46,12 @@ struct Layers<'a> {
     bias: Option<DType>,
     gated: bool,
     residual: bool,
+    precision: Precision,
 }
 
 impl Layers<'_> {
     fn case(self) -> Case {
-        let Self { format, m, k, gated, .. } = self;
+        let Self { format, m, k, gated, precision, .. } = self;
         let (n, layers) = (self.n.to_vec(), self.n.len());
         let uniform = |dtype, dims: &[usize], seed| Some(HostTensor::random(dtype, dims, -1.0, 1.0, seed));
         let mut inputs = vec![None; AT.residual + 1];
@@ -65,8 +67,13 @@ impl Layers<'_> {
         // Decoded elements are at most one, normalised ones about two: an element of x is 1 / 65534 of the largest off at most, and a sum has its own
         // roundings. A gate multiplies two sums.
         let size = if self.norm.is_some() { 2.0 } else { 1.0 } * if gated { 2.0 + (k as f64).sqrt() } else { 1.0 };
-        let bound = Bound::relative(3e-7).with_absolute(size * k as f64 * (1.0 / 65_534.0 + 2f64.powi(-22)));
-        Case::new(QuantizedLinear { format, epsilon, gated }, inputs, bound, move |i| {
+        let strict = size * k as f64 * (1.0 / 65_534.0 + 2f64.powi(-22));
+        let bound = Bound::relative(3e-7).with_absolute(match precision {
+            Precision::Strict => strict,
+            // Both operands may be rounded to bf16.
+            Precision::Fast => strict + size * (k as f64).sqrt() * 2f64.powi(-7),
+        });
+        Case::new(QuantizedLinear { format, epsilon, gated, precision }, inputs, bound, move |i| {
             let x = epsilon.map_or_else(|| i[AT.x].clone(), |epsilon| rms_norm(&i[AT.x], &i[AT.norm], k, epsilon.into()));
             let layer = |index: usize| {
                 let packed: Vec<u8> = i[AT.w0 + index].iter().map(|byte| *byte as u8).collect();
@@ -89,7 +96,18 @@ impl Layers<'_> {
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for &format in Format::ALL {
-        let of = Layers { format, m: 1, k: 256, n: &[33], x: DType::F32, norm: None, bias: None, gated: false, residual: false };
+        let of = Layers {
+            format,
+            m: 1,
+            k: 256,
+            n: &[33],
+            x: DType::F32,
+            norm: None,
+            bias: None,
+            gated: false,
+            residual: false,
+            precision: Precision::Strict,
+        };
         cases.push(Layers { k: 2560, ..of }.case());
         cases.push(Layers { m: 5, n: &[9], x: DType::BF16, bias: Some(DType::BF16), ..of }.case());
         cases.push(Layers { m: 3, k: 2304, n: &[17], x: DType::F16, ..of }.case());
@@ -98,7 +116,18 @@ pub(crate) fn cases() -> Vec<Case> {
         cases.push(Layers { k: 1024, n: &[33, 33], norm: Some(DType::F32), gated: true, bias: Some(DType::F32), ..of }.case());
         cases.push(Layers { m: 2, n: &[19], residual: true, ..of }.case());
     }
-    let of = Layers { format: Format::Q4_0, m: 1, k: 288, n: &[5], x: DType::F32, norm: None, bias: None, gated: false, residual: false };
+    let of = Layers {
+        format: Format::Q4_0,
+        m: 1,
+        k: 288,
+        n: &[5],
+        x: DType::F32,
+        norm: None,
+        bias: None,
+        gated: false,
+        residual: false,
+        precision: Precision::Strict,
+    };
     // Rows of blocks that are no multiple of eight; longer than a threadgroup normalises, and than it keeps.
     cases.push(of.case());
     cases.push(Layers { n: &[5, 4, 3], bias: Some(DType::F16), ..of }.case());
@@ -112,6 +141,16 @@ pub(crate) fn cases() -> Vec<Case> {
     for format in [Format::Q8_0, Format::Q4_0, Format::Q4K] {
         cases.push(Layers { format, k: 256, n: &[9000], ..of }.case());
     }
+    // Rows and columns for more than one block of a threadgroup, by each way to share scales and offsets.
+    cases.push(Layers { m: 33, n: &[35, 35], norm: Some(DType::F32), gated: true, bias: Some(DType::F32), ..of }.case());
+    cases.push(Layers { m: 18, k: 2304, n: &[65], residual: true, ..of }.case());
+    for format in [Format::Q8_0, Format::Q4K, Format::Q2K, Format::Q6K] {
+        cases.push(Layers { format, m: 70, k: 768, n: &[66, 3, 9], bias: Some(DType::BF16), ..of }.case());
+    }
+    let fast = Layers { precision: Precision::Fast, ..of };
+    cases.push(Layers { m: 40, n: &[37], ..fast }.case());
+    cases.push(Layers { m: 34, k: 256, n: &[40, 40], format: Format::Q4K, norm: Some(DType::F32), gated: true, ..fast }.case());
+    cases.push(Layers { m: 2, n: &[37], x: DType::BF16, bias: Some(DType::BF16), ..fast }.case());
     cases.push(Layers { m: 0, ..of }.case());
     cases.push(Layers { n: &[0, 3], ..of }.case());
     cases.push(Layers { k: 0, n: &[3], format: Format::Q4K, ..of }.case());

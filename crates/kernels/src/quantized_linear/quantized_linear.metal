@@ -1,10 +1,5 @@
 // Linear layers of one input. Memory and order: mod.rs.
 
-constant constexpr uint LINEAR_SIMDGROUPS = 8;
-// Bits of Params::present, after those of the biases.
-constant constexpr uint WEIGHTED = 8;
-constant constexpr uint RESIDUAL = 16;
-
 // Where the integers of x come from, once the launches ahead have ended: device memory; or a single row, kept in threadgroup memory, 1 as it is, 2 normalised.
 template <uint SOURCE, typename T, typename N>
 struct Source {
@@ -67,28 +62,6 @@ struct Source<2, T, N> {
         threadgroup_barrier(mem_flags::mem_threadgroup);
         return shared;
     }
-};
-
-// The weight, the bias and the output of a layer.
-template <typename T, typename C>
-struct Layer {
-    device const uchar* weight;
-    device const C* bias;
-    device T* y;
-    uint n;
-
-    // A packed row; the last stands for those after it.
-    device const uchar* row(uint column, constant Params& p) const { return weight + min(column, n - 1) * p.row_bytes; }
-
-    float biased(bool has_bias, uint column, float sum) const { return has_bias ? sum + widen(bias[column]) : sum; }
-};
-
-// The layers of a launch.
-template <typename T, typename C>
-struct Layers {
-    Layer<T, C> first;
-    Layer<T, C> second;
-    Layer<T, C> third;
 };
 
 // COLUMNS neighbours in one layer for each eight lanes, and ROWS rows.

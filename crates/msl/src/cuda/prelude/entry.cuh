@@ -62,6 +62,25 @@ __forceinline__ int dot_high(uint pair, uint bytes, int sum) {
   return sum;
 }
 
+// Products of matrices of bytes, 16 by 8 of a warp's: `rows`, signed or not, times signed `columns`, with `start` added. In k they are 32 long, a word of the
+// thread's for each of two rows in either half and one for its column, or 16 long.
+#define ELV_BYTE_PRODUCTS(name, type) \
+  __forceinline__ void name(int (&sums)[4], const uint (&rows)[4], const uint (&columns)[2], int start) { \
+    asm("mma.sync.aligned.m16n8k32.row.col.s32." type ".s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};" \
+        : "=r"(sums[0]), "=r"(sums[1]), "=r"(sums[2]), "=r"(sums[3]) \
+        : "r"(rows[0]), "r"(rows[1]), "r"(rows[2]), "r"(rows[3]), "r"(columns[0]), "r"(columns[1]), "r"(start)); \
+  } \
+  __forceinline__ void name(int (&sums)[4], uint row, uint below, uint column, int start) { \
+    asm("mma.sync.aligned.m16n8k16.row.col.s32." type ".s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %7, %7, %7};" \
+        : "=r"(sums[0]), "=r"(sums[1]), "=r"(sums[2]), "=r"(sums[3]) \
+        : "r"(row), "r"(below), "r"(column), "r"(start)); \
+  }
+#if __CUDA_ARCH__ >= 800
+ELV_BYTE_PRODUCTS(signed_products, "s8")
+ELV_BYTE_PRODUCTS(unsigned_products, "u8")
+#endif
+#undef ELV_BYTE_PRODUCTS
+
 struct extent { uint x, y, z; };
 __forceinline__ uint thread_index() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
 
