@@ -108,8 +108,13 @@ impl Library {
     pub(crate) fn new(compiler: Arc<Compiler>, source: &Source, options: &CompileOptions) -> Result<Self> {
         let preprocessed = preprocess(source, options)?;
         let module = Arc::new(Module::read(&preprocessed)?);
-        // Without entry points, so that a kernel is found again whichever instantiations stand beside it.
-        let fingerprint = CacheKey::of([module.lower_for_simulator(&[])?.text.as_bytes(), simulator::ENTRIES]);
+        // Without entry points, so that a kernel is found again whichever instantiations stand beside it; and without the name of a text that is no file, which
+        // is that of one kernel among them.
+        let mut text = module.lower_for_simulator(&[])?.text;
+        if source.folder.is_none() {
+            text = text.replace(&format!(" \"{}\"\n", source.name), "\n");
+        }
+        let fingerprint = CacheKey::of([text.as_bytes(), simulator::ENTRIES]);
         Ok(Self { compiler, name: source.name.clone(), module, fingerprint, options: options.clone(), loaded: Arc::default() })
     }
 

@@ -40,3 +40,20 @@ fn a_damaged_cache_is_repaired() {
     assert_eq!(files(&folder), made);
     fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn a_kernel_compiled_beside_others_is_found_by_itself() {
+    let folder = env::temp_dir().join(format!("elinvar-beside-{}", std::process::id()));
+    let simulator = Simulator::new(Config { cache_dir: Some(folder.clone()), threads: Some(1), ..Config::default() }).unwrap();
+    let library = |name: &str, types: &[&str]| {
+        let template = "template <typename T> [[kernel]] void k(device T* x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i] = T(i); }\n";
+        let instance = |t: &&str| format!("template [[host_name(\"k_{t}\")]] [[kernel]] void k<{t}>(device {t}*, uint);\n");
+        let text = template.to_owned() + &types.iter().map(instance).collect::<String>();
+        simulator.library(&Source::new(name, text), &CompileOptions::default()).unwrap()
+    };
+    library("k_int", &["int", "float"]).compile_all(&["k_int", "k_float"]).unwrap();
+    let made = files(&folder);
+    library("k_float", &["float"]).pipeline("k_float", &[]).unwrap();
+    assert_eq!(files(&folder), made);
+    fs::remove_dir_all(&folder).unwrap();
+}

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::timing::round_profiled;
 use crate::{
     args::ComputeArgs,
-    measure::{Ceilings, median, units},
+    measure::{median, memory_bandwidth, units},
     output::print_line,
     profile::{self, Known, ProfileArgs},
 };
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
     let properties = executor.properties().clone();
     let config = args.shape.config();
     let bytes = bytes_per_token(&config, args.dtype);
-    let ceilings = Ceilings::of(&executor)?;
+    let (bandwidth, how) = memory_bandwidth(&executor)?;
     let longest = args.prompt.iter().chain(&args.generate).copied().max().unwrap_or(1);
     MemoryEstimate::of_random(&config, args.dtype, longest, args.cache_dtype, Session::default_chunk(&properties)).check(executor.memory())?;
     let model = Arc::new(Model::random(&executor, config, args.dtype, 1)?);
@@ -107,7 +107,7 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
     }
     for &tokens in &args.generate {
         let seconds = rounds(args.rounds, || decode(&mut session, tokens, &sampling))?;
-        let (name, limit) = (format!("tg{tokens}"), bytes as f64 * tokens as f64 / seconds / ceilings.memory);
+        let (name, limit) = (format!("tg{tokens}"), bytes as f64 * tokens as f64 / seconds / bandwidth);
         round_profiled(&mut profiler, &name, Known { tokens: Some(tokens), unprofiled: Some(seconds) }, || {
             decode(&mut session, tokens, &sampling).map(drop)
         })?;
@@ -128,7 +128,7 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
         args.dtype,
         bytes as f64 / 1e9
     ));
-    print_line(format!("ceilings measured now: {}", ceilings.describe()));
+    print_line(format!("bandwidth: {how} {:.1} GB/s", bandwidth / 1e9));
     print_line(format!("{:<8} {:>10} {:>13}", "test", "tokens/s", "of bandwidth"));
     for (test, tokens, seconds, limit) in rows {
         let limit = limit.map_or("–".to_owned(), |l| format!("{:.0} %", l * 100.0));
