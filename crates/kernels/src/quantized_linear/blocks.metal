@@ -124,12 +124,13 @@ template <typename T, uint BLOCKS>
         }
         largest = max(largest, simd_shuffle_xor(largest, 1));
         largest = max(largest, simd_shuffle_xor(largest, 2));
-        bytes.scales[r] = scale_of(largest);
+        const Multiples multiples(largest);
+        bytes.scales[r] = multiples.scale;
         for (uint of = 0; of < 2; ++of) {
             uint low = 0, high = 0;
             int total = 0;
             for (uint i = 0; i < 4; ++i) {
-                const int q = multiple(values[4 * of + i], bytes.scales[r]);
+                const int q = multiples.of(values[4 * of + i]);
                 low |= (uint(q) & 0xffu) << (8 * i);
                 high |= (uint(q) >> 8 & 0xffu) << (8 * i);
                 total += q;

@@ -8,14 +8,20 @@ struct Integers {
 };
 
 // What elements are multiples of, where the largest magnitude has these bits: zero where it is no normal number, NaN where an element is not finite.
-inline float scale_of(uint largest) {
-    const float exact = as_type<float>(largest) / 32767.0f;
-    return largest >= 0x7f800000u ? NAN : exact >= 0x1p-126f ? exact : 0.0f;
-}
+struct Multiples {
+    float scale;
+    float inverse;
 
-inline int multiple(float value, float scale) {
-    return scale > 0.0f ? int(rint(value * (1.0f / scale))) : 0;
-}
+    Multiples(uint largest) {
+        const float exact = as_type<float>(largest) / 32767.0f;
+        const bool is_normal = largest < 0x7f800000u && exact >= 0x1p-126f;
+        scale = largest >= 0x7f800000u ? NAN : is_normal ? exact : 0.0f;
+        inverse = is_normal ? 1.0f / exact : 0.0f;
+    }
+
+    // The nearest, ties to even: the last bit of 12582912 is a one. Conversions are slow on some GPUs.
+    int of(float value) const { return int(as_type<short>(ushort(as_type<uint>(value * inverse + 12582912.0f)))); }
+};
 
 // Magnitudes sort as their bits do, infinity and NaN last.
 inline uint magnitude(float value) {
@@ -30,9 +36,10 @@ inline Integers integers_of(thread const float (&values)[SLOTS]) {
     }
     largest = max(largest, simd_shuffle_xor(largest, 1));
     largest = max(largest, simd_shuffle_xor(largest, 2));
-    Integers integers = {uint4(0), 0, scale_of(largest)};
+    const Multiples multiples(largest);
+    Integers integers = {uint4(0), 0, multiples.scale};
     for (uint i = 0; i < SLOTS; ++i) {
-        const int q = multiple(values[i], integers.scale);
+        const int q = multiples.of(values[i]);
         integers.words[i / 2] |= (uint(q) & 0xffffu) << (16 * (i % 2));
         integers.total += q;
     }
