@@ -33,7 +33,7 @@ fn widened<T: Float, const N: usize>(x: [&[T]; N], mut body: impl FnMut([&[f32];
     });
 }
 
-/// Fetches the next block, which would otherwise be waited for after the arithmetic on this one.
+/// Fetches a block, which would otherwise be waited for after the arithmetic on those before it.
 fn fetch<T>(block: *const T) {
     for at in (0..BLOCK).step_by(64 / size_of::<T>()) {
         prefetch(block.wrapping_add(at));
@@ -43,6 +43,7 @@ fn fetch<T>(block: *const T) {
 /// `f` over blocks of halves, rounded once.
 pub(crate) fn map<T: Float, const N: usize>(x: [&[T]; N], y: &mut [T], f: Body<'_, f32, N>) {
     widened(x, |x, result, start, count| {
+        fetch(y.as_ptr().wrapping_add(start + AHEAD));
         f(x, result);
         T::narrow_into(result, &mut y[start..start + count]);
     });
