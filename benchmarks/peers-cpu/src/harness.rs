@@ -8,10 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use elinvar::{Executor, HostMemory};
+use elinvar::{Executor, HostMemory, kernels::math::ceiling};
 use memmap2::MmapMut;
-
-use crate::ceilings;
 
 pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -98,14 +96,14 @@ impl Bench {
         let (arena, threads, mut place) = (self.arena()?, self.threads, 0);
         Ok(Side::new("read", bytes as f64, move || {
             place = (place + 1) % (ARENA / bytes);
-            Ok(ceilings::read(bytemuck::cast_slice(&arena.bytes()[place * bytes..][..bytes]), threads))
+            Ok(ceiling::read(bytemuck::cast_slice(&arena.bytes()[place * bytes..][..bytes]), threads))
         }))
     }
 
     /// The side that only multiplies and adds f32 in registers.
     pub fn peak<'a>(&self) -> Side<'a> {
         let threads = self.threads;
-        Side::new("peak f32", ceilings::OPERATIONS * threads as f64, move || Ok(ceilings::multiply_add(threads)))
+        Side::new("peak f32", ceiling::operations() * threads as f64, move || Ok(ceiling::multiply_add(threads)))
     }
 
     /// Times all sides in turn and prints a line for each: median and best rate, and the ratio of the first side's median to this one's.

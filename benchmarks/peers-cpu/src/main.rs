@@ -1,7 +1,5 @@
 //! Times Elinvar's CPU device against `gemm`, `candle` and the machine's ceilings; see the README.
 
-#[path = "../../../crates/cli/src/measure/loops.rs"]
-mod ceilings;
 mod decoding;
 mod harness;
 mod products;

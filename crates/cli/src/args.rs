@@ -8,7 +8,8 @@ use elinvar::{BackendType, Error, Executor, Precision, Result};
 /// Where to run.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DeviceArgs {
-    /// Run on this device: auto, metal, cuda (metal:1, cuda:1 for the second GPU), cpu, metal-sim [default: auto; ELINVAR_DEVICE overrides auto]
+    /// Run on this device: auto, metal, cuda (metal:1, cuda:1 for the second GPU), cpu, metal-sim [default: auto; ELINVAR_DEVICE overrides auto;
+    /// ELINVAR_SIMD=baseline, avx2 or avx512 limits the cpu's vector instructions]
     #[arg(long, default_value = "auto", hide_default_value = true)]
     pub(crate) device: String,
 }

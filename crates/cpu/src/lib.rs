@@ -19,6 +19,7 @@ use elinvar_core::{
     Backend, CommandList, Completion, DType, DeviceKind, DeviceProperties, Error, HostMemory, KernelSource, MemoryInfo, Pipeline, ProfileEvent,
     RawBuffer, Result, Signal, Storage,
 };
+use elinvar_math::simd::{self, Level};
 use memory::{Allocation, Memory};
 use worker::Worker;
 
@@ -32,12 +33,13 @@ impl CpuBackend {
     /// A device with `threads` threads, or one for each core.
     ///
     /// # Errors
-    /// The operating system rejects the threads.
+    /// The operating system rejects the threads, or `ELINVAR_SIMD` names instructions that the processor lacks.
     pub fn new(threads: Option<NonZeroUsize>) -> Result<Self> {
+        Level::from_environment()?;
         let threads = threads.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
         let properties = DeviceProperties {
             kind: DeviceKind::Cpu,
-            name: system::processor_name(),
+            name: format!("{} ({})", system::processor_name(), simd::level()),
             compute_units: threads,
             simd_width: 1,
             max_threads_per_threadgroup: 1024,

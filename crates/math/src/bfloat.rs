@@ -4,23 +4,31 @@
 use super::{
     ROUND,
     exp::{LOWERED, RAISE},
-    fma, mantissa_reciprocal, polynomial, pow2,
+    fma, pow2,
 };
 
 /// `e^r` on `|r| <= 0.347`, highest coefficient first; relative error 2^-21.2.
 const EXP_BFLOAT: [f32; 6] = [8.357_201e-3, 4.183_381e-2, 1.666_663e-1, 4.999_975e-1, 1.0, 1.0];
 
+/// [`EXP_BFLOAT`] of `r`, by pairs: what the next operation waits for is half as much as by Horner's rule.
+#[inline(always)]
+fn exp_reduced(r: f32) -> f32 {
+    let [a, b, c, d, e, f] = EXP_BFLOAT;
+    let square = r * r;
+    fma(fma(fma(a, r, b), square, fma(c, r, d)), square, fma(e, r, f))
+}
+
 /// `numerator / (1 + e^-x)` for `x` a bfloat, and what is near it.
 #[inline(always)]
 fn logistic(x: f32, numerator: f32) -> f32 {
-    let t = -x.abs();
-    let t = if t < -100.0 { -100.0 } else { t };
-    let rounded = fma(t, std::f32::consts::LOG2_E, ROUND);
-    let r = fma(rounded - ROUND, -std::f32::consts::LN_2, t);
+    let t = x.abs();
+    let t = if t > 100.0 { 100.0 } else { t };
+    let rounded = fma(t, -std::f32::consts::LOG2_E, ROUND);
+    let r = fma(rounded - ROUND, -std::f32::consts::LN_2, -t);
     let power = pow2(rounded.to_bits().wrapping_sub(ROUND.to_bits()) as i32 + RAISE);
-    let e = polynomial(r, EXP_BFLOAT) * power;
-    let quotient = numerator * mantissa_reciprocal(fma(e, LOWERED, 1.0));
-    if x < 0.0 { quotient * e * LOWERED } else { quotient }
+    let e = exp_reduced(r) * power;
+    let (numerator, factor) = if x < 0.0 { (numerator * e, LOWERED) } else { (numerator, 1.0) };
+    numerator / fma(e, LOWERED, 1.0) * factor
 }
 
 /// `1 / (1 + e^-x)` for `x` a bfloat: rounded to bfloat, it is [`sigmoid`](super::sigmoid) rounded to bfloat.

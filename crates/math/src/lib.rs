@@ -13,6 +13,7 @@
 //! holds most errors near the half ulp that this rounding costs. Every bound quoted is above the largest error found
 //! over all 2^32 inputs (`pow`: as many random pairs) against an `f64` reference, by `examples/exhaustive_math.rs`.
 
+pub mod ceiling;
 pub mod float;
 pub mod functions;
 pub mod reference;

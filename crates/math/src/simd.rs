@@ -1,6 +1,11 @@
 //! Compiling one plain body for several instruction sets and choosing at run time.
 
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::{
+    fmt,
+    sync::atomic::{AtomicU8, Ordering::Relaxed},
+};
+
+use elinvar_core::{Error, Result};
 
 /// What the processor offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,9 +18,47 @@ pub enum Level {
     Avx512,
 }
 
+impl Level {
+    /// From the lowest up.
+    pub const ALL: [Level; 3] = [Level::Baseline, Level::Avx2, Level::Avx512];
+
+    /// The name in `ELINVAR_SIMD`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Level::Baseline => "baseline",
+            Level::Avx2 => "avx2",
+            Level::Avx512 => "avx512",
+        }
+    }
+
+    /// The level that the environment variable `ELINVAR_SIMD` names, if it names one.
+    ///
+    /// # Errors
+    /// It names one that is not known, or that this processor lacks.
+    pub fn from_environment() -> Result<Option<Self>> {
+        match std::env::var("ELINVAR_SIMD") {
+            Ok(name) if !name.is_empty() => named(&name, processor()).map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
+fn named(name: &str, best: Level) -> Result<Level> {
+    let names = Level::ALL.into_iter().filter(|&level| level <= best).map(Level::name).collect::<Vec<_>>().join(", ");
+    let found = Level::ALL.into_iter().find(|level| level.name() == name && *level <= best);
+    found.ok_or_else(|| Error::invalid_argument(format!("ELINVAR_SIMD is '{name}': this processor has {names}")))
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 static KNOWN: AtomicU8 = AtomicU8::new(u8::MAX);
 
-/// The best level here. Levels change speed only: bodies use explicit `mul_add` and fixed orders, so bits are the same.
+/// The level that is used here: the processor's best, or the one that `ELINVAR_SIMD` names. (The CPU device reports a name that is wrong.)
+/// Levels change speed only: bodies use explicit `mul_add` and fixed orders, so bits are the same.
 #[inline]
 pub fn level() -> Level {
     match KNOWN.load(Relaxed) {
@@ -23,21 +66,26 @@ pub fn level() -> Level {
         1 => Level::Avx2,
         2 => Level::Avx512,
         _ => {
-            let level = detect();
+            let level = wanted();
             KNOWN.store(level as u8, Relaxed);
             level
         }
     }
 }
 
-/// From now on, in the whole process, the best level is the lower of this one and the processor's: for tests of every level.
+/// From now on, in the whole process, the level is this one, or the one that is used without it if that is lower: for tests of every level.
 #[cfg(feature = "reference")]
 pub fn limit(most: Level) {
-    KNOWN.store(detect().min(most) as u8, Relaxed);
+    KNOWN.store(wanted().min(most) as u8, Relaxed);
 }
 
 #[cold]
-fn detect() -> Level {
+fn wanted() -> Level {
+    Level::from_environment().ok().flatten().unwrap_or_else(processor)
+}
+
+/// The processor's best.
+fn processor() -> Level {
     #[cfg(target_arch = "x86_64")]
     {
         let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
@@ -84,4 +132,18 @@ macro_rules! simd {
             body $(::<$($generic),+>)? ($($arg),*)
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_is_chosen_by_its_name_if_the_processor_has_it() {
+        assert_eq!(named("avx2", Level::Avx512).unwrap(), Level::Avx2);
+        assert_eq!(named("baseline", Level::Baseline).unwrap(), Level::Baseline);
+        let error = |name, best| named(name, best).unwrap_err().to_string();
+        assert_eq!(error("avx512", Level::Avx2), "ELINVAR_SIMD is 'avx512': this processor has baseline, avx2");
+        assert_eq!(error("sse", Level::Baseline), "ELINVAR_SIMD is 'sse': this processor has baseline");
+    }
 }

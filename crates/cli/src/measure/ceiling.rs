@@ -6,15 +6,14 @@ use std::{thread::available_parallelism, time::Instant};
 use elinvar::{
     DType, DeviceKind, DeviceProperties, Error, Executor, Operator, Precision, Result,
     chips::{Chip, Gpu},
-    kernels::binary::{Binary, BinaryOp},
+    kernels::{
+        binary::{Binary, BinaryOp},
+        math::ceiling::{multiply_add, operations, read},
+    },
 };
 use serde_json::{Value, json};
 
-use super::{
-    device::is_gpu,
-    loops::{OPERATIONS, multiply_add, read},
-    spread,
-};
+use super::{device::is_gpu, spread};
 
 /// Measured ceilings of a device.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +36,7 @@ impl Ceilings {
             return Ok(Self { memory, arithmetic: gpu_arithmetic(executor)?, how: [how, "bf16 matrix product"] });
         }
         let threads = host_threads(properties);
-        let arithmetic = threads as f64 * OPERATIONS
+        let arithmetic = threads as f64 * operations()
             / fastest(5, || {
                 multiply_add(threads);
                 Ok(())

@@ -2,7 +2,6 @@
 
 mod ceiling;
 mod device;
-mod loops;
 
 pub(crate) use ceiling::{Ceilings, memory_bandwidth, published_bandwidth};
 pub(crate) use device::{is_gpu, units};

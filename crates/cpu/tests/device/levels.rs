@@ -1,6 +1,6 @@
-//! Dot products against their definition, bit for bit, on every level of instructions.
+//! Every level of instructions: dot products against their definition, and every strict operator, bit for bit.
 
-use std::num::NonZeroUsize;
+use std::{cell::OnceCell, num::NonZeroUsize};
 
 use elinvar_core::{DType, Device};
 use elinvar_cpu::CpuBackend;
@@ -8,7 +8,7 @@ use elinvar_kernels::{
     Operator, Precision,
     attention::Scoring,
     attention_scores::AttentionScores,
-    conformance::{Bound, Case, HostTensor, Placement, run},
+    conformance::{Bound, Case, HostTensor, Placement, cases, run},
     matmul::MatMul,
     order,
     simd::{Level, level, limit},
@@ -153,6 +153,19 @@ fn scores_are_strict() {
             let [q, k] = [(QUERIES, &q), (KEYS, &k)].map(|(rows, values)| HostTensor::new(&[1, 1, rows, width], values));
             let found: Vec<u32> = result(device, operator, &[&q, &k]).into_iter().map(f32::to_bits).collect();
             assert_eq!(found, expected, "{width} elements, {:?}", level());
+        }
+    });
+}
+
+#[test]
+fn strict_operators_have_the_same_bits_at_every_level() {
+    let cases: Vec<_> = cases().into_iter().filter(|case| case.operator.precision() == Precision::Strict).collect();
+    let first = OnceCell::new();
+    at_every_level(|device| {
+        let results: Vec<_> = cases.iter().map(|case| run(case, device, Placement::Odd).unwrap()).collect();
+        for ((case, expected), found) in cases.iter().zip(first.get_or_init(|| results.clone())).zip(&results) {
+            let difference = found.iter().zip(expected).find_map(|(found, expected)| found.first_difference(expected));
+            assert_eq!(difference, None, "{}, {:?}", case.name(), level());
         }
     });
 }

@@ -7,8 +7,11 @@ use crate::{
     rows::{prefetch, with_scratch},
 };
 
-/// Elements widened at once.
-const BLOCK: usize = 1024;
+/// Elements widened at once: few enough for the processor to read some while it computes on others.
+const BLOCK: usize = 256;
+
+/// Elements ahead of which memory is fetched.
+const AHEAD: usize = 1024;
 
 /// What is done with `N` blocks in f32, for a block of results.
 type Body<'a, Y, const N: usize> = &'a dyn Fn([&[f32]; N], &mut [Y]);
@@ -21,9 +24,7 @@ fn widened<T: Float, const N: usize>(x: [&[T]; N], mut body: impl FnMut([&[f32];
         let length = x[0].len();
         for start in (0..length).step_by(BLOCK) {
             let count = BLOCK.min(length - start);
-            if count == BLOCK {
-                x.iter().for_each(|x| fetch(x.as_ptr().wrapping_add(start + BLOCK)));
-            }
+            x.iter().for_each(|x| fetch(x.as_ptr().wrapping_add(start + AHEAD)));
             for (wide, x) in wide.chunks_exact_mut(BLOCK).zip(x) {
                 T::widen_into(&x[start..start + count], &mut wide[..count]);
             }
@@ -32,7 +33,7 @@ fn widened<T: Float, const N: usize>(x: [&[T]; N], mut body: impl FnMut([&[f32];
     });
 }
 
-/// Fetches the next block, which would otherwise be waited for after the arithmetic on this one.
+/// Fetches a block, which would otherwise be waited for after the arithmetic on those before it.
 fn fetch<T>(block: *const T) {
     for at in (0..BLOCK).step_by(64 / size_of::<T>()) {
         prefetch(block.wrapping_add(at));
@@ -42,6 +43,7 @@ fn fetch<T>(block: *const T) {
 /// `f` over blocks of halves, rounded once.
 pub(crate) fn map<T: Float, const N: usize>(x: [&[T]; N], y: &mut [T], f: Body<'_, f32, N>) {
     widened(x, |x, result, start, count| {
+        fetch(y.as_ptr().wrapping_add(start + AHEAD));
         f(x, result);
         T::narrow_into(result, &mut y[start..start + count]);
     });

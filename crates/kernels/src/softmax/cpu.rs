@@ -67,7 +67,7 @@ simd! {
 /// The order does not matter here. A NaN may go unseen: it comes back in the sum.
 #[inline(always)]
 fn max(x: &[f32]) -> f32 {
-    const LANES: usize = 128;
+    const LANES: usize = 64;
     let (blocks, rest) = x.as_chunks::<LANES>();
     let mut lanes = [f32::NEG_INFINITY; LANES];
     for block in blocks {
