@@ -2,28 +2,31 @@
 // sums are the dot products' own: chunks c = l (mod 8), in ascending order. Products of bytes are exact on matrix units: x has an unsigned low byte and a
 // signed high one, and the weights are signed bytes.
 
-// Sums of products of bytes begin here: `as_type<float>(AS_FLOAT + i)` is `12582912 + i` for magnitudes up to 2^22, which 32 products do not reach.
-constant constexpr int AS_FLOAT = 0x4b400000;
+// Sums of products of bytes start at AS_FLOAT. Read as a float, such a sum is BASE and the products' sum, of magnitudes up to 2^22, in units of the float's
+// last place: one; or, of weights that are kept sixteenfold, a sixteenth.
+template <uint TIMES>
+struct Sums {
+    static constexpr constant int AS_FLOAT = TIMES == 16 ? 0x49400000 : 0x4b400000;
+    static constexpr constant float BASE = 12582912.0f / TIMES;
 
-// `low + 256 high` of such sums, rounded once: the fused product is exact.
-inline float from_sums(int low, int high) {
-    return as_type<float>(low) + fma(as_type<float>(high), 256.0f, -257.0f * 12582912.0f);
-}
+    // `low + 256 high`, rounded once: the fused product is exact.
+    static float rounded(int low, int high) { return as_type<float>(low) + fma(as_type<float>(high), 256.0f, -257.0f * BASE); }
+};
 
 // A simdgroup's 16 by 8 sums of products of bytes of x and of weights. A lane has of the sums rows lane / 4 and 8 more, and columns 2 (lane % 4) and one more;
 // of a chunk of x the words lane % 4 and 4 + lane % 4 of both rows; and the same words of row lane / 4 of the weights. Half 0 or 1 of the chunk, or 2 for both.
 template <uint HALF, bool SIGNED>
 struct ByteProducts {
 #ifdef INTEGER_DOTS
-    static void find(thread int (&sums)[4], thread const uint (&rows)[4], thread const uint (&columns)[2], uint) {
+    static void find(thread int (&sums)[4], thread const uint (&rows)[4], thread const uint (&columns)[2], int start, uint) {
         if (HALF == 2 && SIGNED) {
-            elv::signed_products(sums, rows, columns, AS_FLOAT);
+            elv::signed_products(sums, rows, columns, start);
         } else if (HALF == 2) {
-            elv::unsigned_products(sums, rows, columns, AS_FLOAT);
+            elv::unsigned_products(sums, rows, columns, start);
         } else if (SIGNED) {
-            elv::signed_products(sums, rows[2 * (HALF % 2)], rows[2 * (HALF % 2) + 1], columns[HALF % 2], AS_FLOAT);
+            elv::signed_products(sums, rows[2 * (HALF % 2)], rows[2 * (HALF % 2) + 1], columns[HALF % 2], start);
         } else {
-            elv::unsigned_products(sums, rows[2 * (HALF % 2)], rows[2 * (HALF % 2) + 1], columns[HALF % 2], AS_FLOAT);
+            elv::unsigned_products(sums, rows[2 * (HALF % 2)], rows[2 * (HALF % 2) + 1], columns[HALF % 2], start);
         }
     }
 #else
@@ -35,9 +38,9 @@ struct ByteProducts {
         return sum;
     }
 
-    static void find(thread int (&sums)[4], thread const uint (&rows)[4], thread const uint (&columns)[2], uint lane) {
+    static void find(thread int (&sums)[4], thread const uint (&rows)[4], thread const uint (&columns)[2], int start, uint lane) {
         for (uint e = 0; e < 4; ++e) {
-            sums[e] = AS_FLOAT;
+            sums[e] = start;
         }
         for (uint half_of = HALF == 2 ? 0 : HALF; half_of < (HALF == 2 ? 2 : HALF + 1); ++half_of) {
             for (uint word = 0; word < 4; ++word) {
@@ -117,9 +120,17 @@ template <typename T, uint BLOCKS>
     for (uint r = 0; r < 2; ++r) {
         const ulong row = chunk / p.chunks * 16 + 8 * r + lane / 4, first = row * k + chunk % p.chunks * 32 + 4 * (lane % 4);
         float values[8];
+        for (uint of = 0; of < 2; ++of) {
+            if (row < p.m && is_wide(x)) {
+                widen(*reinterpret_cast<device const Piece<T, 4>*>(x + first + 16 * of), values + 4 * of);
+            } else {
+                for (uint i = 0; i < 4; ++i) {
+                    values[4 * of + i] = row < p.m ? widen(x[first + 16 * of + i]) : 0.0f;
+                }
+            }
+        }
         uint largest = 0;
         for (uint i = 0; i < 8; ++i) {
-            values[i] = row < p.m ? widen(x[first + 16 * (i / 4) + i % 4]) : 0.0f;
             largest = max(largest, magnitude(values[i]));
         }
         largest = max(largest, simd_shuffle_xor(largest, 1));
@@ -152,7 +163,7 @@ template <typename T, uint BLOCKS>
     }
 }
 
-// Eight chunks of 64 rows of weights in threadgroup memory: as signed bytes, and their scales and offsets.
+// Eight chunks of 64 rows of weights in threadgroup memory: as signed bytes, maybe sixteenfold, and their scales and offsets.
 template <typename F>
 struct SharedWeights {
     // Words of a row, and numbers of a chunk: with some between, so that neighbours are in other banks.
@@ -165,8 +176,8 @@ struct SharedWeights {
     // Chunk c of a row. The words of either half alternate.
     void store(uint row, uint c, Packed<F> chunk) const {
         threadgroup uint4* to = reinterpret_cast<threadgroup uint4*>(words + STRIDE * row + 8 * c);
-        to[0] = uint4(chunk.integers(0), chunk.integers(4), chunk.integers(1), chunk.integers(5));
-        to[1] = uint4(chunk.integers(2), chunk.integers(6), chunk.integers(3), chunk.integers(7));
+        to[0] = uint4(chunk.multiples(0), chunk.multiples(4), chunk.multiples(1), chunk.multiples(5));
+        to[1] = uint4(chunk.multiples(2), chunk.multiples(6), chunk.multiples(3), chunk.multiples(7));
         const Scales scales = chunk.scales();
         for (uint part = 0; part < 32 / F::GROUP; ++part) {
             numbers[NUMBERS * (8 * part + c) + row] = scales.scale[part];
@@ -260,16 +271,18 @@ struct Columns<1, T, C> {
 // A simdgroup's sums of 16 rows and eight times eight columns.
 template <typename F>
 struct RowSums {
+    typedef Sums<Packed<F>::TIMES> Sum;
+
     float sums[8][4];
 
     template <uint HALF>
     void fold_half(thread const RowBytes& x, SharedWeights<F> weights, uint block, uint c, uint lane, thread const uint (&columns)[2]) {
         int low[4], high[4];
-        ByteProducts<HALF, false>::find(low, x.low, columns, lane);
-        ByteProducts<HALF, true>::find(high, x.high, columns, lane);
+        ByteProducts<HALF, false>::find(low, x.low, columns, Sum::AS_FLOAT, lane);
+        ByteProducts<HALF, true>::find(high, x.high, columns, Sum::AS_FLOAT, lane);
         const float2 scale = weights.number(HALF % 2, block, c, lane);
         for (uint e = 0; e < 4; ++e) {
-            sums[block][e] = fma(scale[e % 2] * x.scales[e / 2], from_sums(low[e], high[e]), sums[block][e]);
+            sums[block][e] = fma(scale[e % 2] * x.scales[e / 2], Sum::rounded(low[e], high[e]), sums[block][e]);
         }
         if (F::OFFSETS) {
             const float2 offset = weights.number(32 / F::GROUP + HALF % 2, block, c, lane);
