@@ -22,6 +22,7 @@ mod attributes;
 mod definition;
 mod description;
 mod elementwise;
+mod gradient;
 mod launch;
 mod metal;
 mod operator;

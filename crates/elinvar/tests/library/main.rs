@@ -6,5 +6,6 @@
 mod examples;
 mod executor;
 mod fusion;
+mod gradients;
 mod metal;
 mod tensors;

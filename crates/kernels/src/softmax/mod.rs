@@ -16,14 +16,18 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
-    Description, Launch, Operator, Plan, TensorInfo,
+    Definition, Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
+    binary::BinaryOp,
     description::describe,
+    gradient::Gradient,
     math,
     metal::{self, metal_file},
     order,
+    reduce::Reduction,
     rows::Rows,
     signature::{self, operands},
+    unary::UnaryOp,
 };
 
 /// The softmax of one row, in Metal.
@@ -67,6 +71,23 @@ impl Operator for Softmax {
         let key = rows.key(KernelKey::new("softmax", &[x.dtype]).with("log", u32::from(self.log)));
         let launch = Launch::new(key, cpu::kernel(x.dtype, self.log)?, &rows, inputs.parameters(outputs)?).with_metal(METAL);
         Ok(rows.launch(launch, device).with_threadgroup_memory(2 * order::PARTIALS).into())
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, _| {
+            let (y, upstream) = (gradient.output(0)?, gradient.upstream(0)?);
+            let (y, upstream) = (gradient.widened(y)?, gradient.widened(upstream)?);
+            let axis = y.info.shape().axis(self.axis)?;
+            if self.log {
+                let (weights, sum) = (gradient.unary(UnaryOp::Exp, y)?, gradient.reduce(Reduction::Sum, upstream, &[axis])?);
+                let shared = gradient.mul(weights, sum)?;
+                return gradient.binary(BinaryOp::Sub, upstream, shared);
+            }
+            let parts = gradient.mul(y, upstream)?;
+            let sum = gradient.reduce(Reduction::Sum, parts, &[axis])?;
+            let difference = gradient.binary(BinaryOp::Sub, upstream, sum)?;
+            gradient.mul(y, difference)
+        })
     }
 }
 
