@@ -19,6 +19,7 @@ macro_rules! folders {
 folders! {
     attention,
     attention::decode,
+    attention::gradient,
     attention_scores,
     binary,
     cast,

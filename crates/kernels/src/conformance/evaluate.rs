@@ -4,6 +4,7 @@ use elinvar_core::{DType, Error, Layout, Result};
 
 use crate::{
     Definition, Operator, Scalar, Source, TensorInfo,
+    attention::{self, gradient::AttentionGradient, oracle::Dims},
     binary::Binary,
     cast::Cast,
     compare::Compare,
@@ -49,6 +50,10 @@ pub(super) fn evaluate(definition: &Definition, inputs: &[Vec<f64>]) -> Result<V
             step.inputs.iter().map(|operand| operand.map(|operand| TensorInfo::of(operand.info.dtype, *operand.info.shape()))).collect();
         let given: Vec<_> = taken.iter().flatten().collect();
         let outputs: Vec<_> = step.operator.infer(&infos)?.iter().map(|info| info.shape().to_vec()).collect();
+        if let Some(attention) = step.operator.downcast_ref::<AttentionGradient>() {
+            results.push(attention_gradient(attention, &taken));
+            continue;
+        }
         let found = reference(&*step.operator, &given, &taken, outputs.first().map_or(&[], |dims| dims));
         results.push(vec![found.ok_or_else(|| Error::internal(format!("{} is not evaluated in f64", step.operator.name())))?]);
     }
@@ -144,6 +149,17 @@ fn reference(operator: &dyn Operator, given: &[&Array], all: &[Option<Array>], d
         };
     }
     None
+}
+
+fn attention_gradient(operator: &AttentionGradient, inputs: &[Option<Array>]) -> Vec<Vec<f64>> {
+    let dims = |index: usize| inputs[index].as_ref().map_or(&[0; 4][..], |input| &*input.dims);
+    let elements = |index: usize| inputs[index].as_ref().map_or(&[][..], |input| &*input.values);
+    let ([batch, heads, queries, width], [kv_heads, keys], value_width) =
+        ([0, 1, 2, 3].map(|axis| dims(0)[axis]), [1, 2].map(|axis| dims(1)[axis]), dims(2)[3]);
+    let d = Dims { batch, heads, kv_heads, queries, keys, width, value_width };
+    let mask = inputs[3].as_ref().map_or(&[][..], |mask| &*mask.dims);
+    let rest = [3, 4, 5].map(|index| elements(index).to_vec());
+    attention::gradient::oracle::gradient(operator, d, mask, &[0, 1, 2, 6, 7].map(elements), &rest).into()
 }
 
 fn axis_of(x: &Array, axis: isize) -> usize {
