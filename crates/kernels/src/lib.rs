@@ -34,6 +34,7 @@ pub mod binary;
 pub mod cast;
 pub mod compare;
 pub mod copy;
+pub mod cross_entropy;
 pub mod cuda;
 pub mod cumsum;
 pub mod dequantize;

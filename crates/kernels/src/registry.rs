@@ -25,6 +25,7 @@ folders! {
     cast,
     compare,
     copy,
+    cross_entropy,
     cumsum,
     dequantize,
     fill,

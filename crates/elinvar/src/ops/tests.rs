@@ -26,6 +26,7 @@ const SOURCES: &[&str] = &[
 /// Operators whose methods have other names: NumPy's or PyTorch's.
 const NAMES: &[(&str, &[&str])] = &[
     ("attention_gradient", &[]),
+    ("cross_entropy_gradient", &[]),
     ("expand", &["broadcast_to"]),
     ("fill", &["full", "fill_"]),
     ("gather_elements", &["take_along_axis"]),

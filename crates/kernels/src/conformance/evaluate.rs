@@ -5,16 +5,21 @@ use elinvar_core::{DType, Error, Layout, Result};
 use crate::{
     Definition, Operator, Scalar, Source, TensorInfo,
     attention::{self, gradient::AttentionGradient, oracle::Dims},
+    attention_scores::AttentionScores,
     binary::Binary,
     cast::Cast,
     compare::Compare,
     copy::{Concat, Copy, Pad, Trilu},
+    cross_entropy::{self, CrossEntropyGradient},
     cumsum::{self, CumSum},
+    dequantize::Dequantize,
     elementwise::check::{broadcast, layout, shape, view},
     fill::{Arange, Fill},
     gather::{GatherElements, GatherNd},
     layer_norm::{self, LayerNorm},
     matmul::{self, MatMul},
+    quantized::Format,
+    quantized_linear::QuantizedLinear,
     reduce::{self, Reduce},
     rms_norm::{self, RmsNorm},
     rope::{self, Rope, RotaryEmbedding},
@@ -110,6 +115,26 @@ fn reference(operator: &dyn Operator, given: &[&Array], all: &[Option<Array>], d
             y
         };
         SwiGlu(SwiGlu { alpha }) => pairs(&|a, b| a / (1.0 + (-f64::from(*alpha) * a).exp()) * b);
+        AttentionScores(AttentionScores { scoring, softmax }) => {
+            let ([batch, heads, queries, width], [_, kv_heads, keys, _]) = (&*given[0].dims, &*given[1].dims) else { return None };
+            let [batch, heads, queries, width, kv_heads, keys] = [batch, heads, queries, width, kv_heads, keys].map(|extent| *extent);
+            let d = Dims { batch, heads, kv_heads, queries, keys, width, value_width: 0 };
+            let mask = optional(2).map_or(&[][..], |mask| &*mask.dims);
+            let rest = [2, 3, 4].map(|index| elements(index).to_vec());
+            let scores = attention::oracle::scores(scoring, d, mask, &given[0].values, &given[1].values, &rest);
+            if *softmax { attention::oracle::probabilities(&scores, keys) } else { scores }
+        };
+        Dequantize(Dequantize { format, width }) => decoded(*format, given[0], *width as usize)?;
+        QuantizedLinear(QuantizedLinear { format, .. }) => {
+            let (x, &[n, _]) = (given[0], &*given[1].dims) else { return None };
+            let k = x.dims[x.dims.len() - 1];
+            let weight = decoded(*format, given[1], k)?;
+            let sums = matmul::oracle::product([x.values.len() / k, n, k], |r, l| x.values[r * k + l], |c, l| weight[c * k + l]);
+            sums.iter().enumerate().map(|(at, sum)| sum + elements(4).get(at % n).unwrap_or(&0.0)).collect()
+        };
+        CrossEntropyGradient(CrossEntropyGradient { ignore_index }) => {
+            cross_entropy::oracle::gradient(&given[0].values, &given[1].values, &given[2].values, *ignore_index)
+        };
         GatherElements(GatherElements { axis }) => {
             let (x, indices) = (given[0], given[1]);
             places(indices, x, axis_of(x, *axis)).map(|at| x.values[at]).collect()
@@ -160,6 +185,16 @@ fn attention_gradient(operator: &AttentionGradient, inputs: &[Option<Array>]) ->
     let mask = inputs[3].as_ref().map_or(&[][..], |mask| &*mask.dims);
     let rest = [3, 4, 5].map(|index| elements(index).to_vec());
     attention::gradient::oracle::gradient(operator, d, mask, &[0, 1, 2, 6, 7].map(elements), &rest).into()
+}
+
+/// Packed rows as numbers.
+fn decoded(format: Format, rows: &Array, width: usize) -> Option<Vec<f64>> {
+    let mut values = vec![0f32; rows.dims[0] * width];
+    let bytes: Vec<_> = rows.values.iter().map(|byte| *byte as u8).collect();
+    for (row, values) in bytes.chunks_exact(rows.dims[1].max(1)).zip(values.chunks_exact_mut(width.max(1))) {
+        format.decode_packed(row, values).ok()?;
+    }
+    Some(values.into_iter().map(f64::from).collect())
 }
 
 fn axis_of(x: &Array, axis: isize) -> usize {

@@ -90,7 +90,7 @@ impl AttentionGradient {
         let attention = Attention { tokens_first: self.tokens_first, scoring: self.scoring, ..Attention::default() };
         let (params, output) = attention.params(Given { q, k, v, mask, positions, lengths })?;
         if y.shape() != output.shape() || dy.shape() != output.shape() {
-            return Err(misshapen!(y, dy; "both {}, attention's output", output.shape()));
+            return Err(misshapen!(y, dy, q, v; "y and dy of {}, attention's output", output.shape()));
         }
         Ok(params)
     }
