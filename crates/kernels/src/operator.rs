@@ -186,6 +186,14 @@ pub struct Operand {
 }
 
 impl Operand {
+    /// The step that gives it, if one does.
+    pub fn step(&self) -> Option<usize> {
+        match self.source {
+            Source::Step(step, _) => Some(step),
+            Source::Input(_) => None,
+        }
+    }
+
     /// The same memory in another layout.
     pub fn view(self, layout: Layout) -> Self {
         Self { info: TensorInfo { layout, ..self.info }, ..self }

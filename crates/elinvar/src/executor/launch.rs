@@ -210,6 +210,7 @@ impl Executor {
     /// # Errors
     /// It was recorded on another device, or the device is lost.
     pub fn replay(&self, recording: &Recording) -> Result<Completion> {
+        recording.count_replay();
         self.device.submit(&recording.list)
     }
 }

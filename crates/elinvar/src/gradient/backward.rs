@@ -110,6 +110,12 @@ impl Sums {
 /// The outputs of a definition.
 fn evaluate(executor: &Executor, definition: &Definition, given: &[Option<Tensor>]) -> Result<Vec<Tensor>> {
     let mut results: Vec<Vec<Tensor>> = Vec::new();
+    // Of each step the last that takes something of it; what an output is stays.
+    let mut last = vec![usize::MAX; definition.steps.len()];
+    for (index, step) in definition.steps.iter().enumerate() {
+        step.inputs.iter().flatten().filter_map(Operand::step).for_each(|used| last[used] = index);
+    }
+    definition.outputs.iter().filter_map(Operand::step).for_each(|used| last[used] = usize::MAX);
     let seen = |results: &[Vec<Tensor>], operand: &Operand| {
         let whole = match operand.source {
             Source::Input(index) => given.get(index).and_then(Option::as_ref),
@@ -122,6 +128,8 @@ fn evaluate(executor: &Executor, definition: &Definition, given: &[Option<Tensor
         let inputs = inputs.collect::<Result<Vec<_>>>()?;
         let inputs: Vec<_> = inputs.iter().map(Option::as_ref).collect();
         results.push(executor.apply(step.operator.clone(), &inputs)?);
+        let index = results.len() - 1;
+        step.inputs.iter().flatten().filter_map(Operand::step).filter(|used| last[*used] == index).for_each(|used| results[used].clear());
     }
     definition.outputs.iter().map(|operand| seen(&results, operand)).collect()
 }

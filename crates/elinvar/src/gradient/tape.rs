@@ -38,11 +38,17 @@ pub(super) struct Taken {
 struct Kept {
     tensor: Tensor,
     version: u64,
+    /// Of a recording's result that comes with the tape each replay gives the elements of both.
+    replays: Option<u64>,
 }
 
 impl Taken {
     fn new(tensor: &Tensor, is_needed: bool) -> Self {
-        let kept = || Kept { tensor: tensor.detach(), version: tensor.memory().version() };
+        let memory = tensor.memory();
+        let kept = || {
+            let replays = memory.pending().is_none().then(|| memory.replays());
+            Kept { tensor: tensor.detach(), version: memory.version(), replays }
+        };
         Self { info: tensor.info(), origin: None, kept: is_needed.then(kept) }
     }
 
@@ -51,9 +57,10 @@ impl Taken {
     /// # Errors
     /// They were changed since.
     pub(super) fn tensor(&self, operator: &dyn Operator) -> Result<Option<Tensor>> {
-        let Some(Kept { tensor, version }) = &self.kept else { return Ok(None) };
-        if tensor.memory().version() != *version {
-            let found = format!("the gradient of {} needs {tensor:?} as it was, and it was changed in place", operator.name());
+        let Some(Kept { tensor, version, replays }) = &self.kept else { return Ok(None) };
+        let memory = tensor.memory();
+        if memory.version() != *version || replays.is_some_and(|replays| memory.replays() != replays) {
+            let found = format!("the gradient of {} needs {tensor:?} as it was, and it was changed in place, or by a replay", operator.name());
             return Err(Error::invalid_argument(format!("{found}: change a copy, or change it after the backward pass")));
         }
         Ok(Some(tensor.clone()))

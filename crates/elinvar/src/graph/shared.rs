@@ -92,6 +92,8 @@ pub(crate) struct TensorMemory {
     pending: Option<Pending>,
     /// How often it was changed in place.
     changes: AtomicU64,
+    /// How often a recording that writes it was replayed.
+    replays: AtomicU64,
 }
 
 /// A recorder's value that has no memory yet.
@@ -129,6 +131,16 @@ impl TensorMemory {
     /// It is changed in place.
     pub(crate) fn change(&self) {
         self.changes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often a recording that writes it was replayed.
+    pub(crate) fn replays(&self) -> u64 {
+        self.replays.load(Ordering::Relaxed)
+    }
+
+    /// A recording that writes it is replayed.
+    pub(crate) fn replay(&self) {
+        self.replays.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Gives it its buffer, for good.

@@ -62,7 +62,8 @@ fn cases() -> Vec<(&'static str, Vec<&'static [usize]>, Function)> {
         ("log_softmax", |x| (&x[0] * 3.0)?.log_softmax(1)),
     ];
     cases.extend(reductions.map(|(name, function)| (name, one(), function)));
-    let others: [(&str, Vec<&[usize]>, Function); 21] = [
+    let others: [(&str, Vec<&[usize]>, Function); 22] = [
+        ("cross_entropy", vec![&[4, 6]], |x| (&x[0] * 3.0)?.cross_entropy(&x[0].executor().tensor(&[4], &[1i32, 5, -100, 0])?, Some(-100))),
         ("add", vec![&[4, 6], &[6]], |x| x[0].add(&x[1])),
         ("sub", vec![&[4, 6], &[4, 1]], |x| x[0].sub(&x[1])),
         ("mul", vec![&[4, 6], &[6]], |x| x[0].mul(&x[1])),

@@ -122,12 +122,33 @@ fn what_a_gradient_needs_may_not_change_before_it_is_taken() {
     let error = loss.backward().unwrap_err().to_string();
     assert_eq!(
         error,
-        "the gradient of mul needs Tensor(f32[2] on cpu) as it was, and it was changed in place: change a copy, or change it after the backward pass"
+        "the gradient of mul needs Tensor(f32[2] on cpu) as it was, and it was changed in place, or by a replay: change a copy, or change it after the backward pass"
     );
     // A sum needs nothing.
     let loss = x.add(&factor).unwrap().sum(&[], false).unwrap();
     factor.fill_(1.0).unwrap();
     assert_eq!(loss.backward().unwrap().of(&x).unwrap().to_vec::<f32>().unwrap(), [1.0, 1.0]);
+}
+
+#[test]
+fn what_a_replay_overwrites_is_not_as_it_was() {
+    let executor = cpu();
+    let given = executor.tensor(&[2], &[1f32, 2.0]).unwrap();
+    let (recording, factor) = executor.record(|recorded| given.on(recorded)?.exp()).unwrap();
+    executor.replay(&recording).unwrap();
+    let x = executor.tensor(&[2], &[1f32, 2.0]).unwrap().requires_grad().unwrap();
+    let loss = x.mul(&factor).unwrap().sum(&[], false).unwrap();
+    assert!(loss.backward().is_ok());
+    given.write(&[3f32, 4.0]).unwrap();
+    executor.replay(&recording).unwrap();
+    assert!(loss.backward().unwrap_err().to_string().contains("changed in place, or by a replay"));
+    // A tape that was recorded goes with the replay.
+    let (recording, loss) = executor.record(|recorded| x.on(recorded)?.exp()?.sum(&[], false)).unwrap();
+    for value in [0f32, 1.0] {
+        x.write(&[value; 2]).unwrap();
+        executor.replay(&recording).unwrap();
+        assert_eq!(loss.backward().unwrap().of(&x).unwrap().to_vec::<f32>().unwrap(), x.detach().exp().unwrap().to_vec::<f32>().unwrap());
+    }
 }
 
 #[test]

@@ -72,6 +72,7 @@ CASES |= {
     "concat": ([(2, 3), (2, 4)], lambda a, b: torch.cat([a, b], 1)),
     "softmax": ([(4, 6)], lambda x: torch.softmax(3 * x, 1)),
     "log_softmax": ([(4, 6)], lambda x: torch.log_softmax(3 * x, 1)),
+    "cross_entropy": ([(4, 6)], lambda x: F.cross_entropy(3 * x, torch.tensor([1, 5, -100, 0]), ignore_index=-100, reduction="none")),
     "rms_norm": ([(4, 6), (6,)], lambda x, w: F.rms_norm(x, (6,), w, 1e-5)),
     "layer_norm": ([(4, 6), (6,), (6,)], lambda x, w, b: F.layer_norm(x, (6,), w, b, 1e-5)),
     "swiglu": ([(4, 6), (4, 6)], lambda a, b: F.silu(a) * b),
