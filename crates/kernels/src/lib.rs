@@ -44,6 +44,7 @@ pub mod kv_append;
 pub mod layer_norm;
 pub mod lora;
 pub mod matmul;
+pub mod norm_gradient;
 pub mod projection;
 pub mod quantized;
 pub mod quantized_linear;

@@ -104,9 +104,11 @@ pub(crate) fn write_down(operator: &Arc<dyn Operator>, inputs: &[Option<&Tensor>
         return;
     }
     let infos: Vec<_> = inputs.iter().map(|input| input.map(Tensor::info)).collect();
-    // What has no gradient says so when that is asked for.
-    let gradient = operator.gradient(&infos, &Call::upstream(outputs), &tracked).ok();
-    let used: Vec<_> = gradient.iter().flat_map(|gradient| gradient.used_inputs()).collect();
+    // What has no gradient says so when that is asked for; until then it may have one of some of its outputs.
+    let used = match operator.gradient(&infos, &Call::upstream(outputs), &tracked) {
+        Ok(gradient) => gradient.used_inputs().collect(),
+        Err(_) => (0..inputs.len() + outputs.len()).collect::<Vec<_>>(),
+    };
     let taken = |(index, input): (usize, &Option<&Tensor>)| {
         input.map(|input| Taken { origin: input.origin().cloned(), ..Taken::new(input, used.contains(&index)) })
     };

@@ -28,6 +28,10 @@ const SOURCES: &[&str] = &[
 const NAMES: &[(&str, &[&str])] = &[
     ("attention_gradient", &[]),
     ("cross_entropy_gradient", &[]),
+    ("layer_norm_gradient", &[]),
+    ("log_softmax_gradient", &[]),
+    ("rms_norm_gradient", &[]),
+    ("softmax_gradient", &[]),
     ("expand", &["broadcast_to"]),
     ("fill", &["full", "fill_"]),
     ("gather_elements", &["take_along_axis"]),

@@ -18,13 +18,14 @@ use crate::{
     gather::{GatherElements, GatherNd},
     layer_norm::{self, LayerNorm},
     matmul::{self, MatMul},
+    norm_gradient::{self, NormGradient},
     quantized::Format,
     quantized_linear::QuantizedLinear,
     reduce::{self, Reduce},
     rms_norm::{self, RmsNorm},
     rope::{self, Rope, RotaryEmbedding},
     scatter::{self, ScatterElements, ScatterNd},
-    softmax::{self, Softmax},
+    softmax::{self, Softmax, gradient::SoftmaxGradient},
     swiglu::SwiGlu,
     ternary::{Fma, Where},
     unary::{Unary, WithScalar},
@@ -57,6 +58,12 @@ pub(super) fn evaluate(definition: &Definition, inputs: &[Vec<f64>]) -> Result<V
         let outputs: Vec<_> = step.operator.infer(&infos)?.iter().map(|info| info.shape().to_vec()).collect();
         if let Some(attention) = step.operator.downcast_ref::<AttentionGradient>() {
             results.push(attention_gradient(attention, &taken));
+            continue;
+        }
+        if let Some(&NormGradient { epsilon, centred, .. }) = step.operator.downcast_ref() {
+            let elements = |index: usize| taken[index].as_ref().map_or(&[][..], |input| &*input.values);
+            let n = elements(0).len() / step.operator.infer(&infos)?[1].elements().max(1);
+            results.push(norm_gradient::oracle::gradient(elements(0), elements(1), elements(2), n, epsilon.into(), centred).into());
             continue;
         }
         let found = reference(&*step.operator, &given, &taken, outputs.first().map_or(&[], |dims| dims));
@@ -132,6 +139,11 @@ fn reference(operator: &dyn Operator, given: &[&Array], all: &[Option<Array>], d
             let sums = matmul::oracle::product([x.values.len() / k, n, k], |r, l| x.values[r * k + l], |c, l| weight[c * k + l]);
             sums.iter().enumerate().map(|(at, sum)| sum + elements(4).get(at % n).unwrap_or(&0.0)).collect()
         };
+        SoftmaxGradient(SoftmaxGradient { axis, log }) => {
+            let pairs = [given[0], given[1]].map(|x| rows_along(x, *axis));
+            let rows = pairs[0].iter().zip(&pairs[1]).map(|(y, dy)| softmax::gradient::oracle::gradient(y, dy, *log));
+            placed_along(given[0], *axis, rows)
+        };
         CrossEntropyGradient(CrossEntropyGradient { ignore_index }) => {
             cross_entropy::oracle::gradient(&given[0].values, &given[1].values, &given[2].values, *ignore_index)
         };
@@ -203,13 +215,25 @@ fn axis_of(x: &Array, axis: isize) -> usize {
 
 /// Something made of each row along an axis.
 fn along(x: &Array, axis: isize, of: impl Fn(&[f64]) -> Vec<f64>) -> Vec<f64> {
+    placed_along(x, axis, rows_along(x, axis).iter().map(|row| of(row)))
+}
+
+/// Where each row along an axis starts, how long it is and how far its elements are apart.
+fn starts(x: &Array, axis: isize) -> (impl Iterator<Item = usize> + use<>, usize, usize) {
     let axis = axis_of(x, axis);
     let (n, inner) = (x.dims[axis], x.dims[axis + 1..].iter().product::<usize>());
+    ((0..x.values.len()).filter(move |at| n > 0 && at / inner % n == 0), n, inner)
+}
+
+fn rows_along(x: &Array, axis: isize) -> Vec<Vec<f64>> {
+    let (starts, n, inner) = starts(x, axis);
+    starts.map(|start| (0..n).map(|k| x.values[start + k * inner]).collect()).collect()
+}
+
+fn placed_along(x: &Array, axis: isize, rows: impl Iterator<Item = Vec<f64>>) -> Vec<f64> {
+    let (starts, _, inner) = starts(x, axis);
     let mut y = vec![0.0; x.values.len()];
-    for start in (0..y.len()).filter(|at| n > 0 && at / inner % n == 0) {
-        let row: Vec<_> = (0..n).map(|k| x.values[start + k * inner]).collect();
-        of(&row).into_iter().enumerate().for_each(|(k, value)| y[start + k * inner] = value);
-    }
+    starts.zip(rows).for_each(|(start, row)| row.into_iter().enumerate().for_each(|(k, value)| y[start + k * inner] = value));
     y
 }
 

@@ -12,21 +12,19 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Result, Shape};
 
 use crate::{
     Definition, Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
-    binary::BinaryOp,
     description::describe,
     gradient::Gradient,
     metal::{self, metal_file, params},
+    norm_gradient::{NormGradient, of_norm},
     order,
-    reduce::Reduction,
-    rms_norm::{check_weight, weighted},
+    rms_norm::check_weight,
     rows::Rows,
     signature::operands,
-    unary::UnaryOp,
 };
 
 attributes! {
@@ -108,46 +106,12 @@ impl Operator for LayerNorm {
     }
 
     fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
-        let mut found = None;
+        if self.statistics && upstream.iter().skip(1).any(Option::is_some) {
+            return Err(Error::unsupported("layer_norm has no gradient of its statistics"));
+        }
+        let (operator, mut known) = (NormGradient { axis: self.axis, epsilon: self.epsilon, centred: true }, None);
         Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, index| {
-            let (x, upstream) = (gradient.input(operands::AT.x)?, gradient.upstream(0)?);
-            let (x, upstream) = (gradient.widened(x)?, gradient.widened(upstream)?);
-            if index == operands::AT.bias {
-                return Ok(upstream);
-            }
-            let axes: Vec<_> = (x.info.shape().axis(self.axis)?..x.info.shape().rank()).collect();
-            let (scale, normalised) = match found {
-                Some(found) => found,
-                None => {
-                    let mean = gradient.reduce(Reduction::Mean, x, &axes)?;
-                    let centred = gradient.binary(BinaryOp::Sub, x, mean)?;
-                    let squares = gradient.mul(centred, centred)?;
-                    let variance = gradient.reduce(Reduction::Mean, squares, &axes)?;
-                    let variance = gradient.with_scalar(BinaryOp::Add, variance, self.epsilon.into())?;
-                    let scale = gradient.unary(UnaryOp::Rsqrt, variance)?;
-                    *found.insert((scale, gradient.mul(centred, scale)?))
-                }
-            };
-            if index == operands::AT.weight {
-                return gradient.mul(upstream, normalised);
-            }
-            let upstream = weighted(gradient, upstream, operands::AT.weight)?;
-            let parts = gradient.mul(upstream, normalised)?;
-            let [mut mean, mut slope] = [gradient.reduce(Reduction::Mean, upstream, &axes)?, gradient.reduce(Reduction::Mean, parts, &axes)?];
-            if self.statistics {
-                // The mean has a part of each element, the inverse deviation falls with each along `v`.
-                let count = axes.iter().map(|&axis| x.info.shape()[axis]).product::<usize>() as f64;
-                let (of_mean, of_scale) = (gradient.upstream(1)?, gradient.upstream(2)?);
-                let of_mean = gradient.binary(BinaryOp::Div, of_mean, scale)?;
-                let (of_mean, of_scale) = (gradient.with_scalar(BinaryOp::Div, of_mean, count)?, gradient.mul(of_scale, scale)?);
-                let of_scale = gradient.with_scalar(BinaryOp::Div, of_scale, count)?;
-                mean = gradient.binary(BinaryOp::Sub, mean, of_mean)?;
-                slope = gradient.binary(BinaryOp::Add, slope, of_scale)?;
-            }
-            let shared = gradient.mul(normalised, slope)?;
-            let difference = gradient.binary(BinaryOp::Sub, upstream, mean)?;
-            let difference = gradient.binary(BinaryOp::Sub, difference, shared)?;
-            gradient.mul(difference, scale)
+            if index == operands::AT.bias { gradient.upstream(0) } else { of_norm(gradient, operator, &mut known, index) }
         })
     }
 }

@@ -16,17 +16,16 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
-    Definition, Description, Launch, Operand, Operator, Plan, TensorInfo,
+    Definition, Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
     binary::{Binary, BinaryOp},
     description::describe,
     gradient::Gradient,
     metal::{self, metal_file, params},
+    norm_gradient::{NormGradient, of_norm},
     order,
-    reduce::Reduction,
     rows::Rows,
     signature::{self, mismatch, misshapen, operands, shape_of},
-    unary::UnaryOp,
 };
 
 attributes! {
@@ -118,39 +117,9 @@ impl Operator for RmsNorm {
     }
 
     fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
-        let mut found = None;
-        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, index| {
-            let (x, upstream) = (gradient.input(operands::AT.x)?, gradient.upstream(0)?);
-            let (x, upstream) = (gradient.widened(x)?, gradient.widened(upstream)?);
-            let axes: Vec<_> = (x.info.shape().axis(self.axis)?..x.info.shape().rank()).collect();
-            let (scale, normalised) = match found {
-                Some(found) => found,
-                None => {
-                    let squares = gradient.mul(x, x)?;
-                    let mean = gradient.reduce(Reduction::Mean, squares, &axes)?;
-                    let mean = gradient.with_scalar(BinaryOp::Add, mean, self.epsilon.into())?;
-                    let scale = gradient.unary(UnaryOp::Rsqrt, mean)?;
-                    *found.insert((scale, gradient.mul(x, scale)?))
-                }
-            };
-            if index == operands::AT.weight {
-                return gradient.mul(upstream, normalised);
-            }
-            let upstream = weighted(gradient, upstream, operands::AT.weight)?;
-            let parts = gradient.mul(upstream, normalised)?;
-            let mean = gradient.reduce(Reduction::Mean, parts, &axes)?;
-            let shared = gradient.mul(normalised, mean)?;
-            let difference = gradient.binary(BinaryOp::Sub, upstream, shared)?;
-            gradient.mul(difference, scale)
-        })
+        let (operator, mut known) = (NormGradient { axis: self.axis, epsilon: self.epsilon, centred: false }, None);
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, index| of_norm(gradient, operator, &mut known, index))
     }
-}
-
-/// A gradient times the weight, if there is one.
-pub(crate) fn weighted(gradient: &mut Gradient, upstream: Operand, weight: usize) -> Result<Operand> {
-    let Some(weight) = gradient.optional(weight) else { return Ok(upstream) };
-    let weight = gradient.widened(weight)?;
-    gradient.mul(upstream, weight)
 }
 
 impl Operator for AddRmsNorm {

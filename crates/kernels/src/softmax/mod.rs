@@ -10,6 +10,7 @@
 //! * A row of −∞ alone gives NaN, as 0 · ∞ does, and so does a row with a NaN.
 
 mod cpu;
+pub mod gradient;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
@@ -18,20 +19,19 @@ use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Res
 use crate::{
     Definition, Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
-    binary::BinaryOp,
     description::describe,
     gradient::Gradient,
     math,
     metal::{self, metal_file},
     order,
-    reduce::Reduction,
     rows::Rows,
     signature::{self, operands},
-    unary::UnaryOp,
 };
 
 /// The softmax of one row, in Metal.
 pub(crate) const ROW: MetalFile = metal_file!("softmax/row.metal");
+
+use gradient::SoftmaxGradient;
 
 const FILES: &[MetalFile] = &[metal::TYPES, math::METAL, order::METAL, Rows::METAL, ROW, metal_file!("softmax/softmax.metal")];
 const METAL: MetalForm = MetalForm::new(FILES, "softmax");
@@ -76,17 +76,7 @@ impl Operator for Softmax {
     fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
         Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, _| {
             let (y, upstream) = (gradient.output(0)?, gradient.upstream(0)?);
-            let (y, upstream) = (gradient.widened(y)?, gradient.widened(upstream)?);
-            let axis = y.info.shape().axis(self.axis)?;
-            if self.log {
-                let (weights, sum) = (gradient.unary(UnaryOp::Exp, y)?, gradient.reduce(Reduction::Sum, upstream, &[axis])?);
-                let shared = gradient.mul(weights, sum)?;
-                return gradient.binary(BinaryOp::Sub, upstream, shared);
-            }
-            let parts = gradient.mul(y, upstream)?;
-            let sum = gradient.reduce(Reduction::Sum, parts, &[axis])?;
-            let difference = gradient.binary(BinaryOp::Sub, upstream, sum)?;
-            gradient.mul(y, difference)
+            gradient.apply(SoftmaxGradient { axis: self.axis, log: self.log }, &[y, upstream])
         })
     }
 }
