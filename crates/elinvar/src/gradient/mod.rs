@@ -13,7 +13,8 @@
 //! let x = executor.tensor(&[2, 2], &[1f32, 2.0, 3.0, 4.0])?;
 //! let weight = executor.tensor(&[1, 2], &[0.5f32, -0.5])?.requires_grad()?;
 //! let loss = x.linear(&weight, None)?.sum_square(&[], false)?;
-//! let gradient = loss.backward()?.of(&weight)?;
+//! let gradients = loss.backward()?;
+//! let gradient = gradients.of(&weight)?;
 //! assert_eq!(gradient.to_vec::<f32>()?, [-4.0, -6.0]);
 //! weight.detach().sub_(&(gradient * 0.25)?)?;
 //! assert_eq!(weight.to_vec::<f32>()?, [1.5, 1.0]);
