@@ -14,19 +14,15 @@ pub(super) fn gradient(reduce: &Reduce, inputs: &[Option<TensorInfo>], upstream:
         let axes: Vec<_> = (0..reduced.len()).filter(|&axis| reduced[axis]).collect();
         let kept: Vec<_> = shape.iter().zip(&reduced).map(|(&extent, &reduced)| if reduced { 1 } else { extent }).collect();
         let upstream = gradient.reshape(upstream, &kept)?;
-        let count: usize = axes.iter().map(|&axis| shape[axis]).product();
-        if reduce.reduction == Reduction::Sum {
-            return gradient.broadcast(upstream, &shape);
-        }
-        let upstream = gradient.widened(upstream)?;
-        if reduce.reduction == Reduction::Mean {
-            let part = gradient.with_scalar(BinaryOp::Div, upstream, count as f64)?;
-            return gradient.broadcast(part, &shape);
-        }
         let y = gradient.reshape(y, &kept)?;
-        let (x, y) = (gradient.widened(x)?, gradient.widened(y)?);
+        let (narrow, x, y, upstream) = (upstream, gradient.widened(x)?, gradient.widened(y)?, gradient.widened(upstream)?);
         match reduce.reduction {
-            Reduction::Sum | Reduction::Mean => Ok(upstream),
+            Reduction::Sum => gradient.broadcast(narrow, &shape),
+            Reduction::Mean => {
+                let count: usize = axes.iter().map(|&axis| shape[axis]).product();
+                let part = gradient.with_scalar(BinaryOp::Div, upstream, count as f64)?;
+                gradient.broadcast(part, &shape)
+            }
             Reduction::Max | Reduction::Min => {
                 let (zero, is_it) = (gradient.number(upstream.info.dtype, 0.0)?, gradient.compare(CompareOp::Eq, x, y)?);
                 let counted = gradient.widened(is_it)?;
