@@ -131,7 +131,7 @@ fn reference(operator: &dyn Operator, given: &[&Array], all: &[Option<Array>], d
             let scores = attention::oracle::scores(scoring, d, mask, &given[0].values, &given[1].values, &rest);
             if *softmax { attention::oracle::probabilities(&scores, keys) } else { scores }
         };
-        Dequantize(Dequantize { format, width }) => decoded(*format, given[0], *width as usize)?;
+        Dequantize(Dequantize { format, width, .. }) => decoded(*format, given[0], *width as usize)?;
         QuantizedLinear(QuantizedLinear { format, .. }) => {
             let (x, &[n, _]) = (given[0], &*given[1].dims) else { return None };
             let k = x.dims[x.dims.len() - 1];

@@ -279,8 +279,8 @@ impl Operator for QuantizedLinear {
                 return Ok(upstream);
             }
             let [_, k] = layers.extents();
-            let rows = gradient.apply(Dequantize { format: self.format, width: k as u64 }, &[weight])?;
-            gradient.apply(MatMul { output: Some(layers.x.dtype), ..MatMul::default() }, &[upstream, rows])
+            let rows = gradient.apply(Dequantize { format: self.format, width: k as u64, dtype: DType::F32 }, &[weight])?;
+            gradient.apply(MatMul { output: Some(layers.x.dtype), precision: self.precision, ..MatMul::default() }, &[upstream, rows])
         })
     }
 }
