@@ -164,6 +164,11 @@ impl Layout {
         Layout { offset: self.origin(), ..*self }
     }
 
+    /// The same layout of elements that lie `count` further.
+    pub fn moved(&self, count: usize) -> Layout {
+        Layout { offset: self.offset + count, ..*self }
+    }
+
     /// The axes in another order.
     ///
     /// # Errors

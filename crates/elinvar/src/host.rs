@@ -112,6 +112,7 @@ impl Tensor {
             return Err(Error::invalid_argument(format!("cannot write {found} to {self:?}: type, count and a row-major layout must match")));
         }
         let binding = self.binding()?;
+        self.memory().change();
         self.executor.device.write(binding.buffer(), binding.offset(), bytemuck::cast_slice(values))
     }
 
@@ -178,6 +179,7 @@ impl Tensor {
             return Err(Error::invalid_argument(format!("cannot change values of {} in {self:?}: type and a row-major layout must match", T::DTYPE)));
         }
         let (device, binding) = (self.executor().device(), self.readable()?);
+        self.memory().change();
         let (mut change, mut changed) = (Some(change), None);
         device.view_mut(binding.buffer(), binding.offset(), binding.bytes(), &mut |bytes| {
             if let Some(change) = change.take() {

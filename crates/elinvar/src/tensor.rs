@@ -1,10 +1,14 @@
 use std::{fmt, sync::Arc};
 
 use elinvar_core::{Binding, DType, Error, Layout, Result, Shape};
-use elinvar_kernels::TensorInfo;
+use elinvar_kernels::{
+    Operator, TensorInfo,
+    copy::{Expand, Reshape, Slice, Transpose},
+};
 
 use crate::{
     executor::Executor,
+    gradient::{Origin, write_down},
     graph::{Shared, TensorMemory, binding},
 };
 
@@ -15,6 +19,7 @@ pub struct Tensor {
     memory: Arc<TensorMemory>,
     dtype: DType,
     layout: Layout,
+    origin: Option<Origin>,
 }
 
 impl fmt::Debug for Tensor {
@@ -25,7 +30,20 @@ impl fmt::Debug for Tensor {
 
 impl Tensor {
     pub(crate) fn new(executor: &Executor, memory: Arc<TensorMemory>, dtype: DType, layout: Layout) -> Self {
-        Self { executor: executor.clone(), memory, dtype, layout }
+        Self { executor: executor.tracking(), memory, dtype, layout, origin: None }
+    }
+
+    /// Its place on the tape, if it has one.
+    pub(crate) fn origin(&self) -> Option<&Origin> {
+        self.origin.as_ref()
+    }
+
+    pub(crate) fn set_origin(&mut self, origin: Origin) {
+        self.origin = Some(origin);
+    }
+
+    pub(crate) fn forget_origin(&mut self) {
+        self.origin = None;
     }
 
     /// The executor it lives on.
@@ -111,8 +129,19 @@ impl Tensor {
         Arc::ptr_eq(&self.memory, &other.memory)
     }
 
-    fn view(&self, layout: Layout) -> Tensor {
-        Tensor { executor: self.executor.clone(), memory: self.memory.clone(), dtype: self.dtype, layout }
+    /// Its memory through another layout.
+    pub(crate) fn view(&self, layout: Layout) -> Tensor {
+        Tensor { executor: self.executor.clone(), memory: self.memory.clone(), dtype: self.dtype, layout, origin: None }
+    }
+
+    /// The same for what an operator shows, which has the gradient.
+    fn view_by<O: Operator>(&self, layout: Layout, operator: impl FnOnce() -> O) -> Tensor {
+        let mut views = [self.view(layout)];
+        if self.executor.tracks(&[Some(self)]) {
+            write_down(&(Arc::new(operator()) as Arc<dyn Operator>), &[Some(self)], &mut views);
+        }
+        let [view] = views;
+        view
     }
 
     /// The same tensor for an executor of the same device with other choices: of precision, or of a recorder.
@@ -161,7 +190,7 @@ impl Tensor {
     pub fn reshape(&self, dims: &[usize]) -> Result<Tensor> {
         let shape = Shape::new(dims)?;
         match self.layout.reshape(shape)? {
-            Some(layout) => Ok(self.view(layout)),
+            Some(layout) => Ok(self.view_by(layout, || Reshape { shape: dims.iter().map(|&extent| extent as isize).collect(), allow_zero: true })),
             None => self.executor.copy(self)?.reshape(dims),
         }
     }
@@ -178,7 +207,8 @@ impl Tensor {
     /// # Errors
     /// `axes` is no permutation.
     pub fn permute(&self, axes: &[usize]) -> Result<Tensor> {
-        Ok(self.view(self.layout.permute(axes)?))
+        let perm = || Some(axes.iter().map(|&axis| axis as isize).collect());
+        Ok(self.view_by(self.layout.permute(axes)?, || Transpose { perm: perm() }))
     }
 
     /// A view with two axes exchanged; negative axes count from the end.
@@ -211,7 +241,11 @@ impl Tensor {
     /// # Errors
     /// Elements outside the shape.
     pub fn slice(&self, axis: isize, start: usize, count: usize, step: isize) -> Result<Tensor> {
-        Ok(self.view(self.layout.slice(self.shape().axis(axis)?, start, count, step)?))
+        let axis = self.shape().axis(axis)?;
+        // An end before the first element is written as far from the last.
+        let end = usize::try_from(start as isize + count as isize * step).map_or(isize::MIN, |end| end as isize);
+        let slice = || Slice { starts: vec![start as isize], ends: vec![end], axes: Some(vec![axis as isize]), steps: Some(vec![step]) };
+        Ok(self.view_by(self.layout.slice(axis, start, count, step)?, slice))
     }
 
     /// A view that repeats axes of extent one, by NumPy's rule.
@@ -226,6 +260,6 @@ impl Tensor {
     /// # Errors
     /// A shape it does not broadcast to.
     pub fn broadcast_to(&self, dims: &[usize]) -> Result<Tensor> {
-        Ok(self.view(self.layout.broadcast_to(Shape::new(dims)?)?))
+        Ok(self.view_by(self.layout.broadcast_to(Shape::new(dims)?)?, || Expand { shape: dims.to_vec() }))
     }
 }

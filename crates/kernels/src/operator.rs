@@ -5,6 +5,7 @@ use elinvar_core::{DType, Device, DeviceProperties, Layout, Result, Shape};
 use crate::{
     ElementOp,
     elementwise::dispatch::named,
+    gradient,
     launch::{Argument, Plan},
 };
 
@@ -121,6 +122,27 @@ pub trait Operator: Any + fmt::Debug + Send + Sync {
         let _ = inputs;
         Ok(None)
     }
+
+    /// The gradients of the wanted inputs: a definition over the inputs, then the outputs, then the gradients of the outputs (of their shapes and types,
+    /// with any strides; absent where an output has none), whose outputs they are, in the order of the inputs and of their shapes and types.
+    ///
+    /// ```
+    /// # use elinvar_kernels::{Operator, TensorInfo, unary::{Unary, UnaryOp}};
+    /// # use elinvar_core::DType;
+    /// let x = Some(TensorInfo::new(DType::F32, &[3])?);
+    /// let gradient = Unary { op: UnaryOp::Relu }.gradient(&[x], &[x], &[true])?;
+    /// assert_eq!(gradient.steps.last().map(|step| step.operator.name()), Some("where"));
+    /// # Ok::<(), elinvar_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// An operator that has none, which the error names; inputs that it rejects; or one that is wanted and is absent or no floating-point number.
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        match self.stands_for(inputs)? {
+            Some(definition) => definition.gradient(self, upstream, wanted),
+            None => Err(gradient::none(self)),
+        }
+    }
 }
 
 impl dyn Operator {
@@ -146,7 +168,7 @@ impl dyn Operator {
 }
 
 /// Where an operand comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// Input of the fused operator, by index.
     Input(usize),
@@ -155,7 +177,7 @@ pub enum Source {
 }
 
 /// What a step takes: a source, seen through a layout that is relative to its start.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operand {
     /// Where it comes from.
     pub source: Source,
@@ -164,6 +186,14 @@ pub struct Operand {
 }
 
 impl Operand {
+    /// The step that gives it, if one does.
+    pub fn step(&self) -> Option<usize> {
+        match self.source {
+            Source::Step(step, _) => Some(step),
+            Source::Input(_) => None,
+        }
+    }
+
     /// The same memory in another layout.
     pub fn view(self, layout: Layout) -> Self {
         Self { info: TensorInfo { layout, ..self.info }, ..self }

@@ -6,6 +6,7 @@ mod attention;
 #[path = "../common/mod.rs"]
 mod common;
 mod conformance;
+mod gradients;
 mod levels;
 mod lists;
 mod operators;

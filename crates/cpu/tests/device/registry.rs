@@ -31,7 +31,7 @@ fn names_are_unique_and_everything_is_documented() {
 #[test]
 fn an_unknown_operator_is_reported_with_similar_names() {
     let message = find("log_soft").map(|d| d.name).unwrap_err().to_string();
-    assert_eq!(message, "unknown operator 'log_soft': did you mean log, log_softmax?");
+    assert_eq!(message, "unknown operator 'log_soft': did you mean log, log_softmax, log_softmax_gradient?");
 }
 
 #[test]

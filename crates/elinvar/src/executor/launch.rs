@@ -8,6 +8,7 @@ use elinvar_kernels::{Operator, TensorInfo, copy::Copy, encode, plan_for};
 use super::{byte_size, types::checked_types};
 use crate::{
     executor::Executor,
+    gradient::write_down,
     graph::{Action, Recording, Shared, TensorMemory},
     tensor::Tensor,
 };
@@ -83,8 +84,27 @@ impl Executor {
     fn launch(&self, operator: Arc<dyn Operator>, inputs: &[Option<&Tensor>], into: Option<&[&Tensor]>) -> Result<Vec<Tensor>> {
         let given = inputs.iter().copied().flatten();
         let recorder = self.recorder_of(given.clone().chain(into.unwrap_or_default().iter().copied()));
-        let done = recorder.and_then(|recorder| self.launch_on(recorder, &operator, inputs, into));
-        done.map_err(|error| self.placed(error, operator.name(), given))
+        let done = recorder.and_then(|recorder| {
+            self.check_changes(&*operator, inputs, into)?;
+            self.launch_on(recorder, &operator, inputs, into)
+        });
+        let mut outputs = done.map_err(|error| self.placed(error, operator.name(), given))?;
+        if self.tracks(inputs) {
+            write_down(&operator, inputs, &mut outputs);
+        }
+        Ok(outputs)
+    }
+
+    /// Whether memory may be changed in place: no gradient flows through that. Counts the changes.
+    fn check_changes(&self, operator: &dyn Operator, inputs: &[Option<&Tensor>], into: Option<&[&Tensor]>) -> Result<()> {
+        let updated = inputs.iter().enumerate().filter(|(index, _)| operator.updates(*index)).filter_map(|(_, tensor)| *tensor);
+        let changed: Vec<_> = updated.chain(into.unwrap_or_default().iter().copied()).collect();
+        if !changed.is_empty() && (self.tracks(inputs) || self.tracks(&changed.iter().copied().map(Some).collect::<Vec<_>>())) {
+            let why = "no gradient flows through a change in place: use the operator that gives a new tensor, or detach what requires a gradient";
+            return Err(Error::invalid_argument(format!("{}: {why}", operator.name())));
+        }
+        changed.iter().for_each(|tensor| tensor.memory().change());
+        Ok(())
     }
 
     /// The error of an operator, with its place where it was to be recorded.
@@ -108,7 +128,7 @@ impl Executor {
                 if operator.updates(index) {
                     return Err(Error::invalid_argument(format!("input {index} is updated in place and must be row-major: pass it without a view")));
                 }
-                self.copy(tensor).map(Some)
+                self.copy(&tensor.detach()).map(Some)
             }
             tensor => Ok(tensor.cloned()),
         };
@@ -157,6 +177,13 @@ impl Executor {
     }
 
     fn dispatch_on(&self, inputs: &[Option<Tensor>], action: Action) -> Result<()> {
+        if let Action::Dispatch { writes, .. } = &action {
+            let changed = inputs.iter().zip(&**writes).filter(|(_, written)| **written).filter_map(|(input, _)| input.as_ref());
+            changed.for_each(|tensor| tensor.memory().change());
+        }
+        if self.tracks(&inputs.iter().map(Option::as_ref).collect::<Vec<_>>()) {
+            return Err(Error::unsupported("a kernel of one's own has no gradient: detach what it takes"));
+        }
         if let Some(recorder) = self.recorder_of(inputs.iter().flatten())? {
             return recorder.dispatch(inputs, action);
         }
@@ -183,6 +210,7 @@ impl Executor {
     /// # Errors
     /// It was recorded on another device, or the device is lost.
     pub fn replay(&self, recording: &Recording) -> Result<Completion> {
+        recording.count_replay();
         self.device.submit(&recording.list)
     }
 }

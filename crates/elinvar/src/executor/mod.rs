@@ -11,7 +11,7 @@ use elinvar_kernels::Precision;
 pub(crate) use launch::only;
 pub(crate) use types::checked_types;
 
-use crate::{backend::BackendType, graph::Shared};
+use crate::{backend::BackendType, graph::Shared, tensor::Tensor};
 
 /// A device with the choices that go with it. Clones are the same device.
 #[derive(Clone)]
@@ -20,6 +20,8 @@ pub struct Executor {
     precision: Precision,
     /// What records its operators, in place of running them.
     pub(crate) recorder: Option<Arc<Shared>>,
+    /// Whether its operators go on the tape of gradients.
+    tracks: bool,
 }
 
 impl Executor {
@@ -63,7 +65,7 @@ impl Executor {
     /// # Ok::<(), elinvar::Error>(())
     /// ```
     pub fn from_device(device: Device) -> Self {
-        Self { device, precision: Self::DEFAULT_PRECISION, recorder: None }
+        Self { device, precision: Self::DEFAULT_PRECISION, recorder: None, tracks: true }
     }
 
     /// The device behind the backend interface.
@@ -105,6 +107,30 @@ impl Executor {
     /// ```
     pub fn precision(&self) -> Precision {
         self.precision
+    }
+
+    /// The same device whose operators, and those of tensors that were [moved](crate::Tensor::on) to it, are not on the tape of gradients. Their
+    /// results are ordinary tensors that require no gradient.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[], &[3f32])?.requires_grad()?;
+    /// assert!(!x.on(&executor.no_grad())?.exp()?.is_tracked());
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    pub fn no_grad(&self) -> Self {
+        Self { tracks: false, ..self.clone() }
+    }
+
+    /// The same with a tape.
+    pub(crate) fn tracking(&self) -> Self {
+        Self { tracks: true, ..self.clone() }
+    }
+
+    /// Whether an operator on these tensors goes on the tape.
+    pub(crate) fn tracks(&self, inputs: &[Option<&Tensor>]) -> bool {
+        let given = || inputs.iter().copied().flatten();
+        self.tracks && given().any(|tensor| tensor.origin().is_some()) && given().all(|tensor| tensor.executor().tracks)
     }
 
     /// What the device is.

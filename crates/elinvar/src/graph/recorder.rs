@@ -1,10 +1,13 @@
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex},
+};
 
 use elinvar_core::{Error, Result};
 
 use super::{
     elements, encode, matching,
-    node::Graph,
+    node::{Graph, Node},
     recording::Recording,
     shared::{Memory, Open, Shared},
 };
@@ -54,11 +57,15 @@ impl Recorder {
         let open = self.shared.open().take();
         let Some(Open { nodes, memories, .. }) = open else { return Err(Error::internal("a recorder ended twice")) };
         let results: Vec<_> = memories.iter().map(Memory::held).collect();
+        let changed: HashSet<_> = nodes.iter().flat_map(Node::changes).collect();
+        let is_written = |(value, memory): (usize, &Memory)| matches!(memory, Memory::Result(_)) || changed.contains(&value);
+        let written = memories.iter().enumerate().filter(|written| is_written(*written)).filter_map(|(value, _)| results[value].as_ref());
+        let written = written.map(Arc::downgrade).collect();
         let mut graph = Graph::new(nodes, results.iter().map(Option::is_some).collect());
         matching::fuse(&mut graph, self.executor.properties());
         elements::fuse(&mut graph, &self.executor)?;
         let list = encode::encode(&graph, &results, &self.executor.device)?;
-        Ok(Recording { list })
+        Ok(Recording { list, written })
     }
 }
 

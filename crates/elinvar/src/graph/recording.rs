@@ -1,6 +1,8 @@
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use elinvar_core::{CommandList, ListBuilder, Result};
+
+use super::shared::TensorMemory;
 
 /// Commands recorded once, to be replayed with [`crate::Executor::replay`].
 ///
@@ -9,6 +11,8 @@ use elinvar_core::{CommandList, ListBuilder, Result};
 #[derive(Clone)]
 pub struct Recording {
     pub(crate) list: Arc<CommandList>,
+    /// Memory that it writes, as far as something holds that.
+    pub(super) written: Vec<Weak<TensorMemory>>,
 }
 
 impl Recording {
@@ -22,9 +26,17 @@ impl Recording {
     /// # Errors
     /// They are of different devices.
     pub fn concat<'a>(recordings: impl IntoIterator<Item = &'a Recording>) -> Result<Recording> {
-        let mut list = ListBuilder::new();
-        recordings.into_iter().try_for_each(|recording| list.append(&recording.list))?;
-        Ok(Recording { list: list.finish() })
+        let (mut list, mut written) = (ListBuilder::new(), Vec::new());
+        for recording in recordings {
+            list.append(&recording.list)?;
+            written.extend(recording.written.iter().cloned());
+        }
+        Ok(Recording { list: list.finish(), written })
+    }
+
+    /// It is replayed: what was kept of its memory for a gradient is no longer as it was.
+    pub(crate) fn count_replay(&self) {
+        self.written.iter().filter_map(Weak::upgrade).for_each(|memory| memory.replay());
     }
 
     /// Whether it does nothing.

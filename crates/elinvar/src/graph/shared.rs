@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use elinvar_core::{Binding, Buffer, DType, Error, Layout, Result};
@@ -87,6 +90,10 @@ impl Shared {
 pub(crate) struct TensorMemory {
     buffer: OnceLock<Buffer>,
     pending: Option<Pending>,
+    /// How often it was changed in place.
+    changes: AtomicU64,
+    /// How often a recording that writes it was replayed.
+    replays: AtomicU64,
 }
 
 /// A recorder's value that has no memory yet.
@@ -108,12 +115,32 @@ impl Pending {
 
 impl TensorMemory {
     pub(crate) fn new(buffer: Buffer) -> Arc<Self> {
-        Arc::new(Self { buffer: buffer.into(), pending: None })
+        Arc::new(Self { buffer: buffer.into(), ..Self::default() })
     }
 
     /// What gets a buffer when the recorder ends.
     pub(crate) fn pending_on(pending: Pending) -> Arc<Self> {
-        Arc::new(Self { buffer: OnceLock::new(), pending: Some(pending) })
+        Arc::new(Self { pending: Some(pending), ..Self::default() })
+    }
+
+    /// How often it was changed in place: what was kept for a gradient must not have been.
+    pub(crate) fn version(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
+    /// It is changed in place.
+    pub(crate) fn change(&self) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often a recording that writes it was replayed.
+    pub(crate) fn replays(&self) -> u64 {
+        self.replays.load(Ordering::Relaxed)
+    }
+
+    /// A recording that writes it is replayed.
+    pub(crate) fn replay(&self) {
+        self.replays.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Gives it its buffer, for good.

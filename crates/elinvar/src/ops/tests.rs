@@ -8,6 +8,7 @@ const SOURCES: &[&str] = &[
     include_str!("../executor/launch.rs"),
     include_str!("../executor/choice.rs"),
     include_str!("../executor/mod.rs"),
+    include_str!("../gradient/mod.rs"),
     include_str!("../host.rs"),
     include_str!("../shape.rs"),
     include_str!("../tensor.rs"),
@@ -25,6 +26,12 @@ const SOURCES: &[&str] = &[
 
 /// Operators whose methods have other names: NumPy's or PyTorch's.
 const NAMES: &[(&str, &[&str])] = &[
+    ("attention_gradient", &[]),
+    ("cross_entropy_gradient", &[]),
+    ("layer_norm_gradient", &[]),
+    ("log_softmax_gradient", &[]),
+    ("rms_norm_gradient", &[]),
+    ("softmax_gradient", &[]),
     ("expand", &["broadcast_to"]),
     ("fill", &["full", "fill_"]),
     ("gather_elements", &["take_along_axis"]),

@@ -9,6 +9,8 @@ mod fused_chain;
 mod metal_demo;
 #[path = "../../examples/softmax_into.rs"]
 mod softmax_into;
+#[path = "../../examples/training.rs"]
+mod training;
 
 #[test]
 fn examples_run() {
@@ -17,4 +19,5 @@ fn examples_run() {
     #[cfg(target_os = "linux")]
     metal_demo::main().unwrap();
     softmax_into::main().unwrap();
+    training::main().unwrap();
 }

@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
+mod autograd;
 #[allow(unreachable_pub, reason = "what an example has in public")]
 mod examples;
 mod executor;
 mod fusion;
+mod gradients;
 mod metal;
 mod tensors;

@@ -39,6 +39,7 @@
 pub(crate) mod cpu;
 pub mod decode;
 mod gpu;
+pub mod gradient;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 mod prefill;
@@ -54,7 +55,7 @@ use std::sync::Arc;
 use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, Result};
 
 use crate::{
-    Description, Launch, Operator, Plan, Precision, TensorInfo,
+    Definition, Description, Launch, Operator, Plan, Precision, TensorInfo,
     attributes::{attributes, joined},
     launch::product_operations,
     metal::params,
@@ -144,6 +145,10 @@ impl Operator for Attention {
 
     fn accepts_strides(&self, index: usize) -> bool {
         index < 4
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        gradient::gradient(self, inputs, upstream, wanted)
     }
 }
 

@@ -12,19 +12,25 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceKind, DeviceProperties, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceKind, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
-    Argument, Description, Launch, Operator, Plan, TensorInfo,
+    Argument, Definition, Description, Launch, Operand, Operator, Plan, TensorInfo,
     attention::{MaskView, ScoreParams, Scoring, View, scoring},
     attributes::{attributes, joined},
+    binary::BinaryOp,
+    compare::CompareOp,
+    gradient::Gradient,
     launch::product_operations,
     math,
+    matmul::MatMul,
     metal::{self, metal_file, params},
     order,
+    reduce::Reduction,
     rows::Rows,
     signature::operands,
     softmax,
+    weighted_sum::shared_rows,
 };
 
 attributes! {
@@ -82,6 +88,44 @@ impl AttentionScores {
     }
 }
 
+impl AttentionScores {
+    fn scale(&self, q: &[usize]) -> f32 {
+        self.scoring.scale.unwrap_or_else(|| 1.0 / q.last().map_or(1.0, |&width| width as f32).sqrt())
+    }
+
+    /// The gradient of the scaled dot products, in f32; zero where no key is attended.
+    fn gradient_of_dots(&self, gradient: &mut Gradient) -> Result<Operand> {
+        let (y, upstream) = (gradient.output(0)?, gradient.upstream(0)?);
+        let (y, upstream) = (gradient.widened(y)?, gradient.widened(upstream)?);
+        let zero = gradient.number(DType::F32, 0.0)?;
+        let none = gradient.number(DType::F32, f64::NEG_INFINITY)?;
+        let mut found = if self.softmax {
+            let parts = gradient.mul(y, upstream)?;
+            let sum = gradient.reduce(Reduction::Sum, parts, &[3])?;
+            let difference = gradient.binary(BinaryOp::Sub, upstream, sum)?;
+            gradient.mul(y, difference)?
+        } else {
+            let is_none = gradient.compare(CompareOp::Eq, y, none)?;
+            gradient.choose(is_none, zero, upstream)?
+        };
+        if self.scoring.softcap > 0.0 {
+            // 1 − tanh², of the scores before the mask.
+            let capped = AttentionScores { softmax: false, ..*self };
+            let given: Vec<_> = [operands::AT.q, operands::AT.k].map(|at| gradient.optional(at)).into_iter().chain([None]).collect();
+            let rest = [operands::AT.positions, operands::AT.lengths].map(|at| gradient.optional(at));
+            let scores = gradient.apply_all(capped, &[given, rest.to_vec()].concat())?;
+            let Some(&scores) = scores.first() else { return Err(Error::internal("scores have no result")) };
+            let scores = gradient.widened(scores)?;
+            let (tanh, one) = (gradient.with_scalar(BinaryOp::Div, scores, self.scoring.softcap.into())?, gradient.number(DType::F32, 1.0)?);
+            let square = gradient.mul(tanh, tanh)?;
+            let (slope, is_none) = (gradient.binary(BinaryOp::Sub, one, square)?, gradient.compare(CompareOp::Eq, scores, none)?);
+            found = gradient.mul(found, slope)?;
+            found = gradient.choose(is_none, zero, found)?;
+        }
+        Ok(found)
+    }
+}
+
 impl Operator for AttentionScores {
     fn name(&self) -> &'static str {
         "attention_scores"
@@ -113,6 +157,28 @@ impl Operator for AttentionScores {
 
     fn accepts_strides(&self, index: usize) -> bool {
         index < 3
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        let mut found = None;
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, index| {
+            if index > operands::AT.k {
+                return Err(Error::unsupported("attention_scores has no gradient of its mask"));
+            }
+            let (q, k) = (gradient.input(operands::AT.q)?, gradient.input(operands::AT.k)?);
+            let dots = match found {
+                Some(found) => found,
+                None => *found.insert(self.gradient_of_dots(gradient)?),
+            };
+            let product = MatMul { output: Some(DType::F32), alpha: self.scale(q.info.shape()), ..MatMul::default() };
+            let dots = shared_rows(gradient, dots, k)?;
+            if index == operands::AT.q {
+                let found = gradient.apply(product, &[dots, k])?;
+                return gradient.reshape(found, q.info.shape());
+            }
+            let q = shared_rows(gradient, q, k)?;
+            gradient.apply(MatMul { transpose_a: true, ..product }, &[dots, q])
+        })
     }
 }
 

@@ -15,9 +15,11 @@ use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalFo
 
 pub use crate::functions::Binary as BinaryOp;
 use crate::{
-    Argument, Attributes, Description, ElementOp, Launch, Operator, Plan, Port, TensorInfo, cast,
+    Argument, Attributes, Definition, Description, ElementOp, Launch, Operator, Plan, Port, TensorInfo, cast,
     elementwise::{self, Dense, Operand, Space, over_elements, over_words, with_words},
-    functions, math,
+    functions,
+    gradient::scalar,
+    math,
     metal::{self, metal_file, params},
     signature::{self, limited, operands},
 };
@@ -112,6 +114,10 @@ impl Operator for Binary {
 
     fn element_op(&self) -> Option<ElementOp> {
         Some(ElementOp::Binary(self.op))
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        scalar::gradient(self, self.op.derivative(), None, inputs, upstream, wanted)
     }
 }
 

@@ -12,11 +12,12 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
-    Argument, Description, ElementOp, Launch, Operator, Plan, TensorInfo,
+    Argument, Definition, Description, ElementOp, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
     copy,
     description::describe,
     elementwise::{self, Operand, Space, over_elements, storage},
+    gradient::{self, Gradient},
     metal::{self, metal_file, params},
     signature::operands,
 };
@@ -67,6 +68,14 @@ impl Operator for Cast {
 
     fn element_op(&self) -> Option<ElementOp> {
         Some(ElementOp::Cast(self.to))
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        if !self.to.is_float() {
+            return Err(gradient::none(self));
+        }
+        // The conversion back is what ends every gradient.
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, _| gradient.upstream(0))
     }
 }
 

@@ -5,6 +5,8 @@
 //! for bit.
 
 pub(crate) mod case;
+mod evaluate;
+mod gradients;
 mod rejected;
 mod subnormals;
 mod suite;
@@ -13,6 +15,7 @@ pub(crate) mod tensor;
 use elinvar_core::{Binding, Buffer, DType, Device, Error, ListBuilder, Result};
 
 pub use case::{Bound, Case, KEPT, LENGTHS, for_lengths, for_rows};
+pub use gradients::check_gradient;
 pub use rejected::rejected;
 pub use suite::{Tally, compile, each_kernel_once, run_suite, runs_all, sample, skipped};
 pub use tensor::HostTensor;

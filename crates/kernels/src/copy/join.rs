@@ -4,8 +4,9 @@ use elinvar_core::{DType, DeviceProperties, Error, Layout, Result, Shape};
 
 use super::{launch, launch_into_part};
 use crate::{
-    Argument, Operator, Plan, TensorInfo,
+    Argument, Definition, Operator, Plan, TensorInfo,
     attributes::attributes,
+    gradient::Gradient,
     signature::{self, mismatch, operands, shape_of},
 };
 
@@ -64,6 +65,16 @@ impl Operator for Concat {
 
     fn accepts_strides(&self, _index: usize) -> bool {
         true
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, index| {
+            let upstream = gradient.upstream(0)?;
+            let axis = upstream.info.shape().axis(self.axis)?;
+            let extent = |index: usize| Ok(gradient.input(index)?.info.shape()[axis]);
+            let start = (0..index).map(extent).sum::<Result<usize>>()?;
+            Ok(upstream.view(upstream.info.layout.slice(axis, start, extent(index)?, 1)?))
+        })
     }
 }
 
@@ -132,5 +143,15 @@ impl Operator for Split {
 
     fn accepts_strides(&self, _index: usize) -> bool {
         true
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, _| {
+            let mut parts = Vec::new();
+            for index in 0..upstream.len() {
+                parts.push(gradient.upstream(index)?);
+            }
+            gradient.apply(Concat { axis: self.axis }, &parts)
+        })
     }
 }

@@ -17,12 +17,13 @@ use elinvar_core::{DType, DeviceProperties, KernelKey, Layout, MetalFile, MetalF
 pub use join::{Concat, Split};
 pub use pad::Pad;
 pub use triangle::{Trilu, TriluParams};
-pub use view::{Expand, Reshape, Slice, Transpose, View};
+pub use view::{Expand, Reshape, Slice, Transpose};
 
 use crate::{
-    Argument, Description, Launch, Operator, Plan, TensorInfo,
+    Argument, Definition, Description, Launch, Operator, Plan, TensorInfo,
     description::describe,
     elementwise::{self, Operand, Space, over_elements, over_groups, storage},
+    gradient::Gradient,
     metal::{self, metal_file, params},
     signature::operands,
 };
@@ -85,6 +86,10 @@ impl Operator for Copy {
 
     fn accepts_strides(&self, _index: usize) -> bool {
         true
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, _| gradient.upstream(0))
     }
 }
 

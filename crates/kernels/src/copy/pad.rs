@@ -4,10 +4,11 @@ use elinvar_core::{DeviceProperties, Error, Layout, Result};
 
 use super::{launch_into_part, operands};
 use crate::{
-    Argument, Operator, Plan, TensorInfo,
+    Argument, Definition, Operator, Plan, TensorInfo,
     attributes::attributes,
     elementwise::scalar::Scalar,
     fill,
+    gradient::Gradient,
     signature::{shape_of, type_of},
 };
 
@@ -75,5 +76,13 @@ impl Operator for Pad {
 
     fn accepts_strides(&self, _index: usize) -> bool {
         true
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, _| {
+            let upstream = gradient.upstream(0)?;
+            let opposite = |widths: &[isize]| widths.iter().map(|width| -width).collect();
+            gradient.apply(Pad { before: opposite(&self.before), after: opposite(&self.after), value: Scalar::Int(0) }, &[upstream])
+        })
     }
 }

@@ -3,9 +3,10 @@
 use elinvar_core::{DType, DeviceProperties, Element, Error, HostArguments, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
-    Launch, Operator, Plan, TensorInfo,
+    Definition, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
     elementwise::{self, Operand, Space, blocks::TASK, dispatch::for_storage, over_elements},
+    gradient::Gradient,
     metal::{self, metal_file, params},
     parallel::for_each_part,
     signature::{misshapen, operands},
@@ -71,6 +72,13 @@ impl Operator for Trilu {
         let params = TriluParams { count: count as u64, rows: rows as u64, columns: columns as u64, k: self.k, upper: u64::from(self.upper) };
         let launch = Launch::new(KernelKey::new("trilu", &[bits]), for_storage!(bits, T => run::<T>), &params, buffers);
         Ok(over_elements(launch.with_metal(METAL), count).into())
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, _| {
+            let upstream = gradient.upstream(0)?;
+            gradient.apply(*self, &[upstream])
+        })
     }
 }
 

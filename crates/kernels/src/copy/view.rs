@@ -4,11 +4,11 @@ use std::fmt::Debug;
 
 use elinvar_core::{DeviceProperties, Error, Layout, MAX_RANK, Result, Shape};
 
-use super::{launch, operands};
-use crate::{Argument, Operator, Plan, TensorInfo, attributes::attributes, signature::shape_of};
+use super::{Pad, launch, operands};
+use crate::{Argument, Definition, Operand, Operator, Plan, Scalar, TensorInfo, attributes::attributes, gradient::Gradient, signature::shape_of};
 
 /// An operator that only looks at its input in another way. Run as an operator it copies; where strides are accepted, the view will do.
-pub trait View: 'static + Debug + Send + Sync {
+pub(crate) trait View: 'static + Debug + Send + Sync {
     /// The operator's name.
     const NAME: &'static str;
 
@@ -17,6 +17,9 @@ pub trait View: 'static + Debug + Send + Sync {
     /// # Errors
     /// An input that cannot be seen so.
     fn view(&self, x: &Layout) -> Result<Layout>;
+
+    /// The gradient of the input from that of the output.
+    fn placed_back(&self, gradient: &mut Gradient, x: &TensorInfo, upstream: Operand) -> Result<Operand>;
 }
 
 impl<V: View> Operator for V {
@@ -36,6 +39,13 @@ impl<V: View> Operator for V {
 
     fn accepts_strides(&self, _index: usize) -> bool {
         true
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, _| {
+            let (x, upstream) = (gradient.input(0)?.info, gradient.upstream(0)?);
+            self.placed_back(gradient, &x, upstream)
+        })
     }
 }
 
@@ -57,6 +67,17 @@ impl View for Transpose {
             Some(perm) => perm.iter().map(|&axis| x.shape().axis(axis)).collect::<Result<Vec<_>>>()?,
         };
         x.permute(&axes)
+    }
+
+    fn placed_back(&self, _gradient: &mut Gradient, x: &TensorInfo, upstream: Operand) -> Result<Operand> {
+        let rank = x.shape().rank();
+        let mut back = vec![0; rank];
+        let axes = match &self.perm {
+            None => (0..rank).rev().collect(),
+            Some(perm) => perm.iter().map(|&axis| x.shape().axis(axis)).collect::<Result<Vec<_>>>()?,
+        };
+        axes.iter().enumerate().for_each(|(to, &from)| back[from] = to);
+        Ok(upstream.view(upstream.info.layout.permute(&back)?))
     }
 }
 
@@ -111,6 +132,35 @@ impl View for Slice {
         }
         Ok(view)
     }
+
+    /// Zeros are put between what was taken and around it.
+    fn placed_back(&self, gradient: &mut Gradient, x: &TensorInfo, mut upstream: Operand) -> Result<Operand> {
+        for i in 0..self.starts.len() {
+            let axis = x.shape().axis(self.axes.as_ref().map_or(i as isize, |axes| axes[i]))?;
+            let step = self.steps.as_ref().map_or(1, |steps| steps[i]);
+            let (start, count) = range(x.shape()[axis], self.starts[i], self.ends[i], step);
+            let (mut start, mut step) = (start as isize, if count > 1 { step } else { 1 });
+            if step < 0 {
+                upstream = upstream.view(upstream.info.layout.slice(axis, count - 1, count, -1)?);
+                start += (count as isize - 1) * step;
+                step = -step;
+            }
+            let mut dims = upstream.info.shape().to_vec();
+            let inner: usize = dims[axis + 1..].iter().product();
+            if step > 1 {
+                let [outer, gap] = [dims[..axis].iter().product(), (step as usize - 1) * inner];
+                let lines = gradient.reshape(upstream, &[outer, count, inner])?;
+                let spread = Pad { before: vec![0; 3], after: vec![0, 0, gap as isize], value: Scalar::Int(0) };
+                upstream = gradient.apply(spread, &[lines])?;
+                dims[axis] = count * step as usize;
+                upstream = gradient.reshape(upstream, &dims)?;
+            }
+            let (mut before, mut after) = (vec![0; dims.len()], vec![0; dims.len()]);
+            (before[axis], after[axis]) = (start, x.shape()[axis] as isize - start - dims[axis] as isize);
+            upstream = gradient.apply(Pad { before, after, value: Scalar::Int(0) }, &[upstream])?;
+        }
+        Ok(upstream)
+    }
 }
 
 attributes! {
@@ -127,6 +177,10 @@ impl View for Expand {
 
     fn view(&self, x: &Layout) -> Result<Layout> {
         x.broadcast_to(x.shape().broadcast(&Shape::new(&self.shape)?)?)
+    }
+
+    fn placed_back(&self, gradient: &mut Gradient, x: &TensorInfo, upstream: Operand) -> Result<Operand> {
+        gradient.sum_to(upstream, x.shape(), x.dtype)
     }
 }
 
@@ -190,6 +244,13 @@ impl Operator for Reshape {
 
     fn accepts_strides(&self, _index: usize) -> bool {
         true
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, _| {
+            let (x, upstream) = (gradient.input(0)?.info, gradient.upstream(0)?);
+            gradient.reshape(upstream, x.shape())
+        })
     }
 }
 

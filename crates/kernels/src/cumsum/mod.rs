@@ -16,9 +16,10 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
-    Description, Launch, Operator, Plan, TensorInfo,
+    Definition, Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
     description::describe,
+    gradient::Gradient,
     metal::{self, metal_file, params},
     order,
     rows::Rows,
@@ -87,6 +88,13 @@ impl Operator for CumSum {
         let together = (most / simdgroups).clamp(1, count.max(1));
         let groups = count.div_ceil(together).min(u32::MAX as usize) as u32;
         Ok(launch.over(Extent::linear(groups), Extent::linear((32 * simdgroups * together) as u32)).into())
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, _| {
+            let upstream = gradient.upstream(0)?;
+            gradient.apply(CumSum { reverse: !self.reverse, ..*self }, &[upstream])
+        })
     }
 }
 

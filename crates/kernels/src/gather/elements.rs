@@ -7,7 +7,7 @@ use super::{
     launch,
 };
 use crate::{
-    Operator, Plan, TensorInfo,
+    Definition, Operator, Plan, TensorInfo,
     attributes::attributes,
     elementwise::{
         self, Operand, Space,
@@ -15,8 +15,10 @@ use crate::{
         dispatch::for_storage,
         over_elements,
     },
+    gradient::Gradient,
     metal::{self, metal_file, params},
     parallel::for_each_part,
+    scatter::{Reduction, ScatterElements},
     signature::{self, misshapen, no_kernel, operands},
 };
 
@@ -103,6 +105,15 @@ impl Operator for GatherElements {
         let kernel: Option<HostKernel> = for_storage!(x.dtype, T => for_indices!(indices.dtype, I => run::<T, I>));
         let kernel = kernel.ok_or_else(|| no_kernel(indices.dtype))?;
         Ok(over_elements(launch("gather_elements", kernel, &params, inputs.parameters(outputs)?).with_metal(METAL), indices.elements()).into())
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, _| {
+            let (x, indices, upstream) = (gradient.input(0)?.info, gradient.input(1)?, gradient.upstream(0)?);
+            let updates = gradient.widened(upstream)?;
+            let zeros = gradient.zeros(DType::F32, x.shape())?;
+            gradient.apply(ScatterElements { axis: self.axis, reduction: Reduction::Add }, &[zeros, indices, updates])
+        })
     }
 }
 

@@ -11,18 +11,20 @@ mod nd;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, HostKernel, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, HostKernel, KernelKey, MetalFile, MetalForm, Parameter, Result, Shape};
 
 pub use elements::{GatherElements, GatherElementsParams};
 pub(crate) use nd::TUPLES;
 pub use nd::{GatherNd, TupleParams};
 
 use crate::{
-    Argument, Description, Launch, Operator, Plan, TensorInfo,
+    Argument, Definition, Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
     description::describe,
     elementwise::{self, Operand, Space, over_elements},
+    gradient::Gradient,
     metal::{self, metal_file, params},
+    scatter::{Reduction, ScatterNd},
     signature::{self, operands},
 };
 
@@ -89,6 +91,25 @@ impl Operator for Gather {
         let bytes = |info: &TensorInfo| info.bytes() as u64;
         let launch = launch("gather", kernel, &params, inputs.parameters(outputs)?).with_metal(METAL);
         Ok(over_elements(launch.with_bytes(bytes(&indices) + 2 * bytes(&outputs[0])), outputs[0].elements()).into())
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, _| {
+            let (x, indices, upstream) = (gradient.input(0)?.info, gradient.input(1)?, gradient.upstream(0)?);
+            let axis = x.shape().axis(self.axis)?;
+            let entries = indices.info.shape().rank();
+            // The axis comes first: of `[A…, I…, B…]` the entries `[I…, A…, B…]`.
+            let order =
+                |axis: usize, entries: usize, rank: usize| (axis..axis + entries).chain(0..axis).chain(axis + entries..rank).collect::<Vec<_>>();
+            let upstream = upstream.view(upstream.info.layout.permute(&order(axis, entries, upstream.info.shape().rank()))?);
+            let updates = gradient.widened(upstream)?;
+            let dims: Vec<_> = order(axis, 1, x.shape().rank()).into_iter().map(|axis| x.shape()[axis]).collect();
+            let tuples = gradient.reshape(indices, &[&indices.info.shape()[..], &[1]].concat())?;
+            let zeros = gradient.zeros(DType::F32, &Shape::new(&dims)?)?;
+            let sum = gradient.apply(ScatterNd { reduction: Reduction::Add }, &[zeros, tuples, updates])?;
+            let back: Vec<_> = (1..=axis).chain([0]).chain(axis + 1..dims.len()).collect();
+            Ok(sum.view(sum.info.layout.permute(&back)?))
+        })
     }
 }
 

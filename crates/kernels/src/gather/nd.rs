@@ -7,11 +7,15 @@ use super::{
     launch,
 };
 use crate::{
-    Operator, Plan, TensorInfo,
+    Definition, Operator, Plan, Scalar, TensorInfo,
     attributes::attributes,
+    copy::Concat,
     elementwise::{self, Operand, Space, blocks::TASK, dispatch::for_storage, over_elements},
+    fill::Arange,
+    gradient::Gradient,
     metal::{self, metal_file, params},
     parallel::for_each_part,
+    scatter::{Reduction, ScatterNd},
     signature::{misshapen, no_kernel, operands},
 };
 
@@ -139,6 +143,30 @@ impl Operator for GatherNd {
         let kernel: Option<HostKernel> = for_storage!(x.dtype, T => for_indices!(indices.dtype, I => run::<T, I>));
         let kernel = kernel.ok_or_else(|| no_kernel(indices.dtype))?;
         Ok(over_elements(launch("gather_nd", kernel, &params, inputs.parameters(outputs)?).with_metal(METAL), outputs[0].elements()).into())
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, _| {
+            let (x, indices, upstream) = (gradient.input(0)?.info, gradient.input(1)?, gradient.upstream(0)?);
+            let mut dims = indices.info.shape().to_vec();
+            // The coordinates of the batch are named too.
+            let mut coordinates = Vec::new();
+            for axis in 0..self.batch_dims {
+                let numbers =
+                    Arange { start: Scalar::Int(0), limit: Scalar::Int(dims[axis] as i128), step: Scalar::Int(1), dtype: indices.info.dtype };
+                let numbers = gradient.apply(numbers, &[])?;
+                let mut line = vec![1; dims.len()];
+                line[axis] = dims[axis];
+                let numbers = gradient.reshape(numbers, &line)?;
+                let whole = [&dims[..dims.len() - 1], &[1]].concat();
+                coordinates.push(gradient.broadcast(numbers, &Shape::new(&whole)?)?);
+            }
+            coordinates.push(indices);
+            dims.pop();
+            let tuples = gradient.apply(Concat { axis: -1 }, &coordinates)?;
+            let (zeros, updates) = (gradient.zeros(DType::F32, x.shape())?, gradient.widened(upstream)?);
+            gradient.apply(ScatterNd { reduction: Reduction::Add }, &[zeros, tuples, updates])
+        })
     }
 }
 

@@ -12,13 +12,15 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Result, Shape};
 
 use crate::{
-    Description, Launch, Operator, Plan, TensorInfo,
+    Definition, Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
     description::describe,
+    gradient::Gradient,
     metal::{self, metal_file, params},
+    norm_gradient::{NormGradient, of_norm},
     order,
     rms_norm::check_weight,
     rows::Rows,
@@ -101,6 +103,16 @@ impl Operator for LayerNorm {
         let launched = Rows { length: rows.length.max(self.statistics.into()), ..rows };
         let launch = launched.launch(launch.with_metal(MetalForm::new(FILES, "layer_norm")), device);
         Ok(launch.with_threadgroup_memory(2 * order::PARTIALS).into())
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        if self.statistics && upstream.iter().skip(1).any(Option::is_some) {
+            return Err(Error::unsupported("layer_norm has no gradient of its statistics"));
+        }
+        let (operator, mut known) = (NormGradient { axis: self.axis, epsilon: self.epsilon, centred: true }, None);
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, index| {
+            if index == operands::AT.bias { gradient.upstream(0) } else { of_norm(gradient, operator, &mut known, index) }
+        })
     }
 }
 

@@ -20,11 +20,12 @@ use std::sync::Arc;
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
-    Argument, Description, Launch, Operator, Plan, Precision, TensorInfo,
+    Argument, Definition, Description, Launch, Operator, Plan, Precision, TensorInfo,
     attributes::attributes,
+    binary::{Binary, BinaryOp},
     description::describe,
     launch::product_operations,
-    matmul::{ABSENT, DOT, FAST, Geometry, LINES, Operands, PLACE, Product, STRICT, Tiling, check_extents, dtype_code},
+    matmul::{ABSENT, DOT, FAST, Geometry, LINES, MatMul, Operands, PLACE, Product, STRICT, Tiling, check_extents, dtype_code},
     metal::{self, metal_file, params},
     order,
     signature::{misshapen, operands},
@@ -145,6 +146,18 @@ impl Operator for LoraLinear {
         let strict = u32::from(self.precision == Precision::Strict);
         let params = Params { m: m as u64, n: n as u64, k: k as u64, r: r as u64, scale: self.scale, strict, dtypes: codes };
         if device.simd_width > 1 { self.for_gpu(inputs, &params, buffers, device) } else { Ok(for_cpu(&params, buffers)) }
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        // That of three products and a sum: the adapter's small one is computed again.
+        let mut plain = Definition::new(inputs);
+        let linear = MatMul { transpose_b: true, precision: self.precision, ..MatMul::default() };
+        let projected = plain.apply_one(MatMul { output: Some(DType::F32), ..linear }, &[plain.input(AT.x), plain.input(AT.a)])?;
+        let output = Some(Inputs::new(inputs)?.x.dtype);
+        let adapted = plain.apply_one(MatMul { alpha: self.scale, output, ..linear }, &[Some(projected), plain.input(AT.b)])?;
+        let base = plain.apply_one(linear, &[plain.input(AT.x), plain.input(AT.weight), plain.input(AT.bias)])?;
+        plain.outputs = plain.apply(Binary { op: BinaryOp::Add }, &[Some(base), Some(adapted)])?;
+        plain.gradient(self, upstream, wanted)
     }
 }
 

@@ -13,6 +13,7 @@
 
 pub(crate) mod cpu;
 mod geometry;
+mod gradient;
 mod host;
 mod launch;
 mod library;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use elinvar_core::{DType, DeviceProperties, Result};
 
 use crate::{
-    Description, Operator, Plan, Precision, TensorInfo,
+    Definition, Description, Operator, Plan, Precision, TensorInfo,
     attributes::attributes,
     description::describe,
     signature::{mismatch, operands, shape_of},
@@ -138,6 +139,10 @@ impl Operator for MatMul {
     fn accepts_strides(&self, index: usize) -> bool {
         index < 2
     }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        gradient::of_product(self, inputs, upstream, wanted)
+    }
 }
 
 impl Operator for MatVec {
@@ -162,6 +167,10 @@ impl Operator for MatVec {
 
     fn accepts_strides(&self, index: usize) -> bool {
         index < 2
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        gradient::of_vector(self, inputs, upstream, wanted)
     }
 }
 

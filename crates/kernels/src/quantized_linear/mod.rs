@@ -29,6 +29,7 @@ use crate::{
     binary::{Binary, BinaryOp},
     dequantize::Dequantize,
     description::describe,
+    gradient::Gradient,
     launch::product_operations,
     matmul::{MatMul, dtype_code},
     metal::params,
@@ -264,6 +265,23 @@ impl Operator for QuantizedLinear {
         let layers = Layers::new(inputs)?;
         layers.check(*self)?;
         if layers.is_plain(*self) { Ok(None) } else { self.definition(&layers, inputs).map(Some) }
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        let layers = Layers::new(inputs)?;
+        layers.check(*self)?;
+        if !layers.is_plain(*self) {
+            return self.definition(&layers, inputs)?.gradient(self, upstream, wanted);
+        }
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, index| {
+            let (weight, upstream) = (gradient.input(AT.w0)?, gradient.upstream(0)?);
+            if index == AT.b0 {
+                return Ok(upstream);
+            }
+            let [_, k] = layers.extents();
+            let rows = gradient.apply(Dequantize { format: self.format, width: k as u64, dtype: DType::F32 }, &[weight])?;
+            gradient.apply(MatMul { output: Some(layers.x.dtype), precision: self.precision, ..MatMul::default() }, &[upstream, rows])
+        })
     }
 }
 

@@ -16,6 +16,7 @@ mod arg;
 mod arg_cpu;
 mod cpu;
 mod geometry;
+mod gradient;
 mod integer;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
@@ -28,7 +29,7 @@ use geometry::{Geometry, SHARED, lay_out, output_shape, reduced_axes};
 pub use reduction::Reduction;
 
 use crate::{
-    Description, Launch, Operator, Plan, Port, TensorInfo,
+    Definition, Description, Launch, Operator, Plan, Port, TensorInfo,
     attributes::attributes,
     metal::metal_file,
     signature::{limited, operands},
@@ -114,6 +115,10 @@ impl Operator for Reduce {
         let launch = Launch::new(key, kernel(self.reduction, x.dtype)?, &geometry, inputs.parameters(outputs)?).with_metal(form);
         let folds = if self.reduction == Reduction::LogSumExp { 2 } else { 1 };
         Ok(lay_out(launch, &geometry, device, accumulator, folds).into())
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        gradient::gradient(self, inputs, upstream, wanted)
     }
 }
 

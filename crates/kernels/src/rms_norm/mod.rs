@@ -20,7 +20,9 @@ use crate::{
     attributes::attributes,
     binary::{Binary, BinaryOp},
     description::describe,
+    gradient::Gradient,
     metal::{self, metal_file, params},
+    norm_gradient::{NormGradient, of_norm},
     order,
     rows::Rows,
     signature::{self, mismatch, misshapen, operands, shape_of},
@@ -112,6 +114,11 @@ impl Operator for RmsNorm {
         let launch =
             Launch::new(key, cpu::kernel(x.dtype, weight)?, &params, inputs.parameters(outputs)?).with_metal(MetalForm::new(FILES, "rms_norm"));
         Ok(rows.launch(launch, device).with_threadgroup_memory(order::PARTIALS).into())
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        let (operator, mut known) = (NormGradient { axis: self.axis, epsilon: self.epsilon, centred: false }, None);
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, index| of_norm(gradient, operator, &mut known, index))
     }
 }
 

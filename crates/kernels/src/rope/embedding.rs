@@ -1,12 +1,14 @@
-use elinvar_core::{DType, DeviceProperties, KernelKey, MetalForm, Result};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalForm, Result};
 
 use super::{FILES, Params, cpu, position_stride};
 use crate::{
-    Description, Launch, Operator, Plan, TensorInfo,
+    Definition, Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
     description::describe,
     gather::index,
+    gradient::Gradient,
     signature::{misshapen, operands},
+    unary::UnaryOp,
 };
 
 attributes! {
@@ -99,6 +101,19 @@ impl Operator for RotaryEmbedding {
         let key = KernelKey::new("rotary_embedding", &[x, cos, positions]);
         let launch = Launch::new(key, cpu::cached_kernel(x, cos, positions)?, &params, inputs.parameters(outputs)?);
         Ok(params.launch(launch.with_metal(METAL), device).into())
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, index| {
+            if index != operands::AT.x {
+                return Err(Error::unsupported("rotary_embedding has no gradient of its caches"));
+            }
+            let (cosines, sines, upstream) =
+                (gradient.input(operands::AT.cos_cache)?, gradient.input(operands::AT.sin_cache)?, gradient.upstream(0)?);
+            let back = gradient.unary(UnaryOp::Neg, sines)?;
+            let found = gradient.apply_all(*self, &[Some(upstream), Some(cosines), Some(back), gradient.optional(operands::AT.position_ids)])?;
+            found.first().copied().ok_or_else(|| Error::internal("a rotation gives nothing"))
+        })
     }
 }
 

@@ -18,7 +18,7 @@ mod frequencies;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalForm, Result};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Result};
 
 pub(crate) use cpu::{angles, half_split, interleaved};
 pub(crate) use descriptions::DESCRIPTIONS;
@@ -26,12 +26,14 @@ pub use embedding::RotaryEmbedding;
 pub use frequencies::{RopeScaling, frequencies};
 
 use crate::{
-    Launch, Operator, Plan, TensorInfo,
+    Definition, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
     gather::index,
+    gradient::Gradient,
     math,
     metal::{self, metal_file, params},
     signature::{mismatch, misshapen, operands, shape_of},
+    unary::UnaryOp,
 };
 
 attributes! {
@@ -172,5 +174,18 @@ impl Operator for Rope {
 
     fn accepts_strides(&self, index: usize) -> bool {
         index == 0
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        // Back by the same angle.
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, index| {
+            if index != operands::AT.x {
+                return Err(Error::unsupported("rope has no gradient of its frequencies"));
+            }
+            let (positions, frequencies, upstream) =
+                (gradient.input(operands::AT.positions)?, gradient.input(operands::AT.frequencies)?, gradient.upstream(0)?);
+            let back = gradient.unary(UnaryOp::Neg, frequencies)?;
+            gradient.apply(*self, &[upstream, positions, back])
+        })
     }
 }

@@ -16,7 +16,7 @@ pub(crate) fn rotate(x: &[f64], angles: &[f64], interleaved: bool) -> Vec<f64> {
 }
 
 /// An angle as it is defined: a product rounded to f32.
-fn angle(position: f64, frequency: f64) -> f64 {
+pub(crate) fn angle(position: f64, frequency: f64) -> f64 {
     f64::from(position as f32 * frequency as f32)
 }
 

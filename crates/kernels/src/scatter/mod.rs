@@ -12,14 +12,18 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, HostKernel, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
-    Argument, Description, Launch, Operator, Plan, TensorInfo,
+    Argument, Definition, Description, Launch, Operand as Value, Operator, Plan, Scalar, TensorInfo,
     attributes::attributes,
     binary::BinaryOp,
-    cast, copy,
+    cast,
+    compare::CompareOp,
+    copy,
     description::describe,
     elementwise::{self, Operand, Space, THREADS, dispatch::named, over_groups, storage},
+    fill::Arange,
     functions,
-    gather::{GatherElementsParams, TUPLES, TupleParams, index},
+    gather::{GatherElements, GatherElementsParams, GatherNd, TUPLES, TupleParams, index},
+    gradient::{self, Gradient},
     metal::{self, metal_file, params},
     signature::{mismatch, misshapen, operands, type_of},
 };
@@ -226,6 +230,13 @@ impl Operator for ScatterElements {
         let params = ScatterElementsParams { places, lines, length, inner, width: width(lines), reduction: self.reduction as u64 };
         inputs.plan(self.reduction, (ELEMENTS, cpu::elements), &params, lines)
     }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, index| {
+            let replaced = ScatterElements { axis: self.axis, reduction: Reduction::None };
+            of_updated(gradient, (self, self.reduction), index, replaced, GatherElements { axis: self.axis })
+        })
+    }
 }
 
 impl Operator for ScatterNd {
@@ -244,6 +255,44 @@ impl Operator for ScatterNd {
         let (places, _) = TupleParams::new(&outputs[0], &inputs.indices, 0)?;
         let params = ScatterNdParams { places, width: width(places.inner), reduction: self.reduction as u64 };
         inputs.plan(self.reduction, (SLICES, cpu::slices), &params, places.inner)
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, index| {
+            of_updated(gradient, (self, self.reduction), index, ScatterNd { reduction: Reduction::None }, GatherNd { batch_dims: 0 })
+        })
+    }
+}
+
+/// The gradient of an input of a scatter, given the operator that replaces elements and the one that reads them.
+fn of_updated(
+    gradient: &mut Gradient,
+    (operator, reduction): (&dyn Operator, Reduction),
+    index: usize,
+    replaced: impl Operator,
+    read: impl Operator + Clone,
+) -> Result<Value> {
+    let (x, indices, updates, upstream) = (gradient.input(0)?, gradient.input(1)?, gradient.input(2)?, gradient.upstream(0)?);
+    match (reduction, index) {
+        (Reduction::Add, 0) => Ok(upstream),
+        (Reduction::Add, _) => gradient.apply(read, &[upstream, indices]),
+        (Reduction::None, 0) => {
+            let zeros = gradient.zeros(updates.info.dtype, updates.info.shape())?;
+            gradient.apply(replaced, &[upstream, indices, zeros])
+        }
+        (Reduction::None, _) => {
+            // Of updates that meet, the last one's number stays.
+            let (count, dtype) = (updates.info.elements(), DType::I64);
+            let [start, limit, step] = [0, count as i128, 1].map(Scalar::Int);
+            let numbers = gradient.apply(Arange { start, limit, step, dtype }, &[])?;
+            let numbers = gradient.reshape(numbers, updates.info.shape())?;
+            let zeros = gradient.zeros(dtype, x.info.shape())?;
+            let last = gradient.apply(replaced, &[zeros, indices, numbers])?;
+            let (last, found) = (gradient.apply(read.clone(), &[last, indices])?, gradient.apply(read, &[upstream, indices])?);
+            let (stays, zero) = (gradient.compare(CompareOp::Eq, last, numbers)?, gradient.number(found.info.dtype, 0.0)?);
+            gradient.choose(stays, found, zero)
+        }
+        (Reduction::Mul | Reduction::Min | Reduction::Max, _) => Err(gradient::none(operator)),
     }
 }
 

@@ -5,7 +5,7 @@ use elinvar_core::DType;
 use super::{Reduction, ScatterElements, ScatterNd};
 use crate::conformance::case::{Bound, Case, HostTensor};
 
-fn combine(reduction: Reduction, y: f64, update: f64) -> f64 {
+pub(crate) fn combine(reduction: Reduction, y: f64, update: f64) -> f64 {
     match reduction {
         Reduction::None => update,
         Reduction::Add => y + update,

@@ -10,15 +10,17 @@
 //! * A row of −∞ alone gives NaN, as 0 · ∞ does, and so does a row with a NaN.
 
 mod cpu;
+pub mod gradient;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
 use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
-    Description, Launch, Operator, Plan, TensorInfo,
+    Definition, Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
     description::describe,
+    gradient::Gradient,
     math,
     metal::{self, metal_file},
     order,
@@ -28,6 +30,8 @@ use crate::{
 
 /// The softmax of one row, in Metal.
 pub(crate) const ROW: MetalFile = metal_file!("softmax/row.metal");
+
+use gradient::SoftmaxGradient;
 
 const FILES: &[MetalFile] = &[metal::TYPES, math::METAL, order::METAL, Rows::METAL, ROW, metal_file!("softmax/softmax.metal")];
 const METAL: MetalForm = MetalForm::new(FILES, "softmax");
@@ -67,6 +71,13 @@ impl Operator for Softmax {
         let key = rows.key(KernelKey::new("softmax", &[x.dtype]).with("log", u32::from(self.log)));
         let launch = Launch::new(key, cpu::kernel(x.dtype, self.log)?, &rows, inputs.parameters(outputs)?).with_metal(METAL);
         Ok(rows.launch(launch, device).with_threadgroup_memory(2 * order::PARTIALS).into())
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, _| {
+            let (y, upstream) = (gradient.output(0)?, gradient.upstream(0)?);
+            gradient.apply(SoftmaxGradient { axis: self.axis, log: self.log }, &[y, upstream])
+        })
     }
 }
 

@@ -13,13 +13,18 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result, Shape};
 
 use crate::{
-    Argument, Description, Launch, Operator, Plan, TensorInfo,
+    Argument, Definition, Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
+    binary::BinaryOp,
+    copy::Concat,
     description::describe,
     elementwise::{self, Operand, Space, over_elements},
+    gradient::Gradient,
     math,
     metal::{self, metal_file, params},
     signature::{misshapen, operands},
+    ternary::Fma,
+    unary::UnaryOp,
 };
 
 const FILES: &[MetalFile] =
@@ -89,6 +94,42 @@ impl Operator for SwiGlu {
         };
         let launch = Launch::new(KernelKey::new("swiglu", &[a.dtype]), cpu::kernel(a.dtype)?, &params, buffers);
         Ok(over_elements(launch.with_metal(METAL), elements as usize).into())
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        let (mut found, alpha) = (None, f64::from(self.alpha));
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, index| {
+            let (a, upstream) = (gradient.input(operands::AT.a)?, gradient.upstream(0)?);
+            let halves = gradient.optional(operands::AT.b).is_none();
+            let [a, b] = match gradient.optional(operands::AT.b) {
+                Some(b) => [a, b],
+                None => {
+                    let (last, n) = (a.info.shape().rank() - 1, upstream.info.shape()[upstream.info.shape().rank() - 1]);
+                    [a.view(a.info.layout.slice(last, 0, n, 1)?), a.view(a.info.layout.slice(last, if n == 0 { 0 } else { n }, n, 1)?)]
+                }
+            };
+            let [a, b, upstream] = [gradient.widened(a)?, gradient.widened(b)?, gradient.widened(upstream)?];
+            let (sigmoid, silu) = match found {
+                Some(found) => found,
+                None => {
+                    let scaled = if alpha == 1.0 { a } else { gradient.with_scalar(BinaryOp::Mul, a, alpha)? };
+                    let sigmoid = gradient.unary(UnaryOp::Sigmoid, scaled)?;
+                    *found.insert((sigmoid, gradient.mul(a, sigmoid)?))
+                }
+            };
+            let of_b = gradient.mul(upstream, silu)?;
+            if index == operands::AT.b {
+                return Ok(of_b);
+            }
+            // sigmoid + alpha · silu · (1 − sigmoid)
+            let one = gradient.number(DType::F32, 1.0)?;
+            let rest = gradient.binary(BinaryOp::Sub, one, sigmoid)?;
+            let bend = if alpha == 1.0 { silu } else { gradient.with_scalar(BinaryOp::Mul, silu, alpha)? };
+            let slope = gradient.apply(Fma, &[bend, rest, sigmoid])?;
+            let upstream = gradient.mul(upstream, b)?;
+            let of_a = gradient.mul(upstream, slope)?;
+            if halves { gradient.apply(Concat { axis: -1 }, &[of_a, of_b]) } else { Ok(of_a) }
+        })
     }
 }
 

@@ -4,10 +4,12 @@ use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Res
 
 use super::cpu;
 use crate::{
-    ElementOp, Launch, Operator, Plan, TensorInfo,
+    Definition, ElementOp, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
+    compare::CompareOp,
     elementwise::{self, Operand, Space, over_elements, scalar::Scalar},
     functions,
+    gradient::Gradient,
     metal::{self, metal_file, params},
     signature::{self, operands},
 };
@@ -101,5 +103,46 @@ impl Operator for Clamp {
 
     fn element_op(&self) -> Option<ElementOp> {
         self.min.zip(self.max).map(|(min, max)| ElementOp::Clamp(min, max))
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, index| {
+            let (upstream, x) = (gradient.upstream(0)?, gradient.input(operands::AT.x)?);
+            let dtype = x.info.dtype;
+            let zero = gradient.number(dtype, 0.0)?;
+            let mut bounds = [None; 2];
+            for (bound, (at, number)) in bounds.iter_mut().zip([(operands::AT.min, self.min), (operands::AT.max, self.max)]) {
+                *bound = match (gradient.optional(at), number) {
+                    (None, Some(number)) => Some(gradient.number(dtype, number.to_f64())?),
+                    (tensor, _) => tensor,
+                };
+            }
+            let [min, max] = bounds;
+            let outside = [(CompareOp::Lt, min), (CompareOp::Gt, max)];
+            if index == operands::AT.x {
+                let mut inside = upstream;
+                for (op, bound) in outside.into_iter().filter_map(|(op, bound)| Some((op, bound?))) {
+                    let is_outside = gradient.compare(op, x, bound)?;
+                    inside = gradient.choose(is_outside, zero, inside)?;
+                }
+                return Ok(inside);
+            }
+            // A lower bound above the upper one gives nothing.
+            let own = gradient.input(index)?;
+            let is_own = gradient.compare(if index == operands::AT.min { CompareOp::Lt } else { CompareOp::Gt }, x, own)?;
+            let own_gradient = gradient.choose(is_own, upstream, zero)?;
+            match (index == operands::AT.min, min, max) {
+                (true, Some(min), Some(max)) => {
+                    let is_above = gradient.compare(CompareOp::Gt, min, max)?;
+                    gradient.choose(is_above, zero, own_gradient)
+                }
+                (false, Some(min), Some(max)) => {
+                    // Where the bounds have changed places, the upper one is what is left.
+                    let is_above = gradient.compare(CompareOp::Gt, min, max)?;
+                    gradient.choose(is_above, upstream, own_gradient)
+                }
+                (_, _, _) => Ok(own_gradient),
+            }
+        })
     }
 }

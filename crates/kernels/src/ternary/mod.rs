@@ -15,9 +15,11 @@ use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Res
 pub use clamp::{Clamp, ClampParams};
 
 use crate::{
-    Description, ElementOp, Launch, Operator, Plan, TensorInfo,
+    Definition, Description, ElementOp, Launch, Operator, Plan, TensorInfo,
     description::describe,
     elementwise::{self, Operand, Space, over_elements},
+    functions::Ternary,
+    gradient::{Gradient, scalar},
     metal::{self, metal_file, params},
     signature::{self, operands},
 };
@@ -86,6 +88,10 @@ impl Operator for Fma {
     fn element_op(&self) -> Option<ElementOp> {
         Some(ElementOp::Fma)
     }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        scalar::gradient(self, Ternary::Fma.derivative(), None, inputs, upstream, wanted)
+    }
 }
 
 impl Operator for Where {
@@ -113,6 +119,15 @@ impl Operator for Where {
 
     fn element_op(&self) -> Option<ElementOp> {
         Some(ElementOp::Select)
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, index| {
+            let (condition, upstream) = (gradient.input(choice::AT.condition)?, gradient.upstream(0)?);
+            let zero = gradient.number(upstream.info.dtype, 0.0)?;
+            let [a, b] = if index == choice::AT.a { [upstream, zero] } else { [zero, upstream] };
+            gradient.choose(condition, a, b)
+        })
     }
 }
 

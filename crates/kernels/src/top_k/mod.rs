@@ -12,12 +12,14 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalForm, Result, Shape};
 
 use crate::{
-    Description, Launch, Operator, Plan, TensorInfo,
+    Definition, Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
     description::describe,
+    gradient::Gradient,
     metal::{self, metal_file, params},
     order,
     rows::Rows,
+    scatter::{Reduction, ScatterElements},
     signature::{self, misshapen, operands},
 };
 
@@ -103,6 +105,14 @@ impl Operator for TopK {
         let launch = launch.with_metal(MetalForm::new(FILES, "top_k")).with_threadgroup_memory(self.memory(x.dtype));
         let groups = if self.k == 0 { 0 } else { rows.count().min(u32::MAX as usize) as u32 };
         Ok(launch.over(Extent::linear(groups), Extent::linear(order::row_threads(rows.length as usize) as u32)).into())
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, _| {
+            let (x, indices, upstream) = (gradient.input(0)?.info, gradient.output(1)?, gradient.upstream(0)?);
+            let zeros = gradient.zeros(x.dtype, x.shape())?;
+            gradient.apply(ScatterElements { axis: self.axis, reduction: Reduction::None }, &[zeros, indices, upstream])
+        })
     }
 }
 

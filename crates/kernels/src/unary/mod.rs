@@ -13,11 +13,13 @@ use elinvar_core::{DType, DeviceProperties, Error, HostKernel, KernelKey, MetalF
 
 pub use crate::functions::Unary as UnaryOp;
 use crate::{
-    Attributes, Description, ElementOp, Launch, Operator, Plan, Port, TensorInfo,
+    Attributes, Definition, Description, ElementOp, Launch, Operator, Plan, Port, TensorInfo,
     attributes::attributes,
     binary::BinaryOp,
     elementwise::{self, Dense, Operand, Space, over_elements, over_words, with_words},
-    functions, math,
+    functions,
+    gradient::scalar,
+    math,
     metal::{self, metal_file, params},
     signature::{self, limited, operands},
 };
@@ -136,6 +138,10 @@ impl Operator for Unary {
     fn element_op(&self) -> Option<ElementOp> {
         Some(ElementOp::Unary(self.op))
     }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        scalar::gradient(self, self.op.derivative(), None, inputs, upstream, wanted)
+    }
 }
 
 impl Operator for WithScalar {
@@ -158,6 +164,10 @@ impl Operator for WithScalar {
 
     fn element_op(&self) -> Option<ElementOp> {
         Some(ElementOp::WithScalar(self.op, self.scalar))
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        scalar::gradient(self, self.op.derivative(), Some(self.scalar), inputs, upstream, wanted)
     }
 }
 

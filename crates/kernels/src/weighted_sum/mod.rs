@@ -14,11 +14,12 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
-    Description, Launch, Operator, Plan, TensorInfo,
+    Definition, Description, Launch, Operand, Operator, Plan, TensorInfo,
     attention::{View, four, is_pair},
     description::describe,
+    gradient::Gradient,
     launch::product_operations,
-    matmul::dtype_code,
+    matmul::{MatMul, dtype_code},
     metal::{self, metal_file, params},
     signature::{misshapen, mistyped, operands},
 };
@@ -94,6 +95,27 @@ impl Operator for WeightedSum {
     fn accepts_strides(&self, _index: usize) -> bool {
         true
     }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        // The heads that share values are rows of one product.
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, index| {
+            let (p, v, upstream) = (gradient.input(operands::AT.p)?, gradient.input(operands::AT.v)?, gradient.upstream(0)?);
+            let product = MatMul { output: Some(DType::F32), ..MatMul::default() };
+            let upstream = shared_rows(gradient, upstream, v)?;
+            if index == operands::AT.p {
+                let found = gradient.apply(MatMul { transpose_b: true, ..product }, &[upstream, v])?;
+                return gradient.reshape(found, p.info.shape());
+            }
+            let p = shared_rows(gradient, p, v)?;
+            gradient.apply(MatMul { transpose_a: true, ..product }, &[p, upstream])
+        })
+    }
+}
+
+/// `[B, Hq, T, n]` as `[B, Hkv, Hq / Hkv · T, n]`, with the heads of keys or values `[B, Hkv, …]`.
+pub(crate) fn shared_rows(gradient: &mut Gradient, x: Operand, keys: Operand) -> Result<Operand> {
+    let ([batch, heads, tokens, n], kv_heads) = (four("x", &x.info)?, keys.info.shape()[1]);
+    gradient.reshape(x, &[batch, kv_heads, heads / kv_heads * tokens, n])
 }
 
 impl WeightedSum {

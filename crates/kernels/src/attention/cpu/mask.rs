@@ -37,7 +37,7 @@ impl<'a> Mask<'a> {
 
     /// Masks scores of consecutive keys; the first one's element is at `start`, the next `stride` further.
     #[inline(always)]
-    fn apply(self, start: usize, stride: i64, scores: &mut [f32]) {
+    pub(crate) fn apply(self, start: usize, stride: i64, scores: &mut [f32]) {
         match self {
             Mask::None => {}
             Mask::Bool(mask) => select(mask, start, stride, scores, |m, s| if m == 0 { f32::NEG_INFINITY } else { s }),

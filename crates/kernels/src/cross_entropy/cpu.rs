@@ -1,0 +1,108 @@
+//! The CPU kernels: a row at a time, widened in cache.
+
+use elinvar_core::{DType, HostArguments, HostKernel, Result};
+
+use super::{Params, backward, operands};
+use crate::{
+    float::{Float, with_float},
+    gather::index::{Index, for_indices, outside},
+    math, order,
+    parallel::for_each_part,
+    rows::{rows_per_task, with_scratch},
+    signature::no_kernel,
+    simd,
+};
+
+pub(super) fn loss(logits: DType, targets: DType) -> Result<HostKernel> {
+    let kernel: Option<HostKernel> = with_float!(logits, T => for_indices!(targets, I => run_loss::<T, I>));
+    kernel.ok_or_else(|| no_kernel(targets))
+}
+
+pub(super) fn gradient(logits: DType, targets: DType) -> Result<HostKernel> {
+    let kernel: Option<HostKernel> = with_float!(logits, T => for_indices!(targets, I => run_gradient::<T, I>));
+    kernel.ok_or_else(|| no_kernel(targets))
+}
+
+impl Params {
+    /// The class of a row, if it counts.
+    fn target<I: Index>(&self, target: I) -> Option<usize> {
+        if self.ignores == 1 && target.wide() == self.ignored { None } else { target.resolve(self.rows.length as usize) }
+    }
+
+    fn check<I: Index>(&self, targets: &[I]) -> Result<()> {
+        let is_wrong = |target: &I| !(self.ignores == 1 && target.wide() == self.ignored) && target.resolve(self.rows.length as usize).is_none();
+        match targets.iter().position(is_wrong) {
+            None => Ok(()),
+            Some(at) => Err(outside(targets[at], at, 0, self.rows.length as usize)),
+        }
+    }
+}
+
+fn run_loss<T: Float, I: Index>(arguments: &mut HostArguments<'_>) -> Result<()> {
+    let params: Params = arguments.params()?;
+    let (logits, targets, loss) =
+        (arguments.input::<T>(operands::AT.logits)?, arguments.input::<I>(operands::AT.targets)?, arguments.output::<f32>(operands::AT.loss)?);
+    params.check(targets)?;
+    let n = params.rows.length as usize;
+    let rows = rows_per_task(n, loss.len());
+    for_each_part(loss, rows, |task, loss| {
+        with_scratch(n, |row| {
+            for (at, loss) in (task * rows..).zip(loss) {
+                T::widen_into(&logits[at * n..][..n], row);
+                *loss = params.target(targets[at]).map_or(0.0, |target| {
+                    let (max, sum) = exponentials(row);
+                    math::log(sum) - (row[target] - max)
+                });
+            }
+        });
+    });
+    Ok(())
+}
+
+fn run_gradient<T: Float, I: Index>(arguments: &mut HostArguments<'_>) -> Result<()> {
+    use backward::AT;
+    let params: Params = arguments.params()?;
+    let (logits, targets, dloss) = (arguments.input::<T>(AT.logits)?, arguments.input::<I>(AT.targets)?, arguments.input::<f32>(AT.dloss)?);
+    let dlogits = arguments.output::<T>(AT.dlogits)?;
+    params.check(targets)?;
+    let n = params.rows.length as usize;
+    if dlogits.is_empty() {
+        return Ok(());
+    }
+    let rows = rows_per_task(n, targets.len());
+    for_each_part(dlogits, rows * n, |task, dlogits| {
+        with_scratch(n, |row| {
+            for (at, dlogits) in (task * rows..).zip(dlogits.chunks_exact_mut(n)) {
+                T::widen_into(&logits[at * n..][..n], row);
+                match params.target(targets[at]) {
+                    Some(target) => differentiate(row, target, dloss[at]),
+                    None => row.fill(0.0),
+                }
+                T::narrow_into(row, dlogits);
+            }
+        });
+    });
+    Ok(())
+}
+
+simd! {
+    /// The largest element, and the sum of the exponentials.
+    fn exponentials(row: &[f32]) -> (f32, f32) {
+        let max = row.iter().fold(f32::NEG_INFINITY, |max, x| order::larger(max, *x));
+        (max, order::sum(row, |a, x: f32| a + math::exp_nonpositive(x - max)))
+    }
+}
+
+simd! {
+    fn differentiate(row: &mut [f32], target: usize, upstream: f32) {
+        let (max, sum) = exponentials(row);
+        let scale = 1.0 / sum;
+        for x in row.iter_mut() {
+            *x = math::exp_nonpositive(*x - max) * scale;
+        }
+        row[target] -= 1.0;
+        for x in row.iter_mut() {
+            *x *= upstream;
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The cross-entropy of rows of logits with the class that each should have, and its gradient, without a row of probabilities in memory.
+//!
+//! `loss = log Σ e − (x_t − m)` with `e = exp(x − m)`, `m = max x` and the target `t`: minus the logarithm of the softmax there, with its bits. The gradient is
+//! `(e · (1 / Σ e) − [k = t]) · g`, with those of the softmax. Computed in f32; the gradient is rounded once.
+//!
+//! * Memory: a row is read from memory once, and the gradient written once; the other looks at the row hit the cache.
+//! * Order: that of [`crate::softmax`].
+//! * Error against exact arithmetic: of the loss `(d(n) + 5) · 2^-24` absolute beside `3 · 2^-24` relative; of the gradient, before its rounding,
+//!   `(|x − m| + d(n) + 8) · 2^-24 · |g|`.
+//! * Targets are i32, i64 or u32; negative ones count from the end, and one outside is an error of the submission. A target that is `ignore_index` has
+//!   neither loss nor gradient.
+
+mod cpu;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod oracle;
+
+use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result, Shape};
+
+use crate::{
+    Definition, Description, Launch, Operator, Plan, TensorInfo,
+    attributes::attributes,
+    description::describe,
+    elementwise::{self, Operand, Space},
+    gather::index,
+    gradient::Gradient,
+    math,
+    metal::{self, metal_file, params},
+    order,
+    rows::Rows,
+    signature::{misshapen, operands},
+};
+
+const FILES: &[MetalFile] = &[
+    metal::TYPES,
+    Space::METAL,
+    Operand::METAL,
+    elementwise::METAL,
+    math::METAL,
+    order::METAL,
+    index::METAL,
+    Rows::METAL,
+    Params::METAL,
+    metal_file!("cross_entropy/cross_entropy.metal"),
+];
+const LOSS: MetalForm = MetalForm::new(FILES, "cross_entropy").with_error_flag(index::OUTSIDE);
+const GRADIENT: MetalForm = MetalForm::new(FILES, "cross_entropy_gradient").with_error_flag(index::OUTSIDE);
+
+attributes! {
+    /// The cross-entropy of each row. Inputs `logits […, classes]` and `targets […]`; output `[…]`, f32.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct CrossEntropy {
+        /// The target of rows that do not count.
+        pub ignore_index: Option<isize>,
+    }
+}
+
+attributes! {
+    /// The gradient of [`CrossEntropy`] by its logits. Inputs as there, and the gradient of the losses; output of the logits' shape and type.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct CrossEntropyGradient {
+        /// As [`CrossEntropy::ignore_index`].
+        pub ignore_index: Option<isize>,
+    }
+}
+
+params! {
+    struct Params {
+        pub rows: Rows,
+        /// The target that is ignored.
+        pub ignored: i64,
+        /// Whether there is one.
+        pub ignores: u64,
+    }
+}
+
+operands! {
+    logits: read(DType::FLOATS), "[…, classes]";
+    targets: read(index::TYPES), "[…], the class of each row; negative ones count from the end";
+    -> loss: write(&[DType::F32]), "[…]";
+}
+
+operands! {
+    mod backward {
+        logits: read(DType::FLOATS), "[…, classes]";
+        targets: read(index::TYPES), "[…], the class of each row; negative ones count from the end";
+        dloss: read(&[DType::F32]), "[…], the gradient of each loss";
+        -> dlogits: write(like logits), "as logits";
+    }
+}
+
+/// The losses' shape.
+fn checked(logits: TensorInfo, targets: TensorInfo) -> Result<Shape> {
+    let Some((&classes, rows)) = logits.shape().split_last() else { return Err(misshapen!(logits; "[…, classes]")) };
+    if targets.shape()[..] != *rows {
+        return Err(misshapen!(targets, logits; "targets of {rows:?}"));
+    }
+    if classes == 0 && targets.elements() > 0 {
+        return Err(misshapen!(logits; "at least one class"));
+    }
+    Shape::new(rows)
+}
+
+fn params(logits: TensorInfo, ignore_index: Option<isize>) -> Result<Params> {
+    let ignored = ignore_index.unwrap_or_default() as i64;
+    Ok(Params { rows: Rows::new(logits.shape(), -1)?, ignored, ignores: ignore_index.is_some().into() })
+}
+
+impl Operator for CrossEntropy {
+    fn name(&self) -> &'static str {
+        "cross_entropy"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { logits, targets } = operands::Inputs::new(inputs)?;
+        Ok(vec![TensorInfo::of(DType::F32, checked(logits, targets)?)])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        let inputs = operands::Inputs::new(inputs)?;
+        let (params, types) = (params(inputs.logits, self.ignore_index)?, [inputs.logits.dtype, inputs.targets.dtype]);
+        let kernel = cpu::loss(types[0], types[1])?;
+        let launch = Launch::new(params.rows.key(KernelKey::new("cross_entropy", &types)), kernel, &params, inputs.parameters(outputs)?);
+        Ok(params.rows.launch(launch.with_metal(LOSS), device).with_threadgroup_memory(2 * order::PARTIALS).into())
+    }
+
+    fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, _| {
+            let given = [gradient.input(operands::AT.logits)?, gradient.input(operands::AT.targets)?, gradient.upstream(0)?];
+            gradient.apply(CrossEntropyGradient { ignore_index: self.ignore_index }, &given)
+        })
+    }
+}
+
+impl Operator for CrossEntropyGradient {
+    fn name(&self) -> &'static str {
+        "cross_entropy_gradient"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let backward::Inputs { logits, targets, dloss } = backward::Inputs::new(inputs)?;
+        if *dloss.shape() != checked(logits, targets)? {
+            return Err(misshapen!(dloss, targets; "one shape"));
+        }
+        Ok(vec![TensorInfo::of(logits.dtype, *logits.shape())])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        let inputs = backward::Inputs::new(inputs)?;
+        let (params, types) = (params(inputs.logits, self.ignore_index)?, [inputs.logits.dtype, inputs.targets.dtype]);
+        let kernel = cpu::gradient(types[0], types[1])?;
+        let launch = Launch::new(params.rows.key(KernelKey::new("cross_entropy_gradient", &types)), kernel, &params, inputs.parameters(outputs)?);
+        Ok(params.rows.launch(launch.with_metal(GRADIENT), device).with_threadgroup_memory(2 * order::PARTIALS).into())
+    }
+}
+
+pub(crate) const DESCRIPTIONS: &[Description] = &[
+    describe!("cross_entropy", "minus the logarithm of the softmax of each row, at the class it should have", operands, CrossEntropy),
+    describe!("cross_entropy_gradient", "the gradient of cross_entropy by its logits", backward, CrossEntropyGradient),
+];

@@ -1,0 +1,120 @@
+//! The gradients of [`RmsNorm`](crate::rms_norm::RmsNorm) and [`LayerNorm`](crate::layer_norm::LayerNorm) by their rows.
+//!
+//! With `c = x − μ` (`μ = 0` for `rms_norm`), `r = 1 / sqrt(Σ c² / n + ε)`, `v = c · r` and `h = g · w` of the gradient `g`:
+//! `dx = ((h − Σ h / n) − v · (Σ h c · r / n)) · r`, for `rms_norm` without `Σ h / n`. Computed in f32, rounded once. `r` and `μ` are outputs too: the gradient
+//! of the weight is the sum of `g · v` over the rows.
+//!
+//! * Memory: both rows are read once and the result is written once; the later looks at them hit the cache.
+//! * Order: the sums are folded in the row order of [`crate::order`], products by fma; `μ` and `r` have the bits of the norms.
+//! * Error against exact arithmetic, before the rounding of the output: `(d(n) + 10) · 2^-24 · (max |h| + |v| Σ |h v| / n) · r`.
+
+mod cpu;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod oracle;
+
+use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result, Shape};
+
+use crate::{
+    Description, Launch, Operand, Operator, Plan, TensorInfo,
+    attributes::attributes,
+    binary::BinaryOp,
+    description::describe,
+    gradient::Gradient,
+    metal::{self, metal_file, params},
+    order,
+    rms_norm::check_weight,
+    rows::Rows,
+    signature::{misshapen, operands},
+};
+
+attributes! {
+    /// The gradient of a norm by its rows. Inputs `x […]`, `weight` of the normalised axes' shape, optional, and `dy`, as `x`; outputs `dx`, as `x`, and f32, of
+    /// the shape of `x` with extents of one for the normalised axes, `r` and, of `layer_norm`, `μ`.
+    #[derive(Clone, Copy, Debug)]
+    pub struct NormGradient {
+        /// The first normalised axis; negative counts from the end.
+        pub axis: isize = -1,
+        /// Added to the mean of the squares, or to the variance.
+        pub epsilon: f32 = 1e-5,
+    } and {
+        /// Of `layer_norm`.
+        pub centred: bool,
+    }
+}
+
+params! {
+    struct Params {
+        pub rows: Rows,
+        pub epsilon: f32,
+        /// Whether there is a weight.
+        pub weighted: u32,
+    }
+}
+
+const FILES: &[MetalFile] = &[metal::TYPES, order::METAL, Rows::METAL, Params::METAL, metal_file!("norm_gradient/norm_gradient.metal")];
+
+operands! {
+    x: read(DType::FLOATS), "[…]";
+    weight: read(DType::FLOATS) optional, "the shape of x from axis on; 1 where absent";
+    dy: read(like x), "the gradient of the norm, as x";
+    -> dx: write(like x), "as x";
+    scale: write(&[DType::F32]), "the inverse deviation: the shape of x, 1 from axis on";
+    mean: write(&[DType::F32]) optional, "of layer_norm: the mean, as scale";
+}
+
+impl Operator for NormGradient {
+    fn name(&self) -> &'static str {
+        if self.centred { "layer_norm_gradient" } else { "rms_norm_gradient" }
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { x, weight, dy } = operands::Inputs::new(inputs)?;
+        check_weight(("x", x), self.axis, ("weight", weight))?;
+        if x.shape() != dy.shape() {
+            return Err(misshapen!(dy, x; "one shape"));
+        }
+        let mut dims = x.shape().to_vec();
+        dims[x.shape().axis(self.axis)?..].fill(1);
+        let statistics = TensorInfo::of(DType::F32, Shape::new(&dims)?);
+        let outputs = [TensorInfo::of(x.dtype, *x.shape()), statistics, statistics];
+        Ok(outputs[..if self.centred { 3 } else { 2 }].to_vec())
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        let inputs = operands::Inputs::new(inputs)?;
+        let (x, weight) = (inputs.x, inputs.dtype(operands::AT.weight));
+        let rows = Rows::from_axis(x.shape(), self.axis)?;
+        let params = Params { rows, epsilon: self.epsilon, weighted: inputs.weight.is_some().into() };
+        let key = rows.key(KernelKey::new("norm_gradient", &[x.dtype, weight]).with("centred", u32::from(self.centred)));
+        let launch = Launch::new(key, cpu::kernel(x.dtype, weight)?, &params, inputs.parameters(outputs)?);
+        // Rows without elements still have statistics.
+        let launched = Rows { length: rows.length.max(1), ..rows };
+        let launch = launched.launch(launch.with_metal(MetalForm::new(FILES, "norm_gradient")), device);
+        Ok(launch.with_threadgroup_memory(4 * order::PARTIALS).into())
+    }
+}
+
+/// The gradients of a norm's input 0 and of its weight, input 1.
+pub(crate) fn of_norm(gradient: &mut Gradient, operator: NormGradient, known: &mut Option<Vec<Operand>>, index: usize) -> Result<Operand> {
+    let (x, upstream) = (gradient.input(0)?, gradient.upstream(0)?);
+    let found = match known {
+        Some(found) => found,
+        None => known.insert(gradient.apply_all(operator, &[Some(x), gradient.optional(1), Some(upstream)])?),
+    };
+    let (dx, scale, mean) = (found[0], found[1], found.get(2).copied());
+    if index == 0 {
+        return Ok(dx);
+    }
+    let (x, upstream) = (gradient.widened(x)?, gradient.widened(upstream)?);
+    let centred = match mean {
+        Some(mean) => gradient.binary(BinaryOp::Sub, x, mean)?,
+        None => x,
+    };
+    let normalised = gradient.mul(centred, scale)?;
+    gradient.mul(upstream, normalised)
+}
+
+pub(crate) const DESCRIPTIONS: &[Description] = &[
+    describe!("rms_norm_gradient", "the gradient of rms_norm by its rows, and their inverse deviations", operands, NormGradient(false)),
+    describe!("layer_norm_gradient", "the gradient of layer_norm by its rows, their inverse deviations and means", operands, NormGradient(true)),
+];
