@@ -149,7 +149,7 @@ pub(crate) fn cases() -> Vec<Case> {
     }
     let fast = Layers { precision: Precision::Fast, ..of };
     cases.push(Layers { m: 40, n: &[37], ..fast }.case());
-    cases.push(Layers { m: 34, k: 256, n: &[40, 40], format: Format::Q4K, norm: Some(DType::F32), gated: true, ..fast }.case());
+    cases.push(Layers { m: 34, k: 256, n: &[40, 24], format: Format::Q4K, norm: Some(DType::F32), ..fast }.case());
     cases.push(Layers { m: 2, n: &[37], x: DType::BF16, bias: Some(DType::BF16), ..fast }.case());
     cases.push(Layers { m: 0, ..of }.case());
     cases.push(Layers { n: &[0, 3], ..of }.case());
