@@ -270,7 +270,47 @@ impl LaunchConfig {
     }
 }
 
+/// What an instruction does to the block that it stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// Nothing.
+    Straight,
+    /// Opens a block in it.
+    Opens,
+    /// Closes it and opens another.
+    Turns,
+    /// Closes it.
+    Closes,
+    /// Leaves it for some threads, or all.
+    Leaves,
+}
+
 impl Instruction {
+    /// What it does to the block that it stands in.
+    pub(crate) fn flow(&self) -> Flow {
+        use Instruction as I;
+        match self {
+            I::Unary { .. } | I::Binary { .. } | I::Ternary { .. } | I::Compare { .. } | I::Select { .. } | I::Convert { .. } => Flow::Straight,
+            I::Move { .. } | I::Position { .. } | I::Load { .. } | I::Store { .. } | I::Atomic { .. } | I::CompareExchange { .. } => Flow::Straight,
+            I::Reduce { .. } | I::Shuffle { .. } | I::Barrier | I::Fence | I::Call { .. } => Flow::Straight,
+            I::If { .. } | I::Loop { .. } => Flow::Opens,
+            I::Else => Flow::Turns,
+            I::End => Flow::Closes,
+            I::While { .. } | I::Break | I::Continue | I::Exit => Flow::Leaves,
+        }
+    }
+
+    /// The memory that it accesses.
+    pub(crate) fn memory(&self) -> Option<Memory> {
+        use Instruction as I;
+        match *self {
+            I::Load { memory, .. } | I::Store { memory, .. } | I::Atomic { memory, .. } | I::CompareExchange { memory, .. } => Some(memory),
+            I::Unary { .. } | I::Binary { .. } | I::Ternary { .. } | I::Compare { .. } | I::Select { .. } | I::Convert { .. } => None,
+            I::Move { .. } | I::Position { .. } | I::Reduce { .. } | I::Shuffle { .. } | I::Barrier | I::Fence | I::Call { .. } => None,
+            I::If { .. } | I::Else | I::Loop { .. } | I::While { .. } | I::Break | I::Continue | I::End | I::Exit => None,
+        }
+    }
+
     /// The register it assigns.
     pub fn target(&self) -> Option<u32> {
         use Instruction as I;
@@ -300,10 +340,8 @@ impl Instruction {
             I::Position { .. } | I::Barrier | I::Fence | I::Call { .. } | I::Else | I::Loop { .. } => [None; 3],
             I::Break | I::Continue | I::End | I::Exit => [None; 3],
         };
-        let called = match *self {
-            I::Call { arguments: (first, count), .. } => arguments.get(first as usize..).and_then(|rest| rest.get(..count as usize)).unwrap_or(&[]),
-            _ => &[],
-        };
+        let called = if let I::Call { arguments: (first, count), .. } = *self { (first as usize, count as usize) } else { (0, 0) };
+        let called = arguments.get(called.0..).and_then(|rest| rest.get(..called.1)).unwrap_or(&[]);
         three.into_iter().flatten().chain(called.iter().copied())
     }
 }

@@ -96,10 +96,7 @@ impl CommandList {
 
     /// The kernels of the launches, in order.
     pub fn kernels(&self) -> impl Iterator<Item = &Pipeline> {
-        self.commands.iter().filter_map(|command| match command {
-            Command::Dispatch(dispatch) => Some(&dispatch.pipeline),
-            _ => None,
-        })
+        self.commands.iter().filter_map(|command| if let Command::Dispatch(dispatch) = command { Some(&dispatch.pipeline) } else { None })
     }
 }
 

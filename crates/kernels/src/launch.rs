@@ -16,8 +16,6 @@ pub enum Argument {
     Input(usize),
     /// Output by index.
     Output(usize),
-    /// A range of bytes of an output: for launches that write a part of it.
-    OutputPart(usize, usize, usize),
     /// Temporary memory by index.
     Scratch(usize),
     /// Nothing: for optional parameters.
@@ -37,10 +35,8 @@ impl Plan {
     /// Inputs that a launch writes.
     pub fn updated_inputs(&self) -> impl Iterator<Item = usize> {
         let bound = self.launches.iter().flat_map(|l| l.kernel.parameters.iter().zip(&l.arguments));
-        bound.filter_map(|(parameter, argument)| match argument {
-            Argument::Input(index) if parameter.access.writes() => Some(*index),
-            _ => None,
-        })
+        let written = bound.filter(|(parameter, _)| parameter.access.writes());
+        written.filter_map(|(_, argument)| if let Argument::Input(index) = argument { Some(*index) } else { None })
     }
 
     /// The same with the floating-point operations that it takes, all of them its first launch's.
@@ -184,10 +180,6 @@ pub fn encode(
                 // Optional inputs at the end may be left out.
                 Argument::Input(i) => inputs.get(i).cloned().flatten(),
                 Argument::Output(i) => Some(outputs.get(i).ok_or_else(missing)?.clone()),
-                Argument::OutputPart(i, offset, bytes) => {
-                    let whole = outputs.get(i).ok_or_else(missing)?;
-                    Some(whole.buffer().bind(whole.offset() + offset, bytes)?)
-                }
                 Argument::Scratch(i) => Some(scratch.get(i).ok_or_else(missing)?.clone()),
                 Argument::Absent => None,
             })

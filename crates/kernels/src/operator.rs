@@ -238,7 +238,7 @@ impl Plan {
                     Argument::Input(index) => inputs.get(index).copied().flatten().map_or(Argument::Absent, |(_, to)| to),
                     Argument::Output(index) => outputs.get(index).copied().unwrap_or(Argument::Absent),
                     Argument::Scratch(index) => Argument::Scratch(before + index),
-                    other => other,
+                    Argument::Absent => Argument::Absent,
                 };
             }
             self.launches.push(launch);

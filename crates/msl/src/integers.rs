@@ -125,7 +125,7 @@ impl<'a> Expression<'a> {
                 match self.tokens.kind(last) {
                     TokenKind::Number => integer(self.tokens.text(last)),
                     TokenKind::Identifier => self.integers.values.get(self.tokens.text(last)).copied(),
-                    _ => None,
+                    TokenKind::Literal | TokenKind::Punctuation | TokenKind::End => None,
                 }
             }
         }

@@ -35,7 +35,9 @@ impl Kernel {
     pub fn buffer_index(&self, name: &str) -> Result<u32> {
         match self.parameter(name)?.kind {
             ParameterKind::Buffer { index, .. } => Ok(index),
-            _ => Err(Error::invalid_argument(format!("kernel `{}`: `{name}` is no buffer", self.name))),
+            ParameterKind::Threadgroup { .. } | ParameterKind::Position(_) => {
+                Err(Error::invalid_argument(format!("kernel `{}`: `{name}` is no buffer", self.name)))
+            }
         }
     }
 
@@ -46,7 +48,9 @@ impl Kernel {
     pub fn threadgroup_index(&self, name: &str) -> Result<u32> {
         match self.parameter(name)?.kind {
             ParameterKind::Threadgroup { index, .. } => Ok(index),
-            _ => Err(Error::invalid_argument(format!("kernel `{}`: `{name}` is no threadgroup memory", self.name))),
+            ParameterKind::Buffer { .. } | ParameterKind::Position(_) => {
+                Err(Error::invalid_argument(format!("kernel `{}`: `{name}` is no threadgroup memory", self.name)))
+            }
         }
     }
 

@@ -181,8 +181,13 @@ impl Reader<'_> {
                 let block = matches!(before, ")" | "{" | "}" | ";" | "else" | "do" | ":" | "mutable" | "const" | "try");
                 if block || self.statement == index || self.follows_return_type(index) { Scope::Function } else { Scope::Values }
             }
-            _ if call => Scope::Function,
-            _ => Scope::Values,
+            Scope::Namespace | Scope::Class => {
+                if call {
+                    Scope::Function
+                } else {
+                    Scope::Values
+                }
+            }
         }
     }
 

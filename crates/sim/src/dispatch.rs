@@ -193,7 +193,7 @@ impl Dispatch {
                 ParameterKind::Threadgroup { index, .. } if !groups.contains(index) => {
                     return Err(format!("the size of threadgroup({index}), its parameter `{}`, is missing", parameter.name));
                 }
-                _ => {}
+                ParameterKind::Buffer { .. } | ParameterKind::Threadgroup { .. } | ParameterKind::Position(_) => {}
             }
         }
         Ok(())

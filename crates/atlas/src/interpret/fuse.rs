@@ -139,7 +139,8 @@ pub(super) fn straight_lines(steps: &[Step]) -> Vec<usize> {
             Step::EndLoop { .. } => loops -= 1,
             Step::Apply(Apply { blend, .. }) | Step::Load { blend, .. } => return loops == 0 && !blend,
             Step::Store { .. } | Step::Nothing => return loops == 0,
-            _ => {}
+            Step::Position { .. } | Step::Atomic { .. } | Step::Reduce { .. } | Step::Shuffle { .. } | Step::Fence | Step::Barrier => {}
+            Step::If { .. } | Step::Else { .. } | Step::EndIf | Step::While { .. } | Step::Break | Step::Continue | Step::Exit => {}
         }
         false
     };

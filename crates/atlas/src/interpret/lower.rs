@@ -11,7 +11,7 @@ use super::{
     ops,
 };
 use crate::{
-    program::{Atomic, Binary, Compare, Instruction, Memory, Operand, Program},
+    program::{Atomic, Binary, Compare, Flow, Instruction, Memory, Operand, Program},
     verify::{Shape, shape},
 };
 
@@ -44,18 +44,15 @@ fn jumps(body: &[Instruction]) -> Vec<usize> {
     let mut jumps = vec![0; body.len()];
     let mut open = Vec::new();
     for (index, instruction) in body.iter().enumerate() {
-        match instruction {
-            Instruction::If { .. } | Instruction::Loop { .. } => open.push(index),
-            Instruction::Else | Instruction::End => {
-                if let Some(opened) = open.pop() {
-                    jumps[opened] = index;
-                    jumps[index] = opened;
-                }
-                if matches!(instruction, Instruction::Else) {
-                    open.push(index);
-                }
-            }
-            _ => {}
+        let flow = instruction.flow();
+        if matches!(flow, Flow::Turns | Flow::Closes)
+            && let Some(opened) = open.pop()
+        {
+            jumps[opened] = index;
+            jumps[index] = opened;
+        }
+        if matches!(flow, Flow::Opens | Flow::Turns) {
+            open.push(index);
         }
     }
     jumps

@@ -172,6 +172,8 @@ fn place_of(dtype: DType, places: &[u8], lane: usize) -> u64 {
     match dtype {
         DType::I32 => elements::<i32>(places)[lane] as i64 as u64,
         DType::U64 | DType::I64 => elements::<u64>(places)[lane],
-        _ => u64::from(elements::<u32>(places)[lane]),
+        DType::U32 => u64::from(elements::<u32>(places)[lane]),
+        // Of no other type is an index.
+        DType::F32 | DType::F16 | DType::BF16 | DType::F64 | DType::I8 | DType::I16 | DType::U8 | DType::U16 | DType::Bool => u64::MAX,
     }
 }

@@ -23,7 +23,9 @@ impl<'a> Strip<'a> {
                 Step::Apply(apply) => self.plan_apply(apply),
                 Step::Load { to, memory, index, .. } => self.plan_load(*to, *memory, *index),
                 Step::Store { memory, index, value } => self.plan_store(*memory, *index, *value),
-                _ => 1,
+                Step::Position { .. } | Step::Atomic { .. } | Step::Reduce { .. } | Step::Shuffle { .. } | Step::Fence | Step::Barrier => 1,
+                Step::If { .. } | Step::Else { .. } | Step::EndIf | Step::Loop { .. } | Step::EndLoop { .. } | Step::While { .. } => 1,
+                Step::Break | Step::Continue | Step::Exit | Step::Nothing => 1,
             };
             if planned == 0 {
                 break;

@@ -7,7 +7,7 @@ use super::{
     names::{element_name, exchanged, held, is_half, loaded, rounded, stored},
     words::Part,
 };
-use crate::program::{Binary, Instruction, Memory, Operand, Position, Scope, Shuffle, Ternary, Unary, is_floating, is_signed};
+use crate::program::{Binary, Flow, Instruction, Memory, Operand, Position, Scope, Shuffle, Ternary, Unary, is_floating, is_signed};
 
 /// Whether the operation on halves gives a half.
 const fn is_exact(op: Unary) -> bool {
@@ -95,17 +95,18 @@ impl Body<'_> {
         // How many blocks are open, and how many were when each loop began that still is.
         let (mut open, mut loops) = (0usize, Vec::new());
         for instruction in before {
-            match instruction {
-                Instruction::If { .. } => open += 1,
-                Instruction::Loop { .. } => {
-                    loops.push(open);
+            match instruction.flow() {
+                Flow::Opens => {
+                    if matches!(instruction, Instruction::Loop { .. }) {
+                        loops.push(open);
+                    }
                     open += 1;
                 }
-                Instruction::End => {
+                Flow::Closes => {
                     open -= 1;
                     loops.pop_if(|began| *began == open);
                 }
-                _ => {}
+                Flow::Straight | Flow::Turns | Flow::Leaves => {}
             }
         }
         reduced || !loops.is_empty()

@@ -5,7 +5,7 @@
 //! that the threads of a simdgroup do, one for the rest. So threads that are to meet at a barrier run out of steps together.
 
 use crate::{
-    program::{Bounds, Function, Instruction, Program, Site},
+    program::{Bounds, Flow, Function, Instruction, Program, Site},
     verify::{TOO_MANY_STEPS, Variance, Verified},
 };
 
@@ -48,15 +48,10 @@ impl Faults {
     }
 
     fn fault(&mut self, program: &Program, function: &Function, index: usize, cost: u32) -> Option<Fault> {
-        use Instruction as I;
-        let what = match function.body[index] {
-            I::Load { memory, .. } | I::Store { memory, .. } | I::Atomic { memory, .. } | I::CompareExchange { memory, .. }
-                if program.bounds == Bounds::Trap =>
-            {
-                format!("an element of '{}' that is out of bounds", program.memory(memory).map_or("", |(name, _)| name))
-            }
-            _ if cost > 0 => TOO_MANY_STEPS.to_owned(),
-            _ => return None,
+        let what = match function.body[index].memory().filter(|_| program.bounds == Bounds::Trap) {
+            Some(memory) => format!("an element of '{}' that is out of bounds", program.memory(memory).map_or("", |(name, _)| name)),
+            None if cost > 0 => TOO_MANY_STEPS.to_owned(),
+            None => return None,
         };
         self.messages.push(format!("{}: {what}", Site::of(function, index)));
         Some(Fault { number: self.messages.len() as u32 - 1, cost })
@@ -85,14 +80,14 @@ fn costs(function: &Function, totals: &[u64], steps: Option<u32>) -> (Vec<u32>, 
     let mut total = 0u64;
     for (index, instruction) in function.body.iter().enumerate() {
         total = total.saturating_add(1);
-        match *instruction {
-            Instruction::Call { function, .. } => total = total.saturating_add(totals[function as usize]),
-            Instruction::If { .. } => open.push(None),
-            Instruction::Loop { bound } => {
-                open.push(Some((index, bound, total)));
-                total = 0;
+        if let Instruction::Call { function, .. } = *instruction {
+            total = total.saturating_add(totals[function as usize]);
+        }
+        match instruction.flow() {
+            Flow::Opens => {
+                open.push(if let Instruction::Loop { bound } = *instruction { Some((index, bound, std::mem::take(&mut total))) } else { None })
             }
-            Instruction::End => {
+            Flow::Closes => {
                 if let Some(Some((start, bound, before))) = open.pop() {
                     let all = bound.map(|bound| total.saturating_mul(u64::from(bound))).filter(|&all| all <= FREE);
                     if let (None, Some(steps)) = (all, steps) {
@@ -101,7 +96,7 @@ fn costs(function: &Function, totals: &[u64], steps: Option<u32>) -> (Vec<u32>, 
                     total = before.saturating_add(all.unwrap_or(0));
                 }
             }
-            _ => {}
+            Flow::Straight | Flow::Turns | Flow::Leaves => {}
         }
     }
     (costs, total)

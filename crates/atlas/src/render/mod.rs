@@ -108,7 +108,12 @@ fn uses_functions(program: &Program) -> bool {
     all_functions(program).flat_map(|f| &f.body).any(|instruction| match *instruction {
         Instruction::Unary { op, .. } => op.error().ulp > 0.0,
         Instruction::Binary { op, .. } => op.error().ulp > 0.0,
-        _ => false,
+        Instruction::Ternary { op, .. } => op.error().ulp > 0.0,
+        Instruction::Compare { .. } | Instruction::Select { .. } | Instruction::Convert { .. } | Instruction::Move { .. } => false,
+        Instruction::Position { .. } | Instruction::Load { .. } | Instruction::Store { .. } | Instruction::Atomic { .. } => false,
+        Instruction::CompareExchange { .. } | Instruction::Reduce { .. } | Instruction::Shuffle { .. } | Instruction::Call { .. } => false,
+        Instruction::Barrier | Instruction::Fence | Instruction::If { .. } | Instruction::Else | Instruction::Loop { .. } => false,
+        Instruction::While { .. } | Instruction::Break | Instruction::Continue | Instruction::End | Instruction::Exit => false,
     })
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use elinvar_core::DType;
 
 use super::faults::Faults;
-use crate::program::{Binary, Instruction, Memory, Operand, Program};
+use crate::program::{Binary, Flow, Instruction, Memory, Operand, Program};
 
 /// Bytes of the largest word, and what buffers must be aligned to.
 const WIDEST: usize = 16;
@@ -73,10 +73,10 @@ pub(super) fn words(program: &Program, faults: &Faults) -> Vec<Option<Part>> {
         for place in 0..count {
             parts[next + place] = Some(Part { first: next, place, count }).filter(|_| count > 1);
             let instruction = &body[next + place];
-            match instruction {
+            match instruction.flow() {
                 // What other paths assign is not followed.
-                Instruction::If { .. } | Instruction::Else | Instruction::Loop { .. } | Instruction::End => indices.known.clear(),
-                _ => instruction.target().into_iter().for_each(|to| indices.assign(to, instruction)),
+                Flow::Opens | Flow::Turns | Flow::Closes => indices.known.clear(),
+                Flow::Straight | Flow::Leaves => instruction.target().into_iter().for_each(|to| indices.assign(to, instruction)),
             }
         }
         next += count;

@@ -87,16 +87,21 @@ impl Body<'_> {
         let Some(to) = instruction.target() else { return value };
         let Some(register) = self.function.registers.get(to as usize) else { return value };
         let is_known = self.assigned.get_mut(to as usize).is_some_and(|known| std::mem::replace(known, true));
-        let tells = match instruction {
+        let shows_type = match instruction {
             Instruction::Convert { .. } => false,
             Instruction::Unary { a, .. } | Instruction::Move { a, .. } | Instruction::Reduce { a, .. } | Instruction::Shuffle { a, .. } => {
                 is_typed(&[*a])
             }
             Instruction::Binary { a, b, .. } | Instruction::Select { a, b, .. } => is_typed(&[*a, *b]),
             Instruction::Ternary { a, b, c, .. } => is_typed(&[*a, *b, *c]),
-            _ => true,
+            Instruction::Compare { .. } | Instruction::Position { .. } | Instruction::Load { .. } | Instruction::Call { .. } => true,
+            Instruction::Atomic { .. } | Instruction::CompareExchange { .. } => true,
+            // These assign nothing.
+            Instruction::Store { .. } | Instruction::Barrier | Instruction::Fence | Instruction::Exit => true,
+            Instruction::If { .. } | Instruction::Else | Instruction::Loop { .. } | Instruction::While { .. } => true,
+            Instruction::Break | Instruction::Continue | Instruction::End => true,
         };
-        if is_known || tells { format!("{} = {value}", register.name) } else { format!("{}: {} = {value}", register.name, register.dtype) }
+        if is_known || shows_type { format!("{} = {value}", register.name) } else { format!("{}: {} = {value}", register.name, register.dtype) }
     }
 
     fn value(&self, instruction: &Instruction) -> String {

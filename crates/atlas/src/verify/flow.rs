@@ -62,38 +62,39 @@ pub(super) fn check(function: &Function, limits: &Limits) -> Result<()> {
         if let Some(to) = instruction.target() {
             assigned.insert(to);
         }
+        use Instruction as I;
         match *instruction {
-            Instruction::If { .. } => open.push(Open::If { before: assigned.clone() }),
-            Instruction::Else => match open.pop() {
+            I::If { .. } => open.push(Open::If { before: assigned.clone() }),
+            I::Else => match open.pop() {
                 Some(Open::If { before }) => {
                     open.push(Open::Else { first: std::mem::replace(&mut assigned, before), first_ends: reachable });
                     reachable = true;
                 }
-                _ => return fail("'else' without its 'if'"),
+                Some(Open::Else { .. } | Open::Loop { .. }) | None => return fail("'else' without its 'if'"),
             },
-            Instruction::Loop { bound } => {
+            I::Loop { bound } => {
                 if bound.is_none() && limits.bounded_loops {
                     return fail("a loop without a bound: write 'loop N', N repetitions at most");
                 }
                 open.push(Open::Loop { left: full.clone(), repeats: full.clone(), bounded: bound.is_some(), leaves: bound.is_some() });
             }
-            Instruction::While { .. } | Instruction::Break | Instruction::Continue => {
+            I::While { .. } | I::Break | I::Continue => {
                 let innermost = open
                     .iter_mut()
                     .rev()
                     .find_map(|o| if let Open::Loop { left, repeats, leaves, .. } = o { Some((left, repeats, leaves)) } else { None });
                 let Some((left, repeats, leaves)) = innermost else { return fail("there is no loop around this") };
-                if matches!(instruction, Instruction::Continue) {
+                if matches!(instruction, I::Continue) {
                     repeats.intersect(&assigned);
                 } else {
                     left.intersect(&assigned);
                     *leaves = true;
                 }
-                if !matches!(instruction, Instruction::While { .. }) {
+                if !matches!(instruction, I::While { .. }) {
                     (assigned, reachable) = (full.clone(), false);
                 }
             }
-            Instruction::End => match open.pop() {
+            I::End => match open.pop() {
                 Some(Open::If { before }) => {
                     assigned.intersect(&before);
                     reachable = true;
@@ -114,8 +115,10 @@ pub(super) fn check(function: &Function, limits: &Limits) -> Result<()> {
                 }
                 None => return fail("'end' without its 'if' or 'loop'"),
             },
-            Instruction::Exit => (assigned, reachable) = (full.clone(), false),
-            _ => {}
+            I::Exit => (assigned, reachable) = (full.clone(), false),
+            I::Unary { .. } | I::Binary { .. } | I::Ternary { .. } | I::Compare { .. } | I::Select { .. } | I::Convert { .. } => {}
+            I::Move { .. } | I::Position { .. } | I::Load { .. } | I::Store { .. } | I::Atomic { .. } | I::CompareExchange { .. } => {}
+            I::Reduce { .. } | I::Shuffle { .. } | I::Barrier | I::Fence | I::Call { .. } => {}
         }
         if open.len() > MAX_DEPTH {
             return fail(&format!("blocks in one another are {MAX_DEPTH} deep at most"));

@@ -90,7 +90,7 @@ impl fmt::Display for BackendType {
         f.write_str(self.name())?;
         match self {
             BackendType::Metal(ordinal) | BackendType::Cuda(ordinal) if *ordinal > 0 => write!(f, ":{ordinal}"),
-            _ => Ok(()),
+            BackendType::Metal(_) | BackendType::Cuda(_) | BackendType::Cpu | BackendType::MetalSim | BackendType::Null => Ok(()),
         }
     }
 }
@@ -142,7 +142,7 @@ pub fn devices() -> Vec<DeviceReport> {
     let each = BackendType::ALL.iter().flat_map(|&backend| match backend {
         BackendType::Metal(_) => (0..metal::count()).map(BackendType::Metal).collect(),
         BackendType::Cuda(_) => (0..cuda::count()).map(BackendType::Cuda).collect(),
-        other => vec![other],
+        BackendType::Cpu | BackendType::MetalSim | BackendType::Null => vec![backend],
     });
     let report = |backend: BackendType| {
         let state = |Opened { device, software, family, assumed }| DeviceState {

@@ -188,9 +188,10 @@ fn scores(inputs: operands::Inputs, outputs: &[TensorInfo], params: &Params, y: 
     buffers[operands::AT.y].1 = to;
     let key = KernelKey::new("attention_scores", &[inputs.q.dtype, inputs.k.dtype, inputs.dtype(operands::AT.mask), y]);
     let form = MetalForm::new(FILES, "attention_scores");
-    let launch = match to {
-        Argument::Scratch(_) => Launch::on_gpu(key, form, params, buffers),
-        _ => Launch::new(key, cpu::run, params, buffers).with_metal(form),
+    let launch = if matches!(to, Argument::Scratch(_)) {
+        Launch::on_gpu(key, form, params, buffers)
+    } else {
+        Launch::new(key, cpu::run, params, buffers).with_metal(form)
     };
     let s = &params.score;
     let extents = [s.batch * s.heads, s.attended_at_the_end(), s.width].map(|extent| extent as usize);

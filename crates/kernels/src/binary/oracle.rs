@@ -34,6 +34,7 @@ fn case(op: BinaryOp, a: HostTensor, b: HostTensor) -> Case {
 /// Values that neither overflow nor lose digits, for any operation.
 fn values(op: BinaryOp, dtype: DType, dims: &[usize], exponent: bool, seed: u64) -> HostTensor {
     let unsigned = matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64);
+    let general = if unsigned { (0.0, 11.0) } else { (-11.0, 11.0) };
     let (low, high) = match op {
         BinaryOp::Pow if exponent => {
             if dtype.is_float() {
@@ -51,9 +52,9 @@ fn values(op: BinaryOp, dtype: DType, dims: &[usize], exponent: bool, seed: u64)
         }
         // Shifted by less than the width, and what is shifted to the left stays in it.
         BinaryOp::Shl | BinaryOp::Shr => (if unsigned || exponent { 0.0 } else { -7.0 }, if exponent { 4.0 } else { 7.0 }),
-        _ if unsigned && op == BinaryOp::Sub && !exponent => (12.0, 24.0),
-        _ if unsigned => (0.0, 11.0),
-        _ => (-11.0, 11.0),
+        BinaryOp::Sub if unsigned && !exponent => (12.0, 24.0),
+        BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Rem | BinaryOp::Min | BinaryOp::Max => general,
+        BinaryOp::And | BinaryOp::Or | BinaryOp::Xor | BinaryOp::LeakyRelu | BinaryOp::Elu => general,
     };
     HostTensor::random(dtype, dims, low, high, seed)
 }

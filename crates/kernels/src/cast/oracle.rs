@@ -11,7 +11,7 @@ use crate::{
 fn at(to: DType, x: f64) -> f64 {
     let (low, high) = match to {
         DType::Bool => return if x == 0.0 { 0.0 } else { 1.0 },
-        to if to.is_float() => return x,
+        DType::F32 | DType::F16 | DType::BF16 | DType::F64 => return x,
         DType::I8 => (-128.0, 127.0),
         DType::I16 => (-32768.0, 32767.0),
         DType::I32 => (-(2f64.powi(31)), 2f64.powi(31) - 1.0),
@@ -19,15 +19,17 @@ fn at(to: DType, x: f64) -> f64 {
         DType::U8 => (0.0, 255.0),
         DType::U16 => (0.0, 65535.0),
         DType::U32 => (0.0, 2f64.powi(32) - 1.0),
-        _ => (0.0, 2f64.powi(64)),
+        DType::U64 => (0.0, 2f64.powi(64)),
     };
     if x.is_nan() { 0.0 } else { x.trunc().clamp(low, high) }
 }
 
 fn wraps(from: DType, to: DType, x: f64) -> f64 {
+    if from.is_float() {
+        return at(to, x);
+    }
     let low = x as i128;
     match to {
-        _ if from.is_float() || to.is_float() => at(to, x),
         DType::I8 => low as i8 as f64,
         DType::I16 => low as i16 as f64,
         DType::I32 => low as i32 as f64,
@@ -36,7 +38,7 @@ fn wraps(from: DType, to: DType, x: f64) -> f64 {
         DType::U16 => low as u16 as f64,
         DType::U32 => low as u32 as f64,
         DType::U64 => low as u64 as f64,
-        _ => at(to, x),
+        DType::F32 | DType::F16 | DType::BF16 | DType::F64 | DType::Bool => at(to, x),
     }
 }
 

@@ -22,7 +22,7 @@ fn tensor(dtype: DType, dims: &[usize], seed: u64) -> HostTensor {
     let (low, high) = match dtype {
         DType::Bool => (-0.5, 0.5),
         DType::U8 | DType::U16 | DType::U32 | DType::U64 => (0.0, 9.0),
-        _ => (-4.0, 4.0),
+        DType::F32 | DType::F16 | DType::BF16 | DType::F64 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => (-4.0, 4.0),
     };
     let values = HostTensor::random(DType::F32, dims, low, high, seed).to_f64();
     let whole: Vec<f64> = values.iter().map(|v| if dtype == DType::Bool { f64::from(u8::from(*v > 0.0)) } else { v.trunc() }).collect();

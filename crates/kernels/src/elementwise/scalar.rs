@@ -35,12 +35,14 @@ impl Scalar {
     /// # Errors
     /// A fraction for an integer type.
     pub fn saturated_bits(self, dtype: DType) -> Result<u64> {
+        if dtype.is_float() {
+            return self.bits(dtype);
+        }
         let (low, high) = range(dtype);
         let bounded = match self {
-            _ if dtype.is_float() => self,
             Scalar::Float(f64::INFINITY) => Scalar::Int(high),
             Scalar::Float(f64::NEG_INFINITY) => Scalar::Int(low),
-            _ => self.whole().map_or(self, |value| Scalar::Int(value.clamp(low, high))),
+            Scalar::Int(_) | Scalar::Float(_) => self.whole().map_or(self, |value| Scalar::Int(value.clamp(low, high))),
         };
         bounded.bits(dtype)
     }
@@ -84,7 +86,9 @@ fn range(dtype: DType) -> (i128, i128) {
     match dtype {
         DType::Bool => (0, 1),
         DType::I8 | DType::I16 | DType::I32 | DType::I64 => (-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
-        _ => (0, (1 << bits) - 1),
+        DType::U8 | DType::U16 | DType::U32 | DType::U64 => (0, (1 << bits) - 1),
+        // All bits.
+        DType::F32 | DType::F16 | DType::BF16 | DType::F64 => (0, (1 << bits) - 1),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::matmul::{
         plan::Summation,
         product::product,
     },
-    dtype_code, matrix, values,
+    matrix, values, values_mut,
 };
 
 pub(super) fn run(arguments: &mut HostArguments<'_>) -> Result<()> {
@@ -23,11 +23,7 @@ pub(super) fn run(arguments: &mut HostArguments<'_>) -> Result<()> {
     // Two temporaries, and then the output.
     let projected: &mut [f32] = arguments.output(5)?;
     let delta: &mut [f32] = arguments.output(6)?;
-    let y = match params.dtypes[0] {
-        code if code == dtype_code(elinvar_core::DType::F16) => ValuesMut::F16(arguments.output(7)?),
-        code if code == dtype_code(elinvar_core::DType::BF16) => ValuesMut::Bf16(arguments.output(7)?),
-        _ => ValuesMut::F32(arguments.output(7)?),
-    };
+    let y = values_mut(arguments, 7, params.dtypes[0])?;
     product(summation, x, a, &fitting(Target::new(ValuesMut::F32(projected), [m, r], r))?);
     let projected = row_major(Values::F32(projected), [m, r])?;
     product(summation, projected, b, &fitting(Target::new(ValuesMut::F32(delta), [m, n], n))?.scaled(params.scale));

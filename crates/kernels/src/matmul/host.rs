@@ -77,10 +77,10 @@ pub(super) fn run(arguments: &mut HostArguments<'_>) -> Result<()> {
     let [a, b, bias, _] = params.dtypes;
     let factors = [values(arguments, AT.a, a)?, values(arguments, AT.b, b)?];
     let bias = arguments.is_bound(AT.bias).then(|| values(arguments, AT.bias, bias)).transpose()?;
-    match params.dtypes[3] {
-        F16 => batches(&params, factors, bias, arguments.output(AT.y)?, |y| ValuesMut::F16(y)),
-        BF16 => batches(&params, factors, bias, arguments.output(AT.y)?, |y| ValuesMut::Bf16(y)),
-        _ => batches(&params, factors, bias, arguments.output(AT.y)?, |y| ValuesMut::F32(y)),
+    match values_mut(arguments, AT.y, params.dtypes[3])? {
+        ValuesMut::F32(y) => batches(&params, factors, bias, y, |y| ValuesMut::F32(y)),
+        ValuesMut::F16(y) => batches(&params, factors, bias, y, |y| ValuesMut::F16(y)),
+        ValuesMut::Bf16(y) => batches(&params, factors, bias, y, |y| ValuesMut::Bf16(y)),
     }
 }
 
@@ -119,27 +119,44 @@ fn origin(params: &Params, operand: &Operand, mut index: usize) -> usize {
     origin as usize
 }
 
-/// The code of a type that is not there.
+/// The code of a type that is not there, or is no floating-point type.
 pub(crate) const ABSENT: u32 = u32::MAX;
 
+const F32: u32 = 0;
 const F16: u32 = 1;
 const BF16: u32 = 2;
 
 /// A floating-point type in a parameter block.
 pub(crate) fn dtype_code(dtype: DType) -> u32 {
     match dtype {
+        DType::F32 => F32,
         DType::F16 => F16,
         DType::BF16 => BF16,
-        _ => 0,
+        DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool | DType::F64 => ABSENT,
     }
+}
+
+fn no_float(code: u32) -> Error {
+    Error::internal(format!("a product's parameters name a type {code}"))
 }
 
 /// A bound buffer of the type that `code` stands for.
 pub(crate) fn values<'a>(arguments: &HostArguments<'a>, index: usize, code: u32) -> Result<Values<'a>> {
     Ok(match code {
+        F32 => Values::F32(arguments.input(index)?),
         F16 => Values::F16(arguments.input(index)?),
         BF16 => Values::Bf16(arguments.input(index)?),
-        _ => Values::F32(arguments.input(index)?),
+        code => return Err(no_float(code)),
+    })
+}
+
+/// The same of an output.
+pub(crate) fn values_mut<'a>(arguments: &mut HostArguments<'a>, index: usize, code: u32) -> Result<ValuesMut<'a>> {
+    Ok(match code {
+        F32 => ValuesMut::F32(arguments.output(index)?),
+        F16 => ValuesMut::F16(arguments.output(index)?),
+        BF16 => ValuesMut::Bf16(arguments.output(index)?),
+        code => return Err(no_float(code)),
     })
 }
 

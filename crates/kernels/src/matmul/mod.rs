@@ -31,7 +31,7 @@ use crate::{
     signature::{mismatch, operands, shape_of},
 };
 pub(crate) use geometry::Geometry;
-pub(crate) use host::{ABSENT, dtype_code, matrix, values};
+pub(crate) use host::{ABSENT, dtype_code, matrix, values, values_mut};
 pub(crate) use launch::{DOT, FAST, LINES, PLACE, Product, SHARED_ROW, STRICT, Tiling, check_extents, shared_row_bytes};
 pub(crate) use library::Operands;
 

@@ -68,7 +68,7 @@ impl Runner<'_, '_, '_, '_> {
             match thread.state.get() {
                 State::ThreadgroupBarrier => waiting.add(index, thread.site.get(), thread.flags.get()),
                 State::Done => waiting.done += 1,
-                _ => {}
+                State::Fresh | State::Ready | State::Running | State::SimdgroupBarrier | State::Collective | State::Ended => {}
             }
         }
         let Some((first, site, flags)) = waiting.first else { return false };

@@ -120,7 +120,7 @@ impl Runner<'_, '_, '_, '_> {
                 State::SimdgroupBarrier => &mut now.simdgroup_barrier,
                 State::ThreadgroupBarrier => &mut now.threadgroup_barrier,
                 State::Ended => &mut now.ended,
-                _ => &mut now.done,
+                State::Done | State::Fresh | State::Ready | State::Running => &mut now.done,
             };
             *mask |= 1 << lane;
         }

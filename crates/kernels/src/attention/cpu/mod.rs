@@ -10,7 +10,7 @@ mod task;
 pub(crate) mod tile;
 pub(crate) mod values;
 
-use elinvar_core::{DType, Error, HostArguments, Result};
+use elinvar_core::{Error, HostArguments, Result};
 use rayon::prelude::*;
 
 use self::{
@@ -19,10 +19,7 @@ use self::{
     tile::Scorer,
 };
 use super::{Params, operands::AT};
-use crate::matmul::{
-    self,
-    cpu::operand::{Target, ValuesMut},
-};
+use crate::matmul::{self, cpu::operand::Target};
 
 /// Multiplications below which a second thread costs more than it gives.
 pub(crate) const SERIAL: u64 = 1 << 16;
@@ -49,12 +46,7 @@ pub(super) fn run(arguments: &mut HostArguments<'_>) -> Result<()> {
 
 /// The output bound at `index`, of the type that `code` stands for, as rows.
 pub(crate) fn target<'a>(arguments: &mut HostArguments<'a>, index: usize, code: u32, [rows, columns]: [usize; 2]) -> Result<Target<'a>> {
-    let values = match code {
-        code if code == matmul::dtype_code(DType::F16) => ValuesMut::F16(arguments.output(index)?),
-        code if code == matmul::dtype_code(DType::BF16) => ValuesMut::Bf16(arguments.output(index)?),
-        _ => ValuesMut::F32(arguments.output(index)?),
-    };
-    Target::new(values, [rows, columns], columns).ok_or_else(|| Error::invalid_launch("the output is too small"))
+    Target::new(matmul::values_mut(arguments, index, code)?, [rows, columns], columns).ok_or_else(|| Error::invalid_launch("the output is too small"))
 }
 
 /// Spreads the blocks of one task over threads.
