@@ -18,7 +18,7 @@ use crate::{
 pub struct Work {
     /// Floating-point operations of matrix products and attention, a multiplication and its addition being two; others, which memory bounds, count none.
     pub operations: u64,
-    /// Bytes of memory read and written, where they are fewer than those that are bound.
+    /// Bytes of memory read and written; without, those that are bound, which a list fills in.
     pub bytes: Option<u64>,
 }
 
@@ -128,11 +128,13 @@ impl ListBuilder {
     ///
     /// # Errors
     /// Bindings or parameters that contradict the kernel's signature, aliasing, or a launch beyond the device's limits.
-    pub fn dispatch(&mut self, dispatch: Dispatch, limits: &DeviceProperties) -> Result<()> {
+    pub fn dispatch(&mut self, mut dispatch: Dispatch, limits: &DeviceProperties) -> Result<()> {
         let bound = dispatch.bindings.iter().flatten().map(|binding| binding.buffer().device());
         let belongs = self.belongs_to(dispatch.pipeline.device().into_iter().chain(bound));
         belongs.and_then(|()| check_dispatch(&dispatch, limits)).map_err(|e| e.context(&dispatch.pipeline.source().key))?;
         if !dispatch.grid.is_empty() {
+            // Counted once: devices ask in each replay.
+            dispatch.work.bytes = Some(dispatch.bytes());
             self.commands.push(Command::Dispatch(dispatch));
         }
         Ok(())

@@ -3,7 +3,10 @@ use std::{
     collections::HashMap,
     ffi::OsString,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use elinvar_core::{
@@ -42,6 +45,8 @@ pub struct MetalBackend<A: Api> {
     pressure: OnceLock<A::PressureWatch>,
     in_flight: Mutex<InFlight<Signal>>,
     lost: Arc<OnceLock<Error>>,
+    /// The list that was checked last: what is replayed does not change.
+    checked: AtomicU64,
     profile: Arc<ProfileLog>,
 }
 
@@ -74,6 +79,7 @@ impl<A: Api> MetalBackend<A> {
             pressure: OnceLock::new(),
             in_flight: Mutex::default(),
             lost: Arc::default(),
+            checked: AtomicU64::default(),
             profile: Arc::default(),
             _capture: None,
         }
@@ -287,7 +293,10 @@ impl<A: Api> Backend for MetalBackend<A> {
             return Err(error.clone());
         }
         self.api.scope(|| {
-            commands.commands().iter().try_for_each(|command| self.encoder.check(&self.api, command))?;
+            if self.checked.load(Relaxed) != commands.id() {
+                commands.commands().iter().try_for_each(|command| self.encoder.check(&self.api, command))?;
+                self.checked.store(commands.id(), Relaxed);
+            }
             self.residency.settle();
             let mut rejections = ErrorFlags::new(&*self.api, commands)?;
             let (signal, pending) = (Signal::new(), Arc::<Pending>::default());
