@@ -7,7 +7,7 @@ use std::{
 
 use elinvar_core::{Error, Layout, Result};
 use elinvar_kernels::{
-    Definition, Operand, Scalar, Source,
+    Definition, Operand, Operator, Scalar, Source, TensorInfo,
     binary::{Binary, BinaryOp},
     fill::Fill,
 };
@@ -132,6 +132,48 @@ fn evaluate(executor: &Executor, definition: &Definition, given: &[Option<Tensor
         step.inputs.iter().flatten().filter_map(Operand::step).filter(|used| last[*used] == index).for_each(|used| results[used].clear());
     }
     definition.outputs.iter().map(|operand| seen(&results, operand)).collect()
+}
+
+impl Executor {
+    /// The gradients of an operator's wanted inputs, in their order, for a caller that has a tape of its own: from its inputs, its outputs, and the gradients
+    /// of those, absent where one has none. Nothing is put on this library's tape.
+    ///
+    /// ```
+    /// # use elinvar::{Executor, kernels::softmax::Softmax};
+    /// # let executor = Executor::new_auto()?;
+    /// let (softmax, x) = (std::sync::Arc::new(Softmax { axis: 0, log: false }), executor.tensor(&[2], &[1f32, 1.0])?);
+    /// let y = executor.apply(softmax.clone(), &[Some(&x)])?;
+    /// let dy = executor.tensor(&[2], &[1f32, 0.0])?;
+    /// let dx = executor.gradient(&*softmax, &[Some(&x)], &y.iter().collect::<Vec<_>>(), &[Some(&dy)], &[true])?;
+    /// assert_eq!(dx[0].to_vec::<f32>()?, [0.25, -0.25]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// An operator without a gradient, or of an input that has none; inputs, outputs or gradients that do not fit; out of memory.
+    pub fn gradient(
+        &self,
+        operator: &dyn Operator,
+        inputs: &[Option<&Tensor>],
+        outputs: &[&Tensor],
+        upstream: &[Option<&Tensor>],
+        wanted: &[bool],
+    ) -> Result<Vec<Tensor>> {
+        let infos = |tensors: &[Option<&Tensor>]| tensors.iter().map(|tensor| tensor.map(Tensor::info)).collect::<Vec<_>>();
+        let taken = infos(inputs);
+        let of = |info: &TensorInfo| (info.dtype, *info.shape());
+        let expected: Vec<_> = operator.infer(&taken)?.iter().map(of).collect();
+        let found: Vec<_> = outputs.iter().map(|output| of(&output.info())).collect();
+        let fits = upstream.len() == expected.len() && upstream.iter().zip(&expected).all(|(up, output)| up.is_none_or(|up| of(&up.info()) == *output));
+        if found != expected || !fits || wanted.len() != inputs.len() {
+            let given = format!("outputs {outputs:?}, gradients {upstream:?}, {} inputs wanted or not", wanted.len());
+            return Err(Error::invalid_argument(format!("the gradient of {}: {given}: those of its call are expected", operator.name())));
+        }
+        let definition = operator.gradient(&taken, &infos(upstream), wanted)?;
+        let given = inputs.iter().copied().chain(outputs.iter().copied().map(Some)).chain(upstream.iter().copied());
+        let given: Vec<_> = given.map(|tensor| tensor.map(Tensor::detach)).collect();
+        evaluate(&self.no_grad(), &definition, &given).map_err(|error| error.context(format_args!("the gradient of {}", operator.name())))
+    }
 }
 
 /// The gradient of a loss by itself.
