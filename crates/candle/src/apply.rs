@@ -9,7 +9,7 @@ use std::{
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, Device, Layout as CandleLayout, Result, Shape, Storage, Tensor, bail};
 use elinvar::{Error, Executor, Operator};
 
-use crate::lend::{Loan, copied, dtype_of, settle, zeros};
+use crate::lend::{Loan, dtype_of, settle, zeros};
 
 /// The most tensors that gradients flow to from one of Candle's custom operators.
 const MOST_ARGUMENTS: usize = 3;
@@ -165,17 +165,27 @@ impl Call {
         let mut operands = self.inputs.clone();
         operands.extend([Some(Input::from(result)), Some(Input::from(upstream))]);
         let tensors: Vec<_> = operands.iter().map(|input| input.as_ref().map(|input| &input.tensor)).collect();
+        let of_wanted = || self.inputs.iter().zip(&wanted).filter(|(_, wanted)| **wanted).filter_map(|(input, _)| input.as_ref());
         let found = on_cpu(&tensors, |storages| {
             let (_turn, executor) = (self.turns.take(), &self.turns.executor);
-            let loan = Loan::new(executor);
-            let taken = lent(&loan, &operands, storages)?;
-            let [inputs @ .., Some(result), Some(upstream)] = &taken[..] else { return Err(Error::internal("a call lost its result")) };
-            let inputs: Vec<_> = inputs.iter().map(Option::as_ref).collect();
-            let found = executor.gradient(&*self.operator, &inputs, &[result], &[Some(upstream)], &wanted)?;
-            // Copied while what they may be views of is lent.
-            found.iter().map(|gradient| Ok((copied(gradient)?, gradient.shape().to_vec()))).collect::<elinvar::Result<Vec<_>>>()
+            let mut found =
+                of_wanted().map(|input| zeros(dtype_of(input.tensor.dtype())?, input.tensor.elem_count())).collect::<elinvar::Result<Vec<_>>>()?;
+            {
+                let loan = Loan::new(executor);
+                let taken = lent(&loan, &operands, storages)?;
+                let [inputs @ .., Some(result), Some(upstream)] = &taken[..] else { return Err(Error::internal("a call lost its result")) };
+                let inputs: Vec<_> = inputs.iter().map(Option::as_ref).collect();
+                let into = of_wanted()
+                    .zip(&mut found)
+                    .map(|(input, storage)| loan.write(dtype_of(input.tensor.dtype())?, &elinvar::Shape::new(input.tensor.dims())?, storage));
+                let into = into.collect::<elinvar::Result<Vec<_>>>()?;
+                let refs: Vec<_> = into.iter().collect();
+                executor.gradient(&*self.operator, &inputs, &[result], &[Some(upstream)], &wanted, &refs)?;
+                into.iter().try_for_each(settle)?;
+            }
+            Ok(found)
         })?;
-        let found = found.into_iter().map(|(storage, dims)| of_storage(storage, &dims)).collect::<Result<Vec<_>>>()?;
+        let found = of_wanted().zip(found).map(|(input, storage)| of_storage(storage, input.tensor.dims())).collect::<Result<Vec<_>>>()?;
         let mut of_input: BTreeMap<_, _> = wanted.iter().enumerate().filter(|(_, wanted)| **wanted).map(|(index, _)| index).zip(found).collect();
         let mut arguments = self.arguments.iter().map(|argument| match &argument[..] {
             [index] => Ok(of_input.remove(index)),

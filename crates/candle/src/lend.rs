@@ -122,29 +122,37 @@ fn bytes_of_mut(storage: &mut CpuStorage) -> Result<&mut [u8]> {
     bytes!(storage, cast_slice_mut)
 }
 
+/// The types of results.
+enum Float {
+    F32,
+    F16,
+    BF16,
+}
+
+impl TryFrom<DType> for Float {
+    type Error = Error;
+
+    fn try_from(dtype: DType) -> Result<Self> {
+        match dtype {
+            DType::F32 => Ok(Float::F32),
+            DType::F16 => Ok(Float::F16),
+            DType::BF16 => Ok(Float::BF16),
+            DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool | DType::F64 => {
+                Err(Error::internal(format!("a result of type {dtype}")))
+            }
+        }
+    }
+}
+
 /// Zeros that the system hands out when they are first touched.
 ///
 /// # Errors
 /// Not a floating-point type of Elinvar's.
 pub(crate) fn zeros(dtype: DType, elements: usize) -> Result<CpuStorage> {
-    Ok(match dtype {
-        DType::F32 => CpuStorage::F32(vec![0.0; elements]),
-        DType::F16 => CpuStorage::F16(vec![0; elements].reinterpret_into()),
-        DType::BF16 => CpuStorage::BF16(vec![0; elements].reinterpret_into()),
-        _ => return Err(Error::internal(format!("a result of type {dtype}"))),
-    })
-}
-
-/// The elements of a tensor, copied, after everything that was submitted before.
-///
-/// # Errors
-/// Not a floating-point type, or a failed device.
-pub(crate) fn copied(tensor: &Tensor) -> Result<CpuStorage> {
-    Ok(match tensor.dtype() {
-        DType::F32 => CpuStorage::F32(tensor.to_vec()?),
-        DType::F16 => CpuStorage::F16(tensor.to_vec()?),
-        DType::BF16 => CpuStorage::BF16(tensor.to_vec()?),
-        dtype => return Err(Error::internal(format!("a gradient of type {dtype}"))),
+    Ok(match dtype.try_into()? {
+        Float::F32 => CpuStorage::F32(vec![0.0; elements]),
+        Float::F16 => CpuStorage::F16(vec![0; elements].reinterpret_into()),
+        Float::BF16 => CpuStorage::BF16(vec![0; elements].reinterpret_into()),
     })
 }
 
@@ -153,10 +161,9 @@ pub(crate) fn copied(tensor: &Tensor) -> Result<CpuStorage> {
 /// # Errors
 /// What the computation of it, or of what was submitted before, reports.
 pub(crate) fn settle(tensor: &Tensor) -> Result<()> {
-    match tensor.dtype() {
-        DType::F32 => tensor.with_values(|_: &[f32]| ()),
-        DType::F16 => tensor.with_values(|_: &[f16]| ()),
-        DType::BF16 => tensor.with_values(|_: &[bf16]| ()),
-        dtype => Err(Error::internal(format!("a result of type {dtype}"))),
+    match tensor.dtype().try_into()? {
+        Float::F32 => tensor.with_values(|_: &[f32]| ()),
+        Float::F16 => tensor.with_values(|_: &[f16]| ()),
+        Float::BF16 => tensor.with_values(|_: &[bf16]| ()),
     }
 }

@@ -78,6 +78,9 @@ fn nothing_is_copied() {
     ops.softmax(&x, 1).unwrap();
     let q = ones(&[1, 4, 20, 8]).transpose(1, 2).unwrap();
     ops.attention(&q, &q, &q, None, &Scoring::default()).unwrap();
+    let (var, other) = (Var::from_tensor(&x.contiguous().unwrap()).unwrap(), ones(&[300, 200]));
+    let loss = (ops.softmax(&var, 1).unwrap() * &other).unwrap().sum_all().unwrap();
+    assert!(loss.backward().unwrap().get(&var).is_some());
     assert_eq!(executor.pool().statistics().peak_bytes, 0);
     // What an operator does not take with strides is made row-major by a step of the executor's.
     ops.rms_norm(&ones(&[200, 300]).t().unwrap(), &ones(&[200]), 1e-5).unwrap();

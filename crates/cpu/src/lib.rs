@@ -16,8 +16,8 @@ use std::{
 };
 
 use elinvar_core::{
-    Backend, CommandList, Completion, DType, DeviceKind, DeviceProperties, Error, HostMemory, HostMemoryMut, KernelSource, MemoryInfo, Pipeline, ProfileEvent,
-    RawBuffer, Result, Signal, Storage,
+    Backend, CommandList, Completion, DType, DeviceKind, DeviceProperties, Error, HostMemory, HostMemoryMut, KernelSource, MemoryInfo, Pipeline,
+    ProfileEvent, RawBuffer, Result, Signal, Storage,
 };
 use elinvar_math::simd::{self, Level};
 use memory::{Allocation, Memory};

@@ -5,15 +5,16 @@ use std::{
     sync::Arc,
 };
 
-use elinvar_core::{Error, Layout, Result};
+use elinvar_core::{Error, Result};
 use elinvar_kernels::{
-    Definition, Operand, Operator, Scalar, Source, TensorInfo,
+    Scalar,
     binary::{Binary, BinaryOp},
     fill::Fill,
 };
 
 use super::{
     Gradients,
+    evaluate::evaluate,
     tape::{Call, Origin, Taken},
 };
 use crate::{
@@ -101,78 +102,9 @@ impl Sums {
         }
         given.extend(upstream);
         let found =
-            evaluate(&self.executor, &definition, &given).map_err(|error| error.context(format_args!("the gradient of {}", operator.name())))?;
+            evaluate(&self.executor, &definition, &given, &[]).map_err(|error| error.context(format_args!("the gradient of {}", operator.name())))?;
         let origins = call.inputs.iter().flatten().filter_map(|input| input.origin.as_ref());
         origins.zip(found).try_for_each(|(origin, found)| self.add(origin, found))
-    }
-}
-
-/// The outputs of a definition.
-fn evaluate(executor: &Executor, definition: &Definition, given: &[Option<Tensor>]) -> Result<Vec<Tensor>> {
-    let mut results: Vec<Vec<Tensor>> = Vec::new();
-    // Of each step the last that takes something of it; what an output is stays.
-    let mut last = vec![usize::MAX; definition.steps.len()];
-    for (index, step) in definition.steps.iter().enumerate() {
-        step.inputs.iter().flatten().filter_map(Operand::step).for_each(|used| last[used] = index);
-    }
-    definition.outputs.iter().filter_map(Operand::step).for_each(|used| last[used] = usize::MAX);
-    let seen = |results: &[Vec<Tensor>], operand: &Operand| {
-        let whole = match operand.source {
-            Source::Input(index) => given.get(index).and_then(Option::as_ref),
-            Source::Step(step, output) => results.get(step).and_then(|outputs| outputs.get(output)),
-        };
-        whole.ok_or_else(|| Error::internal("a gradient takes what was not kept")).map(|whole| whole.seen_as(&operand.info.layout))
-    };
-    for step in &definition.steps {
-        let inputs = step.inputs.iter().map(|operand| operand.as_ref().map(|operand| seen(&results, operand)).transpose());
-        let inputs = inputs.collect::<Result<Vec<_>>>()?;
-        let inputs: Vec<_> = inputs.iter().map(Option::as_ref).collect();
-        results.push(executor.apply(step.operator.clone(), &inputs)?);
-        let index = results.len() - 1;
-        step.inputs.iter().flatten().filter_map(Operand::step).filter(|used| last[*used] == index).for_each(|used| results[used].clear());
-    }
-    definition.outputs.iter().map(|operand| seen(&results, operand)).collect()
-}
-
-impl Executor {
-    /// The gradients of an operator's wanted inputs, in their order, for a caller that has a tape of its own: from its inputs, its outputs, and the gradients
-    /// of those, absent where one has none. Nothing is put on this library's tape.
-    ///
-    /// ```
-    /// # use elinvar::{Executor, kernels::softmax::Softmax};
-    /// # let executor = Executor::new_auto()?;
-    /// let (softmax, x) = (std::sync::Arc::new(Softmax { axis: 0, log: false }), executor.tensor(&[2], &[1f32, 1.0])?);
-    /// let y = executor.apply(softmax.clone(), &[Some(&x)])?;
-    /// let dy = executor.tensor(&[2], &[1f32, 0.0])?;
-    /// let dx = executor.gradient(&*softmax, &[Some(&x)], &y.iter().collect::<Vec<_>>(), &[Some(&dy)], &[true])?;
-    /// assert_eq!(dx[0].to_vec::<f32>()?, [0.25, -0.25]);
-    /// # Ok::<(), elinvar::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// An operator without a gradient, or of an input that has none; inputs, outputs or gradients that do not fit; out of memory.
-    pub fn gradient(
-        &self,
-        operator: &dyn Operator,
-        inputs: &[Option<&Tensor>],
-        outputs: &[&Tensor],
-        upstream: &[Option<&Tensor>],
-        wanted: &[bool],
-    ) -> Result<Vec<Tensor>> {
-        let infos = |tensors: &[Option<&Tensor>]| tensors.iter().map(|tensor| tensor.map(Tensor::info)).collect::<Vec<_>>();
-        let taken = infos(inputs);
-        let of = |info: &TensorInfo| (info.dtype, *info.shape());
-        let expected: Vec<_> = operator.infer(&taken)?.iter().map(of).collect();
-        let found: Vec<_> = outputs.iter().map(|output| of(&output.info())).collect();
-        let fits = upstream.len() == expected.len() && upstream.iter().zip(&expected).all(|(up, output)| up.is_none_or(|up| of(&up.info()) == *output));
-        if found != expected || !fits || wanted.len() != inputs.len() {
-            let given = format!("outputs {outputs:?}, gradients {upstream:?}, {} inputs wanted or not", wanted.len());
-            return Err(Error::invalid_argument(format!("the gradient of {}: {given}: those of its call are expected", operator.name())));
-        }
-        let definition = operator.gradient(&taken, &infos(upstream), wanted)?;
-        let given = inputs.iter().copied().chain(outputs.iter().copied().map(Some)).chain(upstream.iter().copied());
-        let given: Vec<_> = given.map(|tensor| tensor.map(Tensor::detach)).collect();
-        evaluate(&self.no_grad(), &definition, &given).map_err(|error| error.context(format_args!("the gradient of {}", operator.name())))
     }
 }
 
@@ -184,11 +116,4 @@ pub(super) fn one(tensor: &Tensor) -> Result<Tensor> {
     }
     let executor = tensor.executor().with_recorder(tensor.recorder().cloned());
     only(executor.apply(Arc::new(Fill { shape: tensor.shape().to_vec(), dtype: tensor.dtype(), value: Scalar::Int(1) }), &[])?)
-}
-
-impl Tensor {
-    /// The same memory through a layout that counts from the first element it touches.
-    fn seen_as(&self, layout: &Layout) -> Tensor {
-        self.view(layout.moved(self.layout().span().start))
-    }
 }
