@@ -230,7 +230,7 @@ fn gradients_of_one_operator_go_to_the_caller_s_memory() {
 
     let mut vectors = [vec![0f32; 12], vec![0f32; 3], vec![0f32; 3]];
     let shapes = [&[4, 3][..], &[3], &[3]];
-    let into: Vec<_> = vectors.iter_mut().zip(shapes).map(|(values, dims)| {
+    let into = vectors.iter_mut().zip(shapes).map(|(values, dims)| {
         // SAFETY: the vectors outlive the tensors, and are looked at when those are gone.
         let memory = unsafe { HostMemoryMut::new(NonNull::from(&mut values[..]).cast(), 4 * values.len(), Arc::new(())) };
         executor.adopt_mut(DType::F32, &Shape::new(dims).unwrap(), memory).unwrap()
