@@ -6,7 +6,7 @@ use crate::{
     error::{Error, Result},
     host_memory::MemoryInfo,
     kernel::{KernelSource, Pipeline},
-    memory::{HostMemory, RawBuffer, Storage},
+    memory::{HostMemory, HostMemoryMut, RawBuffer, Storage},
     profile::ProfileEvent,
     properties::DeviceProperties,
     reading::Reading,
@@ -48,6 +48,14 @@ pub trait Backend: Send + Sync {
         let buffer = self.allocate(memory.bytes().len(), Storage::Automatic)?;
         self.write(&buffer, 0, memory.bytes())?;
         Ok(buffer)
+    }
+
+    /// Makes host memory readable and writable by kernels, where it lies.
+    ///
+    /// # Errors
+    /// The device's kernels reach no host memory, as those of a device without an implementation.
+    fn adopt_mut(&self, _memory: HostMemoryMut) -> Result<RawBuffer> {
+        Err(Error::unsupported(format!("{} does not write host memory where it lies: read results from the device's own", self.properties().name)))
     }
 
     /// Copies `bytes` into the buffer, after everything submitted before, also after what failed: that is reported by what reads.

@@ -14,7 +14,7 @@ use crate::{
     host_memory::MemoryInfo,
     kernel::{KernelSource, Pipeline},
     key::KernelKey,
-    memory::{HostMemory, RawBuffer, Storage},
+    memory::{HostMemory, HostMemoryMut, RawBuffer, Storage},
     pool::{Pool, PoolStatistics, Slot},
     profile::ProfileEvent,
     properties::DeviceProperties,
@@ -135,6 +135,16 @@ impl Device {
         self.check_size(bytes)?;
         let raw = self.or_without_cache(|| self.0.backend.adopt(memory.clone()))?;
         Ok(Buffer::new(Slot::dedicated(self.0.id, raw), bytes))
+    }
+
+    /// Host memory as a buffer that kernels write, where it lies.
+    ///
+    /// # Errors
+    /// More than one buffer may have, or a device whose kernels reach no host memory.
+    pub fn adopt_mut(&self, memory: HostMemoryMut) -> Result<Buffer> {
+        let bytes = memory.bytes();
+        self.check_size(bytes)?;
+        Ok(Buffer::new(Slot::dedicated(self.0.id, self.0.backend.adopt_mut(memory)?), bytes))
     }
 
     /// Copies into a buffer, after everything submitted before.

@@ -120,6 +120,28 @@ impl Layout {
         Layout { shape, strides: shape.contiguous_strides(), offset: 0 }
     }
 
+    /// Elements at these distances from each other, one for each axis, the first at `offset`.
+    ///
+    /// # Errors
+    /// Another number of strides than axes, or elements before the start of memory or beyond what this machine can address.
+    pub fn strided(shape: Shape, strides: &[isize], offset: usize) -> Result<Self> {
+        let reject = |why| Error::invalid_argument(format!("strides {strides:?} from element {offset} for shape {shape}: {why}"));
+        if strides.len() != shape.rank {
+            return Err(reject("expected one for each axis"));
+        }
+        let (mut low, mut high) = (offset as i128, offset as i128);
+        for (extent, stride) in shape.iter().zip(strides) {
+            let reach = (extent.saturating_sub(1) as i128) * *stride as i128;
+            if reach < 0 { low += reach } else { high += reach }
+        }
+        if low < 0 || high >= isize::MAX as i128 {
+            return Err(reject("elements lie outside what can be addressed"));
+        }
+        let mut all = [0; MAX_RANK];
+        all[..shape.rank].copy_from_slice(strides);
+        Ok(Layout { shape, strides: all, offset })
+    }
+
     /// The shape.
     pub fn shape(&self) -> &Shape {
         &self.shape
@@ -268,6 +290,16 @@ mod tests {
         assert!(Layout::contiguous(shape(&[3])).slice(0, 1, 3, 1).is_err());
         assert!(Layout::contiguous(shape(&[3])).slice(0, 2, 4, -1).is_err());
         assert!(Layout::contiguous(shape(&[3])).slice(0, 3, 0, 1).is_ok());
+    }
+
+    #[test]
+    fn strides_are_checked_against_what_can_be_addressed() {
+        let transposed = Layout::contiguous(shape(&[2, 3])).permute(&[1, 0]).unwrap();
+        assert_eq!(Layout::strided(shape(&[3, 2]), &[1, 3], 0).unwrap(), transposed);
+        assert_eq!(Layout::strided(shape(&[3]), &[-2], 4).unwrap().span(), 0..5);
+        assert!(Layout::strided(shape(&[3]), &[-2], 3).unwrap_err().is_invalid_argument());
+        assert!(Layout::strided(shape(&[3]), &[isize::MAX], 0).is_err());
+        assert!(Layout::strided(shape(&[3]), &[], 0).is_err());
     }
 
     #[test]

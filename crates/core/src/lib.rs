@@ -51,7 +51,7 @@ pub use host_memory::MemoryInfo;
 pub use kernel::{KernelSource, NativeForm, Pipeline, PipelineInfo, first_rejection};
 pub use key::KernelKey;
 pub use layout::{Layout, MAX_RANK, Shape};
-pub use memory::{DeviceMemory, HostMemory, RawBuffer, Storage};
+pub use memory::{DeviceMemory, HostMemory, HostMemoryMut, RawBuffer, Storage};
 pub use metal::{ConstantValue, ERROR_FLAG_BYTES, METAL_VERSION, Metal, MetalFile, MetalForm, MetalText, metal_type, rejection};
 pub use null::NullBackend;
 pub use pool::{Pool, PoolStatistics};

@@ -1,4 +1,4 @@
-use std::{any::Any, ops::Range, sync::Arc};
+use std::{any::Any, fmt, ops::Range, ptr::NonNull, sync::Arc};
 
 use crate::error::{Error, Result};
 
@@ -95,5 +95,43 @@ impl HostMemory {
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         self.bytes
+    }
+}
+
+/// Host memory with an owner that a device can adopt and its kernels may write.
+pub struct HostMemoryMut {
+    pointer: NonNull<u8>,
+    bytes: usize,
+    _owner: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: plain memory, which by the promise of `new` nothing touches but what holds it.
+unsafe impl Send for HostMemoryMut {}
+// SAFETY: as above.
+unsafe impl Sync for HostMemoryMut {}
+
+impl HostMemoryMut {
+    /// The `bytes` bytes from `pointer`.
+    ///
+    /// # Safety
+    /// They are initialised, and until `owner` is dropped they can be read and written, and are only by what is done with this value.
+    pub unsafe fn new(pointer: NonNull<u8>, bytes: usize, owner: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { pointer, bytes, _owner: owner }
+    }
+
+    /// The first byte.
+    pub fn pointer(&self) -> *mut u8 {
+        self.pointer.as_ptr()
+    }
+
+    /// Its size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl fmt::Debug for HostMemoryMut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostMemoryMut({} bytes)", self.bytes)
     }
 }

@@ -17,6 +17,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("cuda", 3),
     ("elinvar", 4),
     ("llm", 5),
+    ("candle", 6),
     ("cli", 6),
 ];
 

@@ -16,8 +16,8 @@ use std::{
 };
 
 use elinvar_core::{
-    Backend, CommandList, Completion, DType, DeviceKind, DeviceProperties, Error, HostMemory, KernelSource, MemoryInfo, Pipeline, ProfileEvent,
-    RawBuffer, Result, Signal, Storage,
+    Backend, CommandList, Completion, DType, DeviceKind, DeviceProperties, Error, HostMemory, HostMemoryMut, KernelSource, MemoryInfo, Pipeline,
+    ProfileEvent, RawBuffer, Result, Signal, Storage,
 };
 use elinvar_math::simd::{self, Level};
 use memory::{Allocation, Memory};
@@ -92,6 +92,10 @@ impl Backend for CpuBackend {
 
     fn adopt(&self, memory: HostMemory) -> Result<RawBuffer> {
         Ok(RawBuffer::new(Memory::Adopted(memory)))
+    }
+
+    fn adopt_mut(&self, memory: HostMemoryMut) -> Result<RawBuffer> {
+        Ok(RawBuffer::new(Memory::AdoptedMut(memory)))
     }
 
     fn write(&self, buffer: &RawBuffer, offset: usize, bytes: &[u8]) -> Result<()> {

@@ -1,6 +1,6 @@
 use std::cell::UnsafeCell;
 
-use elinvar_core::{DeviceMemory, Error, ErrorKind, HostMemory, Result};
+use elinvar_core::{DeviceMemory, Error, ErrorKind, HostMemory, HostMemoryMut, Result};
 use memmap2::MmapMut;
 
 /// A cache line: the alignment of every allocation.
@@ -47,6 +47,7 @@ impl Allocation {
 pub(crate) enum Memory {
     Owned(Allocation),
     Adopted(HostMemory),
+    AdoptedMut(HostMemoryMut),
 }
 
 impl DeviceMemory for Memory {
@@ -54,6 +55,7 @@ impl DeviceMemory for Memory {
         match self {
             Memory::Owned(allocation) => allocation.bytes,
             Memory::Adopted(memory) => memory.bytes().len(),
+            Memory::AdoptedMut(memory) => memory.bytes(),
         }
     }
 
@@ -72,6 +74,7 @@ impl Memory {
         match self {
             Memory::Owned(allocation) => allocation.pointer,
             Memory::Adopted(memory) => memory.bytes().as_ptr().cast_mut(),
+            Memory::AdoptedMut(memory) => memory.pointer(),
         }
     }
 

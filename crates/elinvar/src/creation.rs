@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use elinvar_core::{DType, Element, Error, HostMemory, Layout, ListBuilder, Result, Shape, SplitMix64, Storage};
+use elinvar_core::{DType, Element, Error, HostMemory, HostMemoryMut, Layout, ListBuilder, Result, Shape, SplitMix64, Storage};
 use elinvar_kernels::{
     Scalar,
     fill::{Arange, Fill},
@@ -64,10 +64,56 @@ impl Executor {
     /// Another number of bytes than the shape holds, memory not aligned for the type, or out of memory.
     pub fn adopt(&self, dtype: DType, dims: &[usize], memory: HostMemory) -> Result<Tensor> {
         let shape = checked_shape(dtype, dims, memory.bytes().len())?;
-        if !memory.bytes().as_ptr().addr().is_multiple_of(dtype.size()) {
-            return Err(Error::invalid_argument(format!("memory is not aligned for {dtype}: copy it with tensor_from_bytes")));
+        self.adopt_strided(dtype, &Layout::contiguous(shape), memory)
+    }
+
+    /// The same for elements that lie in any layout inside the memory.
+    ///
+    /// ```
+    /// # use elinvar::{DType, Executor, HostMemory, Layout, Shape};
+    /// # let executor = Executor::new_auto()?;
+    /// let columns = Layout::strided(Shape::new(&[2, 2])?, &[1, 2], 0)?;
+    /// let x = executor.adopt_strided(DType::U8, &columns, HostMemory::new(std::sync::Arc::new(vec![1u8, 2, 3, 4])))?;
+    /// assert_eq!(x.to_vec::<u8>()?, [1, 3, 2, 4]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A layout that leaves the memory, memory not aligned for the type, or out of memory.
+    pub fn adopt_strided(&self, dtype: DType, layout: &Layout, memory: HostMemory) -> Result<Tensor> {
+        let bytes = memory.bytes();
+        if dtype.bytes(layout.span().end).is_none_or(|end| end > bytes.len()) {
+            let found = format!("{dtype} of shape {} with strides {:?} from element {}", layout.shape(), layout.strides(), layout.offset());
+            return Err(Error::invalid_argument(format!("{found} leave memory of {} bytes", bytes.len())));
         }
-        Ok(Tensor::new(self, TensorMemory::new(self.device.adopt(memory)?), dtype, Layout::contiguous(shape)))
+        check_aligned(dtype, bytes.as_ptr())?;
+        Ok(Tensor::new(self, TensorMemory::new(self.device.adopt(memory)?), dtype, *layout))
+    }
+
+    /// Host memory as a row-major tensor whose elements operators write where they lie ([`Executor::apply_into`]), on devices whose kernels reach it.
+    ///
+    /// ```
+    /// use std::{ptr::NonNull, sync::Arc};
+    /// use elinvar::{BackendType, DType, Executor, HostMemoryMut, Shape, kernels::softmax::Softmax};
+    ///
+    /// let executor = Executor::new_with_backend(BackendType::Cpu)?;
+    /// let mut results = vec![0f32; 2];
+    /// // SAFETY: the vector outlives the tensor, and is looked at when that is gone.
+    /// let memory = unsafe { HostMemoryMut::new(NonNull::from(&mut results[..]).cast(), 8, Arc::new(())) };
+    /// let y = executor.adopt_mut(DType::F32, &Shape::new(&[2])?, memory)?;
+    /// executor.apply_into(Arc::new(Softmax { axis: 0, log: false }), &[Some(&executor.tensor(&[2], &[1f32, 1.0])?)], &[&y])?;
+    /// y.with_values(|_: &[f32]| ())?;
+    /// drop(y);
+    /// assert_eq!(results, [0.5, 0.5]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another number of bytes than the shape holds, memory not aligned for the type, or a device whose kernels reach no host memory.
+    pub fn adopt_mut(&self, dtype: DType, shape: &Shape, memory: HostMemoryMut) -> Result<Tensor> {
+        let shape = checked_shape(dtype, shape, memory.bytes())?;
+        check_aligned(dtype, memory.pointer())?;
+        Ok(Tensor::new(self, TensorMemory::new(self.device.adopt_mut(memory)?), dtype, Layout::contiguous(shape)))
     }
 
     /// A zeroed tensor in memory of its own, outside the pool: for caches and other long-lived state.
@@ -217,6 +263,13 @@ impl Executor {
 /// A number in [0, 1) of 24 bits.
 fn uniform(random: &mut SplitMix64) -> f32 {
     (random.next_u64() >> 40) as f32 * 2f32.powi(-24)
+}
+
+fn check_aligned(dtype: DType, pointer: *const u8) -> Result<()> {
+    if pointer.addr().is_multiple_of(dtype.size()) {
+        return Ok(());
+    }
+    Err(Error::invalid_argument(format!("memory is not aligned for {dtype}: copy it with tensor_from_bytes")))
 }
 
 fn checked_shape(dtype: DType, dims: &[usize], bytes: usize) -> Result<Shape> {

@@ -5,15 +5,16 @@ use std::{
     sync::Arc,
 };
 
-use elinvar_core::{Error, Layout, Result};
+use elinvar_core::{Error, Result};
 use elinvar_kernels::{
-    Definition, Operand, Scalar, Source,
+    Scalar,
     binary::{Binary, BinaryOp},
     fill::Fill,
 };
 
 use super::{
     Gradients,
+    evaluate::evaluate,
     tape::{Call, Origin, Taken},
 };
 use crate::{
@@ -101,37 +102,10 @@ impl Sums {
         }
         given.extend(upstream);
         let found =
-            evaluate(&self.executor, &definition, &given).map_err(|error| error.context(format_args!("the gradient of {}", operator.name())))?;
+            evaluate(&self.executor, &definition, &given, &[]).map_err(|error| error.context(format_args!("the gradient of {}", operator.name())))?;
         let origins = call.inputs.iter().flatten().filter_map(|input| input.origin.as_ref());
         origins.zip(found).try_for_each(|(origin, found)| self.add(origin, found))
     }
-}
-
-/// The outputs of a definition.
-fn evaluate(executor: &Executor, definition: &Definition, given: &[Option<Tensor>]) -> Result<Vec<Tensor>> {
-    let mut results: Vec<Vec<Tensor>> = Vec::new();
-    // Of each step the last that takes something of it; what an output is stays.
-    let mut last = vec![usize::MAX; definition.steps.len()];
-    for (index, step) in definition.steps.iter().enumerate() {
-        step.inputs.iter().flatten().filter_map(Operand::step).for_each(|used| last[used] = index);
-    }
-    definition.outputs.iter().filter_map(Operand::step).for_each(|used| last[used] = usize::MAX);
-    let seen = |results: &[Vec<Tensor>], operand: &Operand| {
-        let whole = match operand.source {
-            Source::Input(index) => given.get(index).and_then(Option::as_ref),
-            Source::Step(step, output) => results.get(step).and_then(|outputs| outputs.get(output)),
-        };
-        whole.ok_or_else(|| Error::internal("a gradient takes what was not kept")).map(|whole| whole.seen_as(&operand.info.layout))
-    };
-    for step in &definition.steps {
-        let inputs = step.inputs.iter().map(|operand| operand.as_ref().map(|operand| seen(&results, operand)).transpose());
-        let inputs = inputs.collect::<Result<Vec<_>>>()?;
-        let inputs: Vec<_> = inputs.iter().map(Option::as_ref).collect();
-        results.push(executor.apply(step.operator.clone(), &inputs)?);
-        let index = results.len() - 1;
-        step.inputs.iter().flatten().filter_map(Operand::step).filter(|used| last[*used] == index).for_each(|used| results[used].clear());
-    }
-    definition.outputs.iter().map(|operand| seen(&results, operand)).collect()
 }
 
 /// The gradient of a loss by itself.
@@ -142,11 +116,4 @@ pub(super) fn one(tensor: &Tensor) -> Result<Tensor> {
     }
     let executor = tensor.executor().with_recorder(tensor.recorder().cloned());
     only(executor.apply(Arc::new(Fill { shape: tensor.shape().to_vec(), dtype: tensor.dtype(), value: Scalar::Int(1) }), &[])?)
-}
-
-impl Tensor {
-    /// The same memory through a layout that counts from the first element it touches.
-    fn seen_as(&self, layout: &Layout) -> Tensor {
-        self.view(layout.moved(self.layout().span().start))
-    }
 }

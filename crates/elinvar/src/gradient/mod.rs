@@ -22,6 +22,7 @@
 //! ```
 
 mod backward;
+mod evaluate;
 mod tape;
 
 use std::{collections::HashMap, fmt, sync::Arc};

@@ -207,3 +207,55 @@ fn narrow_numbers_have_gradients_of_their_type_rounded_once() {
         assert!((found - exact).abs() <= 0.02 * exact.abs() + 1e-2, "{found}, {exact}");
     }
 }
+
+/// A caller with a tape of its own: its memory is read in any layout, and results and gradients go where it says.
+#[test]
+fn gradients_of_one_operator_go_to_the_caller_s_memory() {
+    use std::{ptr::NonNull, sync::Arc};
+
+    use elinvar::{HostMemory, HostMemoryMut, Layout, Operator, Shape, kernels::layer_norm::LayerNorm};
+
+    let executor = cpu();
+    let norm: Arc<dyn Operator> = Arc::new(LayerNorm { axis: -1, epsilon: 0.1, statistics: false });
+    let (weight, bias, dy) = (uniform(&executor, &[3], 1), uniform(&executor, &[3], 2), uniform(&executor, &[4, 3], 3));
+    // Columns of memory, whose rows are those of x.
+    let held: Vec<u8> = (0..12).flat_map(|i| (i as f32 * 0.7).sin().to_ne_bytes()).collect();
+    let columns = Layout::strided(Shape::new(&[4, 3]).unwrap(), &[1, 4], 0).unwrap();
+    let x = executor.adopt_strided(DType::F32, &columns, HostMemory::new(Arc::new(held.clone()))).unwrap();
+    let y = executor.apply(norm.clone(), &[Some(&x), Some(&weight), Some(&bias)]).unwrap();
+
+    let leaves = [&x, &weight, &bias].map(|tensor| tensor.requires_grad().unwrap());
+    let on_tape = executor.apply(norm.clone(), &[Some(&leaves[0]), Some(&leaves[1]), Some(&leaves[2])]).unwrap();
+    let expected = on_tape[0].backward_from(&dy).unwrap();
+
+    let mut vectors = [vec![0f32; 12], vec![0f32; 3], vec![0f32; 3]];
+    let shapes = [&[4, 3][..], &[3], &[3]];
+    let into = vectors.iter_mut().zip(shapes).map(|(values, dims)| {
+        // SAFETY: the vectors outlive the tensors, and are looked at when those are gone.
+        let memory = unsafe { HostMemoryMut::new(NonNull::from(&mut values[..]).cast(), 4 * values.len(), Arc::new(())) };
+        executor.adopt_mut(DType::F32, &Shape::new(dims).unwrap(), memory).unwrap()
+    });
+    let into: Vec<_> = into.collect();
+    let given = [Some(&x), Some(&weight), Some(&bias)];
+    let gradient = |outputs: &[&Tensor], into: &[&Tensor]| executor.gradient(&*norm, &given, outputs, &[Some(&dy)], &[true; 3], into);
+    gradient(&[&y[0]], &into.iter().collect::<Vec<_>>()).unwrap();
+    for (into, leaf) in into.iter().zip(&leaves) {
+        assert_eq!(into.to_vec::<f32>().unwrap(), expected.of(leaf).unwrap().to_vec::<f32>().unwrap());
+    }
+    let rejected = |result: Result<Vec<Tensor>>| result.unwrap_err().to_string();
+    assert!(rejected(gradient(&[&weight], &[])).contains("the gradient of layer_norm"));
+    assert!(rejected(gradient(&[&y[0]], &[&into[0]])).contains("those of its call are expected"));
+    drop(into);
+    assert_eq!(vectors[1], expected.of(&leaves[1]).unwrap().to_vec::<f32>().unwrap());
+
+    let outside = Layout::strided(Shape::new(&[4, 3]).unwrap(), &[1, 4], 1).unwrap();
+    assert!(
+        executor.adopt_strided(DType::F32, &outside, HostMemory::new(Arc::new(held))).unwrap_err().to_string().contains("leave memory of 48 bytes")
+    );
+    // A device that reaches no host memory.
+    let null = Executor::new_with_backend(BackendType::Null).unwrap();
+    let mut one = 0f32;
+    // SAFETY: the number outlives the call, which keeps nothing.
+    let memory = unsafe { HostMemoryMut::new(NonNull::from(&mut one).cast(), 4, Arc::new(())) };
+    assert!(null.adopt_mut(DType::F32, &Shape::new(&[1]).unwrap(), memory).is_err_and(|error| error.is_unsupported()));
+}

@@ -1,0 +1,169 @@
+//! Candle's memory as tensors of an executor, for as long as a call runs: nothing is copied.
+
+use std::{any::Any, marker::PhantomData, ptr::NonNull, sync::Arc, thread};
+
+use candle_core::{CpuStorage, DType as CandleType, Layout as CandleLayout};
+use elinvar::{DType, Error, Executor, HostMemory, HostMemoryMut, Layout, Result, Shape, Tensor};
+use half::{bf16, f16, vec::HalfBitsVecExt};
+
+/// What is lent through it ends with it: it waits until the device has released all of that when it is dropped. So tensors of it are dropped before.
+pub(crate) struct Loan<'a> {
+    executor: &'a Executor,
+    /// Held by all that is lent.
+    mark: Arc<()>,
+    memory: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> Loan<'a> {
+    pub(crate) fn new(executor: &'a Executor) -> Self {
+        Self { executor, mark: Arc::default(), memory: PhantomData }
+    }
+
+    /// What `layout` shows of a storage, to be read.
+    ///
+    /// # Errors
+    /// Elements that Elinvar does not have.
+    pub(crate) fn read(&self, dtype: DType, layout: &CandleLayout, storage: &'a CpuStorage) -> Result<Tensor> {
+        let bytes = bytes_of(storage)?;
+        let strides: Vec<_> = layout.stride().iter().map(|&stride| stride as isize).collect();
+        let shown = Layout::strided(Shape::new(layout.dims())?, &strides, 0)?;
+        let (start, span) = (layout.start_offset() * dtype.size(), shown.span().end * dtype.size());
+        let seen = bytes.get(start..).and_then(|rest| rest.get(..span));
+        let seen = seen.ok_or_else(|| Error::invalid_argument(format!("{layout:?} lies outside a storage of {} bytes", bytes.len())))?;
+        let lent = Lent { bytes: seen, _mark: self.mark.clone() };
+        // SAFETY: this loan outlives `lent`, whose mark it waits for, and the memory outlives the loan.
+        let lent = unsafe { std::mem::transmute::<Lent<'a>, Lent<'static>>(lent) };
+        self.executor.adopt_strided(dtype, &shown, HostMemory::new(Arc::new(lent)))
+    }
+
+    /// A row-major tensor to be written.
+    ///
+    /// # Errors
+    /// Elements that Elinvar does not have, or another number of them than the shape holds.
+    pub(crate) fn write(&self, dtype: DType, shape: &Shape, storage: &'a mut CpuStorage) -> Result<Tensor> {
+        let bytes = bytes_of_mut(storage)?;
+        let (pointer, count) = (NonNull::from(&mut *bytes).cast(), bytes.len());
+        let mark: Arc<dyn Any + Send + Sync> = self.mark.clone();
+        // SAFETY: the memory is borrowed for as long as this loan lives, which waits for the mark.
+        let memory = unsafe { HostMemoryMut::new(pointer, count, mark) };
+        self.executor.adopt_mut(dtype, shape, memory)
+    }
+}
+
+impl Drop for Loan<'_> {
+    fn drop(&mut self) {
+        // A call that failed may have left work behind, which goes on.
+        while Arc::strong_count(&self.mark) > 1 {
+            thread::yield_now();
+        }
+    }
+}
+
+struct Lent<'a> {
+    bytes: &'a [u8],
+    _mark: Arc<()>,
+}
+
+impl AsRef<[u8]> for Lent<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes
+    }
+}
+
+/// Elinvar's name of an element type of Candle's.
+///
+/// # Errors
+/// Elinvar does not have it.
+pub(crate) fn dtype_of(dtype: CandleType) -> Result<DType> {
+    Ok(match dtype {
+        CandleType::U8 => DType::U8,
+        CandleType::U32 => DType::U32,
+        CandleType::I16 => DType::I16,
+        CandleType::I32 => DType::I32,
+        CandleType::I64 => DType::I64,
+        CandleType::BF16 => DType::BF16,
+        CandleType::F16 => DType::F16,
+        CandleType::F32 => DType::F32,
+        CandleType::F64 => DType::F64,
+        _ => return Err(unknown(dtype)),
+    })
+}
+
+fn unknown(dtype: CandleType) -> Error {
+    Error::invalid_argument(format!("{} elements: cast them to f32, f16 or bf16 first", dtype.as_str()))
+}
+
+macro_rules! bytes {
+    ($storage:expr, $cast:ident) => {
+        match $storage {
+            CpuStorage::U8(values) => Ok(bytemuck::$cast(values)),
+            CpuStorage::U32(values) => Ok(bytemuck::$cast(values)),
+            CpuStorage::I16(values) => Ok(bytemuck::$cast(values)),
+            CpuStorage::I32(values) => Ok(bytemuck::$cast(values)),
+            CpuStorage::I64(values) => Ok(bytemuck::$cast(values)),
+            CpuStorage::BF16(values) => Ok(bytemuck::$cast(values)),
+            CpuStorage::F16(values) => Ok(bytemuck::$cast(values)),
+            CpuStorage::F32(values) => Ok(bytemuck::$cast(values)),
+            CpuStorage::F64(values) => Ok(bytemuck::$cast(values)),
+            CpuStorage::F8E4M3(_) => Err(unknown(CandleType::F8E4M3)),
+            CpuStorage::F6E2M3(_) => Err(unknown(CandleType::F6E2M3)),
+            CpuStorage::F6E3M2(_) => Err(unknown(CandleType::F6E3M2)),
+            CpuStorage::F4(_) => Err(unknown(CandleType::F4)),
+            CpuStorage::F8E8M0(_) => Err(unknown(CandleType::F8E8M0)),
+        }
+    };
+}
+
+fn bytes_of(storage: &CpuStorage) -> Result<&[u8]> {
+    bytes!(storage, cast_slice)
+}
+
+fn bytes_of_mut(storage: &mut CpuStorage) -> Result<&mut [u8]> {
+    bytes!(storage, cast_slice_mut)
+}
+
+/// The types of results.
+enum Float {
+    F32,
+    F16,
+    BF16,
+}
+
+impl TryFrom<DType> for Float {
+    type Error = Error;
+
+    fn try_from(dtype: DType) -> Result<Self> {
+        match dtype {
+            DType::F32 => Ok(Float::F32),
+            DType::F16 => Ok(Float::F16),
+            DType::BF16 => Ok(Float::BF16),
+            DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool | DType::F64 => {
+                Err(Error::internal(format!("a result of type {dtype}")))
+            }
+        }
+    }
+}
+
+/// Zeros that the system hands out when they are first touched.
+///
+/// # Errors
+/// Not a floating-point type of Elinvar's.
+pub(crate) fn zeros(dtype: DType, elements: usize) -> Result<CpuStorage> {
+    Ok(match dtype.try_into()? {
+        Float::F32 => CpuStorage::F32(vec![0.0; elements]),
+        Float::F16 => CpuStorage::F16(vec![0; elements].reinterpret_into()),
+        Float::BF16 => CpuStorage::BF16(vec![0; elements].reinterpret_into()),
+    })
+}
+
+/// Waits until a tensor is computed.
+///
+/// # Errors
+/// What the computation of it, or of what was submitted before, reports.
+pub(crate) fn settle(tensor: &Tensor) -> Result<()> {
+    match tensor.dtype().try_into()? {
+        Float::F32 => tensor.with_values(|_: &[f32]| ()),
+        Float::F16 => tensor.with_values(|_: &[f16]| ()),
+        Float::BF16 => tensor.with_values(|_: &[bf16]| ()),
+    }
+}
