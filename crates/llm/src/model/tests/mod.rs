@@ -1,4 +1,4 @@
-mod references;
+pub(crate) mod references;
 
 use std::sync::Arc;
 
