@@ -51,5 +51,8 @@ pub use model::{Decoding, Logits, Model, Session};
 pub use perplexity::Perplexity;
 pub use sampling::{Sampler, Sampling};
 pub use text::{ChatOptions, ChatTemplate, Message, StopMatcher, Stopped, TextStream, Tokenizer};
-pub use training::{Batch, DataOptions, Dataset, Decay, Optimizer, Sample, Schedule, Trained, Trainer};
+pub use training::{
+    Batch, DataOptions, Dataset, Decay, Optimizer, Sample, Schedule, Trained, Trainer, TrainerOptions, TrainingEvent, TrainingFolder,
+    TrainingOptions, evaluate, train,
+};
 pub use weights::{Weight, WeightType, Weights};

@@ -6,9 +6,23 @@ use super::{
     config::AdapterConfig,
     targets::{Targets, is_named},
 };
-use crate::model::{Change, Place, PlaceKind};
+use crate::model::{Change, Model, Place, PlaceKind};
 
 impl AdapterConfig {
+    /// Low-rank adapters of every linear layer in the last `layers` layers of a model, but for the output projection.
+    pub fn of_layers(model: &Model, layers: usize) -> Self {
+        let names = kinds(&linear(model, model.config().layers)).split(", ").map(str::to_owned).collect();
+        let all = model.config().layers;
+        let last = (layers < all).then(|| (all - layers.min(all)..all).collect());
+        Self { targets: Targets::Names(names), layers: last, ..Self::default() }
+    }
+
+    /// No low-rank adapters: every linear layer in the last `layers` layers of a model, but for the output projection, is trained and stored whole.
+    pub fn whole_layers(model: &Model, layers: usize) -> Self {
+        let modules_to_save = linear(model, layers).into_iter().map(|place| place.name).collect();
+        Self { targets: Targets::Names(Vec::new()), modules_to_save, ..Self::default() }
+    }
+
     /// What becomes of a model's matrices.
     ///
     /// # Errors
@@ -72,6 +86,13 @@ impl AdapterConfig {
             None => Ok(()),
         }
     }
+}
+
+/// The linear layers in a model's last layers.
+fn linear(model: &Model, layers: usize) -> Vec<Place> {
+    let first = model.config().layers.saturating_sub(layers);
+    let is_last = |place: &Place| place.kind == PlaceKind::Linear && layer(&place.name).is_some_and(|layer| layer >= first);
+    model.places().into_iter().filter(is_last).collect()
 }
 
 /// The layer that a module is in.

@@ -3,7 +3,7 @@
 use elinvar::{Error, Result};
 
 use super::data::{Dataset, Sample};
-use crate::model::IGNORED;
+use crate::model::{IGNORED, Model};
 
 /// Samples of one length, filled up at their ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +39,11 @@ impl Batch {
             batch.targets.extend(tokens().skip(1).enumerate().map(target).chain(std::iter::repeat_n(IGNORED, rest)));
         }
         Ok(batch)
+    }
+
+    /// Rejects tokens outside a model's vocabulary.
+    pub(super) fn check(&self, model: &Model) -> Result<()> {
+        model.check_tokens(&self.tokens.iter().map(|token| token.cast_unsigned()).collect::<Vec<_>>())
     }
 
     /// Tokens that are to be predicted.

@@ -6,10 +6,10 @@
 
 mod batch;
 mod data;
-
+mod folder;
 mod optimizer;
 mod parameters;
-
+mod run;
 mod schedule;
 #[cfg(test)]
 mod tests;
@@ -17,6 +17,8 @@ mod trainer;
 
 pub use batch::Batch;
 pub use data::{DataOptions, Dataset, Sample};
+pub use folder::TrainingFolder;
 pub use optimizer::Optimizer;
+pub use run::{TrainingEvent, TrainingOptions, evaluate, train};
 pub use schedule::{Decay, Schedule};
-pub use trainer::{Trained, Trainer};
+pub use trainer::{Trained, Trainer, TrainerOptions};

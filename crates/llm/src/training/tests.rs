@@ -6,7 +6,7 @@ use elinvar::{Executor, Precision};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Batch, Optimizer, Sample, Trainer};
+use super::{Batch, Optimizer, Sample, Trainer, TrainerOptions};
 use crate::{
     Adapter, AdapterConfig, Config, Model, ModelFiles, Weights,
     model::tests::references::{Reference, values},
@@ -61,7 +61,8 @@ impl Training {
 
     fn trainer(&self, executor: &Executor, again: bool) -> Trainer {
         let model = self.model(executor);
-        let new = |initial: Option<&Adapter>| Trainer::new(&model, self.config(), initial, Optimizer::ADAMW, (Some(1.0), again), 1).unwrap();
+        let options = TrainerOptions { optimizer: Optimizer::ADAMW, clip: Some(1.0), checkpointing: again, seed: 1 };
+        let new = |initial: Option<&Adapter>| Trainer::new(&model, self.config(), initial, options).unwrap();
         let mut begun = new(None).adapter().unwrap();
         for (name, (dims, array)) in &mut begun.tensors {
             let dims: Vec<_> = dims.iter().map(|&extent| extent as u64).collect();

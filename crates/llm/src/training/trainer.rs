@@ -1,5 +1,7 @@
 //! Steps of training.
 
+use std::collections::BTreeMap;
+
 use elinvar::{DType, Error, Executor, Recording, Result, Tensor};
 
 use super::{
@@ -21,15 +23,24 @@ pub struct Trained {
     pub norm: f32,
 }
 
+/// How a model is trained.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TrainerOptions {
+    /// What a step does with the gradient.
+    pub optimizer: Optimizer,
+    /// Gradients longer than this are shortened to it.
+    pub clip: Option<f64>,
+    /// Layers are computed again on the way back, so that the intermediate results of one are kept at a time.
+    pub checkpointing: bool,
+    /// Of the values that an adapter begins with.
+    pub seed: u64,
+}
+
 /// A model in training.
 pub struct Trainer {
     base: Model,
     parameters: Parameters,
-    optimizer: Optimizer,
-    /// The gradient's greatest length.
-    clip: Option<f64>,
-    /// Layers are computed again on the way back.
-    again: bool,
+    options: TrainerOptions,
     states: Vec<Tensor>,
     /// Of the optimiser, of the step under way.
     numbers: Tensor,
@@ -56,19 +67,12 @@ struct Recorded {
 const MAX_SHAPES: usize = 8;
 
 impl Trainer {
-    /// Of `model`, which stays as it is: what is trained is an adapter of this configuration, `initial` if it is given. Gradients longer than `clip` are
-    /// shortened to that. With `again`, layers are computed again on the way back, so that less memory is needed.
+    /// Of `model`, which stays as it is: what is trained is an adapter of this configuration, `initial` if it is given.
     ///
     /// # Errors
-    /// Settings outside their range, an adapter that does not fit the model, or out of memory.
-    pub fn new(
-        model: &Model,
-        config: AdapterConfig,
-        initial: Option<&Adapter>,
-        optimizer: Optimizer,
-        (clip, again): (Option<f64>, bool),
-        seed: u64,
-    ) -> Result<Self> {
+    /// Options outside their range, an adapter that does not fit the model, or out of memory.
+    pub fn new(model: &Model, config: AdapterConfig, initial: Option<&Adapter>, options: TrainerOptions) -> Result<Self> {
+        let TrainerOptions { optimizer, clip, seed, .. } = options;
         optimizer.check()?;
         if clip.is_some_and(|clip| !(clip > 0.0 && clip.is_finite())) {
             return Err(Error::invalid_argument("gradients are clipped to a positive length"));
@@ -92,22 +96,7 @@ impl Trainer {
             gradient.fill_(0)
         })?;
         let base = model.clone();
-        Ok(Self {
-            base,
-            parameters,
-            optimizer,
-            clip,
-            again,
-            states,
-            numbers,
-            factor,
-            loss,
-            norm,
-            update,
-            gradients: Vec::new(),
-            losses: Vec::new(),
-            steps: 0,
-        })
+        Ok(Self { base, parameters, options, states, numbers, factor, loss, norm, update, gradients: Vec::new(), losses: Vec::new(), steps: 0 })
     }
 
     /// Numbers that are trained.
@@ -118,6 +107,11 @@ impl Trainer {
     /// Steps that were taken.
     pub fn steps(&self) -> u64 {
         self.steps
+    }
+
+    /// What a step does with the gradient.
+    pub fn optimizer(&self) -> Optimizer {
+        self.options.optimizer
     }
 
     /// A step over batches, which count as one: the loss is the mean over all their targets.
@@ -135,7 +129,7 @@ impl Trainer {
         for batch in batches {
             self.replay(batch, true)?;
         }
-        self.numbers.write(&self.optimizer.numbers(rate, step))?;
+        self.numbers.write(&self.options.optimizer.numbers(rate, step))?;
         self.base.executor().replay(&self.update)?;
         let trained = Trained { loss: self.loss.item()?, norm: self.norm.item()? };
         match trained {
@@ -169,7 +163,33 @@ impl Trainer {
         self.parameters.adapter()
     }
 
+    /// What the next step depends on, beside their number.
+    pub(super) fn arrays(&self) -> Result<BTreeMap<String, Vec<f32>>> {
+        self.named().map(|(name, tensor)| Ok((name, tensor.to_vec()?))).collect()
+    }
+
+    /// Goes on after `steps` steps that gave these arrays.
+    pub(super) fn restore(&mut self, steps: u64, arrays: &BTreeMap<String, Vec<f32>>) -> Result<()> {
+        for (name, tensor) in self.named() {
+            match arrays.get(&name) {
+                Some(values) if values.len() == tensor.shape()[0] => tensor.write(values)?,
+                Some(values) => {
+                    return Err(Error::invalid_data(format!("'{name}' has {} numbers, {} are trained", values.len(), tensor.shape()[0])));
+                }
+                None => return Err(Error::invalid_data(format!("'{name}' is missing"))),
+            }
+        }
+        self.steps = steps;
+        Ok(())
+    }
+
+    fn named(&self) -> impl Iterator<Item = (String, &Tensor)> {
+        let states = self.states.iter().enumerate().map(|(index, state)| (format!("state.{index}"), state));
+        [("parameters".to_owned(), &self.parameters.values)].into_iter().chain(states)
+    }
+
     fn replay(&mut self, batch: &Batch, with_gradients: bool) -> Result<()> {
+        batch.check(&self.base)?;
         let shape = (batch.texts, batch.length);
         let known = if with_gradients { &mut self.gradients } else { &mut self.losses };
         let recorded = match known.iter().position(|recorded| recorded.shape == shape) {
@@ -181,8 +201,6 @@ impl Trainer {
                 self.record(shape, with_gradients)?
             }
         };
-        let tokens: Vec<_> = batch.tokens.iter().map(|token| token.cast_unsigned()).collect();
-        self.base.check_tokens(&tokens)?;
         recorded.tokens.write(&batch.tokens)?;
         recorded.targets.write(&batch.targets)?;
         self.base.executor().replay(&recorded.recording)?;
@@ -200,7 +218,7 @@ impl Trainer {
             let (model, leaves) = self.parameters.model(&self.base, recorded)?;
             let (tokens, targets, factor) = (tokens.on(recorded)?, targets.on(recorded)?, self.factor.on(recorded)?.reshape(&[])?);
             let loss = if with_gradients {
-                let (loss, gradients) = model.gradients([&tokens, &targets, &factor], &layout, &leaves, self.again)?;
+                let (loss, gradients) = model.gradients([&tokens, &targets, &factor], &layout, &leaves, self.options.checkpointing)?;
                 self.parameters.add_gradients(recorded, &gradients)?;
                 loss
             } else {
