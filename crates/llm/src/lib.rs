@@ -41,7 +41,7 @@ mod training;
 mod weights;
 mod whole;
 
-pub use adapter::{Adapter, AdapterConfig, Pattern, Targets};
+pub use adapter::{Adapter, AdapterConfig, Pattern, Targets, fuse};
 pub use config::{Activation, Architecture, Config, Divisors, GenerationConfig, Rope};
 pub use convert::{GgufOutput, Importance, Target, write_checkpoint};
 pub use estimate::MemoryEstimate;

@@ -2,8 +2,11 @@
 
 mod config;
 mod file;
+mod fuse;
 mod plan;
 mod targets;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,6 +17,7 @@ use std::{
 use elinvar::{Error, ErrorKind, Result};
 
 pub use config::AdapterConfig;
+pub use fuse::fuse;
 pub(crate) use file::{Arrays, read_arrays, write_arrays};
 pub use targets::{Pattern, Targets};
 

@@ -46,8 +46,10 @@ impl Change {
     }
 }
 
-const EMBEDDING: &str = "model.embed_tokens";
-const HEAD: &str = "lm_head";
+/// The embedding.
+pub(crate) const EMBEDDING: &str = "model.embed_tokens";
+/// The output projection.
+pub(crate) const HEAD: &str = "lm_head";
 
 impl Model {
     fn modules(&mut self) -> Vec<Module<'_>> {

@@ -27,7 +27,7 @@ use crate::{
     config::{Config, Rope},
     weights::{WeightType, Weights},
 };
-pub(crate) use adapted::{Change, Place, PlaceKind};
+pub(crate) use adapted::{Change, EMBEDDING, HEAD, Place, PlaceKind};
 use attention::{Context, LayerCache};
 use layer::Layer;
 use matrix::Matrix;

@@ -1,6 +1,7 @@
 //! Fine-tuning: adapters trained, tested, and fused into a model's weights.
 
 mod curve;
+mod fuse;
 mod test;
 mod train;
 
@@ -20,11 +21,14 @@ enum What {
     Train(Box<train::TrainArgs>),
     /// Report the loss of a model, with an adapter or without, on test.jsonl in a folder
     Test(test::TestArgs),
+    /// Write a new folder with the model and an adapter in its weights
+    Fuse(fuse::FuseArgs),
 }
 
 pub(crate) fn run(args: &LoraArgs) -> Result<()> {
     match &args.what {
         What::Train(args) => train::run(args),
         What::Test(args) => test::run(args),
+        What::Fuse(args) => fuse::run(args),
     }
 }
