@@ -17,28 +17,15 @@ use crate::{
 const CONFIG: &str = "config.json";
 
 /// What else a model's folder may have.
-const OTHERS: &[&str] = &[
-    "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "chat_template.jinja",
-];
+const OTHERS: &[&str] =
+    &["generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"];
 
 /// Writes a new folder with the files of `model`, which was opened from `files` and `weights`, and the adapter in its weights, of the types that they are
 /// stored in: whole or not at all. Reports the bytes of tensors written, and of all, to `progress`.
 ///
 /// # Errors
 /// A GGUF file, an adapter for another model, a folder that exists, or the system's: a full disk, no permission.
-pub fn fuse(
-    files: &ModelFiles,
-    weights: &Weights,
-    model: &Model,
-    adapter: &Adapter,
-    path: &Path,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<()> {
+pub fn fuse(files: &ModelFiles, weights: &Weights, model: &Model, adapter: &Adapter, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
     if let ModelFiles::Gguf(file) = files {
         return Err(Error::unsupported(format!("{}: adapters are fused into folders: convert the file to one first", file.label())));
     }

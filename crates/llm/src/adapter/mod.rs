@@ -17,8 +17,8 @@ use std::{
 use elinvar::{Error, ErrorKind, Result};
 
 pub use config::AdapterConfig;
-pub use fuse::fuse;
 pub(crate) use file::{Arrays, read_arrays, write_arrays};
+pub use fuse::fuse;
 pub use targets::{Pattern, Targets};
 
 use crate::{model::Model, whole::write_file};

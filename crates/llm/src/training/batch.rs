@@ -43,7 +43,8 @@ impl Batch {
 
     /// Rejects tokens outside a model's vocabulary.
     pub(super) fn check(&self, model: &Model) -> Result<()> {
-        model.check_tokens(&self.tokens.iter().map(|token| token.cast_unsigned()).collect::<Vec<_>>())
+        let all = self.tokens.iter().chain(self.targets.iter().filter(|target| **target != IGNORED));
+        model.check_tokens(&all.map(|token| token.cast_unsigned()).collect::<Vec<_>>())
     }
 
     /// Tokens that are to be predicted.

@@ -4,11 +4,7 @@ use clap::Args;
 use elinvar::Result;
 use elinvar_llm::{Adapter, Config, fuse};
 
-use crate::{
-    commands::quantize::progress,
-    model::BaseArgs,
-    output::print_line,
-};
+use crate::{commands::quantize::progress, model::BaseArgs, output::print_line};
 
 /// Arguments of `elinvar lora fuse`.
 #[derive(Debug, Args)]
