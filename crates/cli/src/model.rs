@@ -4,20 +4,53 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::Args;
 use elinvar::{DType, Executor, Result};
-use elinvar_llm::{Config, MemoryEstimate, Model, ModelFiles, Session, Weights};
+use elinvar_llm::{Adapter, Config, MemoryEstimate, Model, ModelFiles, Session, Weights};
 use indicatif::ProgressBar;
 
 use crate::{args::ComputeArgs, embedded};
 
-/// Which model, where, and with what memory.
+/// Which model, and where.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct ModelArgs {
+pub(crate) struct BaseArgs {
     /// Load the model from this GGUF file, or from this folder with config.json, model.safetensors and tokenizer.json [default: the embedded model]
     #[arg(long, value_name = "PATH")]
     pub(crate) model: Option<PathBuf>,
     /// Decode quantised weights to this type, f32, f16 or bf16, instead of computing with their blocks
     #[arg(long, value_name = "TYPE")]
     pub(crate) decode_to: Option<DType>,
+    #[command(flatten)]
+    pub(crate) device: ComputeArgs,
+}
+
+impl BaseArgs {
+    /// The model's files.
+    pub(crate) fn files(&self) -> Result<ModelFiles> {
+        self.model.as_ref().map_or_else(embedded::files, ModelFiles::open)
+    }
+
+    /// The weights in them.
+    pub(crate) fn weights(&self, files: &ModelFiles) -> Result<Weights> {
+        self.decode_to.map_or_else(|| Weights::open(files), |dtype| Weights::open_decoded(files, dtype))
+    }
+
+    /// Puts weights on a device.
+    pub(crate) fn load(files: &ModelFiles, executor: &Executor, config: Config, weights: &Weights) -> Result<Model> {
+        let spinner = ProgressBar::new_spinner().with_message(format!("loading {files}"));
+        spinner.enable_steady_tick(Duration::from_millis(100));
+        let model = Model::new(executor, config, weights);
+        spinner.finish_and_clear();
+        model
+    }
+}
+
+/// Which model, where, and with what memory.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ModelArgs {
+    #[command(flatten)]
+    base: BaseArgs,
+    /// Add the LoRA adapter in this folder to the model: adapter_config.json and adapter_model.safetensors, as PEFT and `lora train` write them
+    #[arg(long, value_name = "FOLDER")]
+    adapter: Option<PathBuf>,
     /// Limit the context to this many tokens [default: what the command needs, at most the model's context]
     #[arg(long, value_name = "TOKENS")]
     pub(crate) context: Option<usize>,
@@ -27,14 +60,12 @@ pub(crate) struct ModelArgs {
     /// Prefill this many tokens per step [default: 256 on a CPU, 1024 on a GPU]
     #[arg(long, value_name = "TOKENS")]
     pub(crate) chunk: Option<usize>,
-    #[command(flatten)]
-    pub(crate) device: ComputeArgs,
 }
 
 impl ModelArgs {
     /// The model's files.
     pub(crate) fn files(&self) -> Result<ModelFiles> {
-        self.model.as_ref().map_or_else(embedded::files, ModelFiles::open)
+        self.base.files()
     }
 
     /// Loads the model beside a cache for `needed` tokens, as far as its context reaches, unless `--context` says otherwise.
@@ -47,19 +78,20 @@ impl ModelArgs {
     /// The same; `opened` may reject the device before anything is loaded.
     pub(crate) fn load_on(&self, files: &ModelFiles, needed: usize, opened: impl FnOnce(&Executor) -> Result<()>) -> Result<Session> {
         let config = Config::read(files)?;
-        let weights = self.decode_to.map_or_else(|| Weights::open(files), |dtype| Weights::open_decoded(files, dtype))?;
+        let weights = self.base.weights(files)?;
+        let adapter = self.adapter.as_ref().map(Adapter::open).transpose()?;
         let context = self.context.unwrap_or_else(|| needed.min(config.max_context));
         let estimate = |chunk: usize| MemoryEstimate::of(&config, &weights, context, self.cache_dtype, chunk);
         // For a GPU, whose steps are the larger ones.
-        let executor = self.device.executor_for(estimate(self.chunk.unwrap_or(Session::GPU_CHUNK)).total())?;
+        let executor = self.base.device.executor_for(estimate(self.chunk.unwrap_or(Session::GPU_CHUNK)).total())?;
         opened(&executor)?;
         let chunk = self.chunk.unwrap_or_else(|| Session::default_chunk(executor.properties()));
         estimate(chunk).check(executor.memory())?;
-        let spinner = ProgressBar::new_spinner().with_message(format!("loading {files}"));
-        spinner.enable_steady_tick(Duration::from_millis(100));
-        let model = Model::new(&executor, config, &weights).map(Arc::new);
-        spinner.finish_and_clear();
-        let mut session = Session::new(model?, context, self.cache_dtype)?;
+        let mut model = BaseArgs::load(files, &executor, config, &weights)?;
+        if let Some(adapter) = adapter {
+            model = model.with_adapter(&adapter)?;
+        }
+        let mut session = Session::new(Arc::new(model), context, self.cache_dtype)?;
         session.set_chunk(chunk);
         Ok(session)
     }

@@ -25,6 +25,7 @@
 //! # Ok::<(), elinvar::Error>(())
 //! ```
 
+mod adapter;
 mod config;
 mod convert;
 mod estimate;
@@ -36,9 +37,11 @@ mod model;
 mod perplexity;
 mod sampling;
 mod text;
+mod training;
 mod weights;
 mod whole;
 
+pub use adapter::{Adapter, AdapterConfig, Pattern, Targets, fuse};
 pub use config::{Activation, Architecture, Config, Divisors, GenerationConfig, Rope};
 pub use convert::{GgufOutput, Importance, Target, write_checkpoint};
 pub use estimate::MemoryEstimate;
@@ -48,4 +51,8 @@ pub use model::{Decoding, Logits, Model, Session};
 pub use perplexity::Perplexity;
 pub use sampling::{Sampler, Sampling};
 pub use text::{ChatOptions, ChatTemplate, Message, StopMatcher, Stopped, TextStream, Tokenizer};
+pub use training::{
+    Batch, DataOptions, Dataset, Decay, Optimizer, Sample, Schedule, Trained, Trainer, TrainerOptions, TrainingEvent, TrainingFolder,
+    TrainingOptions, evaluate, train,
+};
 pub use weights::{Weight, WeightType, Weights};

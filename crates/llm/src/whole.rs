@@ -38,6 +38,21 @@ impl Drop for Beside<'_> {
     }
 }
 
+/// Removes from a folder what processes left that were ended while they wrote a file of it. No other process may write there.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn remove_unfinished(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let (path, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
+        let name = name.to_string_lossy();
+        if name.starts_with('.') && name.ends_with(".part") && path.is_file() {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
 /// Streams what `body` writes into a file, which takes the place of one that is there. After an error nothing has changed.
 ///
 /// # Errors

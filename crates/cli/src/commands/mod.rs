@@ -12,6 +12,7 @@ mod generate;
 mod inspect;
 mod launch;
 mod logits;
+mod lora;
 mod op;
 mod perplexity;
 mod quantize;
@@ -56,6 +57,8 @@ enum Command {
     Launch(Box<launch::LaunchArgs>),
     /// Write the logits of the given tokens to a file
     Logits(logits::LogitsArgs),
+    /// Train LoRA adapters, test them, and fuse them into a model's weights
+    Lora(lora::LoraArgs),
     /// Measure how well a model predicts a text
     Perplexity(perplexity::PerplexityArgs),
     /// Quantise a model's weights into a GGUF file
@@ -79,6 +82,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         Command::Generate(args) => generate::run(args).map_err(without_the_device),
         Command::Inspect(args) => inspect::run(args),
         Command::Logits(args) => logits::run(args).map_err(without_the_device),
+        Command::Lora(args) => lora::run(args).map_err(without_the_device),
         Command::Op(args) => op::run(args).map_err(without_the_device),
         Command::Perplexity(args) => perplexity::run(args).map_err(without_the_device),
         Command::Quantize(args) => quantize::run(args),

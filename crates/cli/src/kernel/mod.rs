@@ -16,7 +16,7 @@ use elinvar::{
 pub(crate) use arguments::{BufferArgument, ConstantArgument, ExtentArgument};
 use arguments::{SizeArgument, ValueArgument};
 pub(crate) use execution::{buffers, contents, median_seconds, saved, shown_median};
-pub(crate) use picture::PictureArgument;
+pub(crate) use picture::{PictureArgument, write_png};
 
 /// A kernel, its arguments and its grid.
 #[derive(Debug, Args)]

@@ -1,6 +1,11 @@
 //! A buffer as a picture.
 
-use std::{fs::File, io::BufWriter, path::PathBuf, str::FromStr};
+use std::{
+    fs::File,
+    io::BufWriter,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use elinvar::{DType, Error, Result, Tensor, atlas::is_floating};
 
@@ -61,15 +66,20 @@ impl PictureArgument {
                 return Err(Error::invalid_argument(format!("--png {name}: {elements} elements are no picture of {width}x{height} points")));
             }
         };
-        let shown = self.file.display();
-        let file = File::create(&self.file).map_err(|cause| Error::io(format!("cannot write {shown}: {cause}")))?;
-        let mut encoder = png::Encoder::new(BufWriter::new(file), self.width, self.height);
-        encoder.set_color(color);
-        encoder.set_depth(png::BitDepth::Eight);
-        let failed = |cause: png::EncodingError| Error::io(format!("cannot write {shown}: {cause}"));
-        let mut writer = encoder.write_header().map_err(failed)?;
-        writer.write_image_data(&greys(dtype, tensor.to_bytes()?)).and_then(|()| writer.finish()).map_err(failed)
+        write_png(&self.file, [self.width, self.height], color, &greys(dtype, tensor.to_bytes()?))
     }
+}
+
+/// Writes a picture of 8 bits a channel, rows from the top.
+pub(crate) fn write_png(path: &Path, [width, height]: [u32; 2], color: png::ColorType, bytes: &[u8]) -> Result<()> {
+    let shown = path.display();
+    let file = File::create(path).map_err(|cause| Error::io(format!("cannot write {shown}: {cause}")))?;
+    let mut encoder = png::Encoder::new(BufWriter::new(file), width, height);
+    encoder.set_color(color);
+    encoder.set_depth(png::BitDepth::Eight);
+    let failed = |cause: png::EncodingError| Error::io(format!("cannot write {shown}: {cause}"));
+    let mut writer = encoder.write_header().map_err(failed)?;
+    writer.write_image_data(bytes).and_then(|()| writer.finish()).map_err(failed)
 }
 
 #[cfg(test)]

@@ -2,14 +2,14 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use elinvar::{DType, Error, ErrorKind, Result, kernels::rope::RopeScaling};
+use elinvar::{DType, Error, ErrorKind, HostMemory, Result, kernels::rope::RopeScaling};
 use serde_json::{Map, Value as Json, json};
 
 use super::metadata;
 use crate::{
     Architecture, Config, Divisors, ModelFiles, Rope, Tokenizer, Weights,
     config::gguf::DIVISORS,
-    gguf::{Gguf, TensorInfo, TensorType},
+    gguf::{Gguf, TensorType},
     weights::{WeightType, gguf::translate},
     whole::{write_file, write_folder},
 };
@@ -49,16 +49,47 @@ pub fn write_checkpoint(file: &Arc<Gguf>, dtype: DType, path: &Path, progress: &
 }
 
 fn write_weights(file: &Gguf, architecture: Architecture, weights: &Weights, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
-    let kept = file.tensors().filter(|(name, _)| *name != DIVISORS).map(|(name, info)| (translate(name, architecture), info));
-    let kept: Vec<(String, &TensorInfo)> = kept.collect();
+    let names = file.tensors().filter(|(name, _)| *name != DIVISORS).map(|(name, _)| translate(name, architecture));
+    let kept = names.map(|name| StoredTensor::of(weights, &name)).collect::<Result<Vec<_>>>()?;
+    write_tensors(path, &kept, &mut |tensor| Ok(weights.get(&tensor.name, &tensor.dims)?.memory), progress)
+}
+
+/// A tensor of a file to be written.
+pub(crate) struct StoredTensor {
+    pub(crate) name: String,
+    pub(crate) dtype: DType,
+    pub(crate) dims: Vec<usize>,
+}
+
+impl StoredTensor {
+    /// As weights have it.
+    ///
+    /// # Errors
+    /// It is not there, or not of floating-point numbers.
+    pub(crate) fn of(weights: &Weights, name: &str) -> Result<Self> {
+        match weights.info(name) {
+            Some((dims, Some(WeightType::Plain(dtype)))) => Ok(Self { name: name.to_owned(), dtype, dims }),
+            Some(_) => Err(Error::unsupported(format!("tensor '{name}' is not made of f32, f16 or bf16"))),
+            None => Err(Error::internal(format!("tensor '{name}' is not there"))),
+        }
+    }
+}
+
+/// Writes a safetensors file of tensors whose elements `get` gives, and reports the bytes written, and of all, to `progress`.
+///
+/// # Errors
+/// Those of `get`; the system's.
+pub(crate) fn write_tensors(
+    path: &Path,
+    tensors: &[StoredTensor],
+    get: &mut dyn FnMut(&StoredTensor) -> Result<HostMemory>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<()> {
     let (mut header, mut end) = (Map::new(), 0u64);
     header.insert("__metadata__".to_owned(), json!({"format": "pt"}));
-    for (name, info) in &kept {
-        let Some((_, Some(WeightType::Plain(dtype)))) = weights.info(name) else {
-            return Err(Error::internal(format!("tensor '{name}' is not decoded")));
-        };
-        let bytes = info.dims.iter().product::<usize>() as u64 * dtype.size() as u64;
-        header.insert(name.clone(), json!({"dtype": TensorType::of_dtype(dtype)?.name, "shape": info.dims, "data_offsets": [end, end + bytes]}));
+    for StoredTensor { name, dtype, dims } in tensors {
+        let bytes = dims.iter().product::<usize>() as u64 * dtype.size() as u64;
+        header.insert(name.clone(), json!({"dtype": TensorType::of_dtype(*dtype)?.name, "shape": dims, "data_offsets": [end, end + bytes]}));
         end += bytes;
     }
     let mut header = Json::Object(header).to_string().into_bytes();
@@ -69,10 +100,10 @@ fn write_weights(file: &Gguf, architecture: Architecture, weights: &Weights, pat
         put(&(header.len() as u64).to_le_bytes())?;
         put(&header)?;
         let mut done = 0;
-        for (name, info) in &kept {
-            let weight = weights.get(name, &info.dims)?;
-            put(weight.memory.bytes())?;
-            done += weight.memory.bytes().len() as u64;
+        for tensor in tensors {
+            let memory = get(tensor)?;
+            put(memory.bytes())?;
+            done += memory.bytes().len() as u64;
             progress(done, end);
         }
         Ok(())

@@ -21,6 +21,7 @@ use crate::{
     },
 };
 pub use checkpoint::write_checkpoint;
+pub(crate) use checkpoint::{StoredTensor, write_tensors};
 pub use importance::Importance;
 pub use mixture::Target;
 

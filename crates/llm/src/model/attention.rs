@@ -1,4 +1,4 @@
-//! Grouped-query attention with rotary positions over a cache.
+//! Grouped-query attention with rotary positions, over a cache or over whole texts.
 
 use elinvar::{
     Result, Tensor,
@@ -6,6 +6,7 @@ use elinvar::{
 };
 
 use super::{
+    module::Module,
     parts::{Linear, Linears, Norm},
     source::Source,
 };
@@ -21,7 +22,21 @@ pub(super) struct LayerCache {
     pub(super) frequencies: Tensor,
 }
 
+/// What a layer attends to.
+pub(super) enum Context {
+    /// One text, of which the cache has what came before.
+    Cached(LayerCache),
+    /// Texts of one length, none of which goes on.
+    Whole {
+        /// How many.
+        texts: usize,
+        /// As [`LayerCache::frequencies`].
+        frequencies: Tensor,
+    },
+}
+
 /// The weights of an attention.
+#[derive(Clone)]
 pub(super) struct Attention {
     q: Linear,
     k: Linear,
@@ -77,12 +92,19 @@ impl Attention {
         Ok((config.attention_scale, Some(source.executor().tensor(&[dim], &factors)?)))
     }
 
-    /// Attention of `x [tokens, hidden]` over the cache, to which its keys and values are appended.
-    pub(super) fn forward(&self, x: &Tensor, positions: &Tensor, cache: &LayerCache) -> Result<Tensor> {
-        let LayerCache { keys, values, frequencies } = cache;
-        let (tokens, dim, capacity) = (x.shape()[0], self.head_dim, keys.shape()[1]);
+    /// Its linear layers.
+    pub(super) fn modules(&mut self, path: &str, fused: bool) -> Vec<Module<'_>> {
+        let inputs = [("q_proj", &mut self.q), ("k_proj", &mut self.k), ("v_proj", &mut self.v)];
+        let mut modules = Module::all(&format!("{path}.self_attn"), fused.then_some("qkv_proj"), inputs);
+        modules.extend(Module::all(&format!("{path}.self_attn"), None, [("o_proj", &mut self.output)]));
+        modules
+    }
+
+    /// Attention of `x [tokens, hidden]`: of one text over the cache, to which its keys and values are appended; of whole texts, one after the other, over each.
+    pub(super) fn forward(&self, x: &Tensor, positions: &Tensor, context: &Context) -> Result<Tensor> {
+        let (rows, dim) = (x.shape()[0], self.head_dim);
         let heads = |linear: &Linear, count: usize, norm: Option<&Norm>| -> Result<Tensor> {
-            let heads = linear.apply(x)?.reshape(&[tokens, count, dim])?;
+            let heads = linear.apply(x)?.reshape(&[rows, count, dim])?;
             match norm {
                 Some(norm) => norm.apply(&heads),
                 None => Ok(heads),
@@ -94,12 +116,22 @@ impl Attention {
         }
         let k = heads(&self.k, self.kv_heads, self.k_norm.as_ref())?;
         let v = heads(&self.v, self.kv_heads, None)?;
-        keys.kv_append(&k.rope(positions, frequencies)?, positions)?;
-        values.kv_append(&v, positions)?;
-        let queries = q.rope(positions, frequencies)?.reshape(&[1, tokens, self.heads, dim])?.transpose(1, 2)?;
         let attention = attention::Attention { scoring: self.scoring, tokens_first: true, precision: x.executor().precision() };
-        let batched = |cache: &Tensor| cache.reshape(&[1, self.kv_heads, capacity, dim]);
-        let attended = queries.attention(&attention, &batched(keys)?, &batched(values)?, None, Some(positions))?;
-        self.output.apply(&attended.reshape(&[tokens, self.heads * dim])?)
+        let attended = match context {
+            Context::Cached(LayerCache { keys, values, frequencies }) => {
+                keys.kv_append(&k.rope(positions, frequencies)?, positions)?;
+                values.kv_append(&v, positions)?;
+                let queries = q.rope(positions, frequencies)?.reshape(&[1, rows, self.heads, dim])?.transpose(1, 2)?;
+                let batched = |cache: &Tensor| cache.reshape(&[1, self.kv_heads, cache.shape()[1], dim]);
+                queries.attention(&attention, &batched(keys)?, &batched(values)?, None, Some(positions))?
+            }
+            Context::Whole { texts, frequencies } => {
+                let apart = |x: Tensor, count: usize| x.reshape(&[*texts, positions.shape()[0], count, dim]);
+                let (q, k) = (apart(q, self.heads)?.rope(positions, frequencies)?, apart(k, self.kv_heads)?.rope(positions, frequencies)?);
+                let v = apart(v, self.kv_heads)?.transpose(1, 2)?;
+                q.transpose(1, 2)?.attention(&attention, &k.transpose(1, 2)?, &v, None, Some(positions))?
+            }
+        };
+        self.output.apply(&attended.reshape(&[rows, self.heads * dim])?)
     }
 }

@@ -3,14 +3,16 @@
 use elinvar::{Result, Tensor};
 
 use super::{
-    attention::{Attention, LayerCache},
+    attention::{Attention, Context},
     mlp::Mlp,
+    module::Module,
     parts::Norm,
     source::Source,
 };
 use crate::config::Config;
 
 /// Attention and a feed-forward network, each normalised before, and in some models after, and added to the residual stream.
+#[derive(Clone)]
 pub(super) struct Layer {
     input_norm: Norm,
     attention: Attention,
@@ -36,13 +38,20 @@ impl Layer {
         })
     }
 
-    /// The residual stream `[tokens, hidden]` after this layer, whose keys and values are appended to the cache.
-    pub(super) fn forward(&self, stream: &Tensor, positions: &Tensor, cache: &LayerCache) -> Result<Tensor> {
+    /// Its linear layers.
+    pub(super) fn modules(&mut self, path: &str, fused: bool) -> Vec<Module<'_>> {
+        let mut modules = self.attention.modules(path, fused);
+        modules.extend(self.mlp.modules(path, fused));
+        modules
+    }
+
+    /// The residual stream `[tokens, hidden]` after this layer, whose keys and values are appended to the cache, if there is one.
+    pub(super) fn forward(&self, stream: &Tensor, positions: &Tensor, context: &Context) -> Result<Tensor> {
         let normed = |norm: Option<&Norm>, x: Tensor| match norm {
             Some(norm) => norm.apply(&x),
             None => Ok(x),
         };
-        let attended = self.attention.forward(&self.input_norm.apply(stream)?, positions, cache)?;
+        let attended = self.attention.forward(&self.input_norm.apply(stream)?, positions, context)?;
         let stream = stream.add(&normed(self.attended_norm.as_ref(), attended)?)?;
         let output = self.mlp.forward(&self.mlp_norm.apply(&stream)?)?;
         stream.add(&normed(self.output_norm.as_ref(), output)?)

@@ -27,6 +27,22 @@ impl Matrix {
         }
     }
 
+    /// `[rows, columns]`.
+    pub(super) fn extents(&self) -> [usize; 2] {
+        match self {
+            Self::Plain(weight) => [weight.shape()[0], weight.shape()[1]],
+            Self::Packed { rows, columns, .. } => [rows.shape()[0], *columns],
+        }
+    }
+
+    /// Its elements, f32.
+    pub(super) fn decoded(&self) -> Result<Tensor> {
+        match self {
+            Self::Plain(weight) => weight.cast(DType::F32),
+            Self::Packed { rows, format, columns } => rows.dequantize(*format, *columns),
+        }
+    }
+
     /// Some of its rows.
     pub(super) fn slice(&self, start: usize, count: usize) -> Result<Self> {
         Ok(match self {

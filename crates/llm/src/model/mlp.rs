@@ -3,12 +3,14 @@
 use elinvar::{Result, Tensor};
 
 use super::{
+    module::Module,
     parts::{Linear, Linears},
     source::Source,
 };
 use crate::config::{Activation, Config};
 
 /// `down(activation(gate(x)) · up(x))`.
+#[derive(Clone)]
 pub(super) struct Mlp {
     gate: Linear,
     up: Linear,
@@ -28,6 +30,14 @@ impl Mlp {
             down: Linear::load(source, &format!("{path}.down_proj"), hidden, inner, config.mlp_bias)?,
             activation: config.activation,
         })
+    }
+
+    /// Its linear layers.
+    pub(super) fn modules(&mut self, path: &str, fused: bool) -> Vec<Module<'_>> {
+        let inputs = [("gate_proj", &mut self.gate), ("up_proj", &mut self.up)];
+        let mut modules = Module::all(&format!("{path}.mlp"), fused.then_some("gate_up_proj"), inputs);
+        modules.extend(Module::all(&format!("{path}.mlp"), None, [("down_proj", &mut self.down)]));
+        modules
     }
 
     pub(super) fn forward(&self, x: &Tensor) -> Result<Tensor> {

@@ -4,16 +4,20 @@
 //! them in place; quantised ones are packed. A step is recorded once and replayed with new tokens and positions: see [`Session`]. It is written in plain operators; the recorder puts
 //! fused ones in their place, of which steps of a few tokens, bound by the reading of weights, take the most.
 
+mod adapted;
 mod attention;
 mod layer;
+mod low_rank;
 mod matrix;
 mod mlp;
+mod module;
 mod parts;
 mod random;
 mod session;
 mod source;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
+mod whole;
 
 use std::collections::BTreeSet;
 
@@ -23,14 +27,17 @@ use crate::{
     config::{Config, Rope},
     weights::{WeightType, Weights},
 };
-use attention::LayerCache;
+pub(crate) use adapted::{Change, EMBEDDING, HEAD, Place, PlaceKind};
+use attention::{Context, LayerCache};
 use layer::Layer;
 use matrix::Matrix;
 use parts::{Linear, Norm};
 pub use session::{Decoding, Session};
 use source::{Shapes, Source, Stored};
+pub(crate) use whole::IGNORED;
 
-/// A model on a device.
+/// A model on a device. Clones share its weights.
+#[derive(Clone)]
 pub struct Model {
     config: Config,
     executor: Executor,
@@ -121,42 +128,53 @@ impl Model {
         }
     }
 
-    /// What the layers keep of a text of at most `capacity` tokens, with keys and values stored as `dtype`.
-    fn cache(&self, capacity: usize, dtype: DType) -> Result<Vec<LayerCache>> {
+    /// By how much each layer's queries and keys are rotated with each position, in texts of at most `capacity` tokens.
+    fn frequencies(&self, capacity: usize) -> Result<Vec<Tensor>> {
         let config = &self.config;
-        let dims = [config.kv_heads, capacity, config.head_dim];
         let rates = |rope: &Rope| {
             let rates = rope.frequencies(capacity)?;
             self.executor.tensor(&[rates.len()], &rates)
         };
         let everywhere = rates(&config.rope)?;
         let windowed = config.window_rope.as_ref().map_or(Ok(everywhere.clone()), rates)?;
-        let layer = |index: usize| {
-            let frequencies = if config.window(index).is_some() { &windowed } else { &everywhere };
-            let zeros = || self.executor.zeros(dtype, &dims);
-            Ok(LayerCache { keys: zeros()?, values: zeros()?, frequencies: frequencies.clone() })
-        };
-        (0..config.layers).map(layer).collect()
+        Ok((0..config.layers).map(|index| if config.window(index).is_some() { windowed.clone() } else { everywhere.clone() }).collect())
+    }
+
+    /// What the layers keep of a text of at most `capacity` tokens, with keys and values stored as `dtype`.
+    fn cache(&self, capacity: usize, dtype: DType) -> Result<Vec<Context>> {
+        let zeros = || self.executor.zeros(dtype, &[self.config.kv_heads, capacity, self.config.head_dim]);
+        let layer = |frequencies: Tensor| Ok(Context::Cached(LayerCache { keys: zeros()?, values: zeros()?, frequencies }));
+        self.frequencies(capacity)?.into_iter().map(layer).collect()
+    }
+
+    /// The residual stream of `tokens [n]` before the first layer.
+    fn embed(&self, tokens: &Tensor) -> Result<Tensor> {
+        let stream = self.embedding.gather(tokens)?;
+        match self.config.embedding_scale {
+            Some(scale) => stream * f64::from(scale),
+            None => Ok(stream),
+        }
+    }
+
+    /// The logits of the residual stream after the last layer.
+    fn project(&self, stream: &Tensor) -> Result<Tensor> {
+        let logits = self.head.apply(&self.norm.apply(stream)?)?;
+        match self.config.final_softcap.map(f64::from) {
+            Some(cap) => (logits / cap)?.tanh()? * cap,
+            None => Ok(logits),
+        }
     }
 
     /// The logits `[wanted tokens, vocab_size]` of a step of `tokens [n]`, if any are wanted. The layers' caches are appended to.
-    fn logits(&self, tokens: &Tensor, positions: &Tensor, cache: &[LayerCache], wanted: Logits) -> Result<Option<Tensor>> {
-        let mut stream = self.embedding.gather(tokens)?;
-        if let Some(scale) = self.config.embedding_scale {
-            stream = (stream * f64::from(scale))?;
-        }
+    fn logits(&self, tokens: &Tensor, positions: &Tensor, cache: &[Context], wanted: Logits) -> Result<Option<Tensor>> {
+        let mut stream = self.embed(tokens)?;
         for (layer, cache) in self.layers.iter().zip(cache) {
             stream = layer.forward(&stream, positions, cache)?;
         }
-        let rows = match wanted {
-            Logits::None => return Ok(None),
-            Logits::Last => stream.slice(0, tokens.shape()[0] - 1, 1, 1)?,
-            Logits::All => stream,
-        };
-        let logits = self.head.apply(&self.norm.apply(&rows)?)?;
-        match self.config.final_softcap.map(f64::from) {
-            Some(cap) => ((logits / cap)?.tanh()? * cap).map(Some),
-            None => Ok(Some(logits)),
+        match wanted {
+            Logits::None => Ok(None),
+            Logits::Last => self.project(&stream.slice(0, tokens.shape()[0] - 1, 1, 1)?).map(Some),
+            Logits::All => self.project(&stream).map(Some),
         }
     }
 }

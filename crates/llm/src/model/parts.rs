@@ -2,34 +2,39 @@
 
 use elinvar::{DType, Result, Tensor};
 
-use super::{matrix::Matrix, source::Source};
+use super::{low_rank::LowRank, matrix::Matrix, source::Source};
 use crate::config::Config;
 
-/// A projection: `x Wᵀ + bias`.
+/// A projection: `x Wᵀ + bias`, and what an adapter adds.
+#[derive(Clone)]
 pub(super) struct Linear {
-    weight: Matrix,
+    pub(super) weight: Matrix,
     bias: Option<Tensor>,
+    pub(super) adapter: Option<LowRank>,
 }
 
 impl Linear {
     pub(super) fn new(weight: Matrix) -> Self {
-        Self { weight, bias: None }
+        Self { weight, bias: None, adapter: None }
     }
 
     pub(super) fn load(source: &mut dyn Source, name: &str, rows: usize, columns: usize, bias: bool) -> Result<Self> {
         let weight = source.matrix(&format!("{name}.weight"), [rows, columns])?;
         let bias = if bias { Some(source.tensor(&format!("{name}.bias"), &[rows])?) } else { None };
-        Ok(Self { weight, bias })
+        Ok(Self { weight, bias, adapter: None })
     }
 
     /// Rows of it, as a layer.
     fn rows(&self, start: usize, count: usize) -> Result<Self> {
         let bias = self.bias.as_ref().map(|bias| bias.slice(0, start, count, 1)).transpose()?;
-        Ok(Self { weight: self.weight.slice(start, count)?, bias })
+        Ok(Self { weight: self.weight.slice(start, count)?, bias, adapter: None })
     }
 
     pub(super) fn apply(&self, x: &Tensor) -> Result<Tensor> {
-        self.weight.linear(x, self.bias.as_ref())
+        match &self.adapter {
+            Some(adapter) => adapter.linear(&self.weight, x, self.bias.as_ref()),
+            None => self.weight.linear(x, self.bias.as_ref()),
+        }
     }
 }
 
@@ -62,6 +67,7 @@ impl<'a> Linears<'a> {
 }
 
 /// RMS normalisation of rows.
+#[derive(Clone)]
 pub(super) struct Norm {
     weight: Tensor,
     epsilon: f32,

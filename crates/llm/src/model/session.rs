@@ -8,7 +8,7 @@ use std::{
 
 use elinvar::{Completion, DType, DeviceProperties, Error, Reading, Recording, Result, Tensor, kernels::sample::Settings};
 
-use super::{Logits, Model, attention::LayerCache};
+use super::{Logits, Model, attention::Context};
 use crate::sampling::Sampling;
 
 /// A step of a fixed number of tokens, recorded: write the state, which is the tokens and their positions, replay, read the logits.
@@ -25,7 +25,7 @@ struct Step {
 /// chooses the tokens ([`Session::greedy`], [`Session::sampled`]) it also writes the next token and position there, so that nothing comes from the host.
 pub struct Session {
     model: Arc<Model>,
-    cache: Vec<LayerCache>,
+    cache: Vec<Context>,
     capacity: usize,
     length: usize,
     chunk: usize,
@@ -71,6 +71,21 @@ impl Session {
     /// The model.
     pub fn model(&self) -> &Arc<Model> {
         &self.model
+    }
+
+    /// Goes on with another model of the same shape: the same weights with another adapter, or without one. The text is forgotten, because its keys and
+    /// values are the other's.
+    ///
+    /// # Errors
+    /// A model of another configuration or device.
+    pub fn set_model(&mut self, model: Arc<Model>) -> Result<()> {
+        if model.config() != self.model.config() || !model.executor().device().same(self.model.executor().device()) {
+            return Err(Error::invalid_argument("a session goes on with a model of its configuration and device: make another session"));
+        }
+        (self.model, self.length) = (model, 0);
+        (self.greedy, self.sampled) = (None, None);
+        self.steps.clear();
+        Ok(())
     }
 
     /// Tokens so far.

@@ -86,4 +86,5 @@ def main():
         print(name, float(np.abs(logits).max()), float(logits.std()))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-mod references;
+pub(crate) mod references;
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ fn frequencies_are_divided_by_the_tensor() {
 }
 
 /// A model of one layer with heads of eight, in blocks of Q8_0: projections of one input each by itself, or stored as one.
-fn quantised(fused: bool) -> Writer {
+pub(crate) fn quantised(fused: bool) -> Writer {
     let architecture = if fused { "phi3" } else { "qwen2" };
     let key = |name: &str| format!("{architecture}.{name}");
     let sizes = [("block_count", 1), ("context_length", 64), ("embedding_length", 32), ("feed_forward_length", 64), ("vocab_size", 16)];

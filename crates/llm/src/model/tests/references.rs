@@ -15,15 +15,15 @@ use crate::{
 const TOKENS: usize = 40;
 
 /// A model, the weights that follow from their names, and its logits.
-struct Reference {
-    name: String,
+pub(crate) struct Reference {
+    pub(crate) name: String,
     config: Map<String, Value>,
     tensors: BTreeMap<String, (Vec<u64>, Vec<f32>)>,
     logits: Vec<f32>,
 }
 
 impl Reference {
-    fn all() -> Vec<Self> {
+    pub(crate) fn all() -> Vec<Self> {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/references");
         let files = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
         files.filter(|path| path.extension().is_some_and(|extension| extension == "json")).map(Self::read).collect()
@@ -62,7 +62,7 @@ impl Reference {
         assert!(run(2, 7) == found, "{} as {form}: two threads and chunks of seven", self.name);
     }
 
-    fn folder(&self) -> tempfile::TempDir {
+    pub(crate) fn folder(&self) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("config.json"), serde_json::to_string(&self.config).unwrap()).unwrap();
         let tensors = self.tensors.iter().map(|(name, (dims, values))| (name, Stored(dims.iter().map(|&n| n as usize).collect(), values)));
@@ -153,7 +153,7 @@ impl Reference {
 }
 
 /// As `values` of `make.py`.
-fn values(name: &str, dims: &[u64], is_gemma: bool) -> Vec<f32> {
+pub(crate) fn values(name: &str, dims: &[u64], is_gemma: bool) -> Vec<f32> {
     let hash = |state: u64, byte: u8| (state ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     let mut state = name.bytes().fold(0xcbf2_9ce4_8422_2325, hash);
     let mut next = || {

@@ -1,0 +1,34 @@
+//! Fine-tuning: adapters trained, tested, and fused into a model's weights.
+
+mod curve;
+mod fuse;
+mod test;
+mod train;
+
+use clap::{Args, Subcommand};
+use elinvar::Result;
+
+/// Arguments of `elinvar lora`.
+#[derive(Debug, Args)]
+pub(crate) struct LoraArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Train an adapter on train.jsonl in a folder, and evaluate it on valid.jsonl if that is there
+    Train(Box<train::TrainArgs>),
+    /// Report the loss of a model, with an adapter or without, on test.jsonl in a folder
+    Test(test::TestArgs),
+    /// Write a new folder with the model and an adapter in its weights
+    Fuse(fuse::FuseArgs),
+}
+
+pub(crate) fn run(args: &LoraArgs) -> Result<()> {
+    match &args.what {
+        What::Train(args) => train::run(args),
+        What::Test(args) => test::run(args),
+        What::Fuse(args) => fuse::run(args),
+    }
+}

@@ -1,0 +1,142 @@
+//! A training from its first step to its last.
+
+use std::time::Instant;
+
+use elinvar::{Error, Result};
+use serde_json::json;
+
+use super::{
+    batch::{Batch, Order},
+    data::Dataset,
+    folder::TrainingFolder,
+    schedule::Schedule,
+    trainer::Trainer,
+};
+use crate::model::Model;
+
+/// How long to train, and on what.
+#[derive(Clone, Debug)]
+pub struct TrainingOptions {
+    /// Steps in all.
+    pub steps: u64,
+    /// Samples of a batch.
+    pub batch: usize,
+    /// Batches of a step.
+    pub accumulation: usize,
+    /// Learning rates.
+    pub schedule: Schedule,
+    /// Of the order of the samples.
+    pub seed: u64,
+    /// Steps between checkpoints; the last step makes one, too.
+    pub save_every: u64,
+    /// Steps between evaluations on the validation set; the last step makes one, too.
+    pub eval_every: u64,
+    /// Batches of an evaluation at most.
+    pub eval_batches: usize,
+}
+
+/// What happens in a training.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TrainingEvent {
+    /// A step was taken.
+    Step {
+        /// Its number, from 1.
+        step: u64,
+        /// The mean loss of its tokens before it.
+        loss: f32,
+        /// The length of its gradient.
+        norm: f32,
+        /// Its learning rate.
+        rate: f64,
+        /// Tokens that it was computed of, without those that fill texts up.
+        tokens: usize,
+        /// How long it took.
+        seconds: f64,
+    },
+    /// The validation set was evaluated.
+    Validated {
+        /// After this step.
+        step: u64,
+        /// The mean loss of its tokens.
+        loss: f64,
+    },
+    /// Adapter and checkpoint were written.
+    Saved {
+        /// After this step.
+        step: u64,
+    },
+}
+
+/// Trains from the trainer's step to the last, and reports to `listener`.
+///
+/// # Errors
+/// Options outside their range; those of [`Trainer::step`], of the folder, and of `listener`. What was saved last stays.
+pub fn train(
+    trainer: &mut Trainer,
+    folder: &TrainingFolder,
+    (data, validation): (&Dataset, Option<&Dataset>),
+    options: &TrainingOptions,
+    listener: &mut dyn FnMut(TrainingEvent) -> Result<()>,
+) -> Result<()> {
+    options.schedule.check()?;
+    if options.steps <= trainer.steps() {
+        return Err(Error::invalid_argument(format!(
+            "{} steps, of which {} are taken: training would change nothing",
+            options.steps,
+            trainer.steps()
+        )));
+    }
+    if options.batch == 0 || options.accumulation == 0 {
+        return Err(Error::invalid_argument("a step takes at least one sample"));
+    }
+    let mut order = Order::new(options.seed);
+    let is_due = |step: u64, every: u64| step == options.steps || (every > 0 && step.is_multiple_of(every));
+    while trainer.steps() < options.steps {
+        let (start, step) = (Instant::now(), trainer.steps() + 1);
+        let taken = (options.batch * options.accumulation) as u64;
+        let samples = order.samples(data, (step - 1) * taken, options.batch * options.accumulation);
+        let batches = samples.chunks(options.batch).map(Batch::new).collect::<Result<Vec<_>>>()?;
+        let rate = options.schedule.at(step, options.steps);
+        let trained = trainer.step(&batches, rate)?;
+        let (tokens, seconds) = (samples.iter().map(|sample| sample.tokens.len()).sum(), start.elapsed().as_secs_f64());
+        folder.log(&json!({
+            "step": step, "loss": trained.loss, "gradient_norm": trained.norm, "learning_rate": rate, "tokens": tokens, "seconds": seconds,
+        }))?;
+        listener(TrainingEvent::Step { step, loss: trained.loss, norm: trained.norm, rate, tokens, seconds })?;
+        if let Some(validation) = validation.filter(|_| is_due(step, options.eval_every)) {
+            let loss = mean_loss(validation, options.batch, options.eval_batches, &mut |batch| trainer.loss(batch))?;
+            folder.log(&json!({ "step": step, "validation_loss": loss }))?;
+            listener(TrainingEvent::Validated { step, loss })?;
+        }
+        if is_due(step, options.save_every) {
+            folder.save(trainer)?;
+            listener(TrainingEvent::Saved { step })?;
+        }
+    }
+    Ok(())
+}
+
+/// The mean cross-entropy of a data set's targets in nats: of at most so many batches, in the order of the file.
+fn mean_loss(data: &Dataset, batch: usize, batches: usize, loss: &mut dyn FnMut(&Batch) -> Result<f64>) -> Result<f64> {
+    let (mut sum, mut count) = (0.0, 0);
+    for samples in data.samples().chunks(batch.max(1)).take(batches.max(1)) {
+        let batch = Batch::new(&samples.iter().collect::<Vec<_>>())?;
+        sum += loss(&batch)?;
+        count += batch.targets();
+    }
+    Ok(sum / count as f64)
+}
+
+/// The mean cross-entropy of a data set's targets, in nats: of at most `batches` batches of `batch` samples, in the order of the file.
+///
+/// # Errors
+/// Tokens outside the vocabulary, out of memory, or a failed device.
+pub fn evaluate(model: &Model, data: &Dataset, batch: usize, batches: usize) -> Result<f64> {
+    let executor = model.executor();
+    mean_loss(data, batch, batches, &mut |batch| {
+        batch.check(model)?;
+        let tensor = |values: &[i32]| executor.tensor(&[values.len()], values);
+        let loss = model.loss(&tensor(&batch.tokens)?, &tensor(&batch.targets)?, &model.texts(batch.texts, batch.length)?)?;
+        loss.item::<f32>().map(f64::from)
+    })
+}

@@ -1,0 +1,352 @@
+//! Training against PEFT and PyTorch: see `tests/references/adapters/make.py`.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use elinvar::{DType, Executor, Precision, Result};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{
+    Batch, DataOptions, Dataset, Decay, Optimizer, Sample, Schedule, Trainer, TrainerOptions, TrainingEvent, TrainingFolder, TrainingOptions,
+    evaluate, optimizer::NUMBERS, train,
+};
+use crate::{
+    Adapter, AdapterConfig, Config, Model, ModelFiles, Targets, Tokenizer, Weights,
+    gguf::tests::parse,
+    model::tests::{
+        quantised,
+        references::{Reference, values},
+    },
+};
+
+#[derive(Deserialize)]
+struct Training {
+    model: String,
+    config: Map<String, Value>,
+    rate: f64,
+    losses: Vec<f32>,
+}
+
+fn trainings() -> BTreeMap<String, Training> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/references/adapters/losses.json");
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+fn strict(threads: usize) -> Executor {
+    Executor::new_cpu(threads.try_into().unwrap()).unwrap().with_precision(Precision::Strict)
+}
+
+fn open(folder: &Path, executor: &Executor) -> Model {
+    let files = ModelFiles::open(folder).unwrap();
+    Model::new(executor, Config::read(&files).unwrap(), &Weights::open(&files).unwrap()).unwrap()
+}
+
+/// As `SAMPLES` of the script.
+fn samples() -> Vec<Sample> {
+    let tokens = |n: u32| (0..9 + 6 * n).map(|i| (7 * i * i + 3 * i + 5 + 11 * n) % 29).collect();
+    (0..5).map(|n| Sample::new(tokens(n), 2 * n as usize).unwrap()).collect()
+}
+
+fn batch(step: usize) -> Batch {
+    let samples = samples();
+    Batch::new(&[2 * step, 2 * step + 1].map(|place| &samples[place % samples.len()])).unwrap()
+}
+
+impl Training {
+    fn config(&self) -> AdapterConfig {
+        let mut config = self.config.clone();
+        config.insert("peft_type".to_owned(), "LORA".into());
+        AdapterConfig::parse(&Value::Object(config).to_string()).unwrap()
+    }
+
+    fn model(&self, executor: &Executor) -> Model {
+        if self.model == "shakespeare" {
+            return open(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../models/shakespeare"), executor);
+        }
+        open(Reference::all().into_iter().find(|reference| reference.name == self.model).unwrap().folder().path(), executor)
+    }
+
+    fn trainer(&self, executor: &Executor, again: bool) -> Trainer {
+        let model = self.model(executor);
+        let options = TrainerOptions { optimizer: Optimizer::ADAMW, clip: Some(1.0), checkpointing: again, seed: 1 };
+        let new = |initial: Option<&Adapter>| Trainer::new(&model, self.config(), initial, options).unwrap();
+        let mut begun = new(None).adapter().unwrap();
+        for (name, (dims, array)) in &mut begun.tensors {
+            let dims: Vec<_> = dims.iter().map(|&extent| extent as u64).collect();
+            if name.contains("lora_A") {
+                *array = values(name, &dims, false);
+            } else if name.contains("lora_B") {
+                *array = values(name, &dims, false).iter().map(|value| 0.1 * value).collect();
+            }
+        }
+        new(Some(&begun))
+    }
+
+    fn losses(&self, executor: &Executor, steps: usize, again: bool) -> Vec<f32> {
+        let mut trainer = self.trainer(executor, again);
+        (0..steps).map(|step| trainer.step(&[batch(step)], self.rate).unwrap().loss).collect()
+    }
+}
+
+#[track_caller]
+fn check(name: &str, found: &[f32], expected: &[f32]) {
+    let worst = found.iter().zip(expected).map(|(a, b)| (a - b).abs() / b).fold(0.0, f32::max);
+    println!("{name}: {} steps, from {} to {}, at most {worst:e} apart", found.len(), found[0], found[found.len() - 1]);
+    assert!(found.len() <= expected.len() && worst < 1e-4, "{name}: {found:?} instead of {expected:?}");
+}
+
+#[test]
+fn losses_are_those_of_peft_and_pytorch() {
+    for (name, training) in trainings().iter().filter(|(name, _)| *name != "shakespeare") {
+        check(name, &training.losses(&strict(2), training.losses.len(), false), &training.losses);
+    }
+}
+
+#[test]
+fn the_embedded_model_learns_as_with_peft_and_pytorch() {
+    let training = &trainings()["shakespeare"];
+    check("shakespeare", &training.losses(&strict(2), 6, false), &training.losses);
+}
+
+#[track_caller]
+fn rejected<T>(result: Result<T>) -> String {
+    let message = result.map(|_| ()).unwrap_err().to_string();
+    assert!(!message.contains('\n'), "{message}");
+    message
+}
+
+const OPTIONS: TrainerOptions = TrainerOptions { optimizer: Optimizer::ADAMW, clip: Some(1.0), checkpointing: false, seed: 1 };
+
+fn qwen(executor: &Executor) -> Model {
+    trainings()["dora"].model(executor)
+}
+
+fn trainer(model: &Model, options: TrainerOptions) -> Trainer {
+    Trainer::new(model, AdapterConfig::of_layers(model, 2), None, options).unwrap()
+}
+
+fn bits(trainer: &Trainer) -> Vec<u32> {
+    trainer.arrays().unwrap().into_values().flatten().map(f32::to_bits).collect()
+}
+
+#[test]
+fn layers_computed_again_have_the_bits_of_layers_that_are_kept() {
+    for name in ["dora", "layers"] {
+        let training = &trainings()[name];
+        let bits = |again: bool| training.losses(&strict(2), 3, again).into_iter().map(f32::to_bits).collect::<Vec<_>>();
+        assert_eq!(bits(true), bits(false), "{name}");
+    }
+}
+
+#[test]
+fn the_bits_do_not_depend_on_threads() {
+    let trained = |threads: usize| {
+        let mut trainer = trainer(&qwen(&strict(threads)), OPTIONS);
+        (0..3).for_each(|step| drop(trainer.step(&[batch(step)], 1e-2).unwrap()));
+        bits(&trainer)
+    };
+    assert_eq!(trained(1), trained(2));
+}
+
+#[test]
+fn batches_of_a_step_count_as_one() {
+    let (model, samples) = (qwen(&strict(2)), samples());
+    let batch = |samples: &[Sample]| Batch::new(&samples.iter().collect::<Vec<_>>()).unwrap();
+    let step = |batches: &[Batch]| trainer(&model, OPTIONS).step(batches, 1e-2).unwrap();
+    let (whole, parts) = (step(&[batch(&samples[..4])]), step(&[batch(&samples[..1]), batch(&samples[1..4])]));
+    assert!((whole.loss - parts.loss).abs() < 1e-5 && (whole.norm - parts.norm).abs() < 1e-5, "{whole:?} {parts:?}");
+}
+
+#[test]
+fn quantised_weights_are_trained_beside_like_their_decoded_ones() {
+    let executor = strict(2);
+    let files = ModelFiles::Gguf(Arc::new(parse(&quantised(true)).unwrap()));
+    let losses = |weights: &Weights| {
+        let model = Model::new(&executor, Config::read(&files).unwrap(), weights).unwrap();
+        let config = AdapterConfig { use_dora: true, ..AdapterConfig::of_layers(&model, 1) };
+        let mut trainer = Trainer::new(&model, config, None, OPTIONS).unwrap();
+        let sample = Sample::new((0..20).map(|i| i * i % 16).collect(), 0).unwrap();
+        (0..4).map(|_| trainer.step(&[Batch::new(&[&sample]).unwrap()], 1e-2).unwrap().loss).collect::<Vec<_>>()
+    };
+    let (packed, decoded) = (losses(&Weights::open(&files).unwrap()), losses(&Weights::open_decoded(&files, DType::F32).unwrap()));
+    let near = packed.iter().zip(&decoded).all(|(a, b)| (a - b).abs() < 1e-3 * b);
+    assert!(near && packed[3] < packed[0], "{packed:?} {decoded:?}");
+}
+
+/// Naive, in f64.
+fn expected(optimizer: Optimizer, [p, g]: [f64; 2], state: &mut [f64; 2], rate: f64, step: i32) -> f64 {
+    match optimizer {
+        Optimizer::AdamW { betas: [b1, b2], epsilon, weight_decay } => {
+            *state = [b1 * state[0] + (1.0 - b1) * g, b2 * state[1] + (1.0 - b2) * g * g];
+            let (mean, squares) = (state[0] / (1.0 - b1.powi(step)), state[1] / (1.0 - b2.powi(step)));
+            p - rate * weight_decay * p - rate * mean / (squares.sqrt() + epsilon)
+        }
+        Optimizer::Sgd { momentum, weight_decay } => {
+            state[0] = momentum * state[0] + g + weight_decay * p;
+            p - rate * state[0]
+        }
+        Optimizer::Lion { betas: [b1, b2], weight_decay } => {
+            let sign = (b1 * state[0] + (1.0 - b1) * g).signum();
+            state[0] = b2 * state[0] + (1.0 - b2) * g;
+            p - rate * (sign + weight_decay * p)
+        }
+    }
+}
+
+#[test]
+fn optimisers_do_what_their_papers_say() {
+    let executor = strict(1);
+    let sgd = Optimizer::Sgd { momentum: 0.9, weight_decay: 0.1 };
+    for optimizer in [Optimizer::ADAMW.with_weight_decay(0.1), sgd, Optimizer::LION.with_weight_decay(0.1)] {
+        let (mut values, mut states) = ([0.5, -2.0, 3.0], [[0.0; 2]; 3]);
+        let parameters = executor.tensor(&[3], &values.map(|value| value as f32)).unwrap();
+        let arrays: Vec<_> = (0..optimizer.states()).map(|_| executor.zeros(DType::F32, &[3]).unwrap()).collect();
+        for step in 1..=4 {
+            let gradient = [0.1 * f64::from(step), -0.3, 2.0 - f64::from(step)];
+            let numbers = executor.tensor(&[NUMBERS], &optimizer.numbers(0.1, step as u64)).unwrap();
+            optimizer.step(&parameters, &executor.tensor(&[3], &gradient.map(|g| g as f32)).unwrap(), &arrays, &numbers).unwrap();
+            for i in 0..3 {
+                values[i] = expected(optimizer, [values[i], gradient[i]], &mut states[i], 0.1, step);
+            }
+        }
+        let found = parameters.to_vec::<f32>().unwrap();
+        assert!(found.iter().zip(values).all(|(a, b)| (f64::from(*a) - b).abs() < 1e-5), "{}: {found:?} instead of {values:?}", optimizer.name());
+        assert!(optimizer.with_weight_decay(-1.0).check().is_err());
+    }
+}
+
+fn options(steps: u64) -> TrainingOptions {
+    let schedule = Schedule { rate: 1e-2, warmup: 1, decay: Decay::Cosine };
+    TrainingOptions { steps, batch: 2, accumulation: 1, schedule, seed: 3, save_every: 2, eval_every: 2, eval_batches: 1 }
+}
+
+#[test]
+fn what_goes_on_from_a_checkpoint_has_the_bits_of_what_was_not_interrupted() {
+    let (model, data) = (qwen(&strict(2)), Dataset::new(samples()).unwrap());
+    let run = |folder: &Path, ends: &[u64]| {
+        let mut last = Vec::new();
+        for (part, end) in ends.iter().enumerate() {
+            let folder = TrainingFolder::open(folder).unwrap();
+            let mut trainer = trainer(&model, OPTIONS);
+            if part > 0 {
+                folder.resume(&mut trainer).unwrap();
+            }
+            let mut seen = Vec::new();
+            let stop = |event: TrainingEvent| match event {
+                TrainingEvent::Saved { step } if step == *end => Err(elinvar::Error::io("the power fails")),
+                event => {
+                    seen.push(event);
+                    Ok(())
+                }
+            };
+            assert!(rejected(train(&mut trainer, &folder, (&data, Some(&data)), &options(7), &mut { stop })).contains("power"));
+            last = bits(&trainer);
+        }
+        (last, fs::read(folder.join("adapter_model.safetensors")).unwrap(), fs::read_to_string(folder.join("log.jsonl")).unwrap().lines().count())
+    };
+    let (once, twice) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let whole = run(once.path(), &[7]);
+    assert_eq!(run(twice.path(), &[2, 6, 7]), whole);
+    // What is saved is the adapter that was evaluated last.
+    let folder = TrainingFolder::open(twice.path()).unwrap();
+    let logged: Vec<f64> = folder.logged().unwrap().iter().filter_map(|line| line["validation_loss"].as_f64()).collect();
+    let found = evaluate(&model.with_adapter(&folder.adapter().unwrap()).unwrap(), &data, 2, 1).unwrap();
+    assert!(logged.len() == 4 && (logged[3] - found).abs() < 1e-5 && logged[3] < logged[0], "{logged:?} {found}");
+}
+
+#[test]
+fn a_training_that_fails_keeps_what_was_saved() {
+    let (model, data) = (qwen(&strict(1)), Dataset::new(samples()).unwrap());
+    let place = tempfile::tempdir().unwrap();
+    let folder = TrainingFolder::open(place.path()).unwrap();
+    assert!(rejected(TrainingFolder::open(place.path())).contains("another process trains in"));
+    let mut first = trainer(&model, OPTIONS);
+    train(&mut first, &folder, (&data, None), &options(2), &mut |_| Ok(())).unwrap();
+    let saved = folder.adapter().unwrap();
+    let wild = TrainingOptions { schedule: Schedule { rate: 1e38, warmup: 0, decay: Decay::Constant }, ..options(9) };
+    let error = rejected(train(&mut first, &folder, (&data, None), &wild, &mut |_| Ok(())));
+    assert!(error.starts_with("step 4: the loss is NaN") || error.starts_with("step 4: the loss is inf"), "{error}");
+    assert_eq!(folder.adapter().unwrap(), saved);
+    // Of another adapter, another optimiser, or cut short.
+    let of = |config: AdapterConfig, optimizer: Optimizer| Trainer::new(&model, config, None, TrainerOptions { optimizer, ..OPTIONS }).unwrap();
+    let config = AdapterConfig::of_layers(&model, 2);
+    let mut other = of(AdapterConfig { rank: 3, ..config.clone() }, Optimizer::ADAMW);
+    assert!(rejected(folder.resume(&mut other)).contains("it is of an adapter with other settings"));
+    assert!(rejected(folder.resume(&mut of(config, Optimizer::LION))).contains("its optimiser is \"adamw\", not lion"));
+    let file = folder.file("checkpoint.safetensors");
+    let bytes = fs::read(&file).unwrap();
+    fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+    assert!(rejected(folder.resume(&mut trainer(&model, OPTIONS))).contains("is no safetensors file, or damaged"));
+    // What a process left that was ended while it wrote goes.
+    drop(folder);
+    fs::write(place.path().join(".adapter_model.safetensors.77.part"), "half").unwrap();
+    TrainingFolder::open(place.path()).unwrap();
+    assert!(!place.path().join(".adapter_model.safetensors.77.part").exists());
+}
+
+#[test]
+fn training_that_would_change_nothing_is_an_error() {
+    let model = qwen(&strict(1));
+    let new = |config: AdapterConfig| Trainer::new(&model, config, None, OPTIONS);
+    let named = |name: &str| AdapterConfig { targets: Targets::Names(vec![name.to_owned()]), ..AdapterConfig::default() };
+    let unknown = rejected(new(named("query")));
+    assert!(unknown.contains("'query', which is nothing in the model: its matrices are q_proj, k_proj, v_proj, o_proj, gate_proj"), "{unknown}");
+    let nothing = rejected(new(AdapterConfig { layers: Some(vec![9]), ..named("q_proj") }));
+    assert!(nothing.contains("name nothing in the model"), "{nothing}");
+    let mut trainer = trainer(&model, OPTIONS);
+    let masked = Batch { targets: vec![-100; 64], ..batch(0) };
+    assert!(rejected(trainer.step(&[masked], 1.0)).contains("step 1: no token is to be predicted"));
+    // The last token is a target alone.
+    for tokens in [vec![1, 29], vec![29, 1]] {
+        let large = Batch::new(&[&Sample::new(tokens, 0).unwrap()]).unwrap();
+        assert!(rejected(trainer.step(&[large], 1.0)).contains("token id 29 is outside the vocabulary of 29"));
+    }
+    let mut zero = trainer.adapter().unwrap();
+    zero.tensors.values_mut().for_each(|(_, values)| values.fill(0.0));
+    let mut stuck = Trainer::new(&model, zero.config.clone(), Some(&zero), OPTIONS).unwrap();
+    assert!(rejected(stuck.step(&[batch(0)], 1.0)).contains("step 1: the gradient is zero: training would change nothing"));
+    let (place, data) = (tempfile::tempdir().unwrap(), Dataset::new(samples()).unwrap());
+    let folder = TrainingFolder::open(place.path()).unwrap();
+    let mut run = |options: &TrainingOptions| rejected(train(&mut trainer, &folder, (&data, None), options, &mut |_| Ok(())));
+    assert!(run(&options(0)).contains("0 steps, of which 0 are taken: training would change nothing"));
+    assert!(run(&TrainingOptions { schedule: Schedule { rate: 0.0, warmup: 0, decay: Decay::Linear }, ..options(1) }).contains("learning rate of 0"));
+}
+
+#[test]
+fn lines_that_are_no_samples_are_named() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../models/shakespeare");
+    let tokenizer = Tokenizer::open(&ModelFiles::open(folder).unwrap()).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("train.jsonl");
+    let read = |text: &str, mask_prompt: bool| {
+        fs::write(&path, text).unwrap();
+        Dataset::open(&path, &tokenizer, DataOptions { mask_prompt, max_tokens: 40 })
+    };
+    let good = "{\"text\": \"Once more unto the breach\"}\n\n{\"prompt\": \"ROMEO:\", \"completion\": \" love\"}\n";
+    let data = read(good, true).unwrap();
+    let [text, completion] = data.samples() else { panic!("two samples") };
+    assert_eq!((text.tokens[0], text.tokens.last(), text.prompt), (0, Some(&0), 0));
+    // The end of text, two tokens of the prompt without an end, the completion, and its end.
+    assert_eq!((completion.tokens.len(), completion.prompt), (5, 3));
+    assert_eq!(completion.tokens[3..], [tokenizer.encode_rendered(" love").unwrap(), vec![0]].concat());
+    for (line, why) in [
+        ("{\"text\": ", "no JSON: EOF while parsing a value at line 1 column 9"),
+        ("{\"txt\": \"a\"}", "neither 'text', nor 'prompt' with 'completion', nor 'messages'"),
+        ("{\"text\": 5}", "neither 'text'"),
+        ("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}", "'messages' need a chat template, and the model has none"),
+        (&format!("{{\"text\": \"{}\"}}", "word ".repeat(60)), "tokens do not fit a context of 40: shorten the text"),
+    ] {
+        let error = rejected(read(&format!("{good}{line}\n"), true));
+        assert!(error.contains("train.jsonl, line 4: ") && error.contains(why), "{error}");
+    }
+    assert!(rejected(read("\n", false)).contains("train.jsonl: the data set has no samples"));
+    assert!(
+        rejected(Dataset::open(&place.path().join("none.jsonl"), &tokenizer, DataOptions { mask_prompt: false, max_tokens: 40 }))
+            .contains("cannot read")
+    );
+}

@@ -1,0 +1,232 @@
+//! Steps of training.
+
+use std::collections::BTreeMap;
+
+use elinvar::{DType, Error, Executor, Recording, Result, Tensor};
+
+use super::{
+    batch::Batch,
+    optimizer::{NUMBERS, Optimizer},
+    parameters::Parameters,
+};
+use crate::{
+    adapter::{Adapter, AdapterConfig},
+    model::Model,
+};
+
+/// What a step found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Trained {
+    /// The mean cross-entropy of the tokens that were to be predicted, in nats, before the step.
+    pub loss: f32,
+    /// The length of the gradient, before it was clipped.
+    pub norm: f32,
+}
+
+/// How a model is trained.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TrainerOptions {
+    /// What a step does with the gradient.
+    pub optimizer: Optimizer,
+    /// Gradients longer than this are shortened to it.
+    pub clip: Option<f64>,
+    /// Layers are computed again on the way back, so that the intermediate results of one are kept at a time.
+    pub checkpointing: bool,
+    /// Of the values that an adapter begins with.
+    pub seed: u64,
+}
+
+/// A model in training.
+pub struct Trainer {
+    base: Model,
+    parameters: Parameters,
+    options: TrainerOptions,
+    states: Vec<Tensor>,
+    /// Of the optimiser, of the step under way.
+    numbers: Tensor,
+    /// What each token's loss counts.
+    factor: Tensor,
+    loss: Tensor,
+    norm: Tensor,
+    update: Recording,
+    /// Gradients of batches of a shape; what was used last is last.
+    gradients: Vec<Recorded>,
+    losses: Vec<Recorded>,
+    steps: u64,
+}
+
+/// What is done with batches of a shape.
+struct Recorded {
+    shape: (usize, usize),
+    tokens: Tensor,
+    targets: Tensor,
+    recording: Recording,
+}
+
+/// Shapes that are kept.
+const MAX_SHAPES: usize = 8;
+
+impl Trainer {
+    /// Of `model`, which stays as it is: what is trained is an adapter of this configuration, `initial` if it is given.
+    ///
+    /// # Errors
+    /// Options outside their range, an adapter that does not fit the model, or out of memory.
+    pub fn new(model: &Model, config: AdapterConfig, initial: Option<&Adapter>, options: TrainerOptions) -> Result<Self> {
+        let TrainerOptions { optimizer, clip, seed, .. } = options;
+        optimizer.check()?;
+        if clip.is_some_and(|clip| !(clip > 0.0 && clip.is_finite())) {
+            return Err(Error::invalid_argument("gradients are clipped to a positive length"));
+        }
+        let executor = model.executor();
+        let parameters = Parameters::new(model, config, initial, seed)?;
+        let zeros = |count: usize| executor.zeros(DType::F32, &[count]);
+        let states = (0..optimizer.states()).map(|_| zeros(parameters.count())).collect::<Result<Vec<_>>>()?;
+        let (numbers, factor, loss, norm) = (zeros(NUMBERS)?, zeros(1)?, zeros(1)?, zeros(1)?);
+        let (update, ()) = executor.record(|recorded| {
+            let gradient = parameters.gradient.on(recorded)?;
+            let length = gradient.sum_square(&[], false)?.sqrt()?;
+            norm.on(recorded)?.copy_from(&length)?;
+            let clipped = match clip {
+                // As PyTorch has it.
+                Some(clip) => gradient.mul(&((length + 1e-6)?.reciprocal()? * clip)?.clamp(0.0, 1.0)?)?,
+                None => gradient.clone(),
+            };
+            let states = states.iter().map(|state| state.on(recorded)).collect::<Result<Vec<_>>>()?;
+            optimizer.step(&parameters.values.on(recorded)?, &clipped, &states, &numbers.on(recorded)?)?;
+            gradient.fill_(0)
+        })?;
+        let base = model.clone();
+        Ok(Self { base, parameters, options, states, numbers, factor, loss, norm, update, gradients: Vec::new(), losses: Vec::new(), steps: 0 })
+    }
+
+    /// Numbers that are trained.
+    pub fn parameters(&self) -> usize {
+        self.parameters.count()
+    }
+
+    /// Steps that were taken.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// What a step does with the gradient.
+    pub fn optimizer(&self) -> Optimizer {
+        self.options.optimizer
+    }
+
+    /// A step over batches, which count as one: the loss is the mean over all their targets.
+    ///
+    /// # Errors
+    /// Tokens outside the vocabulary; no target; a loss or gradient that is no number, or zero; out of memory; a failed device. What was trained is then lost.
+    pub fn step(&mut self, batches: &[Batch], rate: f64) -> Result<Trained> {
+        let step = self.steps + 1;
+        let targets: usize = batches.iter().map(Batch::targets).sum();
+        if targets == 0 {
+            return Err(Error::invalid_argument(format!("step {step}: no token is to be predicted")));
+        }
+        self.factor.write(&[1.0 / targets as f32])?;
+        self.loss.write(&[0f32])?;
+        for batch in batches {
+            self.replay(batch, true)?;
+        }
+        self.numbers.write(&self.options.optimizer.numbers(rate, step))?;
+        self.base.executor().replay(&self.update)?;
+        let trained = Trained { loss: self.loss.item()?, norm: self.norm.item()? };
+        match trained {
+            Trained { loss, norm } if !loss.is_finite() || !norm.is_finite() => Err(Error::invalid_data(format!(
+                "step {step}: the loss is {loss}, the gradient's length {norm}: training stops; lower the learning rate or clip the gradient"
+            ))),
+            Trained { norm: 0.0, .. } => Err(Error::invalid_data(format!("step {step}: the gradient is zero: training would change nothing"))),
+            trained => {
+                self.steps = step;
+                Ok(trained)
+            }
+        }
+    }
+
+    /// The sum of the cross-entropies of a batch's targets, in nats.
+    ///
+    /// # Errors
+    /// Tokens outside the vocabulary, out of memory, or a failed device.
+    pub fn loss(&mut self, batch: &Batch) -> Result<f64> {
+        self.factor.write(&[1f32])?;
+        self.loss.write(&[0f32])?;
+        self.replay(batch, false)?;
+        self.loss.item::<f32>().map(f64::from)
+    }
+
+    /// The adapter as it is now.
+    ///
+    /// # Errors
+    /// A failed device.
+    pub fn adapter(&self) -> Result<Adapter> {
+        self.parameters.adapter()
+    }
+
+    /// What the next step depends on, beside their number.
+    pub(super) fn arrays(&self) -> Result<BTreeMap<String, Vec<f32>>> {
+        self.named().map(|(name, tensor)| Ok((name, tensor.to_vec()?))).collect()
+    }
+
+    /// Goes on after `steps` steps that gave these arrays.
+    pub(super) fn restore(&mut self, steps: u64, arrays: &BTreeMap<String, Vec<f32>>) -> Result<()> {
+        for (name, tensor) in self.named() {
+            match arrays.get(&name) {
+                Some(values) if values.len() == tensor.shape()[0] => tensor.write(values)?,
+                Some(values) => {
+                    return Err(Error::invalid_data(format!("'{name}' has {} numbers, {} are trained", values.len(), tensor.shape()[0])));
+                }
+                None => return Err(Error::invalid_data(format!("'{name}' is missing"))),
+            }
+        }
+        self.steps = steps;
+        Ok(())
+    }
+
+    fn named(&self) -> impl Iterator<Item = (String, &Tensor)> {
+        let states = self.states.iter().enumerate().map(|(index, state)| (format!("state.{index}"), state));
+        [("parameters".to_owned(), &self.parameters.values)].into_iter().chain(states)
+    }
+
+    fn replay(&mut self, batch: &Batch, with_gradients: bool) -> Result<()> {
+        batch.check(&self.base)?;
+        let shape = (batch.texts, batch.length);
+        let known = if with_gradients { &mut self.gradients } else { &mut self.losses };
+        let recorded = match known.iter().position(|recorded| recorded.shape == shape) {
+            Some(place) => known.remove(place),
+            None => {
+                if known.len() == MAX_SHAPES {
+                    known.remove(0);
+                }
+                self.record(shape, with_gradients)?
+            }
+        };
+        recorded.tokens.write(&batch.tokens)?;
+        recorded.targets.write(&batch.targets)?;
+        self.base.executor().replay(&recorded.recording)?;
+        if with_gradients { &mut self.gradients } else { &mut self.losses }.push(recorded);
+        Ok(())
+    }
+
+    /// Adds a batch's loss to the loss, and its gradients to the gradient.
+    fn record(&self, shape: (usize, usize), with_gradients: bool) -> Result<Recorded> {
+        let (texts, length) = shape;
+        let executor = self.base.executor();
+        let zeros = || executor.zeros(DType::I32, &[texts * length]);
+        let (tokens, targets, layout) = (zeros()?, zeros()?, self.base.texts(texts, length)?);
+        let body = |recorded: &Executor| {
+            let (model, leaves) = self.parameters.model(&self.base, recorded)?;
+            let (tokens, targets, factor) = (tokens.on(recorded)?, targets.on(recorded)?, self.factor.on(recorded)?.reshape(&[])?);
+            let loss = if with_gradients {
+                let (loss, gradients) = model.gradients([&tokens, &targets, &factor], &layout, &leaves, self.options.checkpointing)?;
+                self.parameters.add_gradients(recorded, &gradients)?;
+                loss
+            } else {
+                model.loss(&tokens, &targets, &layout)?.detach()
+            };
+            self.loss.on(recorded)?.add_(&loss)
+        };
+        let (recording, ()) = executor.record(body)?;
+        Ok(Recorded { shape, tokens, targets, recording })
+    }
+}

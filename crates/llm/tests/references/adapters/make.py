@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Makes the reference files of this folder: losses of training with Hugging Face PEFT and PyTorch, in f32 on a CPU.
+
+    pip install torch transformers peft     (the files were made with torch 2.15, transformers 5.23 and peft 0.21)
+    python3 make.py                         (writes losses.json and the folder peft)
+    python3 make.py FOLDER DATA OUTPUT      (trains the model in FOLDER on DATA, token ids in JSON; writes the adapter before and after to OUTPUT)
+
+losses.json has for each training the model (the name of a reference in the folder above, or shakespeare, the embedded model), PEFT's configuration, AdamW's learning
+rate, and the loss of each step. The samples are those of `SAMPLES`; a step takes two, one after the other, and the last begins again with the first. Adapters begin
+with the values that follow from the names of their tensors (`values` of the script above), those of B times 0.1, so that nothing begins at zero; magnitudes of DoRA
+and matrices that are saved whole begin as PEFT has them.
+
+The folder peft has an adapter as PEFT saves it, and logits of the model with it: `logits.f32`, little-endian, a row for each of the tokens of the script above.
+"""
+
+import copy
+import json
+import pathlib
+import shutil
+import sys
+
+import numpy as np
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import AutoModelForCausalLM, CONFIG_MAPPING
+
+FOLDER = pathlib.Path(__file__).parent
+sys.path.insert(0, str(FOLDER.parent))
+import make as models  # noqa: E402
+
+# Token ids, below 29, and how many of them are the prompt.
+SAMPLES = [([(7 * i * i + 3 * i + 5 + 11 * n) % 29 for i in range(9 + 6 * n)], 2 * n) for n in range(5)]
+ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+
+TRAININGS = {
+    "shakespeare": dict(model="shakespeare", steps=50, rate=1e-3, config=dict(r=8, lora_alpha=16, target_modules=ALL)),
+    "patterns": dict(model="qwen2", steps=12, rate=5e-3, config=dict(
+        r=4, lora_alpha=6, use_rslora=True, target_modules=r".*\.(self_attn\.[qv]_proj|mlp\.\w+_proj)", rank_pattern={"layers.1.mlp.up_proj": 2},
+        alpha_pattern={r"mlp\.\w+": 3})),
+    "layers": dict(model="gemma2", steps=12, rate=5e-3, config=dict(r=3, lora_alpha=3, target_modules=ALL, layers_to_transform=[1])),
+    "dora": dict(model="qwen2", steps=12, rate=5e-3, config=dict(r=2, lora_alpha=4, use_dora=True, target_modules=ALL)),
+    "fused": dict(model="phi3", steps=12, rate=5e-3, config=dict(
+        r=2, lora_alpha=4, target_modules=["qkv_proj", "gate_up_proj"], modules_to_save=["lm_head"])),
+}
+
+
+def base(name):
+    if name == "shakespeare":
+        return AutoModelForCausalLM.from_pretrained(FOLDER / "../../../../../models/shakespeare", dtype=torch.float32, attn_implementation="eager")
+    kind, keys = models.MODELS[name]
+    config = CONFIG_MAPPING[kind](**{**models.BASE, **keys})
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager")
+    with torch.no_grad():
+        for tensor, weight in model.named_parameters():
+            weight.copy_(models.values(tensor, weight.shape, kind))
+    return model
+
+
+def begin(model):
+    """Values that follow from names."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_A" in name or "lora_B" in name:
+                short = name.removeprefix("base_model.model.").replace(".default", "")
+                parameter.copy_(models.values(short, parameter.shape, "") * (0.1 if "lora_B" in name else 1.0))
+
+
+def batch(samples):
+    longest = max(len(tokens) for tokens, _ in samples)
+    inputs, labels = torch.zeros(len(samples), longest, dtype=torch.long), torch.full((len(samples), longest), -100)
+    for row, (tokens, prompt) in enumerate(samples):
+        inputs[row, : len(tokens)] = torch.tensor(tokens)
+        labels[row, prompt : len(tokens)] = torch.tensor(tokens)[prompt:]
+    return inputs, labels
+
+
+def loss_of(model, samples):
+    inputs, labels = batch(samples)
+    logits = model(input_ids=inputs, use_cache=False).logits.float()
+    return torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), ignore_index=-100)
+
+
+def train(model, samples, width, steps, rate):
+    model.eval()
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=rate, weight_decay=0.01)
+    losses = []
+    for step in range(steps):
+        loss = loss_of(model, [samples[(width * step + i) % len(samples)] for i in range(width)])
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_([p for p in model.parameters() if p.requires_grad], 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def main():
+    torch.manual_seed(0)
+    found = {}
+    for name, training in TRAININGS.items():
+        model = get_peft_model(base(training["model"]), LoraConfig(task_type="CAUSAL_LM", **training["config"]))
+        begin(model)
+        losses = train(model, SAMPLES, 2, training["steps"], training["rate"])
+        print(name, losses[0], losses[-1])
+        found[name] = dict(model=training["model"], config=json.loads(json.dumps(training["config"])), rate=training["rate"], losses=losses)
+        if name == "fused":
+            folder = FOLDER / "peft"
+            shutil.rmtree(folder, ignore_errors=True)
+            model.save_pretrained(folder)
+            (folder / "README.md").unlink(missing_ok=True)
+            with torch.no_grad():
+                logits = model(input_ids=torch.tensor([models.TOKENS]), use_cache=False).logits[0].numpy()
+            logits.astype("<f4").tofile(folder / "logits.f32")
+    lines = [f"  {json.dumps(name)}: {json.dumps(training)}" for name, training in found.items()]
+    (FOLDER / "losses.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def train_folder(folder, data, output):
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", r=8, lora_alpha=16, target_modules=ALL))
+    begin(model)
+    model.save_pretrained(f"{output}/before")
+    samples = [(sample["tokens"], sample.get("prompt", 0)) for sample in json.loads(pathlib.Path(data).read_text())]
+    losses = train(model, samples, len(samples), 50, 1e-3)
+    model.save_pretrained(f"{output}/after")
+    pathlib.Path(f"{output}/losses.json").write_text(json.dumps(losses))
+    print(losses[0], losses[-1])
+
+
+if __name__ == "__main__":
+    train_folder(*sys.argv[1:]) if len(sys.argv) == 4 else main()
