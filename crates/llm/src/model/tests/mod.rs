@@ -1,3 +1,4 @@
+mod quantised;
 mod references;
 
 use std::sync::Arc;

@@ -1,8 +1,9 @@
-//! Tokenizers from the metadata of GGUF files: byte-level BPE, and SentencePiece's BPE.
+//! Tokenizers from the metadata of GGUF files: byte-level BPE, SentencePiece's BPE, and WordPiece.
 
 mod pre;
 #[cfg(test)]
 mod tests;
+mod word_piece;
 pub(crate) mod write;
 
 use elinvar::{Error, ErrorKind, Result};
@@ -41,20 +42,23 @@ pub(super) fn read(file: &Gguf) -> Result<Parts> {
     let (mut inner, add_bos) = match model {
         "gpt2" => byte_level(file, &vocabulary)?,
         "llama" => (sentence_piece(file, &vocabulary, flag("add_space_prefix")?.unwrap_or(true))?, true),
+        "bert" => (word_piece::build(file, &vocabulary)?, true),
         other => {
             let other = other.escape_debug();
             let message =
-                format!("{}: tokenizer model '{other}' is not supported: llama (SentencePiece) and gpt2 (byte-level BPE) are", file.label());
+                format!("{}: tokenizer model '{other}' is not supported: llama (SentencePiece), gpt2 (byte-level BPE) and bert (WordPiece) are", file.label());
             return Err(Error::unsupported(message));
         }
     };
     inner.add_tokens(added(&vocabulary)).map_err(|e| library(file, &e))?;
+    let [bos, eos] = if model == "bert" { word_piece::around(file, &vocabulary)? } else { [vocabulary.bos, vocabulary.eos] };
+    let ends_with = if model == "bert" { flag("add_sep_token")?.unwrap_or(true) } else { flag("add_eos_token")?.unwrap_or(false) };
     Ok(Parts {
         inner,
-        bos: vocabulary.text(vocabulary.bos),
-        eos: vocabulary.text(vocabulary.eos),
-        add_bos: flag("add_bos_token")?.unwrap_or(add_bos) && vocabulary.bos.is_some(),
-        add_eos: flag("add_eos_token")?.unwrap_or(false),
+        bos: vocabulary.text(bos),
+        eos: vocabulary.text(eos),
+        add_bos: flag("add_bos_token")?.unwrap_or(add_bos) && bos.is_some(),
+        add_eos: ends_with,
         chat_template: file.text("tokenizer.chat_template")?.map(str::to_owned),
     })
 }

@@ -86,6 +86,26 @@ fn byte_level_texts_are_cut_as_the_file_names_it() {
     assert_eq!((tokenizer.encode("a<|im_end|>").unwrap(), tokenizer.decode(&[0, 9, 6, 10]).unwrap()), (vec![0, 9], "a ab".to_owned()));
 }
 
+fn word_piece() -> Writer {
+    let tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "▁the", "▁e", "cole", "s", "▁,", "▁中", "▁文"];
+    let tokens: Vec<_> = tokens.iter().map(|text| ((*text).to_owned(), 0.0, if text.starts_with('[') { CONTROL } else { NORMAL })).collect();
+    let id = |name: &str| format!("tokenizer.ggml.{name}_token_id");
+    vocabulary("bert", &tokens).u32(&id("unknown"), 1).u32(&id("cls"), 2).u32(&id("seperator"), 3)
+}
+
+#[test]
+fn word_piece_takes_the_longest_pieces_of_each_word() {
+    let tokenizer = open(&word_piece()).unwrap();
+    let ids = |text: &str| tokenizer.encode_rendered(text).unwrap();
+    assert_eq!(ids("The ÉCOLES,\tthe\u{0} 中文"), [4, 5, 6, 7, 8, 4, 9, 10]);
+    // A word of which a rest has no piece is unknown as a whole, and so is one that is too long.
+    assert_eq!((ids("eco the"), ids(&format!("e{}", "s".repeat(99))).len(), ids(&format!("e{}", "s".repeat(100)))), (vec![1, 4], 100, vec![1]));
+    assert_eq!((tokenizer.encode("the").unwrap(), ids("[SEP]the")), (vec![2, 4, 3], vec![3, 4]));
+    assert_eq!(tokenizer.decode(&[2, 4, 5, 6, 7, 3]).unwrap(), "the ecoles");
+    let cased = open(&word_piece().bool("tokenizer.ggml.normalizer.lowercase", false).bool("tokenizer.ggml.add_sep_token", false)).unwrap();
+    assert_eq!(cased.encode("The the").unwrap(), [2, 1, 4]);
+}
+
 #[test]
 fn every_way_to_cut_compiles() {
     for pre in super::pre::names() {
@@ -99,7 +119,9 @@ fn tokenizers_that_are_not_understood_are_rejected_by_name() {
     let one = [("a".to_owned(), 0.0, NORMAL)];
     rejected(&vocabulary("gpt2", &one), "key 'tokenizer.ggml.pre' is missing");
     rejected(&vocabulary("gpt2", &one).text("tokenizer.ggml.pre", "gpt-2"), "key 'tokenizer.ggml.merges' is missing");
-    rejected(&vocabulary("bert", &one), "tokenizer model 'bert' is not supported");
+    rejected(&vocabulary("t5", &one), "tokenizer model 't5' is not supported");
+    rejected(&vocabulary("bert", &one), "key 'tokenizer.ggml.unknown_token_id' is missing");
+    rejected(&vocabulary("bert", &one).u32("tokenizer.ggml.unknown_token_id", 0), "key 'tokenizer.ggml.cls_token_id' is missing");
     rejected(&Writer::new().text("tokenizer.ggml.model", "gpt2"), "'tokenizer.ggml.tokens' is missing");
     let gpt2 = |merges: &[&str]| vocabulary("gpt2", &one).text("tokenizer.ggml.pre", "gpt-2").texts("tokenizer.ggml.merges", merges);
     rejected(&gpt2(&["ab"]), "'ab' is no pair of tokens");
