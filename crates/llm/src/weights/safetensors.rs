@@ -17,7 +17,7 @@ use super::{
     words::{Words, aligned},
 };
 use crate::{ModelFiles, config::Quantization};
-use grouped::Grouped;
+use grouped::{Grouped, Room};
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
@@ -107,20 +107,20 @@ impl Safetensors {
         shard.data.slice(info.data_offsets.0..info.data_offsets.1)
     }
 
-    /// Decodes a quantised matrix of these extents, by all threads.
+    /// A quantised matrix of these extents, decoded or packed by all threads.
     fn convert(&self, matrix: &Grouped<'_>, [rows, columns]: [usize; 2], kind: WeightType) -> Result<Weight> {
         let biases = matrix.biases.ok_or_else(|| Error::internal("a matrix without biases"))?;
         let (words, scales, biases) = (self.data(matrix.words)?, self.data(matrix.scales)?, self.data(biases)?);
         let target = kind.row_bytes(columns)?;
         let mut memory = Words::zeros(rows * target);
-        let convert = |values: &mut Vec<f32>, (row, target): (usize, &mut [u8])| {
+        let convert = |room: &mut Room, (row, target): (usize, &mut [u8])| {
             let parts = [&words, &scales, &biases].map(|part| {
                 let length = part.bytes().len() / rows.max(1);
                 part.bytes().get(row * length..(row + 1) * length).unwrap_or_default()
             });
-            matrix.convert(parts, kind, values, target)
+            matrix.convert(parts, kind, room, target)
         };
-        memory.bytes_mut().par_chunks_mut(target.max(1)).enumerate().map_init(Vec::new, convert).collect::<Result<()>>()?;
+        memory.bytes_mut().par_chunks_mut(target.max(1)).enumerate().map_init(Room::default, convert).collect::<Result<()>>()?;
         Ok(Weight { kind, memory: memory.into_memory() })
     }
 }

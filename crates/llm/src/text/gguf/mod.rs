@@ -139,6 +139,8 @@ fn sentence_piece(file: &Gguf, vocabulary: &Vocabulary<'_>, prefix: bool) -> Res
 fn merges_of_scores(file: &Gguf, vocabulary: &Vocabulary<'_>, ids: &Vocab) -> Result<Merges> {
     /// The number of splits grows with the square of a token's length.
     const MAX_LENGTH: usize = 1024;
+    /// Bytes of all splits for each byte of the tokens. Real vocabularies have fewer than ten.
+    const MAX_SPLIT_BYTES: usize = 32;
     let scores = file.list(SCORES, "an array of scores", |value| match value {
         Value::Float(score) => Some(score),
         Value::Signed(score) => Some(score as f64),
@@ -146,6 +148,7 @@ fn merges_of_scores(file: &Gguf, vocabulary: &Vocabulary<'_>, ids: &Vocab) -> Re
     })?;
     let scores = scores.filter(|scores| scores.len() == vocabulary.tokens.len());
     let scores = scores.ok_or_else(|| file.reject(format!("key '{SCORES}' must have a score for each of {} tokens", vocabulary.tokens.len())))?;
+    let mut room = MAX_SPLIT_BYTES * vocabulary.tokens.iter().map(|text| text.len()).sum::<usize>();
     let mut merges = Vec::new();
     for ((id, text), (score, kind)) in vocabulary.tokens.iter().enumerate().zip(scores.iter().zip(&vocabulary.kinds)) {
         if !matches!(kind, TokenKind::Normal | TokenKind::UserDefined | TokenKind::Unused) {
@@ -157,6 +160,9 @@ fn merges_of_scores(file: &Gguf, vocabulary: &Vocabulary<'_>, ids: &Vocab) -> Re
         for (at, _) in text.char_indices().skip(1) {
             let (left, right) = text.split_at(at);
             if let (Some(&l), Some(&r)) = (ids.get(left), ids.get(right)) {
+                room = room
+                    .checked_sub(text.len())
+                    .ok_or_else(|| file.reject(format!("token {id} and those before it can be split in more ways than tokens of a text have")))?;
                 merges.push((*score, id, l, r, left, right));
             }
         }

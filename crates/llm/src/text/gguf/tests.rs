@@ -128,6 +128,8 @@ fn tokenizers_that_are_not_understood_are_rejected_by_name() {
     rejected(&gpt2(&["a z"]), "the tokenizer's parts contradict each other");
     rejected(&vocabulary("llama", &[("a".to_owned(), 0.0, 9)]), "key 'tokenizer.ggml.token_type' is an array of 1 i32: an array of token types");
     rejected(&vocabulary("llama", &[("a".repeat(1025), 0.0, NORMAL)]), "token 0 has 1025 bytes");
+    let chain: Vec<_> = (1..100).map(|length| ("a".repeat(length), 0.0, NORMAL)).collect();
+    rejected(&vocabulary("llama", &chain), "can be split in more ways");
     let few = Writer::new().text("tokenizer.ggml.model", "llama").texts("tokenizer.ggml.tokens", &["a", "b"]);
     rejected(&few.clone(), "'tokenizer.ggml.scores' must have a score for each of 2 tokens");
     rejected(&few.array("tokenizer.ggml.token_type", 5, &[1i32.to_le_bytes().to_vec()]), "has 1 values for 2 tokens");

@@ -2,7 +2,7 @@
 //! neighbours, whose elements are `scale · integer + bias`.
 
 use ::safetensors::tensor::{Dtype, TensorInfo};
-use elinvar::{DType, Error, Result};
+use elinvar::{DType, Result, kernels::quantized::Format};
 use half::{bf16, f16};
 
 use super::dtype;
@@ -11,7 +11,7 @@ use crate::{
     weights::{WeightType, words::write},
 };
 
-/// Integers that are read at a time, which begin at whole bytes.
+/// Integers that are read at a time, which begin at whole bytes, and elements of a block.
 const CHUNK: usize = 32;
 
 /// Such a matrix: its parts, each with the number of its file.
@@ -46,26 +46,63 @@ impl Grouped<'_> {
         Ok([rows, columns])
     }
 
-    /// What it becomes.
+    /// What it becomes. No format has blocks of 2, 3 or 6 bits: they take 4 and 8. Nor has one numbers of f32.
     pub(super) fn kind(&self, decoded: Option<DType>) -> WeightType {
-        WeightType::Plain(decoded.unwrap_or(DType::F32))
+        match (decoded, self.scales.1.dtype, self.groups.bits) {
+            (Some(dtype), ..) => WeightType::Plain(dtype),
+            (None, Dtype::F16, ..=4) => WeightType::Block(Format::Q4_1),
+            (None, Dtype::F16, 5) => WeightType::Block(Format::Q5_1),
+            (None, Dtype::F16, _) => WeightType::Block(Format::Affine8F16),
+            (None, Dtype::BF16, ..=4) => WeightType::Block(Format::Affine4Bf16),
+            (None, Dtype::BF16, _) => WeightType::Block(Format::Affine8Bf16),
+            (None, _, _) => WeightType::Plain(DType::F32),
+        }
     }
 
-    /// Writes a row of `columns` elements as `kind`. `words`, `scales` and `biases` are those of the row, `values` is for use.
-    pub(super) fn convert(&self, [words, scales, biases]: [&[u8]; 3], kind: WeightType, values: &mut Vec<f32>, target: &mut [u8]) -> Result<()> {
+    /// Writes a row as `kind`. `words`, `scales` and `biases` are those of the row.
+    pub(super) fn convert(&self, [words, scales, biases]: [&[u8]; 3], kind: WeightType, room: &mut Room, target: &mut [u8]) -> Result<()> {
         let Groups { size, bits } = self.groups;
         let stored = self.scales.1.dtype;
-        values.clear();
-        for (chunk, bytes) in words.chunks_exact(CHUNK / 8 * bits).enumerate() {
-            let group = chunk * CHUNK / size;
-            let [scale, bias] = [scales, biases].map(|numbers| number(stored, numbers, group));
-            values.extend(integers(bytes, bits).map(|q| scale * f32::from(q) + bias));
-        }
+        let chunks = words.chunks_exact(CHUNK / 8 * bits).enumerate().map(|(chunk, bytes)| (chunk * CHUNK / size, integers(bytes, bits)));
         match kind {
-            WeightType::Plain(dtype) => write(values, dtype, target),
-            WeightType::Block(format) => Err(Error::internal(format!("a matrix in groups as {format}"))),
+            WeightType::Plain(dtype) => {
+                room.values.clear();
+                for (group, integers) in chunks {
+                    let [scale, bias] = [scales, biases].map(|numbers| number(stored, numbers, group));
+                    room.values.extend(integers.map(|q| scale * f32::from(q) + bias));
+                }
+                write(&room.values, dtype, target)
+            }
+            WeightType::Block(format) => {
+                room.blocks.clear();
+                for (group, integers) in chunks {
+                    room.blocks.extend([scales, biases].map(|numbers| at::<2>(numbers, group)).as_flattened());
+                    put_fields(&mut room.blocks, &integers, format.bits());
+                }
+                format.pack(&room.blocks, target)
+            }
         }
     }
+}
+
+/// Room for a row.
+#[derive(Default)]
+pub(super) struct Room {
+    values: Vec<f32>,
+    blocks: Vec<u8>,
+}
+
+/// Fields of 4, 5 or 8 bits, as blocks have them behind their numbers.
+fn put_fields(block: &mut Vec<u8>, integers: &[u8; CHUNK], bits: usize) {
+    if bits == 8 {
+        return block.extend(integers);
+    }
+    if bits == 5 {
+        let high = integers.iter().rev().fold(0u32, |word, q| word << 1 | u32::from(q >> 4));
+        block.extend(high.to_le_bytes());
+    }
+    let (first, second) = integers.split_at(CHUNK / 2);
+    block.extend(first.iter().zip(second).map(|(low, high)| low & 15 | high << 4));
 }
 
 /// The integers of a chunk, the lowest bits first.
@@ -79,12 +116,13 @@ fn integers(bytes: &[u8], bits: usize) -> [u8; CHUNK] {
 
 /// A number of an array of floats.
 fn number(stored: Dtype, numbers: &[u8], index: usize) -> f32 {
-    fn at<const BYTES: usize>(numbers: &[u8], index: usize) -> [u8; BYTES] {
-        numbers.as_chunks().0.get(index).copied().unwrap_or([0; BYTES])
-    }
     match stored {
         Dtype::F16 => f16::from_le_bytes(at(numbers, index)).to_f32(),
         Dtype::BF16 => bf16::from_le_bytes(at(numbers, index)).to_f32(),
         _ => f32::from_le_bytes(at(numbers, index)),
     }
+}
+
+fn at<const BYTES: usize>(numbers: &[u8], index: usize) -> [u8; BYTES] {
+    numbers.as_chunks().0.get(index).copied().unwrap_or([0; BYTES])
 }

@@ -75,6 +75,19 @@ fn groups_have_their_scale_and_offset() {
             let found = bytemuck::cast_slice::<u8, f32>(weight.memory.bytes());
             assert!(found == exact, "{bits} bits in groups of {size}, {dtype}");
             assert_eq!((weights.names().collect::<Vec<_>>(), weights.bytes()), (vec!["x.weight"], 4 * found.len() as u64));
+            let weights = open(folder.path(), None).unwrap();
+            let weight = weights.get("x.weight", &[ROWS, COLUMNS]).unwrap();
+            assert_eq!(weights.bytes(), weight.memory.bytes().len() as u64);
+            let WeightType::Block(format) = weight.kind else {
+                assert_eq!((dtype, weight.kind), (Dtype::F32, WeightType::Plain(DType::F32)));
+                continue;
+            };
+            let mut found = vec![f32::NAN; ROWS * COLUMNS];
+            for (packed, values) in weight.memory.bytes().chunks(weight.kind.row_bytes(COLUMNS).unwrap()).zip(found.chunks_mut(COLUMNS)) {
+                format.decode_packed(packed, values).unwrap();
+            }
+            // These numbers' products and sums are exact.
+            assert!(found == exact, "{bits} bits in groups of {size}, {dtype}, as {format}");
         }
     }
     let narrow = open(folder.path(), Some(DType::BF16)).unwrap().get("x.weight", &[ROWS, COLUMNS]).unwrap();
