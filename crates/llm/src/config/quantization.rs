@@ -66,10 +66,13 @@ fn groups(keys: &Map<String, Value>) -> Result<Groups, String> {
         None | Some("affine") => {}
         Some(mode) => return Err(format!("quantisation in mode '{}' is not supported: affine is", mode.escape_debug())),
     }
-    let number = |key: &str, possible: &[usize]| {
-        let found = keys.get(key).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
-        let shown = keys.get(key).map_or("missing".to_owned(), Value::to_string);
-        found.filter(|n| possible.contains(n)).ok_or_else(|| format!("'{key}' of 'quantization' is {shown}: it must be one of {possible:?}"))
+    let number = |key: &str, possible: &[usize], default: usize| match keys.get(key) {
+        None | Some(Value::Null) => Ok(default),
+        Some(found) => {
+            let number = found.as_u64().and_then(|n| usize::try_from(n).ok()).filter(|n| possible.contains(n));
+            number.ok_or_else(|| format!("'{key}' of 'quantization' is {found}: it must be one of {possible:?}"))
+        }
     };
-    Ok(Groups { size: number("group_size", &[32, 64, 128])?, bits: number("bits", &[2, 3, 4, 5, 6, 8])? })
+    // The defaults are MLX's own.
+    Ok(Groups { size: number("group_size", &[32, 64, 128], 64)?, bits: number("bits", &[2, 3, 4, 5, 6, 8], 4)? })
 }

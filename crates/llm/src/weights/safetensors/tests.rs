@@ -105,6 +105,10 @@ fn a_layer_may_have_groups_of_its_own_or_none() {
     assert!(weights.get("x.weight", &[ROWS, COLUMNS]).is_ok());
     assert_eq!(weights.get("y.weight", &[2, 4]).unwrap().kind, WeightType::Plain(DType::F16));
     assert_eq!(weights.names().collect::<Vec<_>>(), ["x.weight", "y.weight"]);
+    // As mlx-lm writes mixtures: what is null has MLX's default.
+    configure(folder.path(), r#"{"group_size": 32, "bits": 3, "x": {"group_size": null, "bits": 8, "mode": "affine"}}"#);
+    write(folder.path(), "model.safetensors", layer(Dtype::BF16, 64, 8));
+    assert!(open(folder.path(), None).unwrap().get("x.weight", &[ROWS, COLUMNS]).is_ok());
 }
 
 #[test]
@@ -132,7 +136,7 @@ fn parts_that_contradict_each_other_are_rejected() {
 fn what_is_not_understood_of_a_quantisation_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     for (quantization, expected) in [
-        (r#"{"group_size": 64}"#, "'bits' of 'quantization' is missing: it must be one of [2, 3, 4, 5, 6, 8]"),
+        (r#"{"group_size": 64, "bits": 1}"#, "'bits' of 'quantization' is 1: it must be one of [2, 3, 4, 5, 6, 8]"),
         (r#"{"group_size": 16, "bits": 4}"#, "'group_size' of 'quantization' is 16"),
         (r#"{"group_size": 64, "bits": 7}"#, "'bits' of 'quantization' is 7"),
         (r#"{"group_size": 32, "bits": 4, "mode": "mxfp4"}"#, "mode 'mxfp4' is not supported: affine is"),
