@@ -12,6 +12,7 @@ a choice is less than the oracle's greatest.
 
 import argparse
 import json
+import multiprocessing
 import os
 import pathlib
 import subprocess
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import urllib.request
 
+import gguf
 import numpy as np
 
 PROMPTS = [
@@ -45,41 +47,33 @@ PROMPTS = [
 ]
 
 
-class Llama:
-    """llama.cpp's server inside this process."""
+def continue_greedily(model, prompts, count, cache, threads, send):
+    """llama.cpp's tokens of each prompt, and those it continues it with. In a process of its own: its threads and PyTorch's do not go together."""
+    import xllamacpp
 
-    def __init__(self, model, context, cache, threads):
-        import xllamacpp
+    params = xllamacpp.CommonParams()
+    params.model.path = model
+    params.n_ctx = 2048
+    params.n_parallel = 1
+    params.warmup = False
+    params.cpuparams.n_threads = threads
+    params.cpuparams_batch.n_threads = threads
+    params.port = 0
+    params.verbosity = -1
+    params.cache_type_k = params.cache_type_v = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{cache.upper()}")
+    server = xllamacpp.Server(params)
 
-        params = xllamacpp.CommonParams()
-        params.model.path = model
-        params.n_ctx = context
-        params.n_parallel = 1
-        params.warmup = False
-        params.cpuparams.n_threads = threads
-        params.cpuparams_batch.n_threads = threads
-        params.port = 0
-        params.verbosity = -1
-        kind = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{cache.upper()}")
-        params.cache_type_k = kind
-        params.cache_type_v = kind
-        self.server = xllamacpp.Server(params)
-
-    def ask(self, path, body):
-        url = f"{self.server.listening_address}{path}"
-        request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    def ask(path, **body):
+        request = urllib.request.Request(f"{server.listening_address}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"})
         with urllib.request.urlopen(request) as answer:
-            return json.load(answer)
+            return json.load(answer)["tokens"]
 
-    def tokenize(self, text):
-        return self.ask("/tokenize", {"content": text, "add_special": True, "parse_special": True})["tokens"]
-
-    def pieces(self, tokens):
-        return self.ask("/detokenize", {"tokens": tokens})["content"]
-
-    def continue_greedily(self, tokens, count):
-        body = {"prompt": tokens, "n_predict": count, "temperature": 0, "cache_prompt": False, "return_tokens": True, "samplers": ["top_k"], "top_k": 1}
-        return self.ask("/completion", body)["tokens"]
+    for prompt in prompts:
+        prefix = ask("/tokenize", content=prompt, add_special=True, parse_special=True)
+        greedy = dict(temperature=0, top_k=1, samplers=["top_k"], cache_prompt=False, return_tokens=True)
+        send.send((prefix, ask("/completion", prompt=prefix, n_predict=count, **greedy)))
+    send.close()
+    os._exit(0)
 
 
 class Elinvar:
@@ -113,9 +107,7 @@ class Oracle:
             return self.model(self.torch.tensor([tokens]), use_cache=False, logits_to_keep=last).logits[0].double().numpy()
 
 
-def compare(prompt, llama, elinvar, oracle, count, decoded):
-    prefix = llama.tokenize(prompt)
-    theirs = llama.continue_greedily(prefix, count)
+def compare(prompt, prefix, theirs, elinvar, oracle, pieces, decoded):
     tokens, last = prefix + theirs[:-1], len(theirs)
     ours, best = elinvar.logits(tokens, last), oracle.logits(tokens, last)
     chosen, right = ours.argmax(1), best.argmax(1)
@@ -137,8 +129,8 @@ def compare(prompt, llama, elinvar, oracle, count, decoded):
         at = int(differs[0])
         result["first"] = {
             "after": at,
-            "theirs": llama.pieces([theirs[at]]),
-            "ours": llama.pieces([int(chosen[at])]),
+            "theirs": pieces[theirs[at]],
+            "ours": pieces[int(chosen[at])],
             "theirs_below": below(at, theirs[at]),
             "ours_below": below(at, chosen[at]),
         }
@@ -175,11 +167,18 @@ def main():
     prompts = PROMPTS[: args.only]
     if args.long:
         prompts.append(pathlib.Path(args.long).read_text()[:4000])
-    llama = Llama(args.model, 2048, args.cache, args.threads)
+    context = multiprocessing.get_context("spawn")
+    receive, send = context.Pipe(duplex=False)
+    child = context.Process(target=continue_greedily, args=(args.model, prompts, args.tokens, args.cache, args.threads, send))
+    child.start()
+    send.close()
+    continued = [receive.recv() for _ in prompts]
+    child.join()
+    pieces = [piece.replace("Ġ", " ").replace("▁", " ").replace("Ċ", "\n") for piece in gguf.GGUFReader(args.model).fields["tokenizer.ggml.tokens"].contents()]
     elinvar, oracle = Elinvar(args.elinvar, args.model, args.threads), Oracle(args.model)
     results = []
-    for prompt in prompts:
-        results.append(compare(prompt, llama, elinvar, oracle, args.tokens, args.decoded))
+    for prompt, (prefix, theirs) in zip(prompts, continued):
+        results.append(compare(prompt, prefix, theirs, elinvar, oracle, pieces, args.decoded))
         print(json.dumps(results[-1]), file=sys.stderr, flush=True)
     table = markdown(results)
     print(table)
@@ -198,4 +197,5 @@ def main():
         pathlib.Path(args.json).write_text(json.dumps(results, indent=1))
 
 
-main()
+if __name__ == "__main__":
+    main()
