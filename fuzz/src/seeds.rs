@@ -81,11 +81,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A model file with a tensor of each type, half of them with SentencePiece's tokens, half with byte-level ones.
+/// A model file with a tensor of each type, a third of them with SentencePiece's tokens, byte-level ones and WordPiece's each.
 fn gguf(folder: &Path) -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(folder)?;
     let mut types = DType::FLOATS.iter().map(|dtype| TensorType::of_dtype(*dtype)).collect::<Result<Vec<_>, _>>()?;
-    types.extend(Format::ALL.iter().map(|format| TensorType::of_format(*format)).collect::<Result<Vec<_>, _>>()?);
+    types.extend(Format::ALL.iter().filter_map(|format| TensorType::of_format(*format).ok()));
     for (number, kind) in types.into_iter().enumerate() {
         let mut writer = Writer::new();
         let unsigned = [
@@ -100,11 +100,17 @@ fn gguf(folder: &Path) -> Result<(), Box<dyn Error>> {
         unsigned.iter().try_for_each(|(key, value)| writer.set(key, Kind::U32, Value::Unsigned(*value)))?;
         writer.set("llama.attention.layer_norm_rms_epsilon", Kind::F32, Value::Float(1e-5))?;
         let texts = |texts: &[&'static str]| texts.iter().copied().map(Value::Text).collect::<Vec<_>>();
-        if number % 2 == 0 {
+        if number % 3 == 0 {
             writer.set("tokenizer.ggml.model", Kind::Text, Value::Text("llama"))?;
             writer.set_array("tokenizer.ggml.tokens", Kind::Text, texts(&["<unk>", "<s>", "▁", "a", "▁a", "é"]))?;
             writer.set_array("tokenizer.ggml.scores", Kind::F32, (0..6).map(|i| Value::Float(-f64::from(i))))?;
             writer.set_array("tokenizer.ggml.token_type", Kind::I32, [2, 3, 1, 1, 1, 4].map(Value::Signed))?;
+        } else if number % 3 == 1 {
+            writer.set("tokenizer.ggml.model", Kind::Text, Value::Text("bert"))?;
+            writer.set_array("tokenizer.ggml.tokens", Kind::Text, texts(&["[UNK]", "[CLS]", "[SEP]", "▁ab", "b", "▁é"]))?;
+            for (id, name) in ["unknown", "cls", "seperator"].into_iter().enumerate() {
+                writer.set(&format!("tokenizer.ggml.{name}_token_id"), Kind::U32, Value::Unsigned(id as u64))?;
+            }
         } else {
             writer.set("tokenizer.ggml.model", Kind::Text, Value::Text("gpt2"))?;
             writer.set("tokenizer.ggml.pre", Kind::Text, Value::Text("llama-bpe"))?;

@@ -1,9 +1,10 @@
-//! Formats that quantise blocks of elements, as GGUF files have them: a tensor in one is a tensor of bytes, row after row of whole blocks.
+//! Formats that quantise blocks of elements, as GGUF files have them, or made of what MLX stores apart: a tensor in one is a tensor of bytes, row after row of
+//! whole blocks.
 //!
 //! In every format an element is `scale · q + offset`, with an integer `q` and numbers that 16 or 32 neighbours share and that f32 holds exactly.
 
 use elinvar_core::{Error, Result};
-use half::f16;
+use half::{bf16, f16};
 
 use crate::elementwise::dispatch::named;
 
@@ -36,6 +37,12 @@ named! {
         Iq4Xs "IQ4_XS",
         /// 32 elements: a power of two and 4 bits each: a sign, two bits of exponent and one of mantissa (OCP Microscaling Formats, 2023).
         Mxfp4 "MXFP4",
+        /// 32 elements: a bf16 scale, a bf16 offset and 4 bits each: of a group of MLX's, whose scale and offset are repeated.
+        Affine4Bf16 "AFFINE4_BF16",
+        /// 32 elements: an f16 scale, an f16 offset and 8 bits each, of MLX.
+        Affine8F16 "AFFINE8_F16",
+        /// 32 elements: a bf16 scale, a bf16 offset and 8 bits each, of MLX.
+        Affine8Bf16 "AFFINE8_BF16",
     }
 }
 
@@ -71,7 +78,7 @@ impl Fields {
     }
 }
 
-/// How the blocks of a format lie in a file. Each has its numbers (f16), and each chunk of it subscales of the numbers and 32 fields.
+/// How the blocks of a format lie in a file. Each has its numbers (16-bit floats), and each chunk of it subscales of the numbers and 32 fields.
 pub(crate) trait Blocks {
     /// Elements of a block, and its bytes.
     const ELEMENTS: usize;
@@ -85,6 +92,8 @@ pub(crate) trait Blocks {
     const OFFSETS: bool = false;
     /// Where in a block its numbers are.
     const NUMBERS: &'static [usize];
+    /// Whether its numbers are bf16, not f16.
+    const BF16: bool = false;
     /// Bytes of a chunk's subscales.
     const SUBSCALES: usize = 0;
 
@@ -101,11 +110,17 @@ pub(crate) trait Blocks {
     fn scales(numbers: [f32; 2], subscales: [u8; 2]) -> Scales;
 }
 
+/// The number that begins at a byte.
+#[inline(always)]
+pub(crate) fn number<F: Blocks>(bytes: &[u8], at: usize) -> f32 {
+    let bytes = [bytes[at], bytes[at + 1]];
+    if F::BF16 { bf16::from_le_bytes(bytes).to_f32() } else { f16::from_le_bytes(bytes).to_f32() }
+}
+
 /// The numbers of a block.
 #[inline(always)]
 pub(crate) fn numbers<F: Blocks>(block: &[u8]) -> [f32; 2] {
-    let number = |at: usize| f16::from_le_bytes([block[at], block[at + 1]]).to_f32();
-    std::array::from_fn(|index| if index < F::NUMBERS.len() { number(F::NUMBERS[index]) } else { 0.0 })
+    std::array::from_fn(|index| if index < F::NUMBERS.len() { number::<F>(block, F::NUMBERS[index]) } else { 0.0 })
 }
 
 #[inline(always)]
@@ -483,10 +498,58 @@ impl Blocks for Mxfp4 {
     }
 }
 
+pub(crate) struct Affine4Bf16;
+
+impl Blocks for Affine4Bf16 {
+    const ELEMENTS: usize = 32;
+    const BYTES: usize = 20;
+    const BITS: usize = 4;
+    const FIELDS: Fields = Fields::Less(0);
+    const OFFSETS: bool = true;
+    const NUMBERS: &'static [usize] = &[0, 2];
+    const BF16: bool = true;
+
+    #[inline(always)]
+    fn fields(block: &[u8], _: usize) -> [u8; CHUNK] {
+        nibbles(&block[4..20])
+    }
+
+    #[inline(always)]
+    fn scales([scale, offset]: [f32; 2], _: [u8; 2]) -> Scales {
+        alike(scale, offset)
+    }
+}
+
+/// 8 bits without a sign. Products are of signed bytes, so the fields are kept less 128, which the offset makes good.
+pub(crate) struct Affine8<const BF16: bool>;
+
+pub(crate) type Affine8F16 = Affine8<false>;
+pub(crate) type Affine8Bf16 = Affine8<true>;
+
+impl<const BF16: bool> Blocks for Affine8<BF16> {
+    const ELEMENTS: usize = 32;
+    const BYTES: usize = 36;
+    const BITS: usize = 8;
+    const FIELDS: Fields = Fields::Signed;
+    const OFFSETS: bool = true;
+    const NUMBERS: &'static [usize] = &[0, 2];
+    const BF16: bool = BF16;
+
+    #[inline(always)]
+    fn fields(block: &[u8], _: usize) -> [u8; CHUNK] {
+        std::array::from_fn(|j| block[4 + j] ^ 0x80)
+    }
+
+    #[inline(always)]
+    fn scales([scale, offset]: [f32; 2], _: [u8; 2]) -> Scales {
+        alike(scale, scale.mul_add(128.0, offset))
+    }
+}
+
 /// `$body` with `$type` standing for the layout of `$format`.
 macro_rules! with_blocks {
     ($format:expr, $type:ident => $body:expr) => {
-        $crate::quantized::format::with_blocks!(@ $format, $type => $body; Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2K Q3K Q4K Q5K Q6K Iq4Nl Iq4Xs Mxfp4)
+        $crate::quantized::format::with_blocks!(@ $format, $type => $body; Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2K Q3K Q4K Q5K Q6K Iq4Nl Iq4Xs Mxfp4 Affine4Bf16 Affine8F16 Affine8Bf16)
     };
     (@ $format:expr, $type:ident => $body:expr; $($variant:ident)*) => {
         match $format {
@@ -516,9 +579,17 @@ impl Format {
         with_blocks!(self, F => F::BITS)
     }
 
-    /// Where in a block its f16 numbers are: a scale and, in some formats, an offset.
+    /// Where in a block its numbers are, 16 bits each: a scale and, in some formats, an offset.
     pub const fn numbers(self) -> &'static [usize] {
         with_blocks!(self, F => F::NUMBERS)
+    }
+
+    /// The bytes of a number of a block, rounded to the format's type of numbers.
+    pub fn number(self, value: f32) -> [u8; 2] {
+        match with_blocks!(self, F => F::BF16) {
+            true => bf16::from_f32(value).to_le_bytes(),
+            false => f16::from_f32(value).to_le_bytes(),
+        }
     }
 
     /// Bytes of a row of `weights` weights; `None` if it is not made of whole blocks, or on overflow.

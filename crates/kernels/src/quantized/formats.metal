@@ -94,6 +94,10 @@ inline float number(uint bits) {
     return float(as_type<half>(ushort(bits)));
 }
 
+inline float brain_number(uint bits) {
+    return as_type<float>(bits << 16);
+}
+
 // A scale and an offset for each half of a chunk.
 struct Scales {
     float2 scale;
@@ -102,6 +106,11 @@ struct Scales {
 
 inline Scales alike(float scale, float offset) {
     return {float2(scale), float2(offset)};
+}
+
+// Of fields that are kept less 128.
+inline Scales less_128(float scale, float offset) {
+    return alike(scale, fma(scale, 128.0f, offset));
 }
 
 // Signed subscales of the number, one for each half.
@@ -140,7 +149,7 @@ inline uint choose(constant const char* table, uint fields) {
 }
 
 // A format: bits of its planes, the lowest first; elements that share a scale; whether there are offsets; chunks of a block; bytes of subscales for each
-// chunk and f16 numbers for each block; what is subtracted from fields, and what they stand for as bytes; and the scales.
+// chunk and 16-bit numbers for each block; what is subtracted from fields, and what they stand for as bytes; and the scales.
 #define FORMAT(NAME, FIRST, SECOND, SHARING, WITH_OFFSETS, CHUNKS, BYTES, COUNT, LESS, CHOSEN, SCALES) \
     struct NAME { \
         static constexpr constant uint LOW = FIRST, HIGH = SECOND, GROUP = SHARING, BLOCK = CHUNKS, SUBSCALES = BYTES, NUMBERS = COUNT; \
@@ -163,6 +172,9 @@ FORMAT(Q6K, 4, 2, 16, false, 8, 2, 1, 32, fields, each_half(numbers, subscales, 
 FORMAT(Iq4Nl, 4, 0, 32, false, 1, 0, 1, 0, choose(NONLINEAR, fields), alike(number(numbers), 0.0f))
 FORMAT(Iq4Xs, 4, 0, 32, false, 8, 1, 1, 0, choose(NONLINEAR, fields), each_half(numbers, subscales, subscales))
 FORMAT(Mxfp4, 4, 0, 32, false, 1, 1, 0, 0, choose(DOUBLED, fields), alike(half_power(subscales), 0.0f))
+FORMAT(Affine4Bf16, 4, 0, 32, true, 1, 0, 2, 0, fields, alike(brain_number(numbers), brain_number(numbers >> 16)))
+FORMAT(Affine8F16, 8, 0, 32, true, 1, 0, 2, 0, fields, less_128(number(numbers), number(numbers >> 16)))
+FORMAT(Affine8Bf16, 8, 0, 32, true, 1, 0, 2, 0, fields, less_128(brain_number(numbers), brain_number(numbers >> 16)))
 
 // The integers of four elements, a signed byte each, by the fields of both planes.
 template <typename F>

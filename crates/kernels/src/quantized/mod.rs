@@ -28,6 +28,9 @@ impl Format {
             Format::Iq4Nl => &["Iq4Nl"],
             Format::Iq4Xs => &["Iq4Xs"],
             Format::Mxfp4 => &["Mxfp4"],
+            Format::Affine4Bf16 => &["Affine4Bf16"],
+            Format::Affine8F16 => &["Affine8F16"],
+            Format::Affine8Bf16 => &["Affine8Bf16"],
         }
     }
 }

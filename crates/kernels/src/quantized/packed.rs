@@ -1,12 +1,12 @@
 //! How quantised weights lie in a device's memory: the rows of a file's blocks taken apart, so that neighbouring threads read neighbouring words.
 //!
 //! A packed row of `c` chunks has, one after another: for each plane of the format's bits (of 8, 4, 2 or 1, the lowest bits first), `4 · bits` bytes of
-//! each chunk, in which field `f` of byte `b` is that of element `b + 4 · bits · f`; the chunks' subscales; the blocks' f16 numbers; and zeros up to a
+//! each chunk, in which field `f` of byte `b` is that of element `b + 4 · bits · f`; the chunks' subscales; the blocks' numbers; and zeros up to a
 //! multiple of 16 bytes.
 
 use elinvar_core::{Error, Result};
 
-use super::format::{Blocks, CHUNK, Format, Scales, decode_chunk, with_blocks};
+use super::format::{Blocks, CHUNK, Format, Scales, decode_chunk, number, with_blocks};
 use crate::simd;
 
 /// Packed rows begin at multiples of it.
@@ -116,8 +116,7 @@ impl PackedRow<'_> {
         let subscales = std::array::from_fn(|i| if i < F::SUBSCALES { subscales[i] } else { 0 });
         let block = index / (F::ELEMENTS / CHUNK);
         let given = &self.bytes[self.places.numbers + 2 * F::NUMBERS.len() * block..];
-        let number = |i: usize| half::f16::from_le_bytes([given[2 * i], given[2 * i + 1]]).to_f32();
-        F::scales(std::array::from_fn(|i| if i < F::NUMBERS.len() { number(i) } else { 0.0 }), subscales)
+        F::scales(std::array::from_fn(|i| if i < F::NUMBERS.len() { number::<F>(given, 2 * i) } else { 0.0 }), subscales)
     }
 }
 

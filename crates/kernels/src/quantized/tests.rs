@@ -1,7 +1,7 @@
 //! Random numbers are packed as the format's layout says, bit by bit, and must decode to what its formula gives.
 
 use elinvar_core::SplitMix64;
-use half::f16;
+use half::{bf16, f16};
 
 use super::Format;
 
@@ -18,9 +18,9 @@ struct Parts {
 /// Bits of the scales, the minima and the numbers, and the weights of a group.
 fn widths(format: Format) -> (u32, u32, u32, usize) {
     match format {
-        Format::Q4_0 | Format::Q4_1 | Format::Iq4Nl | Format::Mxfp4 => (0, 0, 4, 32),
+        Format::Q4_0 | Format::Q4_1 | Format::Iq4Nl | Format::Mxfp4 | Format::Affine4Bf16 => (0, 0, 4, 32),
         Format::Q5_0 | Format::Q5_1 => (0, 0, 5, 32),
-        Format::Q8_0 => (0, 0, 8, 32),
+        Format::Q8_0 | Format::Affine8F16 | Format::Affine8Bf16 => (0, 0, 8, 32),
         Format::Q2K => (4, 4, 2, 16),
         Format::Q3K => (6, 0, 3, 16),
         Format::Q4K => (6, 6, 4, 32),
@@ -51,7 +51,7 @@ fn pack(format: Format, p: &Parts) -> Vec<u8> {
             put_f16(&mut block, 0, p.d);
             plane(&mut block[2..], &p.q, 0, 4, 16);
         }
-        Format::Q4_1 => {
+        Format::Q4_1 | Format::Affine4Bf16 => {
             put_f16(&mut block, 0, p.d);
             put_f16(&mut block, 2, p.m);
             plane(&mut block[4..], &p.q, 0, 4, 16);
@@ -70,6 +70,11 @@ fn pack(format: Format, p: &Parts) -> Vec<u8> {
         Format::Q8_0 => {
             put_f16(&mut block, 0, p.d);
             p.q.iter().enumerate().for_each(|(i, &q)| block[2 + i] = q as u8);
+        }
+        Format::Affine8F16 | Format::Affine8Bf16 => {
+            put_f16(&mut block, 0, p.d);
+            put_f16(&mut block, 2, p.m);
+            p.q.iter().enumerate().for_each(|(i, &q)| block[4 + i] = q as u8);
         }
         Format::Q2K => {
             p.scales.iter().enumerate().for_each(|(i, (s, m))| put(&mut block, i, 0, s | m << 4));
@@ -129,11 +134,16 @@ fn pack(format: Format, p: &Parts) -> Vec<u8> {
 fn formula(format: Format, p: &Parts, i: usize) -> f32 {
     const IQ4: [f32; 16] = [-127., -104., -83., -65., -49., -35., -22., -10., 1., 13., 25., 38., 53., 69., 89., 113.];
     const E2M1: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
-    let (d, m, q) = (p.d.to_f32(), p.m.to_f32(), p.q[i] as f32);
+    let is_bf16 = matches!(format, Format::Affine4Bf16 | Format::Affine8Bf16);
+    // The same 16 bits.
+    let [d, m] = [p.d, p.m].map(|number| if is_bf16 { bf16::from_bits(number.to_bits()).to_f32() } else { number.to_f32() });
+    let q = p.q[i] as f32;
     let (s, min) = p.scales.get(i / widths(format).3).map_or((0.0, 0.0), |&(s, m)| (s as f32, m as f32));
     match format {
         Format::Q4_0 => d * (q - 8.0),
-        Format::Q4_1 | Format::Q5_1 => d * q + m,
+        Format::Q4_1 | Format::Q5_1 | Format::Affine4Bf16 => d * q + m,
+        // As `d q + m`, but for what f32 rounds.
+        Format::Affine8F16 | Format::Affine8Bf16 => d * (q - 128.0) + d.mul_add(128.0, m),
         Format::Q5_0 => d * (q - 16.0),
         Format::Q8_0 => d * f32::from(p.q[i] as u8 as i8),
         Format::Q2K | Format::Q4K | Format::Q5K => d * s * q - m * min,
@@ -164,9 +174,11 @@ fn blocks_decode_to_their_formula() {
         let (mut blocks, mut expected) = (Vec::new(), Vec::new());
         for round in 0..SCALES.len() * 4 {
             let d = if format == Format::Mxfp4 { random(8) as u16 } else { SCALES[round % 8] };
+            // As bf16 the largest of them are near the end of f32.
+            let small = |bits: u16| if matches!(format, Format::Affine4Bf16 | Format::Affine8Bf16) { bits & 0xf7ff } else { bits };
             let parts = Parts {
-                d: f16::from_bits(d),
-                m: f16::from_bits(SCALES[(round / 3 + 1) % 8]),
+                d: f16::from_bits(small(d)),
+                m: f16::from_bits(small(SCALES[(round / 3 + 1) % 8])),
                 scales: (0..if scale_bits == 0 { 0 } else { format.weights() / group }).map(|_| (random(scale_bits), random(min_bits))).collect(),
                 q: (0..format.weights()).map(|_| random(bits)).collect(),
             };

@@ -1,7 +1,6 @@
 //! The naive reference, in f64, over the weights that the format decodes to, and the cases.
 
 use elinvar_core::DType;
-use half::f16;
 
 use super::{QuantizedLinear, operands::AT};
 use crate::{
@@ -12,7 +11,7 @@ use crate::{
     rms_norm::oracle::rms_norm,
 };
 
-/// Random blocks of `n` rows of `k` elements, packed, whose f16 numbers keep decoded elements below one.
+/// Random blocks of `n` rows of `k` elements, packed, whose numbers keep decoded elements below one.
 pub(crate) fn random_rows(format: Format, n: usize, k: usize, seed: u64) -> HostTensor {
     let [bytes, packed] = [format.row_bytes(k), format.packed_row_bytes(k)].map(Option::unwrap_or_default);
     let mut blocks = HostTensor::random(DType::U8, &[n * bytes], 0.0, 256.0, seed).bytes().to_vec();
@@ -23,8 +22,8 @@ pub(crate) fn random_rows(format: Format, n: usize, k: usize, seed: u64) -> Host
         }
         for &at in numbers {
             let sign = if index % 3 == 0 { -1.0 } else { 1.0 };
-            let number = f16::from_f32(sign * largest * (f32::from(block[at]) + 1.0) / 256.0);
-            block[at..at + 2].copy_from_slice(&number.to_le_bytes());
+            let number = format.number(sign * largest * (f32::from(block[at]) + 1.0) / 256.0);
+            block[at..at + 2].copy_from_slice(&number);
         }
     }
     let mut rows = vec![0u8; n * packed];

@@ -7,6 +7,7 @@ use super::{
     Activation, Architecture, Config, GEMMA3_WINDOW_THETA, MAX_LAYERS,
     architecture::GEMMA3_WITH_VISION,
     extent,
+    quantization::Quantization,
     rope::{Beside, Rope, RopeDictionary},
     sliding,
 };
@@ -71,6 +72,8 @@ pub(super) struct Raw {
     text_config: Option<Box<Raw>>,
     bos_token_id: Option<u32>,
     eos_token_id: Option<Ids>,
+    /// Of MLX; a copy of it is often called as the next.
+    quantization: Option<Quantization>,
     quantization_config: Option<IgnoredAny>,
 }
 
@@ -82,6 +85,12 @@ fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> R
 impl Raw {
     /// The configuration. That of a Gemma 3 with vision is its text part's.
     pub(super) fn resolve(&self) -> Result<Config> {
+        let is_quantized = |raw: &Self| raw.quantization_config.is_some();
+        if self.quantization.is_none() && (is_quantized(self) || self.text_config.as_deref().is_some_and(is_quantized)) {
+            return Err(Error::unsupported(
+                "the weights are quantised ('quantization_config'): f32, f16 and bf16 weights are supported, and MLX's groups ('quantization')",
+            ));
+        }
         let with_vision = self.architectures.as_deref().and_then(<[_]>::first).is_some_and(|first| first == GEMMA3_WITH_VISION);
         let Some(text) = self.text_config.as_ref().filter(|_| with_vision) else {
             return self.resolve_as(Architecture::find(self.architectures.as_deref(), self.model_type.as_deref())?);
@@ -92,9 +101,6 @@ impl Raw {
     }
 
     fn resolve_as(&self, architecture: Architecture) -> Result<Config> {
-        if self.quantization_config.is_some() {
-            return Err(Error::unsupported("the weights are quantised ('quantization_config'): f32, f16 and bf16 weights are supported"));
-        }
         if self.use_bidirectional_attention == Some(true) {
             return Err(Error::unsupported("'use_bidirectional_attention' is set: attention of earlier tokens alone is supported"));
         }

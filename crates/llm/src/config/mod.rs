@@ -4,6 +4,7 @@ mod architecture;
 mod generation;
 pub(crate) mod gguf;
 mod json;
+mod quantization;
 mod rope;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use crate::files::ModelFiles;
 pub use architecture::Architecture;
 pub use generation::GenerationConfig;
 use json::Raw;
+pub(crate) use quantization::{Groups, Quantization};
 pub use rope::{Divisors, Rope};
 
 /// The function of the gate in a feed-forward network, `down(function(gate(x)) · up(x))`.
@@ -88,6 +90,8 @@ pub struct Config {
     pub eos: Vec<u32>,
 }
 
+const FILE: &str = "config.json";
+
 /// Layers at most.
 const MAX_LAYERS: usize = 4096;
 
@@ -146,7 +150,6 @@ impl Config {
     /// # Errors
     /// It is missing, damaged, contradicts itself or asks for what is not supported.
     pub fn read(files: &ModelFiles) -> Result<Self> {
-        const FILE: &str = "config.json";
         if let ModelFiles::Gguf(file) = files {
             return gguf::read(file);
         }

@@ -156,5 +156,6 @@ fn fallback(format: Format) -> Option<Format> {
         Format::Q5K => Some(Format::Q5_1),
         Format::Q6K => Some(Format::Q8_0),
         Format::Q4_0 | Format::Q4_1 | Format::Q5_0 | Format::Q5_1 | Format::Q8_0 | Format::Iq4Nl | Format::Mxfp4 => None,
+        Format::Affine4Bf16 | Format::Affine8F16 | Format::Affine8Bf16 => None,
     }
 }

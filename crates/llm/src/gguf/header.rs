@@ -43,8 +43,9 @@ impl TensorInfo {
     }
 }
 
-/// Keys of metadata at most. Files have fewer than a hundred; the bound keeps the memory of a hostile file's index small.
+/// Keys of metadata and tensors at most. Files have fewer than a hundred and a few thousand; the bounds keep the memory of a hostile file's index small.
 const MAX_KEYS: u64 = 1 << 16;
+const MAX_TENSORS: u64 = 1 << 16;
 /// The shortest key and value, and the shortest entry of the table of tensors.
 const MIN_KEY_BYTES: u64 = 14;
 const MIN_TENSOR_BYTES: u64 = 25;
@@ -71,6 +72,9 @@ pub(super) fn read(file: &[u8], part: usize) -> Result<Header> {
     cursor.check_count("keys", keys, MIN_KEY_BYTES)?;
     if keys > MAX_KEYS {
         return Err(Error::unsupported(format!("{keys} keys of metadata: at most {MAX_KEYS} are supported")));
+    }
+    if tensors > MAX_TENSORS {
+        return Err(Error::unsupported(format!("{tensors} tensors: at most {MAX_TENSORS} are supported")));
     }
     let metadata = read_metadata(&mut cursor, keys)?;
     let alignment = alignment(file, &metadata)?;

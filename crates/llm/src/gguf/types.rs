@@ -97,13 +97,13 @@ impl TensorType {
     }
 
     fn with(encoding: Encoding) -> Result<&'static Self> {
-        TYPES.iter().find(|t| t.encoding == encoding).ok_or_else(|| Error::internal("a type that GGUF files lack"))
+        TYPES.iter().find(|t| t.encoding == encoding).ok_or_else(|| Error::unsupported("a type that GGUF files lack"))
     }
 
     /// The type of blocks of a format.
     ///
     /// # Errors
-    /// None: files have every format.
+    /// A format that is none of GGUF files.
     pub fn of_format(format: Format) -> Result<&'static Self> {
         Self::with(Encoding::Block(format))
     }

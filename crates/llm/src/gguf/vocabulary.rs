@@ -71,12 +71,7 @@ impl<'a> Vocabulary<'a> {
         if kinds.len() != tokens.len() {
             return Err(file.reject(format!("key '{KINDS}' has {} values for {} tokens", kinds.len(), tokens.len())));
         }
-        let id = |name: &str| -> Result<Option<u32>> {
-            let key = format!("tokenizer.ggml.{name}_token_id");
-            let Some(id) = file.unsigned(&key)? else { return Ok(None) };
-            let inside = u32::try_from(id).ok().filter(|&id| (id as usize) < tokens.len());
-            inside.map(Some).ok_or_else(|| file.reject(format!("key '{key}' is {id}, outside the vocabulary of {} tokens", tokens.len())))
-        };
+        let id = |name: &str| token_id(file, name, tokens.len());
         let eos = id("eos")?;
         let mut ends: Vec<u32> = [eos, id("eot")?, id("eom")?].into_iter().flatten().collect();
         ends.extend((0..).zip(&tokens).filter(|(_, text)| ENDS.contains(text)).map(|(id, _)| id));
@@ -94,8 +89,20 @@ impl<'a> Vocabulary<'a> {
         }
     }
 
+    /// The id that the file gives to a token with a meaning.
+    pub(crate) fn id(&self, file: &Gguf, name: &str) -> Result<Option<u32>> {
+        token_id(file, name, self.tokens.len())
+    }
+
     /// The text of a token.
     pub(crate) fn text(&self, id: Option<u32>) -> Option<String> {
         self.tokens.get(id? as usize).map(|text| (*text).to_owned())
     }
+}
+
+fn token_id(file: &Gguf, name: &str, tokens: usize) -> Result<Option<u32>> {
+    let key = format!("tokenizer.ggml.{name}_token_id");
+    let Some(id) = file.unsigned(&key)? else { return Ok(None) };
+    let inside = u32::try_from(id).ok().filter(|&id| (id as usize) < tokens);
+    inside.map(Some).ok_or_else(|| file.reject(format!("key '{key}' is {id}, outside the vocabulary of {tokens} tokens")))
 }

@@ -85,26 +85,26 @@ struct Blocks {
     format: Format,
     bytes: usize,
     /// The two numbers of each block, for the mean 0 and the variance `1 / columns`.
-    numbers: [f16; 2],
+    numbers: [f32; 2],
 }
 
 impl Blocks {
     fn new(format: Format, columns: usize) -> Result<Self> {
         let bytes = format.row_bytes(columns).unwrap_or(0);
-        let mut blocks = Self { format, bytes, numbers: [f16::ZERO; 2] };
+        let mut blocks = Self { format, bytes, numbers: [0.0; 2] };
         // What the fields give with each number alone.
         let mut values = vec![0.0; 64 * format.weights()];
-        let mut statistics = |numbers: [f16; 2]| -> Result<[f64; 2]> {
+        let mut statistics = |numbers: [f32; 2]| -> Result<[f64; 2]> {
             let sample = Self { bytes: 64 * format.bytes(), numbers, ..blocks };
             format.decode(&sample.row(1), &mut values)?;
             let mean = |of: &dyn Fn(f64) -> f64| values.iter().map(|&v| of(v.into())).sum::<f64>() / values.len() as f64;
             Ok([mean(&|v| v), mean(&|v| v * v)])
         };
-        let ([first, _], [second, _]) = (statistics([f16::ONE, f16::ZERO])?, statistics([f16::ZERO, f16::ONE])?);
+        let ([first, _], [second, _]) = (statistics([1.0, 0.0])?, statistics([0.0, 1.0])?);
         let ratio = if second == 0.0 { 0.0 } else { -first / second };
-        let [_, variance] = statistics([f16::ONE, f16::from_f64(ratio)])?;
+        let [_, variance] = statistics([1.0, ratio as f32])?;
         let scale = (columns as f64 * variance).sqrt().recip();
-        blocks.numbers = [scale, scale * ratio].map(f16::from_f64);
+        blocks.numbers = [scale, scale * ratio].map(|number| number as f32);
         Ok(blocks)
     }
 
@@ -113,7 +113,7 @@ impl Blocks {
         bytes.truncate(self.bytes);
         for block in bytes.chunks_exact_mut(self.format.bytes()) {
             for (&at, number) in self.format.numbers().iter().zip(self.numbers) {
-                block[at..at + 2].copy_from_slice(&number.to_le_bytes());
+                block[at..at + 2].copy_from_slice(&self.format.number(number));
             }
             if self.format == Format::Mxfp4 {
                 // A power of two.

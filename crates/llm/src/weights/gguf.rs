@@ -6,12 +6,11 @@ mod tests;
 use std::{collections::BTreeMap, sync::Arc};
 
 use elinvar::{DType, Error, Result};
-use half::{bf16, f16};
 use rayon::prelude::*;
 
 use super::{
     Archive, Weight, WeightType,
-    words::{Words, aligned},
+    words::{Words, aligned, write},
 };
 use crate::{
     Architecture, Config,
@@ -226,20 +225,4 @@ impl Archive for Quantised {
         targets.map_init(Vec::new, convert).collect::<Result<()>>().map_err(|e| e.context(format!("tensor '{theirs}'")))?;
         Ok(Weight { kind, memory: words.into_memory() })
     }
-}
-
-/// Writes values in a type of floats, rounded to nearest even.
-fn write(values: &[f32], dtype: DType, target: &mut [u8]) -> Result<()> {
-    fn each<const BYTES: usize>(values: &[f32], target: &mut [u8], bytes: impl Fn(f32) -> [u8; BYTES]) {
-        target.as_chunks_mut().0.iter_mut().zip(values).for_each(|(target, &value)| *target = bytes(value));
-    }
-    match dtype {
-        DType::F32 => each(values, target, f32::to_le_bytes),
-        DType::F16 => each(values, target, |value| f16::from_f32(value).to_le_bytes()),
-        DType::BF16 => each(values, target, |value| bf16::from_f32(value).to_le_bytes()),
-        DType::F64 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool => {
-            return Err(Error::internal(format!("weights decoded to {dtype}")));
-        }
-    }
-    Ok(())
 }

@@ -4,7 +4,7 @@ pub(crate) mod gguf;
 mod kind;
 mod safetensors;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod words;
 
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl Weights {
     pub fn open(files: &ModelFiles) -> Result<Self> {
         Ok(match files {
             ModelFiles::Gguf(file) => Self(Arc::new(Quantised::open(file, None)?)),
-            ModelFiles::Folder(_) | ModelFiles::Embedded { .. } => Self(Arc::new(Safetensors::open(files)?)),
+            ModelFiles::Folder(_) | ModelFiles::Embedded { .. } => Self(Arc::new(Safetensors::open(files, None)?)),
         })
     }
 
@@ -64,10 +64,10 @@ impl Weights {
         if !dtype.is_float() {
             return Err(Error::invalid_argument(format!("weights cannot be decoded to {dtype}: f32, f16 or bf16 expected")));
         }
-        match files {
-            ModelFiles::Gguf(file) => Ok(Self(Arc::new(Quantised::open(file, Some(dtype))?))),
-            ModelFiles::Folder(_) | ModelFiles::Embedded { .. } => Self::open(files),
-        }
+        Ok(match files {
+            ModelFiles::Gguf(file) => Self(Arc::new(Quantised::open(file, Some(dtype))?)),
+            ModelFiles::Folder(_) | ModelFiles::Embedded { .. } => Self(Arc::new(Safetensors::open(files, Some(dtype))?)),
+        })
     }
 
     /// Names of all tensors, in alphabetical order.

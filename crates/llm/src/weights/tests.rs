@@ -7,7 +7,8 @@ use super::*;
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
-struct Stored(Dtype, Vec<usize>, Vec<u8>);
+/// A tensor to be written.
+pub(crate) struct Stored(pub(crate) Dtype, pub(crate) Vec<usize>, pub(crate) Vec<u8>);
 
 impl View for Stored {
     fn dtype(&self) -> Dtype {
@@ -29,7 +30,7 @@ fn f32s(dims: &[usize], from: f32) -> Stored {
     Stored(Dtype::F32, dims.to_vec(), values)
 }
 
-fn write(folder: &Path, name: &str, tensors: Vec<(&str, Stored)>) -> Vec<u8> {
+pub(super) fn write(folder: &Path, name: &str, tensors: Vec<(&str, Stored)>) -> Vec<u8> {
     let bytes = ::safetensors::serialize(tensors, None).unwrap();
     fs::write(folder.join(name), &bytes).unwrap();
     bytes

@@ -1,8 +1,9 @@
-//! Memory of our own.
+//! Memory of our own, and what is written there.
 
 use std::sync::Arc;
 
-use elinvar::HostMemory;
+use elinvar::{DType, Error, HostMemory, Result};
+use half::{bf16, f16};
 
 /// Bytes at a multiple of eight.
 pub(super) struct Words(Vec<u64>, usize);
@@ -36,4 +37,20 @@ pub(super) fn aligned(memory: HostMemory, size: usize) -> HostMemory {
     let mut words = Words::zeros(bytes.len());
     words.bytes_mut().copy_from_slice(bytes);
     words.into_memory()
+}
+
+/// Writes values in a type of floats, rounded to nearest even.
+pub(super) fn write(values: &[f32], dtype: DType, target: &mut [u8]) -> Result<()> {
+    fn each<const BYTES: usize>(values: &[f32], target: &mut [u8], bytes: impl Fn(f32) -> [u8; BYTES]) {
+        target.as_chunks_mut().0.iter_mut().zip(values).for_each(|(target, &value)| *target = bytes(value));
+    }
+    match dtype {
+        DType::F32 => each(values, target, f32::to_le_bytes),
+        DType::F16 => each(values, target, |value| f16::from_f32(value).to_le_bytes()),
+        DType::BF16 => each(values, target, |value| bf16::from_f32(value).to_le_bytes()),
+        DType::F64 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool => {
+            return Err(Error::internal(format!("weights decoded to {dtype}")));
+        }
+    }
+    Ok(())
 }

@@ -7,5 +7,6 @@ mod bad_input;
 mod decoding;
 mod fixture;
 mod generation;
+mod memory;
 mod oracle;
 mod shakespeare;

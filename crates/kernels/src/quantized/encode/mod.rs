@@ -1,4 +1,4 @@
-//! From f32 to blocks, with the least error that a search over scales finds.
+//! From f32 to blocks, with the least error that a search over scales finds. Formats of MLX are read only.
 
 mod fit;
 #[cfg(test)]
@@ -8,7 +8,7 @@ use elinvar_core::{Error, Result};
 use half::f16;
 
 use super::format::{
-    Blocks, CHUNK, DOUBLED, Format, Iq4Nl, Iq4Xs, Mxfp4, NONLINEAR, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, with_blocks,
+    Affine4Bf16, Affine8, Blocks, CHUNK, DOUBLED, Format, Iq4Nl, Iq4Xs, Mxfp4, NONLINEAR, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, with_blocks,
 };
 use fit::{Levels, Whole, levels, line, line_levels, lines, narrow, scale, scales};
 
@@ -19,7 +19,7 @@ impl Format {
     /// Within a block no value counts less than a thousandth of the most important one. Allocates little.
     ///
     /// # Errors
-    /// Lengths that do not fit, a value that is not finite, one that needs a scale beyond f16's range, or an importance that is negative or not finite.
+    /// A format of MLX, lengths that do not fit, a value that is not finite, one that needs a scale beyond f16's range, or an importance that is negative or not finite.
     pub fn encode(self, values: &[f32], importance: Option<&[f32]>, blocks: &mut [u8]) -> Result<()> {
         if self.row_bytes(values.len()) != Some(blocks.len()) {
             return Err(Error::invalid_argument(format!(
@@ -328,5 +328,21 @@ impl Encode for Mxfp4 {
         block[0] = best as u8;
         put_nibbles(&mut block[1..], x.iter().map(|x| level(*x, unit(best)).0));
         Ok(())
+    }
+}
+
+fn read_only() -> Error {
+    Error::unsupported("the format is read and not written")
+}
+
+impl Encode for Affine4Bf16 {
+    fn encode(_: &[f32], _: &[f32], _: &mut [u8]) -> Result<()> {
+        Err(read_only())
+    }
+}
+
+impl<const BF16: bool> Encode for Affine8<BF16> {
+    fn encode(_: &[f32], _: &[f32], _: &mut [u8]) -> Result<()> {
+        Err(read_only())
     }
 }

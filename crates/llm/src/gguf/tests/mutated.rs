@@ -41,7 +41,7 @@ fn use_file(bytes: Vec<u8>) -> elinvar::Result<()> {
     weights.and(tokenizer).and(planned).map(|_| ())
 }
 
-/// Files with tensors of every format, both tokenizers, and keys of every type.
+/// Files with tensors of every format, every tokenizer, and keys of every type.
 fn seeds() -> Vec<Vec<u8>> {
     let merged = ["a", "b", "Ġ", "ab", "Ġa", "<s>"];
     let bpe = |writer: Writer| {
@@ -63,6 +63,9 @@ fn seeds() -> Vec<Vec<u8>> {
     for (kind, bytes) in [(0, 4), (1, 2), (24, 1), (25, 2), (26, 4), (27, 8), (28, 8), (30, 2)] {
         seeds.push(spm(tiny("qwen3").tensor("token_embd.weight", kind, &[6, 8], &vec![0x11; 48 * bytes])).bytes());
     }
+    let words = tiny("qwen3").text("tokenizer.ggml.model", "bert").texts("tokenizer.ggml.tokens", &["[UNK]", "[CLS]", "[SEP]", "▁ab", "b", "▁é"]);
+    let ids = [("unknown", 0), ("cls", 1), ("seperator", 2)];
+    seeds.push(ids.iter().fold(words, |words, (name, id)| words.u32(&format!("tokenizer.ggml.{name}_token_id"), *id)).bytes());
     seeds.push(super::everything().bytes());
     seeds.push(spm(tiny("qwen2").f32s("rope_freqs.weight", &[2], &[1.0, 8.0])).bytes());
     seeds

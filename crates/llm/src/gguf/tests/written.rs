@@ -35,7 +35,9 @@ fn what_is_written_is_read_again() {
     }
     writer.set_array("k.none", Kind::Text, []).unwrap();
     let mut tensors = vec![("f".to_owned(), TensorType::of_dtype(DType::F16).unwrap(), vec![3, 1, 2, 5])];
-    tensors.extend(Format::ALL.iter().map(|f| (f.to_string(), TensorType::of_format(*f).unwrap(), vec![3, 512])));
+    let formats: Vec<_> = Format::ALL.iter().filter_map(|f| Some((f.to_string(), TensorType::of_format(*f).ok()?, vec![3, 512]))).collect();
+    assert_eq!(formats.len(), 13);
+    tensors.extend(formats);
     tensors.push(("scalar".to_owned(), TensorType::of_dtype(DType::F32).unwrap(), vec![]));
     tensors.iter().for_each(|(name, kind, dims)| writer.tensor(name, kind, dims).unwrap());
     let bytes = |number: usize| {

@@ -1,3 +1,4 @@
+mod quantised;
 pub(crate) mod references;
 
 use std::sync::Arc;

@@ -1,8 +1,9 @@
-//! Tokenizers from the metadata of GGUF files: byte-level BPE, and SentencePiece's BPE.
+//! Tokenizers from the metadata of GGUF files: byte-level BPE, SentencePiece's BPE, and WordPiece.
 
 mod pre;
 #[cfg(test)]
 mod tests;
+mod word_piece;
 pub(crate) mod write;
 
 use elinvar::{Error, ErrorKind, Result};
@@ -41,20 +42,23 @@ pub(super) fn read(file: &Gguf) -> Result<Parts> {
     let (mut inner, add_bos) = match model {
         "gpt2" => byte_level(file, &vocabulary)?,
         "llama" => (sentence_piece(file, &vocabulary, flag("add_space_prefix")?.unwrap_or(true))?, true),
+        "bert" => (word_piece::build(file, &vocabulary)?, true),
         other => {
             let other = other.escape_debug();
             let message =
-                format!("{}: tokenizer model '{other}' is not supported: llama (SentencePiece) and gpt2 (byte-level BPE) are", file.label());
+                format!("{}: tokenizer model '{other}' is not supported: llama (SentencePiece), gpt2 (byte-level BPE) and bert (WordPiece) are", file.label());
             return Err(Error::unsupported(message));
         }
     };
     inner.add_tokens(added(&vocabulary)).map_err(|e| library(file, &e))?;
+    let [bos, eos] = if model == "bert" { word_piece::around(file, &vocabulary)? } else { [vocabulary.bos, vocabulary.eos] };
+    let ends_with = if model == "bert" { flag("add_sep_token")?.unwrap_or(true) } else { flag("add_eos_token")?.unwrap_or(false) };
     Ok(Parts {
         inner,
-        bos: vocabulary.text(vocabulary.bos),
-        eos: vocabulary.text(vocabulary.eos),
-        add_bos: flag("add_bos_token")?.unwrap_or(add_bos) && vocabulary.bos.is_some(),
-        add_eos: flag("add_eos_token")?.unwrap_or(false),
+        bos: vocabulary.text(bos),
+        eos: vocabulary.text(eos),
+        add_bos: flag("add_bos_token")?.unwrap_or(add_bos) && bos.is_some(),
+        add_eos: ends_with,
         chat_template: file.text("tokenizer.chat_template")?.map(str::to_owned),
     })
 }
@@ -135,6 +139,8 @@ fn sentence_piece(file: &Gguf, vocabulary: &Vocabulary<'_>, prefix: bool) -> Res
 fn merges_of_scores(file: &Gguf, vocabulary: &Vocabulary<'_>, ids: &Vocab) -> Result<Merges> {
     /// The number of splits grows with the square of a token's length.
     const MAX_LENGTH: usize = 1024;
+    /// Bytes of all splits for each byte of the tokens. Real vocabularies have fewer than ten.
+    const MAX_SPLIT_BYTES: usize = 32;
     let scores = file.list(SCORES, "an array of scores", |value| match value {
         Value::Float(score) => Some(score),
         Value::Signed(score) => Some(score as f64),
@@ -142,6 +148,7 @@ fn merges_of_scores(file: &Gguf, vocabulary: &Vocabulary<'_>, ids: &Vocab) -> Re
     })?;
     let scores = scores.filter(|scores| scores.len() == vocabulary.tokens.len());
     let scores = scores.ok_or_else(|| file.reject(format!("key '{SCORES}' must have a score for each of {} tokens", vocabulary.tokens.len())))?;
+    let mut room = MAX_SPLIT_BYTES * vocabulary.tokens.iter().map(|text| text.len()).sum::<usize>();
     let mut merges = Vec::new();
     for ((id, text), (score, kind)) in vocabulary.tokens.iter().enumerate().zip(scores.iter().zip(&vocabulary.kinds)) {
         if !matches!(kind, TokenKind::Normal | TokenKind::UserDefined | TokenKind::Unused) {
@@ -153,6 +160,9 @@ fn merges_of_scores(file: &Gguf, vocabulary: &Vocabulary<'_>, ids: &Vocab) -> Re
         for (at, _) in text.char_indices().skip(1) {
             let (left, right) = text.split_at(at);
             if let (Some(&l), Some(&r)) = (ids.get(left), ids.get(right)) {
+                room = room
+                    .checked_sub(text.len())
+                    .ok_or_else(|| file.reject(format!("token {id} and those before it can be split in more ways than tokens of a text have")))?;
                 merges.push((*score, id, l, r, left, right));
             }
         }

@@ -86,6 +86,26 @@ fn byte_level_texts_are_cut_as_the_file_names_it() {
     assert_eq!((tokenizer.encode("a<|im_end|>").unwrap(), tokenizer.decode(&[0, 9, 6, 10]).unwrap()), (vec![0, 9], "a ab".to_owned()));
 }
 
+fn word_piece() -> Writer {
+    let tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "▁the", "▁e", "cole", "s", "▁,", "▁中", "▁文"];
+    let tokens: Vec<_> = tokens.iter().map(|text| ((*text).to_owned(), 0.0, if text.starts_with('[') { CONTROL } else { NORMAL })).collect();
+    let id = |name: &str| format!("tokenizer.ggml.{name}_token_id");
+    vocabulary("bert", &tokens).u32(&id("unknown"), 1).u32(&id("cls"), 2).u32(&id("seperator"), 3)
+}
+
+#[test]
+fn word_piece_takes_the_longest_pieces_of_each_word() {
+    let tokenizer = open(&word_piece()).unwrap();
+    let ids = |text: &str| tokenizer.encode_rendered(text).unwrap();
+    assert_eq!(ids("The ÉCOLES,\tthe\u{0} 中文"), [4, 5, 6, 7, 8, 4, 9, 10]);
+    // A word of which a rest has no piece is unknown as a whole, and so is one that is too long.
+    assert_eq!((ids("eco the"), ids(&format!("e{}", "s".repeat(99))).len(), ids(&format!("e{}", "s".repeat(100)))), (vec![1, 4], 100, vec![1]));
+    assert_eq!((tokenizer.encode("the").unwrap(), ids("[SEP]the")), (vec![2, 4, 3], vec![3, 4]));
+    assert_eq!(tokenizer.decode(&[2, 4, 5, 6, 7, 3]).unwrap(), "the ecoles");
+    let cased = open(&word_piece().bool("tokenizer.ggml.normalizer.lowercase", false).bool("tokenizer.ggml.add_sep_token", false)).unwrap();
+    assert_eq!(cased.encode("The the").unwrap(), [2, 1, 4]);
+}
+
 #[test]
 fn every_way_to_cut_compiles() {
     for pre in super::pre::names() {
@@ -99,13 +119,17 @@ fn tokenizers_that_are_not_understood_are_rejected_by_name() {
     let one = [("a".to_owned(), 0.0, NORMAL)];
     rejected(&vocabulary("gpt2", &one), "key 'tokenizer.ggml.pre' is missing");
     rejected(&vocabulary("gpt2", &one).text("tokenizer.ggml.pre", "gpt-2"), "key 'tokenizer.ggml.merges' is missing");
-    rejected(&vocabulary("bert", &one), "tokenizer model 'bert' is not supported");
+    rejected(&vocabulary("t5", &one), "tokenizer model 't5' is not supported");
+    rejected(&vocabulary("bert", &one), "key 'tokenizer.ggml.unknown_token_id' is missing");
+    rejected(&vocabulary("bert", &one).u32("tokenizer.ggml.unknown_token_id", 0), "key 'tokenizer.ggml.cls_token_id' is missing");
     rejected(&Writer::new().text("tokenizer.ggml.model", "gpt2"), "'tokenizer.ggml.tokens' is missing");
     let gpt2 = |merges: &[&str]| vocabulary("gpt2", &one).text("tokenizer.ggml.pre", "gpt-2").texts("tokenizer.ggml.merges", merges);
     rejected(&gpt2(&["ab"]), "'ab' is no pair of tokens");
     rejected(&gpt2(&["a z"]), "the tokenizer's parts contradict each other");
     rejected(&vocabulary("llama", &[("a".to_owned(), 0.0, 9)]), "key 'tokenizer.ggml.token_type' is an array of 1 i32: an array of token types");
     rejected(&vocabulary("llama", &[("a".repeat(1025), 0.0, NORMAL)]), "token 0 has 1025 bytes");
+    let chain: Vec<_> = (1..100).map(|length| ("a".repeat(length), 0.0, NORMAL)).collect();
+    rejected(&vocabulary("llama", &chain), "can be split in more ways");
     let few = Writer::new().text("tokenizer.ggml.model", "llama").texts("tokenizer.ggml.tokens", &["a", "b"]);
     rejected(&few.clone(), "'tokenizer.ggml.scores' must have a score for each of 2 tokens");
     rejected(&few.array("tokenizer.ggml.token_type", 5, &[1i32.to_le_bytes().to_vec()]), "has 1 values for 2 tokens");

@@ -1,4 +1,5 @@
 use elinvar::{HostMemory, kernels::quantized::Format};
+use half::{bf16, f16};
 
 use super::*;
 use crate::{
