@@ -14,7 +14,7 @@ fn random(dims: &[usize], dtype: DType) -> Result<Tensor> {
     Tensor::randn(0f32, 1.0, dims, &Device::Cpu)?.to_dtype(dtype)
 }
 
-/// The median times of the sides, each called once in turn, and the first beside the others.
+/// The median and best times of the sides, each called once in turn, and of how many times the first's they are.
 fn line(title: &str, sides: Vec<Side>) -> Result<()> {
     let words: Vec<_> = env::args().skip(1).collect();
     if !words.is_empty() && !words.iter().any(|word| title.contains(word.as_str())) {
@@ -36,15 +36,14 @@ fn line(title: &str, sides: Vec<Side>) -> Result<()> {
             times.push(start.elapsed().as_secs_f64());
         }
     }
-    let medians: Vec<_> = times
-        .iter_mut()
-        .map(|times| {
-            times.sort_by(f64::total_cmp);
-            times[times.len() / 2]
-        })
-        .collect();
-    let shown: Vec<_> =
-        sides.iter().zip(&medians).map(|((name, _), time)| format!("{name} {:.3} ms ({:.2}x)", time * 1e3, time / medians[0])).collect();
+    times.iter_mut().for_each(|times| times.sort_by(f64::total_cmp));
+    let of = |times: &[f64]| [times[times.len() / 2], times[0]];
+    let first = of(&times[0]);
+    let shown = sides.iter().zip(&times).map(|((name, _), times)| {
+        let [median, best] = of(times);
+        format!("{name} {:.3} ms, best {:.3} ({:.2}x, {:.2}x)", median * 1e3, best * 1e3, median / first[0], best / first[1])
+    });
+    let shown: Vec<_> = shown.collect();
     println!("{title}: {}", shown.join(", "));
     Ok(())
 }

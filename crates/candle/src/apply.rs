@@ -1,12 +1,13 @@
 //! An operator of Elinvar's as a custom operator of Candle's: its result at once, its gradients when Candle's backward pass asks for them.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     ptr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use candle_core::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, Device, Layout as CandleLayout, Result, Shape, Storage, Tensor, bail};
+use candle_core::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, DType, Device, Layout as CandleLayout, Result, Shape, Storage, Tensor, bail};
 use elinvar::{Error, Executor, Operator};
 
 use crate::lend::{Loan, dtype_of, settle, zeros};
@@ -80,18 +81,22 @@ pub(crate) fn apply(turns: &Turns, operator: Arc<dyn Operator>, mut inputs: Vec<
 }
 
 /// Of the inputs that gradients flow to, those of each argument, and the arguments. Where they are more than Candle takes, the smallest are joined, and lie in
-/// what that gives from then on: Candle takes its gradient apart.
+/// what that gives from then on: Candle takes its gradient apart. The first stays, for its type is the result's.
 fn arguments(inputs: &mut [Option<Input>]) -> Result<(Vec<Vec<usize>>, Vec<Tensor>)> {
     let tensor = |index: usize| inputs[index].as_ref().map(|input| input.tensor.clone());
     let mut tracked: Vec<_> = (0..inputs.len()).filter_map(|index| Some((index, tensor(index)?))).filter(|(_, tensor)| tensor.track_op()).collect();
     if tracked.len() <= MOST_ARGUMENTS {
         return Ok(tracked.into_iter().map(|(index, tensor)| (vec![index], tensor)).unzip());
     }
-    tracked.sort_by_key(|(_, tensor)| std::cmp::Reverse(tensor.elem_count()));
+    tracked.sort_by_key(|(index, tensor)| (*index > 0, Reverse(tensor.elem_count())));
     let joined = tracked.split_off(MOST_ARGUMENTS - 1);
-    // No element is rounded.
-    let dtype = joined[0].1.dtype();
-    let dtype = if joined.iter().all(|(_, tensor)| tensor.dtype() == dtype) { dtype } else { candle_core::DType::F32 };
+    let types: Vec<_> = joined.iter().map(|(_, tensor)| tensor.dtype()).collect();
+    let dtype = match types[0] {
+        dtype if types.iter().all(|other| *other == dtype) => dtype,
+        // No element is rounded.
+        _ if types.iter().all(|dtype| matches!(dtype, DType::F32 | DType::F16 | DType::BF16)) => DType::F32,
+        _ => bail!("inputs that are trained have types {types:?}: cast them to f32, f16 or bf16 first"),
+    };
     let flat = joined.iter().map(|(_, tensor)| tensor.to_dtype(dtype)?.flatten_all()).collect::<Result<Vec<_>>>()?;
     let whole = Tensor::cat(&flat, 0)?;
     let mut start = 0;

@@ -149,12 +149,29 @@ impl TryFrom<DType> for Float {
 /// # Errors
 /// Not a floating-point type of Elinvar's.
 pub(crate) fn zeros(dtype: DType, elements: usize) -> Result<CpuStorage> {
-    Ok(match dtype.try_into()? {
+    let mut storage = match dtype.try_into()? {
         Float::F32 => CpuStorage::F32(vec![0.0; elements]),
         Float::F16 => CpuStorage::F16(vec![0; elements].reinterpret_into()),
         Float::BF16 => CpuStorage::BF16(vec![0; elements].reinterpret_into()),
-    })
+    };
+    advise_huge_pages(bytes_of_mut(&mut storage)?);
+    Ok(storage)
 }
+
+/// Asks for huge pages where memory is large: to touch what is new page by page costs as much as a norm of it.
+#[cfg(target_os = "linux")]
+fn advise_huge_pages(bytes: &mut [u8]) {
+    /// The size of a huge page of most processors: a multiple of the others' pages.
+    const PAGE: usize = 2 << 20;
+    let skipped = bytes.as_ptr().align_offset(PAGE);
+    if let Some(whole) = bytes.len().checked_sub(skipped).map(|rest| rest / PAGE * PAGE).filter(|whole| *whole > 0) {
+        // SAFETY: inside the slice, in whole pages; the advice changes no contents. Without it the memory works the same, so the result does not matter.
+        unsafe { libc::madvise(bytes.as_mut_ptr().add(skipped).cast(), whole, libc::MADV_HUGEPAGE) };
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn advise_huge_pages(_: &mut [u8]) {}
 
 /// Waits until a tensor is computed.
 ///

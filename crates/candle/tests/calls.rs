@@ -22,6 +22,8 @@ fn errors_are_one_line_that_names_operator_and_operands() {
     let classes = Tensor::new(&[0u32, 9], &CPU).unwrap();
     let var = Var::from_tensor(&ones(&[1, 1])).unwrap();
     let q = ones(&[1, 3, 2, 4]);
+    let trained = |dims: &[usize], dtype| Var::from_tensor(&ones(dims).to_dtype(dtype).unwrap()).unwrap();
+    let layer = [trained(&[2, 4], DType::F32), trained(&[3, 4], DType::F32), trained(&[1, 4], DType::F64), trained(&[3, 1], DType::F32)];
     let cases: Vec<(Result<Tensor>, &[&str])> = vec![
         (x.softmax_fused(2), &["softmax", "out of range"]),
         (x.rms_norm_fused(&ones(&[5]), 1e-5), &["rms_norm", "weight has shape [5], x has shape [2, 4]", "expected [4]"]),
@@ -36,6 +38,7 @@ fn errors_are_one_line_that_names_operator_and_operands() {
         (q.attention_fused(&ones(&[1, 2, 2, 4]), &ones(&[1, 2, 2, 4]), None, &scoring), &["attention", "multiple"]),
         (q.attention_fused(&q, &q, Some(&var), &scoring), &["attention", "mask", "detach"]),
         (x.lora_forward_fused(&ones(&[3, 5]), &ones(&[1, 4]), &ones(&[3, 1]), None, 1.0), &["lora_linear", "[3, 5]", "[3, 4]"]),
+        (layer[0].lora_forward_fused(&layer[1], &layer[2], &layer[3], None, 1.0), &["F64", "cast"]),
         (x.cross_entropy_fused(&ones(&[2])), &["cross_entropy", "targets"]),
         (x.cross_entropy_fused(&classes), &["cross_entropy", "9"]),
     ];

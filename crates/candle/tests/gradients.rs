@@ -210,14 +210,15 @@ fn lora_of_every_tensor() {
 #[test]
 fn lora_of_two_types() {
     let mut random = Random(SplitMix64::new(4));
-    for is_trained in [false, true] {
+    for (rows, is_trained) in [(5, false), (5, true), (1, true)] {
         let mut variables = |dims: &[usize], dtype| random.variable(dims, dtype, Lies::RowMajor);
-        let ((x, _), (weight, _)) = (variables(&[5, 16], DType::BF16), variables(&[12, 16], DType::BF16));
+        let ((x, _), (weight, _)) = (variables(&[rows, 16], DType::BF16), variables(&[12, 16], DType::BF16));
         let ((a, _), (b, _), (bias, _)) = (variables(&[4, 16], DType::F32), variables(&[12, 4], DType::F32), variables(&[12], DType::BF16));
         let fixed = |var: &Var| if is_trained { var.as_tensor().clone() } else { var.as_detached_tensor() };
         let y = lora_forward_fused(&fixed(&x), &fixed(&weight), &a, &b, Some(&fixed(&bias)), 1.0).unwrap();
         let widened: Vec<_> = [&fixed(&x), &fixed(&weight), &a, &b, &fixed(&bias)].iter().map(|t| t.to_dtype(DType::F32).unwrap()).collect();
         let expected = lora(&widened, 1.0).unwrap();
+        assert_eq!(y.dtype(), DType::BF16);
         close("lora of two types", &y, &expected, 1e-2);
         let found = y.to_dtype(DType::F32).unwrap().sum_all().unwrap().backward().unwrap();
         let expected = expected.sum_all().unwrap().backward().unwrap();

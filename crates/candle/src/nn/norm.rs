@@ -49,7 +49,7 @@ impl Module for LayerNorm {
     }
 }
 
-/// As [`candle_nn::layer_norm`].
+/// As [`candle_nn::layer_norm()`].
 ///
 /// # Errors
 /// Missing tensors, or of another shape.
