@@ -8,6 +8,8 @@ mod contained;
 mod cuda;
 mod doctor;
 mod launch;
+#[cfg(feature = "embedded-model")]
+mod lora;
 mod models;
 mod profile;
 

@@ -1,6 +1,6 @@
 //! Names of linear layers, as PEFT selects them.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use elinvar::{Error, Result};
 use fancy_regex::Regex;
@@ -54,7 +54,9 @@ pub(super) fn is_named(module: &str, name: &str) -> bool {
 
 /// A regular expression over names.
 #[derive(Clone)]
-pub struct Pattern {
+pub struct Pattern(Arc<Compiled>);
+
+struct Compiled {
     text: String,
     all: Regex,
     end: Regex,
@@ -69,37 +71,38 @@ impl Pattern {
         let regex = |whole: String| {
             Regex::new(&whole).map_err(|_| Error::invalid_argument(format!("the adapter's pattern '{text}' is no regular expression")))
         };
-        Ok(Self { text: text.to_owned(), all: regex(format!("^(?:{text})$"))?, end: regex(format!(r"^(?:.*\.)?(?:{text})$"))? })
+        let (all, end) = (regex(format!("^(?:{text})$"))?, regex(format!(r"^(?:.*\.)?(?:{text})$"))?);
+        Ok(Self(Arc::new(Compiled { text: text.to_owned(), all, end })))
     }
 
     fn is_all_of(&self, name: &str) -> Result<bool> {
-        self.found(&self.all, name)
+        self.found(&self.0.all, name)
     }
 
     /// Whether it matches a name, or what follows one of its dots.
     pub(super) fn ends(&self, name: &str) -> Result<bool> {
-        self.found(&self.end, name)
+        self.found(&self.0.end, name)
     }
 
     fn found(&self, regex: &Regex, name: &str) -> Result<bool> {
-        regex.is_match(name).map_err(|_| Error::invalid_argument(format!("the adapter's pattern '{}' takes too long to match", self.text)))
+        regex.is_match(name).map_err(|_| Error::invalid_argument(format!("the adapter's pattern '{}' takes too long to match", self.0.text)))
     }
 }
 
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&self.0.text)
     }
 }
 
 impl fmt::Debug for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.text.fmt(f)
+        self.0.text.fmt(f)
     }
 }
 
 impl PartialEq for Pattern {
     fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
+        self.0.text == other.0.text
     }
 }

@@ -18,21 +18,15 @@ pub(super) struct LayerCache {
     pub(super) keys: Tensor,
     /// As the keys.
     pub(super) values: Tensor,
-    /// By how much the layer's queries and keys are rotated with each position, in a text of this capacity.
-    pub(super) frequencies: Tensor,
 }
 
-/// What a layer attends to.
-pub(super) enum Context {
-    /// One text, of which the cache has what came before.
-    Cached(LayerCache),
-    /// Texts of one length, none of which goes on.
-    Whole {
-        /// How many.
-        texts: usize,
-        /// As [`LayerCache::frequencies`].
-        frequencies: Tensor,
-    },
+/// What a layer attends to: one text, of which the cache has what came before; or texts of one length, none of which goes on.
+pub(super) struct Context {
+    pub(super) cache: Option<LayerCache>,
+    /// How many texts.
+    pub(super) texts: usize,
+    /// By how much the layer's queries and keys are rotated with each position, in a text of this length.
+    pub(super) frequencies: Tensor,
 }
 
 /// The weights of an attention.
@@ -117,16 +111,17 @@ impl Attention {
         let k = heads(&self.k, self.kv_heads, self.k_norm.as_ref())?;
         let v = heads(&self.v, self.kv_heads, None)?;
         let attention = attention::Attention { scoring: self.scoring, tokens_first: true, precision: x.executor().precision() };
-        let attended = match context {
-            Context::Cached(LayerCache { keys, values, frequencies }) => {
+        let frequencies = &context.frequencies;
+        let attended = match &context.cache {
+            Some(LayerCache { keys, values }) => {
                 keys.kv_append(&k.rope(positions, frequencies)?, positions)?;
                 values.kv_append(&v, positions)?;
                 let queries = q.rope(positions, frequencies)?.reshape(&[1, rows, self.heads, dim])?.transpose(1, 2)?;
                 let batched = |cache: &Tensor| cache.reshape(&[1, self.kv_heads, cache.shape()[1], dim]);
                 queries.attention(&attention, &batched(keys)?, &batched(values)?, None, Some(positions))?
             }
-            Context::Whole { texts, frequencies } => {
-                let apart = |x: Tensor, count: usize| x.reshape(&[*texts, positions.shape()[0], count, dim]);
+            None => {
+                let apart = |x: Tensor, count: usize| x.reshape(&[context.texts, positions.shape()[0], count, dim]);
                 let (q, k) = (apart(q, self.heads)?.rope(positions, frequencies)?, apart(k, self.kv_heads)?.rope(positions, frequencies)?);
                 let v = apart(v, self.kv_heads)?.transpose(1, 2)?;
                 q.transpose(1, 2)?.attention(&attention, &k.transpose(1, 2)?, &v, None, Some(positions))?

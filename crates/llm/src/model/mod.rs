@@ -143,7 +143,7 @@ impl Model {
     /// What the layers keep of a text of at most `capacity` tokens, with keys and values stored as `dtype`.
     fn cache(&self, capacity: usize, dtype: DType) -> Result<Vec<Context>> {
         let zeros = || self.executor.zeros(dtype, &[self.config.kv_heads, capacity, self.config.head_dim]);
-        let layer = |frequencies: Tensor| Ok(Context::Cached(LayerCache { keys: zeros()?, values: zeros()?, frequencies }));
+        let layer = |frequencies: Tensor| Ok(Context { cache: Some(LayerCache { keys: zeros()?, values: zeros()? }), texts: 1, frequencies });
         self.frequencies(capacity)?.into_iter().map(layer).collect()
     }
 

@@ -22,7 +22,7 @@ impl Model {
     /// Out of memory.
     pub(crate) fn texts(&self, count: usize, length: usize) -> Result<Texts> {
         let frequencies = self.frequencies(length)?;
-        let contexts = frequencies.into_iter().map(|frequencies| Context::Whole { texts: count, frequencies }).collect();
+        let contexts = frequencies.into_iter().map(|frequencies| Context { cache: None, texts: count, frequencies }).collect();
         Ok(Texts { positions: self.executor.arange(DType::I32, 0, length as i64, 1)?, contexts })
     }
 

@@ -121,13 +121,16 @@ impl TrainingFolder {
     /// # Errors
     /// It cannot be read.
     pub fn logged(&self) -> Result<Vec<Value>> {
-        let path = self.file(LOG);
-        if !path.exists() {
-            return Ok(Vec::new());
-        }
-        let text = fs::read_to_string(&path).map_err(|e| Error::with_source(ErrorKind::Io, format!("cannot read {}", path.display()), e))?;
         // The last line of a process that was ended may be half a line.
-        Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+        Ok(self.log_text()?.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    }
+
+    fn log_text(&self) -> Result<String> {
+        let path = self.file(LOG);
+        match path.exists() {
+            true => fs::read_to_string(&path).map_err(|e| Error::with_source(ErrorKind::Io, format!("cannot read {}", path.display()), e)),
+            false => Ok(String::new()),
+        }
     }
 
     /// Leaves of the log what came up to a step.
@@ -136,11 +139,11 @@ impl TrainingFolder {
     /// The system's.
     pub fn keep_log(&self, steps: u64) -> Result<()> {
         let path = self.file(LOG);
-        let lines = self.logged()?;
-        let kept = lines.iter().filter(|line| line["step"].as_u64().is_some_and(|step| step <= steps));
-        let text: String = kept.map(|line| format!("{line}\n")).collect();
+        let text = self.log_text()?;
+        let step = |line: &str| serde_json::from_str::<Value>(line).ok()?["step"].as_u64();
+        let kept: String = text.lines().filter(|line| step(line).is_some_and(|step| step <= steps)).map(|line| format!("{line}\n")).collect();
         write_file(&path, |out| {
-            out.write_all(text.as_bytes()).map_err(|e| Error::with_source(ErrorKind::Io, format!("cannot write {}", path.display()), e))
+            out.write_all(kept.as_bytes()).map_err(|e| Error::with_source(ErrorKind::Io, format!("cannot write {}", path.display()), e))
         })
     }
 }

@@ -1,0 +1,115 @@
+//! `elinvar lora` as a user runs it, on the embedded model.
+
+use std::{
+    ffi::OsStr,
+    fmt::Debug,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+fn command<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_elinvar"));
+    command.args(arguments);
+    command
+}
+
+fn run<S: AsRef<OsStr>>(arguments: &[S]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+#[track_caller]
+fn stdout<S: AsRef<OsStr> + Debug>(arguments: &[S]) -> String {
+    let output = run(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[track_caller]
+fn rejection<S: AsRef<OsStr> + Debug>(arguments: &[S]) -> String {
+    let output = run(arguments);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && text.starts_with("error: ") && text.trim_end().lines().count() == 1, "{arguments:?}: {text}");
+    text
+}
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    /// A folder of its own, with a data set of two lines.
+    fn new(name: &str) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let lines = "{\"text\": \"Take butter, salt and leeks.\"}\n{\"prompt\": \"Stir\", \"completion\": \" the soup for ten minutes.\"}\n";
+        fs::write(folder.join("train.jsonl"), lines).unwrap();
+        fs::write(folder.join("test.jsonl"), lines).unwrap();
+        Self(folder)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
+    fn file(&self, name: &str) -> Vec<u8> {
+        fs::read(self.0.join(name)).unwrap()
+    }
+}
+
+#[test]
+fn a_training_that_was_killed_goes_on_with_the_same_bits_and_its_adapter_speaks() {
+    let scratch = Scratch::new("lora");
+    let (data, whole, killed) = (scratch.path(""), scratch.path("whole"), scratch.path("killed"));
+    let train = |folder: &str, more: &[&str]| {
+        let fixed = ["lora", "train", "--data", &data, "--adapter-path", folder, "--iters", "5", "--batch-size", "2", "--learning-rate", "1e-2"];
+        let all = fixed.iter().chain(&["--num-layers", "2", "--save-every", "1"]).chain(more);
+        all.map(|argument| (*argument).to_owned()).collect::<Vec<_>>()
+    };
+    let said = stdout(&train(&whole, &[]));
+    assert!(said.contains("step 5: loss ") && said.ends_with(&format!("use it with `elinvar generate --adapter {whole}`\n")), "{said}");
+    let mut child = command(&train(&killed, &[])).stdout(Stdio::null()).spawn().unwrap();
+    let start = Instant::now();
+    while !Path::new(&killed).join("checkpoint.safetensors").exists() {
+        assert!(start.elapsed() < Duration::from_secs(120), "no checkpoint is written");
+        thread::sleep(Duration::from_millis(2));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(rejection(&train(&killed, &[])).contains("has a training already: --resume goes on with it"));
+    stdout(&train(&killed, &["--resume"]));
+    for file in ["adapter_model.safetensors", "checkpoint.safetensors"] {
+        assert!(scratch.file(&format!("whole/{file}")) == scratch.file(&format!("killed/{file}")), "{file}");
+    }
+    assert!(scratch.file("whole/loss.png").starts_with(b"\x89PNG"));
+
+    let loss = |more: &[&str]| {
+        let all = ["lora", "test", "--data", &data, "--json"].iter().chain(more).copied().collect::<Vec<_>>();
+        serde_json::from_str::<serde_json::Value>(&stdout(&all)).unwrap()["loss"].as_f64().unwrap()
+    };
+    let (fused, base) = (scratch.path("fused"), loss(&[]));
+    let adapted = loss(&["--adapter-path", &whole]);
+    assert!(adapted < 0.8 * base, "{adapted} instead of {base}");
+    stdout(&["lora", "fuse", "--adapter-path", &whole, "--save-path", &fused]);
+    let found = loss(&["--model", &fused]);
+    assert!((found - adapted).abs() < 0.01 * adapted, "{found} instead of {adapted}");
+    let speak = |more: &[&str]| stdout(&["generate", "Take", "--greedy", "-n", "8"].iter().chain(more).copied().collect::<Vec<_>>());
+    assert_ne!(speak(&["--adapter", &whole]), speak(&[]));
+}
+
+#[test]
+fn what_cannot_be_trained_is_rejected_in_one_line() {
+    let scratch = Scratch::new("lora-rejected");
+    let (data, folder) = (scratch.path(""), scratch.path("adapter"));
+    let train =
+        |more: &[&str]| rejection(&["lora", "train", "--data", &data, "--adapter-path", &folder].iter().chain(more).copied().collect::<Vec<_>>());
+    assert!(train(&["--target-modules", "q_proj,query"]).contains("'query', which is nothing in the model"));
+    assert!(train(&["--max-seq-length", "5"]).contains("train.jsonl, line 1: "));
+    assert!(train(&["--max-seq-length", "513"]).contains("the model's context has 512 tokens"));
+    assert!(train(&["--resume"]).contains("has no checkpoint to go on from"));
+    assert!(train(&["--learning-rate", "0"]).contains("would change nothing"));
+    assert!(rejection(&["generate", "--adapter", &data]).contains("an adapter is a folder with adapter_config.json"));
+    fs::write(scratch.0.join("train.jsonl"), "{\"text\": \"a b c\"}\n{\"text\"}\n").unwrap();
+    assert!(train(&[]).contains("train.jsonl, line 2: no JSON"));
+}
