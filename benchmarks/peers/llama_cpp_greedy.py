@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares greedy tokens of llama.cpp and of Elinvar on a GGUF file, and explains each first difference by an oracle.
 
-    pip install xllamacpp transformers torch gguf numpy safetensors
+    pip install xllamacpp transformers accelerate torch gguf numpy safetensors
     python llama_cpp_greedy.py --model SmolLM2-135M-Instruct.Q4_1.gguf --elinvar target/release/elinvar --markdown table.md
 
 llama.cpp continues each prompt with its likeliest tokens (temperature 0). Elinvar computes the logits of the same tokens (`elinvar logits`), in strict

@@ -148,7 +148,7 @@ fn of_folder(files: &ModelFiles, config: &Config) -> Result<Vec<Task>> {
         let (dims, _) = weights.info(name).unwrap_or_default();
         order.check(name, dims.first().copied().unwrap_or(1)).map_err(|e| e.context(files))?;
         let weight = weights.get(name, &dims)?;
-        let WeightType::Plain(dtype) = weight.kind else { 
+        let WeightType::Plain(dtype) = weight.kind else {
             return Err(Error::unsupported(format!("{files}: the weights are quantised by MLX: convert the original model")));
         };
         let source = TensorType::of_dtype(dtype)?;

@@ -8,7 +8,8 @@ use elinvar_core::{Error, Result};
 use half::f16;
 
 use super::format::{
-    Affine4Bf16, Affine8, Blocks, CHUNK, DOUBLED, Format, Iq4Nl, Iq4Xs, Mxfp4, NONLINEAR, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0, with_blocks,
+    Affine4Bf16, Affine8, Blocks, CHUNK, DOUBLED, Format, Iq4Nl, Iq4Xs, Mxfp4, NONLINEAR, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0,
+    with_blocks,
 };
 use fit::{Levels, Whole, levels, line, line_levels, lines, narrow, scale, scales};
 

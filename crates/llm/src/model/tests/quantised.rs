@@ -73,8 +73,7 @@ fn a_model_in_groups_gives_the_logits_of_mlx() {
     fs::write(made.path().join("config.json"), config.to_string()).unwrap();
     fs::write(made.path().join("model.safetensors"), safetensors::serialize(tensors, None).unwrap()).unwrap();
     let files = ModelFiles::open(made.path()).unwrap();
-    let expected: Vec<f32> =
-        fs::read(folder().join("qwen3.f32")).unwrap().as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    let expected: Vec<f32> = fs::read(folder().join("qwen3.f32")).unwrap().as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
     let tokens: Vec<u32> = (0..TOKENS as u32).map(|i| (i * i * 7 + i * 3 + 5) % 29).collect();
     let worst = |weights: Weights| {
         let executor = Executor::new_cpu(2.try_into().unwrap()).unwrap().with_precision(Precision::Strict);

@@ -45,8 +45,10 @@ pub(super) fn read(file: &Gguf) -> Result<Parts> {
         "bert" => (word_piece::build(file, &vocabulary)?, true),
         other => {
             let other = other.escape_debug();
-            let message =
-                format!("{}: tokenizer model '{other}' is not supported: llama (SentencePiece), gpt2 (byte-level BPE) and bert (WordPiece) are", file.label());
+            let message = format!(
+                "{}: tokenizer model '{other}' is not supported: llama (SentencePiece), gpt2 (byte-level BPE) and bert (WordPiece) are",
+                file.label()
+            );
             return Err(Error::unsupported(message));
         }
     };

@@ -27,9 +27,7 @@ pub(super) fn build(file: &Gguf, vocabulary: &Vocabulary<'_>) -> Result<tokenize
     }))?;
     inner.with_normalizer(normalizer).map_err(|e| library(file, &e))?;
     let marks = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": false});
-    inner.with_pre_tokenizer(part::<PreTokenizerWrapper>(
-        json!({"type": "Sequence", "pretokenizers": [{"type": "BertPreTokenizer"}, marks]}),
-    )?);
+    inner.with_pre_tokenizer(part::<PreTokenizerWrapper>(json!({"type": "Sequence", "pretokenizers": [{"type": "BertPreTokenizer"}, marks]}))?);
     inner.with_decoder(part::<DecoderWrapper>(marks)?);
     Ok(inner)
 }

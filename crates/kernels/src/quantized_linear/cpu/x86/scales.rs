@@ -34,11 +34,8 @@ pub(super) fn of<F: Blocks>(row: PackedRow<'_>, chunks: usize, first: usize, to:
         for (widened, numbers) in widened.as_chunks_mut::<8>().0.iter_mut().zip(numbers.as_chunks::<16>().0) {
             // SAFETY: eight numbers.
             let numbers = unsafe { _mm_loadu_si128(numbers.as_ptr().cast()) };
-            let floats = if F::BF16 {
-                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(numbers)))
-            } else {
-                _mm256_cvtph_ps(numbers)
-            };
+            let floats =
+                if F::BF16 { _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(numbers))) } else { _mm256_cvtph_ps(numbers) };
             // SAFETY: eight floats.
             unsafe { _mm256_storeu_ps(widened.as_mut_ptr(), floats) };
         }
