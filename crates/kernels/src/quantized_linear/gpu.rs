@@ -38,8 +38,8 @@ const SIMDGROUPS: usize = 8;
 const THREADS: usize = 32 * SIMDGROUPS;
 /// Rows of x that share what is unpacked of a weight.
 const ROWS: usize = 4;
-/// Threadgroups that run at once on a unit where each keeps the row.
-const AT_ONCE: usize = 2;
+/// Simdgroups that share a row of x on a unit where they keep it, in one threadgroup or several.
+const AT_ONCE: usize = 16;
 /// Rows and columns of a product on a matrix unit; how many such rows a threadgroup has at most, and how many columns.
 const ROW_BLOCK: usize = 16;
 const COLUMN_BLOCK: usize = 8;
@@ -112,15 +112,24 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
     let is_many = n.iter().sum::<usize>() >= 8 * SIMDGROUPS * device.compute_units.max(1);
     let columns = if operator.gated || rows > 1 || is_many { 2 } else { 1 };
     let tiles: usize = if operator.gated { n[0].div_ceil(4) } else { n.iter().map(|n| n.div_ceil(4 * columns)).sum() };
-    // Where threadgroups keep the row, no more of them than run at once.
-    let most = if kept { AT_ONCE * device.compute_units.max(1) } else { usize::MAX };
+    // Where threadgroups keep the row, no more of them than run at once. On an H200 one to a unit, which makes the row's integers once, is faster than two,
+    // but not where rows are normalised for layers that are not gated.
+    let units = device.compute_units.max(1);
+    let is_alone = kept && device.features().is_some_and(|_: &CudaFeatures| true) && (operator.gated || operator.epsilon.is_none());
+    let (simdgroups, grid) = match (is_alone, kept) {
+        (true, _) => (AT_ONCE, tiles.min(units)),
+        (false, true) => (SIMDGROUPS, tiles.div_ceil(SIMDGROUPS).min(AT_ONCE / SIMDGROUPS * units)),
+        (false, false) => (SIMDGROUPS, tiles.div_ceil(SIMDGROUPS)),
+    };
     params.tiles = groups(tiles)?.into();
     let form = MetalForm::new(FILES, "quantized_linear").with_arguments(arguments);
     let key = KernelKey::new(format!("quantized_linear_{}", operator.format), &types);
     let key = key.with("source", source).with("gated", u32::from(operator.gated)).with("rows", rows as u32).with("columns", columns as u32);
+    let key = key.with("simdgroups", simdgroups as u32);
     let launch = Launch::on_gpu(key, form, &params, buffers).with_operations(operations);
-    let grid = if m == 0 { 0 } else { groups(tiles.div_ceil(SIMDGROUPS).min(most))? };
+    let grid = if m == 0 { 0 } else { groups(grid)? };
     let memory = if kept { shared } else { order::PARTIALS };
-    plan.launches.push(launch.over(Extent([grid, groups(m.div_ceil(rows))?, 1]), Extent::linear(THREADS as u32)).with_threadgroup_memory(memory));
+    plan.launches
+        .push(launch.over(Extent([grid, groups(m.div_ceil(rows))?, 1]), Extent::linear(32 * simdgroups as u32)).with_threadgroup_memory(memory));
     Ok(plan)
 }

@@ -140,6 +140,7 @@ pub(crate) fn cases() -> Vec<Case> {
     for format in [Format::Q8_0, Format::Q4_0, Format::Q4K] {
         cases.push(Layers { format, k: 256, n: &[9000], ..of }.case());
     }
+    cases.push(Layers { k: 2304, n: &[70], residual: true, ..of }.case());
     // Rows and columns for more than one block of a threadgroup, by each way to share scales and offsets.
     cases.push(Layers { m: 33, n: &[35, 35], norm: Some(DType::F32), gated: true, bias: Some(DType::F32), ..of }.case());
     cases.push(Layers { m: 18, k: 2304, n: &[65], residual: true, ..of }.case());

@@ -1,7 +1,7 @@
 // Linear layers of one input. Memory and order: mod.rs.
 
 // Where the integers of x come from, once the launches ahead have ended: device memory; or a single row, kept in threadgroup memory, 1 as it is, 2 normalised.
-template <uint SOURCE, typename T, typename N>
+template <uint SOURCE, typename T, typename N, uint SIMDGROUPS>
 struct Source {
     typedef StoredIntegers Type;
 
@@ -11,21 +11,28 @@ struct Source {
     }
 };
 
-template <typename T, typename N>
-struct Source<1, T, N> {
+template <typename T, typename N, uint SIMDGROUPS>
+struct Source<1, T, N, SIMDGROUPS> {
     typedef SharedIntegers Type;
 
     static Type of(device const T* x, device const N*, constant Params& p, uint simdgroup, uint lane, threadgroup float* memory) {
-        constexpr uint STRIDE = SLOTS * 32 * LINEAR_SIMDGROUPS;
+        constexpr uint STRIDE = SLOTS * 32 * SIMDGROUPS;
         const uint chunks = uint(p.chunks), n = 32 * chunks;
         const SharedIntegers shared(memory + 32, chunks);
+        const RowReader<T> row(x, 1, n);
         await_launches();
         for (uint first = 0; first < n; first += KEPT * STRIDE) {
             const uint k = first + SLOTS * (32 * simdgroup + lane);
             float kept[KEPT][SLOTS];
-            Visits<T>(RowReader<T>(x, 1, n), k, STRIDE).elements(0.0f, kept);
-            for (uint v = 0; v < KEPT && first + v * STRIDE < n; ++v) {
-                shared.store(k + v * STRIDE, k + v * STRIDE < n, kept[v]);
+#pragma unroll
+            for (uint v = 0; v < KEPT; ++v) {
+                row.load(k + v * STRIDE, 0.0f, kept[v]);
+            }
+#pragma unroll
+            for (uint v = 0; v < KEPT; ++v) {
+                if (first + v * STRIDE < n) {
+                    shared.store(k + v * STRIDE, k + v * STRIDE < n, kept[v]);
+                }
             }
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -33,31 +40,39 @@ struct Source<1, T, N> {
     }
 };
 
-// The row is read twice, so that few registers are taken from the weights in flight.
-template <typename T, typename N>
-struct Source<2, T, N> {
+// The row is read twice, so that few registers are taken from the weights in flight: for its sum, by the threads that share it, and a piece by each.
+template <typename T, typename N, uint SIMDGROUPS>
+struct Source<2, T, N, SIMDGROUPS> {
     typedef SharedIntegers Type;
 
     static Type of(device const T* x, device const N* weight, constant Params& p, uint simdgroup, uint lane, threadgroup float* memory) {
-        constexpr uint THREADS = 32 * LINEAR_SIMDGROUPS;
+        constexpr uint THREADS = 32 * SIMDGROUPS;
         const uint chunks = uint(p.chunks), n = 32 * chunks;
         const SharedIntegers shared(memory + 32, chunks);
         const RowThread t = row_thread(n, 0, THREADS, simdgroup, lane);
-        const RowReader<T> row(x, 1, n);
-        await_launches();
-        float kept[KEPT][SLOTS];
-        Visits<T>(row, SLOTS * t.index, SLOTS * t.count).elements(0.0f, kept);
-        const float scale = norm_scale(kept, n, p.epsilon, t, memory);
+        const RowReader<T> row(x, 1, n), summed(x, 1, t.row == 0 ? n : 0);
         const RowReader<N> factors(weight, 1, p.present & WEIGHTED ? n : 0);
+        uint k = SLOTS * (32 * simdgroup + lane);
+        float values[SLOTS], weights[SLOTS];
+        factors.load(k, 1.0f, weights);
+        await_launches();
+        row.load(k, 0.0f, values);
+        float kept[KEPT][SLOTS];
+#pragma unroll
+        for (uint v = 0; v < KEPT; ++v) {
+            summed.load(SLOTS * (t.index + v * t.count), 0.0f, kept[v]);
+        }
+        const float scale = norm_scale(kept, n, p.epsilon, t, memory);
         for (uint first = 0; first < n; first += SLOTS * THREADS) {
-            const uint k = first + SLOTS * (32 * simdgroup + lane);
-            float values[SLOTS], weights[SLOTS];
-            row.load(k, 0.0f, values);
-            factors.load(k, 1.0f, weights);
+            if (first > 0) {
+                row.load(k, 0.0f, values);
+                factors.load(k, 1.0f, weights);
+            }
             for (uint i = 0; i < SLOTS; ++i) {
                 values[i] = values[i] * scale * weights[i];
             }
             shared.store(k, k < n, values);
+            k += SLOTS * THREADS;
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         return shared;
@@ -133,7 +148,7 @@ struct Tile<1, T, C, ROWS, 2> {
 };
 
 // Compiled for more threads than a threadgroup has, so that registers are left for two of them on a unit.
-template <typename F, typename T, typename N, typename C, uint SOURCE, uint GATED, uint ROWS, uint COLUMNS>
+template <typename F, typename T, typename N, typename C, uint SOURCE, uint GATED, uint ROWS, uint COLUMNS, uint SIMDGROUPS>
 [[kernel, max_total_threads_per_threadgroup(512)]] void quantized_linear(
     device const T* x [[buffer(0)]],
     device const uchar* w0 [[buffer(1)]],
@@ -155,11 +170,11 @@ template <typename F, typename T, typename N, typename C, uint SOURCE, uint GATE
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
     typedef Tile<GATED, T, C, ROWS, COLUMNS> Part;
-    typedef typename Source<SOURCE, T, N>::Type X;
+    typedef typename Source<SOURCE, T, N, SIMDGROUPS>::Type X;
     const uint row = group.y * ROWS, chunks = uint(p.chunks), tiles = uint(p.tiles);
     const Layers<T, C> layers = {{w0, b0, y0, uint(p.n[0])}, {w1, b1, y1, uint(p.n[1])}, {w2, b2, y2, uint(p.n[2])}};
     // Threadgroups take neighbouring tiles, so that all have as many, or one less.
-    const uint step = groups.x * LINEAR_SIMDGROUPS;
+    const uint step = groups.x * SIMDGROUPS;
     uint number = simdgroup * groups.x + group.x;
     BlockTile<F, X, ROWS, COLUMNS> tile;
     PackedRows<COLUMNS> rows;
@@ -168,7 +183,7 @@ template <typename F, typename T, typename N, typename C, uint SOURCE, uint GATE
         rows = Part(layers, number, lane).rows(p);
         tile.start(rows, chunks, lane);
     }
-    const X integers = Source<SOURCE, T, N>::of(x, norm, p, simdgroup, lane, memory);
+    const X integers = Source<SOURCE, T, N, SIMDGROUPS>::of(x, norm, p, simdgroup, lane, memory);
     while (number < tiles) {
         const Part part(layers, number, lane);
         number += step;

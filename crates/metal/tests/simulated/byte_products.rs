@@ -1,4 +1,4 @@
-//! Quantised layers of many rows on matrix units for integers: plans have them where a GPU has such units, so for none of Apple's.
+//! Quantised layers as plans have them for NVIDIA's GPUs alone: of many rows on matrix units for integers, and of one row by twice as many simdgroups.
 
 use std::{num::NonZeroUsize, sync::Arc};
 
@@ -28,12 +28,14 @@ impl Operator for WithUnits {
         if !device.has_simdgroups() {
             return self.0.plan(inputs, outputs, device);
         }
-        self.0.plan(inputs, outputs, &DeviceProperties { kind: DeviceKind::Cuda, features: CudaFeatures::of(80, false), ..device.clone() })
+        // Of one unit, so that simdgroups have several tiles.
+        let with_units = DeviceProperties { kind: DeviceKind::Cuda, compute_units: 1, features: CudaFeatures::of(80, false), ..device.clone() };
+        self.0.plan(inputs, outputs, &with_units)
     }
 }
 
 #[test]
-fn quantised_layers_of_many_rows_have_the_bits_of_the_cpu_and_no_findings() {
+fn quantised_layers_as_for_nvidia_have_the_bits_of_the_cpu_and_no_findings() {
     let options = SimulatorOptions::default();
     let seed = options.seed.clone();
     let device = Device::new(MetalBackend::new(Simulated::new(options).unwrap(), DeviceKind::MetalSim));
@@ -42,10 +44,12 @@ fn quantised_layers_of_many_rows_have_the_bits_of_the_cpu_and_no_findings() {
     for mut case in conformance::cases().into_iter().filter(|case| case.operator.name() == "quantized_linear") {
         case.operator = Arc::new(WithUnits(case.operator));
         let plan = case.plan(device.properties()).unwrap();
-        if !plan.launches.iter().any(|launch| launch.kernel.key.to_string().starts_with("quantized_linear_blocks_")) {
+        let names: Vec<_> = plan.launches.iter().map(|launch| launch.kernel.key.to_string()).collect();
+        if !names.iter().any(|name| name.starts_with("quantized_linear_blocks_") || name.ends_with("simdgroups16")) {
             continue;
         }
-        if !conformance::runs_all() && case.inputs[0].as_ref().is_some_and(|x| x.dims()[0] <= 16) {
+        let is_taken = |name: &String| name.starts_with("quantized_linear_Q4_K") && name.contains("gated1");
+        if !conformance::runs_all() && case.inputs[0].as_ref().is_some_and(|x| x.dims()[0] <= 16) && !names.iter().any(is_taken) {
             skipped += 1;
             continue;
         }
@@ -54,7 +58,7 @@ fn quantised_layers_of_many_rows_have_the_bits_of_the_cpu_and_no_findings() {
         conformance::compare(&case, &device, &cpu, Placement::ALL[tried as usize % 2]).unwrap();
     }
     if skipped > 0 {
-        conformance::skipped(format_args!("{skipped} cases of few rows on matrix units for integers"));
+        conformance::skipped(format_args!("{skipped} cases of few rows as for NVIDIA's GPUs"));
     }
-    assert!(tried >= 6, "{tried}");
+    assert!(tried >= 7, "{tried}");
 }
