@@ -147,6 +147,14 @@ simd! {
     }
 }
 
+simd! {
+    fn exponentials(differences: &mut [f32; BLOCK]) {
+        for difference in differences {
+            *difference = math::exp_nonpositive(*difference);
+        }
+    }
+}
+
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).fold(0.0, |sum, (a, b)| a.mul_add(*b, sum))
 }
@@ -190,7 +198,9 @@ impl Launch<'_> {
                 if max == f32::NEG_INFINITY {
                     continue;
                 }
-                let sum = order::combine_lanes(&scores.map(|score| math::exp_nonpositive(score - max)), order::add);
+                let mut weights = scores.map(|score| score - max);
+                exponentials(&mut weights);
+                let sum = order::combine_lanes(&weights, order::add);
                 let larger = order::max(row.max, max);
                 row.scale = row.scale.mul_add(math::exp_nonpositive(row.max - larger), sum * math::exp_nonpositive(max - larger));
                 row.max = larger;
@@ -212,11 +222,11 @@ impl Launch<'_> {
             v.load(self.v, &self.p.v, [b, kv_head], block_of(block));
             for (i, row) in statistics.iter().enumerate().filter(|(i, _)| overlaps(&attended[*i], block)) {
                 let (dots, products) = (k.dots(&queries[i * width..][..width]), v.dots(&gradients[i * value_width..][..value_width]));
-                let (mut weights, mut factors) = ([0.0; BLOCK], [0.0; BLOCK]);
+                let mut pairs = Pairs::default();
                 for j in (0..BLOCK).filter(|j| attended[i].contains(&(block + j))) {
-                    let score = self.score(dots[j], [b, h, first + i], block + j);
-                    (weights[j], factors[j]) = part_of(score, row, products[j]);
+                    pairs.add(j, self.score(dots[j], [b, h, first + i], block + j), row, products[j]);
                 }
+                let [weights, factors] = pairs.parts();
                 add_block(&weights, &factors, &k.rows, &mut part, &mut totals[i * width..][..width]);
             }
         }
@@ -247,12 +257,12 @@ impl Launch<'_> {
                 dy.load(self.dy, &self.p.y, [b, h], tokens);
                 for i in (0..count).filter(|i| attended.iter().any(|keys| keys.contains(&(first + i)))) {
                     let (dots, products) = (q.dots(own.row(i)), dy.dots(own_values.row(i)));
-                    let (mut weights, mut factors) = ([0.0; BLOCK], [0.0; BLOCK]);
+                    let mut pairs = Pairs::default();
                     for j in (0..attended.len()).filter(|&j| attended[j].contains(&(first + i))) {
-                        let score = self.score(dots[j], [b, h, block + j], first + i);
                         let row = &statistics[(b * s.heads as usize + h) * queries + block + j];
-                        (weights[j], factors[j]) = part_of(score, row, products[j]);
+                        pairs.add(j, self.score(dots[j], [b, h, block + j], first + i), row, products[j]);
                     }
+                    let [weights, factors] = pairs.parts();
                     add_block(&weights, &factors, &q.rows, &mut key_part, &mut keys[i * width..][..width]);
                     add_block(&weights, &weights, &dy.rows, &mut value_part, &mut values[i * value_width..][..value_width]);
                 }
@@ -273,8 +283,35 @@ fn overlaps(keys: &std::ops::Range<usize>, block: usize) -> bool {
     keys.start < block + BLOCK && keys.end > block && keys.start < keys.end
 }
 
-/// A pair's weight, and the gradient of its dot product.
-fn part_of((score, slope): (f32, f32), row: &Statistics, product: f32) -> (f32, f32) {
-    let weight = if score == f32::NEG_INFINITY { 0.0 } else { math::exp_nonpositive(score - row.max) * row.scale };
-    if weight == 0.0 { (0.0, 0.0) } else { (weight, weight * (product - row.product) * slope) }
+/// Of a row and the panel: what the pairs' weights and the gradients of their dot products are made of. Those that are not attended have no weight.
+struct Pairs {
+    /// Scores less the greatest of their query.
+    scores: [f32; BLOCK],
+    scales: [f32; BLOCK],
+    /// Dot products of gradient and value, less those of gradient and output.
+    products: [f32; BLOCK],
+    slopes: [f32; BLOCK],
+}
+
+impl Default for Pairs {
+    fn default() -> Self {
+        Self { scores: [f32::NEG_INFINITY; BLOCK], scales: [0.0; BLOCK], products: [0.0; BLOCK], slopes: [0.0; BLOCK] }
+    }
+}
+
+impl Pairs {
+    fn add(&mut self, j: usize, (score, slope): (f32, f32), row: &Statistics, product: f32) {
+        if score != f32::NEG_INFINITY {
+            (self.scores[j], self.scales[j]) = (score - row.max, row.scale);
+            (self.products[j], self.slopes[j]) = (product - row.product, slope);
+        }
+    }
+
+    /// Weights, and gradients of dot products.
+    fn parts(mut self) -> [[f32; BLOCK]; 2] {
+        exponentials(&mut self.scores);
+        let weights: [f32; BLOCK] = std::array::from_fn(|j| self.scores[j] * self.scales[j]);
+        let gradient = |j: usize| if weights[j] == 0.0 { 0.0 } else { weights[j] * self.products[j] * self.slopes[j] };
+        [weights, std::array::from_fn(gradient)]
+    }
 }
