@@ -50,7 +50,8 @@ struct Source<2, T, N, SIMDGROUPS> {
         const uint chunks = uint(p.chunks), n = 32 * chunks;
         const SharedIntegers shared(memory + 32, chunks);
         const RowThread t = row_thread(n, 0, THREADS, simdgroup, lane);
-        const RowReader<T> row(x, 1, n), summed(x, 1, t.row == 0 ? n : 0);
+        // A simdgroup that shares the row with none sums it for itself.
+        const RowReader<T> row(x, 1, n), summed(x, 1, t.count <= 32 || t.row == 0 ? n : 0);
         const RowReader<N> factors(weight, 1, p.present & WEIGHTED ? n : 0);
         uint k = SLOTS * (32 * simdgroup + lane);
         float values[SLOTS], weights[SLOTS];
