@@ -4,8 +4,8 @@
     pip install xllamacpp transformers accelerate torch gguf numpy safetensors
     python llama_cpp_greedy.py --model SmolLM2-135M-Instruct.Q4_1.gguf --elinvar target/release/elinvar --markdown table.md
 
-llama.cpp continues each prompt with its likeliest tokens (temperature 0). Elinvar computes the logits of the same tokens (`elinvar logits`), in strict
-precision, with the weights in blocks: up to the first token at which its likeliest is another, both have seen the same text. The oracle is transformers in
+llama.cpp continues each prompt greedily (temperature 0). Elinvar computes the logits of the same tokens (`elinvar logits`), in strict
+precision, with the weights in blocks: up to the first token at which its argmax is another, both have seen the same text. The oracle is transformers in
 f64 (norms and rotary angles in f32, as its models have them) over the weights as gguf-py decodes them. "Below the best" is by how much the oracle's logit of
 a choice is less than the oracle's greatest.
 """

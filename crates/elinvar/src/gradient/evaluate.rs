@@ -101,8 +101,8 @@ impl Executor {
         let fits =
             upstream.len() == expected.len() && upstream.iter().zip(&expected).all(|(up, output)| up.is_none_or(|up| of(&up.info()) == *output));
         let gradients: Vec<_> = taken.iter().zip(wanted).filter(|(_, wanted)| **wanted).filter_map(|(input, _)| input.as_ref().map(of)).collect();
-        let go = into.is_empty() || into.iter().map(|into| of(&into.info())).eq(gradients);
-        if found != expected || !fits || wanted.len() != inputs.len() || !go {
+        let into_fits = into.is_empty() || into.iter().map(|into| of(&into.info())).eq(gradients);
+        if found != expected || !fits || wanted.len() != inputs.len() || !into_fits {
             let given = format!("outputs {outputs:?}, gradients {upstream:?}, {} inputs wanted or not, into {into:?}", wanted.len());
             return Err(Error::invalid_argument(format!("the gradient of {}: {given}: those of its call are expected", operator.name())));
         }
