@@ -28,7 +28,7 @@ const TENSORS: &str = "adapter_model.safetensors";
 /// What PEFT puts before the names of a model's modules.
 const PREFIX: &str = "base_model.model.";
 
-/// What training adds to a model: small matrices beside its own, or some matrices anew.
+/// What training adds to a model: small matrices beside its own, or replacements for some of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adapter {
     pub(crate) config: AdapterConfig,
