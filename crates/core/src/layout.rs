@@ -70,6 +70,9 @@ impl Shape {
     /// # Errors
     /// Extents that differ and are not one.
     pub fn broadcast(&self, other: &Shape) -> Result<Shape> {
+        if self == other {
+            return Ok(*self);
+        }
         let rank = self.rank.max(other.rank);
         let mut dims = [1; MAX_RANK];
         for i in 0..rank {
@@ -214,6 +217,9 @@ impl Layout {
     /// # Errors
     /// A shape this one does not broadcast to.
     pub fn broadcast_to(&self, shape: Shape) -> Result<Layout> {
+        if self.shape == shape {
+            return Ok(*self);
+        }
         if self.shape.broadcast(&shape).ok() != Some(shape) {
             return Err(Error::invalid_argument(format!("shape {} does not broadcast to {shape}", self.shape)));
         }

@@ -226,8 +226,8 @@ pub(crate) fn axis(name: &str, info: &TensorInfo, axis: isize) -> Result<usize> 
 /// # Errors
 /// They do not.
 pub(crate) fn broadcast(operands: &[(&str, TensorInfo)]) -> Result<Shape> {
-    let whole = operands.iter().try_fold(Shape::new(&[])?, |shape, (_, info)| shape.broadcast(info.shape()));
-    whole.map_err(|_| {
+    let whole = operands.iter().map(|(_, info)| Ok(*info.shape())).reduce(|a, b| a?.broadcast(&b?));
+    whole.unwrap_or_else(|| Shape::new(&[])).map_err(|_| {
         let found: Vec<_> = operands.iter().map(|(name, info)| shape_of(name, info)).collect();
         mismatch(&found, "shapes that broadcast: extents are equal, or 1")
     })

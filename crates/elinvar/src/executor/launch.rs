@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use elinvar_core::{Binding, Completion, Error, ListBuilder, Result};
-use elinvar_kernels::{Operator, TensorInfo, copy::Copy, encode, plan_for};
+use elinvar_kernels::{Operator, Plan, TensorInfo, copy::Copy, encode, plan_for};
 
-use super::{byte_size, types::checked_types};
+use super::{
+    byte_size,
+    types::{checked_types, infos},
+};
 use crate::{
     executor::Executor,
     gradient::write_down,
@@ -54,12 +57,11 @@ impl Executor {
     ///
     /// # Errors
     /// Tensors of another device, or of different recorders.
-    fn recorder_of<'a>(&'a self, tensors: impl Iterator<Item = &'a Tensor>) -> Result<Option<&'a Arc<Shared>>> {
-        let tensors: Vec<_> = tensors.collect();
+    fn recorder_of<'a>(&'a self, tensors: impl Iterator<Item = &'a Tensor> + Clone) -> Result<Option<&'a Arc<Shared>>> {
         let mut recorder = self.recorder.as_ref();
         if let Some(ended) = recorder.filter(|recorder| !recorder.is_open()) {
             // What was moved to a recorder stays a tensor when that has ended.
-            if !tensors.iter().any(|tensor| tensor.executor.recorder.as_ref().is_some_and(|other| Arc::ptr_eq(ended, other))) {
+            if !tensors.clone().any(|tensor| tensor.executor.recorder.as_ref().is_some_and(|other| Arc::ptr_eq(ended, other))) {
                 return Err(Error::invalid_argument("the recorder of this executor ended: use the executor that it was made for"));
             }
             recorder = None;
@@ -123,31 +125,30 @@ impl Executor {
         inputs: &[Option<&Tensor>],
         into: Option<&[&Tensor]>,
     ) -> Result<Vec<Tensor>> {
-        let adjust = |(index, tensor): (usize, &Option<&Tensor>)| match tensor {
-            Some(tensor) if !tensor.layout().is_contiguous() && !operator.accepts_strides(index) => {
-                if operator.updates(index) {
-                    return Err(Error::invalid_argument(format!("input {index} is updated in place and must be row-major: pass it without a view")));
-                }
-                self.copy(&tensor.detach()).map(Some)
+        let is_refused = |(index, tensor): &(usize, &Tensor)| !tensor.layout().is_contiguous() && !operator.accepts_strides(*index);
+        let refused = inputs.iter().enumerate().filter_map(|(index, tensor)| Some((index, (*tensor)?))).find(is_refused);
+        if let Some((index, tensor)) = refused {
+            if operator.updates(index) {
+                return Err(Error::invalid_argument(format!("input {index} is updated in place and must be row-major: pass it without a view")));
             }
-            tensor => Ok(tensor.cloned()),
-        };
-        let inputs = inputs.iter().enumerate().map(adjust).collect::<Result<Vec<_>>>()?;
+            let (copy, mut inputs) = (self.copy(&tensor.detach())?, inputs.to_vec());
+            inputs[index] = Some(&copy);
+            return self.launch_on(recorder, operator, &inputs, into);
+        }
+        let infos = infos(inputs);
+        let types = checked_types(&**operator, &infos)?;
         if let Some(targets) = into {
-            check_targets(&checked_types(&**operator, &inputs)?, &inputs, targets)?;
+            check_targets(&types, inputs, targets)?;
         }
         match recorder {
-            Some(recorder) => recorder.operator(self, operator.clone(), &inputs, into),
-            None => self.run(&**operator, &inputs, into),
+            Some(recorder) => recorder.operator(self, operator.clone(), inputs, &types, into),
+            None => self.run(&plan_for(&**operator, &infos, &types, &self.device)?, inputs, &types, into),
         }
     }
 
-    /// Plans and submits one operator.
-    fn run(&self, operator: &dyn Operator, inputs: &[Option<Tensor>], into: Option<&[&Tensor]>) -> Result<Vec<Tensor>> {
-        let types = checked_types(operator, inputs)?;
-        let infos: Vec<_> = inputs.iter().map(|t| t.as_ref().map(Tensor::info)).collect();
-        let plan = plan_for(operator, &infos, &types, &self.device)?;
-        let bindings = inputs.iter().map(|t| t.as_ref().map(Tensor::binding).transpose()).collect::<Result<Vec<_>>>()?;
+    /// Submits the plan of one operator.
+    fn run(&self, plan: &Plan, inputs: &[Option<&Tensor>], types: &[TensorInfo], into: Option<&[&Tensor]>) -> Result<Vec<Tensor>> {
+        let bindings = inputs.iter().map(|tensor| tensor.map(Tensor::binding).transpose()).collect::<Result<Vec<_>>>()?;
         let targets = match into {
             Some(targets) => targets.iter().map(|target| target.binding()).collect::<Result<Vec<_>>>()?,
             None => {
@@ -159,7 +160,7 @@ impl Executor {
             }
         };
         let mut list = ListBuilder::new();
-        encode(&plan, &bindings, &targets, &self.device, &mut list, |bytes| self.device.allocate(bytes))?;
+        encode(plan, &bindings, &targets, &self.device, &mut list, |bytes| self.device.allocate(bytes))?;
         if !list.is_empty() {
             self.device.submit(&list.finish())?;
         }
@@ -224,7 +225,7 @@ pub(crate) fn only(mut outputs: Vec<Tensor>) -> Result<Tensor> {
 }
 
 /// Whether results of these types can go to these tensors.
-fn check_targets(types: &[TensorInfo], inputs: &[Option<Tensor>], targets: &[&Tensor]) -> Result<()> {
+fn check_targets(types: &[TensorInfo], inputs: &[Option<&Tensor>], targets: &[&Tensor]) -> Result<()> {
     if types.len() != targets.len() {
         return Err(Error::invalid_argument(format!("{} tensors are given for {} results", targets.len(), types.len())));
     }

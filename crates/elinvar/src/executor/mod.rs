@@ -9,7 +9,6 @@ use elinvar_cpu::CpuBackend;
 use elinvar_kernels::Precision;
 
 pub(crate) use launch::only;
-pub(crate) use types::checked_types;
 
 use crate::{backend::BackendType, graph::Shared, tensor::Tensor};
 

@@ -10,10 +10,7 @@ use super::{
     shared::{Memory, Open, Pending, Shared, TensorMemory},
     value::{Action, Operand, Output},
 };
-use crate::{
-    executor::{Executor, checked_types},
-    tensor::Tensor,
-};
+use crate::{executor::Executor, tensor::Tensor};
 
 impl Open {
     /// A tensor as an operand.
@@ -38,22 +35,22 @@ impl Open {
 }
 
 impl Shared {
-    /// Adds an operator; its results go to `into`, if that is given, else to tensors that get their memory when the recorder ends.
+    /// Adds an operator; its results, of `types`, go to `into`, if that is given, else to tensors that get their memory when the recorder ends.
     ///
     /// # Errors
-    /// What the operator rejects; the recorder ended; or a tensor of another recorder.
+    /// The recorder ended; or a tensor of another recorder.
     pub(crate) fn operator(
         self: &Arc<Self>,
         executor: &Executor,
         operator: Arc<dyn Operator>,
-        inputs: &[Option<Tensor>],
+        inputs: &[Option<&Tensor>],
+        types: &[TensorInfo],
         into: Option<&[&Tensor]>,
     ) -> Result<Vec<Tensor>> {
         let mut guard = self.open();
         let open = guard.as_mut().ok_or_else(ended)?;
-        let types = checked_types(&*operator, inputs)?;
         let mut operand = |tensor: &Tensor| open.operand(self, tensor);
-        let inputs = inputs.iter().map(|tensor| tensor.as_ref().map(&mut operand).transpose()).collect::<Result<Vec<_>>>()?;
+        let inputs = inputs.iter().map(|tensor| tensor.map(&mut operand).transpose()).collect::<Result<Vec<_>>>()?;
         let mut results = Vec::new();
         let outputs = match into {
             Some(targets) => targets.iter().map(|target| operand(target).map(Output::Into)).collect::<Result<Vec<_>>>()?,

@@ -93,6 +93,9 @@ impl Space {
     /// # Errors
     /// Shapes that do not broadcast to `shape`.
     pub fn broadcast<const N: usize>(shape: Shape, tensors: [&TensorInfo; N]) -> Result<(Space, [Operand; N])> {
+        if tensors.iter().all(|tensor| *tensor.shape() == shape) {
+            return Ok(Space::collapse(tensors.map(|tensor| &tensor.layout)));
+        }
         let mut layouts = tensors.map(|t| t.layout);
         for layout in &mut layouts {
             *layout = layout.broadcast_to(shape)?;
