@@ -1,5 +1,7 @@
 //! The forward pass over whole texts, for training: without a cache, and on the tape of what requires a gradient.
 
+use std::ops::Range;
+
 use elinvar::{DType, Error, Gradients, Result, Tensor};
 
 use super::{Model, attention::Context};
@@ -14,6 +16,9 @@ pub(crate) struct Texts {
 
 /// A target that does not count.
 pub(crate) const IGNORED: i32 = -100;
+
+/// Logits in memory together, at most, unless one row has more: 64 MiB of f32.
+const LOGITS: usize = 1 << 24;
 
 impl Model {
     /// `count` texts of `length` tokens each.
@@ -31,11 +36,20 @@ impl Model {
     /// # Errors
     /// Out of memory, or a failed device.
     pub(crate) fn loss(&self, tokens: &Tensor, targets: &Tensor, texts: &Texts) -> Result<Tensor> {
-        let mut stream = self.embed(tokens)?;
-        for (layer, context) in self.layers.iter().zip(&texts.contexts) {
-            stream = layer.forward(&stream, &texts.positions, context)?;
-        }
-        self.loss_of(&stream, targets)
+        let stream = self.stream(tokens, texts)?;
+        let losses = self.parts(&stream).map(|rows| self.loss_of(&stream.i(rows.clone())?, &targets.i(rows)?));
+        sum(losses)
+    }
+
+    fn stream(&self, tokens: &Tensor, texts: &Texts) -> Result<Tensor> {
+        let layers = self.layers.iter().zip(&texts.contexts);
+        layers.fold(self.embed(tokens), |stream, (layer, context)| layer.forward(&stream?, &texts.positions, context))
+    }
+
+    /// Rows of the stream whose logits are in memory together.
+    fn parts(&self, stream: &Tensor) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (rows, most) = (stream.shape()[0], (LOGITS / self.config.vocab_size).max(1));
+        (0..rows).step_by(most).map(move |first| first..rows.min(first + most))
     }
 
     fn loss_of(&self, stream: &Tensor, targets: &Tensor) -> Result<Tensor> {
@@ -54,11 +68,14 @@ impl Model {
         leaves: &[Tensor],
         again: bool,
     ) -> Result<(Tensor, Vec<Tensor>)> {
+        let mut found = Found(vec![None; leaves.len()]);
         if !again {
-            let loss = self.loss(tokens, targets, texts)?.mul(factor)?;
-            let gradients = loss.backward()?;
-            let found = leaves.iter().map(|leaf| gradients.of(leaf).cloned()).collect::<Result<_>>()?;
-            return Ok((loss.detach(), found));
+            let last = self.stream(tokens, texts)?;
+            let (loss, upstream) = self.head_gradients(&last, [targets, factor], leaves, &mut found)?;
+            if let Some(upstream) = upstream {
+                found.add(leaves, &last.backward_from(&upstream)?)?;
+            }
+            return Ok((loss, found.all(leaves)?));
         }
         // The streams between the layers, each of them by itself.
         let mut streams = vec![self.embed(tokens)?];
@@ -69,20 +86,49 @@ impl Model {
             let next = next.detach();
             streams.push(if is_tracked { next.requires_grad()? } else { next });
         }
-        let mut found = Found(vec![None; leaves.len()]);
         let Some(last) = streams.pop() else { return Err(Error::internal("a model without a stream")) };
-        let loss = self.loss_of(&last, targets)?.mul(factor)?;
-        let gradients = loss.backward()?;
-        found.add(leaves, &gradients)?;
-        let mut upstream = gradients.get(&last).cloned();
+        let (loss, mut upstream) = self.head_gradients(&last, [targets, factor], leaves, &mut found)?;
         for ((layer, context), stream) in self.layers.iter().zip(&texts.contexts).zip(&streams).rev() {
             let Some(above) = upstream else { break };
             let gradients = layer.forward(stream, &texts.positions, context)?.backward_from(&above)?;
             found.add(leaves, &gradients)?;
             upstream = gradients.get(stream).cloned();
         }
-        Ok((loss.detach(), found.all(leaves)?))
+        Ok((loss, found.all(leaves)?))
     }
+
+    /// The loss times `factor` of the last stream, and the stream's gradient if it is on the tape: part by part, so that the logits of one part are in
+    /// memory at a time.
+    fn head_gradients(
+        &self,
+        stream: &Tensor,
+        [targets, factor]: [&Tensor; 2],
+        leaves: &[Tensor],
+        found: &mut Found,
+    ) -> Result<(Tensor, Option<Tensor>)> {
+        let (mut losses, mut upstream) = (Vec::new(), Vec::new());
+        for rows in self.parts(stream) {
+            let part = stream.i(rows.clone())?.detach();
+            let part = if stream.is_tracked() { part.requires_grad()? } else { part };
+            let loss = self.loss_of(&part, &targets.i(rows)?)?.mul(factor)?;
+            let gradients = loss.backward()?;
+            found.add(leaves, &gradients)?;
+            upstream.extend(gradients.get(&part).cloned());
+            losses.push(Ok(loss.detach()));
+        }
+        let upstream = match &upstream[..] {
+            [] => None,
+            [whole] => Some(whole.clone()),
+            parts => Some(Tensor::concat(&parts.iter().collect::<Vec<_>>(), 0)?),
+        };
+        Ok((sum(losses)?, upstream))
+    }
+}
+
+/// The sum of losses, in their order.
+fn sum(losses: impl IntoIterator<Item = Result<Tensor>>) -> Result<Tensor> {
+    let sum = losses.into_iter().reduce(|sum, loss| sum?.add(&loss?));
+    sum.unwrap_or_else(|| Err(Error::internal("a loss of no tokens")))
 }
 
 /// Gradients of leaves, as they come.

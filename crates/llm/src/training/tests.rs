@@ -16,7 +16,7 @@ use super::{
     evaluate, optimizer::NUMBERS, train,
 };
 use crate::{
-    Adapter, AdapterConfig, Config, Model, ModelFiles, Targets, Tokenizer, Weights,
+    Adapter, AdapterConfig, Config, Model, ModelFiles, Targets, Tokenizer, WeightType, Weights,
     gguf::tests::parse,
     model::tests::{
         quantised,
@@ -111,6 +111,29 @@ fn losses_are_those_of_peft_and_pytorch() {
 fn the_embedded_model_learns_as_with_peft_and_pytorch() {
     let training = &trainings()["shakespeare"];
     check("shakespeare", &training.losses(&strict(2), 6, false), &training.losses);
+}
+
+/// Logits of 128 tokens are in memory together where there are 2^17 words: two texts of 96 tokens are taken in parts, one is not.
+#[test]
+fn logits_in_parts_give_the_loss_and_the_gradients_of_the_whole() {
+    let executor = strict(2);
+    let config = Config::llama3(1, [32, 32], [2, 1], 1 << 17);
+    let model = Model::random(&executor, config, WeightType::Plain(DType::F32), 3).unwrap();
+    let sample = |n: u32| Sample::new((0..97).map(|i| 1300 * i + 17 * n).collect(), 0).unwrap();
+    let texts = [sample(0), sample(1)];
+    let whole = [Batch::new(&texts.each_ref()).unwrap()];
+    let apart = texts.each_ref().map(|text| Batch::new(&[text]).unwrap());
+    for again in [false, true] {
+        let options = TrainerOptions { optimizer: Optimizer::Sgd { momentum: 0.0, weight_decay: 0.0 }, clip: None, checkpointing: again, seed: 1 };
+        let run = |batches: &[Batch]| {
+            let mut trainer = Trainer::new(&model, AdapterConfig::default(), None, options).unwrap();
+            let losses: f64 = batches.iter().map(|batch| trainer.loss(batch).unwrap()).sum();
+            let steps = [1.0, 1.0].map(|rate| trainer.step(batches, rate).unwrap());
+            [losses, steps[0].loss.into(), steps[0].norm.into(), steps[1].loss.into(), steps[1].norm.into()]
+        };
+        let (found, expected) = (run(&whole), run(&apart));
+        assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-5 * b), "{found:?} instead of {expected:?}");
+    }
 }
 
 #[track_caller]
