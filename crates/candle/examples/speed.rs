@@ -1,6 +1,7 @@
 //! Times of forward passes beside Candle's own operators, in turns: `cargo run --release -p elinvar-candle --example speed [WORD..]`.
+//! With `--features cuda` and `ELINVAR_CANDLE_DEVICE=cuda`, on the first GPU.
 
-use std::{env, time::Instant};
+use std::{env, sync::OnceLock, time::Instant};
 
 use candle_core::{D, DType, Device, Result, Tensor, Var};
 use elinvar_candle::{Ops, Scoring};
@@ -10,8 +11,20 @@ type Side<'a> = (&'a str, Box<dyn Fn() -> Result<Tensor> + 'a>);
 /// Seconds that a line takes.
 const SECONDS: f64 = 3.0;
 
+static DEVICE: OnceLock<Device> = OnceLock::new();
+
+/// What `main` has chosen.
+fn device() -> &'static Device {
+    DEVICE.get_or_init(|| Device::Cpu)
+}
+
+/// Calls that are timed together: a GPU works through them while the next are begun.
+fn calls() -> u32 {
+    if device().is_cuda() { 20 } else { 1 }
+}
+
 fn random(dims: &[usize], dtype: DType) -> Result<Tensor> {
-    Tensor::randn(0f32, 1.0, dims, &Device::Cpu)?.to_dtype(dtype)
+    Tensor::randn(0f32, 1.0, dims, device())?.to_dtype(dtype)
 }
 
 /// The median and best times of the sides, each called once in turn, and of how many times the first's they are.
@@ -31,9 +44,13 @@ fn line(title: &str, sides: Vec<Side>) -> Result<()> {
     let (mut times, begun) = (vec![Vec::new(); sides.len()], Instant::now());
     while begun.elapsed().as_secs_f64() < SECONDS || times[0].len() < 5 {
         for ((_, run), times) in sides.iter().zip(&mut times) {
+            device().synchronize()?;
             let start = Instant::now();
-            drop(run()?);
-            times.push(start.elapsed().as_secs_f64());
+            for _ in 0..calls() {
+                drop(run()?);
+            }
+            device().synchronize()?;
+            times.push(start.elapsed().as_secs_f64() / f64::from(calls()));
         }
     }
     times.iter_mut().for_each(|times| times.sort_by(f64::total_cmp));
@@ -57,6 +74,11 @@ fn both(y: Result<Tensor>) -> Result<Tensor> {
 
 fn main() -> Result<()> {
     let ops = Ops::shared()?;
+    if env::var("ELINVAR_CANDLE_DEVICE").is_ok_and(|name| name == "cuda") {
+        let gpu = Device::new_cuda(0)?;
+        DEVICE.get_or_init(|| gpu);
+    }
+    println!("{:?}", device().location());
     for dtype in [DType::F32, DType::BF16] {
         for n in [1024, 4096] {
             let (x, weight, bias) = (random(&[n, n], dtype)?, random(&[n], dtype)?, random(&[n], dtype)?);
@@ -110,7 +132,7 @@ fn main() -> Result<()> {
         let (q, k) = (random(&[1, 16, 256, 64], dtype)?, random(&[1, 4, 256, 64], dtype)?);
         let scoring = Scoring { causal: true, ..Default::default() };
         let later: Vec<f32> = (0..256 * 256).map(|i| if i % 256 > i / 256 { f32::NEG_INFINITY } else { 0.0 }).collect();
-        let later = Tensor::from_vec(later, (256, 256), &Device::Cpu)?.to_dtype(dtype)?;
+        let later = Tensor::from_vec(later, (256, 256), device())?.to_dtype(dtype)?;
         let repeated = |x: &Tensor| x.unsqueeze(2)?.broadcast_as((1, 4, 4, 256, 64))?.contiguous()?.reshape((1, 16, 256, 64));
         let theirs = || {
             let scores = (q.matmul(&repeated(&k)?.t()?)? * 0.125)?.broadcast_add(&later)?;

@@ -7,10 +7,16 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use candle_core::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, DType, Device, Layout as CandleLayout, Result, Shape, Storage, Tensor, bail};
-use elinvar::{Error, Executor, Operator};
+use candle_core::{
+    CpuStorage, CudaStorage, CustomOp1, CustomOp2, CustomOp3, DType, Device, Layout as CandleLayout, Result, Shape, Storage, Tensor, bail,
+    op::BackpropOp,
+};
+use elinvar::{Error, Executor, Operator, kernels::cross_entropy::CrossEntropy};
 
-use crate::lend::{Loan, dtype_of, settle, zeros};
+use crate::{
+    cuda,
+    lend::{Loan, changed, dtype_of, results, settle, unreached},
+};
 
 /// The most tensors that gradients flow to from one of Candle's custom operators.
 const MOST_ARGUMENTS: usize = 3;
@@ -49,6 +55,18 @@ impl Turns {
     fn take(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Has an executor of the device's do something: this one on the CPU, in turn, and this thread's on a GPU.
+    fn on<R>(&self, device: &Device, run: impl FnOnce(&Executor) -> elinvar::Result<R>) -> elinvar::Result<R> {
+        match device {
+            Device::Cpu => {
+                let _turn = self.take();
+                run(&self.executor)
+            }
+            Device::Cuda(device) => run(&cuda::executor(device)?),
+            Device::Metal(_) => Err(unreached()),
+        }
+    }
 }
 
 /// An operator with what it was applied to.
@@ -59,17 +77,17 @@ struct Call {
     /// Of each tensor that Candle knows as an argument, the inputs that lie in it.
     arguments: Vec<Vec<usize>>,
     /// Until Candle has taken it.
-    result: Mutex<Option<(CpuStorage, Shape)>>,
+    result: Mutex<Option<(Storage, Shape)>>,
 }
 
-/// Applies an operator of one result to tensors on the CPU.
+/// Applies an operator of one result to tensors of one device that is reached.
 ///
 /// # Errors
 /// What the operator rejects.
 pub(crate) fn apply(turns: &Turns, operator: Arc<dyn Operator>, mut inputs: Vec<Option<Input>>) -> Result<Tensor> {
     let (arguments, tensors) = arguments(&mut inputs)?;
     let Some(first) = inputs.iter().flatten().next().map(|input| input.tensor.clone()) else { bail!("{}: no input", operator.name()) };
-    let result = forward(turns, &operator, &inputs)?;
+    let result = forward(turns, &operator, &inputs, first.device())?;
     let call = Call { turns: turns.clone(), operator, inputs, arguments, result: Mutex::new(Some(result)) };
     match &tensors[..] {
         [] => first.apply_op1_no_bwd(&call),
@@ -111,10 +129,9 @@ fn arguments(inputs: &mut [Option<Input>]) -> Result<(Vec<Vec<usize>>, Vec<Tenso
     Ok((indices, tensors))
 }
 
-fn forward(turns: &Turns, operator: &Arc<dyn Operator>, inputs: &[Option<Input>]) -> Result<(CpuStorage, Shape)> {
+fn forward(turns: &Turns, operator: &Arc<dyn Operator>, inputs: &[Option<Input>], device: &Device) -> Result<(Storage, Shape)> {
     let tensors: Vec<_> = inputs.iter().map(|input| input.as_ref().map(|input| &input.tensor)).collect();
-    on_cpu(&tensors, |storages| {
-        let (_turn, executor) = (turns.take(), &turns.executor);
+    let run = |executor: &Executor, storages: &[Option<&Storage>]| {
         let mut result;
         let shape = {
             let loan = Loan::new(executor);
@@ -122,19 +139,21 @@ fn forward(turns: &Turns, operator: &Arc<dyn Operator>, inputs: &[Option<Input>]
             let taken: Vec<_> = taken.iter().map(Option::as_ref).collect();
             let infos: Vec<_> = taken.iter().map(|tensor| tensor.map(elinvar::Tensor::info)).collect();
             let [info] = operator.infer(&infos)?[..] else { return Err(Error::internal(format!("{} has not exactly one result", operator.name()))) };
-            result = zeros(info.dtype, info.elements())?;
+            result = results(info.dtype, info.elements(), device)?;
             let output = loan.write(info.dtype, info.shape(), &mut result)?;
             executor.apply_into(operator.clone(), &taken, &[&output])?;
-            settle(&output)?;
+            settle(&output, operator.as_ref().downcast_ref::<CrossEntropy>().is_some())?;
             Shape::from(info.shape().to_vec())
         };
+        changed(&mut result)?;
         Ok((result, shape))
-    })
+    };
+    with_storages(&tensors, |storages| turns.on(device, |executor| run(executor, storages)))
 }
 
 /// The inputs, as the executor reads them.
-fn lent<'a>(loan: &Loan<'a>, inputs: &[Option<Input>], storages: &[Option<&'a CpuStorage>]) -> elinvar::Result<Vec<Option<elinvar::Tensor>>> {
-    let one = |(input, storage): (&Option<Input>, &Option<&'a CpuStorage>)| match (input, storage) {
+fn lent<'a>(loan: &Loan<'a>, inputs: &[Option<Input>], storages: &[Option<&'a Storage>]) -> elinvar::Result<Vec<Option<elinvar::Tensor>>> {
+    let one = |(input, storage): (&Option<Input>, &Option<&'a Storage>)| match (input, storage) {
         (Some(input), Some(storage)) => {
             let dtype = if input.is_bool { elinvar::DType::Bool } else { dtype_of(input.tensor.dtype())? };
             loan.read(dtype, input.tensor.layout(), storage).map(Some)
@@ -145,23 +164,32 @@ fn lent<'a>(loan: &Loan<'a>, inputs: &[Option<Input>], storages: &[Option<&'a Cp
 }
 
 /// Calls `see` with the storages of these tensors, each locked once and in the order of their addresses, as Candle's own operators in place lock them.
-fn on_cpu<R>(tensors: &[Option<&Tensor>], see: impl FnOnce(&[Option<&CpuStorage>]) -> elinvar::Result<R>) -> Result<R> {
+fn with_storages<R>(tensors: &[Option<&Tensor>], see: impl FnOnce(&[Option<&Storage>]) -> elinvar::Result<R>) -> Result<R> {
     let address = |tensor: &Tensor| ptr::from_ref::<Storage>(&tensor.storage_and_layout().0).addr();
     let addresses: Vec<_> = tensors.iter().map(|tensor| tensor.map(address)).collect();
     let distinct: BTreeMap<_, _> = addresses.iter().copied().zip(tensors).filter_map(|(address, tensor)| address.zip(*tensor)).collect();
     let guards: BTreeMap<_, _> = distinct.into_iter().map(|(address, tensor)| (address, tensor.storage_and_layout().0)).collect();
-    let storage = |address: &Option<usize>| match address.and_then(|address| guards.get(&address)).map(|guard| &**guard) {
-        Some(Storage::Cpu(storage)) => Ok(Some(storage)),
-        Some(Storage::Cuda(_) | Storage::Metal(_)) => Err(internal("a tensor of another device")),
-        None => Ok(None),
-    };
-    let storages = addresses.iter().map(storage).collect::<Result<Vec<_>>>()?;
+    let storages: Vec<_> = addresses.iter().map(|address| address.and_then(|address| guards.get(&address)).map(|guard| &**guard)).collect();
     see(&storages).map_err(candle_core::Error::wrap)
 }
 
 impl Call {
-    fn take(&self) -> Result<(CpuStorage, Shape)> {
+    fn take(&self) -> Result<(Storage, Shape)> {
         self.result.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(|| internal("a result is taken twice"))
+    }
+
+    fn on_cpu(&self) -> Result<(CpuStorage, Shape)> {
+        match self.take()? {
+            (Storage::Cpu(storage), shape) => Ok((storage, shape)),
+            (Storage::Cuda(_) | Storage::Metal(_), _) => Err(internal("the result is on a GPU")),
+        }
+    }
+
+    fn on_cuda(&self) -> Result<(CudaStorage, Shape)> {
+        match self.take()? {
+            (Storage::Cuda(storage), shape) => Ok((storage, shape)),
+            (Storage::Cpu(_) | Storage::Metal(_), _) => Err(internal("the result is not on a GPU of NVIDIA's")),
+        }
     }
 
     /// The gradients of the arguments.
@@ -171,10 +199,11 @@ impl Call {
         operands.extend([Some(Input::from(result)), Some(Input::from(upstream))]);
         let tensors: Vec<_> = operands.iter().map(|input| input.as_ref().map(|input| &input.tensor)).collect();
         let of_wanted = || self.inputs.iter().zip(&wanted).filter(|(_, wanted)| **wanted).filter_map(|(input, _)| input.as_ref());
-        let found = on_cpu(&tensors, |storages| {
-            let (_turn, executor) = (self.turns.take(), &self.turns.executor);
-            let mut found =
-                of_wanted().map(|input| zeros(dtype_of(input.tensor.dtype())?, input.tensor.elem_count())).collect::<elinvar::Result<Vec<_>>>()?;
+        let device = result.device();
+        let run = |executor: &Executor, storages: &[Option<&Storage>]| {
+            let mut found = of_wanted()
+                .map(|input| results(dtype_of(input.tensor.dtype())?, input.tensor.elem_count(), device))
+                .collect::<elinvar::Result<Vec<_>>>()?;
             {
                 let loan = Loan::new(executor);
                 let taken = lent(&loan, &operands, storages)?;
@@ -186,11 +215,13 @@ impl Call {
                 let into = into.collect::<elinvar::Result<Vec<_>>>()?;
                 let refs: Vec<_> = into.iter().collect();
                 executor.gradient(&*self.operator, &inputs, &[result], &[Some(upstream)], &wanted, &refs)?;
-                into.iter().try_for_each(settle)?;
+                into.iter().try_for_each(|gradient| settle(gradient, false))?;
             }
+            found.iter_mut().try_for_each(changed)?;
             Ok(found)
-        })?;
-        let found = of_wanted().zip(found).map(|(input, storage)| of_storage(storage, input.tensor.dims())).collect::<Result<Vec<_>>>()?;
+        };
+        let found = with_storages(&tensors, |storages| self.turns.on(device, |executor| run(executor, storages)))?;
+        let found = of_wanted().zip(found).map(|(input, storage)| Tensor::from_storage(storage, input.tensor.shape(), BackpropOp::none(), false));
         let mut of_input: BTreeMap<_, _> = wanted.iter().enumerate().filter(|(_, wanted)| **wanted).map(|(index, _)| index).zip(found).collect();
         let mut arguments = self.arguments.iter().map(|argument| match &argument[..] {
             [index] => Ok(of_input.remove(index)),
@@ -207,15 +238,6 @@ impl Call {
     }
 }
 
-fn of_storage(storage: CpuStorage, dims: &[usize]) -> Result<Tensor> {
-    match storage {
-        CpuStorage::F32(values) => Tensor::from_vec(values, dims, &Device::Cpu),
-        CpuStorage::F16(values) => Tensor::from_vec(values, dims, &Device::Cpu),
-        CpuStorage::BF16(values) => Tensor::from_vec(values, dims, &Device::Cpu),
-        _ => Err(internal("a gradient that is no floating-point number")),
-    }
-}
-
 fn internal(what: &str) -> candle_core::Error {
     candle_core::Error::wrap(Error::internal(what))
 }
@@ -226,7 +248,11 @@ impl CustomOp1 for Call {
     }
 
     fn cpu_fwd(&self, _: &CpuStorage, _: &CandleLayout) -> Result<(CpuStorage, Shape)> {
-        self.take()
+        self.on_cpu()
+    }
+
+    fn cuda_fwd(&self, _: &CudaStorage, _: &CandleLayout) -> Result<(CudaStorage, Shape)> {
+        self.on_cuda()
     }
 
     fn bwd(&self, _: &Tensor, result: &Tensor, upstream: &Tensor) -> Result<Option<Tensor>> {
@@ -241,7 +267,11 @@ impl CustomOp2 for Call {
     }
 
     fn cpu_fwd(&self, _: &CpuStorage, _: &CandleLayout, _: &CpuStorage, _: &CandleLayout) -> Result<(CpuStorage, Shape)> {
-        self.take()
+        self.on_cpu()
+    }
+
+    fn cuda_fwd(&self, _: &CudaStorage, _: &CandleLayout, _: &CudaStorage, _: &CandleLayout) -> Result<(CudaStorage, Shape)> {
+        self.on_cuda()
     }
 
     fn bwd(&self, _: &Tensor, _: &Tensor, result: &Tensor, upstream: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
@@ -266,7 +296,19 @@ impl CustomOp3 for Call {
         _: &CpuStorage,
         _: &CandleLayout,
     ) -> Result<(CpuStorage, Shape)> {
-        self.take()
+        self.on_cpu()
+    }
+
+    fn cuda_fwd(
+        &self,
+        _: &CudaStorage,
+        _: &CandleLayout,
+        _: &CudaStorage,
+        _: &CandleLayout,
+        _: &CudaStorage,
+        _: &CandleLayout,
+    ) -> Result<(CudaStorage, Shape)> {
+        self.on_cuda()
     }
 
     fn bwd(&self, _: &Tensor, _: &Tensor, _: &Tensor, result: &Tensor, upstream: &Tensor) -> Result<Three> {

@@ -11,7 +11,7 @@ static FALLBACKS: AtomicU64 = AtomicU64::new(0);
 static SAID: Once = Once::new();
 
 /// How many calls of fused operators ran on Candle's own, unfused operators so far, because Elinvar does not reach their device. The first of a process is
-/// said on the standard error too. On the CPU there are none.
+/// said on the standard error too. On the CPU there are none, nor on NVIDIA's GPUs with the feature `cuda`.
 pub fn fallbacks() -> u64 {
     FALLBACKS.load(Ordering::Relaxed)
 }
@@ -20,8 +20,8 @@ pub(crate) fn count(name: &str, device: &Device) {
     FALLBACKS.fetch_add(1, Ordering::Relaxed);
     SAID.call_once(|| {
         eprintln!(
-            "elinvar-candle: {name} on {:?} runs on Candle's own operators, and so do later calls there: Elinvar's are for tensors on the CPU \
-             (elinvar_candle::fallbacks() counts such calls)",
+            "elinvar-candle: {name} on {:?} runs on Candle's own operators, and so do later calls there: Elinvar's are for tensors on the CPU, \
+             and with the feature `cuda` on NVIDIA's GPUs (elinvar_candle::fallbacks() counts such calls)",
             device.location()
         );
     });

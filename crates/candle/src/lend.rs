@@ -1,32 +1,48 @@
 //! Candle's memory as tensors of an executor, for as long as a call runs: nothing is copied.
 
-use std::{any::Any, marker::PhantomData, ptr::NonNull, sync::Arc, thread};
+use std::{any::Any, cell::RefCell, marker::PhantomData, ptr::NonNull, sync::Arc, thread};
 
-use candle_core::{CpuStorage, DType as CandleType, Layout as CandleLayout};
-use elinvar::{DType, Error, Executor, HostMemory, HostMemoryMut, Layout, Result, Shape, Tensor};
+use candle_core::{CpuStorage, CudaStorage, DType as CandleType, Device, Layout as CandleLayout, Storage};
+use elinvar::{DType, DeviceKind, Error, Executor, HostMemory, HostMemoryMut, Layout, Result, Shape, Tensor};
 use half::{bf16, f16, vec::HalfBitsVecExt};
+
+use crate::cuda;
 
 /// What is lent through it ends with it: it waits until the device has released all of that when it is dropped. So tensors of it are dropped before.
 pub(crate) struct Loan<'a> {
     executor: &'a Executor,
     /// Held by all that is lent.
     mark: Arc<()>,
+    /// What is read on a GPU.
+    on_gpu: RefCell<Vec<&'a CudaStorage>>,
     memory: PhantomData<&'a mut [u8]>,
 }
 
 impl<'a> Loan<'a> {
     pub(crate) fn new(executor: &'a Executor) -> Self {
-        Self { executor, mark: Arc::default(), memory: PhantomData }
+        Self { executor, mark: Arc::default(), on_gpu: RefCell::default(), memory: PhantomData }
     }
 
     /// What `layout` shows of a storage, to be read.
     ///
     /// # Errors
     /// Elements that Elinvar does not have.
-    pub(crate) fn read(&self, dtype: DType, layout: &CandleLayout, storage: &'a CpuStorage) -> Result<Tensor> {
+    pub(crate) fn read(&self, dtype: DType, layout: &CandleLayout, storage: &'a Storage) -> Result<Tensor> {
+        match storage {
+            Storage::Cpu(storage) => self.read_host(dtype, layout, storage),
+            Storage::Cuda(storage) => {
+                // SAFETY: the storage is borrowed for as long as this loan lives, which waits for the mark.
+                let memory = unsafe { cuda::lend(storage, self.mark.clone()) }?;
+                self.on_gpu.borrow_mut().push(storage);
+                self.executor.adopt_raw(dtype, &shown(layout, layout.start_offset())?, memory)
+            }
+            Storage::Metal(_) => Err(unreached()),
+        }
+    }
+
+    fn read_host(&self, dtype: DType, layout: &CandleLayout, storage: &'a CpuStorage) -> Result<Tensor> {
         let bytes = bytes_of(storage)?;
-        let strides: Vec<_> = layout.stride().iter().map(|&stride| stride as isize).collect();
-        let shown = Layout::strided(Shape::new(layout.dims())?, &strides, 0)?;
+        let shown = shown(layout, 0)?;
         let (start, span) = (layout.start_offset() * dtype.size(), shown.span().end * dtype.size());
         let seen = bytes.get(start..).and_then(|rest| rest.get(..span));
         let seen = seen.ok_or_else(|| Error::invalid_argument(format!("{layout:?} lies outside a storage of {} bytes", bytes.len())))?;
@@ -40,7 +56,19 @@ impl<'a> Loan<'a> {
     ///
     /// # Errors
     /// Elements that Elinvar does not have, or another number of them than the shape holds.
-    pub(crate) fn write(&self, dtype: DType, shape: &Shape, storage: &'a mut CpuStorage) -> Result<Tensor> {
+    pub(crate) fn write(&self, dtype: DType, shape: &Shape, storage: &'a mut Storage) -> Result<Tensor> {
+        match storage {
+            Storage::Cpu(storage) => self.write_host(dtype, shape, storage),
+            Storage::Cuda(storage) => {
+                // SAFETY: as in `read`.
+                let memory = unsafe { cuda::lend_mut(storage, self.mark.clone()) }?;
+                self.executor.adopt_raw(dtype, &Layout::contiguous(*shape), memory)
+            }
+            Storage::Metal(_) => Err(unreached()),
+        }
+    }
+
+    fn write_host(&self, dtype: DType, shape: &Shape, storage: &'a mut CpuStorage) -> Result<Tensor> {
         let bytes = bytes_of_mut(storage)?;
         let (pointer, count) = (NonNull::from(&mut *bytes).cast(), bytes.len());
         let mark: Arc<dyn Any + Send + Sync> = self.mark.clone();
@@ -56,7 +84,20 @@ impl Drop for Loan<'_> {
         while Arc::strong_count(&self.mark) > 1 {
             thread::yield_now();
         }
+        // What could not be lent was not pushed.
+        self.on_gpu.get_mut().iter().for_each(|storage| drop(cuda::used(storage)));
     }
+}
+
+/// A layout of Candle's, its first element at `offset`.
+fn shown(layout: &CandleLayout, offset: usize) -> Result<Layout> {
+    let strides: Vec<_> = layout.stride().iter().map(|&stride| stride as isize).collect();
+    Layout::strided(Shape::new(layout.dims())?, &strides, offset)
+}
+
+/// The error of a device whose tensors [`Ops`](crate::Ops) passes to Candle's own operators.
+pub(crate) fn unreached() -> Error {
+    Error::internal("a tensor of a device that is not reached")
 }
 
 struct Lent<'a> {
@@ -89,7 +130,7 @@ pub(crate) fn dtype_of(dtype: CandleType) -> Result<DType> {
     })
 }
 
-fn unknown(dtype: CandleType) -> Error {
+pub(crate) fn unknown(dtype: CandleType) -> Error {
     Error::invalid_argument(format!("{} elements: cast them to f32, f16 or bf16 first", dtype.as_str()))
 }
 
@@ -123,7 +164,7 @@ fn bytes_of_mut(storage: &mut CpuStorage) -> Result<&mut [u8]> {
 }
 
 /// The types of results.
-enum Float {
+pub(crate) enum Float {
     F32,
     F16,
     BF16,
@@ -144,11 +185,20 @@ impl TryFrom<DType> for Float {
     }
 }
 
-/// Zeros that the system hands out when they are first touched.
+/// Memory for results, which need not be written yet.
 ///
 /// # Errors
-/// Not a floating-point type of Elinvar's.
-pub(crate) fn zeros(dtype: DType, elements: usize) -> Result<CpuStorage> {
+/// Not a floating-point type of Elinvar's, or out of memory.
+pub(crate) fn results(dtype: DType, elements: usize, device: &Device) -> Result<Storage> {
+    match device {
+        Device::Cpu => zeros(dtype, elements).map(Storage::Cpu),
+        Device::Cuda(device) => cuda::uninitialised(dtype, elements, device).map(Storage::Cuda),
+        Device::Metal(_) => Err(unreached()),
+    }
+}
+
+/// Zeros that the system hands out when they are first touched.
+fn zeros(dtype: DType, elements: usize) -> Result<CpuStorage> {
     let mut storage = match dtype.try_into()? {
         Float::F32 => CpuStorage::F32(vec![0.0; elements]),
         Float::F16 => CpuStorage::F16(vec![0; elements].reinterpret_into()),
@@ -173,11 +223,26 @@ fn advise_huge_pages(bytes: &mut [u8]) {
 #[cfg(not(target_os = "linux"))]
 fn advise_huge_pages(_: &mut [u8]) {}
 
-/// Waits until a tensor is computed.
+/// Results that were written are there for whatever uses them next.
+///
+/// # Errors
+/// None on the CPU.
+pub(crate) fn changed(results: &mut Storage) -> Result<()> {
+    match results {
+        Storage::Cpu(_) => Ok(()),
+        Storage::Cuda(storage) => cuda::changed(storage),
+        Storage::Metal(_) => Err(unreached()),
+    }
+}
+
+/// Waits until a tensor is computed, where what comes after does not follow in the order of a stream; or where kernels may reject values.
 ///
 /// # Errors
 /// What the computation of it, or of what was submitted before, reports.
-pub(crate) fn settle(tensor: &Tensor) -> Result<()> {
+pub(crate) fn settle(tensor: &Tensor, may_reject: bool) -> Result<()> {
+    if tensor.executor().properties().kind == DeviceKind::Cuda && !may_reject {
+        return Ok(());
+    }
     match tensor.dtype().try_into()? {
         Float::F32 => tensor.with_values(|_: &[f32]| ()),
         Float::F16 => tensor.with_values(|_: &[f16]| ()),

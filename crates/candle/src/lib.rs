@@ -14,6 +14,8 @@
 //! ```
 
 mod apply;
+#[cfg_attr(not(all(feature = "cuda", not(target_vendor = "apple"))), path = "no_cuda.rs")]
+mod cuda;
 mod fallback;
 mod fused;
 mod lend;

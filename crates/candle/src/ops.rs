@@ -19,13 +19,13 @@ use elinvar::{
 
 use crate::{
     apply::{Input, Turns, apply},
-    fallback, unfused,
+    cuda, fallback, unfused,
 };
 
 /// Elinvar's operators for Candle's tensors, on threads of their own. Clones share them.
 ///
-/// Tensors on the CPU are read where they lie, whatever their strides. Tensors on other devices go through Candle's own operators, which
-/// [`fallbacks`](crate::fallbacks) counts.
+/// Tensors on the CPU are read where they lie, whatever their strides, and with the feature `cuda` so are those on NVIDIA's GPUs, in the order of Candle's
+/// stream. Tensors on other devices go through Candle's own operators, which [`fallbacks`](crate::fallbacks) counts.
 #[derive(Clone)]
 pub struct Ops {
     turns: Turns,
@@ -84,6 +84,7 @@ impl Ops {
         }
         match device {
             Device::Cpu => apply(&self.turns, Arc::new(operator), inputs),
+            Device::Cuda(_) if cuda::IS_REACHED => apply(&self.turns, Arc::new(operator), inputs),
             Device::Cuda(_) | Device::Metal(_) => {
                 fallback::count(operator.name(), device);
                 unfused()

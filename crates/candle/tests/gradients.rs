@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
-use candle_core::{D, DType, Device, Result, Tensor, Var};
+mod device;
+
+use candle_core::{D, DType, Result, Tensor, Var};
+use device::device;
 use elinvar::SplitMix64;
 use elinvar_candle::{
     Scoring, attention_fused, cross_entropy_fused, layer_norm_fused, log_softmax_fused, lora_forward_fused, rms_norm_fused, rope_fused, rope_i_fused,
@@ -29,7 +32,7 @@ impl Random {
     }
 
     fn tensor(&mut self, dims: &[usize]) -> Tensor {
-        Tensor::from_vec(self.values(dims.iter().product()), dims, &Device::Cpu).unwrap()
+        Tensor::from_vec(self.values(dims.iter().product()), dims, device()).unwrap()
     }
 
     fn up_to(&mut self, most: usize) -> usize {
@@ -182,7 +185,7 @@ fn linear(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     let (n, k) = weight.dims2()?;
     let mut dims = x.dims().to_vec();
     *dims.last_mut().unwrap() = n;
-    x.contiguous()?.reshape(((), k))?.matmul(&weight.t()?)?.reshape(dims)
+    x.contiguous()?.reshape(((), k))?.matmul(&weight.contiguous()?.t()?)?.reshape(dims)
 }
 
 fn lora(x: &[Tensor], scale: f64) -> Result<Tensor> {
@@ -252,7 +255,7 @@ fn attention(x: &[Tensor], mask: Option<&Tensor>, softcap: f64) -> Result<Tensor
 /// Zero where `attends`, minus infinity elsewhere.
 fn mask(queries: usize, keys: usize, attends: impl Fn(usize, usize) -> bool) -> Tensor {
     let values = (0..queries * keys).map(|i| if attends(i / keys, i % keys) { 0.0 } else { f32::NEG_INFINITY });
-    Tensor::from_vec(values.collect(), (queries, keys), &Device::Cpu).unwrap()
+    Tensor::from_vec(values.collect(), (queries, keys), device()).unwrap()
 }
 
 #[test]
@@ -296,7 +299,7 @@ fn attention_of_a_tensor_over_itself() {
 
 #[test]
 fn cross_entropy() {
-    let targets = Tensor::new(&[0u32, 4, 2, 2, 1, 3, 0], &Device::Cpu).unwrap();
+    let targets = Tensor::new(&[0u32, 4, 2, 2, 1, 3, 0], device()).unwrap();
     for dtype in [DType::U32, DType::I64, DType::U8] {
         let targets = targets.to_dtype(dtype).unwrap();
         let shapes = |_: &mut Random| vec![vec![7, 5]];

@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
-use candle_core::{D, DType, Device, Module, Result, Tensor};
+mod device;
+
+use candle_core::{D, DType, Module, Result, Tensor};
 use candle_nn::{AdamW, Embedding, Linear, Optimizer, ParamsAdamW, VarBuilder, VarMap, embedding, linear_no_bias};
+use device::device;
 use elinvar::SplitMix64;
 use elinvar_candle::{
     Scoring, cross_entropy_fused,
@@ -11,7 +14,6 @@ use elinvar_candle::{
     silu_mul_fused,
 };
 
-const CPU: Device = Device::Cpu;
 const VOCABULARY: usize = 11;
 const HIDDEN: usize = 16;
 const HEADS: usize = 4;
@@ -44,7 +46,7 @@ impl Model {
         };
         let projection = |name: &str, from, to| linear_no_bias(from, to, vb.pp("attention").pp(name));
         let angles: Vec<f32> = (0..TOKENS).flat_map(|at| [at as f32, at as f32 * 0.1]).collect();
-        let angles = Tensor::from_vec(angles, (TOKENS, WIDTH / 2), &CPU)?;
+        let angles = Tensor::from_vec(angles, (TOKENS, WIDTH / 2), device())?;
         Ok(Self {
             tokens: embedding(VOCABULARY, HIDDEN, vb.pp("tokens"))?,
             norms: [rms_norm(HIDDEN, 1e-5, vb.pp("before"))?, rms_norm(HIDDEN, 1e-5, vb.pp("between"))?],
@@ -85,7 +87,8 @@ impl Model {
         };
         let (q, k, v) = (rotated(heads(0, HEADS)?)?, repeated(rotated(heads(1, KV_HEADS)?)?)?, repeated(heads(2, KV_HEADS)?)?);
         let later = (0..TOKENS * TOKENS).map(|i| if i % TOKENS > i / TOKENS { f32::NEG_INFINITY } else { 0.0 }).collect();
-        let scores = (q.matmul(&k.t()?.contiguous()?)? / (WIDTH as f64).sqrt())?.broadcast_add(&Tensor::from_vec(later, (TOKENS, TOKENS), &CPU)?)?;
+        let scores =
+            (q.matmul(&k.t()?.contiguous()?)? / (WIDTH as f64).sqrt())?.broadcast_add(&Tensor::from_vec(later, (TOKENS, TOKENS), device())?)?;
         let y = candle_nn::ops::softmax(&scores, D::Minus1)?.matmul(&v)?.transpose(1, 2)?.reshape((batch, TOKENS, HEADS * WIDTH))?;
         let x = (x + self.projections[3].forward(&y)?)?;
         let y = norm(&self.norms[1], &x)?;
@@ -100,13 +103,13 @@ impl Model {
 /// A model whose variables are the same in every call.
 fn model() -> (VarMap, Model) {
     let map = VarMap::new();
-    let model = Model::new(VarBuilder::from_varmap(&map, DType::F32, &CPU)).unwrap();
+    let model = Model::new(VarBuilder::from_varmap(&map, DType::F32, device())).unwrap();
     let mut random = SplitMix64::new(1);
     let mut vars: Vec<_> = map.data().lock().unwrap().iter().map(|(name, var)| (name.clone(), var.clone())).collect();
     vars.sort_by(|a, b| a.0.cmp(&b.0));
     for (_, var) in vars {
         let values: Vec<f32> = (0..var.elem_count()).map(|_| ((random.next_u64() >> 40) as f32 * 2f32.powi(-23) - 1.0) * 0.5).collect();
-        var.set(&Tensor::from_vec(values, var.shape(), &CPU).unwrap()).unwrap();
+        var.set(&Tensor::from_vec(values, var.shape(), device()).unwrap()).unwrap();
     }
     (map, model)
 }
@@ -115,7 +118,7 @@ fn losses(forward: impl Fn(&Model, &Tensor, &Tensor) -> Result<Tensor>) -> Vec<f
     let (map, model) = model();
     let mut optimizer = AdamW::new(map.all_vars(), ParamsAdamW { lr: 0.01, ..Default::default() }).unwrap();
     let text: Vec<u32> = (0..2 * (TOKENS as u32 + 1)).map(|i| i * i % VOCABULARY as u32).collect();
-    let text = Tensor::from_vec(text, (2, TOKENS + 1), &CPU).unwrap();
+    let text = Tensor::from_vec(text, (2, TOKENS + 1), device()).unwrap();
     let (tokens, next) = (text.narrow(1, 0, TOKENS).unwrap(), text.narrow(1, 1, TOKENS).unwrap());
     let step = |_| {
         let loss = forward(&model, &tokens, &next).unwrap();

@@ -147,6 +147,16 @@ impl Device {
         Ok(Buffer::new(Slot::dedicated(self.0.id, self.0.backend.adopt_mut(memory)?), bytes))
     }
 
+    /// Memory that the backend's crate made a buffer of, such as another library's.
+    ///
+    /// # Errors
+    /// More than one buffer may have.
+    pub fn adopt_raw(&self, raw: RawBuffer) -> Result<Buffer> {
+        let bytes = raw.bytes();
+        self.check_size(bytes)?;
+        Ok(Buffer::new(Slot::dedicated(self.0.id, raw), bytes))
+    }
+
     /// Copies into a buffer, after everything submitted before.
     ///
     /// # Errors

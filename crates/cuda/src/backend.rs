@@ -1,5 +1,7 @@
 use std::{
+    any::Any,
     collections::VecDeque,
+    ffi::c_void,
     panic::{self, AssertUnwindSafe},
     path::Path,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -18,7 +20,7 @@ use crate::{
     commands::{Target, kernels, rejecting},
     compile::{Code, Compiler},
     cupti::Cupti,
-    driver::{self, Context, Driver},
+    driver::{self, Context, Driver, Lent},
     graph::{Graph, Seen, Turn},
     host_copy::HostCopy,
     kernel::{Begin, Forms, Function, Kernel, Pending},
@@ -77,14 +79,38 @@ impl CudaBackend {
         Self::with_compiler(ordinal, Compiler::new)
     }
 
+    /// Device `ordinal` in the order of a stream that another library made on its primary context: so neither waits for the other.
+    ///
+    /// # Safety
+    /// The stream lives as long as `owner`. If it stands for another one in each thread (`CU_STREAM_PER_THREAD`), one thread alone uses the device and drops it.
+    ///
+    /// # Errors
+    /// As [`CudaBackend::new`].
+    pub unsafe fn on_stream(ordinal: usize, stream: *mut c_void, owner: Arc<dyn Any + Send + Sync>) -> Result<Self> {
+        Self::open(ordinal, Compiler::new, Some(Lent { stream, owner }))
+    }
+
+    /// Memory of another library's at the device's address `pointer`, for [`Device::adopt_raw`](elinvar_core::Device::adopt_raw).
+    ///
+    /// # Safety
+    /// Until `mark` is dropped, the bytes belong to the device that uses them, in the order of its stream: they are not freed, nor written elsewhere, nor read
+    /// elsewhere unless `is_read_only`. The device drops the mark when the work is submitted, not when it is done.
+    pub unsafe fn lend(pointer: u64, bytes: usize, is_read_only: bool, mark: Arc<dyn Any + Send + Sync>) -> RawBuffer {
+        RawBuffer::new(Memory::lent(pointer, bytes, is_read_only, mark))
+    }
+
     /// The same with a compiler of the caller's, made for the cache folder given (none means the user's).
     ///
     /// # Errors
     /// As [`CudaBackend::new`].
     pub fn with_compiler(ordinal: usize, compiler: impl FnOnce(Option<&Path>) -> Result<Compiler>) -> Result<Self> {
+        Self::open(ordinal, compiler, None)
+    }
+
+    fn open(ordinal: usize, compiler: impl FnOnce(Option<&Path>) -> Result<Compiler>, lent: Option<Lent>) -> Result<Self> {
         let driver = Driver::open()?;
         let compiler = compiler(None)?;
-        let context = Context::open(&driver, ordinal)?;
+        let context = Context::open(&driver, ordinal, lent)?;
         let ask = |attribute| context.attribute(attribute).map(|value| usize::try_from(value).unwrap_or(0));
         let major = ask(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
         let capability = (10 * major + ask(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?) as u32;

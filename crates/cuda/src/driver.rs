@@ -1,9 +1,10 @@
 //! The driver as the device uses it: whether it is there, a device's context with its stream, and what its errors mean.
 
 use std::{
+    any::Any,
     collections::VecDeque,
     env,
-    ffi::{CStr, c_char, c_int},
+    ffi::{CStr, c_char, c_int, c_void},
     fs,
     path::Path,
     ptr,
@@ -13,6 +14,7 @@ use std::{
 
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
 use elinvar_core::{Error, KernelSource, Result};
+use libloading::Library;
 
 /// CUDA's version of the oldest driver whose functions suffice.
 const OLDEST_DRIVER: i32 = 12000;
@@ -77,12 +79,11 @@ impl Driver {
     /// # Errors
     /// It is missing or too old, or sees no device; the message says what to do.
     pub(crate) fn open() -> Result<Self> {
-        // SAFETY: looks for the driver's library, whose initialisers have no conditions.
-        if !unsafe { sys::is_culib_present() } {
+        let Some(library) = library() else {
             return Err(Error::device_unavailable("no NVIDIA driver (libcuda) was found: install one for CUDA 12 or later, or use another device"));
-        }
-        // SAFETY: the library is present. The functions are not called.
-        let lacks = |name: &str| unsafe { sys::culib().get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_err();
+        };
+        // SAFETY: the functions are not called.
+        let lacks = |name: &str| unsafe { library.get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_err();
         if let Some(missing) = FUNCTIONS.iter().find(|name| lacks(name)) {
             return Err(Error::device_unavailable(format!("the NVIDIA driver has no {missing}: a driver for CUDA 12.0 or later is needed")));
         }
@@ -110,10 +111,17 @@ impl Driver {
     }
 }
 
+/// The driver's library, loaded. The bindings find it by the same names, unless the program was linked with it.
+fn library() -> Option<&'static Library> {
+    static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
+    let names: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so", "libcuda.so.1"] };
+    // SAFETY: the initialisers of NVIDIA's library have no conditions.
+    LIBRARY.get_or_init(|| names.iter().find_map(|name| unsafe { Library::new(*name) }.ok())).as_ref()
+}
+
 /// Whether there is an NVIDIA GPU, as far as the system reports, or a driver for one.
 pub(crate) fn is_expected() -> bool {
-    // SAFETY: looks for the driver's library, whose initialisers have no conditions.
-    (unsafe { sys::is_culib_present() }) || has_gpu(Path::new("/sys/bus/pci/devices"))
+    library().is_some() || has_gpu(Path::new("/sys/bus/pci/devices"))
 }
 
 /// Whether one of Linux's PCI devices is a display controller of NVIDIA's.
@@ -168,11 +176,20 @@ fn is_sticky(result: CUresult) -> bool {
     )
 }
 
+/// A stream that another library made on the device's primary context.
+pub(crate) struct Lent {
+    pub(crate) stream: *mut c_void,
+    /// Keeps it alive.
+    pub(crate) owner: Arc<dyn Any + Send + Sync>,
+}
+
 /// A device's primary context and the streams of one backend on it.
 pub(crate) struct Context {
     pub(crate) device: sys::CUdevice,
     raw: sys::CUcontext,
     stream: sys::CUstream,
+    /// Whose stream that is, if it is not this context's.
+    lender: Option<Arc<dyn Any + Send + Sync>>,
     /// Nothing ever runs on it: it records graphs.
     capture: sys::CUstream,
     events: Mutex<Vec<sys::CUevent>>,
@@ -218,11 +235,11 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// The context of device `ordinal`.
+    /// The context of device `ordinal`, with a stream of its own unless one is lent.
     ///
     /// # Errors
     /// No such device; the driver rejects.
-    pub(crate) fn open(driver: &Driver, ordinal: usize) -> Result<Arc<Self>> {
+    pub(crate) fn open(driver: &Driver, ordinal: usize, lent: Option<Lent>) -> Result<Arc<Self>> {
         let number = c_int::try_from(ordinal).ok().filter(|number| *number < driver.devices);
         let Some(number) = number else {
             let devices = driver.devices;
@@ -241,6 +258,7 @@ impl Context {
             device,
             raw,
             stream: ptr::null_mut(),
+            lender: None,
             capture: ptr::null_mut(),
             events: Mutex::default(),
             suspects: Mutex::default(),
@@ -254,8 +272,11 @@ impl Context {
         context.enter()?;
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         let (mut stream, mut capture) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: the context is current; pointers are to variables of ours.
-        opened(unsafe { sys::cuStreamCreate(&mut stream, flags) })?;
+        match lent {
+            Some(lent) => (stream, context.lender) = (lent.stream.cast(), Some(lent.owner)),
+            // SAFETY: the context is current; pointers are to variables of ours.
+            None => opened(unsafe { sys::cuStreamCreate(&mut stream, flags) })?,
+        }
         context.stream = stream;
         // SAFETY: as above.
         opened(unsafe { sys::cuStreamCreate(&mut capture, flags) })?;
@@ -415,15 +436,16 @@ impl Context {
 impl Drop for Context {
     fn drop(&mut self) {
         // Errors cannot be reported here; a lost context is torn down all the same.
-        // SAFETY: all of these were made by this context and are not used again.
+        let own = if self.lender.is_none() { self.stream } else { ptr::null_mut() };
+        // SAFETY: all that is destroyed was made by this context and is not used again; its lender keeps a stream alive that was not.
         unsafe {
             sys::cuCtxSetCurrent(self.raw);
             for event in self.events.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
                 sys::cuEventDestroy_v2(event);
             }
-            for stream in [self.stream, self.capture] {
+            sys::cuStreamSynchronize(self.stream);
+            for stream in [own, self.capture] {
                 if !stream.is_null() {
-                    sys::cuStreamSynchronize(stream);
                     sys::cuStreamDestroy_v2(stream);
                 }
             }

@@ -1,6 +1,7 @@
 //! Device memory in stream order, and pinned host memory that copies go through.
 
 use std::{
+    any::Any,
     ptr,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -14,9 +15,16 @@ use crate::driver::Context;
 ///
 /// It is freed in stream order: what was submitted before may still use it, and what comes after may be given the same memory.
 pub(crate) struct Memory {
-    context: Arc<Context>,
     pub(crate) pointer: sys::CUdeviceptr,
     bytes: usize,
+    owner: Owner,
+}
+
+enum Owner {
+    /// The device that frees it.
+    Device(Arc<Context>),
+    /// Another library.
+    Lender { is_read_only: bool, _mark: Arc<dyn Any + Send + Sync> },
 }
 
 impl Memory {
@@ -33,7 +41,12 @@ impl Memory {
             result = allocate();
         }
         context.check(&format!("allocating {bytes} bytes"), result)?;
-        Ok(Self { context: context.clone(), pointer, bytes })
+        Ok(Self { pointer, bytes, owner: Owner::Device(context.clone()) })
+    }
+
+    /// Another library's, which `mark` is held for.
+    pub(crate) fn lent(pointer: sys::CUdeviceptr, bytes: usize, is_read_only: bool, mark: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { pointer, bytes, owner: Owner::Lender { is_read_only, _mark: mark } }
     }
 }
 
@@ -50,14 +63,23 @@ impl DeviceMemory for Memory {
     fn bytes(&self) -> usize {
         self.bytes
     }
+
+    fn is_read_only(&self) -> bool {
+        match self.owner {
+            Owner::Device(_) => false,
+            Owner::Lender { is_read_only, .. } => is_read_only,
+        }
+    }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if self.context.enter().is_ok() {
+        if let Owner::Device(context) = &self.owner
+            && context.enter().is_ok()
+        {
             // An error cannot be reported here; the next call reports a lost device.
             // SAFETY: allocated from this stream, freed once, after everything that uses it.
-            unsafe { sys::cuMemFreeAsync(self.pointer, self.context.stream()) };
+            unsafe { sys::cuMemFreeAsync(self.pointer, context.stream()) };
         }
     }
 }

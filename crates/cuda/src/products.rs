@@ -25,15 +25,10 @@ use crate::{driver::Context, libraries, memory::Memory};
 pub(crate) fn is_present() -> bool {
     static PRESENT: OnceLock<bool> = OnceLock::new();
     *PRESENT.get_or_init(|| {
-        for candidate in libraries::candidates("cublasLt") {
-            // SAFETY: the initialisers of NVIDIA's library have no conditions. It stays loaded, so that the bindings find it by its bare name.
-            if let Ok(library) = unsafe { Library::new(&candidate) } {
-                std::mem::forget(library);
-                break;
-            }
-        }
-        // SAFETY: as above.
-        unsafe { sys::is_culib_present() }
+        // SAFETY: the initialisers of NVIDIA's library have no conditions.
+        let found = libraries::candidates("cublasLt").iter().find_map(|candidate| unsafe { Library::new(candidate) }.ok());
+        // It stays loaded, so that the bindings find it by its bare name.
+        found.map(std::mem::forget).is_some()
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use elinvar_core::{DType, Element, Error, HostMemory, HostMemoryMut, Layout, ListBuilder, Result, Shape, SplitMix64, Storage};
+use elinvar_core::{DType, Element, Error, HostMemory, HostMemoryMut, Layout, ListBuilder, RawBuffer, Result, Shape, SplitMix64, Storage};
 use elinvar_kernels::{
     Scalar,
     fill::{Arange, Fill},
@@ -82,12 +82,29 @@ impl Executor {
     /// A layout that leaves the memory, memory not aligned for the type, or out of memory.
     pub fn adopt_strided(&self, dtype: DType, layout: &Layout, memory: HostMemory) -> Result<Tensor> {
         let bytes = memory.bytes();
-        if dtype.bytes(layout.span().end).is_none_or(|end| end > bytes.len()) {
-            let found = format!("{dtype} of shape {} with strides {:?} from element {}", layout.shape(), layout.strides(), layout.offset());
-            return Err(Error::invalid_argument(format!("{found} leave memory of {} bytes", bytes.len())));
-        }
+        check_inside(dtype, layout, bytes.len())?;
         check_aligned(dtype, bytes.as_ptr())?;
         Ok(Tensor::new(self, TensorMemory::new(self.device.adopt(memory)?), dtype, *layout))
+    }
+
+    /// The same for memory of the device's own kind that its crate made a buffer of, such as another library's on a GPU.
+    ///
+    /// ```
+    /// use elinvar::{DType, Device, Executor, Layout, Shape, Storage};
+    /// use elinvar_core::{Backend, NullBackend};
+    ///
+    /// let executor = Executor::from_device(Device::new(NullBackend::new()));
+    /// let memory = NullBackend::new().allocate(16, Storage::Automatic)?;
+    /// let last = Layout::strided(Shape::new(&[2])?, &[1], 2)?;
+    /// assert_eq!(executor.adopt_raw(DType::F32, &last, memory)?.elements(), 2);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A layout that leaves the memory.
+    pub fn adopt_raw(&self, dtype: DType, layout: &Layout, memory: RawBuffer) -> Result<Tensor> {
+        check_inside(dtype, layout, memory.bytes())?;
+        Ok(Tensor::new(self, TensorMemory::new(self.device.adopt_raw(memory)?), dtype, *layout))
     }
 
     /// Host memory as a row-major tensor whose elements operators write where they lie ([`Executor::apply_into`]), on devices whose kernels reach it.
@@ -263,6 +280,15 @@ impl Executor {
 /// A number in [0, 1) of 24 bits.
 fn uniform(random: &mut SplitMix64) -> f32 {
     (random.next_u64() >> 40) as f32 * 2f32.powi(-24)
+}
+
+/// Whether elements of a layout lie in so many bytes.
+fn check_inside(dtype: DType, layout: &Layout, bytes: usize) -> Result<()> {
+    if dtype.bytes(layout.span().end).is_some_and(|end| end <= bytes) {
+        return Ok(());
+    }
+    let found = format!("{dtype} of shape {} with strides {:?} from element {}", layout.shape(), layout.strides(), layout.offset());
+    Err(Error::invalid_argument(format!("{found} leave memory of {bytes} bytes")))
 }
 
 fn check_aligned(dtype: DType, pointer: *const u8) -> Result<()> {
