@@ -59,6 +59,7 @@ use crate::{
     attributes::{attributes, joined},
     launch::product_operations,
     metal::params,
+    quantized::cached,
     signature::{misshapen, operands},
 };
 
@@ -69,7 +70,8 @@ attributes! {
     /// Attention.
     ///
     /// Inputs: `q [B, Hq, Tq, D]`, `k [B, Hkv, Tk, D]`, `v [B, Hkv, Tk, Dv]`, of one float type or `q` f32 beside `k` and `v` of another; `Hq` is a
-    /// multiple of `Hkv`, and query head `h` uses key head `h / (Hq / Hkv)`. Optional: `mask`, broadcast to `[B, Hq, Tq, Tk]` (bool: true attends; float:
+    /// multiple of `Hkv`, and query head `h` uses key head `h / (Hq / Hkv)`. Beside an f32 `q`, `k` and `v` may be u8, whose last axis is a row packed in
+    /// [`Format::Q8_0`](crate::quantized::Format). Optional: `mask`, broadcast to `[B, Hq, Tq, Tk]` (bool: true attends; float:
     /// added), `positions` i32 `[Tq]` or `[B, Tq]`, `lengths` i32 `[B]`. `q`, `k`, `v` may have any strides along which the last axis is contiguous,
     /// the mask any at all. Output: `[B, Hq, Tq, Dv]` (or `[B, Tq, Hq, Dv]`) of `q`'s type.
     ///
@@ -103,7 +105,7 @@ params! {
 
 operands! {
     q: read(DType::FLOATS), "[B, Hq, Tq, D]";
-    k: read(DType::FLOATS), "[B, Hkv, Tk, D], of q's type or any beside an f32 q";
+    k: read(cached::TYPES), "[B, Hkv, Tk, D], of q's type or any beside an f32 q; u8: rows packed in Q8_0";
     v: read(like k), "[B, Hkv, Tk, Dv], of k's type";
     mask: read(scoring::MASKS) optional, scoring::MASK;
     positions: read(&[DType::I32]) optional, scoring::POSITIONS;
@@ -182,7 +184,8 @@ impl Params {
 impl Attention {
     fn params(&self, Inputs { q, k, v, mask, positions, lengths }: Inputs) -> Result<(Params, TensorInfo)> {
         let score = self.scoring.params([q, k], mask, positions, lengths)?;
-        let [batch, heads, keys, width] = four("v", &v)?;
+        let [batch, heads, keys, _] = four("v", &v)?;
+        let width = cached::width("v", &v)?;
         if [batch, heads, keys] != k.shape()[..3] {
             return Err(misshapen!(v, k; "one shape but for the last axis"));
         }
