@@ -39,10 +39,12 @@ impl MemoryEstimate {
         // Up to three recorded prefill steps (filling, last, remainder) and two of decoding (read by the host, chosen by the device) keep theirs.
         let rows = 3 * chunk.min(context) as u128 + 2;
         let elements = rows.saturating_mul(row).saturating_add(4 * config.vocab_size as u128);
+        // Where a GPU decodes keys and values in blocks for a prefill step, to f16, the step keeps a layer's.
+        let decoded = if cache == CacheType::Q8_0 { 3 * product(&[2, 2, context, config.kv_heads, config.head_dim]) } else { 0 };
         Self {
             weights,
             cache: clamp(product(&[2, config.layers, context, config.kv_heads, cache.row_bytes(config.head_dim)])),
-            activations: clamp(elements.saturating_mul(DType::F32.size() as u128)),
+            activations: clamp(elements.saturating_mul(DType::F32.size() as u128).saturating_add(decoded)),
         }
     }
 

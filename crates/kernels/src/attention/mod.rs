@@ -26,7 +26,8 @@
 //! rows and blocks of 32 keys: sums are f32 in another order, and nothing is rounded to a narrower type before the output. NVIDIA GPUs have two where keys and values are f16 or bf16, of 64 or 128
 //! elements, without mask and soft cap: of compute capability 9.0 for 64 queries and more, from 8.0 on where the keys of few queries are split. Queries and
 //! weights are rounded to the keys' type, sums are f32 in another order. There, and on simdgroup matrices, an infinity or NaN in a key or value reaches all
-//! queries of a tile, of 128, 8 or 32 rows, if any of them attends it.
+//! queries of a tile, of 128, 8 or 32 rows, if any of them attends it. Packed keys and values are decoded to f16 for the kernels of many queries; those of few take
+//! none, and fast precision gives what strict precision does.
 //!
 //! # Error
 //! With `u = 2^-24`, `E = |scale| Σ |q_i k_i|` of the worst key, and `n` blocks: before the rounding of the output, the error is at most
@@ -38,6 +39,7 @@
 
 pub(crate) mod cpu;
 pub mod decode;
+mod decoded;
 mod gpu;
 pub mod gradient;
 #[cfg(any(test, feature = "conformance"))]
@@ -124,6 +126,9 @@ impl Operator for Attention {
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        if let Some(definition) = decoded::definition(self, inputs, device)? {
+            return definition.plan(device);
+        }
         let inputs = Inputs::new(inputs)?;
         let (params, _) = self.params(inputs)?;
         if device.simd_width <= 1 {

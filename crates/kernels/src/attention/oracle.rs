@@ -169,7 +169,7 @@ fn case_of(operator: Attention, d: Dims, [q, k, v]: [HostTensor; 3], extra: Extr
     let tensor_cores = [64, 128].contains(&d.width) && d.width == d.value_width && scoring.softcap == 0.0 && extra.mask.is_none();
     let bound = match (operator.precision, k.dtype()) {
         (Precision::Strict, _) => Bound::EXACT.with_absolute(bound(d, &scoring)),
-        (Precision::Fast, DType::F16) if tensor_cores => Bound::normalised(2.0 * 2f64.powi(-11)),
+        (Precision::Fast, DType::F16 | DType::U8) if tensor_cores => Bound::normalised(2.0 * 2f64.powi(-11)),
         (Precision::Fast, DType::BF16) if tensor_cores => Bound::normalised(2.0 * 2f64.powi(-8)),
         (Precision::Fast, _) => Bound::EXACT.with_absolute(matrix_bound(d, &scoring)),
     };
@@ -263,9 +263,10 @@ fn packed_cases() -> Vec<Case> {
     let windowed = Scoring { left_window: Some(3), softcap: 0.7, ..Scoring::default() };
     let mask = Some(HostTensor::random(DType::F32, &[7, 270], -2.0, 2.0, 9));
     cases.push(of(strict(windowed), Dims::new(4, 2, 7, 270, 32), Extra { mask, positions: positions(255, 7), ..Extra::default() }));
-    // Kernels for matrix units take no packed rows.
+    // For many queries they are decoded for matrix units, to f16.
     let fast = |scoring| Attention { scoring, precision: Precision::Fast, ..Attention::default() };
     cases.push(of(fast(Scoring { offset: 90, ..causal }), Dims::new(4, 2, 70, 200, 64), Extra::default()));
+    cases.push(of(fast(causal), Dims { batch: 2, ..Dims::new(4, 2, 70, 180, 128) }, Extra { positions: positions(100, 70), ..Extra::default() }));
     cases.push(of(fast(Scoring { offset: 649, ..causal }), Dims::new(8, 2, 1, 700, 128), Extra::default()));
     cases.push(made(packed_strided()));
     cases

@@ -22,7 +22,7 @@ mod whole;
 
 use std::collections::BTreeSet;
 
-use elinvar::{DType, Error, Executor, Result, Tensor};
+use elinvar::{Error, Executor, Result, Tensor};
 
 use crate::{
     config::{Config, Rope},

@@ -1,3 +1,4 @@
+use elinvar::DType;
 use elinvar_core::{Access, Device, Dispatch, Extent, Grid, KernelKey, KernelSource, ListBuilder, NullBackend, Parameter, Work};
 
 use super::*;
