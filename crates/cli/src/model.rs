@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::Args;
 use elinvar::{DType, Executor, Result};
-use elinvar_llm::{Adapter, Config, MemoryEstimate, Model, ModelFiles, Session, Weights};
+use elinvar_llm::{Adapter, CacheType, Config, MemoryEstimate, Model, ModelFiles, Session, Weights};
 use indicatif::ProgressBar;
 
 use crate::{args::ComputeArgs, embedded};
@@ -54,9 +54,9 @@ pub(crate) struct ModelArgs {
     /// Limit the context to this many tokens [default: what the command needs, at most the model's context]
     #[arg(long, value_name = "TOKENS")]
     pub(crate) context: Option<usize>,
-    /// Store the KV cache in this type: f32, f16 or bf16
+    /// Store the KV cache in this type: f32, f16, bf16 or q8_0, which has blocks of 32 bytes and a scale
     #[arg(long, default_value = "f32", value_name = "TYPE")]
-    pub(crate) cache_dtype: DType,
+    pub(crate) cache_dtype: CacheType,
     /// Prefill this many tokens per step [default: 256 on a CPU, 1024 on a GPU]
     #[arg(long, value_name = "TOKENS")]
     pub(crate) chunk: Option<usize>,

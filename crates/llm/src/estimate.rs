@@ -4,6 +4,7 @@ use elinvar::{DType, Error, MemoryInfo, Result, format_bytes};
 
 use crate::{
     config::Config,
+    model::CacheType,
     weights::{WeightType, Weights},
 };
 
@@ -20,28 +21,30 @@ pub struct MemoryEstimate {
 
 impl MemoryEstimate {
     /// Of stored weights beside the cache of a text of `context` tokens, prefilled `chunk` tokens at a time.
-    pub fn of(config: &Config, weights: &Weights, context: usize, cache: DType, chunk: usize) -> Self {
-        Self::with_weights(config, weights.bytes(), context, cache, chunk)
+    pub fn of(config: &Config, weights: &Weights, context: usize, cache: impl Into<CacheType>, chunk: usize) -> Self {
+        Self::with_weights(config, weights.bytes(), context, cache.into(), chunk)
     }
 
     /// Of random weights of type `kind`.
-    pub fn of_random(config: &Config, kind: WeightType, context: usize, cache: DType, chunk: usize) -> Self {
+    pub fn of_random(config: &Config, kind: WeightType, context: usize, cache: impl Into<CacheType>, chunk: usize) -> Self {
         let matrices = if config.tied_embeddings { 1 } else { 2 };
         let parameters = product(&[matrices, config.vocab_size, config.hidden_size]) + layer_parameters(config) * config.layers as u128;
         let parameters = parameters + config.hidden_size as u128;
-        Self::with_weights(config, clamp(kind.bytes(parameters)), context, cache, chunk)
+        Self::with_weights(config, clamp(kind.bytes(parameters)), context, cache.into(), chunk)
     }
 
-    fn with_weights(config: &Config, weights: u64, context: usize, cache: DType, chunk: usize) -> Self {
+    fn with_weights(config: &Config, weights: u64, context: usize, cache: CacheType, chunk: usize) -> Self {
         let (queries, keys) = (product(&[config.heads, config.head_dim]), product(&[config.kv_heads, config.head_dim]));
         let row = 6 * config.hidden_size as u128 + 3 * queries + 3 * keys + 3 * config.intermediate_size as u128;
         // Up to three recorded prefill steps (filling, last, remainder) and two of decoding (read by the host, chosen by the device) keep theirs.
         let rows = 3 * chunk.min(context) as u128 + 2;
         let elements = rows.saturating_mul(row).saturating_add(4 * config.vocab_size as u128);
+        // Where a GPU decodes keys and values in blocks for a prefill step, to f16, the step keeps a layer's.
+        let decoded = if cache == CacheType::Q8_0 { 3 * product(&[2, 2, context, config.kv_heads, config.head_dim]) } else { 0 };
         Self {
             weights,
-            cache: clamp(product(&[2, config.layers, context, cache.size(), config.kv_heads, config.head_dim])),
-            activations: clamp(elements.saturating_mul(DType::F32.size() as u128)),
+            cache: clamp(product(&[2, config.layers, context, config.kv_heads, cache.row_bytes(config.head_dim)])),
+            activations: clamp(elements.saturating_mul(DType::F32.size() as u128).saturating_add(decoded)),
         }
     }
 
@@ -62,7 +65,7 @@ impl MemoryEstimate {
         let [available, total] = [memory.available, memory.total].map(|bytes| format_bytes(bytes as u64));
         Err(Error::out_of_memory(format!(
             "the model needs {need} (weights {weights}, cache {cache}, activations {activations}), {available} of {total} are free: use a smaller \
-             model, a shorter context or a 16-bit cache, or free memory"
+             model, a shorter context or a cache of f16 or q8_0, or free memory"
         )))
     }
 }
@@ -97,6 +100,9 @@ mod tests {
         let estimate = MemoryEstimate::of_random(&llama_8b(), WeightType::Plain(DType::BF16), 8192, DType::F16, 256);
         assert_eq!(estimate.weights, 2 * 8_030_261_248);
         assert_eq!(estimate.cache, 8192 * 131_072);
+        // A head's 128 elements in blocks: 128 bytes and four scales, filled up to a multiple of 16.
+        let packed = MemoryEstimate::of_random(&llama_8b(), WeightType::Plain(DType::BF16), 8192, CacheType::Q8_0, 256);
+        assert_eq!(packed.cache, 8192 * 2 * 32 * 8 * 144);
         assert!((200_000_000..400_000_000).contains(&estimate.activations), "{estimate:?}");
     }
 

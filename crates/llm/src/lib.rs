@@ -47,7 +47,7 @@ pub use convert::{GgufOutput, Importance, Target, write_checkpoint};
 pub use estimate::MemoryEstimate;
 pub use files::ModelFiles;
 pub use generation::{Chat, Event, Finish, Generated, GenerationOptions, Generator, Listener, Statistics, end_tokens};
-pub use model::{Decoding, Logits, Model, Session};
+pub use model::{CacheType, Decoding, Logits, Model, Session};
 pub use perplexity::Perplexity;
 pub use sampling::{Sampler, Sampling};
 pub use text::{ChatOptions, ChatTemplate, Message, StopMatcher, Stopped, TextStream, Tokenizer};

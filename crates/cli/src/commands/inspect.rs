@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use clap::Args;
 use elinvar::{DType, Result, format_bytes};
 use elinvar_llm::{
-    Config, MemoryEstimate, ModelFiles, Session, Tokenizer, Weights,
+    CacheType, Config, MemoryEstimate, ModelFiles, Session, Tokenizer, Weights,
     gguf::{Gguf, Value},
 };
 use serde_json::{Value as Json, json};
@@ -56,40 +56,53 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     for (name, (count, bytes)) in &types {
         print_line(format!("{name}: {count} tensors, {}", format_bytes(*bytes as u64)));
     }
-    if let Some((context, estimate)) = memory {
+    if let Some(Memory { context, estimate, caches }) = &memory {
         let [total, weights, cache] = [estimate.total(), estimate.weights, estimate.cache].map(format_bytes);
-        print_line(format!("memory for {context} tokens: {total} (weights {weights}, cache {cache})"));
+        let caches: Vec<_> = caches.iter().map(|(kind, bytes)| format!("{} as {kind}", format_bytes(*bytes))).collect();
+        print_line(format!("memory for {context} tokens: {total} (weights {weights}, cache {cache}; {})", caches.join(", ")));
     }
     unsupported.iter().for_each(|reason| print_line(format!("unsupported: {reason}")));
     Ok(())
 }
 
-/// The memory that the model needs, with the context it is for, if it is supported; why not otherwise.
-fn memory(path: &PathBuf) -> Result<Option<(usize, MemoryEstimate)>, Vec<String>> {
+/// What a model needs for a context, with a cache of f32.
+struct Memory {
+    context: usize,
+    estimate: MemoryEstimate,
+    /// Bytes of the cache in other types.
+    caches: Vec<(CacheType, u64)>,
+}
+
+/// The memory that the model needs, if it is supported; why not otherwise.
+fn memory(path: &PathBuf) -> Result<Option<Memory>, Vec<String>> {
     let opened = || -> Result<_> {
         let files = ModelFiles::open(path)?;
         let config = Config::read(&files)?;
         let weights = Weights::open(&files)?;
         let context = config.max_context.min(CONTEXT);
-        Ok((files, (context, MemoryEstimate::of(&config, &weights, context, DType::F32, Session::GPU_CHUNK))))
+        let of = |cache: CacheType| MemoryEstimate::of(&config, &weights, context, cache, Session::GPU_CHUNK);
+        let caches = [CacheType::Plain(DType::F16), CacheType::Q8_0].into_iter().filter(|cache| cache.takes(config.head_dim));
+        let caches = caches.map(|cache| (cache, of(cache).cache)).collect();
+        Ok((files, Memory { context, estimate: of(DType::F32.into()), caches }))
     };
-    let (files, estimate) = opened().map_err(|e| vec![e.to_string()])?;
+    let (files, memory) = opened().map_err(|e| vec![e.to_string()])?;
     match Tokenizer::open(&files) {
-        Ok(_) => Ok(Some(estimate)),
+        Ok(_) => Ok(Some(memory)),
         Err(error) => Err(vec![error.to_string()]),
     }
 }
 
-fn print_json(file: &Gguf, types: &BTreeMap<&str, (usize, usize)>, memory: Option<(usize, MemoryEstimate)>, unsupported: &[String]) -> Result<()> {
+fn print_json(file: &Gguf, types: &BTreeMap<&str, (usize, usize)>, memory: Option<Memory>, unsupported: &[String]) -> Result<()> {
     let metadata = file.keys().map(|(key, kind)| {
         let value = file.value(key)?.map_or(Json::Null, as_json);
         Ok((key.to_owned(), json!({ "type": kind.to_string(), "value": value })))
     });
     let tensor =
         |(name, t): (&str, &elinvar_llm::gguf::TensorInfo)| json!({ "name": name, "type": t.kind.name, "shape": t.dims, "bytes": t.bytes() });
-    let memory = memory.map(|(context, m)| {
+    let memory = memory.map(|Memory { context, estimate: m, caches }| {
+        let caches: BTreeMap<_, _> = caches.into_iter().map(|(kind, bytes)| (kind.to_string(), bytes)).collect();
         json!({ "context": context, "weights": m.weights, "cache": m.cache,
-            "activations": m.activations, "total": m.total() })
+            "activations": m.activations, "total": m.total(), "caches": caches })
     });
     print_line(json!({
         "file": file.label(),

@@ -11,6 +11,7 @@ use elinvar_kernels::{
     encode,
     kv_append::KvAppend,
     math, order,
+    quantized::Format,
 };
 
 fn device(threads: usize) -> Device {
@@ -111,7 +112,14 @@ fn attention_follows_its_documented_order() {
 /// Keys, values and queries `[tokens, heads, D]` go through a cache in chunks; the outputs `[tokens, heads, D]` of all of them.
 fn in_chunks(device: &Device, [q, k, v]: [&HostTensor; 3], cache: DType, chunk: usize, scoring: Scoring) -> Vec<u8> {
     let [tokens, heads, width] = q.dims()[..] else { panic!("three axes expected") };
-    let empty = HostTensor::random(cache, &[k.dims()[1], tokens + 20, width], f64::NAN, f64::NAN, 0);
+    let dims = |extent: usize| [k.dims()[1], tokens + 20, extent];
+    let empty = match cache {
+        DType::U8 => {
+            let dims = dims(Format::Q8_0.packed_row_bytes(width).unwrap());
+            HostTensor::new(&dims, &vec![255u8; dims.iter().product()])
+        }
+        _ => HostTensor::random(cache, &dims(width), f64::NAN, f64::NAN, 0),
+    };
     let (mut keys, mut values, mut out) = (empty.clone(), empty, Vec::new());
     for first in (0..tokens).step_by(chunk) {
         let last = tokens.min(first + chunk);
@@ -130,15 +138,42 @@ fn in_chunks(device: &Device, [q, k, v]: [&HostTensor; 3], cache: DType, chunk: 
 #[test]
 fn a_prompt_in_chunks_gives_the_same_bits() {
     let devices = [device(1), device(3)];
-    for (cache, window, softcap) in [(DType::BF16, None, 0.0), (DType::F32, Some(70), 0.0), (DType::F16, None, 5.0)] {
+    for (cache, width, window, softcap) in
+        [(DType::BF16, 40, None, 0.0), (DType::F32, 40, Some(70), 0.0), (DType::F16, 40, None, 5.0), (DType::U8, 64, Some(200), 0.0)]
+    {
         let scoring = Scoring { causal: true, left_window: window, softcap, ..Scoring::default() };
-        let random = |heads: usize, seed| HostTensor::random(DType::F32, &[290, heads, 40], -3.0, 3.0, seed);
+        let random = |heads: usize, seed| HostTensor::random(DType::F32, &[290, heads, width], -3.0, 3.0, seed);
         let (q, k, v) = (random(6, 1), random(2, 2), random(2, 3));
         let whole = in_chunks(&devices[0], [&q, &k, &v], cache, 290, scoring);
         for (chunk, device) in [(1, 0), (3, 1), (64, 1), (290, 1)] {
             let chunked = in_chunks(&devices[device], [&q, &k, &v], cache, chunk, scoring);
             assert!(chunked == whole, "{cache} cache, chunks of {chunk}");
         }
+    }
+}
+
+#[test]
+fn packed_rows_give_the_bits_of_the_floats_that_they_hold() {
+    let device = device(2);
+    let [keys, values] = [1, 2].map(|seed| {
+        let rows = HostTensor::random(DType::F32, &[300, 2, 64], -3.0, 3.0, seed);
+        let cache = HostTensor::new(&[2, 300, 80], &[0u8; 2 * 300 * 80]);
+        let packed = run(&device, &KvAppend, &[Some(&cache), Some(&rows), Some(&positions(0, 300))], Some(0)).unwrap();
+        let mut decoded = vec![0f32; 2 * 300 * 64];
+        for (row, values) in packed.bytes().chunks(80).zip(decoded.chunks_mut(64)) {
+            Format::Q8_0.decode_packed(row, values).unwrap();
+        }
+        [HostTensor::from_bytes(DType::U8, &[1, 2, 300, 80], packed.bytes()).unwrap(), HostTensor::new(&[1, 2, 300, 64], &decoded)]
+    });
+    for queries in [1, 70] {
+        let q = HostTensor::random(DType::F32, &[1, 6, queries, 64], -2.0, 2.0, 3);
+        let at = positions(290 - queries, queries);
+        let scoring = Scoring { causal: true, ..Scoring::default() };
+        let attended = |kind: usize| {
+            let inputs = [Some(&q), Some(&keys[kind]), Some(&values[kind]), None, Some(&at), None];
+            run(&device, &Attention { scoring, ..Attention::default() }, &inputs, None).unwrap()
+        };
+        assert!(attended(0) == attended(1), "{queries} queries");
     }
 }
 

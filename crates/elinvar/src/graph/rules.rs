@@ -160,8 +160,16 @@ fn normalised(graph: &Graph, index: usize, _: &DeviceProperties) -> Vec<Proposal
         linears.retain(|linear| linear.result != gate.result && linear.result != up.result);
         proposals.push(projection(x, &[gate, up], around(true), vec![result]));
     }
-    for group in linears.chunk_by(Linear::is_like).flat_map(|group| group.chunks(3)) {
-        proposals.push(projection(x, group, around(false), group.iter().map(|linear| linear.result).collect()));
+    // Between layers that are alike there may be others, such as those of an adapter.
+    let mut groups: Vec<Vec<Linear>> = Vec::new();
+    for linear in linears {
+        match groups.iter_mut().find(|group| group.len() < 3 && group[0].is_like(&linear)) {
+            Some(group) => group.push(linear),
+            None => groups.push(vec![linear]),
+        }
+    }
+    for group in groups {
+        proposals.push(projection(x, &group, around(false), group.iter().map(|linear| linear.result).collect()));
     }
     proposals
 }

@@ -10,6 +10,7 @@ use crate::{
     Argument, Launch, Plan, math,
     metal::{self, metal_file},
     order,
+    quantized::cached,
 };
 
 pub(super) const STATES: MetalFile = metal_file!("attention/states.metal");
@@ -17,9 +18,25 @@ pub(super) const TILE: MetalFile = metal_file!("attention/tile.metal");
 pub(super) const SUMS: MetalFile = metal_file!("attention/block.metal");
 
 /// The files of a kernel that works on tiles.
-const fn of_tiles(kernel: MetalFile) -> [MetalFile; 14] {
+const fn of_tiles(kernel: MetalFile) -> [MetalFile; 15] {
     let [view, mask, score, params] = [View::METAL, MaskView::METAL, ScoreParams::METAL, Params::METAL];
-    [metal::TYPES, metal::LAUNCHES, math::METAL, order::METAL, order::LANES, view, mask, score, params, scoring::METAL, STATES, TILE, SUMS, kernel]
+    [
+        metal::TYPES,
+        metal::LAUNCHES,
+        math::METAL,
+        order::METAL,
+        order::LANES,
+        view,
+        mask,
+        score,
+        params,
+        scoring::METAL,
+        cached::METAL,
+        STATES,
+        TILE,
+        SUMS,
+        kernel,
+    ]
 }
 
 const WHOLE: MetalForm = MetalForm::new(&of_tiles(metal_file!("attention/attention.metal")), "attention");

@@ -26,7 +26,8 @@
 //! rows and blocks of 32 keys: sums are f32 in another order, and nothing is rounded to a narrower type before the output. NVIDIA GPUs have two where keys and values are f16 or bf16, of 64 or 128
 //! elements, without mask and soft cap: of compute capability 9.0 for 64 queries and more, from 8.0 on where the keys of few queries are split. Queries and
 //! weights are rounded to the keys' type, sums are f32 in another order. There, and on simdgroup matrices, an infinity or NaN in a key or value reaches all
-//! queries of a tile, of 128, 8 or 32 rows, if any of them attends it.
+//! queries of a tile, of 128, 8 or 32 rows, if any of them attends it. Packed keys and values are decoded to f16 for the kernels of many queries; those of few take
+//! none, and fast precision gives what strict precision does.
 //!
 //! # Error
 //! With `u = 2^-24`, `E = |scale| Σ |q_i k_i|` of the worst key, and `n` blocks: before the rounding of the output, the error is at most
@@ -38,6 +39,7 @@
 
 pub(crate) mod cpu;
 pub mod decode;
+mod decoded;
 mod gpu;
 pub mod gradient;
 #[cfg(any(test, feature = "conformance"))]
@@ -59,6 +61,7 @@ use crate::{
     attributes::{attributes, joined},
     launch::product_operations,
     metal::params,
+    quantized::cached,
     signature::{misshapen, operands},
 };
 
@@ -69,7 +72,8 @@ attributes! {
     /// Attention.
     ///
     /// Inputs: `q [B, Hq, Tq, D]`, `k [B, Hkv, Tk, D]`, `v [B, Hkv, Tk, Dv]`, of one float type or `q` f32 beside `k` and `v` of another; `Hq` is a
-    /// multiple of `Hkv`, and query head `h` uses key head `h / (Hq / Hkv)`. Optional: `mask`, broadcast to `[B, Hq, Tq, Tk]` (bool: true attends; float:
+    /// multiple of `Hkv`, and query head `h` uses key head `h / (Hq / Hkv)`. Beside an f32 `q`, `k` and `v` may be u8, whose last axis is a row packed in
+    /// [`Format::Q8_0`](crate::quantized::Format). Optional: `mask`, broadcast to `[B, Hq, Tq, Tk]` (bool: true attends; float:
     /// added), `positions` i32 `[Tq]` or `[B, Tq]`, `lengths` i32 `[B]`. `q`, `k`, `v` may have any strides along which the last axis is contiguous,
     /// the mask any at all. Output: `[B, Hq, Tq, Dv]` (or `[B, Tq, Hq, Dv]`) of `q`'s type.
     ///
@@ -103,7 +107,7 @@ params! {
 
 operands! {
     q: read(DType::FLOATS), "[B, Hq, Tq, D]";
-    k: read(DType::FLOATS), "[B, Hkv, Tk, D], of q's type or any beside an f32 q";
+    k: read(cached::TYPES), "[B, Hkv, Tk, D], of q's type or any beside an f32 q; u8: rows packed in Q8_0";
     v: read(like k), "[B, Hkv, Tk, Dv], of k's type";
     mask: read(scoring::MASKS) optional, scoring::MASK;
     positions: read(&[DType::I32]) optional, scoring::POSITIONS;
@@ -122,6 +126,9 @@ impl Operator for Attention {
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        if let Some(definition) = decoded::definition(self, inputs, device)? {
+            return definition.plan(device);
+        }
         let inputs = Inputs::new(inputs)?;
         let (params, _) = self.params(inputs)?;
         if device.simd_width <= 1 {
@@ -182,7 +189,8 @@ impl Params {
 impl Attention {
     fn params(&self, Inputs { q, k, v, mask, positions, lengths }: Inputs) -> Result<(Params, TensorInfo)> {
         let score = self.scoring.params([q, k], mask, positions, lengths)?;
-        let [batch, heads, keys, width] = four("v", &v)?;
+        let [batch, heads, keys, _] = four("v", &v)?;
+        let width = cached::width("v", &v)?;
         if [batch, heads, keys] != k.shape()[..3] {
             return Err(misshapen!(v, k; "one shape but for the last axis"));
         }

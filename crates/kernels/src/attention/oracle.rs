@@ -6,6 +6,8 @@ use super::{Attention, Scoring};
 use crate::{
     Precision,
     conformance::case::{Bound, Case, HostTensor, made},
+    quantized::Format,
+    quantized_linear::oracle::random_rows,
 };
 
 /// Extents of `q [B, Hq, Tq, D]`, `k [B, Hkv, Tk, D]`, `v [B, Hkv, Tk, Dv]`.
@@ -30,6 +32,32 @@ impl Dims {
     pub(crate) fn rows(self) -> impl Iterator<Item = [usize; 3]> {
         (0..self.batch * self.heads * self.queries).map(move |i| [i / self.queries / self.heads, i / self.queries % self.heads, i % self.queries])
     }
+}
+
+/// Random keys or values of a cache, at most one; bytes are packed rows.
+pub(crate) fn cache(dtype: DType, dims: &[usize], seed: u64) -> HostTensor {
+    match dims.split_last() {
+        Some((&width, rows)) if dtype == DType::U8 => {
+            let packed = random_rows(Format::Q8_0, rows.iter().product(), width, seed);
+            HostTensor::new(&[rows, &packed.dims()[1..]].concat(), packed.bytes())
+        }
+        _ => HostTensor::random(dtype, dims, -1.0, 1.0, seed),
+    }
+}
+
+/// The elements of a cache of these extents.
+pub(crate) fn elements(dtype: DType, dims: &[usize], values: &[f64]) -> Vec<f64> {
+    if dtype != DType::U8 {
+        return values.to_vec();
+    }
+    // A row has a multiple of 32 bytes, two for each of those 32, and less than 16 more.
+    let extent = dims.last().copied().unwrap_or(0).max(1);
+    let width = extent / 34 * 32;
+    let row = |bytes: &[f64]| {
+        let scale = |i: usize| half::f16::from_le_bytes([0, 1].map(|byte| bytes[width + i / 32 * 2 + byte] as u8)).to_f64();
+        (0..width).map(|i| scale(i) * f64::from((bytes[i] as u8).cast_signed())).collect::<Vec<_>>()
+    };
+    values.chunks_exact(extent).flat_map(row).collect()
 }
 
 /// Scores `[B, Hq, Tq, Tk]`, −∞ where a key is not attended. `rest` holds mask, positions and lengths; an absent one is empty.
@@ -130,8 +158,8 @@ fn matrix_bound(d: Dims, s: &Scoring) -> f64 {
 fn case(scoring: Scoring, d: Dims, [q, kv]: [DType; 2], extra: Extra) -> Case {
     let random = |dtype, dims: [usize; 4], seed: u64| HostTensor::random(dtype, &dims, -1.0, 1.0, seed + d.keys as u64);
     let q = random(q, [d.batch, d.heads, d.queries, d.width], 1);
-    let k = random(kv, [d.batch, d.kv_heads, d.keys, d.width], 2);
-    let v = random(kv, [d.batch, d.kv_heads, d.keys, d.value_width], 3);
+    let k = cache(kv, &[d.batch, d.kv_heads, d.keys, d.width], 2 + d.keys as u64);
+    let v = cache(kv, &[d.batch, d.kv_heads, d.keys, d.value_width], 3 + d.keys as u64);
     case_of(Attention { scoring, ..Attention::default() }, d, [q, k, v], extra)
 }
 
@@ -141,15 +169,18 @@ fn case_of(operator: Attention, d: Dims, [q, k, v]: [HostTensor; 3], extra: Extr
     let tensor_cores = [64, 128].contains(&d.width) && d.width == d.value_width && scoring.softcap == 0.0 && extra.mask.is_none();
     let bound = match (operator.precision, k.dtype()) {
         (Precision::Strict, _) => Bound::EXACT.with_absolute(bound(d, &scoring)),
-        (Precision::Fast, DType::F16) if tensor_cores => Bound::normalised(2.0 * 2f64.powi(-11)),
+        (Precision::Fast, DType::F16 | DType::U8) if tensor_cores => Bound::normalised(2.0 * 2f64.powi(-11)),
         (Precision::Fast, DType::BF16) if tensor_cores => Bound::normalised(2.0 * 2f64.powi(-8)),
         (Precision::Fast, _) => Bound::EXACT.with_absolute(matrix_bound(d, &scoring)),
     };
+    let [stored_keys, stored_values] = [&k, &v].map(|tensor| (tensor.dtype(), tensor.dims().to_vec()));
     let inputs = [Some(q), Some(k), Some(v), extra.mask, extra.positions, extra.lengths];
     Case::new(operator, inputs, bound, move |inputs| {
+        let keys = elements(stored_keys.0, &stored_keys.1, &inputs[1]);
+        let values = elements(stored_values.0, &stored_values.1, &inputs[2]);
         let rest = [additive(&mask, &inputs[3]), inputs[4].clone(), inputs[5].clone()];
-        let scores = scores(&scoring, d, mask.as_ref().map_or(&[], |m| m.dims()), &inputs[0], &inputs[1], &rest);
-        let y = weighted_sum(d, &probabilities(&scores, d.keys), &inputs[2]);
+        let scores = scores(&scoring, d, mask.as_ref().map_or(&[], |m| m.dims()), &inputs[0], &keys, &rest);
+        let y = weighted_sum(d, &probabilities(&scores, d.keys), &values);
         vec![if operator.tokens_first { tokens_first(d, &y) } else { y }]
     })
 }
@@ -163,6 +194,9 @@ fn tokens_first(d: Dims, y: &[f64]) -> Vec<f64> {
 
 pub(crate) const PAIRS: [[DType; 2]; 5] =
     [[DType::F32, DType::F32], [DType::F32, DType::BF16], [DType::F32, DType::F16], [DType::F16, DType::F16], [DType::BF16, DType::BF16]];
+
+/// Queries beside packed rows.
+pub(crate) const PACKED: [DType; 2] = [DType::F32, DType::U8];
 
 /// Positions `start, start + 1, …`.
 fn positions(start: i32, count: usize) -> Option<HostTensor> {
@@ -200,11 +234,54 @@ pub(crate) fn cases() -> Vec<Case> {
     for keys in [600, 5000] {
         cases.push(case(plain, Dims::new(32, 8, 1, keys, 128), PAIRS[4], Extra::default()));
     }
+    cases.extend(packed_cases());
     cases.extend(masked_cases());
     cases.extend(odd_cases());
     cases.extend(strided_cases());
     cases.extend(fast_cases());
     cases
+}
+
+/// Rows packed in blocks: of one block, of as many elements as lanes take at once, of others, and of more than there are accumulators.
+fn packed_cases() -> Vec<Case> {
+    let causal = Scoring { causal: true, ..Scoring::default() };
+    let of = |operator: Attention, d: Dims, extra: Extra| {
+        let q = HostTensor::random(DType::F32, &[d.batch, d.heads, d.queries, d.width], -1.0, 1.0, 81);
+        let [k, v] = [(d.width, 82), (d.value_width, 83)].map(|(width, seed)| cache(DType::U8, &[d.batch, d.kv_heads, d.keys, width], seed));
+        case_of(operator, d, [q, k, v], extra)
+    };
+    let strict = |scoring: Scoring| Attention { scoring, ..Attention::default() };
+    let mut cases = Vec::new();
+    for (width, value_width) in [(32, 32), (64, 128), (96, 64), (128, 96), (256, 160), (320, 32)] {
+        // Prefill, and one query of a cache that is not full.
+        let d = Dims { value_width, ..Dims::new(4, 2, 5, 290, width) };
+        cases.push(of(strict(Scoring { offset: 280, ..causal }), d, Extra::default()));
+        cases.push(of(strict(causal), Dims { queries: 1, keys: 600, ..d }, Extra { positions: positions(500, 1), ..Extra::default() }));
+    }
+    let prompt = Dims { batch: 2, ..Dims::new(6, 2, 70, 300, 64) };
+    cases.push(of(strict(causal), prompt, Extra { positions: positions(200, 70), ..Extra::default() }));
+    let windowed = Scoring { left_window: Some(3), softcap: 0.7, ..Scoring::default() };
+    let mask = Some(HostTensor::random(DType::F32, &[7, 270], -2.0, 2.0, 9));
+    cases.push(of(strict(windowed), Dims::new(4, 2, 7, 270, 32), Extra { mask, positions: positions(255, 7), ..Extra::default() }));
+    // For many queries they are decoded for matrix units, to f16.
+    let fast = |scoring| Attention { scoring, precision: Precision::Fast, ..Attention::default() };
+    cases.push(of(fast(Scoring { offset: 90, ..causal }), Dims::new(4, 2, 70, 200, 64), Extra::default()));
+    cases.push(of(fast(causal), Dims { batch: 2, ..Dims::new(4, 2, 70, 180, 128) }, Extra { positions: positions(100, 70), ..Extra::default() }));
+    cases.push(of(fast(Scoring { offset: 649, ..causal }), Dims::new(8, 2, 1, 700, 128), Extra::default()));
+    cases.push(made(packed_strided()));
+    cases
+}
+
+/// Token by token; rows of which the next begins at any byte, backwards.
+fn packed_strided() -> Result<Case> {
+    let d = Dims::new(4, 2, 6, 40, 64);
+    let q = HostTensor::random(DType::F32, &[1, 4, 6, 64], -1.0, 1.0, 84);
+    let k = cache(DType::U8, &[1, 40, 2, 64], 85).viewed(|layout| layout.permute(&[0, 2, 1, 3]))?;
+    let rows = cache(DType::U8, &[1, 2, 50, 64], 86);
+    let apart: Vec<u8> = rows.bytes().chunks_exact(80).flat_map(|row| [row, &[255; 3]].concat()).collect();
+    let v = HostTensor::new(&[1, 2, 50, 83], &apart).viewed(|layout| layout.slice(3, 0, 80, 1)?.slice(2, 44, 40, -1))?;
+    let scoring = Scoring { causal: true, offset: 34, ..Scoring::default() };
+    Ok(case_of(Attention { scoring, tokens_first: true, ..Attention::default() }, d, [q, k, v], Extra::default()))
 }
 
 fn masked_cases() -> Vec<Case> {

@@ -10,6 +10,7 @@ use crate::{
     attributes::attributes,
     matmul::dtype_code,
     metal::{metal_file, params},
+    quantized::cached,
     signature::{mismatch, misshapen, mistyped, shape_of},
 };
 
@@ -55,7 +56,8 @@ impl Scoring {
         positions: Option<TensorInfo>,
         lengths: Option<TensorInfo>,
     ) -> Result<ScoreParams> {
-        let ([batch, heads, queries, width], [k_batch, kv_heads, keys, k_width]) = (four("q", &q)?, four("k", &k)?);
+        let ([batch, heads, queries, width], [k_batch, kv_heads, keys, _]) = (four("q", &q)?, four("k", &k)?);
+        let k_width = cached::width("k", &k)?;
         let fits = batch == k_batch && width == k_width && width > 0 && kv_heads > 0 && heads % kv_heads == 0;
         if !fits {
             return Err(misshapen!(q, k; "[B, Hq, Tq, D] and [B, Hkv, Tk, D] with Hq a multiple of Hkv"));
@@ -89,7 +91,7 @@ impl Scoring {
             offset: self.offset.clamp(i64::MIN / 4, i64::MAX / 4),
             left: limit(self.left_window),
             right: if self.causal { 0 } else { limit(self.right_window) },
-            types: [q.dtype, k.dtype].map(dtype_code),
+            types: [dtype_code(q.dtype), if k.dtype == DType::U8 { PACKED } else { dtype_code(k.dtype) }],
             mask_type,
             scale: self.scale.unwrap_or_else(|| 1.0 / (width as f32).sqrt()),
             softcap: self.softcap,
@@ -116,9 +118,10 @@ pub(crate) fn four(name: &str, info: &TensorInfo) -> Result<[usize; 4]> {
     <[usize; 4]>::try_from(&info.shape()[..]).map_err(|_| mismatch(&[shape_of(name, info)], "[batch, heads, tokens, elements]"))
 }
 
-/// Whether f32 accumulation from these two types is offered: both alike, or f32 beside any.
+/// Whether f32 accumulation from these two types is offered: both alike, or f32 beside any, or beside bytes, which are packed rows.
 pub(crate) fn is_pair(wide: DType, narrow: DType) -> bool {
-    wide.is_float() && narrow.is_float() && (wide == narrow || wide == DType::F32)
+    let takes_any = wide == DType::F32;
+    wide.is_float() && (narrow.is_float() && (wide == narrow || takes_any) || narrow == DType::U8 && takes_any)
 }
 
 fn mask_of(mask: Option<TensorInfo>, scores: Shape) -> Result<(MaskView, u32)> {
@@ -138,6 +141,9 @@ pub const WITH_POSITIONS: u32 = 1;
 
 /// [`ScoreParams::given`] with lengths.
 pub const WITH_LENGTHS: u32 = 2;
+
+/// [`ScoreParams::types`] of keys and values in packed rows.
+pub(crate) const PACKED: u32 = u32::MAX;
 
 /// [`ScoreParams::mask_type`] of no mask.
 pub(crate) const NO_MASK: u32 = u32::MAX;
@@ -216,7 +222,7 @@ params! {
         pub left: i64,
         /// Keys attended after it; −1 for all.
         pub right: i64,
-        /// Types of `q` and `k`: f32 (0), f16 (1) or bf16 (2).
+        /// Types of `q` and `k`: f32 (0), f16 (1) or bf16 (2), or, of keys and values, [`PACKED`] rows.
         pub types: [u32; 2],
         /// Type of the mask, likewise; the two greatest numbers stand for bool and for none.
         pub mask_type: u32,

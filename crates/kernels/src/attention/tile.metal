@@ -12,10 +12,10 @@ constant constexpr uint THREADS = 256;
 template <typename T>
 inline void load_slots(device const T* row, uint k, uint n, float other, thread float* slots) {
     if (k + SLOTS <= n && is_wide(row + k)) {
-        return load_wide(row + k, slots);
+        return widen(CachedRow<T>::eight(row, k, n), slots);
     }
     for (uint i = 0; i < SLOTS; ++i) {
-        slots[i] = k + i < n ? widen(row[k + i]) : other;
+        slots[i] = k + i < n ? CachedRow<T>::one(row, k + i, n) : other;
     }
 }
 
@@ -46,7 +46,8 @@ struct Tile {
     static constexpr constant uint AT_ONCE = 8;
 
     typedef LaneSums<ROWS * BATCH, LANES> Tree;
-    typedef Piece<KV, COLUMNS> Value;
+    typedef CachedRow<KV> Row;
+    typedef typename Row::template Few<COLUMNS> Value;
 
     constant Params& p;
     device const Q* q;
@@ -76,7 +77,7 @@ struct Tile {
     Newest newest;
     // A thread's part of a query, until it is shared; elements of keys in flight.
     float own_query[SLOTS];
-    Words<KV> words[BATCH];
+    typename Row::Eight words[BATCH];
 
     Tile(constant Params& p, device const Q* q, device const KV* k, device const KV* v, device const M* mask, threadgroup float* shared, uint lane,
          uint simdgroup, uint tile, uint head)
@@ -168,7 +169,7 @@ struct Tile {
         if (wide_keys && !stored.is_empty()) {
 #pragma unroll
             for (uint i = 0; i < BATCH; ++i) {
-                words[i] = load_words(key_at(key_of(block, i)) + lane % LANES * SLOTS);
+                words[i] = Row::eight(key_at(key_of(block, i)), lane % LANES * SLOTS, LANES * SLOTS);
             }
         }
     }
@@ -202,7 +203,7 @@ struct Tile {
         }
         const uint element = lane % LANES * SLOTS;
         const long step = long(key_step) * TOGETHER;
-        device const KV* next = first_key + key_of(block, BATCH) * long(key_step) + element;
+        device const KV* next = first_key + key_of(block, BATCH) * long(key_step);
         for (uint pass = 0; pass < LANES; pass += BATCH) {
             float sums[BATCH * ROWS];
 #pragma unroll
@@ -213,7 +214,7 @@ struct Tile {
                     newest.replace_key(key_of(block, pass + i), element, y);
                 }
                 if (pass + BATCH < LANES && (ALL || !stored.is_empty())) {
-                    words[i] = load_words(ALL ? next : key_at(key_of(block, pass + BATCH + i)) + element);
+                    words[i] = Row::eight(ALL ? next : key_at(key_of(block, pass + BATCH + i)), element, LANES * SLOTS);
                 }
                 next += step;
 #pragma unroll
@@ -336,15 +337,15 @@ struct Tile {
     void start_values(uint block, uint chunk, thread Values& values) const {
         const uint width = uint(p.value_width), column = chunk * WIDTH + lane * COLUMNS;
         values.column = column;
-        values.start = v + row_of(p.v, batch, kv_head, 0) + column;
+        values.start = v + row_of(p.v, batch, kv_head, 0);
         values.step = int(p.v.token);
         values.first_key = block * BLOCK + simdgroup * GROUP;
         values.width = column < width ? width - column : 0;
-        values.wide = values.width >= COLUMNS && reinterpret_cast<ulong>(values.start) % (COLUMNS * sizeof(KV)) == 0 && values.step % int(COLUMNS) == 0;
+        values.wide = values.width >= COLUMNS && reinterpret_cast<ulong>(values.start + column) % (COLUMNS * sizeof(KV)) == 0 && values.step % int(COLUMNS) == 0;
         if (values.wide && !stored.is_empty()) {
 #pragma unroll
             for (uint i = 0; i < AT_ONCE; ++i) {
-                values.at[i] = *reinterpret_cast<device const Value*>(value_at(values, i));
+                values.at[i] = Row::template few<COLUMNS>(value_at(values, i), column, width);
             }
         }
     }
@@ -395,7 +396,7 @@ struct Tile {
                     if (first + AT_ONCE < GROUP && (DENSE || !stored.is_empty())) {
                         // All keys exist where none has a zero weight.
                         device const KV* from = DENSE ? next : value_at(values, first + AT_ONCE + part + i);
-                        values.at[part + i] = *reinterpret_cast<device const Value*>(from);
+                        values.at[part + i] = Row::template few<COLUMNS>(from, values.column, uint(p.value_width));
                     }
                     next += step;
                 }
@@ -420,7 +421,7 @@ struct Tile {
             device const KV* from = value_at(values, i);
             float value[COLUMNS];
             for (uint c = 0; c < COLUMNS; ++c) {
-                value[c] = c < values.width && !stored.is_empty() ? widen(from[c]) : 0.0f;
+                value[c] = c < values.width && !stored.is_empty() ? Row::one(from, values.column + c, uint(p.value_width)) : 0.0f;
             }
             newest.replace_value(values.first_key + i, values.column, value);
 #pragma unroll

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use elinvar_core::{DType, DeviceProperties, Error, Result};
 
 pub(crate) use super::tensor::HostTensor;
-use crate::{Operator, Plan, TensorInfo};
+use crate::{Operator, Plan, TensorInfo, attention::oracle::elements};
 
 /// How far a result may be from the oracle's, before its own rounding: half an ulp of the output's type is always added.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +66,8 @@ pub struct Case {
     pub(super) bound: Bound,
     pub(super) oracle: Oracle,
     pub(super) updated: Vec<usize>,
+    /// Results of bytes are packed rows of a cache, of which the oracle gives the elements.
+    pub(super) packed: bool,
     /// What sets it apart from another case of the same operator and types.
     pub(super) note: &'static str,
 }
@@ -78,13 +80,18 @@ impl Case {
         bound: Bound,
         oracle: impl Fn(&[Vec<f64>]) -> Vec<Vec<f64>> + Send + Sync + 'static,
     ) -> Self {
-        Self { operator: Arc::new(operator), inputs: inputs.into(), bound, oracle: Arc::new(oracle), updated: Vec::new(), note: "" }
+        Self { operator: Arc::new(operator), inputs: inputs.into(), bound, oracle: Arc::new(oracle), updated: Vec::new(), packed: false, note: "" }
     }
 
     /// The operator updates this input in place: its new value is a result, after the outputs and those of inputs named before.
     pub fn updating(mut self, input: usize) -> Self {
         self.updated.push(input);
         self
+    }
+
+    /// Results of bytes are packed rows of a cache: the oracle gives their elements.
+    pub(crate) fn with_packed_caches(self) -> Self {
+        Self { packed: true, ..self }
     }
 
     /// The same with another bound.
@@ -128,7 +135,7 @@ impl Case {
             return Err(fail(format!("{} outputs, {} expected", results.len(), expected.len())));
         }
         for (index, (result, expected)) in results.iter().zip(&expected).enumerate() {
-            let found = result.to_f64();
+            let found = if self.packed { elements(result.dtype(), result.dims(), &result.to_f64()) } else { result.to_f64() };
             if found.len() != expected.len() {
                 return Err(fail(format!("output {index} has {} elements, {} expected", found.len(), expected.len())));
             }

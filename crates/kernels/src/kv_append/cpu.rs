@@ -3,7 +3,7 @@
 use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
 
 use super::{Params, operands::AT};
-use crate::{float::Float, simd};
+use crate::{float::Float, quantized::cached::Cached};
 
 /// Calls `$body` with `$rows` and `$cache` standing for the types of new rows and of the cache they go to.
 macro_rules! with_pair {
@@ -23,6 +23,7 @@ macro_rules! with_pair {
             (DType::F32, DType::BF16) => of!(f32, bf16),
             (DType::F16, DType::F16) => of!(f16, f16),
             (DType::BF16, DType::BF16) => of!(bf16, bf16),
+            (DType::F32, DType::U8) => of!(f32, u8),
             (rows, cache) => return Err($crate::signature::no_kernel(format_args!("{rows} to {cache}"))),
         }
     }};
@@ -33,7 +34,7 @@ pub(super) fn kernel(rows: DType, cache: DType) -> Result<HostKernel> {
     Ok(with_pair!((rows, cache), A, B => run::<A, B>))
 }
 
-fn run<A: Float, B: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
+fn run<A: Float, B: Cached>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let params: Params = arguments.params()?;
     let (cache, rows, positions) = (arguments.output::<B>(AT.cache)?, arguments.input::<A>(AT.rows)?, arguments.input::<i32>(AT.positions)?);
     let (tokens, width) = (params.tokens as usize, params.width as usize);
@@ -43,7 +44,7 @@ fn run<A: Float, B: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
         let position = positions[b * params.position_stride as usize + t] as usize;
         for h in 0..params.heads as usize {
             let (from, to) = (params.rows.at(b, h, t), params.cache.at(b, h, position));
-            round(&rows[from..from + width], &mut cache[to..to + width]);
+            B::store(&rows[from..from + width], &mut cache[to..to + B::extent(width)]);
         }
     }
     Ok(())
@@ -62,12 +63,4 @@ pub(crate) fn check_positions(params: &Params, positions: &[i32]) -> Result<()> 
         }
     }
     Ok(())
-}
-
-simd! {
-    pub(crate) fn round<A: Float, B: Float>(from: &[A], to: &mut [B]) {
-        for (to, from) in to.iter_mut().zip(from) {
-            *to = B::from_f32(from.to_f32());
-        }
-    }
 }

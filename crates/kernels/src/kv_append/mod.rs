@@ -1,6 +1,6 @@
 //! Writes new rows into a key or value cache, at positions that lie on the device.
 //!
-//! `cache[…, h, positions[t], :] = rows[…, t, h, :]`, rounded to nearest even where the cache is narrower. Reads each new row once and writes it
+//! `cache[…, h, positions[t], :] = rows[…, t, h, :]`, rounded to nearest even where the cache is narrower, or [quantised](crate::quantized::cached). Reads each new row once and writes it
 //! once; the rest of the cache is not touched. As the positions are data, a recorded command list serves every step of a generation.
 //!
 //! Positions of one sequence must differ from each other. A position outside the cache is an error, and nothing is written there.
@@ -9,7 +9,7 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-pub(crate) use cpu::{check_positions, round, with_pair};
+pub(crate) use cpu::{check_positions, with_pair};
 use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
@@ -18,11 +18,20 @@ use crate::{
     description::describe,
     elementwise::{self, Operand, Space},
     metal::{self, metal_file, params},
+    quantized::cached,
     signature::{mismatch, operands, shape_of, type_of},
 };
 
-const FILES: &[MetalFile] =
-    &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, View::METAL, Params::METAL, metal_file!("kv_append/kv_append.metal")];
+const FILES: &[MetalFile] = &[
+    metal::TYPES,
+    Space::METAL,
+    Operand::METAL,
+    elementwise::METAL,
+    View::METAL,
+    Params::METAL,
+    cached::METAL,
+    metal_file!("kv_append/kv_append.metal"),
+];
 /// What a kernel says of a position that it rejects.
 pub(crate) const REJECTION: &str = "a token goes to a position outside the cache: use a cache with more capacity";
 
@@ -30,7 +39,8 @@ const METAL: MetalForm = MetalForm::new(FILES, "kv_append").with_error_flag(REJE
 
 /// Appends to a cache in place.
 ///
-/// Inputs: `cache [Hkv, capacity, D]`, f32, f16 or bf16, updated; `rows [T, Hkv, D]`, f32 or the cache's type; `positions [T]`, i32. For a batch:
+/// Inputs: `cache [Hkv, capacity, D]`, f32, f16 or bf16, updated, or u8, whose last axis is a row packed in [`Format::Q8_0`](crate::quantized::Format); `rows [T, Hkv,
+/// D]`, f32 or the cache's type; `positions [T]`, i32. For a batch:
 /// `cache [B, Hkv, capacity, D]`, `rows [B, T, Hkv, D]`, `positions [T]` or `[B, T]`. The cache and the rows may have any strides along
 /// which the last axis is contiguous.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,12 +69,12 @@ params! {
 }
 
 /// What the operands of every operator that appends are.
-pub(crate) const CACHE: &str = "[Hkv, capacity, D] or [B, Hkv, capacity, D], updated in place";
+pub(crate) const CACHE: &str = "[Hkv, capacity, D] or [B, Hkv, capacity, D], updated in place; u8: rows packed in Q8_0";
 pub(crate) const ROWS: &str = "[tokens, Hkv, D] or [B, tokens, Hkv, D], f32 or the cache's type";
 pub(crate) const POSITIONS: &str = "[tokens] or [B, tokens]: where each token goes, below the capacity, all different";
 
 operands! {
-    cache: update(DType::FLOATS), CACHE;
+    cache: update(cached::TYPES), CACHE;
     rows: read(DType::FLOATS), ROWS;
     positions: read(&[DType::I32]), POSITIONS;
 }
@@ -117,9 +127,10 @@ impl Params {
         }
         let reject = |expected: &str| Err(mismatch(&[shape_of(cache_name, &cache), shape_of(rows_name, &rows)], expected));
         let (c, r) = (cache.shape(), rows.shape());
-        let ([.., heads, capacity, width], [.., tokens, row_heads, row_width]) = (&c[..], &r[..]) else {
+        let ([.., heads, capacity, _], [.., tokens, row_heads, row_width]) = (&c[..], &r[..]) else {
             return reject("[Hkv, capacity, D] and [tokens, Hkv, D]");
         };
+        let width = &cached::width(cache_name, &cache)?;
         let batched = c.rank() == 4;
         if !(3..=4).contains(&c.rank()) || r.rank() != c.rank() || (heads, width) != (row_heads, row_width) || batched && c[0] != r[0] {
             return reject("[B, Hkv, capacity, D] and [B, tokens, Hkv, D], both with or both without B");

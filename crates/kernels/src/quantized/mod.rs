@@ -1,5 +1,6 @@
 //! Tensors whose elements are quantised in blocks. They are tensors of bytes; operators that read one have its [`Format`] as an attribute.
 
+pub(crate) mod cached;
 mod encode;
 pub(crate) mod format;
 pub(crate) mod packed;

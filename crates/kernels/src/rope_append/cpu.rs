@@ -5,7 +5,8 @@ use elinvar_core::{DType, HostArguments, HostKernel, Result};
 use super::{RotatedRows, operands::AT};
 use crate::{
     float::Float,
-    kv_append::{check_positions, round, with_pair},
+    kv_append::{check_positions, with_pair},
+    quantized::cached::Cached,
     rope::{angles, half_split, interleaved},
     rows::with_scratch,
 };
@@ -14,7 +15,7 @@ pub(super) fn kernel(rows: DType, cache: DType) -> Result<HostKernel> {
     Ok(with_pair!((rows, cache), A, B => run::<A, B>))
 }
 
-fn run<A: Float, B: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
+fn run<A: Float, B: Cached>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let params: RotatedRows = arguments.params()?;
     let (cache, rows) = (arguments.output::<B>(AT.cache)?, arguments.input::<A>(AT.rows)?);
     let (positions, frequencies) = (arguments.input::<i32>(AT.positions)?, arguments.input::<f32>(AT.frequencies)?);
@@ -34,12 +35,12 @@ fn run<A: Float, B: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
             for h in 0..keys.heads as usize {
                 rotated.copy_from_slice(&rows[keys.rows.at(b, h, t)..][..width]);
                 rotate(&mut rotated);
-                round(&rotated, &mut cache[keys.cache.at(b, h, position as usize)..][..width]);
+                B::store(&rotated, &mut cache[keys.cache.at(b, h, position as usize)..][..B::extent(width)]);
             }
             if let (Some(cache), Some(values)) = (value_cache.as_deref_mut(), values) {
                 let (v, width) = (&params.values, params.values.width as usize);
                 for h in 0..v.heads as usize {
-                    round(&values[v.rows.at(b, h, t)..][..width], &mut cache[v.cache.at(b, h, position as usize)..][..width]);
+                    B::store(&values[v.rows.at(b, h, t)..][..width], &mut cache[v.cache.at(b, h, position as usize)..][..B::extent(width)]);
                 }
             }
             if let Some(queries) = queries.as_deref_mut() {

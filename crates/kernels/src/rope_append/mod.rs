@@ -23,6 +23,7 @@ use crate::{
     kv_append::{self, KvAppend, Params},
     math,
     metal::{self, metal_file, params},
+    quantized::cached,
     rope::{self, Rope},
     signature::{misshapen, operands},
 };
@@ -37,6 +38,7 @@ const FILES: &[MetalFile] = &[
     View::METAL,
     Params::METAL,
     RotatedRows::METAL,
+    cached::METAL,
     metal_file!("rope_append/rope_append.metal"),
 ];
 const METAL: MetalForm = MetalForm::new(FILES, "rope_append").with_error_flag(kv_append::REJECTION);
@@ -76,7 +78,7 @@ pub(crate) const VALUE_CACHE: &str = "as cache, updated in place";
 pub(crate) const VALUES: &str = "as rows, what goes into value_cache as it is";
 
 operands! {
-    cache: update(DType::FLOATS), kv_append::CACHE;
+    cache: update(cached::TYPES), kv_append::CACHE;
     rows: read(DType::FLOATS), kv_append::ROWS;
     positions: read(&[DType::I32]), kv_append::POSITIONS;
     frequencies: read(&[DType::F32]), rope::FREQUENCIES;

@@ -4,7 +4,7 @@ use elinvar_core::DType;
 
 use super::RopeAppend;
 use crate::{
-    attention::oracle::PAIRS,
+    attention::oracle::{PACKED, PAIRS, cache as stored, elements},
     conformance::case::{Bound, Case, HostTensor, made},
     rope::{RopeScaling, frequencies, oracle::rotate},
 };
@@ -30,28 +30,32 @@ impl Step {
         let lead: Vec<usize> = self.batch.into_iter().collect();
         let table = made(frequencies(&RopeScaling::None, 10_000.0, self.rotary));
         let random = |dtype, dims: [usize; 3], seed| Some(HostTensor::random(dtype, &[&lead[..], &dims].concat(), -3.0, 3.0, seed));
+        let filled = |width: usize, heads: usize, seed| Some(stored(cache, &[&lead[..], &[heads, CAPACITY, width]].concat(), seed));
         let mut inputs = vec![
-            random(cache, [heads, CAPACITY, width], 2),
+            filled(width, heads, 2),
             random(rows, [tokens, heads, width], 1),
             Some(self.positions),
             Some(HostTensor::new(&[self.rotary / 2], &table)),
         ];
         match self.others {
-            Some([heads, width, _]) => inputs.extend([random(cache, [heads, CAPACITY, width], 3), random(rows, [tokens, heads, width], 4)]),
+            Some([heads, width, _]) => inputs.extend([filled(width, heads, 3), random(rows, [tokens, heads, width], 4)]),
             None => inputs.extend([None, None]),
         }
         inputs.push(self.others.and_then(|[.., heads]| random(rows, [tokens, heads, width], 5)));
         // Rounded to the rows' type first, if that is not f32.
         let twice = if rows == DType::F32 { 0.0 } else { 2f64.powi(if rows == DType::F16 { -11 } else { -8 }) };
-        let bound = Bound::relative(twice * 1.01).with_absolute(2e-6);
+        // Rotated elements are up to 4.3; a packed one is half a 127th of its block's greatest off at most, and the scale's rounding.
+        let steps = if cache == DType::U8 { 4.3 * (0.5 / 127.0 + 2f64.powi(-11)) } else { 0.0 };
+        let bound = Bound::relative(twice * 1.01).with_absolute(2e-6 + steps);
+        let dims = [0, 4].map(|index| inputs.get(index).and_then(Option::as_ref).map_or_else(Vec::new, |cache| cache.dims().to_vec()));
         let case = Case::new(RopeAppend { interleaved }, inputs, bound, move |inputs| {
             let position = |row: usize, heads: usize| inputs[2][if inputs[2].len() == tokens { row / heads % tokens } else { row / heads }];
             let rotated = |row: &[f64], position: f64| {
                 let angles: Vec<f64> = inputs[3].iter().map(|&f| f64::from(position as f32 * f as f32)).collect();
                 rotate(row, &angles, interleaved)
             };
-            let append = |cache: &[f64], rows: &[f64], heads: usize, width: usize, rotates: bool| {
-                let mut cache = cache.to_vec();
+            let append = |index: usize, rows: &[f64], heads: usize, width: usize, rotates: bool| {
+                let mut cache = elements(cache, &dims[index / 4], &inputs[index]);
                 for (i, row) in rows.chunks(width).enumerate() {
                     let (sequence, h, position) = (i / (heads * tokens), i % heads, position(i, heads));
                     let at = ((sequence * heads + h) * CAPACITY + position as usize) * width;
@@ -59,14 +63,14 @@ impl Step {
                 }
                 cache
             };
-            let mut results = vec![append(&inputs[0], &inputs[1], heads, width, true)];
+            let mut results = vec![append(0, &inputs[1], heads, width, true)];
             if let Some([value_heads, value_width, query_heads]) = self.others {
-                results.push(append(&inputs[4], &inputs[5], value_heads, value_width, false));
+                results.push(append(4, &inputs[5], value_heads, value_width, false));
                 results.push(inputs[6].chunks(width).enumerate().flat_map(|(i, row)| rotated(row, position(i, query_heads))).collect());
             }
             results
         });
-        let case = case.updating(0);
+        let case = case.updating(0).with_packed_caches();
         if self.others.is_some() { case.updating(4).updating(6) } else { case }
     }
 }
@@ -86,5 +90,9 @@ pub(crate) fn cases() -> Vec<Case> {
     steps.push(Step { others: Some([3, 300, 6]), ..keys(PAIRS[0], false, Some(2), [2, 3, 40], 40, own()) });
     steps.push(keys(PAIRS[0], false, Some(2), [1, 1, 600], 600, HostTensor::new(&[1], &[4i32])));
     steps.push(keys(PAIRS[0], false, None, [0, 2, 8], 8, HostTensor::new::<i32>(&[0], &[])));
+    for interleaved in [false, true] {
+        steps.push(keys(PACKED, interleaved, Some(2), [2, 3, 96], 20, own()));
+        steps.push(Step { others: Some([6, 32, 5]), ..keys(PACKED, interleaved, None, [3, 2, 64], 64, shared()) });
+    }
     steps.into_iter().map(Step::case).collect()
 }

@@ -10,6 +10,55 @@ inline void rotate(device const S* from, device T* to, constant RotatedRows& p, 
     to[j] = narrow<T>(widen(narrow<S>(v * cos + u * sin)));
 }
 
+// The same of one element.
+template <typename S>
+inline float rotated(device const S* from, constant RotatedRows& p, float position, device const float* frequencies, uint element) {
+    if (element >= 2 * p.half_dim) {
+        return widen(from[element]);
+    }
+    const uint pair = p.interleaved ? element / 2 : element % p.half_dim;
+    const uint i = p.interleaved ? 2 * pair : pair, j = p.interleaved ? i + 1 : i + p.half_dim;
+    const float angle = position * frequencies[pair], cos = strict::cos(angle), sin = strict::sin(angle);
+    const float u = widen(from[i]), v = widen(from[j]);
+    return widen(narrow<S>(element == i ? u * cos - v * sin : v * cos + u * sin));
+}
+
+// A thread for each pair or copied element of a key.
+template <typename S, typename T>
+inline void append_key(device const S* from, device T* to, constant RotatedRows& p, float position, device const float* frequencies, uint index, uint threads) {
+    const uint pairs = p.half_dim;
+    for (uint pair = index; pair < uint(p.append.width) - pairs; pair += threads) {
+        if (pair < pairs) {
+            rotate(from, to, p, position, frequencies, pair);
+        } else {
+            to[pair + pairs] = narrow<T>(widen(from[pair + pairs]));
+        }
+    }
+}
+
+// A lane for each element of a packed key.
+template <typename S>
+inline void append_key(device const S* from, device uchar* to, constant RotatedRows& p, float position, device const float* frequencies, uint index, uint threads) {
+    const uint width = uint(p.append.width);
+    for (uint k = index; k < width; k += threads) {
+        quantise(to, k, width, rotated(from, p, position, frequencies, k), true);
+    }
+}
+
+template <typename S, typename T>
+inline void append_value(device const S* from, device T* to, uint width, uint index, uint threads) {
+    for (uint k = index; k < width; k += threads) {
+        to[k] = narrow<T>(widen(from[k]));
+    }
+}
+
+template <typename S>
+inline void append_value(device const S* from, device uchar* to, uint width, uint index, uint threads) {
+    for (uint k = index; k < width; k += threads) {
+        quantise(to, k, width, widen(from[k]), true);
+    }
+}
+
 template <typename T>
 inline device T* row_at(device T* values, constant View& view, long batch, long head, long token) {
     return values + (long(view.origin) + batch * view.batch + head * view.head + token * view.token);
@@ -33,7 +82,7 @@ template <typename S, typename T>
     const uint threads = threads_of_group.x;
     await_launches();
     constant Params& keys = params.append;
-    const uint pairs = params.half_dim, width = uint(keys.width), key_heads = uint(keys.heads), value_heads = uint(params.values.heads);
+    const uint pairs = params.half_dim, key_heads = uint(keys.heads), value_heads = uint(params.values.heads);
     const long batch = group.x / uint(keys.tokens), token = group.x % uint(keys.tokens);
     const long position = positions[batch * long(keys.position_stride) + token];
     if (position < 0 || position >= long(keys.capacity)) {
@@ -43,20 +92,12 @@ template <typename S, typename T>
     if (group.y < key_heads) {
         device const S* from = row_at(rows, keys.rows, batch, group.y, token);
         device T* to = row_at(cache, keys.cache, batch, group.y, position);
-        for (uint pair = index; pair < width - pairs; pair += threads) {
-            if (pair < pairs) {
-                rotate(from, to, params, float(position), frequencies, pair);
-            } else {
-                to[pair + pairs] = narrow<T>(widen(from[pair + pairs]));
-            }
-        }
+        append_key(from, to, params, float(position), frequencies, index, threads);
     } else if (group.y < key_heads + value_heads) {
         const uint head = group.y - key_heads;
         device const S* from = row_at(values, params.values.rows, batch, head, token);
         device T* to = row_at(value_cache, params.values.cache, batch, head, position);
-        for (uint k = index; k < params.values.width; k += threads) {
-            to[k] = narrow<T>(widen(from[k]));
-        }
+        append_value(from, to, uint(params.values.width), index, threads);
     } else {
         device S* row = row_at(queries, params.queries, batch, group.y - key_heads - value_heads, token);
         for (uint pair = index; pair < pairs; pair += threads) {

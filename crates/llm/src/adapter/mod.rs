@@ -6,7 +6,7 @@ mod fuse;
 mod plan;
 mod targets;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,9 +1,9 @@
 use std::{fs, path::PathBuf, sync::Arc};
 
-use elinvar::{DType, Executor, Precision, Result};
+use elinvar::{DType, Executor, Precision, Result, kernels::quantized::Format};
 
 use super::{Adapter, AdapterConfig, fuse};
-use crate::{Config, Model, ModelFiles, Session, Weights, model::tests::references::Reference};
+use crate::{Config, Model, ModelFiles, Session, WeightType, Weights, model::tests::references::Reference};
 
 fn executor() -> Executor {
     Executor::new_cpu(1.try_into().unwrap()).unwrap().with_precision(Precision::Strict)
@@ -18,10 +18,13 @@ fn model(name: &str) -> Model {
     open(&ModelFiles::open(reference.folder().path()).unwrap())
 }
 
+fn tokens() -> Vec<u32> {
+    (0..40).map(|i| (i * i * 7 + i * 3 + 5) % 29).collect()
+}
+
 /// After each of the tokens that the references have.
 fn logits(model: Model) -> Vec<f32> {
-    let tokens: Vec<u32> = (0..40).map(|i| (i * i * 7 + i * 3 + 5) % 29).collect();
-    Session::new(Arc::new(model), 40, DType::F32).unwrap().feed_all(&tokens).unwrap()
+    Session::new(Arc::new(model), 40, DType::F32).unwrap().feed_all(&tokens()).unwrap()
 }
 
 fn apart(a: &[f32], b: &[f32]) -> f32 {
@@ -32,6 +35,18 @@ fn apart(a: &[f32], b: &[f32]) -> f32 {
 /// What PEFT saved: see `tests/references/adapters/make.py`.
 fn saved() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/references/adapters/peft")
+}
+
+/// An adapter of a model, of numbers around a middle.
+pub(crate) fn waves(base: &Model, config: &str, [middle, height]: [f32; 2]) -> Adapter {
+    let mut adapter = Adapter { config: AdapterConfig::parse(config).unwrap(), tensors: Default::default() };
+    for (place, change) in adapter.config.changes(&base.places()).unwrap() {
+        for (kind, dims) in change.tensors(place.extents) {
+            let wave = |i: usize| middle + height * ((i * 7 + place.name.len()) as f32).sin();
+            adapter.tensors.insert(format!("{}.{kind}", place.name), (dims.clone(), (0..dims.iter().product()).map(wave).collect()));
+        }
+    }
+    adapter
 }
 
 #[track_caller]
@@ -84,14 +99,8 @@ fn fused_models_say_what_the_adapter_said() {
     ] {
         let reference = Reference::all().into_iter().find(|reference| reference.name == name).unwrap().folder();
         let files = ModelFiles::open(reference.path()).unwrap();
-        let (base, config) = (open(&files), AdapterConfig::parse(config).unwrap());
-        let mut adapter = Adapter { config, tensors: Default::default() };
-        for (place, change) in adapter.config.changes(&base.places()).unwrap() {
-            for (kind, dims) in change.tensors(place.extents) {
-                let wave = |i: usize| 0.3 + 0.2 * ((i * 7 + place.name.len()) as f32).sin();
-                adapter.tensors.insert(format!("{}.{kind}", place.name), (dims.clone(), (0..dims.iter().product()).map(wave).collect()));
-            }
-        }
+        let base = open(&files);
+        let adapter = waves(&base, config, [0.3, 0.2]);
         let expected = logits(base.with_adapter(&adapter).unwrap());
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("fused");
@@ -99,6 +108,26 @@ fn fused_models_say_what_the_adapter_said() {
         let found = logits(open(&ModelFiles::open(&folder).unwrap()));
         assert!(apart(&found, &expected) < 1e-4 && apart(&expected, &logits(base.clone())) > 1e-2, "{name}: {}", apart(&found, &expected));
         assert!(rejected(fuse(&files, &Weights::open(&files).unwrap(), &base, &adapter, &folder, &mut |_, _| {})).contains("exists"));
+    }
+}
+
+#[test]
+fn adapters_of_quantised_models_say_what_they_say_in_the_weights() {
+    let config = r#"{"architectures": ["LlamaForCausalLM"], "vocab_size": 97, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5}"#;
+    let base = Model::random(&executor(), Config::parse(config).unwrap(), WeightType::Block(Format::Q8_0), 1).unwrap();
+    for targets in [r#"["q_proj", "v_proj"]"#, r#""all-linear""#] {
+        for dora in [false, true] {
+            let config = format!(r#"{{"peft_type": "LORA", "r": 4, "lora_alpha": 6, "target_modules": {targets}, "use_dora": {dora}}}"#);
+            let adapted = base.with_adapter(&waves(&base, &config, [if dora { 0.6 } else { 0.0 }, 0.2])).unwrap();
+            let found = logits(adapted.clone());
+            // The model in whose weights it is multiplies floats; integers of 16 bits stand for what goes through blocks.
+            let merged = apart(&found, &logits(adapted.merge().unwrap()));
+            assert!(merged < 2e-3 && apart(&found, &logits(base.clone())) > 0.1, "{config}: {merged:.1e}");
+            let mut one_by_one = Session::new(Arc::new(adapted), 40, DType::F32).unwrap();
+            one_by_one.set_chunk(1);
+            assert!(one_by_one.feed_all(&tokens()).unwrap() == found, "{config}");
+        }
     }
 }
 

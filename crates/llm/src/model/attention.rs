@@ -14,7 +14,7 @@ use crate::config::Config;
 
 /// What a layer keeps of a text.
 pub(super) struct LayerCache {
-    /// `[kv_heads, capacity, head_dim]`.
+    /// `[kv_heads, capacity, head_dim]`, or packed rows, `[kv_heads, capacity, bytes]`.
     pub(super) keys: Tensor,
     /// As the keys.
     pub(super) values: Tensor,
@@ -95,7 +95,8 @@ impl Attention {
     }
 
     /// Attention of `x [tokens, hidden]`: of one text over the cache, to which its keys and values are appended; of whole texts, one after the other, over each.
-    pub(super) fn forward(&self, x: &Tensor, positions: &Tensor, context: &Context) -> Result<Tensor> {
+    /// It is added to `residual` if there is one.
+    pub(super) fn forward(&self, x: &Tensor, positions: &Tensor, context: &Context, residual: Option<&Tensor>) -> Result<Tensor> {
         let (rows, dim) = (x.shape()[0], self.head_dim);
         let heads = |linear: &Linear, count: usize, norm: Option<&Norm>| -> Result<Tensor> {
             let heads = linear.apply(x)?.reshape(&[rows, count, dim])?;
@@ -117,7 +118,7 @@ impl Attention {
                 keys.kv_append(&k.rope(positions, frequencies)?, positions)?;
                 values.kv_append(&v, positions)?;
                 let queries = q.rope(positions, frequencies)?.reshape(&[1, rows, self.heads, dim])?.transpose(1, 2)?;
-                let batched = |cache: &Tensor| cache.reshape(&[1, self.kv_heads, cache.shape()[1], dim]);
+                let batched = |cache: &Tensor| cache.reshape(&[1, self.kv_heads, cache.shape()[1], cache.shape()[2]]);
                 queries.attention(&attention, &batched(keys)?, &batched(values)?, None, Some(positions))?
             }
             None => {
@@ -127,6 +128,6 @@ impl Attention {
                 q.transpose(1, 2)?.attention(&attention, &k.transpose(1, 2)?, &v, None, Some(positions))?
             }
         };
-        self.output.apply(&attended.reshape(&[rows, self.heads * dim])?)
+        self.output.add_to(residual, &attended.reshape(&[rows, self.heads * dim])?)
     }
 }

@@ -47,13 +47,15 @@ impl Layer {
 
     /// The residual stream `[tokens, hidden]` after this layer, whose keys and values are appended to the cache, if there is one.
     pub(super) fn forward(&self, stream: &Tensor, positions: &Tensor, context: &Context) -> Result<Tensor> {
-        let normed = |norm: Option<&Norm>, x: Tensor| match norm {
-            Some(norm) => norm.apply(&x),
-            None => Ok(x),
+        let x = self.input_norm.apply(stream)?;
+        let stream = match &self.attended_norm {
+            Some(norm) => stream.add(&norm.apply(&self.attention.forward(&x, positions, context, None)?)?)?,
+            None => self.attention.forward(&x, positions, context, Some(stream))?,
         };
-        let attended = self.attention.forward(&self.input_norm.apply(stream)?, positions, context)?;
-        let stream = stream.add(&normed(self.attended_norm.as_ref(), attended)?)?;
-        let output = self.mlp.forward(&self.mlp_norm.apply(&stream)?)?;
-        stream.add(&normed(self.output_norm.as_ref(), output)?)
+        let x = self.mlp_norm.apply(&stream)?;
+        match &self.output_norm {
+            Some(norm) => stream.add(&norm.apply(&self.mlp.forward(&x, None)?)?),
+            None => self.mlp.forward(&x, Some(&stream)),
+        }
     }
 }

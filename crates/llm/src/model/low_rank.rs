@@ -14,6 +14,8 @@ pub(super) struct LowRank {
     /// `[rows, rank]`.
     b: Tensor,
     scale: f32,
+    /// `s B`, beside a quantised matrix, where nothing is trained.
+    scaled: Option<Tensor>,
     rows: Option<Rows>,
 }
 
@@ -29,7 +31,11 @@ enum Rows {
 impl LowRank {
     /// Of a matrix; `magnitude` is DoRA's.
     pub(super) fn new(weight: &Matrix, [a, b]: [Tensor; 2], scale: f32, magnitude: Option<Tensor>) -> Result<Self> {
-        let mut adapter = Self { a, b, scale, rows: None };
+        let scaled = match weight {
+            Matrix::Packed { .. } if !b.is_tracked() => Some((b.clone() * f64::from(scale))?),
+            Matrix::Packed { .. } | Matrix::Plain(_) => None,
+        };
+        let mut adapter = Self { a, b, scale, scaled, rows: None };
         adapter.rows = match magnitude {
             None => None,
             Some(magnitude) if magnitude.is_tracked() => Some(Rows::Stretched(magnitude)),
@@ -58,28 +64,39 @@ impl LowRank {
         }
     }
 
-    /// The layer with the adapter.
-    pub(super) fn linear(&self, weight: &Matrix, x: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    /// The layer with the adapter, added to `residual` if there is one.
+    pub(super) fn linear(&self, weight: &Matrix, x: &Tensor, bias: Option<&Tensor>, residual: Option<&Tensor>) -> Result<Tensor> {
         let factors = match &self.rows {
-            None => return self.plain(weight, x, bias),
+            None => return self.plain(weight, x, bias, residual),
             Some(Rows::Scaled(factors)) => factors.clone(),
             Some(Rows::Stretched(magnitude)) => magnitude.div(&self.lengths(weight)?)?,
         };
-        let scaled = self.plain(weight, x, None)?.mul(&factors)?;
-        bias.map_or(Ok(scaled.clone()), |bias| scaled.add(bias))
+        let scaled = self.plain(weight, x, None, None)?.mul(&factors)?;
+        added(residual, bias.map_or(Ok(scaled.clone()), |bias| scaled.add(bias))?)
     }
 
-    fn plain(&self, weight: &Matrix, x: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    fn plain(&self, weight: &Matrix, x: &Tensor, bias: Option<&Tensor>, residual: Option<&Tensor>) -> Result<Tensor> {
         match weight {
             Matrix::Plain(weight) => {
                 let operator = LoraLinear { scale: self.scale, precision: x.executor().precision() };
                 let outputs = x.executor().apply(Arc::new(operator), &[Some(x), Some(weight), Some(&self.a), Some(&self.b), bias])?;
-                outputs.into_iter().next().ok_or_else(|| Error::internal("a linear layer gave nothing"))
+                added(residual, outputs.into_iter().next().ok_or_else(|| Error::internal("a linear layer gave nothing"))?)
             }
-            Matrix::Packed { .. } => {
-                let delta = x.linear(&self.a, None)?.linear(&self.b, None)?;
-                weight.linear(x, bias)?.add(&(delta * f64::from(self.scale))?)
-            }
+            Matrix::Packed { .. } => self.beside(&added(residual, weight.linear(x, bias)?)?, x),
         }
     }
+
+    /// `y + s (x Aᵀ) Bᵀ`: plain operators, of which launches of a few rows take those of several layers together, and the sum with a product.
+    fn beside(&self, y: &Tensor, x: &Tensor) -> Result<Tensor> {
+        let low = x.linear(&self.a, None)?;
+        match &self.scaled {
+            Some(b) => y.add(&low.linear(b, None)?),
+            None => y.add(&(low.linear(&self.b, None)? * f64::from(self.scale))?),
+        }
+    }
+}
+
+/// `residual + y`; `y` without one.
+pub(super) fn added(residual: Option<&Tensor>, y: Tensor) -> Result<Tensor> {
+    residual.map_or(Ok(y.clone()), |residual| residual.add(&y))
 }

@@ -40,12 +40,13 @@ impl Mlp {
         modules
     }
 
-    pub(super) fn forward(&self, x: &Tensor) -> Result<Tensor> {
+    /// What it makes of `x`, added to `residual` if there is one.
+    pub(super) fn forward(&self, x: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
         let (gate, up) = (self.gate.apply(x)?, self.up.apply(x)?);
         let gated = match self.activation {
             Activation::Silu => gate.swiglu(&up)?,
             Activation::GeluTanh => gate.gelu_tanh()?.mul(&up)?,
         };
-        self.down.apply(&gated)
+        self.down.add_to(residual, &gated)
     }
 }

@@ -6,6 +6,7 @@
 
 mod adapted;
 mod attention;
+mod cache;
 mod layer;
 mod low_rank;
 mod matrix;
@@ -21,7 +22,7 @@ mod whole;
 
 use std::collections::BTreeSet;
 
-use elinvar::{DType, Error, Executor, Result, Tensor};
+use elinvar::{Error, Executor, Result, Tensor};
 
 use crate::{
     config::{Config, Rope},
@@ -29,6 +30,7 @@ use crate::{
 };
 pub(crate) use adapted::{Change, EMBEDDING, HEAD, Place, PlaceKind};
 use attention::{Context, LayerCache};
+pub use cache::CacheType;
 use layer::Layer;
 use matrix::Matrix;
 use parts::{Linear, Norm};
@@ -140,9 +142,10 @@ impl Model {
         Ok((0..config.layers).map(|index| if config.window(index).is_some() { windowed.clone() } else { everywhere.clone() }).collect())
     }
 
-    /// What the layers keep of a text of at most `capacity` tokens, with keys and values stored as `dtype`.
-    fn cache(&self, capacity: usize, dtype: DType) -> Result<Vec<Context>> {
-        let zeros = || self.executor.zeros(dtype, &[self.config.kv_heads, capacity, self.config.head_dim]);
+    /// What the layers keep of a text of at most `capacity` tokens, with keys and values stored as `kind`.
+    fn cache(&self, capacity: usize, kind: CacheType) -> Result<Vec<Context>> {
+        let (dtype, extent) = kind.row(self.config.head_dim)?;
+        let zeros = || self.executor.zeros(dtype, &[self.config.kv_heads, capacity, extent]);
         let layer = |frequencies: Tensor| Ok(Context { cache: Some(LayerCache { keys: zeros()?, values: zeros()? }), texts: 1, frequencies });
         self.frequencies(capacity)?.into_iter().map(layer).collect()
     }

@@ -2,7 +2,11 @@
 
 use elinvar::{DType, Result, Tensor};
 
-use super::{low_rank::LowRank, matrix::Matrix, source::Source};
+use super::{
+    low_rank::{LowRank, added},
+    matrix::Matrix,
+    source::Source,
+};
 use crate::config::Config;
 
 /// A projection: `x Wᵀ + bias`, and what an adapter adds.
@@ -31,9 +35,14 @@ impl Linear {
     }
 
     pub(super) fn apply(&self, x: &Tensor) -> Result<Tensor> {
+        self.add_to(None, x)
+    }
+
+    /// What it makes of `x`, added to `residual` if there is one.
+    pub(super) fn add_to(&self, residual: Option<&Tensor>, x: &Tensor) -> Result<Tensor> {
         match &self.adapter {
-            Some(adapter) => adapter.linear(&self.weight, x, self.bias.as_ref()),
-            None => self.weight.linear(x, self.bias.as_ref()),
+            Some(adapter) => adapter.linear(&self.weight, x, self.bias.as_ref(), residual),
+            None => added(residual, self.weight.linear(x, self.bias.as_ref())?),
         }
     }
 }

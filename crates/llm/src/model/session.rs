@@ -8,7 +8,7 @@ use std::{
 
 use elinvar::{Completion, DType, DeviceProperties, Error, Reading, Recording, Result, Tensor, kernels::sample::Settings};
 
-use super::{Logits, Model, attention::Context};
+use super::{Logits, Model, attention::Context, cache::CacheType};
 use crate::sampling::Sampling;
 
 /// A step of a fixed number of tokens, recorded: write the state, which is the tokens and their positions, replay, read the logits.
@@ -50,20 +50,17 @@ impl Session {
         if device.simd_width > 1 { Self::GPU_CHUNK } else { 256 }
     }
 
-    /// An empty text of at most `capacity` tokens, whose keys and values are stored as `dtype` (f32, f16 or bf16).
+    /// An empty text of at most `capacity` tokens, whose keys and values are stored as `cache` says.
     /// A model with two sets of rotary divisors takes the one for `capacity` tokens ([`Divisors`](crate::Divisors)).
     ///
     /// # Errors
-    /// A capacity of zero or beyond the model's context, another `dtype`, or out of memory.
-    pub fn new(model: Arc<Model>, capacity: usize, dtype: DType) -> Result<Self> {
+    /// A capacity of zero or beyond the model's context, a type of cache that the model's heads do not have, or out of memory.
+    pub fn new(model: Arc<Model>, capacity: usize, cache: impl Into<CacheType>) -> Result<Self> {
         let config = model.config();
         if capacity == 0 || capacity > config.max_context {
             return Err(Error::invalid_argument(format!("a context of {capacity} tokens: the model has 1 to {}", config.max_context)));
         }
-        if !dtype.is_float() {
-            return Err(Error::invalid_argument(format!("a cache of {dtype}: f32, f16 or bf16 expected")));
-        }
-        let cache = model.cache(capacity, dtype)?;
+        let cache = model.cache(capacity, cache.into())?;
         let chunk = Self::default_chunk(model.executor().properties());
         Ok(Self { model, cache, capacity, length: 0, chunk, steps: HashMap::new(), greedy: None, sampled: None })
     }
@@ -346,10 +343,10 @@ impl Iterator for Decoding<'_> {
 
 #[cfg(test)]
 mod tests {
-    use elinvar::{BackendType, Executor};
+    use elinvar::{BackendType, Executor, kernels::quantized::Format};
 
     use super::*;
-    use crate::{WeightType, config::Config};
+    use crate::{WeightType, adapter::tests::waves, config::Config};
 
     const CONFIG: &str = r#"{"architectures": ["LlamaForCausalLM"], "vocab_size": 97, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3,
         "num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 1024, "rms_norm_eps": 1e-5}"#;
@@ -369,6 +366,24 @@ mod tests {
         // The gate's function; and, twice, the norm of what is added, and the sum. Then the soft cap.
         assert_eq!(launches("Gemma2ForCausalLM", r#""head_dim": 8"#), 2 + 3 * (6 + 1 + 2 * 2) + 2);
         assert_eq!(launches("Gemma3ForCausalLM", r#""head_dim": 8"#), 2 + 3 * (8 + 1 + 2 * 2) + 1);
+    }
+
+    #[test]
+    fn an_adapter_of_a_quantised_model_leaves_its_layers_fused() {
+        let executor = Executor::new_with_backend(BackendType::Null).unwrap();
+        let config = CONFIG.replace("48", "64").replace("80", "96").replace("\"num_attention_heads\": 6", "\"num_attention_heads\": 4");
+        let base = Model::random(&executor, Config::parse(&config).unwrap(), WeightType::Block(Format::Q4_0), 1).unwrap();
+        let launches = |model: Model| Session::new(Arc::new(model), 256, DType::F16).unwrap().record(1, Logits::Last).unwrap().recording.len();
+        let adapted = |targets: &str| {
+            let config = format!(r#"{{"peft_type": "LORA", "r": 4, "lora_alpha": 6, "target_modules": {targets}}}"#);
+            base.with_adapter(&waves(&base, &config, [0.0, 0.1])).unwrap()
+        };
+        assert_eq!(launches(base.clone()), 2 + 3 * 6 + 1);
+        // The first halves of both adapters, and each second half with the sum.
+        assert_eq!(launches(adapted(r#"["q_proj", "v_proj"]"#)), 2 + 3 * (6 + 1 + 2) + 1);
+        // Queries, keys and values 5, attention 2, its output 3, gate and up 4, their product, and down 3.
+        let all = r#"["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]"#;
+        assert_eq!(launches(adapted(all)), 2 + 3 * (5 + 2 + 3 + 4 + 1 + 3) + 1);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod architectures;
 mod bad_input;
+mod cache;
 mod decoding;
 mod fixture;
 mod generation;

@@ -9,6 +9,12 @@ type Rows = Vec<Vec<f64>>;
 
 /// The logits after each token.
 pub(crate) fn logits(config: &Config, tensors: &Tensors, tokens: &[u32]) -> Rows {
+    logits_of_cache(config, tensors, tokens, <[f64]>::to_vec)
+}
+
+/// The same where a head's key, and its value, is kept as `stored` has it.
+pub(crate) fn logits_of_cache(config: &Config, tensors: &Tensors, tokens: &[u32], stored: impl Fn(&[f64]) -> Vec<f64>) -> Rows {
+    let kept = |rows: Vec<Rows>| rows.iter().map(|heads| heads.iter().map(|head| stored(head)).collect()).collect::<Vec<Rows>>();
     let get = |name: &str| -> &[f32] { &tensors[name].1 };
     let embedding = get("model.embed_tokens.weight");
     let row = |t: &u32| embedding[*t as usize * config.hidden_size..][..config.hidden_size].iter().map(|&v| v.into()).collect();
@@ -29,8 +35,8 @@ pub(crate) fn logits(config: &Config, tensors: &Tensors, tokens: &[u32]) -> Rows
         let turn =
             |rows: Vec<Rows>| rows.iter().enumerate().map(|(t, heads)| heads.iter().map(|h| rotate(h, t, config)).collect()).collect::<Vec<Rows>>();
         let q = turn(heads(linear(&x, "self_attn.q_proj"), "self_attn.q_norm.weight"));
-        let k = turn(heads(linear(&x, "self_attn.k_proj"), "self_attn.k_norm.weight"));
-        let v = heads(linear(&x, "self_attn.v_proj"), "none");
+        let k = kept(turn(heads(linear(&x, "self_attn.k_proj"), "self_attn.k_norm.weight")));
+        let v = kept(heads(linear(&x, "self_attn.v_proj"), "none"));
         let attended: Rows = (0..tokens.len()).map(|t| attend(t, &q, &k, &v, config, config.windows[layer])).collect();
         stream = add(&stream, &linear(&attended, "self_attn.o_proj"));
         let x = norm(&stream, get(&name("post_attention_layernorm.weight")), config);

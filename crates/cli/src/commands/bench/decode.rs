@@ -1,8 +1,8 @@
-use std::{sync::Arc, time::Instant};
+use std::{path::PathBuf, sync::Arc, time::Instant};
 
 use clap::{Args, ValueEnum};
-use elinvar::{DType, Result};
-use elinvar_llm::{Config, MemoryEstimate, Model, Sampling, Session, WeightType};
+use elinvar::Result;
+use elinvar_llm::{Adapter, CacheType, Config, MemoryEstimate, Model, Sampling, Session, WeightType};
 use serde_json::json;
 
 use super::timing::round_profiled;
@@ -22,9 +22,12 @@ pub(crate) struct DecodeArgs {
     /// Store weights in this type: f32, f16, bf16 or a format of blocks, such as q4_0
     #[arg(long, default_value = "bf16", value_name = "TYPE")]
     dtype: WeightType,
-    /// Store the KV cache in this type: f32, f16 or bf16
+    /// Store the KV cache in this type: f32, f16, bf16 or q8_0, which has blocks of 32 bytes and a scale
     #[arg(long, default_value = "f16", value_name = "TYPE")]
-    cache_dtype: DType,
+    cache_dtype: CacheType,
+    /// Add the LoRA adapter in this folder to the model: its matrices have extents of the shape
+    #[arg(long, value_name = "FOLDER")]
+    adapter: Option<PathBuf>,
     /// Prefill prompts of these lengths, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "128", value_name = "TOKENS")]
     prompt: Vec<usize>,
@@ -96,8 +99,10 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
     let (bandwidth, how) = memory_bandwidth(&executor)?;
     let longest = args.prompt.iter().chain(&args.generate).copied().max().unwrap_or(1);
     MemoryEstimate::of_random(&config, args.dtype, longest, args.cache_dtype, Session::default_chunk(&properties)).check(executor.memory())?;
-    let model = Arc::new(Model::random(&executor, config, args.dtype, 1)?);
-    let mut session = Session::new(model, longest, args.cache_dtype)?;
+    let adapter = args.adapter.as_ref().map(Adapter::open).transpose()?;
+    let base = Model::random(&executor, config, args.dtype, 1)?;
+    let model = adapter.map_or(Ok(base.clone()), |adapter| base.with_adapter(&adapter))?;
+    let mut session = Session::new(Arc::new(model), longest, args.cache_dtype)?;
     let sampling = Sampling { temperature: args.temperature, top_k: args.top_k, top_p: args.top_p, ..Sampling::default() };
     let mut rows = Vec::new();
     for &tokens in &args.prompt {

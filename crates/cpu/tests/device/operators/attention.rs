@@ -167,6 +167,16 @@ fn fast_precision_takes_tensor_cores_where_they_serve() {
         plan(fast, &unknown, bf16, bf16, 200, 128, false),
         plan(fast, &simulated, bf16, bf16, 200, 128, false),
     ];
+    // Packed rows are decoded where there are many queries.
+    let packed = |device: &DeviceProperties, queries: usize| {
+        let cache = info(DType::U8, &[1, 2, 500, 144]);
+        let inputs = [info(f32, &[1, 8, queries, 128]), cache, cache, None, None, None];
+        let plan = fast.plan(&inputs, &fast.infer(&inputs).unwrap(), device).unwrap();
+        plan.launches.iter().map(|launch| launch.kernel.key.operator.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(packed(&hopper, 200), ["dequantize_Q8_0", "dequantize_Q8_0", "attention_prefill"]);
+    assert_eq!(packed(&simulated, 200), ["dequantize_Q8_0", "dequantize_Q8_0", "attention_tiled"]);
+    assert_eq!([packed(&hopper, 1), packed(&ampere, 200)], [vec!["attention_split", "attention_combine"], vec!["attention"]]);
     // Those whose keys are split have kernels of their own.
     assert!(other.iter().all(|(key, .., cuda)| !key.contains("prefill") && *cuda == key.starts_with("attention_split_fast")), "{other:?}");
     assert_eq!(other.iter().filter(|(.., cuda)| *cuda).count(), 1, "{other:?}");

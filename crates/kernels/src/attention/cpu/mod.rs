@@ -15,6 +15,7 @@ use rayon::prelude::*;
 
 use self::{
     blocks::Partial,
+    rows::Cache,
     task::{Launch, Task, Workspace},
     tile::Scorer,
 };
@@ -29,7 +30,7 @@ pub(super) fn run(arguments: &mut HostArguments<'_>) -> Result<()> {
     let s = &p.score;
     let rows = (s.batch * s.heads * s.queries) as usize;
     let y = target(arguments, AT.y, s.types[0], [rows, p.value_width as usize])?;
-    let launch = Launch { p, scorer: Scorer::bound(arguments, p.score, AT.mask)?, v: matmul::values(arguments, AT.v, s.types[1])?, y };
+    let launch = Launch { p, scorer: Scorer::bound(arguments, p.score, AT.mask)?, v: Cache::bound(arguments, AT.v, s.types[1])?, y };
     let count = launch.scorer.tiles();
     let task = |index: usize| Task { launch: &launch, tile: launch.scorer.tile(index) };
     let threads = rayon::current_num_threads();

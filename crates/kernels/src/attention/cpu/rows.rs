@@ -1,11 +1,18 @@
-//! Rows of f32, f16 or bf16 on their way to the registers: widened and padded, or transposed.
+//! Rows of f32, f16 or bf16 on their way to the registers: widened and padded, or transposed; those of packed caches are decoded first.
 
-use elinvar_core::DType;
+use elinvar_core::{DType, HostArguments, Result};
 
-use crate::matmul::cpu::{
-    level::Level,
-    operand::{Load, Values, with_values},
-    simd::{Simd, Work},
+use crate::{
+    attention::scoring::PACKED,
+    matmul::{
+        self,
+        cpu::{
+            level::Level,
+            operand::{Load, Values, with_values},
+            simd::{Simd, Work},
+        },
+    },
+    quantized::{format::Q8_0, packed},
 };
 
 /// The most lanes of a vector; rows are padded to whole vectors of any level.
@@ -23,6 +30,39 @@ pub(crate) struct Span {
     pub(crate) stride: i64,
     pub(crate) width: usize,
     pub(crate) count: usize,
+}
+
+/// Keys or values.
+#[derive(Clone, Copy)]
+pub(crate) enum Cache<'a> {
+    Floats(Values<'a>),
+    /// Rows packed in Q8_0.
+    Packed(&'a [u8]),
+}
+
+impl<'a> Cache<'a> {
+    /// What is bound at `index`, of the type that `code` stands for.
+    pub(crate) fn bound(arguments: &HostArguments<'a>, index: usize, code: u32) -> Result<Self> {
+        Ok(if code == PACKED { Self::Packed(arguments.input(index)?) } else { Self::Floats(matmul::values(arguments, index, code)?) })
+    }
+
+    /// Rows as floats: where they lie, or decoded into `memory`.
+    pub(crate) fn floats<'b>(self, span: Span, memory: &'b mut Vec<f32>) -> (Values<'b>, Span)
+    where
+        'a: 'b,
+    {
+        match self {
+            Self::Floats(values) => (values, span),
+            Self::Packed(bytes) => {
+                let width = span.width;
+                memory.resize(memory.len().max(span.count * width), 0.0);
+                for (i, row) in memory.chunks_exact_mut(width.max(1)).take(span.count).enumerate() {
+                    packed::decode::<Q8_0>(&bytes[(span.start as i64 + i as i64 * span.stride) as usize..], row);
+                }
+                (Values::F32(memory), Span { start: 0, stride: width as i64, ..span })
+            }
+        }
+    }
 }
 
 /// Consecutive rows of a tensor.

@@ -2,20 +2,17 @@
 
 use super::{
     blocks::{BLOCK, Combine, Partial, Weigh},
-    rows::padded,
+    rows::{Cache, padded},
     tile::{Scorer, Scratch, Tile},
     values::{self, GROUP},
 };
-use crate::{
-    attention::Params,
-    matmul::cpu::operand::{Target, Values},
-};
+use crate::{attention::Params, matmul::cpu::operand::Target};
 
 /// One launch: its parameters and buffers.
 pub(super) struct Launch<'a> {
     pub(super) p: Params,
     pub(super) scorer: Scorer<'a>,
-    pub(super) v: Values<'a>,
+    pub(super) v: Cache<'a>,
     pub(super) y: Target<'a>,
 }
 
@@ -29,6 +26,7 @@ pub(super) struct Task<'a> {
 #[derive(Default)]
 pub(super) struct Workspace {
     scratch: Scratch,
+    decoded: Vec<f32>,
     wide: Vec<f32>,
     block: Partial,
     total: Partial,
@@ -81,7 +79,8 @@ impl Task<'_> {
         for group in keys.start / GROUP..keys.end.div_ceil(GROUP) {
             let keys = keys.start.max(group * GROUP)..keys.end.min((group + 1) * GROUP);
             let (weights, span) = (&weights[keys.start - first..], self.tile.span(&p.v, p.value_width, keys));
-            values::add_group(scorer.level, *v, span, weights, BLOCK, &mut space.wide, &mut space.block.values);
+            let (rows, span) = v.floats(span, &mut space.decoded);
+            values::add_group(scorer.level, rows, span, weights, BLOCK, &mut space.wide, &mut space.block.values);
         }
     }
 

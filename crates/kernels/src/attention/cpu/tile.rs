@@ -7,7 +7,7 @@ use elinvar_core::{HostArguments, Result};
 use super::{
     blocks::BLOCK,
     mask::{Mask, finish},
-    rows::{LANES, Span, pack, padded, widen},
+    rows::{Cache, LANES, Span, pack, padded, widen},
     scores::{Dots, PanelKeys, Waiting},
 };
 use crate::{
@@ -30,7 +30,7 @@ pub(crate) struct Scorer<'a> {
     pub(crate) level: Level,
     pub(crate) p: ScoreParams,
     q: Values<'a>,
-    k: Values<'a>,
+    k: Cache<'a>,
     mask: Mask<'a>,
     positions: Option<&'a [i32]>,
     lengths: Option<&'a [i32]>,
@@ -43,7 +43,7 @@ impl<'a> Scorer<'a> {
             level: Level::best(),
             p,
             q: matmul::values(arguments, AT.q, p.types[0])?,
-            k: matmul::values(arguments, AT.k, p.types[1])?,
+            k: Cache::bound(arguments, AT.k, p.types[1])?,
             mask: Mask::bound(arguments, first, &p)?,
             positions: arguments.optional(first + 1)?,
             lengths: arguments.optional(first + 2)?,
@@ -86,6 +86,7 @@ pub(crate) struct Tile<'a> {
 #[derive(Default)]
 pub(crate) struct Scratch {
     queries: Vec<f32>,
+    decoded: Vec<f32>,
     panel: Vec<f32>,
     waiting: Waiting,
     /// Scores of each row and the keys of a block.
@@ -134,8 +135,9 @@ impl Tile<'_> {
         scratch.panel.resize(padded * LANES, 0.0);
         for start in (self.keys.start.max(first) / lanes * lanes..self.keys.end.min(first + BLOCK)).step_by(lanes) {
             let keys = start..self.keys.end.min(start + lanes);
-            pack(*level, *k, self.span(&p.k, p.width, keys.clone()), &mut scratch.panel);
-            let Scratch { queries, panel, waiting, scores } = scratch;
+            let (rows, span) = k.floats(self.span(&p.k, p.width, keys.clone()), &mut scratch.decoded);
+            pack(*level, rows, span, &mut scratch.panel);
+            let Scratch { queries, panel, waiting, scores, .. } = scratch;
             let out = &mut scores[start - first..];
             level.run(Dots { panel, queries, padded, attended: &self.attended, keys, out, stride: BLOCK, waiting });
         }

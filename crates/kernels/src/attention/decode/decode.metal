@@ -61,6 +61,22 @@ struct Rotation {
     }
 };
 
+// What is left of storing a packed key and value.
+template <typename T, typename KV>
+inline void quantise_both(thread const T&, device KV*, device KV*, threadgroup float*, threadgroup float*, bool) {}
+
+template <typename T>
+inline void quantise_both(thread const T& tile, device uchar* key_row, device uchar* value_row, threadgroup float* key, threadgroup float* value, bool writes) {
+    const uint width = uint(tile.p.score.width), value_width = uint(tile.p.value_width), thread_index = tile.thread_index();
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    for (uint i = thread_index; i < width; i += THREADS) {
+        key[i] = quantise(key_row, i, width, key[i], writes);
+    }
+    for (uint i = thread_index; i < value_width; i += THREADS) {
+        value[i] = quantise(value_row, i, value_width, value[i], writes);
+    }
+}
+
 template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHUNKS>
 [[kernel, max_total_threads_per_threadgroup(512)]] void attention_decode(
     device KV* cache [[buffer(0)]],
@@ -156,11 +172,7 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
             const float2 rotated = rotation.apply(own_key, thread_index);
             const uint at[2] = {rotation.first(thread_index), rotation.second(thread_index)};
             for (uint i = 0; i < 2; ++i) {
-                const KV element = narrow<KV>(rotated[i]);
-                key[at[i]] = widen(element);
-                if (writes) {
-                    key_row[at[i]] = element;
-                }
+                key[at[i]] = put(key_row, at[i], rotated[i], writes);
             }
         }
         for (uint i = width + thread_index; i < LANES * SLOTS; i += THREADS) {
@@ -171,12 +183,9 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
                 value[i] = 0.0f;
                 continue;
             }
-            const KV element = narrow<KV>(widen(i == thread_index ? own_value : value_row[i]));
-            value[i] = widen(element);
-            if (writes) {
-                to[i] = element;
-            }
+            value[i] = put(to, i, widen(i == thread_index ? own_value : value_row[i]), writes);
         }
+        quantise_both(tile, key_row, to, key, value, writes);
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
     sum_block<ROWS, COLUMNS, CHUNKS>(tile, block, blocks, sums, states);

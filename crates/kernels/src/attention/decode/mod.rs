@@ -28,6 +28,7 @@ use crate::{
     math,
     metal::{self, metal_file, params},
     order,
+    quantized::cached,
     rope::{self, Rope},
     rope_append::{self, RopeAppend},
     signature::{misshapen, operands},
@@ -45,6 +46,7 @@ const FILES: &[MetalFile] = &[
     Params::METAL,
     DecodeParams::METAL,
     scoring::METAL,
+    cached::METAL,
     gpu::STATES,
     gpu::TILE,
     gpu::SUMS,
@@ -110,7 +112,7 @@ params! {
 
 // The launch ahead writes none of what is read early: it makes the new rows.
 operands! {
-    cache: update(DType::FLOATS) prefetched, kv_append::CACHE;
+    cache: update(cached::TYPES) prefetched, kv_append::CACHE;
     rows: read(DType::FLOATS), kv_append::ROWS;
     positions: read(&[DType::I32]) prefetched, kv_append::POSITIONS;
     frequencies: read(&[DType::F32]) prefetched, rope::FREQUENCIES;
@@ -146,7 +148,7 @@ impl DecodeAttention {
         if queries.shape().rank() != 3 || queries.shape()[0] != 1 {
             return Err(misshapen!(queries; "one token of one sequence, [1, Hq, D]"));
         }
-        let [heads, width] = [0, 2].map(|axis| cache.shape()[axis]);
+        let (heads, width) = (cache.shape()[0], cached::width("cache", &cache)?);
         if heads == 0 || width == 0 || queries.shape()[2] != width || !queries.shape()[1].is_multiple_of(heads) {
             return Err(misshapen!(queries, cache; "[1, Hq, D] and [Hkv, capacity, D] with Hq a multiple of Hkv"));
         }

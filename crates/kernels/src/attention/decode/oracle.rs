@@ -5,7 +5,7 @@ use elinvar_core::{DType, Result};
 use super::{DecodeAttention, operands::AT};
 use crate::{
     Precision,
-    attention::oracle::{Dims, PAIRS, bound, probabilities, scores, weighted_sum},
+    attention::oracle::{Dims, PACKED, PAIRS, bound, cache as stored, elements, probabilities, scores, weighted_sum},
     conformance::case::{Bound, Case, HostTensor, made},
     rope::{RopeScaling, frequencies, oracle::rotate},
 };
@@ -25,9 +25,12 @@ impl Token {
         let random = |dtype, dims: [usize; 3], seed: u64| HostTensor::random(dtype, &dims, -1.0, 1.0, seed + d.keys as u64);
         // What lies after the token must not matter.
         let filled = |width: usize, seed: u64| {
-            let mut values = random(cache, [d.kv_heads, d.keys, width], seed).to_f64();
-            values.chunks_mut((d.keys * width).max(1)).for_each(|head| head[self.position as usize * width..].fill(f64::NAN));
-            HostTensor::from_f64(cache, &[d.kv_heads, d.keys, width], &values)
+            let filled = stored(cache, &[d.kv_heads, d.keys, width], seed + d.keys as u64);
+            let (extent, mut values) = (filled.dims()[2], filled.to_f64());
+            // A scale of such bytes is no number.
+            let unknown = if cache == DType::U8 { 255.0 } else { f64::NAN };
+            values.chunks_mut((d.keys * extent).max(1)).for_each(|head| head[self.position as usize * extent..].fill(unknown));
+            HostTensor::from_f64(cache, filled.dims(), &values)
         };
         let mut inputs = vec![filled(d.width, 1), random(rows, [1, d.kv_heads, d.width], 2), HostTensor::new(&[1], &[self.position])];
         inputs.push(HostTensor::new(&[self.rotary / 2], &frequencies(&RopeScaling::None, 10_000.0, self.rotary)?));
@@ -48,32 +51,33 @@ impl Token {
                 DType::F16 => -11,
                 DType::BF16 => -8,
                 _ => -24,
-            })
+            }) + if dtype == DType::U8 { 0.5 / 127.0 + 2f64.powi(-11) } else { 0.0 }
         };
         let rounding = 1.5 * (unit(rows) + unit(cache)) + 1e-6 * f64::from(position);
         // Fast: queries and weights are rounded to the cache's type too.
         let twice = if operator.precision == Precision::Fast { 2.0 } else { 1.0 };
         let bound = Bound::EXACT.with_absolute(bound(d, &scoring) + 4.0 * twice * rounding);
+        let dims = [AT.cache, AT.value_cache].map(|index| inputs[index].dims().to_vec());
         let inputs: Vec<_> = inputs.into_iter().map(Some).collect();
         let case = Case::new(operator, inputs, bound, move |inputs| {
             let rotated = |rows: &[f64]| -> Vec<f64> {
                 let angles: Vec<f64> = inputs[AT.frequencies].iter().map(|&f| f64::from(position as f32 * f as f32)).collect();
                 rows.chunks(d.width).flat_map(|row| rotate(row, &angles, operator.interleaved)).collect()
             };
-            let append = |cache: &[f64], rows: &[f64], width: usize| {
-                let mut cache = cache.to_vec();
+            let append = |index: usize, rows: &[f64], width: usize| {
+                let mut cache = elements(cache, &dims[usize::from(index == AT.value_cache)], &inputs[index]);
                 for (head, row) in rows.chunks(width).enumerate() {
                     cache[(head * d.keys + position as usize) * width..][..width].copy_from_slice(row);
                 }
                 cache
             };
-            let keys = append(&inputs[AT.cache], &rotated(&inputs[AT.rows]), d.width);
-            let values = append(&inputs[AT.value_cache], &inputs[AT.values], d.value_width);
+            let keys = append(AT.cache, &rotated(&inputs[AT.rows]), d.width);
+            let values = append(AT.value_cache, &inputs[AT.values], d.value_width);
             let rest = [vec![], inputs[AT.positions].clone(), vec![]];
             let scores = scores(&scoring, d, &[], &rotated(&inputs[AT.queries]), &keys, &rest);
             vec![weighted_sum(d, &probabilities(&scores, d.keys), &values), keys, values]
         });
-        case.updating(AT.cache).updating(AT.value_cache)
+        case.updating(AT.cache).updating(AT.value_cache).with_packed_caches()
     }
 }
 
@@ -93,6 +97,17 @@ pub(crate) fn cases() -> Vec<Case> {
         cases.push(token(Dims::new(4, 1, 1, 40, 128), 33, types).case(DecodeAttention { interleaved: true, ..plain }));
         cases.push(token(Dims::new(2, 2, 1, 1, 8), 0, types).case(plain));
     }
+    for position in [0, 255, 256, 300, 599] {
+        cases.push(token(Dims::new(8, 2, 1, 600, 64), position, PACKED).case(plain));
+    }
+    for (i, (width, value_width)) in [(32, 96), (96, 32), (128, 128), (256, 160)].into_iter().enumerate() {
+        let partly = Token { rotary: 32, ..token(Dims { value_width, ..Dims::new(6, 2, 1, 280, width) }, 270, PACKED) };
+        cases.push(partly.case(DecodeAttention { interleaved: i % 2 == 1, ..plain }));
+    }
+    // Several tiles of heads for one of keys; keys too long for the kernel; and what matrix units do not take.
+    cases.push(token(Dims::new(24, 2, 1, 270, 32), 263, PACKED).case(plain));
+    cases.push(token(Dims::new(2, 1, 1, 20, 320), 7, PACKED).case(plain));
+    cases.push(token(Dims::new(8, 2, 1, 600, 64), 300, PACKED).case(DecodeAttention { precision: Precision::Fast, ..plain }));
     let wide = Dims { value_width: 200, ..Dims::new(4, 2, 1, 300, 256) };
     cases.push(token(wide, 299, PAIRS[2]).case(plain));
     cases.push(token(Dims::new(2, 1, 1, 20, 300), 7, PAIRS[1]).case(plain));

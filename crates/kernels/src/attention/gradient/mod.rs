@@ -154,6 +154,9 @@ pub(super) fn gradient(attention: &Attention, inputs: &[Option<TensorInfo>], ups
         if index > AT.v {
             return Err(Error::unsupported("attention has no gradient of its mask"));
         }
+        if gradient.input(AT.k)?.info.dtype == DType::U8 {
+            return Err(Error::unsupported("attention has no gradient over packed keys and values: train with floats"));
+        }
         let found = match &found {
             Some(found) => found,
             None => {

@@ -1,6 +1,6 @@
 //! Attention of many queries by simdgroup matrices, of fast precision: for Apple's GPUs, and the simulator that checks it.
 
-use elinvar_core::{DeviceKind, DeviceProperties, Extent, KernelKey, MetalForm, Parameter};
+use elinvar_core::{DType, DeviceKind, DeviceProperties, Extent, KernelKey, MetalForm, Parameter};
 
 use super::{
     Inputs, Params, gpu,
@@ -47,7 +47,8 @@ pub(super) fn plan(params: &Params, inputs: Inputs, precision: Precision, device
     let many = rows >= LEAST && !gpu::is_split(params, gpu::tiles(params)) && rows * params.value_width * s.batch > 0;
     let fits = width.max(value_width) <= WIDEST && memory <= device.threadgroup_memory as u64;
     let counted = rows.max(s.keys) <= 1 << 30;
-    if precision == Precision::Strict || !of_metal || !many || !fits || !counted {
+    let packed = inputs.k.dtype == DType::U8;
+    if precision == Precision::Strict || !of_metal || !many || !fits || !counted || packed {
         return None;
     }
     let tiles = u32::try_from(rows.div_ceil(ROWS) * s.kv_heads * s.batch).ok()?;

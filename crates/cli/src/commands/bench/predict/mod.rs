@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use elinvar::{
-    DType, Executor, Precision, Result,
+    Executor, Precision, Result,
     chips::{CHIPS, Gpu},
 };
 use elinvar_core::{CommandList, Device, NullBackend};
-use elinvar_llm::{Model, Session, WeightType};
+use elinvar_llm::{CacheType, Model, Session, WeightType};
 use serde_json::{Value, json};
 
 use self::model::Cost;
@@ -30,9 +30,9 @@ pub(crate) struct PredictArgs {
     /// Store weights in this type: f32, f16, bf16 or a format of blocks, such as q4_0
     #[arg(long, default_value = "bf16", value_name = "TYPE")]
     dtype: WeightType,
-    /// Store the KV cache in this type: f32, f16 or bf16
+    /// Store the KV cache in this type: f32, f16, bf16 or q8_0, which has blocks of 32 bytes and a scale
     #[arg(long, default_value = "f16", value_name = "TYPE")]
-    cache_dtype: DType,
+    cache_dtype: CacheType,
     /// Prefill a prompt of this length
     #[arg(long, default_value_t = 512, value_name = "TOKENS")]
     prompt: usize,

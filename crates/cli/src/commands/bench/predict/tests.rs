@@ -1,3 +1,4 @@
+use elinvar::DType;
 use elinvar_core::{Access, Device, Dispatch, Extent, Grid, KernelKey, KernelSource, ListBuilder, NullBackend, Parameter, Work};
 
 use super::*;
@@ -47,7 +48,7 @@ fn a_model_is_predicted_by_the_weights_that_it_reads_and_the_products_that_it_ma
         chips: vec![],
         shape: Shape::Tiny,
         dtype: elinvar_llm::WeightType::Plain(DType::BF16),
-        cache_dtype: DType::F16,
+        cache_dtype: DType::F16.into(),
         prompt: 64,
         generate: 8,
         precision: None,
