@@ -1,17 +1,30 @@
 //! AVX2 and AVX-512. A format is a shape of planes, a kernel for each, and what its scales are.
 
+mod bytes;
 mod few;
+mod fields;
 mod many;
 mod scales;
+mod wide;
 mod words;
 
-use super::{COLUMNS, Multiply, Rows};
-use crate::quantized::{
-    CHUNK, Format,
-    format::{Blocks, Fields, with_blocks},
-    packed::{PackedRow, Places, planes},
+use super::{
+    COLUMNS,
+    integers::{Layout, Rows},
+};
+use crate::{
+    Precision,
+    quantized::{
+        CHUNK, Format,
+        format::{Blocks, Fields, with_blocks},
+        packed::{PackedRow, Places, planes},
+    },
+    simd,
 };
 use scales::Scaled;
+
+/// Rows of x from which on turning the weight round pays.
+const MANY: usize = 8;
 
 /// Rows of the weight, and what their kernels need of its format.
 struct Weights<'a> {
@@ -29,17 +42,46 @@ struct Weights<'a> {
     scales: unsafe fn(PackedRow<'_>, usize, usize, &mut [Scaled]),
 }
 
-/// For a processor with AVX2, FMA and F16C.
-pub(super) fn multiply(format: Format) -> Multiply {
-    with_blocks!(format, F => of::<F, { planes(F::BITS)[0] as i32 }, { planes(F::BITS)[1] as i32 }, { matches!(F::FIELDS, Fields::Chosen(_)) }>)
+/// Rows of a weight with rows of x, in the layout that belongs to it.
+///
+/// # Safety
+/// The processor has what it was chosen for.
+type Multiply = unsafe fn(&Weights<'_>, &Rows, &mut [[f32; COLUMNS]]);
+
+/// What this processor multiplies with.
+#[derive(Clone, Copy)]
+pub(super) struct Kernel(Multiply);
+
+/// The kernel for `m` rows of x on a processor with AVX2, FMA and F16C, and their layout.
+pub(super) fn kernel(format: Format, m: usize, precision: Precision) -> (Layout, Kernel) {
+    let (layout, multiply) = with_blocks!(format, F => {
+        choose::<{ planes(F::BITS)[0] as i32 }, { planes(F::BITS)[1] as i32 }, { matches!(F::FIELDS, Fields::Chosen(_)) }>(m, precision)
+    });
+    (layout, Kernel(multiply))
 }
 
-fn of<F: Blocks, const FIRST: i32, const SECOND: i32, const TABLE: bool>(
-    x: &Rows,
-    row_bytes: usize,
-    weights: &[u8],
-    products: &mut [[f32; COLUMNS]],
-) {
+fn choose<const FIRST: i32, const SECOND: i32, const TABLE: bool>(m: usize, precision: Precision) -> (Layout, Multiply) {
+    let vnni = simd::level() >= simd::Level::Avx512 && is_x86_feature_detected!("avx512vnni");
+    // Without VNNI two products of bytes are added in 16 bits, which is not enough for bytes that have a sign.
+    let fits = vnni || !is_signed(FIRST, TABLE);
+    match (m >= MANY, precision) {
+        (false, _) if vnni => (Layout::Planes, wide::multiply::<FIRST, SECOND, TABLE>),
+        (false, _) if fits => (Layout::Planes, few::multiply::<FIRST, SECOND, TABLE>),
+        (false, _) => (Layout::Words, few::multiply::<FIRST, SECOND, TABLE>),
+        (true, Precision::Fast) if vnni => (Layout::Bytes, bytes::multiply_512::<FIRST, SECOND, TABLE>),
+        (true, Precision::Fast) if fits => (Layout::Bytes, bytes::multiply_256::<FIRST, SECOND, TABLE>),
+        (true, _) if vnni => (Layout::Words, words::multiply_512::<FIRST, SECOND, TABLE>),
+        (true, _) => (Layout::Words, words::multiply_256::<FIRST, SECOND, TABLE>),
+    }
+}
+
+/// Whether fields, or what they choose, are bytes with a sign.
+const fn is_signed(first: i32, table: bool) -> bool {
+    table || first == 8
+}
+
+/// Packed rows of `row_bytes` with rows of x.
+pub(super) fn multiply<F: Blocks>(Kernel(multiply): Kernel, x: &Rows, row_bytes: usize, weights: &[u8], products: &mut [[f32; COLUMNS]]) {
     let Some(places) = Places::of::<F>(x.chunks).filter(|_| x.chunks > 0) else { return };
     let (zero, table) = match F::FIELDS {
         Fields::Less(zero) => (zero, [0; 16]),
@@ -48,11 +90,6 @@ fn of<F: Blocks, const FIRST: i32, const SECOND: i32, const TABLE: bool>(
     };
     let (rows, halves) = (weights.chunks_exact(row_bytes), F::GROUP < CHUNK);
     let weights = Weights { rows, places, chunks: x.chunks, zero, table, halves, offsets: F::OFFSETS, scales: scales::of::<F> };
-    if products.len() < many::LEAST {
-        // SAFETY: the caller of `multiply` saw the level.
-        unsafe { few::multiply::<FIRST, SECOND, TABLE>(&weights, x, products) };
-    } else {
-        // SAFETY: as above.
-        unsafe { many::multiply(&weights, words::unpack::<FIRST, SECOND, TABLE>, x, products) };
-    }
+    // SAFETY: it was chosen for this processor.
+    unsafe { multiply(&weights, x, products) };
 }
