@@ -130,7 +130,9 @@ simd! {
             octet.scales[chunk] = scale;
             let inverse = 1.0 / scale;
             // Added to a small number, it leaves the nearest integer in the low bits, ties to even: of vectors, unlike a cast that saturates.
-            integers[chunk] = x.map(|x| (x.to_f32() * inverse + ROUND).to_bits().wrapping_sub(ROUND.to_bits()) as i16);
+            for (q, x) in integers[chunk].iter_mut().zip(x) {
+                *q = (x.to_f32() * inverse + ROUND).to_bits().wrapping_sub(ROUND.to_bits()) as i16;
+            }
         }
     }
 }
@@ -171,14 +173,14 @@ simd! {
                 let planes: &mut Planes = bytemuck::cast_mut(&mut octet.integers);
                 for (chunk, integers) in integers.iter().enumerate() {
                     for (half, q) in integers.as_chunks::<16>().0.iter().enumerate() {
-                        planes[0][half][chunk] = q.map(|q| (q >> 8) as u8);
-                        planes[1][half][chunk] = q.map(|q| q as u8);
+                        planes[0][half][chunk].iter_mut().zip(q).for_each(|(high, q)| *high = (q >> 8) as u8);
+                        planes[1][half][chunk].iter_mut().zip(q).for_each(|(low, q)| *low = *q as u8);
                     }
                 }
             }
             Layout::Bytes => {
                 let bytes: &mut [[[u8; CHUNK]; SUMS]; 2] = bytemuck::cast_mut(&mut octet.integers);
-                bytes[0].iter_mut().zip(integers).for_each(|(bytes, integers)| *bytes = integers.map(|q| q as u8));
+                bytes[0].as_flattened_mut().iter_mut().zip(integers.as_flattened()).for_each(|(byte, q)| *byte = *q as u8);
             }
         }
     }

@@ -69,7 +69,7 @@ impl Layer<'_> {
     /// Some columns of the layer's results for each row of x.
     fn columns(&self, product: Product, x: &Rows, row_bytes: usize, columns: Range<usize>) -> Vec<[f32; COLUMNS]> {
         let mut results = vec![[0.0; COLUMNS]; x.m];
-        product.multiply(x, row_bytes, &self.weight[row_bytes * columns.start..row_bytes * columns.end], &mut results);
+        product.multiply(x, [row_bytes, columns.len()], &self.weight[row_bytes * columns.start..], &mut results);
         if let Some(bias) = self.bias {
             let mut wide = [0.0; COLUMNS];
             with_values!(bias, |bias| wide.iter_mut().zip(&bias[columns]).for_each(|(wide, bias)| *wide = bias.to_f32()));

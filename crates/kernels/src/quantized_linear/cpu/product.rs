@@ -52,13 +52,13 @@ impl Product {
         Rows::new(x, extents, form)
     }
 
-    /// Up to [`COLUMNS`] packed rows of `row_bytes` with each row of x.
-    pub(super) fn multiply(self, x: &Rows, row_bytes: usize, weights: &[u8], products: &mut [[f32; COLUMNS]]) {
+    /// The first `count` packed rows of `row_bytes`, up to [`COLUMNS`], with each row of x.
+    pub(super) fn multiply(self, x: &Rows, [row_bytes, count]: [usize; 2], weights: &[u8], products: &mut [[f32; COLUMNS]]) {
         #[cfg(target_arch = "x86_64")]
         if let Some(kernel) = self.kernel {
-            return with_blocks!(self.format, F => x86::multiply::<F>(kernel, x, row_bytes, weights, products));
+            return with_blocks!(self.format, F => x86::multiply::<F>(kernel, x, [row_bytes, count], weights, products));
         }
-        with_blocks!(self.format, F => portable::multiply::<F>(x, row_bytes, weights, products));
+        with_blocks!(self.format, F => portable::multiply::<F>(x, row_bytes, &weights[..row_bytes * count], products));
     }
 }
 

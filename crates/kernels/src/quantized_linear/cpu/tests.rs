@@ -42,7 +42,7 @@ fn check(format: Format, [m, chunks, columns]: [usize; 3], x: &[f32]) {
         }
         let products = |product: Product| {
             let mut products = vec![[0.0; COLUMNS]; m];
-            product.multiply(&product.rows(x, [m, chunks]), row_bytes, &weights, &mut products);
+            product.multiply(&product.rows(x, [m, chunks]), [row_bytes, columns], &weights, &mut products);
             products
         };
         let name = format!("{format}, {m} rows of {chunks} chunks, {columns} columns, fields {fill:?}, {:?}", level());

@@ -13,7 +13,7 @@ use super::{
     is_signed,
     scales::Scaled,
 };
-use crate::{quantized::packed::PackedRow, quantized_linear::SUMS};
+use crate::quantized_linear::SUMS;
 
 /// Octets whose scales are computed at a time.
 pub(super) const SEGMENT: usize = 16;
@@ -35,22 +35,30 @@ pub(super) fn prefetch(bytes: &[u8], octet: usize, octet_bytes: usize) {
 pub(super) fn multiply<const FIRST: i32, const SECOND: i32, const TABLE: bool>(weights: &Weights<'_>, x: &Rows, products: &mut [[f32; COLUMNS]]) {
     let octets = x.chunks.div_ceil(SUMS);
     let mut scaled = [Scaled::default(); SEGMENT];
-    for (column, bytes) in weights.rows.clone().enumerate() {
-        let (row, octet_bytes) = (PackedRow { bytes, places: weights.places }, bytes.len() / octets);
+    let octet_bytes = weights.row_bytes / octets;
+    for column in 0..weights.count {
+        let row = weights.row(column);
         let mut sums = [_mm256_setzero_ps(); MANY];
         for first in (0..octets).step_by(SEGMENT) {
             let scaled = &mut scaled[..SEGMENT.min(octets - first)];
             // SAFETY: this function has the level that it asks for.
             unsafe { (weights.scales)(row, weights.chunks, first, scaled) };
             for (octet, scaled) in (first..).zip(&*scaled) {
-                prefetch(bytes, octet, octet_bytes);
-                let fields = fields::<FIRST, SECOND, TABLE>(weights, row, octet);
+                prefetch(row.bytes, octet, octet_bytes);
                 match x.octet(octet) {
-                    // In a register.
-                    [x] => sums[0] = add::<FIRST, TABLE>(weights, &fields, scaled, x, sums[0]),
+                    // One is in registers, and half an octet is enough at the end of some.
+                    [x] if weights.chunks - SUMS * octet <= SUMS / 2 => {
+                        let fields = fields::<FIRST, SECOND, TABLE, { SUMS / 4 }>(weights, row, octet);
+                        sums[0] = add::<FIRST, TABLE, { SUMS / 4 }>(weights, &fields, scaled, x, sums[0]);
+                    }
+                    [x] => {
+                        let fields = fields::<FIRST, SECOND, TABLE, { SUMS / 2 }>(weights, row, octet);
+                        sums[0] = add::<FIRST, TABLE, { SUMS / 2 }>(weights, &fields, scaled, x, sums[0]);
+                    }
                     rows => {
+                        let fields = fields::<FIRST, SECOND, TABLE, { SUMS / 2 }>(weights, row, octet);
                         for (x, sum) in rows.iter().zip(&mut sums) {
-                            *sum = add::<FIRST, TABLE>(weights, &fields, scaled, x, *sum);
+                            *sum = add::<FIRST, TABLE, { SUMS / 2 }>(weights, &fields, scaled, x, *sum);
                         }
                     }
                 }
@@ -65,12 +73,18 @@ pub(super) fn multiply<const FIRST: i32, const SECOND: i32, const TABLE: bool>(w
     }
 }
 
-/// The sums with an octet's products.
+/// The sums with the products of an octet's first `PAIRS` pairs of chunks.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-fn add<const FIRST: i32, const TABLE: bool>(weights: &Weights<'_>, fields: &Fields, scaled: &Scaled, x: &Octet, sums: __m256) -> __m256 {
+fn add<const FIRST: i32, const TABLE: bool, const PAIRS: usize>(
+    weights: &Weights<'_>,
+    fields: &Fields,
+    scaled: &Scaled,
+    x: &Octet,
+    sums: __m256,
+) -> __m256 {
     let mut products = [[_mm256_setzero_si256(); SUMS / 2]; 2];
-    for pair in 0..SUMS / 2 {
+    for pair in 0..PAIRS {
         // Of words, or, by halves of 16 bits, 256 times those of high bytes and those of low ones.
         let mut halves = [[_mm256_setzero_si256(); 2]; 2];
         for half in 0..2 {

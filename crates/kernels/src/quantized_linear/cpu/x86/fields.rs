@@ -14,10 +14,10 @@ pub(super) type Fields = [[__m256i; 2]; SUMS / 2];
 /// Of an octet, by four chunks: their first 16 fields, and the others.
 pub(super) type WideFields = [[__m512i; 2]; SUMS / 4];
 
-/// The planes of an octet that is not whole.
+/// The planes of an octet that ends the weight.
 type Room = [[u8; SUMS * CHUNK]; 2];
 
-/// The planes of an octet; zeros after the row's end.
+/// The planes of an octet; after the row's end anything.
 #[inline(always)]
 fn octet_planes<'a, const FIRST: i32, const SECOND: i32>(
     weights: &Weights<'_>,
@@ -28,28 +28,32 @@ fn octet_planes<'a, const FIRST: i32, const SECOND: i32>(
     let [first, second] = row.places.planes;
     let (first_bytes, second_bytes) = (4 * FIRST as usize, 4 * SECOND as usize);
     let (first, second) = (&row.bytes[first + SUMS * first_bytes * octet..], &row.bytes[second + SUMS * second_bytes * octet..]);
-    let count = SUMS.min(weights.chunks - SUMS * octet);
-    if count == SUMS {
-        return [&first[..SUMS * first_bytes], &second[..SUMS * second_bytes]];
+    if let (Some(first), Some(second)) = (first.get(..SUMS * first_bytes), second.get(..SUMS * second_bytes)) {
+        return [first, second];
     }
+    let count = SUMS.min(weights.chunks - SUMS * octet);
     let room = room.write([[0; SUMS * CHUNK]; 2]);
     room[0][..first_bytes * count].copy_from_slice(&first[..first_bytes * count]);
     room[1][..second_bytes * count].copy_from_slice(&second[..second_bytes * count]);
     [&room[0][..SUMS * first_bytes], &room[1][..SUMS * second_bytes]]
 }
 
-/// The fields of an octet, or what they choose.
+/// The fields of an octet's first `PAIRS` pairs of chunks, or what they choose.
 ///
 /// Loops and not iterators: what takes a closure is compiled without these instructions, and would not be inlined.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn fields<const FIRST: i32, const SECOND: i32, const TABLE: bool>(weights: &Weights<'_>, row: PackedRow<'_>, octet: usize) -> Fields {
+pub(super) fn fields<const FIRST: i32, const SECOND: i32, const TABLE: bool, const PAIRS: usize>(
+    weights: &Weights<'_>,
+    row: PackedRow<'_>,
+    octet: usize,
+) -> Fields {
     let mut room = MaybeUninit::uninit();
     let [first, second] = octet_planes::<FIRST, SECOND>(weights, row, octet, &mut room);
     // SAFETY: 16 bytes.
     let table = _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(weights.table.as_ptr().cast()) });
     let mut all = [[_mm256_setzero_si256(); 2]; SUMS / 2];
-    for pair in 0..SUMS / 2 {
+    for pair in 0..PAIRS {
         // SAFETY: `FIRST` and `SECOND` are the bits of the planes, and each slice has the fields of two chunks.
         let mut fields = unsafe { plane::<FIRST, 0>(&first[8 * FIRST as usize * pair..][..8 * FIRST as usize]) };
         if SECOND > 0 {
@@ -84,7 +88,7 @@ pub(super) fn unpack_words<const FIRST: i32, const SECOND: i32, const TABLE: boo
     octet: usize,
     to: &mut [i32; SUMS * CHUNK / 2],
 ) {
-    let (fields, zero) = (fields::<FIRST, SECOND, TABLE>(weights, row, octet), _mm256_set1_epi16(weights.zero));
+    let (fields, zero) = (fields::<FIRST, SECOND, TABLE, { SUMS / 2 }>(weights, row, octet), _mm256_set1_epi16(weights.zero));
     for pair in 0..SUMS / 2 {
         for half in 0..2 {
             let words = if is_signed(FIRST, TABLE) { words::<true>(fields[pair][half]) } else { words::<false>(fields[pair][half]) };
@@ -105,7 +109,7 @@ pub(super) fn unpack_bytes<const FIRST: i32, const SECOND: i32, const TABLE: boo
     octet: usize,
     to: &mut [i32; SUMS * CHUNK / 4],
 ) {
-    let fields = fields::<FIRST, SECOND, TABLE>(weights, row, octet);
+    let fields = fields::<FIRST, SECOND, TABLE, { SUMS / 2 }>(weights, row, octet);
     let flip = _mm256_set1_epi8(if is_signed(FIRST, TABLE) { i8::MIN } else { 0 });
     for pair in 0..SUMS / 2 {
         for half in 0..2 {
@@ -157,10 +161,10 @@ unsafe fn plane<const BITS: i32, const UP: i32>(bytes: &[u8]) -> [__m256i; 2] {
     [_mm256_and_si256(low, mask), _mm256_and_si256(high, mask)]
 }
 
-/// As [`fields`], by vectors of 512 bits.
+/// As [`fields`] of the first `FOURS` times four chunks, by vectors of 512 bits.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-pub(super) fn wide_fields<const FIRST: i32, const SECOND: i32, const TABLE: bool>(
+pub(super) fn wide_fields<const FIRST: i32, const SECOND: i32, const TABLE: bool, const FOURS: usize>(
     weights: &Weights<'_>,
     row: PackedRow<'_>,
     octet: usize,
@@ -170,7 +174,7 @@ pub(super) fn wide_fields<const FIRST: i32, const SECOND: i32, const TABLE: bool
     // SAFETY: 16 bytes.
     let table = _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(weights.table.as_ptr().cast()) });
     let mut all = [[_mm512_setzero_si512(); 2]; SUMS / 4];
-    for four in 0..SUMS / 4 {
+    for four in 0..FOURS {
         // SAFETY: `FIRST` and `SECOND` are the bits of the planes, and each slice has the fields of four chunks.
         let mut fields = unsafe { wide_plane::<FIRST, 0>(&first[16 * FIRST as usize * four..][..16 * FIRST as usize]) };
         if SECOND > 0 {

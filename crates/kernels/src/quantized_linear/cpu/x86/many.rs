@@ -56,8 +56,8 @@ pub(super) unsafe fn multiply<const WORDS: usize, S: Copy>(way: &Way<WORDS, S>, 
     for (block, products) in products.chunks_mut(BLOCK).enumerate() {
         sums.fill([way.zero; GROUP]);
         for octet in 0..x.chunks.div_ceil(SUMS) {
-            for ((bytes, unpacked), scaled) in weights.rows.clone().zip(&mut rows.0).zip(&mut rows.1) {
-                let row = PackedRow { bytes, places: weights.places };
+            for (index, (unpacked, scaled)) in rows.0.iter_mut().zip(&mut rows.1).enumerate().take(weights.count) {
+                let row = weights.row(index);
                 // SAFETY: this function has the level that they ask for.
                 unsafe { ((way.unpack)(weights, row, octet, unpacked), (weights.scales)(row, weights.chunks, octet, std::slice::from_mut(scaled))) };
             }

@@ -28,7 +28,10 @@ const MANY: usize = 8;
 
 /// Rows of the weight, and what their kernels need of its format.
 struct Weights<'a> {
-    rows: std::slice::ChunksExact<'a, u8>,
+    /// Those rows and what follows them: where it is there, the octet after a row's last chunks may be read.
+    bytes: &'a [u8],
+    row_bytes: usize,
+    count: usize,
     places: Places,
     chunks: usize,
     /// Subtracted from fields.
@@ -75,21 +78,35 @@ fn choose<const FIRST: i32, const SECOND: i32, const TABLE: bool>(m: usize, prec
     }
 }
 
+impl<'a> Weights<'a> {
+    /// A row with what follows it.
+    #[inline(always)]
+    fn row(&self, index: usize) -> PackedRow<'a> {
+        PackedRow { bytes: &self.bytes[self.row_bytes * index..], places: self.places }
+    }
+}
+
 /// Whether fields, or what they choose, are bytes with a sign.
 const fn is_signed(first: i32, table: bool) -> bool {
     table || first == 8
 }
 
-/// Packed rows of `row_bytes` with rows of x.
-pub(super) fn multiply<F: Blocks>(Kernel(multiply): Kernel, x: &Rows, row_bytes: usize, weights: &[u8], products: &mut [[f32; COLUMNS]]) {
+/// The first `count` packed rows of `row_bytes` with rows of x.
+pub(super) fn multiply<F: Blocks>(
+    Kernel(multiply): Kernel,
+    x: &Rows,
+    [row_bytes, count]: [usize; 2],
+    bytes: &[u8],
+    products: &mut [[f32; COLUMNS]],
+) {
     let Some(places) = Places::of::<F>(x.chunks).filter(|_| x.chunks > 0) else { return };
     let (zero, table) = match F::FIELDS {
         Fields::Less(zero) => (zero, [0; 16]),
         Fields::Signed => (0, [0; 16]),
         Fields::Chosen(table) => (0, *table),
     };
-    let (rows, halves) = (weights.chunks_exact(row_bytes), F::GROUP < CHUNK);
-    let weights = Weights { rows, places, chunks: x.chunks, zero, table, halves, offsets: F::OFFSETS, scales: scales::of::<F> };
+    let (chunks, halves, offsets, scales) = (x.chunks, F::GROUP < CHUNK, F::OFFSETS, scales::of::<F>);
+    let weights = Weights { bytes, row_bytes, count, places, chunks, zero, table, halves, offsets, scales };
     // SAFETY: it was chosen for this processor.
     unsafe { multiply(&weights, x, products) };
 }

@@ -21,11 +21,11 @@ use crate::{quantized::packed::PackedRow, quantized_linear::SUMS};
 pub(super) fn multiply<const FIRST: i32, const SECOND: i32, const TABLE: bool>(weights: &Weights<'_>, x: &Rows, products: &mut [[f32; COLUMNS]]) {
     let octets = x.chunks.div_ceil(SUMS);
     let mut scaled = [[Scaled::default(); SEGMENT]; 2];
-    let mut rows = weights.rows.clone().enumerate();
-    while let Some((column, bytes)) = rows.next() {
-        let other = rows.next();
-        let pair = [bytes, other.map_or(bytes, |(_, bytes)| bytes)].map(|bytes| PackedRow { bytes, places: weights.places });
-        let octet_bytes = bytes.len() / octets;
+    let octet_bytes = weights.row_bytes / octets;
+    for column in (0..weights.count).step_by(2) {
+        // The last of an odd number beside itself.
+        let other = (column + 1).min(weights.count - 1);
+        let pair = [weights.row(column), weights.row(other)];
         let mut sums = [_mm512_setzero_ps(); MANY];
         for first in (0..octets).step_by(SEGMENT) {
             let count = SEGMENT.min(octets - first);
@@ -37,17 +37,21 @@ pub(super) fn multiply<const FIRST: i32, const SECOND: i32, const TABLE: bool>(w
                 let octet = first + at;
                 prefetch(pair[0].bytes, octet, octet_bytes);
                 prefetch(pair[1].bytes, octet, octet_bytes);
-                let fields = [
-                    wide_fields::<FIRST, SECOND, TABLE>(weights, pair[0], octet),
-                    wide_fields::<FIRST, SECOND, TABLE>(weights, pair[1], octet),
-                ];
                 let scaled = [&scaled[0][at], &scaled[1][at]];
                 match x.octet(octet) {
-                    // In a register.
-                    [x] => sums[0] = add::<FIRST, TABLE>(weights, &fields, scaled, x, sums[0]),
+                    // One is in registers, and half an octet is enough at the end of some.
+                    [x] if weights.chunks - SUMS * octet <= SUMS / 2 => {
+                        let fields = both::<FIRST, SECOND, TABLE, { SUMS / 8 }>(weights, pair, octet);
+                        sums[0] = add::<FIRST, TABLE, { SUMS / 8 }>(weights, &fields, scaled, x, sums[0]);
+                    }
+                    [x] => {
+                        let fields = both::<FIRST, SECOND, TABLE, { SUMS / 4 }>(weights, pair, octet);
+                        sums[0] = add::<FIRST, TABLE, { SUMS / 4 }>(weights, &fields, scaled, x, sums[0]);
+                    }
                     rows => {
+                        let fields = both::<FIRST, SECOND, TABLE, { SUMS / 4 }>(weights, pair, octet);
                         for (x, sum) in rows.iter().zip(&mut sums) {
-                            *sum = add::<FIRST, TABLE>(weights, &fields, scaled, x, *sum);
+                            *sum = add::<FIRST, TABLE, { SUMS / 4 }>(weights, &fields, scaled, x, *sum);
                         }
                     }
                 }
@@ -57,18 +61,26 @@ pub(super) fn multiply<const FIRST: i32, const SECOND: i32, const TABLE: bool>(w
             let mut lanes = [[0.0; SUMS]; 2];
             // SAFETY: sixteen lanes.
             unsafe { _mm512_storeu_ps(lanes.as_mut_ptr().cast(), sums) };
+            products[other] = tree(lanes[1]);
             products[column] = tree(lanes[0]);
-            if let Some((column, _)) = other {
-                products[column] = tree(lanes[1]);
-            }
         }
     }
 }
 
-/// The sums with an octet's products.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-fn add<const FIRST: i32, const TABLE: bool>(
+fn both<const FIRST: i32, const SECOND: i32, const TABLE: bool, const FOURS: usize>(
+    weights: &Weights<'_>,
+    [a, b]: [PackedRow<'_>; 2],
+    octet: usize,
+) -> [WideFields; 2] {
+    [wide_fields::<FIRST, SECOND, TABLE, FOURS>(weights, a, octet), wide_fields::<FIRST, SECOND, TABLE, FOURS>(weights, b, octet)]
+}
+
+/// The sums with the products of an octet's first `FOURS` times four chunks.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+fn add<const FIRST: i32, const TABLE: bool, const FOURS: usize>(
     weights: &Weights<'_>,
     fields: &[WideFields; 2],
     scaled: [&Scaled; 2],
@@ -79,7 +91,7 @@ fn add<const FIRST: i32, const TABLE: bool>(
     let mut products = [[_mm512_setzero_si512(); SUMS / 2]; 2];
     let planes = x.planes();
     for side in 0..2 {
-        for four in 0..SUMS / 4 {
+        for four in 0..FOURS {
             // SAFETY: an octet has so many integers, and is aligned.
             let load = |plane: usize, half: usize| unsafe { _mm512_load_si512(planes[plane][half].as_ptr().add(4 * four).cast()) };
             let flip = _mm512_set1_epi8(if is_signed(FIRST, TABLE) { i8::MIN } else { 0 });
