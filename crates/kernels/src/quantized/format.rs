@@ -128,17 +128,33 @@ fn alike(scale: f32, offset: f32) -> Scales {
     Scales { scale: [scale; 2], offset: [offset; 2] }
 }
 
+/// The fields of a chunk, each by its place. A loop is compiled to vectors where `from_fn` would be a call.
+#[inline(always)]
+fn each(field: impl Fn(usize) -> u8) -> [u8; CHUNK] {
+    let mut fields = [0; CHUNK];
+    fields.iter_mut().enumerate().for_each(|(j, to)| *to = field(j));
+    fields
+}
+
 /// The 4 low bits of the first 16 bytes, then the 4 high ones.
 #[inline(always)]
 fn nibbles(bytes: &[u8]) -> [u8; CHUNK] {
-    std::array::from_fn(|j| if j < 16 { bytes[j] & 15 } else { bytes[j - 16] >> 4 })
+    let mut fields = [0; CHUNK];
+    let (low, high) = fields.split_at_mut(CHUNK / 2);
+    for ((low, high), byte) in low.iter_mut().zip(high).zip(&bytes[..CHUNK / 2]) {
+        (*low, *high) = (byte & 15, byte >> 4);
+    }
+    fields
 }
 
 /// The same with a fifth bit from a word.
 #[inline(always)]
 fn fives(bits: &[u8], bytes: &[u8]) -> [u8; CHUNK] {
-    let low = nibbles(bytes);
-    std::array::from_fn(|j| low[j] | (bits[j / 8] >> (j % 8) & 1) << 4)
+    let mut fields = nibbles(bytes);
+    for (fields, bits) in fields.as_chunks_mut::<8>().0.iter_mut().zip(bits) {
+        fields.iter_mut().enumerate().for_each(|(j, field)| *field |= (bits >> j & 1) << 4);
+    }
+    fields
 }
 
 pub(crate) struct Q4_0;
@@ -234,7 +250,7 @@ impl Blocks for Q8_0 {
 
     #[inline(always)]
     fn fields(block: &[u8], _: usize) -> [u8; CHUNK] {
-        std::array::from_fn(|j| block[2 + j])
+        each(|j| block[2 + j])
     }
 
     #[inline(always)]
@@ -273,7 +289,7 @@ impl Blocks for Q4K {
     #[inline(always)]
     fn fields(block: &[u8], index: usize) -> [u8; CHUNK] {
         let bytes = &block[16 + 32 * (index / 2)..][..32];
-        std::array::from_fn(|j| bytes[j] >> (4 * (index % 2)) & 15)
+        each(|j| bytes[j] >> (4 * (index % 2)) & 15)
     }
 
     #[inline(always)]
@@ -301,7 +317,7 @@ impl Blocks for Q5K {
     #[inline(always)]
     fn fields(block: &[u8], index: usize) -> [u8; CHUNK] {
         let (bits, bytes) = (&block[16..48], &block[48 + 32 * (index / 2)..][..32]);
-        std::array::from_fn(|j| bytes[j] >> (4 * (index % 2)) & 15 | (bits[j] >> index & 1) << 4)
+        each(|j| bytes[j] >> (4 * (index % 2)) & 15 | (bits[j] >> index & 1) << 4)
     }
 
     #[inline(always)]
@@ -337,7 +353,7 @@ impl Blocks for Q6K {
         let (half, quarter) = (index / 4, index % 4);
         let low = &block[64 * half + 32 * (quarter % 2)..][..32];
         let high = &block[128 + 32 * half..][..32];
-        std::array::from_fn(|j| low[j] >> (4 * (quarter / 2)) & 15 | (high[j] >> (2 * quarter) & 3) << 4)
+        each(|j| low[j] >> (4 * (quarter / 2)) & 15 | (high[j] >> (2 * quarter) & 3) << 4)
     }
 
     #[inline(always)]
@@ -366,7 +382,7 @@ impl Blocks for Q2K {
     #[inline(always)]
     fn fields(block: &[u8], index: usize) -> [u8; CHUNK] {
         let bytes = &block[16 + 32 * (index / 4)..][..32];
-        std::array::from_fn(|j| bytes[j] >> (2 * (index % 4)) & 3)
+        each(|j| bytes[j] >> (2 * (index % 4)) & 3)
     }
 
     #[inline(always)]
@@ -394,7 +410,7 @@ impl Blocks for Q3K {
     #[inline(always)]
     fn fields(block: &[u8], index: usize) -> [u8; CHUNK] {
         let (bits, bytes) = (&block[..32], &block[32 + 32 * (index / 4)..][..32]);
-        std::array::from_fn(|j| bytes[j] >> (2 * (index % 4)) & 3 | (bits[j] >> index & 1) << 2)
+        each(|j| bytes[j] >> (2 * (index % 4)) & 3 | (bits[j] >> index & 1) << 2)
     }
 
     /// The 6-bit scales less 32.
@@ -537,7 +553,7 @@ impl<const BF16: bool> Blocks for Affine8<BF16> {
 
     #[inline(always)]
     fn fields(block: &[u8], _: usize) -> [u8; CHUNK] {
-        std::array::from_fn(|j| block[4 + j] ^ 0x80)
+        each(|j| block[4 + j] ^ 0x80)
     }
 
     #[inline(always)]

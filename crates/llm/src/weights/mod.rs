@@ -86,7 +86,7 @@ impl Weights {
     }
 
     /// The extents of a tensor, and what [`Weights::get`] makes it of if it is of floats.
-    pub(crate) fn info(&self, name: &str) -> Option<(Vec<usize>, Option<WeightType>)> {
+    pub fn info(&self, name: &str) -> Option<(Vec<usize>, Option<WeightType>)> {
         self.0.info(name)
     }
 

@@ -4,17 +4,35 @@ use std::sync::Arc;
 
 use elinvar::{DType, Error, HostMemory, Result};
 use half::{bf16, f16};
+use memmap2::MmapMut;
 
 /// Bytes at a multiple of eight.
-pub(super) struct Words(Vec<u64>, usize);
+pub(super) enum Words {
+    /// So many bytes of words.
+    Few(Vec<u64>, usize),
+    /// Mapped, in huge pages where the system has them: a matrix is read from its beginning to its end for every token.
+    Many(MmapMut),
+}
 
 impl Words {
     pub(super) fn zeros(bytes: usize) -> Self {
-        Self(vec![0; bytes.div_ceil(8)], bytes)
+        const MAPPED_FROM: usize = 1 << 20;
+        if bytes >= MAPPED_FROM
+            && let Ok(map) = MmapMut::map_anon(bytes)
+        {
+            #[cfg(target_os = "linux")]
+            // Advice only: without huge pages the memory works the same.
+            let _ = map.advise(memmap2::Advice::HugePage);
+            return Self::Many(map);
+        }
+        Self::Few(vec![0; bytes.div_ceil(8)], bytes)
     }
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        bytemuck::cast_slice_mut(&mut self.0).get_mut(..self.1).unwrap_or_default()
+        match self {
+            Self::Few(words, bytes) => bytemuck::cast_slice_mut(words).get_mut(..*bytes).unwrap_or_default(),
+            Self::Many(map) => map,
+        }
     }
 
     pub(super) fn into_memory(self) -> HostMemory {
@@ -24,7 +42,10 @@ impl Words {
 
 impl AsRef<[u8]> for Words {
     fn as_ref(&self) -> &[u8] {
-        bytemuck::cast_slice(&self.0).get(..self.1).unwrap_or_default()
+        match self {
+            Self::Few(words, bytes) => bytemuck::cast_slice(words).get(..*bytes).unwrap_or_default(),
+            Self::Many(map) => map,
+        }
     }
 }
 

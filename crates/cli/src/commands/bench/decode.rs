@@ -1,14 +1,15 @@
 use std::{path::PathBuf, sync::Arc, time::Instant};
 
 use clap::{Args, ValueEnum};
-use elinvar::Result;
-use elinvar_llm::{Adapter, CacheType, Config, MemoryEstimate, Model, Sampling, Session, WeightType};
+use elinvar::{Executor, Result};
+use elinvar_llm::{Adapter, CacheType, Config, MemoryEstimate, Model, ModelFiles, Sampling, Session, WeightType, Weights};
 use serde_json::json;
 
 use super::timing::round_profiled;
 use crate::{
     args::ComputeArgs,
     measure::{median, memory_bandwidth, units},
+    model::BaseArgs,
     output::print_line,
     profile::{self, Known, ProfileArgs},
 };
@@ -19,6 +20,9 @@ pub(crate) struct DecodeArgs {
     /// Use a model of this shape, with random weights
     #[arg(long, value_enum, default_value_t = Shape::Llama1b)]
     shape: Shape,
+    /// Use the model in this GGUF file or folder
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["shape", "dtype"])]
+    model: Option<PathBuf>,
     /// Store weights in this type: f32, f16, bf16 or a format of blocks, such as q4_0
     #[arg(long, default_value = "bf16", value_name = "TYPE")]
     dtype: WeightType,
@@ -89,18 +93,36 @@ pub(super) fn bytes_per_token(config: &Config, kind: WeightType) -> usize {
     kind.bytes((config.layers * layer + config.vocab_size * config.hidden_size) as u128) as usize
 }
 
+impl DecodeArgs {
+    /// The model with room for texts of `longest` tokens, the bytes of its weights that a token reads, and what to call it.
+    fn model(&self, executor: &Executor, longest: usize) -> Result<(Model, usize, String)> {
+        let chunk = Session::default_chunk(executor.properties());
+        let Some(path) = &self.model else {
+            let config = self.shape.config();
+            MemoryEstimate::of_random(&config, self.dtype, longest, self.cache_dtype, chunk).check(executor.memory())?;
+            let bytes = bytes_per_token(&config, self.dtype);
+            return Ok((Model::random(executor, config, self.dtype, 1)?, bytes, format!("{:?} {}", self.shape, self.dtype)));
+        };
+        let files = ModelFiles::open(path)?;
+        let (config, weights) = (Config::read(&files)?, Weights::open(&files)?);
+        MemoryEstimate::of(&config, &weights, longest, self.cache_dtype, chunk).check(executor.memory())?;
+        // Of the embedding a token reads a row.
+        let embedding = weights.info("model.embed_tokens.weight").filter(|_| !config.tied_embeddings);
+        let embedding = embedding.map_or(0, |(dims, kind)| kind.map_or(0, |kind| kind.bytes(dims.iter().product::<usize>() as u128)));
+        let bytes = u128::from(weights.bytes()).saturating_sub(embedding) as usize;
+        Ok((BaseArgs::load(&files, executor, config, &weights)?, bytes, files.to_string()))
+    }
+}
+
 pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
     let trace = args.profile.open()?;
     let executor = args.device.executor()?;
     let mut profiler = args.profile.profiler(&executor)?;
     let properties = executor.properties().clone();
-    let config = args.shape.config();
-    let bytes = bytes_per_token(&config, args.dtype);
     let (bandwidth, how) = memory_bandwidth(&executor)?;
     let longest = args.prompt.iter().chain(&args.generate).copied().max().unwrap_or(1);
-    MemoryEstimate::of_random(&config, args.dtype, longest, args.cache_dtype, Session::default_chunk(&properties)).check(executor.memory())?;
+    let (base, bytes, name) = args.model(&executor, longest)?;
     let adapter = args.adapter.as_ref().map(Adapter::open).transpose()?;
-    let base = Model::random(&executor, config, args.dtype, 1)?;
     let model = adapter.map_or(Ok(base.clone()), |adapter| base.with_adapter(&adapter))?;
     let mut session = Session::new(Arc::new(model), longest, args.cache_dtype)?;
     let sampling = Sampling { temperature: args.temperature, top_k: args.top_k, top_p: args.top_p, ..Sampling::default() };
@@ -125,12 +147,10 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
         return Ok(());
     }
     print_line(format!(
-        "{} · {} {} · {:?} {} · {:.2} GB of weights a token",
+        "{} · {} {} · {name} · {:.2} GB of weights a token",
         properties.name,
         properties.compute_units,
         units(&properties),
-        args.shape,
-        args.dtype,
         bytes as f64 / 1e9
     ));
     print_line(format!("bandwidth: {how} {:.1} GB/s", bandwidth / 1e9));

@@ -2,155 +2,133 @@
 //!
 //! The eight sums of an element are eight lanes: of an [`Octet`], the chunks that go to them stand side by side.
 
+mod integers;
 mod portable;
+mod product;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
+use std::ops::Range;
 
-use super::{AT, Params, SUMS};
+use elinvar_core::{DType, DeviceProperties, Error, HostArguments, HostKernel, KernelKey, Result};
+
+use super::{AT, Layers, Params, QuantizedLinear, SUMS};
 use crate::{
+    Argument, Launch, Plan, Precision, TensorInfo,
     float::{Float, with_float},
-    matmul::{cpu::operand::with_values, values},
+    launch::product_operations,
+    math,
+    matmul::{
+        cpu::operand::{Values, with_values},
+        values,
+    },
     parallel::{Shared, for_each},
-    quantized::{CHUNK, Format, format::with_blocks},
+    quantized::{CHUNK, Format},
+    rms_norm::RmsNorm,
     simd,
 };
+use integers::Rows;
+use product::Product;
 
 /// Rows of the weight that a task takes.
 const COLUMNS: usize = 16;
 
-/// Chunks of x side by side, one for each sum. Those after a row's end are zeros.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Octet {
-    /// The integers, as bytes of weights become words: element j of a chunk is `q[`[`place`]`(j)][chunk][j % 16 / 2]`.
-    q: [[[i16; 8]; SUMS]; 4],
-    /// Of each chunk.
-    scales: [f32; SUMS],
-    /// The sums of each half of each chunk.
-    totals: [[i32; SUMS]; 2],
+/// Rows are normalised by a launch of their own; then all layers in one.
+pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+    let ([m, k], x, mut plan, mut buffers) = (layers.extents(), layers.x, Plan::default(), layers.parameters(outputs)?);
+    if let Some(epsilon) = operator.epsilon {
+        plan.scratch.push(x.bytes());
+        let inputs = [Some((x, Argument::Input(AT.x))), layers.norm.map(|norm| (norm, Argument::Input(AT.norm)))];
+        plan.add(&RmsNorm { axis: -1, epsilon }, &inputs, &[Argument::Scratch(0)], device)?;
+        buffers[AT.x].1 = Argument::Scratch(0);
+    }
+    let key = KernelKey::new("quantized_linear", &[x.dtype, layers.dtype(AT.b0)]).with("format", operator.format as u32);
+    let key = key.with("fast", u32::from(operator.precision == Precision::Fast));
+    let launch = Launch::new(key, kernel(x.dtype, operator.precision)?, &layers.params(operator), buffers);
+    plan.launches.push(launch.with_operations(product_operations(&[m, k, (0..3).map(|index| layers.n(index)).sum()])));
+    Ok(plan)
 }
 
-#[cfg(target_arch = "x86_64")]
-impl Octet {
-    /// The four pairs of `q[place][chunk]`.
-    #[inline(always)]
-    fn pairs(&self, place: usize, chunk: usize) -> *const i32 {
-        self.q[place][chunk].as_ptr().cast()
+fn kernel(x: DType, precision: Precision) -> Result<HostKernel> {
+    Ok(with_float!(x, T => match precision {
+        Precision::Strict => |arguments: &mut HostArguments<'_>| run::<T>(arguments, Precision::Strict),
+        Precision::Fast => |arguments: &mut HostArguments<'_>| run::<T>(arguments, Precision::Fast),
+    }))
+}
+
+/// A layer's weight and bias, and how many rows they have.
+struct Layer<'a> {
+    n: usize,
+    weight: &'a [u8],
+    bias: Option<Values<'a>>,
+}
+
+impl Layer<'_> {
+    /// Some columns of the layer's results for each row of x.
+    fn columns(&self, product: Product, x: &Rows, row_bytes: usize, columns: Range<usize>) -> Vec<[f32; COLUMNS]> {
+        let mut results = vec![[0.0; COLUMNS]; x.m];
+        product.multiply(x, [row_bytes, columns.len()], &self.weight[row_bytes * columns.start..], &mut results);
+        if let Some(bias) = self.bias {
+            let mut wide = [0.0; COLUMNS];
+            with_values!(bias, |bias| wide.iter_mut().zip(&bias[columns]).for_each(|(wide, bias)| *wide = bias.to_f32()));
+            results.iter_mut().for_each(|results| results.iter_mut().zip(wide).for_each(|(result, bias)| *result += bias));
+        }
+        results
     }
 }
 
-const NOTHING: Octet = Octet { q: [[[0; 8]; SUMS]; 4], scales: [0.0; SUMS], totals: [[0; SUMS]; 2] };
-
-/// The elements of even and of odd places in each half of a chunk are apart.
-const fn place(j: usize) -> usize {
-    j / 16 * 2 + j % 2
-}
-
-/// Rows of x.
-struct Rows {
-    m: usize,
-    chunks: usize,
-    /// The first of each row, then the second of each…
-    octets: Vec<Octet>,
-}
-
-impl Rows {
-    fn new<T: Float>(x: &[T], [m, chunks]: [usize; 2]) -> Self {
-        let mut rows = Self { m, chunks, octets: vec![NOTHING; m * chunks.div_ceil(SUMS)] };
-        let places = Shared::new(&mut rows.octets);
-        for_each(m, CHUNK * chunks, |row| {
-            for (octet, x) in x[CHUNK * chunks * row..][..CHUNK * chunks].chunks(SUMS * CHUNK).enumerate() {
-                // SAFETY: this row belongs to this task.
-                integers(&mut unsafe { places.part(m * octet + row, 1) }[0], x);
-            }
-        });
-        rows
-    }
-
-    /// An octet of each row.
-    #[inline(always)]
-    fn octet(&self, index: usize) -> &[Octet] {
-        &self.octets[self.m * index..][..self.m]
-    }
-}
-
-/// Up to [`COLUMNS`] packed rows of a weight against rows of x: those, the bytes of a packed row, them, and the products, of each row of x.
-type Multiply = fn(&Rows, usize, &[u8], &mut [[f32; COLUMNS]]);
-
-pub(super) fn kernel(x: DType) -> Result<HostKernel> {
-    Ok(with_float!(x, T => run::<T>))
-}
-
-/// For the best level here.
-fn multiply(format: Format) -> Multiply {
-    #[cfg(target_arch = "x86_64")]
-    if simd::level() >= simd::Level::Avx2 {
-        return x86::multiply(format);
-    }
-    with_blocks!(format, F => portable::multiply::<F>)
-}
-
-fn run<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
-    let Params { m, n: [n, ..], chunks, row_bytes, format, bias, .. } = arguments.params()?;
+fn run<T: Float>(arguments: &mut HostArguments<'_>, precision: Precision) -> Result<()> {
+    let Params { m, n, chunks, row_bytes, format, bias, .. } = arguments.params()?;
     let format = Format::ALL.get(format as usize).ok_or_else(|| Error::internal(format!("there is no format {format}")))?;
-    let [m, n, chunks, row_bytes] = [m, n, chunks, row_bytes].map(|extent| extent as usize);
-    let (x, weight, y) = (arguments.input::<T>(AT.x)?, arguments.input::<u8>(AT.w0)?, arguments.output::<T>(AT.y0)?);
-    let bias = arguments.is_bound(AT.b0).then(|| values(arguments, AT.b0, bias)).transpose()?;
-    let (rows, multiply) = (Rows::new(x, [m, chunks]), multiply(*format));
-    let y = Shared::new(y);
-    for_each(n.div_ceil(COLUMNS), COLUMNS * CHUNK * m * chunks, |tile| {
-        let columns = COLUMNS * tile..n.min(COLUMNS * (tile + 1));
-        let mut products = vec![[0.0; COLUMNS]; m];
-        multiply(&rows, row_bytes, &weight[row_bytes * columns.start..row_bytes * columns.end], &mut products);
-        for (row, products) in products.iter().enumerate() {
-            for (column, product) in columns.clone().zip(products) {
-                let biased = bias.map_or(*product, |bias| product + with_values!(bias, |bias| bias[column].to_f32()));
-                // SAFETY: this element belongs to this tile's task.
-                unsafe { y.write(row * n + column, T::from_f32(biased)) };
+    let [m, chunks, row_bytes] = [m, chunks, row_bytes].map(|extent| extent as usize);
+    let (mut layers, mut results) = (Vec::new(), Vec::new());
+    for (index, n) in n.into_iter().enumerate() {
+        let Some(weight) = arguments.optional(AT.w0 + index)? else { break };
+        let bias = arguments.is_bound(AT.b0 + index).then(|| values(arguments, AT.b0 + index, bias)).transpose()?;
+        layers.push(Layer { n: n as usize, weight, bias });
+        if arguments.is_bound(AT.y0 + index) {
+            results.push(Shared::new(arguments.output::<T>(AT.y0 + index)?));
+        }
+    }
+    let (x, residual) = (arguments.input::<T>(AT.x)?, arguments.optional::<f32>(AT.residual)?);
+    let product = Product::new(*format, m, precision);
+    let rows = product.rows(x, [m, chunks]);
+    // Two layers have one result if one gates the other.
+    let taken = if results.len() < layers.len() { layers.len() } else { 1 };
+    let tiles = layers.iter().step_by(taken).map(|layer| layer.n.div_ceil(COLUMNS)).sum();
+    for_each(tiles, taken * COLUMNS * CHUNK * m * chunks, |mut tile| {
+        for (layers, y) in layers.chunks(taken).zip(&results) {
+            let [layer, gated @ ..] = layers else { return };
+            let tiles = layer.n.div_ceil(COLUMNS);
+            if tile >= tiles {
+                tile -= tiles;
+                continue;
             }
+            let columns = COLUMNS * tile..layer.n.min(COLUMNS * (tile + 1));
+            let mut values = layer.columns(product, &rows, row_bytes, columns.clone());
+            for layer in gated {
+                gate(&mut values, &layer.columns(product, &rows, row_bytes, columns.clone()));
+            }
+            for (row, values) in values.iter_mut().enumerate() {
+                let at = row * layer.n + columns.start;
+                if let Some(residual) = residual {
+                    values.iter_mut().zip(&residual[at..][..columns.len()]).for_each(|(value, residual)| *value += residual);
+                }
+                // SAFETY: these elements belong to this tile's task.
+                let y = unsafe { y.part(at, columns.len()) };
+                y.iter_mut().zip(values).for_each(|(y, value)| *y = T::from_f32(*value));
+            }
+            return;
         }
     });
     Ok(())
 }
 
 simd! {
-    /// Up to eight chunks of a row of x: the 32 elements of each as multiples of their scale.
-    fn integers<T: Float>(octet: &mut Octet, x: &[T]) {
-        for (chunk, x) in x.chunks_exact(CHUNK).enumerate() {
-            let largest = x.iter().fold(0, |largest, x| largest.max(x.to_f32().to_bits() & 0x7fff_ffff));
-            let scale = f32::from_bits(largest) / 32767.0;
-            if largest >= 0x7f80_0000 || scale < f32::MIN_POSITIVE {
-                octet.scales[chunk] = if largest >= 0x7f80_0000 { f32::NAN } else { 0.0 };
-                continue;
-            }
-            octet.scales[chunk] = scale;
-            let inverse = 1.0 / scale;
-            for (half, x) in x.as_chunks::<16>().0.iter().enumerate() {
-                // Added to a small number, it leaves the nearest integer in the low bits, ties to even: of vectors, unlike a cast that saturates.
-                let q = x.map(|x| (x.to_f32() * inverse + ROUND).to_bits().wrapping_sub(ROUND.to_bits()) as i16);
-                octet.totals[half][chunk] = q.iter().map(|q| i32::from(*q)).sum();
-                for (j, q) in q.into_iter().enumerate() {
-                    octet.q[place(16 * half + j)][chunk][j / 2] = q;
-                }
-            }
-        }
+    /// As [`SwiGlu`](crate::swiglu::SwiGlu) does it.
+    fn gate(gates: &mut [[f32; COLUMNS]], values: &[[f32; COLUMNS]]) {
+        gates.as_flattened_mut().iter_mut().zip(values.as_flattened()).for_each(|(gate, value)| *gate = math::silu(*gate) * value);
     }
-}
-
-/// Of what is added to it, the last bit of the sum is one.
-const ROUND: f32 = 1.5 * (1u32 << 23) as f32;
-
-/// The lanes' xor tree, as the first lane has it.
-#[inline(always)]
-fn tree(mut sums: [f32; SUMS]) -> f32 {
-    for mask in [4, 2, 1] {
-        for lane in 0..mask {
-            sums[lane] += sums[lane + mask];
-        }
-    }
-    sums[0]
 }

@@ -1,6 +1,10 @@
 //! One chunk after another, for every target: the definition that the other levels are held to.
 
-use super::{COLUMNS, Octet, Rows, place, tree};
+use super::{
+    COLUMNS,
+    integers::{Rows, place},
+    product::tree,
+};
 use crate::{
     quantized::{
         CHUNK,
@@ -22,16 +26,16 @@ pub(super) fn multiply<F: Blocks>(x: &Rows, row_bytes: usize, weights: &[u8], pr
 fn product<F: Blocks>(weight: PackedRow<'_>, x: &Rows, row: usize) -> f32 {
     let mut sums = [0.0f32; SUMS];
     for index in 0..x.chunks {
-        let (Octet { q, scales, totals }, chunk) = (&x.octet(index / SUMS)[row], index % SUMS);
+        let (octet, chunk) = (&x.octet(index / SUMS)[row], index % SUMS);
+        let q = octet.words();
         let (integers, shared) = (weight.fields::<F>(index).map(|field| F::FIELDS.integer(field)), weight.scales::<F>(index));
-        let (sum, scale) = (&mut sums[chunk], scales[chunk]);
+        let (sum, scale) = (&mut sums[chunk], octet.scales[chunk]);
         for group in 0..CHUNK / F::GROUP {
             let product: i32 =
                 (group * F::GROUP..(group + 1) * F::GROUP).map(|j| i32::from(integers[j]) * i32::from(q[place(j)][chunk][j % 16 / 2])).sum();
             *sum = (shared.scale[group] * scale).mul_add(product as f32, *sum);
             if F::OFFSETS {
-                let total = if F::GROUP == CHUNK { totals[0][chunk] + totals[1][chunk] } else { totals[group][chunk] };
-                *sum = (shared.offset[group] * scale).mul_add(total as f32, *sum);
+                *sum = (shared.offset[group] * scale).mul_add(octet.totals[group][chunk] as f32, *sum);
             }
         }
     }

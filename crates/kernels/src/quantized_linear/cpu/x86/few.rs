@@ -1,45 +1,65 @@
-//! A few rows of x: the weight comes from memory as fast as that gives it, and an octet is unpacked into registers.
+//! A few rows of x by vectors of 256 bits: the weight comes from memory as fast as that gives it, and an octet is unpacked into registers.
 
 use std::arch::x86_64::*;
 
 use super::{
-    super::{COLUMNS, Octet, Rows, tree},
-    Weights, many,
+    super::{
+        COLUMNS,
+        integers::{Octet, Rows},
+        product::tree,
+    },
+    MANY, Weights,
+    fields::{Fields, fields, words},
+    is_signed,
     scales::Scaled,
-    words::{Words, words},
 };
-use crate::{quantized::packed::PackedRow, quantized_linear::SUMS};
+use crate::quantized_linear::SUMS;
 
 /// Octets whose scales are computed at a time.
-const SEGMENT: usize = 16;
+pub(super) const SEGMENT: usize = 16;
 
 /// Bytes ahead at which the weight is fetched: the hardware alone does it too late.
 const AHEAD: usize = 4096;
 
-/// Less than [`many::LEAST`] rows.
+/// Fetches what the weight has some octets after this one.
+#[inline(always)]
+pub(super) fn prefetch(bytes: &[u8], octet: usize, octet_bytes: usize) {
+    for line in (octet_bytes * octet..octet_bytes * (octet + 1)).step_by(64) {
+        // SAFETY: a hint, for which any address is fine.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(AHEAD + line).cast()) };
+    }
+}
+
+/// Less than [`MANY`] rows of x: planes, or words where fields have a sign.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn multiply<const FIRST: i32, const SECOND: i32, const TABLE: bool>(weights: &Weights<'_>, x: &Rows, products: &mut [[f32; COLUMNS]]) {
     let octets = x.chunks.div_ceil(SUMS);
     let mut scaled = [Scaled::default(); SEGMENT];
-    for (column, bytes) in weights.rows.clone().enumerate() {
-        let row = PackedRow { bytes, places: weights.places };
-        let mut sums = [_mm256_setzero_ps(); many::LEAST];
+    let octet_bytes = weights.row_bytes / octets;
+    for column in 0..weights.count {
+        let row = weights.row(column);
+        let mut sums = [_mm256_setzero_ps(); MANY];
         for first in (0..octets).step_by(SEGMENT) {
             let scaled = &mut scaled[..SEGMENT.min(octets - first)];
             // SAFETY: this function has the level that it asks for.
             unsafe { (weights.scales)(row, weights.chunks, first, scaled) };
             for (octet, scaled) in (first..).zip(&*scaled) {
-                for line in (bytes.len() / octets * octet..bytes.len() / octets * (octet + 1)).step_by(64) {
-                    _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(AHEAD + line).cast());
-                }
-                if products.len() == 1 {
-                    // Unpacked here as well, the words need no memory.
-                    let words = words::<FIRST, SECOND, TABLE>(weights, row, octet);
-                    sums[0] = add(weights, &words, scaled, &x.octet(octet)[0], sums[0]);
-                } else {
-                    let words = words::<FIRST, SECOND, TABLE>(weights, row, octet);
-                    for (x, sum) in x.octet(octet).iter().zip(&mut sums) {
-                        *sum = add(weights, &words, scaled, x, *sum);
+                prefetch(row.bytes, octet, octet_bytes);
+                match x.octet(octet) {
+                    // One is in registers, and half an octet is enough at the end of some.
+                    [x] if weights.chunks - SUMS * octet <= SUMS / 2 => {
+                        let fields = fields::<FIRST, SECOND, TABLE, { SUMS / 4 }>(weights, row, octet);
+                        sums[0] = add::<FIRST, TABLE, { SUMS / 4 }>(weights, &fields, scaled, x, sums[0]);
+                    }
+                    [x] => {
+                        let fields = fields::<FIRST, SECOND, TABLE, { SUMS / 2 }>(weights, row, octet);
+                        sums[0] = add::<FIRST, TABLE, { SUMS / 2 }>(weights, &fields, scaled, x, sums[0]);
+                    }
+                    rows => {
+                        let fields = fields::<FIRST, SECOND, TABLE, { SUMS / 2 }>(weights, row, octet);
+                        for (x, sum) in rows.iter().zip(&mut sums) {
+                            *sum = add::<FIRST, TABLE, { SUMS / 2 }>(weights, &fields, scaled, x, *sum);
+                        }
                     }
                 }
             }
@@ -53,41 +73,66 @@ pub(super) fn multiply<const FIRST: i32, const SECOND: i32, const TABLE: bool>(w
     }
 }
 
-/// The sums with an octet's products.
+/// The sums with the products of an octet's first `PAIRS` pairs of chunks.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-fn add(weights: &Weights<'_>, words: &Words, scaled: &Scaled, x: &Octet, sums: __m256) -> __m256 {
-    let (mut low, mut high) = ([_mm256_setzero_si256(); SUMS / 2], [_mm256_setzero_si256(); SUMS / 2]);
-    for pair in 0..SUMS / 2 {
-        // SAFETY: an octet has so many integers, and is aligned.
-        let product = |at: usize| unsafe { _mm256_madd_epi16(words[pair][at], _mm256_load_si256(x.q[at].as_ptr().add(2 * pair).cast())) };
-        low[pair] = _mm256_add_epi32(product(0), product(1));
-        high[pair] = _mm256_add_epi32(product(2), product(3));
+fn add<const FIRST: i32, const TABLE: bool, const PAIRS: usize>(
+    weights: &Weights<'_>,
+    fields: &Fields,
+    scaled: &Scaled,
+    x: &Octet,
+    sums: __m256,
+) -> __m256 {
+    let mut products = [[_mm256_setzero_si256(); SUMS / 2]; 2];
+    for pair in 0..PAIRS {
+        // Of words, or, by halves of 16 bits, 256 times those of high bytes and those of low ones.
+        let mut halves = [[_mm256_setzero_si256(); 2]; 2];
+        for half in 0..2 {
+            halves[half] = if is_signed(FIRST, TABLE) {
+                let (words, x) = (words::<true>(fields[pair][half]), x.words());
+                // SAFETY: an octet has so many integers, and is aligned.
+                let load = |at: usize| unsafe { _mm256_load_si256(x[at].as_ptr().add(2 * pair).cast()) };
+                [_mm256_madd_epi16(words[0], load(2 * half)), _mm256_madd_epi16(words[1], load(2 * half + 1))]
+            } else {
+                let (fields, x) = (fields[pair][half], x.planes());
+                // SAFETY: as above.
+                let load = |plane: usize| unsafe { _mm256_load_si256(x[plane][half].as_ptr().add(2 * pair).cast()) };
+                // At most two products of 8 and 5 bits or, where halves are apart, one of 6: they fit.
+                [_mm256_maddubs_epi16(fields, load(0)), _mm256_maddubs_epi16(load(1), fields)]
+            };
+        }
+        let together = |[a, b]: [__m256i; 2]| {
+            if is_signed(FIRST, TABLE) {
+                return _mm256_add_epi32(a, b);
+            }
+            _mm256_add_epi32(_mm256_madd_epi16(a, _mm256_set1_epi16(256)), _mm256_madd_epi16(b, _mm256_set1_epi16(1)))
+        };
+        if weights.halves {
+            (products[0][pair], products[1][pair]) = (together(halves[0]), together(halves[1]));
+        } else {
+            let [a, b] = halves;
+            let add = |a, b| if is_signed(FIRST, TABLE) { _mm256_add_epi32(a, b) } else { _mm256_add_epi16(a, b) };
+            products[0][pair] = together([add(a[0], b[0]), add(a[1], b[1])]);
+        }
     }
-    // SAFETY: eight sums each.
-    let totals = unsafe { [_mm256_loadu_si256(x.totals[0].as_ptr().cast()), _mm256_loadu_si256(x.totals[1].as_ptr().cast())] };
-    if weights.halves {
-        let sums = add_group(weights, scaled, 0, x, [across(low), totals[0]], sums);
-        return add_group(weights, scaled, 1, x, [across(high), totals[1]], sums);
-    }
-    for pair in 0..SUMS / 2 {
-        low[pair] = _mm256_add_epi32(low[pair], high[pair]);
-    }
-    add_group(weights, scaled, 0, x, [across(low), _mm256_add_epi32(totals[0], totals[1])], sums)
+    let sums = add_group(weights, scaled, 0, x, across(products[0]), sums);
+    if weights.halves { add_group(weights, scaled, 1, x, across(products[1]), sums) } else { sums }
 }
 
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-fn add_group(weights: &Weights<'_>, scaled: &Scaled, half: usize, x: &Octet, [product, total]: [__m256i; 2], sums: __m256) -> __m256 {
-    // SAFETY: eight floats each.
+fn add_group(weights: &Weights<'_>, scaled: &Scaled, half: usize, x: &Octet, product: __m256i, sums: __m256) -> __m256 {
+    // SAFETY: eight numbers each.
     let load = |floats: &[f32; SUMS]| unsafe { _mm256_loadu_ps(floats.as_ptr()) };
+    // SAFETY: as above.
+    let integers = |integers: &[i32; SUMS]| unsafe { _mm256_loadu_si256(integers.as_ptr().cast()) };
     let s = load(&x.scales);
-    let product = _mm256_sub_epi32(product, _mm256_mullo_epi32(total, _mm256_set1_epi32(weights.zero.into())));
+    let product = _mm256_sub_epi32(product, integers(&x.excess[half]));
     let sums = _mm256_fmadd_ps(_mm256_mul_ps(load(&scaled.scale[half]), s), _mm256_cvtepi32_ps(product), sums);
     if !weights.offsets {
         return sums;
     }
-    _mm256_fmadd_ps(_mm256_mul_ps(load(&scaled.offset[half]), s), _mm256_cvtepi32_ps(total), sums)
+    _mm256_fmadd_ps(_mm256_mul_ps(load(&scaled.offset[half]), s), _mm256_cvtepi32_ps(integers(&x.totals[half])), sums)
 }
 
 /// Of pairs of chunks with four sums each, one sum for each chunk.

@@ -1,21 +1,37 @@
 //! AVX2 and AVX-512. A format is a shape of planes, a kernel for each, and what its scales are.
 
+mod bytes;
 mod few;
+mod fields;
 mod many;
 mod scales;
+mod wide;
 mod words;
 
-use super::{COLUMNS, Multiply, Rows};
-use crate::quantized::{
-    CHUNK, Format,
-    format::{Blocks, Fields, with_blocks},
-    packed::{PackedRow, Places, planes},
+use super::{
+    COLUMNS,
+    integers::{Layout, Rows},
+};
+use crate::{
+    Precision,
+    quantized::{
+        CHUNK, Format,
+        format::{Blocks, Fields, with_blocks},
+        packed::{PackedRow, Places, planes},
+    },
+    simd,
 };
 use scales::Scaled;
 
+/// Rows of x from which on turning the weight round pays.
+const MANY: usize = 8;
+
 /// Rows of the weight, and what their kernels need of its format.
 struct Weights<'a> {
-    rows: std::slice::ChunksExact<'a, u8>,
+    /// Those rows and what follows them: where it is there, the octet after a row's last chunks may be read.
+    bytes: &'a [u8],
+    row_bytes: usize,
+    count: usize,
     places: Places,
     chunks: usize,
     /// Subtracted from fields.
@@ -29,15 +45,58 @@ struct Weights<'a> {
     scales: unsafe fn(PackedRow<'_>, usize, usize, &mut [Scaled]),
 }
 
-/// For a processor with AVX2, FMA and F16C.
-pub(super) fn multiply(format: Format) -> Multiply {
-    with_blocks!(format, F => of::<F, { planes(F::BITS)[0] as i32 }, { planes(F::BITS)[1] as i32 }, { matches!(F::FIELDS, Fields::Chosen(_)) }>)
+/// Rows of a weight with rows of x, in the layout that belongs to it.
+///
+/// # Safety
+/// The processor has what it was chosen for.
+type Multiply = unsafe fn(&Weights<'_>, &Rows, &mut [[f32; COLUMNS]]);
+
+/// What this processor multiplies with.
+#[derive(Clone, Copy)]
+pub(super) struct Kernel(Multiply);
+
+/// The kernel for `m` rows of x on a processor with AVX2, FMA and F16C, and their layout.
+pub(super) fn kernel(format: Format, m: usize, precision: Precision) -> (Layout, Kernel) {
+    let (layout, multiply) = with_blocks!(format, F => {
+        choose::<{ planes(F::BITS)[0] as i32 }, { planes(F::BITS)[1] as i32 }, { matches!(F::FIELDS, Fields::Chosen(_)) }>(m, precision)
+    });
+    (layout, Kernel(multiply))
 }
 
-fn of<F: Blocks, const FIRST: i32, const SECOND: i32, const TABLE: bool>(
+fn choose<const FIRST: i32, const SECOND: i32, const TABLE: bool>(m: usize, precision: Precision) -> (Layout, Multiply) {
+    let vnni = simd::level() >= simd::Level::Avx512 && is_x86_feature_detected!("avx512vnni");
+    // Without VNNI two products of bytes are added in 16 bits, which is not enough for bytes that have a sign.
+    let fits = vnni || !is_signed(FIRST, TABLE);
+    match (m >= MANY, precision) {
+        (false, _) if vnni => (Layout::Planes, wide::multiply::<FIRST, SECOND, TABLE>),
+        (false, _) if fits => (Layout::Planes, few::multiply::<FIRST, SECOND, TABLE>),
+        (false, _) => (Layout::Words, few::multiply::<FIRST, SECOND, TABLE>),
+        (true, Precision::Fast) if vnni => (Layout::Bytes, bytes::multiply_512::<FIRST, SECOND, TABLE>),
+        (true, Precision::Fast) if fits => (Layout::Bytes, bytes::multiply_256::<FIRST, SECOND, TABLE>),
+        (true, _) if vnni => (Layout::Words, words::multiply_512::<FIRST, SECOND, TABLE>),
+        (true, _) => (Layout::Words, words::multiply_256::<FIRST, SECOND, TABLE>),
+    }
+}
+
+impl<'a> Weights<'a> {
+    /// A row with what follows it.
+    #[inline(always)]
+    fn row(&self, index: usize) -> PackedRow<'a> {
+        PackedRow { bytes: &self.bytes[self.row_bytes * index..], places: self.places }
+    }
+}
+
+/// Whether fields, or what they choose, are bytes with a sign.
+const fn is_signed(first: i32, table: bool) -> bool {
+    table || first == 8
+}
+
+/// The first `count` packed rows of `row_bytes` with rows of x.
+pub(super) fn multiply<F: Blocks>(
+    Kernel(multiply): Kernel,
     x: &Rows,
-    row_bytes: usize,
-    weights: &[u8],
+    [row_bytes, count]: [usize; 2],
+    bytes: &[u8],
     products: &mut [[f32; COLUMNS]],
 ) {
     let Some(places) = Places::of::<F>(x.chunks).filter(|_| x.chunks > 0) else { return };
@@ -46,13 +105,8 @@ fn of<F: Blocks, const FIRST: i32, const SECOND: i32, const TABLE: bool>(
         Fields::Signed => (0, [0; 16]),
         Fields::Chosen(table) => (0, *table),
     };
-    let (rows, halves) = (weights.chunks_exact(row_bytes), F::GROUP < CHUNK);
-    let weights = Weights { rows, places, chunks: x.chunks, zero, table, halves, offsets: F::OFFSETS, scales: scales::of::<F> };
-    if products.len() < many::LEAST {
-        // SAFETY: the caller of `multiply` saw the level.
-        unsafe { few::multiply::<FIRST, SECOND, TABLE>(&weights, x, products) };
-    } else {
-        // SAFETY: as above.
-        unsafe { many::multiply(&weights, words::unpack::<FIRST, SECOND, TABLE>, x, products) };
-    }
+    let (chunks, halves, offsets, scales) = (x.chunks, F::GROUP < CHUNK, F::OFFSETS, scales::of::<F>);
+    let weights = Weights { bytes, row_bytes, count, places, chunks, zero, table, halves, offsets, scales };
+    // SAFETY: it was chosen for this processor.
+    unsafe { multiply(&weights, x, products) };
 }

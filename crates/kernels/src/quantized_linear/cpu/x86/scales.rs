@@ -26,22 +26,23 @@ pub(super) fn of<F: Blocks>(row: PackedRow<'_>, chunks: usize, first: usize, to:
     for (octet, to) in (first..).zip(to) {
         let chunk = SUMS * octet;
         let count = SUMS.min(chunks - chunk);
-        let (mut numbers, mut subscales) = ([0u8; 4 * SUMS], [0u8; 2 * SUMS]);
-        let at = row.places.numbers + 2 * F::NUMBERS.len() * (chunk / blocks);
-        copy(&mut numbers, &row.bytes[at..], 2 * F::NUMBERS.len() * (SUMS / blocks), 2 * F::NUMBERS.len() * (count / blocks));
-        copy(&mut subscales, &row.bytes[row.places.subscales + F::SUBSCALES * chunk..], F::SUBSCALES * SUMS, F::SUBSCALES * count);
+        let numbers = row.places.numbers + 2 * F::NUMBERS.len() * (chunk / blocks);
+        let numbers = part(row.bytes, numbers, 2 * F::NUMBERS.len() * (count / blocks));
+        let subscales = part(row.bytes, row.places.subscales + F::SUBSCALES * chunk, F::SUBSCALES * count);
         let mut widened = [0f32; 2 * SUMS];
-        for (widened, numbers) in widened.as_chunks_mut::<8>().0.iter_mut().zip(numbers.as_chunks::<16>().0) {
-            // SAFETY: eight numbers.
-            let numbers = unsafe { _mm_loadu_si128(numbers.as_ptr().cast()) };
+        let halves = [_mm256_castsi256_si128(numbers), _mm256_extracti128_si256::<1>(numbers)];
+        for (widened, numbers) in widened.as_chunks_mut::<8>().0.iter_mut().zip(halves) {
             let floats =
                 if F::BF16 { _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(numbers))) } else { _mm256_cvtph_ps(numbers) };
             // SAFETY: eight floats.
             unsafe { _mm256_storeu_ps(widened.as_mut_ptr(), floats) };
         }
+        let mut bytes = [0u8; 4 * SUMS];
+        // SAFETY: 32 bytes.
+        unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), subscales) };
         for chunk in 0..SUMS {
             let number = |i: usize| if i < F::NUMBERS.len() { widened[F::NUMBERS.len() * (chunk / blocks) + i] } else { 0.0 };
-            let subscale = |i: usize| if i < F::SUBSCALES { subscales[F::SUBSCALES * chunk + i] } else { 0 };
+            let subscale = |i: usize| if i < F::SUBSCALES { bytes[F::SUBSCALES * chunk + i] } else { 0 };
             let Scales { scale, offset } = F::scales([number(0), number(1)], [subscale(0), subscale(1)]);
             for half in 0..CHUNK / F::GROUP {
                 to.scale[half][chunk] = scale[half];
@@ -53,8 +54,28 @@ pub(super) fn of<F: Blocks>(row: PackedRow<'_>, chunks: usize, first: usize, to:
     }
 }
 
-/// The first `count` bytes, which are `all` but at a row's end: a number of bytes that the compiler knows needs no call.
-#[inline(always)]
-fn copy(to: &mut [u8], from: &[u8], all: usize, count: usize) {
-    if count == all { to[..all].copy_from_slice(&from[..all]) } else { to[..count].copy_from_slice(&from[..count]) }
+/// The first `count` bytes from a place on, then zeros.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn part(bytes: &[u8], at: usize, count: usize) -> __m256i {
+    let (bytes, mut room) = (&bytes[at..], [0; 32]);
+    let bytes = match bytes.first_chunk() {
+        Some(bytes) => bytes,
+        None => {
+            room[..count].copy_from_slice(&bytes[..count]);
+            &room
+        }
+    };
+    const PLACES: [i8; 32] = {
+        let mut places = [0; 32];
+        let mut at = 0;
+        while at < 32 {
+            places[at] = at as i8;
+            at += 1;
+        }
+        places
+    };
+    // SAFETY: 32 bytes each.
+    let (bytes, places) = unsafe { (_mm256_loadu_si256(bytes.as_ptr().cast()), _mm256_loadu_si256(PLACES.as_ptr().cast())) };
+    _mm256_and_si256(bytes, _mm256_cmpgt_epi8(_mm256_set1_epi8(count as i8), places))
 }
