@@ -77,8 +77,9 @@ def continue_greedily(model, prompts, count, cache, threads, send):
 
 
 class Elinvar:
-    def __init__(self, program, model, threads):
+    def __init__(self, program, model, threads, activations):
         self.command = [program, "logits", "--model", model, "--device", "cpu", "--threads", str(threads), "--precision", "strict"]
+        self.command += ["--activations", activations]
 
     def logits(self, tokens, last, decode_to=None):
         """Those after each of the `last` tokens."""
@@ -157,6 +158,7 @@ def main():
     parser.add_argument("--elinvar", required=True)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--activations", default="narrow", help="what Elinvar multiplies weights in blocks by: narrow or wide")
     parser.add_argument("--cache", default="f16", help="type of llama.cpp's KV cache")
     parser.add_argument("--long", metavar="FILE", help="one more prompt: the first 4000 characters of this text")
     parser.add_argument("--decoded", action="store_true", help="also compute with weights decoded to f32")
@@ -175,7 +177,7 @@ def main():
     continued = [receive.recv() for _ in prompts]
     child.join()
     pieces = [piece.replace("Ġ", " ").replace("▁", " ").replace("Ċ", "\n") for piece in gguf.GGUFReader(args.model).fields["tokenizer.ggml.tokens"].contents()]
-    elinvar, oracle = Elinvar(args.elinvar, args.model, args.threads), Oracle(args.model)
+    elinvar, oracle = Elinvar(args.elinvar, args.model, args.threads, args.activations), Oracle(args.model)
     results = []
     for prompt, (prefix, theirs) in zip(prompts, continued):
         results.append(compare(prompt, prefix, theirs, elinvar, oracle, pieces, args.decoded))

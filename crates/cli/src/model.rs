@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use elinvar::{DType, Executor, Result};
 use elinvar_llm::{Adapter, CacheType, Config, MemoryEstimate, Model, ModelFiles, Session, Weights};
 use indicatif::ProgressBar;
@@ -43,6 +43,15 @@ impl BaseArgs {
     }
 }
 
+/// What linear layers over weights in blocks multiply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Activations {
+    /// Multiples of 16 bits of a scale that 32 neighbours share.
+    Narrow,
+    /// The same of what those leave, too: about 31 bits.
+    Wide,
+}
+
 /// Which model, where, and with what memory.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ModelArgs {
@@ -51,6 +60,9 @@ pub(crate) struct ModelArgs {
     /// Add the LoRA adapter in this folder to the model: adapter_config.json and adapter_model.safetensors, as PEFT and `lora train` write them
     #[arg(long, value_name = "FOLDER")]
     adapter: Option<PathBuf>,
+    /// Multiply weights in blocks by activations of 16 bits (narrow) or, more exactly and more slowly, of 31 (wide)
+    #[arg(long, value_enum, default_value = "narrow", value_name = "WIDTH")]
+    activations: Activations,
     /// Limit the context to this many tokens [default: what the command needs, at most the model's context]
     #[arg(long, value_name = "TOKENS")]
     pub(crate) context: Option<usize>,
@@ -90,6 +102,9 @@ impl ModelArgs {
         let mut model = BaseArgs::load(files, &executor, config, &weights)?;
         if let Some(adapter) = adapter {
             model = model.with_adapter(&adapter)?;
+        }
+        if self.activations == Activations::Wide {
+            model = model.with_wide_activations()?;
         }
         let mut session = Session::new(Arc::new(model), context, self.cache_dtype)?;
         session.set_chunk(chunk);

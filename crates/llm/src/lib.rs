@@ -42,8 +42,8 @@ mod weights;
 mod whole;
 
 pub use adapter::{Adapter, AdapterConfig, Pattern, Targets, fuse};
-pub use config::{Activation, Architecture, Config, Divisors, GenerationConfig, Rope};
-pub use convert::{GgufOutput, Importance, Target, write_checkpoint};
+pub use config::{Activation, Architecture, Config, Divisors, GenerationConfig, Groups, Rope};
+pub use convert::{GgufOutput, GroupedOutput, Importance, Target, is_grouped, write_checkpoint};
 pub use estimate::MemoryEstimate;
 pub use files::ModelFiles;
 pub use generation::{Chat, Event, Finish, Generated, GenerationOptions, Generator, Listener, Statistics, end_tokens};

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use elinvar::{DType, Result};
-use elinvar_llm::{GgufOutput, Importance, ModelFiles, Target, write_checkpoint};
+use elinvar_llm::{GgufOutput, Importance, ModelFiles, Target, is_grouped, write_checkpoint};
 
 use super::quantize;
 
@@ -11,7 +11,7 @@ use super::quantize;
 pub(crate) struct ConvertArgs {
     /// Folder with config.json, model.safetensors and tokenizer.json, or GGUF file
     input: PathBuf,
-    /// GGUF file to write, or new folder
+    /// GGUF file to write, or new folder: from a GGUF file, or from a folder that MLX has quantised if the name does not end in .gguf
     output: PathBuf,
     /// Write matrices in this type: f32, f16 or bf16 [default: as stored; what is quantised becomes bf16]
     #[arg(long, value_name = "TYPE")]
@@ -20,9 +20,16 @@ pub(crate) struct ConvertArgs {
 
 pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     let files = ModelFiles::open(&args.input)?;
-    if let ModelFiles::Gguf(file) = &files {
+    // Of a folder in MLX's groups the name of the output decides.
+    let to_folder = match &files {
+        ModelFiles::Gguf(_) => true,
+        ModelFiles::Folder(_) | ModelFiles::Embedded { .. } => {
+            is_grouped(&files)? && args.output.extension().is_none_or(|extension| extension != "gguf")
+        }
+    };
+    if to_folder {
         let progress = quantize::progress(0);
-        write_checkpoint(file, args.dtype.unwrap_or(DType::BF16), &args.output, &mut |done, total| {
+        write_checkpoint(&files, args.dtype.unwrap_or(DType::BF16), &args.output, &mut |done, total| {
             progress.set_length(total);
             progress.set_position(done);
         })?;

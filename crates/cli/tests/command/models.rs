@@ -239,6 +239,8 @@ fn a_model_is_converted_quantised_and_measured() {
     let original = say(text(&source));
     assert_eq!([say(&plain), say(&back)], [original.clone(), original.clone()]);
     assert_eq!(say(&small)[..40], original[..40]);
+    let wide = stdout(&["generate", "ROMEO:", "--greedy", "-n", "8", "--model", &small, "--activations", "wide"]);
+    assert!(original.starts_with(wide.trim_end()), "{wide}");
 
     let spoken = text(&reference("greedy.txt")).to_owned();
     let measured = |model: &str| {
@@ -253,8 +255,10 @@ fn a_model_is_converted_quantised_and_measured() {
     assert!(exact["standard_error"].as_f64().unwrap() > 0.0);
 
     let before = fs::read(&plain).unwrap();
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 9] = [
         (&["quantize", &plain, &plain, "--format", "q4_0"], "is read and cannot be written"),
+        (&["quantize", &plain, &back, "--format", "mlx-4bit"], "exists: give the name of a new folder"),
+        (&["quantize", &plain, &small, "--format", "q4_0", "--group-size", "32"], "--group-size is for MLX's formats"),
         (&["convert", &plain, &back], "exists: give the name of a new folder"),
         (&["convert", "/nowhere", &plain], "/nowhere does not exist"),
         (&["quantize", &plain, "/nowhere/m.gguf", "--format", "q4_0"], "cannot write /nowhere/m.gguf"),
@@ -270,7 +274,7 @@ fn a_model_is_converted_quantised_and_measured() {
     }
     assert_eq!((fs::read(&plain).unwrap() == before, fs::read_dir(&folder).unwrap().count()), (true, 3));
     let unknown = String::from_utf8(elinvar(&["quantize", &plain, &small, "--format", "q4"]).stderr).unwrap();
-    assert!(unknown.contains("format 'q4' is unknown"), "{unknown}");
+    assert!(unknown.contains("format 'q4' is unknown") && unknown.contains(", mlx-4bit"), "{unknown}");
 }
 
 #[test]

@@ -177,15 +177,20 @@ impl Blocks for Q4_0 {
     }
 }
 
-pub(crate) struct Q4_1;
+/// 4 bits without a sign.
+pub(crate) struct Affine4<const BF16: bool>;
 
-impl Blocks for Q4_1 {
+pub(crate) type Q4_1 = Affine4<false>;
+pub(crate) type Affine4Bf16 = Affine4<true>;
+
+impl<const BF16: bool> Blocks for Affine4<BF16> {
     const ELEMENTS: usize = 32;
     const BYTES: usize = 20;
     const BITS: usize = 4;
     const FIELDS: Fields = Fields::Less(0);
     const OFFSETS: bool = true;
     const NUMBERS: &'static [usize] = &[0, 2];
+    const BF16: bool = BF16;
 
     #[inline(always)]
     fn fields(block: &[u8], _: usize) -> [u8; CHUNK] {
@@ -511,28 +516,6 @@ impl Blocks for Mxfp4 {
     fn scales(_: [f32; 2], [exponent, _]: [u8; 2]) -> Scales {
         let exponent = u32::from(exponent);
         alike(f32::from_bits(if exponent < 2 { 0x0020_0000 << exponent } else { (exponent - 1) << 23 }), 0.0)
-    }
-}
-
-pub(crate) struct Affine4Bf16;
-
-impl Blocks for Affine4Bf16 {
-    const ELEMENTS: usize = 32;
-    const BYTES: usize = 20;
-    const BITS: usize = 4;
-    const FIELDS: Fields = Fields::Less(0);
-    const OFFSETS: bool = true;
-    const NUMBERS: &'static [usize] = &[0, 2];
-    const BF16: bool = true;
-
-    #[inline(always)]
-    fn fields(block: &[u8], _: usize) -> [u8; CHUNK] {
-        nibbles(&block[4..20])
-    }
-
-    #[inline(always)]
-    fn scales([scale, offset]: [f32; 2], _: [u8; 2]) -> Scales {
-        alike(scale, offset)
     }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod packed;
 #[cfg(test)]
 mod tests;
 
+pub use encode::encode_group;
 pub use format::{CHUNK, Format};
 
 /// The layouts of [`Format`] in Metal: a struct for each, by the variant's name.

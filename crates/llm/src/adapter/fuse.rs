@@ -1,13 +1,13 @@
 //! An adapter in the weights of a model's files.
 
-use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use elinvar::{Error, ErrorKind, HostMemory, Result};
 use serde_json::{Map, Value};
 
 use super::Adapter;
 use crate::{
-    convert::{StoredTensor, write_tensors},
+    convert::{StoredTensor, Texts, write_tensors},
     files::ModelFiles,
     model::{EMBEDDING, HEAD, Model, Place},
     weights::Weights,
@@ -15,10 +15,6 @@ use crate::{
 };
 
 const CONFIG: &str = "config.json";
-
-/// What else a model's folder may have.
-const OTHERS: &[&str] =
-    &["generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"];
 
 /// Writes a new folder with the files of `model`, which was opened from `files` and `weights`, and the adapter in its weights, of the types that they are
 /// stored in: whole or not at all. Reports the bytes of tensors written, and of all, to `progress`.
@@ -47,18 +43,9 @@ pub fn fuse(files: &ModelFiles, weights: &Weights, model: &Model, adapter: &Adap
     if let Some(missing) = merged.keys().find(|name| !tensors.iter().any(|tensor| tensor.name == **name)) {
         return Err(Error::internal(format!("tensor '{missing}' is to be fused and not there")));
     }
-    let config = config_text(files, parted)?;
+    let texts = Texts::of_folder(files, config_text(files, parted)?)?;
     write_folder(path, |folder| {
-        let failed = |name: &str| {
-            let path = path.join(name);
-            move |e| Error::with_source(ErrorKind::Io, format!("cannot write {}", path.display()), e)
-        };
-        fs::write(folder.join(CONFIG), config).map_err(failed(CONFIG))?;
-        for other in OTHERS {
-            if let Some(bytes) = files.read(other)? {
-                fs::write(folder.join(other), bytes).map_err(failed(other))?;
-            }
-        }
+        texts.write(folder, path)?;
         let mut get = |tensor: &StoredTensor| match merged.get(&tensor.name) {
             Some(place) => Ok(HostMemory::new(Arc::new(adapted.merged(place)?.cast(tensor.dtype)?.to_bytes()?))),
             None => Ok(weights.get(&tensor.name, &tensor.dims)?.memory),

@@ -15,7 +15,8 @@ use crate::files::ModelFiles;
 pub use architecture::Architecture;
 pub use generation::GenerationConfig;
 use json::Raw;
-pub(crate) use quantization::{Groups, Quantization};
+pub use quantization::Groups;
+pub(crate) use quantization::Quantization;
 pub use rope::{Divisors, Rope};
 
 /// The function of the gate in a feed-forward network, `down(function(gate(x)) · up(x))`.

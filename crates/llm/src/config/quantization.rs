@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use elinvar::Result;
+use elinvar::{Error, Result};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -10,11 +10,31 @@ use crate::files::ModelFiles;
 
 /// Neighbours in a row that share a scale and an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Groups {
+pub struct Groups {
     /// How many.
     pub(crate) size: usize,
     /// Bits of each.
     pub(crate) bits: usize,
+}
+
+impl Groups {
+    /// How many may be together.
+    pub const SIZES: &[usize] = &[32, 64, 128];
+    /// How many bits they may have.
+    pub const BITS: &[usize] = &[2, 3, 4, 5, 6, 8];
+
+    /// Groups of `size` with `bits` each.
+    ///
+    /// # Errors
+    /// A size that is not in [`Groups::SIZES`], or bits that are not in [`Groups::BITS`].
+    pub fn new(size: usize, bits: usize) -> Result<Self> {
+        for (what, found, possible) in [("size of groups", size, Self::SIZES), ("number of bits", bits, Self::BITS)] {
+            if !possible.contains(&found) {
+                return Err(Error::invalid_argument(format!("the {what} is {found}: it must be one of {possible:?}")));
+            }
+        }
+        Ok(Self { size, bits })
+    }
 }
 
 /// The groups of all matrices, unless those of one are others.
@@ -74,5 +94,5 @@ fn groups(keys: &Map<String, Value>) -> Result<Groups, String> {
         }
     };
     // The defaults are MLX's own.
-    Ok(Groups { size: number("group_size", &[32, 64, 128], 64)?, bits: number("bits", &[2, 3, 4, 5, 6, 8], 4)? })
+    Ok(Groups { size: number("group_size", Groups::SIZES, 64)?, bits: number("bits", Groups::BITS, 4)? })
 }

@@ -1,57 +1,57 @@
-//! A folder as Hugging Face lays it out, from a GGUF file.
+//! A folder as Hugging Face lays it out.
 
-use std::{fs, path::Path, sync::Arc};
+use std::path::Path;
 
 use elinvar::{DType, Error, ErrorKind, HostMemory, Result, kernels::rope::RopeScaling};
 use serde_json::{Map, Value as Json, json};
 
-use super::metadata;
+use super::{metadata, texts::Texts};
 use crate::{
-    Architecture, Config, Divisors, ModelFiles, Rope, Tokenizer, Weights,
-    config::gguf::DIVISORS,
-    gguf::{Gguf, TensorType},
+    Architecture, Config, Divisors, ModelFiles, Rope, Weights,
+    config::{Quantization, gguf::DIVISORS},
     weights::{WeightType, gguf::translate},
     whole::{write_file, write_folder},
 };
 
-/// Writes a new folder with `config.json`, `model.safetensors`, `tokenizer.json` and `tokenizer_config.json`, whole or not at all. Matrices in blocks are
-/// decoded to `dtype`, vectors to f32; others stay as they are. Reports the bytes of tensors written, and of all, to `progress`.
+/// Writes a new folder of safetensors with `config.json` and `tokenizer.json`, whole or not at all, of a GGUF file or of a folder that MLX has quantised.
+/// Quantised matrices are decoded to `dtype`, vectors of GGUF files to f32; others stay as they are. Reports the bytes of tensors written, and of all, to
+/// `progress`.
 ///
 /// # Errors
 /// A model or a tokenizer that is not supported or that these files cannot express, a folder that exists, or the system's: a full disk, no permission.
-pub fn write_checkpoint(file: &Arc<Gguf>, dtype: DType, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
-    let files = ModelFiles::Gguf(file.clone());
-    let config = Config::read(&files)?;
-    let architecture = config.architecture;
-    let config = config_json(&config, dtype).map_err(|e| e.context(file.label()))?;
-    let tokenizer = Tokenizer::open(&files)?;
-    let weights = Weights::open_decoded(&files, dtype)?;
+pub fn write_checkpoint(files: &ModelFiles, dtype: DType, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    let (texts, weights) = (Texts::of(files, dtype, None)?, Weights::open_decoded(files, dtype)?);
+    let tensors = names(files, &weights)?.iter().map(|name| StoredTensor::of(&weights, name)).collect::<Result<Vec<_>>>()?;
     write_folder(path, |folder| {
-        let text = |name: &str, text: &str| {
-            fs::write(folder.join(name), text)
-                .map_err(|e| Error::with_source(ErrorKind::Io, format!("cannot write {}", path.join(name).display()), e))
-        };
-        text("config.json", &format!("{config:#}\n"))?;
-        text("tokenizer.json", &tokenizer.to_json()?)?;
-        let bos = tokenizer.bos().and_then(|bos| tokenizer.id(bos));
-        let described = json!({
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "bos_token": tokenizer.bos(),
-            "eos_token": tokenizer.eos(),
-            "add_bos_token": bos.is_some() && tokenizer.encode("")?.first() == bos.as_ref(),
-            "add_eos_token": tokenizer.adds_eos(),
-            "chat_template": tokenizer.chat_template(),
-            "clean_up_tokenization_spaces": false,
-        });
-        text("tokenizer_config.json", &format!("{described:#}\n"))?;
-        write_weights(file, architecture, &weights, &folder.join("model.safetensors"), progress)
+        texts.write(folder, path)?;
+        write_tensors(&folder.join("model.safetensors"), &tensors, &mut |tensor| Ok(weights.get(&tensor.name, &tensor.dims)?.memory), progress)
     })
 }
 
-fn write_weights(file: &Gguf, architecture: Architecture, weights: &Weights, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
-    let names = file.tensors().filter(|(name, _)| *name != DIVISORS).map(|(name, _)| translate(name, architecture));
-    let kept = names.map(|name| StoredTensor::of(weights, &name)).collect::<Result<Vec<_>>>()?;
-    write_tensors(path, &kept, &mut |tensor| Ok(weights.get(&tensor.name, &tensor.dims)?.memory), progress)
+/// Whether these are files of a folder whose matrices MLX has quantised.
+///
+/// # Errors
+/// Its `config.json` is damaged, or quantised in a way that is not supported.
+pub fn is_grouped(files: &ModelFiles) -> Result<bool> {
+    Ok(Quantization::read(files)?.is_some())
+}
+
+/// The tensors of a model that a folder of it needs, in the order of the file.
+pub(super) fn names(files: &ModelFiles, weights: &Weights) -> Result<Vec<String>> {
+    let config = Config::read(files)?;
+    Ok(match files {
+        ModelFiles::Gguf(file) => {
+            file.tensors().filter(|(name, _)| *name != DIVISORS).map(|(name, _)| translate(name, config.architecture)).collect()
+        }
+        ModelFiles::Folder(_) | ModelFiles::Embedded { .. } => {
+            weights.names().filter(|name| !is_redundant(name, config.tied_embeddings)).map(str::to_owned).collect()
+        }
+    })
+}
+
+/// Rotary frequencies follow from the configuration, and a tied output projection may be stored twice.
+pub(super) fn is_redundant(name: &str, tied: bool) -> bool {
+    name.ends_with("rotary_emb.inv_freq") || (tied && name == "lm_head.weight")
 }
 
 /// A tensor of a file to be written.
@@ -62,6 +62,11 @@ pub(crate) struct StoredTensor {
 }
 
 impl StoredTensor {
+    /// Bytes of its elements.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.dims.iter().product::<usize>() as u64 * self.dtype.size() as u64
+    }
+
     /// As weights have it.
     ///
     /// # Errors
@@ -69,8 +74,13 @@ impl StoredTensor {
     pub(crate) fn of(weights: &Weights, name: &str) -> Result<Self> {
         match weights.info(name) {
             Some((dims, Some(WeightType::Plain(dtype)))) => Ok(Self { name: name.to_owned(), dtype, dims }),
-            Some(_) => Err(Error::unsupported(format!("tensor '{name}' is not made of f32, f16 or bf16"))),
-            None => Err(Error::internal(format!("tensor '{name}' is not there"))),
+            Some((_, Some(WeightType::Block(format)))) => {
+                Err(Error::unsupported(format!("tensor '{name}' is in {format}: f32, f16 and bf16 are supported")))
+            }
+            other => {
+                let (dims, _) = other.unwrap_or_default();
+                Err(weights.get(name, &dims).err().unwrap_or_else(|| Error::internal(format!("tensor '{name}' is there and not there"))))
+            }
         }
     }
 }
@@ -87,10 +97,10 @@ pub(crate) fn write_tensors(
 ) -> Result<()> {
     let (mut header, mut end) = (Map::new(), 0u64);
     header.insert("__metadata__".to_owned(), json!({"format": "pt"}));
-    for StoredTensor { name, dtype, dims } in tensors {
-        let bytes = dims.iter().product::<usize>() as u64 * dtype.size() as u64;
-        header.insert(name.clone(), json!({"dtype": TensorType::of_dtype(*dtype)?.name, "shape": dims, "data_offsets": [end, end + bytes]}));
-        end += bytes;
+    for tensor in tensors {
+        let (start, dtype) = (end, tensor.dtype.name().to_uppercase());
+        end += tensor.bytes();
+        header.insert(tensor.name.clone(), json!({"dtype": dtype, "shape": tensor.dims, "data_offsets": [start, end]}));
     }
     let mut header = Json::Object(header).to_string().into_bytes();
     header.resize(header.len().next_multiple_of(8), b' ');
@@ -123,8 +133,19 @@ fn stretched(rope: &Rope, divisors: &[f32], config: &Config) -> Result<RopeScali
     Err(Error::unsupported(format!("tensor '{DIVISORS}' is no stretching of frequencies that config.json can name")))
 }
 
-/// The text of `config.json`, which reads as `config`.
-fn config_json(config: &Config, dtype: DType) -> Result<Json> {
+/// What `config.json` calls a type of floats.
+pub(super) fn dtype_name(dtype: DType) -> &'static str {
+    if dtype == DType::F16 {
+        "float16"
+    } else if dtype == DType::BF16 {
+        "bfloat16"
+    } else {
+        "float32"
+    }
+}
+
+/// What `config.json` has, which reads as `config`.
+pub(super) fn config_json(config: &Config, dtype: DType) -> Result<Map<String, Json>> {
     let mut config = config.clone();
     match std::mem::replace(&mut config.rope.divisors, Divisors::None) {
         Divisors::None => {}
@@ -173,14 +194,10 @@ fn config_json(config: &Config, dtype: DType) -> Result<Json> {
         "tie_word_embeddings": config.tied_embeddings,
         "bos_token_id": config.bos,
         "eos_token_id": config.eos,
-        "torch_dtype": match TensorType::of_dtype(dtype)?.name {
-            "F16" => "float16",
-            "BF16" => "bfloat16",
-            _ => "float32",
-        },
+        "torch_dtype": dtype_name(dtype),
     });
-    match Config::parse(&described.to_string())? == config {
-        true => Ok(described),
-        false => Err(Error::unsupported("config.json cannot express this combination of biases and rotary parameters")),
+    match (Config::parse(&described.to_string())? == config, described) {
+        (true, Json::Object(described)) => Ok(described),
+        (_, _) => Err(Error::unsupported("config.json cannot express this combination of biases and rotary parameters")),
     }
 }

@@ -103,6 +103,15 @@ impl Target {
         }
     }
 
+    /// What matrices in MLX's groups are decoded to before they get their types.
+    pub(super) fn of_decoded(self) -> DType {
+        match self {
+            Self::Stored => DType::BF16,
+            Self::Plain(dtype) => dtype,
+            Self::Quantized(_) => DType::F32,
+        }
+    }
+
     pub(super) fn choose(self, name: &str, dims: &[usize], source: &'static TensorType, tied: bool, layers: usize) -> Result<&'static TensorType> {
         // Norms, biases and divisors of frequencies.
         if dims.len() < 2 {

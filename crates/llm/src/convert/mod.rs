@@ -1,11 +1,13 @@
 //! Conversion between Hugging Face's folders and GGUF files, and quantisation.
 
 mod checkpoint;
+mod grouped;
 mod importance;
 mod metadata;
 mod mixture;
 #[cfg(test)]
 mod tests;
+mod texts;
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -15,15 +17,15 @@ use rayon::prelude::*;
 use crate::{
     Config, ModelFiles, Weights,
     gguf::{Gguf, Kind, TensorType, Value, Writer},
-    weights::{
-        WeightType,
-        gguf::{Order, translate_back},
-    },
+    weights::gguf::{Order, translate_back},
 };
-pub use checkpoint::write_checkpoint;
+use checkpoint::is_redundant;
 pub(crate) use checkpoint::{StoredTensor, write_tensors};
+pub use checkpoint::{is_grouped, write_checkpoint};
+pub use grouped::GroupedOutput;
 pub use importance::Importance;
 pub use mixture::Target;
+pub(crate) use texts::Texts;
 
 /// A GGUF file that is to be written: every tensor with the type it will have. Nothing but headers has been read.
 pub struct GgufOutput {
@@ -40,9 +42,17 @@ struct Task {
     kind: &'static TensorType,
     dims: Vec<usize>,
     source: &'static TensorType,
-    memory: HostMemory,
+    elements: Elements,
     /// Which rows of the source the rows are, if they move.
     order: Option<Order>,
+}
+
+/// Where the elements of a tensor are.
+enum Elements {
+    /// In memory, or mapped.
+    There(HostMemory),
+    /// In a folder, by their name there; groups of MLX are decoded when they are needed.
+    Named(Weights, String),
 }
 
 /// Bytes that are encoded before they are written.
@@ -64,7 +74,7 @@ impl GgufOutput {
             ModelFiles::Folder(_) | ModelFiles::Embedded { .. } => {
                 let config = Config::read(files)?;
                 metadata::write(files, &config, target, &mut writer)?;
-                (of_folder(files, &config)?, config.tied_embeddings, Some(config.layers))
+                (of_folder(files, &config, target)?, config.tied_embeddings, Some(config.layers))
             }
         };
         let layers = layers.unwrap_or_else(|| 1 + inputs.iter().filter_map(|task| mixture::layer(&task.name)).max().unwrap_or(0));
@@ -88,7 +98,7 @@ impl GgufOutput {
 
     /// Bytes of the tensors that are read.
     pub fn source_bytes(&self) -> u64 {
-        self.tensors.iter().map(|task| task.memory.bytes().len() as u64).sum()
+        self.tensors.iter().map(Task::source_bytes).sum()
     }
 
     /// How many tensors have each type.
@@ -114,7 +124,7 @@ impl GgufOutput {
             .write(path, |number, put| {
                 let Some(task) = self.tensors.get(number) else { return Err(Error::internal("a tensor that was not planned")) };
                 task.write(self.importance.of(&task.name), put)?;
-                done += task.memory.bytes().len() as u64;
+                done += task.source_bytes();
                 progress(done);
                 Ok(())
             })
@@ -134,37 +144,45 @@ fn check_distinct(files: &ModelFiles, path: &Path) -> Result<()> {
 
 fn of_gguf(file: &Gguf) -> Result<Vec<Task>> {
     let task = |(name, info): (&str, &crate::gguf::TensorInfo)| {
-        Ok(Task { name: name.to_owned(), kind: info.kind, dims: info.dims.clone(), source: info.kind, memory: file.data(info)?, order: None })
+        Ok(Task {
+            name: name.to_owned(),
+            kind: info.kind,
+            dims: info.dims.clone(),
+            source: info.kind,
+            elements: Elements::There(file.data(info)?),
+            order: None,
+        })
     };
     file.tensors().map(task).collect()
 }
 
-fn of_folder(files: &ModelFiles, config: &Config) -> Result<Vec<Task>> {
-    let (weights, order) = (Weights::open(files)?, Order::of(config));
-    let redundant = |name: &str| name.ends_with("rotary_emb.inv_freq") || (config.tied_embeddings && name == "lm_head.weight");
+fn of_folder(files: &ModelFiles, config: &Config, target: Target) -> Result<Vec<Task>> {
+    let order = Order::of(config);
+    let weights = if is_grouped(files)? { Weights::open_decoded(files, target.of_decoded())? } else { Weights::open(files)? };
     let mut tasks = Vec::new();
-    for name in weights.names().filter(|name| !redundant(name)) {
+    for name in weights.names().filter(|name| !is_redundant(name, config.tied_embeddings)) {
         let theirs = translate_back(name).ok_or_else(|| Error::unsupported(format!("{files}: tensor '{name}' has no name in GGUF files")))?;
-        let (dims, _) = weights.info(name).unwrap_or_default();
+        let StoredTensor { dtype, dims, .. } = StoredTensor::of(&weights, name).map_err(|e| e.context(files))?;
         order.check(name, dims.first().copied().unwrap_or(1)).map_err(|e| e.context(files))?;
-        let weight = weights.get(name, &dims)?;
-        let WeightType::Plain(dtype) = weight.kind else {
-            return Err(Error::unsupported(format!("{files}: the weights are quantised by MLX: convert the original model")));
-        };
-        let source = TensorType::of_dtype(dtype)?;
+        let (source, elements) = (TensorType::of_dtype(dtype)?, Elements::Named(weights.clone(), name.to_owned()));
         let order = order.moves(name).then_some(order);
-        tasks.push(Task { name: theirs, kind: source, dims, source, memory: weight.memory, order });
+        tasks.push(Task { name: theirs, kind: source, dims, source, elements, order });
     }
     if let Some(divisors) = metadata::divisors(config)? {
         let source = TensorType::of_dtype(DType::F32)?;
         let memory = HostMemory::new(Arc::new(divisors.iter().flat_map(|d| d.to_le_bytes()).collect::<Vec<_>>()));
         let name = crate::config::gguf::DIVISORS.to_owned();
-        tasks.push(Task { name, kind: source, dims: vec![divisors.len()], source, memory, order: None });
+        tasks.push(Task { name, kind: source, dims: vec![divisors.len()], source, elements: Elements::There(memory), order: None });
     }
     Ok(tasks)
 }
 
 impl Task {
+    fn source_bytes(&self) -> u64 {
+        let (rows, columns) = self.extents();
+        (rows * (columns / self.source.weights * self.source.bytes)) as u64
+    }
+
     /// Rows and columns. A vector whose elements move has rows of one element.
     fn extents(&self) -> (usize, usize) {
         match self.dims.as_slice() {
@@ -176,7 +194,11 @@ impl Task {
 
     /// Passes the tensor's bytes on, encoded by all threads, row by row.
     fn write(&self, importance: Option<&[f32]>, put: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        let bytes = self.memory.bytes();
+        let memory = match &self.elements {
+            Elements::There(memory) => memory.clone(),
+            Elements::Named(weights, name) => weights.get(name, &self.dims)?.memory,
+        };
+        let bytes = memory.bytes();
         if self.kind == self.source && self.order.is_none() {
             return put(bytes);
         }

@@ -1,7 +1,7 @@
 use std::{fs, path::PathBuf};
 
 use super::*;
-use crate::Tokenizer;
+use crate::{Groups, Tokenizer, weights::WeightType};
 
 fn shakespeare() -> ModelFiles {
     ModelFiles::open(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../models/shakespeare")).unwrap()
@@ -45,11 +45,11 @@ fn a_folder_becomes_a_file_and_a_folder_again() {
     let ModelFiles::Gguf(gguf) = &file else { panic!("no file") };
     assert_eq!((gguf.text("general.architecture").unwrap(), gguf.text("tokenizer.ggml.pre").unwrap()), (Some("llama"), Some("gpt-2")));
     let mut calls = 0;
-    write_checkpoint(gguf, DType::BF16, &back, &mut |_, _| calls += 1).unwrap();
+    write_checkpoint(&file, DType::BF16, &back, &mut |_, _| calls += 1).unwrap();
     assert_eq!(calls, gguf.tensors().count());
     assert_same(&original, &ModelFiles::open(&back).unwrap());
     // A folder that exists is left alone.
-    let message = write_checkpoint(gguf, DType::BF16, &back, &mut |_, _| ()).unwrap_err().to_string();
+    let message = write_checkpoint(&file, DType::BF16, &back, &mut |_, _| ()).unwrap_err().to_string();
     assert!(message.contains("exists: give the name of a new folder"), "{message}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
 }
@@ -90,6 +90,52 @@ fn formats_are_written_and_read() {
         assert!(message.contains("is unknown: expected f32, f16, bf16, q4_0"), "{message}");
     }
     assert_eq!("Q4_K_M".parse::<Target>().unwrap().to_string(), "q4_k_m");
+}
+
+#[test]
+fn groups_are_written_as_mlx_has_them_and_converted_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let original = shakespeare();
+    let mut sizes = Vec::new();
+    for (size, bits, bound) in [(64, 4, 0.1), (32, 3, 0.2), (64, 8, 0.007)] {
+        let path = folder.path().join(format!("{bits}-{size}"));
+        let output = GroupedOutput::plan(&original, Groups::new(size, bits).unwrap()).unwrap();
+        let mut last = (0, 0);
+        output.write(&path, &mut |done, total| last = (done, total)).unwrap();
+        assert_eq!((output.requantized(), last), (0, (output.bytes(), output.bytes())));
+        sizes.push(output.bytes());
+        let files = ModelFiles::open(&path).unwrap();
+        let error = relative_error(&original, &files);
+        assert!((bound / 3.0..bound).contains(&error), "{bits} bits: {error}");
+        assert_eq!(Config::read(&files).unwrap(), Config::read(&original).unwrap());
+        let weights = Weights::open(&files).unwrap();
+        let (_, kind) = weights.info("model.embed_tokens.weight").unwrap();
+        assert!(matches!(kind, Some(WeightType::Block(_))), "{kind:?}");
+        if bits == 4 {
+            assert_eq!(
+                GroupedOutput::plan(&files, Groups::new(64, 8).unwrap()).unwrap().requantized(),
+                weights.names().filter(|name| matches!(weights.info(name), Some((_, Some(WeightType::Block(_)))))).count()
+            );
+            // Decoded, they are the same in both forms.
+            let (back, there) = (folder.path().join("back"), folder.path().join("back.gguf"));
+            write_checkpoint(&files, DType::BF16, &back, &mut |_, _| ()).unwrap();
+            let back = ModelFiles::open(&back).unwrap();
+            assert!(!is_grouped(&back).unwrap());
+            assert_same(&back, &convert(&files, Target::Stored, &there));
+            assert!(relative_error(&files, &back) < 0.003);
+            // From blocks of GGUF.
+            let (q8, again) = (folder.path().join("q8"), folder.path().join("again"));
+            let output = GroupedOutput::plan(&convert(&original, Target::from_format("q8_0"), &q8), Groups::new(64, 4).unwrap()).unwrap();
+            output.write(&again, &mut |_, _| ()).unwrap();
+            assert!(output.requantized() > 0 && relative_error(&original, &ModelFiles::open(&again).unwrap()) < bound);
+        }
+        let message = output.write(&path, &mut |_, _| ()).unwrap_err().to_string();
+        assert!(message.contains("exists: give the name of a new folder"), "{message}");
+    }
+    assert!(sizes[0] > sizes[1] && sizes[2] > sizes[0], "{sizes:?}");
+    for (size, bits, expected) in [(48, 4, "the size of groups is 48"), (64, 7, "the number of bits is 7")] {
+        assert!(Groups::new(size, bits).unwrap_err().to_string().contains(expected));
+    }
 }
 
 #[test]

@@ -52,7 +52,8 @@ pub(crate) const EMBEDDING: &str = "model.embed_tokens";
 pub(crate) const HEAD: &str = "lm_head";
 
 impl Model {
-    fn modules(&mut self) -> Vec<Module<'_>> {
+    /// Its linear layers, the output projection last.
+    pub(super) fn modules(&mut self) -> Vec<Module<'_>> {
         let fused = self.config.fused_projections;
         let layers = self.layers.iter_mut().enumerate();
         let mut modules: Vec<_> = layers.flat_map(|(index, layer)| layer.modules(&format!("model.layers.{index}"), fused)).collect();

@@ -32,7 +32,8 @@ pub(crate) use adapted::{Change, EMBEDDING, HEAD, Place, PlaceKind};
 use attention::{Context, LayerCache};
 pub use cache::CacheType;
 use layer::Layer;
-use matrix::Matrix;
+use matrix::{Matrix, Wide};
+use module::Module;
 use parts::{Linear, Norm};
 pub use session::{Decoding, Session};
 use source::{Shapes, Source, Stored};
@@ -107,6 +108,17 @@ impl Model {
             false => source.matrix("lm_head.weight", [config.vocab_size, config.hidden_size])?,
         };
         Ok(Self { config, executor: executor.clone(), embedding, layers, norm, head: Linear::new(head) })
+    }
+
+    /// The model with linear layers over blocks that multiply activations of about 31 bits, not 16, strictly in any precision: their errors are those of f32.
+    /// Other layers stay as they are, the weights are shared.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn with_wide_activations(&self) -> Result<Self> {
+        let (mut model, wide) = (self.clone(), Wide::new(&self.executor)?);
+        model.modules().iter_mut().flat_map(Module::rows).for_each(|(_, linear)| linear.weight.widen(&wide));
+        Ok(model)
     }
 
     /// The configuration.

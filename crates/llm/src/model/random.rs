@@ -70,7 +70,7 @@ impl Source for Random<'_> {
             WeightType::Block(format) => {
                 let (width, blocks) = (kind.row_bytes(columns)?, Blocks::new(format, columns)?);
                 let rows = self.rows([rows, width], |row, packed: &mut [u8]| blocks.fill(first.wrapping_add(row), packed))?;
-                Matrix::Packed { rows, format, columns }
+                Matrix::Packed { rows, format, columns, wide: None }
             }
         })
     }

@@ -34,7 +34,7 @@ impl Source for Shapes<'_> {
         let empty = |dtype: DType, width: usize| self.executor.empty(dtype, &[rows, width], Storage::Automatic);
         Ok(match self.kind {
             WeightType::Plain(dtype) => Matrix::Plain(empty(dtype, columns)?),
-            WeightType::Block(format) => Matrix::Packed { rows: empty(DType::U8, self.kind.row_bytes(columns)?)?, format, columns },
+            WeightType::Block(format) => Matrix::Packed { rows: empty(DType::U8, self.kind.row_bytes(columns)?)?, format, columns, wide: None },
         })
     }
 
@@ -63,7 +63,7 @@ impl Source for Stored<'_> {
     fn matrix(&mut self, name: &str, dims: [usize; 2]) -> Result<Matrix> {
         Ok(match self.adopt(name, &dims)? {
             (WeightType::Plain(_), tensor) => Matrix::Plain(tensor),
-            (WeightType::Block(format), rows) => Matrix::Packed { rows, format, columns: dims[1] },
+            (WeightType::Block(format), rows) => Matrix::Packed { rows, format, columns: dims[1], wide: None },
         })
     }
 

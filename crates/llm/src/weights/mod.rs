@@ -15,6 +15,7 @@ use crate::files::ModelFiles;
 use gguf::Quantised;
 pub use kind::WeightType;
 use safetensors::Safetensors;
+pub(crate) use words::write as write_floats;
 
 /// The tensors of a model's files, by name.
 #[derive(Clone)]

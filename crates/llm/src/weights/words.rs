@@ -61,7 +61,7 @@ pub(super) fn aligned(memory: HostMemory, size: usize) -> HostMemory {
 }
 
 /// Writes values in a type of floats, rounded to nearest even.
-pub(super) fn write(values: &[f32], dtype: DType, target: &mut [u8]) -> Result<()> {
+pub(crate) fn write(values: &[f32], dtype: DType, target: &mut [u8]) -> Result<()> {
     fn each<const BYTES: usize>(values: &[f32], target: &mut [u8], bytes: impl Fn(f32) -> [u8; BYTES]) {
         target.as_chunks_mut().0.iter_mut().zip(values).for_each(|(target, &value)| *target = bytes(value));
     }

@@ -203,7 +203,7 @@ pub(super) fn line(x: &[f32], w: &[f32], top: f32, most: f32) -> [f32; 2] {
 }
 
 /// The error of a line, and `Σ w (scale · q − x)` with the levels it gives.
-fn line_error(x: &[f32], w: &[f32], top: f32, [scale, offset]: [f32; 2]) -> [f32; 2] {
+pub(super) fn line_error(x: &[f32], w: &[f32], top: f32, [scale, offset]: [f32; 2]) -> [f32; 2] {
     let per = inverse(scale);
     sums(x, w, |x, w| {
         let above = scale * rounded(((x - offset) * per).clamp(0.0, top)) - x;

@@ -1,6 +1,7 @@
-//! From f32 to blocks, with the least error that a search over scales finds. Formats of MLX are read only.
+//! From f32 to blocks, with the least error that a search over scales finds. Of MLX's groups see [`encode_group`]: their blocks are read only.
 
 mod fit;
+mod group;
 #[cfg(test)]
 mod tests;
 
@@ -12,6 +13,7 @@ use super::format::{
     with_blocks,
 };
 use fit::{Levels, Whole, levels, line, line_levels, lines, narrow, scale, scales};
+pub use group::encode_group;
 
 impl Format {
     /// Encodes one row, or a part of whole blocks of it, so that what [`Format::decode`] gives has a small mean square error.

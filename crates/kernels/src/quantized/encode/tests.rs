@@ -1,6 +1,7 @@
-use elinvar_core::SplitMix64;
+use elinvar_core::{DType, SplitMix64};
+use half::bf16;
 
-use super::Format;
+use super::{Format, encode_group};
 
 fn written() -> impl Iterator<Item = Format> {
     let all = Format::ALL.iter().copied();
@@ -136,4 +137,40 @@ fn what_no_block_can_hold_is_rejected() {
 fn formats_of_mlx_are_not_written() {
     let message = Format::Affine8Bf16.encode(&[1.0; 32], None, &mut [0; 36]).unwrap_err().to_string();
     assert_eq!(message, "AFFINE8_BF16: the format is read and not written");
+}
+
+/// Between the ends of the group, with numbers of bf16 that are not chosen with care.
+fn plainly(x: &[f32], bits: u32) -> f32 {
+    let [low, high] = [f32::min, f32::max].map(|of| x.iter().copied().reduce(of).unwrap());
+    let [scale, offset] = [(high - low) / ((1 << bits) - 1) as f32, low].map(|number| bf16::from_f32(number).to_f32());
+    let near = |x: &f32| scale * ((x - offset) / scale).round_ties_even().clamp(0.0, ((1 << bits) - 1) as f32) + offset;
+    error(x, &x.iter().map(near).collect::<Vec<_>>(), |_| 1.0)
+}
+
+#[test]
+fn groups_are_nearer_than_between_their_ends() {
+    for (size, bits) in [32, 64, 128].into_iter().flat_map(|size| [2, 3, 4, 5, 6, 8].map(|bits| (size, bits))) {
+        let (mut found, mut plain) = (0.0, 0.0);
+        for x in values(Format::Q2K, 7).chunks(size) {
+            let mut integers = vec![0; size];
+            let [scale, offset] = encode_group(x, bits, DType::BF16, &mut integers).unwrap();
+            assert_eq!([scale, offset].map(|number| bf16::from_f32(number).to_f32()), [scale, offset]);
+            assert!(integers.iter().all(|q| u32::from(*q) < 1 << bits));
+            let y: Vec<_> = integers.iter().map(|q| scale * f32::from(*q) + offset).collect();
+            (found, plain) = (found + error(x, &y, |_| 1.0), plain + plainly(x, bits));
+        }
+        assert!(found < 0.97 * plain, "{bits} bits in groups of {size}: {found}, {plain} between the ends");
+    }
+    let mut integers = [9; 32];
+    assert_eq!(encode_group(&[-3.5; 32], 4, DType::F16, &mut integers).unwrap(), [0.0, -3.5]);
+    assert_eq!(encode_group(&[0.0; 32], 4, DType::F32, &mut integers).unwrap(), [0.0; 2]);
+    for (value, dtype, bits, expected) in [
+        (f32::NAN, DType::BF16, 4, "value 31 is NaN"),
+        (1e9, DType::F16, 4, "beyond 65504, the greatest f16"),
+        (1.0, DType::I32, 4, "scales of i32: f32, f16 or bf16 expected"),
+        (1.0, DType::F32, 9, "32 values for 32 integers of 9 bits"),
+    ] {
+        let message = encode_group(&[vec![0.0; 31], vec![value]].concat(), bits, dtype, &mut integers).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+    }
 }

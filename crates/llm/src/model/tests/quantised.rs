@@ -75,15 +75,18 @@ fn a_model_in_groups_gives_the_logits_of_mlx() {
     let files = ModelFiles::open(made.path()).unwrap();
     let expected: Vec<f32> = fs::read(folder().join("qwen3.f32")).unwrap().as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
     let tokens: Vec<u32> = (0..TOKENS as u32).map(|i| (i * i * 7 + i * 3 + 5) % 29).collect();
-    let worst = |weights: Weights| {
+    let worst = |weights: Weights, wide: bool| {
         let executor = Executor::new_cpu(2.try_into().unwrap()).unwrap().with_precision(Precision::Strict);
-        let model = Model::new(&executor, Config::read(&files).unwrap(), &weights).unwrap();
+        let mut model = Model::new(&executor, Config::read(&files).unwrap(), &weights).unwrap();
+        if wide {
+            model = model.with_wide_activations().unwrap();
+        }
         let found = Session::new(Arc::new(model), TOKENS, DType::F32).unwrap().feed_all(&tokens).unwrap();
         assert_eq!(found.len(), expected.len());
         found.iter().zip(&expected).fold(0f32, |worst, (a, b)| worst.max((a - b).abs()))
     };
-    let decoded = worst(Weights::open_decoded(&files, DType::F32).unwrap());
-    let kept = worst(Weights::open(&files).unwrap());
-    println!("decoded {decoded:e}, in blocks {kept:e}");
-    assert!(decoded <= 2e-5 && kept <= 2e-4, "decoded {decoded:e}, in blocks {kept:e}");
+    let decoded = worst(Weights::open_decoded(&files, DType::F32).unwrap(), false);
+    let [kept, wide] = [false, true].map(|wide| worst(Weights::open(&files).unwrap(), wide));
+    println!("decoded {decoded:e}, in blocks {kept:e}, with wide activations {wide:e}");
+    assert!(decoded <= 2e-5 && kept <= 2e-4 && wide <= 2e-5, "decoded {decoded:e}, in blocks {kept:e}, with wide activations {wide:e}");
 }
