@@ -1,8 +1,4 @@
-//! Rows of keys and values in a cache: floats, or bytes, each row packed in [`Format::Q8_0`].
-//!
-//! 32 neighbours of a row become bytes `q` and a scale `d`: with `s = max |x| / 127` and `r = 1 / s`, zero where `s` is, each rounded to f32, `d` is `s` rounded
-//! to f16, and `q` is `x · r` rounded to f32 and then to the nearest integer, halves away from zero, of at most 127: ggml's rule. `d · q` is exact in f32. If one of
-//! the 32 is NaN or infinite, `d · q` is NaN for all of them. What a packed row is filled up with is not written.
+//! Rows of keys and values in a cache: floats, or bytes, each row packed in [`Format::Q8_0`], as [`crate::kv_append`] makes them.
 
 use elinvar_core::{DType, Element, MetalFile, Result};
 use half::{bf16, f16};
