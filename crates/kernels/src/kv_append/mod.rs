@@ -1,9 +1,14 @@
 //! Writes new rows into a key or value cache, at positions that lie on the device.
 //!
-//! `cache[…, h, positions[t], :] = rows[…, t, h, :]`, rounded to nearest even where the cache is narrower, or [quantised](crate::quantized::cached). Reads each new row once and writes it
+//! `cache[…, h, positions[t], :] = rows[…, t, h, :]`, rounded to nearest even where the cache is narrower. Reads each new row once and writes it
 //! once; the rest of the cache is not touched. As the positions are data, a recorded command list serves every step of a generation.
 //!
 //! Positions of one sequence must differ from each other. A position outside the cache is an error, and nothing is written there.
+//!
+//! In a cache of bytes a row is packed in [`Format::Q8_0`](crate::quantized::Format::Q8_0). 32 neighbours `x` become bytes `q` and a scale `d`: with
+//! `s = max |x| / 127` and `r = 1 / s`, zero where `s` is, each rounded to f32, `d` is `s` rounded to f16, and `q` is `x · r` rounded to f32 and then to the
+//! nearest integer, halves away from zero, of at most 127: ggml's rule. `d · q` is exact in f32. If one of the 32 is NaN or infinite, `d · q` is NaN for all of
+//! them. What a packed row is filled up with is not written.
 
 mod cpu;
 #[cfg(any(test, feature = "conformance"))]

@@ -1,8 +1,4 @@
-//! Rows of keys and values in a cache: floats, or bytes, each row packed in [`Format::Q8_0`].
-//!
-//! 32 neighbours of a row become bytes `q` and a scale `d`: with `s = max |x| / 127` and `r = 1 / s`, zero where `s` is, each rounded to f32, `d` is `s` rounded
-//! to f16, and `q` is `x · r` rounded to f32 and then to the nearest integer, halves away from zero, of at most 127: ggml's rule. `d · q` is exact in f32. If one of
-//! the 32 is NaN or infinite, `d · q` is NaN for all of them. What a packed row is filled up with is not written.
+//! Rows of keys and values in a cache: floats, or bytes, each row packed in [`Format::Q8_0`], as [`crate::kv_append`] makes them.
 
 use elinvar_core::{DType, Element, MetalFile, Result};
 use half::{bf16, f16};
@@ -88,18 +84,30 @@ simd! {
     fn quantise<T: Float>(row: &[T], packed: &mut [u8]) {
         let (integers, scales) = packed.split_at_mut(row.len());
         for ((x, q), d) in row.chunks_exact(CHUNK).zip(integers.chunks_exact_mut(CHUNK)).zip(scales.chunks_exact_mut(2)) {
-            let mut greatest = 0f32;
-            for x in x {
-                let magnitude = x.to_f32().abs();
-                greatest = if magnitude > greatest || magnitude.is_nan() { magnitude } else { greatest };
-            }
-            let scale = greatest / 127.0;
+            // Magnitudes are in the order of their bits, and NaN is above all.
+            let greatest = x.iter().fold(0, |most, x| most.max(x.to_f32().abs().to_bits()));
+            let scale = f32::from_bits(greatest) / 127.0;
             let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
-            let rounded = if scale.is_nan() { f16::NAN } else { f16::from_f32(scale) };
+            let rounded = if scale.is_nan() { f16::NAN } else { Float::from_f32(scale) };
             d.copy_from_slice(&rounded.to_le_bytes());
             for (q, x) in q.iter_mut().zip(x) {
                 // NaN becomes zero.
                 *q = ((x.to_f32() * inverse).round().clamp(-127.0, 127.0) as i8).cast_unsigned();
+            }
+        }
+    }
+}
+
+simd! {
+    /// Packed rows of `width` elements, which begin `stride` bytes from each other, the first at `start`, as floats one after the other.
+    pub(crate) fn decode(packed: &[u8], start: usize, stride: i64, width: usize, rows: &mut [f32]) {
+        for (index, row) in rows.chunks_exact_mut(width.max(1)).enumerate() {
+            let (integers, scales) = packed[(start as i64 + index as i64 * stride) as usize..].split_at(width);
+            for ((x, q), d) in row.chunks_exact_mut(CHUNK).zip(integers.chunks_exact(CHUNK)).zip(scales.chunks_exact(2)) {
+                let scale = Float::to_f32(f16::from_le_bytes([d[0], d[1]]));
+                for (x, q) in x.iter_mut().zip(q) {
+                    *x = scale * f32::from(q.cast_signed());
+                }
             }
         }
     }

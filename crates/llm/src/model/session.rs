@@ -371,14 +371,16 @@ mod tests {
     #[test]
     fn an_adapter_of_a_quantised_model_leaves_its_layers_fused() {
         let executor = Executor::new_with_backend(BackendType::Null).unwrap();
-        let config = CONFIG.replace("48", "64").replace("80", "96").replace("\"num_attention_heads\": 6", "\"num_attention_heads\": 4");
+        let config = CONFIG.replace("48", "64").replace("80", "96").replace("\"num_attention_heads\": 6", "\"num_attention_heads\": 2");
         let base = Model::random(&executor, Config::parse(&config).unwrap(), WeightType::Block(Format::Q4_0), 1).unwrap();
-        let launches = |model: Model| Session::new(Arc::new(model), 256, DType::F16).unwrap().record(1, Logits::Last).unwrap().recording.len();
+        let of_cache =
+            |model: Model, cache: CacheType| Session::new(Arc::new(model), 256, cache).unwrap().record(1, Logits::Last).unwrap().recording.len();
+        let launches = |model: Model| of_cache(model, DType::F16.into());
         let adapted = |targets: &str| {
             let config = format!(r#"{{"peft_type": "LORA", "r": 4, "lora_alpha": 6, "target_modules": {targets}}}"#);
             base.with_adapter(&waves(&base, &config, [0.0, 0.1])).unwrap()
         };
-        assert_eq!(launches(base.clone()), 2 + 3 * 6 + 1);
+        assert_eq!([launches(base.clone()), of_cache(base.clone(), CacheType::Q8_0)], [2 + 3 * 6 + 1; 2]);
         // The first halves of both adapters, and each second half with the sum.
         assert_eq!(launches(adapted(r#"["q_proj", "v_proj"]"#)), 2 + 3 * (6 + 1 + 2) + 1);
         // Queries, keys and values 5, attention 2, its output 3, gate and up 4, their product, and down 3.

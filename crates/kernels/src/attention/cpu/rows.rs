@@ -12,7 +12,7 @@ use crate::{
             simd::{Simd, Work},
         },
     },
-    quantized::{format::Q8_0, packed},
+    quantized::cached,
 };
 
 /// The most lanes of a vector; rows are padded to whole vectors of any level.
@@ -54,11 +54,9 @@ impl<'a> Cache<'a> {
         match self {
             Self::Floats(values) => (values, span),
             Self::Packed(bytes) => {
-                let width = span.width;
-                memory.resize(memory.len().max(span.count * width), 0.0);
-                for (i, row) in memory.chunks_exact_mut(width.max(1)).take(span.count).enumerate() {
-                    packed::decode::<Q8_0>(&bytes[(span.start as i64 + i as i64 * span.stride) as usize..], row);
-                }
+                let Span { start, stride, width, count } = span;
+                memory.resize(memory.len().max(count * width), 0.0);
+                cached::decode(bytes, start, stride, width, &mut memory[..count * width]);
                 (Values::F32(memory), Span { start: 0, stride: width as i64, ..span })
             }
         }
