@@ -3,7 +3,7 @@
 use super::{super::oracle::random_rows, *};
 use crate::{
     conformance::case::HostTensor,
-    quantized::packed::Places,
+    quantized::{format::with_blocks, packed::Places},
     simd::{Level, level, limit},
 };
 

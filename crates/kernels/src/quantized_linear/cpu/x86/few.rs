@@ -18,15 +18,16 @@ use crate::quantized_linear::SUMS;
 /// Octets whose scales are computed at a time.
 pub(super) const SEGMENT: usize = 16;
 
-/// Bytes ahead at which the weight is fetched: the hardware alone does it too late.
-const AHEAD: usize = 4096;
+/// Bytes ahead at which the weight is fetched, into the second cache: the hardware alone does it too late, and of the first cache so many lines cannot be
+/// waited for at a time.
+const AHEAD: usize = 16 << 10;
 
 /// Fetches what the weight has some octets after this one.
 #[inline(always)]
 pub(super) fn prefetch(bytes: &[u8], octet: usize, octet_bytes: usize) {
     for line in (octet_bytes * octet..octet_bytes * (octet + 1)).step_by(64) {
         // SAFETY: a hint, for which any address is fine.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(AHEAD + line).cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(bytes.as_ptr().wrapping_add(AHEAD + line).cast()) };
     }
 }
 
