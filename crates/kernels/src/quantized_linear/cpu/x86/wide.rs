@@ -9,8 +9,8 @@ use super::{
         product::tree,
     },
     MANY, Weights,
-    fields::{WideFields, wide_fields},
     few::{SEGMENT, prefetch},
+    fields::{WideFields, wide_fields},
     is_signed,
     scales::Scaled,
 };
