@@ -8,7 +8,7 @@ use std::{
 use elinvar::{Error, ErrorKind, HostMemory, Result};
 use serde::de::DeserializeOwned;
 
-use crate::{gguf::Gguf, map::map};
+use crate::{gguf::Gguf, map::Mapped};
 
 /// Where a model's files are: `config.json`, `model.safetensors`, `tokenizer.json` and so on, as Hugging Face lays them out, or one GGUF file.
 #[derive(Clone, Debug)]
@@ -106,7 +106,7 @@ impl ModelFiles {
                 let (_, bytes) = files.iter().find(|(n, _)| *n == name).ok_or_else(|| Error::io(format!("{}: no such file", self.label(name))))?;
                 Ok(HostMemory::new(Arc::new(*bytes)))
             }
-            Self::Folder(path) => map(&path.join(name)),
+            Self::Folder(path) => Mapped::open(&path.join(name)).map(|file| file.memory()),
             Self::Gguf(file) => Err(file.reject(format!("it holds no file '{name}'"))),
         }
     }

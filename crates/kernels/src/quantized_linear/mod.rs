@@ -12,9 +12,9 @@
 //!   What stands around the layers has the bits of the operators for it: [`RmsNorm`], [`SwiGlu`], [`Binary`].
 //! * Error, beside that of the weight: `max |x| / 65534` of each 32 elements for each of them, and f32's for the sums of `k / 32` products.
 //! * Fast, of many rows on a GPU: the product of x and the weights, both rounded to bf16, as [`MatMul`] has it.
-//! * Fast, of 8 rows or more on a CPU: as above with `s = max |x| / 127`, and one sum of all chunks in place of 8, each of its products `fma((a s), Σ q w, ·)`.
-//!   An element of x is at most `max |x| / 254` of its 32 neighbours off. Where the processor has AVX2 and no VNNI, formats whose fields are bytes with a
-//!   sign (`Q8_0`, `IQ4_NL`, `IQ4_XS`, `MXFP4`, `AFFINE8`) keep the 16 bits, as do processors without AVX2.
+//! * Fast, on a CPU: as above with `s = max |x| / 127`, so that an element of x is at most `max |x| / 254` of its 32 neighbours off; of 8 rows or more there
+//!   is one sum of all chunks in place of 8. The 16 bits stay where 8 gain nothing: less than 8 rows on processors with VNNI; with AVX2 alone, formats whose
+//!   fields are bytes with a sign (`Q8_0`, `IQ4_NL`, `IQ4_XS`, `MXFP4`, `AFFINE8`); and without AVX2.
 //! * An element of x that is NaN or infinite makes its row of y NaN.
 
 mod cpu;
@@ -60,7 +60,7 @@ attributes! {
         pub epsilon: Option<f32>,
         /// Give `silu(y0) · y1`.
         pub gated: bool = false,
-        /// Fast: of many rows on a GPU, the weights are decoded to bf16 and multiplied as such; of several on a CPU, x has 8 bits.
+        /// Fast: of many rows on a GPU, the weights are decoded to bf16 and multiplied as such; on a CPU, x may have 8 bits.
         pub precision: Precision = strict,
     }
 }

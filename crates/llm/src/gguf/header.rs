@@ -33,7 +33,7 @@ pub struct TensorInfo {
     /// Extents, row-major: the last is contiguous.
     pub dims: Vec<usize>,
     pub(super) part: usize,
-    pub(super) range: Range<usize>,
+    pub(crate) range: Range<usize>,
 }
 
 impl TensorInfo {

@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use elinvar::{Error, HostMemory, Result};
 
-use crate::map::map;
+use crate::map::Mapped;
 pub use header::TensorInfo;
 use header::{Entry, Header};
 pub use types::TensorType;
@@ -34,6 +34,8 @@ pub struct Gguf {
 struct Part {
     label: String,
     memory: HostMemory,
+    /// The file, where the memory is a map of it.
+    file: Option<Mapped>,
 }
 
 const COUNT: &str = "split.count";
@@ -60,16 +62,17 @@ impl Gguf {
     /// # Errors
     /// As [`Gguf::open`].
     pub fn parse(label: &str, memory: HostMemory) -> Result<Self> {
-        Self::part(label.to_owned(), memory, 0)
+        Self::part(Part { label: label.to_owned(), memory, file: None }, 0)
     }
 
     fn read(path: &Path, number: usize) -> Result<Self> {
-        Self::part(path.display().to_string(), map(path)?, number)
+        let file = Mapped::open(path)?;
+        Self::part(Part { label: path.display().to_string(), memory: file.memory(), file: Some(file) }, number)
     }
 
-    fn part(label: String, memory: HostMemory, number: usize) -> Result<Self> {
-        let Header { version, metadata, tensors } = header::read(memory.bytes(), number).map_err(|e| e.context(&label))?;
-        Ok(Self { parts: vec![Part { label, memory }], version, metadata, tensors })
+    fn part(part: Part, number: usize) -> Result<Self> {
+        let Header { version, metadata, tensors } = header::read(part.memory.bytes(), number).map_err(|e| e.context(&part.label))?;
+        Ok(Self { parts: vec![part], version, metadata, tensors })
     }
 
     fn add_parts(&mut self, path: &Path, count: u64) -> Result<()> {
@@ -232,6 +235,11 @@ impl Gguf {
     pub fn data(&self, tensor: &TensorInfo) -> Result<HostMemory> {
         let part = self.parts.get(tensor.part).ok_or_else(|| self.reject("the tensor is of another file"))?;
         part.memory.slice(tensor.range.clone())
+    }
+
+    /// The file that is mapped where a tensor's bytes lie.
+    pub(crate) fn file(&self, tensor: &TensorInfo) -> Option<&Mapped> {
+        self.parts.get(tensor.part)?.file.as_ref()
     }
 }
 

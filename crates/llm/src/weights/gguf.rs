@@ -189,7 +189,10 @@ impl Archive for Quantised {
                 info.kind.name
             )));
         }
-        let (kind, memory) = (self.kind(info), self.file.data(info)?);
+        let (kind, memory, file) = (self.kind(info), self.file.data(info)?, self.file.file(info));
+        if let Some(file) = file {
+            file.announce(&info.range);
+        }
         // A vector has rows of one element.
         let (rows, columns) = match dims {
             [rows, rest @ ..] if !rest.is_empty() || info.kind.weights == 1 => (*rows, rest.iter().product::<usize>()),
@@ -223,6 +226,9 @@ impl Archive for Quantised {
         };
         let targets = words.bytes_mut().par_chunks_mut(target.max(1)).enumerate();
         targets.map_init(Vec::new, convert).collect::<Result<()>>().map_err(|e| e.context(format!("tensor '{theirs}'")))?;
+        if let Some(file) = file {
+            file.release(&info.range);
+        }
         Ok(Weight { kind, memory: words.into_memory() })
     }
 }

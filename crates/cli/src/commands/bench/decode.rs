@@ -8,7 +8,7 @@ use serde_json::json;
 use super::timing::round_profiled;
 use crate::{
     args::ComputeArgs,
-    measure::{median, memory_bandwidth, units},
+    measure::{median, memory_bandwidth, processor_seconds, units},
     model::BaseArgs,
     output::print_line,
     profile::{self, Known, ProfileArgs},
@@ -128,22 +128,21 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
     let sampling = Sampling { temperature: args.temperature, top_k: args.top_k, top_p: args.top_p, ..Sampling::default() };
     let mut rows = Vec::new();
     for &tokens in &args.prompt {
-        let (name, seconds) = (format!("pp{tokens}"), rounds(args.rounds, || prefill(&mut session, tokens))?);
+        let (name, (seconds, processor)) = (format!("pp{tokens}"), rounds(args.rounds, || prefill(&mut session, tokens))?);
         round_profiled(&mut profiler, &name, Known { tokens: Some(tokens), unprofiled: Some(seconds) }, || prefill(&mut session, tokens).map(drop))?;
-        rows.push((name, tokens, seconds, None));
+        rows.push(Row { name, tokens, seconds, processor, limit: None });
     }
     for &tokens in &args.generate {
-        let seconds = rounds(args.rounds, || decode(&mut session, tokens, &sampling))?;
+        let (seconds, processor) = rounds(args.rounds, || decode(&mut session, tokens, &sampling))?;
         let (name, limit) = (format!("tg{tokens}"), bytes as f64 * tokens as f64 / seconds / bandwidth);
         round_profiled(&mut profiler, &name, Known { tokens: Some(tokens), unprofiled: Some(seconds) }, || {
             decode(&mut session, tokens, &sampling).map(drop)
         })?;
-        rows.push((name, tokens, seconds, Some(limit)));
+        rows.push(Row { name, tokens, seconds, processor, limit: Some(limit) });
     }
     profile::finish(profiler, trace.as_deref())?;
     if args.json {
-        let row = |(test, tokens, seconds, limit): &(String, usize, f64, Option<f64>)| json!({ "test": test, "tokens_per_second": *tokens as f64 / seconds, "fraction_of_bandwidth": limit });
-        print_line(serde_json::Value::Array(rows.iter().map(row).collect()));
+        print_line(serde_json::Value::Array(rows.iter().map(Row::json).collect()));
         return Ok(());
     }
     print_line(format!(
@@ -155,16 +154,47 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
     ));
     print_line(format!("bandwidth: {how} {:.1} GB/s", bandwidth / 1e9));
     print_line(format!("{:<8} {:>10} {:>13}", "test", "tokens/s", "of bandwidth"));
-    for (test, tokens, seconds, limit) in rows {
+    for Row { name, tokens, seconds, limit, .. } in rows {
         let limit = limit.map_or("–".to_owned(), |l| format!("{:.0} %", l * 100.0));
-        print_line(format!("{test:<8} {:>10.2} {limit:>13}", tokens as f64 / seconds));
+        print_line(format!("{name:<8} {:>10.2} {limit:>13}", tokens as f64 / seconds));
     }
     Ok(())
 }
 
-fn rounds(count: usize, mut body: impl FnMut() -> Result<f64>) -> Result<f64> {
+/// What was measured of a prompt or of tokens generated.
+struct Row {
+    name: String,
+    tokens: usize,
+    seconds: f64,
+    /// Of this process's threads, the least of the rounds.
+    processor: Option<f64>,
+    /// Of the memory's bandwidth.
+    limit: Option<f64>,
+}
+
+impl Row {
+    fn json(&self) -> serde_json::Value {
+        let rate = |seconds: f64| self.tokens as f64 / seconds;
+        json!({
+            "test": self.name,
+            "tokens_per_second": rate(self.seconds),
+            "tokens_per_processor_second": self.processor.map(rate),
+            "fraction_of_bandwidth": self.limit
+        })
+    }
+}
+
+/// The median of some rounds, and the least processor time of one.
+fn rounds(count: usize, mut body: impl FnMut() -> Result<f64>) -> Result<(f64, Option<f64>)> {
     body()?;
-    Ok(median((0..count.max(1)).map(|_| body()).collect::<Result<Vec<_>>>()?))
+    let (mut seconds, mut processor) = (Vec::new(), None);
+    for _ in 0..count.max(1) {
+        let before = processor_seconds();
+        seconds.push(body()?);
+        let taken = processor_seconds().zip(before).map(|(after, before)| after - before);
+        processor = [processor, taken].into_iter().flatten().reduce(f64::min);
+    }
+    Ok((median(seconds), processor))
 }
 
 fn prefill(session: &mut Session, tokens: usize) -> Result<f64> {

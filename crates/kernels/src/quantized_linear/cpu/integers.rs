@@ -15,7 +15,7 @@ pub(super) enum Layout {
     Words,
     /// 16 bits `256 h + l`, for fields that are bytes: all h, signed, and all l, by halves of chunks: `[plane][j / 16][chunk][j % 16]`.
     Planes,
-    /// 8 bits: `[chunk][j]`.
+    /// 8 bits, as the h of planes.
     Bytes,
 }
 
@@ -70,11 +70,10 @@ impl Octet {
         bytemuck::cast_ref(&self.integers)
     }
 
-    /// Those of a chunk by [`Layout::Bytes`].
+    /// Those of half a chunk by [`Layout::Bytes`].
     #[inline(always)]
-    pub(super) fn bytes(&self, chunk: usize) -> &[i8; CHUNK] {
-        let [bytes, _]: &[[[i8; CHUNK]; SUMS]; 2] = bytemuck::cast_ref(&self.integers);
-        &bytes[chunk]
+    pub(super) fn bytes(&self, half: usize, chunk: usize) -> &[u8; CHUNK / 2] {
+        &self.planes()[0][half][chunk]
     }
 }
 
@@ -169,18 +168,15 @@ simd! {
                     integers.iter().enumerate().for_each(|(j, q)| words[place(j)][chunk][j % 16 / 2] = *q);
                 }
             }
-            Layout::Planes => {
+            Layout::Planes | Layout::Bytes => {
+                let shift = if form.layout == Layout::Planes { 8 } else { 0 };
                 let planes: &mut Planes = bytemuck::cast_mut(&mut octet.integers);
                 for (chunk, integers) in integers.iter().enumerate() {
                     for (half, q) in integers.as_chunks::<16>().0.iter().enumerate() {
-                        planes[0][half][chunk].iter_mut().zip(q).for_each(|(high, q)| *high = (q >> 8) as u8);
+                        planes[0][half][chunk].iter_mut().zip(q).for_each(|(high, q)| *high = (q >> shift) as u8);
                         planes[1][half][chunk].iter_mut().zip(q).for_each(|(low, q)| *low = *q as u8);
                     }
                 }
-            }
-            Layout::Bytes => {
-                let bytes: &mut [[[u8; CHUNK]; SUMS]; 2] = bytemuck::cast_mut(&mut octet.integers);
-                bytes[0].as_flattened_mut().iter_mut().zip(integers.as_flattened()).for_each(|(byte, q)| *byte = *q as u8);
             }
         }
     }

@@ -94,3 +94,24 @@ fn what_a_device_cannot_have_is_rejected_by_name() {
     // The divisors are part of the configuration.
     assert_eq!(weights.names().collect::<Vec<_>>(), [name]);
 }
+
+/// Large enough to be mapped memory; its pages of the file are given back and read again.
+#[test]
+fn a_file_s_matrix_may_be_packed_again() {
+    const SIDE: u64 = 1024;
+    let row: Vec<u8> = [0x34, 0x12].into_iter().chain((0..32).map(|q| q * 7)).collect();
+    let blocks: Vec<u8> = (0..SIDE * SIDE / 32).flat_map(|block| row.iter().map(move |byte| byte ^ (block % 3) as u8)).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.gguf");
+    std::fs::write(&path, tiny("qwen3").tensor("blk.0.ffn_down.weight", 8, &[SIDE, SIDE], &blocks).bytes()).unwrap();
+    let weights = Weights::open(&ModelFiles::open(&path).unwrap()).unwrap();
+    let get = || weights.get("model.layers.0.mlp.down_proj.weight", &[SIDE as usize; 2]).unwrap().memory;
+    let (first, again) = (get(), get());
+    assert!(first.bytes() == again.bytes() && first.bytes().as_ptr().addr().is_multiple_of(64));
+    let [mut packed, mut decoded] = [vec![0.0; SIDE as usize], vec![0.0; SIDE as usize]];
+    for (index, (row, blocks)) in first.bytes().chunks_exact(first.bytes().len() / SIDE as usize).zip(blocks.chunks_exact(34 * 32)).enumerate() {
+        Format::Q8_0.decode_packed(row, &mut packed).unwrap();
+        Format::Q8_0.decode(blocks, &mut decoded).unwrap();
+        assert_eq!(packed, decoded, "row {index}");
+    }
+}

@@ -23,11 +23,7 @@ type Sums = [f32; COLUMNS];
 
 /// With AVX-512 and VNNI.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-pub(super) fn multiply_512<const FIRST: i32, const SECOND: i32, const TABLE: bool>(
-    weights: &Weights<'_>,
-    x: &Rows,
-    products: &mut [[f32; COLUMNS]],
-) {
+pub(super) fn multiply_512<const FIRST: i32, const SECOND: i32, const TABLE: bool>(weights: &Weights<'_>, x: &Rows, products: &mut [[f32; COLUMNS]]) {
     let way = Way { unpack: unpack_bytes::<FIRST, SECOND, TABLE>, add: add_512, zero: [0.0; COLUMNS], finish: |sums| *sums };
     // SAFETY: this function has what the way asks for.
     unsafe { many::multiply(&way, weights, x, products) };
@@ -35,11 +31,7 @@ pub(super) fn multiply_512<const FIRST: i32, const SECOND: i32, const TABLE: boo
 
 /// With AVX2, of fields without a sign.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn multiply_256<const FIRST: i32, const SECOND: i32, const TABLE: bool>(
-    weights: &Weights<'_>,
-    x: &Rows,
-    products: &mut [[f32; COLUMNS]],
-) {
+pub(super) fn multiply_256<const FIRST: i32, const SECOND: i32, const TABLE: bool>(weights: &Weights<'_>, x: &Rows, products: &mut [[f32; COLUMNS]]) {
     // As many sums of two products with x as 16 bits hold.
     let add = match FIRST + SECOND {
         ..=4 if !weights.halves => add_256::<8>,
@@ -89,7 +81,7 @@ fn add_rows_512<const ROWS: usize>(weights: &Weights<'_>, tile: &Tile<FOURS>, x:
                 let load = |four: usize| unsafe { _mm512_loadu_si512(fours[four].as_ptr().cast()) };
                 let fours = [load(0), load(1), load(2), load(3)];
                 for row in 0..ROWS {
-                    let q = x[row].bytes(chunk)[16 * half..].as_ptr();
+                    let q = x[row].bytes(half, chunk).as_ptr();
                     // SAFETY: there are 16 bytes.
                     unsafe {
                         products[row] = dot::<0>(products[row], fours[0], q);
@@ -123,7 +115,7 @@ fn add_rows_512<const ROWS: usize>(weights: &Weights<'_>, tile: &Tile<FOURS>, x:
 /// Those four are there.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
-unsafe fn dot<const AT: usize>(mut sums: __m512i, fours: __m512i, bytes: *const i8) -> __m512i {
+unsafe fn dot<const AT: usize>(mut sums: __m512i, fours: __m512i, bytes: *const u8) -> __m512i {
     // SAFETY: it reads those four.
     unsafe {
         std::arch::asm!(
@@ -164,8 +156,9 @@ fn add_rows_256<const RUN: usize>(weights: &Weights<'_>, tile: &Tile<FOURS>, x: 
                     // SAFETY: sixteen columns.
                     let fours = unsafe { [_mm256_loadu_si256(fours.cast()), _mm256_loadu_si256(fours.add(8).cast())] };
                     for row in 0..ROWS {
+                        let q = x[row].bytes(four / 4, chunk).as_ptr();
                         // SAFETY: there are four bytes.
-                        let q = _mm256_set1_epi32(unsafe { x[row].bytes(chunk).as_ptr().add(4 * four).cast::<i32>().read_unaligned() });
+                        let q = _mm256_set1_epi32(unsafe { q.add(4 * (four % 4)).cast::<i32>().read_unaligned() });
                         pairs[row][0] = _mm256_add_epi16(pairs[row][0], _mm256_maddubs_epi16(fours[0], q));
                         pairs[row][1] = _mm256_add_epi16(pairs[row][1], _mm256_maddubs_epi16(fours[1], q));
                     }

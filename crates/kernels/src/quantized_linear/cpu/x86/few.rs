@@ -10,7 +10,7 @@ use super::{
     },
     MANY, Weights,
     fields::{Fields, fields, words},
-    is_signed,
+    has_halves, is_signed,
     scales::Scaled,
 };
 use crate::quantized_linear::SUMS;
@@ -18,21 +18,29 @@ use crate::quantized_linear::SUMS;
 /// Octets whose scales are computed at a time.
 pub(super) const SEGMENT: usize = 16;
 
-/// Bytes ahead at which the weight is fetched: the hardware alone does it too late.
-const AHEAD: usize = 4096;
+/// Bytes ahead at which the weight is fetched, into the second cache: the hardware alone does it too late, and of the first cache so many lines cannot be
+/// waited for at a time.
+const AHEAD: usize = 16 << 10;
 
 /// Fetches what the weight has some octets after this one.
 #[inline(always)]
 pub(super) fn prefetch(bytes: &[u8], octet: usize, octet_bytes: usize) {
-    for line in (octet_bytes * octet..octet_bytes * (octet + 1)).step_by(64) {
+    let mut line = AHEAD + octet_bytes * octet;
+    let end = line + octet_bytes;
+    while line < end {
         // SAFETY: a hint, for which any address is fine.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(AHEAD + line).cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(bytes.as_ptr().wrapping_add(line).cast()) };
+        line += 64;
     }
 }
 
-/// Less than [`MANY`] rows of x: planes, or words where fields have a sign.
+/// Less than [`MANY`] rows of x, which are words where fields have a sign, else planes, or, `EIGHT`, bytes.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn multiply<const FIRST: i32, const SECOND: i32, const TABLE: bool>(weights: &Weights<'_>, x: &Rows, products: &mut [[f32; COLUMNS]]) {
+pub(super) fn multiply<const FIRST: i32, const SECOND: i32, const TABLE: bool, const EIGHT: bool>(
+    weights: &Weights<'_>,
+    x: &Rows,
+    products: &mut [[f32; COLUMNS]],
+) {
     let octets = x.chunks.div_ceil(SUMS);
     let mut scaled = [Scaled::default(); SEGMENT];
     let octet_bytes = weights.row_bytes / octets;
@@ -49,16 +57,16 @@ pub(super) fn multiply<const FIRST: i32, const SECOND: i32, const TABLE: bool>(w
                     // One is in registers, and half an octet is enough at the end of some.
                     [x] if weights.chunks - SUMS * octet <= SUMS / 2 => {
                         let fields = fields::<FIRST, SECOND, TABLE, { SUMS / 4 }>(weights, row, octet);
-                        sums[0] = add::<FIRST, TABLE, { SUMS / 4 }>(weights, &fields, scaled, x, sums[0]);
+                        sums[0] = add::<FIRST, SECOND, TABLE, EIGHT, { SUMS / 4 }>(weights, &fields, scaled, x, sums[0]);
                     }
                     [x] => {
                         let fields = fields::<FIRST, SECOND, TABLE, { SUMS / 2 }>(weights, row, octet);
-                        sums[0] = add::<FIRST, TABLE, { SUMS / 2 }>(weights, &fields, scaled, x, sums[0]);
+                        sums[0] = add::<FIRST, SECOND, TABLE, EIGHT, { SUMS / 2 }>(weights, &fields, scaled, x, sums[0]);
                     }
                     rows => {
                         let fields = fields::<FIRST, SECOND, TABLE, { SUMS / 2 }>(weights, row, octet);
                         for (x, sum) in rows.iter().zip(&mut sums) {
-                            *sum = add::<FIRST, TABLE, { SUMS / 2 }>(weights, &fields, scaled, x, *sum);
+                            *sum = add::<FIRST, SECOND, TABLE, EIGHT, { SUMS / 2 }>(weights, &fields, scaled, x, *sum);
                         }
                     }
                 }
@@ -76,7 +84,7 @@ pub(super) fn multiply<const FIRST: i32, const SECOND: i32, const TABLE: bool>(w
 /// The sums with the products of an octet's first `PAIRS` pairs of chunks.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-fn add<const FIRST: i32, const TABLE: bool, const PAIRS: usize>(
+fn add<const FIRST: i32, const SECOND: i32, const TABLE: bool, const EIGHT: bool, const PAIRS: usize>(
     weights: &Weights<'_>,
     fields: &Fields,
     scaled: &Scaled,
@@ -98,16 +106,18 @@ fn add<const FIRST: i32, const TABLE: bool, const PAIRS: usize>(
                 // SAFETY: as above.
                 let load = |plane: usize| unsafe { _mm256_load_si256(x[plane][half].as_ptr().add(2 * pair).cast()) };
                 // At most two products of 8 and 5 bits or, where halves are apart, one of 6: they fit.
-                [_mm256_maddubs_epi16(fields, load(0)), _mm256_maddubs_epi16(load(1), fields)]
+                let high = _mm256_maddubs_epi16(fields, load(0));
+                [high, if EIGHT { high } else { _mm256_maddubs_epi16(load(1), fields) }]
             };
         }
         let together = |[a, b]: [__m256i; 2]| {
             if is_signed(FIRST, TABLE) {
                 return _mm256_add_epi32(a, b);
             }
-            _mm256_add_epi32(_mm256_madd_epi16(a, _mm256_set1_epi16(256)), _mm256_madd_epi16(b, _mm256_set1_epi16(1)))
+            let low = _mm256_madd_epi16(b, _mm256_set1_epi16(1));
+            if EIGHT { low } else { _mm256_add_epi32(_mm256_madd_epi16(a, _mm256_set1_epi16(256)), low) }
         };
-        if weights.halves {
+        if has_halves(FIRST, SECOND) {
             (products[0][pair], products[1][pair]) = (together(halves[0]), together(halves[1]));
         } else {
             let [a, b] = halves;
@@ -116,7 +126,7 @@ fn add<const FIRST: i32, const TABLE: bool, const PAIRS: usize>(
         }
     }
     let sums = add_group(weights, scaled, 0, x, across(products[0]), sums);
-    if weights.halves { add_group(weights, scaled, 1, x, across(products[1]), sums) } else { sums }
+    if has_halves(FIRST, SECOND) { add_group(weights, scaled, 1, x, across(products[1]), sums) } else { sums }
 }
 
 #[inline]

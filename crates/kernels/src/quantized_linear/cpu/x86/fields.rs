@@ -27,14 +27,16 @@ fn octet_planes<'a, const FIRST: i32, const SECOND: i32>(
 ) -> [&'a [u8]; 2] {
     let [first, second] = row.places.planes;
     let (first_bytes, second_bytes) = (4 * FIRST as usize, 4 * SECOND as usize);
-    let (first, second) = (&row.bytes[first + SUMS * first_bytes * octet..], &row.bytes[second + SUMS * second_bytes * octet..]);
-    if let (Some(first), Some(second)) = (first.get(..SUMS * first_bytes), second.get(..SUMS * second_bytes)) {
-        return [first, second];
+    let [first, second] = [first + SUMS * first_bytes * octet, second + SUMS * second_bytes * octet];
+    let plane = |start: usize, bytes: usize| row.bytes.get(start..)?.get(..SUMS * bytes);
+    match (plane(first, first_bytes), if SECOND > 0 { plane(second, second_bytes) } else { Some(&[][..]) }) {
+        (Some(first), Some(second)) => return [first, second],
+        (None, _) | (_, None) => {}
     }
     let count = SUMS.min(weights.chunks - SUMS * octet);
     let room = room.write([[0; SUMS * CHUNK]; 2]);
-    room[0][..first_bytes * count].copy_from_slice(&first[..first_bytes * count]);
-    room[1][..second_bytes * count].copy_from_slice(&second[..second_bytes * count]);
+    room[0][..first_bytes * count].copy_from_slice(&row.bytes[first..][..first_bytes * count]);
+    room[1][..second_bytes * count].copy_from_slice(&row.bytes[second..][..second_bytes * count]);
     [&room[0][..SUMS * first_bytes], &room[1][..SUMS * second_bytes]]
 }
 

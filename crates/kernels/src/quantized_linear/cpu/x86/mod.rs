@@ -69,8 +69,9 @@ fn choose<const FIRST: i32, const SECOND: i32, const TABLE: bool>(m: usize, prec
     let fits = vnni || !is_signed(FIRST, TABLE);
     match (m >= MANY, precision) {
         (false, _) if vnni => (Layout::Planes, wide::multiply::<FIRST, SECOND, TABLE>),
-        (false, _) if fits => (Layout::Planes, few::multiply::<FIRST, SECOND, TABLE>),
-        (false, _) => (Layout::Words, few::multiply::<FIRST, SECOND, TABLE>),
+        (false, Precision::Fast) if fits => (Layout::Bytes, few::multiply::<FIRST, SECOND, TABLE, true>),
+        (false, Precision::Strict) if fits => (Layout::Planes, few::multiply::<FIRST, SECOND, TABLE, false>),
+        (false, _) => (Layout::Words, few::multiply::<FIRST, SECOND, TABLE, false>),
         (true, Precision::Fast) if vnni => (Layout::Bytes, bytes::multiply_512::<FIRST, SECOND, TABLE>),
         (true, Precision::Fast) if fits => (Layout::Bytes, bytes::multiply_256::<FIRST, SECOND, TABLE>),
         (true, _) if vnni => (Layout::Words, words::multiply_512::<FIRST, SECOND, TABLE>),
@@ -86,19 +87,19 @@ impl<'a> Weights<'a> {
     }
 }
 
+/// Whether the halves of a chunk have scales of their own: in formats with planes of two bits.
+const fn has_halves(first: i32, second: i32) -> bool {
+    first == 2 || second == 2
+}
+
 /// Whether fields, or what they choose, are bytes with a sign.
 const fn is_signed(first: i32, table: bool) -> bool {
     table || first == 8
 }
 
 /// The first `count` packed rows of `row_bytes` with rows of x.
-pub(super) fn multiply<F: Blocks>(
-    Kernel(multiply): Kernel,
-    x: &Rows,
-    [row_bytes, count]: [usize; 2],
-    bytes: &[u8],
-    products: &mut [[f32; COLUMNS]],
-) {
+pub(super) fn multiply<F: Blocks>(Kernel(multiply): Kernel, x: &Rows, [row_bytes, count]: [usize; 2], bytes: &[u8], products: &mut [[f32; COLUMNS]]) {
+    const { assert!(has_halves(planes(F::BITS)[0] as i32, planes(F::BITS)[1] as i32) == (F::GROUP < CHUNK)) }
     let Some(places) = Places::of::<F>(x.chunks).filter(|_| x.chunks > 0) else { return };
     let (zero, table) = match F::FIELDS {
         Fields::Less(zero) => (zero, [0; 16]),

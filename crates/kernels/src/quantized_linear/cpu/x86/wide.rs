@@ -9,9 +9,9 @@ use super::{
         product::tree,
     },
     MANY, Weights,
-    fields::{WideFields, wide_fields},
     few::{SEGMENT, prefetch},
-    is_signed,
+    fields::{WideFields, wide_fields},
+    has_halves, is_signed,
     scales::Scaled,
 };
 use crate::{quantized::packed::PackedRow, quantized_linear::SUMS};
@@ -42,16 +42,16 @@ pub(super) fn multiply<const FIRST: i32, const SECOND: i32, const TABLE: bool>(w
                     // One is in registers, and half an octet is enough at the end of some.
                     [x] if weights.chunks - SUMS * octet <= SUMS / 2 => {
                         let fields = both::<FIRST, SECOND, TABLE, { SUMS / 8 }>(weights, pair, octet);
-                        sums[0] = add::<FIRST, TABLE, { SUMS / 8 }>(weights, &fields, scaled, x, sums[0]);
+                        sums[0] = add::<FIRST, SECOND, TABLE, { SUMS / 8 }>(weights, &fields, scaled, x, sums[0]);
                     }
                     [x] => {
                         let fields = both::<FIRST, SECOND, TABLE, { SUMS / 4 }>(weights, pair, octet);
-                        sums[0] = add::<FIRST, TABLE, { SUMS / 4 }>(weights, &fields, scaled, x, sums[0]);
+                        sums[0] = add::<FIRST, SECOND, TABLE, { SUMS / 4 }>(weights, &fields, scaled, x, sums[0]);
                     }
                     rows => {
                         let fields = both::<FIRST, SECOND, TABLE, { SUMS / 4 }>(weights, pair, octet);
                         for (x, sum) in rows.iter().zip(&mut sums) {
-                            *sum = add::<FIRST, TABLE, { SUMS / 4 }>(weights, &fields, scaled, x, *sum);
+                            *sum = add::<FIRST, SECOND, TABLE, { SUMS / 4 }>(weights, &fields, scaled, x, *sum);
                         }
                     }
                 }
@@ -80,7 +80,7 @@ fn both<const FIRST: i32, const SECOND: i32, const TABLE: bool, const FOURS: usi
 /// The sums with the products of an octet's first `FOURS` times four chunks.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-fn add<const FIRST: i32, const TABLE: bool, const FOURS: usize>(
+fn add<const FIRST: i32, const SECOND: i32, const TABLE: bool, const FOURS: usize>(
     weights: &Weights<'_>,
     fields: &[WideFields; 2],
     scaled: [&Scaled; 2],
@@ -99,7 +99,7 @@ fn add<const FIRST: i32, const TABLE: bool, const FOURS: usize>(
             let high = |half: usize, to| _mm512_dpbusd_epi32(to, _mm512_xor_si512(fields[half], flip), load(0, half));
             let low = |half: usize, to| _mm512_dpbusd_epi32(to, load(1, half), fields[half]);
             let zero = _mm512_setzero_si512();
-            if weights.halves {
+            if has_halves(FIRST, SECOND) {
                 for half in 0..2 {
                     products[half][2 * side + four] = low(half, _mm512_slli_epi32::<8>(high(half, zero)));
                 }
@@ -108,7 +108,7 @@ fn add<const FIRST: i32, const TABLE: bool, const FOURS: usize>(
             }
         }
     }
-    for half in 0..if weights.halves { 2 } else { 1 } {
+    for half in 0..if has_halves(FIRST, SECOND) { 2 } else { 1 } {
         // SAFETY: eight numbers each.
         let two = |numbers: [&[f32; SUMS]; 2]| unsafe {
             _mm512_insertf32x8::<1>(_mm512_castps256_ps512(_mm256_loadu_ps(numbers[0].as_ptr())), _mm256_loadu_ps(numbers[1].as_ptr()))

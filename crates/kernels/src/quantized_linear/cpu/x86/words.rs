@@ -24,11 +24,7 @@ type Sums = [[f32; COLUMNS]; SUMS];
 
 /// With AVX-512 and VNNI.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-pub(super) fn multiply_512<const FIRST: i32, const SECOND: i32, const TABLE: bool>(
-    weights: &Weights<'_>,
-    x: &Rows,
-    products: &mut [[f32; COLUMNS]],
-) {
+pub(super) fn multiply_512<const FIRST: i32, const SECOND: i32, const TABLE: bool>(weights: &Weights<'_>, x: &Rows, products: &mut [[f32; COLUMNS]]) {
     let way = Way { unpack: unpack_words::<FIRST, SECOND, TABLE>, add: add_512, zero: [[0.0; COLUMNS]; SUMS], finish };
     // SAFETY: this function has what the way asks for.
     unsafe { many::multiply(&way, weights, x, products) };
@@ -36,11 +32,7 @@ pub(super) fn multiply_512<const FIRST: i32, const SECOND: i32, const TABLE: boo
 
 /// With AVX2.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn multiply_256<const FIRST: i32, const SECOND: i32, const TABLE: bool>(
-    weights: &Weights<'_>,
-    x: &Rows,
-    products: &mut [[f32; COLUMNS]],
-) {
+pub(super) fn multiply_256<const FIRST: i32, const SECOND: i32, const TABLE: bool>(weights: &Weights<'_>, x: &Rows, products: &mut [[f32; COLUMNS]]) {
     let way = Way { unpack: unpack_words::<FIRST, SECOND, TABLE>, add: add_256, zero: [[0.0; COLUMNS]; SUMS], finish };
     // SAFETY: as above.
     unsafe { many::multiply(&way, weights, x, products) };
