@@ -19,6 +19,7 @@ mod source;
 #[cfg(test)]
 pub(crate) mod tests;
 mod whole;
+mod wide;
 
 use std::collections::BTreeSet;
 
@@ -32,12 +33,13 @@ pub(crate) use adapted::{Change, EMBEDDING, HEAD, Place, PlaceKind};
 use attention::{Context, LayerCache};
 pub use cache::CacheType;
 use layer::Layer;
-use matrix::{Matrix, Wide};
+use matrix::Matrix;
 use module::Module;
 use parts::{Linear, Norm};
 pub use session::{Decoding, Session};
 use source::{Shapes, Source, Stored};
 pub(crate) use whole::IGNORED;
+use wide::Wide;
 
 /// A model on a device. Clones share its weights.
 #[derive(Clone)]
