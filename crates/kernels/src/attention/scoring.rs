@@ -222,7 +222,7 @@ params! {
         pub left: i64,
         /// Keys attended after it; −1 for all.
         pub right: i64,
-        /// Types of `q` and `k`: f32 (0), f16 (1) or bf16 (2), or, of keys and values, [`PACKED`] rows.
+        /// Types of `q` and `k`: f32 (0), f16 (1) or bf16 (2), or, of keys and values, packed rows (the greatest number).
         pub types: [u32; 2],
         /// Type of the mask, likewise; the two greatest numbers stand for bool and for none.
         pub mask_type: u32,
