@@ -19,8 +19,9 @@ inline float greatest_up_to(float value, uint lane) {
     return value;
 }
 
+// Declared for more threads than there are, so that registers are left for the next launch's threadgroups, whose weights are in flight meanwhile.
 template <typename Q>
-[[kernel, max_total_threads_per_threadgroup(256)]] void attention_combine(
+[[kernel, max_total_threads_per_threadgroup(1024)]] void attention_combine(
     device const float* sums [[buffer(0)]],
     device const float* states [[buffer(1)]],
     device const int* positions [[buffer(2)]],
@@ -32,6 +33,7 @@ template <typename Q>
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
+    trigger_launches();
     threadgroup Factors* factors = reinterpret_cast<threadgroup Factors*>(products + 32 * COMBINED);
     threadgroup float* totals = reinterpret_cast<threadgroup float*>(factors + COMBINED);
     threadgroup float* greatest_of = totals + COMBINED;

@@ -192,6 +192,7 @@ struct PackedPlace {
     device const uchar* subscales;
     device const uchar* numbers;
 
+    PackedPlace() = default;
     PackedPlace(device const uchar* row, uint chunk, uint chunks) {
         low = row + 4 * F::LOW * ulong(chunk);
         row += 4 * F::LOW * ulong(chunks);
@@ -248,6 +249,12 @@ struct Packed {
     // The products of each half with integers, in pairs, whose sums are `total`.
     int2 dots(thread const uint (&pairs)[16], int2 total) const {
         int sums[2] = {0, 0}, above[2] = {0, 0};
+        if (TIMES == 16) {
+            for (uint i = 0; i < 8; ++i) {
+                sums[i / 4] = dot_four(pairs[2 * i], pairs[2 * i + 1], multiples(i), sums[i / 4]);
+            }
+            return int2(sums[0] >> 4, sums[1] >> 4);
+        }
         for (uint i = 0; i < 8; ++i) {
             sums[i / 4] = dot_four(pairs[2 * i], pairs[2 * i + 1], F::chosen(low.bytes(i)), sums[i / 4]);
             if (F::HIGH > 0) {

@@ -111,10 +111,13 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
     // Eight lanes have two columns where enough simdgroups are left.
     let is_many = n.iter().sum::<usize>() >= 8 * SIMDGROUPS * device.compute_units.max(1);
     let columns = if operator.gated || rows > 1 || is_many { 2 } else { 1 };
-    let tiles: usize = if operator.gated { n[0].div_ceil(4) } else { n.iter().map(|n| n.div_ceil(4 * columns)).sum() };
+    let units = device.compute_units.max(1);
+    let tiles_of = |rows: usize| if operator.gated { n[0].div_ceil(rows) } else { n.iter().map(|n| n.div_ceil(rows * columns)).sum::<usize>() };
+    // Where eight lanes to a column would leave half of the simdgroups without any, sixteen have it.
+    let lanes = if kept && columns == 1 && chunks.is_multiple_of(16) && 2 * tiles_of(4) <= AT_ONCE * units { 16 } else { 8 };
+    let tiles = tiles_of(32 / lanes);
     // Where threadgroups keep the row, no more of them than run at once. On an H200 one to a unit, which makes the row's integers once, is faster than two,
     // but not where rows are normalised for layers that are not gated.
-    let units = device.compute_units.max(1);
     let is_alone = kept && device.features().is_some_and(|_: &CudaFeatures| true) && (operator.gated || operator.epsilon.is_none());
     let (simdgroups, grid) = match (is_alone, kept) {
         (true, _) => (AT_ONCE, tiles.min(units)),
@@ -125,7 +128,7 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
     let form = MetalForm::new(FILES, "quantized_linear").with_arguments(arguments);
     let key = KernelKey::new(format!("quantized_linear_{}", operator.format), &types);
     let key = key.with("source", source).with("gated", u32::from(operator.gated)).with("rows", rows as u32).with("columns", columns as u32);
-    let key = key.with("simdgroups", simdgroups as u32);
+    let key = key.with("lanes", lanes as u32).with("simdgroups", simdgroups as u32);
     let launch = Launch::on_gpu(key, form, &params, buffers).with_operations(operations);
     let grid = if m == 0 { 0 } else { groups(grid)? };
     let memory = if kept { shared } else { order::PARTIALS };

@@ -19,8 +19,10 @@ struct Multiples {
         inverse = is_normal ? 1.0f / exact : 0.0f;
     }
 
-    // The nearest, ties to even: the last bit of 12582912 is a one. Conversions are slow on some GPUs.
-    int of(float value) const { return int(as_type<short>(ushort(as_type<uint>(value * inverse + 12582912.0f)))); }
+    // The nearest, ties to even, more than AS_FLOAT: the last bit of 12582912 is a one. Conversions are slow on some GPUs.
+    static constexpr constant uint AS_FLOAT = 0x4b400000u;
+    uint raised(float value) const { return as_type<uint>(value * inverse + 12582912.0f); }
+    int of(float value) const { return int(raised(value) - AS_FLOAT); }
 };
 
 // Magnitudes sort as their bits do, infinity and NaN last.
@@ -38,11 +40,13 @@ inline Integers integers_of(thread const float (&values)[SLOTS]) {
     largest = max(largest, simd_shuffle_xor(largest, 2));
     const Multiples multiples(largest);
     Integers integers = {uint4(0), 0, multiples.scale};
-    for (uint i = 0; i < SLOTS; ++i) {
-        const int q = multiples.of(values[i]);
-        integers.words[i / 2] |= (uint(q) & 0xffffu) << (16 * (i % 2));
-        integers.total += q;
+    uint total = 0u - SLOTS * Multiples::AS_FLOAT;
+    for (uint i = 0; i < SLOTS; i += 2) {
+        const uint first = multiples.raised(values[i]), second = multiples.raised(values[i + 1]);
+        integers.words[i / 2] = (first & 0xffffu) | second << 16;
+        total += first + second;
     }
+    integers.total = int(total);
     integers.total += simd_shuffle_xor(integers.total, 1);
     return integers;
 }

@@ -137,8 +137,12 @@ pub(crate) fn cases() -> Vec<Case> {
     // More tiles than simdgroups at once, so that one makes several, on any GPU; nothing to do at all.
     cases.push(Layers { k: 64, n: &[9000], norm: Some(DType::F32), ..of }.case());
     cases.push(Layers { k: 96, n: &[5000, 5000], gated: true, ..of }.case());
+    for (format, k) in [(Format::Q8_0, 512), (Format::Q4_0, 256), (Format::Q4K, 256)] {
+        cases.push(Layers { format, k, n: &[9000], ..of }.case());
+    }
+    // Rows of one round and a half.
     for format in [Format::Q8_0, Format::Q4_0, Format::Q4K] {
-        cases.push(Layers { format, k: 256, n: &[9000], ..of }.case());
+        cases.push(Layers { format, k: 6144, n: &[33], residual: true, ..of }.case());
     }
     cases.push(Layers { k: 2304, n: &[70], residual: true, ..of }.case());
     // Rows and columns for more than one block of a threadgroup, by each way to share scales and offsets.

@@ -80,18 +80,19 @@ struct Source<2, T, N, SIMDGROUPS> {
     }
 };
 
-// COLUMNS neighbours in one layer for each eight lanes, and ROWS rows.
-template <uint GATED, typename T, typename C, uint ROWS, uint COLUMNS>
+// COLUMNS neighbours in one layer for each LANES lanes, and ROWS rows.
+template <uint GATED, typename T, typename C, uint ROWS, uint COLUMNS, uint LANES>
 struct Tile {
     typedef LaneSums<ROWS * COLUMNS, 8> Tree;
+    static constexpr constant uint TOGETHER = 32 / LANES * COLUMNS;
 
     Layer<T, C> layer;
     uint number;
     uint column;
 
     Tile(Layers<T, C> of, uint tile, uint lane) : layer(of.first), number(0), column(tile) {
-        const uint before_second = (of.first.n + 4 * COLUMNS - 1) / (4 * COLUMNS);
-        const uint before_third = before_second + (of.second.n + 4 * COLUMNS - 1) / (4 * COLUMNS);
+        const uint before_second = (of.first.n + TOGETHER - 1) / TOGETHER;
+        const uint before_third = before_second + (of.second.n + TOGETHER - 1) / TOGETHER;
         if (tile >= before_third) {
             layer = of.third;
             number = 2;
@@ -101,7 +102,7 @@ struct Tile {
             number = 1;
             column -= before_second;
         }
-        column = (4 * column + lane / 8) * COLUMNS;
+        column = TOGETHER * column + lane / LANES * COLUMNS;
     }
 
     PackedRows<COLUMNS> rows(constant Params& p) const {
@@ -114,7 +115,7 @@ struct Tile {
 
     void store(float sum, device const float* residual, constant Params& p, uint row, uint lane) const {
         const uint at = Tree::first(lane), r = row + at / COLUMNS, c = column + at % COLUMNS;
-        if (Tree::leads(lane) && r < p.m && c < layer.n) {
+        if (Tree::leads(lane) && lane % LANES < 8 && r < p.m && c < layer.n) {
             const float value = layer.biased(p.present >> number & 1, c, sum);
             const ulong to = ulong(r) * layer.n + c;
             layer.y[to] = narrow<T>(p.present & RESIDUAL ? residual[to] + value : value);
@@ -122,16 +123,16 @@ struct Tile {
     }
 };
 
-// An element of the gate and the same of the factor for each eight lanes.
-template <typename T, typename C, uint ROWS>
-struct Tile<1, T, C, ROWS, 2> {
+// An element of the gate and the same of the factor for each LANES lanes.
+template <typename T, typename C, uint ROWS, uint LANES>
+struct Tile<1, T, C, ROWS, 2, LANES> {
     typedef LaneSums<ROWS * 2, 8> Tree;
 
     Layer<T, C> gate;
     Layer<T, C> factor;
     uint column;
 
-    Tile(Layers<T, C> of, uint tile, uint lane) : gate(of.first), factor(of.second), column(4 * tile + lane / 8) {}
+    Tile(Layers<T, C> of, uint tile, uint lane) : gate(of.first), factor(of.second), column(32 / LANES * tile + lane / LANES) {}
 
     PackedRows<2> rows(constant Params& p) const {
         PackedRows<2> rows = {{gate.row(column, p), factor.row(column, p)}};
@@ -142,14 +143,14 @@ struct Tile<1, T, C, ROWS, 2> {
         const uint at = Tree::first(lane), r = row + at / 2, c = min(column, gate.n - 1);
         const float value = at % 2 == 0 ? gate.biased(p.present & 1, c, sum) : factor.biased(p.present & 2, c, sum);
         const float other = simd_shuffle_xor(value, ushort(Tree::SHARING));
-        if (Tree::leads(lane) && at % 2 == 0 && r < p.m && column < gate.n) {
+        if (Tree::leads(lane) && lane % LANES < 8 && at % 2 == 0 && r < p.m && column < gate.n) {
             gate.y[ulong(r) * gate.n + column] = narrow<T>(strict::silu(value) * other);
         }
     }
 };
 
 // Compiled for more threads than a threadgroup has, so that registers are left for two of them on a unit.
-template <typename F, typename T, typename N, typename C, uint SOURCE, uint GATED, uint ROWS, uint COLUMNS, uint SIMDGROUPS>
+template <typename F, typename T, typename N, typename C, uint SOURCE, uint GATED, uint ROWS, uint COLUMNS, uint LANES, uint SIMDGROUPS>
 [[kernel, max_total_threads_per_threadgroup(512)]] void quantized_linear(
     device const T* x [[buffer(0)]],
     device const uchar* w0 [[buffer(1)]],
@@ -170,14 +171,14 @@ template <typename F, typename T, typename N, typename C, uint SOURCE, uint GATE
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
-    typedef Tile<GATED, T, C, ROWS, COLUMNS> Part;
+    typedef Tile<GATED, T, C, ROWS, COLUMNS, LANES> Part;
     typedef typename Source<SOURCE, T, N, SIMDGROUPS>::Type X;
     const uint row = group.y * ROWS, chunks = uint(p.chunks), tiles = uint(p.tiles);
     const Layers<T, C> layers = {{w0, b0, y0, uint(p.n[0])}, {w1, b1, y1, uint(p.n[1])}, {w2, b2, y2, uint(p.n[2])}};
     // Threadgroups take neighbouring tiles, so that all have as many, or one less.
     const uint step = groups.x * SIMDGROUPS;
     uint number = simdgroup * groups.x + group.x;
-    BlockTile<F, X, ROWS, COLUMNS> tile;
+    BlockTile<F, X, ROWS, COLUMNS, LANES> tile;
     PackedRows<COLUMNS> rows;
     // A tile's first weights are in flight while the launches ahead end and the row is made ready, or the tile before is finished.
     if (number < tiles) {

@@ -13,12 +13,19 @@ struct PackedRows {
     }
 };
 
-// A tile of dot products with packed rows by a simdgroup, eight lanes to each of four groups of COLUMNS rows of weights: lane l of the eight has the chunks
-// c = l (mod 8), in ascending order.
-template <typename F, typename X, uint ROWS, uint COLUMNS>
+// A tile of dot products with packed rows by a simdgroup, LANES lanes to each group of COLUMNS rows of weights: lane l has the chunks c = l (mod LANES), in
+// ascending order. Of more than eight lanes, which take rows of whole multiples of LANES chunks, the first eight have the sums.
+//
+// A step's kernels take turns in the instruction cache, so the loops are short.
+template <typename F, typename X, uint ROWS, uint COLUMNS, uint LANES>
 struct BlockTile {
     // Chunks of each row that a lane has in flight: 128 bytes of fields in all.
     static constexpr constant uint AHEAD = 32 / COLUMNS / (F::LOW + F::HIGH);
+
+    // Chunks of a row that are in flight.
+    static constexpr constant uint ROUND = LANES * AHEAD, PART = LANES > 8 && AHEAD % 2 == 0 ? ROUND / 2 : ROUND;
+    // What a chunk adds to a sum: a product for each scale and each offset.
+    static constexpr constant uint EACH = F::OFFSETS ? 2 : 1, PRODUCTS = 32 / F::GROUP * EACH;
 
     typedef LaneSums<ROWS * COLUMNS, 8> Tree;
 
@@ -40,7 +47,7 @@ struct BlockTile {
         wide = of.are_wide();
 #pragma unroll
         for (uint i = 0; i < AHEAD; ++i) {
-            send(i, lane % 8 + 8 * i, chunks);
+            send(i, lane % LANES + LANES * i, chunks);
         }
     }
 
@@ -57,13 +64,22 @@ struct BlockTile {
             const int2 total = x.total(row + r, block, lane);
             for (uint c = 0; c < COLUMNS; ++c) {
                 const int2 dots = ahead[slot][c].dots(pairs, total);
-                float sum = sums[r * COLUMNS + c];
+                float factors[PRODUCTS], numbers[PRODUCTS];
                 for (uint part = 0; part < 32 / F::GROUP; ++part) {
-                    const int product = F::GROUP == 32 ? dots.x + dots.y : dots[part];
-                    sum = fma(scales[c].scale[part] * scale, float(product), sum);
+                    factors[EACH * part] = scales[c].scale[part] * scale;
+                    numbers[EACH * part] = float(F::GROUP == 32 ? dots.x + dots.y : dots[part]);
                     if (F::OFFSETS) {
-                        const int of = F::GROUP == 32 ? total.x + total.y : total[part];
-                        sum = fma(scales[c].offset[part] * scale, float(of), sum);
+                        factors[EACH * part + EACH - 1] = scales[c].offset[part] * scale;
+                        numbers[EACH * part + EACH - 1] = float(F::GROUP == 32 ? total.x + total.y : total[part]);
+                    }
+                }
+                float sum = sums[r * COLUMNS + c];
+                for (uint i = 0; i < PRODUCTS; ++i) {
+                    sum = fma(factors[i], numbers[i], sum);
+                }
+                for (ushort from = 8; from < LANES; from += 8) {
+                    for (uint i = 0; i < PRODUCTS; ++i) {
+                        sum = fma(simd_shuffle_xor(factors[i], from), simd_shuffle_xor(numbers[i], from), sum);
                     }
                 }
                 sums[r * COLUMNS + c] = sum;
@@ -76,42 +92,72 @@ struct BlockTile {
         for (uint i = 0; i < ROWS * COLUMNS; ++i) {
             sums[i] = 0.0f;
         }
-        const uint l = lane % 8;
+        const uint l = lane % LANES, block = l / 8;
         // The first lane's chunk.
         uint c = 0;
-        for (; !wide && c + l < chunks; c += 8) {
+#pragma unroll 1
+        for (; !wide && c + l < chunks; c += LANES) {
             for (uint column = 0; column < COLUMNS; ++column) {
                 ahead[0][column].template load<Anywhere>(PackedPlace<F>(rows.at[column], c + l, chunks), 0);
             }
-            fold(0, x, row, c / 8, l);
-        }
-        // While a whole round follows.
-        for (; c + 16 * AHEAD <= chunks; c += 8 * AHEAD) {
-#pragma unroll
-            for (uint i = 0; i < AHEAD; ++i) {
-                fold(i, x, row, c / 8 + i, l);
-                for (uint column = 0; column < COLUMNS; ++column) {
-                    ahead[i][column].template load<Aligned>(PackedPlace<F>(rows.at[column], c + 8 * AHEAD + l, chunks), i);
-                }
-            }
+            fold(0, x, row, c / 8 + block, l % 8);
         }
         bool is_last = false;
+        if (wide && chunks > 0 && chunks % PART == 0) {
+#pragma unroll 1
+            for (; !is_last; c += ROUND) {
+                is_last = c + ROUND >= chunks;
+                if (is_last && has_others) {
+                    rows = others;
+                    wide = others.are_wide();
+                }
+                const uint next = is_last ? 0 : c + ROUND, end = !is_last || (has_others && wide) ? chunks : 0;
+                PackedPlace<F> places[COLUMNS];
+                for (uint column = 0; column < COLUMNS; ++column) {
+                    places[column] = PackedPlace<F>(rows.at[column], next + l, chunks);
+                }
+#pragma unroll
+                for (uint part = 0; part < ROUND; part += PART) {
+                    const bool sends = next + part < end;
+                    if (part == 0 || c + part < chunks) {
+#pragma unroll
+                        for (uint i = part / LANES; i < (part + PART) / LANES; ++i) {
+                            fold(i, x, row, c / 8 + LANES / 8 * i + block, l % 8);
+                            for (uint column = 0; column < COLUMNS && LANES == 8 && sends; ++column) {
+                                ahead[i][column].template load<Aligned>(places[column], i);
+                            }
+                        }
+                    }
+                    // On an H200 faster together than one by one, other than those for eight lanes.
+                    if (LANES > 8 && sends) {
+#pragma unroll
+                        for (uint i = part / LANES; i < (part + PART) / LANES; ++i) {
+                            for (uint column = 0; column < COLUMNS; ++column) {
+                                ahead[i][column].template load<Aligned>(places[column], LANES / 8 * i);
+                            }
+                        }
+                    }
+                }
+            }
+            return;
+        }
+#pragma unroll 1
         while (!is_last) {
-            is_last = c + 8 * AHEAD >= chunks;
+            is_last = c + ROUND >= chunks;
             if (is_last && has_others) {
                 rows = others;
                 wide = others.are_wide();
             }
 #pragma unroll
             for (uint i = 0; i < AHEAD; ++i) {
-                if (c + 8 * i + l < chunks) {
-                    fold(i, x, row, c / 8 + i, l);
+                if (c + LANES * i + l < chunks) {
+                    fold(i, x, row, c / 8 + LANES / 8 * i + block, l % 8);
                 }
                 if (!is_last || has_others) {
-                    send(i, (is_last ? 0 : c + 8 * AHEAD) + 8 * i + l, chunks);
+                    send(i, (is_last ? 0 : c + ROUND) + LANES * i + l, chunks);
                 }
             }
-            c += 8 * AHEAD;
+            c += ROUND;
         }
     }
 

@@ -43,6 +43,10 @@ const FILES: &[MetalFile] = &[
 ];
 const METAL: MetalForm = MetalForm::new(FILES, "rope_append").with_error_flag(kv_append::REJECTION);
 
+/// Tokens from which queries share what is made of an angle, and how many do.
+const MANY: u32 = 16;
+const SHARED: u64 = 8;
+
 attributes! {
     /// Appends rotated keys, and values, to caches, and rotates queries, all in place.
     ///
@@ -144,7 +148,8 @@ impl Operator for RopeAppend {
             .next_multiple_of(32)
             .min((device.max_threads_per_threadgroup as u32 / 32 * 32).clamp(32, 256));
         let Extent([tokens, heads, any]) = params.append.grid();
-        let heads = u64::from(heads) + params.values.heads + params.query_heads;
+        let shared = if tokens >= MANY { SHARED } else { 1 };
+        let heads = u64::from(heads) + params.values.heads + params.query_heads.div_ceil(shared);
         let heads = u32::try_from(heads).map_err(|_| Error::unsupported(format!("{heads} heads: too many for one launch")))?;
         Ok(launch.over(Extent([tokens, heads, any]), Extent::linear(threads)).with_metal(METAL).into())
     }

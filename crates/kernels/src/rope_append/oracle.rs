@@ -87,6 +87,11 @@ pub(crate) fn cases() -> Vec<Case> {
             steps.push(Step { others: Some([6, 37, 5]), ..keys(types, interleaved, None, [3, 2, 70], 64, shared()) });
         }
     }
+    // So many tokens that queries share what is made of an angle; not all have as many of them.
+    let positions: Vec<i32> = (0..16).map(|i| i * 5 % 8).collect();
+    for interleaved in [false, true] {
+        steps.push(Step { others: Some([1, 9, 11]), ..keys(PAIRS[1], interleaved, Some(8), [2, 1, 40], 32, HostTensor::new(&[8, 2], &positions)) });
+    }
     steps.push(Step { others: Some([3, 300, 6]), ..keys(PAIRS[0], false, Some(2), [2, 3, 40], 40, own()) });
     steps.push(keys(PAIRS[0], false, Some(2), [1, 1, 600], 600, HostTensor::new(&[1], &[4i32])));
     steps.push(keys(PAIRS[0], false, None, [0, 2, 8], 8, HostTensor::new::<i32>(&[0], &[])));

@@ -1,5 +1,5 @@
-// What a step adds to the caches: keys rotated by their positions and values, and the queries rotated in place. A threadgroup for each row, a thread for
-// each pair or copied element. Read once, rotated, rounded to the rows' type and to the cache's, written once.
+// What a step adds to the caches: keys rotated by their positions and values, and the queries rotated in place. A threadgroup for each row, or for some of a
+// token's queries, and a thread for each pair or copied element. Read once, rotated, rounded to the rows' type and to the cache's, written once.
 
 template <typename S, typename T>
 inline void rotate(device const S* from, device T* to, constant RotatedRows& p, float position, device const float* frequencies, uint pair) {
@@ -76,6 +76,7 @@ template <typename S, typename T>
     constant RotatedRows& params [[buffer(7)]],
     device atomic_uint* error_flag [[buffer(8)]],
     uint2 group [[threadgroup_position_in_grid]],
+    uint2 groups [[threadgroups_per_grid]],
     uint index [[thread_index_in_threadgroup]],
     uint2 threads_of_group [[threads_per_threadgroup]])
 {
@@ -99,9 +100,16 @@ template <typename S, typename T>
         device T* to = row_at(value_cache, params.values.cache, batch, head, position);
         append_value(from, to, uint(params.values.width), index, threads);
     } else {
-        device S* row = row_at(queries, params.queries, batch, group.y - key_heads - value_heads, token);
+        const uint others = key_heads + value_heads, step = groups.y - others;
         for (uint pair = index; pair < pairs; pair += threads) {
-            rotate(row, row, params, float(position), frequencies, pair);
+            const float angle = float(position) * frequencies[pair], cos = strict::cos(angle), sin = strict::sin(angle);
+            const uint i = params.interleaved ? 2 * pair : pair, j = params.interleaved ? i + 1 : i + pairs;
+            for (uint head = group.y - others; head < uint(params.query_heads); head += step) {
+                device S* row = row_at(queries, params.queries, batch, head, token);
+                const float u = widen(row[i]), v = widen(row[j]);
+                row[i] = narrow<S>(u * cos - v * sin);
+                row[j] = narrow<S>(v * cos + u * sin);
+            }
         }
     }
 }

@@ -36,6 +36,13 @@ __forceinline__ void await_launches() {
 #endif
 }
 
+// The next launch's threadgroups may come already.
+__forceinline__ void trigger_launches() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
 // Sixteen bytes that are read once, past the first cache.
 __forceinline__ metal::vec<uint, 4> load_uncached(const metal::vec<uint, 4>* from) {
   uint a, b, c, d;
