@@ -106,7 +106,7 @@ impl GroupedOutput {
         let mut integers = vec![0; rows * word_bytes];
         let [mut scales, mut biases] = [(); 2].map(|()| vec![0; rows * number_bytes]);
         let targets = integers.par_chunks_mut(word_bytes).zip(scales.par_chunks_mut(number_bytes)).zip(biases.par_chunks_mut(number_bytes));
-        let encode = |room: &mut Row, (row, ((words, scales), biases)): (usize, ((&mut [u8], &mut [u8]), &mut [u8]))| {
+        let encode = |room: &mut Row, (row, ((words, scales), biases)): (usize, Parts<'_>)| {
             source.decode(bytes.get(row * source_bytes..(row + 1) * source_bytes).unwrap_or_default(), &mut room.values)?;
             for (group, (values, integers)) in room.values.chunks(size).zip(room.integers.chunks_mut(size)).enumerate() {
                 let found = encode_group(values, bits as u32, numbers, integers).map_err(|e| e.context(format!("row {row}, group {group}")))?;
@@ -121,6 +121,9 @@ impl GroupedOutput {
         Ok([integers, scales, biases].map(|bytes| HostMemory::new(Arc::new(bytes))))
     }
 }
+
+/// A row's integers, scales and biases.
+type Parts<'a> = ((&'a mut [u8], &'a mut [u8]), &'a mut [u8]);
 
 /// Room for a row.
 struct Row {

@@ -1,5 +1,7 @@
 //! Matrices of weights: plain tensors, or quantised in blocks.
 
+use std::sync::Arc;
+
 use elinvar::{DType, Result, Tensor, kernels::quantized::Format};
 
 use super::wide::Wide;
@@ -18,7 +20,7 @@ pub(super) enum Matrix {
         /// Elements of a row.
         columns: usize,
         /// Whether activations have about 31 bits, not 16.
-        wide: Option<Wide>,
+        wide: Option<Arc<Wide>>,
     },
 }
 
@@ -70,7 +72,7 @@ impl Matrix {
     }
 
     /// Gives activations about 31 bits, if the matrix is in blocks.
-    pub(super) fn widen(&mut self, to: &Wide) {
+    pub(super) fn widen(&mut self, to: &Arc<Wide>) {
         match self {
             Self::Plain(_) => {}
             Self::Packed { wide, .. } => *wide = Some(to.clone()),

@@ -21,7 +21,7 @@ pub(crate) mod tests;
 mod whole;
 mod wide;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use elinvar::{Error, Executor, Result, Tensor};
 
@@ -118,7 +118,7 @@ impl Model {
     /// # Errors
     /// Out of memory.
     pub fn with_wide_activations(&self) -> Result<Self> {
-        let (mut model, wide) = (self.clone(), Wide::new(&self.executor)?);
+        let (mut model, wide) = (self.clone(), Arc::new(Wide::new(&self.executor)?));
         model.modules().iter_mut().flat_map(Module::rows).for_each(|(_, linear)| linear.weight.widen(&wide));
         Ok(model)
     }

@@ -19,7 +19,6 @@ use elinvar::{
 };
 
 /// What such products share.
-#[derive(Clone)]
 pub(super) struct Wide {
     /// How often the multiples are added in each row, `[2, 1, 1]`: never, and minus once.
     factors: Tensor,
@@ -127,7 +126,7 @@ mod tests {
                 y.to_vec::<f32>().unwrap().iter().zip(&exact).map(|(y, exact)| (f64::from(*y) - exact).abs()).fold(0.0, f64::max)
             };
             let narrow = error(&matrix);
-            matrix.widen(&Wide::new(&executor).unwrap());
+            matrix.widen(&Arc::new(Wide::new(&executor).unwrap()));
             let (wide, greatest) = (error(&matrix), exact.iter().fold(0f64, |most, y| most.max(y.abs())));
             println!("{format}: {narrow:e}, wide {wide:e} of up to {greatest:e}");
             assert!(wide < 1e-6 * greatest && narrow > 10.0 * wide, "{format}: {narrow:e}, wide {wide:e} of up to {greatest:e}");

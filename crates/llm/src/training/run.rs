@@ -33,6 +33,8 @@ pub struct TrainingOptions {
     pub eval_every: u64,
     /// Batches of an evaluation at most.
     pub eval_batches: usize,
+    /// End after so many evaluations in a row that are no better than the best before them.
+    pub patience: Option<usize>,
 }
 
 /// What happens in a training.
@@ -60,6 +62,13 @@ pub enum TrainingEvent {
         /// The mean loss of its tokens.
         loss: f64,
     },
+    /// Evaluations were no better for long enough: nothing comes after.
+    Stopped {
+        /// After this step.
+        step: u64,
+        /// The step of the best evaluation.
+        best: u64,
+    },
     /// Adapter and checkpoint were written.
     Saved {
         /// After this step.
@@ -86,6 +95,9 @@ pub fn train(
             trainer.steps()
         )));
     }
+    if options.patience.is_some() && validation.is_none() {
+        return Err(Error::invalid_argument("patience needs a validation set: add one, or train without"));
+    }
     if options.batch == 0 || options.accumulation == 0 {
         return Err(Error::invalid_argument("a step takes at least one sample"));
     }
@@ -103,17 +115,31 @@ pub fn train(
             "step": step, "loss": trained.loss, "gradient_norm": trained.norm, "learning_rate": rate, "tokens": tokens, "seconds": seconds,
         }))?;
         listener(TrainingEvent::Step { step, loss: trained.loss, norm: trained.norm, rate, tokens, seconds })?;
-        if let Some(validation) = validation.filter(|_| is_due(step, options.eval_every)) {
+        let evaluated = validation.is_some() && is_due(step, options.eval_every);
+        if let Some(validation) = validation.filter(|_| evaluated) {
             let loss = mean_loss(validation, options.batch, options.eval_batches, &mut |batch| trainer.loss(batch))?;
             folder.log(&json!({ "step": step, "validation_loss": loss }))?;
             listener(TrainingEvent::Validated { step, loss })?;
         }
-        if is_due(step, options.save_every) {
+        let stalled = if evaluated { stalled(folder, options.patience)? } else { None };
+        if is_due(step, options.save_every) || stalled.is_some() {
             folder.save(trainer)?;
             listener(TrainingEvent::Saved { step })?;
         }
+        if let Some(best) = stalled {
+            return listener(TrainingEvent::Stopped { step, best });
+        }
     }
     Ok(())
+}
+
+/// The step of the best evaluation, if the last `patience` are no better. It follows from the log, so a training that goes on counts what came before.
+fn stalled(folder: &TrainingFolder, patience: Option<usize>) -> Result<Option<u64>> {
+    let Some(patience) = patience else { return Ok(None) };
+    let lines = folder.logged()?;
+    let losses: Vec<_> = lines.iter().filter_map(|line| Some((line["step"].as_u64()?, line["validation_loss"].as_f64()?))).collect();
+    let best = losses.iter().enumerate().reduce(|best, other| if other.1.1 < best.1.1 { other } else { best });
+    Ok(best.filter(|(place, _)| losses.len() - 1 - place >= patience.max(1)).map(|(_, (step, _))| *step))
 }
 
 /// The mean cross-entropy of a data set's targets in nats: of at most so many batches, in the order of the file.

@@ -247,7 +247,34 @@ fn optimisers_do_what_their_papers_say() {
 
 fn options(steps: u64) -> TrainingOptions {
     let schedule = Schedule { rate: 1e-2, warmup: 1, decay: Decay::Cosine };
-    TrainingOptions { steps, batch: 2, accumulation: 1, schedule, seed: 3, save_every: 2, eval_every: 2, eval_batches: 1 }
+    TrainingOptions { steps, batch: 2, accumulation: 1, schedule, seed: 3, save_every: 2, eval_every: 2, eval_batches: 1, patience: None }
+}
+
+#[test]
+fn a_training_ends_where_evaluations_are_no_better() {
+    let (model, data) = (qwen(&strict(2)), Dataset::new(samples()).unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let run = |steps: u64, resumed: bool, validation: Option<&Dataset>| {
+        let folder = TrainingFolder::open(folder.path()).unwrap();
+        let mut trainer = trainer(&model, OPTIONS);
+        if resumed {
+            folder.resume(&mut trainer).unwrap();
+        }
+        let mut last = None;
+        let mut listener = |event: TrainingEvent| {
+            last = Some(event);
+            Ok(())
+        };
+        // Steps so long that the loss soon grows.
+        let schedule = Schedule { rate: 0.5, warmup: 0, decay: Decay::Constant };
+        let options = TrainingOptions { schedule, eval_every: 1, patience: Some(2), ..options(steps) };
+        train(&mut trainer, &folder, (&data, validation), &options, &mut listener).map(|()| (last, trainer.steps(), folder.has_checkpoint()))
+    };
+    assert!(rejected(run(4, false, None)).contains("patience needs a validation set"));
+    let (first, steps, _) = run(2, false, Some(&data)).unwrap();
+    assert_eq!((first, steps), (Some(TrainingEvent::Saved { step: 2 }), 2));
+    let (last, steps, _) = run(60, true, Some(&data)).unwrap();
+    assert!(steps < 60 && last == Some(TrainingEvent::Stopped { step: steps, best: steps - 2 }), "{last:?}");
 }
 
 #[test]

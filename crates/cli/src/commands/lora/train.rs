@@ -92,6 +92,9 @@ pub(crate) struct TrainArgs {
     /// Evaluate on this many batches at most
     #[arg(long, default_value_t = 25)]
     val_batches: usize,
+    /// Stop after so many evaluations in a row that are no better than the best before them [default: train to the last step]
+    #[arg(long, value_name = "COUNT")]
+    patience: Option<usize>,
     /// Write a checkpoint after every so many steps, and after the last
     #[arg(long, default_value_t = 100)]
     save_every: u64,
@@ -170,6 +173,7 @@ impl TrainArgs {
             save_every: self.save_every,
             eval_every: self.steps_per_eval,
             eval_batches: self.val_batches,
+            patience: self.patience,
         }
     }
 }
@@ -275,6 +279,7 @@ impl Report {
                 }
             }
             TrainingEvent::Validated { step, loss } => self.line(format!("step {step}: validation loss {loss:.4}, perplexity {:.2}", loss.exp())),
+            TrainingEvent::Stopped { step, best } => self.line(format!("step {step}: stopped, no evaluation was better than that of step {best}")),
             TrainingEvent::Saved { step } => self.line(format!("step {step}: saved")),
         }
     }
