@@ -29,9 +29,9 @@ fn octet_planes<'a, const FIRST: i32, const SECOND: i32>(
     let (first_bytes, second_bytes) = (4 * FIRST as usize, 4 * SECOND as usize);
     let [first, second] = [first + SUMS * first_bytes * octet, second + SUMS * second_bytes * octet];
     let plane = |start: usize, bytes: usize| row.bytes.get(start..)?.get(..SUMS * bytes);
-    match (plane(first, first_bytes), if SECOND > 0 { plane(second, second_bytes) } else { Some(&[][..]) }) {
-        (Some(first), Some(second)) => return [first, second],
-        (None, _) | (_, None) => {}
+    let others = if SECOND > 0 { plane(second, second_bytes) } else { Some(&[][..]) };
+    if let (Some(first), Some(second)) = (plane(first, first_bytes), others) {
+        return [first, second];
     }
     let count = SUMS.min(weights.chunks - SUMS * octet);
     let room = room.write([[0; SUMS * CHUNK]; 2]);
