@@ -200,3 +200,21 @@ fn the_order_of_nodes_that_do_not_depend_on_each_other_may_change_and_of_others_
     // What lies between needs the first and is needed by the last.
     assert_eq!(graph.clone().replace(&[0, 3].into(), node(0, 4)), None);
 }
+
+/// All chains take one tensor, which says nothing of which belong together. Whole models are recorded: the time that it takes to find out grows with their size
+/// alone.
+#[test]
+fn a_tensor_that_all_chains_take_leaves_each_a_program() {
+    const CHAINS: usize = 150;
+    let executor = null();
+    let (x, factor) = (executor.zeros(DType::F32, &[1, 64]).unwrap(), executor.zeros(DType::F32, &[1, 64]).unwrap());
+    let (recording, _) = executor
+        .record(|recorded| {
+            let factor = factor.on(recorded)?;
+            (0..CHAINS).try_fold(x.on(recorded)?, |x, _| x.mul(&factor)?.abs()?.max(&[-1], true)?.add(&factor))
+        })
+        .unwrap();
+    // Each chain ends in a maximum, whose sum begins the next.
+    let kernels = kernels(&recording);
+    assert_eq!(kernels.len(), 2 * CHAINS + 1, "{:?}", &kernels[..5]);
+}

@@ -17,6 +17,8 @@ const MAX_OPERATORS: usize = 48;
 const MAX_LEAVES: usize = 8;
 /// Outputs of one program.
 const MAX_OUTPUTS: usize = 4;
+/// How far back ends are looked for that could be others of a program's outputs: the time that this takes is to grow with the graph's size alone.
+const REACH: usize = 64;
 
 /// Where a step finds an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,7 +56,7 @@ impl Region {
         let shape = *graph.nodes[root].element?.info.shape();
         let mut region = Self { shape, nodes: BTreeSet::from([root]) };
         region.absorb(graph);
-        for other in (0..root).rev() {
+        for other in (root.saturating_sub(REACH)..root).rev() {
             // What goes into operators on elements alone is part of their program.
             let is_needed = |value: Value| graph.wanted[value] || graph.users(value).any(|user| graph.nodes[user].element.is_none());
             let is_end = |element: &Element| *element.info.shape() == shape && is_needed(element.value);
