@@ -41,7 +41,7 @@ impl Mapped {
         let _ = range;
     }
 
-    /// Gives back the memory that these bytes take here. Who reads them again gets them from the file.
+    /// Releases the memory that these bytes take here. They are read from the file again when something needs them.
     pub(crate) fn release(&self, range: &Range<usize>) {
         #[cfg(unix)]
         {
