@@ -96,7 +96,7 @@ impl Executor {
     /// let executor = Executor::from_device(Device::new(NullBackend::new()));
     /// let memory = NullBackend::new().allocate(16, Storage::Automatic)?;
     /// let last = Layout::strided(Shape::new(&[2])?, &[1], 2)?;
-    /// assert_eq!(executor.adopt_raw(DType::F32, &last, memory)?.elements(), 2);
+    /// assert_eq!(executor.adopt_raw(DType::F32, &last, memory)?.shape().elements(), 2);
     /// # Ok::<(), elinvar::Error>(())
     /// ```
     ///
