@@ -10,6 +10,7 @@ use crate::{
 
 /// How the integers of an octet lie in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only units of x86-64 ask for bytes"))]
 pub(super) enum Layout {
     /// 16 bits, for fields that are words: element j of a chunk is `[`[`place`]`(j)][chunk][j % 16 / 2]`.
     Words,
@@ -59,6 +60,7 @@ type Words = [[[i16; 8]; SUMS]; 4];
 /// Integers by [`Layout::Planes`].
 pub(super) type Planes = [[[[u8; 16]; SUMS]; 2]; 2];
 
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only units of x86-64 ask for bytes"))]
 impl Octet {
     #[inline(always)]
     pub(super) fn words(&self) -> &Words {

@@ -7,6 +7,8 @@ use super::{
     integers::{Form, Layout, Rows},
     portable,
 };
+#[cfg(target_arch = "x86_64")]
+use crate::simd;
 use crate::{
     Precision,
     float::Float,
@@ -14,7 +16,6 @@ use crate::{
         CHUNK, Format,
         format::{Blocks, with_blocks},
     },
-    simd,
 };
 
 /// How rows of a weight are multiplied with rows of x.
@@ -30,12 +31,20 @@ pub(super) struct Product {
 impl Product {
     /// With `m` rows of x, at the best level here.
     pub(super) fn new(format: Format, m: usize, precision: Precision) -> Self {
-        #[cfg(target_arch = "x86_64")]
-        if simd::level() >= simd::Level::Avx2 {
+        Self::vectorised(format, m, precision).unwrap_or_else(|| Self::portable(format))
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn vectorised(format: Format, m: usize, precision: Precision) -> Option<Self> {
+        (simd::level() >= simd::Level::Avx2).then(|| {
             let (layout, kernel) = x86::kernel(format, m, precision);
-            return Self { format, layout, kernel: Some(kernel) };
-        }
-        Self::portable(format)
+            Self { format, layout, kernel: Some(kernel) }
+        })
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn vectorised(_: Format, _: usize, _: Precision) -> Option<Self> {
+        None
     }
 
     pub(super) fn portable(format: Format) -> Self {
