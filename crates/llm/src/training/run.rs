@@ -95,6 +95,9 @@ pub fn train(
             trainer.steps()
         )));
     }
+    if options.patience == Some(0) {
+        return Err(Error::invalid_argument("patience of 0 evaluations: 1 or more expected"));
+    }
     if options.patience.is_some() && validation.is_none() {
         return Err(Error::invalid_argument("patience needs a validation set: add one, or train without"));
     }
@@ -139,7 +142,7 @@ fn stalled(folder: &TrainingFolder, patience: Option<usize>) -> Result<Option<u6
     let lines = folder.logged()?;
     let losses: Vec<_> = lines.iter().filter_map(|line| Some((line["step"].as_u64()?, line["validation_loss"].as_f64()?))).collect();
     let best = losses.iter().enumerate().reduce(|best, other| if other.1.1 < best.1.1 { other } else { best });
-    Ok(best.filter(|(place, _)| losses.len() - 1 - place >= patience.max(1)).map(|(_, (step, _))| *step))
+    Ok(best.filter(|(place, _)| losses.len() - 1 - place >= patience).map(|(_, (step, _))| *step))
 }
 
 /// The mean cross-entropy of a data set's targets in nats: of at most so many batches, in the order of the file.

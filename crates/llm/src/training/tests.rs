@@ -254,7 +254,7 @@ fn options(steps: u64) -> TrainingOptions {
 fn a_training_ends_where_evaluations_are_no_better() {
     let (model, data) = (qwen(&strict(2)), Dataset::new(samples()).unwrap());
     let folder = tempfile::tempdir().unwrap();
-    let run = |steps: u64, resumed: bool, validation: Option<&Dataset>| {
+    let run = |patience: usize, steps: u64, resumed: bool, validation: Option<&Dataset>| {
         let folder = TrainingFolder::open(folder.path()).unwrap();
         let mut trainer = trainer(&model, OPTIONS);
         if resumed {
@@ -267,13 +267,14 @@ fn a_training_ends_where_evaluations_are_no_better() {
         };
         // Steps so long that the loss soon grows.
         let schedule = Schedule { rate: 0.5, warmup: 0, decay: Decay::Constant };
-        let options = TrainingOptions { schedule, eval_every: 1, patience: Some(2), ..options(steps) };
+        let options = TrainingOptions { schedule, eval_every: 1, patience: Some(patience), ..options(steps) };
         train(&mut trainer, &folder, (&data, validation), &options, &mut listener).map(|()| (last, trainer.steps(), folder.has_checkpoint()))
     };
-    assert!(rejected(run(4, false, None)).contains("patience needs a validation set"));
-    let (first, steps, _) = run(2, false, Some(&data)).unwrap();
+    assert!(rejected(run(2, 4, false, None)).contains("patience needs a validation set"));
+    assert!(rejected(run(0, 4, false, Some(&data))).contains("patience of 0 evaluations"));
+    let (first, steps, _) = run(2, 2, false, Some(&data)).unwrap();
     assert_eq!((first, steps), (Some(TrainingEvent::Saved { step: 2 }), 2));
-    let (last, steps, _) = run(60, true, Some(&data)).unwrap();
+    let (last, steps, _) = run(2, 60, true, Some(&data)).unwrap();
     assert!(steps < 60 && last == Some(TrainingEvent::Stopped { step: steps, best: steps - 2 }), "{last:?}");
 }
 

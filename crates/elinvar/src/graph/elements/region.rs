@@ -17,7 +17,7 @@ const MAX_OPERATORS: usize = 48;
 const MAX_LEAVES: usize = 8;
 /// Outputs of one program.
 const MAX_OUTPUTS: usize = 4;
-/// How far back ends are looked for that could be others of a program's outputs: the time that this takes is to grow with the graph's size alone.
+/// Nodes before a program's last among which other outputs of it are looked for. Without a limit fusing a graph takes more than the square of its size.
 const REACH: usize = 64;
 
 /// Where a step finds an operand.

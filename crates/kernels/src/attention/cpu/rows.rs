@@ -1,4 +1,4 @@
-//! Rows of f32, f16 or bf16 on their way to the registers: widened and padded, or transposed; those of packed caches are decoded first.
+//! Rows of f32, f16 or bf16 as registers take them: widened and padded, or transposed. Those of packed caches are decoded first.
 
 use elinvar_core::{DType, HostArguments, Result};
 
