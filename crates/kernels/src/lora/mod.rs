@@ -7,7 +7,8 @@
 //!   `m (r + n)` intermediate sums (`m r` on a GPU, where one launch makes `t` and another the rest; none for one row of a small rank, nor where
 //!   the vendor's library has the long product).
 //! * Order, strict: each sum is the strict dot product; a row's bits do not depend on the batch.
-//! * Fast, on a CUDA device with cuBLASLt: `y = round(x Wᵀ + round(bias + d))`, with an f32 `x` rounded to a narrower `W`'s type for the long product.
+//! * Fast, on a CUDA device with cuBLASLt: `y = round(x Wᵀ + round(bias + d))`, where an f32 `x` or `W` beside a narrower one is rounded to its type
+//!   for the long product.
 //! * Error, strict, before the rounding of the output: that of the two long sums, with `|t|` in place of the second's operand.
 //! * See Hu et al., *LoRA: Low-Rank Adaptation of Large Language Models*, 2021; `s` is their `α / r`.
 
@@ -226,8 +227,8 @@ impl LoraLinear {
         if !(1..=ADAPTER_RANK as u64).contains(&params.r) {
             return Ok(None);
         }
-        let geometry = |rows| Ok(Geometry::new(rows, weight, [false, true])?.0.with_precision(self.precision));
-        let long = Operands { inputs: [rows, weight], bias: None, output: rows.dtype, adds: true, geometry: geometry(rows)? };
+        let geometry = |[rows, weight]: [TensorInfo; 2]| Ok(Geometry::new(rows, weight, [false, true])?.0.with_precision(self.precision));
+        let long = Operands { inputs: [rows, weight], bias: None, output: rows.dtype, adds: true, geometry: geometry([rows, weight])? };
         let Some(mut plan) = long.plan(device, geometry)? else { return Ok(None) };
         plan.launches.insert(0, adapter(params, buffers.clone())?);
         Ok(Some(plan))

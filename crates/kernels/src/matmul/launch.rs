@@ -101,9 +101,12 @@ fn many([m, n]: [usize; 2]) -> bool {
     m > FEW && n > FEW
 }
 
-/// Whether the product is fast and large enough for it to matter.
-pub(super) fn is_large(geometry: &Geometry) -> bool {
-    !geometry.is_strict() && many([geometry.m, geometry.n])
+/// Whether the product is fast and the vendor's library gains: from many rows and columns on, and where tiles of strict sums are the other choice, as of
+/// the products of adapters of a small rank and of their gradients.
+pub(super) fn gains_by_library(geometry: &Geometry) -> bool {
+    let (extents, along) = ([geometry.m, geometry.n], geometry.b.strides[1] == 1);
+    let is_tiled = || extents[1] > 1 && matches!(Tiling::new(extents, along, true), Tiling::Tiled { .. });
+    !geometry.is_strict() && (many(extents) || is_tiled())
 }
 
 /// Columns from which simdgroups with two each are enough for a GPU.

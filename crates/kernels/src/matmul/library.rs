@@ -22,34 +22,37 @@ pub(crate) struct Operands {
 impl Operands {
     /// The plan by the vendor's library, where it has one for these operands.
     ///
-    /// An f32 `a` with a narrower `b` is rounded to the type of `b` first; `geometry_of` gives the geometry with `a` replaced.
-    pub(crate) fn plan(&self, device: &DeviceProperties, geometry_of: impl Fn(TensorInfo) -> Result<Geometry>) -> Result<Option<Plan>> {
-        let [a, b] = self.inputs;
+    /// An f32 operand beside a narrower one is rounded to its type first; `geometry_of` gives the geometry with the operands replaced.
+    pub(crate) fn plan(&self, device: &DeviceProperties, geometry_of: impl Fn([TensorInfo; 2]) -> Result<Geometry>) -> Result<Option<Plan>> {
+        let types = self.inputs.map(|input| input.dtype);
+        let wide = types.iter().position(|dtype| *dtype == DType::F32).filter(|_| types[0] != types[1]);
+        let operands = types[wide.map_or(0, |wide| 1 - wide)];
         let offered = device.features().is_some_and(|cuda: &CudaFeatures| cuda.matrix_library);
-        if !offered || self.bias.is_some_and(|bias| bias != self.output) || !matches!(self.output, DType::F32) && self.output != b.dtype {
+        if !offered || self.bias.is_some_and(|bias| bias != self.output) || self.output != DType::F32 && self.output != operands {
             return Ok(None);
         }
-        if a.dtype == b.dtype {
-            return Ok(self.product(&self.geometry).map(|params| self.launch(Argument::Input(0), &params).into()));
-        }
-        if a.dtype != DType::F32 {
-            return Ok(None);
-        }
-        let rounded = TensorInfo::of(b.dtype, *a.shape());
-        let Some(params) = self.product(&geometry_of(rounded)?) else { return Ok(None) };
-        let round = cast::launch(&a, b.dtype, Argument::Input(0), Argument::Scratch(0))?;
-        Ok(Some(Plan { launches: vec![round, self.launch(Argument::Scratch(0), &params)], scratch: vec![rounded.bytes()] }))
+        let mut arguments = [0, 1].map(Argument::Input);
+        let Some(wide) = wide else {
+            let is_offered = types[0] == types[1];
+            return Ok(self.product(&self.geometry).filter(|_| is_offered).map(|params| self.launch(arguments, operands, &params).into()));
+        };
+        let (mut inputs, x) = (self.inputs, self.inputs[wide]);
+        inputs[wide] = TensorInfo::of(operands, *x.shape());
+        let Some(params) = self.product(&geometry_of(inputs)?) else { return Ok(None) };
+        let round = cast::launch(&x, operands, arguments[wide], Argument::Scratch(0))?;
+        arguments[wide] = Argument::Scratch(0);
+        Ok(Some(Plan { launches: vec![round, self.launch(arguments, operands, &params)], scratch: vec![inputs[wide].bytes()] }))
     }
 
-    fn launch(&self, a: Argument, params: &MatrixProduct) -> Launch {
-        let (operands, output) = (self.inputs[1].dtype, self.output);
+    fn launch(&self, [a, b]: [Argument; 2], operands: DType, params: &MatrixProduct) -> Launch {
+        let output = self.output;
         let (name, y) = match self.adds {
             true => ("matrix_product_added", Parameter::update("y", output)),
             false => ("matrix_product", Parameter::write("y", output)),
         };
         let buffers = [
             (Parameter::read("a", operands), a),
-            (Parameter::read("b", operands), Argument::Input(1)),
+            (Parameter::read("b", operands), b),
             (Parameter::read("bias", output).or_absent(), if self.bias.is_some() { Argument::Input(2) } else { Argument::Absent }),
             (y, Argument::Output(0)),
         ];

@@ -9,7 +9,7 @@
 //!   column alone: a row has the same bits by itself and in a batch.
 //! * Error, strict, before the rounding of the output: `(⌈k / 256⌉ + 8) · 2^-24 · Σ|a·b|`, and two roundings more for scale and bias.
 //! * Fast: f32 sums in an order that may depend on the device. Operands keep their type, but for one case: where a CUDA device has cuBLASLt, an f32
-//!   `a` with an f16 or bf16 `b` is rounded to that type.
+//!   operand beside one in f16 or bf16 is rounded to that type.
 
 pub(crate) mod cpu;
 mod geometry;
@@ -117,10 +117,9 @@ impl Operator for MatMul {
         let arguments = inputs.parameters(outputs)?.map(|(_, argument)| argument);
         let operands::Inputs { a, b, bias } = inputs;
         let (geometry, bias, output) = (self.geometry(a, b)?.0, bias.map(|b| b.dtype), outputs[0].dtype);
-        if launch::is_large(&geometry) {
+        if launch::gains_by_library(&geometry) {
             let operands = Operands { inputs: [a, b], bias, output, adds: false, geometry };
-            let with_a = |a| Ok(self.geometry(a, b)?.0);
-            if let Some(plan) = operands.plan(device, with_a)? {
+            if let Some(plan) = operands.plan(device, |[a, b]| Ok(self.geometry(a, b)?.0))? {
                 return Ok(plan);
             }
         }
