@@ -5,18 +5,23 @@
 //! (`scale`, with a soft cap times `1 − tanh²`). Computed in f32, rounded once. Masks are constants.
 //!
 //! * Memory: three numbers for each query and head beside the results. The scores are computed three times, in blocks of 32.
-//! * Order, of all devices and in every precision: a dot product is one fma after the other from +0.0, ascending. `m` and `l` combine blocks of 32 keys
+//! * Order, strict: a dot product is one fma after the other from +0.0, ascending. `m` and `l` combine blocks of 32 keys
 //!   (block `b` has the keys `32 b … 32 b + 31`) in index order: with `m_b` the block's maximum and `l_b` its sum of `exp(s_j − m_b)` by the xor tree 16, 8,
 //!   4, 2, 1: `m' = max(m, m_b)`, `l' = fma(l, exp(m − m'), l_b · exp(m_b − m'))`; blocks with `m_b = −∞` are passed over. `dq_t` adds one sum for each block of
 //!   32 keys in index order, that from +0.0, one fma after the other; `dk_j` and `dv_j` likewise for blocks of 32 queries, head after head. Pairs whose
 //!   weight is zero are passed over, whatever their elements hold. The exponentials are [`exp_nonpositive`](crate::math::exp_nonpositive).
-//! * Error, with `u = 2^-24`, `E = |scale| Σ |q_i k_i|` of the worst pair, `n` keys and `g`, `v`, `k` up to one: that of a weight is
+//! * Fast: on NVIDIA's tensor cores, where queries, keys and values have one type of 16 bits and 64 or 128 elements, without mask and soft cap. Sums are f32,
+//!   in another order; weights and their gradients are rounded to that type before they are multiplied; the exponential is the hardware's.
+//! * Error, strict, with `u = 2^-24`, `E = |scale| Σ |q_i k_i|` of the worst pair, `n` keys and `g`, `v`, `k` up to one: that of a weight is
 //!   `(2 (D + 4) E + n / 32 + 50) · u` relative, that of the difference `(Dv + 2) Dv · u`, and of the sums `(n / 32 + 32) · u · Σ |e|`.
 //! * See Dao, *FlashAttention-2*, 2023.
 
 mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
+mod tensor_cores;
+
+use std::sync::Arc;
 
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
@@ -25,7 +30,7 @@ use super::{
     scoring::{self, MaskView, ScoreParams, Scoring, View},
 };
 use crate::{
-    Argument, Definition, Description, Launch, Operator, Plan, TensorInfo,
+    Argument, Definition, Description, Launch, Operator, Plan, Precision, TensorInfo,
     attributes::{attributes, joined},
     gradient::Gradient,
     launch::product_operations,
@@ -44,6 +49,8 @@ attributes! {
     pub struct AttentionGradient {
         /// `y` and `dy` are `[B, Tq, Hq, Dv]`.
         pub tokens_first: bool = false,
+        /// How sums may be ordered: strict (the same bits on every device) or fast (any order).
+        pub precision: Precision = strict,
     } and {
         /// As [`Attention::scoring`].
         pub scoring: Scoring,
@@ -119,6 +126,11 @@ impl Operator for AttentionGradient {
             let launch = Launch::new(KernelKey::new("attention_gradient", &types), cpu::run, &params, buffers);
             return Ok(Plan::from(launch.over(Extent::linear(u32::from(!is_empty)), Extent::linear(1))).with_operations(operations));
         }
+        if self.precision == Precision::Fast
+            && let Some(plan) = tensor_cores::plan(&params, inputs, buffers.clone(), device)
+        {
+            return Ok(plan.with_operations(operations));
+        }
         let width = s.width.max(params.value_width);
         if width > MAX_WIDTH {
             return Err(Error::unsupported(format!("heads of {width} elements: at most {MAX_WIDTH} on a GPU")));
@@ -142,6 +154,14 @@ impl Operator for AttentionGradient {
         Ok(Plan { launches, scratch: vec![12 * rows as usize] }.with_operations(operations))
     }
 
+    fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    fn strict(&self) -> Option<Arc<dyn Operator>> {
+        Some(Arc::new(Self { precision: Precision::Strict, ..*self }))
+    }
+
     fn accepts_strides(&self, index: usize) -> bool {
         index <= AT.mask
     }
@@ -162,7 +182,7 @@ pub(super) fn gradient(attention: &Attention, inputs: &[Option<TensorInfo>], ups
             None => {
                 let mut given: Vec<_> = (AT.q..=AT.lengths).map(|index| gradient.optional(index)).collect();
                 given.extend([gradient.output(0)?, gradient.upstream(0)?].map(Some));
-                let operator = AttentionGradient { tokens_first: attention.tokens_first, scoring: attention.scoring };
+                let operator = AttentionGradient { tokens_first: attention.tokens_first, precision: attention.precision, scoring: attention.scoring };
                 &*found.insert(gradient.apply_all(operator, &given)?)
             }
         };

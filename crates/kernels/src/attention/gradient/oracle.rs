@@ -4,6 +4,7 @@ use elinvar_core::DType;
 
 use super::AttentionGradient;
 use crate::{
+    Precision,
     attention::{
         Scoring,
         oracle::{Dims, Extra, PAIRS, additive, probabilities, scores},
@@ -43,8 +44,13 @@ fn case_of(operator: AttentionGradient, d: Dims, [q, k, v]: [HostTensor; 3], ext
     let dims = if operator.tokens_first { [d.batch, d.queries, d.heads, d.value_width] } else { [d.batch, d.heads, d.queries, d.value_width] };
     let [y, dy] = [4, 5].map(|seed| HostTensor::random(q.dtype(), &dims, -1.0, 1.0, seed));
     let mask = extra.mask.clone();
-    // Products of up to one hundred elements of at most one.
-    let bound = Bound::relative(2e-5).with_absolute(3e-5);
+    let on_tensor_cores = [64, 128].contains(&d.width) && d.width == d.value_width && operator.scoring.softcap == 0.0 && extra.mask.is_none();
+    let bound = match (operator.precision, k.dtype()) {
+        (Precision::Fast, DType::F16) if on_tensor_cores => Bound::normalised(2.0 * 2f64.powi(-11)),
+        (Precision::Fast, DType::BF16) if on_tensor_cores => Bound::normalised(2.0 * 2f64.powi(-8)),
+        // Products of up to one hundred elements of at most one.
+        (Precision::Strict | Precision::Fast, _) => Bound::relative(2e-5).with_absolute(3e-5),
+    };
     let inputs = [Some(q), Some(k), Some(v), extra.mask, extra.positions, extra.lengths, Some(y), Some(dy)];
     Case::new(operator, inputs, bound, move |i| {
         let rest = [additive(&mask, &i[3]), i[4].clone(), i[5].clone()];
@@ -58,7 +64,7 @@ fn case(scoring: Scoring, d: Dims, [q, kv]: [DType; 2], extra: Extra) -> Case {
     let q = random(q, [d.batch, d.heads, d.queries, d.width], 1);
     let k = random(kv, [d.batch, d.kv_heads, d.keys, d.width], 2);
     let v = random(kv, [d.batch, d.kv_heads, d.keys, d.value_width], 3);
-    case_of(AttentionGradient { scoring, tokens_first: false }, d, [q, k, v], extra)
+    case_of(AttentionGradient { scoring, ..AttentionGradient::default() }, d, [q, k, v], extra)
 }
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -99,7 +105,7 @@ pub(crate) fn cases() -> Vec<Case> {
         let q = stored(q, [2, 6, 4, 16], 31).viewed(|layout| layout.permute(&[0, 2, 1, 3]));
         let k = stored(kv, [2, 40, 2, 16], 32).viewed(|layout| layout.permute(&[0, 2, 1, 3]));
         let v = stored(kv, [2, 2, 50, 16], 33).viewed(|layout| layout.slice(2, 44, 40, -1));
-        let operator = AttentionGradient { scoring: Scoring { offset: 34, ..causal }, tokens_first: true };
+        let operator = AttentionGradient { scoring: Scoring { offset: 34, ..causal }, tokens_first: true, precision: Precision::Strict };
         case_of(operator, Dims { batch: 2, ..Dims::new(4, 2, 6, 40, 16) }, [q, k, v].map(made), Extra::default())
     });
     cases.extend(strided);
@@ -112,10 +118,43 @@ pub(crate) fn cases() -> Vec<Case> {
     };
     let q = HostTensor::random(DType::F32, &[1, 2, 3, 8], -20.0, 20.0, 4);
     cases.push(case_of(
-        AttentionGradient { scoring: Scoring { offset: 32, ..causal }, tokens_first: false },
+        AttentionGradient { scoring: Scoring { offset: 32, ..causal }, ..AttentionGradient::default() },
         d,
         [q, wild(5), wild(6)],
         Extra::default(),
     ));
+    cases.extend(fast_cases());
+    cases
+}
+
+/// What a device may compute on tensor cores: several tiles of queries and of keys, the last of each not full.
+fn fast_cases() -> Vec<Case> {
+    let causal = Scoring { causal: true, ..Scoring::default() };
+    let fast = |scoring, d: Dims, dtype, extra| {
+        let random = |dims: [usize; 4], seed: u64| HostTensor::random(dtype, &dims, -1.0, 1.0, seed + d.keys as u64);
+        let q = random([d.batch, d.heads, d.queries, d.width], 1);
+        let [k, v] = [2, 3].map(|seed| random([d.batch, d.kv_heads, d.keys, d.width], seed));
+        case_of(AttentionGradient { scoring, precision: Precision::Fast, ..AttentionGradient::default() }, d, [q, k, v], extra)
+    };
+    let mut cases = Vec::new();
+    for dtype in [DType::F16, DType::BF16] {
+        cases.push(fast(causal, Dims { batch: 2, ..Dims::new(4, 2, 135, 135, 64) }, dtype, Extra::default()));
+        let positions = Some(HostTensor::new(&[70], &(80..150).collect::<Vec<i32>>()));
+        cases.push(fast(causal, Dims::new(2, 1, 70, 150, 128), dtype, Extra { positions, ..Extra::default() }));
+    }
+    cases.push(fast(Scoring { left_window: Some(20), ..causal }, Dims::new(2, 1, 130, 130, 64), DType::BF16, Extra::default()));
+    let lengths = Some(HostTensor::new(&[3], &[0, 33, 130]));
+    cases.push(fast(Scoring::default(), Dims { batch: 3, ..Dims::new(2, 1, 65, 130, 64) }, DType::F16, Extra { lengths, ..Extra::default() }));
+    // Positions in no order, some of them before the first key.
+    let places: Vec<i32> = (0..2 * 80).map(|i| i * 37 % 190 - 5).collect();
+    let extra = Extra { positions: Some(HostTensor::new(&[2, 80], &places)), ..Extra::default() };
+    cases.push(fast(causal, Dims { batch: 2, ..Dims::new(2, 2, 80, 170, 64) }, DType::BF16, extra));
+    // Token by token; rows that begin at any element.
+    let stored = |dims: [usize; 4], seed| HostTensor::random(DType::BF16, &dims, -1.0, 1.0, seed);
+    let q = stored([1, 70, 4, 64], 41).viewed(|layout| layout.permute(&[0, 2, 1, 3]));
+    let k = stored([1, 90, 2, 67], 42).viewed(|layout| layout.slice(3, 1, 64, 1)?.permute(&[0, 2, 1, 3]));
+    let v = stored([1, 90, 2, 64], 43).viewed(|layout| layout.permute(&[0, 2, 1, 3]));
+    let operator = AttentionGradient { scoring: Scoring { offset: 20, ..causal }, tokens_first: true, precision: Precision::Fast };
+    cases.push(case_of(operator, Dims::new(4, 2, 70, 90, 64), [q, k, v].map(made), Extra::default()));
     cases
 }
