@@ -153,8 +153,10 @@ impl Operator for LoraLinear {
         // That of three products and a sum: the adapter's small one is computed again.
         let mut plain = Definition::new(inputs);
         let linear = MatMul { transpose_b: true, precision: self.precision, ..MatMul::default() };
-        let projected = plain.apply_one(MatMul { output: Some(DType::F32), ..linear }, &[plain.input(AT.x), plain.input(AT.a)])?;
         let output = Some(Inputs::new(inputs)?.x.dtype);
+        // Fast products would round f32 to the type of x.
+        let between = if self.precision == Precision::Fast { output } else { Some(DType::F32) };
+        let projected = plain.apply_one(MatMul { output: between, ..linear }, &[plain.input(AT.x), plain.input(AT.a)])?;
         let adapted = plain.apply_one(MatMul { alpha: self.scale, output, ..linear }, &[Some(projected), plain.input(AT.b)])?;
         let base = plain.apply_one(linear, &[plain.input(AT.x), plain.input(AT.weight), plain.input(AT.bias)])?;
         plain.outputs = plain.apply(Binary { op: BinaryOp::Add }, &[Some(base), Some(adapted)])?;

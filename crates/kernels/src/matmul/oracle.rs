@@ -147,12 +147,15 @@ pub(crate) fn cases() -> Vec<Case> {
     // Longer than a threadgroup keeps, and on a large GPU more than one turn of its threads.
     cases.push(matvec(f32, f32, 3, 9000));
     cases.push(single(MatMul { output: Some(DType::F32), ..fast }, [DType::F16, DType::BF16], [70, 67, 100]));
-    cases.push(single(MatMul { transpose_a: true, transpose_b: true, ..fast }, [DType::BF16, DType::F32], [66, 130, 40]));
     cases.push(single(MatMul { transpose_b: true, ..fast }, [bf16, bf16], [136, 72, 264]));
+    // Each f32 element may be rounded to the other operand's type.
+    let rounded = Bound::relative(2e-7).with_absolute(256f64.sqrt() * 2f64.powi(-8));
     for (transpose_b, b_type) in [(true, bf16), (false, bf16), (true, f16)] {
-        // Each element of `a` may be rounded to the type of `b`.
-        let rounded = Bound::relative(2e-7).with_absolute(256f64.sqrt() * 2f64.powi(-8));
         cases.push(single(MatMul { transpose_b, ..fast }, [f32, b_type], [130, 72, 256]).within(rounded));
     }
+    cases.push(single(MatMul { transpose_a: true, transpose_b: true, ..fast }, [bf16, f32], [66, 130, 40]).within(rounded));
+    // Products of a small rank, as an adapter's gradients are.
+    cases.push(single(MatMul { output: Some(f32), ..fast }, [bf16, f32], [300, 8, 256]).within(rounded));
+    cases.push(single(MatMul { transpose_a: true, output: Some(f32), ..fast }, [f32, bf16], [6, 300, 256]).within(rounded));
     cases
 }

@@ -2,7 +2,7 @@
 
 use elinvar_core::{Backend, DType, DeviceKind, DeviceProperties, NullBackend};
 use elinvar_kernels::{
-    Operator, Plan, Precision, TensorInfo,
+    Argument, Operator, Plan, Precision, TensorInfo,
     cuda::{CudaFeatures, MatrixProduct},
     lora::LoraLinear,
     matmul::{MatMul, MatVec},
@@ -52,18 +52,38 @@ fn the_library_gets_fast_products_of_operands_it_takes() {
     assert!(by_library([bf16, bf16, f32], Precision::Fast, true));
     assert!(!by_library([bf16, bf16, f32], Precision::Fast, false));
     assert!(!by_library([bf16, bf16, f32], Precision::Strict, true));
-    assert!(!by_library([bf16, f32, f32], Precision::Fast, true));
+    assert!(by_library([bf16, f32, f32], Precision::Fast, true));
     assert!(!by_library([f16, f16, bf16], Precision::Fast, true));
+    assert!(!by_library([f16, bf16, f32], Precision::Fast, true));
+}
+
+/// An adapter's gradients; decoding, whose few rows are read along, has kernels of its own.
+#[test]
+fn the_library_gets_fast_products_of_a_small_rank() {
+    let device = DeviceProperties { kind: DeviceKind::Cuda, features: CudaFeatures::of(90, true), ..properties() };
+    let by_library = |[m, n, k]: [usize; 3], transpose_b, precision| {
+        let operator = MatMul { transpose_b, precision, ..MatMul::default() };
+        let inputs = [info(DType::BF16, &[m, k]), info(DType::BF16, &if transpose_b { [n, k] } else { [k, n] }), None];
+        let plan = operator.plan(&inputs, &operator.infer(&inputs).unwrap(), &device).unwrap();
+        plan.launches.iter().any(|launch| launch.kernel.native.is_some())
+    };
+    assert!(by_library([512, 8, 64], true, Precision::Fast) && by_library([8, 512, 64], false, Precision::Fast));
+    assert!(!by_library([512, 8, 64], true, Precision::Strict));
+    assert!(!by_library([8, 512, 64], true, Precision::Fast) && !by_library([1, 512, 64], false, Precision::Fast));
+    assert!(!by_library([512, 1, 64], true, Precision::Fast));
 }
 
 #[test]
-fn a_wider_input_is_rounded_first() {
+fn a_wider_operand_is_rounded_first() {
     let plan = plan([DType::F32, DType::BF16, DType::F32], Precision::Fast, true);
     assert_eq!(plan.scratch, [2 * 20 * 64 * 2]);
     let keys: Vec<_> = plan.launches.iter().map(|launch| launch.kernel.key.to_string()).collect();
     assert_eq!(keys, ["cast_f32_bf16", "matrix_product_bf16_f32"]);
     let params: MatrixProduct = bytemuck::pod_read_unaligned(&plan.launches[1].params);
     assert_eq!((params.m, params.n, params.k, params.a, params.b), (40, 32, 64, [0, 64, 1], [0, 64, 1]));
+    let other = self::plan([DType::F16, DType::F32, DType::F32], Precision::Fast, true);
+    assert_eq!(other.launches.iter().map(|launch| launch.kernel.key.to_string()).collect::<Vec<_>>(), ["cast_f32_f16", "matrix_product_f16_f32"]);
+    assert_eq!((other.launches[1].arguments[1], other.scratch), (Argument::Scratch(0), vec![32 * 64 * 2]));
 }
 
 #[test]
@@ -90,7 +110,8 @@ fn many_rows_of_fast_precision_are_the_library_s_on_cuda() {
     let (f32, bf16) = (DType::F32, DType::BF16);
     assert_eq!(keys(f32, f32, 8, Precision::Fast), ["lora_adapter_f32_f32_f16_f32_rows1", "matrix_product_added_f32_f32"]);
     assert_eq!(keys(f32, bf16, 8, Precision::Fast)[1..], ["cast_f32_bf16", "matrix_product_added_bf16_f32"]);
-    for others in [keys(f32, f32, 8, Precision::Strict), keys(bf16, f32, 8, Precision::Fast), keys(f32, f32, 300, Precision::Fast)] {
+    assert_eq!(keys(bf16, f32, 8, Precision::Fast)[1..], ["cast_f32_bf16", "matrix_product_added_bf16_bf16"]);
+    for others in [keys(f32, f32, 8, Precision::Strict), keys(f32, f32, 300, Precision::Fast)] {
         assert!(others.len() == 2 && others.iter().all(|key| !key.contains("product")), "{others:?}");
     }
 }
