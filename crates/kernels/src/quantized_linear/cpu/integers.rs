@@ -191,28 +191,30 @@ simd! {
                     integers.iter().enumerate().for_each(|(j, q)| words[place(j)][chunk][j % 16 / 2] = *q);
                 }
             }
-            Layout::Planes | Layout::Bytes => {
-                let shift = if form.layout == Layout::Planes { 8 } else { 0 };
-                let planes: &mut Planes = bytemuck::cast_mut(&mut octet.integers);
-                for (chunk, integers) in integers.iter().enumerate() {
-                    for (half, q) in integers.as_chunks::<16>().0.iter().enumerate() {
-                        planes[0][half][chunk].iter_mut().zip(q).for_each(|(high, q)| *high = (q >> shift) as u8);
-                        planes[1][half][chunk].iter_mut().zip(q).for_each(|(low, q)| *low = *q as u8);
-                    }
-                }
-            }
+            Layout::Planes | Layout::Bytes => split(bytemuck::cast_mut(&mut octet.integers), integers, form.layout == Layout::Planes),
             Layout::Lanes | Layout::LaneBytes => {
-                let shift = if form.layout == Layout::Lanes { 8 } else { 0 };
-                let lanes: &mut Lanes = bytemuck::cast_mut(&mut octet.integers);
-                for (lane, chunk) in LANES.into_iter().enumerate() {
-                    let (mut high, mut low) = ([0; CHUNK], [0; CHUNK]);
-                    high.iter_mut().zip(&integers[chunk]).for_each(|(high, q)| *high = (q >> shift) as u8);
-                    low.iter_mut().zip(&integers[chunk]).for_each(|(low, q)| *low = *q as u8);
-                    for (plane, bytes) in lanes.iter_mut().zip([&high, &low]) {
-                        plane.iter_mut().zip(bytes.as_chunks().0).for_each(|(fours, bytes)| fours[lane] = *bytes);
+                let mut planes = [[[[0; 16]; SUMS]; 2]; 2];
+                split(&mut planes, integers, form.layout == Layout::Lanes);
+                let (words, planes): (&mut [[[u32; SUMS]; CHUNK / 4]; 2], &[[[[u32; 4]; SUMS]; 2]; 2]) =
+                    (bytemuck::cast_mut(&mut octet.integers), bytemuck::cast_ref(&planes));
+                for (words, halves) in words.iter_mut().zip(planes) {
+                    for (four, words) in words.iter_mut().enumerate() {
+                        words.iter_mut().zip(LANES).for_each(|(word, chunk)| *word = halves[four / 4][chunk][four % 4]);
                     }
                 }
             }
+        }
+    }
+}
+
+/// The high bytes of 16 bits, or 8 bits, and the low ones.
+#[inline(always)]
+fn split(planes: &mut Planes, integers: &[[i16; CHUNK]; SUMS], is_wide: bool) {
+    let shift = if is_wide { 8 } else { 0 };
+    for (chunk, integers) in integers.iter().enumerate() {
+        for (half, q) in integers.as_chunks::<16>().0.iter().enumerate() {
+            planes[0][half][chunk].iter_mut().zip(q).for_each(|(high, q)| *high = (q >> shift) as u8);
+            planes[1][half][chunk].iter_mut().zip(q).for_each(|(low, q)| *low = *q as u8);
         }
     }
 }
