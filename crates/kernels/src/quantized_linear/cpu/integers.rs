@@ -18,7 +18,14 @@ pub(super) enum Layout {
     Planes,
     /// 8 bits, as the h of planes.
     Bytes,
+    /// 16 bits as planes, by words of four elements in the order of [`LANES`]: `[plane][j / 4][lane][j % 4]`.
+    Lanes,
+    /// 8 bits, as the h of lanes.
+    LaneBytes,
 }
+
+/// The chunks of an octet in the order that lanes have them in where words are turned round within 128 bits.
+const LANES: [usize; SUMS] = [0, 2, 4, 6, 1, 3, 5, 7];
 
 /// What rows of x are made for.
 #[derive(Clone, Copy)]
@@ -33,8 +40,8 @@ impl Form {
     /// The greatest integer.
     fn largest(self) -> f32 {
         match self.layout {
-            Layout::Words | Layout::Planes => 32767.0,
-            Layout::Bytes => 127.0,
+            Layout::Words | Layout::Planes | Layout::Lanes => 32767.0,
+            Layout::Bytes | Layout::LaneBytes => 127.0,
         }
     }
 }
@@ -59,6 +66,8 @@ pub(super) const NOTHING: Octet = Octet { integers: [[0; CHUNK]; SUMS], scales: 
 type Words = [[[i16; 8]; SUMS]; 4];
 /// Integers by [`Layout::Planes`].
 pub(super) type Planes = [[[[u8; 16]; SUMS]; 2]; 2];
+/// Integers by [`Layout::Lanes`].
+type Lanes = [[[[u8; 4]; SUMS]; CHUNK / 4]; 2];
 
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only units of x86-64 ask for bytes"))]
 impl Octet {
@@ -69,6 +78,11 @@ impl Octet {
 
     #[inline(always)]
     pub(super) fn planes(&self) -> &Planes {
+        bytemuck::cast_ref(&self.integers)
+    }
+
+    #[inline(always)]
+    pub(super) fn lanes(&self) -> &Lanes {
         bytemuck::cast_ref(&self.integers)
     }
 
@@ -155,12 +169,19 @@ simd! {
                 // Where bytes have no sign, they are 128 more than the integers.
                 excess[half] += match (form.layout, is_signed) {
                     (Layout::Words, _) | (_, false) => zero * total,
-                    (Layout::Planes, true) => 128 * 256 * high,
-                    (Layout::Bytes, true) => 128 * total,
+                    (Layout::Planes | Layout::Lanes, true) => 128 * 256 * high,
+                    (Layout::Bytes | Layout::LaneBytes, true) => 128 * total,
                 };
             }
             for half in 0..2 {
                 (octet.totals[half][chunk], octet.excess[half][chunk]) = (totals[half], excess[half]);
+            }
+        }
+        if let Layout::Lanes | Layout::LaneBytes = form.layout {
+            octet.scales = LANES.map(|chunk| octet.scales[chunk]);
+            for half in 0..2 {
+                octet.totals[half] = LANES.map(|chunk| octet.totals[half][chunk]);
+                octet.excess[half] = LANES.map(|chunk| octet.excess[half][chunk]);
             }
         }
         match form.layout {
@@ -170,16 +191,30 @@ simd! {
                     integers.iter().enumerate().for_each(|(j, q)| words[place(j)][chunk][j % 16 / 2] = *q);
                 }
             }
-            Layout::Planes | Layout::Bytes => {
-                let shift = if form.layout == Layout::Planes { 8 } else { 0 };
-                let planes: &mut Planes = bytemuck::cast_mut(&mut octet.integers);
-                for (chunk, integers) in integers.iter().enumerate() {
-                    for (half, q) in integers.as_chunks::<16>().0.iter().enumerate() {
-                        planes[0][half][chunk].iter_mut().zip(q).for_each(|(high, q)| *high = (q >> shift) as u8);
-                        planes[1][half][chunk].iter_mut().zip(q).for_each(|(low, q)| *low = *q as u8);
+            Layout::Planes | Layout::Bytes => split(bytemuck::cast_mut(&mut octet.integers), integers, form.layout == Layout::Planes),
+            Layout::Lanes | Layout::LaneBytes => {
+                let mut planes = [[[[0; 16]; SUMS]; 2]; 2];
+                split(&mut planes, integers, form.layout == Layout::Lanes);
+                let (words, planes): (&mut [[[u32; SUMS]; CHUNK / 4]; 2], &[[[[u32; 4]; SUMS]; 2]; 2]) =
+                    (bytemuck::cast_mut(&mut octet.integers), bytemuck::cast_ref(&planes));
+                for (words, halves) in words.iter_mut().zip(planes) {
+                    for (four, words) in words.iter_mut().enumerate() {
+                        words.iter_mut().zip(LANES).for_each(|(word, chunk)| *word = halves[four / 4][chunk][four % 4]);
                     }
                 }
             }
+        }
+    }
+}
+
+/// The high bytes of 16 bits, or 8 bits, and the low ones.
+#[inline(always)]
+fn split(planes: &mut Planes, integers: &[[i16; CHUNK]; SUMS], is_wide: bool) {
+    let shift = if is_wide { 8 } else { 0 };
+    for (chunk, integers) in integers.iter().enumerate() {
+        for (half, q) in integers.as_chunks::<16>().0.iter().enumerate() {
+            planes[0][half][chunk].iter_mut().zip(q).for_each(|(high, q)| *high = (q >> shift) as u8);
+            planes[1][half][chunk].iter_mut().zip(q).for_each(|(low, q)| *low = *q as u8);
         }
     }
 }

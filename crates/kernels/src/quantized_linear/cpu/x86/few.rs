@@ -20,7 +20,7 @@ pub(super) const SEGMENT: usize = 16;
 
 /// Bytes ahead at which the weight is fetched, into the second cache: the hardware alone does it too late, and of the first cache so many lines cannot be
 /// waited for at a time.
-const AHEAD: usize = 16 << 10;
+pub(super) const AHEAD: usize = 16 << 10;
 
 /// Fetches what the weight has some octets after this one.
 #[inline(always)]

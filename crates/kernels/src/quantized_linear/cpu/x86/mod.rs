@@ -4,6 +4,7 @@ mod bytes;
 mod few;
 mod fields;
 mod many;
+mod nibbles;
 mod scales;
 mod wide;
 mod words;
@@ -58,13 +59,20 @@ pub(super) struct Kernel(Multiply);
 /// The kernel for `m` rows of x on a processor with AVX2, FMA and F16C, and their layout.
 pub(super) fn kernel(format: Format, m: usize, precision: Precision) -> (Layout, Kernel) {
     let (layout, multiply) = with_blocks!(format, F => {
+        if const { nibbles::has_nibbles::<F>() } && m == 1 {
+            return match precision {
+                _ if has_vnni() => (Layout::Lanes, Kernel(nibbles::multiply_vnni::<F>)),
+                Precision::Strict => (Layout::Lanes, Kernel(nibbles::multiply::<F, false>)),
+                Precision::Fast => (Layout::LaneBytes, Kernel(nibbles::multiply::<F, true>)),
+            };
+        }
         choose::<{ planes(F::BITS)[0] as i32 }, { planes(F::BITS)[1] as i32 }, { matches!(F::FIELDS, Fields::Chosen(_)) }>(m, precision)
     });
     (layout, Kernel(multiply))
 }
 
 fn choose<const FIRST: i32, const SECOND: i32, const TABLE: bool>(m: usize, precision: Precision) -> (Layout, Multiply) {
-    let vnni = simd::level() >= simd::Level::Avx512 && is_x86_feature_detected!("avx512vnni");
+    let vnni = has_vnni();
     // Without VNNI two products of bytes are added in 16 bits, which is not enough for bytes that have a sign.
     let fits = vnni || !is_signed(FIRST, TABLE);
     match (m >= MANY, precision) {
@@ -77,6 +85,10 @@ fn choose<const FIRST: i32, const SECOND: i32, const TABLE: bool>(m: usize, prec
         (true, _) if vnni => (Layout::Words, words::multiply_512::<FIRST, SECOND, TABLE>),
         (true, _) => (Layout::Words, words::multiply_256::<FIRST, SECOND, TABLE>),
     }
+}
+
+fn has_vnni() -> bool {
+    simd::level() >= simd::Level::Avx512 && is_x86_feature_detected!("avx512vnni")
 }
 
 impl<'a> Weights<'a> {
