@@ -115,7 +115,8 @@ impl Tensor {
         let places = Places::new("cross_entropy_loss", self, targets, weight, ignore_index)?;
         let rank = self.shape().rank();
         let classes_last: Vec<_> = std::iter::once(0).chain(2..rank).chain([1]).collect();
-        let losses = self.permute(&classes_last)?.cross_entropy(targets, ignore_index)?;
+        let targets = places.ignored.as_ref().map_or_else(|| Ok(places.classes.clone()), |ignored| ignored.select(targets, &places.classes))?;
+        let losses = self.permute(&classes_last)?.cross_entropy(&targets, ignore_index)?;
         places.reduce(losses, reduction, self.dtype())
     }
 }
