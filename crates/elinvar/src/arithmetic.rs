@@ -83,7 +83,7 @@ impl Neg for Tensor {
 
 impl Tensor {
     /// The number as a tensor that broadcasts with this one.
-    fn number(&self, number: Scalar) -> Result<Tensor> {
+    pub(crate) fn number(&self, number: Scalar) -> Result<Tensor> {
         self.executor().full(self.dtype(), &[], number)
     }
 

@@ -45,6 +45,10 @@ pub use executor::Executor;
 pub use gradient::{Gradients, grad};
 pub use graph::{Recorder, Recording};
 pub use metal::{KernelArgument, MetalKernel, MetalLibrary, MetalSource};
+pub use ops::{
+    losses::LossReduction,
+    optimizers::{Adam, Momentum},
+};
 pub use programs::{ProgramArgument, ProgramKernel};
 pub use shape::{AxisIndex, TensorIndex};
 pub use tensor::Tensor;

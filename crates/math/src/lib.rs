@@ -32,13 +32,13 @@ mod trig;
 #[cfg(test)]
 mod tests;
 
-pub use activation::{elu, gelu, gelu_tanh, hard_swish, mish, sigmoid, silu, softplus};
+pub use activation::{elu, gelu, gelu_tanh, hard_sigmoid, hard_swish, mish, selu, sigmoid, silu, softplus};
 pub use bfloat::{sigmoid_bfloat, silu_bfloat};
 pub use erf::erf;
 pub use exp::{exp, exp_nonpositive, exp2};
 pub use hyperbolic::tanh;
 pub use log::{log, log1p, log2, log10};
-pub use pow::pow;
+pub use pow::{pow, powi};
 pub use reduce::FAST_TRIG_LIMIT;
 pub use trig::{cos, cos_fast, sin, sin_fast, tan};
 

@@ -536,4 +536,12 @@ inline float elu(float x, float scale) {
     return x < 0.0f ? scale * ((t + t) / (1.0f - t)) : x;
 }
 
+inline float selu(float x) {
+    return x < 0.0f ? elu(x, 1.7580993f) : 1.050701f * x;
+}
+
+inline float hard_sigmoid(float x, float slope) {
+    return clamp(fma(slope, x, 0.5f), 0.0f, 1.0f);
+}
+
 }  // namespace strict

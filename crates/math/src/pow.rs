@@ -60,3 +60,16 @@ pub fn pow(x: f32, y: f32) -> f32 {
     let one = (x == 1.0) | (y == 0.0) | ((x == -1.0) & (y.abs() == f32::INFINITY));
     if one { 1.0 } else { value }
 }
+
+/// `base` to the power `exponent`, of the same bits everywhere.
+pub fn powi(base: f64, exponent: u64) -> f64 {
+    let (mut result, mut square, mut rest) = (1.0, base, exponent);
+    while rest > 0 {
+        if rest % 2 == 1 {
+            result *= square;
+        }
+        square *= square;
+        rest /= 2;
+    }
+    result
+}

@@ -56,7 +56,7 @@ fn every_function_of_elements_is_an_operator_of_its_name() {
             BinaryOp::Xor => Some("bitwise_xor"),
             BinaryOp::Shl => Some("left_shift"),
             BinaryOp::Shr => Some("right_shift"),
-            BinaryOp::LeakyRelu | BinaryOp::Elu => None,
+            BinaryOp::LeakyRelu | BinaryOp::Elu | BinaryOp::HardSigmoid => None,
             op => Some(op.name()),
         };
         assert_eq!(named(&Binary { op }), name);

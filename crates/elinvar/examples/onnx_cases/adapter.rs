@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use elinvar::{DType, Error, Executor, Result, Tensor, kernels::registry::find};
 use serde_json::Value;
 
-use crate::{attention, case::Case};
+use crate::{attention, case::Case, training};
 
 /// What an adapter works with.
 pub(crate) struct Context<'a> {
@@ -105,6 +105,8 @@ const SAME: &[(&str, &str)] = &[
     ("Sigmoid", "sigmoid"),
     ("Softplus", "softplus"),
     ("HardSwish", "hard_swish"),
+    ("Mish", "mish"),
+    ("Softsign", "softsign"),
     ("Add", "add"),
     ("Sub", "sub"),
     ("Mul", "mul"),
@@ -190,6 +192,17 @@ pub(crate) fn run(case: &Case, executor: &Executor, tensors: &HashMap<String, Te
             let flag = |name: &'static str| (name, (c.int(name, 1) != 0).to_string());
             let k = c.ints(1, "k")?.unwrap_or_default();
             c.call("top_k", &[("k", list(&k)), ("axis", c.int("axis", -1).to_string()), flag("largest"), flag("sorted")], &[Some(x()?)])?
+        }
+        "Selu" | "HardSigmoid" | "Celu" | "ThresholdedRelu" | "Shrink" => vec![Some(training::activation(&c, &case.op)?)],
+        "GroupNormalization" | "InstanceNormalization" => vec![Some(training::norm(&c)?)],
+        "LpNormalization" => vec![Some(training::normalize(&c)?)],
+        "OneHot" => vec![Some(training::one_hot(&c)?)],
+        "NegativeLogLikelihoodLoss" => training::loss(&c, false, case.outputs.len())?,
+        "SoftmaxCrossEntropyLoss" => training::loss(&c, true, case.outputs.len())?,
+        "Adam" | "Momentum" => training::optimizer(&c, case.inputs.len())?,
+        "Einsum" => {
+            let operands = c.inputs().into_iter().flatten().collect::<Vec<_>>();
+            vec![Some(Tensor::einsum(&c.attribute("equation").unwrap_or_default(), &operands)?)]
         }
         "Gemm" => gemm(&c)?,
         "TensorScatter" => tensor_scatter(&c)?,

@@ -24,14 +24,13 @@ pub(crate) fn run(c: &Context<'_>) -> Result<Vec<Option<Tensor>>> {
     };
     let lengths = lengths.map(|l| c.executor.tensor(&[batch], &l.iter().map(|&n| n as i32).collect::<Vec<_>>())).transpose()?;
 
-    let mut attributes = vec![
-        ("causal", (c.int("is_causal", 0) != 0).to_string()),
-        ("offset", past.to_string()),
-        ("left_window", c.int("left_window_size", -1).to_string()),
-        ("right_window", c.int("right_window_size", -1).to_string()),
-        ("softcap", c.float("softcap", 0.0).to_string()),
-    ];
+    let mut attributes =
+        vec![("causal", (c.int("is_causal", 0) != 0).to_string()), ("offset", past.to_string()), ("softcap", c.float("softcap", 0.0).to_string())];
     attributes.extend(c.attribute("scale").map(|scale| ("scale", scale)));
+    for (name, onnx) in [("left_window", "left_window_size"), ("right_window", "right_window_size")] {
+        // Negative: no window.
+        attributes.extend(Some(c.int(onnx, -1)).filter(|keys| *keys >= 0).map(|keys| (name, keys.to_string())));
+    }
     let scoring = [mask.as_ref(), positions.as_ref(), lengths.as_ref()];
 
     let y = c.one("attention", &attributes, &[&[Some(&q), Some(&k), Some(&v)], &scoring[..]].concat())?;

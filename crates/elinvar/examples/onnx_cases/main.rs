@@ -9,6 +9,7 @@
 mod adapter;
 mod attention;
 mod case;
+mod training;
 
 use std::{collections::BTreeMap, path::Path, process::ExitCode};
 

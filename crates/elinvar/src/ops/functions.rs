@@ -79,6 +79,8 @@ functions! {
     mish mish_into mish_ = Mish "&[1], &[1f32]" => "[0.8650984]";
     /// x / (1 + |x|)
     softsign softsign_into softsign_ = Softsign "&[2], &[-1f32, 3.0]" => "[-0.5, 0.75]";
+    /// 1.0507010 · x where positive, else 1.7580993 · (eˣ − 1)
+    selu selu_into selu_ = Selu "&[2], &[-100f32, 2.0]" => "[-1.7580993,   2.101402]";
     /// x · clamp(x / 6 + 1/2, 0, 1)
     hard_swish hard_swish_into hard_swish_ = HardSwish "&[2], &[0f32, 3.0]" => "[0.0, 3.0]";
     /// The error function.
@@ -99,6 +101,11 @@ operators! {
     elu elu_into elu_ (&self, alpha: f32) => WithScalar { op: BinaryOp::Elu, scalar: alpha };
     errors "Not a floating-point tensor, or out of memory.";
     example "let x = executor.tensor(&[2], &[-100f32, 2.0])?;"; ("0.5") => "[-0.5,  2.0]";
+
+    /// clamp(`alpha` · x + 1/2, 0, 1): ONNX has 0.2 for `alpha`, PyTorch 1/6.
+    hard_sigmoid hard_sigmoid_into hard_sigmoid_ (&self, alpha: f32) => WithScalar { op: BinaryOp::HardSigmoid, scalar: alpha };
+    errors "Not a floating-point tensor, or out of memory.";
+    example "let x = executor.tensor(&[2], &[-9f32, 1.0])?;"; ("0.25") => "[ 0.0, 0.75]";
 
     /// Elements below `min` become `min`, those above `max` become `max`.
     clamp clamp_into clamp_ (&self, min: f64, max: f64) => Clamp { min: Some(min.into()), max: Some(max.into()) };

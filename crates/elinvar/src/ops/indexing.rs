@@ -1,5 +1,6 @@
 //! Reading and writing by index. Indices are i32, i64 or u32, negative ones count from the end, and one outside its axis is reported when a result is read.
 
+use elinvar_core::{DType, Error, Result};
 use elinvar_kernels::{
     gather::{Gather, GatherElements, GatherNd},
     scatter::{Reduction, ScatterElements, ScatterNd},
@@ -45,4 +46,31 @@ operators! {
     example "use elinvar::kernels::scatter::Reduction;\nlet x = executor.zeros(DType::I32, &[2, 2])?;\n\
              let (indices, updates) = (executor.tensor(&[1, 1], &[1i32])?, executor.tensor(&[1, 2], &[7i32, 8])?);";
     ("&indices", "&updates", "Reduction::None") => "[[0, 0],\\n [7, 8]]";
+}
+
+impl Tensor {
+    /// A new axis of extent `depth` at `axis`, on which the entry that the element names is `values[1]` and all others are `values[0]`: of `values [2]`,
+    /// whose type is the result's. Elements below zero count from the end, and those outside `depth` name no entry. See ONNX `OneHot`.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let (x, values) = (executor.tensor(&[3], &[1i32, -1, 7])?, executor.tensor(&[2], &[0f32, 5.0])?);
+    /// assert_eq!(x.one_hot(2, -1, &values)?.to_string(), "[[0.0, 5.0],\n [0.0, 5.0],\n [0.0, 0.0]]");
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// An axis outside the result's shape, values of another shape, or too many axes.
+    pub fn one_hot(&self, depth: usize, axis: isize, values: &Tensor) -> Result<Tensor> {
+        if values.shape()[..] != [2] {
+            return Err(Error::invalid_argument(format!("one_hot: values have shape {}: expected [2], of others and of the named", values.shape())));
+        }
+        let index = self.cast(DType::I64)?.unsqueeze(axis)?;
+        let negative = index.lt(&index.number(0.into())?)?;
+        let index = negative.select(&(&index + depth as i64)?, &index)?;
+        let mut dims = vec![1; index.shape().rank()];
+        dims[index.shape().axis(axis)?] = depth;
+        let entries = self.executor().arange(DType::I64, 0, depth as i64, 1)?.reshape(&dims)?;
+        index.eq(&entries)?.select(&values.i(1)?, &values.i(0)?)
+    }
 }

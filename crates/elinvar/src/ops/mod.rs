@@ -2,10 +2,13 @@
 //! in place where that makes sense, and an example for each. Other attributes than a method has are given with [`Tensor::apply`].
 
 mod attention;
+mod einsum;
 mod functions;
 mod indexing;
 mod layout;
+pub(crate) mod losses;
 mod norms;
+pub(crate) mod optimizers;
 mod pairs;
 mod products;
 mod reductions;

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use elinvar_core::Result;
+use elinvar_core::{DType, Error, Result};
 use elinvar_kernels::{
+    binary::BinaryOp,
     cross_entropy::CrossEntropy,
     layer_norm::LayerNorm,
     rms_norm::{AddRmsNorm, RmsNorm},
     softmax::Softmax,
     swiglu::SwiGlu,
+    unary::WithScalar,
 };
 
 use super::{operators, pair};
@@ -66,5 +68,86 @@ impl Tensor {
     /// Shapes or types that differ.
     pub fn add_rms_norm(&self, residual: &Tensor, weight: Option<&Tensor>, epsilon: f32) -> Result<(Tensor, Tensor)> {
         pair(self.apply_all(Arc::new(AddRmsNorm { axis: -1, epsilon }), &[Some(residual), weight])?)
+    }
+
+    /// Group normalisation of `[batch, channels, …]`: of each sample, the elements of each of `groups` groups of consecutive channels become
+    /// `(x − mean) / sqrt(variance + epsilon)`, then times `weight [channels]`, plus `bias [channels]`. Computed in f32, rounded once.
+    /// See Wu and He, *Group Normalization*, 2018; ONNX `GroupNormalization`; `torch.group_norm`.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let (x, bias) = (executor.tensor(&[1, 2, 2], &[1f32, 5.0, 5.0, 1.0])?, executor.tensor(&[2], &[0f32, 1.0])?);
+    /// assert_eq!(x.group_norm(1, None, Some(&bias), 0.0)?.to_vec::<f32>()?, [-1.0, 1.0, 2.0, 0.0]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Not a floating-point tensor, fewer than two axes, channels that do not divide into the groups, a weight or bias of another shape.
+    pub fn group_norm(&self, groups: usize, weight: Option<&Tensor>, bias: Option<&Tensor>, epsilon: f32) -> Result<Tensor> {
+        let [batch, channels, ref rest @ ..] = self.shape()[..] else {
+            return Err(Error::invalid_argument(format!("group_norm: x has shape {}: expected [batch, channels, …]", self.shape())));
+        };
+        if groups == 0 || channels % groups != 0 {
+            return Err(Error::invalid_argument(format!("group_norm: {channels} channels do not divide into {groups} groups")));
+        }
+        let of_channels = |name: &str, x: &Tensor| -> Result<Tensor> {
+            if x.shape()[..] != [channels] {
+                return Err(Error::invalid_argument(format!(
+                    "group_norm: {name} has shape {}, x has shape {}: expected [{channels}]",
+                    x.shape(),
+                    self.shape()
+                )));
+            }
+            x.cast(DType::F32)?.reshape(&[&[channels][..], &vec![1; rest.len()]].concat())
+        };
+        let weight = weight.map(|weight| of_channels("weight", weight)).transpose()?;
+        let bias = bias.map(|bias| of_channels("bias", bias)).transpose()?;
+        let rows = self.cast(DType::F32)?.reshape(&[batch, groups, channels / groups * rest.iter().product::<usize>()])?;
+        let x = rows.layer_norm(None, None, epsilon)?.reshape(self.shape())?;
+        let x = match (&weight, &bias) {
+            (Some(weight), Some(bias)) => x.fma(weight, bias)?,
+            (Some(weight), None) => x.mul(weight)?,
+            (None, Some(bias)) => x.add(bias)?,
+            (None, None) => x,
+        };
+        x.cast(self.dtype())
+    }
+
+    /// Instance normalisation of `[batch, channels, …]`: [`Tensor::group_norm`] with each channel a group of its own.
+    /// See Ulyanov, Vedaldi and Lempitsky, *Instance Normalization*, 2016; ONNX `InstanceNormalization`; `torch.instance_norm`.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[1, 2, 2], &[1f32, 5.0, 30.0, 10.0])?;
+    /// assert_eq!(x.instance_norm(None, None, 0.0)?.to_vec::<f32>()?, [-1.0, 1.0, 1.0, -1.0]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::group_norm`].
+    pub fn instance_norm(&self, weight: Option<&Tensor>, bias: Option<&Tensor>, epsilon: f32) -> Result<Tensor> {
+        self.group_norm(self.shape().get(1).map_or(1, |&channels| channels.max(1)), weight, bias, epsilon)
+    }
+
+    /// The elements divided by their norm along `axis`, or by `epsilon` where that is larger: the sum of magnitudes for a `p` of 1, the Euclidean norm for
+    /// 2. Computed in f32, rounded once. See ONNX `LpNormalization`; `torch.nn.functional.normalize`.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[2, 2], &[3f32, 4.0, 0.0, 0.0])?;
+    /// assert_eq!(x.normalize(2, -1, 1e-12)?.to_vec::<f32>()?, [0.6, 0.8, 0.0, 0.0]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Not a floating-point tensor, an axis outside its shape, or another `p`.
+    pub fn normalize(&self, p: u32, axis: isize, epsilon: f32) -> Result<Tensor> {
+        let x = self.cast(DType::F32)?;
+        let norm = match p {
+            1 => x.abs()?.sum(&[axis], true)?,
+            2 => x.norm(&[axis], true)?,
+            _ => return Err(Error::unsupported(format!("normalize by the norm of p = {p}: 1 and 2 are"))),
+        };
+        x.div(&norm.apply(WithScalar { op: BinaryOp::Max, scalar: epsilon }, &[])?)?.cast(self.dtype())
     }
 }

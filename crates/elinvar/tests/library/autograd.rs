@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use elinvar::{
-    BackendType, Executor, Precision, Result, Tensor,
+    Adam, BackendType, Executor, LossReduction, Precision, Result, Tensor,
     kernels::attention::{Attention, Scoring},
 };
 
@@ -23,7 +23,7 @@ fn attention(x: &[Tensor], scoring: Scoring) -> Result<Tensor> {
 fn cases() -> Vec<(&'static str, Vec<&'static [usize]>, Function)> {
     let one = || vec![&[4, 6][..]];
     let mut cases: Vec<(&str, Vec<&[usize]>, Function)> = Vec::new();
-    let unary: [(&str, Function); 24] = [
+    let unary: [(&str, Function); 26] = [
         ("exp", |x| x[0].exp()),
         ("log", |x| (&x[0] + 2.0)?.log()),
         ("sqrt", |x| (&x[0] + 2.0)?.sqrt()),
@@ -45,6 +45,8 @@ fn cases() -> Vec<(&'static str, Vec<&'static [usize]>, Function)> {
         ("abs", |x| x[0].abs()),
         ("square", |x| x[0].square()),
         ("reciprocal", |x| (&x[0] + 2.0)?.reciprocal()),
+        ("selu", |x| (&x[0] * 3.0)?.selu()),
+        ("hard_sigmoid", |x| (&x[0] * 6.0)?.hard_sigmoid(1.0 / 6.0)),
         ("leaky_relu", |x| x[0].leaky_relu(0.25)),
         ("elu", |x| x[0].elu(0.5)),
         ("clamp", |x| x[0].clamp(-0.5, 0.25)),
@@ -92,7 +94,38 @@ fn cases() -> Vec<(&'static str, Vec<&'static [usize]>, Function)> {
         ("attention_in_a_window", vec![&[1, 1, 40, 8]; 3], |x| attention(x, Scoring { left_window: Some(5), ..Scoring::default() })),
     ];
     cases.extend(others);
+    cases.extend(compositions());
     cases
+}
+
+fn compositions() -> [(&'static str, Vec<&'static [usize]>, Function); 11] {
+    fn targets(x: &Tensor, ignored: i64) -> Result<Tensor> {
+        x.executor().tensor(&[3, 2], &[1i64, 3, ignored, 0, 2, 2])
+    }
+    fn weight(x: &Tensor) -> Result<Tensor> {
+        x.executor().tensor(&[4], &[0.5f32, 2.0, 1.0, 3.0])
+    }
+    [
+        ("group_norm", vec![&[2, 4, 3], &[4], &[4]], |x| x[0].group_norm(2, Some(&x[1]), Some(&x[2]), 1e-5)),
+        ("instance_norm", vec![&[2, 3, 5], &[3], &[3]], |x| x[0].instance_norm(Some(&x[1]), Some(&x[2]), 1e-5)),
+        ("normalize", vec![&[4, 6]], |x| x[0].normalize(2, 0, 1e-12)),
+        ("normalize_by_magnitudes", vec![&[4, 6]], |x| x[0].normalize(1, 1, 1e-12)),
+        ("one_hot", vec![&[2]], |x| x[0].executor().tensor(&[3], &[2i32, 0, 1])?.one_hot(3, -1, &x[0])),
+        ("nll_loss", vec![&[3, 4, 2]], |x| x[0].nll_loss(&targets(&x[0], -1)?, Some(&weight(&x[0])?), Some(-1), LossReduction::Mean)),
+        ("cross_entropy_loss", vec![&[3, 4, 2]], |x| {
+            (&x[0] * 3.0)?.cross_entropy_loss(&targets(&x[0], 9)?, Some(&weight(&x[0])?), Some(9), LossReduction::Mean)
+        }),
+        ("cross_entropy_loss_of_places", vec![&[3, 4, 2]], |x| {
+            (&x[0] * 3.0)?.cross_entropy_loss(&targets(&x[0], 0)?, None, None, LossReduction::None)
+        }),
+        ("einsum", vec![&[2, 3, 4], &[4, 5, 2], &[3, 5]], |x| Tensor::einsum("bij,jkb,ik->ikb", &[&x[0], &x[1], &x[2]])),
+        ("einsum_of_a_diagonal", vec![&[2, 3, 3], &[3, 4]], |x| Tensor::einsum("...ii,ik", &[&x[0], &x[1]])),
+        ("adam", vec![&[4, 6]; 4], |x| {
+            let settings = Adam { betas: [0.9, 0.99], epsilon: 1e-3, weight_decay: 0.1, ..Adam::default() };
+            let [next, ..] = x[0].adam(&x[1], [&x[2], &(&x[3] + 2.0)?], 0.5, 3, &settings)?;
+            Ok(next)
+        }),
+    ]
 }
 
 #[test]

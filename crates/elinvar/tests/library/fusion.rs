@@ -313,7 +313,7 @@ fn unary_methods() -> Vec<(UnaryOp, UnaryMethod)> {
     methods! {
         Abs abs Neg neg Sign sign Square square Relu relu Not bitwise_not Popcount bitwise_count Floor floor Ceil ceil Trunc trunc Round round
         Sqrt sqrt Rsqrt rsqrt Reciprocal reciprocal Exp exp Exp2 exp2 Log log Log2 log2 Log10 log10 Log1p log1p Sin sin Cos cos Tan tan Tanh tanh
-        Sigmoid sigmoid Softplus softplus Silu silu Mish mish Softsign softsign HardSwish hard_swish Erf erf Gelu gelu GeluTanh gelu_tanh
+        Sigmoid sigmoid Softplus softplus Silu silu Mish mish Softsign softsign Selu selu HardSwish hard_swish Erf erf Gelu gelu GeluTanh gelu_tanh
     }
 }
 
@@ -329,6 +329,7 @@ fn binary_methods() -> Vec<(BinaryOp, BinaryMethod)> {
     };
     methods.push((BinaryOp::LeakyRelu, |x, _| x.leaky_relu(0.3)));
     methods.push((BinaryOp::Elu, |x, _| x.elu(1.7)));
+    methods.push((BinaryOp::HardSigmoid, |x, _| x.hard_sigmoid(0.2)));
     methods
 }
 

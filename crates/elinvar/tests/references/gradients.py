@@ -39,11 +39,18 @@ def attention(q, k, v, **options):
     return torch.softmax(scores.masked_fill(~allowed, float("-inf")), -1) @ v
 
 
+def adam(x, g, m, v):
+    g = g + 0.1 * x
+    m, v = 0.9 * m + 0.1 * g, 0.99 * (v + 2) + 0.01 * g * g
+    return x - 0.5 * math.sqrt(1 - 0.99**3) / (1 - 0.9**3) * m / (v.sqrt() + 1e-3)
+
+
 UNARY = {
     "exp": torch.exp, "log": lambda x: (x + 2).log(), "sqrt": lambda x: (x + 2).sqrt(), "rsqrt": lambda x: (x + 2).rsqrt(), "sin": torch.sin,
     "cos": torch.cos, "tan": torch.tan, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "softplus": F.softplus, "silu": F.silu, "mish": F.mish,
     "softsign": F.softsign, "hard_swish": F.hardswish, "erf": torch.erf, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "relu": torch.relu, "abs": torch.abs, "square": torch.square, "reciprocal": lambda x: (x + 2).reciprocal(),
+    "selu": lambda x: F.selu(3 * x), "hard_sigmoid": lambda x: F.hardsigmoid(6 * x),
     "leaky_relu": lambda x: F.leaky_relu(x, 0.25), "elu": lambda x: F.elu(x, 0.5), "clamp": lambda x: x.clamp(-0.5, 0.25),
 }
 
@@ -75,6 +82,18 @@ CASES |= {
     "cross_entropy": ([(4, 6)], lambda x: F.cross_entropy(3 * x, torch.tensor([1, 5, -100, 0]), ignore_index=-100, reduction="none")),
     "rms_norm": ([(4, 6), (6,)], lambda x, w: F.rms_norm(x, (6,), w, 1e-5)),
     "layer_norm": ([(4, 6), (6,), (6,)], lambda x, w, b: F.layer_norm(x, (6,), w, b, 1e-5)),
+    "group_norm": ([(2, 4, 3), (4,), (4,)], lambda x, w, b: F.group_norm(x, 2, w, b, 1e-5)),
+    "instance_norm": ([(2, 3, 5), (3,), (3,)], lambda x, w, b: F.instance_norm(x, weight=w, bias=b, eps=1e-5)),
+    "normalize": ([(4, 6)], lambda x: F.normalize(x, dim=0)),
+    "normalize_by_magnitudes": ([(4, 6)], lambda x: F.normalize(x, p=1, dim=1)),
+    "one_hot": ([(2,)], lambda v: torch.where(F.one_hot(torch.tensor([2, 0, 1]), 3).bool(), v[1], v[0])),
+    "nll_loss": ([(3, 4, 2)], lambda x: F.nll_loss(x, torch.tensor([[1, 3], [-1, 0], [2, 2]]), torch.tensor([0.5, 2, 1, 3]), ignore_index=-1)),
+    "cross_entropy_loss": ([(3, 4, 2)], lambda x: F.cross_entropy(
+        3 * x, torch.tensor([[1, 3], [9, 0], [2, 2]]), torch.tensor([0.5, 2, 1, 3]), ignore_index=9)),
+    "cross_entropy_loss_of_places": ([(3, 4, 2)], lambda x: F.cross_entropy(3 * x, torch.tensor([[1, 3], [0, 0], [2, 2]]), reduction="none")),
+    "einsum": ([(2, 3, 4), (4, 5, 2), (3, 5)], lambda a, b, c: torch.einsum("bij,jkb,ik->ikb", a, b, c)),
+    "einsum_of_a_diagonal": ([(2, 3, 3), (3, 4)], lambda a, b: torch.einsum("...ii,ik", a, b)),
+    "adam": ([(4, 6)] * 4, adam),
     "swiglu": ([(4, 6), (4, 6)], lambda a, b: F.silu(a) * b),
     "rope": ([(3, 2, 8)], lambda x: rotated(x, torch.tensor([0.0, 1.0, 5.0]), torch.tensor([1.0, 0.5, 0.25, 0.125]))),
     "attention": ([(1, 4, 9, 8), (1, 2, 9, 8), (1, 2, 9, 8)], attention),

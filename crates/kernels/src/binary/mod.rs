@@ -190,7 +190,7 @@ pub(crate) const fn operator_name(op: BinaryOp) -> Option<&'static str> {
         BinaryOp::Xor => Some("bitwise_xor"),
         BinaryOp::Shl => Some("left_shift"),
         BinaryOp::Shr => Some("right_shift"),
-        BinaryOp::LeakyRelu | BinaryOp::Elu => None,
+        BinaryOp::LeakyRelu | BinaryOp::Elu | BinaryOp::HardSigmoid => None,
         BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Min | BinaryOp::Max | BinaryOp::Pow => Some(op.name()),
     }
 }
@@ -200,7 +200,7 @@ const fn described(op: BinaryOp, name: &'static str) -> Description {
     Description { name, summary: op.summary(), inputs, outputs, attributes: &[], build }
 }
 
-const COUNT: usize = BinaryOp::ALL.len() - 2;
+const COUNT: usize = BinaryOp::ALL.len() - 3;
 
 pub(crate) const DESCRIPTIONS: &[Description] = &{
     let (mut all, mut count, mut index) = ([described(BinaryOp::Add, "add"); COUNT], 0, 0);

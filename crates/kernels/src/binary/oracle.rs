@@ -54,7 +54,7 @@ fn values(op: BinaryOp, dtype: DType, dims: &[usize], exponent: bool, seed: u64)
         BinaryOp::Shl | BinaryOp::Shr => (if unsigned || exponent { 0.0 } else { -7.0 }, if exponent { 4.0 } else { 7.0 }),
         BinaryOp::Sub if unsigned && !exponent => (12.0, 24.0),
         BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Rem | BinaryOp::Min | BinaryOp::Max => general,
-        BinaryOp::And | BinaryOp::Or | BinaryOp::Xor | BinaryOp::LeakyRelu | BinaryOp::Elu => general,
+        BinaryOp::And | BinaryOp::Or | BinaryOp::Xor | BinaryOp::LeakyRelu | BinaryOp::Elu | BinaryOp::HardSigmoid => general,
     };
     HostTensor::random(dtype, dims, low, high, seed)
 }

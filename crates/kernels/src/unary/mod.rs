@@ -208,24 +208,31 @@ attributes! {
     }
 }
 
-/// Functions with a parameter.
-const WITH_SCALAR: [Description; 2] = [
-    Description {
-        name: "leaky_relu",
-        summary: "`x` where positive, else `alpha * x`.",
-        inputs: FLOATS.split_at(1).0,
-        outputs: FLOATS.split_at(1).1,
-        attributes: LeakyRelu::ATTRIBUTES,
-        build: |a| Ok(Box::new(WithScalar { op: BinaryOp::LeakyRelu, scalar: LeakyRelu::read(a)?.alpha })),
-    },
-    Description {
-        name: "elu",
-        summary: "`x` where positive, else `alpha * (exp(x) - 1)`.",
-        inputs: FLOATS.split_at(1).0,
-        outputs: FLOATS.split_at(1).1,
-        attributes: Elu::ATTRIBUTES,
-        build: |a| Ok(Box::new(WithScalar { op: BinaryOp::Elu, scalar: Elu::read(a)?.alpha })),
-    },
+attributes! {
+    struct HardSigmoid {
+        /// The slope; 1/6 is PyTorch's.
+        alpha: f32 = 0.2,
+    }
+}
+
+/// A function with a parameter.
+macro_rules! with_scalar {
+    ($op:ident $summary:literal) => {
+        Description {
+            name: BinaryOp::$op.name(),
+            summary: $summary,
+            inputs: FLOATS.split_at(1).0,
+            outputs: FLOATS.split_at(1).1,
+            attributes: $op::ATTRIBUTES,
+            build: |a| Ok(Box::new(WithScalar { op: BinaryOp::$op, scalar: $op::read(a)?.alpha })),
+        }
+    };
+}
+
+const WITH_SCALAR: [Description; 3] = [
+    with_scalar!(LeakyRelu "`x` where positive, else `alpha * x`."),
+    with_scalar!(Elu "`x` where positive, else `alpha * (exp(x) - 1)`."),
+    with_scalar!(HardSigmoid "`clamp(alpha * x + 1/2, 0, 1)`, rounded once."),
 ];
 
 const COUNT: usize = UnaryOp::ALL.len() + WITH_SCALAR.len();

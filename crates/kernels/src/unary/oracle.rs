@@ -49,7 +49,8 @@ pub(crate) fn cases() -> Vec<Case> {
             cases.push(case(op, HostTensor::from_f64(dtype, &[special.len()], &special)));
         }
     }
-    for (op, scalar) in [(BinaryOp::LeakyRelu, 0.01), (BinaryOp::LeakyRelu, 0.3), (BinaryOp::Elu, 1.0), (BinaryOp::Elu, 2.0)] {
+    let parameters = [(BinaryOp::LeakyRelu, 0.01), (BinaryOp::LeakyRelu, 0.3), (BinaryOp::Elu, 1.0), (BinaryOp::Elu, 2.0)];
+    for (op, scalar) in parameters.into_iter().chain([(BinaryOp::HardSigmoid, 0.2), (BinaryOp::HardSigmoid, 0.1)]) {
         for &dtype in DType::FLOATS {
             cases.push(with_scalar(op, scalar, random(dtype, [-30.0, 30.0])));
             cases.push(with_scalar(op, scalar, HostTensor::from_f64(dtype, &[special.len()], &special)));

@@ -10,6 +10,12 @@ fn chosen(compare: Compare, a: &Expression, b: &Expression) -> Expression {
     compare.select(a, b, 1.0, Compare::Eq.select(a, b, 0.5, 0.0))
 }
 
+/// `slope` where `a * b` is between -1/2 and 1/2, else 0.
+fn inside(a: &Expression, b: &Expression, slope: &Expression) -> Expression {
+    let at = &(a * b);
+    Compare::Gt.select(at, -0.5, Compare::Lt.select(at, 0.5, slope, 0.0), 0.0)
+}
+
 functions! {
     /// Functions of two values of one type.
     Binary: Function2 Visitor2 binary 2 {
@@ -117,6 +123,12 @@ functions! {
                 Compare::Lt.select(a, 0.0, Unary::Exp.of(a) - 1.0, 0.0)
             ];
         }
+        #[doc = "`clamp(b * a + 1/2, 0, 1)`, rounded once."]
+        HardSigmoid "hard_sigmoid" {
+            f32 |a, b| math::hard_sigmoid(a, b);
+            reference |a, b| b.mul_add(a, 0.5).clamp(0.0, 1.0), within 0.6;
+            derivative |a, b| _ => [inside(a, b, b), inside(a, b, a)];
+        }
     }
 }
 
@@ -131,7 +143,8 @@ impl Binary {
             Binary::And => Some("&"),
             Binary::Or => Some("|"),
             Binary::Xor => Some("^"),
-            Binary::Rem | Binary::Min | Binary::Max | Binary::Pow | Binary::Shl | Binary::Shr | Binary::LeakyRelu | Binary::Elu => None,
+            Binary::Rem | Binary::Min | Binary::Max | Binary::Pow | Binary::Shl | Binary::Shr => None,
+            Binary::LeakyRelu | Binary::Elu | Binary::HardSigmoid => None,
         }
     }
 }

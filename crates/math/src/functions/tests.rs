@@ -77,6 +77,7 @@ fn derivatives_at_kinks_are_as_in_pytorch() {
     let by = |op: Binary, a: f64, b: f64| op.derivative().unwrap().iter().map(|d| d.evaluate(&[a, b], op.reference([a, b]))).collect::<Vec<_>>();
     assert_eq!([by(Binary::Max, 2.0, 2.0), by(Binary::Min, 2.0, 2.0)], [[0.5, 0.5], [0.5, 0.5]]);
     assert_eq!([by(Binary::LeakyRelu, 0.0, 0.3), by(Binary::Elu, 0.0, 2.0)], [[0.3, 0.0], [2.0, 0.0]]);
+    assert_eq!([by(Binary::HardSigmoid, 2.5, 0.2), by(Binary::HardSigmoid, -2.5, 0.2)], [[0.0, 0.0], [0.0, 0.0]]);
     assert_eq!([by(Binary::Pow, 0.0, 2.0), by(Binary::Pow, 0.0, 0.0)], [[0.0, 0.0], [0.0, 0.0]]);
 }
 

@@ -7,6 +7,10 @@ use elinvar_core::{DType, MetalFile};
 use super::{Compare, ErrorBound, Expression, Function1, Integer, Visitor1, table::functions};
 use crate::{self as math, reference};
 
+/// What makes the mean 0 and the variance 1 a fixed point of `selu`.
+const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
+const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
+
 functions! {
     /// Functions of one value.
     Unary: Function1 Visitor1 unary 1 {
@@ -201,6 +205,12 @@ functions! {
                 let slope = &Unary::Reciprocal.of(1.0 + Unary::Abs.of(a));
                 slope * slope
             }];
+        }
+        #[doc = "`1.0507010 * a` where positive, else `1.7580993 * (exp(a) - 1)`, the self-normalising unit of Klambauer et al., 2017."]
+        Selu "selu" {
+            f32 |a| math::selu(a);
+            reference |a| if a < 0.0 { SELU_SCALE * SELU_ALPHA * a.exp_m1() } else { SELU_SCALE * a }, within 4.8;
+            derivative |a| y => [Compare::Gt.select(a, 0.0, SELU_SCALE, y + SELU_SCALE * SELU_ALPHA)];
         }
         #[doc = "`a * clamp(a / 6 + 1/2, 0, 1)`."]
         HardSwish "hard_swish" {

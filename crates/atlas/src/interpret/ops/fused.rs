@@ -96,6 +96,7 @@ pub(in crate::interpret) fn times(op: Unary) -> Option<(Two, Gate)> {
         | Unary::Softplus
         | Unary::Mish
         | Unary::Softsign
+        | Unary::Selu
         | Unary::HardSwish => None,
     }
 }

@@ -138,6 +138,7 @@ pub(crate) fn unary(op: Unary, dtype: DType, a: u64) -> Option<u64> {
         Unary::Softplus => math::softplus(x),
         Unary::Mish => math::mish(x),
         Unary::Softsign => x / (1.0 + x.abs()),
+        Unary::Selu => math::selu(x),
         Unary::HardSwish if x.is_nan() => x,
         Unary::HardSwish => x * (x / 6.0 + 0.5).clamp(0.0, 1.0),
         Unary::Sin => math::sin(x),
@@ -201,6 +202,7 @@ pub(crate) fn binary(op: Binary, dtype: DType, a: u64, b: u64) -> Option<u64> {
             Binary::Pow => math::pow(x, y),
             Binary::LeakyRelu => [x, x * y][usize::from(x < 0.0)],
             Binary::Elu => math::elu(x, y),
+            Binary::HardSigmoid => math::hard_sigmoid(x, y),
             _ => return None,
         };
         return Some(Constant::float(dtype, value).bits);

@@ -39,7 +39,8 @@ fn operands_that_do_not_fit_are_named_beside_their_operator() {
         let name = operator.name();
         let kinds: Vec<_> = infos.iter().map(|info| info.map(|info| (info.dtype, info.shape().rank()))).collect();
         // Of functions with a number for an operand, some are no operators of the registry.
-        let is_other = operator.downcast_ref::<WithScalar>().is_some_and(|with| !matches!(with.op, BinaryOp::LeakyRelu | BinaryOp::Elu));
+        let of_registry = |op: BinaryOp| matches!(op, BinaryOp::LeakyRelu | BinaryOp::Elu | BinaryOp::HardSigmoid);
+        let is_other = operator.downcast_ref::<WithScalar>().is_some_and(|with| !of_registry(with.op));
         if is_other || !seen.insert(format!("{operator:?} {kinds:?}")) {
             continue;
         }
