@@ -27,9 +27,10 @@ use std::sync::Arc;
 use elinvar_core::{DType, DeviceProperties, Error, Result};
 
 use crate::{
-    Definition, Description, Operator, Plan, Precision, TensorInfo,
+    Definition, Description, Operand, Operator, Plan, Precision, TensorInfo,
     attributes::attributes,
     binary::{Binary, BinaryOp},
+    cast::Cast,
     dequantize::Dequantize,
     description::describe,
     gradient::Gradient,
@@ -236,11 +237,7 @@ impl Operator for QuantizedLinear {
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let layers = Layers::new(inputs)?;
         if device.has_simdgroups() && self.precision == Precision::Fast && layers.extents()[0] >= DECODED {
-            return match layers.is_plain(*self) {
-                true => self.decoded(&layers, inputs),
-                false => self.definition(&layers, inputs),
-            }?
-            .plan(device);
+            return self.decoded(&layers, inputs)?.plan(device);
         }
         if device.has_simdgroups() {
             return gpu::plan(*self, &layers, outputs, device);
@@ -281,28 +278,41 @@ impl Operator for QuantizedLinear {
 }
 
 impl QuantizedLinear {
-    /// A layer by itself whose weights are decoded first.
+    /// With weights that are decoded first, for all of which x is rounded once.
     fn decoded(&self, layers: &Layers, inputs: &[Option<TensorInfo>]) -> Result<Definition> {
         let [_, k] = layers.extents();
-        let mut definition = Definition::new(inputs);
         let decode = Dequantize { format: self.format, width: k as u64, dtype: DType::BF16 };
-        let weight = definition.apply_one(decode, &[definition.input(AT.w0)])?;
         let product = MatMul { transpose_b: true, precision: Precision::Fast, output: Some(layers.x.dtype), ..MatMul::default() };
-        let result = definition.apply_one(product, &[definition.input(AT.x), Some(weight), definition.input(AT.b0)])?;
-        definition.outputs.push(result);
-        Ok(definition)
+        let mut rounded = None;
+        self.around(layers, inputs, |definition, x, weight, bias| {
+            if rounded.is_none() {
+                rounded = if layers.x.dtype == DType::F32 { Some(definition.apply_one(Cast { to: DType::BF16 }, &[x])?) } else { x };
+            }
+            let weight = definition.apply_one(decode, &[weight])?;
+            definition.apply_one(product, &[rounded, Some(weight), bias])
+        })
     }
 
     fn definition(&self, layers: &Layers, inputs: &[Option<TensorInfo>]) -> Result<Definition> {
+        let linear = Self { epsilon: None, gated: false, ..*self };
+        self.around(layers, inputs, |definition, x, weight, bias| definition.apply_one(linear, &[x, weight, None, None, bias]))
+    }
+
+    /// What stands around the layers; `linear` gives that of an x, a weight and a bias.
+    fn around(
+        &self,
+        layers: &Layers,
+        inputs: &[Option<TensorInfo>],
+        mut linear: impl FnMut(&mut Definition, Option<Operand>, Option<Operand>, Option<Operand>) -> Result<Operand>,
+    ) -> Result<Definition> {
         let mut definition = Definition::new(inputs);
         let mut x = definition.input(AT.x);
         if let Some(epsilon) = self.epsilon {
             x = Some(definition.apply_one(RmsNorm { axis: -1, epsilon }, &[x, definition.input(AT.norm)])?);
         }
-        let linear = Self { epsilon: None, gated: false, ..*self };
         for index in 0..layers.count() {
             let (weight, bias) = (definition.input(AT.w0 + index), definition.input(AT.b0 + index));
-            let result = definition.apply_one(linear, &[x, weight, None, None, bias])?;
+            let result = linear(&mut definition, x, weight, bias)?;
             definition.outputs.push(result);
         }
         if self.gated {

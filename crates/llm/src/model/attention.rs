@@ -29,6 +29,13 @@ pub(super) struct Context {
     pub(super) frequencies: Tensor,
 }
 
+/// The tokens that attend, and where they are in their text: all, or, over a cache, some.
+pub(super) struct Queries {
+    /// `[tokens, hidden]`.
+    pub(super) x: Tensor,
+    pub(super) positions: Tensor,
+}
+
 /// The weights of an attention.
 #[derive(Clone)]
 pub(super) struct Attention {
@@ -94,32 +101,40 @@ impl Attention {
         modules
     }
 
-    /// Attention of `x [tokens, hidden]`: of one text over the cache, to which its keys and values are appended; of whole texts, one after the other, over each.
-    /// It is added to `residual` if there is one.
-    pub(super) fn forward(&self, x: &Tensor, positions: &Tensor, context: &Context, residual: Option<&Tensor>) -> Result<Tensor> {
-        let (rows, dim) = (x.shape()[0], self.head_dim);
-        let heads = |linear: &Linear, count: usize, norm: Option<&Norm>| -> Result<Tensor> {
-            let heads = linear.apply(x)?.reshape(&[rows, count, dim])?;
+    /// Attention of the queries to `x [tokens, hidden]`: of one text over the cache, to which the keys and values of `x` are appended; of whole texts, one after
+    /// the other, each over its own. It is added to `residual` if there is one.
+    pub(super) fn forward(
+        &self,
+        queries: &Queries,
+        x: &Tensor,
+        positions: &Tensor,
+        context: &Context,
+        residual: Option<&Tensor>,
+    ) -> Result<Tensor> {
+        let (rows, dim) = (queries.x.shape()[0], self.head_dim);
+        let heads = |x: &Tensor, linear: &Linear, count: usize, norm: Option<&Norm>| -> Result<Tensor> {
+            let heads = linear.apply(x)?.reshape(&[x.shape()[0], count, dim])?;
             match norm {
                 Some(norm) => norm.apply(&heads),
                 None => Ok(heads),
             }
         };
-        let mut q = heads(&self.q, self.heads, self.q_norm.as_ref())?;
+        let mut q = heads(&queries.x, &self.q, self.heads, self.q_norm.as_ref())?;
         if let Some(factors) = &self.query_factors {
             q = q.mul(&factors.cast(q.dtype())?)?;
         }
-        let k = heads(&self.k, self.kv_heads, self.k_norm.as_ref())?;
-        let v = heads(&self.v, self.kv_heads, None)?;
+        let k = heads(x, &self.k, self.kv_heads, self.k_norm.as_ref())?;
+        let v = heads(x, &self.v, self.kv_heads, None)?;
         let attention = attention::Attention { scoring: self.scoring, tokens_first: true, precision: x.executor().precision() };
         let frequencies = &context.frequencies;
         let attended = match &context.cache {
             Some(LayerCache { keys, values }) => {
                 keys.kv_append(&k.rope(positions, frequencies)?, positions)?;
                 values.kv_append(&v, positions)?;
-                let queries = q.rope(positions, frequencies)?.reshape(&[1, rows, self.heads, dim])?.transpose(1, 2)?;
+                let positions = &queries.positions;
+                let q = q.rope(positions, frequencies)?.reshape(&[1, rows, self.heads, dim])?.transpose(1, 2)?;
                 let batched = |cache: &Tensor| cache.reshape(&[1, self.kv_heads, cache.shape()[1], cache.shape()[2]]);
-                queries.attention(&attention, &batched(keys)?, &batched(values)?, None, Some(positions))?
+                q.attention(&attention, &batched(keys)?, &batched(values)?, None, Some(positions))?
             }
             None => {
                 let apart = |x: Tensor, count: usize| x.reshape(&[context.texts, positions.shape()[0], count, dim]);

@@ -3,7 +3,7 @@
 use elinvar::{Result, Tensor};
 
 use super::{
-    attention::{Attention, Context},
+    attention::{Attention, Context, Queries},
     mlp::Mlp,
     module::Module,
     parts::Norm,
@@ -48,9 +48,23 @@ impl Layer {
     /// The residual stream `[tokens, hidden]` after this layer, whose keys and values are appended to the cache, if there is one.
     pub(super) fn forward(&self, stream: &Tensor, positions: &Tensor, context: &Context) -> Result<Tensor> {
         let x = self.input_norm.apply(stream)?;
+        self.of_queries(stream, &Queries { x: x.clone(), positions: positions.clone() }, &x, positions, context)
+    }
+
+    /// The same of the last token alone, `[1, hidden]`, over a cache, to which the keys and values of all are appended.
+    pub(super) fn forward_last(&self, stream: &Tensor, positions: &Tensor, context: &Context) -> Result<Tensor> {
+        let last = |tensor: &Tensor| tensor.slice(0, tensor.shape()[0] - 1, 1, 1);
+        let (x, stream) = (self.input_norm.apply(stream)?, last(stream)?);
+        let queries = Queries { x: self.input_norm.apply(&stream)?, positions: last(positions)? };
+        self.of_queries(&stream, &queries, &x, positions, context)
+    }
+
+    /// The residual stream of the queries' tokens; x is normalised.
+    fn of_queries(&self, stream: &Tensor, queries: &Queries, x: &Tensor, positions: &Tensor, context: &Context) -> Result<Tensor> {
+        let attend = |residual: Option<&Tensor>| self.attention.forward(queries, x, positions, context, residual);
         let stream = match &self.attended_norm {
-            Some(norm) => stream.add(&norm.apply(&self.attention.forward(&x, positions, context, None)?)?)?,
-            None => self.attention.forward(&x, positions, context, Some(stream))?,
+            Some(norm) => stream.add(&norm.apply(&attend(None)?)?)?,
+            None => attend(Some(stream))?,
         };
         let x = self.mlp_norm.apply(&stream)?;
         match &self.output_norm {

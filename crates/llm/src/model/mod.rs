@@ -185,13 +185,12 @@ impl Model {
     /// The logits `[wanted tokens, vocab_size]` of a step of `tokens [n]`, if any are wanted. The layers' caches are appended to.
     fn logits(&self, tokens: &Tensor, positions: &Tensor, cache: &[Context], wanted: Logits) -> Result<Option<Tensor>> {
         let mut stream = self.embed(tokens)?;
-        for (layer, cache) in self.layers.iter().zip(cache) {
-            stream = layer.forward(&stream, positions, cache)?;
+        let is_long = tokens.shape()[0] > 1;
+        for (index, (layer, cache)) in self.layers.iter().zip(cache).enumerate() {
+            // After the last layer no row but the last token's is read.
+            let is_cut = is_long && index + 1 == self.layers.len() && wanted != Logits::All;
+            stream = if is_cut { layer.forward_last(&stream, positions, cache) } else { layer.forward(&stream, positions, cache) }?;
         }
-        match wanted {
-            Logits::None => Ok(None),
-            Logits::Last => self.project(&stream.slice(0, tokens.shape()[0] - 1, 1, 1)?).map(Some),
-            Logits::All => self.project(&stream).map(Some),
-        }
+        if wanted == Logits::None { Ok(None) } else { self.project(&stream).map(Some) }
     }
 }
