@@ -28,17 +28,22 @@ impl Mapped {
         HostMemory::new(self.0.clone())
     }
 
-    /// Announces that these bytes will be read, and what follows them soon after: it is read while they are worked on.
+    /// Announces that these bytes will be read soon.
     pub(crate) fn announce(&self, range: &Range<usize>) {
         #[cfg(unix)]
         {
-            const AHEAD: usize = 64 << 20;
-            let end = range.end.saturating_add(AHEAD).min(self.0.len());
+            let end = range.end.min(self.0.len());
             // Advice only.
             let _ = self.0.advise_range(memmap2::Advice::WillNeed, range.start.min(end), end.saturating_sub(range.start));
         }
         #[cfg(not(unix))]
         let _ = range;
+    }
+
+    /// Announces what follows these bytes.
+    pub(crate) fn announce_after(&self, range: &Range<usize>) {
+        const AHEAD: usize = 64 << 20;
+        self.announce(&(range.end..range.end.saturating_add(AHEAD)));
     }
 
     /// Releases the memory that these bytes take here. They are read from the file again when something needs them.

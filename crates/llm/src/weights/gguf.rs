@@ -225,7 +225,10 @@ impl Archive for Quantised {
             }
         };
         let targets = words.bytes_mut().par_chunks_mut(target.max(1)).enumerate();
-        targets.map_init(Vec::new, convert).collect::<Result<()>>().map_err(|e| e.context(format!("tensor '{theirs}'")))?;
+        // What follows is asked for beside the work: the system takes its time to find memory for it.
+        let ahead = || file.inspect(|file| file.announce_after(&info.range));
+        let convert = || targets.map_init(Vec::new, convert).collect::<Result<()>>();
+        rayon::join(ahead, convert).1.map_err(|e| e.context(format!("tensor '{theirs}'")))?;
         if let Some(file) = file {
             file.release(&info.range);
         }
