@@ -61,15 +61,11 @@ impl Model {
         modules
     }
 
-    /// The type of 16 bits that the embedding has, if no layer is quantised.
-    pub(super) fn plain_type(&self) -> Option<DType> {
-        let dtype = match &self.embedding {
-            Matrix::Plain(embedding) => Some(embedding.dtype()).filter(|dtype| dtype.size() == 2),
-            Matrix::Packed { .. } => None,
-        };
+    /// Whether the embedding is bf16, and no layer is quantised.
+    pub(super) fn is_bf16(&self) -> bool {
+        let is_narrow = matches!(&self.embedding, Matrix::Plain(embedding) if embedding.dtype() == DType::BF16);
         let mut model = self.clone();
-        let is_plain = model.modules().iter_mut().flat_map(Module::rows).all(|(_, linear)| matches!(linear.weight, Matrix::Plain(_)));
-        dtype.filter(|_| is_plain)
+        is_narrow && model.modules().iter_mut().flat_map(Module::rows).all(|(_, linear)| matches!(linear.weight, Matrix::Plain(_)))
     }
 
     /// What an adapter may change, layer by layer.

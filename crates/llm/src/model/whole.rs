@@ -48,15 +48,12 @@ impl Model {
         layers.fold(self.begin(tokens), |stream, (layer, context)| layer.forward(&stream?, &texts.positions, context))
     }
 
-    /// The stream before the first layer. In fast precision a GPU computes in the type of the weights, if all have one of 16 bits: mixed precision, in which
-    /// what is trained, its gradient and sums are f32.
+    /// The stream before the first layer. In fast precision a GPU computes in bf16 if that is the weights' type: mixed precision, in which what is trained,
+    /// its gradient and sums are f32. f16 has too small a range for gradients.
     fn begin(&self, tokens: &Tensor) -> Result<Tensor> {
         let stream = self.embed(tokens)?;
-        let is_mixed = self.is_on_gpu() && stream.executor().precision() == Precision::Fast;
-        match self.plain_type().filter(|_| is_mixed) {
-            Some(dtype) => stream.cast(dtype),
-            None => Ok(stream),
-        }
+        let is_mixed = self.is_on_gpu() && stream.executor().precision() == Precision::Fast && self.is_bf16();
+        if is_mixed { stream.cast(DType::BF16) } else { Ok(stream) }
     }
 
     fn is_on_gpu(&self) -> bool {
