@@ -18,13 +18,14 @@ pub(super) enum Layout {
     Planes,
     /// 8 bits, as the h of planes.
     Bytes,
-    /// 16 bits as planes, by words of four elements in the order of [`LANES`]: `[plane][j / 4][lane][j % 4]`.
+    /// 16 bits as planes, of fields that are bytes without a sign, by words of four elements: `[plane][j / 4][lane][j % 4]`. Chunks, and what they share, are in
+    /// the order of [`LANES`].
     Lanes,
     /// 8 bits, as the h of lanes.
     LaneBytes,
 }
 
-/// The chunks of an octet in the order that lanes have them in where words are turned round within 128 bits.
+/// The chunks that lanes have: the order that comes of turning words round within 128 bits.
 const LANES: [usize; SUMS] = [0, 2, 4, 6, 1, 3, 5, 7];
 
 /// What rows of x are made for.
@@ -55,12 +56,12 @@ pub(super) struct Octet {
     /// Of each chunk.
     pub(super) scales: [f32; SUMS],
     /// The sums of each chunk, or of each half of it where those have scales of their own.
-    pub(super) totals: [[i32; SUMS]; 2],
+    pub(super) totals: [[f32; SUMS]; 2],
     /// Of the same, what the products of fields as units multiply them are too great by: words less nothing, bytes without a sign.
     pub(super) excess: [[i32; SUMS]; 2],
 }
 
-pub(super) const NOTHING: Octet = Octet { integers: [[0; CHUNK]; SUMS], scales: [0.0; SUMS], totals: [[0; SUMS]; 2], excess: [[0; SUMS]; 2] };
+pub(super) const NOTHING: Octet = Octet { integers: [[0; CHUNK]; SUMS], scales: [0.0; SUMS], totals: [[0.0; SUMS]; 2], excess: [[0; SUMS]; 2] };
 
 /// Integers by [`Layout::Words`].
 type Words = [[[i16; 8]; SUMS]; 4];
@@ -174,7 +175,7 @@ simd! {
                 };
             }
             for half in 0..2 {
-                (octet.totals[half][chunk], octet.excess[half][chunk]) = (totals[half], excess[half]);
+                (octet.totals[half][chunk], octet.excess[half][chunk]) = (totals[half] as f32, excess[half]);
             }
         }
         if let Layout::Lanes | Layout::LaneBytes = form.layout {
@@ -195,8 +196,8 @@ simd! {
             Layout::Lanes | Layout::LaneBytes => {
                 let mut planes = [[[[0; 16]; SUMS]; 2]; 2];
                 split(&mut planes, integers, form.layout == Layout::Lanes);
-                let (words, planes): (&mut [[[u32; SUMS]; CHUNK / 4]; 2], &[[[[u32; 4]; SUMS]; 2]; 2]) =
-                    (bytemuck::cast_mut(&mut octet.integers), bytemuck::cast_ref(&planes));
+                let words: &mut [[[u32; SUMS]; CHUNK / 4]; 2] = bytemuck::cast_mut(&mut octet.integers);
+                let planes: &[[[[u32; 4]; SUMS]; 2]; 2] = bytemuck::cast_ref(&planes);
                 for (words, halves) in words.iter_mut().zip(planes) {
                     for (four, words) in words.iter_mut().enumerate() {
                         words.iter_mut().zip(LANES).for_each(|(word, chunk)| *word = halves[four / 4][chunk][four % 4]);

@@ -35,7 +35,7 @@ fn product<F: Blocks>(weight: PackedRow<'_>, x: &Rows, row: usize) -> f32 {
                 (group * F::GROUP..(group + 1) * F::GROUP).map(|j| i32::from(integers[j]) * i32::from(q[place(j)][chunk][j % 16 / 2])).sum();
             *sum = (shared.scale[group] * scale).mul_add(product as f32, *sum);
             if F::OFFSETS {
-                *sum = (shared.offset[group] * scale).mul_add(octet.totals[group][chunk] as f32, *sum);
+                *sum = (shared.offset[group] * scale).mul_add(octet.totals[group][chunk], *sum);
             }
         }
     }

@@ -98,7 +98,7 @@ fn add_rows_512<const ROWS: usize>(weights: &Weights<'_>, tile: &Tile<FOURS>, x:
                 let s = x[row].scales[chunk];
                 sums[row] = _mm512_fmadd_ps(_mm512_mul_ps(a, _mm512_set1_ps(s)), _mm512_cvtepi32_ps(products[row]), sums[row]);
                 if weights.offsets {
-                    sums[row] = _mm512_fmadd_ps(b, _mm512_set1_ps(s * x[row].totals[group][chunk] as f32), sums[row]);
+                    sums[row] = _mm512_fmadd_ps(b, _mm512_set1_ps(s * x[row].totals[group][chunk]), sums[row]);
                 }
             }
         }
@@ -181,7 +181,7 @@ fn add_rows_256<const RUN: usize>(weights: &Weights<'_>, tile: &Tile<FOURS>, x: 
                     let mut sum = unsafe { _mm256_loadu_ps(to.as_ptr()) };
                     sum = _mm256_fmadd_ps(_mm256_mul_ps(a, _mm256_set1_ps(s)), _mm256_cvtepi32_ps(products[row][part]), sum);
                     if weights.offsets {
-                        sum = _mm256_fmadd_ps(b, _mm256_set1_ps(s * x[row].totals[group][chunk] as f32), sum);
+                        sum = _mm256_fmadd_ps(b, _mm256_set1_ps(s * x[row].totals[group][chunk]), sum);
                     }
                     // SAFETY: as above.
                     unsafe { _mm256_storeu_ps(to.as_mut_ptr(), sum) };

@@ -142,7 +142,7 @@ fn add_group(weights: &Weights<'_>, scaled: &Scaled, half: usize, x: &Octet, pro
     if !weights.offsets {
         return sums;
     }
-    _mm256_fmadd_ps(_mm256_mul_ps(load(&scaled.offset[half]), s), _mm256_cvtepi32_ps(integers(&x.totals[half])), sums)
+    _mm256_fmadd_ps(_mm256_mul_ps(load(&scaled.offset[half]), s), load(&x.totals[half]), sums)
 }
 
 /// Of pairs of chunks with four sums each, one sum for each chunk.

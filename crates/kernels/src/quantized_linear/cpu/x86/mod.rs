@@ -3,8 +3,8 @@
 mod bytes;
 mod few;
 mod fields;
+mod lanes;
 mod many;
-mod nibbles;
 mod scales;
 mod wide;
 mod words;
@@ -59,11 +59,12 @@ pub(super) struct Kernel(Multiply);
 /// The kernel for `m` rows of x on a processor with AVX2, FMA and F16C, and their layout.
 pub(super) fn kernel(format: Format, m: usize, precision: Precision) -> (Layout, Kernel) {
     let (layout, multiply) = with_blocks!(format, F => {
-        if const { nibbles::has_nibbles::<F>() } && m == 1 {
-            return match precision {
-                _ if has_vnni() => (Layout::Lanes, Kernel(nibbles::multiply_vnni::<F>)),
-                Precision::Strict => (Layout::Lanes, Kernel(nibbles::multiply::<F, false>)),
-                Precision::Fast => (Layout::LaneBytes, Kernel(nibbles::multiply::<F, true>)),
+        if const { lanes::takes::<F>() } && m == 1 {
+            return match (precision, has_vnni()) {
+                (Precision::Strict, false) => (Layout::Lanes, Kernel(lanes::multiply::<F, false>)),
+                (Precision::Strict, true) => (Layout::Lanes, Kernel(lanes::multiply_vnni::<F, false>)),
+                (Precision::Fast, false) => (Layout::LaneBytes, Kernel(lanes::multiply::<F, true>)),
+                (Precision::Fast, true) => (Layout::LaneBytes, Kernel(lanes::multiply_vnni::<F, true>)),
             };
         }
         choose::<{ planes(F::BITS)[0] as i32 }, { planes(F::BITS)[1] as i32 }, { matches!(F::FIELDS, Fields::Chosen(_)) }>(m, precision)

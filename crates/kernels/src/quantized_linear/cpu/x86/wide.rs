@@ -121,7 +121,7 @@ fn add<const FIRST: i32, const SECOND: i32, const TABLE: bool, const FOURS: usiz
         sums = _mm512_fmadd_ps(_mm512_mul_ps(scale, s), _mm512_cvtepi32_ps(product), sums);
         if weights.offsets {
             let offset = two([&scaled[0].offset[half], &scaled[1].offset[half]]);
-            sums = _mm512_fmadd_ps(_mm512_mul_ps(offset, s), _mm512_cvtepi32_ps(integers(&x.totals[half])), sums);
+            sums = _mm512_fmadd_ps(_mm512_mul_ps(offset, s), two([&x.totals[half], &x.totals[half]]), sums);
         }
     }
     sums

@@ -101,7 +101,7 @@ fn add_rows_512<const ROWS: usize>(weights: &Weights<'_>, tile: &Tile<PAIRS>, x:
                 let mut sum = unsafe { _mm512_loadu_ps(to.as_ptr()) };
                 sum = _mm512_fmadd_ps(_mm512_mul_ps(a, s), _mm512_cvtepi32_ps(products[row]), sum);
                 if weights.offsets {
-                    sum = _mm512_fmadd_ps(_mm512_mul_ps(b, s), _mm512_set1_ps(x[row].totals[half][chunk] as f32), sum);
+                    sum = _mm512_fmadd_ps(_mm512_mul_ps(b, s), _mm512_set1_ps(x[row].totals[half][chunk]), sum);
                 }
                 // SAFETY: as above.
                 unsafe { _mm512_storeu_ps(to.as_mut_ptr(), sum) };
@@ -171,7 +171,7 @@ fn add_rows_256(weights: &Weights<'_>, tile: &Tile<PAIRS>, x: [&Octet; ROWS], su
                     let mut sum = unsafe { _mm256_loadu_ps(to.as_ptr()) };
                     sum = _mm256_fmadd_ps(_mm256_mul_ps(a, s), _mm256_cvtepi32_ps(products[row][part]), sum);
                     if weights.offsets {
-                        sum = _mm256_fmadd_ps(_mm256_mul_ps(b, s), _mm256_set1_ps(x[row].totals[half][chunk] as f32), sum);
+                        sum = _mm256_fmadd_ps(_mm256_mul_ps(b, s), _mm256_set1_ps(x[row].totals[half][chunk]), sum);
                     }
                     // SAFETY: as above.
                     unsafe { _mm256_storeu_ps(to.as_mut_ptr(), sum) };
