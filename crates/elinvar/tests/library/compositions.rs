@@ -97,7 +97,8 @@ fn norms_of_narrow_numbers_are_rounded_once() {
     let (weight, bias) = (executor.randn(&[6], 2).unwrap(), executor.randn(&[6], 3).unwrap());
     for dtype in [DType::F16, DType::BF16] {
         let narrow = x.cast(dtype).unwrap();
-        let norms: [fn(&Tensor, &Tensor, &Tensor) -> elinvar::Result<Tensor>; 3] = [
+        type Norm = fn(&Tensor, &Tensor, &Tensor) -> elinvar::Result<Tensor>;
+        let norms: [Norm; 3] = [
             |x, weight, bias| x.group_norm(3, Some(weight), Some(bias), 1e-5),
             |x, weight, _| x.instance_norm(Some(weight), None, 1e-5),
             |x, _, _| x.normalize(2, 1, 1e-12),
@@ -156,7 +157,8 @@ fn a_recorded_step_of_an_optimiser_is_few_launches() {
         let momentum = Momentum { momentum: 0.9, scale: 0.5, weight_decay, nesterov: true };
         let step = |x: &Tensor| -> elinvar::Result<Vec<Tensor>> { Ok(x.adam(&gradient, [&mean, &squares], 0.1, 2, &adam)?.into()) };
         let other = |x: &Tensor| -> elinvar::Result<Vec<Tensor>> { Ok(x.momentum(&gradient, &mean, 0.1, 2, &momentum)?.into()) };
-        let steps: [&dyn Fn(&Tensor) -> elinvar::Result<Vec<Tensor>>; 2] = [&step, &other];
+        type Step<'a> = &'a dyn Fn(&Tensor) -> elinvar::Result<Vec<Tensor>>;
+        let steps: [Step<'_>; 2] = [&step, &other];
         let found = steps.map(|step| {
             let (recording, results) = executor.record(|recorded| step(&x.on(recorded)?)).unwrap();
             executor.replay(&recording).unwrap().wait().unwrap();
