@@ -91,7 +91,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// Not a floating-point tensor, shapes that do not fit, targets of another type. A target that is no class is reported when something is read.
+    /// Not a floating-point tensor, shapes that do not fit, targets of another type, or an `ignore_index` that their type does not have. A target that is
+    /// no class is reported when something is read.
     pub fn nll_loss(&self, targets: &Tensor, weight: Option<&Tensor>, ignore_index: Option<isize>, reduction: LossReduction) -> Result<Tensor> {
         let places = Places::new("nll_loss", self, targets, weight, ignore_index)?;
         let chosen = places.x.take_along_axis(&places.classes.unsqueeze(1)?, 1)?.squeeze(1)?;
