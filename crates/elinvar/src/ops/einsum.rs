@@ -2,6 +2,7 @@
 
 use elinvar_core::{Error, Result};
 
+use super::recorded;
 use crate::tensor::Tensor;
 
 /// What an axis is called: a letter's code, or for the axes of an ellipsis their distance from its end.
@@ -118,12 +119,13 @@ impl Tensor {
         if terms.len() != operands.len() {
             return Err(fail(format!("{} terms and {} operands", terms.len(), operands.len())));
         }
+        let on = recorded(operands.iter().copied());
         let mut factors = Vec::new();
         for (term, tensor) in terms.iter().zip(operands) {
             let named = labels(term, |letters| tensor.shape().rank().checked_sub(letters));
             let labels =
                 named.ok_or_else(|| fail(format!("'{term}' is no term for shape {}: a letter for each axis, or ... for several", tensor.shape())))?;
-            factors.push(Labelled { tensor: Tensor::clone(tensor), labels });
+            factors.push(Labelled { tensor: on(tensor)?, labels });
         }
         let count = |label: Label| factors.iter().flat_map(|factor| &factor.labels).filter(|own| **own == label).count();
         let covered = (0..).take_while(|&label| count(label) > 0).count();

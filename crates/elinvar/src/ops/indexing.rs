@@ -6,7 +6,7 @@ use elinvar_kernels::{
     scatter::{Reduction, ScatterElements, ScatterNd},
 };
 
-use super::operators;
+use super::{operators, recorded};
 use crate::tensor::Tensor;
 
 operators! {
@@ -65,7 +65,9 @@ impl Tensor {
         if values.shape()[..] != [2] {
             return Err(Error::invalid_argument(format!("one_hot: values have shape {}: expected [2], of others and of the named", values.shape())));
         }
-        let index = self.cast(DType::I64)?.unsqueeze(axis)?;
+        let on = recorded([self, values]);
+        let (x, values) = (on(self)?, on(values)?);
+        let index = x.cast(DType::I64)?.unsqueeze(axis)?;
         let negative = index.lt(&index.number(0.into())?)?;
         let index = negative.select(&(&index + depth as i64)?, &index)?;
         let mut dims = vec![1; index.shape().rank()];

@@ -2,6 +2,7 @@
 
 use elinvar_core::{DType, Error, Result};
 
+use super::recorded;
 use crate::tensor::Tensor;
 
 /// What becomes of the losses of all places.
@@ -17,6 +18,10 @@ pub enum LossReduction {
 
 /// Which places count, and how much.
 struct Places {
+    /// What the loss is of.
+    x: Tensor,
+    /// Their classes, as they are given.
+    targets: Tensor,
     /// Their classes, 0 where a place does not count, and outside the classes where the target is negative.
     classes: Tensor,
     /// Where a place does not count; none if all do.
@@ -35,13 +40,15 @@ impl Places {
         if let Some(weight) = weight.filter(|weight| weight.shape()[..] != [classes]) {
             return fail(format!("weight has shape {}: expected [{classes}]", weight.shape()));
         }
+        let on = recorded([Some(x), Some(targets), weight].into_iter().flatten());
+        let (x, targets, weight) = (on(x)?, on(targets)?, weight.map(&on).transpose()?);
         let ignored = ignore_index.map(|index| targets.eq(&targets.number((index as i64).into())?)).transpose()?;
         // Gathering counts negative indices from the end; here they are no classes.
         let zero = targets.number(0.into())?;
-        let found = targets.lt(&zero)?.select(&targets.number((classes as i64).into())?, targets)?;
+        let found = targets.lt(&zero)?.select(&targets.number((classes as i64).into())?, &targets)?;
         let found = ignored.as_ref().map_or_else(|| Ok(found.clone()), |ignored| ignored.select(&zero, &found))?;
         let weights = weight.map(|weight| weight.cast(DType::F32)?.gather(&found, 0)).transpose()?;
-        Ok(Self { classes: found, ignored, weights })
+        Ok(Self { x, targets, classes: found, ignored, weights })
     }
 
     /// `x`, f32, or 0 where a place does not count.
@@ -84,10 +91,11 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// Not a floating-point tensor, shapes that do not fit, targets of another type. A target that is no class is reported when something is read.
+    /// Not a floating-point tensor, shapes that do not fit, targets of another type, or an `ignore_index` that their type does not have. A target that is
+    /// no class is reported when something is read.
     pub fn nll_loss(&self, targets: &Tensor, weight: Option<&Tensor>, ignore_index: Option<isize>, reduction: LossReduction) -> Result<Tensor> {
         let places = Places::new("nll_loss", self, targets, weight, ignore_index)?;
-        let chosen = self.take_along_axis(&places.classes.unsqueeze(1)?, 1)?.squeeze(1)?;
+        let chosen = places.x.take_along_axis(&places.classes.unsqueeze(1)?, 1)?.squeeze(1)?;
         places.reduce(chosen.cast(DType::F32)?.neg()?, reduction, self.dtype())
     }
 
@@ -115,8 +123,9 @@ impl Tensor {
         let places = Places::new("cross_entropy_loss", self, targets, weight, ignore_index)?;
         let rank = self.shape().rank();
         let classes_last: Vec<_> = std::iter::once(0).chain(2..rank).chain([1]).collect();
-        let targets = places.ignored.as_ref().map_or_else(|| Ok(places.classes.clone()), |ignored| ignored.select(targets, &places.classes))?;
-        let losses = self.permute(&classes_last)?.cross_entropy(&targets, ignore_index)?;
+        let targets =
+            places.ignored.as_ref().map_or_else(|| Ok(places.classes.clone()), |ignored| ignored.select(&places.targets, &places.classes))?;
+        let losses = places.x.permute(&classes_last)?.cross_entropy(&targets, ignore_index)?;
         places.reduce(losses, reduction, self.dtype())
     }
 }

@@ -134,6 +134,15 @@ impl Tensor {
     }
 }
 
+/// Takes the operands of a composition: all are recorded where one of them is, as those of one operator are.
+fn recorded<'a>(operands: impl IntoIterator<Item = &'a Tensor>) -> impl Fn(&Tensor) -> Result<Tensor> {
+    let executor = operands.into_iter().find_map(|tensor| Some(tensor.executor().with_recorder(Some(tensor.recorder()?.clone()))));
+    move |tensor| match &executor {
+        Some(executor) if tensor.recorder().is_none() => tensor.on(executor),
+        Some(_) | None => Ok(tensor.clone()),
+    }
+}
+
 /// The outputs of an operator that has two.
 fn pair(outputs: Vec<Tensor>) -> Result<(Tensor, Tensor)> {
     match <[Tensor; 2]>::try_from(outputs) {

@@ -13,7 +13,7 @@ use elinvar_kernels::{
     unary::WithScalar,
 };
 
-use super::{operators, pair};
+use super::{operators, pair, recorded};
 use crate::tensor::Tensor;
 
 operators! {
@@ -90,6 +90,7 @@ impl Tensor {
         if groups == 0 || channels % groups != 0 {
             return Err(Error::invalid_argument(format!("group_norm: {channels} channels do not divide into {groups} groups")));
         }
+        let on = recorded([Some(self), weight, bias].into_iter().flatten());
         let of_channels = |name: &str, x: &Tensor| -> Result<Tensor> {
             if x.shape()[..] != [channels] {
                 return Err(Error::invalid_argument(format!(
@@ -98,11 +99,11 @@ impl Tensor {
                     self.shape()
                 )));
             }
-            x.cast(DType::F32)?.reshape(&[&[channels][..], &vec![1; rest.len()]].concat())
+            on(x)?.cast(DType::F32)?.reshape(&[&[channels][..], &vec![1; rest.len()]].concat())
         };
         let weight = weight.map(|weight| of_channels("weight", weight)).transpose()?;
         let bias = bias.map(|bias| of_channels("bias", bias)).transpose()?;
-        let rows = self.cast(DType::F32)?.reshape(&[batch, groups, channels / groups * rest.iter().product::<usize>()])?;
+        let rows = on(self)?.cast(DType::F32)?.reshape(&[batch, groups, channels / groups * rest.iter().product::<usize>()])?;
         let x = rows.layer_norm(None, None, epsilon)?.reshape(self.shape())?;
         let x = match (&weight, &bias) {
             (Some(weight), Some(bias)) => x.fma(weight, bias)?,

@@ -1,8 +1,9 @@
-//! Steps of the ONNX standard's optimisers, as elementwise operators: in a recording they are one launch.
+//! Steps of the ONNX standard's optimisers, as elementwise operators: in a recording a step is one launch, or two with weight decay.
 
 use elinvar_core::Result;
 use elinvar_kernels::math::powi;
 
+use super::recorded;
 use crate::tensor::Tensor;
 
 /// The settings of [`Tensor::adam`].
@@ -63,11 +64,13 @@ impl Tensor {
     /// # Errors
     /// Not floating-point tensors, shapes that do not broadcast, or types that differ.
     pub fn adam(&self, gradient: &Tensor, means: [&Tensor; 2], rate: f64, step: u64, settings: &Adam) -> Result<[Tensor; 3]> {
-        let (gradient, [first, second]) = (decayed(self, gradient, settings.weight_decay)?, settings.betas);
-        let mean = (means[0] * first)?.add(&(&gradient * (1.0 - first))?)?;
-        let squares = (means[1] * second)?.add(&(gradient.square()? * (1.0 - second))?)?;
+        let on = recorded([self, gradient, means[0], means[1]]);
+        let (x, gradient, mean, squares) = (on(self)?, on(gradient)?, on(means[0])?, on(means[1])?);
+        let (gradient, [first, second]) = (decayed(&x, &gradient, settings.weight_decay)?, settings.betas);
+        let mean = (mean * first)?.add(&(&gradient * (1.0 - first))?)?;
+        let squares = (squares * second)?.add(&(gradient.square()? * (1.0 - second))?)?;
         let rate = if step == 0 { rate } else { rate * (1.0 - powi(second, step)).sqrt() / (1.0 - powi(first, step)) };
-        let next = self.sub(&(mean.div(&(squares.sqrt()? + settings.epsilon)?)? * rate)?)?;
+        let next = x.sub(&(mean.div(&(squares.sqrt()? + settings.epsilon)?)? * rate)?)?;
         let next = if settings.decay_after == 0.0 { next } else { (next * (1.0 - settings.decay_after))? };
         Ok([next, mean, squares])
     }
@@ -89,10 +92,12 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::adam`].
     pub fn momentum(&self, gradient: &Tensor, mean: &Tensor, rate: f64, step: u64, settings: &Momentum) -> Result<[Tensor; 2]> {
-        let gradient = decayed(self, gradient, settings.weight_decay)?;
+        let on = recorded([self, gradient, mean]);
+        let (x, mean) = (on(self)?, on(mean)?);
+        let gradient = decayed(&x, &on(gradient)?, settings.weight_decay)?;
         let scaled = if step == 0 { gradient.clone() } else { (&gradient * settings.scale)? };
         let mean = (mean * settings.momentum)?.add(&scaled)?;
         let direction = if settings.nesterov { gradient.add(&(&mean * settings.momentum)?)? } else { mean.clone() };
-        Ok([self.sub(&(direction * rate)?)?, mean])
+        Ok([x.sub(&(direction * rate)?)?, mean])
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, num::NonZeroUsize};
 
-use elinvar::{DType, Executor, LossReduction, Tensor};
+use elinvar::{Adam, DType, Executor, LossReduction, Momentum, Tensor};
 
 fn cpu() -> Executor {
     Executor::new_cpu(NonZeroUsize::MIN).unwrap()
@@ -97,7 +97,8 @@ fn norms_of_narrow_numbers_are_rounded_once() {
     let (weight, bias) = (executor.randn(&[6], 2).unwrap(), executor.randn(&[6], 3).unwrap());
     for dtype in [DType::F16, DType::BF16] {
         let narrow = x.cast(dtype).unwrap();
-        let norms: [fn(&Tensor, &Tensor, &Tensor) -> elinvar::Result<Tensor>; 3] = [
+        type Norm = fn(&Tensor, &Tensor, &Tensor) -> elinvar::Result<Tensor>;
+        let norms: [Norm; 3] = [
             |x, weight, bias| x.group_norm(3, Some(weight), Some(bias), 1e-5),
             |x, weight, _| x.instance_norm(Some(weight), None, 1e-5),
             |x, _, _| x.normalize(2, 1, 1e-12),
@@ -145,4 +146,58 @@ fn targets_that_are_no_classes_are_reported_unless_they_are_ignored() {
     }
     let ignored = executor.tensor(&[2], &[7i32, 7]).unwrap();
     assert!(x.nll_loss(&ignored, None, Some(7), LossReduction::Mean).unwrap().item::<f32>().unwrap().is_nan());
+}
+
+#[test]
+fn a_recorded_step_of_an_optimiser_is_few_launches() {
+    let executor = cpu();
+    let [x, gradient, mean, squares] = [0, 1, 2, 3].map(|seed| executor.rand(&[33], seed).unwrap());
+    for (weight_decay, launches) in [(0.0, [1, 1]), (0.1, [2, 2])] {
+        let adam = Adam { weight_decay, decay_after: 0.01, ..Adam::default() };
+        let momentum = Momentum { momentum: 0.9, scale: 0.5, weight_decay, nesterov: true };
+        let step = |x: &Tensor| -> elinvar::Result<Vec<Tensor>> { Ok(x.adam(&gradient, [&mean, &squares], 0.1, 2, &adam)?.into()) };
+        let other = |x: &Tensor| -> elinvar::Result<Vec<Tensor>> { Ok(x.momentum(&gradient, &mean, 0.1, 2, &momentum)?.into()) };
+        type Step<'a> = &'a dyn Fn(&Tensor) -> elinvar::Result<Vec<Tensor>>;
+        let steps: [Step<'_>; 2] = [&step, &other];
+        let found = steps.map(|step| {
+            let (recording, results) = executor.record(|recorded| step(&x.on(recorded)?)).unwrap();
+            executor.replay(&recording).unwrap().wait().unwrap();
+            let bytes = |tensors: Vec<Tensor>| tensors.iter().map(|tensor| tensor.to_bytes().unwrap()).collect::<Vec<_>>();
+            assert_eq!(bytes(results), bytes(step(&x).unwrap()));
+            recording.len()
+        });
+        assert_eq!(found, launches);
+    }
+}
+
+#[test]
+fn compositions_are_recorded_where_one_operand_is() {
+    let executor = cpu();
+    let (x, other) = (executor.randn(&[2, 4], 1).unwrap(), executor.randn(&[4], 2).unwrap());
+    let targets = executor.tensor(&[2], &[1i32, 3]).unwrap();
+    type Composition<'a> = &'a dyn Fn([&Tensor; 3]) -> elinvar::Result<Tensor>;
+    // How many of the operands each takes.
+    let compositions: [(usize, Composition<'_>); 4] = [
+        (2, &|[x, other, _]| x.group_norm(2, Some(other), Some(other), 1e-5)),
+        (3, &|[x, other, targets]| x.cross_entropy_loss(targets, Some(other), Some(0), LossReduction::Mean)),
+        (3, &|[x, other, targets]| x.nll_loss(targets, Some(other), None, LossReduction::Sum)),
+        (2, &|[x, other, _]| Tensor::einsum("ij,j->i", &[x, other])),
+    ];
+    for (composition, at) in compositions.iter().flat_map(|(count, composition)| (0..*count).map(move |at| (composition, at))) {
+        let operands = [&x, &other, &targets];
+        let result = executor.record(|recorded| {
+            let moved = operands[at].on(recorded)?;
+            let mut given = operands;
+            given[at] = &moved;
+            composition(given)
+        });
+        let (recording, y) = result.unwrap();
+        x.write(&[0.5f32, -1.0, 2.0, 0.25, -3.0, 1.5, 0.0, 1.0]).unwrap();
+        other.write(&[1f32, 0.5, 3.0, 2.0]).unwrap();
+        targets.write(&[3i32, 2]).unwrap();
+        executor.replay(&recording).unwrap().wait().unwrap();
+        assert_eq!(y.to_bytes().unwrap(), composition(operands).unwrap().to_bytes().unwrap(), "operand {at}");
+        x.write(&[1f32; 8]).unwrap();
+        targets.write(&[1i32, 3]).unwrap();
+    }
 }

@@ -1,6 +1,6 @@
 //! Optimisers: what a step makes of the parameters and their gradient, as operators to be recorded.
 
-use elinvar::{Error, Result, Tensor};
+use elinvar::{Error, Result, Tensor, kernels::math::powi};
 
 /// An optimiser with its settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -86,7 +86,7 @@ impl Optimizer {
     pub(super) fn numbers(self, rate: f64, step: u64) -> [f32; NUMBERS] {
         let numbers = match self {
             Self::AdamW { betas: [first, second], weight_decay, .. } => {
-                [1.0 - rate * weight_decay, rate / (1.0 - power(first, step)), (1.0 - power(second, step)).sqrt().recip()]
+                [1.0 - rate * weight_decay, rate / (1.0 - powi(first, step)), (1.0 - powi(second, step)).sqrt().recip()]
             }
             Self::Sgd { weight_decay, .. } => [weight_decay, rate, 0.0],
             Self::Lion { weight_decay, .. } => [1.0 - rate * weight_decay, rate, 0.0],
@@ -125,17 +125,4 @@ impl Optimizer {
             (Self::AdamW { .. } | Self::Sgd { .. } | Self::Lion { .. }, _) => Err(Error::internal("an optimiser without its states")),
         }
     }
-}
-
-/// `base` to the power `exponent`, of the same bits everywhere.
-fn power(base: f64, exponent: u64) -> f64 {
-    let (mut result, mut square, mut rest) = (1.0, base, exponent);
-    while rest > 0 {
-        if rest % 2 == 1 {
-            result *= square;
-        }
-        square *= square;
-        rest /= 2;
-    }
-    result
 }

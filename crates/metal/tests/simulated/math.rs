@@ -24,7 +24,7 @@ macro_rules! functions {
         };
     };
 }
-functions!(exp exp2 exp_nonpositive log log2 log1p sin cos sin_fast cos_fast tan tanh sigmoid silu softplus erf gelu gelu_tanh log10 hard_swish rsqrt);
+functions!(exp exp2 exp_nonpositive log log2 log1p sin cos sin_fast cos_fast tan tanh sigmoid silu softplus erf gelu gelu_tanh log10 hard_swish selu rsqrt);
 
 const FORM: MetalForm = MetalForm::new(&[PREFACE, math::METAL, EVERY], "every");
 const GROUPS: u32 = 64;
