@@ -9,10 +9,12 @@
 //! * Order, strict: each sum is the strict dot product; a row's bits do not depend on the batch.
 //! * Fast, on a CUDA device with cuBLASLt: `y = round(x Wᵀ + round(bias + d))`, where an f32 `x` or `W` beside a narrower one is rounded to its type
 //!   for the long product.
+//! * The gradient, fast, of a 16-bit `x`: [`gradient`].
 //! * Error, strict, before the rounding of the output: that of the two long sums, with `|t|` in place of the second's operand.
 //! * See Hu et al., *LoRA: Low-Rank Adaptation of Large Language Models*, 2021; `s` is their `α / r`.
 
 mod cpu;
+mod gradient;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
@@ -26,7 +28,7 @@ use crate::{
     binary::{Binary, BinaryOp},
     description::describe,
     launch::product_operations,
-    matmul::{ABSENT, DOT, FAST, Geometry, LINES, MatMul, Operands, PLACE, Product, STRICT, Tiling, check_extents, dtype_code},
+    matmul::{ABSENT, Addend, DOT, FAST, Geometry, LINES, MatMul, Operands, PLACE, Product, STRICT, Tiling, check_extents, dtype_code},
     metal::{self, metal_file, params},
     order,
     signature::{misshapen, operands},
@@ -150,6 +152,11 @@ impl Operator for LoraLinear {
     }
 
     fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        let Inputs { x, .. } = Inputs::new(inputs)?;
+        let is_of_adapter = |index: usize| !wanted[index] || [AT.x, AT.a, AT.b].contains(&index);
+        if self.precision == Precision::Fast && x.dtype.size() == 2 && (0..wanted.len()).all(is_of_adapter) {
+            return gradient::of_adapter(self, inputs, upstream, wanted);
+        }
         // That of three products and a sum: the adapter's small one is computed again.
         let mut plain = Definition::new(inputs);
         let linear = MatMul { transpose_b: true, precision: self.precision, ..MatMul::default() };
@@ -230,7 +237,7 @@ impl LoraLinear {
             return Ok(None);
         }
         let geometry = |[rows, weight]: [TensorInfo; 2]| Ok(Geometry::new(rows, weight, [false, true])?.0.with_precision(self.precision));
-        let long = Operands { inputs: [rows, weight], bias: None, output: rows.dtype, adds: true, geometry: geometry([rows, weight])? };
+        let long = Operands { inputs: [rows, weight], bias: None, output: rows.dtype, addend: Addend::Output, geometry: geometry([rows, weight])? };
         let Some(mut plan) = long.plan(device, geometry)? else { return Ok(None) };
         plan.launches.insert(0, adapter(params, buffers.clone())?);
         Ok(Some(plan))
