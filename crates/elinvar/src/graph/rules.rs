@@ -7,6 +7,7 @@ use elinvar_kernels::{
     Operator,
     attention::{Attention, decode},
     binary::{Binary, BinaryOp},
+    cross_entropy::{CrossEntropy, CrossEntropyGradient},
     kv_append::KvAppend,
     matmul::{MatMul, MatMulAdd},
     norm_gradient::NormGradient,
@@ -34,7 +35,7 @@ pub(super) struct Proposal {
 type Rule = fn(&Graph, usize, &DeviceProperties) -> Vec<Proposal>;
 
 /// In the order in which they look at the whole graph.
-pub(super) const RULES: &[Rule] = &[attention, normalised, added, normalised_sum, product_sum, gradient_sum];
+pub(super) const RULES: &[Rule] = &[attention, normalised, added, normalised_sum, product_sum, gradient_sum, loss];
 
 /// Rows up to which a product reads more than it computes: a launch takes it together with what stands around it.
 const FEW_ROWS: usize = 8;
@@ -224,6 +225,19 @@ fn gradient_sum(graph: &Graph, index: usize, _: &DeviceProperties) -> Vec<Propos
         let inputs = vec![norm.input(0), norm.input(1), norm.input(2), Some(addend)];
         let outputs = std::iter::once(sum).chain(norm.results().skip(1)).collect();
         Some(Proposal { operator: Arc::new(*norm.operator::<NormGradient>()?), inputs, outputs })
+    };
+    propose().into_iter().collect()
+}
+
+/// A cross-entropy and its gradient.
+fn loss(graph: &Graph, index: usize, _: &DeviceProperties) -> Vec<Proposal> {
+    let propose = || {
+        let node = &graph.nodes[index];
+        let gradient = *node.operator::<CrossEntropyGradient>().filter(|gradient| !gradient.with_loss)?;
+        let logits = node.input(0)?;
+        let loss = graph.users(logits.value).find(|user| graph.nodes[*user].operator::<CrossEntropy>().is_some())?;
+        let outputs = vec![node.result()?, graph.nodes[loss].result()?];
+        Some(Proposal { operator: Arc::new(CrossEntropyGradient { with_loss: true, ..gradient }), inputs: node.inputs.clone(), outputs })
     };
     propose().into_iter().collect()
 }

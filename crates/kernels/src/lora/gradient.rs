@@ -6,12 +6,7 @@
 use elinvar_core::Result;
 
 use super::{LoraLinear, operands::AT};
-use crate::{
-    Definition, Operand, TensorInfo,
-    binary::BinaryOp,
-    gradient::Gradient,
-    matmul::MatMul,
-};
+use crate::{Definition, Operand, TensorInfo, binary::BinaryOp, gradient::Gradient, matmul::MatMul};
 
 /// Of `x`, `a` and `b`, as they are wanted.
 pub(super) fn of_adapter(layer: &LoraLinear, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {

@@ -37,7 +37,10 @@ fn run<T: Float, W: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
             unsafe {
                 scales.write(row, scale);
                 means.iter().for_each(|means| means.write(row, mean));
-                pairs.iter().enumerate().for_each(|(k, [x, _])| dx.write(row * n + k, sum(T::from_f32(*x), addend.map(|addend| addend[row * n + k]))));
+                pairs
+                    .iter()
+                    .enumerate()
+                    .for_each(|(k, [x, _])| dx.write(row * n + k, sum(T::from_f32(*x), addend.map(|addend| addend[row * n + k]))));
             }
         }
     });

@@ -44,8 +44,9 @@ fn case(operator: NormGradient, [x_type, weight]: [DType; 2], dims: &[usize], fr
 
 pub(crate) fn cases() -> Vec<Case> {
     let operator = |centred: bool| NormGradient { axis: -1, epsilon: 0.01, centred };
-    let mut cases =
-        for_rows(|dtype, n| [false, true].map(|centred| case(operator(centred), [dtype; 2], &[if n == 0 { 0 } else { 3 }, n], 1, [n % 3 > 0, n % 4 == 0])));
+    let mut cases = for_rows(|dtype, n| {
+        [false, true].map(|centred| case(operator(centred), [dtype; 2], &[if n == 0 { 0 } else { 3 }, n], 1, [n % 3 > 0, n % 4 == 0]))
+    });
     for centred in [false, true] {
         for weight in DType::FLOATS {
             cases.push(case(NormGradient { axis: 2, ..operator(centred) }, [DType::F32, *weight], &[2, 7, 5, 100], 2, [true; 2]));
