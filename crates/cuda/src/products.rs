@@ -57,8 +57,8 @@ struct Shape {
     operands: DType,
     output: DType,
     bias: bool,
-    /// Of `a`, `b` and `y`.
-    alignments: [u32; 3],
+    /// Of `a`, `b`, the addend and `y`.
+    alignments: [u32; 4],
 }
 
 fn check(what: &str, status: Status) -> Result<()> {
@@ -101,9 +101,10 @@ impl Products {
         let params: MatrixProduct = bytemuck::try_pod_read_unaligned(&dispatch.params)
             .map_err(|_| Error::invalid_launch("the parameter block of a matrix product is of another size"))?;
         let parameters = &dispatch.pipeline.source().parameters;
-        let (&[a, b, bias, y], [first, _, _, output]) = (addresses, parameters.as_slice()) else {
-            return Err(Error::invalid_launch("a matrix product binds a, b, bias and y"));
+        let (&[a, b, bias, addend, y], [first, _, _, _, output]) = (addresses, parameters.as_slice()) else {
+            return Err(Error::invalid_launch("a matrix product binds a, b, bias, addend and y"));
         };
+        let addend = if addend == 0 { y } else { addend };
         let at = |base: u64, origin: u64| base + origin * first.dtype.size() as u64;
         let (a, b) = (at(a, params.origins[0]), at(b, params.origins[1]));
         let shape = Shape {
@@ -113,7 +114,7 @@ impl Products {
             operands: first.dtype,
             output: output.dtype,
             bias: bias != 0,
-            alignments: [a, b, y].map(|address| 1 << address.trailing_zeros().min(8)),
+            alignments: [a, b, addend, y].map(|address| 1 << address.trailing_zeros().min(8)),
         };
         let mut handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Handle { raw, workspace, prepared }) = handle.as_mut() else { return Err(Error::device_lost("cuBLASLt is gone")) };
@@ -125,7 +126,7 @@ impl Products {
             }
         };
         context.enter()?;
-        product.start(*raw, stream, [params.alpha, params.beta].map(|factor| factor as f32), [b, a, bias, y], workspace)
+        product.start(*raw, stream, [params.alpha, params.beta].map(|factor| factor as f32), [b, a, bias, addend, y], workspace)
     }
 }
 
@@ -249,7 +250,7 @@ impl Prepared {
         handle: sys::cublasLtHandle_t,
         description: &Description,
         [b, a, y]: &[Layout; 3],
-        alignments: [u32; 3],
+        alignments: [u32; 4],
     ) -> Result<sys::cublasLtMatmulAlgo_t> {
         let mut raw = ptr::null_mut();
         // SAFETY: the pointer is to a variable of ours.
@@ -260,11 +261,11 @@ impl Prepared {
             check("choosing an algorithm", unsafe { sys::cublasLtMatmulPreferenceSetAttribute(preference.0, attribute, value, bytes) })
         };
         set(PreferenceAttribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, ptr::from_ref(&WORKSPACE).cast(), size_of::<usize>())?;
-        let [at_a, at_b, at_y] = alignments;
+        let [at_a, at_b, at_addend, at_y] = alignments;
         for (attribute, alignment) in [
             (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, at_b),
             (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, at_a),
-            (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, at_y),
+            (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, at_addend),
             (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, at_y),
         ] {
             set(attribute, ptr::from_ref(&alignment).cast(), size_of::<u32>())?;
@@ -287,7 +288,7 @@ impl Prepared {
         handle: sys::cublasLtHandle_t,
         stream: driver::CUstream,
         [alpha, beta]: [f32; 2],
-        [b, a, bias, y]: [driver::CUdeviceptr; 4],
+        [b, a, bias, addend, y]: [driver::CUdeviceptr; 5],
         workspace: &Memory,
     ) -> Result<()> {
         if bias != 0 {
@@ -307,7 +308,7 @@ impl Prepared {
                 at(a),
                 second.0,
                 ptr::from_ref(&beta).cast(),
-                at(y),
+                at(addend),
                 output.0,
                 at(y),
                 output.0,

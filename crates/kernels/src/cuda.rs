@@ -11,7 +11,8 @@ use elinvar_core::{DeviceFeatures, DeviceProperties, Error, MetalFile, NativeFor
 pub enum CudaForm {
     /// A kernel written in CUDA C++.
     Source(CudaSource),
-    /// A matrix product by the vendor's library (cuBLASLt). Buffers `a`, `b`, `bias` (optional) and `y`; the parameter block is a [`MatrixProduct`].
+    /// A matrix product by the vendor's library (cuBLASLt). Buffers `a`, `b`, `bias` (optional), `addend` (optional, as `y`; what `y` holds where absent) and `y`;
+    /// the parameter block is a [`MatrixProduct`].
     MatrixProduct,
 }
 
@@ -85,8 +86,8 @@ impl CudaArchitecture {
     }
 }
 
-/// The parameter block of [`CudaForm::MatrixProduct`]: `y[m, n] = round(alpha · Σ_k a[m, k] b[n, k] + beta · y[m, n] + bias[n])` for each of a
-/// batch of products. With a `beta` of 0 what `y` held does not matter.
+/// The parameter block of [`CudaForm::MatrixProduct`]: `y[m, n] = round(alpha · Σ_k a[m, k] b[n, k] + beta · addend[m, n] + bias[n])` for each of
+/// a batch of products. With a `beta` of 0 the addend does not matter.
 ///
 /// `y` is row-major. Steps are in elements; of an operand's two, one is 1 or belongs to an extent of 1, and the other reaches at least from line to line.
 /// The operands have one type, f32, f16 or bf16, and are not rounded; sums are f32; the bias has the type of `y`.
@@ -109,6 +110,6 @@ pub struct MatrixProduct {
     pub origins: [u64; 2],
     /// The factor, an f32's value.
     pub alpha: f64,
-    /// The factor of what `y` held, an f32's value.
+    /// The factor of the addend, an f32's value.
     pub beta: f64,
 }

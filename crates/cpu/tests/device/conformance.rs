@@ -79,7 +79,10 @@ fn a_fused_operator_has_the_bits_of_what_it_stands_for() {
         assert!(fused == defined || operator.precision() == Precision::Fast, "{name}: bits differ from the operators it stands for");
         tried.insert(format!("{operator:?}").split([' ', '(']).next().unwrap().to_owned());
     }
-    assert_eq!(tried.into_iter().collect::<Vec<_>>(), ["AddRmsNorm", "DecodeAttention", "Projection", "QuantizedLinear", "RopeAppend"]);
+    assert_eq!(
+        tried.into_iter().collect::<Vec<_>>(),
+        ["AddRmsNorm", "CrossEntropyGradient", "DecodeAttention", "MatMulAdd", "NormGradient", "Projection", "QuantizedLinear", "RopeAppend"]
+    );
 }
 
 /// Begins to compile at once, and reports later whether that succeeds.

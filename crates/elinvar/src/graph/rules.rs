@@ -7,8 +7,10 @@ use elinvar_kernels::{
     Operator,
     attention::{Attention, decode},
     binary::{Binary, BinaryOp},
+    cross_entropy::{CrossEntropy, CrossEntropyGradient},
     kv_append::KvAppend,
-    matmul::MatMul,
+    matmul::{MatMul, MatMulAdd},
+    norm_gradient::NormGradient,
     projection::Projection,
     quantized_linear::QuantizedLinear,
     rms_norm::{AddRmsNorm, RmsNorm},
@@ -33,7 +35,7 @@ pub(super) struct Proposal {
 type Rule = fn(&Graph, usize, &DeviceProperties) -> Vec<Proposal>;
 
 /// In the order in which they look at the whole graph.
-pub(super) const RULES: &[Rule] = &[attention, normalised, added, normalised_sum];
+pub(super) const RULES: &[Rule] = &[attention, normalised, added, normalised_sum, product_sum, gradient_sum, loss];
 
 /// Rows up to which a product reads more than it computes: a launch takes it together with what stands around it.
 const FEW_ROWS: usize = 8;
@@ -198,4 +200,51 @@ fn normalised_sum(graph: &Graph, index: usize, _: &DeviceProperties) -> Vec<Prop
         Some(Proposal { operator, inputs: vec![sum.input(0), sum.input(1), node.input(1)], outputs: vec![sum.result()?, node.result()?] })
     };
     propose().into_iter().collect()
+}
+
+/// A product and what it is added to, where a launch adds them.
+fn product_sum(graph: &Graph, index: usize, device: &DeviceProperties) -> Vec<Proposal> {
+    let propose = || {
+        let (sum, addend, y) = sum(graph, index)?;
+        let product = &graph.nodes[graph.producer(y.value).filter(|_| graph.is_only_for(y.value, index))?.0];
+        let &MatMul { transpose_a, transpose_b, alpha, precision, output } = product.operator()?;
+        let operator = MatMulAdd { transpose_a, transpose_b, alpha, precision, output };
+        let inputs = vec![product.input(0), product.input(1), Some(addend)];
+        let infos: Vec<_> = inputs.iter().map(|operand| operand.map(|operand| operand.seen())).collect();
+        let fits = product.input(2).is_none() && operator.is_fused(&infos, device).is_ok_and(|is_fused| is_fused);
+        fits.then(|| Proposal { operator: Arc::new(operator), inputs, outputs: vec![sum] })
+    };
+    propose().into_iter().collect()
+}
+
+/// The gradient of a norm and what it is added to.
+fn gradient_sum(graph: &Graph, index: usize, _: &DeviceProperties) -> Vec<Proposal> {
+    let propose = || {
+        let (sum, addend, dx) = sum(graph, index)?;
+        let norm = &graph.nodes[graph.producer(dx.value).filter(|_| graph.is_only_for(dx.value, index))?.0];
+        let inputs = vec![norm.input(0), norm.input(1), norm.input(2), Some(addend)];
+        let outputs = std::iter::once(sum).chain(norm.results().skip(1)).collect();
+        Some(Proposal { operator: Arc::new(*norm.operator::<NormGradient>()?), inputs, outputs })
+    };
+    propose().into_iter().collect()
+}
+
+/// A cross-entropy and its gradient.
+fn loss(graph: &Graph, index: usize, _: &DeviceProperties) -> Vec<Proposal> {
+    let propose = || {
+        let node = &graph.nodes[index];
+        let gradient = *node.operator::<CrossEntropyGradient>().filter(|gradient| !gradient.with_loss)?;
+        let logits = node.input(0)?;
+        let loss = graph.users(logits.value).find(|user| graph.nodes[*user].operator::<CrossEntropy>().is_some())?;
+        let outputs = vec![node.result()?, graph.nodes[loss].result()?];
+        Some(Proposal { operator: Arc::new(CrossEntropyGradient { with_loss: true, ..gradient }), inputs: node.inputs.clone(), outputs })
+    };
+    propose().into_iter().collect()
+}
+
+/// The result of an addition and its two operands.
+fn sum(graph: &Graph, index: usize) -> Option<(Value, Operand, Operand)> {
+    let node = &graph.nodes[index];
+    let is_sum = node.operator::<Binary>()?.op == BinaryOp::Add;
+    is_sum.then_some((node.result()?, node.input(0)?, node.input(1)?))
 }

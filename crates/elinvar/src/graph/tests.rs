@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use elinvar_core::{Command, DType, Result};
+use elinvar_core::{Command, DType, Device, DeviceProperties, NullBackend, Result};
 use elinvar_kernels::{
     Precision,
     attention::{Attention, Scoring},
+    cuda::CudaFeatures,
     quantized::Format,
 };
 
@@ -216,4 +217,35 @@ fn a_tensor_that_all_chains_take_leaves_each_a_program() {
     // Each chain ends in a maximum, whose sum begins the next.
     let kernels = kernels(&recording);
     assert_eq!(kernels.len(), 2 * CHAINS + 1, "{:?}", &kernels[..5]);
+}
+
+/// A device with cuBLASLt, or without.
+fn cuda(library: bool) -> Executor {
+    let properties = DeviceProperties { features: CudaFeatures::of(90, library), ..null().properties().clone() };
+    Executor::from_device(Device::new(NullBackend::with_properties(properties))).with_precision(Precision::Fast)
+}
+
+#[test]
+fn a_product_and_its_sum_are_one_launch_of_the_library() {
+    let sums = |executor: &Executor, dtype| {
+        let zeros = |dims: &[usize]| executor.zeros(dtype, dims).unwrap();
+        let (x, w, addend) = (zeros(&[32, 64]), zeros(&[64, 48]), zeros(&[32, 48]));
+        kernels(&executor.record(|recorded| addend.add(&x.on(recorded)?.matmul(&w)?)).unwrap().0)
+    };
+    assert_eq!(sums(&cuda(true), DType::BF16), ["matrix_product_sum"]);
+    assert_eq!(sums(&cuda(false), DType::BF16), ["matmul", "add"]);
+    assert_eq!(sums(&cuda(true).with_precision(Precision::Strict), DType::BF16), ["matmul", "add"]);
+}
+
+#[test]
+fn a_norm_s_gradient_and_what_it_is_added_to_are_one_launch() {
+    let w = Weights::new(&null());
+    let residual = |x: &Tensor| {
+        let x = x.requires_grad()?;
+        let y = x.add(&x.rms_norm(Some(&w.norm), 1e-5)?.exp()?)?;
+        y.backward_from(&x)?.of(&x)
+    };
+    let launches = w.recorded(9, residual);
+    assert_eq!(launches.iter().filter(|name| *name == "add").count(), 0, "{launches:?}");
+    assert_eq!(launches.last().map(String::as_str), Some("norm_gradient"), "{launches:?}");
 }

@@ -6,7 +6,7 @@ use elinvar_core::{DType, Error, Result};
 use elinvar_kernels::{
     dequantize::Dequantize,
     lora::LoraLinear,
-    matmul::{MatMul, MatVec},
+    matmul::{MatMul, MatMulAdd, MatVec},
     projection::Projection,
     quantized::Format,
     quantized_linear::QuantizedLinear,
@@ -21,6 +21,14 @@ operators! {
     errors "Shapes that do not fit, or types other than f32, f16 and bf16.";
     example "let (x, y) = (executor.tensor(&[2, 2], &[1f32, 2.0, 3.0, 4.0])?, executor.tensor(&[2, 1], &[10f32, 1.0])?);";
     ("&y") => "[[12.0],\\n [34.0]]" of "DType::F32, &[2, 1]";
+
+    /// The matrix product `[…, m, k] · […, k, n]`, leading axes broadcast, and `addend`, of its shape and type.
+    matmul_add matmul_add_into (&self, other: &Tensor, addend: &Tensor) =>
+        MatMulAdd { transpose_a: false, transpose_b: false, alpha: 1.0, precision: self.executor().precision(), output: None }, Some(other), Some(addend);
+    errors "Shapes that do not fit, or types other than f32, f16 and bf16.";
+    example "let (x, y) = (executor.tensor(&[2, 2], &[1f32, 2.0, 3.0, 4.0])?, executor.tensor(&[2, 1], &[10f32, 1.0])?);\n\
+             let addend = executor.tensor(&[2, 1], &[0.5f32, -4.0])?;";
+    ("&y", "&addend") => "[[12.5],\\n [30.0]]" of "DType::F32, &[2, 1]";
 
     /// The linear layer `x Wᵀ + bias`: `x […, k]`, `weight [n, k]` of any floating-point type, `bias [n]`; the result has the type of `x`.
     linear linear_into (&self, weight: &Tensor, bias: Option<&Tensor>) =>

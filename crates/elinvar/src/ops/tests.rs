@@ -31,6 +31,7 @@ const SOURCES: &[&str] = &[
 const NAMES: &[(&str, &[&str])] = &[
     ("attention_gradient", &[]),
     ("cross_entropy_gradient", &[]),
+    ("cross_entropy_with_gradient", &[]),
     ("layer_norm_gradient", &[]),
     ("log_softmax_gradient", &[]),
     ("rms_norm_gradient", &[]),

@@ -259,3 +259,27 @@ fn gradients_of_one_operator_go_to_the_caller_s_memory() {
     let memory = unsafe { HostMemoryMut::new(NonNull::from(&mut one).cast(), 4, Arc::new(())) };
     assert!(null.adopt_mut(DType::F32, &Shape::new(&[1]).unwrap(), memory).is_err_and(|error| error.is_unsupported()));
 }
+
+#[test]
+fn a_fast_adapter_of_16_bit_rows_has_the_gradients_of_a_strict_one_in_f32() {
+    let gradients = |precision: Precision, dtype: DType| {
+        let executor = cpu().with_precision(precision);
+        let of = |dims: &[usize], seed| uniform(&executor, dims, seed).cast(DType::BF16).unwrap();
+        let [x, weight] = [of(&[2, 20, 64], 1), of(&[24, 64], 2)].map(|tensor| tensor.cast(dtype).unwrap());
+        let [a, b] = [of(&[4, 64], 3), of(&[24, 4], 4)].map(|tensor| tensor.cast(DType::F32).unwrap().requires_grad().unwrap());
+        let (x, upstream) = (x.requires_grad().unwrap(), of(&[2, 20, 24], 5).cast(dtype).unwrap());
+        let found = x.lora_linear(&weight, &a, &b, 0.5).unwrap().backward_from(&upstream).unwrap();
+        [&x, &a, &b].map(|leaf| {
+            let gradient = found.of(leaf).unwrap();
+            assert_eq!((gradient.dtype(), gradient.shape()), (leaf.dtype(), leaf.shape()));
+            gradient.cast(DType::F32).unwrap().to_vec::<f32>().unwrap()
+        })
+    };
+    let (fast, exact) = (gradients(Precision::Fast, DType::BF16), gradients(Precision::Strict, DType::F32));
+    for (fast, exact) in fast.iter().zip(&exact) {
+        let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|value| f64::from(value).powi(2)).sum::<f64>().sqrt();
+        let (error, size) = (norm(&mut fast.iter().zip(exact).map(|(a, b)| a - b)), norm(&mut exact.iter().copied()));
+        assert!(error < 6e-3 * size, "{error:e} of {size:e}");
+        assert!(error > 0.0, "the same path twice");
+    }
+}

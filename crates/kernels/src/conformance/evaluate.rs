@@ -144,7 +144,7 @@ fn reference(operator: &dyn Operator, given: &[&Array], all: &[Option<Array>], d
             let rows = pairs[0].iter().zip(&pairs[1]).map(|(y, dy)| softmax::gradient::oracle::gradient(y, dy, *log));
             placed_along(given[0], *axis, rows)
         };
-        CrossEntropyGradient(CrossEntropyGradient { ignore_index }) => {
+        CrossEntropyGradient(CrossEntropyGradient { ignore_index, .. }) => {
             cross_entropy::oracle::gradient(&given[0].values, &given[1].values, &given[2].values, *ignore_index)
         };
         GatherElements(GatherElements { axis }) => {

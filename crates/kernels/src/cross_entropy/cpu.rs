@@ -7,7 +7,7 @@ use crate::{
     float::{Float, with_float},
     gather::index::{Index, for_indices, outside},
     math, order,
-    parallel::for_each_part,
+    parallel::{Shared, for_each_part},
     rows::{rows_per_task, with_scratch},
     signature::no_kernel,
     simd,
@@ -63,7 +63,7 @@ fn run_gradient<T: Float, I: Index>(arguments: &mut HostArguments<'_>) -> Result
     use backward::AT;
     let params: Params = arguments.params()?;
     let (logits, targets, dloss) = (arguments.input::<T>(AT.logits)?, arguments.input::<I>(AT.targets)?, arguments.input::<f32>(AT.dloss)?);
-    let dlogits = arguments.output::<T>(AT.dlogits)?;
+    let (dlogits, losses) = (arguments.output::<T>(AT.dlogits)?, arguments.optional_output::<f32>(AT.loss)?.map(Shared::new));
     params.check(targets)?;
     let n = params.rows.length as usize;
     if dlogits.is_empty() {
@@ -74,10 +74,15 @@ fn run_gradient<T: Float, I: Index>(arguments: &mut HostArguments<'_>) -> Result
         with_scratch(n, |row| {
             for (at, dlogits) in (task * rows..).zip(dlogits.chunks_exact_mut(n)) {
                 T::widen_into(&logits[at * n..][..n], row);
-                match params.target(targets[at]) {
+                let loss = match params.target(targets[at]) {
                     Some(target) => differentiate(row, target, dloss[at]),
-                    None => row.fill(0.0),
-                }
+                    None => {
+                        row.fill(0.0);
+                        0.0
+                    }
+                };
+                // SAFETY: the row belongs to this task.
+                losses.iter().for_each(|losses| unsafe { losses.write(at, loss) });
                 T::narrow_into(row, dlogits);
             }
         });
@@ -94,8 +99,10 @@ simd! {
 }
 
 simd! {
-    fn differentiate(row: &mut [f32], target: usize, upstream: f32) {
+    /// The row becomes its gradient; gives the loss.
+    fn differentiate(row: &mut [f32], target: usize, upstream: f32) -> f32 {
         let (max, sum) = exponentials(row);
+        let loss = math::log(sum) - (row[target] - max);
         let scale = 1.0 / sum;
         for x in row.iter_mut() {
             *x = math::exp_nonpositive(*x - max) * scale;
@@ -104,5 +111,6 @@ simd! {
         for x in row.iter_mut() {
             *x *= upstream;
         }
+        loss
     }
 }

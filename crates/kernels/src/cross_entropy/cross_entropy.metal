@@ -79,8 +79,9 @@ template <typename T, typename I, uint VISITS, uint COUNT>
     device const I* targets [[buffer(1)]],
     device const float* dloss [[buffer(2)]],
     device T* dlogits [[buffer(3)]],
-    constant Params& params [[buffer(4)]],
-    device atomic_uint* error_flag [[buffer(5)]],
+    device float* loss [[buffer(4)]],
+    constant Params& params [[buffer(5)]],
+    device atomic_uint* error_flag [[buffer(6)]],
     threadgroup float* partial [[threadgroup(0)]],
     uint group [[threadgroup_position_in_grid]],
     uint threads [[threads_per_threadgroup]],
@@ -99,6 +100,9 @@ template <typename T, typename I, uint VISITS, uint COUNT>
     const Targets<I> wanted = {{targets, error_flag}, params};
     const bool ignored = wanted.ignores(t.row);
     const ulong target = ignored ? OUTSIDE : wanted.indices.resolve(t.row, length);
+    if (params.with_loss != 0 && t.index == 0 && (ignored || target != OUTSIDE)) {
+        loss[t.row] = ignored ? 0.0f : strict::log(found.sum) - (widen(logits[start + target]) - found.max);
+    }
     const float scale = 1.0f / found.sum, upstream = dloss[t.row];
     const RowWriter<T> out(dlogits + start, 1, n);
     float slots[SLOTS];

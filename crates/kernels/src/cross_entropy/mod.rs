@@ -3,7 +3,8 @@
 //! `loss = log Σ e − (x_t − m)` with `e = exp(x − m)`, `m = max x` and the target `t`: minus the logarithm of the softmax there, with its bits. The gradient is
 //! `(e · (1 / Σ e) − [k = t]) · g`, with those of the softmax. Computed in f32; the gradient is rounded once.
 //!
-//! * Memory: a row is read from memory once, and the gradient written once; the other looks at the row hit the cache.
+//! * Memory: a row is read from memory once, and the gradient written once; the other looks at the row hit the cache. A recorder takes a loss and its gradient
+//!   in one launch.
 //! * Order: that of [`crate::softmax`].
 //! * Error against exact arithmetic: of the loss `(d(n) + 5) · 2^-24` absolute beside `3 · 2^-24` relative; of the gradient, before its rounding,
 //!   `(|x − m| + d(n) + 8) · 2^-24 · |g|`.
@@ -22,7 +23,7 @@ use crate::{
     description::describe,
     elementwise::{self, Operand, Space},
     gather::index,
-    gradient::Gradient,
+    gradient::{self, Gradient},
     math,
     metal::{self, metal_file, params},
     order,
@@ -55,11 +56,15 @@ attributes! {
 }
 
 attributes! {
-    /// The gradient of [`CrossEntropy`] by its logits. Inputs as there, and the gradient of the losses; output of the logits' shape and type.
+    /// The gradient of [`CrossEntropy`] by its logits. Inputs as there, and the gradient of the losses; output of the logits' shape and type, and the losses
+    /// themselves where they are wanted too.
     #[derive(Clone, Copy, Debug, Default)]
     pub struct CrossEntropyGradient {
         /// As [`CrossEntropy::ignore_index`].
         pub ignore_index: Option<isize>,
+    } and {
+        /// Gives the losses too.
+        pub with_loss: bool,
     }
 }
 
@@ -69,7 +74,9 @@ params! {
         /// The target that is ignored.
         pub ignored: i64,
         /// Whether there is one.
-        pub ignores: u64,
+        pub ignores: u32,
+        /// Whether a gradient has the losses beside it.
+        pub with_loss: u32,
     }
 }
 
@@ -85,6 +92,7 @@ operands! {
         targets: read(index::TYPES), "[…], the class of each row; negative ones count from the end";
         dloss: read(&[DType::F32]), "[…], the gradient of each loss";
         -> dlogits: write(like logits), "as logits";
+        loss: write(&[DType::F32]) optional, "of cross_entropy_with_gradient: […]";
     }
 }
 
@@ -100,9 +108,9 @@ fn checked(logits: TensorInfo, targets: TensorInfo) -> Result<Shape> {
     Shape::new(rows)
 }
 
-fn params(logits: TensorInfo, ignore_index: Option<isize>) -> Result<Params> {
+fn params(logits: TensorInfo, ignore_index: Option<isize>, with_loss: bool) -> Result<Params> {
     let ignored = ignore_index.unwrap_or_default() as i64;
-    Ok(Params { rows: Rows::new(logits.shape(), -1)?, ignored, ignores: ignore_index.is_some().into() })
+    Ok(Params { rows: Rows::new(logits.shape(), -1)?, ignored, ignores: ignore_index.is_some().into(), with_loss: with_loss.into() })
 }
 
 impl Operator for CrossEntropy {
@@ -117,7 +125,7 @@ impl Operator for CrossEntropy {
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let inputs = operands::Inputs::new(inputs)?;
-        let (params, types) = (params(inputs.logits, self.ignore_index)?, [inputs.logits.dtype, inputs.targets.dtype]);
+        let (params, types) = (params(inputs.logits, self.ignore_index, false)?, [inputs.logits.dtype, inputs.targets.dtype]);
         let kernel = cpu::loss(types[0], types[1])?;
         let launch = Launch::new(params.rows.key(KernelKey::new("cross_entropy", &types)), kernel, &params, inputs.parameters(outputs)?);
         Ok(params.rows.launch(launch.with_metal(LOSS), device).with_threadgroup_memory(2 * order::PARTIALS).into())
@@ -126,14 +134,14 @@ impl Operator for CrossEntropy {
     fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
         Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, _| {
             let given = [gradient.input(operands::AT.logits)?, gradient.input(operands::AT.targets)?, gradient.upstream(0)?];
-            gradient.apply(CrossEntropyGradient { ignore_index: self.ignore_index }, &given)
+            gradient.apply(CrossEntropyGradient { ignore_index: self.ignore_index, with_loss: false }, &given)
         })
     }
 }
 
 impl Operator for CrossEntropyGradient {
     fn name(&self) -> &'static str {
-        "cross_entropy_gradient"
+        if self.with_loss { "cross_entropy_with_gradient" } else { "cross_entropy_gradient" }
     }
 
     fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
@@ -141,19 +149,38 @@ impl Operator for CrossEntropyGradient {
         if *dloss.shape() != checked(logits, targets)? {
             return Err(misshapen!(dloss, targets; "one shape"));
         }
-        Ok(vec![TensorInfo::of(logits.dtype, *logits.shape())])
+        let outputs = [TensorInfo::of(logits.dtype, *logits.shape()), TensorInfo::of(DType::F32, *dloss.shape())];
+        Ok(outputs[..if self.with_loss { 2 } else { 1 }].to_vec())
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let inputs = backward::Inputs::new(inputs)?;
-        let (params, types) = (params(inputs.logits, self.ignore_index)?, [inputs.logits.dtype, inputs.targets.dtype]);
+        let (params, types) = (params(inputs.logits, self.ignore_index, self.with_loss)?, [inputs.logits.dtype, inputs.targets.dtype]);
         let kernel = cpu::gradient(types[0], types[1])?;
         let launch = Launch::new(params.rows.key(KernelKey::new("cross_entropy_gradient", &types)), kernel, &params, inputs.parameters(outputs)?);
         Ok(params.rows.launch(launch.with_metal(GRADIENT), device).with_threadgroup_memory(2 * order::PARTIALS).into())
+    }
+
+    fn stands_for(&self, inputs: &[Option<TensorInfo>]) -> Result<Option<Definition>> {
+        self.infer(inputs)?;
+        if !self.with_loss {
+            return Ok(None);
+        }
+        let (mut definition, at) = (Definition::new(inputs), backward::AT);
+        let [logits, targets, dloss] = [at.logits, at.targets, at.dloss].map(|index| definition.input(index));
+        let loss = definition.apply_one(CrossEntropy { ignore_index: self.ignore_index }, &[logits, targets])?;
+        let dlogits = definition.apply_one(Self { with_loss: false, ..*self }, &[logits, targets, dloss])?;
+        definition.outputs = vec![dlogits, loss];
+        Ok(Some(definition))
+    }
+
+    fn gradient(&self, _: &[Option<TensorInfo>], _: &[Option<TensorInfo>], _: &[bool]) -> Result<Definition> {
+        Err(gradient::none(self))
     }
 }
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
     describe!("cross_entropy", "minus the logarithm of the softmax of each row, at the class it should have", operands, CrossEntropy),
-    describe!("cross_entropy_gradient", "the gradient of cross_entropy by its logits", backward, CrossEntropyGradient),
+    describe!("cross_entropy_gradient", "the gradient of cross_entropy by its logits", backward, CrossEntropyGradient(false)),
+    describe!("cross_entropy_with_gradient", "the gradient of cross_entropy by its logits, and the losses", backward, CrossEntropyGradient(true)),
 ];

@@ -25,7 +25,7 @@ pub(crate) fn gradient(logits: &[f64], targets: &[f64], dloss: &[f64], ignored: 
     (0..targets.len()).flat_map(row).collect()
 }
 
-fn cases_of(dtype: DType, by: DType, dims: &[usize], ignored: Option<isize>) -> [Case; 2] {
+fn cases_of(dtype: DType, by: DType, dims: &[usize], ignored: Option<isize>) -> [Case; 3] {
     let classes = dims[dims.len() - 1];
     let logits = HostTensor::random(dtype, dims, -8.0, 8.0, classes as u64);
     let low = if by == DType::U32 { 0.0 } else { -(classes as f64) + 0.01 };
@@ -33,22 +33,25 @@ fn cases_of(dtype: DType, by: DType, dims: &[usize], ignored: Option<isize>) -> 
     targets.iter_mut().skip(1).step_by(3).for_each(|target| *target = ignored.map_or(*target, |ignored| ignored as f64));
     let targets = HostTensor::from_f64(by, &dims[..dims.len() - 1], &targets);
     let dloss = HostTensor::random(DType::F32, &dims[..dims.len() - 1], -1.0, 1.0, 6);
+    let losses = move |logits: &[f64], targets: &[f64]| {
+        let row = |(row, target): (usize, &f64)| {
+            class(*target, ignored, classes).map_or(0.0, |target| -softmax(&logits[row * classes..][..classes], true)[target])
+        };
+        targets.iter().enumerate().map(row).collect::<Vec<f64>>()
+    };
     let loss = Case::new(
         CrossEntropy { ignore_index: ignored },
         [Some(logits.clone()), Some(targets.clone())],
         Bound::relative(1e-6).with_absolute(6e-6),
-        move |i| {
-            let row = |(row, target): (usize, &f64)| {
-                class(*target, ignored, classes).map_or(0.0, |target| -softmax(&i[0][row * classes..][..classes], true)[target])
-            };
-            vec![i[1].iter().enumerate().map(row).collect()]
-        },
+        move |i| vec![losses(&i[0], &i[1])],
     );
     let bound = Bound::relative(4e-6).with_absolute(4e-6);
-    let slope = Case::new(CrossEntropyGradient { ignore_index: ignored }, [Some(logits), Some(targets), Some(dloss)], bound, move |i| {
-        vec![gradient(&i[0], &i[1], &i[2], ignored)]
+    let given = [Some(logits), Some(targets), Some(dloss)];
+    let slope = CrossEntropyGradient { ignore_index: ignored, with_loss: false };
+    let both = Case::new(CrossEntropyGradient { with_loss: true, ..slope }, given.clone(), bound.with_absolute(6e-6), move |i| {
+        vec![gradient(&i[0], &i[1], &i[2], ignored), losses(&i[0], &i[1])]
     });
-    [loss, slope]
+    [loss, Case::new(slope, given, bound, move |i| vec![gradient(&i[0], &i[1], &i[2], ignored)]), both]
 }
 
 pub(crate) fn cases() -> Vec<Case> {

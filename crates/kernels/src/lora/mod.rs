@@ -8,11 +8,13 @@
 //!   the vendor's library has the long product).
 //! * Order, strict: each sum is the strict dot product; a row's bits do not depend on the batch.
 //! * Fast, on a CUDA device with cuBLASLt: `y = round(x Wᵀ + round(bias + d))`, where an f32 `x` or `W` beside a narrower one is rounded to its type
-//!   for the long product.
+//!   for the long product; of more than 512 rows of 16 bits `A`, `B` and `t` are rounded to their type.
+//! * The gradient, fast, of a 16-bit `x`: [`gradient`].
 //! * Error, strict, before the rounding of the output: that of the two long sums, with `|t|` in place of the second's operand.
 //! * See Hu et al., *LoRA: Low-Rank Adaptation of Large Language Models*, 2021; `s` is their `α / r`.
 
 mod cpu;
+mod gradient;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
@@ -24,9 +26,10 @@ use crate::{
     Argument, Definition, Description, Launch, Operator, Plan, Precision, TensorInfo,
     attributes::attributes,
     binary::{Binary, BinaryOp},
+    cast::Cast,
     description::describe,
     launch::product_operations,
-    matmul::{ABSENT, DOT, FAST, Geometry, LINES, MatMul, Operands, PLACE, Product, STRICT, Tiling, check_extents, dtype_code},
+    matmul::{ABSENT, Addend, DOT, FAST, Geometry, LINES, MatMul, MatMulAdd, Operands, PLACE, Product, STRICT, Tiling, check_extents, dtype_code},
     metal::{self, metal_file, params},
     order,
     signature::{misshapen, operands},
@@ -150,6 +153,11 @@ impl Operator for LoraLinear {
     }
 
     fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        let Inputs { x, .. } = Inputs::new(inputs)?;
+        let is_of_adapter = |index: usize| !wanted[index] || [AT.x, AT.a, AT.b].contains(&index);
+        if self.precision == Precision::Fast && x.dtype.size() == 2 && (0..wanted.len()).all(is_of_adapter) {
+            return gradient::of_adapter(self, inputs, upstream, wanted);
+        }
         // That of three products and a sum: the adapter's small one is computed again.
         let mut plain = Definition::new(inputs);
         let linear = MatMul { transpose_b: true, precision: self.precision, ..MatMul::default() };
@@ -199,6 +207,9 @@ fn fused(params: &Params, mut buffers: Buffers) -> Launch {
 /// Rank up to which [`adapter`] is used: beyond it, every threadgroup reads too much of `b`.
 const ADAPTER_RANK: usize = 256;
 
+/// Rows up to which [`adapter`] takes less than the launches of the library.
+const FEW_ROWS: u64 = 512;
+
 /// Simdgroups of [`adapter`]'s threadgroups.
 const ADAPTER_SIMDGROUPS: u32 = 8;
 
@@ -218,22 +229,39 @@ fn adapter(params: &Params, buffers: Buffers) -> Result<Launch> {
 
 impl LoraLinear {
     /// The adapter by itself, and the long product of the vendor's library added to it.
-    fn by_library(
-        &self,
-        rows: TensorInfo,
-        weight: TensorInfo,
-        params: &Params,
-        buffers: &Buffers,
-        device: &DeviceProperties,
-    ) -> Result<Option<Plan>> {
+    fn by_library(&self, rows: TensorInfo, inputs: Inputs, params: &Params, buffers: &Buffers, device: &DeviceProperties) -> Result<Option<Plan>> {
         if !(1..=ADAPTER_RANK as u64).contains(&params.r) {
             return Ok(None);
         }
+        let weight = inputs.weight;
         let geometry = |[rows, weight]: [TensorInfo; 2]| Ok(Geometry::new(rows, weight, [false, true])?.0.with_precision(self.precision));
-        let long = Operands { inputs: [rows, weight], bias: None, output: rows.dtype, adds: true, geometry: geometry([rows, weight])? };
+        let long = Operands { inputs: [rows, weight], bias: None, output: rows.dtype, addend: Addend::Output, geometry: geometry([rows, weight])? };
         let Some(mut plan) = long.plan(device, geometry)? else { return Ok(None) };
+        if params.m > FEW_ROWS && rows.dtype.size() == 2 && params.dtypes[AT.bias] == ABSENT {
+            return self.products(rows, inputs)?.plan(device).map(Some);
+        }
         plan.launches.insert(0, adapter(params, buffers.clone())?);
         Ok(Some(plan))
+    }
+
+    /// The adapter by the vendor's library too: of many rows of 16 bits, which it multiplies at the speed of memory.
+    fn products(&self, rows: TensorInfo, Inputs { weight, a, b, .. }: Inputs) -> Result<Definition> {
+        let mut products = Definition::new(&[Some(rows), Some(weight), Some(a), Some(b)]);
+        let linear = MatMul { transpose_b: true, precision: self.precision, ..MatMul::default() };
+        let narrow = |products: &mut Definition, index: usize| {
+            let matrix = products.input(index);
+            if matrix.is_some_and(|matrix| matrix.info.dtype == rows.dtype) {
+                Ok(matrix)
+            } else {
+                products.apply_one(Cast { to: rows.dtype }, &[matrix]).map(Some)
+            }
+        };
+        let (a, b) = (narrow(&mut products, AT.a)?, narrow(&mut products, AT.b)?);
+        let projected = products.apply_one(linear, &[products.input(AT.x), a])?;
+        let low = products.apply_one(MatMul { alpha: self.scale, ..linear }, &[Some(projected), b])?;
+        let sum = MatMulAdd { transpose_a: false, transpose_b: true, alpha: 1.0, precision: self.precision, output: None };
+        products.outputs = products.apply(sum, &[products.input(AT.x), products.input(AT.weight), Some(low)])?;
+        Ok(products)
     }
 
     /// `t = x Aᵀ`, then the rest in one pass over the weight.
@@ -247,7 +275,7 @@ impl LoraLinear {
         let rows = TensorInfo::new(x, &[m, k])?;
         let tiling = Tiling::new([m, n], true, params.strict != 0);
         if tiling == Tiling::Fast
-            && let Some(plan) = self.by_library(rows, inputs.weight, params, &buffers, device)?
+            && let Some(plan) = self.by_library(rows, inputs, params, &buffers, device)?
         {
             return Ok(plan);
         }

@@ -14,9 +14,19 @@ pub(crate) struct Operands {
     pub(crate) inputs: [TensorInfo; 2],
     pub(crate) bias: Option<DType>,
     pub(crate) output: DType,
-    /// The product is added to what the output holds.
-    pub(crate) adds: bool,
+    pub(crate) addend: Addend,
     pub(crate) geometry: Geometry,
+}
+
+/// What a product is added to, before the sum is rounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Addend {
+    /// Nothing.
+    Nothing,
+    /// What the output holds.
+    Output,
+    /// The operator's input 2, of the output's shape and type. There is no bias then.
+    Input,
 }
 
 impl Operands {
@@ -46,14 +56,16 @@ impl Operands {
 
     fn launch(&self, [a, b]: [Argument; 2], operands: DType, params: &MatrixProduct) -> Launch {
         let output = self.output;
-        let (name, y) = match self.adds {
-            true => ("matrix_product_added", Parameter::update("y", output)),
-            false => ("matrix_product", Parameter::write("y", output)),
+        let (name, addend, y) = match self.addend {
+            Addend::Nothing => ("matrix_product", Argument::Absent, Parameter::write("y", output)),
+            Addend::Output => ("matrix_product_added", Argument::Absent, Parameter::update("y", output)),
+            Addend::Input => ("matrix_product_sum", Argument::Input(2), Parameter::write("y", output)),
         };
         let buffers = [
             (Parameter::read("a", operands), a),
             (Parameter::read("b", operands), b),
             (Parameter::read("bias", output).or_absent(), if self.bias.is_some() { Argument::Input(2) } else { Argument::Absent }),
+            (Parameter::read("addend", output).or_absent(), addend),
             (y, Argument::Output(0)),
         ];
         Launch::on_cuda(KernelKey::new(name, &[operands, output]), CudaForm::MatrixProduct, params, buffers)
@@ -79,7 +91,7 @@ impl Operands {
             b,
             origins: [geometry.a.origin as u64, geometry.b.origin as u64],
             alpha: f64::from(geometry.alpha),
-            beta: if self.adds { 1.0 } else { 0.0 },
+            beta: if self.addend == Addend::Nothing { 0.0 } else { 1.0 },
         })
     }
 }

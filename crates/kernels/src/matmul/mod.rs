@@ -1,4 +1,4 @@
-//! Matrix products: `matmul` with broadcast batches, transposes, scale and bias, and `matvec`.
+//! Matrix products: `matmul` with broadcast batches, transposes, scale and bias, `matmul_add`, and `matvec`.
 //!
 //! `y = round(alpha · Σ a·b + bias)`: f32 sums of widened elements, each further step in f32, one rounding to the output's type.
 //!
@@ -19,6 +19,7 @@ mod launch;
 mod library;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
+mod sum;
 
 use std::sync::Arc;
 
@@ -33,7 +34,8 @@ use crate::{
 pub(crate) use geometry::Geometry;
 pub(crate) use host::{ABSENT, dtype_code, matrix, values, values_mut};
 pub(crate) use launch::{DOT, FAST, LINES, PLACE, Product, SHARED_ROW, STRICT, Tiling, check_extents, shared_row_bytes};
-pub(crate) use library::Operands;
+pub(crate) use library::{Addend, Operands};
+pub use sum::MatMulAdd;
 
 attributes! {
     /// A matrix product. Inputs `a […, m, k]`, `b […, k, n]` and, optionally, `bias [n]`; output `[…, m, n]`.
@@ -118,7 +120,7 @@ impl Operator for MatMul {
         let operands::Inputs { a, b, bias } = inputs;
         let (geometry, bias, output) = (self.geometry(a, b)?.0, bias.map(|b| b.dtype), outputs[0].dtype);
         if launch::gains_by_library(&geometry) {
-            let operands = Operands { inputs: [a, b], bias, output, adds: false, geometry };
+            let operands = Operands { inputs: [a, b], bias, output, addend: Addend::Nothing, geometry };
             if let Some(plan) = operands.plan(device, |[a, b]| Ok(self.geometry(a, b)?.0))? {
                 return Ok(plan);
             }
@@ -175,5 +177,6 @@ impl Operator for MatVec {
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
     describe!("matmul", "alpha a b + bias, batched, with broadcasting of leading axes", operands, MatMul),
+    sum::DESCRIPTION,
     describe!("matvec", "matrix times vector plus bias, strict, with broadcasting of leading axes", vector_operands, = MatVec),
 ];

@@ -2,7 +2,7 @@
 
 use elinvar_core::DType;
 
-use super::{MatMul, MatVec};
+use super::{MatMul, MatMulAdd, MatVec};
 use crate::{
     Precision,
     conformance::case::{Bound, Case, HostTensor, made},
@@ -33,6 +33,26 @@ fn single(operator: MatMul, [a_type, b_type]: [DType; 2], [m, n, k]: [usize; 3])
         let b = |c: usize, l: usize| i[1][if transpose_b { c * k + l } else { l * n + c }];
         let sums = product([m, n, k], a, b);
         vec![sums.iter().enumerate().map(|(at, s)| f64::from(alpha) * s + i[2].get(at % n).unwrap_or(&0.0)).collect()]
+    })
+}
+
+/// A product of two matrices of one type and what it is added to.
+fn added(operator: MatMulAdd, dtype: DType, [m, n, k]: [usize; 3]) -> Case {
+    let MatMulAdd { transpose_a, transpose_b, alpha, .. } = operator;
+    let a = uniform(dtype, &if transpose_a { [k, m] } else { [m, k] }, 1);
+    let b = uniform(dtype, &if transpose_b { [n, k] } else { [k, n] }, 2);
+    // The product may be rounded to the addend's type by itself.
+    let rounding = match dtype {
+        DType::BF16 => 2f64.powi(-8),
+        DType::F16 => 2f64.powi(-11),
+        _ => 0.0,
+    };
+    let bound = Bound::relative(3e-7).with_absolute(((k.div_ceil(256) + 70) as f64 * 2f64.powi(-24) + 2.0 * rounding) * (k as f64).sqrt());
+    Case::new(operator, [a, b, uniform(dtype, &[m, n], 3)], bound, move |i| {
+        let a = |r: usize, l: usize| i[0][if transpose_a { l * m + r } else { r * k + l }];
+        let b = |c: usize, l: usize| i[1][if transpose_b { c * k + l } else { l * n + c }];
+        let sums = product([m, n, k], a, b);
+        vec![sums.iter().zip(&i[2]).map(|(sum, addend)| f64::from(alpha) * sum + addend).collect()]
     })
 }
 
@@ -141,6 +161,11 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.push(single(linear, [f32, f32], [390, 386, 72]));
     cases.push(single(linear, [DType::F32, DType::BF16], [35, 40, 1320]));
     cases.push(single(MatMul { transpose_a: true, ..MatMul::default() }, [DType::F16, DType::F32], [330, 340, 70]));
+    let sum = MatMulAdd { transpose_a: false, transpose_b: false, alpha: 0.5, precision: Precision::Strict, output: None };
+    cases.push(added(MatMulAdd { transpose_b: true, ..sum }, f32, [7, 33, 65]));
+    for (dtype, transpose_a) in [(f32, true), (f16, true), (bf16, false)] {
+        cases.push(added(MatMulAdd { transpose_a, precision: Precision::Fast, ..sum }, dtype, [130, 72, 256]));
+    }
     let fast = MatMul { precision: Precision::Fast, alpha: 0.5, ..MatMul::default() };
     cases.extend([[2, 3, 31], [1, 3, 287], [2, 3, 287], [9, 9, 287], [130, 130, 775]].map(|extents| narrowed(linear, extents)));
     cases.push(narrowed(MatMul { alpha: 1.0, transpose_b: true, ..fast }, [9, 9, 287]));

@@ -18,6 +18,7 @@ pub(super) fn kernel(x: DType, weight: DType) -> Result<HostKernel> {
 fn run<T: Float, W: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let Params { rows, epsilon, .. } = arguments.params()?;
     let (x, weight, dy) = (arguments.input::<T>(AT.x)?, arguments.optional::<W>(AT.weight)?.map(widen), arguments.input::<T>(AT.dy)?);
+    let addend = arguments.optional::<T>(AT.addend)?;
     let (dx, scales, means) =
         (arguments.output::<T>(AT.dx)?, arguments.output::<f32>(AT.scale)?, arguments.optional_output::<f32>(AT.mean)?.map(Shared::new));
     let (n, count) = (rows.length as usize, rows.count());
@@ -36,11 +37,19 @@ fn run<T: Float, W: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
             unsafe {
                 scales.write(row, scale);
                 means.iter().for_each(|means| means.write(row, mean));
-                pairs.iter().enumerate().for_each(|(k, [x, _])| dx.write(row * n + k, T::from_f32(*x)));
+                pairs
+                    .iter()
+                    .enumerate()
+                    .for_each(|(k, [x, _])| dx.write(row * n + k, sum(T::from_f32(*x), addend.map(|addend| addend[row * n + k]))));
             }
         }
     });
     Ok(())
+}
+
+/// What is written of a gradient.
+fn sum<T: Float>(dx: T, addend: Option<T>) -> T {
+    addend.map_or(dx, |addend| T::from_f32(addend.to_f32() + dx.to_f32()))
 }
 
 simd! {

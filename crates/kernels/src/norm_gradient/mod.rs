@@ -2,9 +2,9 @@
 //!
 //! With `c = x − μ` (`μ = 0` for `rms_norm`), `r = 1 / sqrt(Σ c² / n + ε)`, `v = c · r` and `h = g · w` of the gradient `g`:
 //! `dx = ((h − Σ h / n) − v · (Σ h c · r / n)) · r`, for `rms_norm` without `Σ h / n`. Computed in f32, rounded once. `r` and `μ` are outputs too: the gradient
-//! of the weight is the sum of `g · v` over the rows.
+//! of the weight is the sum of `g · v` over the rows. An addend, which is what a residual stream has as its gradient, is added to the rounded `dx`.
 //!
-//! * Memory: both rows are read once and the result is written once; the later looks at them hit the cache.
+//! * Memory: the rows are read once and the result is written once; the later looks at them hit the cache.
 //! * Order: the sums are folded in the row order of [`crate::order`], products by fma; `μ` and `r` have the bits of the norms.
 //! * Error against exact arithmetic, before the rounding of the output: `(d(n) + 10) · 2^-24 · (max |h| + |v| Σ |h v| / n) · r`.
 
@@ -15,11 +15,11 @@ pub(crate) mod oracle;
 use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result, Shape};
 
 use crate::{
-    Description, Launch, Operand, Operator, Plan, TensorInfo,
+    Definition, Description, Launch, Operand, Operator, Plan, TensorInfo,
     attributes::attributes,
-    binary::BinaryOp,
+    binary::{Binary, BinaryOp},
     description::describe,
-    gradient::Gradient,
+    gradient::{self, Gradient},
     metal::{self, metal_file, params},
     order,
     rms_norm::check_weight,
@@ -28,8 +28,8 @@ use crate::{
 };
 
 attributes! {
-    /// The gradient of a norm by its rows. Inputs `x […]`, `weight` of the normalised axes' shape, optional, and `dy`, as `x`; outputs `dx`, as `x`, and f32, of
-    /// the shape of `x` with extents of one for the normalised axes, `r` and, of `layer_norm`, `μ`.
+    /// The gradient of a norm by its rows. Inputs `x […]`, `weight` of the normalised axes' shape, optional, `dy`, as `x`, and an `addend`, as `x`, optional; outputs
+    /// `dx` or the sum of that and the addend, as `x`, and f32, of the shape of `x` with extents of one for the normalised axes, `r` and, of `layer_norm`, `μ`.
     #[derive(Clone, Copy, Debug)]
     pub struct NormGradient {
         /// The first normalised axis; negative counts from the end.
@@ -48,6 +48,8 @@ params! {
         pub epsilon: f32,
         /// Whether there is a weight.
         pub weighted: u32,
+        /// Whether there is an addend.
+        pub added: u64,
     }
 }
 
@@ -57,6 +59,7 @@ operands! {
     x: read(DType::FLOATS), "[…]";
     weight: read(DType::FLOATS) optional, "the shape of x from axis on; 1 where absent";
     dy: read(like x), "the gradient of the norm, as x";
+    addend: read(like x) optional, "what is added to the gradient, as x";
     -> dx: write(like x), "as x";
     scale: write(&[DType::F32]), "the inverse deviation: the shape of x, 1 from axis on";
     mean: write(&[DType::F32]) optional, "of layer_norm: the mean, as scale";
@@ -68,10 +71,13 @@ impl Operator for NormGradient {
     }
 
     fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { x, weight, dy } = operands::Inputs::new(inputs)?;
+        let operands::Inputs { x, weight, dy, addend } = operands::Inputs::new(inputs)?;
         check_weight(("x", x), self.axis, ("weight", weight))?;
         if x.shape() != dy.shape() {
             return Err(misshapen!(dy, x; "one shape"));
+        }
+        if let Some(addend) = addend.filter(|addend| addend.shape() != x.shape()) {
+            return Err(misshapen!(addend, x; "one shape"));
         }
         let mut dims = x.shape().to_vec();
         dims[x.shape().axis(self.axis)?..].fill(1);
@@ -84,13 +90,29 @@ impl Operator for NormGradient {
         let inputs = operands::Inputs::new(inputs)?;
         let (x, weight) = (inputs.x, inputs.dtype(operands::AT.weight));
         let rows = Rows::from_axis(x.shape(), self.axis)?;
-        let params = Params { rows, epsilon: self.epsilon, weighted: inputs.weight.is_some().into() };
+        let params = Params { rows, epsilon: self.epsilon, weighted: inputs.weight.is_some().into(), added: inputs.addend.is_some().into() };
         let key = rows.key(KernelKey::new("norm_gradient", &[x.dtype, weight]).with("centred", u32::from(self.centred)));
         let launch = Launch::new(key, cpu::kernel(x.dtype, weight)?, &params, inputs.parameters(outputs)?);
         // Rows without elements still have statistics.
         let launched = Rows { length: rows.length.max(1), ..rows };
         let launch = launched.launch(launch.with_metal(MetalForm::new(FILES, "norm_gradient")), device);
         Ok(launch.with_threadgroup_memory(4 * order::PARTIALS).into())
+    }
+
+    fn stands_for(&self, inputs: &[Option<TensorInfo>]) -> Result<Option<Definition>> {
+        self.infer(inputs)?;
+        let mut definition = Definition::new(inputs);
+        let given = operands::AT;
+        let Some(addend) = definition.input(given.addend) else { return Ok(None) };
+        let taken = [given.x, given.weight, given.dy].map(|index| definition.input(index));
+        let mut outputs = definition.apply(*self, &taken)?;
+        outputs[0] = definition.apply_one(Binary { op: BinaryOp::Add }, &[Some(addend), Some(outputs[0])])?;
+        definition.outputs = outputs;
+        Ok(Some(definition))
+    }
+
+    fn gradient(&self, _: &[Option<TensorInfo>], _: &[Option<TensorInfo>], _: &[bool]) -> Result<Definition> {
+        Err(gradient::none(self))
     }
 }
 

@@ -1,4 +1,4 @@
-// The gradients of rms_norm and layer_norm by their rows: x and the gradient of the output are read once from memory, then from the caches.
+// The gradients of rms_norm and layer_norm by their rows: x and the gradient of the output are read once from memory, then from the caches; an addend once.
 
 // A row minus its mean, and its gradient times the weight.
 template <typename T, typename W>
@@ -39,10 +39,11 @@ template <typename T, typename W, uint CENTRED, uint VISITS, uint COUNT>
     device const T* x [[buffer(0)]],
     device const W* weight [[buffer(1)]],
     device const T* dy [[buffer(2)]],
-    device T* dx [[buffer(3)]],
-    device float* scale [[buffer(4)]],
-    device float* mean [[buffer(5)]],
-    constant Params& params [[buffer(6)]],
+    device const T* addend [[buffer(3)]],
+    device T* dx [[buffer(4)]],
+    device float* scale [[buffer(5)]],
+    device float* mean [[buffer(6)]],
+    constant Params& params [[buffer(7)]],
     threadgroup float* partial [[threadgroup(0)]],
     uint group [[threadgroup_position_in_grid]],
     uint threads [[threads_per_threadgroup]],
@@ -107,12 +108,20 @@ template <typename T, typename W, uint CENTRED, uint VISITS, uint COUNT>
         }
     }
     const RowWriter<T> to(dx + start, 1, n);
+    const RowReader<T> added(params.added != 0 ? addend + start : x + start, 1, n);
     for (ulong k = first; row.x.has(k); k += stride) {
         row.load_centred(k, centred);
         row.load_gradient(k, gradients);
         for (uint i = 0; i < SLOTS; ++i) {
             const float normalised = centred[i] * inverse;
             gradients[i] = ((CENTRED ? gradients[i] - shift : gradients[i]) - normalised * slope) * inverse;
+        }
+        if (params.added != 0) {
+            float sums[SLOTS];
+            added.load(k, 0.0f, sums);
+            for (uint i = 0; i < SLOTS; ++i) {
+                gradients[i] = sums[i] + widen(narrow<T>(gradients[i]));
+            }
         }
         to.store(k, gradients);
     }

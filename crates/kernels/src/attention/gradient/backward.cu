@@ -1,7 +1,7 @@
 // Attention's gradient on tensor cores: fast precision, in CUDA C++. First a thread block for each 64 queries, then one for each 64 keys. Scores are computed
 // three times and never leave the registers; weights and their gradients are rounded to E before they are multiplied.
 
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
+extern "C" __global__ void __launch_bounds__(THREADS, WIDTH == 64 ? 3 : 2)
     attention_backward_queries(const E* q, const E* k, const E* v, const int* positions, const int* lengths, const E* y, const E* dy, E* dq,
                                float2* statistics, const __grid_constant__ Params p) {
     extern __shared__ __align__(16) unsigned char shared[];
@@ -19,13 +19,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     // The product of each output with its gradient, by two threads.
     {
         const int r = threadIdx.x / 2, begin = threadIdx.x % 2 * (WIDTH / 2);
-        float product = 0.0f;
-        if (r < count) {
-            const i64 at = row_of(p.y, tile.batch, tile.head, tile.first + r) + begin;
-            for (int i = 0; i < WIDTH / 2; ++i) {
-                product = fmaf(widen(y[at + i]), widen(dy[at + i]), product);
-            }
-        }
+        const i64 at = row_of(p.y, tile.batch, tile.head, tile.first + r) + begin;
+        float product = r < count ? half_product(y + at, dy + at) : 0.0f;
         product += __shfl_xor_sync(~0u, product, 1);
         memory.products[r] = product;
     }

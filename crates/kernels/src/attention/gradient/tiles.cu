@@ -80,6 +80,37 @@ DEVICE void store_rows(E* to, const Sums<WIDTH>& sums, float factor, int count) 
     }
 }
 
+// The products of two pairs of elements, added to a sum.
+DEVICE float pair_product(u32 a, u32 b, float sum) {
+    const E x[2] = {{(unsigned short)(a)}, {(unsigned short)(a >> 16)}}, y[2] = {{(unsigned short)(b)}, {(unsigned short)(b >> 16)}};
+    return fmaf(widen(x[1]), widen(y[1]), fmaf(widen(x[0]), widen(y[0]), sum));
+}
+
+// The dot product of two halves of rows.
+DEVICE float half_product(const E* a, const E* b) {
+    float product = 0.0f;
+    if (((u64(a) | u64(b)) & 15) == 0) {
+        uint4 x[WIDTH / 16], y[WIDTH / 16];
+#pragma unroll
+        for (int i = 0; i < WIDTH / 16; ++i) {
+            x[i] = reinterpret_cast<const uint4*>(a)[i];
+            y[i] = reinterpret_cast<const uint4*>(b)[i];
+        }
+#pragma unroll
+        for (int i = 0; i < WIDTH / 16; ++i) {
+            product = pair_product(x[i].x, y[i].x, product);
+            product = pair_product(x[i].y, y[i].y, product);
+            product = pair_product(x[i].z, y[i].z, product);
+            product = pair_product(x[i].w, y[i].w, product);
+        }
+        return product;
+    }
+    for (int i = 0; i < WIDTH / 2; ++i) {
+        product = fmaf(widen(a[i]), widen(b[i]), product);
+    }
+    return product;
+}
+
 // Sends COUNT rows from `first` on of those that start at `rows` for the tile at `to`; zeros for what lies outside `range`, which has row 0 at least.
 template <int COUNT>
 DEVICE void copy_rows(u32 to, const E* rows, i64 step, int first, KeyRange range) {

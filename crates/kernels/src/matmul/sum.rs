@@ -1,0 +1,125 @@
+//! A matrix product added to what is there: `y = addend + alpha · a b`.
+//!
+//! Those are the bits of a [`MatMul`] and an addition. Fast, where a CUDA device has cuBLASLt for the operands, it is
+//! one launch, and the sum is rounded once.
+
+use std::sync::Arc;
+
+use elinvar_core::{DType, DeviceProperties, Result};
+
+use super::{Addend, MatMul, Operands, launch};
+use crate::{
+    Definition, Description, Operator, Plan, Precision, TensorInfo,
+    attributes::attributes,
+    binary::{Binary, BinaryOp},
+    description::describe,
+    signature::{misshapen, mistyped, operands},
+};
+
+attributes! {
+    /// A matrix product and a sum. Inputs `a` and `b` as of [`MatMul`] and `addend`, of the product's shape; the output is as `addend`.
+    #[derive(Clone, Copy, Debug)]
+    pub struct MatMulAdd {
+        /// As [`MatMul::transpose_a`].
+        pub transpose_a: bool = false,
+        /// As [`MatMul::transpose_b`].
+        pub transpose_b: bool = false,
+        /// Scales the product.
+        pub alpha: f32 = 1,
+        /// As [`MatMul::precision`].
+        pub precision: Precision = strict,
+        /// As [`MatMul::output`]: the addend has this type.
+        pub output: Option<DType>,
+    }
+}
+
+operands! {
+    a: read(DType::FLOATS), "[..., m, k] (or [k])";
+    b: read(DType::FLOATS), "[..., k, n] (or [k]); its type may differ from that of a";
+    addend: read(DType::FLOATS), "[..., m, n], of the product's type";
+    -> y: write(like addend), "as addend";
+}
+
+impl MatMulAdd {
+    /// The product alone.
+    fn product(&self) -> MatMul {
+        let Self { transpose_a, transpose_b, alpha, precision, output } = *self;
+        MatMul { transpose_a, transpose_b, alpha, precision, output }
+    }
+
+    /// The launches by the vendor's library, where it has the product.
+    fn by_library(&self, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<Plan>> {
+        let operands::Inputs { a, b, addend } = operands::Inputs::new(inputs)?;
+        let product = self.product();
+        let geometry = product.geometry(a, b)?.0;
+        if !launch::gains_by_library(&geometry) {
+            return Ok(None);
+        }
+        let operands = Operands { inputs: [a, b], bias: None, output: addend.dtype, addend: Addend::Input, geometry };
+        operands.plan(device, |[a, b]| Ok(product.geometry(a, b)?.0))
+    }
+
+    /// The product and the sum.
+    fn definition(&self, inputs: &[Option<TensorInfo>]) -> Result<Definition> {
+        let mut definition = Definition::new(inputs);
+        let [a, b, addend] = [operands::AT.a, operands::AT.b, operands::AT.addend].map(|index| definition.input(index));
+        let product = definition.apply_one(self.product(), &[a, b])?;
+        definition.outputs = definition.apply(Binary { op: BinaryOp::Add }, &[addend, Some(product)])?;
+        Ok(definition)
+    }
+
+    /// Whether a device adds in the launch of the product.
+    ///
+    /// # Errors
+    /// As [`Operator::infer`].
+    pub fn is_fused(&self, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<bool> {
+        self.infer(inputs)?;
+        Ok(self.by_library(inputs, device)?.is_some())
+    }
+}
+
+impl Operator for MatMulAdd {
+    fn name(&self) -> &'static str {
+        "matmul_add"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        let operands::Inputs { a, b, addend } = operands::Inputs::new(inputs)?;
+        let (_, dims) = self.product().geometry(a, b)?;
+        if addend.shape()[..] != dims {
+            return Err(misshapen!(addend, a, b; "addend of {dims:?}"));
+        }
+        let output = self.output.unwrap_or(a.dtype);
+        if addend.dtype != output {
+            return Err(mistyped!(addend, a; "addend of {output}"));
+        }
+        Ok(vec![TensorInfo::of(output, *addend.shape())])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], _: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        match self.by_library(inputs, device)? {
+            Some(plan) => Ok(plan),
+            None => self.definition(inputs)?.plan(device),
+        }
+    }
+
+    fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    fn strict(&self) -> Option<Arc<dyn Operator>> {
+        Some(Arc::new(Self { precision: Precision::Strict, ..*self }))
+    }
+
+    fn accepts_strides(&self, index: usize) -> bool {
+        index < operands::AT.addend
+    }
+
+    fn stands_for(&self, inputs: &[Option<TensorInfo>]) -> Result<Option<Definition>> {
+        self.infer(inputs)?;
+        self.definition(inputs).map(Some)
+    }
+}
+
+pub(super) const DESCRIPTION: Description =
+    describe!("matmul_add", "addend + alpha a b, batched, with broadcasting of leading axes", operands, MatMulAdd);
