@@ -61,6 +61,17 @@ impl Model {
         modules
     }
 
+    /// The type of 16 bits that the embedding has, if no layer is quantised.
+    pub(super) fn plain_type(&self) -> Option<DType> {
+        let dtype = match &self.embedding {
+            Matrix::Plain(embedding) => Some(embedding.dtype()).filter(|dtype| dtype.size() == 2),
+            Matrix::Packed { .. } => None,
+        };
+        let mut model = self.clone();
+        let is_plain = model.modules().iter_mut().flat_map(Module::rows).all(|(_, linear)| matches!(linear.weight, Matrix::Plain(_)));
+        dtype.filter(|_| is_plain)
+    }
+
     /// What an adapter may change, layer by layer.
     pub(crate) fn places(&self) -> Vec<Place> {
         let mut model = self.clone();

@@ -107,7 +107,7 @@ impl Attention {
         };
         let mut q = heads(&self.q, self.heads, self.q_norm.as_ref())?;
         if let Some(factors) = &self.query_factors {
-            q = q.mul(factors)?;
+            q = q.mul(&factors.cast(q.dtype())?)?;
         }
         let k = heads(&self.k, self.kv_heads, self.k_norm.as_ref())?;
         let v = heads(&self.v, self.kv_heads, None)?;

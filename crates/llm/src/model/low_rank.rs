@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use elinvar::{Error, Result, Tensor, kernels::lora::LoraLinear};
+use elinvar::{DType, Error, Result, Tensor, kernels::lora::LoraLinear};
 
 use super::matrix::Matrix;
 
@@ -71,7 +71,7 @@ impl LowRank {
             Some(Rows::Scaled(factors)) => factors.clone(),
             Some(Rows::Stretched(magnitude)) => magnitude.div(&self.lengths(weight)?)?,
         };
-        let scaled = self.plain(weight, x, None, None)?.mul(&factors)?;
+        let scaled = self.plain(weight, x, None, None)?.cast(DType::F32)?.mul(&factors)?.cast(x.dtype())?;
         added(residual, bias.map_or(Ok(scaled.clone()), |bias| scaled.add(bias))?)
     }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use elinvar::{DType, Error, Gradients, Result, Tensor};
+use elinvar::{DType, Error, Gradients, Precision, Result, Tensor};
 
 use super::{Model, attention::Context};
 
@@ -17,8 +17,10 @@ pub(crate) struct Texts {
 /// A target that does not count.
 pub(crate) const IGNORED: i32 = -100;
 
-/// Logits in memory together, at most, unless one row has more: 64 MiB of f32.
+/// Logits in memory together, at most, unless one row has more: 64 MiB of f32 for a processor's cache; for a GPU, which reads the output projection once
+/// for each part, 512 MiB.
 const LOGITS: usize = 1 << 24;
+const GPU_LOGITS: usize = 1 << 27;
 
 impl Model {
     /// `count` texts of `length` tokens each.
@@ -43,13 +45,29 @@ impl Model {
 
     fn stream(&self, tokens: &Tensor, texts: &Texts) -> Result<Tensor> {
         let layers = self.layers.iter().zip(&texts.contexts);
-        layers.fold(self.embed(tokens), |stream, (layer, context)| layer.forward(&stream?, &texts.positions, context))
+        layers.fold(self.begin(tokens), |stream, (layer, context)| layer.forward(&stream?, &texts.positions, context))
     }
 
-    /// Rows of the stream whose logits are in memory together.
+    /// The stream before the first layer. In fast precision a GPU computes in the type of the weights, if all have one of 16 bits: mixed precision, in which
+    /// what is trained, its gradient and sums are f32.
+    fn begin(&self, tokens: &Tensor) -> Result<Tensor> {
+        let stream = self.embed(tokens)?;
+        let is_mixed = self.is_on_gpu() && stream.executor().precision() == Precision::Fast;
+        match self.plain_type().filter(|_| is_mixed) {
+            Some(dtype) => stream.cast(dtype),
+            None => Ok(stream),
+        }
+    }
+
+    fn is_on_gpu(&self) -> bool {
+        self.executor.properties().simd_width > 1
+    }
+
+    /// Rows of the stream whose logits are in memory together: parts of about the same size.
     fn parts(&self, stream: &Tensor) -> impl Iterator<Item = Range<usize>> + use<> {
-        let (rows, most) = (stream.shape()[0], (LOGITS / self.config.vocab_size).max(1));
-        (0..rows).step_by(most).map(move |first| first..rows.min(first + most))
+        let (rows, most) = (stream.shape()[0], (if self.is_on_gpu() { GPU_LOGITS } else { LOGITS } / self.config.vocab_size).max(1));
+        let part = rows.div_ceil(rows.div_ceil(most).max(1)).max(1);
+        (0..rows).step_by(part).map(move |first| first..rows.min(first + part))
     }
 
     fn loss_of(&self, stream: &Tensor, targets: &Tensor) -> Result<Tensor> {
@@ -78,9 +96,9 @@ impl Model {
             return Ok((loss, found.all(leaves)?));
         }
         // The streams between the layers, each of them by itself.
-        let mut streams = vec![self.embed(tokens)?];
+        let mut streams = vec![self.begin(tokens)?];
         for (layer, context) in self.layers.iter().zip(&texts.contexts) {
-            let last = streams.last().map_or_else(|| self.embed(tokens), |stream| Ok(stream.clone()))?;
+            let last = streams.last().map_or_else(|| self.begin(tokens), |stream| Ok(stream.clone()))?;
             let next = layer.forward(&last, &texts.positions, context)?;
             let is_tracked = next.is_tracked() || last.is_tracked();
             let next = next.detach();

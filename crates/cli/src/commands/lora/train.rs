@@ -12,7 +12,11 @@ use elinvar_llm::{
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::curve;
-use crate::{model::BaseArgs, output::print_line};
+use crate::{
+    model::BaseArgs,
+    output::print_line,
+    profile::{self, Known, ProfileArgs, Profiler},
+};
 
 /// Arguments of `elinvar lora train`.
 #[derive(Debug, Args)]
@@ -102,6 +106,8 @@ pub(crate) struct TrainArgs {
     #[arg(long, default_value_t = 0)]
     seed: u64,
     #[command(flatten)]
+    profile: ProfileArgs,
+    #[command(flatten)]
     base: BaseArgs,
 }
 
@@ -189,6 +195,7 @@ pub(super) fn longest(given: Option<usize>, config: &Config) -> Result<usize> {
 }
 
 pub(crate) fn run(args: &TrainArgs) -> Result<()> {
+    let trace = args.profile.open()?;
     let files = args.base.files()?;
     let config = Config::read(&files)?;
     let tokenizer = Tokenizer::open(&files)?;
@@ -208,6 +215,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     }
     let weights = args.base.weights(&files)?;
     let executor = args.base.device.executor_for(weights.bytes())?;
+    let profiler = args.profile.profiler(&executor)?;
     let model = BaseArgs::load(&files, &executor, config, &weights)?;
     let adapter = initial.as_ref().map_or_else(|| args.config(&model), |adapter| adapter.config().clone());
     let clip = (args.clip != 0.0).then_some(args.clip);
@@ -226,15 +234,56 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
         begun: (Instant::now(), trainer.steps()),
         since: Sum::default(),
     };
+    let mut profiled = Profiled { profiler, first: trainer.steps() + 1, last: args.iters, begun: None, tokens: 0 };
+    profiled.begin(profiled.first)?;
     let trained = train(&mut trainer, &folder, (&samples, validation.as_ref()), &args.options(), &mut |event| {
         report.show(event, executor.pool().statistics().peak_bytes);
-        Ok(())
+        profiled.listen(event)
     });
     report.bar.finish_and_clear();
     curve::write(&folder)?;
     trained?;
+    profile::finish(profiled.profiler, trace.as_deref())?;
     print_line(format!("the adapter is in {}: use it with `elinvar generate --adapter {0}`", args.adapter_path.display()));
     Ok(())
+}
+
+/// Profiles the first step, which makes what the others use, and the others together.
+struct Profiled {
+    profiler: Option<Profiler>,
+    /// Steps of this run.
+    first: u64,
+    last: u64,
+    /// The first step of the part that is being timed, and the tokens of its steps so far.
+    begun: Option<u64>,
+    tokens: usize,
+}
+
+impl Profiled {
+    fn begin(&mut self, step: u64) -> Result<()> {
+        (self.begun, self.tokens) = (Some(step), 0);
+        self.profiler.as_mut().map_or(Ok(()), Profiler::begin)
+    }
+
+    fn end(&mut self, last: u64) -> Result<()> {
+        let (Some(first), Some(profiler)) = (self.begun.take(), &mut self.profiler) else { return Ok(()) };
+        let name = if first == last { format!("step {first}") } else { format!("steps {first} to {last}") };
+        profiler.end(name, Known { tokens: Some(self.tokens), unprofiled: None })
+    }
+
+    fn listen(&mut self, event: TrainingEvent) -> Result<()> {
+        match event {
+            TrainingEvent::Step { step, tokens, .. } => {
+                self.tokens += tokens;
+                if step == self.first || step == self.last {
+                    self.end(step)?;
+                }
+                if step == self.first && step < self.last { self.begin(step + 1) } else { Ok(()) }
+            }
+            TrainingEvent::Stopped { step, .. } => self.end(step),
+            TrainingEvent::Validated { .. } | TrainingEvent::Saved { .. } => Ok(()),
+        }
+    }
 }
 
 /// What is shown of a training.
