@@ -106,8 +106,12 @@ fn preferences_are_learned_from_pairs() {
     fs::write(scratch.0.join("valid.jsonl"), line).unwrap();
     let (data, folder) = (scratch.path(""), scratch.path("adapter"));
     let fixed = ["lora", "train", "--data", &data, "--adapter-path", &folder, "--loss", "dpo", "--iters", "4", "--batch-size", "1"];
-    let said = stdout(&fixed.iter().chain(&["--num-layers", "1", "--learning-rate", "1e-2"]).copied().collect::<Vec<_>>());
+    let said = stdout(&fixed.iter().chain(&["--num-layers", "1", "--learning-rate", "1e-2", "--tensorboard"]).copied().collect::<Vec<_>>());
     assert!(said.contains("parameters on 1 pairs") && said.contains(" margin ") && said.contains("step 4: validation loss 0."), "{said}");
+    let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let events: Vec<_> = names.filter(|name| name.starts_with("events.out.tfevents.")).collect();
+    let events = scratch.file(&format!("adapter/{}", events[0]));
+    assert!(["rewards/margins", "validation_loss"].iter().all(|tag| events.windows(tag.len()).any(|window| window == tag.as_bytes())));
     let log = String::from_utf8(scratch.file("adapter/log.jsonl")).unwrap();
     let step: serde_json::Value = serde_json::from_str(log.lines().nth(3).unwrap()).unwrap();
     assert!(step["rewards/accuracies"] == 1.0 && step["rewards/margins"].as_f64().unwrap() > 0.0 && step["loss"].as_f64().unwrap() < 0.693, "{log}");

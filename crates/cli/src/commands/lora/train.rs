@@ -11,7 +11,7 @@ use elinvar_llm::{
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::curve;
+use super::{curve, tensorboard::Events};
 use crate::{
     model::BaseArgs,
     output::print_line,
@@ -106,6 +106,9 @@ pub(crate) struct TrainArgs {
     /// Stop after so many evaluations in a row that are no better than the best before them [default: train to the last step]
     #[arg(long, value_name = "COUNT")]
     patience: Option<usize>,
+    /// Write an event file for TensorBoard beside the adapter, too
+    #[arg(long)]
+    tensorboard: bool,
     /// Write a checkpoint after every so many steps, and after the last
     #[arg(long, default_value_t = 100)]
     save_every: u64,
@@ -271,7 +274,9 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     };
     let mut profiled = Profiled { profiler, first: trainer.steps() + 1, last: args.iters, begun: None, tokens: 0 };
     profiled.begin(profiled.first)?;
+    let mut events = args.tensorboard.then(|| Events::new(&args.adapter_path, trainer.steps())).transpose()?;
     let trained = train(&mut trainer, &folder, (&samples, validation.as_ref()), &args.options(), &mut |event| {
+        events.as_mut().map_or(Ok(()), |events| events.listen(event))?;
         report.show(event, executor.pool().statistics().peak_bytes);
         profiled.listen(event)
     });
