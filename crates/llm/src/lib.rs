@@ -52,7 +52,7 @@ pub use perplexity::Perplexity;
 pub use sampling::{Sampler, Sampling};
 pub use text::{ChatOptions, ChatTemplate, Message, StopMatcher, Stopped, TextStream, Tokenizer};
 pub use training::{
-    Batch, DataOptions, Dataset, Decay, Optimizer, Sample, Schedule, Trained, Trainer, TrainerOptions, TrainingEvent, TrainingFolder,
+    Batch, DataOptions, Dataset, Decay, Loss, Optimizer, Rewards, Sample, Schedule, Trained, Trainer, TrainerOptions, TrainingEvent, TrainingFolder,
     TrainingOptions, evaluate, train,
 };
 pub use weights::{Weight, WeightType, Weights};

@@ -99,6 +99,25 @@ fn a_training_that_was_killed_goes_on_with_the_same_bits_and_its_adapter_speaks(
 }
 
 #[test]
+fn preferences_are_learned_from_pairs() {
+    let scratch = Scratch::new("lora-pairs");
+    let line = "{\"prompt\": \"Stir\", \"chosen\": \" the soup.\", \"rejected\": \" no more, my lord.\"}\n";
+    fs::write(scratch.0.join("train.jsonl"), line).unwrap();
+    fs::write(scratch.0.join("valid.jsonl"), line).unwrap();
+    let (data, folder) = (scratch.path(""), scratch.path("adapter"));
+    let fixed = ["lora", "train", "--data", &data, "--adapter-path", &folder, "--loss", "dpo", "--iters", "4", "--batch-size", "1"];
+    let said = stdout(&fixed.iter().chain(&["--num-layers", "1", "--learning-rate", "1e-2", "--tensorboard"]).copied().collect::<Vec<_>>());
+    assert!(said.contains("parameters on 1 pairs") && said.contains(" margin ") && said.contains("step 4: validation loss 0."), "{said}");
+    let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let events: Vec<_> = names.filter(|name| name.starts_with("events.out.tfevents.")).collect();
+    let events = scratch.file(&format!("adapter/{}", events[0]));
+    assert!(["rewards/margins", "validation_loss"].iter().all(|tag| events.windows(tag.len()).any(|window| window == tag.as_bytes())));
+    let log = String::from_utf8(scratch.file("adapter/log.jsonl")).unwrap();
+    let step: serde_json::Value = serde_json::from_str(log.lines().nth(3).unwrap()).unwrap();
+    assert!(step["rewards/accuracies"] == 1.0 && step["rewards/margins"].as_f64().unwrap() > 0.0 && step["loss"].as_f64().unwrap() < 0.693, "{log}");
+}
+
+#[test]
 fn what_cannot_be_trained_is_rejected_in_one_line() {
     let scratch = Scratch::new("lora-rejected");
     let (data, folder) = (scratch.path(""), scratch.path("adapter"));
@@ -109,6 +128,8 @@ fn what_cannot_be_trained_is_rejected_in_one_line() {
     assert!(train(&["--max-seq-length", "513"]).contains("the model's context has 512 tokens"));
     assert!(train(&["--resume"]).contains("has no checkpoint to go on from"));
     assert!(train(&["--learning-rate", "0"]).contains("would change nothing"));
+    assert!(train(&["--beta", "0.2"]).contains("--beta is for --loss dpo"));
+    assert!(train(&["--loss", "dpo"]).contains("train.jsonl, line 1: no 'prompt', 'chosen' and 'rejected'"));
     assert!(rejection(&["generate", "--adapter", &data]).contains("an adapter is a folder with adapter_config.json"));
     fs::write(scratch.0.join("train.jsonl"), "{\"text\": \"a b c\"}\n{\"text\"}\n").unwrap();
     assert!(train(&[]).contains("train.jsonl, line 2: no JSON"));

@@ -38,7 +38,7 @@ use module::Module;
 use parts::{Linear, Norm};
 pub use session::{Decoding, Session};
 use source::{Shapes, Source, Stored};
-pub(crate) use whole::IGNORED;
+pub(crate) use whole::{IGNORED, Objective};
 use wide::Wide;
 
 /// A model on a device. Clones share its weights.

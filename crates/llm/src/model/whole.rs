@@ -14,6 +14,14 @@ pub(crate) struct Texts {
     contexts: Vec<Context>,
 }
 
+/// What is made of the cross-entropies of tokens.
+pub(crate) enum Objective<'a> {
+    /// Their sum times this.
+    Sum(&'a Tensor),
+    /// What this gives of all of them, with its gradient by each.
+    Of(&'a dyn Fn(&Tensor) -> Result<(Tensor, Tensor)>),
+}
+
 /// A target that does not count.
 pub(crate) const IGNORED: i32 = -100;
 
@@ -39,8 +47,25 @@ impl Model {
     /// Out of memory, or a failed device.
     pub(crate) fn loss(&self, tokens: &Tensor, targets: &Tensor, texts: &Texts) -> Result<Tensor> {
         let stream = self.stream(tokens, texts)?;
-        let losses = self.parts(&stream).map(|rows| self.loss_of(&stream.i(rows.clone())?, &targets.i(rows)?));
+        let losses = self.parts(&stream).map(|rows| self.losses_of(&stream.i(rows.clone())?, &targets.i(rows)?)?.sum(&[], false));
         sum(losses)
+    }
+
+    /// Those cross-entropies, off the tape: zero where a target does not count.
+    ///
+    /// # Errors
+    /// Out of memory, or a failed device.
+    pub(crate) fn losses(&self, tokens: &Tensor, targets: &Tensor, texts: &Texts) -> Result<Tensor> {
+        self.losses_after(&self.stream(tokens, texts)?, targets)
+    }
+
+    fn losses_after(&self, stream: &Tensor, targets: &Tensor) -> Result<Tensor> {
+        let stream = stream.detach();
+        let parts = self.parts(&stream).map(|rows| Ok(self.losses_of(&stream.i(rows.clone())?, &targets.i(rows)?)?.detach()));
+        match &parts.collect::<Result<Vec<_>>>()?[..] {
+            [whole] => Ok(whole.clone()),
+            parts => Tensor::concat(&parts.iter().collect::<Vec<_>>(), 0),
+        }
     }
 
     fn stream(&self, tokens: &Tensor, texts: &Texts) -> Result<Tensor> {
@@ -67,18 +92,19 @@ impl Model {
         (0..rows).step_by(part).map(move |first| first..rows.min(first + part))
     }
 
-    fn loss_of(&self, stream: &Tensor, targets: &Tensor) -> Result<Tensor> {
-        self.project(stream)?.cross_entropy(targets, Some(IGNORED as isize))?.sum(&[], false)
+    fn losses_of(&self, stream: &Tensor, targets: &Tensor) -> Result<Tensor> {
+        self.project(stream)?.cross_entropy(targets, Some(IGNORED as isize))
     }
 
-    /// That loss times `factor`, and the gradients of `leaves` by it. With `again` the layers are computed again on the way back, so that one layer's
+    /// The objective of those cross-entropies, and the gradients of `leaves` by it. With `again` the layers are computed again on the way back, so that one layer's
     /// intermediate results are kept at a time.
     ///
     /// # Errors
     /// A leaf that the loss does not depend on, out of memory, or a failed device.
     pub(crate) fn gradients(
         &self,
-        [tokens, targets, factor]: [&Tensor; 3],
+        [tokens, targets]: [&Tensor; 2],
+        objective: &Objective<'_>,
         texts: &Texts,
         leaves: &[Tensor],
         again: bool,
@@ -86,7 +112,7 @@ impl Model {
         let mut found = Found(vec![None; leaves.len()]);
         if !again {
             let last = self.stream(tokens, texts)?;
-            let (loss, upstream) = self.head_gradients(&last, [targets, factor], leaves, &mut found)?;
+            let (loss, upstream) = self.head_gradients(&last, targets, objective, leaves, &mut found)?;
             if let Some(upstream) = upstream {
                 found.add(leaves, &last.backward_from(&upstream)?)?;
             }
@@ -102,7 +128,7 @@ impl Model {
             streams.push(if is_tracked { next.requires_grad()? } else { next });
         }
         let Some(last) = streams.pop() else { return Err(Error::internal("a model without a stream")) };
-        let (loss, mut upstream) = self.head_gradients(&last, [targets, factor], leaves, &mut found)?;
+        let (loss, mut upstream) = self.head_gradients(&last, targets, objective, leaves, &mut found)?;
         for ((layer, context), stream) in self.layers.iter().zip(&texts.contexts).zip(&streams).rev() {
             let Some(above) = upstream else { break };
             let gradients = layer.forward(stream, &texts.positions, context)?.backward_from(&above)?;
@@ -112,20 +138,30 @@ impl Model {
         Ok((loss, found.all(leaves)?))
     }
 
-    /// The loss times `factor` of the last stream, and the stream's gradient if it is on the tape: part by part, so that the logits of one part are in
+    /// The objective of the last stream, and the stream's gradient if it is on the tape: part by part, so that the logits of one part are in
     /// memory at a time.
     fn head_gradients(
         &self,
         stream: &Tensor,
-        [targets, factor]: [&Tensor; 2],
+        targets: &Tensor,
+        objective: &Objective<'_>,
         leaves: &[Tensor],
         found: &mut Found,
     ) -> Result<(Tensor, Option<Tensor>)> {
+        let whole = match objective {
+            Objective::Sum(_) => None,
+            Objective::Of(objective) => Some(objective(&self.losses_after(stream, targets)?)?),
+        };
         let (mut losses, mut upstream) = (Vec::new(), Vec::new());
         for rows in self.parts(stream) {
             let part = stream.i(rows.clone())?.detach();
             let part = if stream.is_tracked() { part.requires_grad()? } else { part };
-            let loss = self.loss_of(&part, &targets.i(rows)?)?.mul(factor)?;
+            let part_losses = self.losses_of(&part, &targets.i(rows.clone())?)?;
+            let loss = match (objective, &whole) {
+                (Objective::Sum(factor), _) => part_losses.sum(&[], false)?.mul(factor)?,
+                (Objective::Of(_), Some((_, slopes))) => part_losses.mul(&slopes.i(rows)?)?.sum(&[], false)?,
+                (Objective::Of(_), None) => return Err(Error::internal("an objective that was not taken")),
+            };
             let gradients = loss.backward()?;
             found.add(leaves, &gradients)?;
             upstream.extend(gradients.get(&part).cloned());
@@ -136,7 +172,7 @@ impl Model {
             [whole] => Some(whole.clone()),
             parts => Some(Tensor::concat(&parts.iter().collect::<Vec<_>>(), 0)?),
         };
-        Ok((sum(losses)?, upstream))
+        Ok((whole.map_or_else(|| sum(losses), |(loss, _)| Ok(loss))?, upstream))
     }
 }
 

@@ -65,10 +65,9 @@ impl Order {
         Self { seed, round: None }
     }
 
-    /// The samples from the `first`-th on.
+    /// The samples, or pairs of them, from the `first`-th on.
     pub(super) fn samples<'a>(&mut self, data: &'a Dataset, first: u64, count: usize) -> Vec<&'a Sample> {
-        let all = data.samples();
-        (first..first + count as u64).filter_map(|place| all.get(self.at(place, all.len()))).collect()
+        (first..first + count as u64).flat_map(|place| data.group(self.at(place, data.len()))).collect()
     }
 
     fn at(&mut self, place: u64, count: usize) -> usize {

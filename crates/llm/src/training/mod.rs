@@ -7,6 +7,7 @@
 mod batch;
 mod data;
 mod folder;
+mod loss;
 mod optimizer;
 mod parameters;
 mod run;
@@ -18,6 +19,7 @@ mod trainer;
 pub use batch::Batch;
 pub use data::{DataOptions, Dataset, Sample};
 pub use folder::TrainingFolder;
+pub use loss::{Loss, Rewards};
 pub use optimizer::Optimizer;
 pub use run::{TrainingEvent, TrainingOptions, evaluate, train};
 pub use schedule::{Decay, Schedule};

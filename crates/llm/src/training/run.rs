@@ -9,8 +9,9 @@ use super::{
     batch::{Batch, Order},
     data::Dataset,
     folder::TrainingFolder,
+    loss::{Loss, Rewards},
     schedule::Schedule,
-    trainer::Trainer,
+    trainer::{Trained, Trainer},
 };
 use crate::model::Model;
 
@@ -48,6 +49,8 @@ pub enum TrainingEvent {
         loss: f32,
         /// The length of its gradient.
         norm: f32,
+        /// Of its pairs, if it has some.
+        rewards: Option<Rewards>,
         /// Its learning rate.
         rate: f64,
         /// Tokens that it was computed of, without those that fill texts up.
@@ -104,23 +107,37 @@ pub fn train(
     if options.batch == 0 || options.accumulation == 0 {
         return Err(Error::invalid_argument("a step takes at least one sample"));
     }
+    for data in [Some(data), validation].into_iter().flatten() {
+        let (of_pairs, has_pairs) = (trainer.minimised() != Loss::CrossEntropy, data.width() == 2);
+        if of_pairs != has_pairs {
+            return Err(Error::invalid_argument("DPO learns from pairs of a chosen and a rejected text, and the cross-entropy from single texts"));
+        }
+    }
     let mut order = Order::new(options.seed);
     let is_due = |step: u64, every: u64| step == options.steps || (every > 0 && step.is_multiple_of(every));
     while trainer.steps() < options.steps {
         let (start, step) = (Instant::now(), trainer.steps() + 1);
         let taken = (options.batch * options.accumulation) as u64;
         let samples = order.samples(data, (step - 1) * taken, options.batch * options.accumulation);
-        let batches = samples.chunks(options.batch).map(Batch::new).collect::<Result<Vec<_>>>()?;
+        let batches = samples.chunks(options.batch * data.width()).map(Batch::new).collect::<Result<Vec<_>>>()?;
         let rate = options.schedule.at(step, options.steps);
         let trained = trainer.step(&batches, rate)?;
         let (tokens, seconds) = (samples.iter().map(|sample| sample.tokens.len()).sum(), start.elapsed().as_secs_f64());
-        folder.log(&json!({
+        let mut line = json!({
             "step": step, "loss": trained.loss, "gradient_norm": trained.norm, "learning_rate": rate, "tokens": tokens, "seconds": seconds,
-        }))?;
-        listener(TrainingEvent::Step { step, loss: trained.loss, norm: trained.norm, rate, tokens, seconds })?;
+        });
+        if let Some(Rewards { chosen, rejected, accuracy }) = trained.rewards {
+            line["rewards/chosen"] = chosen.into();
+            line["rewards/rejected"] = rejected.into();
+            line["rewards/margins"] = (chosen - rejected).into();
+            line["rewards/accuracies"] = accuracy.into();
+        }
+        folder.log(&line)?;
+        let Trained { loss, norm, rewards } = trained;
+        listener(TrainingEvent::Step { step, loss, norm, rewards, rate, tokens, seconds })?;
         let evaluated = validation.is_some() && is_due(step, options.eval_every);
         if let Some(validation) = validation.filter(|_| evaluated) {
-            let loss = mean_loss(validation, options.batch, options.eval_batches, &mut |batch| trainer.loss(batch))?;
+            let loss = mean_loss(validation, options.batch, options.eval_batches, &mut |batch| Ok((trainer.loss(batch)?, trainer.terms(batch)?)))?;
             folder.log(&json!({ "step": step, "validation_loss": loss }))?;
             listener(TrainingEvent::Validated { step, loss })?;
         }
@@ -145,13 +162,13 @@ fn stalled(folder: &TrainingFolder, patience: Option<usize>) -> Result<Option<u6
     Ok(best.filter(|(place, _)| losses.len() - 1 - place >= patience).map(|(_, (step, _))| *step))
 }
 
-/// The mean cross-entropy of a data set's targets in nats: of at most so many batches, in the order of the file.
-fn mean_loss(data: &Dataset, batch: usize, batches: usize, loss: &mut dyn FnMut(&Batch) -> Result<f64>) -> Result<f64> {
+/// The mean loss of a data set: of at most so many batches, in the order of the file, each of which gives a sum and the number of its terms.
+fn mean_loss(data: &Dataset, batch: usize, batches: usize, loss: &mut dyn FnMut(&Batch) -> Result<(f64, usize)>) -> Result<f64> {
     let (mut sum, mut count) = (0.0, 0);
-    for samples in data.samples().chunks(batch.max(1)).take(batches.max(1)) {
-        let batch = Batch::new(&samples.iter().collect::<Vec<_>>())?;
-        sum += loss(&batch)?;
-        count += batch.targets();
+    for samples in data.samples().chunks(batch.max(1) * data.width()).take(batches.max(1)) {
+        let (more, terms) = loss(&Batch::new(&samples.iter().collect::<Vec<_>>())?)?;
+        sum += more;
+        count += terms;
     }
     Ok(sum / count as f64)
 }
@@ -166,6 +183,6 @@ pub fn evaluate(model: &Model, data: &Dataset, batch: usize, batches: usize) -> 
         batch.check(model)?;
         let tensor = |values: &[i32]| executor.tensor(&[values.len()], values);
         let loss = model.loss(&tensor(&batch.tokens)?, &tensor(&batch.targets)?, &model.texts(batch.texts, batch.length)?)?;
-        loss.item::<f32>().map(f64::from)
+        Ok((f64::from(loss.item::<f32>()?), batch.targets()))
     })
 }

@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
-    Batch, DataOptions, Dataset, Decay, Optimizer, Sample, Schedule, Trainer, TrainerOptions, TrainingEvent, TrainingFolder, TrainingOptions,
-    evaluate, optimizer::NUMBERS, train,
+    Batch, DataOptions, Dataset, Decay, Loss, Optimizer, Rewards, Sample, Schedule, Trainer, TrainerOptions, TrainingEvent, TrainingFolder,
+    TrainingOptions, evaluate, optimizer::NUMBERS, train,
 };
 use crate::{
     Adapter, AdapterConfig, Config, Model, ModelFiles, Targets, Tokenizer, WeightType, Weights,
@@ -29,12 +29,22 @@ struct Training {
     model: String,
     config: Map<String, Value>,
     rate: f64,
+    #[serde(default)]
     losses: Vec<f32>,
+    /// Of preferences.
+    #[serde(default)]
+    beta: f64,
+    #[serde(default)]
+    steps: Vec<[f32; 4]>,
+}
+
+fn references(file: &str) -> BTreeMap<String, Training> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/references/adapters").join(file);
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
 fn trainings() -> BTreeMap<String, Training> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/references/adapters/losses.json");
-    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+    references("losses.json")
 }
 
 fn strict(threads: usize) -> Executor {
@@ -71,9 +81,9 @@ impl Training {
         open(Reference::all().into_iter().find(|reference| reference.name == self.model).unwrap().folder().path(), executor)
     }
 
-    fn trainer(&self, executor: &Executor, again: bool) -> Trainer {
+    fn trainer(&self, executor: &Executor, again: bool, loss: Loss) -> Trainer {
         let model = self.model(executor);
-        let options = TrainerOptions { optimizer: Optimizer::ADAMW, clip: Some(1.0), checkpointing: again, seed: 1 };
+        let options = TrainerOptions { optimizer: Optimizer::ADAMW, clip: Some(1.0), checkpointing: again, seed: 1, loss };
         let new = |initial: Option<&Adapter>| Trainer::new(&model, self.config(), initial, options).unwrap();
         let mut begun = new(None).adapter().unwrap();
         for (name, (dims, array)) in &mut begun.tensors {
@@ -88,7 +98,7 @@ impl Training {
     }
 
     fn losses(&self, executor: &Executor, steps: usize, again: bool) -> Vec<f32> {
-        let mut trainer = self.trainer(executor, again);
+        let mut trainer = self.trainer(executor, again, Loss::CrossEntropy);
         (0..steps).map(|step| trainer.step(&[batch(step)], self.rate).unwrap().loss).collect()
     }
 }
@@ -113,6 +123,69 @@ fn the_embedded_model_learns_as_with_peft_and_pytorch() {
     check("shakespeare", &training.losses(&strict(2), 6, false), &training.losses);
 }
 
+/// As `PAIRS` of the script.
+fn pairs() -> Vec<[Sample; 2]> {
+    let pair = |n: u32| {
+        let tokens = |a: u32, b: u32, count: u32| (0..count).map(move |i| (a * i * i + b * i + 3 + 7 * n) % 29);
+        let text = |answer: &mut dyn Iterator<Item = u32>| Sample::new(tokens(5, 2, 3 + n).chain(answer).collect(), 3 + n as usize).unwrap();
+        [text(&mut tokens(7, 1, 6 + 2 * n)), text(&mut tokens(3, 4, 11 - 2 * n))]
+    };
+    (0..4).map(pair).collect()
+}
+
+#[test]
+fn preferences_are_learned_as_in_pytorch() {
+    let pairs = pairs();
+    let run = |training: &Training, again: bool| -> Vec<[f32; 4]> {
+        let mut trainer = training.trainer(&strict(2), again, Loss::Dpo { beta: training.beta });
+        let step = |step: usize| {
+            let batch = Batch::new(&pairs[step % 2 * 2..][..2].iter().flatten().collect::<Vec<_>>()).unwrap();
+            let evaluated = trainer.loss(&batch).unwrap();
+            let trained = trainer.step(&[batch], training.rate).unwrap();
+            assert!((evaluated / 2.0 - f64::from(trained.loss)).abs() < 1e-6, "{evaluated} {trained:?}");
+            let Rewards { chosen, rejected, accuracy } = trained.rewards.unwrap();
+            [trained.loss, chosen, rejected, accuracy]
+        };
+        (0..training.steps.len()).map(step).collect()
+    };
+    for (name, training) in &references("preferences.json") {
+        let found = run(training, false);
+        let worst = found.as_flattened().iter().zip(training.steps.as_flattened()).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        println!("{name}: {} steps, {:?} to {:?}, at most {worst:e} apart", found.len(), found[0], found[found.len() - 1]);
+        assert!(worst < 5e-5, "{name}: {found:?} instead of {:?}", training.steps);
+        assert_eq!(run(training, true), found, "{name}");
+    }
+}
+
+#[test]
+fn pairs_of_batches_count_as_one_and_train_without_a_second_model() {
+    let (model, pairs) = (qwen(&strict(2)), pairs());
+    let of_pairs = TrainerOptions { loss: Loss::Dpo { beta: 0.2 }, ..OPTIONS };
+    let batch = |pairs: &[[Sample; 2]]| Batch::new(&pairs.iter().flatten().collect::<Vec<_>>()).unwrap();
+    let step = |batches: &[Batch]| trainer(&model, of_pairs).step(batches, 1e-2).unwrap();
+    let (whole, parts) = (step(&[batch(&pairs[..3])]), step(&[batch(&pairs[..1]), batch(&pairs[1..3])]));
+    assert!((whole.loss - parts.loss).abs() < 1e-6 && (whole.norm - parts.norm).abs() < 1e-5, "{whole:?} {parts:?}");
+    // Before the first step the model is the one without what is trained.
+    assert!((whole.loss - 2f32.ln()).abs() < 1e-6 && whole.rewards.unwrap().chosen.abs() < 1e-6, "{whole:?}");
+    assert!(rejected(trainer(&model, of_pairs).step(&[Batch::new(&[&pairs[0][0]]).unwrap()], 1.0)).contains("1 texts are no pairs"));
+    let other = TrainerOptions { loss: Loss::Dpo { beta: 0.0 }, ..OPTIONS };
+    assert!(rejected(Trainer::new(&model, AdapterConfig::of_layers(&model, 2), None, other)).contains("a beta of 0 would change nothing"));
+    let (place, singles) = (tempfile::tempdir().unwrap(), Dataset::new(samples()).unwrap());
+    let folder = TrainingFolder::open(place.path()).unwrap();
+    let data = Dataset::of_pairs(pairs).unwrap();
+    let run = |loss: Loss, data: &Dataset, validation: &Dataset| {
+        let mut trainer = trainer(&model, TrainerOptions { loss, ..OPTIONS });
+        train(&mut trainer, &folder, (data, Some(validation)), &options(2), &mut |_| Ok(()))
+    };
+    assert!(rejected(run(Loss::CrossEntropy, &data, &data)).contains("DPO learns from pairs"));
+    assert!(rejected(run(Loss::Dpo { beta: 0.1 }, &data, &singles)).contains("DPO learns from pairs"));
+    run(Loss::Dpo { beta: 0.1 }, &data, &data).unwrap();
+    let lines = folder.logged().unwrap();
+    let first = |key: &str| lines[0][key].as_f64().unwrap();
+    assert!(first("rewards/margins") == 0.0 && first("rewards/accuracies") == 0.0 && lines.len() == 3, "{lines:?}");
+    assert!(lines[2]["validation_loss"].as_f64().unwrap() < f64::from(2f32.ln()), "{lines:?}");
+}
+
 /// Logits of 128 tokens are in memory together where there are 2^17 words: two texts of 96 tokens are taken in parts, one is not.
 #[test]
 fn logits_in_parts_give_the_loss_and_the_gradients_of_the_whole() {
@@ -124,7 +197,13 @@ fn logits_in_parts_give_the_loss_and_the_gradients_of_the_whole() {
     let whole = [Batch::new(&texts.each_ref()).unwrap()];
     let apart = texts.each_ref().map(|text| Batch::new(&[text]).unwrap());
     for again in [false, true] {
-        let options = TrainerOptions { optimizer: Optimizer::Sgd { momentum: 0.0, weight_decay: 0.0 }, clip: None, checkpointing: again, seed: 1 };
+        let options = TrainerOptions {
+            optimizer: Optimizer::Sgd { momentum: 0.0, weight_decay: 0.0 },
+            clip: None,
+            checkpointing: again,
+            seed: 1,
+            loss: Loss::CrossEntropy,
+        };
         let run = |batches: &[Batch]| {
             let mut trainer = Trainer::new(&model, AdapterConfig::default(), None, options).unwrap();
             let losses: f64 = batches.iter().map(|batch| trainer.loss(batch).unwrap()).sum();
@@ -143,7 +222,8 @@ fn rejected<T>(result: Result<T>) -> String {
     message
 }
 
-const OPTIONS: TrainerOptions = TrainerOptions { optimizer: Optimizer::ADAMW, clip: Some(1.0), checkpointing: false, seed: 1 };
+const OPTIONS: TrainerOptions =
+    TrainerOptions { optimizer: Optimizer::ADAMW, clip: Some(1.0), checkpointing: false, seed: 1, loss: Loss::CrossEntropy };
 
 fn qwen(executor: &Executor) -> Model {
     trainings()["dora"].model(executor)
@@ -401,6 +481,22 @@ fn lines_that_are_no_samples_are_named() {
     ] {
         let error = rejected(read(&format!("{good}{line}\n"), true));
         assert!(error.contains("train.jsonl, line 4: ") && error.contains(why), "{error}");
+    }
+    let pairs = |text: &str| {
+        fs::write(&path, text).unwrap();
+        Dataset::open_pairs(&path, &tokenizer, DataOptions { mask_prompt: false, max_tokens: 40 })
+    };
+    let pair = "{\"prompt\": \"ROMEO:\", \"chosen\": \" love\", \"rejected\": \" hate her\"}\n";
+    let data = pairs(pair).unwrap();
+    let [chosen, other] = data.samples() else { panic!("two samples") };
+    assert_eq!((data.len(), data.width(), chosen, other.prompt), (1, 2, completion, 3));
+    for (line, why) in [
+        ("{\"prompt\": \"a\", \"chosen\": \"b\"}", "line 2: no 'prompt', 'chosen' and 'rejected'"),
+        ("{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"b\"}", "line 2: 'chosen' and 'rejected' are the same"),
+        ("{\"prompt\": [], \"chosen\": [], \"rejected\": []}", "line 2: 'messages' need a chat template"),
+    ] {
+        let error = rejected(pairs(&format!("{pair}{line}\n")));
+        assert!(error.contains(why), "{error}");
     }
     assert!(rejected(read("\n", false)).contains("train.jsonl: the data set has no samples"));
     assert!(

@@ -6,26 +6,31 @@ use elinvar::{DType, Error, Executor, Recording, Result, Tensor};
 
 use super::{
     batch::Batch,
+    loss::{Loss, Preferences, Rewards},
     optimizer::{NUMBERS, Optimizer},
     parameters::Parameters,
 };
 use crate::{
     adapter::{Adapter, AdapterConfig},
-    model::Model,
+    model::{Model, Objective},
 };
 
 /// What a step found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trained {
-    /// The mean cross-entropy of the tokens that were to be predicted, in nats, before the step.
+    /// The loss before the step: the mean cross-entropy of the tokens that were to be predicted, in nats, or what [`Loss`] says.
     pub loss: f32,
     /// The length of the gradient, before it was clipped.
     pub norm: f32,
+    /// Of pairs.
+    pub rewards: Option<Rewards>,
 }
 
 /// How a model is trained.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrainerOptions {
+    /// What is minimised.
+    pub loss: Loss,
     /// What a step does with the gradient.
     pub optimizer: Optimizer,
     /// Gradients longer than this are shortened to it.
@@ -48,6 +53,8 @@ pub struct Trainer {
     factor: Tensor,
     loss: Tensor,
     norm: Tensor,
+    /// Of pairs: the sums of [`Rewards`]' parts.
+    rewards: Tensor,
     update: Recording,
     /// Gradients of batches of a shape; what was used last is last.
     gradients: Vec<Recorded>,
@@ -74,6 +81,7 @@ impl Trainer {
     pub fn new(model: &Model, config: AdapterConfig, initial: Option<&Adapter>, options: TrainerOptions) -> Result<Self> {
         let TrainerOptions { optimizer, clip, seed, .. } = options;
         optimizer.check()?;
+        options.loss.check()?;
         if clip.is_some_and(|clip| !(clip > 0.0 && clip.is_finite())) {
             return Err(Error::invalid_argument("gradients are clipped to a positive length"));
         }
@@ -81,7 +89,7 @@ impl Trainer {
         let parameters = Parameters::new(model, config, initial, seed)?;
         let zeros = |count: usize| executor.zeros(DType::F32, &[count]);
         let states = (0..optimizer.states()).map(|_| zeros(parameters.count())).collect::<Result<Vec<_>>>()?;
-        let (numbers, factor, loss, norm) = (zeros(NUMBERS)?, zeros(1)?, zeros(1)?, zeros(1)?);
+        let (numbers, factor, loss, norm, rewards) = (zeros(NUMBERS)?, zeros(1)?, zeros(1)?, zeros(1)?, zeros(3)?);
         let (update, ()) = executor.record(|recorded| {
             let gradient = parameters.gradient.on(recorded)?;
             let length = gradient.sum_square(&[], false)?.sqrt()?;
@@ -96,7 +104,21 @@ impl Trainer {
             gradient.fill_(0)
         })?;
         let base = model.clone();
-        Ok(Self { base, parameters, options, states, numbers, factor, loss, norm, update, gradients: Vec::new(), losses: Vec::new(), steps: 0 })
+        Ok(Self {
+            base,
+            parameters,
+            options,
+            states,
+            numbers,
+            factor,
+            loss,
+            norm,
+            rewards,
+            update,
+            gradients: Vec::new(),
+            losses: Vec::new(),
+            steps: 0,
+        })
     }
 
     /// Numbers that are trained.
@@ -114,7 +136,21 @@ impl Trainer {
         self.options.optimizer
     }
 
-    /// A step over batches, which count as one: the loss is the mean over all their targets.
+    /// What is minimised.
+    pub fn minimised(&self) -> Loss {
+        self.options.loss
+    }
+
+    /// What the loss of a batch is the sum over: its targets, or its pairs, the texts of which are chosen and rejected in turn.
+    pub(super) fn terms(&self, batch: &Batch) -> Result<usize> {
+        match self.options.loss {
+            Loss::CrossEntropy => Ok(batch.targets()),
+            Loss::Dpo { .. } if batch.texts % 2 == 1 => Err(Error::invalid_argument(format!("{} texts are no pairs", batch.texts))),
+            Loss::Dpo { .. } => Ok(batch.texts / 2),
+        }
+    }
+
+    /// A step over batches, which count as one: the loss is the mean over all their targets, or pairs.
     ///
     /// # Errors
     /// Tokens outside the vocabulary; no target; a loss or gradient that is no number, or zero; out of memory; a failed device. What was trained is then lost.
@@ -124,16 +160,18 @@ impl Trainer {
         if targets == 0 {
             return Err(Error::invalid_argument(format!("step {step}: no token is to be predicted")));
         }
-        self.factor.write(&[1.0 / targets as f32])?;
+        let terms: usize = batches.iter().map(|batch| self.terms(batch)).sum::<Result<_>>()?;
+        self.factor.write(&[1.0 / terms as f32])?;
         self.loss.write(&[0f32])?;
+        self.rewards.write(&[0f32; 3])?;
         for batch in batches {
             self.replay(batch, true)?;
         }
         self.numbers.write(&self.options.optimizer.numbers(rate, step))?;
         self.base.executor().replay(&self.update)?;
-        let trained = Trained { loss: self.loss.item()?, norm: self.norm.item()? };
+        let trained = Trained { loss: self.loss.item()?, norm: self.norm.item()?, rewards: self.found_rewards()? };
         match trained {
-            Trained { loss, norm } if !loss.is_finite() || !norm.is_finite() => Err(Error::invalid_data(format!(
+            Trained { loss, norm, .. } if !loss.is_finite() || !norm.is_finite() => Err(Error::invalid_data(format!(
                 "step {step}: the loss is {loss}, the gradient's length {norm}: training stops; lower the learning rate or clip the gradient"
             ))),
             Trained { norm: 0.0, .. } => Err(Error::invalid_data(format!("step {step}: the gradient is zero: training would change nothing"))),
@@ -144,11 +182,20 @@ impl Trainer {
         }
     }
 
-    /// The sum of the cross-entropies of a batch's targets, in nats.
+    fn found_rewards(&self) -> Result<Option<Rewards>> {
+        match (self.options.loss, &self.rewards.to_vec::<f32>()?[..]) {
+            (Loss::CrossEntropy, _) => Ok(None),
+            (Loss::Dpo { .. }, &[chosen, rejected, accuracy]) => Ok(Some(Rewards { chosen, rejected, accuracy })),
+            (Loss::Dpo { .. }, _) => Err(Error::internal("rewards of other parts")),
+        }
+    }
+
+    /// The sum of the losses of a batch: of the cross-entropies of its targets, in nats, or of its pairs.
     ///
     /// # Errors
     /// Tokens outside the vocabulary, out of memory, or a failed device.
     pub fn loss(&mut self, batch: &Batch) -> Result<f64> {
+        self.terms(batch)?;
         self.factor.write(&[1f32])?;
         self.loss.write(&[0f32])?;
         self.replay(batch, false)?;
@@ -217,12 +264,25 @@ impl Trainer {
         let body = |recorded: &Executor| {
             let (model, leaves) = self.parameters.model(&self.base, recorded)?;
             let (tokens, targets, factor) = (tokens.on(recorded)?, targets.on(recorded)?, self.factor.on(recorded)?.reshape(&[])?);
-            let loss = if with_gradients {
-                let (loss, gradients) = model.gradients([&tokens, &targets, &factor], &layout, &leaves, self.options.checkpointing)?;
-                self.parameters.add_gradients(recorded, &gradients)?;
-                loss
-            } else {
-                model.loss(&tokens, &targets, &layout)?.detach()
+            let preferences =
+                |losses: &Tensor, beta: f64| Preferences::new(losses, &self.base.losses(&tokens, &targets, &layout)?, texts, beta, &factor);
+            let of_pairs = |losses: &Tensor| match self.options.loss {
+                Loss::CrossEntropy => Err(Error::internal("a loss without pairs")),
+                Loss::Dpo { beta } => {
+                    let found = preferences(losses, beta)?;
+                    self.rewards.on(recorded)?.add_(&found.rewards)?;
+                    Ok((found.loss, found.slopes))
+                }
+            };
+            let loss = match (with_gradients, self.options.loss) {
+                (true, loss) => {
+                    let objective = if loss == Loss::CrossEntropy { Objective::Sum(&factor) } else { Objective::Of(&of_pairs) };
+                    let (loss, gradients) = model.gradients([&tokens, &targets], &objective, &layout, &leaves, self.options.checkpointing)?;
+                    self.parameters.add_gradients(recorded, &gradients)?;
+                    loss
+                }
+                (false, Loss::CrossEntropy) => model.loss(&tokens, &targets, &layout)?.detach(),
+                (false, Loss::Dpo { beta }) => preferences(&model.losses(&tokens, &targets, &layout)?, beta)?.loss,
             };
             self.loss.on(recorded)?.add_(&loss)
         };

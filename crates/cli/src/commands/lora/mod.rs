@@ -2,6 +2,7 @@
 
 mod curve;
 mod fuse;
+mod tensorboard;
 mod test;
 mod train;
 

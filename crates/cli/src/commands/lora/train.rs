@@ -1,17 +1,17 @@
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use clap::{Args, ValueEnum};
 use elinvar::{Error, Result, format_bytes};
 use elinvar_llm::{
-    Adapter, AdapterConfig, Config, DataOptions, Dataset, Decay, Model, Optimizer, Schedule, Targets, Tokenizer, Trainer, TrainerOptions,
-    TrainingEvent, TrainingFolder, TrainingOptions, train,
+    Adapter, AdapterConfig, Config, DataOptions, Dataset, Decay, Loss, Model, Optimizer, Rewards, Schedule, Targets, Tokenizer, Trainer,
+    TrainerOptions, TrainingEvent, TrainingFolder, TrainingOptions, train,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::curve;
+use super::{curve, tensorboard::Events};
 use crate::{
     model::BaseArgs,
     output::print_line,
@@ -72,6 +72,13 @@ pub(crate) struct TrainArgs {
     /// Shorten gradients to this length; 0 leaves them
     #[arg(long, default_value_t = 1.0)]
     clip: f64,
+    /// Minimise the mean cross-entropy of tokens, or learn what is preferred (direct preference optimisation) from lines with `prompt`, `chosen` and
+    /// `rejected`
+    #[arg(long, value_enum, default_value_t = Losses::CrossEntropy)]
+    loss: Losses,
+    /// How much a change of log-probabilities counts [default: 0.1; for --loss dpo]
+    #[arg(long)]
+    beta: Option<f64>,
     /// Learn the completion, or the last message, alone
     #[arg(long)]
     mask_prompt: bool,
@@ -99,6 +106,9 @@ pub(crate) struct TrainArgs {
     /// Stop after so many evaluations in a row that are no better than the best before them [default: train to the last step]
     #[arg(long, value_name = "COUNT")]
     patience: Option<usize>,
+    /// Write an event file for TensorBoard beside the adapter, too
+    #[arg(long)]
+    tensorboard: bool,
     /// Write a checkpoint after every so many steps, and after the last
     #[arg(long, default_value_t = 100)]
     save_every: u64,
@@ -116,6 +126,12 @@ enum Kind {
     Lora,
     Dora,
     Full,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Losses {
+    CrossEntropy,
+    Dpo,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -164,6 +180,25 @@ impl TrainArgs {
         self.weight_decay.map_or(optimizer, |decay| optimizer.with_weight_decay(decay))
     }
 
+    fn loss(&self) -> Result<Loss> {
+        match (self.loss, self.beta) {
+            (Losses::CrossEntropy, None) => Ok(Loss::CrossEntropy),
+            (Losses::CrossEntropy, Some(_)) => Err(Error::invalid_argument("--beta is for --loss dpo: it would have no effect")),
+            (Losses::Dpo, _) if self.mask_prompt => {
+                Err(Error::invalid_argument("--mask-prompt would have no effect: --loss dpo never learns prompts"))
+            }
+            (Losses::Dpo, beta) => Ok(Loss::Dpo { beta: beta.unwrap_or(0.1) }),
+        }
+    }
+
+    /// Reads a file of samples.
+    fn open(&self, path: &Path, tokenizer: &Tokenizer, options: DataOptions) -> Result<Dataset> {
+        match self.loss {
+            Losses::CrossEntropy => Dataset::open(path, tokenizer, options),
+            Losses::Dpo => Dataset::open_pairs(path, tokenizer, options),
+        }
+    }
+
     fn options(&self) -> TrainingOptions {
         let decay = match self.schedule {
             Schedules::Constant => Decay::Constant,
@@ -200,9 +235,10 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     let config = Config::read(&files)?;
     let tokenizer = Tokenizer::open(&files)?;
     let data = DataOptions { mask_prompt: args.mask_prompt, max_tokens: longest(args.max_seq_length, &config)? };
-    let samples = Dataset::open(&args.data.join("train.jsonl"), &tokenizer, data)?;
+    let loss = args.loss()?;
+    let samples = args.open(&args.data.join("train.jsonl"), &tokenizer, data)?;
     let validation = Some(args.data.join("valid.jsonl")).filter(|path| path.exists());
-    let validation = validation.map(|path| Dataset::open(&path, &tokenizer, data)).transpose()?;
+    let validation = validation.map(|path| args.open(&path, &tokenizer, data)).transpose()?;
     let initial = args.resume_adapter_file.as_ref().map(|path| Adapter::open(if path.is_file() { path.with_file_name("") } else { path.clone() }));
     let initial = initial.transpose()?;
     let folder = TrainingFolder::open(&args.adapter_path)?;
@@ -219,13 +255,14 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     let model = BaseArgs::load(&files, &executor, config, &weights)?;
     let adapter = initial.as_ref().map_or_else(|| args.config(&model), |adapter| adapter.config().clone());
     let clip = (args.clip != 0.0).then_some(args.clip);
-    let options = TrainerOptions { optimizer: args.optimizer(), clip, checkpointing: args.grad_checkpoint, seed: args.seed };
+    let options = TrainerOptions { optimizer: args.optimizer(), clip, checkpointing: args.grad_checkpoint, seed: args.seed, loss };
     let mut trainer = Trainer::new(&model, adapter, initial.as_ref(), options)?;
     match args.resume {
         true => folder.resume(&mut trainer)?,
         false => folder.keep_log(0)?,
     }
-    print_line(format!("training {} parameters on {} samples", trainer.parameters(), samples.samples().len()));
+    let of = if loss == Loss::CrossEntropy { "samples" } else { "pairs" };
+    print_line(format!("training {} parameters on {} {of}", trainer.parameters(), samples.len()));
     let style = ProgressStyle::with_template("{bar:30} step {pos} of {len}, {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
     let mut report = Report {
         bar: ProgressBar::new(args.iters).with_style(style),
@@ -233,10 +270,13 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
         steps: args.iters,
         begun: (Instant::now(), trainer.steps()),
         since: Sum::default(),
+        of_pairs: loss != Loss::CrossEntropy,
     };
     let mut profiled = Profiled { profiler, first: trainer.steps() + 1, last: args.iters, begun: None, tokens: 0 };
     profiled.begin(profiled.first)?;
+    let mut events = args.tensorboard.then(|| Events::new(&args.adapter_path, trainer.steps())).transpose()?;
     let trained = train(&mut trainer, &folder, (&samples, validation.as_ref()), &args.options(), &mut |event| {
+        events.as_mut().map_or(Ok(()), |events| events.listen(event))?;
         report.show(event, executor.pool().statistics().peak_bytes);
         profiled.listen(event)
     });
@@ -293,6 +333,8 @@ struct Report {
     steps: u64,
     begun: (Instant, u64),
     since: Sum,
+    /// What the loss is of.
+    of_pairs: bool,
 }
 
 /// Of the steps since the last report.
@@ -302,12 +344,18 @@ struct Sum {
     loss: f64,
     tokens: usize,
     seconds: f64,
+    margin: f64,
+    accuracy: f64,
 }
 
 impl Report {
     fn show(&mut self, event: TrainingEvent, memory: usize) {
         match event {
-            TrainingEvent::Step { step, loss, rate, tokens, seconds, .. } => {
+            TrainingEvent::Step { step, loss, rewards, rate, tokens, seconds, .. } => {
+                if let Some(Rewards { chosen, rejected, accuracy }) = rewards {
+                    self.since.margin += f64::from(chosen - rejected);
+                    self.since.accuracy += f64::from(accuracy);
+                }
                 self.since.steps += 1;
                 self.since.loss += f64::from(loss);
                 self.since.tokens += tokens;
@@ -317,16 +365,22 @@ impl Report {
                 self.bar.set_position(step);
                 self.bar.set_message(format!("loss {loss:.4}, {} left", time(left)));
                 if step % self.every == 0 || step == self.steps {
-                    let Sum { steps, loss, tokens, seconds } = std::mem::take(&mut self.since);
+                    let Sum { steps, loss, tokens, seconds, margin, accuracy } = std::mem::take(&mut self.since);
+                    let mean = |sum: f64| sum / steps as f64;
+                    let pairs = match rewards {
+                        Some(_) => format!(", margin {:.4}, {:.0} % in order", mean(margin), 100.0 * mean(accuracy)),
+                        None => String::new(),
+                    };
                     self.line(format!(
-                        "step {step}: loss {:.4}, learning rate {rate:.2e}, {:.0} tokens/s, peak memory {}, {} left",
-                        loss / steps as f64,
+                        "step {step}: loss {:.4}{pairs}, learning rate {rate:.2e}, {:.0} tokens/s, peak memory {}, {} left",
+                        mean(loss),
                         tokens as f64 / seconds,
                         format_bytes(memory as u64),
                         time(left)
                     ));
                 }
             }
+            TrainingEvent::Validated { step, loss } if self.of_pairs => self.line(format!("step {step}: validation loss {loss:.4}")),
             TrainingEvent::Validated { step, loss } => self.line(format!("step {step}: validation loss {loss:.4}, perplexity {:.2}", loss.exp())),
             TrainingEvent::Stopped { step, best } => self.line(format!("step {step}: stopped, no evaluation was better than that of step {best}")),
             TrainingEvent::Saved { step } => self.line(format!("step {step}: saved")),

@@ -2,13 +2,16 @@
 """Makes the reference files of this folder: losses of training with Hugging Face PEFT and PyTorch, in f32 on a CPU.
 
     pip install torch transformers peft     (the files were made with torch 2.15, transformers 5.23 and peft 0.21)
-    python3 make.py                         (writes losses.json and the folder peft)
+    python3 make.py                         (writes losses.json, preferences.json and the folder peft)
     python3 make.py FOLDER DATA OUTPUT      (trains the model in FOLDER on DATA, token ids in JSON; writes the adapter before and after to OUTPUT)
 
 losses.json has for each training the model (the name of a reference in the folder above, or shakespeare, the embedded model), PEFT's configuration, AdamW's learning
 rate, and the loss of each step. The samples are those of `SAMPLES`; a step takes two, one after the other, and the last begins again with the first. Adapters begin
 with the values that follow from the names of their tensors (`values` of the script above), those of B times 0.1, so that nothing begins at zero; magnitudes of DoRA
 and matrices that are saved whole begin as PEFT has them.
+
+preferences.json has the same for direct preference optimisation of `PAIRS`, two a step: the loss, the mean rewards of the chosen and the rejected texts, and the
+part of the pairs that is in order, all before the step. Reference log-probabilities are those of the model with its adapter disabled.
 
 The folder peft has an adapter as PEFT saves it, and logits of the model with it: `logits.f32`, little-endian, a row for each of the tokens of the script above.
 """
@@ -30,6 +33,9 @@ import make as models  # noqa: E402
 
 # Token ids, below 29, and how many of them are the prompt.
 SAMPLES = [([(7 * i * i + 3 * i + 5 + 11 * n) % 29 for i in range(9 + 6 * n)], 2 * n) for n in range(5)]
+# A prompt, and what is preferred and rejected after it.
+PAIRS = [tuple([(a * i * i + b * i + 3 + 7 * n) % 29 for i in range(length)] for a, b, length in ((5, 2, 3 + n), (7, 1, 6 + 2 * n), (3, 4, 11 - 2 * n)))
+         for n in range(4)]
 ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 TRAININGS = {
@@ -41,6 +47,12 @@ TRAININGS = {
     "dora": dict(model="qwen2", steps=12, rate=5e-3, config=dict(r=2, lora_alpha=4, use_dora=True, target_modules=ALL)),
     "fused": dict(model="phi3", steps=12, rate=5e-3, config=dict(
         r=2, lora_alpha=4, target_modules=["qkv_proj", "gate_up_proj"], modules_to_save=["lm_head"])),
+}
+
+
+PREFERENCES = {
+    "lora": dict(model="qwen2", steps=12, rate=5e-3, beta=0.1, config=dict(r=2, lora_alpha=4, target_modules=ALL)),
+    "dora": dict(model="gemma2", steps=6, rate=5e-3, beta=0.5, config=dict(r=2, lora_alpha=4, use_dora=True, target_modules=ALL, layers_to_transform=[1])),
 }
 
 
@@ -94,8 +106,51 @@ def train(model, samples, width, steps, rate):
     return losses
 
 
+def log_probabilities(model, samples):
+    inputs, labels = batch(samples)
+    logits = model(input_ids=inputs, use_cache=False).logits.float().log_softmax(-1)[:, :-1]
+    labels = labels[:, 1:]
+    found = logits.gather(-1, labels.clamp(min=0).unsqueeze(-1)).squeeze(-1)
+    return torch.where(labels >= 0, found, 0.0).sum(-1)
+
+
+def prefer(model, steps, rate, beta):
+    """Direct preference optimisation as its authors write it."""
+    model.eval()
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=0.01)
+    found = []
+    for step in range(steps):
+        pairs = [PAIRS[(2 * step + i) % len(PAIRS)] for i in range(2)]
+        samples = [(prompt + answer, len(prompt)) for prompt, *answers in pairs for answer in answers]
+        with torch.no_grad(), model.disable_adapter():
+            reference = log_probabilities(model, samples)
+        rewards = beta * (log_probabilities(model, samples) - reference).reshape(-1, 2)
+        loss = -torch.nn.functional.logsigmoid(rewards[:, 0] - rewards[:, 1]).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        accuracy = (rewards[:, 0] > rewards[:, 1]).float().mean()
+        found.append([loss.item(), *rewards.mean(0).tolist(), accuracy.item()])
+    return found
+
+
+def preferences():
+    found = {}
+    for name, training in PREFERENCES.items():
+        model = get_peft_model(base(training["model"]), LoraConfig(task_type="CAUSAL_LM", **training["config"]))
+        begin(model)
+        steps = prefer(model, training["steps"], training["rate"], training["beta"])
+        print(name, steps[0], steps[-1])
+        found[name] = {**{key: training[key] for key in ("model", "config", "rate", "beta")}, "steps": steps}
+    lines = [f"  {json.dumps(name)}: {json.dumps(training)}" for name, training in found.items()]
+    (FOLDER / "preferences.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
 def main():
     torch.manual_seed(0)
+    preferences()
     found = {}
     for name, training in TRAININGS.items():
         model = get_peft_model(base(training["model"]), LoraConfig(task_type="CAUSAL_LM", **training["config"]))
