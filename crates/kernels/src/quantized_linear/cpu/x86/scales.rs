@@ -57,7 +57,7 @@ pub(super) fn of<F: Blocks>(row: PackedRow<'_>, chunks: usize, first: usize, to:
 /// The first `count` bytes from a place on, then zeros.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn part(bytes: &[u8], at: usize, count: usize) -> __m256i {
+pub(super) fn part(bytes: &[u8], at: usize, count: usize) -> __m256i {
     let (bytes, mut room) = (&bytes[at..], [0; 32]);
     let bytes = match bytes.first_chunk() {
         Some(bytes) => bytes,

@@ -13,6 +13,7 @@ use super::{
     },
     Weights,
     few::AHEAD,
+    scales::part,
 };
 use crate::{
     quantized::{
@@ -115,16 +116,24 @@ unsafe fn row<F: Blocks>(row: PackedRow<'_>, bytes: usize, x: &Rows, product: im
     for line in (places.planes[1]..bytes).step_by(64) {
         prefetch(row.bytes, line);
     }
-    if !x.chunks.is_multiple_of(SUMS)
-        && let [x] = x.octet(x.chunks / SUMS)
+    let (whole, left) = (x.chunks / SUMS, x.chunks % SUMS);
+    if left > 0
+        && let [x] = x.octet(whole)
     {
-        // What is not there is zero, as x is; only blocks of a chunk end within an octet.
-        let mut last = [[0; 4 * CHUNK]; 4];
-        for (last, rest) in last.iter_mut().zip(rest) {
-            let there = rest.len().min(last.len());
-            last[..there].copy_from_slice(&rest[..there]);
-        }
-        sums = add(last.each_ref().map(|last| &last[..]), x, sums);
+        // Only blocks of a chunk end within an octet. What follows the last fields is multiplied by zeros, but scales have to be finite.
+        let after = |plane: usize, bytes: usize| row.bytes.get(places.planes[plane] + bytes * whole..)?.get(..bytes);
+        let mut room = [[0; 4 * CHUNK]; 2];
+        let planes = match (after(0, first), after(1, second)) {
+            (Some(first), Some(second)) => [first, second],
+            _ => {
+                room.iter_mut().zip(rest).for_each(|(room, rest)| room[..rest.len()].copy_from_slice(rest));
+                [&room[0][..], &room[1][..]]
+            }
+        };
+        let mut last = [0; 4 * SUMS];
+        // SAFETY: the caller's promise; 32 bytes.
+        unsafe { _mm256_storeu_si256(last.as_mut_ptr().cast(), part(row.bytes, places.numbers + numbers * whole, 2 * F::NUMBERS.len() * left)) };
+        sums = add([planes[0], planes[1], &[], &last], x, sums);
     }
     sums
 }
