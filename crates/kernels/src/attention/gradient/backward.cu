@@ -12,7 +12,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, WIDTH == 64 ? 3 : 2)
     const int kv_head = tile.head / int(s.heads / s.kv_heads), queries = int(s.queries), count = min(ROWS, queries - tile.first);
     const i64 row = (i64(tile.batch) * i64(s.heads) + tile.head) * queries + tile.first;
     const u32 own[2] = {shared_address(memory.own[0]), shared_address(memory.own[1])};
-    const auto other = [&](int stage, int which) { return shared_address(memory.others[stage][which]); };
+    const auto other = [&](int stage, int which) { return shared_address(memory.teams[0].others[stage][which]); };
 
     copy_rows<ROWS>(own[0], q + row_of(s.q, tile.batch, tile.head, 0), s.q.token, tile.first, {0, queries});
     copy_rows<ROWS>(own[1], dy + row_of(p.y, tile.batch, tile.head, 0), p.y.token, tile.first, {0, queries});
@@ -43,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, WIDTH == 64 ? 3 : 2)
 
     float base[2] = {NEVER, NEVER}, sum[2] = {};
     Sums<BLOCK> scores;
-    walk(
+    walk<1>(
         blocks, [&](int block, int stage) { copy_rows<BLOCK>(other(stage, 0), keys, s.k.token, (before + block) * BLOCK, all); },
         [&](int block, int stage) {
             dot_products(scores, own[0], other(stage, 0));
@@ -84,7 +84,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, WIDTH == 64 ? 3 : 2)
     Sums<BLOCK> gradients;
     Sums<WIDTH> result;
     result.clear();
-    walk(
+    walk<1>(
         blocks,
         [&](int block, int stage) {
             copy_rows<BLOCK>(other(stage, 0), keys, s.k.token, (before + block) * BLOCK, all);
@@ -104,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, WIDTH == 64 ? 3 : 2)
     store_rows(dq + row * WIDTH, result, s.scale, count);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
+extern "C" __global__ void __launch_bounds__(2 * THREADS, 1)
     attention_backward_keys(const E* q, const E* k, const E* v, const int* positions, const int* lengths, const E* dy, const float2* statistics, E* dk,
                             E* dv, const __grid_constant__ Params p) {
     extern __shared__ __align__(16) unsigned char shared[];
@@ -114,18 +114,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     const Tile tile(blockIdx.x, u32(s.kv_heads), u32(s.batch));
     const int group = int(s.heads / s.kv_heads), queries = int(s.queries), keys = int(s.keys), count = min(ROWS, keys - tile.first);
     const u32 own[2] = {shared_address(memory.own[0]), shared_address(memory.own[1])};
-    const auto other = [&](int stage, int which) { return shared_address(memory.others[stage][which]); };
+    Stages& stages = memory.teams[team()];
+    const auto other = [&](int stage, int which) { return shared_address(stages.others[stage][which]); };
 
-    copy_rows<ROWS>(own[0], k + row_of(s.k, tile.batch, tile.head, 0), s.k.token, tile.first, {0, keys});
-    copy_rows<ROWS>(own[1], v + row_of(p.v, tile.batch, tile.head, 0), p.v.token, tile.first, {0, keys});
+    if (team() == 0) {
+        copy_rows<ROWS>(own[0], k + row_of(s.k, tile.batch, tile.head, 0), s.k.token, tile.first, {0, keys});
+    } else {
+        copy_rows<ROWS>(own[1], v + row_of(p.v, tile.batch, tile.head, 0), p.v.token, tile.first, {0, keys});
+    }
+    end_copies();
     // The queries that attend any of the keys.
     KeyRange attending = {0x7fffffff, 0};
-    for (int t = threadIdx.x; t < queries; t += THREADS) {
+    for (int t = threadIdx.x; t < queries; t += 2 * THREADS) {
         const KeyRange range = attended(s, positions, lengths, tile.batch, t);
         if (max(range.start, tile.first) < min(range.end, tile.first + count)) {
             attending = {min(attending.start, t), t + 1};
         }
     }
+    await_copies<0>();
     const KeyRange all = united(memory, attending);
     const int before = all.start / BLOCK, blocks = all.start < all.end ? (all.end + BLOCK - 1) / BLOCK - before : 0;
     const float scale = s.scale * LOG2_E;
@@ -134,21 +140,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     Sums<WIDTH> of_key, of_value;
     of_key.clear();
     of_value.clear();
-    walk(
-        blocks * group,
-        [&](int item, int stage) {
+    walk<2>(
+        (blocks * group + 1 - team()) / 2,
+        [&](int turn, int stage) {
+            const int item = 2 * turn + team();
             const int head = tile.head * group + item / blocks, first = (before + item % blocks) * BLOCK;
             copy_rows<BLOCK>(other(stage, 0), q + row_of(s.q, tile.batch, head, 0), s.q.token, first, all);
             copy_rows<BLOCK>(other(stage, 1), dy + row_of(p.y, tile.batch, head, 0), p.y.token, first, all);
-            if (threadIdx.x < BLOCK) {
-                const int t = first + threadIdx.x;
+            if (member() < BLOCK) {
+                const int t = first + member();
                 float4 query = make_float4(-NEVER, 0.0f, 0.0f, 0.0f);
                 if (all.start <= t && t < all.end) {
                     const float2 found = statistics[(i64(tile.batch) * i64(s.heads) + head) * queries + t];
                     const KeyRange range = attended(s, positions, lengths, tile.batch, t);
                     query = make_float4(found.x, found.y, __int_as_float(range.start), __int_as_float(range.end));
                 }
-                memory.queries[stage][threadIdx.x] = query;
+                stages.queries[stage][member()] = query;
             }
         },
         [&](int, int stage) {
@@ -156,7 +163,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
             dot_products(gradients, own[1], other(stage, 1));
 #pragma unroll
             for (int i = 0; i < BLOCK / 2; ++i) {
-                const float4 query = memory.queries[stage][i / 4 * 8 + own_column() + i % 2];
+                const float4 query = stages.queries[stage][i / 4 * 8 + own_column() + i % 2];
                 const int key = tile.first + own_row() + i / 2 % 2 * 8;
                 const bool holds = __float_as_int(query.z) <= key && key < __float_as_int(query.w);
                 float &weight = weights.at[i / 4][i % 4], &gradient = gradients.at[i / 4][i % 4];
@@ -166,6 +173,25 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
             add_rows(of_value, weights, other(stage, 1));
             add_rows(of_key, gradients, other(stage, 0));
         });
+    // The second team's sums come to the first.
+    float* sums = reinterpret_cast<float*>(memory.teams) + member();
+    __syncthreads();
+    if (team() == 1) {
+#pragma unroll
+        for (int i = 0; i < WIDTH / 2; ++i) {
+            sums[i * THREADS] = of_key.at[i / 4][i % 4];
+            sums[(WIDTH / 2 + i) * THREADS] = of_value.at[i / 4][i % 4];
+        }
+    }
+    __syncthreads();
+    if (team() == 1) {
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < WIDTH / 2; ++i) {
+        of_key.at[i / 4][i % 4] += sums[i * THREADS];
+        of_value.at[i / 4][i % 4] += sums[(WIDTH / 2 + i) * THREADS];
+    }
     const i64 row = (i64(tile.batch) * i64(s.kv_heads) + tile.head) * keys + tile.first;
     store_rows(dk + row * WIDTH, of_key, s.scale, count);
     store_rows(dv + row * WIDTH, of_value, 1.0f, count);

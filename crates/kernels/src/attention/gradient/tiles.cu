@@ -1,5 +1,5 @@
 // What both kernels of attention's gradient share: a thread block has a tile of 64 rows, queries or keys with what belongs to them, and walks over tiles of
-// the others. Each of four warps has 16 rows.
+// the others, as one team of four warps or as two, which take every second tile. Each warp of a team has 16 rows.
 //
 // Lane l has rows l / 4 and 8 more of a product's sums, and of each eight columns two from 2 (l % 4) on.
 
@@ -16,15 +16,14 @@ struct Sums {
     }
 };
 
-DEVICE int lane() { return threadIdx.x % 32; }
 // The lane's first row in the thread block's tile.
-DEVICE int own_row() { return threadIdx.x / 32 * 16 + lane() / 4; }
+DEVICE int own_row() { return member() / 32 * 16 + lane() / 4; }
 // The lane's first column of eight.
 DEVICE int own_column() { return lane() % 4 * 2; }
 
 // The dot products of the warp's rows in the tile at `own` with those of the tile at `others`.
 DEVICE void dot_products(Sums<BLOCK>& sums, u32 own, u32 others) {
-    own += (threadIdx.x / 32 * 16 + lane() % 16) * PITCH + lane() / 16 * 16;
+    own += (member() / 32 * 16 + lane() % 16) * PITCH + lane() / 16 * 16;
     others += (lane() / 16 * 8 + lane() % 8) * PITCH + lane() / 8 % 2 * 16;
     sums.clear();
 #pragma unroll
@@ -117,7 +116,7 @@ DEVICE void copy_rows(u32 to, const E* rows, i64 step, int first, KeyRange range
     constexpr int PIECES = WIDTH / 8;
     const bool is_wide = ((u64(rows) | u64(step * i64(sizeof(E)))) & 15) == 0;
 #pragma unroll 4
-    for (int i = threadIdx.x; i < COUNT * PIECES; i += THREADS) {
+    for (int i = member(); i < COUNT * PIECES; i += THREADS) {
         const int row = i / PIECES, e = i % PIECES * 8;
         const bool exists = range.start <= first + row && first + row < range.end;
         const E* from = rows + (exists ? (first + row) * step : i64(0)) + e;
@@ -135,8 +134,8 @@ DEVICE void copy_rows(u32 to, const E* rows, i64 step, int first, KeyRange range
     }
 }
 
-// Walks over `count` items: `send` sends for an item's tiles in one of two stages, `take` works on them while the next item's are in flight.
-template <typename Send, typename Take>
+// A team walks over `count` items: `send` sends for an item's tiles in one of two stages, `take` works on them while the next item's are in flight.
+template <int TEAMS, typename Send, typename Take>
 DEVICE void walk(int count, Send send, Take take) {
     if (count > 0) {
         send(0, 0);
@@ -150,20 +149,25 @@ DEVICE void walk(int count, Send send, Take take) {
         } else {
             await_copies<0>();
         }
-        __syncthreads();
+        meet<TEAMS>();
         take(i, i % 2);
-        __syncthreads();
+        meet<TEAMS>();
     }
 }
 
-// Shared memory: two tiles of the thread block's own rows, two stages with two tiles of others, and numbers of rows.
-struct Memory {
-    unsigned char own[2][ROWS * PITCH];
+// Two stages with two tiles of others each.
+struct Stages {
     unsigned char others[2][2][BLOCK * PITCH];
     // Of the queries of a stage: where their weights begin, the product of output and gradient, and the keys that they attend.
     float4 queries[2][BLOCK];
+};
+
+// Shared memory: two tiles of the thread block's own rows, numbers of rows, and each team's stages.
+struct Memory {
+    unsigned char own[2][ROWS * PITCH];
     float products[ROWS];
     int range[2];
+    Stages teams[2];
 };
 
 // The least range that has those of all threads.
