@@ -53,6 +53,6 @@ pub use sampling::{Sampler, Sampling};
 pub use text::{ChatOptions, ChatTemplate, Message, StopMatcher, Stopped, TextStream, Tokenizer};
 pub use training::{
     Batch, DataOptions, Dataset, Decay, Loss, Optimizer, Rewards, Sample, Schedule, Trained, Trainer, TrainerOptions, TrainingEvent, TrainingFolder,
-    TrainingOptions, evaluate, train,
+    TrainingMemory, TrainingOptions, evaluate, train,
 };
 pub use weights::{Weight, WeightType, Weights};

@@ -107,7 +107,13 @@ fn preferences_are_learned_from_pairs() {
     let (data, folder) = (scratch.path(""), scratch.path("adapter"));
     let fixed = ["lora", "train", "--data", &data, "--adapter-path", &folder, "--loss", "dpo", "--iters", "4", "--batch-size", "1"];
     let said = stdout(&fixed.iter().chain(&["--num-layers", "1", "--learning-rate", "1e-2", "--tensorboard"]).copied().collect::<Vec<_>>());
-    assert!(said.contains("parameters on 1 pairs") && said.contains(" margin ") && said.contains("step 4: validation loss 0."), "{said}");
+    assert!(
+        said.contains("memory beside the model: about ")
+            && said.contains("parameters on 1 pairs")
+            && said.contains(" margin ")
+            && said.contains("step 4: validation loss 0."),
+        "{said}"
+    );
     let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let events: Vec<_> = names.filter(|name| name.starts_with("events.out.tfevents.")).collect();
     let events = scratch.file(&format!("adapter/{}", events[0]));

@@ -81,13 +81,18 @@ impl Model {
         if is_mixed { stream.cast(DType::BF16) } else { Ok(stream) }
     }
 
+    /// Rows whose logits are in memory together, at most.
+    pub(crate) fn rows_of_logits(&self) -> usize {
+        (if self.is_on_gpu() { GPU_LOGITS } else { LOGITS } / self.config.vocab_size).max(1)
+    }
+
     fn is_on_gpu(&self) -> bool {
         self.executor.properties().simd_width > 1
     }
 
     /// Rows of the stream whose logits are in memory together: parts of about the same size.
     fn parts(&self, stream: &Tensor) -> impl Iterator<Item = Range<usize>> + use<> {
-        let (rows, most) = (stream.shape()[0], (if self.is_on_gpu() { GPU_LOGITS } else { LOGITS } / self.config.vocab_size).max(1));
+        let (rows, most) = (stream.shape()[0], self.rows_of_logits());
         let part = rows.div_ceil(rows.div_ceil(most).max(1)).max(1);
         (0..rows).step_by(part).map(move |first| first..rows.min(first + part))
     }

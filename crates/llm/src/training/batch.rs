@@ -21,14 +21,18 @@ pub struct Batch {
 /// Lengths are multiples of this, so that few shapes are recorded.
 const STEP: usize = 32;
 
+/// The length that a sample has in a batch by itself.
+pub(super) fn padded(sample: &Sample) -> usize {
+    (sample.tokens.len() - 1).next_multiple_of(STEP)
+}
+
 impl Batch {
     /// Of these samples.
     ///
     /// # Errors
     /// No sample.
     pub fn new(samples: &[&Sample]) -> Result<Self> {
-        let longest = samples.iter().map(|sample| sample.tokens.len() - 1).max();
-        let length = longest.ok_or_else(|| Error::invalid_argument("a batch of no samples"))?.next_multiple_of(STEP);
+        let length = samples.iter().map(|sample| padded(sample)).max().ok_or_else(|| Error::invalid_argument("a batch of no samples"))?;
         let mut batch = Self { texts: samples.len(), length, tokens: Vec::new(), targets: Vec::new() };
         for sample in samples {
             let tokens = || sample.tokens.iter().map(|token| token.cast_signed());

@@ -7,13 +7,13 @@ use std::{
     sync::Arc,
 };
 
-use elinvar::{DType, Executor, Precision, Result};
+use elinvar::{DType, Executor, MemoryInfo, Precision, Result};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
     Batch, DataOptions, Dataset, Decay, Loss, Optimizer, Rewards, Sample, Schedule, Trainer, TrainerOptions, TrainingEvent, TrainingFolder,
-    TrainingOptions, evaluate, optimizer::NUMBERS, train,
+    TrainingMemory, TrainingOptions, evaluate, optimizer::NUMBERS, train,
 };
 use crate::{
     Adapter, AdapterConfig, Config, Model, ModelFiles, Targets, Tokenizer, WeightType, Weights,
@@ -184,6 +184,34 @@ fn pairs_of_batches_count_as_one_and_train_without_a_second_model() {
     let first = |key: &str| lines[0][key].as_f64().unwrap();
     assert!(first("rewards/margins") == 0.0 && first("rewards/accuracies") == 0.0 && lines.len() == 3, "{lines:?}");
     assert!(lines[2]["validation_loss"].as_f64().unwrap() < f64::from(2f32.ln()), "{lines:?}");
+}
+
+#[test]
+fn memory_is_known_before_training() {
+    let executor = strict(2);
+    let config = Config::llama3(3, [64, 192], [4, 2], 1024);
+    let model = Model::random(&executor, config, WeightType::Plain(DType::F32), 3).unwrap();
+    let adapter = AdapterConfig::default();
+    let sample = |n: u32, count: u32| Sample::new((0..count).map(|i| 4 * i + n).collect(), 0).unwrap();
+    let data = Dataset::new((0..3).map(|n| sample(n, 96)).chain((0..3).map(|n| sample(n, 250))).collect()).unwrap();
+    let before = executor.pool().statistics().live_bytes;
+    for checkpointing in [true, false] {
+        for loss in [Loss::CrossEntropy, Loss::Dpo { beta: 0.1 }].into_iter().skip(usize::from(checkpointing)) {
+            let options = TrainerOptions { checkpointing, loss, ..OPTIONS };
+            let expected = TrainingMemory::of(&model, &adapter, &options, &data, 2).unwrap();
+            let mut trainer = Trainer::new(&model, adapter.clone(), None, options).unwrap();
+            for samples in [&data.samples()[..2], &data.samples()[3..5]] {
+                trainer.step(&[Batch::new(&samples.iter().collect::<Vec<_>>()).unwrap()], 1e-4).unwrap();
+            }
+            let found = executor.pool().statistics().live_bytes - before;
+            let ratio = expected.total() as f64 / found as f64;
+            println!("checkpointing {checkpointing}, {loss:?}: {expected:?}, {found} found, ratio {ratio:.2}");
+            assert!((0.9..1.3).contains(&ratio), "{expected:?} expected, {found} found");
+            assert!(expected.check(MemoryInfo { total: 1 << 40, available: expected.total() as usize }).is_ok());
+            let error = rejected(expected.check(MemoryInfo { total: 1 << 40, available: 1 << 20 }));
+            assert!(error.contains("1.0 MiB of 1.0 TiB are free: compute layers again"), "{error}");
+        }
+    }
 }
 
 /// Logits of 128 tokens are in memory together where there are 2^17 words: two texts of 96 tokens are taken in parts, one is not.

@@ -71,7 +71,7 @@ struct Recorded {
 }
 
 /// Shapes that are kept.
-const MAX_SHAPES: usize = 8;
+pub(super) const MAX_SHAPES: usize = 8;
 
 impl Trainer {
     /// Of `model`, which stays as it is: what is trained is an adapter of this configuration, `initial` if it is given.

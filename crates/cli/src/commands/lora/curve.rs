@@ -69,7 +69,7 @@ impl Picture {
             picture.text([x - width(&text) / 2, HEIGHT - MARGIN + 8], &text);
         }
         picture.text([8, 8], "loss");
-        picture.text([WIDTH - MARGIN - width("step"), HEIGHT - MARGIN - 16], "step");
+        picture.text([8, HEIGHT - MARGIN + 8], "step");
         picture
     }
 

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use elinvar::{Error, Result, format_bytes};
 use elinvar_llm::{
     Adapter, AdapterConfig, Config, DataOptions, Dataset, Decay, Loss, Model, Optimizer, Rewards, Schedule, Targets, Tokenizer, Trainer,
-    TrainerOptions, TrainingEvent, TrainingFolder, TrainingOptions, train,
+    TrainerOptions, TrainingEvent, TrainingFolder, TrainingMemory, TrainingOptions, train,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -256,11 +256,15 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     let adapter = initial.as_ref().map_or_else(|| args.config(&model), |adapter| adapter.config().clone());
     let clip = (args.clip != 0.0).then_some(args.clip);
     let options = TrainerOptions { optimizer: args.optimizer(), clip, checkpointing: args.grad_checkpoint, seed: args.seed, loss };
+    let memory = TrainingMemory::of(&model, &adapter, &options, &samples, args.batch_size)?;
+    memory.check(executor.memory())?;
     let mut trainer = Trainer::new(&model, adapter, initial.as_ref(), options)?;
     match args.resume {
         true => folder.resume(&mut trainer)?,
         false => folder.keep_log(0)?,
     }
+    let [need, parameters, activations, logits] = [memory.total(), memory.parameters, memory.activations, memory.logits].map(format_bytes);
+    print_line(format!("memory beside the model: about {need} (parameters {parameters}, activations {activations}, logits {logits})"));
     let of = if loss == Loss::CrossEntropy { "samples" } else { "pairs" };
     print_line(format!("training {} parameters on {} {of}", trainer.parameters(), samples.len()));
     let style = ProgressStyle::with_template("{bar:30} step {pos} of {len}, {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());

@@ -1,0 +1,75 @@
+//! The memory that a training needs, known before its first step.
+
+use elinvar::{DType, Error, MemoryInfo, Result, format_bytes};
+
+use super::{
+    batch::padded,
+    data::Dataset,
+    trainer::{MAX_SHAPES, TrainerOptions},
+};
+use crate::{adapter::AdapterConfig, model::Model};
+
+/// Bytes that a training needs beside the model's weights, about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrainingMemory {
+    /// What is trained, with its gradient and the optimiser's states.
+    pub parameters: u64,
+    /// What layers keep for the way back, and what the way back takes.
+    pub activations: u64,
+    /// Logits and their gradients, of as many tokens as are computed together.
+    pub logits: u64,
+}
+
+impl TrainingMemory {
+    /// Of batches of `batch` samples, or pairs, of a data set.
+    ///
+    /// # Errors
+    /// An adapter that does not fit the model.
+    pub fn of(model: &Model, adapter: &AdapterConfig, options: &TrainerOptions, data: &Dataset, batch: usize) -> Result<Self> {
+        let (config, changes) = (model.config(), adapter.changes(&model.places())?);
+        let tensors = changes.iter().flat_map(|(place, change)| change.tensors(place.extents));
+        let trained: usize = tensors.map(|(_, dims)| dims.iter().product::<usize>()).sum();
+        // A batch has the length of its longest sample; each length that occurs keeps what was recorded for it.
+        let mut lengths: Vec<_> = data.samples().iter().map(padded).collect();
+        lengths.sort_unstable();
+        lengths.dedup();
+        let texts = batch * data.width();
+        let rows = texts as u64 * lengths.iter().rev().take(MAX_SHAPES).sum::<usize>() as u64;
+        let (hidden, inner) = (config.hidden_size as u64, config.intermediate_size as u64);
+        let (queries, keys) = ((config.heads * config.head_dim) as u64, (config.kv_heads * config.head_dim) as u64);
+        // Inputs of norms and linear layers, rotated queries and keys, values, what is attended, and what is gated.
+        let layer = 4 * hidden + 2 * queries + 2 * keys + 3 * inner;
+        let kept = if options.checkpointing { hidden * config.layers as u64 + layer } else { layer * config.layers as u64 };
+        // The values of a layer and their gradients on the way back; a pass without one takes no more.
+        let passing = 2 * layer;
+        let float = DType::F32.size() as u64;
+        let of_shape = |length: &usize| (texts * length).min(model.rows_of_logits()) as u64;
+        let logits: u64 = lengths.iter().rev().take(MAX_SHAPES).map(of_shape).sum();
+        Ok(Self {
+            parameters: (2 + options.optimizer.states() as u64) * trained as u64 * float,
+            activations: rows * (kept + passing) * float,
+            logits: 2 * logits * config.vocab_size as u64 * float,
+        })
+    }
+
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.parameters + self.activations + self.logits
+    }
+
+    /// Rejects what does not fit into the memory that is available.
+    ///
+    /// # Errors
+    /// It does not; the message has the figures.
+    pub fn check(&self, memory: MemoryInfo) -> Result<()> {
+        if self.total() <= memory.available as u64 {
+            return Ok(());
+        }
+        let [need, parameters, activations, logits] = [self.total(), self.parameters, self.activations, self.logits].map(format_bytes);
+        let [available, total] = [memory.available, memory.total].map(|bytes| format_bytes(bytes as u64));
+        Err(Error::out_of_memory(format!(
+            "training needs about {need} (parameters {parameters}, activations {activations}, logits {logits}), {available} of {total} are free: compute \
+             layers again on the way back (--grad-checkpoint), use smaller batches, shorter samples or fewer layers, or free memory"
+        )))
+    }
+}
