@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use elinvar::{DType, Error, Executor, Recording, Result, Tensor};
+use elinvar::{DType, Error, Executor, Recording, Result, SplitMix64, Tensor};
 
 use super::{
     batch::Batch,
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     adapter::{Adapter, AdapterConfig},
-    model::Model,
+    model::{Model, check_dropout},
 };
 
 /// What a step found.
@@ -46,6 +46,8 @@ pub struct Trainer {
     numbers: Tensor,
     /// What each token's loss counts.
     factor: Tensor,
+    /// Of the dropout of the batch under way.
+    key: Tensor,
     loss: Tensor,
     norm: Tensor,
     update: Recording,
@@ -63,6 +65,11 @@ struct Recorded {
     recording: Recording,
 }
 
+/// What the dropout of a batch of a step follows from.
+fn dropout_key(seed: u64, step: u64, batch: u64) -> u32 {
+    (SplitMix64::nth(SplitMix64::nth(seed, step), batch) >> 32) as u32
+}
+
 /// Shapes that are kept.
 const MAX_SHAPES: usize = 8;
 
@@ -77,8 +84,12 @@ impl Trainer {
         if clip.is_some_and(|clip| !(clip > 0.0 && clip.is_finite())) {
             return Err(Error::invalid_argument("gradients are clipped to a positive length"));
         }
+        check_dropout(config.dropout)?;
         let executor = model.executor();
         let parameters = Parameters::new(model, config, initial, seed)?;
+        if parameters.config.dropout > 0.0 && !parameters.has_low_rank() {
+            return Err(Error::invalid_argument("a dropout would have no effect: it is of what low-rank adapters read, and none is trained"));
+        }
         let zeros = |count: usize| executor.zeros(DType::F32, &[count]);
         let states = (0..optimizer.states()).map(|_| zeros(parameters.count())).collect::<Result<Vec<_>>>()?;
         let (numbers, factor, loss, norm) = (zeros(NUMBERS)?, zeros(1)?, zeros(1)?, zeros(1)?);
@@ -95,8 +106,8 @@ impl Trainer {
             optimizer.step(&parameters.values.on(recorded)?, &clipped, &states, &numbers.on(recorded)?)?;
             gradient.fill_(0)
         })?;
-        let base = model.clone();
-        Ok(Self { base, parameters, options, states, numbers, factor, loss, norm, update, gradients: Vec::new(), losses: Vec::new(), steps: 0 })
+        let (base, key) = (model.clone(), executor.zeros(DType::U32, &[1])?);
+        Ok(Self { base, parameters, options, states, numbers, factor, key, loss, norm, update, gradients: Vec::new(), losses: Vec::new(), steps: 0 })
     }
 
     /// Numbers that are trained.
@@ -126,7 +137,8 @@ impl Trainer {
         }
         self.factor.write(&[1.0 / targets as f32])?;
         self.loss.write(&[0f32])?;
-        for batch in batches {
+        for (number, batch) in batches.iter().enumerate() {
+            self.key.write(&[dropout_key(self.options.seed, step, number as u64)])?;
             self.replay(batch, true)?;
         }
         self.numbers.write(&self.options.optimizer.numbers(rate, step))?;
@@ -218,6 +230,8 @@ impl Trainer {
             let (model, leaves) = self.parameters.model(&self.base, recorded)?;
             let (tokens, targets, factor) = (tokens.on(recorded)?, targets.on(recorded)?, self.factor.on(recorded)?.reshape(&[])?);
             let loss = if with_gradients {
+                let rate = self.parameters.config.dropout;
+                let model = if rate > 0.0 { model.with_dropout(rate, &self.key.on(recorded)?)? } else { model };
                 let (loss, gradients) = model.gradients([&tokens, &targets, &factor], &layout, &leaves, self.options.checkpointing)?;
                 self.parameters.add_gradients(recorded, &gradients)?;
                 loss
