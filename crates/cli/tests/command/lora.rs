@@ -62,14 +62,17 @@ impl Scratch {
 fn a_training_that_was_killed_goes_on_with_the_same_bits_and_its_adapter_speaks() {
     let scratch = Scratch::new("lora");
     let (data, whole, killed) = (scratch.path(""), scratch.path("whole"), scratch.path("killed"));
-    let train = |folder: &str, more: &[&str]| {
-        let fixed = ["lora", "train", "--data", &data, "--adapter-path", folder, "--iters", "5", "--batch-size", "2", "--learning-rate", "1e-2"];
-        let all = fixed.iter().chain(&["--num-layers", "2", "--save-every", "1"]).chain(more);
-        all.map(|argument| (*argument).to_owned()).collect::<Vec<_>>()
+    // The options of the one are those of a file to the other.
+    let given = ["lora", "train", "--data", &data, "--adapter-path", &whole, "--iters", "5", "--batch-size", "2", "--learning-rate", "1e-2"];
+    let said = stdout(&given.iter().chain(&["--num-layers", "2", "--save-every", "1", "--lora-dropout", "0.2"]).collect::<Vec<_>>());
+    let file = format!("data: {data:?}\nadapter_path: {killed:?}\niters: 6\nbatch_size: 2\nlearning_rate: 1e-2\nnum_layers: 2\nsave_every: 1\n");
+    fs::write(scratch.path("config.yaml"), file + "lora_parameters: {rank: 8, scale: 2.0, dropout: 0.2}\n").unwrap();
+    let config = scratch.path("config.yaml");
+    let train = |more: &[&str]| {
+        ["lora", "train", "--config", &config, "--iters", "5"].iter().chain(more).map(|argument| (*argument).to_owned()).collect::<Vec<_>>()
     };
-    let said = stdout(&train(&whole, &[]));
     assert!(said.contains("step 5: loss ") && said.ends_with(&format!("use it with `elinvar generate --adapter {whole}`\n")), "{said}");
-    let mut child = command(&train(&killed, &[])).stdout(Stdio::null()).spawn().unwrap();
+    let mut child = command(&train(&[])).stdout(Stdio::null()).spawn().unwrap();
     let start = Instant::now();
     while !Path::new(&killed).join("checkpoint.safetensors").exists() {
         assert!(start.elapsed() < Duration::from_secs(120), "no checkpoint is written");
@@ -77,8 +80,8 @@ fn a_training_that_was_killed_goes_on_with_the_same_bits_and_its_adapter_speaks(
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(rejection(&train(&killed, &[])).contains("has a training already: --resume goes on with it"));
-    stdout(&train(&killed, &["--resume"]));
+    assert!(rejection(&train(&[])).contains("has a training already: --resume goes on with it"));
+    stdout(&train(&["--resume"]));
     for file in ["adapter_model.safetensors", "checkpoint.safetensors"] {
         assert!(scratch.file(&format!("whole/{file}")) == scratch.file(&format!("killed/{file}")), "{file}");
     }
@@ -133,6 +136,11 @@ fn what_cannot_be_trained_is_rejected_in_one_line() {
     assert!(train(&["--max-seq-length", "5"]).contains("train.jsonl, line 1: "));
     assert!(train(&["--max-seq-length", "513"]).contains("the model's context has 512 tokens"));
     assert!(train(&["--resume"]).contains("has no checkpoint to go on from"));
+    fs::write(scratch.0.join("config.yaml"), "seed: 1\nlora_rank: 3\n").unwrap();
+    assert!(train(&["--config", &scratch.path("config.yaml")]).contains("config.yaml: line 2: 'lora_rank': unknown key: known are adapter_path, "));
+    assert!(train(&["--lora-dropout", "1"]).contains("a dropout of 1: from 0 to less than 1 expected"));
+    assert!(train(&["--lora-dropout", "0.5", "--fine-tune-type", "full"]).contains("a dropout would have no effect"));
+    assert!(rejection(&["lora", "train"]).contains("no data: give --data FOLDER"));
     assert!(train(&["--learning-rate", "0"]).contains("would change nothing"));
     assert!(train(&["--beta", "0.2"]).contains("--beta is for --loss dpo"));
     assert!(train(&["--loss", "dpo"]).contains("train.jsonl, line 1: no 'prompt', 'chosen' and 'rejected'"));

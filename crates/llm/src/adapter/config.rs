@@ -4,6 +4,7 @@ use elinvar::{Error, Result};
 use serde_json::{Map, Value, json};
 
 use super::targets::{Pattern, Targets};
+use crate::model::check_dropout;
 
 /// What an adapter changes, and how: PEFT's `LoraConfig`.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +17,8 @@ pub struct AdapterConfig {
     pub use_rslora: bool,
     /// Rows are rescaled to lengths of their own (DoRA).
     pub use_dora: bool,
+    /// In training each element that they read is zero with this probability.
+    pub dropout: f64,
     /// Linear layers that get one.
     pub targets: Targets,
     /// Linear layers that get none.
@@ -40,6 +43,7 @@ impl Default for AdapterConfig {
             alpha: 16.0,
             use_rslora: false,
             use_dora: false,
+            dropout: 0.0,
             targets: Targets::AllLinear,
             exclude: None,
             layers: None,
@@ -59,7 +63,6 @@ const NOTES: &[&str] = &[
     "eva_config",
     "inference_mode",
     "loftq_config",
-    "lora_dropout",
     "lora_ga_config",
     "megatron_core",
     "peft_version",
@@ -92,6 +95,7 @@ impl AdapterConfig {
             alpha: number("lora_alpha", &take("lora_alpha"))?.unwrap_or(8.0),
             use_rslora: flag("use_rslora", &take("use_rslora"))?,
             use_dora: flag("use_dora", &take("use_dora"))?,
+            dropout: number("lora_dropout", &take("lora_dropout"))?.unwrap_or(0.0),
             targets: Targets::read("target_modules", take("target_modules"))?.unwrap_or(Targets::Names(Vec::new())),
             exclude: Targets::read("exclude_modules", take("exclude_modules"))?,
             layers: layers(take("layers_to_transform"))?,
@@ -102,6 +106,7 @@ impl AdapterConfig {
             modules_to_save: names("modules_to_save", take("modules_to_save"))?.unwrap_or_default(),
             base_model: take("base_model_name_or_path").as_str().map(str::to_owned),
         };
+        check_dropout(config.dropout).map_err(|e| e.context("the adapter's 'lora_dropout'"))?;
         match take("bias") {
             Value::Null => {}
             Value::String(bias) if bias == "none" => {}
@@ -136,7 +141,7 @@ impl AdapterConfig {
             "base_model_name_or_path": self.base_model,
             "r": self.rank,
             "lora_alpha": self.alpha,
-            "lora_dropout": 0.0,
+            "lora_dropout": self.dropout,
             "bias": "none",
             "fan_in_fan_out": false,
             "init_lora_weights": true,

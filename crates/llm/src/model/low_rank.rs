@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use elinvar::{DType, Error, Result, Tensor, kernels::lora::LoraLinear};
 
-use super::matrix::Matrix;
+use super::{dropout::Dropout, matrix::Matrix};
 
 /// `x Wᵀ` becomes `x (W + s B A)ᵀ`, for DoRA with rows of the length `magnitude`.
 #[derive(Clone)]
@@ -17,6 +17,8 @@ pub(super) struct LowRank {
     /// `s B`, beside a quantised matrix, where nothing is trained.
     scaled: Option<Tensor>,
     rows: Option<Rows>,
+    /// Of what it reads.
+    pub(super) dropout: Option<Dropout>,
 }
 
 /// How the rows of `W + s B A` are rescaled.
@@ -35,7 +37,7 @@ impl LowRank {
             Matrix::Packed { .. } if !b.is_tracked() => Some((b.clone() * f64::from(scale))?),
             Matrix::Packed { .. } | Matrix::Plain(_) => None,
         };
-        let mut adapter = Self { a, b, scale, scaled, rows: None };
+        let mut adapter = Self { a, b, scale, scaled, rows: None, dropout: None };
         adapter.rows = match magnitude {
             None => None,
             Some(magnitude) if magnitude.is_tracked() => Some(Rows::Stretched(magnitude)),
@@ -67,10 +69,14 @@ impl LowRank {
     /// The layer with the adapter, added to `residual` if there is one.
     pub(super) fn linear(&self, weight: &Matrix, x: &Tensor, bias: Option<&Tensor>, residual: Option<&Tensor>) -> Result<Tensor> {
         let factors = match &self.rows {
-            None => return self.plain(weight, x, bias, residual),
-            Some(Rows::Scaled(factors)) => factors.clone(),
-            Some(Rows::Stretched(magnitude)) => magnitude.div(&self.lengths(weight)?)?,
+            None => None,
+            Some(Rows::Scaled(factors)) => Some(factors.clone()),
+            Some(Rows::Stretched(magnitude)) => Some(magnitude.div(&self.lengths(weight)?)?),
         };
+        if let Some(dropout) = &self.dropout {
+            return self.dropped(weight, [x, &dropout.apply(x)?], bias, residual, factors.as_ref());
+        }
+        let Some(factors) = factors else { return self.plain(weight, x, bias, residual) };
         let scaled = self.plain(weight, x, None, None)?.cast(DType::F32)?.mul(&factors)?.cast(x.dtype())?;
         added(residual, bias.map_or(Ok(scaled.clone()), |bias| scaled.add(bias))?)
     }
@@ -83,6 +89,27 @@ impl LowRank {
                 added(residual, outputs.into_iter().next().ok_or_else(|| Error::internal("a linear layer gave nothing"))?)
             }
             Matrix::Packed { .. } => self.beside(&added(residual, weight.linear(x, bias)?)?, x),
+        }
+    }
+
+    /// The layer where the adapter reads `dropped` instead of `x`; DoRA's factors are of what it reads, as PEFT has it.
+    fn dropped(
+        &self,
+        weight: &Matrix,
+        [x, dropped]: [&Tensor; 2],
+        bias: Option<&Tensor>,
+        residual: Option<&Tensor>,
+        factors: Option<&Tensor>,
+    ) -> Result<Tensor> {
+        let y = added(residual, weight.linear(x, bias)?)?;
+        let low = (dropped.linear(&self.a.cast(x.dtype())?, None)?.linear(&self.b.cast(x.dtype())?, None)? * f64::from(self.scale))?;
+        match factors {
+            None => y.add(&low),
+            Some(factors) => {
+                let wide = |x: &Tensor| x.cast(DType::F32);
+                let change = wide(&weight.linear(dropped, None)?)?.mul(&(factors - 1.0)?)?.add(&wide(&low)?.mul(factors)?)?;
+                y.add(&change.cast(x.dtype())?)
+            }
         }
     }
 

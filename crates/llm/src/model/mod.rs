@@ -7,6 +7,7 @@
 mod adapted;
 mod attention;
 mod cache;
+mod dropout;
 mod layer;
 mod low_rank;
 mod matrix;
@@ -32,6 +33,7 @@ use crate::{
 pub(crate) use adapted::{Change, EMBEDDING, HEAD, Place, PlaceKind};
 use attention::{Context, LayerCache};
 pub use cache::CacheType;
+pub(crate) use dropout::check_dropout;
 use layer::Layer;
 use matrix::Matrix;
 use module::Module;

@@ -47,6 +47,11 @@ impl Parameters {
         Ok(Self { config, changes, parts, values: executor.tensor(&[values.len()], &values)?, gradient })
     }
 
+    /// Whether there are low-rank adapters.
+    pub(super) fn has_low_rank(&self) -> bool {
+        self.changes.iter().any(|(_, change)| matches!(change, Change::LowRank { .. }))
+    }
+
     /// How many numbers.
     pub(super) fn count(&self) -> usize {
         self.values.shape()[0]

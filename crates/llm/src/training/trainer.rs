@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use elinvar::{DType, Error, Executor, Recording, Result, Tensor};
+use elinvar::{DType, Error, Executor, Recording, Result, SplitMix64, Tensor};
 
 use super::{
     batch::Batch,
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     adapter::{Adapter, AdapterConfig},
-    model::{Model, Objective},
+    model::{Model, Objective, check_dropout},
 };
 
 /// What a step found.
@@ -51,6 +51,8 @@ pub struct Trainer {
     numbers: Tensor,
     /// What each token's loss counts.
     factor: Tensor,
+    /// Of the dropout of the batch under way.
+    key: Tensor,
     loss: Tensor,
     norm: Tensor,
     /// Of pairs: the sums of [`Rewards`]' parts.
@@ -70,6 +72,11 @@ struct Recorded {
     recording: Recording,
 }
 
+/// What the dropout of a batch of a step follows from.
+fn dropout_key(seed: u64, step: u64, batch: u64) -> u32 {
+    (SplitMix64::nth(SplitMix64::nth(seed, step), batch) >> 32) as u32
+}
+
 /// Shapes that are kept.
 pub(super) const MAX_SHAPES: usize = 8;
 
@@ -85,8 +92,12 @@ impl Trainer {
         if clip.is_some_and(|clip| !(clip > 0.0 && clip.is_finite())) {
             return Err(Error::invalid_argument("gradients are clipped to a positive length"));
         }
+        check_dropout(config.dropout)?;
         let executor = model.executor();
         let parameters = Parameters::new(model, config, initial, seed)?;
+        if parameters.config.dropout > 0.0 && !parameters.has_low_rank() {
+            return Err(Error::invalid_argument("a dropout would have no effect: it is of what low-rank adapters read, and none is trained"));
+        }
         let zeros = |count: usize| executor.zeros(DType::F32, &[count]);
         let states = (0..optimizer.states()).map(|_| zeros(parameters.count())).collect::<Result<Vec<_>>>()?;
         let (numbers, factor, loss, norm, rewards) = (zeros(NUMBERS)?, zeros(1)?, zeros(1)?, zeros(1)?, zeros(3)?);
@@ -103,7 +114,7 @@ impl Trainer {
             optimizer.step(&parameters.values.on(recorded)?, &clipped, &states, &numbers.on(recorded)?)?;
             gradient.fill_(0)
         })?;
-        let base = model.clone();
+        let (base, key) = (model.clone(), executor.zeros(DType::U32, &[1])?);
         Ok(Self {
             base,
             parameters,
@@ -111,6 +122,7 @@ impl Trainer {
             states,
             numbers,
             factor,
+            key,
             loss,
             norm,
             rewards,
@@ -164,7 +176,8 @@ impl Trainer {
         self.factor.write(&[1.0 / terms as f32])?;
         self.loss.write(&[0f32])?;
         self.rewards.write(&[0f32; 3])?;
-        for batch in batches {
+        for (number, batch) in batches.iter().enumerate() {
+            self.key.write(&[dropout_key(self.options.seed, step, number as u64)])?;
             self.replay(batch, true)?;
         }
         self.numbers.write(&self.options.optimizer.numbers(rate, step))?;
@@ -274,6 +287,8 @@ impl Trainer {
                     Ok((found.loss, found.slopes))
                 }
             };
+            let rate = self.parameters.config.dropout;
+            let model = if with_gradients && rate > 0.0 { model.with_dropout(rate, &self.key.on(recorded)?)? } else { model };
             let loss = match (with_gradients, self.options.loss) {
                 (true, loss) => {
                     let objective = if loss == Loss::CrossEntropy { Objective::Sum(&factor) } else { Objective::Of(&of_pairs) };

@@ -1,10 +1,12 @@
 //! Fine-tuning: adapters trained, tested, and fused into a model's weights.
 
+mod config;
 mod curve;
 mod fuse;
 mod tensorboard;
 mod test;
 mod train;
+mod yaml;
 
 use clap::{Args, Subcommand};
 use elinvar::Result;
@@ -28,7 +30,10 @@ enum What {
 
 pub(crate) fn run(args: &LoraArgs) -> Result<()> {
     match &args.what {
-        What::Train(args) => train::run(args),
+        What::Train(args) => match &args.config {
+            None => train::run(args),
+            Some(path) => train::run(&config::merged(path)?),
+        },
         What::Test(args) => test::run(args),
         What::Fuse(args) => fuse::run(args),
     }

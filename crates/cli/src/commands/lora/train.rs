@@ -3,7 +3,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use clap::{Args, ValueEnum};
+use clap::{ArgAction::Set, Args, ValueEnum};
 use elinvar::{Error, Result, format_bytes};
 use elinvar_llm::{
     Adapter, AdapterConfig, Config, DataOptions, Dataset, Decay, Loss, Model, Optimizer, Rewards, Schedule, Targets, Tokenizer, Trainer,
@@ -23,7 +23,11 @@ use crate::{
 pub(crate) struct TrainArgs {
     /// Folder with train.jsonl, and valid.jsonl if there is one: lines with `text`, with `prompt` and `completion`, or with `messages`
     #[arg(long, value_name = "FOLDER")]
-    data: PathBuf,
+    data: Option<PathBuf>,
+    /// Take what is not given here from this YAML file, which has the names of the options with `_` and mlx-lm's groups: lora_parameters, lr_schedule,
+    /// optimizer_config
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
     /// Write the adapter, its checkpoint, the log (log.jsonl) and the loss curve (loss.png) to this folder
     #[arg(long, default_value = "adapters", value_name = "FOLDER")]
     adapter_path: PathBuf,
@@ -46,11 +50,18 @@ pub(crate) struct TrainArgs {
     #[arg(long, default_value_t = 8)]
     rank: usize,
     /// Their product is multiplied by alpha / rank [default: twice the rank]
-    #[arg(long)]
+    #[arg(long, conflicts_with = "scale")]
     alpha: Option<f64>,
-    /// Multiply it by alpha / sqrt(rank) instead (rsLoRA)
+    /// Their product is multiplied by this
     #[arg(long)]
+    scale: Option<f64>,
+    /// Multiply it by alpha / sqrt(rank) instead (rsLoRA)
+    #[arg(long, action = Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(hide_default_value = true, hide_possible_values = true, value_name = "false")]
     rslora: bool,
+    /// Leave out each element that the low-rank matrices read with this probability [default: 0]
+    #[arg(long, value_name = "PROBABILITY")]
+    lora_dropout: Option<f64>,
     /// Train these linear layers, separated by commas, such as q_proj,v_proj [default: every one but the output projection]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     target_modules: Vec<String>,
@@ -80,10 +91,12 @@ pub(crate) struct TrainArgs {
     #[arg(long)]
     beta: Option<f64>,
     /// Learn the completion, or the last message, alone
-    #[arg(long)]
+    #[arg(long, action = Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(hide_default_value = true, hide_possible_values = true, value_name = "false")]
     mask_prompt: bool,
     /// Compute layers again on the way back: less memory, more time
-    #[arg(long)]
+    #[arg(long, action = Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(hide_default_value = true, hide_possible_values = true, value_name = "false")]
     grad_checkpoint: bool,
     /// Begin with the adapter in this folder
     #[arg(long, value_name = "FOLDER", conflicts_with = "resume")]
@@ -157,14 +170,16 @@ impl TrainArgs {
         let layers = usize::try_from(self.num_layers).map_or(all, |layers| layers.min(all));
         let base_model = self.base.model.as_ref().map(|path| path.display().to_string());
         if self.fine_tune_type == Kind::Full {
-            return AdapterConfig { base_model, ..AdapterConfig::whole_layers(model, layers) };
+            return AdapterConfig { base_model, dropout: self.lora_dropout.unwrap_or(0.0), ..AdapterConfig::whole_layers(model, layers) };
         }
         let config = AdapterConfig::of_layers(model, layers);
+        let divisor = if self.rslora { (self.rank as f64).sqrt() } else { self.rank as f64 };
         AdapterConfig {
             rank: self.rank,
-            alpha: self.alpha.unwrap_or(2.0 * self.rank as f64),
+            alpha: self.alpha.unwrap_or_else(|| self.scale.map_or(2.0 * self.rank as f64, |scale| scale * divisor)),
             use_rslora: self.rslora,
             use_dora: self.fine_tune_type == Kind::Dora,
+            dropout: self.lora_dropout.unwrap_or(0.0),
             targets: if self.target_modules.is_empty() { config.targets } else { Targets::Names(self.target_modules.clone()) },
             base_model,
             ..config
@@ -230,14 +245,15 @@ pub(super) fn longest(given: Option<usize>, config: &Config) -> Result<usize> {
 }
 
 pub(crate) fn run(args: &TrainArgs) -> Result<()> {
+    let data_folder = args.data.as_ref().ok_or_else(|| Error::invalid_argument("no data: give --data FOLDER, or 'data' in the file of --config"))?;
     let trace = args.profile.open()?;
     let files = args.base.files()?;
     let config = Config::read(&files)?;
     let tokenizer = Tokenizer::open(&files)?;
     let data = DataOptions { mask_prompt: args.mask_prompt, max_tokens: longest(args.max_seq_length, &config)? };
     let loss = args.loss()?;
-    let samples = args.open(&args.data.join("train.jsonl"), &tokenizer, data)?;
-    let validation = Some(args.data.join("valid.jsonl")).filter(|path| path.exists());
+    let samples = args.open(&data_folder.join("train.jsonl"), &tokenizer, data)?;
+    let validation = Some(data_folder.join("valid.jsonl")).filter(|path| path.exists());
     let validation = validation.map(|path| args.open(&path, &tokenizer, data)).transpose()?;
     let initial = args.resume_adapter_file.as_ref().map(|path| Adapter::open(if path.is_file() { path.with_file_name("") } else { path.clone() }));
     let initial = initial.transpose()?;
@@ -253,7 +269,13 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     let executor = args.base.device.executor_for(weights.bytes())?;
     let profiler = args.profile.profiler(&executor)?;
     let model = BaseArgs::load(&files, &executor, config, &weights)?;
-    let adapter = initial.as_ref().map_or_else(|| args.config(&model), |adapter| adapter.config().clone());
+    let adapter = initial.as_ref().map_or_else(
+        || args.config(&model),
+        |adapter| {
+            let config = adapter.config().clone();
+            AdapterConfig { dropout: args.lora_dropout.unwrap_or(config.dropout), ..config }
+        },
+    );
     let clip = (args.clip != 0.0).then_some(args.clip);
     let options = TrainerOptions { optimizer: args.optimizer(), clip, checkpointing: args.grad_checkpoint, seed: args.seed, loss };
     let memory = TrainingMemory::of(&model, &adapter, &options, &samples, args.batch_size)?;

@@ -8,7 +8,7 @@
 losses.json has for each training the model (the name of a reference in the folder above, or shakespeare, the embedded model), PEFT's configuration, AdamW's learning
 rate, and the loss of each step. The samples are those of `SAMPLES`; a step takes two, one after the other, and the last begins again with the first. Adapters begin
 with the values that follow from the names of their tensors (`values` of the script above), those of B times 0.1, so that nothing begins at zero; magnitudes of DoRA
-and matrices that are saved whole begin as PEFT has them.
+and matrices that are saved whole begin as PEFT has them. Dropout leaves out the elements that `Dropout` says, for the seed 1.
 
 preferences.json has the same for direct preference optimisation of `PAIRS`, two a step: the loss, the mean rewards of the chosen and the rejected texts, and the
 part of the pairs that is in order, all before the step. Reference log-probabilities are those of the model with its adapter disabled.
@@ -47,6 +47,8 @@ TRAININGS = {
     "dora": dict(model="qwen2", steps=12, rate=5e-3, config=dict(r=2, lora_alpha=4, use_dora=True, target_modules=ALL)),
     "fused": dict(model="phi3", steps=12, rate=5e-3, config=dict(
         r=2, lora_alpha=4, target_modules=["qkv_proj", "gate_up_proj"], modules_to_save=["lm_head"])),
+    "dropout": dict(model="qwen2", steps=6, rate=5e-3, config=dict(r=2, lora_alpha=4, lora_dropout=0.3, target_modules=ALL)),
+    "dropout-dora": dict(model="qwen2", steps=6, rate=5e-3, config=dict(r=2, lora_alpha=4, lora_dropout=0.3, use_dora=True, target_modules=ALL)),
 }
 
 
@@ -54,6 +56,51 @@ PREFERENCES = {
     "lora": dict(model="qwen2", steps=12, rate=5e-3, beta=0.1, config=dict(r=2, lora_alpha=4, target_modules=ALL)),
     "dora": dict(model="gemma2", steps=6, rate=5e-3, beta=0.5, config=dict(r=2, lora_alpha=4, use_dora=True, target_modules=ALL, layers_to_transform=[1])),
 }
+
+
+def splitmix(seed, count):
+    mask = 2**64 - 1
+    z = (seed + (count + 1) * 0x9E3779B97F4A7C15) & mask
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & mask
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & mask
+    return z ^ (z >> 31)
+
+
+def murmur(x):
+    x = np.asarray(x, np.uint32)
+    x = (x ^ (x >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    x = (x ^ (x >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    return x ^ (x >> np.uint32(16))
+
+
+class Dropout(torch.nn.Module):
+    """Of the linear layer with this number, in the checkpoint's order."""
+
+    step = 0
+
+    def __init__(self, rate, number):
+        super().__init__()
+        self.rate, self.number = rate, number
+
+    def forward(self, x):
+        if self.step == 0:
+            return x
+        key = murmur([(splitmix(splitmix(1, self.step), 0) >> 32) + self.number + 1 & 0xFFFFFFFF])
+        texts, length, width = x.shape
+        # The last token is a target alone, and texts are filled up to multiples of 32 tokens.
+        stride = (length - 1 + 31) // 32 * 32
+        indices = [stride * np.arange(texts)[:, None] + np.arange(length), np.arange(width)]
+        rows, columns = (index.astype(np.uint32) * np.uint32(0x9E3779B9) for index in indices)
+        kept = torch.from_numpy(murmur(murmur(rows + key)[..., None] + columns) >= np.uint32(self.rate * 2.0**32))
+        return torch.where(kept, x / (1 - self.rate), 0.0)
+
+
+def drop(model, rate):
+    """Takes the place of PEFT's dropout. PEFT's DoRA skips a dropout that is not in training mode, so the layers are in it; nothing else of the model is."""
+    layers = [module for module in model.modules() if hasattr(module, "lora_dropout") and isinstance(module.lora_dropout, torch.nn.ModuleDict)]
+    for number, layer in enumerate(layers):
+        layer.lora_dropout["default"] = Dropout(rate, number)
+        layer.train()
 
 
 def base(name):
@@ -92,11 +139,14 @@ def loss_of(model, samples):
     return torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), ignore_index=-100)
 
 
-def train(model, samples, width, steps, rate):
+def train(model, samples, width, steps, rate, dropout=0.0):
     model.eval()
+    if dropout:
+        drop(model, dropout)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=rate, weight_decay=0.01)
     losses = []
     for step in range(steps):
+        Dropout.step = step + 1
         loss = loss_of(model, [samples[(width * step + i) % len(samples)] for i in range(width)])
         optimizer.zero_grad()
         loss.backward()
@@ -155,7 +205,7 @@ def main():
     for name, training in TRAININGS.items():
         model = get_peft_model(base(training["model"]), LoraConfig(task_type="CAUSAL_LM", **training["config"]))
         begin(model)
-        losses = train(model, SAMPLES, 2, training["steps"], training["rate"])
+        losses = train(model, SAMPLES, 2, training["steps"], training["rate"], training["config"].get("lora_dropout", 0.0))
         print(name, losses[0], losses[-1])
         found[name] = dict(model=training["model"], config=json.loads(json.dumps(training["config"])), rate=training["rate"], losses=losses)
         if name == "fused":
