@@ -41,7 +41,7 @@ mod training;
 mod weights;
 mod whole;
 
-pub use adapter::{Adapter, AdapterConfig, Pattern, Targets, fuse};
+pub use adapter::{Adapter, AdapterConfig, Adapters, Pattern, Targets, fuse};
 pub use config::{Activation, Architecture, Config, Divisors, GenerationConfig, Groups, Rope};
 pub use convert::{GgufOutput, GroupedOutput, Importance, Target, is_grouped, write_checkpoint};
 pub use estimate::MemoryEstimate;

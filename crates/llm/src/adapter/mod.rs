@@ -4,6 +4,7 @@ mod config;
 mod file;
 mod fuse;
 mod plan;
+mod registry;
 mod targets;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -19,6 +20,7 @@ use elinvar::{Error, ErrorKind, Result};
 pub use config::AdapterConfig;
 pub(crate) use file::{Arrays, read_arrays, write_arrays};
 pub use fuse::fuse;
+pub use registry::Adapters;
 pub use targets::{Pattern, Targets};
 
 use crate::{model::Model, whole::write_file};

@@ -2,7 +2,7 @@ use std::{fs, path::PathBuf, sync::Arc};
 
 use elinvar::{DType, Executor, Precision, Result, kernels::quantized::Format};
 
-use super::{Adapter, AdapterConfig, fuse};
+use super::{Adapter, AdapterConfig, Adapters, fuse};
 use crate::{Config, Model, ModelFiles, Session, WeightType, Weights, model::tests::references::Reference};
 
 fn executor() -> Executor {
@@ -88,6 +88,23 @@ fn a_session_goes_on_with_another_adapter() {
     session.set_model(base).unwrap();
     assert!(session.feed(&[1, 2, 3]).unwrap() == plain && other == Session::new(adapted, 40, DType::F32).unwrap().feed(&[1, 2, 3]).unwrap());
     assert!(rejected(session.set_model(Arc::new(model("qwen2")))).contains("of its configuration"));
+}
+
+#[test]
+fn adapters_are_loaded_and_unloaded_by_name() {
+    let mut adapters = Adapters::new(Arc::new(model("phi3")));
+    let adapted = adapters.load("recipes", saved()).unwrap();
+    assert!(rejected(adapters.load("recipes", saved())).contains("there is an adapter 'recipes' already"));
+    assert!(rejected(adapters.load("poems", "nowhere")).contains("cannot read"));
+    assert!(adapters.names().eq(["recipes"]) && Arc::ptr_eq(adapters.get("recipes").unwrap(), &adapted));
+    assert!(rejected(adapters.get("poems")).contains("the adapter 'poems' is not loaded: loaded are recipes"));
+    let mut session = Session::new(adapters.base().clone(), 40, DType::F32).unwrap();
+    let plain = session.feed_all(&tokens()).unwrap();
+    session.set_model(adapters.get("recipes").unwrap().clone()).unwrap();
+    adapters.unload("recipes").unwrap();
+    assert!(rejected(adapters.unload("recipes")).contains("not loaded: none is"));
+    let (found, merged) = (session.feed_all(&tokens()).unwrap(), logits(adapted.merge().unwrap()));
+    assert!(found == logits(Model::clone(&adapted)) && apart(&found, &merged) < 1e-4 && apart(&found, &plain) > 1e-2);
 }
 
 #[test]
