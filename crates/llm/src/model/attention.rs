@@ -103,14 +103,7 @@ impl Attention {
 
     /// Attention of the queries to `x [tokens, hidden]`: of one text over the cache, to which the keys and values of `x` are appended; of whole texts, one after
     /// the other, each over its own. It is added to `residual` if there is one.
-    pub(super) fn forward(
-        &self,
-        queries: &Queries,
-        x: &Tensor,
-        positions: &Tensor,
-        context: &Context,
-        residual: Option<&Tensor>,
-    ) -> Result<Tensor> {
+    pub(super) fn forward(&self, queries: &Queries, x: &Tensor, positions: &Tensor, context: &Context, residual: Option<&Tensor>) -> Result<Tensor> {
         let (rows, dim) = (queries.x.shape()[0], self.head_dim);
         let heads = |x: &Tensor, linear: &Linear, count: usize, norm: Option<&Norm>| -> Result<Tensor> {
             let heads = linear.apply(x)?.reshape(&[x.shape()[0], count, dim])?;
