@@ -67,7 +67,11 @@ fn a_training_that_was_killed_goes_on_with_the_same_bits_and_its_adapter_speaks(
         let all = fixed.iter().chain(&["--num-layers", "2", "--save-every", "1"]).chain(more);
         all.map(|argument| (*argument).to_owned()).collect::<Vec<_>>()
     };
-    let said = stdout(&train(&whole, &[]));
+    let output = run(&train(&whole, &["--profile", &scratch.path("profile")]));
+    let [said, tables] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert!(output.status.success(), "{tables}");
+    assert!(["\nstep 1 ", "\nsteps 2 to 5 "].iter().all(|part| tables.contains(part)), "{tables}");
+    assert!(scratch.file("profile/trace.json").starts_with(b"{"));
     assert!(said.contains("step 5: loss ") && said.ends_with(&format!("use it with `elinvar generate --adapter {whole}`\n")), "{said}");
     let mut child = command(&train(&killed, &[])).stdout(Stdio::null()).spawn().unwrap();
     let start = Instant::now();
