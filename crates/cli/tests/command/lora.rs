@@ -64,13 +64,19 @@ fn a_training_that_was_killed_goes_on_with_the_same_bits_and_its_adapter_speaks(
     let (data, whole, killed) = (scratch.path(""), scratch.path("whole"), scratch.path("killed"));
     // The options of the one are those of a file to the other.
     let given = ["lora", "train", "--data", &data, "--adapter-path", &whole, "--iters", "5", "--batch-size", "2", "--learning-rate", "1e-2"];
-    let said = stdout(&given.iter().chain(&["--num-layers", "2", "--save-every", "1", "--lora-dropout", "0.2"]).collect::<Vec<_>>());
+    let profile = scratch.path("profile");
+    let more = ["--num-layers", "2", "--save-every", "1", "--lora-dropout", "0.2", "--profile", &profile];
     let file = format!("data: {data:?}\nadapter_path: {killed:?}\niters: 6\nbatch_size: 2\nlearning_rate: 1e-2\nnum_layers: 2\nsave_every: 1\n");
     fs::write(scratch.path("config.yaml"), file + "lora_parameters: {rank: 8, scale: 2.0, dropout: 0.2}\n").unwrap();
     let config = scratch.path("config.yaml");
     let train = |more: &[&str]| {
         ["lora", "train", "--config", &config, "--iters", "5"].iter().chain(more).map(|argument| (*argument).to_owned()).collect::<Vec<_>>()
     };
+    let output = run(&given.iter().chain(&more).collect::<Vec<_>>());
+    let [said, tables] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert!(output.status.success(), "{tables}");
+    assert!(["\nstep 1 ", "\nsteps 2 to 5 "].iter().all(|part| tables.contains(part)), "{tables}");
+    assert!(scratch.file("profile/trace.json").starts_with(b"{"));
     assert!(said.contains("step 5: loss ") && said.ends_with(&format!("use it with `elinvar generate --adapter {whole}`\n")), "{said}");
     let mut child = command(&train(&[])).stdout(Stdio::null()).spawn().unwrap();
     let start = Instant::now();
