@@ -128,7 +128,7 @@ impl Model {
         for rows in self.parts(stream) {
             let part = stream.i(rows.clone())?.detach();
             let part = if stream.is_tracked() { part.requires_grad()? } else { part };
-            let loss = self.from_row(rows.start)?.loss_of(&part, &targets.i(rows)?)?.mul(factor)?;
+            let loss = self.starting_at(rows.start)?.loss_of(&part, &targets.i(rows)?)?.mul(factor)?;
             let gradients = loss.backward()?;
             found.add(leaves, &gradients)?;
             upstream.extend(gradients.get(&part).cloned());

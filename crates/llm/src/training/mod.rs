@@ -7,6 +7,7 @@
 mod batch;
 mod data;
 mod folder;
+mod muon;
 mod optimizer;
 mod parameters;
 mod run;
