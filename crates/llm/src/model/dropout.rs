@@ -61,7 +61,7 @@ impl Model {
     }
 
     /// The model for rows of the stream from `first` on, by themselves, before the output projection.
-    pub(super) fn from_row(&self, first: usize) -> Result<Self> {
+    pub(super) fn starting_at(&self, first: usize) -> Result<Self> {
         let mut model = self.clone();
         if let Some(dropout) = model.head.adapter.as_mut().and_then(|adapter| adapter.dropout.as_mut()) {
             *dropout = dropout.after(first)?;

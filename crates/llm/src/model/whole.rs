@@ -61,7 +61,7 @@ impl Model {
 
     fn losses_after(&self, stream: &Tensor, targets: &Tensor) -> Result<Tensor> {
         let stream = stream.detach();
-        let parts = self.parts(&stream).map(|rows| Ok(self.from_row(rows.start)?.losses_of(&stream.i(rows.clone())?, &targets.i(rows)?)?.detach()));
+        let parts = self.parts(&stream).map(|rows| Ok(self.starting_at(rows.start)?.losses_of(&stream.i(rows.clone())?, &targets.i(rows)?)?.detach()));
         match &parts.collect::<Result<Vec<_>>>()?[..] {
             [whole] => Ok(whole.clone()),
             parts => Tensor::concat(&parts.iter().collect::<Vec<_>>(), 0),
@@ -161,7 +161,7 @@ impl Model {
         for rows in self.parts(stream) {
             let part = stream.i(rows.clone())?.detach();
             let part = if stream.is_tracked() { part.requires_grad()? } else { part };
-            let part_losses = self.from_row(rows.start)?.losses_of(&part, &targets.i(rows.clone())?)?;
+            let part_losses = self.starting_at(rows.start)?.losses_of(&part, &targets.i(rows.clone())?)?;
             let loss = match (objective, &whole) {
                 (Objective::Sum(factor), _) => part_losses.sum(&[], false)?.mul(factor)?,
                 (Objective::Of(_), Some((_, slopes))) => part_losses.mul(&slopes.i(rows)?)?.sum(&[], false)?,

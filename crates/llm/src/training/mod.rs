@@ -9,6 +9,7 @@ mod data;
 mod folder;
 mod loss;
 mod memory;
+mod muon;
 mod optimizer;
 mod parameters;
 mod run;

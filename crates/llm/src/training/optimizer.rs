@@ -2,6 +2,8 @@
 
 use elinvar::{Error, Result, Tensor, kernels::math::powi};
 
+use super::{muon::orthogonal, parameters::Part};
+
 /// An optimiser with its settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Optimizer {
@@ -28,6 +30,14 @@ pub enum Optimizer {
         /// As in AdamW.
         weight_decay: f64,
     },
+    /// A mean of gradients whose matrices are made orthogonal, times 0.2 √max(rows, columns), which makes steps as long as AdamW's: PyTorch's `Muon` with
+    /// `match_rms_adamw` (Jordan et al., 2024; Liu et al., 2025), in f32. It trains matrices alone.
+    Muon {
+        /// How much of the mean the next keeps.
+        momentum: f64,
+        /// As in AdamW.
+        weight_decay: f64,
+    },
 }
 
 /// Numbers that differ from step to step.
@@ -40,6 +50,8 @@ impl Optimizer {
     pub const SGD: Self = Self::Sgd { momentum: 0.0, weight_decay: 0.0 };
     /// Lion with its authors' settings.
     pub const LION: Self = Self::Lion { betas: [0.9, 0.99], weight_decay: 0.0 };
+    /// Muon with PyTorch's settings.
+    pub const MUON: Self = Self::Muon { momentum: 0.95, weight_decay: 0.1 };
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -47,6 +59,7 @@ impl Optimizer {
             Self::AdamW { .. } => "adamw",
             Self::Sgd { .. } => "sgd",
             Self::Lion { .. } => "lion",
+            Self::Muon { .. } => "muon",
         }
     }
 
@@ -57,13 +70,14 @@ impl Optimizer {
             Self::AdamW { betas, epsilon, .. } => Self::AdamW { betas, epsilon, weight_decay },
             Self::Sgd { momentum, .. } => Self::Sgd { momentum, weight_decay },
             Self::Lion { betas, .. } => Self::Lion { betas, weight_decay },
+            Self::Muon { momentum, .. } => Self::Muon { momentum, weight_decay },
         }
     }
 
     pub(super) fn check(self) -> Result<()> {
         let (fractions, others) = match self {
             Self::AdamW { betas, epsilon, weight_decay } => (betas, [epsilon, weight_decay]),
-            Self::Sgd { momentum, weight_decay } => ([momentum, 0.0], [weight_decay, 0.0]),
+            Self::Sgd { momentum, weight_decay } | Self::Muon { momentum, weight_decay } => ([momentum, 0.0], [weight_decay, 0.0]),
             Self::Lion { betas, weight_decay } => (betas, [weight_decay, 0.0]),
         };
         let fits = fractions.iter().all(|beta| (0.0..1.0).contains(beta)) && others.iter().all(|other| other.is_finite() && *other >= 0.0);
@@ -78,7 +92,7 @@ impl Optimizer {
     pub(super) fn states(self) -> usize {
         match self {
             Self::AdamW { .. } => 2,
-            Self::Sgd { .. } | Self::Lion { .. } => 1,
+            Self::Sgd { .. } | Self::Lion { .. } | Self::Muon { .. } => 1,
         }
     }
 
@@ -89,13 +103,13 @@ impl Optimizer {
                 [1.0 - rate * weight_decay, rate / (1.0 - powi(first, step)), (1.0 - powi(second, step)).sqrt().recip()]
             }
             Self::Sgd { weight_decay, .. } => [weight_decay, rate, 0.0],
-            Self::Lion { weight_decay, .. } => [1.0 - rate * weight_decay, rate, 0.0],
+            Self::Lion { weight_decay, .. } | Self::Muon { weight_decay, .. } => [1.0 - rate * weight_decay, rate, 0.0],
         };
         numbers.map(|number| number as f32)
     }
 
-    /// Changes `parameters` and `states` by `gradient`, all of one shape; `numbers` are those of [`Optimizer::numbers`].
-    pub(super) fn step(self, parameters: &Tensor, gradient: &Tensor, states: &[Tensor], numbers: &Tensor) -> Result<()> {
+    /// Changes `parameters`, which lie in them as `parts`, and `states` by `gradient`, all of one shape; `numbers` are those of [`Optimizer::numbers`].
+    pub(super) fn step(self, parameters: &Tensor, parts: &[Part], gradient: &Tensor, states: &[Tensor], numbers: &Tensor) -> Result<()> {
         let number = |index: usize| numbers.i(index);
         let blend = |mean: &Tensor, beta: f64| (mean * beta)?.add(&(gradient * (1.0 - beta))?);
         match (self, states) {
@@ -122,7 +136,20 @@ impl Optimizer {
                 mean.copy_from(&first)?;
                 parameters.copy_from(&next)
             }
-            (Self::AdamW { .. } | Self::Sgd { .. } | Self::Lion { .. }, _) => Err(Error::internal("an optimiser without its states")),
+            (Self::Muon { momentum, .. }, [mean]) => {
+                // As PyTorch has it, with Nesterov's momentum.
+                let first = mean.add(&(gradient.sub(mean)? * (1.0 - momentum))?)?;
+                let update = gradient.add(&(first.sub(gradient)? * momentum)?)?;
+                for part in parts {
+                    let (update, own) = (part.of(&update)?, part.of(parameters)?);
+                    let next = own.mul(&number(0)?)?.sub(&orthogonal(&update)?.mul(&number(1)?)?)?;
+                    own.copy_from(&next)?;
+                }
+                mean.copy_from(&first)
+            }
+            (Self::AdamW { .. } | Self::Sgd { .. } | Self::Lion { .. } | Self::Muon { .. }, _) => {
+                Err(Error::internal("an optimiser without its states"))
+            }
         }
     }
 }

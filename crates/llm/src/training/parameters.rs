@@ -13,17 +13,24 @@ use crate::{
 pub(super) struct Parameters {
     pub(super) config: AdapterConfig,
     changes: Vec<(Place, Change)>,
-    parts: Vec<Part>,
+    pub(super) parts: Vec<Part>,
     pub(super) values: Tensor,
     pub(super) gradient: Tensor,
 }
 
 /// A tensor of the adapter.
-struct Part {
-    name: String,
-    dims: Vec<usize>,
+pub(super) struct Part {
+    pub(super) name: String,
+    pub(super) dims: Vec<usize>,
     /// Where it lies in the array.
-    range: Range<usize>,
+    pub(super) range: Range<usize>,
+}
+
+impl Part {
+    /// It in an array.
+    pub(super) fn of(&self, array: &Tensor) -> Result<Tensor> {
+        array.slice(0, self.range.start, self.range.len(), 1)?.reshape(&self.dims)
+    }
 }
 
 impl Parameters {

@@ -30,6 +30,7 @@ struct Training {
     config: Map<String, Value>,
     rate: f64,
     #[serde(default)]
+    muon: bool,
     losses: Vec<f32>,
     /// Of preferences.
     #[serde(default)]
@@ -83,7 +84,8 @@ impl Training {
 
     fn trainer(&self, executor: &Executor, again: bool, loss: Loss) -> Trainer {
         let model = self.model(executor);
-        let options = TrainerOptions { optimizer: Optimizer::ADAMW, clip: Some(1.0), checkpointing: again, seed: 1, loss };
+        let optimizer = if self.muon { Optimizer::MUON } else { Optimizer::ADAMW };
+        let options = TrainerOptions { optimizer, clip: Some(1.0), checkpointing: again, seed: 1, loss };
         let new = |initial: Option<&Adapter>| Trainer::new(&model, self.config(), initial, options).unwrap();
         let mut begun = new(None).adapter().unwrap();
         for (name, (dims, array)) in &mut begun.tensors {
@@ -332,6 +334,7 @@ fn expected(optimizer: Optimizer, [p, g]: [f64; 2], state: &mut [f64; 2], rate: 
             state[0] = b2 * state[0] + (1.0 - b2) * g;
             p - rate * (sign + weight_decay * p)
         }
+        Optimizer::Muon { .. } => panic!("it is of matrices: PyTorch's losses check it"),
     }
 }
 
@@ -346,7 +349,7 @@ fn optimisers_do_what_their_papers_say() {
         for step in 1..=4 {
             let gradient = [0.1 * f64::from(step), -0.3, 2.0 - f64::from(step)];
             let numbers = executor.tensor(&[NUMBERS], &optimizer.numbers(0.1, step as u64)).unwrap();
-            optimizer.step(&parameters, &executor.tensor(&[3], &gradient.map(|g| g as f32)).unwrap(), &arrays, &numbers).unwrap();
+            optimizer.step(&parameters, &[], &executor.tensor(&[3], &gradient.map(|g| g as f32)).unwrap(), &arrays, &numbers).unwrap();
             for i in 0..3 {
                 values[i] = expected(optimizer, [values[i], gradient[i]], &mut states[i], 0.1, step);
             }
@@ -468,6 +471,9 @@ fn training_that_would_change_nothing_is_an_error() {
     assert!(unknown.contains("'query', which is nothing in the model: its matrices are q_proj, k_proj, v_proj, o_proj, gate_proj"), "{unknown}");
     let nothing = rejected(new(AdapterConfig { layers: Some(vec![9]), ..named("q_proj") }));
     assert!(nothing.contains("name nothing in the model"), "{nothing}");
+    let dora = AdapterConfig { use_dora: true, ..named("q_proj") };
+    let muon = Trainer::new(&model, dora, None, TrainerOptions { optimizer: Optimizer::MUON, ..OPTIONS });
+    assert!(rejected(muon).contains("muon trains matrices, and 'model.layers.0.self_attn.q_proj.lora_magnitude_vector' is none"));
     let mut trainer = trainer(&model, OPTIONS);
     let masked = Batch { targets: vec![-100; 64], ..batch(0) };
     assert!(rejected(trainer.step(&[masked], 1.0)).contains("step 1: no token is to be predicted"));

@@ -98,6 +98,9 @@ impl Trainer {
         if parameters.config.dropout > 0.0 && !parameters.has_low_rank() {
             return Err(Error::invalid_argument("a dropout would have no effect: it is of what low-rank adapters read, and none is trained"));
         }
+        if let (Optimizer::Muon { .. }, Some(part)) = (optimizer, parameters.parts.iter().find(|part| part.dims.len() != 2)) {
+            return Err(Error::invalid_argument(format!("muon trains matrices, and '{}' is none: take another optimiser", part.name)));
+        }
         let zeros = |count: usize| executor.zeros(DType::F32, &[count]);
         let states = (0..optimizer.states()).map(|_| zeros(parameters.count())).collect::<Result<Vec<_>>>()?;
         let (numbers, factor, loss, norm, rewards) = (zeros(NUMBERS)?, zeros(1)?, zeros(1)?, zeros(1)?, zeros(3)?);
@@ -111,7 +114,7 @@ impl Trainer {
                 None => gradient.clone(),
             };
             let states = states.iter().map(|state| state.on(recorded)).collect::<Result<Vec<_>>>()?;
-            optimizer.step(&parameters.values.on(recorded)?, &clipped, &states, &numbers.on(recorded)?)?;
+            optimizer.step(&parameters.values.on(recorded)?, &parameters.parts, &clipped, &states, &numbers.on(recorded)?)?;
             gradient.fill_(0)
         })?;
         let (base, key) = (model.clone(), executor.zeros(DType::U32, &[1])?);

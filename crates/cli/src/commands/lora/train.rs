@@ -77,7 +77,7 @@ pub(crate) struct TrainArgs {
     /// Use this optimiser
     #[arg(long, value_enum, default_value_t = Optimizers::Adamw)]
     optimizer: Optimizers,
-    /// Decay weights by this, times the learning rate [default: 0.01 for adamw, else 0]
+    /// Decay weights by this, times the learning rate [default: 0.01 for adamw, 0.1 for muon, else 0]
     #[arg(long)]
     weight_decay: Option<f64>,
     /// Shorten gradients to this length; 0 leaves them
@@ -159,6 +159,7 @@ enum Optimizers {
     Adamw,
     Sgd,
     Lion,
+    Muon,
 }
 
 /// Tokens of a sample unless it is given.
@@ -191,6 +192,7 @@ impl TrainArgs {
             Optimizers::Adamw => Optimizer::ADAMW,
             Optimizers::Sgd => Optimizer::SGD,
             Optimizers::Lion => Optimizer::LION,
+            Optimizers::Muon => Optimizer::MUON,
         };
         self.weight_decay.map_or(optimizer, |decay| optimizer.with_weight_decay(decay))
     }

@@ -5,9 +5,9 @@
     python3 make.py                         (writes losses.json, preferences.json and the folder peft)
     python3 make.py FOLDER DATA OUTPUT      (trains the model in FOLDER on DATA, token ids in JSON; writes the adapter before and after to OUTPUT)
 
-losses.json has for each training the model (the name of a reference in the folder above, or shakespeare, the embedded model), PEFT's configuration, AdamW's learning
-rate, and the loss of each step. The samples are those of `SAMPLES`; a step takes two, one after the other, and the last begins again with the first. Adapters begin
-with the values that follow from the names of their tensors (`values` of the script above), those of B times 0.1, so that nothing begins at zero; magnitudes of DoRA
+losses.json has for each training the model (the name of a reference in the folder above, or shakespeare, the embedded model), PEFT's configuration, the learning
+rate, whether Muon takes AdamW's place, and the loss of each step. The samples are those of `SAMPLES`; a step takes two, one after the other, and the last begins again
+with the first. Adapters begin with the values that follow from the names of their tensors (`values` of the script above), those of B times 0.1, so that nothing begins at zero; magnitudes of DoRA
 and matrices that are saved whole begin as PEFT has them. Dropout leaves out the elements that `Dropout` says, for the seed 1.
 
 preferences.json has the same for direct preference optimisation of `PAIRS`, two a step: the loss, the mean rewards of the chosen and the rejected texts, and the
@@ -17,6 +17,7 @@ The folder peft has an adapter as PEFT saves it, and logits of the model with it
 """
 
 import copy
+import inspect
 import json
 import pathlib
 import shutil
@@ -25,6 +26,7 @@ import sys
 import numpy as np
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from torch.optim import _muon
 from transformers import AutoModelForCausalLM, CONFIG_MAPPING
 
 FOLDER = pathlib.Path(__file__).parent
@@ -49,6 +51,7 @@ TRAININGS = {
         r=2, lora_alpha=4, target_modules=["qkv_proj", "gate_up_proj"], modules_to_save=["lm_head"])),
     "dropout": dict(model="qwen2", steps=6, rate=5e-3, config=dict(r=2, lora_alpha=4, lora_dropout=0.3, target_modules=ALL)),
     "dropout-dora": dict(model="qwen2", steps=6, rate=5e-3, config=dict(r=2, lora_alpha=4, lora_dropout=0.3, use_dora=True, target_modules=ALL)),
+    "muon": dict(model="qwen2", steps=8, rate=1e-2, muon=True, config=dict(r=4, lora_alpha=8, target_modules=ALL)),
 }
 
 
@@ -139,11 +142,17 @@ def loss_of(model, samples):
     return torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), ignore_index=-100)
 
 
-def train(model, samples, width, steps, rate, dropout=0.0):
+def train(model, samples, width, steps, rate, dropout=0.0, muon=False):
     model.eval()
     if dropout:
         drop(model, dropout)
-    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=rate, weight_decay=0.01)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    if muon:
+        # It orthogonalises in bf16 otherwise.
+        exec(inspect.getsource(_muon._zeropower_via_newtonschulz).replace("bfloat16", "float32"), _muon.__dict__)
+        optimizer = torch.optim.Muon(trained, lr=rate, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+    else:
+        optimizer = torch.optim.AdamW(trained, lr=rate, weight_decay=0.01)
     losses = []
     for step in range(steps):
         Dropout.step = step + 1
@@ -205,9 +214,10 @@ def main():
     for name, training in TRAININGS.items():
         model = get_peft_model(base(training["model"]), LoraConfig(task_type="CAUSAL_LM", **training["config"]))
         begin(model)
-        losses = train(model, SAMPLES, 2, training["steps"], training["rate"], training["config"].get("lora_dropout", 0.0))
+        losses = train(model, SAMPLES, 2, training["steps"], training["rate"], training["config"].get("lora_dropout", 0.0), training.get("muon", False))
         print(name, losses[0], losses[-1])
-        found[name] = dict(model=training["model"], config=json.loads(json.dumps(training["config"])), rate=training["rate"], losses=losses)
+        known = {key: training[key] for key in ("model", "config", "rate", "muon") if key in training}
+        found[name] = dict(json.loads(json.dumps(known)), losses=losses)
         if name == "fused":
             folder = FOLDER / "peft"
             shutil.rmtree(folder, ignore_errors=True)
