@@ -61,7 +61,8 @@ impl Model {
 
     fn losses_after(&self, stream: &Tensor, targets: &Tensor) -> Result<Tensor> {
         let stream = stream.detach();
-        let parts = self.parts(&stream).map(|rows| Ok(self.starting_at(rows.start)?.losses_of(&stream.i(rows.clone())?, &targets.i(rows)?)?.detach()));
+        let parts =
+            self.parts(&stream).map(|rows| Ok(self.starting_at(rows.start)?.losses_of(&stream.i(rows.clone())?, &targets.i(rows)?)?.detach()));
         match &parts.collect::<Result<Vec<_>>>()?[..] {
             [whole] => Ok(whole.clone()),
             parts => Tensor::concat(&parts.iter().collect::<Vec<_>>(), 0),

@@ -31,6 +31,7 @@ struct Training {
     rate: f64,
     #[serde(default)]
     muon: bool,
+    #[serde(default)]
     losses: Vec<f32>,
     /// Of preferences.
     #[serde(default)]
