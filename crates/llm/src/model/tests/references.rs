@@ -52,7 +52,10 @@ impl Reference {
             let model = Model::new(&executor, Config::read(files).unwrap(), &Weights::open(files).unwrap()).unwrap();
             let mut session = Session::new(Arc::new(model), TOKENS, DType::F32).unwrap();
             session.set_chunk(chunk);
-            session.feed_all(&tokens).unwrap()
+            let all = session.feed_all(&tokens).unwrap();
+            session.truncate(0);
+            assert!(all.ends_with(&session.feed(&tokens).unwrap()), "{} as {form}: the last token's logits by themselves", self.name);
+            all
         };
         let found = run(1, TOKENS);
         assert_eq!(found.len(), self.logits.len());
