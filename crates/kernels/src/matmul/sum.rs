@@ -63,7 +63,7 @@ impl MatMulAdd {
     fn definition(&self, inputs: &[Option<TensorInfo>]) -> Result<Definition> {
         let mut definition = Definition::new(inputs);
         let [a, b, addend] = [operands::AT.a, operands::AT.b, operands::AT.addend].map(|index| definition.input(index));
-        let product = definition.apply_one(self.product(), &[a, b])?;
+        let product = definition.apply_one(self.product(), &[a, b, None])?;
         definition.outputs = definition.apply(Binary { op: BinaryOp::Add }, &[addend, Some(product)])?;
         Ok(definition)
     }
