@@ -25,8 +25,9 @@ pub(crate) enum Objective<'a> {
 /// A target that does not count.
 pub(crate) const IGNORED: i32 = -100;
 
-/// Logits in memory together, at most, unless one row has more: 64 MiB of f32 for a processor's cache; for a GPU, which reads the output projection once
-/// for each part, 512 MiB.
+/// Logits in memory together, at most, unless one row has more: 64 MiB of f32 for a processor's cache. A loss is the sum of those of the parts, so strict
+/// precision has the same everywhere; in fast precision a GPU, which reads the output projection once
+/// for each part, has 512 MiB.
 const LOGITS: usize = 1 << 24;
 const GPU_LOGITS: usize = 1 << 27;
 
@@ -78,17 +79,16 @@ impl Model {
     /// its gradient and sums are f32. f16 has too small a range for gradients.
     fn begin(&self, tokens: &Tensor) -> Result<Tensor> {
         let stream = self.embed(tokens)?;
-        let is_mixed = self.is_on_gpu() && stream.executor().precision() == Precision::Fast && self.is_bf16();
-        if is_mixed { stream.cast(DType::BF16) } else { Ok(stream) }
+        if self.is_fast_gpu() && self.is_bf16() { stream.cast(DType::BF16) } else { Ok(stream) }
     }
 
     /// Rows whose logits are in memory together, at most.
     pub(crate) fn rows_of_logits(&self) -> usize {
-        (if self.is_on_gpu() { GPU_LOGITS } else { LOGITS } / self.config.vocab_size).max(1)
+        (if self.is_fast_gpu() { GPU_LOGITS } else { LOGITS } / self.config.vocab_size).max(1)
     }
 
-    fn is_on_gpu(&self) -> bool {
-        self.executor.properties().simd_width > 1
+    fn is_fast_gpu(&self) -> bool {
+        self.executor.properties().simd_width > 1 && self.executor.precision() == Precision::Fast
     }
 
     /// Rows of the stream whose logits are in memory together: parts of about the same size.
