@@ -9,7 +9,7 @@
 //! * Order, strict: each sum is the strict dot product; a row's bits do not depend on the batch.
 //! * Fast, on a CUDA device with cuBLASLt: `y = round(x Wᵀ + round(bias + d))`, where an f32 `x` or `W` beside a narrower one is rounded to its type
 //!   for the long product; of more than 512 rows of 16 bits `A`, `B` and `t` are rounded to their type.
-//! * The gradient, fast, of a 16-bit `x`: [`gradient`].
+//! * The gradient, fast, of a 16-bit `x`: its products take operands of that type.
 //! * Error, strict, before the rounding of the output: that of the two long sums, with `|t|` in place of the second's operand.
 //! * See Hu et al., *LoRA: Low-Rank Adaptation of Large Language Models*, 2021; `s` is their `α / r`.
 
