@@ -57,7 +57,7 @@ pub(crate) struct TrainArgs {
     scale: Option<f64>,
     /// Multiply it by alpha / sqrt(rank) instead (rsLoRA)
     #[arg(long, action = Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
-    #[arg(hide_default_value = true, hide_possible_values = true, value_name = "false")]
+    #[arg(hide_default_value = true, hide_possible_values = true, value_name = "BOOL")]
     rslora: bool,
     /// Leave out each element that the low-rank matrices read with this probability [default: 0]
     #[arg(long, value_name = "PROBABILITY")]
@@ -92,11 +92,11 @@ pub(crate) struct TrainArgs {
     beta: Option<f64>,
     /// Learn the completion, or the last message, alone
     #[arg(long, action = Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
-    #[arg(hide_default_value = true, hide_possible_values = true, value_name = "false")]
+    #[arg(hide_default_value = true, hide_possible_values = true, value_name = "BOOL")]
     mask_prompt: bool,
     /// Compute layers again on the way back: less memory, more time
     #[arg(long, action = Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
-    #[arg(hide_default_value = true, hide_possible_values = true, value_name = "false")]
+    #[arg(hide_default_value = true, hide_possible_values = true, value_name = "BOOL")]
     grad_checkpoint: bool,
     /// Begin with the adapter in this folder
     #[arg(long, value_name = "FOLDER", conflicts_with = "resume")]
