@@ -32,6 +32,8 @@ mod _elinvar {
     #[pymodule_export]
     use crate::ops::_descriptions;
     #[pymodule_export]
+    use crate::promote::_promoted;
+    #[pymodule_export]
     use crate::recording::Recorded;
     #[pymodule_export]
     use crate::tensor::{Tensor, concat, stack};
