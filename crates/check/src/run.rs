@@ -23,6 +23,8 @@ pub struct Outcome {
     pub buffers: Vec<Vec<u8>>,
     /// Whether nothing was found, or why the check did not end.
     pub verdict: Result<bool>,
+    /// Whether the kernel ended its process, or had to be ended with it.
+    pub was_ended: bool,
 }
 
 /// Checks a kernel in a process of its own.
@@ -31,13 +33,13 @@ pub struct Outcome {
 /// This process has a second thread, or the system rejects a process. What is wrong with the request or the text is the outcome's verdict.
 pub fn check(request: &Request) -> Result<Outcome> {
     let limit = Duration::try_from_secs_f64(request.time_limit).unwrap_or(Duration::MAX).min(Duration::from_secs(1 << 30));
-    let contained::Outcome { report, files, verdict } = contained::run(&request.name, limit, |parent| work(request, limit, parent))?;
+    let contained::Outcome { report, files, verdict, was_ended } = contained::run(&request.name, limit, |parent| work(request, limit, parent))?;
     let mut report: Report = match report.as_str() {
         "" => Report::default(),
         json => serde_json::from_str(json).map_err(|cause| Error::invalid_data(format!("the kernel's process sent what cannot be read: {cause}")))?,
     };
     report.error = verdict.as_ref().err().map(Error::to_string);
-    Ok(Outcome { report, buffers: files.into_values().collect(), verdict })
+    Ok(Outcome { report, buffers: files.into_values().collect(), verdict, was_ended })
 }
 
 fn send(report: &Report, parent: &mut Parent) -> Result<()> {
@@ -96,7 +98,9 @@ fn run(request: &Request, simulator: &Simulator, library: &Library, kernel: &str
         let found = queue.submit(commands).wait()?;
         report.threads += found.threads;
         for finding in found.findings.iter().map(|finding| Finding::of_run(finding, seed)) {
-            let same = |known: &Finding| (&known.kind, &known.file, known.line, &known.buffer) == (&finding.kind, &finding.file, finding.line, &finding.buffer);
+            let same = |known: &Finding| {
+                (&known.kind, &known.file, known.line, &known.buffer) == (&finding.kind, &finding.file, finding.line, &finding.buffer)
+            };
             if !report.findings.iter().any(same) {
                 report.findings.push(finding);
             }
@@ -154,7 +158,8 @@ impl<'a> Arguments<'a> {
                     (*dtype, bytes.0.len(), Some(bytes.0.as_slice()))
                 }
                 Contents::Unwritten(elements) => {
-                    let unknown = || Error::invalid_argument(format!("'{}' is a buffer of {element}, whose size is not known: give its bytes", buffer.name));
+                    let unknown =
+                        || Error::invalid_argument(format!("'{}' is a buffer of {element}, whose size is not known: give its bytes", buffer.name));
                     let size = module.size_of(element).ok_or_else(unknown)?;
                     let too_large = || Error::invalid_argument(format!("'{}': {elements} elements of {size} bytes are too many", buffer.name));
                     (scalar.unwrap_or(DType::U8), elements.checked_mul(size).ok_or_else(too_large)?, None)

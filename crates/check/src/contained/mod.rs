@@ -35,6 +35,8 @@ pub struct Outcome {
     pub files: BTreeMap<u8, Vec<u8>>,
     /// What the work said at its end, or why it did not end.
     pub verdict: Result<bool>,
+    /// Whether it was the kernel that ended its process, or had to be ended with it: the verdict says why.
+    pub was_ended: bool,
 }
 
 /// The parent, as the child reaches it.
@@ -146,6 +148,7 @@ impl Process {
         let (mut report, mut files) = (String::new(), BTreeMap::new());
         let stuck = reports.set_read_timeout(Some(TICK)).map_err(|cause| Error::io(format!("cannot wait for a report: {cause}")));
         let mut verdict = stuck.err().map(Err);
+        let mut was_ended = false;
         let mut bytes = vec![0; 1 << 16];
         while verdict.is_none() {
             match reports.read(&mut bytes) {
@@ -162,18 +165,21 @@ impl Process {
                     Message::Failed(error) => verdict = Some(Err(error)),
                     Message::Denied(call) => {
                         let name = system_call_name(call);
+                        was_ended = true;
                         verdict = Some(ended(&format!("made a system call ({name}), which no Metal kernel can")));
                     }
                 }
             }
             if verdict.is_none() && watch.is_stuck(self.0) {
                 let limit = watch.limit();
+                was_ended = true;
                 verdict = Some(ended(&format!("ran or waited for more than {limit:?} in one threadgroup")));
             }
         }
         let status = self.end();
+        was_ended |= verdict.is_none();
         let verdict = verdict.unwrap_or_else(|| Err(Error::invalid_launch(format!("{source}: {}", without_a_word(status)))));
-        Outcome { report, files, verdict }
+        Outcome { report, files, verdict, was_ended }
     }
 
     /// Ends the process, if it has not ended yet, with all it has started.

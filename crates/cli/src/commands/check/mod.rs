@@ -17,7 +17,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<bool> {
     args.kernel.check_folders()?;
     let given = &args.kernel;
     let contents = kernel::contents(&given.buffer, given.seed)?;
-    let Outcome { report, buffers, verdict } = elinvar_check::check(&request(args, contents)?)?;
+    let Outcome { report, buffers, verdict, .. } = elinvar_check::check(&request(args, contents)?)?;
     if let Some(file) = given.save.as_ref().filter(|_| !buffers.is_empty()) {
         let dtypes = report.dtypes.iter().map(|dtype| DType::of_program(dtype)).collect::<Result<Vec<_>>>()?;
         let named = given.buffer.iter().zip(dtypes).zip(buffers);
@@ -35,7 +35,8 @@ fn request(args: &CheckArgs, contents: Vec<(DType, Vec<u8>)>) -> Result<Request>
     let given = &args.kernel;
     let Source { name, text, folder } = Source::read(&given.file)?;
     let buffers = given.buffer.iter().zip(contents);
-    let buffers = buffers.map(|(argument, (dtype, bytes))| Buffer { name: argument.name.clone(), contents: Contents::Given { dtype, bytes: Bytes(bytes) } });
+    let buffers =
+        buffers.map(|(argument, (dtype, bytes))| Buffer { name: argument.name.clone(), contents: Contents::Given { dtype, bytes: Bytes(bytes) } });
     let values = given.value.iter().map(|value| Argument { name: value.name.clone(), value: Value::Bytes(Bytes(value.bytes.clone())) });
     let memory = given.threadgroup_memory.iter().map(|size| Size { name: size.name.clone(), bytes: size.bytes });
     let constants = given.constant.iter().map(|constant| Constant { name: constant.name.clone(), value: constant.value.clone() });
