@@ -47,7 +47,8 @@ impl CompiledKernel {
                 }
                 Given::Tensor(context.take(tensor)?)
             } else {
-                let wrong = |_| PyTypeError::new_err(format!("kernel {}: '{name}' is {value}: a tensor or bytes are expected", self.0.signature().name));
+                let wrong =
+                    |_| PyTypeError::new_err(format!("kernel {}: '{name}' is {value}: a tensor or bytes are expected", self.0.signature().name));
                 Given::Bytes(value.extract().map_err(wrong)?)
             };
             given.push((name.as_str(), argument));
@@ -67,7 +68,9 @@ impl CompiledKernel {
             let kernel = self.0.on(&current)?;
             match (threads, grid) {
                 (Some(threads), _) => kernel.launch_threads(threads, threadgroup.unwrap_or_else(|| kernel.threadgroup_for(threads)), &arguments)?,
-                (None, grid) => kernel.launch(grid.unwrap_or([1; 3]), threadgroup.unwrap_or([kernel.info().execution_width as u32, 1, 1]), &arguments)?,
+                (None, grid) => {
+                    kernel.launch(grid.unwrap_or([1; 3]), threadgroup.unwrap_or([kernel.info().execution_width as u32, 1, 1]), &arguments)?
+                }
             }
             shared.as_ref().map_or(Ok(()), settle)
         })

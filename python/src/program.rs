@@ -7,7 +7,7 @@ use elinvar::{
     atlas::{self, Constant, LaunchConfig, Limits},
 };
 use pyo3::{
-    Bound, Py, PyAny, PyRef, PyResult, Python,
+    Bound, PyAny, PyRef, PyResult, Python,
     exceptions::{PyTypeError, PyValueError},
     pyclass, pymethods,
     types::{PyAnyMethods, PyBool, PyBytes, PyFloat, PyInt},
@@ -19,8 +19,8 @@ use crate::{context::settle, errors::raise, executor::Executor, tensor::Tensor};
 #[pyclass(frozen, module = "elinvar._elinvar", name = "AtlasProgram")]
 pub(crate) struct AtlasProgram {
     program: atlas::Program,
-    /// Prepared for devices, with their limits.
-    prepared: Mutex<Vec<(Limits, ProgramKernel)>>,
+    /// Prepared for devices, with what was granted: steps, and whether bounds may go unchecked.
+    prepared: Mutex<Vec<((Option<u32>, bool), ProgramKernel)>>,
 }
 
 impl From<atlas::Program> for AtlasProgram {
@@ -31,13 +31,15 @@ impl From<atlas::Program> for AtlasProgram {
 
 impl AtlasProgram {
     /// Its kernel for the device, prepared now or before.
-    fn kernel(&self, executor: &elinvar::Executor, limits: Limits) -> elinvar::Result<ProgramKernel> {
+    fn kernel(&self, executor: &elinvar::Executor, steps: Option<u32>, unchecked: bool) -> elinvar::Result<ProgramKernel> {
+        let granted = (steps, unchecked);
         let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = prepared.iter().find_map(|(known, kernel)| kernel.on(executor).ok().filter(|_| *known == limits)) {
+        if let Some(known) = prepared.iter().find_map(|(known, kernel)| kernel.on(executor).ok().filter(|_| *known == granted)) {
             return Ok(known);
         }
-        let kernel = executor.compile_program_within(self.program.clone(), &limits)?;
-        prepared.push((limits, kernel.clone()));
+        let defaults = Limits::default();
+        let kernel = executor.compile_program_within(self.program.clone(), &Limits { steps: steps.or(defaults.steps), unchecked, ..defaults })?;
+        prepared.push((granted, kernel.clone()));
         kernel.on(executor)
     }
 }
@@ -120,8 +122,6 @@ impl AtlasProgram {
         for (name, value) in &arguments {
             given.push((name.as_str(), self.argument(&executor, name, value, &mut shared)?));
         }
-        let defaults = Limits::default();
-        let limits = Limits { steps: steps.or(defaults.steps), unchecked, ..defaults };
         let current = context.current();
         let launch = LaunchConfig::new(grid, block).with_shared_memory(shared_memory);
         py.detach(|| {
@@ -135,7 +135,7 @@ impl AtlasProgram {
                     (*name, argument)
                 })
                 .collect();
-            self.kernel(&current, limits)?.launch(&launch, &arguments)?;
+            self.kernel(&current, steps, unchecked)?.launch(&launch, &arguments)?;
             shared.as_ref().map_or(Ok(()), settle)
         })
         .map_err(raise)
@@ -154,21 +154,22 @@ impl AtlasProgram {
         let parameter = self.program.parameters.iter().find(|parameter| parameter.name == name);
         let Some(parameter) = parameter else {
             let names: Vec<_> = self.program.parameters.iter().map(|p| p.name.as_str()).collect();
-            return Err(PyValueError::new_err(format!("program {}: there is no parameter '{name}': it takes {}", self.program.name, names.join(", "))));
+            return Err(PyValueError::new_err(format!(
+                "program {}: there is no parameter '{name}': it takes {}",
+                self.program.name,
+                names.join(", ")
+            )));
         };
         let text = if value.is_instance_of::<PyBool>() {
             value.extract::<bool>()?.to_string()
         } else if value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>() {
             value.str()?.to_string()
         } else {
-            return Err(PyTypeError::new_err(format!("program {}: '{name}' is {value}: a tensor, an array or a number is expected", self.program.name)));
+            return Err(PyTypeError::new_err(format!(
+                "program {}: '{name}' is {value}: a tensor, an array or a number is expected",
+                self.program.name
+            )));
         };
         Constant::parse(parameter.dtype, &text).map(Given::Scalar).map_err(|error| raise(error.context(format_args!("'{name}'"))))
     }
 }
-
-/// The programs of a recording.
-pub(crate) fn programs_of(py: Python<'_>, recording: &elinvar::Recording) -> PyResult<Vec<Py<AtlasProgram>>> {
-    recording.programs().map(|program| Py::new(py, AtlasProgram::from(program.clone()))).collect()
-}
-

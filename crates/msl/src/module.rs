@@ -269,7 +269,9 @@ impl Module {
         let id = tokens.join(found.id.0, found.id.1);
         let qualified = format!("{}{id}", self.structure.namespace(tokens, start));
         let address = match found.parameters {
-            Some((start, end)) if found.arguments.is_none() => format!("(void (*)({})){}", without_attributes(tokens, start, end), address_of(&qualified)),
+            Some((start, end)) if found.arguments.is_none() => {
+                format!("(void (*)({})){}", without_attributes(tokens, start, end), address_of(&qualified))
+            }
             _ => address_of(&qualified),
         };
         Ok(Kernel {

@@ -118,11 +118,14 @@ impl Sums {
         let found = (rule.gradient)(upstream)?;
         if found.len() != call.inputs.len() {
             let (found, inputs) = (found.len(), call.inputs.len());
-            return Err(Error::invalid_argument(format!("the gradient of {name} gives {found} gradients: one for each of its {inputs} inputs is expected")));
+            return Err(Error::invalid_argument(format!(
+                "the gradient of {name} gives {found} gradients: one for each of its {inputs} inputs is expected"
+            )));
         }
         for (place, (input, found)) in call.inputs.iter().zip(found).enumerate() {
             let Some((input, origin)) = input.as_ref().and_then(|input| Some((input, input.origin.as_ref()?))) else { continue };
-            let found = found.ok_or_else(|| Error::invalid_argument(format!("the gradient of {name} gives none of input {place}, which requires one")))?;
+            let found =
+                found.ok_or_else(|| Error::invalid_argument(format!("the gradient of {name} gives none of input {place}, which requires one")))?;
             if (found.dtype(), found.shape()) != (input.info.dtype, input.info.shape()) {
                 let wanted = format!("one of {} {} is expected", input.info.shape(), input.info.dtype);
                 return Err(Error::invalid_argument(format!("the gradient of {name} gives {found:?} of input {place}: {wanted}")));
