@@ -30,18 +30,23 @@ from elinvar._elinvar import (
     uint64,
 )
 from elinvar._gradients import grad, no_grad, value_and_grad
+from elinvar.checking import CheckResult, Finding, KernelFindings, check
 
 __all__ = [
+    "CheckResult",
     "CompileError",
     "DType",
     "DeviceError",
     "DeviceInfo",
     "Executor",
+    "Finding",
     "InternalError",
+    "KernelFindings",
     "Recording",
     "Tensor",
     "bfloat16",
     "bool",
+    "check",
     "concat",
     "devices",
     "dtype",

@@ -1,7 +1,10 @@
 //! Elinvar's Python package. The module `elinvar` in `python/elinvar` imports what this library defines.
 
+#[cfg(target_os = "linux")]
+mod check;
 mod context;
 mod cuda;
+mod custom;
 mod devices;
 mod dlpack;
 mod dtype;
@@ -9,7 +12,9 @@ mod errors;
 mod executor;
 mod fork;
 mod host;
+mod kernel;
 mod ops;
+mod program;
 mod promote;
 mod recording;
 mod tensor;
@@ -19,8 +24,13 @@ mod tensor;
 mod _elinvar {
     use pyo3::{Bound, PyResult, types::PyModule};
 
+    #[cfg(target_os = "linux")]
+    #[pymodule_export]
+    use crate::check::serve_check;
     #[pymodule_export]
     use crate::context::{_enter_no_grad, _leave_no_grad};
+    #[pymodule_export]
+    use crate::custom::with_gradient;
     #[pymodule_export]
     use crate::devices::{DeviceInfo, devices};
     #[pymodule_export]
@@ -30,7 +40,11 @@ mod _elinvar {
     #[pymodule_export]
     use crate::executor::Executor;
     #[pymodule_export]
+    use crate::kernel::CompiledKernel;
+    #[pymodule_export]
     use crate::ops::_descriptions;
+    #[pymodule_export]
+    use crate::program::AtlasProgram;
     #[pymodule_export]
     use crate::promote::_promoted;
     #[pymodule_export]

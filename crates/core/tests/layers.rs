@@ -12,6 +12,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("atlas", 2),
     ("kernels", 2),
     ("sim", 2),
+    ("check", 3),
     ("cpu", 3),
     ("metal", 3),
     ("cuda", 3),

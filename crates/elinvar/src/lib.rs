@@ -26,6 +26,7 @@ mod host;
 mod metal;
 mod ops;
 mod programs;
+mod rendered;
 mod shape;
 mod tensor;
 mod threadgroups;
@@ -51,5 +52,6 @@ pub use ops::{
     optimizers::{Adam, Momentum},
 };
 pub use programs::{ProgramArgument, ProgramKernel};
+pub use rendered::{program_cuda, program_metal};
 pub use shape::{AxisIndex, TensorIndex};
 pub use tensor::Tensor;
