@@ -37,7 +37,7 @@ pub(crate) struct EncoderConfig {
 }
 
 /// The classes in transformers that have the encoder: what they have besides is not read.
-const CLASSES: [&str; 4] = ["BertModel", "BertForMaskedLM", "BertForPreTraining", "BertForSequenceClassification"];
+pub(super) const CLASSES: [&str; 4] = ["BertModel", "BertForMaskedLM", "BertForPreTraining", "BertForSequenceClassification"];
 
 /// The architecture's name in GGUF files.
 const GGUF_NAME: &str = "bert";

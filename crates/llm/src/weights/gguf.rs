@@ -22,6 +22,9 @@ use crate::{
     gguf::{Gguf, TensorInfo},
 };
 
+#[cfg(test)]
+pub(crate) use encoder::translate_back as translate_encoder_back;
+
 pub(super) struct Quantised {
     file: Arc<Gguf>,
     /// What blocks are decoded to, unless they stay.

@@ -33,3 +33,15 @@ pub(super) fn translate(name: &str) -> String {
     };
     ours().unwrap_or_else(|| name.to_owned())
 }
+
+/// The file's name of a tensor of ours.
+#[cfg(test)]
+pub(crate) fn translate_back(name: &str) -> String {
+    let (path, kind) = name.rsplit_once('.').unwrap();
+    if let Some((theirs, _)) = WHOLE.iter().find(|(_, ours)| *ours == path) {
+        return format!("{theirs}.{kind}");
+    }
+    let (index, part) = path.strip_prefix("encoder.layer.").unwrap().split_once('.').unwrap();
+    let (theirs, _) = PARTS.iter().find(|(_, ours)| *ours == part).unwrap();
+    format!("blk.{index}.{theirs}.{kind}")
+}
