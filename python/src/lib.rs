@@ -1,0 +1,13 @@
+//! Elinvar's Python package. The module `elinvar` in `python/elinvar` imports what this library defines.
+
+mod devices;
+mod errors;
+
+/// What the Python package is made of.
+#[pyo3::pymodule(gil_used = false)]
+mod _elinvar {
+    #[pymodule_export]
+    use crate::devices::{DeviceInfo, devices};
+    #[pymodule_export]
+    use crate::errors::{CompileError, DeviceError, InternalError};
+}
