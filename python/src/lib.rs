@@ -2,6 +2,7 @@
 
 mod devices;
 mod errors;
+mod llm;
 
 /// What the Python package is made of.
 #[pyo3::pymodule(gil_used = false)]
@@ -10,4 +11,6 @@ mod _elinvar {
     use crate::devices::{DeviceInfo, devices};
     #[pymodule_export]
     use crate::errors::{CompileError, DeviceError, InternalError};
+    #[pymodule_export]
+    use crate::llm::{_train, NativeEncoder, NativeModel, NativeStream, NativeTokenizer};
 }
