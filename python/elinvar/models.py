@@ -20,6 +20,8 @@ from elinvar import _elinvar
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from elinvar._elinvar import Executor
+
 _native: Any = _elinvar
 
 Path = Union[str, "os.PathLike[str]"]
@@ -203,7 +205,7 @@ class Model:
         cls,
         path: Path,
         *,
-        device: str = "auto",
+        device: str | Executor = "auto",
         precision: str | None = None,
         threads: int | None = None,
         adapter: Path | None = None,
@@ -216,7 +218,7 @@ class Model:
 
         Args:
             path: A GGUF file, or a folder with ``config.json``, ``model.safetensors`` and ``tokenizer.json``.
-            device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``metal``, ``metal-sim``.
+            device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``metal``, ``metal-sim``; or an executor, which has a precision and threads of its own.
             precision: ``strict`` (the same bits on every device) or ``fast`` (the default).
             threads: Threads of the CPU device; one per core by default.
             adapter: The folder of a LoRA adapter, which is loaded under the name ``default`` and in use.
@@ -449,7 +451,7 @@ class Encoder:
         self._native = native
 
     @classmethod
-    def load(cls, path: Path, *, device: str = "auto", precision: str | None = None, threads: int | None = None) -> Encoder:
+    def load(cls, path: Path, *, device: str | Executor = "auto", precision: str | None = None, threads: int | None = None) -> Encoder:
         """Load an encoder from a folder, with sentence-transformers' files where they are there, or from a GGUF file.
 
         Arguments and errors as :meth:`Model.load`'s. In strict precision each text has the bits that it has alone.

@@ -2,26 +2,35 @@
 
 use std::{ffi::CString, num::NonZeroUsize};
 
-use elinvar::{BackendType, Error, Executor, Precision, Result};
-use pyo3::{PyErr, PyResult, Python, exceptions::PyUserWarning};
+use elinvar::{BackendType, Error, Precision, Result};
+use pyo3::{Bound, PyAny, PyErr, PyResult, Python, exceptions::PyUserWarning, types::PyAnyMethods};
 
 use super::work::wait_for;
-use crate::errors::raise;
+use crate::{errors::raise, executor::Executor};
 
 /// Where and how to compute.
-#[derive(Clone)]
-pub(super) struct Place {
-    backend: Option<BackendType>,
-    threads: Option<NonZeroUsize>,
-    precision: Precision,
+pub(super) enum Place {
+    /// On this executor.
+    Open(elinvar::Executor),
+    /// On a device, or the one that is chosen.
+    Named { backend: Option<BackendType>, threads: Option<NonZeroUsize>, precision: Precision },
 }
 
 impl Place {
-    /// `device` is a name, or `auto`.
+    /// `device` is an executor, a name, or `auto`.
     ///
     /// # Errors
-    /// An unknown device or precision, or threads for a GPU.
-    pub(super) fn read(device: &str, precision: Option<&str>, threads: Option<usize>) -> PyResult<Self> {
+    /// An unknown device or precision, or threads for a GPU; precision or threads beside an executor, which has its own.
+    pub(super) fn read(device: &Bound<'_, PyAny>, precision: Option<&str>, threads: Option<usize>) -> PyResult<Self> {
+        if let Ok(executor) = device.cast::<Executor>() {
+            let context = &executor.get().0;
+            context.check()?;
+            if precision.is_some() || threads.is_some() {
+                return Err(raise(Error::invalid_argument("the executor has a precision and threads of its own: leave them out")));
+            }
+            return Ok(Self::Open(context.executor.clone()));
+        }
+        let device: String = device.extract()?;
         let read = || -> Result<Self> {
             let backend = if device == "auto" { None } else { Some(device.parse()?) };
             let threads = threads.map(|count| NonZeroUsize::new(count).ok_or_else(|| Error::invalid_argument("threads is 0: give 1 or more")));
@@ -29,7 +38,8 @@ impl Place {
             if let (Some(backend), Some(_)) = (backend.filter(|backend| *backend != BackendType::Cpu), threads) {
                 return Err(Error::invalid_argument(format!("threads is for the cpu device, not for {backend}")));
             }
-            Ok(Self { backend, threads, precision: precision.map_or(Ok(Executor::DEFAULT_PRECISION), str::parse)? })
+            let precision = precision.map_or(Ok(elinvar::Executor::DEFAULT_PRECISION), str::parse)?;
+            Ok(Self::Named { backend, threads, precision })
         };
         read().map_err(raise)
     }
@@ -38,12 +48,15 @@ impl Place {
     ///
     /// # Errors
     /// There is no such device.
-    pub(super) fn open(self, py: Python<'_>, bytes: u64) -> PyResult<Executor> {
-        let precision = self.precision;
-        let (executor, passed_over) = wait_for(py, move || match (self.backend, self.threads) {
-            (_, Some(threads)) => Ok((Executor::new_cpu(threads)?, None)),
-            (Some(backend), None) => Ok((Executor::new_with_backend(backend)?, None)),
-            (None, None) => Executor::new_auto_for(bytes),
+    pub(super) fn open(self, py: Python<'_>, bytes: u64) -> PyResult<elinvar::Executor> {
+        let (backend, threads, precision) = match self {
+            Self::Open(executor) => return Ok(executor),
+            Self::Named { backend, threads, precision } => (backend, threads, precision),
+        };
+        let (executor, passed_over) = wait_for(py, move || match (backend, threads) {
+            (_, Some(threads)) => Ok((elinvar::Executor::new_cpu(threads)?, None)),
+            (Some(backend), None) => Ok((elinvar::Executor::new_with_backend(backend)?, None)),
+            (None, None) => elinvar::Executor::new_auto_for(bytes),
         })?;
         if let Some(reason) = passed_over {
             let message = CString::new(reason.to_string().replace('\0', " "))?;

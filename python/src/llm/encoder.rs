@@ -10,14 +10,18 @@ use std::{
 };
 
 use elinvar_llm::{EmbeddingOptions, Encoder, ModelFiles, Weights};
-use pyo3::{Bound, PyResult, Python, pyclass, pymethods, types::PyByteArray};
+use pyo3::{Bound, PyAny, PyResult, Python, pyclass, pymethods, types::PyByteArray};
 
 use super::{device::Place, tokenizer::NativeTokenizer, work::wait_for};
-use crate::errors::raise;
+use crate::{errors::raise, fork};
 
 /// An encoder.
 #[pyclass(frozen, module = "elinvar._elinvar")]
-pub(crate) struct NativeEncoder(Arc<Encoder>);
+pub(crate) struct NativeEncoder {
+    encoder: Arc<Encoder>,
+    /// The process that its threads belong to.
+    generation: u32,
+}
 
 /// Ends work when it is dropped, as a signal's exception does.
 struct OnDrop(Arc<AtomicBool>);
@@ -31,7 +35,7 @@ impl Drop for OnDrop {
 #[pymethods]
 impl NativeEncoder {
     #[new]
-    fn new(py: Python<'_>, path: PathBuf, device: &str, precision: Option<&str>, threads: Option<usize>) -> PyResult<Self> {
+    fn new(py: Python<'_>, path: PathBuf, device: &Bound<'_, PyAny>, precision: Option<&str>, threads: Option<usize>) -> PyResult<Self> {
         let place = Place::read(device, precision, threads)?;
         let (files, bytes) = wait_for(py, move || {
             let files = ModelFiles::open(path)?;
@@ -39,33 +43,33 @@ impl NativeEncoder {
             Ok((files, bytes))
         })?;
         let executor = place.open(py, bytes)?;
-        wait_for(py, move || Encoder::open(&executor, &files)).map(|encoder| Self(Arc::new(encoder)))
+        wait_for(py, move || Encoder::open(&executor, &files)).map(|encoder| Self { encoder: Arc::new(encoder), generation: fork::generation() })
     }
 
     #[getter]
     fn tokenizer(&self) -> NativeTokenizer {
-        NativeTokenizer(self.0.tokenizer().clone())
+        NativeTokenizer(self.encoder.tokenizer().clone())
     }
 
     #[getter]
     fn device(&self) -> String {
-        self.0.executor().properties().name.clone()
+        self.encoder.executor().properties().name.clone()
     }
 
     #[getter]
     fn dimensions(&self) -> usize {
-        self.0.dimensions()
+        self.encoder.dimensions()
     }
 
     #[getter]
     fn max_tokens(&self) -> usize {
-        self.0.max_tokens()
+        self.encoder.max_tokens()
     }
 
     /// Pooling, normalisation, limit of tokens and prefix that the model's files ask for.
     #[getter]
     fn options(&self) -> (String, bool, usize, &str) {
-        let EmbeddingOptions { pooling, normalize, max_tokens, prefix } = self.0.options();
+        let EmbeddingOptions { pooling, normalize, max_tokens, prefix } = self.encoder.options();
         (pooling.to_string(), *normalize, *max_tokens, prefix)
     }
 
@@ -79,14 +83,15 @@ impl NativeEncoder {
         max_tokens: Option<usize>,
         prefix: Option<String>,
     ) -> PyResult<(Bound<'py, PyByteArray>, Vec<usize>, Vec<bool>)> {
-        let defaults = self.0.options();
+        fork::check(self.generation)?;
+        let defaults = self.encoder.options();
         let options = EmbeddingOptions {
             pooling: pooling.map_or(Ok(defaults.pooling), str::parse).map_err(raise)?,
             normalize: normalize.unwrap_or(defaults.normalize),
             max_tokens: max_tokens.unwrap_or(defaults.max_tokens),
             prefix: prefix.unwrap_or_else(|| defaults.prefix.clone()),
         };
-        let (encoder, is_over) = (self.0.clone(), OnDrop(Arc::default()));
+        let (encoder, is_over) = (self.encoder.clone(), OnDrop(Arc::default()));
         let is_cancelled = is_over.0.clone();
         let (vectors, _) = wait_for(py, move || {
             encoder.embed_with(&texts, &options, &mut |_| {

@@ -10,7 +10,7 @@ use elinvar_llm::{
     Adapter, Adapters, CacheType, Config, Generated, GenerationConfig, GenerationOptions, Generator, Listener, MemoryEstimate, Model, ModelFiles,
     Sampling, Session, Tokenizer, Weights, end_tokens, fuse,
 };
-use pyo3::{Bound, PyResult, Python, pyclass, pymethods, types::PyByteArray};
+use pyo3::{Bound, PyAny, PyResult, Python, pyclass, pymethods, types::PyByteArray};
 
 use super::{
     device::Place,
@@ -18,7 +18,7 @@ use super::{
     tokenizer::NativeTokenizer,
     work::{lock, wait_for},
 };
-use crate::errors::raise;
+use crate::{errors::raise, fork};
 
 /// What the threads of a model share.
 pub(super) struct Shared {
@@ -78,9 +78,19 @@ impl Shared {
 /// A model.
 #[pyclass(frozen, module = "elinvar._elinvar")]
 pub(crate) struct NativeModel {
-    pub(super) shared: Arc<Shared>,
+    shared: Arc<Shared>,
     executor: Executor,
     config: Config,
+    /// The process that its threads belong to.
+    generation: u32,
+}
+
+impl NativeModel {
+    /// What its threads share, if they are of this process.
+    pub(super) fn checked(&self) -> PyResult<Arc<Shared>> {
+        fork::check(self.generation)?;
+        Ok(self.shared.clone())
+    }
 }
 
 /// Tokens of a context unless it is given.
@@ -93,7 +103,7 @@ impl NativeModel {
     fn new(
         py: Python<'_>,
         path: PathBuf,
-        device: &str,
+        device: &Bound<'_, PyAny>,
         precision: Option<&str>,
         threads: Option<usize>,
         context: Option<usize>,
@@ -130,7 +140,7 @@ impl NativeModel {
             Ok(shared)
         })?;
         let config = shared.base().config().clone();
-        Ok(Self { shared: Arc::new(shared), executor, config })
+        Ok(Self { shared: Arc::new(shared), executor, config, generation: fork::generation() })
     }
 
     #[getter]
@@ -184,12 +194,12 @@ impl NativeModel {
             repetition_penalty: repetition_penalty.unwrap_or(base.repetition_penalty),
             seed,
         };
-        NativeStream::new(self.shared.clone(), prompt, GenerationOptions { max_tokens, stop, sampling })
+        NativeStream::new(self.checked()?, prompt, GenerationOptions { max_tokens, stop, sampling })
     }
 
     /// The logits after each token, f32 `[tokens, vocab_size]`.
     fn logits<'py>(&self, py: Python<'py>, tokens: Vec<u32>) -> PyResult<Bound<'py, PyByteArray>> {
-        let shared = self.shared.clone();
+        let shared = self.checked()?;
         let logits = wait_for(py, move || {
             let model = lock(&shared.adapters).model()?;
             let context = tokens.len().clamp(1, model.config().max_context);
@@ -202,7 +212,7 @@ impl NativeModel {
 
     /// Loads an adapter under a name.
     fn load_adapter(&self, py: Python<'_>, name: String, folder: PathBuf) -> PyResult<()> {
-        let shared = self.shared.clone();
+        let shared = self.checked()?;
         wait_for(py, move || lock(&shared.adapters).all.load(&name, folder).map(drop))
     }
 
@@ -240,7 +250,7 @@ impl NativeModel {
 
     /// Writes the model with an adapter in its weights to a new folder.
     fn save_merged(&self, py: Python<'_>, adapter: PathBuf, output: PathBuf) -> PyResult<()> {
-        let shared = self.shared.clone();
+        let shared = self.checked()?;
         wait_for(py, move || {
             let adapter = Adapter::open(adapter)?;
             fuse(&shared.files, &shared.weights, &shared.base(), &adapter, &output, &mut |_, _| {})

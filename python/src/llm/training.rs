@@ -177,7 +177,7 @@ enum Message {
 pub(crate) fn _train(py: Python<'_>, model: &NativeModel, options: Options, listener: &Bound<'_, PyAny>) -> PyResult<()> {
     let (sender, receiver) = sync_channel(0);
     let (answer, answers) = sync_channel(0);
-    let shared = model.shared.clone();
+    let shared = model.checked()?;
     start(move || work(&shared, &options, &sender, &answers))?;
     let receiver = Mutex::new(Some(receiver));
     loop {
