@@ -13,6 +13,7 @@ mod executor;
 mod fork;
 mod host;
 mod kernel;
+mod llm;
 mod ops;
 mod program;
 mod promote;
@@ -41,6 +42,8 @@ mod _elinvar {
     use crate::executor::Executor;
     #[pymodule_export]
     use crate::kernel::CompiledKernel;
+    #[pymodule_export]
+    use crate::llm::{_train, NativeEncoder, NativeModel, NativeStream, NativeTokenizer};
     #[pymodule_export]
     use crate::ops::_descriptions;
     #[pymodule_export]

@@ -35,11 +35,13 @@ use attention::{Context, LayerCache};
 pub use cache::CacheType;
 pub(crate) use dropout::check_dropout;
 use layer::Layer;
-use matrix::Matrix;
+pub(crate) use matrix::Matrix;
 use module::Module;
-use parts::{Linear, Norm};
+pub(crate) use parts::Linear;
+use parts::Norm;
 pub use session::{Decoding, Session};
-use source::{Shapes, Source, Stored};
+use source::Shapes;
+pub(crate) use source::{Source, Stored};
 pub(crate) use whole::{IGNORED, Objective};
 use wide::Wide;
 
