@@ -2,6 +2,7 @@
 
 mod devices;
 mod errors;
+mod torch;
 
 /// What the Python package is made of.
 #[pyo3::pymodule(gil_used = false)]
@@ -10,4 +11,6 @@ mod _elinvar {
     use crate::devices::{DeviceInfo, devices};
     #[pymodule_export]
     use crate::errors::{CompileError, DeviceError, InternalError};
+    #[pymodule_export]
+    use crate::torch::{TorchOperator, torch_operator};
 }

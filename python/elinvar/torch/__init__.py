@@ -1,0 +1,2 @@
+"""Elinvar's operators for PyTorch."""
+from elinvar.torch import functional
