@@ -12,5 +12,5 @@ mod _elinvar {
     #[pymodule_export]
     use crate::errors::{CompileError, DeviceError, InternalError};
     #[pymodule_export]
-    use crate::torch::{TorchOperator, torch_operator};
+    use crate::torch::{TorchDecoder, TorchOperator, TorchRegion, torch_operator};
 }

@@ -1,5 +1,8 @@
 //! PyTorch's tensors, read and written where they lie: an operator, or its gradient, over them in the order of the caller's stream.
 
+mod decoder;
+mod region;
+
 use std::{process, slice, sync::Arc};
 
 use elinvar::{BackendType, DType, Error, Executor, Layout, Loan, Operator, Result, Shape, Tensor, Turns, kernels::registry};
@@ -7,6 +10,9 @@ use parking::Slot;
 use pyo3::{Bound, Py, PyAny, PyErr, PyResult, Python, intern, pyclass, pyfunction, pymethods, sync::PyOnceLock, types::PyAnyMethods};
 
 use crate::errors::raise;
+
+pub(crate) use decoder::TorchDecoder;
+pub(crate) use region::TorchRegion;
 
 mod parking {
     //! What is made once in a process, and again in one that was forked from it: threads do not survive a fork.
