@@ -19,6 +19,7 @@ mod program;
 mod promote;
 mod recording;
 mod tensor;
+mod torch;
 
 /// What the Python package is made of.
 #[pyo3::pymodule(gil_used = false)]
@@ -59,4 +60,6 @@ mod _elinvar {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         crate::dtype::add_to(module)
     }
+    #[pymodule_export]
+    use crate::torch::{TorchDecoder, TorchOperator, TorchRegion, torch_operator};
 }

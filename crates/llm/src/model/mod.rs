@@ -22,7 +22,10 @@ pub(crate) mod tests;
 mod whole;
 mod wide;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use elinvar::{Error, Executor, Result, Tensor};
 
@@ -40,7 +43,7 @@ use module::Module;
 pub(crate) use parts::Linear;
 use parts::Norm;
 pub use session::{Decoding, Session};
-use source::Shapes;
+use source::{Given, Shapes};
 pub(crate) use source::{Source, Stored};
 pub(crate) use whole::{IGNORED, Objective};
 use wide::Wide;
@@ -87,6 +90,15 @@ impl Model {
             ))),
             None => Ok(model),
         }
+    }
+
+    /// A model of tensors on the executor's device, by the names of Hugging Face's checkpoints; they are shared, not copied. Other tensors may be among them.
+    ///
+    /// # Errors
+    /// A tensor that is missing or contradicts the configuration.
+    pub fn with_tensors(executor: &Executor, config: Config, tensors: &HashMap<String, Tensor>) -> Result<Self> {
+        let prefix = config.tensor_prefix;
+        Self::build(executor, config, &mut Given { executor, tensors, prefix })
     }
 
     /// A model of seeded random weights of type `kind`, for benchmarks: speech-shaped, but nonsense.

@@ -1,6 +1,6 @@
 //! Where a model's tensors come from.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use elinvar::{DType, Error, Executor, Result, Storage, Tensor};
 
@@ -36,6 +36,33 @@ impl Source for Shapes<'_> {
             WeightType::Plain(dtype) => Matrix::Plain(empty(dtype, columns)?),
             WeightType::Block(format) => Matrix::Packed { rows: empty(DType::U8, self.kind.row_bytes(columns)?)?, format, columns, wide: None },
         })
+    }
+
+    fn executor(&self) -> &Executor {
+        self.executor
+    }
+}
+
+/// Tensors that are on the device already.
+pub(super) struct Given<'a> {
+    pub(super) executor: &'a Executor,
+    pub(super) tensors: &'a HashMap<String, Tensor>,
+    /// What every name begins with.
+    pub(super) prefix: &'static str,
+}
+
+impl Source for Given<'_> {
+    fn tensor(&mut self, name: &str, dims: &[usize]) -> Result<Tensor> {
+        let name = format!("{}{name}", self.prefix);
+        match self.tensors.get(&name) {
+            Some(tensor) if tensor.shape()[..] == *dims => Ok(tensor.clone()),
+            Some(tensor) => Err(Error::invalid_argument(format!("tensor '{name}' has shape {}: expected {dims:?}", tensor.shape()))),
+            None => Err(Error::invalid_argument(format!("tensor '{name}' is missing"))),
+        }
+    }
+
+    fn matrix(&mut self, name: &str, dims: [usize; 2]) -> Result<Matrix> {
+        self.tensor(name, &dims).map(Matrix::Plain)
     }
 
     fn executor(&self) -> &Executor {
