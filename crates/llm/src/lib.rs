@@ -28,6 +28,7 @@
 mod adapter;
 mod config;
 mod convert;
+mod engine;
 mod estimate;
 mod files;
 mod generation;
@@ -44,6 +45,7 @@ mod whole;
 pub use adapter::{Adapter, AdapterConfig, Adapters, Pattern, Targets, fuse};
 pub use config::{Activation, Architecture, Config, Divisors, GenerationConfig, Groups, Rope};
 pub use convert::{GgufOutput, GroupedOutput, Importance, Target, is_grouped, write_checkpoint};
+pub use engine::{Engine, EngineOptions, EngineStatistics, Logprobs, Output, Request, RequestId};
 pub use estimate::MemoryEstimate;
 pub use files::ModelFiles;
 pub use generation::{Chat, Event, Finish, Generated, GenerationOptions, Generator, Listener, Statistics, end_tokens};
