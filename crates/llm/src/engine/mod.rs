@@ -223,7 +223,7 @@ impl Engine {
                 if is_last { Some(Finish::MaxTokens) } else { (sequence.tokens.len() >= capacity).then_some(Finish::ContextFull) }
             };
             if let Some(finish) = finish {
-                let cached_tokens = sequence.cached.unwrap_or(0);
+                let cached_tokens = sequence.cached;
                 self.cached += cached_tokens as u64;
                 outputs.push(Output::Finished { request: share.id, finish, cached_tokens });
                 self.schedule.remove(share.id);

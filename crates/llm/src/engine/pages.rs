@@ -90,16 +90,21 @@ impl Pool {
         }
     }
 
-    /// The pages that hold the beginning of `tokens`, whole pages of it alone, and the number of the last.
-    pub(super) fn find(&self, tokens: &[u32]) -> (Vec<u32>, u64) {
-        let (mut found, mut before) = (Vec::new(), START);
-        for &tokens in tokens.as_chunks::<PAGE>().0 {
-            let Some(&page) = self.known.get(&Content { before, tokens }) else { break };
-            let Some((_, number)) = &self.pages[page as usize].known else { break };
-            before = *number;
-            found.push(page);
-        }
-        (found, before)
+    /// The page that holds these tokens after the page of number `before`, and its own number.
+    pub(super) fn find(&self, before: u64, tokens: [u32; PAGE]) -> Option<(u32, u64)> {
+        let page = *self.known.get(&Content { before, tokens })?;
+        self.pages[page as usize].known.as_ref().map(|(_, number)| (page, *number))
+    }
+
+    /// The pages that hold the beginning of `tokens`, whole pages of it alone.
+    pub(super) fn beginning(&self, tokens: &[u32]) -> Vec<u32> {
+        let mut before = START;
+        let find = |&tokens: &[u32; PAGE]| {
+            let (page, number) = self.find(before, tokens)?;
+            before = number;
+            Some(page)
+        };
+        tokens.as_chunks::<PAGE>().0.iter().map_while(find).collect()
     }
 
     /// Pages of `pages` that no sequence has.
@@ -107,15 +112,13 @@ impl Pool {
         pages.iter().filter(|&&page| self.pages[page as usize].users == 0).count()
     }
 
-    /// Makes them a sequence's too.
-    pub(super) fn share(&mut self, pages: &[u32]) {
-        for &number in pages {
-            let page = &mut self.pages[number as usize];
-            if page.users == 0 {
-                self.idle.remove(&page.since);
-            }
-            page.users += 1;
+    /// Makes a page another sequence's too.
+    pub(super) fn share(&mut self, number: u32) {
+        let page = &mut self.pages[number as usize];
+        if page.users == 0 {
+            self.idle.remove(&page.since);
         }
+        page.users += 1;
     }
 
     /// Makes known what a full page holds, after the page of number `before`; gives the number for what comes after it.
@@ -148,20 +151,20 @@ mod tests {
         for (&page, &tokens) in pages.iter().zip(text.as_chunks().0) {
             before = pool.publish(page, before, tokens);
         }
-        assert_eq!((pool.find(&text), pool.find(&text[..PAGE + 5]).0), ((pages.clone(), before), pages[..1].to_vec()));
+        assert_eq!((pool.beginning(&text), pool.beginning(&text[..PAGE + 5])), (pages.clone(), pages[..1].to_vec()));
         // The same tokens after others are another text.
-        assert!(pool.find(&text[PAGE..]).0.is_empty());
+        assert!(pool.beginning(&text[PAGE..]).is_empty());
         pool.give_back(&pages);
         assert_eq!((pool.available(), pool.idle(), pool.idle_among(&pages)), (4, 3, 3));
         // The free page first, then the end of the text.
         let others = [pool.take().unwrap(), pool.take().unwrap()];
         assert!(!pages.contains(&others[0]) && others[1] == pages[2]);
-        let (found, _) = pool.find(&text);
+        let found = pool.beginning(&text);
         assert_eq!(found, pages[..2]);
-        pool.share(&found);
+        found.iter().for_each(|&page| pool.share(page));
         assert_eq!((pool.available(), pool.take()), (0, None));
         // Two sequences have it; it is idle when both gave it back.
-        pool.share(&found);
+        found.iter().for_each(|&page| pool.share(page));
         pool.give_back(&found);
         assert_eq!(pool.available(), 0);
         pool.give_back(&found);
@@ -177,7 +180,7 @@ mod tests {
         assert_eq!(pool.publish(b, START, tokens(1)), number);
         // What follows either is found after both.
         pool.publish(c, number, tokens(2));
-        assert_eq!(pool.find(&[tokens(1), tokens(2)].concat()).0, [a, c]);
+        assert_eq!(pool.beginning(&[tokens(1), tokens(2)].concat()), [a, c]);
         pool.give_back(&[b]);
         assert_eq!((pool.idle(), pool.available()), (0, 2));
     }

@@ -1,9 +1,9 @@
 //! Which requests run, and what of them a step computes.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use super::{
-    pages::{PAGE, Pool, START},
+    pages::{PAGE, Pool},
     request::{EngineOptions, RequestId},
     runner::bucket,
     sequence::Sequence,
@@ -51,17 +51,16 @@ impl Schedule {
         while self.running.len() < options.running
             && let Some(mut sequence) = self.waiting.pop_front()
         {
-            // At least the last token is computed, for its logits.
-            let known = &sequence.tokens[..sequence.tokens.len() - 1];
-            let (pages, number) = if options.shares_prefixes { self.pool.find(known) } else { (Vec::new(), START) };
+            let pages = if options.shares_prefixes { self.pool.beginning(&sequence.tokens[..sequence.tokens.len() - 1]) } else { Vec::new() };
             let needed = (sequence.tokens.len() + 1).div_ceil(PAGE) - pages.len() + self.pool.idle_among(&pages);
             let promised: usize = self.running.iter().map(|sequence| sequence.lacking(sequence.tokens.len())).sum();
             if !self.running.is_empty() && needed + promised > self.pool.available() {
                 self.waiting.push_front(sequence);
                 return;
             }
-            self.pool.share(&pages);
-            sequence.begin(pages, number);
+            if options.shares_prefixes {
+                sequence.adopt(&mut self.pool);
+            }
             let place = self.running.partition_point(|other| other.id < sequence.id);
             self.running.insert(place, sequence);
         }
@@ -78,16 +77,13 @@ impl Schedule {
                 shares.push(Share { id, tokens: 1 });
             }
         }
-        let mut prompts: Vec<_> = self.running.iter().filter(|sequence| sequence.remaining() > 1).map(|s| (s.served, s.id, s.remaining())).collect();
-        prompts.sort_unstable();
+        let prompts = self.prompts(options);
         let left = options.step_tokens.saturating_sub(shares.len());
-        if let Some(&(.., first)) = prompts.first().filter(|_| left > 0) {
-            // As long as the first's is filled up to be; a power of two of them, so that steps have few shapes.
-            let longest = first.min(left);
-            let length = if longest == left { longest } else { bucket(longest).min(left) };
+        if let Some(&(_, first)) = prompts.first().filter(|_| left > 0) {
+            // As many as the first's are filled up to; of a power of two of prompts, so that steps have few shapes.
+            let length = bucket(first).min(left);
             let most = (left / length).min(prompts.len()).max(1);
-            let count = 1 << most.ilog2();
-            for (_, id, remaining) in prompts.into_iter().take(count) {
+            for (id, remaining) in prompts.into_iter().take(1 << most.ilog2()) {
                 let tokens = remaining.min(length);
                 if self.make_room(id, tokens) {
                     shares.push(Share { id, tokens });
@@ -104,6 +100,19 @@ impl Schedule {
             }
         }
         shares
+    }
+
+    /// Requests with more than one token to compute, and how many, those first that have waited longest for a part. Of those that go on alike only the first:
+    /// the others find its pages later.
+    fn prompts(&mut self, options: &EngineOptions) -> Vec<(RequestId, usize)> {
+        if options.shares_prefixes {
+            self.running.iter_mut().filter(|sequence| sequence.remaining() > 1).for_each(|sequence| sequence.adopt(&mut self.pool));
+        }
+        let mut prompts: Vec<_> = self.running.iter().filter(|sequence| sequence.remaining() > 1).collect();
+        prompts.sort_by_key(|sequence| (sequence.served, sequence.id));
+        let mut pages = HashSet::new();
+        prompts.retain(|sequence| !options.shares_prefixes || sequence.next_page().is_none_or(|page| pages.insert(page)));
+        prompts.into_iter().map(|sequence| (sequence.id, sequence.remaining())).collect()
     }
 
     /// Gives a request pages for its next `tokens` tokens, if need be those of the requests that came last; if it is the last itself, it gives up its own.
@@ -126,6 +135,7 @@ impl Schedule {
     fn preempt_last(&mut self) {
         if let Some(mut sequence) = self.running.pop() {
             sequence.leave(&mut self.pool);
+            sequence.preempted = true;
             self.preemptions += 1;
             let place = self.waiting.partition_point(|other| other.id < sequence.id);
             self.waiting.insert(place, sequence);

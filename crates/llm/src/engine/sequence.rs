@@ -16,15 +16,27 @@ pub(super) struct Sequence {
     pub(super) pages: Vec<u32>,
     /// Pages that are known to other sequences, and the number of the last.
     published: (usize, u64),
-    /// Tokens of the prompt that were in the cache when it began, once it has.
-    pub(super) cached: Option<usize>,
+    /// Tokens that it found in the cache.
+    pub(super) cached: usize,
     /// The step that last computed a part of it.
     pub(super) served: u64,
+    /// Whether it lost its pages once.
+    pub(super) preempted: bool,
 }
 
 impl Sequence {
     pub(super) fn new(id: RequestId, request: Request) -> Self {
-        Self { id, tokens: request.prompt.clone(), request, computed: 0, pages: Vec::new(), published: (0, START), cached: None, served: 0 }
+        Self {
+            id,
+            tokens: request.prompt.clone(),
+            request,
+            computed: 0,
+            pages: Vec::new(),
+            published: (0, START),
+            cached: 0,
+            served: 0,
+            preempted: false,
+        }
     }
 
     /// Tokens that are to be computed before the next one is chosen.
@@ -42,12 +54,26 @@ impl Sequence {
         tokens.div_ceil(PAGE).saturating_sub(self.pages.len())
     }
 
-    /// Begins with pages that hold the beginning of its text, and the number of the last.
-    pub(super) fn begin(&mut self, pages: Vec<u32>, number: u64) {
-        self.computed = pages.len() * PAGE;
-        self.published = (pages.len(), number);
-        self.pages = pages;
-        self.cached.get_or_insert(self.computed);
+    /// What comes next, if it is a page that another sequence may have, and the number of what is before.
+    pub(super) fn next_page(&self) -> Option<(u64, [u32; PAGE])> {
+        let (count, number) = self.published;
+        let is_next = self.computed == count * PAGE && self.pages.len() == count;
+        // At least the last token is computed, for its logits.
+        if is_next && self.remaining() > PAGE { self.tokens[self.computed..].first_chunk().map(|&tokens| (number, tokens)) } else { None }
+    }
+
+    /// Takes pages that are known to hold what comes next.
+    pub(super) fn adopt(&mut self, pool: &mut Pool) {
+        while let Some((before, tokens)) = self.next_page()
+            && let Some((page, number)) = pool.find(before, tokens)
+        {
+            pool.share(page);
+            self.pages.push(page);
+            self.computed += PAGE;
+            self.published = (self.published.0 + 1, number);
+            // What it computed itself, before it lost that, does not count.
+            self.cached += if self.preempted { 0 } else { PAGE };
+        }
     }
 
     /// Makes full pages known.

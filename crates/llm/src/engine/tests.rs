@@ -88,6 +88,19 @@ fn an_answer_has_the_bits_it_has_alone() {
 }
 
 #[test]
+fn prompts_that_come_together_share_what_they_have_in_common() {
+    let model = model(CONFIG);
+    let choices: Vec<_> = (0..4).map(|seed| Request { sampling: Sampling { seed, ..request(1, 1, 1).sampling }, ..request(200, 7, 5) }).collect();
+    let mut engine = Engine::new(model.clone(), options(2048, 64, 4)).unwrap();
+    let found = run(&mut engine, &choices);
+    assert_eq!(found.iter().map(|(_, cached)| *cached).collect::<Vec<_>>(), [0, 192, 192, 192]);
+    assert_eq!(engine.statistics().computed_tokens, 200 + 3 * 8 + 4 * 4);
+    for ((answer, _), request) in found.iter().zip(&choices) {
+        assert!(*answer == alone(&model, DType::F32.into(), request));
+    }
+}
+
+#[test]
 fn an_answer_has_the_same_bits_when_its_pages_were_lost() {
     let model = model(CONFIG);
     let requests: Vec<_> = (0..5).map(|seed| request(28 + seed as usize, seed, 40)).collect();

@@ -33,7 +33,7 @@ pub const PAGE: usize = 32;
 /// What a kernel reports of a page that it rejects.
 pub(crate) const REJECTION: &str = "a table names a page that the cache does not have: give every attended key a page below the cache's count";
 
-const fn files(kernel: MetalFile) -> [MetalFile; 17] {
+const fn files(kernel: MetalFile) -> [MetalFile; 18] {
     [
         metal::TYPES,
         metal::LAUNCHES,
@@ -50,6 +50,7 @@ const fn files(kernel: MetalFile) -> [MetalFile; 17] {
         gpu::STATES,
         gpu::TILE,
         gpu::SUMS,
+        gpu::WALK,
         metal_file!("attention/paged/pages.metal"),
         kernel,
     ]
@@ -63,7 +64,7 @@ attributes! {
     /// Inputs: `q [B, Hq, Tq, D]`, `k [Hkv, slots, D]` and `v [Hkv, slots, Dv]` as for [`Attention`], of types that it takes; `table [B, pages]`, i32;
     /// `positions [Tq]` or `[B, Tq]`, i32. `slots` and `page` are multiples of 32 and of `page`. Entries of pages that no query attends may be anything.
     /// Output: `[B, Tq, Hq, Dv]` of `q`'s type. Query head `h` uses key head `h / (Hq / Hkv)`.
-    #[derive(Clone, Copy, Debug, Default)]
+    #[derive(Clone, Copy, Debug)]
     pub struct PagedAttention {
         /// Factor of the dot product; `None` for `1 / √D`.
         pub scale: Option<f32>,
@@ -73,6 +74,12 @@ attributes! {
         pub left_window: Option<u64>,
         /// Tokens of a page.
         pub page: u64 = 32,
+    }
+}
+
+impl Default for PagedAttention {
+    fn default() -> Self {
+        Self { scale: None, softcap: 0.0, left_window: None, page: PAGE as u64 }
     }
 }
 
