@@ -100,7 +100,8 @@ impl Runner {
             data.positions.push(index(position)?);
             data.tokens.push(token.cast_signed());
         }
-        data.wanted.push(index(data.tokens.len().saturating_sub(usize::from(!given.is_empty())))?);
+        // Nobody looks at the logits of what fills up.
+        data.wanted.push(if given.is_empty() { 0 } else { index(data.tokens.len() - 1)? });
         for _ in given.len()..tokens {
             data.slots.push(index(self.spare + data.tokens.len())?);
             data.positions.push(-1);
