@@ -13,6 +13,7 @@ mod low_rank;
 mod matrix;
 mod mlp;
 mod module;
+mod paged;
 mod parts;
 mod random;
 mod session;
@@ -34,12 +35,13 @@ use crate::{
     weights::{WeightType, Weights},
 };
 pub(crate) use adapted::{Change, EMBEDDING, HEAD, Place, PlaceKind};
-use attention::{Context, LayerCache};
+use attention::{Context, Kept, LayerCache};
 pub use cache::CacheType;
 pub(crate) use dropout::check_dropout;
 use layer::Layer;
 pub(crate) use matrix::Matrix;
 use module::Module;
+pub(crate) use paged::{PagedCache, PagedStep, StepData, StepShape};
 pub(crate) use parts::Linear;
 use parts::Norm;
 pub use session::{Decoding, Session};
@@ -174,10 +176,15 @@ impl Model {
 
     /// What the layers keep of a text of at most `capacity` tokens, with keys and values stored as `kind`.
     fn cache(&self, capacity: usize, kind: CacheType) -> Result<Vec<Context>> {
-        let (dtype, extent) = kind.row(self.config.head_dim)?;
-        let zeros = || self.executor.zeros(dtype, &[self.config.kv_heads, capacity, extent]);
-        let layer = |frequencies: Tensor| Ok(Context { cache: Some(LayerCache { keys: zeros()?, values: zeros()? }), texts: 1, frequencies });
+        let layer = |frequencies: Tensor| Ok(Context { kept: Kept::Text(self.layer_cache(capacity, kind)?), frequencies });
         self.frequencies(capacity)?.into_iter().map(layer).collect()
+    }
+
+    /// Keys and values of a layer for so many tokens, zeros.
+    fn layer_cache(&self, tokens: usize, kind: CacheType) -> Result<LayerCache> {
+        let (dtype, extent) = kind.row(self.config.head_dim)?;
+        let zeros = || self.executor.zeros(dtype, &[self.config.kv_heads, tokens, extent]);
+        Ok(LayerCache { keys: zeros()?, values: zeros()? })
     }
 
     /// The residual stream of `tokens [n]` before the first layer.

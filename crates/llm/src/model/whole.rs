@@ -4,7 +4,10 @@ use std::ops::Range;
 
 use elinvar::{DType, Error, Gradients, Precision, Result, Tensor};
 
-use super::{Model, attention::Context};
+use super::{
+    Model,
+    attention::{Context, Kept},
+};
 
 /// Texts of one length, one after the other, as a step of training sees them.
 pub(crate) struct Texts {
@@ -38,7 +41,7 @@ impl Model {
     /// Out of memory.
     pub(crate) fn texts(&self, count: usize, length: usize) -> Result<Texts> {
         let frequencies = self.frequencies(length)?;
-        let contexts = frequencies.into_iter().map(|frequencies| Context { cache: None, texts: count, frequencies }).collect();
+        let contexts = frequencies.into_iter().map(|frequencies| Context { kept: Kept::Nothing(count), frequencies }).collect();
         Ok(Texts { positions: self.executor.arange(DType::I32, 0, length as i64, 1)?, contexts })
     }
 
