@@ -7,6 +7,7 @@ use elinvar::{
 
 use super::{
     module::Module,
+    packed::Packing,
     parts::{Linear, Linears, Norm},
     source::Source,
 };
@@ -25,6 +26,8 @@ pub(super) struct Context {
     pub(super) cache: Option<LayerCache>,
     /// How many texts.
     pub(super) texts: usize,
+    /// Of texts that are packed: where their tokens lie.
+    pub(super) packing: Option<Packing>,
     /// By how much the layer's queries and keys are rotated with each position, in a text of this length.
     pub(super) frequencies: Tensor,
 }
@@ -131,9 +134,25 @@ impl Attention {
             }
             None => {
                 let apart = |x: Tensor, count: usize| x.reshape(&[context.texts, positions.shape()[0], count, dim]);
-                let (q, k) = (apart(q, self.heads)?.rope(positions, frequencies)?, apart(k, self.kv_heads)?.rope(positions, frequencies)?);
-                let v = apart(v, self.kv_heads)?.transpose(1, 2)?;
-                q.transpose(1, 2)?.attention(&attention, &k.transpose(1, 2)?, &v, None, Some(positions))?
+                let (q, k, v) = match &context.packing {
+                    None => {
+                        let rotated = |x: Tensor, count: usize| apart(x, count)?.rope(positions, frequencies);
+                        (rotated(q, self.heads)?, rotated(k, self.kv_heads)?, apart(v, self.kv_heads)?)
+                    }
+                    Some(packing) => {
+                        let spread = |x: &Tensor, count: usize| apart(packing.apart(&x.reshape(&[rows, count * dim])?)?, count);
+                        let rotated = |x: Tensor, count: usize| {
+                            spread(&x.reshape(&[1, rows, count, dim])?.rope(&packing.positions, frequencies)?, count)
+                        };
+                        (rotated(q, self.heads)?, rotated(k, self.kv_heads)?, spread(&v, self.kv_heads)?)
+                    }
+                };
+                let v = v.transpose(1, 2)?;
+                let attended = q.transpose(1, 2)?.attention(&attention, &k.transpose(1, 2)?, &v, None, Some(positions))?;
+                match &context.packing {
+                    None => attended,
+                    Some(packing) => packing.together(&attended.reshape(&[context.texts * positions.shape()[0], self.heads * dim])?)?,
+                }
             }
         };
         self.output.add_to(residual, &attended.reshape(&[rows, self.heads * dim])?)
