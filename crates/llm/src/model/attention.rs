@@ -9,6 +9,7 @@ use elinvar::{
 
 use super::{
     module::Module,
+    packed::Packing,
     parts::{Linear, Linears, Norm},
     source::Source,
 };
@@ -32,8 +33,13 @@ pub(super) struct Context {
 
 /// Where keys and values are.
 pub(super) enum Kept {
-    /// Nowhere: so many texts of one length, none of which goes on.
-    Nothing(usize),
+    /// Nowhere: texts of one length, none of which goes on.
+    Nothing {
+        /// How many.
+        texts: usize,
+        /// Of texts that are packed: where their tokens lie.
+        packing: Option<Packing>,
+    },
     /// Of one text, whose cache has what came before.
     Text(LayerCache),
     /// Of many texts, in the pages of one cache.
@@ -163,11 +169,27 @@ impl Attention {
                 keys.rope_append_at(&k, [positions, &places.slots], frequencies, Some((values, &v)), Some(&q))?;
                 self.in_pages(&q, cache, places)?
             }
-            &Kept::Nothing(texts) => {
-                let apart = |x: Tensor, count: usize| x.reshape(&[texts, positions.shape()[0], count, dim]);
-                let (q, k) = (apart(q, self.heads)?.rope(positions, frequencies)?, apart(k, self.kv_heads)?.rope(positions, frequencies)?);
-                let v = apart(v, self.kv_heads)?.transpose(1, 2)?;
-                q.transpose(1, 2)?.attention(&attention, &k.transpose(1, 2)?, &v, None, Some(positions))?
+            Kept::Nothing { texts, packing } => {
+                let apart = |x: Tensor, count: usize| x.reshape(&[*texts, positions.shape()[0], count, dim]);
+                let (q, k, v) = match packing {
+                    None => {
+                        let rotated = |x: Tensor, count: usize| apart(x, count)?.rope(positions, frequencies);
+                        (rotated(q, self.heads)?, rotated(k, self.kv_heads)?, apart(v, self.kv_heads)?)
+                    }
+                    Some(packing) => {
+                        let spread = |x: &Tensor, count: usize| apart(packing.apart(&x.reshape(&[rows, count * dim])?)?, count);
+                        let rotated = |x: Tensor, count: usize| {
+                            spread(&x.reshape(&[1, rows, count, dim])?.rope(&packing.positions, frequencies)?, count)
+                        };
+                        (rotated(q, self.heads)?, rotated(k, self.kv_heads)?, spread(&v, self.kv_heads)?)
+                    }
+                };
+                let v = v.transpose(1, 2)?;
+                let attended = q.transpose(1, 2)?.attention(&attention, &k.transpose(1, 2)?, &v, None, Some(positions))?;
+                match packing {
+                    None => attended,
+                    Some(packing) => packing.together(&attended.reshape(&[texts * positions.shape()[0], self.heads * dim])?)?,
+                }
             }
         };
         self.output.add_to(residual, &attended.reshape(&[rows, self.heads * dim])?)
