@@ -47,6 +47,7 @@ pub(crate) struct Options {
     loss: String,
     beta: f64,
     mask_prompt: bool,
+    pack: bool,
     grad_checkpoint: bool,
     resume_adapter_file: Option<PathBuf>,
     resume: bool,
@@ -123,6 +124,7 @@ impl Options {
             eval_every: self.steps_per_eval,
             eval_batches: self.val_batches,
             patience: self.patience,
+            pack: self.pack,
         })
     }
 

@@ -178,9 +178,8 @@ impl Attention {
                     }
                     Some(packing) => {
                         let spread = |x: &Tensor, count: usize| apart(packing.apart(&x.reshape(&[rows, count * dim])?)?, count);
-                        let rotated = |x: Tensor, count: usize| {
-                            spread(&x.reshape(&[1, rows, count, dim])?.rope(&packing.positions, frequencies)?, count)
-                        };
+                        let rotated =
+                            |x: Tensor, count: usize| spread(&x.reshape(&[1, rows, count, dim])?.rope(&packing.positions, frequencies)?, count);
                         (rotated(q, self.heads)?, rotated(k, self.kv_heads)?, spread(&v, self.kv_heads)?)
                     }
                 };
@@ -194,6 +193,7 @@ impl Attention {
         };
         self.output.add_to(residual, &attended.reshape(&[rows, self.heads * dim])?)
     }
+
     /// Attention of rotated queries `[tokens, heads, head_dim]` of many texts.
     fn in_pages(&self, q: &Tensor, LayerCache { keys, values }: &LayerCache, places: &Places) -> Result<Tensor> {
         let Scoring { scale, softcap, left_window, .. } = self.scoring;
