@@ -30,7 +30,7 @@ mod _elinvar {
     #[pymodule_export]
     use crate::executor::Executor;
     #[pymodule_export]
-    use crate::ops::_descriptions;
+    use crate::ops::{_call, _descriptions};
     #[pymodule_export]
     use crate::promote::_promoted;
     #[pymodule_export]
