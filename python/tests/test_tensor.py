@@ -102,6 +102,12 @@ def test_views_share_memory_and_gathered_entries_do_not(cpu):
     x[:, 1] = 5
     assert column.tolist() == [5.0, 5.0] and gathered.tolist() == [[0.0] * 3] * 3
     assert x[:, cpu.tensor([[2, 1]])].tolist() == [[[0.0, 5.0]], [[0.0, 5.0]]]
+    a = np.arange(24).reshape(2, 3, 4)
+    y, rows, columns = cpu.tensor(a), np.array([[1], [0]]), np.array([2, -1, 0])
+    assert (y[cpu.tensor(rows), cpu.tensor(columns)].numpy() == a[rows, columns]).all()
+    assert (y[cpu.tensor(rows), 1, cpu.tensor(columns)].numpy() == a[rows, 1, columns]).all()
+    with pytest.raises(IndexError, match="first axes alone"):
+        y[cpu.tensor(rows), :, cpu.tensor(columns)]
     x += cpu.tensor([1.0, 2.0, 3.0])
     assert column.tolist() == [7.0, 7.0]
 
