@@ -41,6 +41,16 @@ def test_arithmetic_and_comparisons_are_numpys(cpu, dtype):
         np.testing.assert_allclose(run(3, x).numpy(), with_number[1], err_msg=run.__name__, **tolerance)
 
 
+def test_divisions_of_and_by_what_is_infinite(cpu):
+    a = np.array([7.0, -7.0, np.inf, -np.inf, 7.0, -7.0, 7.0, -7.0, np.nan], np.float32)
+    b = np.array([np.inf, np.inf, 2.0, 2.0, -np.inf, -np.inf, 0.0, 0.0, 1.0], np.float32)
+    x, y = cpu.tensor(a), cpu.tensor(b)
+    # NumPy's quotients but for -7 // inf and 7 // -inf, which are -0.0 by the standard.
+    np.testing.assert_array_equal((x // y).numpy(), np.array([0.0, -0.0, np.inf, -np.inf, -0.0, 0.0, np.inf, -np.inf, np.nan], np.float32))
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal((x % y).numpy(), a % b)
+
+
 def test_bits_and_truth(cpu):
     a, b = np.array([[True, False], [True, True]]), np.array([True, False])
     for run in [operator.and_, operator.or_, operator.xor]:

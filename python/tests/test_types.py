@@ -23,7 +23,7 @@ def test_stubs_of_classes_name_every_method():
     # What every class has.
     ordinary = set(dir(object)) | {"__module__", "__doc__", "__weakref__"}
     # The stubs leave out how these print, pickle and compare.
-    left_out = {"__reduce__", "__repr__", "__str__", "__copy__", "__deepcopy__", "__eq__", "__ne__", "__int__"} | {
+    left_out = {"__reduce__", "__repr__", "__str__", "__copy__", "__deepcopy__", "__eq__", "__ne__", "__int__", "__delitem__", "__rmatmul__"} | {
         f"__i{name}__" for name in "add sub mul truediv floordiv mod pow and or xor lshift rshift".split()
     }
     for name in ["Tensor", "Executor", "Recording", "DType", "DeviceInfo"]:
