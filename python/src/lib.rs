@@ -48,6 +48,8 @@ mod _elinvar {
     #[pymodule_export]
     use crate::ops::_descriptions;
     #[pymodule_export]
+    use crate::ops::{_call, _descriptions};
+    #[pymodule_export]
     use crate::program::AtlasProgram;
     #[pymodule_export]
     use crate::promote::_promoted;
