@@ -35,10 +35,10 @@ pub(crate) use adapted::{Change, EMBEDDING, HEAD, Place, PlaceKind};
 use attention::{Context, LayerCache};
 pub use cache::CacheType;
 pub(crate) use dropout::check_dropout;
-pub(crate) use packed::Packing;
 use layer::Layer;
 use matrix::Matrix;
 use module::Module;
+pub(crate) use packed::Packing;
 use parts::{Linear, Norm};
 pub use session::{Decoding, Session};
 use source::{Shapes, Source, Stored};
@@ -164,7 +164,8 @@ impl Model {
     fn cache(&self, capacity: usize, kind: CacheType) -> Result<Vec<Context>> {
         let (dtype, extent) = kind.row(self.config.head_dim)?;
         let zeros = || self.executor.zeros(dtype, &[self.config.kv_heads, capacity, extent]);
-        let layer = |frequencies: Tensor| Ok(Context { cache: Some(LayerCache { keys: zeros()?, values: zeros()? }), texts: 1, packing: None, frequencies });
+        let layer =
+            |frequencies: Tensor| Ok(Context { cache: Some(LayerCache { keys: zeros()?, values: zeros()? }), texts: 1, packing: None, frequencies });
         self.frequencies(capacity)?.into_iter().map(layer).collect()
     }
 

@@ -155,8 +155,7 @@ impl Product<'_> {
     /// These rows of the product: the first and how many.
     fn block(&self, rows: [usize; 2]) {
         let Shape { rows: height, left: width, right } = self.shape;
-        let lefts: Vec<_> =
-            self.terms.iter().map(|term| Self::panels(term, (term.a, term.left()), rows, [height, width], self.parallel)).collect();
+        let lefts: Vec<_> = self.terms.iter().map(|term| Self::panels(term, (term.a, term.left()), rows, [height, width], self.parallel)).collect();
         let wanted = if self.parallel { TASKS * rayon::current_num_threads() } else { 1 };
         let fitting = (RIGHT / (right * self.most).max(1)).clamp(1, PANELS);
         let n = self.target.columns();
