@@ -14,7 +14,6 @@ from elinvar._elinvar import (
     bfloat16,
     bool,
     concat,
-    devices,
     dtype,
     float16,
     float32,
@@ -30,9 +29,14 @@ from elinvar._elinvar import (
     uint64,
 )
 from elinvar._gradients import grad, no_grad, value_and_grad
+from elinvar.bench import Benchmark, Measurement, Roofline, benchmark
 from elinvar.checking import CheckResult, Finding, KernelFindings, check
+from elinvar.display import devices
+from elinvar.metal import MetalKernel, metal_kernel
+from elinvar.programs import Fused, Program, Trace, fuse
 
 __all__ = [
+    "Benchmark",
     "CheckResult",
     "CompileError",
     "DType",
@@ -40,10 +44,17 @@ __all__ = [
     "DeviceInfo",
     "Executor",
     "Finding",
+    "Fused",
     "InternalError",
     "KernelFindings",
+    "Measurement",
+    "MetalKernel",
+    "Program",
     "Recording",
+    "Roofline",
     "Tensor",
+    "Trace",
+    "benchmark",
     "bfloat16",
     "bool",
     "check",
@@ -54,11 +65,13 @@ __all__ = [
     "float16",
     "float32",
     "float64",
+    "fuse",
     "grad",
     "int16",
     "int32",
     "int64",
     "int8",
+    "metal_kernel",
     "no_grad",
     "ops",
     "stack",
