@@ -230,7 +230,8 @@ def metal_kernel(
     >>> x = elinvar.Executor("cpu").ones((1000,))
     >>> (y,) = double(x, output_shapes=[x.shape], output_dtypes=[x.dtype], threads=1000, template={"T": elinvar.float32})
 
-    Apple's GPUs run the text, NVIDIA's get it as CUDA C++, and for the CPU the simulator runs it, in this process and without checks: `elinvar.check` checks.
+    Apple's GPUs run the text, NVIDIA's get it as CUDA C++. For the CPU the simulator runs it, in this process, and what it finds is an error: `elinvar.check`
+    is for kernels that are not trusted.
 
     Args:
         source: the body.
