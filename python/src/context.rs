@@ -13,6 +13,7 @@ use elinvar::{DeviceKind, Operator, Recorder};
 use pyo3::{PyResult, Python, exceptions::PyTypeError};
 
 use crate::{
+    cuda::Streams,
     errors::raise,
     fork,
     tensor::{Leaf, Tensor},
@@ -46,6 +47,8 @@ pub(crate) struct Context {
     pub(crate) executor: elinvar::Executor,
     /// The name by which it was opened.
     pub(crate) backend: String,
+    /// Of a GPU of NVIDIA's, those on which others use its memory.
+    pub(crate) streams: Option<Arc<Streams>>,
     /// The process that its threads belong to.
     generation: u32,
     /// Tensors that require a gradient.
@@ -59,9 +62,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Context {
-    pub(crate) fn new(executor: elinvar::Executor, backend: String) -> Arc<Self> {
+    pub(crate) fn new(executor: elinvar::Executor, backend: String, streams: Option<Arc<Streams>>) -> Arc<Self> {
         let (leaves, recording) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { executor, backend, generation: fork::generation(), leaves, is_recording: AtomicBool::new(false), recording })
+        Arc::new(Self { executor, backend, streams, generation: fork::generation(), leaves, is_recording: AtomicBool::new(false), recording })
     }
 
     /// Whether it can be used in this process.
@@ -147,11 +150,21 @@ impl Context {
         py.detach(|| {
             // What was not taken ended this call; the tensor itself is what is taken of it.
             let taken = std::array::from_fn(|index| taken[index].as_ref().unwrap_or_else(|| tensors[index].tensor()));
-            let done = work(taken)?;
-            shared.map_or(Ok(()), settle)?;
-            Ok(done)
+            self.ordered(shared, || work(taken))
         })
         .map_err(raise)
+    }
+
+    /// Does something, in the order of what others do with a tensor's memory where that is shared.
+    pub(crate) fn ordered<R>(&self, shared: Option<&elinvar::Tensor>, work: impl FnOnce() -> elinvar::Result<R>) -> elinvar::Result<R> {
+        let Some(shared) = shared else { return work() };
+        let Some(streams) = &self.streams else {
+            let done = work()?;
+            return settle(shared).map(|()| done);
+        };
+        streams.before()?;
+        let done = work()?;
+        streams.after().map(|()| done)
     }
 
     /// Runs an operator of the library.
@@ -165,9 +178,7 @@ impl Context {
         let executor = self.current();
         py.detach(|| {
             let taken: Vec<_> = taken.iter().map(Option::as_ref).collect();
-            let results = executor.apply(operator, &taken)?;
-            shared.map_or(Ok(()), settle)?;
-            Ok(results)
+            self.ordered(shared, || executor.apply(operator, &taken))
         })
         .map_err(raise)
     }

@@ -16,6 +16,7 @@ use pyo3::{
 
 use crate::{
     context::Context,
+    cuda,
     errors::raise,
     host::{self, Lent},
     tensor::Tensor,
@@ -116,13 +117,22 @@ struct Kept {
     _tensor: elinvar::Tensor,
     shape: Vec<i64>,
     strides: Vec<i64>,
+    used: Option<cuda::Used>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if let Some(used) = &self.used {
+            used.follow();
+        }
+    }
 }
 
 impl Kept {
-    fn of(tensor: &elinvar::Tensor) -> Box<Self> {
+    fn of(tensor: &elinvar::Tensor, used: Option<cuda::Used>) -> Box<Self> {
         let shape = tensor.shape().iter().map(|&extent| extent as i64).collect();
         let strides = tensor.layout().strides().iter().map(|&stride| stride as i64).collect();
-        Box::new(Self { _tensor: tensor.clone(), shape, strides })
+        Box::new(Self { _tensor: tensor.clone(), shape, strides, used })
     }
 
     fn header(&mut self, dtype: Element, (device_type, device_id): (i32, i32), address: usize) -> Header {
@@ -164,12 +174,12 @@ pub(crate) fn export<'py>(py: Python<'py>, tensor: &Tensor, wish: Wish) -> PyRes
     } else if here.0 == CPU {
         py.detach(|| host::address(&lent)).map_err(raise)?
     } else {
-        py.detach(|| crate::cuda::address(&lent, wish.stream)).map_err(raise)?
+        cuda::address(context, &lent, wish.stream)?
     };
     if !is_copied {
         tensor.share();
     }
-    let mut kept = Kept::of(&lent);
+    let mut kept = Kept::of(&lent, if here.0 == CUDA { cuda::Used::of(context) } else { None });
     let header = kept.header(lent.dtype(), here, address);
     if wish.max_version.is_some_and(|(major, _)| major >= 1) {
         let flags = if is_read_only { READ_ONLY } else { 0 } | if is_copied { COPIED } else { 0 };
@@ -229,7 +239,19 @@ unsafe extern "C" fn drop_old(capsule: *mut ffi::PyObject) {
 
 /// Another library's tensor, deleted with this object: its drop may wait for the interpreter, which deleters may need.
 #[pyclass(frozen, module = "elinvar")]
-struct Taken(#[allow(dead_code, reason = "dropped with it")] Managed);
+struct Taken {
+    used: Option<cuda::Used>,
+    #[allow(dead_code, reason = "dropped with it")]
+    managed: Managed,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if let Some(used) = &self.used {
+            used.finish();
+        }
+    }
+}
 
 enum Managed {
     Versioned(NonNull<Versioned>),
@@ -294,7 +316,7 @@ pub(crate) fn import(context: &Arc<Context>, object: &Bound<'_, PyAny>, copy: Op
         let what = format!("an array on DLPack's device {found:?} cannot be taken by {}", context.backend);
         return Err(PyValueError::new_err(format!("{what}: move it to the CPU, or open an executor of its device")));
     }
-    let stream = if found.0 == CUDA { Some(crate::cuda::stream(context)?) } else { None };
+    let stream = if found.0 == CUDA { Some(cuda::stream(context)) } else { None };
     let managed = take(&ask(object, stream)?)?;
     let header = managed.header();
     let dtype = dtype(header)?;
@@ -308,9 +330,10 @@ pub(crate) fn import(context: &Arc<Context>, object: &Bound<'_, PyAny>, copy: Op
     let strides = (!header.strides.is_null()).then(|| list(header.strides).iter().map(|&stride| stride as isize).collect());
     let address = header.data.expose_provenance().wrapping_add(header.byte_offset as usize);
     let is_read_only = managed.is_read_only();
-    let owner = Py::new(py, Taken(managed))?.into_any();
+    let used = if found.0 == CUDA { cuda::Used::of(context) } else { None };
+    let owner = Py::new(py, Taken { used, managed })?.into_any();
     let lent = Lent { address, dtype, shape, strides, is_read_only, owner };
-    if found.0 == CPU { lent.into_tensor(py, context, copy) } else { crate::cuda::adopt(py, context, lent, copy) }
+    if found.0 == CPU { lent.into_tensor(py, context, copy) } else { cuda::adopt(py, context, lent, copy) }
 }
 
 /// The producer's capsule: of version 1 where it knows that.

@@ -12,7 +12,7 @@ use pyo3::{
 
 use crate::{
     context::Context,
-    dtype,
+    cuda, dtype,
     errors::raise,
     host, ops,
     recording::Recorded,
@@ -79,15 +79,19 @@ impl Executor {
             Some(_) => return Err(PyValueError::new_err(format!("threads= is for backend='cpu', not '{backend}'"))),
             None => None,
         };
-        let open = || match (kind, threads) {
-            (_, Some(threads)) => elinvar::Executor::new_cpu(threads),
-            (Some(kind), None) => elinvar::Executor::new_with_backend(kind),
-            (None, None) => elinvar::Executor::new_auto(),
+        let open = || {
+            let on_gpu = if threads.is_none() { cuda::open(kind)? } else { None };
+            Ok(match (on_gpu, kind, threads) {
+                (Some((executor, streams)), _, _) => (executor, Some(streams)),
+                (None, _, Some(threads)) => (elinvar::Executor::new_cpu(threads)?, None),
+                (None, Some(kind), None) => (elinvar::Executor::new_with_backend(kind)?, None),
+                (None, None, None) => (elinvar::Executor::new_auto()?, None),
+            })
         };
-        let executor = py.detach(open).map_err(raise)?;
+        let (executor, streams) = py.detach(open).map_err(raise)?;
         let executor = precision.map_or(executor.clone(), |precision| executor.with_precision(precision));
         let backend = kind.map_or_else(|| executor.properties().kind.to_string(), |kind| kind.to_string());
-        Ok(Self(Context::new(executor, backend)))
+        Ok(Self(Context::new(executor, backend, streams)))
     }
 
     /// The device's name: 'cpu', 'cuda', 'cuda:1', 'metal', 'metal-sim'.
@@ -110,7 +114,8 @@ impl Executor {
 
     /// The same device with another precision; tensors of both may be mixed.
     fn with_precision(&self, precision: &str) -> PyResult<Self> {
-        Ok(Self(Context::new(self.0.executor.with_precision(precision_named(precision)?), self.0.backend.clone())))
+        let executor = self.0.executor.with_precision(precision_named(precision)?);
+        Ok(Self(Context::new(executor, self.0.backend.clone(), self.0.streams.clone())))
     }
 
     /// Waits until all that was asked of the device is done, and reports what failed.

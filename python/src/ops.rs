@@ -1,6 +1,9 @@
 //! The library's operators by name, and what describes them.
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock},
+};
 
 use elinvar::{
     Precision,
@@ -13,10 +16,10 @@ use pyo3::{
     Bound, IntoPyObject, Py, PyAny, PyRef, PyResult, Python,
     exceptions::PyTypeError,
     pyfunction,
-    types::{PyAnyMethods, PyBool, PyBoolMethods, PyDict, PyDictMethods, PyList, PyListMethods, PyString, PyStringMethods, PyTuple},
+    types::{PyAnyMethods, PyBool, PyBoolMethods, PyDict, PyDictMethods, PyList, PyListMethods, PyString, PyStringMethods, PyTuple, PyTupleMethods},
 };
 
-use crate::{context::Context, dtype, errors::raise, tensor::Tensor};
+use crate::{context::Context, dtype, errors::raise, executor::Executor, tensor::Tensor};
 
 /// The text by which an operator reads an attribute's value.
 fn text(info: &AttributeInfo, value: &Bound<'_, PyAny>) -> PyResult<String> {
@@ -110,6 +113,46 @@ fn inputs<'py>(description: &Description, given: &Bound<'py, PyAny>) -> PyResult
     Ok(inputs)
 }
 
+/// The operator of that name.
+fn described(name: &str) -> PyResult<&'static Description> {
+    static KNOWN: LazyLock<HashMap<&str, &Description>> = LazyLock::new(|| operators().into_iter().map(|known| (known.name, known)).collect());
+    // The registry's error lists the nearest names.
+    KNOWN.get(name).map_or_else(|| find(name).map_err(raise), |known| Ok(*known))
+}
+
+/// What `elinvar.ops` calls: the executor is the first tensor's, unless there is none. Numbers among the operands are attributes of the same name.
+#[pyfunction]
+pub(crate) fn _call<'py>(
+    py: Python<'py>,
+    name: &str,
+    operands: &Bound<'py, PyTuple>,
+    attributes: &Bound<'py, PyDict>,
+    executor: Option<&Bound<'py, Executor>>,
+) -> PyResult<Py<PyAny>> {
+    let description = described(name)?;
+    let mut given = Vec::with_capacity(operands.len());
+    for (index, object) in operands.iter_borrowed().enumerate() {
+        let port = description.inputs.get(index).or(description.inputs.last()).map_or("an input", |port| port.name);
+        if object.is_none() {
+            given.push(None);
+        } else if let Ok(tensor) = object.cast::<Tensor>() {
+            given.push(Some(tensor.get()));
+        } else if description.attributes.iter().any(|info| info.name == port) {
+            attributes.set_item(port, object)?;
+            given.push(None);
+        } else if object.is(py.Ellipsis()) {
+            return Err(PyTypeError::new_err(format!("{name}: '{port}' is missing")));
+        } else {
+            return Err(PyTypeError::new_err(format!("{name}: {port} is {}: an elinvar.Tensor is expected", object.get_type())));
+        }
+    }
+    let first = given.iter().flatten().next().map(|tensor| &tensor.context);
+    let context = executor.map(|executor| &executor.get().0).or(first);
+    let context = context.ok_or_else(|| PyTypeError::new_err(format!("{name}: no tensor is given")))?;
+    let operator = operator(description, Some(attributes), context.executor.precision())?;
+    results(py, context, context.apply(py, operator, &given)?)
+}
+
 /// Runs an operator by its name.
 pub(crate) fn apply(
     py: Python<'_>,
@@ -118,7 +161,7 @@ pub(crate) fn apply(
     given: &Bound<'_, PyAny>,
     attributes: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Py<PyAny>> {
-    let description = find(name).map_err(raise)?;
+    let description = described(name)?;
     let operator = operator(description, attributes, context.executor.precision())?;
     let inputs = inputs(description, given)?;
     let refs: Vec<_> = inputs.iter().map(|input| input.as_deref()).collect();

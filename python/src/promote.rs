@@ -1,9 +1,9 @@
 //! Which type two operands have in common, by the array API standard.
 
 use elinvar::{DType, Scalar};
-use pyo3::{PyResult, exceptions::PyTypeError};
+use pyo3::{Bound, PyAny, PyResult, exceptions::PyTypeError, pyfunction};
 
-use crate::dtype::name;
+use crate::dtype::{self, name};
 
 /// The type that elements of both become.
 ///
@@ -49,4 +49,10 @@ pub(crate) fn with_scalar(dtype: DType, scalar: Scalar, is_bool: bool) -> DType 
         Scalar::Int(_) if dtype == DType::Bool && !is_bool => DType::I64,
         Scalar::Float(_) | Scalar::Int(_) => dtype,
     }
+}
+
+/// The type that elements of two types become together. Raises `TypeError` where none holds both.
+#[pyfunction]
+pub(crate) fn _promoted(a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<dtype::DType> {
+    types(dtype::parse(a)?, dtype::parse(b)?).map(dtype::DType)
 }

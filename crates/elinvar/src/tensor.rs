@@ -147,7 +147,7 @@ impl Tensor {
     }
 
     /// The same for what an operator shows, which has the gradient.
-    fn view_by<O: Operator>(&self, layout: Layout, operator: impl FnOnce() -> O) -> Tensor {
+    pub(crate) fn view_by<O: Operator>(&self, layout: Layout, operator: impl FnOnce() -> O) -> Tensor {
         let mut views = [self.view(layout)];
         if self.executor.tracks(&[Some(self)]) {
             write_down(&(Arc::new(operator()) as Arc<dyn Operator>), &[Some(self)], &mut views);

@@ -397,11 +397,12 @@ fn joined<'py>(
     let dtype = tensors.iter().try_fold(first.dtype(), |dtype, tensor| promote::types(dtype, tensor.dtype()))?;
     let taken = tensors.iter().map(|tensor| first.context.take(tensor)).collect::<PyResult<Vec<_>>>()?;
     let shared = tensors.iter().find(|tensor| tensor.is_shared()).map(|tensor| tensor.tensor());
+    let context = &first.context;
     let made = py.detach(|| {
-        let cast = taken.iter().map(|tensor| tensor.cast(dtype)).collect::<Result<Vec<_>>>()?;
-        let made = join(&cast.iter().collect::<Vec<_>>(), axis)?;
-        shared.map_or(Ok(()), crate::context::settle)?;
-        Ok(made)
+        context.ordered(shared, || {
+            let cast = taken.iter().map(|tensor| tensor.cast(dtype)).collect::<Result<Vec<_>>>()?;
+            join(&cast.iter().collect::<Vec<_>>(), axis)
+        })
     });
     Ok(Tensor::new(&first.context, made.map_err(raise)?))
 }
