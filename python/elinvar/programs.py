@@ -142,7 +142,7 @@ class Program:
                 given.append((name, tensor))
             else:
                 given.append((name, argument.item() if isinstance(argument, np.generic) else argument))
-        self._program.launch(executor, given, blocks, block_size, shared_memory, steps, unchecked)
+        self._program.launch(executor, given, (blocks, block_size, shared_memory), (steps, unchecked))
         for array, tensor in copied:
             np.copyto(array, tensor.numpy())
 

@@ -45,9 +45,9 @@ mod _elinvar {
     #[pymodule_export]
     use crate::ops::{_call, _descriptions};
     #[pymodule_export]
-    use crate::promote::_promoted;
-    #[pymodule_export]
     use crate::program::AtlasProgram;
+    #[pymodule_export]
+    use crate::promote::_promoted;
     #[pymodule_export]
     use crate::recording::Recorded;
     #[pymodule_export]
