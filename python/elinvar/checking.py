@@ -96,7 +96,7 @@ class Finding:
 
     def __str__(self) -> str:
         lines = [self.text if self.seed is None else f"{self.text} (seed {self.seed})"]
-        places = [self] if self.other is None else [self, self.other]
+        places: list[Finding | OtherAccess] = [self] if self.other is None else [self, self.other]
         width = max((len(str(place.line)) for place in places), default=0)
         shown = {(place.file, place.line): place.source_line for place in places if place.source_line is not None}
         lines.extend(f"    {line:>{width}} | {source}" for (_, line), source in shown.items())
@@ -450,11 +450,12 @@ def check(
 
 
 def _numpy(short: str) -> np.dtype[Any]:
-    if short == "bf16":
-        try:
-            import ml_dtypes
-        except ImportError:
-            # As bits.
-            return np.dtype(np.uint16)
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(_DTYPES[short])
+    if short != "bf16":
+        return np.dtype(_DTYPES[short])
+    try:
+        import ml_dtypes
+    except ImportError:
+        # As bits.
+        return np.dtype(np.uint16)
+    bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return bfloat16
