@@ -1,6 +1,6 @@
 """Transformer kernels with the same bits on every device."""
 
-from elinvar import ops
+from elinvar import lora, ops
 from elinvar._devices import executor
 from elinvar._elinvar import (
     CompileError,
@@ -33,6 +33,7 @@ from elinvar.bench import Benchmark, Measurement, Roofline, benchmark
 from elinvar.checking import CheckResult, Finding, KernelFindings, check
 from elinvar.display import devices
 from elinvar.metal import MetalKernel, metal_kernel
+from elinvar.models import Encoder, Generation, Model, Stream, Tokenizer
 from elinvar.programs import Fused, Program, Trace, fuse
 
 __all__ = [
@@ -42,17 +43,22 @@ __all__ = [
     "DType",
     "DeviceError",
     "DeviceInfo",
+    "Encoder",
     "Executor",
     "Finding",
     "Fused",
+    "Generation",
     "InternalError",
     "KernelFindings",
     "Measurement",
     "MetalKernel",
+    "Model",
     "Program",
     "Recording",
     "Roofline",
+    "Stream",
     "Tensor",
+    "Tokenizer",
     "Trace",
     "benchmark",
     "bfloat16",
@@ -71,6 +77,7 @@ __all__ = [
     "int32",
     "int64",
     "int8",
+    "lora",
     "metal_kernel",
     "no_grad",
     "ops",

@@ -102,8 +102,8 @@ def source(description: dict[str, Any], stub: bool = False) -> str:
     elif named or not ports:
         parameters.append("*")
     for attribute in named:
-        default = _default(attribute)
-        parameters.append(f"{attribute['name']}: {_type(attribute)}" + ("" if default is None else f" = {default}"))
+        value = _default(attribute)
+        parameters.append(f"{attribute['name']}: {_type(attribute)}" + ("" if value is None else f" = {value}"))
     if not description["inputs"]:
         parameters.append("executor: Executor")
     assert not keyword.iskeyword(name)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from elinvar import _elinvar, _operators
 
-__all__ = []
+__all__: list[str] = []
 
 
 def _make() -> None:
-    names = {"_call": _elinvar._call, "__name__": __name__}
+    names: dict[str, Any] = {"_call": _elinvar._call, "__name__": __name__}
     for description in _elinvar._descriptions():
         name = description["name"]
         # Annotations stay text.

@@ -49,7 +49,7 @@ def add_rms_norm(a: Tensor, b: Tensor, weight: Tensor | None = None, *, axis: in
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def arange(*, start: float = 0.0, limit: float, step: float = 1.0, dtype: Literal["float32", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"] | DType = 'f32', executor: Executor) -> Tensor:
+def arange(*, start: float = 0.0, limit: float, step: float = 1.0, dtype: Literal["float32", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"] | DType = 'float32', executor: Executor) -> Tensor:
     """start, start + step, ... up to but not including limit
 
     Returns:
@@ -64,7 +64,7 @@ def arange(*, start: float = 0.0, limit: float, step: float = 1.0, dtype: Litera
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def argmax(x: Tensor, *, axis: int | None = None, keepdims: bool = True, select_last_index: bool = False, dtype: Literal["float32", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"] | DType = 'i64') -> Tensor:
+def argmax(x: Tensor, *, axis: int | None = None, keepdims: bool = True, select_last_index: bool = False, dtype: Literal["float32", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"] | DType = 'int64') -> Tensor:
     """index of the largest element along an axis
 
     Inputs:
@@ -82,7 +82,7 @@ def argmax(x: Tensor, *, axis: int | None = None, keepdims: bool = True, select_
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def argmin(x: Tensor, *, axis: int | None = None, keepdims: bool = True, select_last_index: bool = False, dtype: Literal["float32", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"] | DType = 'i64') -> Tensor:
+def argmin(x: Tensor, *, axis: int | None = None, keepdims: bool = True, select_last_index: bool = False, dtype: Literal["float32", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"] | DType = 'int64') -> Tensor:
     """index of the smallest element along an axis
 
     Inputs:
@@ -424,7 +424,7 @@ def decode_attention(cache: Tensor, rows: Tensor, positions: Tensor, frequencies
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def dequantize(x: Tensor, *, format: Literal["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4", "AFFINE4_BF16", "AFFINE8_F16", "AFFINE8_BF16"], width: int, dtype: Literal["float32", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"] | DType = 'f32') -> Tensor:
+def dequantize(x: Tensor, *, format: Literal["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4", "AFFINE4_BF16", "AFFINE8_F16", "AFFINE8_BF16"], width: int, dtype: Literal["float32", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"] | DType = 'float32') -> Tensor:
     """packed rows of quantised weights as floats
 
     Inputs:
@@ -533,7 +533,7 @@ def expand(x: Tensor, *, shape: Sequence[int]) -> Tensor:
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def fill(*, shape: Sequence[int], dtype: Literal["float32", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"] | DType = 'f32', value: float = 0.0, executor: Executor) -> Tensor:
+def fill(*, shape: Sequence[int], dtype: Literal["float32", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"] | DType = 'float32', value: float = 0.0, executor: Executor) -> Tensor:
     """a tensor of one value
 
     Returns:

@@ -14,11 +14,13 @@ mod executor;
 mod fork;
 mod host;
 mod kernel;
+mod llm;
 mod ops;
 mod program;
 mod promote;
 mod recording;
 mod tensor;
+mod torch;
 
 /// What the Python package is made of.
 #[pyo3::pymodule(gil_used = false)]
@@ -43,6 +45,8 @@ mod _elinvar {
     #[pymodule_export]
     use crate::kernel::CompiledKernel;
     #[pymodule_export]
+    use crate::llm::{_train, NativeEncoder, NativeModel, NativeStream, NativeTokenizer};
+    #[pymodule_export]
     use crate::ops::{_call, _descriptions};
     #[pymodule_export]
     use crate::program::AtlasProgram;
@@ -57,4 +61,6 @@ mod _elinvar {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         crate::dtype::add_to(module)
     }
+    #[pymodule_export]
+    use crate::torch::{TorchDecoder, TorchOperator, TorchRegion, torch_operator};
 }

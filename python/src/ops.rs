@@ -7,14 +7,11 @@ use std::{
 
 use elinvar::{
     Precision,
-    kernels::{
-        AttributeInfo, AttributeKind, Description, Port,
-        registry::{find, operators},
-    },
+    kernels::{AttributeInfo, AttributeKind, Description, Port, registry::operators},
 };
 use pyo3::{
     Bound, IntoPyObject, Py, PyAny, PyRef, PyResult, Python,
-    exceptions::PyTypeError,
+    exceptions::{PyTypeError, PyValueError},
     pyfunction,
     types::{PyAnyMethods, PyBool, PyBoolMethods, PyDict, PyDictMethods, PyList, PyListMethods, PyString, PyStringMethods, PyTuple, PyTupleMethods},
 };
@@ -116,8 +113,12 @@ fn inputs<'py>(description: &Description, given: &Bound<'py, PyAny>) -> PyResult
 /// The operator of that name.
 fn described(name: &str) -> PyResult<&'static Description> {
     static KNOWN: LazyLock<HashMap<&str, &Description>> = LazyLock::new(|| operators().into_iter().map(|known| (known.name, known)).collect());
-    // The registry's error lists the nearest names.
-    KNOWN.get(name).map_or_else(|| find(name).map_err(raise), |known| Ok(*known))
+    KNOWN.get(name).copied().ok_or_else(|| {
+        let mut near: Vec<_> = KNOWN.keys().copied().filter(|known| known.contains(name) || name.contains(known)).collect();
+        near.sort_unstable();
+        let hint = if near.is_empty() { "dir(elinvar.ops) lists them".to_owned() } else { format!("did you mean {}?", near.join(", ")) };
+        PyValueError::new_err(format!("unknown operator '{name}': {hint}"))
+    })
 }
 
 /// What `elinvar.ops` calls: the executor is the first tensor's, unless there is none. Numbers among the operands are attributes of the same name.
@@ -210,7 +211,9 @@ pub(crate) fn _descriptions(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
                 let named: Vec<_> = words.iter().map(|word| dtype::named(word).map_or(*word, dtype::name)).collect();
                 attribute.set_item("words", named)?;
             }
-            attribute.set_item("default", info.default)?;
+            // Types of elements have NumPy's names here.
+            let is_type = matches!(info.kind, AttributeKind::Word(words) if words.contains(&elinvar::DType::F32.name()));
+            attribute.set_item("default", info.default.map(|default| dtype::named(default).filter(|_| is_type).map_or(default, dtype::name)))?;
             attribute.set_item("doc", info.doc)?;
             attributes.push(attribute.into_pyobject(py)?);
         }

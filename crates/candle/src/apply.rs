@@ -4,18 +4,18 @@ use std::{
     cmp::Reverse,
     collections::BTreeMap,
     ptr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use candle_core::{
     CpuStorage, CudaStorage, CustomOp1, CustomOp2, CustomOp3, DType, Device, Layout as CandleLayout, Result, Shape, Storage, Tensor, bail,
     op::BackpropOp,
 };
-use elinvar::{Error, Executor, Operator, kernels::cross_entropy::CrossEntropy};
+use elinvar::{Error, Executor, Operator, Turns, kernels::cross_entropy::CrossEntropy};
 
 use crate::{
     cuda,
-    lend::{Loan, changed, dtype_of, results, settle, unreached},
+    lend::{Lender, changed, dtype_of, results, unreached},
 };
 
 /// The most tensors that gradients flow to from one of Candle's custom operators.
@@ -35,37 +35,12 @@ impl From<&Tensor> for Input {
     }
 }
 
-/// An executor of the CPU, which one call after the other uses: what a call's kernels reject is reported to whatever reads next.
-#[derive(Clone)]
-pub(crate) struct Turns {
-    pub(crate) executor: Executor,
-    turn: Arc<Mutex<()>>,
-}
-
-impl Turns {
-    pub(crate) fn new(executor: Executor) -> Self {
-        Self { executor, turn: Arc::default() }
-    }
-
-    /// The same threads with other choices.
-    pub(crate) fn with(&self, executor: Executor) -> Self {
-        Self { executor, turn: self.turn.clone() }
-    }
-
-    fn take(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Has an executor of the device's do something: this one on the CPU, in turn, and this thread's on a GPU.
-    fn on<R>(&self, device: &Device, run: impl FnOnce(&Executor) -> elinvar::Result<R>) -> elinvar::Result<R> {
-        match device {
-            Device::Cpu => {
-                let _turn = self.take();
-                run(&self.executor)
-            }
-            Device::Cuda(device) => run(&cuda::executor(device)?),
-            Device::Metal(_) => Err(unreached()),
-        }
+/// Has an executor of the device's do something: the turns' own on the CPU, and this thread's on a GPU.
+fn on<R>(turns: &Turns, device: &Device, run: impl FnOnce(&Executor) -> elinvar::Result<R>) -> elinvar::Result<R> {
+    match device {
+        Device::Cpu => turns.take(run),
+        Device::Cuda(device) => run(&cuda::executor(device)?),
+        Device::Metal(_) => Err(unreached()),
     }
 }
 
@@ -134,7 +109,7 @@ fn forward(turns: &Turns, operator: &Arc<dyn Operator>, inputs: &[Option<Input>]
     let run = |executor: &Executor, storages: &[Option<&Storage>]| {
         let mut result;
         let shape = {
-            let loan = Loan::new(executor);
+            let loan = Lender::new(executor);
             let taken = lent(&loan, inputs, storages)?;
             let taken: Vec<_> = taken.iter().map(Option::as_ref).collect();
             let infos: Vec<_> = taken.iter().map(|tensor| tensor.map(elinvar::Tensor::info)).collect();
@@ -142,17 +117,17 @@ fn forward(turns: &Turns, operator: &Arc<dyn Operator>, inputs: &[Option<Input>]
             result = results(info.dtype, info.elements(), device)?;
             let output = loan.write(info.dtype, info.shape(), &mut result)?;
             executor.apply_into(operator.clone(), &taken, &[&output])?;
-            settle(&output, operator.as_ref().downcast_ref::<CrossEntropy>().is_some())?;
+            output.settle(operator.as_ref().downcast_ref::<CrossEntropy>().is_some())?;
             Shape::from(info.shape().to_vec())
         };
         changed(&mut result)?;
         Ok((result, shape))
     };
-    with_storages(&tensors, |storages| turns.on(device, |executor| run(executor, storages)))
+    with_storages(&tensors, |storages| on(turns, device, |executor| run(executor, storages)))
 }
 
 /// The inputs, as the executor reads them.
-fn lent<'a>(loan: &Loan<'a>, inputs: &[Option<Input>], storages: &[Option<&'a Storage>]) -> elinvar::Result<Vec<Option<elinvar::Tensor>>> {
+fn lent<'a>(loan: &Lender<'a>, inputs: &[Option<Input>], storages: &[Option<&'a Storage>]) -> elinvar::Result<Vec<Option<elinvar::Tensor>>> {
     let one = |(input, storage): (&Option<Input>, &Option<&'a Storage>)| match (input, storage) {
         (Some(input), Some(storage)) => {
             let dtype = if input.is_bool { elinvar::DType::Bool } else { dtype_of(input.tensor.dtype())? };
@@ -205,7 +180,7 @@ impl Call {
                 .map(|input| results(dtype_of(input.tensor.dtype())?, input.tensor.elem_count(), device))
                 .collect::<elinvar::Result<Vec<_>>>()?;
             {
-                let loan = Loan::new(executor);
+                let loan = Lender::new(executor);
                 let taken = lent(&loan, &operands, storages)?;
                 let [inputs @ .., Some(result), Some(upstream)] = &taken[..] else { return Err(Error::internal("a call lost its result")) };
                 let inputs: Vec<_> = inputs.iter().map(Option::as_ref).collect();
@@ -215,12 +190,12 @@ impl Call {
                 let into = into.collect::<elinvar::Result<Vec<_>>>()?;
                 let refs: Vec<_> = into.iter().collect();
                 executor.gradient(&*self.operator, &inputs, &[result], &[Some(upstream)], &wanted, &refs)?;
-                into.iter().try_for_each(|gradient| settle(gradient, false))?;
+                into.iter().try_for_each(|gradient| gradient.settle(false))?;
             }
             found.iter_mut().try_for_each(changed)?;
             Ok(found)
         };
-        let found = with_storages(&tensors, |storages| self.turns.on(device, |executor| run(executor, storages)))?;
+        let found = with_storages(&tensors, |storages| on(&self.turns, device, |executor| run(executor, storages)))?;
         let found = of_wanted().zip(found).map(|(input, storage)| Tensor::from_storage(storage, input.tensor.shape(), BackpropOp::none(), false));
         let mut of_input: BTreeMap<_, _> = wanted.iter().enumerate().filter(|(_, wanted)| **wanted).map(|(index, _)| index).zip(found).collect();
         let mut arguments = self.arguments.iter().map(|argument| match &argument[..] {

@@ -1,26 +1,23 @@
 //! Candle's memory as tensors of an executor, for as long as a call runs: nothing is copied.
 
-use std::{any::Any, cell::RefCell, marker::PhantomData, ptr::NonNull, sync::Arc, thread};
+use std::cell::RefCell;
 
 use candle_core::{CpuStorage, CudaStorage, DType as CandleType, Device, Layout as CandleLayout, Storage};
-use elinvar::{DType, DeviceKind, Error, Executor, HostMemory, HostMemoryMut, Layout, Result, Shape, Tensor};
-use half::{bf16, f16, vec::HalfBitsVecExt};
+use elinvar::{DType, Error, Executor, Layout, Loan, Result, Shape, Tensor};
+use half::vec::HalfBitsVecExt;
 
 use crate::cuda;
 
-/// What is lent through it ends with it: it waits until the device has released all of that when it is dropped. So tensors of it are dropped before.
-pub(crate) struct Loan<'a> {
-    executor: &'a Executor,
-    /// Held by all that is lent.
-    mark: Arc<()>,
+/// Lends Candle's storages for as long as it lives.
+pub(crate) struct Lender<'a> {
+    loan: Loan<'a>,
     /// What is read on a GPU.
     on_gpu: RefCell<Vec<&'a CudaStorage>>,
-    memory: PhantomData<&'a mut [u8]>,
 }
 
-impl<'a> Loan<'a> {
+impl<'a> Lender<'a> {
     pub(crate) fn new(executor: &'a Executor) -> Self {
-        Self { executor, mark: Arc::default(), on_gpu: RefCell::default(), memory: PhantomData }
+        Self { loan: Loan::new(executor), on_gpu: RefCell::default() }
     }
 
     /// What `layout` shows of a storage, to be read.
@@ -32,9 +29,9 @@ impl<'a> Loan<'a> {
             Storage::Cpu(storage) => self.read_host(dtype, layout, storage),
             Storage::Cuda(storage) => {
                 // SAFETY: the storage is borrowed for as long as this loan lives, which waits for the mark.
-                let memory = unsafe { cuda::lend(storage, self.mark.clone()) }?;
+                let memory = unsafe { cuda::lend(storage, self.loan.mark()) }?;
                 self.on_gpu.borrow_mut().push(storage);
-                self.executor.adopt_raw(dtype, &shown(layout, layout.start_offset())?, memory)
+                self.loan.adopt(dtype, &shown(layout, layout.start_offset())?, memory)
             }
             Storage::Metal(_) => Err(unreached()),
         }
@@ -46,10 +43,7 @@ impl<'a> Loan<'a> {
         let (start, span) = (layout.start_offset() * dtype.size(), shown.span().end * dtype.size());
         let seen = bytes.get(start..).and_then(|rest| rest.get(..span));
         let seen = seen.ok_or_else(|| Error::invalid_argument(format!("{layout:?} lies outside a storage of {} bytes", bytes.len())))?;
-        let lent = Lent { bytes: seen, _mark: self.mark.clone() };
-        // SAFETY: this loan outlives `lent`, whose mark it waits for, and the memory outlives the loan.
-        let lent = unsafe { std::mem::transmute::<Lent<'a>, Lent<'static>>(lent) };
-        self.executor.adopt_strided(dtype, &shown, HostMemory::new(Arc::new(lent)))
+        self.loan.read(dtype, &shown, seen)
     }
 
     /// A row-major tensor to be written.
@@ -58,32 +52,21 @@ impl<'a> Loan<'a> {
     /// Elements that Elinvar does not have, or another number of them than the shape holds.
     pub(crate) fn write(&self, dtype: DType, shape: &Shape, storage: &'a mut Storage) -> Result<Tensor> {
         match storage {
-            Storage::Cpu(storage) => self.write_host(dtype, shape, storage),
+            Storage::Cpu(storage) => self.loan.write(dtype, shape, bytes_of_mut(storage)?),
             Storage::Cuda(storage) => {
                 // SAFETY: as in `read`.
-                let memory = unsafe { cuda::lend_mut(storage, self.mark.clone()) }?;
-                self.executor.adopt_raw(dtype, &Layout::contiguous(*shape), memory)
+                let memory = unsafe { cuda::lend_mut(storage, self.loan.mark()) }?;
+                self.loan.adopt(dtype, &Layout::contiguous(*shape), memory)
             }
             Storage::Metal(_) => Err(unreached()),
         }
     }
-
-    fn write_host(&self, dtype: DType, shape: &Shape, storage: &'a mut CpuStorage) -> Result<Tensor> {
-        let bytes = bytes_of_mut(storage)?;
-        let (pointer, count) = (NonNull::from(&mut *bytes).cast(), bytes.len());
-        let mark: Arc<dyn Any + Send + Sync> = self.mark.clone();
-        // SAFETY: the memory is borrowed for as long as this loan lives, which waits for the mark.
-        let memory = unsafe { HostMemoryMut::new(pointer, count, mark) };
-        self.executor.adopt_mut(dtype, shape, memory)
-    }
 }
 
-impl Drop for Loan<'_> {
+impl Drop for Lender<'_> {
     fn drop(&mut self) {
         // A call that failed may have left work behind, which goes on.
-        while Arc::strong_count(&self.mark) > 1 {
-            thread::yield_now();
-        }
+        self.loan.wait();
         // What could not be lent was not pushed.
         self.on_gpu.get_mut().iter().for_each(|storage| drop(cuda::used(storage)));
     }
@@ -98,17 +81,6 @@ fn shown(layout: &CandleLayout, offset: usize) -> Result<Layout> {
 /// The error of a device whose tensors [`Ops`](crate::Ops) passes to Candle's own operators.
 pub(crate) fn unreached() -> Error {
     Error::internal("a tensor of a device that is not reached")
-}
-
-struct Lent<'a> {
-    bytes: &'a [u8],
-    _mark: Arc<()>,
-}
-
-impl AsRef<[u8]> for Lent<'_> {
-    fn as_ref(&self) -> &[u8] {
-        self.bytes
-    }
 }
 
 /// Elinvar's name of an element type of Candle's.
@@ -232,20 +204,5 @@ pub(crate) fn changed(results: &mut Storage) -> Result<()> {
         Storage::Cpu(_) => Ok(()),
         Storage::Cuda(storage) => cuda::changed(storage),
         Storage::Metal(_) => Err(unreached()),
-    }
-}
-
-/// Waits until a tensor is computed, where what comes after does not follow in the order of a stream; or where kernels may reject values.
-///
-/// # Errors
-/// What the computation of it, or of what was submitted before, reports.
-pub(crate) fn settle(tensor: &Tensor, may_reject: bool) -> Result<()> {
-    if tensor.executor().properties().kind == DeviceKind::Cuda && !may_reject {
-        return Ok(());
-    }
-    match tensor.dtype().try_into()? {
-        Float::F32 => tensor.with_values(|_: &[f32]| ()),
-        Float::F16 => tensor.with_values(|_: &[f16]| ()),
-        Float::BF16 => tensor.with_values(|_: &[bf16]| ()),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use candle_core::{DType, Device, Result, Tensor, bail, shape::Dim};
 use elinvar::{
-    BackendType, Executor, Operator, Precision,
+    BackendType, Executor, Operator, Precision, Turns,
     kernels::{
         attention::{Attention, Scoring},
         cross_entropy::CrossEntropy,
@@ -18,7 +18,7 @@ use elinvar::{
 };
 
 use crate::{
-    apply::{Input, Turns, apply},
+    apply::{Input, apply},
     cuda, fallback, unfused,
 };
 
@@ -72,7 +72,7 @@ impl Ops {
 
     /// The same threads with a precision for products and attention; [`Executor::DEFAULT_PRECISION`] until then.
     pub fn with_precision(&self, precision: Precision) -> Self {
-        Self { turns: self.turns.with(self.turns.executor.with_precision(precision)) }
+        Self { turns: self.turns.with(self.turns.executor().with_precision(precision)) }
     }
 
     /// Applies the operator, or what stands for it on other devices.
@@ -183,7 +183,7 @@ impl Ops {
         let truth = |mask: &Tensor| -> Result<Input> {
             Ok(if mask.dtype() == DType::U8 { Input { tensor: mask.ne(0u8)?, is_bool: true } } else { Input::from(mask) })
         };
-        let operator = Attention { precision: self.turns.executor.precision(), scoring: *scoring, ..Default::default() };
+        let operator = Attention { precision: self.turns.executor().precision(), scoring: *scoring, ..Default::default() };
         // Elements of a head lie beside each other; other strides are taken as they are.
         let row = |x: &Tensor| if x.stride().last().is_none_or(|&stride| stride == 1) { Ok(x.clone()) } else { x.contiguous() };
         let (near_q, near_k, near_v) = (row(q)?, row(k)?, row(v)?);
@@ -199,7 +199,7 @@ impl Ops {
     pub fn lora_forward(&self, x: &Tensor, weight: &Tensor, a: &Tensor, b: &Tensor, bias: Option<&Tensor>, scale: f32) -> Result<Tensor> {
         let mut inputs = given([x, weight, a, b]);
         inputs.push(bias.map(Input::from));
-        let operator = LoraLinear { scale, precision: self.turns.executor.precision() };
+        let operator = LoraLinear { scale, precision: self.turns.executor().precision() };
         self.run(operator, inputs, || unfused::lora(x, [weight, a, b], bias, scale))
     }
 

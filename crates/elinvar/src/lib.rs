@@ -23,6 +23,7 @@ mod gradient;
 mod graph;
 pub mod guide;
 mod host;
+mod lend;
 mod metal;
 mod ops;
 mod programs;
@@ -46,6 +47,7 @@ pub use elinvar_msl as msl;
 pub use executor::Executor;
 pub use gradient::{Gradients, grad};
 pub use graph::{Recorder, Recording};
+pub use lend::{Loan, Turns};
 pub use metal::{KernelArgument, MetalKernel, MetalLibrary, MetalSource};
 pub use ops::{
     losses::LossReduction,

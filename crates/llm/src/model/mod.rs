@@ -13,6 +13,8 @@ mod low_rank;
 mod matrix;
 mod mlp;
 mod module;
+mod packed;
+mod paged;
 mod parts;
 mod random;
 mod session;
@@ -22,7 +24,10 @@ pub(crate) mod tests;
 mod whole;
 mod wide;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use elinvar::{Error, Executor, Result, Tensor};
 
@@ -31,15 +36,19 @@ use crate::{
     weights::{WeightType, Weights},
 };
 pub(crate) use adapted::{Change, EMBEDDING, HEAD, Place, PlaceKind};
-use attention::{Context, LayerCache};
+use attention::{Context, Kept, LayerCache};
 pub use cache::CacheType;
 pub(crate) use dropout::check_dropout;
 use layer::Layer;
-use matrix::Matrix;
+pub(crate) use matrix::Matrix;
 use module::Module;
-use parts::{Linear, Norm};
+pub(crate) use packed::Packing;
+pub(crate) use paged::{PagedCache, PagedStep, StepData, StepShape};
+pub(crate) use parts::Linear;
+use parts::Norm;
 pub use session::{Decoding, Session};
-use source::{Shapes, Source, Stored};
+use source::{Given, Shapes};
+pub(crate) use source::{Source, Stored};
 pub(crate) use whole::{IGNORED, Objective};
 use wide::Wide;
 
@@ -85,6 +94,15 @@ impl Model {
             ))),
             None => Ok(model),
         }
+    }
+
+    /// A model of tensors on the executor's device, by the names of Hugging Face's checkpoints; they are shared, not copied. Other tensors may be among them.
+    ///
+    /// # Errors
+    /// A tensor that is missing or contradicts the configuration.
+    pub fn with_tensors(executor: &Executor, config: Config, tensors: &HashMap<String, Tensor>) -> Result<Self> {
+        let prefix = config.tensor_prefix;
+        Self::build(executor, config, &mut Given { executor, tensors, prefix })
     }
 
     /// A model of seeded random weights of type `kind`, for benchmarks: speech-shaped, but nonsense.
@@ -160,10 +178,15 @@ impl Model {
 
     /// What the layers keep of a text of at most `capacity` tokens, with keys and values stored as `kind`.
     fn cache(&self, capacity: usize, kind: CacheType) -> Result<Vec<Context>> {
-        let (dtype, extent) = kind.row(self.config.head_dim)?;
-        let zeros = || self.executor.zeros(dtype, &[self.config.kv_heads, capacity, extent]);
-        let layer = |frequencies: Tensor| Ok(Context { cache: Some(LayerCache { keys: zeros()?, values: zeros()? }), texts: 1, frequencies });
+        let layer = |frequencies: Tensor| Ok(Context { kept: Kept::Text(self.layer_cache(capacity, kind)?), frequencies });
         self.frequencies(capacity)?.into_iter().map(layer).collect()
+    }
+
+    /// Keys and values of a layer for so many tokens, zeros.
+    fn layer_cache(&self, tokens: usize, kind: CacheType) -> Result<LayerCache> {
+        let (dtype, extent) = kind.row(self.config.head_dim)?;
+        let zeros = || self.executor.zeros(dtype, &[self.config.kv_heads, tokens, extent]);
+        Ok(LayerCache { keys: zeros()?, values: zeros()? })
     }
 
     /// The residual stream of `tokens [n]` before the first layer.

@@ -1,6 +1,6 @@
 //! Where a model's tensors come from.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use elinvar::{DType, Error, Executor, Result, Storage, Tensor};
 
@@ -8,7 +8,7 @@ use super::matrix::Matrix;
 use crate::weights::{Weight, WeightType, Weights};
 
 /// Gives tensors.
-pub(super) trait Source {
+pub(crate) trait Source {
     /// The vector, or other tensor that is not multiplied with, of this name and shape.
     fn tensor(&mut self, name: &str, dims: &[usize]) -> Result<Tensor>;
 
@@ -43,13 +43,40 @@ impl Source for Shapes<'_> {
     }
 }
 
-/// Tensors of files, adopted.
-pub(super) struct Stored<'a> {
+/// Tensors that are on the device already.
+pub(super) struct Given<'a> {
     pub(super) executor: &'a Executor,
-    pub(super) weights: &'a Weights,
+    pub(super) tensors: &'a HashMap<String, Tensor>,
     /// What every name begins with.
     pub(super) prefix: &'static str,
-    pub(super) used: BTreeSet<String>,
+}
+
+impl Source for Given<'_> {
+    fn tensor(&mut self, name: &str, dims: &[usize]) -> Result<Tensor> {
+        let name = format!("{}{name}", self.prefix);
+        match self.tensors.get(&name) {
+            Some(tensor) if tensor.shape()[..] == *dims => Ok(tensor.clone()),
+            Some(tensor) => Err(Error::invalid_argument(format!("tensor '{name}' has shape {}: expected {dims:?}", tensor.shape()))),
+            None => Err(Error::invalid_argument(format!("tensor '{name}' is missing"))),
+        }
+    }
+
+    fn matrix(&mut self, name: &str, dims: [usize; 2]) -> Result<Matrix> {
+        self.tensor(name, &dims).map(Matrix::Plain)
+    }
+
+    fn executor(&self) -> &Executor {
+        self.executor
+    }
+}
+
+/// Tensors of files, adopted.
+pub(crate) struct Stored<'a> {
+    pub(crate) executor: &'a Executor,
+    pub(crate) weights: &'a Weights,
+    /// What every name begins with.
+    pub(crate) prefix: &'static str,
+    pub(crate) used: BTreeSet<String>,
 }
 
 impl Source for Stored<'_> {

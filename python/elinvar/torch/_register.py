@@ -1,0 +1,185 @@
+"""How an operator of Elinvar's becomes one of PyTorch's: kernels for the CPU and CUDA, a fake one, gradients, vmap and autocast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from elinvar._elinvar import TorchOperator, torch_operator
+
+LIBRARY = torch.library.Library("elinvar", "DEF")
+
+Output = tuple[Sequence[Any], torch.dtype]
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@lru_cache(maxsize=4096)
+def native(name: str, may_reject: bool = False, **attributes: object) -> TorchOperator:
+    """The library's operator with these attributes; those that are None are absent."""
+    given = [(key, _text(value)) for key, value in attributes.items() if value is not None]
+    return torch_operator(name, given, may_reject)
+
+
+def stream_of(tensor: Tensor) -> int:
+    """The stream that work on this tensor goes to."""
+    return torch._C._cuda_getCurrentRawStream(tensor.device.index) if tensor.is_cuda else 0
+
+
+def _is_capturing(tensor: Tensor) -> bool:
+    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
+class Operator:
+    """An operator with one result, as data.
+
+    ``tensors`` are its tensor arguments, with ``?`` where they may be None, and ``attributes`` the others, each as in a schema of PyTorch's.
+    ``make`` gives the library's operator of the attributes' values, ``output`` shape and dtype of the result of all arguments.
+    ``trained`` are the tensors that gradients flow to, ``saves`` those that their computation reads, with ``y`` for the result.
+    ``rows`` are the tensors to which vmap may add a leading axis, if it adds one to no other; ``casts`` says that autocast changes their types.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tensors: str,
+        attributes: str,
+        make: Callable[..., TorchOperator],
+        output: Callable[..., Output],
+        *,
+        trained: str,
+        saves: str,
+        rows: str = "",
+        casts: bool = False,
+    ) -> None:
+        self.name, self.make, self.output = name, make, output
+        names = tensors.split()
+        self.tensors = [name.rstrip("?") for name in names]
+        self.count = len(names)
+        self.trained = [name in trained.split() for name in self.tensors]
+        self.saved = [name in saves.split() for name in self.tensors]
+        self.saves_result = "y" in saves.split()
+        self.rows = [name in rows.split() for name in self.tensors]
+        declared = [f"Tensor{'?' if name.endswith('?') else ''} {name.rstrip('?')}" for name in names]
+        attributes_ = [attribute.strip() for attribute in attributes.split(",") if attribute.strip()]
+        # None has a default: PyTorch leaves out what equals it.
+        self.attributes = [attribute.split()[-1] for attribute in attributes_]
+        LIBRARY.define(f"{name}({', '.join(declared + attributes_)}) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
+        gradient = ", ".join([*declared, *attributes_, "Tensor y", "Tensor dy", "bool[] wanted"])
+        LIBRARY.define(f"{name}_gradient({gradient}) -> Tensor[]", tags=(torch.Tag.pt2_compliant_tag,))
+        self.call: Callable[..., Tensor] = getattr(torch.ops.elinvar, name).default
+        self.gradient: Callable[..., list[Tensor]] = getattr(torch.ops.elinvar, f"{name}_gradient").default
+        self._register(casts)
+
+    def _register(self, casts: bool) -> None:
+        name, gradient = f"elinvar::{self.name}", f"elinvar::{self.name}_gradient"
+        for key in ("CPU", "CUDA"):
+            LIBRARY.impl(self.name, self.run, key)
+            LIBRARY.impl(f"{self.name}_gradient", self.run_gradient, key)
+            if casts:
+                LIBRARY.impl(self.name, self._autocast(key), f"Autocast{key}")
+        torch.library.register_fake(name, self.fake, lib=LIBRARY)
+        torch.library.register_fake(gradient, self.fake_gradient, lib=LIBRARY)
+        torch.library.register_autograd(name, self._backward, setup_context=self._save, lib=LIBRARY)
+        torch.library.register_autograd(gradient, self._no_second, lib=LIBRARY)
+        torch.library.register_vmap(name, self._vmap, lib=LIBRARY)
+        torch.library.register_vmap(gradient, self._vmap_gradient, lib=LIBRARY)
+
+    # Kernels.
+
+    def run(self, *args: Any) -> Tensor:
+        """The operator on tensors of the CPU or of one GPU."""
+        first = args[0]
+        shape, dtype = self.output(*args)
+        y = torch.empty(shape, dtype=dtype, device=first.device)
+        self.make(*args[self.count :]).apply(list(args[: self.count]), [y], stream_of(first))
+        return y
+
+    def run_gradient(self, *args: Any) -> list[Tensor]:
+        """The gradients of the wanted tensors, from all arguments, the result and its gradient."""
+        *given, y, dy, wanted = args
+        inputs, first = given[: self.count], given[0]
+        into = [torch.empty(x.shape, dtype=x.dtype, device=first.device) for x, is_wanted in zip(inputs, wanted) if is_wanted]
+        self.make(*given[self.count :]).gradient(inputs, [y], [dy], list(wanted), into, stream_of(first))
+        return into
+
+    def fake(self, *args: Any) -> Tensor:
+        """A result without elements."""
+        shape, dtype = self.output(*args)
+        return args[0].new_empty(shape, dtype=dtype)
+
+    def fake_gradient(self, *args: Any) -> list[Tensor]:
+        """Gradients without elements."""
+        *given, _, _, wanted = args
+        return [x.new_empty(x.shape) for x, is_wanted in zip(given, wanted) if is_wanted]
+
+    # Gradients.
+
+    def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        saved = [x if keep else None for x, keep in zip(inputs, self.saved)]
+        ctx.save_for_backward(*saved, output if self.saves_result else None)
+        # What is not read is described by a tensor of the same type and shape.
+        ctx.kinds = [None if keep or x is None else (x.shape, x.dtype) for x, keep in zip(inputs, self.saved)]
+        ctx.rest = inputs[self.count :]
+
+    def _backward(self, ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        *inputs, y = ctx.saved_tensors
+        inputs = [
+            x if kind is None else (y if y is not None and (y.shape, y.dtype) == kind else dy.new_empty(kind[0], dtype=kind[1]))
+            for x, kind in zip(inputs, ctx.kinds)
+        ]
+        wanted = list(ctx.needs_input_grad[: self.count])
+        for name, is_wanted, is_trained in zip(self.tensors, wanted, self.trained):
+            if is_wanted and not is_trained:
+                raise NotImplementedError(f"elinvar::{self.name} has no gradient of {name}: detach it")
+        found = iter(self.gradient(*inputs, *ctx.rest, dy if y is None else y, dy, wanted))
+        return *(next(found) if is_wanted else None for is_wanted in wanted), *(None for _ in ctx.rest)
+
+    def _no_second(self, ctx: Any, *_: Any) -> Any:
+        raise NotImplementedError(f"elinvar::{self.name} has no second gradient: its first is not differentiable")
+
+    # Batches.
+
+    def _vmap(self, info: Any, in_dims: Sequence[int | None], *args: Any) -> tuple[Tensor, int]:
+        batched = [dim is not None for dim in in_dims[: self.count]]
+        given = [x is not None for x in args[: self.count]]
+        needed = [row for row, is_given in zip(self.rows, given) if is_given]
+        if needed and needed == [b for b, is_given in zip(batched, given) if is_given]:
+            moved = [x if dim is None else x.movedim(dim, 0) for x, dim in zip(args, in_dims)]
+            for index, name in enumerate(self.attributes, self.count):
+                if name == "dim" and moved[index] >= 0:
+                    moved[index] += 1
+            return self.call(*moved), 0
+        return torch.stack([self.call(*one) for one in _each(info, in_dims, args)]), 0
+
+    def _vmap_gradient(self, info: Any, in_dims: Sequence[Any], *args: Any) -> tuple[list[Tensor], list[int]]:
+        results = [self.gradient(*one) for one in _each(info, in_dims, args)]
+        stacked = [torch.stack(list(parts)) for parts in zip(*results)]
+        return stacked, [0] * len(stacked)
+
+    # Autocast.
+
+    def _autocast(self, key: str) -> Callable[..., Tensor]:
+        device = key.lower()
+        keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, f"Autocast{key}"))
+
+        def cast(*args: Any) -> Tensor:
+            dtype = torch.get_autocast_dtype(device)
+            inputs = [x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x for x in args]
+            with torch._C._ExcludeDispatchKeyGuard(keys):
+                return self.call(*inputs)
+
+        return cast
+
+
+def _each(info: Any, in_dims: Sequence[Any], args: tuple[Any, ...]) -> list[list[Any]]:
+    def one(x: Any, dim: Any, index: int) -> Any:
+        return x.select(dim, index) if isinstance(x, Tensor) and dim is not None else x
+
+    return [[one(x, dim, index) for x, dim in zip(args, in_dims)] for index in range(info.batch_size)]

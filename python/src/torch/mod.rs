@@ -1,0 +1,278 @@
+//! PyTorch's tensors, read and written where they lie: an operator, or its gradient, over them in the order of the caller's stream.
+
+mod decoder;
+mod region;
+
+use std::{process, slice, sync::Arc};
+
+use elinvar::{BackendType, DType, Error, Executor, Layout, Loan, Operator, Result, Shape, Tensor, Turns, kernels::registry};
+use parking::Slot;
+use pyo3::{Bound, Py, PyAny, PyErr, PyResult, Python, intern, pyclass, pyfunction, pymethods, sync::PyOnceLock, types::PyAnyMethods};
+
+use crate::errors::raise;
+
+pub(crate) use decoder::TorchDecoder;
+pub(crate) use region::TorchRegion;
+
+mod parking {
+    //! What is made once in a process, and again in one that was forked from it: threads do not survive a fork.
+    use std::sync::{Mutex, PoisonError};
+
+    pub(super) struct Slot<T>(Mutex<Vec<T>>);
+
+    impl<T: Clone> Slot<T> {
+        pub(super) const fn new() -> Self {
+            Self(Mutex::new(Vec::new()))
+        }
+
+        /// The value that fits, or a new one.
+        pub(super) fn find<E>(&self, fits: impl Fn(&T) -> bool, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+            let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(found) = known.iter().find(|value| fits(value)) {
+                return Ok(found.clone());
+            }
+            let made = make()?;
+            known.push(made.clone());
+            Ok(made)
+        }
+    }
+}
+
+/// Where a call's tensors lie.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Cpu,
+    /// A GPU, counted from 0, and a stream of its primary context.
+    Cuda {
+        ordinal: usize,
+        stream: usize,
+    },
+}
+
+#[derive(Clone)]
+struct Known {
+    process: u32,
+    place: Place,
+    turns: Turns,
+}
+
+/// The executor of a place. Those of a process that this one was forked from are left as they are.
+fn turns(place: Place) -> Result<Turns> {
+    static KNOWN: Slot<Known> = Slot::new();
+    let process = process::id();
+    let make = || {
+        let executor = match place {
+            Place::Cpu => Executor::new_with_backend(BackendType::Cpu)?,
+            Place::Cuda { ordinal, stream } => on_stream(ordinal, stream)?,
+        };
+        Ok::<_, Error>(Known { process, place, turns: Turns::new(executor) })
+    };
+    Ok(KNOWN.find(|known| known.place == place && known.process == process, make)?.turns)
+}
+
+#[cfg(not(target_vendor = "apple"))]
+fn on_stream(ordinal: usize, stream: usize) -> Result<Executor> {
+    // SAFETY: PyTorch's streams live as long as the process, and none of them stands for another one in each thread.
+    let backend = unsafe { elinvar_cuda::CudaBackend::on_stream(ordinal, stream as *mut _, Arc::new(())) }?;
+    Ok(Executor::from_device(elinvar::Device::new(backend)))
+}
+
+#[cfg(target_vendor = "apple")]
+fn on_stream(_: usize, _: usize) -> Result<Executor> {
+    Err(Error::device_unavailable("tensors on NVIDIA's GPUs: this system has none"))
+}
+
+/// A tensor of PyTorch's, as it describes itself.
+#[derive(Clone, Copy)]
+struct Described {
+    address: usize,
+    dtype: DType,
+    layout: Layout,
+}
+
+impl Described {
+    /// Bytes from its first element to behind its last.
+    fn bytes(&self) -> usize {
+        self.layout.span().end * self.dtype.size()
+    }
+
+    fn lend<'a>(&self, loan: &Loan<'a>, place: Place, is_read_only: bool) -> Result<Tensor> {
+        let Self { address, dtype, layout } = *self;
+        match place {
+            Place::Cpu if is_read_only => {
+                // SAFETY: PyTorch's tensor is held by the caller for as long as the loan lives; an empty one has no address.
+                let bytes: &'a [u8] = if address == 0 { &[] } else { unsafe { slice::from_raw_parts(address as *const u8, self.bytes()) } };
+                loan.read(dtype, &layout, bytes)
+            }
+            Place::Cpu => {
+                // SAFETY: as above, and the caller has made it for this result alone.
+                let bytes: &'a mut [u8] = if address == 0 { &mut [] } else { unsafe { slice::from_raw_parts_mut(address as *mut u8, self.bytes()) } };
+                loan.write(dtype, layout.shape(), bytes)
+            }
+            Place::Cuda { .. } => self.lend_on_gpu(loan, is_read_only),
+        }
+    }
+
+    #[cfg(not(target_vendor = "apple"))]
+    fn lend_on_gpu(&self, loan: &Loan<'_>, is_read_only: bool) -> Result<Tensor> {
+        // SAFETY: PyTorch frees memory in the order of the stream, on which the work is submitted before the loan ends.
+        let memory = unsafe { elinvar_cuda::CudaBackend::lend(self.address as u64, self.bytes(), is_read_only, loan.mark()) };
+        loan.adopt(self.dtype, &self.layout, memory)
+    }
+
+    #[cfg(target_vendor = "apple")]
+    fn lend_on_gpu(&self, _: &Loan<'_>, _: bool) -> Result<Tensor> {
+        Err(Error::internal("a tensor of a device that is not there"))
+    }
+}
+
+/// PyTorch's types by the address of their only object.
+fn dtype_of(py: Python<'_>, dtype: &Bound<'_, PyAny>) -> PyResult<DType> {
+    static TYPES: PyOnceLock<Vec<(Py<PyAny>, DType)>> = PyOnceLock::new();
+    let types = TYPES.get_or_try_init(py, || {
+        let torch = py.import("torch")?;
+        let name = |dtype: DType| match dtype {
+            DType::F32 => "float32",
+            DType::F16 => "float16",
+            DType::BF16 => "bfloat16",
+            DType::F64 => "float64",
+            DType::I8 => "int8",
+            DType::I16 => "int16",
+            DType::I32 => "int32",
+            DType::I64 => "int64",
+            DType::U8 => "uint8",
+            DType::U16 => "uint16",
+            DType::U32 => "uint32",
+            DType::U64 => "uint64",
+            DType::Bool => "bool",
+        };
+        let all = DType::ALL.iter().filter_map(|&dtype| torch.getattr(name(dtype)).ok().map(|object| Ok((object.unbind(), dtype))));
+        all.collect::<PyResult<Vec<_>>>()
+    })?;
+    let found = types.iter().find(|(object, _)| object.is(dtype)).map(|(_, dtype)| *dtype);
+    found.ok_or_else(|| raise(Error::invalid_argument(format!("a tensor of {dtype}: cast it to float32, float16 or bfloat16 first"))))
+}
+
+/// A call's tensors: what they say of themselves, and where all of them are.
+struct Call {
+    place: Option<i64>,
+    stream: usize,
+}
+
+impl Call {
+    fn describe(&mut self, py: Python<'_>, tensor: &Bound<'_, PyAny>) -> PyResult<Described> {
+        let ordinal: i64 = tensor.call_method0(intern!(py, "get_device"))?.extract()?;
+        match self.place {
+            Some(place) if place != ordinal => {
+                let name = |ordinal: i64| if ordinal < 0 { "the CPU".to_owned() } else { format!("GPU {ordinal}") };
+                let message = format!("tensors on {} and on {}: move them to one device", name(place), name(ordinal));
+                return Err(raise(Error::invalid_argument(message)));
+            }
+            Some(_) => {}
+            None => self.place = Some(ordinal),
+        }
+        let dtype = dtype_of(py, &tensor.getattr(intern!(py, "dtype"))?)?;
+        let shape: Vec<usize> = tensor.getattr(intern!(py, "shape"))?.extract()?;
+        let strides: Vec<isize> = tensor.call_method0(intern!(py, "stride"))?.extract()?;
+        let address = tensor.call_method0(intern!(py, "data_ptr"))?.extract()?;
+        let layout = Shape::new(&shape).and_then(|shape| Layout::strided(shape, &strides, 0)).map_err(raise)?;
+        Ok(Described { address, dtype, layout })
+    }
+
+    fn all(&mut self, py: Python<'_>, tensors: &[Option<Bound<'_, PyAny>>]) -> PyResult<Vec<Option<Described>>> {
+        tensors.iter().map(|tensor| tensor.as_ref().map(|tensor| self.describe(py, tensor)).transpose()).collect()
+    }
+
+    fn given(&mut self, py: Python<'_>, tensors: &[Bound<'_, PyAny>]) -> PyResult<Vec<Described>> {
+        tensors.iter().map(|tensor| self.describe(py, tensor)).collect()
+    }
+
+    fn place(&self) -> Place {
+        match self.place.map(usize::try_from) {
+            Some(Ok(ordinal)) => Place::Cuda { ordinal, stream: self.stream },
+            Some(Err(_)) | None => Place::Cpu,
+        }
+    }
+}
+
+/// Has the executor of a place do something, while other threads of Python's run.
+fn run(py: Python<'_>, place: Place, work: impl FnOnce(&Executor) -> Result<()> + Send) -> PyResult<()> {
+    let done = py.detach(|| turns(place).and_then(|turns| turns.take(work)));
+    done.map_err(|error: Error| -> PyErr { raise(error) })
+}
+
+fn lend<'a>(loan: &Loan<'a>, place: Place, tensors: &[Option<Described>]) -> Result<Vec<Option<Tensor>>> {
+    tensors.iter().map(|tensor| tensor.as_ref().map(|tensor| tensor.lend(loan, place, true)).transpose()).collect()
+}
+
+fn lend_mut<'a>(loan: &Loan<'a>, place: Place, tensors: &[Described]) -> Result<Vec<Tensor>> {
+    tensors.iter().map(|tensor| tensor.lend(loan, place, false)).collect()
+}
+
+/// An operator with its attributes, for tensors of PyTorch's.
+#[pyclass(frozen, module = "elinvar._elinvar")]
+pub(crate) struct TorchOperator {
+    operator: Arc<dyn Operator>,
+    /// Whether values that it rejects are to be reported at once: a class or an index that there is not.
+    may_reject: bool,
+}
+
+#[pymethods]
+impl TorchOperator {
+    /// Writes the results of the operator on `inputs` to `outputs`, contiguous tensors of their shapes that nothing else uses. All are on the CPU or on one
+    /// GPU of NVIDIA's, where the work follows in the order of `stream`.
+    #[pyo3(signature = (inputs, outputs, stream=0))]
+    fn apply(&self, py: Python<'_>, inputs: Vec<Option<Bound<'_, PyAny>>>, outputs: Vec<Bound<'_, PyAny>>, stream: usize) -> PyResult<()> {
+        let mut call = Call { place: None, stream };
+        let (inputs, outputs) = (call.all(py, &inputs)?, call.given(py, &outputs)?);
+        let (place, may_reject) = (call.place(), self.may_reject);
+        run(py, place, |executor| {
+            let loan = Loan::new(executor);
+            let (inputs, outputs) = (lend(&loan, place, &inputs)?, lend_mut(&loan, place, &outputs)?);
+            let taken: Vec<_> = inputs.iter().map(Option::as_ref).collect();
+            executor.apply_into(self.operator.clone(), &taken, &outputs.iter().collect::<Vec<_>>())?;
+            outputs.iter().try_for_each(|output| output.settle(may_reject))
+        })
+    }
+
+    /// Writes the gradients of the wanted inputs to `into`, in their order, from the operator's inputs and outputs and the gradients of those.
+    #[pyo3(signature = (inputs, outputs, upstream, wanted, into, stream=0))]
+    #[allow(clippy::too_many_arguments, reason = "what a gradient is of")]
+    fn gradient(
+        &self,
+        py: Python<'_>,
+        inputs: Vec<Option<Bound<'_, PyAny>>>,
+        outputs: Vec<Bound<'_, PyAny>>,
+        upstream: Vec<Option<Bound<'_, PyAny>>>,
+        wanted: Vec<bool>,
+        into: Vec<Bound<'_, PyAny>>,
+        stream: usize,
+    ) -> PyResult<()> {
+        let mut call = Call { place: None, stream };
+        let (inputs, outputs) = (call.all(py, &inputs)?, call.given(py, &outputs)?);
+        let (upstream, into) = (call.all(py, &upstream)?, call.given(py, &into)?);
+        let outputs: Vec<_> = outputs.into_iter().map(Some).collect();
+        let place = call.place();
+        run(py, place, |executor| {
+            let loan = Loan::new(executor);
+            let (inputs, outputs) = (lend(&loan, place, &inputs)?, lend(&loan, place, &outputs)?);
+            let (upstream, into) = (lend(&loan, place, &upstream)?, lend_mut(&loan, place, &into)?);
+            let (inputs, upstream): (Vec<_>, Vec<_>) = (inputs.iter().map(Option::as_ref).collect(), upstream.iter().map(Option::as_ref).collect());
+            let (outputs, into): (Vec<_>, Vec<_>) = (outputs.iter().flatten().collect(), into.iter().collect());
+            executor.gradient(&*self.operator, &inputs, &outputs, &upstream, &wanted, &into)?;
+            into.iter().try_for_each(|gradient| gradient.settle(false))
+        })
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<elinvar operator {}>", self.operator.name())
+    }
+}
+
+/// The operator of this name with attributes as `elinvar op` takes them.
+#[pyfunction]
+#[pyo3(signature = (name, attributes, may_reject=false))]
+pub(crate) fn torch_operator(name: &str, attributes: Vec<(String, String)>, may_reject: bool) -> PyResult<TorchOperator> {
+    let operator = registry::find(name).and_then(|description| description.operator(attributes)).map_err(raise)?;
+    Ok(TorchOperator { operator: operator.into(), may_reject })
+}

@@ -1,0 +1,136 @@
+"""PyTorch: operators, gradients, modules, compilation, strict mode. On CUDA too where there is a GPU."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: nothing of elinvar.torch is tested")
+
+import elinvar.torch  # noqa: E402
+from elinvar.torch import functional as F  # noqa: E402
+
+DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
+ops = torch.ops.elinvar
+
+
+def make(device, *shape, dtype=torch.float32, seed=0, grad=True):
+    generator = torch.Generator().manual_seed(seed + sum(shape))
+    return torch.randn(*shape, generator=generator).to(device, dtype).requires_grad_(grad)
+
+
+def rotated(x, cos, sin):
+    a, b = x.chunk(2, -1)
+    cos, sin = cos[:, None], sin[:, None]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+def attended(q, k, v, mask=None, *, scale=None, causal=False, window=None, softcap=0.0):
+    group, (queries, keys) = q.shape[1] // k.shape[1], (q.shape[2], k.shape[2])
+    scores = q @ k.repeat_interleave(group, 1).mT * (scale or q.shape[-1] ** -0.5)
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
+    at = torch.arange(queries, device=q.device)[:, None] + keys - queries
+    key = torch.arange(keys, device=q.device)[None]
+    hidden = torch.zeros(queries, keys, dtype=torch.bool, device=q.device)
+    if causal:
+        hidden |= key > at
+    if window is not None:
+        hidden |= key <= at - window
+    if mask is not None:
+        hidden = hidden | ~mask
+    return scores.masked_fill(hidden, float("-inf")).softmax(-1) @ v.repeat_interleave(group, 1)
+
+
+def cases(device):
+    """Of each operator: arguments, and what PyTorch computes of them in f64."""
+    nn = torch.nn.functional
+    x, w, b, rows = make(device, 2, 3, 8), make(device, 8), make(device, 8, seed=1), make(device, 5, 8)
+    n = make(device, 5)
+    la, lb = make(device, 2, 8), make(device, 5, 2)
+    q, k, v = make(device, 1, 4, 3, 8), make(device, 1, 2, 5, 8), make(device, 1, 2, 5, 8, seed=1)
+    angles = make(device, 1, 3, 4, grad=False)
+    cos, sin = angles.cos(), angles.sin()
+    mask = torch.ones(1, 1, 3, 5, dtype=torch.bool, device=device)
+    mask[..., 1] = False
+    targets = torch.tensor([[1, 7, -100], [0, 2, 2]], device=device)
+    indices = torch.tensor([[1, 4, 1], [0, 1, 3]], device=device)
+    return {
+        "rms_norm": ((x, w, 1e-5), lambda x, w, eps: nn.rms_norm(x, (8,), w, eps)),
+        "layer_norm": ((x, w, b, 1e-5), lambda x, w, b, eps: nn.layer_norm(x, (8,), w, b, eps)),
+        "softmax": ((x, 1), torch.softmax),
+        "log_softmax": ((x, -1), torch.log_softmax),
+        "rope": ((q, cos, sin, False), lambda x, cos, sin, _: rotated(x, cos, sin)),
+        "swiglu": ((x, make(device, 2, 3, 8, seed=3)), lambda a, b: nn.silu(a) * b),
+        "silu": ((x,), nn.silu),
+        "gelu": ((x, True), lambda x, _: nn.gelu(x, approximate="tanh")),
+        "linear": ((x, rows, n, False), lambda x, w, b, _: nn.linear(x, w, b)),
+        "lora_linear": ((x, rows, la, lb, n, 0.5, False), lambda x, w, a, b, c, s, _: nn.linear(x, w, c) + s * (x @ a.T) @ b.T),
+        "attention": (
+            (q, k, v, mask, 0.3, True, 2, 4, 5.0, False, False),
+            lambda q, k, v, m, *_: attended(q, k, v, m, scale=0.3, causal=True, window=4, softcap=5.0),
+        ),
+        "cross_entropy": (
+            (x, targets, -100),
+            lambda x, t, i: nn.cross_entropy(x.flatten(0, 1), t.flatten(), ignore_index=i, reduction="none").reshape(t.shape),
+        ),
+        "embedding": ((rows, indices), lambda w, i: nn.embedding(i, w)),
+        "sum": ((x, [1], True), lambda x, axes, keepdim: x.sum(axes, keepdim)),
+    }
+
+
+NAMES = list(cases("cpu"))
+
+
+def leaves(args):
+    return [x for x in args if isinstance(x, torch.Tensor) and x.requires_grad]
+
+
+def in_f64(args):
+    def one(x):
+        return x.detach().double().requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+
+    return [one(x) for x in args]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", NAMES)
+def test_results_and_gradients_are_those_of_pytorch_in_f64(name, device):
+    args, reference = cases(device)[name]
+    wide = in_f64(args)
+    y, expected = getattr(ops, name)(*args), reference(*wide)
+    dy = make(device, *y.shape, seed=7, grad=False)
+    torch.testing.assert_close(y, expected.float(), rtol=2e-5, atol=2e-5)
+    found = torch.autograd.grad(y, leaves(args), dy)
+    expected = torch.autograd.grad(expected, leaves(wide), dy.double())
+    for gradient, right in zip(found, expected, strict=True):
+        torch.testing.assert_close(gradient, right.float(), rtol=5e-5, atol=5e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_opcheck(name):
+    args, _ = cases(DEVICES[-1])[name]
+    torch.library.opcheck(getattr(ops, name).default, args)
+
+
+def test_every_operator_has_a_case():
+    from elinvar.torch._operators import OPERATORS
+
+    assert sorted(operator.name for operator in OPERATORS) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradcheck(name):
+    """Differences of f32 results: coarse, for there are no f64 kernels. The comparison with f64 above is the sharper one."""
+    args, _ = cases(DEVICES[-1])[name]
+    assert torch.autograd.gradcheck(getattr(ops, name), args, eps=1e-2, atol=3e-3, rtol=3e-2, nondet_tol=0.0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_vmap_is_a_loop(name):
+    args, _ = cases("cpu")[name]
+    args = [x.detach() if isinstance(x, torch.Tensor) else x for x in args]
+    if name in ("linear", "lora_linear", "attention"):
+        args[-1] = True  # Strict: the bits do not depend on the batch.
+    first = torch.stack([args[0], args[0] * 2, args[0] - 1], 1)
+    call = getattr(ops, name)
+    found = torch.vmap(lambda x: call(x, *args[1:]), in_dims=1)(first)
+    for index in range(3):
+        torch.testing.assert_close(found[index], call(first.select(1, index), *args[1:]), rtol=0, atol=0)
