@@ -184,8 +184,11 @@ class MetalKernel:
                 arguments.append((f"{name}_shape", np.array(each.shape or (1,), np.int32).tobytes()))
             if f"{name}_ndim" in self._words:
                 arguments.append((f"{name}_ndim", np.int32(each.ndim).tobytes()))
-        make = (lambda shape, of: device.empty(shape, dtype=of)) if init_value is None else (lambda shape, of: device.full(shape, init_value, dtype=of))
-        made = [make(tuple(shape), of) for shape, of in zip(shapes, types)]
+
+        def output(shape: Sequence[int], of: DType) -> Tensor:
+            return device.empty(tuple(shape), dtype=of) if init_value is None else device.full(tuple(shape), init_value, dtype=of)
+
+        made = [output(shape, of) for shape, of in zip(shapes, types)]
         arguments += zip(self.outputs, made)
         size = None if threadgroup is None else extent("threadgroup", threadgroup)
         if threads is not None:
