@@ -6,6 +6,7 @@ mod context;
 mod cuda;
 mod custom;
 mod devices;
+mod display;
 mod dlpack;
 mod dtype;
 mod errors;
@@ -45,8 +46,6 @@ mod _elinvar {
     use crate::kernel::CompiledKernel;
     #[pymodule_export]
     use crate::llm::{_train, NativeEncoder, NativeModel, NativeStream, NativeTokenizer};
-    #[pymodule_export]
-    use crate::ops::_descriptions;
     #[pymodule_export]
     use crate::ops::{_call, _descriptions};
     #[pymodule_export]
