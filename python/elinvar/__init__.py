@@ -1,5 +1,65 @@
 """Transformer kernels with the same bits on every device."""
 
-from elinvar._elinvar import CompileError, DeviceError, DeviceInfo, InternalError, devices
+from elinvar import ops
+from elinvar._devices import executor
+from elinvar._elinvar import (
+    CompileError,
+    DeviceError,
+    DeviceInfo,
+    DType,
+    Executor,
+    InternalError,
+    Recording,
+    Tensor,
+    bfloat16,
+    bool,
+    concat,
+    devices,
+    dtype,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    stack,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from elinvar._gradients import grad, no_grad, value_and_grad
 
-__all__ = ["CompileError", "DeviceError", "DeviceInfo", "InternalError", "devices"]
+__all__ = [
+    "CompileError",
+    "DType",
+    "DeviceError",
+    "DeviceInfo",
+    "Executor",
+    "InternalError",
+    "Recording",
+    "Tensor",
+    "bfloat16",
+    "bool",
+    "concat",
+    "devices",
+    "dtype",
+    "executor",
+    "float16",
+    "float32",
+    "float64",
+    "grad",
+    "int16",
+    "int32",
+    "int64",
+    "int8",
+    "no_grad",
+    "ops",
+    "stack",
+    "uint16",
+    "uint32",
+    "uint64",
+    "uint8",
+    "value_and_grad",
+]

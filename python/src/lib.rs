@@ -1,16 +1,48 @@
 //! Elinvar's Python package. The module `elinvar` in `python/elinvar` imports what this library defines.
 
+mod context;
+mod cuda;
 mod devices;
+mod dlpack;
+mod dtype;
 mod errors;
+mod executor;
+mod fork;
+mod host;
+mod ops;
+mod promote;
+mod recording;
+mod tensor;
 mod torch;
 
 /// What the Python package is made of.
 #[pyo3::pymodule(gil_used = false)]
 mod _elinvar {
+    use pyo3::{Bound, PyResult, types::PyModule};
+
+    #[pymodule_export]
+    use crate::context::{_enter_no_grad, _leave_no_grad};
     #[pymodule_export]
     use crate::devices::{DeviceInfo, devices};
     #[pymodule_export]
+    use crate::dtype::{DType, dtype};
+    #[pymodule_export]
     use crate::errors::{CompileError, DeviceError, InternalError};
     #[pymodule_export]
+    use crate::executor::Executor;
+    #[pymodule_export]
+    use crate::ops::_descriptions;
+    #[pymodule_export]
+    use crate::promote::_promoted;
+    #[pymodule_export]
+    use crate::recording::Recorded;
+    #[pymodule_export]
+    use crate::tensor::{Tensor, concat, stack};
+    #[pymodule_export]
     use crate::torch::{TorchDecoder, TorchOperator, TorchRegion, torch_operator};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::dtype::add_to(module)
+    }
 }

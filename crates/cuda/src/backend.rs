@@ -26,6 +26,7 @@ use crate::{
     kernel::{Begin, Forms, Function, Kernel, Pending},
     memory::{Memory, Pieces},
     nvtx,
+    order::StreamOrder,
     products::{self, Products},
     profile::Profile,
     staging::Staging,
@@ -88,6 +89,11 @@ impl CudaBackend {
     /// As [`CudaBackend::new`].
     pub unsafe fn on_stream(ordinal: usize, stream: *mut c_void, owner: Arc<dyn Any + Send + Sync>) -> Result<Self> {
         Self::open(ordinal, Compiler::new, Some(Lent { stream, owner }))
+    }
+
+    /// The order of its stream with those of other libraries.
+    pub fn order(&self) -> StreamOrder {
+        StreamOrder::of(&self.context)
     }
 
     /// Memory of another library's at the device's address `pointer`, for [`Device::adopt_raw`](elinvar_core::Device::adopt_raw).

@@ -64,6 +64,7 @@ const FUNCTIONS: &[&str] = &[
     "cuStreamDestroy_v2",
     "cuStreamEndCapture",
     "cuStreamSynchronize",
+    "cuStreamWaitEvent",
 ];
 
 /// What the driver says of itself and its devices.
@@ -415,6 +416,14 @@ impl Context {
     /// # Errors
     /// The device is lost.
     pub(crate) fn record(self: &Arc<Self>) -> Result<Event> {
+        self.record_on(self.stream)
+    }
+
+    /// An event after everything that a stream of the device was given so far.
+    ///
+    /// # Errors
+    /// The device is lost.
+    pub(crate) fn record_on(self: &Arc<Self>, stream: sys::CUstream) -> Result<Event> {
         let reused = self.events.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let raw = match reused {
             Some(raw) => raw,
@@ -428,7 +437,7 @@ impl Context {
         };
         let event = Event { context: self.clone(), raw };
         // SAFETY: both live.
-        self.check("recording an event", unsafe { sys::cuEventRecord(raw, self.stream) })?;
+        self.check("recording an event", unsafe { sys::cuEventRecord(raw, stream) })?;
         Ok(event)
     }
 }
@@ -466,6 +475,11 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
+    /// The driver's.
+    pub(crate) fn raw(&self) -> sys::CUevent {
+        self.raw
+    }
+
     /// Whether it has passed, or never will.
     pub(crate) fn is_past(&self) -> bool {
         // SAFETY: the event lives. The context need not be current.

@@ -26,6 +26,7 @@ mod libraries;
 mod memory;
 mod nvrtc;
 mod nvtx;
+mod order;
 mod products;
 mod profile;
 mod staging;
@@ -33,3 +34,4 @@ mod submission;
 
 pub use backend::CudaBackend;
 pub use compile::Compiler;
+pub use order::StreamOrder;

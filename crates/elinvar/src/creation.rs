@@ -129,8 +129,31 @@ impl Executor {
     /// Another number of bytes than the shape holds, memory not aligned for the type, or a device whose kernels reach no host memory.
     pub fn adopt_mut(&self, dtype: DType, shape: &Shape, memory: HostMemoryMut) -> Result<Tensor> {
         let shape = checked_shape(dtype, shape, memory.bytes())?;
+        self.adopt_strided_mut(dtype, &Layout::contiguous(shape), memory)
+    }
+
+    /// The same for elements that lie in any layout inside the memory. What writes in place takes row-major parts of it alone.
+    ///
+    /// ```
+    /// use std::{ptr::NonNull, sync::Arc};
+    /// use elinvar::{BackendType, DType, Executor, HostMemoryMut, Layout, Shape};
+    ///
+    /// let executor = Executor::new_with_backend(BackendType::Cpu)?;
+    /// let mut values = vec![1f32, 2.0, 3.0, 4.0];
+    /// // SAFETY: the vector outlives the tensor, and is looked at when that is gone.
+    /// let memory = unsafe { HostMemoryMut::new(NonNull::from(&mut values[..]).cast(), 16, Arc::new(())) };
+    /// let columns = Layout::strided(Shape::new(&[2, 2])?, &[1, 2], 0)?;
+    /// let x = executor.adopt_strided_mut(DType::F32, &columns, memory)?;
+    /// assert_eq!(x.to_vec::<f32>()?, [1.0, 3.0, 2.0, 4.0]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A layout that leaves the memory, memory not aligned for the type, or a device whose kernels reach no host memory.
+    pub fn adopt_strided_mut(&self, dtype: DType, layout: &Layout, memory: HostMemoryMut) -> Result<Tensor> {
+        check_inside(dtype, layout, memory.bytes())?;
         check_aligned(dtype, memory.pointer())?;
-        Ok(Tensor::new(self, TensorMemory::new(self.device.adopt_mut(memory)?), dtype, Layout::contiguous(shape)))
+        Ok(Tensor::new(self, TensorMemory::new(self.device.adopt_mut(memory)?), dtype, *layout))
     }
 
     /// A zeroed tensor in memory of its own, outside the pool: for caches and other long-lived state.

@@ -2,7 +2,8 @@
 
 use std::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-use elinvar_core::{Element, Error, Result};
+use elinvar_core::{Element, Error, Layout, Result, Shape};
+use elinvar_kernels::copy::Reshape;
 
 use crate::tensor::Tensor;
 
@@ -134,7 +135,14 @@ impl Tensor {
         if self.shape()[axis] != 1 {
             return Err(Error::invalid_argument(format!("squeeze of axis {axis} of {}: its extent is not 1", self.shape())));
         }
-        self.reshape(&[&self.shape()[..axis], &self.shape()[axis + 1..]].concat())
+        let strides = self.layout().strides();
+        self.with_axes(&[&self.shape()[..axis], &self.shape()[axis + 1..]].concat(), &[&strides[..axis], &strides[axis + 1..]].concat())
+    }
+
+    /// A view with axes of extent one more or less: elements with gaps need no copy.
+    fn with_axes(&self, dims: &[usize], strides: &[isize]) -> Result<Tensor> {
+        let layout = Layout::strided(Shape::new(dims)?, strides, self.layout().offset())?;
+        Ok(self.view_by(layout, || Reshape { shape: dims.iter().map(|&extent| extent as isize).collect(), allow_zero: true }))
     }
 
     /// A view with an axis of extent one at `axis`; a negative one counts from the end of the new shape.
@@ -154,7 +162,10 @@ impl Tensor {
         let place = usize::try_from(place).ok().filter(|&place| place < rank);
         let place =
             place.ok_or_else(|| Error::invalid_argument(format!("unsqueeze at axis {axis} of {}: -{rank} to {} are", self.shape(), rank - 1)))?;
-        self.reshape(&[&self.shape()[..place], &[1], &self.shape()[place..]].concat())
+        let (dims, strides) = (self.shape(), self.layout().strides());
+        // Of what has no gaps the view has none, either.
+        let stride = dims.get(place).map_or(1, |extent| *extent as isize * strides[place]);
+        self.with_axes(&[&dims[..place], &[1], &dims[place..]].concat(), &[&strides[..place], &[stride], &strides[place..]].concat())
     }
 
     /// The elements in one axis.

@@ -106,8 +106,20 @@ impl Tensor {
         TensorInfo { dtype: self.dtype, layout: self.layout.rebased() }
     }
 
-    /// The bytes it touches.
-    pub(crate) fn binding(&self) -> Result<Binding> {
+    /// The bytes it touches where its device keeps them, for callers that share memory with other libraries. They may still be computed.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let rows = executor.tensor(&[2, 3], &[0f32; 6])?.i(1..)?;
+    /// let binding = rows.binding()?;
+    /// assert_eq!((binding.offset(), binding.bytes()), (12, 12));
+    /// executor.device().view(binding.buffer(), binding.offset(), binding.bytes(), &mut |bytes| assert_eq!(bytes, [0; 12]))?;
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A result of a recorder that has not ended, or failed.
+    pub fn binding(&self) -> Result<Binding> {
         match (self.memory.buffer(), self.memory.pending()) {
             (Some(buffer), _) => binding(&buffer, self.dtype, &self.layout),
             (None, Some(pending)) => Err(pending.error()),
@@ -135,7 +147,7 @@ impl Tensor {
     }
 
     /// The same for what an operator shows, which has the gradient.
-    fn view_by<O: Operator>(&self, layout: Layout, operator: impl FnOnce() -> O) -> Tensor {
+    pub(crate) fn view_by<O: Operator>(&self, layout: Layout, operator: impl FnOnce() -> O) -> Tensor {
         let mut views = [self.view(layout)];
         if self.executor.tracks(&[Some(self)]) {
             write_down(&(Arc::new(operator()) as Arc<dyn Operator>), &[Some(self)], &mut views);

@@ -1,0 +1,206 @@
+//! What the tensors of an executor share, and how operators are run.
+
+use std::{
+    cell::Cell,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, ThreadId},
+};
+
+use elinvar::{DeviceKind, Operator, Recorder};
+use pyo3::{PyResult, Python, exceptions::PyTypeError};
+
+use crate::{
+    cuda::Streams,
+    errors::raise,
+    fork,
+    tensor::{Leaf, Tensor},
+};
+
+thread_local! {
+    /// How many `no_grad` blocks this thread is in.
+    static NO_GRAD: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Enters a block of `no_grad`.
+#[pyo3::pyfunction]
+pub(crate) fn _enter_no_grad() {
+    NO_GRAD.set(NO_GRAD.get() + 1);
+}
+
+/// Leaves it.
+#[pyo3::pyfunction]
+pub(crate) fn _leave_no_grad() {
+    NO_GRAD.set(NO_GRAD.get().saturating_sub(1));
+}
+
+/// A recording in progress, of what one thread asks for.
+struct Recording {
+    thread: ThreadId,
+    recorder: Recorder,
+}
+
+/// An executor, as its tensors know it.
+pub(crate) struct Context {
+    pub(crate) executor: elinvar::Executor,
+    /// The name by which it was opened.
+    pub(crate) backend: String,
+    /// Of a GPU of NVIDIA's, those on which others use its memory.
+    pub(crate) streams: Option<Arc<Streams>>,
+    /// The process that its threads belong to.
+    generation: u32,
+    /// Tensors that require a gradient.
+    leaves: Mutex<Vec<Weak<Leaf>>>,
+    is_recording: AtomicBool,
+    recording: Mutex<Option<Recording>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Context {
+    pub(crate) fn new(executor: elinvar::Executor, backend: String, streams: Option<Arc<Streams>>) -> Arc<Self> {
+        let (leaves, recording) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { executor, backend, streams, generation: fork::generation(), leaves, is_recording: AtomicBool::new(false), recording })
+    }
+
+    /// Whether it can be used in this process.
+    ///
+    /// # Errors
+    /// The process was forked since it was made.
+    pub(crate) fn check(&self) -> PyResult<()> {
+        fork::check(self.generation)
+    }
+
+    pub(crate) fn kind(&self) -> DeviceKind {
+        self.executor.properties().kind
+    }
+
+    /// Starts to record what this thread asks for.
+    ///
+    /// # Errors
+    /// It is being recorded already.
+    pub(crate) fn start_recording(&self) -> PyResult<()> {
+        let mut recording = lock(&self.recording);
+        if recording.is_some() {
+            return Err(pyo3::exceptions::PyRuntimeError::new_err("the executor is being recorded already: end that recording first"));
+        }
+        *recording = Some(Recording { thread: thread::current().id(), recorder: Recorder::new(&self.executor) });
+        self.is_recording.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Ends it.
+    pub(crate) fn end_recording(&self) -> Option<Recorder> {
+        self.is_recording.store(false, Ordering::Release);
+        lock(&self.recording).take().map(|recording| recording.recorder)
+    }
+
+    /// The executor that records what this thread asks for, if it does.
+    fn recorder(&self) -> Option<elinvar::Executor> {
+        if !self.is_recording.load(Ordering::Acquire) {
+            return None;
+        }
+        let recording = lock(&self.recording);
+        recording.as_ref().filter(|recording| recording.thread == thread::current().id()).map(|recording| recording.recorder.executor().clone())
+    }
+
+    /// The executor to run the next operator.
+    pub(crate) fn current(&self) -> elinvar::Executor {
+        self.recorder().unwrap_or_else(|| self.executor.clone())
+    }
+
+    /// A tensor as operators are to take it now: recorded where this thread records, and not on the tape in a block of `no_grad`.
+    ///
+    /// # Errors
+    /// The process was forked, or another device.
+    pub(crate) fn take(&self, tensor: &Tensor) -> PyResult<elinvar::Tensor> {
+        self.check()?;
+        if !self.executor.device().same(tensor.context.executor.device()) {
+            let (one, other) = (&self.backend, &tensor.context.backend);
+            return Err(PyTypeError::new_err(format!(
+                "tensors of different executors ({one}, {other}): move one with to(executor), or make both with the same executor"
+            )));
+        }
+        let taken = if NO_GRAD.get() > 0 { tensor.tensor().detach() } else { tensor.tensor().clone() };
+        match self.recorder() {
+            Some(recorder) => taken.on(&recorder).map_err(raise),
+            None => Ok(taken),
+        }
+    }
+
+    /// Does something with tensors while other threads of Python's run. What shares memory with another library is done when this returns.
+    ///
+    /// # Errors
+    /// As [`Context::take`]; what `work` rejects.
+    pub(crate) fn call<const N: usize, R: Send>(
+        &self,
+        py: Python<'_>,
+        tensors: [&Tensor; N],
+        work: impl FnOnce([&elinvar::Tensor; N]) -> elinvar::Result<R> + Send,
+    ) -> PyResult<R> {
+        let mut taken = [const { None }; N];
+        for (taken, tensor) in taken.iter_mut().zip(tensors) {
+            *taken = Some(self.take(tensor)?);
+        }
+        let shared = tensors.iter().find(|tensor| tensor.is_shared()).map(|tensor| tensor.tensor());
+        py.detach(|| {
+            // What was not taken ended this call; the tensor itself is what is taken of it.
+            let taken = std::array::from_fn(|index| taken[index].as_ref().unwrap_or_else(|| tensors[index].tensor()));
+            self.ordered(shared, || work(taken))
+        })
+        .map_err(raise)
+    }
+
+    /// Does something, in the order of what others do with a tensor's memory where that is shared.
+    pub(crate) fn ordered<R>(&self, shared: Option<&elinvar::Tensor>, work: impl FnOnce() -> elinvar::Result<R>) -> elinvar::Result<R> {
+        let Some(shared) = shared else { return work() };
+        let Some(streams) = &self.streams else {
+            let done = work()?;
+            return settle(shared).map(|()| done);
+        };
+        streams.before()?;
+        let done = work()?;
+        streams.after().map(|()| done)
+    }
+
+    /// Runs an operator of the library.
+    ///
+    /// # Errors
+    /// As [`Context::take`]; what the operator rejects.
+    pub(crate) fn apply(&self, py: Python<'_>, operator: Arc<dyn Operator>, inputs: &[Option<&Tensor>]) -> PyResult<Vec<elinvar::Tensor>> {
+        self.check()?;
+        let taken = inputs.iter().map(|input| input.map(|input| self.take(input)).transpose()).collect::<PyResult<Vec<_>>>()?;
+        let shared = inputs.iter().flatten().find(|tensor| tensor.is_shared()).map(|tensor| tensor.tensor());
+        let executor = self.current();
+        py.detach(|| {
+            let taken: Vec<_> = taken.iter().map(Option::as_ref).collect();
+            self.ordered(shared, || executor.apply(operator, &taken))
+        })
+        .map_err(raise)
+    }
+
+    /// Remembers a tensor that requires a gradient.
+    pub(crate) fn add_leaf(&self, leaf: &Arc<Leaf>) {
+        let mut leaves = lock(&self.leaves);
+        if leaves.len() == leaves.capacity() {
+            leaves.retain(|leaf| leaf.strong_count() > 0);
+        }
+        leaves.push(Arc::downgrade(leaf));
+    }
+
+    /// The tensors that require a gradient and are still held.
+    pub(crate) fn leaves(&self) -> Vec<Arc<Leaf>> {
+        lock(&self.leaves).iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+/// Waits until all that was asked of a tensor's device is done.
+pub(crate) fn settle(tensor: &elinvar::Tensor) -> elinvar::Result<()> {
+    // A result of a recorder has no memory to wait for.
+    let Ok(binding) = tensor.binding() else { return Ok(()) };
+    tensor.executor().device().view(binding.buffer(), 0, 0, &mut |_| ())
+}

@@ -1,0 +1,178 @@
+//! The library's operators by name, and what describes them.
+
+use std::sync::Arc;
+
+use elinvar::{
+    Precision,
+    kernels::{
+        AttributeInfo, AttributeKind, Description, Port,
+        registry::{find, operators},
+    },
+};
+use pyo3::{
+    Bound, IntoPyObject, Py, PyAny, PyRef, PyResult, Python,
+    exceptions::PyTypeError,
+    pyfunction,
+    types::{PyAnyMethods, PyBool, PyBoolMethods, PyDict, PyDictMethods, PyList, PyListMethods, PyString, PyStringMethods, PyTuple},
+};
+
+use crate::{context::Context, dtype, errors::raise, tensor::Tensor};
+
+/// The text by which an operator reads an attribute's value.
+fn text(info: &AttributeInfo, value: &Bound<'_, PyAny>) -> PyResult<String> {
+    if let Ok(truth) = value.cast::<PyBool>() {
+        return Ok(truth.is_true().to_string());
+    }
+    // Types of elements have NumPy's names here.
+    if let AttributeKind::Word(words) = info.kind
+        && words.contains(&elinvar::DType::F32.name())
+    {
+        return dtype::parse(value).map(|dtype| dtype.name().to_owned());
+    }
+    if let Ok(text) = value.cast::<PyString>() {
+        return Ok(text.to_cow()?.into_owned());
+    }
+    if let AttributeKind::Ints | AttributeKind::Counts = info.kind {
+        let numbers: Vec<i128> = match value.extract::<i128>() {
+            Ok(number) => vec![number],
+            Err(_) => {
+                let wrong = |_| PyTypeError::new_err(format!("attribute '{}' is {value}: {} are expected", info.name, info.kind.values()));
+                value.try_iter().and_then(|numbers| numbers.map(|number| number?.extract()).collect()).map_err(wrong)?
+            }
+        };
+        return Ok(format!("[{}]", numbers.iter().map(i128::to_string).collect::<Vec<_>>().join(",")));
+    }
+    Ok(value.str()?.to_cow()?.into_owned())
+}
+
+/// The operator of a name with attributes of Python's.
+pub(crate) fn operator(
+    description: &'static Description,
+    attributes: Option<&Bound<'_, PyDict>>,
+    precision: Precision,
+) -> PyResult<Arc<dyn elinvar::Operator>> {
+    let mut given = Vec::new();
+    for (name, value) in attributes.into_iter().flat_map(|attributes| attributes.iter()) {
+        let name = name.cast::<PyString>()?.to_cow()?.into_owned();
+        // None stands for the default. What is unknown is rejected below, where the error says what is known.
+        if value.is_none() {
+            continue;
+        }
+        let text = match description.attributes.iter().find(|info| info.name == name) {
+            Some(info) => text(info, &value)?,
+            None => String::new(),
+        };
+        given.push((name, text));
+    }
+    let takes_precision = description.attributes.iter().any(|info| info.name == "precision");
+    if takes_precision && !given.iter().any(|(name, _)| name == "precision") {
+        given.push(("precision".to_owned(), precision.to_string()));
+    }
+    description.operator(given).map(Into::into).map_err(raise)
+}
+
+/// The tensors that a call gives, in the operator's order.
+fn inputs<'py>(description: &Description, given: &Bound<'py, PyAny>) -> PyResult<Vec<Option<PyRef<'py, Tensor>>>> {
+    let one = |object: &Bound<'py, PyAny>, name: &str| -> PyResult<Option<PyRef<'py, Tensor>>> {
+        if object.is_none() {
+            return Ok(None);
+        }
+        let wrong = || PyTypeError::new_err(format!("{}: {name} is {}: an elinvar.Tensor is expected", description.name, object.get_type()));
+        object.cast::<Tensor>().map(|tensor| Some(tensor.borrow())).map_err(|_| wrong())
+    };
+    let name = |index: usize| description.inputs.get(index).or(description.inputs.last()).map_or("an input", |port| port.name);
+    let mut inputs = Vec::new();
+    if let Ok(by_name) = given.cast::<PyDict>() {
+        let mut used = 0;
+        for port in description.inputs {
+            if port.variadic {
+                return Err(PyTypeError::new_err(format!("{}: give its inputs as a list", description.name)));
+            }
+            let found = by_name.get_item(port.name)?;
+            used += usize::from(found.is_some());
+            inputs.push(found.map_or(Ok(None), |object| one(&object, port.name))?);
+        }
+        if used < by_name.len() {
+            let known: Vec<_> = description.inputs.iter().map(|port| port.name).collect();
+            return Err(PyTypeError::new_err(format!("{}: its inputs are {}; others are given", description.name, known.join(", "))));
+        }
+    } else if given.is_instance_of::<Tensor>() {
+        inputs.push(one(given, name(0))?);
+    } else {
+        for (index, object) in given.try_iter()?.enumerate() {
+            inputs.push(one(&object?, name(index))?);
+        }
+    }
+    if !description.inputs.iter().any(|port| port.variadic) {
+        let missing = description.inputs.len().saturating_sub(inputs.len());
+        inputs.extend((0..missing).map(|_| None));
+    }
+    Ok(inputs)
+}
+
+/// Runs an operator by its name.
+pub(crate) fn apply(
+    py: Python<'_>,
+    context: &Arc<Context>,
+    name: &str,
+    given: &Bound<'_, PyAny>,
+    attributes: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Py<PyAny>> {
+    let description = find(name).map_err(raise)?;
+    let operator = operator(description, attributes, context.executor.precision())?;
+    let inputs = inputs(description, given)?;
+    let refs: Vec<_> = inputs.iter().map(|input| input.as_deref()).collect();
+    results(py, context, context.apply(py, operator, &refs)?)
+}
+
+/// One result as it is, several as a tuple, and None for none.
+pub(crate) fn results(py: Python<'_>, context: &Arc<Context>, mut made: Vec<elinvar::Tensor>) -> PyResult<Py<PyAny>> {
+    if made.len() > 1 {
+        let tensors = made.into_iter().map(|made| Py::new(py, Tensor::new(context, made))).collect::<PyResult<Vec<_>>>()?;
+        return Ok(PyTuple::new(py, tensors)?.into_any().unbind());
+    }
+    match made.pop() {
+        Some(made) => Ok(Py::new(py, Tensor::new(context, made))?.into_any()),
+        None => Ok(py.None()),
+    }
+}
+
+fn port<'py>(py: Python<'py>, port: &Port) -> PyResult<Bound<'py, PyDict>> {
+    let entry = PyDict::new(py);
+    entry.set_item("name", port.name)?;
+    entry.set_item("dtypes", port.dtypes.iter().map(|dtype| dtype::name(*dtype)).collect::<Vec<_>>())?;
+    entry.set_item("optional", port.optional)?;
+    entry.set_item("variadic", port.variadic)?;
+    entry.set_item("updated", matches!(port.access, elinvar::Access::ReadWrite))?;
+    entry.set_item("doc", port.doc)?;
+    Ok(entry)
+}
+
+/// Every operator of the library as data: name, summary, inputs, outputs, attributes. `elinvar.ops` is made of it.
+#[pyfunction]
+pub(crate) fn _descriptions(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    let all = PyList::empty(py);
+    for description in operators() {
+        let entry = PyDict::new(py);
+        entry.set_item("name", description.name)?;
+        entry.set_item("summary", description.summary)?;
+        entry.set_item("inputs", description.inputs.iter().map(|input| port(py, input)).collect::<PyResult<Vec<_>>>()?)?;
+        entry.set_item("outputs", description.outputs.iter().map(|output| port(py, output)).collect::<PyResult<Vec<_>>>()?)?;
+        let mut attributes = Vec::new();
+        for info in description.attributes {
+            let attribute = PyDict::new(py);
+            attribute.set_item("name", info.name)?;
+            attribute.set_item("kind", info.kind.to_string())?;
+            if let AttributeKind::Word(words) = info.kind {
+                let named: Vec<_> = words.iter().map(|word| dtype::named(word).map_or(*word, dtype::name)).collect();
+                attribute.set_item("words", named)?;
+            }
+            attribute.set_item("default", info.default)?;
+            attribute.set_item("doc", info.doc)?;
+            attributes.push(attribute.into_pyobject(py)?);
+        }
+        entry.set_item("attributes", attributes)?;
+        all.append(entry)?;
+    }
+    Ok(all)
+}
