@@ -268,6 +268,8 @@ impl TorchOperator {
         let how = How { calls: &self.calls, fuses: false, may_reject: self.may_reject };
         perform(py, &call, &how, tensors, |executor, reads, writes| {
             let taken: Vec<_> = reads.iter().map(Option::as_ref).collect();
+            // Its error has no place in a recording, for there is but one operator.
+            self.operator.infer(&taken.iter().map(|tensor| tensor.map(Tensor::info)).collect::<Vec<_>>())?;
             executor.apply_into(self.operator.clone(), &taken, &writes.iter().collect::<Vec<_>>())
         })
     }
