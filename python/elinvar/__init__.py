@@ -1,6 +1,6 @@
 """Transformer kernels with the same bits on every device."""
 
-from elinvar import ops
+from elinvar import lora, ops
 from elinvar._devices import executor
 from elinvar._elinvar import (
     CompileError,
@@ -30,18 +30,29 @@ from elinvar._elinvar import (
     uint64,
 )
 from elinvar._gradients import grad, no_grad, value_and_grad
+from elinvar.checking import CheckResult, Finding, KernelFindings, check
+from elinvar.models import Encoder, Generation, Model, Stream, Tokenizer
 
 __all__ = [
+    "CheckResult",
     "CompileError",
     "DType",
     "DeviceError",
     "DeviceInfo",
+    "Encoder",
     "Executor",
+    "Finding",
+    "Generation",
     "InternalError",
+    "KernelFindings",
+    "Model",
     "Recording",
+    "Stream",
     "Tensor",
+    "Tokenizer",
     "bfloat16",
     "bool",
+    "check",
     "concat",
     "devices",
     "dtype",
@@ -54,6 +65,7 @@ __all__ = [
     "int32",
     "int64",
     "int8",
+    "lora",
     "no_grad",
     "ops",
     "stack",

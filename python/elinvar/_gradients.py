@@ -2,7 +2,7 @@
 
 import functools
 from types import TracebackType
-from typing import Callable
+from typing import Any, Callable
 
 from elinvar._elinvar import Tensor, _enter_no_grad, _leave_no_grad
 
@@ -16,21 +16,21 @@ class no_grad:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         _leave_no_grad()
 
-    def __call__(self, function: Callable) -> Callable:
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
-        def without(*arguments, **named):
+        def without(*arguments: Any, **named: Any) -> Any:
             with no_grad():
                 return function(*arguments, **named)
 
         return without
 
 
-def value_and_grad(function: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:
+def value_and_grad(function: Callable[..., Tensor], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
     """A function that gives what `function` gives, a tensor of one element, and its gradient by the arguments `argnums`."""
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     @functools.wraps(function)
-    def both(*arguments, **named):
+    def both(*arguments: Any, **named: Any) -> Any:
         given = list(arguments)
         for number in numbers:
             if not isinstance(given[number], Tensor):
@@ -43,12 +43,12 @@ def value_and_grad(function: Callable, argnums: int | tuple[int, ...] = 0) -> Ca
     return both
 
 
-def grad(function: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:
+def grad(function: Callable[..., Tensor], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
     """A function that gives the gradient of `function`, which gives a tensor of one element, by the arguments `argnums`."""
     both = value_and_grad(function, argnums)
 
     @functools.wraps(function)
-    def gradient(*arguments, **named):
+    def gradient(*arguments: Any, **named: Any) -> Any:
         return both(*arguments, **named)[1]
 
     return gradient

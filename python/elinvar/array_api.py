@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Callable, cast
 
 from elinvar import _elinvar, ops
 from elinvar._devices import executor as _named
@@ -64,36 +64,36 @@ def from_dlpack(x: Any, /, *, device: Executor | str | None = None, copy: builti
     return _executor(device or ("cpu" if x.__dlpack_device__()[0] == 1 else None)).from_dlpack(x, copy=copy)
 
 
-def arange(start, /, stop=None, step=1, *, dtype: DType | None = None, device: Executor | str | None = None) -> Tensor:
+def arange(start: float, /, stop: Any = None, step: float = 1, *, dtype: DType | None = None, device: Executor | str | None = None) -> Tensor:
     """`start`, `start + step`, … before `stop`."""
     if stop is None:
         start, stop = 0, start
     made = _executor(device)
     if dtype is None:
-        dtype = float32 if any(isinstance(number, float) for number in (start, stop, step)) else int64
-    count = max(0, math.ceil((stop - start) / step))
+        dtype = float32 if builtins.any(isinstance(number, float) for number in (start, stop, step)) else int64
+    count = builtins.max(0, math.ceil((stop - start) / step))
     if dtype in _FLOATS:
         # From whole numbers, so that rounding does not add up.
         return (made.arange(count).astype(float32) * float(step) + float(start)).astype(dtype)
     return (made.arange(count) * int(step) + int(start)).astype(dtype)
 
 
-def empty(shape, *, dtype: DType | None = None, device: Executor | str | None = None) -> Tensor:
+def empty(shape: Any, *, dtype: DType | None = None, device: Executor | str | None = None) -> Tensor:
     """Elements that are not set."""
     return _executor(device).empty(shape, dtype or float32)
 
 
-def eye(n_rows, n_cols=None, /, *, k=0, dtype: DType | None = None, device: Executor | str | None = None) -> Tensor:
+def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: DType | None = None, device: Executor | str | None = None) -> Tensor:
     """Ones on a diagonal, zeros elsewhere."""
     return _executor(device).eye(n_rows, n_cols, k, dtype or float32)
 
 
-def full(shape, fill_value, *, dtype: DType | None = None, device: Executor | str | None = None) -> Tensor:
+def full(shape: Any, fill_value: Any, *, dtype: DType | None = None, device: Executor | str | None = None) -> Tensor:
     """Elements of one value."""
     return _executor(device).full(shape, fill_value, dtype)
 
 
-def linspace(start, stop, /, num, *, dtype: DType | None = None, device: Executor | str | None = None, endpoint=True) -> Tensor:
+def linspace(start: float, stop: Any, /, num: int, *, dtype: DType | None = None, device: Executor | str | None = None, endpoint: builtins.bool = True) -> Tensor:
     """`num` numbers at equal distances."""
     made, dtype = _executor(device), dtype or float32
     count = num - 1 if endpoint else num
@@ -107,12 +107,12 @@ def linspace(start, stop, /, num, *, dtype: DType | None = None, device: Executo
     return values.astype(dtype)
 
 
-def ones(shape, *, dtype: DType | None = None, device: Executor | str | None = None) -> Tensor:
+def ones(shape: Any, *, dtype: DType | None = None, device: Executor | str | None = None) -> Tensor:
     """Ones."""
     return _executor(device).ones(shape, dtype or float32)
 
 
-def zeros(shape, *, dtype: DType | None = None, device: Executor | str | None = None) -> Tensor:
+def zeros(shape: Any, *, dtype: DType | None = None, device: Executor | str | None = None) -> Tensor:
     """Zeros."""
     return _executor(device).zeros(shape, dtype or float32)
 
@@ -121,27 +121,27 @@ def _like(x: Tensor, device: Executor | str | None) -> Executor:
     return x.executor if device in (None, x.device) else _executor(device)
 
 
-def empty_like(x, /, *, dtype=None, device=None) -> Tensor:
+def empty_like(x: Tensor, /, *, dtype: DType | None = None, device: Executor | str | None = None) -> Tensor:
     """Elements that are not set, in the shape of another array."""
     return _like(x, device).empty(x.shape, dtype or x.dtype)
 
 
-def full_like(x, /, fill_value, *, dtype=None, device=None) -> Tensor:
+def full_like(x: Tensor, /, fill_value: Any, *, dtype: DType | None = None, device: Executor | str | None = None) -> Tensor:
     """Elements of one value, in the shape of another array."""
     return _like(x, device).full(x.shape, fill_value, dtype or x.dtype)
 
 
-def ones_like(x, /, *, dtype=None, device=None) -> Tensor:
+def ones_like(x: Tensor, /, *, dtype: DType | None = None, device: Executor | str | None = None) -> Tensor:
     """Ones, in the shape of another array."""
     return _like(x, device).ones(x.shape, dtype or x.dtype)
 
 
-def zeros_like(x, /, *, dtype=None, device=None) -> Tensor:
+def zeros_like(x: Tensor, /, *, dtype: DType | None = None, device: Executor | str | None = None) -> Tensor:
     """Zeros, in the shape of another array."""
     return _like(x, device).zeros(x.shape, dtype or x.dtype)
 
 
-def meshgrid(*arrays, indexing="xy") -> list[Tensor]:
+def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
     """Coordinate matrices of coordinate vectors."""
     if indexing not in ("xy", "ij"):
         raise ValueError(f"indexing {indexing!r}: 'xy' or 'ij' is expected")
@@ -152,12 +152,12 @@ def meshgrid(*arrays, indexing="xy") -> list[Tensor]:
     return [view.broadcast_to(shape) for view in views]
 
 
-def tril(x, /, *, k=0) -> Tensor:
+def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
     """The lower triangle of matrices."""
     return ops.trilu(x, upper=False, k=k)
 
 
-def triu(x, /, *, k=0) -> Tensor:
+def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
     """The upper triangle of matrices."""
     return ops.trilu(x, upper=True, k=k)
 
@@ -165,7 +165,7 @@ def triu(x, /, *, k=0) -> Tensor:
 # Data types.
 
 
-def astype(x, dtype, /, *, copy=True, device=None) -> Tensor:
+def astype(x: Tensor, dtype: DType, /, *, copy: builtins.bool = True, device: Executor | str | None = None) -> Tensor:
     """The elements converted to another type."""
     made = x.astype(dtype, copy=copy)
     return made if device in (None, x.device) else made.to(_executor(device))
@@ -184,18 +184,18 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(result)
 
 
-def broadcast_arrays(*arrays) -> list[Tensor]:
+def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
     """Views of the shape that all broadcast to."""
     shape = broadcast_shapes(*(x.shape for x in arrays))
     return [x.broadcast_to(shape) for x in arrays]
 
 
-def broadcast_to(x, /, shape) -> Tensor:
+def broadcast_to(x: Tensor, /, shape: Any) -> Tensor:
     """A view that repeats axes of extent one."""
     return x.broadcast_to(shape)
 
 
-def can_cast(from_, to, /) -> builtins.bool:
+def can_cast(from_: Any, to: DType, /) -> builtins.bool:
     """Whether every value of a type is one of the other, by the standard's rules of promotion."""
     from_ = from_.dtype if isinstance(from_, Tensor) else from_
     try:
@@ -222,7 +222,7 @@ class _IInfo:
     dtype: DType
 
 
-def finfo(type, /) -> _FInfo:
+def finfo(type: Any, /) -> _FInfo:
     """Limits of a floating-point type."""
     dtype = type.dtype if isinstance(type, Tensor) else _elinvar.dtype(type)
     digits, exponent = {float32: (23, 127), float16: (10, 15), bfloat16: (7, 127), float64: (52, 1023)}[dtype]
@@ -230,7 +230,7 @@ def finfo(type, /) -> _FInfo:
     return _FInfo(dtype.itemsize * 8, 2.0**-digits, most, -most, 2.0 ** (1 - exponent), dtype)
 
 
-def iinfo(type, /) -> _IInfo:
+def iinfo(type: Any, /) -> _IInfo:
     """Limits of a whole type."""
     dtype = type.dtype if isinstance(type, Tensor) else _elinvar.dtype(type)
     bits = dtype.itemsize * 8
@@ -241,10 +241,10 @@ def iinfo(type, /) -> _IInfo:
     raise ValueError(f"{dtype} is no type of whole numbers")
 
 
-def isdtype(dtype, kind) -> builtins.bool:
+def isdtype(dtype: DType | None, kind: Any) -> builtins.bool:
     """Whether a type is of a kind: 'bool', 'signed integer', 'unsigned integer', 'integral', 'real floating', 'complex floating', 'numeric'."""
     if isinstance(kind, tuple):
-        return any(isdtype(dtype, one) for one in kind)
+        return builtins.any(isdtype(dtype, one) for one in kind)
     if isinstance(kind, DType):
         return dtype == kind
     kinds = {
@@ -261,7 +261,7 @@ def isdtype(dtype, kind) -> builtins.bool:
     return dtype in kinds[kind]
 
 
-def result_type(*arrays_and_dtypes) -> DType:
+def result_type(*arrays_and_dtypes: Any) -> DType:
     """The type that all of these become together."""
     types = [x.dtype if isinstance(x, Tensor) else x for x in arrays_and_dtypes if not isinstance(x, _Number)]
     if not types:
@@ -280,7 +280,7 @@ def result_type(*arrays_and_dtypes) -> DType:
 # Elementwise functions.
 
 
-def _pair(a, b) -> tuple[Tensor, Tensor]:
+def _pair(a: Any, b: Any) -> tuple[Tensor, Tensor]:
     """Both as tensors: a number becomes one of the other's type."""
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
         raise TypeError(f"{type(a).__name__} and {type(b).__name__}: at least one array is expected")
@@ -291,27 +291,27 @@ def _pair(a, b) -> tuple[Tensor, Tensor]:
     return a, b
 
 
-def _promote(a, b) -> tuple[Tensor, Tensor]:
+def _promote(a: Any, b: Any) -> tuple[Tensor, Tensor]:
     a, b = _pair(a, b)
     dtype = _promoted(a.dtype, b.dtype)
     return a.astype(dtype, copy=False), b.astype(dtype, copy=False)
 
 
-def _operator(name: str, doc: str):
-    def function(x1, x2, /):
+def _operator(name: str, doc: str) -> Callable[[Any, Any], Tensor]:
+    def function(x1: Any, x2: Any, /) -> Tensor:
         x1, x2 = _pair(x1, x2)
         made = getattr(x1, name)(x2)
         if made is NotImplemented:
             raise TypeError(f"{function.__name__} of {type(x1).__name__} and {type(x2).__name__}")
-        return made
+        return cast(Tensor, made)
 
     function.__doc__ = doc
     return function
 
 
-def _method(name: str, doc: str):
-    def function(x, /):
-        return getattr(x, name)()
+def _method(name: str, doc: str) -> Callable[[Tensor], Tensor]:
+    def function(x: Tensor, /) -> Tensor:
+        return cast(Tensor, getattr(x, name)())
 
     function.__doc__ = doc
     return function
@@ -364,22 +364,22 @@ tanh = _method("tanh", "The hyperbolic tangent.")
 trunc = _method("trunc", "Rounded towards zero.")
 
 
-def isnan(x, /) -> Tensor:
+def isnan(x: Tensor, /) -> Tensor:
     """Whether each element is no number."""
     return x != x
 
 
-def isinf(x, /) -> Tensor:
+def isinf(x: Tensor, /) -> Tensor:
     """Whether each element is infinite."""
     return abs(x) == inf if x.dtype in _FLOATS else zeros_like(x, dtype=bool)
 
 
-def isfinite(x, /) -> Tensor:
+def isfinite(x: Tensor, /) -> Tensor:
     """Whether each element is a finite number."""
     return abs(x) < inf if x.dtype in _FLOATS else ones_like(x, dtype=bool)
 
 
-def clip(x, /, min=None, max=None) -> Tensor:
+def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
     """Elements below `min` become `min`, those above `max` become `max`."""
     for bound in (min, max):
         if isinstance(bound, Tensor) and bound.dtype != x.dtype:
@@ -387,7 +387,7 @@ def clip(x, /, min=None, max=None) -> Tensor:
     return x.clip(min, max) if (min, max) != (None, None) else x.copy()
 
 
-def where(condition, x1, x2, /) -> Tensor:
+def where(condition: Tensor, x1: Any, x2: Any, /) -> Tensor:
     """The element of `x1` where `condition` holds, else that of `x2`."""
     return condition.where_(*_pair(x1, x2))
 
@@ -395,25 +395,25 @@ def where(condition, x1, x2, /) -> Tensor:
 # Shapes.
 
 
-def expand_dims(x, /, *, axis=0) -> Tensor:
+def expand_dims(x: Tensor, /, *, axis: Any = 0) -> Tensor:
     """A view with an axis of extent one."""
     if not -x.ndim - 1 <= axis <= x.ndim:
         raise IndexError(f"axis {axis} of a tensor with {x.ndim} axes")
     return x.expand_dims(axis)
 
 
-def flip(x, /, *, axis=None) -> Tensor:
+def flip(x: Tensor, /, *, axis: Any = None) -> Tensor:
     """A view with axes in reverse."""
     axes = range(x.ndim) if axis is None else [one % x.ndim for one in ((axis,) if isinstance(axis, int) else axis)]
     return x[tuple(slice(None, None, -1) if at in axes else slice(None) for at in range(x.ndim))]
 
 
-def matrix_transpose(x, /) -> Tensor:
+def matrix_transpose(x: Tensor, /) -> Tensor:
     """The last two axes exchanged."""
     return x.mT
 
 
-def moveaxis(x, source, destination, /) -> Tensor:
+def moveaxis(x: Tensor, source: Any, destination: Any, /) -> Tensor:
     """A view with axes at other places."""
     sources = [one % x.ndim for one in ((source,) if isinstance(source, int) else source)]
     places = [one % x.ndim for one in ((destination,) if isinstance(destination, int) else destination)]
@@ -423,12 +423,12 @@ def moveaxis(x, source, destination, /) -> Tensor:
     return x.permute_dims(order)
 
 
-def permute_dims(x, /, axes) -> Tensor:
+def permute_dims(x: Tensor, /, axes: Any) -> Tensor:
     """A view with the axes in another order."""
     return x.permute_dims(axes)
 
 
-def repeat(x, repeats: int, /, *, axis=None) -> Tensor:
+def repeat(x: Tensor, repeats: int, /, *, axis: Any = None) -> Tensor:
     """Each element several times. `repeats` is one number."""
     if not isinstance(repeats, int):
         raise TypeError("repeat by an array gives a shape that depends on its elements: a number is expected")
@@ -439,12 +439,12 @@ def repeat(x, repeats: int, /, *, axis=None) -> Tensor:
     return x.expand_dims(axis + 1).broadcast_to(shape).reshape((*x.shape[:axis], x.shape[axis] * repeats, *x.shape[axis + 1 :]))
 
 
-def reshape(x, /, shape, *, copy=None) -> Tensor:
+def reshape(x: Tensor, /, shape: Any, *, copy: builtins.bool | None = None) -> Tensor:
     """The same elements in another shape."""
     return x.reshape(tuple(shape), copy=copy)
 
 
-def roll(x, /, shift, *, axis=None) -> Tensor:
+def roll(x: Tensor, /, shift: Any, *, axis: Any = None) -> Tensor:
     """Elements moved along axes, around the end."""
     if axis is None:
         return roll(x.flatten(), shift, axis=0).reshape(x.shape)
@@ -462,14 +462,14 @@ def roll(x, /, shift, *, axis=None) -> Tensor:
     return x.copy()
 
 
-def squeeze(x, /, axis) -> Tensor:
+def squeeze(x: Tensor, /, axis: Any) -> Tensor:
     """A view without axes of extent one."""
     return x.squeeze(axis)
 
 
-def tile(x, repetitions, /) -> Tensor:
+def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
     """The array several times along each axis."""
-    rank = max(x.ndim, len(repetitions))
+    rank = builtins.max(x.ndim, len(repetitions))
     repetitions = (1,) * (rank - len(repetitions)) + tuple(repetitions)
     shape = (1,) * (rank - x.ndim) + x.shape
     wide = x.reshape([part for extent in shape for part in (1, extent)])
@@ -477,7 +477,7 @@ def tile(x, repetitions, /) -> Tensor:
     return wide.reshape([times * extent for times, extent in zip(repetitions, shape)])
 
 
-def unstack(x, /, *, axis=0) -> tuple[Tensor, ...]:
+def unstack(x: Tensor, /, *, axis: Any = 0) -> tuple[Tensor, ...]:
     """The entries of an axis."""
     first = moveaxis(x, axis, 0)
     return tuple(first[at] for at in range(first.shape[0]))
@@ -486,9 +486,9 @@ def unstack(x, /, *, axis=0) -> tuple[Tensor, ...]:
 # Reductions, searching, sorting.
 
 
-def _reduction(name: str, doc: str):
-    def function(x, /, *, axis=None, keepdims=False):
-        return getattr(x, name)(axis, keepdims=keepdims)
+def _reduction(name: str, doc: str) -> Callable[..., Tensor]:
+    def function(x: Tensor, /, *, axis: Any = None, keepdims: builtins.bool = False) -> Tensor:
+        return cast(Tensor, getattr(x, name)(axis, keepdims=keepdims))
 
     function.__doc__ = doc
     return function
@@ -501,17 +501,17 @@ argmax = _reduction("argmax", "The index of the largest element along an axis.")
 argmin = _reduction("argmin", "The index of the smallest element along an axis.")
 
 
-def sum(x, /, *, axis=None, dtype=None, keepdims=False) -> Tensor:
+def sum(x: Tensor, /, *, axis: Any = None, dtype: DType | None = None, keepdims: builtins.bool = False) -> Tensor:
     """The sum along axes."""
     return x.sum(axis, dtype=dtype, keepdims=keepdims)
 
 
-def prod(x, /, *, axis=None, dtype=None, keepdims=False) -> Tensor:
+def prod(x: Tensor, /, *, axis: Any = None, dtype: DType | None = None, keepdims: builtins.bool = False) -> Tensor:
     """The product along axes."""
     return x.prod(axis, dtype=dtype, keepdims=keepdims)
 
 
-def var(x, /, *, axis=None, correction=0.0, keepdims=False) -> Tensor:
+def var(x: Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims: builtins.bool = False) -> Tensor:
     """The variance along axes."""
     axes = tuple(range(x.ndim)) if axis is None else (axis,) if isinstance(axis, int) else axis
     count = math.prod(x.shape[one] for one in axes)
@@ -521,30 +521,30 @@ def var(x, /, *, axis=None, correction=0.0, keepdims=False) -> Tensor:
     return squares / float(rest) if rest > 0 else squares * nan
 
 
-def std(x, /, *, axis=None, correction=0.0, keepdims=False) -> Tensor:
+def std(x: Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims: builtins.bool = False) -> Tensor:
     """The standard deviation along axes."""
     return var(x, axis=axis, correction=correction, keepdims=keepdims).sqrt()
 
 
-def all(x, /, *, axis=None, keepdims=False) -> Tensor:
+def all(x: Tensor, /, *, axis: Any = None, keepdims: builtins.bool = False) -> Tensor:
     """Whether all elements along axes are true, or not zero."""
     truths = x if x.dtype == bool else x != 0
     return truths.min(axis, keepdims=keepdims)
 
 
-def any(x, /, *, axis=None, keepdims=False) -> Tensor:
+def any(x: Tensor, /, *, axis: Any = None, keepdims: builtins.bool = False) -> Tensor:
     """Whether any element along axes is true, or not zero."""
     truths = x if x.dtype == bool else x != 0
     return truths.max(axis, keepdims=keepdims)
 
 
-def count_nonzero(x, /, *, axis=None, keepdims=False) -> Tensor:
+def count_nonzero(x: Tensor, /, *, axis: Any = None, keepdims: builtins.bool = False) -> Tensor:
     """How many elements along axes are not zero."""
     truths = x if x.dtype == bool else x != 0
     return truths.sum(axis, dtype=int64, keepdims=keepdims)
 
 
-def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False) -> Tensor:
+def cumulative_sum(x: Tensor, /, *, axis: Any = None, dtype: DType | None = None, include_initial: builtins.bool = False) -> Tensor:
     """Running sums along an axis."""
     if axis is None:
         if x.ndim != 1:
@@ -560,7 +560,7 @@ def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False) -> Ten
     return concat([x.executor.zeros(shape, dtype), made], axis=axis)
 
 
-def diff(x, /, *, axis=-1, n=1, prepend=None, append=None) -> Tensor:
+def diff(x: Tensor, /, *, axis: Any = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
     """Differences of neighbours along an axis."""
     x = concat([part for part in (prepend, x, append) if part is not None], axis=axis)
     for _ in range(n):
@@ -572,7 +572,7 @@ def diff(x, /, *, axis=-1, n=1, prepend=None, append=None) -> Tensor:
     return x
 
 
-def take(x, indices, /, *, axis=None) -> Tensor:
+def take(x: Tensor, indices: Tensor, /, *, axis: Any = None) -> Tensor:
     """Entries along an axis by whole numbers."""
     if axis is None:
         if x.ndim != 1:
@@ -581,7 +581,7 @@ def take(x, indices, /, *, axis=None) -> Tensor:
     return x.take(indices, axis)
 
 
-def take_along_axis(x, indices, /, *, axis=-1) -> Tensor:
+def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: Any = -1) -> Tensor:
     """An element of each row along an axis, by whole numbers."""
     axis %= x.ndim
     shape = list(broadcast_shapes(*((*array.shape[:axis], 1, *array.shape[axis + 1 :]) for array in (x, indices))))
@@ -591,12 +591,12 @@ def take_along_axis(x, indices, /, *, axis=-1) -> Tensor:
     return wide.take_along_axis(indices.broadcast_to(shape), axis)
 
 
-def argsort(x, /, *, axis=-1, descending=False, stable=True) -> Tensor:
+def argsort(x: Tensor, /, *, axis: Any = -1, descending: builtins.bool = False, stable: builtins.bool = True) -> Tensor:
     """The order that sorts an axis: equal elements keep theirs."""
     return _sorted(x, axis, descending)[1]
 
 
-def sort(x, /, *, axis=-1, descending=False, stable=True) -> Tensor:
+def sort(x: Tensor, /, *, axis: Any = -1, descending: builtins.bool = False, stable: builtins.bool = True) -> Tensor:
     """The elements of an axis in order."""
     return _sorted(x, axis, descending)[0]
 
@@ -612,18 +612,20 @@ def _sorted(x: Tensor, axis: int, descending: builtins.bool) -> tuple[Tensor, Te
 # Matrices.
 
 
-def matmul(x1, x2, /) -> Tensor:
+def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
     """Products of matrices."""
     return x1.matmul(x2)
 
 
-def vecdot(x1, x2, /, *, axis=-1) -> Tensor:
+def vecdot(x1: Tensor, x2: Tensor, /, *, axis: Any = -1) -> Tensor:
     """Sums of products along an axis."""
     x1, x2 = _promote(x1, x2)
+    if x1.shape[axis] != x2.shape[axis]:
+        raise ValueError(f"vecdot of shapes {x1.shape} and {x2.shape}: axis {axis} must have the same extent in both")
     return (x1 * x2).sum(axis, dtype=x1.dtype)
 
 
-def tensordot(x1, x2, /, *, axes=2) -> Tensor:
+def tensordot(x1: Tensor, x2: Tensor, /, *, axes: Any = 2) -> Tensor:
     """Sums of products over axes of both."""
     if isinstance(axes, int):
         first, second = list(range(x1.ndim - axes, x1.ndim)), list(range(axes))
@@ -651,7 +653,7 @@ class _Info:
         """The name of the device that functions use without `device=`."""
         return _named("auto").backend
 
-    def default_dtypes(self, *, device=None) -> dict[str, DType | None]:
+    def default_dtypes(self, *, device: Executor | str | None = None) -> dict[str, DType | None]:
         """The types of arrays that nothing else says."""
         return {"real floating": float32, "complex floating": None, "integral": int64, "indexing": int64}
 
@@ -659,7 +661,7 @@ class _Info:
         """The devices that can be used here."""
         return [device.backend for device in devices() if device.available]
 
-    def dtypes(self, *, device=None, kind=None) -> dict[str, DType]:
+    def dtypes(self, *, device: Executor | str | None = None, kind: Any = None) -> dict[str, DType]:
         """The types of elements, of a kind if that is given."""
         every = {dtype.name: dtype for dtype in (bool, *_SIGNED, *_UNSIGNED, float32)}
         return {name: dtype for name, dtype in every.items() if kind is None or isdtype(dtype, kind)}
@@ -670,8 +672,141 @@ def __array_namespace_info__() -> _Info:
     return _Info()
 
 
-_names = [name for name in globals() if not name.startswith("_")]
-__all__ = [name for name in _names if name not in {"annotations", "builtins", "dataclass", "math", "ops", "Any"}]
+__all__ = [
+    "DType",
+    "Executor",
+    "Tensor",
+    "abs",
+    "add",
+    "all",
+    "any",
+    "arange",
+    "argmax",
+    "argmin",
+    "argsort",
+    "asarray",
+    "astype",
+    "bfloat16",
+    "bitwise_and",
+    "bitwise_invert",
+    "bitwise_left_shift",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "bool",
+    "broadcast_arrays",
+    "broadcast_shapes",
+    "broadcast_to",
+    "can_cast",
+    "ceil",
+    "clip",
+    "concat",
+    "cos",
+    "count_nonzero",
+    "cumulative_sum",
+    "devices",
+    "diff",
+    "divide",
+    "e",
+    "empty",
+    "empty_like",
+    "equal",
+    "exp",
+    "expand_dims",
+    "eye",
+    "finfo",
+    "flip",
+    "float16",
+    "float32",
+    "float64",
+    "floor",
+    "floor_divide",
+    "from_dlpack",
+    "full",
+    "full_like",
+    "greater",
+    "greater_equal",
+    "iinfo",
+    "inf",
+    "int16",
+    "int32",
+    "int64",
+    "int8",
+    "isdtype",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "less",
+    "less_equal",
+    "linspace",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "matmul",
+    "matrix_transpose",
+    "max",
+    "maximum",
+    "mean",
+    "meshgrid",
+    "min",
+    "minimum",
+    "moveaxis",
+    "multiply",
+    "nan",
+    "negative",
+    "newaxis",
+    "not_equal",
+    "ones",
+    "ones_like",
+    "permute_dims",
+    "pi",
+    "positive",
+    "pow",
+    "prod",
+    "reciprocal",
+    "remainder",
+    "repeat",
+    "reshape",
+    "result_type",
+    "roll",
+    "round",
+    "sign",
+    "sin",
+    "sort",
+    "sqrt",
+    "square",
+    "squeeze",
+    "stack",
+    "std",
+    "subtract",
+    "sum",
+    "take",
+    "take_along_axis",
+    "tan",
+    "tanh",
+    "tensordot",
+    "tile",
+    "tril",
+    "triu",
+    "trunc",
+    "uint16",
+    "uint32",
+    "uint64",
+    "uint8",
+    "unstack",
+    "var",
+    "vecdot",
+    "where",
+    "zeros",
+    "zeros_like",
+]
+
+# What stands for a method has the name of its function.
 for _name in __all__:
-    if callable(globals()[_name]) and hasattr(globals()[_name], "__code__"):
+    if hasattr(globals()[_name], "__code__"):
         globals()[_name].__name__ = globals()[_name].__qualname__ = _name

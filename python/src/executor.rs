@@ -60,6 +60,7 @@ impl Executor {
 }
 
 #[pymethods]
+#[allow(clippy::wrong_self_convention, reason = "the array API's name")]
 impl Executor {
     #[new]
     #[pyo3(signature = (backend = "auto", precision = None, threads = None))]

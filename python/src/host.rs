@@ -7,7 +7,8 @@ use pyo3::{
     Bound, Py, PyAny, PyResult, Python,
     exceptions::{PyTypeError, PyValueError},
     intern, pyclass, pymethods,
-    types::{PyAnyMethods, PyDict, PyDictMethods, PyString},
+    sync::PyOnceLock,
+    types::{PyAnyMethods, PyDict, PyDictMethods, PyString, PyStringMethods, PyType},
 };
 
 use crate::{
@@ -109,8 +110,18 @@ pub(crate) fn tensor(context: &Arc<Context>, object: &Bound<'_, PyAny>, dtype: O
     if let Ok(tensor) = object.cast::<Tensor>() {
         return of_tensor(py, context, tensor.get(), dtype, copy);
     }
-    let is_array = object.hasattr(intern!(py, "__array_interface__"))?;
-    if !is_array && object.hasattr(intern!(py, "__dlpack__"))? {
+    static NDARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let is_array = object.is_instance(NDARRAY.import(py, "numpy", "ndarray")?)?;
+    if is_array {
+        // The type's text is read faster than its name.
+        let interface = object.getattr(intern!(py, "__array_interface__"))?;
+        if let Some(found) = found(&interface)?
+            && dtype.is_none_or(|wanted| wanted == found)
+            && (found != Element::F64 || dtype.is_some())
+        {
+            return lent(object, &interface, found)?.into_tensor(py, context, copy);
+        }
+    } else if object.hasattr(intern!(py, "__dlpack__"))? {
         let made = crate::dlpack::import(context, object, copy)?;
         return match dtype.filter(|dtype| *dtype != made.dtype()) {
             Some(_) if copy == Some(false) => Err(needs_copy(made.dtype(), dtype)),
@@ -118,9 +129,13 @@ pub(crate) fn tensor(context: &Arc<Context>, object: &Bound<'_, PyAny>, dtype: O
             None => Ok(made),
         };
     }
-    let numpy = py.import(intern!(py, "numpy"))?;
-    let array =
-        if is_array && object.hasattr(intern!(py, "dtype"))? { object.clone() } else { numpy.call_method1(intern!(py, "asarray"), (object,))? };
+    converted(context, object, is_array, dtype, copy)
+}
+
+/// What `Executor.tensor` makes of lists, numbers and arrays of other types.
+fn converted(context: &Arc<Context>, object: &Bound<'_, PyAny>, is_array: bool, dtype: Option<Element>, copy: Option<bool>) -> PyResult<Tensor> {
+    let py = object.py();
+    let array = py.import(intern!(py, "numpy"))?.call_method1(intern!(py, "asarray"), (object,))?;
     let found = array.getattr(intern!(py, "dtype"))?;
     let name: String = found.getattr(intern!(py, "name"))?.extract()?;
     let known = dtype::named(&name);
@@ -129,17 +144,29 @@ pub(crate) fn tensor(context: &Arc<Context>, object: &Bound<'_, PyAny>, dtype: O
     let Some(wanted) = wanted else {
         return Err(PyTypeError::new_err(format!("an array of {name}: Elinvar has no such type; convert it with astype first, or give dtype=")));
     };
-    let is_native = found.getattr(intern!(py, "isnative"))?.extract::<bool>()?;
-    if known == Some(wanted) && is_native {
-        return lent(&array, wanted)?.into_tensor(py, context, copy);
+    let interface = |array: &Bound<'_, PyAny>, dtype| lent(array, &array.getattr(intern!(py, "__array_interface__"))?, dtype);
+    if known == Some(wanted) && found.getattr(intern!(py, "isnative"))?.extract::<bool>()? {
+        if copy == Some(false) && !is_array {
+            return Err(PyValueError::new_err(format!("{} as a tensor needs a copy, and copy=False", object.get_type())));
+        }
+        return interface(&array, wanted)?.into_tensor(py, context, copy);
     }
     if copy == Some(false) {
         return Err(PyValueError::new_err(format!("an array of {name} as {} needs a copy, and copy=False", dtype::name(wanted))));
     }
     let through = if wanted == Element::BF16 { Element::F32 } else { wanted };
     let converted = array.call_method1(intern!(py, "astype"), (dtype::numpy(py, through)?,))?;
-    let made = lent(&converted, through)?.into_tensor(py, context, None)?;
+    let made = interface(&converted, through)?.into_tensor(py, context, None)?;
     if through == wanted { Ok(made) } else { context.call(py, [&made], |[x]| x.cast(wanted)).map(|cast| Tensor::new(context, cast)) }
+}
+
+/// The type that `__array_interface__` says, if that is one of Elinvar's: bfloat16 has no letter of its own.
+fn found(interface: &Bound<'_, PyAny>) -> PyResult<Option<Element>> {
+    let py = interface.py();
+    let text = interface.cast::<PyDict>()?.get_item(intern!(py, "typestr"))?;
+    let Some(text) = text else { return Ok(None) };
+    let text = text.cast::<PyString>()?.to_cow()?;
+    Ok(Element::PROGRAMS.iter().copied().find(|dtype| *dtype != Element::BF16 && kind(*dtype) == text))
 }
 
 fn needs_copy(found: Element, wanted: Option<Element>) -> pyo3::PyErr {
@@ -169,9 +196,8 @@ fn of_tensor(py: Python<'_>, context: &Arc<Context>, tensor: &Tensor, dtype: Opt
 }
 
 /// What `__array_interface__` says of an array whose elements have this type.
-fn lent(array: &Bound<'_, PyAny>, dtype: Element) -> PyResult<Lent> {
+fn lent(array: &Bound<'_, PyAny>, interface: &Bound<'_, PyAny>, dtype: Element) -> PyResult<Lent> {
     let py = array.py();
-    let interface = array.getattr(intern!(py, "__array_interface__"))?;
     let interface = interface.cast::<PyDict>()?;
     let missing = || PyTypeError::new_err("__array_interface__ is incomplete: data and shape are expected");
     let (address, is_read_only): (usize, bool) = interface.get_item(intern!(py, "data"))?.ok_or_else(missing)?.extract()?;
@@ -188,7 +214,7 @@ fn lent(array: &Bound<'_, PyAny>, dtype: Element) -> PyResult<Lent> {
     }
     // A field of records lies at strides that are no whole elements.
     let whole = py.import(intern!(py, "numpy"))?.call_method1(intern!(py, "ascontiguousarray"), (array,))?;
-    lent(&whole, dtype)
+    lent(&whole, &whole.getattr(intern!(py, "__array_interface__"))?, dtype)
 }
 
 /// A tensor's memory, as NumPy sees it.

@@ -1,7 +1,10 @@
 //! Elinvar's Python package. The module `elinvar` in `python/elinvar` imports what this library defines.
 
+#[cfg(target_os = "linux")]
+mod check;
 mod context;
 mod cuda;
+mod custom;
 mod devices;
 mod dlpack;
 mod dtype;
@@ -9,7 +12,10 @@ mod errors;
 mod executor;
 mod fork;
 mod host;
+mod kernel;
+mod llm;
 mod ops;
+mod program;
 mod promote;
 mod recording;
 mod tensor;
@@ -20,8 +26,13 @@ mod torch;
 mod _elinvar {
     use pyo3::{Bound, PyResult, types::PyModule};
 
+    #[cfg(target_os = "linux")]
+    #[pymodule_export]
+    use crate::check::serve_check;
     #[pymodule_export]
     use crate::context::{_enter_no_grad, _leave_no_grad};
+    #[pymodule_export]
+    use crate::custom::with_gradient;
     #[pymodule_export]
     use crate::devices::{DeviceInfo, devices};
     #[pymodule_export]
@@ -31,7 +42,15 @@ mod _elinvar {
     #[pymodule_export]
     use crate::executor::Executor;
     #[pymodule_export]
+    use crate::kernel::CompiledKernel;
+    #[pymodule_export]
+    use crate::llm::{_train, NativeEncoder, NativeModel, NativeStream, NativeTokenizer};
+    #[pymodule_export]
     use crate::ops::_descriptions;
+    #[pymodule_export]
+    use crate::ops::{_call, _descriptions};
+    #[pymodule_export]
+    use crate::program::AtlasProgram;
     #[pymodule_export]
     use crate::promote::_promoted;
     #[pymodule_export]

@@ -1,22 +1,22 @@
 //! The library's operators by name, and what describes them.
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock},
+};
 
 use elinvar::{
     Precision,
-    kernels::{
-        AttributeInfo, AttributeKind, Description, Port,
-        registry::{find, operators},
-    },
+    kernels::{AttributeInfo, AttributeKind, Description, Port, registry::operators},
 };
 use pyo3::{
     Bound, IntoPyObject, Py, PyAny, PyRef, PyResult, Python,
-    exceptions::PyTypeError,
+    exceptions::{PyTypeError, PyValueError},
     pyfunction,
-    types::{PyAnyMethods, PyBool, PyBoolMethods, PyDict, PyDictMethods, PyList, PyListMethods, PyString, PyStringMethods, PyTuple},
+    types::{PyAnyMethods, PyBool, PyBoolMethods, PyDict, PyDictMethods, PyList, PyListMethods, PyString, PyStringMethods, PyTuple, PyTupleMethods},
 };
 
-use crate::{context::Context, dtype, errors::raise, tensor::Tensor};
+use crate::{context::Context, dtype, errors::raise, executor::Executor, tensor::Tensor};
 
 /// The text by which an operator reads an attribute's value.
 fn text(info: &AttributeInfo, value: &Bound<'_, PyAny>) -> PyResult<String> {
@@ -110,6 +110,50 @@ fn inputs<'py>(description: &Description, given: &Bound<'py, PyAny>) -> PyResult
     Ok(inputs)
 }
 
+/// The operator of that name.
+fn described(name: &str) -> PyResult<&'static Description> {
+    static KNOWN: LazyLock<HashMap<&str, &Description>> = LazyLock::new(|| operators().into_iter().map(|known| (known.name, known)).collect());
+    KNOWN.get(name).copied().ok_or_else(|| {
+        let mut near: Vec<_> = KNOWN.keys().copied().filter(|known| known.contains(name) || name.contains(known)).collect();
+        near.sort_unstable();
+        let hint = if near.is_empty() { "dir(elinvar.ops) lists them".to_owned() } else { format!("did you mean {}?", near.join(", ")) };
+        PyValueError::new_err(format!("unknown operator '{name}': {hint}"))
+    })
+}
+
+/// What `elinvar.ops` calls: the executor is the first tensor's, unless there is none. Numbers among the operands are attributes of the same name.
+#[pyfunction]
+pub(crate) fn _call<'py>(
+    py: Python<'py>,
+    name: &str,
+    operands: &Bound<'py, PyTuple>,
+    attributes: &Bound<'py, PyDict>,
+    executor: Option<&Bound<'py, Executor>>,
+) -> PyResult<Py<PyAny>> {
+    let description = described(name)?;
+    let mut given = Vec::with_capacity(operands.len());
+    for (index, object) in operands.iter_borrowed().enumerate() {
+        let port = description.inputs.get(index).or(description.inputs.last()).map_or("an input", |port| port.name);
+        if object.is_none() {
+            given.push(None);
+        } else if let Ok(tensor) = object.cast::<Tensor>() {
+            given.push(Some(tensor.get()));
+        } else if description.attributes.iter().any(|info| info.name == port) {
+            attributes.set_item(port, object)?;
+            given.push(None);
+        } else if object.is(py.Ellipsis()) {
+            return Err(PyTypeError::new_err(format!("{name}: '{port}' is missing")));
+        } else {
+            return Err(PyTypeError::new_err(format!("{name}: {port} is {}: an elinvar.Tensor is expected", object.get_type())));
+        }
+    }
+    let first = given.iter().flatten().next().map(|tensor| &tensor.context);
+    let context = executor.map(|executor| &executor.get().0).or(first);
+    let context = context.ok_or_else(|| PyTypeError::new_err(format!("{name}: no tensor is given")))?;
+    let operator = operator(description, Some(attributes), context.executor.precision())?;
+    results(py, context, context.apply(py, operator, &given)?)
+}
+
 /// Runs an operator by its name.
 pub(crate) fn apply(
     py: Python<'_>,
@@ -118,7 +162,7 @@ pub(crate) fn apply(
     given: &Bound<'_, PyAny>,
     attributes: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Py<PyAny>> {
-    let description = find(name).map_err(raise)?;
+    let description = described(name)?;
     let operator = operator(description, attributes, context.executor.precision())?;
     let inputs = inputs(description, given)?;
     let refs: Vec<_> = inputs.iter().map(|input| input.as_deref()).collect();
@@ -167,7 +211,9 @@ pub(crate) fn _descriptions(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
                 let named: Vec<_> = words.iter().map(|word| dtype::named(word).map_or(*word, dtype::name)).collect();
                 attribute.set_item("words", named)?;
             }
-            attribute.set_item("default", info.default)?;
+            // Types of elements have NumPy's names here.
+            let is_type = matches!(info.kind, AttributeKind::Word(words) if words.contains(&elinvar::DType::F32.name()));
+            attribute.set_item("default", info.default.map(|default| dtype::named(default).filter(|_| is_type).map_or(default, dtype::name)))?;
             attribute.set_item("doc", info.doc)?;
             attributes.push(attribute.into_pyobject(py)?);
         }

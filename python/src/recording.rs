@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use pyo3::{Bound, PyAny, PyRef, PyResult, Python, exceptions::PyRuntimeError, pyclass, pymethods, types::PyAnyMethods};
+use pyo3::{Bound, Py, PyAny, PyRef, PyResult, Python, exceptions::PyRuntimeError, pyclass, pymethods, types::PyAnyMethods};
 
-use crate::{context::Context, errors::raise};
+use crate::{context::Context, errors::raise, program::AtlasProgram};
 
 /// What was recorded in a `with executor.record()` block. Write its inputs, replay it, read its outputs: tensors that outlive the block keep their memory.
 #[pyclass(frozen, module = "elinvar", name = "Recording")]
@@ -57,6 +57,11 @@ impl Recorded {
             if wait { completion.wait() } else { Ok(()) }
         })
         .map_err(raise)
+    }
+
+    /// The programs that operators on elements became, in the order in which they run.
+    fn _programs(&self, py: Python<'_>) -> PyResult<Vec<Py<AtlasProgram>>> {
+        self.recording()?.programs().map(|program| Py::new(py, AtlasProgram::from(program.clone()))).collect()
     }
 
     /// The number of commands for the device.

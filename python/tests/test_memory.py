@@ -98,6 +98,7 @@ def test_what_copies(cpu):
     record = np.zeros(3, np.dtype([("a", "i1"), ("b", "<f4")]))
     record["b"] = [1, 2, 3]
     assert cpu.tensor(record["b"]).tolist() == [1.0, 2.0, 3.0]
+    assert cpu.tensor(np.float32(1.5)).item() == 1.5 and cpu.tensor(np.array(2, np.int8)).item() == 2
     for wrong in [lambda: cpu.tensor(a, "int32", copy=False), lambda: cpu.tensor(unaligned, copy=False), lambda: np.array(x, np.int8, copy=False)]:
         with pytest.raises(ValueError, match="copy=False|needs a copy"):
             wrong()

@@ -2,8 +2,6 @@
 
 mod args;
 mod commands;
-#[cfg(target_os = "linux")]
-mod contained;
 mod embedded;
 mod kernel;
 mod measure;

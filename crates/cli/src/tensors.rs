@@ -3,7 +3,6 @@
 use std::{borrow::Cow, collections::HashMap, fs, path::Path};
 
 use elinvar::{DType, Error, ErrorKind, Executor, Result, Tensor};
-use half::{bf16, f16};
 use safetensors::{Dtype, SafeTensors, View};
 
 /// The library's names of the data types.
@@ -26,29 +25,6 @@ const TYPES: &[(DType, Dtype)] = &[
 /// The library's data type for a file's.
 pub(crate) fn dtype(stored: Dtype) -> Option<DType> {
     TYPES.iter().find(|(_, theirs)| *theirs == stored).map(|(ours, _)| *ours)
-}
-
-/// Elements as numbers.
-pub(crate) fn numbers(dtype: DType, bytes: &[u8]) -> Vec<f64> {
-    macro_rules! read {
-        ($type:ty, |$x:ident| $value:expr) => {
-            bytes.chunks_exact(size_of::<$type>()).map(|chunk| bytemuck::pod_read_unaligned::<$type>(chunk)).map(|$x| $value).collect()
-        };
-    }
-    match dtype {
-        DType::F32 => read!(f32, |x| f64::from(x)),
-        DType::F64 => read!(f64, |x| x),
-        DType::F16 => read!(f16, |x| x.to_f64()),
-        DType::BF16 => read!(bf16, |x| x.to_f64()),
-        DType::I8 => read!(i8, |x| f64::from(x)),
-        DType::I16 => read!(i16, |x| f64::from(x)),
-        DType::I32 => read!(i32, |x| f64::from(x)),
-        DType::I64 => read!(i64, |x| x as f64),
-        DType::U16 => read!(u16, |x| f64::from(x)),
-        DType::U32 => read!(u32, |x| f64::from(x)),
-        DType::U64 => read!(u64, |x| x as f64),
-        DType::U8 | DType::Bool => read!(u8, |x| f64::from(x)),
-    }
 }
 
 /// Every tensor of a file, by name.

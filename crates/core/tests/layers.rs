@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-/// Folder under `crates/` and its layer, from the ground up.
+/// Folder under `crates/`, or of the root for the Python package, and its layer, from the ground up.
 const LAYERS: &[(&str, u32)] = &[
     ("core", 0),
     ("math", 1),
@@ -12,6 +12,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("atlas", 2),
     ("kernels", 2),
     ("sim", 2),
+    ("check", 3),
     ("cpu", 3),
     ("metal", 3),
     ("cuda", 3),
@@ -19,6 +20,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("llm", 5),
     ("candle", 6),
     ("cli", 6),
+    ("python", 6),
 ];
 
 /// The Elinvar crates a manifest depends on, in any section, and whether only tests do.
@@ -57,10 +59,10 @@ fn violations(manifests: &BTreeMap<String, String>, layers: &BTreeMap<&str, u32>
 fn every_crate_uses_only_lower_layers() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut manifests = BTreeMap::new();
-    for entry in fs::read_dir(crates).unwrap() {
-        let folder = entry.unwrap();
-        if let Ok(manifest) = fs::read_to_string(folder.path().join("Cargo.toml")) {
-            manifests.insert(folder.file_name().into_string().unwrap(), manifest);
+    let folders = fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().path());
+    for folder in folders.chain([crates.with_file_name("python")]) {
+        if let Ok(manifest) = fs::read_to_string(folder.join("Cargo.toml")) {
+            manifests.insert(folder.file_name().unwrap().to_str().unwrap().to_owned(), manifest);
         }
     }
     let layers: BTreeMap<_, _> = LAYERS.iter().copied().collect();

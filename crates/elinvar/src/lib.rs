@@ -27,6 +27,7 @@ mod lend;
 mod metal;
 mod ops;
 mod programs;
+mod rendered;
 mod shape;
 mod tensor;
 mod threadgroups;
@@ -53,5 +54,6 @@ pub use ops::{
     optimizers::{Adam, Momentum},
 };
 pub use programs::{ProgramArgument, ProgramKernel};
+pub use rendered::{program_cuda, program_metal};
 pub use shape::{AxisIndex, TensorIndex};
 pub use tensor::Tensor;

@@ -164,7 +164,7 @@ impl ProgramKernel {
 
     /// The program.
     pub fn program(&self) -> &Program {
-        self.prepared.host.interpreter.program().program()
+        self.prepared.program()
     }
 
     /// Launches it, or records that inside [`Executor::record`].
@@ -223,6 +223,10 @@ impl ProgramKernel {
 }
 
 impl Prepared {
+    pub(crate) fn program(&self) -> &Program {
+        self.host.interpreter.program().program()
+    }
+
     /// The form for where the buffers begin. Memory that a device allocates begins at a multiple of 16 bytes, what it adopts may begin anywhere.
     fn pipeline(&self, executor: &Executor, bindings: &[Option<Binding>]) -> Result<Pipeline> {
         let is_aligned = |binding: &Binding| binding.offset().is_multiple_of(ALIGNMENT) && !binding.buffer().raw().is_read_only();

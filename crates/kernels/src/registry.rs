@@ -20,6 +20,7 @@ folders! {
     attention,
     attention::decode,
     attention::gradient,
+    attention::paged,
     attention_scores,
     binary,
     cast,

@@ -28,6 +28,8 @@
 mod adapter;
 mod config;
 mod convert;
+mod encoder;
+mod engine;
 mod estimate;
 mod files;
 mod generation;
@@ -44,6 +46,8 @@ mod whole;
 pub use adapter::{Adapter, AdapterConfig, Adapters, Pattern, Targets, fuse};
 pub use config::{Activation, Architecture, Config, Divisors, GenerationConfig, Groups, Rope};
 pub use convert::{GgufOutput, GroupedOutput, Importance, Target, is_grouped, write_checkpoint};
+pub use encoder::{EmbeddingOptions, Embeddings, Encoder, Pooling};
+pub use engine::{Engine, EngineOptions, EngineStatistics, Logprobs, Output, Request, RequestId};
 pub use estimate::MemoryEstimate;
 pub use files::ModelFiles;
 pub use generation::{Chat, Event, Finish, Generated, GenerationOptions, Generator, Listener, Statistics, end_tokens};

@@ -244,7 +244,7 @@ impl Module {
         let function = format!("{}{arguments}", declaration.qualified);
         Ok(Kernel {
             name: self.plain_name(declaration),
-            address: format!("&{function}"),
+            address: address_of(&function),
             function,
             parameters: signature::parameters(tokens, &self.integers, declaration, &[])?,
             max_total_threads: signature::max_total_threads(tokens, &self.integers, declaration, &[]),
@@ -269,8 +269,10 @@ impl Module {
         let id = tokens.join(found.id.0, found.id.1);
         let qualified = format!("{}{id}", self.structure.namespace(tokens, start));
         let address = match found.parameters {
-            Some((start, end)) if found.arguments.is_none() => format!("(void (*)({}))&{qualified}", without_attributes(tokens, start, end)),
-            _ => format!("&{qualified}"),
+            Some((start, end)) if found.arguments.is_none() => {
+                format!("(void (*)({})){}", without_attributes(tokens, start, end), address_of(&qualified))
+            }
+            _ => address_of(&qualified),
         };
         Ok(Kernel {
             name: found.host_name.clone().unwrap_or(id),
@@ -302,7 +304,7 @@ impl Module {
             parameters: signature::parameters(&self.tokens, &self.integers, declaration, &substitution)?,
             max_total_threads: signature::max_total_threads(&self.tokens, &self.integers, declaration, &substitution),
             location: self.tokens.location(declaration.at),
-            address: format!("&{function}"),
+            address: address_of(&function),
             function,
         })
     }
@@ -341,6 +343,11 @@ fn template_head(tokens: &Tokens, start: usize) -> Option<(Option<Vec<TemplatePa
 
 pub(crate) fn is_explicit_instantiation(tokens: &Tokens, start: usize) -> bool {
     tokens.text(start) == "template" && tokens.text(start + 1) != "<"
+}
+
+/// The address of a function by its qualified name: with `using namespace metal`, one called `transpose` is not Metal's.
+fn address_of(function: &str) -> String {
+    format!("&::{}", function.trim_start_matches("::"))
 }
 
 /// What stands for each template parameter: the argument given, else the default.

@@ -134,9 +134,13 @@ impl Tensor {
 
 /// x − y · floor(x / y): of the sign of y.
 pub(crate) fn remainder(x: &Inner, y: &Inner) -> Result<Inner> {
-    let rest = x.fmod(y)?;
+    let mut rest = x.fmod(y)?;
     if !is_signed(x.dtype()) {
         return Ok(rest);
+    }
+    if x.dtype().is_float() {
+        // Of a number nothing fits into what is infinite; an infinite one leaves no number.
+        rest = is_infinite(y)?.select(&x.add(&x.sub(x)?)?, &rest)?;
     }
     adjust(&rest, y)?.select(&rest.add(y)?, &rest)
 }
@@ -147,13 +151,20 @@ fn adjust(rest: &Inner, y: &Inner) -> Result<Inner> {
     rest.ne(&zero)?.logical_and(&rest.lt(&zero)?.ne(&y.lt(&zero)?)?)
 }
 
+fn is_infinite(x: &Inner) -> Result<Inner> {
+    x.abs()?.eq(&x.executor().full(x.dtype(), &[], f64::INFINITY)?)
+}
+
 fn is_signed(dtype: Element) -> bool {
     dtype.is_float() || promote::is_signed(dtype)
 }
 
 pub(crate) fn floor_divide(x: &Inner, y: &Inner) -> Result<Inner> {
     if x.dtype().is_float() {
-        return x.sub(&remainder(x, y)?)?.div(y)?.round();
+        let (whole, quotient) = (x.sub(&remainder(x, y)?)?.div(y)?.round()?, x.div(y)?);
+        // What is infinite on either side leaves no remainder to take away.
+        let is_plain = is_infinite(y)?.logical_or(&is_infinite(&quotient)?)?.logical_not()?;
+        return is_plain.select(&whole, &quotient.floor()?);
     }
     let quotient = x.div(y)?;
     if !is_signed(x.dtype()) {

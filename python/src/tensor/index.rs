@@ -117,15 +117,15 @@ fn view(x: &Inner, parts: &[Part]) -> Result<Inner> {
 impl Tensor {
     fn indexed(&self, py: Python<'_>, index: &Bound<'_, PyAny>) -> PyResult<Self> {
         let parts = parts(index, self.made.shape())?;
+        if parts.iter().filter(|part| matches!(part, Part::Gathered(_))).count() > 1 {
+            return self.points(py, &parts);
+        }
         let seen = self.view(self.context.call(py, [self], |[x]| view(x, &parts))?);
         let mut gathered = parts.iter().filter(|part| !matches!(part, Part::At(_))).enumerate().filter_map(|(axis, part)| match part {
             Part::Gathered(indices) => Some((axis, indices)),
             Part::At(_) | Part::Range { .. } | Part::New => None,
         });
         let Some((axis, indices)) = gathered.next() else { return Ok(seen) };
-        if gathered.next().is_some() {
-            return Err(PyIndexError::new_err("an index has at most one tensor: take the axes one after the other, or use elinvar.ops.gather_nd"));
-        }
         let made = self.context.call(py, [&seen, indices.get()], |[x, indices]| {
             let indices = if matches!(indices.dtype(), Element::I32 | Element::I64) { indices.clone() } else { indices.cast(Element::I64)? };
             x.gather(&indices, axis as isize)
@@ -134,10 +134,46 @@ impl Tensor {
     }
 }
 
+impl Tensor {
+    /// What several tensors name, one for each of the first axes, with whole numbers among them.
+    fn points(&self, py: Python<'_>, parts: &[Part]) -> PyResult<Self> {
+        let whole = |part: &Part| matches!(part, Part::Range { step: 1, .. });
+        let named = parts.iter().position(|part| !matches!(part, Part::Gathered(_) | Part::At(_))).unwrap_or(parts.len());
+        if let Some((axis, _)) = parts.iter().enumerate().skip(named).find(|(axis, part)| !whole(part) || !self.is_all(*axis, part)) {
+            let message =
+                format!("several tensors index the first axes alone, and axis {axis} has an index of its own: take the axes one after the other");
+            return Err(PyIndexError::new_err(message));
+        }
+        let indices = parts[..named].iter().map(|part| match part {
+            Part::Gathered(indices) => self.context.take(indices.get()).map(Some),
+            Part::At(_) | Part::Range { .. } | Part::New => Ok(None),
+        });
+        let indices = indices.collect::<PyResult<Vec<_>>>()?;
+        let made = self.context.call(py, [self], |[x]| {
+            let mut shape = elinvar::Shape::new(&[])?;
+            for indices in indices.iter().flatten() {
+                shape = shape.broadcast(indices.shape())?;
+            }
+            let at = |(part, indices): (&Part, &Option<Inner>)| match (part, indices) {
+                (_, Some(indices)) => indices.cast(Element::I64)?.broadcast_to(&shape),
+                (Part::At(at), None) => x.executor().full(Element::I64, &shape, *at as i64),
+                (Part::Range { .. } | Part::New | Part::Gathered(_), None) => Err(elinvar::Error::internal("an index without a place")),
+            };
+            let columns = parts[..named].iter().zip(&indices).map(at).collect::<Result<Vec<_>>>()?;
+            x.gather_nd(&Inner::stack(&columns.iter().collect::<Vec<_>>(), -1)?, 0)
+        })?;
+        Ok(Self::new(&self.context, made))
+    }
+
+    fn is_all(&self, axis: usize, part: &Part) -> bool {
+        matches!(part, Part::Range { start: 0, count, .. } if Some(count) == self.made.shape().get(axis))
+    }
+}
+
 #[pymethods]
 impl Tensor {
     /// A view of what the index names, as in NumPy: whole numbers, slices with any step, None, '...'. With a tensor of whole numbers, a copy of what that
-    /// names along its axis.
+    /// names along its axis; with several, of the entries that they name together.
     fn __getitem__(&self, py: Python<'_>, index: &Bound<'_, PyAny>) -> PyResult<Self> {
         self.indexed(py, index)
     }

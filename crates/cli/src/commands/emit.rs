@@ -8,15 +8,8 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use elinvar::{
-    DType, Error, Result,
-    atlas::{
-        self, Limits, Program,
-        render::{self, MetalProgram, ParameterBlock},
-    },
-    msl::{
-        self, MetalHeaders, Module,
-        cuda::{CudaEntry, Threadgroups},
-    },
+    Error, Result,
+    atlas::{self, Limits, Program, Verified},
 };
 
 /// Arguments of `elinvar emit`.
@@ -61,27 +54,20 @@ pub(crate) fn read(file: &Path) -> Result<Program> {
 }
 
 pub(crate) fn run(args: &EmitArgs) -> Result<()> {
-    let verified = atlas::verify(read(&args.file)?, &Limits { unchecked: true, ..Limits::default() }).map_err(|e| e.context(args.file.display()))?;
-    if matches!(args.to, Form::Metal | Form::Cuda) && verified.program().uses(DType::F64) {
-        return Err(Error::unsupported(format!("{} uses f64, which Metal does not have", args.file.display())));
-    }
+    let program = read(&args.file)?;
     let bytes = match args.to {
-        Form::Metal => render::metal(&verified, true).text.into_bytes(),
-        Form::Cuda => cuda(&render::metal(&verified, true), verified.program())?.into_bytes(),
-        Form::Text => atlas::format(verified.program()).into_bytes(),
-        Form::Binary => atlas::encode(verified.program()),
+        Form::Metal => elinvar::program_metal(&program).map(String::into_bytes),
+        Form::Cuda => elinvar::program_cuda(&program).map(String::into_bytes),
+        Form::Text => verified(program).map(|verified| atlas::format(verified.program()).into_bytes()),
+        Form::Binary => verified(program).map(|verified| atlas::encode(verified.program())),
     };
+    let bytes = bytes.map_err(|e| e.context(args.file.display()))?;
     match &args.out {
         Some(file) => fs::write(file, bytes).map_err(|cause| Error::io(format!("cannot write {}: {cause}", file.display()))),
         None => std::io::stdout().write_all(&bytes).map_err(|cause| Error::io(format!("cannot write to standard output: {cause}"))),
     }
 }
 
-fn cuda(metal: &MetalProgram, program: &Program) -> Result<String> {
-    let text = msl::preprocess(&program.name, &metal.text, &[("EXACT_BFLOAT", "1")], &MetalHeaders)?;
-    let buffers = program.parameters.iter().filter(|p| p.access.is_some()).count() as u32;
-    let inline = (ParameterBlock::of(program).size() > 0).then_some(buffers);
-    let entry = CudaEntry { kernel: &metal.kernel, inline: inline.as_slice(), prefetched: None };
-    let lowered = Module::read(&text)?.lower_for_cuda(&[entry], Threadgroups::Uniform)?;
-    Ok(lowered.text)
+fn verified(program: Program) -> Result<Verified> {
+    atlas::verify(program, &Limits { unchecked: true, ..Limits::default() })
 }

@@ -8,19 +8,17 @@ use clap::Args;
 use elinvar::{ConstantValue, KernelArgument, MetalKernel, MetalLibrary, MetalSource, Result, Tensor};
 #[cfg(target_os = "linux")]
 use elinvar::{DeviceKind, Error};
+use elinvar_check::Expected;
+#[cfg(target_os = "linux")]
+use elinvar_check::contained;
 #[cfg(target_os = "linux")]
 use elinvar_sim::{Judge, Lint};
 use serde_json::json;
 
-#[cfg(target_os = "linux")]
-use crate::contained;
 use crate::output::print_line;
 use crate::{
     args::DeviceArgs,
-    kernel::{
-        self, KernelArgs,
-        expected::{self, Expected},
-    },
+    kernel::{self, KernelArgs},
     profile::{self, ProfileArgs, Profiler, profiled},
     tensors,
 };
@@ -77,7 +75,7 @@ fn contained(args: &LaunchArgs, trace: Option<&Path>) -> Result<bool> {
     const SAVED: u8 = 0;
     const TRACE: u8 = 1;
     let limit = elinvar_sim::Config::default().time_limit;
-    let outcome = contained::run(&args.kernel.file, limit, &[args.kernel.save.as_deref(), trace], |parent| {
+    let mut outcome = contained::run(&args.kernel.file.display().to_string(), limit, |parent| {
         let Launched { report, file, profiler, as_expected } = launch(args)?;
         file.map_or(Ok(()), |bytes| parent.save(SAVED, bytes))?;
         if let Some(profiler) = profiler {
@@ -87,6 +85,11 @@ fn contained(args: &LaunchArgs, trace: Option<&Path>) -> Result<bool> {
         parent.report(report)?;
         Ok(as_expected)
     })?;
+    for (number, file) in [(SAVED, args.kernel.save.as_deref()), (TRACE, trace)] {
+        if let (Some(file), Some(bytes)) = (file, outcome.files.remove(&number)) {
+            tensors::write_bytes(file, &bytes)?;
+        }
+    }
     let as_expected = outcome.verdict?;
     if let Some(trace) = trace {
         eprintln!("timeline: {}", trace.display());
@@ -123,7 +126,8 @@ fn launch(args: &LaunchArgs) -> Result<Launched> {
     }
     // Before the kernel, with which a process may lose the right to read files.
     let contents = kernel::contents(&args.kernel.buffer, args.kernel.seed)?;
-    let expected = expected::read(&args.kernel, &contents)?;
+    let expected = args.kernel.expected()?;
+    let expected = args.kernel.comparisons(&expected, &contents)?;
     let buffers = kernel::buffers(&executor, &args.kernel.buffer, &contents)?;
     let start = Instant::now();
     let compiled_kernel = compile(&library, name, &args.kernel)?;
@@ -153,7 +157,7 @@ fn launch(args: &LaunchArgs) -> Result<Launched> {
 fn differences(args: &KernelArgs, expected: &[Expected<'_>], buffers: &[(&str, Tensor)]) -> Result<Vec<String>> {
     let mut differences = Vec::new();
     for (argument, (_, tensor)) in args.buffer.iter().zip(buffers) {
-        if let Some(expected) = expected.iter().find(|expected| expected.is_of(argument)) {
+        if let Some(expected) = expected.iter().find(|expected| expected.buffer == argument.name) {
             differences.extend(expected.compare(&tensor.to_bytes()?).map(|difference| difference.to_string()));
         }
     }

@@ -7,6 +7,7 @@ mod check;
 mod convert;
 mod devices;
 mod doctor;
+mod embed;
 mod emit;
 mod generate;
 mod inspect;
@@ -45,6 +46,8 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Report what this machine has, compile every kernel for each device and run it: one page for a report
     Doctor(doctor::DoctorArgs),
+    /// Compute embeddings of texts with an encoder: MiniLM, E5, BGE
+    Embed(embed::EmbedArgs),
     /// Write an Atlas program in another form: Metal, CUDA, its text or its binary
     Emit(emit::EmitArgs),
     /// Run an Atlas program on a device
@@ -78,6 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         Command::Chat(args) => chat::run(args).map_err(without_the_device),
         Command::Convert(args) => convert::run(args),
         Command::Devices(args) => devices::run(args),
+        Command::Embed(args) => embed::run(args).map_err(without_the_device),
         Command::Emit(args) => emit::run(args),
         Command::Generate(args) => generate::run(args).map_err(without_the_device),
         Command::Inspect(args) => inspect::run(args),

@@ -3,6 +3,7 @@
 use std::{fs, path::Path, str::FromStr};
 
 use elinvar::{DType, Error, ErrorKind, Result, SplitMix64};
+use elinvar_check::encode;
 use half::{bf16, f16};
 use safetensors::SafeTensors;
 
@@ -170,35 +171,6 @@ fn named<'a>(text: &'a str, form: &str) -> Result<(String, &'a str)> {
         Some((name, rest)) if !name.is_empty() && !rest.is_empty() => Ok((name.to_owned(), rest)),
         _ => Err(Error::invalid_argument(format!("'{text}': write {form}"))),
     }
-}
-
-/// A number as bytes of a data type.
-fn encode(dtype: DType, text: &str) -> Result<Vec<u8>> {
-    macro_rules! bytes {
-        ($type:ty) => {
-            text.trim().parse::<$type>().ok().map(|value| value.to_ne_bytes().to_vec())
-        };
-    }
-    let bytes = match dtype {
-        DType::F32 => bytes!(f32),
-        DType::F64 => bytes!(f64),
-        DType::F16 => text.trim().parse().ok().map(|value| f16::from_f32(value).to_ne_bytes().to_vec()),
-        DType::BF16 => text.trim().parse().ok().map(|value| bf16::from_f32(value).to_ne_bytes().to_vec()),
-        DType::I8 => bytes!(i8),
-        DType::I16 => bytes!(i16),
-        DType::I32 => bytes!(i32),
-        DType::I64 => bytes!(i64),
-        DType::U8 => bytes!(u8),
-        DType::U16 => bytes!(u16),
-        DType::U32 => bytes!(u32),
-        DType::U64 => bytes!(u64),
-        DType::Bool => match text.trim() {
-            "true" | "1" => Some(vec![1]),
-            "false" | "0" => Some(vec![0]),
-            _ => None,
-        },
-    };
-    bytes.ok_or_else(|| Error::invalid_argument(format!("'{text}' is no {dtype}")))
 }
 
 /// An element of random bits: floating-point numbers in [-1, 1), integers in [0, 100), either truth value.

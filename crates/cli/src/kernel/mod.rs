@@ -2,16 +2,16 @@
 
 mod arguments;
 mod execution;
-pub(crate) mod expected;
 mod picture;
 
 use std::path::PathBuf;
 
 use clap::Args;
 use elinvar::{
-    ConstantValue, Error, Result,
+    ConstantValue, DType, Error, Result,
     msl::{METAL_VERSION, Module},
 };
+use elinvar_check::Expected;
 
 pub(crate) use arguments::{BufferArgument, ConstantArgument, ExtentArgument};
 use arguments::{SizeArgument, ValueArgument};
@@ -86,43 +86,26 @@ impl KernelArgs {
 
     /// The kernel that is meant.
     pub(crate) fn kernel<'a>(&'a self, module: &'a Module) -> Result<&'a str> {
-        let kernels = module.kernels();
-        match (&self.kernel, kernels) {
-            (Some(name), _) => Ok(name),
-            (None, [only]) => Ok(&only.name),
-            (None, []) => Err(Error::invalid_argument(format!("{} has no kernel", self.file.display()))),
-            (None, _) => {
-                let names: Vec<_> = kernels.iter().take(12).map(|kernel| kernel.name.as_str()).collect();
-                let more = if kernels.len() > 12 { format!(" and {} more", kernels.len() - 12) } else { String::new() };
-                Err(Error::invalid_argument(format!(
-                    "{} has {} kernels: choose one with --kernel: {}{more}",
-                    self.file.display(),
-                    kernels.len(),
-                    names.join(", ")
-                )))
-            }
-        }
+        elinvar_check::choose(module, self.kernel.as_deref(), &self.file.display().to_string())
     }
 
-    /// Function constants, given by name or index, their values read by their types: names, indices and values.
-    pub(crate) fn constants<'a>(&self, module: &'a Module) -> Result<Vec<(&'a str, u32, ConstantValue)>> {
-        let known = module.constants();
-        let value = |argument: &ConstantArgument| {
-            let found = known.iter().find(|c| c.name == argument.name || argument.name.parse() == Ok(c.index));
-            let constant = found.ok_or_else(|| {
-                let names: Vec<_> = known.iter().map(|c| format!("{} ({})", c.name, c.index)).collect();
-                Error::invalid_argument(format!("no function constant '{}': the file has {}", argument.name, names.join(", ")))
-            })?;
-            let text = argument.value.as_str();
-            let value = match constant.type_name.as_str() {
-                "bool" => text.parse().ok().map(ConstantValue::Bool),
-                "float" | "half" | "bfloat" => text.parse().ok().map(ConstantValue::Float),
-                unsigned if unsigned.starts_with('u') => text.parse().ok().map(ConstantValue::Uint),
-                _ => text.parse().ok().map(ConstantValue::Int),
-            };
-            let value = value.ok_or_else(|| Error::invalid_argument(format!("'{text}' is no {} for '{}'", constant.type_name, constant.name)))?;
-            Ok((constant.name.as_str(), constant.index, value))
-        };
-        self.constant.iter().map(value).collect()
+    /// Names, indices and values of the function constants that are given.
+    pub(crate) fn constants<'a>(&'a self, module: &'a Module) -> Result<Vec<(&'a str, u32, ConstantValue)>> {
+        elinvar_check::constants(module, self.constant.iter().map(|constant| (constant.name.as_str(), constant.value.as_str())))
+    }
+
+    /// What buffers should hold after a run: names, types and bytes.
+    pub(crate) fn expected(&self) -> Result<Vec<(&str, DType, Vec<u8>)>> {
+        let read = |expect: &'_ BufferArgument| expect.bytes(self.seed, 0).map_err(|e| e.context(format_args!("--expect {}", expect.name)));
+        self.expect.iter().map(|expect| read(expect).map(|(dtype, bytes)| (expect.name.as_str(), dtype, bytes))).collect()
+    }
+
+    /// The same, to be compared with what buffers of these contents hold after a run.
+    pub(crate) fn comparisons<'a>(&self, expected: &'a [(&'a str, DType, Vec<u8>)], buffers: &[(DType, Vec<u8>)]) -> Result<Vec<Expected<'a>>> {
+        let of = |(buffer, dtype, bytes): &'a (&'a str, DType, Vec<u8>)| Expected { buffer, dtype: *dtype, bytes, tolerance: self.tolerance };
+        let expected: Vec<_> = expected.iter().map(of).collect();
+        let held = self.buffer.iter().zip(buffers).map(|(buffer, (dtype, bytes))| (buffer.name.as_str(), *dtype, bytes.len()));
+        elinvar_check::check_expected(&expected, held)?;
+        Ok(expected)
     }
 }

@@ -8,8 +8,7 @@ use std::{
 };
 
 use elinvar::{DType, Error, Result, Tensor, atlas::is_floating};
-
-use crate::tensors::numbers;
+use elinvar_check::numbers;
 
 /// `BUFFER=WIDTHxHEIGHT:FILE`.
 #[derive(Clone, Debug)]

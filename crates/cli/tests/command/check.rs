@@ -165,7 +165,7 @@ fn what_cannot_be_checked_is_one_line_and_exit_code_two() {
     assert!(code == 2 && out.contains("broken.metal:4: use of undeclared identifier 'y'") && err.contains("broken.metal:4"), "{out}{err}");
     rejection(&with(SCALE, &["-I", "no/such/folder"]), "-I no/such/folder: no such folder");
     rejection(&["nowhere.metal"], "nowhere.metal");
-    rejection(&[FILE], "choose one with --kernel");
+    rejection(&[FILE], "3 kernels: choose one: ");
     rejection(&with(&["--kernel", "scalar"], &[]), "scalar");
     rejection(&with(&["--kernel", "scale", "--buffer", "x=f32:4", "--value", "n=u32:4"], &[]), "`out`, is missing");
     rejection(&with(SCALE, &["--buffer", "z=f32:4"]), "no parameter `z`: it takes x, out, n");
@@ -173,7 +173,7 @@ fn what_cannot_be_checked_is_one_line_and_exit_code_two() {
     rejection(&with(&["--kernel", "scale", "--grid", "0"], &[]), "at least 1");
     rejection(&with(SCALE, &["--constant", "negated=true"]), "negate (0)");
     rejection(&with(SCALE, &["--outputs", "z"]), "no parameter `z`");
-    rejection(&with(SCALE, &["--expect", "z=f32:250:1"]), "--expect z: no --buffer of that name");
+    rejection(&with(SCALE, &["--expect", "z=f32:250:1"]), "expect z: no buffer of that name");
     rejection(&with(SCALE, &["--expect", "out=f32:25:1"]), "the buffer holds 250 elements of f32, expected are 25 elements of f32");
 }
 

@@ -88,7 +88,7 @@ fn invalid_launches_are_rejected() {
     let (code, _, err) = launch("metal-sim", &SCALE[..11]);
     assert!(code == 2 && err.contains("'n'"), "{err}");
     let (code, _, err) = launch("metal-sim", &["tests/kernels/scale.metal"]);
-    assert!(code == 2 && err.contains("choose one with --kernel"), "{err}");
+    assert!(code == 2 && err.contains("3 kernels: choose one: "), "{err}");
     let (code, _, err) = launch("metal-sim", &["tests/kernels/none.metal"]);
     assert!(code == 2 && err.contains("cannot read"), "{err}");
 }

@@ -7,6 +7,7 @@ mod check;
 mod contained;
 mod cuda;
 mod doctor;
+mod embed;
 mod launch;
 #[cfg(feature = "embedded-model")]
 mod lora;

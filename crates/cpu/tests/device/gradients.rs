@@ -32,6 +32,8 @@ const NONE: &[&str] = &[
     "logical_xor",
     "lt",
     "ne",
+    // Of a cache, which is no leaf.
+    "paged_attention",
     "right_shift",
     "rope_append",
     "sample",

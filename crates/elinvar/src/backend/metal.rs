@@ -16,7 +16,7 @@ pub(super) fn open(ordinal: usize) -> Result<Opened> {
 
 #[cfg(not(all(feature = "metal", target_vendor = "apple")))]
 pub(super) fn open(_ordinal: usize) -> Result<Opened> {
-    let message = "Metal backend is only available on Apple platforms; use `--device metal-sim` to run Metal kernels here";
+    let message = "Metal backend is only available on Apple platforms; use the device metal-sim to run Metal kernels here";
     Err(super::opened::absent("metal", cfg!(feature = "metal"), message))
 }
 

@@ -15,7 +15,7 @@ use elinvar_kernels::{
 use super::{
     Gradients,
     evaluate::evaluate,
-    tape::{Call, Origin, Taken},
+    tape::{Call, CustomRule, Origin, Rule, Taken},
 };
 use crate::{
     executor::{Executor, only},
@@ -38,7 +38,7 @@ pub(super) fn backward(tensor: &Tensor, upstream: &Tensor, kept: Option<&Origin>
         let found = sums.of.remove(&Arc::as_ptr(call)).unwrap_or_default();
         for (output, found) in found.iter().enumerate() {
             let origin = Origin { call: call.clone(), output };
-            if let Some(found) = found.as_ref().filter(|_| call.operator.is_none() || kept.is_some_and(|kept| kept.is(&origin))) {
+            if let Some(found) = found.as_ref().filter(|_| matches!(call.rule, Rule::Leaf) || kept.is_some_and(|kept| kept.is(&origin))) {
                 gradients.insert(origin, found.clone());
             }
         }
@@ -87,7 +87,11 @@ impl Sums {
 
     /// From the gradients of a call's outputs to those of its inputs.
     fn step(&mut self, call: &Call, upstream: Vec<Option<Tensor>>) -> Result<()> {
-        let Some(operator) = &call.operator else { return Ok(()) };
+        let operator = match &call.rule {
+            Rule::Leaf => return Ok(()),
+            Rule::Operator(operator) => operator,
+            Rule::Custom(rule) => return self.custom_step(rule, call, &upstream),
+        };
         let infos: Vec<_> = call.inputs.iter().map(|input| input.as_ref().map(|input| input.info)).collect();
         let types: Vec<_> = upstream.iter().map(|upstream| upstream.as_ref().map(Tensor::info)).collect();
         let wanted = call.wanted();
@@ -105,6 +109,30 @@ impl Sums {
             evaluate(&self.executor, &definition, &given, &[]).map_err(|error| error.context(format_args!("the gradient of {}", operator.name())))?;
         let origins = call.inputs.iter().flatten().filter_map(|input| input.origin.as_ref());
         origins.zip(found).try_for_each(|(origin, found)| self.add(origin, found))
+    }
+}
+
+impl Sums {
+    fn custom_step(&mut self, rule: &CustomRule, call: &Call, upstream: &[Option<Tensor>]) -> Result<()> {
+        let name = &rule.name;
+        let found = (rule.gradient)(upstream)?;
+        if found.len() != call.inputs.len() {
+            let (found, inputs) = (found.len(), call.inputs.len());
+            return Err(Error::invalid_argument(format!(
+                "the gradient of {name} gives {found} gradients: one for each of its {inputs} inputs is expected"
+            )));
+        }
+        for (place, (input, found)) in call.inputs.iter().zip(found).enumerate() {
+            let Some((input, origin)) = input.as_ref().and_then(|input| Some((input, input.origin.as_ref()?))) else { continue };
+            let found =
+                found.ok_or_else(|| Error::invalid_argument(format!("the gradient of {name} gives none of input {place}, which requires one")))?;
+            if (found.dtype(), found.shape()) != (input.info.dtype, input.info.shape()) {
+                let wanted = format!("one of {} {} is expected", input.info.shape(), input.info.dtype);
+                return Err(Error::invalid_argument(format!("the gradient of {name} gives {found:?} of input {place}: {wanted}")));
+            }
+            self.add(origin, found.detach())?;
+        }
+        Ok(())
     }
 }
 

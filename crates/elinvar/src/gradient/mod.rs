@@ -22,6 +22,7 @@
 //! ```
 
 mod backward;
+mod custom;
 mod evaluate;
 mod tape;
 

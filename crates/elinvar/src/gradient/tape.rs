@@ -20,12 +20,30 @@ impl Origin {
     }
 }
 
-/// An operator that was applied to tensors of which one needs a gradient; or, without an operator, such a tensor itself.
+/// What was applied to tensors of which one needs a gradient, or such a tensor itself.
 pub(super) struct Call {
-    pub(super) operator: Option<Arc<dyn Operator>>,
+    pub(super) rule: Rule,
     pub(super) inputs: Vec<Option<Taken>>,
     pub(super) outputs: Vec<Taken>,
 }
+
+/// How gradients flow through a call.
+pub(super) enum Rule {
+    /// They end here: this is a tensor that requires one.
+    Leaf,
+    /// As the operator says.
+    Operator(Arc<dyn Operator>),
+    /// As a caller says.
+    Custom(CustomRule),
+}
+
+/// A caller's rule: from the gradients of the outputs, as far as there are some, to those of the inputs.
+pub(super) struct CustomRule {
+    pub(super) name: String,
+    pub(super) gradient: Box<CustomGradient>,
+}
+
+pub(super) type CustomGradient = dyn Fn(&[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> + Send + Sync;
 
 /// An operand of a call.
 pub(super) struct Taken {
@@ -70,7 +88,7 @@ impl Taken {
 impl Call {
     /// A tensor that gradients are computed of.
     pub(super) fn leaf(tensor: &Tensor) -> Origin {
-        let call = Call { operator: None, inputs: Vec::new(), outputs: vec![Taken::new(tensor, false)] };
+        let call = Call { rule: Rule::Leaf, inputs: Vec::new(), outputs: vec![Taken::new(tensor, false)] };
         Origin { call: Arc::new(call), output: 0 }
     }
 
@@ -113,11 +131,23 @@ pub(crate) fn write_down(operator: &Arc<dyn Operator>, inputs: &[Option<&Tensor>
         input.map(|input| Taken { origin: input.origin().cloned(), ..Taken::new(input, used.contains(&index)) })
     };
     let given = |(index, output): (usize, &Tensor)| Taken::new(output, used.contains(&(inputs.len() + index)));
-    let call = Arc::new(Call {
-        operator: Some(operator.clone()),
+    let call = Call {
+        rule: Rule::Operator(operator.clone()),
         inputs: inputs.iter().enumerate().map(taken).collect(),
         outputs: outputs.iter().enumerate().map(given).collect(),
-    });
+    };
+    set_origins(call, outputs);
+}
+
+/// Writes down that a caller's computation gave `outputs`.
+pub(super) fn write_down_custom(rule: CustomRule, inputs: &[&Tensor], outputs: &mut [Tensor]) {
+    let taken = |input: &&Tensor| Some(Taken { origin: input.origin().cloned(), ..Taken::new(input, false) });
+    let given = outputs.iter().map(|output| Taken::new(output, false)).collect();
+    set_origins(Call { rule: Rule::Custom(rule), inputs: inputs.iter().map(taken).collect(), outputs: given }, outputs);
+}
+
+fn set_origins(call: Call, outputs: &mut [Tensor]) {
+    let call = Arc::new(call);
     for (output, tensor) in outputs.iter_mut().enumerate().filter(|(_, tensor)| tensor.dtype().is_float()) {
         tensor.set_origin(Origin { call: call.clone(), output });
     }

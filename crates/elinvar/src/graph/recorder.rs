@@ -63,9 +63,9 @@ impl Recorder {
         let written = written.map(Arc::downgrade).collect();
         let mut graph = Graph::new(nodes, results.iter().map(Option::is_some).collect());
         matching::fuse(&mut graph, self.executor.properties());
-        elements::fuse(&mut graph, &self.executor)?;
+        let programs = elements::fuse(&mut graph, &self.executor)?;
         let list = encode::encode(&graph, &results, &self.executor.device)?;
-        Ok(Recording { list, written })
+        Ok(Recording { list, written, programs })
     }
 }
 

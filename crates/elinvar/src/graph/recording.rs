@@ -1,8 +1,10 @@
 use std::sync::{Arc, Weak};
 
+use elinvar_atlas::Program;
 use elinvar_core::{CommandList, ListBuilder, Result};
 
 use super::shared::TensorMemory;
+use crate::programs::Prepared;
 
 /// Commands recorded once, to be replayed with [`crate::Executor::replay`].
 ///
@@ -13,6 +15,7 @@ pub struct Recording {
     pub(crate) list: Arc<CommandList>,
     /// Memory that it writes, as far as something holds that.
     pub(super) written: Vec<Weak<TensorMemory>>,
+    pub(super) programs: Vec<Prepared>,
 }
 
 impl Recording {
@@ -26,12 +29,28 @@ impl Recording {
     /// # Errors
     /// They are of different devices.
     pub fn concat<'a>(recordings: impl IntoIterator<Item = &'a Recording>) -> Result<Recording> {
-        let (mut list, mut written) = (ListBuilder::new(), Vec::new());
+        let (mut list, mut written, mut programs) = (ListBuilder::new(), Vec::new(), Vec::new());
         for recording in recordings {
             list.append(&recording.list)?;
             written.extend(recording.written.iter().cloned());
+            programs.extend(recording.programs.iter().cloned());
         }
-        Ok(Recording { list: list.finish(), written })
+        Ok(Recording { list: list.finish(), written, programs })
+    }
+
+    /// The programs that operators on elements became, in the order in which they run: to be read, as text or rendered for a device
+    /// ([`program_metal`](crate::program_metal), [`program_cuda`](crate::program_cuda)).
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[2], &[1f32, 2.0])?;
+    /// let (recording, _y) = executor.record(|recorded| x.on(recorded)?.silu()?.mul(&x))?;
+    /// let programs: Vec<_> = recording.programs().map(elinvar::atlas::format).collect();
+    /// assert!(programs.len() == 1 && programs[0].contains("silu"), "{programs:?}");
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    pub fn programs(&self) -> impl Iterator<Item = &Program> {
+        self.programs.iter().map(Prepared::program)
     }
 
     /// It is replayed: what was kept of its memory for a gradient is no longer as it was.

@@ -2,7 +2,7 @@
 
 use elinvar_core::Result;
 use elinvar_kernels::{
-    attention::{Attention, decode::DecodeAttention},
+    attention::{Attention, decode::DecodeAttention, paged::PagedAttention},
     attention_scores::AttentionScores,
     kv_append::KvAppend,
     rope::{Rope, RotaryEmbedding},
@@ -22,6 +22,17 @@ operators! {
              let (x, keys) = (executor.tensor(&[1, 1, 1, 2], &[0f32, 0.0])?, executor.ones(DType::F32, &[1, 1, 2, 2])?);\n\
              let values = executor.tensor(&[1, 1, 2, 2], &[1f32, 2.0, 3.0, 4.0])?;";
     ("&Attention::default()", "&keys", "&values", "None", "None") => "[[[[2.0, 3.0]]]]";
+
+    /// Causal attention of these queries `[B, heads, tokens, D]` over keys and values `[kv_heads, slots, D]` in pages, which `table [B, pages]` names for each
+    /// sequence; as `[B, tokens, heads, D]`. See [`PagedAttention`].
+    paged_attention paged_attention_into (&self, operator: &PagedAttention, keys: &Tensor, values: &Tensor, table: &Tensor, positions: &Tensor) =>
+        *operator, Some(keys), Some(values), Some(table), Some(positions);
+    errors "Shapes or types that do not fit. A page that the cache does not have is reported when something is read.";
+    example "use elinvar::kernels::attention::paged::PagedAttention;\n\
+             let (x, keys) = (executor.zeros(DType::F32, &[1, 1, 1, 2])?, executor.ones(DType::F32, &[1, 64, 2])?);\n\
+             let values = executor.arange(DType::F32, 0, 128, 1)?.reshape(&[1, 64, 2])?;\n\
+             let (table, positions) = (executor.tensor(&[1, 1], &[1i32])?, executor.tensor(&[1], &[2i32])?);";
+    ("&PagedAttention::default()", "&keys", "&values", "&table", "&positions") => "[[[[66.0, 67.0]]]]";
 
     /// What [`Tensor::attention`] makes of this query and `keys` before the values come in, as `[B, heads, tokens, keys]`: the scores, or their softmax.
     attention_scores attention_scores_into (&self, operator: &AttentionScores, keys: &Tensor, mask: Option<&Tensor>, positions: Option<&Tensor>) =>
@@ -101,6 +112,34 @@ impl Tensor {
     ) -> Result<()> {
         let (value_cache, values) = values.unzip();
         self.update(RopeAppend { interleaved: false }, &[Some(rows), Some(positions), Some(frequencies), value_cache, values, queries])
+    }
+
+    /// As [`Tensor::rope_append`], with rows that go to `slots [tokens]` (i32) of the caches, whatever their positions: those of a cache in pages.
+    ///
+    /// ```
+    /// # use elinvar::{DType, Executor};
+    /// # let executor = Executor::new_auto()?;
+    /// let cache = executor.zeros(DType::F32, &[1, 2, 2])?;
+    /// let (rows, position) = (executor.tensor(&[1, 1, 2], &[5f32, 6.0])?, executor.tensor(&[1], &[0i32])?);
+    /// let slots = executor.tensor(&[1], &[1i32])?;
+    /// cache.rope_append_at(&rows, [&position, &slots], &executor.tensor(&[1], &[1f32])?, None, None)?;
+    /// assert_eq!(cache.to_vec::<f32>()?, [0.0, 0.0, 5.0, 6.0]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Shapes or types that do not fit. A slot outside the cache is reported when something is read.
+    pub fn rope_append_at(
+        &self,
+        rows: &Tensor,
+        [positions, slots]: [&Tensor; 2],
+        frequencies: &Tensor,
+        values: Option<(&Tensor, &Tensor)>,
+        queries: Option<&Tensor>,
+    ) -> Result<()> {
+        let (value_cache, values) = values.unzip();
+        let inputs = [Some(rows), Some(positions), Some(frequencies), value_cache, values, queries, Some(slots)];
+        self.update(RopeAppend { interleaved: false }, &inputs)
     }
 
     /// Attention of one token's queries `[1, heads, D]` over caches `[kv_heads, capacity, D]` to which its key and value `[1, kv_heads, D]` are appended

@@ -16,9 +16,10 @@ use crate::{
 pub(super) const STATES: MetalFile = metal_file!("attention/states.metal");
 pub(super) const TILE: MetalFile = metal_file!("attention/tile.metal");
 pub(super) const SUMS: MetalFile = metal_file!("attention/block.metal");
+pub(super) const WALK: MetalFile = metal_file!("attention/walk.metal");
 
 /// The files of a kernel that works on tiles.
-const fn of_tiles(kernel: MetalFile) -> [MetalFile; 15] {
+const fn of_tiles(kernel: MetalFile) -> [MetalFile; 16] {
     let [view, mask, score, params] = [View::METAL, MaskView::METAL, ScoreParams::METAL, Params::METAL];
     [
         metal::TYPES,
@@ -35,6 +36,7 @@ const fn of_tiles(kernel: MetalFile) -> [MetalFile; 15] {
         STATES,
         TILE,
         SUMS,
+        WALK,
         kernel,
     ]
 }
@@ -78,7 +80,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    fn new(params: &Params) -> Self {
+    pub(super) fn new(params: &Params) -> Self {
         let s = &params.score;
         let columns = params.value_width.div_ceil(32).next_power_of_two().clamp(2, 4);
         Self {
@@ -109,6 +111,12 @@ impl Shape {
     /// `launch` for each tile and block of keys.
     pub(super) fn over_blocks(&self, launch: Launch, params: &Params) -> Result<Launch> {
         over(launch, self.tiles(params) * params.score.keys.div_ceil(BLOCK))
+    }
+
+    /// `launch` for each tile, with memory for a row's factors and scale besides.
+    pub(super) fn over_tiles(&self, launch: Launch, params: &Params) -> Result<Launch> {
+        let memory = self.memory() + 4 * (2 + 1) * self.rows as usize;
+        Ok(over(launch, self.tiles(params))?.with_threadgroup_memory(memory))
     }
 
     /// Elements of a value with those that only pad it.
@@ -146,9 +154,7 @@ pub(super) fn plan(params: &Params, inputs: Inputs, device: &DeviceProperties) -
     }
     let buffers = inputs.buffers().into_iter().chain([(Parameter::write("y", inputs.q.dtype), Argument::Output(0))]);
     let launch = Launch::on_gpu(shape.key("attention", &inputs.of_tile()), WHOLE, params, buffers);
-    // A row's factors and scale.
-    let memory = shape.memory() + 4 * (2 + 1) * shape.rows as usize;
-    Ok(over(launch, shape.tiles(params))?.with_threadgroup_memory(memory).into())
+    Ok(shape.over_tiles(launch, params)?.into())
 }
 
 /// Whether the keys of so many tiles are split, to keep the GPU busy.

@@ -44,6 +44,7 @@ mod gpu;
 pub mod gradient;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
+pub mod paged;
 mod prefill;
 pub(crate) mod scoring;
 mod split;

@@ -186,7 +186,7 @@ fn case_of(operator: Attention, d: Dims, [q, k, v]: [HostTensor; 3], extra: Extr
 }
 
 /// `[B, Hq, Tq, Dv]` as `[B, Tq, Hq, Dv]`.
-fn tokens_first(d: Dims, y: &[f64]) -> Vec<f64> {
+pub(crate) fn tokens_first(d: Dims, y: &[f64]) -> Vec<f64> {
     let row = |[b, h, t]: [usize; 3]| &y[((b * d.heads + h) * d.queries + t) * d.value_width..][..d.value_width];
     let places = (0..d.batch).flat_map(|b| (0..d.queries).flat_map(move |t| (0..d.heads).map(move |h| [b, h, t])));
     places.flat_map(row).copied().collect()

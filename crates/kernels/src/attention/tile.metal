@@ -19,8 +19,20 @@ inline void load_slots(device const T* row, uint k, uint n, float other, thread 
     }
 }
 
-// A tile whose keys and values are all in memory. Others have a newest key that is not: see decode.metal.
+// A tile whose keys and values are all in memory, in one piece. Others have a newest key that is not, or pages: see decode.metal and paged/pages.metal.
 struct Stored {
+    void turn(uint, KeyRange) {}
+
+    // Where a key is, or the nearest one that is stored.
+    template <typename T>
+    device const T* nearest(device const T* base, KeyRange stored, uint key, int step) const {
+        return base + stored.nearest(key) * step;
+    }
+    template <typename T>
+    device const T* at(device const T* base, uint key, int step) const {
+        return base + key * long(step);
+    }
+
     // The keys of a range that are in memory; whether the newest one is among the `count` from `first` on.
     KeyRange stored(KeyRange keys) const { return keys; }
     bool is_among(uint, uint) const { return false; }
@@ -35,6 +47,7 @@ struct Stored {
 template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUMNS, uint CHUNKS, typename Newest = Stored>
 struct Tile {
     // Elements of a value that are summed at once; rows whose sums meet at once.
+    static constexpr constant uint HEIGHT = ROWS;
     static constexpr constant uint WIDTH = 32 * COLUMNS;
     static constexpr constant uint MEETING = ROWS < THREADS / WIDTH ? ROWS : THREADS / WIDTH;
     static constexpr constant uint PASSES = ROWS / MEETING;
@@ -162,10 +175,11 @@ struct Tile {
 
     // A lane's part of the keys of a block: that of the one it has in turn `turn`.
     uint key_of(uint block, uint turn) const { return block * BLOCK + simdgroup * GROUP + lane / LANES + turn * TOGETHER; }
-    device const KV* key_at(uint key) const { return first_key + stored.nearest(key) * key_step; }
+    device const KV* key_at(uint key) const { return newest.nearest(first_key, stored, key, key_step); }
 
     // Sends for the first keys of a block: what is done until `score` costs no time.
     void start_keys(uint block) {
+        newest.turn(block * BLOCK + simdgroup * GROUP, stored);
         if (wide_keys && !stored.is_empty()) {
 #pragma unroll
             for (uint i = 0; i < BATCH; ++i) {
@@ -203,7 +217,7 @@ struct Tile {
         }
         const uint element = lane % LANES * SLOTS;
         const long step = long(key_step) * TOGETHER;
-        device const KV* next = first_key + key_of(block, BATCH) * long(key_step);
+        device const KV* next = newest.at(first_key, key_of(block, BATCH), key_step);
         for (uint pass = 0; pass < LANES; pass += BATCH) {
             float sums[BATCH * ROWS];
 #pragma unroll
@@ -351,7 +365,7 @@ struct Tile {
     }
 
     device const KV* value_at(thread const Values& values, uint i) const {
-        return values.start + stored.nearest(values.first_key + i) * values.step;
+        return newest.nearest(values.start, stored, values.first_key + i, values.step);
     }
 
     // Sums the simdgroup's group of weighted values.
@@ -382,7 +396,7 @@ struct Tile {
         threadgroup const float4* own = reinterpret_cast<threadgroup const float4*>(weights + simdgroup * GROUP);
         const uint end = group_end(values.first_key);
         const long step = values.step;
-        device const KV* next = values.start + (values.first_key + AT_ONCE) * step;
+        device const KV* next = newest.at(values.start, values.first_key + AT_ONCE, values.step);
         for (uint first = 0; first < end; first += AT_ONCE) {
 #pragma unroll
             for (uint part = 0; part < AT_ONCE; part += 4) {

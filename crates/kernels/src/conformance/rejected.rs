@@ -3,7 +3,7 @@ use elinvar_core::DType;
 use super::{Bound, Case, HostTensor};
 use crate::{
     Operator, Precision,
-    attention::decode::DecodeAttention,
+    attention::{decode::DecodeAttention, paged::PagedAttention},
     gather::{Gather, GatherElements, GatherNd},
     kv_append::KvAppend,
     rope::RotaryEmbedding,
@@ -45,7 +45,15 @@ fn with_index(beyond: i32) -> Vec<Case> {
         let inputs = [cache(), row(), Some(HostTensor::new(&[1], &[at])), values(&[width / 2]), cache(), row(), halves(&[1, 4, width])];
         case(DecodeAttention { precision, ..DecodeAttention::default() }, inputs).updating(0).updating(4)
     };
+    let pages = |entries: usize| {
+        let table: Vec<i32> = (0..entries as i32).map(|entry| if entry == 1 { 2i32.saturating_add(beyond) } else { 0 }).collect();
+        let (cache, place) = (|| values(&[2, 96, 8]), HostTensor::new(&[1], &[40]));
+        case(PagedAttention::default(), [values(&[1, 4, 1, 8]), cache(), cache(), Some(HostTensor::new(&[1, entries], &table)), Some(place)])
+    };
     vec![
+        // In one launch, and with the keys split.
+        pages(2),
+        pages(16),
         case(Gather { axis: 1 }, [x(), token()]),
         case(GatherElements { axis: 1 }, [x(), indices(&[2, 2, 3], at)]),
         case(GatherNd { batch_dims: 0 }, [x(), indices(&[2, 2], at)]),

@@ -1,4 +1,5 @@
-//! The CPU kernel: the adapter's product first, so that the long one can add it before its only rounding.
+//! The CPU kernel: the adapter's product first, so that the long one can add it before its only rounding. Fast, many rows are sums over both products at
+//! once.
 
 use elinvar_core::{Error, HostArguments, Result};
 
@@ -7,7 +8,8 @@ use crate::matmul::{
     cpu::{
         operand::{Matrix, Target, Values, ValuesMut},
         plan::Summation,
-        product::product,
+        product::{product, sum},
+        rows::MAX_ROWS,
     },
     matrix, values, values_mut,
 };
@@ -24,8 +26,15 @@ pub(super) fn run(arguments: &mut HostArguments<'_>) -> Result<()> {
     let projected: &mut [f32] = arguments.output(5)?;
     let delta: &mut [f32] = arguments.output(6)?;
     let y = values_mut(arguments, 7, params.dtypes[0])?;
-    product(summation, x, a, &fitting(Target::new(ValuesMut::F32(projected), [m, r], r))?);
+    let is_summed = summation == Summation::Fast && m > MAX_ROWS && k > 0;
+    let scale = if is_summed { params.scale } else { 1.0 };
+    product(summation, x, a, &fitting(Target::new(ValuesMut::F32(projected), [m, r], r))?.scaled(scale));
     let projected = row_major(Values::F32(projected), [m, r])?;
+    if is_summed {
+        let target = Target::new(y, [m, n], n).and_then(|t| t.with_bias(bias));
+        sum(&[[x, weight], [projected, b]], &fitting(target)?);
+        return Ok(());
+    }
     product(summation, projected, b, &fitting(Target::new(ValuesMut::F32(delta), [m, n], n))?.scaled(params.scale));
     let target = Target::new(y, [m, n], n).and_then(|t| t.with_bias(bias)).and_then(|t| t.with_addend(Some(delta)));
     product(summation, x, weight, &fitting(target)?);

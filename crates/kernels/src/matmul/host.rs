@@ -69,6 +69,22 @@ impl Params {
             dtypes: [dtype_code(geometry.a.dtype), dtype_code(geometry.b.dtype), bias.map_or(ABSENT, dtype_code), dtype_code(output)],
         }
     }
+
+    fn summation(&self) -> Summation {
+        if self.strict != 0 { Summation::Strict } else { Summation::Fast }
+    }
+
+    /// The operands of a product that is no batch.
+    pub(super) fn matrices<'a>(&self, [a, b]: [Values<'a>; 2]) -> Result<[Matrix<'a>; 2]> {
+        let [m, n, k] = [self.m, self.n, self.k].map(|extent| extent as usize);
+        let of = |values, operand: &Operand, dims| matrix(values, operand.origin as usize, dims, operand.strides.map(|s| s as isize));
+        Ok([of(a, &self.a, [m, k])?, of(b, &self.b, [n, k])?])
+    }
+
+    /// Computes it.
+    pub(super) fn multiply(&self, [a, b]: [Matrix<'_>; 2], target: &Target<'_>) {
+        product(self.summation(), a, b, target);
+    }
 }
 
 /// The CPU kernel: batches in parallel, and each product in parallel.
@@ -92,7 +108,7 @@ fn batches<T: Send>(
     wrap: impl Fn(&mut [T]) -> ValuesMut<'_> + Sync,
 ) -> Result<()> {
     let [m, n, k] = [params.m, params.n, params.k].map(|extent| extent as usize);
-    let summation = if params.strict != 0 { Summation::Strict } else { Summation::Fast };
+    let summation = params.summation();
     let one = |(index, y): (usize, &mut [T])| {
         let a = matrix(a, origin(params, &params.a, index), [m, k], params.a.strides.map(|s| s as isize))?;
         let b = matrix(b, origin(params, &params.b, index), [n, k], params.b.strides.map(|s| s as isize))?;

@@ -1,18 +1,24 @@
 //! A matrix product added to what is there: `y = addend + alpha · a b`.
 //!
-//! Those are the bits of a [`MatMul`] and an addition. Fast, where a CUDA device has cuBLASLt for the operands, it is
-//! one launch, and the sum is rounded once.
+//! Those are the bits of a [`MatMul`] and an addition. It is one launch on a CPU, where all is f32; and fast, where a CUDA device has cuBLASLt for the
+//! operands, which rounds the sum once.
 
 use std::sync::Arc;
 
-use elinvar_core::{DType, DeviceProperties, Result};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, HostArguments, KernelKey, Result};
 
-use super::{Addend, MatMul, Operands, launch};
+use super::{
+    Addend, MatMul, Operands,
+    cpu::operand::{Target, Values, ValuesMut},
+    host::Params,
+    launch,
+};
 use crate::{
-    Definition, Description, Operator, Plan, Precision, TensorInfo,
+    Definition, Description, Launch, Operator, Plan, Precision, TensorInfo,
     attributes::attributes,
     binary::{Binary, BinaryOp},
     description::describe,
+    launch::product_operations,
     signature::{misshapen, mistyped, operands},
 };
 
@@ -40,6 +46,17 @@ operands! {
     -> y: write(like addend), "as addend";
 }
 
+/// The CPU kernel, of f32.
+fn run(arguments: &mut HostArguments<'_>) -> Result<()> {
+    let params: Params = arguments.params()?;
+    let [a, b, addend, y] = [operands::AT.a, operands::AT.b, operands::AT.addend, operands::AT.y];
+    let factors = params.matrices([Values::F32(arguments.input(a)?), Values::F32(arguments.input(b)?)])?;
+    let (addend, [m, n]) = (arguments.input(addend)?, [params.m, params.n].map(|extent| extent as usize));
+    let target = Target::new(ValuesMut::F32(arguments.output(y)?), [m, n], n).and_then(|t| t.scaled(params.alpha).with_addend(Some(addend)));
+    params.multiply(factors, &target.ok_or_else(|| Error::invalid_launch("the addend or y is too small"))?);
+    Ok(())
+}
+
 impl MatMulAdd {
     /// The product alone.
     fn product(&self) -> MatMul {
@@ -59,6 +76,26 @@ impl MatMulAdd {
         operands.plan(device, |[a, b]| Ok(product.geometry(a, b)?.0))
     }
 
+    /// One launch on a CPU, where all is f32: the sum is made where the product is stored.
+    fn on_host(&self, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<Plan>> {
+        let inputs = operands::Inputs::new(inputs)?;
+        let operands::Inputs { a, b, addend } = inputs;
+        let geometry = self.product().geometry(a, b)?.0;
+        let [batches, m, n] = geometry.extents();
+        if device.simd_width > 1 || [a, b, addend].iter().any(|info| info.dtype != DType::F32) || batches != 1 {
+            return Ok(None);
+        }
+        let (params, buffers) = (Params::new(geometry, None, DType::F32), inputs.parameters(&[TensorInfo::of(DType::F32, *addend.shape())])?);
+        let launch = Launch::new(KernelKey::new("matmul_add", &[DType::F32; 3]), run, &params, buffers);
+        let launch = launch.over(Extent::linear(u32::from(m * n > 0)), Extent::linear(1));
+        Ok(Some(launch.with_operations(product_operations(&[m, n, geometry.k])).into()))
+    }
+
+    /// One launch, where the device has it.
+    fn fused(&self, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<Plan>> {
+        self.on_host(inputs, device)?.map_or_else(|| self.by_library(inputs, device), |plan| Ok(Some(plan)))
+    }
+
     /// The product and the sum.
     fn definition(&self, inputs: &[Option<TensorInfo>]) -> Result<Definition> {
         let mut definition = Definition::new(inputs);
@@ -74,7 +111,7 @@ impl MatMulAdd {
     /// As [`Operator::infer`].
     pub fn is_fused(&self, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<bool> {
         self.infer(inputs)?;
-        Ok(self.by_library(inputs, device)?.is_some())
+        Ok(self.fused(inputs, device)?.is_some())
     }
 }
 
@@ -97,7 +134,7 @@ impl Operator for MatMulAdd {
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], _: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        match self.by_library(inputs, device)? {
+        match self.fused(inputs, device)? {
             Some(plan) => Ok(plan),
             None => self.definition(inputs)?.plan(device),
         }

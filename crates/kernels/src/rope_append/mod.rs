@@ -5,7 +5,8 @@
 //! t, h, :], p_t)` with `p = positions`. Each row is read once and written once; rotated keys never go to memory by themselves. Order, rounding and
 //! error are those of the two operators: a rotated element is rounded to the rows' type, then to the cache's.
 //!
-//! Positions of one sequence must differ from each other. A position outside the cache is an error; on a CPU nothing is written then.
+//! Positions of one sequence must differ from each other. A position outside the cache is an error; on a CPU nothing is written then. With `slots`, as in a
+//! cache in pages, rows go to `cache[…, h, slots_t, :]` instead, and what is said of positions is said of slots.
 
 mod cpu;
 #[cfg(any(test, feature = "conformance"))]
@@ -52,7 +53,7 @@ attributes! {
     ///
     /// Inputs: `cache`, `rows` and `positions` as for [`KvAppend`], and `frequencies [rotary_dim / 2]` as for [`Rope`]; the elements of a row
     /// from `rotary_dim` on are copied. Optional: `value_cache` and `values`, as [`KvAppend`] has them, of the types of `cache` and `rows`; `queries [T,
-    /// Hq, D]` (or with a batch), of the type of `rows`.
+    /// Hq, D]` (or with a batch), of the type of `rows`; `slots`, as `positions`: where the rows go.
     #[derive(Clone, Copy, Debug, Default)]
     pub struct RopeAppend {
         /// Pairs are neighbours instead of half of `rotary_dim` apart.
@@ -75,6 +76,8 @@ params! {
         pub half_dim: u32,
         /// Whether pairs are neighbours.
         pub interleaved: u32,
+        /// Whether rows go to slots.
+        pub slotted: u64,
     }
 }
 
@@ -89,16 +92,29 @@ operands! {
     value_cache: update(like cache) optional, VALUE_CACHE;
     values: read(like rows) optional, VALUES;
     queries: update(like rows) optional, "[tokens, Hq, D] or [B, tokens, Hq, D] of the type of rows, rotated in place";
+    slots: read(&[DType::I32]) optional, "as positions: where each token goes, if not to its position";
 }
 use operands::{AT, Inputs};
 
 impl RopeAppend {
     fn params(&self, inputs: &Inputs) -> Result<RotatedRows> {
-        let append = Params::new(("cache", inputs.cache), ("rows", inputs.rows), inputs.positions)?;
+        let positions = inputs.positions;
+        if let Some(slots) = inputs.slots.filter(|slots| slots.shape() != positions.shape()) {
+            return Err(misshapen!(slots, positions; "one shape"));
+        }
+        let append = Params::new(("cache", inputs.cache), ("rows", inputs.rows), positions)?;
         let half_dim = rope::half_of(inputs.frequencies, ("rows", inputs.rows))?;
         let values = values(inputs, &append)?;
         let (queries, query_heads) = queries(inputs)?;
-        Ok(RotatedRows { append, values, queries, query_heads, half_dim, interleaved: self.interleaved.into() })
+        Ok(RotatedRows {
+            append,
+            values,
+            queries,
+            query_heads,
+            half_dim,
+            interleaved: self.interleaved.into(),
+            slotted: inputs.slots.is_some().into(),
+        })
     }
 }
 
@@ -155,7 +171,7 @@ impl Operator for RopeAppend {
     }
 
     fn accepts_strides(&self, index: usize) -> bool {
-        index != AT.positions && index != AT.frequencies
+        index != AT.positions && index != AT.frequencies && index != AT.slots
     }
 
     fn updates(&self, index: usize) -> bool {
@@ -165,12 +181,14 @@ impl Operator for RopeAppend {
     fn stands_for(&self, inputs: &[Option<TensorInfo>]) -> Result<Option<Definition>> {
         self.infer(inputs)?;
         let mut definition = Definition::new(inputs);
-        let [cache, rows, positions, frequencies, value_cache, values, queries] = [0, 1, 2, 3, 4, 5, 6].map(|index| definition.input(index));
+        let [cache, rows, positions, frequencies, value_cache, values, queries, slots] =
+            [0, 1, 2, 3, 4, 5, 6, 7].map(|index| definition.input(index));
+        let slots = slots.or(positions);
         let rope = Rope { interleaved: self.interleaved };
         let keys = definition.apply_one(rope, &[rows, positions, frequencies])?;
-        definition.apply(KvAppend, &[cache, Some(keys), positions])?;
+        definition.apply(KvAppend, &[cache, Some(keys), slots])?;
         if value_cache.is_some() {
-            definition.apply(KvAppend, &[value_cache, values, positions])?;
+            definition.apply(KvAppend, &[value_cache, values, slots])?;
         }
         if queries.is_some() {
             let rotated = definition.apply_one(rope, &[queries, positions, frequencies])?;

@@ -22,6 +22,8 @@ struct Step {
     positions: HostTensor,
     /// Heads and width of the values, and heads of the queries.
     others: Option<[usize; 3]>,
+    /// Where tokens go.
+    slots: Option<HostTensor>,
 }
 
 impl Step {
@@ -42,6 +44,8 @@ impl Step {
             None => inputs.extend([None, None]),
         }
         inputs.push(self.others.and_then(|[.., heads]| random(rows, [tokens, heads, width], 5)));
+        let places = if self.slots.is_some() { 7 } else { 2 };
+        inputs.push(self.slots);
         // Rounded to the rows' type first, if that is not f32.
         let twice = if rows == DType::F32 { 0.0 } else { 2f64.powi(if rows == DType::F16 { -11 } else { -8 }) };
         // Rotated elements are up to 4.3; a packed one is half a 127th of its block's greatest off at most, and the scale's rounding.
@@ -49,7 +53,9 @@ impl Step {
         let bound = Bound::relative(twice * 1.01).with_absolute(2e-6 + steps);
         let dims = [0, 4].map(|index| inputs.get(index).and_then(Option::as_ref).map_or_else(Vec::new, |cache| cache.dims().to_vec()));
         let case = Case::new(RopeAppend { interleaved }, inputs, bound, move |inputs| {
-            let position = |row: usize, heads: usize| inputs[2][if inputs[2].len() == tokens { row / heads % tokens } else { row / heads }];
+            let of =
+                |index: usize, row: usize, heads: usize| inputs[index][if inputs[2].len() == tokens { row / heads % tokens } else { row / heads }];
+            let position = |row: usize, heads: usize| of(2, row, heads);
             let rotated = |row: &[f64], position: f64| {
                 let angles: Vec<f64> = inputs[3].iter().map(|&f| f64::from(position as f32 * f as f32)).collect();
                 rotate(row, &angles, interleaved)
@@ -57,8 +63,8 @@ impl Step {
             let append = |index: usize, rows: &[f64], heads: usize, width: usize, rotates: bool| {
                 let mut cache = elements(cache, &dims[index / 4], &inputs[index]);
                 for (i, row) in rows.chunks(width).enumerate() {
-                    let (sequence, h, position) = (i / (heads * tokens), i % heads, position(i, heads));
-                    let at = ((sequence * heads + h) * CAPACITY + position as usize) * width;
+                    let (sequence, h, position, place) = (i / (heads * tokens), i % heads, position(i, heads), of(places, i, heads));
+                    let at = ((sequence * heads + h) * CAPACITY + place as usize) * width;
                     cache[at..][..width].copy_from_slice(&if rotates { rotated(row, position) } else { row.to_vec() });
                 }
                 cache
@@ -78,7 +84,8 @@ impl Step {
 pub(crate) fn cases() -> Vec<Case> {
     let shared = || HostTensor::new(&[3], &[7i32, 0, 3]);
     let own = || HostTensor::new(&[2, 2], &[1i32, 5, 7, 6]);
-    let keys = |types, interleaved, batch, dims, rotary, positions| Step { types, interleaved, batch, dims, rotary, positions, others: None };
+    let keys =
+        |types, interleaved, batch, dims, rotary, positions| Step { types, interleaved, batch, dims, rotary, positions, others: None, slots: None };
     let mut steps = Vec::new();
     for (i, types) in PAIRS.into_iter().enumerate() {
         for interleaved in [false, true] {
@@ -98,6 +105,15 @@ pub(crate) fn cases() -> Vec<Case> {
     for interleaved in [false, true] {
         steps.push(keys(PACKED, interleaved, Some(2), [2, 3, 96], 20, own()));
         steps.push(Step { others: Some([6, 32, 5]), ..keys(PACKED, interleaved, None, [3, 2, 64], 64, shared()) });
+    }
+    // Positions beyond the capacity, of tokens that go elsewhere.
+    for (types, batch) in [(PAIRS[0], None), (PAIRS[2], Some(2)), (PACKED, None)] {
+        let (dims, positions, slots) = match batch {
+            None => (vec![3], vec![900i32, 901, 902], vec![5i32, 6, 1]),
+            _ => (vec![2, 3], vec![40, 41, 42, 7, 8, 9], vec![7, 0, 4, 1, 2, 3]),
+        };
+        let slots = Some(HostTensor::new(&dims, &slots));
+        steps.push(Step { others: Some([2, 32, 4]), slots, ..keys(types, false, batch, [3, 2, 64], 64, HostTensor::new(&dims, &positions)) });
     }
     steps.into_iter().map(Step::case).collect()
 }

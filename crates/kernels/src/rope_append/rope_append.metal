@@ -73,8 +73,9 @@ template <typename S, typename T>
     device T* value_cache [[buffer(4)]],
     device const S* values [[buffer(5)]],
     device S* queries [[buffer(6)]],
-    constant RotatedRows& params [[buffer(7)]],
-    device atomic_uint* error_flag [[buffer(8)]],
+    device const int* slots [[buffer(7)]],
+    constant RotatedRows& params [[buffer(8)]],
+    device atomic_uint* error_flag [[buffer(9)]],
     uint2 group [[threadgroup_position_in_grid]],
     uint2 groups [[threadgroups_per_grid]],
     uint index [[thread_index_in_threadgroup]],
@@ -85,19 +86,20 @@ template <typename S, typename T>
     constant Params& keys = params.append;
     const uint pairs = params.half_dim, key_heads = uint(keys.heads), value_heads = uint(params.values.heads);
     const long batch = group.x / uint(keys.tokens), token = group.x % uint(keys.tokens);
-    const long position = positions[batch * long(keys.position_stride) + token];
-    if (position < 0 || position >= long(keys.capacity)) {
+    const long at = batch * long(keys.position_stride) + token, position = positions[at];
+    const long slot = params.slotted ? long(slots[at]) : position;
+    if (slot < 0 || slot >= long(keys.capacity)) {
         reject(error_flag, group.x);
         return;
     }
     if (group.y < key_heads) {
         device const S* from = row_at(rows, keys.rows, batch, group.y, token);
-        device T* to = row_at(cache, keys.cache, batch, group.y, position);
+        device T* to = row_at(cache, keys.cache, batch, group.y, slot);
         append_key(from, to, params, float(position), frequencies, index, threads);
     } else if (group.y < key_heads + value_heads) {
         const uint head = group.y - key_heads;
         device const S* from = row_at(values, params.values.rows, batch, head, token);
-        device T* to = row_at(value_cache, params.values.cache, batch, head, position);
+        device T* to = row_at(value_cache, params.values.cache, batch, head, slot);
         append_value(from, to, uint(params.values.width), index, threads);
     } else {
         const uint others = key_heads + value_heads, step = groups.y - others;

@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 
 use elinvar_core::{DType, Error, HostArguments, HostKernel, Result};
+use rayon::prelude::*;
 
-use super::{operands::AT, philox::philox, settings::Settings};
+use super::{Params, operands::AT, philox::philox, settings::Settings};
 use crate::{
     float::{Float, with_float},
     math,
@@ -16,16 +17,20 @@ pub(super) fn kernel(logits: DType) -> Result<HostKernel> {
 }
 
 fn run<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
+    let params: Params = arguments.params()?;
+    let (tokens, rows) = (params.tokens as usize, params.rows as usize);
     let (state, logits) = (arguments.output::<i32>(AT.state)?, arguments.input::<T>(AT.logits)?);
-    let (&[temperature, top_p, min_p], &[top_k, low, high]) = (arguments.input::<f32>(AT.factors)?, arguments.input::<u32>(AT.numbers)?) else {
-        return Err(Error::invalid_launch("three factors and three numbers are expected"));
+    let (factors, numbers) = (arguments.input::<f32>(AT.factors)?, arguments.input::<u32>(AT.numbers)?);
+    let row = |(((state, logits), factors), numbers): (((&mut [i32; 2], &[T]), &[f32; 3]), &[u32; 3])| {
+        let ([token, position], &[temperature, top_p, min_p], &[top_k, low, high]) = (state, factors, numbers);
+        let settings = Settings { temperature, top_p, min_p, top_k, seed: u64::from(high) << 32 | u64::from(low) };
+        let found = choose(logits, &settings, position.wrapping_add(1).cast_unsigned())?;
+        *token = i32::try_from(found).map_err(|_| Error::invalid_launch(format!("token {found} does not fit an i32")))?;
+        *position = position.wrapping_add(1);
+        Ok(())
     };
-    let [token, position, ..] = state else { return Err(Error::invalid_launch("the state has fewer than two elements")) };
-    let settings = Settings { temperature, top_p, min_p, top_k, seed: u64::from(high) << 32 | u64::from(low) };
-    let found = choose(logits, &settings, position.wrapping_add(1).cast_unsigned())?;
-    *token = i32::try_from(found).map_err(|_| Error::invalid_launch(format!("token {found} does not fit an i32")))?;
-    *position = position.wrapping_add(1);
-    Ok(())
+    let state = state.as_chunks_mut().0.par_iter_mut().take(rows).zip(logits.par_chunks_exact(tokens));
+    state.zip(factors.as_chunks().0).zip(numbers.as_chunks().0).try_for_each(row)
 }
 
 /// Draws the token that comes at `position`: see the [module](super).

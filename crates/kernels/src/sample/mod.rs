@@ -23,7 +23,7 @@ mod philox;
 mod settings;
 
 pub use cpu::choose;
-use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalForm, Result};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Result};
 pub use settings::Settings;
 
 use crate::{
@@ -33,7 +33,7 @@ use crate::{
     math,
     metal::{self, metal_file, params},
     order, sample_argmax,
-    signature::{mismatch, operands, shape_of},
+    signature::{mismatch, misshapen, operands, shape_of},
 };
 
 const FILES: &[MetalFile] = &[
@@ -52,15 +52,43 @@ const FILES: &[MetalFile] = &[
 const METAL: MetalForm = MetalForm::new(FILES, "sample").with_error_flag(sample_argmax::REJECTION);
 
 /// Draws a token. Inputs: `state [2]`, i32, updated in place: a token and its position; `logits […, vocabulary]` of one row; `factors [3]`, f32, and
-/// `numbers [3]`, u32, as [`Settings`] gives them.
+/// `numbers [3]`, u32, as [`Settings`] gives them. Or of several rows, each by itself: `state [rows, 2]`, `logits [rows, vocabulary]`, `factors [rows, 3]`
+/// and `numbers [rows, 3]`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sample;
 
 params! {
     /// What the kernel gets besides its buffers.
     struct Params {
-        /// Logits.
+        /// Logits of a row.
         pub tokens: u64,
+        /// Rows.
+        pub rows: u64,
+    }
+}
+
+impl Params {
+    fn new(inputs: &operands::Inputs) -> Result<Self> {
+        let operands::Inputs { state, logits, factors, numbers } = *inputs;
+        let &[rows, 2] = &state.shape()[..] else {
+            sample_argmax::check(&state, &logits)?;
+            for (name, info) in [("factors", factors), ("numbers", numbers)] {
+                if **info.shape() != [3] {
+                    return Err(mismatch(&[shape_of(name, &info)], "[3]"));
+                }
+            }
+            return Ok(Self { tokens: logits.elements() as u64, rows: 1 });
+        };
+        let fits = logits.shape().rank() == 2 && logits.shape()[0] == rows && (1..=i32::MAX as usize).contains(&logits.shape()[1]);
+        if !fits {
+            return Err(misshapen!(state, logits; "[rows, 2] and [rows, vocabulary]"));
+        }
+        for (name, info) in [("factors", factors), ("numbers", numbers)] {
+            if **info.shape() != [rows, 3] {
+                return Err(mismatch(&[shape_of(name, &info)], format_args!("[{rows}, 3]")));
+            }
+        }
+        Ok(Self { tokens: logits.shape()[1] as u64, rows: rows as u64 })
     }
 }
 
@@ -69,10 +97,10 @@ const THREADS: u32 = 1024;
 const SHARED: usize = 2 * 4 * 256 + 8 * THREADS as usize / 32;
 
 operands! {
-    state: update(&[DType::I32]), "[2], a token and its position, updated in place to the token drawn and the position after";
-    logits: read(DType::FLOATS), "[…, vocabulary], one row";
-    factors: read(&[DType::F32]), "[3]: temperature, top-p, min-p";
-    numbers: read(&[DType::U32]), "[3]: top-k, the seed's lower and upper word";
+    state: update(&[DType::I32]), "[2] or [rows, 2], a token and its position, updated in place to the token drawn and the position after";
+    logits: read(DType::FLOATS), "[…, vocabulary], one row, or [rows, vocabulary]";
+    factors: read(&[DType::F32]), "[3] or [rows, 3]: temperature, top-p, min-p";
+    numbers: read(&[DType::U32]), "[3] or [rows, 3]: top-k, the seed's lower and upper word";
 }
 
 impl Operator for Sample {
@@ -81,22 +109,16 @@ impl Operator for Sample {
     }
 
     fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let operands::Inputs { state, logits, factors, numbers } = operands::Inputs::new(inputs)?;
-        sample_argmax::check(&state, &logits)?;
-        for (name, info) in [("factors", factors), ("numbers", numbers)] {
-            if **info.shape() != [3] {
-                return Err(mismatch(&[shape_of(name, &info)], "[3]"));
-            }
-        }
-        Ok(Vec::new())
+        Params::new(&operands::Inputs::new(inputs)?).map(|_| Vec::new())
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], _device: &DeviceProperties) -> Result<Plan> {
         let inputs = operands::Inputs::new(inputs)?;
         let (logits, buffers) = (inputs.logits, inputs.parameters(outputs)?);
-        let params = Params { tokens: logits.elements() as u64 };
+        let params = Params::new(&inputs)?;
+        let rows = u32::try_from(params.rows).map_err(|_| Error::unsupported(format!("{} rows: too many for one launch", params.rows)))?;
         let launch = Launch::new(KernelKey::new("sample", &[logits.dtype]), cpu::kernel(logits.dtype)?, &params, buffers).with_metal(METAL);
-        Ok(launch.over(Extent::linear(1), Extent::linear(THREADS)).with_threadgroup_memory(SHARED).into())
+        Ok(launch.over(Extent::linear(rows), Extent::linear(THREADS)).with_threadgroup_memory(SHARED).into())
     }
 
     fn updates(&self, index: usize) -> bool {

@@ -40,6 +40,23 @@ fn case(logits: HostTensor, position: i32, settings: Settings) -> Case {
     .updating(0)
 }
 
+/// Rows of their own settings and positions.
+fn rows(dtype: DType, tokens: usize, positions: &[i32], settings: &[Settings]) -> Case {
+    let logits = HostTensor::random(dtype, &[settings.len(), tokens], -9.0, 9.0, 77);
+    let state: Vec<i32> = positions.iter().flat_map(|&position| [7, position]).collect();
+    let factors = HostTensor::new(&[settings.len(), 3], settings.iter().flat_map(Settings::factors).collect::<Vec<_>>().as_slice());
+    let numbers = HostTensor::new(&[settings.len(), 3], settings.iter().flat_map(Settings::numbers).collect::<Vec<_>>().as_slice());
+    let settings = settings.to_vec();
+    Case::new(Sample, [Some(HostTensor::new(&[settings.len(), 2], &state)), Some(logits), Some(factors), Some(numbers)], Bound::EXACT, move |i| {
+        let row = |(row, settings): (usize, &Settings)| {
+            let position = i[0][2 * row + 1] + 1.0;
+            [token(&i[1][row * tokens..][..tokens], settings, position as u32) as f64, position]
+        };
+        vec![settings.iter().enumerate().flat_map(row).collect()]
+    })
+    .updating(0)
+}
+
 pub(crate) fn cases() -> Vec<Case> {
     let base = Settings { temperature: 1.5, top_p: 1.0, min_p: 0.0, top_k: 0, seed: 0x1234_5678_9abc };
     let settings = [
@@ -66,6 +83,9 @@ pub(crate) fn cases() -> Vec<Case> {
         }
     }
     cases.extend(boundaries());
+    for (dtype, tokens) in [(DType::F32, 131), (DType::BF16, 2100)] {
+        cases.push(rows(dtype, tokens, &[3, 900, 3, 0, 41], &settings[..5]));
+    }
     cases
 }
 

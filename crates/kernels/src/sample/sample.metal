@@ -1,4 +1,4 @@
-// A token drawn from a row of logits, by one threadgroup. The row is read once for the most likely token, once more to draw, and by each filter a few times
+// A token drawn from a row of logits, by one threadgroup for each row. The row is read once for the most likely token, once more to draw, and by each filter a few times
 // (reach.metal), all but the first from the caches.
 
 // -log(-log(1 - v)) for v = (word + 1/2) / 2^32: a number of Gumbel's distribution.
@@ -21,11 +21,16 @@ template <typename T>
     constant Params& params [[buffer(4)]],
     device atomic_uint* error_flag [[buffer(5)]],
     threadgroup Shared* shared [[threadgroup(0)]],
+    uint number [[threadgroup_position_in_grid]],
     uint index [[thread_index_in_threadgroup]],
     uint threads [[threads_per_threadgroup]],
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
+    state += 2 * number;
+    logits += number * params.tokens;
+    factors += 3 * number;
+    numbers += 3 * number;
     const Worker worker = {shared, index, threads, lane, simdgroup};
     const float temperature = factors[0], top_p = factors[1], min_p = factors[2];
     const uint top_k = numbers[0], n = uint(params.tokens);

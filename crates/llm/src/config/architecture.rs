@@ -2,6 +2,8 @@
 
 use elinvar::{Error, Result};
 
+use super::encoder;
+
 /// The architectures, which differ in biases, norms, attention windows, activations and defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Architecture {
@@ -51,6 +53,11 @@ impl Architecture {
         let first = architectures.and_then(<[_]>::first).map(String::as_str);
         let matches = |(_, name, kind, _): &&(_, &str, &str, _)| first.map_or(model_type == Some(*kind), |first| first == *name);
         Self::ALL.iter().find(matches).map(|(a, ..)| *a).ok_or_else(|| {
+            if let Some(class) = first.filter(|class| encoder::CLASSES.contains(class)) {
+                return Error::unsupported(format!(
+                    "architecture '{class}' is an encoder, which generates no text: `elinvar embed` computes embeddings with it"
+                ));
+            }
             let found = first.or(model_type).unwrap_or("(none)");
             let names: Vec<_> = Self::ALL.iter().map(|(_, name, ..)| *name).collect();
             Error::unsupported(format!("architecture '{}' is not supported: {} are", found.escape_debug(), names.join(", ")))

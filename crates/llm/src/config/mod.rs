@@ -1,6 +1,7 @@
 //! What a model is: read from `config.json` ([`json`]) or from the metadata of a GGUF file ([`gguf`]).
 
 mod architecture;
+mod encoder;
 mod generation;
 pub(crate) mod gguf;
 mod json;
@@ -13,6 +14,7 @@ use elinvar::{Error, Result, kernels::rope::RopeScaling};
 
 use crate::files::ModelFiles;
 pub use architecture::Architecture;
+pub(crate) use encoder::{EncoderActivation, EncoderConfig};
 pub use generation::GenerationConfig;
 use json::Raw;
 pub use quantization::Groups;

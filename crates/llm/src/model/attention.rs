@@ -1,18 +1,22 @@
 //! Grouped-query attention with rotary positions, over a cache or over whole texts.
 
+use std::sync::Arc;
+
 use elinvar::{
     Result, Tensor,
-    kernels::attention::{self, Scoring},
+    kernels::attention::{self, Scoring, paged::PagedAttention},
 };
 
 use super::{
     module::Module,
+    packed::Packing,
     parts::{Linear, Linears, Norm},
     source::Source,
 };
 use crate::config::Config;
 
-/// What a layer keeps of a text.
+/// Keys and values of a layer.
+#[derive(Clone)]
 pub(super) struct LayerCache {
     /// `[kv_heads, capacity, head_dim]`, or packed rows, `[kv_heads, capacity, bytes]`.
     pub(super) keys: Tensor,
@@ -20,13 +24,44 @@ pub(super) struct LayerCache {
     pub(super) values: Tensor,
 }
 
-/// What a layer attends to: one text, of which the cache has what came before; or texts of one length, none of which goes on.
+/// What a layer attends to.
 pub(super) struct Context {
-    pub(super) cache: Option<LayerCache>,
-    /// How many texts.
-    pub(super) texts: usize,
+    pub(super) kept: Kept,
     /// By how much the layer's queries and keys are rotated with each position, in a text of this length.
     pub(super) frequencies: Tensor,
+}
+
+/// Where keys and values are.
+pub(super) enum Kept {
+    /// Nowhere: texts of one length, none of which goes on.
+    Nothing {
+        /// How many.
+        texts: usize,
+        /// Of texts that are packed: where their tokens lie.
+        packing: Option<Packing>,
+    },
+    /// Of one text, whose cache has what came before.
+    Text(LayerCache),
+    /// Of many texts, in the pages of one cache.
+    Pages(LayerCache, Arc<Places>),
+}
+
+/// Where the tokens of a step belong whose texts have their keys and values in pages.
+pub(super) struct Places {
+    /// The slot of each token's key and value.
+    pub(super) slots: Tensor,
+    /// Tokens of a page.
+    pub(super) page: usize,
+    /// Which tokens are of which text, one group after the other.
+    pub(super) groups: Vec<Group>,
+}
+
+/// Texts that have one number of tokens in a step.
+pub(super) struct Group {
+    /// `[texts, pages]`.
+    pub(super) table: Tensor,
+    /// `[texts, tokens]`.
+    pub(super) positions: Tensor,
 }
 
 /// The tokens that attend, and where they are in their text: all, or, over a cache, some.
@@ -120,8 +155,8 @@ impl Attention {
         let v = heads(x, &self.v, self.kv_heads, None)?;
         let attention = attention::Attention { scoring: self.scoring, tokens_first: true, precision: x.executor().precision() };
         let frequencies = &context.frequencies;
-        let attended = match &context.cache {
-            Some(LayerCache { keys, values }) => {
+        let attended = match &context.kept {
+            Kept::Text(LayerCache { keys, values }) => {
                 keys.kv_append(&k.rope(positions, frequencies)?, positions)?;
                 values.kv_append(&v, positions)?;
                 let positions = &queries.positions;
@@ -129,13 +164,51 @@ impl Attention {
                 let batched = |cache: &Tensor| cache.reshape(&[1, self.kv_heads, cache.shape()[1], cache.shape()[2]]);
                 q.attention(&attention, &batched(keys)?, &batched(values)?, None, Some(positions))?
             }
-            None => {
-                let apart = |x: Tensor, count: usize| x.reshape(&[context.texts, positions.shape()[0], count, dim]);
-                let (q, k) = (apart(q, self.heads)?.rope(positions, frequencies)?, apart(k, self.kv_heads)?.rope(positions, frequencies)?);
-                let v = apart(v, self.kv_heads)?.transpose(1, 2)?;
-                q.transpose(1, 2)?.attention(&attention, &k.transpose(1, 2)?, &v, None, Some(positions))?
+            Kept::Pages(cache, places) => {
+                let LayerCache { keys, values } = cache;
+                keys.rope_append_at(&k, [positions, &places.slots], frequencies, Some((values, &v)), Some(&q))?;
+                self.in_pages(&q, cache, places)?
+            }
+            Kept::Nothing { texts, packing } => {
+                let apart = |x: Tensor, count: usize| x.reshape(&[*texts, positions.shape()[0], count, dim]);
+                let (q, k, v) = match packing {
+                    None => {
+                        let rotated = |x: Tensor, count: usize| apart(x, count)?.rope(positions, frequencies);
+                        (rotated(q, self.heads)?, rotated(k, self.kv_heads)?, apart(v, self.kv_heads)?)
+                    }
+                    Some(packing) => {
+                        let spread = |x: &Tensor, count: usize| apart(packing.apart(&x.reshape(&[rows, count * dim])?)?, count);
+                        let rotated =
+                            |x: Tensor, count: usize| spread(&x.reshape(&[1, rows, count, dim])?.rope(&packing.positions, frequencies)?, count);
+                        (rotated(q, self.heads)?, rotated(k, self.kv_heads)?, spread(&v, self.kv_heads)?)
+                    }
+                };
+                let v = v.transpose(1, 2)?;
+                let attended = q.transpose(1, 2)?.attention(&attention, &k.transpose(1, 2)?, &v, None, Some(positions))?;
+                match packing {
+                    None => attended,
+                    Some(packing) => packing.together(&attended.reshape(&[texts * positions.shape()[0], self.heads * dim])?)?,
+                }
             }
         };
         self.output.add_to(residual, &attended.reshape(&[rows, self.heads * dim])?)
+    }
+
+    /// Attention of rotated queries `[tokens, heads, head_dim]` of many texts.
+    fn in_pages(&self, q: &Tensor, LayerCache { keys, values }: &LayerCache, places: &Places) -> Result<Tensor> {
+        let Scoring { scale, softcap, left_window, .. } = self.scoring;
+        let attention = PagedAttention { scale, softcap, left_window, page: places.page as u64 };
+        let mut first = 0;
+        let groups = places.groups.iter().map(|Group { table, positions }| {
+            let [texts, tokens] = [0, 1].map(|axis| positions.shape()[axis]);
+            let q = q.slice(0, first, texts * tokens, 1)?.reshape(&[texts, tokens, self.heads, self.head_dim])?;
+            first += texts * tokens;
+            let attended = q.transpose(1, 2)?.paged_attention(&attention, keys, values, table, positions)?;
+            attended.reshape(&[texts * tokens, self.heads * self.head_dim])
+        });
+        match &groups.collect::<Result<Vec<_>>>()?[..] {
+            [all] => Ok(all.clone()),
+            groups => Tensor::concat(&groups.iter().collect::<Vec<_>>(), 0),
+        }
     }
 }

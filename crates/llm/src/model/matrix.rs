@@ -8,7 +8,7 @@ use super::wide::Wide;
 
 /// A matrix `[rows, columns]`.
 #[derive(Clone)]
-pub(super) enum Matrix {
+pub(crate) enum Matrix {
     /// A tensor of floats.
     Plain(Tensor),
     /// Packed rows of blocks.
@@ -46,7 +46,7 @@ impl Matrix {
     }
 
     /// Its elements, f32.
-    pub(super) fn decoded(&self) -> Result<Tensor> {
+    pub(crate) fn decoded(&self) -> Result<Tensor> {
         match self {
             Self::Plain(weight) => weight.cast(DType::F32),
             Self::Packed { rows, format, columns, .. } => rows.dequantize(*format, *columns),
@@ -64,7 +64,7 @@ impl Matrix {
     }
 
     /// The rows that indices name, f32.
-    pub(super) fn gather(&self, indices: &Tensor) -> Result<Tensor> {
+    pub(crate) fn gather(&self, indices: &Tensor) -> Result<Tensor> {
         match self {
             Self::Plain(weight) => weight.gather(indices, 0)?.cast(DType::F32),
             Self::Packed { rows, format, columns, .. } => rows.gather(indices, 0)?.dequantize(*format, *columns),

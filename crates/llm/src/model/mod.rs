@@ -13,6 +13,8 @@ mod low_rank;
 mod matrix;
 mod mlp;
 mod module;
+mod packed;
+mod paged;
 mod parts;
 mod random;
 mod session;
@@ -34,15 +36,19 @@ use crate::{
     weights::{WeightType, Weights},
 };
 pub(crate) use adapted::{Change, EMBEDDING, HEAD, Place, PlaceKind};
-use attention::{Context, LayerCache};
+use attention::{Context, Kept, LayerCache};
 pub use cache::CacheType;
 pub(crate) use dropout::check_dropout;
 use layer::Layer;
-use matrix::Matrix;
+pub(crate) use matrix::Matrix;
 use module::Module;
-use parts::{Linear, Norm};
+pub(crate) use packed::Packing;
+pub(crate) use paged::{PagedCache, PagedStep, StepData, StepShape};
+pub(crate) use parts::Linear;
+use parts::Norm;
 pub use session::{Decoding, Session};
-use source::{Given, Shapes, Source, Stored};
+use source::{Given, Shapes};
+pub(crate) use source::{Source, Stored};
 pub(crate) use whole::{IGNORED, Objective};
 use wide::Wide;
 
@@ -172,10 +178,15 @@ impl Model {
 
     /// What the layers keep of a text of at most `capacity` tokens, with keys and values stored as `kind`.
     fn cache(&self, capacity: usize, kind: CacheType) -> Result<Vec<Context>> {
-        let (dtype, extent) = kind.row(self.config.head_dim)?;
-        let zeros = || self.executor.zeros(dtype, &[self.config.kv_heads, capacity, extent]);
-        let layer = |frequencies: Tensor| Ok(Context { cache: Some(LayerCache { keys: zeros()?, values: zeros()? }), texts: 1, frequencies });
+        let layer = |frequencies: Tensor| Ok(Context { kept: Kept::Text(self.layer_cache(capacity, kind)?), frequencies });
         self.frequencies(capacity)?.into_iter().map(layer).collect()
+    }
+
+    /// Keys and values of a layer for so many tokens, zeros.
+    fn layer_cache(&self, tokens: usize, kind: CacheType) -> Result<LayerCache> {
+        let (dtype, extent) = kind.row(self.config.head_dim)?;
+        let zeros = || self.executor.zeros(dtype, &[self.config.kv_heads, tokens, extent]);
+        Ok(LayerCache { keys: zeros()?, values: zeros()? })
     }
 
     /// The residual stream of `tokens [n]` before the first layer.

@@ -11,7 +11,7 @@ use crate::config::Config;
 
 /// A projection: `x Wᵀ + bias`, and what an adapter adds.
 #[derive(Clone)]
-pub(super) struct Linear {
+pub(crate) struct Linear {
     pub(super) weight: Matrix,
     bias: Option<Tensor>,
     pub(super) adapter: Option<LowRank>,
@@ -22,7 +22,7 @@ impl Linear {
         Self { weight, bias: None, adapter: None }
     }
 
-    pub(super) fn load(source: &mut dyn Source, name: &str, rows: usize, columns: usize, bias: bool) -> Result<Self> {
+    pub(crate) fn load(source: &mut dyn Source, name: &str, rows: usize, columns: usize, bias: bool) -> Result<Self> {
         let weight = source.matrix(&format!("{name}.weight"), [rows, columns])?;
         let bias = if bias { Some(source.tensor(&format!("{name}.bias"), &[rows])?) } else { None };
         Ok(Self { weight, bias, adapter: None })
@@ -34,12 +34,12 @@ impl Linear {
         Ok(Self { weight: self.weight.slice(start, count)?, bias, adapter: None })
     }
 
-    pub(super) fn apply(&self, x: &Tensor) -> Result<Tensor> {
+    pub(crate) fn apply(&self, x: &Tensor) -> Result<Tensor> {
         self.add_to(None, x)
     }
 
     /// What it makes of `x`, added to `residual` if there is one.
-    pub(super) fn add_to(&self, residual: Option<&Tensor>, x: &Tensor) -> Result<Tensor> {
+    pub(crate) fn add_to(&self, residual: Option<&Tensor>, x: &Tensor) -> Result<Tensor> {
         match &self.adapter {
             Some(adapter) => adapter.linear(&self.weight, x, self.bias.as_ref(), residual),
             None => added(residual, self.weight.linear(x, self.bias.as_ref())?),

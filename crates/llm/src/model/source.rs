@@ -8,7 +8,7 @@ use super::matrix::Matrix;
 use crate::weights::{Weight, WeightType, Weights};
 
 /// Gives tensors.
-pub(super) trait Source {
+pub(crate) trait Source {
     /// The vector, or other tensor that is not multiplied with, of this name and shape.
     fn tensor(&mut self, name: &str, dims: &[usize]) -> Result<Tensor>;
 
@@ -71,12 +71,12 @@ impl Source for Given<'_> {
 }
 
 /// Tensors of files, adopted.
-pub(super) struct Stored<'a> {
-    pub(super) executor: &'a Executor,
-    pub(super) weights: &'a Weights,
+pub(crate) struct Stored<'a> {
+    pub(crate) executor: &'a Executor,
+    pub(crate) weights: &'a Weights,
     /// What every name begins with.
-    pub(super) prefix: &'static str,
-    pub(super) used: BTreeSet<String>,
+    pub(crate) prefix: &'static str,
+    pub(crate) used: BTreeSet<String>,
 }
 
 impl Source for Stored<'_> {

@@ -4,14 +4,31 @@ use std::ops::Range;
 
 use elinvar::{DType, Error, Gradients, Precision, Result, Tensor};
 
-use super::{Model, attention::Context};
+use super::{
+    Model,
+    attention::{Context, Kept},
+    packed::Packing,
+};
 
-/// Texts of one length, one after the other, as a step of training sees them.
+/// Texts of one length, one after the other, or packed, as a step of training sees them.
 pub(crate) struct Texts {
     /// Of each text's tokens.
     positions: Tensor,
+    packing: Option<Packing>,
     /// Of each layer.
     contexts: Vec<Context>,
+}
+
+impl Texts {
+    /// Numbers of the tokens, `[rows]`, as those of texts of one length, `[texts · length]`.
+    pub(crate) fn apart(&self, rows: &Tensor) -> Result<Tensor> {
+        self.packing.as_ref().map_or_else(|| Ok(rows.clone()), |packing| packing.apart(rows))
+    }
+
+    /// The same the other way round.
+    pub(crate) fn together(&self, places: &Tensor) -> Result<Tensor> {
+        self.packing.as_ref().map_or_else(|| Ok(places.clone()), |packing| packing.together(places))
+    }
 }
 
 /// What is made of the cross-entropies of tokens.
@@ -32,17 +49,17 @@ const LOGITS: usize = 1 << 24;
 const GPU_LOGITS: usize = 1 << 27;
 
 impl Model {
-    /// `count` texts of `length` tokens each.
+    /// `count` texts of `length` tokens each; where they are packed, of at most as many.
     ///
     /// # Errors
     /// Out of memory.
-    pub(crate) fn texts(&self, count: usize, length: usize) -> Result<Texts> {
-        let frequencies = self.frequencies(length)?;
-        let contexts = frequencies.into_iter().map(|frequencies| Context { cache: None, texts: count, frequencies }).collect();
-        Ok(Texts { positions: self.executor.arange(DType::I32, 0, length as i64, 1)?, contexts })
+    pub(crate) fn texts(&self, count: usize, length: usize, packing: Option<Packing>) -> Result<Texts> {
+        let context = |frequencies| Context { kept: Kept::Nothing { texts: count, packing: packing.clone() }, frequencies };
+        let contexts = self.frequencies(length)?.into_iter().map(context).collect();
+        Ok(Texts { positions: self.executor.arange(DType::I32, 0, length as i64, 1)?, packing, contexts })
     }
 
-    /// The sum of the cross-entropies of `targets [texts · length]` after `tokens`, both i32: those that are not [`IGNORED`] count.
+    /// The sum of the cross-entropies of `targets`, a row for each token, after `tokens`, both i32: those that are not [`IGNORED`] count.
     ///
     /// # Errors
     /// Out of memory, or a failed device.
@@ -78,8 +95,12 @@ impl Model {
     /// The stream before the first layer. In fast precision a GPU computes in bf16 if that is the weights' type: mixed precision, in which what is trained,
     /// its gradient and sums are f32. f16 has too small a range for gradients.
     fn begin(&self, tokens: &Tensor) -> Result<Tensor> {
-        let stream = self.embed(tokens)?;
-        if self.is_fast_gpu() && self.is_bf16() { stream.cast(DType::BF16) } else { Ok(stream) }
+        self.embed(tokens)?.cast(self.stream_type())
+    }
+
+    /// The type of the stream between the layers.
+    pub(crate) fn stream_type(&self) -> DType {
+        if self.is_fast_gpu() && self.is_bf16() { DType::BF16 } else { DType::F32 }
     }
 
     /// Rows whose logits are in memory together, at most.
@@ -154,19 +175,26 @@ impl Model {
         leaves: &[Tensor],
         found: &mut Found,
     ) -> Result<(Tensor, Option<Tensor>)> {
-        let whole = match objective {
-            Objective::Sum(_) => None,
-            Objective::Of(objective) => Some(objective(&self.losses_after(stream, targets)?)?),
+        // Where all logits are one part, that part's losses are all of them.
+        let is_one_part = self.parts(stream).count() == 1;
+        let mut whole = match objective {
+            Objective::Of(objective) if !is_one_part => Some(objective(&self.losses_after(stream, targets)?)?),
+            Objective::Of(_) | Objective::Sum(_) => None,
         };
         let (mut losses, mut upstream) = (Vec::new(), Vec::new());
         for rows in self.parts(stream) {
             let part = stream.i(rows.clone())?.detach();
             let part = if stream.is_tracked() { part.requires_grad()? } else { part };
             let part_losses = self.starting_at(rows.start)?.losses_of(&part, &targets.i(rows.clone())?)?;
-            let loss = match (objective, &whole) {
-                (Objective::Sum(factor), _) => part_losses.sum(&[], false)?.mul(factor)?,
-                (Objective::Of(_), Some((_, slopes))) => part_losses.mul(&slopes.i(rows)?)?.sum(&[], false)?,
-                (Objective::Of(_), None) => return Err(Error::internal("an objective that was not taken")),
+            let loss = match objective {
+                Objective::Sum(factor) => part_losses.sum(&[], false)?.mul(factor)?,
+                Objective::Of(objective) => {
+                    let (_, slopes) = match &whole {
+                        Some(whole) => whole,
+                        None => whole.insert(objective(&part_losses.detach())?),
+                    };
+                    part_losses.mul(&slopes.i(rows)?)?.sum(&[], false)?
+                }
             };
             let gradients = loss.backward()?;
             found.add(leaves, &gradients)?;

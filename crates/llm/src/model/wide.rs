@@ -19,7 +19,7 @@ use elinvar::{
 };
 
 /// What such products share.
-pub(super) struct Wide {
+pub(crate) struct Wide {
     /// How often the multiples are added in each row, `[2, 1, 1]`: never, and minus once.
     factors: Tensor,
 }

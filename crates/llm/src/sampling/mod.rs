@@ -104,21 +104,21 @@ impl Sampler {
     pub fn sample(&mut self, logits: &[f32], context: &[u32]) -> Result<u32> {
         self.scores.clear();
         self.scores.extend_from_slice(logits);
-        self.penalise(context);
+        penalise(&mut self.scores, context, self.sampling.repetition_penalty);
         choose(&self.scores, &self.settings, context.len() as u32).map(|token| token as u32)
     }
+}
 
-    fn penalise(&mut self, context: &[u32]) {
-        let penalty = self.sampling.repetition_penalty;
-        if penalty == 1.0 {
-            return;
-        }
-        let mut seen = vec![false; self.scores.len()];
-        for &id in context {
-            let Some(score) = self.scores.get_mut(id as usize) else { continue };
-            if !std::mem::replace(&mut seen[id as usize], true) {
-                *score = if *score < 0.0 { *score * penalty } else { *score / penalty };
-            }
+/// Divides positive scores of tokens in `context` by `penalty`, and multiplies negative ones.
+pub(crate) fn penalise(scores: &mut [f32], context: &[u32], penalty: f32) {
+    if penalty == 1.0 {
+        return;
+    }
+    let mut seen = vec![false; scores.len()];
+    for &id in context {
+        let Some(score) = scores.get_mut(id as usize) else { continue };
+        if !std::mem::replace(&mut seen[id as usize], true) {
+            *score = if *score < 0.0 { *score * penalty } else { *score / penalty };
         }
     }
 }

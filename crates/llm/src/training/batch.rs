@@ -1,25 +1,51 @@
-//! Samples side by side.
+//! Samples side by side, or packed.
 
 use elinvar::{Error, Result};
 
 use super::data::{Dataset, Sample};
 use crate::model::{IGNORED, Model};
 
-/// Samples of one length, filled up at their ends.
+/// Samples of one length, filled up at their ends; or packed, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// Samples.
     pub(super) texts: usize,
-    /// Tokens of each.
+    /// Tokens of each, or at most.
     pub(super) length: usize,
-    /// `[texts, length]`.
+    /// `[texts, length]`, or `[rows]`.
     pub(super) tokens: Vec<i32>,
     /// What follows each token, where that counts.
     pub(super) targets: Vec<i32>,
+    /// Where they are, if they are packed.
+    pub(super) packed: Option<Packed>,
+}
+
+/// Of tokens that are packed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Packed {
+    /// Of each in its sample.
+    pub(super) positions: Vec<i32>,
+    /// Of each among samples that are filled up.
+    pub(super) places: Vec<i32>,
+    /// The token of each such place.
+    pub(super) rows: Vec<i32>,
+}
+
+/// What a recording of a step depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) texts: usize,
+    pub(super) length: usize,
+    /// Tokens of all.
+    pub(super) rows: usize,
+    pub(super) is_packed: bool,
 }
 
 /// Lengths are multiples of this, so that few shapes are recorded.
 const STEP: usize = 32;
+
+/// Tokens of packed samples are multiples of at least this part of a power of two: few shapes again, and little that is filled up.
+const ROW_STEPS: usize = 16;
 
 /// The length that a sample has in a batch by itself.
 pub(super) fn padded(sample: &Sample) -> usize {
@@ -33,16 +59,55 @@ impl Batch {
     /// No sample.
     pub fn new(samples: &[&Sample]) -> Result<Self> {
         let length = samples.iter().map(|sample| padded(sample)).max().ok_or_else(|| Error::invalid_argument("a batch of no samples"))?;
-        let mut batch = Self { texts: samples.len(), length, tokens: Vec::new(), targets: Vec::new() };
+        let mut batch = Self { texts: samples.len(), length, tokens: Vec::new(), targets: Vec::new(), packed: None };
         for sample in samples {
-            let tokens = || sample.tokens.iter().map(|token| token.cast_signed());
-            let count = sample.tokens.len() - 1;
-            let target = |(place, token): (usize, i32)| if place + 1 < sample.prompt { IGNORED } else { token };
-            let rest = length - count;
-            batch.tokens.extend(tokens().take(count).chain(std::iter::repeat_n(0, rest)));
-            batch.targets.extend(tokens().skip(1).enumerate().map(target).chain(std::iter::repeat_n(IGNORED, rest)));
+            batch.add(sample, length);
         }
         Ok(batch)
+    }
+
+    /// Of these samples, one after the other: only attention sees them filled up.
+    ///
+    /// # Errors
+    /// No sample.
+    pub fn packed(samples: &[&Sample]) -> Result<Self> {
+        // One place more than tokens, which counts for nothing.
+        let longest = samples.iter().map(|sample| sample.tokens.len()).max().ok_or_else(|| Error::invalid_argument("a batch of no samples"))?;
+        let length = longest.next_multiple_of(STEP);
+        let mut batch = Self { texts: samples.len(), length, tokens: Vec::new(), targets: Vec::new(), packed: None };
+        let mut packed = Packed { positions: Vec::new(), places: Vec::new(), rows: Vec::new() };
+        let total: usize = samples.iter().map(|sample| sample.tokens.len() - 1).sum();
+        for (text, sample) in samples.iter().enumerate() {
+            let (first, count) = (batch.tokens.len() as i32, sample.tokens.len() as i32 - 1);
+            batch.add(sample, sample.tokens.len() - 1);
+            packed.positions.extend(0..count);
+            packed.places.extend((0..count).map(|position| (text * length) as i32 + position));
+            packed.rows.extend((first..first + count).chain(std::iter::repeat_n(total as i32, length - count as usize)));
+        }
+        // One row more, for the places without a token.
+        let step = ((total + 1).next_power_of_two() / ROW_STEPS).max(STEP);
+        let rows = (total + 1).next_multiple_of(step);
+        let free = samples.first().map_or(0, |sample| sample.tokens.len() as i32 - 1);
+        batch.tokens.resize(rows, 0);
+        batch.targets.resize(rows, IGNORED);
+        packed.positions.resize(rows, 0);
+        packed.places.resize(rows, free);
+        batch.packed = Some(packed);
+        Ok(batch)
+    }
+
+    /// Adds a sample, filled up to a length.
+    fn add(&mut self, sample: &Sample, length: usize) {
+        let tokens = || sample.tokens.iter().map(|token| token.cast_signed());
+        let count = sample.tokens.len() - 1;
+        let target = |(place, token): (usize, i32)| if place + 1 < sample.prompt { IGNORED } else { token };
+        let rest = length - count;
+        self.tokens.extend(tokens().take(count).chain(std::iter::repeat_n(0, rest)));
+        self.targets.extend(tokens().skip(1).enumerate().map(target).chain(std::iter::repeat_n(IGNORED, rest)));
+    }
+
+    pub(super) fn shape(&self) -> Shape {
+        Shape { texts: self.texts, length: self.length, rows: self.tokens.len(), is_packed: self.packed.is_some() }
     }
 
     /// Rejects tokens outside a model's vocabulary.

@@ -70,7 +70,8 @@ impl TrainingFolder {
     /// The system's: a full disk, no permission. The files that were there are as before.
     pub fn save(&self, trainer: &Trainer) -> Result<()> {
         let adapter = trainer.adapter()?;
-        let note = json!({ "steps": trainer.steps(), "optimizer": trainer.optimizer().name(), "adapter": adapter.config().to_json() });
+        let (optimizer, loss) = (trainer.optimizer().name(), trainer.minimised().to_string());
+        let note = json!({ "steps": trainer.steps(), "optimizer": optimizer, "loss": loss, "adapter": adapter.config().to_json() });
         let arrays = trainer.arrays()?.into_iter().map(|(name, values)| (name, (vec![values.len()], values))).collect();
         write_arrays(&self.file(CHECKPOINT), &arrays, &BTreeMap::from([(NOTE.to_owned(), note.to_string())]))?;
         adapter.save(&self.path)
@@ -79,7 +80,7 @@ impl TrainingFolder {
     /// Goes on where the checkpoint was written.
     ///
     /// # Errors
-    /// It is missing, damaged, or of another adapter or optimiser.
+    /// It is missing, damaged, or of another adapter, optimiser or loss.
     pub fn resume(&self, trainer: &mut Trainer) -> Result<()> {
         let path = self.file(CHECKPOINT);
         let (arrays, notes) = read_arrays(&path)?;
@@ -91,6 +92,11 @@ impl TrainingFolder {
         }
         if note["optimizer"] != trainer.optimizer().name() {
             return Err(reject(&format!("its optimiser is {}, not {}", note["optimizer"], trainer.optimizer().name())));
+        }
+        let loss = trainer.minimised().to_string();
+        // Checkpoints of older versions do not say their loss.
+        if let Some(found) = note["loss"].as_str().filter(|found| *found != loss) {
+            return Err(reject(&format!("its loss is {found}, not {loss}: give the same, or another folder")));
         }
         let arrays = arrays.into_iter().map(|(name, (_, values))| (name, values)).collect();
         trainer.restore(steps, &arrays).map_err(|e| e.context(path.display()))?;

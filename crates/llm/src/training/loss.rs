@@ -1,5 +1,7 @@
 //! What training minimises.
 
+use std::fmt;
+
 use elinvar::{Error, Result, Tensor};
 
 /// What training minimises.
@@ -25,6 +27,15 @@ pub struct Rewards {
     pub rejected: f32,
     /// The part of the pairs whose chosen text has the greater one.
     pub accuracy: f32,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CrossEntropy => f.write_str("cross-entropy"),
+            Self::Dpo { beta } => write!(f, "dpo with a beta of {beta}"),
+        }
+    }
 }
 
 impl Loss {

@@ -7,7 +7,10 @@ use super::{
     data::Dataset,
     trainer::{MAX_SHAPES, TrainerOptions},
 };
-use crate::{adapter::AdapterConfig, model::Model};
+use crate::{
+    adapter::AdapterConfig,
+    model::{Change, Model},
+};
 
 /// Bytes that a training needs beside the model's weights, about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,12 +45,17 @@ impl TrainingMemory {
         let kept = if options.checkpointing { hidden * config.layers as u64 + layer } else { layer * config.layers as u64 };
         // The values of a layer and their gradients on the way back; a pass without one takes no more.
         let passing = 2 * layer;
-        let float = DType::F32.size() as u64;
+        let (float, stream) = (DType::F32.size() as u64, model.stream_type().size() as u64);
+        // What low-rank matrices read where a dropout leaves elements out, and which elements: of all layers, or of one.
+        let is_low_rank = |change: &Change| matches!(change, Change::LowRank { .. });
+        let read: usize = changes.iter().filter(|(_, change)| is_low_rank(change)).map(|(place, _)| place.extents[1]).sum();
+        let of_layers = if options.checkpointing { config.layers.max(1) as u64 } else { 1 };
+        let dropped = if adapter.dropout > 0.0 { (stream + 1) * (read as u64).div_ceil(of_layers) } else { 0 };
         let of_shape = |length: &usize| (texts * length).min(model.rows_of_logits()) as u64;
         let logits: u64 = lengths.iter().rev().take(MAX_SHAPES).map(of_shape).sum();
         Ok(Self {
             parameters: (2 + options.optimizer.states() as u64) * trained as u64 * float,
-            activations: rows * (kept + passing) * float,
+            activations: rows * ((kept + passing) * stream + dropped),
             logits: 2 * logits * config.vocab_size as u64 * float,
         })
     }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{
     batch::{Batch, Order},
-    data::Dataset,
+    data::{Dataset, Sample},
     folder::TrainingFolder,
     loss::{Loss, Rewards},
     schedule::Schedule,
@@ -26,6 +26,8 @@ pub struct TrainingOptions {
     pub accumulation: usize,
     /// Learning rates.
     pub schedule: Schedule,
+    /// Samples of a batch are packed: see [`Batch::packed`].
+    pub pack: bool,
     /// Of the order of the samples.
     pub seed: u64,
     /// Steps between checkpoints; the last step makes one, too.
@@ -114,12 +116,13 @@ pub fn train(
         }
     }
     let mut order = Order::new(options.seed);
+    let new_batch = if options.pack { Batch::packed } else { Batch::new };
     let is_due = |step: u64, every: u64| step == options.steps || (every > 0 && step.is_multiple_of(every));
     while trainer.steps() < options.steps {
         let (start, step) = (Instant::now(), trainer.steps() + 1);
         let taken = (options.batch * options.accumulation) as u64;
         let samples = order.samples(data, (step - 1) * taken, options.batch * options.accumulation);
-        let batches = samples.chunks(options.batch * data.width()).map(Batch::new).collect::<Result<Vec<_>>>()?;
+        let batches = samples.chunks(options.batch * data.width()).map(new_batch).collect::<Result<Vec<_>>>()?;
         let rate = options.schedule.at(step, options.steps);
         let trained = trainer.step(&batches, rate)?;
         let (tokens, seconds) = (samples.iter().map(|sample| sample.tokens.len()).sum(), start.elapsed().as_secs_f64());
@@ -137,7 +140,10 @@ pub fn train(
         listener(TrainingEvent::Step { step, loss, norm, rewards, rate, tokens, seconds })?;
         let evaluated = validation.is_some() && is_due(step, options.eval_every);
         if let Some(validation) = validation.filter(|_| evaluated) {
-            let loss = mean_loss(validation, options.batch, options.eval_batches, &mut |batch| Ok((trainer.loss(batch)?, trainer.terms(batch)?)))?;
+            let loss = mean_loss(validation, options.batch, options.eval_batches, &mut |samples| {
+                let batch = new_batch(samples)?;
+                Ok((trainer.loss(&batch)?, trainer.terms(&batch)?))
+            })?;
             folder.log(&json!({ "step": step, "validation_loss": loss }))?;
             listener(TrainingEvent::Validated { step, loss })?;
         }
@@ -163,10 +169,10 @@ fn stalled(folder: &TrainingFolder, patience: Option<usize>) -> Result<Option<u6
 }
 
 /// The mean loss of a data set: of at most so many batches, in the order of the file, each of which gives a sum and the number of its terms.
-fn mean_loss(data: &Dataset, batch: usize, batches: usize, loss: &mut dyn FnMut(&Batch) -> Result<(f64, usize)>) -> Result<f64> {
+fn mean_loss(data: &Dataset, batch: usize, batches: usize, loss: &mut dyn FnMut(&[&Sample]) -> Result<(f64, usize)>) -> Result<f64> {
     let (mut sum, mut count) = (0.0, 0);
     for samples in data.samples().chunks(batch.max(1) * data.width()).take(batches.max(1)) {
-        let (more, terms) = loss(&Batch::new(&samples.iter().collect::<Vec<_>>())?)?;
+        let (more, terms) = loss(&samples.iter().collect::<Vec<_>>())?;
         sum += more;
         count += terms;
     }
@@ -179,10 +185,11 @@ fn mean_loss(data: &Dataset, batch: usize, batches: usize, loss: &mut dyn FnMut(
 /// Tokens outside the vocabulary, out of memory, or a failed device.
 pub fn evaluate(model: &Model, data: &Dataset, batch: usize, batches: usize) -> Result<f64> {
     let executor = model.executor();
-    mean_loss(data, batch, batches, &mut |batch| {
+    mean_loss(data, batch, batches, &mut |samples| {
+        let batch = Batch::new(samples)?;
         batch.check(model)?;
         let tensor = |values: &[i32]| executor.tensor(&[values.len()], values);
-        let loss = model.loss(&tensor(&batch.tokens)?, &tensor(&batch.targets)?, &model.texts(batch.texts, batch.length)?)?;
+        let loss = model.loss(&tensor(&batch.tokens)?, &tensor(&batch.targets)?, &model.texts(batch.texts, batch.length, None)?)?;
         Ok((f64::from(loss.item::<f32>()?), batch.targets()))
     })
 }

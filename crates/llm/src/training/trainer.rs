@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use elinvar::{DType, Error, Executor, Recording, Result, SplitMix64, Tensor};
 
 use super::{
-    batch::Batch,
+    batch::{Batch, Packed, Shape},
     loss::{Loss, Preferences, Rewards},
     optimizer::{NUMBERS, Optimizer},
     parameters::Parameters,
 };
 use crate::{
     adapter::{Adapter, AdapterConfig},
-    model::{Model, Objective, check_dropout},
+    model::{Model, Objective, Packing, check_dropout},
 };
 
 /// What a step found.
@@ -66,10 +66,19 @@ pub struct Trainer {
 
 /// What is done with batches of a shape.
 struct Recorded {
-    shape: (usize, usize),
+    shape: Shape,
     tokens: Tensor,
     targets: Tensor,
+    packing: Option<Packing>,
     recording: Recording,
+}
+
+impl Packed {
+    fn write(&self, packing: &Packing) -> Result<()> {
+        packing.positions.write(&self.positions)?;
+        packing.places.write(&self.places)?;
+        packing.rows.write(&self.rows)
+    }
 }
 
 /// What the dropout of a batch of a step follows from.
@@ -253,7 +262,7 @@ impl Trainer {
 
     fn replay(&mut self, batch: &Batch, with_gradients: bool) -> Result<()> {
         batch.check(&self.base)?;
-        let shape = (batch.texts, batch.length);
+        let shape = batch.shape();
         let known = if with_gradients { &mut self.gradients } else { &mut self.losses };
         let recorded = match known.iter().position(|recorded| recorded.shape == shape) {
             Some(place) => known.remove(place),
@@ -266,28 +275,35 @@ impl Trainer {
         };
         recorded.tokens.write(&batch.tokens)?;
         recorded.targets.write(&batch.targets)?;
+        if let (Some(packing), Some(packed)) = (&recorded.packing, &batch.packed) {
+            packed.write(packing)?;
+        }
         self.base.executor().replay(&recorded.recording)?;
         if with_gradients { &mut self.gradients } else { &mut self.losses }.push(recorded);
         Ok(())
     }
 
     /// Adds a batch's loss to the loss, and its gradients to the gradient.
-    fn record(&self, shape: (usize, usize), with_gradients: bool) -> Result<Recorded> {
-        let (texts, length) = shape;
+    fn record(&self, shape: Shape, with_gradients: bool) -> Result<Recorded> {
+        let Shape { texts, length, rows, is_packed } = shape;
         let executor = self.base.executor();
-        let zeros = || executor.zeros(DType::I32, &[texts * length]);
-        let (tokens, targets, layout) = (zeros()?, zeros()?, self.base.texts(texts, length)?);
+        let zeros = |count: usize| executor.zeros(DType::I32, &[count]);
+        let packing = || Ok::<_, Error>(Packing { positions: zeros(rows)?, places: zeros(rows)?, rows: zeros(texts * length)? });
+        let packing = is_packed.then(packing).transpose()?;
+        let (tokens, targets, layout) = (zeros(rows)?, zeros(rows)?, self.base.texts(texts, length, packing.clone())?);
         let body = |recorded: &Executor| {
             let (model, leaves) = self.parameters.model(&self.base, recorded)?;
             let (tokens, targets, factor) = (tokens.on(recorded)?, targets.on(recorded)?, self.factor.on(recorded)?.reshape(&[])?);
-            let preferences =
-                |losses: &Tensor, beta: f64| Preferences::new(losses, &self.base.losses(&tokens, &targets, &layout)?, texts, beta, &factor);
+            let preferences = |losses: &Tensor, beta: f64| {
+                let reference = self.base.losses(&tokens, &targets, &layout)?;
+                Preferences::new(&layout.apart(losses)?, &layout.apart(&reference)?, texts, beta, &factor)
+            };
             let of_pairs = |losses: &Tensor| match self.options.loss {
                 Loss::CrossEntropy => Err(Error::internal("a loss without pairs")),
                 Loss::Dpo { beta } => {
                     let found = preferences(losses, beta)?;
                     self.rewards.on(recorded)?.add_(&found.rewards)?;
-                    Ok((found.loss, found.slopes))
+                    Ok((found.loss, layout.together(&found.slopes)?))
                 }
             };
             let rate = self.parameters.config.dropout;
@@ -305,6 +321,6 @@ impl Trainer {
             self.loss.on(recorded)?.add_(&loss)
         };
         let (recording, ()) = executor.record(body)?;
-        Ok(Recorded { shape, tokens, targets, recording })
+        Ok(Recorded { shape, tokens, targets, packing, recording })
     }
 }

@@ -1,5 +1,6 @@
 //! Weights of GGUF files: other names, block formats, and in Llama's models rows of queries and keys in another order.
 
+mod encoder;
 #[cfg(test)]
 mod tests;
 
@@ -14,9 +15,15 @@ use super::{
 };
 use crate::{
     Architecture, Config,
-    config::gguf::{is_configuration, read},
+    config::{
+        EncoderConfig,
+        gguf::{is_configuration, read},
+    },
     gguf::{Gguf, TensorInfo},
 };
+
+#[cfg(test)]
+pub(crate) use encoder::translate_back as translate_encoder_back;
 
 pub(super) struct Quantised {
     file: Arc<Gguf>,
@@ -132,6 +139,10 @@ pub(crate) fn translate(name: &str, architecture: Architecture) -> String {
 
 impl Quantised {
     pub(super) fn open(file: &Arc<Gguf>, decoded: Option<DType>) -> Result<Self> {
+        if EncoderConfig::is_in(file)? {
+            let names = file.tensors().map(|(name, _)| (encoder::translate(name), name.to_owned())).collect();
+            return Ok(Self { file: file.clone(), decoded, names, order: Order { pairs: None } });
+        }
         let config = read(file)?;
         let (order, architecture) = (Order::of(&config), config.architecture);
         let names =

@@ -6,6 +6,7 @@ mod architectures;
 mod bad_input;
 mod cache;
 mod decoding;
+mod engine;
 mod fixture;
 mod generation;
 mod memory;

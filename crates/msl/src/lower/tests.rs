@@ -35,7 +35,7 @@ fn entries_unpack_what_the_kernel_binds() {
         "template <typename T> kernel void k(device T* x [[buffer(3)]], threadgroup T* s [[threadgroup(1)]], uint i [[thread_position_in_grid]]) {}";
     let lowered = Module::read(text).unwrap().lower_for_simulator(&["k<half>"]).unwrap();
     assert_eq!((lowered.entries[0].kernel.as_str(), lowered.entries[0].symbol.as_str()), ("k<half>", "elv_entry_0"));
-    let entry = "ELV_ENTRY(elv_entry_0, (&k<half>), elv::buffer<3>, elv::threadgroup_memory<1>, elv::position<0>)";
+    let entry = "ELV_ENTRY(elv_entry_0, (&::k<half>), elv::buffer<3>, elv::threadgroup_memory<1>, elv::position<0>)";
     assert!(lowered.text.contains(entry), "{}", lowered.text);
 }
 

@@ -225,3 +225,19 @@ fn constants_are_computed_before_kernels_run_and_may_not_fault() {
         }
     }
 }
+
+#[test]
+fn a_kernel_may_be_called_as_a_function_of_metals_is() {
+    let text = "#include <metal_stdlib>\nusing namespace metal;\n\
+        kernel void transpose(device float* x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i] = i; }\n\
+        template <typename T> [[kernel]] void dot(device T* x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i] = T(2 * i); }\n\
+        template [[host_name(\"dot_float\")]] [[kernel]] void dot<float>(device float* x, uint i);\n";
+    let library = simulator().library(&Source::new("names.metal", text), &CompileOptions::default()).unwrap();
+    let queue = queue();
+    for (name, factor) in [("transpose", 1.0), ("dot_float", 2.0)] {
+        let x = simulator().buffer("x", 4 * 32).unwrap();
+        let pipeline = library.pipeline(name, &[]).unwrap();
+        run(&queue, Dispatch::new(&pipeline, Grid::Threads([32, 1, 1]), [32, 1, 1]).with(Binding::new(0, &x)), 0);
+        assert!(values::<f32>(&x).iter().enumerate().all(|(i, x)| *x == factor * i as f32), "{name}");
+    }
+}

@@ -2,7 +2,9 @@ use std::{path::PathBuf, sync::Arc, time::Instant};
 
 use clap::{Args, ValueEnum};
 use elinvar::{Executor, Result};
-use elinvar_llm::{Adapter, CacheType, Config, MemoryEstimate, Model, ModelFiles, Sampling, Session, WeightType, Weights};
+use elinvar_llm::{
+    Adapter, CacheType, Config, Engine, EngineOptions, MemoryEstimate, Model, ModelFiles, Output, Request, Sampling, Session, WeightType, Weights,
+};
 use serde_json::json;
 
 use super::timing::round_profiled;
@@ -38,6 +40,9 @@ pub(crate) struct DecodeArgs {
     /// Decode these numbers of tokens from an empty context, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "32", value_name = "TOKENS")]
     generate: Vec<usize>,
+    /// Decode so many sequences at a time too, by the engine, separated by commas: each after a prompt of the first length
+    #[arg(long, value_delimiter = ',', value_name = "COUNT")]
+    sequences: Vec<usize>,
     /// Sample at this temperature instead of taking the most likely token
     #[arg(long, default_value_t = 0.0)]
     temperature: f32,
@@ -140,6 +145,15 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
         })?;
         rows.push(Row { name, tokens, seconds, processor, limit: Some(limit) });
     }
+    for (&count, &tokens) in args.sequences.iter().flat_map(|count| args.generate.iter().map(move |tokens| (count, tokens))) {
+        let prompt = args.prompt.first().copied().unwrap_or(1);
+        let mut engine = engine(session.model(), count, prompt + tokens, args.cache_dtype)?;
+        let (seconds, processor) = rounds(args.rounds, || decode_many(&mut engine, count, [prompt, tokens], &sampling))?;
+        // Of each sequence, the tokens after the first.
+        let (steps, name) = (tokens.saturating_sub(1), format!("{count} x tg{tokens}"));
+        let limit = Some(bytes as f64 * steps as f64 / seconds / bandwidth);
+        rows.push(Row { name, tokens: count * steps, seconds, processor, limit });
+    }
     profile::finish(profiler, trace.as_deref())?;
     if args.json {
         print_line(serde_json::Value::Array(rows.iter().map(Row::json).collect()));
@@ -153,10 +167,10 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
         bytes as f64 / 1e9
     ));
     print_line(format!("bandwidth: {how} {:.1} GB/s", bandwidth / 1e9));
-    print_line(format!("{:<8} {:>10} {:>13}", "test", "tokens/s", "of bandwidth"));
+    print_line(format!("{:<11} {:>10} {:>13}", "test", "tokens/s", "of bandwidth"));
     for Row { name, tokens, seconds, limit, .. } in rows {
         let limit = limit.map_or("–".to_owned(), |l| format!("{:.0} %", l * 100.0));
-        print_line(format!("{name:<8} {:>10.2} {limit:>13}", tokens as f64 / seconds));
+        print_line(format!("{name:<11} {:>10.2} {limit:>13}", tokens as f64 / seconds));
     }
     Ok(())
 }
@@ -212,4 +226,35 @@ fn decode(session: &mut Session, tokens: usize, sampling: &Sampling) -> Result<f
     let mut decoding = if sampling.temperature == 0.0 { session.greedy(1, tokens)? } else { session.sampled(1, tokens, sampling)? };
     decoding.try_for_each(|token| token.map(drop))?;
     Ok(start.elapsed().as_secs_f64())
+}
+
+/// An engine with room for `count` texts of `longest` tokens.
+fn engine(model: &Arc<Model>, count: usize, longest: usize, cache: CacheType) -> Result<Engine> {
+    let context = longest.min(model.config().max_context);
+    let (cache_tokens, default) = (count * context.next_multiple_of(32), EngineOptions::new(context, cache));
+    let step_tokens = default.step_tokens.max(count);
+    Engine::new(model.clone(), EngineOptions { cache_tokens, running: count, step_tokens, shares_prefixes: false, ..default })
+}
+
+/// Seconds that the tokens after each sequence's first take, once all have that: as if all had begun at once.
+fn decode_many(engine: &mut Engine, count: usize, [prompt, tokens]: [usize; 2], sampling: &Sampling) -> Result<f64> {
+    for number in 0..count as u32 {
+        let prompt = (0..prompt as u32).map(|i| (i * 31 + number * 7) % 1000).collect();
+        engine.submit(Request { sampling: *sampling, ..Request::new(prompt, tokens) })?;
+    }
+    // The time of steps in which all decode, for each token.
+    let (mut seconds, mut steps) = (0.0, 0);
+    while !engine.is_idle() {
+        let before = engine.statistics();
+        let start = Instant::now();
+        if let Some(Output::Failed { error, .. }) = engine.step().into_iter().find(|output| matches!(output, Output::Failed { .. })) {
+            return Err(error);
+        }
+        let after = engine.statistics();
+        let made = after.generated_tokens - before.generated_tokens;
+        if made == count as u64 && after.computed_tokens - before.computed_tokens == made {
+            (seconds, steps) = (seconds + start.elapsed().as_secs_f64(), steps + 1);
+        }
+    }
+    Ok(seconds / f64::from(steps.max(1)) * tokens.saturating_sub(1) as f64)
 }

@@ -1,76 +1,70 @@
 //! `elinvar check`: anyone's Metal kernels, run on the simulator.
 
 mod args;
-mod findings;
-mod launch;
 mod report;
 
-use std::time::Duration;
-
-use elinvar::Result;
-use elinvar_sim::{CompileOptions, Config, Lint, Math, Simulator, Source, Subnormals};
+use elinvar::{DType, Result};
+use elinvar_check::{Argument, Buffer, Bytes, Constant, Contents, Memory, Outcome, Request, Size, Threads, Value};
+use elinvar_sim::Source;
 
 pub(super) use args::CheckArgs;
 use args::Tiny;
 
-use crate::{
-    contained::{self, Outcome, Parent},
-    output::print_line,
-};
+use crate::{kernel, output::print_line, tensors};
 
 /// Whether nothing was found.
 pub(crate) fn run(args: &CheckArgs) -> Result<bool> {
     args.kernel.check_folders()?;
-    let (given, limit) = (&args.kernel, Duration::from_secs(args.time_limit.max(1)));
-    let Outcome { report, verdict } = contained::run(&given.file, limit, &[given.save.as_deref()], |parent| check(args, limit, parent))?;
-    let report = match &verdict {
-        Err(error) if args.json => report::with_error(&report, error),
-        _ => report,
-    };
-    if !report.is_empty() {
-        print_line(report);
+    let given = &args.kernel;
+    let contents = kernel::contents(&given.buffer, given.seed)?;
+    let Outcome { report, buffers, verdict, .. } = elinvar_check::check(&request(args, contents)?)?;
+    if let Some(file) = given.save.as_ref().filter(|_| !buffers.is_empty()) {
+        let dtypes = report.dtypes.iter().map(|dtype| DType::of_program(dtype)).collect::<Result<Vec<_>>>()?;
+        let named = given.buffer.iter().zip(dtypes).zip(buffers);
+        tensors::write_bytes(file, &tensors::bytes_of(named.map(|((argument, dtype), bytes)| (argument.name.clone(), dtype, bytes)))?)?;
+    }
+    let shown = if args.json { report::json(report)? } else { report::text(&report) };
+    if !shown.is_empty() {
+        print_line(shown);
     }
     verdict
 }
 
-fn check(args: &CheckArgs, time_limit: Duration, parent: &mut Parent) -> Result<bool> {
-    let simulator = Simulator::new(Config { time_limit, ..Config::default() })?;
+/// What is to be checked, with what buffers hold at first.
+fn request(args: &CheckArgs, contents: Vec<(DType, Vec<u8>)>) -> Result<Request> {
     let given = &args.kernel;
-    let math = if given.fast_math { Math::Fast } else { Math::Safe };
-    let options = CompileOptions {
-        include_dirs: given.include.clone(),
+    let Source { name, text, folder } = Source::read(&given.file)?;
+    let buffers = given.buffer.iter().zip(contents);
+    let buffers =
+        buffers.map(|(argument, (dtype, bytes))| Buffer { name: argument.name.clone(), contents: Contents::Given { dtype, bytes: Bytes(bytes) } });
+    let values = given.value.iter().map(|value| Argument { name: value.name.clone(), value: Value::Bytes(Bytes(value.bytes.clone())) });
+    let memory = given.threadgroup_memory.iter().map(|size| Size { name: size.name.clone(), bytes: size.bytes });
+    let constants = given.constant.iter().map(|constant| Constant { name: constant.name.clone(), value: constant.value.clone() });
+    let expected = given.expected()?.into_iter().map(|(name, dtype, bytes)| Memory { name: name.to_owned(), dtype, bytes: Bytes(bytes) });
+    Ok(Request {
+        name,
+        text,
+        folder,
+        include: given.include.clone(),
         defines: given.define.clone(),
-        metal_version: given.metal_version,
-        math,
-        subnormals: match args.subnormals {
-            Tiny::Keep => Subnormals::Keep,
-            Tiny::Flush => Subnormals::Flush,
-        },
-        ..CompileOptions::default()
-    };
-    let library = simulator.library(&Source::read(&given.file)?, &options)?;
-    if args.compile_only {
-        let names: Vec<_> = library.module().kernels().iter().map(|kernel| kernel.name.as_str()).collect();
-        let lints = library.judge(&names)?;
-        if is_rejected(&lints, args) {
-            parent.report(report::rejected(&lints, args.json))?;
-            return Ok(false);
-        }
-        library.compile_all(&names)?;
-        parent.report(report::compiled(&names, &lints, args.json))?;
-        return Ok(lints.is_empty());
-    }
-    let kernel = given.kernel(library.module())?;
-    let lints = library.judge(&[kernel])?;
-    if is_rejected(&lints, args) {
-        parent.report(report::rejected(&lints, args.json))?;
-        return Ok(false);
-    }
-    let findings = launch::run(args, &simulator, &library, kernel, &lints, parent)?;
-    Ok(findings.count() == 0 && lints.is_empty())
-}
-
-/// What Apple's compiler would reject does not run here.
-fn is_rejected(lints: &[Lint], args: &CheckArgs) -> bool {
-    !lints.is_empty() && !args.kernel.run_anyway
+        metal_version: Some(given.metal_version),
+        fast_math: given.fast_math,
+        flush_subnormals: matches!(args.subnormals, Tiny::Flush),
+        run_anyway: given.run_anyway,
+        compile_only: args.compile_only,
+        kernel: given.kernel.clone(),
+        threads: given.threads.map_or(Threads::Grid(given.grid.0), |threads| Threads::Threads(threads.0)),
+        threadgroup: given.threadgroup.0,
+        buffers: buffers.collect(),
+        values: values.collect(),
+        threadgroup_memory: memory.collect(),
+        constants: constants.collect(),
+        outputs: args.outputs.clone(),
+        expected: expected.collect(),
+        tolerance: given.tolerance,
+        seed: given.seed,
+        seeds: args.seeds,
+        time_limit: args.time_limit.max(1) as f64,
+        keep_buffers: given.save.is_some(),
+    })
 }

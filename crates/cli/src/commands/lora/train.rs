@@ -94,6 +94,10 @@ pub(crate) struct TrainArgs {
     #[arg(long, action = Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     #[arg(hide_default_value = true, hide_possible_values = true, value_name = "BOOL")]
     mask_prompt: bool,
+    /// Lay the samples of a batch one after the other, so that nothing but attention fills them up: faster where their lengths differ, or are short
+    #[arg(long, action = Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(hide_default_value = true, hide_possible_values = true, value_name = "BOOL")]
+    pack: bool,
     /// Compute layers again on the way back: less memory, more time
     #[arg(long, action = Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     #[arg(hide_default_value = true, hide_possible_values = true, value_name = "BOOL")]
@@ -227,6 +231,7 @@ impl TrainArgs {
             batch: self.batch_size,
             accumulation: self.grad_accumulation_steps,
             schedule: Schedule { rate: self.learning_rate, warmup: self.warmup, decay },
+            pack: self.pack,
             seed: self.seed,
             save_every: self.save_every,
             eval_every: self.steps_per_eval,

@@ -4,6 +4,7 @@
 
 pub(crate) mod blocks;
 pub(crate) mod mask;
+pub(super) mod pages;
 pub(crate) mod rows;
 pub(crate) mod scores;
 mod task;
@@ -27,10 +28,16 @@ pub(crate) const SERIAL: u64 = 1 << 16;
 
 pub(super) fn run(arguments: &mut HostArguments<'_>) -> Result<()> {
     let p: Params = arguments.params()?;
+    let scorer = Scorer::bound(arguments, p.score, AT.mask)?;
+    compute(arguments, p, scorer, AT.y)
+}
+
+/// Attention of what is bound as for [`Attention`](super::Attention), with the output at `y`.
+pub(super) fn compute(arguments: &mut HostArguments<'_>, p: Params, scorer: Scorer<'_>, y: usize) -> Result<()> {
     let s = &p.score;
     let rows = (s.batch * s.heads * s.queries) as usize;
-    let y = target(arguments, AT.y, s.types[0], [rows, p.value_width as usize])?;
-    let launch = Launch { p, scorer: Scorer::bound(arguments, p.score, AT.mask)?, v: Cache::bound(arguments, AT.v, s.types[1])?, y };
+    let y = target(arguments, y, s.types[0], [rows, p.value_width as usize])?;
+    let launch = Launch { p, scorer, v: Cache::bound(arguments, AT.v, s.types[1])?, y };
     let count = launch.scorer.tiles();
     let task = |index: usize| Task { launch: &launch, tile: launch.scorer.tile(index) };
     let threads = rayon::current_num_threads();

@@ -7,6 +7,7 @@ use elinvar_core::{HostArguments, Result};
 use super::{
     blocks::BLOCK,
     mask::{Mask, finish},
+    pages::Pages,
     rows::{Cache, LANES, Span, pack, padded, widen},
     scores::{Dots, PanelKeys, Waiting},
 };
@@ -34,6 +35,7 @@ pub(crate) struct Scorer<'a> {
     mask: Mask<'a>,
     positions: Option<&'a [i32]>,
     lengths: Option<&'a [i32]>,
+    pages: Option<Pages<'a>>,
 }
 
 impl<'a> Scorer<'a> {
@@ -47,7 +49,18 @@ impl<'a> Scorer<'a> {
             mask: Mask::bound(arguments, first, &p)?,
             positions: arguments.optional(first + 1)?,
             lengths: arguments.optional(first + 2)?,
+            pages: None,
         })
+    }
+
+    /// The same over pages, with the positions at `index` and without mask and lengths.
+    pub(crate) fn paged(arguments: &HostArguments<'a>, p: ScoreParams, pages: Pages<'a>, index: usize) -> Result<Self> {
+        let (q, k) = (matmul::values(arguments, AT.q, p.types[0])?, Cache::bound(arguments, AT.k, p.types[1])?);
+        let positions: &[i32] = arguments.input(index)?;
+        for b in 0..p.batch as usize {
+            pages.check(b, any_of((0..p.queries as usize).map(|t| p.attended(b, t, Some(positions), None))))?;
+        }
+        Ok(Self { level: Level::best(), p, q, k, mask: Mask::None, positions: Some(positions), lengths: None, pages: Some(pages) })
     }
 
     /// Number of tiles.
@@ -64,10 +77,15 @@ impl<'a> Scorer<'a> {
         let (first, group) = (tile * ROWS as usize, p.group());
         let last = (first + ROWS as usize).min(p.queries as usize * group);
         let attended: Vec<_> = (first..last).map(|row| p.attended(batch, row / group, self.positions, self.lengths)).collect();
-        let some = || attended.iter().filter(|r| !r.is_empty());
-        let keys = some().map(|r| r.start).min().unwrap_or(0)..some().map(|r| r.end).max().unwrap_or(0);
+        let keys = any_of(attended.iter().cloned());
         Tile { scorer: self, batch, kv_head, first, attended, keys }
     }
+}
+
+/// From the first to the last key of any of these ranges.
+fn any_of(ranges: impl Iterator<Item = Range<usize>>) -> Range<usize> {
+    let both = |a: Range<usize>, b: Range<usize>| a.start.min(b.start)..a.end.max(b.end);
+    ranges.filter(|range| !range.is_empty()).reduce(both).unwrap_or(0..0)
 }
 
 /// Up to 64 rows of one sequence and key head. Row `i` is query `i / group` of head `i % group` of the group.
@@ -110,9 +128,10 @@ impl Tile<'_> {
         self.keys.start / BLOCK..self.keys.end.div_ceil(BLOCK)
     }
 
-    /// Rows of keys or values.
+    /// Rows of keys or values, of one group of 32 keys if the cache is in pages.
     pub(crate) fn span(&self, view: &View, width: u64, keys: Range<usize>) -> Span {
-        Span { start: view.at(self.batch, self.kv_head, keys.start), stride: view.token, width: width as usize, count: keys.len() }
+        let token = self.scorer.pages.as_ref().map_or(keys.start, |pages| pages.slot(self.batch, keys.start));
+        Span { start: view.at(self.batch, self.kv_head, token), stride: view.token, width: width as usize, count: keys.len() }
     }
 
     /// Widens the queries: to be called before [`Tile::score`].

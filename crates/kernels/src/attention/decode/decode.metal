@@ -8,6 +8,17 @@ struct Appended {
     threadgroup const float* elements;
     threadgroup const float* value;
 
+    void turn(uint, KeyRange) {}
+
+    template <typename T>
+    device const T* nearest(device const T* base, KeyRange stored, uint at, int step) const {
+        return base + stored.nearest(at) * step;
+    }
+    template <typename T>
+    device const T* at(device const T* base, uint at, int step) const {
+        return base + at * long(step);
+    }
+
     KeyRange stored(KeyRange keys) const { return {keys.start, min(keys.end, key)}; }
     bool is_among(uint first, uint count) const { return key - first < count; }
 

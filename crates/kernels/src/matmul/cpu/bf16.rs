@@ -31,16 +31,11 @@ impl Bf16Pairs {
         *DETECTED
     }
 
-    /// The vectors it works on.
-    pub(crate) fn vectors(self) -> Avx512 {
-        self.0
-    }
-
     /// Sums a tile of panels of pairs.
     pub(crate) fn run(self, tile: Tile<'_>) {
         #[target_feature(enable = "avx512bf16,avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c")]
         fn enabled(simd: Avx512, tile: Tile<'_>) {
-            tile.sum_rows::<Avx512, Pairs>(simd);
+            tile.sum_columns::<Avx512, Pairs, true>(simd);
         }
         // SAFETY: `possible` makes every value, so the processor has these instructions.
         unsafe { enabled(self.0, tile) }

@@ -4,7 +4,7 @@ use std::{marker::PhantomData, slice};
 
 use half::{bf16, f16};
 
-use super::simd::Simd;
+use super::{simd::Simd, tile::Side};
 use crate::float::Float;
 
 /// An element type that vectors can be loaded from, and rows of sums rounded to.
@@ -120,6 +120,15 @@ impl<'a> Matrix<'a> {
     /// Whether the elements of a column are next to each other.
     pub(crate) fn has_contiguous_columns(&self) -> bool {
         self.dims[0] <= 1 || self.strides[0] == 1
+    }
+
+    /// The matrix as the operand of a tile, where it is of f32 and no stride is negative.
+    pub(crate) fn side(&self) -> Option<Side<'a>> {
+        let [row, step] = self.strides.map(|stride| usize::try_from(stride).ok());
+        match self.values {
+            Values::F32(values) => Some(Side { values: values.get(self.origin..)?, row: row?, step: step? }),
+            Values::F16(_) | Values::Bf16(_) => None,
+        }
     }
 
     /// Where element `(row, column)` lies in the values.

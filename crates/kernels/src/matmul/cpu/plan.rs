@@ -66,8 +66,13 @@ impl Plan {
     pub(crate) fn new(summation: Summation, k: usize) -> Self {
         match summation {
             Summation::Strict => Self::strict(k),
-            Summation::Fast => Self::fast(k),
+            Summation::Fast => Self::fast(k, false),
         }
+    }
+
+    /// The runs in fast order of one more product, whose sums are added to the result of the one before.
+    pub(crate) fn after(k: usize) -> Self {
+        Self::fast(k, true)
     }
 
     fn strict(k: usize) -> Self {
@@ -99,13 +104,13 @@ impl Plan {
         Self { k, shift: PARTIALS.ilog2(), slabs: slabs_of(&steps, PARTIALS / slabs), steps, starts }
     }
 
-    fn fast(k: usize) -> Self {
+    fn fast(k: usize, is_added: bool) -> Self {
         let mut steps: Vec<_> = (0..k)
             .step_by(FAST_RUN)
             .map(|first| Step { run: FAST_RUN.min(k - first) as u32, from: LOW_LEVELS as u8, merges: 1, empty: 0, level: LOW_LEVELS as u8 })
             .collect();
         if let Some(step) = steps.first_mut() {
-            step.merges = 0;
+            (step.from, step.merges) = if is_added { ((LEVELS - 1) as u8, 1) } else { (0, 0) };
         }
         if let Some(step) = steps.last_mut() {
             step.level = (LEVELS - 1) as u8;

@@ -6,7 +6,6 @@ use super::{
     operand::{Matrix, Target},
     plan::Summation,
     rows,
-    unit::Unit,
 };
 
 /// Computes `target = a * b^T`: `a` is `[m, k]`, `b` `[n, k]` and `target` `[m, n]`.
@@ -21,5 +20,12 @@ pub(crate) fn product(summation: Summation, a: Matrix<'_>, b: Matrix<'_>, target
     if let Some(target) = target.transposed_vector().filter(|_| a.has_contiguous_rows()) {
         return rows::linear(level, b, a, &target);
     }
-    gemm::gemm(Unit::best(level, summation, a.values(), b.values()), summation, a, b, target);
+    gemm::gemm(level, summation, &[[a, b]], target);
+}
+
+/// Computes `target = Σ a * b^T` in fast order over the products `[a, b]`, each with a summed extent of its own.
+pub(crate) fn sum(products: &[[Matrix<'_>; 2]], target: &Target<'_>) {
+    if target.rows() > 0 && target.columns() > 0 {
+        gemm::gemm(Level::best(), Summation::Fast, products, target);
+    }
 }

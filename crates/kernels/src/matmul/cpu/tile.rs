@@ -10,8 +10,11 @@ use super::{
 };
 use crate::rows::prefetch;
 
+/// Columns of the widest tile.
+pub(crate) const MAX_RIGHT: usize = 32;
+
 /// Elements of the largest tile.
-pub(crate) const MAX_ELEMENTS: usize = 14 * 32;
+pub(crate) const MAX_ELEMENTS: usize = 14 * MAX_RIGHT;
 
 type Sums = [f32; MAX_ELEMENTS];
 
@@ -60,8 +63,9 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// The shape for a product of `m` rows: as many as the registers hold, fewer where that leaves fewer rows of the last tile unused.
-    pub(crate) fn of(level: Level, m: usize) -> Self {
+    /// The shape for a product of `m` rows: as many as the registers hold, fewer where that leaves fewer rows of the last tile unused; and of `n` columns:
+    /// two vectors, or one if that is enough.
+    pub(crate) fn of(level: Level, [m, n]: [usize; 2]) -> Self {
         let (most, vector) = match level {
             #[cfg(target_arch = "x86_64")]
             Level::Avx512(_) => (14, 16),
@@ -70,16 +74,35 @@ impl Shape {
             Level::Portable(_) => (4, 8),
         };
         let rows = m.div_ceil(m.div_ceil(most).max(1)).next_multiple_of(2).clamp(2, most);
-        Self { rows, left: rows.next_multiple_of(vector), right: 2 * vector }
+        Self { rows, left: rows.next_multiple_of(vector), right: if n > vector { 2 * vector } else { vector } }
     }
 }
 
-/// A slab of a packed left and a packed right panel, to be summed onto a stack.
+/// An operand's part of a tile: element `k` of row `r` is `values[r * row + k * step]`. Rows of a packed panel are neighbours (`row` is one), and so are those
+/// of every right operand.
+#[derive(Clone, Copy)]
+pub(crate) struct Side<'a> {
+    pub(crate) values: &'a [f32],
+    pub(crate) row: usize,
+    pub(crate) step: usize,
+}
+
+impl<'a> Side<'a> {
+    /// From position `start` on, with a check that `rows` rows of `length` elements are there.
+    fn part(self, start: usize, length: usize, rows: usize) -> Self {
+        let values: &'a [f32] = if length == 0 { &[] } else { &self.values[start * self.step..] };
+        assert!(length == 0 || values.len() > (length - 1) * self.step + (rows - 1) * self.row);
+        Self { values, ..self }
+    }
+}
+
+/// A slab of a left and a right operand, to be summed onto a stack.
 pub(crate) struct Tile<'a> {
     rows: usize,
+    columns: usize,
     steps: &'a [Step],
-    left: &'a [f32],
-    right: &'a [f32],
+    left: Side<'a>,
+    right: Side<'a>,
     low: &'a mut LowStack,
     high: &'a mut HighStack,
 }
@@ -89,7 +112,7 @@ impl Work for Tile<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        self.sum_rows::<S, Fma>(simd);
+        if self.left.row == 1 { self.sum_columns::<S, Fma, true>(simd) } else { self.sum_columns::<S, Fma, false>(simd) }
     }
 }
 
@@ -113,28 +136,33 @@ impl<'a> Tile<'a> {
         shape: Shape,
         plan: &'a Plan,
         slab: &Slab,
-        [left, right]: [&'a [f32]; 2],
+        [left, right]: [Side<'a>; 2],
         low: &'a mut LowStack,
         high: &'a mut HighStack,
     ) -> Self {
         let Range { start, end } = slab.positions;
-        let (left, right) = (&left[start * shape.left..end * shape.left], &right[start * shape.right..end * shape.right]);
-        Self { rows: shape.rows, steps: plan.steps(slab), left, right, low, high }
+        let (left, right) = (left.part(start, end - start, shape.rows), right.part(start, end - start, shape.right));
+        Self { rows: shape.rows, columns: shape.right, steps: plan.steps(slab), left, right, low, high }
     }
 }
 
 impl Tile<'_> {
     /// The shapes of `Shape::of`, as constants.
     #[inline(always)]
-    pub(crate) fn sum_rows<S: Simd, M: Multiply<S>>(self, simd: S) {
+    pub(crate) fn sum_columns<S: Simd, M: Multiply<S>, const PACKED: bool>(self, simd: S) {
+        if self.columns == S::LANES { self.sum_rows::<S, M, PACKED, 1>(simd) } else { self.sum_rows::<S, M, PACKED, 2>(simd) }
+    }
+
+    #[inline(always)]
+    fn sum_rows<S: Simd, M: Multiply<S>, const PACKED: bool, const VECTORS: usize>(self, simd: S) {
         match (self.rows, S::LANES) {
-            (2, _) => self.sum::<S, M, 2>(simd),
-            (4, _) => self.sum::<S, M, 4>(simd),
-            (6, _) if !S::PORTABLE => self.sum::<S, M, 6>(simd),
-            (8, 16) => self.sum::<S, M, 8>(simd),
-            (10, 16) => self.sum::<S, M, 10>(simd),
-            (12, 16) => self.sum::<S, M, 12>(simd),
-            (14, 16) => self.sum::<S, M, 14>(simd),
+            (2, _) => self.sum::<S, M, 2, PACKED, VECTORS>(simd),
+            (4, _) => self.sum::<S, M, 4, PACKED, VECTORS>(simd),
+            (6, _) if !S::PORTABLE => self.sum::<S, M, 6, PACKED, VECTORS>(simd),
+            (8, 16) => self.sum::<S, M, 8, PACKED, VECTORS>(simd),
+            (10, 16) => self.sum::<S, M, 10, PACKED, VECTORS>(simd),
+            (12, 16) => self.sum::<S, M, 12, PACKED, VECTORS>(simd),
+            (14, 16) => self.sum::<S, M, 14, PACKED, VECTORS>(simd),
             _ => {}
         }
     }
@@ -146,43 +174,45 @@ impl Tile<'_> {
     }
 
     #[inline(always)]
-    fn sum<S: Simd, M: Multiply<S>, const ROWS: usize>(mut self, simd: S) {
-        let (mut left, mut right) = (self.left.as_ptr(), self.right.as_ptr());
+    fn sum<S: Simd, M: Multiply<S>, const ROWS: usize, const PACKED: bool, const VECTORS: usize>(mut self, simd: S) {
+        let (mut left, mut right) = (self.left.values.as_ptr(), self.right.values.as_ptr());
+        let (left_step, right_step, apart) = (self.left.step, self.right.step, if PACKED { 1 } else { self.left.row });
         for step in self.steps {
-            let mut sums = [[simd.splat(0.0); 2]; ROWS];
+            let mut sums = [[simd.splat(0.0); VECTORS]; ROWS];
             for _ in 0..step.run {
-                prefetch(left.wrapping_add(LEFT_AHEAD * ROWS.next_multiple_of(S::LANES)));
-                for line in (0..2 * S::LANES).step_by(LINE) {
-                    prefetch(right.wrapping_add(RIGHT_AHEAD * 2 * S::LANES + line));
+                prefetch(left.wrapping_add(LEFT_AHEAD * left_step));
+                for line in (0..VECTORS * S::LANES).step_by(LINE) {
+                    prefetch(right.wrapping_add(RIGHT_AHEAD * right_step + line));
                 }
-                // SAFETY: the runs of a slab have as many elements together as the panels have rows of `ROWS`, rounded up to vectors, and `2 * LANES`.
+                // SAFETY: `new` saw `ROWS` rows of the left and `VECTORS * LANES` of the right operand with as many elements as the runs of the slab have together.
                 unsafe {
-                    let columns = [simd.load(right), simd.load(right.add(S::LANES))];
+                    let columns: [_; VECTORS] = std::array::from_fn(|i| simd.load(right.add(i * S::LANES)));
                     for row in 0..ROWS {
-                        let value = simd.splat(*left.add(row));
-                        sums[row][0] = M::add_product(simd, value, columns[0], sums[row][0]);
-                        sums[row][1] = M::add_product(simd, value, columns[1], sums[row][1]);
+                        let value = simd.splat(*left.add(row * apart));
+                        for (sum, column) in sums[row].iter_mut().zip(columns) {
+                            *sum = M::add_product(simd, value, column, *sum);
+                        }
                     }
-                    left = left.add(ROWS.next_multiple_of(S::LANES));
-                    right = right.add(2 * S::LANES);
                 }
+                left = left.wrapping_add(left_step);
+                right = right.wrapping_add(right_step);
             }
             for level in step.from..step.from + step.merges {
                 let empty = step.empty >> level & 1 == 1;
                 let earlier = if empty { &self.low.zero } else { self.level(level) }.as_ptr();
                 for row in 0..ROWS {
-                    for half in 0..2 {
+                    for half in 0..VECTORS {
                         // SAFETY: a tile has at most `MAX_ELEMENTS` elements.
-                        let earlier = unsafe { simd.load(earlier.add((2 * row + half) * S::LANES)) };
+                        let earlier = unsafe { simd.load(earlier.add((VECTORS * row + half) * S::LANES)) };
                         sums[row][half] = simd.add(earlier, sums[row][half]);
                     }
                 }
             }
             let target = self.level(step.level).as_mut_ptr();
             for row in 0..ROWS {
-                for half in 0..2 {
+                for half in 0..VECTORS {
                     // SAFETY: as above.
-                    unsafe { simd.store(target.add((2 * row + half) * S::LANES), sums[row][half]) };
+                    unsafe { simd.store(target.add((VECTORS * row + half) * S::LANES), sums[row][half]) };
                 }
             }
         }

@@ -32,15 +32,6 @@ impl Unit {
         Unit::Vectors(level)
     }
 
-    /// The vectors that panels are packed by.
-    pub(crate) fn level(self) -> Level {
-        match self {
-            Unit::Vectors(level) => level,
-            #[cfg(target_arch = "x86_64")]
-            Unit::Bf16Pairs(pairs) => Level::Avx512(pairs.vectors()),
-        }
-    }
-
     /// Elements that a row of `k` values has in a panel.
     pub(crate) fn elements(self, k: usize) -> usize {
         match self {

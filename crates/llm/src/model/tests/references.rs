@@ -68,7 +68,7 @@ impl Reference {
     pub(crate) fn folder(&self) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("config.json"), serde_json::to_string(&self.config).unwrap()).unwrap();
-        let tensors = self.tensors.iter().map(|(name, (dims, values))| (name, Stored(dims.iter().map(|&n| n as usize).collect(), values)));
+        let tensors = self.tensors.iter().map(|(name, (dims, values))| (name, stored(dims, values)));
         fs::write(folder.path().join("model.safetensors"), safetensors::serialize(tensors, None).unwrap()).unwrap();
         folder
     }
@@ -204,6 +204,11 @@ fn theirs(name: &str, architecture: &str) -> String {
         Some((ours, theirs)) => name.replace(ours, theirs),
         None => name.replace("norm.", "output_norm."),
     }
+}
+
+/// A tensor to be written.
+pub(crate) fn stored<'a>(dims: &[u64], values: &'a [f32]) -> impl View + use<'a> {
+    Stored(dims.iter().map(|&n| n as usize).collect(), values)
 }
 
 struct Stored<'a>(Vec<usize>, &'a [f32]);

@@ -1,10 +1,11 @@
-//! Other people's kernels run in a process of their own, which can be ended and may do little (`elinvar_sim::confine`); this one keeps the time and
-//! prints what the other reports.
+//! Other people's kernels run in a process of their own, which can be ended and may do little ([`elinvar_sim::confine`]); this one keeps the time and
+//! takes what the other reports.
 
 mod message;
 mod watch;
 
 use std::{
+    collections::BTreeMap,
     ffi::c_int,
     fs::File,
     io::Read,
@@ -12,42 +13,49 @@ use std::{
         fd::{AsRawFd, OwnedFd, RawFd},
         unix::{net::UnixStream, process::ExitStatusExt},
     },
-    path::Path,
     process::ExitStatus,
     sync::OnceLock,
     time::Duration,
 };
 
-use elinvar::{Error, ErrorKind, Result};
+use elinvar_core::{Error, ErrorKind, Result};
 use elinvar_sim::{Confinement, confine, running_threadgroup, system_call_name};
 
 use message::{Inbox, Message};
 use watch::Watch;
 
-use crate::tensors;
-
 /// How often the parent looks whether the kernel goes on.
 const TICK: Duration = Duration::from_millis(100);
 
 /// What came of the work.
-pub(crate) struct Outcome {
+pub struct Outcome {
     /// The last report: also of work that did not end.
-    pub(crate) report: String,
+    pub report: String,
+    /// What the work saved, by number.
+    pub files: BTreeMap<u8, Vec<u8>>,
     /// What the work said at its end, or why it did not end.
-    pub(crate) verdict: Result<bool>,
+    pub verdict: Result<bool>,
+    /// Whether it was the kernel that ended its process, or had to be ended with it: the verdict says why.
+    pub was_ended: bool,
 }
 
 /// The parent, as the child reaches it.
-pub(crate) struct Parent(File);
+pub struct Parent(File);
 
 impl Parent {
     /// Replaces what is reported so far.
-    pub(crate) fn report(&mut self, text: String) -> Result<()> {
+    ///
+    /// # Errors
+    /// The parent is gone.
+    pub fn report(&mut self, text: String) -> Result<()> {
         self.send(&Message::Report(text))
     }
 
-    /// Has the parent write its file of this number.
-    pub(crate) fn save(&mut self, number: u8, bytes: Vec<u8>) -> Result<()> {
+    /// Gives the parent the content of its file of this number.
+    ///
+    /// # Errors
+    /// The parent is gone.
+    pub fn save(&mut self, number: u8, bytes: Vec<u8>) -> Result<()> {
         self.send(&Message::File(number, bytes))
     }
 
@@ -56,15 +64,16 @@ impl Parent {
     }
 }
 
-/// Runs `work` on the kernels of `source` in a process of its own, which is ended when a threadgroup runs or waits for longer than `limit`. What it saves goes
-/// to `files`.
-///
-/// To be called before this process has a second thread.
+/// Runs `work` on the kernels of `source` in a process of its own, which is ended when a threadgroup runs or waits for longer than `limit`.
 ///
 /// # Errors
-/// The system rejects a process; a file cannot be written.
-pub(crate) fn run(source: &Path, limit: Duration, files: &[Option<&Path>], work: impl FnOnce(&mut Parent) -> Result<bool>) -> Result<Outcome> {
+/// This process has a second thread, which the other one would lack, with whatever locks it holds; the system rejects a process.
+pub fn run(source: &str, limit: Duration, work: impl FnOnce(&mut Parent) -> Result<bool>) -> Result<Outcome> {
     let rejected = |cause| Error::with_source(ErrorKind::Io, "cannot start a process for the kernel", cause);
+    let threads = std::fs::read_dir("/proc/self/task").map_or(1, |tasks| tasks.count());
+    if threads > 1 {
+        return Err(Error::internal(format!("a process with {threads} threads cannot start one for the kernel")));
+    }
     let watch = Watch::new(running_threadgroup()?, limit);
     let (ours, theirs) = UnixStream::pair().map_err(rejected)?;
     let parent = std::process::id();
@@ -77,7 +86,7 @@ pub(crate) fn run(source: &Path, limit: Duration, files: &[Option<&Path>], work:
         }
         process => {
             drop(theirs);
-            Ok(Process(process).supervise(source, ours, watch, files))
+            Ok(Process(process).supervise(source, ours, watch))
         }
     }
 }
@@ -101,7 +110,7 @@ fn child(mut parent: Parent, parent_id: u32, work: impl FnOnce(&mut Parent) -> R
     }
     let end = match work(&mut parent) {
         Ok(verdict) => Message::Verdict(verdict),
-        Err(error) => Message::Failed(error.to_string()),
+        Err(error) => Message::Failed(error),
     };
     // Nothing that the kernel may have left behind runs any more.
     let sent = parent.send(&end);
@@ -133,12 +142,13 @@ struct Process(libc::pid_t);
 
 impl Process {
     /// Takes what the process reports until it ends, or is to be ended.
-    fn supervise(self, source: &Path, mut reports: UnixStream, mut watch: Watch, files: &[Option<&Path>]) -> Outcome {
-        let ended = |what: &str| Err(Error::invalid_launch(format!("{}: the kernel {what}: its process was ended", source.display())));
+    fn supervise(self, source: &str, mut reports: UnixStream, mut watch: Watch) -> Outcome {
+        let ended = |what: &str| Err(Error::invalid_launch(format!("{source}: the kernel {what}: its process was ended")));
         let mut inbox = Inbox::default();
-        let mut report = String::new();
+        let (mut report, mut files) = (String::new(), BTreeMap::new());
         let stuck = reports.set_read_timeout(Some(TICK)).map_err(|cause| Error::io(format!("cannot wait for a report: {cause}")));
         let mut verdict = stuck.err().map(Err);
+        let mut was_ended = false;
         let mut bytes = vec![0; 1 << 16];
         while verdict.is_none() {
             match reports.read(&mut bytes) {
@@ -150,27 +160,26 @@ impl Process {
             while let Some(message) = inbox.next() {
                 match message {
                     Message::Report(text) => report = text,
-                    Message::File(number, bytes) => {
-                        let file = files.get(usize::from(number)).copied().flatten();
-                        let written = file.map_or(Ok(()), |file| tensors::write_bytes(file, &bytes));
-                        verdict = written.err().map(Err);
-                    }
+                    Message::File(number, bytes) => drop(files.insert(number, bytes)),
                     Message::Verdict(found) => verdict = verdict.or(Some(Ok(found))),
-                    Message::Failed(why) => verdict = Some(Err(Error::invalid_data(why))),
+                    Message::Failed(error) => verdict = Some(Err(error)),
                     Message::Denied(call) => {
                         let name = system_call_name(call);
+                        was_ended = true;
                         verdict = Some(ended(&format!("made a system call ({name}), which no Metal kernel can")));
                     }
                 }
             }
             if verdict.is_none() && watch.is_stuck(self.0) {
                 let limit = watch.limit();
+                was_ended = true;
                 verdict = Some(ended(&format!("ran or waited for more than {limit:?} in one threadgroup")));
             }
         }
         let status = self.end();
-        let verdict = verdict.unwrap_or_else(|| Err(Error::invalid_launch(format!("{}: {}", source.display(), without_a_word(status)))));
-        Outcome { report, verdict }
+        was_ended |= verdict.is_none();
+        let verdict = verdict.unwrap_or_else(|| Err(Error::invalid_launch(format!("{source}: {}", without_a_word(status)))));
+        Outcome { report, files, verdict, was_ended }
     }
 
     /// Ends the process, if it has not ended yet, with all it has started.

@@ -2,38 +2,42 @@
 
 use std::fmt;
 
-use elinvar::{DType, Error, Result};
+use elinvar_core::{DType, Error, Result};
 
-use super::{BufferArgument, KernelArgs};
-use crate::tensors::numbers;
+use crate::elements::numbers;
 
 /// What a buffer should hold.
-pub(crate) struct Expected<'a> {
-    buffer: &'a str,
-    dtype: DType,
-    bytes: Vec<u8>,
-    tolerance: Option<f64>,
+#[derive(Clone, Copy, Debug)]
+pub struct Expected<'a> {
+    /// The buffer's name.
+    pub buffer: &'a str,
+    /// The elements' type.
+    pub dtype: DType,
+    /// Their bytes.
+    pub bytes: &'a [u8],
+    /// Difference that is accepted from an element, relative to it if it is larger than 1; none: the bits must be the same.
+    pub tolerance: Option<f64>,
 }
 
 /// Elements of a buffer that are not as expected.
 #[derive(Debug)]
-pub(crate) struct Difference {
+pub struct Difference {
     /// The buffer.
-    pub(crate) buffer: String,
+    pub buffer: String,
     /// Byte offset of the first such element.
-    pub(crate) offset: usize,
+    pub offset: usize,
     /// How many there are.
-    pub(crate) count: usize,
+    pub count: usize,
     found: String,
     expected: String,
 }
 
 impl Difference {
     /// The name reports use.
-    pub(crate) const KIND: &str = "unexpected-output";
+    pub const KIND: &str = "unexpected-output";
 
     /// What is wrong, in words.
-    pub(crate) fn message(&self) -> String {
+    pub fn message(&self) -> String {
         let Self { buffer, offset, found, expected, .. } = self;
         format!("`{buffer}` holds {found} at offset {offset}, where {expected} is expected")
     }
@@ -46,34 +50,26 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What is expected of the buffers, in the order of the command line.
+/// Rejects what no buffer of these names, types and bytes can hold.
 ///
 /// # Errors
 /// A buffer that is not given, or of another type or length.
-pub(crate) fn read<'a>(args: &'a KernelArgs, buffers: &[(DType, Vec<u8>)]) -> Result<Vec<Expected<'a>>> {
-    let of = |expect: &'a BufferArgument| {
-        let name = &expect.name;
-        let wrong = |what: String| Error::invalid_argument(format!("--expect {name}: {what}"));
-        let (dtype, bytes) = expect.bytes(args.seed, 0).map_err(|e| e.context(format_args!("--expect {name}")))?;
-        let place = args.buffer.iter().position(|buffer| buffer.name == *name);
-        let (given, buffer) = place.and_then(|place| buffers.get(place)).ok_or_else(|| wrong("no --buffer of that name".into()))?;
-        if (*given, buffer.len()) != (dtype, bytes.len()) {
+pub fn check_expected<'a>(expected: &[Expected<'_>], buffers: impl Iterator<Item = (&'a str, DType, usize)> + Clone) -> Result<()> {
+    for Expected { buffer, dtype, bytes, .. } in expected {
+        let wrong = |what: &str| Error::invalid_argument(format!("expect {buffer}: {what}"));
+        let found = buffers.clone().find(|(name, ..)| name == buffer);
+        let (_, given, length) = found.ok_or_else(|| wrong("no buffer of that name"))?;
+        if (given, length) != (*dtype, bytes.len()) {
             let count = |dtype: DType, bytes: usize| format!("{} elements of {dtype}", bytes / dtype.size());
-            return Err(wrong(format!("the buffer holds {}, expected are {}", count(*given, buffer.len()), count(dtype, bytes.len()))));
+            return Err(wrong(&format!("the buffer holds {}, expected are {}", count(given, length), count(*dtype, bytes.len()))));
         }
-        Ok(Expected { buffer: name, dtype, bytes, tolerance: args.tolerance })
-    };
-    args.expect.iter().map(of).collect()
+    }
+    Ok(())
 }
 
 impl Expected<'_> {
-    /// Whether it is about this buffer.
-    pub(crate) fn is_of(&self, buffer: &BufferArgument) -> bool {
-        self.buffer == buffer.name
-    }
-
     /// How what the buffer holds differs, if it does.
-    pub(crate) fn compare(&self, found: &[u8]) -> Option<Difference> {
+    pub fn compare(&self, found: &[u8]) -> Option<Difference> {
         let size = self.dtype.size();
         let differs = |(found, expected): (&[u8], &[u8])| found != expected && !self.tolerates(found, expected);
         let pairs = || found.chunks_exact(size).zip(self.bytes.chunks_exact(size));
@@ -84,7 +80,7 @@ impl Expected<'_> {
             offset: first * size,
             count: pairs().filter(|pair| differs(*pair)).count(),
             found: shown(found),
-            expected: shown(&self.bytes),
+            expected: shown(self.bytes),
         })
     }
 
@@ -104,7 +100,7 @@ mod tests {
 
     fn compare(expected: &[f32], found: &[f32], tolerance: Option<f64>) -> Option<(usize, usize)> {
         let bytes = |values: &[f32]| values.iter().flat_map(|value| value.to_ne_bytes()).collect::<Vec<_>>();
-        let expected = Expected { buffer: "x", dtype: DType::F32, bytes: bytes(expected), tolerance };
+        let expected = Expected { buffer: "x", dtype: DType::F32, bytes: &bytes(expected), tolerance };
         expected.compare(&bytes(found)).map(|difference| (difference.offset, difference.count))
     }
 

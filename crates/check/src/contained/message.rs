@@ -5,8 +5,10 @@ use std::{
     io::{Result, Write},
 };
 
+use elinvar_core::{Error, ErrorKind};
+
 /// A message.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub(super) enum Message {
     /// All that is to be printed so far.
     Report(String),
@@ -15,12 +17,26 @@ pub(super) enum Message {
     /// The work has ended, and says whether nothing was found.
     Verdict(bool),
     /// The work has failed.
-    Failed(String),
+    Failed(Error),
     /// The kernel tried this system call.
     Denied(c_int),
 }
 
 const HEADER: usize = 9;
+
+/// Kinds of errors by the byte that stands for them.
+const KINDS: [ErrorKind; 10] = [
+    ErrorKind::OutOfMemory,
+    ErrorKind::DeviceLost,
+    ErrorKind::DeviceUnavailable,
+    ErrorKind::CompileFailed,
+    ErrorKind::InvalidLaunch,
+    ErrorKind::InvalidArgument,
+    ErrorKind::Unsupported,
+    ErrorKind::InvalidData,
+    ErrorKind::Io,
+    ErrorKind::Internal,
+];
 
 impl Message {
     /// The bytes of [`Message::Denied`], made without memory of the heap's: for signal handlers.
@@ -37,7 +53,10 @@ impl Message {
             Message::Report(text) => (b'R', text.as_bytes()),
             Message::File(number, bytes) => (b'F', &[&[*number], bytes.as_slice()].concat()),
             Message::Verdict(verdict) => (b'V', &[u8::from(*verdict)]),
-            Message::Failed(why) => (b'E', why.as_bytes()),
+            Message::Failed(error) => {
+                let kind = KINDS.iter().position(|kind| *kind == error.kind()).unwrap_or(KINDS.len());
+                (b'E', &[&[kind as u8], error.to_string().as_bytes()].concat())
+            }
             Message::Denied(call) => return to.write_all(&Self::denied(*call)),
         };
         to.write_all(&[tag])?;
@@ -46,14 +65,17 @@ impl Message {
     }
 
     fn read(tag: u8, content: &[u8]) -> Self {
-        let text = || String::from_utf8_lossy(content).into_owned();
+        let text = |content: &[u8]| String::from_utf8_lossy(content).into_owned();
         match (tag, content) {
-            (b'R', _) => Message::Report(text()),
+            (b'R', _) => Message::Report(text(content)),
             (b'F', [number, bytes @ ..]) => Message::File(*number, bytes.to_vec()),
             (b'V', [verdict]) => Message::Verdict(*verdict != 0),
-            (b'E', _) => Message::Failed(text()),
+            (b'E', [kind, why @ ..]) => {
+                let kind = KINDS.get(usize::from(*kind)).copied().unwrap_or(ErrorKind::Internal);
+                Message::Failed(Error::new(kind, text(why)))
+            }
             (b'D', &[a, b, c, d]) => Message::Denied(c_int::from_le_bytes([a, b, c, d])),
-            _ => Message::Failed("the kernel's process sent what cannot be read".to_owned()),
+            _ => Message::Failed(Error::invalid_data("the kernel's process sent what cannot be read")),
         }
     }
 }
@@ -89,7 +111,7 @@ mod tests {
             Message::File(1, vec![7; 1000]),
             Message::Report(String::new()),
             Message::Denied(231),
-            Message::Failed("why".to_owned()),
+            Message::Failed(Error::compile_failed("why")),
             Message::Verdict(true),
         ];
         let mut bytes = Vec::new();
@@ -100,17 +122,17 @@ mod tests {
                 inbox.add(part);
                 come.extend(std::iter::from_fn(|| inbox.next()));
             }
-            assert_eq!(come, sent);
+            assert_eq!(format!("{come:?}"), format!("{sent:?}"));
         }
     }
 
     #[test]
     fn what_cannot_be_read_is_a_failure() {
-        for (tag, content) in [(b'V', &[][..]), (b'D', &[1, 2]), (b'x', &[])] {
+        for (tag, content) in [(b'V', &[][..]), (b'D', &[1, 2]), (b'E', &[]), (b'x', &[])] {
             assert!(matches!(Message::read(tag, content), Message::Failed(_)));
         }
         let mut inbox = Inbox::default();
         inbox.add(&[b'F', 255, 255, 255, 255, 255, 255, 255, 255, 1]);
-        assert_eq!(inbox.next(), None);
+        assert!(inbox.next().is_none());
     }
 }

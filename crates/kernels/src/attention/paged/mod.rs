@@ -1,0 +1,195 @@
+//! Attention of several sequences over keys and values in pages that they share: a cache of slots, and for each sequence a table of its pages.
+//!
+//! Key `j` of sequence `b` lies in slot `table[b, j / page] · page + j mod page`. Sequences may have pages in common. Queries attend causally: the query at
+//! position `p` attends the keys `0 … p`, or the last of them within the window; one at a negative position attends none, and gives zeros.
+//!
+//! * Memory: that of [`Attention`], and a table's entry for every 32 keys.
+//! * Order and error: those of [`Attention`] over keys in one piece, in any precision the bits of strict precision, since the order runs over positions.
+
+mod cpu;
+#[cfg(any(test, feature = "conformance"))]
+pub(crate) mod oracle;
+
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result, Shape};
+
+use super::{
+    Attention, Params, gpu, operands as attention,
+    scoring::{self, MaskView, ScoreParams, Scoring, View, four},
+};
+use crate::{
+    Argument, Description, Launch, Operator, Plan, TensorInfo,
+    attributes::attributes,
+    description::describe,
+    math,
+    metal::{self, metal_file, params},
+    order,
+    quantized::cached,
+    signature::{misshapen, operands},
+};
+
+/// Pages have a multiple of so many tokens: the keys that one simdgroup, or one group of values, takes.
+pub const PAGE: usize = 32;
+
+/// What a kernel reports of a page that it rejects.
+pub(crate) const REJECTION: &str = "a table names a page that the cache does not have: give every attended key a page below the cache's count";
+
+const fn files(kernel: MetalFile) -> [MetalFile; 18] {
+    [
+        metal::TYPES,
+        metal::LAUNCHES,
+        math::METAL,
+        order::METAL,
+        order::LANES,
+        View::METAL,
+        MaskView::METAL,
+        ScoreParams::METAL,
+        Params::METAL,
+        PagedParams::METAL,
+        scoring::METAL,
+        cached::METAL,
+        gpu::STATES,
+        gpu::TILE,
+        gpu::SUMS,
+        gpu::WALK,
+        metal_file!("attention/paged/pages.metal"),
+        kernel,
+    ]
+}
+const WHOLE: MetalForm = MetalForm::new(&files(metal_file!("attention/paged/paged.metal")), "attention_paged").with_error_flag(REJECTION);
+const SPLIT: MetalForm = MetalForm::new(&files(metal_file!("attention/paged/split.metal")), "attention_paged_split").with_error_flag(REJECTION);
+
+attributes! {
+    /// Causal attention over pages.
+    ///
+    /// Inputs: `q [B, Hq, Tq, D]`, `k [Hkv, slots, D]` and `v [Hkv, slots, Dv]` as for [`Attention`], of types that it takes; `table [B, pages]`, i32;
+    /// `positions [Tq]` or `[B, Tq]`, i32. `slots` and `page` are multiples of 32 and of `page`. Entries of pages that no query attends may be anything.
+    /// Output: `[B, Tq, Hq, Dv]` of `q`'s type. Query head `h` uses key head `h / (Hq / Hkv)`.
+    #[derive(Clone, Copy, Debug)]
+    pub struct PagedAttention {
+        /// Factor of the dot product; `None` for `1 / √D`.
+        pub scale: Option<f32>,
+        /// `s` becomes `c · tanh(s / c)`; zero for none.
+        pub softcap: f32 = 0,
+        /// Attend at most this many keys before the query's position; `None` for all.
+        pub left_window: Option<u64>,
+        /// Tokens of a page.
+        pub page: u64 = 32,
+    }
+}
+
+impl Default for PagedAttention {
+    fn default() -> Self {
+        Self { scale: None, softcap: 0.0, left_window: None, page: PAGE as u64 }
+    }
+}
+
+params! {
+    /// What the kernel gets besides its buffers.
+    struct PagedParams {
+        /// As for attention over keys in one piece.
+        pub attention: Params,
+        /// Tokens of a page.
+        pub page: u64,
+        /// Entries of a sequence's table.
+        pub entries: u64,
+        /// Pages of the cache.
+        pub pages: u64,
+    }
+}
+
+operands! {
+    q: read(DType::FLOATS), "[B, Hq, Tq, D]";
+    k: read(cached::TYPES), "[Hkv, slots, D], of q's type or any beside an f32 q; u8: rows packed in Q8_0";
+    v: read(like k), "[Hkv, slots, Dv], of k's type";
+    table: read(&[DType::I32]), "[B, pages]: which page of the cache each page of a sequence is";
+    positions: read(&[DType::I32]), "[Tq] or [B, Tq]: where each query stands in its sequence; a negative one attends nothing";
+    -> y: write(like q), "[B, Tq, Hq, Dv], of q's type";
+}
+use operands::{AT, Inputs};
+
+impl PagedAttention {
+    fn params(&self, inputs: &Inputs) -> Result<(PagedParams, TensorInfo, attention::Inputs)> {
+        let Self { scale, softcap, left_window, page } = *self;
+        let Inputs { q, k, v, table, positions } = *inputs;
+        if page == 0 || !page.is_multiple_of(PAGE as u64) {
+            return Err(Error::invalid_argument(format!("page is {page}: expected a multiple of {PAGE}")));
+        }
+        let batch = four("q", &q)?[0];
+        let (&[heads, slots, _], &[value_heads, value_slots, _]) = (&k.shape()[..], &v.shape()[..]) else {
+            return Err(misshapen!(k, v; "[Hkv, slots, D] and [Hkv, slots, Dv]"));
+        };
+        if (heads, slots) != (value_heads, value_slots) || !(slots as u64).is_multiple_of(page) {
+            return Err(misshapen!(k, v; "one number of heads, and one of slots, whole pages of {page}"));
+        }
+        let &[rows, entries] = &table.shape()[..] else { return Err(misshapen!(table; "[B, pages]")) };
+        if rows != batch {
+            return Err(misshapen!(table, q; "a row for each sequence, [{batch}, pages]"));
+        }
+        // Every sequence sees the whole cache.
+        let shared = |info: TensorInfo| -> Result<TensorInfo> {
+            let [heads, slots, width] = [0, 1, 2].map(|axis| info.shape()[axis]);
+            Ok(TensorInfo { layout: info.layout.broadcast_to(Shape::new(&[batch, heads, slots, width])?)?, ..info })
+        };
+        let seen = attention::Inputs { q, k: shared(k)?, v: shared(v)?, mask: None, positions: Some(positions), lengths: None };
+        let scoring = Scoring { scale, softcap, left_window, causal: true, ..Scoring::default() };
+        let (mut attention, y) = Attention { scoring, tokens_first: true, ..Attention::default() }.params(seen)?;
+        attention.score.keys = entries as u64 * page;
+        Ok((PagedParams { attention, page, entries: entries as u64, pages: slots as u64 / page }, y, seen))
+    }
+
+    fn for_gpu(inputs: &Inputs, seen: &attention::Inputs, params: &PagedParams, device: &DeviceProperties) -> Result<Plan> {
+        let attention = &params.attention;
+        let mut reach = *attention;
+        reach.score.keys = reach.score.keys.max(params.pages * params.page);
+        gpu::check_extents(&reach, device)?;
+        if attention.rows() * attention.value_width == 0 {
+            return Ok(Plan::default());
+        }
+        let (types, [q, k, v, table, positions]) = ([inputs.q.dtype, inputs.k.dtype], inputs.buffers());
+        let buffers = [q, k, v, table, positions.clone()];
+        let shape = gpu::Shape::new(attention);
+        if gpu::is_split(attention, gpu::tiles(attention)) {
+            let shape = gpu::Shape::spread(attention, device);
+            let launch = Launch::on_gpu(shape.key("attention_paged_split", &types), SPLIT, params, buffers.into_iter().chain(gpu::SUMS_OF_BLOCKS));
+            let launch = shape.over_blocks(launch, attention)?.with_threadgroup_memory(shape.memory());
+            let [.., (lengths, absent)] = seen.buffers();
+            return gpu::combined(launch, attention, inputs.q.dtype, [positions, (lengths, absent)]);
+        }
+        let buffers = buffers.into_iter().chain([(Parameter::write("y", inputs.q.dtype), Argument::Output(0))]);
+        let launch = Launch::on_gpu(shape.key("attention_paged", &types), WHOLE, params, buffers);
+        Ok(shape.over_tiles(launch, attention)?.into())
+    }
+}
+
+impl Operator for PagedAttention {
+    fn name(&self) -> &'static str {
+        "paged_attention"
+    }
+
+    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
+        self.params(&Inputs::new(inputs)?).map(|(_, y, _)| vec![y])
+    }
+
+    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        let inputs = Inputs::new(inputs)?;
+        let (params, _, seen) = self.params(&inputs)?;
+        let attention = &params.attention;
+        if device.simd_width > 1 {
+            return Ok(Self::for_gpu(&inputs, &seen, &params, device)?.with_operations(attention.operations()));
+        }
+        let key = KernelKey::new("paged_attention", &[inputs.q.dtype, inputs.k.dtype]);
+        let launch = Launch::new(key, cpu::run, &params, inputs.parameters(outputs)?);
+        Ok(launch.over(Extent::linear(u32::from(attention.rows() * attention.value_width > 0)), Extent::linear(1)).into())
+    }
+
+    fn accepts_strides(&self, index: usize) -> bool {
+        index < AT.table
+    }
+}
+
+pub(crate) const DESCRIPTIONS: &[Description] = &[describe!(
+    "paged_attention",
+    "causal attention of several sequences over keys and values in pages, which a table names for each of them",
+    operands,
+    PagedAttention
+)];

@@ -1,0 +1,238 @@
+//! Many texts at a time on one model: requests share steps, pages of the cache, and the beginnings of their prompts.
+//!
+//! In strict precision a request's tokens and log probabilities have the bits that it has alone, whatever else is computed, however its prompt is cut, and
+//! whether its beginning came from the cache: every operator's order is that of one text, and a token's draw depends on seed and position alone.
+
+mod choice;
+mod logprobs;
+mod pages;
+mod request;
+mod runner;
+mod schedule;
+mod sequence;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use elinvar::{Error, Result};
+
+use crate::{generation::Finish, model::Model};
+pub use logprobs::Logprobs;
+use pages::PAGE;
+pub use request::{EngineOptions, EngineStatistics, Output, Request, RequestId};
+use runner::{GREEDY, Part, Runner};
+use schedule::{Schedule, Share};
+use sequence::Sequence;
+
+/// Continues many prompts at a time, a step of all of them after the other. It belongs to one thread; whoever serves others calls [`Engine::step`] there as
+/// long as it is not idle, and hands out what that brings.
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// # use elinvar::{DType, Executor};
+/// # use elinvar_llm::{Config, Engine, EngineOptions, Model, ModelFiles, Output, Request, Tokenizer, Weights};
+/// # let files = ModelFiles::open("models/shakespeare")?;
+/// # let model = Arc::new(Model::new(&Executor::new_auto()?, Config::read(&files)?, &Weights::open(&files)?)?);
+/// # let tokenizer = Tokenizer::open(&files)?;
+/// let mut engine = Engine::new(model, EngineOptions::new(512, DType::F32))?;
+/// for prompt in ["ROMEO:", "JULIET:"] {
+///     engine.submit(Request::new(tokenizer.encode(prompt)?, 40))?;
+/// }
+/// while !engine.is_idle() {
+///     for output in engine.step() {
+///         if let Output::Token { request, token, .. } = output {
+///             println!("{request:?}: {token}");
+///         }
+///     }
+/// }
+/// # Ok::<(), elinvar::Error>(())
+/// ```
+pub struct Engine {
+    runner: Runner,
+    options: EngineOptions,
+    schedule: Schedule,
+    submitted: u64,
+    computed: u64,
+    cached: u64,
+    generated: u64,
+}
+
+/// What came of a part of a step: the token after it, and its logits if the host looks at them.
+struct Drawn {
+    token: u32,
+    logits: Option<Vec<f32>>,
+}
+
+impl Engine {
+    /// An engine without requests.
+    ///
+    /// # Errors
+    /// Options that contradict each other or the model, or out of memory.
+    pub fn new(model: Arc<Model>, options: EngineOptions) -> Result<Self> {
+        let (most, pages) = (model.config().max_context, options.cache_tokens / PAGE);
+        if options.context == 0 || options.context > most {
+            return Err(Error::invalid_argument(format!("a context of {} tokens: the model has 1 to {most}", options.context)));
+        }
+        if pages == 0 {
+            return Err(Error::invalid_argument(format!("a cache of {} tokens: at least a page of {PAGE} expected", options.cache_tokens)));
+        }
+        if options.running == 0 || options.running > options.step_tokens {
+            return Err(Error::invalid_argument(format!(
+                "{} requests at a time, in steps of {} tokens: at least one, and as many tokens, expected",
+                options.running, options.step_tokens
+            )));
+        }
+        let options = EngineOptions { cache_tokens: pages * PAGE, ..options };
+        let runner = Runner::new(model, &options, pages)?;
+        Ok(Self { runner, options, schedule: Schedule::new(pages), submitted: 0, computed: 0, cached: 0, generated: 0 })
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Arc<Model> {
+        self.runner.model()
+    }
+
+    /// What it may use; the cache in whole pages.
+    pub fn options(&self) -> &EngineOptions {
+        &self.options
+    }
+
+    /// Takes a request in, to be computed by the steps that follow.
+    ///
+    /// # Errors
+    /// A prompt that is empty, leaves no room in the context or the cache, or has a token outside the vocabulary; settings outside their range; as many
+    /// requests wait as may.
+    pub fn submit(&mut self, request: Request) -> Result<RequestId> {
+        request.check(&self.options, self.model().config().vocab_size)?;
+        let (waiting, most) = (self.schedule.waiting.len(), self.options.waiting);
+        if waiting >= most {
+            return Err(Error::invalid_argument(format!("{waiting} requests wait, and {most} may: ask again later")));
+        }
+        self.submitted += 1;
+        let id = RequestId(self.submitted);
+        self.schedule.waiting.push_back(Sequence::new(id, request));
+        Ok(id)
+    }
+
+    /// Ends a request; its pages are free at once, and no step brings anything of it any more. Whether there was such a request.
+    pub fn cancel(&mut self, request: RequestId) -> bool {
+        self.schedule.remove(request).is_some()
+    }
+
+    /// Whether there is nothing to compute.
+    pub fn is_idle(&self) -> bool {
+        self.schedule.running.is_empty() && self.schedule.waiting.is_empty()
+    }
+
+    /// What it has and does.
+    pub fn statistics(&self) -> EngineStatistics {
+        let Schedule { pool, waiting, running, preemptions, steps } = &self.schedule;
+        EngineStatistics {
+            pages: pool.total(),
+            free_pages: pool.available(),
+            cached_pages: pool.idle(),
+            running: running.len(),
+            waiting: waiting.len(),
+            steps: *steps,
+            computed_tokens: self.computed,
+            cached_tokens: self.cached,
+            generated_tokens: self.generated,
+            preemptions: *preemptions,
+        }
+    }
+
+    /// Computes a step: a token of each request that has its prompt in the cache, and parts of the prompts of others. A request whose logits are no numbers
+    /// fails alone.
+    pub fn step(&mut self) -> Vec<Output> {
+        self.schedule.admit(&self.options);
+        let shares = self.schedule.plan(&self.options);
+        let mut outputs = Vec::new();
+        match self.compute(&shares) {
+            Ok(drawn) => self.proceed(&shares, drawn, &mut outputs),
+            // What was computed of a text is computed again to the same end.
+            Err(_) if shares.len() > 1 => {
+                for share in shares {
+                    match self.compute(&[share]) {
+                        Ok(drawn) => self.proceed(&[share], drawn, &mut outputs),
+                        Err(error) => self.fail(share, error, &mut outputs),
+                    }
+                }
+            }
+            Err(error) => shares.iter().take(1).for_each(|&share| self.fail(share, error.clone(), &mut outputs)),
+        }
+        outputs
+    }
+
+    /// What comes after each share, where it is the end of its text.
+    fn compute(&mut self, shares: &[Share]) -> Result<Vec<Option<Drawn>>> {
+        if shares.is_empty() {
+            return Ok(Vec::new());
+        }
+        let sequence_of = |share: &Share| {
+            let sequence = self.schedule.running.iter().find(|sequence| sequence.id == share.id);
+            sequence.ok_or_else(|| Error::internal("a share of no request"))
+        };
+        let sequences = shares.iter().map(sequence_of).collect::<Result<Vec<_>>>()?;
+        let mut parts = Vec::new();
+        for (sequence, share) in sequences.iter().zip(shares) {
+            let Sequence { tokens, computed, pages, request, .. } = sequence;
+            let settings = if request.is_drawn_on_device() { request.sampling.settings()? } else { GREEDY };
+            parts.push(Part { tokens: &tokens[*computed..][..share.tokens], position: *computed, pages, settings });
+        }
+        let tokens = self.runner.run(&parts)?;
+        self.computed += shares.iter().map(|share| share.tokens as u64).sum::<u64>();
+        let singles = shares.iter().take_while(|share| share.tokens == 1).count();
+        let drawn = |(index, (sequence, token)): (usize, (&&Sequence, u32))| {
+            if shares[index].tokens < sequence.remaining() {
+                return Ok(None);
+            }
+            let Sequence { request, tokens, .. } = sequence;
+            let is_looked_at = request.logprobs.is_some() || !request.is_drawn_on_device();
+            let logits = is_looked_at.then(|| self.runner.logits(index, singles)).transpose()?;
+            let token = match &logits {
+                Some(logits) if !request.is_drawn_on_device() => choice::token(request, logits, tokens, request.prompt.len())?,
+                _ => token,
+            };
+            Ok(Some(Drawn { token, logits }))
+        };
+        sequences.iter().zip(tokens).enumerate().map(drawn).collect()
+    }
+
+    /// Goes on with what was drawn.
+    fn proceed(&mut self, shares: &[Share], drawn: Vec<Option<Drawn>>, outputs: &mut Vec<Output>) {
+        let capacity = self.options.context.min(self.options.cache_tokens);
+        for (share, drawn) in shares.iter().zip(drawn) {
+            let Some(sequence) = self.schedule.running.iter_mut().find(|sequence| sequence.id == share.id) else { continue };
+            sequence.computed += share.tokens;
+            if self.options.shares_prefixes {
+                sequence.publish(&mut self.schedule.pool);
+            }
+            let Some(Drawn { token, logits }) = drawn else { continue };
+            let finish = if sequence.request.max_tokens == 0 {
+                Some(Finish::MaxTokens)
+            } else if sequence.request.end_tokens.contains(&token) {
+                Some(Finish::EndToken)
+            } else {
+                let count = sequence.request.logprobs;
+                let logprobs = logits.zip(count).map(|(logits, count)| Logprobs::of(&logits, token, count));
+                outputs.push(Output::Token { request: share.id, token, logprobs });
+                sequence.tokens.push(token);
+                self.generated += 1;
+                let is_last = sequence.generated() >= sequence.request.max_tokens;
+                if is_last { Some(Finish::MaxTokens) } else { (sequence.tokens.len() >= capacity).then_some(Finish::ContextFull) }
+            };
+            if let Some(finish) = finish {
+                let cached_tokens = sequence.cached;
+                self.cached += cached_tokens as u64;
+                outputs.push(Output::Finished { request: share.id, finish, cached_tokens });
+                self.schedule.remove(share.id);
+            }
+        }
+    }
+
+    fn fail(&mut self, share: Share, error: Error, outputs: &mut Vec<Output>) {
+        self.schedule.remove(share.id);
+        outputs.push(Output::Failed { request: share.id, error });
+    }
+}

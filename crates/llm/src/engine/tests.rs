@@ -1,0 +1,225 @@
+//! What a request gets, against a session that has the model for itself.
+
+use elinvar::{DType, Executor, Precision};
+
+use super::*;
+use crate::{Config, Sampler, Sampling, Session, WeightType, model::CacheType};
+
+const CONFIG: &str = r#"{"architectures": ["LlamaForCausalLM"], "vocab_size": 97, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2,
+    "num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 1024, "rms_norm_eps": 1e-5}"#;
+
+fn model(config: &str) -> Arc<Model> {
+    let executor = Executor::new_cpu(2.try_into().unwrap()).unwrap().with_precision(Precision::Strict);
+    Arc::new(Model::random(&executor, Config::parse(config).unwrap(), WeightType::Plain(DType::BF16), 1).unwrap())
+}
+
+fn prompt(length: usize, seed: u32) -> Vec<u32> {
+    (0..length as u32).map(|i| (i * i * 7 + i * 3 + seed * 31 + 5) % 97).collect()
+}
+
+/// A request that reports the log probability of every token, at temperature 1 if its seed is odd.
+fn request(length: usize, seed: u32, max_tokens: usize) -> Request {
+    let sampling = Sampling { temperature: (seed % 2) as f32, seed: seed.into(), ..Sampling::default() };
+    Request { sampling, logprobs: Some(97), ..Request::new(prompt(length, seed), max_tokens) }
+}
+
+type Answer = Vec<(u32, Option<Logprobs>)>;
+
+/// What a session gives.
+fn alone(model: &Arc<Model>, cache: CacheType, request: &Request) -> Answer {
+    let mut session = Session::new(model.clone(), 600, cache).unwrap();
+    let mut sampler = Sampler::new(request.sampling).unwrap();
+    let (mut text, mut answer) = (request.prompt.clone(), Vec::new());
+    let mut logits = session.feed(&text).unwrap();
+    while answer.len() < request.max_tokens {
+        let token = sampler.sample(&logits, &text).unwrap();
+        text.push(token);
+        answer.push((token, request.logprobs.map(|count| Logprobs::of(&logits, token, count))));
+        logits = session.feed(&[token]).unwrap();
+    }
+    answer
+}
+
+/// The answers to requests, in their order, and how many of each prompt's tokens were cached. Pages that nobody has are free in the end.
+fn run(engine: &mut Engine, requests: &[Request]) -> Vec<(Answer, usize)> {
+    let ids: Vec<_> = requests.iter().map(|request| engine.submit(request.clone()).unwrap()).collect();
+    let mut answers = vec![(Vec::new(), usize::MAX); ids.len()];
+    while !engine.is_idle() {
+        for output in engine.step() {
+            let place = |id| ids.iter().position(|other| *other == id).unwrap();
+            match output {
+                Output::Token { request, token, logprobs } => answers[place(request)].0.push((token, logprobs)),
+                Output::Finished { request, finish, cached_tokens } => {
+                    assert_eq!(finish, Finish::MaxTokens);
+                    answers[place(request)].1 = cached_tokens;
+                }
+                Output::Failed { error, .. } => panic!("{error}"),
+            }
+        }
+    }
+    assert_eq!(engine.statistics().free_pages, engine.statistics().pages);
+    answers
+}
+
+fn options(cache_tokens: usize, step_tokens: usize, running: usize) -> EngineOptions {
+    EngineOptions { cache_tokens, step_tokens, running, ..EngineOptions::new(600, DType::F32) }
+}
+
+#[test]
+fn an_answer_has_the_bits_it_has_alone() {
+    let model = model(CONFIG);
+    let of = |seed: u32| request([70, 300, 33, 1, 64, 130][seed as usize % 6], seed, 9);
+    let expected: Vec<_> = (0..16).map(|seed| alone(&model, DType::F32.into(), &of(seed))).collect();
+    // How many at a time, in steps of how many tokens, with how many in the cache.
+    for (count, step_tokens, cache_tokens) in [(1, 1, 600), (2, 64, 1024), (4, 512, 2048), (16, 512, 4096), (16, 64, 4096)] {
+        let mut engine = Engine::new(model.clone(), options(cache_tokens, step_tokens, count.min(step_tokens))).unwrap();
+        let requests: Vec<_> = (0..count as u32).map(of).collect();
+        let found = run(&mut engine, &requests);
+        assert!(found.iter().map(|(answer, _)| answer).eq(&expected[..count]), "{count} in steps of {step_tokens}");
+        if cache_tokens < 1000 {
+            continue;
+        }
+        // Once more, in another order, from the cache.
+        let reversed: Vec<_> = requests.into_iter().rev().collect();
+        for ((answer, cached), (expected, request)) in run(&mut engine, &reversed).iter().zip(expected[..count].iter().rev().zip(&reversed)) {
+            assert!(answer == expected && *cached == (request.prompt.len() - 1) / PAGE * PAGE, "{cached} of {}", request.prompt.len());
+        }
+    }
+}
+
+#[test]
+fn prompts_that_come_together_share_what_they_have_in_common() {
+    let model = model(CONFIG);
+    let choices: Vec<_> = (0..4).map(|seed| Request { sampling: Sampling { seed, ..request(1, 1, 1).sampling }, ..request(200, 7, 5) }).collect();
+    let mut engine = Engine::new(model.clone(), options(2048, 64, 4)).unwrap();
+    let found = run(&mut engine, &choices);
+    assert_eq!(found.iter().map(|(_, cached)| *cached).collect::<Vec<_>>(), [0, 192, 192, 192]);
+    assert_eq!(engine.statistics().computed_tokens, 200 + 3 * 8 + 4 * 4);
+    for ((answer, _), request) in found.iter().zip(&choices) {
+        assert!(*answer == alone(&model, DType::F32.into(), request));
+    }
+}
+
+#[test]
+fn an_answer_has_the_same_bits_when_its_pages_were_lost() {
+    let model = model(CONFIG);
+    let requests: Vec<_> = (0..5).map(|seed| request(28 + seed as usize, seed, 40)).collect();
+    let expected: Vec<_> = requests.iter().map(|request| alone(&model, DType::F32.into(), request)).collect();
+    for shares_prefixes in [false, true] {
+        let mut engine = Engine::new(model.clone(), EngineOptions { shares_prefixes, ..options(192, 64, 5) }).unwrap();
+        let found = run(&mut engine, &requests);
+        assert!(engine.statistics().preemptions > 2, "{:?}", engine.statistics());
+        assert!(found.iter().map(|(answer, _)| answer).eq(&expected));
+    }
+}
+
+#[test]
+fn other_models_and_caches_have_the_same_bits() {
+    let with = |architecture: &str, more: &str| CONFIG.replace("LlamaForCausalLM", architecture).replace("1e-5", &format!("1e-5, {more}"));
+    let halves = CacheType::from(DType::F16);
+    for (config, cache) in [
+        (with("Gemma2ForCausalLM", r#""head_dim": 8, "sliding_window": 40"#), halves),
+        (with("Gemma3ForCausalLM", r#""head_dim": 8, "sliding_window": 40"#), DType::BF16.into()),
+        (with("Phi3ForCausalLM", r#""sliding_window": 100"#), halves),
+        (with("LlamaForCausalLM", r#""head_dim": 32"#), CacheType::Q8_0),
+    ] {
+        let model = model(&config);
+        let requests: Vec<_> = [90, 20, 150].into_iter().zip(0..).map(|(length, seed)| request(length, seed, 5)).collect();
+        let mut engine = Engine::new(model.clone(), EngineOptions { cache, ..options(1024, 64, 3) }).unwrap();
+        for (answer, request) in run(&mut engine, &requests).iter().zip(&requests) {
+            assert!(answer.0 == alone(&model, cache, request), "{config} {cache}");
+        }
+    }
+}
+
+#[test]
+fn tokens_that_the_host_chooses_are_those_of_a_sampler() {
+    let model = model(CONFIG);
+    let sampling = Sampling { temperature: 0.8, top_k: 20, top_p: 0.9, repetition_penalty: 1.3, seed: 9, ..Sampling::default() };
+    let penalised = Request { sampling, logprobs: None, ..request(40, 2, 20) };
+    let biased = Request { bias: vec![(11, 100.0)], ..request(40, 2, 20) };
+    let mut engine = Engine::new(model.clone(), options(2048, 64, 4)).unwrap();
+    let found = run(&mut engine, &[penalised.clone(), biased, request(40, 4, 20)]);
+    assert_eq!(found[0].0, alone(&model, DType::F32.into(), &penalised));
+    assert!(found[1].0.iter().all(|(token, _)| *token == 11));
+    assert_eq!(found[2].0, alone(&model, DType::F32.into(), &request(40, 4, 20)));
+}
+
+#[test]
+fn a_cancelled_request_frees_its_pages_in_every_phase() {
+    let model = model(CONFIG);
+    let mut engine = Engine::new(model.clone(), options(640, 64, 2)).unwrap();
+    let expected = alone(&model, DType::F32.into(), &request(70, 1, 30));
+    for steps in [0, 1, 3, 6, 9] {
+        let ids = [request(70, 1, 30), request(200, 2, 30), request(10, 3, 30)].map(|request| engine.submit(request).unwrap());
+        let mut found = Vec::new();
+        let mut step = |engine: &mut Engine| {
+            for output in engine.step() {
+                match output {
+                    Output::Token { request, token, logprobs } if request == ids[0] => found.push((token, logprobs)),
+                    Output::Token { request, .. } => assert!(request == ids[1] || request == ids[2]),
+                    Output::Finished { request, .. } => assert_eq!(request, ids[0]),
+                    Output::Failed { error, .. } => panic!("{error}"),
+                }
+            }
+        };
+        (0..steps).for_each(|_| step(&mut engine));
+        assert!(engine.cancel(ids[1]) && engine.cancel(ids[2]) && !engine.cancel(ids[1]));
+        while !engine.is_idle() {
+            step(&mut engine);
+        }
+        assert_eq!((found == expected, engine.statistics().free_pages), (true, 20), "after {steps} steps");
+    }
+}
+
+#[test]
+fn thousands_of_requests_leave_what_the_engine_holds_as_it_was() {
+    let model = model(CONFIG);
+    let mut engine = Engine::new(model, EngineOptions { waiting: 40, ..options(320, 32, 8) }).unwrap();
+    let (mut submitted, mut finished, mut tokens) = (0, 0, 0);
+    while finished < 2000 {
+        while submitted < 2000 && engine.submit(Request::new(prompt(1 + submitted % 50, submitted as u32), 1 + submitted % 3)).is_ok() {
+            submitted += 1;
+        }
+        for output in engine.step() {
+            match output {
+                Output::Token { .. } => tokens += 1,
+                Output::Finished { .. } => finished += 1,
+                Output::Failed { error, .. } => panic!("{error}"),
+            }
+        }
+    }
+    let statistics = engine.statistics();
+    assert_eq!((statistics.free_pages, statistics.pages, statistics.running, statistics.waiting), (10, 10, 0, 0));
+    assert!(statistics.cached_pages <= 10 && engine.runner.recordings() <= runner::RECORDINGS, "{statistics:?}");
+    assert_eq!(tokens, (0..2000).map(|i| 1 + i % 3).sum::<usize>());
+}
+
+#[test]
+fn what_cannot_be_is_one_clear_line() {
+    let model = model(CONFIG);
+    let error = |options: EngineOptions| Engine::new(model.clone(), options).map(|_| ()).unwrap_err().to_string();
+    assert_eq!(error(EngineOptions::new(2000, DType::F32)), "a context of 2000 tokens: the model has 1 to 1024");
+    assert_eq!(error(options(31, 8, 8)), "a cache of 31 tokens: at least a page of 32 expected");
+    assert_eq!(error(options(64, 7, 8)), "8 requests at a time, in steps of 7 tokens: at least one, and as many tokens, expected");
+    let mut engine = Engine::new(model, EngineOptions { waiting: 1, ..options(320, 32, 8) }).unwrap();
+    let mut error = |request: Request| engine.submit(request).unwrap_err().to_string();
+    assert_eq!(error(Request::new(vec![], 1)), "the prompt is empty: give at least one token");
+    assert_eq!(error(Request::new(vec![97], 1)), "token id 97 is outside the vocabulary of 97 tokens");
+    assert_eq!(error(Request::new(vec![1; 600], 1)), "the prompt of 600 tokens leaves no room in a context of 600: shorten it or raise the context");
+    assert_eq!(
+        error(Request::new(vec![1; 330], 1)),
+        "the prompt of 330 tokens leaves no room in a cache of 320: shorten it or give the cache more memory"
+    );
+    assert!(error(Request { bias: vec![(1, f32::NAN)], ..Request::new(vec![1], 1) }).contains("a bias is NaN"));
+    assert!(error(Request { sampling: Sampling { top_p: 2.0, ..Sampling::default() }, ..Request::new(vec![1], 1) }).contains("top-p is 2"));
+    let first = engine.submit(Request::new(vec![1; 300], 99)).unwrap();
+    assert_eq!(engine.submit(Request::new(vec![1], 1)).unwrap_err().to_string(), "1 requests wait, and 1 may: ask again later");
+    // The cache is full before as many tokens are there as were asked for.
+    let mut outputs = Vec::new();
+    while !engine.is_idle() {
+        outputs.extend(engine.step());
+    }
+    assert!(matches!(outputs.pop(), Some(Output::Finished { request, finish: Finish::ContextFull, .. }) if request == first));
+    assert_eq!(outputs.len(), 20);
+}

@@ -1,0 +1,160 @@
+//! Steps of many texts, whose keys and values lie in the pages of one cache.
+//!
+//! A step is recorded for its shape and replayed. What differs from step to step is data: the tokens, their positions and slots, the tables of pages, and how
+//! the next tokens are drawn.
+
+use std::sync::Arc;
+
+use elinvar::{DType, Recording, Result, Tensor, kernels::sample::Settings};
+
+use super::{
+    CacheType, Model,
+    attention::{Context, Group, Kept, LayerCache, Places},
+};
+
+/// Keys and values of all layers, in pages.
+pub(crate) struct PagedCache {
+    layers: Vec<LayerCache>,
+    /// Of each layer.
+    frequencies: Vec<Tensor>,
+    page: usize,
+}
+
+impl PagedCache {
+    /// So many pages of `page` tokens, for texts of at most `capacity`, and slots for `spare` tokens of no text behind them.
+    ///
+    /// # Errors
+    /// A type of cache that the model's heads do not have, or out of memory.
+    pub(crate) fn new(model: &Model, [pages, page, spare]: [usize; 3], capacity: usize, kind: CacheType) -> Result<Self> {
+        let slots = (pages * page + spare).next_multiple_of(page);
+        let layers = (0..model.config.layers).map(|_| model.layer_cache(slots, kind)).collect::<Result<_>>()?;
+        Ok(Self { layers, frequencies: model.frequencies(capacity)?, page })
+    }
+}
+
+/// How many tokens of how many texts a step has: `singles` texts of one token, then `chunks` texts of `tokens` tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct StepShape {
+    pub(crate) singles: usize,
+    pub(crate) chunks: usize,
+    pub(crate) tokens: usize,
+    /// Entries of a text's table.
+    pub(crate) entries: usize,
+}
+
+impl StepShape {
+    /// Tokens.
+    pub(crate) fn rows(&self) -> usize {
+        self.singles + self.chunks * self.tokens
+    }
+
+    /// Texts; each has one token whose logits are computed.
+    pub(crate) fn texts(&self) -> usize {
+        self.singles + self.chunks
+    }
+}
+
+/// A recorded step.
+pub(crate) struct PagedStep {
+    shape: StepShape,
+    /// Tokens, positions, slots, the tokens whose logits are wanted, and tables.
+    state: Tensor,
+    recording: Recording,
+    /// `[texts, 2]`: the tokens drawn, and their positions.
+    drawn: Tensor,
+    factors: Tensor,
+    numbers: Tensor,
+    logits: Tensor,
+}
+
+/// The data of a step, in the order of its texts.
+#[derive(Default)]
+pub(crate) struct StepData {
+    pub(crate) tokens: Vec<i32>,
+    pub(crate) positions: Vec<i32>,
+    pub(crate) slots: Vec<i32>,
+    /// Which of the tokens each text's logits are of.
+    pub(crate) wanted: Vec<i32>,
+    pub(crate) tables: Vec<i32>,
+    /// How each text's next token is drawn.
+    pub(crate) settings: Vec<Settings>,
+}
+
+impl PagedStep {
+    /// Records a step of `model`.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub(crate) fn record(model: &Model, cache: &PagedCache, shape: StepShape) -> Result<Self> {
+        let (executor, rows, texts) = (model.executor(), shape.rows(), shape.texts());
+        let state = executor.zeros(DType::I32, &[3 * rows + texts * (1 + shape.entries)])?;
+        let (drawn, factors, numbers) =
+            (executor.zeros(DType::I32, &[texts, 2])?, executor.zeros(DType::F32, &[texts, 3])?, executor.zeros(DType::U32, &[texts, 3])?);
+        let (recording, logits) = executor.record(|recorded| {
+            let state = state.on(recorded)?;
+            let mut start = 0;
+            let mut next = |count: usize| {
+                start += count;
+                state.slice(0, start - count, count, 1)
+            };
+            let (tokens, positions, slots, wanted) = (next(rows)?, next(rows)?, next(rows)?, next(texts)?);
+            let mut groups = Vec::new();
+            let mut first = 0;
+            for (texts, tokens) in [(shape.singles, 1), (shape.chunks, shape.tokens)] {
+                if texts > 0 {
+                    let positions = positions.slice(0, first, texts * tokens, 1)?.reshape(&[texts, tokens])?;
+                    groups.push(Group { table: next(texts * shape.entries)?.reshape(&[texts, shape.entries])?, positions });
+                    first += texts * tokens;
+                }
+            }
+            let places = Arc::new(Places { slots, page: cache.page, groups });
+            let layers = cache.layers.iter().zip(&cache.frequencies);
+            let contexts: Vec<_> =
+                layers.map(|(layer, rates)| Context { kept: Kept::Pages(layer.clone(), places.clone()), frequencies: rates.clone() }).collect();
+            let logits = model.logits_of(&tokens, &positions, &contexts, &wanted)?;
+            drawn.on(recorded)?.sample(&logits, &factors, &numbers)?;
+            Ok(logits)
+        })?;
+        Ok(Self { shape, state, recording, drawn, factors, numbers, logits })
+    }
+
+    /// Runs the step, and gives each text's next token.
+    ///
+    /// # Errors
+    /// Logits that are no numbers, or a failed device.
+    pub(crate) fn run(&self, model: &Model, data: &StepData) -> Result<Vec<u32>> {
+        let StepData { tokens, positions, slots, wanted, tables, settings } = data;
+        self.state.write(&[&tokens[..], positions, slots, wanted, tables].concat())?;
+        // A draw is that of the position after.
+        let drawn: Vec<i32> = wanted.iter().flat_map(|&row| [0, positions.get(row as usize).copied().unwrap_or(0)]).collect();
+        self.drawn.write(&drawn)?;
+        self.factors.write(&settings.iter().flat_map(Settings::factors).collect::<Vec<_>>())?;
+        self.numbers.write(&settings.iter().flat_map(Settings::numbers).collect::<Vec<_>>())?;
+        let done = model.executor().replay(&self.recording)?;
+        let drawn = self.drawn.to_vec::<i32>();
+        done.wait()?;
+        Ok(drawn?.chunks_exact(2).map(|state| state[0].cast_unsigned()).collect())
+    }
+
+    /// The logits `[vocab_size]` of one of the texts of the last run.
+    ///
+    /// # Errors
+    /// A failed device.
+    pub(crate) fn logits(&self, text: usize) -> Result<Vec<f32>> {
+        self.logits.slice(0, text, 1, 1)?.to_vec()
+    }
+
+    /// Its shape.
+    pub(crate) fn shape(&self) -> StepShape {
+        self.shape
+    }
+}
+
+impl Model {
+    /// The logits `[wanted, vocab_size]` after some of the tokens of a step of many texts.
+    fn logits_of(&self, tokens: &Tensor, positions: &Tensor, contexts: &[Context], wanted: &Tensor) -> Result<Tensor> {
+        let layers = self.layers.iter().zip(contexts);
+        let stream = layers.fold(self.embed(tokens), |stream, (layer, context)| layer.forward(&stream?, positions, context))?;
+        self.project(&stream.gather(wanted, 0)?)
+    }
+}
