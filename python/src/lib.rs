@@ -46,8 +46,6 @@ mod _elinvar {
     #[pymodule_export]
     use crate::llm::{_train, NativeEncoder, NativeModel, NativeStream, NativeTokenizer};
     #[pymodule_export]
-    use crate::ops::_descriptions;
-    #[pymodule_export]
     use crate::ops::{_call, _descriptions};
     #[pymodule_export]
     use crate::program::AtlasProgram;

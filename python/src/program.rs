@@ -15,12 +15,15 @@ use pyo3::{
 
 use crate::{context::settle, errors::raise, executor::Executor, tensor::Tensor};
 
+/// What is granted to a program: steps, and whether bounds may go unchecked.
+type Granted = (Option<u32>, bool);
+
 /// An Atlas program: the part of `elinvar.Program` that is no Python.
 #[pyclass(frozen, module = "elinvar._elinvar", name = "AtlasProgram")]
 pub(crate) struct AtlasProgram {
     program: atlas::Program,
-    /// Prepared for devices, with what was granted: steps, and whether bounds may go unchecked.
-    prepared: Mutex<Vec<((Option<u32>, bool), ProgramKernel)>>,
+    /// Prepared for devices, with what was granted.
+    prepared: Mutex<Vec<(Granted, ProgramKernel)>>,
 }
 
 impl From<atlas::Program> for AtlasProgram {
@@ -105,6 +108,7 @@ impl AtlasProgram {
 
     /// Launches it over `grid` blocks of `block` threads.
     #[pyo3(signature = (executor, arguments, grid, block, shared_memory, steps, unchecked))]
+    #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
     fn launch(
         &self,
         py: Python<'_>,
