@@ -154,6 +154,7 @@ impl Executor {
 
     /// A tensor in the memory of an object that has `__dlpack__`, such as a PyTorch tensor: without a copy on the CPU, unless `copy=True`.
     #[pyo3(signature = (array, copy = None))]
+    #[allow(clippy::wrong_self_convention, reason = "DLPack's name for it")]
     fn from_dlpack(&self, array: &Bound<'_, PyAny>, copy: Option<bool>) -> PyResult<Tensor> {
         self.0.check()?;
         crate::dlpack::import(&self.0, array, copy)

@@ -56,11 +56,11 @@ mod _elinvar {
     use crate::recording::Recorded;
     #[pymodule_export]
     use crate::tensor::{Tensor, concat, stack};
+    #[pymodule_export]
+    use crate::torch::{TorchDecoder, TorchOperator, TorchRegion, torch_operator};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         crate::dtype::add_to(module)
     }
-    #[pymodule_export]
-    use crate::torch::{TorchDecoder, TorchOperator, TorchRegion, torch_operator};
 }

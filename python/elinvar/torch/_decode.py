@@ -14,6 +14,20 @@ from elinvar.torch._register import stream_of
 from elinvar.torch._state import is_strict
 
 
+def _config(model: nn.Module) -> str:
+    config: Any = model.config
+    return json.dumps({**config.to_dict(), "architectures": [type(model).__name__]}, default=str)
+
+
+def is_known(model: nn.Module) -> bool:
+    """Whether the decoder knows models of this configuration."""
+    try:
+        TorchDecoder.check(_config(model))
+    except (ValueError, NotImplementedError):
+        return False
+    return True
+
+
 class Decoder:
     """The most likely tokens after a prompt, with one recorded step for each token on the model's device. The parameters are shared, not copied: they must
     not change while it lives.
@@ -22,14 +36,13 @@ class Decoder:
     """
 
     def __init__(self, model: nn.Module, capacity: int, strict: bool | None = None) -> None:
-        config: Any = model.config
         tensors = {name: tensor.detach() for name, tensor in model.state_dict(keep_vars=True).items()}
         self._tensors = {name: tensor if tensor.is_contiguous() else tensor.contiguous() for name, tensor in tensors.items()}
+        self._places = self._state(model)
         first = next(iter(self._tensors.values()))
         self.strict = is_strict() if strict is None else strict
         self.capacity = capacity
-        text = json.dumps({**config.to_dict(), "architectures": [type(model).__name__]}, default=str)
-        self._native = TorchDecoder(text, list(self._tensors.items()), capacity, self.strict, stream_of(first))
+        self._native = TorchDecoder(_config(model), list(self._tensors.items()), capacity, self.strict, stream_of(first))
 
     def generate(self, prompt: list[int], max_new_tokens: int, ends: list[int] | None = None) -> list[int]:
         """At most so many tokens after ``prompt``, up to the first of ``ends``, which is among them."""
@@ -39,10 +52,13 @@ class Decoder:
         """The logits after a prompt, on the CPU, ``[vocabulary]``."""
         return torch.tensor(self._native.logits(prompt))
 
+    @staticmethod
+    def _state(model: nn.Module) -> list[tuple[int, int]]:
+        return [(tensor.data_ptr(), tensor._version) for tensor in model.state_dict(keep_vars=True).values()]
+
     def fits(self, model: nn.Module) -> bool:
-        """Whether it is still of the model's parameters."""
-        now = model.state_dict(keep_vars=True)
-        return all(now[name].data_ptr() == tensor.data_ptr() and now[name]._version == tensor._version for name, tensor in self._tensors.items())
+        """Whether the model's parameters are still where and what they were."""
+        return self._state(model) == self._places
 
 
 _PLAIN = {"max_new_tokens", "do_sample", "eos_token_id", "pad_token_id", "attention_mask", "use_cache"}

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from elinvar.torch import functional as F
-from elinvar.torch._decode import generate
+from elinvar.torch._decode import generate, is_known
 
 _ATTENTION = "elinvar"
 
@@ -111,7 +111,7 @@ def patch(model: nn.Module, *, linear: bool = False, generation: bool = True) ->
     names of its state dictionary.
 
     ``linear``: linear layers, too, which only strict mode has use for, and :class:`elinvar.torch.strict` does so by itself.
-    ``generation``: ``model.generate`` of the most likely tokens of one sequence runs on Elinvar's decoder, over the model's own parameters; other calls go
+    ``generation``: where the decoder knows the model's configuration, ``model.generate`` of the most likely tokens of one sequence runs on Elinvar's decoder, over the model's own parameters; other calls go
     on as before. :func:`unpatch` undoes all of it.
     """
     if getattr(model, "_elinvar_patched", None) is not None:
@@ -140,7 +140,7 @@ def patch(model: nn.Module, *, linear: bool = False, generation: bool = True) ->
             _ROTATED[file.__name__] += 1
             undo["files"].append(file)
             done[f"{file.__name__}.apply_rotary_pos_emb"] += 1
-    if generation and config is not None and hasattr(model, "generate"):
+    if generation and config is not None and hasattr(model, "generate") and is_known(model):
         model.generate = functools.partial(generate, model, type(model).generate)
         undo["generate"] = True
         done["generate"] += 1

@@ -36,6 +36,25 @@ def _is_capturing(tensor: Tensor) -> bool:
     return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
+_PLAIN = (Tensor, torch.nn.Parameter)
+
+
+def _is_plain(args: tuple[Any, ...]) -> bool:
+    """Whether these are tensors of the CPU or of a GPU, and no gradient, mode, transformation or autocast is at work."""
+    has_grad = torch.is_grad_enabled()
+    for x in args:
+        if isinstance(x, Tensor) and (type(x) not in _PLAIN or (has_grad and x.requires_grad) or not (x.is_cpu or x.is_cuda)):
+            return False
+    return not (
+        torch._C._len_torch_dispatch_stack()
+        or torch._C._len_torch_function_stack()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch.is_autocast_enabled("cpu")
+        or torch.is_autocast_enabled("cuda")
+        or torch.jit.is_tracing()
+    )
+
+
 class Operator:
     """An operator with one result, as data.
 
@@ -90,6 +109,12 @@ class Operator:
         torch.library.register_autograd(gradient, self._no_second, lib=LIBRARY)
         torch.library.register_vmap(name, self._vmap, lib=LIBRARY)
         torch.library.register_vmap(gradient, self._vmap_gradient, lib=LIBRARY)
+
+    def __call__(self, *args: Any) -> Tensor:
+        """The operator, past PyTorch's dispatcher where nothing in that has a say."""
+        if torch.compiler.is_compiling() or not _is_plain(args):
+            return self.call(*args)
+        return self.run(*args)
 
     # Kernels.
 

@@ -63,6 +63,12 @@ impl TorchDecoder {
         py.detach(make).map_err(raise)
     }
 
+    /// Whether a configuration is one that it knows, or else why not, as an exception.
+    #[staticmethod]
+    fn check(config: &str) -> PyResult<()> {
+        Config::parse(config).map(drop).map_err(raise)
+    }
+
     /// The most likely tokens after `prompt`, one after the other: at most `most`, up to the first of `ends`, which is the last of them.
     fn generate(&self, py: Python<'_>, prompt: Vec<u32>, most: usize, ends: Vec<u32>) -> PyResult<Vec<u32>> {
         let work = || -> Result<Vec<u32>> {

@@ -1,42 +1,25 @@
 //! PyTorch's tensors, read and written where they lie: an operator, or its gradient, over them in the order of the caller's stream.
 
 mod decoder;
+mod recorded;
 mod region;
 
-use std::{process, slice, sync::Arc};
+use std::{
+    ptr::NonNull,
+    slice,
+    sync::{Arc, Mutex, PoisonError},
+};
 
-use elinvar::{BackendType, DType, Error, Executor, Layout, Loan, Operator, Result, Shape, Tensor, Turns, kernels::registry};
-use parking::Slot;
-use pyo3::{Bound, Py, PyAny, PyErr, PyResult, Python, intern, pyclass, pyfunction, pymethods, sync::PyOnceLock, types::PyAnyMethods};
+use elinvar::{
+    BackendType, DType, Error, Executor, HostMemory, HostMemoryMut, Layout, Loan, Operator, Result, Shape, Tensor, Turns, kernels::registry,
+};
+use pyo3::{Bound, Py, PyAny, PyResult, Python, intern, pyclass, pyfunction, pymethods, sync::PyOnceLock, types::PyAnyMethods};
 
-use crate::errors::raise;
+use crate::{errors::raise, fork};
 
 pub(crate) use decoder::TorchDecoder;
+use recorded::{Calls, Key};
 pub(crate) use region::TorchRegion;
-
-mod parking {
-    //! What is made once in a process, and again in one that was forked from it: threads do not survive a fork.
-    use std::sync::{Mutex, PoisonError};
-
-    pub(super) struct Slot<T>(Mutex<Vec<T>>);
-
-    impl<T: Clone> Slot<T> {
-        pub(super) const fn new() -> Self {
-            Self(Mutex::new(Vec::new()))
-        }
-
-        /// The value that fits, or a new one.
-        pub(super) fn find<E>(&self, fits: impl Fn(&T) -> bool, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-            let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(found) = known.iter().find(|value| fits(value)) {
-                return Ok(found.clone());
-            }
-            let made = make()?;
-            known.push(made.clone());
-            Ok(made)
-        }
-    }
-}
 
 /// Where a call's tensors lie.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,25 +32,20 @@ enum Place {
     },
 }
 
-#[derive(Clone)]
-struct Known {
-    process: u32,
-    place: Place,
-    turns: Turns,
-}
-
 /// The executor of a place. Those of a process that this one was forked from are left as they are.
 fn turns(place: Place) -> Result<Turns> {
-    static KNOWN: Slot<Known> = Slot::new();
-    let process = process::id();
-    let make = || {
-        let executor = match place {
-            Place::Cpu => Executor::new_with_backend(BackendType::Cpu)?,
-            Place::Cuda { ordinal, stream } => on_stream(ordinal, stream)?,
-        };
-        Ok::<_, Error>(Known { process, place, turns: Turns::new(executor) })
-    };
-    Ok(KNOWN.find(|known| known.place == place && known.process == process, make)?.turns)
+    static KNOWN: Mutex<Vec<(u32, Place, Turns)>> = Mutex::new(Vec::new());
+    let process = fork::generation();
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((.., turns)) = known.iter().find(|(made, where_, _)| (*made, *where_) == (process, place)) {
+        return Ok(turns.clone());
+    }
+    let turns = Turns::new(match place {
+        Place::Cpu => Executor::new_with_backend(BackendType::Cpu)?,
+        Place::Cuda { ordinal, stream } => on_stream(ordinal, stream)?,
+    });
+    known.push((process, place, turns.clone()));
+    Ok(turns)
 }
 
 #[cfg(not(target_vendor = "apple"))]
@@ -83,7 +61,7 @@ fn on_stream(_: usize, _: usize) -> Result<Executor> {
 }
 
 /// A tensor of PyTorch's, as it describes itself.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Described {
     address: usize,
     dtype: DType,
@@ -111,6 +89,39 @@ impl Described {
             }
             Place::Cuda { .. } => self.lend_on_gpu(loan, is_read_only),
         }
+    }
+
+    /// A tensor of its memory that no loan waits for.
+    ///
+    /// # Safety
+    /// The memory is there, and as a loan demands it, whenever the tensor is used.
+    unsafe fn adopt(&self, executor: &Executor, place: Place, is_read_only: bool) -> Result<Tensor> {
+        let Self { address, dtype, layout } = *self;
+        match place {
+            Place::Cpu if is_read_only => {
+                // SAFETY: as the caller promises.
+                let bytes: &'static [u8] = if address == 0 { &[] } else { unsafe { slice::from_raw_parts(address as *const u8, self.bytes()) } };
+                executor.adopt_strided(dtype, &layout, HostMemory::new(Arc::new(bytes)))
+            }
+            Place::Cpu => {
+                let pointer = NonNull::new(address as *mut u8).unwrap_or(NonNull::dangling());
+                // SAFETY: as the caller promises.
+                executor.adopt_mut(dtype, layout.shape(), unsafe { HostMemoryMut::new(pointer, self.bytes(), Arc::new(())) })
+            }
+            Place::Cuda { .. } => self.adopt_on_gpu(executor, is_read_only),
+        }
+    }
+
+    #[cfg(not(target_vendor = "apple"))]
+    fn adopt_on_gpu(&self, executor: &Executor, is_read_only: bool) -> Result<Tensor> {
+        // SAFETY: as in `adopt`.
+        let memory = unsafe { elinvar_cuda::CudaBackend::lend(self.address as u64, self.bytes(), is_read_only, Arc::new(())) };
+        executor.adopt_raw(self.dtype, &self.layout, memory)
+    }
+
+    #[cfg(target_vendor = "apple")]
+    fn adopt_on_gpu(&self, _: &Executor, _: bool) -> Result<Tensor> {
+        Err(Error::internal("a tensor of a device that is not there"))
     }
 
     #[cfg(not(target_vendor = "apple"))]
@@ -195,10 +206,38 @@ impl Call {
     }
 }
 
-/// Has the executor of a place do something, while other threads of Python's run.
-fn run(py: Python<'_>, place: Place, work: impl FnOnce(&Executor) -> Result<()> + Send) -> PyResult<()> {
-    let done = py.detach(|| turns(place).and_then(|turns| turns.take(work)));
-    done.map_err(|error: Error| -> PyErr { raise(error) })
+/// How a call is made.
+struct How<'a> {
+    calls: &'a Calls,
+    /// Whether it is recorded, so that its operators are fused, even where the recording is not kept.
+    fuses: bool,
+    /// Whether values that it rejects are to be reported at once.
+    may_reject: bool,
+}
+
+/// Makes a call, while other threads of Python's run: as it was recorded, or by `body`, which is given what it reads and what it writes.
+fn perform(
+    py: Python<'_>,
+    call: &Call,
+    how: &How<'_>,
+    (reads, writes, wanted): (Vec<Option<Described>>, Vec<Described>, Vec<bool>),
+    body: impl Fn(&Executor, &[Option<Tensor>], &[Tensor]) -> Result<()> + Send + Sync,
+) -> PyResult<()> {
+    let key = Key { place: call.place(), process: fork::generation(), reads, writes, wanted };
+    let work = |executor: &Executor| -> Result<()> {
+        if key.is_small() {
+            return how.calls.make(executor, &key, how.may_reject, body);
+        }
+        let loan = Loan::new(executor);
+        let (reads, writes) = (lend(&loan, key.place, &key.reads)?, lend_mut(&loan, key.place, &key.writes)?);
+        if how.fuses {
+            executor.fuse(|recorded| body(recorded, &reads, &writes))?;
+        } else {
+            body(executor, &reads, &writes)?;
+        }
+        writes.iter().try_for_each(|output| output.settle(how.may_reject))
+    };
+    py.detach(|| turns(key.place).and_then(|turns| turns.take(work))).map_err(raise)
 }
 
 fn lend<'a>(loan: &Loan<'a>, place: Place, tensors: &[Option<Described>]) -> Result<Vec<Option<Tensor>>> {
@@ -213,8 +252,9 @@ fn lend_mut<'a>(loan: &Loan<'a>, place: Place, tensors: &[Described]) -> Result<
 #[pyclass(frozen, module = "elinvar._elinvar")]
 pub(crate) struct TorchOperator {
     operator: Arc<dyn Operator>,
-    /// Whether values that it rejects are to be reported at once: a class or an index that there is not.
     may_reject: bool,
+    calls: Calls,
+    gradients: Calls,
 }
 
 #[pymethods]
@@ -224,14 +264,13 @@ impl TorchOperator {
     #[pyo3(signature = (inputs, outputs, stream=0))]
     fn apply(&self, py: Python<'_>, inputs: Vec<Option<Bound<'_, PyAny>>>, outputs: Vec<Bound<'_, PyAny>>, stream: usize) -> PyResult<()> {
         let mut call = Call { place: None, stream };
-        let (inputs, outputs) = (call.all(py, &inputs)?, call.given(py, &outputs)?);
-        let (place, may_reject) = (call.place(), self.may_reject);
-        run(py, place, |executor| {
-            let loan = Loan::new(executor);
-            let (inputs, outputs) = (lend(&loan, place, &inputs)?, lend_mut(&loan, place, &outputs)?);
-            let taken: Vec<_> = inputs.iter().map(Option::as_ref).collect();
-            executor.apply_into(self.operator.clone(), &taken, &outputs.iter().collect::<Vec<_>>())?;
-            outputs.iter().try_for_each(|output| output.settle(may_reject))
+        let tensors = (call.all(py, &inputs)?, call.given(py, &outputs)?, Vec::new());
+        let how = How { calls: &self.calls, fuses: false, may_reject: self.may_reject };
+        perform(py, &call, &how, tensors, |executor, reads, writes| {
+            let taken: Vec<_> = reads.iter().map(Option::as_ref).collect();
+            // Its error has no place in a recording, for there is but one operator.
+            self.operator.infer(&taken.iter().map(|tensor| tensor.map(Tensor::info)).collect::<Vec<_>>())?;
+            executor.apply_into(self.operator.clone(), &taken, &writes.iter().collect::<Vec<_>>())
         })
     }
 
@@ -249,18 +288,16 @@ impl TorchOperator {
         stream: usize,
     ) -> PyResult<()> {
         let mut call = Call { place: None, stream };
-        let (inputs, outputs) = (call.all(py, &inputs)?, call.given(py, &outputs)?);
-        let (upstream, into) = (call.all(py, &upstream)?, call.given(py, &into)?);
-        let outputs: Vec<_> = outputs.into_iter().map(Some).collect();
-        let place = call.place();
-        run(py, place, |executor| {
-            let loan = Loan::new(executor);
-            let (inputs, outputs) = (lend(&loan, place, &inputs)?, lend(&loan, place, &outputs)?);
-            let (upstream, into) = (lend(&loan, place, &upstream)?, lend_mut(&loan, place, &into)?);
-            let (inputs, upstream): (Vec<_>, Vec<_>) = (inputs.iter().map(Option::as_ref).collect(), upstream.iter().map(Option::as_ref).collect());
-            let (outputs, into): (Vec<_>, Vec<_>) = (outputs.iter().flatten().collect(), into.iter().collect());
-            executor.gradient(&*self.operator, &inputs, &outputs, &upstream, &wanted, &into)?;
-            into.iter().try_for_each(|gradient| gradient.settle(false))
+        let mut reads = call.all(py, &inputs)?;
+        reads.extend(call.given(py, &outputs)?.into_iter().map(Some));
+        reads.extend(call.all(py, &upstream)?);
+        let (first, last) = (inputs.len(), inputs.len() + outputs.len());
+        let tensors = (reads, call.given(py, &into)?, wanted.clone());
+        let how = How { calls: &self.gradients, fuses: true, may_reject: false };
+        perform(py, &call, &how, tensors, |executor, reads, writes| {
+            let taken: Vec<_> = reads.iter().map(Option::as_ref).collect();
+            let (outputs, into): (Vec<_>, Vec<_>) = (reads[first..last].iter().flatten().collect(), writes.iter().collect());
+            executor.gradient(&*self.operator, &taken[..first], &outputs, &taken[last..], &wanted, &into).map(drop)
         })
     }
 
@@ -274,5 +311,5 @@ impl TorchOperator {
 #[pyo3(signature = (name, attributes, may_reject=false))]
 pub(crate) fn torch_operator(name: &str, attributes: Vec<(String, String)>, may_reject: bool) -> PyResult<TorchOperator> {
     let operator = registry::find(name).and_then(|description| description.operator(attributes)).map_err(raise)?;
-    Ok(TorchOperator { operator: operator.into(), may_reject })
+    Ok(TorchOperator { operator: operator.into(), may_reject, calls: Calls::default(), gradients: Calls::default() })
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use elinvar::{Error, Executor, Loan, Operator, Result, Tensor};
+use elinvar::{Error, Executor, Operator, Result, Tensor};
 use pyo3::{Bound, Py, PyAny, PyResult, Python, pyclass, pymethods};
 
-use super::{Call, TorchOperator, lend, lend_mut, run};
+use super::{Call, How, TorchOperator, perform, recorded::Calls};
 use crate::errors::raise;
 
 /// An operator of one result, and which values it takes: the inputs first, then the results of the steps before.
@@ -21,6 +21,7 @@ pub(crate) struct TorchRegion {
     inputs: usize,
     /// The values that are its results.
     results: Vec<usize>,
+    calls: Calls,
 }
 
 #[pymethods]
@@ -35,7 +36,7 @@ impl TorchRegion {
         if steps.is_empty() || !are_results || !steps.iter().enumerate().all(is_known) {
             return Err(raise(Error::invalid_argument("a region takes values that come before, and gives results of its steps")));
         }
-        Ok(Self { steps, inputs, results })
+        Ok(Self { steps, inputs, results, calls: Calls::default() })
     }
 
     /// Writes its results on `inputs` to `outputs`, as an operator does.
@@ -46,14 +47,9 @@ impl TorchRegion {
             return Err(raise(Error::invalid_argument(format!("a region of {wanted} inputs and outputs got {given}"))));
         }
         let mut call = Call { place: None, stream };
-        let (inputs, outputs) = (call.all(py, &inputs)?, call.given(py, &outputs)?);
-        let place = call.place();
-        run(py, place, |executor| {
-            let loan = Loan::new(executor);
-            let (inputs, outputs) = (lend(&loan, place, &inputs)?, lend_mut(&loan, place, &outputs)?);
-            self.run(executor, inputs, &outputs)?;
-            outputs.iter().try_for_each(|output| output.settle(false))
-        })
+        let tensors = (call.all(py, &inputs)?, call.given(py, &outputs)?, Vec::new());
+        let how = How { calls: &self.calls, fuses: true, may_reject: false };
+        perform(py, &call, &how, tensors, |recorded, reads, writes| self.record(recorded, reads.to_vec(), writes))
     }
 
     fn __len__(&self) -> usize {
@@ -62,26 +58,22 @@ impl TorchRegion {
 }
 
 impl TorchRegion {
-    fn run(&self, executor: &Executor, mut values: Vec<Option<Tensor>>, outputs: &[Tensor]) -> Result<()> {
-        let (recording, ()) = executor.record(|recorded| {
-            for (index, step) in self.steps.iter().enumerate() {
-                let taken: Vec<_> = step.inputs.iter().map(|value| value.and_then(|value| values[value].as_ref())).collect();
-                let into = self.results.iter().position(|value| *value == self.inputs + index).map(|result| &outputs[result]);
-                let value = match into {
-                    Some(into) => {
-                        recorded.apply_into(step.operator.clone(), &taken, &[into])?;
-                        into.clone()
-                    }
-                    None => {
-                        let found = recorded.apply(step.operator.clone(), &taken)?;
-                        found.into_iter().next().ok_or_else(|| Error::internal("an operator without a result"))?
-                    }
-                };
-                values.push(Some(value));
-            }
-            values.clear();
-            Ok(())
-        })?;
-        executor.replay(&recording).map(drop)
+    fn record(&self, recorded: &Executor, mut values: Vec<Option<Tensor>>, outputs: &[Tensor]) -> Result<()> {
+        for (index, step) in self.steps.iter().enumerate() {
+            let taken: Vec<_> = step.inputs.iter().map(|value| value.and_then(|value| values[value].as_ref())).collect();
+            let into = self.results.iter().position(|value| *value == self.inputs + index).map(|result| &outputs[result]);
+            let value = match into {
+                Some(into) => {
+                    recorded.apply_into(step.operator.clone(), &taken, &[into])?;
+                    into.clone()
+                }
+                None => {
+                    let found = recorded.apply(step.operator.clone(), &taken)?;
+                    found.into_iter().next().ok_or_else(|| Error::internal("an operator without a result"))?
+                }
+            };
+            values.push(Some(value));
+        }
+        Ok(())
     }
 }
