@@ -14,7 +14,6 @@ from elinvar._elinvar import (
     bfloat16,
     bool,
     concat,
-    devices,
     dtype,
     float16,
     float32,
@@ -30,10 +29,15 @@ from elinvar._elinvar import (
     uint64,
 )
 from elinvar._gradients import grad, no_grad, value_and_grad
+from elinvar.bench import Benchmark, Measurement, Roofline, benchmark
 from elinvar.checking import CheckResult, Finding, KernelFindings, check
+from elinvar.display import devices
+from elinvar.metal import MetalKernel, metal_kernel
 from elinvar.models import Encoder, Generation, Model, Stream, Tokenizer
+from elinvar.programs import Fused, Program, Trace, fuse
 
 __all__ = [
+    "Benchmark",
     "CheckResult",
     "CompileError",
     "DType",
@@ -42,14 +46,21 @@ __all__ = [
     "Encoder",
     "Executor",
     "Finding",
+    "Fused",
     "Generation",
     "InternalError",
     "KernelFindings",
+    "Measurement",
+    "MetalKernel",
     "Model",
+    "Program",
     "Recording",
+    "Roofline",
     "Stream",
     "Tensor",
     "Tokenizer",
+    "Trace",
+    "benchmark",
     "bfloat16",
     "bool",
     "check",
@@ -60,12 +71,14 @@ __all__ = [
     "float16",
     "float32",
     "float64",
+    "fuse",
     "grad",
     "int16",
     "int32",
     "int64",
     "int8",
     "lora",
+    "metal_kernel",
     "no_grad",
     "ops",
     "stack",

@@ -96,7 +96,7 @@ class Finding:
 
     def __str__(self) -> str:
         lines = [self.text if self.seed is None else f"{self.text} (seed {self.seed})"]
-        places = [self] if self.other is None else [self, self.other]
+        places: list[Finding | OtherAccess] = [self] if self.other is None else [self, self.other]
         width = max((len(str(place.line)) for place in places), default=0)
         shown = {(place.file, place.line): place.source_line for place in places if place.source_line is not None}
         lines.extend(f"    {line:>{width}} | {source}" for (_, line), source in shown.items())
@@ -185,10 +185,11 @@ class _Request:
         return [struct.pack("<Q", len(header)), header, *self.blobs]
 
 
-def _extent(what: str, extent: Extent) -> list[int]:
-    sizes = [int(size) for size in extent] if isinstance(extent, Sequence) else [int(extent)]
+def extent(what: str, given: Extent) -> list[int]:
+    """Sizes along x, y and z; messages call them `what`."""
+    sizes = [int(size) for size in given] if isinstance(given, Sequence) else [int(given)]
     if not 1 <= len(sizes) <= 3 or not all(1 <= size <= _MAX_EXTENT for size in sizes):
-        raise ValueError(f"{what}={extent!r}: one to three sizes are expected, each from 1 to {_MAX_EXTENT}")
+        raise ValueError(f"{what}={given!r}: one to three sizes are expected, each from 1 to {_MAX_EXTENT}")
     return sizes + [1] * (3 - len(sizes))
 
 
@@ -368,7 +369,7 @@ def check(
     elif (threads is None) == (grid is None):
         raise ValueError("give either threads=, how many threads run, or grid=, how many threadgroups")
     else:
-        launch = {"grid": _extent("grid", grid)} if threads is None and grid is not None else {"threads": _extent("threads", threads or 0)}
+        launch = {"grid": extent("grid", grid)} if threads is None and grid is not None else {"threads": extent("threads", threads or 0)}
     folders = [os.fspath(folder) for folder in include]
     for folder in folders:
         if not os.path.isdir(folder):
@@ -410,7 +411,7 @@ def check(
         "compile_only": compile_only,
         "kernel": kernel,
         "threads": launch,
-        "threadgroup": _extent("threadgroup", threadgroup),
+        "threadgroup": extent("threadgroup", threadgroup),
         "buffers": sent,
         "values": arguments,
         "threadgroup_memory": [{"name": memory, "bytes": size} for memory, size in (threadgroup_memory or {}).items()],
@@ -449,11 +450,12 @@ def check(
 
 
 def _numpy(short: str) -> np.dtype[Any]:
-    if short == "bf16":
-        try:
-            import ml_dtypes
-        except ImportError:
-            # As bits.
-            return np.dtype(np.uint16)
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(_DTYPES[short])
+    if short != "bf16":
+        return np.dtype(_DTYPES[short])
+    try:
+        import ml_dtypes
+    except ImportError:
+        # As bits.
+        return np.dtype(np.uint16)
+    bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return bfloat16

@@ -65,7 +65,7 @@ class Tokenizer:
         text: str = self._native.decode(list(tokens))
         return text
 
-    def apply_chat_template(self, messages: Sequence[Message], *, add_generation_prompt: bool = True, **variables: object) -> str:
+    def apply_chat_template(self, messages: Sequence[Message], *, add_generation_prompt: bool = True, **variables: Any) -> str:
         """Render a conversation as the model's chat template does.
 
         Args:
@@ -370,7 +370,7 @@ class Model:
         min_p: float | None = None,
         repetition_penalty: float | None = None,
         seed: int = 0,
-        **variables: object,
+        **variables: Any,
     ) -> Generation:
         """Answer a conversation: :meth:`generate` of what the model's chat template makes of the messages.
 

@@ -2,7 +2,7 @@
 
 use elinvar::{Error, ErrorKind};
 use pyo3::{
-    PyErr, create_exception,
+    PyErr, Python, create_exception,
     exceptions::{PyMemoryError, PyNotImplementedError, PyOSError, PyRuntimeError, PyValueError},
 };
 
@@ -12,6 +12,10 @@ create_exception!(elinvar, InternalError, PyRuntimeError, "Elinvar contradicts i
 
 /// The exception of the kind that Python's users expect, with the error's own sentence.
 pub(crate) fn raise(error: Error) -> PyErr {
+    // What a Python function raised that was called back.
+    if let Some(raised) = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<PyErr>()) {
+        return Python::attach(|py| raised.clone_ref(py));
+    }
     let message = error.to_string();
     match error.kind() {
         ErrorKind::OutOfMemory => PyMemoryError::new_err(message),

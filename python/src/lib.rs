@@ -6,6 +6,7 @@ mod context;
 mod cuda;
 mod custom;
 mod devices;
+mod display;
 mod dlpack;
 mod dtype;
 mod errors;

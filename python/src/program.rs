@@ -15,16 +15,19 @@ use pyo3::{
 
 use crate::{context::settle, errors::raise, executor::Executor, tensor::Tensor};
 
-/// What is granted to a program: steps, and whether bounds may go unchecked.
-type Granted = (Option<u32>, bool);
-
 /// An Atlas program: the part of `elinvar.Program` that is no Python.
 #[pyclass(frozen, module = "elinvar._elinvar", name = "AtlasProgram")]
 pub(crate) struct AtlasProgram {
     program: atlas::Program,
-    /// Prepared for devices, with what was granted.
+    /// Prepared for devices, with what was granted: steps, and whether bounds may go unchecked.
     prepared: Mutex<Vec<(Granted, ProgramKernel)>>,
 }
+
+/// Steps that a thread may take, the default if it is none, and whether bounds may go unchecked.
+type Granted = (Option<u32>, bool);
+
+/// Blocks, threads of a block, and bytes of the shared array without a length.
+type Launch = ([u32; 3], [u32; 3], u32);
 
 impl From<atlas::Program> for AtlasProgram {
     fn from(program: atlas::Program) -> Self {
@@ -34,13 +37,12 @@ impl From<atlas::Program> for AtlasProgram {
 
 impl AtlasProgram {
     /// Its kernel for the device, prepared now or before.
-    fn kernel(&self, executor: &elinvar::Executor, steps: Option<u32>, unchecked: bool) -> elinvar::Result<ProgramKernel> {
-        let granted = (steps, unchecked);
+    fn kernel(&self, executor: &elinvar::Executor, granted: Granted) -> elinvar::Result<ProgramKernel> {
         let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = prepared.iter().find_map(|(known, kernel)| kernel.on(executor).ok().filter(|_| *known == granted)) {
             return Ok(known);
         }
-        let defaults = Limits::default();
+        let ((steps, unchecked), defaults) = (granted, Limits::default());
         let kernel = executor.compile_program_within(self.program.clone(), &Limits { steps: steps.or(defaults.steps), unchecked, ..defaults })?;
         prepared.push((granted, kernel.clone()));
         kernel.on(executor)
@@ -106,19 +108,14 @@ impl AtlasProgram {
         self.program.parameters.iter().map(parameter).collect()
     }
 
-    /// Launches it over `grid` blocks of `block` threads.
-    #[pyo3(signature = (executor, arguments, grid, block, shared_memory, steps, unchecked))]
-    #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
+    /// Launches it.
     fn launch(
         &self,
         py: Python<'_>,
         executor: PyRef<'_, Executor>,
         arguments: Vec<(String, Bound<'_, PyAny>)>,
-        grid: [u32; 3],
-        block: [u32; 3],
-        shared_memory: u32,
-        steps: Option<u32>,
-        unchecked: bool,
+        launch: Launch,
+        granted: Granted,
     ) -> PyResult<()> {
         let context = &executor.0;
         context.check()?;
@@ -127,6 +124,7 @@ impl AtlasProgram {
             given.push((name.as_str(), self.argument(&executor, name, value, &mut shared)?));
         }
         let current = context.current();
+        let (grid, block, shared_memory) = launch;
         let launch = LaunchConfig::new(grid, block).with_shared_memory(shared_memory);
         py.detach(|| {
             let arguments: Vec<_> = given
@@ -139,7 +137,7 @@ impl AtlasProgram {
                     (*name, argument)
                 })
                 .collect();
-            self.kernel(&current, steps, unchecked)?.launch(&launch, &arguments)?;
+            self.kernel(&current, granted)?.launch(&launch, &arguments)?;
             shared.as_ref().map_or(Ok(()), settle)
         })
         .map_err(raise)

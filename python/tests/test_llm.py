@@ -185,7 +185,7 @@ def test_the_tokenizer_is_there(model):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda m: m.generate(""), ValueError, "the prompt is empty"),
+        (lambda m: m.generate([]), ValueError, "the prompt is empty"),
         (lambda m: m.generate([10**6]), ValueError, "outside the vocabulary"),
         (lambda m: m.generate("A", temperature=-1.0), ValueError, "temperature is -1"),
         (lambda m: m.generate("A", greedy=True, top_k=3), ValueError, "leave out temperature"),
@@ -197,7 +197,7 @@ def test_the_tokenizer_is_there(model):
         (lambda m: m.unload_adapter("x"), ValueError, "'x' is not loaded"),
         (lambda m: m.load_adapter("/nowhere"), OSError, "an adapter is a folder"),
         (lambda m: elinvar.Model.load("/nowhere"), OSError, "/nowhere does not exist"),
-        (lambda m: elinvar.Model.load(SHAKESPEARE, device="abacus"), ValueError, "abacus"),
+        (lambda m: elinvar.Model.load(SHAKESPEARE, device="abacus"), elinvar.DeviceError, "'abacus' is not available"),
         (lambda m: elinvar.Model.load(SHAKESPEARE, device="cpu", precision="loose"), ValueError, "loose"),
         (lambda m: elinvar.Model.load(SHAKESPEARE, device="cpu", context=10**6), ValueError, "a context of 1000000 tokens"),
         (lambda m: elinvar.Model.load(SHAKESPEARE, device="cpu", threads=0), ValueError, "threads is 0"),

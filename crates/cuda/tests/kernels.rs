@@ -101,3 +101,12 @@ fn kernels_compile_for_threadgroups_that_are_smaller_at_the_end() {
         }
     }
 }
+
+#[test]
+fn a_kernel_may_be_called_as_a_function_of_metals_is() {
+    let text = "#include <metal_stdlib>\nusing namespace metal;\n\
+        kernel void transpose(device const uint* x [[buffer(0)]], device uint* out [[buffer(1)]], uint i [[thread_position_in_grid]]) { out[i] = x[i]; }";
+    let compiler = Compiler::new(None).unwrap_or_else(|error| panic!("{error}"));
+    let checked = compiler.check(&[&nonuniform::kernel_of("names.metal", text, "transpose")], Threadgroups::Uniform, WHOLE);
+    checked.unwrap_or_else(|error| panic!("{error}"));
+}

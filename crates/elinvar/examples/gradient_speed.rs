@@ -39,8 +39,15 @@ fn report(executor: &Executor, name: &str, inputs: usize, work: impl FnOnce(&Exe
     Ok(())
 }
 
+/// Random values, of which a part is repeated: they are made on the host.
+fn random(executor: &Executor, dims: &[usize], seed: u64) -> Result<Tensor> {
+    let count: usize = dims.iter().product();
+    let part = (1..=count.min(1 << 20)).rev().find(|part| count.is_multiple_of(*part)).unwrap_or(1);
+    executor.randn(&[1, part], seed)?.broadcast_to(&[count / part, part])?.contiguous()?.reshape(dims)
+}
+
 fn attention(executor: &Executor, tokens: usize) -> Result<()> {
-    let random = |heads: usize, seed: u64| executor.randn(&[1, heads, tokens, 128], seed)?.cast(DType::BF16);
+    let random = |heads: usize, seed: u64| random(executor, &[1, heads, tokens, 128], seed)?.cast(DType::BF16);
     let [q, k, v, dy] = [random(32, 1)?, random(8, 2)?, random(8, 3)?, random(32, 4)?];
     let mut operator = Attention { precision: Precision::Fast, ..Attention::default() };
     operator.scoring.causal = true;
@@ -53,7 +60,7 @@ fn attention(executor: &Executor, tokens: usize) -> Result<()> {
 }
 
 fn rows(executor: &Executor, dtype: DType, [count, length]: [usize; 2]) -> Result<()> {
-    let random = |dims: &[usize], seed: u64| executor.randn(dims, seed)?.cast(dtype);
+    let random = |dims: &[usize], seed: u64| random(executor, dims, seed)?.cast(dtype);
     let (x, dy) = (random(&[count, length], 1)?.requires_grad()?, random(&[count, length], 2)?);
     let (weight, bias) = (random(&[length], 3)?.requires_grad()?, random(&[length], 4)?.requires_grad()?);
     let both = |name: &str, leaves: &[&Tensor], forward: &dyn Fn(&Tensor) -> Result<Tensor>| {
@@ -69,7 +76,7 @@ fn rows(executor: &Executor, dtype: DType, [count, length]: [usize; 2]) -> Resul
 }
 
 fn linear_cross_entropy(executor: &Executor, [count, width, classes]: [usize; 3], is_frozen: bool) -> Result<()> {
-    let random = |dims: &[usize], seed: u64| (executor.randn(dims, seed)? * 0.02)?.cast(DType::BF16);
+    let random = |dims: &[usize], seed: u64| (random(executor, dims, seed)? * 0.02)?.cast(DType::BF16);
     let (x, weight) = (random(&[count, width], 1)?, random(&[classes, width], 2)?);
     let weight = if is_frozen { weight } else { weight.requires_grad()? };
     let classes_of: Vec<i32> = (0..count).map(|row| (row * 7919 % classes) as i32).collect();

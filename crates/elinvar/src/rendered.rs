@@ -15,7 +15,7 @@ use elinvar_msl::{
 ///
 /// ```
 /// let program = elinvar::atlas::parse("atlas 1\nprogram nothing\nkernel\nend")?;
-/// assert!(elinvar::program_metal(&program)?.contains("kernel void"));
+/// assert!(elinvar::program_metal(&program)?.contains("[[kernel]] void program_nothing("));
 /// # Ok::<(), elinvar::Error>(())
 /// ```
 ///

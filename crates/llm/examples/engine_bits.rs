@@ -9,7 +9,7 @@ use elinvar::{BackendType, DType, Executor, Precision};
 use elinvar_llm::{Config, Engine, EngineOptions, Logprobs, Model, Output, Request, RequestId, Sampling, WeightType};
 
 /// Tokens of an answer.
-const ANSWER: usize = 12;
+const ANSWER: usize = 40;
 
 type Answers = Vec<Vec<(u32, Option<Logprobs>)>>;
 

@@ -192,9 +192,7 @@ pub(crate) fn _train(py: Python<'_>, model: &NativeModel, options: Options, list
                     return Err(raised);
                 }
                 // It waits for this, unless it has ended.
-                py.detach(|| {
-                    let _ = answer.send(());
-                });
+                let _ = py.detach(|| answer.send(()));
             }
             Some(Message::Done(result)) => return result.map_err(raise),
             None => return Err(InternalError::new_err("the training ended without a result")),

@@ -93,6 +93,12 @@ fn a_training_that_was_killed_goes_on_with_the_same_bits_and_its_adapter_speaks(
     }
     assert!(scratch.file("whole/loss.png").starts_with(b"\x89PNG"));
 
+    let again = ["lora", "train", "--data", &data, "--adapter-path", &scratch.path("again"), "--resume-adapter-file", &whole];
+    let again = |more: &[&str]| again.iter().chain(more).map(|argument| (*argument).to_owned()).collect::<Vec<_>>();
+    assert!(rejection(&again(&["--rank", "4"])).contains("--rank 4: the adapter has 8, and --resume-adapter-file keeps it"));
+    assert!(rejection(&again(&["--scale", "3"])).contains("--scale 3: the adapter has 2"));
+    stdout(&again(&["--rank", "8", "--scale", "2", "--iters", "1", "--pack"]));
+
     let loss = |more: &[&str]| {
         let all = ["lora", "test", "--data", &data, "--json"].iter().chain(more).copied().collect::<Vec<_>>();
         serde_json::from_str::<serde_json::Value>(&stdout(&all)).unwrap()["loss"].as_f64().unwrap()
@@ -146,6 +152,7 @@ fn what_cannot_be_trained_is_rejected_in_one_line() {
     assert!(train(&["--config", &scratch.path("config.yaml")]).contains("config.yaml: line 2: 'lora_rank': unknown key: known are adapter_path, "));
     assert!(train(&["--lora-dropout", "1"]).contains("a dropout of 1: from 0 to less than 1 expected"));
     assert!(train(&["--lora-dropout", "0.5", "--fine-tune-type", "full"]).contains("a dropout would have no effect"));
+    assert!(train(&["--fine-tune-type", "full", "--rank", "4"]).contains("--rank is of low-rank matrices: with --fine-tune-type full it would"));
     assert!(rejection(&["lora", "train"]).contains("no data: give --data FOLDER"));
     assert!(train(&["--learning-rate", "0"]).contains("would change nothing"));
     assert!(train(&["--beta", "0.2"]).contains("--beta is for --loss dpo"));

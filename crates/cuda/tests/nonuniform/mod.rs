@@ -7,10 +7,14 @@ use elinvar_msl::{MetalHeaders, preprocess};
 
 /// A kernel that reads `x` and writes `out`.
 pub(crate) fn kernel(name: &'static str) -> Arc<KernelSource> {
-    let text = include_str!("../../../sim/tests/kernels/nonuniform.metal");
+    kernel_of("nonuniform.metal", include_str!("../../../sim/tests/kernels/nonuniform.metal"), name)
+}
+
+/// The same of another text.
+pub(crate) fn kernel_of(file: &str, text: &str, name: &'static str) -> Arc<KernelSource> {
     let text = MetalText {
-        name: "nonuniform.metal".to_owned(),
-        text: preprocess("nonuniform.metal", text, &[], &MetalHeaders).unwrap(),
+        name: file.to_owned(),
+        text: preprocess(file, text, &[], &MetalHeaders).unwrap(),
         kernel: name.to_owned(),
         constants: Vec::new(),
         fast_math: false,

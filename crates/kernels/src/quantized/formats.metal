@@ -1,18 +1,27 @@
 // Chunks of 32 neighbours in packed rows of quantised weights, and their products with integers.
 
-// 16-bit pairs times signed bytes.
+// 16-bit pairs times bytes, with a sign and without.
 #ifdef INTEGER_DOTS
 inline int dot_four(uint low, uint high, uint bytes, int sum) {
     return elv::dot_high(high, bytes, elv::dot_low(low, bytes, sum));
 }
+
+inline int dot_four_unsigned(uint low, uint high, uint bytes, int sum) {
+    return elv::dot_high_unsigned(high, bytes, elv::dot_low_unsigned(low, bytes, sum));
+}
 #else
+template <typename B>
 inline int dot_two(uint pair, uint bytes, int sum) {
-    sum += int(as_type<short>(ushort(pair))) * int(as_type<char>(uchar(bytes)));
-    return sum + int(as_type<short>(ushort(pair >> 16))) * int(as_type<char>(uchar(bytes >> 8)));
+    sum += int(as_type<short>(ushort(pair))) * int(as_type<B>(uchar(bytes)));
+    return sum + int(as_type<short>(ushort(pair >> 16))) * int(as_type<B>(uchar(bytes >> 8)));
 }
 
 inline int dot_four(uint low, uint high, uint bytes, int sum) {
-    return dot_two(high, bytes >> 16, dot_two(low, bytes, sum));
+    return dot_two<char>(high, bytes >> 16, dot_two<char>(low, bytes, sum));
+}
+
+inline int dot_four_unsigned(uint low, uint high, uint bytes, int sum) {
+    return dot_two<uchar>(high, bytes >> 16, dot_two<uchar>(low, bytes, sum));
 }
 #endif
 
@@ -248,21 +257,29 @@ struct Packed {
 
     // The products of each half with integers, in pairs, whose sums are `total`.
     int2 dots(thread const uint (&pairs)[16], int2 total) const {
-        int sums[2] = {0, 0}, above[2] = {0, 0};
-        if (TIMES == 16) {
-            for (uint i = 0; i < 8; ++i) {
-                sums[i / 4] = dot_four(pairs[2 * i], pairs[2 * i + 1], multiples(i), sums[i / 4]);
+        int sums[2] = {-F::ZERO * total.x, -F::ZERO * total.y}, above[2] = {0, 0};
+        if (is_plain()) {
+            // The upper fields of bytes are taken where they are: sixteenfold.
+            sums[1] *= 16;
+            for (uint i = 0; i < 4; ++i) {
+                sums[0] = dot_four_unsigned(pairs[2 * i], pairs[2 * i + 1], low.words[i % F::LOW] & 0x0f0f0f0fu, sums[0]);
+                sums[1] = dot_four_unsigned(pairs[2 * i + 8], pairs[2 * i + 9], low.words[i % F::LOW] & 0xf0f0f0f0u, sums[1]);
             }
-            return int2(sums[0] >> 4, sums[1] >> 4);
+            sums[1] >>= 4;
         }
         for (uint i = 0; i < 8; ++i) {
-            sums[i / 4] = dot_four(pairs[2 * i], pairs[2 * i + 1], F::chosen(low.bytes(i)), sums[i / 4]);
+            if (!is_plain()) {
+                sums[i / 4] = dot_four(pairs[2 * i], pairs[2 * i + 1], F::chosen(low.bytes(i)), sums[i / 4]);
+            }
             if (F::HIGH > 0) {
                 above[i / 4] = dot_four(pairs[2 * i], pairs[2 * i + 1], high.bytes(i), above[i / 4]);
             }
         }
-        return int2(sums[0] + (above[0] << F::LOW), sums[1] + (above[1] << F::LOW)) - F::ZERO * total;
+        return int2(sums[0] + (above[0] << F::LOW), sums[1] + (above[1] << F::LOW));
     }
+
+    // Whether the only plane has four bits of an element, and not what chooses it: known to the compiler.
+    static bool is_plain() { return F::LOW == 4 && F::HIGH == 0 && F::chosen(0x0f0f0f0fu) == 0x0f0f0f0fu; }
 
     // Elements 4 i … 4 i + 3, a signed byte each, times TIMES: four bits less eight are quickly had as the upper half of a byte.
     static constexpr constant uint TIMES = F::LOW == 4 && F::HIGH == 0 && F::ZERO == 8 ? 16 : 1;

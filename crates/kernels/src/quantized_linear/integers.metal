@@ -82,6 +82,15 @@ struct SharedIntegers {
         }
     }
 
+    // The same from chunk `8 * block + lane` on: of what a loop takes in turn, addresses then differ by constants.
+    SharedIntegers from(uint block, uint lane) const {
+        SharedIntegers rest = *this;
+        rest.words += 32 * block + lane;
+        rest.totals += 8 * block + lane;
+        rest.scales += 8 * block + lane;
+        return rest;
+    }
+
     // Of chunk `8 * block + lane`.
     void load(uint, uint block, uint lane, thread uint (&pairs)[16]) const {
         for (uint quarter = 0; quarter < 4; ++quarter) {
@@ -111,6 +120,14 @@ struct StoredIntegers {
         words = reinterpret_cast<device const uint4*>(memory);
         totals = reinterpret_cast<device const int2*>(words + 4 * count);
         scales = reinterpret_cast<device const float*>(totals + count);
+    }
+
+    StoredIntegers from(uint block, uint lane) const {
+        StoredIntegers rest = *this;
+        rest.words += 4 * (8 * block + lane);
+        rest.totals += 8 * block + lane;
+        rest.scales += 8 * block + lane;
+        return rest;
     }
 
     ulong at(uint row, uint block, uint lane) const { return ulong(min(row, last)) * chunks + 8 * block + lane; }

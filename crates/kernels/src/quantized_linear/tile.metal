@@ -116,13 +116,14 @@ struct BlockTile {
                 for (uint column = 0; column < COLUMNS; ++column) {
                     places[column] = PackedPlace<F>(rows.at[column], next + l, chunks);
                 }
+                const X integers = x.from(c / 8 + block, l % 8);
 #pragma unroll
                 for (uint part = 0; part < ROUND; part += PART) {
                     const bool sends = next + part < end;
                     if (part == 0 || c + part < chunks) {
 #pragma unroll
                         for (uint i = part / LANES; i < (part + PART) / LANES; ++i) {
-                            fold(i, x, row, c / 8 + LANES / 8 * i + block, l % 8);
+                            fold(i, integers, row, LANES / 8 * i, 0);
                             for (uint column = 0; column < COLUMNS && LANES == 8 && sends; ++column) {
                                 ahead[i][column].template load<Aligned>(places[column], i);
                             }

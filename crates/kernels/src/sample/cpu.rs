@@ -21,16 +21,25 @@ fn run<T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let (tokens, rows) = (params.tokens as usize, params.rows as usize);
     let (state, logits) = (arguments.output::<i32>(AT.state)?, arguments.input::<T>(AT.logits)?);
     let (factors, numbers) = (arguments.input::<f32>(AT.factors)?, arguments.input::<u32>(AT.numbers)?);
-    let row = |(((state, logits), factors), numbers): (((&mut [i32; 2], &[T]), &[f32; 3]), &[u32; 3])| {
-        let ([token, position], &[temperature, top_p, min_p], &[top_k, low, high]) = (state, factors, numbers);
-        let settings = Settings { temperature, top_p, min_p, top_k, seed: u64::from(high) << 32 | u64::from(low) };
-        let found = choose(logits, &settings, position.wrapping_add(1).cast_unsigned())?;
-        *token = i32::try_from(found).map_err(|_| Error::invalid_launch(format!("token {found} does not fit an i32")))?;
-        *position = position.wrapping_add(1);
-        Ok(())
-    };
     let state = state.as_chunks_mut().0.par_iter_mut().take(rows).zip(logits.par_chunks_exact(tokens));
-    state.zip(factors.as_chunks().0).zip(numbers.as_chunks().0).try_for_each(row)
+    state
+        .zip(factors.as_chunks().0)
+        .zip(numbers.as_chunks().0)
+        .try_for_each(|(((state, logits), factors), numbers)| step(state, logits, factors, numbers))
+}
+
+/// The step of one row.
+fn step<T: Float>(
+    [token, position]: &mut [i32; 2],
+    logits: &[T],
+    &[temperature, top_p, min_p]: &[f32; 3],
+    &[top_k, low, high]: &[u32; 3],
+) -> Result<()> {
+    let settings = Settings { temperature, top_p, min_p, top_k, seed: u64::from(high) << 32 | u64::from(low) };
+    let found = choose(logits, &settings, position.wrapping_add(1).cast_unsigned())?;
+    *token = i32::try_from(found).map_err(|_| Error::invalid_launch(format!("token {found} does not fit an i32")))?;
+    *position = position.wrapping_add(1);
+    Ok(())
 }
 
 /// Draws the token that comes at `position`: see the [module](super).

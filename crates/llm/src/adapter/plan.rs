@@ -34,11 +34,14 @@ impl AdapterConfig {
             if self.modules_to_save.iter().any(|name| is_named(&place.name, name)) {
                 changes.push((place.clone(), Change::Replaced));
             } else if self.has_adapter(place)? {
-                if place.kind == PlaceKind::Embedding {
-                    return Err(Error::unsupported(format!(
-                        "a low-rank adapter of the embedding '{}': store it whole with 'modules_to_save'",
-                        place.name
-                    )));
+                let what = match place.kind {
+                    PlaceKind::Linear | PlaceKind::Head => None,
+                    PlaceKind::Embedding => Some("embedding"),
+                    PlaceKind::Norm => Some("norm"),
+                };
+                if let Some(what) = what {
+                    let name = &place.name;
+                    return Err(Error::unsupported(format!("a low-rank adapter of the {what} '{name}': store it whole with 'modules_to_save'")));
                 }
                 let (rank, scale) = self.scale_of(&place.name)?;
                 changes.push((place.clone(), Change::LowRank { rank, scale, dora: self.use_dora }));

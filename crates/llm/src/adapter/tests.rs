@@ -41,7 +41,7 @@ fn saved() -> PathBuf {
 pub(crate) fn waves(base: &Model, config: &str, [middle, height]: [f32; 2]) -> Adapter {
     let mut adapter = Adapter { config: AdapterConfig::parse(config).unwrap(), tensors: Default::default() };
     for (place, change) in adapter.config.changes(&base.places()).unwrap() {
-        for (kind, dims) in change.tensors(place.extents) {
+        for (kind, dims) in place.tensors(change) {
             let wave = |i: usize| middle + height * ((i * 7 + place.name.len()) as f32).sin();
             adapter.tensors.insert(format!("{}.{kind}", place.name), (dims.clone(), (0..dims.iter().product()).map(wave).collect()));
         }

@@ -93,7 +93,8 @@ fn prompts_that_come_together_share_what_they_have_in_common() {
     let choices: Vec<_> = (0..4).map(|seed| Request { sampling: Sampling { seed, ..request(1, 1, 1).sampling }, ..request(200, 7, 5) }).collect();
     let mut engine = Engine::new(model.clone(), options(2048, 64, 4)).unwrap();
     let found = run(&mut engine, &choices);
-    assert_eq!(found.iter().map(|(_, cached)| *cached).collect::<Vec<_>>(), [0, 192, 192, 192]);
+    // They take turns at the six pages, each of which is computed once.
+    assert_eq!(found.iter().map(|(_, cached)| cached).sum::<usize>(), 3 * 192);
     assert_eq!(engine.statistics().computed_tokens, 200 + 3 * 8 + 4 * 4);
     for ((answer, _), request) in found.iter().zip(&choices) {
         assert!(*answer == alone(&model, DType::F32.into(), request));

@@ -2,14 +2,20 @@
 
 use elinvar::{DType, Error, Result, Tensor};
 
-use super::{Model, low_rank::LowRank, matrix::Matrix, module::Module, parts::Linear};
+use super::{
+    Model,
+    low_rank::LowRank,
+    matrix::Matrix,
+    module::Module,
+    parts::{Linear, Norm},
+};
 
-/// A matrix of a checkpoint that an adapter may change.
+/// A matrix, or the weight of a norm, of a checkpoint that an adapter may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// Its name without `.weight`.
     pub(crate) name: String,
-    /// `[rows, columns]`.
+    /// `[rows, columns]`; of a norm `[width, 1]`.
     pub(crate) extents: [usize; 2],
     pub(crate) kind: PlaceKind,
 }
@@ -22,23 +28,27 @@ pub(crate) enum PlaceKind {
     Head,
     /// The embedding.
     Embedding,
+    /// A norm.
+    Norm,
 }
 
-/// What becomes of a matrix.
+/// What becomes of a matrix, or a norm's weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Change {
     /// LoRA, or DoRA.
     LowRank { rank: usize, scale: f32, dora: bool },
-    /// Another matrix takes its place.
+    /// Another takes its place.
     Replaced,
 }
 
-impl Change {
-    /// The tensors that it takes: what their names end with, and their extents.
-    pub(crate) fn tensors(self, [rows, columns]: [usize; 2]) -> Vec<(&'static str, Vec<usize>)> {
-        match self {
-            Self::Replaced => vec![("weight", vec![rows, columns])],
-            Self::LowRank { rank, dora, .. } => {
+impl Place {
+    /// The tensors that a change takes: what their names end with, and their extents.
+    pub(crate) fn tensors(&self, change: Change) -> Vec<(&'static str, Vec<usize>)> {
+        let [rows, columns] = self.extents;
+        match change {
+            Change::Replaced if self.kind == PlaceKind::Norm => vec![("weight", vec![rows])],
+            Change::Replaced => vec![("weight", vec![rows, columns])],
+            Change::LowRank { rank, dora, .. } => {
                 let low_rank = [("lora_A.weight", vec![rank, columns]), ("lora_B.weight", vec![rows, rank])];
                 low_rank.into_iter().chain(dora.then(|| ("lora_magnitude_vector", vec![rows]))).collect()
             }
@@ -61,6 +71,20 @@ impl Model {
         modules
     }
 
+    /// Its norms, by the names that checkpoints have for them; the last layer's stream has the last.
+    fn norms(&mut self) -> Vec<(String, &mut Norm)> {
+        let layers = self.layers.iter_mut().enumerate();
+        let mut norms: Vec<_> = layers.flat_map(|(index, layer)| layer.norms(&format!("model.layers.{index}"))).collect();
+        norms.push(("model.norm".to_owned(), &mut self.norm));
+        norms
+    }
+
+    /// The weight of a norm.
+    fn norm(&mut self, name: &str) -> Result<&mut Norm> {
+        let norm = self.norms().into_iter().find(|(known, _)| known == name).map(|(_, norm)| norm);
+        norm.ok_or_else(|| Error::internal(format!("there is no norm '{name}'")))
+    }
+
     /// Whether the embedding is bf16, and no layer is quantised.
     pub(super) fn is_bf16(&self) -> bool {
         let is_narrow = matches!(&self.embedding, Matrix::Plain(embedding) if embedding.dtype() == DType::BF16);
@@ -70,12 +94,14 @@ impl Model {
 
     /// What an adapter may change, layer by layer.
     pub(crate) fn places(&self) -> Vec<Place> {
-        let mut model = self.clone();
+        let (mut model, mut normed) = (self.clone(), self.clone());
         let kind = |name: &str| if name == HEAD { PlaceKind::Head } else { PlaceKind::Linear };
         let modules = model.modules();
         let linear = modules.iter().map(|module| Place { kind: kind(&module.name), extents: module.extents(), name: module.name.clone() });
         let embedding = Place { name: EMBEDDING.to_owned(), extents: self.embedding.extents(), kind: PlaceKind::Embedding };
-        linear.chain([embedding]).collect()
+        let extents = |norm: &Norm| [norm.stored().shape().elements(), 1];
+        let norms = normed.norms().into_iter().map(|(name, norm)| Place { extents: extents(norm), name, kind: PlaceKind::Norm });
+        linear.chain([embedding]).chain(norms).collect()
     }
 
     /// A model of the same weights with these changes, whose tensors `tensor` gives by name and extents.
@@ -86,14 +112,20 @@ impl Model {
         let mut model = self.clone();
         for (place, change) in changes {
             let mut tensors = Vec::new();
-            for (name, dims) in change.tensors(place.extents) {
+            for (name, dims) in place.tensors(*change) {
                 tensors.push(tensor(&format!("{}.{name}", place.name), &dims)?);
             }
             match (place.kind, change) {
                 (PlaceKind::Embedding, Change::Replaced) => {
                     model.embedding = Matrix::Plain(tensors.into_iter().next().ok_or_else(|| Error::internal("an embedding without a tensor"))?);
                 }
-                (PlaceKind::Embedding, Change::LowRank { .. }) => return Err(Error::internal("an embedding has no linear layer")),
+                (PlaceKind::Norm, Change::Replaced) => {
+                    let weight = tensors.into_iter().next().ok_or_else(|| Error::internal("a norm without a tensor"))?;
+                    model.norm(&place.name)?.replace(weight)?;
+                }
+                (PlaceKind::Embedding | PlaceKind::Norm, Change::LowRank { .. }) => {
+                    return Err(Error::internal(format!("'{}' is no linear layer", place.name)));
+                }
                 (PlaceKind::Linear | PlaceKind::Head, change) => {
                     let mut modules = model.modules();
                     let module = modules.iter_mut().find(|module| module.name == place.name);
@@ -110,7 +142,7 @@ impl Model {
         Ok(model)
     }
 
-    /// The matrix at a place with what an adapter adds to it, of the type that it is stored in; f32 if it is quantised.
+    /// What is at a place, with what an adapter adds to it, of the type that it is stored in; f32 if it is quantised.
     ///
     /// # Errors
     /// A failed device.
@@ -119,6 +151,9 @@ impl Model {
             return self.embedding.decoded();
         }
         let mut model = self.clone();
+        if place.kind == PlaceKind::Norm {
+            return Ok(model.norm(&place.name)?.stored().clone());
+        }
         let mut modules = model.modules();
         let module = modules.iter_mut().find(|module| module.name == place.name);
         let module = module.ok_or_else(|| Error::internal(format!("there is no linear layer '{}'", place.name)))?;

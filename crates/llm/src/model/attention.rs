@@ -136,6 +136,12 @@ impl Attention {
         modules
     }
 
+    /// Its norms of heads, if it has some.
+    pub(super) fn norms(&mut self, path: &str) -> impl Iterator<Item = (String, &mut Norm)> {
+        let norms = [("q_norm", self.q_norm.as_mut()), ("k_norm", self.k_norm.as_mut())];
+        norms.into_iter().filter_map(move |(name, norm)| Some((format!("{path}.self_attn.{name}"), norm?)))
+    }
+
     /// Attention of the queries to `x [tokens, hidden]`: of one text over the cache, to which the keys and values of `x` are appended; of whole texts, one after
     /// the other, each over its own. It is added to `residual` if there is one.
     pub(super) fn forward(&self, queries: &Queries, x: &Tensor, positions: &Tensor, context: &Context, residual: Option<&Tensor>) -> Result<Tensor> {

@@ -45,6 +45,19 @@ impl Layer {
         modules
     }
 
+    /// Its norms, by the names that checkpoints have for them.
+    pub(super) fn norms(&mut self, path: &str) -> Vec<(String, &mut Norm)> {
+        let before_mlp = if self.attended_norm.is_some() { "pre_feedforward_layernorm" } else { "post_attention_layernorm" };
+        let own = [
+            ("input_layernorm", Some(&mut self.input_norm)),
+            ("post_attention_layernorm", self.attended_norm.as_mut()),
+            (before_mlp, Some(&mut self.mlp_norm)),
+            ("post_feedforward_layernorm", self.output_norm.as_mut()),
+        ];
+        let own = own.into_iter().filter_map(|(name, norm)| Some((format!("{path}.{name}"), norm?)));
+        own.chain(self.attention.norms(path)).collect()
+    }
+
     /// The residual stream `[tokens, hidden]` after this layer, whose keys and values are appended to the cache, if there is one.
     pub(super) fn forward(&self, stream: &Tensor, positions: &Tensor, context: &Context) -> Result<Tensor> {
         let x = self.input_norm.apply(stream)?;

@@ -78,15 +78,34 @@ impl<'a> Linears<'a> {
 /// RMS normalisation of rows.
 #[derive(Clone)]
 pub(super) struct Norm {
+    /// As a checkpoint has it.
+    stored: Tensor,
+    /// What rows are multiplied by.
     weight: Tensor,
+    /// Whether a checkpoint has the weight less one.
+    less_one: bool,
     epsilon: f32,
 }
 
 impl Norm {
     pub(super) fn load(config: &Config, source: &mut dyn Source, name: &str, width: usize) -> Result<Self> {
-        let stored = source.tensor(&format!("{name}.weight"), &[width])?;
-        let weight = if config.norms_less_one { (stored.cast(DType::F32)? + 1.0)? } else { stored };
-        Ok(Self { weight, epsilon: config.norm_epsilon })
+        Self::new(source.tensor(&format!("{name}.weight"), &[width])?, config.norms_less_one, config.norm_epsilon)
+    }
+
+    fn new(stored: Tensor, less_one: bool, epsilon: f32) -> Result<Self> {
+        let weight = if less_one { (stored.cast(DType::F32)? + 1.0)? } else { stored.clone() };
+        Ok(Self { stored, weight, less_one, epsilon })
+    }
+
+    /// Its weight as a checkpoint has it, `[width]`.
+    pub(super) fn stored(&self) -> &Tensor {
+        &self.stored
+    }
+
+    /// Takes another weight, as a checkpoint has it.
+    pub(super) fn replace(&mut self, stored: Tensor) -> Result<()> {
+        *self = Self::new(stored, self.less_one, self.epsilon)?;
+        Ok(())
     }
 
     /// As [`Norm::load`], if the model has it.

@@ -30,7 +30,7 @@ impl TrainingMemory {
     /// An adapter that does not fit the model.
     pub fn of(model: &Model, adapter: &AdapterConfig, options: &TrainerOptions, data: &Dataset, batch: usize) -> Result<Self> {
         let (config, changes) = (model.config(), adapter.changes(&model.places())?);
-        let tensors = changes.iter().flat_map(|(place, change)| change.tensors(place.extents));
+        let tensors = changes.iter().flat_map(|(place, change)| place.tensors(*change));
         let trained: usize = tensors.map(|(_, dims)| dims.iter().product::<usize>()).sum();
         // A batch has the length of its longest sample; each length that occurs keeps what was recorded for it.
         let mut lengths: Vec<_> = data.samples().iter().map(padded).collect();

@@ -39,7 +39,7 @@ impl Parameters {
         let changes = config.changes(&model.places())?;
         let (mut parts, mut values) = (Vec::new(), Vec::new());
         for (number, (place, change)) in changes.iter().enumerate() {
-            for (kind, dims) in change.tensors(place.extents) {
+            for (kind, dims) in place.tensors(*change) {
                 let name = format!("{}.{kind}", place.name);
                 let first = values.len();
                 match initial {

@@ -168,8 +168,11 @@ fn stalled(folder: &TrainingFolder, patience: Option<usize>) -> Result<Option<u6
     Ok(best.filter(|(place, _)| losses.len() - 1 - place >= patience).map(|(_, (step, _))| *step))
 }
 
-/// The mean loss of a data set: of at most so many batches, in the order of the file, each of which gives a sum and the number of its terms.
-fn mean_loss(data: &Dataset, batch: usize, batches: usize, loss: &mut dyn FnMut(&[&Sample]) -> Result<(f64, usize)>) -> Result<f64> {
+/// The sum of the losses of a batch's samples, and the number of its terms.
+type LossOf<'a> = dyn FnMut(&[&Sample]) -> Result<(f64, usize)> + 'a;
+
+/// The mean loss of a data set: of at most so many batches, in the order of the file.
+fn mean_loss(data: &Dataset, batch: usize, batches: usize, loss: &mut LossOf<'_>) -> Result<f64> {
     let (mut sum, mut count) = (0.0, 0);
     for samples in data.samples().chunks(batch.max(1) * data.width()).take(batches.max(1)) {
         let (more, terms) = loss(&samples.iter().collect::<Vec<_>>())?;

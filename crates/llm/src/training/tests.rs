@@ -1,5 +1,7 @@
 //! Training against PEFT and PyTorch: see `tests/references/adapters/make.py`.
 
+mod packed;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -363,7 +365,18 @@ fn optimisers_do_what_their_papers_say() {
 
 fn options(steps: u64) -> TrainingOptions {
     let schedule = Schedule { rate: 1e-2, warmup: 1, decay: Decay::Cosine };
-    TrainingOptions { steps, batch: 2, accumulation: 1, schedule, seed: 3, save_every: 2, eval_every: 2, eval_batches: 1, patience: None }
+    TrainingOptions {
+        steps,
+        batch: 2,
+        accumulation: 1,
+        schedule,
+        pack: false,
+        seed: 3,
+        save_every: 2,
+        eval_every: 2,
+        eval_batches: 1,
+        patience: None,
+    }
 }
 
 #[test]
@@ -446,12 +459,21 @@ fn a_training_that_fails_keeps_what_was_saved() {
     let error = rejected(train(&mut first, &folder, (&data, None), &wild, &mut |_| Ok(())));
     assert!(error.starts_with("step 4: the loss is NaN") || error.starts_with("step 4: the loss is inf"), "{error}");
     assert_eq!(folder.adapter().unwrap(), saved);
-    // Of another adapter, another optimiser, or cut short.
+    // Of another adapter, another optimiser, another loss, or cut short.
     let of = |config: AdapterConfig, optimizer: Optimizer| Trainer::new(&model, config, None, TrainerOptions { optimizer, ..OPTIONS }).unwrap();
     let config = AdapterConfig::of_layers(&model, 2);
     let mut other = of(AdapterConfig { rank: 3, ..config.clone() }, Optimizer::ADAMW);
     assert!(rejected(folder.resume(&mut other)).contains("it is of an adapter with other settings"));
     assert!(rejected(folder.resume(&mut of(config, Optimizer::LION))).contains("its optimiser is \"adamw\", not lion"));
+    let of_loss = |beta: f64| trainer(&model, TrainerOptions { loss: Loss::Dpo { beta }, ..OPTIONS });
+    assert!(rejected(folder.resume(&mut of_loss(0.1))).contains("its loss is cross-entropy, not dpo with a beta of 0.1: give the same"));
+    {
+        let place = tempfile::tempdir().unwrap();
+        let folder = TrainingFolder::open(place.path()).unwrap();
+        folder.save(&of_loss(0.1)).unwrap();
+        assert!(rejected(folder.resume(&mut of_loss(0.2))).contains("its loss is dpo with a beta of 0.1, not dpo with a beta of 0.2"));
+        folder.resume(&mut of_loss(0.1)).unwrap();
+    }
     let file = folder.file("checkpoint.safetensors");
     let bytes = fs::read(&file).unwrap();
     fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();

@@ -50,7 +50,8 @@ fn symbol(number: usize, kernel: &str) -> String {
 fn entry(number: usize, kernel: &Kernel, wanted: &CudaEntry<'_>, threadgroups: Threadgroups, text: &mut String) -> Entry {
     let symbol = symbol(number, &kernel.name);
     let function = format!("elv_kernel_{number}");
-    let address = Tokens::new(&kernel.address);
+    // The namespace that holds the text.
+    let address = Tokens::new(&kernel.address.replacen("&::", "&::msl::", 1));
     let address = join(without_address_spaces((0..address.len()).map(|at| address.text(at))));
     let (mut parameters, mut arguments, mut shared) = (Vec::new(), Vec::new(), 0);
     for (at, parameter) in kernel.parameters.iter().enumerate() {

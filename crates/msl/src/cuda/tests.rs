@@ -128,6 +128,7 @@ fn entries_pass_on_buffers_values_shared_memory_and_positions() {
                 elv::target_t<1, elv_kernel_0>* a1, \
                 const __grid_constant__ elv::value_t<elv::target_t<2, elv_kernel_0>> a2, uint a4) {";
     assert!(lowered.text.contains(head), "{}", lowered.text);
+    assert!(lowered.text.contains("typedef decltype(&::msl::k<half>) elv_kernel_0;"), "{}", lowered.text);
     assert!(lowered.text.contains("extern __shared__ __align__(16) char elv_shared[];"));
     assert!(lowered.text.contains("(elv_shared + a4)") && lowered.text.contains("from(ELV_thread_index_in_simdgroup)"), "{}", lowered.text);
 }

@@ -1,8 +1,11 @@
 //! Fine-tuning: adapters trained, tested, and fused into a model's weights.
 
+mod adapter;
 mod config;
 mod curve;
 mod fuse;
+mod options;
+mod progress;
 mod tensorboard;
 mod test;
 mod train;
@@ -21,7 +24,7 @@ pub(crate) struct LoraArgs {
 #[derive(Debug, Subcommand)]
 enum What {
     /// Train an adapter on train.jsonl in a folder, and evaluate it on valid.jsonl if that is there
-    Train(Box<train::TrainArgs>),
+    Train(Box<options::TrainArgs>),
     /// Report the loss of a model, with an adapter or without, on test.jsonl in a folder
     Test(test::TestArgs),
     /// Write a new folder with the model and an adapter in its weights

@@ -5,7 +5,7 @@ use elinvar::Result;
 use elinvar_llm::{Adapter, Config, DataOptions, Dataset, Tokenizer, evaluate};
 use serde_json::json;
 
-use super::train::longest;
+use super::options::longest;
 use crate::{model::BaseArgs, output::print_line};
 
 /// Arguments of `elinvar lora test`.

@@ -198,7 +198,7 @@ impl Tile<'_> {
                 right = right.wrapping_add(right_step);
             }
             for level in step.from..step.from + step.merges {
-                let empty = step.empty >> level & 1 == 1;
+                let empty = u16::from(step.empty) >> level & 1 == 1;
                 let earlier = if empty { &self.low.zero } else { self.level(level) }.as_ptr();
                 for row in 0..ROWS {
                     for half in 0..VECTORS {

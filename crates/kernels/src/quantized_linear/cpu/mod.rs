@@ -67,15 +67,33 @@ struct Layer<'a> {
 
 impl Layer<'_> {
     /// Some columns of the layer's results for each row of x.
-    fn columns(&self, product: Product, x: &Rows, row_bytes: usize, columns: Range<usize>) -> Vec<[f32; COLUMNS]> {
-        let mut results = vec![[0.0; COLUMNS]; x.m];
-        product.multiply(x, [row_bytes, columns.len()], &self.weight[row_bytes * columns.start..], &mut results);
+    fn columns<'a>(&self, product: Product, x: &Rows, row_bytes: usize, columns: Range<usize>, room: &'a mut Results) -> &'a mut [[f32; COLUMNS]] {
+        let results = room.rows(x.m);
+        product.multiply(x, [row_bytes, columns.len()], &self.weight[row_bytes * columns.start..], results);
         if let Some(bias) = self.bias {
             let mut wide = [0.0; COLUMNS];
             with_values!(bias, |bias| wide.iter_mut().zip(&bias[columns]).for_each(|(wide, bias)| *wide = bias.to_f32()));
             results.iter_mut().for_each(|results| results.iter_mut().zip(wide).for_each(|(result, bias)| *result += bias));
         }
         results
+    }
+}
+
+/// Room for a task's results of each row of x; a single row's needs no memory of the system's.
+#[derive(Default)]
+struct Results {
+    one: [[f32; COLUMNS]; 1],
+    more: Vec<[f32; COLUMNS]>,
+}
+
+impl Results {
+    /// Those of `m` rows.
+    fn rows(&mut self, m: usize) -> &mut [[f32; COLUMNS]] {
+        if m == 1 {
+            return &mut self.one;
+        }
+        self.more.resize(m, [0.0; COLUMNS]);
+        &mut self.more
     }
 }
 
@@ -107,9 +125,10 @@ fn run<T: Float>(arguments: &mut HostArguments<'_>, precision: Precision) -> Res
                 continue;
             }
             let columns = COLUMNS * tile..layer.n.min(COLUMNS * (tile + 1));
-            let mut values = layer.columns(product, &rows, row_bytes, columns.clone());
+            let (mut room, mut others) = (Results::default(), Results::default());
+            let values = layer.columns(product, &rows, row_bytes, columns.clone(), &mut room);
             for layer in gated {
-                gate(&mut values, &layer.columns(product, &rows, row_bytes, columns.clone()));
+                gate(values, layer.columns(product, &rows, row_bytes, columns.clone(), &mut others));
             }
             for (row, values) in values.iter_mut().enumerate() {
                 let at = row * layer.n + columns.start;

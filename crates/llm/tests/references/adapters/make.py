@@ -49,6 +49,8 @@ TRAININGS = {
     "dora": dict(model="qwen2", steps=12, rate=5e-3, config=dict(r=2, lora_alpha=4, use_dora=True, target_modules=ALL)),
     "fused": dict(model="phi3", steps=12, rate=5e-3, config=dict(
         r=2, lora_alpha=4, target_modules=["qkv_proj", "gate_up_proj"], modules_to_save=["lm_head"])),
+    "norms": dict(model="gemma2", steps=8, rate=1e-2, config=dict(
+        r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["input_layernorm", "post_feedforward_layernorm", "model.norm"])),
     "dropout": dict(model="qwen2", steps=6, rate=5e-3, config=dict(r=2, lora_alpha=4, lora_dropout=0.3, target_modules=ALL)),
     "dropout-dora": dict(model="qwen2", steps=6, rate=5e-3, config=dict(r=2, lora_alpha=4, lora_dropout=0.3, use_dora=True, target_modules=ALL)),
     "muon": dict(model="qwen2", steps=8, rate=1e-2, muon=True, config=dict(r=4, lora_alpha=8, target_modules=ALL)),

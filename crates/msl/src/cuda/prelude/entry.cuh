@@ -59,13 +59,21 @@ __forceinline__ metal::vec<uint, 4> load_evicted_last(const metal::vec<uint, 4>*
   return metal::vec<uint, 4>(a, b, c, d);
 }
 
-// The sum and the products of a pair of 16-bit integers with the two low or the two high bytes of a word, all signed.
+// The sum and the products of a pair of signed 16-bit integers with the two low or the two high bytes of a word, which have a sign or none.
 __forceinline__ int dot_low(uint pair, uint bytes, int sum) {
   asm("dp2a.lo.s32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(pair), "r"(bytes));
   return sum;
 }
 __forceinline__ int dot_high(uint pair, uint bytes, int sum) {
   asm("dp2a.hi.s32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(pair), "r"(bytes));
+  return sum;
+}
+__forceinline__ int dot_low_unsigned(uint pair, uint bytes, int sum) {
+  asm("dp2a.lo.s32.u32 %0, %1, %2, %0;" : "+r"(sum) : "r"(pair), "r"(bytes));
+  return sum;
+}
+__forceinline__ int dot_high_unsigned(uint pair, uint bytes, int sum) {
+  asm("dp2a.hi.s32.u32 %0, %1, %2, %0;" : "+r"(sum) : "r"(pair), "r"(bytes));
   return sum;
 }
 

@@ -73,9 +73,15 @@ unsafe fn with<F: Blocks>(weights: &Weights<'_>, x: &Rows, products: &mut [[f32;
             for side in 0..products.len() {
                 sums[side] = row::<F>(weights.row(SIDES * first + side), weights.row_bytes, x, product);
             }
-            let mut lanes = [0.0; SIDES];
-            _mm_storeu_ps(lanes.as_mut_ptr(), trees(sums));
-            products.copy_from_slice(&lanes[..products.len()]);
+            let sums = trees(sums);
+            match <&mut [f32; SIDES]>::try_from(&mut *products) {
+                Ok(products) => _mm_storeu_ps(products.as_mut_ptr(), sums),
+                Err(_) => {
+                    let mut lanes = [0.0; SIDES];
+                    _mm_storeu_ps(lanes.as_mut_ptr(), sums);
+                    products.iter_mut().zip(lanes).for_each(|(product, sum)| *product = sum);
+                }
+            }
         }
     }
 }
@@ -100,12 +106,13 @@ unsafe fn row<F: Blocks>(row: PackedRow<'_>, bytes: usize, x: &Rows, product: im
         let parts = Parts { planes: [first, second], subscales, numbers };
         add::<F>(&parts, product(&words::<F>(parts.planes), x), x, sums)
     };
+    // Weights are read one after the other, so an octet fetches as many bytes as it takes.
+    let octet_bytes = first + second + subscales + numbers;
+    let fetch = |octet: usize| (0..octet_bytes).step_by(64).for_each(|line| prefetch(row.bytes, octet_bytes * octet + line));
     // SAFETY: as above.
     let mut sums = unsafe { _mm256_setzero_ps() };
     for octet in 0..x.chunks / SUMS {
-        for line in (0..first).step_by(64) {
-            prefetch(rest[0], line);
-        }
+        fetch(octet);
         let mut parts = [&[][..]; 4];
         for (part, (rest, bytes)) in parts.iter_mut().zip(rest.iter_mut().zip([first, second, subscales, numbers])) {
             (*part, *rest) = rest.split_at(bytes);
@@ -113,13 +120,11 @@ unsafe fn row<F: Blocks>(row: PackedRow<'_>, bytes: usize, x: &Rows, product: im
         let [x] = x.octet(octet) else { return sums };
         sums = add(parts, x, sums);
     }
-    for line in (places.planes[1]..bytes).step_by(64) {
-        prefetch(row.bytes, line);
-    }
     let (whole, left) = (x.chunks / SUMS, x.chunks % SUMS);
     if left > 0
         && let [x] = x.octet(whole)
     {
+        fetch(whole);
         // Only blocks of a chunk end within an octet. What follows the last fields is multiplied by zeros, but scales have to be finite.
         let after = |plane: usize, bytes: usize| row.bytes.get(places.planes[plane] + bytes * whole..)?.get(..bytes);
         let mut room = [[0; 4 * CHUNK]; 2];
