@@ -57,6 +57,7 @@ functions! {
     cuStreamCreate(stream: *mut *mut c_void, _flags: c_uint) => give(stream, ptr::dangling_mut());
     cuStreamDestroy_v2(_stream: *mut c_void) => 0;
     cuStreamSynchronize(_stream: *mut c_void) => 0;
+    cuStreamWaitEvent(_stream: *mut c_void, _event: *mut c_void, _flags: u32) => 0;
     cuMemGetInfo_v2(free: *mut usize, total: *mut usize) => give(free, setting("free", 1 << 36) as usize) + give(total, 1 << 36);
     cuMemAllocAsync(memory: *mut u64, _bytes: usize, _stream: *mut c_void) => give(memory, 256) + setting("allocate", 999) as c_int;
     cuMemFreeAsync(_memory: u64, _stream: *mut c_void) => 0;
