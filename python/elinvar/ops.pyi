@@ -1117,6 +1117,28 @@ def pad(x: Tensor, *, before: Sequence[int], after: Sequence[int], value: float 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
+def paged_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor, positions: Tensor, *, scale: float | None = None, softcap: float = 0.0, left_window: int | None = None, page: int = 32) -> Tensor:
+    """causal attention of several sequences over keys and values in pages, which a table names for each of them
+
+    Inputs:
+        q (float32, float16, bfloat16): [B, Hq, Tq, D]
+        k (float32, float16, bfloat16, uint8): [Hkv, slots, D], of q's type or any beside an f32 q; u8: rows packed in Q8_0
+        v (float32, float16, bfloat16, uint8): [Hkv, slots, Dv], of k's type
+        table (int32): [B, pages]: which page of the cache each page of a sequence is
+        positions (int32): [Tq] or [B, Tq]: where each query stands in its sequence; a negative one attends nothing
+
+    Returns:
+        y (float32, float16, bfloat16): [B, Tq, Hq, Dv], of q's type
+
+    Attributes:
+        scale (float): Factor of the dot product; `None` for `1 / √D`.
+        softcap (float): `s` becomes `c · tanh(s / c)`; zero for none.
+        left_window (count): Attend at most this many keys before the query's position; `None` for all.
+        page (count): Tokens of a page.
+
+    Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
+    """
+
 def pow(a: Tensor, b: Tensor) -> Tensor:
     """`a` to the power `b`.
 
@@ -1420,7 +1442,7 @@ def rope(x: Tensor, positions: Tensor, frequencies: Tensor, *, interleaved: bool
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def rope_append(cache: Tensor, rows: Tensor, positions: Tensor, frequencies: Tensor, value_cache: Tensor | None = None, values: Tensor | None = None, queries: Tensor | None = None, *, interleaved: bool = False) -> None:
+def rope_append(cache: Tensor, rows: Tensor, positions: Tensor, frequencies: Tensor, value_cache: Tensor | None = None, values: Tensor | None = None, queries: Tensor | None = None, slots: Tensor | None = None, *, interleaved: bool = False) -> None:
     """rotates new keys by their positions and writes them into a cache, in place, beside values and queries: rope and kv_append in one
 
     Inputs:
@@ -1431,6 +1453,7 @@ def rope_append(cache: Tensor, rows: Tensor, positions: Tensor, frequencies: Ten
         value_cache (float32, float16, bfloat16, uint8; optional; updated in place): as cache, updated in place
         values (float32, float16, bfloat16; optional): as rows, what goes into value_cache as it is
         queries (float32, float16, bfloat16; optional; updated in place): [tokens, Hq, D] or [B, tokens, Hq, D] of the type of rows, rotated in place
+        slots (int32; optional): as positions: where each token goes, if not to its position
 
     Attributes:
         interleaved (bool): Pairs are neighbours instead of half of `rotary_dim` apart.
@@ -1486,10 +1509,10 @@ def sample(state: Tensor, logits: Tensor, factors: Tensor, numbers: Tensor) -> N
     """a token drawn from logits and the position after, in place: the end of a decoding step
 
     Inputs:
-        state (int32; updated in place): [2], a token and its position, updated in place to the token drawn and the position after
-        logits (float32, float16, bfloat16): […, vocabulary], one row
-        factors (float32): [3]: temperature, top-p, min-p
-        numbers (uint32): [3]: top-k, the seed's lower and upper word
+        state (int32; updated in place): [2] or [rows, 2], a token and its position, updated in place to the token drawn and the position after
+        logits (float32, float16, bfloat16): […, vocabulary], one row, or [rows, vocabulary]
+        factors (float32): [3] or [rows, 3]: temperature, top-p, min-p
+        numbers (uint32): [3] or [rows, 3]: top-k, the seed's lower and upper word
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
