@@ -116,14 +116,17 @@ struct BlockTile {
                 for (uint column = 0; column < COLUMNS; ++column) {
                     places[column] = PackedPlace<F>(rows.at[column], next + l, chunks);
                 }
-                const X integers = x.from(c / 8 + block, l % 8);
+                // Two planes leave no registers for addresses that move along: on an H200 Q6_K is slower with them.
+                const bool moves = F::HIGH == 0;
+                const X integers = moves ? x.from(c / 8 + block, l % 8) : x;
+                const uint first = moves ? 0 : c / 8 + block, within = moves ? 0 : l % 8;
 #pragma unroll
                 for (uint part = 0; part < ROUND; part += PART) {
                     const bool sends = next + part < end;
                     if (part == 0 || c + part < chunks) {
 #pragma unroll
                         for (uint i = part / LANES; i < (part + PART) / LANES; ++i) {
-                            fold(i, integers, row, LANES / 8 * i, 0);
+                            fold(i, integers, row, first + LANES / 8 * i, within);
                             for (uint column = 0; column < COLUMNS && LANES == 8 && sends; ++column) {
                                 ahead[i][column].template load<Aligned>(places[column], i);
                             }

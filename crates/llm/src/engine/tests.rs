@@ -117,11 +117,11 @@ fn an_answer_has_the_same_bits_when_its_pages_were_lost() {
 #[test]
 fn other_models_and_caches_have_the_same_bits() {
     let with = |architecture: &str, more: &str| CONFIG.replace("LlamaForCausalLM", architecture).replace("1e-5", &format!("1e-5, {more}"));
-    let halves = CacheType::from(DType::F16);
+    let f16 = CacheType::from(DType::F16);
     for (config, cache) in [
-        (with("Gemma2ForCausalLM", r#""head_dim": 8, "sliding_window": 40"#), halves),
+        (with("Gemma2ForCausalLM", r#""head_dim": 8, "sliding_window": 40"#), f16),
         (with("Gemma3ForCausalLM", r#""head_dim": 8, "sliding_window": 40"#), DType::BF16.into()),
-        (with("Phi3ForCausalLM", r#""sliding_window": 100"#), halves),
+        (with("Phi3ForCausalLM", r#""sliding_window": 100"#), f16),
         (with("LlamaForCausalLM", r#""head_dim": 32"#), CacheType::Q8_0),
     ] {
         let model = model(&config);

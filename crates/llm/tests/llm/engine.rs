@@ -41,7 +41,7 @@ fn many_texts_of_a_real_model_are_those_of_sessions() {
     let texts = ["ROMEO:", "JULIET:\nO", "First Citizen:\nBefore we proceed any further, hear me speak.\n\nAll:\n", "KING"];
     let mut requests: Vec<_> = texts.iter().map(|text| Request::new(tokenizer.encode(text).unwrap(), 30)).collect();
     let expected: Vec<_> = requests.iter().map(|request| alone(&model, &request.prompt, 30)).collect();
-    // One ends where the model is told to.
+    // One ends at the end token.
     let end = expected[1][12];
     requests[1].end_tokens.push(end);
     let found = run(&mut Engine::new(model, EngineOptions::new(64, DType::F32)).unwrap(), &requests);
