@@ -42,6 +42,7 @@ pub mod decode;
 mod decoded;
 mod gpu;
 pub mod gradient;
+mod hopper;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 pub mod paged;

@@ -14,6 +14,8 @@ struct bf16 {
     unsigned short bits;
 };
 
+constexpr float LOG2_E = 1.44269504f;
+
 #define DEVICE __device__ __forceinline__
 
 // Negative infinity: the score of a key that is not attended.

@@ -2,7 +2,7 @@
 
 use elinvar_core::{DType, MetalFile};
 
-use super::{Inputs, Params, scoring::NO_MASK};
+use super::{Params, scoring::NO_MASK};
 use crate::metal::metal_file;
 
 pub(super) const NUMBERS: MetalFile = metal_file!("attention/numbers.cu");
@@ -17,8 +17,8 @@ pub(super) fn is_plain(params: &Params) -> bool {
 }
 
 /// The macros of an instance, if there is one.
-pub(super) fn defines(inputs: Inputs, width: u64) -> Option<&'static [(&'static str, &'static str)]> {
-    Some(match (inputs.q.dtype, inputs.k.dtype, width) {
+pub(super) fn defines(q: DType, kv: DType, width: u64) -> Option<&'static [(&'static str, &'static str)]> {
+    Some(match (q, kv, width) {
         (DType::F32, DType::F16, 64) => &[("Q", "float"), ("KV", "f16"), ("WIDTH", "64")],
         (DType::F32, DType::F16, 128) => &[("Q", "float"), ("KV", "f16"), ("WIDTH", "128")],
         (DType::F32, DType::BF16, 64) => &[("Q", "float"), ("KV", "bf16"), ("WIDTH", "64")],

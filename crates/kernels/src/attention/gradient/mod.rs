@@ -12,12 +12,16 @@
 //!   weight is zero are passed over, whatever their elements hold. The exponentials are [`exp_nonpositive`](crate::math::exp_nonpositive).
 //! * Fast: on NVIDIA's tensor cores, where queries, keys and values have one type of 16 bits and 64 or 128 elements, without mask and soft cap. Sums are f32,
 //!   in another order; weights and their gradients are rounded to that type before they are multiplied; the exponential is the hardware's.
-//!   An element that is no finite number may reach every row of the tiles of 64 queries or keys that its own row is multiplied with.
+//!   An element that is no finite number may reach every row of the tiles of up to 128 queries or keys that its own row is multiplied with.
+//!   A kernel for queries walks over keys, and one for keys over queries; each computes the scores, so seven products are made where five would do, and no
+//!   sum is of several thread blocks.
 //! * Error, strict, with `u = 2^-24`, `E = |scale| Σ |q_i k_i|` of the worst pair, `n` keys and `g`, `v`, `k` up to one: that of a weight is
 //!   `(2 (D + 4) E + n / 32 + 50) · u` relative, that of the difference `(Dv + 2) Dv · u`, and of the sums `(n / 32 + 32) · u · Σ |e|`.
 //! * See Dao, *FlashAttention-2*, 2023.
 
+mod ampere;
 mod cpu;
+mod hopper;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 mod tensor_cores;

@@ -3,55 +3,52 @@
 use elinvar_core::{DeviceProperties, Extent, KernelKey, MetalFile, Parameter};
 
 use super::{
-    Inputs, Params,
+    Inputs, Params, hopper,
     scoring::{MaskView, ScoreParams, View},
     tensor_cores::{NUMBERS, SCORING, defines, is_plain},
 };
 use crate::{
     Argument, Launch, Plan, Precision,
-    cuda::{CudaArchitecture, CudaForm, CudaSource},
+    cuda::{CudaForm, CudaSource},
     metal::metal_file,
 };
 
 const FILES: &[MetalFile] = &[
     NUMBERS,
-    metal_file!("attention/prefill/hopper.cu"),
+    hopper::INSTRUCTIONS,
     View::METAL,
     MaskView::METAL,
     ScoreParams::METAL,
     Params::METAL,
     SCORING,
-    metal_file!("attention/prefill/schedule.cu"),
-    metal_file!("attention/prefill/copy.cu"),
-    metal_file!("attention/prefill/compute.cu"),
+    metal_file!("attention/prefill/layout.cu"),
+    hopper::MEMORY,
+    hopper::COPY,
+    hopper::COMPUTE,
+    hopper::QUERIES,
     metal_file!("attention/prefill/prefill.cu"),
 ];
-
-const ARCHITECTURE: CudaArchitecture = CudaArchitecture::Only(90);
 
 /// Queries below which half of a tile would be idle.
 const LEAST: u64 = 64;
 
-/// Queries of a tile, keys that are copied at once, and buffers for them: as in schedule.cu.
+/// Queries of a tile, keys that are copied at once, and items of the ring: as in layout.cu.
 const ROWS: u64 = 128;
-const KEYS: u64 = 128;
+const BLOCK: u64 = 128;
 const STAGES: u64 = 6;
-
-/// Threads: a warpgroup that copies and two that compute.
-const THREADS: u32 = 3 * 128;
 
 /// The launch, where the kernel serves.
 pub(super) fn plan(params: &Params, inputs: Inputs, precision: Precision, device: &DeviceProperties) -> Option<Plan> {
     let s = &params.score;
     let small = s.keys <= 1 << 30 && s.queries <= 1 << 30;
-    let memory = 1024 + 2 * (ROWS + STAGES * KEYS) * s.width;
+    let memory = 1024 + 2 * (ROWS + STAGES * BLOCK) * s.width;
     if precision == Precision::Strict
-        || !ARCHITECTURE.is_of(device)
+        || !hopper::ARCHITECTURE.is_of(device)
         || !is_plain(params)
         || !small
         || s.queries < LEAST
         || memory > device.threadgroup_memory as u64
-        || THREADS as usize > device.max_threads_per_threadgroup
+        || hopper::THREADS as usize > device.max_threads_per_threadgroup
     {
         return None;
     }
@@ -59,8 +56,8 @@ pub(super) fn plan(params: &Params, inputs: Inputs, precision: Precision, device
     let source = CudaSource {
         files: FILES,
         entry: "attention_prefill",
-        defines: defines(inputs, s.width)?,
-        architecture: ARCHITECTURE,
+        defines: defines(inputs.q.dtype, inputs.k.dtype, s.width)?,
+        architecture: hopper::ARCHITECTURE,
         overlaps: false,
         rejection: None,
     };
@@ -68,5 +65,5 @@ pub(super) fn plan(params: &Params, inputs: Inputs, precision: Precision, device
     let buffers = inputs.buffers().into_iter().chain([(Parameter::write("y", inputs.q.dtype), Argument::Output(0))]);
     let launch = Launch::on_cuda(key, CudaForm::Source(source), params, buffers);
     let groups = tiles.min(device.compute_units as u32);
-    Some(launch.over(Extent::linear(groups), Extent::linear(THREADS)).with_threadgroup_memory(memory as usize).into())
+    Some(launch.over(Extent::linear(groups), Extent::linear(hopper::THREADS)).with_threadgroup_memory(memory as usize).into())
 }

@@ -7,19 +7,122 @@
 //
 // Macros: Q (float, f16 or bf16), KV (f16 or bf16) and WIDTH (64 or 128, of queries, keys and values).
 
+DEVICE void copy_all(Memory memory, const Schedule& schedule, const Q* q, const KV* k, const KV* v) {
+    const ScoreParams& s = schedule.p.score;
+    Copier copier = {memory, int(threadIdx.x / 32 % 4), int(threadIdx.x % 32), 0, false};
+    u32 turn = 0;
+    for (int round = 0; round < schedule.rounds(); ++round) {
+        Tile tile;
+        if (!schedule.find(round, tile) || tile.blocks() == 0) {
+            continue;
+        }
+        const int kv_head = tile.head / int(s.heads / s.kv_heads), blocks = tile.blocks();
+        const KV* keys = k + row_of(s.k, tile.batch, kv_head, 0);
+        const KV* values = v + row_of(schedule.p.v, tile.batch, kv_head, 0);
+        copier.await_own(turn++);
+        copier.copy_own(0, q + row_of(s.q, tile.batch, tile.head, 0), s.q.token, tile.first, int(s.queries));
+        for (int block = 0; block <= blocks; ++block) {
+            if (block < blocks) {
+                copier.copy_item(keys, s.k.token, tile.first_key(block), tile.some);
+            }
+            if (block > 0) {
+                copier.copy_item(values, schedule.p.v.token, tile.first_key(block - 1), tile.some);
+            }
+        }
+    }
+    copier.finish();
+}
+
+// Comes after the wait for the next item: across a branch the compiler does not move it before the softmax.
+DEVICE void finish_sums(float (&sums)[WIDTH / 2]) {
+    await_products<0>();
+    settle(sums);
+}
+
+DEVICE void attend(Computer& computer, const Tile& tile, const KeyRange (&ranges)[2], u32 turn, Softmax& softmax, float (&sums)[WIDTH / 2]) {
+    const Memory memory = computer.memory;
+    float scores[BLOCK / 2], factors[2];
+    u32 weights[BLOCK / 16][4];
+#pragma unroll
+    for (int i = 0; i < BLOCK / 2; ++i) {
+        scores[i] = 0.0f;
+    }
+    const int blocks = tile.blocks();
+    wait(memory.own_full(), turn % 2);
+    computer.begin_scores<OVERWRITTEN>(scores, 0, computer.await_item(computer.items));
+    await_products<0>();
+    settle(scores);
+    computer.release(memory.empty(computer.items));
+    if (blocks == 1) {
+        computer.release(memory.own_empty());
+    }
+    ++computer.items;
+    mask(scores, tile, tile.first_key(0), computer.column(), ranges);
+    softmax.apply(scores, factors);
+    for (int block = 1; block < blocks; ++block) {
+        const u32 keys = computer.await_item(computer.items);
+        finish_sums(sums);
+        if (block > 1) {
+            computer.release(memory.empty(computer.items - 1));
+        }
+        computer.narrow(scores, weights);
+        settle(scores);
+        computer.begin_scores<OVERWRITTEN>(scores, 0, keys);
+        rescale(sums, factors);
+        computer.begin_sums(sums, weights, computer.await_item(computer.items + 1));
+        await_products<1>();
+        settle(scores);
+        computer.release(memory.empty(computer.items));
+        if (block == blocks - 1) {
+            computer.release(memory.own_empty());
+        }
+        mask(scores, tile, tile.first_key(block), computer.column(), ranges);
+        softmax.apply(scores, factors);
+        computer.items += 2;
+    }
+    const u32 values = computer.await_item(computer.items);
+    finish_sums(sums);
+    if (blocks > 1) {
+        computer.release(memory.empty(computer.items - 1));
+    }
+    computer.narrow(scores, weights);
+    rescale(sums, factors);
+    computer.begin_sums(sums, weights, values);
+    finish_sums(sums);
+    computer.release(memory.empty(computer.items));
+    ++computer.items;
+}
+
+DEVICE void compute_all(Memory memory, const Schedule& schedule, Q* y) {
+    const ScoreParams& s = schedule.p.score;
+    Computer computer = {memory, int(threadIdx.x / 128) - 1, int(threadIdx.x % 128), 0};
+    u32 turn = 0;
+    for (int round = 0; round < schedule.rounds(); ++round) {
+        Tile tile;
+        if (!schedule.find(round, tile)) {
+            continue;
+        }
+        Softmax softmax = {{NEVER, NEVER}, {0.0f, 0.0f}, s.scale * LOG2_E};
+        float sums[WIDTH / 2] = {};
+        if (tile.blocks() != 0) {
+            KeyRange ranges[2];
+            find_ranges(schedule, tile, computer, ranges);
+            attend(computer, tile, ranges, turn++, softmax, sums);
+        }
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            const int query = tile.first + computer.row(r), queries = int(s.queries);
+            Q* out = y + row_of(schedule.p.y, tile.batch, tile.head, min(query, queries - 1));
+            computer.store_row(sums, r, softmax.inverse(r), out, query < queries);
+        }
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(384, 1) attention_prefill(const Q* q, const KV* k, const KV* v, const void*, const int* positions,
                                                                        const int* lengths, Q* y, const __grid_constant__ Params p) {
     extern __shared__ __align__(1024) unsigned char shared[];
     const Memory memory = {shared_address(shared)};
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < STAGES; ++i) {
-            init(memory.full(i), 1);
-            init(memory.empty(i), 8);
-        }
-        init(memory.queries_full(), 4);
-        init(memory.queries_empty(), 8);
-    }
-    __syncthreads();
+    memory.prepare();
     const Schedule schedule(p, positions, lengths);
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 72;");

@@ -12,7 +12,6 @@ constexpr int PIECES = WIDTH / 32;  // Of 16 bytes, of a key in each of four lan
 constexpr int CHUNKS = WIDTH / 64;  // Of 16 bytes, of a value in each of eight lanes.
 // Powers of two that a score may be above the base of the weights.
 constexpr float HEADROOM = 8.0f;
-constexpr float LOG2_E = 1.44269504f;
 
 struct Words {
     u32 at[4];

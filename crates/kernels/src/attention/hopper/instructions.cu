@@ -47,8 +47,9 @@ DEVICE void settle(float (&x)[N]) {
     }
 }
 
-#define F8(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
-#define F32(d, i) F8(d, i), F8(d, i + 8), F8(d, i + 16), F8(d, i + 24)
+#define F8(mode, d, i)                                                                                                                     \
+    mode(d[i]), mode(d[i + 1]), mode(d[i + 2]), mode(d[i + 3]), mode(d[i + 4]), mode(d[i + 5]), mode(d[i + 6]), mode(d[i + 7])
+#define F32(mode, d, i) F8(mode, d, i), F8(mode, d, i + 8), F8(mode, d, i + 16), F8(mode, d, i + 24)
 #define LIST_32                                                                                                                            \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "                       \
     "%24, %25, %26, %27, %28, %29, %30, %31"
@@ -56,19 +57,46 @@ DEVICE void settle(float (&x)[N]) {
     LIST_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, "                  \
             "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 
-// scores = 64 queries · 128 keys over 16 elements, added to what is there or not.
-#define SCORES(TYPE)                                                                                                                       \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"                                                                              \
+// scores = 64 rows · 128 or 64 others over 16 elements, added to what is there or not.
+#define SCORES_128(TYPE, MODE, P)                                                                                                          \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\n"                                                                           \
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " {" LIST_64 "}, %64, %65, p, 1, 1, 0, 0;\n}"                \
-                 : F32(scores, 0), F32(scores, 32)                                                                                         \
-                 : "l"(queries), "l"(keys), "r"(add))
+                 : F32(MODE, scores, 0), F32(MODE, scores, 32)                                                                             \
+                 : "l"(rows), "l"(others))
+#define SCORES_64(TYPE, MODE, P)                                                                                                           \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\n"                                                                           \
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " {" LIST_32 "}, %32, %33, p, 1, 1, 0, 0;\n}"                 \
+                 : F32(MODE, scores, 0)                                                                                                    \
+                 : "l"(rows), "l"(others))
+#define READ_AND_WRITTEN(x) "+f"(x)
+#define WRITTEN(x) "=f"(x)
 
-template <typename T>
-DEVICE void multiply_scores(float (&scores)[64], u64 queries, u64 keys, int add) {
+// What becomes of the scores before: they are added to, overwritten in their registers, or have none until now.
+enum Before { ADDED, OVERWRITTEN, NONE };
+#define SCORES(N, TYPE)                                                                                                                    \
+    if constexpr (BEFORE == ADDED) {                                                                                                       \
+        SCORES_##N(TYPE, READ_AND_WRITTEN, "1");                                                                                           \
+    } else if constexpr (BEFORE == OVERWRITTEN) {                                                                                          \
+        SCORES_##N(TYPE, READ_AND_WRITTEN, "0");                                                                                           \
+    } else {                                                                                                                               \
+        SCORES_##N(TYPE, WRITTEN, "0");                                                                                                    \
+    }
+
+template <typename T, Before BEFORE>
+DEVICE void multiply_scores(float (&scores)[64], u64 rows, u64 others) {
     if constexpr (SAME<T, bf16>) {
-        SCORES("bf16");
+        SCORES(128, "bf16")
     } else {
-        SCORES("f16");
+        SCORES(128, "f16")
+    }
+}
+
+template <typename T, Before BEFORE>
+DEVICE void multiply_scores(float (&scores)[32], u64 rows, u64 others) {
+    if constexpr (SAME<T, bf16>) {
+        SCORES(64, "bf16")
+    } else {
+        SCORES(64, "f16")
     }
 }
 
@@ -76,11 +104,11 @@ DEVICE void multiply_scores(float (&scores)[64], u64 queries, u64 keys, int add)
 #define WEIGHTS "r"(weights[0]), "r"(weights[1]), "r"(weights[2]), "r"(weights[3])
 #define SUMS_128(TYPE)                                                                                                                     \
     asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " {" LIST_64 "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;"     \
-                 : F32(sums, 0), F32(sums, 32)                                                                                             \
+                 : F32(READ_AND_WRITTEN, sums, 0), F32(READ_AND_WRITTEN, sums, 32)                                                                                             \
                  : WEIGHTS, "l"(values))
 #define SUMS_64(TYPE)                                                                                                                      \
     asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " {" LIST_32 "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"      \
-                 : F32(sums, 0)                                                                                                            \
+                 : F32(READ_AND_WRITTEN, sums, 0)                                                                                                            \
                  : WEIGHTS, "l"(values))
 
 template <typename T>

@@ -1,12 +1,11 @@
 // Products of warps on tensor cores, from tiles of rows in shared memory, in CUDA C++ for compute capability 8.0 and later.
 //
-// Macros: E (f16 or bf16), the type of the elements, and WIDTH (64 or 128), those of a row.
+// Macros: KV (f16 or bf16), the type of the elements, and WIDTH (64 or 128), those of a row.
 
 constexpr int THREADS = 128;          // Of a team, which has a tile of its own rows.
 constexpr int ROWS = 64;              // Of its own tile, 16 for each warp.
 constexpr int BLOCK = 4096 / WIDTH;   // Rows of the tiles that it walks over.
 constexpr int PITCH = 2 * WIDTH + 16; // Bytes from row to row: spreads rows over the banks.
-constexpr float LOG2_E = 1.44269504f;
 
 DEVICE int lane() { return threadIdx.x % 32; }
 DEVICE int member() { return threadIdx.x % THREADS; }
@@ -59,7 +58,7 @@ DEVICE void load_transposed(u32 (&to)[4], u32 row) {
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
 
 DEVICE void multiply(float (&sums)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-    if constexpr (SAME<E, bf16>) {
+    if constexpr (SAME<KV, bf16>) {
         PRODUCT("bf16");
     } else {
         PRODUCT("f16");

@@ -40,7 +40,7 @@ DEVICE void dot_products(Sums<BLOCK>& sums, u32 own, u32 others) {
     }
 }
 
-// Adds the rows of the tile at `others` by factors for each row of the warp, rounded to E.
+// Adds the rows of the tile at `others` by factors for each row of the warp, rounded to KV.
 DEVICE void add_rows(Sums<WIDTH>& sums, const Sums<BLOCK>& factors, u32 others) {
     others += lane() % 16 * PITCH + lane() / 16 * 16;
 #pragma unroll
@@ -48,7 +48,7 @@ DEVICE void add_rows(Sums<WIDTH>& sums, const Sums<BLOCK>& factors, u32 others) 
         u32 a[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            a[i] = pack<E>(factors.at[2 * k + i / 2][i % 2 * 2], factors.at[2 * k + i / 2][i % 2 * 2 + 1]);
+            a[i] = pack<KV>(factors.at[2 * k + i / 2][i % 2 * 2], factors.at[2 * k + i / 2][i % 2 * 2 + 1]);
         }
 #pragma unroll
         for (int n = 0; n < WIDTH / 16; ++n) {
@@ -61,14 +61,14 @@ DEVICE void add_rows(Sums<WIDTH>& sums, const Sums<BLOCK>& factors, u32 others) 
 }
 
 // Writes the warp's rows by `factor` to rows of a tensor that lie one after the other; those from `count` on do not exist.
-DEVICE void store_rows(E* to, const Sums<WIDTH>& sums, float factor, int count) {
+DEVICE void store_rows(KV* to, const Sums<WIDTH>& sums, float factor, int count) {
     const bool is_wide = (u64(to) & 3) == 0;
 #pragma unroll
     for (int i = 0; i < WIDTH / 4; ++i) {
         const int row = own_row() + i % 2 * 8;
         if (row < count) {
-            const u32 pair = pack<E>(sums.at[i / 2][i % 2 * 2] * factor, sums.at[i / 2][i % 2 * 2 + 1] * factor);
-            E* at = to + row * WIDTH + i / 2 * 8 + own_column();
+            const u32 pair = pack<KV>(sums.at[i / 2][i % 2 * 2] * factor, sums.at[i / 2][i % 2 * 2 + 1] * factor);
+            KV* at = to + row * WIDTH + i / 2 * 8 + own_column();
             if (is_wide) {
                 *reinterpret_cast<u32*>(at) = pair;
             } else {
@@ -79,47 +79,16 @@ DEVICE void store_rows(E* to, const Sums<WIDTH>& sums, float factor, int count) 
     }
 }
 
-// The products of two pairs of elements, added to a sum.
-DEVICE float pair_product(u32 a, u32 b, float sum) {
-    const E x[2] = {{(unsigned short)(a)}, {(unsigned short)(a >> 16)}}, y[2] = {{(unsigned short)(b)}, {(unsigned short)(b >> 16)}};
-    return fmaf(widen(x[1]), widen(y[1]), fmaf(widen(x[0]), widen(y[0]), sum));
-}
-
-// The dot product of two halves of rows.
-DEVICE float half_product(const E* a, const E* b) {
-    float product = 0.0f;
-    if (((u64(a) | u64(b)) & 15) == 0) {
-        uint4 x[WIDTH / 16], y[WIDTH / 16];
-#pragma unroll
-        for (int i = 0; i < WIDTH / 16; ++i) {
-            x[i] = reinterpret_cast<const uint4*>(a)[i];
-            y[i] = reinterpret_cast<const uint4*>(b)[i];
-        }
-#pragma unroll
-        for (int i = 0; i < WIDTH / 16; ++i) {
-            product = pair_product(x[i].x, y[i].x, product);
-            product = pair_product(x[i].y, y[i].y, product);
-            product = pair_product(x[i].z, y[i].z, product);
-            product = pair_product(x[i].w, y[i].w, product);
-        }
-        return product;
-    }
-    for (int i = 0; i < WIDTH / 2; ++i) {
-        product = fmaf(widen(a[i]), widen(b[i]), product);
-    }
-    return product;
-}
-
 // Sends COUNT rows from `first` on of those that start at `rows` for the tile at `to`; zeros for what lies outside `range`, which has row 0 at least.
 template <int COUNT>
-DEVICE void copy_rows(u32 to, const E* rows, i64 step, int first, KeyRange range) {
+DEVICE void copy_rows(u32 to, const KV* rows, i64 step, int first, KeyRange range) {
     constexpr int PIECES = WIDTH / 8;
-    const bool is_wide = ((u64(rows) | u64(step * i64(sizeof(E)))) & 15) == 0;
+    const bool is_wide = ((u64(rows) | u64(step * i64(sizeof(KV)))) & 15) == 0;
 #pragma unroll 4
     for (int i = member(); i < COUNT * PIECES; i += THREADS) {
         const int row = i / PIECES, e = i % PIECES * 8;
         const bool exists = range.start <= first + row && first + row < range.end;
-        const E* from = rows + (exists ? (first + row) * step : i64(0)) + e;
+        const KV* from = rows + (exists ? (first + row) * step : i64(0)) + e;
         const u32 at = to + row * PITCH + 2 * e;
         if (is_wide) {
             copy_async(at, from, exists ? 16 : 0);

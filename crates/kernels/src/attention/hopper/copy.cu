@@ -1,4 +1,4 @@
-// The warpgroup that copies queries, keys and values to shared memory, zeros in place of what no query of the tile attends.
+// The warpgroup that copies rows to shared memory, zeros in place of those outside a range.
 
 constexpr int CHUNKS = WIDTH / 8;    // Pieces of 16 bytes of a row.
 constexpr int STRIDE = 32 / CHUNKS;  // Rows that a warp copies at once.
@@ -26,13 +26,13 @@ DEVICE void load(const T* from, u32 (&words)[4]) {
     }
 }
 
-// One warp of four: queries are shared out by rows, keys and values by turns.
+// One warp of four: own tiles are shared out by rows, items by turns.
 struct Copier {
     Memory memory;
     int warp;
     int lane;
     u32 items;
-    // Whether queries are in flight whose arrival has not been announced.
+    // Whether own tiles are in flight whose arrival has not been announced.
     bool pending;
 
     DEVICE void announce(u32 barrier) {
@@ -41,17 +41,17 @@ struct Copier {
         }
     }
 
-    // Waits for all that is on its way, and announces queries.
+    // Waits for all that is on its way, and announces own tiles.
     DEVICE void finish() {
         asm volatile("cp.async.wait_all;\nfence.proxy.async.shared::cta;" ::: "memory");
         __syncwarp();
         if (pending) {
-            announce(memory.queries_full());
+            announce(memory.own_full());
             pending = false;
         }
     }
 
-    // Those who make room may need the queries first.
+    // Those who make room may need own tiles first.
     DEVICE void await_room(u32 barrier, u32 parity) {
         if (!__all_sync(~0u, has_passed(barrier, parity))) {
             finish();
@@ -59,11 +59,11 @@ struct Copier {
         }
     }
 
-    // COUNT rows of those that start at `rows`, from `first` on; zeros for what lies outside `range`.
-    template <int COUNT, typename T>
+    // COUNT rows of those that start at `rows`, from `first` on, to a tile of HEIGHT; zeros for what lies outside `range`.
+    template <int COUNT, int HEIGHT, typename T>
     DEVICE void copy(u32 to, const T* rows, i64 stride, int first, KeyRange range) {
         const int row = lane / CHUNKS, column = lane % CHUNKS * 8;
-        to += column / PANEL * PANEL_BYTES + row * 128 + (column % PANEL / 8 ^ row) * 16;
+        to += column / PANEL * (128 * HEIGHT) + row * 128 + (column % PANEL / 8 ^ row) * 16;
         const T* from = rows + (first + row) * stride + column;
         const int begin = range.start - first - row, end = range.end - first - row;
         if (!is_wide(rows, stride)) {
@@ -101,44 +101,29 @@ struct Copier {
         }
     }
 
-    DEVICE void copy_item(const KV* rows, i64 stride, int first, KeyRange range) {
+    // `beside` works while the rows are on their way.
+    template <typename Beside>
+    DEVICE void copy_item(const KV* rows, i64 stride, int first, KeyRange range, Beside beside) {
         if (items % 4 == warp) {
             await_room(memory.empty(items), items / STAGES % 2 ^ 1);
-            copy<KEYS>(memory.stage(items), rows, stride, first, range);
+            copy<BLOCK, BLOCK>(memory.stage(items), rows, stride, first, range);
+            beside();
             finish();
             announce(memory.full(items));
         }
         ++items;
     }
 
-    DEVICE void copy_queries(const Q* rows, i64 stride, int first, int end, u32 turn) {
-        await_room(memory.queries_empty(), turn % 2 ^ 1);
-        copy<ROWS / 4>(memory.queries() + warp * (ROWS / 4) * 128, rows, stride, first + warp * (ROWS / 4), {0, end});
+    DEVICE void copy_item(const KV* rows, i64 stride, int first, KeyRange range) {
+        copy_item(rows, stride, first, range, [] {});
+    }
+
+    DEVICE void await_own(u32 turn) { await_room(memory.own_empty(), turn % 2 ^ 1); }
+
+    // A quarter of a tile, whose arrival is announced with that of the next item.
+    template <typename T>
+    DEVICE void copy_own(int which, const T* rows, i64 stride, int first, int end) {
+        copy<ROWS / 4, ROWS>(memory.own(which) + warp * (ROWS / 4) * 128, rows, stride, first + warp * (ROWS / 4), {0, end});
         pending = true;
     }
 };
-
-DEVICE void copy_all(Memory memory, const Schedule& schedule, const Q* q, const KV* k, const KV* v) {
-    const ScoreParams& s = schedule.p.score;
-    Copier copier = {memory, int(threadIdx.x / 32 % 4), int(threadIdx.x % 32), 0, false};
-    u32 turn = 0;
-    for (int round = 0; round < schedule.rounds(); ++round) {
-        Tile tile;
-        if (!schedule.find(round, tile) || tile.blocks() == 0) {
-            continue;
-        }
-        const int kv_head = tile.head / int(s.heads / s.kv_heads), blocks = tile.blocks();
-        const KV* keys = k + row_of(s.k, tile.batch, kv_head, 0);
-        const KV* values = v + row_of(schedule.p.v, tile.batch, kv_head, 0);
-        copier.copy_queries(q + row_of(s.q, tile.batch, tile.head, 0), s.q.token, tile.first, int(s.queries), turn++);
-        for (int block = 0; block <= blocks; ++block) {
-            if (block < blocks) {
-                copier.copy_item(keys, s.k.token, tile.first_key(block), tile.some);
-            }
-            if (block > 0) {
-                copier.copy_item(values, schedule.p.v.token, tile.first_key(block - 1), tile.some);
-            }
-        }
-    }
-    copier.finish();
-}

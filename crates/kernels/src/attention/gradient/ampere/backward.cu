@@ -1,8 +1,8 @@
 // Attention's gradient on tensor cores: fast precision, in CUDA C++. First a thread block for each 64 queries, then one for each 64 keys. Scores are computed
-// three times and never leave the registers; weights and their gradients are rounded to E before they are multiplied.
+// three times and never leave the registers; weights and their gradients are rounded to KV before they are multiplied.
 
 extern "C" __global__ void __launch_bounds__(THREADS, WIDTH == 64 ? 3 : 2)
-    attention_backward_queries(const E* q, const E* k, const E* v, const int* positions, const int* lengths, const E* y, const E* dy, E* dq,
+    attention_backward_queries(const KV* q, const KV* k, const KV* v, const int* positions, const int* lengths, const KV* y, const KV* dy, KV* dq,
                                float2* statistics, const __grid_constant__ Params p) {
     extern __shared__ __align__(16) unsigned char shared[];
     Memory& memory = *reinterpret_cast<Memory*>(shared);
@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, WIDTH == 64 ? 3 : 2)
     {
         const int r = threadIdx.x / 2, begin = threadIdx.x % 2 * (WIDTH / 2);
         const i64 at = row_of(p.y, tile.batch, tile.head, tile.first + r) + begin;
-        float product = r < count ? half_product(y + at, dy + at) : 0.0f;
+        float product = r < count ? dot_product<WIDTH / 2>(y + at, dy + at) : 0.0f;
         product += __shfl_xor_sync(~0u, product, 1);
         memory.products[r] = product;
     }
@@ -33,8 +33,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, WIDTH == 64 ? 3 : 2)
     const KeyRange one = ranges[0].start < ranges[0].end ? ranges[0] : ranges[1], two = ranges[1].start < ranges[1].end ? ranges[1] : one;
     const KeyRange all = united(memory, {min(one.start, two.start), max(one.end, two.end)});
     const int before = all.start / BLOCK, blocks = all.start < all.end ? (all.end + BLOCK - 1) / BLOCK - before : 0;
-    const E* keys = k + row_of(s.k, tile.batch, kv_head, 0);
-    const E* values = v + row_of(p.v, tile.batch, kv_head, 0);
+    const KV* keys = k + row_of(s.k, tile.batch, kv_head, 0);
+    const KV* values = v + row_of(p.v, tile.batch, kv_head, 0);
     const auto holds = [&](int block, int i) {
         const int key = (before + block) * BLOCK + i / 4 * 8 + own_column() + i % 2;
         return ranges[i / 2 % 2].start <= key && key < ranges[i / 2 % 2].end;
@@ -105,8 +105,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, WIDTH == 64 ? 3 : 2)
 }
 
 extern "C" __global__ void __launch_bounds__(2 * THREADS, 1)
-    attention_backward_keys(const E* q, const E* k, const E* v, const int* positions, const int* lengths, const E* dy, const float2* statistics, E* dk,
-                            E* dv, const __grid_constant__ Params p) {
+    attention_backward_keys(const KV* q, const KV* k, const KV* v, const int* positions, const int* lengths, const KV* dy, const float2* statistics, KV* dk,
+                            KV* dv, const __grid_constant__ Params p) {
     extern __shared__ __align__(16) unsigned char shared[];
     Memory& memory = *reinterpret_cast<Memory*>(shared);
     const ScoreParams& s = p.score;

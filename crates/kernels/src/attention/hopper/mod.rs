@@ -1,0 +1,23 @@
+//! What the kernels for compute capability 9.0 share: a warpgroup copies rows to a ring in shared memory, two others multiply them by `wgmma`.
+
+use elinvar_core::MetalFile;
+
+use crate::{cuda::CudaArchitecture, metal::metal_file};
+
+pub(super) const ARCHITECTURE: CudaArchitecture = CudaArchitecture::Only(90);
+
+/// Three warpgroups.
+pub(super) const THREADS: u32 = 3 * 128;
+
+/// After the types of numbers.
+pub(super) const INSTRUCTIONS: MetalFile = metal_file!("attention/hopper/instructions.cu");
+
+/// After the kernel's layout: rows and tiles.
+pub(super) const MEMORY: MetalFile = metal_file!("attention/hopper/memory.cu");
+/// After [`MEMORY`] and which keys a query attends.
+pub(super) const COPY: MetalFile = metal_file!("attention/hopper/copy.cu");
+/// After [`MEMORY`].
+pub(super) const COMPUTE: MetalFile = metal_file!("attention/hopper/compute.cu");
+
+/// For kernels whose tiles are queries, after [`COMPUTE`].
+pub(super) const QUERIES: MetalFile = metal_file!("attention/hopper/queries.cu");
