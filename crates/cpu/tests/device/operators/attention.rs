@@ -3,7 +3,7 @@
 use elinvar_core::{DType, DeviceKind, DeviceProperties};
 use elinvar_kernels::{
     Operator, Plan, Precision, TensorInfo,
-    attention::{Attention, Scoring, decode::DecodeAttention},
+    attention::{Attention, Scoring, decode::DecodeAttention, gradient::AttentionGradient},
     attention_scores::AttentionScores,
     cuda::CudaFeatures,
     kv_append::KvAppend,
@@ -180,6 +180,33 @@ fn fast_precision_takes_tensor_cores_where_they_serve() {
     // Those whose keys are split have kernels of their own.
     assert!(other.iter().all(|(key, .., cuda)| !key.contains("prefill") && *cuda == key.starts_with("attention_split_fast")), "{other:?}");
     assert_eq!(other.iter().filter(|(.., cuda)| *cuda).count(), 1, "{other:?}");
+}
+
+#[test]
+fn gradients_of_fast_precision_take_tensor_cores_where_they_serve() {
+    let device = |capability: u32| DeviceProperties {
+        kind: DeviceKind::Cuda,
+        compute_units: 132,
+        simd_width: 32,
+        threadgroup_memory: 227 << 10,
+        features: CudaFeatures::of(capability, true),
+        ..properties()
+    };
+    let gradient = AttentionGradient { precision: Precision::Fast, ..AttentionGradient::default() };
+    let plan = |capability: u32, dtype: DType, queries: usize, width: usize| {
+        let [q, k] = [info(dtype, &[1, 32, queries, width]), info(dtype, &[1, 8, 500, width])];
+        let inputs = [q, k, k, None, None, None, q, q];
+        let plan = gradient.plan(&inputs, &gradient.infer(&inputs).unwrap(), &device(capability)).unwrap();
+        plan.launches.iter().map(|launch| (launch.kernel.key.to_string(), launch.grid.0[0])).collect::<Vec<_>>()
+    };
+    let named = |kernels: [(&str, u32); 2]| kernels.map(|(name, groups)| (name.to_owned(), groups)).to_vec();
+    let hopper = [("attention_gradient_queries_bf16_width128", 132), ("attention_gradient_keys_bf16_width128", 4 * 8)];
+    assert_eq!(plan(90, DType::BF16, 1000, 128), named(hopper));
+    let ampere = named([("attention_backward_queries_bf16_width128", 16 * 32), ("attention_backward_keys_bf16_width128", 8 * 8)]);
+    assert_eq!([plan(80, DType::BF16, 1000, 128), plan(100, DType::BF16, 1000, 128)], [ampere.clone(), ampere]);
+    // Too few queries for a tile of 128, and types and widths that no instruction or kernel has.
+    assert!(plan(90, DType::BF16, 63, 128)[0].0.starts_with("attention_backward"));
+    assert!([plan(90, DType::F32, 1000, 128), plan(90, DType::BF16, 1000, 80)].iter().all(|plan| plan[0].0.contains("columns")));
 }
 
 #[test]

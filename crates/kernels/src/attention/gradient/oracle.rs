@@ -145,6 +145,9 @@ fn fast_cases() -> Vec<Case> {
     cases.push(fast(Scoring { left_window: Some(20), ..causal }, Dims::new(2, 1, 130, 130, 64), DType::BF16, Extra::default()));
     let lengths = Some(HostTensor::new(&[3], &[0, 33, 130]));
     cases.push(fast(Scoring::default(), Dims { batch: 3, ..Dims::new(2, 1, 65, 130, 64) }, DType::F16, Extra { lengths, ..Extra::default() }));
+    // More tiles of keys, and more of queries, than a ring in shared memory holds twice.
+    cases.push(fast(Scoring { offset: 1036, ..causal }, Dims::new(1, 1, 64, 1100, 64), DType::BF16, Extra::default()));
+    cases.push(fast(Scoring::default(), Dims::new(2, 1, 448, 40, 64), DType::F16, Extra::default()));
     // Positions in no order, some of them before the first key.
     let places: Vec<i32> = (0..2 * 80).map(|i| i * 37 % 190 - 5).collect();
     let extra = Extra { positions: Some(HostTensor::new(&[2, 80], &places)), ..Extra::default() };
