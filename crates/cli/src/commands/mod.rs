@@ -18,6 +18,7 @@ mod op;
 mod perplexity;
 mod quantize;
 mod run;
+mod serve;
 
 use clap::{Parser, Subcommand};
 use elinvar::{Error, Result};
@@ -66,6 +67,8 @@ enum Command {
     Perplexity(perplexity::PerplexityArgs),
     /// Quantise a model's weights into a GGUF file
     Quantize(quantize::QuantizeArgs),
+    /// Serve models over HTTP, with the interface of OpenAI's
+    Serve(Box<serve::ServeArgs>),
     /// Run one operator on tensors from a file, or list the operators
     Op(op::OpArgs),
 }
@@ -91,6 +94,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         Command::Perplexity(args) => perplexity::run(args).map_err(without_the_device),
         Command::Quantize(args) => quantize::run(args),
         Command::Run(args) => run::run(args).map_err(without_the_device),
+        Command::Serve(args) => serve::run(args).map_err(without_the_device),
     }?;
     Ok(true)
 }
