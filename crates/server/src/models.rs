@@ -74,7 +74,7 @@ impl Served {
     }
 
     pub(crate) fn object(&self) -> Value {
-        let meta = json!({"n_vocab": self.vocabulary, "n_ctx": self.context()});
+        let meta = json!({"n_vocab": self.vocabulary, "n_ctx": self.context(), "has_chat_template": self.turn_ends.is_empty()});
         json!({"id": self.name, "object": "model", "created": self.created, "owned_by": "elinvar", "meta": meta})
     }
 
