@@ -1,5 +1,6 @@
 //! One file for each command, with its arguments.
 
+mod batch;
 mod bench;
 mod chat;
 #[cfg(target_os = "linux")]
@@ -43,6 +44,8 @@ enum Command {
     Check(Box<check::CheckArgs>),
     /// Convert a model: a folder to a GGUF file, or a GGUF file to a folder
     Convert(convert::ConvertArgs),
+    /// Answer the requests of a file, as OpenAI's batches have them; run again, it goes on where it ended
+    Batch(Box<batch::BatchArgs>),
     /// Benchmark operators and decoding
     Bench(bench::BenchArgs),
     /// Report what this machine has, compile every kernel for each device and run it: one page for a report
@@ -78,6 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     match &args.command {
         #[cfg(target_os = "linux")]
         Command::Check(args) => return check::run(args),
+        Command::Batch(args) => return batch::run(args).map_err(without_the_device),
         Command::Doctor(args) => return doctor::run(args),
         Command::Launch(args) => return launch::run(args),
         Command::Bench(args) => bench::run(args).map_err(without_the_device),
