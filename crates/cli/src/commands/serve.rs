@@ -1,11 +1,13 @@
 use std::{
+    fs,
     net::IpAddr,
     num::{NonZeroU64, NonZeroUsize},
+    path::PathBuf,
     time::Duration,
 };
 
 use clap::Args;
-use elinvar::Result;
+use elinvar::{Error, ErrorKind, Result};
 use elinvar_server::{Server, ServerOptions};
 
 use crate::{plan, served::ServedArgs};
@@ -22,6 +24,9 @@ pub(crate) struct ServeArgs {
     /// Demand this key of requests, as `Authorization: Bearer KEY`; repeat for more
     #[arg(long, value_name = "KEY")]
     api_key: Vec<String>,
+    /// Demand one of the keys in this file, one on each line: unlike --api-key, no list of processes shows them
+    #[arg(long, value_name = "FILE")]
+    api_key_file: Option<PathBuf>,
     /// Let at most this many requests wait; others are asked to come again
     #[arg(long, default_value_t = 1024, value_name = "REQUESTS")]
     waiting: usize,
@@ -43,16 +48,18 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     models: ServedArgs,
 }
+
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     if args.plan {
         return args.models.print_plan(args.memory);
     }
+    let keys = args.keys()?;
     tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
     let models = args.models.start(args.waiting)?;
     let options = ServerOptions {
         host: args.host,
         port: args.port,
-        keys: args.api_key.clone(),
+        keys,
         body_bytes: args.max_body,
         request_time: Duration::from_secs(args.timeout.get()),
         connections: args.connections.get(),
@@ -62,4 +69,19 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let server = Server::bind(models, options)?;
     eprintln!("serving {names} on http://{}", server.address());
     server.run()
+}
+
+impl ServeArgs {
+    fn keys(&self) -> Result<Vec<String>> {
+        let mut keys = self.api_key.clone();
+        if let Some(file) = &self.api_key_file {
+            let text = fs::read_to_string(file);
+            let text = text.map_err(|e| Error::with_source(ErrorKind::Io, format!("cannot read API keys from {}", file.display()), e))?;
+            keys.extend(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned));
+            if keys.is_empty() {
+                return Err(Error::invalid_argument(format!("{} has no API key: write one on each line", file.display())));
+            }
+        }
+        Ok(keys)
+    }
 }
