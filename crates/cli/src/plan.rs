@@ -1,19 +1,17 @@
 //! What memory served models take, and what fits beside them.
 
 use elinvar::format_bytes;
-use elinvar_llm::EngineOptions;
+use elinvar_llm::{EngineOptions, MemoryEstimate};
 
 /// Tokens of a page.
 pub(crate) const PAGE: usize = 32;
 
-/// What a model with its engine takes, in bytes.
+/// What a model with its engine takes.
 pub(crate) struct Footprint {
     pub(crate) name: String,
     pub(crate) options: EngineOptions,
-    pub(crate) weights: u64,
-    /// Intermediate results, logits, and slots of the cache that fill steps up.
-    pub(crate) steps: u64,
-    /// A page of the cache.
+    pub(crate) estimate: MemoryEstimate,
+    /// Bytes of a page of the cache.
     pub(crate) page: u64,
 }
 
@@ -26,6 +24,11 @@ impl Footprint {
         self.pages().saturating_mul(self.page)
     }
 
+    /// Intermediate results, logits, and slots of the cache that fill steps up.
+    fn steps(&self) -> u64 {
+        self.estimate.total().saturating_sub(self.estimate.weights).saturating_sub(self.cache())
+    }
+
     /// How many requests of some lengths have room in so many pages.
     fn requests(&self, pages: u64) -> String {
         let context = self.options.context;
@@ -35,25 +38,26 @@ impl Footprint {
     }
 }
 
-/// The plan for models in `memory` bytes, as lines.
-pub(crate) fn lines(models: &[Footprint], memory: u64) -> Vec<String> {
+/// The plan for models, and encoders with the bytes of their weights, in `memory` bytes, as lines.
+pub(crate) fn lines(models: &[Footprint], encoders: &[(String, u64)], memory: u64) -> Vec<String> {
     let mut lines = Vec::new();
-    let sum = |of: fn(&Footprint) -> u64| models.iter().map(of).fold(0, u64::saturating_add);
-    let fixed = sum(|model| model.weights).saturating_add(sum(|model| model.steps));
-    let share = memory.saturating_sub(fixed) / models.len().max(1) as u64;
+    let totals = models.iter().map(|model| model.estimate.total()).chain(encoders.iter().map(|(_, weights)| *weights));
+    let total = totals.fold(0, u64::saturating_add);
+    let caches = models.iter().map(Footprint::cache).fold(0, u64::saturating_add);
+    let share = memory.saturating_sub(total.saturating_sub(caches)) / models.len().max(1) as u64;
     for model in models {
-        let Footprint { name, options, weights, steps, page } = model;
+        let Footprint { name, options, estimate, page } = model;
         let most = share / page.max(&1);
         lines.push(format!("{name}, context of {} tokens", options.context));
-        lines.push(format!("  weights   {}", format_bytes(*weights)));
-        lines.push(format!("  steps     {} at most, of up to {} tokens", format_bytes(*steps), options.step_tokens));
+        lines.push(format!("  weights   {}", format_bytes(estimate.weights)));
+        lines.push(format!("  steps     up to {}, of up to {} tokens", format_bytes(model.steps()), options.step_tokens));
         lines.push(format!("  cache     {}, {} pages of {PAGE} tokens in {}", format_bytes(model.cache()), model.pages(), format_bytes(*page)));
         lines.push(format!("  requests  {}; {} are computed at a time", model.requests(model.pages()), options.running));
         if most > model.pages() {
             lines.push(format!("  at most   {}, with --cache-tokens {}", model.requests(most), most as usize * PAGE));
         }
     }
-    let total = fixed.saturating_add(sum(Footprint::cache));
+    lines.extend(encoders.iter().map(|(name, weights)| format!("{name}, an encoder: weights {}", format_bytes(*weights))));
     let (total_shown, memory_shown) = (format_bytes(total), format_bytes(memory));
     lines.push(if total <= memory {
         format!("{total_shown} of {memory_shown}")
@@ -93,7 +97,9 @@ mod tests {
 
     fn footprint(name: &str) -> Footprint {
         let options = EngineOptions::new(4096, DType::F16);
-        Footprint { name: name.to_owned(), options, weights: 15 << 30, steps: 1 << 30, page: 4 << 20 }
+        // A GiB of the cache is spare.
+        let estimate = MemoryEstimate { weights: 15 << 30, cache: 5 << 30, activations: 1 << 30 };
+        Footprint { name: name.to_owned(), options, estimate, page: 4 << 20 }
     }
 
     #[test]
@@ -101,20 +107,24 @@ mod tests {
         let expected = [
             "a, context of 4096 tokens",
             "  weights   15.0 GiB",
-            "  steps     1.0 GiB at most, of up to 512 tokens",
+            "  steps     up to 2.0 GiB, of up to 512 tokens",
             "  cache     4.0 GiB, 1024 pages of 32 tokens in 4.0 MiB",
             "  requests  64 of 512 tokens, 16 of 2048 tokens, 8 of 4096 tokens; 64 are computed at a time",
             "  at most   256 of 512 tokens, 64 of 2048 tokens, 32 of 4096 tokens, with --cache-tokens 131072",
-            "20.0 GiB of 32.0 GiB",
+            "21.0 GiB of 33.0 GiB",
         ];
-        assert_eq!(lines(&[footprint("a")], 32 << 30), expected);
+        assert_eq!(lines(&[footprint("a")], &[], 33 << 30), expected);
         // Two models share what is left.
-        let two = lines(&[footprint("a"), footprint("b")], 48 << 30);
+        let two = lines(&[footprint("a"), footprint("b")], &[], 50 << 30);
         assert!(two[5].ends_with("with --cache-tokens 65536") && two[11].ends_with("with --cache-tokens 65536"), "{two:?}");
-        assert_eq!(two[12], "40.0 GiB of 48.0 GiB");
-        let none = lines(&[footprint("a")], 16 << 30);
+        assert_eq!(two[12], "42.0 GiB of 50.0 GiB");
+        // An encoder takes of it.
+        let beside = lines(&[footprint("a")], &[("e".to_owned(), 1 << 30)], 34 << 30);
+        assert!(beside[5].ends_with("with --cache-tokens 131072"), "{beside:?}");
+        assert_eq!(beside[6..], ["e, an encoder: weights 1.0 GiB", "22.0 GiB of 34.0 GiB"]);
+        let none = lines(&[footprint("a")], &[], 17 << 30);
         assert_eq!(none.len(), 6);
-        assert!(none[5].starts_with("20.0 GiB do not fit into 16.0 GiB: 4.0 GiB less is needed"), "{none:?}");
+        assert!(none[5].starts_with("21.0 GiB do not fit into 17.0 GiB: 4.0 GiB less is needed"), "{none:?}");
     }
 
     #[test]

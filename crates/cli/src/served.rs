@@ -141,10 +141,8 @@ impl Planned {
     }
 
     fn footprint(&self) -> Footprint {
-        let Self { name, config, weights, options, estimate, .. } = self;
+        let Self { name, config, weights, options, .. } = self;
         let page = MemoryEstimate::of(config, weights, PAGE, options.cache, 1).cache;
-        let spare = (2 * options.step_tokens).div_ceil(PAGE) as u64;
-        let steps = estimate.activations.saturating_add(spare.saturating_mul(page));
-        Footprint { name: name.clone(), options: options.clone(), weights: estimate.weights, steps, page }
+        Footprint { name: name.clone(), options: options.clone(), estimate: MemoryEstimate::of_engine(config, weights, options), page }
     }
 }

@@ -23,6 +23,7 @@ pub use constraint::{Constraint, TokenMask};
 pub use logprobs::Logprobs;
 use pages::PAGE;
 pub use request::{EngineOptions, EngineStatistics, Output, Request, RequestId};
+pub(crate) use runner::RECORDINGS;
 use runner::{GREEDY, Part, Runner};
 use schedule::{Schedule, Share};
 use sequence::Sequence;

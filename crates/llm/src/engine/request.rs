@@ -29,6 +29,11 @@ impl EngineOptions {
     pub fn new(context: usize, cache: impl Into<CacheType>) -> Self {
         Self { cache: cache.into(), cache_tokens: 8 * context, context, running: 64, waiting: 1024, step_tokens: 512, shares_prefixes: true }
     }
+
+    /// Tokens that the cache has room for besides: what a step is filled up with, at most, and those of a text by itself.
+    pub(crate) fn spare_slots(&self) -> usize {
+        self.step_tokens.saturating_mul(2)
+    }
 }
 
 /// A prompt to continue, and how.
