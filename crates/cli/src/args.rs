@@ -24,11 +24,11 @@ impl DeviceArgs {
 
     /// Opens the device.
     pub(crate) fn executor(&self) -> Result<Executor> {
-        self.open(None, 0)
+        self.executor_for(None, 0)
     }
 
     /// Opens the device, the CPU with so many threads, for work that needs so much memory: what `auto` chooses has it, or is the CPU.
-    fn open(&self, threads: Option<NonZeroUsize>, bytes: u64) -> Result<Executor> {
+    pub(crate) fn executor_for(&self, threads: Option<NonZeroUsize>, bytes: u64) -> Result<Executor> {
         let backend = if self.device == "auto" { None } else { Some(self.device.parse::<BackendType>()?) };
         match (backend, threads) {
             (None | Some(BackendType::Cpu), Some(threads)) => Executor::new_cpu(threads),
@@ -66,6 +66,6 @@ impl ComputeArgs {
 
     /// Opens the device for work that needs so much memory: what `auto` chooses has it, or is the CPU.
     pub(crate) fn executor_for(&self, bytes: u64) -> Result<Executor> {
-        Ok(self.device.open(self.threads, bytes)?.with_precision(self.precision.unwrap_or(Executor::DEFAULT_PRECISION)))
+        Ok(self.device.executor_for(self.threads, bytes)?.with_precision(self.precision.unwrap_or(Executor::DEFAULT_PRECISION)))
     }
 }

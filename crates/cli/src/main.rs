@@ -7,8 +7,10 @@ mod kernel;
 mod measure;
 mod model;
 mod output;
+mod plan;
 mod profile;
 mod sampling;
+mod served;
 mod tensors;
 
 use std::process::ExitCode;

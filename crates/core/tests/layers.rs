@@ -18,9 +18,10 @@ const LAYERS: &[(&str, u32)] = &[
     ("cuda", 3),
     ("elinvar", 4),
     ("llm", 5),
-    ("candle", 6),
-    ("cli", 6),
-    ("python", 6),
+    ("server", 6),
+    ("candle", 7),
+    ("cli", 7),
+    ("python", 7),
 ];
 
 /// The Elinvar crates a manifest depends on, in any section, and whether only tests do.

@@ -37,7 +37,7 @@ fn run(engine: &mut Engine, requests: &[Request]) -> Result<Answers, Box<dyn Err
     while !engine.is_idle() {
         for output in engine.step() {
             match output {
-                Output::Token { request, token, logprobs } => answers[places[&request]].push((token, logprobs)),
+                Output::Token { request, token, logprobs, .. } => answers[places[&request]].push((token, logprobs)),
                 Output::Finished { .. } => {}
                 Output::Failed { error, .. } => return Err(error.into()),
             }

@@ -4,6 +4,7 @@ use elinvar::{DType, Error, MemoryInfo, Result, format_bytes};
 
 use crate::{
     config::Config,
+    engine::{EngineOptions, RECORDINGS},
     model::CacheType,
     weights::{WeightType, Weights},
 };
@@ -33,12 +34,22 @@ impl MemoryEstimate {
         Self::with_weights(config, clamp(kind.bytes(parameters)), context, cache.into(), chunk)
     }
 
+    /// Of stored weights beside an engine, when the steps that it keeps recorded are all different and full.
+    pub fn of_engine(config: &Config, weights: &Weights, options: &EngineOptions) -> Self {
+        Self::with_engine(config, weights.bytes(), options)
+    }
+
+    fn with_engine(config: &Config, weights: u64, options: &EngineOptions) -> Self {
+        let slots = options.cache_tokens.saturating_add(options.spare_slots());
+        let step = (options.step_tokens as u128).saturating_mul(row(config)).saturating_add(product(&[options.running, config.vocab_size]));
+        let bytes = step.saturating_mul(RECORDINGS as u128).saturating_mul(DType::F32.size() as u128);
+        Self { activations: clamp(bytes), ..Self::with_weights(config, weights, slots, options.cache, 0) }
+    }
+
     fn with_weights(config: &Config, weights: u64, context: usize, cache: CacheType, chunk: usize) -> Self {
-        let (queries, keys) = (product(&[config.heads, config.head_dim]), product(&[config.kv_heads, config.head_dim]));
-        let row = 6 * config.hidden_size as u128 + 3 * queries + 3 * keys + 3 * config.intermediate_size as u128;
         // Up to three recorded prefill steps (filling, last, remainder) and two of decoding (read by the host, chosen by the device) keep theirs.
         let rows = 3 * chunk.min(context) as u128 + 2;
-        let elements = rows.saturating_mul(row).saturating_add(4 * config.vocab_size as u128);
+        let elements = rows.saturating_mul(row(config)).saturating_add(4 * config.vocab_size as u128);
         // Where a GPU decodes keys and values in blocks for a prefill step, to f16, the step keeps a layer's.
         let decoded = if cache == CacheType::Q8_0 { 3 * product(&[2, 2, context, config.kv_heads, config.head_dim]) } else { 0 };
         Self {
@@ -68,6 +79,12 @@ impl MemoryEstimate {
              model, a shorter context or a cache of f16 or q8_0, or free memory"
         )))
     }
+}
+
+/// Elements that a step keeps of a token at a time, at most.
+fn row(config: &Config) -> u128 {
+    let (queries, keys) = (product(&[config.heads, config.head_dim]), product(&[config.kv_heads, config.head_dim]));
+    6 * config.hidden_size as u128 + 3 * queries + 3 * keys + 3 * config.intermediate_size as u128
 }
 
 fn layer_parameters(config: &Config) -> u128 {
@@ -104,6 +121,17 @@ mod tests {
         let packed = MemoryEstimate::of_random(&llama_8b(), WeightType::Plain(DType::BF16), 8192, CacheType::Q8_0, 256);
         assert_eq!(packed.cache, 8192 * 2 * 32 * 8 * 144);
         assert!((200_000_000..400_000_000).contains(&estimate.activations), "{estimate:?}");
+    }
+
+    #[test]
+    fn an_engine_has_slots_for_what_fills_a_step_up_and_keeps_its_steps() {
+        let options = EngineOptions { running: 64, step_tokens: 512, ..EngineOptions::new(8192, DType::F16) };
+        let estimate = MemoryEstimate::with_engine(&llama_8b(), 7, &options);
+        assert_eq!((estimate.weights, estimate.cache), (7, (8 * 8192 + 1024) * 131_072));
+        let row = 6 * 4096 + 3 * 4096 + 3 * 1024 + 3 * 14336;
+        assert_eq!(estimate.activations, 32 * 4 * (512 * row + 64 * 128_256));
+        let absurd = EngineOptions { cache_tokens: usize::MAX, running: usize::MAX, step_tokens: usize::MAX, ..options };
+        assert_eq!(MemoryEstimate::with_engine(&llama_8b(), 7, &absurd).total(), u64::MAX);
     }
 
     #[test]

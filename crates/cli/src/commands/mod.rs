@@ -1,5 +1,6 @@
 //! One file for each command, with its arguments.
 
+mod batch;
 mod bench;
 mod chat;
 #[cfg(target_os = "linux")]
@@ -18,6 +19,7 @@ mod op;
 mod perplexity;
 mod quantize;
 mod run;
+mod serve;
 
 use clap::{Parser, Subcommand};
 use elinvar::{Error, Result};
@@ -42,6 +44,8 @@ enum Command {
     Check(Box<check::CheckArgs>),
     /// Convert a model: a folder to a GGUF file, or a GGUF file to a folder
     Convert(convert::ConvertArgs),
+    /// Answer the requests of a file, as OpenAI's batches have them; run again, it goes on where it ended
+    Batch(Box<batch::BatchArgs>),
     /// Benchmark operators and decoding
     Bench(bench::BenchArgs),
     /// Report what this machine has, compile every kernel for each device and run it: one page for a report
@@ -66,6 +70,8 @@ enum Command {
     Perplexity(perplexity::PerplexityArgs),
     /// Quantise a model's weights into a GGUF file
     Quantize(quantize::QuantizeArgs),
+    /// Serve models over HTTP, with the interface of OpenAI's
+    Serve(Box<serve::ServeArgs>),
     /// Run one operator on tensors from a file, or list the operators
     Op(op::OpArgs),
 }
@@ -75,6 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     match &args.command {
         #[cfg(target_os = "linux")]
         Command::Check(args) => return check::run(args),
+        Command::Batch(args) => return batch::run(args).map_err(without_the_device),
         Command::Doctor(args) => return doctor::run(args),
         Command::Launch(args) => return launch::run(args),
         Command::Bench(args) => bench::run(args).map_err(without_the_device),
@@ -91,6 +98,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         Command::Perplexity(args) => perplexity::run(args).map_err(without_the_device),
         Command::Quantize(args) => quantize::run(args),
         Command::Run(args) => run::run(args).map_err(without_the_device),
+        Command::Serve(args) => serve::run(args).map_err(without_the_device),
     }?;
     Ok(true)
 }

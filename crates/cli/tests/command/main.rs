@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
 mod atlas;
+#[cfg(feature = "embedded-model")]
+mod batch;
 mod check;
 mod contained;
 mod cuda;

@@ -95,6 +95,11 @@ impl Encoder {
         }
     }
 
+    /// Whether these are the files of an encoder that is supported.
+    pub fn is_in(files: &ModelFiles) -> bool {
+        EncoderConfig::read(files).is_ok()
+    }
+
     fn load(
         executor: &Executor,
         config: EncoderConfig,

@@ -8,7 +8,7 @@ use crate::sampling::penalise;
 /// The token after `text`, of which the first `prompt` tokens are the prompt's.
 ///
 /// # Errors
-/// A logit that is NaN or +∞, or none that is finite.
+/// A logit that is NaN or +∞, or none that is finite; a constraint that fails.
 pub(super) fn token(request: &Request, logits: &[f32], text: &[u32], prompt: usize) -> Result<u32> {
     let mut scores = logits.to_vec();
     penalise(&mut scores, text, request.sampling.repetition_penalty);
@@ -27,6 +27,9 @@ pub(super) fn token(request: &Request, logits: &[f32], text: &[u32], prompt: usi
         if let Some(score) = scores.get_mut(token as usize) {
             *score += bias;
         }
+    }
+    if let Some(constraint) = &request.constraint {
+        constraint.restrict(&mut scores)?;
     }
     choose(&scores, &request.sampling.settings()?, text.len() as u32).map(|token| token as u32)
 }

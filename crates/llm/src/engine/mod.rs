@@ -4,6 +4,7 @@
 //! whether its beginning came from the cache: every operator's order is that of one text, and a token's draw depends on seed and position alone.
 
 mod choice;
+mod constraint;
 mod logprobs;
 mod pages;
 mod request;
@@ -18,9 +19,11 @@ use std::sync::Arc;
 use elinvar::{Error, Result};
 
 use crate::{generation::Finish, model::Model};
+pub use constraint::{Constraint, TokenMask};
 pub use logprobs::Logprobs;
 use pages::PAGE;
 pub use request::{EngineOptions, EngineStatistics, Output, Request, RequestId};
+pub(crate) use runner::RECORDINGS;
 use runner::{GREEDY, Part, Runner};
 use schedule::{Schedule, Share};
 use sequence::Sequence;
@@ -188,8 +191,7 @@ impl Engine {
                 return Ok(None);
             }
             let Sequence { request, tokens, .. } = sequence;
-            let is_looked_at = request.logprobs.is_some() || !request.is_drawn_on_device();
-            let logits = is_looked_at.then(|| self.runner.logits(index, singles)).transpose()?;
+            let logits = request.is_looked_at().then(|| self.runner.logits(index, singles)).transpose()?;
             let token = match &logits {
                 Some(logits) if !request.is_drawn_on_device() => choice::token(request, logits, tokens, request.prompt.len())?,
                 _ => token,
@@ -214,9 +216,13 @@ impl Engine {
             } else if sequence.request.end_tokens.contains(&token) {
                 Some(Finish::EndToken)
             } else {
-                let count = sequence.request.logprobs;
-                let logprobs = logits.zip(count).map(|(logits, count)| Logprobs::of(&logits, token, count));
-                outputs.push(Output::Token { request: share.id, token, logprobs });
+                if let Some(error) = sequence.request.constraint.as_ref().and_then(|constraint| constraint.accept(token).err()) {
+                    self.fail(*share, error, outputs);
+                    continue;
+                }
+                let logprobs = logits.as_ref().zip(sequence.request.logprobs).map(|(logits, count)| Logprobs::of(logits, token, count));
+                let logits = logits.filter(|_| sequence.request.reports_logits);
+                outputs.push(Output::Token { request: share.id, token, cached_tokens: sequence.cached, logprobs, logits });
                 sequence.tokens.push(token);
                 self.generated += 1;
                 let is_last = sequence.generated() >= sequence.request.max_tokens;

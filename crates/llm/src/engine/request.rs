@@ -2,7 +2,7 @@
 
 use elinvar::{Error, Result};
 
-use super::logprobs::Logprobs;
+use super::{constraint::Constraint, logprobs::Logprobs};
 use crate::{generation::Finish, model::CacheType, sampling::Sampling};
 
 /// What an engine may use, and what it accepts.
@@ -29,6 +29,11 @@ impl EngineOptions {
     pub fn new(context: usize, cache: impl Into<CacheType>) -> Self {
         Self { cache: cache.into(), cache_tokens: 8 * context, context, running: 64, waiting: 1024, step_tokens: 512, shares_prefixes: true }
     }
+
+    /// Tokens that the cache has room for besides: what a step is filled up with, at most, and those of a text by itself.
+    pub(crate) fn spare_slots(&self) -> usize {
+        self.step_tokens.saturating_mul(2)
+    }
 }
 
 /// A prompt to continue, and how.
@@ -50,6 +55,10 @@ pub struct Request {
     pub bias: Vec<(u32, f32)>,
     /// Report the log probability of each token, and of so many of the most likely.
     pub logprobs: Option<usize>,
+    /// Report the logits that each token was chosen from, as the model gave them.
+    pub reports_logits: bool,
+    /// Which tokens may come at all.
+    pub constraint: Option<Constraint>,
 }
 
 impl Request {
@@ -64,13 +73,20 @@ impl Request {
             frequency_penalty: 0.0,
             bias: Vec::new(),
             logprobs: None,
+            reports_logits: false,
+            constraint: None,
         }
     }
 
     /// Whether the device draws its tokens: nothing but the device's logits and settings says which.
     pub(super) fn is_drawn_on_device(&self) -> bool {
         let is_plain = self.sampling.repetition_penalty == 1.0 && self.presence_penalty == 0.0 && self.frequency_penalty == 0.0;
-        is_plain && self.bias.is_empty()
+        is_plain && self.bias.is_empty() && self.constraint.is_none()
+    }
+
+    /// Whether the host reads the logits of its tokens.
+    pub(super) fn is_looked_at(&self) -> bool {
+        self.logprobs.is_some() || self.reports_logits || !self.is_drawn_on_device()
     }
 
     /// Checks what can be known before it runs.
@@ -116,8 +132,12 @@ pub enum Output {
         request: RequestId,
         /// The token.
         token: u32,
+        /// Tokens of the prompt that were in the cache already.
+        cached_tokens: usize,
         /// If asked for.
         logprobs: Option<Logprobs>,
+        /// If asked for: the model's logits, before penalties, bias and constraint.
+        logits: Option<Vec<f32>>,
     },
     /// An answer is complete.
     Finished {

@@ -8,7 +8,7 @@ use super::{pages::PAGE, request::EngineOptions};
 use crate::model::{Model, PagedCache, PagedStep, StepData, StepShape};
 
 /// Recorded steps that are kept: one for each shape, which has its own intermediate results.
-pub(super) const RECORDINGS: usize = 32;
+pub(crate) const RECORDINGS: usize = 32;
 
 /// Tokens of one text that a step computes.
 pub(super) struct Part<'a> {
@@ -41,9 +41,7 @@ pub(super) fn bucket(count: usize) -> usize {
 
 impl Runner {
     pub(super) fn new(model: Arc<Model>, options: &EngineOptions, pages: usize) -> Result<Self> {
-        // The most tokens that a step is filled up with, and those of a text by itself.
-        let spare = 2 * options.step_tokens;
-        let cache = PagedCache::new(&model, [pages, PAGE, spare], options.context, options.cache)?;
+        let cache = PagedCache::new(&model, [pages, PAGE, options.spare_slots()], options.context, options.cache)?;
         Ok(Self { model, cache, steps: Vec::new(), spare: pages * PAGE })
     }
 

@@ -48,7 +48,7 @@ fn run(engine: &mut Engine, requests: &[Request]) -> Vec<(Answer, usize)> {
         for output in engine.step() {
             let place = |id| ids.iter().position(|other| *other == id).unwrap();
             match output {
-                Output::Token { request, token, logprobs } => answers[place(request)].0.push((token, logprobs)),
+                Output::Token { request, token, logprobs, .. } => answers[place(request)].0.push((token, logprobs)),
                 Output::Finished { request, finish, cached_tokens } => {
                     assert_eq!(finish, Finish::MaxTokens);
                     answers[place(request)].1 = cached_tokens;
@@ -157,7 +157,7 @@ fn a_cancelled_request_frees_its_pages_in_every_phase() {
         let mut step = |engine: &mut Engine| {
             for output in engine.step() {
                 match output {
-                    Output::Token { request, token, logprobs } if request == ids[0] => found.push((token, logprobs)),
+                    Output::Token { request, token, logprobs, .. } if request == ids[0] => found.push((token, logprobs)),
                     Output::Token { request, .. } => assert!(request == ids[1] || request == ids[2]),
                     Output::Finished { request, .. } => assert_eq!(request, ids[0]),
                     Output::Failed { error, .. } => panic!("{error}"),

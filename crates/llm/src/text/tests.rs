@@ -100,6 +100,18 @@ fn characters_are_given_out_when_their_last_byte_has_come() {
 }
 
 #[test]
+fn a_token_stands_for_bytes() {
+    for json in [byte_fallback(), byte_level()] {
+        let t = tokenizer(&json);
+        let text = "Hi y \n é🦀\u{7f}";
+        let bytes: Vec<u8> = t.encode_rendered(text).unwrap().iter().flat_map(|&id| t.token_bytes(id)).collect();
+        assert_eq!(std::str::from_utf8(&bytes).unwrap().trim_start(), text);
+    }
+    let level = tokenizer(&byte_level());
+    assert!((0..256).all(|id| level.token_bytes(id).len() == 1) && level.token_bytes(256).is_empty() && level.token_bytes(999).is_empty());
+}
+
+#[test]
 fn bytes_that_are_no_text_do_not_stall_or_fail() {
     let fallback = tokenizer(&byte_fallback());
     let invalid = |count| vec![3 + 0xFF; count];

@@ -22,6 +22,7 @@ pub struct Tokenizer {
     add_bos: Option<bool>,
     add_eos: bool,
     chat_template: Option<String>,
+    is_byte_level: bool,
 }
 
 #[derive(Default, Deserialize)]
@@ -93,6 +94,7 @@ impl Tokenizer {
             None => raw.chat_template.and_then(Templates::into_default),
         };
         Ok(Self {
+            is_byte_level: is_byte_level(&inner),
             inner: Arc::new(inner),
             bos: raw.bos_token.map(Token::into_text),
             eos: raw.eos_token.map(Token::into_text),
@@ -112,7 +114,7 @@ impl Tokenizer {
         .map_err(|e| file.reject(one_line(&e)))?;
         let parts = parts.ok_or_else(|| Error::internal("no tokenizer was read"))??;
         let gguf::Parts { inner, bos, eos, add_bos, add_eos, chat_template } = parts;
-        Ok(Self { inner: Arc::new(inner), bos, eos, add_bos: Some(add_bos), add_eos, chat_template })
+        Ok(Self { is_byte_level: is_byte_level(&inner), inner: Arc::new(inner), bos, eos, add_bos: Some(add_bos), add_eos, chat_template })
     }
 
     /// The text of a `tokenizer.json`.
@@ -178,6 +180,19 @@ impl Tokenizer {
         self.inner.id_to_token(id)
     }
 
+    /// The bytes that an id stands for in the middle of a text, which may be a part of a character; none for a special token.
+    pub fn token_bytes(&self, id: u32) -> Vec<u8> {
+        let Some(token) = self.token(id).filter(|_| !self.is_silent(id)) else { return Vec::new() };
+        if self.inner.get_added_vocabulary().get_added_tokens_decoder().contains_key(&id) {
+            return token.into_bytes();
+        }
+        if self.is_byte_level {
+            return token.chars().flat_map(byte_of).collect();
+        }
+        let byte = token.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>')).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        byte.map_or_else(|| token.replace('\u{2581}', " ").into_bytes(), |byte| vec![byte])
+    }
+
     /// Whether an id has no text: a special token, or none of this vocabulary.
     pub(crate) fn is_silent(&self, id: u32) -> bool {
         self.token(id).is_none_or(|token| self.inner.get_added_vocabulary().is_special_token(&token))
@@ -202,6 +217,22 @@ impl Tokenizer {
     pub fn chat_template(&self) -> Option<&str> {
         self.chat_template.as_deref()
     }
+}
+
+/// The bytes that a character of a byte-level vocabulary stands for: printable ones for themselves, the others, in their order, from U+0100 on.
+fn byte_of(character: char) -> Vec<u8> {
+    let is_printable = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
+    let code = u32::from(character);
+    let byte = match u8::try_from(code) {
+        Ok(byte) => Some(byte).filter(is_printable),
+        Err(_) => (0..=u8::MAX).filter(|byte| !is_printable(byte)).nth(code as usize - 0x100),
+    };
+    byte.map_or_else(|| character.to_string().into_bytes(), |byte| vec![byte])
+}
+
+/// Whether tokens are written in the characters that stand for bytes.
+fn is_byte_level(inner: &tokenizers::Tokenizer) -> bool {
+    inner.get_decoder().is_some_and(|decoder| serde_json::to_string(decoder).is_ok_and(|text| text.contains("ByteLevel")))
 }
 
 fn load(bytes: &[u8]) -> Result<tokenizers::Tokenizer, tokenizers::Error> {

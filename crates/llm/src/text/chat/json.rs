@@ -1,12 +1,29 @@
-//! JSON as Python's `json.dumps(…, ensure_ascii=False)` writes it, which prompts depend on to the byte.
+//! JSON as values of templates, and as Python's `json.dumps(…, ensure_ascii=False)` writes it, which prompts depend on to the byte.
 
 use std::fmt::Write;
 
 use minijinja::{Error, ErrorKind, Value, value::ValueKind};
+use serde_json::Value as Json;
 
 use super::limits::MAX_OUTPUT;
 
 const DEPTH: usize = 64;
+
+/// What a template sees of JSON.
+pub(super) fn read(json: &Json) -> Value {
+    match json {
+        Json::Null => ().into(),
+        Json::Bool(value) => (*value).into(),
+        Json::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(number), _) => number.into(),
+            (None, Some(number)) => number.into(),
+            (None, None) => number.as_f64().unwrap_or(f64::NAN).into(),
+        },
+        Json::String(text) => text.into(),
+        Json::Array(values) => values.iter().map(read).collect(),
+        Json::Object(map) => Value::from_pairs(map.iter().map(|(name, value)| (name, read(value)))),
+    }
+}
 
 /// `value` on one line, or indented by `indent` spaces a level.
 pub(super) fn write(value: &Value, indent: Option<usize>) -> Result<String, Error> {

@@ -85,14 +85,27 @@ impl ChatTemplate {
     /// # Errors
     /// The template raises an exception (it rejects the roles or their order), fails, or exceeds a bound.
     pub fn render(&self, messages: &[Message], options: &ChatOptions) -> Result<String> {
-        let reject = |e: minijinja::Error| Error::invalid_argument(format!("{NAME}: {}", describe(&e)));
         let turn = |m: &Message| Value::from_pairs([("role", Value::from(&*m.role)), ("content", Value::from(&*m.content))]);
+        self.render_values(messages.iter().map(turn).collect::<Vec<_>>().into(), Value::from(()), options)
+    }
+
+    /// The same for turns as the OpenAI API has them, which may have more than a role and a content, and the tools that the model may call, if any.
+    ///
+    /// # Errors
+    /// As [`ChatTemplate::render`].
+    pub fn render_json(&self, messages: &[serde_json::Value], tools: &[serde_json::Value], options: &ChatOptions) -> Result<String> {
+        let list = |values: &[serde_json::Value]| values.iter().map(json::read).collect::<Value>();
+        self.render_values(list(messages), if tools.is_empty() { Value::from(()) } else { list(tools) }, options)
+    }
+
+    fn render_values(&self, messages: Value, tools: Value, options: &ChatOptions) -> Result<String> {
+        let reject = |e: minijinja::Error| Error::invalid_argument(format!("{NAME}: {}", describe(&e)));
         let fixed = [
-            ("messages", messages.iter().map(turn).collect::<Vec<_>>().into()),
+            ("messages", messages),
             ("add_generation_prompt", options.add_generation_prompt.into()),
             ("bos_token", Value::from(&*self.bos)),
             ("eos_token", Value::from(&*self.eos)),
-            ("tools", Value::from(())),
+            ("tools", tools),
             ("documents", Value::from(())),
             ("strftime_now", time::function(options.now)),
         ];

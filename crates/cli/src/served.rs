@@ -1,0 +1,148 @@
+//! Models with an engine each, as the command line asks for them.
+
+use std::{num::NonZeroUsize, path::PathBuf, sync::Arc};
+
+use clap::Args;
+use elinvar::{DType, Error, Executor, Precision, Result};
+use elinvar_llm::{CacheType, Config, Encoder, EngineOptions, MemoryEstimate, ModelFiles, Weights};
+use elinvar_server::{Embedder, Models, Served};
+
+use crate::{
+    args::DeviceArgs,
+    embedded,
+    model::BaseArgs,
+    output::print_line,
+    plan::{self, Footprint, PAGE},
+};
+
+/// Which models, where, and what their engines may use.
+#[derive(Debug, Args)]
+pub(crate) struct ServedArgs {
+    /// Serve this model, or encoder for embeddings: a GGUF file, or a folder with config.json, model.safetensors and tokenizer.json; NAME=PATH gives it a
+    /// name other than the file's; repeat for more [default: the embedded model]
+    #[arg(long, value_name = "[NAME=]PATH")]
+    model: Vec<String>,
+    /// Limit prompt and answer together to this many tokens [default: 4096, at most the model's context]
+    #[arg(long, value_name = "TOKENS")]
+    context: Option<usize>,
+    /// Keep this many tokens in the KV cache, of all requests together [default: eight contexts]
+    #[arg(long, value_name = "TOKENS")]
+    cache_tokens: Option<usize>,
+    /// Store the KV cache in this type: f32, f16, bf16 or q8_0, which has blocks of 32 bytes and a scale
+    #[arg(long, default_value = "f16", value_name = "TYPE")]
+    cache_dtype: CacheType,
+    /// Compute at most this many requests at a time
+    #[arg(long, default_value_t = 64, value_name = "REQUESTS")]
+    running: usize,
+    /// Compute at most this many tokens per step
+    #[arg(long, default_value_t = 512, value_name = "TOKENS")]
+    step_tokens: usize,
+    /// Decode quantised weights to this type, f32, f16 or bf16, instead of computing with their blocks
+    #[arg(long, value_name = "TYPE")]
+    decode_to: Option<DType>,
+    /// Compute matmul and attention in this precision: strict (an answer does not depend on what else is asked) or fast
+    #[arg(long, default_value = "strict")]
+    precision: Precision,
+    /// Use this many threads on the CPU device [default: one per core]
+    #[arg(long)]
+    threads: Option<NonZeroUsize>,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+/// Context unless it is given.
+const CONTEXT: usize = 4096;
+
+/// A model as it is asked for, with what it takes.
+struct Planned {
+    name: String,
+    files: ModelFiles,
+    config: Config,
+    weights: Weights,
+    options: EngineOptions,
+    estimate: MemoryEstimate,
+}
+
+impl ServedArgs {
+    /// Loads the models and starts their engines, for each of which at most `waiting` requests wait. What does not fit the device is rejected before it is
+    /// loaded.
+    pub(crate) fn start(&self, waiting: usize) -> Result<Models> {
+        let (planned, encoders) = self.planned()?;
+        let needed = planned.iter().map(|model| model.estimate.total()).fold(0, u64::saturating_add);
+        let executor = self.device.executor_for(self.threads, needed)?.with_precision(self.precision);
+        let served = planned.into_iter().map(|model| model.start(&executor, waiting)).collect::<Result<_>>()?;
+        let open = |(name, files)| Ok(Embedder::new(name, Encoder::open(&executor, &files)?));
+        Models::new(served, encoders.into_iter().map(open).collect::<Result<_>>()?)
+    }
+
+    /// Prints what memory that takes, and what fits into `memory`, or what is free on the device.
+    pub(crate) fn print_plan(&self, memory: Option<u64>) -> Result<()> {
+        let (planned, encoders) = self.planned()?;
+        let models: Vec<_> = planned.iter().map(Planned::footprint).collect();
+        let encoders = encoders.into_iter().map(|(name, files)| Ok((name, Weights::open(&files)?.bytes()))).collect::<Result<Vec<_>>>()?;
+        let memory = match memory {
+            Some(memory) => memory,
+            None => self.device.executor_for(self.threads, 0)?.memory().available as u64,
+        };
+        plan::lines(&models, &encoders, memory).iter().for_each(print_line);
+        Ok(())
+    }
+
+    /// The models, and the encoders, with their names.
+    fn planned(&self) -> Result<(Vec<Planned>, Vec<(String, ModelFiles)>)> {
+        let (mut models, mut encoders) = (Vec::new(), Vec::new());
+        for given in &self.model {
+            let (name, path) = named(given)?;
+            let files = ModelFiles::open(path)?;
+            if Encoder::is_in(&files) {
+                encoders.push((name, files));
+            } else {
+                models.push(self.plan(name, files)?);
+            }
+        }
+        if self.model.is_empty() {
+            models.push(self.plan("shakespeare".to_owned(), embedded::files()?)?);
+        }
+        Ok((models, encoders))
+    }
+
+    fn plan(&self, name: String, files: ModelFiles) -> Result<Planned> {
+        let config = Config::read(&files)?;
+        let weights = self.decode_to.map_or_else(|| Weights::open(&files), |dtype| Weights::open_decoded(&files, dtype))?;
+        let context = self.context.unwrap_or_else(|| CONTEXT.min(config.max_context));
+        let default = EngineOptions::new(context, self.cache_dtype);
+        let cache_tokens = self.cache_tokens.unwrap_or(default.cache_tokens);
+        let options = EngineOptions { cache_tokens, running: self.running, step_tokens: self.step_tokens, ..default };
+        let estimate = MemoryEstimate::of(&config, &weights, cache_tokens, self.cache_dtype, self.step_tokens);
+        Ok(Planned { name, files, config, weights, options, estimate })
+    }
+}
+
+/// A model's name and path: the name before `=`, or that of the file or folder.
+fn named(given: &str) -> Result<(String, PathBuf)> {
+    let path = PathBuf::from(given);
+    if let Some((name, path)) = given.split_once('=').filter(|_| !path.exists()) {
+        return if name.is_empty() || name == "default" {
+            Err(Error::invalid_argument(format!("--model {given}: give a name before the '=', other than 'default'")))
+        } else {
+            Ok((name.to_owned(), path.into()))
+        };
+    }
+    let name = if path.is_dir() { path.file_name() } else { path.file_stem() };
+    let name = name.map(|name| name.to_string_lossy().into_owned());
+    name.map(|name| (name, path)).ok_or_else(|| Error::invalid_argument(format!("--model {given}: no name in it, give one as NAME={given}")))
+}
+
+impl Planned {
+    fn start(self, executor: &Executor, waiting: usize) -> Result<Served> {
+        self.estimate.check(executor.memory())?;
+        let model = BaseArgs::load(&self.files, executor, self.config, &self.weights)?;
+        Served::start(self.name, &self.files, Arc::new(model), EngineOptions { waiting, ..self.options })
+    }
+
+    fn footprint(&self) -> Footprint {
+        let Self { name, config, weights, options, .. } = self;
+        let page = MemoryEstimate::of(config, weights, PAGE, options.cache, 1).cache;
+        Footprint { name: name.clone(), options: options.clone(), estimate: MemoryEstimate::of_engine(config, weights, options), page }
+    }
+}

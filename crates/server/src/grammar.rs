@@ -1,0 +1,97 @@
+//! What answers are limited to: JSON, schemas, regular expressions and grammars.
+
+use std::sync::{Arc, OnceLock};
+
+use elinvar::{Error, Result};
+use elinvar_llm::{Constraint, TokenMask, Tokenizer};
+use llguidance::{
+    Matcher, ParserFactory,
+    api::TopLevelGrammar,
+    toktrie::{ApproximateTokEnv, SimpleVob, TokEnv, TokRxInfo, TokTrie},
+};
+use serde_json::{Value, json};
+
+/// What an answer must be.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Grammar {
+    /// A value that a JSON schema allows.
+    Schema(Value),
+    /// A text that a regular expression matches as a whole.
+    Regex(String),
+    /// A text of a grammar in llguidance's variant of Lark.
+    Lark(String),
+}
+
+/// Makes constraints of grammars for a model's vocabulary, which it prepares at first use.
+#[derive(Default)]
+pub(crate) struct Grammars(OnceLock<Result<ParserFactory>>);
+
+impl Grammars {
+    /// The grammar at the beginning of an answer.
+    ///
+    /// # Errors
+    /// A grammar that is wrong or not supported, or a model without an end token.
+    pub(crate) fn constraint(&self, grammar: &Grammar, tokenizer: &Tokenizer, vocabulary: usize, ends: &[u32]) -> Result<Constraint> {
+        let factory = self.0.get_or_init(|| factory(tokenizer, vocabulary, ends)).as_ref().map_err(Error::clone)?;
+        let top = match grammar {
+            Grammar::Schema(schema) => TopLevelGrammar::from_json_schema(compact(schema)),
+            Grammar::Regex(regex) => TopLevelGrammar::from_regex(regex),
+            Grammar::Lark(lark) => TopLevelGrammar::from_lark(lark.clone()),
+        };
+        let parser = factory.create_parser(top).map_err(|error| rejected(&error))?;
+        let mut matcher = Matcher::new(Ok(parser));
+        // What contradicts itself is found here, and not when the answer has begun.
+        matcher.compute_mask_or_eos().map_err(|error| rejected(&error))?;
+        Ok(Constraint::new(Mask { matcher, ends: ends.to_vec() }))
+    }
+}
+
+fn rejected(error: &dyn std::fmt::Display) -> Error {
+    let line = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+    Error::invalid_argument(line)
+}
+
+/// JSON without space between its parts, unless the schema says otherwise: a model that may write space may write it for ever.
+fn compact(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    if let Value::Object(map) = &mut schema {
+        map.entry("x-guidance").or_insert_with(|| json!({"whitespace_flexible": false}));
+    }
+    schema
+}
+
+fn factory(tokenizer: &Tokenizer, vocabulary: usize, ends: &[u32]) -> Result<ParserFactory> {
+    let Some(&end) = ends.first() else {
+        return Err(Error::unsupported("the model has no end token, with which an answer of a grammar could end"));
+    };
+    let words: Vec<_> = (0..vocabulary as u32).map(|id| tokenizer.token_bytes(id)).collect();
+    let trie = TokTrie::from(&TokRxInfo::new(vocabulary as u32, end), &words);
+    let environment: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
+    let mut factory = ParserFactory::new_simple(&environment).map_err(|error| rejected(&error))?;
+    factory.quiet();
+    Ok(factory)
+}
+
+/// A grammar's state within an answer.
+struct Mask {
+    matcher: Matcher,
+    ends: Vec<u32>,
+}
+
+impl TokenMask for Mask {
+    fn allowed(&mut self, allow: &mut dyn FnMut(u32)) -> Result<()> {
+        let mask: SimpleVob = self.matcher.compute_mask_or_eos().map_err(|error| rejected(&error))?;
+        mask.iter_set_entries(|token| allow(token as u32));
+        // The grammar knows one of the model's end tokens.
+        if let [first, others @ ..] = &self.ends[..]
+            && mask.is_allowed(*first)
+        {
+            others.iter().for_each(|&end| allow(end));
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self, token: u32) -> Result<()> {
+        self.matcher.consume_token(token).map_err(|error| rejected(&error))
+    }
+}

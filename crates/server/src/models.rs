@@ -1,0 +1,164 @@
+//! Models that are served.
+
+use std::{
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use elinvar::{Error, Result};
+use elinvar_llm::{ChatTemplate, Engine, EngineOptions, EngineStatistics, GenerationConfig, Model, ModelFiles, Tokenizer, end_tokens};
+
+use serde_json::{Value, json};
+
+use crate::{api::ApiError, embedder::Embedder, grammar::Grammars, metrics::Metrics, tools::Dialect, worker::Worker};
+
+/// The conversation of a model that has no template: a play, in which a blank line ends a turn.
+const PLAY: &str = "{{ bos_token }}{% for message in messages %}{% if message.role == 'system' %}{{ message.content }}\n\n{% else %}\
+    {{ message.role | upper }}:\n{{ message.content }}\n\n{% endif %}{% endfor %}{% if add_generation_prompt %}ASSISTANT:\n{% endif %}";
+const END_OF_TURN: &str = "\n\n";
+
+/// A model with its tokenizer and its engine.
+pub struct Served {
+    name: String,
+    pub(crate) created: u64,
+    pub(crate) tokenizer: Tokenizer,
+    pub(crate) template: ChatTemplate,
+    /// Stop strings of conversations.
+    pub(crate) turn_ends: Vec<String>,
+    pub(crate) end_tokens: Vec<u32>,
+    pub(crate) recommended: GenerationConfig,
+    pub(crate) vocabulary: usize,
+    pub(crate) options: EngineOptions,
+    pub(crate) grammars: Grammars,
+    /// How it calls tools, if its template says.
+    pub(crate) dialect: Option<Dialect>,
+    pub(crate) worker: Worker,
+    pub(crate) metrics: Metrics,
+}
+
+impl Served {
+    /// Starts an engine for a model that was loaded from `files`. Without a chat template its conversations are written as a play: each turn after its role
+    /// in capitals, up to a blank line.
+    ///
+    /// # Errors
+    /// Those of [`Engine::new`], a damaged tokenizer or template, or no thread.
+    pub fn start(name: impl Into<String>, files: &ModelFiles, model: Arc<Model>, options: EngineOptions) -> Result<Self> {
+        let tokenizer = Tokenizer::open(files)?;
+        let recommended = GenerationConfig::read(files)?;
+        let end_tokens = end_tokens(model.config(), &recommended, &tokenizer);
+        let turn_ends = if tokenizer.chat_template().is_some() { Vec::new() } else { vec![END_OF_TURN.to_owned()] };
+        let template = ChatTemplate::new(tokenizer.chat_template().unwrap_or(PLAY), tokenizer.bos(), tokenizer.eos())?;
+        let vocabulary = model.config().vocab_size;
+        let engine = Engine::new(model, options)?;
+        let options = engine.options().clone();
+        Ok(Self {
+            name: name.into(),
+            created: unix_time(),
+            dialect: tokenizer.chat_template().and_then(Dialect::of),
+            tokenizer,
+            template,
+            turn_ends,
+            end_tokens,
+            recommended,
+            vocabulary,
+            options,
+            grammars: Grammars::default(),
+            worker: Worker::start(engine)?,
+            metrics: Metrics::default(),
+        })
+    }
+
+    /// What it answers to, besides `default` if it is the first.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn object(&self) -> Value {
+        let meta = json!({"n_vocab": self.vocabulary, "n_ctx": self.context(), "has_chat_template": self.turn_ends.is_empty()});
+        json!({"id": self.name, "object": "model", "created": self.created, "owned_by": "elinvar", "meta": meta})
+    }
+
+    /// What its engine has and does.
+    pub fn statistics(&self) -> EngineStatistics {
+        self.worker.statistics()
+    }
+
+    /// The most tokens of prompt and answer together.
+    pub fn context(&self) -> usize {
+        self.options.context.min(self.options.cache_tokens)
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn unix_time() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+/// The models that requests may name.
+#[derive(Clone)]
+pub struct Models(Arc<All>);
+
+struct All {
+    served: Vec<Arc<Served>>,
+    embedders: Vec<Arc<Embedder>>,
+}
+
+impl Models {
+    /// Those that continue texts, and those that give vectors of them. The first of either answers to `default`, too, and where a request names none.
+    ///
+    /// # Errors
+    /// None is given, or two have one name.
+    pub fn new(served: Vec<Served>, embedders: Vec<Embedder>) -> Result<Self> {
+        let names: Vec<_> = served.iter().map(Served::name).chain(embedders.iter().map(Embedder::name)).collect();
+        if names.is_empty() {
+            return Err(Error::invalid_argument("no model to serve: give at least one"));
+        }
+        if let Some((_, name)) = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
+            return Err(Error::invalid_argument(format!("two models are named '{name}': give one another name, as in --model NAME=PATH")));
+        }
+        let (served, embedders) = (served.into_iter().map(Arc::new).collect(), embedders.into_iter().map(Arc::new).collect());
+        Ok(Self(Arc::new(All { served, embedders })))
+    }
+
+    /// Those that continue texts.
+    pub fn served(&self) -> &[Arc<Served>] {
+        &self.0.served
+    }
+
+    /// Those that give vectors.
+    pub fn embedders(&self) -> &[Arc<Embedder>] {
+        &self.0.embedders
+    }
+
+    /// The names of all.
+    pub fn names(&self) -> Vec<&str> {
+        self.0.served.iter().map(|model| model.name()).chain(self.0.embedders.iter().map(|model| model.name())).collect()
+    }
+
+    /// What clients are shown of them.
+    pub(crate) fn objects(&self) -> Vec<Value> {
+        self.0.served.iter().map(|model| model.object()).chain(self.0.embedders.iter().map(|model| model.object())).collect()
+    }
+
+    /// The model that continues texts of a name.
+    pub(crate) fn find(&self, name: Option<&str>) -> Result<&Arc<Served>, ApiError> {
+        find(&self.0.served, name, Served::name, "continue texts")
+    }
+
+    /// The model that gives vectors of a name.
+    pub(crate) fn find_embedder(&self, name: Option<&str>) -> Result<&Arc<Embedder>, ApiError> {
+        find(&self.0.embedders, name, Embedder::name, "give vectors")
+    }
+}
+
+fn find<'a, T>(all: &'a [Arc<T>], name: Option<&str>, name_of: fn(&T) -> &str, purpose: &str) -> Result<&'a Arc<T>, ApiError> {
+    let found = match name {
+        None | Some("default") => all.first(),
+        Some(name) => all.iter().find(|model| name_of(model) == name),
+    };
+    found.ok_or_else(|| {
+        let (name, names) = (name.unwrap_or("default").escape_debug(), all.iter().map(|model| name_of(model)).collect::<Vec<_>>().join(", "));
+        let names = if names.is_empty() { "none" } else { &names };
+        ApiError::model_not_found(format!("there is no model '{name}': those that {purpose} are {names}"))
+    })
+}
