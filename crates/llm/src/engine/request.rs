@@ -48,6 +48,8 @@ pub struct Request {
     pub frequency_penalty: f32,
     /// Added to the logits of these tokens.
     pub bias: Vec<(u32, f32)>,
+    /// The name of the adapter that its tokens are computed with, if with one.
+    pub adapter: Option<String>,
     /// Report the log probability of each token, and of so many of the most likely.
     pub logprobs: Option<usize>,
 }
@@ -63,6 +65,7 @@ impl Request {
             presence_penalty: 0.0,
             frequency_penalty: 0.0,
             bias: Vec::new(),
+            adapter: None,
             logprobs: None,
         }
     }
