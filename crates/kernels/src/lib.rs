@@ -43,6 +43,7 @@ pub mod gather;
 pub mod kv_append;
 pub mod layer_norm;
 pub mod lora;
+pub mod lora_rows;
 pub mod matmul;
 pub mod norm_gradient;
 pub mod projection;

@@ -35,6 +35,7 @@ folders! {
     kv_append,
     layer_norm,
     lora,
+    lora_rows,
     matmul,
     norm_gradient,
     projection,

@@ -30,6 +30,8 @@ const NONE: &[&str] = &[
     "logical_not",
     "logical_or",
     "logical_xor",
+    // Of inference.
+    "lora_rows",
     "lt",
     "ne",
     // Of a cache, which is no leaf.

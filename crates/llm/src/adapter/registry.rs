@@ -36,9 +36,17 @@ impl Adapters {
     /// # Errors
     /// A name that is taken, those of [`Adapter::open`] and of [`Model::with_adapter`]; nothing has changed then.
     pub fn load(&mut self, name: &str, folder: impl AsRef<Path>) -> Result<Arc<Model>> {
+        self.insert(name, &Adapter::open(folder)?)
+    }
+
+    /// Takes an adapter in.
+    ///
+    /// # Errors
+    /// A name that is taken, and those of [`Model::with_adapter`]; nothing has changed then.
+    pub fn insert(&mut self, name: &str, adapter: &Adapter) -> Result<Arc<Model>> {
         match self.loaded.entry(name.to_owned()) {
             Entry::Occupied(_) => Err(Error::invalid_argument(format!("there is an adapter '{name}' already: unload it, or take another name"))),
-            Entry::Vacant(place) => Ok(place.insert(Arc::new(self.base.with_adapter(&Adapter::open(folder)?)?)).clone()),
+            Entry::Vacant(place) => Ok(place.insert(Arc::new(self.base.with_adapter(adapter)?)).clone()),
         }
     }
 

@@ -3,6 +3,7 @@
 //! In strict precision a request's tokens and log probabilities have the bits that it has alone, whatever else is computed, however its prompt is cut, and
 //! whether its beginning came from the cache: every operator's order is that of one text, and a token's draw depends on seed and position alone.
 
+mod adapters;
 mod choice;
 mod constraint;
 mod logprobs;
@@ -14,11 +15,12 @@ mod sequence;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use elinvar::{Error, Result};
 
 use crate::{generation::Finish, model::Model};
+use adapters::EngineAdapters;
 pub use constraint::{Constraint, TokenMask};
 pub use logprobs::Logprobs;
 use pages::PAGE;
@@ -32,7 +34,7 @@ use sequence::Sequence;
 /// long as it is not idle, and hands out what that brings.
 ///
 /// ```no_run
-/// # use std::sync::Arc;
+/// # use std::{path::Path, sync::Arc};
 /// # use elinvar::{DType, Executor};
 /// # use elinvar_llm::{Config, Engine, EngineOptions, Model, ModelFiles, Output, Request, Tokenizer, Weights};
 /// # let files = ModelFiles::open("models/shakespeare")?;
@@ -55,6 +57,7 @@ pub struct Engine {
     runner: Runner,
     options: EngineOptions,
     schedule: Schedule,
+    adapters: EngineAdapters,
     submitted: u64,
     computed: u64,
     cached: u64,
@@ -87,8 +90,8 @@ impl Engine {
             )));
         }
         let options = EngineOptions { cache_tokens: pages * PAGE, ..options };
-        let runner = Runner::new(model, &options, pages)?;
-        Ok(Self { runner, options, schedule: Schedule::new(pages), submitted: 0, computed: 0, cached: 0, generated: 0 })
+        let (runner, adapters) = (Runner::new(model.clone(), &options, pages)?, EngineAdapters::new(model));
+        Ok(Self { runner, options, schedule: Schedule::new(pages), adapters, submitted: 0, computed: 0, cached: 0, generated: 0 })
     }
 
     /// The model.
@@ -101,20 +104,44 @@ impl Engine {
         &self.options
     }
 
+    /// Loads an adapter for requests to name, a folder as PEFT and `lora train` write it: LoRA of linear layers. In strict precision a request with it has the
+    /// bits of a [`Session`](crate::Session) with [`Model::with_adapter`].
+    ///
+    /// # Errors
+    /// A name that is taken; a folder that is missing, damaged, or of another model; an adapter that rescales rows (DoRA) or replaces matrices; out of
+    /// memory. Nothing has changed then.
+    pub fn load_adapter(&mut self, name: &str, folder: impl AsRef<Path>) -> Result<()> {
+        self.adapters.load(name, folder.as_ref(), &mut self.schedule, &mut self.runner)
+    }
+
+    /// Unloads an adapter. Requests that have it go on with it.
+    ///
+    /// # Errors
+    /// It is not loaded; the message lists those that are.
+    pub fn unload_adapter(&mut self, name: &str) -> Result<()> {
+        self.adapters.unload(name, &self.schedule, &mut self.runner)
+    }
+
+    /// The names of the adapters that are loaded, sorted.
+    pub fn adapters(&self) -> impl Iterator<Item = &str> {
+        self.adapters.names()
+    }
+
     /// Takes a request in, to be computed by the steps that follow.
     ///
     /// # Errors
-    /// A prompt that is empty, leaves no room in the context or the cache, or has a token outside the vocabulary; settings outside their range; as many
-    /// requests wait as may.
+    /// A prompt that is empty, leaves no room in the context or the cache, or has a token outside the vocabulary; settings outside their range; an adapter that is not loaded; as
+    /// many requests wait as may.
     pub fn submit(&mut self, request: Request) -> Result<RequestId> {
         request.check(&self.options, self.model().config().vocab_size)?;
+        let adapter = request.adapter.as_deref().map(|name| self.adapters.find(name)).transpose()?;
         let (waiting, most) = (self.schedule.waiting.len(), self.options.waiting);
         if waiting >= most {
             return Err(Error::invalid_argument(format!("{waiting} requests wait, and {most} may: ask again later")));
         }
         self.submitted += 1;
         let id = RequestId(self.submitted);
-        self.schedule.waiting.push_back(Sequence::new(id, request));
+        self.schedule.waiting.push_back(Sequence::new(id, request, adapter));
         Ok(id)
     }
 
@@ -179,9 +206,10 @@ impl Engine {
         let sequences = shares.iter().map(sequence_of).collect::<Result<Vec<_>>>()?;
         let mut parts = Vec::new();
         for (sequence, share) in sequences.iter().zip(shares) {
-            let Sequence { tokens, computed, pages, request, .. } = sequence;
+            let Sequence { tokens, computed, pages, request, adapter, .. } = sequence;
             let settings = if request.is_drawn_on_device() { request.sampling.settings()? } else { GREEDY };
-            parts.push(Part { tokens: &tokens[*computed..][..share.tokens], position: *computed, pages, settings });
+            let adapter = adapter.map(|adapter| adapter.number);
+            parts.push(Part { tokens: &tokens[*computed..][..share.tokens], position: *computed, pages, adapter, settings });
         }
         let tokens = self.runner.run(&parts)?;
         self.computed += shares.iter().map(|share| share.tokens as u64).sum::<u64>();

@@ -12,7 +12,7 @@ struct Content {
     tokens: [u32; PAGE],
 }
 
-/// The number of what comes before the first page.
+/// The number of what comes before the first page of a text without adapter.
 pub(super) const START: u64 = 0;
 
 struct Page {
@@ -96,9 +96,14 @@ impl Pool {
         self.pages[page as usize].known.as_ref().map(|(_, number)| (page, *number))
     }
 
-    /// The pages that hold the beginning of `tokens`, whole pages of it alone.
-    pub(super) fn beginning(&self, tokens: &[u32]) -> Vec<u32> {
-        let mut before = START;
+    /// A number for what comes before the first page of texts that share no pages with others.
+    pub(super) fn start(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// The pages that hold the beginning of `tokens`, whole pages of it alone, after `before`.
+    pub(super) fn beginning(&self, mut before: u64, tokens: &[u32]) -> Vec<u32> {
         let find = |&tokens: &[u32; PAGE]| {
             let (page, number) = self.find(before, tokens)?;
             before = number;
@@ -151,15 +156,15 @@ mod tests {
         for (&page, &tokens) in pages.iter().zip(text.as_chunks().0) {
             before = pool.publish(page, before, tokens);
         }
-        assert_eq!((pool.beginning(&text), pool.beginning(&text[..PAGE + 5])), (pages.clone(), pages[..1].to_vec()));
+        assert_eq!((pool.beginning(START, &text), pool.beginning(START, &text[..PAGE + 5])), (pages.clone(), pages[..1].to_vec()));
         // The same tokens after others are another text.
-        assert!(pool.beginning(&text[PAGE..]).is_empty());
+        assert!(pool.beginning(START, &text[PAGE..]).is_empty());
         pool.give_back(&pages);
         assert_eq!((pool.available(), pool.idle(), pool.idle_among(&pages)), (4, 3, 3));
         // The free page first, then the end of the text.
         let others = [pool.take().unwrap(), pool.take().unwrap()];
         assert!(!pages.contains(&others[0]) && others[1] == pages[2]);
-        let found = pool.beginning(&text);
+        let found = pool.beginning(START, &text);
         assert_eq!(found, pages[..2]);
         found.iter().for_each(|&page| pool.share(page));
         assert_eq!((pool.available(), pool.take()), (0, None));
@@ -180,7 +185,7 @@ mod tests {
         assert_eq!(pool.publish(b, START, tokens(1)), number);
         // What follows either is found after both.
         pool.publish(c, number, tokens(2));
-        assert_eq!(pool.beginning(&[tokens(1), tokens(2)].concat()), [a, c]);
+        assert_eq!(pool.beginning(START, &[tokens(1), tokens(2)].concat()), [a, c]);
         pool.give_back(&[b]);
         assert_eq!((pool.idle(), pool.available()), (0, 2));
     }

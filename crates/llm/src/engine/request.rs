@@ -53,6 +53,8 @@ pub struct Request {
     pub frequency_penalty: f32,
     /// Added to the logits of these tokens.
     pub bias: Vec<(u32, f32)>,
+    /// The name of the adapter that its tokens are computed with, if with one.
+    pub adapter: Option<String>,
     /// Report the log probability of each token, and of so many of the most likely.
     pub logprobs: Option<usize>,
     /// Report the logits that each token was chosen from, as the model gave them.
@@ -72,6 +74,7 @@ impl Request {
             presence_penalty: 0.0,
             frequency_penalty: 0.0,
             bias: Vec::new(),
+            adapter: None,
             logprobs: None,
             reports_logits: false,
             constraint: None,

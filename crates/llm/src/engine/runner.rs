@@ -5,7 +5,7 @@ use std::sync::Arc;
 use elinvar::{Error, Result, kernels::sample::Settings};
 
 use super::{pages::PAGE, request::EngineOptions};
-use crate::model::{Model, PagedCache, PagedStep, StepData, StepShape};
+use crate::model::{Model, PagedCache, PagedStep, Stacks, StepData, StepShape};
 
 /// Recorded steps that are kept: one for each shape, which has its own intermediate results.
 pub(crate) const RECORDINGS: usize = 32;
@@ -17,6 +17,8 @@ pub(super) struct Part<'a> {
     pub(super) position: usize,
     /// The text's pages, with room for these tokens.
     pub(super) pages: &'a [u32],
+    /// The number of its adapter.
+    pub(super) adapter: Option<u32>,
     /// How the token after the last is drawn.
     pub(super) settings: Settings,
 }
@@ -28,6 +30,8 @@ pub(super) const GREEDY: Settings = Settings { temperature: 0.0, top_p: 1.0, min
 pub(super) struct Runner {
     model: Arc<Model>,
     cache: PagedCache,
+    /// The adapters of steps that have some.
+    stacks: Option<Stacks>,
     steps: Vec<PagedStep>,
     /// The first slot of no page: where tokens go that only fill up a step.
     spare: usize,
@@ -42,11 +46,21 @@ pub(super) fn bucket(count: usize) -> usize {
 impl Runner {
     pub(super) fn new(model: Arc<Model>, options: &EngineOptions, pages: usize) -> Result<Self> {
         let cache = PagedCache::new(&model, [pages, PAGE, options.spare_slots()], options.context, options.cache)?;
-        Ok(Self { model, cache, steps: Vec::new(), spare: pages * PAGE })
+        Ok(Self { model, cache, stacks: None, steps: Vec::new(), spare: pages * PAGE })
     }
 
     pub(super) fn model(&self) -> &Arc<Model> {
         &self.model
+    }
+
+    /// Takes other adapters, given as models by their numbers.
+    ///
+    /// # Errors
+    /// Out of memory, or a failed device.
+    pub(super) fn set_adapters(&mut self, adapted: &[Option<Arc<Model>>]) -> Result<()> {
+        self.steps.retain(|step| !step.shape().adapted);
+        self.stacks = if adapted.iter().all(Option::is_none) { None } else { Some(self.model.stacks(adapted)?) };
+        Ok(())
     }
 
     #[cfg(test)]
@@ -63,7 +77,8 @@ impl Runner {
         let chunks = &parts[singles..];
         let tokens = chunks.iter().map(|part| part.tokens.len()).max().map_or(0, bucket);
         let entries = parts.iter().map(|part| part.pages.len()).max().unwrap_or(1).next_power_of_two().max(8);
-        let shape = StepShape { singles: if singles == 0 { 0 } else { bucket(singles) }, chunks: chunks.len(), tokens, entries };
+        let adapted = parts.iter().any(|part| part.adapter.is_some());
+        let shape = StepShape { singles: if singles == 0 { 0 } else { bucket(singles) }, chunks: chunks.len(), tokens, entries, adapted };
         let mut data = StepData::default();
         for index in 0..shape.singles {
             self.add(&mut data, &shape, 1, parts[..singles].get(index))?;
@@ -91,6 +106,8 @@ impl Runner {
         let index = |n: usize| i32::try_from(n).map_err(|_| Error::invalid_argument("positions beyond 2^31"));
         let (given, pages): (&[u32], &[u32]) = part.map_or((&[], &[]), |part| (part.tokens, part.pages));
         let first = part.map_or(0, |part| part.position);
+        let adapter = part.and_then(|part| part.adapter).map_or(Ok(-1), |number| index(number as usize))?;
+        data.adapters.resize(data.adapters.len() + tokens, adapter);
         for (i, &token) in given.iter().enumerate() {
             let position = first + i;
             let Some(&page) = pages.get(position / PAGE) else { return Err(Error::internal("a token without a page")) };
@@ -119,7 +136,7 @@ impl Runner {
                 if self.steps.len() == RECORDINGS {
                     self.steps.remove(0);
                 }
-                PagedStep::record(&self.model, &self.cache, shape)?
+                PagedStep::record(&self.model, self.stacks.as_ref(), &self.cache, shape)?
             }
         };
         self.steps.push(step);

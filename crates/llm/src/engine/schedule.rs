@@ -36,6 +36,11 @@ impl Schedule {
         self.running.iter_mut().find(|sequence| sequence.id == id)
     }
 
+    /// All requests, running and waiting.
+    pub(super) fn sequences(&self) -> impl Iterator<Item = &Sequence> {
+        self.running.iter().chain(&self.waiting)
+    }
+
     /// Takes a request away with its pages given back, wherever it is.
     pub(super) fn remove(&mut self, id: RequestId) -> Option<Sequence> {
         let mut sequence = match self.running.iter().position(|sequence| sequence.id == id) {
@@ -51,7 +56,7 @@ impl Schedule {
         while self.running.len() < options.running
             && let Some(mut sequence) = self.waiting.pop_front()
         {
-            let pages = if options.shares_prefixes { self.pool.beginning(&sequence.tokens[..sequence.tokens.len() - 1]) } else { Vec::new() };
+            let pages = if options.shares_prefixes { self.pool.beginning(sequence.start(), &sequence.tokens[..sequence.tokens.len() - 1]) } else { Vec::new() };
             let needed = (sequence.tokens.len() + 1).div_ceil(PAGE) - pages.len() + self.pool.idle_among(&pages);
             let promised: usize = self.running.iter().map(|sequence| sequence.lacking(sequence.tokens.len())).sum();
             if !self.running.is_empty() && needed + promised > self.pool.available() {

@@ -1,6 +1,7 @@
 //! A request on its way.
 
 use super::{
+    adapters::AdapterSlot,
     pages::{PAGE, Pool, START},
     request::{Request, RequestId},
 };
@@ -8,6 +9,7 @@ use super::{
 pub(super) struct Sequence {
     pub(super) id: RequestId,
     pub(super) request: Request,
+    pub(super) adapter: Option<AdapterSlot>,
     /// The prompt, and the answer so far.
     pub(super) tokens: Vec<u32>,
     /// Tokens whose keys and values are in the cache.
@@ -25,18 +27,24 @@ pub(super) struct Sequence {
 }
 
 impl Sequence {
-    pub(super) fn new(id: RequestId, request: Request) -> Self {
+    pub(super) fn new(id: RequestId, request: Request, adapter: Option<AdapterSlot>) -> Self {
         Self {
             id,
             tokens: request.prompt.clone(),
             request,
+            adapter,
             computed: 0,
             pages: Vec::new(),
-            published: (0, START),
+            published: (0, start_of(adapter)),
             cached: 0,
             served: 0,
             preempted: false,
         }
+    }
+
+    /// The number of what comes before its first page.
+    pub(super) fn start(&self) -> u64 {
+        start_of(self.adapter)
     }
 
     /// Tokens that are to be computed before the next one is chosen.
@@ -89,6 +97,10 @@ impl Sequence {
     /// Gives its pages back.
     pub(super) fn leave(&mut self, pool: &mut Pool) {
         pool.give_back(&std::mem::take(&mut self.pages));
-        (self.computed, self.published) = (0, (0, START));
+        (self.computed, self.published) = (0, (0, self.start()));
     }
+}
+
+fn start_of(adapter: Option<AdapterSlot>) -> u64 {
+    adapter.map_or(START, |adapter| adapter.start)
 }

@@ -1,9 +1,9 @@
 //! What a request gets, against a session that has the model for itself.
 
-use elinvar::{DType, Executor, Precision};
+use elinvar::{DType, Executor, Precision, kernels::quantized::Format};
 
 use super::*;
-use crate::{Config, Sampler, Sampling, Session, WeightType, model::CacheType};
+use crate::{Adapter, Config, Sampler, Sampling, Session, WeightType, adapter::tests::waves, model::CacheType};
 
 const CONFIG: &str = r#"{"architectures": ["LlamaForCausalLM"], "vocab_size": 97, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2,
     "num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 1024, "rms_norm_eps": 1e-5}"#;
@@ -173,6 +173,79 @@ fn a_cancelled_request_frees_its_pages_in_every_phase() {
     }
 }
 
+/// Adapters of ranks 4 to 12, each of other layers, under the names "0", "1", ….
+fn load_adapters(engine: &mut Engine, count: usize) -> Vec<Adapter> {
+    let folder = tempfile::tempdir().unwrap();
+    let targets = [r#"["q_proj", "v_proj"]"#, r#"["o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"]"#, r#""all-linear""#];
+    let load = |index: usize| {
+        let config =
+            format!(r#"{{"peft_type": "LORA", "r": {}, "lora_alpha": 6, "target_modules": {}}}"#, 4 * (index % 3 + 1), targets[index % targets.len()]);
+        let adapter = waves(engine.model(), &config, [0.01 * index as f32, 0.1]);
+        adapter.save(folder.path()).unwrap();
+        engine.load_adapter(&index.to_string(), folder.path()).unwrap();
+        adapter
+    };
+    (0..count).map(load).collect()
+}
+
+fn named(adapter: Option<usize>, request: Request) -> Request {
+    Request { adapter: adapter.map(|index| index.to_string()), ..request }
+}
+
+#[test]
+fn each_row_has_the_bits_of_its_adapter() {
+    let executor = model(CONFIG).executor().clone();
+    let wide = CONFIG.replace("48", "64").replace("80", "96").replace("\"num_attention_heads\": 6", "\"num_attention_heads\": 2");
+    for (config, kind) in [(CONFIG, WeightType::Plain(DType::BF16)), (&wide, WeightType::Block(Format::Q4_0))] {
+        let base = Arc::new(Model::random(&executor, Config::parse(config).unwrap(), kind, 1).unwrap());
+        let mut engine = Engine::new(base.clone(), options(4096, 128, 8)).unwrap();
+        let adapted: Vec<_> = load_adapters(&mut engine, 3).iter().map(|adapter| Arc::new(base.with_adapter(adapter).unwrap())).collect();
+        let model = |adapter: Option<usize>| adapter.map_or(&base, |index| &adapted[index]);
+        // One prompt with each, and others beside it: no pages are shared between adapters.
+        let choices = [None, Some(0), Some(1), Some(2), Some(1), None, Some(2)];
+        let of = |index: usize| request([70, 70, 70, 70, 33, 40, 1][index], if index < 4 { 1 } else { index as u32 }, 6);
+        let requests: Vec<_> = choices.into_iter().enumerate().map(|(index, adapter)| named(adapter, of(index))).collect();
+        let expected: Vec<_> = requests.iter().zip(choices).map(|(request, adapter)| alone(model(adapter), DType::F32.into(), request)).collect();
+        assert!(expected[..4].iter().enumerate().all(|(index, answer)| !expected[..index].contains(answer)), "adapters make no difference");
+        for is_cached in [false, true] {
+            for ((answer, cached), (expected, request)) in run(&mut engine, &requests).iter().zip(expected.iter().zip(&requests)) {
+                let pages = if is_cached { (request.prompt.len() - 1) / PAGE } else { 0 };
+                assert!(answer == expected && *cached == pages * PAGE, "{kind:?}, {cached} cached");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_adapter_goes_when_nobody_has_it() {
+    let model = model(CONFIG);
+    let mut engine = Engine::new(model.clone(), options(2048, 64, 4)).unwrap();
+    let adapted: Vec<_> = load_adapters(&mut engine, 2).iter().map(|adapter| Arc::new(model.with_adapter(adapter).unwrap())).collect();
+    let requests = [named(Some(0), request(40, 1, 20)), named(Some(1), request(40, 1, 20))];
+    let expected: Vec<_> = requests.iter().zip(&adapted).map(|(request, model)| alone(model, DType::F32.into(), request)).collect();
+    let ids: Vec<_> = requests.iter().map(|request| engine.submit(request.clone()).unwrap()).collect();
+    let mut answers = [Vec::new(), Vec::new()];
+    let mut steps = 0;
+    while !engine.is_idle() {
+        if steps == 5 {
+            engine.unload_adapter("0").unwrap();
+            let error = engine.submit(requests[0].clone()).unwrap_err().to_string();
+            assert_eq!(error, "the adapter '0' is not loaded: loaded are 1");
+            // Another of that name is another adapter.
+            load_adapters(&mut engine, 1);
+        }
+        for output in engine.step() {
+            if let Output::Token { request, token, logprobs } = output {
+                answers[ids.iter().position(|id| *id == request).unwrap()].push((token, logprobs));
+            }
+        }
+        steps += 1;
+    }
+    assert!(answers[0] == expected[0] && answers[1] == expected[1]);
+    let names: Vec<_> = engine.adapters().collect();
+    assert_eq!(names, ["0", "1"]);
+}
+
 #[test]
 fn thousands_of_requests_leave_what_the_engine_holds_as_it_was() {
     let model = model(CONFIG);
@@ -212,6 +285,8 @@ fn what_cannot_be_is_one_clear_line() {
         error(Request::new(vec![1; 330], 1)),
         "the prompt of 330 tokens leaves no room in a cache of 320: shorten it or give the cache more memory"
     );
+    let named = Request { adapter: Some("poet".to_owned()), ..Request::new(vec![1], 1) };
+    assert_eq!(error(named), "the adapter 'poet' is not loaded: none is");
     assert!(error(Request { bias: vec![(1, f32::NAN)], ..Request::new(vec![1], 1) }).contains("a bias is NaN"));
     assert!(error(Request { sampling: Sampling { top_p: 2.0, ..Sampling::default() }, ..Request::new(vec![1], 1) }).contains("top-p is 2"));
     let first = engine.submit(Request::new(vec![1; 300], 99)).unwrap();

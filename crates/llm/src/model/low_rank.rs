@@ -46,6 +46,19 @@ impl LowRank {
         Ok(adapter)
     }
 
+    /// Its rank.
+    pub(super) fn rank(&self) -> usize {
+        self.a.shape()[0]
+    }
+
+    /// `A` and `B`, and the factor of what they make, as [`LowRank::linear`] takes them without DoRA.
+    pub(super) fn matrices(&self) -> ([Tensor; 2], f32) {
+        match &self.scaled {
+            Some(scaled) => ([self.a.clone(), scaled.clone()], 1.0),
+            None => ([self.a.clone(), self.b.clone()], self.scale),
+        }
+    }
+
     /// `W + s B A`, f32, without DoRA's factors.
     fn sum(&self, weight: &Matrix) -> Result<Tensor> {
         weight.decoded()?.add(&(self.b.detach().matmul(&self.a.detach())? * f64::from(self.scale))?)

@@ -19,6 +19,7 @@ mod parts;
 mod random;
 mod session;
 mod source;
+mod stacked;
 #[cfg(test)]
 pub(crate) mod tests;
 mod whole;
@@ -49,6 +50,7 @@ use parts::Norm;
 pub use session::{Decoding, Session};
 use source::{Given, Shapes};
 pub(crate) use source::{Source, Stored};
+pub(crate) use stacked::Stacks;
 pub(crate) use whole::{IGNORED, Objective};
 use wide::Wide;
 

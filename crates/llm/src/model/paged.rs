@@ -8,7 +8,7 @@ use std::sync::Arc;
 use elinvar::{DType, Recording, Result, Tensor, kernels::sample::Settings};
 
 use super::{
-    CacheType, Model,
+    CacheType, Model, Stacks,
     attention::{Context, Group, Kept, LayerCache, Places},
 };
 
@@ -40,6 +40,8 @@ pub(crate) struct StepShape {
     pub(crate) tokens: usize,
     /// Entries of a text's table.
     pub(crate) entries: usize,
+    /// Whether tokens have adapters.
+    pub(crate) adapted: bool,
 }
 
 impl StepShape {
@@ -57,7 +59,7 @@ impl StepShape {
 /// A recorded step.
 pub(crate) struct PagedStep {
     shape: StepShape,
-    /// Tokens, positions, slots, the tokens whose logits are wanted, and tables.
+    /// Tokens, positions, slots, adapters if there are some, the tokens whose logits are wanted, and tables.
     state: Tensor,
     recording: Recording,
     /// `[texts, 2]`: the tokens drawn, and their positions.
@@ -73,6 +75,8 @@ pub(crate) struct StepData {
     pub(crate) tokens: Vec<i32>,
     pub(crate) positions: Vec<i32>,
     pub(crate) slots: Vec<i32>,
+    /// The number of each token's adapter; -1 for none.
+    pub(crate) adapters: Vec<i32>,
     /// Which of the tokens each text's logits are of.
     pub(crate) wanted: Vec<i32>,
     pub(crate) tables: Vec<i32>,
@@ -81,13 +85,13 @@ pub(crate) struct StepData {
 }
 
 impl PagedStep {
-    /// Records a step of `model`.
+    /// Records a step of `model`, whose adapters are stacked if the step has some.
     ///
     /// # Errors
     /// Out of memory.
-    pub(crate) fn record(model: &Model, cache: &PagedCache, shape: StepShape) -> Result<Self> {
+    pub(crate) fn record(model: &Model, stacks: Option<&Stacks>, cache: &PagedCache, shape: StepShape) -> Result<Self> {
         let (executor, rows, texts) = (model.executor(), shape.rows(), shape.texts());
-        let state = executor.zeros(DType::I32, &[3 * rows + texts * (1 + shape.entries)])?;
+        let state = executor.zeros(DType::I32, &[(3 + usize::from(shape.adapted)) * rows + texts * (1 + shape.entries)])?;
         let (drawn, factors, numbers) =
             (executor.zeros(DType::I32, &[texts, 2])?, executor.zeros(DType::F32, &[texts, 3])?, executor.zeros(DType::U32, &[texts, 3])?);
         let (recording, logits) = executor.record(|recorded| {
@@ -97,7 +101,9 @@ impl PagedStep {
                 start += count;
                 state.slice(0, start - count, count, 1)
             };
-            let (tokens, positions, slots, wanted) = (next(rows)?, next(rows)?, next(rows)?, next(texts)?);
+            let (tokens, positions, slots) = (next(rows)?, next(rows)?, next(rows)?);
+            let adapters = shape.adapted.then(|| next(rows)).transpose()?;
+            let wanted = next(texts)?;
             let mut groups = Vec::new();
             let mut first = 0;
             for (texts, tokens) in [(shape.singles, 1), (shape.chunks, shape.tokens)] {
@@ -111,7 +117,11 @@ impl PagedStep {
             let layers = cache.layers.iter().zip(&cache.frequencies);
             let contexts: Vec<_> =
                 layers.map(|(layer, rates)| Context { kept: Kept::Pages(layer.clone(), places.clone()), frequencies: rates.clone() }).collect();
-            let logits = model.logits_of(&tokens, &positions, &contexts, &wanted)?;
+            let adapted = match (stacks, adapters) {
+                (Some(stacks), Some(adapters)) => Some(model.with_rows(stacks, [&adapters, &adapters.gather(&wanted, 0)?])),
+                _ => None,
+            };
+            let logits = adapted.as_ref().unwrap_or(model).logits_of(&tokens, &positions, &contexts, &wanted)?;
             drawn.on(recorded)?.sample(&logits, &factors, &numbers)?;
             Ok(logits)
         })?;
@@ -123,8 +133,9 @@ impl PagedStep {
     /// # Errors
     /// Logits that are no numbers, or a failed device.
     pub(crate) fn run(&self, model: &Model, data: &StepData) -> Result<Vec<u32>> {
-        let StepData { tokens, positions, slots, wanted, tables, settings } = data;
-        self.state.write(&[&tokens[..], positions, slots, wanted, tables].concat())?;
+        let StepData { tokens, positions, slots, adapters, wanted, tables, settings } = data;
+        let adapters: &[i32] = if self.shape.adapted { adapters } else { &[] };
+        self.state.write(&[&tokens[..], positions, slots, adapters, wanted, tables].concat())?;
         // A draw is that of the position after.
         let drawn: Vec<i32> = wanted.iter().flat_map(|&row| [0, positions.get(row as usize).copied().unwrap_or(0)]).collect();
         self.drawn.write(&drawn)?;

@@ -6,6 +6,7 @@ use super::{
     low_rank::{LowRank, added},
     matrix::Matrix,
     source::Source,
+    stacked::RowAdapters,
 };
 use crate::config::Config;
 
@@ -15,23 +16,25 @@ pub(crate) struct Linear {
     pub(super) weight: Matrix,
     bias: Option<Tensor>,
     pub(super) adapter: Option<LowRank>,
+    /// Adapters of which each row has its own.
+    pub(super) rows: Option<RowAdapters>,
 }
 
 impl Linear {
     pub(super) fn new(weight: Matrix) -> Self {
-        Self { weight, bias: None, adapter: None }
+        Self { weight, bias: None, adapter: None, rows: None }
     }
 
     pub(crate) fn load(source: &mut dyn Source, name: &str, rows: usize, columns: usize, bias: bool) -> Result<Self> {
         let weight = source.matrix(&format!("{name}.weight"), [rows, columns])?;
         let bias = if bias { Some(source.tensor(&format!("{name}.bias"), &[rows])?) } else { None };
-        Ok(Self { weight, bias, adapter: None })
+        Ok(Self { weight, bias, adapter: None, rows: None })
     }
 
     /// Rows of it, as a layer.
     fn rows(&self, start: usize, count: usize) -> Result<Self> {
         let bias = self.bias.as_ref().map(|bias| bias.slice(0, start, count, 1)).transpose()?;
-        Ok(Self { weight: self.weight.slice(start, count)?, bias, adapter: None })
+        Ok(Self { weight: self.weight.slice(start, count)?, bias, adapter: None, rows: None })
     }
 
     pub(crate) fn apply(&self, x: &Tensor) -> Result<Tensor> {
@@ -40,9 +43,11 @@ impl Linear {
 
     /// What it makes of `x`, added to `residual` if there is one.
     pub(crate) fn add_to(&self, residual: Option<&Tensor>, x: &Tensor) -> Result<Tensor> {
-        match &self.adapter {
-            Some(adapter) => adapter.linear(&self.weight, x, self.bias.as_ref(), residual),
-            None => added(residual, self.weight.linear(x, self.bias.as_ref())?),
+        let bias = self.bias.as_ref();
+        match (&self.adapter, &self.rows) {
+            (Some(adapter), _) => adapter.linear(&self.weight, x, bias, residual),
+            (None, Some(adapters)) => adapters.linear(&self.weight, x, bias, residual),
+            (None, None) => added(residual, self.weight.linear(x, bias)?),
         }
     }
 }

@@ -12,7 +12,6 @@ pub(crate) const PARTIALS: usize = 256;
 pub(crate) const LINE_BYTES: usize = 64;
 
 /// The partial sums of one dot product, on cache lines of their own.
-#[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(crate) struct Partials(pub(crate) [f32; PARTIALS]);
 
@@ -20,33 +19,21 @@ impl Partials {
     pub(crate) const ZERO: Self = Self([0.0; PARTIALS]);
 }
 
-/// Folds `blocks` blocks of 256 elements of a row of weights with `ROWS` (1, 2 or 4) rows of `x`, each into its partial sums. `STREAM` says
-/// that the weights come from memory and should be fetched ahead.
+/// Folds `blocks` blocks of 256 elements of a row of weights, which come from memory, with one of `x` into partial sums.
 ///
 /// # Safety
-/// `weights` and each row of `x` are valid for reading `256 * blocks` elements.
+/// `weights` and `x` are valid for reading `256 * blocks` elements.
 #[inline(always)]
-pub(crate) unsafe fn fold<S: Simd, T: Load, const ROWS: usize, const STREAM: bool>(
-    simd: S,
-    partials: &mut [Partials; ROWS],
-    weights: *const T,
-    x: [*const f32; ROWS],
-    blocks: usize,
-) {
-    // Sixteen vectors of partial sums fit into the registers of AVX-512, half as many elsewhere. Where those are not all of the partial sums, the
-    // weights are gone through in tiles that stay in the first cache; eight blocks of f32 and four of 16-bit floats are measured best.
-    let tile = if S::LANES * 16 == PARTIALS && ROWS == 1 { blocks.max(1) } else { 2 * size_of::<T>() };
+pub(crate) unsafe fn fold<S: Simd, T: Load>(simd: S, partials: &mut Partials, weights: *const T, x: *const f32, blocks: usize) {
+    // All partial sums fit into the registers of AVX-512, half of them elsewhere: there the weights are gone through in tiles that stay in the first cache;
+    // eight blocks of f32 and four of 16-bit floats are measured best.
+    let tile = if S::LANES * 16 == PARTIALS { blocks.max(1) } else { 2 * size_of::<T>() };
     for first in (0..blocks).step_by(tile) {
         let (at, count) = (first * PARTIALS, tile.min(blocks - first));
         // SAFETY: the caller's promise; the tile is of its blocks.
         unsafe {
-            let (weights, x) = (weights.add(at), x.map(|x| x.add(at)));
-            match (S::LANES, ROWS) {
-                (16, 1) => fold_by::<S, T, ROWS, 16, STREAM>(simd, partials, weights, x, count),
-                (16, 2) | (_, 1) => fold_by::<S, T, ROWS, 8, STREAM>(simd, partials, weights, x, count),
-                (16, _) | (_, 2) => fold_by::<S, T, ROWS, 4, STREAM>(simd, partials, weights, x, count),
-                _ => fold_by::<S, T, ROWS, 2, STREAM>(simd, partials, weights, x, count),
-            }
+            let (weights, x) = (weights.add(at), x.add(at));
+            if S::LANES == 16 { fold_by::<S, T, 16>(simd, partials, weights, x, count) } else { fold_by::<S, T, 8>(simd, partials, weights, x, count) }
         }
     }
 }
@@ -56,38 +43,25 @@ pub(crate) unsafe fn fold<S: Simd, T: Load, const ROWS: usize, const STREAM: boo
 /// # Safety
 /// As [`fold`].
 #[inline(always)]
-unsafe fn fold_by<S: Simd, T: Load, const ROWS: usize, const N: usize, const STREAM: bool>(
-    simd: S,
-    partials: &mut [Partials; ROWS],
-    weights: *const T,
-    x: [*const f32; ROWS],
-    blocks: usize,
-) {
+unsafe fn fold_by<S: Simd, T: Load, const N: usize>(simd: S, Partials(partials): &mut Partials, weights: *const T, x: *const f32, blocks: usize) {
     for base in (0..PARTIALS).step_by(N * S::LANES) {
         // SAFETY: `N * LANES` divides 256, so every access is inside a block of 256 elements.
         unsafe {
-            let mut sums = [[simd.splat(0.0); N]; ROWS];
-            for row in 0..ROWS {
-                for i in 0..N {
-                    sums[row][i] = simd.load(partials[row].0.as_ptr().add(base + i * S::LANES));
-                }
+            let mut sums = [simd.splat(0.0); N];
+            for i in 0..N {
+                sums[i] = simd.load(partials.as_ptr().add(base + i * S::LANES));
             }
             for block in 0..blocks {
                 for i in 0..N {
                     let at = block * PARTIALS + base + i * S::LANES;
-                    if STREAM && (i * S::LANES * size_of::<T>()).is_multiple_of(LINE_BYTES) {
+                    if (i * S::LANES * size_of::<T>()).is_multiple_of(LINE_BYTES) {
                         simd.prefetch_after(weights.add(at));
                     }
-                    let w = T::load(simd, weights.add(at));
-                    for row in 0..ROWS {
-                        sums[row][i] = simd.fma(w, simd.load(x[row].add(at)), sums[row][i]);
-                    }
+                    sums[i] = simd.fma(T::load(simd, weights.add(at)), simd.load(x.add(at)), sums[i]);
                 }
             }
-            for row in 0..ROWS {
-                for i in 0..N {
-                    simd.store(partials[row].0.as_mut_ptr().add(base + i * S::LANES), sums[row][i]);
-                }
+            for i in 0..N {
+                simd.store(partials.as_mut_ptr().add(base + i * S::LANES), sums[i]);
             }
         }
     }

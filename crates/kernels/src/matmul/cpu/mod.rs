@@ -11,6 +11,7 @@ pub(crate) mod plan;
 pub(crate) mod product;
 pub(crate) mod rows;
 pub(crate) mod scratch;
+mod several;
 pub(crate) mod simd;
 pub(crate) mod tile;
 pub(crate) mod unit;

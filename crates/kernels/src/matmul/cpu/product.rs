@@ -14,7 +14,7 @@ pub(crate) fn product(summation: Summation, a: Matrix<'_>, b: Matrix<'_>, target
     if target.rows() == 0 || target.columns() == 0 {
         return;
     }
-    if a.rows() <= rows::MAX_ROWS && b.has_contiguous_rows() {
+    if rows::are_few(summation, a.rows(), a.columns()) && b.has_contiguous_rows() {
         return rows::linear(level, a, b, target);
     }
     if let Some(target) = target.transposed_vector().filter(|_| a.has_contiguous_rows()) {

@@ -2,23 +2,30 @@
 //!
 //! Reads `W` once, fetching ahead; everything else stays in the caches. Each output element is the strict dot product, whatever the number of rows or threads.
 
+use std::ops::Range;
+
 use super::{
-    dot::{self, LINE_BYTES, PARTIALS, Partials},
+    dot::{self, PARTIALS, Partials},
     level::Level,
     operand::{Load, Matrix, Target, with_values},
-    scratch::{LINE, Scratch},
+    plan::Summation,
+    scratch::Scratch,
+    several::{self, Halves, LANES, OUTPUTS},
     simd::{Simd, Work},
 };
 use crate::{float::Float, parallel::spread, simd};
 
-/// Rows of `X` at most; from here on packing `W` for a register tile pays.
+/// Rows of `X` at most; from here on packing `W` for a register tile pays, but for strict sums of rows as short as [`SHORT`]: there each run of a tile has few
+/// elements.
 pub(crate) const MAX_ROWS: usize = 8;
+const MAX_SHORT_ROWS: usize = 32;
+const SHORT: usize = 4 * PARTIALS;
 
-/// Elements of a row of `W` widened at a time for several rows of `X`.
-const RUN: usize = 8 * PARTIALS;
+/// Rows of `X` from which transposing `W` pays; less where the sum over lanes is most of the work.
+const TRANSPOSING: usize = 4;
 
-/// Outputs stored at a time.
-const OUTPUTS: usize = 16;
+/// Elements of `W` that are transposed at a time for several rows of `X`.
+const TRANSPOSED: usize = 1 << 14;
 
 /// Multiplications below which a second thread costs more than it gives.
 const SERIAL: usize = 1 << 15;
@@ -26,15 +33,25 @@ const SERIAL: usize = 1 << 15;
 /// Bytes of `W` that are worth a task of their own.
 const TASK_BYTES: usize = 1 << 17;
 
-/// Computes `target = x * weights^T` strictly, for `x` `[m, k]` with `m <= MAX_ROWS` and `weights` `[n, k]` with contiguous rows.
+/// Whether [`linear`] is the way to sum a product of `m` rows of `k` elements.
+pub(crate) fn are_few(summation: Summation, m: usize, k: usize) -> bool {
+    m <= if summation == Summation::Strict && k <= SHORT { MAX_SHORT_ROWS } else { MAX_ROWS }
+}
+
+/// Computes `target = x * weights^T` strictly, for `x` `[m, k]` and `weights` `[n, k]` with contiguous rows.
 pub(crate) fn linear(level: Level, x: Matrix<'_>, weights: Matrix<'_>, target: &Target<'_>) {
     let k = x.columns();
-    let stride = k.next_multiple_of(LINE);
-    let mut wide = Scratch::new(x.rows() * stride);
+    let mut wide = Scratch::new(x.rows() * k);
     for row in 0..x.rows() {
-        widen(x, row, &mut wide[row * stride..][..k]);
+        widen(x, row, &mut wide[row * k..][..k]);
     }
-    with_values!(weights.values(), |values| tasks(level, Rows { wide: &wide, stride, k }, values, weights, target));
+    if x.rows() < if k <= PARTIALS { 2 } else { TRANSPOSING } {
+        return with_values!(weights.values(), |values| tasks(level, Rows { wide: &wide, stride: k, k, transposed: false }, values, weights, target));
+    }
+    let stride = k.next_multiple_of(PARTIALS);
+    let mut transposed = Scratch::new(x.rows() * stride);
+    level.run(Transpose { rows: &wide, k, to: &mut transposed });
+    with_values!(weights.values(), |values| tasks(level, Rows { wide: &transposed, stride, k, transposed: true }, values, weights, target));
 }
 
 fn widen(x: Matrix<'_>, row: usize, target: &mut [f32]) {
@@ -61,12 +78,13 @@ fn tasks<T: Load>(level: Level, x: Rows<'_>, values: &[T], weights: Matrix<'_>, 
     spread(n.div_ceil(rows), 1, &|i| task(i * rows, rows.min(n - i * rows)));
 }
 
-/// `X`, widened, each row on cache lines of its own.
+/// `X`, widened, and perhaps filled up and transposed.
 #[derive(Clone, Copy)]
 struct Rows<'a> {
     wide: &'a [f32],
     stride: usize,
     k: usize,
+    transposed: bool,
 }
 
 impl Rows<'_> {
@@ -91,7 +109,7 @@ impl<T: Load> Work for Task<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        if self.target.rows() == 1 { self.one(simd) } else { self.several(simd) }
+        if self.x.transposed { self.several(simd) } else { self.one_by_one(simd) }
     }
 }
 
@@ -108,31 +126,19 @@ impl<T: Load> Task<'_, T> {
     }
 
     #[inline(always)]
-    fn one<S: Simd>(&self, simd: S) {
-        let x = self.x.run(0, 0, self.x.k);
+    fn one_by_one<S: Simd>(&self, simd: S) {
         let whole = self.x.k - self.x.k % PARTIALS;
         for (first, count) in self.groups() {
-            let mut sums = [0.0; OUTPUTS];
-            for (i, sum) in sums.iter_mut().enumerate().take(count) {
-                let w = self.row(first + i);
-                let mut partials = [Partials::ZERO];
-                // SAFETY: both slices have at least `whole` elements.
-                unsafe { dot::fold::<_, _, 1, true>(simd, &mut partials, w.as_ptr(), [x.as_ptr()], whole / PARTIALS) };
-                dot::fold_rest(&mut partials[0], &w[whole..], &x[whole..]);
-                *sum = dot::tree(simd, &partials[0]);
-            }
-            // SAFETY: each task has columns of its own.
-            unsafe { self.target.store(0, first, &mut sums[..count]) };
-        }
-    }
-
-    #[inline(always)]
-    fn several<S: Simd>(&self, simd: S) {
-        let mut partials = [Partials::ZERO; MAX_ROWS];
-        let mut sums = [[0.0; OUTPUTS]; MAX_ROWS];
-        for (first, count) in self.groups() {
+            let mut sums = [[0.0; OUTPUTS]; TRANSPOSING];
             for i in 0..count {
-                self.row_of_several(simd, first + i, i, &mut partials, &mut sums);
+                let w = self.row(first + i);
+                for row in 0..self.target.rows() {
+                    let (x, mut partials) = (self.x.run(row, 0, self.x.k), Partials::ZERO);
+                    // SAFETY: both slices have at least `whole` elements.
+                    unsafe { dot::fold(simd, &mut partials, w.as_ptr(), x.as_ptr(), whole / PARTIALS) };
+                    dot::fold_rest(&mut partials, &w[whole..], &x[whole..]);
+                    sums[row][i] = dot::tree(simd, &partials);
+                }
             }
             for (row, sums) in sums.iter_mut().enumerate().take(self.target.rows()) {
                 // SAFETY: each task has columns of its own.
@@ -141,60 +147,99 @@ impl<T: Load> Task<'_, T> {
         }
     }
 
-    /// One row of `W` with all rows of `X`; sum `i` of each is written.
     #[inline(always)]
-    fn row_of_several<S: Simd>(&self, simd: S, row: usize, i: usize, partials: &mut [Partials; MAX_ROWS], sums: &mut [[f32; OUTPUTS]; MAX_ROWS]) {
-        let (w, m) = (self.row(row), self.target.rows());
-        let whole = w.len() - w.len() % PARTIALS;
-
-        partials[..m].fill(Partials::ZERO);
-        let mut wide = Wide([0.0; RUN]);
-        for start in (0..whole).step_by(RUN) {
-            let run = RUN.min(whole - start);
-            for at in (0..run).step_by(S::LANES) {
-                let source = w[start..start + run].as_ptr();
-                // SAFETY: `run` is a multiple of 256 and so of the lanes; `w` has `run` elements from `start` on, as has `wide`.
-                unsafe {
-                    if (at * size_of::<T>()).is_multiple_of(LINE_BYTES) {
-                        simd.prefetch_after(source.add(at));
-                    }
-                    simd.store(wide.0.as_mut_ptr().add(at), T::load(simd, source.add(at)));
+    fn several<S: Simd>(&self, simd: S) {
+        let (m, padded) = (self.target.rows(), self.x.stride);
+        // As many rows of `W` as stay in a cache.
+        let together = (TRANSPOSED / padded.max(1)).clamp(1, OUTPUTS);
+        let mut weights = Scratch::new(together * padded);
+        let mut halves: Vec<[Halves; OUTPUTS]> = vec![[[0.0; 2 * LANES]; OUTPUTS]; m];
+        for (first, count) in self.groups() {
+            for start in (0..count).step_by(together) {
+                let taken = start..count.min(start + together);
+                for (i, row) in taken.clone().enumerate() {
+                    several::transpose(simd, self.row(first + row), 0.0, &mut weights[i * padded..][..padded]);
+                }
+                let mut row = 0;
+                while row < m {
+                    row += match m - row {
+                        4.. => self.fold_rows::<S, 4>(simd, row, &weights, taken.clone(), &mut halves),
+                        2.. => self.fold_rows::<S, 2>(simd, row, &weights, taken.clone(), &mut halves),
+                        _ => self.fold_rows::<S, 1>(simd, row, &weights, taken.clone(), &mut halves),
+                    };
                 }
             }
-            let mut rows = 0;
-            while rows < m {
-                rows += match m - rows {
-                    4.. => self.fold_rows::<S, 4>(simd, rows, start, run, &wide, partials),
-                    2.. => self.fold_rows::<S, 2>(simd, rows, start, run, &wide, partials),
-                    _ => self.fold_rows::<S, 1>(simd, rows, start, run, &wide, partials),
-                };
+            for (row, halves) in halves.iter().enumerate() {
+                let mut sums = several::sum_lanes(simd, halves);
+                // SAFETY: each task has columns of its own.
+                unsafe { self.target.store(row, first, &mut sums[..count]) };
             }
-        }
-        for (row, (partials, sums)) in partials.iter_mut().zip(sums).enumerate().take(m) {
-            dot::fold_rest(partials, &w[whole..], self.x.run(row, whole, self.x.k - whole));
-            sums[i] = dot::tree(simd, partials);
         }
     }
 
+    /// Some rows of `X`, from `first` on, with the rows of `W` that stand in `weights`.
     #[inline(always)]
-    fn fold_rows<S: Simd, const ROWS: usize>(
+    fn fold_rows<S: Simd, const COUNT: usize>(
         &self,
         simd: S,
         first: usize,
-        start: usize,
-        run: usize,
-        wide: &Wide,
-        partials: &mut [Partials; MAX_ROWS],
+        weights: &[f32],
+        outputs: Range<usize>,
+        halves: &mut [[Halves; OUTPUTS]],
     ) -> usize {
-        let x: [_; ROWS] = std::array::from_fn(|row| self.x.run(first + row, start, run).as_ptr());
-        if let Some(partials) = partials[first..].first_chunk_mut() {
-            // SAFETY: `wide` and the runs of `x` have `run` elements, a multiple of 256.
-            unsafe { dot::fold::<_, _, ROWS, false>(simd, partials, wide.0.as_ptr(), x, run / PARTIALS) };
+        let part = self.x.stride / several::parts::<S>();
+        if let Some(halves) = halves[first..].first_chunk_mut() {
+            // A part of the rows of `X` stays in the first cache for all outputs.
+            for number in 0..several::parts::<S>() {
+                let x: [_; COUNT] = std::array::from_fn(|row| self.x.run(first + row, number * part, part).as_ptr());
+                let mut taken = 0;
+                while taken < outputs.len() {
+                    let at = [taken * self.x.stride + number * part, outputs.start + taken];
+                    taken += match several::shared::<S>().min(outputs.len() - taken) {
+                        2 => self.fold_outputs::<S, COUNT, 2>(simd, number, weights, x, at, halves),
+                        _ => self.fold_outputs::<S, COUNT, 1>(simd, number, weights, x, at, halves),
+                    };
+                }
+            }
         }
-        ROWS
+        COUNT
+    }
+
+    /// One part of these rows with some rows of `W`, the first of which stands at `start`, for outputs from `output` on.
+    #[inline(always)]
+    fn fold_outputs<S: Simd, const COUNT: usize, const SHARED: usize>(
+        &self,
+        simd: S,
+        number: usize,
+        weights: &[f32],
+        x: [*const f32; COUNT],
+        [start, output]: [usize; 2],
+        halves: &mut [[Halves; OUTPUTS]; COUNT],
+    ) -> usize {
+        let (padded, part) = (self.x.stride, self.x.stride / several::parts::<S>());
+        let weights: [_; SHARED] = std::array::from_fn(|i| weights[start + i * padded..][..part].as_ptr());
+        let to = halves.each_mut().map(|halves| std::array::from_fn(|i| halves[output + i].as_mut_ptr()));
+        // SAFETY: these are parts of rows with so many blocks, and each of `to` is a whole one.
+        unsafe { several::fold::<S, COUNT, SHARED>(simd, number, weights, x, padded / PARTIALS, to) };
+        SHARED
     }
 }
 
-/// A widened run of a row of `W`.
-#[repr(align(64))]
-struct Wide([f32; RUN]);
+/// Transposes the rows of `X`, which are widened.
+struct Transpose<'a> {
+    rows: &'a [f32],
+    k: usize,
+    to: &'a mut [f32],
+}
+
+impl Work for Transpose<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let padded = self.k.next_multiple_of(PARTIALS);
+        for (row, to) in self.rows.chunks_exact(self.k.max(1)).zip(self.to.chunks_exact_mut(padded.max(1))) {
+            several::transpose(simd, row, -0.0, to);
+        }
+    }
+}
