@@ -45,6 +45,7 @@ pub mod layer_norm;
 pub mod lora;
 pub mod matmul;
 pub mod norm_gradient;
+pub mod norm_weight_gradient;
 pub mod projection;
 pub mod quantized;
 pub mod quantized_linear;

@@ -37,6 +37,7 @@ folders! {
     lora,
     matmul,
     norm_gradient,
+    norm_weight_gradient,
     projection,
     quantized_linear,
     reduce,
