@@ -102,6 +102,7 @@ struct KeptNormRow {
         if (CENTRED) {
             clear(a);
             clear(b);
+#pragma unroll
             for (uint v = 0; v < VISITS; ++v) {
                 if (share.has(v)) {
                     x.widen_visit(v, slots);
@@ -117,6 +118,7 @@ struct KeptNormRow {
         }
         clear(a);
         clear(b);
+#pragma unroll
         for (uint v = 0; v < VISITS; ++v) {
             if (share.has(v)) {
                 load_centred(v, found.mean, slots);
@@ -135,6 +137,7 @@ struct KeptNormRow {
     template <uint CENTRED>
     void store(NormSums sums, device const T* addend, device T* dx) const {
         float slots[SLOTS], gradients[SLOTS];
+#pragma unroll
         for (uint v = 0; v < VISITS; ++v) {
             if (share.has(v)) {
                 load_centred(v, sums.mean, slots);

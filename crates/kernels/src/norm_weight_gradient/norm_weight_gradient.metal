@@ -19,17 +19,20 @@ struct Tree {
 
     // `sums` is a leaf, and becomes what it completes: after the last one, everything.
     void take(uint leaf, thread float (&sums)[SLOTS]) {
+        bool completes = true;
 #pragma unroll
         for (uint level = 0; level < LEVELS; ++level) {
-            if ((leaf >> level & 1) == 0) {
+            const bool second = (leaf >> level & 1) != 0;
+            if (completes && second) {
+                for (uint i = 0; i < SLOTS; ++i) {
+                    sums[i] += held[level][i];
+                }
+            } else if (completes) {
                 for (uint i = 0; i < SLOTS; ++i) {
                     held[level][i] = sums[i];
                 }
-                break;
             }
-            for (uint i = 0; i < SLOTS; ++i) {
-                sums[i] += held[level][i];
-            }
+            completes = completes && second;
         }
     }
 };
@@ -48,7 +51,7 @@ inline Words<T> load_some(device const T* from, uint count, bool wide) {
 }
 
 template <typename T, uint CENTRED>
-[[kernel]] void norm_weight_gradient_part(
+[[kernel, max_total_threads_per_threadgroup(THREADS)]] void norm_weight_gradient_part(
     device const T* x [[buffer(0)]],
     device const T* dy [[buffer(1)]],
     device const float* scale [[buffer(2)]],
