@@ -8,8 +8,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Union
 
@@ -155,14 +156,28 @@ class Generation:
         return self.text
 
 
-class Stream(Iterator[str]):
+class Stream(Iterator[str], AsyncIterator[str]):
     """The pieces of a text while it is generated; see :meth:`Model.stream`.
 
-    Dropping or closing it ends the generation with the step under way. It is a context manager, too.
+    Dropping or closing it ends the generation with the step under way. It is a context manager, too. ``async for`` waits for a piece on a thread of its own,
+    so that the event loop goes on; a task that is cancelled meanwhile closes it.
     """
 
     def __init__(self, native: Any) -> None:
         self._native = native
+
+    def __aiter__(self) -> Stream:
+        return self
+
+    async def __anext__(self) -> str:
+        try:
+            piece: str | None = await asyncio.to_thread(self._native.next)
+        except asyncio.CancelledError:
+            self.close()
+            raise
+        if piece is None:
+            raise StopAsyncIteration
+        return piece
 
     def __iter__(self) -> Stream:
         return self

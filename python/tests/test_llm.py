@@ -1,5 +1,6 @@
 """Language models, encoders and training, on the model of this repository and on tiny ones."""
 
+import asyncio
 import json
 import shutil
 import signal
@@ -94,6 +95,29 @@ def test_a_stream_has_a_result_at_its_end_and_none_when_it_is_closed(model):
     for _ in zip(range(3), model.stream("ROMEO:", max_tokens=400)):
         pass
     assert model.generate("ROMEO:", max_tokens=20, greedy=True).text == "".join(pieces)
+
+
+def test_an_event_loop_goes_on_while_streams_are_awaited(model):
+    alone = [model.generate(prompt, max_tokens=20, greedy=True).text for prompt in ("ROMEO:", "KING")]
+
+    async def say(prompt):
+        return "".join([piece async for piece in model.stream(prompt, max_tokens=20, greedy=True)])
+
+    async def both():
+        return await asyncio.gather(say("ROMEO:"), say("KING"))
+
+    async def cut():
+        stream = model.stream("ROMEO:", max_tokens=400)
+        task = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert stream.result is None or stream.result.finish == "cancelled"
+        return [piece async for piece in stream]
+
+    assert asyncio.run(both()) == alone
+    assert asyncio.run(cut()) == []
 
 
 def test_threads_and_streams_side_by_side_have_the_text_that_each_has_alone(model):

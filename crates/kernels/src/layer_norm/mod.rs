@@ -20,7 +20,7 @@ use crate::{
     description::describe,
     gradient::Gradient,
     metal::{self, metal_file, params},
-    norm_gradient::{NormGradient, of_norm},
+    norm_gradient::OfNorm,
     order,
     rms_norm::check_weight,
     rows::Rows,
@@ -109,10 +109,8 @@ impl Operator for LayerNorm {
         if self.statistics && upstream.iter().skip(1).any(Option::is_some) {
             return Err(Error::unsupported("layer_norm has no gradient of its statistics"));
         }
-        let (operator, mut known) = (NormGradient { axis: self.axis, epsilon: self.epsilon, centred: true }, None);
-        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, index| {
-            if index == operands::AT.bias { gradient.upstream(0) } else { of_norm(gradient, operator, &mut known, index) }
-        })
+        let mut found = OfNorm::new(self.axis, self.epsilon, true);
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, index| found.by(gradient, index))
     }
 }
 

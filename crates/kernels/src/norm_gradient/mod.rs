@@ -1,10 +1,10 @@
 //! The gradients of [`RmsNorm`](crate::rms_norm::RmsNorm) and [`LayerNorm`](crate::layer_norm::LayerNorm) by their rows.
 //!
 //! With `c = x − μ` (`μ = 0` for `rms_norm`), `r = 1 / sqrt(Σ c² / n + ε)`, `v = c · r` and `h = g · w` of the gradient `g`:
-//! `dx = ((h − Σ h / n) − v · (Σ h c · r / n)) · r`, for `rms_norm` without `Σ h / n`. Computed in f32, rounded once. `r` and `μ` are outputs too: the gradient
-//! of the weight is the sum of `g · v` over the rows. An addend, which is what a residual stream has as its gradient, is added to the rounded `dx`.
+//! `dx = ((h − Σ h / n) − v · (Σ h c · r / n)) · r`, for `rms_norm` without `Σ h / n`. Computed in f32, rounded once. `r` and `μ` are outputs too, for
+//! [`NormWeightGradient`]. An addend, which is what a residual stream has as its gradient, is added to the rounded `dx`.
 //!
-//! * Memory: the rows are read once and the result is written once; the later looks at them hit the cache.
+//! * Memory: the rows are read once and the result is written once; the later looks at rows that registers do not hold hit the cache.
 //! * Order: the sums are folded in the row order of [`crate::order`], products by fma; `μ` and `r` have the bits of the norms.
 //! * Error against exact arithmetic, before the rounding of the output: `(d(n) + 10) · 2^-24 · (max |h| + |v| Σ |h v| / n) · r`.
 
@@ -21,6 +21,7 @@ use crate::{
     description::describe,
     gradient::{self, Gradient},
     metal::{self, metal_file, params},
+    norm_weight_gradient::NormWeightGradient,
     order,
     rms_norm::check_weight,
     rows::Rows,
@@ -91,7 +92,8 @@ impl Operator for NormGradient {
         let (x, weight) = (inputs.x, inputs.dtype(operands::AT.weight));
         let rows = Rows::from_axis(x.shape(), self.axis)?;
         let params = Params { rows, epsilon: self.epsilon, weighted: inputs.weight.is_some().into(), added: inputs.addend.is_some().into() };
-        let key = rows.key(KernelKey::new("norm_gradient", &[x.dtype, weight]).with("centred", u32::from(self.centred)));
+        let key = rows.key(KernelKey::new("norm_gradient", &[x.dtype, weight]).with("centred", u32::from(self.centred)))
+            .with("threads", order::row_threads_bound(rows.length as usize));
         let launch = Launch::new(key, cpu::kernel(x.dtype, weight)?, &params, inputs.parameters(outputs)?);
         // Rows without elements still have statistics.
         let launched = Rows { length: rows.length.max(1), ..rows };
@@ -116,24 +118,40 @@ impl Operator for NormGradient {
     }
 }
 
-/// The gradients of a norm's input 0 and of its weight, input 1.
-pub(crate) fn of_norm(gradient: &mut Gradient, operator: NormGradient, known: &mut Option<Vec<Operand>>, index: usize) -> Result<Operand> {
-    let (x, upstream) = (gradient.input(0)?, gradient.upstream(0)?);
-    let found = match known {
-        Some(found) => found,
-        None => known.insert(gradient.apply_all(operator, &[Some(x), gradient.optional(1), Some(upstream)])?),
-    };
-    let (dx, scale, mean) = (found[0], found[1], found.get(2).copied());
-    if index == 0 {
-        return Ok(dx);
+/// The gradients of a norm, found as they are asked for.
+pub(crate) struct OfNorm {
+    operator: NormGradient,
+    rows: Option<Vec<Operand>>,
+    sums: Option<Vec<Operand>>,
+}
+
+impl OfNorm {
+    pub(crate) fn new(axis: isize, epsilon: f32, centred: bool) -> Self {
+        Self { operator: NormGradient { axis, epsilon, centred }, rows: None, sums: None }
     }
-    let (x, upstream) = (gradient.widened(x)?, gradient.widened(upstream)?);
-    let centred = match mean {
-        Some(mean) => gradient.binary(BinaryOp::Sub, x, mean)?,
-        None => x,
-    };
-    let normalised = gradient.mul(centred, scale)?;
-    gradient.mul(upstream, normalised)
+
+    /// The gradient of the norm's input 0, of its weight, input 1, or of its bias, input 2.
+    pub(crate) fn by(&mut self, gradient: &mut Gradient, index: usize) -> Result<Operand> {
+        let (x, upstream) = (gradient.input(0)?, gradient.upstream(0)?);
+        let rows = match &mut self.rows {
+            Some(rows) => rows,
+            // A bias by itself needs nothing of the rows.
+            None if index == 2 => return Ok(upstream),
+            none => none.insert(gradient.apply_all(self.operator, &[Some(x), gradient.optional(1), Some(upstream)])?),
+        };
+        if index == 0 {
+            return Ok(rows[0]);
+        }
+        let sums = match &mut self.sums {
+            Some(sums) => sums,
+            None if index == 2 => return Ok(upstream),
+            none => {
+                let operator = NormWeightGradient { axis: self.operator.axis, centred: self.operator.centred };
+                none.insert(gradient.apply_all(operator, &[Some(x), Some(upstream), Some(rows[1]), rows.get(2).copied()])?)
+            }
+        };
+        Ok(sums[index - 1])
+    }
 }
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[

@@ -22,7 +22,7 @@ use crate::{
     description::describe,
     gradient::Gradient,
     metal::{self, metal_file, params},
-    norm_gradient::{NormGradient, of_norm},
+    norm_gradient::OfNorm,
     order,
     rows::Rows,
     signature::{self, mismatch, misshapen, operands, shape_of},
@@ -117,8 +117,8 @@ impl Operator for RmsNorm {
     }
 
     fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
-        let (operator, mut known) = (NormGradient { axis: self.axis, epsilon: self.epsilon, centred: false }, None);
-        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, index| of_norm(gradient, operator, &mut known, index))
+        let mut found = OfNorm::new(self.axis, self.epsilon, false);
+        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, index| found.by(gradient, index))
     }
 }
 
