@@ -31,7 +31,7 @@ use tokio::{
 };
 
 use crate::{
-    api::{ApiError, Endpoint, Job},
+    api::{ApiError, Endpoint, Job, document},
     metrics,
     models::Models,
     sse,
@@ -207,7 +207,8 @@ fn router(app: Arc<App>) -> Router {
         .route("/v1/models", get(models))
         .route("/v1/models/{name}", get(model))
         .route("/metrics", get(metrics))
-        .route("/slots", get(slots));
+        .route("/slots", get(slots))
+        .route("/openapi.json", get(async || json_body(&document())));
     for endpoint in Endpoint::ALL {
         let handler = async move |State(app): State<Arc<App>>, request: Request| complete(&app, endpoint, request).await;
         router = router.route(endpoint.path(), post(handler));

@@ -7,6 +7,7 @@ mod error;
 mod fields;
 mod form;
 mod format;
+mod openapi;
 mod respond;
 mod responses;
 mod settings;
@@ -21,6 +22,7 @@ pub use error::ApiError;
 use fields::Fields;
 pub(crate) use form::Chunks;
 use form::{Form, Head, Whole};
+pub(crate) use openapi::document;
 
 use crate::{
     answer::{Answers, Work},

@@ -13,7 +13,7 @@ use crate::{answer::Work, grammar::Grammar, models::Served, tools::Dialect};
 
 /// The most choices of one prompt, and the most requests for the engine in one of a client.
 pub(super) const MAX_CHOICES: usize = 128;
-const MAX_STOPS: usize = 16;
+pub(super) const MAX_STOPS: usize = 16;
 
 /// How texts are to be continued.
 pub(super) struct Settings {

@@ -56,7 +56,7 @@ fn function(tool: &Fields<'_>, place: &str) -> Result<(String, Value, Value), Ap
     let function = if place.is_empty() { tool.clone() } else { tool.nested(place)?.ok_or_else(|| tool.reject(place, "missing, and required"))? };
     let name = function.string("name")?.filter(|name| !name.is_empty()).ok_or_else(|| function.reject("name", "missing, and required"))?;
     let parameters = match function.get("parameters") {
-        None => json!({"type": "object", "properties": {}}),
+        None => json!({"type": "object", "properties": {}, "additionalProperties": false}),
         Some(schema @ Value::Object(_)) => schema.clone(),
         Some(other) => return Err(wrong(&function.path("parameters"), other, "a JSON schema")),
     };

@@ -2,9 +2,10 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     io::{Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -12,7 +13,7 @@ use std::{
 
 use elinvar::{DType, Executor, Precision};
 use elinvar_llm::{Config, EngineOptions, Model, ModelFiles, Weights};
-use elinvar_server::{Models, Served, Server, ServerOptions};
+use elinvar_server::{Embedder, Models, Served, Server, ServerOptions};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -43,20 +44,39 @@ pub(crate) fn start() -> Running {
 }
 
 pub(crate) fn start_with(engine: EngineOptions, options: ServerOptions) -> Running {
-    let files = ModelFiles::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/shakespeare")).unwrap();
+    serve(vec![served(&folder(), engine)], Vec::new(), options)
+}
+
+/// The model in the repository with a chat template.
+pub(crate) fn start_with_template(template: &str) -> Running {
+    let copy = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(folder()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            fs::copy(&path, copy.path().join(path.file_name().unwrap())).unwrap();
+        }
+    }
+    fs::write(copy.path().join("chat_template.jinja"), template).unwrap();
+    serve(vec![served(copy.path(), options())], Vec::new(), ServerOptions::default())
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/shakespeare")
+}
+
+fn served(folder: &Path, engine: EngineOptions) -> Served {
+    let files = ModelFiles::open(folder).unwrap();
     let executor = Executor::new_cpu(2.try_into().unwrap()).unwrap().with_precision(Precision::Strict);
     let model = Model::new(&executor, Config::read(&files).unwrap(), &Weights::open(&files).unwrap()).unwrap();
-    let models = Models::new(vec![Served::start(NAME, &files, Arc::new(model), engine).unwrap()], Vec::new()).unwrap();
+    Served::start(NAME, &files, Arc::new(model), engine).unwrap()
+}
+
+pub(crate) fn serve(served: Vec<Served>, embedders: Vec<Embedder>, options: ServerOptions) -> Running {
+    let models = Models::new(served, embedders).unwrap();
     let server = Server::bind(models.clone(), ServerOptions { port: 0, ..options }).unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
     let address = server.address();
-    let run = move || {
-        server
-            .run_until(async {
-                stopped.await.unwrap_or_default();
-            })
-            .unwrap();
-    };
+    let run = move || server.run_until(async { stopped.await.unwrap_or_default() }).unwrap();
     Running { address, models, stop: Some(stop), thread: Some(thread::spawn(run)) }
 }
 

@@ -29,6 +29,14 @@ fn what_needs_no_engine_is_answered() {
     assert_eq!((&models["object"], &models["data"][0]["id"]), (&json!("list"), &json!("shakespeare")));
     assert_eq!(server.get("/v1/models/default").json(), models["data"][0]);
     assert!(server.get("/").text.contains("<!doctype html>"));
+    let document = server.get("/openapi.json").json();
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for method in operations.as_object().unwrap().keys() {
+            let path = path.replace("{name}", "shakespeare");
+            let status = server.send(&method.to_uppercase(), &path, JSON, b"{}").status;
+            assert!(status == 200 || method == "post" && [400, 404].contains(&status), "{method} {path}: {status}");
+        }
+    }
     for (method, path, status) in [("GET", "/v1/nothing", 404), ("GET", PATH, 405), ("DELETE", "/health", 405), ("GET", "/v1/models/other", 404)] {
         let response = server.send(method, path, "", b"");
         assert_eq!((response.status, response.json()["error"]["message"].is_string()), (status, true), "{method} {path}");

@@ -6,3 +6,5 @@ mod chat;
 mod client;
 mod completions;
 mod limits;
+mod responses;
+mod structured;
