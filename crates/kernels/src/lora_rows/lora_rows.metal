@@ -17,8 +17,9 @@ struct RowAdapter {
 };
 
 // A simdgroup for each row of x and of its adapter's A.
+template <typename T>
 [[kernel, max_total_threads_per_threadgroup(256)]] void lora_rows_project(
-    device const float* x [[buffer(0)]],
+    device const T* x [[buffer(0)]],
     device const float* a [[buffer(1)]],
     device const int* ranks [[buffer(2)]],
     device const int* adapters [[buffer(3)]],
@@ -35,8 +36,9 @@ struct RowAdapter {
     if (r >= adapter.rank) {
         return;
     }
-    const Lines<float> left(x + ulong(row) * k, long(k), 1, 1), right(a + (adapter.number * p.r + r) * k, long(k), 1, 1);
-    DotTile<Lines<float>, Lines<float>, 1, 1> tile;
+    const Lines<T> left(x + ulong(row) * k, long(k), 1, 1);
+    const Lines<float> right(a + (adapter.number * p.r + r) * k, long(k), 1, 1);
+    DotTile<Lines<T>, Lines<float>, 1, 1> tile;
     const float sum = tile.product(left, right, k, lane);
     if (lane == 0) {
         projected[ulong(row) * p.r + r] = sum;
@@ -44,14 +46,15 @@ struct RowAdapter {
 }
 
 // A thread for each element of y.
+template <typename T>
 [[kernel, max_total_threads_per_threadgroup(256)]] void lora_rows(
-    device const float* base [[buffer(0)]],
+    device const T* base [[buffer(0)]],
     device const float* projected [[buffer(1)]],
     device const float* b [[buffer(2)]],
     device const float* scales [[buffer(3)]],
     device const int* ranks [[buffer(4)]],
     device const int* adapters [[buffer(5)]],
-    device float* y [[buffer(6)]],
+    device T* y [[buffer(6)]],
     constant Params& p [[buffer(7)]],
     uint index [[threadgroup_position_in_grid]],
     uint thread_index [[thread_index_in_threadgroup]])
@@ -63,7 +66,7 @@ struct RowAdapter {
     }
     await_launches();
     const RowAdapter adapter(p, ranks, adapters, row);
-    float value = base[ulong(row) * n + column];
+    float value = widen(base[ulong(row) * n + column]);
     if (adapter.rank > 0) {
         device const float* factors = b + adapter.number * p.r * n + column;
         device const float* terms = projected + ulong(row) * p.r;
@@ -85,5 +88,5 @@ struct RowAdapter {
         }
         value += lanes[0] * scales[adapter.number];
     }
-    y[ulong(row) * n + column] = value;
+    y[ulong(row) * n + column] = narrow<T>(value);
 }

@@ -111,17 +111,17 @@ impl Operator for LoraRows {
         let [m, n, k, r] = [params.m, params.n, params.k, params.r].map(|extent| extent as usize);
         check_extents([m, n, k], device)?;
         if device.simd_width <= 1 {
-            let launch = Launch::new(KernelKey::new("lora_rows", &[]), cpu::run, &params, buffers);
+            let launch = Launch::new(KernelKey::new("lora_rows", &[DType::F32]), cpu::run, &params, buffers);
             return Ok(launch.over(Extent::linear(u32::from(m * n > 0)), Extent::linear(1)).into());
         }
         let groups = |count: usize| u32::try_from(count).map_err(|_| Error::unsupported(format!("{m} rows of {n} columns: too many for one launch")));
         let projected = |of: fn(&'static str, DType) -> Parameter| (of("projected", DType::F32), Argument::Scratch(0));
         let [base, x, a, b, scales, ranks, adapters, y] = buffers;
-        let inputs = [x, a, ranks.clone(), adapters.clone(), projected(Parameter::write)];
-        let project = Launch::on_gpu(KernelKey::new("lora_rows_project", &[]), PROJECT, &params, inputs);
+        let inputs = [x, a, ranks.clone(), adapters.clone(), projected(Parameter::update)];
+        let project = Launch::on_gpu(KernelKey::new("lora_rows_project", &[DType::F32]), PROJECT, &params, inputs);
         let project = project.with_operations(product_operations(&[m, r, k]));
         let project = project.over(Extent::linear(groups(m * r.div_ceil(THREADS / 32))?), Extent::linear(THREADS as u32));
-        let add = Launch::on_gpu(KernelKey::new("lora_rows", &[]), ADD, &params, [base, projected(Parameter::read), b, scales, ranks, adapters, y]);
+        let add = Launch::on_gpu(KernelKey::new("lora_rows", &[DType::F32]), ADD, &params, [base, projected(Parameter::read), b, scales, ranks, adapters, y]);
         let add = add.with_operations(product_operations(&[m, n, r]));
         let add = add.over(Extent::linear(groups(m * n.div_ceil(THREADS))?), Extent::linear(THREADS as u32));
         Ok(Plan { launches: vec![project, add], scratch: vec![4 * m * r] })
