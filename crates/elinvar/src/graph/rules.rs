@@ -37,9 +37,6 @@ type Rule = fn(&Graph, usize, &DeviceProperties) -> Vec<Proposal>;
 /// In the order in which they look at the whole graph.
 pub(super) const RULES: &[Rule] = &[attention, normalised, added, normalised_sum, product_sum, gradient_sum, loss];
 
-/// Rows up to which a product reads more than it computes: a launch takes it together with what stands around it.
-const FEW_ROWS: usize = 8;
-
 /// Attention of queries that were rotated, over caches to which rotated keys and values were appended.
 fn attention(graph: &Graph, index: usize, device: &DeviceProperties) -> Vec<Proposal> {
     let propose = || {
@@ -88,24 +85,26 @@ struct Linear {
 }
 
 impl Linear {
-    fn at(graph: &Graph, index: usize) -> Option<Self> {
+    fn at(graph: &Graph, index: usize, device: &DeviceProperties) -> Option<Self> {
         let node = &graph.nodes[index];
         let (x, weight) = (node.input(0)?, node.input(1)?);
+        // Quantised rows are shared by the layers whatever their number.
+        let mut most_rows = usize::MAX;
         let (bias, quantized) = if let Some(product) = node.operator::<MatMul>() {
             let is_plain = product.transpose_b && !product.transpose_a && product.alpha == 1.0 && product.output.is_none();
+            most_rows = Projection::most_rows(product.precision, device);
             is_plain.then(|| (node.input(2), None))?
         } else {
             let quantized: QuantizedLinear = *node.operator()?;
             let is_plain = quantized.epsilon.is_none() && !quantized.gated && node.outputs.len() == 1 && node.input(8).is_none();
             is_plain.then(|| (node.input(4), Some(quantized)))?
         };
-        // Quantised rows are shared by the layers whatever their number.
-        let fits = x.info.dtype == DType::F32 && (rows(&x) <= FEW_ROWS || quantized.is_some()) && weight.info.shape().rank() == 2;
+        let fits = x.info.dtype == DType::F32 && rows(&x) <= most_rows && weight.info.shape().rank() == 2;
         fits.then_some(Linear { x, weight, bias, quantized, result: node.result()? })
     }
 
-    fn of(graph: &Graph, value: Value) -> Option<Self> {
-        Self::at(graph, graph.producer(value)?.0)
+    fn of(graph: &Graph, value: Value, device: &DeviceProperties) -> Option<Self> {
+        Self::at(graph, graph.producer(value)?.0, device)
     }
 
     /// Whether one launch takes both.
@@ -147,14 +146,15 @@ fn projection(x: Operand, linears: &[Linear], Around { epsilon, norm, gated, res
 }
 
 /// Linear layers of normalised rows, gated or not.
-fn normalised(graph: &Graph, index: usize, _: &DeviceProperties) -> Vec<Proposal> {
+fn normalised(graph: &Graph, index: usize, device: &DeviceProperties) -> Vec<Proposal> {
     let node = &graph.nodes[index];
     let (Some(norm), Some(x), Some(y)) = (node.operator::<RmsNorm>(), node.input(0), node.result()) else { return Vec::new() };
-    let mut linears: Vec<_> = graph.users(y).filter_map(|user| Linear::at(graph, user)).filter(|linear| linear.x.value == y).collect();
+    let mut linears: Vec<_> = graph.users(y).filter_map(|user| Linear::at(graph, user, device)).filter(|linear| linear.x.value == y).collect();
     let around = |gated| Around { epsilon: Some(norm.epsilon), norm: node.input(1), gated, residual: None };
     let gate = graph.nodes.iter().find_map(|node| {
         node.operator::<SwiGlu>()?;
-        let (gate, up) = (Linear::of(graph, node.input(0)?.value)?, Linear::of(graph, node.input(1)?.value)?);
+        let [gate, up] = [0, 1].map(|input| Linear::of(graph, node.input(input)?.value, device));
+        let (gate, up) = (gate?, up?);
         (gate.x.value == y && up.x.value == y && gate.is_like(&up)).then_some((gate, up, node.result()?))
     });
     let mut proposals = Vec::new();
@@ -177,12 +177,12 @@ fn normalised(graph: &Graph, index: usize, _: &DeviceProperties) -> Vec<Proposal
 }
 
 /// A linear layer and the residual it is added to.
-fn added(graph: &Graph, index: usize, _: &DeviceProperties) -> Vec<Proposal> {
+fn added(graph: &Graph, index: usize, device: &DeviceProperties) -> Vec<Proposal> {
     let propose = || {
         let node = &graph.nodes[index];
         let (residual, y) = (node.input(0)?, node.input(1)?);
         let is_sum = node.operator::<Binary>()?.op == BinaryOp::Add;
-        let linear = Linear::of(graph, y.value).filter(|linear| is_sum && graph.is_only_for(linear.result, index))?;
+        let linear = Linear::of(graph, y.value, device).filter(|linear| is_sum && graph.is_only_for(linear.result, index))?;
         let (x, result) = (linear.x, node.result()?);
         Some(projection(x, &[linear], Around { residual: Some(residual), ..Around::default() }, vec![result]))
     };

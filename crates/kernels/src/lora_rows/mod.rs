@@ -121,7 +121,12 @@ impl Operator for LoraRows {
         let project = Launch::on_gpu(KernelKey::new("lora_rows_project", &[DType::F32]), PROJECT, &params, inputs);
         let project = project.with_operations(product_operations(&[m, r, k]));
         let project = project.over(Extent::linear(groups(m * r.div_ceil(THREADS / 32))?), Extent::linear(THREADS as u32));
-        let add = Launch::on_gpu(KernelKey::new("lora_rows", &[DType::F32]), ADD, &params, [base, projected(Parameter::read), b, scales, ranks, adapters, y]);
+        let add = Launch::on_gpu(
+            KernelKey::new("lora_rows", &[DType::F32]),
+            ADD,
+            &params,
+            [base, projected(Parameter::read), b, scales, ranks, adapters, y],
+        );
         let add = add.with_operations(product_operations(&[m, n, r]));
         let add = add.over(Extent::linear(groups(m * n.div_ceil(THREADS))?), Extent::linear(THREADS as u32));
         Ok(Plan { launches: vec![project, add], scratch: vec![4 * m * r] })

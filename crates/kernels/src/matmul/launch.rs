@@ -101,12 +101,15 @@ fn many([m, n]: [usize; 2]) -> bool {
     m > FEW && n > FEW
 }
 
-/// Whether the product is fast and the vendor's library gains: from many rows and columns on, and where tiles of strict sums are the other choice, as of
+/// Rows (or columns) up to which strict sums take no longer than the vendor's library: for more they read an operand more than once.
+pub(crate) const FEW_FOR_LIBRARY: usize = 4;
+
+/// Whether the product is fast and the vendor's library gains: from some rows and columns on, and where tiles of strict sums are the other choice, as of
 /// the products of adapters of a small rank and of their gradients.
 pub(super) fn gains_by_library(geometry: &Geometry) -> bool {
     let (extents, along) = ([geometry.m, geometry.n], geometry.b.strides[1] == 1);
     let is_tiled = || extents[1] > 1 && matches!(Tiling::new(extents, along, true), Tiling::Tiled { .. });
-    !geometry.is_strict() && (many(extents) || is_tiled())
+    !geometry.is_strict() && (geometry.m.min(geometry.n) > FEW_FOR_LIBRARY || is_tiled())
 }
 
 /// Columns from which simdgroups with two each are enough for a GPU.

@@ -33,7 +33,7 @@ use crate::{
 };
 pub(crate) use geometry::Geometry;
 pub(crate) use host::{ABSENT, dtype_code, matrix, values, values_mut};
-pub(crate) use launch::{DOT, FAST, LINES, PLACE, Product, SHARED_ROW, STRICT, Tiling, check_extents, shared_row_bytes};
+pub(crate) use launch::{DOT, FAST, FEW_FOR_LIBRARY, LINES, PLACE, Product, SHARED_ROW, STRICT, Tiling, check_extents, shared_row_bytes};
 pub(crate) use library::{Addend, Operands};
 pub use sum::MatMulAdd;
 

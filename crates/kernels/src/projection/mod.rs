@@ -3,7 +3,7 @@
 //! `y_i = x' W_iᵀ + b_i` for one to three weights, with `x' = x` or `x' = rms_norm(x)`; then `residual + y_0` for a single weight, or, gated,
 //! `silu(y_0) · y_1` for two. Activations are f32, weights f32, f16 or bf16.
 //!
-//! * Memory: the weights are read once (on a GPU once for every four rows), everything else comes from the caches. On a GPU a single row is
+//! * Memory: the weights are read once, everything else comes from the caches, on a GPU also the weights for every four rows after the first. On a GPU a single row is
 //!   kept, and normalised, by every threadgroup that needs it; several rows, and rows too long for that, by a launch before.
 //! * Order: that of the operators it stands for, [`RmsNorm`], [`MatMul`] in strict precision, [`Binary`] and [`SwiGlu`], each step in f32: their
 //!   bits. On a CPU, where a launch costs next to nothing, the plan is theirs.
@@ -18,10 +18,11 @@ use crate::{
     Argument, Definition, Description, Launch, Operator, Plan, Precision, TensorInfo,
     attributes::attributes,
     binary::{Binary, BinaryOp},
+    cuda::CudaFeatures,
     description::describe,
     launch::product_operations,
     math,
-    matmul::{DOT, LINES, MatMul, SHARED_ROW, check_extents, shared_row_bytes},
+    matmul::{DOT, FEW_FOR_LIBRARY, LINES, MatMul, SHARED_ROW, check_extents, shared_row_bytes},
     metal::{self, metal_file, params},
     order,
     rms_norm::{NORMALISED, RmsNorm, check_weight},
@@ -83,6 +84,9 @@ params! {
 
 /// Simdgroups of a threadgroup.
 const SIMDGROUPS: usize = 8;
+
+/// Rows up to which layers read more than they compute.
+const FEW_ROWS: usize = 8;
 
 operands! {
     x: read(&[DType::F32]), "[…, k]";
@@ -199,6 +203,12 @@ impl Operator for Projection {
 }
 
 impl Projection {
+    /// Rows up to which a launch of it gains over the operators it stands for, of this precision.
+    pub fn most_rows(precision: Precision, device: &DeviceProperties) -> usize {
+        let has_library = device.features().is_some_and(|cuda: &CudaFeatures| cuda.matrix_library);
+        if precision == Precision::Fast && has_library { FEW_FOR_LIBRARY } else { FEW_ROWS }
+    }
+
     /// The rows normalised into a temporary.
     fn normalise(&self, plan: &mut Plan, layers: &Layers, epsilon: f32, to: Argument, device: &DeviceProperties) -> Result<()> {
         let inputs = [Some((layers.x, Argument::Input(AT.x))), layers.norm.map(|norm| (norm, Argument::Input(AT.norm)))];
@@ -265,12 +275,12 @@ impl Projection {
             present,
             epsilon: self.epsilon.unwrap_or(0.0),
         };
-        let groups = if m == 0 { 0 } else { tiles.div_ceil(SIMDGROUPS * repeats) };
+        let groups = tiles.div_ceil(SIMDGROUPS * repeats) * m.div_ceil(rows);
+        let groups = u32::try_from(groups).map_err(|_| Error::unsupported(format!("{m} rows of {tiles} tiles: too many for one launch")))?;
         let launch = Self::kernel(layers, x, outputs, &params, [source, self.gated.into(), rows as u32, columns as u32])?;
         let launch = launch.with_operations(product_operations(&[m, k, n.iter().sum()]));
         let memory = if kept { shared } else { order::PARTIALS };
-        let grid = Extent([groups as u32, m.div_ceil(rows) as u32, 1]);
-        plan.launches.push(launch.over(grid, Extent::linear(32 * SIMDGROUPS as u32)).with_threadgroup_memory(memory));
+        plan.launches.push(launch.over(Extent::linear(groups), Extent::linear(32 * SIMDGROUPS as u32)).with_threadgroup_memory(memory));
         Ok(plan)
     }
 

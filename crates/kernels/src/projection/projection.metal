@@ -1,8 +1,8 @@
 // Linear layers of one input, each output element a strict dot product: of the rows as they are, or normalised first.
 //
 // A simdgroup makes tiles of ROWS x COLUMNS elements in registers, as matmul.metal; COLUMNS are neighbours in one weight or, gated, the gate and the
-// factor of one element. Memory: the weights are read once for ROWS rows. A single row is read by every threadgroup, through the caches, and stays in
-// its memory, normalised or as it is. Order: rms_norm.metal for the norm, dot.metal for the products.
+// factor of one element. Memory: the weights are read once, and from the caches for every ROWS rows after the first. A single row is read by every
+// threadgroup, through the caches, and stays in its memory, normalised or as it is. Order: rms_norm.metal for the norm, dot.metal for the products.
 
 constant constexpr uint PROJECTION_SIMDGROUPS = 8;
 // Bits of Params::present, after those of the biases.
@@ -160,15 +160,16 @@ template <typename N, typename W, typename C, uint SOURCE, uint GATED, uint ROWS
     device float* y2 [[buffer(11)]],
     constant Params& p [[buffer(12)]],
     threadgroup float* memory [[threadgroup(0)]],
-    uint2 group [[threadgroup_position_in_grid]],
+    uint index [[threadgroup_position_in_grid]],
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
     typedef Tile<GATED, W, C, ROWS, COLUMNS> Part;
     typedef typename Rows<SOURCE, N>::Type X;
-    const uint row = group.y * ROWS, k = uint(p.k);
+    // Those that have the same weights are neighbours, so that they read them from the caches.
+    const uint row_tiles = ROWS == 1 ? 1 : (uint(p.m) + ROWS - 1) / ROWS, row = index % row_tiles * ROWS, k = uint(p.k);
     const Layers<W, C> layers = {{w0, b0, y0, uint(p.n[0])}, {w1, b1, y1, uint(p.n[1])}, {w2, b2, y2, uint(p.n[2])}};
-    uint number = group.x * p.repeats * PROJECTION_SIMDGROUPS + simdgroup;
+    uint number = index / row_tiles * p.repeats * PROJECTION_SIMDGROUPS + simdgroup;
     const uint end = min(number + p.repeats * PROJECTION_SIMDGROUPS, p.tiles);
     const Rows<SOURCE, N> source(norm, p, simdgroup, lane);
     DotTile<X, typename Part::Right, ROWS, COLUMNS> dots;

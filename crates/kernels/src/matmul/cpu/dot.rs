@@ -33,7 +33,11 @@ pub(crate) unsafe fn fold<S: Simd, T: Load>(simd: S, partials: &mut Partials, we
         // SAFETY: the caller's promise; the tile is of its blocks.
         unsafe {
             let (weights, x) = (weights.add(at), x.add(at));
-            if S::LANES == 16 { fold_by::<S, T, 16>(simd, partials, weights, x, count) } else { fold_by::<S, T, 8>(simd, partials, weights, x, count) }
+            if S::LANES == 16 {
+                fold_by::<S, T, 16>(simd, partials, weights, x, count)
+            } else {
+                fold_by::<S, T, 8>(simd, partials, weights, x, count)
+            }
         }
     }
 }
