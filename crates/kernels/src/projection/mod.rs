@@ -258,8 +258,13 @@ impl Projection {
             _ => u32::from(kept),
         };
         let rows = m.next_power_of_two().min(4);
-        let columns = if rows > 1 || self.gated { 2 } else { 1 };
-        let tiles: usize = if self.gated { n[0] } else { n.iter().map(|n| n.div_ceil(columns)).sum() };
+        // More of them for several rows, which are loaded once for all.
+        let columns = match rows {
+            1 if !self.gated => 1,
+            1 | 2 => 2,
+            _ => 4,
+        };
+        let tiles: usize = if self.gated { n[0].div_ceil(columns / 2) } else { n.iter().map(|n| n.div_ceil(columns)).sum() };
         // Where threadgroups keep the row, no more of them than run at once (as many as registers allow a unit), each with several tiles.
         const AT_ONCE: usize = 2;
         let repeats = if kept { tiles.div_ceil(SIMDGROUPS * AT_ONCE * device.compute_units.max(1)).max(1) } else { 1 };

@@ -116,30 +116,35 @@ struct Tile {
     }
 };
 
-// An element of the gate and the same of the factor.
-template <typename W, typename C, uint ROWS>
-struct Tile<1, W, C, ROWS, 2> {
-    typedef LaneSums<ROWS * 2, 32> Tree;
-    typedef Scattered<W, 2> Right;
+// Neighbouring elements of the gate, each beside the same of the factor.
+template <typename W, typename C, uint ROWS, uint COLUMNS>
+struct Tile<1, W, C, ROWS, COLUMNS> {
+    typedef LaneSums<ROWS * COLUMNS, 32> Tree;
+    typedef Scattered<W, COLUMNS> Right;
 
     Layer<W, C> gate;
     Layer<W, C> factor;
     uint column;
 
-    Tile(Layers<W, C> of, uint tile) : gate(of.first), factor(of.second), column(tile) {}
+    Tile(Layers<W, C> of, uint tile) : gate(of.first), factor(of.second), column(tile * (COLUMNS / 2)) {}
 
     Right lines(uint k) const {
-        device const W* one = gate.weight + ulong(column) * k;
-        device const W* other = factor.weight + ulong(column) * k;
-        return {{one, other}, is_wide(one) && is_wide(other)};
+        Right lines;
+        lines.wide = true;
+        for (uint i = 0; i < COLUMNS; ++i) {
+            // Columns beyond the end are taken for the last one.
+            lines.lines[i] = (i % 2 == 0 ? gate : factor).weight + ulong(min(column + i / 2, gate.n - 1)) * k;
+            lines.wide = lines.wide && is_wide(lines.lines[i]);
+        }
+        return lines;
     }
 
     void store(float sum, device const float*, constant Params& p, uint row, uint lane) const {
-        const uint at = Tree::first(lane), r = row + at / 2;
-        const float value = at % 2 == 0 ? gate.biased(p.present & 1, column, sum) : factor.biased(p.present & 2, column, sum);
+        const uint at = Tree::first(lane), r = row + at / COLUMNS, c = column + at % COLUMNS / 2, biased = min(c, gate.n - 1);
+        const float value = at % 2 == 0 ? gate.biased(p.present & 1, biased, sum) : factor.biased(p.present & 2, biased, sum);
         const float other = simd_shuffle_xor(value, ushort(Tree::SHARING));
-        if (Tree::leads(lane) && at % 2 == 0 && r < p.m) {
-            gate.y[ulong(r) * gate.n + column] = strict::silu(value) * other;
+        if (Tree::leads(lane) && at % 2 == 0 && r < p.m && c < gate.n) {
+            gate.y[ulong(r) * gate.n + c] = strict::silu(value) * other;
         }
     }
 };
