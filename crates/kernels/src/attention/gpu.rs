@@ -91,7 +91,7 @@ impl Shape {
         }
     }
 
-    /// The same for a threadgroup each block. Where a GPU has more units than those need, tiles have fewer rows: keys come from memory once all the same, and
+    /// The same for a threadgroup each block, or few blocks. Where a GPU has more units than those need, tiles have fewer rows: keys come from memory once all the same, and
     /// it is the work on a block that takes the time.
     pub(super) fn spread(params: &Params, device: &DeviceProperties) -> Self {
         let (mut shape, units) = (Self::new(params), device.compute_units as u64);

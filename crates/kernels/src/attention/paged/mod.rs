@@ -147,9 +147,8 @@ impl PagedAttention {
         }
         let (types, [q, k, v, table, positions]) = ([inputs.q.dtype, inputs.k.dtype], inputs.buffers());
         let buffers = [q, k, v, table, positions.clone()];
-        let shape = gpu::Shape::new(attention);
+        let shape = gpu::Shape::spread(attention, device);
         if gpu::is_split(attention, gpu::tiles(attention)) {
-            let shape = gpu::Shape::spread(attention, device);
             let launch = Launch::on_gpu(shape.key("attention_paged_split", &types), SPLIT, params, buffers.into_iter().chain(gpu::SUMS_OF_BLOCKS));
             let launch = shape.over_blocks(launch, attention)?.with_threadgroup_memory(shape.memory());
             let [.., (lengths, absent)] = seen.buffers();
