@@ -46,7 +46,7 @@ const COLUMN_BLOCK: usize = 8;
 const MOST_BLOCKS: usize = 4;
 const COLUMNS: usize = 64;
 /// Rows of x from which matrix units gain.
-const MANY: usize = 9;
+const MANY: usize = 3;
 /// Bytes of eight chunks of as many in threadgroup memory, and of at most four numbers of each.
 const STAGED_BYTES: usize = 4 * (72 * COLUMNS + 4 * 8 * 68);
 /// Bytes of a chunk of a row of x: integers, their sums and their scale.
@@ -130,9 +130,8 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
     let key = key.with("source", source).with("gated", u32::from(operator.gated)).with("rows", rows as u32).with("columns", columns as u32);
     let key = key.with("lanes", lanes as u32).with("simdgroups", simdgroups as u32);
     let launch = Launch::on_gpu(key, form, &params, buffers).with_operations(operations);
-    let grid = if m == 0 { 0 } else { groups(grid)? };
+    let grid = Extent::linear(groups(grid * m.div_ceil(rows))?);
     let memory = if kept { shared } else { order::PARTIALS };
-    plan.launches
-        .push(launch.over(Extent([grid, groups(m.div_ceil(rows))?, 1]), Extent::linear(32 * simdgroups as u32)).with_threadgroup_memory(memory));
+    plan.launches.push(launch.over(grid, Extent::linear(32 * simdgroups as u32)).with_threadgroup_memory(memory));
     Ok(plan)
 }

@@ -3,7 +3,8 @@
 //! `y_i = x' W_iᵀ + b_i` for one to three weights, with `x' = x` or `x' = rms_norm(x)`; then `residual + y_0` for a single weight, or, gated,
 //! `silu(y_0) · y_1` for two.
 //!
-//! * Memory: the weights, [packed](Format::pack), are read once for every 4 rows of x (on a CPU 128, on matrix units for integers 16 to 64); x is read and
+//! * Memory: the weights, [packed](Format::pack), are read once for every 4 rows of x, from the caches after the first (on a CPU 128, on matrix units for
+//!   integers 16 to 64); x is read and
 //!   written once as 16-bit integers, or, a single row on a GPU, kept as such by every threadgroup.
 //! * Order: 32 neighbours of a row of x are multiples `q` of `s = max |x| / 32767`, to the nearest integer, ties to even; `s` is zero if that is less than 2^-126.
 //!   Of the same 32 elements of a row of the weight, `Σ q w` and `Σ q` over those that share a scale `a` and an offset `b` are exact integers, rounded
@@ -45,7 +46,7 @@ use crate::{
 /// Sums of an element of y.
 const SUMS: usize = 8;
 /// Rows of x from which decoded weights are faster.
-const DECODED: usize = 32;
+const DECODED: usize = 160;
 
 attributes! {
     /// Linear layers of one input, of quantised weights.

@@ -166,18 +166,20 @@ template <typename F, typename T, typename N, typename C, uint SOURCE, uint GATE
     device T* y2 [[buffer(11)]],
     constant Params& p [[buffer(12)]],
     threadgroup float* memory [[threadgroup(0)]],
-    uint2 group [[threadgroup_position_in_grid]],
-    uint2 groups [[threadgroups_per_grid]],
+    uint index [[threadgroup_position_in_grid]],
+    uint count [[threadgroups_per_grid]],
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
     typedef Tile<GATED, T, C, ROWS, COLUMNS, LANES> Part;
     typedef typename Source<SOURCE, T, N, SIMDGROUPS>::Type X;
-    const uint row = group.y * ROWS, chunks = uint(p.chunks), tiles = uint(p.tiles);
+    // Those that have the same weights are neighbours, so that they read them from the caches.
+    const uint row_tiles = ROWS == 1 ? 1 : (uint(p.m) + ROWS - 1) / ROWS, group = index / row_tiles, groups = count / row_tiles;
+    const uint row = index % row_tiles * ROWS, chunks = uint(p.chunks), tiles = uint(p.tiles);
     const Layers<T, C> layers = {{w0, b0, y0, uint(p.n[0])}, {w1, b1, y1, uint(p.n[1])}, {w2, b2, y2, uint(p.n[2])}};
     // Threadgroups take neighbouring tiles, so that all have as many, or one less.
-    const uint step = groups.x * SIMDGROUPS;
-    uint number = simdgroup * groups.x + group.x;
+    const uint step = groups * SIMDGROUPS;
+    uint number = simdgroup * groups + group;
     BlockTile<F, X, ROWS, COLUMNS, LANES> tile;
     PackedRows<COLUMNS> rows;
     // A tile's first weights are in flight while the launches ahead end and the row is made ready, or the tile before is finished.
