@@ -2,18 +2,20 @@
 """Measures llama.cpp on the CPU through the Python package xllamacpp, which needs no build: prompt processing (pp) and text generation (tg).
 
     pip install xllamacpp
-    python llama_cpp_server.py --model model.gguf --threads 1 --prompt 128 --generate 32 --rounds 3
+    python llama_cpp_server.py --model model.gguf --threads 1 --prompt 128 --generate 32 --rounds 3 --sequences 4
 
-Prints a JSON list of `test`, `tokens_per_second` and `tokens_per_processor_second`, the best of the rounds, as `elinvar bench decode --json` does for
+With `--sequences` so many requests at a time generate, and all their tokens count. Prints a JSON list of `test`, `tokens_per_second` and `tokens_per_processor_second`, the best of the rounds, as `elinvar bench decode --json` does for
 its own. On a busy machine compare processor time, of one thread: llama.cpp's threads spin while they wait for each other. The package's
 llama.cpp has AVX2 and no AVX-512 (`xllamacpp.get_system_info()` says what it has).
 """
 
 import argparse
+import concurrent.futures
 import json
 import os
 import resource
 import sys
+import time
 import urllib.request
 
 import xllamacpp
@@ -33,12 +35,13 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=128)
     parser.add_argument("--generate", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sequences", type=int, default=1)
     options = parser.parse_args()
 
     params = xllamacpp.CommonParams()
     params.model.path = options.model
-    params.n_ctx = max(1024, options.prompt + 1, options.generate + 2)
-    params.n_parallel = 1
+    params.n_ctx = max(1024, options.prompt + 1, options.generate + 2) * options.sequences
+    params.n_parallel = options.sequences
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = options.threads
     params.port = 0
     params.verbosity = -1
@@ -52,14 +55,22 @@ def main() -> None:
             timings = json.load(answer)["timings"]
         return processor_seconds() - before, timings
 
-    best = {name: [0.0, 0.0] for name in (f"pp{options.prompt}", f"tg{options.generate}")}
+    def ask_all(count: int) -> tuple[float, float]:
+        """Processor seconds and seconds of all requests at a time."""
+        before, start = processor_seconds(), time.perf_counter()
+        with concurrent.futures.ThreadPoolExecutor(options.sequences) as threads:
+            list(threads.map(lambda number: ask([number + 1], count), range(options.sequences)))
+        return processor_seconds() - before, time.perf_counter() - start
+
+    name = f"tg{options.generate}" if options.sequences == 1 else f"{options.sequences} x tg{options.generate}"
+    best = {test: [0.0, 0.0] for test in (f"pp{options.prompt}", name)}
     prompt, generated = best.values()
+    tokens = options.generate * options.sequences
     for _ in range(options.rounds):
-        one, _ = ask([1], 1)
         seconds, timings = ask([i * 31 % 1000 for i in range(options.prompt)], 1)
         prompt[:] = max(prompt[0], timings["prompt_per_second"]), max(prompt[1], options.prompt / seconds)
-        seconds, timings = ask([1], options.generate + 1)
-        generated[:] = max(generated[0], timings["predicted_per_second"]), max(generated[1], options.generate / (seconds - one))
+        one, many = ask_all(1), ask_all(options.generate + 1)
+        generated[:] = max(generated[0], tokens / (many[1] - one[1])), max(generated[1], tokens / (many[0] - one[0]))
     print(json.dumps([dict(test=name, tokens_per_second=clock, tokens_per_processor_second=processor) for name, (clock, processor) in best.items()]))
     sys.stdout.flush()
     # The server has no other end.

@@ -31,7 +31,7 @@ pub(crate) struct DecodeArgs {
     /// Store the KV cache in this type: f32, f16, bf16 or q8_0, which has blocks of 32 bytes and a scale
     #[arg(long, default_value = "f16", value_name = "TYPE")]
     cache_dtype: CacheType,
-    /// Add the LoRA adapter in this folder to the model: its matrices have extents of the shape
+    /// Add the LoRA adapter in this folder to the model: its matrices have extents of the shape. Sequences of the engine have up to eight copies of it in turn
     #[arg(long, value_name = "FOLDER")]
     adapter: Option<PathBuf>,
     /// Prefill prompts of these lengths, separated by commas
@@ -63,6 +63,9 @@ pub(crate) struct DecodeArgs {
     #[command(flatten)]
     device: ComputeArgs,
 }
+
+/// Copies of an adapter that the engine has at most.
+const ADAPTERS: usize = 8;
 
 /// Known shapes.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -127,9 +130,10 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
     let (bandwidth, how) = memory_bandwidth(&executor)?;
     let longest = args.prompt.iter().chain(&args.generate).copied().max().unwrap_or(1);
     let (base, bytes, name) = args.model(&executor, longest)?;
+    let base = Arc::new(base);
     let adapter = args.adapter.as_ref().map(Adapter::open).transpose()?;
-    let model = adapter.map_or(Ok(base.clone()), |adapter| base.with_adapter(&adapter))?;
-    let mut session = Session::new(Arc::new(model), longest, args.cache_dtype)?;
+    let model = adapter.map_or(Ok(base.clone()), |adapter| base.with_adapter(&adapter).map(Arc::new))?;
+    let mut session = Session::new(model, longest, args.cache_dtype)?;
     let sampling = Sampling { temperature: args.temperature, top_k: args.top_k, top_p: args.top_p, ..Sampling::default() };
     let mut rows = Vec::new();
     for &tokens in &args.prompt {
@@ -147,11 +151,18 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
     }
     for (&count, &tokens) in args.sequences.iter().flat_map(|count| args.generate.iter().map(move |tokens| (count, tokens))) {
         let prompt = args.prompt.first().copied().unwrap_or(1);
-        let mut engine = engine(session.model(), count, prompt + tokens, args.cache_dtype)?;
-        let (seconds, processor) = rounds(args.rounds, || decode_many(&mut engine, count, [prompt, tokens], &sampling))?;
+        let mut engine = engine(&base, count, prompt + tokens, args.cache_dtype)?;
+        if let Some(folder) = &args.adapter {
+            (0..count.min(ADAPTERS)).try_for_each(|number| engine.load_adapter(&number.to_string(), folder))?;
+        }
+        let (seconds, processor) = rounds(args.rounds, || decode_many(&mut engine, count, [prompt, tokens], &sampling, || Ok(())))?;
         // Of each sequence, the tokens after the first.
         let (steps, name) = (tokens.saturating_sub(1), format!("{count} x tg{tokens}"));
         let limit = Some(bytes as f64 * steps as f64 / seconds / bandwidth);
+        if let Some(profiler) = &mut profiler {
+            decode_many(&mut engine, count, [prompt, tokens], &sampling, || profiler.begin())?;
+            profiler.end(&name, Known { tokens: Some(count * steps), unprofiled: Some(seconds) })?;
+        }
         rows.push(Row { name, tokens: count * steps, seconds, processor, limit });
     }
     profile::finish(profiler, trace.as_deref())?;
@@ -236,22 +247,36 @@ fn engine(model: &Arc<Model>, count: usize, longest: usize, cache: CacheType) ->
     Engine::new(model.clone(), EngineOptions { cache_tokens, running: count, step_tokens, shares_prefixes: false, ..default })
 }
 
-/// Seconds that the tokens after each sequence's first take, once all have that: as if all had begun at once.
-fn decode_many(engine: &mut Engine, count: usize, [prompt, tokens]: [usize; 2], sampling: &Sampling) -> Result<f64> {
-    for number in 0..count as u32 {
-        let prompt = (0..prompt as u32).map(|i| (i * 31 + number * 7) % 1000).collect();
-        engine.submit(Request { sampling: *sampling, ..Request::new(prompt, tokens) })?;
+/// Seconds that the tokens after each sequence's first take, once all have that: as if all had begun at once. `begin` is called before the first of these.
+fn decode_many(
+    engine: &mut Engine,
+    count: usize,
+    [prompt, tokens]: [usize; 2],
+    sampling: &Sampling,
+    begin: impl FnOnce() -> Result<()>,
+) -> Result<f64> {
+    let adapters = engine.adapters().count();
+    for number in 0..count {
+        let prompt = (0..prompt as u32).map(|i| (i * 31 + number as u32 * 7) % 1000).collect();
+        let adapter = (adapters > 0).then(|| (number % adapters).to_string());
+        engine.submit(Request { sampling: *sampling, adapter, ..Request::new(prompt, tokens) })?;
     }
     // The time of steps in which all decode, for each token.
-    let (mut seconds, mut steps) = (0.0, 0);
+    let (mut seconds, mut steps, mut begin) = (0.0, 0, Some(begin));
+    let mut made = 0;
     while !engine.is_idle() {
+        if made == count as u64
+            && let Some(begin) = begin.take()
+        {
+            begin()?;
+        }
         let before = engine.statistics();
         let start = Instant::now();
         if let Some(Output::Failed { error, .. }) = engine.step().into_iter().find(|output| matches!(output, Output::Failed { .. })) {
             return Err(error);
         }
         let after = engine.statistics();
-        let made = after.generated_tokens - before.generated_tokens;
+        made = after.generated_tokens - before.generated_tokens;
         if made == count as u64 && after.computed_tokens - before.computed_tokens == made {
             (seconds, steps) = (seconds + start.elapsed().as_secs_f64(), steps + 1);
         }
