@@ -152,8 +152,8 @@ pub(crate) fn cases() -> Vec<Case> {
         cases.push(Layers { format, m: 70, k: 768, n: &[66, 3, 9], bias: Some(DType::BF16), ..of }.case());
     }
     let fast = Layers { precision: Precision::Fast, ..of };
-    cases.push(Layers { m: 40, n: &[37], ..fast }.case());
-    cases.push(Layers { m: 34, k: 256, n: &[40, 24], format: Format::Q4K, norm: Some(DType::F32), ..fast }.case());
+    cases.push(Layers { m: 160, n: &[37], ..fast }.case());
+    cases.push(Layers { m: 162, k: 256, n: &[40, 24], format: Format::Q4K, norm: Some(DType::F32), ..fast }.case());
     cases.push(Layers { m: 2, n: &[37], x: DType::BF16, bias: Some(DType::BF16), ..fast }.case());
     cases.push(Layers { m: 0, ..of }.case());
     cases.push(Layers { n: &[0, 3], ..of }.case());
