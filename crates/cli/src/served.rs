@@ -67,6 +67,9 @@ struct Planned {
     estimate: MemoryEstimate,
 }
 
+/// An encoder by its name.
+type Named = (String, ModelFiles);
+
 impl ServedArgs {
     /// Loads the models and starts their engines, for each of which at most `waiting` requests wait. What does not fit the device is rejected before it is
     /// loaded.
@@ -111,7 +114,7 @@ impl ServedArgs {
     }
 
     /// The models, and the encoders, with their names.
-    fn planned(&self) -> Result<(Vec<Planned>, Vec<(String, ModelFiles)>)> {
+    fn planned(&self) -> Result<(Vec<Planned>, Vec<Named>)> {
         let (mut models, mut encoders) = (Vec::new(), Vec::new());
         for given in &self.model {
             let (name, path) = named(given)?;

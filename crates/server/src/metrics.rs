@@ -76,6 +76,9 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
+/// A figure's name, kind and meaning, and its value for a model.
+type Figure<'a> = (&'static str, &'static str, &'static str, &'a dyn Fn(usize) -> f64);
+
 /// All of the models' figures, and how many responses of each status each path had.
 pub(crate) fn text<'a>(models: &Models, responses: impl Iterator<Item = (&'a (String, u16), &'a u64)>) -> String {
     let mut out = String::new();
@@ -84,7 +87,7 @@ pub(crate) fn text<'a>(models: &Models, responses: impl Iterator<Item = (&'a (St
         write(&mut out);
     };
     let served: Vec<_> = models.served().iter().map(|model| (escaped(model.name()), model, model.statistics())).collect();
-    let figures: [(&str, &str, &str, &dyn Fn(usize) -> f64); 14] = [
+    let figures: [Figure<'_>; 14] = [
         ("requests_running", "gauge", "Requests that are computed.", &|i| served[i].2.running as f64),
         ("requests_waiting", "gauge", "Requests that wait.", &|i| served[i].2.waiting as f64),
         ("cache_pages", "gauge", "Pages of the cache, of 32 tokens.", &|i| served[i].2.pages as f64),
