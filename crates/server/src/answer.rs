@@ -49,20 +49,14 @@ struct Choice {
     pending: VecDeque<TokenLogprob>,
     tokens: usize,
     cached_tokens: usize,
-    digest: Option<blake3::Hasher>,
+    digest: Option<blake3::Hash>,
     parser: Option<Parser>,
     finish: Option<Finish>,
 }
 
 impl Choice {
-    fn push(&mut self, token: u32, logprobs: Option<Logprobs>, logits: Option<&[f32]>) -> Result<Delta> {
+    fn push(&mut self, token: u32, logprobs: Option<Logprobs>) -> Result<Delta> {
         self.tokens += 1;
-        if let (Some(digest), Some(logits)) = (&mut self.digest, logits) {
-            for logit in logits {
-                digest.update(&logit.to_le_bytes());
-            }
-            digest.update(&token.to_le_bytes());
-        }
         self.pending.extend(logprobs.map(|logprobs| TokenLogprob { token, logprobs, start: self.seen }));
         let piece = self.stream.push(token)?;
         Ok(self.pass(&piece))
@@ -160,7 +154,7 @@ impl Answers {
                 pending: VecDeque::new(),
                 tokens: 0,
                 cached_tokens: 0,
-                digest: digest.then(blake3::Hasher::new),
+                digest: digest.then(|| blake3::hash(b"")),
                 parser: tools.as_ref().map(|(dialect, names)| Parser::new(*dialect, names.clone())),
                 finish: None,
             })
@@ -189,12 +183,13 @@ impl Answers {
             let Some((index, event)) = self.ticket.next().await else { return Err(gone()) };
             let Some(choice) = self.choices.get_mut(index).filter(|choice| choice.finish.is_none()) else { continue };
             let delta = match event {
-                Event::Token { token, logprobs, logits, cached_tokens } => {
+                Event::Token { token, logprobs, digest, cached_tokens } => {
                     if !std::mem::replace(&mut self.has_begun, true) {
                         self.model.metrics.first_token.add(self.started.elapsed());
                     }
                     choice.cached_tokens = cached_tokens;
-                    choice.push(token, logprobs, logits.as_deref())
+                    choice.digest = digest.or(choice.digest);
+                    choice.push(token, logprobs)
                 }
                 Event::Finished { finish, cached_tokens } => {
                     choice.cached_tokens = cached_tokens;
@@ -239,7 +234,7 @@ impl Answers {
 
     /// Of each answer, if it was asked for.
     pub(crate) fn digests(&self) -> Option<Vec<String>> {
-        self.choices.iter().map(|choice| choice.digest.as_ref().map(|digest| digest.finalize().to_hex().to_string())).collect()
+        self.choices.iter().map(|choice| choice.digest.map(|digest| digest.to_hex().to_string())).collect()
     }
 }
 

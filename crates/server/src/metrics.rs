@@ -76,8 +76,8 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// A figure's name, kind and meaning, and its value for a model.
-type Figure<'a> = (&'static str, &'static str, &'static str, &'a dyn Fn(usize) -> f64);
+/// Name, type, help, and the value of a model.
+type Figure<'a> = (&'a str, &'a str, &'a str, &'a dyn Fn(usize) -> f64);
 
 /// All of the models' figures, and how many responses of each status each path had.
 pub(crate) fn text<'a>(models: &Models, responses: impl Iterator<Item = (&'a (String, u16), &'a u64)>) -> String {
@@ -87,7 +87,7 @@ pub(crate) fn text<'a>(models: &Models, responses: impl Iterator<Item = (&'a (St
         write(&mut out);
     };
     let served: Vec<_> = models.served().iter().map(|model| (escaped(model.name()), model, model.statistics())).collect();
-    let figures: [Figure<'_>; 14] = [
+    let figures: &[Figure] = &[
         ("requests_running", "gauge", "Requests that are computed.", &|i| served[i].2.running as f64),
         ("requests_waiting", "gauge", "Requests that wait.", &|i| served[i].2.waiting as f64),
         ("cache_pages", "gauge", "Pages of the cache, of 32 tokens.", &|i| served[i].2.pages as f64),
@@ -103,7 +103,7 @@ pub(crate) fn text<'a>(models: &Models, responses: impl Iterator<Item = (&'a (St
         ("failures_total", "counter", "Answers that failed.", &|i| served[i].1.metrics.failed.get() as f64),
         ("engine_up", "gauge", "Whether the engine runs.", &|i| if served[i].1.worker.is_alive() { 1.0 } else { 0.0 }),
     ];
-    for (name, kind, help, value) in figures {
+    for &(name, kind, help, value) in figures {
         family(name, kind, help, &mut |out| {
             served.iter().enumerate().for_each(|(index, (model, ..))| line(out, name, &format!("model=\"{model}\""), value(index)));
         });

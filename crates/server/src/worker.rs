@@ -21,8 +21,8 @@ pub(crate) enum Event {
     Accepted,
     /// As many requests wait as may.
     Busy,
-    /// A token.
-    Token { token: u32, logprobs: Option<Logprobs>, logits: Option<Vec<f32>>, cached_tokens: usize },
+    /// A token; if the request reports its logits, the hash of those and the tokens so far: a reader that is slow keeps no logits.
+    Token { token: u32, logprobs: Option<Logprobs>, digest: Option<blake3::Hash>, cached_tokens: usize },
     /// The end of the answer.
     Finished { finish: Finish, cached_tokens: usize },
     /// It cannot be computed, or not on.
@@ -124,7 +124,18 @@ struct Active {
     prompt_tokens: usize,
     generated_tokens: usize,
     max_tokens: usize,
+    digest: blake3::Hasher,
     since: Instant,
+}
+
+impl Active {
+    fn add_to_digest(&mut self, token: u32, logits: &[f32]) -> blake3::Hash {
+        for logit in logits {
+            self.digest.update(&logit.to_le_bytes());
+        }
+        self.digest.update(&token.to_le_bytes());
+        self.digest.finalize()
+    }
 }
 
 struct State {
@@ -192,8 +203,8 @@ impl State {
             match self.engine.submit(request) {
                 Ok(id) => {
                     ids.push(id);
-                    let active =
-                        Active { ticket, index, events: events.clone(), prompt_tokens, generated_tokens: 0, max_tokens, since: Instant::now() };
+                    let (digest, since) = (blake3::Hasher::new(), Instant::now());
+                    let active = Active { ticket, index, events: events.clone(), prompt_tokens, generated_tokens: 0, max_tokens, digest, since };
                     self.active.insert(id, active);
                 }
                 Err(error) => {
@@ -213,7 +224,8 @@ impl State {
             Output::Token { request, token, cached_tokens, logprobs, logits } => {
                 if let Some(active) = self.active.get_mut(&request) {
                     active.generated_tokens += 1;
-                    let _ = active.events.send((active.index, Event::Token { token, logprobs, logits, cached_tokens }));
+                    let digest = logits.map(|logits| active.add_to_digest(token, &logits));
+                    let _ = active.events.send((active.index, Event::Token { token, logprobs, digest, cached_tokens }));
                 }
             }
             Output::Finished { request, finish, cached_tokens } => self.end(request, Event::Finished { finish, cached_tokens }),

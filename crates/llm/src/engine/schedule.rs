@@ -56,7 +56,11 @@ impl Schedule {
         while self.running.len() < options.running
             && let Some(mut sequence) = self.waiting.pop_front()
         {
-            let pages = if options.shares_prefixes { self.pool.beginning(sequence.start(), &sequence.tokens[..sequence.tokens.len() - 1]) } else { Vec::new() };
+            let pages = if options.shares_prefixes {
+                self.pool.beginning(sequence.start(), &sequence.tokens[..sequence.tokens.len() - 1])
+            } else {
+                Vec::new()
+            };
             let needed = (sequence.tokens.len() + 1).div_ceil(PAGE) - pages.len() + self.pool.idle_among(&pages);
             let promised: usize = self.running.iter().map(|sequence| sequence.lacking(sequence.tokens.len())).sum();
             if !self.running.is_empty() && needed + promised > self.pool.available() {

@@ -178,8 +178,11 @@ fn load_adapters(engine: &mut Engine, count: usize) -> Vec<Adapter> {
     let folder = tempfile::tempdir().unwrap();
     let targets = [r#"["q_proj", "v_proj"]"#, r#"["o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"]"#, r#""all-linear""#];
     let load = |index: usize| {
-        let config =
-            format!(r#"{{"peft_type": "LORA", "r": {}, "lora_alpha": 6, "target_modules": {}}}"#, 4 * (index % 3 + 1), targets[index % targets.len()]);
+        let config = format!(
+            r#"{{"peft_type": "LORA", "r": {}, "lora_alpha": 6, "target_modules": {}}}"#,
+            4 * (index % 3 + 1),
+            targets[index % targets.len()]
+        );
         let adapter = waves(engine.model(), &config, [0.01 * index as f32, 0.1]);
         adapter.save(folder.path()).unwrap();
         engine.load_adapter(&index.to_string(), folder.path()).unwrap();

@@ -87,8 +87,10 @@ impl Model {
         let mut adapters: Vec<Option<_>> = models.iter_mut().map(|model| model.as_mut().map(|model| model.linears().into_iter())).collect();
         let mut stacks = Vec::new();
         for linear in base.linears() {
-            let low_rank: Vec<Option<&LowRank>> =
-                adapters.iter_mut().map(|linears| linears.as_mut().and_then(|linears| linears.next()).and_then(|linear| linear.adapter.as_ref())).collect();
+            let low_rank: Vec<Option<&LowRank>> = adapters
+                .iter_mut()
+                .map(|linears| linears.as_mut().and_then(|linears| linears.next()).and_then(|linear| linear.adapter.as_ref()))
+                .collect();
             stacks.push(Stack::new(&self.executor, linear.weight.extents(), &low_rank)?);
         }
         Ok(Stacks(stacks))
