@@ -22,6 +22,10 @@ pub(crate) struct ServedArgs {
     /// name other than the file's; repeat for more [default: the embedded model]
     #[arg(long, value_name = "[NAME=]PATH")]
     model: Vec<String>,
+    /// Serve the model with this LoRA adapter, too, as a model of the adapter's name: a folder as PEFT and `lora train` write it; MODEL:NAME=FOLDER for a model
+    /// other than the first; repeat for more
+    #[arg(long, value_name = "[MODEL:]NAME=FOLDER")]
+    adapter: Vec<String>,
     /// Limit prompt and answer together to this many tokens [default: 4096, at most the model's context]
     #[arg(long, value_name = "TOKENS")]
     context: Option<usize>,
@@ -63,6 +67,9 @@ struct Planned {
     estimate: MemoryEstimate,
 }
 
+/// An encoder by its name.
+type Named = (String, ModelFiles);
+
 impl ServedArgs {
     /// Loads the models and starts their engines, for each of which at most `waiting` requests wait. What does not fit the device is rejected before it is
     /// loaded.
@@ -70,9 +77,27 @@ impl ServedArgs {
         let (planned, encoders) = self.planned()?;
         let needed = planned.iter().map(|model| model.estimate.total()).fold(0, u64::saturating_add);
         let executor = self.device.executor_for(self.threads, needed)?.with_precision(self.precision);
-        let served = planned.into_iter().map(|model| model.start(&executor, waiting)).collect::<Result<_>>()?;
+        let adapters = self.adapters(&planned)?;
+        let served = planned.into_iter().zip(adapters).map(|(model, adapters)| model.start(&executor, waiting, &adapters)).collect::<Result<_>>()?;
         let open = |(name, files)| Ok(Embedder::new(name, Encoder::open(&executor, &files)?));
         Models::new(served, encoders.into_iter().map(open).collect::<Result<_>>()?)
+    }
+
+    /// The names and folders of each model's adapters.
+    fn adapters(&self, models: &[Planned]) -> Result<Vec<Vec<(String, PathBuf)>>> {
+        let mut adapters: Vec<_> = models.iter().map(|_| Vec::new()).collect();
+        for given in &self.adapter {
+            let reject = |what: &str| Error::invalid_argument(format!("--adapter {given}: {what}, as in NAME=FOLDER or MODEL:NAME=FOLDER"));
+            let (name, folder) = given.split_once('=').ok_or_else(|| reject("give it a name"))?;
+            let (model, name) = name.split_once(':').map_or((None, name), |(model, name)| (Some(model), name));
+            let place = models.iter().position(|planned| model.is_none_or(|model| planned.name == model));
+            let place = place.ok_or_else(|| reject("there is no such model"))?;
+            if name.is_empty() || name == "default" {
+                return Err(reject("give it a name other than 'default'"));
+            }
+            adapters[place].push((name.to_owned(), PathBuf::from(folder)));
+        }
+        Ok(adapters)
     }
 
     /// Prints what memory that takes, and what fits into `memory`, or what is free on the device.
@@ -89,7 +114,7 @@ impl ServedArgs {
     }
 
     /// The models, and the encoders, with their names.
-    fn planned(&self) -> Result<(Vec<Planned>, Vec<(String, ModelFiles)>)> {
+    fn planned(&self) -> Result<(Vec<Planned>, Vec<Named>)> {
         let (mut models, mut encoders) = (Vec::new(), Vec::new());
         for given in &self.model {
             let (name, path) = named(given)?;
@@ -134,10 +159,10 @@ fn named(given: &str) -> Result<(String, PathBuf)> {
 }
 
 impl Planned {
-    fn start(self, executor: &Executor, waiting: usize) -> Result<Served> {
+    fn start(self, executor: &Executor, waiting: usize, adapters: &[(String, PathBuf)]) -> Result<Served> {
         self.estimate.check(executor.memory())?;
         let model = BaseArgs::load(&self.files, executor, self.config, &self.weights)?;
-        Served::start(self.name, &self.files, Arc::new(model), EngineOptions { waiting, ..self.options })
+        Served::start(self.name, &self.files, Arc::new(model), EngineOptions { waiting, ..self.options }, adapters)
     }
 
     fn footprint(&self) -> Footprint {

@@ -320,7 +320,7 @@ async fn model(State(app): State<Arc<App>>, request: Request) -> Result<Response
     let found = app.models.objects().into_iter().find(|model| model["id"] == name.as_str());
     match found {
         Some(model) => Ok(json_body(&model).into_response()),
-        None => Ok(json_body(&app.models.find(Some(&name))?.object()).into_response()),
+        None => Ok(json_body(&app.models.find(Some(&name))?.0.object()).into_response()),
     }
 }
 

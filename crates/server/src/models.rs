@@ -1,6 +1,7 @@
 //! Models that are served.
 
 use std::{
+    path::PathBuf,
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -30,6 +31,8 @@ pub struct Served {
     pub(crate) vocabulary: usize,
     pub(crate) options: EngineOptions,
     pub(crate) grammars: Grammars,
+    /// The names of its adapters, by which requests ask for it with one.
+    adapters: Vec<String>,
     /// How it calls tools, if its template says.
     pub(crate) dialect: Option<Dialect>,
     pub(crate) worker: Worker,
@@ -37,19 +40,28 @@ pub struct Served {
 }
 
 impl Served {
-    /// Starts an engine for a model that was loaded from `files`. Without a chat template its conversations are written as a play: each turn after its role
+    /// Starts an engine for a model that was loaded from `files`, with adapters of it: names, and folders as PEFT and `lora train` write them. Without a chat template its conversations are written as a play: each turn after its role
     /// in capitals, up to a blank line.
     ///
     /// # Errors
-    /// Those of [`Engine::new`], a damaged tokenizer or template, or no thread.
-    pub fn start(name: impl Into<String>, files: &ModelFiles, model: Arc<Model>, options: EngineOptions) -> Result<Self> {
+    /// Those of [`Engine::new`] and [`Engine::load_adapter`], a damaged tokenizer or template, or no thread.
+    pub fn start(
+        name: impl Into<String>,
+        files: &ModelFiles,
+        model: Arc<Model>,
+        options: EngineOptions,
+        adapters: &[(String, PathBuf)],
+    ) -> Result<Self> {
         let tokenizer = Tokenizer::open(files)?;
         let recommended = GenerationConfig::read(files)?;
         let end_tokens = end_tokens(model.config(), &recommended, &tokenizer);
         let turn_ends = if tokenizer.chat_template().is_some() { Vec::new() } else { vec![END_OF_TURN.to_owned()] };
         let template = ChatTemplate::new(tokenizer.chat_template().unwrap_or(PLAY), tokenizer.bos(), tokenizer.eos())?;
         let vocabulary = model.config().vocab_size;
-        let engine = Engine::new(model, options)?;
+        let mut engine = Engine::new(model, options)?;
+        for (name, folder) in adapters {
+            engine.load_adapter(name, folder)?;
+        }
         let options = engine.options().clone();
         Ok(Self {
             name: name.into(),
@@ -63,6 +75,7 @@ impl Served {
             vocabulary,
             options,
             grammars: Grammars::default(),
+            adapters: adapters.iter().map(|(name, _)| name.clone()).collect(),
             worker: Worker::start(engine)?,
             metrics: Metrics::default(),
         })
@@ -73,9 +86,20 @@ impl Served {
         &self.name
     }
 
+    /// What clients are shown of it and its adapters.
+    fn objects(&self) -> Vec<Value> {
+        let adapter = |name: &String| json!({"id": name, "object": "model", "created": self.created, "owned_by": "elinvar", "parent": self.name});
+        std::iter::once(self.object()).chain(self.adapters.iter().map(adapter)).collect()
+    }
+
     pub(crate) fn object(&self) -> Value {
         let meta = json!({"n_vocab": self.vocabulary, "n_ctx": self.context(), "has_chat_template": self.turn_ends.is_empty()});
         json!({"id": self.name, "object": "model", "created": self.created, "owned_by": "elinvar", "meta": meta})
+    }
+
+    /// Its name, and those of its adapters.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.name()).chain(self.adapters.iter().map(String::as_str))
     }
 
     /// What its engine has and does.
@@ -109,7 +133,7 @@ impl Models {
     /// # Errors
     /// None is given, or two have one name.
     pub fn new(served: Vec<Served>, embedders: Vec<Embedder>) -> Result<Self> {
-        let names: Vec<_> = served.iter().map(Served::name).chain(embedders.iter().map(Embedder::name)).collect();
+        let names = served.iter().flat_map(Served::names).chain(embedders.iter().map(Embedder::name)).collect::<Vec<_>>();
         if names.is_empty() {
             return Err(Error::invalid_argument("no model to serve: give at least one"));
         }
@@ -130,19 +154,23 @@ impl Models {
         &self.0.embedders
     }
 
-    /// The names of all.
+    /// The names of all, and of adapters.
     pub fn names(&self) -> Vec<&str> {
-        self.0.served.iter().map(|model| model.name()).chain(self.0.embedders.iter().map(|model| model.name())).collect()
+        self.0.served.iter().flat_map(|model| model.names()).chain(self.0.embedders.iter().map(|model| model.name())).collect()
     }
 
     /// What clients are shown of them.
     pub(crate) fn objects(&self) -> Vec<Value> {
-        self.0.served.iter().map(|model| model.object()).chain(self.0.embedders.iter().map(|model| model.object())).collect()
+        self.0.served.iter().flat_map(|model| model.objects()).chain(self.0.embedders.iter().map(|model| model.object())).collect()
     }
 
-    /// The model that continues texts of a name.
-    pub(crate) fn find(&self, name: Option<&str>) -> Result<&Arc<Served>, ApiError> {
-        find(&self.0.served, name, Served::name, "continue texts")
+    /// The model that continues texts of a name, and the adapter if that is one's.
+    pub(crate) fn find(&self, name: Option<&str>) -> Result<(&Arc<Served>, Option<String>), ApiError> {
+        let adapter = name.and_then(|name| {
+            let model = self.0.served.iter().find(|model| model.adapters.iter().any(|adapter| adapter == name))?;
+            Some((model, Some(name.to_owned())))
+        });
+        adapter.map_or_else(|| Ok((find(&self.0.served, name, Served::name, "continue texts")?, None)), Ok)
     }
 
     /// The model that gives vectors of a name.

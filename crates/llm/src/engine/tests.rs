@@ -238,7 +238,7 @@ fn an_adapter_goes_when_nobody_has_it() {
             load_adapters(&mut engine, 1);
         }
         for output in engine.step() {
-            if let Output::Token { request, token, logprobs } = output {
+            if let Output::Token { request, token, logprobs, .. } = output {
                 answers[ids.iter().position(|id| *id == request).unwrap()].push((token, logprobs));
             }
         }

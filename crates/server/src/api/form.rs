@@ -61,6 +61,8 @@ impl Form {
 pub(super) struct Head {
     id: String,
     created: u64,
+    /// The name of the model, or of its adapter.
+    pub(super) model: String,
     seed: u64,
 }
 
@@ -74,12 +76,12 @@ impl Head {
     }
 
     pub(super) fn new(prefix: &str, seed: u64) -> Self {
-        Self { id: format!("{prefix}-{:016x}", RandomState::new().build_hasher().finish()), created: unix_time(), seed }
+        Self { id: format!("{prefix}-{:016x}", RandomState::new().build_hasher().finish()), created: unix_time(), model: String::new(), seed }
     }
 
-    fn object(&self, form: &Form, model: &Served, is_chunk: bool, choices: Vec<Value>) -> Map<String, Value> {
+    fn object(&self, form: &Form, is_chunk: bool, choices: Vec<Value>) -> Map<String, Value> {
         let value = json!({
-            "id": self.id, "object": form.object(is_chunk), "created": self.created, "model": model.name(), "system_fingerprint": FINGERPRINT, "choices": choices,
+            "id": self.id, "object": form.object(is_chunk), "created": self.created, "model": self.model, "system_fingerprint": FINGERPRINT, "choices": choices,
         });
         match value {
             Value::Object(map) => map,
@@ -176,7 +178,7 @@ impl<'a> Whole<'a> {
         if let Form::Response { repeated } = self.form {
             let mut response = Response::new(repeated.clone());
             self.texts.into_iter().for_each(|delta| drop(response.push(head, delta)));
-            return response.object(head, model, answers);
+            return response.object(head, answers);
         }
         let choice = |delta: Delta| {
             let finish = delta.finish.map(|finish| reason(finish, !delta.calls.is_empty()));
@@ -197,7 +199,7 @@ impl<'a> Whole<'a> {
             })
         };
         let choices = self.texts.into_iter().map(choice).collect();
-        let mut object = head.object(self.form, model, false, choices);
+        let mut object = head.object(self.form, false, choices);
         object.insert("usage".to_owned(), usage(answers.usage()));
         object.extend(head.extension(answers).map(|value| ("elinvar".to_owned(), value)));
         Value::Object(object)
@@ -235,7 +237,7 @@ impl Chunks {
 
     fn begin(&mut self) {
         if let Some(response) = &mut self.response {
-            self.ready.extend(response.begin(&self.head, &self.model, &self.answers));
+            self.ready.extend(response.begin(&self.head, &self.answers));
         }
         for index in 0..self.answers.len() {
             let choice = match &self.form {
@@ -250,7 +252,7 @@ impl Chunks {
     }
 
     fn chunk(&self, choices: Vec<Value>) -> Value {
-        let mut object = self.head.object(&self.form, &self.model, true, choices);
+        let mut object = self.head.object(&self.form, true, choices);
         if self.includes_usage {
             object.insert("usage".to_owned(), Value::Null);
         }
@@ -282,7 +284,7 @@ impl Chunks {
         if let Some(response) = &mut self.response {
             self.ready.extend(response.push(&self.head, delta));
             if self.is_complete {
-                self.ready.push_back(response.end(&self.head, &self.model, &self.answers));
+                self.ready.push_back(response.end(&self.head, &self.answers));
             }
             return;
         }

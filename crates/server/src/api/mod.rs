@@ -95,7 +95,10 @@ impl Job {
         let value: Value = serde_json::from_slice(body).map_err(|e| ApiError::invalid(None, format!("the body is no JSON: {e}")))?;
         let fields = Fields::body(&value)?;
         let text = |read: fn(&Fields<'_>, Arc<Served>) -> Result<TextJob, ApiError>| {
-            let job = read(&fields, models.find(fields.string("model")?)?.clone())?;
+            let (model, adapter) = models.find(fields.string("model")?)?;
+            let mut job = read(&fields, model.clone())?;
+            job.head.model = adapter.clone().unwrap_or_else(|| model.name().to_owned());
+            job.work.requests.iter_mut().for_each(|request| request.adapter = adapter.clone());
             Ok(Self(Kind::Text(Box::new(job))))
         };
         match endpoint {

@@ -6,7 +6,6 @@ use serde_json::{Map, Value, json};
 use super::form::Head;
 use crate::{
     answer::{Answers, Delta, Usage},
-    models::Served,
     tools::Call,
 };
 
@@ -37,7 +36,7 @@ impl Response {
     }
 
     /// The object itself, with the usage once it has ended.
-    pub(super) fn object(&self, head: &Head, model: &Served, answers: &Answers) -> Value {
+    pub(super) fn object(&self, head: &Head, answers: &Answers) -> Value {
         let (status, details) = match self.finish {
             None => ("in_progress", Value::Null),
             Some(Finish::EndToken | Finish::StopString) => ("completed", Value::Null),
@@ -45,7 +44,7 @@ impl Response {
         };
         let mut object = json!({
             "id": head.id(), "object": "response", "created_at": head.created(), "status": status, "error": null, "incomplete_details": details,
-            "model": model.name(), "output": self.output, "usage": self.finish.map(|_| usage(answers.usage())),
+            "model": head.model, "output": self.output, "usage": self.finish.map(|_| usage(answers.usage())),
         });
         if let Value::Object(object) = &mut object {
             object.extend(self.repeated.clone());
@@ -55,8 +54,8 @@ impl Response {
     }
 
     /// The events before the engine brings anything.
-    pub(super) fn begin(&mut self, head: &Head, model: &Served, answers: &Answers) -> Vec<Value> {
-        let object = self.object(head, model, answers);
+    pub(super) fn begin(&mut self, head: &Head, answers: &Answers) -> Vec<Value> {
+        let object = self.object(head, answers);
         ["response.created", "response.in_progress"].map(|kind| self.event(kind, json!({"response": object}))).to_vec()
     }
 
@@ -117,8 +116,8 @@ impl Response {
     }
 
     /// The last event.
-    pub(super) fn end(&mut self, head: &Head, model: &Served, answers: &Answers) -> Value {
-        let object = self.object(head, model, answers);
+    pub(super) fn end(&mut self, head: &Head, answers: &Answers) -> Value {
+        let object = self.object(head, answers);
         let kind = format!("response.{}", object["status"].as_str().unwrap_or("completed"));
         self.event(&kind, json!({"response": object}))
     }

@@ -6,7 +6,7 @@ use super::{ApiError, fields::Fields};
 use crate::models::Models;
 
 pub(super) fn tokenize(fields: &Fields<'_>, models: &Models) -> Result<Value, ApiError> {
-    let model = models.find(fields.string("model")?)?;
+    let (model, _) = models.find(fields.string("model")?)?;
     let content = fields.string("content")?.ok_or_else(|| fields.reject("content", "missing, and required"))?;
     let is_special = fields.boolean("add_special")?.unwrap_or(false);
     let tokens = if is_special { model.tokenizer.encode(content) } else { model.tokenizer.encode_rendered(content) }?;
@@ -22,7 +22,7 @@ pub(super) fn tokenize(fields: &Fields<'_>, models: &Models) -> Result<Value, Ap
 }
 
 pub(super) fn detokenize(fields: &Fields<'_>, models: &Models) -> Result<Value, ApiError> {
-    let model = models.find(fields.string("model")?)?;
+    let (model, _) = models.find(fields.string("model")?)?;
     let expected = || fields.reject("tokens", format!("an array of token ids below {} expected", model.vocabulary));
     let tokens = fields.array("tokens")?.ok_or_else(expected)?;
     let tokens: Option<Vec<_>> = tokens.iter().map(|id| id.as_u64().filter(|&id| id < model.vocabulary as u64).map(|id| id as u32)).collect();

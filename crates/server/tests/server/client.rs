@@ -44,7 +44,7 @@ pub(crate) fn start() -> Running {
 }
 
 pub(crate) fn start_with(engine: EngineOptions, options: ServerOptions) -> Running {
-    serve(vec![served(&folder(), engine)], Vec::new(), options)
+    serve(vec![served(&folder(), engine, &[])], Vec::new(), options)
 }
 
 /// The model in the repository with a chat template.
@@ -57,18 +57,18 @@ pub(crate) fn start_with_template(template: &str) -> Running {
         }
     }
     fs::write(copy.path().join("chat_template.jinja"), template).unwrap();
-    serve(vec![served(copy.path(), options())], Vec::new(), ServerOptions::default())
+    serve(vec![served(copy.path(), options(), &[])], Vec::new(), ServerOptions::default())
 }
 
-fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/shakespeare")
 }
 
-fn served(folder: &Path, engine: EngineOptions) -> Served {
+pub(crate) fn served(folder: &Path, engine: EngineOptions, adapters: &[(String, PathBuf)]) -> Served {
     let files = ModelFiles::open(folder).unwrap();
     let executor = Executor::new_cpu(2.try_into().unwrap()).unwrap().with_precision(Precision::Strict);
     let model = Model::new(&executor, Config::read(&files).unwrap(), &Weights::open(&files).unwrap()).unwrap();
-    Served::start(NAME, &files, Arc::new(model), engine).unwrap()
+    Served::start(NAME, &files, Arc::new(model), engine, adapters).unwrap()
 }
 
 pub(crate) fn serve(served: Vec<Served>, embedders: Vec<Embedder>, options: ServerOptions) -> Running {

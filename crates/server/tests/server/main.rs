@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests fail like tests")]
 
+mod adapters;
 mod chat;
 mod client;
 mod completions;
