@@ -6,5 +6,6 @@ mod chat;
 mod client;
 mod completions;
 mod limits;
+mod page;
 mod responses;
 mod structured;
