@@ -7,5 +7,6 @@ mod chat;
 mod client;
 mod completions;
 mod limits;
+mod page;
 mod responses;
 mod structured;
