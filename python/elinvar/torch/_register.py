@@ -47,12 +47,16 @@ _modes, _functions, _transforms = torch._C._len_torch_dispatch_stack, torch._C._
 
 
 def _is_plain(args: tuple[Any, ...]) -> bool:
-    """Whether these are tensors of the CPU or of a GPU, and no gradient, mode, transformation or autocast is at work."""
-    has_grad = _grads()
+    """Whether these are tensors of the CPU or of a GPU, and no mode, transformation or autocast is at work."""
     for x in args:
-        if isinstance(x, Tensor) and (type(x) not in _PLAIN or (has_grad and x.requires_grad) or not (x.is_cpu or x.is_cuda)):
+        if isinstance(x, Tensor) and not (type(x) in _PLAIN and (x.is_cpu or x.is_cuda)):
             return False
     return not (_modes() or _functions() or _transforms() is not None or _autocasts("cpu") or _autocasts("cuda") or _traces())
+
+
+def _is_tracked(args: tuple[Any, ...]) -> bool:
+    """Whether a gradient is to be taken of what is computed from these."""
+    return _grads() and any(isinstance(x, Tensor) and x.requires_grad for x in args)
 
 
 class Operator:
@@ -98,7 +102,26 @@ class Operator:
         LIBRARY.define(f"{name}_gradient({gradient}) -> Tensor[]", tags=(torch.Tag.pt2_compliant_tag,))
         self.call: Callable[..., Any] = getattr(torch.ops.elinvar, name).default
         self.gradient: Callable[..., list[Tensor]] = getattr(torch.ops.elinvar, f"{name}_gradient").default
+        self.direct: Callable[..., Any] = self._direct().apply
         self._register(casts)
+
+    def _direct(self) -> type[torch.autograd.Function]:
+        operator = self
+
+        class Direct(torch.autograd.Function):
+            """The operator on PyTorch's tape, which its dispatcher would put it on in several times the time."""
+
+            @staticmethod
+            def forward(ctx: Any, *args: Any) -> Any:
+                found = operator.run(*args)
+                operator._save(ctx, args, found)
+                return found
+
+            @staticmethod
+            def backward(ctx: Any, *gradients: Any) -> Any:
+                return operator._backward(ctx, *gradients)
+
+        return Direct
 
     def _register(self, casts: bool) -> None:
         name, gradient = f"elinvar::{self.name}", f"elinvar::{self.name}_gradient"
@@ -116,7 +139,10 @@ class Operator:
 
     def __call__(self, *args: Any) -> Tensor:
         """The operator, past PyTorch's dispatcher where nothing in that has a say."""
-        found = self.call(*args) if torch.compiler.is_compiling() or not _is_plain(args) else self.run(*args)
+        if torch.compiler.is_compiling() or not _is_plain(args):
+            found = self.call(*args)
+        else:
+            found = self.direct(*args) if _is_tracked(args) else self.run(*args)
         y: Tensor = found[0] if self.beside else found
         return y
 
@@ -157,13 +183,16 @@ class Operator:
     def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         y, *beside = output if self.beside else (output,)
         ctx.mark_non_differentiable(*beside)
+        ctx.set_materialize_grads(False)
         saved = [x if keep else None for x, keep in zip(inputs, self.saved)]
         ctx.save_for_backward(*saved, *beside, y if self.saves_result else None)
         # What is not read is described by a tensor of the same type and shape.
         ctx.kinds = [None if keep or x is None else (x.shape, x.dtype) for x, keep in zip(inputs, self.saved)]
         ctx.rest = inputs[self.count :]
 
-    def _backward(self, ctx: Any, dy: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    def _backward(self, ctx: Any, dy: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+        if dy is None:
+            return (None,) * (self.count + len(ctx.rest))
         *inputs, y = ctx.saved_tensors
         inputs, beside = inputs[: self.count], inputs[self.count :]
         inputs = [
@@ -174,7 +203,9 @@ class Operator:
         for name, is_wanted, is_trained in zip(self.tensors, wanted, self.trained):
             if is_wanted and not is_trained:
                 raise NotImplementedError(f"elinvar::{self.name} has no gradient of {name}: detach it")
-        found = iter(self.gradient(*inputs, *ctx.rest, dy if y is None else y, *beside, dy, wanted))
+        given = (*inputs, *ctx.rest, dy if y is None else y, *beside, dy)
+        is_plain = not torch.compiler.is_compiling() and _is_plain(given) and not _is_tracked(given)
+        found = iter((self.run_gradient if is_plain else self.gradient)(*given, wanted))
         return *(next(found) if is_wanted else None for is_wanted in wanted), *(None for _ in ctx.rest)
 
     def _no_second(self, ctx: Any, *_: Any) -> Any:
