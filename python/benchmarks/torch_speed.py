@@ -1,6 +1,6 @@
 """Forward and backward passes of Elinvar's operators beside torch.compile's (inductor) and eager PyTorch's, in turns; medians.
 
-    python torch_speed.py [--device cuda] [--only softmax] [--small]
+    python torch_speed.py [--device cuda] [--dtype float32] [--only softmax,rms_norm] [--small]
 """
 
 import argparse
@@ -14,9 +14,8 @@ from elinvar.torch import functional as E
 nn = torch.nn.functional
 
 
-def cases(device, small):
+def cases(device, dtype, small):
     rows, columns = (512, 1024) if small else (16384, 8192) if device == "cuda" else (4096, 2048)
-    dtype = torch.bfloat16 if device == "cuda" else torch.float32
 
     def make(*shape, dtype=dtype, grad=True):
         return torch.randn(*shape, device=device, dtype=dtype).requires_grad_(grad)
@@ -62,13 +61,15 @@ def timed(call, device, least=0.02):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--dtype", choices=["float32", "float16", "bfloat16"], help="by default bfloat16 on a GPU, else float32")
     parser.add_argument("--only")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
-    print("µs, medians: forward elinvar, inductor, eager, inductor / elinvar; forward and backward the same", torch.__version__, options, flush=True)
-    for name, args, plain, ours in cases(options.device, options.small):
-        if options.only and name != options.only:
+    dtype = getattr(torch, options.dtype or ("bfloat16" if options.device == "cuda" else "float32"))
+    print("µs, medians: forward elinvar, inductor, eager, inductor / elinvar; forward and backward the same", torch.__version__, dtype, options, flush=True)
+    for name, args, plain, ours in cases(options.device, dtype, options.small):
+        if options.only and name not in options.only.split(","):
             continue
         calls = {"elinvar": ours, "inductor": torch.compile(plain), "eager": plain}
         leaves = [x for x in args if x.requires_grad]

@@ -330,7 +330,7 @@ def cos(x: Tensor) -> Tensor:
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def cross_entropy(logits: Tensor, targets: Tensor, *, ignore_index: int | None = None) -> Tensor:
+def cross_entropy(logits: Tensor, targets: Tensor, *, ignore_index: int | None = None, statistics: bool = False) -> Any:
     """minus the logarithm of the softmax of each row, at the class it should have
 
     Inputs:
@@ -339,20 +339,25 @@ def cross_entropy(logits: Tensor, targets: Tensor, *, ignore_index: int | None =
 
     Returns:
         loss (float32): […]
+        max (float32; optional): with statistics: […], the largest logit
+        sum (float32; optional): with statistics: […], the sum of exp(logits - max)
 
     Attributes:
         ignore_index (int): The target of rows that do not count.
+        statistics (bool): Also give `m` and `Σ e` of each row, with which the gradient looks at a row once.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def cross_entropy_gradient(logits: Tensor, targets: Tensor, dloss: Tensor, *, ignore_index: int | None = None) -> Any:
+def cross_entropy_gradient(logits: Tensor, targets: Tensor, dloss: Tensor, max: Tensor | None = None, sum: Tensor | None = None, *, ignore_index: int | None = None) -> Any:
     """the gradient of cross_entropy by its logits
 
     Inputs:
         logits (float32, float16, bfloat16): […, classes]
         targets (int32, int64, uint32): […], the class of each row; negative ones count from the end
         dloss (float32): […], the gradient of each loss
+        max (float32; optional): […], of the statistics of cross_entropy: both or none
+        sum (float32; optional): […], of the statistics of cross_entropy
 
     Returns:
         dlogits (float32, float16, bfloat16): as logits
@@ -364,13 +369,15 @@ def cross_entropy_gradient(logits: Tensor, targets: Tensor, dloss: Tensor, *, ig
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def cross_entropy_with_gradient(logits: Tensor, targets: Tensor, dloss: Tensor, *, ignore_index: int | None = None) -> Any:
+def cross_entropy_with_gradient(logits: Tensor, targets: Tensor, dloss: Tensor, max: Tensor | None = None, sum: Tensor | None = None, *, ignore_index: int | None = None) -> Any:
     """the gradient of cross_entropy by its logits, and the losses
 
     Inputs:
         logits (float32, float16, bfloat16): […, classes]
         targets (int32, int64, uint32): […], the class of each row; negative ones count from the end
         dloss (float32): […], the gradient of each loss
+        max (float32; optional): […], of the statistics of cross_entropy: both or none
+        sum (float32; optional): […], of the statistics of cross_entropy
 
     Returns:
         dlogits (float32, float16, bfloat16): as logits
@@ -760,6 +767,25 @@ def layer_norm_gradient(x: Tensor, weight: Tensor | None = None, dy: Tensor = ..
     Attributes:
         axis (int): The first normalised axis; negative counts from the end.
         epsilon (float): Added to the mean of the squares, or to the variance.
+
+    Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
+    """
+
+def layer_norm_weight_gradient(x: Tensor, dy: Tensor, scale: Tensor, mean: Tensor | None = None, *, axis: int = -1) -> Any:
+    """the gradients of layer_norm by its weight and bias, from its rows
+
+    Inputs:
+        x (float32, float16, bfloat16): […]
+        dy (float32, float16, bfloat16): the gradient of the norm, as x
+        scale (float32): the inverse deviation of each row: the shape of x, 1 from axis on
+        mean (float32; optional): of layer_norm: the mean of each row, as scale
+
+    Returns:
+        dweight (float32): the shape of x from axis on
+        dbias (float32; optional): of layer_norm: as dweight
+
+    Attributes:
+        axis (int): The first normalised axis; negative counts from the end.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
@@ -1421,6 +1447,25 @@ def rms_norm_gradient(x: Tensor, weight: Tensor | None = None, dy: Tensor = ...,
     Attributes:
         axis (int): The first normalised axis; negative counts from the end.
         epsilon (float): Added to the mean of the squares, or to the variance.
+
+    Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
+    """
+
+def rms_norm_weight_gradient(x: Tensor, dy: Tensor, scale: Tensor, mean: Tensor | None = None, *, axis: int = -1) -> Any:
+    """the gradient of rms_norm by its weight, from its rows
+
+    Inputs:
+        x (float32, float16, bfloat16): […]
+        dy (float32, float16, bfloat16): the gradient of the norm, as x
+        scale (float32): the inverse deviation of each row: the shape of x, 1 from axis on
+        mean (float32; optional): of layer_norm: the mean of each row, as scale
+
+    Returns:
+        dweight (float32): the shape of x from axis on
+        dbias (float32; optional): of layer_norm: as dweight
+
+    Attributes:
+        axis (int): The first normalised axis; negative counts from the end.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """

@@ -183,6 +183,11 @@ impl<W: Wait> InFlight<W> {
         self.submissions.push_back(submission);
     }
 
+    /// Whether all of them have completed.
+    pub fn is_idle(&self) -> bool {
+        self.submissions.iter().all(|submission| submission.is_complete())
+    }
+
     /// Waits for all of them.
     pub fn wait(&mut self) {
         while let Some(oldest) = self.submissions.pop_front() {

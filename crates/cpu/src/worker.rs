@@ -23,6 +23,10 @@ const QUEUE: usize = 32;
 /// costs the submitter more than such an operator.
 const LOOKS: usize = 200;
 
+/// Bytes that a list touches, up to which the submitter runs it by itself, if nothing is ahead of it: that costs less than to wake the device's thread and
+/// to be woken. Kernels do not split so little work over threads.
+const SMALL: u64 = 16 << 10;
+
 type Job = (Arc<CommandList>, Promise);
 
 /// Completes a signal even if the device's thread has ended before its list was run, or ends while it runs.
@@ -72,6 +76,15 @@ impl Worker {
     }
 
     pub(crate) fn submit(&mut self, list: Arc<CommandList>, signal: Arc<Signal>) -> Result<()> {
+        if is_small(&list) && !self.profile.is_on() && self.in_flight.is_idle() {
+            signal.complete(list.commands().iter().try_for_each(execute));
+            self.in_flight.push(signal);
+            return Ok(());
+        }
+        self.hand_over(list, signal)
+    }
+
+    fn hand_over(&mut self, list: Arc<CommandList>, signal: Arc<Signal>) -> Result<()> {
         self.queue.send((list, Promise(signal.clone()))).map_err(|_| lost())?;
         self.in_flight.push(signal);
         Ok(())
@@ -86,6 +99,10 @@ impl Worker {
     pub(crate) fn settle(&mut self) -> Result<()> {
         self.in_flight.settle()
     }
+}
+
+fn is_small(list: &CommandList) -> bool {
+    list.commands().iter().map(Command::bytes).sum::<u64>() <= SMALL
 }
 
 fn run(jobs: &Receiver<Job>, profile: &ProfileLog) {
@@ -174,10 +191,13 @@ mod tests {
         let (queue, jobs) = sync_channel(QUEUE);
         let mut worker = Worker { queue, in_flight: InFlight::default(), profile: Arc::default() };
         let signals = [Signal::new(), Signal::new()];
-        worker.submit(ListBuilder::new().finish(), signals[0].clone()).unwrap();
+        worker.hand_over(ListBuilder::new().finish(), signals[0].clone()).unwrap();
         drop(jobs);
-        assert!(worker.submit(ListBuilder::new().finish(), signals[1].clone()).unwrap_err().is_device_lost());
+        assert!(worker.hand_over(ListBuilder::new().finish(), signals[1].clone()).unwrap_err().is_device_lost());
         assert!(worker.settle().unwrap_err().is_device_lost());
+        // What is small and comes to an idle device needs no thread.
+        worker.submit(ListBuilder::new().finish(), Signal::new()).unwrap();
+        worker.settle().unwrap();
         assert!(signals.into_iter().all(|signal| Completion::new(signal).wait().is_err_and(|error| error.is_device_lost())));
     }
 }

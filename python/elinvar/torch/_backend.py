@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.aot_autograd import make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
@@ -198,7 +199,8 @@ def compile_graph(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[...
             setattr(fused, name, Region(part.graph))
     fused.recompile()
     LAST.append(fused)
-    return fused.forward
+    boxed: Callable[..., Any] = make_boxed_func(fused.forward)
+    return boxed
 
 
 #: The graphs that were compiled last, for a look at what became of them.

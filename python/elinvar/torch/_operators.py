@@ -8,15 +8,11 @@ import torch
 from torch import Tensor
 
 from elinvar._elinvar import TorchOperator
-from elinvar.torch._register import Operator, native
+from elinvar.torch._register import Operator, like, native
 
 
 def _precision(strict: bool) -> str:
     return "strict" if strict else "fast"
-
-
-def _like(x: Tensor, *_: Any) -> tuple[Any, torch.dtype]:
-    return x.shape, x.dtype
 
 
 def _rows_by(x: Tensor, weight: Tensor, *_: Any) -> tuple[Any, torch.dtype]:
@@ -52,7 +48,7 @@ RMS_NORM = Operator(
     "x weight?",
     "float eps",
     lambda eps: native("rms_norm", epsilon=eps),
-    _like,
+    like,
     trained="x weight",
     saves="x weight",
     rows="x",
@@ -62,26 +58,26 @@ LAYER_NORM = Operator(
     "x weight? bias?",
     "float eps",
     lambda eps: native("layer_norm", epsilon=eps),
-    _like,
+    like,
     trained="x weight bias",
     saves="x weight bias",
     rows="x",
 )
-SOFTMAX = Operator("softmax", "x", "int dim", lambda dim: native("softmax", axis=dim), _like, trained="x", saves="y", rows="x")
-LOG_SOFTMAX = Operator("log_softmax", "x", "int dim", lambda dim: native("log_softmax", axis=dim), _like, trained="x", saves="y", rows="x")
+SOFTMAX = Operator("softmax", "x", "int dim", lambda dim: native("softmax", axis=dim), like, trained="x", saves="y", rows="x")
+LOG_SOFTMAX = Operator("log_softmax", "x", "int dim", lambda dim: native("log_softmax", axis=dim), like, trained="x", saves="y", rows="x")
 ROPE = Operator(
     "rope",
     "x cos sin",
     "bool interleaved",
     lambda interleaved: native("rotary_embedding", interleaved=interleaved),
-    _like,
+    like,
     trained="x",
     saves="cos sin",
 )
-SWIGLU = Operator("swiglu", "gate up", "", lambda: native("swiglu"), _like, trained="gate up", saves="gate up", rows="gate up")
-SILU = Operator("silu", "x", "", lambda: native("silu"), _like, trained="x", saves="x y", rows="x")
+SWIGLU = Operator("swiglu", "gate up", "", lambda: native("swiglu"), like, trained="gate up", saves="gate up", rows="gate up")
+SILU = Operator("silu", "x", "", lambda: native("silu"), like, trained="x", saves="x y", rows="x")
 GELU = Operator(
-    "gelu", "x", "bool tanh", lambda tanh: native("gelu_tanh" if tanh else "gelu"), _like, trained="x", saves="x y", rows="x"
+    "gelu", "x", "bool tanh", lambda tanh: native("gelu_tanh" if tanh else "gelu"), like, trained="x", saves="x y", rows="x"
 )
 LINEAR = Operator(
     "linear",
@@ -119,11 +115,12 @@ CROSS_ENTROPY = Operator(
     "cross_entropy",
     "logits targets",
     "int ignore_index",
-    lambda ignore: native("cross_entropy", may_reject=True, ignore_index=ignore),
+    lambda ignore: native("cross_entropy", may_reject=True, ignore_index=ignore, statistics=True),
     lambda logits, targets, *_: (targets.shape, torch.float32),
     trained="logits",
     saves="logits targets",
     rows="logits targets",
+    beside=2,
 )
 EMBEDDING = Operator(
     "embedding",

@@ -27,40 +27,45 @@ def native(name: str, may_reject: bool = False, **attributes: object) -> TorchOp
     return torch_operator(name, given, may_reject)
 
 
+def like(x: Tensor, *_: Any) -> Output:
+    """The shape and type of the first tensor."""
+    return x.shape, x.dtype
+
+
+def _empty_like(x: Tensor) -> Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
 def stream_of(tensor: Tensor) -> int:
     """The stream that work on this tensor goes to."""
     return torch._C._cuda_getCurrentRawStream(tensor.device.index) if tensor.is_cuda else 0
 
 
-def _is_capturing(tensor: Tensor) -> bool:
-    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
-
-
 _PLAIN = (Tensor, torch.nn.Parameter)
+_grads, _autocasts, _traces = torch.is_grad_enabled, torch.is_autocast_enabled, torch._C._is_tracing
+_modes, _functions, _transforms = torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack, torch._C._functorch.peek_interpreter_stack
 
 
 def _is_plain(args: tuple[Any, ...]) -> bool:
-    """Whether these are tensors of the CPU or of a GPU, and no gradient, mode, transformation or autocast is at work."""
-    has_grad = torch.is_grad_enabled()
+    """Whether these are tensors of the CPU or of a GPU, and no mode, transformation or autocast is at work."""
     for x in args:
-        if isinstance(x, Tensor) and (type(x) not in _PLAIN or (has_grad and x.requires_grad) or not (x.is_cpu or x.is_cuda)):
+        if isinstance(x, Tensor) and not (type(x) in _PLAIN and (x.is_cpu or x.is_cuda)):
             return False
-    return not (
-        torch._C._len_torch_dispatch_stack()
-        or torch._C._len_torch_function_stack()
-        or torch._C._functorch.peek_interpreter_stack() is not None
-        or torch.is_autocast_enabled("cpu")
-        or torch.is_autocast_enabled("cuda")
-        or torch.jit.is_tracing()
-    )
+    return not (_modes() or _functions() or _transforms() is not None or _autocasts("cpu") or _autocasts("cuda") or _traces())
+
+
+def _is_tracked(args: tuple[Any, ...]) -> bool:
+    """Whether a gradient is to be taken of what is computed from these."""
+    return _grads() and any(isinstance(x, Tensor) and x.requires_grad for x in args)
 
 
 class Operator:
-    """An operator with one result, as data.
+    """An operator with one result, as data, and perhaps results beside it, f32, of the result's shape, that its gradient reads.
 
     ``tensors`` are its tensor arguments, with ``?`` where they may be None, and ``attributes`` the others, each as in a schema of PyTorch's.
     ``make`` gives the library's operator of the attributes' values, ``output`` shape and dtype of the result of all arguments.
     ``trained`` are the tensors that gradients flow to, ``saves`` those that their computation reads, with ``y`` for the result.
+    ``beside`` is how many results there are beside it, of the operator and of its schema.
     ``rows`` are the tensors to which vmap may add a leading axis, if it adds one to no other; ``casts`` says that autocast changes their types.
     """
 
@@ -76,8 +81,9 @@ class Operator:
         saves: str,
         rows: str = "",
         casts: bool = False,
+        beside: int = 0,
     ) -> None:
-        self.name, self.make, self.output = name, make, output
+        self.name, self.make, self.output, self.beside = name, make, output, beside
         names = tensors.split()
         self.tensors = [name.rstrip("?") for name in names]
         self.count = len(names)
@@ -89,12 +95,33 @@ class Operator:
         attributes_ = [attribute.strip() for attribute in attributes.split(",") if attribute.strip()]
         # None has a default: PyTorch leaves out what equals it.
         self.attributes = [attribute.split()[-1] for attribute in attributes_]
-        LIBRARY.define(f"{name}({', '.join(declared + attributes_)}) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
-        gradient = ", ".join([*declared, *attributes_, "Tensor y", "Tensor dy", "bool[] wanted"])
+        results = f"({', '.join(['Tensor'] * (1 + beside))})" if beside else "Tensor"
+        LIBRARY.define(f"{name}({', '.join(declared + attributes_)}) -> {results}", tags=(torch.Tag.pt2_compliant_tag,))
+        known = [f"Tensor y{index}" for index in range(1, 1 + beside)]
+        gradient = ", ".join([*declared, *attributes_, "Tensor y", *known, "Tensor dy", "bool[] wanted"])
         LIBRARY.define(f"{name}_gradient({gradient}) -> Tensor[]", tags=(torch.Tag.pt2_compliant_tag,))
-        self.call: Callable[..., Tensor] = getattr(torch.ops.elinvar, name).default
+        self.call: Callable[..., Any] = getattr(torch.ops.elinvar, name).default
         self.gradient: Callable[..., list[Tensor]] = getattr(torch.ops.elinvar, f"{name}_gradient").default
+        self.direct: Callable[..., Any] = self._direct().apply
         self._register(casts)
+
+    def _direct(self) -> type[torch.autograd.Function]:
+        operator = self
+
+        class Direct(torch.autograd.Function):
+            """The operator on PyTorch's tape, which its dispatcher would put it on in several times the time."""
+
+            @staticmethod
+            def forward(ctx: Any, *args: Any) -> Any:
+                found = operator.run(*args)
+                operator._save(ctx, args, found)
+                return found
+
+            @staticmethod
+            def backward(ctx: Any, *gradients: Any) -> Any:
+                return operator._backward(ctx, *gradients)
+
+        return Direct
 
     def _register(self, casts: bool) -> None:
         name, gradient = f"elinvar::{self.name}", f"elinvar::{self.name}_gradient"
@@ -113,48 +140,61 @@ class Operator:
     def __call__(self, *args: Any) -> Tensor:
         """The operator, past PyTorch's dispatcher where nothing in that has a say."""
         if torch.compiler.is_compiling() or not _is_plain(args):
-            return self.call(*args)
-        return self.run(*args)
+            found = self.call(*args)
+        else:
+            found = self.direct(*args) if _is_tracked(args) else self.run(*args)
+        y: Tensor = found[0] if self.beside else found
+        return y
 
     # Kernels.
 
-    def run(self, *args: Any) -> Tensor:
+    def run(self, *args: Any) -> Any:
         """The operator on tensors of the CPU or of one GPU."""
         first = args[0]
+        found = [_empty_like(first)] if self.output is like and not self.beside else self._results(torch.empty, first.device, *args)
+        self.make(*args[self.count :]).apply(list(args[: self.count]), found, stream_of(first))
+        return tuple(found) if self.beside else found[0]
+
+    def _results(self, empty: Callable[..., Tensor], device: torch.device, *args: Any) -> list[Tensor]:
         shape, dtype = self.output(*args)
-        y = torch.empty(shape, dtype=dtype, device=first.device)
-        self.make(*args[self.count :]).apply(list(args[: self.count]), [y], stream_of(first))
-        return y
+        y = empty(shape, dtype=dtype, device=device)
+        return [y, *(empty(shape, dtype=torch.float32, device=device) for _ in range(self.beside))]
 
     def run_gradient(self, *args: Any) -> list[Tensor]:
         """The gradients of the wanted tensors, from all arguments, the result and its gradient."""
-        *given, y, dy, wanted = args
+        *given, dy, wanted = args
+        given, outputs = given[: -1 - self.beside], given[-1 - self.beside :]
         inputs, first = given[: self.count], given[0]
-        into = [torch.empty(x.shape, dtype=x.dtype, device=first.device) for x, is_wanted in zip(inputs, wanted) if is_wanted]
-        self.make(*given[self.count :]).gradient(inputs, [y], [dy], list(wanted), into, stream_of(first))
+        into = [_empty_like(x) for x, is_wanted in zip(inputs, wanted) if is_wanted]
+        self.make(*given[self.count :]).gradient(inputs, outputs, [dy, *[None] * self.beside], list(wanted), into, stream_of(first))
         return into
 
-    def fake(self, *args: Any) -> Tensor:
-        """A result without elements."""
-        shape, dtype = self.output(*args)
-        return args[0].new_empty(shape, dtype=dtype)
+    def fake(self, *args: Any) -> Any:
+        """Results without elements."""
+        found = self._results(args[0].new_empty, args[0].device, *args)
+        return tuple(found) if self.beside else found[0]
 
     def fake_gradient(self, *args: Any) -> list[Tensor]:
         """Gradients without elements."""
-        *given, _, _, wanted = args
-        return [x.new_empty(x.shape) for x, is_wanted in zip(given, wanted) if is_wanted]
+        return [x.new_empty(x.shape) for x, is_wanted in zip(args, args[-1]) if is_wanted]
 
     # Gradients.
 
-    def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        y, *beside = output if self.beside else (output,)
+        ctx.mark_non_differentiable(*beside)
+        ctx.set_materialize_grads(False)
         saved = [x if keep else None for x, keep in zip(inputs, self.saved)]
-        ctx.save_for_backward(*saved, output if self.saves_result else None)
+        ctx.save_for_backward(*saved, *beside, y if self.saves_result else None)
         # What is not read is described by a tensor of the same type and shape.
         ctx.kinds = [None if keep or x is None else (x.shape, x.dtype) for x, keep in zip(inputs, self.saved)]
         ctx.rest = inputs[self.count :]
 
-    def _backward(self, ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+    def _backward(self, ctx: Any, dy: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+        if dy is None:
+            return (None,) * (self.count + len(ctx.rest))
         *inputs, y = ctx.saved_tensors
+        inputs, beside = inputs[: self.count], inputs[self.count :]
         inputs = [
             x if kind is None else (y if y is not None and (y.shape, y.dtype) == kind else dy.new_empty(kind[0], dtype=kind[1]))
             for x, kind in zip(inputs, ctx.kinds)
@@ -163,7 +203,9 @@ class Operator:
         for name, is_wanted, is_trained in zip(self.tensors, wanted, self.trained):
             if is_wanted and not is_trained:
                 raise NotImplementedError(f"elinvar::{self.name} has no gradient of {name}: detach it")
-        found = iter(self.gradient(*inputs, *ctx.rest, dy if y is None else y, dy, wanted))
+        given = (*inputs, *ctx.rest, dy if y is None else y, *beside, dy)
+        is_plain = not torch.compiler.is_compiling() and _is_plain(given) and not _is_tracked(given)
+        found = iter((self.run_gradient if is_plain else self.gradient)(*given, wanted))
         return *(next(found) if is_wanted else None for is_wanted in wanted), *(None for _ in ctx.rest)
 
     def _no_second(self, ctx: Any, *_: Any) -> Any:
@@ -171,7 +213,7 @@ class Operator:
 
     # Batches.
 
-    def _vmap(self, info: Any, in_dims: Sequence[int | None], *args: Any) -> tuple[Tensor, int]:
+    def _vmap(self, info: Any, in_dims: Sequence[int | None], *args: Any) -> tuple[Any, Any]:
         batched = [dim is not None for dim in in_dims[: self.count]]
         given = [x is not None for x in args[: self.count]]
         needed = [row for row, is_given in zip(self.rows, given) if is_given]
@@ -180,8 +222,11 @@ class Operator:
             for index, name in enumerate(self.attributes, self.count):
                 if name == "dim" and moved[index] >= 0:
                     moved[index] += 1
-            return self.call(*moved), 0
-        return torch.stack([self.call(*one) for one in _each(info, in_dims, args)]), 0
+            return self.call(*moved), (0,) * (1 + self.beside) if self.beside else 0
+        found = [self.call(*one) for one in _each(info, in_dims, args)]
+        if self.beside:
+            return tuple(torch.stack(list(parts)) for parts in zip(*found)), (0,) * (1 + self.beside)
+        return torch.stack(found), 0
 
     def _vmap_gradient(self, info: Any, in_dims: Sequence[Any], *args: Any) -> tuple[list[Tensor], list[int]]:
         results = [self.gradient(*one) for one in _each(info, in_dims, args)]

@@ -13,7 +13,11 @@ use std::{
 use elinvar::{
     BackendType, DType, Error, Executor, HostMemory, HostMemoryMut, Layout, Loan, Operator, Result, Shape, Tensor, Turns, kernels::registry,
 };
-use pyo3::{Bound, Py, PyAny, PyResult, Python, intern, pyclass, pyfunction, pymethods, sync::PyOnceLock, types::PyAnyMethods};
+use pyo3::{
+    Bound, Py, PyAny, PyResult, Python, intern, pyclass, pyfunction, pymethods,
+    sync::PyOnceLock,
+    types::{PyAnyMethods, PyTuple, PyTupleMethods},
+};
 
 use crate::{errors::raise, fork};
 
@@ -183,8 +187,10 @@ impl Call {
             None => self.place = Some(ordinal),
         }
         let dtype = dtype_of(py, &tensor.getattr(intern!(py, "dtype"))?)?;
-        let shape: Vec<usize> = tensor.getattr(intern!(py, "shape"))?.extract()?;
-        let strides: Vec<isize> = tensor.call_method0(intern!(py, "stride"))?.extract()?;
+        let shape = tensor.getattr(intern!(py, "shape"))?;
+        let shape = shape.cast::<PyTuple>()?.iter_borrowed().map(|extent| extent.extract()).collect::<PyResult<Vec<usize>>>()?;
+        let strides = tensor.call_method0(intern!(py, "stride"))?;
+        let strides = strides.cast::<PyTuple>()?.iter_borrowed().map(|stride| stride.extract()).collect::<PyResult<Vec<isize>>>()?;
         let address = tensor.call_method0(intern!(py, "data_ptr"))?.extract()?;
         let layout = Shape::new(&shape).and_then(|shape| Layout::strided(shape, &strides, 0)).map_err(raise)?;
         Ok(Described { address, dtype, layout })

@@ -233,7 +233,7 @@ fn gradient_sum(graph: &Graph, index: usize, _: &DeviceProperties) -> Vec<Propos
 fn loss(graph: &Graph, index: usize, _: &DeviceProperties) -> Vec<Proposal> {
     let propose = || {
         let node = &graph.nodes[index];
-        let gradient = *node.operator::<CrossEntropyGradient>().filter(|gradient| !gradient.with_loss)?;
+        let gradient = *node.operator::<CrossEntropyGradient>().filter(|gradient| !gradient.with_loss && node.input(3).is_none())?;
         let logits = node.input(0)?;
         let loss = graph.users(logits.value).find(|user| graph.nodes[*user].operator::<CrossEntropy>().is_some())?;
         let outputs = vec![node.result()?, graph.nodes[loss].result()?];

@@ -39,20 +39,29 @@ impl Params {
 }
 
 fn run_loss<T: Float, I: Index>(arguments: &mut HostArguments<'_>) -> Result<()> {
+    use operands::AT;
     let params: Params = arguments.params()?;
-    let (logits, targets, loss) =
-        (arguments.input::<T>(operands::AT.logits)?, arguments.input::<I>(operands::AT.targets)?, arguments.output::<f32>(operands::AT.loss)?);
+    let (logits, targets, loss) = (arguments.input::<T>(AT.logits)?, arguments.input::<I>(AT.targets)?, arguments.output::<f32>(AT.loss)?);
+    let (maxima, sums) = (arguments.optional_output::<f32>(AT.max)?.map(Shared::new), arguments.optional_output::<f32>(AT.sum)?.map(Shared::new));
     params.check(targets)?;
     let n = params.rows.length as usize;
     let rows = rows_per_task(n, loss.len());
     for_each_part(loss, rows, |task, loss| {
         with_scratch(n, |row| {
             for (at, loss) in (task * rows..).zip(loss) {
+                let target = params.target(targets[at]);
+                if target.is_none() && maxima.is_none() {
+                    *loss = 0.0;
+                    continue;
+                }
                 T::widen_into(&logits[at * n..][..n], row);
-                *loss = params.target(targets[at]).map_or(0.0, |target| {
-                    let (max, sum) = exponentials(row);
-                    math::log(sum) - (row[target] - max)
-                });
+                let (max, sum) = exponentials(row);
+                *loss = target.map_or(0.0, |target| math::log(sum) - (row[target] - max));
+                // SAFETY: the row's statistics belong to this task.
+                unsafe {
+                    maxima.iter().for_each(|maxima| maxima.write(at, max));
+                    sums.iter().for_each(|sums| sums.write(at, sum));
+                }
             }
         });
     });
@@ -64,6 +73,7 @@ fn run_gradient<T: Float, I: Index>(arguments: &mut HostArguments<'_>) -> Result
     let params: Params = arguments.params()?;
     let (logits, targets, dloss) = (arguments.input::<T>(AT.logits)?, arguments.input::<I>(AT.targets)?, arguments.input::<f32>(AT.dloss)?);
     let (dlogits, losses) = (arguments.output::<T>(AT.dlogits)?, arguments.optional_output::<f32>(AT.loss)?.map(Shared::new));
+    let statistics = arguments.optional::<f32>(AT.max)?.zip(arguments.optional::<f32>(AT.sum)?);
     params.check(targets)?;
     let n = params.rows.length as usize;
     if dlogits.is_empty() {
@@ -75,7 +85,10 @@ fn run_gradient<T: Float, I: Index>(arguments: &mut HostArguments<'_>) -> Result
             for (at, dlogits) in (task * rows..).zip(dlogits.chunks_exact_mut(n)) {
                 T::widen_into(&logits[at * n..][..n], row);
                 let loss = match params.target(targets[at]) {
-                    Some(target) => differentiate(row, target, dloss[at]),
+                    Some(target) => {
+                        let (max, sum) = statistics.map_or_else(|| exponentials(row), |(maxima, sums)| (maxima[at], sums[at]));
+                        differentiate(row, target, max, sum, dloss[at])
+                    }
                     None => {
                         row.fill(0.0);
                         0.0
@@ -100,8 +113,7 @@ simd! {
 
 simd! {
     /// The row becomes its gradient; gives the loss.
-    fn differentiate(row: &mut [f32], target: usize, upstream: f32) -> f32 {
-        let (max, sum) = exponentials(row);
+    fn differentiate(row: &mut [f32], target: usize, max: f32, sum: f32, upstream: f32) -> f32 {
         let loss = math::log(sum) - (row[target] - max);
         let scale = 1.0 / sum;
         for x in row.iter_mut() {

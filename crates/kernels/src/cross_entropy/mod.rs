@@ -3,8 +3,8 @@
 //! `loss = log Σ e − (x_t − m)` with `e = exp(x − m)`, `m = max x` and the target `t`: minus the logarithm of the softmax there, with its bits. The gradient is
 //! `(e · (1 / Σ e) − [k = t]) · g`, with those of the softmax. Computed in f32; the gradient is rounded once.
 //!
-//! * Memory: a row is read from memory once, and the gradient written once; the other looks at the row hit the cache. A recorder takes a loss and its gradient
-//!   in one launch.
+//! * Memory: a row is read twice, from the second time on from the caches where they hold the rows under way, and once more for the gradient, which is written
+//!   once; a gradient that is given the loss's statistics reads the row once. A recorder takes a loss and its gradient in one launch.
 //! * Order: that of [`crate::softmax`].
 //! * Error against exact arithmetic: of the loss `(d(n) + 5) · 2^-24` absolute beside `3 · 2^-24` relative; of the gradient, before its rounding,
 //!   `(|x − m| + d(n) + 8) · 2^-24 · |g|`.
@@ -15,7 +15,7 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Result, Shape};
 
 use crate::{
     Definition, Description, Launch, Operator, Plan, TensorInfo,
@@ -47,17 +47,19 @@ const LOSS: MetalForm = MetalForm::new(FILES, "cross_entropy").with_error_flag(i
 const GRADIENT: MetalForm = MetalForm::new(FILES, "cross_entropy_gradient").with_error_flag(index::OUTSIDE);
 
 attributes! {
-    /// The cross-entropy of each row. Inputs `logits […, classes]` and `targets […]`; output `[…]`, f32.
+    /// The cross-entropy of each row. Inputs `logits […, classes]` and `targets […]`; output `[…]`, f32, and the statistics where they are wanted.
     #[derive(Clone, Copy, Debug, Default)]
     pub struct CrossEntropy {
         /// The target of rows that do not count.
         pub ignore_index: Option<isize>,
+        /// Also give `m` and `Σ e` of each row, with which the gradient looks at a row once.
+        pub statistics: bool = false,
     }
 }
 
 attributes! {
-    /// The gradient of [`CrossEntropy`] by its logits. Inputs as there, and the gradient of the losses; output of the logits' shape and type, and the losses
-    /// themselves where they are wanted too.
+    /// The gradient of [`CrossEntropy`] by its logits. Inputs as there, the gradient of the losses and, optionally, the statistics; output of the logits' shape
+    /// and type, and the losses themselves where they are wanted too.
     #[derive(Clone, Copy, Debug, Default)]
     pub struct CrossEntropyGradient {
         /// As [`CrossEntropy::ignore_index`].
@@ -77,6 +79,8 @@ params! {
         pub ignores: u32,
         /// Whether a gradient has the losses beside it.
         pub with_loss: u32,
+        /// Whether a loss gives statistics, or a gradient takes them.
+        pub statistics: u64,
     }
 }
 
@@ -84,6 +88,8 @@ operands! {
     logits: read(DType::FLOATS), "[…, classes]";
     targets: read(index::TYPES), "[…], the class of each row; negative ones count from the end";
     -> loss: write(&[DType::F32]), "[…]";
+    max: write(&[DType::F32]) optional, "with statistics: […], the largest logit";
+    sum: write(&[DType::F32]) optional, "with statistics: […], the sum of exp(logits - max)";
 }
 
 operands! {
@@ -91,6 +97,8 @@ operands! {
         logits: read(DType::FLOATS), "[…, classes]";
         targets: read(index::TYPES), "[…], the class of each row; negative ones count from the end";
         dloss: read(&[DType::F32]), "[…], the gradient of each loss";
+        max: read(&[DType::F32]) optional, "[…], of the statistics of cross_entropy: both or none";
+        sum: read(&[DType::F32]) optional, "[…], of the statistics of cross_entropy";
         -> dlogits: write(like logits), "as logits";
         loss: write(&[DType::F32]) optional, "of cross_entropy_with_gradient: […]";
     }
@@ -108,9 +116,14 @@ fn checked(logits: TensorInfo, targets: TensorInfo) -> Result<Shape> {
     Shape::new(rows)
 }
 
-fn params(logits: TensorInfo, ignore_index: Option<isize>, with_loss: bool) -> Result<Params> {
-    let ignored = ignore_index.unwrap_or_default() as i64;
-    Ok(Params { rows: Rows::new(logits.shape(), -1)?, ignored, ignores: ignore_index.is_some().into(), with_loss: with_loss.into() })
+fn params(logits: TensorInfo, ignore_index: Option<isize>, with_loss: bool, statistics: bool) -> Result<Params> {
+    let (rows, ignored) = (Rows::new(logits.shape(), -1)?, ignore_index.unwrap_or_default() as i64);
+    Ok(Params { rows, ignored, ignores: ignore_index.is_some().into(), with_loss: with_loss.into(), statistics: statistics.into() })
+}
+
+/// The key of a kernel over these rows.
+fn key(name: &'static str, types: &[DType; 2], rows: &Rows) -> KernelKey {
+    rows.key(KernelKey::new(name, types)).with("threads", order::row_threads_bound(rows.length as usize))
 }
 
 impl Operator for CrossEntropy {
@@ -120,20 +133,26 @@ impl Operator for CrossEntropy {
 
     fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         let operands::Inputs { logits, targets } = operands::Inputs::new(inputs)?;
-        Ok(vec![TensorInfo::of(DType::F32, checked(logits, targets)?)])
+        Ok(vec![TensorInfo::of(DType::F32, checked(logits, targets)?); if self.statistics { 3 } else { 1 }])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let inputs = operands::Inputs::new(inputs)?;
-        let (params, types) = (params(inputs.logits, self.ignore_index, false)?, [inputs.logits.dtype, inputs.targets.dtype]);
+        let (params, types) = (params(inputs.logits, self.ignore_index, false, self.statistics)?, [inputs.logits.dtype, inputs.targets.dtype]);
         let kernel = cpu::loss(types[0], types[1])?;
-        let launch = Launch::new(params.rows.key(KernelKey::new("cross_entropy", &types)), kernel, &params, inputs.parameters(outputs)?);
+        let launch = Launch::new(key("cross_entropy", &types, &params.rows), kernel, &params, inputs.parameters(outputs)?);
         Ok(params.rows.launch(launch.with_metal(LOSS), device).with_threadgroup_memory(2 * order::PARTIALS).into())
     }
 
     fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        if upstream.iter().skip(1).any(Option::is_some) {
+            return Err(Error::unsupported("cross_entropy has no gradient of its statistics"));
+        }
         Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, _| {
-            let given = [gradient.input(operands::AT.logits)?, gradient.input(operands::AT.targets)?, gradient.upstream(0)?];
+            let mut given = vec![gradient.input(operands::AT.logits)?, gradient.input(operands::AT.targets)?, gradient.upstream(0)?];
+            if self.statistics {
+                given.extend([gradient.output(1)?, gradient.output(2)?]);
+            }
             gradient.apply(CrossEntropyGradient { ignore_index: self.ignore_index, with_loss: false }, &given)
         })
     }
@@ -145,9 +164,16 @@ impl Operator for CrossEntropyGradient {
     }
 
     fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let backward::Inputs { logits, targets, dloss } = backward::Inputs::new(inputs)?;
+        let backward::Inputs { logits, targets, dloss, max, sum } = backward::Inputs::new(inputs)?;
         if *dloss.shape() != checked(logits, targets)? {
             return Err(misshapen!(dloss, targets; "one shape"));
+        }
+        match (max, sum) {
+            (None, None) => {}
+            (Some(max), Some(_)) if max.shape() != dloss.shape() => return Err(misshapen!(max, targets; "one shape")),
+            (Some(_), Some(sum)) if sum.shape() != dloss.shape() => return Err(misshapen!(sum, targets; "one shape")),
+            (Some(_), Some(_)) => {}
+            (Some(_), None) | (None, Some(_)) => return Err(misshapen!(logits; "max and sum, or neither, beside it")),
         }
         let outputs = [TensorInfo::of(logits.dtype, *logits.shape()), TensorInfo::of(DType::F32, *dloss.shape())];
         Ok(outputs[..if self.with_loss { 2 } else { 1 }].to_vec())
@@ -155,9 +181,10 @@ impl Operator for CrossEntropyGradient {
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let inputs = backward::Inputs::new(inputs)?;
-        let (params, types) = (params(inputs.logits, self.ignore_index, self.with_loss)?, [inputs.logits.dtype, inputs.targets.dtype]);
+        let (types, given) = ([inputs.logits.dtype, inputs.targets.dtype], inputs.max.is_some());
+        let params = params(inputs.logits, self.ignore_index, self.with_loss, given)?;
         let kernel = cpu::gradient(types[0], types[1])?;
-        let launch = Launch::new(params.rows.key(KernelKey::new("cross_entropy_gradient", &types)), kernel, &params, inputs.parameters(outputs)?);
+        let launch = Launch::new(key("cross_entropy_gradient", &types, &params.rows), kernel, &params, inputs.parameters(outputs)?);
         Ok(params.rows.launch(launch.with_metal(GRADIENT), device).with_threadgroup_memory(2 * order::PARTIALS).into())
     }
 
@@ -167,9 +194,9 @@ impl Operator for CrossEntropyGradient {
             return Ok(None);
         }
         let (mut definition, at) = (Definition::new(inputs), backward::AT);
-        let [logits, targets, dloss] = [at.logits, at.targets, at.dloss].map(|index| definition.input(index));
-        let loss = definition.apply_one(CrossEntropy { ignore_index: self.ignore_index }, &[logits, targets])?;
-        let dlogits = definition.apply_one(Self { with_loss: false, ..*self }, &[logits, targets, dloss])?;
+        let given = [at.logits, at.targets, at.dloss, at.max, at.sum].map(|index| definition.input(index));
+        let loss = definition.apply_one(CrossEntropy { ignore_index: self.ignore_index, statistics: false }, &given[..2])?;
+        let dlogits = definition.apply_one(Self { with_loss: false, ..*self }, &given)?;
         definition.outputs = vec![dlogits, loss];
         Ok(Some(definition))
     }

@@ -25,7 +25,7 @@ pub(crate) fn gradient(logits: &[f64], targets: &[f64], dloss: &[f64], ignored: 
     (0..targets.len()).flat_map(row).collect()
 }
 
-fn cases_of(dtype: DType, by: DType, dims: &[usize], ignored: Option<isize>) -> [Case; 3] {
+fn cases_of(dtype: DType, by: DType, dims: &[usize], ignored: Option<isize>) -> [Case; 5] {
     let classes = dims[dims.len() - 1];
     let logits = HostTensor::random(dtype, dims, -8.0, 8.0, classes as u64);
     let low = if by == DType::U32 { 0.0 } else { -(classes as f64) + 0.01 };
@@ -39,19 +39,40 @@ fn cases_of(dtype: DType, by: DType, dims: &[usize], ignored: Option<isize>) -> 
         };
         targets.iter().enumerate().map(row).collect::<Vec<f64>>()
     };
+    let statistics = move |logits: &[f64], rows: usize| {
+        let of = |row: usize| {
+            let row = &logits[row * classes..][..classes];
+            let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            (max, row.iter().map(|x| (x - max).exp()).sum::<f64>())
+        };
+        (0..rows).map(of).unzip::<_, _, Vec<_>, Vec<_>>()
+    };
+    let with_statistics = Case::new(
+        CrossEntropy { ignore_index: ignored, statistics: true },
+        [Some(logits.clone()), Some(targets.clone())],
+        Bound::relative(4e-6).with_absolute(6e-6),
+        move |i| {
+            let (max, sum) = statistics(&i[0], i[1].len());
+            vec![losses(&i[0], &i[1]), max, sum]
+        },
+    );
     let loss = Case::new(
-        CrossEntropy { ignore_index: ignored },
+        CrossEntropy { ignore_index: ignored, statistics: false },
         [Some(logits.clone()), Some(targets.clone())],
         Bound::relative(1e-6).with_absolute(6e-6),
         move |i| vec![losses(&i[0], &i[1])],
     );
     let bound = Bound::relative(4e-6).with_absolute(4e-6);
+    let (maxima, sums) = statistics(&logits.to_f64(), dims[..dims.len() - 1].iter().product());
+    let [maxima, sums] = [maxima, sums].map(|values| Some(HostTensor::from_f64(DType::F32, &dims[..dims.len() - 1], &values)));
     let given = [Some(logits), Some(targets), Some(dloss)];
+    let known: Vec<_> = given.iter().cloned().chain([maxima, sums]).collect();
     let slope = CrossEntropyGradient { ignore_index: ignored, with_loss: false };
     let both = Case::new(CrossEntropyGradient { with_loss: true, ..slope }, given.clone(), bound.with_absolute(6e-6), move |i| {
         vec![gradient(&i[0], &i[1], &i[2], ignored), losses(&i[0], &i[1])]
     });
-    [loss, Case::new(slope, given, bound, move |i| vec![gradient(&i[0], &i[1], &i[2], ignored)]), both]
+    let of_known = Case::new(slope, known, bound, move |i| vec![gradient(&i[0], &i[1], &i[2], ignored)]);
+    [loss, with_statistics, of_known, Case::new(slope, given, bound, move |i| vec![gradient(&i[0], &i[1], &i[2], ignored)]), both]
 }
 
 pub(crate) fn cases() -> Vec<Case> {

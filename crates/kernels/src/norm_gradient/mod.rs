@@ -92,7 +92,8 @@ impl Operator for NormGradient {
         let (x, weight) = (inputs.x, inputs.dtype(operands::AT.weight));
         let rows = Rows::from_axis(x.shape(), self.axis)?;
         let params = Params { rows, epsilon: self.epsilon, weighted: inputs.weight.is_some().into(), added: inputs.addend.is_some().into() };
-        let key = rows.key(KernelKey::new("norm_gradient", &[x.dtype, weight]).with("centred", u32::from(self.centred)))
+        let key = rows
+            .key(KernelKey::new("norm_gradient", &[x.dtype, weight]).with("centred", u32::from(self.centred)))
             .with("threads", order::row_threads_bound(rows.length as usize));
         let launch = Launch::new(key, cpu::kernel(x.dtype, weight)?, &params, inputs.parameters(outputs)?);
         // Rows without elements still have statistics.

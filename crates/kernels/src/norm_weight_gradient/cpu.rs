@@ -71,26 +71,33 @@ impl<T: Float> Columns<'_, T> {
         }
     }
 
-    /// The sums over the rows of so many leaves of a simdgroup, if there are any.
-    fn subtree(&self, group: usize, first: usize, leaves: usize, into: &mut [f32], scratch: &mut [f32]) -> bool {
-        if leaves == 1 {
-            return self.leaf(group, first, into, scratch);
-        }
-        let half = leaves / 2;
-        let is_some = self.subtree(group, first, half, into, scratch);
-        let (right, scratch) = scratch.split_at_mut(into.len());
-        let target = if is_some { &mut *right } else { &mut *into };
-        let is_more = self.subtree(group, first + half, half, target, scratch);
-        if is_some && is_more {
-            add(into, right);
-        }
-        is_some || is_more
+    /// The first row of a leaf, which is the first of a subtree that begins with it: the xor tree meets lanes in the order of their reversed bits.
+    fn first_row(group: usize, leaf: usize) -> usize {
+        let lane = (leaf / 8).reverse_bits() >> (usize::BITS - 5);
+        group * order::GROUP + 8 * lane + leaf % 8
     }
 
-    fn leaf(&self, group: usize, leaf: usize, into: &mut [f32], scratch: &mut [f32]) -> bool {
-        // The xor tree meets lanes in the order of their reversed bits.
-        let lane = (leaf / 8).reverse_bits() >> (usize::BITS - 5);
-        let first = group * order::GROUP + 8 * lane + leaf % 8;
+    /// The sums over the rows of so many leaves of a simdgroup, if there are any.
+    fn subtree(&self, group: usize, first: usize, leaves: usize, into: &mut [f32], scratch: &mut [f32]) -> bool {
+        let row = Self::first_row(group, first);
+        if row >= self.scale.len() {
+            return false;
+        }
+        if leaves == 1 {
+            self.leaf(row, into, scratch);
+            return true;
+        }
+        let half = leaves / 2;
+        self.subtree(group, first, half, into, scratch);
+        let (right, scratch) = scratch.split_at_mut(into.len());
+        if self.subtree(group, first + half, half, right, scratch) {
+            add(into, right);
+        }
+        true
+    }
+
+    /// The sums over a leaf's rows.
+    fn leaf(&self, first: usize, into: &mut [f32], scratch: &mut [f32]) {
         let rows = (first..self.scale.len()).step_by(8 * order::row_threads(self.scale.len()));
         into.fill(0.0);
         let (x, rest) = scratch.split_at_mut(self.width);
@@ -105,7 +112,6 @@ impl<T: Float> Columns<'_, T> {
                 None => take(x, dy, self.scale[row], dweight),
             }
         }
-        first < self.scale.len()
     }
 }
 

@@ -34,7 +34,8 @@ fn case(centred: bool, dtype: DType, dims: &[usize], axis: usize) -> Case {
 
 pub(crate) fn cases() -> Vec<Case> {
     // As many rows as there are lengths.
-    let mut cases = for_lengths(DType::FLOATS, |dtype, rows| [false, true].map(|centred| case(centred, dtype, &[rows, if rows % 2 == 0 { 40 } else { 13 }], 1)));
+    let mut cases =
+        for_lengths(DType::FLOATS, |dtype, rows| [false, true].map(|centred| case(centred, dtype, &[rows, if rows % 2 == 0 { 40 } else { 13 }], 1)));
     for dtype in DType::FLOATS {
         cases.push(case(true, *dtype, &[3, 0], 1));
         cases.push(case(true, *dtype, &[2, 3, 5, 103], 2));
