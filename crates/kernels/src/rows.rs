@@ -10,6 +10,7 @@ use crate::{
     metal::params,
     order,
     parallel::{SERIAL_BELOW, Shared, for_each, for_each_part},
+    simd::prefetch,
 };
 
 params! {
@@ -116,18 +117,6 @@ impl Ahead {
             prefetch(self.output.wrapping_add(at));
         }
     }
-}
-
-/// Announces that a cache line will be used soon. Any address is fine.
-#[inline(always)]
-pub fn prefetch<T>(address: *const T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: SSE is part of x86-64; prefetching reads nothing, whatever the address.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }
 
 /// Calls `kernel(first row, x, y, ahead)` for all rows together if they are f32, otherwise for each row widened and then narrowed in cache,
