@@ -2,14 +2,16 @@
 
 use std::cell::Cell;
 
-use elinvar_core::{DeviceProperties, KernelKey, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, KernelKey, Result, Shape};
 
 use crate::{
     Launch,
+    elementwise::stream,
     float::{Float, as_f32, as_f32_mut},
     metal::params,
     order,
     parallel::{SERIAL_BELOW, Shared, for_each, for_each_part},
+    simd::prefetch,
 };
 
 params! {
@@ -96,7 +98,8 @@ pub const PIECE: usize = 256;
 #[derive(Clone, Copy)]
 pub struct Ahead {
     input: *const u8,
-    output: *const u8,
+    /// None where stores go past the caches.
+    output: Option<*const u8>,
     piece_bytes: usize,
 }
 
@@ -104,7 +107,13 @@ impl Ahead {
     /// What follows these slices, whatever it is.
     #[inline(always)]
     pub fn after<T>(input: &[T], output: &[T]) -> Self {
-        Self { input: input.as_ptr_range().end.cast(), output: output.as_ptr_range().end.cast(), piece_bytes: PIECE * size_of::<T>() }
+        Self { output: Some(output.as_ptr_range().end.cast()), ..Self::after_input(input) }
+    }
+
+    /// What follows this slice.
+    #[inline(always)]
+    fn after_input<T>(input: &[T]) -> Self {
+        Self { input: input.as_ptr_range().end.cast(), output: None, piece_bytes: PIECE * size_of::<T>() }
     }
 
     /// Fetches piece number `piece`.
@@ -113,21 +122,11 @@ impl Ahead {
         let start = piece * self.piece_bytes;
         for at in (start..start + self.piece_bytes).step_by(64) {
             prefetch(self.input.wrapping_add(at));
-            prefetch(self.output.wrapping_add(at));
+            if let Some(output) = self.output {
+                prefetch(output.wrapping_add(at));
+            }
         }
     }
-}
-
-/// Announces that a cache line will be used soon. Any address is fine.
-#[inline(always)]
-pub fn prefetch<T>(address: *const T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: SSE is part of x86-64; prefetching reads nothing, whatever the address.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }
 
 /// Calls `kernel(first row, x, y, ahead)` for all rows together if they are f32, otherwise for each row widened and then narrowed in cache,
@@ -144,6 +143,54 @@ pub fn in_f32<T: Float>(length: usize, input: &[T], output: &mut [T], mut kernel
             T::narrow_into(result, y);
         }
     });
+}
+
+/// Normalises rows of `length` elements: `whole(number, row)` is what results need of the whole row, `part(that, start, x, y)` makes the results
+/// from element `start` on. Tensors that are large go past the caches.
+pub fn normalise<T: Float, S>(
+    (length, first): (usize, usize),
+    input: &[T],
+    output: &mut [T],
+    is_large: bool,
+    whole: impl Fn(usize, &[f32]) -> S,
+    part: impl Fn(&S, usize, &[f32], &mut [f32]),
+) {
+    let mut narrow = [T::zeroed(); PIECE];
+    with_scratch(length + PIECE, |scratch| {
+        let (wide, results) = scratch.split_at_mut(length);
+        for (row, (x, y)) in input.chunks_exact(length).zip(output.chunks_exact_mut(length)).enumerate() {
+            let ahead = if is_large { Ahead::after_input(x) } else { Ahead::after(x, y) };
+            let x = match as_f32(x) {
+                Some(x) => x,
+                None => {
+                    T::widen_into(x, wide);
+                    &*wide
+                }
+            };
+            let known = whole(first + row, x);
+            for (piece, (x, y)) in x.chunks(PIECE).zip(y.chunks_mut(PIECE)).enumerate() {
+                ahead.fetch(piece);
+                match as_f32_mut(y).filter(|_| !is_large) {
+                    Some(y) => part(&known, piece * PIECE, x, y),
+                    None => {
+                        let (results, narrow) = (&mut results[..x.len()], &mut narrow[..x.len()]);
+                        part(&known, piece * PIECE, x, results);
+                        if !is_large {
+                            T::narrow_into(results, y);
+                        } else if T::DTYPE == DType::F32 {
+                            stream::copy(bytemuck::cast_slice(results), bytemuck::cast_slice_mut(y));
+                        } else {
+                            T::narrow_into(results, narrow);
+                            stream::copy(bytemuck::cast_slice(narrow), bytemuck::cast_slice_mut(y));
+                        }
+                    }
+                }
+            }
+        }
+    });
+    if is_large {
+        stream::finish();
+    }
 }
 
 /// Calls `tile(lines, width, rest)` for tiles of neighbouring strided rows, in parallel: `lines` holds element 0 of `width` rows, then their

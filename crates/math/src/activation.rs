@@ -3,61 +3,61 @@
 use super::exp::{Exponential, LOWERED, exp_of, exp_of_sum};
 use super::hyperbolic::tanh;
 use super::log::log1p_of_sum;
-use super::{clamp, fma, mantissa_reciprocal, polynomial, two_product, two_sum};
+use super::{Real, clamp, fma, mantissa_reciprocal, polynomial, two_product, two_sum};
 
 /// A weight in `[0, 1]`, `factor · (hi + lo)`.
 #[derive(Clone, Copy)]
-struct Weight {
-    hi: f32,
-    lo: f32,
-    factor: f32,
+struct Weight<R> {
+    hi: R,
+    lo: R,
+    factor: R,
 }
 
-impl Weight {
-    /// `e/(1 + e)` if `negative`, else `1/(1 + e)`, for `e <= 1`.
+impl<R: Real> Weight<R> {
+    /// `e/(1 + e)` where `negative`, else `1/(1 + e)`, for `e <= 1`.
     #[inline(always)]
-    fn logistic(e: Exponential, negative: bool) -> Self {
+    fn logistic(e: Exponential<R>, negative: R::Mask) -> Self {
+        let (one, lowered) = (R::of(1.0), R::of(LOWERED));
         let (e_hi, e_lo) = e.normalized().raised();
-        let sum = fma(e_hi, LOWERED, 1.0);
-        let error = fma(e_lo, LOWERED, fma(e_hi, LOWERED, 1.0 - sum));
-        let (n_hi, n_lo) = if negative { (e_hi, e_lo) } else { (1.0, 0.0) };
+        let sum = fma(e_hi, lowered, one);
+        let error = fma(e_lo, lowered, fma(e_hi, lowered, one - sum));
+        let (n_hi, n_lo) = (R::choose(negative, e_hi, one), R::choose(negative, e_lo, R::of(0.0)));
         let inverse = mantissa_reciprocal(sum);
         let hi = n_hi * inverse;
         let remainder = fma(-hi, sum, n_hi) + fma(-hi, error, n_lo);
-        Self { hi, lo: remainder * inverse, factor: if negative { LOWERED } else { 1.0 } }
+        Self { hi, lo: remainder * inverse, factor: R::choose(negative, lowered, one) }
     }
 
-    /// `tail` if `negative`, else `1 - tail`, for `tail <= 1`.
+    /// `tail` where `negative`, else `1 - tail`, for `tail <= 1`.
     #[inline(always)]
-    fn normal(tail: Exponential, negative: bool) -> Self {
+    fn normal(tail: Exponential<R>, negative: R::Mask) -> Self {
+        let (one, lowered) = (R::of(1.0), R::of(-LOWERED));
         let (hi, lo) = tail.raised();
-        let rest = fma(hi, -LOWERED, 1.0);
-        let error = fma(lo, -LOWERED, fma(hi, -LOWERED, 1.0 - rest));
-        if negative { Self { hi, lo, factor: LOWERED } } else { Self { hi: rest, lo: error, factor: 1.0 } }
+        let rest = fma(hi, lowered, one);
+        let error = fma(lo, lowered, fma(hi, lowered, one - rest));
+        Self { hi: R::choose(negative, hi, rest), lo: R::choose(negative, lo, error), factor: R::choose(negative, R::of(LOWERED), one) }
     }
 
     /// `x` times the weight, rounded once but where the result is denormal.
     #[inline(always)]
-    fn times(self, x: f32) -> f32 {
+    fn times(self, x: R) -> R {
         // Infinity times an error of another sign would be a NaN.
-        let x = if x < -150.0 { -150.0 } else { x };
-        let held = if x > 150.0 { 150.0 } else { x };
-        fma(x, self.hi, held * self.lo) * self.factor
+        let x = x.at_least(-150.0);
+        fma(x, self.hi, x.at_most(150.0) * self.lo) * self.factor
     }
 }
 
 /// The logistic function of `x`.
 #[inline(always)]
-fn logistic(x: f32) -> Weight {
-    let t = -x.abs();
-    Weight::logistic(exp_of(if t < -150.0 { -150.0 } else { t }), x < 0.0)
+fn logistic<R: Real>(x: R) -> Weight<R> {
+    Weight::logistic(exp_of((-x.abs()).at_least(-150.0)), x.is_below(0.0))
 }
 
 /// `1 / (1 + e^-x)`.
 ///
 /// Error: at most 0.8 ulp.
 #[inline(always)]
-pub fn sigmoid(x: f32) -> f32 {
+pub fn sigmoid<R: Real>(x: R) -> R {
     let value = logistic(x);
     (value.hi + value.lo) * value.factor
 }
@@ -66,7 +66,7 @@ pub fn sigmoid(x: f32) -> f32 {
 ///
 /// Error: at most 0.9 ulp.
 #[inline(always)]
-pub fn silu(x: f32) -> f32 {
+pub fn silu<R: Real>(x: R) -> R {
     logistic(x).times(x)
 }
 
@@ -94,18 +94,18 @@ const TANH_CUBIC: (f32, f32) = (7.135_481_4e-2, 2.398_832_5e-9);
 ///
 /// Error: at most 0.8 ulp.
 #[inline(always)]
-pub fn gelu_tanh(x: f32) -> f32 {
+pub fn gelu_tanh<R: Real>(x: R) -> R {
     let t = clamp(x, -12.0, 12.0);
     let (square, square_error) = two_product(t, t);
-    let (cubic, cubic_error) = two_product(TANH_CUBIC.0, square);
-    let cubic_tail = fma(TANH_CUBIC.0, square_error, fma(TANH_CUBIC.1, square, cubic_error));
-    let (slope, slope_error) = two_sum(TANH_LINEAR.0, cubic);
-    let slope_tail = slope_error + (cubic_tail + TANH_LINEAR.1);
+    let (cubic, cubic_error) = two_product(R::of(TANH_CUBIC.0), square);
+    let cubic_tail = fma(R::of(TANH_CUBIC.0), square_error, fma(R::of(TANH_CUBIC.1), square, cubic_error));
+    let (slope, slope_error) = two_sum(R::of(TANH_LINEAR.0), cubic);
+    let slope_tail = slope_error + (cubic_tail + R::of(TANH_LINEAR.1));
     let (v, v_error) = two_product(t, slope);
     let tail = fma(t, slope_tail, v_error);
-    let negative = x < 0.0;
-    let e = if negative { exp_of_sum(v, tail) } else { exp_of_sum(-v, -tail) };
-    Weight::logistic(e, negative).times(clamp(x, -12.0, f32::INFINITY))
+    let negative = x.is_below(0.0);
+    let e = exp_of_sum(R::choose(negative, v, -v), R::choose(negative, tail, -tail));
+    Weight::logistic(e, negative).times(x.at_least(-12.0))
 }
 
 /// `1/√(2π)`.
@@ -134,7 +134,7 @@ fn scaled_normal_tail(t: f32) -> (f32, f32) {
     let v = 1.0 / a;
     let [upper @ .., constant] = TAIL;
     let distance = v - MIDDLE;
-    let (product, product_error) = two_product(distance, polynomial::<9>(distance, upper));
+    let (product, product_error) = two_product(distance, polynomial::<9, _>(distance, upper));
     let (sum, sum_error) = two_sum(constant, product);
     let (value, error) = two_product(v, sum);
     // The rounded v stands for a slightly different t; the derivative is t·value - 1/√(2π).
@@ -156,7 +156,7 @@ pub fn gelu(x: f32) -> f32 {
     let (tail, tail_error) = scaled_normal_tail(c.abs());
     let (hi, error) = two_product(e.hi, tail);
     let lo = fma(e.hi, tail_error, fma(e.lo, tail, error));
-    let product = Weight::normal(Exponential { hi, lo, k: e.k }, x < 0.0).times(clamp(x, -14.6, f32::INFINITY));
+    let product = Weight::normal(Exponential { hi, lo, k: e.k }, x < 0.0).times(x.at_least(-14.6));
     // Of both signs of zero the product would be the positive one.
     if x == 0.0 { x } else { product }
 }

@@ -2,8 +2,8 @@
 //! rounded, have: the tests compare all of them.
 
 use super::{
-    ROUND,
-    exp::{LOWERED, RAISE},
+    ROUND, Real,
+    exp::{LOWERED, RAISE, integer},
     fma, pow2,
 };
 
@@ -12,33 +12,33 @@ const EXP_BFLOAT: [f32; 6] = [8.357_201e-3, 4.183_381e-2, 1.666_663e-1, 4.999_97
 
 /// [`EXP_BFLOAT`] of `r`, by pairs: what the next operation waits for is half as much as by Horner's rule.
 #[inline(always)]
-fn exp_reduced(r: f32) -> f32 {
+fn exp_reduced<R: Real>(r: R) -> R {
     let [a, b, c, d, e, f] = EXP_BFLOAT;
+    let pair = |a: f32, b: f32| fma(R::of(a), r, R::of(b));
     let square = r * r;
-    fma(fma(fma(a, r, b), square, fma(c, r, d)), square, fma(e, r, f))
+    fma(fma(pair(a, b), square, pair(c, d)), square, pair(e, f))
 }
 
 /// `numerator / (1 + e^-x)` for `x` a bfloat, and what is near it.
 #[inline(always)]
-fn logistic(x: f32, numerator: f32) -> f32 {
-    let t = x.abs();
-    let t = if t > 100.0 { 100.0 } else { t };
-    let rounded = fma(t, -std::f32::consts::LOG2_E, ROUND);
-    let r = fma(rounded - ROUND, -std::f32::consts::LN_2, -t);
-    let power = pow2(rounded.to_bits().wrapping_sub(ROUND.to_bits()) as i32 + RAISE);
-    let e = exp_reduced(r) * power;
-    let (numerator, factor) = if x < 0.0 { (numerator * e, LOWERED) } else { (numerator, 1.0) };
-    numerator / fma(e, LOWERED, 1.0) * factor
+fn logistic<R: Real>(x: R, numerator: R) -> R {
+    let (one, lowered) = (R::of(1.0), R::of(LOWERED));
+    let t = x.abs().at_most(100.0);
+    let rounded = fma(t, R::of(-std::f32::consts::LOG2_E), R::of(ROUND));
+    let r = fma(rounded - R::of(ROUND), R::of(-std::f32::consts::LN_2), -t);
+    let e = exp_reduced(r) * pow2(R::plus(integer(rounded), RAISE));
+    let negative = x.is_below(0.0);
+    R::choose(negative, numerator * e, numerator) / fma(e, lowered, one) * R::choose(negative, lowered, one)
 }
 
 /// `1 / (1 + e^-x)` for `x` a bfloat: rounded to bfloat, it is [`sigmoid`](super::sigmoid) rounded to bfloat.
 #[inline(always)]
-pub fn sigmoid_bfloat(x: f32) -> f32 {
-    logistic(x, 1.0)
+pub fn sigmoid_bfloat<R: Real>(x: R) -> R {
+    logistic(x, R::of(1.0))
 }
 
 /// `x · sigmoid(x)` for `x` a bfloat: rounded to bfloat, it is [`silu`](super::silu) rounded to bfloat.
 #[inline(always)]
-pub fn silu_bfloat(x: f32) -> f32 {
-    logistic(x, if x < -100.0 { -100.0 } else { x })
+pub fn silu_bfloat<R: Real>(x: R) -> R {
+    logistic(x, x.at_least(-100.0))
 }

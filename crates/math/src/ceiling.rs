@@ -30,6 +30,54 @@ pub fn read(words: &[u64], threads: usize) {
     });
 }
 
+/// A line of the caches.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+pub struct Line([u64; 8]);
+
+/// Writes the sums of the lines of `N` arrays, each thread its part, past the caches where the processor has stores for that.
+pub fn write<const N: usize>(from: [&[Line]; N], to: &mut [Line], threads: usize) {
+    let part = to.len().div_ceil(threads).max(1);
+    thread::scope(|scope| {
+        for (index, to) in to.chunks_mut(part).enumerate() {
+            let from = from.map(|lines| lines.get(index * part..).unwrap_or_default());
+            scope.spawn(move || sum(from, to));
+        }
+    });
+}
+
+fn sum<const N: usize>(from: [&[Line]; N], to: &mut [Line]) {
+    for (index, to) in to.iter_mut().enumerate() {
+        let mut sum = [0u64; 8];
+        for lines in from {
+            let Some(Line(words)) = lines.get(index) else { return };
+            sum.iter_mut().zip(words).for_each(|(sum, word)| *sum = sum.wrapping_add(*word));
+        }
+        store(sum, to);
+    }
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of x86-64.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn store(words: [u64; 8], Line(to): &mut Line) {
+    use std::arch::x86_64::{_mm_set_epi64x, _mm_stream_si128};
+    for (pair, to) in words.as_chunks::<2>().0.iter().zip(to.as_chunks_mut::<2>().0) {
+        // SAFETY: SSE2 is part of x86-64; a quarter of a line is aligned as these stores demand.
+        unsafe { _mm_stream_si128(to.as_mut_ptr().cast(), _mm_set_epi64x(pair[1] as i64, pair[0] as i64)) };
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn store(words: [u64; 8], to: &mut Line) {
+    *to = Line(words);
+}
+
 /// Runs `work` on each of `threads` threads, the calling one among them, until the last is done.
 fn together(threads: usize, work: impl Fn(usize) + Sync) {
     thread::scope(|scope| {

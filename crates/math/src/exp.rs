@@ -1,6 +1,6 @@
 //! Exponentials: `e^x = 2^k · e^r` with `|r| <= ln 2 / 2`, and a polynomial for `e^r`.
 
-use super::{ROUND, clamp, fast_two_sum, fma, polynomial, pow2, scale, two_product};
+use super::{ROUND, Real, clamp, fast_two_sum, fma, polynomial, pow2, scale, two_product};
 
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
 /// `ln 2` in 16 bits, so that its product with a small integer is exact, and the rest.
@@ -23,13 +23,13 @@ const EXP_WHOLE: [f32; 7] = [1.381_460_2e-3, 8.368_716e-3, 4.166_839e-2, 0.166_6
 
 /// `2^k · (hi + lo)`, `hi` in `[0.6, 1.4]` and `|lo| < 0.07`.
 #[derive(Clone, Copy)]
-pub(super) struct Exponential {
-    pub(super) hi: f32,
-    pub(super) lo: f32,
-    pub(super) k: i32,
+pub(super) struct Exponential<R: Real> {
+    pub(super) hi: R,
+    pub(super) lo: R,
+    pub(super) k: R::Int,
 }
 
-impl Exponential {
+impl<R: Real> Exponential<R> {
     /// The same with `lo` below half an ulp of `hi`.
     #[inline(always)]
     pub(super) fn normalized(self) -> Self {
@@ -39,35 +39,35 @@ impl Exponential {
 
     /// The value as a sum of two floats, short of what is below 2^-126.
     #[inline(always)]
-    pub(super) fn parts(self) -> (f32, f32) {
-        let power = pow2(if self.k < -126 { -126 } else { self.k });
+    pub(super) fn parts(self) -> (R, R) {
+        let power = pow2(R::larger(self.k, -126));
         (self.hi * power, self.lo * power)
     }
 
     /// The value times `1/LOWERED` as a sum of two floats, for `k <= 0`.
     #[inline(always)]
-    pub(super) fn raised(self) -> (f32, f32) {
-        let power = pow2(self.k.wrapping_add(RAISE));
+    pub(super) fn raised(self) -> (R, R) {
+        let power = pow2(R::plus(self.k, RAISE));
         (self.hi * power, self.lo * power)
     }
 
     /// The value rounded to one float.
     #[inline(always)]
-    pub(super) fn value(self) -> f32 {
+    pub(super) fn value(self) -> R {
         scale(self.hi + self.lo, self.k)
     }
 }
 
 /// `e^x` for `|x| < 200`.
 #[inline(always)]
-pub(super) fn exp_of(x: f32) -> Exponential {
+pub(super) fn exp_of<R: Real>(x: R) -> Exponential<R> {
     let (r, r_tail, k) = reduce(x);
     exp_reduced(r, r_tail, k)
 }
 
 /// `e^(x + tail)` for `|x| < 200` and a tail of an ulp or so of `x`.
 #[inline(always)]
-pub(super) fn exp_of_sum(x: f32, tail: f32) -> Exponential {
+pub(super) fn exp_of_sum<R: Real>(x: R, tail: R) -> Exponential<R> {
     let (r, r_tail, k) = reduce(x);
     let (r, r_tail) = fast_two_sum(r, r_tail + tail);
     exp_reduced(r, r_tail, k)
@@ -75,35 +75,35 @@ pub(super) fn exp_of_sum(x: f32, tail: f32) -> Exponential {
 
 /// `2^(x + tail)` for `|x| < 200` and a tail of an ulp or so of `x`.
 #[inline(always)]
-pub(super) fn exp2_of_sum(x: f32, tail: f32) -> Exponential {
-    let rounded = x + ROUND;
-    let f = x - (rounded - ROUND);
-    let (product, error) = two_product(f, LN2);
-    let (r, r_tail) = fast_two_sum(product, fma(tail, LN2, fma(f, LN2_TAIL, error)));
+pub(super) fn exp2_of_sum<R: Real>(x: R, tail: R) -> Exponential<R> {
+    let rounded = x + R::of(ROUND);
+    let f = x - (rounded - R::of(ROUND));
+    let (product, error) = two_product(f, R::of(LN2));
+    let (r, r_tail) = fast_two_sum(product, fma(tail, R::of(LN2), fma(f, R::of(LN2_TAIL), error)));
     exp_reduced(r, r_tail, integer(rounded))
 }
 
 /// `x - k·ln 2` as a float and its error, and `k`.
 #[inline(always)]
-fn reduce(x: f32) -> (f32, f32, i32) {
-    let rounded = fma(x, LOG2_E, ROUND);
-    let n = rounded - ROUND;
-    let high = fma(n, -LN2_HI, x);
-    let r = fma(n, -LN2_LO, high);
-    (r, fma(n, -LN2_LO, high - r), integer(rounded))
+fn reduce<R: Real>(x: R) -> (R, R, R::Int) {
+    let rounded = fma(x, R::of(LOG2_E), R::of(ROUND));
+    let n = rounded - R::of(ROUND);
+    let high = fma(n, R::of(-LN2_HI), x);
+    let r = fma(n, R::of(-LN2_LO), high);
+    (r, fma(n, R::of(-LN2_LO), high - r), integer(rounded))
 }
 
 /// The integer that adding [`ROUND`] left in the low bits.
 #[inline(always)]
-fn integer(rounded: f32) -> i32 {
-    rounded.to_bits().wrapping_sub(ROUND.to_bits()) as i32
+pub(super) fn integer<R: Real>(rounded: R) -> R::Int {
+    R::plus(rounded.bits(), -(ROUND.to_bits() as i32))
 }
 
 /// `2^k · e^(r + tail)` for a tail below an ulp of `r`.
 #[inline(always)]
-fn exp_reduced(r: f32, tail: f32, k: i32) -> Exponential {
-    let hi = 1.0 + r;
-    let lo = (1.0 - hi) + r;
+fn exp_reduced<R: Real>(r: R, tail: R, k: R::Int) -> Exponential<R> {
+    let hi = R::of(1.0) + r;
+    let lo = (R::of(1.0) - hi) + r;
     Exponential { hi, lo: lo + fma(r * r, polynomial(r, EXP), tail), k }
 }
 
@@ -111,7 +111,7 @@ fn exp_reduced(r: f32, tail: f32, k: i32) -> Exponential {
 ///
 /// Error: at most 0.8 ulp.
 #[inline(always)]
-pub fn exp(x: f32) -> f32 {
+pub fn exp<R: Real>(x: R) -> R {
     exp_of(clamp(x, -104.0, 89.0)).value()
 }
 
@@ -133,6 +133,6 @@ pub fn exp_nonpositive(x: f32) -> f32 {
 ///
 /// Error: at most 0.8 ulp.
 #[inline(always)]
-pub fn exp2(x: f32) -> f32 {
-    exp2_of_sum(clamp(x, -151.0, 129.0), 0.0).value()
+pub fn exp2<R: Real>(x: R) -> R {
+    exp2_of_sum(clamp(x, -151.0, 129.0), R::of(0.0)).value()
 }

@@ -100,27 +100,44 @@ fn processor() -> Level {
     Level::Baseline
 }
 
-/// Defines a function whose body is compiled once for each [`Level`] and dispatched at run time.
+/// Announces that a cache line will be used soon. Any address is fine.
+#[inline(always)]
+pub fn prefetch<T>(address: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of x86-64; prefetching reads nothing, whatever the address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+/// Defines a function whose body is compiled once for each [`Level`] and dispatched at run time. After `[P]` the body may use `P`, the level's
+/// [packet](crate::packet::Packet).
 ///
 /// Everything the body calls must be `#[inline(always)]` to be compiled along. Split work over threads outside it: a closure handed to
 /// another thread is compiled for the baseline.
 #[macro_export]
 macro_rules! simd {
-    ($(#[$meta:meta])* $vis:vis fn $name:ident $(<$($generic:ident : $bound:path),+>)? ($($arg:ident : $type:ty),* $(,)?) $(-> $result:ty)? $body:block) => {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident $([$packet:ident])? $(<$($generic:ident : $bound:path),+>)? ($($arg:ident : $type:ty),* $(,)?) $(-> $result:ty)? $body:block) => {
         $(#[$meta])*
         #[allow(clippy::too_many_arguments)]
         $vis fn $name $(<$($generic: $bound),+>)? ($($arg: $type),*) $(-> $result)? {
             #[inline(always)]
             #[allow(clippy::too_many_arguments)]
-            fn body $(<$($generic: $bound),+>)? ($($arg: $type),*) $(-> $result)? $body
+            fn body <$($packet: $crate::packet::Packet,)? $($($generic: $bound),+)?> ($($arg: $type),*) $(-> $result)? $body
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
                 #[allow(clippy::too_many_arguments)]
-                fn avx512 $(<$($generic: $bound),+>)? ($($arg: $type),*) $(-> $result)? { body $(::<$($generic),+>)? ($($arg),*) }
+                fn avx512 $(<$($generic: $bound),+>)? ($($arg: $type),*) $(-> $result)? {
+                    body::<$($crate::simd!(@packet $packet Avx512),)? $($($generic),+)?>($($arg),*)
+                }
                 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
                 #[allow(clippy::too_many_arguments)]
-                fn avx2 $(<$($generic: $bound),+>)? ($($arg: $type),*) $(-> $result)? { body $(::<$($generic),+>)? ($($arg),*) }
+                fn avx2 $(<$($generic: $bound),+>)? ($($arg: $type),*) $(-> $result)? {
+                    body::<$($crate::simd!(@packet $packet Avx2),)? $($($generic),+)?>($($arg),*)
+                }
                 match $crate::simd::level() {
                     // SAFETY: `level` saw every enabled feature (BMI, LZCNT and POPCNT come with AVX2 processors).
                     $crate::simd::Level::Avx512 => return unsafe { avx512 $(::<$($generic),+>)? ($($arg),*) },
@@ -129,9 +146,11 @@ macro_rules! simd {
                     $crate::simd::Level::Baseline => {}
                 }
             }
-            body $(::<$($generic),+>)? ($($arg),*)
+            body::<$($crate::simd!(@one $packet),)? $($($generic),+)?>($($arg),*)
         }
     };
+    (@packet $packet:ident $level:ident) => { $crate::packet::$level };
+    (@one $packet:ident) => { f32 };
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub(super) fn last_uses(body: &[Instruction], slots: usize) -> Vec<usize> {
     last
 }
 
-/// Makes one step of two operations on f32 where nothing else uses the first one's result.
+/// Makes one step of two operations on floats where nothing else uses the first one's result.
 pub(super) fn fuse(steps: &mut [Step], body: &[Instruction], last: &[usize], slots: &[DType]) {
     for at in 1..steps.len() {
         let (Instruction::Binary { op: first, to: middle, .. }, Instruction::Binary { op: second, to, a, b }) = (body[at - 1], body[at]) else {
@@ -33,7 +33,7 @@ pub(super) fn fuse(steps: &mut [Step], body: &[Instruction], last: &[usize], slo
         let (before, rest) = steps.split_at_mut(at);
         let (Some(step @ Step::Apply(_)), Some(Step::Apply(later))) = (before.last_mut(), rest.first_mut()) else { continue };
         let Step::Apply(earlier) = &*step else { continue };
-        let Some(kernel) = ops::pair(first, second).filter(|_| slots[to as usize] == DType::F32) else { continue };
+        let Some(kernel) = ops::pair(first, second, slots[to as usize]) else { continue };
         let (is_a, is_b) = (a == Operand::Register(middle), b == Operand::Register(middle));
         let other = match (is_a, is_b) {
             (true, false) => later.from[1],
@@ -47,6 +47,7 @@ pub(super) fn fuse(steps: &mut [Step], body: &[Instruction], last: &[usize], slo
         if to == middle || last[middle as usize] == at && !earlier.blend {
             let [a, b, _] = earlier.from;
             (later.kernel, later.from, later.count, later.rule) = (Kernel::Three(kernel), [a, b, other], 3, Rule::None);
+            (later.widen, later.narrow) = (false, false);
             *step = Step::Nothing;
         }
     }
@@ -68,8 +69,8 @@ pub(super) fn note_stored(steps: &mut [Step], last: &[usize], slots: &[DType]) {
     }
 }
 
-/// Makes one step of a function on f32 and the product, perhaps with a sum, that alone uses its value.
-pub(super) fn fuse_products(steps: &mut [Step], body: &[Instruction], last: &[usize]) {
+/// Makes one step of a function on floats and the product, perhaps with a sum, that alone uses its value.
+pub(super) fn fuse_products(steps: &mut [Step], body: &[Instruction], last: &[usize], slots: &[DType]) {
     for at in 1..steps.len() {
         let product = if matches!(steps[at - 1], Step::Nothing) { at - 1 } else { at };
         let Some(earlier) = product.checked_sub(1) else { continue };
@@ -78,7 +79,7 @@ pub(super) fn fuse_products(steps: &mut [Step], body: &[Instruction], last: &[us
         };
         let (before, rest) = steps.split_at_mut(at);
         let (Step::Apply(first), Step::Apply(later)) = (&before[earlier], &mut rest[0]) else { continue };
-        let Some((two, gate)) = ops::times(op).filter(|_| !first.widen && !first.blend) else { continue };
+        let Some((two, gate)) = ops::times(op, slots[to as usize]).filter(|_| !first.blend) else { continue };
         let is_last = to == middle || last[middle as usize] == product;
         let other = match (a == Operand::Register(middle), b == Operand::Register(middle)) {
             (true, false) => later.from[1],
@@ -89,6 +90,7 @@ pub(super) fn fuse_products(steps: &mut [Step], body: &[Instruction], last: &[us
         if is_last && later.count == if sum { 3 } else { 2 } {
             later.from = [first.from[0], other, later.from[2]];
             (later.kernel, later.rule) = (if sum { Kernel::Gate(gate, [f32::NEG_INFINITY, f32::INFINITY]) } else { Kernel::Two(two) }, Rule::None);
+            (later.widen, later.narrow) = (false, false);
             before[earlier] = Step::Nothing;
         }
     }

@@ -26,7 +26,7 @@ pub(super) fn lower(program: &Program) -> Code {
     let mut steps: Vec<_> = (0..flat.body.len()).filter_map(|index| lowering.step(index, &jumps)).collect();
     let last = last_uses(&flat.body, lowering.slots.len());
     fuse(&mut steps, &flat.body, &last, &lowering.slots);
-    fuse_products(&mut steps, &flat.body, &last);
+    fuse_products(&mut steps, &flat.body, &last, &lowering.slots);
     fuse_bounds(&mut steps, &flat.body, &last);
     note_stored(&mut steps, &last, &lowering.slots);
     let alone = |i: &Instruction| matches!(i, Instruction::Barrier | Instruction::Reduce { .. } | Instruction::Shuffle { .. });

@@ -249,3 +249,35 @@ fn a_gate_gives_the_bits_of_its_steps_and_is_clamped_as_max_and_min_say() {
         }
     }
 }
+
+#[test]
+fn a_gate_of_halves_rounds_after_each_of_its_steps() {
+    use elinvar_math::float::Float;
+    type Function = fn(f32) -> f32;
+    fn check<T: Float>(name: &str, round: fn(f32) -> f32) {
+        const N: usize = 1 << 16;
+        let every = |step: usize| (0..N).map(|i| (i * step) as u16).collect::<Vec<_>>();
+        let (a, b) = (every(1), every(40_503));
+        let wide = |bits: &[u16]| cast_slice::<u16, T>(bits).iter().map(|x| x.to_f32()).collect::<Vec<_>>();
+        let (x, z) = (wide(&a), wide(&b));
+        let functions: [(&str, Function); 4] = [("exp", math::exp), ("tanh", math::tanh), ("silu", math::silu), ("erf", math::erf)];
+        for (function, value) in functions {
+            for clamp in ["", "  s = max s -1.0\n  s = min s 1.0\n"] {
+                let text = format!(
+                    "atlas 1\nprogram test\nbuffer a: read {name}\nbuffer b: read {name}\nbuffer y: write {name}\nkernel\n  i = position.x\n  \
+                     u = load a[i]\n  v = load b[i]\n  s = {function} u\n  s = mul s v\n  s = add s u\n{clamp}  store y[i] s\nend\n"
+                );
+                let mut y = vec![0u16; N];
+                let arguments = vec![Argument::Read(cast_slice(&a)), Argument::Read(cast_slice(&b)), Argument::Write(cast_slice_mut(&mut y))];
+                interpreter(&text).run(&LaunchConfig::new([64, 1, 1], [1024, 1, 1]), arguments).unwrap();
+                for ((&x, &z), y) in x.iter().zip(&z).zip(wide(&y)) {
+                    let sum = round(round(round(value(x)) * z) + x);
+                    let expected = if clamp.is_empty() || sum.is_nan() { sum } else { sum.clamp(-1.0, 1.0) };
+                    assert!(y.to_bits() == expected.to_bits() || y.is_nan() && expected.is_nan(), "{function} of {x:e} {name}: {y:e}, {expected:e}");
+                }
+            }
+        }
+    }
+    check::<half::f16>("f16", |x| half::f16::from_f32(x).to_f32());
+    check::<half::bf16>("bf16", |x| half::bf16::from_f32(x).to_f32());
+}

@@ -1,4 +1,4 @@
-//! What a device's memory and arithmetic can do, the best of several passes: the ceilings that figures are compared with.
+//! What a device's memory and arithmetic can do: the ceilings that figures are compared with.
 
 use std::sync::Arc;
 use std::{thread::available_parallelism, time::Instant};
@@ -8,18 +8,20 @@ use elinvar::{
     chips::{Chip, Gpu},
     kernels::{
         binary::{Binary, BinaryOp},
-        math::ceiling::{multiply_add, operations, read},
+        math::ceiling::{multiply_add, operations, read, write},
     },
 };
 use serde_json::{Value, json};
 
-use super::{device::is_gpu, spread};
+use super::{device::is_gpu, median, spread};
 
 /// Measured ceilings of a device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ceilings {
     /// Bytes per second: on a CPU, reading an array far larger than any cache; on an Apple GPU, what Apple publishes; on others and on chips not known,
     /// adding two arrays, reads and writes counted.
+    pub(crate) read: f64,
+    /// The same for work that writes as well: on a CPU, the most of reading, copying and adding two arrays.
     pub(crate) memory: f64,
     /// Operations per second: on a CPU, f32 fused multiply-adds (two each) on registers; on a GPU, a bf16 matrix product on its matrix units.
     pub(crate) arithmetic: f64,
@@ -31,28 +33,30 @@ impl Ceilings {
     /// Measures an executor's device.
     pub(crate) fn of(executor: &Executor) -> Result<Self> {
         let properties = executor.properties();
-        let (memory, how) = memory_bandwidth(executor)?;
+        let (read, how) = memory_bandwidth(executor)?;
         if is_gpu(properties) {
-            return Ok(Self { memory, arithmetic: gpu_arithmetic(executor)?, how: [how, "bf16 matrix product"] });
+            return Ok(Self { read, memory: read, arithmetic: gpu_arithmetic(executor)?, how: [how, "bf16 matrix product"] });
         }
         let threads = host_threads(properties);
+        let memory = read.max(write_bandwidth(threads)?);
         let arithmetic = threads as f64 * operations()
             / fastest(5, || {
                 multiply_add(threads);
                 Ok(())
             })?;
-        Ok(Self { memory, arithmetic, how: [how, "f32 fused multiply-add"] })
+        Ok(Self { read, memory, arithmetic, how: [how, "f32 fused multiply-add"] })
     }
 
     /// For a reader.
     pub(crate) fn describe(self) -> String {
         let [memory, arithmetic] = self.how;
-        format!("{memory} {:.1} GB/s, {arithmetic} {:.0} GFLOP/s", self.memory / 1e9, self.arithmetic / 1e9)
+        let [read, both, rate] = [self.read, self.memory, self.arithmetic].map(|x| x / 1e9);
+        format!("{memory} {read:.1} GB/s, read and written {both:.1} GB/s, {arithmetic} {rate:.0} GFLOP/s")
     }
 
     /// For a program.
     pub(crate) fn json(self) -> Value {
-        json!({ "memory_bytes_per_second": self.memory, "operations_per_second": self.arithmetic, "measured": self.how })
+        json!({ "read_bytes_per_second": self.read, "memory_bytes_per_second": self.memory, "operations_per_second": self.arithmetic, "measured": self.how })
     }
 }
 
@@ -61,13 +65,13 @@ fn host_threads(properties: &DeviceProperties) -> usize {
     if properties.kind == DeviceKind::Cpu { properties.compute_units } else { available_parallelism().map_or(1, usize::from) }
 }
 
-/// As [`Ceilings::memory`], and what it is.
+/// As [`Ceilings::read`], and what it is.
 pub(crate) fn memory_bandwidth(executor: &Executor) -> Result<(f64, &'static str)> {
     const BYTES: usize = 1 << 30;
     let properties = executor.properties();
     if !is_gpu(properties) {
         let words = Words::new(BYTES)?;
-        let seconds = fastest(9, || {
+        let seconds = usual(|| {
             read(words.get(), host_threads(properties));
             Ok(())
         });
@@ -80,6 +84,21 @@ pub(crate) fn memory_bandwidth(executor: &Executor) -> Result<(f64, &'static str
     let (a, b) = (executor.zeros(DType::F32, &[BYTES / 4])?, executor.zeros(DType::F32, &[BYTES / 4])?);
     let add: Arc<dyn Operator> = Arc::new(Binary { op: BinaryOp::Add });
     Ok((3.0 * BYTES as f64 / replayed(executor, |recorded| recorded.apply(add.clone(), &[Some(&a), Some(&b)]).map(drop))?, "add"))
+}
+
+/// Bytes read and written per second by the faster of copying and adding two arrays.
+fn write_bandwidth(threads: usize) -> Result<f64> {
+    const BYTES: usize = 1 << 28;
+    let (a, b, mut to) = (Words::new(BYTES)?, Words::new(BYTES)?, Words::new(BYTES)?);
+    let copy = usual(|| {
+        write([a.get()], to.get_mut(), threads);
+        Ok(())
+    })?;
+    let add = usual(|| {
+        write([a.get(), b.get()], to.get_mut(), threads);
+        Ok(())
+    })?;
+    Ok(BYTES as f64 * (2.0 / copy).max(3.0 / add))
 }
 
 fn gpu_arithmetic(executor: &Executor) -> Result<f64> {
@@ -103,15 +122,25 @@ pub(crate) fn published_bandwidth(properties: &DeviceProperties) -> Option<f64> 
 }
 
 /// Seconds of the fastest of several passes, after one to warm up.
-fn fastest(passes: usize, pass: impl Fn() -> Result<()>) -> Result<f64> {
+fn fastest(count: usize, pass: impl FnMut() -> Result<()>) -> Result<f64> {
+    Ok(passes(count, pass)?.into_iter().fold(f64::INFINITY, f64::min))
+}
+
+/// The median of several passes, as operators are timed: a shared machine's memory is much faster for moments.
+fn usual(pass: impl FnMut() -> Result<()>) -> Result<f64> {
+    passes(9, pass).map(median)
+}
+
+/// Seconds of each pass, after one to warm up.
+fn passes(count: usize, mut pass: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
     pass()?;
-    let mut least = f64::INFINITY;
-    for _ in 0..passes {
+    let mut seconds = Vec::with_capacity(count);
+    for _ in 0..count {
         let start = Instant::now();
         pass()?;
-        least = least.min(start.elapsed().as_secs_f64());
+        seconds.push(start.elapsed().as_secs_f64());
     }
-    Ok(least)
+    Ok(seconds)
 }
 
 /// Mapped memory in huge pages where the system has them, as the device allocates it.
@@ -127,7 +156,11 @@ impl Words {
         Ok(Self(map))
     }
 
-    fn get(&self) -> &[u64] {
+    fn get<T: bytemuck::Pod>(&self) -> &[T] {
         bytemuck::cast_slice(&self.0)
+    }
+
+    fn get_mut<T: bytemuck::Pod>(&mut self) -> &mut [T] {
+        bytemuck::cast_slice_mut(&mut self.0)
     }
 }

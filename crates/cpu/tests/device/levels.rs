@@ -1,6 +1,6 @@
 //! Every level of instructions: dot products against their definition, and every strict operator, bit for bit.
 
-use std::{cell::OnceCell, num::NonZeroUsize};
+use std::{cell::OnceCell, num::NonZeroUsize, sync::Arc};
 
 use elinvar_core::{DType, Device};
 use elinvar_cpu::CpuBackend;
@@ -9,9 +9,12 @@ use elinvar_kernels::{
     attention::Scoring,
     attention_scores::AttentionScores,
     conformance::{Bound, Case, HostTensor, Placement, cases, run},
+    layer_norm::LayerNorm,
     matmul::MatMul,
     order,
+    rms_norm::RmsNorm,
     simd::{Level, level, limit},
+    unary::{Unary, UnaryOp},
 };
 
 use crate::LEVEL;
@@ -168,4 +171,35 @@ fn strict_operators_have_the_same_bits_at_every_level() {
             assert_eq!(difference, None, "{}, {:?}", case.name(), level());
         }
     });
+}
+
+/// Results of 16 MiB and more go past the caches, of which lines are shared by rows of odd length.
+#[test]
+fn large_tensors_have_the_bits_of_small_ones() {
+    const COLUMNS: usize = 4099;
+    const FEW: usize = 3;
+    let _level = LEVEL.read().unwrap();
+    let device = Device::new(CpuBackend::new(NonZeroUsize::new(2)).unwrap());
+    for (dtype, rows) in [(DType::F32, 1026), (DType::BF16, 2052), (DType::F16, 2052)] {
+        let few = random(7, dtype, [FEW, COLUMNS]);
+        let many = HostTensor::from_f64(dtype, &[rows, COLUMNS], &few.to_f64().repeat(rows / FEW));
+        let weight = HostTensor::from_f64(dtype, &[COLUMNS], &random(8, dtype, [1, COLUMNS]).to_f64());
+        let check = |operator: Arc<dyn Operator>, inputs: usize| {
+            let of = |x: &HostTensor| {
+                let inputs: Vec<_> = [x, &weight, &weight][..inputs].iter().map(|&tensor| Some(tensor.clone())).collect();
+                let mut case = Case::new(Unary { op: UnaryOp::Neg }, inputs, Bound::EXACT, |_| Vec::new());
+                case.operator = operator.clone();
+                floats(&run(&case, &device, Placement::Odd).unwrap()[0])
+            };
+            let (expected, found) = (of(&few), of(&many));
+            for (row, found) in found.chunks(FEW * COLUMNS).enumerate() {
+                let same = found.iter().zip(&expected).all(|(found, expected)| found.to_bits() == expected.to_bits());
+                assert!(same, "{operator:?} of {dtype}, row {}", FEW * row);
+            }
+        };
+        check(Arc::new(RmsNorm { axis: -1, epsilon: 1e-5 }), 2);
+        check(Arc::new(LayerNorm { axis: -1, epsilon: 1e-5, statistics: false }), 3);
+        check(Arc::new(Unary { op: UnaryOp::Silu }), 1);
+        check(Arc::new(Unary { op: UnaryOp::Sqrt }), 1);
+    }
 }

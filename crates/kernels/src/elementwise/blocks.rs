@@ -16,9 +16,6 @@ pub(crate) const TASK: usize = 32 * BLOCK;
 /// Rows of at least this many elements are visited in place; shorter ones are gathered, many to a block.
 const LONG_ROW: usize = 512;
 
-/// Bytes of output from which stores go past the caches.
-const STREAM_FROM: usize = 16 << 20;
-
 /// An operand and its elements.
 pub(crate) struct Strided<'a, T> {
     bytes: Bytes<'a>,
@@ -197,7 +194,7 @@ type Body<'a, const N: usize> = dyn Fn([&[u8]; N], &mut [u8]) + Sync + 'a;
 /// `light` work, bound by memory alone, lets large outputs go past the caches; with more work between stores that only costs.
 fn drive<const N: usize>(operands: [Bytes<'_>; N], (y, size): (&mut [u8], usize), light: bool, body: &Body<'_, N>) {
     let linear = operands.iter().all(Bytes::is_linear);
-    let streams = light && stream::AVAILABLE && y.len() >= STREAM_FROM;
+    let streams = light && stream::pays(y.len());
     let most = if linear && !streams { TASK } else { BLOCK };
     let row = operands[0].space.inner();
     let cut = !linear && row >= LONG_ROW;
@@ -218,6 +215,9 @@ fn drive<const N: usize>(operands: [Bytes<'_>; N], (y, size): (&mut [u8], usize)
                 body(blocks, y);
             }
             done += length;
+        }
+        if streams {
+            stream::finish();
         }
     });
 }

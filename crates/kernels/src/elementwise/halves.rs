@@ -2,10 +2,7 @@
 //!
 //! So that the functions, which are long, are compiled for f32 alone; and they come as `dyn Fn`, so that this is compiled once for each type.
 
-use crate::{
-    float::Float,
-    rows::{prefetch, with_scratch},
-};
+use crate::{float::Float, rows::with_scratch, simd::prefetch};
 
 /// Elements widened at once: few enough for the processor to read some while it computes on others.
 const BLOCK: usize = 256;

@@ -12,7 +12,7 @@ pub(crate) mod halves;
 pub(crate) mod number;
 mod op;
 pub(crate) mod scalar;
-mod stream;
+pub(crate) mod stream;
 
 pub use op::ElementOp;
 

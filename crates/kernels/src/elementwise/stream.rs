@@ -1,12 +1,17 @@
 //! Stores that go past the caches: a result too large to stay there is not first read from memory line by line.
 
-/// Whether [`copy`] goes past the caches here.
-pub(super) const AVAILABLE: bool = cfg!(target_arch = "x86_64");
+/// Bytes of output from which stores go past the caches.
+const FROM: usize = 16 << 20;
 
-/// Copies a block that is in cache to memory that will not be read soon.
+/// Whether an output of so many bytes goes past the caches.
+pub(crate) fn pays(bytes: usize) -> bool {
+    cfg!(target_arch = "x86_64") && bytes >= FROM
+}
+
+/// Copies a block that is in cache to memory that will not be read soon. Other threads may read it after [`finish`].
 #[cfg(target_arch = "x86_64")]
-pub(super) fn copy(from: &[u8], to: &mut [u8]) {
-    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+pub(crate) fn copy(from: &[u8], to: &mut [u8]) {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
     let head = to.as_ptr().align_offset(64).min(to.len()).min(from.len());
     let (from_head, from) = from.split_at(head);
     let (to_head, to) = to.split_at_mut(head);
@@ -23,14 +28,21 @@ pub(super) fn copy(from: &[u8], to: &mut [u8]) {
         }
     }
     to_tail.copy_from_slice(from_tail);
-    // SAFETY: orders the streaming stores before whatever tells other threads that they are done.
-    unsafe { _mm_sfence() }
 }
 
 /// Copies a block.
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) fn copy(from: &[u8], to: &mut [u8]) {
+pub(crate) fn copy(from: &[u8], to: &mut [u8]) {
     to.copy_from_slice(from);
+}
+
+/// Ends the copies of a task: they come before whatever says to other threads that it is done.
+pub(crate) fn finish() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of x86-64.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
 }
 
 #[cfg(test)]

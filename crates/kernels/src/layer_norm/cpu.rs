@@ -4,10 +4,11 @@ use elinvar_core::{DType, HostArguments, HostKernel, Result};
 
 use super::{Params, operands::AT};
 use crate::{
+    elementwise::stream,
     float::{Float, widen, with_float},
     order,
     parallel::Shared,
-    rows::{Ahead, PIECE, for_each_block, in_f32},
+    rows::{for_each_block, normalise},
     simd,
 };
 
@@ -41,41 +42,47 @@ fn run<T: Float, W: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let weight = weight.or_else(|| bias.as_ref().map(|_| vec![1.0; n].into()));
     let statistics = mean.zip(inv_std).map(|(mean, inv_std)| [mean, inv_std].map(Shared::new));
     let norm = Norm { n, epsilon, weight: weight.as_deref(), bias: bias.as_deref(), statistics };
-    for_each_block(n, x, y, |first, x, y| in_f32(n, x, y, |row, x, y, ahead| layer_norm(x, y, &norm, first + row, ahead)));
+    let is_large = stream::pays(size_of_val(y));
+    for_each_block(n, x, y, |first, x, y| layer_norm(x, y, &norm, first, is_large));
     Ok(())
 }
 
-simd! {
-    /// The rows from `first` on.
-    fn layer_norm(x: &[f32], y: &mut [f32], norm: &Norm<'_>, first: usize, ahead: Option<Ahead>) {
-        for (index, (x, y)) in x.chunks_exact(norm.n).zip(y.chunks_exact_mut(norm.n)).enumerate() {
-            let ahead = ahead.unwrap_or(Ahead::after(x, y));
-            let count = norm.n as f32;
-            let mean = order::sum(x, order::add) / count;
-            let variance = order::sum(x, |a, x: f32| (x - mean).mul_add(x - mean, a)) / count;
-            let scale = 1.0 / (variance + norm.epsilon).sqrt();
-            if let Some([means, scales]) = norm.statistics {
-                // SAFETY: one element for each row, and every row belongs to one task.
-                unsafe {
-                    means.write(first + index, mean);
-                    scales.write(first + index, scale);
-                }
-            }
-            for (piece, (x, y)) in x.chunks(PIECE).zip(y.chunks_mut(PIECE)).enumerate() {
-                ahead.fetch(piece);
-                apply(x, y, norm, piece * PIECE, mean, scale);
+/// The rows from `first` on.
+fn layer_norm<T: Float>(x: &[T], y: &mut [T], norm: &Norm<'_>, first: usize, is_large: bool) {
+    let whole = |row: usize, x: &[f32]| {
+        let known = mean_and_scale(x, norm.epsilon);
+        if let Some([means, scales]) = norm.statistics {
+            // SAFETY: one element for each row, and every row belongs to one task.
+            unsafe {
+                means.write(row, known[0]);
+                scales.write(row, known[1]);
             }
         }
+        known
+    };
+    let part = |known: &[f32; 2], start: usize, x: &[f32], y: &mut [f32]| {
+        apply(x, y, norm.weight.map(|w| &w[start..]), norm.bias.map(|b| &b[start..]), *known);
+    };
+    normalise((norm.n, first), x, y, is_large, whole, part);
+}
+
+simd! {
+    fn mean_and_scale(x: &[f32], epsilon: f32) -> [f32; 2] {
+        let count = x.len() as f32;
+        let mean = order::sum(x, order::add) / count;
+        let variance = order::sum(x, |a, x: f32| (x - mean).mul_add(x - mean, a)) / count;
+        [mean, 1.0 / (variance + epsilon).sqrt()]
     }
 }
 
-/// The part of a row from `start` on.
-#[inline(always)]
-fn apply(x: &[f32], y: &mut [f32], norm: &Norm<'_>, start: usize, mean: f32, scale: f32) {
-    let rows = y.iter_mut().zip(x);
-    match (norm.weight.map(|w| &w[start..]), norm.bias.map(|b| &b[start..])) {
-        (Some(weight), Some(bias)) => rows.zip(weight).zip(bias).for_each(|(((y, x), w), b)| *y = ((x - mean) * scale).mul_add(*w, *b)),
-        (Some(weight), None) => rows.zip(weight).for_each(|((y, x), w)| *y = (x - mean) * scale * w),
-        _ => rows.for_each(|(y, x)| *y = (x - mean) * scale),
+simd! {
+    /// A part of a row.
+    fn apply(x: &[f32], y: &mut [f32], weight: Option<&[f32]>, bias: Option<&[f32]>, known: [f32; 2]) {
+        let (rows, [mean, scale]) = (y.iter_mut().zip(x), known);
+        match (weight, bias) {
+            (Some(weight), Some(bias)) => rows.zip(weight).zip(bias).for_each(|(((y, x), w), b)| *y = ((x - mean) * scale).mul_add(*w, *b)),
+            (Some(weight), None) => rows.zip(weight).for_each(|((y, x), w)| *y = (x - mean) * scale * w),
+            _ => rows.for_each(|(y, x)| *y = (x - mean) * scale),
+        }
     }
 }

@@ -119,9 +119,12 @@ fn chunk<T>(row: &[T], start: usize) -> Option<&[T; GROUP]> {
 #[inline(always)]
 pub fn sum_group(accumulators: &Accumulators) -> f32 {
     #[cfg(target_arch = "x86_64")]
-    if crate::simd::level() == crate::simd::Level::Avx512 {
+    match crate::simd::level() {
         // SAFETY: the level has AVX-512 F and DQ.
-        return unsafe { tree::sum(accumulators) };
+        crate::simd::Level::Avx512 => return unsafe { tree::sum(accumulators) },
+        // SAFETY: the level has AVX.
+        crate::simd::Level::Avx2 => return unsafe { tree::sum_narrow(accumulators) },
+        crate::simd::Level::Baseline => {}
     }
     combine_group(&accumulators.0, add)
 }

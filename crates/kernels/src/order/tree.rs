@@ -1,8 +1,9 @@
 //! The tree over a simdgroup's accumulators by vector shuffles, which the compiler does not find by itself.
 
 use std::arch::x86_64::{
-    __m512, _mm_add_ss, _mm_cvtss_f32, _mm_movehdup_ps, _mm256_add_ps, _mm256_castps256_ps128, _mm256_extractf128_ps, _mm256_permute_ps,
-    _mm512_add_ps, _mm512_castps512_ps256, _mm512_extractf32x8_ps, _mm512_load_ps, _mm512_shuffle_f32x4, _mm512_shuffle_ps,
+    __m256, __m512, _mm_add_ps, _mm_add_ss, _mm_cvtss_f32, _mm_movehdup_ps, _mm_movehl_ps, _mm256_add_ps, _mm256_castps256_ps128,
+    _mm256_extractf128_ps, _mm256_load_ps, _mm256_permute_ps, _mm256_permute2f128_ps, _mm256_shuffle_ps, _mm512_add_ps, _mm512_castps512_ps256,
+    _mm512_extractf32x8_ps, _mm512_load_ps, _mm512_shuffle_f32x4, _mm512_shuffle_ps,
 };
 
 use super::layout::Accumulators;
@@ -24,6 +25,30 @@ pub(super) fn sum(Accumulators(accumulators): &Accumulators) -> f32 {
     let (even, odd) = (_mm256_castps256_ps128(by_4), _mm256_extractf128_ps::<1>(by_4));
     let by_2 = [even, odd].map(|lanes| _mm_add_ss(lanes, _mm_movehdup_ps(lanes)));
     _mm_cvtss_f32(_mm_add_ss(by_2[0], by_2[1]))
+}
+
+/// The same with half the registers' width, a lane in each.
+#[target_feature(enable = "avx")]
+pub(super) fn sum_narrow(Accumulators(accumulators): &Accumulators) -> f32 {
+    // SAFETY: 32 aligned vectors are the 256 accumulators.
+    let lane = |i: usize| unsafe { _mm256_load_ps(accumulators.as_ptr().add(8 * i)) };
+    // In each half of the registers half the slots of four lanes.
+    let slots = |i: usize| pairs_narrow(pairs_narrow(lane(i), lane(i + 1)), pairs_narrow(lane(i + 2), lane(i + 3)));
+    let lanes = |i: usize| {
+        let (a, b) = (slots(i), slots(i + 4));
+        _mm256_add_ps(_mm256_permute2f128_ps::<0x20>(a, b), _mm256_permute2f128_ps::<0x31>(a, b))
+    };
+    let by_8 = _mm256_add_ps(_mm256_add_ps(lanes(0), lanes(16)), _mm256_add_ps(lanes(8), lanes(24)));
+    let by_4 = _mm_add_ps(_mm256_castps256_ps128(by_8), _mm256_extractf128_ps::<1>(by_8));
+    let by_2 = _mm_add_ps(by_4, _mm_movehl_ps(by_4, by_4));
+    _mm_cvtss_f32(_mm_add_ss(by_2, _mm_movehdup_ps(by_2)))
+}
+
+/// Sums of neighbours: in each half two of `a`, then two of `b`.
+#[inline]
+#[target_feature(enable = "avx")]
+fn pairs_narrow(a: __m256, b: __m256) -> __m256 {
+    _mm256_add_ps(_mm256_shuffle_ps::<0b10_00_10_00>(a, b), _mm256_shuffle_ps::<0b11_01_11_01>(a, b))
 }
 
 /// Sums of neighbours: in each quarter two of `a`, then two of `b`.

@@ -4,10 +4,11 @@ use elinvar_core::{DType, HostArguments, HostKernel, Result};
 
 use super::{Params, added, operands::AT};
 use crate::{
+    elementwise::stream,
     float::{Float, widen, with_float},
     order,
     parallel::Shared,
-    rows::{Ahead, PIECE, for_each_block, in_f32},
+    rows::{for_each_block, normalise},
     simd,
 };
 
@@ -23,7 +24,8 @@ fn run<T: Float, W: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let Params { rows, epsilon, .. } = arguments.params()?;
     let (x, weight, y) = (arguments.input::<T>(AT.x)?, arguments.optional::<W>(AT.weight)?.map(widen), arguments.output::<T>(AT.y)?);
     let (n, weight) = (rows.length as usize, weight.as_deref());
-    for_each_block(n, x, y, |_, x, y| in_f32(n, x, y, |_, x, y, ahead| rms_norm(x, weight, y, n, epsilon, ahead)));
+    let is_large = stream::pays(size_of_val(y));
+    for_each_block(n, x, y, |_, x, y| rms_norm(x, weight, y, n, epsilon, is_large));
     Ok(())
 }
 
@@ -33,11 +35,12 @@ fn run_add<T: Float, W: Float>(arguments: &mut HostArguments<'_>) -> Result<()> 
     let (a, b, weight) = (arguments.input::<T>(AT.a)?, arguments.input::<T>(AT.b)?, arguments.optional::<W>(AT.weight)?.map(widen));
     let (sum, y) = (Shared::new(arguments.output::<T>(AT.sum)?), arguments.output::<T>(AT.y)?);
     let (n, weight) = (rows.length as usize, weight.as_deref());
+    let is_large = stream::pays(size_of_val(y));
     for_each_block(n, a, y, |first, a, y| {
         // SAFETY: the rows of this block, which belong to one task.
         let sum = unsafe { sum.part(first * n, a.len()) };
         add(a, &b[first * n..][..a.len()], sum);
-        in_f32(n, sum, y, |_, x, y, ahead| rms_norm(x, weight, y, n, epsilon, ahead));
+        rms_norm(sum, weight, y, n, epsilon, is_large);
     });
     Ok(())
 }
@@ -50,19 +53,23 @@ simd! {
     }
 }
 
+fn rms_norm<T: Float>(x: &[T], weight: Option<&[f32]>, y: &mut [T], n: usize, epsilon: f32, is_large: bool) {
+    let apply = |scale: &f32, start: usize, x: &[f32], y: &mut [f32]| apply(x, weight.map(|weight| &weight[start..]), y, *scale);
+    normalise((n, 0), x, y, is_large, |_, x| scale(x, epsilon), apply);
+}
+
 simd! {
-    fn rms_norm(x: &[f32], weight: Option<&[f32]>, y: &mut [f32], n: usize, epsilon: f32, ahead: Option<Ahead>) {
-        for (x, y) in x.chunks_exact(n).zip(y.chunks_exact_mut(n)) {
-            let ahead = ahead.unwrap_or(Ahead::after(x, y));
-            let mean = order::sum(x, |a, x: f32| x.mul_add(x, a)) / n as f32;
-            let scale = 1.0 / (mean + epsilon).sqrt();
-            for (piece, (x, y)) in x.chunks(PIECE).zip(y.chunks_mut(PIECE)).enumerate() {
-                ahead.fetch(piece);
-                match weight {
-                    None => y.iter_mut().zip(x).for_each(|(y, x)| *y = x * scale),
-                    Some(weight) => y.iter_mut().zip(x).zip(&weight[piece * PIECE..]).for_each(|((y, x), w)| *y = x * scale * w),
-                }
-            }
+    fn scale(x: &[f32], epsilon: f32) -> f32 {
+        let mean = order::sum(x, |a, x: f32| x.mul_add(x, a)) / x.len() as f32;
+        1.0 / (mean + epsilon).sqrt()
+    }
+}
+
+simd! {
+    fn apply(x: &[f32], weight: Option<&[f32]>, y: &mut [f32], scale: f32) {
+        match weight {
+            None => y.iter_mut().zip(x).for_each(|(y, x)| *y = x * scale),
+            Some(weight) => y.iter_mut().zip(x).zip(weight).for_each(|((y, x), w)| *y = x * scale * w),
         }
     }
 }

@@ -30,6 +30,11 @@ pub use unary::Unary;
 /// The functions as types.
 pub mod types {
     pub use super::{binary::binary::*, ternary::ternary::*, unary::unary::*};
+
+    /// By which bfloats are computed, where that differs.
+    pub mod bfloat {
+        pub use super::super::unary::bfloat::*;
+    }
 }
 
 /// The functions that no strict function stands for, in Metal: arithmetic on floats, and on integers, which wrap.

@@ -1,11 +1,18 @@
 //! What the tables of functions expand to.
 
 use super::Integer;
+use crate::Real;
 
 /// A function of one number of type `T`.
 pub trait Function1<T> {
     /// Its value.
     fn at(a: T) -> T;
+
+    /// Its values of numbers of f32, if it is so long that a packet of them is faster.
+    #[inline(always)]
+    fn of_packet<R: Real>(_a: R) -> Option<R> {
+        None
+    }
 }
 
 /// A function of two numbers of type `T`.
@@ -67,14 +74,14 @@ pub struct ErrorBound {
 /// A row is `Variant "name" { … }` with, in this order and each but the reference left out where there is none: `float` its definition in f32 and f64,
 /// `f32` and `f64` one of them alone, `bfloat` a faster f32 definition for arguments that are bfloats with the same results when rounded to bfloat,
 /// `integer`, `truth` its definition on 0 and 1, `reference` in f64 with its error bound, `derivative` for each argument, given them and the value, and
-/// `metal` its name there where that is not `strict::name`.
+/// `metal` its name there where that is not `strict::name`. `packets` after a definition in f32: it is generic, and faster of a packet of numbers.
 macro_rules! functions {
     ($(#[$enum_doc:meta])* $enum:ident: $function:ident $visitor:ident $markers:ident $arity:tt {$(
         #[doc = $doc:literal]
         $name:ident $text:literal {
             $(float |$($fx:ident),+| $float:expr;)?
-            $(f32 |$($sx:ident),+| $single:expr;)?
-            $(bfloat |$($bx:ident),+| $bfloat:expr;)?
+            $(f32 |$($sx:ident),+| $single:expr $(, $packets:ident)?;)?
+            $(bfloat |$($bx:ident),+| $bfloat:expr $(, $bfloat_packets:ident)?;)?
             $(integer |$($ix:ident),+| $integer:expr;)?
             $(truth |$($tx:ident),+| $truth:expr;)?
             reference |$($rx:ident),+| $reference:expr $(, within $ulp:literal $(plus $absolute:literal)?)?;
@@ -105,6 +112,7 @@ macro_rules! functions {
                 $(impl $function<f32> for $name {
                     #[inline(always)]
                     fn at($($sx: f32),+) -> f32 { $single }
+                    functions!(@packets [$($packets)?] ($($sx),+) $single);
                 })?
                 $(impl<T: Integer> $function<T> for $name {
                     #[inline(always)]
@@ -114,14 +122,16 @@ macro_rules! functions {
         }
 
         /// What bfloats are computed by, where that differs.
-        mod bfloat {
+        pub(super) mod bfloat {
             #[allow(unused_imports, reason = "a table may have none")]
             use super::*;
             $($(
-                pub(crate) struct $name;
+                #[doc = $doc]
+                pub struct $name;
                 impl $function<f32> for $name {
                     #[inline(always)]
                     fn at($($bx: f32),+) -> f32 { $bfloat }
+                    functions!(@packets [$($bfloat_packets)?] ($($bx),+) $bfloat);
                 }
             )?)*
         }
@@ -256,6 +266,11 @@ macro_rules! functions {
                 }
             }
         }
+    };
+    (@packets [] ($($a:ident),+) $value:expr) => {};
+    (@packets [packets] ($a:ident) $value:expr) => {
+        #[inline(always)]
+        fn of_packet<R: Real>($a: R) -> Option<R> { Some($value) }
     };
     (@object 1 $name:ident ($metal:expr)) => {
         concat!("namespace function { struct ", stringify!($name), " { template <typename T> static T apply(T a) { return ", $metal, "(a); } }; }\n")

@@ -5,7 +5,7 @@ use std::f64::consts::{FRAC_2_SQRT_PI, LN_2, LN_10, PI};
 use elinvar_core::{DType, MetalFile};
 
 use super::{Compare, ErrorBound, Expression, Function1, Integer, Visitor1, table::functions};
-use crate::{self as math, reference};
+use crate::{self as math, Real, reference};
 
 /// What makes the mean 0 and the variance 1 a fixed point of `selu`.
 const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
@@ -110,13 +110,13 @@ functions! {
         }
         #[doc = "`e` to the power `a`."]
         Exp "exp" {
-            f32 |a| math::exp(a);
+            f32 |a| math::exp(a), packets;
             reference |a| a.exp(), within 0.8;
             derivative |_| y => [y];
         }
         #[doc = "2 to the power `a`."]
         Exp2 "exp2" {
-            f32 |a| math::exp2(a);
+            f32 |a| math::exp2(a), packets;
             reference |a| a.exp2(), within 0.8;
             derivative |_| y => [LN_2 * y];
         }
@@ -164,14 +164,14 @@ functions! {
         }
         #[doc = "The hyperbolic tangent."]
         Tanh "tanh" {
-            f32 |a| math::tanh(a);
+            f32 |a| math::tanh(a), packets;
             reference |a| a.tanh(), within 0.8;
             derivative |_| y => [1.0 - y * y];
         }
         #[doc = "`1 / (1 + exp(-a))`."]
         Sigmoid "sigmoid" {
-            f32 |a| math::sigmoid(a);
-            bfloat |a| math::sigmoid_bfloat(a);
+            f32 |a| math::sigmoid(a), packets;
+            bfloat |a| math::sigmoid_bfloat(a), packets;
             reference |a| reference::sigmoid(a), within 0.8;
             derivative |_| y => [y * (1.0 - y)];
         }
@@ -183,8 +183,8 @@ functions! {
         }
         #[doc = "`a * sigmoid(a)`, also called swish."]
         Silu "silu" {
-            f32 |a| math::silu(a);
-            bfloat |a| math::silu_bfloat(a);
+            f32 |a| math::silu(a), packets;
+            bfloat |a| math::silu_bfloat(a), packets;
             reference |a| reference::silu(a), within 0.9;
             derivative |a| y => [y + Unary::Sigmoid.of(a) * (1.0 - y)];
         }
@@ -234,7 +234,7 @@ functions! {
         }
         #[doc = "The Gaussian error linear unit's approximation, `a / 2 * (1 + tanh(sqrt(2/pi) * (a + 0.044715 * a^3)))`."]
         GeluTanh "gelu_tanh" {
-            f32 |a| math::gelu_tanh(a);
+            f32 |a| math::gelu_tanh(a), packets;
             reference |a| reference::gelu_tanh(a), within 0.8;
             derivative |a| _ => [{
                 let scale = 2.0 * (2.0 / PI).sqrt();

@@ -1,76 +1,178 @@
-//! Loops of two or three functions on f32, where one loop is faster than several.
+//! Loops of two or three functions on floats, where one loop is faster than several. Each function's value is rounded to the elements' type.
 
+use std::marker::PhantomData;
+
+use bytemuck::Pod;
+use elinvar_core::DType;
 use elinvar_math::{
-    functions::{Function1, Function2, Function3, types},
+    float::Float,
+    functions::{Function1, types},
+    packet::{Packed, Packet, in_packets},
     simd,
 };
+use half::{bf16, f16};
 
-use super::loops::{Gate, Three, Two, elements, elements_mut, map2, map3};
+use super::loops::{Gate, Three, Two, elements, elements_mut};
 use crate::program::{Binary, Unary};
 
-/// The product rounded, and the sum.
+/// A value as elements hold it.
+#[inline(always)]
+fn rounded<S: Float>(value: f32) -> f32 {
+    S::from_f32(value).to_f32()
+}
+
+/// A function of three elements.
+trait OfThree<S> {
+    fn at(a: S, b: S, c: S) -> S;
+}
+
+simd! {
+    fn three<F: OfThree<S>, S: Pod>(a: &[u8], b: &[u8], c: &[u8], out: &mut [u8]) {
+        let lanes = elements_mut::<S>(out).iter_mut().zip(elements::<S>(a));
+        match (elements::<S>(b), elements::<S>(c)) {
+            ([b], [c]) => lanes.for_each(|(out, a)| *out = F::at(*a, *b, *c)),
+            (b, c) => lanes.zip(b).zip(c).for_each(|(((out, a), b), c)| *out = F::at(*a, *b, *c)),
+        }
+    }
+}
+
+/// The product and the sum.
 struct Mad;
-impl Function3<f32> for Mad {
+impl<S: Float> OfThree<S> for Mad {
     #[inline(always)]
-    fn at(a: f32, b: f32, c: f32) -> f32 {
-        a * b + c
+    fn at(a: S, b: S, c: S) -> S {
+        S::from_f32(rounded::<S>(a.to_f32() * b.to_f32()) + c.to_f32())
     }
 }
 
 /// The larger of the first two, and of it and the third the smaller.
 struct Clamp;
-impl Function3<f32> for Clamp {
+impl<S: Float> OfThree<S> for Clamp {
     #[inline(always)]
-    fn at(a: f32, low: f32, high: f32) -> f32 {
+    fn at(a: S, low: S, high: S) -> S {
+        let (a, low, high) = (a.to_f32(), low.to_f32(), high.to_f32());
         let larger = if a > low { a } else { low };
         let clamped = if larger < high { larger } else { high };
         // One test of both, where `Max` and `Min` would make two.
-        if a.is_nan() | low.is_nan() { f32::NAN } else { clamped }
+        S::from_f32(if a.is_nan() | low.is_nan() { f32::NAN } else { clamped })
     }
 }
 
 /// A function's value times the second operand.
-struct Times<F>(std::marker::PhantomData<F>);
-impl<F: Function1<f32>> Function2<f32> for Times<F> {
+struct Times<F, S>(PhantomData<(F, S)>);
+
+impl<F: Function1<f32>, S: Float> Times<F, S> {
     #[inline(always)]
-    fn at(a: f32, b: f32) -> f32 {
-        F::at(a) * b
+    fn of(a: S, b: S) -> f32 {
+        rounded::<S>(rounded::<S>(F::at(a.to_f32())) * b.to_f32())
     }
 }
 
-/// `F(a) · b + c`, each rounded, kept between bounds that are neither NaN nor zero. Infinite ones change nothing.
-#[inline(always)]
-fn gated<F: Function1<f32>>(a: f32, b: f32, c: f32, [low, high]: [f32; 2]) -> f32 {
-    let value = F::at(a) * b + c;
-    let value = if low > value { low } else { value };
-    if high < value { high } else { value }
+impl<F: Function1<f32>, S: Float> Packed<2> for Times<F, S> {
+    #[inline(always)]
+    fn at<P: Packet>(&self, [a, b]: [P; 2]) -> Option<P> {
+        F::of_packet(a).map(|value| (value.rounded::<S>() * b).rounded::<S>())
+    }
 }
 
 simd! {
-    fn gate<F: Function1<f32>>(a: &[u8], b: &[u8], c: &[u8], bounds: [f32; 2], out: &mut [u8]) {
-        let lanes = elements_mut::<f32>(out).iter_mut().zip(elements::<f32>(a));
-        match (elements::<f32>(b), elements::<f32>(c)) {
-            ([b], [c]) => lanes.for_each(|(out, a)| *out = gated::<F>(*a, *b, *c, bounds)),
-            // What is gated is often added again: a load less.
-            (b, _) if std::ptr::eq(a, c) => lanes.zip(b).for_each(|((out, a), b)| *out = gated::<F>(*a, *b, *a, bounds)),
-            (b, c) => lanes.zip(b).zip(c).for_each(|(((out, a), b), c)| *out = gated::<F>(*a, *b, *c, bounds)),
+    fn times_loop[P]<F: Function1<f32>, S: Float>(a: &[u8], b: &[u8], out: &mut [u8]) {
+        let (a, out) = (elements::<S>(a), elements_mut::<S>(out));
+        match elements::<S>(b) {
+            [b] => out.iter_mut().zip(a).for_each(|(out, a)| *out = S::from_f32(Times::<F, S>::of(*a, *b))),
+            b => {
+                let done = in_packets::<P, S, 2>([a, b], out, &Times::<F, S>(PhantomData));
+                let rest = out[done..].iter_mut().zip(&a[done..]).zip(&b[done..]);
+                rest.for_each(|((out, a), b)| *out = S::from_f32(Times::<F, S>::of(*a, *b)));
+            }
         }
     }
 }
 
-/// A function and the product with its value, without and with a sum after, as one loop: for those that gate.
-pub(in crate::interpret) fn times(op: Unary) -> Option<(Two, Gate)> {
-    fn loops<F: Function1<f32>>() -> Option<(Two, Gate)> {
-        Some((map2::<Times<F>, f32>, gate::<F>))
+/// The same with a sum, kept between bounds that are neither NaN nor zero. Infinite ones change nothing.
+struct Gated<F, S> {
+    bounds: [f32; 2],
+    of: PhantomData<(F, S)>,
+}
+
+impl<F: Function1<f32>, S: Float> Gated<F, S> {
+    #[inline(always)]
+    fn of(&self, a: S, b: S, c: S) -> S {
+        let [low, high] = self.bounds;
+        let value = rounded::<S>(Times::<F, S>::of(a, b) + c.to_f32());
+        let value = if low > value { low } else { value };
+        S::from_f32(if high < value { high } else { value })
+    }
+}
+
+impl<F: Function1<f32>, S: Float> Packed<3> for Gated<F, S> {
+    #[inline(always)]
+    fn at<P: Packet>(&self, [a, b, c]: [P; 3]) -> Option<P> {
+        let product = Times::<F, S>(PhantomData).at([a, b])?;
+        Some((product + c).rounded::<S>().at_least(self.bounds[0]).at_most(self.bounds[1]))
+    }
+}
+
+impl<F: Function1<f32>, S: Float> Packed<2> for Gated<F, S> {
+    /// What is gated is often added again: a load less.
+    #[inline(always)]
+    fn at<P: Packet>(&self, [a, b]: [P; 2]) -> Option<P> {
+        Packed::<3>::at(self, [a, b, a])
+    }
+}
+
+simd! {
+    fn gate[P]<F: Function1<f32>, S: Float>(a: &[u8], b: &[u8], c: &[u8], bounds: [f32; 2], out: &mut [u8]) {
+        let gate = Gated::<F, S> { bounds, of: PhantomData };
+        let (is_added, a, out) = (std::ptr::eq(a, c), elements::<S>(a), elements_mut::<S>(out));
+        match (elements::<S>(b), elements::<S>(c)) {
+            ([b], [c]) => out.iter_mut().zip(a).for_each(|(out, a)| *out = gate.of(*a, *b, *c)),
+            (b, c) => {
+                let done = if is_added { in_packets::<P, S, 2>([a, b], out, &gate) } else { in_packets::<P, S, 3>([a, b, c], out, &gate) };
+                let rest = out[done..].iter_mut().zip(&a[done..]).zip(&b[done..]).zip(&c[done..]);
+                rest.for_each(|(((out, a), b), c)| *out = gate.of(*a, *b, *c));
+            }
+        }
+    }
+}
+
+/// A loop for the type of float; none for other types.
+macro_rules! by_float {
+    ($dtype:expr, $type:ident => $loops:expr) => {
+        match $dtype {
+            DType::F32 => {
+                type $type = f32;
+                Some($loops)
+            }
+            DType::F16 => {
+                type $type = f16;
+                Some($loops)
+            }
+            DType::BF16 => {
+                type $type = bf16;
+                Some($loops)
+            }
+            DType::F64 | DType::Bool => None,
+            DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::U16 | DType::U32 | DType::U64 => None,
+        }
+    };
+}
+
+/// A function and the product with its value, without and with a sum after, as one loop over elements of that type: for those that gate.
+pub(in crate::interpret) fn times(op: Unary, dtype: DType) -> Option<(Two, Gate)> {
+    fn loops<F: Function1<f32>>(dtype: DType) -> Option<(Two, Gate)> {
+        by_float!(dtype, S => (times_loop::<F, S> as Two, gate::<F, S> as Gate))
     }
     match op {
-        Unary::Exp => loops::<types::Exp>(),
-        Unary::Tanh => loops::<types::Tanh>(),
-        Unary::Sigmoid => loops::<types::Sigmoid>(),
-        Unary::Silu => loops::<types::Silu>(),
-        Unary::Erf => loops::<types::Erf>(),
-        Unary::Gelu => loops::<types::Gelu>(),
-        Unary::GeluTanh => loops::<types::GeluTanh>(),
+        Unary::Sigmoid if dtype == DType::BF16 => loops::<types::bfloat::Sigmoid>(dtype),
+        Unary::Silu if dtype == DType::BF16 => loops::<types::bfloat::Silu>(dtype),
+        Unary::Exp => loops::<types::Exp>(dtype),
+        Unary::Tanh => loops::<types::Tanh>(dtype),
+        Unary::Sigmoid => loops::<types::Sigmoid>(dtype),
+        Unary::Silu => loops::<types::Silu>(dtype),
+        Unary::Erf => loops::<types::Erf>(dtype),
+        Unary::Gelu => loops::<types::Gelu>(dtype),
+        Unary::GeluTanh => loops::<types::GeluTanh>(dtype),
         Unary::Neg
         | Unary::Abs
         | Unary::Sign
@@ -101,10 +203,11 @@ pub(in crate::interpret) fn times(op: Unary) -> Option<(Two, Gate)> {
     }
 }
 
-/// Two functions as one loop, where there is one: the second takes the first's result as its first operand.
-pub(in crate::interpret) fn pair(first: Binary, second: Binary) -> Option<Three> {
-    if (first, second) == (Binary::Mul, Binary::Add) {
-        return Some(map3::<Mad, f32>);
+/// Two functions as one loop over elements of that type, where there is one: the second takes the first's result as its first operand.
+pub(in crate::interpret) fn pair(first: Binary, second: Binary, dtype: DType) -> Option<Three> {
+    match (first, second) {
+        (Binary::Mul, Binary::Add) => by_float!(dtype, S => three::<Mad, S> as Three),
+        (Binary::Max, Binary::Min) => by_float!(dtype, S => three::<Clamp, S> as Three),
+        _ => None,
     }
-    ((first, second) == (Binary::Max, Binary::Min)).then_some(map3::<Clamp, f32> as Three)
 }

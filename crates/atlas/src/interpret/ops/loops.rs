@@ -1,8 +1,11 @@
 //! Loops over the lanes of one, two and three operands.
 
+use std::marker::PhantomData;
+
 use bytemuck::Pod;
 use elinvar_math::{
     functions::{Function1, Function2, Function3},
+    packet::{Packed, Packet, in_packets},
     simd,
 };
 
@@ -31,6 +34,26 @@ pub(in crate::interpret) fn elements_mut<T: Pod>(bytes: &mut [u8]) -> &mut [T] {
 simd! {
     pub(super) fn map1<F: Function1<T>, T: Pod>(a: &[u8], out: &mut [u8]) {
         for (out, a) in elements_mut::<T>(out).iter_mut().zip(elements::<T>(a)) {
+            *out = F::at(*a);
+        }
+    }
+}
+
+/// A function of f32.
+struct Alone<F>(PhantomData<F>);
+
+impl<F: Function1<f32>> Packed<1> for Alone<F> {
+    #[inline(always)]
+    fn at<P: Packet>(&self, [a]: [P; 1]) -> Option<P> {
+        F::of_packet(a)
+    }
+}
+
+simd! {
+    pub(super) fn float1[P]<F: Function1<f32>>(a: &[u8], out: &mut [u8]) {
+        let (a, out) = (elements::<f32>(a), elements_mut::<f32>(out));
+        let done = in_packets::<P, f32, 1>([a], out, &Alone::<F>(PhantomData));
+        for (out, a) in out[done..].iter_mut().zip(&a[done..]) {
             *out = F::at(*a);
         }
     }

@@ -17,7 +17,7 @@ pub(super) use fused::{pair, times};
 pub(super) use lanes::{all_equal, and, and_not, blend, gather, or, scatter, select, splat};
 pub(super) use loops::{Gate, One, Three, Two, elements, elements_mut};
 
-use loops::{map1, map2, map3};
+use loops::{float1, map1, map2, map3};
 
 use crate::program::{Binary, Compare, Ternary, Unary};
 
@@ -39,12 +39,12 @@ impl<T: Pod + PartialOrd> Ordered for T {}
 struct Loop;
 
 macro_rules! loops {
-    ($($visitor:ident $function:ident $type:ident $map:ident;)*) => {$(
+    ($($visitor:ident $function:ident $type:ident $map:ident $float:ident $(<$single:ident>)?;)*) => {$(
         impl $visitor for Loop {
             type Output = $type;
 
             fn float<F: $function<f32>>(self) -> $type {
-                $map::<F, f32>
+                $float::<F$(, $single)?>
             }
 
             fn double<F: $function<f64>>(self) -> $type {
@@ -62,9 +62,9 @@ macro_rules! loops {
     )*};
 }
 loops! {
-    Visitor1 Function1 One map1;
-    Visitor2 Function2 Two map2;
-    Visitor3 Function3 Three map3;
+    Visitor1 Function1 One map1 float1;
+    Visitor2 Function2 Two map2 map2<f32>;
+    Visitor3 Function3 Three map3 map3<f32>;
 }
 
 /// Makes the loop of a comparison of that type.

@@ -114,7 +114,9 @@ fn measure(executor: &Executor, row: &Row, ceilings: Ceilings, args: &OpsArgs, p
     let time = seconds / calls as f64;
     let bytes = (set_bytes + output_bytes) as f64;
     let (bandwidth, rate) = (bytes / time, row.operations / time);
-    let limit = (bandwidth / ceilings.memory).max(rate / ceilings.arithmetic);
+    // What hardly writes is compared with reading.
+    let memory = if 4 * output_bytes < set_bytes { ceilings.read } else { ceilings.memory };
+    let limit = (bandwidth / memory).max(rate / ceilings.arithmetic);
     let shown = |x: f64| if x > 0.0 { format!("{x:.1}") } else { "–".into() };
     let name = row.name();
     let percent = format!("{:.0} %", limit * 100.0);

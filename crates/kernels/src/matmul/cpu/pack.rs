@@ -10,7 +10,7 @@ use super::{
     plan::Plan,
     simd::{Simd, Work},
 };
-use crate::rows::prefetch;
+use crate::simd::prefetch;
 
 /// Elements of k ahead of which strided lines are fetched.
 const AHEAD: usize = 16;

@@ -8,7 +8,7 @@ use super::{
     scratch::LINE,
     simd::{Simd, Work},
 };
-use crate::rows::prefetch;
+use crate::simd::prefetch;
 
 /// Columns of the widest tile.
 pub(crate) const MAX_RIGHT: usize = 32;
