@@ -54,7 +54,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
         return args.models.print_plan(args.memory);
     }
     let keys = args.keys()?;
-    tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
+    // What cannot be logged, as standard error is closed, is answered all the same.
+    tracing_subscriber::fmt().log_internal_errors(false).with_ansi(false).with_writer(std::io::stderr).init();
     let models = args.models.start(args.waiting)?;
     let options = ServerOptions {
         host: args.host,

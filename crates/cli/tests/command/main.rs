@@ -15,6 +15,8 @@ mod launch;
 mod lora;
 mod models;
 mod profile;
+#[cfg(feature = "embedded-model")]
+mod serve;
 
 /// A launch of a kernel over random numbers.
 #[cfg(feature = "embedded-model")]

@@ -1,0 +1,70 @@
+//! The server, as a user starts it.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+
+fn serve() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_elinvar"));
+    command.args(["serve", "--device", "cpu", "--port", "0"]);
+    command
+}
+
+fn output(arguments: &[&str]) -> Output {
+    serve().args(arguments).output().unwrap()
+}
+
+/// Ends with the test, also when it fails.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The status line of an answer.
+fn status(address: &str, path: &str, key: Option<&str>) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let key = key.map_or_else(String::new, |key| format!("Authorization: Bearer {key}\r\n"));
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{key}\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn keys_come_from_a_file() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("keys");
+    let name = file.to_str().unwrap();
+    fs::write(&file, "\n first-key \nsecond-key\n").unwrap();
+    let mut server = Running(serve().args(["--api-key-file", name]).stderr(Stdio::piped()).spawn().unwrap());
+    let lines = BufReader::new(server.0.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let address = lines.filter_map(|line| line.split_once("on http://").map(|(_, address)| address.to_owned())).next().unwrap();
+    for (key, expected) in
+        [(None, "401"), (Some("first-key"), "200"), (Some("second-key"), "200"), (Some("first-key "), "200"), (Some("third"), "401")]
+    {
+        assert!(status(&address, "/v1/models", key).starts_with(&format!("HTTP/1.1 {expected}")), "{key:?}");
+    }
+    assert!(status(&address, "/", None).starts_with("HTTP/1.1 200"));
+
+    fs::write(&file, "\n").unwrap();
+    for (file, expected) in [(name, "keys has no API key: write one on each line"), ("no/such/file", "cannot read API keys from no/such/file")] {
+        let text = String::from_utf8(output(&["--api-key-file", file]).stderr).unwrap();
+        assert!(text.starts_with("error: ") && text.contains(expected), "{text}");
+    }
+}
+
+#[test]
+fn a_plan_is_printed_for_a_device_that_is_not_there() {
+    let text = String::from_utf8(output(&["--plan", "--memory", "1GiB", "--cache-tokens", "4096"]).stdout).unwrap();
+    assert!(text.starts_with("shakespeare, context of 512 tokens\n  weights   9.4 MiB\n"), "{text}");
+    assert!(text.contains("  cache     12.0 MiB, 128 pages of 32 tokens in 96.0 KiB\n  requests  8 of 512 tokens; 64"), "{text}");
+    assert!(text.trim_end().ends_with(" of 1.0 GiB"), "{text}");
+    assert_eq!(output(&["--memory", "1GiB"]).status.code(), Some(2));
+}
