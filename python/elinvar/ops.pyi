@@ -1451,18 +1451,16 @@ def rms_norm_gradient(x: Tensor, weight: Tensor | None = None, dy: Tensor = ...,
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def rms_norm_weight_gradient(x: Tensor, dy: Tensor, scale: Tensor, mean: Tensor | None = None, *, axis: int = -1) -> Any:
+def rms_norm_weight_gradient(x: Tensor, dy: Tensor, scale: Tensor, *, axis: int = -1) -> Tensor:
     """the gradient of rms_norm by its weight, from its rows
 
     Inputs:
         x (float32, float16, bfloat16): […]
         dy (float32, float16, bfloat16): the gradient of the norm, as x
         scale (float32): the inverse deviation of each row: the shape of x, 1 from axis on
-        mean (float32; optional): of layer_norm: the mean of each row, as scale
 
     Returns:
         dweight (float32): the shape of x from axis on
-        dbias (float32; optional): of layer_norm: as dweight
 
     Attributes:
         axis (int): The first normalised axis; negative counts from the end.

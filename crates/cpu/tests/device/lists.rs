@@ -30,6 +30,9 @@ const ADD_ONE: HostKernel = |arguments| {
     Ok(())
 };
 
+/// Bytes of a list that the submitter does not run by itself.
+const LARGE: usize = 32 << 10;
+
 const SLOW: HostKernel = |_| {
     std::thread::sleep(std::time::Duration::from_millis(50));
     Ok(())
@@ -75,7 +78,7 @@ fn a_read_sees_no_list_half_done_that_another_thread_submits() {
 #[test]
 fn submission_returns_before_the_work_is_done() {
     let device = device();
-    let buffer = device.allocate(4).unwrap();
+    let buffer = device.allocate(LARGE).unwrap();
     let slow = list(&device, "slow", SLOW, &buffer);
     let done = device.submit(&slow).unwrap();
     assert!(!done.is_complete());
@@ -108,13 +111,13 @@ fn a_failing_or_panicking_kernel_is_an_error_and_the_device_goes_on() {
 #[test]
 fn a_buffer_returns_to_the_pool_when_the_last_command_that_uses_it_has_completed() {
     let device = device();
-    let buffer = device.allocate(4).unwrap();
+    let buffer = device.allocate(LARGE).unwrap();
     let slow = list(&device, "slow", SLOW, &buffer);
     let done = device.submit(&slow).unwrap();
     drop((buffer, slow));
     assert_eq!(device.pool_statistics().cached_bytes, 0);
     done.wait().unwrap();
-    assert_eq!((device.pool_statistics().live_bytes, device.pool_statistics().cached_bytes), (0, 256));
+    assert_eq!((device.pool_statistics().live_bytes, device.pool_statistics().cached_bytes), (0, LARGE));
 }
 
 #[test]

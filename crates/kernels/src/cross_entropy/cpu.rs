@@ -105,7 +105,7 @@ fn run_gradient<T: Float, I: Index>(arguments: &mut HostArguments<'_>) -> Result
 
 simd! {
     /// The largest element, and the sum of the exponentials.
-    fn exponentials(row: &[f32]) -> (f32, f32) {
+    pub(super) fn exponentials(row: &[f32]) -> (f32, f32) {
         let max = row.iter().fold(f32::NEG_INFINITY, |max, x| order::larger(max, *x));
         (max, order::sum(row, |a, x: f32| a + math::exp_nonpositive(x - max)))
     }

@@ -2,7 +2,7 @@
 
 use elinvar_core::DType;
 
-use super::{CrossEntropy, CrossEntropyGradient};
+use super::{CrossEntropy, CrossEntropyGradient, cpu::exponentials};
 use crate::{
     conformance::case::{Bound, Case, HostTensor, for_lengths},
     gather::index,
@@ -25,7 +25,7 @@ pub(crate) fn gradient(logits: &[f64], targets: &[f64], dloss: &[f64], ignored: 
     (0..targets.len()).flat_map(row).collect()
 }
 
-fn cases_of(dtype: DType, by: DType, dims: &[usize], ignored: Option<isize>) -> [Case; 5] {
+fn cases_of(dtype: DType, by: DType, dims: &[usize], ignored: Option<isize>) -> [Case; 6] {
     let classes = dims[dims.len() - 1];
     let logits = HostTensor::random(dtype, dims, -8.0, 8.0, classes as u64);
     let low = if by == DType::U32 { 0.0 } else { -(classes as f64) + 0.01 };
@@ -63,16 +63,19 @@ fn cases_of(dtype: DType, by: DType, dims: &[usize], ignored: Option<isize>) -> 
         move |i| vec![losses(&i[0], &i[1])],
     );
     let bound = Bound::relative(4e-6).with_absolute(4e-6);
-    let (maxima, sums) = statistics(&logits.to_f64(), dims[..dims.len() - 1].iter().product());
+    let rows: Vec<f32> = logits.to_f64().into_iter().map(|x| x as f32).collect();
+    let (maxima, sums): (Vec<_>, Vec<_>) = rows.chunks(classes.max(1)).map(exponentials).map(|(max, sum)| (f64::from(max), f64::from(sum))).unzip();
     let [maxima, sums] = [maxima, sums].map(|values| Some(HostTensor::from_f64(DType::F32, &dims[..dims.len() - 1], &values)));
     let given = [Some(logits), Some(targets), Some(dloss)];
     let known: Vec<_> = given.iter().cloned().chain([maxima, sums]).collect();
     let slope = CrossEntropyGradient { ignore_index: ignored, with_loss: false };
-    let both = Case::new(CrossEntropyGradient { with_loss: true, ..slope }, given.clone(), bound.with_absolute(6e-6), move |i| {
-        vec![gradient(&i[0], &i[1], &i[2], ignored), losses(&i[0], &i[1])]
-    });
-    let of_known = Case::new(slope, known, bound, move |i| vec![gradient(&i[0], &i[1], &i[2], ignored)]);
-    [loss, with_statistics, of_known, Case::new(slope, given, bound, move |i| vec![gradient(&i[0], &i[1], &i[2], ignored)]), both]
+    let both = CrossEntropyGradient { with_loss: true, ..slope };
+    let gradient_alone = |given: Vec<_>| Case::new(slope, given, bound, move |i| vec![gradient(&i[0], &i[1], &i[2], ignored)]);
+    let with_loss = |given: Vec<_>| {
+        Case::new(both, given, bound.with_absolute(6e-6), move |i| vec![gradient(&i[0], &i[1], &i[2], ignored), losses(&i[0], &i[1])])
+    };
+    let given = given.to_vec();
+    [loss, with_statistics, gradient_alone(known.clone()), with_loss(known), gradient_alone(given.clone()), with_loss(given)]
 }
 
 pub(crate) fn cases() -> Vec<Case> {

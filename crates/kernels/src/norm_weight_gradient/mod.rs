@@ -60,6 +60,16 @@ operands! {
     dbias: write(&[DType::F32]) optional, "of layer_norm: as dweight";
 }
 
+operands! {
+    /// Those of `rms_norm`.
+    mod uncentred {
+        x: read(DType::FLOATS), "[…]";
+        dy: read(like x), "the gradient of the norm, as x";
+        scale: read(&[DType::F32]), "the inverse deviation of each row: the shape of x, 1 from axis on";
+        -> dweight: write(&[DType::F32]), "the shape of x from axis on";
+    }
+}
+
 impl Operator for NormWeightGradient {
     fn name(&self) -> &'static str {
         if self.centred { "layer_norm_weight_gradient" } else { "rms_norm_weight_gradient" }
@@ -113,6 +123,6 @@ impl Operator for NormWeightGradient {
 }
 
 pub(crate) const DESCRIPTIONS: &[Description] = &[
-    describe!("rms_norm_weight_gradient", "the gradient of rms_norm by its weight, from its rows", operands, NormWeightGradient(false)),
+    describe!("rms_norm_weight_gradient", "the gradient of rms_norm by its weight, from its rows", uncentred, NormWeightGradient(false)),
     describe!("layer_norm_weight_gradient", "the gradients of layer_norm by its weight and bias, from its rows", operands, NormWeightGradient(true)),
 ];
