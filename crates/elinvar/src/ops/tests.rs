@@ -35,6 +35,7 @@ const NAMES: &[(&str, &[&str])] = &[
     ("layer_norm_gradient", &[]),
     ("layer_norm_weight_gradient", &[]),
     ("log_softmax_gradient", &[]),
+    ("lora_rows", &[]),
     ("rms_norm_gradient", &[]),
     ("rms_norm_weight_gradient", &[]),
     ("softmax_gradient", &[]),
