@@ -53,7 +53,7 @@ pub struct ServerOptions {
     pub request_time: Duration,
     /// Connections at a time, at most; others wait.
     pub connections: usize,
-    /// For answers that are on their way when the server is asked to stop.
+    /// For answers in progress when the server is asked to stop.
     pub grace: Duration,
 }
 

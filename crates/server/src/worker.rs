@@ -92,7 +92,7 @@ impl Worker {
     }
 }
 
-/// Requests on their way. Dropping it cancels them within a step.
+/// Requests in progress. Dropping it cancels them within a step.
 pub(crate) struct Ticket {
     id: u64,
     commands: mpsc::Sender<Command>,

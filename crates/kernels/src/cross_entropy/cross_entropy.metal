@@ -62,7 +62,7 @@ struct Slopes {
     }
 };
 
-// Gives a thread's share of a row, in order; several visits that are there in full are on their way at once.
+// Gives a thread's share of a row, in order; several visits that are there in full are in flight at once.
 template <typename T, typename Taker>
 inline void each_visit(RowReader<T> row, RowThread t, thread Taker& taker) {
     constexpr uint AHEAD = 8 / sizeof(T);

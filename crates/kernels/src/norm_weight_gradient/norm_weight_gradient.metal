@@ -10,7 +10,7 @@ constant constexpr uint SHARES = 8;
 constant constexpr uint LEVELS = 5;
 constant constexpr uint LEAVES = 1 << LEVELS;
 
-// Rows that are on their way at once: all of a slot's, if there are up to 32768.
+// Rows that are in flight at once: all of a slot's, if there are up to 32768.
 constant constexpr uint AHEAD = 4;
 
 // Sums of neighbouring columns while leaves come.

@@ -89,7 +89,7 @@ fn log_probabilities_are_those_of_the_tokens_that_are_given_out() {
     let bytes: Vec<u8> = tokens.iter().flat_map(|token| token["bytes"].as_array().unwrap()).map(|byte| byte.as_u64().unwrap() as u8).collect();
     assert_eq!(String::from_utf8(bytes).unwrap(), choice["message"]["content"].as_str().unwrap());
     for token in tokens {
-        // At temperature 0 the chosen token is the likeliest.
+        // At temperature 0 the chosen token is the most likely.
         let top = token["top_logprobs"].as_array().unwrap();
         assert_eq!((top.len(), &top[0]["logprob"], &top[0]["token"]), (3, &token["logprob"], &token["token"]));
         assert!(top[0]["logprob"].as_f64().unwrap() >= top[1]["logprob"].as_f64().unwrap() && top[0]["logprob"].as_f64().unwrap() <= 0.0);

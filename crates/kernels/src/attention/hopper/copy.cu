@@ -101,7 +101,7 @@ struct Copier {
         }
     }
 
-    // `beside` works while the rows are on their way.
+    // `beside` works while the rows are in flight.
     template <typename Beside>
     DEVICE void copy_item(const KV* rows, i64 stride, int first, KeyRange range, Beside beside) {
         if (items % 4 == warp) {

@@ -23,7 +23,7 @@ DEVICE void copy_all(Memory memory, const Schedule& schedule, const Q* q, const 
         copier.copy_own(0, q + row_of(s.q, tile.batch, tile.head, 0), s.q.token, tile.first, int(s.queries));
         copier.copy_own(1, dy + row_of(y, tile.batch, tile.head, 0), y.token, tile.first, int(s.queries));
         for (int block = 0; block < tile.blocks(); ++block) {
-            // In the order in which they are let go: a warp waits for room by the parity of a buffer's turns.
+            // In the order in which they are released: a warp waits for room by the parity of a buffer's turns.
             copier.copy_item(values, schedule.p.v.token, tile.first_key(block), tile.some);
             copier.copy_item(keys, s.k.token, tile.first_key(block), tile.some);
         }
