@@ -981,6 +981,24 @@ def lora_linear(x: Tensor, weight: Tensor, a: Tensor, b: Tensor, bias: Tensor | 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
+def lora_rows(base: Tensor, x: Tensor, a: Tensor, b: Tensor, scales: Tensor, ranks: Tensor, adapters: Tensor) -> Tensor:
+    """what each row's own low-rank adapter adds to a linear layer: base + scale (x A^T) B^T
+
+    Inputs:
+        base (float32): [rows, n]: the layer without adapters
+        x (float32): [rows, k]
+        a (float32): [adapters, r, k]
+        b (float32): [adapters, r, n]
+        scales (float32): [adapters]: the factor of what one adds
+        ranks (int32): [adapters]: how many of the r rows one has; zero, and it adds nothing
+        adapters (int32): [rows]: the adapter of each row; none where there is no adapter of this number, such as -1
+
+    Returns:
+        y (float32): as base
+
+    Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
+    """
+
 def lt(a: Tensor, b: Tensor) -> Tensor:
     """`a < b`.
 
