@@ -238,7 +238,7 @@ impl Answer<'_, '_> {
         if self.give(&step.text).is_break() {
             return Ok(Some(Finish::Cancelled));
         }
-        Ok(step.stopped.then_some(Finish::StopString))
+        Ok(step.stop.map(|_| Finish::StopString))
     }
 
     fn give(&mut self, text: &str) -> ControlFlow<()> {
