@@ -9,6 +9,7 @@ use elinvar_server::{Embedder, Models, Served};
 
 use crate::{
     args::DeviceArgs,
+    drafts::DraftArgs,
     embedded,
     model::BaseArgs,
     output::print_line,
@@ -51,6 +52,8 @@ pub(crate) struct ServedArgs {
     #[arg(long)]
     threads: Option<NonZeroUsize>,
     #[command(flatten)]
+    drafts: DraftArgs,
+    #[command(flatten)]
     device: DeviceArgs,
 }
 
@@ -78,7 +81,12 @@ impl ServedArgs {
         let executor = self.device.executor_for(self.threads, needed)?.with_precision(self.precision);
         plan::check(needed, executor.memory().available as u64).map_err(Error::out_of_memory)?;
         let adapters = self.adapters(&planned)?;
-        let served = planned.into_iter().zip(adapters).map(|(model, adapters)| model.start(&executor, waiting, &adapters)).collect::<Result<_>>()?;
+        let served = planned.into_iter().zip(adapters).map(|(model, adapters)| {
+            let drafts = self.drafts.load(&executor, &model.options)?;
+            let options = EngineOptions { waiting, drafts, ..model.options.clone() };
+            model.start(&executor, options, &adapters)
+        });
+        let served = served.collect::<Result<_>>()?;
         let open = |(name, files)| Ok(Embedder::new(name, Encoder::open(&executor, &files)?));
         Models::new(served, encoders.into_iter().map(open).collect::<Result<_>>()?)
     }
@@ -165,9 +173,9 @@ fn named(given: &str) -> Result<(String, PathBuf)> {
 }
 
 impl Planned {
-    fn start(self, executor: &Executor, waiting: usize, adapters: &[(String, PathBuf)]) -> Result<Served> {
+    fn start(self, executor: &Executor, options: EngineOptions, adapters: &[(String, PathBuf)]) -> Result<Served> {
         let model = BaseArgs::load(&self.files, executor, self.config, &self.weights)?;
-        Served::start(self.name, &self.files, Arc::new(model), EngineOptions { waiting, ..self.options }, adapters)
+        Served::start(self.name, &self.files, Arc::new(model), options, adapters)
     }
 
     fn footprint(&self) -> Footprint {
