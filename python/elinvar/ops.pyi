@@ -981,20 +981,32 @@ def lora_linear(x: Tensor, weight: Tensor, a: Tensor, b: Tensor, bias: Tensor | 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def lora_rows(base: Tensor, x: Tensor, a: Tensor, b: Tensor, scales: Tensor, ranks: Tensor, adapters: Tensor) -> Tensor:
-    """what each row's own low-rank adapter adds to a linear layer: base + scale (x A^T) B^T
+def lora_rows(x: Tensor, adapters: Tensor, base0: Tensor, a0: Tensor, b0: Tensor, scales0: Tensor, ranks0: Tensor, base1: Tensor | None = None, a1: Tensor | None = None, b1: Tensor | None = None, scales1: Tensor | None = None, ranks1: Tensor | None = None, base2: Tensor | None = None, a2: Tensor | None = None, b2: Tensor | None = None, scales2: Tensor | None = None, ranks2: Tensor | None = None) -> Any:
+    """what each row's own low-rank adapter adds to linear layers of one input: base + scale (x A^T) B^T
 
     Inputs:
-        base (float32): [rows, n]: the layer without adapters
         x (float32): [rows, k]
-        a (float32): [adapters, r, k]
-        b (float32): [adapters, r, n]
-        scales (float32): [adapters]: the factor of what one adds
-        ranks (int32): [adapters]: how many of the r rows one has; zero, and it adds nothing
         adapters (int32): [rows]: the adapter of each row; none where there is no adapter of this number, such as -1
+        base0 (float32): [rows, n0]: the layer without adapters
+        a0 (float32): [adapters, r0, k]
+        b0 (float32): [adapters, r0, n0]
+        scales0 (float32): [adapters]: the factor of what one adds
+        ranks0 (int32): [adapters]: how many of the r0 rows one has; zero, and it adds nothing
+        base1 (float32; optional): [rows, n1]: a second layer, whose other operands are beside it
+        a1 (float32; optional): [adapters, r1, k]
+        b1 (float32; optional): [adapters, r1, n1]
+        scales1 (float32; optional): [adapters]
+        ranks1 (int32; optional): [adapters]
+        base2 (float32; optional): [rows, n2]: a third layer, after a second
+        a2 (float32; optional): [adapters, r2, k]
+        b2 (float32; optional): [adapters, r2, n2]
+        scales2 (float32; optional): [adapters]
+        ranks2 (int32; optional): [adapters]
 
     Returns:
-        y (float32): as base
+        y0 (float32): as base0
+        y1 (float32; optional): as base1
+        y2 (float32; optional): as base2
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """

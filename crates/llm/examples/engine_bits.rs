@@ -1,12 +1,13 @@
 //! Whether requests of an engine get on a device what a session with the model for itself gets on the CPU, bit for bit: `engine_bits [DEVICE] [PROMPTS]`.
 //!
 //! Strict precision, a model of random bf16 weights, caches of f32 and f16; temperatures 0 and 1. Each request reports the log probability of every token. They run
-//! alone, among 1, 3 and 15 others, in steps of 1, 64 and 512 tokens, from the prefix cache, and with so few pages that they are preempted.
+//! alone, among 1, 3 and 15 others, in steps of 1, 64 and 512 tokens, from the prefix cache, with so few pages that they are preempted, and with guesses of their
+//! next tokens: those of the model itself, of another one, and of the text so far.
 
 use std::{collections::HashMap, error::Error, process::ExitCode, sync::Arc, time::Instant};
 
 use elinvar::{BackendType, DType, Executor, Precision};
-use elinvar_llm::{Config, Engine, EngineOptions, Logprobs, Model, Output, Request, RequestId, Sampling, WeightType};
+use elinvar_llm::{Config, DraftSource, Drafts, Engine, EngineOptions, Logprobs, Model, Output, Request, RequestId, Sampling, WeightType};
 
 /// Tokens of an answer.
 const ANSWER: usize = 40;
@@ -17,8 +18,8 @@ fn config() -> Config {
     Config { tied_embeddings: true, ..Config::llama3(4, [512, 1408], [8, 2], 2048) }
 }
 
-fn model(executor: Executor) -> elinvar::Result<Arc<Model>> {
-    Model::random(&executor.with_precision(Precision::Strict), config(), WeightType::Plain(DType::BF16), 1).map(Arc::new)
+fn model(executor: &Executor, seed: u64) -> elinvar::Result<Arc<Model>> {
+    Model::random(&executor.with_precision(Precision::Strict), config(), WeightType::Plain(DType::BF16), seed).map(Arc::new)
 }
 
 fn request(number: usize) -> Request {
@@ -68,20 +69,33 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let device: BackendType = arguments.next().as_deref().unwrap_or("cpu").parse()?;
     let count: usize = arguments.next().map_or(Ok(16), |text| text.parse())?;
-    let reference = model(Executor::new_with_backend(BackendType::Cpu)?)?;
-    let model = model(Executor::new_with_backend(device)?)?;
+    let reference = model(&Executor::new_with_backend(BackendType::Cpu)?, 1)?;
+    let executor = Executor::new_with_backend(device)?;
+    let (other, model) = (model(&executor, 2)?, model(&executor, 1)?);
+    let drafts = |source| Some(Drafts { source, most: 4 });
     let requests: Vec<_> = (0..count).map(request).collect();
     let mut failures = 0;
     for cache in [DType::F32, DType::F16] {
         let start = Instant::now();
         let expected = alone(&reference, cache, &requests)?;
         println!("{cache}: {count} sessions on {}, {:.1} s", reference.executor().properties().name, start.elapsed().as_secs_f64());
-        for (at_once, step_tokens, cache_tokens) in
-            [(1, 1, 1024), (1, 64, 1024), (2, 512, 2048), (4, 512, 4096), (16, 512, 16384), (16, 64, 16384), (16, 64, 1024)]
-        {
+        for (at_once, step_tokens, cache_tokens, drafts) in [
+            (1, 1, 1024, None),
+            (1, 64, 1024, None),
+            (2, 512, 2048, None),
+            (4, 512, 4096, None),
+            (16, 512, 16384, None),
+            (16, 64, 16384, None),
+            (16, 64, 1024, None),
+            (1, 64, 1024, drafts(DraftSource::Lookup)),
+            (4, 512, 4096, drafts(DraftSource::Model(model.clone()))),
+            (16, 512, 16384, drafts(DraftSource::Model(other.clone()))),
+            (16, 64, 1024, drafts(DraftSource::Model(model.clone()))),
+        ] {
             let start = Instant::now();
             let (at_once, slow) = (at_once.min(count), step_tokens == 1);
-            let options = EngineOptions { cache_tokens, step_tokens: step_tokens.max(at_once), running: at_once, ..EngineOptions::new(1024, cache) };
+            let options =
+                EngineOptions { cache_tokens, step_tokens: step_tokens.max(at_once), running: at_once, drafts, ..EngineOptions::new(1024, cache) };
             let mut engine = Engine::new(model.clone(), options)?;
             let some = if slow { 4.min(count) } else { count };
             // The second time beginnings of prompts are in the cache, as far as it has room for them.
@@ -92,9 +106,11 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
                 failures += some - equal;
                 let statistics = engine.statistics();
                 println!(
-                    "{cache}, {at_once} at once in steps of {step_tokens}, {round}: {equal} of {some} equal; {} cached tokens, {} preemptions, {:.1} s",
+                    "{cache}, {at_once} at once in steps of {step_tokens}, {round}: {equal} of {some} equal; {} cached tokens, {} preemptions, {} of {} guesses right, {:.1} s",
                     statistics.cached_tokens - cached,
                     statistics.preemptions,
+                    statistics.accepted_tokens,
+                    statistics.drafted_tokens,
                     start.elapsed().as_secs_f64()
                 );
             }

@@ -98,6 +98,7 @@ pub(crate) fn text<'a>(models: &Models, responses: impl Iterator<Item = (&'a (St
         ("generated_tokens_total", "counter", "Tokens generated.", &|i| served[i].2.generated_tokens as f64),
         ("drafted_tokens_total", "counter", "Guesses of tokens that were checked.", &|i| served[i].2.drafted_tokens as f64),
         ("accepted_tokens_total", "counter", "Guesses of tokens that were right.", &|i| served[i].2.accepted_tokens as f64),
+        ("draft_failures_total", "counter", "Steps in which a draft model failed.", &|i| served[i].2.draft_failures as f64),
         ("cached_tokens_total", "counter", "Tokens of prompts that were in the cache.", &|i| served[i].2.cached_tokens as f64),
         ("preemptions_total", "counter", "Requests that lost their pages and were computed again.", &|i| served[i].2.preemptions as f64),
         ("prompt_tokens_total", "counter", "Tokens of prompts.", &|i| served[i].1.metrics.prompt_tokens.get() as f64),

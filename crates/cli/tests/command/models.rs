@@ -77,6 +77,20 @@ fn the_same_seed_gives_the_same_text_and_another_seed_another() {
 }
 
 #[test]
+fn guesses_change_no_text() {
+    let model = reference("greedy.txt");
+    let model = text(model.parent().unwrap().parent().unwrap());
+    for guesses in [&["--lookup"][..], &["--draft-model", model, "--drafts", "4"]] {
+        let output = elinvar(&[&["generate", "ROMEO:", "--greedy", "-n", "200", "--precision", "strict"], guesses].concat());
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\n", fs::read_to_string(reference("greedy_prompt.txt")).unwrap()));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains(" guesses right · token limit"), "{said}");
+        let sampled = ["generate", "KING", "-n", "40", "--seed", "3", "--precision", "strict"];
+        assert_eq!(stdout(&[&sampled, guesses].concat()), stdout(&sampled));
+    }
+}
+
+#[test]
 fn a_stop_text_ends_the_answer_and_statistics_stay_off_standard_output() {
     let output = elinvar(&["generate", "ROMEO:", "--greedy", "-n", "100", "--stop", "\n\n"]);
     let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
@@ -154,6 +168,8 @@ fn bad_input_is_rejected_in_one_line_and_leaves_nothing_half_written() {
         (&["generate", "A", "--context", "100000"], "1 to 512"),
         (&["generate", "To be or not to be, that is the question", "--context", "4"], "leaves no room in a context of 4"),
         (&["generate", "A", "--temperature", "nan"], "temperature"),
+        (&["generate", "A", "--lookup", "--drafts", "0"], "0 drafts in steps of 256 tokens"),
+        (&["generate", "A", "--draft-model", "/nowhere"], "/nowhere"),
         (&["chat"], "no chat template"),
         (&["logits", "--tokens", "1,5000", "--output", out], "token id 5000 is outside the vocabulary of 2048"),
         (&["op", "sofmax", "--output", out], "unknown operator 'sofmax'"),

@@ -68,6 +68,7 @@ pub struct Engine {
     generated: u64,
     drafted: u64,
     accepted: u64,
+    draft_failures: u64,
 }
 
 /// A token that a step drew, and its logits if the host looks at them.
@@ -99,7 +100,20 @@ impl Engine {
         let drafter = Drafter::new(&model, &options, pages)?;
         let (runner, adapters) = (Runner::new(model.clone(), &options, pages)?, EngineAdapters::new(model));
         let schedule = Schedule::new(pages);
-        Ok(Self { runner, options, schedule, adapters, drafter, submitted: 0, computed: 0, cached: 0, generated: 0, drafted: 0, accepted: 0 })
+        Ok(Self {
+            runner,
+            options,
+            schedule,
+            adapters,
+            drafter,
+            submitted: 0,
+            computed: 0,
+            cached: 0,
+            generated: 0,
+            drafted: 0,
+            accepted: 0,
+            draft_failures: 0,
+        })
     }
 
     /// The model.
@@ -178,6 +192,7 @@ impl Engine {
             generated_tokens: self.generated,
             drafted_tokens: self.drafted,
             accepted_tokens: self.accepted,
+            draft_failures: self.draft_failures,
             preemptions: *preemptions,
         }
     }
@@ -190,6 +205,7 @@ impl Engine {
             && drafter.guess(&mut self.schedule, &self.options).is_err()
         {
             // Nothing depends on guesses.
+            self.draft_failures += 1;
             self.schedule.running.iter_mut().for_each(|sequence| sequence.drafts.clear());
         }
         let shares = self.schedule.plan(&self.options);
@@ -303,7 +319,7 @@ impl Engine {
         }
         if let Some(drafter) = &mut self.drafter {
             // What a draft model lacks makes its guesses worse, and nothing else.
-            drop(drafter.follow(&mut self.schedule, &prompts));
+            self.draft_failures += u64::from(drafter.follow(&mut self.schedule, &prompts).is_err());
         }
     }
 

@@ -196,6 +196,8 @@ pub struct EngineStatistics {
     pub drafted_tokens: u64,
     /// Those of them that were right, so far.
     pub accepted_tokens: u64,
+    /// Steps in which a draft model failed, so far: requests went on without its guesses.
+    pub draft_failures: u64,
     /// Requests that lost their pages to others and were computed again, so far.
     pub preemptions: u64,
 }

@@ -97,7 +97,7 @@ pub struct Generator {
 
 /// What computes the texts.
 enum Texts {
-    Session(Continued),
+    Session(Box<Continued>),
     /// One at a time.
     Engine(Box<Engine>),
 }
@@ -125,7 +125,7 @@ impl Generator {
         if !session.is_empty() {
             return Err(Error::invalid_argument("the session has text already: give the generator an empty one"));
         }
-        Ok(Self { texts: Texts::Session(Continued { session, cached: Vec::new() }), tokenizer, end_tokens })
+        Ok(Self { texts: Texts::Session(Box::new(Continued { session, cached: Vec::new() })), tokenizer, end_tokens })
     }
 
     /// On an engine without requests, which may guess tokens ahead ([`Drafts`](crate::Drafts)).
