@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use elinvar::{Error, Result};
-use elinvar_llm::{Constraint, TokenMask, Tokenizer};
+use elinvar_llm::{TokenMask, Tokenizer};
 use llguidance::{
     Matcher, ParserFactory,
     api::TopLevelGrammar,
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 /// What an answer must be.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Grammar {
+pub enum Grammar {
     /// A value that a JSON schema allows.
     Schema(Value),
     /// A text that a regular expression matches as a whole.
@@ -22,16 +22,16 @@ pub(crate) enum Grammar {
     Lark(String),
 }
 
-/// Makes constraints of grammars for a model's vocabulary, which it prepares at first use.
+/// Makes masks of grammars for a model's vocabulary, which it prepares at first use.
 #[derive(Default)]
-pub(crate) struct Grammars(OnceLock<Result<ParserFactory>>);
+pub struct Grammars(OnceLock<Result<ParserFactory>>);
 
 impl Grammars {
-    /// The grammar at the beginning of an answer.
+    /// The grammar at the beginning of an answer, of a model with so many tokens and these end tokens, which are the same each time.
     ///
     /// # Errors
     /// A grammar that is wrong or not supported, or a model without an end token.
-    pub(crate) fn constraint(&self, grammar: &Grammar, tokenizer: &Tokenizer, vocabulary: usize, ends: &[u32]) -> Result<Constraint> {
+    pub fn mask(&self, grammar: &Grammar, tokenizer: &Tokenizer, vocabulary: usize, ends: &[u32]) -> Result<GrammarMask> {
         let factory = self.0.get_or_init(|| factory(tokenizer, vocabulary, ends)).as_ref().map_err(Error::clone)?;
         let top = match grammar {
             Grammar::Schema(schema) => TopLevelGrammar::from_json_schema(compact(schema)),
@@ -42,7 +42,7 @@ impl Grammars {
         let mut matcher = Matcher::new(Ok(parser));
         // What contradicts itself is found here, and not when the answer has begun.
         matcher.compute_mask_or_eos().map_err(|error| rejected(&error))?;
-        Ok(Constraint::new(Mask { matcher, ends: ends.to_vec() }))
+        Ok(GrammarMask { matcher, ends: ends.to_vec() })
     }
 }
 
@@ -73,12 +73,12 @@ fn factory(tokenizer: &Tokenizer, vocabulary: usize, ends: &[u32]) -> Result<Par
 }
 
 /// A grammar's state within an answer.
-struct Mask {
+pub struct GrammarMask {
     matcher: Matcher,
     ends: Vec<u32>,
 }
 
-impl TokenMask for Mask {
+impl TokenMask for GrammarMask {
     fn allowed(&mut self, allow: &mut dyn FnMut(u32)) -> Result<()> {
         let mask: SimpleVob = self.matcher.compute_mask_or_eos().map_err(|error| rejected(&error))?;
         mask.iter_set_entries(|token| allow(token as u32));

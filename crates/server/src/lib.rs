@@ -16,5 +16,6 @@ mod worker;
 
 pub use api::{ApiError, Endpoint, Job, Reply, run, run_blocking};
 pub use embedder::Embedder;
+pub use grammar::{Grammar, GrammarMask, Grammars};
 pub use http::{Server, ServerOptions};
 pub use models::{Models, Served};

@@ -5,7 +5,7 @@ use std::{
     hash::{BuildHasher, Hasher},
 };
 
-use elinvar_llm::{Request, Sampling};
+use elinvar_llm::{Constraint, Request, Sampling};
 use serde_json::Value;
 
 use super::{ApiError, fields::Fields};
@@ -91,8 +91,8 @@ impl Settings {
         for prompt in prompts {
             for index in 0..choices {
                 let constraint = grammar.as_ref().map(|(param, grammar)| {
-                    let made = model.grammars.constraint(grammar, &model.tokenizer, model.vocabulary, &request.end_tokens);
-                    made.map_err(|error| ApiError::from(error).of_field(param))
+                    let mask = model.grammars.mask(grammar, &model.tokenizer, model.vocabulary, &request.end_tokens);
+                    mask.map(Constraint::new).map_err(|error| ApiError::from(error).of_field(param))
                 });
                 let mut request = Request { prompt: prompt.clone(), constraint: constraint.transpose()?, ..request.clone() };
                 request.max_tokens = request.max_tokens.min(model.context().saturating_sub(prompt.len()));

@@ -203,21 +203,13 @@ fn a_server_that_stops_lets_answers_finish_and_then_cancels() {
     server.wait_until_idle();
 }
 
+/// Asks all at once, a thousand if `tools/test --all` asks; each must have the bits that it has alone.
 #[test]
 fn many_requests_at_once_hold_nothing_of_each_other() {
-    contaminate(48);
-}
-
-#[test]
-#[ignore = "a thousand requests take minutes"]
-fn a_thousand_requests_hold_nothing_of_each_other() {
-    contaminate(1000);
-}
-
-/// Asks all at once; each must have the bits that it has alone.
-fn contaminate(count: usize) {
-    let server = start();
-    let body = |i: usize| json!({"prompt": format!("marker{i} speaks: marker{i}, I say marker{i}"), "max_tokens": 8, "temperature": (i % 2) as f32, "seed": i, "digest": true});
+    let count = if std::env::var_os("ELINVAR_TESTS").is_some_and(|tests| tests == "all") { 1000 } else { 48 };
+    let server = start_with(EngineOptions { running: 64, ..options() }, ServerOptions::default());
+    let body =
+        |i: usize| json!({"prompt": format!("marker{i}: marker{i}"), "max_tokens": 6, "temperature": (i % 2) as f32, "seed": i, "digest": true});
     let asked: Vec<_> = (0..count).map(|i| server.ask(PATH, &body(i))).collect();
     let found: Vec<_> = asked.into_iter().map(|stream| read(stream).json()).collect();
     for (i, found) in found.iter().enumerate() {
