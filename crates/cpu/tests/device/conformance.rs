@@ -81,7 +81,17 @@ fn a_fused_operator_has_the_bits_of_what_it_stands_for() {
     }
     assert_eq!(
         tried.into_iter().collect::<Vec<_>>(),
-        ["AddRmsNorm", "CrossEntropyGradient", "DecodeAttention", "MatMulAdd", "NormGradient", "Projection", "QuantizedLinear", "RopeAppend"]
+        [
+            "AddRmsNorm",
+            "CrossEntropyGradient",
+            "DecodeAttention",
+            "LoraRows",
+            "MatMulAdd",
+            "NormGradient",
+            "Projection",
+            "QuantizedLinear",
+            "RopeAppend"
+        ]
     );
 }
 
