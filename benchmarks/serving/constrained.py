@@ -28,7 +28,8 @@ def schema(draw: random.Random, depth: int) -> dict:
         least = draw.randrange(-50, 50)
         return {"type": "integer", "minimum": least, "maximum": least + draw.randrange(500)}
     if kind == 1:
-        return {"type": "number", "minimum": 0, "maximum": 9, "multipleOf": 0.25} if draw.random() < 0.3 else {"type": "number", "minimum": 0, "maximum": 9}
+        # No number without a bound of its digits: a model may write those for ever.
+        return {"type": "integer", "exclusiveMinimum": 0, "maximum": 10_000, "multipleOf": draw.choice([1, 5, 12])}
     if kind == 2:
         return {"type": draw.choice(["boolean", "null"])}
     if kind in (3, 4):

@@ -28,7 +28,7 @@ impl Draw {
     fn schema(&mut self, depth: usize) -> Value {
         match self.below(if depth == 0 { 6 } else { 8 }) {
             0 => json!({"type": "integer", "minimum": 0, "maximum": self.below(10_000)}),
-            1 => json!({"type": "number"}),
+            1 => json!({"type": "integer", "exclusiveMinimum": 0, "maximum": 9_999, "multipleOf": 5}),
             2 => json!({"type": "boolean"}),
             3 => json!({"type": "string", "maxLength": 4 + self.below(20)}),
             4 => json!({"type": "string", "pattern": "^[0-9]{4}-[01][0-9]-[0-3][0-9]$"}),
