@@ -63,6 +63,20 @@ impl Matrix {
         })
     }
 
+    /// Each rank's own rows; `sharers` ranks that follow each other have the same.
+    pub(super) fn own_rows(&self, sharers: usize) -> Result<Self> {
+        let own = |rows: &Tensor| {
+            let [count, width] = [0, 1].map(|axis| rows.shape()[axis]);
+            let parts = rows.executor().ranks() / sharers;
+            let shared = rows.reshape(&[parts, 1, count / parts * width])?.broadcast_to(&[parts, sharers, count / parts * width])?;
+            shared.reshape(&[count * sharers, width])?.own_rows()
+        };
+        Ok(match self {
+            Self::Plain(weight) => Self::Plain(own(weight)?),
+            Self::Packed { rows, format, columns, wide } => Self::Packed { rows: own(rows)?, format: *format, columns: *columns, wide: wide.clone() },
+        })
+    }
+
     /// The rows that indices name, f32.
     pub(crate) fn gather(&self, indices: &Tensor) -> Result<Tensor> {
         match self {

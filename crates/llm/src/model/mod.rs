@@ -124,11 +124,16 @@ impl Model {
     }
 
     fn build(executor: &Executor, config: Config, source: &mut dyn Source) -> Result<Self> {
+        config.check_ranks(executor.ranks())?;
         let embedding = source.matrix("model.embed_tokens.weight", [config.vocab_size, config.hidden_size])?;
         let layers = (0..config.layers).map(|index| Layer::load(&config, index, source)).collect::<Result<Vec<_>>>()?;
         let norm = Norm::load(&config, source, "model.norm", config.hidden_size)?;
         let head = match config.tied_embeddings {
+            true if config.vocab_size.is_multiple_of(executor.ranks()) => embedding.own_rows(1)?,
             true => embedding.clone(),
+            false if config.vocab_size.is_multiple_of(executor.ranks()) => {
+                source.own_rows("lm_head.weight", [config.vocab_size, config.hidden_size], 1)?
+            }
             false => source.matrix("lm_head.weight", [config.vocab_size, config.hidden_size])?,
         };
         Ok(Self { config, executor: executor.clone(), embedding, layers, norm, head: Linear::new(head) })
@@ -187,7 +192,9 @@ impl Model {
     /// Keys and values of a layer for so many tokens, zeros.
     fn layer_cache(&self, tokens: usize, kind: CacheType) -> Result<LayerCache> {
         let (dtype, extent) = kind.row(self.config.head_dim)?;
-        let zeros = || self.executor.zeros(dtype, &[self.config.kv_heads, tokens, extent]);
+        let ranks = self.executor.ranks();
+        let heads = self.config.kv_heads * self.config.key_sharers(ranks) / ranks;
+        let zeros = || self.executor.zeros(dtype, &[heads, tokens, extent]);
         Ok(LayerCache { keys: zeros()?, values: zeros()? })
     }
 
@@ -202,7 +209,8 @@ impl Model {
 
     /// The logits of the residual stream after the last layer.
     fn project(&self, stream: &Tensor) -> Result<Tensor> {
-        let logits = self.head.apply(&self.norm.apply(stream)?)?;
+        let own = self.head.apply(&self.norm.apply(stream)?)?;
+        let logits = if self.head.weight.extents()[0] < self.config.vocab_size { own.all_gather()? } else { own };
         match self.config.final_softcap.map(f64::from) {
             Some(cap) => (logits / cap)?.tanh()? * cap,
             None => Ok(logits),

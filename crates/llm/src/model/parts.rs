@@ -1,6 +1,6 @@
 //! What layers are made of: linear layers and norms.
 
-use elinvar::{DType, Result, Tensor};
+use elinvar::{DType, Error, Result, Tensor};
 
 use super::{
     low_rank::{LowRank, added},
@@ -28,13 +28,20 @@ impl Linear {
     pub(crate) fn load(source: &mut dyn Source, name: &str, rows: usize, columns: usize, bias: bool) -> Result<Self> {
         let weight = source.matrix(&format!("{name}.weight"), [rows, columns])?;
         let bias = if bias { Some(source.tensor(&format!("{name}.bias"), &[rows])?) } else { None };
-        Ok(Self { weight, bias, adapter: None, rows: None })
+        Ok(Self { bias, ..Self::new(weight) })
     }
 
-    /// Rows of it, as a layer.
-    fn rows(&self, start: usize, count: usize) -> Result<Self> {
-        let bias = self.bias.as_ref().map(|bias| bias.slice(0, start, count, 1)).transpose()?;
-        Ok(Self { weight: self.weight.slice(start, count)?, bias, adapter: None, rows: None })
+    /// The same, of whose outputs each rank of a group computes its own; `sharers` ranks that follow each other compute the same.
+    pub(super) fn load_own(source: &mut dyn Source, name: &str, [rows, columns]: [usize; 2], bias: bool, sharers: usize) -> Result<Self> {
+        let weight = source.own_rows(&format!("{name}.weight"), [rows, columns], sharers)?;
+        let bias = if bias { Some(own_elements(&source.tensor(&format!("{name}.bias"), &[rows])?, sharers)?) } else { None };
+        Ok(Self { bias, ..Self::new(weight) })
+    }
+
+    /// Each rank's own rows of these rows of it, as a layer.
+    fn own_rows(&self, start: usize, count: usize, sharers: usize) -> Result<Self> {
+        let bias = self.bias.as_ref().map(|bias| own_elements(&bias.slice(0, start, count, 1)?, sharers)).transpose()?;
+        Ok(Self { bias, ..Self::new(self.weight.slice(start, count)?.own_rows(sharers)?) })
     }
 
     pub(crate) fn apply(&self, x: &Tensor) -> Result<Tensor> {
@@ -52,7 +59,15 @@ impl Linear {
     }
 }
 
-/// Linear layers of one input, one after the other: each stored by itself, or all as the rows of one.
+fn own_elements(vector: &Tensor, sharers: usize) -> Result<Tensor> {
+    let count = vector.shape()[0];
+    match Matrix::Plain(vector.reshape(&[count, 1])?).own_rows(sharers)? {
+        Matrix::Plain(own) => own.reshape(&[count * sharers / vector.executor().ranks()]),
+        Matrix::Packed { .. } => Err(Error::internal("elements in blocks")),
+    }
+}
+
+/// Linear layers of one input, one after the other: each stored by itself, or all as the rows of one. Each rank of a group has its own rows of each.
 pub(super) struct Linears<'a> {
     source: &'a mut dyn Source,
     path: String,
@@ -70,13 +85,13 @@ impl<'a> Linears<'a> {
         Ok(Self { source, path, columns, bias, fused })
     }
 
-    /// The next, which has so many rows.
-    pub(super) fn next(&mut self, name: &str, rows: usize) -> Result<Linear> {
+    /// The next, which has so many rows; see [`Linear::load_own`].
+    pub(super) fn next(&mut self, name: &str, rows: usize, sharers: usize) -> Result<Linear> {
         let Some((whole, start)) = &mut self.fused else {
-            return Linear::load(self.source, &format!("{}.{name}", self.path), rows, self.columns, self.bias);
+            return Linear::load_own(self.source, &format!("{}.{name}", self.path), [rows, self.columns], self.bias, sharers);
         };
         *start += rows;
-        whole.rows(*start - rows, rows)
+        whole.own_rows(*start - rows, rows, sharers)
     }
 }
 
