@@ -10,8 +10,8 @@ mod memory;
 
 use std::sync::Arc;
 
-use elinvar_core::{Device, DeviceProperties, Error, HostMemory, RawBuffer, Result};
-use elinvar_kernels::collective::Collective;
+use elinvar_core::{Buffer, Device, DeviceProperties, Error, HostMemory, Pipeline, RawBuffer, Result};
+use elinvar_kernels::collective::{Collective, INBOX_BYTES, MOST_RANKS};
 
 pub use backend::GroupBackend;
 use memory::Parts;
@@ -24,11 +24,13 @@ struct Ranks {
     /// The device of each rank.
     devices: Vec<Device>,
     properties: DeviceProperties,
+    /// Of each rank the inboxes of all, as its device reaches them; none where all ranks share a device.
+    inboxes: Vec<Vec<Buffer>>,
 }
 
 /// What a kernel is to a group: prepared on each of its devices, or a collective.
 enum Prepared {
-    Kernel(Vec<elinvar_core::Pipeline>),
+    Kernel(Vec<Pipeline>),
     Collective(Collective),
 }
 
@@ -58,7 +60,8 @@ impl Group {
             unified_memory: false,
             ..like.clone()
         };
-        Ok(Self(Arc::new(Ranks { devices, properties })))
+        let inboxes = if shared == devices.len() { Vec::new() } else { inboxes(&devices)? };
+        Ok(Self(Arc::new(Ranks { devices, properties, inboxes })))
     }
 
     /// How many ranks it has.
@@ -94,4 +97,28 @@ impl Group {
         }
         places
     }
+}
+
+/// Memory of each rank that the others write, as each reaches it.
+fn inboxes(devices: &[Device]) -> Result<Vec<Vec<Buffer>>> {
+    if let Some(twice) = (1..devices.len()).find(|&rank| devices[..rank].iter().any(|device| device.same(&devices[rank]))) {
+        return Err(Error::invalid_argument(format!(
+            "rank {twice} is on a device that another rank is on: name one device alone, or each of several once"
+        )));
+    }
+    if devices.len() > MOST_RANKS {
+        return Err(Error::unsupported(format!("a group of {} devices: {MOST_RANKS} at most exchange parts", devices.len())));
+    }
+    let of_rank = |device: &Device| {
+        let inbox = device.allocate_dedicated(INBOX_BYTES)?;
+        device.write(&inbox, 0, &vec![0; INBOX_BYTES])?;
+        Ok(inbox)
+    };
+    let own = devices.iter().map(of_rank).collect::<Result<Vec<_>>>()?;
+    let reached = |(rank, device): (usize, &Device)| {
+        let inbox = |(other, inbox): (usize, &Buffer)| if other == rank { Ok(inbox.clone()) } else { device.adopt_peer(inbox) };
+        let inboxes = own.iter().enumerate().map(inbox).collect::<Result<_>>();
+        inboxes.map_err(|error| error.context(format!("rank {rank}")))
+    };
+    devices.iter().enumerate().map(reached).collect()
 }

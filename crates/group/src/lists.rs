@@ -27,6 +27,10 @@ impl Lists {
         self.0.retain(|_, (of, _)| of.strong_count() > 0);
         let places = group.places();
         let lists: Arc<[_]> = (0..places.len()).map(|place| list(group, place, &places[place], commands)).collect::<Result<_>>()?;
+        // A list waits for those of the other devices while it runs: none may wait for anything before it starts.
+        if places.len() > 1 {
+            places.iter().zip(&*lists).try_for_each(|((device, _), list)| device.prepare_list(list))?;
+        }
         self.0.insert(commands.id(), (Arc::downgrade(commands), lists.clone()));
         Ok(lists)
     }
@@ -64,21 +68,27 @@ fn exchange(group: &Group, device: &Device, ranks: &[usize], collective: Collect
         return Err(Error::internal("a collective has other buffers"));
     };
     let (dtype, count) = (parameter.dtype, group.ranks());
-    let mut copy = |launch, from: Binding, to: Binding| {
-        encode(&Plan::from(launch), &[Some(from)], &[to], device, list, |_| Err(Error::internal("a copy has temporaries")))
+    let mut run = |launch, from: Vec<Option<Binding>>, to: Binding| {
+        encode(&Plan::from(launch), &from, &[to], device, list, |_| Err(Error::internal("a collective has temporaries")))
     };
     match collective {
         Collective::OwnPart => {
             for &rank in ranks {
-                copy(params.out_of_place(dtype, count, rank)?, of_rank(from, rank)?, of_rank(to, rank)?)?;
+                run(params.out_of_place(dtype, count, rank)?, vec![Some(of_rank(from, rank)?)], of_rank(to, rank)?)?;
             }
         }
         Collective::AllGather if ranks.len() == count => {
             for (&source, &target) in ranks.iter().flat_map(|source| ranks.iter().map(move |target| (source, target))) {
-                copy(params.into_place(dtype, count, source)?, of_rank(from, source)?, of_rank(to, target)?)?;
+                run(params.into_place(dtype, count, source)?, vec![Some(of_rank(from, source)?)], of_rank(to, target)?)?;
             }
         }
-        Collective::AllGather => return Err(Error::unsupported("ranks on different devices")),
+        Collective::AllGather => {
+            for &rank in ranks {
+                let inboxes = group.0.inboxes[rank].iter().map(|inbox| inbox.bind(0, inbox.bytes()).map(Some));
+                let from = [of_rank(from, rank).map(Some)].into_iter().chain(inboxes).collect::<Result<_>>()?;
+                run(params.among_peers(dtype, count, rank)?, from, of_rank(to, rank)?)?;
+            }
+        }
     }
     Ok(())
 }

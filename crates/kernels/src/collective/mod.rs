@@ -4,7 +4,11 @@
 //!   bits do not depend on the number of ranks.
 //! * Elements move as bits.
 
+mod peers;
+
 use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Layout, NativeForm, Parameter, Result, Shape};
+
+pub use peers::{INBOX_BYTES, MOST_RANKS};
 
 use crate::{Argument, Launch, Operator, Plan, TensorInfo, copy, elementwise::storage, signature::operands};
 

@@ -128,15 +128,12 @@ impl Model {
         let embedding = source.matrix("model.embed_tokens.weight", [config.vocab_size, config.hidden_size])?;
         let layers = (0..config.layers).map(|index| Layer::load(&config, index, source)).collect::<Result<Vec<_>>>()?;
         let norm = Norm::load(&config, source, "model.norm", config.hidden_size)?;
+        let shares = if config.vocab_size.is_multiple_of(executor.ranks()) { executor.ranks() } else { 1 };
         let head = match config.tied_embeddings {
-            true if config.vocab_size.is_multiple_of(executor.ranks()) => embedding.own_rows(1)?,
-            true => embedding.clone(),
-            false if config.vocab_size.is_multiple_of(executor.ranks()) => {
-                source.own_rows("lm_head.weight", [config.vocab_size, config.hidden_size], 1)?
-            }
-            false => source.matrix("lm_head.weight", [config.vocab_size, config.hidden_size])?,
+            true => Linear::shared(embedding.own_rows(shares)?, shares),
+            false => Linear::load_own(source, HEAD, [config.vocab_size, config.hidden_size], false, executor.ranks() / shares)?,
         };
-        Ok(Self { config, executor: executor.clone(), embedding, layers, norm, head: Linear::new(head) })
+        Ok(Self { config, executor: executor.clone(), embedding, layers, norm, head })
     }
 
     /// The model with linear layers over blocks that multiply activations of about 31 bits, not 16, strictly in any precision: their errors are those of f32.
@@ -210,7 +207,7 @@ impl Model {
     /// The logits of the residual stream after the last layer.
     fn project(&self, stream: &Tensor) -> Result<Tensor> {
         let own = self.head.apply(&self.norm.apply(stream)?)?;
-        let logits = if self.head.weight.extents()[0] < self.config.vocab_size { own.all_gather()? } else { own };
+        let logits = if self.head.is_shared() { own.all_gather()? } else { own };
         match self.config.final_softcap.map(f64::from) {
             Some(cap) => (logits / cap)?.tanh()? * cap,
             None => Ok(logits),

@@ -1,10 +1,10 @@
 //! What layers are made of: linear layers and norms.
 
-use elinvar::{DType, Error, Result, Tensor};
+use elinvar::{DType, Result, Tensor};
 
 use super::{
     low_rank::{LowRank, added},
-    matrix::Matrix,
+    matrix::{Matrix, own_rows},
     source::Source,
     stacked::RowAdapters,
 };
@@ -15,6 +15,8 @@ use crate::config::Config;
 pub(crate) struct Linear {
     pub(super) weight: Matrix,
     bias: Option<Tensor>,
+    /// How many parts its rows are cut into, of which each rank of a group has one.
+    shares: usize,
     pub(super) adapter: Option<LowRank>,
     /// Adapters of which each row has its own.
     pub(super) rows: Option<RowAdapters>,
@@ -22,7 +24,7 @@ pub(crate) struct Linear {
 
 impl Linear {
     pub(super) fn new(weight: Matrix) -> Self {
-        Self { weight, bias: None, adapter: None, rows: None }
+        Self { weight, bias: None, shares: 1, adapter: None, rows: None }
     }
 
     pub(crate) fn load(source: &mut dyn Source, name: &str, rows: usize, columns: usize, bias: bool) -> Result<Self> {
@@ -34,14 +36,38 @@ impl Linear {
     /// The same, of whose outputs each rank of a group computes its own; `sharers` ranks that follow each other compute the same.
     pub(super) fn load_own(source: &mut dyn Source, name: &str, [rows, columns]: [usize; 2], bias: bool, sharers: usize) -> Result<Self> {
         let weight = source.own_rows(&format!("{name}.weight"), [rows, columns], sharers)?;
-        let bias = if bias { Some(own_elements(&source.tensor(&format!("{name}.bias"), &[rows])?, sharers)?) } else { None };
-        Ok(Self { bias, ..Self::new(weight) })
+        let shares = source.executor().ranks() / sharers;
+        let bias = if bias { Some(own_rows(&source.tensor(&format!("{name}.bias"), &[rows])?, shares)?) } else { None };
+        Ok(Self { bias, shares, ..Self::new(weight) })
     }
 
     /// Each rank's own rows of these rows of it, as a layer.
     fn own_rows(&self, start: usize, count: usize, sharers: usize) -> Result<Self> {
-        let bias = self.bias.as_ref().map(|bias| own_elements(&bias.slice(0, start, count, 1)?, sharers)).transpose()?;
-        Ok(Self { bias, ..Self::new(self.weight.slice(start, count)?.own_rows(sharers)?) })
+        let weight = self.weight.slice(start, count)?;
+        let shares = weight.executor().ranks() / sharers;
+        let bias = self.bias.as_ref().map(|bias| own_rows(&bias.slice(0, start, count, 1)?, shares)).transpose()?;
+        Ok(Self { bias, shares, ..Self::new(weight.own_rows(shares)?) })
+    }
+
+    /// Of each rank's own rows, of so many parts.
+    pub(super) fn shared(weight: Matrix, shares: usize) -> Self {
+        Self { shares, ..Self::new(weight) }
+    }
+
+    /// Whether ranks have other rows than each other.
+    pub(super) fn is_shared(&self) -> bool {
+        self.shares > 1
+    }
+
+    /// `[rows, columns]` of all ranks together.
+    pub(super) fn extents(&self) -> [usize; 2] {
+        let [rows, columns] = self.weight.extents();
+        [rows * self.shares, columns]
+    }
+
+    /// The rows of a tensor that belong to each rank's own.
+    pub(super) fn own(&self, tensor: &Tensor) -> Result<Tensor> {
+        own_rows(tensor, self.shares)
     }
 
     pub(crate) fn apply(&self, x: &Tensor) -> Result<Tensor> {
@@ -56,14 +82,6 @@ impl Linear {
             (None, Some(adapters)) => adapters.linear(&self.weight, x, bias, residual),
             (None, None) => added(residual, self.weight.linear(x, bias)?),
         }
-    }
-}
-
-fn own_elements(vector: &Tensor, sharers: usize) -> Result<Tensor> {
-    let count = vector.shape()[0];
-    match Matrix::Plain(vector.reshape(&[count, 1])?).own_rows(sharers)? {
-        Matrix::Plain(own) => own.reshape(&[count * sharers / vector.executor().ranks()]),
-        Matrix::Packed { .. } => Err(Error::internal("elements in blocks")),
     }
 }
 

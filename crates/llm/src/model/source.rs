@@ -17,7 +17,7 @@ pub(crate) trait Source {
 
     /// The same, of which each rank of a group of devices has its own rows; `sharers` ranks that follow each other have the same.
     fn own_rows(&mut self, name: &str, dims: [usize; 2], sharers: usize) -> Result<Matrix> {
-        self.matrix(name, dims)?.own_rows(sharers)
+        self.matrix(name, dims)?.own_rows(self.executor().ranks() / sharers)
     }
 
     /// Where tensors go.

@@ -1,0 +1,64 @@
+//! The gathering of parts across GPUs that reach each other's memory.
+
+use elinvar_core::{DType, Extent, KernelKey, MetalFile, Parameter, Result};
+
+use super::CollectiveParams;
+use crate::{
+    Argument, Launch,
+    cuda::{CudaArchitecture, CudaForm, CudaSource},
+    metal::{metal_file, params},
+};
+
+params! {
+    struct GatherParams {
+        /// Of a rank's part.
+        pub bytes: u64,
+        /// Bytes of a row of it.
+        pub width: u64,
+        pub rank: u32,
+        pub ranks: u32,
+    }
+}
+
+/// Bytes of the memory in which a rank gets the parts of others: they write it. Zeros at first.
+pub const INBOX_BYTES: usize = 4096 + BLOCKS * 2 * MOST_RANKS * PIECE;
+
+/// The most ranks that exchange parts so.
+pub const MOST_RANKS: usize = 8;
+
+const PIECE: usize = 8192;
+const BLOCKS: usize = 64;
+
+const NUMBERS: MetalFile = metal_file!("attention/numbers.cu");
+const SOURCE: CudaSource = CudaSource {
+    files: &[NUMBERS, GatherParams::METAL, metal_file!("collective/all_gather.cu")],
+    entry: "all_gather",
+    defines: &[],
+    architecture: CudaArchitecture::From(70),
+    overlaps: false,
+    rejection: Some("a rank of the group sent nothing for 10 seconds, so its GPU failed or is held up: start again without it"),
+};
+
+impl CollectiveParams {
+    /// The launch of a rank that gathers the parts of all. Inputs: its part, then the inboxes of all ranks, its own among them; output: the whole.
+    ///
+    /// # Errors
+    /// More bytes than can be addressed.
+    pub fn among_peers(&self, dtype: DType, ranks: usize, rank: usize) -> Result<Launch> {
+        const NAMES: [&str; MOST_RANKS] = ["inbox0", "inbox1", "inbox2", "inbox3", "inbox4", "inbox5", "inbox6", "inbox7"];
+        let bytes = self.part()?.shape().elements() * dtype.size();
+        let params = GatherParams { bytes: bytes as u64, width: self.width * dtype.size() as u64, rank: rank as u32, ranks: ranks as u32 };
+        let inboxes = NAMES.iter().enumerate().map(|(index, name)| {
+            let argument = if index < ranks { Argument::Input(1 + index) } else { Argument::Absent };
+            (Parameter { optional: true, ..Parameter::update(name, DType::U8) }, argument)
+        });
+        let (part, whole) = ((Parameter::read("part", DType::U8), Argument::Input(0)), (Parameter::write("whole", DType::U8), Argument::Output(0)));
+        let launch = Launch::on_cuda(
+            KernelKey::new("all_gather_peers", &[]),
+            CudaForm::Source(SOURCE),
+            &params,
+            [part].into_iter().chain(inboxes).chain([whole]),
+        );
+        Ok(launch.over(Extent::linear(bytes.div_ceil(PIECE).min(BLOCKS) as u32), Extent::linear(512)))
+    }
+}
