@@ -2,6 +2,7 @@
 
 mod args;
 mod commands;
+mod drafts;
 mod embedded;
 mod kernel;
 mod measure;

@@ -38,11 +38,27 @@ impl Footprint {
     }
 }
 
+/// What models take together, and encoders with the bytes of their weights.
+pub(crate) fn total(models: &[Footprint], encoders: &[(String, u64)]) -> u64 {
+    models.iter().map(|model| model.estimate.total()).chain(encoders.iter().map(|(_, weights)| *weights)).fold(0, u64::saturating_add)
+}
+
+/// What is needed of a memory in words, as an error if it does not fit.
+pub(crate) fn check(needed: u64, memory: u64) -> Result<String, String> {
+    let (needed_shown, memory_shown) = (format_bytes(needed), format_bytes(memory));
+    if needed <= memory {
+        return Ok(format!("{needed_shown} of {memory_shown}"));
+    }
+    let lacking = format_bytes(needed - memory);
+    Err(format!(
+        "{needed_shown} do not fit into {memory_shown}: {lacking} less is needed, from a smaller model, --cache-tokens, --step-tokens, --context, or --cache-dtype q8_0"
+    ))
+}
+
 /// The plan for models, and encoders with the bytes of their weights, in `memory` bytes, as lines.
 pub(crate) fn lines(models: &[Footprint], encoders: &[(String, u64)], memory: u64) -> Vec<String> {
     let mut lines = Vec::new();
-    let totals = models.iter().map(|model| model.estimate.total()).chain(encoders.iter().map(|(_, weights)| *weights));
-    let total = totals.fold(0, u64::saturating_add);
+    let total = total(models, encoders);
     let caches = models.iter().map(Footprint::cache).fold(0, u64::saturating_add);
     let share = memory.saturating_sub(total.saturating_sub(caches)) / models.len().max(1) as u64;
     for model in models {
@@ -58,13 +74,7 @@ pub(crate) fn lines(models: &[Footprint], encoders: &[(String, u64)], memory: u6
         }
     }
     lines.extend(encoders.iter().map(|(name, weights)| format!("{name}, an encoder: weights {}", format_bytes(*weights))));
-    let (total_shown, memory_shown) = (format_bytes(total), format_bytes(memory));
-    lines.push(if total <= memory {
-        format!("{total_shown} of {memory_shown}")
-    } else {
-        let lacking = format_bytes(total - memory);
-        format!("{total_shown} do not fit into {memory_shown}: {lacking} less is needed, from a smaller model, --cache-tokens, --context, or --cache-dtype q8_0")
-    });
+    lines.push(check(total, memory).unwrap_or_else(|lacking| lacking));
     lines
 }
 

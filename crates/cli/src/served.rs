@@ -9,6 +9,7 @@ use elinvar_server::{Embedder, Models, Served};
 
 use crate::{
     args::DeviceArgs,
+    drafts::DraftArgs,
     embedded,
     model::BaseArgs,
     output::print_line,
@@ -51,6 +52,8 @@ pub(crate) struct ServedArgs {
     #[arg(long)]
     threads: Option<NonZeroUsize>,
     #[command(flatten)]
+    drafts: DraftArgs,
+    #[command(flatten)]
     device: DeviceArgs,
 }
 
@@ -64,7 +67,6 @@ struct Planned {
     config: Config,
     weights: Weights,
     options: EngineOptions,
-    estimate: MemoryEstimate,
 }
 
 /// An encoder by its name.
@@ -75,10 +77,16 @@ impl ServedArgs {
     /// loaded.
     pub(crate) fn start(&self, waiting: usize) -> Result<Models> {
         let (planned, encoders) = self.planned()?;
-        let needed = planned.iter().map(|model| model.estimate.total()).fold(0, u64::saturating_add);
+        let needed = plan::total(&footprints(&planned), &weights(&encoders)?);
         let executor = self.device.executor_for(self.threads, needed)?.with_precision(self.precision);
+        plan::check(needed, executor.memory().available as u64).map_err(Error::out_of_memory)?;
         let adapters = self.adapters(&planned)?;
-        let served = planned.into_iter().zip(adapters).map(|(model, adapters)| model.start(&executor, waiting, &adapters)).collect::<Result<_>>()?;
+        let served = planned.into_iter().zip(adapters).map(|(model, adapters)| {
+            let drafts = self.drafts.load(&executor, &model.options)?;
+            let options = EngineOptions { waiting, drafts, ..model.options.clone() };
+            model.start(&executor, options, &adapters)
+        });
+        let served = served.collect::<Result<_>>()?;
         let open = |(name, files)| Ok(Embedder::new(name, Encoder::open(&executor, &files)?));
         Models::new(served, encoders.into_iter().map(open).collect::<Result<_>>()?)
     }
@@ -103,13 +111,11 @@ impl ServedArgs {
     /// Prints what memory that takes, and what fits into `memory`, or what is free on the device.
     pub(crate) fn print_plan(&self, memory: Option<u64>) -> Result<()> {
         let (planned, encoders) = self.planned()?;
-        let models: Vec<_> = planned.iter().map(Planned::footprint).collect();
-        let encoders = encoders.into_iter().map(|(name, files)| Ok((name, Weights::open(&files)?.bytes()))).collect::<Result<Vec<_>>>()?;
         let memory = match memory {
             Some(memory) => memory,
             None => self.device.executor_for(self.threads, 0)?.memory().available as u64,
         };
-        plan::lines(&models, &encoders, memory).iter().for_each(print_line);
+        plan::lines(&footprints(&planned), &weights(&encoders)?, memory).iter().for_each(print_line);
         Ok(())
     }
 
@@ -138,9 +144,17 @@ impl ServedArgs {
         let default = EngineOptions::new(context, self.cache_dtype);
         let cache_tokens = self.cache_tokens.unwrap_or(default.cache_tokens);
         let options = EngineOptions { cache_tokens, running: self.running, step_tokens: self.step_tokens, ..default };
-        let estimate = MemoryEstimate::of(&config, &weights, cache_tokens, self.cache_dtype, self.step_tokens);
-        Ok(Planned { name, files, config, weights, options, estimate })
+        Ok(Planned { name, files, config, weights, options })
     }
+}
+
+fn footprints(models: &[Planned]) -> Vec<Footprint> {
+    models.iter().map(Planned::footprint).collect()
+}
+
+/// The names of encoders, and the bytes of their weights.
+fn weights(encoders: &[Named]) -> Result<Vec<(String, u64)>> {
+    encoders.iter().map(|(name, files)| Ok((name.clone(), Weights::open(files)?.bytes()))).collect()
 }
 
 /// A model's name and path: the name before `=`, or that of the file or folder.
@@ -159,10 +173,9 @@ fn named(given: &str) -> Result<(String, PathBuf)> {
 }
 
 impl Planned {
-    fn start(self, executor: &Executor, waiting: usize, adapters: &[(String, PathBuf)]) -> Result<Served> {
-        self.estimate.check(executor.memory())?;
+    fn start(self, executor: &Executor, options: EngineOptions, adapters: &[(String, PathBuf)]) -> Result<Served> {
         let model = BaseArgs::load(&self.files, executor, self.config, &self.weights)?;
-        Served::start(self.name, &self.files, Arc::new(model), EngineOptions { waiting, ..self.options }, adapters)
+        Served::start(self.name, &self.files, Arc::new(model), options, adapters)
     }
 
     fn footprint(&self) -> Footprint {

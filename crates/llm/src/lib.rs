@@ -47,7 +47,7 @@ pub use adapter::{Adapter, AdapterConfig, Adapters, Pattern, Targets, fuse};
 pub use config::{Activation, Architecture, Config, Divisors, GenerationConfig, Groups, Rope};
 pub use convert::{GgufOutput, GroupedOutput, Importance, Target, is_grouped, write_checkpoint};
 pub use encoder::{EmbeddingOptions, Embeddings, Encoder, Pooling};
-pub use engine::{Constraint, Engine, EngineOptions, EngineStatistics, Logprobs, Output, Request, RequestId, TokenMask};
+pub use engine::{Constraint, DraftSource, Drafts, Engine, EngineOptions, EngineStatistics, Logprobs, Output, Request, RequestId, TokenMask};
 pub use estimate::MemoryEstimate;
 pub use files::ModelFiles;
 pub use generation::{Chat, Event, Finish, Generated, GenerationOptions, Generator, Listener, Statistics, end_tokens};

@@ -31,6 +31,8 @@ pub(crate) struct Delta {
     /// Calls of tools that are complete.
     pub(crate) calls: Vec<Call>,
     pub(crate) finish: Option<Finish>,
+    /// The stop string that ended it.
+    pub(crate) stop: Option<String>,
 }
 
 impl Delta {
@@ -66,9 +68,9 @@ impl Choice {
         self.seen += piece.len();
         let step = self.stops.push(piece);
         self.given += step.text.len();
-        let finish = step.stopped.then_some(Finish::StopString);
+        let finish = step.stop.as_ref().map(|_| Finish::StopString);
         self.finish = finish;
-        Delta { logprobs: self.due(), text: step.text, finish, ..Delta::default() }
+        Delta { logprobs: self.due(), text: step.text, finish, stop: step.stop, ..Delta::default() }
     }
 
     /// Log probabilities of what was given out.

@@ -12,7 +12,7 @@ use axum::{
     Router,
     body::{Body, Bytes, to_bytes},
     extract::{Request, State},
-    http::{HeaderMap, Method, StatusCode, header},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     middleware::{Next, from_fn_with_state},
     response::{Html, IntoResponse, Response},
     routing::{get, post},
@@ -210,7 +210,9 @@ fn router(app: Arc<App>) -> Router {
         .route("/slots", get(slots))
         .route("/openapi.json", get(async || json_body(&document())));
     for endpoint in Endpoint::ALL {
-        let handler = async move |State(app): State<Arc<App>>, request: Request| complete(&app, endpoint, request).await;
+        let handler = async move |State(app): State<Arc<App>>, request: Request| {
+            complete(&app, endpoint, request).await.unwrap_or_else(|error| rejected(Some(endpoint), &error))
+        };
         router = router.route(endpoint.path(), post(handler));
     }
     router
@@ -224,9 +226,14 @@ fn router(app: Arc<App>) -> Router {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        (status, json_body(&self.body())).into_response()
+        rejected(None, &self)
     }
+}
+
+/// An error as the clients of an endpoint expect it.
+fn rejected(endpoint: Option<Endpoint>, error: &ApiError) -> Response {
+    let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, json_body(&endpoint.map_or_else(|| error.body(), |endpoint| endpoint.error(error)))).into_response()
 }
 
 fn json_body(value: &Value) -> impl IntoResponse + use<> {
@@ -238,7 +245,7 @@ async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
     let (method, path, start) = (request.method().clone(), request.uri().path().to_owned(), Instant::now());
     let response = match app.admit(&method, &path, request.headers()) {
         Ok(()) => next.run(request).await,
-        Err(error) => error.into_response(),
+        Err(error) => rejected(Endpoint::from_path(&path), &error),
     };
     let status = response.status().as_u16();
     tracing::info!(%method, path, status, milliseconds = start.elapsed().as_millis() as u64, "request");
@@ -255,7 +262,9 @@ impl App {
         if is_public || self.keys.is_empty() {
             return Ok(());
         }
-        let given = headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+        // Anthropic's clients have a header of their own.
+        let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+        let given = bearer.or_else(|| headers.get("x-api-key").map(HeaderValue::as_bytes));
         let given = blake3::hash(given.unwrap_or_default());
         // Hashes are compared in constant time, and all of them.
         if self.keys.iter().fold(false, |found, key| found | (*key == given)) {
@@ -353,7 +362,7 @@ async fn complete(app: &Arc<App>, endpoint: Endpoint, request: Request<Body>) ->
     let job = read.map_err(|_| ApiError::with_status(500, "server_error", "the request cannot be read"))??;
     let late = |_| ApiError::timeout();
     if job.is_stream() {
-        return Ok(sse::respond(timeout_at(deadline, job.stream()).await.map_err(late)??, deadline));
+        return Ok(sse::respond(endpoint, timeout_at(deadline, job.stream()).await.map_err(late)??, deadline));
     }
     let answer = timeout_at(deadline, job.answer()).await.map_err(late)??;
     Ok(json_body(&answer).into_response())

@@ -96,6 +96,8 @@ pub(crate) fn text<'a>(models: &Models, responses: impl Iterator<Item = (&'a (St
         ("steps_total", "counter", "Steps of the engine.", &|i| served[i].2.steps as f64),
         ("computed_tokens_total", "counter", "Tokens computed.", &|i| served[i].2.computed_tokens as f64),
         ("generated_tokens_total", "counter", "Tokens generated.", &|i| served[i].2.generated_tokens as f64),
+        ("drafted_tokens_total", "counter", "Guesses of tokens that were checked.", &|i| served[i].2.drafted_tokens as f64),
+        ("accepted_tokens_total", "counter", "Guesses of tokens that were right.", &|i| served[i].2.accepted_tokens as f64),
         ("cached_tokens_total", "counter", "Tokens of prompts that were in the cache.", &|i| served[i].2.cached_tokens as f64),
         ("preemptions_total", "counter", "Requests that lost their pages and were computed again.", &|i| served[i].2.preemptions as f64),
         ("prompt_tokens_total", "counter", "Tokens of prompts.", &|i| served[i].1.metrics.prompt_tokens.get() as f64),

@@ -11,13 +11,13 @@ use axum::response::{
     sse::{Event, KeepAlive, Sse},
 };
 use futures_core::Stream;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::{
     sync::mpsc,
     time::{Instant, timeout_at},
 };
 
-use crate::api::{ApiError, Chunks};
+use crate::api::{ApiError, Chunks, Endpoint};
 
 /// Parts that wait for a slow reader, at most; what the engine brings meanwhile waits as tokens.
 const BUFFERED: usize = 16;
@@ -33,9 +33,8 @@ impl Stream for Events {
 }
 
 /// The parts of an answer as they come, until `deadline`; the answer is cancelled when the reader is gone.
-pub(crate) fn respond(chunks: Chunks, deadline: Instant) -> Response {
+pub(crate) fn respond(endpoint: Endpoint, chunks: Chunks, deadline: Instant) -> Response {
     let (sender, receiver) = mpsc::channel(BUFFERED);
-    let has_events = chunks.has_events();
     tokio::spawn(async move {
         let work = async {
             match timeout_at(deadline, pass(chunks, &sender)).await {
@@ -47,10 +46,9 @@ pub(crate) fn respond(chunks: Chunks, deadline: Instant) -> Response {
             () = sender.closed() => {}
             ended = work => {
                 let last = match ended {
-                    Ok(()) if has_events => return,
+                    Ok(()) if endpoint.has_events() => return,
                     Ok(()) => Event::default().data("[DONE]"),
-                    Err(error) if has_events => event(&json!({"type": "error", "code": error.code, "message": error.message, "param": error.param})),
-                    Err(error) => event(&error.body()),
+                    Err(error) => event(&endpoint.stream_error(&error)),
                 };
                 // A slow reader that cannot take one more event in time is as good as gone.
                 let _ = sender.send_timeout(last, LAST).await;
@@ -72,11 +70,11 @@ async fn pass(mut chunks: Chunks, sender: &mpsc::Sender<Event>) -> Result<(), Ap
     Ok(())
 }
 
-/// An event, which has the name that is its type.
+/// An event, which begins with the name that is its type, as line by line readers expect.
 fn event(value: &Value) -> Event {
-    let event = Event::default().data(value.to_string());
-    match value["type"].as_str() {
-        Some(name) => event.event(name),
-        None => event,
-    }
+    let event = match value["type"].as_str() {
+        Some(name) => Event::default().event(name),
+        None => Event::default(),
+    };
+    event.data(value.to_string())
 }

@@ -7,12 +7,14 @@ use std::{
 
 use clap::Args;
 use elinvar::{Error, ErrorKind, Result};
-use elinvar_llm::{Event, Finish, GenerationConfig, GenerationOptions, Generator, Statistics, Tokenizer, end_tokens};
+use elinvar_llm::{Engine, EngineOptions, Event, Finish, GenerationConfig, GenerationOptions, Generator, Session, Statistics, Tokenizer, end_tokens};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
+    drafts::DraftArgs,
     model::ModelArgs,
     output::print_line,
+    plan::PAGE,
     profile::{self, Known, ProfileArgs, Profiler},
     sampling::SamplingArgs,
 };
@@ -39,6 +41,8 @@ pub(crate) struct GenerateArgs {
     #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
+    drafts: DraftArgs,
+    #[command(flatten)]
     model: ModelArgs,
 }
 
@@ -54,7 +58,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
         Ok(())
     })?;
     let ends = end_tokens(session.model().config(), &recommended, &tokenizer);
-    let mut generator = Generator::new(session, tokenizer, ends)?;
+    let mut generator = generator(args, session, tokenizer, ends)?;
     let options = GenerationOptions { max_tokens: args.max_tokens, stop: args.stop.clone(), sampling: args.sampling.settings(&recommended) };
     let progress = progress_bar(prompt.len());
     let mut prefilled = profiler.as_mut().map_or(Ok(()), Profiler::begin);
@@ -80,6 +84,18 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
         eprintln!("{}", summary(&answer.statistics, answer.finish));
     }
     Ok(())
+}
+
+/// On the session, or, where tokens are guessed, on an engine with its model.
+fn generator(args: &GenerateArgs, session: Session, tokenizer: Tokenizer, ends: Vec<u32>) -> Result<Generator> {
+    let context = session.capacity();
+    let chunk = args.model.chunk.unwrap_or_else(|| Session::default_chunk(session.model().executor().properties()));
+    let default = EngineOptions::new(context, args.model.cache_dtype);
+    let options = EngineOptions { cache_tokens: context.next_multiple_of(PAGE), running: 1, step_tokens: chunk, ..default };
+    match args.drafts.load(session.model().executor(), &options)? {
+        None => Generator::new(session, tokenizer, ends),
+        drafts => Generator::on_engine(Engine::new(session.model().clone(), EngineOptions { drafts, ..options })?, tokenizer, ends),
+    }
 }
 
 /// The prompt, if one was given.
@@ -138,5 +154,6 @@ pub(super) fn summary(s: &Statistics, finish: Finish) -> String {
     };
     let (prompt, generated, first) = (s.prompt_tokens - s.reused_tokens, s.generated_tokens, s.first_token.as_secs_f64() * 1e3);
     let (prefill, decode) = (s.prefill_rate(), s.decode_rate());
-    format!("prompt {prompt} tokens at {prefill:.0}/s · generated {generated} at {decode:.1}/s · first after {first:.0} ms · {ended}")
+    let guesses = if s.drafted_tokens > 0 { format!(" · {} of {} guesses right", s.accepted_tokens, s.drafted_tokens) } else { String::new() };
+    format!("prompt {prompt} tokens at {prefill:.0}/s · generated {generated} at {decode:.1}/s · first after {first:.0} ms{guesses} · {ended}")
 }

@@ -67,4 +67,11 @@ fn a_plan_is_printed_for_a_device_that_is_not_there() {
     assert!(text.contains("  cache     12.0 MiB, 128 pages of 32 tokens in 96.0 KiB\n  requests  8 of 512 tokens; 64"), "{text}");
     assert!(text.trim_end().ends_with(" of 1.0 GiB"), "{text}");
     assert_eq!(output(&["--memory", "1GiB"]).status.code(), Some(2));
+    // What does not fit is rejected by the same figures: 11 TiB are more than a machine has.
+    let large = ["--step-tokens", "20000000"];
+    let plan = String::from_utf8(output(&[&large[..], &["--plan"]].concat()).stdout).unwrap();
+    let rejected = output(&large);
+    let (text, plan) = (String::from_utf8(rejected.stderr).unwrap(), plan.lines().last().unwrap().to_owned());
+    let figures = |text: &str| text.split(" do not fit into ").next().unwrap().trim_start_matches("error: ").to_owned();
+    assert!(rejected.status.code() == Some(2) && text.contains(" do not fit into ") && figures(&text) == figures(&plan), "{text} {plan}");
 }

@@ -9,6 +9,7 @@ use elinvar_kernels::{
     binary::{Binary, BinaryOp},
     cross_entropy::{CrossEntropy, CrossEntropyGradient},
     kv_append::KvAppend,
+    lora_rows::{self, LoraRows},
     matmul::{MatMul, MatMulAdd},
     norm_gradient::NormGradient,
     projection::Projection,
@@ -20,7 +21,7 @@ use elinvar_kernels::{
 };
 
 use super::{
-    node::Graph,
+    node::{Graph, Node},
     value::{Operand, Value},
 };
 
@@ -35,7 +36,7 @@ pub(super) struct Proposal {
 type Rule = fn(&Graph, usize, &DeviceProperties) -> Vec<Proposal>;
 
 /// In the order in which they look at the whole graph.
-pub(super) const RULES: &[Rule] = &[attention, normalised, added, normalised_sum, product_sum, gradient_sum, loss];
+pub(super) const RULES: &[Rule] = &[attention, normalised, added, normalised_sum, product_sum, gradient_sum, loss, adapted];
 
 /// Attention of queries that were rotated, over caches to which rotated keys and values were appended.
 fn attention(graph: &Graph, index: usize, device: &DeviceProperties) -> Vec<Proposal> {
@@ -240,6 +241,25 @@ fn loss(graph: &Graph, index: usize, _: &DeviceProperties) -> Vec<Proposal> {
         Some(Proposal { operator: Arc::new(CrossEntropyGradient { with_loss: true, ..gradient }), inputs: node.inputs.clone(), outputs })
     };
     propose().into_iter().collect()
+}
+
+/// Adapters of rows in linear layers of one input.
+fn adapted(graph: &Graph, index: usize, _: &DeviceProperties) -> Vec<Proposal> {
+    const SHARED: usize = 2;
+    let of_one_layer = |index: usize| {
+        let node = &graph.nodes[index];
+        (node.operator::<LoraRows>().is_some() && node.outputs.len() == 1).then_some(node)
+    };
+    let Some(node) = of_one_layer(index) else { return Vec::new() };
+    let is_like = |other: &&Node| other.inputs[..SHARED] == node.inputs[..SHARED];
+    let layers: Vec<_> = (index..graph.nodes.len()).filter_map(of_one_layer).filter(is_like).take(lora_rows::LAYERS).collect();
+    let propose = |count: usize| {
+        let own = layers[..count].iter().flat_map(|layer| &layer.inputs[SHARED..]);
+        let inputs = node.inputs[..SHARED].iter().chain(own).copied().collect();
+        let outputs = layers[..count].iter().map(|layer| layer.result()).collect::<Option<_>>()?;
+        Some(Proposal { operator: Arc::new(LoraRows), inputs, outputs })
+    };
+    (2..=layers.len()).rev().filter_map(propose).collect()
 }
 
 /// The result of an addition and its two operands.

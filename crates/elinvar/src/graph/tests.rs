@@ -7,6 +7,7 @@ use elinvar_kernels::{
     Precision,
     attention::{Attention, Scoring},
     cuda::CudaFeatures,
+    lora_rows::LoraRows,
     quantized::Format,
 };
 
@@ -247,4 +248,28 @@ fn a_norm_s_gradient_and_what_it_is_added_to_are_one_launch() {
     };
     // The one addition is the forward pass's.
     assert_eq!(w.recorded(9, residual), ["rms_norm", "fused", "add", "norm_gradient"]);
+}
+
+#[test]
+fn adapters_of_rows_are_added_to_layers_of_one_input_together() {
+    let executor = null();
+    let zeros = |dtype, dims: &[usize]| executor.zeros(dtype, dims).unwrap();
+    let (x, other, adapters) = (zeros(DType::F32, &[3, 64]), zeros(DType::F32, &[3, 64]), zeros(DType::I32, &[3]));
+    let add = |x: &Tensor, n: usize| {
+        let own = [
+            zeros(DType::F32, &[3, n]),
+            zeros(DType::F32, &[2, 4, 64]),
+            zeros(DType::F32, &[2, 4, n]),
+            zeros(DType::F32, &[2]),
+            zeros(DType::I32, &[2]),
+        ];
+        let inputs: Vec<_> = [x, &adapters].into_iter().chain(&own).map(Some).collect();
+        Ok(x.executor().apply(Arc::new(LoraRows), &inputs)?.remove(0))
+    };
+    let launches = |count: usize, others: usize| {
+        let layers = |x: &Tensor, count: usize| (1..=count).map(|n| add(x, 32 * n)).collect::<Result<Vec<_>>>();
+        let recorded = executor.record(|recorded| Ok((layers(&x.on(recorded)?, count)?, layers(&other.on(recorded)?, others)?)));
+        kernels(&recorded.unwrap().0).len() / 2
+    };
+    assert_eq!((launches(1, 0), launches(3, 0), launches(4, 0), launches(2, 2)), (1, 1, 2, 2));
 }

@@ -2,7 +2,7 @@
 
 use elinvar_core::{Error, HostArguments, Result};
 
-use super::{Params, operands::AT};
+use super::{LAYERS, OF_LAYER, Params, operands::AT};
 use crate::{
     matmul::{
         cpu::{
@@ -26,12 +26,17 @@ const LANES: usize = 32;
 
 pub(super) fn run(arguments: &mut HostArguments<'_>) -> Result<()> {
     let params: Params = arguments.params()?;
-    let [m, n, k, r, count] = [params.m, params.n, params.k, params.r, params.count].map(|extent| extent as usize);
-    let (base, x): (&[f32], &[f32]) = (arguments.input(AT.base)?, arguments.input(AT.x)?);
-    let (a, b): (&[f32], &[f32]) = (arguments.input(AT.a)?, arguments.input(AT.b)?);
-    let (scales, ranks): (&[f32], &[i32]) = (arguments.input(AT.scales)?, arguments.input(AT.ranks)?);
+    (0..LAYERS).filter(|&layer| params.n[layer] > 0).try_for_each(|layer| run_layer(arguments, &params, layer))
+}
+
+fn run_layer(arguments: &mut HostArguments<'_>, params: &Params, layer: usize) -> Result<()> {
+    let [m, n, k, r, count] = [params.m, params.n[layer], params.k, params.r[layer], params.count[layer]].map(|extent| extent as usize);
+    let at = |first: usize| first + layer * OF_LAYER;
+    let (base, x): (&[f32], &[f32]) = (arguments.input(at(AT.base0))?, arguments.input(AT.x)?);
+    let (a, b): (&[f32], &[f32]) = (arguments.input(at(AT.a0))?, arguments.input(at(AT.b0))?);
+    let (scales, ranks): (&[f32], &[i32]) = (arguments.input(at(AT.scales0))?, arguments.input(at(AT.ranks0))?);
     let adapters: &[i32] = arguments.input(AT.adapters)?;
-    let y: &mut [f32] = arguments.output(AT.y)?;
+    let y: &mut [f32] = arguments.output(AT.y0 + layer)?;
     let adapter = |row: usize| {
         let number = usize::try_from(adapters[row]).ok().filter(|&number| number < count)?;
         let rank = (ranks[number].max(0) as usize).min(r);

@@ -6,6 +6,7 @@
 mod adapters;
 mod choice;
 mod constraint;
+mod drafts;
 mod logprobs;
 mod pages;
 mod request;
@@ -22,6 +23,8 @@ use elinvar::{Error, Result};
 use crate::{generation::Finish, model::Model};
 use adapters::EngineAdapters;
 pub use constraint::{Constraint, TokenMask};
+use drafts::{Ahead, Drafter};
+pub use drafts::{DraftSource, Drafts};
 pub use logprobs::Logprobs;
 use pages::PAGE;
 pub use request::{EngineOptions, EngineStatistics, Output, Request, RequestId};
@@ -58,13 +61,16 @@ pub struct Engine {
     options: EngineOptions,
     schedule: Schedule,
     adapters: EngineAdapters,
+    drafter: Option<Drafter>,
     submitted: u64,
     computed: u64,
     cached: u64,
     generated: u64,
+    drafted: u64,
+    accepted: u64,
 }
 
-/// What came of a part of a step: the token after it, and its logits if the host looks at them.
+/// A token that a step drew, and its logits if the host looks at them.
 struct Drawn {
     token: u32,
     logits: Option<Vec<f32>>,
@@ -90,8 +96,10 @@ impl Engine {
             )));
         }
         let options = EngineOptions { cache_tokens: pages * PAGE, ..options };
+        let drafter = Drafter::new(&model, &options, pages)?;
         let (runner, adapters) = (Runner::new(model.clone(), &options, pages)?, EngineAdapters::new(model));
-        Ok(Self { runner, options, schedule: Schedule::new(pages), adapters, submitted: 0, computed: 0, cached: 0, generated: 0 })
+        let schedule = Schedule::new(pages);
+        Ok(Self { runner, options, schedule, adapters, drafter, submitted: 0, computed: 0, cached: 0, generated: 0, drafted: 0, accepted: 0 })
     }
 
     /// The model.
@@ -141,7 +149,7 @@ impl Engine {
         }
         self.submitted += 1;
         let id = RequestId(self.submitted);
-        self.schedule.waiting.push_back(Sequence::new(id, request, adapter));
+        self.schedule.waiting.push_back(Sequence::new(id, request, adapter, Ahead::new(&self.options)));
         Ok(id)
     }
 
@@ -168,21 +176,29 @@ impl Engine {
             computed_tokens: self.computed,
             cached_tokens: self.cached,
             generated_tokens: self.generated,
+            drafted_tokens: self.drafted,
+            accepted_tokens: self.accepted,
             preemptions: *preemptions,
         }
     }
 
-    /// Computes a step: a token of each request that has its prompt in the cache, and parts of the prompts of others. A request whose logits are no numbers
-    /// fails alone.
+    /// Computes a step: a token of each request that has its prompt in the cache, with guesses of more, and parts of the prompts of others. A request whose
+    /// logits are no numbers fails alone.
     pub fn step(&mut self) -> Vec<Output> {
         self.schedule.admit(&self.options);
+        if let Some(drafter) = &mut self.drafter
+            && drafter.guess(&mut self.schedule, &self.options).is_err()
+        {
+            // Nothing depends on guesses.
+            self.schedule.running.iter_mut().for_each(|sequence| sequence.drafts.clear());
+        }
         let shares = self.schedule.plan(&self.options);
         let mut outputs = Vec::new();
         match self.compute(&shares) {
             Ok(drawn) => self.proceed(&shares, drawn, &mut outputs),
             // What was computed of a text is computed again to the same end.
-            Err(_) if shares.len() > 1 => {
-                for share in shares {
+            Err(_) if shares.len() > 1 || shares.iter().any(|share| share.drafts > 0) => {
+                for share in shares.into_iter().map(|share| Share { drafts: 0, ..share }) {
                     match self.compute(&[share]) {
                         Ok(drawn) => self.proceed(&[share], drawn, &mut outputs),
                         Err(error) => self.fail(share, error, &mut outputs),
@@ -194,8 +210,8 @@ impl Engine {
         outputs
     }
 
-    /// What comes after each share, where it is the end of its text.
-    fn compute(&mut self, shares: &[Share]) -> Result<Vec<Option<Drawn>>> {
+    /// What comes after each share, where it is the end of its text: a token, and another for each guess that was right.
+    fn compute(&mut self, shares: &[Share]) -> Result<Vec<Vec<Drawn>>> {
         if shares.is_empty() {
             return Ok(Vec::new());
         }
@@ -206,62 +222,88 @@ impl Engine {
         let sequences = shares.iter().map(sequence_of).collect::<Result<Vec<_>>>()?;
         let mut parts = Vec::new();
         for (sequence, share) in sequences.iter().zip(shares) {
-            let Sequence { tokens, computed, pages, request, adapter, .. } = sequence;
+            let Sequence { tokens, computed, pages, request, adapter, drafts, .. } = sequence;
             let settings = if request.is_drawn_on_device() { request.sampling.settings()? } else { GREEDY };
             let adapter = adapter.map(|adapter| adapter.number);
-            parts.push(Part { tokens: &tokens[*computed..][..share.tokens], position: *computed, pages, adapter, settings });
+            let (tokens, drafts) = (&tokens[*computed..][..share.tokens], &drafts[..share.drafts]);
+            parts.push(Part { tokens, drafts, position: *computed, pages, adapter, settings });
         }
         let tokens = self.runner.run(&parts)?;
-        self.computed += shares.iter().map(|share| share.tokens as u64).sum::<u64>();
-        let singles = shares.iter().take_while(|share| share.tokens == 1).count();
-        let drawn = |(index, (sequence, token)): (usize, (&&Sequence, u32))| {
+        self.computed += shares.iter().map(|share| (share.tokens + share.drafts) as u64).sum::<u64>();
+        let drawn = |(index, (sequence, tokens)): (usize, (&&Sequence, Vec<u32>))| {
             if shares[index].tokens < sequence.remaining() {
-                return Ok(None);
+                return Ok(Vec::new());
             }
-            let Sequence { request, tokens, .. } = sequence;
-            let logits = request.is_looked_at().then(|| self.runner.logits(index, singles)).transpose()?;
-            let token = match &logits {
-                Some(logits) if !request.is_drawn_on_device() => choice::token(request, logits, tokens, request.prompt.len())?,
-                _ => token,
+            let Sequence { request, tokens: text, drafts, .. } = sequence;
+            let right = drafts[..shares[index].drafts].iter().zip(&tokens).take_while(|(draft, token)| draft == token).count();
+            let drawn = |(place, token): (usize, u32)| {
+                let logits = request.is_looked_at().then(|| self.runner.logits(index, place)).transpose()?;
+                let token = match &logits {
+                    Some(logits) if !request.is_drawn_on_device() => choice::token(request, logits, text, request.prompt.len())?,
+                    _ => token,
+                };
+                Ok(Drawn { token, logits })
             };
-            Ok(Some(Drawn { token, logits }))
+            tokens.into_iter().take(1 + right).enumerate().map(drawn).collect()
         };
         sequences.iter().zip(tokens).enumerate().map(drawn).collect()
     }
 
     /// Goes on with what was drawn.
-    fn proceed(&mut self, shares: &[Share], drawn: Vec<Option<Drawn>>, outputs: &mut Vec<Output>) {
+    fn proceed(&mut self, shares: &[Share], drawn: Vec<Vec<Drawn>>, outputs: &mut Vec<Output>) {
         let capacity = self.options.context.min(self.options.cache_tokens);
-        for (share, drawn) in shares.iter().zip(drawn) {
+        let mut prompts = Vec::new();
+        'shares: for (share, drawn) in shares.iter().zip(drawn) {
             let Some(sequence) = self.schedule.running.iter_mut().find(|sequence| sequence.id == share.id) else { continue };
             sequence.computed += share.tokens;
+            if share.tokens > 1 {
+                prompts.push((share.id, share.tokens));
+            }
+            if let (true, Some(drafts)) = (share.drafts > 0, &self.options.drafts) {
+                let right = drawn.len().saturating_sub(1);
+                sequence.ahead.learn(right, share.drafts, drafts.most);
+                (self.drafted, self.accepted) = (self.drafted + share.drafts as u64, self.accepted + right as u64);
+            }
+            sequence.drafts.clear();
+            let mut finish = None;
+            for (index, Drawn { token, logits }) in drawn.into_iter().enumerate() {
+                // The token before was a guess, and computed in this step.
+                sequence.computed += usize::from(index > 0);
+                if sequence.request.max_tokens == 0 {
+                    finish = Some(Finish::MaxTokens);
+                } else if sequence.request.end_tokens.contains(&token) {
+                    finish = Some(Finish::EndToken);
+                } else {
+                    if let Some(error) = sequence.request.constraint.as_ref().and_then(|constraint| constraint.accept(token).err()) {
+                        self.fail(*share, error, outputs);
+                        continue 'shares;
+                    }
+                    let logprobs = logits.as_ref().zip(sequence.request.logprobs).map(|(logits, count)| Logprobs::of(logits, token, count));
+                    let logits = logits.filter(|_| sequence.request.reports_logits);
+                    outputs.push(Output::Token { request: share.id, token, cached_tokens: sequence.cached, logprobs, logits });
+                    sequence.tokens.push(token);
+                    self.generated += 1;
+                    let is_last = sequence.generated() >= sequence.request.max_tokens;
+                    finish = if is_last { Some(Finish::MaxTokens) } else { (sequence.tokens.len() >= capacity).then_some(Finish::ContextFull) };
+                }
+                if finish.is_some() {
+                    break;
+                }
+            }
+            sequence.followed = sequence.followed.min(sequence.computed);
             if self.options.shares_prefixes {
                 sequence.publish(&mut self.schedule.pool);
             }
-            let Some(Drawn { token, logits }) = drawn else { continue };
-            let finish = if sequence.request.max_tokens == 0 {
-                Some(Finish::MaxTokens)
-            } else if sequence.request.end_tokens.contains(&token) {
-                Some(Finish::EndToken)
-            } else {
-                if let Some(error) = sequence.request.constraint.as_ref().and_then(|constraint| constraint.accept(token).err()) {
-                    self.fail(*share, error, outputs);
-                    continue;
-                }
-                let logprobs = logits.as_ref().zip(sequence.request.logprobs).map(|(logits, count)| Logprobs::of(logits, token, count));
-                let logits = logits.filter(|_| sequence.request.reports_logits);
-                outputs.push(Output::Token { request: share.id, token, cached_tokens: sequence.cached, logprobs, logits });
-                sequence.tokens.push(token);
-                self.generated += 1;
-                let is_last = sequence.generated() >= sequence.request.max_tokens;
-                if is_last { Some(Finish::MaxTokens) } else { (sequence.tokens.len() >= capacity).then_some(Finish::ContextFull) }
-            };
             if let Some(finish) = finish {
                 let cached_tokens = sequence.cached;
                 self.cached += cached_tokens as u64;
                 outputs.push(Output::Finished { request: share.id, finish, cached_tokens });
                 self.schedule.remove(share.id);
             }
+        }
+        if let Some(drafter) = &mut self.drafter {
+            // What a draft model lacks makes its guesses worse, and nothing else.
+            drop(drafter.follow(&mut self.schedule, &prompts));
         }
     }
 

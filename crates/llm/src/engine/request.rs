@@ -2,7 +2,7 @@
 
 use elinvar::{Error, Result};
 
-use super::{constraint::Constraint, logprobs::Logprobs};
+use super::{constraint::Constraint, drafts::Drafts, logprobs::Logprobs};
 use crate::{generation::Finish, model::CacheType, sampling::Sampling};
 
 /// What an engine may use, and what it accepts.
@@ -22,12 +22,23 @@ pub struct EngineOptions {
     pub step_tokens: usize,
     /// Whether beginnings of texts stay in the cache for prompts that begin likewise.
     pub shares_prefixes: bool,
+    /// Speculative decoding, if any. Tokens that the host chooses are not guessed: those with penalties, a bias or a constraint.
+    pub drafts: Option<Drafts>,
 }
 
 impl EngineOptions {
     /// For a context of so many tokens, with a cache for eight of them.
     pub fn new(context: usize, cache: impl Into<CacheType>) -> Self {
-        Self { cache: cache.into(), cache_tokens: 8 * context, context, running: 64, waiting: 1024, step_tokens: 512, shares_prefixes: true }
+        Self {
+            cache: cache.into(),
+            cache_tokens: 8 * context,
+            context,
+            running: 64,
+            waiting: 1024,
+            step_tokens: 512,
+            shares_prefixes: true,
+            drafts: None,
+        }
     }
 
     /// Tokens that the cache has room for besides: what a step is filled up with, at most, and those of a text by itself.
@@ -181,6 +192,10 @@ pub struct EngineStatistics {
     pub cached_tokens: u64,
     /// Tokens generated so far.
     pub generated_tokens: u64,
+    /// Guesses of tokens that steps have checked, so far.
+    pub drafted_tokens: u64,
+    /// Those of them that were right, so far.
+    pub accepted_tokens: u64,
     /// Requests that lost their pages to others and were computed again, so far.
     pub preemptions: u64,
 }

@@ -13,14 +13,23 @@ pub(crate) const RECORDINGS: usize = 32;
 /// Tokens of one text that a step computes.
 pub(super) struct Part<'a> {
     pub(super) tokens: &'a [u32],
+    /// Guesses of what comes after them, to be checked: the token after each is drawn too.
+    pub(super) drafts: &'a [u32],
     /// Where the first stands in its text.
     pub(super) position: usize,
     /// The text's pages, with room for these tokens.
     pub(super) pages: &'a [u32],
     /// The number of its adapter.
     pub(super) adapter: Option<u32>,
-    /// How the token after the last is drawn.
+    /// How the tokens after the last and after drafts are drawn.
     pub(super) settings: Settings,
+}
+
+impl Part<'_> {
+    /// Tokens, drafts among them.
+    fn len(&self) -> usize {
+        self.tokens.len() + self.drafts.len()
+    }
 }
 
 /// How a token is drawn that nobody looks at, or that the host chooses.
@@ -33,8 +42,15 @@ pub(super) struct Runner {
     /// The adapters of steps that have some.
     stacks: Option<Stacks>,
     steps: Vec<PagedStep>,
+    /// Where the logits of each part of the last run begin.
+    places: Vec<usize>,
     /// The first slot of no page: where tokens go that only fill up a step.
     spare: usize,
+}
+
+/// The order of parts in a step: those of one token, those of more, those with drafts.
+pub(super) fn order(tokens: usize, drafts: usize) -> usize {
+    if drafts > 0 { 2 } else { usize::from(tokens > 1) }
 }
 
 /// The least of 1, 2, 3, 4, 6, 8, 12, 16, … that is at least `count`: steps are filled up to it, by at most half.
@@ -46,7 +62,7 @@ pub(super) fn bucket(count: usize) -> usize {
 impl Runner {
     pub(super) fn new(model: Arc<Model>, options: &EngineOptions, pages: usize) -> Result<Self> {
         let cache = PagedCache::new(&model, [pages, PAGE, options.spare_slots()], options.context, options.cache)?;
-        Ok(Self { model, cache, stacks: None, steps: Vec::new(), spare: pages * PAGE })
+        Ok(Self { model, cache, stacks: None, steps: Vec::new(), places: Vec::new(), spare: pages * PAGE })
     }
 
     pub(super) fn model(&self) -> &Arc<Model> {
@@ -68,63 +84,80 @@ impl Runner {
         self.steps.len()
     }
 
-    /// Computes the parts, those of one token first, and gives the token after each.
+    /// Computes the parts, in the order of [`order`], and gives the token after each, and after each of its drafts.
     ///
     /// # Errors
     /// Out of memory, logits that are no numbers, or a failed device.
-    pub(super) fn run(&mut self, parts: &[Part<'_>]) -> Result<Vec<u32>> {
-        let singles = parts.iter().take_while(|part| part.tokens.len() == 1).count();
-        let chunks = &parts[singles..];
-        let tokens = chunks.iter().map(|part| part.tokens.len()).max().map_or(0, bucket);
-        let entries = parts.iter().map(|part| part.pages.len()).max().unwrap_or(1).next_power_of_two().max(8);
-        let adapted = parts.iter().any(|part| part.adapter.is_some());
-        let shape = StepShape { singles: if singles == 0 { 0 } else { bucket(singles) }, chunks: chunks.len(), tokens, entries, adapted };
+    pub(super) fn run(&mut self, parts: &[Part<'_>]) -> Result<Vec<Vec<u32>>> {
+        let (first, second) =
+            (parts.partition_point(|part| order(part.tokens.len(), part.drafts.len()) < 1), parts.partition_point(|part| part.drafts.is_empty()));
+        let (singles, chunks, checked) = (&parts[..first], &parts[first..second], &parts[second..]);
+        let longest = |parts: &[Part<'_>]| parts.iter().map(Part::len).max().map_or(0, bucket);
+        let filled = |parts: &[Part<'_>]| if parts.is_empty() { 0 } else { bucket(parts.len()) };
+        let shape = StepShape {
+            singles: filled(singles),
+            chunks: chunks.len(),
+            tokens: longest(chunks),
+            checked: filled(checked),
+            width: longest(checked),
+            entries: parts.iter().map(|part| part.pages.len()).max().unwrap_or(1).next_power_of_two().max(8),
+            adapted: parts.iter().any(|part| part.adapter.is_some()),
+        };
         let mut data = StepData::default();
-        for index in 0..shape.singles {
-            self.add(&mut data, &shape, 1, parts[..singles].get(index))?;
-        }
-        for part in chunks {
-            self.add(&mut data, &shape, tokens, Some(part))?;
+        self.places.clear();
+        for (parts, count, tokens, wanted) in
+            [(singles, shape.singles, 1, 1), (chunks, shape.chunks, shape.tokens, 1), (checked, shape.checked, shape.width, shape.width)]
+        {
+            for index in 0..count {
+                if index < parts.len() {
+                    self.places.push(data.wanted.len());
+                }
+                self.add(&mut data, &shape, [tokens, wanted], parts.get(index))?;
+            }
         }
         let index = self.prepare(shape)?;
-        let mut drawn = self.steps[index].run(&self.model, &data)?;
-        drawn.drain(singles..shape.singles);
-        Ok(drawn)
+        let drawn = self.steps[index].run(&self.model, &data)?;
+        let of_part = |(part, &place): (&Part<'_>, &usize)| drawn.get(place..=place + part.drafts.len()).map(<[u32]>::to_vec);
+        parts.iter().zip(&self.places).map(of_part).collect::<Option<_>>().ok_or_else(|| Error::internal("a step drew too few tokens"))
     }
 
-    /// The logits after part `index` of the last run, of which `singles` parts had one token.
+    /// The logits after part `index` of the last run, or after one of its drafts.
     ///
     /// # Errors
     /// A failed device.
-    pub(super) fn logits(&self, index: usize, singles: usize) -> Result<Vec<f32>> {
-        let Some(step) = self.steps.last() else { return Err(Error::internal("no step has run")) };
-        step.logits(if index < singles { index } else { index - singles + step.shape().singles })
+    pub(super) fn logits(&self, index: usize, draft: usize) -> Result<Vec<f32>> {
+        let (Some(step), Some(place)) = (self.steps.last(), self.places.get(index)) else { return Err(Error::internal("no step has run")) };
+        step.logits(place + draft)
     }
 
-    /// A text of the step, of `tokens` tokens: those of a part, filled up with such as attend nothing.
-    fn add(&self, data: &mut StepData, shape: &StepShape, tokens: usize, part: Option<&Part<'_>>) -> Result<()> {
+    /// A text of the step, of `tokens` tokens: those of a part, filled up with such as attend nothing. Logits are computed of `wanted` of them, the last.
+    fn add(&self, data: &mut StepData, shape: &StepShape, [tokens, wanted]: [usize; 2], part: Option<&Part<'_>>) -> Result<()> {
         let index = |n: usize| i32::try_from(n).map_err(|_| Error::invalid_argument("positions beyond 2^31"));
-        let (given, pages): (&[u32], &[u32]) = part.map_or((&[], &[]), |part| (part.tokens, part.pages));
-        let first = part.map_or(0, |part| part.position);
+        let (given, drafts, pages): (&[u32], &[u32], &[u32]) = part.map_or((&[], &[], &[]), |part| (part.tokens, part.drafts, part.pages));
+        let (first, place) = (part.map_or(0, |part| part.position), data.tokens.len());
         let adapter = part.and_then(|part| part.adapter).map_or(Ok(-1), |number| index(number as usize))?;
         data.adapters.resize(data.adapters.len() + tokens, adapter);
-        for (i, &token) in given.iter().enumerate() {
-            let position = first + i;
+        for (position, &token) in (first..).zip(given.iter().chain(drafts)) {
             let Some(&page) = pages.get(position / PAGE) else { return Err(Error::internal("a token without a page")) };
             data.slots.push(index(page as usize * PAGE + position % PAGE)?);
             data.positions.push(index(position)?);
             data.tokens.push(token.cast_signed());
         }
-        // Nobody looks at the logits of what fills up.
-        data.wanted.push(if given.is_empty() { 0 } else { index(data.tokens.len() - 1)? });
-        for _ in given.len()..tokens {
-            data.slots.push(index(self.spare + data.tokens.len())?);
+        let count = given.len() + drafts.len();
+        for ahead in 0..wanted {
+            // Nobody looks at the logits of what fills up.
+            let token = given.len() + ahead;
+            data.wanted.push(if given.is_empty() || token > count { 0 } else { index(place + token - 1)? });
+            data.settings.push(part.map_or(GREEDY, |part| part.settings));
+        }
+        for filled in count..tokens {
+            data.slots.push(index(self.spare + place + filled)?);
             data.positions.push(-1);
             data.tokens.push(0);
         }
+        let texts = data.tables.len() / shape.entries + 1;
         data.tables.extend(pages.iter().map(|page| page.cast_signed()));
-        data.tables.resize(data.wanted.len() * shape.entries, 0);
-        data.settings.push(part.map_or(GREEDY, |part| part.settings));
+        data.tables.resize(texts * shape.entries, 0);
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use super::{
     pages::{PAGE, Pool},
     request::{EngineOptions, RequestId},
-    runner::bucket,
+    runner::{bucket, order},
     sequence::Sequence,
 };
 
@@ -20,11 +20,12 @@ pub(super) struct Schedule {
     pub(super) steps: u64,
 }
 
-/// What a step computes of a request: so many tokens, for which it has pages.
+/// What a step computes of a request: so many tokens, for which it has pages, and guesses of those after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
     pub(super) id: RequestId,
     pub(super) tokens: usize,
+    pub(super) drafts: usize,
 }
 
 impl Schedule {
@@ -80,14 +81,15 @@ impl Schedule {
     pub(super) fn plan(&mut self, options: &EngineOptions) -> Vec<Share> {
         self.steps += 1;
         let mut shares = Vec::new();
-        let single: Vec<_> = self.running.iter().filter(|sequence| sequence.remaining() == 1).map(|sequence| sequence.id).collect();
-        for id in single {
-            if self.make_room(id, 1) {
-                shares.push(Share { id, tokens: 1 });
+        let single: Vec<_> =
+            self.running.iter().filter(|sequence| sequence.remaining() == 1).map(|sequence| (sequence.id, sequence.drafts.len())).collect();
+        for (id, drafts) in single {
+            if self.make_room(id, 1 + drafts) {
+                shares.push(Share { id, tokens: 1, drafts });
             }
         }
         let prompts = self.prompts(options);
-        let left = options.step_tokens.saturating_sub(shares.len());
+        let left = options.step_tokens.saturating_sub(shares.iter().map(|share| share.tokens + share.drafts).sum());
         if let Some(&(_, first)) = prompts.first().filter(|_| left > 0) {
             // As many as the first's are filled up to; of a power of two of prompts, so that steps have few shapes.
             let length = bucket(first).min(left);
@@ -95,13 +97,13 @@ impl Schedule {
             for (id, remaining) in prompts.into_iter().take(1 << most.ilog2()) {
                 let tokens = remaining.min(length);
                 if self.make_room(id, tokens) {
-                    shares.push(Share { id, tokens });
+                    shares.push(Share { id, tokens, drafts: 0 });
                 }
             }
         }
         // Room may have been made by those that were to be computed.
         shares.retain(|share| self.running.iter().any(|sequence| sequence.id == share.id));
-        shares.sort_by_key(|share| share.tokens > 1);
+        shares.sort_by_key(|share| order(share.tokens, share.drafts));
         for share in &shares {
             let steps = self.steps;
             if let Some(sequence) = self.find(share.id) {
@@ -122,6 +124,13 @@ impl Schedule {
         let mut pages = HashSet::new();
         prompts.retain(|sequence| !options.shares_prefixes || sequence.next_page().is_none_or(|page| pages.insert(page)));
         prompts.into_iter().map(|sequence| (sequence.id, sequence.remaining())).collect()
+    }
+
+    /// Gives a request pages for its next `tokens` tokens, if there is a free page for each of the others too.
+    pub(super) fn has_room_ahead(&mut self, id: RequestId, tokens: usize) -> bool {
+        let others = self.running.len();
+        let lacking = self.find(id).map_or(0, |sequence| sequence.lacking(sequence.computed + tokens));
+        lacking == 0 || (lacking + others <= self.pool.available() && self.make_room(id, tokens))
     }
 
     /// Gives a request pages for its next `tokens` tokens, if need be those of the requests that came last; if it is the last itself, it gives up its own.

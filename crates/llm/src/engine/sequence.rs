@@ -2,6 +2,7 @@
 
 use super::{
     adapters::AdapterSlot,
+    drafts::Ahead,
     pages::{PAGE, Pool, START},
     request::{Request, RequestId},
 };
@@ -18,6 +19,11 @@ pub(super) struct Sequence {
     pub(super) pages: Vec<u32>,
     /// Pages that are known to other sequences, and the number of the last.
     published: (usize, u64),
+    /// Guesses of what comes after the tokens, for the next step to check.
+    pub(super) drafts: Vec<u32>,
+    pub(super) ahead: Ahead,
+    /// Tokens whose keys and values a draft model has in the same pages.
+    pub(super) followed: usize,
     /// Tokens that it found in the cache.
     pub(super) cached: usize,
     /// The step that last computed a part of it.
@@ -27,7 +33,7 @@ pub(super) struct Sequence {
 }
 
 impl Sequence {
-    pub(super) fn new(id: RequestId, request: Request, adapter: Option<AdapterSlot>) -> Self {
+    pub(super) fn new(id: RequestId, request: Request, adapter: Option<AdapterSlot>, ahead: Ahead) -> Self {
         Self {
             id,
             tokens: request.prompt.clone(),
@@ -36,6 +42,9 @@ impl Sequence {
             computed: 0,
             pages: Vec::new(),
             published: (0, start_of(adapter)),
+            drafts: Vec::new(),
+            ahead,
+            followed: 0,
             cached: 0,
             served: 0,
             preempted: false,
@@ -78,6 +87,7 @@ impl Sequence {
             pool.share(page);
             self.pages.push(page);
             self.computed += PAGE;
+            self.followed = self.computed;
             self.published = (self.published.0 + 1, number);
             // What it computed itself, before it lost that, does not count.
             self.cached += if self.preempted { 0 } else { PAGE };
@@ -97,7 +107,8 @@ impl Sequence {
     /// Gives its pages back.
     pub(super) fn leave(&mut self, pool: &mut Pool) {
         pool.give_back(&std::mem::take(&mut self.pages));
-        (self.computed, self.published) = (0, (0, self.start()));
+        self.drafts.clear();
+        (self.computed, self.followed, self.published) = (0, 0, (0, self.start()));
     }
 }
 

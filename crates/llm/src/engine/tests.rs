@@ -249,6 +249,52 @@ fn an_adapter_goes_when_nobody_has_it() {
     assert_eq!(names, ["0", "1"]);
 }
 
+/// Options with guesses of up to so many tokens.
+fn drafting(source: DraftSource, most: usize, options: EngineOptions) -> EngineOptions {
+    EngineOptions { drafts: Some(Drafts { source, most }), ..options }
+}
+
+#[test]
+fn guesses_change_no_answer() {
+    let model = model(CONFIG);
+    let other = Arc::new(Model::random(model.executor(), Config::parse(CONFIG).unwrap(), WeightType::Plain(DType::F32), 2).unwrap());
+    // Some with log probabilities, some with choices of the host, at temperatures 0 and 1; one has a text that repeats itself.
+    let mut requests: Vec<_> = (0..6).map(|seed| request([70, 300, 33, 1, 64, 130][seed as usize], seed, 30)).collect();
+    requests[2] = Request { sampling: Sampling { repetition_penalty: 1.1, ..Sampling::default() }, ..request(33, 2, 30) };
+    requests.push(Request { logprobs: None, ..Request::new(prompt(7, 3).repeat(9), 60) });
+    let expected: Vec<_> = requests.iter().map(|request| alone(&model, DType::F32.into(), request)).collect();
+    for (source, most, least, greatest) in
+        [(DraftSource::Lookup, 5, 0.05, 0.9), (DraftSource::Model(model.clone()), 3, 0.99, 1.0), (DraftSource::Model(other), 4, 0.0, 0.5)]
+    {
+        // The last has so few pages that requests are preempted.
+        for (step_tokens, cache_tokens, running) in [(64, 4096, 1), (512, 4096, 7), (40, 600, 7)] {
+            let mut engine = Engine::new(model.clone(), drafting(source.clone(), most, options(cache_tokens, step_tokens, running))).unwrap();
+            for is_cached in [false, true] {
+                let found = run(&mut engine, &requests);
+                assert!(found.iter().map(|(answer, _)| answer).eq(&expected), "{source:?} in steps of {step_tokens}, cached: {is_cached}");
+            }
+            let statistics = engine.statistics();
+            let share = statistics.accepted_tokens as f64 / statistics.drafted_tokens as f64;
+            assert!((least..=greatest).contains(&share) && statistics.drafted_tokens > 100, "{source:?}: {statistics:?}");
+            assert!(cache_tokens > 600 || statistics.preemptions > 0, "{statistics:?}");
+        }
+    }
+}
+
+#[test]
+fn guesses_that_are_right_save_steps() {
+    let model = model(CONFIG);
+    let request = Request::new(prompt(40, 1), 100);
+    let steps = |drafts: Option<Drafts>| {
+        let mut engine = Engine::new(model.clone(), EngineOptions { drafts, ..options(600, 64, 1) }).unwrap();
+        run(&mut engine, std::slice::from_ref(&request));
+        engine.statistics().steps
+    };
+    assert_eq!(steps(None), 100);
+    // The first token is the prompt's; a step gives four guesses and one more.
+    assert_eq!(steps(Some(Drafts { source: DraftSource::Model(model.clone()), most: 4 })), 1 + 20);
+}
+
 #[test]
 fn thousands_of_requests_leave_what_the_engine_holds_as_it_was() {
     let model = model(CONFIG);
@@ -279,6 +325,19 @@ fn what_cannot_be_is_one_clear_line() {
     assert_eq!(error(EngineOptions::new(2000, DType::F32)), "a context of 2000 tokens: the model has 1 to 1024");
     assert_eq!(error(options(31, 8, 8)), "a cache of 31 tokens: at least a page of 32 expected");
     assert_eq!(error(options(64, 7, 8)), "8 requests at a time, in steps of 7 tokens: at least one, and as many tokens, expected");
+    assert_eq!(error(drafting(DraftSource::Lookup, 8, options(64, 8, 8))), "8 drafts in steps of 8 tokens: at least one, and fewer, expected");
+    let small = |change: &str, to: &str| {
+        let config = Config::parse(&CONFIG.replace(change, to)).unwrap();
+        DraftSource::Model(Arc::new(Model::random(model.executor(), config, WeightType::Plain(DType::F32), 2).unwrap()))
+    };
+    assert_eq!(
+        error(drafting(small("97", "98"), 4, options(64, 8, 8))),
+        "the draft model has a vocabulary of 98 tokens, the model one of 97: give a draft model with the same"
+    );
+    assert_eq!(
+        error(drafting(small("1024", "100"), 4, options(64, 8, 8))),
+        "the draft model has a context of at most 100 tokens, 600 are asked for: lower the context or give another draft model"
+    );
     let mut engine = Engine::new(model, EngineOptions { waiting: 1, ..options(320, 32, 8) }).unwrap();
     let mut error = |request: Request| engine.submit(request).unwrap_err().to_string();
     assert_eq!(error(Request::new(vec![], 1)), "the prompt is empty: give at least one token");

@@ -9,6 +9,7 @@ use elinvar::{Error, Result};
 
 use crate::{
     config::{Config, GenerationConfig},
+    engine::{Engine, Output, Request},
     model::{Decoding, Session},
     sampling::{Sampler, Sampling},
     text::{StopMatcher, TextStream, Tokenizer},
@@ -89,10 +90,21 @@ pub fn end_tokens(config: &Config, generation: &GenerationConfig, tokenizer: &To
 
 /// Continues prompts. What a prompt shares with the text before it stays in the cache and is not computed again.
 pub struct Generator {
-    session: Session,
+    texts: Texts,
     tokenizer: Tokenizer,
     end_tokens: Vec<u32>,
-    /// The tokens in the cache.
+}
+
+/// What computes the texts.
+enum Texts {
+    Session(Continued),
+    /// One at a time.
+    Engine(Box<Engine>),
+}
+
+/// A session, and the tokens in its cache.
+struct Continued {
+    session: Session,
     cached: Vec<u32>,
 }
 
@@ -113,7 +125,18 @@ impl Generator {
         if !session.is_empty() {
             return Err(Error::invalid_argument("the session has text already: give the generator an empty one"));
         }
-        Ok(Self { session, tokenizer, end_tokens, cached: Vec::new() })
+        Ok(Self { texts: Texts::Session(Continued { session, cached: Vec::new() }), tokenizer, end_tokens })
+    }
+
+    /// On an engine without requests, which may guess tokens ahead ([`Drafts`](crate::Drafts)).
+    ///
+    /// # Errors
+    /// The engine has requests already.
+    pub fn on_engine(engine: Engine, tokenizer: Tokenizer, end_tokens: Vec<u32>) -> Result<Self> {
+        if !engine.is_idle() {
+            return Err(Error::invalid_argument("the engine has requests already: give the generator one without"));
+        }
+        Ok(Self { texts: Texts::Engine(Box::new(engine)), tokenizer, end_tokens })
     }
 
     /// The tokenizer.
@@ -123,7 +146,10 @@ impl Generator {
 
     /// The most tokens of prompt and answer together.
     pub fn capacity(&self) -> usize {
-        self.session.capacity()
+        match &self.texts {
+            Texts::Session(continued) => continued.session.capacity(),
+            Texts::Engine(engine) => engine.options().context.min(engine.options().cache_tokens),
+        }
     }
 
     /// Continues `prompt`, telling `listener` as it goes.
@@ -133,15 +159,37 @@ impl Generator {
     /// numbers; a failed device.
     pub fn generate(&mut self, prompt: &[u32], options: &GenerationOptions, listener: &mut Listener<'_>) -> Result<Generated> {
         self.check(prompt)?;
-        let mut sampler = Sampler::new(options.sampling)?;
         let stops = StopMatcher::new(&options.stop)?;
-        let mut answer = Answer { stream: self.tokenizer.stream(prompt)?, stops, listener, text: String::new() };
+        let answer = Answer { stream: self.tokenizer.stream(prompt)?, stops, listener, text: String::new() };
+        match &mut self.texts {
+            Texts::Session(continued) => continued.generate(prompt, options, &self.end_tokens, answer),
+            Texts::Engine(engine) => on_engine(engine, prompt, options, &self.end_tokens, answer),
+        }
+    }
+
+    fn check(&self, prompt: &[u32]) -> Result<()> {
+        if prompt.is_empty() {
+            return Err(Error::invalid_argument("the prompt is empty: give a text, or a model whose tokenizer begins texts with a token"));
+        }
+        let (length, capacity) = (prompt.len(), self.capacity());
+        if length >= capacity {
+            return Err(Error::invalid_argument(format!(
+                "the prompt of {length} tokens leaves no room in a context of {capacity}: shorten it or raise the context"
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl Continued {
+    fn generate(&mut self, prompt: &[u32], options: &GenerationOptions, end_tokens: &[u32], mut answer: Answer<'_, '_>) -> Result<Generated> {
+        let mut sampler = Sampler::new(options.sampling)?;
         let mut tokens = Vec::new();
         let mut watch = statistics::Watch::start(prompt.len());
         let Some(logits) = self.prefill(prompt, &mut watch, answer.listener)? else {
             return Ok(Generated { text: answer.text, tokens, finish: Finish::Cancelled, statistics: watch.finish(0) });
         };
-        let most = options.max_tokens.min(self.capacity() - prompt.len());
+        let most = options.max_tokens.min(self.session.capacity() - prompt.len());
         let mut context = prompt.to_vec();
         if most == 0 {
             return Ok(Generated { text: answer.text, tokens, finish: Finish::MaxTokens, statistics: watch.finish(0) });
@@ -150,7 +198,7 @@ impl Generator {
         let mut source = Source::new(&mut self.session, sampler, token, most - 1)?;
         let finish = loop {
             watch.token();
-            if self.end_tokens.contains(&token) {
+            if end_tokens.contains(&token) {
                 break Finish::EndToken;
             }
             tokens.push(token);
@@ -169,19 +217,6 @@ impl Generator {
         Ok(Generated { text: answer.text, finish, statistics: watch.finish(tokens.len()), tokens })
     }
 
-    fn check(&self, prompt: &[u32]) -> Result<()> {
-        if prompt.is_empty() {
-            return Err(Error::invalid_argument("the prompt is empty: give a text, or a model whose tokenizer begins texts with a token"));
-        }
-        let (length, capacity) = (prompt.len(), self.capacity());
-        if length >= capacity {
-            return Err(Error::invalid_argument(format!(
-                "the prompt of {length} tokens leaves no room in a context of {capacity}: shorten it or raise the context"
-            )));
-        }
-        Ok(())
-    }
-
     /// The logits after the prompt, or `None` if cancelled. At least the last token is computed, even if all are cached.
     fn prefill(&mut self, prompt: &[u32], watch: &mut statistics::Watch, listener: &mut Listener<'_>) -> Result<Option<Vec<f32>>> {
         let common = self.cached.iter().zip(prompt).take_while(|(a, b)| a == b).count().min(prompt.len() - 1);
@@ -196,6 +231,48 @@ impl Generator {
         }
         Ok(logits)
     }
+}
+
+/// An answer of an engine.
+fn on_engine(engine: &mut Engine, prompt: &[u32], options: &GenerationOptions, end_tokens: &[u32], mut answer: Answer<'_, '_>) -> Result<Generated> {
+    let (mut watch, before) = (statistics::Watch::start(prompt.len()), engine.statistics());
+    let request = Request { sampling: options.sampling, end_tokens: end_tokens.to_vec(), ..Request::new(prompt.to_vec(), options.max_tokens) };
+    let (id, mut tokens) = (engine.submit(request)?, Vec::new());
+    let total = prompt.len();
+    let mut go_on = || {
+        loop {
+            for output in engine.step() {
+                match output {
+                    Output::Token { token, cached_tokens, .. } => {
+                        if tokens.is_empty() {
+                            watch.reused(cached_tokens);
+                            watch.prefilled();
+                            if (answer.listener)(Event::Prefilled { done: total, total }).is_break() {
+                                return Ok(Finish::Cancelled);
+                            }
+                        }
+                        watch.token();
+                        tokens.push(token);
+                        if let Some(finish) = answer.push(token)? {
+                            return Ok(finish);
+                        }
+                    }
+                    Output::Finished { finish, .. } => return answer.finish().map(|()| finish),
+                    Output::Failed { error, .. } => return Err(error),
+                }
+            }
+            let done = (engine.statistics().computed_tokens - before.computed_tokens) as usize;
+            if tokens.is_empty() && (answer.listener)(Event::Prefilled { done: done.min(total), total }).is_break() {
+                return Ok(Finish::Cancelled);
+            }
+        }
+    };
+    let finish = go_on();
+    engine.cancel(id);
+    let finish = finish?;
+    let after = engine.statistics();
+    watch.guessed(after.drafted_tokens - before.drafted_tokens, after.accepted_tokens - before.accepted_tokens);
+    Ok(Generated { text: answer.text, finish, statistics: watch.finish(tokens.len()), tokens })
 }
 
 /// Where an answer's tokens after the first come from.
@@ -238,7 +315,7 @@ impl Answer<'_, '_> {
         if self.give(&step.text).is_break() {
             return Ok(Some(Finish::Cancelled));
         }
-        Ok(step.stopped.then_some(Finish::StopString))
+        Ok(step.stop.map(|_| Finish::StopString))
     }
 
     fn give(&mut self, text: &str) -> ControlFlow<()> {

@@ -9,6 +9,10 @@ pub struct Statistics {
     pub reused_tokens: usize,
     /// Tokens generated.
     pub generated_tokens: usize,
+    /// Guesses of tokens that were checked.
+    pub drafted_tokens: u64,
+    /// Those of them that were right.
+    pub accepted_tokens: u64,
     /// From the start until the prompt was in the cache.
     pub prefill: Duration,
     /// From the start until the first token was chosen; zero if there was none.
@@ -47,6 +51,10 @@ impl Watch {
 
     pub(super) fn reused(&mut self, tokens: usize) {
         self.statistics.reused_tokens = tokens;
+    }
+
+    pub(super) fn guessed(&mut self, drafted: u64, accepted: u64) {
+        (self.statistics.drafted_tokens, self.statistics.accepted_tokens) = (drafted, accepted);
     }
 
     pub(super) fn prefilled(&mut self) {

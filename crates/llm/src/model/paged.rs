@@ -32,12 +32,15 @@ impl PagedCache {
     }
 }
 
-/// How many tokens of how many texts a step has: `singles` texts of one token, then `chunks` texts of `tokens` tokens.
+/// How many tokens of how many texts a step has: `singles` texts of one token, `chunks` texts of `tokens` tokens, then `checked` texts of `width` tokens, of
+/// which the logits of all are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct StepShape {
     pub(crate) singles: usize,
     pub(crate) chunks: usize,
     pub(crate) tokens: usize,
+    pub(crate) checked: usize,
+    pub(crate) width: usize,
     /// Entries of a text's table.
     pub(crate) entries: usize,
     /// Whether tokens have adapters.
@@ -47,12 +50,16 @@ pub(crate) struct StepShape {
 impl StepShape {
     /// Tokens.
     pub(crate) fn rows(&self) -> usize {
-        self.singles + self.chunks * self.tokens
+        self.singles + self.chunks * self.tokens + self.checked * self.width
     }
 
-    /// Texts; each has one token whose logits are computed.
     pub(crate) fn texts(&self) -> usize {
-        self.singles + self.chunks
+        self.singles + self.chunks + self.checked
+    }
+
+    /// Tokens whose logits are computed.
+    pub(crate) fn wanted(&self) -> usize {
+        self.singles + self.chunks + self.checked * self.width
     }
 }
 
@@ -62,7 +69,7 @@ pub(crate) struct PagedStep {
     /// Tokens, positions, slots, adapters if there are some, the tokens whose logits are wanted, and tables.
     state: Tensor,
     recording: Recording,
-    /// `[texts, 2]`: the tokens drawn, and their positions.
+    /// `[wanted, 2]`: the tokens drawn, and their positions.
     drawn: Tensor,
     factors: Tensor,
     numbers: Tensor,
@@ -77,10 +84,10 @@ pub(crate) struct StepData {
     pub(crate) slots: Vec<i32>,
     /// The number of each token's adapter; -1 for none.
     pub(crate) adapters: Vec<i32>,
-    /// Which of the tokens each text's logits are of.
+    /// The tokens whose logits are computed.
     pub(crate) wanted: Vec<i32>,
     pub(crate) tables: Vec<i32>,
-    /// How each text's next token is drawn.
+    /// How the token after each of them is drawn.
     pub(crate) settings: Vec<Settings>,
 }
 
@@ -90,10 +97,10 @@ impl PagedStep {
     /// # Errors
     /// Out of memory.
     pub(crate) fn record(model: &Model, stacks: Option<&Stacks>, cache: &PagedCache, shape: StepShape) -> Result<Self> {
-        let (executor, rows, texts) = (model.executor(), shape.rows(), shape.texts());
-        let state = executor.zeros(DType::I32, &[(3 + usize::from(shape.adapted)) * rows + texts * (1 + shape.entries)])?;
+        let (executor, rows, count) = (model.executor(), shape.rows(), shape.wanted());
+        let state = executor.zeros(DType::I32, &[(3 + usize::from(shape.adapted)) * rows + count + shape.texts() * shape.entries])?;
         let (drawn, factors, numbers) =
-            (executor.zeros(DType::I32, &[texts, 2])?, executor.zeros(DType::F32, &[texts, 3])?, executor.zeros(DType::U32, &[texts, 3])?);
+            (executor.zeros(DType::I32, &[count, 2])?, executor.zeros(DType::F32, &[count, 3])?, executor.zeros(DType::U32, &[count, 3])?);
         let (recording, logits) = executor.record(|recorded| {
             let state = state.on(recorded)?;
             let mut start = 0;
@@ -103,10 +110,10 @@ impl PagedStep {
             };
             let (tokens, positions, slots) = (next(rows)?, next(rows)?, next(rows)?);
             let adapters = shape.adapted.then(|| next(rows)).transpose()?;
-            let wanted = next(texts)?;
+            let wanted = next(count)?;
             let mut groups = Vec::new();
             let mut first = 0;
-            for (texts, tokens) in [(shape.singles, 1), (shape.chunks, shape.tokens)] {
+            for (texts, tokens) in [(shape.singles, 1), (shape.chunks, shape.tokens), (shape.checked, shape.width)] {
                 if texts > 0 {
                     let positions = positions.slice(0, first, texts * tokens, 1)?.reshape(&[texts, tokens])?;
                     groups.push(Group { table: next(texts * shape.entries)?.reshape(&[texts, shape.entries])?, positions });
@@ -128,7 +135,7 @@ impl PagedStep {
         Ok(Self { shape, state, recording, drawn, factors, numbers, logits })
     }
 
-    /// Runs the step, and gives each text's next token.
+    /// Runs the step, and gives the token after each whose logits are computed.
     ///
     /// # Errors
     /// Logits that are no numbers, or a failed device.
@@ -147,12 +154,12 @@ impl PagedStep {
         Ok(drawn?.chunks_exact(2).map(|state| state[0].cast_unsigned()).collect())
     }
 
-    /// The logits `[vocab_size]` of one of the texts of the last run.
+    /// The logits `[vocab_size]` of one of the tokens of the last run whose logits are computed.
     ///
     /// # Errors
     /// A failed device.
-    pub(crate) fn logits(&self, text: usize) -> Result<Vec<f32>> {
-        self.logits.slice(0, text, 1, 1)?.to_vec()
+    pub(crate) fn logits(&self, wanted: usize) -> Result<Vec<f32>> {
+        self.logits.slice(0, wanted, 1, 1)?.to_vec()
     }
 
     /// Its shape.

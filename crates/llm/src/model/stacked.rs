@@ -71,7 +71,7 @@ impl RowAdapters {
 
     fn apply(&self, base: &Tensor, x: &Tensor) -> Result<Tensor> {
         let Stack { a, b, scales, ranks } = &self.stack;
-        let outputs = x.executor().apply(Arc::new(LoraRows), &[base, x, a, b, scales, ranks, &self.adapters].map(Some))?;
+        let outputs = x.executor().apply(Arc::new(LoraRows), &[x, &self.adapters, base, a, b, scales, ranks].map(Some))?;
         outputs.into_iter().next().ok_or_else(|| Error::internal("adapters of rows gave nothing"))
     }
 }

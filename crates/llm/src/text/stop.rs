@@ -12,8 +12,8 @@ pub struct StopMatcher {
 pub struct Stopped {
     /// Text that belongs to the answer.
     pub text: String,
-    /// A stop string followed it.
-    pub stopped: bool,
+    /// The stop string that followed it.
+    pub stop: Option<String>,
 }
 
 impl StopMatcher {
@@ -31,14 +31,14 @@ impl StopMatcher {
     /// Takes the next piece. After a stop the rest is dropped.
     pub fn push(&mut self, piece: &str) -> Stopped {
         self.held.push_str(piece);
-        if let Some(at) = self.stops.iter().filter_map(|stop| self.held.find(stop.as_str())).min() {
+        if let Some((at, stop)) = self.stops.iter().filter_map(|stop| Some((self.held.find(stop.as_str())?, stop))).min() {
             let mut text = std::mem::take(&mut self.held);
             text.truncate(at);
-            return Stopped { text, stopped: true };
+            return Stopped { text, stop: Some(stop.clone()) };
         }
         let keep = self.stops.iter().map(|stop| overlap(&self.held, stop)).max().unwrap_or(0);
         let held = self.held.split_off(self.held.len() - keep);
-        Stopped { text: std::mem::replace(&mut self.held, held), stopped: false }
+        Stopped { text: std::mem::replace(&mut self.held, held), stop: None }
     }
 
     /// The text that was held back, when the stream ends without a stop.
@@ -57,18 +57,18 @@ fn overlap(text: &str, stop: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn run(stops: &[&str], pieces: &[&str]) -> (Vec<String>, bool) {
+    fn run(stops: &[&str], pieces: &[&str]) -> (Vec<String>, Option<String>) {
         let mut matcher = StopMatcher::new(&stops.iter().map(|s| s.to_string()).collect::<Vec<_>>()).unwrap();
         let mut out = Vec::new();
         for piece in pieces {
             let step = matcher.push(piece);
             out.push(step.text);
-            if step.stopped {
-                return (out, true);
+            if step.stop.is_some() {
+                return (out, step.stop);
             }
         }
         out.push(matcher.rest());
-        (out, false)
+        (out, None)
     }
 
     fn strings(parts: &[&str]) -> Vec<String> {
@@ -77,16 +77,16 @@ mod tests {
 
     #[test]
     fn a_stop_string_is_found_across_pieces_and_never_given_out() {
-        assert_eq!(run(&["\n\nUser:"], &["Hello", ".\n", "\nUs", "er: hi"]), (strings(&["Hello", ".", "", ""]), true));
-        assert_eq!(run(&["END"], &["E", "EN", "x"]), (strings(&["", "E", "ENx", ""]), false));
-        assert_eq!(run(&["END"], &["EN"]), (strings(&["", "EN"]), false));
+        assert_eq!(run(&["\n\nUser:"], &["Hello", ".\n", "\nUs", "er: hi"]), (strings(&["Hello", ".", "", ""]), Some("\n\nUser:".to_owned())));
+        assert_eq!(run(&["END"], &["E", "EN", "x"]), (strings(&["", "E", "ENx", ""]), None));
+        assert_eq!(run(&["END"], &["EN"]), (strings(&["", "EN"]), None));
     }
 
     #[test]
     fn the_earliest_of_several_stops_counts() {
-        assert_eq!(run(&["cd", "b"], &["abcd"]), (strings(&["a"]), true));
-        assert_eq!(run(&["é!", "ß"], &["caf", "é", "é!"]), (strings(&["caf", "", "é"]), true));
-        assert_eq!(run(&[], &["a", "b"]), (strings(&["a", "b", ""]), false));
+        assert_eq!(run(&["cd", "b"], &["abcd"]), (strings(&["a"]), Some("b".to_owned())));
+        assert_eq!(run(&["é!", "ß"], &["caf", "é", "é!"]), (strings(&["caf", "", "é"]), Some("é!".to_owned())));
+        assert_eq!(run(&[], &["a", "b"]), (strings(&["a", "b", ""]), None));
     }
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
         for size in 1..=text.len() {
             let pieces: Vec<_> = text.as_bytes().chunks(size).map(|c| std::str::from_utf8(c).unwrap()).collect();
             let (out, stopped) = run(&[stop], &pieces);
-            assert_eq!((out.concat(), stopped), (text[..text.find(stop).unwrap()].to_owned(), true), "{size}");
+            assert_eq!((out.concat(), stopped), (text[..text.find(stop).unwrap()].to_owned(), Some(stop.to_owned())), "{size}");
         }
     }
 }

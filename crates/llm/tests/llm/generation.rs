@@ -1,7 +1,10 @@
 use std::{fs, ops::ControlFlow};
 
 use elinvar::DType;
-use elinvar_llm::{Chat, ChatOptions, Event, Finish, Generated, GenerationOptions, Generator, Message, ModelFiles, Sampling, Session, Tokenizer};
+use elinvar_llm::{
+    Chat, ChatOptions, DraftSource, Drafts, Engine, EngineOptions, Event, Finish, Generated, GenerationOptions, Generator, Message, ModelFiles,
+    Sampling, Session, Tokenizer,
+};
 
 use crate::{
     fixture::strict,
@@ -102,6 +105,30 @@ fn a_seed_fixes_the_text() {
     };
     assert_eq!(sampled(7), sampled(7));
     assert_ne!(sampled(7), sampled(8));
+}
+
+#[test]
+fn guesses_on_an_engine_give_the_same_texts() {
+    let model = model(&strict(2));
+    let sampling = Sampling { temperature: 0.9, top_p: 0.95, seed: 7, ..Sampling::default() };
+    let stop = vec!["bawd.".into(), "thee, s".into()];
+    let all = [greedy(0), greedy(90), greedy(500), GenerationOptions { sampling, ..greedy(60) }, GenerationOptions { stop, ..greedy(200) }];
+    for source in [DraftSource::Lookup, DraftSource::Model(model.clone())] {
+        let options = EngineOptions { drafts: Some(Drafts { source, most: 4 }), ..EngineOptions::new(128, DType::F32) };
+        let mut engine = Generator::on_engine(Engine::new(model.clone(), options).unwrap(), tokenizer(), vec![0]).unwrap();
+        let mut guesses = 0;
+        for options in &all {
+            let (found, expected) = (run(&mut engine, "ROMEO:", options), run(&mut generator(128, &[0]), "ROMEO:", options));
+            assert_eq!((&found.tokens, &found.text, found.finish), (&expected.tokens, &expected.text, expected.finish));
+            guesses += found.statistics.accepted_tokens;
+        }
+        assert!(guesses > 0);
+        let prompt = tokenizer().encode("ROMEO:").unwrap();
+        let mut cancel = |event: Event<'_>| if matches!(event, Event::Text(_)) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        assert_eq!(engine.generate(&prompt, &greedy(90), &mut cancel).unwrap().finish, Finish::Cancelled);
+        assert!(engine.generate(&[5000], &greedy(9), &mut |_: Event<'_>| ControlFlow::Continue(())).is_err());
+        assert_eq!(run(&mut engine, "ROMEO:", &greedy(90)).tokens, run(&mut generator(128, &[0]), "ROMEO:", &greedy(90)).tokens);
+    }
 }
 
 const TEMPLATE: &str = "{{ bos_token }}{% for m in messages %}{% if m.role == 'cat' %}{{ raise_exception('cats do not speak') }}{% endif %}\

@@ -1,6 +1,11 @@
 //! `/v1/chat/completions`.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{
+    collections::hash_map::RandomState,
+    hash::{BuildHasher, Hasher},
+    sync::Arc,
+    time::SystemTime,
+};
 
 use elinvar_llm::ChatOptions;
 use serde_json::{Map, Value, json};
@@ -12,7 +17,7 @@ use super::{
     settings::Settings,
     tools::Tools,
 };
-use crate::models::Served;
+use crate::models::{Models, Served};
 
 const MAX_TOP_LOGPROBS: i64 = 20;
 
@@ -22,9 +27,7 @@ pub(super) fn read(fields: &Fields<'_>, model: Arc<Served>) -> Result<TextJob, A
             return Err(fields.reject(name, "no longer supported: use tools"));
         }
     }
-    let messages = fields.required("messages")?;
-    let messages = messages.as_array().ok_or_else(|| wrong("messages", messages, "an array of messages"))?;
-    let messages = messages.iter().enumerate().map(|(index, message)| turn(message, format!("messages[{index}]"))).collect::<Result<Vec<_>, _>>()?;
+    let messages = turns(fields)?;
     let mut settings = Settings::read(fields, &model, &["max_tokens", "max_completion_tokens"], usize::MAX)?;
     let top = fields.integer("top_logprobs", 0..=MAX_TOP_LOGPROBS)?;
     let reports = fields.boolean("logprobs")?.unwrap_or(false);
@@ -33,25 +36,86 @@ pub(super) fn read(fields: &Fields<'_>, model: Arc<Served>) -> Result<TextJob, A
     }
     settings.set_logprobs(reports.then(|| top.unwrap_or(0) as usize));
     let tools = Tools::read(fields, &model, "function")?;
-    conversation(fields, model, "messages", &messages, tools, settings, Form::Chat)
+    conversation(fields, model, ("messages", &messages), ending(fields)?, tools, settings, Form::Chat)
 }
 
-/// The next turn of a conversation, which `param` has.
+/// The text that a model is given of a conversation.
+pub(super) fn template(fields: &Fields<'_>, models: &Models) -> Result<Value, ApiError> {
+    let (model, _) = models.find(fields.string("model")?)?;
+    let tools = Tools::read(fields, model, "function")?;
+    Ok(json!({"prompt": render(fields, model, ("messages", &turns(fields)?), ending(fields)?, tools.as_ref())?}))
+}
+
+/// What the text of a conversation ends with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// The beginning of the assistant's turn.
+    NewTurn,
+    /// The last turn.
+    Nothing,
+    /// The content of the last turn, with which the answer goes on.
+    Continued,
+}
+
+fn ending(fields: &Fields<'_>) -> Result<Ending, ApiError> {
+    const CONTINUED: &str = "continue_final_message";
+    let begins = fields.boolean("add_generation_prompt")?;
+    match (fields.boolean(CONTINUED)?.unwrap_or(false), begins) {
+        (true, Some(true)) => Err(fields.reject(CONTINUED, "not possible together with add_generation_prompt")),
+        (true, Some(false) | None) => Ok(Ending::Continued),
+        (false, Some(false)) => Ok(Ending::Nothing),
+        (false, Some(true) | None) => Ok(Ending::NewTurn),
+    }
+}
+
+fn turns(fields: &Fields<'_>) -> Result<Vec<Value>, ApiError> {
+    let messages = fields.required("messages")?;
+    let messages = messages.as_array().ok_or_else(|| wrong("messages", messages, "an array of messages"))?;
+    messages.iter().enumerate().map(|(index, message)| turn(message, format!("messages[{index}]"))).collect()
+}
+
+/// The text of a conversation: turns, and the field that has them.
+pub(super) fn render(
+    fields: &Fields<'_>,
+    model: &Served,
+    (param, messages): (&str, &[Value]),
+    ending: Ending,
+    tools: Option<&Tools>,
+) -> Result<String, ApiError> {
+    let Some(last) = messages.last() else { return Err(fields.reject(param, "empty, and at least one is required")) };
+    let options = ChatOptions { add_generation_prompt: ending == Ending::NewTurn, variables: variables(fields)?, now: SystemTime::now() };
+    let render = |messages: &[Value]| {
+        let text = model.template.render_json(messages, tools.map_or(&[], |tools| &tools.shown), &options);
+        text.map_err(|error| ApiError::field(param, error.to_string()))
+    };
+    if ending != Ending::Continued {
+        return render(messages);
+    }
+    // Templates put something after a turn: what stands behind a mark that nothing else contains is cut.
+    let content = last["content"].as_str().unwrap_or_default().trim_end();
+    if last["role"] != "assistant" || content.is_empty() {
+        return Err(fields.reject(param, "the last message cannot be continued: one of the assistant's with content expected"));
+    }
+    let mark = format!("{:016x}", RandomState::new().build_hasher().finish());
+    let mut marked = messages.to_vec();
+    marked[messages.len() - 1]["content"] = format!("{content}{mark}").into();
+    let text = render(&marked)?;
+    let end = text.rfind(&mark).ok_or_else(|| fields.reject(param, "the chat template leaves out the last message, which is to be continued"))?;
+    Ok(text[..end].to_owned())
+}
+
+/// The next turn of a conversation: turns, and the field that has them.
 pub(super) fn conversation(
     fields: &Fields<'_>,
     model: Arc<Served>,
-    param: &str,
-    messages: &[Value],
+    (param, messages): (&str, &[Value]),
+    ending: Ending,
     tools: Option<Tools>,
     mut settings: Settings,
     form: Form,
 ) -> Result<TextJob, ApiError> {
-    if messages.is_empty() {
-        return Err(fields.reject(param, "empty, and at least one is required"));
-    }
-    let options = ChatOptions { add_generation_prompt: true, variables: variables(fields)?, now: SystemTime::now() };
-    let prompt = model.template.render_json(messages, tools.as_ref().map_or(&[], |tools| &tools.shown), &options);
-    let prompt = prompt.and_then(|prompt| model.tokenizer.encode_rendered(&prompt)).map_err(|error| ApiError::field(param, error.to_string()))?;
+    let prompt = render(fields, &model, (param, messages), ending, tools.as_ref())?;
+    let prompt = model.tokenizer.encode_rendered(&prompt).map_err(|error| ApiError::field(param, error.to_string()))?;
     check_length(param, &prompt, &model)?;
     settings.stop.extend_from_slice(&model.turn_ends);
     if let Some(grammar) = tools.as_ref().and_then(Tools::grammar) {
@@ -85,7 +149,7 @@ pub(super) fn turn(value: &Value, path: String) -> Result<Value, ApiError> {
         Some(_) => return Err(fields.reject("role", "system, developer, user, assistant or tool expected")),
         None => return Err(fields.reject("role", "missing, and required")),
     };
-    let content = content(&fields)?;
+    let content = text(&fields, "content")?;
     let mut turn = Map::new();
     turn.insert("role".to_owned(), role.into());
     let calls = fields.array("tool_calls")?.unwrap_or_default();
@@ -99,7 +163,7 @@ pub(super) fn turn(value: &Value, path: String) -> Result<Value, ApiError> {
     if !calls.is_empty() {
         turn.insert("tool_calls".to_owned(), calls.into());
     }
-    for name in ["name", "tool_call_id"] {
+    for name in ["name", "reasoning_content", "tool_call_id"] {
         if let Some(text) = fields.string(name)? {
             turn.insert(name.to_owned(), text.into());
         }
@@ -120,13 +184,14 @@ fn call(value: &Value, path: String) -> Result<Value, ApiError> {
     Ok(json!({"id": fields.string("id")?, "type": "function", "function": {"name": name, "arguments": arguments}}))
 }
 
-fn content(fields: &Fields<'_>) -> Result<Option<String>, ApiError> {
-    match fields.get("content") {
+/// A text, or parts that are put together.
+pub(super) fn text(fields: &Fields<'_>, name: &str) -> Result<Option<String>, ApiError> {
+    match fields.get(name) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
         Some(Value::Array(parts)) => {
             let part = |(index, part): (usize, &Value)| {
-                let part = Fields::object(part, fields.path(&format!("content[{index}]")))?;
+                let part = Fields::object(part, fields.path(&format!("{name}[{index}]")))?;
                 match part.string("type")? {
                     Some("text" | "input_text" | "output_text") => {
                         part.string("text")?.map(str::to_owned).ok_or_else(|| part.reject("text", "missing, and required"))
@@ -136,6 +201,6 @@ fn content(fields: &Fields<'_>) -> Result<Option<String>, ApiError> {
             };
             parts.iter().enumerate().map(part).collect::<Result<String, _>>().map(Some)
         }
-        Some(other) => Err(wrong(&fields.path("content"), other, "a string or an array of parts")),
+        Some(other) => Err(wrong(&fields.path(name), other, "a string or an array of parts")),
     }
 }

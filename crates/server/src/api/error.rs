@@ -59,6 +59,20 @@ impl ApiError {
         self.status
     }
 
+    /// The body as Anthropic has it.
+    pub(crate) fn anthropic(&self) -> Value {
+        let kind = match self.status {
+            401 | 403 | 404 | 429 => self.kind,
+            408 | 504 => "timeout_error",
+            413 => "request_too_large",
+            503 => "overloaded_error",
+            400..500 => "invalid_request_error",
+            _ => "api_error",
+        };
+        let kind = if self.code == Some("model_not_found") { "not_found_error" } else { kind };
+        json!({"type": "error", "error": {"type": kind, "message": self.message}})
+    }
+
     /// The body: an object `error`.
     pub fn body(&self) -> Value {
         json!({"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}})

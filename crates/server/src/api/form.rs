@@ -9,7 +9,7 @@ use std::{
 use elinvar_llm::Finish;
 use serde_json::{Map, Value, json};
 
-use super::{ApiError, respond::Response};
+use super::{ApiError, message::Message, respond::Response};
 use crate::{
     answer::{Answers, Delta, TokenLogprob, Usage},
     models::{Served, unix_time},
@@ -29,32 +29,64 @@ pub(super) enum Form {
         /// What of the request is in the answer.
         repeated: Map<String, Value>,
     },
+    /// Anthropic's.
+    Message {
+        /// The stop strings of the request.
+        stop_sequences: Vec<String>,
+    },
 }
 
 impl Form {
     /// What names of answers begin with.
     pub(super) fn prefix(&self) -> &'static str {
         match self {
-            Self::Chat => "chatcmpl",
-            Self::Completion { .. } => "cmpl",
-            Self::Response { .. } => "resp",
+            Self::Chat => "chatcmpl-",
+            Self::Completion { .. } => "cmpl-",
+            Self::Response { .. } => "resp_",
+            Self::Message { .. } => "msg_",
         }
     }
+
     fn object(&self, is_chunk: bool) -> &'static str {
         match (self, is_chunk) {
             (Self::Chat, false) => "chat.completion",
             (Self::Chat, true) => "chat.completion.chunk",
             (Self::Completion { .. }, _) => "text_completion",
             (Self::Response { .. }, _) => "response",
+            (Self::Message { .. }, _) => "message",
         }
     }
 
     fn echo(&self, index: usize) -> &str {
         match self {
-            Self::Chat | Self::Response { .. } => "",
+            Self::Chat | Self::Response { .. } | Self::Message { .. } => "",
             Self::Completion { echoes } => echoes.get(index).map_or("", String::as_str),
         }
     }
+
+    /// What an answer of items is put together by.
+    fn items(&self) -> Option<Box<dyn Items>> {
+        match self {
+            Self::Chat | Self::Completion { .. } => None,
+            Self::Response { repeated } => Some(Box::new(Response::new(repeated.clone()))),
+            Self::Message { stop_sequences } => Some(Box::new(Message::new(stop_sequences.clone()))),
+        }
+    }
+}
+
+/// An answer that consists of items and comes by events with names.
+pub(super) trait Items: Send {
+    /// The answer as far as it came.
+    fn object(&self, head: &Head, answers: &Answers) -> Value;
+
+    /// The events before the engine brings anything.
+    fn begin(&mut self, head: &Head, answers: &Answers) -> Vec<Value>;
+
+    /// Takes a part; gives its events, but for the last.
+    fn push(&mut self, head: &Head, delta: Delta) -> Vec<Value>;
+
+    /// The last events.
+    fn end(&mut self, head: &Head, answers: &Answers) -> Vec<Value>;
 }
 
 /// What all parts of an answer have.
@@ -76,7 +108,7 @@ impl Head {
     }
 
     pub(super) fn new(prefix: &str, seed: u64) -> Self {
-        Self { id: format!("{prefix}-{:016x}", RandomState::new().build_hasher().finish()), created: unix_time(), model: String::new(), seed }
+        Self { id: format!("{prefix}{:016x}", RandomState::new().build_hasher().finish()), created: unix_time(), model: String::new(), seed }
     }
 
     fn object(&self, form: &Form, is_chunk: bool, choices: Vec<Value>) -> Map<String, Value> {
@@ -170,15 +202,14 @@ impl<'a> Whole<'a> {
             text.text.push_str(&delta.text);
             text.logprobs.extend(delta.logprobs);
             text.calls.extend(delta.calls);
-            text.finish = delta.finish;
+            (text.finish, text.stop) = (delta.finish, delta.stop);
         }
     }
 
     pub(super) fn finish(self, head: &Head, model: &Served, answers: &Answers, has_logprobs: bool) -> Value {
-        if let Form::Response { repeated } = self.form {
-            let mut response = Response::new(repeated.clone());
-            self.texts.into_iter().for_each(|delta| drop(response.push(head, delta)));
-            return response.object(head, answers);
+        if let Some(mut items) = self.form.items() {
+            self.texts.into_iter().for_each(|delta| drop(items.push(head, delta)));
+            return items.object(head, answers);
         }
         let choice = |delta: Delta| {
             let finish = delta.finish.map(|finish| reason(finish, !delta.calls.is_empty()));
@@ -214,8 +245,8 @@ pub(crate) struct Chunks {
     includes_usage: bool,
     has_logprobs: bool,
     answers: Answers,
-    /// Of a form that has events.
-    response: Option<Response>,
+    /// Of a form that has them.
+    items: Option<Box<dyn Items>>,
     /// Calls of tools so far, of each answer.
     calls: Vec<usize>,
     /// Parts that are due before what the engine brings next.
@@ -225,19 +256,15 @@ pub(crate) struct Chunks {
 
 impl Chunks {
     pub(super) fn new(model: Arc<Served>, form: Form, head: Head, includes_usage: bool, has_logprobs: bool, answers: Answers) -> Self {
-        let response = match &form {
-            Form::Response { repeated } => Some(Response::new(repeated.clone())),
-            Form::Chat | Form::Completion { .. } => None,
-        };
-        let (calls, ready) = (vec![0; answers.len()], VecDeque::new());
-        let mut chunks = Self { model, form, head, includes_usage, has_logprobs, answers, response, calls, ready, is_complete: false };
+        let (items, calls, ready) = (form.items(), vec![0; answers.len()], VecDeque::new());
+        let mut chunks = Self { model, form, head, includes_usage, has_logprobs, answers, items, calls, ready, is_complete: false };
         chunks.begin();
         chunks
     }
 
     fn begin(&mut self) {
-        if let Some(response) = &mut self.response {
-            self.ready.extend(response.begin(&self.head, &self.answers));
+        if let Some(items) = &mut self.items {
+            self.ready.extend(items.begin(&self.head, &self.answers));
         }
         for index in 0..self.answers.len() {
             let choice = match &self.form {
@@ -245,7 +272,7 @@ impl Chunks {
                 Form::Completion { .. } if !self.form.echo(index).is_empty() => {
                     json!({"index": index, "text": self.form.echo(index), "logprobs": null, "finish_reason": null})
                 }
-                Form::Completion { .. } | Form::Response { .. } => continue,
+                Form::Completion { .. } | Form::Response { .. } | Form::Message { .. } => continue,
             };
             self.ready.push_back(self.chunk(vec![choice]));
         }
@@ -257,11 +284,6 @@ impl Chunks {
             object.insert("usage".to_owned(), Value::Null);
         }
         Value::Object(object)
-    }
-
-    /// Whether parts are events with names, without a mark of the end.
-    pub(crate) fn has_events(&self) -> bool {
-        self.response.is_some()
     }
 
     /// The next part; nothing after the last.
@@ -281,10 +303,10 @@ impl Chunks {
     /// Makes parts of what the engine brought.
     fn queue(&mut self, delta: Delta) {
         self.is_complete = self.answers.is_complete();
-        if let Some(response) = &mut self.response {
-            self.ready.extend(response.push(&self.head, delta));
+        if let Some(items) = &mut self.items {
+            self.ready.extend(items.push(&self.head, delta));
             if self.is_complete {
-                self.ready.push_back(response.end(&self.head, &self.answers));
+                self.ready.extend(items.end(&self.head, &self.answers));
             }
             return;
         }

@@ -26,6 +26,7 @@ pub(super) fn grammar(format: &Fields<'_>) -> Result<Option<Grammar>, ApiError> 
     };
     match format.string("type")? {
         Some("text") => Ok(None),
+        Some("json_object") if format.get("schema").is_some() => schema(format),
         Some("json_object") => Ok(Some(Grammar::Schema(json!({"type": "object"})))),
         Some("json_schema") => match format.nested("json_schema")? {
             Some(nested) => schema(&nested),

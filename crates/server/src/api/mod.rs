@@ -7,6 +7,8 @@ mod error;
 mod fields;
 mod form;
 mod format;
+mod message;
+mod messages;
 mod openapi;
 mod respond;
 mod responses;
@@ -16,7 +18,7 @@ mod tools;
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub use error::ApiError;
 use fields::Fields;
@@ -38,16 +40,32 @@ pub enum Endpoint {
     Completions,
     /// The next turn of a conversation, in OpenAI's newer form.
     Responses,
+    /// The next turn of a conversation, as Anthropic has it.
+    Messages,
+    /// The tokens of a conversation, as Anthropic counts them.
+    CountTokens,
     /// Vectors of texts.
     Embeddings,
     /// Tokens of a text.
     Tokenize,
     /// The text of tokens.
     Detokenize,
+    /// The text of a conversation.
+    ApplyTemplate,
 }
 
 impl Endpoint {
-    pub(crate) const ALL: [Self; 6] = [Self::ChatCompletions, Self::Completions, Self::Responses, Self::Embeddings, Self::Tokenize, Self::Detokenize];
+    pub(crate) const ALL: [Self; 9] = [
+        Self::ChatCompletions,
+        Self::Completions,
+        Self::Responses,
+        Self::Messages,
+        Self::CountTokens,
+        Self::Embeddings,
+        Self::Tokenize,
+        Self::Detokenize,
+        Self::ApplyTemplate,
+    ];
 
     /// Where it is found.
     pub fn path(self) -> &'static str {
@@ -55,10 +73,40 @@ impl Endpoint {
             Self::ChatCompletions => "/v1/chat/completions",
             Self::Completions => "/v1/completions",
             Self::Responses => "/v1/responses",
+            Self::Messages => "/v1/messages",
+            Self::CountTokens => "/v1/messages/count_tokens",
             Self::Embeddings => "/v1/embeddings",
             Self::Tokenize => "/tokenize",
             Self::Detokenize => "/detokenize",
+            Self::ApplyTemplate => "/apply-template",
         }
+    }
+
+    /// The body of an error as this one's clients expect it.
+    pub(crate) fn error(self, error: &ApiError) -> Value {
+        match self {
+            Self::Messages | Self::CountTokens => error.anthropic(),
+            Self::ChatCompletions
+            | Self::Completions
+            | Self::Responses
+            | Self::Embeddings
+            | Self::Tokenize
+            | Self::Detokenize
+            | Self::ApplyTemplate => error.body(),
+        }
+    }
+
+    /// The last part of a stream in which something failed.
+    pub(crate) fn stream_error(self, error: &ApiError) -> Value {
+        if self == Self::Responses {
+            return json!({"type": "error", "code": error.code, "message": error.message, "param": error.param});
+        }
+        self.error(error)
+    }
+
+    /// Whether the parts of a stream are events with names, without a mark of the end.
+    pub(crate) fn has_events(self) -> bool {
+        matches!(self, Self::Responses | Self::Messages)
     }
 
     /// The one at `path`.
@@ -105,9 +153,12 @@ impl Job {
             Endpoint::ChatCompletions => text(chat::read),
             Endpoint::Completions => text(completions::read),
             Endpoint::Responses => text(responses::read),
+            Endpoint::Messages => text(messages::read),
+            Endpoint::CountTokens => messages::count(&fields, models).map(|answer| Self(Kind::Done(answer))),
             Endpoint::Embeddings => embeddings::answer(&fields, models).map(|answer| Self(Kind::Done(answer))),
             Endpoint::Tokenize => tokens::tokenize(&fields, models).map(|answer| Self(Kind::Done(answer))),
             Endpoint::Detokenize => tokens::detokenize(&fields, models).map(|answer| Self(Kind::Done(answer))),
+            Endpoint::ApplyTemplate => chat::template(&fields, models).map(|answer| Self(Kind::Done(answer))),
         }
     }
 
@@ -163,8 +214,9 @@ pub struct Reply {
 
 /// Computes a request that came by `POST` to `path`, without a stream.
 pub async fn run(models: &Models, path: &str, body: &[u8]) -> Reply {
+    let endpoint = Endpoint::from_path(path);
     let answer = async {
-        let endpoint = Endpoint::from_path(path).ok_or_else(|| ApiError::not_found(path))?;
+        let endpoint = endpoint.ok_or_else(|| ApiError::not_found(path))?;
         let job = Job::read(models, endpoint, body)?;
         if job.is_stream() {
             return Err(ApiError::field("stream", "stream: not possible here"));
@@ -173,7 +225,7 @@ pub async fn run(models: &Models, path: &str, body: &[u8]) -> Reply {
     };
     match answer.await {
         Ok(body) => Reply { status: 200, body },
-        Err(error) => Reply { status: error.status(), body: error.body() },
+        Err(error) => Reply { status: error.status(), body: endpoint.map_or_else(|| error.body(), |endpoint| endpoint.error(&error)) },
     }
 }
 

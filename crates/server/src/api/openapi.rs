@@ -10,12 +10,12 @@ pub(crate) fn document() -> Value {
     for endpoint in Endpoint::ALL {
         let (summary, request, answer) = described(endpoint);
         let mut content = json!({"application/json": {"schema": answer}});
-        if matches!(endpoint, Endpoint::ChatCompletions | Endpoint::Completions | Endpoint::Responses) {
+        if matches!(endpoint, Endpoint::ChatCompletions | Endpoint::Completions | Endpoint::Responses | Endpoint::Messages) {
             content["text/event-stream"] = json!({"schema": {"type": "string"}});
         }
         let operation = json!({
             "summary": summary, "requestBody": {"required": true, "content": {"application/json": {"schema": request}}},
-            "responses": {"200": {"description": "The answer, or its events", "content": content}, "default": error()},
+            "responses": {"200": {"description": "The answer, or its events", "content": content}, "default": error(endpoint)},
         });
         paths.insert(endpoint.path().to_owned(), json!({"post": operation}));
     }
@@ -38,24 +38,34 @@ pub(crate) fn document() -> Value {
         "openapi": "3.1.0", "info": {"title": "Elinvar", "version": env!("CARGO_PKG_VERSION")}, "paths": paths,
         "components": {
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
-            "schemas": {"Error": object(
-                json!({"error": object(
-                    json!({"message": {"type": "string"}, "type": {"type": "string"}, "param": {"type": ["string", "null"]}, "code": {"type": ["string", "null"]}}),
-                    &["message", "type", "param", "code"],
-                )}),
-                &["error"],
-            )},
+            "schemas": {
+                "Error": object(
+                    json!({"error": object(
+                        json!({"message": {"type": "string"}, "type": {"type": "string"}, "param": {"type": ["string", "null"]}, "code": {"type": ["string", "null"]}}),
+                        &["message", "type", "param", "code"],
+                    )}),
+                    &["error"],
+                ),
+                "AnthropicError": object(
+                    json!({"type": {"const": "error"}, "error": object(
+                        json!({"type": {"type": "string"}, "message": {"type": "string"}}), &["type", "message"],
+                    )}),
+                    &["type", "error"],
+                ),
+            },
         },
         "security": [{}, {"key": []}],
     })
 }
 
-fn error() -> Value {
-    json!({"description": "What is wrong, and in which field", "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}})
+fn error(endpoint: Endpoint) -> Value {
+    let name = if matches!(endpoint, Endpoint::Messages | Endpoint::CountTokens) { "AnthropicError" } else { "Error" };
+    let schema = json!({"$ref": format!("#/components/schemas/{name}")});
+    json!({"description": "What is wrong, and in which field", "content": {"application/json": {"schema": schema}}})
 }
 
 fn get(summary: &str, kind: &str, schema: &Value) -> Value {
-    json!({"summary": summary, "responses": {"200": {"description": summary, "content": {kind: {"schema": schema}}}, "default": error()}})
+    json!({"summary": summary, "responses": {"200": {"description": summary, "content": {kind: {"schema": schema}}}, "default": error(Endpoint::Tokenize)}})
 }
 
 fn object(properties: Value, required: &[&str]) -> Value {
@@ -85,20 +95,13 @@ fn described(endpoint: Endpoint) -> (&'static str, Value, Value) {
     };
     match endpoint {
         Endpoint::ChatCompletions => {
-            let message = object(
-                json!({"role": {"enum": ["system", "developer", "user", "assistant", "tool"]}, "content": {"type": ["string", "array", "null"]}}),
-                &["role"],
-            );
             let mut properties = sampling();
+            properties.extend(conversation());
             properties.extend([
-                ("messages".to_owned(), json!({"type": "array", "minItems": 1, "items": message})),
                 ("max_tokens".to_owned(), count()),
                 ("max_completion_tokens".to_owned(), count()),
                 ("logprobs".to_owned(), json!({"type": ["boolean", "null"]})),
                 ("top_logprobs".to_owned(), json!({"type": ["integer", "null"], "minimum": 0, "maximum": 20})),
-                ("tools".to_owned(), json!({"type": ["array", "null"], "items": {"type": "object"}})),
-                ("tool_choice".to_owned(), json!({"type": ["string", "object", "null"]})),
-                ("chat_template_kwargs".to_owned(), json!({"type": ["object", "null"]})),
             ]);
             let choice = object(
                 json!({"index": {"type": "integer"}, "message": {"type": "object"}, "finish_reason": {"enum": ["stop", "length", "tool_calls"]}}),
@@ -137,6 +140,33 @@ fn described(endpoint: Endpoint) -> (&'static str, Value, Value) {
             );
             ("The next turn of a conversation, as items", object(properties.into(), &["input"]), answer)
         }
+        Endpoint::Messages | Endpoint::CountTokens => {
+            let content = json!({"oneOf": [text(), {"type": "array", "items": {"type": "object"}}]});
+            let message = object(json!({"role": {"enum": ["user", "assistant", "system"]}, "content": content}), &["role", "content"]);
+            let mut properties = Map::from_iter([
+                ("model".to_owned(), json!({"type": ["string", "null"]})),
+                ("messages".to_owned(), json!({"type": "array", "minItems": 1, "items": message})),
+                ("system".to_owned(), json!({"oneOf": [text(), {"type": "array", "items": {"type": "object"}}, {"type": "null"}]})),
+                ("tools".to_owned(), json!({"type": ["array", "null"], "items": {"type": "object"}})),
+                ("tool_choice".to_owned(), json!({"type": ["object", "null"]})),
+            ]);
+            if endpoint == Endpoint::CountTokens {
+                let answer = object(json!({"input_tokens": {"type": "integer"}}), &["input_tokens"]);
+                return ("The tokens of a conversation, as Anthropic counts them", object(properties.into(), &["messages"]), answer);
+            }
+            properties.extend(sampling());
+            properties.insert("max_tokens".to_owned(), json!({"type": "integer", "minimum": 0}));
+            properties.insert("stop_sequences".to_owned(), json!({"type": ["array", "null"], "items": {"type": "string", "minLength": 1}}));
+            let reasons = json!({"enum": ["end_turn", "max_tokens", "stop_sequence", "tool_use"]});
+            let answer = object(
+                json!({
+                    "id": text(), "type": {"const": "message"}, "role": {"const": "assistant"}, "model": text(), "content": {"type": "array"},
+                    "stop_reason": reasons, "stop_sequence": {"type": ["string", "null"]}, "usage": {"type": "object"},
+                }),
+                &["id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"],
+            );
+            ("The next turn of a conversation, as Anthropic has it", object(properties.into(), &["messages", "max_tokens"]), answer)
+        }
         Endpoint::Embeddings => {
             let properties = json!({"model": text(), "input": strings, "encoding_format": {"enum": ["float", "base64"]}, "dimensions": count()});
             let answer =
@@ -151,7 +181,33 @@ fn described(endpoint: Endpoint) -> (&'static str, Value, Value) {
             let properties = json!({"model": text(), "tokens": {"type": "array", "items": {"type": "integer", "minimum": 0}}});
             ("The text of tokens", object(properties, &["tokens"]), object(json!({"content": text()}), &["content"]))
         }
+        Endpoint::ApplyTemplate => {
+            let mut properties = conversation();
+            properties.insert("model".to_owned(), json!({"type": ["string", "null"]}));
+            (
+                "The text of a conversation that the model is given",
+                object(properties.into(), &["messages"]),
+                object(json!({"prompt": text()}), &["prompt"]),
+            )
+        }
     }
+}
+
+/// What requests for the next turn and for its prompt have in common.
+fn conversation() -> Map<String, Value> {
+    let message = object(
+        json!({"role": {"enum": ["system", "developer", "user", "assistant", "tool"]}, "content": {"type": ["string", "array", "null"]}}),
+        &["role"],
+    );
+    let flag = || json!({"type": ["boolean", "null"]});
+    Map::from_iter([
+        ("messages".to_owned(), json!({"type": "array", "minItems": 1, "items": message})),
+        ("tools".to_owned(), json!({"type": ["array", "null"], "items": {"type": "object"}})),
+        ("tool_choice".to_owned(), json!({"type": ["string", "object", "null"]})),
+        ("add_generation_prompt".to_owned(), flag()),
+        ("continue_final_message".to_owned(), flag()),
+        ("chat_template_kwargs".to_owned(), json!({"type": ["object", "null"]})),
+    ])
 }
 
 /// What requests for texts have in common.

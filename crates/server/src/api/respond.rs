@@ -3,7 +3,7 @@
 use elinvar_llm::Finish;
 use serde_json::{Map, Value, json};
 
-use super::form::Head;
+use super::form::{Head, Items};
 use crate::{
     answer::{Answers, Delta, Usage},
     tools::Call,
@@ -35,8 +35,39 @@ impl Response {
         event
     }
 
-    /// The object itself, with the usage once it has ended.
-    pub(super) fn object(&self, head: &Head, answers: &Answers) -> Value {
+    fn item_id(&self, kind: &str, head: &Head) -> String {
+        format!("{kind}{}_{}", head.id().trim_start_matches("resp"), self.output.len())
+    }
+
+    /// Completes the message.
+    fn close(&mut self, head: &Head, events: &mut Vec<Value>) {
+        let (at, id) = (self.output.len(), self.item_id("msg", head));
+        let Some(text) = self.open.take() else { return };
+        let fields = json!({"item_id": id, "output_index": at, "content_index": 0, "text": text, "logprobs": []});
+        events.push(self.event("response.output_text.done", fields));
+        let part = part(&text);
+        events.push(self.event("response.content_part.done", json!({"item_id": id, "output_index": at, "content_index": 0, "part": part})));
+        let item = message(&id, "completed", &[part]);
+        events.push(self.event("response.output_item.done", json!({"output_index": at, "item": item})));
+        self.output.push(item);
+    }
+
+    fn call(&mut self, head: &Head, call: &Call, events: &mut Vec<Value>) {
+        let (at, id) = (self.output.len(), self.item_id("fc", head));
+        let item = |status: &str, arguments: &str| json!({"type": "function_call", "id": id, "call_id": call.id, "name": call.name, "arguments": arguments, "status": status});
+        events.push(self.event("response.output_item.added", json!({"output_index": at, "item": item("in_progress", "")})));
+        for (kind, name) in [("delta", "delta"), ("done", "arguments")] {
+            let fields = json!({"item_id": id, "output_index": at, "name": call.name, name: call.arguments});
+            events.push(self.event(&format!("response.function_call_arguments.{kind}"), fields));
+        }
+        let whole = item("completed", &call.arguments);
+        events.push(self.event("response.output_item.done", json!({"output_index": at, "item": whole})));
+        self.output.push(whole);
+    }
+}
+
+impl Items for Response {
+    fn object(&self, head: &Head, answers: &Answers) -> Value {
         let (status, details) = match self.finish {
             None => ("in_progress", Value::Null),
             Some(Finish::EndToken | Finish::StopString) => ("completed", Value::Null),
@@ -53,16 +84,14 @@ impl Response {
         object
     }
 
-    /// The events before the engine brings anything.
-    pub(super) fn begin(&mut self, head: &Head, answers: &Answers) -> Vec<Value> {
+    fn begin(&mut self, head: &Head, answers: &Answers) -> Vec<Value> {
         let object = self.object(head, answers);
         ["response.created", "response.in_progress"].map(|kind| self.event(kind, json!({"response": object}))).to_vec()
     }
 
-    /// Takes a part; gives its events, but for the last.
-    pub(super) fn push(&mut self, head: &Head, delta: Delta) -> Vec<Value> {
+    fn push(&mut self, head: &Head, delta: Delta) -> Vec<Value> {
         let mut events = Vec::new();
-        let (at, id) = (self.output.len(), self.item_id(head));
+        let (at, id) = (self.output.len(), self.item_id("msg", head));
         if !delta.text.is_empty() {
             if self.open.is_none() {
                 self.open = Some(String::new());
@@ -85,41 +114,10 @@ impl Response {
         events
     }
 
-    fn item_id(&self, head: &Head) -> String {
-        format!("item_{}_{}", head.id(), self.output.len())
-    }
-
-    /// Completes the message.
-    fn close(&mut self, head: &Head, events: &mut Vec<Value>) {
-        let (at, id) = (self.output.len(), self.item_id(head));
-        let Some(text) = self.open.take() else { return };
-        let fields = json!({"item_id": id, "output_index": at, "content_index": 0, "text": text, "logprobs": []});
-        events.push(self.event("response.output_text.done", fields));
-        let part = part(&text);
-        events.push(self.event("response.content_part.done", json!({"item_id": id, "output_index": at, "content_index": 0, "part": part})));
-        let item = message(&id, "completed", &[part]);
-        events.push(self.event("response.output_item.done", json!({"output_index": at, "item": item})));
-        self.output.push(item);
-    }
-
-    fn call(&mut self, head: &Head, call: &Call, events: &mut Vec<Value>) {
-        let (at, id) = (self.output.len(), self.item_id(head));
-        let item = |status: &str, arguments: &str| json!({"type": "function_call", "id": id, "call_id": call.id, "name": call.name, "arguments": arguments, "status": status});
-        events.push(self.event("response.output_item.added", json!({"output_index": at, "item": item("in_progress", "")})));
-        for (kind, name) in [("delta", "delta"), ("done", "arguments")] {
-            let fields = json!({"item_id": id, "output_index": at, "name": call.name, name: call.arguments});
-            events.push(self.event(&format!("response.function_call_arguments.{kind}"), fields));
-        }
-        let whole = item("completed", &call.arguments);
-        events.push(self.event("response.output_item.done", json!({"output_index": at, "item": whole})));
-        self.output.push(whole);
-    }
-
-    /// The last event.
-    pub(super) fn end(&mut self, head: &Head, answers: &Answers) -> Value {
+    fn end(&mut self, head: &Head, answers: &Answers) -> Vec<Value> {
         let object = self.object(head, answers);
         let kind = format!("response.{}", object["status"].as_str().unwrap_or("completed"));
-        self.event(&kind, json!({"response": object}))
+        vec![self.event(&kind, json!({"response": object}))]
     }
 }
 

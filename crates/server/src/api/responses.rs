@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::{
-    ApiError, TextJob, chat,
+    ApiError, TextJob,
+    chat::{self, Ending},
     fields::{Fields, wrong},
     form::Form,
     format,
@@ -45,7 +46,7 @@ pub(super) fn read(fields: &Fields<'_>, model: Arc<Served>) -> Result<TextJob, A
     }
     let tools = Tools::read(fields, &model, "")?;
     let form = Form::Response { repeated: repeated(fields) };
-    chat::conversation(fields, model, "input", &messages, tools, settings, form)
+    chat::conversation(fields, model, ("input", &messages), Ending::NewTurn, tools, settings, form)
 }
 
 /// What of the request is in the answer.

@@ -71,7 +71,7 @@ impl Settings {
         };
         let grammar = super::format::read(fields)?.map(|grammar| (super::format::NAME, grammar));
         let choices = fields.integer("n", 1..=MAX_CHOICES as i64)?.map_or(1, |n| n as usize);
-        Ok(Self { choices, stop: stops(fields)?, stream, digest, seed, grammar, request })
+        Ok(Self { choices, stop: stops(fields, "stop")?, stream, digest, seed, grammar, request })
     }
 
     /// Reports log probabilities.
@@ -109,18 +109,19 @@ fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-fn stops(fields: &Fields<'_>) -> Result<Vec<String>, ApiError> {
+/// The stop strings that `name` has.
+pub(super) fn stops(fields: &Fields<'_>, name: &str) -> Result<Vec<String>, ApiError> {
     const EXPECTED: &str = "a string that is not empty, or an array of at most 16, expected";
-    let texts = match fields.get("stop") {
+    let texts = match fields.get(name) {
         None => Vec::new(),
         Some(Value::String(text)) => vec![text.clone()],
         Some(Value::Array(texts)) => {
             let texts: Option<Vec<_>> = texts.iter().map(|text| text.as_str().map(str::to_owned)).collect();
-            texts.ok_or_else(|| fields.reject("stop", EXPECTED))?
+            texts.ok_or_else(|| fields.reject(name, EXPECTED))?
         }
-        Some(_) => return Err(fields.reject("stop", EXPECTED)),
+        Some(_) => return Err(fields.reject(name, EXPECTED)),
     };
-    if texts.len() > MAX_STOPS || texts.iter().any(String::is_empty) { Err(fields.reject("stop", EXPECTED)) } else { Ok(texts) }
+    if texts.len() > MAX_STOPS || texts.iter().any(String::is_empty) { Err(fields.reject(name, EXPECTED)) } else { Ok(texts) }
 }
 
 fn bias(fields: &Fields<'_>, vocabulary: usize) -> Result<Vec<(u32, f32)>, ApiError> {

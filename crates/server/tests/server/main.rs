@@ -7,6 +7,7 @@ mod chat;
 mod client;
 mod completions;
 mod limits;
+mod messages;
 mod page;
 mod responses;
 mod structured;

@@ -52,6 +52,9 @@ fn an_answer_is_what_its_grammar_allows() {
     // A sentence may take more tokens than there are; an object is one as far as it goes.
     let object = of(json!({"type": "json_object"}));
     assert!(text(&object).starts_with('{'), "{object}");
+    // Others have a schema beside json_object, which limits as much.
+    let object = of(json!({"type": "json_object", "schema": {"const": "42"}}));
+    assert_eq!(text(&object), "\"42\"");
     // The same beside others.
     let asked: Vec<_> =
         (0..4).map(|i| server.ask(PATH, &request(&json!({"seed": i, "response_format": {"type": "regex", "pattern": "[a-z]{5}"}})))).collect();
@@ -73,6 +76,8 @@ fn a_grammar_that_is_wrong_is_never_passed_over() {
         (json!({"type": "json_schema", "json_schema": {"schema": {"type": "wrong"}}}), "response_format"),
         (json!({"type": "json_schema", "json_schema": {"schema": {"$ref": "#/$defs/none"}}}), "response_format"),
         (json!({"type": "json_schema", "json_schema": {"schema": {"type": "string", "pattern": "("}}}), "response_format"),
+        (json!({"type": "json_object", "schema": 123}), "response_format.schema"),
+        (json!({"type": "json_object", "schema": {"type": "hiccup"}}), "response_format"),
         (json!({"type": "regex"}), "response_format.pattern"),
         (json!({"type": "regex", "pattern": "(("}), "response_format"),
         (json!({"type": "lark", "grammar": "begin: \"a\""}), "response_format"),
