@@ -34,9 +34,9 @@ const WHOLE: u32 = 90;
 fn kernels(capability: u32) -> Vec<Vec<Arc<KernelSource>>> {
     let (device, mut seen) = (gpu(capability), HashMap::new());
     let mut texts: BTreeMap<String, Vec<Arc<KernelSource>>> = BTreeMap::new();
-    let gathering = CollectiveParams { rows: 2, width: 4 }.among_peers(DType::F32, 2, 0).unwrap();
+    let gathering = [4, 1 << 20].map(|width| CollectiveParams { rows: 2, width }.among_peers(DType::F32, 2, 0).unwrap());
     let cases = conformance::sample(conformance::cases(), &device);
-    for launch in cases.iter().flat_map(|case| case.plan(&device).unwrap().launches).chain([gathering]) {
+    for launch in cases.iter().flat_map(|case| case.plan(&device).unwrap().launches).chain(gathering) {
         if seen.insert(launch.kernel.key.clone(), ()).is_some() {
             continue;
         }

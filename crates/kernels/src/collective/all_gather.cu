@@ -1,41 +1,13 @@
-// Each rank's part goes to the inboxes of the others, and from a rank's own inbox to its place in the whole.
-//
-// A thread block exchanges pieces with the blocks of its number on the other GPUs, by itself: it writes a piece into each peer's inbox, raises its flag there to
-// the number of the exchange, and waits until the flags of all peers in its own inbox have that number. Inboxes have two slots in turn: a peer writes a slot again
-// when it has seen the flag of the exchange between, which is raised after the slot was read.
-//
-// Macros: none.
+// Each rank's part goes to the inboxes of the others, and from a rank's own inbox to its place in the whole: for parts of many pieces. A block writes a piece into
+// each peer's inbox, raises its flag there to the number of the exchange, and waits for the flags of all peers in its own inbox.
 
-constexpr u32 PIECE = 8192;          // Bytes that a rank sends to another at once.
-constexpr u32 BLOCKS = 64;           // At most.
-constexpr u32 RANKS = 8;             // At most.
-constexpr u64 PATIENCE = 10000000000ull;  // Nanoseconds.
+DEVICE void raise(u32* flag, u32 to) { asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(to) : "memory"); }
 
-struct Inbox {
-    u32 flags[BLOCKS][RANKS];
-    // Of the exchanges that this rank's blocks have made.
-    u32 counts[BLOCKS];
-    u32 unused[1024 - BLOCKS * RANKS - BLOCKS];
-    unsigned char pieces[BLOCKS][2][RANKS][PIECE];
-};
-
-__device__ __forceinline__ void raise(u32* flag, u32 to) { asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(to) : "memory"); }
-
-__device__ __forceinline__ u32 raised(const u32* flag) {
+DEVICE u32 raised(const u32* flag) {
     u32 value;
     asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
     return value;
 }
-
-__device__ __forceinline__ u64 nanoseconds() {
-    u64 now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    return now;
-}
-
-struct __align__(16) Elements16 {
-    u32 words[4];
-};
 
 // A rank's piece, from byte `start` of its part on, to its place in the whole.
 template <typename T>
@@ -50,7 +22,7 @@ template <typename T>
 __device__ void exchange(const unsigned char* part, unsigned char* whole, Inbox* const* inboxes, const GatherParams& p, u32* error_flag) {
     Inbox& own = *inboxes[p.rank];
     const u32 block = blockIdx.x;
-    u32 count = own.counts[block];
+    u32 count = own.counts[0][block];
     __shared__ bool is_lost;
     if (threadIdx.x == 0) {
         is_lost = false;
@@ -90,23 +62,16 @@ __device__ void exchange(const unsigned char* part, unsigned char* whole, Inbox*
         }
     }
     if (threadIdx.x == 0) {
-        own.counts[block] = count;
+        own.counts[0][block] = count;
     }
 }
 
 extern "C" __global__ void __launch_bounds__(512)
     all_gather(const unsigned char* part, Inbox* inbox0, Inbox* inbox1, Inbox* inbox2, Inbox* inbox3, Inbox* inbox4, Inbox* inbox5, Inbox* inbox6,
                Inbox* inbox7, unsigned char* whole, const __grid_constant__ GatherParams p, u32* error_flag) {
-    __shared__ Inbox* inboxes[RANKS];
-    if (threadIdx.x == 0) {
-        Inbox* const all[RANKS] = {inbox0, inbox1, inbox2, inbox3, inbox4, inbox5, inbox6, inbox7};
-        for (u32 rank = 0; rank < RANKS; ++rank) {
-            inboxes[rank] = all[rank];
-        }
-    }
-    __syncthreads();
+    Inbox* const inboxes[RANKS] = {inbox0, inbox1, inbox2, inbox3, inbox4, inbox5, inbox6, inbox7};
     if (p.width % 16 == 0) {
-        exchange<Elements16>(part, whole, inboxes, p, error_flag);
+        exchange<uint4>(part, whole, inboxes, p, error_flag);
     } else if (p.width % 4 == 0) {
         exchange<u32>(part, whole, inboxes, p, error_flag);
     } else {

@@ -21,7 +21,7 @@ params! {
 }
 
 /// Bytes of the memory in which a rank gets the parts of others: they write it. Zeros at first.
-pub const INBOX_BYTES: usize = 4096 + BLOCKS * 2 * MOST_RANKS * PIECE;
+pub const INBOX_BYTES: usize = 4096 + 2 * BLOCKS * 2 * MOST_RANKS * PIECE;
 
 /// The most ranks that exchange parts so.
 pub const MOST_RANKS: usize = 8;
@@ -30,13 +30,21 @@ const PIECE: usize = 8192;
 const BLOCKS: usize = 64;
 
 const NUMBERS: MetalFile = metal_file!("attention/numbers.cu");
+const LAUNCHES: MetalFile = metal_file!("attention/split/launches.cu");
+const INBOX: MetalFile = metal_file!("collective/inbox.cu");
 const SOURCE: CudaSource = CudaSource {
-    files: &[NUMBERS, GatherParams::METAL, metal_file!("collective/all_gather.cu")],
+    files: &[NUMBERS, GatherParams::METAL, INBOX, metal_file!("collective/all_gather.cu")],
     entry: "all_gather",
     defines: &[],
     architecture: CudaArchitecture::From(70),
     overlaps: false,
     rejection: Some("a rank of the group sent nothing for 10 seconds, so its GPU failed or is held up: start again without it"),
+};
+const WORDS: CudaSource = CudaSource {
+    files: &[NUMBERS, LAUNCHES, GatherParams::METAL, INBOX, metal_file!("collective/all_gather_words.cu")],
+    entry: "all_gather_words",
+    overlaps: true,
+    ..SOURCE
 };
 
 impl CollectiveParams {
@@ -45,20 +53,19 @@ impl CollectiveParams {
     /// # Errors
     /// More bytes than can be addressed.
     pub fn among_peers(&self, dtype: DType, ranks: usize, rank: usize) -> Result<Launch> {
+        /// A word with its number takes eight bytes of a piece.
+        const MARKED: usize = PIECE / 2;
         const NAMES: [&str; MOST_RANKS] = ["inbox0", "inbox1", "inbox2", "inbox3", "inbox4", "inbox5", "inbox6", "inbox7"];
-        let bytes = self.part()?.shape().elements() * dtype.size();
-        let params = GatherParams { bytes: bytes as u64, width: self.width * dtype.size() as u64, rank: rank as u32, ranks: ranks as u32 };
+        let (bytes, width) = (self.part()?.shape().elements() * dtype.size(), self.width as usize * dtype.size());
+        let (source, piece) = if width % 4 == 0 && bytes <= BLOCKS * MARKED { (WORDS, MARKED) } else { (SOURCE, PIECE) };
+        let params = GatherParams { bytes: bytes as u64, width: width as u64, rank: rank as u32, ranks: ranks as u32 };
         let inboxes = NAMES.iter().enumerate().map(|(index, name)| {
             let argument = if index < ranks { Argument::Input(1 + index) } else { Argument::Absent };
             (Parameter { optional: true, ..Parameter::update(name, DType::U8) }, argument)
         });
         let (part, whole) = ((Parameter::read("part", DType::U8), Argument::Input(0)), (Parameter::write("whole", DType::U8), Argument::Output(0)));
-        let launch = Launch::on_cuda(
-            KernelKey::new("all_gather_peers", &[]),
-            CudaForm::Source(SOURCE),
-            &params,
-            [part].into_iter().chain(inboxes).chain([whole]),
-        );
-        Ok(launch.over(Extent::linear(bytes.div_ceil(PIECE).min(BLOCKS) as u32), Extent::linear(512)))
+        let buffers = [part].into_iter().chain(inboxes).chain([whole]);
+        let launch = Launch::on_cuda(KernelKey::new(source.entry, &[]), CudaForm::Source(source), &params, buffers);
+        Ok(launch.over(Extent::linear(bytes.div_ceil(piece).min(BLOCKS) as u32), Extent::linear(512)))
     }
 }
